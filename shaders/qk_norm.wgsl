@@ -1,0 +1,50 @@
+// For models that normalise each head of q and k: RMS norm per head, then rotation and append as in out_rotary.
+// One workgroup per row and head; heads are numbered q, k, v as in the fused projection.
+const THREADS = 64u;
+
+struct QkNormDims { eps: f32 }
+
+@group(0) @binding(0) var<uniform> step: Step;
+@group(0) @binding(1) var<uniform> dims: QkNormDims;
+@group(0) @binding(2) var<storage, read> qkv: array<f32>;   // (rows, (heads + 2 kv_heads) head_dim)
+@group(0) @binding(3) var<storage, read> gain: array<f32>;  // (2, head_dim): of q, of k
+@group(0) @binding(4) var<storage, read> bias: array<f32>;  // as qkv's rows
+
+var<workgroup> squares: array<f32, THREADS>;
+
+@compute @workgroup_size(THREADS)
+fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) thread: u32) {
+    let head = id.x;
+    let row = id.y;
+    let base = row * (heads.heads + 2u * heads.kv_heads) * heads.head_dim + head * heads.head_dim;
+    var sum = 0.0;
+    for (var i = thread; i < heads.head_dim; i += THREADS) {
+        let v = qkv[base + i] + bias[head * heads.head_dim + i];
+        sum = fma(v, v, sum);
+    }
+    squares[thread] = sum;
+    workgroupBarrier();
+    for (var half = THREADS / 2u; half > 0u; half /= 2u) {
+        if (thread < half) {
+            squares[thread] += squares[thread + half];
+        }
+        workgroupBarrier();
+    }
+    let scale = 1.0 / sqrt(squares[0] / f32(heads.head_dim) + dims.eps);
+    let is_k = head >= heads.heads;
+    for (var i = thread * 2u; i < heads.head_dim; i += THREADS * 2u) {
+        let at = head * heads.head_dim + i;
+        let pair = vec2f(qkv[base + i] + bias[at], qkv[base + i + 1u] + bias[at + 1u]);
+        if (head >= heads.heads + heads.kv_heads) {
+            place_v(row, at - (heads.heads + heads.kv_heads) * heads.head_dim, pair);
+            continue;
+        }
+        let g = select(0u, heads.head_dim, is_k) + i;
+        let normed = pair * scale * vec2f(gain[g], gain[g + 1u]);
+        if (is_k) {
+            place_k(row, at - heads.heads * heads.head_dim, normed);
+        } else {
+            place_q(row, at, normed);
+        }
+    }
+}

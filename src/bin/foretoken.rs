@@ -1,0 +1,2 @@
+//! foretoken
+fn main(){}

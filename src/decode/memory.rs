@@ -1,0 +1,123 @@
+//! How many bytes a model needs on the GPU: known before anything is allocated, and the sizes that are allocated.
+
+use super::target::MAX_DRAFT;
+use crate::gpu::KvDtype;
+use crate::model::{MatrixPlan, ModelSpec, Op, Output, Plan};
+use crate::weights::Dtype;
+use serde::Serialize;
+
+/// Positions per block of the KV cache; as in `shaders/lib/heads.wgsl`.
+pub(super) const BLOCK: usize = 64;
+/// Rows up to which matrices are read once for all rows, and attention runs block by block.
+pub(super) const FEW_ROWS: usize = 16;
+
+/// What a model is given room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Capacity {
+    /// Positions of the KV cache.
+    pub max_context: usize,
+    /// Rows of a prefill chunk.
+    pub prefill_chunk: usize,
+    /// How the KV cache stores its elements.
+    pub kv_dtype: KvDtype,
+}
+
+/// Bytes on the GPU.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Memory {
+    /// Matrices and vectors.
+    pub weights: u64,
+    /// The KV cache.
+    pub kv: u64,
+    /// Activations, logits, tables.
+    pub scratch: u64,
+}
+
+impl Memory {
+    /// All of it.
+    pub fn total(&self) -> u64 {
+        self.weights + self.kv + self.scratch
+    }
+}
+
+impl std::ops::Add for Memory {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self { weights: self.weights + other.weights, kv: self.kv + other.kv, scratch: self.scratch + other.scratch }
+    }
+}
+
+/// Elements from row to row of an activation: whole chunks of every dtype, zero past the width.
+pub(super) fn stride(width: usize) -> usize {
+    width.next_multiple_of(32)
+}
+
+/// 16-byte chunks per row of a matrix.
+pub(super) fn chunks(cols: usize, dtype: Dtype) -> usize {
+    cols.div_ceil(16 / dtype.size() as usize)
+}
+
+/// Bytes of a matrix on the GPU.
+pub(super) fn matrix_bytes(matrix: &MatrixPlan, dtype: Dtype) -> u64 {
+    matrix.rows as u64 * chunks(matrix.cols, dtype) as u64 * 16
+}
+
+/// Sizes of the buffers of a forward pass, in bytes.
+pub(super) struct Sizes {
+    /// Residual stream and normed rows, each [chunk, hidden].
+    pub hidden: u64,
+    /// Queries and attended rows, each [chunk, q].
+    pub query: u64,
+    /// Fused q, k, v [chunk, qkv], where heads are normalised.
+    pub qkv: u64,
+    /// MLP rows [chunk, intermediate].
+    pub mlp: u64,
+    /// Logits [MAX_DRAFT + 1, vocab].
+    pub logits: u64,
+    /// Values of attention blocks [FEW_ROWS, heads, blocks, head_dim].
+    pub partial: u64,
+    /// Tops and sums of attention blocks [FEW_ROWS, heads, blocks, 2].
+    pub norms: u64,
+    /// Each rotary table [positions, rotary_dim / 2, 2].
+    pub tables: Vec<u64>,
+    /// KV cache of each layer.
+    pub layer_kv: u64,
+    /// All vectors.
+    pub vectors: u64,
+}
+
+impl Sizes {
+    pub fn new(spec: &ModelSpec, plan: &Plan, capacity: &Capacity) -> Self {
+        let rows = capacity.prefill_chunk.max(MAX_DRAFT + 1);
+        let floats = |rows: usize, width: usize| rows as u64 * width as u64 * 4;
+        let blocks = capacity.max_context.div_ceil(BLOCK);
+        let few_heads = FEW_ROWS * spec.num_attention_heads * blocks;
+        let has_qkv = plan.body.iter().any(|op| matches!(op, Op::Matmul { output: Output::Qkv, .. }));
+        Self {
+            hidden: floats(rows, stride(spec.hidden_size)),
+            query: floats(rows, stride(spec.q_width())),
+            qkv: floats(if has_qkv { rows } else { 0 }, spec.qkv_width()),
+            mlp: floats(rows, stride(spec.intermediate_size)),
+            logits: floats(MAX_DRAFT + 1, spec.vocab_size),
+            partial: floats(few_heads, spec.head_dim),
+            norms: floats(few_heads, 2),
+            tables: spec.ropes.iter().map(|rope| floats(capacity.max_context, rope.rotary_dim)).collect(),
+            layer_kv: 2 * (blocks * BLOCK * spec.kv_width()) as u64 * capacity.kv_dtype.size(),
+            vectors: plan.vectors.iter().map(|vector| floats(1, stride(vector.len)).next_multiple_of(256)).sum(),
+        }
+    }
+}
+
+impl Memory {
+    /// What a model will need, from its plan and the dtype of each matrix.
+    pub fn of(spec: &ModelSpec, plan: &Plan, dtypes: &[Dtype], capacity: &Capacity) -> Self {
+        let sizes = Sizes::new(spec, plan, capacity);
+        let matrices: u64 = plan.matrices.iter().zip(dtypes).map(|(matrix, dtype)| matrix_bytes(matrix, *dtype)).sum();
+        let rows = sizes.hidden * 2 + sizes.query * 2 + sizes.qkv + sizes.mlp;
+        Self {
+            weights: matrices + sizes.vectors,
+            kv: sizes.layer_kv * spec.layers.len() as u64,
+            scratch: rows + sizes.logits + sizes.partial + sizes.norms + sizes.tables.iter().sum::<u64>(),
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! What speculation sees of a model: verify some tokens, keep some of them.
+
+use crate::error::Result;
+
+/// Most draft tokens of one round: with the target's own they fit a readback of 256 bytes.
+pub const MAX_DRAFT: usize = 31;
+
+/// What to verify in a round.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Draft {
+    /// These tokens; none: a plain step.
+    Tokens(Vec<u32>),
+    /// As many tokens of the draft model, drafted on the device in the same submission.
+    Model(usize),
+}
+
+/// What a round gave.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Verified {
+    /// The draft tokens that were verified [k].
+    pub draft: Vec<u32>,
+    /// The target's token after the pending one and after each draft token [k + 1].
+    pub ids: Vec<u32>,
+}
+
+/// A target model with its KV cache.
+#[allow(async_fn_in_trait, reason = "sessions run on one thread: in a browser nothing of WebGPU is Send")]
+pub trait Target {
+    /// Tokens whose keys and values are cached.
+    fn cached(&self) -> &[u32];
+
+    /// Most tokens that the cache holds.
+    fn capacity(&self) -> usize;
+
+    /// Forgets all but the first `len` cached tokens; nothing is copied.
+    fn truncate(&mut self, len: usize);
+
+    /// Caches `tokens` behind the cached ones; fails before it computes anything when they do not fit.
+    async fn prefill(&mut self, tokens: &[u32]) -> Result<()>;
+
+    /// One target forward over the pending token and the draft tokens; caches them all.
+    ///
+    /// # Errors
+    /// [`crate::Error::ContextFull`], [`crate::Error::NonFiniteLogits`], and what the device reports.
+    async fn verify(&mut self, pending: u32, draft: &Draft) -> Result<Verified>;
+}

@@ -1,0 +1,178 @@
+//! Checkpoint tensors -> matrices and vectors on the GPU, piece by piece, in the order that the kernels want.
+
+use super::memory::{chunks, stride};
+use crate::error::{Error, Result, WeightsRule};
+use crate::gpu::{Buffer, Gpu, Slice};
+use crate::model::{Layout, MatrixPlan, VectorPlan};
+use crate::weights::{Dtype, Source, Weights, widen};
+use std::ops::Range;
+
+/// Bytes converted and written at a time.
+const PORTION: u64 = 4 << 20;
+/// Bytes written before waiting for the device.
+const BACKLOG: u64 = 64 << 20;
+
+/// A matrix on the GPU.
+pub struct Matrix {
+    /// How its weights are stored.
+    pub dtype: Dtype,
+    /// 16-byte chunks per row; the last one is filled up with zeros.
+    pub chunks: usize,
+    /// Rows in order, split where a binding cannot hold them all.
+    pub pieces: Vec<Piece>,
+}
+
+/// Some rows of a matrix.
+pub struct Piece {
+    /// [rows, chunks] of 16 bytes.
+    pub buffer: Buffer,
+    /// First row.
+    pub first: usize,
+    /// Number of rows.
+    pub rows: usize,
+}
+
+/// The dtype that a matrix will have: that of its tensors, or f32 where they differ. Checks names and shapes.
+pub fn matrix_dtype<S: Source>(weights: &Weights<S>, plan: &MatrixPlan) -> Result<Dtype> {
+    let mut common = None;
+    for part in &plan.layout.parts {
+        let shape = [part.tensor_rows as u64, plan.cols as u64];
+        let dtype = weights.expect(&part.tensor, &shape)?.dtype;
+        common = Some(if common.is_none_or(|common| common == dtype) { dtype } else { Dtype::F32 });
+    }
+    Ok(common.unwrap_or(Dtype::F32))
+}
+
+/// Checks the names and shapes of a vector's tensors.
+pub fn check_vector<S: Source>(weights: &Weights<S>, plan: &VectorPlan) -> Result<()> {
+    for part in &plan.layout.parts {
+        weights.expect(&part.tensor, &[part.tensor_rows as u64])?;
+    }
+    Ok(())
+}
+
+impl Matrix {
+    /// Allocates a matrix, in pieces no larger than a binding.
+    pub fn allocate(gpu: &Gpu, plan: &MatrixPlan, dtype: Dtype) -> Result<Self> {
+        let chunks = chunks(plan.cols, dtype);
+        let row_bytes = chunks as u64 * 16;
+        let limit = gpu.info().max_binding_size.min(gpu.info().max_buffer_size);
+        // Pairs of rows belong together.
+        let fitting = (limit / row_bytes) as usize / 2 * 2;
+        if fitting == 0 {
+            let what = format!("two rows of {}", plan.label);
+            return Err(Error::OutOfGpuMemory { what, need: row_bytes * 2, limit });
+        }
+        let mut pieces = Vec::new();
+        for first in (0..plan.rows).step_by(fitting) {
+            let rows = fitting.min(plan.rows - first);
+            pieces.push(Piece { buffer: gpu.buffer(&plan.label, rows as u64 * row_bytes)?, first, rows });
+        }
+        Ok(Self { dtype, chunks, pieces })
+    }
+
+    /// Streams the tensors into it. `loaded` hears of every portion's bytes.
+    pub async fn load<S: Source>(
+        &self,
+        gpu: &Gpu,
+        weights: &Weights<S>,
+        plan: &MatrixPlan,
+        backlog: &mut Backlog,
+        loaded: &mut dyn FnMut(u64),
+    ) -> Result<()> {
+        let row_bytes = self.chunks as u64 * 16;
+        let portion = ((PORTION / row_bytes) as usize).max(1);
+        for piece in &self.pieces {
+            for from in (0..piece.rows).step_by(portion) {
+                let rows = piece.first + from..piece.first + piece.rows.min(from + portion);
+                let bytes = self.rows(weights, plan, rows).await?;
+                gpu.write(&piece.buffer, from as u64 * row_bytes, &bytes);
+                backlog.add(gpu, bytes.len() as u64)?;
+                loaded(bytes.len() as u64);
+            }
+        }
+        Ok(())
+    }
+
+    /// Rows of the matrix as they stand on the GPU.
+    async fn rows<S: Source>(&self, weights: &Weights<S>, plan: &MatrixPlan, rows: Range<usize>) -> Result<Vec<u8>> {
+        let sources: Vec<_> = rows.clone().map(|row| plan.layout.source(row)).collect();
+        let row_bytes = self.chunks * 16;
+        let mut out = vec![0; rows.len() * row_bytes];
+        for (index, part) in plan.layout.parts.iter().enumerate() {
+            let mine = || sources.iter().flatten().filter(|(part, _)| *part == index).map(|(_, row)| *row as u64);
+            let (Some(first), Some(last)) = (mine().min(), mine().max()) else { continue };
+            let dtype = weights.get(&part.tensor).map_or(self.dtype, |tensor| tensor.dtype);
+            let mut bytes = weights.read_rows(&part.tensor, first..last + 1).await?;
+            if dtype != self.dtype {
+                bytes = bytemuck::cast_slice(&widen(dtype, &bytes)).to_vec();
+            }
+            let source_bytes = plan.cols * self.dtype.size() as usize;
+            for (to, source) in out.chunks_exact_mut(row_bytes).zip(&sources) {
+                if let Some((_, row)) = source.filter(|(part, _)| *part == index) {
+                    let at = (row - first as usize) * source_bytes;
+                    if let (Some(to), Some(from)) = (to.get_mut(..source_bytes), bytes.get(at..at + source_bytes)) {
+                        to.copy_from_slice(from);
+                    }
+                }
+            }
+        }
+        Ok(out)
+    }
+}
+
+/// Bytes written since the device was last waited for.
+#[derive(Default)]
+pub struct Backlog(u64);
+
+impl Backlog {
+    fn add(&mut self, gpu: &Gpu, bytes: u64) -> Result<()> {
+        self.0 += bytes;
+        if self.0 >= BACKLOG {
+            self.0 = 0;
+            gpu.flush()?;
+        }
+        Ok(())
+    }
+}
+
+/// All vectors in one buffer, each zero-filled to its stride; slice i is vector i.
+pub async fn load_vectors<S: Source>(
+    gpu: &Gpu,
+    weights: Option<&Weights<S>>,
+    plans: &[VectorPlan],
+) -> Result<Vec<Slice>> {
+    let mut all: Vec<f32> = Vec::new();
+    let mut places = Vec::new();
+    for plan in plans {
+        let offset = all.len().next_multiple_of(64);
+        all.resize(offset + stride(plan.len), 0.0);
+        places.push((offset as u64 * 4, stride(plan.len) as u64 * 4));
+        let values = match weights {
+            Some(weights) => vector(weights, &plan.layout, plan.len).await?,
+            None => vec![if plan.layout.parts.is_empty() { 0.0 } else { 1.0 }; plan.len],
+        };
+        if let Some(to) = all.get_mut(offset..offset + plan.len) {
+            to.copy_from_slice(&values);
+        }
+    }
+    all.resize(all.len().next_multiple_of(64), 0.0);
+    let buffer = gpu.buffer_of("vectors", &all)?;
+    Ok(places.into_iter().map(|(offset, size)| buffer.slice(offset, size)).collect())
+}
+
+async fn vector<S: Source>(weights: &Weights<S>, layout: &Layout, len: usize) -> Result<Vec<f32>> {
+    let mut parts = Vec::new();
+    for part in &layout.parts {
+        parts.push(weights.read_f32(&part.tensor).await?);
+    }
+    (0..len)
+        .map(|i| match layout.source(i) {
+            None => Ok(0.0),
+            Some((part, row)) => parts.get(part).and_then(|values| values.get(row)).copied().ok_or_else(|| {
+                let tensor = layout.parts.get(part).map_or_else(String::new, |part| part.tensor.clone());
+                Error::BadWeights { file: "model.safetensors".into(), rule: WeightsRule::MissingTensor { tensor } }
+            }),
+        })
+        .collect()
+}

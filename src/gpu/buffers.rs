@@ -1,0 +1,153 @@
+//! Buffers, with every byte accounted for.
+
+use super::device::{Counters, Gpu};
+use crate::error::{Error, Result};
+use bytemuck::Pod;
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// A GPU buffer; clones share it, the last one frees it.
+#[derive(Clone)]
+pub struct Buffer(Rc<Inner>);
+
+struct Inner {
+    raw: wgpu::Buffer,
+    counters: Rc<Cell<Counters>>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let mut counters = self.counters.get();
+        counters.allocated -= self.raw.size();
+        self.counters.set(counters);
+        self.raw.destroy();
+    }
+}
+
+impl Buffer {
+    /// Size in bytes.
+    pub fn size(&self) -> u64 {
+        self.0.raw.size()
+    }
+
+    /// All of it, for a binding.
+    pub fn whole(&self) -> Slice {
+        Slice { buffer: self.clone(), offset: 0, size: self.size() }
+    }
+
+    /// A part of it, for a binding; the offset is a multiple of 256.
+    pub fn slice(&self, offset: u64, size: u64) -> Slice {
+        Slice { buffer: self.clone(), offset, size }
+    }
+
+    pub(super) fn raw(&self) -> &wgpu::Buffer {
+        &self.0.raw
+    }
+}
+
+/// A range of a buffer, in bytes.
+#[derive(Clone)]
+pub struct Slice {
+    pub(super) buffer: Buffer,
+    pub(super) offset: u64,
+    pub(super) size: u64,
+}
+
+/// Offsets of bindings are multiples of this on every device.
+const ALIGNMENT: u64 = 256;
+
+impl Gpu {
+    /// A zeroed buffer for kernels to read and write, of at least 16 bytes.
+    ///
+    /// # Errors
+    /// [`Error::OutOfGpuMemory`] when it exceeds the device's limits.
+    pub fn buffer(&self, what: &str, bytes: u64) -> Result<Buffer> {
+        use wgpu::BufferUsages as Usage;
+        let limit = self.info().max_binding_size.min(self.info().max_buffer_size);
+        if bytes > limit {
+            return Err(Error::OutOfGpuMemory { what: what.into(), need: bytes, limit });
+        }
+        let usage = Usage::STORAGE | Usage::UNIFORM | Usage::COPY_DST | Usage::COPY_SRC;
+        self.create(what, bytes, usage)
+    }
+
+    pub(super) fn create(&self, what: &str, bytes: u64, usage: wgpu::BufferUsages) -> Result<Buffer> {
+        self.check()?;
+        let size = bytes.max(16).next_multiple_of(4);
+        let raw = self.device.create_buffer(&wgpu::BufferDescriptor {
+            label: Some(what),
+            size,
+            usage,
+            mapped_at_creation: false,
+        });
+        self.count(|counters| {
+            counters.creates += 1;
+            counters.allocated += size;
+        });
+        Ok(Buffer(Rc::new(Inner { raw, counters: self.counters.clone() })))
+    }
+
+    /// Writes bytes at an offset (multiples of 4) before the next submission runs.
+    pub fn write(&self, buffer: &Buffer, offset: u64, bytes: &[u8]) {
+        self.queue.write_buffer(buffer.raw(), offset, bytes);
+    }
+
+    /// A buffer that holds `data`.
+    ///
+    /// # Errors
+    /// As [`Gpu::buffer`].
+    pub fn buffer_of<T: Pod>(&self, what: &str, data: &[T]) -> Result<Buffer> {
+        let mut bytes = bytemuck::cast_slice(data).to_vec();
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        let buffer = self.buffer(what, bytes.len() as u64)?;
+        self.write(&buffer, 0, &bytes);
+        Ok(buffer)
+    }
+
+    /// Sends what was written so far and waits for it, so that uploads do not pile up in memory.
+    ///
+    /// # Errors
+    /// [`Error::DeviceLost`].
+    pub fn flush(&self) -> Result<()> {
+        self.queue.submit([]);
+        self.count(|counters| counters.submits += 1);
+        self.device
+            .poll(wgpu::PollType::wait_indefinitely())
+            .map_err(|error| Error::DeviceLost { reason: error.to_string() })?;
+        self.check()
+    }
+}
+
+/// Small blocks side by side in one buffer, each aligned for a binding; equal blocks are kept once.
+#[derive(Default)]
+pub struct Uniforms {
+    bytes: Vec<u8>,
+    blocks: Vec<(u64, u64)>,
+}
+
+impl Uniforms {
+    /// Adds a block and returns its index.
+    pub fn add<T: Pod>(&mut self, block: &[T]) -> usize {
+        let block: &[u8] = bytemuck::cast_slice(block);
+        let same = |&(offset, size): &(u64, u64)| {
+            self.bytes.get(offset as usize..(offset + size) as usize).is_some_and(|bytes| bytes == block)
+        };
+        if let Some(index) = self.blocks.iter().position(same) {
+            return index;
+        }
+        let offset = (self.bytes.len() as u64).next_multiple_of(ALIGNMENT);
+        self.bytes.resize(offset as usize, 0);
+        self.bytes.extend_from_slice(block);
+        self.blocks.push((offset, block.len() as u64));
+        self.blocks.len() - 1
+    }
+
+    /// Uploads them; slice i is block i.
+    ///
+    /// # Errors
+    /// As [`Gpu::buffer`].
+    pub fn upload(self, gpu: &Gpu, what: &str) -> Result<Vec<Slice>> {
+        let buffer = gpu.buffer_of(what, &self.bytes)?;
+        Ok(self.blocks.iter().map(|&(offset, size)| buffer.slice(offset, size)).collect())
+    }
+}

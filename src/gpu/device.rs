@@ -1,0 +1,197 @@
+//! One adapter, one device, one queue; what they can do, and what was asked of them.
+
+use super::kernels::Kernel;
+use crate::error::{Error, Result};
+use serde::Serialize;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// How to choose and to use a device.
+#[derive(Debug, Clone, Default)]
+pub struct GpuOptions {
+    /// Pretend that a binding holds at most this many bytes, to try what larger models need; 0: the device's own limit.
+    pub max_binding_size: u64,
+}
+
+/// Which device it is.
+#[derive(Debug, Clone, Serialize)]
+pub struct DeviceInfo {
+    /// The adapter's name.
+    pub name: String,
+    /// Vulkan, Metal, Dx12 or BrowserWebGpu.
+    pub backend: String,
+    /// The driver's name and version.
+    pub driver: String,
+    /// Largest buffer, in bytes.
+    pub max_buffer_size: u64,
+    /// Largest storage binding, in bytes.
+    pub max_binding_size: u64,
+}
+
+/// Counts since the device was opened; differences prove what a round does.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Counters {
+    /// Queue submissions.
+    pub submits: u64,
+    /// Times that the CPU waited for bytes from the GPU.
+    pub blocking_readbacks: u64,
+    /// Bytes that came back.
+    pub readback_bytes: u64,
+    /// Buffers, bind groups and pipelines created.
+    pub creates: u64,
+    /// Kernel calls.
+    pub dispatches: u64,
+    /// Bytes of all buffers created and not dropped.
+    pub allocated: u64,
+}
+
+impl Counters {
+    /// What happened since `earlier`; `allocated` stays the current amount.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            submits: self.submits - earlier.submits,
+            blocking_readbacks: self.blocking_readbacks - earlier.blocking_readbacks,
+            readback_bytes: self.readback_bytes - earlier.readback_bytes,
+            creates: self.creates - earlier.creates,
+            dispatches: self.dispatches - earlier.dispatches,
+            allocated: self.allocated,
+        }
+    }
+}
+
+/// A device and its queue.
+pub struct Gpu {
+    pub(super) device: wgpu::Device,
+    pub(super) queue: wgpu::Queue,
+    pub(super) counters: Rc<Cell<Counters>>,
+    info: DeviceInfo,
+    pipelines: RefCell<HashMap<Kernel, wgpu::ComputePipeline>>,
+    failure: Arc<Mutex<Option<Error>>>,
+}
+
+impl Gpu {
+    /// Opens the most powerful adapter, with limits as large as it has.
+    ///
+    /// # Errors
+    /// [`Error::WebGpuUnavailable`] with what to install or switch on.
+    pub async fn open(options: &GpuOptions) -> Result<Rc<Self>> {
+        let unavailable = |reason: String| Error::WebGpuUnavailable { reason };
+        let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle_from_env());
+        let request = wgpu::RequestAdapterOptions {
+            power_preference: wgpu::PowerPreference::HighPerformance,
+            ..Default::default()
+        };
+        let adapter = instance.request_adapter(&request).await.map_err(|error| {
+            unavailable(format!(
+                "no adapter ({error}); install a Vulkan driver (Debian and Ubuntu: apt-get install mesa-vulkan-drivers), \
+                 or in a browser switch WebGPU on"
+            ))
+        })?;
+        let there = adapter.limits();
+        let max_buffer_size = there.max_buffer_size;
+        let max_binding_size = match options.max_binding_size {
+            0 => there.max_storage_buffer_binding_size,
+            limit => limit.min(there.max_storage_buffer_binding_size),
+        };
+        let required_limits = wgpu::Limits {
+            max_buffer_size,
+            max_storage_buffer_binding_size: max_binding_size,
+            ..wgpu::Limits::defaults()
+        };
+        let descriptor =
+            wgpu::DeviceDescriptor { label: Some("foretoken"), required_limits, ..Default::default() };
+        let (device, queue) =
+            adapter.request_device(&descriptor).await.map_err(|error| unavailable(error.to_string()))?;
+        let found = adapter.get_info();
+        let info = DeviceInfo {
+            name: found.name,
+            backend: format!("{:?}", found.backend),
+            driver: format!("{} {}", found.driver, found.driver_info).trim().to_owned(),
+            max_buffer_size,
+            max_binding_size,
+        };
+        let failure = Arc::new(Mutex::new(None));
+        watch(&device, &failure);
+        Ok(Rc::new(Self {
+            device,
+            queue,
+            counters: Rc::default(),
+            info,
+            pipelines: RefCell::default(),
+            failure,
+        }))
+    }
+
+    /// Which device it is.
+    pub fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    /// What was asked of it so far.
+    pub fn counters(&self) -> Counters {
+        self.counters.get()
+    }
+
+    pub(super) fn count(&self, change: impl FnOnce(&mut Counters)) {
+        let mut counters = self.counters.get();
+        change(&mut counters);
+        self.counters.set(counters);
+    }
+
+    /// The first error that the device reported on its own, if any.
+    ///
+    /// # Errors
+    /// [`Error::DeviceLost`], or [`Error::OutOfGpuMemory`] from the driver.
+    pub fn check(&self) -> Result<()> {
+        match &*self.failure.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(error) => Err(error.clone()),
+            None => Ok(()),
+        }
+    }
+
+    /// The kernel's pipeline, compiled at its first use.
+    pub(super) fn pipeline(&self, kernel: Kernel) -> wgpu::ComputePipeline {
+        if let Some(pipeline) = self.pipelines.borrow().get(&kernel) {
+            return pipeline.clone();
+        }
+        let label = format!("{kernel:?}");
+        let source = wgpu::ShaderSource::Wgsl(kernel.source().into());
+        let module = self.device.create_shader_module(wgpu::ShaderModuleDescriptor { label: Some(&label), source });
+        let pipeline = self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+            label: Some(&label),
+            layout: None,
+            module: &module,
+            entry_point: Some("main"),
+            compilation_options: Default::default(),
+            cache: None,
+        });
+        self.count(|counters| counters.creates += 1);
+        self.pipelines.borrow_mut().insert(kernel, pipeline.clone());
+        pipeline
+    }
+}
+
+/// Keeps the first failure that no call returns.
+fn watch(device: &wgpu::Device, failure: &Arc<Mutex<Option<Error>>>) {
+    let keep = |failure: &Arc<Mutex<Option<Error>>>| {
+        let failure = failure.clone();
+        move |error: Error| {
+            failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        }
+    };
+    let lost = keep(failure);
+    device.set_device_lost_callback(move |reason, message| {
+        if reason != wgpu::DeviceLostReason::Destroyed {
+            lost(Error::DeviceLost { reason: message });
+        }
+    });
+    let uncaptured = keep(failure);
+    device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
+        uncaptured(match error {
+            wgpu::Error::OutOfMemory { .. } => Error::OutOfGpuMemory { what: "a buffer".into(), need: 0, limit: 0 },
+            other => Error::DeviceLost { reason: other.to_string() },
+        });
+    }));
+}

@@ -1,0 +1,13 @@
+//! The only place that names wgpu: the device and its limits, kernels, buffers, recording, readback.
+
+mod buffers;
+mod device;
+mod kernels;
+mod readback;
+mod record;
+
+pub use buffers::{Buffer, Slice, Uniforms};
+pub use device::{Counters, DeviceInfo, Gpu, GpuOptions};
+pub use kernels::{Epilogue, Kernel, KvDtype};
+pub use readback::Readback;
+pub use record::{Call, Recorder, split_grid};

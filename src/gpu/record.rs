@@ -1,0 +1,88 @@
+//! Kernel calls, bound once and recorded many times: a submission is one pass of dispatches and one copy.
+
+use super::buffers::{Buffer, Slice};
+use super::device::Gpu;
+use super::kernels::Kernel;
+use super::readback::Readback;
+
+/// A kernel with its buffers.
+pub struct Call {
+    pipeline: wgpu::ComputePipeline,
+    group: wgpu::BindGroup,
+}
+
+impl Gpu {
+    /// Binds buffers to a kernel by binding number.
+    pub fn call(&self, kernel: Kernel, bindings: &[(u32, Slice)]) -> Call {
+        let pipeline = self.pipeline(kernel);
+        let entries: Vec<_> = bindings
+            .iter()
+            .map(|(binding, slice)| wgpu::BindGroupEntry {
+                binding: *binding,
+                resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+                    buffer: slice.buffer.raw(),
+                    offset: slice.offset,
+                    size: wgpu::BufferSize::new(slice.size),
+                }),
+            })
+            .collect();
+        let group = self.device.create_bind_group(&wgpu::BindGroupDescriptor {
+            label: None,
+            layout: &pipeline.get_bind_group_layout(0),
+            entries: &entries,
+        });
+        self.count(|counters| counters.creates += 1);
+        Call { pipeline, group }
+    }
+
+    /// Starts a submission.
+    pub fn record(&self) -> Recorder<'_> {
+        let mut encoder = self.device.create_command_encoder(&Default::default());
+        let pass = encoder.begin_compute_pass(&Default::default()).forget_lifetime();
+        Recorder { gpu: self, pass, encoder, dispatches: 0 }
+    }
+}
+
+/// A submission being recorded: all its dispatches are in one compute pass.
+pub struct Recorder<'a> {
+    gpu: &'a Gpu,
+    pass: wgpu::ComputePass<'static>,
+    encoder: wgpu::CommandEncoder,
+    dispatches: u64,
+}
+
+impl Recorder<'_> {
+    /// Adds a kernel call.
+    pub fn dispatch(&mut self, call: &Call, grid: [u32; 3]) {
+        self.pass.set_pipeline(&call.pipeline);
+        self.pass.set_bind_group(0, &call.group, &[]);
+        let [x, y, z] = grid;
+        self.pass.dispatch_workgroups(x, y, z);
+        self.dispatches += 1;
+    }
+
+    /// Dispatches recorded so far.
+    pub fn dispatches(&self) -> u64 {
+        self.dispatches
+    }
+
+    /// Submits, with a copy of `bytes` from `offset` of a buffer into the readback if one is given.
+    pub fn submit(self, copy: Option<(&Buffer, u64, u64, &Readback)>) {
+        let Self { gpu, pass, mut encoder, dispatches } = self;
+        drop(pass);
+        if let Some((from, offset, bytes, to)) = copy {
+            encoder.copy_buffer_to_buffer(from.raw(), offset, to.raw(), 0, bytes);
+        }
+        gpu.queue.submit([encoder.finish()]);
+        gpu.count(|counters| {
+            counters.submits += 1;
+            counters.dispatches += dispatches;
+        });
+    }
+}
+
+/// Workgroups in x, the rest in z: a dimension holds at most 65,535.
+pub fn split_grid(tiles: u32, y: u32) -> [u32; 3] {
+    let z = tiles.div_ceil(65_535).max(1);
+    [tiles.div_ceil(z), y, z]
+}

@@ -1,0 +1,168 @@
+//! What a model is, in plain facts: enough to plan every kernel call without another look at `config.json`.
+
+use crate::weights::Dtype;
+use serde::Serialize;
+
+/// A decoder-only transformer, as one description for every supported architecture.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ModelSpec {
+    /// The row of facts that it was made from.
+    pub architecture: Architecture,
+    /// Tokens in the embedding table.
+    pub vocab_size: usize,
+    /// Width of the residual stream.
+    pub hidden_size: usize,
+    /// Query heads.
+    pub num_attention_heads: usize,
+    /// Key and value heads; divides the query heads.
+    pub num_key_value_heads: usize,
+    /// Elements per head; a multiple of 4.
+    pub head_dim: usize,
+    /// Width of the MLP.
+    pub intermediate_size: usize,
+    /// Positions the model was made for.
+    pub max_position_embeddings: usize,
+    /// Which normalisation.
+    pub norm: NormKind,
+    /// Added to the variance (rms: to the mean square).
+    pub norm_eps: f64,
+    /// Factor for the embedding rows.
+    pub embedding_scale: f32,
+    /// Factor for the attention scores, usually `head_dim^-0.5`.
+    pub attention_scale: f32,
+    /// Biases of the q, k and v projections.
+    pub qkv_bias: bool,
+    /// Bias of the attention's output projection.
+    pub output_bias: bool,
+    /// Each head of q and k is normalised before it rotates.
+    pub qk_norm: bool,
+    /// The MLP.
+    pub mlp: Mlp,
+    /// Where attention and MLP read and write.
+    pub residual: Residual,
+    /// The LM head is the embedding table.
+    pub tie_word_embeddings: bool,
+    /// Rotary tables that layers refer to.
+    pub ropes: Vec<RopeSpec>,
+    /// One entry per layer.
+    pub layers: Vec<LayerSpec>,
+    /// Tokens that end a text.
+    pub eos_token_id: Vec<u32>,
+}
+
+/// The supported architectures, by the `model_type` of `config.json`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Architecture {
+    /// Llama 1 to 3.x, SmolLM2, Vicuna.
+    Llama,
+    /// Mistral, with its sliding window.
+    Mistral,
+    /// Qwen2 and Qwen2.5.
+    Qwen2,
+    /// Qwen3, dense.
+    Qwen3,
+    /// SmolLM3, with layers that do not rotate.
+    SmolLm3,
+}
+
+/// What differs from layer to layer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LayerSpec {
+    /// Positions that a row sees, itself included; none: all.
+    pub window: Option<usize>,
+    /// Index into [`ModelSpec::ropes`]; none: no rotation.
+    pub rope: Option<usize>,
+}
+
+/// How vectors are normalised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NormKind {
+    /// `x / rms(x) * gain` (Zhang and Sennrich 2019).
+    Rms,
+}
+
+/// The feed-forward part of a layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mlp {
+    /// `down(activation(gate(x)) * up(x))`.
+    Gated {
+        /// Of the gate.
+        activation: Activation,
+        /// Biases of all three.
+        bias: bool,
+    },
+}
+
+/// Pointwise functions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Activation {
+    /// `x sigmoid(x)`.
+    Silu,
+}
+
+/// How the parts of a layer join the residual stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Residual {
+    /// `x += attention(norm(x)); x += mlp(norm(x))`.
+    Sequential,
+}
+
+/// One rotary table.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RopeSpec {
+    /// Base of the wavelengths.
+    pub theta: f64,
+    /// Leading elements of a head that rotate; even.
+    pub rotary_dim: usize,
+    /// How the wavelengths are stretched.
+    pub scaling: RopeScaling,
+    /// What the angles per position are rounded to. f32, whatever the weights are: so transformers' `from_pretrained`
+    /// computes them. A PyTorch model that was converted as a whole (`model.to(dtype)`) has rounded them with it.
+    pub frequency_dtype: Dtype,
+}
+
+/// Ways to stretch the wavelengths for longer contexts.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RopeScaling {
+    /// As they are (Su et al. 2021).
+    None,
+    /// All by one factor (Chen et al. 2023).
+    Linear {
+        /// The factor.
+        factor: f64,
+    },
+    /// Long ones by a factor, short ones not, a ramp between (Llama 3.1).
+    Llama3 {
+        /// For wavelengths longer than `original / low_freq_factor`.
+        factor: f64,
+        /// Where the ramp begins.
+        low_freq_factor: f64,
+        /// Where the ramp ends.
+        high_freq_factor: f64,
+        /// Context length before the stretch.
+        original_max_position_embeddings: f64,
+    },
+}
+
+impl ModelSpec {
+    /// Elements of the fused q, k, v projection's output.
+    pub fn qkv_width(&self) -> usize {
+        (self.num_attention_heads + 2 * self.num_key_value_heads) * self.head_dim
+    }
+
+    /// Elements of q, and of what attention gives.
+    pub fn q_width(&self) -> usize {
+        self.num_attention_heads * self.head_dim
+    }
+
+    /// Elements of k, and of v, per position and layer.
+    pub fn kv_width(&self) -> usize {
+        self.num_key_value_heads * self.head_dim
+    }
+}

@@ -1,0 +1,15 @@
+//! Strings to tokens and back: the tokenizer, the chat template, and what turns a stream of tokens into text that may be shown.
+//!
+//! Everything that comes in (`tokenizer.json`, templates, messages) is untrusted: it gives a typed error, never a panic, and
+//! a user's text never becomes a special token through [`ChatTemplate::encode`].
+
+mod python;
+mod stop;
+mod stream;
+mod template;
+mod tokenizer;
+
+pub use stop::StopStrings;
+pub use stream::TextStream;
+pub use template::{ChatTemplate, Message};
+pub use tokenizer::Tokenizer;

@@ -1,0 +1,219 @@
+//! The two Python functions that chat templates call: `json.dumps` and `strftime`, with the same output.
+
+use minijinja::{
+    Error, ErrorKind, Value,
+    value::{Kwargs, ValueKind},
+};
+
+/// JSON may be nested this deep; far less than what overflows the stack of a WASM module.
+const MAX_DEPTH: usize = 64;
+/// And have this many bytes.
+const MAX_JSON: usize = 4 << 20;
+/// The last second of the year 9999.
+const END_OF_TIME: i64 = 253_402_300_799;
+
+/// Python's `json.dumps` with the defaults that transformers gives it: nothing is escaped for HTML or ASCII.
+pub(super) fn tojson(value: &Value, ensure_ascii: Option<bool>, options: Kwargs) -> Result<Value, Error> {
+    let ensure_ascii = options.get::<Option<bool>>("ensure_ascii")?.or(ensure_ascii).unwrap_or(false);
+    let indent = options.get::<Option<usize>>("indent")?.map(|indent| indent.min(16));
+    let separators = options.get::<Option<Vec<String>>>("separators")?;
+    let sort_keys = options.get::<Option<bool>>("sort_keys")?.unwrap_or(false);
+    options.assert_all_used()?;
+    let (item, key) = match separators.as_deref() {
+        None => (if indent.is_some() { "," } else { ", " }, ": "),
+        Some([item, key]) => (item.as_str(), key.as_str()),
+        Some(_) => return Err(failure("tojson: separators must be two strings")),
+    };
+    let mut out = String::new();
+    Json { ensure_ascii, indent, item, key, sort_keys }.write(&mut out, value, 0)?;
+    Ok(Value::from(out))
+}
+
+struct Json<'a> {
+    ensure_ascii: bool,
+    indent: Option<usize>,
+    item: &'a str,
+    key: &'a str,
+    sort_keys: bool,
+}
+
+impl Json<'_> {
+    fn write(&self, out: &mut String, value: &Value, depth: usize) -> Result<(), Error> {
+        if depth > MAX_DEPTH || out.len() > MAX_JSON {
+            return Err(failure("tojson: too deep or too large"));
+        }
+        match value.kind() {
+            ValueKind::None => out.push_str("null"),
+            ValueKind::Bool => out.push_str(if value.is_true() { "true" } else { "false" }),
+            ValueKind::Number => out.push_str(&value.to_string()),
+            ValueKind::String => self.write_str(out, value.as_str().unwrap_or_default()),
+            ValueKind::Seq | ValueKind::Iterable => {
+                out.push('[');
+                let mut empty = true;
+                for item in value.try_iter()?.checked() {
+                    self.next(out, &mut empty, depth);
+                    self.write(out, &item?, depth + 1)?;
+                }
+                self.close(out, empty, depth, ']');
+            }
+            ValueKind::Map => {
+                out.push('{');
+                let mut keys = value.try_iter()?.checked().collect::<Result<Vec<_>, _>>()?;
+                if self.sort_keys {
+                    keys.sort();
+                }
+                let mut empty = true;
+                for key in keys {
+                    self.next(out, &mut empty, depth);
+                    self.write_str(out, &key.to_string());
+                    out.push_str(self.key);
+                    self.write(out, &value.get_item(&key)?, depth + 1)?;
+                }
+                self.close(out, empty, depth, '}');
+            }
+            kind => return Err(failure(format!("tojson: {kind} is not JSON"))),
+        }
+        Ok(())
+    }
+
+    fn next(&self, out: &mut String, empty: &mut bool, depth: usize) {
+        if !std::mem::replace(empty, false) {
+            out.push_str(self.item);
+        }
+        self.new_line(out, depth + 1);
+    }
+
+    fn close(&self, out: &mut String, empty: bool, depth: usize, bracket: char) {
+        if !empty {
+            self.new_line(out, depth);
+        }
+        out.push(bracket);
+    }
+
+    fn new_line(&self, out: &mut String, depth: usize) {
+        if let Some(indent) = self.indent {
+            out.push('\n');
+            out.extend(std::iter::repeat_n(' ', indent * depth));
+        }
+    }
+
+    fn write_str(&self, out: &mut String, text: &str) {
+        let quoted = serde_json::Value::from(text).to_string();
+        if !self.ensure_ascii {
+            out.push_str(&quoted);
+            return;
+        }
+        for c in quoted.chars() {
+            if c.is_ascii() {
+                out.push(c);
+            } else {
+                c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}")));
+            }
+        }
+    }
+}
+
+/// Python's `strftime`, in UTC and English, for the codes that chat templates use.
+pub(super) fn strftime(format: &str, now: i64) -> Result<String, Error> {
+    const MONTHS: [&str; 12] = [
+        "January",
+        "February",
+        "March",
+        "April",
+        "May",
+        "June",
+        "July",
+        "August",
+        "September",
+        "October",
+        "November",
+        "December",
+    ];
+    const DAYS: [&str; 7] = ["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"];
+    let name = |names: &[&'static str], index: i64| {
+        usize::try_from(index).ok().and_then(|index| names.get(index)).copied().unwrap_or_default()
+    };
+    let short = |name: &str| name.chars().take(3).collect::<String>();
+    let now = now.clamp(0, END_OF_TIME);
+    let (days, seconds) = (now.div_euclid(86_400), now.rem_euclid(86_400));
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    let (year, month, day) = civil(days);
+    let (month_name, day_name) = (name(&MONTHS, month - 1), name(&DAYS, days.rem_euclid(7)));
+    let (mut out, mut rest) = (String::new(), format.chars());
+    while let Some(c) = rest.next() {
+        if c != '%' {
+            out.push(c);
+            continue;
+        }
+        let mut code = rest.next();
+        let padded = code != Some('-');
+        if !padded {
+            code = rest.next();
+        }
+        let two = |number: i64| if padded { format!("{number:02}") } else { number.to_string() };
+        out += &match code {
+            Some('Y') => year.to_string(),
+            Some('y') => two(year.rem_euclid(100)),
+            Some('m') => two(month),
+            Some('d') => two(day),
+            Some('e') => format!("{day:2}"),
+            Some('B') => month_name.to_owned(),
+            Some('b' | 'h') => short(month_name),
+            Some('A') => day_name.to_owned(),
+            Some('a') => short(day_name),
+            Some('H') => two(hour),
+            Some('I') => two((hour + 11) % 12 + 1),
+            Some('p') => if hour < 12 { "AM" } else { "PM" }.to_owned(),
+            Some('M') => two(minute),
+            Some('S') => two(second),
+            Some('F') => format!("{year}-{month:02}-{day:02}"),
+            Some('T') => format!("{hour:02}:{minute:02}:{second:02}"),
+            Some('Z') => "UTC".to_owned(),
+            Some('z') => "+0000".to_owned(),
+            Some('%') => "%".to_owned(),
+            other => return Err(failure(format!("strftime_now: %{} is not known", other.unwrap_or(' ')))),
+        };
+    }
+    Ok(out)
+}
+
+/// Year, month (from 1) and day of the month (from 1) of a day counted from 1970-01-01.
+fn civil(mut days: i64) -> (i64, i64, i64) {
+    let leap = |year: i64| i64::from(year % 4 == 0 && (year % 100 != 0 || year % 400 == 0));
+    let mut year = 1970;
+    while days >= 365 + leap(year) {
+        days -= 365 + leap(year);
+        year += 1;
+    }
+    let mut month = 1;
+    for length in [31, 28 + leap(year), 31, 30, 31, 30, 31, 31, 30, 31, 30] {
+        if days < length {
+            break;
+        }
+        days -= length;
+        month += 1;
+    }
+    (year, month, days + 1)
+}
+
+fn failure(reason: impl Into<String>) -> Error {
+    Error::new(ErrorKind::InvalidOperation, reason.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_those_of_python() {
+        let tell = |now, format| strftime(format, now).unwrap();
+        assert_eq!(tell(0, "%A %d %B %Y %H:%M:%S"), "Thursday 01 January 1970 00:00:00");
+        assert_eq!(tell(951_782_400, "%a, %e. %b %y"), "Tue, 29. Feb 00");
+        assert_eq!(tell(1_732_147_199, "%Y-%m-%d %I:%M %p"), "2024-11-20 11:59 PM");
+        assert_eq!(tell(1_735_689_599, "%F %T"), "2024-12-31 23:59:59");
+        assert_eq!(tell(4_107_542_400, "%-d/%-m/%Y %Z%z 100%%"), "1/3/2100 UTC+0000 100%");
+        assert_eq!(tell(i64::MAX, "%Y"), "9999");
+        assert_eq!(tell(i64::MIN, "%Y"), "1970");
+        assert!(strftime("%Q", 0).is_err() && strftime("%", 0).is_err());
+    }
+}

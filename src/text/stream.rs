@@ -1,0 +1,107 @@
+//! Tokens to text, one token at a time: what is given out never has to be taken back.
+
+use super::Tokenizer;
+use crate::error::Result;
+
+/// How far back in the prompt an ordinary token is looked for.
+const CONTEXT: usize = 32;
+
+/// How many tokens may end in a broken character before the window is cut inside them.
+const PATIENCE: usize = 16;
+
+/// The character that decoders put for bytes that are no text (yet).
+const BROKEN: char = '\u{FFFD}';
+
+/// Decodes a stream of tokens, special ones left out.
+///
+/// All pieces together are what the tokens add to the prompt's text: `decode(prompt + tokens)` without `decode(prompt)`.
+/// So the first word of an answer keeps the space that sentencepiece decoders strip at the beginning of a text. Text is
+/// held back while it can still change: a character whose bytes are not all there, and, in tokenizers with byte fallback, a
+/// run of byte tokens, because one bad byte in it turns all of it into U+FFFD.
+#[derive(Debug, Clone)]
+pub struct TextStream {
+    /// Tokens that were shown, needed as context, and then the tokens from `fresh` on.
+    window: Vec<u32>,
+    fresh: usize,
+    /// Bytes of the window's text that were given out, or are the prompt's.
+    shown: usize,
+    started: bool,
+}
+
+impl TextStream {
+    /// A stream that goes on after these tokens; none for a text of its own.
+    pub fn new(prompt_ids: &[u32]) -> Self {
+        let window = prompt_ids.iter().rev().take(CONTEXT).copied().collect();
+        Self { window, fresh: 0, shown: 0, started: false }
+    }
+
+    /// The text that this token makes certain; often empty.
+    pub fn push(&mut self, tokenizer: &Tokenizer, id: u32) -> Result<String> {
+        self.start(tokenizer)?;
+        if tokenizer.is_special(id) || tokenizer.id_to_token(id).is_none() {
+            return Ok(String::new());
+        }
+        self.window.push(id);
+        if tokenizer.is_byte(id) { Ok(String::new()) } else { self.show(tokenizer) }
+    }
+
+    /// The text that was held back. The stream is empty then.
+    pub fn finish(&mut self, tokenizer: &Tokenizer) -> Result<String> {
+        self.start(tokenizer)?;
+        let text = tokenizer.decode(&self.window, true)?;
+        let rest = text.get(self.shown..).unwrap_or_default().to_owned();
+        (self.window, self.fresh, self.shown) = (Vec::new(), 0, 0);
+        Ok(rest)
+    }
+
+    /// One ordinary token of the prompt is context enough, because decoders treat only the first token of a text apart. Here
+    /// and not in `new`, which has no tokenizer.
+    fn start(&mut self, tokenizer: &Tokenizer) -> Result<()> {
+        if std::mem::replace(&mut self.started, true) {
+            return Ok(());
+        }
+        for id in std::mem::take(&mut self.window) {
+            let text = tokenizer.decode(&[id], true)?;
+            if !text.is_empty() && !text.ends_with(BROKEN) && !tokenizer.is_byte(id) {
+                (self.window, self.fresh, self.shown) = (vec![id], 1, text.len());
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn show(&mut self, tokenizer: &Tokenizer) -> Result<String> {
+        let text = tokenizer.decode(&self.window, true)?;
+        // Only the last character can be one that later tokens complete.
+        let certain = text.strip_suffix(BROKEN).unwrap_or(&text);
+        let piece = certain.get(self.shown..).unwrap_or_default().to_owned();
+        self.shown += piece.len();
+        if certain.len() < text.len() {
+            self.cut(tokenizer, &text)?;
+        } else if !piece.is_empty() {
+            self.window.drain(..self.fresh);
+            self.fresh = self.window.len();
+            self.shown = tokenizer.decode(&self.window, true)?.len();
+        }
+        Ok(piece)
+    }
+
+    /// Keeps the window short when a model babbles bytes that are no text. Where both halves decode to the whole, no character
+    /// spans the cut, whatever follows.
+    fn cut(&mut self, tokenizer: &Tokenizer, text: &str) -> Result<()> {
+        if self.window.len() < self.fresh + PATIENCE {
+            return Ok(());
+        }
+        for keep in 1..=4 {
+            let (head, tail) = self.window.split_at(self.window.len().saturating_sub(keep));
+            let head = tokenizer.decode(head, true)?;
+            if text.strip_prefix(head.as_str()) == Some(&tokenizer.decode(tail, true)?) {
+                self.window = tail.to_vec();
+                self.fresh = 0;
+                self.shown = self.shown.saturating_sub(head.len());
+                break;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,182 @@
+//! `tokenizer.json` -> a tokenizer: text to ids and back, with a strict border between special tokens and ordinary text.
+
+use std::collections::BTreeMap;
+
+use tokenizers::{
+    AddedVocabulary, DecoderWrapper, Model, ModelWrapper, OffsetType, PreTokenizedString, PreTokenizer,
+    TruncationParams,
+};
+
+use crate::error::{Error, Result};
+
+/// The largest known `tokenizer.json` has 33 MB.
+const MAX_FILE: usize = 64 << 20;
+
+/// Ids from here on are refused: larger than any vocabulary, small enough to walk over all ids.
+const MAX_VOCAB: u32 = 1 << 20;
+
+/// A tokenizer in the format of Hugging Face's `tokenizers`.
+///
+/// Padding, truncation and dropout that the file may ask for are ignored: a prompt is encoded whole, always to the same
+/// tokens.
+#[derive(Debug, Clone)]
+pub struct Tokenizer {
+    file: String,
+    inner: tokenizers::Tokenizer,
+    /// The added tokens, with the special ones not searched for.
+    literal: AddedVocabulary,
+    specials: BTreeMap<u32, String>,
+    /// One more than the largest id.
+    end: u32,
+    byte_fallback: bool,
+}
+
+impl Tokenizer {
+    /// Reads the bytes of `tokenizer.json`; `file` is its name in error messages.
+    pub fn from_json(file: &str, bytes: &[u8]) -> Result<Self> {
+        let bad = |reason: String| Error::BadTokenizer { file: file.to_owned(), reason };
+        if bytes.len() > MAX_FILE {
+            return Err(bad(format!("{} bytes, but the limit is {MAX_FILE}", bytes.len())));
+        }
+        check_parts(bytes).map_err(bad)?;
+        let mut inner = tokenizers::Tokenizer::from_bytes(bytes).map_err(|error| bad(error.to_string()))?;
+        inner.with_padding(None);
+        inner.with_truncation(None::<TruncationParams>).map_err(|error| bad(error.to_string()))?;
+        if let ModelWrapper::BPE(bpe) = inner.get_model()
+            && bpe.dropout.is_some()
+        {
+            let mut bpe = bpe.clone();
+            bpe.dropout = None;
+            inner.with_model(bpe);
+        }
+        let end = inner.get_vocab(true).into_values().max().map_or(0, |id| id.saturating_add(1));
+        if end == 0 || end > MAX_VOCAB {
+            return Err(bad(format!("{end} token ids; allowed: 1 to {MAX_VOCAB}")));
+        }
+        let specials = inner.get_added_tokens_decoder().into_iter();
+        let specials = specials.filter(|(_, token)| token.special).map(|(id, token)| (id, token.content)).collect();
+        let mut literal = inner.get_added_vocabulary().clone();
+        literal.set_encode_special_tokens(true);
+        let byte_fallback = inner.get_decoder().is_some_and(has_byte_fallback);
+        Ok(Self { file: file.to_owned(), inner, literal, specials, end, byte_fallback })
+    }
+
+    /// The tokens of a text. Special tokens written in it become special tokens, as in transformers; `add_special` adds those
+    /// that the file's post-processor puts around a text, such as BOS.
+    pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>> {
+        let encoding = self.inner.encode_fast(text, add_special).map_err(|error| self.bad(error))?;
+        Ok(encoding.get_ids().to_vec())
+    }
+
+    /// The tokens of a text in which the strings of special tokens are ordinary text.
+    pub fn encode_literal(&self, text: &str) -> Result<Vec<u32>> {
+        let ids = self.encode_without_specials(text).map_err(|error| self.bad(error))?;
+        let leaked: Vec<&str> = ids
+            .iter()
+            .filter_map(|id| self.specials.get(id))
+            .map(String::as_str)
+            .filter(|s| text.contains(s))
+            .collect();
+        if leaked.is_empty() {
+            return Ok(ids);
+        }
+        // A model that knows a special token as a word of its own finds it without our help; so such words are cut after their first character.
+        let (mut ids, mut rest) = (Vec::new(), text);
+        while let Some(start) = leaked.iter().filter_map(|special| rest.find(special)).min() {
+            let first = rest.get(start..).and_then(|word| word.chars().next()).map_or(1, char::len_utf8);
+            let (head, tail) = rest.split_at_checked(start + first).unwrap_or((rest, ""));
+            ids.extend(self.encode_without_specials(head).map_err(|error| self.bad(error))?);
+            rest = tail;
+        }
+        ids.extend(self.encode_without_specials(rest).map_err(|error| self.bad(error))?);
+        Ok(ids)
+    }
+
+    /// The text of some tokens; ids without a token add nothing.
+    pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String> {
+        let ids: Vec<u32> = ids.iter().copied().filter(|id| !(skip_special && self.is_special(*id))).collect();
+        // Some decoders do not expect to have nothing to do.
+        if !ids.iter().any(|id| self.inner.id_to_token(*id).is_some()) {
+            return Ok(String::new());
+        }
+        self.inner.decode(&ids, false).map_err(|error| self.bad(error))
+    }
+
+    /// How many tokens there are, added ones included. The model's matrices may have more rows, as padding.
+    pub fn vocab_size(&self) -> usize {
+        self.inner.get_vocab_size(true)
+    }
+
+    /// The id of a token.
+    pub fn token_to_id(&self, token: &str) -> Option<u32> {
+        self.inner.token_to_id(token)
+    }
+
+    /// The token of an id, as the vocabulary writes it (byte-level vocabularies write a space as `Ġ`).
+    pub fn id_to_token(&self, id: u32) -> Option<String> {
+        self.inner.id_to_token(id)
+    }
+
+    /// Whether this id is a special token: one with a meaning, that is not part of the text.
+    pub fn is_special(&self, id: u32) -> bool {
+        self.specials.contains_key(&id)
+    }
+
+    /// Ok when the draft tokens of a model with the tokenizer `other` can be verified by a model with this one: every id is
+    /// the same token. The error names the first id that is not.
+    pub fn check_same(&self, other: &Self) -> Result<()> {
+        let name = |token: Option<String>| token.map_or("unused".to_owned(), |token| format!("{token:?}"));
+        for id in 0..self.end.max(other.end) {
+            let (ours, theirs) = (self.id_to_token(id), other.id_to_token(id));
+            if ours != theirs {
+                return Err(Error::TokenizerMismatch {
+                    reason: format!("token {id} is {}, not {}", name(theirs), name(ours)),
+                });
+            }
+            if self.is_special(id) != other.is_special(id) {
+                let (special, token) = (if other.is_special(id) { "special" } else { "not special" }, name(ours));
+                return Err(Error::TokenizerMismatch { reason: format!("token {id}, {token}, is {special}") });
+            }
+        }
+        Ok(())
+    }
+
+    /// The strings of all special tokens.
+    pub(super) fn specials(&self) -> impl Iterator<Item = &str> {
+        self.specials.values().map(String::as_str).filter(|special| !special.is_empty())
+    }
+
+    /// Whether the decoder takes this token for one byte of a character.
+    pub(super) fn is_byte(&self, id: u32) -> bool {
+        self.byte_fallback
+            && self.id_to_token(id).is_some_and(|token| {
+                let digits = token.strip_prefix("<0x").and_then(|token| token.strip_suffix('>'));
+                digits.is_some_and(|digits| digits.len() == 2 && u8::from_str_radix(digits, 16).is_ok())
+            })
+    }
+
+    fn encode_without_specials(&self, text: &str) -> tokenizers::Result<Vec<u32>> {
+        let mut pieces: PreTokenizedString = self.literal.extract_and_normalize(self.inner.get_normalizer(), text);
+        if let Some(splitter) = self.inner.get_pre_tokenizer() {
+            splitter.pre_tokenize(&mut pieces)?;
+        }
+        self.inner.get_model().tokenize_in_pretokenized(&mut pieces, None)?;
+        Ok(pieces.into_encoding(None, 0, OffsetType::None)?.get_ids().to_vec())
+    }
+
+    fn bad(&self, error: impl ToString) -> Error {
+        Error::BadTokenizer { file: self.file.clone(), reason: error.to_string() }
+    }
+}
+
+fn has_byte_fallback(decoder: &DecoderWrapper) -> bool {
+    match decoder {
+        DecoderWrapper::ByteFallback(_) => true,
+        DecoderWrapper::Sequence(parts) => parts.get_decoders().iter().any(has_byte_fallback),
+        _ => false,
+    }
+}
+
+fn check_parts(_bytes: &[u8]) -> Result<(), String> {
+    Ok(())
+}

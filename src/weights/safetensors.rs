@@ -1,0 +1,332 @@
+//! The safetensors format: bytes that nobody vouches for become a checked table of tensors, or the rule that they break.
+//!
+//! A file is the header's length (8 bytes, little-endian), the header (a JSON object: name -> dtype, shape, offsets), and the data, which
+//! the tensors must cover exactly. Everything is counted in checked `u64`, because `usize` has 32 bits in the browser, and everything is
+//! checked against a limit before memory is taken for it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+
+use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+
+use crate::error::WeightsRule;
+
+/// Bytes before the header: its length.
+pub(super) const PREFIX: u64 = 8;
+/// Bytes of a header or of an index; the largest models need 1 MiB.
+pub(super) const MAX_HEADER: u64 = 16 << 20;
+/// Tensors of a model, all shards together.
+pub(super) const MAX_TENSORS: usize = 65_536;
+const MAX_NAME: usize = 256;
+const MAX_DIMS: usize = 4;
+/// Characters of a message that quotes the file.
+const MAX_QUOTE: usize = 120;
+
+/// All types of the format with whole bytes, by the bytes of an element. A model may hold tensors that are never used (masks, rotary
+/// caches) in any of them; packed types below a byte are unknown here.
+const DTYPES: [(u64, &[&str]); 4] = [
+    (1, &["BOOL", "U8", "I8", "F8_E4M3", "F8_E4M3FNUZ", "F8_E5M2", "F8_E5M2FNUZ", "F8_E8M0"]),
+    (2, &["F16", "BF16", "I16", "U16"]),
+    (4, &["F32", "I32", "U32"]),
+    (8, &["F64", "I64", "U64", "C64"]),
+];
+
+/// A tensor as the header describes it, checked.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// One of the names in `DTYPES`.
+    pub dtype: &'static str,
+    pub shape: Vec<u64>,
+    /// Bytes, from the beginning of the file.
+    pub range: Range<u64>,
+}
+
+/// The length of the header, from the first 8 bytes of a file of `bytes` bytes.
+pub(super) fn header_length(prefix: [u8; 8], bytes: u64) -> Result<u64, WeightsRule> {
+    // The first line of a pointer is "version https://git-lfs...", which as a length would only be reported as too large.
+    if &prefix == b"version " {
+        return Err(WeightsRule::LfsPointer);
+    }
+    let length = u64::from_le_bytes(prefix);
+    let left = bytes.saturating_sub(PREFIX);
+    match length {
+        0 => Err(WeightsRule::EmptyHeader),
+        _ if length > MAX_HEADER => Err(WeightsRule::HeaderTooLarge { bytes: length, limit: MAX_HEADER }),
+        _ if length > left => Err(WeightsRule::HeaderBeyondFile { bytes: length, left }),
+        _ => Ok(length),
+    }
+}
+
+/// The tensors of a file of `bytes` bytes in all, from its header: the one place that decides whether a file is valid.
+pub(super) fn parse_header(header: &[u8], bytes: u64) -> Result<BTreeMap<String, Entry>, WeightsRule> {
+    let data = PREFIX + header.len() as u64..bytes;
+    let mut entries = BTreeMap::new();
+    for (name, info) in read_entries(header)? {
+        let entry = check(&name, info, &data)?;
+        entries.insert(name, entry);
+    }
+    check_cover(&entries, &data)?;
+    Ok(entries)
+}
+
+/// Which shard holds each tensor, from the bytes of an index.
+pub(super) fn parse_index(index: &[u8]) -> Result<BTreeMap<String, String>, WeightsRule> {
+    let index: Object<Index> =
+        serde_json::from_slice(index).map_err(|error| WeightsRule::BadIndex { reason: quote(&error.to_string()) })?;
+    let map = index.0.weight_map.0;
+    match map.values().find(|shard| !is_shard_name(shard)) {
+        Some(shard) => Err(WeightsRule::ShardName { shard: quote(shard) }),
+        None => Ok(map),
+    }
+}
+
+/// Listed is what is allowed, because the name becomes part of a path or of a URL.
+fn is_shard_name(name: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    name.len() <= MAX_NAME && name.ends_with(".safetensors") && !name.contains("..") && name.bytes().all(allowed)
+}
+
+/// One tensor by itself: its type, its shape, and its place in `data`, which is a range of the file.
+fn check(name: &str, info: Info, data: &Range<u64>) -> Result<Entry, WeightsRule> {
+    let tensor = name.to_owned();
+    let mut known = DTYPES.iter().flat_map(|(size, names)| names.iter().map(move |name| (*name, *size)));
+    let Some((dtype, size)) = known.find(|(name, _)| *name == info.dtype) else {
+        return Err(WeightsRule::UnknownDtype { tensor, dtype: quote(&info.dtype) });
+    };
+    let shape = info.shape.0;
+    if shape.len() > MAX_DIMS {
+        return Err(WeightsRule::TooManyDims { tensor, limit: MAX_DIMS });
+    }
+    // A zero counts as one here: it must not hide an overflow of the other dimensions, whose product is the size of a row.
+    let Some(mut expected) = shape.iter().try_fold(size, |product, &dim| product.checked_mul(dim.max(1))) else {
+        return Err(WeightsRule::SizeOverflow { tensor });
+    };
+    if shape.contains(&0) {
+        expected = 0;
+    }
+    let &[start, end] = info.data_offsets.0.as_slice() else {
+        let reason = "data_offsets has to hold two numbers".to_owned();
+        return Err(WeightsRule::BadTensorInfo { tensor, reason });
+    };
+    let Some(found) = end.checked_sub(start) else {
+        return Err(WeightsRule::OffsetsReversed { tensor });
+    };
+    let absolute_end = data.start.saturating_add(end);
+    if absolute_end > data.end {
+        return Err(WeightsRule::OffsetBeyondFile { tensor, end: absolute_end, bytes: data.end });
+    }
+    if found != expected {
+        return Err(WeightsRule::SizeMismatch { tensor, expected, found });
+    }
+    if !start.is_multiple_of(size) {
+        return Err(WeightsRule::Misaligned { tensor, offset: start, size });
+    }
+    Ok(Entry { dtype, shape, range: data.start + start..absolute_end })
+}
+
+/// All tensors together: they cover `data` exactly, each byte once, so that nothing can hide in the file.
+fn check_cover(entries: &BTreeMap<String, Entry>, data: &Range<u64>) -> Result<(), WeightsRule> {
+    let mut in_order: Vec<_> = entries.iter().map(|(name, entry)| (entry.range.start, entry.range.end, name)).collect();
+    in_order.sort_unstable();
+    let mut covered = data.start;
+    let mut other = "";
+    for (start, end, name) in in_order {
+        let tensor = || name.clone();
+        if start < covered {
+            return Err(WeightsRule::Overlap { tensor: tensor(), other: other.to_owned() });
+        }
+        if start > covered {
+            return Err(WeightsRule::Gap { tensor: tensor(), bytes: start - covered });
+        }
+        (covered, other) = (end, name);
+    }
+    if covered < data.end { Err(WeightsRule::DataTail { bytes: data.end - covered }) } else { Ok(()) }
+}
+
+/// The header as JSON, each value of the right type and each name allowed and unique; numbers are not looked at.
+fn read_entries(header: &[u8]) -> Result<BTreeMap<String, Info>, WeightsRule> {
+    if header.first() != Some(&b'{') {
+        return Err(WeightsRule::HeaderNotObject);
+    }
+    let text = std::str::from_utf8(header).map_err(|_| WeightsRule::HeaderNotUtf8)?;
+    let mut json = serde_json::Deserializer::from_str(text);
+    let mut reader = HeaderReader::default();
+    if let Err(error) = reader.deserialize(&mut json) {
+        let reason = quote(&error.to_string());
+        return Err(match (reader.broken, reader.current) {
+            (Some(rule), _) => rule,
+            (None, Some(name)) if error.is_data() && name == METADATA => WeightsRule::BadMetadata { reason },
+            (None, Some(tensor)) if error.is_data() => WeightsRule::BadTensorInfo { tensor, reason },
+            _ => WeightsRule::HeaderNotJson { reason },
+        });
+    }
+    json.end().map_err(|_| WeightsRule::HeaderTail)?;
+    Ok(reader.entries)
+}
+
+/// The one key of a header that is not a tensor: free text, an object of strings.
+const METADATA: &str = "__metadata__";
+
+/// Reads the header's object key by key: serde's own maps would keep the last of two equal keys and say nothing.
+#[derive(Default)]
+struct HeaderReader {
+    entries: BTreeMap<String, Info>,
+    /// The key whose value is being read, so that an error can name it.
+    current: Option<String>,
+    /// The rule behind an error of ours: serde's errors carry text only.
+    broken: Option<WeightsRule>,
+    has_metadata: bool,
+}
+
+impl HeaderReader {
+    fn check_name(&self, name: &str) -> Result<(), WeightsRule> {
+        let tensor = || name.to_owned();
+        match name {
+            "" => Err(WeightsRule::EmptyName),
+            _ if name.len() > MAX_NAME => Err(WeightsRule::LongName { bytes: name.len(), limit: MAX_NAME }),
+            _ if name.contains(char::is_control) => Err(WeightsRule::ControlInName { tensor: quote(name) }),
+            METADATA if self.has_metadata => Err(WeightsRule::DuplicateTensor { tensor: tensor() }),
+            METADATA => Ok(()),
+            _ if self.entries.contains_key(name) => Err(WeightsRule::DuplicateTensor { tensor: tensor() }),
+            _ if self.entries.len() >= MAX_TENSORS => Err(WeightsRule::TooManyTensors { limit: MAX_TENSORS }),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for &mut HeaderReader {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        json.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for &mut HeaderReader {
+    type Value = ();
+
+    fn expecting(&self, text: &mut fmt::Formatter) -> fmt::Result {
+        text.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(name) = map.next_key::<String>()? {
+            if let Err(rule) = self.check_name(&name) {
+                self.broken = Some(rule);
+                return Err(A::Error::custom("a rule is broken"));
+            }
+            self.current = Some(name.clone());
+            if name == METADATA {
+                self.has_metadata = true;
+                map.next_value::<Strings>()?;
+            } else {
+                let Object(info) = map.next_value()?;
+                self.entries.insert(name, info);
+            }
+            self.current = None;
+        }
+        Ok(())
+    }
+}
+
+/// A tensor as the header describes it, unchecked.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Info {
+    dtype: String,
+    shape: Numbers,
+    data_offsets: Numbers,
+}
+
+#[derive(Deserialize)]
+struct Index {
+    weight_map: Strings,
+}
+
+/// A `T` written as a JSON object; serde's derive would take an array of the fields' values too.
+struct Object<T>(T);
+
+/// At most one number more than a shape may have: enough to see that there are too many.
+struct Numbers(Vec<u64>);
+
+/// An object whose values are strings, without duplicate keys.
+struct Strings(BTreeMap<String, String>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        struct Fields<T>(std::marker::PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Fields<T> {
+            type Value = Object<T>;
+
+            fn expecting(&self, text: &mut fmt::Formatter) -> fmt::Result {
+                text.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+            }
+        }
+        json.deserialize_map(Fields(std::marker::PhantomData))
+    }
+}
+
+impl<'de> Deserialize<'de> for Numbers {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        struct Items;
+        impl<'de> Visitor<'de> for Items {
+            type Value = Numbers;
+
+            fn expecting(&self, text: &mut fmt::Formatter) -> fmt::Result {
+                text.write_str("an array of whole numbers from 0")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Numbers, A::Error> {
+                let mut numbers = Vec::with_capacity(MAX_DIMS);
+                while let Some(number) = items.next_element()? {
+                    if numbers.len() <= MAX_DIMS {
+                        numbers.push(number);
+                    }
+                }
+                Ok(Numbers(numbers))
+            }
+        }
+        json.deserialize_seq(Items)
+    }
+}
+
+impl<'de> Deserialize<'de> for Strings {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        struct Pairs;
+        impl<'de> Visitor<'de> for Pairs {
+            type Value = Strings;
+
+            fn expecting(&self, text: &mut fmt::Formatter) -> fmt::Result {
+                text.write_str("an object of strings")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Strings, A::Error> {
+                let mut pairs = BTreeMap::new();
+                while let Some((key, value)) = map.next_entry::<String, String>()? {
+                    if pairs.len() >= MAX_TENSORS {
+                        return Err(A::Error::custom(format_args!("more than {MAX_TENSORS} keys")));
+                    }
+                    if pairs.contains_key(&key) {
+                        return Err(A::Error::custom(format_args!("the key {key:?} is there twice")));
+                    }
+                    pairs.insert(key, value);
+                }
+                Ok(Strings(pairs))
+            }
+        }
+        json.deserialize_map(Pairs)
+    }
+}
+
+/// Text from a file, made fit for a message: one line, not long, nothing that a terminal would obey.
+pub(super) fn quote(text: &str) -> String {
+    let cut = text.chars().nth(MAX_QUOTE).map_or("", |_| "...");
+    text.chars().take(MAX_QUOTE).flat_map(char::escape_debug).chain(cut.chars()).collect()
+}

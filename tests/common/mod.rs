@@ -1,0 +1,124 @@
+//! What the tests share: the device, the goldens, engines.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use foretoken::decode::{Blueprint, Capacity, Engine, Model};
+use foretoken::gpu::{Gpu, GpuOptions, KvDtype};
+use foretoken::model::parse_config;
+use foretoken::weights::{Folder, Source, Weights};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+pub fn run<T>(future: impl Future<Output = T>) -> T {
+    pollster::block_on(future)
+}
+
+/// A missing adapter fails the test: it never skips it.
+pub fn gpu() -> Rc<Gpu> {
+    gpu_with(0)
+}
+
+pub fn gpu_with(max_binding_size: u64) -> Rc<Gpu> {
+    run(Gpu::open(&GpuOptions { max_binding_size })).expect("an adapter")
+}
+
+pub fn path(relative: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(relative)
+}
+
+/// The folders of the golden models; FORETOKEN_GOLDEN_DIR replaces them.
+pub fn goldens() -> Vec<PathBuf> {
+    let dir = std::env::var_os("FORETOKEN_GOLDEN_DIR").map_or_else(|| path("tests/golden/models"), PathBuf::from);
+    let mut folders: Vec<_> = std::fs::read_dir(&dir)
+        .unwrap_or_else(|error| panic!("{}: {error}", dir.display()))
+        .map(|entry| entry.unwrap().path())
+        .filter(|folder| folder.join("golden.safetensors").is_file())
+        .collect();
+    folders.sort();
+    assert!(!folders.is_empty(), "{} holds no golden models", dir.display());
+    folders
+}
+
+pub fn capacity() -> Capacity {
+    Capacity { max_context: 256, prefill_chunk: 64, kv_dtype: KvDtype::F32 }
+}
+
+/// What a model folder becomes before it is on the GPU.
+pub fn blueprint(folder: &Path, capacity: Capacity) -> (Blueprint, Weights<Folder>) {
+    run(async {
+        let source = Folder::open(folder).unwrap();
+        let size = source.size("config.json").await.unwrap().unwrap();
+        let config = source.read("config.json", 0..size).await.unwrap();
+        let spec = parse_config(&config, None).unwrap();
+        let weights = Weights::open(source).await.unwrap();
+        (Blueprint::new(spec, &weights, capacity).unwrap(), weights)
+    })
+}
+
+type Loadable = (Blueprint, Weights<Folder>);
+
+/// A target, and a draft model if one is given, on one device.
+pub fn engine_of(gpu: &Rc<Gpu>, target: Loadable, draft: Option<Loadable>) -> Engine {
+    run(async {
+        let round = Engine::round_buffer(gpu, target.0.capacity.prefill_chunk).unwrap();
+        let vocab = target.0.spec.vocab_size;
+        let load = async |(blueprint, weights): Loadable| {
+            Model::load(gpu, blueprint, Some(&weights), &round, vocab, &mut |_| ()).await.unwrap()
+        };
+        let target = load(target).await;
+        let draft = match draft {
+            Some(draft) => Some(load(draft).await),
+            None => None,
+        };
+        Engine::new(gpu, round.clone(), target, draft).unwrap()
+    })
+}
+
+/// As `engine_of`, from folders.
+pub fn engine(gpu: &Rc<Gpu>, target: &Path, draft: Option<&Path>, capacity: Capacity) -> Engine {
+    engine_of(gpu, blueprint(target, capacity), draft.map(|draft| blueprint(draft, capacity)))
+}
+
+/// A case of Hugging Face transformers: prompt, logits after each prompt token, greedy continuation.
+pub struct Golden {
+    pub prompt_ids: Vec<u32>,
+    pub prompt_logits: Vec<f32>,
+    pub greedy_ids: Vec<u32>,
+    pub greedy_logits: Vec<f32>,
+}
+
+impl Golden {
+    pub fn read(folder: &Path) -> Self {
+        let bytes = std::fs::read(folder.join("golden.safetensors")).unwrap();
+        let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+        let ids = |name: &str| {
+            let data = tensors.tensor(name).unwrap().data().to_vec();
+            data.chunks_exact(8).map(|id| i64::from_le_bytes(id.try_into().unwrap()) as u32).collect()
+        };
+        let floats = |name: &str| {
+            let data = tensors.tensor(name).unwrap().data().to_vec();
+            data.chunks_exact(4).map(|x| f32::from_le_bytes(x.try_into().unwrap())).collect()
+        };
+        Self {
+            prompt_ids: ids("prompt_ids"),
+            prompt_logits: floats("prompt_logits"),
+            greedy_ids: ids("greedy_ids"),
+            greedy_logits: floats("greedy_logits"),
+        }
+    }
+}
+
+/// Greedy tokens by plain steps.
+pub fn plain(engine: &mut Engine, prompt: &[u32], count: usize) -> Vec<u32> {
+    use foretoken::decode::{Draft, Target};
+    run(async {
+        engine.truncate(0);
+        let (pending, head) = prompt.split_last().unwrap();
+        engine.prefill(head).await.unwrap();
+        let mut out = vec![*pending];
+        while out.len() <= count {
+            let pending = *out.last().unwrap();
+            out.extend(engine.verify(pending, &Draft::Tokens(Vec::new())).await.unwrap().ids);
+        }
+        out.split_off(1)
+    })
+}

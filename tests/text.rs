@@ -1,0 +1,662 @@
+//! Text: tokens equal to Hugging Face's, streams equal to whole decodes, templates as transformers renders them, no forged tokens.
+
+use std::path::PathBuf;
+
+use foretoken::{
+    error::{Error, Result},
+    text::{ChatTemplate, Message, StopStrings, TextStream, Tokenizer},
+};
+use serde_json::{Value, json};
+
+fn file(path: &str) -> Vec<u8> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path);
+    std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn tales() -> Tokenizer {
+    Tokenizer::from_json("tokenizer.json", &file("models/tales/target/tokenizer.json")).unwrap()
+}
+
+fn tales_template() -> ChatTemplate {
+    ChatTemplate::from_files(Some(&file("models/tales/target/tokenizer_config.json")), None).unwrap().unwrap()
+}
+
+fn built(json: &Value) -> Tokenizer {
+    Tokenizer::from_json("built.json", json.to_string().as_bytes()).unwrap()
+}
+
+fn added(id: usize, content: &str, special: bool) -> Value {
+    json!({ "id": id, "content": content, "special": special, "normalized": false,
+            "single_word": false, "lstrip": false, "rstrip": false })
+}
+
+/// As Llama 2 has it: BPE over `▁`, unknown characters as byte tokens, one leading space stripped.
+fn byte_fallback() -> Value {
+    let mut tokens = vec!["<unk>".to_owned(), "<s>".to_owned(), "</s>".to_owned()];
+    tokens.extend((0..=255).map(|byte| format!("<0x{byte:02X}>")));
+    tokens.extend(["▁", "a", "b", "c", "d", "e", ".", "\u{FFFD}", "ab", "▁c", "▁ab"].map(str::to_owned));
+    let vocab: serde_json::Map<String, Value> = tokens.into_iter().zip((0..).map(Value::from)).collect();
+    json!({
+        "version": "1.0", "truncation": null, "padding": null,
+        "added_tokens": [added(0, "<unk>", true), added(1, "<s>", true), added(2, "</s>", true)],
+        "normalizer": { "type": "Sequence", "normalizers": [
+            { "type": "Prepend", "prepend": "▁" },
+            { "type": "Replace", "pattern": { "String": " " }, "content": "▁" } ] },
+        "pre_tokenizer": null,
+        "post_processor": { "type": "TemplateProcessing",
+            "single": [{ "SpecialToken": { "id": "<s>", "type_id": 0 } }, { "Sequence": { "id": "A", "type_id": 0 } }],
+            "pair": [{ "Sequence": { "id": "A", "type_id": 0 } }, { "Sequence": { "id": "B", "type_id": 1 } }],
+            "special_tokens": { "<s>": { "id": "<s>", "ids": [1], "tokens": ["<s>"] } } },
+        "decoder": { "type": "Sequence", "decoders": [
+            { "type": "Replace", "pattern": { "String": "▁" }, "content": " " },
+            { "type": "ByteFallback" }, { "type": "Fuse" },
+            { "type": "Strip", "content": " ", "start": 1, "stop": 0 } ] },
+        "model": { "type": "BPE", "dropout": null, "unk_token": "<unk>", "continuing_subword_prefix": null,
+            "end_of_word_suffix": null, "fuse_unk": true, "byte_fallback": true, "ignore_merges": false,
+            "vocab": vocab, "merges": [["a", "b"], ["▁", "c"], ["▁", "ab"]] },
+    })
+}
+
+/// Unigram with special tokens among its words, split and joined by Metaspace.
+fn metaspace() -> Value {
+    let words = ["<unk>", "<s>", "</s>", "▁", "▁▁", "a", "b", "▁a", "▁ab", "ab", "<", "/", "s", ">", "ü", "▁—"];
+    let vocab: Vec<Value> = words.iter().map(|word| json!([word, -(word.len() as f64)])).collect();
+    let metaspace = json!({ "type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": false });
+    json!({
+        "version": "1.0", "truncation": null, "padding": null,
+        "added_tokens": [added(0, "<unk>", true), added(1, "<s>", true), added(2, "</s>", true)],
+        "normalizer": null, "pre_tokenizer": metaspace, "post_processor": null, "decoder": metaspace,
+        "model": { "type": "Unigram", "unk_id": 0, "vocab": vocab, "byte_fallback": false },
+    })
+}
+
+/// As BERT has it: a word's parts marked with `##`.
+fn word_pieces() -> Value {
+    let vocab = json!({ "[UNK]": 0, "[SEP]": 1, "un": 2, "##able": 3, "##s": 4, "good": 5, ".": 6, "##,": 7 });
+    json!({
+        "version": "1.0", "added_tokens": [added(0, "[UNK]", true), added(1, "[SEP]", true)],
+        "normalizer": null, "pre_tokenizer": { "type": "BertPreTokenizer" }, "post_processor": null,
+        "decoder": { "type": "WordPiece", "prefix": "##", "cleanup": true },
+        "model": { "type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": 100, "vocab": vocab },
+    })
+}
+
+/// Splitmix64: seeded, so that a failure comes again.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((z ^ (z >> 31)) % n as u64) as usize
+    }
+
+    fn pick<'a, T: ?Sized>(&mut self, list: &[&'a T]) -> &'a T {
+        list[self.below(list.len())]
+    }
+
+    fn char(&mut self) -> char {
+        let ranges = [
+            (0x20, 0x7F),
+            (0, 0x20),
+            (0xA0, 0x250),
+            (0x400, 0x1400),
+            (0x2000, 0x3100),
+            (0x4E00, 0xA000),
+            (0xE000, 0xFFFF),
+            (0x1_0000, 0x1_FB00),
+            (0xF_0000, 0x11_0000),
+        ];
+        let (low, high) = ranges[self.below(ranges.len())];
+        char::from_u32((low + self.below(high - low)) as u32).unwrap_or('x')
+    }
+
+    fn text(&mut self) -> String {
+        let words = [
+            " the",
+            "king",
+            "  ",
+            "\n\n",
+            "'s",
+            "👩‍👩‍👧",
+            "é",
+            "e\u{301}",
+            "一二",
+            "\r\n",
+            "\t",
+            "1234",
+            "…",
+            "<|im_end|>",
+            "<|im_",
+            "ﬁ",
+            "\u{200D}",
+        ];
+        let mut text = String::new();
+        for _ in 0..self.below(12) {
+            if self.below(2) == 0 { text += self.pick(&words) } else { text.push(self.char()) }
+        }
+        text
+    }
+
+    fn ids(&mut self, tokenizer: &Tokenizer, most: usize) -> Vec<u32> {
+        // Some beyond the vocabulary, as a padded output layer can give them.
+        let end = tokenizer.vocab_size() + 5;
+        (0..self.below(most)).map(|_| self.below(end) as u32).collect()
+    }
+}
+
+fn chat(messages: &[(&str, &str)]) -> Vec<Message> {
+    messages.iter().map(|(role, content)| Message { role: (*role).into(), content: (*content).into() }).collect()
+}
+
+fn template(source: &str) -> Result<ChatTemplate> {
+    ChatTemplate::from_files(None, Some(source.as_bytes())).map(Option::unwrap)
+}
+
+fn rendered(source: &str, messages: &[(&str, &str)]) -> String {
+    template(source)
+        .unwrap_or_else(|error| panic!("{source}: {error}"))
+        .render(&chat(messages))
+        .unwrap_or_else(|error| panic!("{source}: {error}"))
+}
+
+fn refused(source: &str) -> String {
+    let error = template(source).and_then(|template| template.render(&chat(&[("user", "hi")]))).unwrap_err();
+    assert_eq!(error.code(), "bad-template");
+    error.to_string()
+}
+
+fn streamed(tokenizer: &Tokenizer, prompt: &[u32], ids: &[u32]) -> String {
+    let mut stream = TextStream::new(prompt);
+    let mut text: String = ids.iter().map(|id| stream.push(tokenizer, *id).unwrap()).collect();
+    text += &stream.finish(tokenizer).unwrap();
+    text + &stream.finish(tokenizer).unwrap()
+}
+
+#[test]
+fn tales_prompts_and_texts_are_those_of_transformers() {
+    let tokenizer = tales();
+    let golden: Value = serde_json::from_slice(&file("tests/golden/tales.json")).unwrap();
+    let cases = golden["cases"].as_array().unwrap();
+    assert_eq!(cases.len(), 15);
+    for case in cases {
+        let ids = |key: &str| -> Vec<u32> { serde_json::from_value(case[key].clone()).unwrap() };
+        assert_eq!(tokenizer.encode(case["prompt"].as_str().unwrap(), true).unwrap(), ids("prompt_ids"));
+        assert_eq!(tokenizer.decode(&ids("greedy_ids"), true).unwrap(), case["greedy_text"]);
+        assert_eq!(streamed(&tokenizer, &ids("prompt_ids"), &ids("greedy_ids")), case["greedy_text"]);
+    }
+}
+
+#[test]
+fn tales_vocabulary() {
+    let tokenizer = tales();
+    assert_eq!(tokenizer.vocab_size(), 4096);
+    assert_eq!(tokenizer.token_to_id("<|im_end|>"), Some(2));
+    assert_eq!(tokenizer.id_to_token(4095).and_then(|token| tokenizer.token_to_id(&token)), Some(4095));
+    assert_eq!(tokenizer.id_to_token(4096), None);
+    assert!((0..3).all(|id| tokenizer.is_special(id)) && !tokenizer.is_special(3) && !tokenizer.is_special(9999));
+}
+
+#[test]
+fn decoding_what_was_encoded_gives_the_text_back() {
+    let mut random = Random(1);
+    let (tales, llama) = (tales(), built(&byte_fallback()));
+    for _ in 0..10_000 {
+        let text = random.text();
+        for ids in [tales.encode(&text, false).unwrap(), tales.encode_literal(&text).unwrap()] {
+            assert_eq!(tales.decode(&ids, false).unwrap(), text);
+        }
+        // Sentencepiece writes spaces as this character, so it cannot write the character.
+        let text = text.replace('▁', "");
+        let ids = llama.encode_literal(&text).unwrap();
+        assert_eq!(llama.decode(&ids, false).unwrap(), text);
+        assert!(ids.iter().all(|id| !llama.is_special(*id)));
+    }
+}
+
+#[test]
+fn a_stream_says_what_a_whole_decode_says() {
+    let mut random = Random(2);
+    let tokenizers = [tales(), built(&byte_fallback()), built(&metaspace()), built(&word_pieces())];
+    for round in 0..2_000 {
+        for tokenizer in &tokenizers {
+            let ids = random.ids(tokenizer, if round % 100 == 0 { 400 } else { 30 });
+            assert_eq!(streamed(tokenizer, &[], &ids), tokenizer.decode(&ids, true).unwrap(), "{ids:?}");
+        }
+    }
+}
+
+#[test]
+fn a_stream_of_broken_bytes_says_what_a_whole_decode_says() {
+    let mut random = Random(3);
+    let tales = tales();
+    // The parts of characters of every length, whole characters, and ASCII.
+    let parts: Vec<u32> = "é一👧\u{7FF}\u{10FFFF}a"
+        .bytes()
+        .flat_map(|byte| {
+            let spelled = tales.encode_literal(&String::from_utf8_lossy(&[byte])).unwrap();
+            if byte.is_ascii() {
+                spelled
+            } else {
+                (0..tales.vocab_size() as u32).filter(|id| is_byte_token(&tales, *id)).collect()
+            }
+        })
+        .collect();
+    assert!(parts.len() > 128);
+    for length in (0..3_000).map(|round| if round % 50 == 0 { 200 } else { 12 }) {
+        let ids: Vec<u32> = (0..length).map(|_| parts[random.below(parts.len())]).collect();
+        assert_eq!(streamed(&tales, &[], &ids), tales.decode(&ids, true).unwrap(), "{ids:?}");
+        // Every byte of a text by itself.
+        let text = random.text();
+        let ids: Vec<u32> = text.bytes().map(|byte| byte_token(&tales, byte)).collect();
+        assert_eq!(streamed(&tales, &[], &ids), text);
+    }
+}
+
+/// GPT-2's alphabet: printable Latin-1 stands for itself, the other bytes for U+0100 and on.
+fn byte_token(tokenizer: &Tokenizer, byte: u8) -> u32 {
+    let plain = |byte: &u8| matches!(byte, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF);
+    let shifted = (0..=255u8).filter(|byte| !plain(byte)).position(|other| other == byte);
+    let letter = shifted.map_or(char::from(byte), |index| char::from_u32(0x100 + index as u32).unwrap());
+    tokenizer.token_to_id(&letter.to_string()).unwrap()
+}
+
+fn is_byte_token(tokenizer: &Tokenizer, id: u32) -> bool {
+    tokenizer.id_to_token(id).is_some_and(|token| token.chars().count() == 1)
+        && tokenizer.decode(&[id], true).unwrap() == "\u{FFFD}"
+}
+
+fn is_fallback(tokenizer: &Tokenizer, id: u32) -> bool {
+    tokenizer.id_to_token(id).is_some_and(|token| token.starts_with("<0x"))
+}
+
+#[test]
+fn a_stream_never_shows_half_a_character_or_takes_one_back() {
+    let tales = tales();
+    let mut stream = TextStream::new(&[]);
+    let pieces: Vec<String> =
+        "é👧a".bytes().map(|byte| stream.push(&tales, byte_token(&tales, byte)).unwrap()).collect();
+    assert_eq!(pieces, ["", "é", "", "", "", "👧", "a"]);
+
+    // One bad byte in a run turns all of it into U+FFFD, so the run waits for its end.
+    let llama = built(&byte_fallback());
+    let byte = |byte: u32| byte + 3;
+    let a = llama.token_to_id("a").unwrap();
+    let mut stream = TextStream::new(&[]);
+    let mut pieces = |ids: &[u32]| -> Vec<String> { ids.iter().map(|id| stream.push(&llama, *id).unwrap()).collect() };
+    assert_eq!(pieces(&[byte(0xC3), byte(0xA9), a]), ["", "", "éa"]);
+    assert_eq!(pieces(&[byte(0xC3), byte(0xA9), byte(0xC3), a]), ["", "", "", "\u{FFFD}\u{FFFD}\u{FFFD}a"]);
+    assert_eq!(pieces(&[byte(0xC3), 2, byte(0xA9), a]), ["", "", "", "éa"]);
+}
+
+#[test]
+fn an_answer_keeps_its_leading_space() {
+    let mut random = Random(4);
+    for tokenizer in [tales(), built(&byte_fallback()), built(&metaspace()), built(&word_pieces())] {
+        for _ in 0..2_000 {
+            let mut prompt = random.ids(&tokenizer, 20);
+            // A prompt is a text, so it ends with a whole character.
+            let partial = |id: &mut u32| {
+                let text = tokenizer.decode(&[*id], true).unwrap();
+                text.is_empty() || text.ends_with('\u{FFFD}') || is_fallback(&tokenizer, *id)
+            };
+            while prompt.pop_if(partial).is_some() {}
+            let ids = random.ids(&tokenizer, 20);
+            let (before, all) = (
+                tokenizer.decode(&prompt, true).unwrap(),
+                tokenizer.decode(&[prompt.as_slice(), &ids].concat(), true).unwrap(),
+            );
+            if !before.is_empty() && !before.ends_with('\u{FFFD}') {
+                assert_eq!(before + &streamed(&tokenizer, &prompt, &ids), all, "{prompt:?} {ids:?}");
+            }
+        }
+    }
+    let llama = built(&byte_fallback());
+    let ids = llama.encode("ab c", true).unwrap();
+    assert_eq!(llama.decode(&ids, true).unwrap(), "ab c");
+    assert_eq!(streamed(&llama, &ids[..2], &ids[2..]), " c");
+    assert_eq!(streamed(&llama, &ids[..1], &ids[1..]), "ab c");
+}
+
+#[test]
+fn no_message_makes_a_special_token() {
+    let chatml = tales_template();
+    let (llama, sentencepiece) = (built(&byte_fallback()), built(&metaspace()));
+    let plain = template("{{ bos_token }}{% for m in messages %}<s>{{ m.content }}</s>{% endfor %}").unwrap();
+    for (tokenizer, template, whole) in
+        [(tales(), &chatml, true), (llama, &plain, false), (sentencepiece, &plain, false)]
+    {
+        let specials =
+            |ids: &[u32]| ids.iter().copied().filter(|id| tokenizer.is_special(*id) && *id != 0).collect::<Vec<_>>();
+        let honest = template.encode(&tokenizer, &chat(&[("user", "ab a")])).unwrap();
+        let names: Vec<String> = (0..tokenizer.vocab_size() as u32)
+            .filter(|id| tokenizer.is_special(*id))
+            .map(|id| tokenizer.id_to_token(id).unwrap())
+            .collect();
+        assert_eq!(names.len(), 3);
+        let mut random = Random(5);
+        for name in &names {
+            let cut = random.below(name.len());
+            let nested = [&name[..cut], name, &name[cut..]].concat();
+            for content in [
+                name.clone(),
+                format!("ab{name}a"),
+                format!("ab {name} a{name}{name}"),
+                nested,
+                names.concat(),
+                format!("\u{F0000}{name}\u{F0001}"),
+            ] {
+                let messages = chat(&[("user", &content)]);
+                let ids = template.encode(&tokenizer, &messages).unwrap();
+                assert_eq!(specials(&ids), specials(&honest), "{content}");
+                if whole {
+                    assert_eq!(tokenizer.decode(&ids, false).unwrap(), template.render(&messages).unwrap());
+                }
+            }
+            let ids = template.encode(&tokenizer, &chat(&[(&format!("user{name}"), "ab")])).unwrap();
+            assert_eq!(specials(&ids), specials(&honest));
+            assert!(
+                tokenizer
+                    .encode_literal(&format!("a{name}b{name}"))
+                    .unwrap()
+                    .iter()
+                    .all(|id| !tokenizer.is_special(*id) || (*id == 0 && !whole)),
+                "{name}"
+            );
+        }
+    }
+}
+
+#[test]
+fn tales_chat_is_chatml_and_encodes_as_its_text() {
+    let (tokenizer, template) = (tales(), tales_template());
+    let messages = chat(&[
+        ("system", "You tell tales."),
+        ("user", "Tell this again: a 'king'.\n  "),
+        ("assistant", "é"),
+        ("user", "{{ 1 }}"),
+    ]);
+    let text = template.render(&messages).unwrap();
+    assert_eq!(
+        text,
+        "<|im_start|>system\nYou tell tales.<|im_end|>\n<|im_start|>user\nTell this again: a 'king'.\n  <|im_end|>\n<|im_start|>assistant\né<|im_end|>\n<|im_start|>user\n{{ 1 }}<|im_end|>\n<|im_start|>assistant\n"
+    );
+    assert_eq!(template.encode(&tokenizer, &messages).unwrap(), tokenizer.encode(&text, false).unwrap());
+
+    let golden: Value = serde_json::from_slice(&file("tests/golden/tales.json")).unwrap();
+    let case = golden["cases"].as_array().unwrap().iter().find(|case| case["kind"] == "retell").unwrap();
+    let user = case["prompt"]
+        .as_str()
+        .unwrap()
+        .strip_prefix("<|im_start|>user\n")
+        .unwrap()
+        .strip_suffix("<|im_end|>\n<|im_start|>assistant\n")
+        .unwrap();
+    let ids: Vec<u32> = serde_json::from_value(case["prompt_ids"].clone()).unwrap();
+    assert_eq!(template.encode(&tokenizer, &chat(&[("user", user)])).unwrap(), ids);
+}
+
+#[test]
+fn templates_come_from_either_file_in_every_form() {
+    let from = |config: Value, jinja: Option<&str>| {
+        ChatTemplate::from_files(Some(config.to_string().as_bytes()), jinja.map(str::as_bytes))
+            .map(|template| template.map(|template| template.render(&chat(&[("user", "hi")])).unwrap()))
+    };
+    assert_eq!(from(json!({}), None).unwrap(), None);
+    assert_eq!(from(json!({ "chat_template": null }), None).unwrap(), None);
+    assert!(ChatTemplate::from_files(None, None).unwrap().is_none());
+    assert_eq!(from(json!({ "chat_template": "one" }), None).unwrap().unwrap(), "one");
+    assert_eq!(from(json!({ "chat_template": "one" }), Some("two")).unwrap().unwrap(), "two");
+    let list = json!([{ "name": "tool_use", "template": "tools" }, { "name": "default", "template": "three" }]);
+    assert_eq!(from(json!({ "chat_template": list }), None).unwrap().unwrap(), "three");
+    for wrong in
+        [json!([{ "name": "tool_use", "template": "tools" }]), json!([]), json!([{ "name": "default" }]), json!(5)]
+    {
+        assert_eq!(from(json!({ "chat_template": wrong }), None).unwrap_err().code(), "bad-template");
+    }
+    let tokens = json!({ "bos_token": "<s>", "eos_token": { "content": "</s>", "special": true }, "pad_token": null, "additional_special_tokens": ["<x>", { "content": "<y>" }] });
+    let source = "{{ bos_token }}{{ eos_token }}{{ pad_token is defined }}{{ additional_special_tokens | join }}";
+    assert_eq!(from(tokens, Some(source)).unwrap().unwrap(), "<s></s>False<x><y>");
+    for bytes in [&b"{"[..], b"[]", b"\xFF"] {
+        assert_eq!(ChatTemplate::from_files(Some(bytes), None).unwrap_err().code(), "bad-template");
+    }
+    assert_eq!(ChatTemplate::from_files(None, Some(b"\xFF")).unwrap_err().code(), "bad-template");
+}
+
+#[test]
+fn template_quirks_of_jinja_and_python() {
+    let is = |source: &str, expected: &str| {
+        assert_eq!(rendered(source, &[("system", "be <b>"), ("user", "hi 'é'")]), expected, "{source}")
+    };
+    // Whitespace as transformers sets it; one newline at the end of the source is not the template's.
+    is("{% if true %}\n  a\n    {% endif %}\nb\n", "  a\nb");
+    is("a\n    {%- if true -%}\n b {%- endif %}\n", "ab");
+    is("  {# note #}\nx", "x");
+    // tojson: keys in their order, no HTML escapes, Python's separators and options.
+    is("{{ messages[1] | tojson }}", r#"{"role": "user", "content": "hi 'é'"}"#);
+    is("{{ messages[0].content | tojson }}", r#""be <b>""#);
+    is("{{ messages[1].content | tojson(ensure_ascii=true) }}", r#""hi '\u00e9'""#);
+    is("{{ '👧' | tojson(ensure_ascii=True) }}", r#""\ud83d\udc67""#);
+    is("{{ messages[1] | tojson(separators=(',', ':'), sort_keys=true) }}", r#"{"content":"hi 'é'","role":"user"}"#);
+    is("{{ [1, 2.0, true, none, [], {}] | tojson }}", "[1, 2.0, true, null, [], {}]");
+    is("{{ {'a': [1, {}], 'b': []} | tojson(indent=2) }}", "{\n  \"a\": [\n    1,\n    {}\n  ],\n  \"b\": []\n}");
+    is("{{ 'a\"\\\\\n\t\x01' | tojson }}", r#""a\"\\\n\t\u0001""#);
+    // Methods of Python's strings and dicts.
+    is(
+        "{{ ' a b '.strip().split(' ') | join('-') }}{{ 'abc'.startswith('ab') }}{{ 'x\n'.rstrip('\n').upper() }}",
+        "a-bTrueX",
+    );
+    is(
+        "{% for k, v in {'a': 1}.items() %}{{ k }}{{ v }}{% endfor %}{{ messages[0].get('role') }}{{ messages[0].get('no', 7) }}",
+        "a1system7",
+    );
+    is("{{ 'a</think>b'.split('</think>')[-1].lstrip('\\n') }}{{ 'abc'.replace('b', '') }}{{ 'abc'[1:] }}", "bacbc");
+    // Scopes, loops, tests.
+    is("{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + 1 %}{% endfor %}{{ ns.n }}", "2");
+    is(
+        "{% for m in messages %}{% if m.role == 'system' %}{% continue %}{% endif %}{{ m.role }}{% break %}{% endfor %}",
+        "user",
+    );
+    is(
+        "{% for m in messages[::-1] %}{{ loop.index0 }}{{ m.role }}{% if not loop.last %},{% endif %}{% endfor %}",
+        "0user,1system",
+    );
+    is("{% for m in messages[1:] %}{{ loop.previtem is defined }}{{ m['content'] }}{% endfor %}", "Falsehi 'é'");
+    is("{% macro say(m) %}[{{ m.role }}]{% endmacro %}{{ say(messages[0]) }}", "[system]");
+    is("{% if messages[0].content is string and messages[0] is mapping and messages is sequence %}ok{% endif %}", "ok");
+    is(
+        "{{ 'tool_calls' in messages[0] }}{{ messages[0].tool_calls is defined }}{{ 'role' in messages[0] }}",
+        "FalseFalseTrue",
+    );
+    is("{{ messages | selectattr('role', 'equalto', 'user') | map(attribute='content') | list | length }}", "1");
+    is("{{ 'a' if false }}{{ nothing }}{{ nothing is defined }}{{ (nothing or 'x') | trim }}", "Falsex");
+    is(
+        "{{ 'a' is iterable }}{{ 'a' is sequence }}{{ messages[0] is sequence }}{{ none is sequence }}",
+        "TrueTrueTrueFalse",
+    );
+    is(
+        "{{ none is iterable }}{{ nothing is iterable }}{{ messages[0] is iterable }}{{ 5 is iterable }}",
+        "FalseTrueTrueFalse",
+    );
+    // None is not undefined: transformers passes tools and documents always.
+    is(
+        "{{ tools is none }}{{ tools is defined }}{{ documents is not none }}{% if tools %}tools{% endif %}",
+        "TrueTrueFalse",
+    );
+    is("{{ add_generation_prompt }}", "True");
+    // Training marks do nothing and keep their whitespace control.
+    is("a {% generation %} b {% endgeneration %} c", "a  b  c");
+    is("a {%- generation -%} b {%- endgeneration -%} c", "abc");
+    is("x\n  {% generation %}\ny\n  {%- endgeneration %}\nz", "x\nyz");
+    is("{% set generation = 5 %}{% if generation %}{{ generation }}{% endif %}", "5");
+    // No escaping for HTML, whatever the text.
+    is("{{ messages[0].content }}{{ '<' ~ '&' }}", "be <b><&");
+}
+
+#[test]
+fn a_template_can_refuse_and_knows_the_date() {
+    assert!(refused("{{ raise_exception('roles must alternate') }}").contains("roles must alternate"));
+    let mut dated = template("{{ strftime_now('%d %b %Y') }}").unwrap();
+    dated.set_now(1_700_000_000);
+    assert_eq!(dated.render(&[]).unwrap(), "14 Nov 2023");
+    let year: u32 = rendered("{{ strftime_now('%Y') }}", &[]).parse().unwrap();
+    assert!(year >= 2024);
+    assert!(refused("{{ strftime_now('%Q') }}").contains("%Q"));
+}
+
+#[test]
+fn a_bad_template_is_an_error_and_ends() {
+    for source in [
+        "{% if",
+        "{{ 1 + }}",
+        "{% for x in y %}",
+        "{% endfor %}",
+        "{{ messages.x.y }}",
+        "{{ no_such() }}",
+        "{{ 1 | no_such }}",
+        "{{ 'a'.no_such() }}",
+        "{% unknown %}",
+        "{{ 1 / 0 }}",
+        "{{ undefined_thing.attr }}",
+        "{{ nothing | tojson }}",
+        "{{ range(10 ** 9) }}",
+        "{{ 'a' * 10 ** 12 }}",
+    ] {
+        refused(source);
+    }
+    // A template includes nothing, itself least of all.
+    for source in [
+        "{% include 'chat_template' %}",
+        "{% import 'chat_template' as x %}",
+        "{% extends 'chat_template' %}",
+        "{% include '/etc/passwd' %}",
+    ] {
+        refused(source);
+    }
+    let loops = "{% for a in range(99999) %}{% for b in range(99999) %}{% for c in range(99999) %}{% endfor %}{% endfor %}{% endfor %}";
+    assert!(refused(loops).contains("steps"));
+    assert!(refused("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}").contains("recursion"));
+    assert!(refused("{% set s = 'x' * 100000 %}{% for a in range(1000) %}{{ s }}{% endfor %}").contains("longer than"));
+    assert!(template(&"x".repeat(65_537)).unwrap_err().to_string().contains("65537"));
+    assert!(template(&"x".repeat(65_536)).is_ok());
+    assert!(refused(&"{{ ".repeat(5_000)).len() < 1_000);
+    refused(&format!("{{{{ {}1{} }}}}", "[".repeat(5_000), "]".repeat(5_000)));
+    refused(&"{% if true %}".repeat(4_000));
+}
+
+#[test]
+fn a_bad_tokenizer_is_an_error() {
+    let refused = |bytes: &[u8]| match Tokenizer::from_json("t.json", bytes) {
+        Err(Error::BadTokenizer { file, reason }) => assert!(file == "t.json" && !reason.is_empty()),
+        other => panic!("{other:?}"),
+    };
+    refused(b"");
+    refused(b"{}");
+    refused(b"[]");
+    refused(b"\xFF");
+    refused(&b"[".repeat(100_000));
+    let good = file("models/tales/target/tokenizer.json");
+    for cut in [1, 100, good.len() / 2, good.len() - 2] {
+        refused(&good[..cut]);
+    }
+    let with = |pointer: &str, value: Value| {
+        let mut json = byte_fallback();
+        *json.pointer_mut(pointer).unwrap() = value;
+        refused(json.to_string().as_bytes());
+    };
+    with("/version", json!("2.0"));
+    with("/model/type", json!("Oracle"));
+    with("/model/vocab", json!({}));
+    with("/model/vocab/a", json!(-1));
+    with("/model/vocab/a", json!(u32::MAX));
+    with("/model/merges", json!([["a", "nowhere"]]));
+    with(
+        "/pre_tokenizer",
+        json!({ "type": "Split", "pattern": { "Regex": "(" }, "behavior": "Isolated", "invert": false }),
+    );
+    with("/decoder", json!({ "type": "Mirror" }));
+}
+
+#[test]
+fn drafts_need_the_same_tokens() {
+    let (ours, draft) =
+        (tales(), Tokenizer::from_json("tokenizer.json", &file("models/tales/draft/tokenizer.json")).unwrap());
+    ours.check_same(&draft).unwrap();
+    let reason = |a: &Tokenizer, b: &Tokenizer| match a.check_same(b) {
+        Err(Error::TokenizerMismatch { reason }) => reason,
+        other => panic!("{other:?}"),
+    };
+    let llama = built(&byte_fallback());
+    llama.check_same(&llama).unwrap();
+    assert_eq!(reason(&ours, &llama), r#"token 0 is "<unk>", not "<|endoftext|>""#);
+    let changed = |change: &dyn Fn(&mut Value)| {
+        let mut json = byte_fallback();
+        change(&mut json);
+        built(&json)
+    };
+    let swapped = changed(&|json| {
+        json["model"]["vocab"]["d"] = json!(264);
+        json["model"]["vocab"]["e"] = json!(263);
+    });
+    assert_eq!(reason(&llama, &swapped), r#"token 263 is "e", not "d""#);
+    let longer = changed(&|json| json["added_tokens"].as_array_mut().unwrap().push(added(270, "<extra>", true)));
+    assert_eq!(reason(&llama, &longer), r#"token 270 is "<extra>", not unused"#);
+    assert_eq!(reason(&longer, &llama), r#"token 270 is unused, not "<extra>""#);
+    let ordinary = changed(&|json| json["added_tokens"][2]["special"] = json!(false));
+    assert_eq!(reason(&llama, &ordinary), r#"token 2, "</s>", is not special"#);
+    // Other merges cut texts elsewhere, but the tokens are the same: their drafts can be verified.
+    llama.check_same(&changed(&|json| json["model"]["merges"] = json!([]))).unwrap();
+}
+
+#[test]
+fn the_same_text_has_the_same_tokens_always_and_whole() {
+    let mut json = byte_fallback();
+    json["model"]["dropout"] = json!(0.5);
+    json["truncation"] = json!({ "direction": "Right", "max_length": 3, "strategy": "LongestFirst", "stride": 0 });
+    json["padding"] = json!({ "strategy": { "Fixed": 50 }, "direction": "Right", "pad_to_multiple_of": null, "pad_id": 0, "pad_type_id": 0, "pad_token": "<unk>" });
+    let (odd, plain) = (built(&json), built(&byte_fallback()));
+    for _ in 0..20 {
+        assert_eq!(odd.encode("ab c ab c ab", true).unwrap(), plain.encode("ab c ab c ab", true).unwrap());
+    }
+    assert_eq!(plain.encode("ab c", true).unwrap()[0], 1);
+    assert_eq!(plain.encode("ab c", false).unwrap()[0], plain.token_to_id("▁ab").unwrap());
+    assert_eq!(plain.encode("", false).unwrap(), [0u32; 0]);
+    assert_eq!(plain.decode(&[], false).unwrap(), "");
+}
+
+#[test]
+fn stop_strings_are_found_wherever_the_pieces_are_cut() {
+    let run = |stops: &[&str], pieces: &[&str]| {
+        let mut watch = StopStrings::new(stops.iter().map(|stop| (*stop).into()).collect());
+        let mut shown = String::new();
+        for piece in pieces {
+            let (text, stopped) = watch.push(piece);
+            shown += &text;
+            if stopped {
+                return (shown, true);
+            }
+        }
+        (shown + &watch.finish(), false)
+    };
+    for (stops, text, shown, stopped) in [
+        (&["</s>"][..], "ab</</s>cd", "ab</", true),
+        (&["\n\nUser:", "END"], "wörd\n\nUser: x END", "wörd", true),
+        (&["aab"], "aaaab", "aa", true),
+        (&["👧!"], "x👧👧!y", "x👧", true),
+        (&["abcabd"], "abcabcabdx", "abc", true),
+        (&["xyz", "zz"], "xy", "xy", false),
+    ] {
+        let cuts: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
+        for &first in &cuts {
+            for &second in cuts.iter().filter(|second| **second >= first) {
+                let pieces = [&text[..first], &text[first..second], &text[second..]];
+                assert_eq!(run(stops, &pieces), (shown.to_owned(), stopped), "{pieces:?}");
+            }
+        }
+        let letters: Vec<String> = text.chars().map(String::from).collect();
+        assert_eq!(run(stops, &letters.iter().map(String::as_str).collect::<Vec<_>>()), (shown.to_owned(), stopped));
+    }
+}
