@@ -1,7 +1,41 @@
-//! foretoken
+//! Language models on the user's own GPU, made fast by speculation: the text is the one that the target model alone
+//! would have written, token for token.
+//!
+//! ```text
+//!  config.json ──> model::ModelSpec ──> model::Plan ─┐
+//!  *.safetensors ─> weights::Weights ────────────────┴─> decode::Model on the gpu::Gpu
+//!
+//!  prompt ─> text::Tokenizer ─> prefill ─┐
+//!            ┌───────────────────────────┘
+//!            v                                                                    session::rounds
+//!      tokens ──> Drafter::draft ──> draft tokens ──┐
+//!         │                                         v
+//!         └────> pending token ──────────> Target::verify : 1 submission, 1 readback
+//!                                                   │ draft tokens, target's ids
+//!                                                   v
+//!            ┌──── emit <── accept : longest common prefix, then one token of the target's own
+//!            v
+//!      text::TextStream ─> text::StopStrings ─> the caller
+//! ```
+//!
+//! Start reading at [`session`]; the rules of acceptance are in [`speculate`].
+
 pub mod decode;
 pub mod error;
 pub mod gpu;
+mod load;
 pub mod model;
+pub mod options;
+pub mod reference;
+pub mod session;
+pub mod speculate;
+pub mod text;
 pub mod weights;
+
 pub use error::{Error, Result};
+pub use gpu::{Gpu, GpuOptions, KvDtype};
+pub use load::Checkpoint;
+pub use options::{GenerateOptions, LoadOptions, Schedule, Speculation};
+pub use session::{FinishReason, Generation, Prompt, Session, Token};
+pub use speculate::{Origin, Stats};
+pub use text::Message;

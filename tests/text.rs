@@ -233,19 +233,8 @@ fn a_stream_says_what_a_whole_decode_says() {
 fn a_stream_of_broken_bytes_says_what_a_whole_decode_says() {
     let mut random = Random(3);
     let tales = tales();
-    // The parts of characters of every length, whole characters, and ASCII.
-    let parts: Vec<u32> = "é一👧\u{7FF}\u{10FFFF}a"
-        .bytes()
-        .flat_map(|byte| {
-            let spelled = tales.encode_literal(&String::from_utf8_lossy(&[byte])).unwrap();
-            if byte.is_ascii() {
-                spelled
-            } else {
-                (0..tales.vocab_size() as u32).filter(|id| is_byte_token(&tales, *id)).collect()
-            }
-        })
-        .collect();
-    assert!(parts.len() > 128);
+    // Every byte, most of them no text by themselves, and some ASCII to end what is broken.
+    let parts: Vec<u32> = (0x60..=0xFF).map(|byte| byte_token(&tales, byte)).collect();
     for length in (0..3_000).map(|round| if round % 50 == 0 { 200 } else { 12 }) {
         let ids: Vec<u32> = (0..length).map(|_| parts[random.below(parts.len())]).collect();
         assert_eq!(streamed(&tales, &[], &ids), tales.decode(&ids, true).unwrap(), "{ids:?}");
@@ -262,11 +251,6 @@ fn byte_token(tokenizer: &Tokenizer, byte: u8) -> u32 {
     let shifted = (0..=255u8).filter(|byte| !plain(byte)).position(|other| other == byte);
     let letter = shifted.map_or(char::from(byte), |index| char::from_u32(0x100 + index as u32).unwrap());
     tokenizer.token_to_id(&letter.to_string()).unwrap()
-}
-
-fn is_byte_token(tokenizer: &Tokenizer, id: u32) -> bool {
-    tokenizer.id_to_token(id).is_some_and(|token| token.chars().count() == 1)
-        && tokenizer.decode(&[id], true).unwrap() == "\u{FFFD}"
 }
 
 fn is_fallback(tokenizer: &Tokenizer, id: u32) -> bool {
@@ -578,6 +562,94 @@ fn a_bad_tokenizer_is_an_error() {
         json!({ "type": "Split", "pattern": { "Regex": "(" }, "behavior": "Isolated", "invert": false }),
     );
     with("/decoder", json!({ "type": "Mirror" }));
+}
+
+/// Every place in a JSON value.
+fn places(value: &Value, here: String, found: &mut Vec<String>) {
+    match value {
+        Value::Object(map) => map.iter().for_each(|(key, inner)| places(inner, format!("{here}/{key}"), found)),
+        Value::Array(list) => {
+            list.iter().enumerate().for_each(|(at, inner)| places(inner, format!("{here}/{at}"), found))
+        }
+        _ => {}
+    }
+    found.push(here);
+}
+
+#[test]
+fn a_damaged_tokenizer_never_panics() {
+    let mut random = Random(6);
+    let odd = [
+        json!(null),
+        json!(""),
+        json!(0),
+        json!(-1),
+        json!(1e300),
+        json!(3),
+        json!(u32::MAX),
+        json!("a"),
+        json!("<s>"),
+        json!(true),
+        json!([]),
+        json!({}),
+        json!([["a", "b"]]),
+        json!({ "type": "Strip", "content": " ", "start": 2, "stop": 2 }),
+        json!({ "type": "Prepend", "prepend": "" }),
+        json!({ "type": "Precompiled", "precompiled_charsmap": "/////w==" }),
+        json!({ "type": "Precompiled" }),
+        json!({ "type": "FixedLength", "length": 0 }),
+        json!({ "type": "Replace", "pattern": { "Regex": "^" }, "content": "x" }),
+        json!({ "type": "BPEDecoder", "suffix": "" }),
+        json!({ "type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true }),
+    ];
+    let (mut whole, bases) = (0, [byte_fallback(), metaspace(), word_pieces()]);
+    for _ in 0..5_000 {
+        let mut json = bases[random.below(bases.len())].clone();
+        for _ in 0..=random.below(2) {
+            let mut all = Vec::new();
+            places(&json, String::new(), &mut all);
+            all.retain(|place| {
+                place.matches('/').count() < 3 || !place.starts_with("/model/vocab") || random.below(20) == 0
+            });
+            if let Some(value) = json.pointer_mut(&all[random.below(all.len())]) {
+                *value = odd[random.below(odd.len())].clone();
+            }
+        }
+        let Ok(tokenizer) = Tokenizer::from_json("t.json", json.to_string().as_bytes()) else { continue };
+        whole += 1;
+        for text in ["", "ab c.", "</s>un<s>goodable,s é👧"] {
+            let ids = tokenizer.encode(text, true).unwrap_or_default();
+            let _ = (tokenizer.encode_literal(text), tokenizer.decode(&ids, true));
+            let mut stream = TextStream::new(&ids);
+            for id in 0..20 {
+                let _ = stream.push(&tokenizer, id);
+            }
+            let _ = stream.finish(&tokenizer);
+        }
+    }
+    assert!(whole > 200, "{whole}");
+}
+
+#[test]
+fn a_damaged_template_never_panics() {
+    let mut random = Random(7);
+    let sources = [
+        "{% for m in messages %}{{ '<s>' + m['role'] + '\\n' + m.content | trim + '</s>' }}{% endfor %}",
+        "{%- macro f(x, y=1) -%}{{ x | tojson(indent=2) }}{%- endmacro -%}{% set ns = namespace(a=[]) %}{{ f({'a': 1.5}) }}",
+        "{% generation %}{# é #}{{ strftime_now('%d') }}{% raw %}{{ x }}{% endraw %}{% endgeneration %}{{ messages[0:1][-1:] }}",
+    ];
+    for _ in 0..20_000 {
+        let mut chars: Vec<char> = sources[random.below(sources.len())].chars().collect();
+        for _ in 0..=random.below(4) {
+            let (at, length) = (random.below(chars.len()), random.below(8));
+            let piece: Vec<char> = chars.iter().skip(random.below(chars.len())).take(length).copied().collect();
+            let end = (at + random.below(4)).min(chars.len());
+            chars.splice(at..end, piece);
+            chars.push('}');
+        }
+        let result = template(&chars.into_iter().collect::<String>()).and_then(|t| t.render(&chat(&[("user", "hi")])));
+        assert!(result.is_ok() || result.is_err_and(|error| error.code() == "bad-template"));
+    }
 }
 
 #[test]

@@ -142,8 +142,7 @@ impl Target for Engine {
     }
 
     fn capacity(&self) -> usize {
-        let draft = self.draft.as_ref().map_or(usize::MAX, |draft| draft.capacity().max_context);
-        self.target.capacity().max_context.min(draft)
+        self.target.capacity().max_context
     }
 
     fn truncate(&mut self, len: usize) {
@@ -161,14 +160,16 @@ impl Target for Engine {
     async fn verify(&mut self, pending: u32, draft: &Draft) -> Result<Verified> {
         let (known, steps) = match draft {
             Draft::Tokens(tokens) => (tokens.as_slice(), 0),
-            Draft::Model(steps) => (&[][..], if self.draft.is_some() { *steps } else { 0 }),
+            Draft::Model(steps) => (&[][..], *steps),
         };
+        let position = self.cached.len();
         let known = &known[..known.len().min(MAX_DRAFT)];
-        let steps = steps.min(MAX_DRAFT);
+        // A draft model with a smaller context drafts as far as it goes.
+        let reach = self.draft.as_ref().map_or(0, |draft| draft.capacity().max_context.saturating_sub(position));
+        let steps = steps.min(MAX_DRAFT).min(reach);
         let drafted = known.len() + steps;
         let rows = drafted + 1;
         self.check_room(rows)?;
-        let position = self.cached.len();
 
         // The draft model first reads what it missed; more than a few tokens go in chunks of their own.
         let mut first = PENDING;

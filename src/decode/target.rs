@@ -14,6 +14,32 @@ pub enum Draft {
     Model(usize),
 }
 
+impl Draft {
+    /// Draft tokens.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Tokens(tokens) => tokens.len(),
+            Self::Model(count) => *count,
+        }
+    }
+
+    /// Without draft tokens.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// At most so many of them.
+    pub fn cut(self, most: usize) -> Self {
+        match self {
+            Self::Tokens(mut tokens) => {
+                tokens.truncate(most);
+                Self::Tokens(tokens)
+            }
+            Self::Model(count) => Self::Model(count.min(most)),
+        }
+    }
+}
+
 /// What a round gave.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Verified {

@@ -62,6 +62,7 @@ pub fn parse_config(config: &[u8], generation_config: Option<&[u8]>) -> Result<M
         tie_word_embeddings: config.flag("tie_word_embeddings", false)?,
         ropes: vec![rope(&config, head_dim)?],
         layers: layers(&config, architecture, num_layers)?,
+        bos_token_id: config.tokens("bos_token_id")?.first().copied(),
         eos_token_id: eos,
     })
 }

@@ -46,6 +46,8 @@ pub struct ModelSpec {
     pub ropes: Vec<RopeSpec>,
     /// One entry per layer.
     pub layers: Vec<LayerSpec>,
+    /// The token that begins a text, if any.
+    pub bos_token_id: Option<u32>,
     /// Tokens that end a text.
     pub eos_token_id: Vec<u32>,
 }

@@ -105,3 +105,27 @@ impl TextStream {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_window_stays_short_whatever_comes() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/models/tales/target/tokenizer.json");
+        let tokenizer = Tokenizer::from_json(path, &std::fs::read(path).unwrap()).unwrap();
+        let letter = tokenizer.encode("a", false).unwrap();
+        // Bytes that are no text: `¡` writes the byte A1, which only continues a character, and `á` E1, which only begins one.
+        for broken in ["¡", "á"] {
+            let id = tokenizer.token_to_id(broken).unwrap();
+            let mut stream = TextStream::new(&letter);
+            let mut shown = String::new();
+            for _ in 0..1_000 {
+                shown += &stream.push(&tokenizer, id).unwrap();
+                assert!(stream.window.len() <= 2 * PATIENCE);
+            }
+            shown += &stream.finish(&tokenizer).unwrap();
+            assert_eq!(shown, "\u{FFFD}".repeat(1_000));
+        }
+    }
+}

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::de::IgnoredAny;
+use serde_json::{Map, Value};
 use tokenizers::{
     AddedVocabulary, DecoderWrapper, Model, ModelWrapper, OffsetType, PreTokenizedString, PreTokenizer,
     TruncationParams,
@@ -177,6 +179,74 @@ fn has_byte_fallback(decoder: &DecoderWrapper) -> bool {
     }
 }
 
-fn check_parts(_bytes: &[u8]) -> Result<(), String> {
-    Ok(())
+/// The parts of the file that are small, and two facts about the large one.
+#[derive(Default, serde::Deserialize)]
+#[serde(default)]
+struct Parts {
+    normalizer: Value,
+    pre_tokenizer: Value,
+    post_processor: Value,
+    decoder: Value,
+    model: ModelParts,
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(default)]
+struct ModelParts {
+    merges: Option<IgnoredAny>,
+    continuing_subword_prefix: Option<String>,
+}
+
+/// Refuses what makes the tokenizers crate panic, or allocate without bounds. No model of a supported architecture needs it.
+fn check_parts(bytes: &[u8]) -> Result<(), String> {
+    let parts: Parts = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    let prefix = parts.model.merges.is_some() && parts.model.continuing_subword_prefix.is_some_and(|p| !p.is_empty());
+    let rules = [
+        (
+            has(&parts.normalizer, &|part| part.get("type").is_some_and(|name| name == "Precompiled")),
+            "the normalizer Precompiled",
+        ),
+        (has(&parts.normalizer, &|part| part.contains_key("precompiled_charsmap")), "the normalizer Precompiled"),
+        (has(&parts.normalizer, &|part| part.get("prepend").is_some_and(|text| text == "")), "prepending nothing"),
+        (has(&parts.normalizer, &|part| part.get("Regex").is_some_and(may_match_nothing)), "replacing empty matches"),
+        (has(&parts.pre_tokenizer, &|part| part.get("length").is_some_and(|length| length == 0)), "pieces of length 0"),
+        (has(&parts.post_processor, &|part| !is_sound_template(part)), "such a post-processor template"),
+        (has(&parts.decoder, &|part| part.get("stop").is_some_and(|stop| stop != 0)), "stripping the ends of tokens"),
+        (prefix, "BPE with continuing_subword_prefix"),
+    ];
+    match rules.iter().find(|(broken, _)| *broken) {
+        Some((_, what)) => Err(format!("{what} is not supported")),
+        None => Ok(()),
+    }
+}
+
+/// Whether such an object is in this part of the file, however deep.
+fn has(part: &Value, such: &dyn Fn(&Map<String, Value>) -> bool) -> bool {
+    match part {
+        Value::Object(map) => such(map) || map.values().any(|value| has(value, such)),
+        Value::Array(list) => list.iter().any(|value| has(value, such)),
+        _ => false,
+    }
+}
+
+/// Whether a regular expression may match the empty string; true in doubt.
+fn may_match_nothing(regex: &Value) -> bool {
+    let Some(regex) = regex.as_str().filter(|regex| !regex.is_empty()) else { return true };
+    let escapes = regex
+        .replace("\\\\", "")
+        .split('\\')
+        .skip(1)
+        .any(|rest| !rest.starts_with(['s', 'S', 'd', 'n', 't', 'r', '.']));
+    escapes || regex.contains(['(', '|', '*', '?', '^', '$']) || regex.contains("{0") || regex.contains("{,")
+}
+
+/// Whether a template for one text has that text and known special tokens only.
+fn is_sound_template(part: &Map<String, Value>) -> bool {
+    let Some(Value::Array(pieces)) = part.get("single") else { return true };
+    let known = |id: &Value| part.get("special_tokens").zip(id.as_str()).is_some_and(|(all, id)| all.get(id).is_some());
+    pieces.iter().all(|piece| match (piece.pointer("/Sequence/id"), piece.pointer("/SpecialToken/id")) {
+        (Some(id), None) => id == "A",
+        (None, Some(id)) => known(id),
+        _ => false,
+    })
 }

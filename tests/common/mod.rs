@@ -122,3 +122,39 @@ pub fn plain(engine: &mut Engine, prompt: &[u32], count: usize) -> Vec<u32> {
         out.split_off(1)
     })
 }
+
+/// A prompt that transformers continued with the tales pair.
+#[derive(serde::Deserialize)]
+pub struct Tale {
+    pub prompt: String,
+    pub prompt_ids: Vec<u32>,
+    pub max_new_tokens: usize,
+    pub greedy_ids: Vec<u32>,
+    pub modes: std::collections::BTreeMap<String, TaleRounds>,
+}
+
+/// Rounds of transformers' assisted generation.
+#[derive(serde::Deserialize)]
+pub struct TaleRounds {
+    pub rounds: usize,
+    pub drafted: Vec<usize>,
+    pub accepted: Vec<usize>,
+}
+
+/// The tales pair and its reference cases.
+pub struct Tales;
+
+impl Tales {
+    pub fn capacity() -> Capacity {
+        Capacity { max_context: 512, prefill_chunk: 64, kv_dtype: KvDtype::F32 }
+    }
+
+    pub fn cases() -> Vec<Tale> {
+        #[derive(serde::Deserialize)]
+        struct File {
+            cases: Vec<Tale>,
+        }
+        let text = std::fs::read(path("tests/golden/tales.json")).unwrap();
+        serde_json::from_slice::<File>(&text).unwrap().cases
+    }
+}

@@ -1,0 +1,151 @@
+//! A model's files -> a session: config, weights and tokenizer of the target, and of the draft model if there is one.
+
+use crate::decode::{Blueprint, Capacity, Engine, Memory, Model};
+use crate::error::{Error, Result};
+use crate::gpu::{Buffer, Gpu};
+use crate::model::parse_config;
+use crate::options::LoadOptions;
+use crate::session::Session;
+use crate::text::{ChatTemplate, Tokenizer};
+use crate::weights::{Source, Weights, read_small};
+use std::rc::Rc;
+
+/// Positions of the KV cache unless more are asked for.
+const DEFAULT_CONTEXT: usize = 4096;
+/// Largest accepted `config.json` and other small files, in bytes.
+const SMALL_FILE: u64 = 1 << 20;
+/// Largest accepted `tokenizer.json`, in bytes.
+const TOKENIZER_FILE: u64 = 64 << 20;
+
+/// A model as its headers describe it: nothing is on the GPU yet.
+pub struct Checkpoint<S> {
+    /// What it is and does, and how much room it is given.
+    pub blueprint: Blueprint,
+    /// Its tensors.
+    pub weights: Weights<S>,
+}
+
+impl<S: Source> Checkpoint<S> {
+    /// Reads `config.json` and the headers of the weights; checks the name and shape of every tensor.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::BadConfig`], [`Error::UnsupportedArchitecture`], [`Error::BadWeights`],
+    /// [`Error::BadOption`] for more context than the model has positions.
+    pub async fn open(source: S, options: &LoadOptions) -> Result<Self> {
+        options.validate()?;
+        let config = required(&source, "config.json", SMALL_FILE).await?;
+        let generation_config = read_small(&source, "generation_config.json", SMALL_FILE).await?;
+        let spec = parse_config(&config, generation_config.as_deref())?;
+        let most = spec.max_position_embeddings;
+        let max_context = options.max_context.unwrap_or(most.min(DEFAULT_CONTEXT));
+        if max_context > most {
+            let allowed = format!("2 to {most}, the positions that the model was made for");
+            return Err(Error::BadOption { option: "max_context", value: max_context.to_string(), allowed });
+        }
+        let capacity = Capacity { max_context, prefill_chunk: options.prefill_chunk, kv_dtype: options.kv_dtype };
+        let weights = Weights::open(source).await?;
+        Ok(Self { blueprint: Blueprint::new(spec, &weights, capacity)?, weights })
+    }
+
+    /// Bytes that it will need on the GPU.
+    pub fn memory(&self) -> Memory {
+        self.blueprint.memory()
+    }
+
+    /// Its tokenizer.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::BadTokenizer`].
+    pub async fn tokenizer(&self) -> Result<Tokenizer> {
+        let file = "tokenizer.json";
+        Tokenizer::from_json(file, &required(self.weights.source(), file, TOKENIZER_FILE).await?)
+    }
+
+    async fn template(&self) -> Result<Option<ChatTemplate>> {
+        let source = self.weights.source();
+        let config = read_small(source, "tokenizer_config.json", SMALL_FILE).await?;
+        let jinja = read_small(source, "chat_template.jinja", SMALL_FILE).await?;
+        ChatTemplate::from_files(config.as_deref(), jinja.as_deref())
+    }
+}
+
+impl Session {
+    /// Loads a target and, if given, a draft model. `loaded` hears of bytes on the GPU and of all bytes.
+    ///
+    /// # Errors
+    /// What [`Checkpoint::open`] reports; [`Error::TokenizerMismatch`]; [`Error::OutOfGpuMemory`]; what the device reports.
+    pub async fn load<S: Source, A: Source>(
+        gpu: &Rc<Gpu>,
+        target: S,
+        assistant: Option<A>,
+        options: &LoadOptions,
+        loaded: &mut dyn FnMut(u64, u64),
+    ) -> Result<Self> {
+        let target = Checkpoint::open(target, options).await?;
+        let tokenizer = target.tokenizer().await?;
+        let template = target.template().await?;
+        let vocab = target.blueprint.spec.vocab_size;
+        if tokenizer.vocab_size() > vocab {
+            let reason = format!("it has {} tokens, but config.json says {vocab}", tokenizer.vocab_size());
+            return Err(Error::BadTokenizer { file: "tokenizer.json".into(), reason });
+        }
+        let assistant = match assistant {
+            None => None,
+            Some(source) => {
+                let context = target.blueprint.capacity.max_context;
+                Some(open_assistant(source, options, context, &tokenizer).await?)
+            }
+        };
+        let all = target.memory().weights + assistant.as_ref().map_or(0, |assistant| assistant.memory().weights);
+        let mut done = 0;
+        let mut progress = |bytes| {
+            done += bytes;
+            loaded(done, all);
+        };
+        let round = Engine::round_buffer(gpu, options.prefill_chunk)?;
+        let target = put(gpu, target, &round, vocab, &mut progress).await?;
+        let draft = match assistant {
+            // The draft model never names a token that the target lacks.
+            Some(assistant) => {
+                let vocab = vocab.min(assistant.blueprint.spec.vocab_size);
+                Some(put(gpu, assistant, &round, vocab, &mut progress).await?)
+            }
+            None => None,
+        };
+        let engine = Engine::new(gpu, round, target, draft)?;
+        Ok(Self { engine, tokenizer, template, lookahead: None })
+    }
+}
+
+/// The draft model, with the target's room, or less where it was made for less.
+async fn open_assistant<A: Source>(
+    source: A,
+    options: &LoadOptions,
+    context: usize,
+    tokenizer: &Tokenizer,
+) -> Result<Checkpoint<A>> {
+    let unbounded = LoadOptions { max_context: None, ..options.clone() };
+    let mut assistant = Checkpoint::open(source, &unbounded).await?;
+    let most = assistant.blueprint.spec.max_position_embeddings;
+    assistant.blueprint.capacity.max_context = context.min(most);
+    tokenizer.check_same(&assistant.tokenizer().await?)?;
+    Ok(assistant)
+}
+
+async fn put<S: Source>(
+    gpu: &Rc<Gpu>,
+    checkpoint: Checkpoint<S>,
+    round: &Buffer,
+    vocab: usize,
+    loaded: &mut dyn FnMut(u64),
+) -> Result<Model> {
+    let Checkpoint { blueprint, weights } = checkpoint;
+    Model::load(gpu, blueprint, Some(&weights), round, vocab, loaded).await
+}
+
+async fn required<S: Source>(source: &S, file: &str, limit: u64) -> Result<Vec<u8>> {
+    read_small(source, file, limit).await?.ok_or_else(|| Error::NotFound {
+        path: format!("{}/{file}", source.name()),
+        reason: "there is no such file; a model's folder holds config.json, model.safetensors and tokenizer.json".into(),
+    })
+}

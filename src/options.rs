@@ -1,0 +1,136 @@
+//! Options of loading and generating, under Hugging Face's names, validated once.
+
+use crate::error::{Error, Result};
+use crate::gpu::KvDtype;
+use serde::Serialize;
+
+/// How to load a model pair.
+#[derive(Debug, Clone, Serialize)]
+pub struct LoadOptions {
+    /// Positions of the KV cache; none: what the model was made for, at most 4,096.
+    pub max_context: Option<usize>,
+    /// How the KV cache stores its elements.
+    pub kv_dtype: KvDtype,
+    /// Rows of a prefill chunk.
+    pub prefill_chunk: usize,
+}
+
+impl Default for LoadOptions {
+    fn default() -> Self {
+        Self { max_context: None, kv_dtype: KvDtype::F32, prefill_chunk: 64 }
+    }
+}
+
+/// How to continue a prompt.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct GenerateOptions {
+    /// Most tokens to generate.
+    pub max_new_tokens: usize,
+    /// Draft tokens that a round begins with; 0: none.
+    pub num_assistant_tokens: usize,
+    /// How that number changes from round to round.
+    pub num_assistant_tokens_schedule: Schedule,
+    /// Draft by looking the last tokens up in the text so far, so many tokens at a time, instead of with the draft model.
+    pub prompt_lookup_num_tokens: Option<usize>,
+    /// Longest n-gram that the lookup tries first.
+    pub max_matching_ngram_size: usize,
+    /// Texts that end the generation; they are not part of the result.
+    pub stop: Vec<String>,
+    /// Whether to draft at all.
+    pub speculation: Speculation,
+}
+
+impl Default for GenerateOptions {
+    fn default() -> Self {
+        Self {
+            max_new_tokens: 256,
+            num_assistant_tokens: 5,
+            num_assistant_tokens_schedule: Schedule::Heuristic,
+            prompt_lookup_num_tokens: None,
+            max_matching_ngram_size: 2,
+            stop: Vec::new(),
+            speculation: Speculation::Auto,
+        }
+    }
+}
+
+/// How the number of draft tokens changes from round to round, by the rules of transformers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Schedule {
+    /// It does not.
+    Constant,
+    /// All accepted: 2 more. Else 1 fewer, at least 1. Kept from call to call.
+    Heuristic,
+    /// The same, from the start again with every call.
+    HeuristicTransient,
+}
+
+/// Whether to draft.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Speculation {
+    /// With what there is: lookup when asked for, else the draft model.
+    Auto,
+    /// Never: one token per target forward.
+    Off,
+}
+
+fn bad<T>(option: &'static str, value: impl ToString, allowed: &str) -> Result<T> {
+    Err(Error::BadOption { option, value: value.to_string(), allowed: allowed.into() })
+}
+
+impl LoadOptions {
+    /// # Errors
+    /// [`Error::BadOption`] with the allowed range.
+    pub fn validate(&self) -> Result<()> {
+        match self.max_context {
+            Some(context) if !(2..=1 << 20).contains(&context) => bad("max_context", context, "2 to 1048576"),
+            _ if !(1..=4096).contains(&self.prefill_chunk) => bad("prefill_chunk", self.prefill_chunk, "1 to 4096"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl GenerateOptions {
+    /// # Errors
+    /// [`Error::BadOption`] with the allowed range.
+    pub fn validate(&self) -> Result<()> {
+        if self.max_new_tokens == 0 {
+            return bad("max_new_tokens", 0, "1 or more");
+        }
+        if self.prompt_lookup_num_tokens == Some(0) {
+            return bad("prompt_lookup_num_tokens", 0, "1 or more; leave it out for no lookup");
+        }
+        if !(1..=64).contains(&self.max_matching_ngram_size) {
+            return bad("max_matching_ngram_size", self.max_matching_ngram_size, "1 to 64");
+        }
+        if self.stop.iter().any(String::is_empty) {
+            return bad("stop", "an empty text", "texts of one character or more");
+        }
+        Ok(())
+    }
+}
+
+impl std::str::FromStr for Schedule {
+    type Err = Error;
+    fn from_str(name: &str) -> Result<Self> {
+        match name {
+            "constant" => Ok(Self::Constant),
+            "heuristic" => Ok(Self::Heuristic),
+            "heuristic_transient" => Ok(Self::HeuristicTransient),
+            _ => bad("num_assistant_tokens_schedule", name, "constant, heuristic, heuristic_transient"),
+        }
+    }
+}
+
+impl std::str::FromStr for KvDtype {
+    type Err = Error;
+    fn from_str(name: &str) -> Result<Self> {
+        match name {
+            "f32" => Ok(Self::F32),
+            "f16" => Ok(Self::F16),
+            _ => bad("kv_dtype", name, "f32, f16"),
+        }
+    }
+}

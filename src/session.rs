@@ -1,0 +1,304 @@
+//! START HERE. A prompt becomes text: prefill, then rounds of draft, verify, accept, emit, until something ends it.
+
+use crate::decode::{Draft, Engine, Target};
+use crate::error::{Error, Result};
+use crate::options::{GenerateOptions, Speculation};
+use crate::speculate::{DraftModel, Drafter, Lookahead, NoDrafter, Origin, PromptLookup, Stats, accept};
+use crate::text::{ChatTemplate, Message, StopStrings, TextStream, Tokenizer};
+use serde::Serialize;
+use std::ops::ControlFlow;
+use web_time::Instant;
+
+/// A loaded model pair and the text that it has seen.
+pub struct Session {
+    pub(crate) engine: Engine,
+    pub(crate) tokenizer: Tokenizer,
+    pub(crate) template: Option<ChatTemplate>,
+    pub(crate) lookahead: Option<Lookahead>,
+}
+
+/// What to continue.
+#[derive(Debug, Clone)]
+pub enum Prompt {
+    /// Text as it is; special tokens written in it count as such.
+    Text(String),
+    /// Messages, put in words by the model's chat template.
+    Chat(Vec<Message>),
+    /// Token ids.
+    Tokens(Vec<u32>),
+}
+
+/// A generated token.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Token {
+    /// Its id.
+    pub id: u32,
+    /// The text that it completes: empty in the middle of a character, or while a stop string may be beginning.
+    pub text: String,
+    /// Who proposed it.
+    pub origin: Origin,
+}
+
+/// Why a generation ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FinishReason {
+    /// An end-of-text token or a stop string.
+    Stop,
+    /// `max_new_tokens`, or the context is full.
+    Length,
+    /// The caller broke off.
+    Aborted,
+}
+
+/// A finished generation.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Generation {
+    /// The text, without what ended it.
+    pub text: String,
+    /// All generated tokens, the one that ended it included.
+    pub token_ids: Vec<u32>,
+    /// Why it ended.
+    pub finish_reason: FinishReason,
+    /// What it did.
+    pub stats: Stats,
+}
+
+impl Session {
+    /// The models and their device.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// The tokenizer that target and draft model share.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// The tokens of a prompt.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] for an empty prompt, [`Error::BadTemplate`], [`Error::BadTokenizer`].
+    pub fn encode(&self, prompt: &Prompt) -> Result<Vec<u32>> {
+        let mut tokens = match prompt {
+            Prompt::Text(text) => self.tokenizer.encode(text, true)?,
+            Prompt::Tokens(tokens) => tokens.clone(),
+            Prompt::Chat(messages) => match &self.template {
+                Some(template) => template.encode(&self.tokenizer, messages)?,
+                None => return Err(Error::BadTemplate { reason: "the model has none; use a plain prompt".into() }),
+            },
+        };
+        let spec = self.engine.target().spec();
+        if tokens.is_empty() {
+            tokens.extend(spec.bos_token_id);
+        }
+        let vocab = spec.vocab_size;
+        let bad = |value: String, allowed: String| Err(Error::BadOption { option: "prompt", value, allowed });
+        match tokens.iter().find(|&&id| id as usize >= vocab) {
+            Some(id) => bad(format!("token {id}"), format!("token ids below {vocab}")),
+            None if tokens.is_empty() => bad("an empty prompt".into(), "one token or more".into()),
+            None => Ok(tokens),
+        }
+    }
+
+    /// Continues a prompt. `on_token` hears of each token and may break off.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`], [`Error::ContextFull`], and what text and device report. The session stays usable.
+    pub async fn generate(
+        &mut self,
+        prompt: &Prompt,
+        options: &GenerateOptions,
+        on_token: &mut dyn FnMut(&Token) -> ControlFlow<()>,
+    ) -> Result<Generation> {
+        options.validate()?;
+        let prompt = self.encode(prompt)?;
+        let ends = self.engine.target().spec().eos_token_id.clone();
+        let mut out = Emitter::new(&self.tokenizer, &prompt, &ends, options, on_token);
+        let lookup = options.prompt_lookup_num_tokens;
+        let stats = match (options.speculation, lookup, self.engine.draft()) {
+            (Speculation::Auto, Some(num_tokens), _) => {
+                let mut lookup =
+                    PromptLookup { num_tokens, max_ngram: options.max_matching_ngram_size, ends: ends.clone() };
+                rounds(&mut self.engine, &mut lookup, &prompt, &ends, &mut out).await
+            }
+            (Speculation::Auto, None, Some(_)) if options.num_assistant_tokens > 0 => {
+                let (schedule, start) = (options.num_assistant_tokens_schedule, options.num_assistant_tokens);
+                let kept = self.lookahead.take().filter(|kept| kept.is(schedule, start));
+                let lookahead = self.lookahead.insert(kept.unwrap_or_else(|| Lookahead::new(schedule, start)));
+                lookahead.begin();
+                rounds(&mut self.engine, &mut DraftModel(lookahead), &prompt, &ends, &mut out).await
+            }
+            _ => rounds(&mut self.engine, &mut NoDrafter, &prompt, &ends, &mut out).await,
+        }?;
+        Ok(out.finish(stats))
+    }
+}
+
+/// The loop: prefill, then draft, verify, accept, emit. It knows neither GPU nor text, so tests run it on mocks.
+///
+/// `prompt` is not empty; `ends` are the tokens that end a text.
+///
+/// # Errors
+/// [`Error::ContextFull`] before anything is computed; what target and sink report.
+pub async fn rounds<T: Target>(
+    target: &mut T,
+    drafter: &mut impl Drafter,
+    prompt: &[u32],
+    ends: &[u32],
+    sink: &mut impl Sink,
+) -> Result<Stats> {
+    let began = Instant::now();
+    let seconds = |since: Instant| since.elapsed().as_secs_f64();
+    let capacity = target.capacity();
+    if prompt.len() >= capacity {
+        return Err(Error::ContextFull { need: prompt.len(), limit: capacity });
+    }
+
+    // Prefill: all but the last prompt token, which is pending; what an earlier call cached stays.
+    let mut tokens = prompt.to_vec();
+    let head = &prompt[..prompt.len() - 1];
+    let reused = target.cached().iter().zip(head).take_while(|(cached, token)| cached == token).count();
+    target.truncate(reused);
+    target.prefill(&head[reused..]).await?;
+    let mut stats = Stats { num_prompt_tokens: prompt.len(), num_cached_tokens: reused, ..Stats::default() };
+    stats.times.prefill = seconds(began);
+
+    let mut ended = false;
+    while !ended {
+        // Positions left bound the round as the wanted tokens do: the pending token and the draft must be cached.
+        let room = sink.room().min(capacity - target.cached().len());
+        if room == 0 {
+            break;
+        }
+
+        let started = Instant::now();
+        let draft = drafter.draft(&tokens, room);
+        let proposed = draft.len();
+        let draft = draft.cut(room - 1);
+        stats.times.draft += seconds(started);
+
+        let started = Instant::now();
+        let before = target.cached().len();
+        let pending = tokens[tokens.len() - 1];
+        let verified = target.verify(pending, &draft).await?;
+        stats.times.verify += seconds(started);
+
+        let started = Instant::now();
+        let mut round = accept(&verified.draft, &verified.ids, room, |id| ends.contains(&id));
+        if let Draft::Tokens(_) = draft {
+            round.drafted = proposed;
+        }
+        ended = round.ended;
+        let last = (ended || round.accepted + 1 == room).then_some(round.accepted);
+        for (i, &id) in verified.ids[..=round.accepted].iter().enumerate() {
+            tokens.push(id);
+            let origin = if i < round.accepted { drafter.origin() } else { Origin::Target };
+            if sink.push(id, origin, last == Some(i))?.is_break() {
+                ended = true;
+                round.accepted = i;
+                break;
+            }
+        }
+        target.truncate(before + 1 + round.accepted);
+        drafter.learn(round.drafted, round.accepted);
+        stats.add_round(&round);
+        stats.times.emit += seconds(started);
+        if stats.num_spec_steps == 1 {
+            stats.times.first_token = seconds(began);
+        }
+    }
+    stats.times.total = seconds(began);
+    let later = stats.num_emitted_tokens.saturating_sub(stats.per_step_accepted.first().map_or(0, |first| first + 1));
+    if later > 0 {
+        stats.times.tokens_per_second = later as f64 / (stats.times.total - stats.times.first_token);
+    }
+    Ok(stats)
+}
+
+/// Where emitted tokens go.
+pub trait Sink {
+    /// Tokens still wanted.
+    fn room(&self) -> usize;
+
+    /// Takes a token; `last` when nothing follows it. Breaks when no more are wanted.
+    ///
+    /// # Errors
+    /// What decoding its text reports.
+    fn push(&mut self, id: u32, origin: Origin, last: bool) -> Result<ControlFlow<()>>;
+}
+
+/// Tokens -> text, stop strings, the caller.
+struct Emitter<'a> {
+    tokenizer: &'a Tokenizer,
+    on_token: &'a mut dyn FnMut(&Token) -> ControlFlow<()>,
+    stream: TextStream,
+    stops: StopStrings,
+    max_new_tokens: usize,
+    text: String,
+    token_ids: Vec<u32>,
+    ends: &'a [u32],
+    ended_by: Option<FinishReason>,
+}
+
+impl<'a> Emitter<'a> {
+    fn new(
+        tokenizer: &'a Tokenizer,
+        prompt: &[u32],
+        ends: &'a [u32],
+        options: &GenerateOptions,
+        on_token: &'a mut dyn FnMut(&Token) -> ControlFlow<()>,
+    ) -> Self {
+        Self {
+            tokenizer,
+            on_token,
+            stream: TextStream::new(prompt),
+            stops: StopStrings::new(options.stop.clone()),
+            max_new_tokens: options.max_new_tokens,
+            text: String::new(),
+            token_ids: Vec::new(),
+            ends,
+            ended_by: None,
+        }
+    }
+
+    fn finish(self, stats: Stats) -> Generation {
+        let finish_reason = self.ended_by.unwrap_or(FinishReason::Length);
+        Generation { text: self.text, token_ids: self.token_ids, finish_reason, stats }
+    }
+}
+
+impl Sink for Emitter<'_> {
+    fn room(&self) -> usize {
+        self.max_new_tokens - self.token_ids.len()
+    }
+
+    fn push(&mut self, id: u32, origin: Origin, last: bool) -> Result<ControlFlow<()>> {
+        self.token_ids.push(id);
+        let mut fresh = String::new();
+        if self.ends.contains(&id) {
+            self.ended_by = Some(FinishReason::Stop);
+        } else {
+            fresh = self.stream.push(self.tokenizer, id)?;
+        }
+        if last {
+            fresh += &self.stream.finish(self.tokenizer)?;
+        }
+        let (mut text, stopped) = self.stops.push(&fresh);
+        if last && !stopped {
+            text += &self.stops.finish();
+        }
+        self.text.push_str(&text);
+        // Whatever ends a round is the target's own token: it decided that the text ends here.
+        let token = Token { id, text, origin: if stopped { Origin::Target } else { origin } };
+        let flow = (self.on_token)(&token);
+        if stopped {
+            self.ended_by = Some(FinishReason::Stop);
+            return Ok(ControlFlow::Break(()));
+        }
+        if flow.is_break() {
+            self.ended_by = Some(FinishReason::Aborted);
+        }
+        Ok(flow)
+    }
+}

@@ -1,0 +1,24 @@
+//! Drafting with a small model on the same device, as many tokens as the schedule says.
+
+use super::{Drafter, Lookahead, Origin};
+use crate::decode::{Draft, MAX_DRAFT};
+
+/// A draft model; it runs inside the target's submission, so here is only how far it looks ahead.
+pub struct DraftModel<'a>(pub &'a mut Lookahead);
+
+impl Drafter for DraftModel<'_> {
+    fn draft(&mut self, _tokens: &[u32], room: usize) -> Draft {
+        match self.0.tokens().min(room - 1).min(MAX_DRAFT) {
+            0 => Draft::Tokens(Vec::new()),
+            count => Draft::Model(count),
+        }
+    }
+
+    fn learn(&mut self, drafted: usize, accepted: usize) {
+        self.0.learn(drafted, accepted);
+    }
+
+    fn origin(&self) -> Origin {
+        Origin::DraftModel
+    }
+}

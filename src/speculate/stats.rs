@@ -1,0 +1,74 @@
+//! What a generation did, under vLLM's names.
+
+use super::Accepted;
+use serde::Serialize;
+
+/// Counts and times of one generation. Every round emits its accepted draft tokens and one token of the target's own
+/// (recovered or bonus), so `num_emitted_tokens == num_accepted_draft_tokens + num_spec_steps`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Stats {
+    /// Rounds, which are the target forwards after prefill.
+    pub num_spec_steps: usize,
+    /// Draft tokens proposed.
+    pub num_draft_tokens: usize,
+    /// Draft tokens accepted.
+    pub num_accepted_draft_tokens: usize,
+    /// Tokens generated.
+    pub num_emitted_tokens: usize,
+    /// Tokens per target forward: 1 + accepted / rounds.
+    pub mean_acceptance_length: f64,
+    /// Accepted / proposed; 0 without proposals.
+    pub draft_acceptance_rate: f64,
+    /// Rounds by the number of accepted draft tokens: entry a counts the rounds that accepted a.
+    pub acceptance_histogram: Vec<usize>,
+    /// Draft tokens proposed, by round.
+    pub per_step_drafted: Vec<usize>,
+    /// Draft tokens accepted, by round.
+    pub per_step_accepted: Vec<usize>,
+    /// Tokens of the prompt.
+    pub num_prompt_tokens: usize,
+    /// Prompt tokens whose keys and values were still cached.
+    pub num_cached_tokens: usize,
+    /// Where the time went.
+    pub times: Times,
+}
+
+/// Seconds by phase.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Times {
+    /// Recording and submitting the prompt; the device computes it until the first round ends.
+    pub prefill: f64,
+    /// From the call to the first token.
+    pub first_token: f64,
+    /// Proposing draft tokens on the CPU.
+    pub draft: f64,
+    /// Recording, submitting and waiting for rounds: draft model and target on the device.
+    pub verify: f64,
+    /// Accepting, decoding text, calling back.
+    pub emit: f64,
+    /// All of it.
+    pub total: f64,
+    /// Generated tokens per second after the first round.
+    pub tokens_per_second: f64,
+}
+
+impl Stats {
+    /// Counts a round.
+    pub fn add_round(&mut self, round: &Accepted) {
+        self.num_spec_steps += 1;
+        self.num_draft_tokens += round.drafted;
+        self.num_accepted_draft_tokens += round.accepted;
+        self.num_emitted_tokens += round.accepted + 1;
+        self.per_step_drafted.push(round.drafted);
+        self.per_step_accepted.push(round.accepted);
+        if self.acceptance_histogram.len() <= round.accepted {
+            self.acceptance_histogram.resize(round.accepted + 1, 0);
+        }
+        self.acceptance_histogram[round.accepted] += 1;
+        self.mean_acceptance_length = 1.0 + self.num_accepted_draft_tokens as f64 / self.num_spec_steps as f64;
+        self.draft_acceptance_rate = match self.num_draft_tokens {
+            0 => 0.0,
+            drafted => self.num_accepted_draft_tokens as f64 / drafted as f64,
+        };
+    }
+}
