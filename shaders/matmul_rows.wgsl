@@ -1,5 +1,6 @@
 // y = x W^T for few rows: each weight is read once, 16 bytes at a time, and used for all rows.
-// A workgroup has two groups of 32 lanes; a group computes four outputs of ROWS rows.
+// A workgroup has four groups of 16 lanes; a group computes four outputs of ROWS rows.
+const GROUPS = 4u;
 const OUTS = 4u;
 const PITCH = 65u;  // one more than the workgroup's threads, so that summing threads hit different banks
 
@@ -16,15 +17,15 @@ fn add_lanes(output: u32, row: u32, group: u32) -> f32 {
     return total;
 }
 
-// All threads bring two outputs' lane sums; the first 2 * ROWS threads add and store them.
+// All threads bring two outputs' lane sums; the first GROUPS * ROWS threads add and store them.
 fn finish(a: Sum, b: Sum, tile: u32, first_row: u32, pair: u32, thread: u32) {
     park(a, thread);
     park(b, ROWS * PITCH + thread);
     workgroupBarrier();
     let group = thread / ROWS;
     let row = thread % ROWS;
-    let out = (tile * 2u + group) * OUTS + pair * 2u;
-    if (group < 2u && first_row + row < row_count() && out < dims.outs) {
+    let out = (tile * GROUPS + group) * OUTS + pair * 2u;
+    if (group < GROUPS && first_row + row < row_count() && out < dims.outs) {
         store_pair(first_row + row, dims.first_out + out, add_lanes(0u, row, group), add_lanes(1u, row, group));
     }
     workgroupBarrier();
@@ -38,7 +39,7 @@ fn main(
 ) {
     let tile = id.z * grid.x + id.x;
     let first_row = id.y * ROWS;
-    let first = (tile * 2u + thread / LANES) * OUTS;
+    let first = (tile * GROUPS + thread / LANES) * OUTS;
     let last = dims.outs - 1u;
     let w0 = min(first, last) * dims.chunks;
     let w1 = min(first + 1u, last) * dims.chunks;

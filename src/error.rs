@@ -1,5 +1,9 @@
 //! Everything that can go wrong, as one enum with one stable code per variant: the same on every face.
 
+mod weights_rule;
+
+pub use weights_rule::WeightsRule;
+
 use serde_json::{Value, json};
 
 /// The result of everything here that can fail.
@@ -15,7 +19,9 @@ pub enum Error {
         reason: String,
     },
     /// The plan needs more than the device can give. Found before anything is allocated.
-    #[error("{what} needs {need} bytes of GPU memory, but the limit is {limit}: lower --max-context, or take a smaller model")]
+    #[error(
+        "{what} needs {need} bytes of GPU memory, but the limit is {limit}: lower --max-context, or take a smaller model"
+    )]
     OutOfGpuMemory {
         /// What would not fit.
         what: String,
@@ -65,7 +71,9 @@ pub enum Error {
         reason: String,
     },
     /// The draft model speaks other tokens than the target.
-    #[error("the assistant model's tokenizer differs from the target's: {reason}. Take an assistant of the same family, or --no-assistant")]
+    #[error(
+        "the assistant model's tokenizer differs from the target's: {reason}. Take an assistant of the same family, or --no-assistant"
+    )]
     TokenizerMismatch {
         /// The first difference.
         reason: String,
@@ -77,7 +85,9 @@ pub enum Error {
         reason: String,
     },
     /// The prompt leaves no room for a new token.
-    #[error("the prompt has {need} tokens, but the context holds {limit} and one must stay free: shorten it, or raise --max-context")]
+    #[error(
+        "the prompt has {need} tokens, but the context holds {limit} and one must stay free: shorten it, or raise --max-context"
+    )]
     ContextFull {
         /// Tokens of the prompt.
         need: usize,
@@ -103,7 +113,9 @@ pub enum Error {
         reason: String,
     },
     /// The model computed NaN or infinity: its weights are damaged, or its numbers outgrow f32.
-    #[error("the {model} computed logits that are not finite at position {position}: its weights are damaged or not meant for f32")]
+    #[error(
+        "the {model} computed logits that are not finite at position {position}: its weights are damaged or not meant for f32"
+    )]
     NonFiniteLogits {
         /// `target` or `draft model`.
         model: &'static str,
@@ -113,287 +125,6 @@ pub enum Error {
     /// The caller ended it.
     #[error("aborted")]
     Aborted,
-}
-
-/// The rules for weight files, one variant each; `weights/` checks them before anything is allocated.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum WeightsRule {
-    /// A tensor that the architecture needs is not in any file.
-    #[error("the tensor {tensor} is missing")]
-    MissingTensor {
-        /// Its name.
-        tensor: String,
-    },
-    /// A tensor has another shape than `config.json` implies.
-    #[error("the tensor {tensor} has the shape {found:?}, but config.json implies {expected:?}")]
-    WrongShape {
-        /// Its name.
-        tensor: String,
-        /// As stored.
-        found: Vec<u64>,
-        /// As implied.
-        expected: Vec<u64>,
-    },
-    /// A number type that is not f32, f16 or bf16.
-    #[error("the tensor {tensor} is stored as {dtype}; supported: F32, F16, BF16")]
-    UnsupportedDtype {
-        /// Its name.
-        tensor: String,
-        /// As stored.
-        dtype: String,
-    },
-    /// NaN or infinity among the weights.
-    #[error("the tensor {tensor} holds a value that is not finite, at element {index}")]
-    NonFinite {
-        /// Its name.
-        tensor: String,
-        /// Row-major element index.
-        index: u64,
-    },
-    /// A range that is not in the file: the file is shorter than when it was opened.
-    #[error("gave {found} bytes where {expected} were asked for: the file was cut or has changed: download it again")]
-    Truncated {
-        /// Bytes asked for.
-        expected: u64,
-        /// Bytes there.
-        found: u64,
-    },
-    /// A file that is read whole is too large for what it should be.
-    #[error("has {bytes} bytes, but the limit for this file is {limit}: it is not what its name says")]
-    FileTooLarge {
-        /// Its size.
-        bytes: u64,
-        /// The most that is read.
-        limit: u64,
-    },
-    /// A weight file without room for the length of its header.
-    #[error("has only {bytes} bytes, fewer than the 8 of the header's length: download it again")]
-    FileTooShort {
-        /// Its size.
-        bytes: u64,
-    },
-    /// What git leaves in place of a large file.
-    #[error("is a Git LFS pointer and not the weights: run `git lfs pull`, or download it again")]
-    LfsPointer,
-    /// A header of no bytes.
-    #[error("has a header of 0 bytes: download it again")]
-    EmptyHeader,
-    /// A header longer than any model needs.
-    #[error(
-        "says that its header has {bytes} bytes, but the limit is {limit}: it is damaged or not a safetensors file"
-    )]
-    HeaderTooLarge {
-        /// The length that it states.
-        bytes: u64,
-        /// The most that is read.
-        limit: u64,
-    },
-    /// A header that would end behind the file.
-    #[error("says that its header has {bytes} bytes, but only {left} follow: download it again")]
-    HeaderBeyondFile {
-        /// The length that it states.
-        bytes: u64,
-        /// The bytes behind the length.
-        left: u64,
-    },
-    /// A header that does not begin with a brace.
-    #[error("has a header that is not a JSON object: it is damaged or not a safetensors file")]
-    HeaderNotObject,
-    /// A header that is not text.
-    #[error("has a header that is not UTF-8: it is damaged or not a safetensors file")]
-    HeaderNotUtf8,
-    /// A header that is not JSON.
-    #[error("has a header that is not JSON ({reason}): download it again")]
-    HeaderNotJson {
-        /// The parser's words.
-        reason: String,
-    },
-    /// More than spaces between the header's JSON and its end.
-    #[error("has bytes after the JSON of its header: download it again")]
-    HeaderTail,
-    /// `__metadata__` is not an object of strings.
-    #[error("has a bad `__metadata__` ({reason}): write the file again with the safetensors library")]
-    BadMetadata {
-        /// The parser's words.
-        reason: String,
-    },
-    /// A tensor whose entry in the header lacks a field, or has one of the wrong type.
-    #[error(
-        "the entry of the tensor {tensor} is malformed ({reason}): write the file again with the safetensors library"
-    )]
-    BadTensorInfo {
-        /// Its name.
-        tensor: String,
-        /// What is wrong.
-        reason: String,
-    },
-    /// More tensors than any model needs.
-    #[error("has more than {limit} tensors: it is damaged or not a language model")]
-    TooManyTensors {
-        /// The most that are read.
-        limit: usize,
-    },
-    /// A tensor without a name.
-    #[error("has a tensor whose name is empty: write the file again")]
-    EmptyName,
-    /// A name longer than any model needs.
-    #[error(
-        "has a tensor whose name has {bytes} bytes, but the limit is {limit}: write the file again with shorter names"
-    )]
-    LongName {
-        /// Its length.
-        bytes: usize,
-        /// The most that is read.
-        limit: usize,
-    },
-    /// A name that would garble what is printed.
-    #[error("has a tensor whose name holds control characters ({tensor}): write the file again")]
-    ControlInName {
-        /// Its name, escaped.
-        tensor: String,
-    },
-    /// A name twice in one file.
-    #[error("the tensor {tensor} is there twice: download it again")]
-    DuplicateTensor {
-        /// Its name.
-        tensor: String,
-    },
-    /// A name in two shards.
-    #[error(
-        "the tensor {tensor} is in {other} too: delete shards that belong to another model, or download all of them again"
-    )]
-    DuplicateAcrossShards {
-        /// Its name.
-        tensor: String,
-        /// The other shard.
-        other: String,
-    },
-    /// A number type that the format does not have.
-    #[error("the tensor {tensor} is of the unknown type {dtype}: it is damaged, or newer than this program")]
-    UnknownDtype {
-        /// Its name.
-        tensor: String,
-        /// As stored.
-        dtype: String,
-    },
-    /// More dimensions than any model needs.
-    #[error("the tensor {tensor} has more than {limit} dimensions: it is damaged or not a language model")]
-    TooManyDims {
-        /// Its name.
-        tensor: String,
-        /// The most that are read.
-        limit: usize,
-    },
-    /// A size that does not fit 64 bits.
-    #[error("the tensor {tensor} has a shape whose size overflows: it is damaged, or made to do harm")]
-    SizeOverflow {
-        /// Its name.
-        tensor: String,
-    },
-    /// An end before the beginning.
-    #[error("the tensor {tensor} ends before it begins: download it again")]
-    OffsetsReversed {
-        /// Its name.
-        tensor: String,
-    },
-    /// Data behind the end of the file, most often because a download was cut.
-    #[error("the tensor {tensor} ends at byte {end}, but the file has {bytes}: it was cut, so download it again")]
-    OffsetBeyondFile {
-        /// Its name.
-        tensor: String,
-        /// Where it would end.
-        end: u64,
-        /// The file's size.
-        bytes: u64,
-    },
-    /// Offsets that do not fit the shape and the type.
-    #[error("the tensor {tensor} has {found} bytes, but its shape and type need {expected}: download it again")]
-    SizeMismatch {
-        /// Its name.
-        tensor: String,
-        /// As the shape and the type imply.
-        expected: u64,
-        /// As the offsets say.
-        found: u64,
-    },
-    /// An offset that is no multiple of the element's size.
-    #[error(
-        "the tensor {tensor} begins at offset {offset}, no multiple of its {size} bytes an element: write the file again with the safetensors library"
-    )]
-    Misaligned {
-        /// Its name.
-        tensor: String,
-        /// From the beginning of the data.
-        offset: u64,
-        /// Bytes an element.
-        size: u64,
-    },
-    /// Two tensors that share bytes.
-    #[error("the tensors {tensor} and {other} overlap: it is damaged, or made to do harm")]
-    Overlap {
-        /// The later one.
-        tensor: String,
-        /// The earlier one.
-        other: String,
-    },
-    /// Bytes that belong to no tensor.
-    #[error("has {bytes} bytes before the tensor {tensor} that belong to none: it is damaged, or hides something")]
-    Gap {
-        /// The tensor behind the hole.
-        tensor: String,
-        /// The hole's size.
-        bytes: u64,
-    },
-    /// Bytes behind the last tensor.
-    #[error("has {bytes} bytes after the last tensor: it is damaged, or hides something")]
-    DataTail {
-        /// How many.
-        bytes: u64,
-    },
-    /// An index that is not an object with a `weight_map` of strings.
-    #[error("is not a valid index ({reason}): download it again")]
-    BadIndex {
-        /// What is wrong.
-        reason: String,
-    },
-    /// A shard whose name is not a plain file name, or not that of a safetensors file.
-    #[error(
-        "names the shard {shard}, which is not the plain name of a .safetensors file: it is damaged, or made to do harm"
-    )]
-    ShardName {
-        /// Its name, escaped.
-        shard: String,
-    },
-    /// A shard that the index names is not there.
-    #[error("names the shard {shard}, which is not there: download it")]
-    MissingShard {
-        /// Its name.
-        shard: String,
-    },
-    /// The index promises a tensor that the shard lacks.
-    #[error(
-        "says that the tensor {tensor} is in {shard}, but it is not: the index and the shards are of different downloads, so download all of them again"
-    )]
-    TensorNotInShard {
-        /// Its name.
-        tensor: String,
-        /// The shard's name.
-        shard: String,
-    },
-    /// A row behind a tensor's last one was asked for.
-    #[error(
-        "rows {start}..{end} of the tensor {tensor} were asked for, but it has {rows}: config.json and the weights disagree"
-    )]
-    RowsOutOfRange {
-        /// Its name.
-        tensor: String,
-        /// The first row.
-        start: u64,
-        /// One after the last row.
-        end: u64,
-        /// The rows there.
-        rows: u64,
-    },
 }
 
 impl Error {

@@ -20,6 +20,8 @@
 //!
 //! Start reading at [`session`]; the rules of acceptance are in [`speculate`].
 
+#[cfg(feature = "cli")]
+pub mod cli;
 pub mod decode;
 pub mod error;
 pub mod gpu;

@@ -112,8 +112,16 @@ impl Session {
             }
             None => None,
         };
-        let engine = Engine::new(gpu, round, target, draft)?;
-        Ok(Self { engine, tokenizer, template, lookahead: None })
+        let mut engine = Engine::new(gpu, round, target, draft)?;
+        let mut warnings = Vec::new();
+        if !engine.check_invariance().await? {
+            warnings.push(
+                "this device's driver computes a row differently alone and in a batch; one kernel variant serves all \
+                 row counts, which keeps the text exact and makes prompts slower"
+                    .into(),
+            );
+        }
+        Ok(Self { engine, tokenizer, template, lookahead: None, warnings })
     }
 }
 
@@ -146,6 +154,7 @@ async fn put<S: Source>(
 async fn required<S: Source>(source: &S, file: &str, limit: u64) -> Result<Vec<u8>> {
     read_small(source, file, limit).await?.ok_or_else(|| Error::NotFound {
         path: format!("{}/{file}", source.name()),
-        reason: "there is no such file; a model's folder holds config.json, model.safetensors and tokenizer.json".into(),
+        reason: "there is no such file; a model's folder holds config.json, model.safetensors and tokenizer.json"
+            .into(),
     })
 }

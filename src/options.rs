@@ -1,7 +1,6 @@
 //! Options of loading and generating, under Hugging Face's names, validated once.
 
 use crate::error::{Error, Result};
-use crate::gpu::KvDtype;
 use serde::Serialize;
 
 /// How to load a model pair.
@@ -18,6 +17,27 @@ pub struct LoadOptions {
 impl Default for LoadOptions {
     fn default() -> Self {
         Self { max_context: None, kv_dtype: KvDtype::F32, prefill_chunk: 64 }
+    }
+}
+
+/// How the KV cache stores its elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KvDtype {
+    /// 4 bytes, exact.
+    #[default]
+    F32,
+    /// 2 bytes, rounded to nearest.
+    F16,
+}
+
+impl KvDtype {
+    /// Bytes per element.
+    pub fn size(self) -> u64 {
+        match self {
+            Self::F32 => 4,
+            Self::F16 => 2,
+        }
     }
 }
 
@@ -120,6 +140,17 @@ impl std::str::FromStr for Schedule {
             "heuristic" => Ok(Self::Heuristic),
             "heuristic_transient" => Ok(Self::HeuristicTransient),
             _ => bad("num_assistant_tokens_schedule", name, "constant, heuristic, heuristic_transient"),
+        }
+    }
+}
+
+impl std::str::FromStr for Speculation {
+    type Err = Error;
+    fn from_str(name: &str) -> Result<Self> {
+        match name {
+            "auto" => Ok(Self::Auto),
+            "off" => Ok(Self::Off),
+            _ => bad("speculation", name, "auto, off"),
         }
     }
 }

@@ -7,8 +7,8 @@
 //! written to be read, and slow: for tests and small models.
 
 use crate::error::Result;
-use crate::gpu::KvDtype;
 use crate::model::{Activation, Mlp, ModelSpec, rotary_table};
+use crate::options::KvDtype;
 use crate::weights::{Source, Weights};
 use half::f16;
 
@@ -115,8 +115,9 @@ pub fn gate(gate: &[f32], gate_bias: &[f32], up: &[f32], up_bias: &[f32], activa
     let activate = |v: f64| match activation {
         Activation::Silu => v / (1.0 + (-v).exp()),
     };
-    let biased = |values: &[f32], bias: &[f32]| add(values, bias).map(f64::from).collect::<Vec<_>>();
-    biased(gate, gate_bias).into_iter().zip(biased(up, up_bias)).map(|(gate, up)| (activate(gate) * up) as f32).collect()
+    let gates = add(gate, gate_bias).map(f64::from);
+    let ups = add(up, up_bias).map(f64::from);
+    gates.zip(ups).map(|(gate, up)| (activate(gate) * up) as f32).collect()
 }
 
 /// Epilogue of the fused projection qkv [rows, heads + 2 kv_heads, head_dim]: adds the bias of a row, rotates q and k by

@@ -15,6 +15,7 @@ pub struct Session {
     pub(crate) tokenizer: Tokenizer,
     pub(crate) template: Option<ChatTemplate>,
     pub(crate) lookahead: Option<Lookahead>,
+    pub(crate) warnings: Vec<String>,
 }
 
 /// What to continue.
@@ -131,7 +132,7 @@ impl Session {
             }
             _ => rounds(&mut self.engine, &mut NoDrafter, &prompt, &ends, &mut out).await,
         }?;
-        Ok(out.finish(stats))
+        Ok(out.finish(Stats { warnings: self.warnings.clone(), ..stats }))
     }
 }
 

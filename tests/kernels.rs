@@ -9,7 +9,7 @@ use foretoken::model::{Activation, RopeScaling, RopeSpec, rotary_table};
 use foretoken::reference::{self, Heads, Kv, Pairs};
 use foretoken::weights::Dtype;
 use half::{bf16, f16};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
 use std::rc::Rc;
 
@@ -173,7 +173,8 @@ impl Random {
             Input::Normal => {}
             Input::Outlier => values[self.below(n)] = 1e4,
             Input::Zero => values.fill(0.0),
-            Input::Subnormal => values.iter_mut().for_each(|value| *value *= 1e-39),
+            Input::SubnormalF16 => values.iter_mut().for_each(|value| *value *= 1e-5),
+            Input::SubnormalF32 => values.iter_mut().for_each(|value| *value *= 1e-39),
         }
         values
     }
@@ -185,14 +186,17 @@ enum Input {
     /// One element is 1e4.
     Outlier,
     Zero,
-    Subnormal,
+    /// In f16 these are subnormal, and no device may lose them.
+    SubnormalF16,
+    /// A device may take these for zeros.
+    SubnormalF32,
 }
 
-const INPUTS: [Input; 4] = [Input::Normal, Input::Outlier, Input::Zero, Input::Subnormal];
+const INPUTS: [Input; 5] = [Input::Normal, Input::Outlier, Input::Zero, Input::SubnormalF16, Input::SubnormalF32];
 
-/// What flushing one subnormal factor may take from a sum of `terms` products with factors up to `factor`.
+/// What a sum of `terms` products may lose when one factor is subnormal and taken for zero, the other up to `factor`.
 fn floor(input: Input, terms: usize, factor: f64) -> f64 {
-    if input == Input::Subnormal { f64::from(f32::MIN_POSITIVE) * terms as f64 * factor } else { 0.0 }
+    if input == Input::SubnormalF32 { f64::from(f32::MIN_POSITIVE) * terms as f64 * factor } else { 0.0 }
 }
 
 /// The same bits; a subnormal may have become zero.
@@ -252,11 +256,8 @@ fn embed_copies_rows_exactly() {
     cases.extend((0..RANDOM).map(|_| (lab.random.upto(300), lab.random.upto(700), lab.random.upto(40))));
     for (case, (vocab, width, rows)) in cases.into_iter().enumerate() {
         for dtype in DTYPES {
-            let input = INPUTS[case % 4];
-            // f16's own subnormals, where f32's would be zeros.
-            let shrink = if input == Input::Subnormal && dtype == Dtype::F16 { 1e34 } else { 1.0 };
-            let values: Vec<_> = lab.random.values(input, vocab * width).iter().map(|value| value * shrink).collect();
-            let table = Matrix::new(dtype, &values, width);
+            let input = INPUTS[case % 5];
+            let table = Matrix::new(dtype, &lab.random.values(input, vocab * width), width);
             let scale = lab.random.pick(&[1.0f32, 0.5, 24.0, 1.1]);
             let token = lab.random.below(5);
             let ids: Vec<_> = (0..rows).map(|_| lab.random.below(vocab) as u32).collect();
@@ -322,7 +323,7 @@ fn norm_rms_equals_its_twin_and_rows_are_alone() {
     }
     cases.extend((0..RANDOM).map(|_| (lab.random.upto(40), lab.random.upto(1200))));
     for (case, (rows, width)) in cases.into_iter().enumerate() {
-        let input = INPUTS[case % 4];
+        let input = INPUTS[case % 5];
         let x = lab.random.values(input, rows * width);
         let gain = lab.random.normals(width);
         let eps = lab.random.pick(&[1e-5f32, 1e-6]);
@@ -367,6 +368,7 @@ impl Way {
         }
     }
 
+    /// At least as many workgroups as are needed; those that are too many must not matter.
     fn grid(self, outs: usize, rows: usize) -> [u32; 3] {
         match self {
             Self::Rows(tile) => split_grid((outs as u32).div_ceil(8), (rows as u32).div_ceil(tile)),
@@ -380,7 +382,6 @@ struct Product {
     dtype: Dtype,
     rows: usize,
     outs: usize,
-    position: usize,
     step: Slice,
     weights: Slice,
     chunks: usize,
@@ -395,7 +396,6 @@ impl Product {
             dtype: matrix.dtype,
             rows,
             outs: matrix.values.len() / cols,
-            position,
             step: lab.step(position, rows),
             weights: lab.input(&matrix.bytes),
             chunks: matrix.chunks,
@@ -423,29 +423,615 @@ impl Product {
 #[test]
 fn matmul_equals_its_twin_in_every_variant() {
     let mut lab = Lab::new(3);
-    let mut cases = vec![
-        (1, 1, 1), (2, 2, 2), (3, 3, 3), (4, 63, 63), (5, 64, 64), (6, 65, 65), (7, 127, 7), (8, 128, 8),
-        (1, 129, 9), (2, 255, 31), (3, 257, 33), (16, 509, 5), (17, 31, 127), (33, 32, 15),
-        (1, 576, 192), (5, 2048, 64), (17, 576, 576), (33, 2048, 33),
-    ];
+    let rows = [1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 16, 17, 33, 1, 5, 17, 33];
+    let cols = [1, 2, 3, 63, 64, 65, 127, 128, 129, 255, 257, 509, 31, 32, 576, 2048, 576, 2048];
+    let outs = [1, 2, 3, 63, 64, 65, 7, 8, 9, 31, 33, 5, 127, 15, 192, 64, 576, 33];
+    let mut cases: Vec<_> = (0..rows.len()).map(|i| (rows[i], cols[i], outs[i])).collect();
     cases.extend((0..RANDOM).map(|_| (lab.random.upto(40), lab.random.upto(700), lab.random.upto(150))));
     for (case, (rows, cols, outs)) in cases.into_iter().enumerate() {
         for (index, dtype) in DTYPES.into_iter().enumerate() {
-            let input = INPUTS[(case + index) % 4];
-            let x = lab.random.values(input, rows * cols);
-            // Where the inputs are normal, the weights of every other case are f16's subnormals.
-            let subnormal_weights = dtype == Dtype::F16 && input == Input::Normal && case % 8 < 4;
-            let size = if subnormal_weights { 1e-5 } else { 1.0 };
-            let w: Vec<_> = lab.random.normals(outs * cols).iter().map(|w| w * size).collect();
-            let matrix = Matrix::new(dtype, &w, cols);
+            let inputs = [INPUTS[(case + index) % 5], INPUTS[case / 2 % 5]];
+            let x = lab.random.values(inputs[0], rows * cols);
+            let matrix = Matrix::new(dtype, &lab.random.values(inputs[1], outs * cols), cols);
+            let floor = inputs.iter().fold(0.0, |most, input| floor(*input, cols, 1e4).max(most));
             let product = Product::new(&lab, &x, &matrix, cols, 3);
             let want = reference::matmul(&x, &matrix.values, cols);
             for way in Way::ALL {
                 let got = product.store(&lab, way);
-                let case = (way, dtype, rows, cols, outs, input, subnormal_weights);
-                lab.close(way.name(), MATMUL, &case, &got, &want, floor(input, cols, 8.0));
+                lab.close(way.name(), MATMUL, &(way, dtype, rows, cols, outs, inputs), &got, &want, floor);
             }
         }
     }
     lab.report();
+}
+
+#[test]
+fn a_matrix_in_pieces_on_a_grid_of_two_dimensions() {
+    let mut lab = Lab::new(4);
+    let (rows, cols, outs, cut) = (3, 100, 77, 30);
+    let x = lab.random.normals(rows * cols);
+    let w = lab.random.normals(outs * cols);
+    for way in Way::ALL {
+        let y = lab.output(&vec![UNTOUCHED; rows * outs]);
+        for (first, end) in [(0, cut), (cut, outs)] {
+            let piece = Matrix::new(Dtype::F16, &w[first * cols..end * cols], cols);
+            let dims = [piece.chunks, end - first, first, stride(cols) / 4, outs, 1].map(|size| size as u32);
+            let bindings = [
+                // The head's rows: those from 2 on, of 5.
+                (0, lab.uniform(&[0, 5, 0, 2, 0])),
+                (1, lab.uniform(&dims)),
+                (2, lab.input(&piece.bytes)),
+                (3, lab.input(cast_slice(&padded(&x, cols, stride(cols))))),
+                (4, y.slice()),
+            ];
+            let [tiles, y, z] = way.grid(end - first, rows);
+            assert_eq!(z, 1);
+            // As where there are more tiles than a dimension holds: the last one has no outputs.
+            lab.run(way.kernel(Dtype::F16, Epilogue::Store), [tiles / 2 + 1, y, 2], &bindings);
+        }
+        let want = reference::matmul(&x, &Matrix::new(Dtype::F16, &w, cols).values, cols);
+        let got = lab.rows(&y, outs, outs);
+        lab.close(way.name(), MATMUL, &way, &got, &want, 0.0);
+    }
+}
+
+#[test]
+fn matmul_rows_have_the_same_bits_in_any_company() {
+    let mut lab = Lab::new(5);
+    // With 16 or 32 lanes and 4 or 8 elements in a chunk, lanes without a chunk, with one, two, some more, and uneven ones.
+    let shapes = [(4, 3), (64, 64), (128, 9), (140, 33), (256, 2), (520, 31), (576, 7), (2048, 8)];
+    let most = 37;
+    for dtype in DTYPES {
+        for (cols, outs) in shapes {
+            let x = lab.random.normals(most * cols);
+            let matrix = Matrix::new(dtype, &lab.random.normals(outs * cols), cols);
+            let product = |lab: &Lab, rows: std::ops::Range<usize>| {
+                Product::new(lab, &x[rows.start * cols..rows.end * cols], &matrix, cols, 0)
+            };
+            let alone: Vec<_> =
+                (0..most).map(|row| bits(&product(&lab, row..row + 1).store(&lab, Way::Rows(1)))).collect();
+            // The last two: several groups of rows, and several tiles.
+            for rows in [1, 2, 3, 4, 5, 8, 9, 16, 17, most] {
+                let first = lab.random.below(most - rows + 1);
+                let batch = product(&lab, first..first + rows);
+                for way in Way::ALL {
+                    let got = bits(&batch.store(&lab, way));
+                    for (got, row) in got.chunks_exact(outs).zip(first..) {
+                        assert_eq!(got, alone[row], "{way:?} {dtype:?}: row {row} of {rows}, {cols} to {outs}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+// ---- the epilogues: from what the same kernel stores, so that their own arithmetic is all that may differ; and the same
+// bits in every variant ----
+
+#[test]
+fn residual_and_gate_equal_their_twins() {
+    let mut lab = Lab::new(6);
+    let mut cases = vec![(1, 1, 1), (2, 3, 2), (3, 64, 63), (8, 65, 64), (16, 127, 65), (17, 256, 33), (33, 576, 97)];
+    cases.extend((0..RANDOM).map(|_| (lab.random.upto(40), lab.random.upto(300), lab.random.upto(100))));
+    for (case, (rows, cols, width)) in cases.into_iter().enumerate() {
+        let dtype = DTYPES[case % 3];
+        let input = INPUTS[case / 3 % 5];
+        let x = lab.random.values(input, rows * cols);
+        // Gate and up alternate.
+        let outs = 2 * width;
+        let matrix = Matrix::new(dtype, &lab.random.normals(outs * cols), cols);
+        let product = Product::new(&lab, &x, &matrix, cols, 0);
+        // Without its last row: the residual may have an odd width.
+        let odd = Matrix::new(dtype, &matrix.values[cols..], cols);
+        let odd = Product::new(&lab, &x, &odd, cols, 0);
+        let bias = lab.random.normals(outs);
+        let before = lab.random.normals(rows * (outs - 1));
+        let bias_input = lab.input(cast_slice(&bias));
+        let mut first = None;
+        for way in Way::ALL {
+            let case = (way, dtype, rows, cols, width, input);
+            let stored = product.store(&lab, way);
+            let (gates, ups): (Vec<_>, Vec<_>) = stored.as_chunks::<2>().0.iter().map(|[gate, up]| (gate, up)).unzip();
+            let (gate_bias, up_bias): (Vec<_>, Vec<_>) = bias.as_chunks::<2>().0.iter().map(|[a, b]| (a, b)).unzip();
+            let want = reference::gate(&gates, &gate_bias, &ups, &up_bias, SILU);
+            let y = lab.output(&vec![UNTOUCHED; rows * stride(width)]);
+            let targets = [(4, bias_input.clone()), (5, y.slice())];
+            product.run(&lab, way, Epilogue::Gate(SILU), stride(width), &targets);
+            let gated = lab.rows(&y, stride(width), width);
+            lab.close("out_gate", POINTWISE, &case, &gated, &want, floor(input, 1, 1.0));
+
+            let mut want = before.clone();
+            reference::residual(&mut want, &odd.store(&lab, way), &bias[..outs - 1]);
+            let y = lab.output(&bits(&before));
+            let targets = [(4, bias_input.clone()), (5, y.slice())];
+            odd.run(&lab, way, Epilogue::Residual, outs - 1, &targets);
+            let got = lab.rows(&y, outs - 1, outs - 1);
+            lab.close("out_residual", POINTWISE, &case, &got, &want, floor(input, 1, 1.0));
+
+            let got = [bits(&gated), bits(&got)];
+            assert!(got == *first.get_or_insert_with(|| got.clone()), "{case:?}: other bits than {:?}", Way::ALL[0]);
+        }
+    }
+    lab.report();
+}
+
+/// A layer's KV cache as the kernels keep it: K (kv_heads, blocks, head_dim / 4, 64) of 4 elements, then V (kv_heads,
+/// positions, head_dim).
+#[derive(Debug, Clone, Copy)]
+struct Cache {
+    dtype: KvDtype,
+    kv_heads: usize,
+    head_dim: usize,
+    blocks: usize,
+}
+
+impl Cache {
+    fn elements(&self) -> usize {
+        self.kv_heads * self.blocks * BLOCK * self.head_dim
+    }
+
+    fn k_at(&self, kv_head: usize, position: usize, i: usize) -> usize {
+        let quad = (kv_head * self.blocks + position / BLOCK) * (self.head_dim / 4) + i / 4;
+        (quad * BLOCK + position % BLOCK) * 4 + i % 4
+    }
+
+    fn v_at(&self, kv_head: usize, position: usize, i: usize) -> usize {
+        self.elements() + (kv_head * self.blocks * BLOCK + position) * self.head_dim + i
+    }
+
+    /// Index in the twin's K or V, and of the same element of K and of V here.
+    fn places(&self, positions: std::ops::Range<usize>) -> impl Iterator<Item = (usize, usize, usize)> {
+        let width = self.kv_heads * self.head_dim;
+        (positions.start * width..positions.end * width).map(move |index| {
+            let (position, kv_head, i) = (index / width, index % width / self.head_dim, index % self.head_dim);
+            (index, self.k_at(kv_head, position, i), self.v_at(kv_head, position, i))
+        })
+    }
+
+    fn pack(&self, elements: &[f32]) -> Vec<u32> {
+        match self.dtype {
+            KvDtype::F32 => bits(elements),
+            KvDtype::F16 => {
+                let half = |x: f32| u32::from(f16::from_f32(x).to_bits());
+                elements.as_chunks::<2>().0.iter().map(|[a, b]| half(*a) | half(*b) << 16).collect()
+            }
+        }
+    }
+
+    fn unpack(&self, words: &[u32]) -> Vec<f32> {
+        match self.dtype {
+            KvDtype::F32 => words.iter().map(|word| f32::from_bits(*word)).collect(),
+            KvDtype::F16 => {
+                let half = |bits: u32| f16::from_bits(bits as u16).to_f32();
+                words.iter().flat_map(|word| [half(*word), half(word >> 16)]).collect()
+            }
+        }
+    }
+
+    /// The cache with some positions of the twin's in it, NaN elsewhere.
+    fn holding(&self, kv: &Kv, positions: std::ops::Range<usize>) -> Vec<u32> {
+        let mut elements = vec![f32::NAN; 2 * self.elements()];
+        for (index, k, v) in self.places(positions) {
+            elements[k] = kv.k[index];
+            elements[v] = kv.v[index];
+        }
+        self.pack(&elements)
+    }
+}
+
+/// Sizes of an attention layer, as the kernels read them.
+fn head_words(heads: &Heads, blocks: usize) -> [u32; 8] {
+    let q_stride = stride(heads.heads * heads.head_dim);
+    let sizes = [heads.heads, heads.kv_heads, heads.head_dim, heads.rotary, blocks, q_stride, heads.window];
+    let mut words = [0; 8];
+    words.iter_mut().zip(sizes).for_each(|(word, size)| *word = size.min(1 << 30) as u32);
+    words[7] = heads.scale.to_bits();
+    words
+}
+
+fn heads(heads: usize, kv_heads: usize, head_dim: usize, rotary: usize) -> Heads {
+    let scale = (head_dim as f64).powf(-0.5) as f32;
+    Heads { heads, kv_heads, head_dim, rotary, pairs: Pairs::Neighbours, window: usize::MAX, scale }
+}
+
+/// MHA, GQA and MQA; head_dim 4 to 128; whole, partial and no rotation.
+fn layers() -> [Heads; 7] {
+    [
+        heads(1, 1, 4, 4),
+        heads(4, 4, 16, 16),
+        heads(4, 2, 24, 24),
+        heads(4, 1, 64, 64),
+        heads(3, 3, 128, 32),
+        heads(9, 3, 64, 64),
+        heads(8, 2, 16, 0),
+    ]
+}
+
+/// What the kernels that append to the KV cache share.
+struct Append {
+    heads: Heads,
+    cache: Cache,
+    position: usize,
+    rows: usize,
+    table: Vec<f32>,
+    table_input: Slice,
+    q: Output,
+    kv: Output,
+}
+
+impl Append {
+    fn new(lab: &Lab, heads: Heads, dtype: KvDtype, position: usize, rows: usize) -> Self {
+        let blocks = (position + rows).div_ceil(BLOCK);
+        let cache = Cache { dtype, kv_heads: heads.kv_heads, head_dim: heads.head_dim, blocks };
+        let rope = RopeSpec {
+            theta: 10_000.0,
+            rotary_dim: heads.rotary,
+            scaling: RopeScaling::None,
+            frequency_dtype: Dtype::F32,
+        };
+        let table = rotary_table(&rope, position + rows);
+        let table_input = lab.input(cast_slice(&table));
+        let q = lab.output(&vec![UNTOUCHED; rows * stride(heads.heads * heads.head_dim)]);
+        let kv = lab.output(&cache.holding(&Kv::new(dtype), 0..0));
+        Self { heads, cache, position, rows, table, table_input, q, kv }
+    }
+
+    fn targets(&self, lab: &Lab, bias: Slice) -> Vec<(u32, Slice)> {
+        let dims = lab.uniform(&head_words(&self.heads, self.cache.blocks));
+        vec![(4, bias), (5, self.table_input.clone()), (6, self.q.slice()), (7, self.kv.slice()), (8, dims)]
+    }
+
+    /// The twin's cache: the positions before are not looked at.
+    fn twin(&self) -> Kv {
+        let before = vec![0.0; self.position * self.heads.kv_heads * self.heads.head_dim];
+        Kv { dtype: self.cache.dtype, k: before.clone(), v: before }
+    }
+
+    /// Holds q and the cache against the twin's, and returns their bits: V is exact, and K where nothing but the bias was
+    /// added to it.
+    fn check(&self, lab: &mut Lab, kernel: &'static str, case: &dyn Debug, twin: (&[f32], &Kv)) -> [Vec<u32>; 2] {
+        let (q, kv) = twin;
+        let (bound, exact_k) = if kernel == "qk_norm" { (NORM, false) } else { (POINTWISE, true) };
+        let width = self.heads.heads * self.heads.head_dim;
+        let got_q = lab.rows(&self.q, stride(width), width);
+        lab.close(kernel, bound, case, &got_q, q, 0.0);
+        let words = lab.read(&self.kv);
+        let got = self.cache.unpack(&words);
+        let (mut got_k, mut want_k) = (Vec::new(), Vec::new());
+        let mut written = vec![false; got.len()];
+        for (index, k, v) in self.cache.places(self.position..self.position + self.rows) {
+            (written[k], written[v]) = (true, true);
+            assert!(same(got[v], kv.v[index]), "{kernel} {case:?}: V is {} instead of {}", got[v], kv.v[index]);
+            if exact_k && index % self.heads.head_dim >= self.heads.rotary {
+                assert!(same(got[k], kv.k[index]), "{kernel} {case:?}: K is {} instead of {}", got[k], kv.k[index]);
+            }
+            got_k.push(got[k]);
+            want_k.push(kv.k[index]);
+        }
+        let (name, bound) = match self.cache.dtype {
+            KvDtype::F32 => (kernel, bound),
+            KvDtype::F16 => ("K in f16", attention_bound(KvDtype::F16)),
+        };
+        lab.close(name, bound, case, &got_k, &want_k, 0.0);
+        assert!(
+            got.iter().zip(written).all(|(x, written)| written || x.is_nan()),
+            "{kernel} {case:?}: other positions"
+        );
+        [bits(&got_q), words]
+    }
+}
+
+/// Layers, positions and rows: the caches that the appended rows end in lie on both sides of a block's border.
+fn chosen_appends() -> Vec<(Heads, (usize, usize))> {
+    let places = [(0, 1), (63, 2), (64, 3), (60, 4), (127, 16), (1, 17), (200, 33)];
+    layers().into_iter().zip(places).collect()
+}
+
+#[test]
+fn rotary_equals_its_twin_and_appends_exactly() {
+    let mut lab = Lab::new(7);
+    let mut cases = chosen_appends();
+    cases.extend((0..RANDOM).map(|_| (lab.random.pick(&layers()), (lab.random.below(300), lab.random.upto(40)))));
+    for (case, (heads, (position, rows))) in cases.into_iter().enumerate() {
+        let dtype = DTYPES[case % 3];
+        let input = INPUTS[case / 3 % 3];
+        let cols = lab.random.upto(200);
+        let width = (heads.heads + 2 * heads.kv_heads) * heads.head_dim;
+        let x = lab.random.values(input, rows * cols);
+        let matrix = Matrix::new(dtype, &lab.random.normals(width * cols), cols);
+        let product = Product::new(&lab, &x, &matrix, cols, position);
+        let bias = lab.random.normals(width);
+        let bias_input = lab.input(cast_slice(&bias));
+        let mut firsts = HashMap::new();
+        for way in Way::ALL {
+            let stored = product.store(&lab, way);
+            for kv_dtype in KV_DTYPES {
+                let append = Append::new(&lab, heads, kv_dtype, position, rows);
+                product.run(&lab, way, Epilogue::Rotary(kv_dtype), 0, &append.targets(&lab, bias_input.clone()));
+                let mut kv = append.twin();
+                let q = reference::rotary(&stored, &bias, &append.table, &heads, &mut kv);
+                let case = (way, dtype, kv_dtype, position, rows, heads, input);
+                let got = append.check(&mut lab, "out_rotary", &case, (&q, &kv));
+                let first = firsts.entry(kv_dtype).or_insert_with(|| got.clone());
+                assert!(got == *first, "{case:?}: other bits than {:?}", Way::ALL[0]);
+            }
+        }
+    }
+    lab.report();
+}
+
+#[test]
+fn qk_norm_equals_its_twin_and_appends_exactly() {
+    let mut lab = Lab::new(8);
+    let mut cases = chosen_appends();
+    cases.extend((0..RANDOM).map(|_| (lab.random.pick(&layers()), (lab.random.below(300), lab.random.upto(40)))));
+    for (case, (heads, (position, rows))) in cases.into_iter().enumerate() {
+        let input = INPUTS[case % 5];
+        let all = heads.heads + 2 * heads.kv_heads;
+        let width = all * heads.head_dim;
+        let qkv = lab.random.values(input, rows * width);
+        let bias = if case % 2 == 0 { vec![0.0; width] } else { lab.random.normals(width) };
+        let gains = lab.random.normals(2 * heads.head_dim);
+        let eps = 1e-6f32;
+        for kv_dtype in KV_DTYPES {
+            let append = Append::new(&lab, heads, kv_dtype, position, rows);
+            let mut bindings = append.targets(&lab, lab.input(cast_slice(&bias)));
+            bindings.extend([
+                (0, lab.step(position, rows)),
+                (1, lab.uniform(&[eps.to_bits()])),
+                (2, lab.input(cast_slice(&qkv))),
+                (3, lab.input(cast_slice(&gains))),
+            ]);
+            lab.run(Kernel::QkNorm(kv_dtype), [all as u32, rows as u32, 1], &bindings);
+            let mut kv = append.twin();
+            let q = reference::qk_norm(&qkv, &bias, &gains, f64::from(eps), &append.table, &heads, &mut kv);
+            let case = (kv_dtype, position, rows, heads, input);
+            append.check(&mut lab, "qk_norm", &case, (&q, &kv));
+        }
+    }
+    lab.report();
+}
+
+// ---- attention ----
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Attention {
+    /// attention, then attention_merge.
+    Blocks,
+    /// attention_prefill.
+    Prefill,
+}
+
+const ATTENTIONS: [Attention; 2] = [Attention::Blocks, Attention::Prefill];
+
+/// Rows of q at a position of a cache.
+struct Attend<'a> {
+    heads: Heads,
+    cache: Cache,
+    kv: &'a Slice,
+    q: &'a [f32],
+    position: usize,
+}
+
+impl Attend<'_> {
+    fn run(&self, lab: &Lab, kind: Attention) -> Vec<f32> {
+        let Heads { heads, kv_heads, head_dim, window, .. } = self.heads;
+        let width = heads * head_dim;
+        let rows = self.q.len() / width;
+        let blocks = self.cache.blocks;
+        let step = lab.step(self.position, rows);
+        let dims = lab.uniform(&head_words(&self.heads, blocks));
+        let q = lab.input(cast_slice(&padded(self.q, width, stride(width))));
+        let out = lab.output(&vec![UNTOUCHED; rows * stride(width)]);
+        let shared = [(0, step.clone()), (1, dims.clone())];
+        let inputs = [&shared[..], &[(2, q), (3, self.kv.clone())]].concat();
+        match kind {
+            Attention::Blocks => {
+                let partial = lab.output(&vec![UNTOUCHED; rows * heads * blocks * head_dim]);
+                let norms = lab.output(&vec![UNTOUCHED; rows * heads * blocks * 2]);
+                let first = (self.position + 1).saturating_sub(window) / BLOCK;
+                let last = (self.position + rows - 1) / BLOCK;
+                let grid = [kv_heads as u32, (last + 1 - first) as u32, 1];
+                let split = [&inputs[..], &[(4, partial.slice()), (5, norms.slice())]].concat();
+                lab.run(Kernel::Attention(self.cache.dtype), grid, &split);
+                let merge = [&shared[..], &[(2, partial.slice()), (3, norms.slice()), (4, out.slice())]].concat();
+                lab.run(Kernel::AttentionMerge, [heads as u32, rows as u32, 1], &merge);
+                lab.read(&partial);
+                lab.read(&norms);
+            }
+            Attention::Prefill => {
+                let vectors = (rows * heads / kv_heads) as u32;
+                let bindings = [&inputs[..], &[(4, out.slice())]].concat();
+                let grid = [kv_heads as u32, vectors.div_ceil(8), 1];
+                lab.run(Kernel::AttentionPrefill(self.cache.dtype), grid, &bindings);
+            }
+        }
+        lab.rows(&out, stride(width), width)
+    }
+}
+
+/// A cache of so many positions, with room for up to a block more.
+fn random_cache(lab: &mut Lab, heads: &Heads, dtype: KvDtype, positions: usize, input: Input) -> (Cache, Kv) {
+    let Heads { kv_heads, head_dim, .. } = *heads;
+    let blocks = positions.div_ceil(BLOCK) + lab.random.below(2);
+    let cache = Cache { dtype, kv_heads, head_dim, blocks };
+    let mut kv = Kv::new(dtype);
+    let k = lab.random.normals(positions * kv_heads * head_dim);
+    kv.append(&k, &lab.random.values(input, positions * kv_heads * head_dim));
+    (cache, kv)
+}
+
+#[test]
+fn attention_equals_its_twin() {
+    let mut lab = Lab::new(9);
+    let windows = [usize::MAX, 1, 17, 64, 100];
+    let mut cases = Vec::new();
+    for (i, heads) in layers().into_iter().enumerate() {
+        for (j, length) in [1, 63, 64, 65, 128, 200].into_iter().enumerate() {
+            let rows = [1, 2, 3, 4, 5, 6, 7, 8, 16, 17, 33][(5 * i + j) % 11];
+            cases.push((heads, length, rows, windows[(i + j) % 5]));
+        }
+    }
+    cases.extend((0..RANDOM).map(|_| {
+        let random = &mut lab.random;
+        (random.pick(&layers()), random.upto(300), random.upto(40), random.pick(&windows))
+    }));
+    for (case, (heads, length, rows, window)) in cases.into_iter().enumerate() {
+        let heads = Heads { window, ..heads };
+        let position = length - 1;
+        for (index, dtype) in KV_DTYPES.into_iter().enumerate() {
+            let q_input = INPUTS[(case + index) % 5];
+            let v_input = INPUTS[(case / 5 + index) % 5];
+            let (cache, kv) = random_cache(&mut lab, &heads, dtype, position + rows, v_input);
+            let q = lab.random.values(q_input, rows * heads.heads * heads.head_dim);
+            let want = reference::attention(&q, &kv, &heads);
+            // What no row sees is not there.
+            let first = (position + 1).saturating_sub(window);
+            let kv = lab.input(cast_slice(&cache.holding(&kv, first / BLOCK * BLOCK..position + rows)));
+            for kind in ATTENTIONS {
+                let got = Attend { heads, cache, kv: &kv, q: &q, position }.run(&lab, kind);
+                let name = match (kind, dtype) {
+                    (Attention::Blocks, KvDtype::F32) => "attention, attention_merge (f32)",
+                    (Attention::Blocks, KvDtype::F16) => "attention, attention_merge (f16)",
+                    (Attention::Prefill, KvDtype::F32) => "attention_prefill (f32)",
+                    (Attention::Prefill, KvDtype::F16) => "attention_prefill (f16)",
+                };
+                let case = (position, rows, heads, q_input, v_input);
+                let floor = floor(v_input, 2, 1.0);
+                lab.close(name, attention_bound(dtype), &case, &got, &want, floor);
+            }
+        }
+    }
+    lab.report();
+}
+
+#[test]
+fn attention_rows_have_the_same_bits_in_any_company() {
+    let mut lab = Lab::new(10);
+    let most = 33;
+    let layers = [heads(4, 2, 24, 0), heads(3, 1, 64, 0), heads(2, 2, 128, 0)];
+    for (case, length) in [1, 63, 64, 65, 127, 128, 129, 192].into_iter().enumerate() {
+        for window in [usize::MAX, 40, 100] {
+            for dtype in KV_DTYPES {
+                let heads = Heads { window, ..layers[case % 3] };
+                let position = length - 1;
+                let width = heads.heads * heads.head_dim;
+                let (cache, kv) = random_cache(&mut lab, &heads, dtype, position + most, Input::Normal);
+                let q = lab.random.normals(most * width);
+                // A row alone, in a cache that holds what it sees and nothing more.
+                let alone: Vec<_> = (0..most)
+                    .map(|row| {
+                        let seen = cache.holding(&kv, 0..position + row + 1);
+                        let kv = &lab.input(cast_slice(&seen));
+                        let q = &q[row * width..][..width];
+                        bits(&Attend { heads, cache, kv, q, position: position + row }.run(&lab, Attention::Blocks))
+                    })
+                    .collect();
+                let kv = lab.input(cast_slice(&cache.holding(&kv, 0..position + most)));
+                for rows in [1, 2, 3, 4, 5, 8, 9, 16, most] {
+                    let first = lab.random.below(most - rows + 1);
+                    let q = &q[first * width..][..rows * width];
+                    for kind in ATTENTIONS {
+                        let got =
+                            bits(&Attend { heads, cache, kv: &kv, q, position: position + first }.run(&lab, kind));
+                        for (got, row) in got.chunks_exact(width).zip(first..) {
+                            assert_eq!(got, alone[row], "{kind:?} {dtype:?}: row {row} of {rows}, {length}, {window}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+// ---- sample ----
+
+#[test]
+fn sample_takes_the_lowest_of_the_largest() {
+    let mut lab = Lab::new(11);
+    let mut cases = vec![(1, 1), (2, 2), (3, 3), (255, 4), (256, 5), (257, 6), (1009, 16), (32_003, 17)];
+    cases.extend((0..RANDOM).map(|_| (lab.random.upto(3000), lab.random.upto(17))));
+    for (case, (vocab, rows)) in cases.into_iter().enumerate() {
+        let stride = vocab + case % 3;
+        let input = INPUTS[case % 3];
+        let mut logits = lab.random.values(input, rows * stride);
+        for row in logits.chunks_exact_mut(stride) {
+            match lab.random.below(6) {
+                0 => row[lab.random.below(vocab)] = lab.random.pick(&[f32::NAN, f32::INFINITY, f32::NEG_INFINITY]),
+                1 => (0..3).for_each(|_| row[lab.random.below(vocab)] = 77.0),
+                2 => row.iter_mut().for_each(|logit| *logit = logit.round()),
+                3 => row.fill(f32::MIN),
+                _ => {}
+            }
+            // What lies behind the vocabulary does not count.
+            row[vocab..].fill(f32::NAN);
+        }
+        let want = reference::sample(&logits, stride, vocab);
+        let logits = lab.input(cast_slice(&logits));
+        for advance in [0, 1] {
+            let rows = if advance == 1 { 1 } else { rows };
+            let before = [100, 1 + case as u32, 7, 3, 5];
+            let step = lab.output(&before);
+            let round = lab.output(&[UNTOUCHED; 30]);
+            let bindings = [
+                (0, step.slice()),
+                (1, lab.uniform(&[vocab as u32, stride as u32, advance])),
+                (2, logits.clone()),
+                (3, round.slice()),
+            ];
+            lab.run(Kernel::Sample, [rows as u32, 1, 1], &bindings);
+            let mut ids = [UNTOUCHED; 30];
+            ids[5..5 + rows].copy_from_slice(&want[..rows]);
+            assert_eq!(lab.read(&round), ids, "{vocab} {input:?}");
+            // The next pass: one row, behind this one's, whose token is the sampled one.
+            let after = if advance == 1 { [101 + case as u32, 1, 5, 0, 6] } else { before };
+            assert_eq!(lab.read(&step), after);
+        }
+    }
+}
+
+// ---- the whole model ----
+
+/// Bounds on max |logit - reference| / max(1, max |reference|): between the oracle and transformers, between the GPU and
+/// the oracle with a KV cache in f32, and in f16, where a K or V that lies between two f16s may go either way.
+const LOGITS: f32 = 2e-4;
+const KV_LOGITS: [f32; 2] = [1e-4, 1e-3];
+
+fn difference(ours: &[f32], theirs: &[f32]) -> f32 {
+    assert_eq!(ours.len(), theirs.len());
+    let worst = ours.iter().zip(theirs).map(|(a, b)| (a - b).abs());
+    worst.fold(0f32, |worst, x| if x.is_nan() { f32::INFINITY } else { worst.max(x) })
+        / theirs.iter().fold(1f32, |most, x| most.max(x.abs()))
+}
+
+#[test]
+fn the_oracle_agrees_with_transformers_and_the_gpu_with_the_oracle() {
+    let gpu = common::gpu();
+    for folder in common::goldens() {
+        let golden = common::Golden::read(&folder);
+        let oracle = |frequency_dtype: Dtype| {
+            let (mut blueprint, weights) = common::blueprint(&folder, common::capacity());
+            blueprint.spec.ropes.iter_mut().for_each(|rope| rope.frequency_dtype = frequency_dtype);
+            common::run(reference::Model::load(blueprint.spec, &weights)).unwrap()
+        };
+        let dtype = common::blueprint(&folder, common::capacity()).0.dtypes[0];
+        let model = oracle(Dtype::F32);
+        let mut theirs = difference(&model.logits(&golden.prompt_ids, KvDtype::F32), &golden.prompt_logits);
+        if theirs > LOGITS {
+            // As in tests/model.rs: a reference whose rotary frequencies were rounded with the weights.
+            theirs = difference(&oracle(dtype).logits(&golden.prompt_ids, KvDtype::F32), &golden.prompt_logits);
+        }
+        let ours = KV_DTYPES.map(|kv_dtype| {
+            let capacity = foretoken::decode::Capacity { kv_dtype, ..common::capacity() };
+            let mut engine = common::engine(&gpu, &folder, None, capacity);
+            let logits = common::run(engine.logits(&golden.prompt_ids, 64)).unwrap();
+            difference(&logits, &model.logits(&golden.prompt_ids, kv_dtype))
+        });
+        let name = folder.file_name().unwrap().to_string_lossy();
+        println!(
+            "{name}: oracle {theirs:.1e} from transformers, GPU {:.1e} (f32), {:.1e} (f16) from it",
+            ours[0], ours[1]
+        );
+        assert!(theirs <= LOGITS && ours[0] <= KV_LOGITS[0] && ours[1] <= KV_LOGITS[1], "{name}");
+    }
 }

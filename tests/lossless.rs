@@ -1,12 +1,12 @@
 //! Speculation changes nothing but the number of target forwards, and drafts as transformers does.
 
 mod common;
-use common::{Tales, engine, goldens, gpu, path, plain, run};
-use foretoken::decode::{Draft, Engine, Target};
+use common::{Golden, Tales, capacity, engine, goldens, gpu, path, plain, run};
+use foretoken::Result;
+use foretoken::decode::{Capacity, Draft, Engine, Target};
 use foretoken::options::Schedule;
 use foretoken::session::{Sink, rounds};
 use foretoken::speculate::{DraftModel, Drafter, Lookahead, NoDrafter, Origin, PromptLookup, Stats};
-use foretoken::{KvDtype, Result};
 use std::ops::ControlFlow;
 
 /// Collects tokens up to a number.
@@ -77,6 +77,201 @@ fn rounds_equal_those_of_transformers() {
             assert_eq!(stats.per_step_drafted, expected.drafted, "drafted, {mode}: {}", case.prompt);
             assert_eq!(stats.per_step_accepted, expected.accepted, "accepted, {mode}: {}", case.prompt);
             assert_eq!(stats.num_spec_steps, expected.rounds, "{mode}: {}", case.prompt);
+        }
+    }
+}
+
+const LOOKAHEADS: [usize; 5] = [1, 2, 4, 8, 15];
+const SCHEDULES: [Schedule; 3] = [Schedule::Constant, Schedule::Heuristic, Schedule::HeuristicTransient];
+
+/// Proposes what it was told will come, from some point on; wrong tokens on request.
+struct Prophet {
+    text: Vec<u32>,
+    shift: u32,
+    count: usize,
+}
+
+impl Drafter for Prophet {
+    fn draft(&mut self, tokens: &[u32], _room: usize) -> Draft {
+        let rest = self.text.get(tokens.len()..).unwrap_or_default();
+        Draft::Tokens(rest.iter().take(self.count).map(|id| id ^ self.shift).collect())
+    }
+    fn learn(&mut self, _drafted: usize, _accepted: usize) {}
+    fn origin(&self) -> Origin {
+        Origin::Lookup
+    }
+}
+
+/// Every drafter, lookahead and schedule gives the tokens of plain decoding.
+fn matrix(engine: &mut Engine, prompt: &[u32], most: usize, what: &str) {
+    let (expected, _) = generate(engine, &mut NoDrafter, prompt, most);
+    for count in LOOKAHEADS {
+        for schedule in SCHEDULES {
+            let mut lookahead = Lookahead::new(schedule, count);
+            let (ids, _) = generate(engine, &mut DraftModel(&mut lookahead), prompt, most);
+            assert_eq!(ids, expected, "{what}: draft model, {schedule:?} {count}");
+        }
+        for ngram in [1, 3] {
+            let mut lookup = lookup(engine, count, ngram);
+            let (ids, _) = generate(engine, &mut lookup, prompt, most);
+            assert_eq!(ids, expected, "{what}: lookup of {count}, n-grams to {ngram}");
+        }
+    }
+}
+
+#[test]
+fn every_drafter_lookahead_and_schedule_gives_the_plain_tokens_on_the_goldens() {
+    let gpu = gpu();
+    let draft = path("tests/golden/models/llama-gqa-tied");
+    for folder in goldens() {
+        let mut engine = engine(&gpu, &folder, Some(&draft), capacity());
+        // Repeated, so that the lookup finds something.
+        let prompt = [&Golden::read(&folder).prompt_ids[..12]; 2].concat();
+        matrix(&mut engine, &prompt, 24, &folder.display().to_string());
+    }
+}
+
+#[test]
+fn every_drafter_lookahead_and_schedule_gives_the_plain_tokens_on_the_tales_pair() {
+    let mut engine = engine(&gpu(), &path("models/tales/target"), Some(&path("models/tales/draft")), Tales::capacity());
+    let cases = Tales::cases();
+    for kind in ["open", "rename"] {
+        let case = cases.iter().find(|case| case.kind == kind && case.greedy_ids.len() > 40).unwrap();
+        matrix(&mut engine, &case.prompt_ids, 20, kind);
+    }
+}
+
+#[test]
+fn adversarial_drafters_change_nothing() {
+    let gpu = gpu();
+    for folder in goldens() {
+        let golden = Golden::read(&folder);
+        let what = folder.display();
+        // The target drafts for itself: nothing is ever rejected.
+        let mut engine = engine(&gpu, &folder, Some(&folder), capacity());
+        let prompt = &golden.prompt_ids;
+        let expected = plain(&mut engine, prompt, 40);
+        let cut = |ids: &[u32], most: usize| {
+            let end = ids.iter().position(|id| engine_ends(&folder).contains(id)).map_or(ids.len(), |end| end + 1);
+            ids[..end.min(most)].to_vec()
+        };
+        for most in [1, 2, 23] {
+            let mut lookahead = Lookahead::new(Schedule::Constant, 5);
+            let (ids, stats) = generate(&mut engine, &mut DraftModel(&mut lookahead), prompt, most);
+            assert_eq!(ids, cut(&expected, most), "{what}: itself");
+            assert_eq!(stats.num_accepted_draft_tokens, stats.num_draft_tokens, "{what}: itself");
+        }
+        let text = [&prompt[..], &expected[..]].concat();
+        for most in [1, 7, 24] {
+            for (name, shift, count) in [("always wrong", 1, 6), ("always empty", 0, 0), ("always right", 0, 31)] {
+                let mut prophet = Prophet { text: text.clone(), shift, count };
+                let (ids, stats) = generate(&mut engine, &mut prophet, prompt, most);
+                assert_eq!(ids, cut(&expected, most), "{what}: {name}, {most} tokens");
+                if shift == 1 {
+                    assert_eq!(stats.num_accepted_draft_tokens, 0, "{what}: {name}");
+                }
+                if shift == 0 && count > 0 && most > 1 {
+                    assert!(stats.num_spec_steps <= 1 + ids.len() / 16, "{what}: {name}");
+                }
+            }
+        }
+    }
+}
+
+fn engine_ends(folder: &std::path::Path) -> Vec<u32> {
+    common::blueprint(folder, capacity()).0.spec.eos_token_id
+}
+
+/// A draft that holds an end-of-text token ends the text there and nowhere else.
+#[test]
+fn drafts_past_the_end_of_text_end_with_it() {
+    let mut engine = engine(&gpu(), &path("models/tales/target"), None, Tales::capacity());
+    let case = Tales::cases().into_iter().find(|case| (10..30).contains(&case.greedy_ids.len())).unwrap();
+    let ends = engine.target().spec().eos_token_id.clone();
+    assert!(ends.contains(case.greedy_ids.last().unwrap()), "the case ends by itself");
+    let mut text = [&case.prompt_ids[..], &case.greedy_ids[..]].concat();
+    text.extend([7, 8, 9, 10]);
+    for count in LOOKAHEADS {
+        let mut prophet = Prophet { text: text.clone(), shift: 0, count };
+        let (ids, _) = generate(&mut engine, &mut prophet, &case.prompt_ids, 96);
+        assert_eq!(ids, case.greedy_ids, "{count}");
+    }
+}
+
+/// The context ends in the middle of a draft, for target and draft model, and for a draft model with less room.
+#[test]
+fn a_full_context_ends_the_text_at_the_same_token() {
+    let gpu = gpu();
+    let folder = path("tests/golden/models/llama-gqa-tied");
+    let golden = Golden::read(&folder);
+    let small = |max_context| Capacity { max_context, ..capacity() };
+    for (target_room, draft_room) in [(50, 50), (50, 45), (64, 64), (65, 70)] {
+        let pair = (common::blueprint(&folder, small(target_room)), common::blueprint(&folder, small(draft_room)));
+        let mut engine = common::engine_of(&gpu, pair.0, Some(pair.1));
+        let (expected, _) = generate(&mut engine, &mut NoDrafter, &golden.prompt_ids, 1000);
+        assert_eq!(expected.len(), target_room - golden.prompt_ids.len() + 1);
+        for count in LOOKAHEADS {
+            let mut lookahead = Lookahead::new(Schedule::Constant, count);
+            let (ids, _) = generate(&mut engine, &mut DraftModel(&mut lookahead), &golden.prompt_ids, 1000);
+            assert_eq!(ids, expected, "{target_room} and {draft_room} positions, {count} draft tokens");
+        }
+    }
+}
+
+/// Later calls that share a prefix with earlier ones reuse its cache and say so.
+#[test]
+fn a_shared_prefix_is_reused_and_changes_nothing() {
+    let mut engine = engine(&gpu(), &path("models/tales/target"), Some(&path("models/tales/draft")), Tales::capacity());
+    let case = &Tales::cases()[4];
+    let (first, _) = generate(&mut engine, &mut NoDrafter, &case.prompt_ids, 30);
+    let longer = [&case.prompt_ids[..], &first[..20], &[17, 300]].concat();
+    let (fresh, _) = generate(&mut engine, &mut NoDrafter, &longer, 20);
+    let ends = engine.target().spec().eos_token_id.clone();
+    for reused in [longer.len() - 1, case.prompt_ids.len(), 1] {
+        engine.truncate(reused);
+        let mut sink = Collect { ids: Vec::new(), origins: Vec::new(), most: 20 };
+        let mut lookahead = Lookahead::new(Schedule::Constant, 4);
+        let stats = run(rounds(&mut engine, &mut DraftModel(&mut lookahead), &longer, &ends, &mut sink)).unwrap();
+        assert_eq!((sink.ids, stats.num_cached_tokens), (fresh.clone(), reused));
+    }
+}
+
+/// What a steady round does: one submission, one readback of at most 256 bytes, nothing created, at most 8 dispatches
+/// per layer (9 where heads are normalised).
+#[test]
+fn a_round_is_one_submission_and_one_small_readback_and_creates_nothing() {
+    let gpu = gpu();
+    for folder in goldens() {
+        let mut engine = engine(&gpu, &folder, Some(&folder), capacity());
+        let prompt = &Golden::read(&folder).prompt_ids;
+        let ends = [];
+        for schedule in SCHEDULES {
+            let mut lookahead = Lookahead::new(schedule, 4);
+            let mut sink = Collect { ids: Vec::new(), origins: Vec::new(), most: 60 };
+            engine.truncate(0);
+            run(rounds(&mut engine, &mut DraftModel(&mut lookahead), prompt, &ends, &mut sink)).unwrap();
+        }
+        for draft in [Draft::Model(4), Draft::Model(15), Draft::Tokens(vec![5; 10]), Draft::Tokens(vec![])] {
+            for steady in [false, true] {
+                let len = engine.cached().len();
+                let before = gpu.counters();
+                run(engine.verify(5, &draft)).unwrap();
+                let round = gpu.counters().since(&before);
+                engine.truncate(len);
+                if !steady {
+                    continue;
+                }
+                let what = format!("{} {draft:?}: {round:?}", folder.display());
+                assert_eq!((round.submits, round.blocking_readbacks, round.creates), (1, 1, 0), "{what}");
+                assert!(round.readback_bytes <= 256, "{what}");
+                let spec = engine.target().spec();
+                let per_layer = engine.target().plan().dispatches_per_layer();
+                assert_eq!(per_layer, if spec.qk_norm { 9 } else { 8 }, "{what}");
+                // embed, norm, LM head and sampling besides the layers, in the target and in each draft step.
+                let forward = (spec.layers.len() * per_layer + 4) as u64;
+                let forwards = if let Draft::Model(steps) = draft { 1 + steps as u64 } else { 1 };
+                assert_eq!(round.dispatches, forward * forwards, "{what}");
+            }
         }
     }
 }

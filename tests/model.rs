@@ -21,7 +21,7 @@ fn difference(ours: &[f32], theirs: &[f32]) -> f32 {
 
 fn prompt_difference(engine: &mut Engine, golden: &Golden) -> f32 {
     engine.truncate(0);
-    difference(&run(engine.logits(&golden.prompt_ids)).unwrap(), &golden.prompt_logits)
+    difference(&run(engine.logits(&golden.prompt_ids, 64)).unwrap(), &golden.prompt_logits)
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn logits_and_greedy_ids_equal_transformers() {
         assert_eq!(ids, golden.greedy_ids, "{name}");
         engine.truncate(0);
         let text = [&golden.prompt_ids[..], &golden.greedy_ids[..golden.greedy_ids.len() - 1]].concat();
-        let logits = run(engine.logits(&text)).unwrap();
+        let logits = run(engine.logits(&text, 64)).unwrap();
         let vocab = engine.target().spec().vocab_size;
         let greedy = difference(&logits[(golden.prompt_ids.len() - 1) * vocab..], &golden.greedy_logits);
         println!("{name}: prompt logits {prompt:.1e}, greedy logits {greedy:.1e}");

@@ -1,17 +1,168 @@
-//! Every composed kernel parses and validates; its structs are those of Rust.
+//! Every composed kernel is valid, fits WebGPU's default limits, and agrees with its Rust side; every WGSL file is used
+//! and says what it is.
 
 use foretoken::gpu::Kernel;
 use naga::valid::{Capabilities, ValidationFlags, Validator};
+use naga::{AddressSpace, Module, ScalarKind, TypeInner};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
-#[test]
-fn every_variant_is_valid() {
-    for kernel in Kernel::all() {
+/// Limits that every WebGPU device has.
+const STORAGE_BUFFERS: usize = 8;
+const UNIFORM_BUFFERS: usize = 12;
+const WORKGROUP_BYTES: u32 = 16_384;
+const WORKGROUP_INVOCATIONS: u32 = 256;
+
+/// Longest WGSL file.
+const LINES: usize = 150;
+
+fn modules() -> impl Iterator<Item = (Kernel, Module)> {
+    Kernel::all().into_iter().map(|kernel| {
         let source = kernel.source();
         let module = naga::front::wgsl::parse_str(&source)
             .unwrap_or_else(|error| panic!("{kernel:?}: {}", error.emit_to_string(&source)));
+        (kernel, module)
+    })
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
+}
+
+/// Name without ending, and text, of the WGSL files of a folder.
+fn files(folder: &str) -> BTreeMap<String, String> {
+    let entries = std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let stems = names.filter_map(|name| Some(name.strip_suffix(".wgsl")?.to_owned()));
+    stems.map(|stem| (stem.clone(), read(&format!("{folder}/{stem}.wgsl")))).collect()
+}
+
+#[test]
+fn every_variant_is_valid() {
+    for (kernel, module) in modules() {
         let mut validator = Validator::new(ValidationFlags::all(), Capabilities::SHADER_FLOAT16_IN_FLOAT32);
-        validator.validate(&module).unwrap_or_else(|error| panic!("{kernel:?}: {}", error.emit_to_string(&source)));
+        validator
+            .validate(&module)
+            .unwrap_or_else(|error| panic!("{kernel:?}: {}", error.emit_to_string(&kernel.source())));
         let entries: Vec<_> = module.entry_points.iter().map(|entry| entry.name.as_str()).collect();
         assert_eq!(entries, ["main"], "{kernel:?}");
+    }
+}
+
+#[test]
+fn every_variant_fits_the_default_limits() {
+    for (kernel, module) in modules() {
+        let mut bindings = BTreeSet::new();
+        let (mut storage, mut uniform, mut workgroup) = (0, 0, 0);
+        for (_, variable) in module.global_variables.iter() {
+            match variable.space {
+                AddressSpace::Storage { .. } => storage += 1,
+                AddressSpace::Uniform => uniform += 1,
+                AddressSpace::WorkGroup => {
+                    workgroup += module.types[variable.ty].inner.size(module.to_ctx()).next_multiple_of(16);
+                }
+                _ => {}
+            }
+            if let Some(binding) = &variable.binding {
+                assert_eq!(binding.group, 0, "{kernel:?}");
+                assert!(bindings.insert(binding.binding), "{kernel:?}: binding {} twice", binding.binding);
+            }
+        }
+        assert!(storage <= STORAGE_BUFFERS, "{kernel:?}: {storage} storage buffers");
+        assert!(uniform <= UNIFORM_BUFFERS, "{kernel:?}: {uniform} uniform buffers");
+        assert!(workgroup <= WORKGROUP_BYTES, "{kernel:?}: {workgroup} bytes of workgroup memory");
+        let invocations: u32 = module.entry_points[0].workgroup_size.iter().product();
+        assert!(invocations <= WORKGROUP_INVOCATIONS, "{kernel:?}: {invocations} invocations");
+    }
+}
+
+/// A struct's members: name, offset, type.
+type Members = Vec<(String, u32, &'static str)>;
+
+/// `#[repr(C)]` structs of a Rust source whose fields are all `pub name: u32,` or `f32`.
+fn rust_structs(source: &str) -> BTreeMap<String, Members> {
+    let mut structs = BTreeMap::new();
+    for text in source.split("#[repr(C)]").skip(1) {
+        let (head, rest) = text.split_once('{').unwrap();
+        let (body, _) = rest.split_once("\n}").unwrap();
+        let name = head.split_whitespace().last().unwrap();
+        let fields = body.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("///"));
+        let members = fields.zip(0..).map(|(field, index)| {
+            let (field, kind) = field.strip_prefix("pub ").and_then(|field| field.split_once(": ")).unwrap();
+            let kind = match kind {
+                "u32," => "u32",
+                "f32," => "f32",
+                other => panic!("{name}.{field}: {other} is neither u32 nor f32"),
+            };
+            (field.to_owned(), 4 * index, kind)
+        });
+        structs.insert(name.to_owned(), members.collect());
+    }
+    structs
+}
+
+fn wgsl_members(module: &Module, inner: &TypeInner) -> Option<Members> {
+    let TypeInner::Struct { members, .. } = inner else { return None };
+    let kind = |member: &naga::StructMember| match module.types[member.ty].inner {
+        TypeInner::Scalar(scalar) if scalar.width == 4 && scalar.kind == ScalarKind::Uint => "u32",
+        TypeInner::Scalar(scalar) if scalar.width == 4 && scalar.kind == ScalarKind::Float => "f32",
+        ref other => panic!("{:?} is a {other:?}", member.name),
+    };
+    Some(members.iter().map(|member| (member.name.clone().unwrap(), member.offset, kind(member))).collect())
+}
+
+#[test]
+fn parameter_structs_equal_their_rust_twins() {
+    let rust = rust_structs(&read("src/decode/dims.rs"));
+    let mut seen = BTreeSet::new();
+    for (kernel, module) in modules() {
+        for (_, variable) in module.global_variables.iter().filter(|(_, variable)| variable.binding.is_some()) {
+            let kind = &module.types[variable.ty];
+            let Some(members) = wgsl_members(&module, &kind.inner) else { continue };
+            let name = kind.name.clone().unwrap();
+            // A single number, which bind.rs passes as such.
+            let lone = vec![("eps".to_owned(), 0, "f32")];
+            let twin = if name == "QkNormDims" { Some(&lone) } else { rust.get(&name) };
+            assert_eq!(Some(&members), twin, "{kernel:?}: {name}");
+            seen.insert(name);
+        }
+    }
+    for name in ["Step", "MatmulDims", "HeadDims", "EmbedDims", "NormDims", "SampleDims"] {
+        assert!(seen.contains(name), "no kernel has a {name}");
+    }
+    let unused: Vec<_> = rust.keys().filter(|name| !seen.contains(*name)).collect();
+    assert!(unused.is_empty(), "no kernel reads {unused:?}");
+}
+
+#[test]
+fn every_file_is_used_and_says_what_it_is() {
+    let sources: Vec<_> = Kernel::all().into_iter().map(Kernel::source).collect();
+    let kernels = files("shaders").into_iter().map(|(name, text)| (name, text, 1));
+    let fragments = files("shaders/lib").into_iter().map(|(name, text)| (format!("lib/{name}"), text, 0));
+    for (name, text, mains) in kernels.chain(fragments) {
+        assert!(sources.iter().any(|source| source.contains(&text)), "no kernel uses {name}");
+        assert_eq!(text.matches("fn main(").count(), mains, "{name}: fn main");
+        let opening: String = text.lines().map_while(|line| line.strip_prefix("// ")).collect();
+        assert!(opening.contains('.'), "{name} does not open with a sentence");
+        assert!(text.lines().count() <= LINES, "{name} has more than {LINES} lines");
+    }
+}
+
+/// A kernel's twin is `reference::{name}`, or that of the first words of its name; so is an epilogue's.
+#[test]
+fn every_kernel_has_a_twin() {
+    let reference = read("src/reference.rs");
+    let has_twin = |name: &str| {
+        let ends = name.match_indices('_').map(|(end, _)| end).chain([name.len()]);
+        ends.into_iter().any(|end| reference.contains(&format!("\npub fn {}(", &name[..end])))
+    };
+    // probe and fill only serve benchmarks.
+    for name in files("shaders").keys().filter(|name| !["probe", "fill"].contains(&name.as_str())) {
+        assert!(has_twin(name), "reference.rs has no {name}");
+    }
+    // store leaves the sums as they are.
+    let fragments = files("shaders/lib");
+    for epilogue in fragments.keys().filter_map(|name| name.strip_prefix("out_")).filter(|name| *name != "store") {
+        assert!(has_twin(epilogue), "reference.rs has no {epilogue}");
     }
 }

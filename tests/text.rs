@@ -209,6 +209,9 @@ fn decoding_what_was_encoded_gives_the_text_back() {
         for ids in [tales.encode(&text, false).unwrap(), tales.encode_literal(&text).unwrap()] {
             assert_eq!(tales.decode(&ids, false).unwrap(), text);
         }
+        if !text.contains("<|im_end|>") {
+            assert_eq!(tales.encode(&text, false).unwrap(), tales.encode_literal(&text).unwrap());
+        }
         // Sentencepiece writes spaces as this character, so it cannot write the character.
         let text = text.replace('▁', "");
         let ids = llama.encode_literal(&text).unwrap();
@@ -561,6 +564,9 @@ fn a_bad_tokenizer_is_an_error() {
         "/pre_tokenizer",
         json!({ "type": "Split", "pattern": { "Regex": "(" }, "behavior": "Isolated", "invert": false }),
     );
+    with("/normalizer", json!({ "type": "Precompiled", "precompiled_charsmap": "/////w==" }));
+    with("/model/continuing_subword_prefix", json!("##"));
+    with("/post_processor/single/0/SpecialToken/id", json!("<none>"));
     with("/decoder", json!({ "type": "Mirror" }));
 }
 
@@ -694,6 +700,8 @@ fn the_same_text_has_the_same_tokens_always_and_whole() {
         assert_eq!(odd.encode("ab c ab c ab", true).unwrap(), plain.encode("ab c ab c ab", true).unwrap());
     }
     assert_eq!(plain.encode("ab c", true).unwrap()[0], 1);
+    json["post_processor"]["special_tokens"]["<s>"]["ids"] = json!([99_999]);
+    assert_eq!(built(&json).encode("ab", true).unwrap_err().code(), "bad-tokenizer");
     assert_eq!(plain.encode("ab c", false).unwrap()[0], plain.token_to_id("▁ab").unwrap());
     assert_eq!(plain.encode("", false).unwrap(), [0u32; 0]);
     assert_eq!(plain.decode(&[], false).unwrap(), "");

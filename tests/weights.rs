@@ -96,7 +96,7 @@ fn vector(dtype: Dtype, bytes: &[u8]) -> Vec<u8> {
 
 #[test]
 fn each_rule_has_its_test() {
-    let (_, rules) = include_str!("../src/error.rs").split_once("pub enum WeightsRule {").unwrap();
+    let (_, rules) = include_str!("../src/error/weights_rule.rs").split_once("pub enum WeightsRule {").unwrap();
     let (rules, _) = rules.split_once("\n}").unwrap();
     let names =
         rules.lines().filter_map(|line| line.strip_prefix("    ")).filter(|line| line.starts_with(char::is_uppercase));

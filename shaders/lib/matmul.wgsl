@@ -1,7 +1,7 @@
 // What both matmul kernels share: y = x W^T, W [outs, cols] in pieces of whole rows, x [rows, cols] f32.
-// A row of W is a sequence of 16-byte chunks. Lane l of 32 sums chunks l, l + 32, l + 64, ... in order, then the
-// 32 lane sums are added in order. The order depends on nothing else, so a row's result does not either.
-const LANES = 32u;
+// A row of W is a sequence of 16-byte chunks. Lane l of 16 sums chunks l, l + 16, l + 32, ... in order, then the
+// 16 lane sums are added in order. The order depends on nothing else, so a row's result does not either.
+const LANES = 16u;
 
 struct MatmulDims {
     chunks: u32,     // 16-byte chunks per row of W

@@ -1,6 +1,8 @@
 //! A target and, where there is one, its draft model on one device: rounds of one submission and one readback.
 
-use super::forward::{Model, Step};
+use super::dims::Step;
+use super::forward::Model;
+use super::memory::FEW_ROWS;
 use super::target::{Draft, MAX_DRAFT, Target, Verified};
 use crate::error::{Error, Result};
 use crate::gpu::{Buffer, Gpu, Readback};
@@ -9,7 +11,7 @@ use std::rc::Rc;
 /// Token ids on the GPU, in u32:
 /// tokens that the draft model missed | the pending token | draft tokens | the target's ids | a prefill chunk.
 /// Draft tokens and ids are neighbours, so that one copy brings both.
-const CATCH_UP: usize = 16;
+const CATCH_UP: usize = 15;
 const PENDING: usize = CATCH_UP;
 const DRAFTS: usize = PENDING + 1;
 const IDS: usize = DRAFTS + MAX_DRAFT;
@@ -36,7 +38,7 @@ impl Engine {
     /// # Errors
     /// As [`Gpu::buffer`].
     pub fn round_buffer(gpu: &Gpu, rows: usize) -> Result<Buffer> {
-        gpu.buffer("round", 4 * (CHUNK + rows) as u64)
+        gpu.buffer("round", 4 * (CHUNK + rows.max(MAX_DRAFT + 1)) as u64)
     }
 
     /// An engine of models that were loaded with this round buffer.
@@ -80,7 +82,7 @@ impl Engine {
 
     /// Runs a model over tokens from a position on, in chunks.
     fn run_chunks(&self, model: &Model, tokens: &[u32], mut position: usize) {
-        for chunk in tokens.chunks(model.capacity().prefill_chunk) {
+        for chunk in tokens.chunks(model.capacity().prefill_chunk.min(model.max_rows())) {
             self.run_chunk(model, chunk, position);
             position += chunk.len();
         }
@@ -94,16 +96,16 @@ impl Engine {
         Ok(())
     }
 
-    /// Caches `tokens` behind the cached ones and returns the logits of each [tokens, vocab], flattened: for tests and
-    /// perplexities. Chunks are those of prefill.
+    /// Caches `tokens` behind the cached ones, so many rows at a time (at most [`Model::max_rows`]), and returns the logits
+    /// of each [tokens, vocab], flattened: for tests and perplexities.
     ///
     /// # Errors
     /// As [`Target::prefill`].
-    pub async fn logits(&mut self, tokens: &[u32]) -> Result<Vec<f32>> {
+    pub async fn logits(&mut self, tokens: &[u32], rows: usize) -> Result<Vec<f32>> {
         self.check_room(tokens.len())?;
         let vocab = self.target.spec().vocab_size;
         let mut all = Vec::with_capacity(tokens.len() * vocab);
-        for chunk in tokens.chunks(self.target.capacity().prefill_chunk) {
+        for chunk in tokens.chunks(rows.clamp(1, self.target.max_rows())) {
             let position = self.cached.len();
             self.run_chunk(&self.target, chunk, position);
             for first in (0..chunk.len()).step_by(MAX_DRAFT + 1) {
@@ -124,6 +126,31 @@ impl Engine {
             self.cached.extend_from_slice(chunk);
         }
         Ok(all)
+    }
+
+    /// Computes a token's logits alone, in a batch and in a prefill chunk, and compares their bits. Shader compilers may
+    /// reorder sums; where one does, one kernel variant serves all row counts from now on. Returns whether they agreed.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub async fn check_invariance(&mut self) -> Result<bool> {
+        let vocab = self.target.spec().vocab_size;
+        // Two blocks of positions, where there is room for them.
+        let tokens: Vec<u32> = (0..self.capacity().min(70)).map(|i| (i * 37 % vocab) as u32).collect();
+        let mut last = Vec::new();
+        for rows in [FEW_ROWS + 1, 4, 1] {
+            let before = tokens.len() - rows.min(tokens.len());
+            self.truncate(before);
+            self.prefill(&tokens[self.cached.len()..before]).await?;
+            let logits = self.logits(&tokens[before..], rows).await?;
+            last.push(logits[logits.len() - vocab..].iter().map(|logit| logit.to_bits()).collect::<Vec<_>>());
+        }
+        self.truncate(0);
+        let agreed = last.windows(2).all(|pair| pair[0] == pair[1]);
+        if !agreed {
+            self.target.use_one_variant();
+        }
+        Ok(agreed)
     }
 
     /// The target's filled KV cache of a layer, as it lies in its buffer, for tests.
@@ -163,10 +190,11 @@ impl Target for Engine {
             Draft::Model(steps) => (&[][..], *steps),
         };
         let position = self.cached.len();
-        let known = &known[..known.len().min(MAX_DRAFT)];
+        let most = MAX_DRAFT.min(self.target.max_rows() - 1);
+        let known = &known[..known.len().min(most)];
         // A draft model with a smaller context drafts as far as it goes.
         let reach = self.draft.as_ref().map_or(0, |draft| draft.capacity().max_context.saturating_sub(position));
-        let steps = steps.min(MAX_DRAFT).min(reach);
+        let steps = steps.min(most).min(reach);
         let drafted = known.len() + steps;
         let rows = drafted + 1;
         self.check_room(rows)?;

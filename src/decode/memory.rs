@@ -31,6 +31,8 @@ pub struct Memory {
     pub kv: u64,
     /// Activations, logits, tables.
     pub scratch: u64,
+    /// What a step of one token reads of the weights: all but an embedding table that is not the LM head too.
+    pub read_per_token: u64,
 }
 
 impl Memory {
@@ -43,7 +45,12 @@ impl Memory {
 impl std::ops::Add for Memory {
     type Output = Self;
     fn add(self, other: Self) -> Self {
-        Self { weights: self.weights + other.weights, kv: self.kv + other.kv, scratch: self.scratch + other.scratch }
+        Self {
+            weights: self.weights + other.weights,
+            kv: self.kv + other.kv,
+            scratch: self.scratch + other.scratch,
+            read_per_token: self.read_per_token + other.read_per_token,
+        }
     }
 }
 
@@ -112,12 +119,18 @@ impl Memory {
     /// What a model will need, from its plan and the dtype of each matrix.
     pub fn of(spec: &ModelSpec, plan: &Plan, dtypes: &[Dtype], capacity: &Capacity) -> Self {
         let sizes = Sizes::new(spec, plan, capacity);
-        let matrices: u64 = plan.matrices.iter().zip(dtypes).map(|(matrix, dtype)| matrix_bytes(matrix, *dtype)).sum();
+        let bytes: Vec<u64> =
+            plan.matrices.iter().zip(dtypes).map(|(matrix, dtype)| matrix_bytes(matrix, *dtype)).collect();
+        let read = plan.body.iter().chain(&plan.head).filter_map(|op| match op {
+            Op::Matmul { matrix, .. } => bytes.get(matrix.0),
+            _ => None,
+        });
         let rows = sizes.hidden * 2 + sizes.query * 2 + sizes.qkv + sizes.mlp;
         Self {
-            weights: matrices + sizes.vectors,
+            weights: bytes.iter().sum::<u64>() + sizes.vectors,
             kv: sizes.layer_kv * spec.layers.len() as u64,
             scratch: rows + sizes.logits + sizes.partial + sizes.norms + sizes.tables.iter().sum::<u64>(),
+            read_per_token: read.sum::<u64>() + sizes.vectors,
         }
     }
 }

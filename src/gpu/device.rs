@@ -100,8 +100,7 @@ impl Gpu {
             max_storage_buffer_binding_size: max_binding_size,
             ..wgpu::Limits::defaults()
         };
-        let descriptor =
-            wgpu::DeviceDescriptor { label: Some("foretoken"), required_limits, ..Default::default() };
+        let descriptor = wgpu::DeviceDescriptor { label: Some("foretoken"), required_limits, ..Default::default() };
         let (device, queue) =
             adapter.request_device(&descriptor).await.map_err(|error| unavailable(error.to_string()))?;
         let found = adapter.get_info();
@@ -114,14 +113,7 @@ impl Gpu {
         };
         let failure = Arc::new(Mutex::new(None));
         watch(&device, &failure);
-        Ok(Rc::new(Self {
-            device,
-            queue,
-            counters: Rc::default(),
-            info,
-            pipelines: RefCell::default(),
-            failure,
-        }))
+        Ok(Rc::new(Self { device, queue, counters: Rc::default(), info, pipelines: RefCell::default(), failure }))
     }
 
     /// Which device it is.

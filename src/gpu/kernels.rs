@@ -1,29 +1,8 @@
 //! Every kernel: which WGSL files it is made of. A variant is another fragment that defines the same functions.
 
 use crate::model::Activation;
+use crate::options::KvDtype;
 use crate::weights::Dtype;
-use serde::Serialize;
-
-/// How the KV cache stores its elements.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum KvDtype {
-    /// 4 bytes, exact.
-    #[default]
-    F32,
-    /// 2 bytes, rounded to nearest.
-    F16,
-}
-
-impl KvDtype {
-    /// Bytes per element.
-    pub fn size(self) -> u64 {
-        match self {
-            Self::F32 => 4,
-            Self::F16 => 2,
-        }
-    }
-}
 
 /// What a matmul does with its results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

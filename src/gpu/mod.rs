@@ -6,8 +6,9 @@ mod kernels;
 mod readback;
 mod record;
 
+pub use crate::options::KvDtype;
 pub use buffers::{Buffer, Slice, Uniforms};
 pub use device::{Counters, DeviceInfo, Gpu, GpuOptions};
-pub use kernels::{Epilogue, Kernel, KvDtype};
+pub use kernels::{Epilogue, Kernel};
 pub use readback::Readback;
 pub use record::{Call, Recorder, split_grid};

@@ -1,8 +1,6 @@
 //! `config.json` -> [`ModelSpec`]: every number checked against its range, every error with its key.
 
-use super::spec::{
-    Activation, Architecture, LayerSpec, Mlp, ModelSpec, NormKind, Residual, RopeScaling, RopeSpec,
-};
+use super::spec::{Activation, Architecture, LayerSpec, Mlp, ModelSpec, NormKind, Residual, RopeScaling, RopeSpec};
 use crate::error::{Error, Result};
 use crate::weights::Dtype;
 use serde_json::{Map, Value};
@@ -27,7 +25,9 @@ pub fn parse_config(config: &[u8], generation_config: Option<&[u8]>) -> Result<M
     let head_dim = match config.optional("head_dim") {
         Some(_) => config.count("head_dim", 4..=256)?,
         None if hidden_size.is_multiple_of(heads) => hidden_size / heads,
-        None => return config.bad("num_attention_heads", format!("{heads} does not divide hidden_size, {hidden_size}")),
+        None => {
+            return config.bad("num_attention_heads", format!("{heads} does not divide hidden_size, {hidden_size}"));
+        }
     };
     if !head_dim.is_multiple_of(4) || head_dim > 256 {
         return config.bad("head_dim", format!("{head_dim} is not a multiple of 4 up to 256"));
@@ -116,10 +116,7 @@ fn layers(config: &Config, architecture: Architecture, count: usize) -> Result<V
                 Some(flag) => flag.as_u64() != Some(0),
                 None => architecture != Architecture::SmolLm3 || (i + 1) % interval != 0,
             };
-            Ok(LayerSpec {
-                window: window.filter(|_| window_on && slides),
-                rope: turned.then_some(0),
-            })
+            Ok(LayerSpec { window: window.filter(|_| window_on && slides), rope: turned.then_some(0) })
         })
         .collect()
 }
@@ -146,10 +143,11 @@ fn rope(config: &Config, head_dim: usize) -> Result<RopeSpec> {
             factor: factor()?,
             low_freq_factor: within.number("low_freq_factor", 1.0, 1e-3..=1e6)?,
             high_freq_factor: within.number("high_freq_factor", 4.0, 1e-3..=1e6)?,
-            original_max_position_embeddings: within
-                .number("original_max_position_embeddings", 8192.0, 1.0..=1e9)?,
+            original_max_position_embeddings: within.number("original_max_position_embeddings", 8192.0, 1.0..=1e9)?,
         },
-        other => return within.bad("rope_type", format!("{other} is not supported; supported: default, linear, llama3")),
+        other => {
+            return within.bad("rope_type", format!("{other} is not supported; supported: default, linear, llama3"));
+        }
     };
     if let RopeScaling::Llama3 { low_freq_factor, high_freq_factor, .. } = scaling
         && high_freq_factor <= low_freq_factor

@@ -31,6 +31,8 @@ pub struct Stats {
     pub num_cached_tokens: usize,
     /// Where the time went.
     pub times: Times,
+    /// What the user should know about this device or model, in words.
+    pub warnings: Vec<String>,
 }
 
 /// Seconds by phase.

@@ -48,6 +48,9 @@ impl Object for Message {
 ///
 /// It sees what transformers gives it: `messages`, `add_generation_prompt` (true), `tools` and `documents` (none), the special
 /// tokens of `tokenizer_config.json`, `raise_exception` and `strftime_now`. There are no includes.
+///
+/// A template is a program of unknown origin. Endless loops and recursion end with an error, but memory is not counted: one
+/// that doubles a string forty times, or nests a list a hundred thousand times, ends the process or the worker.
 #[derive(Debug)]
 pub struct ChatTemplate {
     source: String,
@@ -168,7 +171,8 @@ fn environment() -> Result<Environment<'static>> {
     environment.set_recursion_limit(MAX_DEPTH);
     environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
     environment.add_filter("tojson", tojson);
-    // As Python has it: None cannot be iterated, which guards `tools | length` in templates; strings and mappings are sequences too.
+    // As Python has it: None cannot be iterated, which guards `tools | length` in templates, and strings and mappings are
+    // sequences too.
     let is_container = |value: &Value| matches!(value.kind(), ValueKind::String | ValueKind::Seq | ValueKind::Map);
     environment.add_test("sequence", move |value: &Value| is_container(value));
     environment.add_test("iterable", move |value: &Value| {

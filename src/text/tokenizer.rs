@@ -21,7 +21,7 @@ const MAX_VOCAB: u32 = 1 << 20;
 ///
 /// Padding, truncation and dropout that the file may ask for are ignored: a prompt is encoded whole, always to the same
 /// tokens.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Tokenizer {
     file: String,
     inner: tokenizers::Tokenizer,
@@ -67,22 +67,24 @@ impl Tokenizer {
     /// that the file's post-processor puts around a text, such as BOS.
     pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>> {
         let encoding = self.inner.encode_fast(text, add_special).map_err(|error| self.bad(error))?;
-        Ok(encoding.get_ids().to_vec())
+        match encoding.get_ids().iter().find(|id| **id >= self.end) {
+            Some(id) => {
+                Err(self.bad(format!("the post-processor adds the token {id}, which is not in the vocabulary")))
+            }
+            None => Ok(encoding.get_ids().to_vec()),
+        }
     }
 
     /// The tokens of a text in which the strings of special tokens are ordinary text.
     pub fn encode_literal(&self, text: &str) -> Result<Vec<u32>> {
         let ids = self.encode_without_specials(text).map_err(|error| self.bad(error))?;
-        let leaked: Vec<&str> = ids
-            .iter()
-            .filter_map(|id| self.specials.get(id))
-            .map(String::as_str)
-            .filter(|s| text.contains(s))
-            .collect();
+        let specials = ids.iter().filter_map(|id| self.specials.get(id)).map(String::as_str);
+        let leaked: Vec<&str> = specials.filter(|special| text.contains(special)).collect();
         if leaked.is_empty() {
             return Ok(ids);
         }
-        // A model that knows a special token as a word of its own finds it without our help; so such words are cut after their first character.
+        // A model that has a special token among its ordinary words finds it by itself; so such words are cut after their
+        // first character.
         let (mut ids, mut rest) = (Vec::new(), text);
         while let Some(start) = leaked.iter().filter_map(|special| rest.find(special)).min() {
             let first = rest.get(start..).and_then(|word| word.chars().next()).map_or(1, char::len_utf8);
@@ -104,9 +106,9 @@ impl Tokenizer {
         self.inner.decode(&ids, false).map_err(|error| self.bad(error))
     }
 
-    /// How many tokens there are, added ones included. The model's matrices may have more rows, as padding.
+    /// One more than the largest id, added tokens included. The model's matrices may have more rows, as padding.
     pub fn vocab_size(&self) -> usize {
-        self.inner.get_vocab_size(true)
+        self.end as usize
     }
 
     /// The id of a token.
@@ -202,11 +204,7 @@ fn check_parts(bytes: &[u8]) -> Result<(), String> {
     let parts: Parts = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     let prefix = parts.model.merges.is_some() && parts.model.continuing_subword_prefix.is_some_and(|p| !p.is_empty());
     let rules = [
-        (
-            has(&parts.normalizer, &|part| part.get("type").is_some_and(|name| name == "Precompiled")),
-            "the normalizer Precompiled",
-        ),
-        (has(&parts.normalizer, &|part| part.contains_key("precompiled_charsmap")), "the normalizer Precompiled"),
+        (has(&parts.normalizer, &is_precompiled), "the normalizer Precompiled"),
         (has(&parts.normalizer, &|part| part.get("prepend").is_some_and(|text| text == "")), "prepending nothing"),
         (has(&parts.normalizer, &|part| part.get("Regex").is_some_and(may_match_nothing)), "replacing empty matches"),
         (has(&parts.pre_tokenizer, &|part| part.get("length").is_some_and(|length| length == 0)), "pieces of length 0"),
@@ -227,6 +225,10 @@ fn has(part: &Value, such: &dyn Fn(&Map<String, Value>) -> bool) -> bool {
         Value::Array(list) => list.iter().any(|value| has(value, such)),
         _ => false,
     }
+}
+
+fn is_precompiled(part: &Map<String, Value>) -> bool {
+    part.contains_key("precompiled_charsmap") || part.get("type").is_some_and(|name| name == "Precompiled")
 }
 
 /// Whether a regular expression may match the empty string; true in doubt.

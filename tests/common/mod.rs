@@ -126,6 +126,7 @@ pub fn plain(engine: &mut Engine, prompt: &[u32], count: usize) -> Vec<u32> {
 /// A prompt that transformers continued with the tales pair.
 #[derive(serde::Deserialize)]
 pub struct Tale {
+    pub kind: String,
     pub prompt: String,
     pub prompt_ids: Vec<u32>,
     pub max_new_tokens: usize,

@@ -1,0 +1,49 @@
+// What the machine must have: looks for it, installs it on Debian as root, and otherwise says how to get it.
+import { spawnSync } from "node:child_process";
+import { existsSync, readdirSync } from "node:fs";
+import { delimiter, join } from "node:path";
+
+/** Runs a command with its output shown; ends the process with its exit code if it fails. */
+export function run(command, args, options = {}) {
+  console.log(`\n> ${[command, ...args].join(" ")}`);
+  const { status, error } = spawnSync(command, args, { stdio: "inherit", ...options });
+  if (error) fail(`${command} could not be started: ${error.message}`);
+  if (status !== 0) process.exit(status ?? 1);
+}
+
+/** Ends the process with a message. */
+export function fail(message) {
+  console.error(`\nforetoken: ${message}`);
+  process.exit(1);
+}
+
+function onPath(program) {
+  const extensions = process.platform === "win32" ? [".exe", ".cmd"] : [""];
+  return (process.env.PATH ?? "")
+    .split(delimiter)
+    .some((folder) => extensions.some((extension) => existsSync(join(folder, program + extension))));
+}
+
+/** Installs a Debian package where that is possible. */
+function install(what, debianPackage) {
+  if (existsSync("/etc/debian_version") && process.getuid?.() === 0) {
+    const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive" };
+    run("apt-get", ["update"], { env });
+    run("apt-get", ["install", "--yes", "--no-install-recommends", debianPackage], { env });
+  } else {
+    fail(`${what} is missing. On Debian or Ubuntu: sudo apt-get install ${debianPackage}`);
+  }
+}
+
+/** Cargo by rustup; the toolchain itself comes by rust-toolchain.toml. */
+export function needRust() {
+  if (!onPath("cargo")) fail("Rust is missing. Install it from https://rustup.rs, then run this again.");
+}
+
+/** A Vulkan driver; Metal and Direct3D 12 are part of their systems. */
+export function needVulkan() {
+  if (process.platform !== "linux" || process.env.VK_DRIVER_FILES || process.env.VK_ICD_FILENAMES) return;
+  const folders = ["/usr/share/vulkan/icd.d", "/etc/vulkan/icd.d", "/usr/local/share/vulkan/icd.d"];
+  const found = folders.some((folder) => existsSync(folder) && readdirSync(folder).some((file) => file.endsWith(".json")));
+  if (!found) install("A Vulkan driver", "mesa-vulkan-drivers");
+}

@@ -1,0 +1,88 @@
+//! What a bench found, as one JSON object or as a table.
+
+use super::super::inspect::Bytes;
+use super::measure::{Decode, Memory, Prefill, Rounds, Verify};
+use super::tasks::{Phase, Task};
+use crate::gpu::DeviceInfo;
+use serde::Serialize;
+use std::fmt::{self, Display};
+
+/// Everything measured.
+#[derive(Serialize)]
+pub(super) struct Report {
+    pub device: DeviceInfo,
+    pub model: String,
+    pub assistant_model: Option<String>,
+    pub probe_gb_per_s: f64,
+    pub decode: Decode,
+    pub prefill: Prefill,
+    pub verify: Vec<Verify>,
+    pub rounds: Rounds,
+    pub memory: Memory,
+    pub phases: Vec<Phase>,
+    pub tasks: Vec<Task>,
+}
+
+impl Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { device, decode, prefill, rounds, memory, .. } = self;
+        writeln!(f, "device   {}, {}, {}", device.name, device.backend, device.driver)?;
+        let draft = self.assistant_model.as_ref().map_or(String::new(), |model| format!(", drafted by {model}"));
+        writeln!(f, "model    {}{draft}", self.model)?;
+        writeln!(f, "probe    {:.1} GB/s", self.probe_gb_per_s)?;
+        writeln!(
+            f,
+            "decode   {:.1} tokens/s, {} per token, {:.2} of the probe",
+            decode.tokens_per_second,
+            Bytes(decode.bytes_per_token),
+            decode.fraction_of_probe
+        )?;
+        writeln!(f, "prefill  {:.1} tokens/s ({} tokens)", prefill.tokens_per_second, prefill.tokens)?;
+        for Verify { kv_length, rows, ms, ratio } in &self.verify {
+            line(f, &format!("verify   KV {kv_length:<5} rows "), rows.iter())?;
+            line(f, "                  ms   ", ms.iter().map(|ms| format!("{ms:.2}")))?;
+            line(f, "                  ratio", ratio.iter().map(|ratio| format!("{ratio:.2}")))?;
+        }
+        writeln!(
+            f,
+            "round    submits {}, blocking readbacks {} ({} bytes), creates {}, dispatches {} ({} per layer)",
+            rounds.submits,
+            rounds.blocking_readbacks,
+            rounds.readback_bytes,
+            rounds.creates,
+            rounds.dispatches,
+            rounds.dispatches_per_layer
+        )?;
+        writeln!(
+            f,
+            "memory   {} allocated: weights {}, KV {}, draft model {}, scratch {}; ratio {:.2}",
+            Bytes(memory.allocated),
+            Bytes(memory.weights),
+            Bytes(memory.kv),
+            Bytes(memory.draft),
+            Bytes(memory.scratch),
+            memory.ratio
+        )?;
+        if self.tasks.is_empty() {
+            return Ok(());
+        }
+        writeln!(f, "phases   mode         draft ms  verify ms  emit ms, per round")?;
+        for Phase { mode, draft_ms, verify_ms, emit_ms } in &self.phases {
+            writeln!(f, "         {mode:<12} {draft_ms:>8.3} {verify_ms:>10.3} {emit_ms:>8.3}")?;
+        }
+        writeln!(f, "tasks    kind      mode         tokens  rounds  length  speedup")?;
+        for Task { kind, mode, tokens, num_spec_steps, mean_acceptance_length, speedup } in &self.tasks {
+            let numbers = format!("{tokens:>6} {num_spec_steps:>7} {mean_acceptance_length:>7.2} {speedup:>8.2}");
+            writeln!(f, "         {kind:<9} {mode:<12} {numbers}")?;
+        }
+        Ok(())
+    }
+}
+
+fn line(f: &mut fmt::Formatter<'_>, label: &str, cells: impl Iterator<Item = impl Display>) -> fmt::Result {
+    write!(f, "{label}")?;
+    for cell in cells {
+        write!(f, " {cell:>8}")?;
+    }
+    writeln!(f)
+}

@@ -1,0 +1,48 @@
+//! Models of real sizes without a download: a known shape, with random weights made on the device.
+
+use super::super::files::Files;
+use super::super::load::open_gpu;
+use crate::decode::{Blueprint, Capacity, Engine, Model};
+use crate::error::{Error, Result};
+use crate::model::{Plan, parse_config};
+use crate::options::LoadOptions;
+use crate::weights::Dtype;
+use serde_json::Value;
+
+/// The shapes in `shapes.json`, which holds their `config.json` by name.
+pub(super) const NAMES: [&str; 4] = ["smollm2-1.7b", "smollm2-360m", "smollm2-135m", "llama-3.2-1b"];
+/// Positions unless more are asked for.
+const DEFAULT_CONTEXT: usize = 4096;
+
+/// An engine of such a shape, in f16, without a draft model.
+pub(super) async fn engine(name: &str, options: &LoadOptions) -> Result<Engine> {
+    let bad = |reason: String| Error::BadConfig { file: "shapes.json".into(), key: name.into(), reason };
+    let shapes: Value = serde_json::from_str(include_str!("shapes.json")).map_err(|error| bad(error.to_string()))?;
+    let spec = parse_config(shapes[name].to_string().as_bytes(), None)?;
+    let capacity = Capacity {
+        max_context: options.max_context.unwrap_or(DEFAULT_CONTEXT).min(spec.max_position_embeddings),
+        prefill_chunk: options.prefill_chunk,
+        kv_dtype: options.kv_dtype,
+    };
+    let plan = Plan::new(&spec);
+    let dtypes = vec![Dtype::F16; plan.matrices.len()];
+    let vocab = spec.vocab_size;
+    let gpu = open_gpu().await?;
+    let round = Engine::round_buffer(&gpu, capacity.prefill_chunk)?;
+    let blueprint = Blueprint { spec, plan, dtypes, capacity };
+    let model = Model::load::<Files>(&gpu, blueprint, None, &round, vocab, &mut |_| ()).await?;
+    Engine::new(&gpu, round, model, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shape_parses() {
+        let shapes: Value = serde_json::from_str(include_str!("shapes.json")).unwrap();
+        for name in NAMES {
+            parse_config(shapes[name].to_string().as_bytes(), None).unwrap();
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Speculation at work: four kinds of task, each written plainly and with every drafter there is.
+
+use super::measure::{Effort, median};
+use crate::error::{Error, Result};
+use crate::options::{GenerateOptions, Schedule, Speculation};
+use crate::session::{Prompt, Session};
+use crate::speculate::Stats;
+use serde::{Deserialize, Serialize};
+use std::ops::ControlFlow;
+
+/// Tokens that a lookup proposes at a time.
+const LOOKUP_TOKENS: usize = 10;
+/// Tokens of the warm-up, enough for the draft model to read the prompt too.
+const WARM_UP: usize = 8;
+
+/// A kind of task in one mode, all its prompts together.
+#[derive(Serialize)]
+pub(super) struct Task {
+    pub kind: String,
+    pub mode: &'static str,
+    pub tokens: usize,
+    pub num_spec_steps: usize,
+    pub mean_acceptance_length: f64,
+    /// Time of plain decoding / time in this mode, prompts being cached.
+    pub speedup: f64,
+}
+
+/// Where the time of a round goes in one mode, in milliseconds, all tasks together.
+#[derive(Serialize)]
+pub(super) struct Phase {
+    pub mode: &'static str,
+    /// On the CPU.
+    pub draft_ms: f64,
+    /// The submission: the draft model's steps are part of it.
+    pub verify_ms: f64,
+    pub emit_ms: f64,
+}
+
+#[derive(Deserialize)]
+struct Exercise {
+    kind: String,
+    prompt: String,
+    max_new_tokens: usize,
+}
+
+/// What a mode took for some prompts.
+#[derive(Default, Clone, Copy)]
+struct Sum {
+    tokens: usize,
+    rounds: usize,
+    seconds: f64,
+    draft: f64,
+    verify: f64,
+    emit: f64,
+}
+
+impl Sum {
+    fn add(&mut self, stats: &Stats, seconds: f64) {
+        self.tokens += stats.num_emitted_tokens;
+        self.rounds += stats.num_spec_steps;
+        self.seconds += seconds;
+        self.draft += stats.times.draft;
+        self.verify += stats.times.verify;
+        self.emit += stats.times.emit;
+    }
+}
+
+/// All tasks in all modes.
+pub(super) async fn run(session: &mut Session, effort: Effort) -> Result<(Vec<Task>, Vec<Phase>)> {
+    let exercises: Vec<Exercise> = serde_json::from_str(include_str!("prompts.json")).map_err(|error| {
+        Error::BadConfig { file: "prompts.json".into(), key: "-".into(), reason: error.to_string() }
+    })?;
+    let modes = modes(session);
+    let mut tasks = Vec::new();
+    let mut totals = vec![Sum::default(); modes.len()];
+    for alike in exercises.chunk_by(|a, b| a.kind == b.kind) {
+        let mut sums = vec![Sum::default(); modes.len()];
+        for exercise in alike.iter().take(effort.prompts) {
+            for (index, (_, options)) in modes.iter().enumerate() {
+                let options =
+                    GenerateOptions { max_new_tokens: exercise.max_new_tokens.min(effort.tokens), ..options.clone() };
+                let (stats, seconds) = write(session, &exercise.prompt, &options, effort).await?;
+                sums[index].add(&stats, seconds);
+                totals[index].add(&stats, seconds);
+            }
+        }
+        for ((mode, _), sum) in modes.iter().zip(&sums) {
+            tasks.push(Task {
+                kind: alike[0].kind.clone(),
+                mode,
+                tokens: sum.tokens,
+                num_spec_steps: sum.rounds,
+                mean_acceptance_length: sum.tokens as f64 / sum.rounds as f64,
+                speedup: sums[0].seconds / sum.seconds,
+            });
+        }
+    }
+    let phase = |((mode, _), sum): (&(&'static str, _), &Sum)| {
+        let per_round = |seconds: f64| 1e3 * seconds / sum.rounds as f64;
+        Phase { mode, draft_ms: per_round(sum.draft), verify_ms: per_round(sum.verify), emit_ms: per_round(sum.emit) }
+    };
+    Ok((tasks, modes.iter().zip(&totals).map(phase).collect()))
+}
+
+/// Plain first, then every drafter that the session has.
+fn modes(session: &Session) -> Vec<(&'static str, GenerateOptions)> {
+    // Transient, so that no run depends on the one before.
+    let auto =
+        GenerateOptions { num_assistant_tokens_schedule: Schedule::HeuristicTransient, ..GenerateOptions::default() };
+    let mut modes = vec![("plain", GenerateOptions { speculation: Speculation::Off, ..auto.clone() })];
+    if session.engine().draft().is_some() {
+        modes.push(("draft_model", auto.clone()));
+    }
+    modes.push(("lookup", GenerateOptions { prompt_lookup_num_tokens: Some(LOOKUP_TOKENS), ..auto }));
+    modes
+}
+
+/// One text, several times, with the prompt cached. Seconds are the median's.
+async fn write(session: &mut Session, prompt: &str, options: &GenerateOptions, effort: Effort) -> Result<(Stats, f64)> {
+    let prompt = Prompt::Text(prompt.into());
+    let warm_up = GenerateOptions { max_new_tokens: options.max_new_tokens.min(WARM_UP), ..options.clone() };
+    session.generate(&prompt, &warm_up, &mut |_| ControlFlow::Continue(())).await?;
+    let (mut seconds, mut stats) = (Vec::new(), Stats::default());
+    for _ in 0..effort.texts {
+        stats = session.generate(&prompt, options, &mut |_| ControlFlow::Continue(())).await?.stats;
+        seconds.push(stats.times.total);
+    }
+    Ok((stats, median(seconds)))
+}

@@ -1,0 +1,98 @@
+//! Which models a command works on, with how much room, and bringing them to the device.
+
+use super::count;
+use super::files::Files;
+use crate::error::Result;
+use crate::gpu::{Gpu, GpuOptions};
+use crate::options::LoadOptions;
+use crate::session::Session;
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// Loading that is over sooner shows no bar.
+const PATIENCE: Duration = Duration::from_millis(400);
+
+/// Target and draft model.
+#[derive(Args)]
+pub(super) struct Pair {
+    /// Folder of the target: config.json, model.safetensors, tokenizer.json [default: the tales model in the program]
+    #[arg(long, value_name = "DIR")]
+    pub model: Option<PathBuf>,
+    /// Folder of the draft model [default: with --model none, else the small tales model]
+    #[arg(long, value_name = "DIR", conflicts_with = "no_assistant")]
+    assistant_model: Option<PathBuf>,
+    /// Load no draft model
+    #[arg(long)]
+    no_assistant: bool,
+}
+
+/// How much room the models get.
+#[derive(Args)]
+pub(super) struct Room {
+    /// Positions of the KV cache [default: as many as the model was made for, at most 4096]
+    #[arg(long, value_name = "N", value_parser = count)]
+    max_context: Option<usize>,
+    /// Numbers of the KV cache: f32, exact, or f16, half the memory
+    #[arg(long, value_name = "TYPE", default_value = "f32")]
+    kv_dtype: String,
+    /// Prompt tokens computed at a time
+    #[arg(long, value_name = "N", value_parser = count, default_value_t = LoadOptions::default().prefill_chunk)]
+    prefill_chunk: usize,
+}
+
+impl Room {
+    /// As the library wants it, validated.
+    pub fn options(&self) -> Result<LoadOptions> {
+        let options = LoadOptions {
+            max_context: self.max_context,
+            kv_dtype: self.kv_dtype.parse()?,
+            prefill_chunk: self.prefill_chunk,
+        };
+        options.validate()?;
+        Ok(options)
+    }
+}
+
+impl Pair {
+    /// The target's files.
+    pub fn target(&self) -> Result<Files> {
+        Files::target(self.model.as_deref())
+    }
+
+    /// The draft model's files, if there is to be one.
+    pub fn assistant(&self) -> Result<Option<Files>> {
+        match &self.assistant_model {
+            Some(path) => Files::open("assistant_model", path).map(Some),
+            None if self.no_assistant || self.model.is_some() => Ok(None),
+            None => Ok(Some(Files::tales_draft())),
+        }
+    }
+
+    /// Loads both; a bar on a terminal shows how far it is.
+    pub async fn load(&self, options: &LoadOptions) -> Result<Session> {
+        let (target, assistant) = (self.target()?, self.assistant()?);
+        let gpu = open_gpu().await?;
+        let (began, bar) = (Instant::now(), ProgressBar::hidden());
+        if let Ok(style) = ProgressStyle::with_template("loading {bar:30} {bytes} of {total_bytes}, {eta} left") {
+            bar.set_style(style);
+        }
+        let mut loaded = |done, all| {
+            if bar.is_hidden() && began.elapsed() > PATIENCE {
+                bar.set_draw_target(ProgressDrawTarget::stderr());
+            }
+            bar.set_length(all);
+            bar.set_position(done);
+        };
+        let session = Session::load(&gpu, target, assistant, options, &mut loaded).await;
+        bar.finish_and_clear();
+        session
+    }
+}
+
+/// The device.
+pub(super) async fn open_gpu() -> Result<Rc<Gpu>> {
+    Gpu::open(&GpuOptions::default()).await
+}

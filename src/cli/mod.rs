@@ -1,0 +1,161 @@
+//! The program: its commands, and how they fail. What was asked for goes to stdout, everything about it to stderr.
+
+mod bench;
+mod files;
+mod generate;
+mod inspect;
+mod load;
+
+use crate::error::Error;
+use clap::error::{ContextKind, ErrorKind};
+use clap::{Parser, Subcommand};
+use serde_json::{Value, json};
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+const EXITS: &str = "Exit codes: 0 done, 1 it failed, 2 the command line is wrong. An error is one line on stderr, \
+    or with --json one object {\"error\": {code, message, detail}} on stdout.";
+
+/// Language models on your own GPU, made fast by lossless speculative decoding
+#[derive(Parser)]
+#[command(name = "foretoken", version, after_help = EXITS)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    /// Print one JSON object to stdout and nothing else
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Continue a prompt
+    #[command(after_help = EXITS, allow_negative_numbers = true)]
+    Generate(generate::Args),
+    /// Show what a model is, what it does, and how much memory it needs
+    #[command(after_help = EXITS, allow_negative_numbers = true)]
+    Inspect(inspect::Args),
+    /// Measure the device, the model and its speculation
+    #[command(after_help = bench::METHOD, allow_negative_numbers = true)]
+    Bench(bench::Args),
+}
+
+/// Runs the command line and returns its exit code.
+pub fn run() -> ExitCode {
+    let Cli { command, json } = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(refused) => return refuse(&refused),
+    };
+    let done = pollster::block_on(async {
+        match command {
+            Command::Generate(args) => generate::run(&args, json).await,
+            Command::Inspect(args) => inspect::run(&args, json).await,
+            Command::Bench(args) => bench::run(&args, json).await,
+        }
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(json),
+    }
+}
+
+/// Why a command ended early.
+enum Failure {
+    /// The engine says why.
+    Engine(Error),
+    /// The output could not be written.
+    Output(io::Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Engine(error)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+impl Failure {
+    fn report(self, json: bool) -> ExitCode {
+        match self {
+            Self::Engine(error) => {
+                let exit = if matches!(error, Error::BadOption { .. }) { 2 } else { 1 };
+                let message = match &error {
+                    Error::BadOption { option, .. } => error.to_string().replacen(option, &flag(option), 1),
+                    _ => error.to_string(),
+                };
+                tell(json, exit, &error.to_json(), &message)
+            }
+            // Whoever read the output has seen enough, as in `foretoken generate | head`.
+            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+            Self::Output(error) => tell(false, 1, &Value::Null, &format!("standard output cannot be written: {error}")),
+        }
+    }
+}
+
+/// An option as it is called on the command line.
+fn flag(option: &str) -> String {
+    match option {
+        "prompt" => "PROMPT".into(),
+        _ => format!("--{}", option.replace('_', "-")),
+    }
+}
+
+/// A flag as the option is called in the API: `--kv-dtype <TYPE>` is `kv_dtype`.
+fn option(flag: &str) -> String {
+    let name = flag.trim_start_matches('-').split(' ').next();
+    name.unwrap_or_default().replace('-', "_")
+}
+
+/// A number on the command line.
+fn count(text: &str) -> Result<usize, &'static str> {
+    text.parse().map_err(|_| "it has to be a whole number, 0 or more")
+}
+
+/// Help and version, or what is wrong with the command line.
+fn refuse(refused: &clap::Error) -> ExitCode {
+    // The arguments did not parse, so this flag has to be looked for by hand.
+    let json = std::env::args_os().take_while(|arg| arg != "--").any(|arg| arg == "--json");
+    let no_command = refused.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if !refused.use_stderr() || no_command && !json {
+        // No one is left to tell when this fails.
+        let _ = refused.print();
+        return ExitCode::from(refused.exit_code() as u8);
+    }
+    let text = if no_command { "no command is given".into() } else { refused.to_string() };
+    let says = text.strip_prefix("error: ").unwrap_or(&text).split("\n\n").map(one_line);
+    let says: Vec<_> = says.filter(|says| !says.starts_with("Usage:") && !says.starts_with("For more")).collect();
+    let message = format!("{}; see --help", says.join("; "));
+    let context = |kind| refused.get(kind).map(ToString::to_string);
+    let detail = json!({
+        "option": context(ContextKind::InvalidArg).map(|arg| option(&arg)),
+        "value": context(ContextKind::InvalidValue),
+        "allowed": context(ContextKind::ValidValue),
+    });
+    tell(json, 2, &json!({ "code": "bad-option", "message": message, "detail": detail }), &message)
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn tell(json: bool, exit: u8, error: &Value, message: &str) -> ExitCode {
+    // No one is left to tell when this fails.
+    let _ = match json {
+        true => writeln!(io::stdout(), "{}", json!({ "error": error })),
+        false => writeln!(io::stderr(), "error: {}", message.lines().map(str::trim).collect::<Vec<_>>().join(" ")),
+    };
+    ExitCode::from(exit)
+}
+
+/// Prints an object as one line.
+fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer(&mut out, value).map_err(io::Error::from)?;
+    writeln!(out)?;
+    Ok(())
+}

@@ -1,0 +1,211 @@
+//! The plan's steps and their buffers, brought together once at load.
+
+use super::dims::{EmbedDims, HeadDims, MatmulDims, NormDims};
+use super::memory::{BLOCK, Capacity, stride};
+use super::node::{Choice, Grid, Node};
+use super::upload::Matrix;
+use crate::gpu::{Buffer, Epilogue, Kernel, Slice, Uniforms};
+use crate::model::{ModelSpec, Op, Output, VectorId};
+
+/// A node whose uniform blocks are not uploaded yet: (binding, block).
+pub(super) struct Lowered {
+    choice: Choice,
+    grid: Grid,
+    bindings: Vec<(u32, Slice)>,
+    blocks: Vec<(u32, usize)>,
+}
+
+impl Lowered {
+    /// With its uniform blocks.
+    pub fn bind(mut self, blocks: &[Slice]) -> Node {
+        self.bindings.extend(self.blocks.into_iter().map(|(binding, block)| (binding, blocks[block].clone())));
+        Node::new(self.choice, self.grid, self.bindings)
+    }
+}
+
+/// Gives the plan's steps their buffers.
+pub(super) struct Binder<'a> {
+    pub spec: &'a ModelSpec,
+    pub capacity: &'a Capacity,
+    pub matrices: &'a [Matrix],
+    pub vectors: &'a [Slice],
+    pub tables: &'a [Buffer],
+    pub kv: &'a [Buffer],
+    pub round: Slice,
+    pub step: Slice,
+    pub residual: Slice,
+    pub normed: Slice,
+    pub query: Slice,
+    pub attended: Slice,
+    pub qkv: Slice,
+    pub mlp: Slice,
+    pub logits: Slice,
+    pub partial: Slice,
+    pub norms: Slice,
+}
+
+impl Binder<'_> {
+    fn heads(&self, layer: usize) -> HeadDims {
+        let spec = self.spec;
+        let at = &spec.layers[layer];
+        HeadDims {
+            heads: spec.num_attention_heads as u32,
+            kv_heads: spec.num_key_value_heads as u32,
+            head_dim: spec.head_dim as u32,
+            rotary: at.rope.map_or(0, |rope| spec.ropes[rope].rotary_dim) as u32,
+            blocks: self.capacity.max_context.div_ceil(BLOCK) as u32,
+            q_stride: stride(spec.q_width()) as u32,
+            window: at.window.unwrap_or(self.capacity.max_context).min(1 << 30) as u32,
+            scale: spec.attention_scale,
+        }
+    }
+
+    fn table(&self, layer: usize) -> Slice {
+        self.tables[self.spec.layers[layer].rope.unwrap_or(0)].whole()
+    }
+
+    /// A step as nodes; several where a matrix is split or attention takes two kernels.
+    pub fn lower(&self, op: &Op, uniforms: &mut Uniforms) -> Vec<Lowered> {
+        let spec = self.spec;
+        let kv = self.capacity.kv_dtype;
+        let hidden = stride(spec.hidden_size) as u32;
+        match *op {
+            Op::Embed { table } => {
+                let matrix = &self.matrices[table.0];
+                let pieces = matrix.pieces.iter().map(|piece| {
+                    let dims = EmbedDims {
+                        chunks: matrix.chunks as u32,
+                        first_id: piece.first as u32,
+                        ids: piece.rows as u32,
+                        x_stride: hidden / 4,
+                        scale: spec.embedding_scale,
+                    };
+                    Lowered {
+                        choice: Choice::Always(Kernel::Embed(matrix.dtype)),
+                        grid: Grid::PerRow((matrix.chunks as u32).div_ceil(64)),
+                        bindings: vec![
+                            (0, self.step.clone()),
+                            (2, piece.buffer.whole()),
+                            (3, self.round.clone()),
+                            (4, self.residual.clone()),
+                        ],
+                        blocks: vec![(1, uniforms.add(&[dims]))],
+                    }
+                });
+                pieces.collect()
+            }
+            Op::Norm { gain, head } => {
+                let dims = NormDims {
+                    width: spec.hidden_size as u32,
+                    stride: hidden / 4,
+                    head: u32::from(head),
+                    eps: spec.norm_eps as f32,
+                };
+                let bindings = vec![
+                    (0, self.step.clone()),
+                    (2, self.residual.clone()),
+                    (3, self.vectors[gain.0].clone()),
+                    (4, self.normed.clone()),
+                ];
+                let blocks = vec![(1, uniforms.add(&[dims]))];
+                vec![Lowered { choice: Choice::Always(Kernel::NormRms), grid: Grid::Rows, bindings, blocks }]
+            }
+            Op::Matmul { matrix, output } => self.lower_matmul(&self.matrices[matrix.0], output, uniforms),
+            Op::QkNorm { layer, gain, bias } => {
+                let bindings = vec![
+                    (0, self.step.clone()),
+                    (2, self.qkv.clone()),
+                    (3, self.vectors[gain.0].clone()),
+                    (4, self.vectors[bias.0].clone()),
+                    (5, self.table(layer)),
+                    (6, self.query.clone()),
+                    (7, self.kv[layer].whole()),
+                ];
+                let blocks = vec![(1, uniforms.add(&[spec.norm_eps as f32])), (8, uniforms.add(&[self.heads(layer)]))];
+                let heads = spec.num_attention_heads + 2 * spec.num_key_value_heads;
+                let choice = Choice::Always(Kernel::QkNorm(kv));
+                vec![Lowered { choice, grid: Grid::PerRow(heads as u32), bindings, blocks }]
+            }
+            Op::Attention { layer } => self.lower_attention(layer, uniforms),
+        }
+    }
+
+    fn lower_matmul(&self, matrix: &Matrix, output: Output, uniforms: &mut Uniforms) -> Vec<Lowered> {
+        let spec = self.spec;
+        let hidden = stride(spec.hidden_size);
+        let vector = |id: VectorId| self.vectors[id.0].clone();
+        let mut blocks = Vec::new();
+        let (epilogue, x, x_stride, y_stride, targets) = match output {
+            Output::Qkv => (Epilogue::Store, &self.normed, hidden, spec.qkv_width(), vec![(4, self.qkv.clone())]),
+            Output::Logits => (Epilogue::Store, &self.normed, hidden, spec.vocab_size, vec![(4, self.logits.clone())]),
+            Output::AttentionResidual { bias } => {
+                let targets = vec![(4, vector(bias)), (5, self.residual.clone())];
+                (Epilogue::Residual, &self.attended, stride(spec.q_width()), hidden, targets)
+            }
+            Output::MlpResidual { bias } => {
+                let targets = vec![(4, vector(bias)), (5, self.residual.clone())];
+                (Epilogue::Residual, &self.mlp, stride(spec.intermediate_size), hidden, targets)
+            }
+            Output::Gate { bias, activation } => {
+                let targets = vec![(4, vector(bias)), (5, self.mlp.clone())];
+                (Epilogue::Gate(activation), &self.normed, hidden, stride(spec.intermediate_size), targets)
+            }
+            Output::Rotary { layer, bias } => {
+                blocks.push((8, uniforms.add(&[self.heads(layer)])));
+                let targets = vec![
+                    (4, vector(bias)),
+                    (5, self.table(layer)),
+                    (6, self.query.clone()),
+                    (7, self.kv[layer].whole()),
+                ];
+                (Epilogue::Rotary(self.capacity.kv_dtype), &self.normed, hidden, 0, targets)
+            }
+        };
+        let pieces = matrix.pieces.iter().map(|piece| {
+            let dims = MatmulDims {
+                chunks: matrix.chunks as u32,
+                outs: piece.rows as u32,
+                first_out: piece.first as u32,
+                x_stride: x_stride as u32 / 4,
+                y_stride: y_stride as u32,
+                head: u32::from(output == Output::Logits),
+            };
+            let mut bindings = vec![(0, self.step.clone()), (2, piece.buffer.whole()), (3, x.clone())];
+            bindings.extend(targets.iter().cloned());
+            let mut blocks = blocks.clone();
+            blocks.push((1, uniforms.add(&[dims])));
+            Lowered {
+                choice: Choice::Matmul(matrix.dtype, epilogue),
+                grid: Grid::Outputs(piece.rows as u32),
+                bindings,
+                blocks,
+            }
+        });
+        pieces.collect()
+    }
+
+    /// Two dispatches for few rows, one for many.
+    fn lower_attention(&self, layer: usize, uniforms: &mut Uniforms) -> Vec<Lowered> {
+        let heads = self.heads(layer);
+        let dims = uniforms.add(&[heads]);
+        let kv = self.capacity.kv_dtype;
+        let kv_heads = heads.kv_heads;
+        let lowered = |choice, grid, bindings: Vec<(u32, &Slice)>| Lowered {
+            choice,
+            grid,
+            bindings: bindings.into_iter().map(|(binding, slice)| (binding, slice.clone())).collect(),
+            blocks: vec![(1, dims)],
+        };
+        let cache = &self.kv[layer].whole();
+        let split = vec![(0, &self.step), (2, &self.query), (3, cache), (4, &self.partial), (5, &self.norms)];
+        let merge = vec![(0, &self.step), (2, &self.partial), (3, &self.norms), (4, &self.attended)];
+        let prefill = vec![(0, &self.step), (2, &self.query), (3, cache), (4, &self.attended)];
+        let blocks = Grid::Blocks { kv_heads, window: heads.window };
+        let vectors = Grid::Vectors { kv_heads, group: heads.heads / kv_heads };
+        vec![
+            lowered(Choice::FewRows(Kernel::Attention(kv)), blocks, split),
+            lowered(Choice::FewRows(Kernel::AttentionMerge), Grid::PerRow(heads.heads), merge),
+            lowered(Choice::ManyRows(Kernel::AttentionPrefill(kv)), vectors, prefill),
+        ]
+    }
+}

@@ -1,0 +1,75 @@
+//! Uniform blocks that kernels read: twins of WGSL structs, held to them by a test.
+
+use bytemuck::{Pod, Zeroable};
+
+/// Where a forward pass stands; twin of `Step` in `shaders/lib/step.wgsl`.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub struct Step {
+    /// KV positions filled before this pass.
+    pub position: u32,
+    /// Rows in this pass.
+    pub rows: u32,
+    /// Index in the round buffer of the first row's token id.
+    pub token: u32,
+    /// First row whose logits are wanted.
+    pub logit_row: u32,
+    /// Index in the round buffer for the first sampled id.
+    pub out: u32,
+}
+
+/// Twin of `MatmulDims` in `shaders/lib/matmul.wgsl`.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct MatmulDims {
+    pub chunks: u32,
+    pub outs: u32,
+    pub first_out: u32,
+    pub x_stride: u32,
+    pub y_stride: u32,
+    pub head: u32,
+}
+
+/// Twin of `HeadDims` in `shaders/lib/heads.wgsl`.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct HeadDims {
+    pub heads: u32,
+    pub kv_heads: u32,
+    pub head_dim: u32,
+    pub rotary: u32,
+    pub blocks: u32,
+    pub q_stride: u32,
+    pub window: u32,
+    pub scale: f32,
+}
+
+/// Twin of `EmbedDims` in `shaders/embed.wgsl`.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct EmbedDims {
+    pub chunks: u32,
+    pub first_id: u32,
+    pub ids: u32,
+    pub x_stride: u32,
+    pub scale: f32,
+}
+
+/// Twin of `NormDims` in `shaders/norm_rms.wgsl`.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct NormDims {
+    pub width: u32,
+    pub stride: u32,
+    pub head: u32,
+    pub eps: f32,
+}
+
+/// Twin of `SampleDims` in `shaders/sample.wgsl`.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct SampleDims {
+    pub vocab: u32,
+    pub stride: u32,
+    pub advance: u32,
+}

@@ -1,0 +1,88 @@
+//! The house rules, read from the source itself: who may use whom, and how long a file may be.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+fn files(folder: &str, extension: &str) -> Vec<(PathBuf, String)> {
+    fn walk(folder: &Path, extension: &str, found: &mut Vec<(PathBuf, String)>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                walk(&path, extension, found);
+            } else if path.extension().is_some_and(|found| found == extension) {
+                let text = std::fs::read_to_string(&path).unwrap();
+                found.push((path, text));
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), extension, &mut found);
+    found
+}
+
+/// The top-level module of a file below src/.
+fn module(path: &Path) -> String {
+    let relative = path.strip_prefix(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).unwrap();
+    relative.components().next().unwrap().as_os_str().to_string_lossy().trim_end_matches(".rs").to_owned()
+}
+
+/// Top-level modules that a text names as `crate::module`.
+fn used(text: &str) -> Vec<String> {
+    let names = text.match_indices("crate::").map(|(at, prefix)| &text[at + prefix.len()..]);
+    names.map(|rest| rest.split(|c: char| !c.is_ascii_lowercase() && c != '_').next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn dependencies_point_one_way() {
+    let allowed: BTreeMap<&str, &[&str]> = BTreeMap::from([
+        ("error", &[][..]),
+        ("options", &["error"]),
+        ("text", &["error"]),
+        ("weights", &["error"]),
+        ("model", &["error", "weights"]),
+        ("reference", &["error", "model", "options", "weights"]),
+        ("gpu", &["error", "model", "options", "weights"]),
+        ("decode", &["error", "gpu", "model", "options", "weights"]),
+        ("speculate", &["decode", "options"]),
+        ("session", &["decode", "error", "options", "speculate", "text"]),
+        ("load", &["decode", "error", "gpu", "model", "options", "session", "text", "weights"]),
+    ]);
+    for (path, text) in files("src", "rs") {
+        let module = module(&path);
+        if ["lib", "cli", "bin"].contains(&module.as_str()) {
+            continue;
+        }
+        let allowed = allowed.get(module.as_str()).unwrap_or_else(|| panic!("{module} is not in the table"));
+        for name in used(&text) {
+            let itself = name == module || name.is_empty();
+            assert!(itself || allowed.contains(&name.as_str()), "{}: {module} may not use {name}", path.display());
+        }
+    }
+}
+
+#[test]
+fn foreign_apis_stay_in_their_module() {
+    for (path, text) in files("src", "rs") {
+        let module = module(&path);
+        let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        for line in code {
+            for (name, home) in [("wgpu::", "gpu"), ("wasm_bindgen", "wasm"), ("js_sys", "wasm"), ("web_sys", "wasm")] {
+                assert!(module == home || !line.contains(name), "{}: {name} belongs to {home}: {line}", path.display());
+            }
+            let asynchronous = line.contains("async ") || line.contains(".await");
+            assert!(module != "speculate" || !asynchronous, "{}: speculate is pure: {line}", path.display());
+        }
+    }
+}
+
+#[test]
+fn every_file_says_what_it_is_and_is_one_idea() {
+    for (path, text) in files("src", "rs") {
+        assert!(text.starts_with("//! "), "{} opens with a sentence", path.display());
+        assert!(text.lines().count() <= 450, "{} has {} lines", path.display(), text.lines().count());
+    }
+    for (path, text) in files("shaders", "wgsl") {
+        assert!(text.starts_with("// "), "{} opens with a sentence", path.display());
+        assert!(text.lines().count() <= 180, "{} has {} lines", path.display(), text.lines().count());
+    }
+}

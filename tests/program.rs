@@ -1,0 +1,348 @@
+//! The program as a user runs it: what it prints, where, and how it fails.
+
+use serde_json::Value;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What a run left behind.
+struct Run {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_foretoken"));
+    // Without it some drivers complain on stderr.
+    command.env("XDG_RUNTIME_DIR", std::env::temp_dir()).args(args);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn run_with(input: &str, args: &[&str]) -> Run {
+    let mut child = command(args).spawn().unwrap();
+    // A run that fails early does not read it.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    let (out, err) = (text(output.stdout), text(output.stderr));
+    assert!(!err.contains("panicked"), "{args:?}: {err}");
+    Run { code: output.status.code().unwrap(), out, err }
+}
+
+fn run(args: &[&str]) -> Run {
+    run_with("", args)
+}
+
+/// The one object of a run with `--json`.
+fn json(args: &[&str]) -> Value {
+    let run = run(&[args, &["--json"]].concat());
+    assert_eq!(run.code, 0, "{args:?}: {}{}", run.out, run.err);
+    serde_json::from_str(&run.out).unwrap()
+}
+
+/// A case of `tests/golden/tales.json`.
+fn tale() -> Value {
+    let text = std::fs::read(path("tests/golden/tales.json")).unwrap();
+    serde_json::from_slice::<Value>(&text).unwrap()["cases"][0].take()
+}
+
+fn path(relative: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(relative)
+}
+
+fn counts(list: &Value) -> Vec<u64> {
+    list.as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).collect()
+}
+
+#[test]
+fn a_prompt_gives_the_golden_text_and_a_summary() {
+    let (tale, text) = (tale(), |value: &Value| value.as_str().unwrap().to_owned());
+    let run = run(&["generate", &text(&tale["prompt"]), "--max-new-tokens", "96"]);
+    assert_eq!(run.code, 0, "{}", run.err);
+    assert_eq!(run.out, text(&tale["greedy_text"]) + "\n");
+    for part in ["16 tokens", "tokens/s", "10 rounds", "mean acceptance length 1.60", "drafter: draft model"] {
+        assert!(run.err.contains(part), "{part}: {}", run.err);
+    }
+    let piped = run_with(&(text(&tale["prompt"]) + "\n"), &["generate", "--color", "always"]);
+    assert!(piped.out.contains("\u{1b}[32m"), "{}", piped.out);
+    assert_eq!(piped.out.replace("\u{1b}[32m", "").replace("\u{1b}[0m", ""), run.out);
+}
+
+#[test]
+fn every_way_to_draft_gives_the_same_tokens() {
+    let tale = tale();
+    let prompt = tale["prompt"].as_str().unwrap();
+    let ways: [(&[&str], Option<&str>); 8] = [
+        (&[], Some("assisted_heuristic_5")),
+        (&["--num-assistant-tokens-schedule", "constant", "--num-assistant-tokens", "8"], Some("assisted_constant_8")),
+        (&["--num-assistant-tokens-schedule", "heuristic_transient"], Some("assisted_heuristic_5")),
+        (&["--prompt-lookup-num-tokens", "10", "--max-matching-ngram-size", "3"], Some("lookup_10_ngram_3")),
+        (&["--speculation", "off"], None),
+        (&["--num-assistant-tokens", "0"], None),
+        (&["--no-assistant"], None),
+        (&["--num-assistant-tokens", "1000"], None),
+    ];
+    for (flags, mode) in ways {
+        let report = json(&[&["generate", prompt, "--max-new-tokens", "96"], flags].concat());
+        let stats = &report["stats"];
+        assert_eq!(report["token_ids"], tale["greedy_ids"], "{flags:?}");
+        assert_eq!(report["text"], tale["greedy_text"], "{flags:?}");
+        assert_eq!(report["finish_reason"], "stop");
+        for key in ["name", "backend", "driver"] {
+            assert!(report["device"][key].is_string());
+        }
+        assert_eq!(report["options"]["max_new_tokens"], 96);
+        let number = |key: &str| stats[key].as_u64().unwrap();
+        let (emitted, rounds, accepted) =
+            (number("num_emitted_tokens"), number("num_spec_steps"), number("num_accepted_draft_tokens"));
+        assert_eq!(emitted, counts(&report["token_ids"]).len() as u64);
+        assert_eq!(emitted, accepted + rounds);
+        assert_eq!(stats["mean_acceptance_length"].as_f64().unwrap(), 1.0 + accepted as f64 / rounds as f64);
+        assert_eq!(number("num_draft_tokens"), counts(&stats["per_step_drafted"]).iter().sum::<u64>());
+        assert_eq!(accepted, counts(&stats["per_step_accepted"]).iter().sum::<u64>());
+        assert!(stats["times"]["total"].as_f64().unwrap() > 0.0);
+        if let Some(mode) = mode {
+            let theirs = &tale["modes"][mode];
+            assert_eq!(stats["per_step_drafted"], theirs["drafted"], "{flags:?}");
+            assert_eq!(stats["per_step_accepted"], theirs["accepted"], "{flags:?}");
+        }
+    }
+}
+
+#[test]
+fn chat_and_stop_strings_work() {
+    let text = "Tell this again: One day her parents sat by the fire.";
+    let flags = ["--max-new-tokens", "12"];
+    let chat = json(&[&["generate", text, "--chat"], &flags[..]].concat());
+    let written_out = format!("<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n");
+    let plain = json(&[&["generate", &written_out], &flags[..]].concat());
+    assert_eq!(chat["token_ids"], plain["token_ids"]);
+    let system = json(&[&["generate", text, "--chat", "--system", "Be brief."], &flags[..]].concat());
+    let prompt_tokens = |report: &Value| report["stats"]["num_prompt_tokens"].as_u64().unwrap();
+    assert!(prompt_tokens(&system) > prompt_tokens(&chat));
+
+    let tale = tale();
+    let whole = tale["greedy_text"].as_str().unwrap();
+    let cut = json(&["generate", tale["prompt"].as_str().unwrap(), "--stop", "nowhere", "--stop", "keep"]);
+    assert_eq!(cut["text"].as_str().unwrap(), &whole[..whole.find("keep").unwrap()]);
+    assert_eq!(cut["finish_reason"], "stop");
+}
+
+#[test]
+fn a_closed_pipe_ends_it_quietly() {
+    let mut child = command(&["generate", "Once upon a time", "--max-new-tokens", "8"]).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("panicked"));
+}
+
+fn assert_keys(value: &Value, keys: &[&str]) {
+    for key in keys {
+        assert!(!value[key].is_null(), "{key} is missing in {value}");
+    }
+}
+
+#[test]
+fn inspect_needs_headers_only() {
+    let report = json(&["inspect", "--max-context", "512", "--kv-dtype", "f16"]);
+    assert_keys(&report, &["model", "spec", "plan", "tensors", "memory", "total", "unsplit", "device"]);
+    assert_eq!(report["tensors"]["count"], report["tensors"]["dtypes"]["F16"]["count"]);
+    assert_eq!(report["memory"]["kv"], 8 * 2 * 4 * 32 * 512 * 2);
+    assert!(report["dispatches_per_layer"].as_u64().unwrap() <= 8);
+    let table = run(&["inspect"]);
+    assert_eq!(table.code, 0);
+    for part in ["Llama: 8 layers", "F16", "KV cache", "embed", "layer 7 down", "logits"] {
+        assert!(table.out.contains(part), "{part}: {}", table.out);
+    }
+}
+
+#[test]
+fn bench_has_every_key() {
+    let report = json(&["bench", "--quick"]);
+    assert_keys(&report["device"], &["name", "backend", "driver"]);
+    assert_keys(&report["decode"], &["tokens_per_second", "bytes_per_token", "fraction_of_probe"]);
+    assert_keys(&report["prefill"], &["tokens", "tokens_per_second"]);
+    assert_keys(&report["memory"], &["weights", "kv", "draft", "scratch", "allocated", "ratio"]);
+    assert!(report["probe_gb_per_s"].as_f64().unwrap() > 0.0);
+    let lengths: Vec<_> = report["verify"].as_array().unwrap().iter().map(|verify| &verify["kv_length"]).collect();
+    assert_eq!(lengths, [32, 512]);
+    for verify in report["verify"].as_array().unwrap() {
+        assert_eq!(counts(&verify["rows"]), [1, 2, 4, 8, 16]);
+        assert_eq!(verify["ms"].as_array().unwrap().len(), 5);
+        assert_eq!(verify["ratio"][0], 1.0);
+    }
+    let rounds = &report["rounds"];
+    assert_eq!(
+        (&rounds["submits"], &rounds["blocking_readbacks"], &rounds["creates"]),
+        (&1.into(), &1.into(), &0.into())
+    );
+    assert!(rounds["readback_bytes"].as_u64().unwrap() <= 256);
+    assert!(rounds["dispatches_per_layer"].as_u64().unwrap() <= 8);
+    assert!(report["memory"]["ratio"].as_f64().unwrap() <= 1.1);
+    assert_eq!(report["phases"].as_array().unwrap().len(), 3);
+    let tasks = report["tasks"].as_array().unwrap();
+    let of = |task: &Value, key: &str| task[key].as_str().unwrap().to_owned();
+    let order: Vec<_> = tasks.iter().map(|task| (of(task, "kind"), of(task, "mode"))).collect();
+    let kinds = ["open", "retell", "rename", "continue"];
+    let modes = ["plain", "draft_model", "lookup"];
+    let all: Vec<_> = kinds.iter().flat_map(|kind| modes.map(|mode| (kind.to_string(), mode.to_owned()))).collect();
+    assert_eq!(order, all);
+    for task in tasks {
+        let length = task["tokens"].as_f64().unwrap() / task["num_spec_steps"].as_f64().unwrap();
+        assert_eq!(task["mean_acceptance_length"].as_f64().unwrap(), length);
+        assert!(task["speedup"].as_f64().unwrap() > 0.0);
+    }
+}
+
+#[test]
+fn the_prompts_of_bench_are_golden() {
+    let golden = std::fs::read_to_string(path("tests/golden/tales.json")).unwrap();
+    let golden: Value = serde_json::from_str(&golden).unwrap();
+    let prompts: Value = serde_json::from_str(include_str!("../src/cli/bench/prompts.json")).unwrap();
+    for prompt in prompts.as_array().unwrap() {
+        let same = |case: &&Value| prompt.as_object().unwrap().iter().all(|(key, value)| case[key] == *value);
+        assert!(golden["cases"].as_array().unwrap().iter().find(same).is_some(), "{prompt}");
+    }
+}
+
+/// The command fails with this code, and its one line of error names `says`; as text and as JSON.
+fn assert_fails(args: &[&str], exit: i32, code: &str, says: &[&str]) {
+    let plain = run(args);
+    assert_eq!(plain.code, exit, "{args:?}: {}", plain.err);
+    assert_eq!(plain.out, "", "{args:?}");
+    let lines: Vec<_> = plain.err.lines().filter(|line| line.starts_with("error: ")).collect();
+    assert_eq!(lines.len(), 1, "{args:?}: {}", plain.err);
+    let as_json = run(&[args, &["--json"]].concat());
+    assert_eq!(as_json.code, exit, "{args:?}: {}", as_json.out);
+    let report: Value = serde_json::from_str(&as_json.out).unwrap();
+    let error = &report["error"];
+    assert_eq!(error["code"], code, "{args:?}: {error}");
+    assert!(error["message"].is_string() && error.get("detail").is_some());
+    for part in says {
+        assert!(lines[0].contains(part), "{args:?} does not say {part}: {}", lines[0]);
+    }
+}
+
+#[test]
+fn bad_options_name_the_flag() {
+    let cases: [(&[&str], &str); 16] = [
+        (&["--max-new-tokens", "0"], "--max-new-tokens"),
+        (&["--max-new-tokens", "-1"], "--max-new-tokens"),
+        (&["--max-new-tokens", "many"], "--max-new-tokens"),
+        (&["--num-assistant-tokens-schedule", "sometimes"], "--num-assistant-tokens-schedule"),
+        (&["--prompt-lookup-num-tokens", "0"], "--prompt-lookup-num-tokens"),
+        (&["--max-matching-ngram-size", "0"], "--max-matching-ngram-size"),
+        (&["--speculation", "maybe"], "--speculation"),
+        (&["--kv-dtype", "f64"], "--kv-dtype"),
+        (&["--max-context", "1"], "--max-context"),
+        (&["--max-context", "2000"], "--max-context"),
+        (&["--prefill-chunk", "0"], "--prefill-chunk"),
+        (&["--stop", ""], "--stop"),
+        (&["--color", "red"], "--color"),
+        (&["--model", ""], "--model"),
+        (&["--max-tokens", "3"], "--max-new-tokens"),
+        (&["--system", "Be brief."], "--chat"),
+    ];
+    for (flags, flag) in cases {
+        assert_fails(&[&["generate", "Once"], flags].concat(), 2, "bad-option", &[flag]);
+    }
+    assert_fails(&["bench", "--shape", "huge"], 2, "bad-option", &["--shape", "smollm2-135m"]);
+    assert_fails(&["inspect", "--kv-dtype", "f64"], 2, "bad-option", &["--kv-dtype"]);
+    assert_fails(&["generate", "Once", "--model", "owner/name"], 1, "not-found", &["Hub", "hf download owner/name"]);
+    let full = ["generate", "Once upon a time there was a king who had a daughter", "--max-context", "8"];
+    assert_fails(&full, 1, "context-full", &["--max-context", "8"]);
+    let error = run(&["generate", "Once", "--json", "--max-new-tokens", "many"]).out;
+    let detail = &serde_json::from_str::<Value>(&error).unwrap()["error"]["detail"];
+    assert_eq!((&detail["option"], &detail["value"]), (&"max_new_tokens".into(), &"many".into()));
+    let no_command = run(&["--json"]);
+    assert_eq!(no_command.code, 2);
+    assert!(serde_json::from_str::<Value>(&no_command.out).unwrap()["error"]["message"].is_string());
+}
+
+/// A copy of the tales draft model to damage; gone with the value.
+struct Damaged(PathBuf);
+
+impl Damaged {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("foretoken-program-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        for entry in std::fs::read_dir(path("models/tales/draft")).unwrap() {
+            let file = entry.unwrap().path();
+            std::fs::copy(&file, folder.join(file.file_name().unwrap())).unwrap();
+        }
+        Self(folder)
+    }
+
+    /// Changes the bytes of a file.
+    fn edit(self, file: &str, change: impl FnOnce(&mut Vec<u8>)) -> Self {
+        let mut bytes = std::fs::read(self.0.join(file)).unwrap();
+        change(&mut bytes);
+        std::fs::write(self.0.join(file), bytes).unwrap();
+        self
+    }
+
+    /// Replaces a text in a file.
+    fn replace(self, file: &str, from: &str, to: &str) -> Self {
+        self.edit(file, |bytes| {
+            let found: Vec<_> = (0..bytes.len()).filter(|&at| bytes[at..].starts_with(from.as_bytes())).collect();
+            assert!(!found.is_empty(), "{file} has no {from}");
+            for at in found.into_iter().rev() {
+                bytes.splice(at..at + from.len(), to.bytes());
+            }
+        })
+    }
+
+    fn fails(&self, code: &str, says: &[&str]) {
+        let folder = self.0.to_str().unwrap();
+        assert_fails(&["generate", "Once", "--max-new-tokens", "2", "--model", folder], 1, code, says);
+    }
+}
+
+impl Drop for Damaged {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn damaged_models_name_the_file() {
+    let weights = "model.safetensors";
+    let config = "config.json";
+    assert_fails(&["generate", "Once", "--model", "/nowhere/model"], 1, "not-found", &["/nowhere/model"]);
+    for file in [config, weights, "tokenizer.json"] {
+        let model = Damaged::new(&format!("no-{file}"));
+        std::fs::remove_file(model.0.join(file)).unwrap();
+        model.fails("not-found", &[file]);
+    }
+    Damaged::new("json").edit(config, |bytes| bytes.truncate(100)).fails("bad-config", &[config]);
+    Damaged::new("key")
+        .replace(config, "\"hidden_size\": 96", "\"hidden_size\": -1")
+        .fails("bad-config", &["hidden_size"]);
+    let unknown = Damaged::new("architecture").replace(config, "\"llama\"", "\"mamba\"");
+    unknown.fails("unsupported-architecture", &["mamba", "llama"]);
+    let renamed = Damaged::new("missing").replace(weights, "model.norm.weight", "model.nerm.weight");
+    renamed.fails("bad-weights", &[weights, "model.norm.weight"]);
+    let narrow = Damaged::new("shape").replace(config, "\"intermediate_size\": 256", "\"intermediate_size\": 128");
+    narrow.fails("bad-weights", &[weights, "shape"]);
+    let nan = Damaged::new("nan").edit(weights, |bytes| {
+        let end = bytes.len();
+        bytes[end - 2..].copy_from_slice(&0x7e00_u16.to_le_bytes());
+    });
+    nan.fails("bad-weights", &[weights, "not finite"]);
+    let cut = Damaged::new("cut").edit(weights, |bytes| bytes.truncate(bytes.len() / 2));
+    cut.fails("bad-weights", &[weights, "cut"]);
+    Damaged::new("tokens")
+        .edit("tokenizer.json", |bytes| bytes.truncate(999))
+        .fails("bad-tokenizer", &["tokenizer.json"]);
+}
+
+#[test]
+fn an_assistant_with_other_tokens_is_refused() {
+    let other = Damaged::new("assistant").replace("tokenizer.json", "<|im_start|>", "<|im_begin|>");
+    let folder = other.0.to_str().unwrap();
+    let args = ["generate", "Once", "--assistant-model", folder];
+    assert_fails(&args, 1, "tokenizer-mismatch", &["--no-assistant"]);
+}
