@@ -172,6 +172,16 @@ impl Error {
         }
     }
 
+    /// The same error, with the place (a folder or an id) in front of its file's name.
+    pub fn within(mut self, place: &str) -> Self {
+        if let Self::BadWeights { file, .. } | Self::BadConfig { file, .. } | Self::BadTokenizer { file, .. } =
+            &mut self
+        {
+            *file = format!("{place}/{file}");
+        }
+        self
+    }
+
     /// `{code, message, detail}`, the shape in which errors leave the engine.
     pub fn to_json(&self) -> Value {
         json!({ "code": self.code(), "message": self.to_string(), "detail": self.detail() })

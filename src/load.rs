@@ -33,6 +33,11 @@ impl<S: Source> Checkpoint<S> {
     /// [`Error::BadOption`] for more context than the model has positions.
     pub async fn open(source: S, options: &LoadOptions) -> Result<Self> {
         options.validate()?;
+        let place = source.name();
+        Self::read(source, options).await.map_err(|error| error.within(&place))
+    }
+
+    async fn read(source: S, options: &LoadOptions) -> Result<Self> {
         let config = required(&source, "config.json", SMALL_FILE).await?;
         let generation_config = read_small(&source, "generation_config.json", SMALL_FILE).await?;
         let spec = parse_config(&config, generation_config.as_deref())?;
@@ -58,7 +63,9 @@ impl<S: Source> Checkpoint<S> {
     /// [`Error::NotFound`], [`Error::BadTokenizer`].
     pub async fn tokenizer(&self) -> Result<Tokenizer> {
         let file = "tokenizer.json";
-        Tokenizer::from_json(file, &required(self.weights.source(), file, TOKENIZER_FILE).await?)
+        let source = self.weights.source();
+        let bytes = required(source, file, TOKENIZER_FILE).await?;
+        Tokenizer::from_json(file, &bytes).map_err(|error| error.within(&source.name()))
     }
 
     async fn template(&self) -> Result<Option<ChatTemplate>> {
@@ -87,7 +94,8 @@ impl Session {
         let vocab = target.blueprint.spec.vocab_size;
         if tokenizer.vocab_size() > vocab {
             let reason = format!("it has {} tokens, but config.json says {vocab}", tokenizer.vocab_size());
-            return Err(Error::BadTokenizer { file: "tokenizer.json".into(), reason });
+            let file = format!("{}/tokenizer.json", target.weights.source().name());
+            return Err(Error::BadTokenizer { file, reason });
         }
         let assistant = match assistant {
             None => None,
@@ -148,7 +156,8 @@ async fn put<S: Source>(
     loaded: &mut dyn FnMut(u64),
 ) -> Result<Model> {
     let Checkpoint { blueprint, weights } = checkpoint;
-    Model::load(gpu, blueprint, Some(&weights), round, vocab, loaded).await
+    let place = weights.source().name();
+    Model::load(gpu, blueprint, Some(&weights), round, vocab, loaded).await.map_err(|error| error.within(&place))
 }
 
 async fn required<S: Source>(source: &S, file: &str, limit: u64) -> Result<Vec<u8>> {
