@@ -1,9 +1,12 @@
 // npm test: format, lints for both targets, and every test. A missing adapter fails the run.
+import { tmpdir } from "node:os";
 import { needRust, needVulkan, run } from "./system.mjs";
 
 needRust();
 needVulkan();
-const cargo = (...args) => run("cargo", args);
+// Mesa complains on every start where no desktop session has set it.
+const env = { XDG_RUNTIME_DIR: tmpdir(), ...process.env };
+const cargo = (...args) => run("cargo", args, { env });
 cargo("fmt", "--check");
 cargo("clippy", "--features", "cli", "--all-targets", "--", "--deny", "warnings");
 cargo("clippy", "--lib", "--target", "wasm32-unknown-unknown", "--", "--deny", "warnings");

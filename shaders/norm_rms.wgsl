@@ -14,8 +14,6 @@ struct NormDims {
 @group(0) @binding(3) var<storage, read> gain: array<vec4f>;     // (stride)
 @group(0) @binding(4) var<storage, read_write> y: array<vec4f>;  // (rows, stride)
 
-var<workgroup> squares: array<f32, THREADS>;
-
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) thread: u32) {
     let base = (id.x + dims.head * step.logit_row) * dims.stride;
@@ -24,15 +22,7 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) threa
         let v = x[base + i];
         sum = fma(v.w, v.w, fma(v.z, v.z, fma(v.y, v.y, fma(v.x, v.x, sum))));
     }
-    squares[thread] = sum;
-    workgroupBarrier();
-    for (var half = THREADS / 2u; half > 0u; half /= 2u) {
-        if (thread < half) {
-            squares[thread] += squares[thread + half];
-        }
-        workgroupBarrier();
-    }
-    let scale = 1.0 / sqrt(squares[0] / f32(dims.width) + dims.eps);
+    let scale = 1.0 / sqrt(sum_threads(sum, thread) / f32(dims.width) + dims.eps);
     for (var i = thread; i < dims.stride; i += THREADS) {
         y[id.x * dims.stride + i] = x[base + i] * scale * gain[i];
     }

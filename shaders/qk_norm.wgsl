@@ -10,8 +10,6 @@ struct QkNormDims { eps: f32 }
 @group(0) @binding(3) var<storage, read> gain: array<f32>;  // (2, head_dim): of q, of k
 @group(0) @binding(4) var<storage, read> bias: array<f32>;  // as qkv's rows
 
-var<workgroup> squares: array<f32, THREADS>;
-
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) thread: u32) {
     let head = id.x;
@@ -22,15 +20,7 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) threa
         let v = qkv[base + i] + bias[head * heads.head_dim + i];
         sum = fma(v, v, sum);
     }
-    squares[thread] = sum;
-    workgroupBarrier();
-    for (var half = THREADS / 2u; half > 0u; half /= 2u) {
-        if (thread < half) {
-            squares[thread] += squares[thread + half];
-        }
-        workgroupBarrier();
-    }
-    let scale = 1.0 / sqrt(squares[0] / f32(heads.head_dim) + dims.eps);
+    let scale = 1.0 / sqrt(sum_threads(sum, thread) / f32(heads.head_dim) + dims.eps);
     let is_k = head >= heads.heads;
     for (var i = thread * 2u; i < heads.head_dim; i += THREADS * 2u) {
         let at = head * heads.head_dim + i;

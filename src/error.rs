@@ -18,17 +18,16 @@ pub enum Error {
         /// What was tried, and what to install or to switch on.
         reason: String,
     },
-    /// The plan needs more than the device can give. Found before anything is allocated.
-    #[error(
-        "{what} needs {need} bytes of GPU memory, but the limit is {limit}: lower --max-context, or take a smaller model"
-    )]
+    /// The plan needs more than the device can give; with a limit, found before anything is allocated.
+    #[error("{what}: {need} bytes of GPU memory are needed, but {}: lower --max-context, or take a smaller model",
+        limit.map_or("the driver refuses them".into(), |limit| format!("the limit is {limit}")))]
     OutOfGpuMemory {
         /// What would not fit.
         what: String,
         /// Bytes needed.
         need: u64,
-        /// Bytes there.
-        limit: u64,
+        /// Bytes that a buffer can have; none when the driver refused without a number.
+        limit: Option<u64>,
     },
     /// The device is gone; load the model again.
     #[error("the GPU device was lost: {reason}")]

@@ -41,3 +41,8 @@ pub use options::{GenerateOptions, LoadOptions, Schedule, Speculation};
 pub use session::{FinishReason, Generation, Prompt, Session, Token};
 pub use speculate::{Origin, Stats};
 pub use text::Message;
+
+/// The README's example compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -4,7 +4,7 @@ use super::dims::{EmbedDims, HeadDims, MatmulDims, NormDims};
 use super::memory::{BLOCK, Capacity, stride};
 use super::node::{Choice, Grid, Node};
 use super::upload::Matrix;
-use crate::gpu::{Buffer, Epilogue, Kernel, Slice, Uniforms};
+use crate::gpu::{Buffer, Epilogue, Gpu, Kernel, Slice, Uniforms};
 use crate::model::{ModelSpec, Op, Output, VectorId};
 
 /// A node whose uniform blocks are not uploaded yet: (binding, block).
@@ -17,9 +17,9 @@ pub(super) struct Lowered {
 
 impl Lowered {
     /// With its uniform blocks.
-    pub fn bind(mut self, blocks: &[Slice]) -> Node {
+    pub fn bind(mut self, gpu: &Gpu, blocks: &[Slice]) -> Node {
         self.bindings.extend(self.blocks.into_iter().map(|(binding, block)| (binding, blocks[block].clone())));
-        Node::new(self.choice, self.grid, self.bindings)
+        Node::new(gpu, self.choice, self.grid, &self.bindings)
     }
 }
 

@@ -94,18 +94,20 @@ impl Model {
         let limit = gpu.info().max_binding_size.min(gpu.info().max_buffer_size);
         for (what, need) in largest {
             if need > limit {
-                return Err(Error::OutOfGpuMemory { what: what.into(), need, limit });
+                return Err(Error::OutOfGpuMemory { what: what.into(), need, limit: Some(limit) });
             }
         }
+        // All that is large, before anything is read.
+        let kv = spec.layers.iter().map(|_| gpu.buffer("kv cache", sizes.layer_kv)).collect::<Result<Vec<_>>>()?;
+        let matrices = plan.matrices.iter().zip(dtypes).map(|(matrix, dtype)| Matrix::allocate(gpu, matrix, dtype));
+        let matrices = matrices.collect::<Result<Vec<_>>>()?;
+        gpu.check()?;
         let mut backlog = Backlog::default();
-        let mut matrices = Vec::new();
-        for (matrix, dtype) in plan.matrices.iter().zip(dtypes) {
-            let on_gpu = Matrix::allocate(gpu, matrix, dtype)?;
+        for (matrix, on_gpu) in plan.matrices.iter().zip(&matrices) {
             match weights {
                 Some(weights) => on_gpu.load(gpu, weights, matrix, &mut backlog, loaded).await?,
-                None => fill(gpu, &on_gpu),
+                None => fill(gpu, on_gpu),
             }
-            matrices.push(on_gpu);
         }
         let vectors = load_vectors(gpu, weights, &plan.vectors).await?;
         gpu.flush()?;
@@ -113,7 +115,6 @@ impl Model {
         for rope in &spec.ropes {
             tables.push(gpu.buffer_of("rotary table", &rotary_table(rope, capacity.max_context))?);
         }
-        let kv = spec.layers.iter().map(|_| gpu.buffer("kv cache", sizes.layer_kv)).collect::<Result<Vec<_>>>()?;
         let step = gpu.buffer("step", size_of::<Step>() as u64)?;
         let logits = gpu.buffer("logits", sizes.logits)?;
         let binder = Binder {
@@ -146,12 +147,12 @@ impl Model {
         let blocks = uniforms.upload(gpu, "dimensions")?;
         let sampler = |dims: usize| {
             let bindings = vec![(0, step.whole()), (1, blocks[dims].clone()), (2, logits.whole()), (3, round.whole())];
-            Node::new(Choice::Always(Kernel::Sample), Grid::Rows, bindings)
+            Node::new(gpu, Choice::Always(Kernel::Sample), Grid::Rows, &bindings)
         };
         let (verify, draft) = (sampler(verify), sampler(draft));
         let mut nodes = lowered
             .into_iter()
-            .map(|op: Vec<_>| op.into_iter().map(|lowered: Lowered| lowered.bind(&blocks)).collect::<Vec<_>>());
+            .map(|op: Vec<_>| op.into_iter().map(|lowered: Lowered| lowered.bind(gpu, &blocks)).collect::<Vec<_>>());
         let body = nodes.by_ref().take(plan.body.len()).flatten().collect();
         let head = nodes.flatten().collect();
         let (gpu, one_variant) = (gpu.clone(), Cell::new(false));
@@ -196,25 +197,25 @@ impl Model {
     /// Records the layers: rows of the step -> residual stream and KV cache.
     pub fn record_body(&self, recorder: &mut Recorder<'_>, rows: usize, position: usize) {
         for node in &self.body {
-            node.record(&self.gpu, recorder, rows as u32, position as u32, self.one_variant.get());
+            node.record(recorder, rows as u32, position as u32, self.one_variant.get());
         }
     }
 
     /// Records the LM head for `rows` rows, from the step's `logit_row` on.
     pub fn record_head(&self, recorder: &mut Recorder<'_>, rows: usize) {
         for node in &self.head {
-            node.record(&self.gpu, recorder, rows as u32, 0, self.one_variant.get());
+            node.record(recorder, rows as u32, 0, self.one_variant.get());
         }
     }
 
     /// Records sampling for `rows` rows of logits.
     pub fn record_sample(&self, recorder: &mut Recorder<'_>, rows: usize) {
-        self.verify.record(&self.gpu, recorder, rows as u32, 0, false);
+        self.verify.record(recorder, rows as u32, 0, false);
     }
 
     /// Records sampling for one row, whose token the next pass reads.
     pub fn record_draft_sample(&self, recorder: &mut Recorder<'_>) {
-        self.draft.record(&self.gpu, recorder, 1, 0, false);
+        self.draft.record(recorder, 1, 0, false);
     }
 
     /// From now on the same kernels serve every number of rows: for devices where they do not agree to the bit.

@@ -109,7 +109,7 @@ impl Sizes {
             partial: floats(few_heads, spec.head_dim),
             norms: floats(few_heads, 2),
             tables: spec.ropes.iter().map(|rope| floats(capacity.max_context, rope.rotary_dim)).collect(),
-            layer_kv: 2 * (blocks * BLOCK * spec.kv_width()) as u64 * capacity.kv_dtype.size(),
+            layer_kv: 2 * floats(blocks * BLOCK, spec.kv_width()) / 4 * capacity.kv_dtype.size(),
             vectors: plan.vectors.iter().map(|vector| floats(1, stride(vector.len)).next_multiple_of(256)).sum(),
         }
     }

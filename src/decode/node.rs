@@ -3,9 +3,6 @@
 use super::memory::{BLOCK, FEW_ROWS};
 use crate::gpu::{Call, Epilogue, Gpu, Kernel, Recorder, Slice, split_grid};
 use crate::weights::Dtype;
-use std::cell::RefCell;
-use std::collections::HashMap;
-use std::rc::Rc;
 
 /// Which kernel a node runs, for how many rows.
 #[derive(Clone, Copy)]
@@ -31,33 +28,53 @@ pub(super) enum Grid {
     Vectors { kv_heads: u32, group: u32 },
 }
 
-/// A step of the plan with its buffers. Calls are made at first use, one per kernel variant.
+/// A step of the plan with its buffers, bound to every kernel variant that it may run: a round creates nothing.
 pub(super) struct Node {
-    choice: Choice,
+    calls: Calls,
     grid: Grid,
-    bindings: Vec<(u32, Slice)>,
-    calls: RefCell<HashMap<Kernel, Rc<Call>>>,
+}
+
+enum Calls {
+    Always(Call),
+    Matmul {
+        /// One for each of [`Kernel::ROWS`].
+        rows: Vec<Call>,
+        tile: Call,
+    },
+    FewRows(Call),
+    ManyRows(Call),
 }
 
 impl Node {
-    pub fn new(choice: Choice, grid: Grid, bindings: Vec<(u32, Slice)>) -> Self {
-        Self { choice, grid, bindings, calls: RefCell::default() }
+    pub fn new(gpu: &Gpu, choice: Choice, grid: Grid, bindings: &[(u32, Slice)]) -> Self {
+        let call = |kernel| gpu.call(kernel, bindings);
+        let calls = match choice {
+            Choice::Always(kernel) => Calls::Always(call(kernel)),
+            Choice::FewRows(kernel) => Calls::FewRows(call(kernel)),
+            Choice::ManyRows(kernel) => Calls::ManyRows(call(kernel)),
+            Choice::Matmul(dtype, epilogue) => Calls::Matmul {
+                rows: Kernel::ROWS.map(|rows| call(Kernel::MatmulRows(dtype, rows, epilogue))).into(),
+                tile: call(Kernel::MatmulTile(dtype, epilogue)),
+            },
+        };
+        Self { calls, grid }
     }
 
     /// Records it for `rows` rows from `position` on. With one variant for all row counts, there are at most 16.
-    pub fn record(&self, gpu: &Gpu, recorder: &mut Recorder<'_>, rows: u32, position: u32, one_variant: bool) {
+    pub fn record(&self, recorder: &mut Recorder<'_>, rows: u32, position: u32, one_variant: bool) {
         let few = rows <= FEW_ROWS as u32;
-        let least = if one_variant { FEW_ROWS as u32 } else { rows };
-        let variant = Kernel::ROWS.into_iter().find(|variant| *variant >= least);
-        let (kernel, row_tile, out_tile) = match self.choice {
-            Choice::Always(kernel) => (kernel, 1, 1),
-            Choice::FewRows(kernel) if few => (kernel, 1, 1),
-            Choice::ManyRows(kernel) if !few => (kernel, 1, 1),
-            Choice::FewRows(_) | Choice::ManyRows(_) => return,
-            Choice::Matmul(dtype, epilogue) => match variant {
-                Some(variant) => (Kernel::MatmulRows(dtype, variant, epilogue), variant, 16),
-                None => (Kernel::MatmulTile(dtype, epilogue), 32, 32),
-            },
+        let (call, row_tile, out_tile) = match &self.calls {
+            Calls::Always(call) => (call, 1, 1),
+            Calls::FewRows(call) if few => (call, 1, 1),
+            Calls::ManyRows(call) if !few => (call, 1, 1),
+            Calls::FewRows(_) | Calls::ManyRows(_) => return,
+            Calls::Matmul { rows: variants, tile } => {
+                let least = if one_variant { FEW_ROWS as u32 } else { rows };
+                match Kernel::ROWS.into_iter().zip(variants).find(|(variant, _)| *variant >= least) {
+                    Some((variant, call)) => (call, variant, 16),
+                    None => (tile, 32, 32),
+                }
+            }
         };
         let grid = match self.grid {
             Grid::PerRow(x) => [x, rows, 1],
@@ -69,10 +86,6 @@ impl Node {
             }
             Grid::Vectors { kv_heads, group } => [kv_heads, (rows * group).div_ceil(8), 1],
         };
-        let call = {
-            let mut calls = self.calls.borrow_mut();
-            calls.entry(kernel).or_insert_with(|| Rc::new(gpu.call(kernel, &self.bindings))).clone()
-        };
-        recorder.dispatch(&call, grid);
+        recorder.dispatch(call, grid);
     }
 }

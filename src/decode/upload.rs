@@ -61,7 +61,7 @@ impl Matrix {
         let fitting = (limit / row_bytes) as usize / 2 * 2;
         if fitting == 0 {
             let what = format!("two rows of {}", plan.label);
-            return Err(Error::OutOfGpuMemory { what, need: row_bytes * 2, limit });
+            return Err(Error::OutOfGpuMemory { what, need: row_bytes * 2, limit: Some(limit) });
         }
         let mut pieces = Vec::new();
         for first in (0..plan.rows).step_by(fitting) {

@@ -65,7 +65,7 @@ impl Gpu {
         use wgpu::BufferUsages as Usage;
         let limit = self.info().max_binding_size.min(self.info().max_buffer_size);
         if bytes > limit {
-            return Err(Error::OutOfGpuMemory { what: what.into(), need: bytes, limit });
+            return Err(Error::OutOfGpuMemory { what: what.into(), need: bytes, limit: Some(limit) });
         }
         let usage = Usage::STORAGE | Usage::UNIFORM | Usage::COPY_DST | Usage::COPY_SRC;
         self.create(what, bytes, usage)

@@ -68,8 +68,16 @@ pub struct Gpu {
     pub(super) counters: Rc<Cell<Counters>>,
     info: DeviceInfo,
     pipelines: RefCell<HashMap<Kernel, wgpu::ComputePipeline>>,
-    failure: Arc<Mutex<Option<Error>>>,
+    failure: Shared,
 }
+
+/// What the device reported on its own, outside of any call.
+enum Failure {
+    Lost(String),
+    OutOfMemory,
+}
+
+type Shared = Arc<Mutex<Option<Failure>>>;
 
 impl Gpu {
     /// Opens the most powerful adapter, with limits as large as it has.
@@ -138,7 +146,11 @@ impl Gpu {
     /// [`Error::DeviceLost`], or [`Error::OutOfGpuMemory`] from the driver.
     pub fn check(&self) -> Result<()> {
         match &*self.failure.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(error) => Err(error.clone()),
+            Some(Failure::Lost(reason)) => Err(Error::DeviceLost { reason: reason.clone() }),
+            Some(Failure::OutOfMemory) => {
+                let need = self.counters().allocated;
+                Err(Error::OutOfGpuMemory { what: "all that is loaded".into(), need, limit: None })
+            }
             None => Ok(()),
         }
     }
@@ -170,24 +182,24 @@ impl Gpu {
 }
 
 /// Keeps the first failure that no call returns.
-fn watch(device: &wgpu::Device, failure: &Arc<Mutex<Option<Error>>>) {
-    let keep = |failure: &Arc<Mutex<Option<Error>>>| {
+fn watch(device: &wgpu::Device, failure: &Shared) {
+    let keep = |failure: &Shared| {
         let failure = failure.clone();
-        move |error: Error| {
-            failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        move |what: Failure| {
+            failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(what);
         }
     };
     let lost = keep(failure);
     device.set_device_lost_callback(move |reason, message| {
         if reason != wgpu::DeviceLostReason::Destroyed {
-            lost(Error::DeviceLost { reason: message });
+            lost(Failure::Lost(message));
         }
     });
     let uncaptured = keep(failure);
     device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
         uncaptured(match error {
-            wgpu::Error::OutOfMemory { .. } => Error::OutOfGpuMemory { what: "a buffer".into(), need: 0, limit: 0 },
-            other => Error::DeviceLost { reason: other.to_string() },
+            wgpu::Error::OutOfMemory { .. } => Failure::OutOfMemory,
+            other => Failure::Lost(other.to_string()),
         });
     }));
 }

@@ -61,9 +61,10 @@ impl Kernel {
         let matmul = shader!("lib/matmul.wgsl");
         let heads = shader!("lib/heads.wgsl");
         let fold = shader!("lib/fold.wgsl");
+        let sum = shader!("lib/sum_threads.wgsl");
         let parts: Vec<&str> = match self {
             Self::Embed(dtype) => vec![step, weight(dtype), shader!("embed.wgsl")],
-            Self::NormRms => vec![step, shader!("norm_rms.wgsl")],
+            Self::NormRms => vec![step, sum, shader!("norm_rms.wgsl")],
             Self::MatmulRows(dtype, count, epilogue) => {
                 let mut parts = vec![step, weight(dtype), mac, matmul];
                 parts.extend(rows(count));
@@ -77,7 +78,9 @@ impl Kernel {
                 parts.push(shader!("matmul_tile.wgsl"));
                 parts
             }
-            Self::QkNorm(kv) => vec![step, heads, kv_store(kv), shader!("lib/rotary.wgsl"), shader!("qk_norm.wgsl")],
+            Self::QkNorm(kv) => {
+                vec![step, heads, sum, kv_store(kv), shader!("lib/rotary.wgsl"), shader!("qk_norm.wgsl")]
+            }
             Self::Attention(kv) => {
                 let block = shader!("lib/attention_block.wgsl");
                 vec![step, mac, heads, kv_load(kv), block, shader!("attention.wgsl")]

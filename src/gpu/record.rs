@@ -9,6 +9,8 @@ use super::readback::Readback;
 pub struct Call {
     pipeline: wgpu::ComputePipeline,
     group: wgpu::BindGroup,
+    /// The last holder of a buffer destroys it.
+    _buffers: Vec<Buffer>,
 }
 
 impl Gpu {
@@ -32,7 +34,8 @@ impl Gpu {
             entries: &entries,
         });
         self.count(|counters| counters.creates += 1);
-        Call { pipeline, group }
+        let _buffers = bindings.iter().map(|(_, slice)| slice.buffer.clone()).collect();
+        Call { pipeline, group, _buffers }
     }
 
     /// Starts a submission.
