@@ -1,6 +1,7 @@
 // npm run build: the Rust library -> www/foretoken.js and www/foretoken_bg.wasm, small enough for a web page.
 import { spawnSync } from "node:child_process";
-import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, statSync } from "node:fs";
+import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
+import { homedir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
@@ -36,13 +37,26 @@ export function needNpm() {
   run("npm", ["ci", "--no-audit", "--no-fund"], { cwd: root, shell: process.platform === "win32" });
 }
 
-/** Builds both files and returns their sizes. */
+/** Panic messages name source files: without the folders of this machine, so that every machine builds the same bytes. */
+function withoutPaths() {
+  const home = process.env.CARGO_HOME ?? join(homedir(), ".cargo");
+  const registries = join(home, "registry", "src");
+  const folders = existsSync(registries) ? readdirSync(registries).map((name) => join(registries, name)) : [];
+  const flags = [...folders.map((folder) => [folder, "/crates"]), [root, "/foretoken"]];
+  return flags.map(([from, to]) => `--remap-path-prefix=${from}=${to}`).join("\x1f");
+}
+
+/** Builds both files. */
 export function build() {
   needRust();
   needNpm();
   const bindgen = needBindgen();
   const cwd = { cwd: root };
-  run("cargo", ["build", "--lib", "--profile", "wasm", "--target", "wasm32-unknown-unknown"], cwd);
+  const target32 = ["--target", "wasm32-unknown-unknown"];
+  // Fetched first, so that the folders whose names are left out are there.
+  run("cargo", ["fetch", ...target32], cwd);
+  const env = { ...process.env, CARGO_ENCODED_RUSTFLAGS: withoutPaths() };
+  run("cargo", ["build", "--lib", "--profile", "wasm", ...target32], { ...cwd, env });
   const raw = join(target, "wasm32-unknown-unknown", "wasm", "foretoken.wasm");
   const glue = join(target, "glue");
   rmSync(glue, { recursive: true, force: true });

@@ -5,7 +5,8 @@
 
 /**
  * @typedef {"download" | "upload" | "compile"} Phase
- * @typedef {{ phase: Phase, file: string, loaded: number, total: number }} Progress `file` is empty but for downloads
+ * @typedef {{ phase: Phase, model: "target" | "assistant" | "", file: string, loaded: number, total: number }} Progress
+ *   bytes; `model` and `file` are empty but for downloads
  * @typedef {string | URL | File[] | FileList | FileSystemDirectoryHandle} Model
  *   a Hub id (`owner/name`), a base URL (starts with `/`, `./` or a scheme), or what the user picked
  * @typedef {{ role: string, content: string }} Message
@@ -98,7 +99,7 @@ export class Engine {
     signal?.addEventListener("abort", stop, { once: true });
     try {
       const hub = { endpoint, revision, token };
-      const args = { model: portable(model), assistant: portable(assistant_model), hub, base: document.baseURI, options: rest };
+      const args = { model: portable(model), assistant: portable(assistant_model), hub, base: globalThis.document?.baseURI ?? location.href, options: rest };
       engine.#info = await engine.#call("load", args, onProgress).result;
       return engine;
     } catch (error) {

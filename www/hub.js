@@ -17,7 +17,7 @@
  * @property {string} [token] sent as `Authorization: Bearer`, to Hub ids only
  */
 
-/** @typedef {{ phase: "download", file: string, loaded: number, total: number }} DownloadProgress */
+/** @typedef {{ phase: "download", model: "target" | "assistant", file: string, loaded: number, total: number }} DownloadProgress */
 
 /** Bytes per request: large enough to amortise a round trip, small enough to repeat after a cut. */
 const CHUNK = 8 << 20;
@@ -38,8 +38,8 @@ export function failure(code, message, detail = null) {
 /**
  * The files of a model.
  * @param {string | URL | File[] | FileSystemDirectoryHandle} model
- * @param {HubOptions & { base: string, signal: AbortSignal, onProgress: (progress: DownloadProgress) => void }} options
- *   `base`: what relative URLs start from
+ * @param {HubOptions & { base: string, signal: AbortSignal, role: "target" | "assistant", onProgress: (progress: DownloadProgress) => void }} options
+ *   `base`: what relative URLs start from; `role`: which model it is, for progress
  * @returns {Files}
  */
 export function openFiles(model, options) {
@@ -122,9 +122,10 @@ class Remote {
    * @param {string} name
    * @param {string} base
    * @param {Record<string, string>} headers
-   * @param {{ signal: AbortSignal, onProgress: (progress: DownloadProgress) => void }} options
+   * @param {{ signal: AbortSignal, role: "target" | "assistant", onProgress: (progress: DownloadProgress) => void }} options
    */
-  constructor(name, base, headers, { signal, onProgress }) {
+  constructor(name, base, headers, { signal, role, onProgress }) {
+    this.role = role;
     this.name = name;
     this.base = base;
     this.headers = headers;
@@ -249,7 +250,7 @@ class Remote {
     // What a cut took back is not shown, so that progress only ever grows.
     if (!silent && loaded > (this.shown.get(file) ?? 0)) {
       this.shown.set(file, loaded);
-      this.onProgress({ phase: "download", file, loaded, total: Math.max(total, loaded) });
+      this.onProgress({ phase: "download", model: this.role, file, loaded, total: Math.max(total, loaded) });
     }
   }
 

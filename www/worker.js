@@ -11,21 +11,34 @@ let session;
 let memory;
 /** @type {Map<number, AbortController>} */
 const running = new Map();
+/** What the browser tells of the GPU; the engine inside sees no name. */
+async function adapterName() {
+  const adapter = await navigator.gpu.requestAdapter({ powerPreference: "high-performance" });
+  const { description = "", vendor = "", architecture = "" } = adapter?.info ?? {};
+  return description || `${vendor} ${architecture}`.trim();
+}
+
 /** The session answers one call at a time. */
 let queue = Promise.resolve();
 
 const methods = {
   async load({ model, assistant, hub, base, options }, { emit, signal }) {
     ({ memory } = await init());
-    const open = (model) => openFiles(model, { ...hub, base, signal, onProgress: emit });
+    const open = (model, role) => openFiles(model, { ...hub, base, signal, role, onProgress: emit });
+    const tell = (phase, loaded, total) => emit({ phase, model: "", file: "", loaded, total });
+    let uploaded = false;
     const upload = (loaded, total) => {
-      emit({ phase: "upload", file: "", loaded, total });
+      tell("upload", loaded, total);
       // The kernels are compiled and checked on this device between the last byte and the end of loading.
-      if (loaded === total) emit({ phase: "compile", file: "", loaded: 0, total: 1 });
+      if (loaded === total && !uploaded) tell("compile", 0, 1);
+      uploaded = loaded === total;
     };
-    session = await load(open(model), assistant ? open(assistant) : undefined, options, upload);
-    emit({ phase: "compile", file: "", loaded: 1, total: 1 });
-    return { device: session.device(), memory: session.memory() };
+    const assisting = assistant ? open(assistant, "assistant") : undefined;
+    session = await load(open(model, "target"), assisting, options, upload);
+    tell("compile", 1, 1);
+    const device = session.device();
+    device.name ||= await adapterName();
+    return { device, memory: session.memory() };
   },
 
   async generate({ prompt, options }, { emit, signal }) {
@@ -77,7 +90,10 @@ onmessage = ({ data: { id, method, args } }) => {
 };
 
 // After a panic the promise of the call that caused it never settles; what is thrown arrives here.
-addEventListener("error", (event) => die(event.message));
+addEventListener("error", (event) => {
+  event.preventDefault();
+  die(event.message);
+});
 addEventListener("unhandledrejection", (event) => die(event.reason));
 
 function die(reason) {

@@ -28,6 +28,12 @@ async function handler(request, response) {
     async "is-html"() {
       response.writeHead(200, { "Content-Type": "text/html" }).end("<!doctype html><title>app</title>");
     },
+    async hub() {
+      const [owner, name, resolve, revision, file] = rest;
+      const wanted = `${owner}/${name}/${resolve}/${revision}` === "owner/tales/resolve/v1";
+      if (!wanted || request.headers.authorization !== "Bearer secret") response.writeHead(401).end();
+      rest.splice(0, rest.length, "models", "tales", "draft", file);
+    },
     async forbidden() {
       response.writeHead(403).end();
     },
@@ -105,12 +111,13 @@ const tests = {
     const progress = await loaded();
     const phases = [...new Set(progress.map(({ phase }) => phase))];
     equal(phases, ["download", "upload", "compile"], "phases");
-    for (const [i, { phase, file, loaded, total }] of progress.entries()) {
-      check(loaded <= total, `${phase} ${file}: ${loaded} of ${total}`);
-      const before = progress.slice(0, i).findLast((at) => at.phase === phase && at.file === file);
-      // Two models may have a file of the same name.
-      check(!before || before.loaded <= loaded || before.loaded === before.total, `${phase} ${file} went back`);
+    const last = new Map();
+    for (const { phase, model, file, loaded, total } of progress) {
+      const what = `${phase} ${model} ${file}`;
+      check(loaded <= total && loaded >= (last.get(what)?.loaded ?? 0), `${what}: ${loaded} of ${total}`);
+      last.set(what, { loaded, total });
     }
+    for (const [what, { loaded, total }] of last) equal(loaded, total, `${what} at the end`);
   },
 
   ...Object.fromEntries([0, 3, 12].map((index) => [
@@ -216,14 +223,15 @@ const tests = {
     equal(picked.code, "bad-config", picked.message);
   },
 
-  async "files come whole from a server without Range, again after a cut, and from what the user picked"() {
+  async "files come whole from a server without Range, again after a cut, from the Hub, and from what the user picked"() {
     const texts = await page.evaluate(async () => {
       const draft = (base) => `${base}/models/tales/draft`;
       const names = ["config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"];
       const files = await Promise.all(names.map(async (name) => new File([await (await fetch(`${DRAFT}/${name}`)).blob()], name)));
       const texts = [];
-      for (const model of [draft(""), draft("/no-range"), draft("/cut-once"), files]) {
-        const engine = await Engine.load(model, { max_context: 64 });
+      const hub = { endpoint: `${location.origin}/hub`, revision: "v1", token: "secret" };
+      for (const model of [draft(""), draft("/no-range"), draft("/cut-once"), files, "owner/tales"]) {
+        const engine = await Engine.load(model, { max_context: 64, ...hub });
         texts.push((await engine.generate("Once upon a time", { max_new_tokens: 4 }).result).text);
         engine.dispose();
       }
@@ -275,6 +283,40 @@ const tests = {
       return [(await running).code, (await failed(other.tokenize("a"))).code];
     });
     equal(codes, ["aborted", "aborted"], "codes");
+  },
+
+  async "the page runs a race to its end, and model text stays text"() {
+    await page.fill("#length", "8");
+    await page.click("#write");
+    await page.waitForFunction(() => document.getElementById("verdict").textContent);
+    const [verdict, texts, markup] = await page.evaluate(() => [
+      document.getElementById("verdict").textContent,
+      [...document.querySelectorAll(".text")].map(({ textContent }) => textContent),
+      [...document.querySelectorAll(".text *")].every(({ tagName, childElementCount }) => tagName === "SPAN" && !childElementCount),
+    ]);
+    check(verdict.startsWith("The same 8 tokens"), verdict);
+    check(texts[0], "text");
+    equal(texts[0], texts[1], "texts");
+    check(markup, "spans only");
+    for (const [name, width] of [["desktop", 1280], ["phone", 390]]) {
+      await page.setViewportSize({ width, height: 800 });
+      const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+      check(over <= 0, `${name}: ${over} pixels too wide`);
+    }
+  },
+
+  async "without WebGPU the page says what to do, and the engine gives webgpu-unavailable"() {
+    const other = await browser.newPage();
+    await other.addInitScript(() => Object.defineProperty(Navigator.prototype, "gpu", { value: undefined }));
+    await other.goto(`${url}/demo/`);
+    check((await other.textContent("#problem")).includes("Chrome"), "the page's words");
+    check(await other.isDisabled("#write"), "the button");
+    const code = await other.evaluate(async () => {
+      const { Engine } = await import("/engine.js");
+      return Engine.load("/models/tales/draft").catch(({ code }) => code);
+    });
+    equal(code, "webgpu-unavailable", "code");
+    await other.close();
   },
 
   async "nothing broke the content security policy"() {

@@ -9,20 +9,22 @@ globalThis.trustedTypes?.createPolicy("default", {
 const MODEL = new URL("../models/tales/target/", import.meta.url).href;
 const ASSISTANT = new URL("../models/tales/draft/", import.meta.url).href;
 
-const chat = (request) => `<|im_start|>user\n${request}<|im_end|>\n<|im_start|>assistant\n`;
 const PRESETS = {
-  open: { drafter: "draft", prompt: "There was once a poor woodcutter who lived with his wife" },
+  open: { kind: "text", drafter: "draft", prompt: "There was once a poor woodcutter who lived with his wife" },
   retell: {
+    kind: "chat",
     drafter: "lookup",
-    prompt: chat("Tell this again: One day her parents sat by the fire, talking over the extraordinary behaviour of their daughter, who was disporting herself in the snowstorm that raged outside."),
+    prompt: "Tell this again: One day her parents sat by the fire, talking over the extraordinary behaviour of their daughter, who was disporting herself in the snowstorm that raged outside.",
   },
   rename: {
+    kind: "chat",
     drafter: "lookup",
-    prompt: chat('Put "miller" for "queen": So next morning early, the queen said to Anne, "Go, my dear, to the henwife in the glen, and ask her for some eggs." So Anne set out, but as she passed through the kitchen she saw a crust, and she took and munched it as she went along.'),
+    prompt: 'Put "miller" for "queen": So next morning early, the queen said to Anne, "Go, my dear, to the henwife in the glen, and ask her for some eggs." So Anne set out, but as she passed through the kitchen she saw a crust, and she took and munched it as she went along.',
   },
   continue: {
+    kind: "chat",
     drafter: "draft",
-    prompt: chat('Continue the tale: When she came to the henwife\'s she asked for eggs, as she had been told to do; the henwife said to her, "Lift the lid off that pot there and see." The lassie did so, but nothing happened.'),
+    prompt: 'Continue the tale: When she came to the henwife\'s she asked for eggs, as she had been told to do; the henwife said to her, "Lift the lid off that pot there and see." The lassie did so, but nothing happened.',
   },
 };
 const DRAFTERS = {
@@ -89,7 +91,7 @@ let control;
 function engine(signal) {
   loading ??= Engine.load(MODEL, { assistant_model: ASSISTANT, max_context: 1024, signal, onProgress: showProgress }).then((engine) => {
     const { name, backend, driver } = engine.device;
-    at("device").textContent = `GPU: ${[name, driver, backend].filter(Boolean).join(", ")}`;
+    at("device").textContent = `GPU: ${[name || driver, backend].filter(Boolean).join(", ")}`;
     return engine;
   });
   loading.catch(() => (loading = undefined));
@@ -97,8 +99,8 @@ function engine(signal) {
 }
 
 const files = new Map();
-function showProgress({ phase, file, loaded, total }) {
-  if (phase === "download") files.set(file, { loaded, total });
+function showProgress({ phase, model, file, loaded, total }) {
+  if (phase === "download") files.set(`${model}/${file}`, { loaded, total });
   const sum = (name) => [...files.values()].reduce((all, each) => all + each[name], 0);
   const words = {
     download: () => `Loading the model: ${(sum("loaded") / 1e6).toFixed(1)} MB`,
@@ -135,7 +137,8 @@ async function race() {
   try {
     const ready = await engine(signal);
     const options = { max_new_tokens: Number(at("length").value), signal };
-    const prompt = at("prompt").value;
+    const content = at("prompt").value;
+    const prompt = at("kind").value === "chat" ? [{ role: "user", content }] : content;
     const fast = await lanes[0].run(ready, prompt, { ...options, ...DRAFTERS[at("drafter").value] });
     const plain = await lanes[1].run(ready, prompt, { ...options, speculation: "off" });
     at("verdict").textContent = compare(fast, plain);
@@ -149,8 +152,7 @@ async function race() {
 }
 
 function choose(name) {
-  at("prompt").value = PRESETS[name].prompt;
-  at("drafter").value = PRESETS[name].drafter;
+  for (const [id, value] of Object.entries(PRESETS[name])) at(id).value = value;
   for (const button of document.querySelectorAll("[data-preset]")) {
     button.setAttribute("aria-pressed", String(button.dataset.preset === name));
   }
