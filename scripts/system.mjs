@@ -47,3 +47,11 @@ export function needVulkan() {
   const found = folders.some((folder) => existsSync(folder) && readdirSync(folder).some((file) => file.endsWith(".json")));
   if (!found) install("A Vulkan driver", "mesa-vulkan-drivers");
 }
+
+/** The path of a Chromium for the browser tests; CHROMIUM names another one. */
+export function needChromium() {
+  const places = [process.env.CHROMIUM, "/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
+  const find = () => places.find((place) => place && existsSync(place));
+  if (!find()) install("Chromium", "chromium");
+  return find() ?? fail("Chromium is missing: set CHROMIUM to the path of Chromium or Chrome.");
+}

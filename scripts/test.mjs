@@ -1,9 +1,10 @@
-// npm test: format, lints for both targets, and every test. A missing adapter fails the run.
+// npm test: format, lints for both targets, every test, natively and in a browser. A missing adapter fails the run.
 import { tmpdir } from "node:os";
-import { needRust, needVulkan, run } from "./system.mjs";
+import { needChromium, needRust, needVulkan, run } from "./system.mjs";
 
 needRust();
 needVulkan();
+needChromium();
 // Mesa complains on every start where no desktop session has set it.
 const env = { XDG_RUNTIME_DIR: tmpdir(), ...process.env };
 const cargo = (...args) => run("cargo", args, { env });
@@ -11,3 +12,5 @@ cargo("fmt", "--check");
 cargo("clippy", "--features", "cli", "--all-targets", "--", "--deny", "warnings");
 cargo("clippy", "--lib", "--target", "wasm32-unknown-unknown", "--", "--deny", "warnings");
 cargo("test", "--release", "--features", "cli");
+run(process.execPath, ["scripts/build.mjs"]);
+run(process.execPath, ["tests/browser/run.mjs"]);

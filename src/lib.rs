@@ -32,6 +32,8 @@ pub mod reference;
 pub mod session;
 pub mod speculate;
 pub mod text;
+#[cfg(target_arch = "wasm32")]
+pub mod wasm;
 pub mod weights;
 
 pub use error::{Error, Result};

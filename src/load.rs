@@ -120,6 +120,8 @@ impl Session {
             }
             None => None,
         };
+        // Memory is planned in whole blocks, so a little less than all was counted.
+        loaded(all, all);
         let mut engine = Engine::new(gpu, round, target, draft)?;
         let mut warnings = Vec::new();
         if !engine.check_invariance().await? {

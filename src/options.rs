@@ -1,10 +1,12 @@
 //! Options of loading and generating, under Hugging Face's names, validated once.
 
 use crate::error::{Error, Result};
-use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 /// How to load a model pair.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LoadOptions {
     /// Positions of the KV cache; none: what the model was made for, at most 4,096.
     pub max_context: Option<usize>,
@@ -21,7 +23,7 @@ impl Default for LoadOptions {
 }
 
 /// How the KV cache stores its elements.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KvDtype {
     /// 4 bytes, exact.
@@ -42,7 +44,7 @@ impl KvDtype {
 }
 
 /// How to continue a prompt.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GenerateOptions {
     /// Most tokens to generate.
     pub max_new_tokens: usize,
@@ -75,7 +77,7 @@ impl Default for GenerateOptions {
 }
 
 /// How the number of draft tokens changes from round to round, by the rules of transformers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Schedule {
     /// It does not.
@@ -87,7 +89,7 @@ pub enum Schedule {
 }
 
 /// Whether to draft.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Speculation {
     /// With what there is: lookup when asked for, else the draft model.
@@ -100,7 +102,44 @@ fn bad<T>(option: &'static str, value: impl ToString, allowed: &str) -> Result<T
     Err(Error::BadOption { option, value: value.to_string(), allowed: allowed.into() })
 }
 
+/// The defaults, with what a JSON object names in their place; null leaves the default.
+fn from_json<T: Default + Serialize + DeserializeOwned>(text: &str) -> Result<T> {
+    let wrong = |error: serde_json::Error| {
+        // Serde's sentence ends with what it wanted; that there is something wrong is ours to say.
+        let error = error.to_string();
+        error.rsplit_once("expected ").map_or(error.clone(), |(_, wanted)| wanted.to_owned())
+    };
+    let given: Map<String, Value> = match serde_json::from_str(text) {
+        Ok(given) => given,
+        Err(_) => return bad("options", text, "an object"),
+    };
+    let object = |value| match value {
+        Ok(Value::Object(object)) => object,
+        _ => Map::new(),
+    };
+    let mut all = object(serde_json::to_value(T::default()));
+    for (name, value) in given.into_iter().filter(|(_, value)| !value.is_null()) {
+        let shown = format!("{name} = {value}");
+        if !all.contains_key(&name) {
+            return bad("options", name, &all.keys().map(String::as_str).collect::<Vec<_>>().join(", "));
+        }
+        all.insert(name, value);
+        if let Err(error) = serde_json::from_value::<T>(Value::Object(all.clone())) {
+            return bad("options", shown, &wrong(error));
+        }
+    }
+    serde_json::from_value(Value::Object(all)).or_else(|error| bad("options", text, &wrong(error)))
+}
+
 impl LoadOptions {
+    /// The defaults, with what a JSON object names in their place.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] for an unknown name, or a value of another type.
+    pub fn from_json(text: &str) -> Result<Self> {
+        from_json(text)
+    }
+
     /// # Errors
     /// [`Error::BadOption`] with the allowed range.
     pub fn validate(&self) -> Result<()> {
@@ -113,6 +152,14 @@ impl LoadOptions {
 }
 
 impl GenerateOptions {
+    /// The defaults, with what a JSON object names in their place.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] for an unknown name, or a value of another type.
+    pub fn from_json(text: &str) -> Result<Self> {
+        from_json(text)
+    }
+
     /// # Errors
     /// [`Error::BadOption`] with the allowed range.
     pub fn validate(&self) -> Result<()> {
@@ -162,6 +209,44 @@ impl std::str::FromStr for KvDtype {
             "f32" => Ok(Self::F32),
             "f16" => Ok(Self::F16),
             _ => bad("kv_dtype", name, "f32, f16"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_replaces_defaults_by_name() {
+        let options = GenerateOptions::from_json(
+            r#"{"max_new_tokens": 7, "num_assistant_tokens_schedule": "constant", "stop": ["."], "speculation": null}"#,
+        );
+        let expected = GenerateOptions {
+            max_new_tokens: 7,
+            num_assistant_tokens_schedule: Schedule::Constant,
+            stop: vec![".".into()],
+            ..GenerateOptions::default()
+        };
+        assert_eq!(options, Ok(expected));
+        assert_eq!(LoadOptions::from_json(r#"{"kv_dtype": "f16"}"#).unwrap().kv_dtype, KvDtype::F16);
+    }
+
+    #[test]
+    fn json_with_unknown_names_or_other_types_is_refused() {
+        for (text, value, allowed) in [
+            ("[]", "[]", "an object"),
+            (r#"{"max_new_token": 7}"#, "max_new_token", "max_matching_ngram_size, max_new_tokens, "),
+            (r#"{"max_new_tokens": -1}"#, "max_new_tokens = -1", "usize"),
+            (r#"{"speculation": "on"}"#, "speculation = \"on\"", "`auto` or `off`"),
+        ] {
+            match GenerateOptions::from_json(text) {
+                Err(Error::BadOption { option: "options", value: found, allowed: says }) => {
+                    assert_eq!(found, value);
+                    assert!(says.starts_with(allowed), "{says}");
+                }
+                other => panic!("{text}: {other:?}"),
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::options::{GenerateOptions, Speculation};
 use crate::speculate::{DraftModel, Drafter, Lookahead, NoDrafter, Origin, PromptLookup, Stats, accept};
 use crate::text::{ChatTemplate, Message, StopStrings, TextStream, Tokenizer};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::ops::ControlFlow;
 use web_time::Instant;
 
@@ -19,14 +19,15 @@ pub struct Session {
 }
 
 /// What to continue.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
 pub enum Prompt {
     /// Text as it is; special tokens written in it count as such.
     Text(String),
-    /// Messages, put in words by the model's chat template.
-    Chat(Vec<Message>),
     /// Token ids.
     Tokens(Vec<u32>),
+    /// Messages, put in words by the model's chat template.
+    Chat(Vec<Message>),
 }
 
 /// A generated token.

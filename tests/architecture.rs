@@ -46,6 +46,7 @@ fn dependencies_point_one_way() {
         ("speculate", &["decode", "options"]),
         ("session", &["decode", "error", "options", "speculate", "text"]),
         ("load", &["decode", "error", "gpu", "model", "options", "session", "text", "weights"]),
+        ("wasm", &["error", "gpu", "options", "session", "weights"]),
     ]);
     for (path, text) in files("src", "rs") {
         let module = module(&path);

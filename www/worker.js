@@ -1,0 +1,106 @@
+/**
+ * The engine's own thread: one model pair, one request after the other. Messages in: {id, method, args}; out: {id, result},
+ * {id, error: {code, message, detail}}, and {id, event} while a request runs.
+ */
+import init, { load } from "./foretoken.js";
+import { failure, openFiles } from "./hub.js";
+
+/** @type {import("./foretoken.js").Session | undefined} */
+let session;
+/** @type {WebAssembly.Memory | undefined} */
+let memory;
+/** @type {Map<number, AbortController>} */
+const running = new Map();
+/** What the browser tells of the GPU; the engine inside sees no name. */
+async function adapterName() {
+  const adapter = await navigator.gpu.requestAdapter({ powerPreference: "high-performance" });
+  const { description = "", vendor = "", architecture = "" } = adapter?.info ?? {};
+  return description || `${vendor} ${architecture}`.trim();
+}
+
+/** The session answers one call at a time. */
+let queue = Promise.resolve();
+
+const methods = {
+  async load({ model, assistant, hub, base, options }, { emit, signal }) {
+    ({ memory } = await init());
+    const open = (model, role) => openFiles(model, { ...hub, base, signal, role, onProgress: emit });
+    const tell = (phase, loaded, total) => emit({ phase, model: "", file: "", loaded, total });
+    let uploaded = false;
+    const upload = (loaded, total) => {
+      tell("upload", loaded, total);
+      // The kernels are compiled and checked on this device between the last byte and the end of loading.
+      if (loaded === total && !uploaded) tell("compile", 0, 1);
+      uploaded = loaded === total;
+    };
+    const assisting = assistant ? open(assistant, "assistant") : undefined;
+    session = await load(open(model, "target"), assisting, options, upload);
+    tell("compile", 1, 1);
+    const device = session.device();
+    device.name ||= await adapterName();
+    return { device, memory: session.memory() };
+  },
+
+  async generate({ prompt, options }, { emit, signal }) {
+    let tokens = [];
+    const flush = () => {
+      if (tokens.length) emit(tokens);
+      tokens = [];
+    };
+    const generation = await session.generate(prompt, options, (token) => {
+      // A round's tokens come one after the other before the engine waits for the GPU again: they travel together.
+      if (tokens.push(token) === 1) queueMicrotask(flush);
+      return !signal.aborted;
+    });
+    flush();
+    generation.stats.wasm_memory = memory.buffer.byteLength;
+    return generation;
+  },
+
+  async encode({ prompt }) {
+    return [...session.encode(prompt)];
+  },
+
+  async decode({ ids, skip_special }) {
+    return session.decode(ids, skip_special);
+  },
+
+  async counters() {
+    return session.counters();
+  },
+};
+
+onmessage = ({ data: { id, method, args } }) => {
+  if (method === "abort") {
+    running.get(id)?.abort();
+    return;
+  }
+  const control = new AbortController();
+  running.set(id, control);
+  const context = { signal: control.signal, emit: (event) => postMessage({ id, event }) };
+  queue = queue.then(async () => {
+    try {
+      if (control.signal.aborted) throw failure("aborted", "aborted");
+      postMessage({ id, result: await methods[method](args, context) });
+    } catch (error) {
+      postMessage({ id, error: explain(error) });
+    }
+    running.delete(id);
+  });
+};
+
+// After a panic the promise of the call that caused it never settles; what is thrown arrives here.
+addEventListener("error", (event) => {
+  event.preventDefault();
+  die(event.message);
+});
+addEventListener("unhandledrejection", (event) => die(event.reason));
+
+function die(reason) {
+  postMessage({ fatal: failure("internal", String(globalThis.foretoken_panic ?? reason)) });
+}
+
+function explain(error) {
+  if (typeof error?.code === "string") return { code: error.code, message: error.message, detail: error.detail ?? null };
+  return failure("internal", String(globalThis.foretoken_panic ?? error?.stack ?? error));
+}
