@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::str::FromStr;
 
 /// How to load a model pair.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -102,13 +103,20 @@ fn bad<T>(option: &'static str, value: impl ToString, allowed: &str) -> Result<T
     Err(Error::BadOption { option, value: value.to_string(), allowed: allowed.into() })
 }
 
+/// What would have been right: serde's sentences end with it.
+fn wanted(error: &serde_json::Error) -> String {
+    let error = error.to_string();
+    let wanted = error.rsplit_once("expected ").map_or(error.as_str(), |(_, wanted)| wanted);
+    wanted.replace('`', "").replace("one of ", "")
+}
+
+/// The value that has this name in JSON.
+fn by_name<T: DeserializeOwned>(option: &'static str, name: &str) -> Result<T> {
+    serde_json::from_value(name.into()).or_else(|error| bad(option, name, &wanted(&error)))
+}
+
 /// The defaults, with what a JSON object names in their place; null leaves the default.
 fn from_json<T: Default + Serialize + DeserializeOwned>(text: &str) -> Result<T> {
-    let wrong = |error: serde_json::Error| {
-        // Serde's sentence ends with what it wanted; that there is something wrong is ours to say.
-        let error = error.to_string();
-        error.rsplit_once("expected ").map_or(error.clone(), |(_, wanted)| wanted.to_owned())
-    };
     let given: Map<String, Value> = match serde_json::from_str(text) {
         Ok(given) => given,
         Err(_) => return bad("options", text, "an object"),
@@ -125,10 +133,10 @@ fn from_json<T: Default + Serialize + DeserializeOwned>(text: &str) -> Result<T>
         }
         all.insert(name, value);
         if let Err(error) = serde_json::from_value::<T>(Value::Object(all.clone())) {
-            return bad("options", shown, &wrong(error));
+            return bad("options", shown, &wanted(&error));
         }
     }
-    serde_json::from_value(Value::Object(all)).or_else(|error| bad("options", text, &wrong(error)))
+    serde_json::from_value(Value::Object(all)).or_else(|error| bad("options", text, &wanted(&error)))
 }
 
 impl LoadOptions {
@@ -179,37 +187,24 @@ impl GenerateOptions {
     }
 }
 
-impl std::str::FromStr for Schedule {
+impl FromStr for Schedule {
     type Err = Error;
     fn from_str(name: &str) -> Result<Self> {
-        match name {
-            "constant" => Ok(Self::Constant),
-            "heuristic" => Ok(Self::Heuristic),
-            "heuristic_transient" => Ok(Self::HeuristicTransient),
-            _ => bad("num_assistant_tokens_schedule", name, "constant, heuristic, heuristic_transient"),
-        }
+        by_name("num_assistant_tokens_schedule", name)
     }
 }
 
-impl std::str::FromStr for Speculation {
+impl FromStr for Speculation {
     type Err = Error;
     fn from_str(name: &str) -> Result<Self> {
-        match name {
-            "auto" => Ok(Self::Auto),
-            "off" => Ok(Self::Off),
-            _ => bad("speculation", name, "auto, off"),
-        }
+        by_name("speculation", name)
     }
 }
 
-impl std::str::FromStr for KvDtype {
+impl FromStr for KvDtype {
     type Err = Error;
     fn from_str(name: &str) -> Result<Self> {
-        match name {
-            "f32" => Ok(Self::F32),
-            "f16" => Ok(Self::F16),
-            _ => bad("kv_dtype", name, "f32, f16"),
-        }
+        by_name("kv_dtype", name)
     }
 }
 
@@ -238,7 +233,7 @@ mod tests {
             ("[]", "[]", "an object"),
             (r#"{"max_new_token": 7}"#, "max_new_token", "max_matching_ngram_size, max_new_tokens, "),
             (r#"{"max_new_tokens": -1}"#, "max_new_tokens = -1", "usize"),
-            (r#"{"speculation": "on"}"#, "speculation = \"on\"", "`auto` or `off`"),
+            (r#"{"speculation": "on"}"#, "speculation = \"on\"", "auto or off"),
         ] {
             match GenerateOptions::from_json(text) {
                 Err(Error::BadOption { option: "options", value: found, allowed: says }) => {
