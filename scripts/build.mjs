@@ -84,9 +84,21 @@ function weigh() {
   if (sum > LIMIT) fail(`JS and WASM have ${sum} bytes gzipped, more than ${LIMIT}`);
 }
 
-/** Builds where nothing was built yet. */
+/** Whether the built files are missing, or older than what they are built from. */
+export function outdated() {
+  const built = [wasm, join(www, "foretoken.js")];
+  if (!built.every(existsSync)) return true;
+  const age = (file) => statSync(file).mtimeMs;
+  const sources = ["src", "shaders"].flatMap((folder) =>
+    readdirSync(join(root, folder), { recursive: true }).map((file) => join(root, folder, file)),
+  );
+  const newest = Math.max(...[...sources, join(root, "Cargo.toml"), join(root, "Cargo.lock")].map(age));
+  return newest > Math.min(...built.map(age));
+}
+
+/** Builds what is missing or outdated. */
 export function needBuild() {
-  if (!existsSync(wasm) || !existsSync(join(www, "foretoken.js"))) build();
+  if (outdated()) build();
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {

@@ -1,4 +1,4 @@
-// npm start: builds what is missing, and serves the page and the tales pair on localhost.
+// npm start: builds what is missing or outdated, and serves the page and the tales pair on localhost.
 import { createReadStream, statSync } from "node:fs";
 import { createServer } from "node:http";
 import { dirname, extname, join, normalize, sep } from "node:path";

@@ -42,18 +42,6 @@ impl Memory {
     }
 }
 
-impl std::ops::Add for Memory {
-    type Output = Self;
-    fn add(self, other: Self) -> Self {
-        Self {
-            weights: self.weights + other.weights,
-            kv: self.kv + other.kv,
-            scratch: self.scratch + other.scratch,
-            read_per_token: self.read_per_token + other.read_per_token,
-        }
-    }
-}
-
 /// Elements from row to row of an activation: whole chunks of every dtype, zero past the width.
 pub(super) fn stride(width: usize) -> usize {
     width.next_multiple_of(32)

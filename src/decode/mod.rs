@@ -14,4 +14,3 @@ pub use engine::Engine;
 pub use forward::{Blueprint, Model};
 pub use memory::{Capacity, Memory};
 pub use target::{Draft, MAX_DRAFT, Target, Verified};
-pub use upload::{Matrix, Piece};

@@ -64,11 +64,6 @@ impl Recorder<'_> {
         self.dispatches += 1;
     }
 
-    /// Dispatches recorded so far.
-    pub fn dispatches(&self) -> u64 {
-        self.dispatches
-    }
-
     /// Submits, with a copy of `bytes` from `offset` of a buffer into the readback if one is given.
     pub fn submit(self, copy: Option<(&Buffer, u64, u64, &Readback)>) {
         let Self { gpu, pass, mut encoder, dispatches } = self;
