@@ -1,0 +1,194 @@
+// The engine in a page: what it writes, what it counts, what it says when something is wrong.
+import { readFileSync } from "node:fs";
+import { check, equal, faults, open, url } from "./harness.mjs";
+
+const golden = JSON.parse(readFileSync(new URL("../golden/tales.json", import.meta.url), "utf8")).cases;
+const FEW = 24;
+
+faults["is-html"] = (_, response) => response.writeHead(200, { "Content-Type": "text/html" }).end("<!doctype html><title>app</title>");
+faults.forbidden = (_, response) => response.writeHead(403).end();
+faults.broken = (_, response) => response.writeHead(500).end();
+
+let page;
+export const before = async () => {
+  page = await open();
+  await loaded();
+};
+export const after = () => page.close();
+
+/** Loads the tales pair where `engine` is not loaded yet. */
+const loaded = () => page.evaluate(async () => {
+  globalThis.progress ??= [];
+  globalThis.engine ??= await Engine.load(TALES, { assistant_model: DRAFT, max_context: 512, onProgress: (at) => progress.push(at) });
+  return progress;
+});
+/** Generates in the page and returns {ids, pieces, result}. */
+const generate = (prompt, options) => page.evaluate(async ([prompt, options]) => {
+  const stream = engine.generate(prompt, options);
+  const pieces = [];
+  for await (const piece of stream) pieces.push(piece);
+  return { pieces, ...(await stream.result) };
+}, [prompt, options]);
+
+export const tests = {
+  async "an adapter is there, and the tales pair loads with growing progress"() {
+    const progress = await loaded();
+    const phases = [...new Set(progress.map(({ phase }) => phase))];
+    equal(phases, ["download", "upload", "compile"], "phases");
+    const last = new Map();
+    for (const { phase, model, file, loaded, total } of progress) {
+      const what = `${phase} ${model} ${file}`;
+      check(loaded <= total && loaded >= (last.get(what)?.loaded ?? 0), `${what}: ${loaded} of ${total}`);
+      last.set(what, { loaded, total });
+    }
+    for (const [what, { loaded, total }] of last) equal(loaded, total, `${what} at the end`);
+  },
+
+  ...Object.fromEntries([0, 3, 12].map((index) => [
+    `greedy ids of golden ${index} (${golden[index].kind}) are those of transformers: plain, draft model, lookup`,
+    async () => {
+      const { prompt, prompt_ids, greedy_ids } = golden[index];
+      equal(await page.evaluate((text) => engine.tokenize(text), prompt), prompt_ids, "prompt");
+      const ways = [{ speculation: "off" }, {}, { prompt_lookup_num_tokens: 10, max_matching_ngram_size: 3 }];
+      for (const [i, way] of ways.entries()) {
+        const { token_ids, stats, pieces, text } = await generate(prompt, { max_new_tokens: FEW, ...way });
+        equal(token_ids, greedy_ids.slice(0, FEW), `way ${i}`);
+        equal(stats.warnings, [], "warnings");
+        equal(stats.num_emitted_tokens, stats.num_accepted_draft_tokens + stats.num_spec_steps, "emitted");
+        equal(pieces.flatMap(({ tokens }) => tokens.map(({ id }) => id)), token_ids, "streamed ids");
+        equal(pieces.map(({ text }) => text).join(""), text, "streamed text");
+        const drafted = pieces.flatMap(({ tokens }) => tokens).filter(({ origin }) => origin !== "target").length;
+        equal(drafted, stats.num_accepted_draft_tokens, "origins");
+      }
+    },
+  ])),
+
+  async "a steady round is 1 submission, 1 readback of at most 256 bytes, and creates nothing"() {
+    const prompt = golden[0].prompt;
+    for (const way of [{ speculation: "off" }, {}, { prompt_lookup_num_tokens: 5 }]) {
+      const options = { max_new_tokens: 12, ...way };
+      await generate(prompt, options);
+      const before = await page.evaluate(() => engine.counters());
+      const { stats } = await generate(prompt, options);
+      const after = await page.evaluate(() => engine.counters());
+      const rounds = stats.num_spec_steps;
+      equal(after.creates - before.creates, 0, "creates");
+      equal(after.submits - before.submits, rounds, "submissions");
+      equal(after.blocking_readbacks - before.blocking_readbacks, rounds, "readbacks");
+      check(after.readback_bytes - before.readback_bytes <= 256 * rounds, "readback bytes");
+      equal(after.allocated, before.allocated, "allocated");
+    }
+  },
+
+  async "abort ends a generation, and the next one equals an undisturbed one"() {
+    const prompt = golden[4].prompt;
+    const undisturbed = await generate(prompt, { max_new_tokens: 16 });
+    for (const after of [1, 3]) {
+      const { error, seen } = await page.evaluate(async ([prompt, after]) => {
+        const control = new AbortController();
+        const stream = engine.generate(prompt, { max_new_tokens: 96, signal: control.signal });
+        let seen = 0;
+        const read = (async () => {
+          for await (const { tokens } of stream) if ((seen += tokens.length) >= after) control.abort();
+        })();
+        return { error: await failed(read), seen };
+      }, [prompt, after]);
+      equal(error.code, "aborted", "code");
+      equal(error.detail.finish_reason, "aborted", "what was generated comes with the error");
+      check(seen < 96, "it stopped");
+      const again = await generate(prompt, { max_new_tokens: 16 });
+      equal(again.token_ids, undisturbed.token_ids, "ids after an abort");
+    }
+    const codes = await page.evaluate(async (prompt) => {
+      const first = engine.generate(prompt, { max_new_tokens: 8 });
+      const queued = failed(engine.generate(prompt, { signal: AbortSignal.abort() }).result);
+      for await (const piece of first) break;
+      return [(await first.result).finish_reason, (await queued).code];
+    }, prompt);
+    equal(codes, ["aborted", "aborted"], "leaving the loop; a signal that came before");
+  },
+
+  async "wrong calls give errors with code and detail, and the engine stays usable"() {
+    for (const [prompt, options, code, said] of [
+      ["a", { max_new_token: 3 }, "bad-option", "max_new_tokens"],
+      ["a", { max_new_tokens: "3" }, "bad-option", "max_new_tokens"],
+      ["a", { max_new_tokens: 0 }, "bad-option", "1 or more"],
+      ["a", { speculation: "on" }, "bad-option", "off"],
+      [7, {}, "bad-option", "messages"],
+      [[1_000_000], {}, "bad-option", "1000000"],
+      [Array(600).fill(5), {}, "context-full", "512"],
+    ]) {
+      const error = await page.evaluate(([prompt, options]) => failed(engine.generate(prompt, options).result), [prompt, options]);
+      check(error?.is, `${JSON.stringify(options)}: ${JSON.stringify(error)}`);
+      equal(error.code, code, "code");
+      check(error.message.includes(said), error.message);
+      check(error.detail, "detail");
+    }
+    equal((await generate(golden[0].prompt, { max_new_tokens: 4 })).token_ids, golden[0].greedy_ids.slice(0, 4), "afterwards");
+  },
+
+  async "what cannot be loaded gives errors with code and detail"() {
+    for (const [model, options, code] of [
+      ["no model", {}, "bad-option"],
+      ["/models/tales/nothing", {}, "not-found"],
+      ["/is-html/models/tales/target", {}, "not-found"],
+      ["/forbidden/models/tales/target", {}, "not-found"],
+      ["/broken/models/tales/draft", {}, "network"],
+      ["owner/name", { endpoint: `${url}/nowhere` }, "not-found"],
+      ["/models/tales/draft", { max_contexts: 8 }, "bad-option"],
+      ["/models/tales/draft", { max_context: 1 }, "bad-option"],
+    ]) {
+      const error = await page.evaluate(([model, options]) => failed(Engine.load(model, options)), [model, options]);
+      check(error?.is, `${model}: ${JSON.stringify(error)}`);
+      equal(error.code, code, `${model}: ${error.message}`);
+      check(error.detail, "detail");
+    }
+    const picked = await page.evaluate(() => failed(Engine.load([new File(["{}"], "config.json")])));
+    equal(picked.code, "bad-config", picked.message);
+  },
+
+  async "chat completions have OpenAI's shapes, whole and streamed"() {
+    const { whole, parts } = await page.evaluate(async () => {
+      const messages = [{ role: "user", content: "Tell me a tale about a fox." }];
+      const create = (more) => engine.chat.completions.create({ messages, max_tokens: 12, ...more });
+      const parts = [];
+      for await (const part of await create({ stream: true, stream_options: { include_usage: true } })) parts.push(part);
+      return { whole: await create({}), parts };
+    });
+    const { id, object, created, model, choices, usage } = whole;
+    check(id.startsWith("chatcmpl-") && object === "chat.completion" && created > 1e9 && model, "head");
+    equal(choices[0].message.role, "assistant", "role");
+    equal(choices[0].finish_reason, "length", "finish_reason");
+    equal(usage.completion_tokens, 12, "completion_tokens");
+    equal(usage.total_tokens, usage.prompt_tokens + 12, "total_tokens");
+    const { accepted_prediction_tokens, rejected_prediction_tokens } = usage.completion_tokens_details;
+    check(accepted_prediction_tokens >= 0 && accepted_prediction_tokens + rejected_prediction_tokens > 0, "prediction tokens");
+    equal(parts[0].choices[0].delta.role, "assistant", "first delta");
+    check(parts.every(({ object }) => object === "chat.completion.chunk"), "object");
+    equal(parts.map(({ choices }) => choices[0]?.delta.content ?? "").join(""), choices[0].message.content, "streamed text");
+    equal(parts.at(-2).choices[0].finish_reason, "length", "last finish_reason");
+    equal(parts.at(-1).usage.completion_tokens, 12, "usage chunk");
+  },
+
+  async "tokens become text again, and numbers say what the engine holds"() {
+    const { text, device, memory, stats } = await page.evaluate(async () => {
+      const text = await engine.detokenize(await engine.tokenize("The fox said: “no”."));
+      return { text, device: engine.device, memory: engine.memory, stats: engine.stats };
+    });
+    equal(text, "The fox said: “no”.", "round trip");
+    equal(device.backend, "BrowserWebGpu", "backend");
+    check(memory.target.weights > 13e6 && memory.draft.weights > 1e6, "memory");
+    check(stats.num_spec_steps > 0 && stats.wasm_memory < 256e6, "statistics");
+  },
+
+  async "dispose ends what runs, and what is asked later"() {
+    const codes = await page.evaluate(async () => {
+      const other = await Engine.load(DRAFT, { max_context: 64 });
+      const running = failed(other.generate("Once", { max_new_tokens: 60 }).result);
+      other.dispose();
+      return [(await running).code, (await failed(other.tokenize("a"))).code];
+    });
+    equal(codes, ["aborted", "aborted"], "codes");
+  },
+};
+

@@ -1,0 +1,76 @@
+// What the browser tests share: a server that can misbehave, headless Chromium on its software adapter, pages with the engine.
+import { chromium } from "playwright-core";
+import { answer, listen } from "../../scripts/serve.mjs";
+import { needChromium } from "../../scripts/system.mjs";
+
+const FLAGS = [
+  "--headless",
+  "--no-sandbox",
+  "--enable-unsafe-webgpu",
+  "--use-webgpu-adapter=swiftshader",
+  "--disable-quic",
+  "--no-first-run",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
+];
+
+/**
+ * Faults by the first part of a path, `/fault/rest`: each may answer by itself, or change the request, and then the rest of
+ * the path is served as ever. Suites add theirs.
+ * @type {Record<string, (request: import("node:http").IncomingMessage, response: import("node:http").ServerResponse, rest: string[]) => unknown>}
+ */
+export const faults = {};
+
+async function handler(request, response) {
+  const [, fault, ...rest] = new URL(request.url, "http://localhost").pathname.split("/");
+  if (Object.hasOwn(faults, fault)) {
+    await faults[fault](request, response, rest);
+    if (response.headersSent) return;
+    request.url = `/${rest.join("/")}`;
+  }
+  answer(request, response);
+}
+
+export const { server, url } = await listen(handler, 0);
+const executablePath = await needChromium();
+
+/** A browser of its own, for tests that break it. */
+export const launch = () => chromium.launch({ executablePath, args: FLAGS });
+/** The browser that the suites share. */
+export const browser = await launch();
+/** What broke the content security policy, on any page. */
+export const violations = [];
+
+/**
+ * A page that has imported the engine: `Engine`, `ForetokenError`, `failed(promise)`, the addresses `TALES`, `DRAFT`.
+ * Pages of one context share what is stored; a context by default has one page.
+ * @param {import("playwright-core").BrowserContext | import("playwright-core").Browser} [within]
+ */
+export async function open(within = browser) {
+  const page = await within.newPage();
+  page.setDefaultTimeout(240_000);
+  page.on("console", (message) => {
+    if (/Content Security Policy|TrustedScript/i.test(message.text())) violations.push(message.text());
+    if (process.env.VERBOSE) console.log("  page:", message.text());
+  });
+  await page.goto(`${url}/demo/`);
+  await page.evaluate(async () => {
+    Object.assign(globalThis, await import("/engine.js"));
+    globalThis.failed = (promise) => promise.then(
+      () => null,
+      (error) => ({ is: error instanceof ForetokenError, code: error.code, message: error.message, detail: error.detail }),
+    );
+    globalThis.TALES = "/models/tales/target";
+    globalThis.DRAFT = "/models/tales/draft";
+  });
+  return page;
+}
+
+export const equal = (found, wanted, what) => {
+  const [a, b] = [found, wanted].map((value) => JSON.stringify(value));
+  if (a !== b) throw new Error(`${what}: ${a} instead of ${b}`);
+};
+export const check = (holds, what) => {
+  if (!holds) throw new Error(what);
+};
