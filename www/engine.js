@@ -66,21 +66,22 @@ export class Engine {
   /** @type {Map<number, { resolve: Function, reject: Function, onEvent: Function }>} */
   #calls = new Map();
   #next = 0;
-  #worker;
+  /** @type {Worker | null} none after it broke down, until it is needed again */
+  #worker = null;
+  /** How to load the models, at first and into a new worker. */
+  #load;
   /** @type {ForetokenError | null} why nothing works any more */
   #end = null;
   #last = null;
   #info = { device: null, memory: null };
 
-  /** Use {@link Engine.load}. */
-  constructor() {
-    this.#worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module" });
-    this.#worker.onmessage = ({ data }) => this.#hear(data);
-    this.#worker.onerror = (event) => {
-      event.preventDefault();
-      const message = event.message || "the worker could not be started: are worker.js, foretoken.js and foretoken_bg.wasm beside engine.js?";
-      this.#stop(new ForetokenError({ code: "internal", message }));
-    };
+  /**
+   * Use {@link Engine.load}.
+   * @param {object} args
+   * @param {(progress: Progress) => void} onProgress
+   */
+  constructor(args, onProgress) {
+    this.#load = { args, onProgress };
     this.chat = { completions: { create: (body, options) => complete(this, body, options) } };
   }
 
@@ -94,13 +95,14 @@ export class Engine {
     const { assistant_model, onProgress = () => {}, signal, endpoint, revision, token, ...rest } = options;
     if (signal?.aborted) throw aborted();
     requireWebGpu();
-    const engine = new Engine();
-    const stop = () => engine.#stop(aborted());
+    const hub = { endpoint, revision, token };
+    const base = globalThis.document?.baseURI ?? location.href;
+    const args = { model: portable(model), assistant: portable(assistant_model), hub, base, options: rest };
+    const engine = new Engine(args, onProgress);
+    const stop = () => engine.dispose();
     signal?.addEventListener("abort", stop, { once: true });
     try {
-      const hub = { endpoint, revision, token };
-      const args = { model: portable(model), assistant: portable(assistant_model), hub, base: globalThis.document?.baseURI ?? location.href, options: rest };
-      engine.#info = await engine.#call("load", args, onProgress).result;
+      await engine.#start();
       return engine;
     } catch (error) {
       engine.dispose();
@@ -123,7 +125,7 @@ export class Engine {
     const call = this.#call("generate", { prompt: plain, options: rest }, (tokens) => {
       pieces.push({ text: tokens.map(({ text }) => text).join(""), tokens });
     });
-    const stop = () => this.#worker.postMessage({ id: call.id, method: "abort" });
+    const stop = () => this.#worker?.postMessage({ id: call.id, method: "abort" });
     if (signal?.aborted) stop();
     signal?.addEventListener("abort", stop, { once: true });
     const result = call.result.then((generation) => {
@@ -191,10 +193,36 @@ export class Engine {
 
   /** Ends the worker and frees the GPU's memory. What still runs rejects with `aborted`. */
   dispose() {
-    this.#stop(aborted());
+    this.#end ??= aborted();
+    this.#stop(this.#end);
   }
 
-  #call(method, args, onEvent = () => {}) {
+  /** Starts a worker and loads the models into it. What is asked meanwhile waits in the worker. */
+  async #start() {
+    this.#worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module" });
+    const worker = this.#worker;
+    worker.onmessage = ({ data }) => this.#hear(data);
+    worker.onerror = (event) => {
+      event.preventDefault();
+      const message = event.message || "the worker could not be started: are worker.js, foretoken.js and foretoken_bg.wasm beside engine.js?";
+      this.#stop(new ForetokenError({ code: "internal", message }));
+    };
+    const { args, onProgress } = this.#load;
+    try {
+      this.#info = await this.#send("load", args, onProgress).result;
+    } catch (error) {
+      if (this.#worker === worker) this.#stop(error);
+      throw error;
+    }
+  }
+
+  #call(method, args, onEvent) {
+    // After a breakdown: whoever waits in the new worker hears why it could not be set up.
+    if (!this.#worker && !this.#end) this.#start().catch(() => {});
+    return this.#send(method, args, onEvent);
+  }
+
+  #send(method, args, onEvent = () => {}) {
     const id = this.#next++;
     const result = new Promise((resolve, reject) => {
       if (this.#end) return reject(this.#end);
@@ -221,11 +249,13 @@ export class Engine {
     else call.resolve(result);
   }
 
+  /** Ends the worker; what waits for it rejects. The next call starts another, unless the engine was disposed of. */
   #stop(reason) {
-    this.#end ??= reason;
-    this.#worker.terminate();
-    for (const { reject } of this.#calls.values()) reject(reason);
+    this.#worker?.terminate();
+    this.#worker = null;
+    const calls = [...this.#calls.values()];
     this.#calls.clear();
+    for (const { reject } of calls) reject(reason);
   }
 }
 
