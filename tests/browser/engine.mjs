@@ -25,7 +25,7 @@ const broken = {
   vocabulary: ["tokenizer.json", json("tokenizer.json", ({ model: { vocab } }) => ([vocab.a, vocab.b] = [vocab.b, vocab.a]))],
   template: ["tokenizer_config.json", json("tokenizer_config.json", (config) => (config.chat_template = "{% if"))],
 };
-faults.huge = synthetic({ hidden_size: 64, vocab_size: 4096, num_hidden_layers: 1, heads: 2, head_dim: 32, intermediate_size: 64 }, 1e30).answer;
+faults.huge = synthetic({ hidden_size: 64, vocab_size: 4096, num_hidden_layers: 1, heads: 2, head_dim: 32, intermediate_size: 64 }, 1e18).answer;
 faults.bad = (_, response, rest) => {
   const kind = rest.shift();
   const [file, content] = broken[kind];
