@@ -1,0 +1,136 @@
+// Engines in numbers: models of other kinds, several at once, loaded and disposed of again and again; and what all that costs.
+import { existsSync, readFileSync } from "node:fs";
+import { gzipSync } from "node:zlib";
+import { check, equal, faults, launch, open } from "./harness.mjs";
+import { synthetic } from "./synthetic.mjs";
+
+const GOLDEN = new URL("../golden/models/", import.meta.url);
+const tales = JSON.parse(readFileSync(new URL("../golden/tales.json", import.meta.url), "utf8")).cases;
+
+/** Reference models have no tokenizer: 512 words for their 512 ids. */
+const words = JSON.stringify({
+  version: "1.0",
+  added_tokens: [],
+  model: { type: "WordLevel", vocab: Object.fromEntries(Array.from({ length: 512 }, (_, id) => [`w${id}`, id])), unk_token: "w0" },
+});
+faults.golden = (_, response, [name, file]) => {
+  if (file === "tokenizer.json") return response.writeHead(200, { "Content-Type": "application/json" }).end(words);
+  const path = new URL(`${name}/${file}`, GOLDEN);
+  if (!existsSync(path)) return response.writeHead(404).end();
+  response.writeHead(200, { "Content-Type": "application/octet-stream" }).end(readFileSync(path));
+};
+/** 105 MB, so that one that stays behind is seen. */
+faults.heavy = synthetic({ hidden_size: 1024, vocab_size: 12_288, num_hidden_layers: 1, heads: 16, head_dim: 64, intermediate_size: 256 }).answer;
+
+/** The int64 tensor of a reference file. */
+function ids(name, tensor) {
+  const bytes = readFileSync(new URL(`${name}/golden.safetensors`, GOLDEN));
+  const start = 8 + Number(bytes.readBigUInt64LE());
+  const [from, to] = JSON.parse(bytes.subarray(8, start))[tensor].data_offsets;
+  return Array.from({ length: (to - from) / 8 }, (_, i) => Number(bytes.readBigInt64LE(start + from + 8 * i)));
+}
+
+let browser, page;
+export const before = async () => {
+  browser = await launch();
+  page = await open(browser);
+};
+export const after = () => browser.close();
+
+/** Bytes that the browser's GPU process holds. */
+async function gpuMemory() {
+  const devtools = await browser.newBrowserCDPSession();
+  const { processInfo } = await devtools.send("SystemInfo.getProcessInfo");
+  await devtools.detach();
+  const { id } = processInfo.find(({ type }) => type === "GPU");
+  return 1024 * Number(/VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${id}/status`, "utf8"))[1]);
+}
+
+export const tests = {
+  ...Object.fromEntries(["llama-gqa-tied", "qwen3"].map((name) => [
+    `greedy ids of the reference model ${name} are those of transformers, in prefill chunks of any size`,
+    async () => {
+      const wanted = ids(name, "greedy_ids").slice(0, 24);
+      const chunk = name === "qwen3" ? 7 : 512;
+      const { token_ids, stats } = await page.evaluate(async ([name, prompt, prefill_chunk]) => {
+        const engine = await Engine.load(`/golden/${name}`, { max_context: 128, prefill_chunk });
+        const generation = await engine.generate(prompt, { max_new_tokens: 24, prompt_lookup_num_tokens: 4 }).result;
+        engine.dispose();
+        return generation;
+      }, [name, ids(name, "prompt_ids"), chunk]);
+      equal(token_ids, wanted.slice(0, token_ids.length), "ids");
+      equal(stats.warnings, [], "the device computes a row the same way alone and in a batch");
+    },
+  ])),
+
+  async "two engines write at the same time, each its own text"() {
+    const { prompt, greedy_ids } = tales[0];
+    const { together, alone } = await page.evaluate(async (prompt) => {
+      const [one, two] = await Promise.all([Engine.load(TALES, { max_context: 256 }), Engine.load(DRAFT, { max_context: 256 })]);
+      const write = (engine) => engine.generate(prompt, { max_new_tokens: 12 }).result.then(({ token_ids }) => token_ids);
+      const together = await Promise.all([write(one), write(two)]);
+      one.dispose();
+      const alone = await write(two);
+      two.dispose();
+      return { together, alone };
+    }, prompt);
+    equal(together[0], greedy_ids.slice(0, 12), "the target's ids");
+    equal(together[1], alone, "the draft model's ids, when the other engine is gone");
+    check(together[0].join() !== together[1].join(), "two models");
+  },
+
+  async "20 engines loaded and disposed of, at any point, leave no worker and no memory behind"() {
+    const cycle = (milliseconds) => page.evaluate(async (milliseconds) => {
+      const control = new AbortController();
+      // Most are given up while they load; the others write.
+      if (milliseconds) setTimeout(() => control.abort(), milliseconds);
+      const engine = await Engine.load("/heavy/model", { max_context: 64, signal: control.signal }).catch((error) => {
+        if (error.code !== "aborted") throw error;
+      });
+      const allocated = engine && (await engine.counters()).allocated;
+      await engine?.generate([1, 2], { max_new_tokens: 2 }).result;
+      engine?.dispose();
+      return allocated ?? null;
+    }, milliseconds);
+    const settled = async () => {
+      await new Promise((resolve) => setTimeout(resolve, 1500));
+      return gpuMemory();
+    };
+    const first = await cycle(0);
+    const baseline = await settled();
+    for (let i = 1; i < 20; i++) {
+      const allocated = await cycle(i % 5 === 4 ? 0 : 100 + 211 * (i % 9));
+      if (allocated !== null) equal(allocated, first, `bytes of buffers in cycle ${i}`);
+    }
+    const end = await settled();
+    equal(page.workers().length, 0, "workers");
+    check(end < baseline + first / 2, `${(baseline / 1e6).toFixed(0)} MB of GPU memory became ${(end / 1e6).toFixed(0)}`);
+  },
+
+  async "what it costs, measured"() {
+    const { device, runs } = await page.evaluate(async (prompt) => {
+      const engine = await Engine.load(TALES, { assistant_model: DRAFT, max_context: 512 });
+      const runs = {};
+      for (const [name, options] of Object.entries({ plain: { speculation: "off" }, "draft model": {}, lookup: { prompt_lookup_num_tokens: 10 } })) {
+        runs[name] = (await engine.generate(prompt, { max_new_tokens: 32, ...options }).result).stats;
+      }
+      const { device } = engine;
+      engine.dispose();
+      return { device, runs };
+    }, tales[12].prompt);
+    const print = (line) => console.log(`      ${line}`);
+    print(`${device.name || device.driver}, ${device.backend}; a retelling, 32 tokens`);
+    for (const [name, { times, num_spec_steps, num_emitted_tokens, wasm_memory }] of Object.entries(runs)) {
+      const round = (phase) => `${phase} ${(1000 * times[phase] / num_spec_steps).toFixed(2)}`;
+      print(
+        `${name.padEnd(12)} first token ${(1000 * times.first_token).toFixed(0)} ms, ${times.tokens_per_second.toFixed(1)} tokens/s, ` +
+          `${num_spec_steps} rounds; ms per round: ${["draft", "verify", "emit"].map(round).join(", ")}; WASM memory ${(wasm_memory / 1e6).toFixed(1)} MB`,
+      );
+      equal(num_emitted_tokens, 32, name);
+      check(wasm_memory < 64e6, `${wasm_memory} bytes of WASM memory`);
+    }
+    check(runs.lookup.num_spec_steps < runs.plain.num_spec_steps / 2, "lookup needs less than half of the rounds");
+    const size = (file) => gzipSync(readFileSync(new URL(`../../www/${file}`, import.meta.url)), { level: 9 }).length;
+    print(`foretoken.js ${size("foretoken.js")} bytes gzipped, foretoken_bg.wasm ${size("foretoken_bg.wasm")}`);
+  },
+};
