@@ -29,6 +29,7 @@ mod load;
 pub mod model;
 pub mod options;
 pub mod reference;
+pub mod sample;
 pub mod session;
 pub mod speculate;
 pub mod text;

@@ -40,6 +40,7 @@ fn dependencies_point_one_way() {
         ("text", &["error"]),
         ("weights", &["error"]),
         ("model", &["error", "weights"]),
+        ("sample", &[]),
         ("reference", &["error", "model", "options", "weights"]),
         ("gpu", &["error", "model", "options", "weights"]),
         ("decode", &["error", "gpu", "model", "options", "weights"]),

@@ -1,0 +1,69 @@
+//! Keyed noise: a function of seed, position and token, without a state.
+
+/// Threefry-2x32 with 20 rounds (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): two words that look
+/// random, from a key and a counter. It needs additions, rotations and xor of u32 only, as shaders have them.
+pub fn threefry2x32(key: [u32; 2], counter: [u32; 2]) -> [u32; 2] {
+    const ROTATIONS: [u32; 8] = [13, 15, 26, 6, 17, 29, 16, 24];
+    const PARITY: u32 = 0x1bd1_1bda;
+    let keys = [key[0], key[1], PARITY ^ key[0] ^ key[1]];
+    let mut x = [counter[0].wrapping_add(keys[0]), counter[1].wrapping_add(keys[1])];
+    for round in 0..20 {
+        x[0] = x[0].wrapping_add(x[1]);
+        x[1] = x[1].rotate_left(ROTATIONS[round % 8]) ^ x[0];
+        if round % 4 == 3 {
+            let group = round / 4 + 1;
+            x[0] = x[0].wrapping_add(keys[group % 3]);
+            x[1] = x[1].wrapping_add(keys[(group + 1) % 3]).wrapping_add(group as u32);
+        }
+    }
+    x
+}
+
+/// Standard Gumbel noise, -ln(E) with E exponential, for one token at one position.
+///
+/// E = -ln(1 - v) with v uniform in (0, 1). Both tails are accurate in f32: small v keeps its leading bits, from the
+/// second word where the first has none, and 1 - v is formed from the integer before it is rounded.
+pub fn gumbel(seed: u64, position: u32, token: u32) -> f32 {
+    let [high, low] = threefry2x32([seed as u32, (seed >> 32) as u32], [position, token]);
+    -exponential(high, low).ln()
+}
+
+fn exponential(high: u32, low: u32) -> f32 {
+    const UNIT: f32 = 1.0 / 4_294_967_296.0;
+    if high < 1 << 31 {
+        // The words as one number of 64 bits, at least half a unit of the last.
+        let v = if high >= 1 << 24 { high as f32 * UNIT } else { (high as f32 + (low as f32 + 0.5) * UNIT) * UNIT };
+        -(-v).ln_1p()
+    } else {
+        -((!high as f32 + (!low as f32 + 0.5) * UNIT) * UNIT).ln()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Known answers of the reference implementation (Random123, kat_vectors).
+    #[test]
+    fn threefry_gives_the_known_answers() {
+        let ones = [u32::MAX; 2];
+        assert_eq!(threefry2x32([0, 0], [0, 0]), [0x6b20_0159, 0x99ba_4efe]);
+        assert_eq!(threefry2x32(ones, ones), [0x1cb9_96fc, 0xbb00_2be7]);
+        assert_eq!(threefry2x32([0x1319_8a2e, 0x0370_7344], [0x243f_6a88, 0x85a3_08d3]), [0xc492_3a9c, 0x483d_f7a0]);
+    }
+
+    #[test]
+    fn tails_are_those_of_the_exact_function() {
+        for (high, low) in [(0, 0), (0, 1), (0, u32::MAX), (1, 7), (1 << 24, 5), ((1 << 31) - 1, 9), (1 << 31, 0)] {
+            let v = (f64::from(high) + (f64::from(low) + 0.5) / 4_294_967_296.0) / 4_294_967_296.0;
+            let exact = -(-v).ln_1p();
+            let found = f64::from(exponential(high, low));
+            assert!((found / exact - 1.0).abs() < 1e-6, "{high} {low}: {found} instead of {exact}");
+        }
+        for (high, low) in [(u32::MAX, u32::MAX), (u32::MAX, 0), (u32::MAX - 1, 3), (u32::MAX - 70_000, 0)] {
+            let rest = (f64::from(!high) + (f64::from(!low) + 0.5) / 4_294_967_296.0) / 4_294_967_296.0;
+            let found = f64::from(exponential(high, low));
+            assert!((found / -rest.ln() - 1.0).abs() < 1e-6, "{high} {low}: {found} instead of {}", -rest.ln());
+        }
+    }
+}
