@@ -73,7 +73,6 @@ export function build() {
 
 /** Checks the modules' types and writes them down for TypeScript, into www/types/. */
 export function types() {
-  needNpm();
   rmSync(join(www, "types"), { recursive: true, force: true });
   run(process.execPath, [join(root, "node_modules", "typescript", "bin", "tsc"), "--project", root]);
 }
