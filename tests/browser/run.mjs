@@ -2,7 +2,7 @@
 // `node tests/browser/run.mjs WORDS` runs the tests whose suite or name holds WORDS.
 import { browser, equal, server, violations } from "./harness.mjs";
 
-const SUITES = ["engine", "downloads", "page"];
+const SUITES = ["engine", "downloads", "page", "package"];
 const LIMIT = 300_000;
 
 const only = process.argv[2] ?? "";
