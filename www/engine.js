@@ -46,7 +46,7 @@
  * @property {number} [max_context] positions of the KV cache, 2 to 1048576; by default what the model was made for, at
  *   most 4096
  * @property {"f32" | "f16"} [kv_dtype] elements of the KV cache; `f32` by default, which is exact
- * @property {number} [prefill_chunk] prompt tokens per forward pass, 1 to 4096; 64 by default. The text does not depend on it
+ * @property {number} [prefill_chunk] prompt tokens per forward pass, 1 to 4096; 64 by default. The text is always the same
  */
 
 /**
@@ -222,11 +222,16 @@ export class Engine {
 
   /** @private Use {@link Engine.load}. */
   constructor() {
-    this.#worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module" });
+    try {
+      this.#worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module" });
+    } catch (error) {
+      // From another origin, or against a policy of the page.
+      throw new ForetokenError({ code: "internal", message: `the worker could not be started: ${error.message}` });
+    }
     this.#worker.onmessage = ({ data }) => this.#hear(data);
     this.#worker.onerror = (event) => {
       event.preventDefault();
-      const message = event.message || "the worker could not be started: are worker.js, foretoken.js and foretoken_bg.wasm beside engine.js?";
+      const message = event.message || "the worker could not be started: are worker.js, foretoken.js and foretoken_bg.wasm beside engine.js? The README says what bundlers need";
       this.#stop(new ForetokenError({ code: "internal", message }));
     };
     /** @type {any} its result depends on `stream` */
@@ -274,7 +279,8 @@ export class Engine {
    * generation.
    *
    * Both reject with a {@link ForetokenError}: `bad-option`, `bad-template`, `context-full`, `non-finite-logits`,
-   * `device-lost`, `gpu-blocked`, `out-of-gpu-memory`, `aborted`, `internal`. After the first four the engine goes on working.
+   * `device-lost`, `gpu-blocked`, `out-of-gpu-memory`, `aborted`, `internal`. After the first four and after `aborted` the
+   * engine goes on working.
    * @param {Prompt} prompt
    * @param {GenerateOptions} [options]
    * @returns {GenerationStream}
@@ -356,7 +362,7 @@ export class Engine {
     return this.#call("counters", {}).result;
   }
 
-  /** Ends the worker and frees the GPU's memory; once is enough. What still runs, and what is asked later, rejects with `aborted`. */
+  /** Ends the worker and frees the GPU's memory. What still runs, and what is asked later, rejects with `aborted`. */
   dispose() {
     this.#stop(aborted());
   }
@@ -470,7 +476,7 @@ async function complete(engine, body, { signal } = {}) {
   if (stop != null) options.stop = [stop].flat();
   const prompt = messages.map(({ role, content }) => ({
     role,
-    content: typeof content === "string" ? content : content.map(({ text }) => text).join(""),
+    content: Array.isArray(content) ? content.map(({ text }) => text).join("") : /** @type {string} */ (content),
   }));
   const run = engine.generate(prompt, { ...options, signal });
   const head = { id: `chatcmpl-${crypto.randomUUID()}`, created: Math.floor(Date.now() / 1000), model };

@@ -67,6 +67,16 @@ function vite(more) {
 export const tests = {
   async "a plain page imports the package by an import map"() {
     await write(`${await serve([folder, join(folder, "public")])}/plain.html`);
+    const code = await page.evaluate(async () => {
+      const { Engine } = await import("foretoken");
+      globalThis.Worker = class {
+        constructor() {
+          throw new DOMException("another origin", "SecurityError");
+        }
+      };
+      return Engine.load("/draft").catch(({ code }) => code);
+    });
+    equal(code, "internal", "code without a worker");
   },
 
   async "Vite builds it without configuration, and the build runs under a strict content security policy"() {
