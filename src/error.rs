@@ -29,10 +29,17 @@ pub enum Error {
         /// Bytes that a buffer can have; none when the driver refused without a number.
         limit: Option<u64>,
     },
-    /// The device is gone; load the model again.
-    #[error("the GPU device was lost: {reason}")]
+    /// The device is gone. A session sets itself up again on a new one; only when that is lost too, before it did
+    /// anything, its caller hears of it.
+    #[error("the GPU device was lost: {reason}. Load the model again, or a smaller one")]
     DeviceLost {
         /// The driver's words.
+        reason: String,
+    },
+    /// The device is gone, and there is no other: browsers refuse the GPU to pages after it crashed repeatedly.
+    #[error("the GPU was lost and is not given back: {reason}. Close all windows of the browser and start it again")]
+    GpuBlocked {
+        /// The words of the refusal.
         reason: String,
     },
     /// A weight file breaks a rule of its format, or lacks what the model needs.
@@ -133,6 +140,7 @@ impl Error {
             Self::WebGpuUnavailable { .. } => "webgpu-unavailable",
             Self::OutOfGpuMemory { .. } => "out-of-gpu-memory",
             Self::DeviceLost { .. } => "device-lost",
+            Self::GpuBlocked { .. } => "gpu-blocked",
             Self::BadWeights { .. } => "bad-weights",
             Self::BadConfig { .. } => "bad-config",
             Self::UnsupportedArchitecture { .. } => "unsupported-architecture",
@@ -152,6 +160,7 @@ impl Error {
         match self {
             Self::WebGpuUnavailable { reason }
             | Self::DeviceLost { reason }
+            | Self::GpuBlocked { reason }
             | Self::TokenizerMismatch { reason }
             | Self::BadTemplate { reason } => json!({ "reason": reason }),
             Self::OutOfGpuMemory { what, need, limit } => json!({ "what": what, "need": need, "limit": limit }),

@@ -5,9 +5,10 @@ use crate::error::{Error, Result};
 use crate::gpu::{Buffer, Gpu};
 use crate::model::parse_config;
 use crate::options::LoadOptions;
-use crate::session::Session;
+use crate::session::{Origination, Session};
 use crate::text::{ChatTemplate, Tokenizer};
 use crate::weights::{Source, Weights, read_small};
+use std::pin::Pin;
 use std::rc::Rc;
 
 /// Positions of the KV cache unless more are asked for.
@@ -77,11 +78,12 @@ impl<S: Source> Checkpoint<S> {
 }
 
 impl Session {
-    /// Loads a target and, if given, a draft model. `loaded` hears of bytes on the GPU and of all bytes.
+    /// Loads a target and, if given, a draft model. The sources stay with the session, which reads them again when the
+    /// device is lost. `loaded` hears of bytes on the GPU and of all bytes.
     ///
     /// # Errors
     /// What [`Checkpoint::open`] reports; [`Error::TokenizerMismatch`]; [`Error::OutOfGpuMemory`]; what the device reports.
-    pub async fn load<S: Source, A: Source>(
+    pub async fn load<S: Source + 'static, A: Source + 'static>(
         gpu: &Rc<Gpu>,
         target: S,
         assistant: Option<A>,
@@ -97,21 +99,45 @@ impl Session {
             let file = format!("{}/tokenizer.json", target.weights.source().name());
             return Err(Error::BadTokenizer { file, reason });
         }
+        let context = target.blueprint.capacity.max_context;
         let assistant = match assistant {
+            Some(source) => Some(open_assistant(source, options, context, &tokenizer).await?),
             None => None,
-            Some(source) => {
-                let context = target.blueprint.capacity.max_context;
-                Some(open_assistant(source, options, context, &tokenizer).await?)
-            }
         };
+        let pair = Pair { target, assistant };
+        let mut shown = 0;
+        // A second attempt starts from nothing; who watches need not see that.
+        let mut progress = |done: u64, all| {
+            shown = done.max(shown);
+            loaded(shown, all);
+        };
+        let engine = match pair.build(gpu, &mut progress).await {
+            Err(Error::DeviceLost { .. }) => pair.build(&gpu.reopen().await?, &mut progress).await,
+            built => built,
+        }?;
+        Ok(Self { engine, tokenizer, template, lookahead: None, origin: Box::new(pair) })
+    }
+}
+
+/// The models of a session as they were chosen.
+struct Pair<S, A> {
+    target: Checkpoint<S>,
+    assistant: Option<Checkpoint<A>>,
+}
+
+impl<S: Source, A: Source> Pair<S, A> {
+    /// Puts both on a device, and checks that it keeps the promise on which speculation rests.
+    async fn build(&self, gpu: &Rc<Gpu>, loaded: &mut dyn FnMut(u64, u64)) -> Result<Engine> {
+        let Self { target, assistant } = self;
         let all = target.memory().weights + assistant.as_ref().map_or(0, |assistant| assistant.memory().weights);
         let mut done = 0;
         let mut progress = |bytes| {
             done += bytes;
             loaded(done, all);
         };
-        let round = Engine::round_buffer(gpu, options.prefill_chunk)?;
-        let target = put(gpu, target, &round, vocab, &mut progress).await?;
+        let vocab = target.blueprint.spec.vocab_size;
+        let round = Engine::round_buffer(gpu, target.blueprint.capacity.prefill_chunk)?;
+        let on_gpu = put(gpu, target, &round, vocab, &mut progress).await?;
         let draft = match assistant {
             // The draft model never names a token that the target lacks.
             Some(assistant) => {
@@ -122,16 +148,15 @@ impl Session {
         };
         // Memory is planned in whole blocks, so a little less than all was counted.
         loaded(all, all);
-        let mut engine = Engine::new(gpu, round, target, draft)?;
-        let mut warnings = Vec::new();
-        if !engine.check_invariance().await? {
-            warnings.push(
-                "this device's driver computes a row differently alone and in a batch; one kernel variant serves all \
-                 row counts, which keeps the text exact and makes prompts slower"
-                    .into(),
-            );
-        }
-        Ok(Self { engine, tokenizer, template, lookahead: None, warnings })
+        let mut engine = Engine::new(gpu, round, on_gpu, draft)?;
+        engine.check_invariance().await?;
+        Ok(engine)
+    }
+}
+
+impl<S: Source, A: Source> Origination for Pair<S, A> {
+    fn engine(&self, gpu: Rc<Gpu>) -> Pin<Box<dyn Future<Output = Result<Engine>> + '_>> {
+        Box::pin(async move { self.build(&gpu, &mut |_, _| ()).await })
     }
 }
 
@@ -152,14 +177,14 @@ async fn open_assistant<A: Source>(
 
 async fn put<S: Source>(
     gpu: &Rc<Gpu>,
-    checkpoint: Checkpoint<S>,
+    checkpoint: &Checkpoint<S>,
     round: &Buffer,
     vocab: usize,
     loaded: &mut dyn FnMut(u64),
 ) -> Result<Model> {
     let Checkpoint { blueprint, weights } = checkpoint;
     let place = weights.source().name();
-    Model::load(gpu, blueprint, Some(&weights), round, vocab, loaded).await.map_err(|error| error.within(&place))
+    Model::load(gpu, blueprint, Some(weights), round, vocab, loaded).await.map_err(|error| error.within(&place))
 }
 
 async fn required<S: Source>(source: &S, file: &str, limit: u64) -> Result<Vec<u8>> {

@@ -2,11 +2,14 @@
 
 use crate::decode::{Draft, Engine, Target};
 use crate::error::{Error, Result};
+use crate::gpu::Gpu;
 use crate::options::{GenerateOptions, Speculation};
 use crate::speculate::{DraftModel, Drafter, Lookahead, NoDrafter, Origin, PromptLookup, Stats, accept};
 use crate::text::{ChatTemplate, Message, StopStrings, TextStream, Tokenizer};
 use serde::{Deserialize, Serialize};
 use std::ops::ControlFlow;
+use std::pin::Pin;
+use std::rc::Rc;
 use web_time::Instant;
 
 /// A loaded model pair and the text that it has seen.
@@ -15,7 +18,7 @@ pub struct Session {
     pub(crate) tokenizer: Tokenizer,
     pub(crate) template: Option<ChatTemplate>,
     pub(crate) lookahead: Option<Lookahead>,
-    pub(crate) warnings: Vec<String>,
+    pub(crate) origin: Box<dyn Origination>,
 }
 
 /// What to continue.
@@ -103,10 +106,12 @@ impl Session {
         }
     }
 
-    /// Continues a prompt. `on_token` hears of each token and may break off.
+    /// Continues a prompt. `on_token` hears of each token and may break off. When the device is lost, the models are set
+    /// up again on a new one and the text goes on: it is the same as without the loss.
     ///
     /// # Errors
-    /// [`Error::BadOption`], [`Error::ContextFull`], and what text and device report. The session stays usable.
+    /// [`Error::BadOption`], [`Error::ContextFull`], [`Error::GpuBlocked`], and what text and device report. The session
+    /// stays usable.
     pub async fn generate(
         &mut self,
         prompt: &Prompt,
@@ -118,53 +123,107 @@ impl Session {
         let ends = self.engine.target().spec().eos_token_id.clone();
         let mut out = Emitter::new(&self.tokenizer, &prompt, &ends, options, on_token);
         let lookup = options.prompt_lookup_num_tokens;
-        let stats = match (options.speculation, lookup, self.engine.draft()) {
-            (Speculation::Auto, Some(num_tokens), _) => {
-                let mut lookup =
-                    PromptLookup { num_tokens, max_ngram: options.max_matching_ngram_size, ends: ends.clone() };
-                rounds(&mut self.engine, &mut lookup, &prompt, &ends, &mut out).await
+        let mut run = Run::new(&prompt);
+        let mut lost_at = None;
+        loop {
+            let engine = &mut self.engine;
+            let ended = match (options.speculation, lookup, engine.draft()) {
+                (Speculation::Auto, Some(num_tokens), _) => {
+                    let mut lookup =
+                        PromptLookup { num_tokens, max_ngram: options.max_matching_ngram_size, ends: ends.clone() };
+                    rounds(engine, &mut lookup, &mut run, &ends, &mut out).await
+                }
+                (Speculation::Auto, None, Some(_)) if options.num_assistant_tokens > 0 => {
+                    let (schedule, start) = (options.num_assistant_tokens_schedule, options.num_assistant_tokens);
+                    let kept = self.lookahead.take().filter(|kept| kept.is(schedule, start));
+                    let lookahead = self.lookahead.insert(kept.unwrap_or_else(|| Lookahead::new(schedule, start)));
+                    if run.stats.num_spec_steps == 0 {
+                        lookahead.begin();
+                    }
+                    rounds(engine, &mut DraftModel(lookahead), &mut run, &ends, &mut out).await
+                }
+                _ => rounds(engine, &mut NoDrafter, &mut run, &ends, &mut out).await,
+            };
+            match ended {
+                // A device that is lost again before it did anything would be lost for ever.
+                Err(Error::DeviceLost { reason }) if lost_at != Some(run.tokens.len()) => {
+                    lost_at = Some(run.tokens.len());
+                    self.engine = self.origin.engine(self.engine.gpu().reopen().await?).await?;
+                    let emitted = run.stats.num_emitted_tokens;
+                    let warning = format!("the GPU was lost after {emitted} tokens and set up again ({reason})");
+                    run.stats.warnings.push(warning);
+                }
+                Err(error) => return Err(error),
+                Ok(()) => break,
             }
-            (Speculation::Auto, None, Some(_)) if options.num_assistant_tokens > 0 => {
-                let (schedule, start) = (options.num_assistant_tokens_schedule, options.num_assistant_tokens);
-                let kept = self.lookahead.take().filter(|kept| kept.is(schedule, start));
-                let lookahead = self.lookahead.insert(kept.unwrap_or_else(|| Lookahead::new(schedule, start)));
-                lookahead.begin();
-                rounds(&mut self.engine, &mut DraftModel(lookahead), &prompt, &ends, &mut out).await
-            }
-            _ => rounds(&mut self.engine, &mut NoDrafter, &prompt, &ends, &mut out).await,
-        }?;
-        Ok(out.finish(Stats { warnings: self.warnings.clone(), ..stats }))
+        }
+        if self.engine.target().has_one_variant() {
+            run.stats.warnings.push(
+                "this device's driver computes a row differently alone and in a batch; one kernel variant serves all \
+                 row counts, which keeps the text exact and makes prompts slower"
+                    .into(),
+            );
+        }
+        Ok(out.finish(run.stats))
+    }
+}
+
+/// Where a session's engine comes from, and comes from again after its device was lost.
+pub(crate) trait Origination {
+    /// The same models on another device.
+    fn engine(&self, gpu: Rc<Gpu>) -> Pin<Box<dyn Future<Output = Result<Engine>> + '_>>;
+}
+
+/// A text in progress: all that another device needs in order to go on with it.
+#[derive(Debug, Clone)]
+pub struct Run {
+    /// The prompt and what was emitted. The last one is pending.
+    pub tokens: Vec<u32>,
+    /// What was done so far.
+    pub stats: Stats,
+    began: Instant,
+}
+
+impl Run {
+    /// Nothing is emitted yet; `prompt` is not empty.
+    pub fn new(prompt: &[u32]) -> Self {
+        let stats = Stats { num_prompt_tokens: prompt.len(), ..Stats::default() };
+        Self { tokens: prompt.to_vec(), stats, began: Instant::now() }
     }
 }
 
 /// The loop: prefill, then draft, verify, accept, emit. It knows neither GPU nor text, so tests run it on mocks.
+/// After an error of the target, it can be called again with another target that computes the same.
 ///
-/// `prompt` is not empty; `ends` are the tokens that end a text.
+/// `ends` are the tokens that end a text.
 ///
 /// # Errors
 /// [`Error::ContextFull`] before anything is computed; what target and sink report.
 pub async fn rounds<T: Target>(
     target: &mut T,
     drafter: &mut impl Drafter,
-    prompt: &[u32],
+    run: &mut Run,
     ends: &[u32],
     sink: &mut impl Sink,
-) -> Result<Stats> {
-    let began = Instant::now();
+) -> Result<()> {
+    let Run { tokens, stats, began } = run;
     let seconds = |since: Instant| since.elapsed().as_secs_f64();
     let capacity = target.capacity();
-    if prompt.len() >= capacity {
-        return Err(Error::ContextFull { need: prompt.len(), limit: capacity });
+    let first = stats.num_spec_steps == 0;
+    if first && tokens.len() >= capacity {
+        return Err(Error::ContextFull { need: tokens.len(), limit: capacity });
     }
 
-    // Prefill: all but the last prompt token, which is pending; what an earlier call cached stays.
-    let mut tokens = prompt.to_vec();
-    let head = &prompt[..prompt.len() - 1];
+    // Prefill: all but the last token, which is pending; what an earlier call cached stays.
+    let started = Instant::now();
+    let head = &tokens[..tokens.len() - 1];
     let reused = target.cached().iter().zip(head).take_while(|(cached, token)| cached == token).count();
     target.truncate(reused);
+    if first {
+        stats.num_cached_tokens = reused;
+    }
     target.prefill(&head[reused..]).await?;
-    let mut stats = Stats { num_prompt_tokens: prompt.len(), num_cached_tokens: reused, ..Stats::default() };
-    stats.times.prefill = seconds(began);
+    stats.times.prefill += seconds(started);
 
     let mut ended = false;
     while !ended {
@@ -175,7 +234,7 @@ pub async fn rounds<T: Target>(
         }
 
         let started = Instant::now();
-        let draft = drafter.draft(&tokens, room);
+        let draft = drafter.draft(tokens, room);
         let proposed = draft.len();
         let draft = draft.cut(room - 1);
         stats.times.draft += seconds(started);
@@ -207,15 +266,15 @@ pub async fn rounds<T: Target>(
         stats.add_round(&round);
         stats.times.emit += seconds(started);
         if stats.num_spec_steps == 1 {
-            stats.times.first_token = seconds(began);
+            stats.times.first_token = seconds(*began);
         }
     }
-    stats.times.total = seconds(began);
+    stats.times.total = seconds(*began);
     let later = stats.num_emitted_tokens.saturating_sub(stats.per_step_accepted.first().map_or(0, |first| first + 1));
     if later > 0 {
         stats.times.tokens_per_second = later as f64 / (stats.times.total - stats.times.first_token);
     }
-    Ok(stats)
+    Ok(())
 }
 
 /// Where emitted tokens go.

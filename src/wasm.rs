@@ -40,7 +40,7 @@ extern "C" {
 /// [`Files`] as a source. What JS throws is put aside, because it says more than an [`Error`] can.
 struct JsSource {
     files: Files,
-    thrown: Rc<RefCell<Option<JsValue>>>,
+    thrown: Thrown,
 }
 
 impl JsSource {
@@ -70,9 +70,12 @@ impl Source for JsSource {
     }
 }
 
+/// What the sources threw last.
+type Thrown = Rc<RefCell<Option<JsValue>>>;
+
 /// A loaded model pair.
 #[wasm_bindgen(js_name = Session)]
-pub struct JsSession(Session);
+pub struct JsSession(Session, Thrown);
 
 /// Loads a target and, unless it is null, a draft model. `progress(loaded, total)` hears of bytes on the GPU.
 ///
@@ -85,7 +88,7 @@ pub async fn load(
     options: JsValue,
     progress: Function,
 ) -> Result<JsSession, JsValue> {
-    let thrown = Rc::new(RefCell::new(None));
+    let thrown = Thrown::default();
     let source = |files| JsSource { files, thrown: thrown.clone() };
     let loaded = async {
         let options = LoadOptions::from_json(&to_text(&options))?;
@@ -95,7 +98,10 @@ pub async fn load(
         };
         Session::load(&gpu, source(target), assistant.map(source), &options, &mut progress).await
     };
-    loaded.await.map(JsSession).map_err(|error| thrown.take().unwrap_or_else(|| to_error(error)))
+    match loaded.await {
+        Ok(session) => Ok(JsSession(session, thrown)),
+        Err(error) => Err(thrown.take().unwrap_or_else(|| to_error(error))),
+    }
 }
 
 #[wasm_bindgen(js_class = Session)]
@@ -117,8 +123,11 @@ impl JsSession {
             Ok(answer) if answer.as_bool() != Some(false) => ControlFlow::Continue(()),
             _ => ControlFlow::Break(()),
         };
-        let generation = self.0.generate(&prompt, &options, &mut hear).await.map_err(to_error)?;
-        Ok(to_value(&generation))
+        // Sources are read again when the device was lost.
+        match self.0.generate(&prompt, &options, &mut hear).await {
+            Ok(generation) => Ok(to_value(&generation)),
+            Err(error) => Err(self.1.take().unwrap_or_else(|| to_error(error))),
+        }
     }
 
     /// The tokens of a prompt.

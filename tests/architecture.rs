@@ -44,7 +44,7 @@ fn dependencies_point_one_way() {
         ("gpu", &["error", "model", "options", "weights"]),
         ("decode", &["error", "gpu", "model", "options", "weights"]),
         ("speculate", &["decode", "options"]),
-        ("session", &["decode", "error", "options", "speculate", "text"]),
+        ("session", &["decode", "error", "gpu", "options", "speculate", "text"]),
         ("load", &["decode", "error", "gpu", "model", "options", "session", "text", "weights"]),
         ("wasm", &["error", "gpu", "options", "session", "weights"]),
     ]);

@@ -5,7 +5,7 @@ use common::{Golden, Tales, capacity, engine, goldens, gpu, path, plain, run};
 use foretoken::Result;
 use foretoken::decode::{Capacity, Draft, Engine, Target};
 use foretoken::options::Schedule;
-use foretoken::session::{Sink, rounds};
+use foretoken::session::{Run, Sink, rounds};
 use foretoken::speculate::{DraftModel, Drafter, Lookahead, NoDrafter, Origin, PromptLookup, Stats};
 use std::ops::ControlFlow;
 
@@ -33,7 +33,9 @@ fn generate(engine: &mut Engine, drafter: &mut impl Drafter, prompt: &[u32], mos
     engine.truncate(0);
     let ends = engine.target().spec().eos_token_id.clone();
     let mut sink = Collect { ids: Vec::new(), origins: Vec::new(), most };
-    let stats = run(rounds(engine, drafter, prompt, &ends, &mut sink)).unwrap();
+    let mut text = Run::new(prompt);
+    run(rounds(engine, drafter, &mut text, &ends, &mut sink)).unwrap();
+    let stats = text.stats;
     assert_eq!(stats.num_emitted_tokens, sink.ids.len());
     assert_eq!(stats.num_emitted_tokens, stats.num_accepted_draft_tokens + stats.num_spec_steps);
     let from_drafter = sink.origins.iter().filter(|origin| **origin != Origin::Target).count();
@@ -231,8 +233,9 @@ fn a_shared_prefix_is_reused_and_changes_nothing() {
         engine.truncate(reused);
         let mut sink = Collect { ids: Vec::new(), origins: Vec::new(), most: 20 };
         let mut lookahead = Lookahead::new(Schedule::Constant, 4);
-        let stats = run(rounds(&mut engine, &mut DraftModel(&mut lookahead), &longer, &ends, &mut sink)).unwrap();
-        assert_eq!((sink.ids, stats.num_cached_tokens), (fresh.clone(), reused));
+        let mut text = Run::new(&longer);
+        run(rounds(&mut engine, &mut DraftModel(&mut lookahead), &mut text, &ends, &mut sink)).unwrap();
+        assert_eq!((sink.ids, text.stats.num_cached_tokens), (fresh.clone(), reused));
     }
 }
 

@@ -212,7 +212,10 @@ export class Engine {
   /** @type {Map<number, { resolve: Function, reject: Function, onEvent: Function }>} */
   #calls = new Map();
   #next = 0;
-  #worker;
+  /** @type {Worker | null} none after it broke down, until it is needed again */
+  #worker = null;
+  /** How to load the models, at first and into a new worker. */
+  #load;
   /** @type {ForetokenError | null} why nothing works any more */
   #end = null;
   /** @type {Stats | null} */
@@ -220,20 +223,13 @@ export class Engine {
   /** @type {{ device: DeviceInfo, memory: Memory }} */
   #info = /** @type {any} */ ({ device: null, memory: null });
 
-  /** @private Use {@link Engine.load}. */
-  constructor() {
-    try {
-      this.#worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module" });
-    } catch (error) {
-      // From another origin, or against a policy of the page.
-      throw new ForetokenError({ code: "internal", message: `the worker could not be started: ${error.message}` });
-    }
-    this.#worker.onmessage = ({ data }) => this.#hear(data);
-    this.#worker.onerror = (event) => {
-      event.preventDefault();
-      const message = event.message || "the worker could not be started: are worker.js, foretoken.js and foretoken_bg.wasm beside engine.js? The README says what bundlers need";
-      this.#stop(new ForetokenError({ code: "internal", message }));
-    };
+  /**
+   * @private Use {@link Engine.load}.
+   * @param {object} args
+   * @param {(progress: Progress) => void} onProgress
+   */
+  constructor(args, onProgress) {
+    this.#load = { args, onProgress };
     /** @type {any} its result depends on `stream` */
     const create = (/** @type {ChatRequest} */ body, /** @type {RequestOptions} */ request) => complete(this, body, request);
     /**
@@ -258,13 +254,14 @@ export class Engine {
     const { assistant_model, onProgress = () => {}, signal, endpoint, revision, token, ...rest } = options;
     if (signal?.aborted) throw aborted();
     requireWebGpu();
-    const engine = new Engine();
-    const stop = () => engine.#stop(aborted());
+    const hub = { endpoint, revision, token };
+    const base = globalThis.document?.baseURI ?? location.href;
+    const args = { model: portable(model), assistant: portable(assistant_model), hub, base, options: rest };
+    const engine = new Engine(args, onProgress);
+    const stop = () => engine.dispose();
     signal?.addEventListener("abort", stop, { once: true });
     try {
-      const hub = { endpoint, revision, token };
-      const args = { model: portable(model), assistant: portable(assistant_model), hub, base: globalThis.document?.baseURI ?? location.href, options: rest };
-      engine.#info = await engine.#call("load", args, onProgress).result;
+      await engine.#start();
       return engine;
     } catch (error) {
       engine.dispose();
@@ -279,8 +276,8 @@ export class Engine {
    * generation.
    *
    * Both reject with a {@link ForetokenError}: `bad-option`, `bad-template`, `context-full`, `non-finite-logits`,
-   * `device-lost`, `gpu-blocked`, `out-of-gpu-memory`, `aborted`, `internal`. After the first four and after `aborted` the
-   * engine goes on working.
+   * `device-lost`, `gpu-blocked`, `out-of-gpu-memory`, `aborted`, `internal`. The engine stays usable:
+   * the next call sets up again what broke down, the GPU's device or the worker.
    * @param {Prompt} prompt
    * @param {GenerateOptions} [options]
    * @returns {GenerationStream}
@@ -293,7 +290,7 @@ export class Engine {
     const call = this.#call("generate", { prompt: plain, options: rest }, (/** @type {Token[]} */ tokens) => {
       pieces.push({ text: tokens.map(({ text }) => text).join(""), tokens });
     });
-    const stop = () => this.#worker.postMessage({ id: call.id, method: "abort" });
+    const stop = () => this.#worker?.postMessage({ id: call.id, method: "abort" });
     if (signal?.aborted) stop();
     signal?.addEventListener("abort", stop, { once: true });
     const result = call.result.then((/** @type {Generation} */ generation) => {
@@ -364,7 +361,34 @@ export class Engine {
 
   /** Ends the worker and frees the GPU's memory. What still runs, and what is asked later, rejects with `aborted`. */
   dispose() {
-    this.#stop(aborted());
+    this.#end ??= aborted();
+    this.#stop(this.#end);
+  }
+
+  /** Starts a worker and loads the models into it. What is asked meanwhile waits in the worker. */
+  async #start() {
+    /** @type {Worker} */
+    let worker;
+    try {
+      worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module" });
+    } catch (error) {
+      // From another origin, or against a policy of the page.
+      throw new ForetokenError({ code: "internal", message: `the worker could not be started: ${error.message}` });
+    }
+    this.#worker = worker;
+    worker.onmessage = ({ data }) => this.#hear(data);
+    worker.onerror = (event) => {
+      event.preventDefault();
+      const message = event.message || "the worker could not be started: are worker.js, foretoken.js and foretoken_bg.wasm beside engine.js? The README says what bundlers need";
+      this.#stop(new ForetokenError({ code: "internal", message }));
+    };
+    const { args, onProgress } = this.#load;
+    try {
+      this.#info = await this.#send("load", args, onProgress).result;
+    } catch (error) {
+      if (this.#worker === worker) this.#stop(error);
+      throw error;
+    }
   }
 
   /**
@@ -372,14 +396,25 @@ export class Engine {
    * @param {object} args
    * @param {(event: any) => void} [onEvent]
    */
-  #call(method, args, onEvent = () => {}) {
+  #call(method, args, onEvent) {
+    // After a breakdown: whoever waits in the new worker hears why it could not be set up.
+    if (!this.#worker && !this.#end) this.#start().catch(() => {});
+    return this.#send(method, args, onEvent);
+  }
+
+  /**
+   * @param {string} method
+   * @param {object} args
+   * @param {(event: any) => void} [onEvent]
+   */
+  #send(method, args, onEvent = () => {}) {
     const id = this.#next++;
     /** @type {Promise<any>} */
     const result = new Promise((resolve, reject) => {
       if (this.#end) return reject(this.#end);
       this.#calls.set(id, { resolve, reject, onEvent });
       try {
-        this.#worker.postMessage({ id, method, args });
+        /** @type {Worker} */ (this.#worker).postMessage({ id, method, args });
       } catch (error) {
         this.#calls.delete(id);
         reject(new ForetokenError({ code: "bad-option", message: `an option cannot be sent to the worker: ${error.message}` }));
@@ -401,12 +436,16 @@ export class Engine {
     else call.resolve(result);
   }
 
-  /** @param {ForetokenError} reason */
+  /**
+   * Ends the worker; what waits for it rejects. The next call starts another, unless the engine was disposed of.
+   * @param {ForetokenError} reason
+   */
   #stop(reason) {
-    this.#end ??= reason;
-    this.#worker.terminate();
-    for (const { reject } of this.#calls.values()) reject(reason);
+    this.#worker?.terminate();
+    this.#worker = null;
+    const calls = [...this.#calls.values()];
     this.#calls.clear();
+    for (const { reject } of calls) reject(reason);
   }
 }
 

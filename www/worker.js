@@ -86,7 +86,9 @@ onmessage = ({ data: { id, method, args } }) => {
       if (control.signal.aborted) throw failure("aborted", "aborted");
       postMessage({ id, result: await methods[method](args, context) });
     } catch (error) {
-      postMessage({ id, error: explain(error) });
+      // Nothing in the module may be called after a trap.
+      if (error instanceof WebAssembly.RuntimeError) die(error);
+      else postMessage({ id, error: explain(error) });
     }
     running.delete(id);
   });

@@ -27,10 +27,10 @@ impl Lowered {
 pub(super) struct Binder<'a> {
     pub spec: &'a ModelSpec,
     pub capacity: &'a Capacity,
-    pub matrices: &'a [Matrix],
-    pub vectors: &'a [Slice],
-    pub tables: &'a [Buffer],
-    pub kv: &'a [Buffer],
+    pub matrices: Vec<Matrix>,
+    pub vectors: Vec<Slice>,
+    pub tables: Vec<Buffer>,
+    pub kv: Vec<Buffer>,
     pub round: Slice,
     pub step: Slice,
     pub residual: Slice,
@@ -39,7 +39,7 @@ pub(super) struct Binder<'a> {
     pub attended: Slice,
     pub qkv: Slice,
     pub mlp: Slice,
-    pub logits: Slice,
+    pub logits: Buffer,
     pub partial: Slice,
     pub norms: Slice,
 }
@@ -137,7 +137,7 @@ impl Binder<'_> {
         let mut blocks = Vec::new();
         let (epilogue, x, x_stride, y_stride, targets) = match output {
             Output::Qkv => (Epilogue::Store, &self.normed, hidden, spec.qkv_width(), vec![(4, self.qkv.clone())]),
-            Output::Logits => (Epilogue::Store, &self.normed, hidden, spec.vocab_size, vec![(4, self.logits.clone())]),
+            Output::Logits => (Epilogue::Store, &self.normed, hidden, spec.vocab_size, vec![(4, self.logits.whole())]),
             Output::AttentionResidual { bias } => {
                 let targets = vec![(4, vector(bias)), (5, self.residual.clone())];
                 (Epilogue::Residual, &self.attended, stride(spec.q_width()), hidden, targets)

@@ -5,9 +5,9 @@ use super::dims::{SampleDims, Step};
 use super::memory::{Capacity, FEW_ROWS, Memory, Sizes};
 use super::node::{Choice, Grid, Node};
 use super::target::MAX_DRAFT;
-use super::upload::{Backlog, Matrix, check_vector, load_vectors, matrix_dtype};
+use super::upload::{Backlog, Matrix, allocate_vectors, check_vector, load_vectors, matrix_dtype};
 use crate::error::{Error, Result};
-use crate::gpu::{Buffer, Gpu, Kernel, Recorder, Uniforms};
+use crate::gpu::{Buffer, Gpu, Kernel, Recorder, Slice, Uniforms};
 use crate::model::{ModelSpec, Plan, rotary_table};
 use crate::weights::{Dtype, Source, Weights};
 use std::cell::Cell;
@@ -16,12 +16,9 @@ use std::rc::Rc;
 /// A model on the GPU. Its KV cache is a place; how much of it is filled, the caller says with each pass.
 pub struct Model {
     gpu: Rc<Gpu>,
-    spec: ModelSpec,
-    plan: Plan,
-    capacity: Capacity,
-    memory: Memory,
+    blueprint: Blueprint,
     one_variant: Cell<bool>,
-    step: Buffer,
+    step: Slice,
     kv: Vec<Buffer>,
     logits: Buffer,
     body: Vec<Node>,
@@ -31,6 +28,7 @@ pub struct Model {
 }
 
 /// What a model is made of before it is on the GPU.
+#[derive(Debug, Clone)]
 pub struct Blueprint {
     /// The description.
     pub spec: ModelSpec,
@@ -81,61 +79,48 @@ impl Model {
     /// [`Error::OutOfGpuMemory`], [`Error::BadWeights`], and what the source and the device report.
     pub async fn load<S: Source>(
         gpu: &Rc<Gpu>,
-        blueprint: Blueprint,
+        blueprint: &Blueprint,
         weights: Option<&Weights<S>>,
         round: &Buffer,
         vocab: usize,
         loaded: &mut dyn FnMut(u64),
     ) -> Result<Self> {
         let memory = blueprint.memory();
-        let largest = blueprint.unsplit();
-        let Blueprint { spec, plan, dtypes, capacity } = blueprint;
-        let sizes = Sizes::new(&spec, &plan, &capacity);
         let limit = gpu.info().max_binding_size.min(gpu.info().max_buffer_size);
-        for (what, need) in largest {
+        for (what, need) in blueprint.unsplit() {
             if need > limit {
                 return Err(Error::OutOfGpuMemory { what: what.into(), need, limit: Some(limit) });
             }
         }
+        let Blueprint { spec, plan, dtypes, capacity } = blueprint;
+        let sizes = Sizes::new(spec, plan, capacity);
         // All that is large, before anything is read.
-        let kv = spec.layers.iter().map(|_| gpu.buffer("kv cache", sizes.layer_kv)).collect::<Result<Vec<_>>>()?;
-        let matrices = plan.matrices.iter().zip(dtypes).map(|(matrix, dtype)| Matrix::allocate(gpu, matrix, dtype));
-        let matrices = matrices.collect::<Result<Vec<_>>>()?;
-        gpu.check()?;
-        let mut backlog = Backlog::default();
-        for (matrix, on_gpu) in plan.matrices.iter().zip(&matrices) {
-            match weights {
-                Some(weights) => on_gpu.load(gpu, weights, matrix, &mut backlog, loaded).await?,
-                None => fill(gpu, on_gpu),
-            }
-        }
-        let vectors = load_vectors(gpu, weights, &plan.vectors).await?;
-        gpu.flush()?;
-        let mut tables = Vec::new();
-        for rope in &spec.ropes {
-            tables.push(gpu.buffer_of("rotary table", &rotary_table(rope, capacity.max_context))?);
-        }
-        let step = gpu.buffer("step", size_of::<Step>() as u64)?;
-        let logits = gpu.buffer("logits", sizes.logits)?;
-        let binder = Binder {
-            spec: &spec,
-            capacity: &capacity,
-            matrices: &matrices,
-            vectors: &vectors,
-            tables: &tables,
-            kv: &kv,
-            round: round.whole(),
-            step: step.whole(),
-            residual: gpu.buffer("residual", sizes.hidden)?.whole(),
-            normed: gpu.buffer("normed", sizes.hidden)?.whole(),
-            query: gpu.buffer("query", sizes.query)?.whole(),
-            attended: gpu.buffer("attended", sizes.query)?.whole(),
-            qkv: gpu.buffer("qkv", sizes.qkv)?.whole(),
-            mlp: gpu.buffer("mlp", sizes.mlp)?.whole(),
-            logits: logits.whole(),
-            partial: gpu.buffer("attention blocks", sizes.partial)?.whole(),
-            norms: gpu.buffer("attention norms", sizes.norms)?.whole(),
+        let allocate = || {
+            let matrices =
+                plan.matrices.iter().zip(dtypes).map(|(matrix, dtype)| Matrix::allocate(gpu, matrix, *dtype));
+            let tables = sizes.tables.iter().map(|&bytes| gpu.buffer("rotary table", bytes));
+            Ok(Binder {
+                spec,
+                capacity,
+                matrices: matrices.collect::<Result<_>>()?,
+                vectors: allocate_vectors(gpu, &plan.vectors)?,
+                tables: tables.collect::<Result<_>>()?,
+                kv: spec.layers.iter().map(|_| gpu.buffer("kv cache", sizes.layer_kv)).collect::<Result<_>>()?,
+                round: round.whole(),
+                step: gpu.buffer("step", size_of::<Step>() as u64)?.whole(),
+                residual: gpu.buffer("residual", sizes.hidden)?.whole(),
+                normed: gpu.buffer("normed", sizes.hidden)?.whole(),
+                query: gpu.buffer("query", sizes.query)?.whole(),
+                attended: gpu.buffer("attended", sizes.query)?.whole(),
+                qkv: gpu.buffer("qkv", sizes.qkv)?.whole(),
+                mlp: gpu.buffer("mlp", sizes.mlp)?.whole(),
+                logits: gpu.buffer("logits", sizes.logits)?,
+                partial: gpu.buffer("attention blocks", sizes.partial)?.whole(),
+                norms: gpu.buffer("attention norms", sizes.norms)?.whole(),
+            })
         };
+        let binder = gpu.allocating("the model", memory.total(), allocate).await?;
+        // In a browser the kernels compile while the weights arrive.
         let mut uniforms = Uniforms::default();
         let mut lowered = Vec::new();
         for op in plan.body.iter().chain(&plan.head) {
@@ -146,7 +131,8 @@ impl Model {
         let draft = uniforms.add(&[sample(1)]);
         let blocks = uniforms.upload(gpu, "dimensions")?;
         let sampler = |dims: usize| {
-            let bindings = vec![(0, step.whole()), (1, blocks[dims].clone()), (2, logits.whole()), (3, round.whole())];
+            let logits = binder.logits.whole();
+            let bindings = [(0, binder.step.clone()), (1, blocks[dims].clone()), (2, logits), (3, round.whole())];
             Node::new(gpu, Choice::Always(Kernel::Sample), Grid::Rows, &bindings)
         };
         let (verify, draft) = (sampler(verify), sampler(draft));
@@ -155,28 +141,44 @@ impl Model {
             .map(|op: Vec<_>| op.into_iter().map(|lowered: Lowered| lowered.bind(gpu, &blocks)).collect::<Vec<_>>());
         let body = nodes.by_ref().take(plan.body.len()).flatten().collect();
         let head = nodes.flatten().collect();
-        let (gpu, one_variant) = (gpu.clone(), Cell::new(false));
-        Ok(Self { gpu, spec, plan, capacity, memory, one_variant, step, kv, logits, body, head, verify, draft })
+
+        let mut backlog = Backlog::default();
+        for (matrix, on_gpu) in plan.matrices.iter().zip(&binder.matrices) {
+            match weights {
+                Some(weights) => on_gpu.load(gpu, weights, matrix, &mut backlog, loaded).await?,
+                None => fill(gpu, on_gpu),
+            }
+        }
+        load_vectors(gpu, weights, &plan.vectors, &binder.vectors).await?;
+        for (rope, table) in spec.ropes.iter().zip(&binder.tables) {
+            let angles = rotary_table(rope, capacity.max_context);
+            table.whole().write(gpu, bytemuck::cast_slice(&angles));
+        }
+        gpu.flush().await?;
+
+        let Binder { step, kv, logits, .. } = binder;
+        let (gpu, blueprint, one_variant) = (gpu.clone(), blueprint.clone(), Cell::new(false));
+        Ok(Self { gpu, blueprint, one_variant, step, kv, logits, body, head, verify, draft })
     }
 
     /// What it is.
     pub fn spec(&self) -> &ModelSpec {
-        &self.spec
+        &self.blueprint.spec
     }
 
     /// What it does.
     pub fn plan(&self) -> &Plan {
-        &self.plan
+        &self.blueprint.plan
     }
 
     /// The room it was given.
     pub fn capacity(&self) -> &Capacity {
-        &self.capacity
+        &self.blueprint.capacity
     }
 
     /// Bytes planned for it.
     pub fn memory(&self) -> Memory {
-        self.memory
+        self.blueprint.memory()
     }
 
     /// Logits of the last pass with a head [rows, vocab].
@@ -191,7 +193,7 @@ impl Model {
 
     /// Sets where the next recorded pass starts.
     pub fn set_step(&self, step: Step) {
-        self.gpu.write(&self.step, 0, bytemuck::bytes_of(&step));
+        self.step.write(&self.gpu, bytemuck::bytes_of(&step));
     }
 
     /// Records the layers: rows of the step -> residual stream and KV cache.
@@ -223,9 +225,14 @@ impl Model {
         self.one_variant.set(true);
     }
 
+    /// Whether they do.
+    pub fn has_one_variant(&self) -> bool {
+        self.one_variant.get()
+    }
+
     /// Most rows of one pass.
     pub fn max_rows(&self) -> usize {
-        if self.one_variant.get() { FEW_ROWS } else { self.capacity.prefill_chunk.max(MAX_DRAFT + 1) }
+        if self.one_variant.get() { FEW_ROWS } else { self.capacity().prefill_chunk.max(MAX_DRAFT + 1) }
     }
 }
 

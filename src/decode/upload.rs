@@ -87,7 +87,7 @@ impl Matrix {
                 let rows = piece.first + from..piece.first + piece.rows.min(from + portion);
                 let bytes = self.rows(weights, plan, rows).await?;
                 gpu.write(&piece.buffer, from as u64 * row_bytes, &bytes);
-                backlog.add(gpu, bytes.len() as u64)?;
+                backlog.add(gpu, bytes.len() as u64).await?;
                 loaded(bytes.len() as u64);
             }
         }
@@ -126,39 +126,44 @@ impl Matrix {
 pub struct Backlog(u64);
 
 impl Backlog {
-    fn add(&mut self, gpu: &Gpu, bytes: u64) -> Result<()> {
+    async fn add(&mut self, gpu: &Gpu, bytes: u64) -> Result<()> {
         self.0 += bytes;
         if self.0 >= BACKLOG {
             self.0 = 0;
-            gpu.flush()?;
+            gpu.flush().await?;
         }
         Ok(())
     }
 }
 
 /// All vectors in one buffer, each zero-filled to its stride; slice i is vector i.
+pub fn allocate_vectors(gpu: &Gpu, plans: &[VectorPlan]) -> Result<Vec<Slice>> {
+    let mut end = 0;
+    let mut places = Vec::new();
+    for plan in plans {
+        let (offset, size) = (end, stride(plan.len) as u64 * 4);
+        end = (offset + size).next_multiple_of(256);
+        places.push((offset, size));
+    }
+    let buffer = gpu.buffer("vectors", end)?;
+    Ok(places.into_iter().map(|(offset, size)| buffer.slice(offset, size)).collect())
+}
+
+/// Streams the tensors into the vectors; without weights, ones.
 pub async fn load_vectors<S: Source>(
     gpu: &Gpu,
     weights: Option<&Weights<S>>,
     plans: &[VectorPlan],
-) -> Result<Vec<Slice>> {
-    let mut all: Vec<f32> = Vec::new();
-    let mut places = Vec::new();
-    for plan in plans {
-        let offset = all.len().next_multiple_of(64);
-        all.resize(offset + stride(plan.len), 0.0);
-        places.push((offset as u64 * 4, stride(plan.len) as u64 * 4));
+    vectors: &[Slice],
+) -> Result<()> {
+    for (plan, on_gpu) in plans.iter().zip(vectors) {
         let values = match weights {
             Some(weights) => vector(weights, &plan.layout, plan.len).await?,
             None => vec![if plan.layout.parts.is_empty() { 0.0 } else { 1.0 }; plan.len],
         };
-        if let Some(to) = all.get_mut(offset..offset + plan.len) {
-            to.copy_from_slice(&values);
-        }
+        on_gpu.write(gpu, bytemuck::cast_slice(&values));
     }
-    all.resize(all.len().next_multiple_of(64), 0.0);
-    let buffer = gpu.buffer_of("vectors", &all)?;
-    Ok(places.into_iter().map(|(offset, size)| buffer.slice(offset, size)).collect())
+    Ok(())
 }
 
 async fn vector<S: Source>(weights: &Weights<S>, layout: &Layout, len: usize) -> Result<Vec<f32>> {

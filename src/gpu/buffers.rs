@@ -3,6 +3,7 @@
 use super::device::{Counters, Gpu};
 use crate::error::{Error, Result};
 use bytemuck::Pod;
+use futures_channel::oneshot;
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -51,6 +52,13 @@ pub struct Slice {
     pub(super) buffer: Buffer,
     pub(super) offset: u64,
     pub(super) size: u64,
+}
+
+impl Slice {
+    /// Writes bytes (a multiple of 4) at its beginning.
+    pub fn write(&self, gpu: &Gpu, bytes: &[u8]) {
+        gpu.write(&self.buffer, self.offset, bytes);
+    }
 }
 
 /// Offsets of bindings are multiples of this on every device.
@@ -108,13 +116,38 @@ impl Gpu {
     ///
     /// # Errors
     /// [`Error::DeviceLost`].
-    pub fn flush(&self) -> Result<()> {
+    pub async fn flush(&self) -> Result<()> {
         self.queue.submit([]);
         self.count(|counters| counters.submits += 1);
+        let (sender, receiver) = oneshot::channel();
+        self.queue.on_submitted_work_done(move || {
+            // The receiver is gone only when the caller gave up waiting.
+            let _ = sender.send(());
+        });
+        // As in `Readback::read`: natively this waits, in a browser the event loop does.
         self.device
             .poll(wgpu::PollType::wait_indefinitely())
             .map_err(|error| Error::DeviceLost { reason: error.to_string() })?;
-        self.check()
+        let done = receiver.await;
+        self.check()?;
+        done.map_err(|_| Error::DeviceLost { reason: "the queue never finished".into() })
+    }
+
+    /// Runs `allocate`, which creates buffers, and waits for the driver's answer: a refusal would otherwise be heard of
+    /// only when the buffers are used.
+    ///
+    /// # Errors
+    /// [`Error::OutOfGpuMemory`] with `what` and `need` (bytes) when the driver refuses; what `allocate` returns.
+    pub async fn allocating<T>(&self, what: &str, need: u64, allocate: impl FnOnce() -> Result<T>) -> Result<T> {
+        let scope = self.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
+        let allocated = allocate();
+        let refused = scope.pop().await;
+        // A lost device answers "no error".
+        self.check()?;
+        match refused {
+            Some(_) => Err(Error::OutOfGpuMemory { what: what.into(), need, limit: None }),
+            None => allocated,
+        }
     }
 }
 

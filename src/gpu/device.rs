@@ -67,6 +67,7 @@ pub struct Gpu {
     pub(super) queue: wgpu::Queue,
     pub(super) counters: Rc<Cell<Counters>>,
     info: DeviceInfo,
+    options: GpuOptions,
     pipelines: RefCell<HashMap<Kernel, wgpu::ComputePipeline>>,
     failure: Shared,
 }
@@ -121,7 +122,25 @@ impl Gpu {
         };
         let failure = Arc::new(Mutex::new(None));
         watch(&device, &failure);
-        Ok(Rc::new(Self { device, queue, counters: Rc::default(), info, pipelines: RefCell::default(), failure }))
+        let (counters, options) = (Rc::default(), options.clone());
+        Ok(Rc::new(Self { device, queue, counters, info, options, pipelines: RefCell::default(), failure }))
+    }
+
+    /// Another device in place of this one, which was lost.
+    ///
+    /// # Errors
+    /// [`Error::GpuBlocked`] where none is given any more.
+    pub async fn reopen(&self) -> Result<Rc<Self>> {
+        Self::open(&self.options).await.map_err(|error| match error {
+            Error::WebGpuUnavailable { reason } => Error::GpuBlocked { reason },
+            other => other,
+        })
+    }
+
+    /// Gives the device up: what waits for it, and what is asked of it later, fails with [`Error::DeviceLost`].
+    pub fn destroy(&self) {
+        keep(&self.failure, Failure::Lost("it was destroyed".into()));
+        self.device.destroy();
     }
 
     /// Which device it is.
@@ -183,23 +202,19 @@ impl Gpu {
 
 /// Keeps the first failure that no call returns.
 fn watch(device: &wgpu::Device, failure: &Shared) {
-    let keep = |failure: &Shared| {
-        let failure = failure.clone();
-        move |what: Failure| {
-            failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(what);
-        }
-    };
-    let lost = keep(failure);
-    device.set_device_lost_callback(move |reason, message| {
-        if reason != wgpu::DeviceLostReason::Destroyed {
-            lost(Failure::Lost(message));
-        }
-    });
-    let uncaptured = keep(failure);
+    let lost = failure.clone();
+    // Dropping a device is no loss, so nobody is left to hear of it.
+    device.set_device_lost_callback(move |_, message| keep(&lost, Failure::Lost(message)));
+    let uncaptured = failure.clone();
     device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
-        uncaptured(match error {
+        let failure = match error {
             wgpu::Error::OutOfMemory { .. } => Failure::OutOfMemory,
             other => Failure::Lost(other.to_string()),
-        });
+        };
+        keep(&uncaptured, failure);
     }));
+}
+
+fn keep(failure: &Shared, what: Failure) {
+    failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(what);
 }

@@ -1,6 +1,7 @@
 // The engine in a page: what it writes, what it counts, what it says when something is wrong.
 import { readFileSync } from "node:fs";
 import { check, equal, faults, open, url } from "./harness.mjs";
+import { synthetic } from "./synthetic.mjs";
 
 const golden = JSON.parse(readFileSync(new URL("../golden/tales.json", import.meta.url), "utf8")).cases;
 const FEW = 24;
@@ -8,6 +9,28 @@ const FEW = 24;
 faults["is-html"] = (_, response) => response.writeHead(200, { "Content-Type": "text/html" }).end("<!doctype html><title>app</title>");
 faults.forbidden = (_, response) => response.writeHead(403).end();
 faults.broken = (_, response) => response.writeHead(500).end();
+
+const draft = (file) => readFileSync(new URL(`../../models/tales/draft/${file}`, import.meta.url));
+const json = (file, change) => () => {
+  const value = JSON.parse(draft(file));
+  change(value);
+  return JSON.stringify(value);
+};
+/** Broken copies of the draft model: by kind, the file that is broken and what it holds. */
+const broken = {
+  weights: ["model.safetensors", () => "abcd"],
+  config: ["config.json", json("config.json", (config) => (config.hidden_size = 0))],
+  architecture: ["config.json", json("config.json", (config) => Object.assign(config, { architectures: ["MambaForCausalLM"], model_type: "mamba" }))],
+  tokenizer: ["tokenizer.json", () => "{}"],
+  vocabulary: ["tokenizer.json", json("tokenizer.json", ({ model: { vocab } }) => ([vocab.a, vocab.b] = [vocab.b, vocab.a]))],
+  template: ["tokenizer_config.json", json("tokenizer_config.json", (config) => (config.chat_template = "{% if"))],
+};
+faults.huge = synthetic({ hidden_size: 64, vocab_size: 4096, num_hidden_layers: 1, heads: 2, head_dim: 32, intermediate_size: 64 }, 1e18).answer;
+faults.bad = (_, response, rest) => {
+  const kind = rest.shift();
+  const [file, content] = broken[kind];
+  if (rest.at(-1) === file) response.writeHead(200, { "Content-Type": "application/octet-stream" }).end(content());
+};
 
 let page;
 export const before = async () => {
@@ -18,9 +41,9 @@ export const after = () => page.close();
 
 /** Loads the tales pair where `engine` is not loaded yet. */
 const loaded = () => page.evaluate(async () => {
-  globalThis.progress ??= [];
-  globalThis.engine ??= await Engine.load(TALES, { assistant_model: DRAFT, max_context: 512, onProgress: (at) => progress.push(at) });
-  return progress;
+  globalThis.reports ??= [];
+  globalThis.engine ??= await Engine.load(TALES, { assistant_model: DRAFT, max_context: 512, onProgress: (at) => reports.push(at) });
+  return reports;
 });
 /** Generates in the page and returns {ids, pieces, result}. */
 const generate = (prompt, options) => page.evaluate(async ([prompt, options]) => {
@@ -137,6 +160,12 @@ export const tests = {
       ["owner/name", { endpoint: `${url}/nowhere` }, "not-found"],
       ["/models/tales/draft", { max_contexts: 8 }, "bad-option"],
       ["/models/tales/draft", { max_context: 1 }, "bad-option"],
+      ["/bad/weights/models/tales/draft", {}, "bad-weights"],
+      ["/bad/config/models/tales/draft", {}, "bad-config"],
+      ["/bad/architecture/models/tales/draft", {}, "unsupported-architecture"],
+      ["/bad/tokenizer/models/tales/draft", {}, "bad-tokenizer"],
+      ["/models/tales/draft", { assistant_model: "/bad/vocabulary/models/tales/draft" }, "tokenizer-mismatch"],
+      ["/bad/template/models/tales/draft", {}, "bad-template"],
     ]) {
       const error = await page.evaluate(([model, options]) => failed(Engine.load(model, options)), [model, options]);
       check(error?.is, `${model}: ${JSON.stringify(error)}`);
@@ -145,6 +174,61 @@ export const tests = {
     }
     const picked = await page.evaluate(() => failed(Engine.load([new File(["{}"], "config.json")])));
     equal(picked.code, "bad-config", picked.message);
+  },
+
+  async "numbers that outgrow f32 give non-finite-logits, not nonsense"() {
+    const error = await page.evaluate(async () => {
+      const bad = await Engine.load("/huge/model", { max_context: 64 });
+      const error = await failed(bad.generate("Once", { max_new_tokens: 4 }).result);
+      bad.dispose();
+      return error;
+    });
+    equal(error?.code, "non-finite-logits", JSON.stringify(error));
+    equal(error.detail.model, "target", "detail");
+  },
+
+  async "abort at 20 random tokens, and a fresh run after each equals an undisturbed one"() {
+    const { greedy_ids, prompt } = golden[4];
+    // The same numbers in every run: a linear congruential generator.
+    let state = 7;
+    const random = (most) => 1 + ((state = (state * 1103515245 + 12345) % 2 ** 31) >> 8) % most;
+    for (let i = 0; i < 20; i++) {
+      const after = random(12);
+      const { code, ids } = await page.evaluate(async ([prompt, after]) => {
+        const control = new AbortController();
+        const stream = engine.generate(prompt, { max_new_tokens: 64, signal: control.signal });
+        const ids = [];
+        const read = (async () => {
+          for await (const { tokens } of stream) if (ids.push(...tokens.map(({ id }) => id)) >= after) control.abort();
+        })();
+        return { code: (await failed(read))?.code, ids };
+      }, [prompt, after]);
+      equal(code, "aborted", `after ${after}`);
+      equal(ids, greedy_ids.slice(0, ids.length), `ids before the abort after ${after}`);
+      const fresh = await generate(prompt, { max_new_tokens: 3 });
+      equal(fresh.token_ids, greedy_ids.slice(0, 3), `ids after the abort after ${after}`);
+    }
+  },
+
+  async "a second turn reuses what the first one computed"() {
+    const messages = [{ role: "user", content: "Continue the tale: There was once a fox." }];
+    const turns = await page.evaluate(async (messages) => {
+      const create = (messages) => engine.chat.completions.create({ messages, max_tokens: 8 });
+      const first = await create(messages);
+      const second = [...messages, first.choices[0].message, { role: "user", content: "And then?" }];
+      const again = await create(second);
+      const usages = [first.usage, again.usage].map(({ prompt_tokens, prompt_tokens_details }) => [prompt_tokens, prompt_tokens_details.cached_tokens]);
+      return { usages, content: again.choices[0].message.content, second };
+    }, messages);
+    const [[prompt], [, cached]] = turns.usages;
+    check(cached >= prompt - 1, `${cached} tokens were cached, the first prompt had ${prompt}`);
+    const fresh = await page.evaluate(async (messages) => {
+      await engine.generate("Something else altogether", { max_new_tokens: 1 }).result;
+      const { choices, usage } = await engine.chat.completions.create({ messages, max_tokens: 8 });
+      return { content: choices[0].message.content, cached: usage.prompt_tokens_details.cached_tokens };
+    }, turns.second);
+    check(fresh.cached < 4, "nothing to reuse");
+    equal(fresh.content, turns.content, "the text does not depend on it");
   },
 
   async "chat completions have OpenAI's shapes, whole and streamed"() {

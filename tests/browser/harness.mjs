@@ -39,6 +39,8 @@ const executablePath = await needChromium();
 export const launch = () => chromium.launch({ executablePath, args: FLAGS });
 /** The browser that the suites share. */
 export const browser = await launch();
+/** Codes of errors that reached a page. */
+export const codes = new Set();
 /** What broke the content security policy, on any page. */
 export const violations = [];
 
@@ -54,12 +56,16 @@ export async function open(within = browser) {
     if (/Content Security Policy|TrustedScript/i.test(message.text())) violations.push(message.text());
     if (process.env.VERBOSE) console.log("  page:", message.text());
   });
+  await page.exposeFunction("sawCode", (code) => codes.add(code));
   await page.goto(`${url}/demo/`);
   await page.evaluate(async () => {
     Object.assign(globalThis, await import("/engine.js"));
     globalThis.failed = (promise) => promise.then(
       () => null,
-      (error) => ({ is: error instanceof ForetokenError, code: error.code, message: error.message, detail: error.detail }),
+      ({ constructor, code, message, detail }) => {
+        sawCode(code);
+        return { is: constructor === ForetokenError, code, message, detail };
+      },
     );
     globalThis.TALES = "/models/tales/target";
     globalThis.DRAFT = "/models/tales/draft";

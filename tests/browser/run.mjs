@@ -1,8 +1,9 @@
 // npm test, the browser's part: the published files in headless Chromium. No adapter: everything fails.
 // `node tests/browser/run.mjs WORDS` runs the tests whose suite or name holds WORDS.
-import { browser, equal, server, violations } from "./harness.mjs";
+import { readFileSync } from "node:fs";
+import { browser, check, codes, equal, server, violations } from "./harness.mjs";
 
-const SUITES = ["engine", "downloads", "page", "package"];
+const SUITES = ["engine", "downloads", "recovery", "page", "package"];
 const LIMIT = 300_000;
 
 const only = process.argv[2] ?? "";
@@ -30,6 +31,15 @@ for (const suite of SUITES) {
   if (chosen.length) await after?.();
 }
 await run("nothing broke the content security policy", () => equal(violations, [], "violations"));
+if (!only) {
+  await run("every code of the engine's errors has reached a page", () => {
+    const source = readFileSync(new URL("../../src/error.rs", import.meta.url), "utf8");
+    const all = [...source.matchAll(/Self::\w+(?: \{ \.\. \})? => "([a-z-]+)"/g)].map(([, code]) => code);
+    check(all.length > 14, `${all.length} codes in error.rs`);
+    const others = ["internal", "network", "integrity"];
+    equal([...all, ...others].filter((code) => !codes.has(code)), [], "codes that were not seen");
+  });
+}
 await browser.close();
 server.close();
 console.log(`${passed} passed, ${failures.length} failed`);

@@ -62,7 +62,7 @@ pub fn engine_of(gpu: &Rc<Gpu>, target: Loadable, draft: Option<Loadable>) -> En
         let round = Engine::round_buffer(gpu, target.0.capacity.prefill_chunk).unwrap();
         let vocab = target.0.spec.vocab_size;
         let load = async |(blueprint, weights): Loadable| {
-            Model::load(gpu, blueprint, Some(&weights), &round, vocab, &mut |_| ()).await.unwrap()
+            Model::load(gpu, &blueprint, Some(&weights), &round, vocab, &mut |_| ()).await.unwrap()
         };
         let target = load(target).await;
         let draft = match draft {

@@ -143,13 +143,13 @@ pub(super) async fn prefill(engine: &mut Engine, effort: Effort) -> Result<Prefi
     let chunk = engine.target().capacity().prefill_chunk.min(count);
     engine.truncate(0);
     engine.prefill(&tokens[..chunk]).await?;
-    engine.gpu().flush()?;
+    engine.gpu().flush().await?;
     let mut seconds = Vec::new();
     for _ in 0..effort.texts {
         engine.truncate(0);
         let began = Instant::now();
         engine.prefill(&tokens).await?;
-        engine.gpu().flush()?;
+        engine.gpu().flush().await?;
         seconds.push(began.elapsed().as_secs_f64());
     }
     Ok(Prefill { tokens: count, tokens_per_second: count as f64 / median(seconds) })

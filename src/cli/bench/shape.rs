@@ -30,7 +30,7 @@ pub(super) async fn engine(name: &str, options: &LoadOptions) -> Result<Engine> 
     let gpu = open_gpu().await?;
     let round = Engine::round_buffer(&gpu, capacity.prefill_chunk)?;
     let blueprint = Blueprint { spec, plan, dtypes, capacity };
-    let model = Model::load::<Files>(&gpu, blueprint, None, &round, vocab, &mut |_| ()).await?;
+    let model = Model::load::<Files>(&gpu, &blueprint, None, &round, vocab, &mut |_| ()).await?;
     Engine::new(&gpu, round, model, None)
 }
 

@@ -1,0 +1,143 @@
+// What breaks under a page: the GPU process, the device, the engine's own worker; and what is too large.
+import { check, equal, faults, launch, open } from "./harness.mjs";
+import { synthetic } from "./synthetic.mjs";
+
+const PROMPT = "Once upon a time there was a king. Once upon a time";
+const OPTIONS = { max_new_tokens: 20 };
+
+/** 600 MB of weights, most of them in an embedding table and an LM head; and a cache that no device has room for. */
+const large = synthetic({ hidden_size: 1024, vocab_size: 71_680, num_hidden_layers: 2, heads: 16, head_dim: 64, intermediate_size: 1024 });
+const greedy = synthetic({ hidden_size: 64, vocab_size: 4096, num_hidden_layers: 24, heads: 32, head_dim: 64, intermediate_size: 64, max_position_embeddings: 131_072 });
+faults.large = large.answer;
+faults.greedy = greedy.answer;
+
+let browser, page;
+export const before = async () => {
+  browser = await launch();
+  page = await open(browser);
+};
+export const after = () => browser.close();
+
+const load = (model, options) => page.evaluate(async ([model, options]) => {
+  globalThis.engine?.dispose();
+  globalThis.engine = await Engine.load(model, options);
+}, [model, options]);
+const generate = (options) => page.evaluate(([prompt, options]) => engine.generate(prompt, options).result, [PROMPT, options]);
+
+/** Crashes the browser's GPU process once `engine` has written `count` tokens; returns what came of the text. */
+async function crashAfter(count) {
+  let wrote;
+  const written = new Promise((resolve) => (wrote = resolve));
+  await page.exposeFunction(`written${count}`, wrote);
+  const outcome = page.evaluate(async ([prompt, options, count]) => {
+    const stream = engine.generate(prompt, options);
+    const ids = [];
+    let crashed = 0;
+    const read = (async () => {
+      for await (const { tokens } of stream) {
+        ids.push(...tokens.map(({ id }) => id));
+        if (ids.length >= count && !crashed) {
+          crashed = performance.now();
+          globalThis[`written${count}`]();
+        }
+      }
+    })();
+    const error = await failed(read);
+    return { ids, error, seconds: (performance.now() - crashed) / 1000, generation: error ? null : await stream.result };
+  }, [PROMPT, OPTIONS, count]);
+  await written;
+  const devtools = await browser.newBrowserCDPSession();
+  await devtools.send("Browser.crashGpuProcess").catch(() => {});
+  return outcome;
+}
+
+let undisturbed;
+export const tests = {
+  async "a trap of the module costs one call: the next one has a new worker"() {
+    await load("/models/tales/draft", { max_context: 128 });
+    undisturbed = await generate(OPTIONS);
+    const [worker] = page.workers();
+    const pending = page.evaluate((prompt) => failed(engine.generate(prompt, { max_new_tokens: 60 }).result), PROMPT);
+    await worker.evaluate(async () => {
+      const { default: init } = await import("./foretoken.js");
+      const exports = await init();
+      // More than an address can count: the allocator gives up, which is a trap.
+      setTimeout(() => exports.__wbindgen_malloc(2 ** 32 - 16, 1));
+    });
+    const error = await pending;
+    equal([error?.is, error?.code], [true, "internal"], JSON.stringify(error));
+    const again = await generate(OPTIONS);
+    equal(again.token_ids, undisturbed.token_ids, "ids of the new worker");
+    equal(page.workers().length, 1, "workers");
+  },
+
+  async "the GPU process crashes in the middle of a text: it goes on and is the same"() {
+    const { ids, error, generation, seconds } = await crashAfter(5);
+    equal(error, null, "error");
+    equal(ids, undisturbed.token_ids, "streamed ids");
+    equal(generation.text, undisturbed.text, "text");
+    check(generation.stats.warnings.some((warning) => warning.includes("the GPU was lost")), "a warning says so");
+    console.log(`      the text was finished ${seconds.toFixed(1)} s after the crash`);
+    equal((await generate(OPTIONS)).token_ids, undisturbed.token_ids, "the next text");
+  },
+
+  async "it crashes again, and the browser gives no adapter any more: gpu-blocked within 3 s"() {
+    const { ids, error, seconds } = await crashAfter(6);
+    equal(error?.code, "gpu-blocked", JSON.stringify(error));
+    equal(ids, undisturbed.token_ids.slice(0, ids.length), "what was written before");
+    check(seconds < 3, `${seconds} s`);
+    const later = await page.evaluate(async (prompt) => {
+      const began = performance.now();
+      const error = await failed(engine.generate(prompt).result);
+      return { error, seconds: (performance.now() - began) / 1000 };
+    }, PROMPT);
+    equal(later.error?.code, "gpu-blocked", "the next call");
+    check(later.seconds < 3, `${later.seconds} s`);
+    const other = await page.evaluate(() => failed(Engine.load(DRAFT)));
+    equal(other?.code, "webgpu-unavailable", "a new engine");
+    await browser.close();
+    await before();
+  },
+
+  async "a device that is lost again and again is an error, not a loop"() {
+    const patch = "const ask = GPUAdapter.prototype.requestDevice; let asked = 0;" +
+      "GPUAdapter.prototype.requestDevice = async function (want) { asked++; const device = await ask.call(this, want); device.destroy(); return device; };" +
+      "self.asked = () => asked;";
+    await page.route("**/worker.js", async (route) => {
+      const response = await route.fetch();
+      await route.fulfill({ response, body: `${patch}\n${await response.text()}` });
+    });
+    const error = await page.evaluate(() => failed(Engine.load(DRAFT, { max_context: 64 })));
+    equal([error?.is, error?.code], [true, "device-lost"], JSON.stringify(error));
+    await page.unroute("**/worker.js");
+  },
+
+  async "what no buffer can hold is refused with need and limit before the weights are fetched"() {
+    greedy.served.clear();
+    const error = await page.evaluate(() => failed(Engine.load("/greedy/model", { max_context: 131_072 })));
+    equal(error?.code, "out-of-gpu-memory", JSON.stringify(error));
+    const { need, limit } = error.detail;
+    check(need > limit && limit > 0, JSON.stringify(error.detail));
+    // The header comes in the first chunk.
+    check(greedy.served.get("model.safetensors") <= 8 << 20, `${greedy.served.get("model.safetensors")} bytes of weights were fetched`);
+  },
+
+  async "what the driver refuses is out-of-gpu-memory, and a smaller model loads afterwards"() {
+    const error = await page.evaluate(() => failed(Engine.load("/greedy/model", { max_context: 65_536 })));
+    equal(error?.code, "out-of-gpu-memory", JSON.stringify(error));
+    check(error.detail.need > 8e9 && error.detail.limit === null, JSON.stringify(error.detail));
+    await load("/models/tales/draft", { max_context: 128 });
+    equal((await generate(OPTIONS)).token_ids, undisturbed.token_ids, "ids");
+  },
+
+  async "600 MB of weights pass through less than 256 MB of WASM memory"() {
+    await load("/large/model", { max_context: 64/*, cache: false*/ });
+    const { weights, peak } = await page.evaluate(async () => {
+      const { stats } = await engine.generate([1, 2, 3], { max_new_tokens: 2 }).result;
+      return { weights: engine.memory.target.weights, peak: stats.wasm_memory };
+    });
+    check(weights > 600e6, `${weights} bytes of weights`);
+    check(peak < 256e6, `${peak} bytes of WASM memory`);
+    console.log(`      ${(weights / 1e6).toFixed(0)} MB of weights, peak WASM memory ${(peak / 1e6).toFixed(0)} MB`);
+  },
+};

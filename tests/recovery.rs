@@ -1,0 +1,156 @@
+//! A lost device ends nothing: the models are set up again, the text goes on, and it is the same.
+
+mod common;
+use common::{gpu, path, run};
+use foretoken::weights::{Folder, Source};
+use foretoken::{Error, GenerateOptions, Generation, Gpu, LoadOptions, Prompt, Result, Schedule, Session, Speculation};
+use std::cell::Cell;
+use std::ops::{ControlFlow, Range};
+use std::rc::Rc;
+
+/// A folder that can be taken away, and that counts what is read of the weights.
+#[derive(Clone)]
+struct Watched {
+    folder: Folder,
+    gone: Rc<Cell<bool>>,
+    read: Rc<Cell<u64>>,
+}
+
+impl Watched {
+    fn new(folder: &str) -> Self {
+        Self { folder: Folder::open(path(folder)).unwrap(), gone: Rc::default(), read: Rc::default() }
+    }
+}
+
+impl Source for Watched {
+    async fn size(&self, file: &str) -> Result<Option<u64>> {
+        self.folder.size(file).await
+    }
+    async fn read(&self, file: &str, range: Range<u64>) -> Result<Vec<u8>> {
+        if self.gone.get() {
+            return Err(Error::NotFound { path: file.into(), reason: "taken away".into() });
+        }
+        if file.ends_with(".safetensors") {
+            self.read.set(self.read.get() + range.end - range.start);
+        }
+        self.folder.read(file, range).await
+    }
+    fn name(&self) -> String {
+        self.folder.name()
+    }
+}
+
+/// The draft model of the tales as target, with itself as draft model, because it is small.
+fn load(gpu: &Rc<Gpu>, source: &Watched, max_context: usize) -> Result<Session> {
+    let options = LoadOptions { max_context: Some(max_context), ..LoadOptions::default() };
+    run(Session::load(gpu, source.clone(), Some(source.clone()), &options, &mut |_, _| ()))
+}
+
+/// Generates, and destroys the device after so many tokens, each time.
+fn generate(session: &mut Session, options: &GenerateOptions, losses: &[usize]) -> Result<Generation> {
+    let prompt = Prompt::Text("Once upon a time there was a king. Once upon a time".into());
+    // The callback cannot reach the session, which is at work; the device of each life is found when it is needed.
+    let gpu = session.engine().gpu().clone();
+    let mut seen = 0;
+    run(session.generate(&prompt, options, &mut |_| {
+        seen += 1;
+        if losses.contains(&seen) {
+            gpu.destroy();
+        }
+        ControlFlow::Continue(())
+    }))
+}
+
+fn ways() -> [GenerateOptions; 3] {
+    // The other schedules learn over calls.
+    let num_assistant_tokens_schedule = Schedule::HeuristicTransient;
+    let options = GenerateOptions { max_new_tokens: 24, num_assistant_tokens_schedule, ..GenerateOptions::default() };
+    [
+        GenerateOptions { speculation: Speculation::Off, ..options.clone() },
+        GenerateOptions { num_assistant_tokens: 4, ..options.clone() },
+        GenerateOptions { prompt_lookup_num_tokens: Some(6), ..options },
+    ]
+}
+
+#[test]
+fn a_text_goes_on_after_a_loss_and_is_the_same() {
+    let source = Watched::new("models/tales/draft");
+    let mut session = load(&gpu(), &source, 128).unwrap();
+    for options in ways() {
+        let undisturbed = generate(&mut session, &options, &[]).unwrap();
+        for loss in [1, 2, 11] {
+            let disturbed = generate(&mut session, &options, &[loss]).unwrap();
+            assert_eq!(disturbed.token_ids, undisturbed.token_ids, "lost after {loss} tokens");
+            assert_eq!((&disturbed.text, disturbed.finish_reason), (&undisturbed.text, undisturbed.finish_reason));
+            let counts = |generation: &Generation| {
+                let stats = &generation.stats;
+                (stats.num_spec_steps, stats.per_step_drafted.clone(), stats.per_step_accepted.clone())
+            };
+            assert_eq!(counts(&disturbed), counts(&undisturbed), "lost after {loss} tokens");
+            let [warning] = &disturbed.stats.warnings[..] else { panic!("{:?}", disturbed.stats.warnings) };
+            assert!(warning.contains("the GPU was lost after"), "{warning}");
+            let after = generate(&mut session, &options, &[]).unwrap();
+            assert_eq!((after.token_ids, after.stats.warnings), (undisturbed.token_ids.clone(), vec![]));
+        }
+    }
+}
+
+#[test]
+fn a_device_lost_between_two_texts_is_replaced() {
+    let source = Watched::new("models/tales/draft");
+    let mut session = load(&gpu(), &source, 128).unwrap();
+    let [options, ..] = ways();
+    let undisturbed = generate(&mut session, &options, &[]).unwrap();
+    session.engine().gpu().destroy();
+    let after = generate(&mut session, &options, &[]).unwrap();
+    assert_eq!(after.token_ids, undisturbed.token_ids);
+}
+
+/// What hinders the recovery is told as it is; once it is gone, the session works again.
+#[test]
+fn files_that_are_gone_when_they_are_needed_again_are_an_error_and_not_the_end() {
+    let source = Watched::new("models/tales/draft");
+    let mut session = load(&gpu(), &source, 128).unwrap();
+    let [options, ..] = ways();
+    let undisturbed = generate(&mut session, &options, &[]).unwrap();
+    source.gone.set(true);
+    assert_eq!(generate(&mut session, &options, &[3]).unwrap_err().code(), "not-found");
+    source.gone.set(false);
+    assert_eq!(generate(&mut session, &options, &[]).unwrap().token_ids, undisturbed.token_ids);
+}
+
+#[test]
+fn a_device_that_is_lost_while_loading_is_replaced() {
+    let source = Watched::new("models/tales/draft");
+    let lost = gpu();
+    lost.destroy();
+    let mut session = load(&lost, &source, 128).unwrap();
+    assert_eq!(generate(&mut session, &ways()[0], &[]).unwrap().token_ids.len(), 24);
+}
+
+#[test]
+fn what_a_device_cannot_hold_is_refused_before_the_weights_are_read() {
+    let source = Watched::new("models/tales/draft");
+    let small = common::gpu_with(1 << 16);
+    let error = load(&small, &source, 1024).map(|_| ()).unwrap_err();
+    let Error::OutOfGpuMemory { need, limit: Some(65_536), .. } = error else { panic!("{error}") };
+    assert!(need > 65_536, "{need}");
+    let headers = source.read.get();
+    assert!(headers < 20_000, "{headers} bytes were read");
+}
+
+/// Twenty sessions leave nothing behind.
+#[test]
+fn dropped_sessions_free_all_their_buffers() {
+    let source = Watched::new("models/tales/draft");
+    let gpu = gpu();
+    let mut held = None;
+    for _ in 0..20 {
+        let mut session = load(&gpu, &source, 64).unwrap();
+        generate(&mut session, &GenerateOptions { max_new_tokens: 2, ..GenerateOptions::default() }, &[]).unwrap();
+        let allocated = gpu.counters().allocated;
+        assert_eq!(*held.get_or_insert(allocated), allocated);
+        drop(session);
+        assert_eq!(gpu.counters().allocated, 0);
+    }
+}
