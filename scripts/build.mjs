@@ -1,4 +1,4 @@
-// npm run build: the Rust library -> www/foretoken.js and www/foretoken_bg.wasm, small enough for a web page.
+// npm run build: the Rust library -> www/foretoken.js and www/foretoken_bg.wasm, small enough for a web page; www/types/.
 import { spawnSync } from "node:child_process";
 import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { homedir } from "node:os";
@@ -71,10 +71,16 @@ export function build() {
   copyFileSync(join(glue, "foretoken.d.ts"), join(www, "foretoken.d.ts"));
 }
 
+/** Checks the modules' types and writes them down for TypeScript, into www/types/. */
+export function types() {
+  rmSync(join(www, "types"), { recursive: true, force: true });
+  run(process.execPath, [join(root, "node_modules", "typescript", "bin", "tsc"), "--project", root]);
+}
+
 /** Prints what a page downloads; fails above the limit. */
 function weigh() {
   let sum = 0;
-  for (const file of ["engine.js", "worker.js", "hub.js", "foretoken.js", "foretoken_bg.wasm"]) {
+  for (const file of readdirSync(www).filter((name) => /\.(js|wasm)$/.test(name))) {
     const bytes = readFileSync(join(www, file));
     const packed = gzipSync(bytes, { level: 9 }).length;
     sum += packed;
@@ -103,5 +109,6 @@ export function needBuild() {
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   build();
+  types();
   weigh();
 }

@@ -1,4 +1,4 @@
-// npm test: format, lints for both targets, every test, natively and in a browser. A missing adapter fails the run.
+// npm test: format, lints for both targets, every test, natively, of the package and in a browser. A missing adapter fails the run.
 import { tmpdir } from "node:os";
 import { needChromium, needRust, needVulkan, run } from "./system.mjs";
 
@@ -13,4 +13,5 @@ cargo("clippy", "--features", "cli", "--all-targets", "--", "--deny", "warnings"
 cargo("clippy", "--lib", "--target", "wasm32-unknown-unknown", "--", "--deny", "warnings");
 cargo("test", "--release", "--features", "cli");
 run(process.execPath, ["scripts/build.mjs"]);
+run(process.execPath, ["tests/package.mjs"]);
 run(process.execPath, ["tests/browser/run.mjs"]);

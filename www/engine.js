@@ -1,67 +1,213 @@
 /**
  * foretoken in a page: language models on the user's own GPU, made fast by lossless speculative decoding.
- * The engine runs in a worker of its own; this is its remote control.
+ * The engine runs in a worker of its own; this is its remote control. Importing it touches nothing: a server may.
  */
 
 /**
  * @typedef {"download" | "upload" | "compile"} Phase
- * @typedef {{ phase: Phase, model: "target" | "assistant" | "", file: string, loaded: number, total: number }} Progress
- *   bytes; `model` and `file` are empty but for downloads
- * @typedef {string | URL | File[] | FileList | FileSystemDirectoryHandle} Model
+ *
+ * @typedef {object} Progress
+ * @property {Phase} phase
+ * @property {"target" | "assistant" | ""} model which model; empty but for downloads
+ * @property {string} file its name in the model's folder; empty but for downloads
+ * @property {number} loaded bytes so far (of a compilation: 0, then 1); it never falls
+ * @property {number} total bytes in all (of a compilation: 1)
+ *
+ * @typedef {string | URL | readonly File[] | FileList | FileSystemDirectoryHandle} Model
  *   a Hub id (`owner/name`), a base URL (starts with `/`, `./` or a scheme), or what the user picked
- * @typedef {{ role: string, content: string }} Message
- * @typedef {string | Message[] | number[] | Uint32Array} Prompt
- * @typedef {"draft_model" | "lookup" | "target"} Origin who proposed a token
- * @typedef {{ id: number, text: string, origin: Origin }} Token
- * @typedef {{ text: string, tokens: Token[] }} Piece what one round emitted
+ *
+ * @typedef {object} Message
+ * @property {string} role `system`, `user` or `assistant`; what else there is depends on the model's chat template
+ * @property {string} content
+ *
+ * @typedef {string | readonly Message[] | readonly number[] | Uint32Array} Prompt
+ *   a text, messages for the model's chat template, or token ids
+ *
+ * @typedef {"draft_model" | "lookup" | "target"} Origin who proposed a token; the target approved every one
+ *
+ * @typedef {object} Token
+ * @property {number} id
+ * @property {string} text what it completes: empty in the middle of a character, or while a stop string may be beginning
+ * @property {Origin} origin
+ *
+ * @typedef {object} Piece what one round wrote: the draft tokens that it accepted, and one of the target's own
+ * @property {string} text that of all its tokens
+ * @property {Token[]} tokens
  */
 
 /**
  * @typedef {object} LoadOptions
  * @property {Model} [assistant_model] the draft model; it shares the target's tokenizer
  * @property {(progress: Progress) => void} [onProgress]
- * @property {AbortSignal} [signal]
+ * @property {AbortSignal} [signal] ends the loading
  * @property {string} [endpoint] the Hub; https://huggingface.co by default
- * @property {string} [revision] `main` by default
- * @property {string} [token] for private and gated models
- * @property {number} [max_context] positions of the KV cache
- * @property {"f32" | "f16"} [kv_dtype]
- * @property {number} [prefill_chunk]
+ * @property {string} [revision] a branch, tag or commit on the Hub; `main` by default
+ * @property {string} [token] for private and gated models; sent to the Hub only
+ * @property {number} [max_context] positions of the KV cache, 2 to 1048576; by default what the model was made for, at
+ *   most 4096
+ * @property {"f32" | "f16"} [kv_dtype] elements of the KV cache; `f32` by default, which is exact
+ * @property {number} [prefill_chunk] prompt tokens per forward pass, 1 to 4096; 64 by default. The text is always the same
  */
 
 /**
  * @typedef {object} GenerateOptions
- * @property {number} [max_new_tokens]
- * @property {number} [num_assistant_tokens]
- * @property {"constant" | "heuristic" | "heuristic_transient"} [num_assistant_tokens_schedule]
- * @property {number} [prompt_lookup_num_tokens]
- * @property {number} [max_matching_ngram_size]
- * @property {string[]} [stop]
- * @property {"auto" | "off"} [speculation]
- * @property {AbortSignal} [signal]
+ * @property {number} [max_new_tokens] tokens, 1 or more; 256 by default
+ * @property {number} [num_assistant_tokens] draft tokens that the first round guesses; 5 by default, 0 for none, at most 31 in any round
+ * @property {"constant" | "heuristic" | "heuristic_transient"} [num_assistant_tokens_schedule] how that number changes;
+ *   `heuristic` by default: 2 more when all were accepted, else 1 fewer
+ * @property {number} [prompt_lookup_num_tokens] draft by looking up the text so far instead of with the draft model, so
+ *   many tokens at a time
+ * @property {number} [max_matching_ngram_size] tokens that the lookup tries to match first, 1 to 64; 2 by default
+ * @property {readonly string[]} [stop] texts that end the generation; they are not part of the result
+ * @property {"auto" | "off"} [speculation] `off`: the same text, one token per forward pass
+ * @property {AbortSignal} [signal] ends the generation: its result rejects with `aborted`, and what was written is the
+ *   error's `detail`
  */
 
 /**
+ * @typedef {object} Times seconds, but for the last
+ * @property {number} prefill recording and submitting the prompt; the GPU computes it until the first round ends
+ * @property {number} first_token from the call to the first token
+ * @property {number} draft proposing draft tokens on the CPU
+ * @property {number} verify recording, submitting and waiting for rounds
+ * @property {number} emit accepting, decoding text, calling back
+ * @property {number} total
+ * @property {number} tokens_per_second generated tokens after the first round
+ *
+ * @typedef {object} Stats what a generation did, under vLLM's names
+ * @property {number} num_spec_steps rounds, which are the target forwards after prefill
+ * @property {number} num_draft_tokens draft tokens proposed
+ * @property {number} num_accepted_draft_tokens draft tokens accepted
+ * @property {number} num_emitted_tokens tokens generated: the accepted ones, and one more per round
+ * @property {number} mean_acceptance_length tokens per target forward: 1 + accepted / rounds
+ * @property {number} draft_acceptance_rate accepted / proposed; 0 without proposals
+ * @property {number[]} acceptance_histogram entry a counts the rounds that accepted a draft tokens
+ * @property {number[]} per_step_drafted draft tokens proposed, by round
+ * @property {number[]} per_step_accepted draft tokens accepted, by round
+ * @property {number} num_prompt_tokens
+ * @property {number} num_cached_tokens prompt tokens whose keys and values were still cached
+ * @property {Times} times
+ * @property {string[]} warnings what the user should know about this device or model, in words
+ * @property {number} wasm_memory bytes of the engine outside the GPU
+ *
  * @typedef {object} Generation
- * @property {string} text
+ * @property {string} text without the prompt, stop strings and special tokens
  * @property {number[]} token_ids
- * @property {"stop" | "length" | "aborted"} finish_reason
- * @property {Record<string, any>} stats
+ * @property {"stop" | "length" | "aborted"} finish_reason `stop`: an end token or a stop string; `length`:
+ *   `max_new_tokens`, or the context is full; `aborted`: the reader left the loop
+ * @property {Stats} stats
+ *
+ * @typedef {AsyncIterable<Piece> & { result: Promise<Generation> }} GenerationStream
+ */
+
+/**
+ * @typedef {object} DeviceInfo
+ * @property {string} name
+ * @property {string} backend
+ * @property {string} driver
+ * @property {number} max_buffer_size bytes
+ * @property {number} max_binding_size bytes
+ *
+ * @typedef {object} ModelMemory bytes on the GPU
+ * @property {number} weights
+ * @property {number} kv the KV cache
+ * @property {number} scratch activations, logits, tables
+ * @property {number} read_per_token what a step of one token reads of the weights
+ *
+ * @typedef {{ target: ModelMemory, draft: ModelMemory | null }} Memory
+ *
+ * @typedef {object} Counters
+ * @property {number} submits queue submissions
+ * @property {number} blocking_readbacks times that the engine waited for bytes from the GPU
+ * @property {number} readback_bytes
+ * @property {number} creates buffers, bind groups and pipelines created
+ * @property {number} dispatches kernel calls
+ * @property {number} allocated bytes of all buffers that there are
+ */
+
+/**
+ * @typedef {object} CompletionUsage
+ * @property {number} prompt_tokens
+ * @property {number} completion_tokens
+ * @property {number} total_tokens
+ * @property {{ cached_tokens: number }} prompt_tokens_details
+ * @property {{ accepted_prediction_tokens: number, rejected_prediction_tokens: number }} completion_tokens_details
+ *   draft tokens
+ *
+ * @typedef {object} ChatCompletion
+ * @property {string} id
+ * @property {"chat.completion"} object
+ * @property {number} created Unix time in seconds
+ * @property {string} model
+ * @property {{
+ *   index: number,
+ *   message: { role: "assistant", content: string, refusal: null },
+ *   logprobs: null,
+ *   finish_reason: "stop" | "length",
+ * }[]} choices one
+ * @property {CompletionUsage} usage
+ *
+ * @typedef {object} ChatCompletionChunk
+ * @property {string} id the same in all chunks
+ * @property {"chat.completion.chunk"} object
+ * @property {number} created Unix time in seconds
+ * @property {string} model
+ * @property {{
+ *   index: number,
+ *   delta: { role?: "assistant", content?: string },
+ *   logprobs: null,
+ *   finish_reason: "stop" | "length" | null,
+ * }[]} choices one; none in the chunk that carries `usage`
+ * @property {CompletionUsage} [usage] in the last chunk, with `stream_options: { include_usage: true }`
+ *
+ * @typedef {object} ChatMessage
+ * @property {string} role
+ * @property {string | readonly { type: "text", text: string }[]} content
+ *
+ * @typedef {object} ChatOptions OpenAI's names for what {@link GenerateOptions} has too
+ * @property {readonly ChatMessage[]} messages
+ * @property {string} [model] the answer repeats it
+ * @property {number | null} [max_tokens] as `max_new_tokens`
+ * @property {number | null} [max_completion_tokens] the same; it comes first
+ * @property {string | readonly string[] | null} [stop]
+ * @property {number | null} [temperature]
+ * @property {1} [n]
+ * @property {{ include_usage?: boolean } | null} [stream_options]
+ * @property {string} [user] ignored
+ *
+ * @typedef {ChatOptions & Omit<GenerateOptions, "stop" | "signal">} ChatRequest
+ * @typedef {{ signal?: AbortSignal }} RequestOptions
+ *
+ * @typedef {{
+ *   (body: ChatRequest & { stream?: false | null }, request?: RequestOptions): Promise<ChatCompletion>,
+ *   (body: ChatRequest & { stream: true }, request?: RequestOptions): Promise<AsyncIterable<ChatCompletionChunk>>,
+ *   (body: ChatRequest & { stream?: boolean | null }, request?: RequestOptions):
+ *     Promise<ChatCompletion | AsyncIterable<ChatCompletionChunk>>,
+ * }} CreateCompletion
+ */
+
+/**
+ * @typedef {"aborted" | "bad-config" | "bad-option" | "bad-template" | "bad-tokenizer" | "bad-weights" | "context-full"
+ *   | "device-lost" | "gpu-blocked" | "integrity" | "internal" | "network" | "non-finite-logits" | "not-found"
+ *   | "out-of-gpu-memory" | "quota" | "tokenizer-mismatch" | "unsupported-architecture" | "webgpu-unavailable"} ErrorCode
  */
 
 /** Every failure of the engine. `code` is stable and for programs, `message` is for people. */
 export class ForetokenError extends Error {
-  /** @param {{ code: string, message: string, detail?: unknown }} error */
+  /** @param {{ code: ErrorCode, message: string, detail?: unknown }} error */
   constructor({ code, message, detail = null }) {
     super(message);
     this.name = "ForetokenError";
+    /** @type {ErrorCode} */
     this.code = code;
+    /** @type {unknown} the values behind the message, by name; the {@link Generation} so far of one that was aborted */
     this.detail = detail;
   }
 }
 
-const aborted = (detail = null) => new ForetokenError({ code: "aborted", message: "aborted", detail });
+const aborted = (/** @type {unknown} */ detail = null) => new ForetokenError({ code: "aborted", message: "aborted", detail });
 
+/** A model, and the draft model that guesses for it, on the GPU. Calls are answered one after the other. */
 export class Engine {
   /** @type {Map<number, { resolve: Function, reject: Function, onEvent: Function }>} */
   #calls = new Map();
@@ -72,21 +218,34 @@ export class Engine {
   #load;
   /** @type {ForetokenError | null} why nothing works any more */
   #end = null;
+  /** @type {Stats | null} */
   #last = null;
-  #info = { device: null, memory: null };
+  /** @type {{ device: DeviceInfo, memory: Memory }} */
+  #info = /** @type {any} */ ({ device: null, memory: null });
 
   /**
-   * Use {@link Engine.load}.
+   * @private Use {@link Engine.load}.
    * @param {object} args
    * @param {(progress: Progress) => void} onProgress
    */
   constructor(args, onProgress) {
     this.#load = { args, onProgress };
-    this.chat = { completions: { create: (body, options) => complete(this, body, options) } };
+    /** @type {any} its result depends on `stream` */
+    const create = (/** @type {ChatRequest} */ body, /** @type {RequestOptions} */ request) => complete(this, body, request);
+    /**
+     * OpenAI's chat completions: `create(body, { signal })` fulfils with a {@link ChatCompletion}, or with `stream: true`
+     * with an async iterable of {@link ChatCompletionChunk}s. Errors are those of {@link Engine.generate}.
+     * @type {{ completions: { create: CreateCompletion } }}
+     */
+    this.chat = { completions: { create } };
   }
 
   /**
    * Loads a model, and a draft model if one is named.
+   *
+   * Rejects with a {@link ForetokenError}: `webgpu-unavailable`, `gpu-blocked`, `out-of-gpu-memory`, `device-lost`;
+   * `not-found`, `network`, `integrity`, `quota`; `bad-config`, `bad-weights`, `bad-tokenizer`, `bad-template`,
+   * `unsupported-architecture`, `tokenizer-mismatch`; `bad-option`, `aborted`, `internal`.
    * @param {Model} model
    * @param {LoadOptions} [options]
    * @returns {Promise<Engine>}
@@ -113,22 +272,28 @@ export class Engine {
   }
 
   /**
-   * Continues a prompt. Iterate over the pieces, or await `result`, or both; leaving the loop early ends the generation.
+   * Continues a prompt. Iterate over the pieces, once, or await `result`, or both; leaving the loop early ends the
+   * generation.
+   *
+   * Both reject with a {@link ForetokenError}: `bad-option`, `bad-template`, `context-full`, `non-finite-logits`,
+   * `device-lost`, `gpu-blocked`, `out-of-gpu-memory`, `aborted`, `internal`. The engine stays usable:
+   * the next call sets up again what broke down, the GPU's device or the worker.
    * @param {Prompt} prompt
    * @param {GenerateOptions} [options]
-   * @returns {AsyncIterable<Piece> & { result: Promise<Generation> }}
+   * @returns {GenerationStream}
    */
   generate(prompt, options = {}) {
     const { signal, ...rest } = options;
+    /** @type {Queue<Piece>} */
     const pieces = new Queue();
     const plain = ArrayBuffer.isView(prompt) ? Array.from(prompt) : prompt;
-    const call = this.#call("generate", { prompt: plain, options: rest }, (tokens) => {
+    const call = this.#call("generate", { prompt: plain, options: rest }, (/** @type {Token[]} */ tokens) => {
       pieces.push({ text: tokens.map(({ text }) => text).join(""), tokens });
     });
     const stop = () => this.#worker?.postMessage({ id: call.id, method: "abort" });
     if (signal?.aborted) stop();
     signal?.addEventListener("abort", stop, { once: true });
-    const result = call.result.then((generation) => {
+    const result = call.result.then((/** @type {Generation} */ generation) => {
       this.#last = generation.stats;
       if (signal?.aborted && generation.finish_reason === "aborted") throw aborted(generation);
       return generation;
@@ -151,17 +316,20 @@ export class Engine {
   }
 
   /**
-   * The tokens of a text, or of messages under the chat template.
-   * @param {Prompt} prompt
-   * @returns {Promise<number[]>}
+   * The tokens of a text, or of messages under the chat template, as `generate` would see them.
+   * Rejects with `bad-option`, `bad-tokenizer` or `bad-template`.
+   * @param {string | readonly Message[]} prompt
+   * @returns {Promise<number[]>} ids
    */
   tokenize(prompt) {
     return this.#call("encode", { prompt }).result;
   }
 
   /**
-   * @param {number[] | Uint32Array} ids
-   * @param {{ skip_special_tokens?: boolean }} [options]
+   * The text of some tokens. Rejects with `bad-tokenizer`.
+   * @param {readonly number[] | Uint32Array} ids
+   * @param {{ skip_special_tokens?: boolean }} [options] `skip_special_tokens`: leave out end tokens and the like; true by
+   *   default
    * @returns {Promise<string>}
    */
   detokenize(ids, { skip_special_tokens = true } = {}) {
@@ -173,25 +341,25 @@ export class Engine {
     return this.#last;
   }
 
-  /** The GPU: `{name, backend, driver, max_buffer_size, max_binding_size}`. */
+  /** The GPU. */
   get device() {
     return this.#info.device;
   }
 
-  /** Bytes on the GPU: `{target, draft}`, each `{weights, kv, scratch, read_per_token}`. */
+  /** Bytes on the GPU, by model; `draft` is null without one. */
   get memory() {
     return this.#info.memory;
   }
 
   /**
-   * What was asked of the GPU since loading began: `{submits, blocking_readbacks, readback_bytes, creates, dispatches, allocated}`.
-   * @returns {Promise<Record<string, number>>}
+   * What was asked of the GPU since loading began.
+   * @returns {Promise<Counters>}
    */
   counters() {
     return this.#call("counters", {}).result;
   }
 
-  /** Ends the worker and frees the GPU's memory. What still runs rejects with `aborted`. */
+  /** Ends the worker and frees the GPU's memory. What still runs, and what is asked later, rejects with `aborted`. */
   dispose() {
     this.#end ??= aborted();
     this.#stop(this.#end);
@@ -199,12 +367,19 @@ export class Engine {
 
   /** Starts a worker and loads the models into it. What is asked meanwhile waits in the worker. */
   async #start() {
-    this.#worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module" });
-    const worker = this.#worker;
+    /** @type {Worker} */
+    let worker;
+    try {
+      worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module" });
+    } catch (error) {
+      // From another origin, or against a policy of the page.
+      throw new ForetokenError({ code: "internal", message: `the worker could not be started: ${error.message}` });
+    }
+    this.#worker = worker;
     worker.onmessage = ({ data }) => this.#hear(data);
     worker.onerror = (event) => {
       event.preventDefault();
-      const message = event.message || "the worker could not be started: are worker.js, foretoken.js and foretoken_bg.wasm beside engine.js?";
+      const message = event.message || "the worker could not be started: are worker.js, foretoken.js and foretoken_bg.wasm beside engine.js? The README says what bundlers need";
       this.#stop(new ForetokenError({ code: "internal", message }));
     };
     const { args, onProgress } = this.#load;
@@ -216,19 +391,30 @@ export class Engine {
     }
   }
 
+  /**
+   * @param {string} method one of worker.js
+   * @param {object} args
+   * @param {(event: any) => void} [onEvent]
+   */
   #call(method, args, onEvent) {
     // After a breakdown: whoever waits in the new worker hears why it could not be set up.
     if (!this.#worker && !this.#end) this.#start().catch(() => {});
     return this.#send(method, args, onEvent);
   }
 
+  /**
+   * @param {string} method
+   * @param {object} args
+   * @param {(event: any) => void} [onEvent]
+   */
   #send(method, args, onEvent = () => {}) {
     const id = this.#next++;
+    /** @type {Promise<any>} */
     const result = new Promise((resolve, reject) => {
       if (this.#end) return reject(this.#end);
       this.#calls.set(id, { resolve, reject, onEvent });
       try {
-        this.#worker.postMessage({ id, method, args });
+        /** @type {Worker} */ (this.#worker).postMessage({ id, method, args });
       } catch (error) {
         this.#calls.delete(id);
         reject(new ForetokenError({ code: "bad-option", message: `an option cannot be sent to the worker: ${error.message}` }));
@@ -239,6 +425,7 @@ export class Engine {
     return { id, result };
   }
 
+  /** @param {any} message as worker.js describes them */
   #hear({ id, event, result, error, fatal }) {
     if (fatal) return this.#stop(new ForetokenError(fatal));
     const call = this.#calls.get(id);
@@ -249,7 +436,10 @@ export class Engine {
     else call.resolve(result);
   }
 
-  /** Ends the worker; what waits for it rejects. The next call starts another, unless the engine was disposed of. */
+  /**
+   * Ends the worker; what waits for it rejects. The next call starts another, unless the engine was disposed of.
+   * @param {ForetokenError} reason
+   */
   #stop(reason) {
     this.#worker?.terminate();
     this.#worker = null;
@@ -259,25 +449,33 @@ export class Engine {
   }
 }
 
-/** Pieces that wait for their reader, or a reader that waits for pieces. */
+/**
+ * Pieces that wait for their reader, or a reader that waits for pieces.
+ * @template T
+ */
 class Queue {
+  /** @type {T[]} */
   #items = [];
   #ended = false;
+  /** @type {unknown} */
   #error = null;
+  /** @type {(value?: unknown) => void} */
   #wake = () => {};
 
+  /** @param {T} item */
   push(item) {
     this.#items.push(item);
     this.#wake();
   }
 
+  /** @param {unknown} [error] */
   end(error = null) {
     this.#ended = true;
     this.#error = error;
     this.#wake();
   }
 
-  /** The next item; undefined at the end. */
+  /** @returns {Promise<T | undefined>} the next item; undefined at the end */
   async shift() {
     while (!this.#items.length && !this.#ended) await new Promise((wake) => (this.#wake = wake));
     if (!this.#items.length && this.#error) throw this.#error;
@@ -285,6 +483,7 @@ class Queue {
   }
 }
 
+/** @param {Model | undefined} model what a message can carry */
 function portable(model) {
   if (model instanceof URL) return model.href;
   return typeof FileList !== "undefined" && model instanceof FileList ? [...model] : model;
@@ -300,14 +499,15 @@ function requireWebGpu() {
 }
 
 /**
- * OpenAI's chat completions. `signal` as the second argument, as in their library.
  * @param {Engine} engine
- * @param {{ messages: { role: string, content: string | { type: "text", text: string }[] }[], stream?: boolean, [option: string]: any }} body
- * @param {{ signal?: AbortSignal }} [request]
+ * @param {ChatRequest & { stream?: boolean | null }} body
+ * @param {RequestOptions} [request] the signal is the second argument, as in OpenAI's library
  */
 async function complete(engine, body, { signal } = {}) {
   const { messages, model = "foretoken", stream = false, stream_options, n = 1, user, ...rest } = body;
-  const { max_tokens, max_completion_tokens = max_tokens, stop, temperature, ...options } = rest;
+  const { max_tokens, max_completion_tokens = max_tokens, stop, temperature, ...others } = rest;
+  /** @type {GenerateOptions & { temperature?: number }} */
+  const options = others;
   if (n !== 1) throw new ForetokenError({ code: "bad-option", message: `n: ${n} is not allowed; allowed: 1`, detail: { option: "n" } });
   // Temperature 0 asks for what greedy decoding does.
   if (temperature) options.temperature = temperature;
@@ -315,7 +515,7 @@ async function complete(engine, body, { signal } = {}) {
   if (stop != null) options.stop = [stop].flat();
   const prompt = messages.map(({ role, content }) => ({
     role,
-    content: Array.isArray(content) ? content.map(({ text }) => text).join("") : content,
+    content: Array.isArray(content) ? content.map(({ text }) => text).join("") : /** @type {string} */ (content),
   }));
   const run = engine.generate(prompt, { ...options, signal });
   const head = { id: `chatcmpl-${crypto.randomUUID()}`, created: Math.floor(Date.now() / 1000), model };
@@ -325,8 +525,13 @@ async function complete(engine, body, { signal } = {}) {
   return { ...head, object: "chat.completion", choices: [{ index: 0, message, logprobs: null, finish_reason }], usage: usage(stats) };
 }
 
+/**
+ * @param {GenerationStream} run
+ * @param {object} head
+ * @param {boolean} [includeUsage]
+ */
 async function* chunks(run, head, includeUsage) {
-  const chunk = (delta, finish_reason = null) => ({ ...head, choices: [{ index: 0, delta, logprobs: null, finish_reason }] });
+  const chunk = (/** @type {object} */ delta, /** @type {string | null} */ finish_reason = null) => ({ ...head, choices: [{ index: 0, delta, logprobs: null, finish_reason }] });
   yield chunk({ role: "assistant", content: "" });
   for await (const { text } of run) if (text) yield chunk({ content: text });
   const { finish_reason, stats } = await run.result;
@@ -334,6 +539,7 @@ async function* chunks(run, head, includeUsage) {
   if (includeUsage) yield { ...head, choices: [], usage: usage(stats) };
 }
 
+/** @param {Stats} stats @returns {CompletionUsage} */
 function usage(stats) {
   const { num_prompt_tokens: prompt_tokens, num_emitted_tokens: completion_tokens, num_cached_tokens: cached_tokens } = stats;
   const accepted_prediction_tokens = stats.num_accepted_draft_tokens;

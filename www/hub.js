@@ -210,6 +210,7 @@ class Remote {
 
   /** @param {string} file @param {number} [start] @param {number} [end] */
   async fetch(file, start, end) {
+    /** @type {Record<string, string>} */
     const range = end === undefined ? {} : { Range: `bytes=${start}-${end - 1}` };
     const url = this.base + file.split("/").map(encodeURIComponent).join("/");
     const response = await fetch(url, { headers: { ...this.headers, ...range }, signal: this.signal });
@@ -230,7 +231,7 @@ class Remote {
     const parts = [];
     let size = 0;
     try {
-      const reader = response.body.getReader();
+      const reader = /** @type {ReadableStream<Uint8Array<ArrayBuffer>>} */ (response.body).getReader();
       for (let part = await reader.read(); !part.done; part = await reader.read()) {
         parts.push(part.value);
         size += part.value.length;

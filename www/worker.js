@@ -5,9 +5,9 @@
 import init, { load } from "./foretoken.js";
 import { failure, openFiles } from "./hub.js";
 
-/** @type {import("./foretoken.js").Session | undefined} */
+/** @type {import("./foretoken.js").Session} */
 let session;
-/** @type {WebAssembly.Memory | undefined} */
+/** @type {WebAssembly.Memory} */
 let memory;
 /** @type {Map<number, AbortController>} */
 const running = new Map();
@@ -21,13 +21,15 @@ async function adapterName() {
 /** The session answers one call at a time. */
 let queue = Promise.resolve();
 
+/** @type {Record<string, (args: any, context: { emit: (event: unknown) => void, signal: AbortSignal }) => Promise<unknown>>} */
 const methods = {
   async load({ model, assistant, hub, base, options }, { emit, signal }) {
     ({ memory } = await init());
-    const open = (model, role) => openFiles(model, { ...hub, base, signal, role, onProgress: emit });
+    const open = (/** @type {any} */ model, /** @type {"target" | "assistant"} */ role) => openFiles(model, { ...hub, base, signal, role, onProgress: emit });
+    /** @type {(phase: string, loaded: number, total: number) => void} */
     const tell = (phase, loaded, total) => emit({ phase, model: "", file: "", loaded, total });
     let uploaded = false;
-    const upload = (loaded, total) => {
+    const upload = (/** @type {number} */ loaded, /** @type {number} */ total) => {
       tell("upload", loaded, total);
       // The kernels are compiled and checked on this device between the last byte and the end of loading.
       if (loaded === total && !uploaded) tell("compile", 0, 1);
@@ -42,12 +44,13 @@ const methods = {
   },
 
   async generate({ prompt, options }, { emit, signal }) {
+    /** @type {unknown[]} */
     let tokens = [];
     const flush = () => {
       if (tokens.length) emit(tokens);
       tokens = [];
     };
-    const generation = await session.generate(prompt, options, (token) => {
+    const generation = await session.generate(prompt, options, (/** @type {unknown} */ token) => {
       // A round's tokens come one after the other before the engine waits for the GPU again: they travel together.
       if (tokens.push(token) === 1) queueMicrotask(flush);
       return !signal.aborted;
@@ -77,7 +80,7 @@ onmessage = ({ data: { id, method, args } }) => {
   }
   const control = new AbortController();
   running.set(id, control);
-  const context = { signal: control.signal, emit: (event) => postMessage({ id, event }) };
+  const context = { signal: control.signal, emit: (/** @type {unknown} */ event) => postMessage({ id, event }) };
   queue = queue.then(async () => {
     try {
       if (control.signal.aborted) throw failure("aborted", "aborted");
@@ -98,11 +101,16 @@ addEventListener("error", (event) => {
 });
 addEventListener("unhandledrejection", (event) => die(event.reason));
 
+/** The words of a panic, which the engine leaves behind. */
+const panicked = () => /** @type {any} */ (globalThis).foretoken_panic;
+
+/** @param {unknown} reason */
 function die(reason) {
-  postMessage({ fatal: failure("internal", String(globalThis.foretoken_panic ?? reason)) });
+  postMessage({ fatal: failure("internal", String(panicked() ?? reason)) });
 }
 
+/** @param {any} error */
 function explain(error) {
   if (typeof error?.code === "string") return { code: error.code, message: error.message, detail: error.detail ?? null };
-  return failure("internal", String(globalThis.foretoken_panic ?? error?.stack ?? error));
+  return failure("internal", String(panicked() ?? error?.stack ?? error));
 }

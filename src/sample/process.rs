@@ -73,11 +73,12 @@ impl Processors {
         }
     }
 
-    /// Removes the least likely tokens, from the lowest up, as long as they sum up to at most 1 - top_p.
+    /// Removes the least likely tokens, from the lowest up, as long as they sum up to at most 1 - top_p. Of equal ones the
+    /// lowest ids remain; transformers leaves that open.
     fn keep_nucleus(&self, logits: &mut [f32]) {
         let probabilities = softmax(logits);
         let mut order: Vec<usize> = (0..logits.len()).collect();
-        order.sort_by(|&a, &b| logits[a].total_cmp(&logits[b]));
+        order.sort_by(|&a, &b| logits[a].total_cmp(&logits[b]).then(b.cmp(&a)));
         let mut sum = 0f64;
         for &token in &order[..order.len() - 1] {
             sum += f64::from(probabilities[token]);

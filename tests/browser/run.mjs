@@ -3,7 +3,7 @@
 import { readFileSync } from "node:fs";
 import { browser, check, codes, equal, server, violations } from "./harness.mjs";
 
-const SUITES = ["engine", "downloads", "recovery", "life", "page"];
+const SUITES = ["engine", "downloads", "recovery", "life", "page", "package"];
 const LIMIT = 300_000;
 
 const only = process.argv[2] ?? "";

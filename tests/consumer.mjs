@@ -1,0 +1,40 @@
+// The package as its users get it: packed by npm, unpacked into the node_modules of an empty project.
+import { spawnSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+export const root = join(dirname(fileURLToPath(import.meta.url)), "..");
+
+function output(command, args, options) {
+  const { status, stdout, stderr, error } = spawnSync(command, args, { encoding: "utf8", ...options });
+  if (status !== 0) throw new Error(`${command} ${args.join(" ")}: ${error ?? stdout + stderr}`);
+  return stdout;
+}
+
+/** `npm pack`, without its build. */
+function pack(...args) {
+  const options = { cwd: root, shell: process.platform === "win32" };
+  return JSON.parse(output("npm", ["pack", "--json", "--ignore-scripts", ...args], options))[0];
+}
+
+/** What the package would contain: `{ size, unpackedSize, files: [{ path, size }] }`, in bytes. */
+export const contents = () => pack("--dry-run");
+
+/** A new project that has installed the package; `remove` takes it away again. */
+export function consumer() {
+  const folder = mkdtempSync(join(tmpdir(), "foretoken-"));
+  const { filename } = pack("--pack-destination", folder);
+  const installed = join(folder, "node_modules", "foretoken");
+  mkdirSync(installed, { recursive: true });
+  output("tar", ["-xzf", join(folder, filename), "-C", installed, "--strip-components=1"]);
+  writeFileSync(join(folder, "package.json"), '{ "private": true, "type": "module" }\n');
+  return { folder, remove: () => rmSync(folder, { recursive: true, force: true }) };
+}
+
+/** The README's code blocks in a language. */
+export function blocks(language) {
+  const text = readFileSync(join(root, "README.md"), "utf8");
+  return [...text.matchAll(/^```(\w+)\n(.*?)^```$/gms)].filter(([, found]) => found === language).map(([, , code]) => code);
+}

@@ -1,0 +1,95 @@
+// All of the public API, as a TypeScript user writes it. It only has to compile.
+import {
+  Engine,
+  ForetokenError,
+  type ChatCompletion,
+  type ChatCompletionChunk,
+  type ErrorCode,
+  type GenerateOptions,
+  type Generation,
+  type LoadOptions,
+  type Message,
+  type Model,
+  type Piece,
+  type Progress,
+  type Prompt,
+  type Stats,
+  type Token,
+} from "foretoken";
+
+declare const files: FileList;
+declare const folder: FileSystemDirectoryHandle;
+const models: Model[] = ["owner/name", new URL("https://example.com/model/"), files, [...files], folder];
+
+const loading: LoadOptions = {
+  assistant_model: "./draft",
+  onProgress: ({ phase, model, file, loaded, total }: Progress) => console.log(phase, model, file, loaded / total),
+  signal: AbortSignal.timeout(1000),
+  endpoint: "https://hub.example.com",
+  revision: "main",
+  token: "secret",
+  max_context: 64,
+  kv_dtype: "f16",
+  prefill_chunk: 32,
+};
+const generating: GenerateOptions = {
+  max_new_tokens: 4,
+  num_assistant_tokens: 3,
+  num_assistant_tokens_schedule: "heuristic_transient",
+  prompt_lookup_num_tokens: 10,
+  max_matching_ngram_size: 3,
+  stop: ["."],
+  speculation: "off",
+};
+const messages = [{ role: "user", content: "Why?" }] as const satisfies readonly Message[];
+
+/** What to do about an error; the compiler knows that no code was forgotten. */
+function advice(code: ErrorCode): string {
+  switch (code) {
+    case "webgpu-unavailable": case "out-of-gpu-memory": case "device-lost": case "gpu-blocked":
+      return "GPU";
+    case "not-found": case "network": case "integrity": case "quota":
+      return "download";
+    case "bad-config": case "bad-weights": case "bad-tokenizer": case "bad-template": case "unsupported-architecture":
+    case "tokenizer-mismatch": case "non-finite-logits":
+      return "model";
+    case "bad-option": case "context-full":
+      return "call";
+    case "aborted": case "internal":
+      return "none";
+  }
+}
+
+export async function main(): Promise<void> {
+  const engine: Engine = await Engine.load(models[0]!, loading);
+  const prompts: Prompt[] = ["text", messages, [1, 2], Uint32Array.of(1, 2)];
+  const stream = engine.generate(prompts[0]!, { ...generating, signal: new AbortController().signal });
+  for await (const { text, tokens } of stream satisfies AsyncIterable<Piece>) {
+    const first: Token | undefined = tokens[0];
+    const origin: "draft_model" | "lookup" | "target" | undefined = first?.origin;
+    console.log(text, first?.id.toFixed(), origin);
+  }
+  const { text, token_ids, finish_reason, stats }: Generation = await stream.result;
+  const reason: "stop" | "length" | "aborted" = finish_reason;
+  const last: Stats | null = engine.stats;
+  const rounds: number = stats.num_spec_steps;
+  console.log(text.length, token_ids.length, reason, last?.times.tokens_per_second, rounds, stats.warnings.join());
+
+  const whole: ChatCompletion = await engine.chat.completions.create({ messages, max_tokens: 4, stop: ".", temperature: 0 });
+  console.log(whole.choices[0]?.message.content.length, whole.usage.completion_tokens_details.accepted_prediction_tokens);
+  const body = { messages, stream: true, stream_options: { include_usage: true }, speculation: "off" } as const;
+  const chunks: AsyncIterable<ChatCompletionChunk> = await engine.chat.completions.create(body, { signal: AbortSignal.timeout(1) });
+  for await (const chunk of chunks) console.log(chunk.choices[0]?.delta.content, chunk.usage?.total_tokens);
+  const either = await engine.chat.completions.create({ messages, stream: Math.random() < 0.5 });
+  if ("usage" in either) console.log(either.usage);
+
+  const ids: number[] = await engine.tokenize(messages);
+  const back: string = await engine.detokenize(ids, { skip_special_tokens: false });
+  const { submits } = await engine.counters();
+  console.log(back, submits, engine.device.name, engine.memory.target.weights, engine.memory.draft?.kv);
+  engine.dispose();
+}
+
+main().catch((error: unknown) => {
+  if (error instanceof ForetokenError) console.log(advice(error.code), error.message, error.detail);
+});

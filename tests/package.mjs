@@ -1,0 +1,186 @@
+// The npm package without a browser: what is in it, what TypeScript, Node and React make of it, what the README says of it.
+import { equal, match, ok } from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { pathToFileURL } from "node:url";
+import { transformWithOxc } from "vite";
+import { types } from "../scripts/build.mjs";
+import { blocks, consumer, contents, root } from "./consumer.mjs";
+
+/** What is published, and nothing else. */
+const MODULES = ["engine", "hub", "worker"];
+const FILES = [
+  "LICENSE-APACHE",
+  "LICENSE-MIT",
+  "README.md",
+  "package.json",
+  "www/foretoken.js",
+  "www/foretoken_bg.wasm",
+  ...MODULES.flatMap((name) => [`www/${name}.js`, `www/types/${name}.d.ts`]),
+];
+
+types();
+const { folder, remove } = consumer();
+after(remove);
+const read = (...path) => readFileSync(join(...path), "utf8");
+const declared = read(folder, "node_modules", "foretoken", "www", "types", "engine.d.ts");
+
+/** Compiles files of the consumer; what the compiler says. */
+function compile(files, options) {
+  const common = { noEmit: true, target: "es2022", module: "esnext", moduleResolution: "bundler", types: [] };
+  writeFileSync(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions: { ...common, ...options }, files }));
+  const tsc = join(root, "node_modules", "typescript", "bin", "tsc");
+  const { status, stdout, stderr } = spawnSync(process.execPath, [tsc, "--project", folder], { encoding: "utf8" });
+  return status === 0 ? "" : stdout + stderr;
+}
+
+test("npm packs the files of the list, and no others", () => {
+  const { files, size, unpackedSize } = contents();
+  console.log(`the package has ${size} bytes, ${unpackedSize} unpacked`);
+  equal(files.map(({ path }) => path).sort().join("\n"), FILES.sort().join("\n"));
+  const { dependencies, optionalDependencies, peerDependencies } = JSON.parse(read(root, "package.json"));
+  equal(dependencies ?? optionalDependencies ?? peerDependencies, undefined, "dependencies");
+});
+
+test("TypeScript takes the whole API, and no mistake", () => {
+  for (const file of ["right.ts", "wrong.ts"]) copyFileSync(join(root, "tests", "consumer", file), join(folder, file));
+  for (const options of [{}, { module: "nodenext", moduleResolution: "nodenext" }]) {
+    equal(compile(["right.ts", "wrong.ts"], { strict: true, ...options }), "");
+  }
+});
+
+test("the README's examples are right", async () => {
+  const examples = blocks("js");
+  ok(examples.length >= 3);
+  const files = examples.map((code, i) => {
+    writeFileSync(join(folder, `example${i}.js`), code);
+    return `example${i}.js`;
+  });
+  equal(compile(files, { allowJs: true, checkJs: true, strict: false }), "");
+  for (const code of blocks("jsx")) await transformWithOxc(code, "example.jsx");
+});
+
+test("the README lists the codes that the types have, and the types have those of the engine", () => {
+  const codes = (text) => [...new Set([...text.matchAll(/["`]([a-z0-9]+(?:-[a-z0-9]+)*)["`]/g)].map(([, code]) => code))].sort();
+  const typed = codes(/type ErrorCode = (.*?);/s.exec(declared)[1]);
+  const table = /\| code \|.*?\n\n/s.exec(read(root, "README.md"))[0];
+  const told = codes(table.replace(/^(\|[^|]*\|).*$/gm, "$1"));
+  equal(told.join(), typed.join());
+  const rust = [.../fn code\(.*?\n    }\n/s.exec(read(root, "src", "error.rs"))[0].matchAll(/"(.+?)"/g)].map(([, code]) => code);
+  ok(rust.length > 10);
+  for (const code of rust) ok(typed.includes(code), code);
+});
+
+test("options and statistics are typed as the engine names them", () => {
+  for (const [file, name, type, more] of [
+    ["options.rs", "LoadOptions", "LoadOptions", ["assistant_model", "endpoint", "onProgress", "revision", "signal", "token"]],
+    ["options.rs", "GenerateOptions", "GenerateOptions", ["signal"]],
+    ["speculate/stats.rs", "Stats", "Stats", ["wasm_memory"]],
+    ["speculate/stats.rs", "Times", "Times", []],
+  ]) {
+    const fields = new RegExp(`pub struct ${name} \\{(.*?)\\n\\}`, "s").exec(read(root, "src", file))[1];
+    const rust = [...fields.matchAll(/^    pub (\w+):/gm)].map(([, field]) => field);
+    const body = new RegExp(`export type ${type} = \\{(.*?)\\n\\};`, "s").exec(declared)[1];
+    const typed = [...body.matchAll(/^    (\w+)\??:/gm)].map(([, field]) => field);
+    equal(typed.sort().join(), [...rust, ...more].sort().join(), type);
+  }
+});
+
+test("a server may import the package; only loading needs a browser", () => {
+  const code = 'import { Engine } from "foretoken"; await Engine.load("a/b").catch(({ code }) => console.log(code));';
+  const { stdout, stderr } = spawnSync(process.execPath, ["--input-type=module", "--eval", code], { cwd: folder, encoding: "utf8" });
+  equal(stdout, "webgpu-unavailable\n", stderr);
+});
+
+/** As much of React as the hook needs: cells by call order, effects that StrictMode runs twice. */
+const REACT = `
+const cells = [];
+let at = 0;
+const cell = (make) => (cells[at] ??= make(), cells[at++]);
+export function useState(first) {
+  const it = cell(() => ({ value: first }));
+  return [it.value, (next) => { it.value = typeof next === "function" ? next(it.value) : next; }];
+}
+export const useRef = (current) => cell(() => ({ current }));
+export function useEffect(effect, inputs) {
+  const it = cell(() => ({}));
+  if (it.inputs && it.inputs.every((input, i) => input === inputs[i])) return;
+  it.end?.();
+  const twice = !it.inputs && effect();
+  if (twice) twice();
+  Object.assign(it, { inputs, end: effect() });
+}
+export const render = (hook, ...args) => { at = 0; return hook(...args); };
+export const unmount = () => cells.forEach(({ end }) => end?.());
+`;
+const ENGINE = `
+export const engines = [];
+export class Engine {
+  static load(model, { signal }) {
+    const engine = Object.assign(new Engine(), { model });
+    engines.push(engine);
+    return new Promise((resolve, reject) => {
+      engine.loaded = () => resolve(engine);
+      signal.addEventListener("abort", () => reject(Object.assign(new Error("aborted"), { code: "aborted" })));
+    });
+  }
+  async *generate(prompt, { signal }) {
+    for (const text of prompt) {
+      await null;
+      if (this.disposed || signal.aborted) throw Object.assign(new Error("aborted"), { code: "aborted" });
+      yield { text };
+    }
+  }
+  dispose() { this.disposed = true; }
+}
+`;
+
+test("the React hook loads once under StrictMode, streams, stops, and leaves no engine behind", async () => {
+  const write = (name, code) => {
+    const where = join(folder, "hook", name);
+    mkdirSync(join(where, ".."), { recursive: true });
+    writeFileSync(where, code);
+    return pathToFileURL(where).href;
+  };
+  for (const name of ["react", "foretoken"]) write(`node_modules/${name}/package.json`, '{ "type": "module", "exports": "./index.js" }');
+  const { render, unmount } = await import(write("node_modules/react/index.js", REACT));
+  const { engines } = await import(write("node_modules/foretoken/index.js", ENGINE));
+  const { useForetoken } = await import(write("hook.mjs", (await transformWithOxc(blocks("jsx")[0], "hook.jsx")).code));
+  const soon = () => new Promise((resolve) => setTimeout(resolve, 5));
+  const use = (model) => render(useForetoken, model);
+
+  use("a");
+  equal(engines.length, 2, "mounted, unmounted, mounted");
+  engines.forEach(({ loaded }) => loaded());
+  await soon();
+  equal(use("a").engine, engines[1], "the second mount's engine");
+  equal(use("a").error, undefined, "the first mount's end is no error");
+  equal(engines.length, 2, "rendering loads nothing");
+
+  await use("a").write(["x", "y"]);
+  equal(use("a").text, "xy");
+  const stopped = use("a").write(["p", "q", "r"]);
+  const next = use("a").write(["s", "t"]);
+  await Promise.all([stopped, next]);
+  equal(use("a").text, "st", "a new text ends the old one");
+  const halted = use("a").write(["u", "v"]);
+  use("a").stop();
+  await halted;
+  match(use("a").text, /^u?$/);
+  equal(use("a").error, null, "what was stopped is no error");
+
+  const running = use("a").write(["w", "x"]);
+  use("b");
+  await Promise.all([running, soon()]);
+  ok(engines[1].disposed, "another model: the old engine goes");
+  equal(use("b").engine, undefined);
+  equal(use("b").error, undefined);
+  engines[2].loaded();
+  await soon();
+  equal(use("b").engine, engines[2]);
+  unmount();
+  await soon();
+  ok(engines[2].disposed, "unmounted");
+});
