@@ -78,7 +78,8 @@ impl Processors {
     fn keep_nucleus(&self, logits: &mut [f32]) {
         let probabilities = softmax(logits);
         let mut order: Vec<usize> = (0..logits.len()).collect();
-        order.sort_by(|&a, &b| logits[a].total_cmp(&logits[b]).then(b.cmp(&a)));
+        // Adding 0 makes one of the two zeros.
+        order.sort_by(|&a, &b| (logits[a] + 0.0).total_cmp(&(logits[b] + 0.0)).then(b.cmp(&a)));
         let mut sum = 0f64;
         for &token in &order[..order.len() - 1] {
             sum += f64::from(probabilities[token]);
