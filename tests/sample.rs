@@ -51,7 +51,9 @@ fn probabilities_are_those_of_transformers() {
     assert_eq!(cases.len(), 180);
     for Case { name, mut logits, history, processors, mut probs } in cases {
         if processors.top_p < 1.0 {
-            rename_ties(&logits, &mut probs);
+            let mut before = logits.clone();
+            Processors { top_p: 1.0, min_p: 0.0, ..processors.clone() }.apply(&mut before, &history, &[]);
+            rename_ties(&before, &mut probs);
         }
         processors.apply(&mut logits, &history, &[]);
         for (token, (found, expected)) in softmax(&logits).iter().zip(&probs).enumerate() {
