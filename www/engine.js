@@ -2,6 +2,7 @@
  * foretoken in a page: language models on the user's own GPU, made fast by lossless speculative decoding.
  * The engine runs in a worker of its own; this is its remote control.
  */
+import { list, remove } from "./cache.js";
 
 /**
  * @typedef {"download" | "upload" | "compile"} Phase
@@ -24,6 +25,7 @@
  * @property {string} [endpoint] the Hub; https://huggingface.co by default
  * @property {string} [revision] `main` by default
  * @property {string} [token] for private and gated models
+ * @property {boolean} [cache] whether downloads are kept in the browser for the next time; true by default
  * @property {number} [max_context] positions of the KV cache
  * @property {"f32" | "f16"} [kv_dtype]
  * @property {number} [prefill_chunk]
@@ -63,6 +65,12 @@ export class ForetokenError extends Error {
 const aborted = (detail = null) => new ForetokenError({ code: "aborted", message: "aborted", detail });
 
 export class Engine {
+  /**
+   * What is kept of the models that were downloaded. `delete` takes a model's name or URL, nothing for all of them; it is
+   * false when there was none, or when a page is loading it just now.
+   */
+  static cache = { list, delete: remove };
+
   /** @type {Map<number, { resolve: Function, reject: Function, onEvent: Function }>} */
   #calls = new Map();
   #next = 0;
@@ -70,7 +78,7 @@ export class Engine {
   /** @type {ForetokenError | null} why nothing works any more */
   #end = null;
   #last = null;
-  #info = { device: null, memory: null };
+  #info = { device: null, memory: null, warnings: [] };
 
   /** Use {@link Engine.load}. */
   constructor() {
@@ -91,14 +99,17 @@ export class Engine {
    * @returns {Promise<Engine>}
    */
   static async load(model, options = {}) {
-    const { assistant_model, onProgress = () => {}, signal, endpoint, revision, token, ...rest } = options;
+    const { assistant_model, onProgress = () => {}, signal, endpoint, revision, token, cache = true, ...rest } = options;
     if (signal?.aborted) throw aborted();
     requireWebGpu();
+    // The browser may refuse, or ask the user; nothing waits for it.
+    const remote = [model, assistant_model].some((files) => typeof files === "string" || files instanceof URL);
+    if (cache && remote) navigator.storage?.persist?.().catch(() => {});
     const engine = new Engine();
     const stop = () => engine.#stop(aborted());
     signal?.addEventListener("abort", stop, { once: true });
     try {
-      const hub = { endpoint, revision, token };
+      const hub = { endpoint, revision, token, cache };
       const args = { model: portable(model), assistant: portable(assistant_model), hub, base: globalThis.document?.baseURI ?? location.href, options: rest };
       engine.#info = await engine.#call("load", args, onProgress).result;
       return engine;
@@ -179,6 +190,11 @@ export class Engine {
   /** Bytes on the GPU: `{target, draft}`, each `{weights, kv, scratch, read_per_token}`. */
   get memory() {
     return this.#info.memory;
+  }
+
+  /** What a person should know of the loading: that nothing could be kept, for example. @returns {string[]} */
+  get warnings() {
+    return this.#info.warnings;
   }
 
   /**
