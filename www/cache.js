@@ -43,12 +43,25 @@ export class Cache {
     try {
       const root = await openRoot(true);
       const key = hex(await sha256(new TextEncoder().encode(url))).slice(0, 32);
-      await navigator.locks.request(lockName(key), { ifAvailable: true }, (lock) => lock && sweep(root, key));
+      const clean = () => navigator.locks.request(lockName(key), { ifAvailable: true }, (lock) => !!lock && sweep(root, key));
+      const wasClean = await clean();
       /** @type {() => void} */
-      const close = await new Promise((locked, failed) => {
-        const hold = () => new Promise((release) => locked(() => release(undefined)));
-        navigator.locks.request(lockName(key), { mode: "shared" }, hold).catch(failed);
+      let release = () => {};
+      /** @type {Promise<void>} */
+      let released = Promise.resolve();
+      await new Promise((locked, failed) => {
+        released = navigator.locks.request(lockName(key), { mode: "shared" }, () => {
+          locked(undefined);
+          return new Promise((resolve) => (release = () => resolve(undefined)));
+        });
+        released.catch(failed);
       });
+      const close = async () => {
+        release();
+        await released;
+        // A worker killed just before this one began still held its files then.
+        if (!wasClean) await clean();
+      };
       const file = (/** @type {string} */ file) => new CachedFile(this, root, [key, encodeURIComponent(file)], { model: name, url });
       return { close, file };
     } catch (error) {
@@ -251,15 +264,21 @@ async function stored() {
   }));
 }
 
-/** Removes what a killed worker left half written, and what nobody can use. @param {FileSystemDirectoryHandle} root @param {string} key */
+/**
+ * Removes what a killed worker left half written, and what nobody can use; whether all of it is gone.
+ * @param {FileSystemDirectoryHandle} root @param {string} key
+ */
 async function sweep(root, key) {
   const folder = await root.getDirectoryHandle(key).catch(() => null);
-  if (!folder) return;
+  if (!folder) return true;
+  let gone = true;
   for (const [file, inside] of await entries(folder)) {
     const meta = await readMeta(inside);
-    if (!meta) await removeFrom(folder, file);
-    else for (const [name] of await entries(inside)) if (name !== META && !name.endsWith(`-${meta.tag}`)) await removeFrom(inside, name);
+    const useless = meta && (await entries(inside)).filter(([name]) => name !== META && !name.endsWith(`-${meta.tag}`));
+    for (const [name] of useless ?? []) gone = (await removeFrom(inside, name)) && gone;
+    if (!meta) gone = (await removeFrom(folder, file)) && gone;
   }
+  return gone;
 }
 
 /** @param {boolean} create */

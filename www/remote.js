@@ -72,7 +72,7 @@ export class Remote {
 
   /** Lets other tabs delete the model. */
   async close() {
-    (await this.model)?.close();
+    await (await this.model)?.close().catch(() => {});
   }
 
   /** @param {string} file */

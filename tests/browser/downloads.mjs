@@ -12,18 +12,6 @@ faults.hub = (request, response, rest) => {
   if (!wanted || request.headers.authorization !== "Bearer secret") response.writeHead(401).end();
   rest.splice(0, rest.length, "models", "tales", "draft", file);
 };
-faults["no-range"] = (request) => delete request.headers.range;
-
-const cuts = new Set();
-faults["cut-once"] = (_, response, rest) => {
-  const path = rest.join("/");
-  if (cuts.has(path) || !path.endsWith(WEIGHTS)) return;
-  cuts.add(path);
-  response.writeHead(206, { "Content-Length": 1000, "Content-Range": "bytes 0-999/100000" });
-  response.write("x".repeat(500));
-  setTimeout(() => response.destroy(), 50);
-};
-
 // A page without a policy, and a worker that reads files without the engine.
 faults.bare = (_, response, [file]) => {
   if (file) response.writeHead(200, { "Content-Type": "text/javascript" }).end(readFileSync(new URL(file, import.meta.url)));
@@ -87,16 +75,18 @@ faults.synthetic = async (request, response, [name, ...rest]) => {
   response.end(bytes.subarray(start, end));
 };
 
-let page, bare;
-export const before = async () => {
-  page = await open();
-  bare = await openBare();
-};
-export const after = () => Promise.all([page.close(), bare.close()]);
+/** What the tests without the engine run in: each has a page of its own, where nothing is kept yet. */
+let bare;
+const fresh = (tests) => Object.fromEntries(Object.entries(tests).map(([name, test]) => [name, async () => {
+  const context = await browser.newContext();
+  bare = await openBare(context);
+  await test(context);
+  await context.close();
+}]));
 
 /** A page that can `run(job)` in a worker of its own. */
-async function openBare(within = browser) {
-  const page = await within.newPage();
+async function openBare(context) {
+  const page = await context.newPage();
   page.on("console", (message) => process.env.VERBOSE && console.log("  page:", message.text()));
   await page.goto(`${url}/bare/`);
   await page.evaluate(() => {
@@ -118,9 +108,9 @@ async function openBare(within = browser) {
   });
   return page;
 }
-const run = (job, within = bare) => within.evaluate((job) => run(job), job);
-const read = (served, more = {}, within = bare) => run({ job: "read", model: served.url, files: Object.keys(RIGHT), ...more }, within);
-const parts = async (within = bare) => (await run({ job: "tree" }, within)).filter((path) => path.endsWith(".part"));
+const run = (job) => bare.evaluate((job) => run(job), job);
+const read = (served, more = {}) => run({ job: "read", model: served.url, files: Object.keys(RIGHT), ...more });
+const parts = async () => (await run({ job: "tree" })).filter((path) => path.endsWith(".part"));
 
 /** Reads a model, and checks what came, how, and what was asked for. */
 async function right(served, sent, more) {
@@ -138,25 +128,7 @@ async function right(served, sent, more) {
   if (sent) equal(served.sent(), sent, "sent");
 }
 
-export const tests = {
-  async "files come whole from a server without Range, again after a cut, from the Hub, and from what the user picked"() {
-    const texts = await page.evaluate(async () => {
-      const draft = (base) => `${base}/models/tales/draft`;
-      const names = ["config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"];
-      const files = await Promise.all(names.map(async (name) => new File([await (await fetch(`${DRAFT}/${name}`)).blob()], name)));
-      const texts = [];
-      const hub = { endpoint: `${location.origin}/hub`, revision: "v1", token: "secret" };
-      for (const model of [draft(""), draft("/no-range"), draft("/cut-once"), files, "owner/tales"]) {
-        const engine = await Engine.load(model, { max_context: 64, ...hub });
-        texts.push((await engine.generate("Once upon a time", { max_new_tokens: 4 }).result).text);
-        engine.dispose();
-      }
-      return texts;
-    });
-    check(texts[0], "text");
-    equal([...new Set(texts)], [texts[0]], "texts");
-  },
-
+const files = fresh({
   async "the second load fetches no chunk again; with cache: false each does, and nothing is kept"() {
     const served = model("twice");
     await right(served, ALL, { cache: false });
@@ -172,10 +144,229 @@ export const tests = {
     await right(served, ALL);
     for (const [how, index] of [["flip", 0], ["flip", 3], ["cut", 1], ["drop", 2]]) {
       equal(await run({ job: "damage", how, end: new RegExp(`model\\.safetensors/${index}-[^/]*$`) }), 1, `${how}: chunks`);
-      await right(served, [`${index}, ${QUESTIONS}`.split(", ").sort().join(", ")].join());
+      await right(served, [String(index), ...QUESTIONS.split(", ")].sort().join(", "));
       await right(served, QUESTIONS);
     }
     equal(await run({ job: "damage", how: "flip", end: /model\.safetensors\/meta$/ }), 1, "meta");
     await right(served, "0, 1, 2, 3, absent.json -, config.json ?");
+  },
+
+  async "a changed file is fetched anew, and what the server does not name a version of, each time"() {
+    const served = model("changed");
+    await right(served, ALL);
+    served.etag = '"2"';
+    await right(served, "0, 1, 2, 3, ?, absent.json -, config.json 0, config.json ?");
+    await right(served, QUESTIONS);
+    // Another length under the same name counts as a change too.
+    served.files = { ...served.files, [WEIGHTS]: noise(100, 3) };
+    const { hashes } = await read(served);
+    equal(hashes[WEIGHTS], sha256(served.files[WEIGHTS]), "the shorter file");
+    equal((await run({ job: "tree" })).length, 5, "two files with one chunk each, and one that is absent");
+    served.files = { ...served.files, [WEIGHTS]: LARGE };
+    served.etag = null;
+    await right(served);
+    served.sent();
+    await right(served, "0, 1, 2, 3, ?, absent.json -, config.json 0, config.json ?");
+    // What comes and goes.
+    delete served.files["config.json"];
+    equal((await read(served)).hashes["config.json"], null, "a file that is gone");
+    served.files = { "config.json": SMALL, "absent.json": SMALL, [WEIGHTS]: LARGE };
+    equal((await read(served)).hashes, { ...RIGHT, "absent.json": sha256(SMALL) }, "files that came");
+  },
+
+  async "without the server, what is kept is enough: unreachable, broken, silent, a page in its place"() {
+    const served = model("away");
+    await right(served, ALL);
+    for (const misbehave of [
+      (_, request) => request.destroy(),
+      (_, request, response) => response.writeHead(503).end(),
+      () => new Promise(() => {}),
+      (_, request, response) => response.writeHead(200, { "Content-Type": "text/html" }).end("<!doctype html>Log in first"),
+    ]) {
+      const asked = new Set();
+      served.misbehave = (part, ...of) => asked.add(part.file) && (misbehave(part, ...of) || true);
+      await right(served);
+      equal([...asked], ["config.json"], "asked for");
+    }
+    await run({ job: "damage", how: "flip", end: /model\.safetensors\/2-[^/]*$/ });
+    served.misbehave = (_, request, response) => response.writeHead(503).end();
+    const { code } = await read(served);
+    equal(code, "network", "with a damaged chunk");
+    served.misbehave = (_, request, response) => response.writeHead(403).end();
+    equal((await read(served)).code, "not-found", "no longer allowed");
+  },
+
+  async "a commit of the Hub is not asked about again"() {
+    const served = model("pinned");
+    const commit = "0123456789abcdef0123456789abcdef01234567";
+    const hub = (revision) => ({ model: "owner/pinned", endpoint: `${url}/synthetic`, revision });
+    await right(served, ALL, hub(commit));
+    await right(served, "", hub(commit));
+    await right(served, ALL, hub("main"));
+    await right(served, QUESTIONS, hub("main"));
+  },
+
+  async "servers that cut, lie about lengths, or know no Range"() {
+    const after = (length, more) => (part, request, response) => {
+      if (part.what !== "1" || (served.times = (served.times ?? 0) + 1) > more) return false;
+      const range = `bytes ${CHUNK}-${2 * CHUNK - 1}/${LARGE.length}`;
+      response.writeHead(206, { ETag: '"1"', "Content-Range": range, "Content-Length": CHUNK });
+      response.write(LARGE.subarray(CHUNK, CHUNK + length));
+      setTimeout(() => response.destroy(), 50);
+      return true;
+    };
+    let served = model("cut", { misbehave: after(CHUNK / 2, 2) });
+    await right(served, ALL);
+    // Three cuts are an error; what came before them stays.
+    served = model("cut-often", { misbehave: after(CHUNK / 2, 3) });
+    const { code, message } = await read(served);
+    equal(code, "network", message);
+    served.sent();
+    await right(served, "1, ?, absent.json -, config.json ?");
+
+    const lie = (start, total, body) => (part, request, response) => {
+      if (part.what !== "1") return false;
+      response.writeHead(206, { ETag: '"1"', "Content-Range": `bytes ${start}-${start + CHUNK - 1}/${total}` });
+      response.end(body);
+      return true;
+    };
+    const good = LARGE.subarray(CHUNK, 2 * CHUNK);
+    for (const [what, misbehave, wanted] of [
+      ["short", lie(CHUNK, LARGE.length, good.subarray(1)), "network"],
+      ["long", lie(CHUNK, LARGE.length, Buffer.concat([good, SMALL])), "network"],
+      ["elsewhere", lie(0, LARGE.length, good), "network"],
+      ["other-total", lie(CHUNK, LARGE.length + 1, good), "integrity"],
+      ["whole-now", (part, request) => part.what === "1" && !delete request.headers.range, "integrity"],
+    ]) {
+      const lying = model(`lying-${what}`, { misbehave });
+      if (what === "whole-now") lying.misbehave = (part) => { lying.wholly = part.what === "1"; };
+      const { code, message } = await read(lying);
+      equal(code, wanted, `${what}: ${message}`);
+    }
+    // A total that is too large asks for bytes that are not there.
+    const large = model("lying-large");
+    large.misbehave = (part, request, response) => {
+      const { writeHead } = response;
+      response.writeHead = (status, headers) => {
+        if (headers?.["Content-Range"]) headers["Content-Range"] = headers["Content-Range"].replace(/\d+$/, String(5 * CHUNK));
+        return writeHead.call(response, status, headers);
+      };
+    };
+    equal((await read(large)).code, "network", "large");
+
+    const whole = model("wholly", { wholly: true });
+    await right(whole, "0, absent.json -, config.json 0");
+    await right(whole, QUESTIONS);
+  },
+
+  async "an abort ends a slow download at once, and the next load goes on from there"() {
+    const served = model("slow", { misbehave: (part) => part.what === "2" && new Promise((resolve) => setTimeout(resolve, 30_000).unref()) });
+    const began = Date.now();
+    const { code } = await read(served, { files: [WEIGHTS], abortAfter: 1000 });
+    equal(code, "aborted", "code");
+    check(Date.now() - began < 8000, "it took long");
+    served.misbehave = null;
+    served.sent();
+    const { hashes } = await read(served, { files: [WEIGHTS] });
+    equal(hashes[WEIGHTS], RIGHT[WEIGHTS], "bytes");
+    equal(served.sent(), "2, ?", "sent");
+  },
+
+  async "a worker that is killed at any moment leaves nothing that harms"() {
+    const served = model("killed");
+    let state = 7;
+    let most = 0;
+    for (let i = 0; i < 20; i++) {
+      state = (state * 1103515245 + 12345) % 2147483648;
+      if (i % 5 === 0) await run({ job: "damage", how: "drop", end: /model\.safetensors\/[0-3]-[^/.]*$/ });
+      await read(served, { files: [WEIGHTS], killAfter: Math.floor((state / 2147483648) * 150) });
+      most = Math.max(most, (await parts()).length);
+    }
+    check(most > 0, "no kill fell into a write");
+    await right(served);
+    equal(await parts(), [], "parts");
+    served.sent();
+    await right(served, QUESTIONS);
+  },
+
+  async "two workers at once share one download"() {
+    const served = model("shared");
+    const both = await Promise.all([read(served), read(served)]);
+    for (const { hashes, warnings } of both) equal([hashes, warnings], [RIGHT, []], "both");
+    const sent = served.sent().split(", ").filter((what) => !/absent|\?/.test(what)).join(", ");
+    equal(sent, "0, 1, 2, 3, config.json 0", "sent");
+    equal(await parts(), [], "parts");
+  },
+
+  async "a full disk and a forbidden one cost the cache, not the load, and one warning"(context) {
+    const served = model("full");
+    const client = await context.newCDPSession(bare);
+    const quota = (more) => client.send("Storage.overrideQuotaForOrigin", { origin: url, ...more });
+    await quota({ quotaSize: CHUNK });
+    const { hashes, warnings, message } = await read(served);
+    equal(hashes, RIGHT, message ?? "bytes");
+    equal(warnings.length, 1, `warnings: ${warnings}`);
+    check(/^quota: .*space/.test(warnings[0]), warnings[0]);
+    equal(await parts(), [], "parts");
+    await quota({});
+    equal((await read(served)).warnings, [], "warnings with space");
+    served.sent();
+    equal((await read(served)).hashes, RIGHT, "bytes");
+    equal(served.sent(), QUESTIONS, "sent");
+    const forbidden = await read(served, { forbid: true });
+    equal(forbidden.hashes, RIGHT, "bytes where nothing is kept");
+    equal(forbidden.warnings.length, 1, `warnings: ${forbidden.warnings}`);
+    check(/^cache: .*SecurityError/.test(forbidden.warnings[0]), forbidden.warnings[0]);
+  },
+});
+
+export const tests = {
+  ...files,
+
+  async "the engine reads a server, its cache, the Hub and picked files alike; it lists what is kept, and deletes it"() {
+    const context = await browser.newContext();
+    const page = await open(context);
+    const fetched = [];
+    page.on("response", async (response) => {
+      if (response.url().includes("/draft/") && response.status() === 206) fetched.push(Number(response.headers()["content-length"]));
+    });
+    const load = (model, options = {}) => page.evaluate(async ([model, options]) => {
+      if (model === "files") {
+        const names = ["config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"];
+        model = await Promise.all(names.map(async (name) => new File([await (await fetch(`${DRAFT}/${name}`)).blob()], name)));
+      }
+      const engine = await Engine.load(model, { max_context: 64, ...options });
+      const { text, stats } = await engine.generate("Once upon a time", { max_new_tokens: 4 }).result;
+      const deleted = await Engine.cache.delete("someone/else");
+      engine.dispose();
+      return { text, warnings: [...stats.warnings, ...engine.warnings], models: await Engine.cache.list(), deleted };
+    }, [model, options]);
+    const first = await load("/models/tales/draft");
+    check(first.text, "text");
+    check(fetched.some((length) => length > 1e6), "weights were fetched");
+    fetched.splice(0);
+    const second = await load("/models/tales/draft");
+    equal(second, first, "the second load");
+    equal([first.warnings, first.deleted], [[], false], "warnings; another model");
+    equal(first.models.map(({ model, url, complete }) => ({ model, url, complete })), [{ model: "/models/tales/draft", url: `${url}/models/tales/draft/`, complete: true }], "list");
+    check(first.models[0].bytes > 1e6, "bytes");
+    check(fetched.length > 0 && fetched.every((length) => length === 1), `only questions: ${fetched}`);
+    const hub = { endpoint: `${url}/hub`, revision: "v1", token: "secret" };
+    for (const [model, options] of [["files"], ["owner/tales", { ...hub, cache: false }]]) equal(await load(model, options), first, model);
+    const gone = await page.evaluate(async () => {
+      let held;
+      // As a page does that is loading.
+      navigator.locks.request(await firstLock(), { mode: "shared" }, () => new Promise((release) => (held = release)));
+      const during = await Engine.cache.delete("/models/tales/draft");
+      held();
+      return [during, await Engine.cache.delete("/models/tales/draft"), await Engine.cache.delete(), await Engine.cache.list()];
+
+      async function firstLock() {
+        const root = await (await navigator.storage.getDirectory()).getDirectoryHandle("foretoken");
+        for await (const name of root.keys()) return `foretoken/${name}`;
+      }
+    });
+    equal(gone, [false, true, false, []], "deleted while it is loaded, after, again, and what is left");
+    await context.close();
   },
 };
