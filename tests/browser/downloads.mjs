@@ -12,6 +12,8 @@ faults.hub = (request, response, rest) => {
   if (!wanted || request.headers.authorization !== "Bearer secret") response.writeHead(401).end();
   rest.splice(0, rest.length, "models", "tales", "draft", file);
 };
+faults["no-weights"] = (_, response, rest) => rest.at(-1).includes(WEIGHTS) && response.writeHead(404).end();
+
 // A page without a policy, and a worker that reads files without the engine.
 faults.bare = (_, response, [file]) => {
   if (file) response.writeHead(200, { "Content-Type": "text/javascript" }).end(readFileSync(new URL(file, import.meta.url)));
@@ -323,50 +325,67 @@ const files = fresh({
 export const tests = {
   ...files,
 
-  async "the engine reads a server, its cache, the Hub and picked files alike; it lists what is kept, and deletes it"() {
+  async "the engine reads the Hub, its cache and picked files alike; it lists what is kept, and deletes it"() {
     const context = await browser.newContext();
     const page = await open(context);
     const fetched = [];
-    page.on("response", async (response) => {
-      if (response.url().includes("/draft/") && response.status() === 206) fetched.push(Number(response.headers()["content-length"]));
+    page.on("response", (response) => {
+      if (response.url().includes("/hub/") && response.status() === 206) fetched.push(Number(response.headers()["content-length"]));
     });
-    const load = (model, options = {}) => page.evaluate(async ([model, options]) => {
-      if (model === "files") {
-        const names = ["config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"];
-        model = await Promise.all(names.map(async (name) => new File([await (await fetch(`${DRAFT}/${name}`)).blob()], name)));
-      }
-      const engine = await Engine.load(model, { max_context: 64, ...options });
+    const load = (options = {}) => page.evaluate(async (options) => {
+      const names = ["config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"];
+      const picked = () => Promise.all(names.map(async (name) => new File([await (await fetch(`${DRAFT}/${name}`)).blob()], name)));
+      const assistant_model = options.assisted ? await picked() : undefined;
+      const hub = { endpoint: `${location.origin}/hub`, revision: "v1", token: "secret" };
+      const engine = await Engine.load("owner/tales", { max_context: 64, assistant_model, ...hub });
       const { text, stats } = await engine.generate("Once upon a time", { max_new_tokens: 4 }).result;
-      const deleted = await Engine.cache.delete("someone/else");
       engine.dispose();
-      return { text, warnings: [...stats.warnings, ...engine.warnings], models: await Engine.cache.list(), deleted };
-    }, [model, options]);
-    const first = await load("/models/tales/draft");
+      return { text, warnings: [stats.warnings, engine.warnings], models: await Engine.cache.list() };
+    }, options);
+    const first = await load();
     check(first.text, "text");
     check(fetched.some((length) => length > 1e6), "weights were fetched");
-    fetched.splice(0);
-    const second = await load("/models/tales/draft");
-    equal(second, first, "the second load");
-    equal([first.warnings, first.deleted], [[], false], "warnings; another model");
-    equal(first.models.map(({ model, url, complete }) => ({ model, url, complete })), [{ model: "/models/tales/draft", url: `${url}/models/tales/draft/`, complete: true }], "list");
-    check(first.models[0].bytes > 1e6, "bytes");
-    check(fetched.length > 0 && fetched.every((length) => length === 1), `only questions: ${fetched}`);
-    const hub = { endpoint: `${url}/hub`, revision: "v1", token: "secret" };
-    for (const [model, options] of [["files"], ["owner/tales", { ...hub, cache: false }]]) equal(await load(model, options), first, model);
-    const gone = await page.evaluate(async () => {
-      let held;
-      // As a page does that is loading.
-      navigator.locks.request(await firstLock(), { mode: "shared" }, () => new Promise((release) => (held = release)));
-      const during = await Engine.cache.delete("/models/tales/draft");
-      held();
-      return [during, await Engine.cache.delete("/models/tales/draft"), await Engine.cache.delete(), await Engine.cache.list()];
+    equal(first.warnings, [[], []], "warnings");
+    equal(first.models.map(({ bytes, ...model }) => [model, bytes > 1e6]), [[{ model: "owner/tales", url: `${url}/hub/owner/tales/resolve/v1/`, complete: true }, true]], "list");
 
-      async function firstLock() {
-        const root = await (await navigator.storage.getDirectory()).getDirectoryHandle("foretoken");
-        for await (const name of root.keys()) return `foretoken/${name}`;
-      }
+    // Once more, with one file gone and no space for it.
+    await page.evaluate(async () => {
+      const root = await (await navigator.storage.getDirectory()).getDirectoryHandle("foretoken");
+      for await (const model of root.values()) await model.removeEntry("config.json", { recursive: true });
     });
-    equal(gone, [false, true, false, []], "deleted while it is loaded, after, again, and what is left");
+    const client = await context.newCDPSession(page);
+    await client.send("Storage.overrideQuotaForOrigin", { origin: url, quotaSize: 1000 });
+    fetched.splice(0);
+    const second = await load({ assisted: true });
+    await client.send("Storage.overrideQuotaForOrigin", { origin: url });
+    equal(second.text, first.text, "text of the second load");
+    const config = (await (await fetch(`${url}/models/tales/draft/config.json`)).arrayBuffer()).byteLength;
+    equal(fetched.filter((length) => length !== 1), [config], "fetched again");
+    const [told, shown] = second.warnings;
+    check(told.length === 1 && told[0].startsWith("quota: "), `warnings: ${told}`);
+    equal(shown, told, "warnings of the engine");
+
+    const gone = await page.evaluate(async () => {
+      const root = await (await navigator.storage.getDirectory()).getDirectoryHandle("foretoken");
+      const { value: key } = await root.keys().next();
+      let loaded;
+      // As a page does that is loading.
+      await new Promise((locked) => navigator.locks.request(`foretoken/${key}`, { mode: "shared" }, () => new Promise((release) => locked((loaded = release)))));
+      const during = [await Engine.cache.delete("someone/else"), await Engine.cache.delete("owner/tales")];
+      loaded();
+      return [...during, await Engine.cache.delete("owner/tales"), await Engine.cache.delete(), await Engine.cache.list()];
+    });
+    equal(gone, [false, false, true, false, []], "another model; while it is loaded; after; again; what is left");
+
+    const kept = await page.evaluate(async () => {
+      const kept = [];
+      for (const cache of [false, true]) {
+        const { code } = await failed(Engine.load("/no-weights/models/tales/draft", { cache }));
+        kept.push(code, ...(await Engine.cache.list()).map(({ model }) => model));
+      }
+      return kept;
+    });
+    equal(kept, ["not-found", "not-found", "/no-weights/models/tales/draft"], "what a load without and with a cache leaves");
     await context.close();
   },
 };
