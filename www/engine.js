@@ -2,6 +2,7 @@
  * foretoken in a page: language models on the user's own GPU, made fast by lossless speculative decoding.
  * The engine runs in a worker of its own; this is its remote control. Importing it touches nothing: a server may.
  */
+import { list, remove } from "./cache.js";
 
 /**
  * @typedef {"download" | "upload" | "compile"} Phase
@@ -43,6 +44,7 @@
  * @property {string} [endpoint] the Hub; https://huggingface.co by default
  * @property {string} [revision] a branch, tag or commit on the Hub; `main` by default
  * @property {string} [token] for private and gated models; sent to the Hub only
+ * @property {boolean} [cache] whether downloads are kept in the browser for the next time; true by default
  * @property {number} [max_context] positions of the KV cache, 2 to 1048576; by default what the model was made for, at
  *   most 4096
  * @property {"f32" | "f16"} [kv_dtype] elements of the KV cache; `f32` by default, which is exact
@@ -209,6 +211,12 @@ const aborted = (/** @type {unknown} */ detail = null) => new ForetokenError({ c
 
 /** A model, and the draft model that guesses for it, on the GPU. Calls are answered one after the other. */
 export class Engine {
+  /**
+   * What is kept of the models that were downloaded. `delete` takes a model's name or URL, nothing for all of them; it is
+   * false when there was none, or when a page is loading it just now.
+   */
+  static cache = { list, delete: remove };
+
   /** @type {Map<number, { resolve: Function, reject: Function, onEvent: Function }>} */
   #calls = new Map();
   #next = 0;
@@ -220,8 +228,8 @@ export class Engine {
   #end = null;
   /** @type {Stats | null} */
   #last = null;
-  /** @type {{ device: DeviceInfo, memory: Memory }} */
-  #info = /** @type {any} */ ({ device: null, memory: null });
+  /** @type {{ device: DeviceInfo, memory: Memory, warnings: string[] }} */
+  #info = /** @type {any} */ ({ device: null, memory: null, warnings: [] });
 
   /**
    * @private Use {@link Engine.load}.
@@ -251,10 +259,13 @@ export class Engine {
    * @returns {Promise<Engine>}
    */
   static async load(model, options = {}) {
-    const { assistant_model, onProgress = () => {}, signal, endpoint, revision, token, ...rest } = options;
+    const { assistant_model, onProgress = () => {}, signal, endpoint, revision, token, cache = true, ...rest } = options;
     if (signal?.aborted) throw aborted();
     requireWebGpu();
-    const hub = { endpoint, revision, token };
+    // The browser may refuse, or ask the user; nothing waits for it.
+    const remote = [model, assistant_model].some((files) => typeof files === "string" || files instanceof URL);
+    if (cache && remote) navigator.storage?.persist?.().catch(() => {});
+    const hub = { endpoint, revision, token, cache };
     const base = globalThis.document?.baseURI ?? location.href;
     const args = { model: portable(model), assistant: portable(assistant_model), hub, base, options: rest };
     const engine = new Engine(args, onProgress);
@@ -349,6 +360,11 @@ export class Engine {
   /** Bytes on the GPU, by model; `draft` is null without one. */
   get memory() {
     return this.#info.memory;
+  }
+
+  /** What a person should know of the loading: that nothing could be kept, for example. @returns {string[]} */
+  get warnings() {
+    return this.#info.warnings;
   }
 
   /**

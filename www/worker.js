@@ -2,6 +2,7 @@
  * The engine's own thread: one model pair, one request after the other. Messages in: {id, method, args}; out: {id, result},
  * {id, error: {code, message, detail}}, and {id, event} while a request runs.
  */
+import { Cache } from "./cache.js";
 import init, { load } from "./foretoken.js";
 import { failure, openFiles } from "./hub.js";
 
@@ -11,6 +12,8 @@ let session;
 let memory;
 /** @type {Map<number, AbortController>} */
 const running = new Map();
+/** What a person should know of the loading. @type {string[]} */
+let warnings = [];
 /** What the browser tells of the GPU; the engine inside sees no name. */
 async function adapterName() {
   const adapter = await navigator.gpu.requestAdapter({ powerPreference: "high-performance" });
@@ -25,7 +28,10 @@ let queue = Promise.resolve();
 const methods = {
   async load({ model, assistant, hub, base, options }, { emit, signal }) {
     ({ memory } = await init());
-    const open = (/** @type {any} */ model, /** @type {"target" | "assistant"} */ role) => openFiles(model, { ...hub, base, signal, role, onProgress: emit });
+    warnings = [];
+    const cache = hub.cache ? new Cache((text) => warnings.push(text)) : undefined;
+    const open = (/** @type {any} */ model, /** @type {"target" | "assistant"} */ role) =>
+      openFiles(model, { ...hub, cache, base, signal, role, onProgress: emit });
     /** @type {(phase: string, loaded: number, total: number) => void} */
     const tell = (phase, loaded, total) => emit({ phase, model: "", file: "", loaded, total });
     let uploaded = false;
@@ -36,11 +42,17 @@ const methods = {
       uploaded = loaded === total;
     };
     const assisting = assistant ? open(assistant, "assistant") : undefined;
-    session = await load(open(model, "target"), assisting, options, upload);
+    const files = open(model, "target");
+    try {
+      session = await load(files, assisting, options, upload);
+    } finally {
+      files.close?.();
+      assisting?.close?.();
+    }
     tell("compile", 1, 1);
     const device = session.device();
     device.name ||= await adapterName();
-    return { device, memory: session.memory() };
+    return { device, memory: session.memory(), warnings };
   },
 
   async generate({ prompt, options }, { emit, signal }) {
@@ -56,6 +68,7 @@ const methods = {
       return !signal.aborted;
     });
     flush();
+    generation.stats.warnings.push(...warnings);
     generation.stats.wasm_memory = memory.buffer.byteLength;
     return generation;
   },

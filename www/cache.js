@@ -1,0 +1,336 @@
+/**
+ * What was downloaded, kept in the browser's private file system (OPFS): the second load downloads nothing, and a cut costs
+ * a chunk. `foretoken/<hash of the base URL>/<file>/` holds `meta` and the chunks `<index>-<tag>`. Each of these ends with the
+ * SHA-256 of what stands before it, so that none is trusted: not after a crash, not after a full disk.
+ *
+ * Web Locks keep tabs apart: a shared lock on a model while it is loaded, and a lock on each chunk while it is fetched.
+ */
+
+/**
+ * @typedef {object} Meta What the server said last of a file.
+ * @property {string} model as the user named it
+ * @property {string} url what the file's name was added to
+ * @property {number} total bytes
+ * @property {string | null} version the server's name for these bytes
+ * @property {boolean} absent whether the server has no such file
+ * @property {string} tag which chunks belong to this version
+ */
+
+/** @typedef {{ model: string, url: string, bytes: number, complete: boolean }} CachedModelInfo
+ *   `bytes`: on disk; `complete`: whether all of each file that was begun is here */
+
+/** Bytes per chunk: large enough to amortise a round trip, small enough to repeat after a cut. */
+export const CHUNK = 8 << 20;
+const ROOT = "foretoken";
+const META = "meta";
+const SEAL = 32;
+
+/** The cache as one load sees it; after the first failure that load keeps nothing more. */
+export class Cache {
+  failed = false;
+
+  /** @param {(text: string) => void} onWarning hears why nothing is kept, at most once */
+  constructor(onWarning) {
+    this.onWarning = onWarning;
+  }
+
+  /**
+   * A model, locked until its `close()`; null where the browser keeps nothing.
+   * @param {string} name
+   * @param {string} url
+   */
+  async model(name, url) {
+    try {
+      const root = await openRoot(true);
+      const key = hex(await sha256(new TextEncoder().encode(url))).slice(0, 32);
+      const clean = () => navigator.locks.request(lockName(key), { ifAvailable: true }, (lock) => !!lock && sweep(root, key));
+      const wasClean = await clean();
+      /** @type {() => void} */
+      let release = () => {};
+      /** @type {Promise<void>} */
+      let released = Promise.resolve();
+      await new Promise((locked, failed) => {
+        released = navigator.locks.request(lockName(key), { mode: "shared" }, () => {
+          locked(undefined);
+          return new Promise((resolve) => (release = () => resolve(undefined)));
+        });
+        released.catch(failed);
+      });
+      const close = async () => {
+        release();
+        await released;
+        // A worker killed just before this one began still held its files then.
+        if (!wasClean) await clean();
+      };
+      const file = (/** @type {string} */ file) => new CachedFile(this, root, [key, encodeURIComponent(file)], { model: name, url });
+      return { close, file };
+    } catch (error) {
+      await this.fail(error);
+      return null;
+    }
+  }
+
+  /** @param {unknown} error @param {number} [need] bytes that had to be kept */
+  async fail(error, need = 0) {
+    if (this.failed) return;
+    this.failed = true;
+    const { name } = /** @type {Error} */ (error);
+    if (name !== "QuotaExceededError") {
+      this.onWarning(`cache: the browser keeps no files for this page (${name}): the model will be downloaded again next time`);
+      return;
+    }
+    const { quota = 0, usage = 0 } = await navigator.storage.estimate().catch(() => /** @type {StorageEstimate} */ ({}));
+    // Browsers may name far more than they give; then the numbers would only confuse.
+    const numbers = quota - usage < need ? ` (${need} bytes are needed, ${Math.max(0, quota - usage)} are available)` : "";
+    this.onWarning(
+      `quota: the browser has no space left to keep the model${numbers}: it will be downloaded again next time, ` +
+        "unless you free some space or delete cached models",
+    );
+  }
+}
+
+/** One file of a model. */
+export class CachedFile {
+  /** @type {Meta | null} */
+  meta = null;
+
+  /**
+   * @param {Cache} cache
+   * @param {FileSystemDirectoryHandle} root
+   * @param {string[]} path
+   * @param {{ model: string, url: string }} from
+   */
+  constructor(cache, root, path, from) {
+    this.cache = cache;
+    this.root = root;
+    this.path = path;
+    this.from = from;
+  }
+
+  /** @param {boolean} [create] @returns {Promise<FileSystemDirectoryHandle>} */
+  async folder(create = false) {
+    let folder = this.root;
+    for (const name of this.path) folder = await folder.getDirectoryHandle(name, { create });
+    return folder;
+  }
+
+  /**
+   * Does the work while no other tab does the same.
+   * @template T @param {number} index @param {AbortSignal} signal @param {() => Promise<T>} work @returns {Promise<T>}
+   */
+  lock(index, signal, work) {
+    return navigator.locks.request(`${lockName(this.path.join("/"))}/${index}`, { signal }, work);
+  }
+
+  /** What is known of the file; null when nothing is. */
+  async known() {
+    this.meta = await this.folder().then(readMeta, () => null);
+    return this.meta;
+  }
+
+  /** Begins a version of the file; chunks of another go. @param {{ total: number, version: string | null }} version */
+  async begin({ total, version }) {
+    await this.drop();
+    await this.#describe({ ...this.from, total, version, absent: false, tag: crypto.randomUUID().slice(0, 8) });
+  }
+
+  /** Forgets the file. */
+  async drop() {
+    const folder = await this.root.getDirectoryHandle(this.path[0]).catch(() => null);
+    if (folder) await removeFrom(folder, this.path[1]);
+  }
+
+  /** Remembers whether the server has the file; what is here of it stays. @param {boolean} absent */
+  async mark(absent) {
+    if (this.meta?.absent === absent) return;
+    // A model of which nothing is there leaves nothing here.
+    if (!(await this.root.getDirectoryHandle(this.path[0]).catch(() => null))) return;
+    const meta = this.meta ?? { ...this.from, total: 0, version: null, tag: "none" };
+    await this.#describe({ ...meta, absent });
+  }
+
+  /** @param {Meta} meta */
+  async #describe(meta) {
+    this.meta = meta;
+    await this.#keep(META, new TextEncoder().encode(JSON.stringify(meta)));
+  }
+
+  /** Which chunks seem to be here. @returns {Promise<Set<number>>} */
+  async indices() {
+    const end = `-${this.meta?.tag}`;
+    const names = (await this.folder().then(entries, () => [])).map(([name]) => name);
+    return new Set(names.filter((name) => name.endsWith(end)).map((name) => Number.parseInt(name, 10)));
+  }
+
+  /** A chunk, if every bit of it is as it was written; it stays on disk. @param {number} index @param {number} length @returns {Promise<Blob | null>} */
+  async get(index, length) {
+    try {
+      const file = await readFile(await this.folder(), `${index}-${this.meta?.tag}`);
+      return file.size === length + SEAL && (await unseal(file)) ? file.slice(0, length) : null;
+    } catch {
+      return null;
+    }
+  }
+
+  /** Keeps a chunk on disk, or where that cannot be, in memory. @param {number} index @param {Uint8Array<ArrayBuffer>} bytes @returns {Promise<Blob>} */
+  async put(index, bytes) {
+    const file = await this.#keep(`${index}-${this.meta?.tag}`, bytes);
+    return file?.slice(0, bytes.length) ?? new Blob([bytes]);
+  }
+
+  /** @param {string} name @param {Uint8Array<ArrayBuffer>} bytes */
+  async #keep(name, bytes) {
+    if (this.cache.failed) return null;
+    try {
+      const folder = await this.folder(name === META);
+      await write(folder, name, bytes);
+      return await readFile(folder, name);
+    } catch (error) {
+      await this.cache.fail(error, this.meta?.total);
+      return null;
+    }
+  }
+}
+
+/**
+ * Writes a sealed file, which appears under its name only when it is whole.
+ * @param {FileSystemDirectoryHandle} folder @param {string} name @param {Uint8Array<ArrayBuffer>} bytes
+ */
+async function write(folder, name, bytes) {
+  const part = `${name}.${crypto.randomUUID().slice(0, 8)}.part`;
+  /** @type {any} the types of these are a worker's, or nobody's yet */
+  let handle = await folder.getFileHandle(part, { create: true });
+  try {
+    if (!handle.move) {
+      // The seal tells a torn file from a whole one; the other name only makes torn ones rarer.
+      await folder.removeEntry(part);
+      handle = await folder.getFileHandle(name, { create: true });
+    }
+    const access = await handle.createSyncAccessHandle();
+    try {
+      access.truncate(0);
+      let at = 0;
+      for (const piece of [bytes, await sha256(bytes)]) {
+        // A full disk may throw nothing, and give back a number that has nothing to do with what was written.
+        if (access.write(piece, { at }) !== piece.length) throw new DOMException("a write came up short", "QuotaExceededError");
+        at += piece.length;
+      }
+      access.flush();
+    } finally {
+      access.close();
+    }
+    await handle.move?.(name);
+  } catch (error) {
+    await removeFrom(folder, handle.name);
+    throw error;
+  }
+}
+
+/** The models that are kept. @returns {Promise<CachedModelInfo[]>} */
+export async function list() {
+  return (await stored()).map(({ key, ...info }) => info);
+}
+
+/**
+ * Deletes a model, by its name or URL; all models without one. False when there was none, or when one is being loaded just now.
+ * @param {string | URL} [model]
+ */
+export async function remove(model) {
+  const wanted = (await stored()).filter(({ model: name, url }) => model === undefined || [name, url].includes(String(model)));
+  const root = wanted.length ? await openRoot(false) : null;
+  const removed = wanted.map(({ key }) =>
+    navigator.locks.request(lockName(key), { ifAvailable: true }, (lock) => !!lock && !!root && removeFrom(root, key)),
+  );
+  return removed.length > 0 && (await Promise.all(removed)).every(Boolean);
+}
+
+async function stored() {
+  const root = await openRoot(false).catch(() => null);
+  const folders = root ? await entries(root) : [];
+  return Promise.all(folders.map(async ([key, folder]) => {
+    const info = { key, model: key, url: "", bytes: 0, complete: true };
+    for (const [, files] of await entries(folder)) {
+      const meta = await readMeta(files);
+      if (meta) Object.assign(info, { model: meta.model, url: meta.url });
+      const sizes = await Promise.all((await entries(files)).map(async ([name, file]) => {
+        // A file that is being written may not be readable.
+        const { size } = await file.getFile().catch(() => ({ size: 0 }));
+        info.bytes += size;
+        return name.endsWith(`-${meta?.tag}`) ? size - SEAL : 0;
+      }));
+      if (!meta?.absent && sizes.reduce((sum, size) => sum + size, 0) !== meta?.total) info.complete = false;
+    }
+    return info;
+  }));
+}
+
+/**
+ * Removes what a killed worker left half written, and what nobody can use; whether all of it is gone.
+ * @param {FileSystemDirectoryHandle} root @param {string} key
+ */
+async function sweep(root, key) {
+  const folder = await root.getDirectoryHandle(key).catch(() => null);
+  if (!folder) return true;
+  let gone = true;
+  for (const [file, inside] of await entries(folder)) {
+    const meta = await readMeta(inside);
+    const useless = meta && (await entries(inside)).filter(([name]) => name !== META && !name.endsWith(`-${meta.tag}`));
+    for (const [name] of useless ?? []) gone = (await removeFrom(inside, name)) && gone;
+    if (!meta) gone = (await removeFrom(folder, file)) && gone;
+  }
+  return gone;
+}
+
+/** @param {boolean} create */
+async function openRoot(create) {
+  return (await navigator.storage.getDirectory()).getDirectoryHandle(ROOT, { create });
+}
+
+/** @param {any} folder @returns {Promise<[string, any][]>} */
+async function entries(folder) {
+  const all = [];
+  for await (const entry of folder.entries()) all.push(entry);
+  return all;
+}
+
+/** Whether it is gone; what is open elsewhere stays. @param {FileSystemDirectoryHandle} folder @param {string} name */
+function removeFrom(folder, name) {
+  return folder.removeEntry(name, { recursive: true }).then(() => true, () => false);
+}
+
+/** @param {FileSystemDirectoryHandle} folder @param {string} name */
+async function readFile(folder, name) {
+  return (await folder.getFileHandle(name)).getFile();
+}
+
+/** @param {FileSystemDirectoryHandle} folder @returns {Promise<Meta | null>} */
+async function readMeta(folder) {
+  try {
+    const bytes = await unseal(await readFile(folder, META));
+    return bytes && JSON.parse(new TextDecoder().decode(bytes));
+  } catch {
+    return null;
+  }
+}
+
+/** What was sealed; null when a bit of it is not as it was. @param {File} file */
+async function unseal(file) {
+  const bytes = new Uint8Array(await file.arrayBuffer());
+  const content = bytes.subarray(0, Math.max(0, bytes.length - SEAL));
+  return hex(await sha256(content)) === hex(bytes.subarray(content.length)) ? content : null;
+}
+
+/** @param {Uint8Array<ArrayBuffer>} bytes */
+async function sha256(bytes) {
+  return new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
+}
+
+/** @param {Uint8Array} bytes */
+function hex(bytes) {
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/** @param {string} what */
+function lockName(what) {
+  return `${ROOT}/${what}`;
+}
