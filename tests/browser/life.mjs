@@ -84,7 +84,7 @@ export const tests = {
       const control = new AbortController();
       // Most are given up while they load; the others write.
       if (milliseconds) setTimeout(() => control.abort(), milliseconds);
-      const engine = await Engine.load("/heavy/model", { max_context: 64, signal: control.signal }).catch((error) => {
+      const engine = await Engine.load("/heavy/model", { max_context: 64, cache: false, signal: control.signal }).catch((error) => {
         if (error.code !== "aborted") throw error;
       });
       const allocated = engine && (await engine.counters()).allocated;

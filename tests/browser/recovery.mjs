@@ -131,7 +131,7 @@ export const tests = {
   },
 
   async "600 MB of weights pass through less than 256 MB of WASM memory"() {
-    await load("/large/model", { max_context: 64/*, cache: false*/ });
+    await load("/large/model", { max_context: 64, cache: false });
     const { weights, peak } = await page.evaluate(async () => {
       const { stats } = await engine.generate([1, 2, 3], { max_new_tokens: 2 }).result;
       return { weights: engine.memory.target.weights, peak: stats.wasm_memory };
