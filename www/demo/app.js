@@ -81,11 +81,12 @@ function verdict({ speculative: fast, plain }) {
     const rate = stats.times.tokens_per_second;
     return `${token_ids.length} tokens${rate ? `, ${rate.toFixed(1)} a second` : ""}.${hint}`;
   }
-  const same = fast.token_ids.join() === plain.token_ids.join();
-  if (!same) return "The two texts differ: please report this, with your GPU's name.";
+  if (fast.token_ids.join() !== plain.token_ids.join()) return "The two texts differ: please report this, with your GPU's name.";
   const ratio = fast.stats.times.tokens_per_second / plain.stats.times.tokens_per_second;
-  if (!Number.isFinite(ratio) || silent) return `The same ${token_ids.length} tokens.${hint}`;
-  return `The same ${token_ids.length} tokens, ${ratio >= 1 ? `${ratio.toFixed(2)} times as fast` : `at ${ratio.toFixed(2)} of the speed`} with guesses.`;
+  const same = `The same ${token_ids.length} tokens`;
+  if (!Number.isFinite(ratio) || silent) return `${same}.${hint}`;
+  if (ratio >= 1) return `${same}, ${ratio.toFixed(2)} times as fast with guesses.`;
+  return `${same}, at ${ratio.toFixed(2)} of the speed with guesses: on this GPU they cost more than they save here.`;
 }
 
 async function race(signal) {
@@ -128,7 +129,8 @@ function keep(lane, stats) {
   report[lane] = stats;
   if (lane === "speculative") acceptance.set(stats.per_step_accepted, stats.per_step_drafted);
   showWarnings(["speculative", "plain"].flatMap((id) => report[id]?.warnings ?? []));
-  at("report").textContent = JSON.stringify(report, null, 2);
+  // Lists of numbers take one line; a text holds no line break of its own in JSON, so none is touched.
+  at("report").textContent = JSON.stringify(report, null, 2).replace(/\[\n[\s\d,]+\]/g, (list) => list.replace(/\s+/g, " "));
   at("copy").disabled = false;
   at("copied").textContent = "";
 }

@@ -21,7 +21,7 @@ const MARGIN = { top: 26, right: 14, bottom: 40, left: 40 };
 class Chart {
   #frame = 0;
 
-  /** @param {SVGSVGElement} svg @param {{ x: string, y: string, whole: boolean }} axes their units, and whether y counts things */
+  /** @param {SVGSVGElement} svg @param {{ x: string, y: string, xWhole: boolean, yWhole: boolean }} axes their units, and whether they count things */
   constructor(svg, axes) {
     this.svg = svg;
     this.axes = axes;
@@ -48,10 +48,11 @@ class Chart {
     this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     const [right, bottom] = [width - MARGIN.right, height - MARGIN.bottom];
     const { x: xMax, y: yMax } = this.extent();
-    const [xs, ys] = [ticks(xMax || 1, width < 480 ? 4 : 8, !this.axes.fractional), ticks(yMax || 1, 4, this.axes.whole)];
-    const scale = (value, all, from, to) => from + (value / all.at(-1)) * (to - from);
-    const x = (value) => scale(value, xs, MARGIN.left, right);
-    const y = (value) => scale(value, ys, bottom, MARGIN.top);
+    const xs = ticks(xMax || 1, width < 400 ? 4 : 6, this.axes.xWhole).filter((tick) => tick <= (xMax || 1));
+    const ys = ticks(yMax || 1, 4, this.axes.yWhole);
+    // Time and rounds fill the width; heights end at a round number.
+    const x = (value) => MARGIN.left + (value / (xMax || 1)) * (right - MARGIN.left);
+    const y = (value) => bottom - (value / ys.at(-1)) * (bottom - MARGIN.top);
     const drawn = [
       ...ys.map((tick) => make("line", { class: tick ? "grid" : "axis", x1: MARGIN.left, x2: right, y1: y(tick), y2: y(tick) })),
       ...ys.map((tick) => make("text", { x: MARGIN.left - 8, y: y(tick) + 4, "text-anchor": "end" }, String(tick))),
@@ -69,7 +70,7 @@ const WINDOW = 8;
 /** Tokens per second over time, one line per lane. */
 export class SpeedChart extends Chart {
   constructor(svg) {
-    super(svg, { x: "seconds since the first round", y: "tokens/s", whole: false, fractional: true });
+    super(svg, { x: "seconds since the first round", y: "tokens/s", xWhole: false, yWhole: false });
   }
 
   clear() {
@@ -126,7 +127,7 @@ export class SpeedChart extends Chart {
 /** Draft tokens accepted, round by round; what was proposed stands behind as an outline once it is known. */
 export class AcceptanceChart extends Chart {
   constructor(svg) {
-    super(svg, { x: "round", y: "draft tokens", whole: true, fractional: false });
+    super(svg, { x: "round", y: "draft tokens", xWhole: true, yWhole: true });
   }
 
   clear() {

@@ -82,7 +82,7 @@ export function showWarnings(warnings) {
 function showFacts() {
   const { device, memory } = engine;
   const parts = ({ weights, kv, scratch }) => `${megabytes(weights + kv + scratch)} (weights ${megabytes(weights)}, cache ${megabytes(kv)})`;
-  at("device").textContent = [device.name || device.driver, device.backend].filter(Boolean).join(", ");
+  at("device").textContent = device.name || device.driver || "the browser gives no name";
   at("memory-target").textContent = parts(memory.target);
   at("memory-draft").textContent = memory.draft ? parts(memory.draft) : "none";
   at("facts").hidden = false;

@@ -77,7 +77,7 @@ export function buildSettings() {
     field.setAttribute("aria-describedby", hint.id);
     field.addEventListener("input", () => field.removeAttribute("aria-invalid"));
     const label = make("label", { htmlFor: field.id }, make("code", { textContent: option.name }));
-    document.getElementById(`options-${option.group}`).append(make("div", { className: `field ${option.kind}` }, label, field, hint));
+    document.getElementById(`options-${option.group}`).append(make("div", { className: "field" }, label, field, hint));
   }
 }
 
