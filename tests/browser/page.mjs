@@ -179,6 +179,7 @@ export const tests = {
       const problem = await text("problem");
       check(problem.includes(name) && problem.endsWith("(bad-option)"), problem);
       equal(await page.evaluate(() => [document.activeElement.id, document.activeElement.ariaInvalid]), [`option-${name}`, "true"], "the field");
+      check(problem.startsWith(await page.getAttribute(`#hint-${name}`, "data-refused")), "the words beside it");
       await page.click("#reset");
       check((await page.inputValue(`#option-${name}`)) === (name === "max_new_tokens" ? "96" : ""), "the default again");
     }

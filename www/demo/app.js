@@ -37,7 +37,7 @@ function showProblem(error) {
   if (!error) return;
   at("problem").scrollIntoView({ block: "nearest" });
   error.field?.focus();
-  if (error.code === "bad-option") markRefused(error.detail);
+  if (error.code === "bad-option") markRefused(error.message, error.detail);
   if (error.code === "webgpu-unavailable") showHelp();
 }
 
@@ -95,6 +95,8 @@ async function race(signal) {
   acceptance.clear();
   say("Loading the model.");
   const engine = await need(signal);
+  // On a phone the lanes lie below the fold.
+  if (at("speculative").getBoundingClientRect().top > innerHeight * 0.8) at("result").scrollIntoView();
   const content = at("prompt").value;
   const prompt = at("kind").value === "chat" ? [{ role: "user", content }] : content;
   const options = readSettings("quick", "generation");

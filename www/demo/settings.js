@@ -75,7 +75,7 @@ export function buildSettings() {
     const hint = make("p", { id: `hint-${option.name}`, className: "hint", textContent: `${option.hint}${range(option)}.` });
     const field = control(option);
     field.setAttribute("aria-describedby", hint.id);
-    field.addEventListener("input", () => field.removeAttribute("aria-invalid"));
+    field.addEventListener("input", () => acquit(option.name));
     const label = make("label", { htmlFor: field.id }, make("code", { textContent: option.name }));
     document.getElementById(`options-${option.group}`).append(make("div", { className: "field" }, label, field, hint));
   }
@@ -95,22 +95,30 @@ export function readSettings(...groups) {
 export function writeSettings(values) {
   for (const [name, value] of Object.entries(values)) {
     input(name).value = String(value);
-    input(name).removeAttribute("aria-invalid");
+    acquit(name);
   }
 }
 
 export const resetSettings = () => writeSettings(Object.fromEntries(OPTIONS.map(({ name, start = "" }) => [name, start])));
 
+/** @param {string} name */
+function acquit(name) {
+  input(name).removeAttribute("aria-invalid");
+  delete document.getElementById(`hint-${name}`).dataset.refused;
+}
+
 /**
- * Marks the field that the engine refused, and opens what hides it.
+ * Marks the field that the engine refused, says so beside it, and opens what hides it.
+ * @param {string} message
  * @param {{ option?: string, value?: unknown } | null} detail of a `bad-option`
  */
-export function markRefused(detail) {
+export function markRefused(message, detail) {
   const refused = OPTIONS.find(({ name }) => detail?.option === name || String(detail?.value).startsWith(`${name} =`));
   if (!refused) return;
   const field = input(refused.name);
   const fold = field.closest("details");
   if (fold) fold.open = true;
   field.setAttribute("aria-invalid", "true");
+  document.getElementById(`hint-${refused.name}`).dataset.refused = message;
   field.focus();
 }
