@@ -1,44 +1,286 @@
 // The demo page, as a visitor uses it.
-import { browser, check, equal, open, url } from "./harness.mjs";
+import { readFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { fileURLToPath } from "node:url";
+import { join } from "node:path";
+import { browser, check, equal, open, url, violations } from "./harness.mjs";
 
+const repo = (path) => fileURLToPath(new URL(`../../${path}`, import.meta.url));
+const axe = readFileSync(repo("node_modules/axe-core/axe.min.js"), "utf8");
+const HEIGHT = 850;
+
+/** What the pages asked of other origins. */
+const strangers = [];
 let page;
+
+const watch = (page) => page.on("request", (request) => {
+  const asked = request.url();
+  if (!asked.startsWith(`${url}/`) && !/^(data|blob):/.test(asked)) strangers.push(asked);
+});
+
 export const before = async () => {
   page = await open();
+  watch(page);
+  await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
 };
 export const after = () => page.close();
 
+const idle = (page) => page.waitForFunction(() => document.body.dataset.state === "idle");
+const busy = (page) => page.waitForFunction(() => document.body.dataset.state === "busy");
+const text = (id) => page.textContent(`#${id}`);
+const report = async () => JSON.parse(await text("report"));
+const fill = async (values) => {
+  for (const [name, value] of Object.entries(values)) await page.evaluate(([name, value]) => {
+    const field = document.getElementById(`option-${name}`);
+    field.value = value;
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+  }, [name, value]);
+};
+/** Runs to the end, which is not a problem. */
+async function write() {
+  await page.click("#write");
+  await idle(page);
+  check(await page.isHidden("#problem"), await text("problem"));
+}
+
+/** Nothing serious by axe, in light and in dark, nothing wider than the window, and a picture that shows something. */
+async function inspect(page, name) {
+  if (!(await page.evaluate(() => "axe" in globalThis))) await page.evaluate(axe);
+  for (const [device, width] of [["desktop", 1280], ["phone", 360]]) {
+    await page.setViewportSize({ width, height: HEIGHT });
+    for (const colorScheme of /** @type {const} */ (["light", "dark"])) {
+      await page.emulateMedia({ colorScheme });
+      const where = `${name}, ${device}, ${colorScheme}`;
+      const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+      check(over <= 0, `${where}: ${over} pixels too wide`);
+      const picture = await page.screenshot({ path: join(tmpdir(), `foretoken-${name}-${device}-${colorScheme}.png`), fullPage: true });
+      check(picture.readUInt32BE(16) === width && picture.length > 40_000, `${where}: a blank picture of ${picture.length} bytes`);
+      if ((device === "phone") !== (colorScheme === "dark")) continue;
+      const found = await page.evaluate(async () => (await globalThis.axe.run(document, { resultTypes: ["violations"] })).violations
+        .filter(({ impact }) => impact === "serious" || impact === "critical")
+        .map(({ id, nodes }) => `${id}: ${nodes.map(({ target, failureSummary }) => `${target} ${failureSummary}`).slice(0, 3).join("; ")}`));
+      equal(found, [], where);
+    }
+  }
+  const order = await page.evaluate(() => [...document.querySelectorAll("h1, h2, h3")].filter((each) => each.checkVisibility()).map(({ tagName }) => Number(tagName[1])));
+  check(order[0] === 1 && order.every((level, i) => !i || level <= order[i - 1] + 1), `headings: ${order}`);
+}
+
+/** A stand-in for engine.js whose model, GPU and errors all say hostile things. */
+const hostile = `
+  const HOSTILE = ["<img src=x onerror='globalThis.hacked = 1'>", "</script><script>globalThis.hacked = 1</script>", "[x](javascript:alert(1))",
+    "<a href='javascript:alert(1)'>x</a>", "\\u202e\\u2066\\u202b reversed", "{{constructor.constructor('alert(1)')()}}", "y".repeat(1 << 20)];
+  export class ForetokenError extends Error {}
+  export class Engine {
+    static async load() { return new Engine(); }
+    device = { name: HOSTILE.join(" ").slice(0, 5000) };
+    memory = { target: { weights: 1, kv: 1, scratch: 1 }, draft: null };
+    dispose() {}
+    generate(prompt, { max_new_tokens }) {
+      if (max_new_tokens === 1) return { result: Promise.reject(new Error(HOSTILE.join(" "))), async *[Symbol.asyncIterator]() { await this.result; } };
+      const ids = HOSTILE.map((_, id) => id);
+      const stats = { times: { tokens_per_second: 1 }, num_emitted_tokens: 7, num_spec_steps: 7, num_draft_tokens: 7, mean_acceptance_length: 1,
+        draft_acceptance_rate: 1, per_step_accepted: ids, per_step_drafted: ids, warnings: HOSTILE };
+      return {
+        result: Promise.resolve({ token_ids: ids, stats }),
+        async *[Symbol.asyncIterator]() { for (const text of HOSTILE) yield { text, tokens: [{ id: 0, text, origin: text === HOSTILE[0] ? text : "lookup" }] }; },
+      };
+    }
+  }`;
+
 export const tests = {
-  async "the page runs a race to its end, and model text stays text"() {
-    await page.fill("#length", "8");
-    await page.click("#write");
-    await page.waitForFunction(() => document.getElementById("verdict").textContent);
-    const [verdict, texts, markup] = await page.evaluate(() => [
-      document.getElementById("verdict").textContent,
-      [...document.querySelectorAll(".text")].map(({ textContent }) => textContent),
-      [...document.querySelectorAll(".text *")].every(({ tagName, childElementCount }) => tagName === "SPAN" && !childElementCount),
-    ]);
+  async "before a run the page is sound, and loading can be cancelled"() {
+    await inspect(page, "before");
+    await page.click("#load");
+    await page.click("#cancel");
+    await idle(page);
+    equal(await text("verdict"), "Stopped.", "verdict");
+    check(await page.isHidden("#progress"), "the progress bar stays");
+    check((await text("model-state")).startsWith("Not loaded"), await text("model-state"));
+  },
+
+  async "a race runs to its end, fills the charts, and model text stays text"() {
+    await page.evaluate(() => {
+      globalThis.announced = 0;
+      const spoken = document.querySelectorAll("[role=status], [aria-live], output");
+      for (const each of spoken) new MutationObserver(() => announced++).observe(each, { childList: true, characterData: true, subtree: true });
+    });
+    await fill({ max_new_tokens: "8" });
+    await write();
+    const verdict = await text("verdict");
     check(verdict.startsWith("The same 8 tokens"), verdict);
+    const { texts, markup, announced, charts } = await page.evaluate(() => {
+      const count = (selector) => document.querySelectorAll(selector).length;
+      const points = (lane) => document.querySelector(`polyline.${lane}`).getAttribute("points").split(" ").length;
+      return {
+        texts: [...document.querySelectorAll(".text")].map(({ textContent }) => textContent),
+        markup: [...document.querySelectorAll(".text *")].every(({ tagName, childElementCount }) => tagName === "SPAN" && !childElementCount),
+        announced: globalThis.announced,
+        charts: {
+          fast: points("speculative"),
+          plain: points("plain"),
+          accepted: count("rect.accepted"),
+          proposed: count("rect.proposed"),
+          told: [...document.querySelectorAll(".chart")].map((chart) => chart.getAttribute("aria-label")),
+        },
+      };
+    });
     check(texts[0], "text");
     equal(texts[0], texts[1], "texts");
     check(markup, "spans only");
-    for (const [name, width] of [["desktop", 1280], ["phone", 390]]) {
-      await page.setViewportSize({ width, height: 800 });
-      const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-      check(over <= 0, `${name}: ${over} pixels too wide`);
+    check(announced > 0 && announced < 8, `${announced} announcements`);
+    const { speculative, plain, device, memory } = await report();
+    equal([speculative.num_emitted_tokens, plain.num_emitted_tokens], [8, 8], "the option's way to the engine");
+    const { num_spec_steps: rounds } = speculative;
+    const { told, ...counts } = charts;
+    // A speed lies between two rounds.
+    equal(counts, { fast: rounds - 1, plain: plain.num_spec_steps - 1, accepted: rounds, proposed: rounds }, "marks");
+    check(told[0].includes("With guesses: between") && told[0].includes("Plainly: between"), told[0]);
+    check(told[1].includes(`${rounds} rounds accepted ${speculative.num_accepted_draft_tokens},`), told[1]);
+    check((await text("device")).includes(device.name) && (await text("memory-draft")).includes("MB") && memory.draft, "facts");
+    await page.click("#settings summary");
+    await page.click("#statistics summary");
+    await inspect(page, "after");
+    await page.click("#copy");
+    await page.waitForFunction(() => document.getElementById("copied").textContent === "Copied.");
+    equal(JSON.parse(await page.evaluate(() => navigator.clipboard.readText())), await report(), "clipboard");
+  },
+
+  async "a keyboard is enough: Tab and Enter start, Escape stops, and what was done is told"() {
+    await fill({ max_new_tokens: "300" });
+    await page.evaluate(() => document.activeElement.blur());
+    await page.click("h1");
+    const visited = [];
+    while (visited.at(-1) !== "write" && visited.length < 40) {
+      await page.keyboard.press("Tab");
+      visited.push(await page.evaluate(() => {
+        const { id, dataset, name, outlineWidth = getComputedStyle(document.activeElement).outlineWidth } = document.activeElement;
+        return parseFloat(outlineWidth) >= 2 ? id || dataset.preset || name : "no visible focus";
+      }));
+    }
+    equal(visited, ["source", "load", "open", "retell", "rename", "continue", "prompt", "kind", "drafter", "lanes", "option-max_new_tokens", "write"]
+      .map((each) => (each === "source" ? visited[0] : each)), "the order of Tab");
+    await page.keyboard.press("Enter");
+    await busy(page);
+    await page.waitForFunction(() => document.querySelectorAll("#speculative .token").length > 2);
+    await page.keyboard.press("Escape");
+    await idle(page);
+    equal(await text("verdict"), "Stopped.", "verdict");
+    equal(await page.evaluate(() => document.activeElement.id), "write", "focus");
+    const { speculative, plain } = await report();
+    check(speculative.num_emitted_tokens > 2 && !plain, "the statistics of what was written");
+  },
+
+  async "what the engine refuses is shown in its words, at the field"() {
+    for (const [name, value] of [["max_new_tokens", "0"], ["num_assistant_tokens", "many"], ["max_matching_ngram_size", "65"]]) {
+      await fill({ [name]: value });
+      await page.click("#write");
+      await idle(page);
+      const problem = await text("problem");
+      check(problem.includes(name) && problem.endsWith("(bad-option)"), problem);
+      equal(await page.evaluate(() => [document.activeElement.id, document.activeElement.ariaInvalid]), [`option-${name}`, "true"], "the field");
+      check(problem.startsWith(await page.getAttribute(`#hint-${name}`, "data-refused")), "the words beside it");
+      await page.click("#reset");
+      check((await page.inputValue(`#option-${name}`)) === (name === "max_new_tokens" ? "96" : ""), "the default again");
     }
   },
 
-  async "without WebGPU the page says what to do, and the engine gives webgpu-unavailable"() {
+  async "a model that is not there gives a typed message, and one at a URL takes the old one's place"() {
+    await page.check("[name=source][value=hub]");
+    await fill({ endpoint: `${url}/nowhere`, token: "secret-of-mine", max_new_tokens: "4", max_context: "64" });
+    for (const [model, code] of [["owner/none", "not-found"], ["no model", "bad-option"], ["/models/none", "not-found"]]) {
+      await page.fill("#hub-model", model);
+      await page.click("#write");
+      await idle(page);
+      const problem = await text("problem");
+      check(problem.includes(model) && problem.endsWith(`(${code})`), `${model}: ${problem}`);
+    }
+    await page.fill("#hub-model", "/models/tales/draft");
+    await page.selectOption("#drafter", "lookup");
+    await page.selectOption("#lanes", "speculative");
+    await write();
+    const found = await report();
+    equal([found.model, found.assistant_model, found.memory.draft], ["/models/tales/draft", null, null], "model");
+    equal(found.load_options, { max_context: 64, endpoint: `${url}/nowhere` }, "options");
+    equal(found.options, { max_new_tokens: 4, prompt_lookup_num_tokens: 10, max_matching_ngram_size: 3 }, "options");
+    check(found.speculative.num_emitted_tokens === 4 && !found.plain && !(await text("plain")).includes("miller"), "one lane");
+    equal(await page.evaluate(() => document.querySelectorAll("#plain .token").length), 0, "tokens of the other lane");
+    check(!(await page.content()).includes("secret-of-mine"), "the token is shown");
+  },
+
+  async "a folder that the visitor picks is a model"() {
+    await page.check("[name=source][value=folder]");
+    await page.click("#write");
+    await idle(page);
+    check((await text("problem")).includes("folder"), "nothing picked");
+    await page.setInputFiles("#folder-model", repo("models/tales/draft"));
+    check((await text("model-state")).startsWith("Changed"), await text("model-state"));
+    await page.selectOption("#lanes", "plain");
+    await write();
+    const found = await report();
+    equal([found.model, found.plain.num_emitted_tokens, found.speculative], ["draft", 4, undefined], "the folder's text");
+  },
+
+  async "hostile model text, names and errors stay text"() {
     const other = await browser.newPage();
-    await other.addInitScript(() => Object.defineProperty(Navigator.prototype, "gpu", { value: undefined }));
+    const heard = [];
+    watch(other);
+    other.on("dialog", (dialog) => heard.push(dialog.message()) && dialog.dismiss());
+    other.on("console", (message) => message.type() === "error" && violations.push(message.text()));
+    await other.route("**/engine.js", (route) => route.fulfill({ contentType: "text/javascript", body: hostile }));
     await other.goto(`${url}/demo/`);
-    check((await other.textContent("#problem")).includes("Chrome"), "the page's words");
-    check(await other.isDisabled("#write"), "the button");
-    const code = await other.evaluate(async () => {
-      const { Engine } = await import("/engine.js");
-      return Engine.load("/models/tales/draft").catch(({ code }) => code);
-    });
-    equal(code, "webgpu-unavailable", "code");
+    const run = async () => {
+      await other.click("#write");
+      await idle(other);
+    };
+    await other.setViewportSize({ width: 360, height: HEIGHT });
+    await run();
+    check((await other.textContent("#verdict")).startsWith("The same 7 tokens"), await other.textContent("#problem"));
+    equal((await other.textContent("#plain .text")).length > 1 << 20, true, "all of the text");
+    await other.fill("#option-max_new_tokens", "1");
+    await run();
+    check((await other.textContent("#problem")).includes("onerror"), "the error");
+    const found = await other.evaluate(() => ({
+      hacked: globalThis.hacked,
+      active: document.querySelectorAll("body :is(img, script, a, iframe, object, embed)").length,
+      tokens: [...document.querySelectorAll(".text *")].every((each) => each.matches("span.token") && !each.childElementCount),
+      names: document.querySelectorAll("#device *, #problem *, #warnings li *, #report *").length,
+      warnings: document.querySelectorAll("#warnings li").length,
+      over: Math.max(0, document.documentElement.scrollWidth - innerWidth),
+    }));
+    equal(found, { active: 0, tokens: true, names: 0, warnings: 7, over: 0 }, "the page");
+    equal(heard, [], "dialogs");
+    // Without the clipboard the text is selected for the visitor.
+    await other.evaluate(() => Object.defineProperty(navigator, "clipboard", { value: undefined }));
+    await other.click("#statistics summary");
+    await other.click("#copy");
+    await other.waitForFunction(() => document.getElementById("copied").textContent.startsWith("Selected"));
+    check((await other.evaluate(() => getSelection().toString())).includes("num_emitted_tokens"), "the selection");
     await other.close();
+  },
+
+  async "without WebGPU the page says what to do, and the engine gives webgpu-unavailable"() {
+    for (const [userAgent, own] of [[undefined, "Chrome"], ["Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0", "Firefox"]]) {
+      const context = await browser.newContext({ userAgent });
+      const other = await context.newPage();
+      await other.addInitScript(() => Object.defineProperty(Navigator.prototype, "gpu", { value: undefined }));
+      await other.goto(`${url}/demo/`);
+      const names = await other.$$eval("#help h3", (all) => all.map(({ textContent }) => textContent));
+      equal(names.length, 4, "browsers");
+      check(names[0].startsWith(`${own}, which`), names[0]);
+      check((await other.isDisabled("#write")) && (await other.isDisabled("#load")), "the buttons");
+      check(await other.isVisible("#prompt"), "the rest of the page");
+      if (own === "Firefox") await inspect(other, "help");
+      const code = await other.evaluate(async () => {
+        const { Engine } = await import("/engine.js");
+        return Engine.load("/models/tales/draft").catch(({ code }) => code);
+      });
+      equal(code, "webgpu-unavailable", "code");
+      await context.close();
+    }
+  },
+
+  async "nothing was asked of another origin"() {
+    equal(strangers, [], "requests");
   },
 };
