@@ -191,7 +191,7 @@ import { list, remove } from "./cache.js";
 /**
  * @typedef {"aborted" | "bad-config" | "bad-option" | "bad-template" | "bad-tokenizer" | "bad-weights" | "context-full"
  *   | "device-lost" | "gpu-blocked" | "integrity" | "internal" | "network" | "non-finite-logits" | "not-found"
- *   | "out-of-gpu-memory" | "quota" | "tokenizer-mismatch" | "unsupported-architecture" | "webgpu-unavailable"} ErrorCode
+ *   | "out-of-gpu-memory" | "tokenizer-mismatch" | "unsupported-architecture" | "webgpu-unavailable"} ErrorCode
  */
 
 /** Every failure of the engine. `code` is stable and for programs, `message` is for people. */
@@ -252,7 +252,7 @@ export class Engine {
    * Loads a model, and a draft model if one is named.
    *
    * Rejects with a {@link ForetokenError}: `webgpu-unavailable`, `gpu-blocked`, `out-of-gpu-memory`, `device-lost`;
-   * `not-found`, `network`, `integrity`, `quota`; `bad-config`, `bad-weights`, `bad-tokenizer`, `bad-template`,
+   * `not-found`, `network`, `integrity`; `bad-config`, `bad-weights`, `bad-tokenizer`, `bad-template`,
    * `unsupported-architecture`, `tokenizer-mismatch`; `bad-option`, `aborted`, `internal`.
    * @param {Model} model
    * @param {LoadOptions} [options]

@@ -48,7 +48,7 @@ function advice(code: ErrorCode): string {
   switch (code) {
     case "webgpu-unavailable": case "out-of-gpu-memory": case "device-lost": case "gpu-blocked":
       return "GPU";
-    case "not-found": case "network": case "integrity": case "quota":
+    case "not-found": case "network": case "integrity":
       return "download";
     case "bad-config": case "bad-weights": case "bad-tokenizer": case "bad-template": case "unsupported-architecture":
     case "tokenizer-mismatch": case "non-finite-logits":
