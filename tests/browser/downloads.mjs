@@ -256,6 +256,9 @@ const files = fresh({
     };
     equal((await read(large)).code, "network", "large");
 
+    const { code: outside, message: said } = await read(served, { files: ["../twice/config.json"] });
+    equal(outside, "not-found", said);
+
     const whole = model("wholly", { wholly: true });
     await right(whole, "0, absent.json -, config.json 0");
     await right(whole, QUESTIONS);
