@@ -1,10 +1,10 @@
 /**
  * What was downloaded, kept in the browser's private file system (OPFS): the second load downloads nothing, and a cut costs
- * a chunk. `foretoken/<hash of the base URL>/<file>/` holds `meta` and the chunks `<index>-<tag>`. Each of these ends with the
- * SHA-256 of what stands before it, so that none is trusted: not after a crash, not after a full disk.
+ * a chunk. `foretoken/<hash of the base URL>/<file>/` holds `meta` and the chunks `<index>-<tag>`, each sealed.
  *
  * Web Locks keep tabs apart: a shared lock on a model while it is loaded, and a lock on each chunk while it is fetched.
  */
+import { SEAL, entries, hex, readFile, removeFrom, sha256, unseal, write } from "./sealed.js";
 
 /**
  * @typedef {object} Meta What the server said last of a file.
@@ -23,7 +23,6 @@
 export const CHUNK = 8 << 20;
 const ROOT = "foretoken";
 const META = "meta";
-const SEAL = 32;
 
 /** The cache as one load sees it; after the first failure that load keeps nothing more. */
 export class Cache {
@@ -192,40 +191,6 @@ export class CachedFile {
   }
 }
 
-/**
- * Writes a sealed file, which appears under its name only when it is whole.
- * @param {FileSystemDirectoryHandle} folder @param {string} name @param {Uint8Array<ArrayBuffer>} bytes
- */
-async function write(folder, name, bytes) {
-  const part = `${name}.${crypto.randomUUID().slice(0, 8)}.part`;
-  /** @type {any} the types of these are a worker's, or nobody's yet */
-  let handle = await folder.getFileHandle(part, { create: true });
-  try {
-    if (!handle.move) {
-      // The seal tells a torn file from a whole one; the other name only makes torn ones rarer.
-      await folder.removeEntry(part);
-      handle = await folder.getFileHandle(name, { create: true });
-    }
-    const access = await handle.createSyncAccessHandle();
-    try {
-      access.truncate(0);
-      let at = 0;
-      for (const piece of [bytes, await sha256(bytes)]) {
-        // A full disk may throw nothing, and give back a number that has nothing to do with what was written.
-        if (access.write(piece, { at }) !== piece.length) throw new DOMException("a write came up short", "QuotaExceededError");
-        at += piece.length;
-      }
-      access.flush();
-    } finally {
-      access.close();
-    }
-    await handle.move?.(name);
-  } catch (error) {
-    await removeFrom(folder, handle.name);
-    throw error;
-  }
-}
-
 /** The models that are kept. @returns {Promise<CachedModelInfo[]>} */
 export async function list() {
   return (await stored()).map(({ key, ...info }) => info);
@@ -286,23 +251,6 @@ async function openRoot(create) {
   return (await navigator.storage.getDirectory()).getDirectoryHandle(ROOT, { create });
 }
 
-/** @param {any} folder @returns {Promise<[string, any][]>} */
-async function entries(folder) {
-  const all = [];
-  for await (const entry of folder.entries()) all.push(entry);
-  return all;
-}
-
-/** Whether it is gone; what is open elsewhere stays. @param {FileSystemDirectoryHandle} folder @param {string} name */
-function removeFrom(folder, name) {
-  return folder.removeEntry(name, { recursive: true }).then(() => true, () => false);
-}
-
-/** @param {FileSystemDirectoryHandle} folder @param {string} name */
-async function readFile(folder, name) {
-  return (await folder.getFileHandle(name)).getFile();
-}
-
 /** @param {FileSystemDirectoryHandle} folder @returns {Promise<Meta | null>} */
 async function readMeta(folder) {
   try {
@@ -311,23 +259,6 @@ async function readMeta(folder) {
   } catch {
     return null;
   }
-}
-
-/** What was sealed; null when a bit of it is not as it was. @param {File} file */
-async function unseal(file) {
-  const bytes = new Uint8Array(await file.arrayBuffer());
-  const content = bytes.subarray(0, Math.max(0, bytes.length - SEAL));
-  return hex(await sha256(content)) === hex(bytes.subarray(content.length)) ? content : null;
-}
-
-/** @param {Uint8Array<ArrayBuffer>} bytes */
-async function sha256(bytes) {
-  return new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
-}
-
-/** @param {Uint8Array} bytes */
-function hex(bytes) {
-  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 /** @param {string} what */

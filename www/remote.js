@@ -70,8 +70,10 @@ export class Remote {
     return bytes;
   }
 
-  /** Lets other tabs delete the model. */
+  /** Lets other tabs delete the model, once what is on its way has been kept. */
   async close() {
+    const opened = await Promise.allSettled(this.opened.values());
+    await Promise.allSettled(opened.flatMap((file) => (file.status === "fulfilled" && file.value ? [...file.value.chunks.values()] : [])));
     await (await this.model)?.close().catch(() => {});
   }
 
@@ -99,6 +101,7 @@ export class Remote {
     if (!known) return this.begin(file, kept);
     const now = this.pinned || this.away ? null : await this.ask(file, known.absent);
     if (now && !now.absent) {
+      // Where the server names no version, anything may have changed.
       const same = now.version !== null && now.version === known.version && [known.total, null].includes(now.total);
       if (!same) return this.begin(file, kept);
     }

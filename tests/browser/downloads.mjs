@@ -1,10 +1,6 @@
 // Where models come from: servers that misbehave, the Hub, files that the user picked; and what is kept of them.
-import { createHash } from "node:crypto";
-import { readFileSync } from "node:fs";
 import { browser, check, equal, faults, open, url } from "./harness.mjs";
-
-const CHUNK = 8 << 20;
-const WEIGHTS = "model.safetensors";
+import { ALL, CHUNK, LARGE, QUESTIONS, RIGHT, SMALL, WEIGHTS, fresh, model, noise, parts, read, right, run, sha256 } from "./synthetic.mjs";
 
 faults.hub = (request, response, rest) => {
   const [owner, name, resolve, revision, file] = rest;
@@ -13,122 +9,6 @@ faults.hub = (request, response, rest) => {
   rest.splice(0, rest.length, "models", "tales", "draft", file);
 };
 faults["no-weights"] = (_, response, rest) => rest.at(-1).includes(WEIGHTS) && response.writeHead(404).end();
-
-// A page without a policy, and a worker that reads files without the engine.
-faults.bare = (_, response, [file]) => {
-  if (file) response.writeHead(200, { "Content-Type": "text/javascript" }).end(readFileSync(new URL(file, import.meta.url)));
-  else response.writeHead(200, { "Content-Type": "text/html" }).end("<!doctype html><title>files</title>");
-};
-
-/** Bytes that look like nothing else, and are the same every time. */
-function noise(length, seed) {
-  const words = new Uint32Array(Math.ceil(length / 4));
-  let state = seed;
-  for (let i = 0; i < words.length; i++) {
-    state ^= state << 13;
-    state ^= state >>> 17;
-    words[i] = state ^= state << 5;
-  }
-  return Buffer.from(words.buffer, 0, length);
-}
-const LARGE = noise(3.5 * CHUNK, 1);
-const SMALL = noise(700, 2);
-const sha256 = (bytes) => createHash("sha256").update(bytes).digest("hex");
-const RIGHT = { "config.json": sha256(SMALL), "absent.json": null, [WEIGHTS]: sha256(LARGE) };
-
-/** Models by name, as `model()` makes them. */
-const models = new Map();
-/** A server's folder: its files, how it behaves, and what was asked of it. */
-function model(name, behaviour = {}) {
-  const made = {
-    url: `/synthetic/${name}`,
-    files: { "config.json": SMALL, [WEIGHTS]: LARGE },
-    etag: '"1"',
-    asked: [],
-    /** Which chunks went out whole since the last call, in order; `?` is a question of one byte, `-` one for what is not there. */
-    sent() {
-      return made.asked.splice(0).map(({ file, what }) => (file === WEIGHTS ? what : `${file} ${what}`)).sort().join(", ");
-    },
-    ...behaviour,
-  };
-  models.set(name, made);
-  return made;
-}
-const ALL = "0, 1, 2, 3, absent.json -, config.json 0";
-const QUESTIONS = "?, absent.json -, config.json ?";
-
-faults.synthetic = async (request, response, [name, ...rest]) => {
-  // The Hub's paths have owner, name, resolve, revision.
-  const served = models.get(name) ?? models.get(rest.shift());
-  const file = rest.at(-1);
-  const bytes = served.files[file];
-  const [, from, to] = /^bytes=(\d+)-(\d+)$/.exec(request.headers.range ?? "") ?? [];
-  const part = { file, what: !bytes ? "-" : from === undefined ? "all" : from === to ? "?" : String(from / CHUNK) };
-  if (await served.misbehave?.(part, request, response)) return;
-  served.asked.push(part);
-  if (!bytes) return response.writeHead(404).end();
-  const range = from !== undefined && !served.wholly;
-  const [start, end] = range ? [Number(from), Math.min(Number(to) + 1, bytes.length)] : [0, bytes.length];
-  response.writeHead(range ? 206 : 200, {
-    ...(served.etag && { ETag: served.etag }),
-    "Content-Length": end - start,
-    ...(range && { "Content-Range": `bytes ${start}-${end - 1}/${bytes.length}` }),
-  });
-  response.end(bytes.subarray(start, end));
-};
-
-/** What the tests without the engine run in: each has a page of its own, where nothing is kept yet. */
-let bare;
-const fresh = (tests) => Object.fromEntries(Object.entries(tests).map(([name, test]) => [name, async () => {
-  const context = await browser.newContext();
-  bare = await openBare(context);
-  await test(context);
-  await context.close();
-}]));
-
-/** A page that can `run(job)` in a worker of its own. */
-async function openBare(context) {
-  const page = await context.newPage();
-  page.on("console", (message) => process.env.VERBOSE && console.log("  page:", message.text()));
-  await page.goto(`${url}/bare/`);
-  await page.evaluate(() => {
-    /** `abortAfter` and `killAfter`: milliseconds after the first byte; `killAfter` resolves to null. */
-    globalThis.run = ({ abortAfter, killAfter, ...job }) => new Promise((resolve, reject) => {
-      const worker = new Worker("/bare/files-worker.js", { type: "module" });
-      const end = (settle, value) => {
-        worker.terminate();
-        settle(value);
-      };
-      worker.onerror = (event) => end(reject, new Error(event.message));
-      worker.onmessage = ({ data: { begun, result, error } }) => {
-        if (!begun) end(resolve, result ?? error);
-        else if (abortAfter !== undefined) setTimeout(() => worker.postMessage({ abort: true }), abortAfter);
-        else if (killAfter !== undefined) setTimeout(() => end(resolve, null), killAfter);
-      };
-      worker.postMessage(job);
-    });
-  });
-  return page;
-}
-const run = (job) => bare.evaluate((job) => run(job), job);
-const read = (served, more = {}) => run({ job: "read", model: served.url, files: Object.keys(RIGHT), ...more });
-const parts = async () => (await run({ job: "tree" })).filter((path) => path.endsWith(".part"));
-
-/** Reads a model, and checks what came, how, and what was asked for. */
-async function right(served, sent, more) {
-  const { hashes, progress, warnings, message } = await read(served, more);
-  equal(hashes, RIGHT, message ?? "bytes");
-  const loaded = {};
-  for (const at of progress) {
-    check(at.loaded > (loaded[at.file]?.loaded ?? 0) && at.loaded <= at.total, `progress: ${JSON.stringify(at)}`);
-    loaded[at.file] = at;
-  }
-  for (const [file, bytes] of Object.entries(served.files)) {
-    equal([loaded[file].loaded, loaded[file].total], [bytes.length, bytes.length], `progress of ${file} at the end`);
-  }
-  equal(warnings, [], "warnings");
-  if (sent) equal(served.sent(), sent, "sent");
-}
 
 const files = fresh({
   async "the second load fetches no chunk again; with cache: false each does, and nothing is kept"() {
@@ -256,6 +136,9 @@ const files = fresh({
     };
     equal((await read(large)).code, "network", "large");
 
+    const { code: outside, message: said } = await read(served, { files: ["../twice/config.json"] });
+    equal(outside, "not-found", said);
+
     const whole = model("wholly", { wholly: true });
     await right(whole, "0, absent.json -, config.json 0");
     await right(whole, QUESTIONS);
@@ -301,9 +184,9 @@ const files = fresh({
     equal(await parts(), [], "parts");
   },
 
-  async "a full disk and a forbidden one cost the cache, not the load, and one warning"(context) {
+  async "a full disk and a forbidden one cost the cache, not the load, and one warning"(context, page) {
     const served = model("full");
-    const client = await context.newCDPSession(bare);
+    const client = await context.newCDPSession(page);
     const quota = (more) => client.send("Storage.overrideQuotaForOrigin", { origin: url, ...more });
     await quota({ quotaSize: CHUNK });
     const { hashes, warnings, message } = await read(served);

@@ -1,7 +1,7 @@
 // The engine in a page: what it writes, what it counts, what it says when something is wrong.
 import { readFileSync } from "node:fs";
 import { check, equal, faults, open, url } from "./harness.mjs";
-import { synthetic } from "./synthetic.mjs";
+import { synthetic } from "./llama.mjs";
 
 const golden = JSON.parse(readFileSync(new URL("../golden/tales.json", import.meta.url), "utf8")).cases;
 const FEW = 24;

@@ -2,7 +2,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 import { check, equal, faults, launch, open } from "./harness.mjs";
-import { synthetic } from "./synthetic.mjs";
+import { synthetic } from "./llama.mjs";
 
 const GOLDEN = new URL("../golden/models/", import.meta.url);
 const tales = JSON.parse(readFileSync(new URL("../golden/tales.json", import.meta.url), "utf8")).cases;

@@ -1,6 +1,6 @@
 // What breaks under a page: the GPU process, the device, the engine's own worker; and what is too large.
 import { check, equal, faults, launch, open } from "./harness.mjs";
-import { synthetic } from "./synthetic.mjs";
+import { synthetic } from "./llama.mjs";
 
 const PROMPT = "Once upon a time there was a king. Once upon a time";
 const OPTIONS = { max_new_tokens: 20 };

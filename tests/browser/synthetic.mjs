@@ -1,101 +1,128 @@
-// Models that nobody has on disk: a server that makes up the weights while it sends them.
+// A server of made-up models that misbehaves on demand, and pages that read from it in a worker without the engine.
+import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
+import { browser, check, equal, faults, url } from "./harness.mjs";
 
-const tokenizer = readFileSync(new URL("../../models/tales/draft/tokenizer.json", import.meta.url));
+export const CHUNK = 8 << 20;
+export const WEIGHTS = "model.safetensors";
 
-/**
- * A Llama whose f32 weights are all the same number.
- * @param {{ hidden_size: number, vocab_size: number, num_hidden_layers: number, heads: number, head_dim: number, intermediate_size: number, max_position_embeddings?: number }} shape
- * @param {number} [value] that number
- * @returns {{ answer: Function, served: Map<string, number> }} a fault for the harness, and the bytes served by file
- */
-export function synthetic(shape, value = 0.01) {
-  const { hidden_size, vocab_size, num_hidden_layers, heads, head_dim, intermediate_size, max_position_embeddings = 256 } = shape;
-  const config = {
-    architectures: ["LlamaForCausalLM"],
-    model_type: "llama",
-    hidden_size,
-    vocab_size,
-    num_hidden_layers,
-    num_attention_heads: heads,
-    num_key_value_heads: heads,
-    head_dim,
-    intermediate_size,
-    max_position_embeddings,
-    hidden_act: "silu",
-    rms_norm_eps: 1e-5,
-    rope_theta: 10000,
-    tie_word_embeddings: false,
-    eos_token_id: 0,
-  };
-  const q = heads * head_dim;
-  const tensors = [
-    ["model.embed_tokens.weight", [vocab_size, hidden_size]],
-    ["lm_head.weight", [vocab_size, hidden_size]],
-    ["model.norm.weight", [hidden_size]],
-  ];
-  for (let layer = 0; layer < num_hidden_layers; layer++) {
-    const add = (name, shape) => tensors.push([`model.layers.${layer}.${name}.weight`, shape]);
-    add("input_layernorm", [hidden_size]);
-    add("post_attention_layernorm", [hidden_size]);
-    add("self_attn.q_proj", [q, hidden_size]);
-    add("self_attn.k_proj", [q, hidden_size]);
-    add("self_attn.v_proj", [q, hidden_size]);
-    add("self_attn.o_proj", [hidden_size, q]);
-    add("mlp.gate_proj", [intermediate_size, hidden_size]);
-    add("mlp.up_proj", [intermediate_size, hidden_size]);
-    add("mlp.down_proj", [hidden_size, intermediate_size]);
+// A page without a policy, and a worker that reads files without the engine.
+faults.bare = (_, response, [file]) => {
+  if (file) response.writeHead(200, { "Content-Type": "text/javascript" }).end(readFileSync(new URL(file, import.meta.url)));
+  else response.writeHead(200, { "Content-Type": "text/html" }).end("<!doctype html><title>files</title>");
+};
+
+/** Bytes that look like nothing else, and are the same every time. */
+export function noise(length, seed) {
+  const words = new Uint32Array(Math.ceil(length / 4));
+  let state = seed;
+  for (let i = 0; i < words.length; i++) {
+    state ^= state << 13;
+    state ^= state >>> 17;
+    words[i] = state ^= state << 5;
   }
-  let end = 0;
-  const places = tensors.map(([name, shape]) => {
-    const begin = end;
-    end += 4 * shape.reduce((a, b) => a * b);
-    return [name, { dtype: "F32", shape, data_offsets: [begin, end] }];
+  return Buffer.from(words.buffer, 0, length);
+}
+export const LARGE = noise(3.5 * CHUNK, 1);
+export const SMALL = noise(700, 2);
+export const sha256 = (bytes) => createHash("sha256").update(bytes).digest("hex");
+export const RIGHT = { "config.json": sha256(SMALL), "absent.json": null, [WEIGHTS]: sha256(LARGE) };
+
+/** Models by name, as `model()` makes them. */
+const models = new Map();
+
+/** A server's folder: its files, how it behaves, and what was asked of it. */
+export function model(name, behaviour = {}) {
+  const made = {
+    url: `/synthetic/${name}`,
+    files: { "config.json": SMALL, [WEIGHTS]: LARGE },
+    etag: '"1"',
+    asked: [],
+    /** Which chunks went out whole since the last call, in order; `?` is a question of one byte, `-` one for what is not there. */
+    sent() {
+      return made.asked.splice(0).map(({ file, what }) => (file === WEIGHTS ? what : `${file} ${what}`)).sort().join(", ");
+    },
+    ...behaviour,
+  };
+  models.set(name, made);
+  return made;
+}
+/** What a first load sends, and what one sends that finds everything kept. */
+export const ALL = "0, 1, 2, 3, absent.json -, config.json 0";
+export const QUESTIONS = "?, absent.json -, config.json ?";
+
+faults.synthetic = async (request, response, [name, ...rest]) => {
+  // The Hub's paths have owner, name, resolve, revision.
+  const served = models.get(name) ?? models.get(rest.shift());
+  const file = rest.at(-1);
+  const bytes = served.files[file];
+  const [, from, to] = /^bytes=(\d+)-(\d+)$/.exec(request.headers.range ?? "") ?? [];
+  const part = { file, what: !bytes ? "-" : from === undefined ? "all" : from === to ? "?" : String(from / CHUNK) };
+  if (await served.misbehave?.(part, request, response)) return;
+  served.asked.push(part);
+  if (!bytes) return response.writeHead(404).end();
+  const range = from !== undefined && !served.wholly;
+  const [start, end] = range ? [Number(from), Math.min(Number(to) + 1, bytes.length)] : [0, bytes.length];
+  response.writeHead(range ? 206 : 200, {
+    ...(served.etag && { ETag: served.etag }),
+    "Content-Length": end - start,
+    ...(range && { "Content-Range": `bytes ${start}-${end - 1}/${bytes.length}` }),
   });
-  let header = JSON.stringify(Object.fromEntries(places));
-  header = header.padEnd(Math.ceil(header.length / 8) * 8);
-  const head = Buffer.concat([Buffer.alloc(8), Buffer.from(header)]);
-  head.writeBigUInt64LE(BigInt(header.length));
-  const block = Buffer.from(new Float32Array(1 << 18).fill(value).buffer);
-  const files = {
-    "config.json": Buffer.from(JSON.stringify(config)),
-    "tokenizer.json": tokenizer,
-    "model.safetensors": { length: head.length + end },
-  };
-  /** @type {Map<string, number>} */
-  const served = new Map();
+  response.end(bytes.subarray(start, end));
+};
 
-  function* bytes(file, start, end) {
-    if (file !== "model.safetensors") return yield files[file].subarray(start, end);
-    if (start < head.length) yield head.subarray(start, Math.min(end, head.length));
-    for (let at = Math.max(start, head.length); at < end; ) {
-      // The header is a multiple of 8, so whole floats follow each other from it on.
-      const offset = (at - head.length) % 4;
-      const part = block.subarray(offset, Math.min(block.length, offset + end - at));
-      yield part;
-      at += part.length;
-    }
+/** What the tests without the engine run in: each has a page of its own, where nothing is kept yet. */
+let bare;
+export const fresh = (tests) => Object.fromEntries(Object.entries(tests).map(([name, test]) => [name, async () => {
+  const context = await browser.newContext();
+  bare = await openBare(context);
+  try {
+    await test(context, bare);
+  } finally {
+    await context.close();
   }
+}]));
 
-  async function answer(request, response, rest) {
-    const file = rest.at(-1);
-    const found = Object.hasOwn(files, file) && files[file];
-    if (!found) return response.writeHead(404).end();
-    const range = /^bytes=(\d+)-(\d+)$/.exec(request.headers.range ?? "");
-    const start = range ? Number(range[1]) : 0;
-    const end = range ? Math.min(Number(range[2]) + 1, found.length) : found.length;
-    served.set(file, (served.get(file) ?? 0) + end - start);
-    response.writeHead(range ? 206 : 200, {
-      "Content-Type": "application/octet-stream",
-      "Content-Length": end - start,
-      ETag: '"synthetic"',
-      ...(range && { "Content-Range": `bytes ${start}-${end - 1}/${found.length}` }),
+/** A page that can `run(job)` in a worker of its own. */
+async function openBare(context) {
+  const page = await context.newPage();
+  page.on("console", (message) => process.env.VERBOSE && console.log("  page:", message.text()));
+  await page.goto(`${url}/bare/`);
+  await page.evaluate(() => {
+    /** `abortAfter` and `killAfter`: milliseconds after the first byte; `killAfter` resolves to null. */
+    globalThis.run = ({ abortAfter, killAfter, ...job }) => new Promise((resolve, reject) => {
+      const worker = new Worker("/bare/files-worker.js", { type: "module" });
+      const end = (settle, value) => {
+        worker.terminate();
+        settle(value);
+      };
+      worker.onerror = (event) => end(reject, new Error(event.message));
+      worker.onmessage = ({ data: { begun, result, error } }) => {
+        if (!begun) end(resolve, result ?? error);
+        else if (abortAfter !== undefined) setTimeout(() => worker.postMessage({ abort: true }), abortAfter);
+        else if (killAfter !== undefined) setTimeout(() => end(resolve, null), killAfter);
+      };
+      worker.postMessage(job);
     });
-    for (const part of bytes(file, start, end)) {
-      if (!response.write(part)) await new Promise((resolve) => response.once("drain", resolve).once("close", resolve));
-      if (response.destroyed) return;
-    }
-    response.end();
+  });
+  return page;
+}
+export const run = (job) => bare.evaluate((job) => run(job), job);
+export const read = (served, more = {}) => run({ job: "read", model: served.url, files: Object.keys(RIGHT), ...more });
+export const parts = async () => (await run({ job: "tree" })).filter((path) => path.endsWith(".part"));
+
+/** Reads a model, and checks what came, how, and what was asked for. */
+export async function right(served, sent, more) {
+  const { hashes, progress, warnings, message } = await read(served, more);
+  equal(hashes, RIGHT, message ?? "bytes");
+  const loaded = {};
+  for (const at of progress) {
+    check(at.loaded > (loaded[at.file]?.loaded ?? 0) && at.loaded <= at.total, `progress: ${JSON.stringify(at)}`);
+    loaded[at.file] = at;
   }
-  return { answer, served };
+  for (const [file, bytes] of Object.entries(served.files)) {
+    equal([loaded[file].loaded, loaded[file].total], [bytes.length, bytes.length], `progress of ${file} at the end`);
+  }
+  equal(warnings, [], "warnings");
+  if (sent !== undefined) equal(served.sent(), sent, "sent");
 }

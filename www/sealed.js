@@ -1,0 +1,75 @@
+/**
+ * Files in the browser's private file system (OPFS) that end with the SHA-256 of what stands before it: none is trusted as it
+ * lies there, not after a crash, not after a full disk.
+ */
+
+/** Bytes of the hash. */
+export const SEAL = 32;
+
+/**
+ * Writes a sealed file, which appears under its name only when it is whole.
+ * @param {FileSystemDirectoryHandle} folder @param {string} name @param {Uint8Array<ArrayBuffer>} bytes
+ */
+export async function write(folder, name, bytes) {
+  const part = `${name}.${crypto.randomUUID().slice(0, 8)}.part`;
+  /** @type {any} the types of these are a worker's, or nobody's yet */
+  let handle = await folder.getFileHandle(part, { create: true });
+  try {
+    if (!handle.move) {
+      // The seal tells a torn file from a whole one; the other name only makes torn ones rarer.
+      await folder.removeEntry(part);
+      handle = await folder.getFileHandle(name, { create: true });
+    }
+    const access = await handle.createSyncAccessHandle();
+    try {
+      access.truncate(0);
+      let at = 0;
+      for (const piece of [bytes, await sha256(bytes)]) {
+        // A full disk may throw nothing, and give back a number that has nothing to do with what was written.
+        if (access.write(piece, { at }) !== piece.length) throw new DOMException("a write came up short", "QuotaExceededError");
+        at += piece.length;
+      }
+      access.flush();
+    } finally {
+      access.close();
+    }
+    await handle.move?.(name);
+  } catch (error) {
+    await removeFrom(folder, handle.name);
+    throw error;
+  }
+}
+
+/** What was sealed; null when a bit of it is not as it was. @param {File} file */
+export async function unseal(file) {
+  const bytes = new Uint8Array(await file.arrayBuffer());
+  const content = bytes.subarray(0, Math.max(0, bytes.length - SEAL));
+  return hex(await sha256(content)) === hex(bytes.subarray(content.length)) ? content : null;
+}
+
+/** @param {Uint8Array<ArrayBuffer>} bytes */
+export async function sha256(bytes) {
+  return new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
+}
+
+/** @param {Uint8Array} bytes */
+export function hex(bytes) {
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/** @param {any} folder @returns {Promise<[string, any][]>} */
+export async function entries(folder) {
+  const all = [];
+  for await (const entry of folder.entries()) all.push(entry);
+  return all;
+}
+
+/** Whether it is gone; what is open elsewhere stays. @param {FileSystemDirectoryHandle} folder @param {string} name */
+export function removeFrom(folder, name) {
+  return folder.removeEntry(name, { recursive: true }).then(() => true, () => false);
+}
+
+/** @param {FileSystemDirectoryHandle} folder @param {string} name */
+export async function readFile(folder, name) {
+  return (await folder.getFileHandle(name)).getFile();
+}
