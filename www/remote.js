@@ -14,6 +14,7 @@ import { Transfer, chunkLength, describe, discard, failure, isFailure } from "./
  * @property {Map<number, Promise<Blob>>} chunks
  * @property {Set<number>} counted chunks that count as loaded
  * @property {import("./cache.js").CachedFile | null} kept
+ * @property {boolean} ranged whether the server gives parts of it
  */
 
 /** Chunks fetched ahead of the one that is read. */
@@ -58,7 +59,8 @@ export class Remote {
     if (start >= end) return new Uint8Array();
     const first = Math.floor(start / CHUNK);
     const last = Math.floor((end - 1) / CHUNK);
-    const ahead = Math.min(last + AHEAD, Math.ceil(opened.total / CHUNK) - 1);
+    // The first chunk holds the header; nothing else is fetched before somebody who read that wants more.
+    const ahead = Math.min(last + (last && AHEAD), Math.ceil(opened.total / CHUNK) - 1);
     const within = (/** @type {number} */ index) => /** @type {const} */ ([Math.max(0, start - index * CHUNK), Math.min(CHUNK, end - index * CHUNK)]);
     for (let index = first; index <= Math.min(first + AHEAD, ahead); index++) this.chunk(file, opened, index);
     if (first === last) return this.part(file, opened, first, ...within(first));
@@ -73,7 +75,10 @@ export class Remote {
   /** Lets other tabs delete the model, once what is on its way has been kept. */
   async close() {
     const opened = await Promise.allSettled(this.opened.values());
-    await Promise.allSettled(opened.flatMap((file) => (file.status === "fulfilled" && file.value ? [...file.value.chunks.values()] : [])));
+    const files = opened.flatMap((file) => (file.status === "fulfilled" && file.value ? [file.value] : []));
+    await Promise.allSettled(files.flatMap(({ chunks }) => [...chunks.values()]));
+    // What can be had again is not kept in memory for the day when the GPU is lost.
+    for (const { chunks, kept, ranged } of files) if (ranged && !kept) chunks.clear();
     await (await this.model)?.close().catch(() => {});
   }
 
@@ -111,7 +116,7 @@ export class Remote {
     const { total, version } = known;
     const counted = await kept.indices();
     for (const index of counted) this.transfer.report(file, chunkLength(total, index), total);
-    return { total, version, chunks: new Map(), counted, kept };
+    return { total, version, chunks: new Map(), counted, kept, ranged: true };
   }
 
   /**
@@ -173,7 +178,7 @@ export class Remote {
         const chunk = kept ? await kept.put(index, new Uint8Array(await part.arrayBuffer())) : part;
         chunks.set(index, Promise.resolve(chunk));
       }
-      return { total: size, version, chunks, counted: new Set(chunks.keys()), kept };
+      return { total: size, version, chunks, counted: new Set(chunks.keys()), kept, ranged: total !== null };
     });
   }
 

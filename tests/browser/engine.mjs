@@ -8,6 +8,11 @@ const FEW = 24;
 
 faults["is-html"] = (_, response) => response.writeHead(200, { "Content-Type": "text/html" }).end("<!doctype html><title>app</title>");
 faults.forbidden = (_, response) => response.writeHead(403).end();
+let versions = 0;
+faults.changing = (_, response, rest) => {
+  const { writeHead } = response;
+  response.writeHead = (status, headers) => writeHead.call(response, status, { ...headers, ...(rest.at(-1).endsWith(".safetensors") && { ETag: `"${versions++}"` }) });
+};
 faults.broken = (_, response) => response.writeHead(500).end();
 
 const draft = (file) => readFileSync(new URL(`../../models/tales/draft/${file}`, import.meta.url));
@@ -157,6 +162,7 @@ export const tests = {
       ["/is-html/models/tales/target", {}, "not-found"],
       ["/forbidden/models/tales/target", {}, "not-found"],
       ["/broken/models/tales/draft", {}, "network"],
+      ["/changing/models/tales/target", { max_context: 64 }, "integrity"],
       ["owner/name", { endpoint: `${url}/nowhere` }, "not-found"],
       ["/models/tales/draft", { max_contexts: 8 }, "bad-option"],
       ["/models/tales/draft", { max_context: 1 }, "bad-option"],
