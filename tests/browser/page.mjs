@@ -62,7 +62,7 @@ async function inspect(page, name) {
       equal(found, [], where);
     }
   }
-  const order = await page.evaluate(() => [...document.querySelectorAll("h1, h2, h3")].filter((each) => each.checkVisibility()).map(({ tagName }) => Number(tagName[1])));
+  const order = await page.evaluate(() => [...document.querySelectorAll("h1, h2, h3, h4, h5, h6")].filter((each) => each.checkVisibility()).map(({ tagName }) => Number(tagName[1])));
   check(order[0] === 1 && order.every((level, i) => !i || level <= order[i - 1] + 1), `headings: ${order}`);
 }
 
@@ -138,8 +138,7 @@ export const tests = {
     check(told[0].includes("With guesses: between") && told[0].includes("Plainly: between"), told[0]);
     check(told[1].includes(`${rounds} rounds accepted ${speculative.num_accepted_draft_tokens},`), told[1]);
     check((await text("device")).includes(device.name) && (await text("memory-draft")).includes("MB") && memory.draft, "facts");
-    await page.click("#settings summary");
-    await page.click("#statistics summary");
+    await page.evaluate(() => (document.getElementById("settings").open = document.getElementById("statistics").open = true));
     await inspect(page, "after");
     await page.click("#copy");
     await page.waitForFunction(() => document.getElementById("copied").textContent === "Copied.");
@@ -172,6 +171,7 @@ export const tests = {
   },
 
   async "what the engine refuses is shown in its words, at the field"() {
+    await page.evaluate(() => (document.getElementById("settings").open = true));
     for (const [name, value] of [["max_new_tokens", "0"], ["num_assistant_tokens", "many"], ["max_matching_ngram_size", "65"]]) {
       await fill({ [name]: value });
       await page.click("#write");

@@ -130,7 +130,7 @@ function keep(lane, stats) {
   if (!stats) return;
   report[lane] = stats;
   if (lane === "speculative") acceptance.set(stats.per_step_accepted, stats.per_step_drafted);
-  showWarnings(["speculative", "plain"].flatMap((id) => report[id]?.warnings ?? []));
+  showWarnings([report, report.speculative, report.plain].flatMap((each) => each?.warnings ?? []));
   // Lists of numbers take one line; a text holds no line break of its own in JSON, so none is touched.
   at("report").textContent = JSON.stringify(report, null, 2).replace(/\[\n[\s\d,]+\]/g, (list) => list.replace(/\s+/g, " "));
   at("copy").disabled = false;

@@ -68,7 +68,7 @@ export class Lane {
         if (!began) [began, first] = [performance.now(), total];
         const seconds = (performance.now() - began) / 1000;
         onRound({ seconds, total, accepted: tokens.filter(({ origin }) => origin !== "target").length });
-        this.show({ tokens: total, rounds, ...(seconds && { speed: ((total - first) / seconds).toFixed(1) }) });
+        this.show({ tokens: total, rounds, acceptance: (total / rounds).toFixed(2), ...(seconds && { speed: ((total - first) / seconds).toFixed(1) }) });
       }
       const generation = await stream.result;
       this.#finish(generation);

@@ -68,7 +68,7 @@ export async function need(signal) {
   }
   loaded = key;
   const { token, ...open } = options;
-  about = { model: name(model), assistant_model: assistant_model ? name(assistant_model) : null, load_options: open, device: engine.device, memory: engine.memory };
+  about = { model: name(model), assistant_model: assistant_model ? name(assistant_model) : null, load_options: open, device: engine.device, memory: engine.memory, warnings: engine.warnings };
   showChoice();
   showFacts();
   return engine;
