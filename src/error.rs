@@ -5,6 +5,7 @@ mod weights_rule;
 pub use weights_rule::WeightsRule;
 
 use serde_json::{Value, json};
+use std::borrow::Cow;
 
 /// The result of everything here that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -19,7 +20,7 @@ pub enum Error {
         reason: String,
     },
     /// The plan needs more than the device can give; with a limit, found before anything is allocated.
-    #[error("{what}: {need} bytes of GPU memory are needed, but {}: lower --max-context, or take a smaller model",
+    #[error("{what}: {need} bytes of GPU memory are needed, but {}: lower max_context, or take a smaller model",
         limit.map_or("the driver refuses them".into(), |limit| format!("the limit is {limit}")))]
     OutOfGpuMemory {
         /// What would not fit.
@@ -78,7 +79,7 @@ pub enum Error {
     },
     /// The draft model speaks other tokens than the target.
     #[error(
-        "the assistant model's tokenizer differs from the target's: {reason}. Take an assistant of the same family, or --no-assistant"
+        "the assistant model's tokenizer differs from the target's: {reason}. Take an assistant of the same family, or none"
     )]
     TokenizerMismatch {
         /// The first difference.
@@ -92,7 +93,7 @@ pub enum Error {
     },
     /// The prompt leaves no room for a new token.
     #[error(
-        "the prompt has {need} tokens, but the context holds {limit} and one must stay free: shorten it, or raise --max-context"
+        "the prompt has {need} tokens, but the context holds {limit} and one must stay free: shorten it, or raise max_context"
     )]
     ContextFull {
         /// Tokens of the prompt.
@@ -104,7 +105,7 @@ pub enum Error {
     #[error("{option}: {value} is not allowed; allowed: {allowed}")]
     BadOption {
         /// The option's name, as in the API (underscores).
-        option: &'static str,
+        option: Cow<'static, str>,
         /// What was given.
         value: String,
         /// The range or the list of values.

@@ -46,7 +46,7 @@ impl<S: Source> Checkpoint<S> {
         let max_context = options.max_context.unwrap_or(most.min(DEFAULT_CONTEXT));
         if max_context > most {
             let allowed = format!("2 to {most}, the positions that the model was made for");
-            return Err(Error::BadOption { option: "max_context", value: max_context.to_string(), allowed });
+            return Err(Error::BadOption { option: "max_context".into(), value: max_context.to_string(), allowed });
         }
         let capacity = Capacity { max_context, prefill_chunk: options.prefill_chunk, kv_dtype: options.kv_dtype };
         let weights = Weights::open(source).await?;

@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::str::FromStr;
 
 /// How to load a model pair.
@@ -99,15 +100,20 @@ pub enum Speculation {
     Off,
 }
 
-fn bad<T>(option: &'static str, value: impl ToString, allowed: &str) -> Result<T> {
-    Err(Error::BadOption { option, value: value.to_string(), allowed: allowed.into() })
+fn bad<T>(option: impl Into<Cow<'static, str>>, value: impl ToString, allowed: &str) -> Result<T> {
+    Err(Error::BadOption { option: option.into(), value: value.to_string(), allowed: allowed.into() })
 }
 
 /// What would have been right: serde's sentences end with it.
 fn wanted(error: &serde_json::Error) -> String {
     let error = error.to_string();
     let wanted = error.rsplit_once("expected ").map_or(error.as_str(), |(_, wanted)| wanted);
-    wanted.replace('`', "").replace("one of ", "")
+    match wanted.replace('`', "").replace("one of ", "").as_str() {
+        "usize" => "a whole number from 0 on".into(),
+        "a string" => "a text".into(),
+        "a sequence" => "a list".into(),
+        words => words.into(),
+    }
 }
 
 /// The value that has this name in JSON.
@@ -127,13 +133,12 @@ fn from_json<T: Default + Serialize + DeserializeOwned>(text: &str) -> Result<T>
     };
     let mut all = object(serde_json::to_value(T::default()));
     for (name, value) in given.into_iter().filter(|(_, value)| !value.is_null()) {
-        let shown = format!("{name} = {value}");
         if !all.contains_key(&name) {
             return bad("options", name, &all.keys().map(String::as_str).collect::<Vec<_>>().join(", "));
         }
-        all.insert(name, value);
+        all.insert(name.clone(), value.clone());
         if let Err(error) = serde_json::from_value::<T>(Value::Object(all.clone())) {
-            return bad("options", shown, &wanted(&error));
+            return bad(name, value, &wanted(&error));
         }
     }
     serde_json::from_value(Value::Object(all)).or_else(|error| bad("options", text, &wanted(&error)))
@@ -229,15 +234,17 @@ mod tests {
 
     #[test]
     fn json_with_unknown_names_or_other_types_is_refused() {
-        for (text, value, allowed) in [
-            ("[]", "[]", "an object"),
-            (r#"{"max_new_token": 7}"#, "max_new_token", "max_matching_ngram_size, max_new_tokens, "),
-            (r#"{"max_new_tokens": -1}"#, "max_new_tokens = -1", "usize"),
-            (r#"{"speculation": "on"}"#, "speculation = \"on\"", "auto or off"),
+        for (text, option, value, allowed) in [
+            ("[]", "options", "[]", "an object"),
+            (r#"{"max_new_token": 7}"#, "options", "max_new_token", "max_matching_ngram_size, max_new_tokens, "),
+            (r#"{"max_new_tokens": -1}"#, "max_new_tokens", "-1", "a whole number from 0 on"),
+            (r#"{"max_new_tokens": "7"}"#, "max_new_tokens", "\"7\"", "a whole number from 0 on"),
+            (r#"{"stop": "."}"#, "stop", "\".\"", "a list"),
+            (r#"{"speculation": "on"}"#, "speculation", "\"on\"", "auto or off"),
         ] {
             match GenerateOptions::from_json(text) {
-                Err(Error::BadOption { option: "options", value: found, allowed: says }) => {
-                    assert_eq!(found, value);
+                Err(Error::BadOption { option: named, value: found, allowed: says }) => {
+                    assert_eq!((&*named, found.as_str()), (option, value));
                     assert!(says.starts_with(allowed), "{says}");
                 }
                 other => panic!("{text}: {other:?}"),

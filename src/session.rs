@@ -98,7 +98,7 @@ impl Session {
             tokens.extend(spec.bos_token_id);
         }
         let vocab = spec.vocab_size;
-        let bad = |value: String, allowed: String| Err(Error::BadOption { option: "prompt", value, allowed });
+        let bad = |value: String, allowed: String| Err(Error::BadOption { option: "prompt".into(), value, allowed });
         match tokens.iter().find(|&&id| id as usize >= vocab) {
             Some(id) => bad(format!("token {id}"), format!("token ids below {vocab}")),
             None if tokens.is_empty() => bad("an empty prompt".into(), "one token or more".into()),

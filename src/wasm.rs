@@ -181,6 +181,6 @@ fn to_error(error: Error) -> JsValue {
 fn to_prompt(prompt: &JsValue) -> Result<Prompt, JsValue> {
     serde_json::from_str(&to_text(prompt)).map_err(|_| {
         let allowed = "a text, messages [{role, content}], or token ids".into();
-        to_error(Error::BadOption { option: "prompt", value: "this value".into(), allowed })
+        to_error(Error::BadOption { option: "prompt".into(), value: "this value".into(), allowed })
     })
 }

@@ -111,7 +111,8 @@ fn the_chi_square_test_finds_a_small_bias() {
 /// Mean 0.5772, variance pi^2 / 6, and a uniform distribution of exp(-exp(-g)), over positions, tokens and seeds.
 #[test]
 fn noise_is_gumbel_noise_along_every_key() {
-    let along: [(&str, fn(u32) -> f32); 3] = [
+    type Noise = fn(u32) -> f32;
+    let along: [(&str, Noise); 3] = [
         ("positions", |i| gumbel(7, i, 11)),
         ("tokens", |i| gumbel(7, 11, i)),
         ("seeds", |i| gumbel(u64::from(i) << 16, 11, 7)),

@@ -53,7 +53,9 @@ class PickedFiles {
 
   /** @param {string} file @returns {Promise<File | undefined>} */
   async open(file) {
-    return this.files.find(({ name }) => name === file);
+    const depth = (/** @type {File} */ { webkitRelativePath }) => webkitRelativePath.split("/").length;
+    // Folders of other formats, such as onnx/, hold files of the same names.
+    return this.files.filter(({ name }) => name === file).sort((a, b) => depth(a) - depth(b))[0];
   }
 
   /** @param {string} file */

@@ -30,7 +30,7 @@ impl Files {
     pub fn open(option: &'static str, path: &Path) -> Result<Self> {
         if path.as_os_str().is_empty() {
             let (value, allowed) = ("an empty name".into(), "the name of a folder".into());
-            return Err(Error::BadOption { option, value, allowed });
+            return Err(Error::BadOption { option: option.into(), value, allowed });
         }
         match Folder::open(path) {
             Ok(folder) => Ok(Self::Folder(folder)),

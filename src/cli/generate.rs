@@ -138,7 +138,7 @@ impl Args {
 }
 
 fn bad_prompt<T>(value: &str, allowed: &str) -> Result<T> {
-    Err(Error::BadOption { option: "prompt", value: value.into(), allowed: allowed.into() })
+    Err(Error::BadOption { option: "prompt".into(), value: value.into(), allowed: allowed.into() })
 }
 
 fn wants_colour(choice: ColorChoice, terminal: bool) -> bool {

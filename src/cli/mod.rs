@@ -84,9 +84,14 @@ impl Failure {
         match self {
             Self::Engine(error) => {
                 let exit = if matches!(error, Error::BadOption { .. }) { 2 } else { 1 };
+                let message = error.to_string();
                 let message = match &error {
-                    Error::BadOption { option, .. } => error.to_string().replacen(option, &flag(option), 1),
-                    _ => error.to_string(),
+                    Error::BadOption { option, .. } => message.replacen(&**option, &flag(option), 1),
+                    Error::OutOfGpuMemory { .. } | Error::ContextFull { .. } => {
+                        message.replace("max_context", &flag("max_context"))
+                    }
+                    Error::TokenizerMismatch { .. } => format!("{message}: {}", flag("no_assistant")),
+                    _ => message,
                 };
                 tell(json, exit, &error.to_json(), &message)
             }

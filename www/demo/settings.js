@@ -110,10 +110,10 @@ function acquit(name) {
 /**
  * Marks the field that the engine refused, says so beside it, and opens what hides it.
  * @param {string} message
- * @param {{ option?: string, value?: unknown } | null} detail of a `bad-option`
+ * @param {{ option?: string } | null} detail of a `bad-option`
  */
 export function markRefused(message, detail) {
-  const refused = OPTIONS.find(({ name }) => detail?.option === name || String(detail?.value).startsWith(`${name} =`));
+  const refused = OPTIONS.find(({ name }) => detail?.option === name);
   if (!refused) return;
   const field = input(refused.name);
   const fold = field.closest("details");

@@ -82,7 +82,7 @@ impl Args {
         let max_context = subject.engine().target().capacity().max_context;
         if max_context < LEAST_CONTEXT {
             let (value, allowed) = (max_context.to_string(), format!("{LEAST_CONTEXT} or more for a bench"));
-            return Err(Error::BadOption { option: "max_context", value, allowed });
+            return Err(Error::BadOption { option: "max_context".into(), value, allowed });
         }
         Ok(subject)
     }
