@@ -40,7 +40,7 @@ pub mod weights;
 pub use error::{Error, Result};
 pub use gpu::{Gpu, GpuOptions, KvDtype};
 pub use load::Checkpoint;
-pub use options::{GenerateOptions, LoadOptions, Schedule, Speculation};
+pub use options::{GenerateOptions, LoadOptions, LookupRule, Schedule, Speculation};
 pub use session::{FinishReason, Generation, Prompt, Session, Token};
 pub use speculate::{Origin, Stats};
 pub use text::Message;

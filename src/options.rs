@@ -58,6 +58,8 @@ pub struct GenerateOptions {
     pub prompt_lookup_num_tokens: Option<usize>,
     /// Longest n-gram that the lookup tries first.
     pub max_matching_ngram_size: usize,
+    /// Which of several matches the lookup takes.
+    pub prompt_lookup_rule: LookupRule,
     /// Texts that end the generation; they are not part of the result.
     pub stop: Vec<String>,
     /// Whether to draft at all.
@@ -72,6 +74,7 @@ impl Default for GenerateOptions {
             num_assistant_tokens_schedule: Schedule::Heuristic,
             prompt_lookup_num_tokens: None,
             max_matching_ngram_size: 2,
+            prompt_lookup_rule: LookupRule::Leftmost,
             stop: Vec::new(),
             speculation: Speculation::Auto,
         }
@@ -88,6 +91,18 @@ pub enum Schedule {
     Heuristic,
     /// The same, from the start again with every call.
     HeuristicTransient,
+}
+
+/// Which of several matches a prompt lookup takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LookupRule {
+    /// The first one, as transformers does.
+    Leftmost,
+    /// The first one, if all the tokens that are asked for follow it: the original (Saxena 2023).
+    Whole,
+    /// The last one.
+    MostRecent,
 }
 
 /// Whether to draft.
@@ -196,6 +211,13 @@ impl FromStr for Schedule {
     type Err = Error;
     fn from_str(name: &str) -> Result<Self> {
         by_name("num_assistant_tokens_schedule", name)
+    }
+}
+
+impl FromStr for LookupRule {
+    type Err = Error;
+    fn from_str(name: &str) -> Result<Self> {
+        by_name("prompt_lookup_rule", name)
     }
 }
 

@@ -129,8 +129,8 @@ impl Session {
             let engine = &mut self.engine;
             let ended = match (options.speculation, lookup, engine.draft()) {
                 (Speculation::Auto, Some(num_tokens), _) => {
-                    let mut lookup =
-                        PromptLookup { num_tokens, max_ngram: options.max_matching_ngram_size, ends: ends.clone() };
+                    let (longest, rule) = (options.max_matching_ngram_size, options.prompt_lookup_rule);
+                    let mut lookup = PromptLookup::new(num_tokens, longest, rule, &ends);
                     rounds(engine, &mut lookup, &mut run, &ends, &mut out).await
                 }
                 (Speculation::Auto, None, Some(_)) if options.num_assistant_tokens > 0 => {

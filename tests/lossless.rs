@@ -4,7 +4,7 @@ mod common;
 use common::{Golden, Tales, capacity, engine, goldens, gpu, path, plain, run};
 use foretoken::Result;
 use foretoken::decode::{Capacity, Draft, Engine, Target};
-use foretoken::options::Schedule;
+use foretoken::options::{LookupRule, Schedule};
 use foretoken::session::{Run, Sink, rounds};
 use foretoken::speculate::{DraftModel, Drafter, Lookahead, NoDrafter, Origin, PromptLookup, Stats};
 use std::ops::ControlFlow;
@@ -43,8 +43,8 @@ fn generate(engine: &mut Engine, drafter: &mut impl Drafter, prompt: &[u32], mos
     (sink.ids, stats)
 }
 
-fn lookup(engine: &Engine, num_tokens: usize, max_ngram: usize) -> PromptLookup {
-    PromptLookup { num_tokens, max_ngram, ends: engine.target().spec().eos_token_id.clone() }
+fn lookup(engine: &Engine, num_tokens: usize, max_ngram: usize, rule: LookupRule) -> PromptLookup {
+    PromptLookup::new(num_tokens, max_ngram, rule, &engine.target().spec().eos_token_id)
 }
 
 /// The number of rounds and the drafted and accepted tokens of each are those of transformers.
@@ -66,11 +66,11 @@ fn rounds_equal_those_of_transformers() {
                     generate(&mut engine, &mut DraftModel(&mut lookahead), &case.prompt_ids, case.max_new_tokens)
                 }
                 "lookup_10_ngram_3" => {
-                    let mut lookup = lookup(&engine, 10, 3);
+                    let mut lookup = lookup(&engine, 10, 3, LookupRule::Leftmost);
                     generate(&mut engine, &mut lookup, &case.prompt_ids, case.max_new_tokens)
                 }
                 "lookup_10_ngram_2" => {
-                    let mut lookup = lookup(&engine, 10, 2);
+                    let mut lookup = lookup(&engine, 10, 2, LookupRule::Leftmost);
                     generate(&mut engine, &mut lookup, &case.prompt_ids, case.max_new_tokens)
                 }
                 other => panic!("an unknown mode: {other}"),
@@ -113,10 +113,10 @@ fn matrix(engine: &mut Engine, prompt: &[u32], most: usize, what: &str) {
             let (ids, _) = generate(engine, &mut DraftModel(&mut lookahead), prompt, most);
             assert_eq!(ids, expected, "{what}: draft model, {schedule:?} {count}");
         }
-        for ngram in [1, 3] {
-            let mut lookup = lookup(engine, count, ngram);
+        for (ngram, rule) in [(1, LookupRule::Leftmost), (3, LookupRule::Whole), (3, LookupRule::MostRecent)] {
+            let mut lookup = lookup(engine, count, ngram, rule);
             let (ids, _) = generate(engine, &mut lookup, prompt, most);
-            assert_eq!(ids, expected, "{what}: lookup of {count}, n-grams to {ngram}");
+            assert_eq!(ids, expected, "{what}: lookup of {count}, n-grams to {ngram}, {rule:?}");
         }
     }
 }

@@ -60,6 +60,8 @@ import { list, remove } from "./cache.js";
  * @property {number} [prompt_lookup_num_tokens] draft by looking up the text so far instead of with the draft model, so
  *   many tokens at a time
  * @property {number} [max_matching_ngram_size] tokens that the lookup tries to match first, 1 to 64; 2 by default
+ * @property {"leftmost" | "whole" | "most_recent"} [prompt_lookup_rule] which of several matches the lookup takes: the first,
+ *   as transformers does (the default); the first, if all tokens asked for follow it; the last
  * @property {readonly string[]} [stop] texts that end the generation; they are not part of the result
  * @property {"auto" | "off"} [speculation] `off`: the same text, one token per forward pass
  * @property {AbortSignal} [signal] ends the generation: its result rejects with `aborted`, and what was written is the

@@ -39,6 +39,9 @@ pub(super) struct Args {
     /// How many of the last tokens that lookup compares at most
     #[arg(long, value_name = "N", value_parser = count, default_value_t = defaults().max_matching_ngram_size)]
     max_matching_ngram_size: usize,
+    /// Which of several matches that lookup takes: leftmost, whole (if all tokens asked for follow), most_recent
+    #[arg(long, value_name = "RULE", default_value = "leftmost")]
+    prompt_lookup_rule: String,
     /// Whether to draft at all: auto, off. The text is the same
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     speculation: String,
@@ -108,6 +111,7 @@ impl Args {
             num_assistant_tokens_schedule: self.num_assistant_tokens_schedule.parse()?,
             prompt_lookup_num_tokens: self.prompt_lookup_num_tokens,
             max_matching_ngram_size: self.max_matching_ngram_size,
+            prompt_lookup_rule: self.prompt_lookup_rule.parse()?,
             stop: self.stop.clone(),
             speculation: self.speculation.parse()?,
         };

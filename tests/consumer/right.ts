@@ -38,6 +38,7 @@ const generating: GenerateOptions = {
   num_assistant_tokens_schedule: "heuristic_transient",
   prompt_lookup_num_tokens: 10,
   max_matching_ngram_size: 3,
+  prompt_lookup_rule: "most_recent",
   stop: ["."],
   speculation: "off",
 };

@@ -22,6 +22,7 @@ export const OPTIONS = [
   { name: "num_assistant_tokens_schedule", group: "generation", kind: "choice", values: ["constant", "heuristic", "heuristic_transient"], default: "heuristic", hint: "How that number changes: 2 more when all were accepted, else 1 fewer" },
   { name: "prompt_lookup_num_tokens", group: "generation", kind: "number", default: "no lookup", min: 1, hint: "Draft tokens per round, looked up in the text so far instead of asking the draft model" },
   { name: "max_matching_ngram_size", group: "generation", kind: "number", default: 2, min: 1, max: 64, hint: "Longest run of tokens that the lookup tries to find" },
+  { name: "prompt_lookup_rule", group: "generation", kind: "choice", values: ["leftmost", "whole", "most_recent"], default: "leftmost", hint: "Which of several matches it takes; whole: the first, if all tokens asked for follow it" },
   { name: "stop", group: "generation", kind: "texts", default: "none", hint: "Texts that end the writing, one per line; \\n stands for a line break" },
 
   { name: "max_context", group: "loading", kind: "number", default: "the model's", min: 2, max: 1 << 20, hint: "Tokens that prompt and text may have together; the default ends at 4096" },
