@@ -522,6 +522,10 @@ function requireWebGpu() {
  * @param {RequestOptions} [request] the signal is the second argument, as in OpenAI's library
  */
 async function complete(engine, body, { signal } = {}) {
+  if (!Array.isArray(body?.messages)) {
+    const message = "messages: this value is not allowed; allowed: a list of { role, content }";
+    throw new ForetokenError({ code: "bad-option", message, detail: { option: "messages" } });
+  }
   const { messages, model = "foretoken", stream = false, stream_options, n = 1, user, ...rest } = body;
   const { max_tokens, max_completion_tokens = max_tokens, stop, temperature, ...others } = rest;
   /** @type {GenerateOptions & { temperature?: number }} */

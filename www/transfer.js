@@ -12,6 +12,8 @@ import { CHUNK } from "./cache.js";
  */
 
 const TRIES = 3;
+/** Milliseconds without a byte, or without an answer, after which a request counts as cut. */
+export const patience = { silence: 30_000 };
 
 /**
  * An error in the shape in which all errors of the engine travel.
@@ -48,7 +50,9 @@ export class Transfer {
     if (end !== undefined) headers.set("Range", `bytes=${start}-${end - 1}`);
     const url = this.base + file.split("/").map(encodeURIComponent).join("/");
     // The browser's own cache would keep everything twice, and where chunks of a file come at once, it asks for some again.
-    const response = await fetch(url, { headers, signal, cache: "no-store" });
+    const silence = new AbortController();
+    const both = AbortSignal.any([signal, silence.signal]);
+    const response = await unlessSilent(fetch(url, { headers, signal: both, cache: "no-store" }), () => silence.abort());
     const { status } = response;
     if (response.ok || status === 404 || (status === 416 && start === 0)) return response;
     discard(response);
@@ -173,8 +177,32 @@ async function* parts({ body }) {
   if (!body) throw new Error("an empty answer came");
   const reader = body.getReader();
   try {
-    for (let part = await reader.read(); !part.done; part = await reader.read()) yield part.value;
+    for (;;) {
+      const part = await unlessSilent(reader.read());
+      if (part.done) return;
+      yield part.value;
+    }
   } finally {
     reader.cancel().catch(() => {});
+  }
+}
+
+/**
+ * What comes of a promise that a server keeps, unless it is silent for too long.
+ * @template T @param {Promise<T>} promise @param {() => void} [giveUp] @returns {Promise<T>}
+ */
+async function unlessSilent(promise, giveUp = () => {}) {
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let timer;
+  const silent = new Promise((_, reject) => {
+    timer = setTimeout(() => {
+      reject(new Error(`nothing came for ${patience.silence / 1000} s`));
+      giveUp();
+    }, patience.silence);
+  });
+  try {
+    return await Promise.race([promise, /** @type {Promise<never>} */ (silent)]);
+  } finally {
+    clearTimeout(timer);
   }
 }

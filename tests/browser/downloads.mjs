@@ -144,6 +144,24 @@ const files = fresh({
     await right(whole, QUESTIONS);
   },
 
+  async "a server that falls silent, before its answer or within it, is asked again, three times"() {
+    const silent = (most) => {
+      let times = 0;
+      return (part, request, response) => {
+        if (part.what !== "1" || ++times > most) return false;
+        if (times % 2 === 0) return new Promise(() => {});
+        const range = `bytes ${CHUNK}-${2 * CHUNK - 1}/${LARGE.length}`;
+        response.writeHead(206, { ETag: '"1"', "Content-Range": range, "Content-Length": CHUNK });
+        response.write(LARGE.subarray(CHUNK, CHUNK + 1000));
+        return true;
+      };
+    };
+    await right(model("silent", { misbehave: silent(2) }), ALL, { silence: 700 });
+    const { code, message } = await read(model("silent-for-ever", { misbehave: silent(9) }), { silence: 500 });
+    equal(code, "network", message);
+    check(message.includes("nothing came for 0.5 s"), message);
+  },
+
   async "an abort ends a slow download at once, and the next load goes on from there"() {
     const served = model("slow", { misbehave: (part) => part.what === "2" && new Promise((resolve) => setTimeout(resolve, 30_000).unref()) });
     const began = Date.now();

@@ -152,6 +152,8 @@ export const tests = {
       check(error.message.includes(said), error.message);
       check(error.detail, "detail");
     }
+    const chat = await page.evaluate(() => failed(engine.chat.completions.create({})));
+    equal([chat?.code, chat?.detail.option], ["bad-option", "messages"], "chat without messages");
     equal((await generate(golden[0].prompt, { max_new_tokens: 4 })).token_ids, golden[0].greedy_ids.slice(0, 4), "afterwards");
   },
 

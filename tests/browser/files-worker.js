@@ -1,12 +1,14 @@
 // Reads models as the engine's worker does, without the engine, and looks into what is kept of them.
 import { Cache } from "/cache.js";
 import { openFiles } from "/hub.js";
+import { patience } from "/transfer.js";
 
 const control = new AbortController();
 
 const jobs = {
   /** Reads files to the end, in pieces of `step` bytes; the answer holds the SHA-256 of each, or null for what is not there. */
-  async read({ model, files, step = 5_000_000, cache = true, ...hub }) {
+  async read({ model, files, step = 5_000_000, cache = true, silence = patience.silence, ...hub }) {
+    patience.silence = silence;
     const progress = [];
     const warnings = [];
     const source = openFiles(model, {
