@@ -181,6 +181,8 @@ fn bench_has_every_key() {
     );
     assert!(rounds["readback_bytes"].as_u64().unwrap() <= 256);
     assert!(rounds["dispatches_per_layer"].as_u64().unwrap() <= 8);
+    assert_keys(&report["lookup"], &["tokens", "read_ms", "round_us"]);
+    assert!(report["lookup"]["round_us"].as_f64().unwrap() < 200.0, "{}", report["lookup"]);
     assert!(report["memory"]["ratio"].as_f64().unwrap() <= 1.1);
     assert_eq!(report["phases"].as_array().unwrap().len(), 3);
     let tasks = report["tasks"].as_array().unwrap();

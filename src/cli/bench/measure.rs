@@ -3,6 +3,8 @@
 use crate::decode::{Draft, Engine, Target};
 use crate::error::Result;
 use crate::gpu::{Gpu, Kernel, Readback};
+use crate::options::LookupRule;
+use crate::speculate::{Drafter, PromptLookup};
 use crate::weights::Dtype;
 use serde::Serialize;
 use std::time::Instant;
@@ -19,6 +21,11 @@ const KV_LENGTHS: [usize; 2] = [32, 512];
 const ROWS: [usize; 5] = [1, 2, 4, 8, 16];
 /// Draft tokens of the counted round.
 const ROUND_DRAFT: usize = 5;
+
+/// Tokens of the text in which the lookup is measured.
+const LOOKUP_TEXT: usize = 32_768;
+/// Rounds of that measurement, each after three new tokens.
+const LOOKUP_ROUNDS: usize = 1000;
 
 /// How often to measure.
 #[derive(Clone, Copy)]
@@ -52,6 +59,14 @@ pub(super) struct Decode {
 pub(super) struct Prefill {
     pub tokens: usize,
     pub tokens_per_second: f64,
+}
+
+/// The prompt lookup in a long text: reading it once, then a round.
+#[derive(Serialize)]
+pub(super) struct Lookup {
+    pub tokens: usize,
+    pub read_ms: f64,
+    pub round_us: f64,
 }
 
 /// One target forward by its rows: `ratio` is what decides whether speculation pays.
@@ -233,4 +248,28 @@ pub(super) fn memory(engine: &Engine) -> Memory {
         allocated,
         ratio: allocated as f64 / needed as f64,
     }
+}
+
+/// Looks up 10 tokens behind n-grams of up to 3, in a text of 4,096 kinds of tokens of which some are frequent.
+pub(super) fn lookup() -> Lookup {
+    let mut state = 1u32;
+    let mut token = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let (a, b) = (state >> 20, state >> 8 & 0xfff);
+        a * b / 4096
+    };
+    let mut text: Vec<u32> = (0..LOOKUP_TEXT).map(|_| token()).collect();
+    let mut lookup = PromptLookup::new(10, 3, LookupRule::Leftmost, &[]);
+    let began = Instant::now();
+    let mut drafted = lookup.draft(&text, LOOKUP_TEXT).len();
+    let read = began.elapsed().as_secs_f64();
+    let began = Instant::now();
+    for _ in 0..LOOKUP_ROUNDS {
+        text.extend([token(), token(), token()]);
+        drafted += lookup.draft(&text, LOOKUP_TEXT).len();
+    }
+    let rounds = began.elapsed().as_secs_f64();
+    // The work counts only if its result does.
+    std::hint::black_box(drafted);
+    Lookup { tokens: LOOKUP_TEXT, read_ms: read * 1e3, round_us: rounds * 1e6 / LOOKUP_ROUNDS as f64 }
 }

@@ -119,6 +119,7 @@ async fn measure(args: &Args, subject: &mut Subject, effort: Effort, spinner: &P
         verify,
         prefill,
         rounds,
+        lookup: measure::lookup(),
         memory,
         phases,
         tasks,

@@ -1,7 +1,7 @@
 //! What a bench found, as one JSON object or as a table.
 
 use super::super::inspect::Bytes;
-use super::measure::{Decode, Memory, Prefill, Rounds, Verify};
+use super::measure::{Decode, Lookup, Memory, Prefill, Rounds, Verify};
 use super::tasks::{Phase, Task};
 use crate::gpu::DeviceInfo;
 use serde::Serialize;
@@ -18,6 +18,7 @@ pub(super) struct Report {
     pub prefill: Prefill,
     pub verify: Vec<Verify>,
     pub rounds: Rounds,
+    pub lookup: Lookup,
     pub memory: Memory,
     pub phases: Vec<Phase>,
     pub tasks: Vec<Task>,
@@ -25,7 +26,7 @@ pub(super) struct Report {
 
 impl Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { device, decode, prefill, rounds, memory, .. } = self;
+        let Self { device, decode, prefill, rounds, lookup, memory, .. } = self;
         writeln!(f, "device   {}, {}, {}", device.name, device.backend, device.driver)?;
         let draft = self.assistant_model.as_ref().map_or(String::new(), |model| format!(", drafted by {model}"));
         writeln!(f, "model    {}{draft}", self.model)?;
@@ -53,6 +54,8 @@ impl Display for Report {
             rounds.dispatches,
             rounds.dispatches_per_layer
         )?;
+        let Lookup { tokens, read_ms, round_us } = lookup;
+        writeln!(f, "lookup   {round_us:.2} µs a round in a text of {tokens} tokens, {read_ms:.1} ms to read it")?;
         writeln!(
             f,
             "memory   {} allocated: weights {}, KV {}, draft model {}, scratch {}; ratio {:.2}",
