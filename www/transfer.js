@@ -50,9 +50,12 @@ export class Transfer {
     if (end !== undefined) headers.set("Range", `bytes=${start}-${end - 1}`);
     const url = this.base + file.split("/").map(encodeURIComponent).join("/");
     // The browser's own cache would keep everything twice, and where chunks of a file come at once, it asks for some again.
-    const silence = new AbortController();
-    const both = AbortSignal.any([signal, silence.signal]);
-    const response = await unlessSilent(fetch(url, { headers, signal: both, cache: "no-store" }), () => silence.abort());
+    // AbortSignal.any is younger than WebGPU.
+    const request = new AbortController();
+    const stop = () => request.abort();
+    signal.addEventListener("abort", stop, { once: true });
+    if (signal.aborted) stop();
+    const response = await unlessSilent(fetch(url, { headers, signal: request.signal, cache: "no-store" }), stop);
     const { status } = response;
     if (response.ok || status === 404 || (status === 416 && start === 0)) return response;
     discard(response);
