@@ -35,9 +35,14 @@ function install(what, debianPackage) {
   }
 }
 
-/** Cargo by rustup; the toolchain itself comes by rust-toolchain.toml. */
+/** Cargo by rustup; the toolchain comes by rust-toolchain.toml, and what of it an older installation lacks is added. */
 export function needRust() {
   if (!onPath("cargo")) fail("Rust is missing. Install it from https://rustup.rs, then run this again.");
+  const target = "wasm32-unknown-unknown";
+  const { stdout } = spawnSync("rustc", ["--print", "target-libdir", "--target", target], { encoding: "utf8" });
+  if (stdout && existsSync(stdout.trim())) return;
+  if (!onPath("rustup")) fail(`Rust lacks the target ${target}: install it with your package manager, or Rust by https://rustup.rs.`);
+  run("rustup", ["target", "add", target]);
 }
 
 /** A Vulkan driver; Metal and Direct3D 12 are part of their systems. */

@@ -5,6 +5,9 @@
 
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) thread: u32) {
+    if (step.rows == 0u) {
+        return;
+    }
     let kv_head = id.x;
     let block = first_block(0u) + id.y;
     let width = heads.head_dim / 4u;

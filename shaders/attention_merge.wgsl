@@ -11,7 +11,7 @@ const THREADS = 64u;
 fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) thread: u32) {
     let width = heads.head_dim / 4u;
     let pair = id.y * heads.heads + id.x;
-    if (thread >= width) {
+    if (thread >= width || step.rows == 0u) {
         return;
     }
     let seen = step.position + id.y + 1u;

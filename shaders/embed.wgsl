@@ -17,7 +17,7 @@ struct EmbedDims {
 fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) thread: u32) {
     let chunk = id.x * 64u + thread;
     let token = round[step.token + id.y];
-    if (chunk >= dims.chunks || token < dims.first_id || token - dims.first_id >= dims.ids) {
+    if (step.rows == 0u || chunk >= dims.chunks || token < dims.first_id || token - dims.first_id >= dims.ids) {
         return;
     }
     let raw = weights[(token - dims.first_id) * dims.chunks + chunk];

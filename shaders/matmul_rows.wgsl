@@ -37,6 +37,9 @@ fn main(
     @builtin(num_workgroups) grid: vec3u,
     @builtin(local_invocation_index) thread: u32,
 ) {
+    if (step.rows == 0u) {
+        return;
+    }
     let tile = id.z * grid.x + id.x;
     let first_row = id.y * ROWS;
     let first = (tile * GROUPS + thread / LANES) * OUTS;

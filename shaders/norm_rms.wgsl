@@ -16,6 +16,9 @@ struct NormDims {
 
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) thread: u32) {
+    if (step.rows == 0u) {
+        return;
+    }
     let base = (id.x + dims.head * step.logit_row) * dims.stride;
     var sum = 0.0;
     for (var i = thread; i < dims.stride; i += THREADS) {

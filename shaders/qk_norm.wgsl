@@ -12,6 +12,9 @@ struct QkNormDims { eps: f32 }
 
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) thread: u32) {
+    if (step.rows == 0u) {
+        return;
+    }
     let head = id.x;
     let row = id.y;
     let base = row * (heads.heads + 2u * heads.kv_heads) * heads.head_dim + head * heads.head_dim;

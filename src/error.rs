@@ -77,14 +77,6 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
-    /// The draft model speaks other tokens than the target.
-    #[error(
-        "the assistant model's tokenizer differs from the target's: {reason}. Take an assistant of the same family, or none"
-    )]
-    TokenizerMismatch {
-        /// The first difference.
-        reason: String,
-    },
     /// The chat template is missing or cannot be rendered.
     #[error("chat template: {reason}")]
     BadTemplate {
@@ -146,7 +138,6 @@ impl Error {
             Self::BadConfig { .. } => "bad-config",
             Self::UnsupportedArchitecture { .. } => "unsupported-architecture",
             Self::BadTokenizer { .. } => "bad-tokenizer",
-            Self::TokenizerMismatch { .. } => "tokenizer-mismatch",
             Self::BadTemplate { .. } => "bad-template",
             Self::ContextFull { .. } => "context-full",
             Self::BadOption { .. } => "bad-option",
@@ -162,7 +153,6 @@ impl Error {
             Self::WebGpuUnavailable { reason }
             | Self::DeviceLost { reason }
             | Self::GpuBlocked { reason }
-            | Self::TokenizerMismatch { reason }
             | Self::BadTemplate { reason } => json!({ "reason": reason }),
             Self::OutOfGpuMemory { what, need, limit } => json!({ "what": what, "need": need, "limit": limit }),
             Self::BadWeights { file, rule } => json!({ "file": file, "rule": rule.to_string() }),

@@ -28,9 +28,12 @@ pub mod gpu;
 mod load;
 pub mod model;
 pub mod options;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod parallel;
 pub mod reference;
 pub mod sample;
 pub mod session;
+pub mod simulate;
 pub mod speculate;
 pub mod text;
 #[cfg(target_arch = "wasm32")]

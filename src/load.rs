@@ -1,12 +1,12 @@
 //! A model's files -> a session: config, weights and tokenizer of the target, and of the draft model if there is one.
 
-use crate::decode::{Blueprint, Capacity, Engine, Memory, Model};
+use crate::decode::{Blueprint, Capacity, Engine, Memory, Model, RoundBuffers, Translate};
 use crate::error::{Error, Result};
-use crate::gpu::{Buffer, Gpu};
+use crate::gpu::Gpu;
 use crate::model::parse_config;
 use crate::options::LoadOptions;
-use crate::session::{Origination, Session};
-use crate::text::{ChatTemplate, Tokenizer};
+use crate::session::{Learned, Origination, Prompts, Session};
+use crate::text::{ChatTemplate, Tokenizer, Translator};
 use crate::weights::{Source, Weights, read_small};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -69,7 +69,18 @@ impl<S: Source> Checkpoint<S> {
         Tokenizer::from_json(file, &bytes).map_err(|error| error.within(&source.name()))
     }
 
-    async fn template(&self) -> Result<Option<ChatTemplate>> {
+    /// Refuses a tokenizer with more tokens than the model.
+    pub(crate) fn check_tokens(&self, tokenizer: &Tokenizer) -> Result<()> {
+        let (tokens, vocab) = (tokenizer.vocab_size(), self.blueprint.spec.vocab_size);
+        if tokens > vocab {
+            let reason = format!("it has {tokens} tokens, but config.json says {vocab}");
+            let file = format!("{}/tokenizer.json", self.weights.source().name());
+            return Err(Error::BadTokenizer { file, reason });
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn template(&self) -> Result<Option<ChatTemplate>> {
         let source = self.weights.source();
         let config = read_small(source, "tokenizer_config.json", SMALL_FILE).await?;
         let jinja = read_small(source, "chat_template.jinja", SMALL_FILE).await?;
@@ -78,11 +89,12 @@ impl<S: Source> Checkpoint<S> {
 }
 
 impl Session {
-    /// Loads a target and, if given, a draft model. The sources stay with the session, which reads them again when the
-    /// device is lost. `loaded` hears of bytes on the GPU and of all bytes.
+    /// Loads a target and, if given, a draft model. One with another tokenizer drafts through text; one that cannot be
+    /// loaded is left out, and the statistics' warnings say why. The sources stay with the session, which reads them again
+    /// when the device is lost. `loaded` hears of bytes on the GPU and of all bytes.
     ///
     /// # Errors
-    /// What [`Checkpoint::open`] reports; [`Error::TokenizerMismatch`]; [`Error::OutOfGpuMemory`]; what the device reports.
+    /// What [`Checkpoint::open`] reports; [`Error::BadTokenizer`]; [`Error::OutOfGpuMemory`]; what the device reports.
     pub async fn load<S: Source + 'static, A: Source + 'static>(
         gpu: &Rc<Gpu>,
         target: S,
@@ -90,32 +102,48 @@ impl Session {
         options: &LoadOptions,
         loaded: &mut dyn FnMut(u64, u64),
     ) -> Result<Self> {
-        let target = Checkpoint::open(target, options).await?;
-        let tokenizer = target.tokenizer().await?;
-        let template = target.template().await?;
-        let vocab = target.blueprint.spec.vocab_size;
-        if tokenizer.vocab_size() > vocab {
-            let reason = format!("it has {} tokens, but config.json says {vocab}", tokenizer.vocab_size());
-            let file = format!("{}/tokenizer.json", target.weights.source().name());
-            return Err(Error::BadTokenizer { file, reason });
+        if options.sp_degree != 1 {
+            let allowed = "1: several targets are for `parallel::Parallel`, and not for a page".into();
+            return Err(Error::BadOption { option: "sp_degree".into(), value: options.sp_degree.to_string(), allowed });
         }
+        let target = Checkpoint::open(target, options).await?;
+        let tokenizer = Rc::new(target.tokenizer().await?);
+        target.check_tokens(&tokenizer)?;
+        let template = target.template().await?;
         let context = target.blueprint.capacity.max_context;
-        let assistant = match assistant {
-            Some(source) => Some(open_assistant(source, options, context, &tokenizer).await?),
-            None => None,
-        };
-        let pair = Pair { target, assistant };
+        let mut pair = Pair { target, assistant: None, tokenizers: None };
+        let mut warnings = Vec::new();
+        match assistant {
+            None => {}
+            Some(source) => match open_assistant(source, options, context).await {
+                Err(error) => warnings.push(without_assistant(&error)),
+                Ok((assistant, other)) => {
+                    if let Some(difference) = tokenizer.difference(&other) {
+                        warnings.push(format!(
+                            "the assistant model has another tokenizer ({difference}): its drafts go through text, which \
+                             costs speed"
+                        ));
+                        pair.tokenizers = Some([tokenizer.clone(), Rc::new(other)]);
+                    }
+                    pair.assistant = Some(assistant);
+                }
+            },
+        }
         let mut shown = 0;
         // A second attempt starts from nothing; who watches need not see that.
         let mut progress = |done: u64, all| {
             shown = done.max(shown);
             loaded(shown, all);
         };
-        let engine = match pair.build(gpu, &mut progress).await {
+        let (engine, failed) = match pair.build(gpu, &mut progress).await {
             Err(Error::DeviceLost { .. }) => pair.build(&gpu.reopen().await?, &mut progress).await,
             built => built,
         }?;
-        Ok(Self { engine, tokenizer, template, lookahead: None, origin: Box::new(pair) })
+        warnings.extend(failed.as_ref().map(without_assistant));
+        let learned = Learned::new(&engine);
+        let spec = engine.target().spec().clone();
+        let prompts = Prompts { tokenizer, template, spec, context };
+        Ok(Self { engine, prompts, learned, origin: Box::new(pair), warnings })
     }
 }
 
@@ -123,68 +151,87 @@ impl Session {
 struct Pair<S, A> {
     target: Checkpoint<S>,
     assistant: Option<Checkpoint<A>>,
+    /// Theirs, where they differ.
+    tokenizers: Option<[Rc<Tokenizer>; 2]>,
 }
 
 impl<S: Source, A: Source> Pair<S, A> {
-    /// Puts both on a device, and checks that it keeps the promise on which speculation rests.
-    async fn build(&self, gpu: &Rc<Gpu>, loaded: &mut dyn FnMut(u64, u64)) -> Result<Engine> {
-        let Self { target, assistant } = self;
+    /// Puts both on a device, and checks that it keeps the promise on which speculation rests. Without the draft model,
+    /// where that fails: then it says why.
+    async fn build(&self, gpu: &Rc<Gpu>, loaded: &mut dyn FnMut(u64, u64)) -> Result<(Engine, Option<Error>)> {
+        let Self { target, assistant, tokenizers } = self;
         let all = target.memory().weights + assistant.as_ref().map_or(0, |assistant| assistant.memory().weights);
         let mut done = 0;
         let mut progress = |bytes| {
             done += bytes;
             loaded(done, all);
         };
-        let vocab = target.blueprint.spec.vocab_size;
-        let round = Engine::round_buffer(gpu, target.blueprint.capacity.prefill_chunk)?;
-        let on_gpu = put(gpu, target, &round, vocab, &mut progress).await?;
-        let draft = match assistant {
-            // The draft model never names a token that the target lacks.
-            Some(assistant) => {
-                let vocab = vocab.min(assistant.blueprint.spec.vocab_size);
-                Some(put(gpu, assistant, &round, vocab, &mut progress).await?)
-            }
-            None => None,
+        let Blueprint { spec, capacity, .. } = &target.blueprint;
+        let buffers = RoundBuffers::new(gpu, capacity.prefill_chunk, spec.vocab_size)?;
+        let on_gpu = put(gpu, target, &buffers, &mut progress).await?;
+        let (draft, failed) = match assistant {
+            None => (None, None),
+            Some(assistant) => match put(gpu, assistant, &buffers, &mut progress).await {
+                Ok(draft) => (Some(draft), None),
+                Err(lost @ Error::DeviceLost { .. }) => return Err(lost),
+                Err(error) => (None, Some(error)),
+            },
         };
         // Memory is planned in whole blocks, so a little less than all was counted.
         loaded(all, all);
-        let mut engine = Engine::new(gpu, round, on_gpu, draft)?;
+        let mut engine = Engine::new(gpu, buffers, on_gpu, draft)?;
         engine.check_invariance().await?;
-        Ok(engine)
+        if let (Some([target, draft]), None) = (tokenizers, &failed) {
+            engine.translate_by(Box::new(Translator::new(target.clone(), draft.clone())))?;
+        }
+        Ok((engine, failed))
+    }
+}
+
+pub(crate) fn without_assistant(error: &Error) -> String {
+    format!("the assistant model is not used: {error}")
+}
+
+impl Translate for Translator {
+    fn to_draft(&mut self, text: &[u32]) -> Result<Vec<u32>> {
+        self.to_draft(text)
+    }
+
+    fn to_target(&self, drafted: &[u32]) -> Result<Vec<u32>> {
+        self.to_target(drafted)
     }
 }
 
 impl<S: Source, A: Source> Origination for Pair<S, A> {
     fn engine(&self, gpu: Rc<Gpu>) -> Pin<Box<dyn Future<Output = Result<Engine>> + '_>> {
-        Box::pin(async move { self.build(&gpu, &mut |_, _| ()).await })
+        Box::pin(async move { Ok(self.build(&gpu, &mut |_, _| ()).await?.0) })
     }
 }
 
-/// The draft model, with the target's room, or less where it was made for less.
-async fn open_assistant<A: Source>(
+/// The draft model, with the target's room, or less where it was made for less, and its tokenizer.
+pub(crate) async fn open_assistant<A: Source>(
     source: A,
     options: &LoadOptions,
     context: usize,
-    tokenizer: &Tokenizer,
-) -> Result<Checkpoint<A>> {
+) -> Result<(Checkpoint<A>, Tokenizer)> {
     let unbounded = LoadOptions { max_context: None, ..options.clone() };
     let mut assistant = Checkpoint::open(source, &unbounded).await?;
     let most = assistant.blueprint.spec.max_position_embeddings;
     assistant.blueprint.capacity.max_context = context.min(most);
-    tokenizer.check_same(&assistant.tokenizer().await?)?;
-    Ok(assistant)
+    let tokenizer = assistant.tokenizer().await?;
+    assistant.check_tokens(&tokenizer)?;
+    Ok((assistant, tokenizer))
 }
 
 async fn put<S: Source>(
     gpu: &Rc<Gpu>,
     checkpoint: &Checkpoint<S>,
-    round: &Buffer,
-    vocab: usize,
+    buffers: &RoundBuffers,
     loaded: &mut dyn FnMut(u64),
 ) -> Result<Model> {
     let Checkpoint { blueprint, weights } = checkpoint;
     let place = weights.source().name();
-    Model::load(gpu, blueprint, Some(weights), round, vocab, loaded).await.map_err(|error| error.within(&place))
+    Model::load(gpu, blueprint, Some(weights), buffers, loaded).await.map_err(|error| error.within(&place))
 }
 
 async fn required<S: Source>(source: &S, file: &str, limit: u64) -> Result<Vec<u8>> {

@@ -1,11 +1,11 @@
 //! Options of loading and generating, under Hugging Face's names, validated once.
 
-use crate::error::{Error, Result};
-use serde::de::DeserializeOwned;
+mod json;
+
+use crate::error::Result;
+use json::{bad, from_json};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
-use std::borrow::Cow;
-use std::str::FromStr;
+use std::collections::BTreeMap;
 
 /// How to load a model pair.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -16,11 +16,13 @@ pub struct LoadOptions {
     pub kv_dtype: KvDtype,
     /// Rows of a prefill chunk.
     pub prefill_chunk: usize,
+    /// Instances of the target that verify at the same time, each with its own device, weights and KV cache; natively only.
+    pub sp_degree: usize,
 }
 
 impl Default for LoadOptions {
     fn default() -> Self {
-        Self { max_context: None, kv_dtype: KvDtype::F32, prefill_chunk: 64 }
+        Self { max_context: None, kv_dtype: KvDtype::F32, prefill_chunk: 64, sp_degree: 1 }
     }
 }
 
@@ -60,8 +62,38 @@ pub struct GenerateOptions {
     pub max_matching_ngram_size: usize,
     /// Which of several matches the lookup takes.
     pub prompt_lookup_rule: LookupRule,
+    /// A draft ends behind a token that the draft model finds less likely than this; 0: never.
+    pub assistant_confidence_threshold: f32,
+    /// The text that is expected, to draft from.
+    pub prediction: Option<String>,
+    /// Who drafts.
+    pub drafter: DrafterChoice,
+    /// Whether to draw tokens at random; if not, the most likely one is taken.
+    pub do_sample: bool,
+    /// Logits are divided by it.
+    pub temperature: f32,
+    /// So many most likely tokens remain; 0: all.
+    pub top_k: usize,
+    /// The most likely tokens whose probabilities sum up to this remain.
+    pub top_p: f32,
+    /// Tokens remain that have at least this times the highest probability.
+    pub min_p: f32,
+    /// Logits of tokens that the text has are divided by it where positive, else multiplied.
+    pub repetition_penalty: f32,
+    /// Key of the random choices: the same seed gives the same text. None: another one each time, told in the statistics.
+    pub seed: Option<u64>,
+    /// How draft tokens are accepted when tokens are drawn at random.
+    pub acceptance: Acceptance,
+    /// Added to the logits of tokens, by id.
+    pub logit_bias: BTreeMap<u32, f32>,
+    /// Token sequences that may not come.
+    pub bad_words_ids: Vec<Vec<u32>>,
+    /// No end of text before so many tokens.
+    pub min_new_tokens: usize,
     /// Texts that end the generation; they are not part of the result.
     pub stop: Vec<String>,
+    /// What to do with a chat that is longer than the context.
+    pub context: ContextPolicy,
     /// Whether to draft at all.
     pub speculation: Speculation,
 }
@@ -71,26 +103,83 @@ impl Default for GenerateOptions {
         Self {
             max_new_tokens: 256,
             num_assistant_tokens: 5,
-            num_assistant_tokens_schedule: Schedule::Heuristic,
+            num_assistant_tokens_schedule: Schedule::Adaptive,
             prompt_lookup_num_tokens: None,
             max_matching_ngram_size: 2,
             prompt_lookup_rule: LookupRule::Leftmost,
+            assistant_confidence_threshold: 0.0,
+            prediction: None,
+            drafter: DrafterChoice::Auto,
+            do_sample: false,
+            temperature: 1.0,
+            top_k: 0,
+            top_p: 1.0,
+            min_p: 0.0,
+            repetition_penalty: 1.0,
+            seed: None,
+            acceptance: Acceptance::Coupled,
+            logit_bias: BTreeMap::new(),
+            bad_words_ids: Vec::new(),
+            min_new_tokens: 0,
             stop: Vec::new(),
+            context: ContextPolicy::Error,
             speculation: Speculation::Auto,
         }
     }
 }
 
-/// How the number of draft tokens changes from round to round, by the rules of transformers.
+/// How the number of draft tokens changes from round to round: by measurement, or by the rules of transformers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Schedule {
+    /// Drafter and number are what is expected to be fastest, by what was measured; none, where nothing helps.
+    Adaptive,
     /// It does not.
     Constant,
     /// All accepted: 2 more. Else 1 fewer, at least 1. Kept from call to call.
     Heuristic,
     /// The same, from the start again with every call.
     HeuristicTransient,
+}
+
+/// Who drafts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DrafterChoice {
+    /// With the schedule `adaptive`, whoever is fastest. Else the prediction if there is one, the lookup if
+    /// `prompt_lookup_num_tokens` is given, or the draft model.
+    Auto,
+    /// The draft model.
+    DraftModel,
+    /// What followed the last tokens earlier in the text.
+    Lookup,
+    /// The text that the caller expects.
+    Prediction,
+    /// The prediction, else the lookup, and the draft model where both find nothing.
+    Chain,
+}
+
+/// How draft tokens are accepted when tokens are drawn at random.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Acceptance {
+    /// Where the target, with the same noise, draws the same token: the text depends on the seed alone.
+    Coupled,
+    /// Rejection sampling (Leviathan et al. 2023; Chen et al. 2023): accepts a little more often; the text follows the
+    /// target's distribution, but depends on who drafted.
+    Rejection,
+}
+
+/// What to do with a chat that is longer than the context.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ContextPolicy {
+    /// An error that says so.
+    Error,
+    /// The oldest turns after the system message are dropped, until the chat and an answer of `max_new_tokens` (or of a
+    /// quarter of the context) fit. The last turn stays: too long by itself, it is an error. So are a text and token ids,
+    /// which have no turns.
+    Shift,
 }
 
 /// Which of several matches a prompt lookup takes.
@@ -115,50 +204,6 @@ pub enum Speculation {
     Off,
 }
 
-fn bad<T>(option: impl Into<Cow<'static, str>>, value: impl ToString, allowed: &str) -> Result<T> {
-    Err(Error::BadOption { option: option.into(), value: value.to_string(), allowed: allowed.into() })
-}
-
-/// What would have been right: serde's sentences end with it.
-fn wanted(error: &serde_json::Error) -> String {
-    let error = error.to_string();
-    let wanted = error.rsplit_once("expected ").map_or(error.as_str(), |(_, wanted)| wanted);
-    match wanted.replace('`', "").replace("one of ", "").as_str() {
-        "usize" => "a whole number from 0 on".into(),
-        "a string" => "a text".into(),
-        "a sequence" => "a list".into(),
-        words => words.into(),
-    }
-}
-
-/// The value that has this name in JSON.
-fn by_name<T: DeserializeOwned>(option: &'static str, name: &str) -> Result<T> {
-    serde_json::from_value(name.into()).or_else(|error| bad(option, name, &wanted(&error)))
-}
-
-/// The defaults, with what a JSON object names in their place; null leaves the default.
-fn from_json<T: Default + Serialize + DeserializeOwned>(text: &str) -> Result<T> {
-    let given: Map<String, Value> = match serde_json::from_str(text) {
-        Ok(given) => given,
-        Err(_) => return bad("options", text, "an object"),
-    };
-    let object = |value| match value {
-        Ok(Value::Object(object)) => object,
-        _ => Map::new(),
-    };
-    let mut all = object(serde_json::to_value(T::default()));
-    for (name, value) in given.into_iter().filter(|(_, value)| !value.is_null()) {
-        if !all.contains_key(&name) {
-            return bad("options", name, &all.keys().map(String::as_str).collect::<Vec<_>>().join(", "));
-        }
-        all.insert(name.clone(), value.clone());
-        if let Err(error) = serde_json::from_value::<T>(Value::Object(all.clone())) {
-            return bad(name, value, &wanted(&error));
-        }
-    }
-    serde_json::from_value(Value::Object(all)).or_else(|error| bad("options", text, &wanted(&error)))
-}
-
 impl LoadOptions {
     /// The defaults, with what a JSON object names in their place.
     ///
@@ -174,6 +219,7 @@ impl LoadOptions {
         match self.max_context {
             Some(context) if !(2..=1 << 20).contains(&context) => bad("max_context", context, "2 to 1048576"),
             _ if !(1..=4096).contains(&self.prefill_chunk) => bad("prefill_chunk", self.prefill_chunk, "1 to 4096"),
+            _ if !(1..=8).contains(&self.sp_degree) => bad("sp_degree", self.sp_degree, "1 to 8"),
             _ => Ok(()),
         }
     }
@@ -203,41 +249,48 @@ impl GenerateOptions {
         if self.stop.iter().any(String::is_empty) {
             return bad("stop", "an empty text", "texts of one character or more");
         }
+        for (option, value, range, allowed) in [
+            (
+                "temperature",
+                self.temperature,
+                1e-3..=100.0,
+                "0.001 to 100; for the most likely token leave do_sample off",
+            ),
+            ("top_p", self.top_p, f32::MIN_POSITIVE..=1.0, "more than 0, up to 1"),
+            ("min_p", self.min_p, 0.0..=1.0, "0 to 1"),
+            ("repetition_penalty", self.repetition_penalty, 0.01..=100.0, "0.01 to 100; 1: none"),
+            ("assistant_confidence_threshold", self.assistant_confidence_threshold, 0.0..=1.0, "0 to 1"),
+        ] {
+            if !range.contains(&value) {
+                return bad(option, value, allowed);
+            }
+        }
+        if self.min_new_tokens > self.max_new_tokens {
+            return bad("min_new_tokens", self.min_new_tokens, "0 to max_new_tokens");
+        }
+        if self.seed.is_some_and(|seed| seed > MAX_SEED) {
+            return bad("seed", self.seed.unwrap_or_default(), "whole numbers from 0 to 2^53 - 1");
+        }
+        if let Some((token, bias)) = self.logit_bias.iter().find(|(_, bias)| !(-100.0..=100.0).contains(*bias)) {
+            return bad("logit_bias", format!("{bias} for token {token}"), "-100 to 100");
+        }
+        if self.bad_words_ids.iter().any(Vec::is_empty) {
+            return bad("bad_words_ids", "an empty sequence", "sequences of one token or more");
+        }
+        if self.drafter == DrafterChoice::Prediction && self.prediction.is_none() {
+            return bad("drafter", "prediction", "draft_model, lookup or chain where no prediction is given");
+        }
         Ok(())
     }
 }
 
-impl FromStr for Schedule {
-    type Err = Error;
-    fn from_str(name: &str) -> Result<Self> {
-        by_name("num_assistant_tokens_schedule", name)
-    }
-}
-
-impl FromStr for LookupRule {
-    type Err = Error;
-    fn from_str(name: &str) -> Result<Self> {
-        by_name("prompt_lookup_rule", name)
-    }
-}
-
-impl FromStr for Speculation {
-    type Err = Error;
-    fn from_str(name: &str) -> Result<Self> {
-        by_name("speculation", name)
-    }
-}
-
-impl FromStr for KvDtype {
-    type Err = Error;
-    fn from_str(name: &str) -> Result<Self> {
-        by_name("kv_dtype", name)
-    }
-}
+/// The largest seed: JavaScript knows larger numbers only roughly.
+const MAX_SEED: u64 = (1 << 53) - 1;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Error;
 
     #[test]
     fn json_replaces_defaults_by_name() {
@@ -258,10 +311,19 @@ mod tests {
     fn json_with_unknown_names_or_other_types_is_refused() {
         for (text, option, value, allowed) in [
             ("[]", "options", "[]", "an object"),
-            (r#"{"max_new_token": 7}"#, "options", "max_new_token", "max_matching_ngram_size, max_new_tokens, "),
+            (
+                r#"{"max_new_token": 7}"#,
+                "options",
+                "max_new_token",
+                "acceptance, assistant_confidence_threshold, bad_words_ids, ",
+            ),
             (r#"{"max_new_tokens": -1}"#, "max_new_tokens", "-1", "a whole number from 0 on"),
             (r#"{"max_new_tokens": "7"}"#, "max_new_tokens", "\"7\"", "a whole number from 0 on"),
             (r#"{"stop": "."}"#, "stop", "\".\"", "a list"),
+            (r#"{"seed": 1.5}"#, "seed", "1.5", "a whole number from 0 on"),
+            (r#"{"temperature": "hot"}"#, "temperature", "\"hot\"", "a number"),
+            (r#"{"do_sample": 1}"#, "do_sample", "1", "true or false"),
+            (r#"{"logit_bias": [1]}"#, "logit_bias", "[1]", "an object: numbers by token id"),
             (r#"{"speculation": "on"}"#, "speculation", "\"on\"", "auto or off"),
         ] {
             match GenerateOptions::from_json(text) {
@@ -272,5 +334,32 @@ mod tests {
                 other => panic!("{text}: {other:?}"),
             }
         }
+    }
+
+    #[test]
+    fn values_outside_their_range_are_refused_by_name() {
+        let bad = |options: GenerateOptions| match options.validate() {
+            Err(Error::BadOption { option, .. }) => option.into_owned(),
+            other => panic!("{options:?}: {other:?}"),
+        };
+        let with = |change: &dyn Fn(&mut GenerateOptions)| {
+            let mut options = GenerateOptions::default();
+            change(&mut options);
+            bad(options)
+        };
+        for value in [0.0, -1.0, f32::NAN, f32::INFINITY] {
+            assert_eq!(with(&|options| options.temperature = value), "temperature");
+            assert_eq!(with(&|options| options.top_p = value), "top_p");
+            assert_eq!(with(&|options| options.repetition_penalty = value), "repetition_penalty");
+        }
+        assert_eq!(with(&|options| options.top_p = 1.01), "top_p");
+        assert_eq!(with(&|options| options.min_p = -0.1), "min_p");
+        assert_eq!(with(&|options| options.assistant_confidence_threshold = 2.0), "assistant_confidence_threshold");
+        assert_eq!(with(&|options| options.min_new_tokens = 257), "min_new_tokens");
+        assert_eq!(with(&|options| options.seed = Some(1 << 53)), "seed");
+        assert_eq!(with(&|options| options.logit_bias = [(3, 101.0)].into()), "logit_bias");
+        assert_eq!(with(&|options| options.bad_words_ids = vec![vec![]]), "bad_words_ids");
+        assert_eq!(with(&|options| options.drafter = DrafterChoice::Prediction), "drafter");
+        assert_eq!(GenerateOptions::default().validate(), Ok(()));
     }
 }

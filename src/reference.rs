@@ -9,6 +9,7 @@
 use crate::error::Result;
 use crate::model::{Activation, Mlp, ModelSpec, rotary_table};
 use crate::options::KvDtype;
+use crate::sample::{Processors, accepts, recovered};
 use crate::weights::{Source, Weights};
 use half::f16;
 
@@ -185,15 +186,37 @@ pub fn attention(q: &[f32], kv: &Kv, heads: &Heads) -> Vec<f32> {
     out
 }
 
-/// The id of the largest of a row's first `vocab` logits, the lowest of those that tie, for logits [rows, stride]:
-/// [rows]. A row with a logit that is not finite gives `u32::MAX`.
-pub fn sample(logits: &[f32], stride: usize, vocab: usize) -> Vec<u32> {
-    let row = |row: &[f32]| {
-        let row = &row[..vocab];
-        let best = (0..vocab).reduce(|best, id| if row[id] > row[best] { id } else { best });
-        best.filter(|_| row.iter().all(|logit| logit.is_finite())).map_or(u32::MAX, |best| best as u32)
+/// The biases and penalties of a row's logits [vocab], which follows the tokens of `history`.
+pub fn adjust(logits: &mut [f32], processors: &Processors, history: &[u32]) {
+    processors.adjust(logits, history);
+}
+
+/// Temperature, top-k, top-p and min-p of a row's logits [vocab]. Removed ones are negative infinity.
+pub fn filter(logits: &mut [f32], processors: &Processors) {
+    processors.filter(logits);
+}
+
+/// The id of the largest of a row's first `vocab` logits plus noise by position in a row and id, the lowest of those that
+/// tie, for logits [rows, stride]: [rows]. A row with a logit that is not finite gives `u32::MAX`.
+pub fn sample(logits: &[f32], stride: usize, vocab: usize, noise: impl Fn(usize, usize) -> f32) -> Vec<u32> {
+    let row = |(at, row): (usize, &[f32])| {
+        let scores: Vec<f32> = (0..vocab).map(|id| row[id] + noise(at, id)).collect();
+        let best = (0..vocab).reduce(|best, id| if scores[id] > scores[best] { id } else { best });
+        best.filter(|_| row[..vocab].iter().all(|logit| logit.is_finite())).map_or(u32::MAX, |best| best as u32)
     };
-    logits.chunks_exact(stride).map(row).collect()
+    logits.chunks_exact(stride).enumerate().map(row).collect()
+}
+
+/// The token of a row by rejection sampling: `draft` with the distribution that it was drawn from, if there is one, is
+/// accepted by a uniform number, or a token drawn by exponential noise [vocab], from distributions [vocab].
+pub fn reject(p: &[f32], draft: Option<(u32, &[f32])>, uniform: f32, noise: &[f32]) -> u32 {
+    let from = match draft {
+        Some((x, q)) if accepts(p[x as usize], q[x as usize], uniform) => return x,
+        Some((_, q)) => &recovered(p, q),
+        None => p,
+    };
+    let scores: Vec<f32> = from.iter().zip(noise).map(|(p, wait)| p / wait).collect();
+    (0..scores.len()).reduce(|best, id| if scores[id] > scores[best] { id } else { best }).unwrap_or(0) as u32
 }
 
 /// Heads [n, head_dim] at a position, rotated. Elements from `rotary` on stay as they are.

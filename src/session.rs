@@ -1,12 +1,21 @@
 //! START HERE. A prompt becomes text: prefill, then rounds of draft, verify, accept, emit, until something ends it.
 
+mod emit;
+mod prompts;
+pub(crate) mod setup;
+mod shift;
+
 use crate::decode::{Draft, Engine, Target};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
-use crate::options::{GenerateOptions, Speculation};
-use crate::speculate::{DraftModel, Drafter, Lookahead, NoDrafter, Origin, PromptLookup, Stats, accept};
-use crate::text::{ChatTemplate, Message, StopStrings, TextStream, Tokenizer};
+use crate::options::GenerateOptions;
+use crate::speculate::{Drafter, Origin, Round, Stats, accept};
+use crate::text::{Message, Tokenizer};
+pub(crate) use emit::Emitter;
+pub use emit::Sink;
+pub(crate) use prompts::Prompts;
 use serde::{Deserialize, Serialize};
+pub(crate) use setup::Learned;
 use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -15,10 +24,11 @@ use web_time::Instant;
 /// A loaded model pair and the text that it has seen.
 pub struct Session {
     pub(crate) engine: Engine,
-    pub(crate) tokenizer: Tokenizer,
-    pub(crate) template: Option<ChatTemplate>,
-    pub(crate) lookahead: Option<Lookahead>,
+    pub(crate) prompts: Prompts,
+    pub(crate) learned: Learned,
     pub(crate) origin: Box<dyn Origination>,
+    /// What the user should know about the models.
+    pub(crate) warnings: Vec<String>,
 }
 
 /// What to continue.
@@ -75,9 +85,14 @@ impl Session {
         &self.engine
     }
 
-    /// The tokenizer that target and draft model share.
+    /// What the user should know of the loading, in words; the statistics of each text repeat it.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// The target's tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
-        &self.tokenizer
+        &self.prompts.tokenizer
     }
 
     /// The tokens of a prompt.
@@ -85,25 +100,7 @@ impl Session {
     /// # Errors
     /// [`Error::BadOption`] for an empty prompt, [`Error::BadTemplate`], [`Error::BadTokenizer`].
     pub fn encode(&self, prompt: &Prompt) -> Result<Vec<u32>> {
-        let mut tokens = match prompt {
-            Prompt::Text(text) => self.tokenizer.encode(text, true)?,
-            Prompt::Tokens(tokens) => tokens.clone(),
-            Prompt::Chat(messages) => match &self.template {
-                Some(template) => template.encode(&self.tokenizer, messages)?,
-                None => return Err(Error::BadTemplate { reason: "the model has none; use a plain prompt".into() }),
-            },
-        };
-        let spec = self.engine.target().spec();
-        if tokens.is_empty() {
-            tokens.extend(spec.bos_token_id);
-        }
-        let vocab = spec.vocab_size;
-        let bad = |value: String, allowed: String| Err(Error::BadOption { option: "prompt".into(), value, allowed });
-        match tokens.iter().find(|&&id| id as usize >= vocab) {
-            Some(id) => bad(format!("token {id}"), format!("token ids below {vocab}")),
-            None if tokens.is_empty() => bad("an empty prompt".into(), "one token or more".into()),
-            None => Ok(tokens),
-        }
+        self.prompts.encode(prompt)
     }
 
     /// Continues a prompt. `on_token` hears of each token and may break off. When the device is lost, the models are set
@@ -119,31 +116,34 @@ impl Session {
         on_token: &mut dyn FnMut(&Token) -> ControlFlow<()>,
     ) -> Result<Generation> {
         options.validate()?;
-        let prompt = self.encode(prompt)?;
+        let (prompt, num_dropped_messages) = self.prompts.fit(prompt, options)?;
         let ends = self.engine.target().spec().eos_token_id.clone();
-        let mut out = Emitter::new(&self.tokenizer, &prompt, &ends, options, on_token);
-        let lookup = options.prompt_lookup_num_tokens;
+        let sampling = setup::sampling(options, self.engine.target().spec(), prompt.len())?;
+        let mut out = Emitter::new(&self.prompts.tokenizer, &prompt, &ends, options, on_token);
+        let prediction = match &options.prediction {
+            Some(text) => self.prompts.tokenizer.encode(text, false)?,
+            None => Vec::new(),
+        };
         let mut run = Run::new(&prompt);
+        run.stats.num_dropped_messages = num_dropped_messages;
+        run.stats.seed = options.do_sample.then_some(sampling.seed);
+        run.stats.warnings.extend_from_slice(&self.warnings);
+        run.stats.warnings.extend(setup::idle(options));
         let mut lost_at = None;
         loop {
             let engine = &mut self.engine;
-            let ended = match (options.speculation, lookup, engine.draft()) {
-                (Speculation::Auto, Some(num_tokens), _) => {
-                    let (longest, rule) = (options.max_matching_ngram_size, options.prompt_lookup_rule);
-                    let mut lookup = PromptLookup::new(num_tokens, longest, rule, &ends);
-                    rounds(engine, &mut lookup, &mut run, &ends, &mut out).await
-                }
-                (Speculation::Auto, None, Some(_)) if options.num_assistant_tokens > 0 => {
-                    let (schedule, start) = (options.num_assistant_tokens_schedule, options.num_assistant_tokens);
-                    let kept = self.lookahead.take().filter(|kept| kept.is(schedule, start));
-                    let lookahead = self.lookahead.insert(kept.unwrap_or_else(|| Lookahead::new(schedule, start)));
-                    if run.stats.num_spec_steps == 0 {
-                        lookahead.begin();
-                    }
-                    rounds(engine, &mut DraftModel(lookahead), &mut run, &ends, &mut out).await
-                }
-                _ => rounds(engine, &mut NoDrafter, &mut run, &ends, &mut out).await,
-            };
+            engine.sample_by(&sampling)?;
+            let has_draft_model = engine.draft().is_some();
+            let first = run.stats.num_spec_steps == 0;
+            let read = engine.cached().iter().zip(&prompt).take_while(|(cached, token)| cached == token).count();
+            let read = has_draft_model.then_some(read.min(engine.draft_cached()));
+            let mut drafter = self.learned.drafter(options, &prediction, &run, &ends, read);
+            if first {
+                run.stats.warnings.extend(setup::missing(options, has_draft_model));
+            }
+            let ended = rounds(engine, &mut *drafter, &mut run, &ends, &mut out).await;
+            drop(drafter);
+            run.stats.speculating = self.learned.speculating(options);
             match ended {
                 // A device that is lost again before it did anything would be lost for ever.
                 Err(Error::DeviceLost { reason }) if lost_at != Some(run.tokens.len()) => {
@@ -201,7 +201,7 @@ impl Run {
 /// [`Error::ContextFull`] before anything is computed; what target and sink report.
 pub async fn rounds<T: Target>(
     target: &mut T,
-    drafter: &mut impl Drafter,
+    drafter: &mut (impl Drafter + ?Sized),
     run: &mut Run,
     ends: &[u32],
     sink: &mut impl Sink,
@@ -221,6 +221,7 @@ pub async fn rounds<T: Target>(
     target.truncate(reused);
     if first {
         stats.num_cached_tokens = reused;
+        stats.num_cached_draft_tokens = target.draft_cached();
     }
     target.prefill(&head[reused..]).await?;
     stats.times.prefill += seconds(started);
@@ -243,7 +244,8 @@ pub async fn rounds<T: Target>(
         let before = target.cached().len();
         let pending = tokens[tokens.len() - 1];
         let verified = target.verify(pending, &draft).await?;
-        stats.times.verify += seconds(started);
+        let verifying = seconds(started);
+        stats.times.verify += verifying;
 
         let started = Instant::now();
         let mut round = accept(&verified.draft, &verified.ids, room, |id| ends.contains(&id));
@@ -262,7 +264,13 @@ pub async fn rounds<T: Target>(
             }
         }
         target.truncate(before + 1 + round.accepted);
-        drafter.learn(round.drafted, round.accepted);
+        drafter.learn(&Round {
+            drafted: round.drafted,
+            accepted: round.accepted,
+            rows: verified.ids.len(),
+            caught_up: verified.caught_up,
+            seconds: verifying,
+        });
         stats.add_round(&round);
         stats.times.emit += seconds(started);
         if stats.num_spec_steps == 1 {
@@ -275,91 +283,4 @@ pub async fn rounds<T: Target>(
         stats.times.tokens_per_second = later as f64 / (stats.times.total - stats.times.first_token);
     }
     Ok(())
-}
-
-/// Where emitted tokens go.
-pub trait Sink {
-    /// Tokens still wanted.
-    fn room(&self) -> usize;
-
-    /// Takes a token; `last` when nothing follows it. Breaks when no more are wanted.
-    ///
-    /// # Errors
-    /// What decoding its text reports.
-    fn push(&mut self, id: u32, origin: Origin, last: bool) -> Result<ControlFlow<()>>;
-}
-
-/// Tokens -> text, stop strings, the caller.
-struct Emitter<'a> {
-    tokenizer: &'a Tokenizer,
-    on_token: &'a mut dyn FnMut(&Token) -> ControlFlow<()>,
-    stream: TextStream,
-    stops: StopStrings,
-    max_new_tokens: usize,
-    text: String,
-    token_ids: Vec<u32>,
-    ends: &'a [u32],
-    ended_by: Option<FinishReason>,
-}
-
-impl<'a> Emitter<'a> {
-    fn new(
-        tokenizer: &'a Tokenizer,
-        prompt: &[u32],
-        ends: &'a [u32],
-        options: &GenerateOptions,
-        on_token: &'a mut dyn FnMut(&Token) -> ControlFlow<()>,
-    ) -> Self {
-        Self {
-            tokenizer,
-            on_token,
-            stream: TextStream::new(prompt),
-            stops: StopStrings::new(options.stop.clone()),
-            max_new_tokens: options.max_new_tokens,
-            text: String::new(),
-            token_ids: Vec::new(),
-            ends,
-            ended_by: None,
-        }
-    }
-
-    fn finish(self, stats: Stats) -> Generation {
-        let finish_reason = self.ended_by.unwrap_or(FinishReason::Length);
-        Generation { text: self.text, token_ids: self.token_ids, finish_reason, stats }
-    }
-}
-
-impl Sink for Emitter<'_> {
-    fn room(&self) -> usize {
-        self.max_new_tokens - self.token_ids.len()
-    }
-
-    fn push(&mut self, id: u32, origin: Origin, last: bool) -> Result<ControlFlow<()>> {
-        self.token_ids.push(id);
-        let mut fresh = String::new();
-        if self.ends.contains(&id) {
-            self.ended_by = Some(FinishReason::Stop);
-        } else {
-            fresh = self.stream.push(self.tokenizer, id)?;
-        }
-        if last {
-            fresh += &self.stream.finish(self.tokenizer)?;
-        }
-        let (mut text, stopped) = self.stops.push(&fresh);
-        if last && !stopped {
-            text += &self.stops.finish();
-        }
-        self.text.push_str(&text);
-        // Whatever ends a round is the target's own token: it decided that the text ends here.
-        let token = Token { id, text, origin: if stopped { Origin::Target } else { origin } };
-        let flow = (self.on_token)(&token);
-        if stopped {
-            self.ended_by = Some(FinishReason::Stop);
-            return Ok(ControlFlow::Break(()));
-        }
-        if flow.is_break() {
-            self.ended_by = Some(FinishReason::Aborted);
-        }
-        Ok(flow)
-    }
 }

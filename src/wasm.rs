@@ -14,6 +14,8 @@ use std::ops::{ControlFlow, Range};
 use std::rc::Rc;
 use wasm_bindgen::prelude::*;
 
+mod simulate;
+
 /// Keeps the words of a panic: all that JS sees of it otherwise is `unreachable`.
 #[wasm_bindgen(start)]
 pub fn start() {
@@ -45,8 +47,9 @@ struct JsSource {
 
 impl JsSource {
     fn keep(&self, thrown: JsValue) -> Error {
+        let message = Reflect::get(&thrown, &"message".into()).ok().and_then(|message| message.as_string());
         self.thrown.borrow_mut().get_or_insert(thrown);
-        Error::NotFound { path: self.name(), reason: "cannot be read".into() }
+        Error::NotFound { path: self.name(), reason: message.unwrap_or_else(|| "cannot be read".into()) }
     }
 }
 
@@ -89,14 +92,16 @@ pub async fn load(
     progress: Function,
 ) -> Result<JsSession, JsValue> {
     let thrown = Thrown::default();
-    let source = |files| JsSource { files, thrown: thrown.clone() };
+    let target = JsSource { files: target, thrown: thrown.clone() };
+    // What the draft model's files throw costs the draft model only.
+    let assistant = assistant.map(|files| JsSource { files, thrown: Thrown::default() });
     let loaded = async {
         let options = LoadOptions::from_json(&to_text(&options))?;
         let gpu = Gpu::open(&GpuOptions::default()).await?;
         let mut progress = |loaded: u64, total: u64| {
             let _ = progress.call2(&JsValue::NULL, &(loaded as f64).into(), &(total as f64).into());
         };
-        Session::load(&gpu, source(target), assistant.map(source), &options, &mut progress).await
+        Session::load(&gpu, target, assistant, &options, &mut progress).await
     };
     match loaded.await {
         Ok(session) => Ok(JsSession(session, thrown)),
@@ -155,6 +160,11 @@ impl JsSession {
     pub fn memory(&self) -> JsValue {
         let engine = self.0.engine();
         to_value(&json!({ "target": engine.target().memory(), "draft": engine.draft().map(|draft| draft.memory()) }))
+    }
+
+    /// What the user should know of the loading, in words.
+    pub fn warnings(&self) -> JsValue {
+        to_value(&self.0.warnings())
     }
 
     /// What was asked of the device so far.

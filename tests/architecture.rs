@@ -41,13 +41,18 @@ fn dependencies_point_one_way() {
         ("weights", &["error"]),
         ("model", &["error", "weights"]),
         ("sample", &[]),
-        ("reference", &["error", "model", "options", "weights"]),
+        ("reference", &["error", "model", "options", "sample", "weights"]),
         ("gpu", &["error", "model", "options", "weights"]),
-        ("decode", &["error", "gpu", "model", "options", "weights"]),
-        ("speculate", &["decode", "options"]),
-        ("session", &["decode", "error", "gpu", "options", "speculate", "text"]),
+        ("decode", &["error", "gpu", "model", "options", "sample", "weights"]),
+        ("speculate", &["decode", "error", "options"]),
+        ("simulate", &["error", "speculate"]),
+        ("session", &["decode", "error", "gpu", "model", "options", "sample", "speculate", "text"]),
         ("load", &["decode", "error", "gpu", "model", "options", "session", "text", "weights"]),
-        ("wasm", &["error", "gpu", "options", "session", "weights"]),
+        (
+            "parallel",
+            &["decode", "error", "gpu", "load", "options", "sample", "session", "speculate", "text", "weights"],
+        ),
+        ("wasm", &["error", "gpu", "options", "session", "simulate", "weights"]),
     ]);
     for (path, text) in files("src", "rs") {
         let module = module(&path);

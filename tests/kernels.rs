@@ -2,16 +2,16 @@
 //! whatever company it is computed. Seeds are fixed.
 
 mod common;
+use common::lab::{INPUTS, Input, Lab, Output, UNTOUCHED};
 
 use bytemuck::cast_slice;
-use foretoken::gpu::{Buffer, Epilogue, Gpu, Kernel, KvDtype, Slice, split_grid};
+use foretoken::gpu::{Epilogue, Kernel, KvDtype, Slice, split_grid};
 use foretoken::model::{Activation, RopeScaling, RopeSpec, rotary_table};
 use foretoken::reference::{self, Heads, Kv, Pairs};
 use foretoken::weights::Dtype;
 use half::{bf16, f16};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fmt::Debug;
-use std::rc::Rc;
 
 /// Bounds on mse(gpu, twin) / mse(twin, 0), by class of kernel.
 const POINTWISE: f64 = 1e-12;
@@ -31,168 +31,6 @@ const SILU: Activation = Activation::Silu;
 const RANDOM: usize = 30;
 /// Positions per block of the KV cache.
 const BLOCK: usize = 64;
-
-/// What outputs hold before a kernel runs: a NaN, so that an element left out is found, and so is one too many.
-const UNTOUCHED: u32 = 0x7fc0_dead;
-/// Words behind the data of every binding: nothing may be written there, and what is read there is a NaN.
-const GUARD: usize = 64;
-
-// ---- the bench ----
-
-struct Lab {
-    gpu: Rc<Gpu>,
-    random: Random,
-    /// Worst error and bound by kernel.
-    worst: BTreeMap<&'static str, (f64, f64)>,
-}
-
-/// A buffer that a kernel writes, with its guard band inside the binding.
-struct Output {
-    buffer: Buffer,
-    words: usize,
-}
-
-impl Output {
-    fn slice(&self) -> Slice {
-        self.buffer.whole()
-    }
-}
-
-impl Lab {
-    fn new(seed: u64) -> Self {
-        Self { gpu: common::gpu(), random: Random(seed), worst: BTreeMap::new() }
-    }
-
-    fn uniform(&self, words: &[u32]) -> Slice {
-        self.gpu.buffer_of("uniform", words).unwrap().whole()
-    }
-
-    fn step(&self, position: usize, rows: usize) -> Slice {
-        self.uniform(&[position as u32, rows as u32, 0, 0, 0])
-    }
-
-    fn input(&self, bytes: &[u8]) -> Slice {
-        let mut guarded = bytes.to_vec();
-        guarded.resize(bytes.len().next_multiple_of(4), 0);
-        guarded.extend_from_slice(cast_slice(&[UNTOUCHED; GUARD]));
-        self.gpu.buffer_of("input", &guarded).unwrap().whole()
-    }
-
-    fn output(&self, before: &[u32]) -> Output {
-        let words = [before, &[UNTOUCHED; GUARD]].concat();
-        Output { buffer: self.gpu.buffer_of("output", &words).unwrap(), words: before.len() }
-    }
-
-    fn run(&self, kernel: Kernel, grid: [u32; 3], bindings: &[(u32, Slice)]) {
-        let mut recorder = self.gpu.record();
-        recorder.dispatch(&self.gpu.call(kernel, bindings), grid);
-        recorder.submit(None);
-    }
-
-    fn read(&self, output: &Output) -> Vec<u32> {
-        let mut words = common::run(self.gpu.read(&output.buffer, 0, output.buffer.size())).unwrap();
-        let guard = words.split_off(output.words);
-        assert!(guard.iter().all(|word| *word == UNTOUCHED), "a kernel wrote into the guard band");
-        words
-    }
-
-    /// Rows of `width` that a kernel wrote into rows of `stride`; what lies between them is untouched.
-    fn rows(&self, output: &Output, stride: usize, width: usize) -> Vec<f32> {
-        let words = self.read(output);
-        let rows = words.chunks_exact(stride).flat_map(|row| {
-            assert!(row[width..].iter().all(|word| *word == UNTOUCHED), "a kernel wrote behind its row");
-            row[..width].iter().map(|word| f32::from_bits(*word))
-        });
-        rows.collect()
-    }
-
-    /// Holds a kernel's result against its twin's. What is not finite is infinitely wrong; differences up to `floor` are
-    /// none: so much may go missing on a device that takes subnormals for zeros.
-    fn close(&mut self, kernel: &'static str, bound: f64, case: &dyn Debug, got: &[f32], want: &[f32], floor: f64) {
-        assert_eq!(got.len(), want.len(), "{kernel} {case:?}");
-        let (mut errors, mut squares) = (0.0, 0.0);
-        for (got, want) in got.iter().zip(want) {
-            assert!(got.is_finite() && want.is_finite(), "{kernel} {case:?}: {got} where {want} was expected");
-            let error = (f64::from(*got) - f64::from(*want)).abs();
-            errors += if error > floor { error * error } else { 0.0 };
-            squares += f64::from(*want) * f64::from(*want);
-        }
-        let nmse = if errors == 0.0 { 0.0 } else { errors / squares };
-        let entry = self.worst.entry(kernel).or_insert((0.0, bound));
-        *entry = (entry.0.max(nmse), bound.min(entry.1));
-        assert!(nmse <= bound, "{kernel} {case:?}: NMSE {nmse:.1e} > {bound:.0e}");
-    }
-
-    fn report(&self) {
-        for (kernel, (worst, bound)) in &self.worst {
-            println!("{}: {kernel}: worst NMSE {worst:.1e}, bound {bound:.0e}", self.gpu.info().name);
-        }
-    }
-}
-
-/// SplitMix64 (Steele, Lea and Flood 2014).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let a = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let b = (a ^ (a >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        b ^ (b >> 31)
-    }
-
-    /// In 0..n.
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
-    }
-
-    /// In 1..=n.
-    fn upto(&mut self, n: usize) -> usize {
-        1 + self.below(n)
-    }
-
-    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len())]
-    }
-
-    fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    fn normals(&mut self, n: usize) -> Vec<f32> {
-        let mut normal = || {
-            let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
-            (radius * (std::f64::consts::TAU * self.unit()).cos()) as f32
-        };
-        (0..n).map(|_| normal()).collect()
-    }
-
-    fn values(&mut self, input: Input, n: usize) -> Vec<f32> {
-        let mut values = self.normals(n);
-        match input {
-            Input::Normal => {}
-            Input::Outlier => values[self.below(n)] = 1e4,
-            Input::Zero => values.fill(0.0),
-            Input::SubnormalF16 => values.iter_mut().for_each(|value| *value *= 1e-5),
-            Input::SubnormalF32 => values.iter_mut().for_each(|value| *value *= 1e-39),
-        }
-        values
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Input {
-    Normal,
-    /// One element is 1e4.
-    Outlier,
-    Zero,
-    /// In f16 these are subnormal, and no device may lose them.
-    SubnormalF16,
-    /// A device may take these for zeros.
-    SubnormalF32,
-}
-
-const INPUTS: [Input; 5] = [Input::Normal, Input::Outlier, Input::Zero, Input::SubnormalF16, Input::SubnormalF32];
 
 /// What a sum of `terms` products may lose when one factor is subnormal and taken for zero, the other up to `factor`.
 fn floor(input: Input, terms: usize, factor: f64) -> f64 {
@@ -263,7 +101,7 @@ fn embed_copies_rows_exactly() {
             let ids: Vec<_> = (0..rows).map(|_| lab.random.below(vocab) as u32).collect();
             let want = reference::embed(&table.values, width, &ids, scale);
             let x = lab.output(&vec![UNTOUCHED; rows * stride(width)]);
-            let step = lab.uniform(&[9, rows as u32, token as u32, 0, 0]);
+            let step = lab.uniform(&[9, rows as u32, token as u32, 0, 0, 0]);
             let round = lab.input(cast_slice(&[&vec![u32::MAX; token], &ids[..]].concat()));
             // The table in two pieces, as where a binding is too small for it.
             let cut = vocab / 2;
@@ -302,7 +140,7 @@ fn norm_rms(lab: &Lab, norm: &Norm<'_>) -> Vec<f32> {
     let y = lab.output(&vec![UNTOUCHED; wanted * stride]);
     let head = u32::from(norm.first > 0);
     let bindings = [
-        (0, lab.uniform(&[5, rows as u32, 0, norm.first as u32, 0])),
+        (0, lab.uniform(&[5, rows as u32, 0, norm.first as u32, 0, 0])),
         (1, lab.uniform(&[width as u32, stride as u32 / 4, head, norm.eps.to_bits()])),
         (2, lab.input(cast_slice(&padded(norm.x, width, stride)))),
         (3, lab.input(cast_slice(&padded(norm.gain, width, stride)))),
@@ -458,7 +296,7 @@ fn a_matrix_in_pieces_on_a_grid_of_two_dimensions() {
             let dims = [piece.chunks, end - first, first, stride(cols) / 4, outs, 1].map(|size| size as u32);
             let bindings = [
                 // The head's rows: those from 2 on, of 5.
-                (0, lab.uniform(&[0, 5, 0, 2, 0])),
+                (0, lab.uniform(&[0, 5, 0, 2, 0, 0])),
                 (1, lab.uniform(&dims)),
                 (2, lab.input(&piece.bytes)),
                 (3, lab.input(cast_slice(&padded(&x, cols, stride(cols))))),
@@ -940,52 +778,6 @@ fn attention_rows_have_the_same_bits_in_any_company() {
                     }
                 }
             }
-        }
-    }
-}
-
-// ---- sample ----
-
-#[test]
-fn sample_takes_the_lowest_of_the_largest() {
-    let mut lab = Lab::new(11);
-    let mut cases = vec![(1, 1), (2, 2), (3, 3), (255, 4), (256, 5), (257, 6), (1009, 16), (32_003, 17)];
-    cases.extend((0..RANDOM).map(|_| (lab.random.upto(3000), lab.random.upto(17))));
-    for (case, (vocab, rows)) in cases.into_iter().enumerate() {
-        let stride = vocab + case % 3;
-        let input = INPUTS[case % 3];
-        let mut logits = lab.random.values(input, rows * stride);
-        for row in logits.chunks_exact_mut(stride) {
-            match lab.random.below(6) {
-                0 => row[lab.random.below(vocab)] = lab.random.pick(&[f32::NAN, f32::INFINITY, f32::NEG_INFINITY]),
-                1 => (0..3).for_each(|_| row[lab.random.below(vocab)] = 77.0),
-                2 => row.iter_mut().for_each(|logit| *logit = logit.round()),
-                3 => row.fill(f32::MIN),
-                _ => {}
-            }
-            // What lies behind the vocabulary does not count.
-            row[vocab..].fill(f32::NAN);
-        }
-        let want = reference::sample(&logits, stride, vocab);
-        let logits = lab.input(cast_slice(&logits));
-        for advance in [0, 1] {
-            let rows = if advance == 1 { 1 } else { rows };
-            let before = [100, 1 + case as u32, 7, 3, 5];
-            let step = lab.output(&before);
-            let round = lab.output(&[UNTOUCHED; 30]);
-            let bindings = [
-                (0, step.slice()),
-                (1, lab.uniform(&[vocab as u32, stride as u32, advance])),
-                (2, logits.clone()),
-                (3, round.slice()),
-            ];
-            lab.run(Kernel::Sample, [rows as u32, 1, 1], &bindings);
-            let mut ids = [UNTOUCHED; 30];
-            ids[5..5 + rows].copy_from_slice(&want[..rows]);
-            assert_eq!(lab.read(&round), ids, "{vocab} {input:?}");
-            // The next pass: one row, behind this one's, whose token is the sampled one.
-            let after = if advance == 1 { [101 + case as u32, 1, 5, 0, 6] } else { before };
-            assert_eq!(lab.read(&step), after);
         }
     }
 }

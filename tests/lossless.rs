@@ -5,8 +5,9 @@ use common::{Golden, Tales, capacity, engine, goldens, gpu, path, plain, run};
 use foretoken::Result;
 use foretoken::decode::{Capacity, Draft, Engine, Target};
 use foretoken::options::{LookupRule, Schedule};
+use foretoken::sample::{Bias, Draw, Processors, Sampling};
 use foretoken::session::{Run, Sink, rounds};
-use foretoken::speculate::{DraftModel, Drafter, Lookahead, NoDrafter, Origin, PromptLookup, Stats};
+use foretoken::speculate::{DraftModel, Drafter, Lookahead, NoDrafter, Origin, PromptLookup, Round, Stats};
 use std::ops::ControlFlow;
 
 /// Collects tokens up to a number.
@@ -98,7 +99,7 @@ impl Drafter for Prophet {
         let rest = self.text.get(tokens.len()..).unwrap_or_default();
         Draft::Tokens(rest.iter().take(self.count).map(|id| id ^ self.shift).collect())
     }
-    fn learn(&mut self, _drafted: usize, _accepted: usize) {}
+    fn learn(&mut self, _round: &Round) {}
     fn origin(&self) -> Origin {
         Origin::Lookup
     }
@@ -265,6 +266,98 @@ fn a_round_is_one_submission_and_one_small_readback_and_creates_nothing() {
             let forward = (spec.layers.len() * per_layer + 4) as u64;
             let forwards = if let Draft::Model(steps) = draft { 1 + steps as u64 } else { 1 };
             assert_eq!(round.dispatches, forward * forwards, "{what}");
+        }
+    }
+}
+
+fn ways() -> Vec<(String, Sampling)> {
+    let off = Processors::default();
+    let mut processors: Vec<Processors> =
+        [0.3, 0.7, 1.0, 1.5].map(|temperature| Processors { temperature, ..off.clone() }).into();
+    processors.push(Processors { top_k: 40, ..off.clone() });
+    processors.push(Processors { top_p: 0.9, ..off.clone() });
+    processors.push(Processors { min_p: 0.05, ..off.clone() });
+    processors.push(Processors { repetition_penalty: 1.1, ..off.clone() });
+    let biases = vec![Bias::ban(7), Bias { after: vec![5], ..Bias::always(6, 3.0) }, Bias::always(9, -1.5)];
+    processors.push(Processors { temperature: 0.7, top_k: 40, top_p: 0.9, repetition_penalty: 1.1, biases, ..off });
+    let sampled = processors.iter().enumerate().map(|(seed, processors)| Sampling {
+        processors: processors.clone(),
+        draw: Draw::Coupled,
+        seed: seed as u64,
+        confidence: 0.0,
+    });
+    let greedy = processors.last().map(|processors| Sampling { processors: processors.clone(), ..Sampling::default() });
+    sampled.chain(greedy).map(|way| (format!("{:?} {:?}", way.draw, way.processors), way)).collect()
+}
+
+/// The same seed gives the same text, whoever drafts, however many, however unsure.
+#[test]
+fn every_way_of_sampling_gives_the_plain_tokens() {
+    let gpu = gpu();
+    let golden = path("tests/golden/models/llama-gqa-tied");
+    let prompt = Golden::read(&golden).prompt_ids;
+    let small = (engine(&gpu, &golden, Some(&golden), capacity()), [&prompt[..12]; 2].concat());
+    let tales = engine(&gpu, &path("models/tales/target"), Some(&path("models/tales/draft")), Tales::capacity());
+    let mut texts = Vec::new();
+    for (mut engine, prompt) in [small, (tales, Tales::cases()[1].prompt_ids.clone())] {
+        for (what, way) in ways() {
+            run(async { engine.sample_by(&way) }).unwrap();
+            let (expected, _) = generate(&mut engine, &mut NoDrafter, &prompt, 24);
+            for (count, schedule) in [(1, Schedule::Constant), (4, Schedule::Heuristic), (15, Schedule::Constant)] {
+                let mut lookahead = Lookahead::new(schedule, count);
+                let (ids, _) = generate(&mut engine, &mut DraftModel(&mut lookahead), &prompt, 24);
+                assert_eq!(ids, expected, "draft model, {schedule:?} {count}: {what}");
+                let mut lookup = lookup(&engine, count, 2, LookupRule::Leftmost);
+                let (ids, _) = generate(&mut engine, &mut lookup, &prompt, 24);
+                assert_eq!(ids, expected, "lookup of {count}: {what}");
+            }
+            engine.sample_by(&Sampling { confidence: 0.5, ..way }).unwrap();
+            let mut lookahead = Lookahead::new(Schedule::Constant, 8);
+            let (ids, stats) = generate(&mut engine, &mut DraftModel(&mut lookahead), &prompt, 24);
+            assert_eq!(ids, expected, "cut by confidence: {what}");
+            let cut = stats.per_step_drafted.iter().any(|&drafted| drafted < 8);
+            assert!(cut, "no draft was cut: {what}");
+            texts.push(expected);
+        }
+    }
+    texts.sort();
+    texts.dedup();
+    assert!(texts.len() >= 12, "{} texts of 20 differ", texts.len());
+}
+
+/// Drafts whose distribution is the target's own are accepted, all of them, in both kinds of acceptance.
+#[test]
+fn the_targets_own_drafts_are_all_accepted_when_sampled() {
+    let folder = path("tests/golden/models/llama-gqa-tied");
+    let prompt = Golden::read(&folder).prompt_ids;
+    let mut engine = engine(&gpu(), &folder, Some(&folder), capacity());
+    for draw in [Draw::Coupled, Draw::Rejection] {
+        engine.sample_by(&Sampling { draw, seed: 3, ..Sampling::default() }).unwrap();
+        let mut lookahead = Lookahead::new(Schedule::Constant, 6);
+        let (_, stats) = generate(&mut engine, &mut DraftModel(&mut lookahead), &prompt, 100);
+        // An end of text counts as the target's own.
+        assert!(stats.num_accepted_draft_tokens + 1 >= stats.num_draft_tokens, "{draw:?}: {stats:?}");
+    }
+}
+
+/// A round of sampling reads ids back and nothing else, and creates nothing.
+#[test]
+fn a_sampled_round_is_one_submission_too() {
+    let gpu = gpu();
+    let mut engine = engine(&gpu, &path("models/tales/target"), Some(&path("models/tales/draft")), Tales::capacity());
+    for (what, way) in ways() {
+        for draw in [way.draw, Draw::Rejection] {
+            engine.sample_by(&Sampling { draw, ..way.clone() }).unwrap();
+            engine.truncate(0);
+            run(engine.prefill(&[1, 2, 3])).unwrap();
+            run(engine.verify(5, &Draft::Model(1))).unwrap();
+            for draft in [Draft::Model(15), Draft::Tokens(vec![5; 10]), Draft::Tokens(vec![])] {
+                let before = gpu.counters();
+                run(engine.verify(5, &draft)).unwrap();
+                let round = gpu.counters().since(&before);
+                assert_eq!((round.submits, round.blocking_readbacks, round.creates), (1, 1, 0), "{what} {draft:?}");
+                assert!(round.readback_bytes <= 256, "{what} {draft:?}");
+            }
         }
     }
 }

@@ -1,49 +1,9 @@
 //! Sampling: processors against Hugging Face transformers, keyed noise against the distributions that it should give.
 
-use foretoken::sample::{Processors, draw, gumbel, softmax};
-use serde_json::Value;
+mod common;
 
-struct Case {
-    name: String,
-    logits: Vec<f32>,
-    history: Vec<u32>,
-    processors: Processors,
-    probs: Vec<f32>,
-}
-
-fn cases() -> Vec<Case> {
-    let text = include_str!("golden/sampling.json");
-    let file: Value = serde_json::from_str(text).unwrap();
-    let floats = |value: &Value| value.as_array().unwrap().iter().map(|x| x.as_f64().unwrap() as f32).collect();
-    let cases = file["cases"].as_array().unwrap().iter().map(|case| {
-        let number = |name: &str, default: f64| case["options"][name].as_f64().unwrap_or(default);
-        Case {
-            name: format!("{} {}", case["shape"], case["options"]),
-            logits: floats(&case["logits"]),
-            history: case["history"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect(),
-            processors: Processors {
-                repetition_penalty: number("repetition_penalty", 1.0) as f32,
-                temperature: number("temperature", 1.0) as f32,
-                top_k: number("top_k", 0.0) as usize,
-                top_p: number("top_p", 1.0) as f32,
-                min_p: number("min_p", 0.0) as f32,
-                ..Processors::default()
-            },
-            probs: floats(&case["probs"]),
-        }
-    });
-    cases.collect()
-}
-
-/// Which of equal logits top-p keeps, transformers leaves to an unstable sort: the reference with the lowest ids kept.
-fn rename_ties(logits: &[f32], probs: &mut [f32]) {
-    for token in 0..logits.len() {
-        let equal: Vec<usize> = (0..logits.len()).filter(|&other| logits[other] == logits[token]).collect();
-        let mut kept: Vec<f32> = equal.iter().map(|&other| probs[other]).collect();
-        kept.sort_by(|a, b| b.total_cmp(a));
-        equal.into_iter().zip(kept).for_each(|(other, prob)| probs[other] = prob);
-    }
-}
+use common::sampling::{Case, cases, chi_square, chi_square_p, rename_ties};
+use foretoken::sample::{Bias, Processors, draw, gumbel, softmax};
 
 #[test]
 fn probabilities_are_those_of_transformers() {
@@ -52,30 +12,15 @@ fn probabilities_are_those_of_transformers() {
     for Case { name, mut logits, history, processors, mut probs } in cases {
         if processors.top_p < 1.0 {
             let mut before = logits.clone();
-            Processors { top_p: 1.0, min_p: 0.0, ..processors.clone() }.apply(&mut before, &history, &[]);
+            Processors { top_p: 1.0, min_p: 0.0, ..processors.clone() }.apply(&mut before, &history);
             rename_ties(&before, &mut probs);
         }
-        processors.apply(&mut logits, &history, &[]);
+        processors.apply(&mut logits, &history);
         for (token, (found, expected)) in softmax(&logits).iter().zip(&probs).enumerate() {
             assert_eq!(*found > 0.0, *expected > 0.0, "{name}: token {token} survives: {found} {expected}");
             assert!((found - expected).abs() <= 1e-6, "{name}: token {token}: {found} instead of {expected}");
         }
     }
-}
-
-/// Upper tail of the chi-square distribution, by the cube-root approximation of Wilson and Hilferty.
-fn chi_square_p(statistic: f64, freedom: f64) -> f64 {
-    let z = ((statistic / freedom).cbrt() - (1.0 - 2.0 / (9.0 * freedom))) / (2.0 / (9.0 * freedom)).sqrt();
-    // Upper tail of the normal distribution (Abramowitz and Stegun 26.2.17).
-    let t = 1.0 / (1.0 + 0.231_641_9 * z.abs());
-    let poly =
-        t * (0.319_381_53 + t * (-0.356_563_782 + t * (1.781_477_937 + t * (-1.821_255_978 + t * 1.330_274_429))));
-    let tail = (-z * z / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt() * poly;
-    if z >= 0.0 { tail } else { 1.0 - tail }
-}
-
-fn chi_square(counts: &[f64], expected: impl Fn(usize) -> f64) -> f64 {
-    counts.iter().enumerate().map(|(i, count)| (count - expected(i)).powi(2) / expected(i)).sum()
 }
 
 const DRAWS: u32 = 1_000_000;
@@ -137,9 +82,20 @@ fn noise_is_gumbel_noise_along_every_key() {
 }
 
 #[test]
-fn bans_and_biases_come_before_the_rest() {
+fn biases_come_before_the_rest_and_know_their_place() {
     let mut logits = vec![3.0, 2.0, 1.0, 0.0];
-    let processors = Processors { logit_bias: vec![(3, 9.0), (99, 1.0)], top_k: 2, ..Processors::default() };
-    processors.apply(&mut logits, &[], &[0, 77]);
+    let biases = vec![Bias::always(3, 9.0), Bias::always(99, 1.0), Bias::ban(0), Bias::ban(77)];
+    Processors { biases, top_k: 2, ..Processors::default() }.apply(&mut logits, &[]);
     assert_eq!(logits, [f32::NEG_INFINITY, 2.0, f32::NEG_INFINITY, 9.0]);
+    let biases = vec![
+        Bias { after: vec![5, 6], ..Bias::always(1, 1.0) },
+        Bias { after: vec![6, 5], ..Bias::always(2, 1.0) },
+        Bias { until: 3, ..Bias::always(3, 1.0) },
+    ];
+    let processors = Processors { biases, ..Processors::default() };
+    for (history, expected) in [(&[5, 6][..], [0.0, 1.0, 0.0, 1.0]), (&[5, 6, 5], [0.0, 0.0, 1.0, 0.0])] {
+        let mut logits = vec![0.0; 4];
+        processors.apply(&mut logits, history);
+        assert_eq!(logits, expected);
+    }
 }

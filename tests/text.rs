@@ -1,151 +1,15 @@
 //! Text: tokens equal to Hugging Face's, streams equal to whole decodes, templates as transformers renders them, no forged tokens.
 
-use std::path::PathBuf;
-
+mod common;
+use common::tokenizers::{Random, added, built, byte_fallback, file, metaspace, tales, word_pieces};
 use foretoken::{
     error::{Error, Result},
     text::{ChatTemplate, Message, StopStrings, TextStream, Tokenizer},
 };
 use serde_json::{Value, json};
 
-fn file(path: &str) -> Vec<u8> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path);
-    std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
-fn tales() -> Tokenizer {
-    Tokenizer::from_json("tokenizer.json", &file("models/tales/target/tokenizer.json")).unwrap()
-}
-
 fn tales_template() -> ChatTemplate {
     ChatTemplate::from_files(Some(&file("models/tales/target/tokenizer_config.json")), None).unwrap().unwrap()
-}
-
-fn built(json: &Value) -> Tokenizer {
-    Tokenizer::from_json("built.json", json.to_string().as_bytes()).unwrap()
-}
-
-fn added(id: usize, content: &str, special: bool) -> Value {
-    json!({ "id": id, "content": content, "special": special, "normalized": false,
-            "single_word": false, "lstrip": false, "rstrip": false })
-}
-
-/// As Llama 2 has it: BPE over `▁`, unknown characters as byte tokens, one leading space stripped.
-fn byte_fallback() -> Value {
-    let mut tokens = vec!["<unk>".to_owned(), "<s>".to_owned(), "</s>".to_owned()];
-    tokens.extend((0..=255).map(|byte| format!("<0x{byte:02X}>")));
-    tokens.extend(["▁", "a", "b", "c", "d", "e", ".", "\u{FFFD}", "ab", "▁c", "▁ab"].map(str::to_owned));
-    let vocab: serde_json::Map<String, Value> = tokens.into_iter().zip((0..).map(Value::from)).collect();
-    json!({
-        "version": "1.0", "truncation": null, "padding": null,
-        "added_tokens": [added(0, "<unk>", true), added(1, "<s>", true), added(2, "</s>", true)],
-        "normalizer": { "type": "Sequence", "normalizers": [
-            { "type": "Prepend", "prepend": "▁" },
-            { "type": "Replace", "pattern": { "String": " " }, "content": "▁" } ] },
-        "pre_tokenizer": null,
-        "post_processor": { "type": "TemplateProcessing",
-            "single": [{ "SpecialToken": { "id": "<s>", "type_id": 0 } }, { "Sequence": { "id": "A", "type_id": 0 } }],
-            "pair": [{ "Sequence": { "id": "A", "type_id": 0 } }, { "Sequence": { "id": "B", "type_id": 1 } }],
-            "special_tokens": { "<s>": { "id": "<s>", "ids": [1], "tokens": ["<s>"] } } },
-        "decoder": { "type": "Sequence", "decoders": [
-            { "type": "Replace", "pattern": { "String": "▁" }, "content": " " },
-            { "type": "ByteFallback" }, { "type": "Fuse" },
-            { "type": "Strip", "content": " ", "start": 1, "stop": 0 } ] },
-        "model": { "type": "BPE", "dropout": null, "unk_token": "<unk>", "continuing_subword_prefix": null,
-            "end_of_word_suffix": null, "fuse_unk": true, "byte_fallback": true, "ignore_merges": false,
-            "vocab": vocab, "merges": [["a", "b"], ["▁", "c"], ["▁", "ab"]] },
-    })
-}
-
-/// Unigram with special tokens among its words, split and joined by Metaspace.
-fn metaspace() -> Value {
-    let words = ["<unk>", "<s>", "</s>", "▁", "▁▁", "a", "b", "▁a", "▁ab", "ab", "<", "/", "s", ">", "ü", "▁—"];
-    let vocab: Vec<Value> = words.iter().map(|word| json!([word, -(word.len() as f64)])).collect();
-    let metaspace = json!({ "type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": false });
-    json!({
-        "version": "1.0", "truncation": null, "padding": null,
-        "added_tokens": [added(0, "<unk>", true), added(1, "<s>", true), added(2, "</s>", true)],
-        "normalizer": null, "pre_tokenizer": metaspace, "post_processor": null, "decoder": metaspace,
-        "model": { "type": "Unigram", "unk_id": 0, "vocab": vocab, "byte_fallback": false },
-    })
-}
-
-/// As BERT has it: a word's parts marked with `##`.
-fn word_pieces() -> Value {
-    let vocab = json!({ "[UNK]": 0, "[SEP]": 1, "un": 2, "##able": 3, "##s": 4, "good": 5, ".": 6, "##,": 7 });
-    json!({
-        "version": "1.0", "added_tokens": [added(0, "[UNK]", true), added(1, "[SEP]", true)],
-        "normalizer": null, "pre_tokenizer": { "type": "BertPreTokenizer" }, "post_processor": null,
-        "decoder": { "type": "WordPiece", "prefix": "##", "cleanup": true },
-        "model": { "type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
-            "max_input_chars_per_word": 100, "vocab": vocab },
-    })
-}
-
-/// Splitmix64: seeded, so that a failure comes again.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((z ^ (z >> 31)) % n as u64) as usize
-    }
-
-    fn pick<'a, T: ?Sized>(&mut self, list: &[&'a T]) -> &'a T {
-        list[self.below(list.len())]
-    }
-
-    fn char(&mut self) -> char {
-        let ranges = [
-            (0x20, 0x7F),
-            (0, 0x20),
-            (0xA0, 0x250),
-            (0x400, 0x1400),
-            (0x2000, 0x3100),
-            (0x4E00, 0xA000),
-            (0xE000, 0xFFFF),
-            (0x1_0000, 0x1_FB00),
-            (0xF_0000, 0x11_0000),
-        ];
-        let (low, high) = ranges[self.below(ranges.len())];
-        char::from_u32((low + self.below(high - low)) as u32).unwrap_or('x')
-    }
-
-    fn text(&mut self) -> String {
-        let words = [
-            " the",
-            "king",
-            "  ",
-            "\n\n",
-            "'s",
-            "👩‍👩‍👧",
-            "é",
-            "e\u{301}",
-            "一二",
-            "\r\n",
-            "\t",
-            "1234",
-            "…",
-            "<|im_end|>",
-            "<|im_",
-            "ﬁ",
-            "\u{200D}",
-        ];
-        let mut text = String::new();
-        for _ in 0..self.below(12) {
-            if self.below(2) == 0 { text += self.pick(&words) } else { text.push(self.char()) }
-        }
-        text
-    }
-
-    fn ids(&mut self, tokenizer: &Tokenizer, most: usize) -> Vec<u32> {
-        // Some beyond the vocabulary, as a padded output layer can give them.
-        let end = tokenizer.vocab_size() + 5;
-        (0..self.below(most)).map(|_| self.below(end) as u32).collect()
-    }
 }
 
 fn chat(messages: &[(&str, &str)]) -> Vec<Message> {
@@ -659,16 +523,13 @@ fn a_damaged_template_never_panics() {
 }
 
 #[test]
-fn drafts_need_the_same_tokens() {
+fn tokenizers_say_how_they_differ() {
     let (ours, draft) =
         (tales(), Tokenizer::from_json("tokenizer.json", &file("models/tales/draft/tokenizer.json")).unwrap());
-    ours.check_same(&draft).unwrap();
-    let reason = |a: &Tokenizer, b: &Tokenizer| match a.check_same(b) {
-        Err(Error::TokenizerMismatch { reason }) => reason,
-        other => panic!("{other:?}"),
-    };
+    assert_eq!(ours.difference(&draft), None);
+    let reason = |a: &Tokenizer, b: &Tokenizer| a.difference(b).unwrap();
     let llama = built(&byte_fallback());
-    llama.check_same(&llama).unwrap();
+    assert_eq!(llama.difference(&llama), None);
     assert_eq!(reason(&ours, &llama), r#"token 0 is "<unk>", not "<|endoftext|>""#);
     let changed = |change: &dyn Fn(&mut Value)| {
         let mut json = byte_fallback();
@@ -686,7 +547,7 @@ fn drafts_need_the_same_tokens() {
     let ordinary = changed(&|json| json["added_tokens"][2]["special"] = json!(false));
     assert_eq!(reason(&llama, &ordinary), r#"token 2, "</s>", is not special"#);
     // Other merges cut texts elsewhere, but the tokens are the same: their drafts can be verified.
-    llama.check_same(&changed(&|json| json["model"]["merges"] = json!([]))).unwrap();
+    assert_eq!(llama.difference(&changed(&|json| json["model"]["merges"] = json!([]))), None);
 }
 
 #[test]

@@ -3,6 +3,7 @@
  * The engine runs in a worker of its own; this is its remote control. Importing it touches nothing: a server may.
  */
 import { list, remove } from "./cache.js";
+import { complete } from "./chat.js";
 
 /**
  * @typedef {"download" | "upload" | "compile"} Phase
@@ -24,7 +25,7 @@ import { list, remove } from "./cache.js";
  * @typedef {string | readonly Message[] | readonly number[] | Uint32Array} Prompt
  *   a text, messages for the model's chat template, or token ids
  *
- * @typedef {"draft_model" | "lookup" | "target"} Origin who proposed a token; the target approved every one
+ * @typedef {"draft_model" | "lookup" | "prediction" | "target"} Origin who proposed a token; the target approved every one
  *
  * @typedef {object} Token
  * @property {number} id
@@ -38,7 +39,7 @@ import { list, remove } from "./cache.js";
 
 /**
  * @typedef {object} LoadOptions
- * @property {Model} [assistant_model] the draft model; it shares the target's tokenizer
+ * @property {Model} [assistant_model] the draft model; fastest with the target's tokenizer
  * @property {(progress: Progress) => void} [onProgress]
  * @property {AbortSignal} [signal] ends the loading
  * @property {string} [endpoint] the Hub; https://huggingface.co by default
@@ -49,20 +50,46 @@ import { list, remove } from "./cache.js";
  *   most 4096
  * @property {"f32" | "f16"} [kv_dtype] elements of the KV cache; `f32` by default, which is exact
  * @property {number} [prefill_chunk] prompt tokens per forward pass, 1 to 4096; 64 by default. The text is always the same
+ * @property {1} [sp_degree] targets that verify at the same time; several are for the native program
  */
 
 /**
  * @typedef {object} GenerateOptions
  * @property {number} [max_new_tokens] tokens, 1 or more; 256 by default
- * @property {number} [num_assistant_tokens] draft tokens that the first round guesses; 5 by default, 0 for none, at most 31 in any round
- * @property {"constant" | "heuristic" | "heuristic_transient"} [num_assistant_tokens_schedule] how that number changes;
- *   `heuristic` by default: 2 more when all were accepted, else 1 fewer
+ * @property {number} [num_assistant_tokens] draft tokens that a round begins with; 5 by default, 0 for no draft model, at
+ *   most 31 in any round
+ * @property {"adaptive" | "constant" | "heuristic" | "heuristic_transient"} [num_assistant_tokens_schedule] how that number
+ *   changes. `adaptive`, the default: number and drafter are what was measured to be fastest, none where nothing helps;
+ *   `heuristic`, as in transformers: 2 more when all were accepted, else 1 fewer, kept from call to call
  * @property {number} [prompt_lookup_num_tokens] draft by looking up the text so far instead of with the draft model, so
  *   many tokens at a time
  * @property {number} [max_matching_ngram_size] tokens that the lookup tries to match first, 1 to 64; 2 by default
  * @property {"leftmost" | "whole" | "most_recent"} [prompt_lookup_rule] which of several matches the lookup takes: the first,
  *   as transformers does (the default); the first, if all tokens asked for follow it; the last
+ * @property {number} [assistant_confidence_threshold] a draft ends behind a token that the draft model finds less likely
+ *   than this, 0 to 1; 0 by default: never
+ * @property {string} [prediction] the text that is expected, to draft from
+ * @property {"auto" | "draft_model" | "lookup" | "prediction" | "chain"} [drafter] who drafts; `auto` by default: whoever is
+ *   fastest (`adaptive`), or else the prediction, the lookup or the draft model, by what is given; `chain`: the prediction,
+ *   else the lookup, else the draft model
+ * @property {boolean} [do_sample] whether tokens are drawn at random; false by default: the most likely one is taken
+ * @property {number} [temperature] logits are divided by it, 0.001 to 100; 1 by default
+ * @property {number} [top_k] so many most likely tokens remain; 0, the default: all
+ * @property {number} [top_p] the most likely tokens whose probabilities sum up to this remain; 1, the default: all
+ * @property {number} [min_p] tokens remain that have at least this times the highest probability; 0, the default: all
+ * @property {number} [repetition_penalty] logits of tokens that the text has are divided by it where positive, else
+ *   multiplied; 1, the default: none
+ * @property {number} [seed] key of the random choices, 0 to 2^53 - 1: the same seed gives the same text; by default another
+ *   one each time, which the statistics tell
+ * @property {"coupled" | "rejection"} [acceptance] how draft tokens are accepted when tokens are drawn at random. `coupled`,
+ *   the default: the text depends on the seed alone; `rejection`: a little more are accepted, the text follows the same
+ *   distribution, but depends on who drafted
+ * @property {Readonly<Record<number, number>>} [logit_bias] added to the logits of tokens, by id; -100 to 100
+ * @property {readonly (readonly number[])[]} [bad_words_ids] token sequences that may not come
+ * @property {number} [min_new_tokens] no end of text before so many tokens; 0 by default
  * @property {readonly string[]} [stop] texts that end the generation; they are not part of the result
+ * @property {"error" | "shift"} [context] what to do with messages that are longer than the context: `error`, the default,
+ *   or drop the oldest turns after the system message
  * @property {"auto" | "off"} [speculation] `off`: the same text, one token per forward pass
  * @property {AbortSignal} [signal] ends the generation: its result rejects with `aborted`, and what was written is the
  *   error's `detail`
@@ -78,6 +105,14 @@ import { list, remove } from "./cache.js";
  * @property {number} total
  * @property {number} tokens_per_second generated tokens after the first round
  *
+ * @typedef {object} Speculating
+ * @property {"draft_model" | "lookup" | "prediction" | null} drafter who drafted in the latest round; null: plain decoding
+ * @property {number} lookahead draft tokens of that round
+ * @property {number} expected_tokens_per_second 0 before anything was measured
+ * @property {number} plain_tokens_per_second of plain decoding, as measured; 0 before that
+ * @property {string} reason in words
+ * @property {{ plain: number, prediction: number, lookup: number, draft_model: number }} rounds by who drafted
+ *
  * @typedef {object} Stats what a generation did, under vLLM's names
  * @property {number} num_spec_steps rounds, which are the target forwards after prefill
  * @property {number} num_draft_tokens draft tokens proposed
@@ -90,6 +125,12 @@ import { list, remove } from "./cache.js";
  * @property {number[]} per_step_accepted draft tokens accepted, by round
  * @property {number} num_prompt_tokens
  * @property {number} num_cached_tokens prompt tokens whose keys and values were still cached
+ * @property {number} num_cached_draft_tokens of these, those that the draft model's cache still held as well;
+ *   0 for one with another tokenizer
+ * @property {number} num_dropped_messages messages of the chat that were dropped because it had outgrown the context
+ * @property {number | null} seed key of the random choices; null where there were none
+ * @property {Speculating | null} speculating what the adaptive schedule chose last, and why; null with another schedule
+ * @property {null} distributed what several targets did, natively
  * @property {Times} times
  * @property {string[]} warnings what the user should know about this device or model, in words
  * @property {number} wasm_memory bytes of the engine outside the GPU
@@ -130,70 +171,18 @@ import { list, remove } from "./cache.js";
  */
 
 /**
- * @typedef {object} CompletionUsage
- * @property {number} prompt_tokens
- * @property {number} completion_tokens
- * @property {number} total_tokens
- * @property {{ cached_tokens: number }} prompt_tokens_details
- * @property {{ accepted_prediction_tokens: number, rejected_prediction_tokens: number }} completion_tokens_details
- *   draft tokens
- *
- * @typedef {object} ChatCompletion
- * @property {string} id
- * @property {"chat.completion"} object
- * @property {number} created Unix time in seconds
- * @property {string} model
- * @property {{
- *   index: number,
- *   message: { role: "assistant", content: string, refusal: null },
- *   logprobs: null,
- *   finish_reason: "stop" | "length",
- * }[]} choices one
- * @property {CompletionUsage} usage
- *
- * @typedef {object} ChatCompletionChunk
- * @property {string} id the same in all chunks
- * @property {"chat.completion.chunk"} object
- * @property {number} created Unix time in seconds
- * @property {string} model
- * @property {{
- *   index: number,
- *   delta: { role?: "assistant", content?: string },
- *   logprobs: null,
- *   finish_reason: "stop" | "length" | null,
- * }[]} choices one; none in the chunk that carries `usage`
- * @property {CompletionUsage} [usage] in the last chunk, with `stream_options: { include_usage: true }`
- *
- * @typedef {object} ChatMessage
- * @property {string} role
- * @property {string | readonly { type: "text", text: string }[]} content
- *
- * @typedef {object} ChatOptions OpenAI's names for what {@link GenerateOptions} has too
- * @property {readonly ChatMessage[]} messages
- * @property {string} [model] the answer repeats it
- * @property {number | null} [max_tokens] as `max_new_tokens`
- * @property {number | null} [max_completion_tokens] the same; it comes first
- * @property {string | readonly string[] | null} [stop]
- * @property {number | null} [temperature]
- * @property {1} [n]
- * @property {{ include_usage?: boolean } | null} [stream_options]
- * @property {string} [user] ignored
- *
- * @typedef {ChatOptions & Omit<GenerateOptions, "stop" | "signal">} ChatRequest
- * @typedef {{ signal?: AbortSignal }} RequestOptions
- *
- * @typedef {{
- *   (body: ChatRequest & { stream?: false | null }, request?: RequestOptions): Promise<ChatCompletion>,
- *   (body: ChatRequest & { stream: true }, request?: RequestOptions): Promise<AsyncIterable<ChatCompletionChunk>>,
- *   (body: ChatRequest & { stream?: boolean | null }, request?: RequestOptions):
- *     Promise<ChatCompletion | AsyncIterable<ChatCompletionChunk>>,
- * }} CreateCompletion
+ * @typedef {import("./chat.js").ChatCompletion} ChatCompletion
+ * @typedef {import("./chat.js").ChatCompletionChunk} ChatCompletionChunk
+ * @typedef {import("./chat.js").ChatRequest} ChatRequest
+ * @typedef {import("./chat.js").CompletionUsage} CompletionUsage
+ * @typedef {import("./chat.js").CreateCompletion} CreateCompletion
+ * @typedef {import("./chat.js").RequestOptions} RequestOptions
  */
 
 /**
  * @typedef {"aborted" | "bad-config" | "bad-option" | "bad-template" | "bad-tokenizer" | "bad-weights" | "context-full"
  *   | "device-lost" | "gpu-blocked" | "integrity" | "internal" | "network" | "non-finite-logits" | "not-found"
- *   | "out-of-gpu-memory" | "tokenizer-mismatch" | "unsupported-architecture" | "webgpu-unavailable"} ErrorCode
+ *   | "out-of-gpu-memory" | "unsupported-architecture" | "webgpu-unavailable"} ErrorCode
  */
 
 /** Every failure of the engine. `code` is stable and for programs, `message` is for people. */
@@ -255,7 +244,7 @@ export class Engine {
    *
    * Rejects with a {@link ForetokenError}: `webgpu-unavailable`, `gpu-blocked`, `out-of-gpu-memory`, `device-lost`;
    * `not-found`, `network`, `integrity`; `bad-config`, `bad-weights`, `bad-tokenizer`, `bad-template`,
-   * `unsupported-architecture`, `tokenizer-mismatch`; `bad-option`, `aborted`, `internal`.
+   * `unsupported-architecture`; `bad-option`, `aborted`, `internal`.
    * @param {Model} model
    * @param {LoadOptions} [options]
    * @returns {Promise<Engine>}
@@ -514,63 +503,4 @@ function requireWebGpu() {
       "on Linux start Chrome with --enable-unsafe-webgpu --enable-features=Vulkan"
     : "WebGPU needs a secure page: https, or localhost";
   throw new ForetokenError({ code: "webgpu-unavailable", message: `no usable GPU: ${reason}`, detail: { reason } });
-}
-
-/**
- * @param {Engine} engine
- * @param {ChatRequest & { stream?: boolean | null }} body
- * @param {RequestOptions} [request] the signal is the second argument, as in OpenAI's library
- */
-async function complete(engine, body, { signal } = {}) {
-  if (!Array.isArray(body?.messages)) {
-    const message = "messages: this value is not allowed; allowed: a list of { role, content }";
-    throw new ForetokenError({ code: "bad-option", message, detail: { option: "messages" } });
-  }
-  const { messages, model = "foretoken", stream = false, stream_options, n = 1, user, ...rest } = body;
-  const { max_tokens, max_completion_tokens = max_tokens, stop, temperature, ...others } = rest;
-  /** @type {GenerateOptions & { temperature?: number }} */
-  const options = others;
-  if (n !== 1) throw new ForetokenError({ code: "bad-option", message: `n: ${n} is not allowed; allowed: 1`, detail: { option: "n" } });
-  // Temperature 0 asks for what greedy decoding does.
-  if (temperature) options.temperature = temperature;
-  if (max_completion_tokens != null) options.max_new_tokens = max_completion_tokens;
-  if (stop != null) options.stop = [stop].flat();
-  const prompt = messages.map(({ role, content }) => ({
-    role,
-    content: Array.isArray(content) ? content.map(({ text }) => text).join("") : /** @type {string} */ (content),
-  }));
-  const run = engine.generate(prompt, { ...options, signal });
-  const head = { id: `chatcmpl-${crypto.randomUUID()}`, created: Math.floor(Date.now() / 1000), model };
-  if (stream) return chunks(run, { ...head, object: "chat.completion.chunk" }, stream_options?.include_usage);
-  const { text, finish_reason, stats } = await run.result;
-  const message = { role: "assistant", content: text, refusal: null };
-  return { ...head, object: "chat.completion", choices: [{ index: 0, message, logprobs: null, finish_reason }], usage: usage(stats) };
-}
-
-/**
- * @param {GenerationStream} run
- * @param {object} head
- * @param {boolean} [includeUsage]
- */
-async function* chunks(run, head, includeUsage) {
-  const chunk = (/** @type {object} */ delta, /** @type {string | null} */ finish_reason = null) => ({ ...head, choices: [{ index: 0, delta, logprobs: null, finish_reason }] });
-  yield chunk({ role: "assistant", content: "" });
-  for await (const { text } of run) if (text) yield chunk({ content: text });
-  const { finish_reason, stats } = await run.result;
-  yield chunk({}, finish_reason);
-  if (includeUsage) yield { ...head, choices: [], usage: usage(stats) };
-}
-
-/** @param {Stats} stats @returns {CompletionUsage} */
-function usage(stats) {
-  const { num_prompt_tokens: prompt_tokens, num_emitted_tokens: completion_tokens, num_cached_tokens: cached_tokens } = stats;
-  const accepted_prediction_tokens = stats.num_accepted_draft_tokens;
-  const rejected_prediction_tokens = stats.num_draft_tokens - accepted_prediction_tokens;
-  return {
-    prompt_tokens,
-    completion_tokens,
-    total_tokens: prompt_tokens + completion_tokens,
-    prompt_tokens_details: { cached_tokens },
-    completion_tokens_details: { accepted_prediction_tokens, rejected_prediction_tokens },
-  };
 }

@@ -52,7 +52,7 @@ const methods = {
     tell("compile", 1, 1);
     const device = session.device();
     device.name ||= await adapterName();
-    return { device, memory: session.memory(), warnings };
+    return { device, memory: session.memory(), warnings: [...warnings, ...session.warnings()] };
   },
 
   async generate({ prompt, options }, { emit, signal }) {

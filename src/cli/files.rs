@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::path::Path;
 
 /// The files of a model.
+#[derive(Clone)]
 pub(super) enum Files {
     Folder(Folder),
     Embedded(Memory),

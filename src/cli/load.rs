@@ -50,6 +50,7 @@ impl Room {
             max_context: self.max_context,
             kv_dtype: self.kv_dtype.parse()?,
             prefill_chunk: self.prefill_chunk,
+            ..LoadOptions::default()
         };
         options.validate()?;
         Ok(options)

@@ -1,10 +1,16 @@
 //! The program: its commands, and how they fail. What was asked for goes to stdout, everything about it to stderr.
 
 mod bench;
+mod chat;
 mod files;
 mod generate;
 mod inspect;
+mod lines;
 mod load;
+mod options;
+mod print;
+mod simulate;
+mod writer;
 
 use crate::error::Error;
 use clap::error::{ContextKind, ErrorKind};
@@ -22,7 +28,7 @@ const EXITS: &str = "Exit codes: 0 done, 1 it failed, 2 the command line is wron
 struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// Print one JSON object to stdout and nothing else
+    /// Print one JSON object (chat: one for each answer) to stdout and nothing else
     #[arg(long, global = true)]
     json: bool,
 }
@@ -31,13 +37,19 @@ struct Cli {
 enum Command {
     /// Continue a prompt
     #[command(after_help = EXITS, allow_negative_numbers = true)]
-    Generate(generate::Args),
+    Generate(Box<generate::Args>),
+    /// Talk with a model
+    #[command(after_help = format!("{}\n\n{EXITS}", chat::COMMANDS), allow_negative_numbers = true)]
+    Chat(Box<chat::Args>),
     /// Show what a model is, what it does, and how much memory it needs
     #[command(after_help = EXITS, allow_negative_numbers = true)]
     Inspect(inspect::Args),
     /// Measure the device, the model and its speculation
     #[command(after_help = bench::METHOD, allow_negative_numbers = true)]
     Bench(bench::Args),
+    /// Simulate speculation and distributed speculation on latencies, without a model
+    #[command(after_help = EXITS)]
+    Simulate(simulate::Args),
 }
 
 /// Runs the command line and returns its exit code.
@@ -49,8 +61,10 @@ pub fn run() -> ExitCode {
     let done = pollster::block_on(async {
         match command {
             Command::Generate(args) => generate::run(&args, json).await,
+            Command::Chat(args) => chat::run(&args, json).await,
             Command::Inspect(args) => inspect::run(&args, json).await,
             Command::Bench(args) => bench::run(&args, json).await,
+            Command::Simulate(args) => simulate::run(&args, json),
         }
     });
     match done {
@@ -90,7 +104,6 @@ impl Failure {
                     Error::OutOfGpuMemory { .. } | Error::ContextFull { .. } => {
                         message.replace("max_context", &flag("max_context"))
                     }
-                    Error::TokenizerMismatch { .. } => format!("{message}: {}", flag("no_assistant")),
                     _ => message,
                 };
                 tell(json, exit, &error.to_json(), &message)
@@ -106,6 +119,8 @@ impl Failure {
 fn flag(option: &str) -> String {
     match option {
         "prompt" => "PROMPT".into(),
+        // What is typed into a chat has no flag.
+        "command" => "command".into(),
         _ => format!("--{}", option.replace('_', "-")),
     }
 }
@@ -155,6 +170,10 @@ fn tell(json: bool, exit: u8, error: &Value, message: &str) -> ExitCode {
         false => writeln!(io::stderr(), "error: {}", message.lines().map(str::trim).collect::<Vec<_>>().join(" ")),
     };
     ExitCode::from(exit)
+}
+
+fn bad_prompt<T>(value: &str, allowed: &str) -> Result<T, Error> {
+    Err(Error::BadOption { option: "prompt".into(), value: value.into(), allowed: allowed.into() })
 }
 
 /// Prints an object as one line.

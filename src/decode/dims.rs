@@ -16,6 +16,8 @@ pub struct Step {
     pub logit_row: u32,
     /// Index in the round buffer for the first sampled id.
     pub out: u32,
+    /// Draft tokens between the pending token and the first wanted row, which is where its logits go.
+    pub draft_row: u32,
 }
 
 /// Twin of `MatmulDims` in `shaders/lib/matmul.wgsl`.
@@ -65,11 +67,28 @@ pub(super) struct NormDims {
     pub eps: f32,
 }
 
-/// Twin of `SampleDims` in `shaders/sample.wgsl`.
+/// Twin of `SampleDims` in `shaders/lib/sampling.wgsl`.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct SampleDims {
     pub vocab: u32,
     pub stride: u32,
+    pub drafts: u32,
     pub advance: u32,
+    pub stream: u32,
+    pub draft_stride: u32,
+}
+
+/// Twin of `Sampling` in `shaders/lib/sampling.wgsl`.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct SamplingBlock {
+    pub seed_low: u32,
+    pub seed_high: u32,
+    pub temperature: f32,
+    pub top_k: u32,
+    pub top_p: f32,
+    pub min_p: f32,
+    pub repetition_penalty: f32,
+    pub confidence: f32,
 }

@@ -1,53 +1,84 @@
-//! A target and, where there is one, its draft model on one device: rounds of one submission and one readback.
+//! A target and, where there is one, its draft model on one device: rounds of one submission and one readback, or of two
+//! where the draft model has another tokenizer.
 
 use super::dims::Step;
 use super::forward::Model;
 use super::memory::FEW_ROWS;
+use super::round::{BEFORE, BIAS_WORDS, CHUNK, DRAFTS, IDS, PENDING, RoundBuffers, Seen};
+use super::sampler::{NOT_DRAFTED, Recipe, Sampler, bias_words, block, check_finite};
 use super::target::{Draft, MAX_DRAFT, Target, Verified};
+use super::translate::{Translate, Translation};
 use crate::error::{Error, Result};
-use crate::gpu::{Buffer, Gpu, Readback};
+use crate::gpu::{Gpu, Readback, Recorder};
+use crate::sample::Sampling;
 use std::rc::Rc;
-
-/// Token ids on the GPU, in u32:
-/// tokens that the draft model missed | the pending token | draft tokens | the target's ids | a prefill chunk.
-/// Draft tokens and ids are neighbours, so that one copy brings both.
-const CATCH_UP: usize = 15;
-const PENDING: usize = CATCH_UP;
-const DRAFTS: usize = PENDING + 1;
-const IDS: usize = DRAFTS + MAX_DRAFT;
-const CHUNK: usize = IDS + MAX_DRAFT + 1;
-
-/// The sampler's answer to a row with a logit that is not finite.
-const NOT_FINITE: u32 = u32::MAX;
 
 /// Models on one device.
 pub struct Engine {
-    gpu: Rc<Gpu>,
-    round: Buffer,
-    readback: Readback,
+    pub(super) gpu: Rc<Gpu>,
+    pub(super) buffers: RoundBuffers,
+    sampler: Sampler,
+    seen: Option<Seen>,
+    pub(super) readback: Readback,
     target: Model,
-    draft: Option<Model>,
-    cached: Vec<u32>,
+    pub(super) draft: Option<Model>,
+    pub(super) cached: Vec<u32>,
     /// Leading cached tokens that the draft model's cache holds too.
     draft_cached: usize,
+    /// Of a draft model with another tokenizer.
+    pub(super) translation: Option<Translation>,
 }
 
 impl Engine {
-    /// The buffer of token ids that models of an engine share, with room for prefill chunks of `rows`.
+    /// An engine of models that were loaded with these buffers. It chooses greedily until [`Engine::sample_by`].
     ///
     /// # Errors
     /// As [`Gpu::buffer`].
-    pub fn round_buffer(gpu: &Gpu, rows: usize) -> Result<Buffer> {
-        gpu.buffer("round", 4 * (CHUNK + rows.max(MAX_DRAFT + 1)) as u64)
+    pub fn new(gpu: &Rc<Gpu>, buffers: RoundBuffers, target: Model, draft: Option<Model>) -> Result<Self> {
+        let readback = Readback::new(gpu, 4 * (CHUNK - DRAFTS) as u64)?;
+        let recipe = Recipe::of(&Sampling::default(), false);
+        let sampler = Sampler::new(gpu, recipe, &buffers, &target, draft.as_ref())?;
+        let (gpu, cached) = (gpu.clone(), Vec::new());
+        let (seen, translation) = (None, None);
+        Ok(Self { gpu, buffers, sampler, seen, readback, target, draft, cached, draft_cached: 0, translation })
     }
 
-    /// An engine of models that were loaded with this round buffer.
+    /// From now on the draft model is one with another tokenizer. Its rounds take two submissions and two readbacks, and it
+    /// always drafts its most likely tokens: noise and biases belong to the target's ids.
     ///
     /// # Errors
     /// As [`Gpu::buffer`].
-    pub fn new(gpu: &Rc<Gpu>, round: Buffer, target: Model, draft: Option<Model>) -> Result<Self> {
-        let readback = Readback::new(gpu, 4 * (CHUNK - DRAFTS) as u64)?;
-        Ok(Self { gpu: gpu.clone(), round, readback, target, draft, cached: Vec::new(), draft_cached: 0 })
+    pub fn translate_by(&mut self, translate: Box<dyn Translate>) -> Result<()> {
+        let mut recipe = self.sampler.recipe();
+        recipe.translated = true;
+        self.sampler = Sampler::new(&self.gpu, recipe, &self.buffers, &self.target, self.draft.as_ref())?;
+        self.translation = Some(Translation { by: translate, cached: Vec::new() });
+        Ok(())
+    }
+
+    /// From now on target and draft model choose their tokens like this. What it needs is created here: rounds create
+    /// nothing.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] for more biases than there is room for; as [`Gpu::buffer`].
+    pub fn sample_by(&mut self, sampling: &Sampling) -> Result<()> {
+        let words = bias_words(&sampling.processors.biases);
+        if words.len() > BIAS_WORDS {
+            return Err(Error::BadOption {
+                option: "logit_bias".into(),
+                value: format!("biases and banned sequences of {} numbers", words.len()),
+                allowed: format!("up to {BIAS_WORDS}, about 2,000 tokens"),
+            });
+        }
+        let recipe = Recipe::of(sampling, self.translation.is_some());
+        if self.sampler.recipe() != recipe {
+            self.sampler = Sampler::new(&self.gpu, recipe, &self.buffers, &self.target, self.draft.as_ref())?;
+        }
+        self.gpu.write(&self.buffers.sampling, 0, bytemuck::bytes_of(&block(sampling)));
+        self.gpu.write(&self.buffers.biases, 0, bytemuck::cast_slice(&words));
+        let counts = sampling.processors.repetition_penalty != 1.0;
+        self.seen = counts.then(|| self.seen.take().unwrap_or_default());
+        Ok(())
     }
 
     /// The device.
@@ -67,13 +98,14 @@ impl Engine {
 
     /// Runs the layers of a model over a chunk of tokens at a position.
     fn run_chunk(&self, model: &Model, tokens: &[u32], position: usize) {
-        self.gpu.write(&self.round, 4 * CHUNK as u64, bytemuck::cast_slice(tokens));
+        self.gpu.write(&self.buffers.tokens, 4 * CHUNK as u64, bytemuck::cast_slice(tokens));
         model.set_step(Step {
             position: position as u32,
             rows: tokens.len() as u32,
             token: CHUNK as u32,
             logit_row: 0,
             out: IDS as u32,
+            draft_row: 0,
         });
         let mut recorder = self.gpu.record();
         model.record_body(&mut recorder, tokens.len(), position);
@@ -81,10 +113,38 @@ impl Engine {
     }
 
     /// Runs a model over tokens from a position on, in chunks.
-    fn run_chunks(&self, model: &Model, tokens: &[u32], mut position: usize) {
+    pub(super) fn run_chunks(&self, model: &Model, tokens: &[u32], mut position: usize) {
         for chunk in tokens.chunks(model.capacity().prefill_chunk.min(model.max_rows())) {
             self.run_chunk(model, chunk, position);
             position += chunk.len();
+        }
+    }
+
+    /// Records draft steps of the draft model: it first reads `missed` tokens from before the pending one, which lies at
+    /// `position`.
+    pub(super) fn record_draft(
+        &self,
+        recorder: &mut Recorder<'_>,
+        model: &Model,
+        missed: usize,
+        position: usize,
+        steps: usize,
+    ) {
+        let (mut at, mut rows) = (position - missed, missed + 1);
+        model.set_step(Step {
+            position: at as u32,
+            rows: rows as u32,
+            token: (PENDING - missed) as u32,
+            logit_row: missed as u32,
+            out: DRAFTS as u32,
+            draft_row: 0,
+        });
+        for _ in 0..steps {
+            model.record_body(recorder, rows, at);
+            model.record_head(recorder, 1);
+            self.sampler.record_draft(recorder);
+            at += rows;
+            rows = 1;
         }
     }
 
@@ -116,6 +176,7 @@ impl Engine {
                     token: CHUNK as u32,
                     logit_row: first as u32,
                     out: IDS as u32,
+                    draft_row: 0,
                 });
                 let mut recorder = self.gpu.record();
                 self.target.record_head(&mut recorder, rows);
@@ -168,6 +229,10 @@ impl Target for Engine {
         &self.cached
     }
 
+    fn draft_cached(&self) -> usize {
+        self.draft_cached
+    }
+
     fn capacity(&self) -> usize {
         self.target.capacity().max_context
     }
@@ -175,6 +240,9 @@ impl Target for Engine {
     fn truncate(&mut self, len: usize) {
         self.cached.truncate(len);
         self.draft_cached = self.draft_cached.min(len);
+        if let Some(seen) = &mut self.seen {
+            seen.truncate(len);
+        }
     }
 
     async fn prefill(&mut self, tokens: &[u32]) -> Result<()> {
@@ -185,9 +253,14 @@ impl Target for Engine {
     }
 
     async fn verify(&mut self, pending: u32, draft: &Draft) -> Result<Verified> {
-        let (known, steps) = match draft {
-            Draft::Tokens(tokens) => (tokens.as_slice(), 0),
-            Draft::Model(steps) => (&[][..], *steps),
+        let translated;
+        let (known, steps, mut caught_up) = match draft {
+            Draft::Tokens(tokens) => (tokens.as_slice(), 0, 0),
+            Draft::Model(steps) if self.translation.is_some() => {
+                translated = self.draft_translated(pending, *steps).await?;
+                (translated.draft.as_slice(), 0, translated.caught_up)
+            }
+            Draft::Model(steps) => (&[][..], *steps, 0),
         };
         let position = self.cached.len();
         let most = MAX_DRAFT.min(self.target.max_rows() - 1);
@@ -200,37 +273,26 @@ impl Target for Engine {
         self.check_room(rows)?;
 
         // The draft model first reads what it missed; more than a few tokens go in chunks of their own.
-        let mut first = PENDING;
+        let mut missed = 0;
         if let Some(model) = self.draft.as_ref().filter(|_| steps > 0) {
-            let missed = &self.cached[self.draft_cached..];
-            let (chunked, missed) = missed.split_at(missed.len().saturating_sub(CATCH_UP));
-            self.run_chunks(model, chunked, self.draft_cached);
-            first = PENDING - missed.len();
+            let behind = &self.cached[self.draft_cached..];
+            let chunked = behind.len().saturating_sub(BEFORE);
+            self.run_chunks(model, &behind[..chunked], self.draft_cached);
+            (caught_up, missed) = (chunked, behind.len() - chunked);
         }
-        let mut tokens = self.cached[position - (PENDING - first)..].to_vec();
+        // Biases of sequences compare the tokens before, whether or not the draft model reads them.
+        let before = BEFORE.min(position);
+        let mut tokens = self.cached[position - before..].to_vec();
         tokens.push(pending);
         tokens.extend_from_slice(known);
-        self.gpu.write(&self.round, 4 * first as u64, bytemuck::cast_slice(&tokens));
+        self.gpu.write(&self.buffers.tokens, 4 * (PENDING - before) as u64, bytemuck::cast_slice(&tokens));
+        if let Some(seen) = &mut self.seen {
+            seen.mark(&self.gpu, &self.buffers.seen, &self.cached, pending);
+        }
 
         let mut recorder = self.gpu.record();
         if let Some(model) = self.draft.as_ref().filter(|_| steps > 0) {
-            let start = position - (PENDING - first);
-            let mut rows = DRAFTS - first;
-            model.set_step(Step {
-                position: start as u32,
-                rows: rows as u32,
-                token: first as u32,
-                logit_row: rows as u32 - 1,
-                out: DRAFTS as u32,
-            });
-            let mut at = start;
-            for _ in 0..steps {
-                model.record_body(&mut recorder, rows, at);
-                model.record_head(&mut recorder, 1);
-                model.record_draft_sample(&mut recorder);
-                at += rows;
-                rows = 1;
-            }
+            self.record_draft(&mut recorder, model, missed, position, steps);
         }
         self.target.set_step(Step {
             position: position as u32,
@@ -238,29 +300,30 @@ impl Target for Engine {
             token: PENDING as u32,
             logit_row: 0,
             out: IDS as u32,
+            draft_row: 0,
         });
         self.target.record_body(&mut recorder, rows, position);
         self.target.record_head(&mut recorder, rows);
-        self.target.record_sample(&mut recorder, rows);
+        self.sampler.record_verify(&mut recorder, rows, steps > 0);
         // With tokens that the CPU knows, only the target's ids come back.
         let from = if steps > 0 { DRAFTS } else { IDS };
         let bytes = 4 * (IDS + rows - from) as u64;
-        recorder.submit(Some((&self.round, 4 * from as u64, bytes, &self.readback)));
+        recorder.submit(Some((&self.buffers.tokens, 4 * from as u64, bytes, &self.readback)));
         let words = self.readback.read(&self.gpu, bytes).await?;
 
-        let ids = words[IDS - from..].to_vec();
-        let draft: Vec<u32> = if steps > 0 { words[..steps].to_vec() } else { known.to_vec() };
-        for (model, tokens) in [("draft model", &draft), ("target", &ids)] {
-            if let Some(row) = tokens.iter().position(|&id| id == NOT_FINITE) {
-                return Err(Error::NonFiniteLogits { model, position: position + row });
-            }
-        }
+        let mut ids = words[IDS - from..].to_vec();
+        let mut draft: Vec<u32> = if steps > 0 { words[..steps].to_vec() } else { known.to_vec() };
+        let end = draft.iter().position(|&id| id == NOT_DRAFTED).unwrap_or(draft.len());
+        draft.truncate(end);
+        ids.truncate(end + 1);
+        check_finite("draft model", &draft, position)?;
+        check_finite("target", &ids, position)?;
         self.cached.push(pending);
         self.cached.extend_from_slice(&draft);
         if steps > 0 {
             // It has read all but its own last token.
-            self.draft_cached = position + drafted;
+            self.draft_cached = position + draft.len();
         }
-        Ok(Verified { draft, ids })
+        Ok(Verified { draft, ids, caught_up })
     }
 }

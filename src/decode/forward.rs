@@ -1,9 +1,10 @@
 //! A model on the GPU: its plan bound to buffers, ready to be recorded for any number of rows.
 
 use super::bind::{Binder, Lowered};
-use super::dims::{SampleDims, Step};
+use super::dims::Step;
 use super::memory::{Capacity, FEW_ROWS, Memory, Sizes};
-use super::node::{Choice, Grid, Node};
+use super::node::Node;
+use super::round::RoundBuffers;
 use super::target::MAX_DRAFT;
 use super::upload::{Backlog, Matrix, allocate_vectors, check_vector, load_vectors, matrix_dtype};
 use crate::error::{Error, Result};
@@ -23,8 +24,6 @@ pub struct Model {
     logits: Buffer,
     body: Vec<Node>,
     head: Vec<Node>,
-    verify: Node,
-    draft: Node,
 }
 
 /// What a model is made of before it is on the GPU.
@@ -73,7 +72,7 @@ impl Model {
     /// Puts a model on the GPU: plans the memory, compares it with the limits, allocates, and streams the weights.
     /// Without weights it fills the matrices with pseudo-random numbers, for benchmarks of shapes.
     ///
-    /// `round` holds the token ids; `vocab` caps the ids that it may sample. `loaded` hears of uploaded bytes.
+    /// `loaded` hears of uploaded bytes.
     ///
     /// # Errors
     /// [`Error::OutOfGpuMemory`], [`Error::BadWeights`], and what the source and the device report.
@@ -81,8 +80,7 @@ impl Model {
         gpu: &Rc<Gpu>,
         blueprint: &Blueprint,
         weights: Option<&Weights<S>>,
-        round: &Buffer,
-        vocab: usize,
+        round: &RoundBuffers,
         loaded: &mut dyn FnMut(u64),
     ) -> Result<Self> {
         let memory = blueprint.memory();
@@ -106,7 +104,7 @@ impl Model {
                 vectors: allocate_vectors(gpu, &plan.vectors)?,
                 tables: tables.collect::<Result<_>>()?,
                 kv: spec.layers.iter().map(|_| gpu.buffer("kv cache", sizes.layer_kv)).collect::<Result<_>>()?,
-                round: round.whole(),
+                round: round.tokens.whole(),
                 step: gpu.buffer("step", size_of::<Step>() as u64)?.whole(),
                 residual: gpu.buffer("residual", sizes.hidden)?.whole(),
                 normed: gpu.buffer("normed", sizes.hidden)?.whole(),
@@ -126,16 +124,7 @@ impl Model {
         for op in plan.body.iter().chain(&plan.head) {
             lowered.push(binder.lower(op, &mut uniforms));
         }
-        let sample = |advance| SampleDims { vocab: vocab as u32, stride: spec.vocab_size as u32, advance };
-        let verify = uniforms.add(&[sample(0)]);
-        let draft = uniforms.add(&[sample(1)]);
         let blocks = uniforms.upload(gpu, "dimensions")?;
-        let sampler = |dims: usize| {
-            let logits = binder.logits.whole();
-            let bindings = [(0, binder.step.clone()), (1, blocks[dims].clone()), (2, logits), (3, round.whole())];
-            Node::new(gpu, Choice::Always(Kernel::Sample), Grid::Rows, &bindings)
-        };
-        let (verify, draft) = (sampler(verify), sampler(draft));
         let mut nodes = lowered
             .into_iter()
             .map(|op: Vec<_>| op.into_iter().map(|lowered: Lowered| lowered.bind(gpu, &blocks)).collect::<Vec<_>>());
@@ -158,7 +147,7 @@ impl Model {
 
         let Binder { step, kv, logits, .. } = binder;
         let (gpu, blueprint, one_variant) = (gpu.clone(), blueprint.clone(), Cell::new(false));
-        Ok(Self { gpu, blueprint, one_variant, step, kv, logits, body, head, verify, draft })
+        Ok(Self { gpu, blueprint, one_variant, step, kv, logits, body, head })
     }
 
     /// What it is.
@@ -191,6 +180,10 @@ impl Model {
         &self.kv
     }
 
+    pub(super) fn step(&self) -> &Slice {
+        &self.step
+    }
+
     /// Sets where the next recorded pass starts.
     pub fn set_step(&self, step: Step) {
         self.step.write(&self.gpu, bytemuck::bytes_of(&step));
@@ -208,16 +201,6 @@ impl Model {
         for node in &self.head {
             node.record(recorder, rows as u32, 0, self.one_variant.get());
         }
-    }
-
-    /// Records sampling for `rows` rows of logits.
-    pub fn record_sample(&self, recorder: &mut Recorder<'_>, rows: usize) {
-        self.verify.record(recorder, rows as u32, 0, false);
-    }
-
-    /// Records sampling for one row, whose token the next pass reads.
-    pub fn record_draft_sample(&self, recorder: &mut Recorder<'_>) {
-        self.draft.record(recorder, 1, 0, false);
     }
 
     /// From now on the same kernels serve every number of rows: for devices where they do not agree to the bit.

@@ -6,11 +6,17 @@ mod engine;
 mod forward;
 mod memory;
 mod node;
+mod round;
+mod sampler;
 mod target;
+mod translate;
 mod upload;
 
 pub use dims::Step;
 pub use engine::Engine;
 pub use forward::{Blueprint, Model};
 pub use memory::{Capacity, Memory};
+pub use round::{BIAS_WORDS, MAX_AFTER, RoundBuffers};
+pub use sampler::bias_words;
 pub use target::{Draft, MAX_DRAFT, Target, Verified};
+pub use translate::Translate;

@@ -10,7 +10,8 @@ pub const MAX_DRAFT: usize = 31;
 pub enum Draft {
     /// These tokens; none: a plain step.
     Tokens(Vec<u32>),
-    /// As many tokens of the draft model, drafted on the device in the same submission.
+    /// As many tokens of the draft model, drafted on the device in the same submission. Where the draft model has another
+    /// tokenizer, these are tokens of its own: what they are in tokens of the target may be fewer or more.
     Model(usize),
 }
 
@@ -47,6 +48,8 @@ pub struct Verified {
     pub draft: Vec<u32>,
     /// The target's token after the pending one and after each draft token [k + 1].
     pub ids: Vec<u32>,
+    /// Tokens that the draft model read in submissions of their own before it drafted.
+    pub caught_up: usize,
 }
 
 /// A target model with its KV cache.
@@ -54,6 +57,11 @@ pub struct Verified {
 pub trait Target {
     /// Tokens whose keys and values are cached.
     fn cached(&self) -> &[u32];
+
+    /// Leading cached tokens that a draft model's cache holds too.
+    fn draft_cached(&self) -> usize {
+        0
+    }
 
     /// Most tokens that the cache holds.
     fn capacity(&self) -> usize;

@@ -86,18 +86,42 @@ impl Gpu {
     /// # Errors
     /// [`Error::WebGpuUnavailable`] with what to install or switch on.
     pub async fn open(options: &GpuOptions) -> Result<Rc<Self>> {
-        let unavailable = |reason: String| Error::WebGpuUnavailable { reason };
         let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle_from_env());
+        Self::on(&Self::best(&instance).await?, options).await
+    }
+
+    /// Opens a device of the same kind as [`Gpu::open`] does: where the machine has several adapters of it, they are
+    /// taken in turn. Another kind would round differently.
+    ///
+    /// # Errors
+    /// As [`Gpu::open`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub async fn open_nth(options: &GpuOptions, nth: usize) -> Result<Rc<Self>> {
+        let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle_from_env());
+        let best = Self::best(&instance).await?;
+        let of_kind = |info: &wgpu::AdapterInfo| {
+            (info.vendor, info.device, info.backend, info.name.clone(), info.driver.clone(), info.driver_info.clone())
+        };
+        let kind = of_kind(&best.get_info());
+        let all = instance.enumerate_adapters(wgpu::Backends::all()).await;
+        let same: Vec<_> = all.into_iter().filter(|adapter| of_kind(&adapter.get_info()) == kind).collect();
+        Self::on(same.get(nth % same.len().max(1)).unwrap_or(&best), options).await
+    }
+
+    async fn best(instance: &wgpu::Instance) -> Result<wgpu::Adapter> {
         let request = wgpu::RequestAdapterOptions {
             power_preference: wgpu::PowerPreference::HighPerformance,
             ..Default::default()
         };
-        let adapter = instance.request_adapter(&request).await.map_err(|error| {
+        instance.request_adapter(&request).await.map_err(|error| {
             unavailable(format!(
                 "no adapter ({error}); install a Vulkan driver (Debian and Ubuntu: apt-get install mesa-vulkan-drivers), \
                  or in a browser switch WebGPU on"
             ))
-        })?;
+        })
+    }
+
+    async fn on(adapter: &wgpu::Adapter, options: &GpuOptions) -> Result<Rc<Self>> {
         let there = adapter.limits();
         let max_buffer_size = there.max_buffer_size;
         let max_binding_size = match options.max_binding_size {
@@ -198,6 +222,10 @@ impl Gpu {
         self.pipelines.borrow_mut().insert(kernel, pipeline.clone());
         pipeline
     }
+}
+
+fn unavailable(reason: String) -> Error {
+    Error::WebGpuUnavailable { reason }
 }
 
 /// Keeps the first failure that no call returns.

@@ -36,12 +36,27 @@ pub enum Kernel {
     AttentionMerge,
     /// Attention for many rows.
     AttentionPrefill(KvDtype),
-    /// Logits -> token ids.
-    Sample,
+    /// Biases and penalties of single logits.
+    Adjust,
+    /// Temperature, and which tokens remain.
+    Filter,
+    /// Logits -> token ids, with noise or without.
+    Sample(Noise),
+    /// Logits of target and draft model -> token ids, by rejection sampling.
+    Reject,
     /// Reads a buffer once, to measure the memory.
     Probe,
     /// Fills a buffer with pseudo-random weights.
     Fill(Dtype),
+}
+
+/// What is added to logits before the largest is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Noise {
+    /// Nothing: greedy.
+    None,
+    /// Keyed Gumbel noise.
+    Gumbel,
 }
 
 macro_rules! shader {
@@ -62,6 +77,9 @@ impl Kernel {
         let heads = shader!("lib/heads.wgsl");
         let fold = shader!("lib/fold.wgsl");
         let sum = shader!("lib/sum_threads.wgsl");
+        let sampling = shader!("lib/sampling.wgsl");
+        let random = shader!("lib/random.wgsl");
+        let best = shader!("lib/best.wgsl");
         let parts: Vec<&str> = match self {
             Self::Embed(dtype) => vec![step, weight(dtype), shader!("embed.wgsl")],
             Self::NormRms => vec![step, sum, shader!("norm_rms.wgsl")],
@@ -90,7 +108,22 @@ impl Kernel {
                 let block = shader!("lib/attention_block.wgsl");
                 vec![step, mac, heads, kv_load(kv), fold, block, shader!("attention_prefill.wgsl")]
             }
-            Self::Sample => vec![step, shader!("sample.wgsl")],
+            Self::Adjust => vec![step, sampling, shader!("adjust.wgsl")],
+            Self::Filter => {
+                vec![step, sampling, shader!("lib/max_threads.wgsl"), shader!("lib/find.wgsl"), shader!("filter.wgsl")]
+            }
+            Self::Sample(noise) => {
+                let mut parts = vec![step, sampling, sum, best];
+                parts.extend(match noise {
+                    Noise::None => vec![shader!("lib/noise_none.wgsl")],
+                    Noise::Gumbel => vec![random, shader!("lib/noise_gumbel.wgsl")],
+                });
+                parts.push(shader!("sample.wgsl"));
+                parts
+            }
+            Self::Reject => {
+                vec![step, sampling, random, sum, shader!("lib/max_threads.wgsl"), best, shader!("reject.wgsl")]
+            }
             Self::Probe => vec![shader!("probe.wgsl")],
             Self::Fill(dtype) => vec![fill(dtype), shader!("fill.wgsl")],
         };
@@ -103,7 +136,8 @@ impl Kernel {
         let dtypes = [Dtype::F32, Dtype::F16, Dtype::Bf16];
         let mut epilogues = vec![Epilogue::Store, Epilogue::Residual, Epilogue::Gate(Activation::Silu)];
         epilogues.extend(kvs.map(Epilogue::Rotary));
-        let mut all = vec![Self::NormRms, Self::AttentionMerge, Self::Sample, Self::Probe];
+        let mut all = vec![Self::NormRms, Self::AttentionMerge, Self::Probe, Self::Adjust, Self::Filter, Self::Reject];
+        all.extend([Noise::None, Noise::Gumbel].map(Self::Sample));
         all.extend(kvs.into_iter().flat_map(|kv| [Self::QkNorm(kv), Self::Attention(kv), Self::AttentionPrefill(kv)]));
         for dtype in dtypes {
             all.extend([Self::Embed(dtype), Self::Fill(dtype)]);

@@ -9,6 +9,6 @@ mod record;
 pub use crate::options::KvDtype;
 pub use buffers::{Buffer, Slice, Uniforms};
 pub use device::{Counters, DeviceInfo, Gpu, GpuOptions};
-pub use kernels::{Epilogue, Kernel};
+pub use kernels::{Epilogue, Kernel, Noise};
 pub use readback::Readback;
 pub use record::{Call, Recorder, split_grid};

@@ -3,9 +3,46 @@
 
 mod noise;
 mod process;
+mod reject;
 
-pub use noise::{gumbel, threefry2x32};
-pub use process::{Processors, softmax};
+pub use noise::{exponential, gumbel, threefry2x32, uniform};
+pub use process::{Bias, Processors, softmax};
+pub use reject::{accepts, recovered};
+
+/// How tokens are chosen, by target and draft model alike.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Sampling {
+    /// What is done to the logits.
+    pub processors: Processors,
+    /// How a token is taken from them.
+    pub draw: Draw,
+    /// Key of the noise.
+    pub seed: u64,
+    /// A draft ends behind a token that is less likely than this; 0: never.
+    pub confidence: f32,
+}
+
+/// How a token is taken from processed logits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Draw {
+    /// The largest logit.
+    #[default]
+    Greedy,
+    /// The largest logit plus noise that target and draft model share: [`draw`].
+    Coupled,
+    /// Each with noise of its own; the target accepts by [`accepts`], or takes from [`recovered`].
+    Rejection,
+}
+
+/// Streams of noise: numbers of the same position and token that have nothing to do with each other.
+pub mod stream {
+    /// What the target draws with.
+    pub const TARGET: u32 = 0;
+    /// What the draft model draws with, where it has noise of its own.
+    pub const DRAFT: u32 = 1;
+    /// Which draft tokens are accepted.
+    pub const ACCEPTANCE: u32 = 2;
+}
 
 /// Draws the token of a position: the argmax of processed logits plus Gumbel noise, which samples their softmax exactly
 /// (Gumbel 1954; Maddison et al. 2014, "A* Sampling"). The lowest id wins a tie.

@@ -24,11 +24,25 @@ pub fn threefry2x32(key: [u32; 2], counter: [u32; 2]) -> [u32; 2] {
 /// E = -ln(1 - v) with v uniform in (0, 1). Both tails are accurate in f32: small v keeps its leading bits, from the
 /// second word where the first has none, and 1 - v is formed from the integer before it is rounded.
 pub fn gumbel(seed: u64, position: u32, token: u32) -> f32 {
-    let [high, low] = threefry2x32([seed as u32, (seed >> 32) as u32], [position, token]);
-    -exponential(high, low).ln()
+    -exponential(seed, 0, position, token).ln()
 }
 
-fn exponential(high: u32, low: u32) -> f32 {
+/// The E of [`gumbel`], in one of the streams. Positions are below 2^28.
+pub fn exponential(seed: u64, stream: u32, position: u32, token: u32) -> f32 {
+    let [high, low] = words(seed, stream, position, token);
+    inverse(high, low)
+}
+
+/// A number in [0, 1) for a position, in steps of 2^-24.
+pub fn uniform(seed: u64, stream: u32, position: u32) -> f32 {
+    (words(seed, stream, position, 0)[0] >> 8) as f32 / 16_777_216.0
+}
+
+fn words(seed: u64, stream: u32, position: u32, token: u32) -> [u32; 2] {
+    threefry2x32([seed as u32, (seed >> 32) as u32], [position | stream << 28, token])
+}
+
+fn inverse(high: u32, low: u32) -> f32 {
     const UNIT: f32 = 1.0 / 4_294_967_296.0;
     if high < 1 << 31 {
         // The words as one number of 64 bits, at least half a unit of the last.
@@ -57,12 +71,12 @@ mod tests {
         for (high, low) in [(0, 0), (0, 1), (0, u32::MAX), (1, 7), (1 << 24, 5), ((1 << 31) - 1, 9), (1 << 31, 0)] {
             let v = (f64::from(high) + (f64::from(low) + 0.5) / 4_294_967_296.0) / 4_294_967_296.0;
             let exact = -(-v).ln_1p();
-            let found = f64::from(exponential(high, low));
+            let found = f64::from(inverse(high, low));
             assert!((found / exact - 1.0).abs() < 1e-6, "{high} {low}: {found} instead of {exact}");
         }
         for (high, low) in [(u32::MAX, u32::MAX), (u32::MAX, 0), (u32::MAX - 1, 3), (u32::MAX - 70_000, 0)] {
             let rest = (f64::from(!high) + (f64::from(!low) + 0.5) / 4_294_967_296.0) / 4_294_967_296.0;
-            let found = f64::from(exponential(high, low));
+            let found = f64::from(inverse(high, low));
             assert!((found / -rest.ln() - 1.0).abs() < 1e-6, "{high} {low}: {found} instead of {}", -rest.ln());
         }
     }

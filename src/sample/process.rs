@@ -1,12 +1,12 @@
-//! The processors of transformers, in their order: bans and biases, repetition penalty, temperature, top-k, top-p, min-p.
+//! The processors of transformers, in their order: biases, repetition penalty, temperature, top-k, top-p, min-p.
 
 /// What is done to the logits before a token is drawn. The defaults do nothing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Processors {
+    /// Added to the logits of tokens: preferences, bans, a least length.
+    pub biases: Vec<Bias>,
     /// Logits of tokens that occurred are divided by it where positive, else multiplied (CTRL, Keskar et al. 2019).
     pub repetition_penalty: f32,
-    /// Added to the logits of tokens.
-    pub logit_bias: Vec<(u32, f32)>,
     /// Logits are divided by it.
     pub temperature: f32,
     /// So many most likely tokens remain, and those that tie with the last of them; 0: all.
@@ -19,26 +19,68 @@ pub struct Processors {
 
 impl Default for Processors {
     fn default() -> Self {
-        let logit_bias = Vec::new();
-        Self { repetition_penalty: 1.0, logit_bias, temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0 }
+        Self { biases: Vec::new(), repetition_penalty: 1.0, temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0 }
+    }
+}
+
+/// A number that is added to the logit of a token where it would end a sequence.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bias {
+    /// The tokens that must stand before it; none: always.
+    pub after: Vec<u32>,
+    /// The token.
+    pub token: u32,
+    /// What is added; negative infinity bans the token.
+    pub bias: f32,
+    /// It holds at positions below this one: the number of tokens before.
+    pub until: u32,
+}
+
+impl Bias {
+    /// A bias that holds everywhere.
+    pub fn always(token: u32, bias: f32) -> Self {
+        Self { after: Vec::new(), token, bias, until: u32::MAX }
+    }
+
+    /// The token may not come.
+    pub fn ban(token: u32) -> Self {
+        Self::always(token, f32::NEG_INFINITY)
     }
 }
 
 impl Processors {
-    /// Processes the logits of one position in place. `history` are the tokens before it, `banned` those that may not
-    /// come. What is removed becomes negative infinity; at least one token remains.
-    pub fn apply(&self, logits: &mut [f32], history: &[u32], banned: &[u32]) {
-        self.penalise(logits, history);
-        for &(token, bias) in &self.logit_bias {
-            if let Some(logit) = logits.get_mut(token as usize) {
+    /// Whether single logits change, before the temperature.
+    pub fn adjusts(&self) -> bool {
+        !self.biases.is_empty() || self.repetition_penalty != 1.0
+    }
+
+    /// Whether tokens are removed, or the temperature is not 1.
+    pub fn filters(&self) -> bool {
+        self.temperature != 1.0 || self.top_k > 0 || self.top_p < 1.0 || self.min_p > 0.0
+    }
+
+    /// Processes the logits of one position in place. `history` are the tokens before it. What is removed becomes
+    /// negative infinity; of what was not banned, at least one token remains.
+    pub fn apply(&self, logits: &mut [f32], history: &[u32]) {
+        self.adjust(logits, history);
+        self.filter(logits);
+    }
+
+    /// The biases, then the repetition penalty.
+    pub fn adjust(&self, logits: &mut [f32], history: &[u32]) {
+        for Bias { after, token, bias, until } in &self.biases {
+            if let Some(logit) = logits.get_mut(*token as usize)
+                && history.ends_with(after)
+                && history.len() < *until as usize
+            {
                 *logit += bias;
             }
         }
-        for &token in banned {
-            if let Some(logit) = logits.get_mut(token as usize) {
-                *logit = f32::NEG_INFINITY;
-            }
-        }
+        self.penalise(logits, history);
+    }
+
+    /// Temperature, top-k, top-p, min-p.
+    pub fn filter(&self, logits: &mut [f32]) {
         if self.temperature != 1.0 {
             logits.iter_mut().for_each(|logit| *logit /= self.temperature);
         }

@@ -1,6 +1,6 @@
 //! Drafting with a small model on the same device, as many tokens as the schedule says.
 
-use super::{Drafter, Lookahead, Origin};
+use super::{Drafter, Lookahead, Origin, Round};
 use crate::decode::{Draft, MAX_DRAFT};
 
 /// A draft model; it runs inside the target's submission, so here is only how far it looks ahead.
@@ -14,8 +14,8 @@ impl Drafter for DraftModel<'_> {
         }
     }
 
-    fn learn(&mut self, drafted: usize, accepted: usize) {
-        self.0.learn(drafted, accepted);
+    fn learn(&mut self, round: &Round) {
+        self.0.learn(round.drafted, round.accepted);
     }
 
     fn origin(&self) -> Origin {

@@ -1,6 +1,7 @@
 //! Drafting from the text itself: what followed the last tokens where they stood before (prompt lookup, Saxena 2023).
 
-use super::{Drafter, Origin};
+use super::ngram::keys;
+use super::{Drafter, Origin, Round};
 use crate::decode::{Draft, MAX_DRAFT};
 use crate::options::LookupRule;
 use std::collections::HashMap;
@@ -64,16 +65,6 @@ impl PromptLookup {
     }
 }
 
-/// Keys of the last 1, 2, ... tokens, up to `longest`.
-fn keys(tokens: &[u32], longest: usize) -> impl Iterator<Item = u64> {
-    tokens.iter().rev().take(longest).scan(0u64, |key, &token| {
-        // Multiplication by an odd constant and a shift, as in splitmix64.
-        *key = (*key ^ (u64::from(token) + 1)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        *key ^= *key >> 29;
-        Some(*key)
-    })
-}
-
 impl Drafter for PromptLookup {
     fn draft(&mut self, tokens: &[u32], room: usize) -> Draft {
         self.read(tokens);
@@ -93,7 +84,7 @@ impl Drafter for PromptLookup {
         Draft::Tokens(Vec::new())
     }
 
-    fn learn(&mut self, _drafted: usize, _accepted: usize) {}
+    fn learn(&mut self, _round: &Round) {}
 
     fn origin(&self) -> Origin {
         Origin::Lookup

@@ -5,16 +5,29 @@
 //! the target's own, **recovered** after a disagreement or the **bonus** when all were accepted.
 
 mod accept;
+mod acceptance;
+mod account;
+mod adaptive;
+mod chain;
+mod choice;
+mod costs;
 mod draft_model;
+pub mod dsi;
 mod lookahead;
 mod lookup;
+mod ngram;
+mod prediction;
 mod stats;
 
 pub use accept::{Accepted, accept};
+pub use adaptive::Adaptive;
+pub use chain::Chain;
+pub use choice::{RoundsBy, Speculating};
 pub use draft_model::DraftModel;
 pub use lookahead::Lookahead;
 pub use lookup::PromptLookup;
-pub use stats::{Stats, Times};
+pub use prediction::Prediction;
+pub use stats::{Distributed, Stats, Times};
 
 use crate::decode::Draft;
 use serde::Serialize;
@@ -27,8 +40,25 @@ pub enum Origin {
     DraftModel,
     /// The prompt lookup; the target agreed.
     Lookup,
+    /// The text that the caller expects; the target agreed.
+    Prediction,
     /// The target itself: recovered, bonus, or without a draft.
     Target,
+}
+
+/// What a round did, for the drafter that drafted in it.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Round {
+    /// Draft tokens, up to the first end of text.
+    pub drafted: usize,
+    /// Draft tokens accepted.
+    pub accepted: usize,
+    /// Rows of the target's forward: the pending token and the draft tokens that were verified.
+    pub rows: usize,
+    /// Tokens that the draft model read in submissions of their own before it drafted: 0 when it was close behind.
+    pub caught_up: usize,
+    /// Seconds on the device, with the draft model's part.
+    pub seconds: f64,
 }
 
 /// Whoever guesses.
@@ -37,11 +67,25 @@ pub trait Drafter {
     /// still wanted, the target's own included, so at most `room - 1` draft tokens can be of use.
     fn draft(&mut self, tokens: &[u32], room: usize) -> Draft;
 
-    /// Hears how many of its draft tokens a round had, and how many were accepted.
-    fn learn(&mut self, drafted: usize, accepted: usize);
+    /// Hears what became of its last draft.
+    fn learn(&mut self, round: &Round);
 
-    /// Where its tokens come from.
+    /// Where the tokens of its last draft come from.
     fn origin(&self) -> Origin;
+}
+
+impl<D: Drafter> Drafter for &mut D {
+    fn draft(&mut self, tokens: &[u32], room: usize) -> Draft {
+        (**self).draft(tokens, room)
+    }
+
+    fn learn(&mut self, round: &Round) {
+        (**self).learn(round);
+    }
+
+    fn origin(&self) -> Origin {
+        (**self).origin()
+    }
 }
 
 /// Guesses nothing: one token per target forward.
@@ -52,7 +96,7 @@ impl Drafter for NoDrafter {
         Draft::Tokens(Vec::new())
     }
 
-    fn learn(&mut self, _drafted: usize, _accepted: usize) {}
+    fn learn(&mut self, _round: &Round) {}
 
     fn origin(&self) -> Origin {
         Origin::Target

@@ -1,6 +1,6 @@
 //! What a generation did, under vLLM's names.
 
-use super::Accepted;
+use super::{Accepted, Speculating};
 use serde::Serialize;
 
 /// Counts and times of one generation. Every round emits its accepted draft tokens and one token of the target's own
@@ -29,10 +29,41 @@ pub struct Stats {
     pub num_prompt_tokens: usize,
     /// Prompt tokens whose keys and values were still cached.
     pub num_cached_tokens: usize,
+    /// Of these, those that the draft model's cache still held as well; 0 for one with another tokenizer, which reuses its
+    /// cache, but of other tokens.
+    pub num_cached_draft_tokens: usize,
+    /// Messages of the chat that were dropped because it had outgrown the context (`context: "shift"`).
+    pub num_dropped_messages: usize,
+    /// Key of the random choices, where tokens were drawn at random.
+    pub seed: Option<u64>,
+    /// What the adaptive schedule chose, and why, where it was in use.
+    pub speculating: Option<Speculating>,
+    /// What several targets did, where there were several.
+    pub distributed: Option<Distributed>,
     /// Where the time went.
     pub times: Times,
     /// What the user should know about this device or model, in words.
     pub warnings: Vec<String>,
+}
+
+/// What several targets did. There is no round then: what counts as one is each token of the target's own, with the
+/// accepted draft tokens before it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Distributed {
+    /// Targets.
+    pub sp_degree: usize,
+    /// Draft tokens of a verify task.
+    pub lookahead: usize,
+    /// Verify tasks that were given out.
+    pub num_verify_tasks: usize,
+    /// Target forwards that were waited for, at most one per task.
+    pub num_forwards: usize,
+    /// Tasks taken back, drafting included.
+    pub num_cancelled_tasks: usize,
+    /// Draft tokens that the target replaced; each voids what is behind it.
+    pub num_rejected_tokens: usize,
+    /// Times that a target's device was lost.
+    pub num_lost: usize,
 }
 
 /// Seconds by phase.

@@ -8,8 +8,10 @@ mod stop;
 mod stream;
 mod template;
 mod tokenizer;
+mod translate;
 
 pub use stop::StopStrings;
 pub use stream::TextStream;
 pub use template::{ChatTemplate, Message};
 pub use tokenizer::Tokenizer;
+pub use translate::Translator;

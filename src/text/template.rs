@@ -29,6 +29,13 @@ pub struct Message {
     pub content: String,
 }
 
+impl Message {
+    /// What `role` says.
+    pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
+        Self { role: role.into(), content: content.into() }
+    }
+}
+
 /// Message as templates see it: a mapping whose keys keep their order, because `tojson` shows it.
 impl Object for Message {
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {

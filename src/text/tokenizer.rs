@@ -1,11 +1,12 @@
 //! `tokenizer.json` -> a tokenizer: text to ids and back, with a strict border between special tokens and ordinary text.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 use tokenizers::{
-    AddedVocabulary, DecoderWrapper, Model, ModelWrapper, OffsetType, PreTokenizedString, PreTokenizer,
+    AddedVocabulary, DecoderWrapper, Encoding, Model, ModelWrapper, OffsetType, PreTokenizedString, PreTokenizer,
     TruncationParams,
 };
 
@@ -126,23 +127,27 @@ impl Tokenizer {
         self.specials.contains_key(&id)
     }
 
-    /// Ok when the draft tokens of a model with the tokenizer `other` can be verified by a model with this one: every id is
-    /// the same token. The error names the first id that is not.
-    pub fn check_same(&self, other: &Self) -> Result<()> {
+    /// The first difference to another tokenizer, in words; none where every id is the same token. Then the draft tokens
+    /// of a model with the one can be verified as they are by a model with the other.
+    pub fn difference(&self, other: &Self) -> Option<String> {
         let name = |token: Option<String>| token.map_or("unused".to_owned(), |token| format!("{token:?}"));
-        for id in 0..self.end.max(other.end) {
+        (0..self.end.max(other.end)).find_map(|id| {
             let (ours, theirs) = (self.id_to_token(id), other.id_to_token(id));
             if ours != theirs {
-                return Err(Error::TokenizerMismatch {
-                    reason: format!("token {id} is {}, not {}", name(theirs), name(ours)),
-                });
+                return Some(format!("token {id} is {}, not {}", name(theirs), name(ours)));
             }
-            if self.is_special(id) != other.is_special(id) {
-                let (special, token) = (if other.is_special(id) { "special" } else { "not special" }, name(ours));
-                return Err(Error::TokenizerMismatch { reason: format!("token {id}, {token}, is {special}") });
-            }
-        }
-        Ok(())
+            let special = if other.is_special(id) { "special" } else { "not special" };
+            (self.is_special(id) != other.is_special(id)).then(|| format!("token {id}, {}, is {special}", name(ours)))
+        })
+    }
+
+    /// The tokens of a text, and where in it each stands, in bytes. Special tokens written in it become special tokens;
+    /// none are added. Tokens that share a character stand in the same place.
+    pub(super) fn encode_with_offsets(&self, text: &str) -> Result<Vec<(u32, Range<usize>)>> {
+        let encoding = self.tokenize(self.inner.get_added_vocabulary(), text, OffsetType::Byte);
+        let encoding = encoding.map_err(|error| self.bad(error))?;
+        let places = encoding.get_offsets().iter().map(|&(start, end)| start..end);
+        Ok(encoding.get_ids().iter().copied().zip(places).collect())
     }
 
     /// The strings of all special tokens.
@@ -160,12 +165,17 @@ impl Tokenizer {
     }
 
     fn encode_without_specials(&self, text: &str) -> tokenizers::Result<Vec<u32>> {
-        let mut pieces: PreTokenizedString = self.literal.extract_and_normalize(self.inner.get_normalizer(), text);
+        Ok(self.tokenize(&self.literal, text, OffsetType::None)?.get_ids().to_vec())
+    }
+
+    /// What the file's post-processor would get.
+    fn tokenize(&self, added: &AddedVocabulary, text: &str, offsets: OffsetType) -> tokenizers::Result<Encoding> {
+        let mut pieces: PreTokenizedString = added.extract_and_normalize(self.inner.get_normalizer(), text);
         if let Some(splitter) = self.inner.get_pre_tokenizer() {
             splitter.pre_tokenize(&mut pieces)?;
         }
         self.inner.get_model().tokenize_in_pretokenized(&mut pieces, None)?;
-        Ok(pieces.into_encoding(None, 0, OffsetType::None)?.get_ids().to_vec())
+        pieces.into_encoding(None, 0, offsets)
     }
 
     fn bad(&self, error: impl ToString) -> Error {

@@ -5,6 +5,9 @@ import { synthetic } from "./llama.mjs";
 
 const golden = JSON.parse(readFileSync(new URL("../golden/tales.json", import.meta.url), "utf8")).cases;
 const FEW = 24;
+/** Ways to draft that depend on no clock. */
+const MODEL = { drafter: "draft_model", num_assistant_tokens_schedule: "heuristic_transient" };
+const LOOKUP = { drafter: "lookup", num_assistant_tokens_schedule: "constant", prompt_lookup_num_tokens: 10, max_matching_ngram_size: 3 };
 
 faults["is-html"] = (_, response) => response.writeHead(200, { "Content-Type": "text/html" }).end("<!doctype html><title>app</title>");
 faults.forbidden = (_, response) => response.writeHead(403).end();
@@ -21,7 +24,7 @@ const json = (file, change) => () => {
   change(value);
   return JSON.stringify(value);
 };
-/** Broken copies of the draft model: by kind, the file that is broken and what it holds. */
+/** Copies of the draft model, all broken but the one with another `vocabulary`: by kind, the file that differs and what it holds. */
 const broken = {
   weights: ["model.safetensors", () => "abcd"],
   config: ["config.json", json("config.json", (config) => (config.hidden_size = 0))],
@@ -77,7 +80,7 @@ export const tests = {
     async () => {
       const { prompt, prompt_ids, greedy_ids } = golden[index];
       equal(await page.evaluate((text) => engine.tokenize(text), prompt), prompt_ids, "prompt");
-      const ways = [{ speculation: "off" }, {}, { prompt_lookup_num_tokens: 10, max_matching_ngram_size: 3 }];
+      const ways = [{ speculation: "off" }, MODEL, LOOKUP];
       for (const [i, way] of ways.entries()) {
         const { token_ids, stats, pieces, text } = await generate(prompt, { max_new_tokens: FEW, ...way });
         equal(token_ids, greedy_ids.slice(0, FEW), `way ${i}`);
@@ -93,7 +96,7 @@ export const tests = {
 
   async "a steady round is 1 submission, 1 readback of at most 256 bytes, and creates nothing"() {
     const prompt = golden[0].prompt;
-    for (const way of [{ speculation: "off" }, {}, { prompt_lookup_num_tokens: 5 }]) {
+    for (const way of [{ speculation: "off" }, MODEL, { ...LOOKUP, prompt_lookup_num_tokens: 5 }, { ...MODEL, do_sample: true, top_p: 0.9, repetition_penalty: 1.1 }]) {
       const options = { max_new_tokens: 12, ...way };
       await generate(prompt, options);
       const before = await page.evaluate(() => engine.counters());
@@ -142,6 +145,12 @@ export const tests = {
       ["a", { max_new_tokens: "3" }, "bad-option", "max_new_tokens"],
       ["a", { max_new_tokens: 0 }, "bad-option", "1 or more"],
       ["a", { speculation: "on" }, "bad-option", "off"],
+      ["a", { temperature: -1 }, "bad-option", "0.001 to 100"],
+      ["a", { top_p: 0 }, "bad-option", "more than 0, up to 1"],
+      ["a", { num_assistant_tokens: -1 }, "bad-option", "from 0 on"],
+      ["a", { num_assistant_tokens_schedule: "fast" }, "bad-option", "adaptive"],
+      ["a", { logit_bias: { 1000000: 1 } }, "bad-option", "token ids below"],
+      ["a", { seed: 1.5 }, "bad-option", "whole number"],
       [7, {}, "bad-option", "messages"],
       [[1_000_000], {}, "bad-option", "1000000"],
       [Array(600).fill(5), {}, "context-full", "512"],
@@ -172,7 +181,6 @@ export const tests = {
       ["/bad/config/models/tales/draft", {}, "bad-config"],
       ["/bad/architecture/models/tales/draft", {}, "unsupported-architecture"],
       ["/bad/tokenizer/models/tales/draft", {}, "bad-tokenizer"],
-      ["/models/tales/draft", { assistant_model: "/bad/vocabulary/models/tales/draft" }, "tokenizer-mismatch"],
       ["/bad/template/models/tales/draft", {}, "bad-template"],
     ]) {
       const error = await page.evaluate(([model, options]) => failed(Engine.load(model, options)), [model, options]);
@@ -182,6 +190,19 @@ export const tests = {
     }
     const picked = await page.evaluate(() => failed(Engine.load([new File(["{}"], "config.json")])));
     equal(picked.code, "bad-config", picked.message);
+  },
+
+  async "an assistant with another tokenizer changes nothing but the speed"() {
+    const { prompt, greedy_ids } = golden[0];
+    const { token_ids, stats } = await page.evaluate(async ([prompt, options]) => {
+      const other = await Engine.load(TALES, { assistant_model: "/bad/vocabulary/models/tales/draft", max_context: 256 });
+      const result = await other.generate(prompt, options).result;
+      other.dispose();
+      return result;
+    }, [prompt, { max_new_tokens: FEW, ...MODEL }]);
+    equal(token_ids, greedy_ids.slice(0, FEW), "ids");
+    check(stats.num_draft_tokens > 0, "drafts");
+    check(stats.warnings[0].includes("tokenizer"), `warnings: ${stats.warnings}`);
   },
 
   async "numbers that outgrow f32 give non-finite-logits, not nonsense"() {
@@ -242,7 +263,7 @@ export const tests = {
   async "chat completions have OpenAI's shapes, whole and streamed"() {
     const { whole, parts } = await page.evaluate(async () => {
       const messages = [{ role: "user", content: "Tell me a tale about a fox." }];
-      const create = (more) => engine.chat.completions.create({ messages, max_tokens: 12, ...more });
+      const create = (more) => engine.chat.completions.create({ messages, max_tokens: 12, drafter: "draft_model", num_assistant_tokens_schedule: "constant", ...more });
       const parts = [];
       for await (const part of await create({ stream: true, stream_options: { include_usage: true } })) parts.push(part);
       return { whole: await create({}), parts };
@@ -260,6 +281,32 @@ export const tests = {
     equal(parts.map(({ choices }) => choices[0]?.delta.content ?? "").join(""), choices[0].message.content, "streamed text");
     equal(parts.at(-2).choices[0].finish_reason, "length", "last finish_reason");
     equal(parts.at(-1).usage.completion_tokens, 12, "usage chunk");
+  },
+
+  async "the same seed gives the same text, whoever drafts, and another seed another text"() {
+    const { prompt } = golden[0];
+    const drawn = { max_new_tokens: 16, do_sample: true, temperature: 0.9, top_k: 40, top_p: 0.95, repetition_penalty: 1.1, logit_bias: { 300: -5 }, seed: 7 };
+    const plain = await generate(prompt, { ...drawn, speculation: "off" });
+    equal(plain.stats.seed, 7, "the seed is told");
+    for (const way of [MODEL, LOOKUP, { prediction: plain.text }, { ...MODEL, assistant_confidence_threshold: 0.5 }]) {
+      const { token_ids, stats } = await generate(prompt, { ...drawn, ...way });
+      equal(token_ids, plain.token_ids, JSON.stringify(way));
+      equal(stats.num_emitted_tokens, stats.num_accepted_draft_tokens + stats.num_spec_steps, "emitted");
+    }
+    const expected = await generate(prompt, { ...drawn, drafter: "prediction", prediction: plain.text });
+    equal(expected.token_ids, plain.token_ids, "prediction");
+    check(expected.stats.num_spec_steps < plain.stats.num_spec_steps / 2, "what was expected is accepted");
+    check(expected.pieces.some(({ tokens }) => tokens.some(({ origin }) => origin === "prediction")), "its origin is told");
+    check((await generate(prompt, { ...drawn, seed: 8 })).token_ids.join() !== plain.token_ids.join(), "another seed");
+    const rejection = await generate(prompt, { ...drawn, ...MODEL, acceptance: "rejection" });
+    equal(rejection.token_ids.length, 16, "rejection sampling");
+    const chat = await page.evaluate(async () => {
+      const messages = [{ role: "user", content: "Tell me a tale about a fox." }];
+      const { choices } = await engine.chat.completions.create({ messages, max_tokens: 8, temperature: 1.2, seed: 5 });
+      const same = await engine.generate(messages, { max_new_tokens: 8, do_sample: true, temperature: 1.2, seed: 5, speculation: "off" }).result;
+      return [choices[0].message.content, same.text];
+    });
+    equal(chat[0], chat[1], "OpenAI's names");
   },
 
   async "tokens become text again, and numbers say what the engine holds"() {

@@ -112,7 +112,7 @@ export const tests = {
       const engine = await Engine.load(TALES, { assistant_model: DRAFT, max_context: 512 });
       const loading = (performance.now() - began) / 1000;
       const runs = {};
-      for (const [name, options] of Object.entries({ plain: { speculation: "off" }, "draft model": {}, lookup: { prompt_lookup_num_tokens: 10 } })) {
+      for (const [name, options] of Object.entries({ plain: { speculation: "off" }, "draft model": { drafter: "draft_model" }, lookup: { drafter: "lookup" }, adaptive: {} })) {
         runs[name] = (await engine.generate(prompt, { max_new_tokens: 32, ...options }).result).stats;
       }
       const { device } = engine;

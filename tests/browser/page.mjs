@@ -157,8 +157,8 @@ export const tests = {
         return parseFloat(outlineWidth) >= 2 ? id || dataset.preset || name : "no visible focus";
       }));
     }
-    equal(visited, ["source", "load", "open", "retell", "rename", "continue", "prompt", "kind", "drafter", "lanes", "option-max_new_tokens", "write"]
-      .map((each) => (each === "source" ? visited[0] : each)), "the order of Tab");
+    equal(visited, ["tab-write", "source", "load", "open", "retell", "rename", "continue", "prompt", "kind", "drafter", "lanes", "option-max_new_tokens", "write"]
+      .map((each) => (each === "source" ? visited[1] : each)), "the order of Tab");
     await page.keyboard.press("Enter");
     await busy(page);
     await page.waitForFunction(() => document.querySelectorAll("#speculative .token").length > 2);
@@ -202,7 +202,7 @@ export const tests = {
     const found = await report();
     equal([found.model, found.assistant_model, found.memory.draft], ["/models/tales/draft", null, null], "model");
     equal(found.load_options, { max_context: 64, endpoint: `${url}/nowhere` }, "options");
-    equal(found.options, { max_new_tokens: 4, prompt_lookup_num_tokens: 10, max_matching_ngram_size: 3 }, "options");
+    equal(found.options, { max_new_tokens: 4, drafter: "lookup" }, "options");
     check(found.speculative.num_emitted_tokens === 4 && !found.plain && !(await text("plain")).includes("miller"), "one lane");
     equal(await page.evaluate(() => document.querySelectorAll("#plain .token").length), 0, "tokens of the other lane");
     check(!(await page.content()).includes("secret-of-mine"), "the token is shown");
@@ -242,7 +242,7 @@ export const tests = {
     check((await other.textContent("#problem")).includes("onerror"), "the error");
     const found = await other.evaluate(() => ({
       hacked: globalThis.hacked,
-      active: document.querySelectorAll("body :is(img, script, a, iframe, object, embed)").length,
+      active: document.querySelectorAll("body :is(img, script, a:not(.about > a), iframe, object, embed)").length,
       tokens: [...document.querySelectorAll(".text *")].every((each) => each.matches("span.token") && !each.childElementCount),
       names: document.querySelectorAll("#device *, #problem *, #warnings li *, #report *").length,
       warnings: document.querySelectorAll("#warnings li").length,
@@ -278,6 +278,39 @@ export const tests = {
       equal(code, "webgpu-unavailable", "code");
       await context.close();
     }
+  },
+
+  async "the simulator opens by keyboard, follows its sliders, and asks for no GPU"() {
+    const other = await browser.newPage();
+    watch(other);
+    other.on("console", (message) => message.type() === "error" && violations.push(message.text()));
+    await other.addInitScript(() => {
+      globalThis.asked = 0;
+      GPU.prototype.requestAdapter = async () => (globalThis.asked++, null);
+      globalThis.Worker = class { constructor() { globalThis.asked++; } };
+    });
+    await other.goto(`${url}/demo/`);
+    await other.focus("#tab-write");
+    await other.keyboard.press("ArrowRight");
+    await other.waitForSelector("#heatmaps svg");
+    equal(await other.evaluate(() => [document.activeElement.id, document.activeElement.ariaSelected]), ["tab-simulate", "true"], "the tab");
+    check(await other.isHidden("#writer"), "the other panel");
+    const seen = () => other.evaluate(() => ["simulated", "timeline", "heatmaps"].map((id) => document.getElementById(id).textContent));
+    const first = await seen();
+    check(/^Plain decoding takes 600 ms, SI .* ms, DSI .* ms: DSI wins/.test(first[0]), first[0]);
+    await other.focus("#sim-acceptance");
+    await other.keyboard.press("Home");
+    await other.waitForFunction((old) => document.getElementById("simulated").textContent !== old, first[0]);
+    const second = await seen();
+    equal(await other.textContent("#sim-acceptance-value"), "0", "the value");
+    check(second[1] !== first[1] && second[1].includes("acceptance 0,"), second[1]);
+    await other.focus("#sim-sp");
+    await other.keyboard.press("End");
+    await other.waitForFunction(() => document.getElementById("heatmaps").textContent.includes("SP degree 8"));
+    check((await seen())[1].includes("server 8"), "servers");
+    await inspect(other, "simulator");
+    equal(await other.evaluate(() => globalThis.asked), 0, "GPUs and workers");
+    await other.close();
   },
 
   async "nothing was asked of another origin"() {

@@ -3,7 +3,7 @@ import { check, equal, faults, launch, open } from "./harness.mjs";
 import { synthetic } from "./llama.mjs";
 
 const PROMPT = "Once upon a time there was a king. Once upon a time";
-const OPTIONS = { max_new_tokens: 20 };
+const OPTIONS = { max_new_tokens: 20, drafter: "draft_model", num_assistant_tokens_schedule: "heuristic_transient" };
 
 /** 600 MB of weights, most of them in an embedding table and an LM head; and a cache that no device has room for. */
 const large = synthetic({ hidden_size: 1024, vocab_size: 71_680, num_hidden_layers: 2, heads: 16, head_dim: 64, intermediate_size: 1024 });

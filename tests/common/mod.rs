@@ -1,7 +1,12 @@
 //! What the tests share: the device, the goldens, engines.
 #![allow(dead_code, reason = "each test file uses a part")]
 
-use foretoken::decode::{Blueprint, Capacity, Engine, Model};
+pub mod foreign;
+pub mod lab;
+pub mod sampling;
+pub mod tokenizers;
+
+use foretoken::decode::{Blueprint, Capacity, Engine, Model, RoundBuffers};
 use foretoken::gpu::{Gpu, GpuOptions, KvDtype};
 use foretoken::model::parse_config;
 use foretoken::weights::{Folder, Source, Weights};
@@ -59,17 +64,16 @@ type Loadable = (Blueprint, Weights<Folder>);
 /// A target, and a draft model if one is given, on one device.
 pub fn engine_of(gpu: &Rc<Gpu>, target: Loadable, draft: Option<Loadable>) -> Engine {
     run(async {
-        let round = Engine::round_buffer(gpu, target.0.capacity.prefill_chunk).unwrap();
-        let vocab = target.0.spec.vocab_size;
+        let buffers = RoundBuffers::new(gpu, target.0.capacity.prefill_chunk, target.0.spec.vocab_size).unwrap();
         let load = async |(blueprint, weights): Loadable| {
-            Model::load(gpu, &blueprint, Some(&weights), &round, vocab, &mut |_| ()).await.unwrap()
+            Model::load(gpu, &blueprint, Some(&weights), &buffers, &mut |_| ()).await.unwrap()
         };
         let target = load(target).await;
         let draft = match draft {
             Some(draft) => Some(load(draft).await),
             None => None,
         };
-        Engine::new(gpu, round.clone(), target, draft).unwrap()
+        Engine::new(gpu, buffers.clone(), target, draft).unwrap()
     })
 }
 

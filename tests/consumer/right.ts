@@ -39,7 +39,22 @@ const generating: GenerateOptions = {
   prompt_lookup_num_tokens: 10,
   max_matching_ngram_size: 3,
   prompt_lookup_rule: "most_recent",
+  assistant_confidence_threshold: 0.4,
+  prediction: "text",
+  drafter: "chain",
+  do_sample: true,
+  temperature: 0.7,
+  top_k: 40,
+  top_p: 0.9,
+  min_p: 0.05,
+  repetition_penalty: 1.1,
+  seed: 1,
+  acceptance: "rejection",
+  logit_bias: { 17: -2.5 },
+  bad_words_ids: [[1, 2], [3]],
+  min_new_tokens: 2,
   stop: ["."],
+  context: "shift",
   speculation: "off",
 };
 const messages = [{ role: "user", content: "Why?" }] as const satisfies readonly Message[];
@@ -52,7 +67,7 @@ function advice(code: ErrorCode): string {
     case "not-found": case "network": case "integrity":
       return "download";
     case "bad-config": case "bad-weights": case "bad-tokenizer": case "bad-template": case "unsupported-architecture":
-    case "tokenizer-mismatch": case "non-finite-logits":
+    case "non-finite-logits":
       return "model";
     case "bad-option": case "context-full":
       return "call";
@@ -67,7 +82,7 @@ export async function main(): Promise<void> {
   const stream = engine.generate(prompts[0]!, { ...generating, signal: new AbortController().signal });
   for await (const { text, tokens } of stream satisfies AsyncIterable<Piece>) {
     const first: Token | undefined = tokens[0];
-    const origin: "draft_model" | "lookup" | "target" | undefined = first?.origin;
+    const origin: "draft_model" | "lookup" | "prediction" | "target" | undefined = first?.origin;
     console.log(text, first?.id.toFixed(), origin);
   }
   const { text, token_ids, finish_reason, stats }: Generation = await stream.result;
@@ -76,7 +91,7 @@ export async function main(): Promise<void> {
   const rounds: number = stats.num_spec_steps;
   console.log(text.length, token_ids.length, reason, last?.times.tokens_per_second, rounds, stats.warnings.join());
 
-  const whole: ChatCompletion = await engine.chat.completions.create({ messages, max_tokens: 4, stop: ".", temperature: 0 });
+  const whole: ChatCompletion = await engine.chat.completions.create({ messages, max_tokens: 4, stop: ".", temperature: 0, top_p: 1, seed: 3, prediction: { type: "content", content: "text" } });
   console.log(whole.choices[0]?.message.content.length, whole.usage.completion_tokens_details.accepted_prediction_tokens);
   const body = { messages, stream: true, stream_options: { include_usage: true }, speculation: "off" } as const;
   const chunks: AsyncIterable<ChatCompletionChunk> = await engine.chat.completions.create(body, { signal: AbortSignal.timeout(1) });

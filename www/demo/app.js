@@ -3,13 +3,17 @@ import { ForetokenError } from "../engine.js";
 import { AcceptanceChart, SpeedChart } from "./charts.js";
 import { Lane } from "./lane.js";
 import { about, forget, need, showChoice, showWarnings } from "./model.js";
-import { DRAFTERS, PRESETS } from "./presets.js";
+import { PRESETS } from "./presets.js";
 import { buildSettings, markRefused, readSettings, resetSettings, writeSettings } from "./settings.js";
+import { openSimulator } from "./simulator.js";
 import { showHelp } from "./support.js";
+import { startTabs } from "./tabs.js";
 
-// The page's policy lets no string become code; the one address that it lets pass is that of the engine's worker.
+// The page's policy lets no string become code; the one address that it lets pass is that of the engine's worker. A parser's
+// document runs nothing, and the simulator's pictures come from there.
 globalThis.trustedTypes?.createPolicy("default", {
   createScriptURL: (url) => (url === new URL("../worker.js", import.meta.url).href ? url : null),
+  createHTML: (text, type, sink) => (sink === "DOMParser parseFromString" ? text : null),
 });
 
 const at = (id) => /** @type {any} */ (document.getElementById(id));
@@ -76,11 +80,12 @@ async function load(signal) {
 function verdict({ speculative: fast, plain }) {
   const { token_ids, stats } = fast ?? plain;
   const silent = fast && !fast.stats.num_draft_tokens;
-  const hint = silent ? " No guesses were made: that takes an assistant, or the lookup, and speculation that is not off." : "";
+  const hint = silent ? ` No guesses were made: ${stats.speculating?.reason ?? "speculation is off, or there is no one to guess"}.` : "";
   if (!fast || !plain) {
     const rate = stats.times.tokens_per_second;
     return `${token_ids.length} tokens${rate ? `, ${rate.toFixed(1)} a second` : ""}.${hint}`;
   }
+  if (report.options.acceptance === "rejection" && report.options.do_sample) return "Drawn at random by rejection sampling: the two texts are each as likely as the model says.";
   if (fast.token_ids.join() !== plain.token_ids.join()) return "The two texts differ: please report this, with your GPU's name.";
   const ratio = fast.stats.times.tokens_per_second / plain.stats.times.tokens_per_second;
   const same = `The same ${token_ids.length} tokens`;
@@ -100,6 +105,8 @@ async function race(signal) {
   const content = at("prompt").value;
   const prompt = at("kind").value === "chat" ? [{ role: "user", content }] : content;
   const options = readSettings("quick", "generation");
+  // Both ways draw with the same noise.
+  if (options.do_sample === true) options.seed ??= crypto.getRandomValues(new Uint32Array(1))[0];
   const done = {};
   report = { ...about, prompt, options };
   try {
@@ -129,7 +136,10 @@ async function race(signal) {
 function keep(lane, stats) {
   if (!stats) return;
   report[lane] = stats;
-  if (lane === "speculative") acceptance.set(stats.per_step_accepted, stats.per_step_drafted);
+  if (lane === "speculative") {
+    acceptance.set(stats.per_step_accepted, stats.per_step_drafted);
+    at("reason").textContent = stats.speculating?.reason ?? "";
+  }
   showWarnings([report, report.speculative, report.plain].flatMap((each) => each?.warnings ?? []));
   // Lists of numbers take one line; a text holds no line break of its own in JSON, so none is touched.
   at("report").textContent = JSON.stringify(report, null, 2).replace(/\[\n[\s\d,]+\]/g, (list) => list.replace(/\s+/g, " "));
@@ -148,11 +158,9 @@ async function copy() {
 }
 
 function choose(name) {
-  const { kind, drafter, prompt } = PRESETS[name];
+  const { kind, prompt } = PRESETS[name];
   Object.assign(at("kind"), { value: kind });
-  Object.assign(at("drafter"), { value: drafter });
   Object.assign(at("prompt"), { value: prompt });
-  writeSettings(DRAFTERS[drafter]);
   for (const button of document.querySelectorAll("[data-preset]")) {
     button.setAttribute("aria-pressed", String(button.dataset.preset === name));
   }
@@ -162,18 +170,19 @@ buildSettings();
 choose("open");
 showChoice();
 setBusy(false);
+startTabs({ "tab-simulate": openSimulator });
 
 for (const button of document.querySelectorAll("[data-preset]")) {
   button.addEventListener("click", () => choose(button.dataset.preset));
 }
-at("drafter").addEventListener("change", () => writeSettings(DRAFTERS[at("drafter").value]));
+at("drafter").addEventListener("change", () => writeSettings({ drafter: at("drafter").value }));
 at("options-generation").addEventListener("input", () => {
-  at("drafter").value = "prompt_lookup_num_tokens" in readSettings("generation") ? "lookup" : "draft";
+  at("drafter").value = readSettings("generation").drafter ?? "";
 });
 for (const id of ["model", "options-loading"]) at(id).addEventListener("input", showChoice);
 at("reset").addEventListener("click", () => {
   resetSettings();
-  writeSettings(DRAFTERS[at("drafter").value]);
+  at("drafter").value = "";
   showChoice();
 });
 at("model").addEventListener("submit", (event) => {

@@ -17,14 +17,30 @@
 export const OPTIONS = [
   { name: "max_new_tokens", group: "quick", kind: "number", default: 256, start: "96", min: 1, hint: "Most tokens to write" },
 
-  { name: "speculation", group: "generation", kind: "choice", values: ["auto", "off"], default: "auto", hint: "auto: with what there is, a lookup if asked for, else the draft model" },
-  { name: "num_assistant_tokens", group: "generation", kind: "number", default: 5, min: 0, hint: "Draft tokens that a round begins with" },
-  { name: "num_assistant_tokens_schedule", group: "generation", kind: "choice", values: ["constant", "heuristic", "heuristic_transient"], default: "heuristic", hint: "How that number changes: 2 more when all were accepted, else 1 fewer" },
-  { name: "prompt_lookup_num_tokens", group: "generation", kind: "number", default: "no lookup", min: 1, hint: "Draft tokens per round, looked up in the text so far instead of asking the draft model" },
-  { name: "max_matching_ngram_size", group: "generation", kind: "number", default: 2, min: 1, max: 64, hint: "Longest run of tokens that the lookup tries to find" },
-  { name: "prompt_lookup_rule", group: "generation", kind: "choice", values: ["leftmost", "whole", "most_recent"], default: "leftmost", hint: "Which of several matches it takes; whole: the first, if all tokens asked for follow it" },
+  { name: "do_sample", group: "generation", kind: "choice", values: ["true", "false"], default: "false", hint: "Draw tokens at random instead of taking the most likely ones" },
+  { name: "temperature", group: "generation", kind: "number", default: 1, min: 0.001, max: 100, hint: "Lower: surer; higher: wilder" },
+  { name: "top_k", group: "generation", kind: "number", default: "0, all", min: 0, hint: "So many most likely tokens remain" },
+  { name: "top_p", group: "generation", kind: "number", default: "1, all", min: 0, max: 1, hint: "The most likely tokens that sum up to this probability remain" },
+  { name: "min_p", group: "generation", kind: "number", default: "0, all", min: 0, max: 1, hint: "Tokens remain that have at least this times the highest probability" },
+  { name: "seed", group: "generation", kind: "number", default: "another each time", min: 0, hint: "The same seed gives the same text" },
+  { name: "repetition_penalty", group: "generation", kind: "number", default: "1, none", min: 0.01, max: 100, hint: "Makes tokens less likely that the text has already" },
+  { name: "logit_bias", group: "generation", kind: "json", default: "none", hint: 'Added to the logits of tokens, by id: {"17": -2.5}' },
+  { name: "bad_words_ids", group: "generation", kind: "json", default: "none", hint: "Token sequences that may not come: [[1, 2], [3]]" },
+  { name: "min_new_tokens", group: "generation", kind: "number", default: 0, min: 0, hint: "No end of text before so many tokens" },
   { name: "stop", group: "generation", kind: "texts", default: "none", hint: "Texts that end the writing, one per line; \\n stands for a line break" },
 
+  { name: "speculation", group: "generation", kind: "choice", values: ["auto", "off"], default: "auto", hint: "off: one token per forward pass" },
+  { name: "num_assistant_tokens_schedule", group: "generation", kind: "choice", values: ["adaptive", "constant", "heuristic", "heuristic_transient"], default: "adaptive", hint: "How many draft tokens a round has. adaptive: as many, by whom, as was measured to be fastest; heuristic: 2 more when all were accepted, else 1 fewer" },
+  { name: "drafter", group: "generation", kind: "choice", values: ["auto", "draft_model", "lookup", "prediction", "chain"], default: "auto", hint: "Who drafts. auto: whoever is fastest; chain: the prediction, else the lookup, else the draft model" },
+  { name: "num_assistant_tokens", group: "generation", kind: "number", default: 5, min: 0, hint: "Draft tokens that a round begins with" },
+  { name: "assistant_confidence_threshold", group: "generation", kind: "number", default: "0, never", min: 0, max: 1, hint: "A draft ends behind a token that the draft model finds less likely" },
+  { name: "prompt_lookup_num_tokens", group: "generation", kind: "number", default: "as many as pay", min: 1, hint: "Most draft tokens of a lookup in the text so far" },
+  { name: "max_matching_ngram_size", group: "generation", kind: "number", default: 2, min: 1, max: 64, hint: "Longest run of tokens that the lookup tries to find" },
+  { name: "prompt_lookup_rule", group: "generation", kind: "choice", values: ["leftmost", "whole", "most_recent"], default: "leftmost", hint: "Which of several matches it takes; whole: the first, if all tokens asked for follow it" },
+  { name: "prediction", group: "generation", kind: "long", default: "none", hint: "The text that is expected, to draft from" },
+  { name: "acceptance", group: "generation", kind: "choice", values: ["coupled", "rejection"], default: "coupled", hint: "How drafts are accepted when drawing at random. rejection: a little more often, but then the text depends on the drafts" },
+
+  { name: "context", group: "generation", kind: "choice", values: ["error", "shift"], default: "error", hint: "What to do with messages longer than the context; shift: drop the oldest turns" },
   { name: "max_context", group: "loading", kind: "number", default: "the model's", min: 2, max: 1 << 20, hint: "Tokens that prompt and text may have together; the default ends at 4096" },
   { name: "kv_dtype", group: "loading", kind: "choice", values: ["f32", "f16"], default: "f32", hint: "How the cache stores numbers: f16 halves its memory, and rounds" },
   { name: "prefill_chunk", group: "loading", kind: "number", default: 64, min: 1, max: 4096, hint: "Prompt tokens that the GPU takes at a time" },
@@ -37,7 +53,15 @@ export const OPTIONS = [
 /** From what was typed to what the engine is told. What is no number goes there as it is: the engine says what it allows. */
 const PARSE = {
   number: (text) => (Number.isNaN(Number(text)) ? text : Number(text)),
-  choice: (text) => text,
+  choice: (text) => ({ true: true, false: false })[text] ?? text,
+  long: (text) => text,
+  json: (text) => {
+    try {
+      return JSON.parse(text);
+    } catch {
+      return text;
+    }
+  },
   text: (text) => text.trim(),
   secret: (text) => text.trim(),
   texts: (text) => text.split(/\r?\n/).filter(Boolean).map((line) => line.replaceAll("\\n", "\n")),
@@ -57,7 +81,7 @@ function control({ name, kind, values, start = "", default: normal }) {
     return make("select", common, make("option", { value: "", textContent: `default (${normal})` }), ...choices);
   }
   const rest = { ...common, value: start, placeholder: String(normal) };
-  if (kind === "texts") return make("textarea", { ...rest, rows: 2 });
+  if (kind === "texts" || kind === "long") return make("textarea", { ...rest, rows: 2 });
   // Not type=number: it hides what is no number, and the engine's own words about it would never be seen.
   return make("input", { ...rest, type: kind === "secret" ? "password" : "text", inputMode: kind === "number" ? "numeric" : "text" });
 }

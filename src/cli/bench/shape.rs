@@ -2,7 +2,7 @@
 
 use super::super::files::Files;
 use super::super::load::open_gpu;
-use crate::decode::{Blueprint, Capacity, Engine, Model};
+use crate::decode::{Blueprint, Capacity, Engine, Model, RoundBuffers};
 use crate::error::{Error, Result};
 use crate::model::{Plan, parse_config};
 use crate::options::LoadOptions;
@@ -28,10 +28,10 @@ pub(super) async fn engine(name: &str, options: &LoadOptions) -> Result<Engine> 
     let dtypes = vec![Dtype::F16; plan.matrices.len()];
     let vocab = spec.vocab_size;
     let gpu = open_gpu().await?;
-    let round = Engine::round_buffer(&gpu, capacity.prefill_chunk)?;
+    let buffers = RoundBuffers::new(&gpu, capacity.prefill_chunk, vocab)?;
     let blueprint = Blueprint { spec, plan, dtypes, capacity };
-    let model = Model::load::<Files>(&gpu, &blueprint, None, &round, vocab, &mut |_| ()).await?;
-    Engine::new(&gpu, round, model, None)
+    let model = Model::load::<Files>(&gpu, &blueprint, None, &buffers, &mut |_| ()).await?;
+    Engine::new(&gpu, buffers, model, None)
 }
 
 #[cfg(test)]

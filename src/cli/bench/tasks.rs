@@ -2,7 +2,7 @@
 
 use super::measure::{Effort, median};
 use crate::error::{Error, Result};
-use crate::options::{GenerateOptions, Schedule, Speculation};
+use crate::options::{Acceptance, DrafterChoice, GenerateOptions, Schedule, Speculation};
 use crate::session::{Prompt, Session};
 use crate::speculate::Stats;
 use serde::{Deserialize, Serialize};
@@ -10,6 +10,8 @@ use std::ops::ControlFlow;
 
 /// Tokens that a lookup proposes at a time.
 const LOOKUP_TOKENS: usize = 10;
+/// Of the modes that draw tokens.
+const SEED: u64 = 1;
 /// Tokens of the warm-up, enough for the draft model to read the prompt too.
 const WARM_UP: usize = 8;
 
@@ -21,7 +23,9 @@ pub(super) struct Task {
     pub tokens: usize,
     pub num_spec_steps: usize,
     pub mean_acceptance_length: f64,
-    /// Time of plain decoding / time in this mode, prompts being cached.
+    /// Accepted draft tokens / draft tokens.
+    pub draft_acceptance_rate: f64,
+    /// Time of plain decoding in the same way of sampling / time in this mode, prompts being cached.
     pub speedup: f64,
 }
 
@@ -48,6 +52,8 @@ struct Exercise {
 struct Sum {
     tokens: usize,
     rounds: usize,
+    drafted: usize,
+    accepted: usize,
     seconds: f64,
     draft: f64,
     verify: f64,
@@ -58,10 +64,17 @@ impl Sum {
     fn add(&mut self, stats: &Stats, seconds: f64) {
         self.tokens += stats.num_emitted_tokens;
         self.rounds += stats.num_spec_steps;
+        self.drafted += stats.num_draft_tokens;
+        self.accepted += stats.num_accepted_draft_tokens;
         self.seconds += seconds;
         self.draft += stats.times.draft;
         self.verify += stats.times.verify;
         self.emit += stats.times.emit;
+    }
+
+    /// Rejection sampling writes another text than plain decoding, perhaps a shorter one.
+    fn per_token(&self) -> f64 {
+        self.seconds / self.tokens as f64
     }
 }
 
@@ -76,7 +89,7 @@ pub(super) async fn run(session: &mut Session, effort: Effort) -> Result<(Vec<Ta
     for alike in exercises.chunk_by(|a, b| a.kind == b.kind) {
         let mut sums = vec![Sum::default(); modes.len()];
         for exercise in alike.iter().take(effort.prompts) {
-            for (index, (_, options)) in modes.iter().enumerate() {
+            for (index, Mode { options, .. }) in modes.iter().enumerate() {
                 let options =
                     GenerateOptions { max_new_tokens: exercise.max_new_tokens.min(effort.tokens), ..options.clone() };
                 let (stats, seconds) = write(session, &exercise.prompt, &options, effort).await?;
@@ -84,34 +97,67 @@ pub(super) async fn run(session: &mut Session, effort: Effort) -> Result<(Vec<Ta
                 totals[index].add(&stats, seconds);
             }
         }
-        for ((mode, _), sum) in modes.iter().zip(&sums) {
+        for (Mode { name, plain, .. }, sum) in modes.iter().zip(&sums) {
             tasks.push(Task {
                 kind: alike[0].kind.clone(),
-                mode,
+                mode: name,
                 tokens: sum.tokens,
                 num_spec_steps: sum.rounds,
                 mean_acceptance_length: sum.tokens as f64 / sum.rounds as f64,
-                speedup: sums[0].seconds / sum.seconds,
+                draft_acceptance_rate: if sum.drafted == 0 { 0.0 } else { sum.accepted as f64 / sum.drafted as f64 },
+                speedup: sums[*plain].per_token() / sum.per_token(),
             });
         }
     }
-    let phase = |((mode, _), sum): (&(&'static str, _), &Sum)| {
+    let phase = |(mode, sum): (&Mode, &Sum)| {
         let per_round = |seconds: f64| 1e3 * seconds / sum.rounds as f64;
-        Phase { mode, draft_ms: per_round(sum.draft), verify_ms: per_round(sum.verify), emit_ms: per_round(sum.emit) }
+        Phase {
+            mode: mode.name,
+            draft_ms: per_round(sum.draft),
+            verify_ms: per_round(sum.verify),
+            emit_ms: per_round(sum.emit),
+        }
     };
     Ok((tasks, modes.iter().zip(&totals).map(phase).collect()))
 }
 
-/// Plain first, then every drafter that the session has.
-fn modes(session: &Session) -> Vec<(&'static str, GenerateOptions)> {
+/// A way to write.
+struct Mode {
+    name: &'static str,
+    options: GenerateOptions,
+    /// The mode that writes plainly in the same way of sampling.
+    plain: usize,
+}
+
+/// Plain first, then every drafter that the session has; the same with tokens drawn at temperature 1.
+fn modes(session: &Session) -> Vec<Mode> {
+    let (off, auto) = (Speculation::Off, Speculation::Auto);
+    let has_draft_model = session.engine().draft().is_some();
     // Transient, so that no run depends on the one before.
-    let auto =
-        GenerateOptions { num_assistant_tokens_schedule: Schedule::HeuristicTransient, ..GenerateOptions::default() };
-    let mut modes = vec![("plain", GenerateOptions { speculation: Speculation::Off, ..auto.clone() })];
-    if session.engine().draft().is_some() {
-        modes.push(("draft_model", auto.clone()));
+    let by_drafter = |drafter| GenerateOptions {
+        drafter,
+        num_assistant_tokens_schedule: Schedule::HeuristicTransient,
+        prompt_lookup_num_tokens: Some(LOOKUP_TOKENS),
+        ..GenerateOptions::default()
+    };
+    let mut modes = Vec::new();
+    let mut mode = |name, plain, options| modes.push(Mode { name, options, plain });
+    mode("plain", 0, GenerateOptions { speculation: off, ..by_drafter(DrafterChoice::Lookup) });
+    if has_draft_model {
+        mode("draft_model", 0, by_drafter(DrafterChoice::DraftModel));
     }
-    modes.push(("lookup", GenerateOptions { prompt_lookup_num_tokens: Some(LOOKUP_TOKENS), ..auto }));
+    mode("lookup", 0, by_drafter(DrafterChoice::Lookup));
+    mode("chain", 0, by_drafter(DrafterChoice::Chain));
+    mode("adaptive", 0, GenerateOptions::default());
+    let plain = if has_draft_model { 5 } else { 4 };
+    for (name, speculation, acceptance) in [
+        ("sampled", off, Acceptance::Coupled),
+        ("coupled", auto, Acceptance::Coupled),
+        ("rejection", auto, Acceptance::Rejection),
+    ] {
+        let options = by_drafter(if has_draft_model { DrafterChoice::DraftModel } else { DrafterChoice::Lookup });
+        mode(name, plain, GenerateOptions { do_sample: true, seed: Some(SEED), speculation, acceptance, ..options });
+    }
     modes
 }
 

@@ -1,0 +1,67 @@
+// The processors that change single logits, in place: biases of tokens and of sequences, then the repetition penalty.
+// Row r follows the pending token and draft tokens 0 to r - 1, all of which count.
+const THREADS = 64u;
+
+@group(0) @binding(0) var<uniform> step: Step;
+@group(0) @binding(1) var<uniform> dims: SampleDims;
+@group(0) @binding(2) var<storage, read_write> logits: array<f32>;  // (rows, stride)
+@group(0) @binding(3) var<storage, read> round: array<u32>;         // token ids of the round
+@group(0) @binding(4) var<uniform> sampling: SamplingBlock;
+@group(0) @binding(5) var<storage, read> seen: array<u32>;          // a bit for each id of the text, pending included
+// Biased tokens, then for each: id, first word of its sequences, last + 1. Then the sequences: tokens before the biased
+// one, bias, position from which it ends, those tokens.
+@group(0) @binding(6) var<storage, read> biases: array<u32>;
+
+fn is_seen(id: u32) -> bool {
+    return ((seen[id / 32u] >> (id % 32u)) & 1u) == 1u;
+}
+
+fn penalise(at: u32) {
+    let logit = logits[at];
+    let penalised = select(logit / sampling.repetition_penalty, logit * sampling.repetition_penalty, logit < 0.0);
+    logits[at] = select(penalised, logit, is_removed(logit));
+}
+
+@compute @workgroup_size(THREADS)
+fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) thread: u32) {
+    if (step.rows == 0u) {
+        return;
+    }
+    let row = step.draft_row + id.x;
+    let base = row * dims.stride;
+    let next = dims.drafts + row;  // index in `round` of the token that this row decides
+    let position = position_after(id.x);
+    for (var i = thread; i < biases[0]; i += THREADS) {
+        let token = biases[1u + 3u * i];
+        let end = biases[3u + 3u * i];
+        for (var at = biases[2u + 3u * i]; at < end; at += 3u + biases[at]) {
+            let length = biases[at];
+            var applies = position < biases[at + 2u] && position >= length;
+            for (var back = 0u; back < length && applies; back++) {
+                applies = round[next - 1u - back] == biases[at + 2u + length - back];
+            }
+            if (applies) {
+                let biased = logits[base + token] + bitcast<f32>(biases[at + 1u]);
+                logits[base + token] = select(biased, REMOVED, is_removed(biased));
+            }
+        }
+    }
+    storageBarrier();
+    if (sampling.repetition_penalty != 1.0) {
+        for (var word = thread; word * 32u < dims.vocab; word += THREADS) {
+            for (var bits = seen[word]; bits != 0u; bits &= bits - 1u) {
+                penalise(base + word * 32u + countTrailingZeros(bits));
+            }
+        }
+        for (var i = dims.drafts + thread; i < next; i += THREADS) {
+            let token = round[i];
+            var fresh = token < dims.vocab && !is_seen(token);
+            for (var before = dims.drafts; before < i && fresh; before++) {
+                fresh = round[before] != token;
+            }
+            if (fresh) {
+                penalise(base + token);
+            }
+        }
+    }
+}

@@ -1,0 +1,4 @@
+// Sampling: Gumbel noise, whose argmax draws from the softmax exactly.
+fn noise(position: u32, token: u32) -> f32 {
+    return -log(exponential(random(dims.stream, position, token)));
+}

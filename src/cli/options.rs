@@ -1,0 +1,127 @@
+//! The flags of a generation: the options, under Hugging Face's names.
+
+use super::count;
+use crate::error::Result;
+use crate::options::{ContextPolicy, GenerateOptions};
+
+/// How to generate.
+#[derive(clap::Args)]
+pub(super) struct GenerateFlags {
+    /// Most tokens to generate
+    #[arg(long, value_name = "N", value_parser = count, default_value_t = defaults().max_new_tokens)]
+    max_new_tokens: usize,
+    /// Draft tokens that a round begins with; 0: no draft model
+    #[arg(long, value_name = "N", value_parser = count, default_value_t = defaults().num_assistant_tokens)]
+    num_assistant_tokens: usize,
+    /// How that number changes from round to round: adaptive, constant, heuristic, heuristic_transient
+    #[arg(long, value_name = "SCHEDULE", default_value = "adaptive")]
+    num_assistant_tokens_schedule: String,
+    /// Draft with what followed the last tokens earlier in the text, so many at a time, instead of the draft model
+    #[arg(long, value_name = "N", value_parser = count)]
+    prompt_lookup_num_tokens: Option<usize>,
+    /// How many of the last tokens that lookup compares at most
+    #[arg(long, value_name = "N", value_parser = count, default_value_t = defaults().max_matching_ngram_size)]
+    max_matching_ngram_size: usize,
+    /// Which of several matches that lookup takes: leftmost, whole (if all tokens asked for follow), most_recent
+    #[arg(long, value_name = "RULE", default_value = "leftmost")]
+    prompt_lookup_rule: String,
+    /// A draft ends behind a token less likely than this; 0: never
+    #[arg(long, value_name = "P", default_value_t = defaults().assistant_confidence_threshold)]
+    assistant_confidence_threshold: f32,
+    /// The text that is expected, to draft from
+    #[arg(long, value_name = "TEXT")]
+    prediction: Option<String>,
+    /// Who drafts: auto, draft_model, lookup, prediction, chain
+    #[arg(long, value_name = "WHO", default_value = "auto")]
+    drafter: String,
+    /// Whether to draft at all: auto, off. The text is the same
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    speculation: String,
+    /// Draw tokens at random instead of taking the most likely ones
+    #[arg(long)]
+    do_sample: bool,
+    /// Logits are divided by it
+    #[arg(long, value_name = "T", default_value_t = defaults().temperature)]
+    temperature: f32,
+    /// So many most likely tokens remain; 0: all
+    #[arg(long, value_name = "N", value_parser = count, default_value_t = defaults().top_k)]
+    top_k: usize,
+    /// The most likely tokens that sum up to this probability remain
+    #[arg(long, value_name = "P", default_value_t = defaults().top_p)]
+    top_p: f32,
+    /// Tokens remain that have at least this times the highest probability
+    #[arg(long, value_name = "P", default_value_t = defaults().min_p)]
+    min_p: f32,
+    /// Logits of tokens that the text has are divided by it where positive, else multiplied
+    #[arg(long, value_name = "FACTOR", default_value_t = defaults().repetition_penalty)]
+    repetition_penalty: f32,
+    /// Key of the random choices: the same seed, the same text [default: another one each time]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// How draft tokens are accepted when drawing at random: coupled, rejection
+    #[arg(long, value_name = "HOW", default_value = "coupled")]
+    acceptance: String,
+    /// Add BIAS (-100 to 100) to the logit of token ID; may be repeated
+    #[arg(long, value_name = "ID=BIAS", value_parser = bias, allow_hyphen_values = true)]
+    logit_bias: Vec<(u32, f32)>,
+    /// Token ids, comma between them, that may not come one after the other; may be repeated
+    #[arg(long, value_name = "IDS", value_parser = ids)]
+    bad_words_ids: Vec<Ids>,
+    /// No end of text before so many tokens
+    #[arg(long, value_name = "N", value_parser = count, default_value_t = defaults().min_new_tokens)]
+    min_new_tokens: usize,
+    /// End before this text; may be repeated
+    #[arg(long, value_name = "TEXT")]
+    stop: Vec<String>,
+}
+
+impl GenerateFlags {
+    /// As the library wants them, validated.
+    pub fn options(&self) -> Result<GenerateOptions> {
+        let options = GenerateOptions {
+            max_new_tokens: self.max_new_tokens,
+            num_assistant_tokens: self.num_assistant_tokens,
+            num_assistant_tokens_schedule: self.num_assistant_tokens_schedule.parse()?,
+            prompt_lookup_num_tokens: self.prompt_lookup_num_tokens,
+            max_matching_ngram_size: self.max_matching_ngram_size,
+            prompt_lookup_rule: self.prompt_lookup_rule.parse()?,
+            assistant_confidence_threshold: self.assistant_confidence_threshold,
+            prediction: self.prediction.clone(),
+            drafter: self.drafter.parse()?,
+            do_sample: self.do_sample,
+            temperature: self.temperature,
+            top_k: self.top_k,
+            top_p: self.top_p,
+            min_p: self.min_p,
+            repetition_penalty: self.repetition_penalty,
+            seed: self.seed,
+            acceptance: self.acceptance.parse()?,
+            logit_bias: self.logit_bias.iter().copied().collect(),
+            bad_words_ids: self.bad_words_ids.iter().map(|ids| ids.0.clone()).collect(),
+            min_new_tokens: self.min_new_tokens,
+            stop: self.stop.clone(),
+            context: ContextPolicy::Error,
+            speculation: self.speculation.parse()?,
+        };
+        options.validate()?;
+        Ok(options)
+    }
+}
+
+fn defaults() -> GenerateOptions {
+    GenerateOptions::default()
+}
+
+/// A list of token ids.
+#[derive(Clone)]
+struct Ids(Vec<u32>);
+
+fn ids(text: &str) -> Result<Ids, String> {
+    let ids = text.split(',').map(|id| id.trim().parse().map_err(|_| format!("{id} is no token id")));
+    ids.collect::<Result<_, _>>().map(Ids)
+}
+
+fn bias(text: &str) -> Result<(u32, f32), String> {
+    let parsed = text.split_once('=').and_then(|(id, bias)| Some((id.trim().parse().ok()?, bias.trim().parse().ok()?)));
+    parsed.ok_or_else(|| "allowed: ID=BIAS, for example 17=-2.5".into())
+}

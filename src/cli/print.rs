@@ -1,0 +1,185 @@
+//! Generated text on stdout as it comes, and in words what a generation did.
+
+use crate::gpu::DeviceInfo;
+use crate::session::{FinishReason, Generation, Token};
+use crate::speculate::{Distributed, Origin, Stats};
+use clap::ColorChoice;
+use clap::builder::styling::{AnsiColor, Style};
+use std::io::{self, IsTerminal, StdoutLock, Write};
+use std::ops::ControlFlow;
+
+/// When to colour.
+#[derive(clap::Args)]
+pub(super) struct Colour {
+    /// Colour the tokens by who proposed them; auto: on a terminal, unless NO_COLOR is set
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    color: ColorChoice,
+}
+
+impl Colour {
+    /// Whether what goes to `out` is to be coloured.
+    pub fn wanted(&self, out: &impl IsTerminal) -> bool {
+        match self.color {
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+            ColorChoice::Auto => out.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+        }
+    }
+}
+
+fn style(origin: Origin, colour: bool) -> Style {
+    match origin {
+        Origin::DraftModel if colour => AnsiColor::Green.on_default(),
+        Origin::Lookup if colour => AnsiColor::Cyan.on_default(),
+        Origin::Prediction if colour => AnsiColor::Magenta.on_default(),
+        _ => Style::new(),
+    }
+}
+
+/// Text to stdout, token by token.
+pub(super) struct Printer {
+    out: StdoutLock<'static>,
+    colour: bool,
+    /// Who guessed right.
+    pub origins: Origins,
+    began: bool,
+    failed: Option<io::Error>,
+}
+
+impl Printer {
+    pub fn new(colour: &Colour) -> Self {
+        let out = io::stdout().lock();
+        Self { colour: colour.wanted(&out), out, origins: Origins::default(), began: false, failed: None }
+    }
+
+    /// Breaks the generation off when stdout is closed.
+    pub fn token(&mut self, token: &Token) -> ControlFlow<()> {
+        self.began = true;
+        self.origins.add(token.origin);
+        let style = style(token.origin, self.colour);
+        match write!(self.out, "{style}{}{style:#}", token.text).and_then(|()| self.out.flush()) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                self.failed = Some(error);
+                ControlFlow::Break(())
+            }
+        }
+    }
+
+    /// Ends the line, where there is one.
+    pub fn finish(mut self) -> io::Result<Origins> {
+        match self.failed {
+            Some(error) => return Err(error),
+            None if self.began => writeln!(self.out)?,
+            None => {}
+        }
+        Ok(self.origins)
+    }
+}
+
+fn name(origin: Origin) -> &'static str {
+    match origin {
+        Origin::DraftModel => "draft model",
+        Origin::Lookup => "prompt lookup",
+        Origin::Prediction => "prediction",
+        Origin::Target => "target",
+    }
+}
+
+/// Who guessed right, in the order of the first time.
+#[derive(Default)]
+pub(super) struct Origins(Vec<Origin>);
+
+impl Origins {
+    /// Hears of a token.
+    pub fn add(&mut self, origin: Origin) {
+        if origin != Origin::Target && !self.0.contains(&origin) {
+            self.0.push(origin);
+        }
+    }
+}
+
+/// A generation in one line.
+pub(super) fn summary(generation: &Generation, device: &DeviceInfo, origins: &Origins, colour: bool) -> String {
+    let stats = &generation.stats;
+    let reason = stats.speculating.as_ref().map_or(String::new(), |state| format!("; {}", state.reason));
+    let drafting = if stats.num_draft_tokens == 0 {
+        format!("nothing drafted{reason}")
+    } else {
+        let names = origins.0.iter().map(|&origin| {
+            let style = style(origin, colour);
+            format!("{style}{}{style:#}", name(origin))
+        });
+        let names = if origins.0.is_empty() { "none".into() } else { names.collect::<Vec<_>>().join(", ") };
+        let legend = if colour { " (in these colours)" } else { "" };
+        format!(
+            "mean acceptance length {:.2}, draft acceptance rate {:.2}; accepted from: {names}{legend}{reason}",
+            stats.mean_acceptance_length, stats.draft_acceptance_rate
+        )
+    };
+    let (tokens, speed, rounds) = (stats.num_emitted_tokens, speed(stats), stats.num_spec_steps);
+    format!("{tokens} tokens, {speed:.1} tokens/s, {rounds} rounds; {drafting}; {}, {}", device.name, device.backend)
+}
+
+/// Tokens per second.
+fn speed(stats: &Stats) -> f64 {
+    // After a single round there is no later one to measure.
+    match stats.times.tokens_per_second {
+        0.0 => stats.num_emitted_tokens as f64 / stats.times.total,
+        speed => speed,
+    }
+}
+
+/// A generation as a table.
+pub(super) fn table(generation: &Generation) -> String {
+    let Generation { stats, finish_reason, .. } = generation;
+    let cached_draft = match stats.num_cached_draft_tokens {
+        0 => String::new(),
+        count => format!(", {count} of them by the draft model too"),
+    };
+    let mut rows = vec![
+        (
+            "tokens",
+            format!(
+                "{}, {:.1} per second; the first after {:.2} s, all after {:.2} s",
+                stats.num_emitted_tokens,
+                speed(stats),
+                stats.times.first_token,
+                stats.times.total
+            ),
+        ),
+        (
+            "rounds",
+            format!(
+                "{}, mean acceptance length {:.2}; {} of {} draft tokens accepted, rate {:.2}",
+                stats.num_spec_steps,
+                stats.mean_acceptance_length,
+                stats.num_accepted_draft_tokens,
+                stats.num_draft_tokens,
+                stats.draft_acceptance_rate
+            ),
+        ),
+        (
+            "prompt",
+            format!("{} tokens; {} were cached{cached_draft}", stats.num_prompt_tokens, stats.num_cached_tokens),
+        ),
+    ];
+    if stats.num_dropped_messages > 0 {
+        rows.push(("dropped", format!("{} messages", stats.num_dropped_messages)));
+    }
+    rows.extend(stats.distributed.iter().map(|distributed| {
+        let Distributed { sp_degree, lookahead, num_verify_tasks, num_cancelled_tasks, .. } = distributed;
+        let tasks = format!("{num_verify_tasks} verify tasks of up to {lookahead} draft tokens");
+        ("targets", format!("{sp_degree}; {tasks}, {num_cancelled_tasks} tasks cancelled, drafting included"))
+    }));
+    rows.extend(stats.speculating.iter().map(|state| ("drafting", state.reason.clone())));
+    rows.extend(stats.seed.map(|seed| ("seed", seed.to_string())));
+    let ended = match finish_reason {
+        FinishReason::Stop => "the model or a stop text ended it",
+        FinishReason::Length => "no room for more: max_new_tokens, or the context is full",
+        FinishReason::Aborted => "broken off",
+    };
+    rows.push(("ended", ended.into()));
+    rows.extend(stats.warnings.iter().map(|warning| ("warning", warning.clone())));
+    rows.iter().map(|(name, value)| format!("{name:<8} {value}")).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,82 @@
+//! A draft model with another tokenizer: it reads and writes tokens of its own, and someone translates.
+
+use super::engine::Engine;
+use super::round::{BEFORE, DRAFTS, PENDING};
+use super::sampler::{NOT_DRAFTED, check_finite};
+use super::target::{MAX_DRAFT, Target};
+use crate::error::Result;
+
+/// Between the tokens of a target and those of a draft model with another tokenizer. A translation is a guess like any
+/// draft: a bad one costs speed, never exactness.
+pub trait Translate {
+    /// The draft model's tokens for a text of target tokens; none while it cannot tell, as inside a character. A text that
+    /// goes on after an earlier one costs what is new.
+    ///
+    /// # Errors
+    /// [`crate::Error::BadTokenizer`].
+    fn to_draft(&mut self, text: &[u32]) -> Result<Vec<u32>>;
+
+    /// The target's tokens for what the draft model wrote behind the text that [`Translate::to_draft`] was given last.
+    ///
+    /// # Errors
+    /// [`crate::Error::BadTokenizer`].
+    fn to_target(&self, drafted: &[u32]) -> Result<Vec<u32>>;
+}
+
+/// The text as the draft model has it.
+pub(super) struct Translation {
+    pub by: Box<dyn Translate>,
+    /// Tokens whose keys and values the draft model has cached.
+    pub cached: Vec<u32>,
+}
+
+/// What the draft model proposes.
+#[derive(Default)]
+pub(super) struct Translated {
+    /// Tokens of the target.
+    pub draft: Vec<u32>,
+    /// As [`super::Verified::caught_up`].
+    pub caught_up: usize,
+}
+
+impl Engine {
+    /// Drafts `steps` tokens of the draft model's own behind the cached tokens and the pending one: one submission and one
+    /// readback, besides those in which it reads more than a few tokens that it missed.
+    pub(super) async fn draft_translated(&mut self, pending: u32, steps: usize) -> Result<Translated> {
+        let (Some(model), Some(translation)) = (&self.draft, &mut self.translation) else {
+            return Ok(Translated::default());
+        };
+        let text = translation.by.to_draft(&[&self.cached[..], &[pending]].concat())?;
+        let Some((&last, head)) = text.split_last() else { return Ok(Translated::default()) };
+        let steps = steps.min(MAX_DRAFT).min(model.capacity().max_context.saturating_sub(head.len()));
+        if steps == 0 {
+            return Ok(Translated::default());
+        }
+        let reused = head.iter().zip(&translation.cached).take_while(|(token, cached)| token == cached).count();
+        translation.cached.truncate(reused);
+
+        let chunked = (head.len() - reused).saturating_sub(BEFORE);
+        let (read, missed) = head.split_at(reused + chunked);
+        self.run_chunks(model, &read[reused..], reused);
+        let tokens = [missed, &[last]].concat();
+        self.gpu.write(&self.buffers.tokens, 4 * (PENDING - missed.len()) as u64, bytemuck::cast_slice(&tokens));
+        let mut recorder = self.gpu.record();
+        self.record_draft(&mut recorder, model, missed.len(), head.len(), steps);
+        let bytes = 4 * steps as u64;
+        recorder.submit(Some((&self.buffers.tokens, 4 * DRAFTS as u64, bytes, &self.readback)));
+        let mut drafted = self.readback.read(&self.gpu, bytes).await?;
+
+        drafted.truncate(drafted.iter().position(|&id| id == NOT_DRAFTED).unwrap_or(steps));
+        check_finite("draft model", &drafted, head.len())?;
+        let room = self.capacity().saturating_sub(self.cached.len() + 1);
+        let Some(translation) = &mut self.translation else { return Ok(Translated::default()) };
+        let mut draft = translation.by.to_target(&drafted)?;
+        // Its tokens may be longer than the target's: then more come back than were asked for.
+        draft.truncate(room);
+        translation.cached = text;
+        // It has read all but its own last token.
+        drafted.pop();
+        translation.cached.extend_from_slice(&drafted);
+        Ok(Translated { draft, caught_up: chunked })
+    }
+}

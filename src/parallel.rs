@@ -1,0 +1,131 @@
+//! Distributed speculative inference on real targets, natively: several instances of the target, each with its own device,
+//! cache and thread, verify different parts of a draft at the same time. The text is that of plain decoding.
+//!
+//! ```text
+//!  caller's thread                          threads
+//!  speculate::dsi::Dsi ── orders ──> target 0, target 1, ..., drafter
+//!         │   ^────────── reports ────────┘
+//!         └─> Sink: tokens in order, never taken back
+//! ```
+//!
+//! All instances run on devices of the same kind, because another kind rounds differently and its text would be another.
+
+mod load;
+mod servers;
+mod threads;
+mod worker;
+
+pub use servers::{Guess, Plan, Servers};
+pub use worker::Build;
+
+use crate::decode::{Engine, MAX_DRAFT, Target};
+use crate::error::{Error, Result};
+use crate::gpu::DeviceInfo;
+use crate::options::{Acceptance, DrafterChoice, GenerateOptions, Speculation};
+use crate::sample::Sampling;
+use crate::session::{Emitter, Generation, Prompt, Prompts, Token, setup};
+use crate::speculate::PromptLookup;
+use std::ops::ControlFlow;
+
+/// A model that a thread can have for itself.
+pub trait Instance: Target {
+    /// From now on it chooses its tokens like this.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`], and what the device reports.
+    fn sample_by(&mut self, sampling: &Sampling) -> Result<()>;
+}
+
+impl Instance for Engine {
+    fn sample_by(&mut self, sampling: &Sampling) -> Result<()> {
+        self.sample_by(sampling)
+    }
+}
+
+/// A loaded target on several servers, and its draft model.
+pub struct Parallel {
+    prompts: Prompts,
+    servers: Servers,
+    device: DeviceInfo,
+    warnings: Vec<String>,
+}
+
+impl Parallel {
+    /// The kind of device that all of them are on.
+    pub fn device(&self) -> &DeviceInfo {
+        &self.device
+    }
+
+    /// Whether there is a draft model.
+    pub fn has_draft_model(&self) -> bool {
+        self.servers.has_drafter()
+    }
+
+    /// The tokens of a prompt.
+    ///
+    /// # Errors
+    /// As [`crate::Session::encode`].
+    pub fn encode(&self, prompt: &Prompt) -> Result<Vec<u32>> {
+        self.prompts.encode(prompt)
+    }
+
+    /// Continues a prompt. `on_token` hears of each token and may break off.
+    ///
+    /// Drafts come from the draft model, else from the text so far. `num_assistant_tokens` (with the lookup
+    /// `prompt_lookup_num_tokens`) is the lookahead: the draft tokens that make a verify task. No schedule changes it.
+    ///
+    /// # Errors
+    /// As [`crate::Session::generate`], and [`Error::BadOption`] for acceptance by rejection and for other drafters. The
+    /// servers stay usable.
+    pub fn generate(
+        &mut self,
+        prompt: &Prompt,
+        options: &GenerateOptions,
+        on_token: &mut dyn FnMut(&Token) -> ControlFlow<()>,
+    ) -> Result<Generation> {
+        options.validate()?;
+        let (prompt, num_dropped_messages) = self.prompts.fit(prompt, options)?;
+        let ends = self.prompts.spec.eos_token_id.clone();
+        let sampling = setup::sampling(options, &self.prompts.spec, prompt.len())?;
+        let (guess, lookahead) = self.guess(options, &ends)?;
+        let mut out = Emitter::new(&self.prompts.tokenizer, &prompt, &ends, options, on_token);
+        let seed = options.do_sample.then_some(sampling.seed);
+        let plan = Plan { sampling, lookahead, guess, ends: ends.clone(), capacity: self.prompts.context };
+        let mut stats = self.servers.write(&prompt, plan, &mut out)?;
+        stats.num_dropped_messages = num_dropped_messages;
+        stats.seed = seed;
+        let known = self.warnings.iter().cloned();
+        let missing = setup::missing(options, self.servers.has_drafter());
+        let ignored = options.prediction.is_some().then(|| "with several targets no prediction is used".to_owned());
+        stats.warnings.splice(0..0, known.chain(setup::idle(options)).chain(missing).chain(ignored));
+        Ok(out.finish(stats))
+    }
+
+    /// Who drafts, and how many tokens make a verify task.
+    fn guess(&self, options: &GenerateOptions, ends: &[u32]) -> Result<(Guess, usize)> {
+        let bad = |option: &'static str, value: &str, allowed: &str| {
+            let allowed = format!("{allowed}, with several targets (sp_degree)");
+            Err(Error::BadOption { option: option.into(), value: value.into(), allowed })
+        };
+        if options.do_sample && options.acceptance == Acceptance::Rejection {
+            return bad("acceptance", "rejection", "coupled");
+        }
+        let model = self.servers.has_drafter() && options.num_assistant_tokens > 0;
+        let model = match options.drafter {
+            DrafterChoice::Auto => model && options.prompt_lookup_num_tokens.is_none(),
+            DrafterChoice::DraftModel => true,
+            DrafterChoice::Lookup => false,
+            DrafterChoice::Prediction => return bad("drafter", "prediction", "auto, draft_model or lookup"),
+            DrafterChoice::Chain => return bad("drafter", "chain", "auto, draft_model or lookup"),
+        };
+        if options.speculation == Speculation::Off {
+            return Ok((Guess::Nothing, 1));
+        }
+        if model {
+            return Ok((Guess::Model, options.num_assistant_tokens.clamp(1, MAX_DRAFT)));
+        }
+        let count = options.prompt_lookup_num_tokens.unwrap_or(setup::LOOKUP_TOKENS).min(MAX_DRAFT);
+        let lookup = PromptLookup::new(count, options.max_matching_ngram_size, options.prompt_lookup_rule, ends);
+        Ok((Guess::Lookup(lookup), count))
+    }
+}

@@ -1,0 +1,169 @@
+//! What a call's options mean for a model: how tokens are chosen, and who drafts.
+
+use super::Run;
+use crate::decode::{Engine, MAX_AFTER, MAX_DRAFT};
+use crate::error::{Error, Result};
+use crate::model::ModelSpec;
+use crate::options::{Acceptance, DrafterChoice, GenerateOptions, Schedule, Speculation};
+use crate::sample::{Bias, Draw, Processors, Sampling, threefry2x32};
+use crate::speculate::{
+    Adaptive, Chain, DraftModel, Drafter, Lookahead, NoDrafter, Prediction, PromptLookup, Speculating,
+};
+use std::sync::atomic::{AtomicU32, Ordering};
+use web_time::{SystemTime, UNIX_EPOCH};
+
+/// How target and draft model choose tokens behind a prompt of `prompt_len` tokens.
+///
+/// # Errors
+/// [`Error::BadOption`] for tokens that the model does not have, and for sequences that are too long.
+pub(crate) fn sampling(options: &GenerateOptions, spec: &ModelSpec, prompt_len: usize) -> Result<Sampling> {
+    let bad = |option: &'static str, value: String, allowed: String| {
+        Err(Error::BadOption { option: option.into(), value, allowed })
+    };
+    let vocab = spec.vocab_size;
+    let unknown = |id: &&u32| **id as usize >= vocab;
+    if let Some(id) = options.logit_bias.keys().find(unknown) {
+        return bad("logit_bias", format!("token {id}"), format!("token ids below {vocab}"));
+    }
+    let mut biases: Vec<Bias> = options.logit_bias.iter().map(|(&token, &bias)| Bias::always(token, bias)).collect();
+    for sequence in &options.bad_words_ids {
+        if let Some(id) = sequence.iter().find(unknown) {
+            return bad("bad_words_ids", format!("token {id}"), format!("token ids below {vocab}"));
+        }
+        let Some((&token, after)) = sequence.split_last() else { continue };
+        if after.len() > MAX_AFTER {
+            let value = format!("a sequence of {} tokens", sequence.len());
+            return bad("bad_words_ids", value, format!("sequences of 1 to {} tokens", MAX_AFTER + 1));
+        }
+        biases.push(Bias { after: after.to_vec(), ..Bias::ban(token) });
+    }
+    if options.min_new_tokens > 0 {
+        let until = (prompt_len + options.min_new_tokens) as u32;
+        biases.extend(spec.eos_token_id.iter().map(|&id| Bias { until, ..Bias::ban(id) }));
+    }
+    let drawn = options.do_sample;
+    let off = Processors::default();
+    let processors = Processors {
+        biases,
+        repetition_penalty: options.repetition_penalty,
+        temperature: if drawn { options.temperature } else { off.temperature },
+        top_k: if drawn { options.top_k } else { off.top_k },
+        top_p: if drawn { options.top_p } else { off.top_p },
+        min_p: if drawn { options.min_p } else { off.min_p },
+    };
+    let draw = match (drawn, options.acceptance) {
+        (false, _) => Draw::Greedy,
+        (true, Acceptance::Coupled) => Draw::Coupled,
+        (true, Acceptance::Rejection) => Draw::Rejection,
+    };
+    let seed = options.seed.unwrap_or_else(fresh_seed);
+    Ok(Sampling { processors, draw, seed, confidence: options.assistant_confidence_threshold })
+}
+
+/// Options that were given and mean nothing, in words.
+pub(crate) fn idle(options: &GenerateOptions) -> Option<String> {
+    let default = GenerateOptions::default();
+    let given = [
+        ("temperature", options.temperature != default.temperature),
+        ("top_k", options.top_k != default.top_k),
+        ("top_p", options.top_p != default.top_p),
+        ("min_p", options.min_p != default.min_p),
+        ("acceptance", options.acceptance != default.acceptance),
+    ];
+    let names: Vec<&str> = given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect();
+    (!options.do_sample && !names.is_empty())
+        .then(|| format!("without do_sample the most likely token is taken: {} had no effect", names.join(", ")))
+}
+
+/// Tokens that a lookup proposes unless the options say how many: as many as users of transformers give it.
+pub(crate) const LOOKUP_TOKENS: usize = 10;
+
+/// What drafting learned in earlier calls.
+pub(crate) struct Learned {
+    lookahead: Option<Lookahead>,
+    adaptive: Adaptive,
+}
+
+impl Learned {
+    /// Nothing, but how large the models are.
+    pub fn new(engine: &Engine) -> Self {
+        let target = engine.target().memory().read_per_token as f64;
+        let draft = engine.draft().map_or(target, |draft| draft.memory().read_per_token as f64);
+        Self { lookahead: None, adaptive: Adaptive::new(draft / target) }
+    }
+
+    /// Who drafts in a call. `draft_model` is how many tokens of the prompt the draft model has read, where there is one.
+    pub fn drafter(
+        &mut self,
+        options: &GenerateOptions,
+        prediction: &[u32],
+        run: &Run,
+        ends: &[u32],
+        draft_model: Option<usize>,
+    ) -> Box<dyn Drafter + '_> {
+        let draft_model = draft_model.filter(|_| options.num_assistant_tokens > 0);
+        let lookup = |most| {
+            let count = options.prompt_lookup_num_tokens.unwrap_or(most);
+            PromptLookup::new(count, options.max_matching_ngram_size, options.prompt_lookup_rule, ends)
+        };
+        let prediction = || Prediction::new(prediction.to_vec(), run.stats.num_prompt_tokens);
+        if is_adaptive(options) {
+            let (mut known, mut model): (Vec<Box<dyn Drafter>>, _) = (Vec::new(), None);
+            let drafts = |who| [DrafterChoice::Auto, DrafterChoice::Chain, who].contains(&options.drafter);
+            if drafts(DrafterChoice::Prediction) && options.prediction.is_some() {
+                known.push(Box::new(prediction()));
+            }
+            if drafts(DrafterChoice::Lookup) {
+                known.push(Box::new(lookup(MAX_DRAFT)));
+            }
+            if drafts(DrafterChoice::DraftModel) {
+                model = draft_model;
+            }
+            self.adaptive.begin(known, model);
+            return Box::new(&mut self.adaptive);
+        }
+        let (schedule, start) = (options.num_assistant_tokens_schedule, options.num_assistant_tokens);
+        let kept = self.lookahead.take().filter(|kept| kept.is(schedule, start));
+        let lookahead = self.lookahead.insert(kept.unwrap_or_else(|| Lookahead::new(schedule, start)));
+        if run.stats.num_spec_steps == 0 {
+            lookahead.begin();
+        }
+        match options.drafter {
+            _ if options.speculation == Speculation::Off => Box::new(NoDrafter),
+            DrafterChoice::Prediction => Box::new(prediction()),
+            DrafterChoice::Auto if options.prediction.is_some() => Box::new(prediction()),
+            DrafterChoice::Lookup => Box::new(lookup(LOOKUP_TOKENS)),
+            DrafterChoice::Auto if options.prompt_lookup_num_tokens.is_some() => Box::new(lookup(LOOKUP_TOKENS)),
+            DrafterChoice::Chain if draft_model.is_some() => {
+                Box::new(Chain::new(prediction(), Chain::new(lookup(LOOKUP_TOKENS), DraftModel(lookahead))))
+            }
+            DrafterChoice::Chain => Box::new(Chain::new(prediction(), lookup(LOOKUP_TOKENS))),
+            DrafterChoice::Auto | DrafterChoice::DraftModel if draft_model.is_some() => Box::new(DraftModel(lookahead)),
+            DrafterChoice::Auto | DrafterChoice::DraftModel => Box::new(NoDrafter),
+        }
+    }
+
+    /// What the adaptive schedule chose, and why, if the call had it.
+    pub fn speculating(&self, options: &GenerateOptions) -> Option<Speculating> {
+        is_adaptive(options).then(|| self.adaptive.speculating())
+    }
+}
+
+fn is_adaptive(options: &GenerateOptions) -> bool {
+    options.speculation == Speculation::Auto && options.num_assistant_tokens_schedule == Schedule::Adaptive
+}
+
+/// Says that the drafter that was asked for is not there.
+pub(crate) fn missing(options: &GenerateOptions, has_draft_model: bool) -> Option<String> {
+    let wanted = options.speculation == Speculation::Auto && options.drafter == DrafterChoice::DraftModel;
+    (wanted && !has_draft_model).then(|| "there is no draft model (assistant_model): plain decoding".into())
+}
+
+/// A seed that no call before had, of 32 bits, so that it is easily told and given again.
+fn fresh_seed() -> u64 {
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+    let call = CALLS.fetch_add(1, Ordering::Relaxed);
+    let [seed, _] = threefry2x32([nanos as u32, (nanos >> 32) as u32], [call, 0]);
+    u64::from(seed)
+}

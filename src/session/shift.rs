@@ -1,0 +1,103 @@
+//! A chat that has outgrown the context: its oldest turns go.
+
+use super::{Prompt, Prompts};
+use crate::error::Result;
+use crate::options::{ContextPolicy, GenerateOptions};
+use crate::text::Message;
+
+impl Prompts {
+    /// The tokens of a prompt, and how many of its messages were dropped to make room for them and for an answer.
+    pub fn fit(&self, prompt: &Prompt, options: &GenerateOptions) -> Result<(Vec<u32>, usize)> {
+        let whole = self.encode(prompt)?;
+        let most = most(self.context, options.max_new_tokens);
+        match prompt {
+            Prompt::Chat(messages) if options.context == ContextPolicy::Shift && whole.len() > most => {
+                let shifted = shift(messages, most, |kept| self.encode(&Prompt::Chat(kept)))?;
+                Ok(shifted.unwrap_or((whole, 0)))
+            }
+            _ => Ok((whole, 0)),
+        }
+    }
+}
+
+/// Prompt tokens that leave room for an answer. For long answers that is a quarter of the context: more would forget
+/// turns for tokens that most answers do not need.
+fn most(context: usize, max_new_tokens: usize) -> usize {
+    context - max_new_tokens.min(context / 4).max(1)
+}
+
+/// Drops as few of the oldest turns as leave `most` tokens, and returns the tokens and how many messages went; nothing
+/// where there is but one turn.
+///
+/// A turn is a user's message and the answers to it, so templates that want user and assistant to alternate still get
+/// that. The system message that the chat opens with stays, and so does the last turn: alone it may still be too long.
+fn shift(
+    messages: &[Message],
+    most: usize,
+    encode: impl Fn(Vec<Message>) -> Result<Vec<u32>>,
+) -> Result<Option<(Vec<u32>, usize)>> {
+    let system = messages.iter().take_while(|message| message.role == "system").count();
+    let starts: Vec<usize> = (system + 1..messages.len()).filter(|&at| messages[at].role == "user").collect();
+    let from = |start: usize| encode([&messages[..system], &messages[start..]].concat());
+    // By halving, because encoding a long chat takes time.
+    let (mut low, mut high) = (0, starts.len().saturating_sub(1));
+    while low < high {
+        let middle = (low + high) / 2;
+        match from(starts[middle])?.len() <= most {
+            true => high = middle,
+            false => low = middle + 1,
+        }
+    }
+    starts.get(low).map(|&start| Ok((from(start)?, start - system))).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chat(messages: &[(&str, &str)]) -> Vec<Message> {
+        messages.iter().map(|(role, content)| Message { role: (*role).into(), content: (*content).into() }).collect()
+    }
+
+    /// What is kept, with a token for each letter.
+    fn kept(messages: &[(&str, &str)], most: usize) -> Option<(String, usize)> {
+        let text = |ids: Vec<u32>| ids.into_iter().filter_map(char::from_u32).collect();
+        let letters = |kept: Vec<Message>| {
+            Ok(kept.iter().flat_map(|message| message.content.chars().map(u32::from)).collect::<Vec<_>>())
+        };
+        shift(&chat(messages), most, letters).unwrap().map(|(ids, dropped)| (text(ids), dropped))
+    }
+
+    #[test]
+    fn the_oldest_turns_go_and_no_more_than_needed() {
+        let turns = [("user", "aa"), ("assistant", "bb"), ("user", "cc"), ("assistant", "dd"), ("user", "ee")];
+        let system = [&[("system", "ss")], &turns[..]].concat();
+        for (most, without, with) in
+            [(9, ("ccddee", 2), ("ssccddee", 2)), (6, ("ccddee", 2), ("ssee", 4)), (1, ("ee", 4), ("ssee", 4))]
+        {
+            assert_eq!(kept(&turns, most), Some((without.0.into(), without.1)), "{most}");
+            assert_eq!(kept(&system, most), Some((with.0.into(), with.1)), "{most} with a system message");
+        }
+        let long: Vec<_> = (0..101).map(|at| (["user", "assistant"][at % 2], "x")).collect();
+        for most in 1..101 {
+            let (text, dropped) = kept(&long, most).unwrap();
+            // The last message alone, or whole pairs before it.
+            assert_eq!((text.len(), dropped % 2), (most - (most + 1) % 2, 0), "{most}");
+        }
+    }
+
+    #[test]
+    fn one_turn_is_never_dropped() {
+        assert_eq!(kept(&[], 1), None);
+        assert_eq!(kept(&[("user", "aa")], 1), None);
+        assert_eq!(kept(&[("system", "ss"), ("user", "aa")], 1), None);
+        assert_eq!(kept(&[("system", "ss"), ("assistant", "aa"), ("user", "bb")], 1), Some(("ssbb".into(), 1)));
+        assert_eq!(kept(&[("user", "aa"), ("user", "bb"), ("tool", "cc")], 1), Some(("bbcc".into(), 1)));
+    }
+
+    #[test]
+    fn an_answer_of_any_length_has_room() {
+        assert_eq!([most(1024, 100), most(1024, 256), most(1024, 100_000)], [924, 768, 768]);
+        assert_eq!([most(2, 5), most(3, 1), most(8, 8)], [1, 2, 6]);
+    }
+}

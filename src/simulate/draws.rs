@@ -1,0 +1,61 @@
+//! Which draft tokens are accepted in which repeat: the same for the same seed.
+
+use super::MOST;
+use crate::error::{Error, Result};
+
+/// Most numbers that are drawn: 80 MB.
+const MOST_NUMBERS: usize = 10_000_000;
+
+/// A uniform number in [0, 1) for every position of every repeat. A position is a Latin hypercube sample: each of
+/// `repeats` equal intervals holds one of its numbers, so that the share of accepted tokens is exact, up to one repeat,
+/// at every position, and means need far fewer repeats than with independent draws.
+#[derive(Debug, Clone)]
+pub struct Draws {
+    tokens: usize,
+    numbers: Vec<f64>,
+}
+
+impl Draws {
+    /// Numbers for texts of `tokens` tokens.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] for no repeats, and for more than fit.
+    pub fn new(tokens: usize, repeats: usize, seed: u64) -> Result<Self> {
+        let most = (MOST_NUMBERS / tokens.max(1)).clamp(1, MOST);
+        if !(1..=most).contains(&repeats) || tokens > MOST {
+            let allowed = format!("1 to {most} for {tokens} tokens");
+            return Err(Error::BadOption { option: "repeats".into(), value: repeats.to_string(), allowed });
+        }
+        let mut random = SplitMix(seed);
+        let mut numbers = vec![0.0; tokens * repeats];
+        let mut order: Vec<usize> = (0..repeats).collect();
+        for position in 0..tokens {
+            for last in (1..repeats).rev() {
+                order.swap(last, (random.uniform() * (last + 1) as f64) as usize);
+            }
+            for (repeat, &interval) in order.iter().enumerate() {
+                numbers[repeat * tokens + position] = (interval as f64 + random.uniform()) / repeats as f64;
+            }
+        }
+        Ok(Self { tokens, numbers })
+    }
+
+    /// By repeat, whether the drafter's token is right, position by position.
+    pub fn agreements(&self, acceptance: f64) -> impl Iterator<Item = Vec<bool>> {
+        let repeats = self.numbers.chunks(self.tokens.max(1));
+        repeats.map(move |numbers| numbers.iter().map(|&number| number < acceptance).collect())
+    }
+}
+
+/// Steele, Lea and Flood 2014.
+struct SplitMix(u64);
+
+impl SplitMix {
+    fn uniform(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+}

@@ -1,0 +1,128 @@
+//! Ratios of latencies over a grid of drafter latencies and acceptances.
+
+use super::offline::{Lookaheads, Means, best_means, means};
+use super::{Cell, Draws, Latency};
+use crate::error::{Error, Result};
+use serde::Serialize;
+
+/// What is compared with what; below 1 the first one is faster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ratio {
+    /// Sequential speculation with plain decoding.
+    SiPlain,
+    /// Distributed with sequential speculation.
+    DsiSi,
+    /// Distributed speculation with plain decoding.
+    DsiPlain,
+    /// Distributed speculation with the faster one of the two.
+    DsiBest,
+}
+
+impl Ratio {
+    /// All of them, in the order in which they are shown.
+    pub const ALL: [Self; 4] = [Self::SiPlain, Self::DsiSi, Self::DsiPlain, Self::DsiBest];
+
+    /// Its value.
+    pub fn of(self, means: &Means) -> f64 {
+        match self {
+            Self::SiPlain => means.si / means.plain,
+            Self::DsiSi => means.dsi / means.si,
+            Self::DsiPlain => means.dsi / means.plain,
+            Self::DsiBest => means.dsi / means.plain.min(means.si),
+        }
+    }
+
+    /// How it is called in a picture.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::SiPlain => "SI / plain",
+            Self::DsiSi => "DSI / SI",
+            Self::DsiPlain => "DSI / plain",
+            Self::DsiBest => "DSI / best of both",
+        }
+    }
+}
+
+impl std::str::FromStr for Ratio {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        let (names, ratios) = (["si_plain", "dsi_si", "dsi_plain", "dsi_best"], Self::ALL);
+        let found = names.iter().zip(ratios).find(|(known, _)| **known == name);
+        let allowed = || names.join(", ");
+        let bad = || Error::BadOption { option: "which".into(), value: name.into(), allowed: allowed() };
+        found.map(|(_, ratio)| ratio).ok_or_else(bad)
+    }
+}
+
+/// How fine a grid is, and what holds for all its cells.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct GridOptions {
+    /// Drafter latencies: `1 / columns` to 1, in target latencies.
+    pub columns: usize,
+    /// Acceptances: 0 to 1.
+    pub rows: usize,
+    /// Of all schedules; none: a good one for each.
+    pub lookahead: Option<usize>,
+    /// Target servers.
+    pub sp_degree: usize,
+    /// Tokens of a text.
+    pub tokens: usize,
+    /// Texts per cell.
+    pub repeats: usize,
+    /// Of the draws, which all cells share.
+    pub seed: u64,
+}
+
+impl Default for GridOptions {
+    fn default() -> Self {
+        Self { columns: 20, rows: 21, lookahead: None, sp_degree: 7, tokens: 50, repeats: 20, seed: 1 }
+    }
+}
+
+/// Mean latencies by cell.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Grid {
+    /// What it was made from.
+    pub options: GridOptions,
+    /// Drafter latencies, in target latencies.
+    pub drafter_latencies: Vec<f64>,
+    /// Acceptances.
+    pub acceptances: Vec<f64>,
+    /// In target latencies; acceptance by acceptance.
+    pub cells: Vec<Means>,
+}
+
+/// Simulates every cell of a grid.
+///
+/// # Errors
+/// [`Error::BadOption`].
+pub fn grid(options: GridOptions) -> Result<Grid> {
+    let GridOptions { columns, rows, lookahead, sp_degree, tokens, repeats, seed } = options;
+    for (option, value, most) in [("columns", columns, 100), ("rows", rows, 101)] {
+        if !(2..=most).contains(&value) {
+            let (value, allowed) = (value.to_string(), format!("2 to {most}"));
+            return Err(Error::BadOption { option: option.into(), value, allowed });
+        }
+    }
+    let drafter_latencies: Vec<f64> = (1..=columns).map(|column| column as f64 / columns as f64).collect();
+    let acceptances: Vec<f64> = (0..rows).map(|row| row as f64 / (rows - 1) as f64).collect();
+    let cell = |acceptance, drafter| {
+        let (target, drafter) = (Latency::even(1.0), Latency::even(drafter));
+        Cell { target, drafter, acceptance, lookahead: lookahead.unwrap_or(1), sp_degree, tokens }
+    };
+    cell(0.0, 1.0).validate()?;
+    let draws = Draws::new(tokens, repeats, seed)?;
+    let mut cells = Vec::new();
+    for &acceptance in &acceptances {
+        for &drafter in &drafter_latencies {
+            let cell = cell(acceptance, drafter);
+            cells.push(match lookahead {
+                Some(lookahead) => means(&cell, Lookaheads::all(lookahead), &draws)?,
+                None => best_means(&cell, &draws)?.1,
+            });
+        }
+    }
+    Ok(Grid { options, drafter_latencies, acceptances, cells })
+}

@@ -1,0 +1,136 @@
+//! What speculation would gain, without any model: sequential speculation, distributed speculation and their relatives
+//! on simulated latencies and acceptances (after the simulations of Timor et al. 2024, arXiv 2405.14105).
+//!
+//! - [`offline`] adds latencies: exact, fast, the same for the same seed. [`online`] waits for them on real threads, so
+//!   that what scheduling costs is in its times.
+//! - A draft token is accepted with the same probability at every position, whatever came before.
+//! - The time of a forward does not depend on how many tokens go through it, except for the first one, which has the
+//!   prompt to read.
+//!
+//! Latencies are in whatever unit the caller thinks in; only their ratio matters offline. Online it is milliseconds.
+
+mod draws;
+pub mod heatmap;
+pub mod offline;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod online;
+pub mod picture;
+mod rounds;
+pub mod table;
+
+pub use draws::Draws;
+pub use rounds::{Pass, best_lookahead, expected_si, pearl, plain, si};
+
+use crate::error::{Error, Result};
+use crate::speculate::dsi::{lookahead_for, patience};
+use serde::Serialize;
+
+/// Lookaheads among which sequential speculation has its best one.
+pub const LOOKAHEADS: std::ops::RangeInclusive<usize> = 1..=200;
+
+/// Most tokens, and most repeats, of a simulation.
+pub const MOST: usize = 100_000;
+
+/// What a model's forward takes.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Latency {
+    /// The first one, which reads the prompt: time to first token.
+    pub ttft: f64,
+    /// Each later one: time per output token.
+    pub tpot: f64,
+}
+
+impl Latency {
+    /// The same for all forwards.
+    pub fn even(tpot: f64) -> Self {
+        Self { ttft: tpot, tpot }
+    }
+}
+
+/// A target, a drafter, and how they work together.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Cell {
+    /// Of the target.
+    pub target: Latency,
+    /// Of the drafter.
+    pub drafter: Latency,
+    /// Probability that a draft token is accepted.
+    pub acceptance: f64,
+    /// Draft tokens of a round, or of a verify task.
+    pub lookahead: usize,
+    /// Target servers of distributed speculation.
+    pub sp_degree: usize,
+    /// Tokens to generate.
+    pub tokens: usize,
+}
+
+impl Cell {
+    /// # Errors
+    /// [`Error::BadOption`], under the names that the program uses.
+    pub fn validate(&self) -> Result<()> {
+        let bad = |option: &'static str, value: String, allowed: String| {
+            Err(Error::BadOption { option: option.into(), value, allowed })
+        };
+        let latencies = [
+            ("target_latency", self.target.tpot),
+            ("target_ttft", self.target.ttft),
+            ("drafter_latency", self.drafter.tpot),
+            ("drafter_ttft", self.drafter.ttft),
+        ];
+        for (option, value) in latencies {
+            // Beyond these, sums lose their small parts.
+            if !(1e-6..=1e9).contains(&value) {
+                return bad(option, value.to_string(), "0.000001 to 1000000000".into());
+            }
+        }
+        if self.drafter.tpot < self.target.tpot * 1e-4 {
+            let least = self.target.tpot * 1e-4;
+            return bad("drafter_latency", self.drafter.tpot.to_string(), format!("{least} (target / 10000) or more"));
+        }
+        if !(0.0..=1.0).contains(&self.acceptance) {
+            return bad("acceptance", self.acceptance.to_string(), "0 to 1".into());
+        }
+        for (option, value, most) in
+            [("lookahead", self.lookahead, 10_000), ("sp_degree", self.sp_degree, 1000), ("tokens", self.tokens, MOST)]
+        {
+            if !(1..=most).contains(&value) {
+                return bad(option, value.to_string(), format!("1 to {most}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The same cell with the lookahead that its servers keep up with: the smallest one.
+    pub fn with_least_lookahead(self) -> Self {
+        Self { lookahead: lookahead_for(self.target.tpot, self.drafter.tpot, self.sp_degree), ..self }
+    }
+
+    /// Draft tokens that an idle target waits for: with one server the best number on average, else none.
+    pub fn patience(&self) -> usize {
+        match self.sp_degree {
+            1 => patience(self.target.tpot, self.drafter.tpot, self.acceptance, self.lookahead),
+            _ => 0,
+        }
+    }
+
+    /// An upper bound of the mean latency of distributed speculation (proposition 1 of the paper),
+    /// `t1 p (N - 1) + t2 ((1 - p) (N - 1) + 1)` with the latencies t1 of the drafter and t2 of the target. It holds for
+    /// a lookahead of 1 and as many servers as that needs; each disagreement, and the end, may add the time in which the
+    /// drafter completes a block: `lookahead - 1` tokens.
+    pub fn bound(&self) -> f64 {
+        let Self { target, drafter, acceptance, .. } = self;
+        let later = (self.tokens - 1) as f64;
+        let targets = (1.0 - acceptance) * later + 1.0;
+        let waits = (self.lookahead - 1) as f64 * drafter.tpot;
+        drafter.tpot * acceptance * later + (target.tpot + waits) * targets
+    }
+}
+
+/// The acceptance that fits observed match lengths, the numbers of accepted tokens before a disagreement: they are
+/// geometric, so it is `1 - 1 / (1 + mean)`. 0 without observations.
+pub fn acceptance_from_matches(lengths: &[usize]) -> f64 {
+    match lengths.len() {
+        0 => 0.0,
+        count => 1.0 - 1.0 / (1.0 + lengths.iter().sum::<usize>() as f64 / count as f64),
+    }
+}

@@ -1,0 +1,88 @@
+//! Heatmaps of latency ratios.
+
+use super::{Anchor, Svg};
+use crate::simulate::heatmap::{Grid, Ratio};
+
+/// Ratios at which the scale changes its colour.
+const STEPS: [f64; 10] = [0.25, 0.4, 0.6, 0.8, 0.98, 1.02, 1.25, 1.7, 2.5, 4.0];
+
+/// Side of a plot, in pixels.
+const SIDE: f64 = 240.0;
+/// Width of a colour in the legend.
+const SWATCH: f64 = 30.0;
+const LEFT: f64 = 58.0;
+const TOP: f64 = 58.0;
+/// From one plot to the next.
+const STRIDE: (f64, f64) = (330.0, 326.0);
+
+/// Pictures of a grid: drafter latency to the right, acceptance upwards, one heatmap per ratio, two in a row.
+pub fn heatmaps(grid: &Grid, ratios: &[Ratio]) -> String {
+    let across = ratios.len().clamp(1, 2);
+    let down = ratios.len().div_ceil(across);
+    let (width, height) = (across as f64 * STRIDE.0, down as f64 * STRIDE.1 + 66.0);
+    let titles: Vec<&str> = ratios.iter().map(|ratio| ratio.title()).collect();
+    let mut svg = Svg::new(width, height, &format!("Ratios of latencies: {}", titles.join(", ")));
+    let options = &grid.options;
+    let lookahead = match options.lookahead {
+        Some(lookahead) => format!("lookahead {lookahead}"),
+        None => "best lookahead of each".into(),
+    };
+    let what = format!("{} tokens, SP degree {}, {lookahead}", options.tokens, options.sp_degree);
+    svg.text(LEFT, 22.0, Anchor::Start, "ft-quiet", &what);
+    for (at, &ratio) in ratios.iter().enumerate() {
+        let (x, y) = ((at % across) as f64 * STRIDE.0 + LEFT, (at / across) as f64 * STRIDE.1 + TOP);
+        plot(&mut svg, grid, ratio, x, y);
+    }
+    legend(&mut svg, (width - 11.0 * SWATCH) / 2.0, height - 48.0);
+    svg.finish()
+}
+
+fn plot(svg: &mut Svg, grid: &Grid, ratio: Ratio, x: f64, y: f64) {
+    let (columns, rows) = (grid.drafter_latencies.len(), grid.acceptances.len());
+    let (width, height) = (SIDE / columns as f64, SIDE / rows as f64);
+    svg.text(x, y - 10.0, Anchor::Start, "ft-ink ft-b", ratio.title());
+    for (row, cells) in grid.cells.chunks(columns).enumerate() {
+        let top = y + SIDE - (row + 1) as f64 * height;
+        let colours: Vec<usize> = cells.iter().map(|means| colour(ratio.of(means))).collect();
+        let mut column = 0;
+        // Neighbours of one colour share a rectangle.
+        for run in colours.chunk_by(|a, b| a == b) {
+            let class = format!("ft-{}", run[0]);
+            svg.rect(x + column as f64 * width, top, run.len() as f64 * width, height, &class);
+            column += run.len();
+        }
+    }
+    let foot = y + SIDE;
+    for tick in 0..=4 {
+        let value = f64::from(tick) / 4.0;
+        let label = format!("{value}");
+        // A tick stands in the middle of the cell that has its value.
+        let across = x + (value * columns as f64 - 0.5).clamp(0.0, columns as f64) * width;
+        let up = foot - (value * (rows - 1) as f64 + 0.5) * height;
+        if tick > 0 {
+            svg.line((across, foot), (across, foot + 4.0), "ft-s-quiet");
+            svg.text(across, foot + 17.0, Anchor::Middle, "ft-quiet", &label);
+        }
+        svg.line((x - 4.0, up), (x, up), "ft-s-quiet");
+        svg.text(x - 8.0, up + 4.0, Anchor::End, "ft-quiet", &label);
+    }
+    svg.text(x + SIDE / 2.0, foot + 34.0, Anchor::Middle, "ft-ink", "drafter latency / target latency");
+    svg.upwards(x - 40.0, y + SIDE / 2.0, "ft-ink", "acceptance");
+}
+
+fn colour(ratio: f64) -> usize {
+    STEPS.iter().filter(|&&step| ratio > step).count()
+}
+
+fn legend(svg: &mut Svg, x: f64, y: f64) {
+    for at in 0..=STEPS.len() {
+        svg.rect(x + at as f64 * SWATCH, y, SWATCH, 14.0, &format!("ft-{at}"));
+    }
+    for (at, step) in STEPS.iter().enumerate() {
+        let at = x + (at + 1) as f64 * SWATCH;
+        svg.line((at, y + 14.0), (at, y + 18.0), "ft-s-quiet");
+        svg.text(at, y + 29.0, Anchor::Middle, "ft-quiet ft-small", &format!("{step}"));
+    }
+    svg.text(x - 8.0, y + 11.0, Anchor::End, "ft-ink", "faster");
+    svg.text(x + 11.0 * SWATCH + 8.0, y + 11.0, Anchor::Start, "ft-ink", "slower");
+}

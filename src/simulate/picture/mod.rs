@@ -1,0 +1,155 @@
+//! Pictures of simulations as SVG, for a file and for a page alike: light and dark, without scripts.
+//!
+//! A page can set the custom properties `--ft-paper`, `--ft-ink`, `--ft-quiet`, `--ft-line`, `--ft-accepted`,
+//! `--ft-target`, `--ft-draft`, `--ft-verify` and `--ft-0` to `--ft-10` on any element around a picture.
+
+mod heatmaps;
+mod timeline;
+
+pub use heatmaps::heatmaps;
+pub use timeline::timeline;
+
+use std::fmt::Write;
+
+/// Custom properties, in light and in dark. The scale from 0 (much faster) over 5 (the same) to 10 (much slower) goes
+/// from blue to orange, which colour-blind people can tell apart, and differs in lightness too.
+const COLOURS: [(&str, &str, &str); 19] = [
+    ("paper", "#ffffff", "#15181c"),
+    ("ink", "#1c2126", "#e8eaed"),
+    ("quiet", "#5b6570", "#a3acb6"),
+    ("line", "#d5dae0", "#3a4149"),
+    ("accepted", "#2f79b9", "#6fb2f0"),
+    ("target", "#cf5b1c", "#f0a060"),
+    ("draft", "#8fbce6", "#2c5f92"),
+    ("verify", "#c9cfd6", "#4a535d"),
+    ("0", "#083f7d", "#a9d6ff"),
+    ("1", "#2868ab", "#78b8f5"),
+    ("2", "#5c9ad0", "#4d93d8"),
+    ("3", "#97c3e6", "#326fae"),
+    ("4", "#cfe2f2", "#244b72"),
+    ("5", "#f3f3f0", "#2a2d31"),
+    ("6", "#fbdfc6", "#5a3d26"),
+    ("7", "#f5b583", "#86542b"),
+    ("8", "#e98a48", "#b87033"),
+    ("9", "#c4561b", "#e5944c"),
+    ("10", "#863306", "#ffc690"),
+];
+
+/// A picture in the making.
+struct Svg {
+    text: String,
+}
+
+/// Where a text stands relative to its point.
+#[derive(Clone, Copy)]
+enum Anchor {
+    Start,
+    Middle,
+    End,
+}
+
+impl Svg {
+    /// An empty picture, in pixels, with a title for those who cannot see it.
+    fn new(width: f64, height: f64, title: &str) -> Self {
+        let mut svg = Self { text: String::new() };
+        let title = escape(title);
+        svg.add(&format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"ft\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
+             height=\"{height}\" role=\"img\" aria-label=\"{title}\"><title>{title}</title><style>"
+        ));
+        let rules = |dark: bool| {
+            COLOURS.iter().fold(String::new(), |mut rules, (name, light, night)| {
+                let colour = if dark { night } else { light };
+                // Writing to a string does not fail.
+                let _ = write!(rules, ".ft .ft-{name}{{fill:var(--ft-{name},{colour})}}");
+                let _ = match *name {
+                    "line" | "quiet" => write!(rules, ".ft .ft-s-{name}{{stroke:var(--ft-{name},{colour})}}"),
+                    _ => Ok(()),
+                };
+                rules
+            })
+        };
+        svg.add(&rules(false));
+        svg.add("@media(prefers-color-scheme:dark){");
+        svg.add(&rules(true));
+        svg.add("}.ft text{font-family:system-ui,sans-serif;font-size:12px}.ft rect{shape-rendering:crispEdges}.ft .ft-b{font-weight:600}.ft .ft-small{font-size:10px}");
+        svg.add(".ft .ft-off{fill-opacity:.25;stroke-dasharray:2 2}</style>");
+        svg.rect(0.0, 0.0, width, height, "ft-paper");
+        svg
+    }
+
+    fn add(&mut self, text: &str) {
+        self.text.push_str(text);
+        self.text.push('\n');
+    }
+
+    fn rect(&mut self, x: f64, y: f64, width: f64, height: f64, class: &str) {
+        let (x, y, width, height) = (short(x), short(y), short(width), short(height));
+        self.add(&format!("<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" class=\"{class}\"/>"));
+    }
+
+    fn line(&mut self, from: (f64, f64), to: (f64, f64), class: &str) {
+        let (x1, y1, x2, y2) = (short(from.0), short(from.1), short(to.0), short(to.1));
+        self.add(&format!("<line x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\" class=\"{class}\"/>"));
+    }
+
+    fn text(&mut self, x: f64, y: f64, anchor: Anchor, class: &str, text: &str) {
+        let anchor = match anchor {
+            Anchor::Start => "start",
+            Anchor::Middle => "middle",
+            Anchor::End => "end",
+        };
+        let (x, y, text) = (short(x), short(y), escape(text));
+        self.add(&format!("<text x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\" class=\"{class}\">{text}</text>"));
+    }
+
+    /// A text that is read from below, centred.
+    fn upwards(&mut self, x: f64, y: f64, class: &str, text: &str) {
+        let (x, y, text) = (short(x), short(y), escape(text));
+        let place = format!("transform=\"translate({x} {y}) rotate(-90)\"");
+        self.add(&format!("<text {place} text-anchor=\"middle\" class=\"{class}\">{text}</text>"));
+    }
+
+    fn finish(mut self) -> String {
+        self.add("</svg>");
+        self.text
+    }
+}
+
+/// Two decimals, without zeros at the end.
+fn short(value: f64) -> String {
+    let text = format!("{value:.2}");
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    if text == "-0" { "0".into() } else { text.into() }
+}
+
+/// A text as SVG has to write it.
+fn escape(text: &str) -> String {
+    text.chars().fold(String::new(), |mut escaped, character| {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            // What XML cannot hold.
+            control if control.is_control() => escaped.push(' '),
+            other => escaped.push(other),
+        }
+        escaped
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_escaped() {
+        assert_eq!(escape("a<b> & \"c\"\u{1}"), "a&lt;b&gt; &amp; &quot;c&quot; ");
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!([0.0, -0.001, 1.5, 2.0, 10.0, 0.126].map(short), ["0", "0", "1.5", "2", "10", "0.13"]);
+    }
+}

@@ -1,0 +1,165 @@
+//! Pairs of models with measured latencies and acceptance: what speculation would gain for each.
+
+use super::offline::dsi;
+use super::{Cell, Draws, Latency, si};
+use crate::error::{Error, Result};
+use crate::speculate::dsi::sp_degree_for;
+use serde::Serialize;
+use serde_json::Value;
+
+/// Lookaheads that a row is simulated with, as in the paper.
+pub const LOOKAHEADS: [usize; 3] = [1, 5, 10];
+
+/// Most target servers: those of a machine with eight GPUs, one of them the drafter's.
+pub const MOST_SERVERS: usize = 7;
+
+/// A target, a drafter and a task.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Pair {
+    /// What it is called; empty if it has no name.
+    pub name: String,
+    /// Time of the target for a token, in milliseconds.
+    pub target_latency_ms: f64,
+    /// Time of the drafter for a token.
+    pub drafter_latency_ms: f64,
+    /// Probability that a draft token is accepted.
+    pub acceptance: f64,
+    /// Time of the target to its first token.
+    pub target_ttft_ms: f64,
+    /// Time of the drafter to its first token.
+    pub drafter_ttft_ms: f64,
+    /// Tokens to generate.
+    pub tokens: usize,
+}
+
+/// What a pair would take, in milliseconds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// The pair.
+    #[serde(flatten)]
+    pub pair: Pair,
+    /// Plain decoding.
+    pub plain: f64,
+    /// Sequential speculation with its best lookahead.
+    pub si: f64,
+    /// Distributed speculation with its best lookahead.
+    pub dsi: f64,
+    /// `si / dsi`.
+    pub ratio: f64,
+    /// The same for sequential speculation with a lookahead of 1.
+    pub ratio_of_1: f64,
+    /// By lookahead.
+    pub lookaheads: Vec<ByLookahead>,
+}
+
+/// A pair with a certain lookahead.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct ByLookahead {
+    /// Draft tokens.
+    pub lookahead: usize,
+    /// Target servers that it needs, at most [`MOST_SERVERS`].
+    pub sp_degree: usize,
+    /// Sequential speculation.
+    pub si: f64,
+    /// Distributed speculation; none if the lookahead needs more servers than there are.
+    pub dsi: Option<f64>,
+}
+
+/// Reads rows: a JSON list of objects.
+///
+/// # Errors
+/// [`Error::BadConfig`] that names the row, counted from 1, and the field.
+pub fn parse(text: &str, file: &str) -> Result<Vec<Pair>> {
+    let bad = |key: String, reason: String| Error::BadConfig { file: file.into(), key, reason };
+    let value: Value = serde_json::from_str(text).map_err(|error| bad("-".into(), error.to_string()))?;
+    let rows = value.as_array().filter(|rows| !rows.is_empty());
+    let rows = rows.ok_or_else(|| bad("-".into(), "it has to be a list of one object or more".into()))?;
+    rows.iter()
+        .zip(1..)
+        .map(|(row, at)| pair(row).map_err(|(field, reason)| bad(format!("row {at}: {field}"), reason)))
+        .collect()
+}
+
+/// A row, or the field that is wrong and why.
+fn pair(row: &Value) -> Result<Pair, (String, String)> {
+    let fields = row.as_object().ok_or(("-".to_owned(), "it has to be an object".to_owned()))?;
+    let number = |field: &str| match fields.get(field) {
+        Some(value) => value.as_f64().ok_or((field.to_owned(), format!("{value} is not a number"))),
+        None => Err((field.to_owned(), "it is missing".to_owned())),
+    };
+    let tokens = number("tokens")?;
+    if tokens.fract() != 0.0 || tokens < 1.0 {
+        return Err(("tokens".into(), format!("{tokens} is not a whole number of 1 or more")));
+    }
+    let name = match fields.get("name") {
+        None => String::new(),
+        Some(name) => name.as_str().ok_or(("name".to_owned(), format!("{name} is not a text")))?.to_owned(),
+    };
+    let pair = Pair {
+        name,
+        target_latency_ms: number("target_latency_ms")?,
+        drafter_latency_ms: number("drafter_latency_ms")?,
+        acceptance: number("acceptance")?,
+        target_ttft_ms: number("target_ttft_ms")?,
+        drafter_ttft_ms: number("drafter_ttft_ms")?,
+        tokens: tokens as usize,
+    };
+    match pair.cell(LOOKAHEADS[0]).validate() {
+        Err(Error::BadOption { option, value, allowed }) => {
+            let field = match &*option {
+                "acceptance" | "tokens" => option.into_owned(),
+                _ => format!("{option}_ms"),
+            };
+            Err((field, format!("{value} is not allowed, only {allowed}")))
+        }
+        Err(other) => Err(("-".into(), other.to_string())),
+        Ok(()) => Ok(pair),
+    }
+}
+
+impl Pair {
+    fn cell(&self, lookahead: usize) -> Cell {
+        let needed = sp_degree_for(self.target_latency_ms, self.drafter_latency_ms, lookahead);
+        Cell {
+            target: Latency { ttft: self.target_ttft_ms, tpot: self.target_latency_ms },
+            drafter: Latency { ttft: self.drafter_ttft_ms, tpot: self.drafter_latency_ms },
+            acceptance: self.acceptance,
+            lookahead,
+            sp_degree: needed.clamp(1, MOST_SERVERS),
+            tokens: self.tokens,
+        }
+    }
+
+    /// Simulates the pair.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`].
+    pub fn simulate(&self, repeats: usize, seed: u64) -> Result<Row> {
+        let draws = Draws::new(self.tokens, repeats, seed)?;
+        let mean = |run: &mut dyn FnMut(&[bool]) -> Result<f64>| {
+            let sum: Result<f64> = draws.agreements(self.acceptance).map(|agreements| run(&agreements)).sum();
+            sum.map(|sum| sum / repeats as f64)
+        };
+        let mut lookaheads = Vec::new();
+        for lookahead in LOOKAHEADS {
+            let cell = self.cell(lookahead);
+            let keeps_up = sp_degree_for(self.target_latency_ms, self.drafter_latency_ms, lookahead) <= MOST_SERVERS;
+            let sequential = mean(&mut |agreements| {
+                let mut total = 0.0;
+                si(&cell, agreements, &mut |pass| total += pass.total());
+                Ok(total)
+            })?;
+            let distributed = match keeps_up || lookahead == LOOKAHEADS[LOOKAHEADS.len() - 1] {
+                true => Some(mean(&mut |agreements| dsi(&cell, cell.patience(), agreements, &mut ()))?),
+                false => None,
+            };
+            lookaheads.push(ByLookahead { lookahead, sp_degree: cell.sp_degree, si: sequential, dsi: distributed });
+        }
+        let least = |values: &mut dyn Iterator<Item = f64>| values.fold(f64::INFINITY, f64::min);
+        let si = least(&mut lookaheads.iter().map(|by| by.si));
+        let dsi = least(&mut lookaheads.iter().filter_map(|by| by.dsi));
+        let plain = self.target_ttft_ms + (self.tokens - 1) as f64 * self.target_latency_ms;
+        let (ratio, ratio_of_1) = (si / dsi, lookaheads[0].si / dsi);
+        Ok(Row { pair: self.clone(), plain, si, dsi, ratio, ratio_of_1, lookaheads })
+    }
+}

@@ -1,0 +1,348 @@
+//! The machine: what is in flight, what an event changes, and what is to be done next.
+
+use super::chain::{Chain, Change};
+use super::{Action, Counts, DsiOptions, Event, Feed, TaskId, Verifier};
+use crate::error::{Error, Result};
+
+/// A verification in flight: its ids are for the positions `first + 1 ..= first + valid`.
+#[derive(Debug, Clone, Copy)]
+struct Task {
+    id: TaskId,
+    server: usize,
+    first: usize,
+    /// Ids that count: those that depend on no token that was replaced since.
+    valid: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Drafting {
+    id: TaskId,
+    left: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Server {
+    /// Index of its verifier.
+    verifier: usize,
+    here: bool,
+    /// Tasks that it holds, cancelled ones included until it says that it is free.
+    holds: usize,
+    /// Tokens of its copy of the text that hold.
+    told: usize,
+}
+
+/// Distributed speculative inference of one text. See the [module](self) for the rules.
+#[derive(Debug)]
+pub struct Dsi {
+    chain: Chain,
+    verifiers: Vec<Verifier>,
+    servers: Vec<Server>,
+    /// By verifier: positions from the beginning that were given to it as input.
+    fed: Vec<usize>,
+    /// By verifier: where the block of draft tokens begins that the drafter is filling. A task that a model was given
+    /// for want of better does not move it.
+    block: Vec<usize>,
+    tasks: Vec<Task>,
+    drafting: Option<Drafting>,
+    /// The drafter has nothing to propose for the text as it is.
+    dry: bool,
+    /// Tokens of the drafter's copy of the text that hold.
+    told: usize,
+    next: TaskId,
+    done: bool,
+    counts: Counts,
+}
+
+impl Dsi {
+    /// A text that begins with a prompt of one token or more. Nothing happens before the first event: the
+    /// [`Event::Free`] of each server, as soon as it is ready.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`].
+    pub fn new(prompt: &[u32], options: DsiOptions) -> Result<Self> {
+        let bad = |option: &'static str, value: usize, allowed: String| {
+            Err(Error::BadOption { option: option.into(), value: value.to_string(), allowed })
+        };
+        let DsiOptions { verifiers, room, ends } = options;
+        if prompt.is_empty() {
+            return bad("prompt", 0, "one token or more".into());
+        }
+        if verifiers.is_empty() {
+            return bad("verifiers", 0, "one model or more".into());
+        }
+        for &Verifier { lookahead, sp_degree, patience, depth } in &verifiers {
+            for (option, value) in [("lookahead", lookahead), ("sp_degree", sp_degree), ("depth", depth)] {
+                if value == 0 {
+                    return bad(option, value, "1 or more".into());
+                }
+            }
+            if patience > lookahead {
+                return bad("patience", patience, format!("0 to lookahead ({lookahead})"));
+            }
+        }
+        let server = |verifier| Server { verifier, here: false, holds: 0, told: 0 };
+        let servers = verifiers.iter().enumerate();
+        Ok(Self {
+            chain: Chain::new(prompt, verifiers.len(), room, ends),
+            servers: servers.flat_map(|(at, verifier)| vec![server(at); verifier.sp_degree]).collect(),
+            fed: vec![0; verifiers.len()],
+            block: vec![prompt.len(); verifiers.len()],
+            verifiers,
+            tasks: Vec::new(),
+            drafting: None,
+            dry: false,
+            told: 0,
+            next: 0,
+            done: room == 0,
+            counts: Counts::default(),
+        })
+    }
+
+    /// Hears an event and appends what is to be done to `actions`. Events of tasks and servers that it does not know
+    /// change nothing.
+    pub fn handle(&mut self, event: Event<'_>, actions: &mut Vec<Action>) {
+        match event {
+            Event::Drafted { task, ids } => self.drafted(task, ids, actions),
+            Event::Verified { server, task, ids } => {
+                self.free(server);
+                self.verified(task, ids, actions);
+            }
+            Event::Free { server } => self.free(server),
+            Event::Lost { server } => self.lost(server),
+        }
+        if !self.done {
+            self.verify(actions);
+            self.draft(actions);
+        }
+    }
+
+    /// Ends the text here: a stop string, or a caller that has seen enough. Everything in flight is cancelled.
+    pub fn stop(&mut self, actions: &mut Vec<Action>) {
+        self.done = true;
+        self.cancel_drafting(actions);
+        self.cancel_tasks(actions, |_| true);
+    }
+
+    /// Whether the text is complete: then nothing is in flight.
+    pub fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// Tasks in flight whose results are wanted, drafting included.
+    pub fn in_flight(&self) -> usize {
+        self.tasks.len() + usize::from(self.drafting.is_some())
+    }
+
+    /// What was done so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    fn free(&mut self, server: usize) {
+        if let Some(server) = self.servers.get_mut(server) {
+            server.here = true;
+            server.holds = server.holds.saturating_sub(1);
+        }
+    }
+
+    fn drafted(&mut self, task: TaskId, ids: &[u32], actions: &mut Vec<Action>) {
+        let Some(Drafting { left, .. }) = self.drafting.filter(|drafting| drafting.id == task) else {
+            return;
+        };
+        let mut used = 0;
+        for &id in ids.iter().take(left) {
+            if self.chain.draftable() == 0 {
+                break;
+            }
+            self.chain.enter(self.chain.len(), id, 0);
+            used += 1;
+        }
+        self.counts.drafted += used;
+        self.told = self.chain.len();
+        self.dry = ids.is_empty();
+        let goes_on = !ids.is_empty() && ids.len() < left;
+        self.drafting = goes_on.then(|| Drafting { id: task, left: left - used });
+        // It ended the text as far as it can tell.
+        if self.chain.draftable() == 0 {
+            self.cancel_drafting(actions);
+        }
+    }
+
+    fn verified(&mut self, id: TaskId, ids: &[u32], actions: &mut Vec<Action>) {
+        let Some(at) = self.tasks.iter().position(|task| task.id == id) else {
+            return;
+        };
+        let Task { server, first, valid, .. } = self.tasks.remove(at);
+        let verifier = self.servers[server].verifier;
+        let model = verifier + 1;
+        // Ids that are missing have to be asked for again.
+        if ids.len() < valid {
+            self.fed[verifier] = self.fed[verifier].min(first + ids.len());
+        }
+        for (position, &id) in (first + 1..).zip(&ids[..valid.min(ids.len())]) {
+            let useless = model < self.verifiers.len() && self.chain.draftable() == 0;
+            if position > self.chain.len() || position == self.chain.len() && useless {
+                break;
+            }
+            match self.chain.enter(position, id, model) {
+                Change::Confirmed => {}
+                Change::Added => self.start_drafter_again(actions),
+                Change::Replaced => {
+                    self.roll_back(position, actions);
+                    break;
+                }
+            }
+        }
+        while let Some((id, model, last)) = self.chain.settle() {
+            self.counts.emitted += 1;
+            self.counts.accepted += usize::from(model < self.verifiers.len());
+            actions.push(Action::Emit { id, model });
+            if last {
+                return self.stop(actions);
+            }
+        }
+        // What a slower model has settled, a faster one need not verify any more.
+        let chain = &self.chain;
+        let is_open = |task: &Task, model| (1..=task.valid).any(|row| chain.is_open(task.first + row, model));
+        let closed: Vec<TaskId> = (self.tasks.iter())
+            .filter(|task| !is_open(task, self.servers[task.server].verifier + 1))
+            .map(|task| task.id)
+            .collect();
+        self.cancel_tasks(actions, |task| closed.contains(&task.id));
+    }
+
+    /// A token was replaced at `position`: whatever was computed from the old one, or from those behind it, is void.
+    fn roll_back(&mut self, position: usize, actions: &mut Vec<Action>) {
+        self.counts.rejected += 1;
+        self.cancel_tasks(actions, |task| task.first >= position);
+        for task in &mut self.tasks {
+            task.valid = task.valid.min(position - task.first);
+        }
+        for (fed, block) in self.fed.iter_mut().zip(&mut self.block) {
+            *fed = (*fed).min(position);
+            *block = (*block).min(position + 1);
+        }
+        for server in &mut self.servers {
+            server.told = server.told.min(position);
+        }
+        self.told = self.told.min(position);
+        self.start_drafter_again(actions);
+    }
+
+    /// The text has a token that the drafter did not propose.
+    fn start_drafter_again(&mut self, actions: &mut Vec<Action>) {
+        self.cancel_drafting(actions);
+        self.told = self.told.min(self.chain.len() - 1);
+        self.dry = false;
+    }
+
+    fn cancel_drafting(&mut self, actions: &mut Vec<Action>) {
+        if let Some(Drafting { id, .. }) = self.drafting.take() {
+            self.counts.cancelled += 1;
+            actions.push(Action::Cancel { task: id });
+        }
+    }
+
+    fn cancel_tasks(&mut self, actions: &mut Vec<Action>, unwanted: impl Fn(&Task) -> bool) {
+        let counts = &mut self.counts;
+        self.tasks.retain(|task| {
+            let unwanted = unwanted(task);
+            if unwanted {
+                counts.cancelled += 1;
+                actions.push(Action::Cancel { task: task.id });
+            }
+            !unwanted
+        });
+    }
+
+    fn lost(&mut self, index: usize) {
+        let Some(server) = self.servers.get_mut(index) else {
+            return;
+        };
+        *server = Server { here: false, holds: 0, told: 0, ..*server };
+        let fed = &mut self.fed[server.verifier];
+        self.tasks.retain(|task| {
+            if task.server == index {
+                *fed = (*fed).min(task.first);
+            }
+            task.server != index
+        });
+    }
+
+    /// Gives work to the free servers: as soon as `lookahead` tokens wait, or when a model has nothing else to do.
+    fn verify(&mut self, actions: &mut Vec<Action>) {
+        for index in 0..self.verifiers.len() {
+            let Verifier { lookahead, patience, depth, .. } = self.verifiers[index];
+            loop {
+                // The least busy one, then the one that knows most of the text.
+                let free = (self.servers.iter().enumerate())
+                    .filter(|(_, server)| server.verifier == index && server.here && server.holds < depth)
+                    .min_by_key(|(_, server)| (server.holds, usize::MAX - server.told));
+                let Some((server, &Server { told, .. })) = free else {
+                    break;
+                };
+                let first = self.first(index);
+                // While the target has enough, models in front of it verify what there is, and add nothing.
+                let full = index < self.verifiers.len() - 1 && self.wanted() == 0;
+                let end = self.chain.continuable().min(self.chain.len() - usize::from(full));
+                let waiting = end.saturating_sub(first);
+                let idle = !self.tasks.iter().any(|task| self.servers[task.server].verifier == index);
+                let full_block = end.saturating_sub(self.block[index]) >= lookahead;
+                let enough = if idle { waiting > patience } else { full_block };
+                let no_more = self.drafting.is_none() && (self.dry || self.chain.draftable() == 0);
+                if waiting == 0 || !enough && !no_more {
+                    break;
+                }
+                let rows = waiting.min(lookahead.saturating_add(1));
+                let end = first + rows;
+                // All rows go through the model, even if the server saw them before.
+                let keep = told.min(first);
+                let feed = Feed { keep, tokens: self.chain.ids(keep, end) };
+                let task = self.number();
+                self.servers[server].told = end;
+                self.servers[server].holds += 1;
+                self.fed[index] = end;
+                if full_block {
+                    self.block[index] = end;
+                }
+                self.tasks.push(Task { id: task, server, first, valid: rows });
+                self.counts.verified += 1;
+                actions.push(Action::Verify { task, server, feed, rows });
+            }
+        }
+    }
+
+    /// Keeps the drafter busy, unless enough draft tokens wait for a server of the target.
+    fn draft(&mut self, actions: &mut Vec<Action>) {
+        let most = self.wanted().min(self.chain.draftable());
+        if self.drafting.is_some() || self.dry || most == 0 {
+            return;
+        }
+        let (task, end) = (self.number(), self.chain.len());
+        let feed = Feed { keep: self.told, tokens: self.chain.ids(self.told, end) };
+        self.told = end;
+        self.drafting = Some(Drafting { id: task, left: most });
+        actions.push(Action::Draft { task, feed, most });
+    }
+
+    /// Draft tokens that may be added now: `lookahead + 1` may wait for a server of the target, and all that is not
+    /// settled has to fit its servers and that queue, however long the slowest of them takes.
+    fn wanted(&self) -> usize {
+        let target = self.verifiers.len() - 1;
+        let Verifier { lookahead, sp_degree, depth, .. } = self.verifiers[target];
+        let block = lookahead.saturating_add(1);
+        let waiting = self.chain.len().saturating_sub(self.first(target));
+        let most = sp_degree.saturating_mul(depth).saturating_add(1).saturating_mul(block);
+        block.saturating_sub(waiting).min(most.saturating_sub(self.chain.unsettled()))
+    }
+
+    /// The first token that a verifier's next task is about: its output is not known and not asked for.
+    fn first(&self, verifier: usize) -> usize {
+        self.fed[verifier].max(self.chain.known(verifier + 1) - 1)
+    }
+
+    fn number(&mut self) -> TaskId {
+        self.next += 1;
+        self.next
+    }
+}

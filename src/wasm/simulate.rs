@@ -1,0 +1,47 @@
+//! What JavaScript sees of the simulator: numbers in, means and pictures out, without a GPU.
+
+use super::{to_error, to_value};
+use crate::simulate::heatmap::{GridOptions, Ratio, grid};
+use crate::simulate::offline::{Lookaheads, means};
+use crate::simulate::{Cell, Draws, Latency, picture};
+use serde_json::json;
+use wasm_bindgen::prelude::*;
+
+/// Texts to average over: few enough to redraw while a slider moves.
+const REPEATS: usize = 100;
+
+/// One run of distributed speculation, drawn as SVG, and the mean latencies `{plain, si, dsi, pearl}` at this setting:
+/// `{picture, means, lookaheads}`. Latencies are in milliseconds; sequential speculation has its best lookahead.
+///
+/// # Errors
+/// `bad-option`.
+#[wasm_bindgen(js_name = simulateCell)]
+pub fn cell(
+    target_latency: f64,
+    drafter_latency: f64,
+    acceptance: f64,
+    lookahead: usize,
+    sp_degree: usize,
+    tokens: usize,
+) -> Result<JsValue, JsValue> {
+    let (target, drafter) = (Latency::even(target_latency), Latency::even(drafter_latency));
+    let cell = Cell { target, drafter, acceptance, lookahead, sp_degree, tokens };
+    let simulate = || {
+        cell.validate()?;
+        let picture = picture::timeline(&cell, 1, "ms")?;
+        let lookaheads = Lookaheads { dsi: lookahead, ..Lookaheads::good(&cell) };
+        let means = means(&cell, lookaheads, &Draws::new(tokens, REPEATS, 1)?)?;
+        Ok(json!({ "picture": picture, "means": means, "lookaheads": lookaheads }))
+    };
+    simulate().map(|found| to_value(&found)).map_err(to_error)
+}
+
+/// The four heatmaps of a number of servers, as SVG.
+///
+/// # Errors
+/// `bad-option`.
+#[wasm_bindgen(js_name = simulateHeatmaps)]
+pub fn heatmaps(sp_degree: usize, tokens: usize) -> Result<String, JsValue> {
+    let options = GridOptions { sp_degree, tokens, ..GridOptions::default() };
+    grid(options).map(|grid| picture::heatmaps(&grid, &Ratio::ALL)).map_err(to_error)
+}

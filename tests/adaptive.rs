@@ -1,0 +1,425 @@
+//! The adaptive drafter on a simulated device: never slower than plain decoding, nearly as fast as the best fixed choice.
+//!
+//! Times are those of the device without noise; the timings that the drafter hears have it. "Best" is the best choice of
+//! drafter and lookahead that never changes, found in hindsight over all texts of a world.
+
+use foretoken::decode::Draft;
+use foretoken::speculate::{Adaptive, Drafter, Origin, Prediction, Round, Speculating};
+
+/// A deterministic number in 0..1 for a place in a stream.
+fn unit(stream: u64, place: usize) -> f64 {
+    let mut x = (stream << 32 | place as u64).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((x ^ (x >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// A device, a pair of models and a kind of text. Costs are in target forwards.
+#[derive(Clone, Copy)]
+struct World {
+    name: (&'static str, &'static str, f64, &'static str),
+    /// Probability that a draft token is right: in the first half of a text, in the second.
+    drafts: Option<(f64, f64)>,
+    step: f64,
+    verify: Verify,
+    /// Probability that the lookup proposes something, and that a token of it is right.
+    lookup: Option<(f64, f64)>,
+    prompt: usize,
+}
+
+/// What the draft model takes to read a token, in draft steps, when it reads many.
+const READING: f64 = 0.06;
+/// Tokens that it reads along with a step.
+const CLOSE_BEHIND: usize = 15;
+
+/// The cost of a target forward by its rows.
+type Verify = fn(f64) -> f64;
+
+const FLAT: Verify = |rows| 1.0 + 0.02 * (rows - 1.0);
+const SLOPE: Verify = |rows| 1.0 + 0.12 * (rows - 1.0);
+const LINEAR: Verify = |rows| rows;
+const CLIFF: Verify = |rows| if rows <= 4.0 { 1.0 + 0.03 * (rows - 1.0) } else { 2.1 + 0.01 * rows };
+const STEPS: Verify = |rows| [1.0, 1.15, 1.3, 1.8, 3.0][rows.log2().ceil() as usize];
+const VERIFY: [(&str, Verify); 5] =
+    [("flat", FLAT), ("slope", SLOPE), ("linear", LINEAR), ("cliff", CLIFF), ("steps", STEPS)];
+
+/// A text of some length; whether each guess is right depends on its place only, so that all choices see the same text.
+#[derive(Clone, Copy)]
+struct Text {
+    world: World,
+    length: usize,
+    seed: u64,
+}
+
+impl Text {
+    fn token(&self, at: usize) -> u32 {
+        (unit(7 * self.seed, at) * 50_000.0) as u32
+    }
+
+    fn draft_is_right(&self, at: usize) -> bool {
+        let (first, second) = self.world.drafts.unwrap_or_default();
+        unit(7 * self.seed + 1, at) < if 2 * at < self.length { first } else { second }
+    }
+
+    fn proposal(&self, at: usize) -> Vec<u32> {
+        let (present, right) = self.world.lookup.unwrap_or_default();
+        if unit(7 * self.seed + 2, at) >= present {
+            return Vec::new();
+        }
+        let guess = |at| if unit(7 * self.seed + 3, at) < right { self.token(at) } else { 60_000 };
+        (at..at + 10).map(guess).collect()
+    }
+
+    /// Clocks change and attention grows: what a target forward takes at a place.
+    fn seconds(&self, at: usize) -> f64 {
+        0.02 * (1.0 + at as f64 / 4000.0)
+    }
+
+    /// The cost and the accepted tokens of a round.
+    fn round(&self, at: usize, draft: &Draft) -> (f64, usize) {
+        let rows = (draft.len() + 1) as f64;
+        let verify = (self.world.verify)(rows);
+        match draft {
+            Draft::Tokens(tokens) => {
+                let accepted = tokens.iter().enumerate().take_while(|&(i, &id)| id == self.token(at + i)).count();
+                (verify, accepted)
+            }
+            Draft::Model(count) => {
+                let accepted = (at..at + count).take_while(|&at| self.draft_is_right(at)).count();
+                (verify + self.world.step * *count as f64, accepted)
+            }
+        }
+    }
+
+    /// The time of the text under a choice that never changes.
+    fn fixed(&self, choose: impl Fn(usize) -> Draft) -> f64 {
+        let (mut at, mut time) = (0, 0.0);
+        let mut drafted = false;
+        while at < self.length {
+            let draft = choose(at).cut(self.length - at - 1);
+            let (cost, accepted) = self.round(at, &draft);
+            if let (Draft::Model(_), false, 1..) = (&draft, drafted, draft.len()) {
+                time += self.seconds(at) * self.reading(self.world.prompt);
+                drafted = true;
+            }
+            time += self.seconds(at) * cost;
+            at += accepted + 1;
+        }
+        time
+    }
+
+    fn reading(&self, missed: usize) -> f64 {
+        self.world.step * READING * missed.saturating_sub(CLOSE_BEHIND) as f64
+    }
+
+    fn plain(&self) -> f64 {
+        self.fixed(|_| Draft::Tokens(Vec::new()))
+    }
+}
+
+/// The lookup of the simulated text.
+struct Lookup(Text);
+
+impl Drafter for Lookup {
+    fn draft(&mut self, tokens: &[u32], _room: usize) -> Draft {
+        Draft::Tokens(self.0.proposal(tokens.len() - self.0.world.prompt))
+    }
+    fn learn(&mut self, _round: &Round) {}
+    fn origin(&self) -> Origin {
+        Origin::Lookup
+    }
+}
+
+/// How the drafter's timings are disturbed: by 10 % either way, at times fivefold, and at the first use of a kernel.
+#[derive(Clone, Copy, PartialEq)]
+enum Timings {
+    Exact,
+    Noisy,
+}
+
+/// The time of a text, and the state of the drafter after it.
+fn adaptive(adaptive: &mut Adaptive, text: Text, timings: Timings) -> (f64, Speculating) {
+    let world = text.world;
+    let known = world.lookup.map(|_| Box::new(Lookup(text)) as Box<dyn Drafter>);
+    adaptive.begin(known.into_iter().collect(), world.drafts.map(|_| 0));
+    let mut tokens = vec![0; world.prompt];
+    let (mut time, mut read, mut kernels) = (0.0, 0, Vec::new());
+    for round in 0.. {
+        let at = tokens.len() - world.prompt;
+        if at == text.length {
+            break;
+        }
+        let draft = adaptive.draft(&tokens, text.length - at);
+        assert!(draft.len() < text.length - at && draft.len() <= 15);
+        let (cost, accepted) = text.round(at, &draft);
+        let mut caught_up = 0;
+        if let Draft::Model(_) = draft {
+            caught_up = (tokens.len() - 1 - read).saturating_sub(CLOSE_BEHIND);
+            read = tokens.len() + accepted;
+        }
+        let seconds = text.seconds(at) * (cost + world.step * READING * caught_up as f64);
+        time += seconds;
+        let mut noise = 1.0;
+        if timings == Timings::Noisy {
+            noise = 0.9 + 0.2 * unit(7 * text.seed + 4, round);
+            if unit(7 * text.seed + 5, round) < 0.03 {
+                noise *= 5.0;
+            }
+            let kernel = ((draft.len() + 1).next_power_of_two(), matches!(draft, Draft::Model(_)));
+            if !kernels.contains(&kernel) {
+                noise *= 1.5;
+                kernels.push(kernel);
+            }
+        }
+        adaptive.learn(&Round {
+            drafted: draft.len(),
+            accepted,
+            rows: draft.len() + 1,
+            caught_up,
+            seconds: seconds * noise,
+        });
+        tokens.extend((at..=at + accepted).map(|at| text.token(at)));
+    }
+    (time, adaptive.speculating())
+}
+
+/// The time of the best choice that never changes.
+fn best_fixed(texts: &[Text]) -> f64 {
+    let world = texts[0].world;
+    let total = |choose: &dyn Fn(&Text, usize) -> Draft| {
+        texts.iter().map(|text| text.fixed(|at| choose(text, at))).sum::<f64>()
+    };
+    let mut best: f64 = texts.iter().map(Text::plain).sum();
+    for count in 1..=15 {
+        if world.drafts.is_some() {
+            best = best.min(total(&|_, _| Draft::Model(count)));
+        }
+        if world.lookup.is_some() && count <= 10 {
+            best = best.min(total(&|text, at| Draft::Tokens(text.proposal(at)).cut(count)));
+        }
+    }
+    best
+}
+
+fn worlds() -> Vec<World> {
+    let drafts = [
+        ("no drafts", None),
+        ("good", Some((0.9, 0.9))),
+        ("fair", Some((0.75, 0.75))),
+        ("mediocre", Some((0.5, 0.5))),
+        ("bad", Some((0.2, 0.2))),
+        ("useless", Some((0.0, 0.0))),
+        ("good, then bad", Some((0.9, 0.1))),
+        ("bad, then good", Some((0.1, 0.9))),
+    ];
+    let lookups = [
+        ("no lookup", None),
+        ("lookup 20 %, mediocre", Some((0.2, 0.5))),
+        ("lookup 60 %, good", Some((0.6, 0.8))),
+        ("lookup 10 %, excellent", Some((0.1, 0.95))),
+        ("lookup 60 %, useless", Some((0.6, 0.0))),
+    ];
+    let mut worlds = Vec::new();
+    for (draft_name, drafts) in drafts {
+        for (verify_name, verify) in VERIFY {
+            for step in [0.05, 0.15, 0.4, 1.0] {
+                for (lookup_name, lookup) in lookups {
+                    if drafts.is_some() || step == 1.0 {
+                        let name = (draft_name, verify_name, step, lookup_name);
+                        worlds.push(World { name, drafts, step, verify, lookup, prompt: 20 });
+                    }
+                }
+            }
+        }
+    }
+    worlds
+}
+
+/// What was found over all worlds: of the first text that a drafter sees, or of the second.
+#[derive(Debug, Default)]
+struct Found {
+    /// Time over that of the best fixed choice: the mean over worlds, the worst world, the share of worlds above 1.03.
+    to_best: (f64, f64, f64),
+    /// Time over that of plain decoding: the mean of the worst world, the worst text.
+    to_plain: (f64, f64),
+}
+
+/// `texts` texts of a length in every world. A draft step is guessed to cost `guess` of what it does cost.
+fn survey(length: usize, texts: u64, timings: Timings, guess: f64) -> [Found; 2] {
+    let mut found = [Found::default(), Found::default()];
+    let worlds = worlds();
+    for &world in &worlds {
+        let texts: Vec<Text> = (0..texts).map(|seed| Text { world, length, seed }).collect();
+        let (best, plain) = (best_fixed(&texts), texts.iter().map(Text::plain).sum::<f64>());
+        for (second, found) in found.iter_mut().enumerate() {
+            let mut sum = 0.0;
+            for &text in &texts {
+                let mut drafter = Adaptive::new(guess * world.step);
+                if second == 1 {
+                    adaptive(&mut drafter, Text { seed: text.seed + 1000, length: 256, ..text }, timings);
+                }
+                let (time, _) = adaptive(&mut drafter, text, timings);
+                sum += time;
+                found.to_plain.1 = found.to_plain.1.max(time / text.plain());
+            }
+            let (mean, worst, above) = &mut found.to_best;
+            *mean += sum / best / worlds.len() as f64;
+            *above += if sum > 1.03 * best { 1.0 / worlds.len() as f64 } else { 0.0 };
+            if sum / best > *worst {
+                *worst = sum / best;
+                println!("  {length} tokens, text {}: {:.3} of the best in {:?}", second + 1, sum / best, world.name);
+            }
+            found.to_plain.0 = found.to_plain.0.max(sum / plain);
+        }
+    }
+    for (text, found) in ["first", "second"].iter().zip(&found) {
+        println!("{length} tokens, {text} text: {found:.3?}");
+    }
+    found
+}
+
+fn world(name: [&str; 3], step: f64) -> World {
+    let is = |world: &World| [world.name.0, world.name.1, world.name.3] == name && world.step == step;
+    worlds().into_iter().find(is).unwrap()
+}
+
+/// With timings that are exact and a good guess of a draft step, the account is exact: 2 %, from the first text on. What a
+/// second text spends beyond that, on reading, the first one saved.
+///
+/// Long texts are as fast as with the best fixed choice on the average, because many texts change, and within 3 % in most
+/// worlds. Short ones are over before it is known what pays, above all the first that a drafter sees.
+#[test]
+fn exact_timings() {
+    for (length, means) in [(64, [1.13, 1.07]), (256, [1.045, 1.03]), (2000, [1.0, 1.0])] {
+        let found = survey(length, 2, Timings::Exact, 1.0);
+        for (found, mean) in found.iter().zip(means) {
+            let (average, worst, above) = found.to_best;
+            assert!(average <= mean, "{length}: {found:?}");
+            assert!(length < 2000 || worst <= 1.09 && above <= 0.07, "{length}: {found:?}");
+        }
+        let [first, second] = found;
+        assert!(first.to_plain.1 <= 1.0205, "{length}: {first:?}");
+        assert!(second.to_plain.1 <= 1.025, "{length}: {second:?}");
+    }
+}
+
+/// With noise and a guess that is too low, single short texts may lose a little more: plain decoding itself is then known
+/// from a handful of timings.
+#[test]
+fn noisy_timings_and_a_wrong_guess() {
+    for (length, world, text, means) in
+        [(64, 1.03, 1.07, [1.2, 1.08]), (256, 1.025, 1.05, [1.14, 1.05]), (2000, 1.02, 1.02, [1.01, 1.0])]
+    {
+        for (found, mean) in survey(length, 3, Timings::Noisy, 0.6).iter().zip(means) {
+            let (average, worst, above) = found.to_best;
+            assert!(average <= mean, "{length}: {found:?}");
+            assert!(length < 2000 || worst <= 1.2 && above <= 0.25, "{length}: {found:?}");
+            assert!(found.to_plain.0 <= world && found.to_plain.1 <= text, "{length}: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn useless_drafts_cost_one_percent_of_a_long_text() {
+    for (verify, _) in VERIFY {
+        for (step, lookup) in [(0.05, "no lookup"), (0.4, "no lookup"), (0.15, "lookup 60 %, useless")] {
+            let world = world(["useless", verify, lookup], step);
+            let (mut time, mut plain) = (0.0, 0.0);
+            for seed in 0..10 {
+                let text = Text { world, length: 2000, seed };
+                time += adaptive(&mut Adaptive::new(step), text, Timings::Noisy).0;
+                plain += text.plain();
+            }
+            assert!(time <= 1.01 * plain, "{:?}: {}", world.name, time / plain);
+        }
+    }
+}
+
+/// The rounds that are lost after good drafts turned bad, and not won before bad ones turned good.
+#[test]
+fn a_change_in_mid_text_is_noticed_within_few_rounds() {
+    for seed in 0..10 {
+        let turned_bad = Text { world: world(["good, then bad", "flat", "no lookup"], 0.15), length: 2000, seed };
+        let good = Text { world: world(["good", "flat", "no lookup"], 0.15), length: 1000, seed };
+        let mut drafter = Adaptive::new(0.15);
+        let whole = adaptive(&mut drafter, turned_bad, Timings::Noisy).0;
+        let state = drafter.speculating();
+        let first_half = adaptive(&mut Adaptive::new(0.15), good, Timings::Noisy).0;
+        let plain_half = (1000..2000).map(|at| turned_bad.seconds(at)).sum::<f64>();
+        let lost = (whole - first_half - plain_half) / turned_bad.seconds(1000);
+        assert!(lost < 30.0, "seed {seed}: {lost} target forwards");
+        assert_eq!((state.drafter, state.lookahead), (None, 0), "{}", state.reason);
+    }
+}
+
+/// A long prompt that the draft model would have to read first is no reason to lose more, and what earlier texts save pays
+/// for it in the end.
+#[test]
+fn a_long_prompt_is_read_when_that_pays() {
+    for (drafts, pays) in [("useless", false), ("good", true)] {
+        let world = World { prompt: 600, ..world([drafts, "steps", "no lookup"], 0.15) };
+        let mut drafter = Adaptive::new(0.15);
+        let mut last = 0.0;
+        for seed in 0..8 {
+            let text = Text { world, length: 256, seed };
+            last = adaptive(&mut drafter, text, Timings::Noisy).0 / text.plain();
+            assert!(last <= 1.06, "{drafts}, text {seed}: {last}");
+        }
+        assert!(!pays || last < 0.7, "{drafts}: {last}");
+    }
+}
+
+#[test]
+fn the_state_says_what_was_chosen_and_why() {
+    let after = |name, step| {
+        let text = Text { world: world(name, step), length: 400, seed: 3 };
+        adaptive(&mut Adaptive::new(step), text, Timings::Noisy).1
+    };
+    let good = after(["good", "flat", "no lookup"], 0.05);
+    assert_eq!(good.drafter, Some(Origin::DraftModel));
+    assert!(good.expected_tokens_per_second > 2.0 * good.plain_tokens_per_second, "{good:?}");
+    assert!(good.reason.starts_with("draft model, ") && good.reason.ends_with("times the plain speed"), "{good:?}");
+    assert!(good.rounds.draft_model > good.rounds.plain, "{good:?}");
+    let bad = after(["bad", "linear", "no lookup"], 0.4);
+    assert_eq!((bad.drafter, bad.lookahead), (None, 0));
+    assert_eq!(bad.expected_tokens_per_second, bad.plain_tokens_per_second);
+    assert!(bad.reason.starts_with("plain decoding: "), "{bad:?}");
+    let nothing = after(["no drafts", "flat", "no lookup"], 1.0);
+    assert_eq!(nothing.reason, "plain decoding: nothing is proposed");
+}
+
+/// An expected text with an edit every 40 tokens, beside a lookup that proposes nonsense.
+#[test]
+fn the_better_of_two_proposals_is_taken() {
+    let world = world(["no drafts", "steps", "lookup 60 %, useless"], 1.0);
+    let text = Text { world, length: 600, seed: 5 };
+    let expected = (0..600).map(|at| if at % 40 == 20 { 60_001 } else { text.token(at) }).collect();
+    let prediction = Prediction::new(expected, world.prompt);
+    let mut drafter = Adaptive::new(1.0);
+    drafter.begin(vec![Box::new(prediction), Box::new(Lookup(text))], None);
+    let mut tokens = vec![0; world.prompt];
+    while tokens.len() < world.prompt + text.length {
+        let at = tokens.len() - world.prompt;
+        let draft = drafter.draft(&tokens, text.length - at);
+        let (cost, accepted) = text.round(at, &draft);
+        let rows = draft.len() + 1;
+        drafter.learn(&Round { drafted: draft.len(), accepted, rows, caught_up: 0, seconds: 0.02 * cost });
+        tokens.extend((at..=at + accepted).map(|at| text.token(at)));
+    }
+    let rounds = drafter.speculating().rounds;
+    let all = rounds.plain + rounds.prediction + rounds.lookup;
+    assert!(all < 150 && rounds.prediction > 10 * rounds.lookup, "{rounds:?}");
+}
+
+/// A clock that stands still teaches nothing, and nothing breaks.
+#[test]
+fn a_clock_that_stands_still_is_no_error() {
+    let mut drafter = Adaptive::new(0.2);
+    drafter.begin(Vec::new(), Some(0));
+    for round in 0..50 {
+        let draft = drafter.draft(&vec![7; 10 + round], 50 - round);
+        drafter.learn(&Round { drafted: draft.len(), rows: draft.len() + 1, ..Round::default() });
+    }
+    let state = drafter.speculating();
+    assert_eq!((state.plain_tokens_per_second, state.expected_tokens_per_second), (0.0, 0.0));
+}

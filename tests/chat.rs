@@ -1,0 +1,156 @@
+//! Conversations: a turn reuses what both caches hold of the earlier ones, a chat that outgrows the context is shifted,
+//! and neither changes the text.
+
+mod common;
+use common::{gpu, path, run};
+use foretoken::options::{ContextPolicy, Schedule};
+use foretoken::text::{ChatTemplate, Tokenizer};
+use foretoken::weights::Folder;
+use foretoken::{Error, GenerateOptions, Generation, LoadOptions, Message, Prompt, Session};
+use std::ops::ControlFlow;
+
+fn load(target: &str, draft: &str, max_context: usize) -> Session {
+    let open = |folder: &str| Folder::open(path(folder)).unwrap();
+    let options = LoadOptions { max_context: Some(max_context), ..LoadOptions::default() };
+    run(Session::load(&gpu(), open(target), Some(open(draft)), &options, &mut |_, _| ())).unwrap()
+}
+
+fn messages(texts: &[&str]) -> Vec<Message> {
+    texts.iter().enumerate().map(|(at, text)| Message::new(["user", "assistant"][at % 2], *text)).collect()
+}
+
+/// An answer, broken off after so many tokens.
+fn answer(session: &mut Session, chat: &[Message], options: &GenerateOptions, most: usize) -> Generation {
+    let mut left = most;
+    let mut count = |_: &foretoken::Token| {
+        left -= 1;
+        if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    run(session.generate(&Prompt::Chat(chat.to_vec()), options, &mut count)).unwrap()
+}
+
+fn common_prefix(a: &[u32], b: &[u32]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+const TURNS: [&str; 3] = [
+    "Tell this again: The king had a daughter who was very proud.",
+    "Continue the tale: The fox went into the wood and met a wolf.",
+    "Put \"miller\" for \"king\": The king rode home.",
+];
+
+#[test]
+fn a_turn_reuses_both_caches_and_its_text_is_that_of_a_fresh_session() {
+    let mut session = load("models/tales/target", "models/tales/draft", 512);
+    let mut fresh = load("models/tales/target", "models/tales/draft", 512);
+    // Another schedule may leave the draft model behind.
+    let num_assistant_tokens_schedule = Schedule::Constant;
+    let greedy = GenerateOptions { max_new_tokens: 24, num_assistant_tokens_schedule, ..GenerateOptions::default() };
+    let sampled = GenerateOptions { do_sample: true, temperature: 0.7, seed: Some(5), ..greedy.clone() };
+    for (options, most) in [(&greedy, 1000), (&sampled, 1000), (&greedy, 9)] {
+        let (mut chat, mut read, mut cached) = (Vec::new(), 0, Vec::new());
+        for text in TURNS {
+            chat.push(Message::new("user", text));
+            let prompt = session.encode(&Prompt::Chat(chat.clone())).unwrap();
+            let turn = answer(&mut session, &chat, options, most);
+            // Nothing to reuse: another prompt was there before.
+            answer(&mut fresh, &messages(&["x"]), options, 1);
+            let expected = answer(&mut fresh, &chat, options, most);
+            assert_eq!((&turn.text, &turn.token_ids), (&expected.text, &expected.token_ids));
+
+            let stats = &turn.stats;
+            if !cached.is_empty() {
+                assert_eq!(stats.num_cached_tokens, common_prefix(&cached, &prompt));
+                assert!(stats.num_cached_tokens >= read, "{stats:?}");
+                assert!(stats.num_cached_draft_tokens <= stats.num_cached_tokens, "{stats:?}");
+                // It lags behind by the last token of a draft, and by a last round without one.
+                assert!(stats.num_cached_draft_tokens + 2 >= stats.num_cached_tokens, "{stats:?}");
+                assert_eq!(stats.num_dropped_messages, 0);
+            }
+            // The last token is never read.
+            read = prompt.len();
+            cached = [&prompt[..], &turn.token_ids[..turn.token_ids.len() - 1]].concat();
+            chat.push(Message::new("assistant", turn.text));
+        }
+    }
+}
+
+#[test]
+fn a_chat_that_outgrows_the_context_goes_on_as_if_it_had_begun_later() {
+    let mut session = load("models/tales/draft", "models/tales/draft", 128);
+    let mut fresh = load("models/tales/draft", "models/tales/draft", 128);
+    let error = GenerateOptions { max_new_tokens: 24, ..GenerateOptions::default() };
+    let shift = GenerateOptions { context: ContextPolicy::Shift, ..error.clone() };
+    let turn = ["Tell this again: The king had a daughter.", "The king had a daughter."];
+    let turns = messages(&[turn, turn, turn, turn, turn, turn].concat());
+    let chat = [&[Message::new("system", "You tell tales.")], &turns[..], &messages(&["Once more."])].concat();
+
+    let full = run(session.generate(&Prompt::Chat(chat.clone()), &error, &mut |_| ControlFlow::Continue(())));
+    assert!(matches!(full, Err(Error::ContextFull { limit: 128, .. })), "{full:?}");
+    let shifted = answer(&mut session, &chat, &shift, 1000);
+    let dropped = shifted.stats.num_dropped_messages;
+    assert!(dropped > 0 && dropped < turns.len() && dropped.is_multiple_of(2), "{dropped}");
+    assert!(shifted.stats.num_prompt_tokens + 24 <= 128);
+    let kept = [&chat[..1], &chat[1 + dropped..]].concat();
+    let expected = answer(&mut fresh, &kept, &error, 1000);
+    assert_eq!((&shifted.text, &shifted.token_ids), (&expected.text, &expected.token_ids));
+    let one_more = [&chat[..1], &chat[dropped - 1..]].concat();
+    assert!(session.encode(&Prompt::Chat(one_more)).unwrap().len() + 24 > 128, "no more than needed");
+
+    // A chat that fits stays whole.
+    assert_eq!(answer(&mut session, &kept, &shift, 1000).stats.num_dropped_messages, 0);
+    // The last turn cannot go, and a text has no turns.
+    let long = "Once upon a time there was a king. ".repeat(20);
+    let last = [&turns[..], &messages(&[&long])].concat();
+    for prompt in [Prompt::Chat(last), Prompt::Text(long)] {
+        let full = run(session.generate(&prompt, &shift, &mut |_| ControlFlow::Continue(())));
+        assert!(matches!(full, Err(Error::ContextFull { .. })), "{full:?}");
+    }
+}
+
+/// As the families of chat models render earlier turns. What they leave out or strip is read anew; what comes before it
+/// is not.
+#[test]
+fn templates_render_earlier_turns_as_they_were() {
+    let chatml = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}";
+    let cases = [
+        // SmolLM2, Qwen 2.
+        (format!("{chatml}{{% if add_generation_prompt %}}<|im_start|>assistant\n{{% endif %}}"), "A fox. ", true),
+        // Llama 3.
+        (
+            "{{ bos_token }}{% for m in messages %}<H>{{ m.role }}</H>\n\n{{ m.content | trim }}<E>{% endfor %}\
+             {% if add_generation_prompt %}<H>assistant</H>\n\n{% endif %}"
+                .into(),
+            "A fox.",
+            true,
+        ),
+        // Llama 2, Mistral.
+        (
+            "{% for m in messages %}{% if m.role == 'user' %}[INST] {{ m.content }} [/INST]{% else %}\
+             {{ m.content }}</s>{% endif %}{% endfor %}"
+                .into(),
+            " A fox.",
+            true,
+        ),
+        // Qwen 3: the thoughts of earlier turns go.
+        (
+            "{% for m in messages %}<|im_start|>{{ m.role }}\n\
+             {{ m.content.split('</think>')[-1].lstrip('\\n') }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
+                .into(),
+            "<think>\nFoxes?\n</think>\n\nA fox.",
+            false,
+        ),
+    ];
+    let bytes = std::fs::read(path("models/tales/target/tokenizer.json")).unwrap();
+    let tokenizer = Tokenizer::from_json("tokenizer.json", &bytes).unwrap();
+    for (source, answer, whole) in cases {
+        let template = ChatTemplate::from_files(None, Some(source.as_bytes())).unwrap().unwrap();
+        let encode = |texts: &[&str]| template.encode(&tokenizer, &messages(texts)).unwrap();
+        let (first, second) = (encode(&["Who comes?"]), encode(&["Who comes?", answer, "And then?"]));
+        let cached = [first.clone(), tokenizer.encode(answer, false).unwrap()].concat();
+        let reused = common_prefix(&cached, &second);
+        // Where an answer ends, the next token may have been joined with what follows it.
+        let expected = if whole { cached.len() - 1 } else { first.len() };
+        assert!(reused >= expected, "{reused} of {}: {source}", cached.len());
+    }
+}

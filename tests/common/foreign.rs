@@ -1,0 +1,64 @@
+//! The tales draft model under other tokenizers: the same weights, other ids, other cuts.
+
+use super::path;
+use safetensors::SafeTensors;
+use safetensors::tensor::TensorView;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// A folder with such a model; gone with the value.
+pub struct Foreign(PathBuf);
+
+/// Coprime to the number of tokens, which is a power of two.
+fn renumbered(id: u64) -> u64 {
+    (id * 5 + 7) % 4096
+}
+
+/// The tales tokenizer with other ids and only the first `merges` of its merges.
+pub fn tokenizer(merges: usize) -> Value {
+    let mut tokenizer: Value =
+        serde_json::from_slice(&std::fs::read(path("models/tales/draft/tokenizer.json")).unwrap()).unwrap();
+    let renumber = |id: &mut Value| *id = json!(renumbered(id.as_u64().unwrap()));
+    tokenizer["model"]["vocab"].as_object_mut().unwrap().values_mut().for_each(renumber);
+    tokenizer["added_tokens"].as_array_mut().unwrap().iter_mut().for_each(|token| renumber(&mut token["id"]));
+    tokenizer["model"]["merges"].as_array_mut().unwrap().truncate(merges);
+    tokenizer
+}
+
+impl Foreign {
+    /// The draft model with other ids; of the tokenizer's merges only the first `merges` are left, so that it writes rarer
+    /// words in more tokens.
+    pub fn new(name: &str, merges: usize) -> Self {
+        let own = path("models/tales/draft");
+        let folder = std::env::temp_dir().join(format!("foretoken-foreign-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::copy(own.join("config.json"), folder.join("config.json")).unwrap();
+
+        std::fs::write(folder.join("tokenizer.json"), tokenizer(merges).to_string()).unwrap();
+
+        let bytes = std::fs::read(own.join("model.safetensors")).unwrap();
+        let tensors = SafeTensors::deserialize(&bytes).unwrap();
+        let embeddings = tensors.tensor("model.embed_tokens.weight").unwrap();
+        let row = embeddings.data().len() / embeddings.shape()[0];
+        let mut rows = vec![0; embeddings.data().len()];
+        for (id, values) in embeddings.data().chunks(row).enumerate() {
+            rows[renumbered(id as u64) as usize * row..][..row].copy_from_slice(values);
+        }
+        let renumbered = tensors.tensors().into_iter().map(|(name, tensor)| {
+            let own = if name == "model.embed_tokens.weight" { &rows[..] } else { tensor.data() };
+            (name, TensorView::new(tensor.dtype(), tensor.shape().to_vec(), own).unwrap())
+        });
+        safetensors::serialize_to_file(renumbered, None, &folder.join("model.safetensors")).unwrap();
+        Self(folder)
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,64 @@
+//! Reference cases of the processors, and the chi-square test.
+
+use foretoken::sample::Processors;
+use serde_json::Value;
+
+/// A case of transformers.
+pub struct Case {
+    pub name: String,
+    pub logits: Vec<f32>,
+    pub history: Vec<u32>,
+    pub processors: Processors,
+    pub probs: Vec<f32>,
+}
+
+/// All of them.
+pub fn cases() -> Vec<Case> {
+    let text = include_str!("../golden/sampling.json");
+    let file: Value = serde_json::from_str(text).unwrap();
+    let floats = |value: &Value| value.as_array().unwrap().iter().map(|x| x.as_f64().unwrap() as f32).collect();
+    let cases = file["cases"].as_array().unwrap().iter().map(|case| {
+        let number = |name: &str, default: f64| case["options"][name].as_f64().unwrap_or(default);
+        Case {
+            name: format!("{} {}", case["shape"], case["options"]),
+            logits: floats(&case["logits"]),
+            history: case["history"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect(),
+            processors: Processors {
+                repetition_penalty: number("repetition_penalty", 1.0) as f32,
+                temperature: number("temperature", 1.0) as f32,
+                top_k: number("top_k", 0.0) as usize,
+                top_p: number("top_p", 1.0) as f32,
+                min_p: number("min_p", 0.0) as f32,
+                ..Processors::default()
+            },
+            probs: floats(&case["probs"]),
+        }
+    });
+    cases.collect()
+}
+
+/// Which of equal logits top-p keeps, transformers leaves to an unstable sort: the reference with the lowest ids kept.
+pub fn rename_ties(logits: &[f32], probs: &mut [f32]) {
+    for token in 0..logits.len() {
+        let equal: Vec<usize> = (0..logits.len()).filter(|&other| logits[other] == logits[token]).collect();
+        let mut kept: Vec<f32> = equal.iter().map(|&other| probs[other]).collect();
+        kept.sort_by(|a, b| b.total_cmp(a));
+        equal.into_iter().zip(kept).for_each(|(other, prob)| probs[other] = prob);
+    }
+}
+
+/// Upper tail of the chi-square distribution, by the cube-root approximation of Wilson and Hilferty.
+pub fn chi_square_p(statistic: f64, freedom: f64) -> f64 {
+    let z = ((statistic / freedom).cbrt() - (1.0 - 2.0 / (9.0 * freedom))) / (2.0 / (9.0 * freedom)).sqrt();
+    // Upper tail of the normal distribution (Abramowitz and Stegun 26.2.17).
+    let t = 1.0 / (1.0 + 0.231_641_9 * z.abs());
+    let poly =
+        t * (0.319_381_53 + t * (-0.356_563_782 + t * (1.781_477_937 + t * (-1.821_255_978 + t * 1.330_274_429))));
+    let tail = (-z * z / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt() * poly;
+    if z >= 0.0 { tail } else { 1.0 - tail }
+}
+
+/// Of counts against what was expected.
+pub fn chi_square(counts: &[f64], expected: impl Fn(usize) -> f64) -> f64 {
+    counts.iter().enumerate().map(|(i, count)| (count - expected(i)).powi(2) / expected(i)).sum()
+}

@@ -1,0 +1,303 @@
+//! The state machine of distributed speculative inference, under schedules that a seed makes up: latencies,
+//! acceptances, servers that come, go and answer late.
+
+use foretoken::speculate::dsi::{Action, Dsi, DsiOptions, Event, Feed, TaskId, Verifier, lookahead_for, sp_degree_for};
+use std::collections::HashMap;
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.0)
+    }
+
+    fn below(&mut self, most: usize) -> usize {
+        (self.next() % most as u64) as usize
+    }
+}
+
+fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Models over a language in which every token depends on all before it. Token 0 ends a text.
+struct Models {
+    seed: u64,
+    /// By model, how often of 100 it says what the target says.
+    agreement: Vec<usize>,
+}
+
+impl Models {
+    fn next(&self, model: usize, text: &[u32]) -> u32 {
+        let hash = text.iter().fold(self.seed, |hash, &id| mix(hash ^ u64::from(id)));
+        let target = (hash % 40) as u32;
+        let luck = mix(hash ^ (model as u64 + 1)) % 100;
+        let agrees = self.agreement.get(model).is_none_or(|&agreement| luck < agreement as u64);
+        if agrees { target } else { (target + 1 + (luck % 39) as u32) % 40 }
+    }
+
+    /// What the target alone writes.
+    fn text(&self, prompt: &[u32], room: usize) -> Vec<u32> {
+        let mut text = prompt.to_vec();
+        for _ in 0..room {
+            text.push(self.next(usize::MAX, &text));
+            if text.last() == Some(&0) {
+                break;
+            }
+        }
+        text.split_off(prompt.len())
+    }
+}
+
+fn told(copy: &mut Vec<u32>, feed: &Feed) {
+    assert!(feed.keep <= copy.len(), "it keeps what was told");
+    copy.truncate(feed.keep);
+    copy.extend(&feed.tokens);
+}
+
+enum Coming {
+    Draft { task: TaskId, left: usize },
+    Verified { task: TaskId, server: usize, ids: Vec<u32> },
+    Here { server: usize },
+}
+
+/// A world in which the machine runs.
+struct World {
+    random: Random,
+    models: Models,
+    machine: Dsi,
+    servers: Vec<(usize, Vec<u32>)>,
+    drafter: Vec<u32>,
+    coming: Vec<(u64, Coming)>,
+    now: u64,
+    latencies: Vec<u64>,
+    /// Cancelled tasks of servers that have not answered yet.
+    cancelled: HashMap<TaskId, usize>,
+    running: HashMap<TaskId, usize>,
+    drafting: Option<TaskId>,
+    emitted: Vec<u32>,
+    prompt: Vec<u32>,
+    verifiers: Vec<Verifier>,
+}
+
+impl World {
+    fn latency(&mut self, model: usize) -> u64 {
+        let usual = self.latencies[model];
+        1 + usual + self.random.below(usual as usize / 2 + 1) as u64
+    }
+
+    fn hear(&mut self, event: Event<'_>) {
+        let mut actions = Vec::new();
+        self.machine.handle(event, &mut actions);
+        for action in actions {
+            match action {
+                Action::Draft { task, feed, most } => {
+                    assert!(self.drafting.is_none(), "the earlier task ended or was cancelled");
+                    assert!(most > 0);
+                    told(&mut self.drafter, &feed);
+                    self.drafting = Some(task);
+                    let at = self.now + self.latency(0);
+                    self.coming.push((at, Coming::Draft { task, left: most }));
+                }
+                Action::Verify { task, server, feed, rows } => {
+                    let (model, copy) = &mut self.servers[server];
+                    let (model, verifier) = (*model, self.verifiers[*model - 1]);
+                    told(copy, &feed);
+                    assert!((1..=verifier.lookahead + 1).contains(&rows) && rows <= feed.tokens.len());
+                    let copy = copy.clone();
+                    let ids = (copy.len() - rows + 1..=copy.len()).map(|end| self.models.next(model, &copy[..end]));
+                    let ids = ids.collect();
+                    self.running.insert(task, server);
+                    let held = self.running.values().filter(|&&other| other == server).count();
+                    assert!(held <= verifier.depth, "{held} tasks on one server");
+                    let at = self.now + self.latency(model);
+                    self.coming.push((at, Coming::Verified { task, server, ids }));
+                }
+                Action::Cancel { task } => match self.running.remove(&task) {
+                    Some(server) => {
+                        self.cancelled.insert(task, server);
+                        // Some servers stop at once, some only when they are done.
+                        if self.random.below(2) == 0 {
+                            let at = self.now + self.random.below(3) as u64;
+                            self.cancelled.remove(&task);
+                            self.coming
+                                .retain(|(_, what)| !matches!(what, Coming::Verified { task: t, .. } if *t == task));
+                            self.coming.push((at, Coming::Here { server }));
+                        }
+                    }
+                    None => assert_eq!(self.drafting.take(), Some(task), "only what runs is cancelled"),
+                },
+                Action::Emit { id, model } => {
+                    assert!(model <= self.verifiers.len());
+                    self.emitted.push(id);
+                }
+            }
+        }
+    }
+
+    /// False when nothing is left to happen.
+    fn step(&mut self) -> bool {
+        let times = self.coming.iter().map(|(at, _)| *at).enumerate();
+        let Some((next, _)) = times.min_by_key(|&(_, at)| at) else {
+            return false;
+        };
+        let (at, what) = self.coming.remove(next);
+        self.now = at;
+        match what {
+            Coming::Here { server } => self.hear(Event::Free { server }),
+            Coming::Draft { task, left } => {
+                if self.drafting != Some(task) {
+                    return true;
+                }
+                // One token, several, or nothing to propose.
+                let count = if self.random.below(12) == 0 { 0 } else { (1 + self.random.below(3)).min(left) };
+                let before = self.drafter.len();
+                for _ in 0..count {
+                    let id = self.models.next(0, &self.drafter);
+                    self.drafter.push(id);
+                }
+                let ids = self.drafter[before..].to_vec();
+                if count == 0 || count == left {
+                    self.drafting = None;
+                } else {
+                    let at = self.now + self.latency(0);
+                    self.coming.push((at, Coming::Draft { task, left: left - count }));
+                }
+                self.hear(Event::Drafted { task, ids: &ids });
+            }
+            Coming::Verified { task, server, ids } => {
+                let was_cancelled = self.cancelled.remove(&task).is_some();
+                if self.running.remove(&task).is_none() && !was_cancelled {
+                    return true;
+                }
+                if self.random.below(60) == 0 {
+                    self.lose(server);
+                } else if was_cancelled && self.random.below(2) == 0 {
+                    self.hear(Event::Free { server });
+                } else {
+                    // Now and then an answer is cut short.
+                    let cut = if self.random.below(40) == 0 { self.random.below(ids.len() + 1) } else { ids.len() };
+                    self.hear(Event::Verified { server, task, ids: &ids[..cut] });
+                }
+            }
+        }
+        true
+    }
+
+    /// A server dies, with all that it holds, and comes back without memory.
+    fn lose(&mut self, server: usize) {
+        self.running.retain(|_, other| *other != server);
+        self.cancelled.retain(|_, other| *other != server);
+        self.coming.retain(|(_, what)| !matches!(what, Coming::Verified { server: s, .. } | Coming::Here { server: s } if *s == server));
+        self.servers[server].1.clear();
+        self.hear(Event::Lost { server });
+        let at = self.now + self.random.below(30) as u64;
+        self.coming.push((at, Coming::Here { server }));
+    }
+}
+
+/// One schedule, checked all the way.
+fn schedule(seed: u64) {
+    let mut random = Random(seed);
+    let models = 1 + [1, 1, 1, 2][random.below(4)];
+    let verifiers: Vec<Verifier> = (1..models)
+        .map(|_| {
+            let lookahead = 1 + random.below(7);
+            let (sp_degree, depth) = (1 + random.below(4), 1 + random.below(2));
+            Verifier { lookahead, sp_degree, patience: random.below(lookahead + 1), depth }
+        })
+        .collect();
+    let agreement = (1..models).map(|_| [0, 30, 60, 90, 98, 100][random.below(6)]).collect();
+    let latencies = (0..models).map(|_| 1 + random.below(40) as u64).collect();
+    let prompt: Vec<u32> = (0..1 + random.below(4)).map(|_| random.below(40) as u32).collect();
+    let of_model = |(at, verifier): (usize, &Verifier)| vec![(at + 1, Vec::new()); verifier.sp_degree];
+    let servers: Vec<_> = verifiers.iter().enumerate().flat_map(of_model).collect();
+    let models = Models { seed: random.next(), agreement };
+    let options = DsiOptions { verifiers: verifiers.clone(), room: 60, ends: vec![0] };
+    let machine = Dsi::new(&prompt, options).unwrap();
+    let expected = models.text(&prompt, 60);
+    let here = |(server, at)| (at, Coming::Here { server });
+    let coming = (0..servers.len()).map(|server| (server, random.below(20) as u64)).map(here).collect();
+    let mut world = World {
+        random,
+        models,
+        machine,
+        servers,
+        drafter: Vec::new(),
+        coming,
+        now: 0,
+        latencies,
+        cancelled: HashMap::new(),
+        running: HashMap::new(),
+        drafting: None,
+        emitted: Vec::new(),
+        prompt,
+        verifiers,
+    };
+    // One more for every model between drafter and target: it adds a token of its own.
+    let target = *world.verifiers.last().unwrap();
+    let most = (target.sp_degree * target.depth + 1) * (target.lookahead + 1) + world.verifiers.len() - 1;
+    let mut steps = 0;
+    while !world.machine.is_done() {
+        assert!(world.step(), "seed {seed}: a deadlock after {:?}", world.emitted);
+        assert!(expected.starts_with(&world.emitted), "seed {seed}: {:?} is not {expected:?}", world.emitted);
+        let ahead = world.drafter.len().saturating_sub(world.prompt.len() + world.emitted.len());
+        assert!(ahead <= most, "seed {seed}: {ahead} tokens are drafted and not settled, {most} are allowed");
+        steps += 1;
+        assert!(steps < 20_000, "seed {seed}: no end");
+    }
+    assert_eq!(world.emitted, expected, "seed {seed}");
+    assert_eq!(world.machine.in_flight(), 0, "seed {seed}");
+    assert!(world.running.is_empty() && world.drafting.is_none(), "seed {seed}: everything was cancelled");
+    let counts = world.machine.counts();
+    assert_eq!(counts.emitted, expected.len());
+    assert!(counts.drafted <= expected.len() + (counts.rejected + 1) * most, "seed {seed}: {counts:?}, {most}");
+    // Whoever comes late hears nothing.
+    while world.step() {}
+    assert_eq!(world.emitted, expected, "seed {seed}");
+    assert!(world.running.is_empty() && world.drafting.is_none(), "seed {seed}: nothing begins after the end");
+}
+
+#[test]
+fn ten_thousand_schedules_write_what_the_target_alone_writes() {
+    (0..10_000).for_each(schedule);
+}
+
+#[test]
+fn the_lookahead_is_the_smallest_that_the_servers_keep_up_with() {
+    for target in [0.5, 1.0, 3.0, 20.6, 37.7] {
+        for drafter in [0.01, 0.05, 0.1, 0.35, 1.0, 2.5, 6.8] {
+            for sp_degree in 1..10 {
+                let needed = |lookahead: usize| (target / (lookahead as f64 * drafter) * (1.0 - 1e-12)).ceil() as usize;
+                let lookahead = lookahead_for(target, drafter, sp_degree);
+                assert!(needed(lookahead) <= sp_degree);
+                assert!(lookahead == 1 || needed(lookahead - 1) > sp_degree);
+                assert_eq!(sp_degree_for(target, drafter, lookahead), needed(lookahead).max(1));
+            }
+        }
+    }
+    assert_eq!([lookahead_for(1.0, 0.1, 5), lookahead_for(1.0, 0.1, 7), lookahead_for(1.0, 0.01, 7)], [2, 2, 15]);
+}
+
+#[test]
+fn options_are_checked() {
+    let refused = |prompt: &[u32], change: fn(&mut DsiOptions)| {
+        let mut options = DsiOptions::pair(5, 2, 10, &[]);
+        change(&mut options);
+        Dsi::new(prompt, options).unwrap_err().to_string()
+    };
+    for (says, error) in [
+        ("prompt", refused(&[], |_| ())),
+        ("verifiers", refused(&[1], |options| options.verifiers.clear())),
+        ("lookahead", refused(&[1], |options| options.verifiers[0].lookahead = 0)),
+        ("sp_degree", refused(&[1], |options| options.verifiers[0].sp_degree = 0)),
+        ("depth", refused(&[1], |options| options.verifiers[0].depth = 0)),
+        ("patience", refused(&[1], |options| options.verifiers[0].patience = 6)),
+    ] {
+        assert!(error.contains(says), "{error}");
+    }
+    assert!(Dsi::new(&[1], DsiOptions::pair(5, 2, 0, &[])).unwrap().is_done(), "no room, nothing to do");
+}

@@ -1,0 +1,398 @@
+//! Several targets on threads write the text of plain decoding, whoever drafts, whatever happens to their devices.
+
+mod common;
+use common::{Tales, engine, gpu, path, run};
+use foretoken::decode::{Draft, Engine, Target, Verified};
+use foretoken::options::LookupRule;
+use foretoken::parallel::{Build, Guess, Instance, Parallel, Plan, Servers};
+use foretoken::sample::{Draw, Sampling};
+use foretoken::session::Sink;
+use foretoken::speculate::{Origin, PromptLookup, Stats};
+use foretoken::weights::Folder;
+use foretoken::{Error, GenerateOptions, GpuOptions, LoadOptions, Prompt, Result, Session, Token};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicIsize, Ordering};
+use std::time::Duration;
+
+/// Fails a test that hangs, instead of waiting with it.
+fn within<T: Send + 'static>(seconds: u64, work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, result) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || done.send(work()));
+    match result.recv_timeout(Duration::from_secs(seconds)) {
+        Ok(result) => result,
+        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("it hangs"),
+        Err(_) => std::panic::resume_unwind(thread.join().err().unwrap()),
+    }
+}
+
+/// Collects tokens up to a number, or to one that it does not want.
+struct Collect {
+    ids: Vec<u32>,
+    origins: Vec<Origin>,
+    most: usize,
+    until: Option<usize>,
+    ended: bool,
+}
+
+impl Collect {
+    fn new(most: usize) -> Self {
+        Self { ids: Vec::new(), origins: Vec::new(), most, until: None, ended: false }
+    }
+}
+
+impl Sink for Collect {
+    fn room(&self) -> usize {
+        self.most - self.ids.len()
+    }
+    fn push(&mut self, id: u32, origin: Origin, last: bool) -> Result<ControlFlow<()>> {
+        assert!(!self.ended, "a token behind the last one");
+        self.ids.push(id);
+        self.origins.push(origin);
+        self.ended = last || self.until == Some(self.ids.len());
+        Ok(if self.until == Some(self.ids.len()) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    }
+}
+
+fn write(servers: &mut Servers, prompt: &[u32], plan: Plan, sink: &mut Collect) -> Result<Stats> {
+    let stats = servers.write(prompt, plan, sink)?;
+    assert!(sink.ended);
+    assert_eq!(stats.num_emitted_tokens, sink.ids.len());
+    assert_eq!(stats.num_emitted_tokens, stats.num_accepted_draft_tokens + stats.num_spec_steps);
+    assert!(stats.num_accepted_draft_tokens <= stats.num_draft_tokens);
+    assert_eq!(stats.per_step_drafted.iter().sum::<usize>(), stats.num_draft_tokens);
+    let accepted = stats.num_accepted_draft_tokens;
+    let from_drafter = sink.origins.iter().filter(|origin| **origin != Origin::Target).count();
+    // The token at which the sink broke off counts as the target's.
+    assert!(from_drafter == accepted || sink.until.is_some() && from_drafter == accepted + 1);
+    Ok(stats)
+}
+
+fn tales(which: &'static str) -> Build<Engine> {
+    Box::new(move || Ok(engine(&gpu(), &path("models/tales").join(which), None, Tales::capacity())))
+}
+
+/// Of the tales target.
+fn ends() -> Vec<u32> {
+    common::blueprint(&path("models/tales/target"), Tales::capacity()).0.spec.eos_token_id
+}
+
+fn plan(sampling: &Sampling, lookahead: usize, model: bool) -> Plan {
+    let lookup = || PromptLookup::new(lookahead, 2, LookupRule::Leftmost, &ends());
+    let guess = if model { Guess::Model } else { Guess::Lookup(lookup()) };
+    Plan { sampling: sampling.clone(), lookahead, guess, ends: ends(), capacity: Tales::capacity().max_context }
+}
+
+fn cut(ids: &[u32], most: usize) -> Vec<u32> {
+    let ends = ends();
+    let end = ids.iter().position(|id| ends.contains(id)).map_or(ids.len(), |end| end + 1);
+    ids[..end.min(most)].to_vec()
+}
+
+/// One set of servers for each degree writes all its texts, so that caches of earlier ones are in the way.
+#[test]
+fn every_degree_lookahead_and_drafter_gives_the_plain_tokens() {
+    within(300, || {
+        let sampled = Sampling { draw: Draw::Coupled, seed: 7, ..Sampling::default() };
+        let mut texts = Vec::new();
+        let mut alone = engine(&gpu(), &path("models/tales/target"), None, Tales::capacity());
+        for (case, way) in [(0, Sampling::default()), (4, sampled)] {
+            let prompt = Tales::cases().swap_remove(case).prompt_ids;
+            alone.sample_by(&way).unwrap();
+            let expected = cut(&common::plain(&mut alone, &prompt, 24), 24);
+            texts.push((prompt, way, expected));
+        }
+        drop(alone);
+        for sp_degree in [1, 2, 3] {
+            let targets = (0..sp_degree).map(|_| tales("target")).collect();
+            let (mut servers, failed) = Servers::start(targets, Some(tales("draft"))).unwrap();
+            assert_eq!((failed, servers.sp_degree(), servers.has_drafter()), (None, sp_degree, true));
+            let mut accepted = 0;
+            for lookahead in [1, 3, 5] {
+                for model in [true, false] {
+                    for (prompt, way, expected) in &texts {
+                        let mut sink = Collect::new(24);
+                        let stats = write(&mut servers, prompt, plan(way, lookahead, model), &mut sink).unwrap();
+                        let what = format!("{sp_degree} targets, {lookahead}, {model}, {:?}: {stats:?}", way.draw);
+                        assert_eq!(&sink.ids, expected, "{what}");
+                        assert_eq!(stats.warnings, Vec::<String>::new(), "{what}");
+                        accepted += stats.num_accepted_draft_tokens;
+                    }
+                }
+            }
+            assert!(accepted > 0);
+        }
+    });
+}
+
+/// An end of text, the last wanted token and a sink that has enough, at every place of a block.
+#[test]
+fn a_text_ends_in_the_middle_of_a_block() {
+    within(300, || {
+        let (mut servers, _) = Servers::start(vec![tales("target"), tales("target")], Some(tales("draft"))).unwrap();
+        let case = Tales::cases().into_iter().find(|case| (10..30).contains(&case.greedy_ids.len())).unwrap();
+        assert!(ends().contains(case.greedy_ids.last().unwrap()), "the case ends by itself");
+        let mut text = |most, until| {
+            let mut sink = Collect { until, ..Collect::new(most) };
+            write(&mut servers, &case.prompt_ids, plan(&Sampling::default(), 5, true), &mut sink).unwrap();
+            sink.ids
+        };
+        assert_eq!(text(96, None), case.greedy_ids);
+        for at in 1..=8 {
+            assert_eq!(text(at, None), case.greedy_ids[..at], "{at} tokens wanted");
+            assert_eq!(text(96, Some(at)), case.greedy_ids[..at], "enough after {at}");
+        }
+        assert_eq!(text(96, None), case.greedy_ids);
+        let long = vec![5; 512];
+        let full = servers.write(&long, plan(&Sampling::default(), 5, true), &mut Collect::new(3));
+        assert_eq!(full, Err(Error::ContextFull { need: 512, limit: 512 }));
+    });
+}
+
+/// A target whose device dies at a forward, as often as it has lives.
+struct Mortal {
+    engine: Engine,
+    /// Forwards left to all instances of this server until the next death.
+    left: Arc<AtomicIsize>,
+}
+
+impl Target for Mortal {
+    fn cached(&self) -> &[u32] {
+        self.engine.cached()
+    }
+    fn capacity(&self) -> usize {
+        self.engine.capacity()
+    }
+    fn truncate(&mut self, len: usize) {
+        self.engine.truncate(len);
+    }
+    async fn prefill(&mut self, tokens: &[u32]) -> Result<()> {
+        self.engine.prefill(tokens).await
+    }
+    async fn verify(&mut self, pending: u32, draft: &Draft) -> Result<Verified> {
+        if self.left.fetch_sub(1, Ordering::Relaxed) == 0 {
+            self.engine.gpu().destroy();
+        }
+        self.engine.verify(pending, draft).await
+    }
+}
+
+impl Instance for Mortal {
+    fn sample_by(&mut self, sampling: &Sampling) -> Result<()> {
+        self.engine.sample_by(sampling)
+    }
+}
+
+fn mortal(left: &Arc<AtomicIsize>, lives: isize) -> Build<Mortal> {
+    let (left, lives) = (left.clone(), AtomicIsize::new(lives));
+    let build = tales("target");
+    Box::new(move || {
+        if lives.fetch_sub(1, Ordering::Relaxed) <= 0 {
+            return Err(Error::WebGpuUnavailable { reason: "it has no life left".into() });
+        }
+        Ok(Mortal { engine: build()?, left: left.clone() })
+    })
+}
+
+/// A device that is destroyed at any time changes nothing in the text; when the last one is, the error says so, and the
+/// servers can still write where they come back.
+#[test]
+fn a_lost_device_does_not_change_the_text() {
+    within(300, || {
+        let case = Tales::cases().swap_remove(4);
+        let expected = case.greedy_ids[..16.min(case.greedy_ids.len())].to_vec();
+        let never = Arc::new(AtomicIsize::new(-1));
+        let dying = Arc::new(AtomicIsize::new(-1));
+        let greedy = Sampling::default();
+        for (lives, sp_degree) in [(9, 1), (9, 2), (1, 2)] {
+            let targets = (1..sp_degree).map(|_| mortal(&never, 9)).chain([mortal(&dying, lives)]).collect();
+            let (mut servers, _) = Servers::start(targets, None).unwrap();
+            for at in [0, 2] {
+                dying.store(at, Ordering::Relaxed);
+                let mut sink = Collect::new(16);
+                let stats = write(&mut servers, &case.prompt_ids, plan(&greedy, 3, false), &mut sink).unwrap();
+                assert_eq!(sink.ids, expected, "{lives} lives, {sp_degree} targets, dies at {at}: {stats:?}");
+                dying.store(-1, Ordering::Relaxed);
+            }
+        }
+        let (mut servers, _) = Servers::start(vec![mortal(&dying, 1)], None).unwrap();
+        dying.store(2, Ordering::Relaxed);
+        let mut sink = Collect::new(16);
+        let failed = servers.write(&case.prompt_ids, plan(&greedy, 3, false), &mut sink);
+        assert!(matches!(failed, Err(Error::WebGpuUnavailable { .. })), "{failed:?}");
+        assert_eq!(sink.ids, expected[..sink.ids.len()]);
+    });
+}
+
+/// A draft model whose device is lost leaves the text to the targets.
+#[test]
+fn a_lost_draft_model_does_not_change_the_text() {
+    within(300, || {
+        let case = Tales::cases().swap_remove(4);
+        let (never, dying) = (Arc::new(AtomicIsize::new(-1)), Arc::new(AtomicIsize::new(3)));
+        let (mut servers, _) = Servers::start(vec![mortal(&never, 9)], Some(mortal(&dying, 1))).unwrap();
+        let expected = case.greedy_ids[..16.min(case.greedy_ids.len())].to_vec();
+        let mut sink = Collect::new(16);
+        let stats = write(&mut servers, &case.prompt_ids, plan(&Sampling::default(), 3, true), &mut sink).unwrap();
+        assert_eq!(sink.ids, expected);
+        assert!(stats.warnings.iter().any(|warning| warning.contains("without the draft model")), "{stats:?}");
+    });
+}
+
+/// A model without a device: a token depends on all before it. It takes its time, and not always the same.
+struct Mock {
+    cached: Vec<u32>,
+    /// Of ten tokens, those that are the target's.
+    right: u32,
+    /// Tokens that a forward holds.
+    rows: usize,
+    /// Microseconds of a forward, at most.
+    slow: u64,
+    /// Forwards until its driver panics.
+    left: usize,
+}
+
+impl Mock {
+    fn build(right: u32, rows: usize, slow: u64, left: usize) -> Build<Self> {
+        Box::new(move || Ok(Self { cached: Vec::new(), right, rows, slow, left }))
+    }
+
+    fn token(text: &[u32], right: u32) -> u32 {
+        let hash = text.iter().fold(17_u32, |hash, &id| (hash ^ id).wrapping_mul(0x0100_0193).rotate_left(5));
+        if hash / 64 % 10 < right { 1 + hash % 5 } else { 9 }
+    }
+}
+
+impl Target for Mock {
+    fn cached(&self) -> &[u32] {
+        &self.cached
+    }
+    fn capacity(&self) -> usize {
+        200
+    }
+    fn truncate(&mut self, len: usize) {
+        self.cached.truncate(len);
+    }
+    async fn prefill(&mut self, tokens: &[u32]) -> Result<()> {
+        self.cached.extend_from_slice(tokens);
+        Ok(())
+    }
+    async fn verify(&mut self, pending: u32, draft: &Draft) -> Result<Verified> {
+        self.left = self.left.checked_sub(1).expect("the driver is well");
+        let Draft::Tokens(draft) = draft else { panic!("it has no draft model") };
+        let draft = draft[..draft.len().min(self.rows - 1)].to_vec();
+        let mut ids = Vec::new();
+        for id in [pending].into_iter().chain(draft.iter().copied()) {
+            self.cached.push(id);
+            ids.push(Self::token(&self.cached, self.right));
+        }
+        assert!(self.cached.len() <= self.capacity());
+        let waits = u64::from(Self::token(&self.cached, 10)) * self.slow / 5;
+        std::thread::sleep(Duration::from_micros(waits));
+        Ok(Verified { draft, ids, caught_up: 0 })
+    }
+}
+
+impl Instance for Mock {
+    fn sample_by(&mut self, _sampling: &Sampling) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Fast and slow targets, good and bad drafters, forwards of few rows, drivers that panic: the text is the target's, and
+/// nothing waits for a thread that is gone.
+#[test]
+fn threads_of_any_speed_write_the_same_text() {
+    within(120, || {
+        const NEVER: usize = usize::MAX;
+        let forwards = |lookahead, capacity| {
+            let (sampling, ends) = (Sampling::default(), Vec::new());
+            Plan { sampling, lookahead, guess: Guess::Model, ends, capacity }
+        };
+        for (right, rows, slow, left) in
+            [(10, 32, 400, NEVER), (7, 32, 900, NEVER), (7, 2, 200, NEVER), (0, 32, 300, NEVER), (7, 32, 300, 5)]
+        {
+            for sp_degree in 1..=4 {
+                let targets = (1..sp_degree).map(|at| Mock::build(10, rows, slow * at, NEVER));
+                // The last one is the one that may panic; with more than two targets the drafter may, too.
+                let targets = targets.chain([Mock::build(10, rows, slow, left)]).collect();
+                let drafter = Mock::build(right, 32, 100, if sp_degree > 2 { left } else { NEVER });
+                let (mut servers, _) = Servers::start(targets, Some(drafter)).unwrap();
+                for (lookahead, most, prompt) in [(1, 30, 3), (3, 30, 70), (5, 300, 190), (5, 30, 3)] {
+                    let prompt: Vec<u32> = (0..prompt).map(|at| at % 5).collect();
+                    let mut expected = prompt.clone();
+                    while expected.len() - prompt.len() < most && expected.len() <= 200 {
+                        expected.push(Mock::token(&expected, 10));
+                    }
+                    let mut sink = Collect::new(most);
+                    let wrote = servers.write(&prompt, forwards(lookahead, 200), &mut sink);
+                    let what = format!("{right} of 10, {rows} rows, {sp_degree} targets, {lookahead}: {wrote:?}");
+                    if sp_degree == 1 && left < NEVER {
+                        assert!(matches!(wrote, Err(Error::DeviceLost { .. })), "{what}");
+                        assert!(expected[prompt.len()..].starts_with(&sink.ids), "{what}");
+                    } else {
+                        assert!(wrote.is_ok(), "{what}");
+                        assert_eq!(sink.ids, expected[prompt.len()..], "{what}");
+                    }
+                }
+            }
+        }
+    });
+}
+
+/// The whole way from files and options to text: stop strings, sampling, chats of several turns, wrong options.
+#[test]
+fn generations_are_those_of_a_session() {
+    within(300, || {
+        let files = |which: &str| Folder::open(path("models/tales").join(which)).unwrap();
+        let load = |sp_degree| LoadOptions { sp_degree, max_context: Some(512), ..LoadOptions::default() };
+        let device = gpu();
+        let (one, two, any) = (load(1), load(2), GpuOptions::default());
+        let mut session =
+            run(Session::load(&device, files("target"), Some(files("draft")), &one, &mut |_, _| ())).unwrap();
+        let refused = run(Session::load(&device, files("target"), None::<Folder>, &two, &mut |_, _| ()));
+        assert!(matches!(refused.err(), Some(Error::BadOption { option, .. }) if option == "sp_degree"));
+        let mut parallel = run(Parallel::load(&any, files("target"), Some(files("draft")), &two)).unwrap();
+        let prompt = Prompt::Text(Tales::cases()[0].prompt.clone());
+        let options = GenerateOptions { max_new_tokens: 24, ..GenerateOptions::default() };
+        let mut whole = String::new();
+        for sampled in [false, true] {
+            let options = GenerateOptions { do_sample: sampled, seed: Some(3), ..options.clone() };
+            let expected = run(session.generate(&prompt, &options, &mut |_| ControlFlow::Continue(()))).unwrap();
+            let mut streamed = String::new();
+            let mut hear = |token: &Token| {
+                streamed += &token.text;
+                ControlFlow::Continue(())
+            };
+            let found = parallel.generate(&prompt, &options, &mut hear).unwrap();
+            assert_eq!((&found.text, &found.token_ids), (&expected.text, &expected.token_ids));
+            assert_eq!((found.finish_reason, &streamed), (expected.finish_reason, &found.text));
+            assert_eq!(found.stats.seed, expected.stats.seed);
+            assert_eq!(found.stats.distributed.map(|distributed| distributed.sp_degree), Some(2));
+            whole = if sampled { whole } else { found.text };
+        }
+        let middle: String = whole.chars().skip(whole.chars().count() / 2).take(4).collect();
+        let options = GenerateOptions { stop: vec![middle], ..options };
+        let expected = run(session.generate(&prompt, &options, &mut |_| ControlFlow::Continue(()))).unwrap();
+        let found = parallel.generate(&prompt, &options, &mut |_| ControlFlow::Continue(())).unwrap();
+        assert_eq!((found.text, found.token_ids), (expected.text, expected.token_ids));
+        let mut count = 0;
+        let aborted = parallel.generate(&prompt, &options, &mut |_| {
+            count += 1;
+            if count == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        assert_eq!(aborted.unwrap().token_ids, expected_start(&mut session, &prompt, 3));
+        let rejection = GenerateOptions {
+            do_sample: true,
+            acceptance: foretoken::options::Acceptance::Rejection,
+            ..GenerateOptions::default()
+        };
+        let refused = parallel.generate(&prompt, &rejection, &mut |_| ControlFlow::Continue(()));
+        assert!(matches!(refused, Err(Error::BadOption { option, .. }) if option == "acceptance"));
+    });
+}
+
+fn expected_start(session: &mut Session, prompt: &Prompt, count: usize) -> Vec<u32> {
+    let options = GenerateOptions { max_new_tokens: count, ..GenerateOptions::default() };
+    run(session.generate(prompt, &options, &mut |_| ControlFlow::Continue(()))).unwrap().token_ids
+}

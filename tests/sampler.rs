@@ -1,0 +1,372 @@
+//! The kernels that choose tokens, against their twins and against Hugging Face transformers.
+
+mod common;
+
+use bytemuck::cast_slice;
+use common::lab::{INPUTS, Lab, Random, UNTOUCHED};
+use common::sampling::{cases, chi_square, chi_square_p, rename_ties};
+use foretoken::decode::bias_words;
+use foretoken::gpu::{Kernel, Noise, Slice};
+use foretoken::reference;
+use foretoken::sample::{Bias, Processors, exponential, softmax, stream, uniform};
+
+/// Words of a round buffer as kernels see it here: 15 tokens before, the pending one, 31 draft tokens, ids.
+const PENDING: usize = 15;
+const DRAFTS: usize = 16;
+const IDS: usize = 47;
+const ROUND: usize = 80;
+
+const SEED: u64 = 0x0123_4567_89ab_cdef;
+/// What the kernels write for a removed token.
+const REMOVED: f32 = f32::MIN;
+
+/// One way of sampling, and the pass that it follows.
+struct Chooser {
+    processors: Processors,
+    confidence: f32,
+    vocab: usize,
+    stride: usize,
+    advance: u32,
+    stream: u32,
+    draft_stride: usize,
+    /// Position, rows, token, logit_row, out, draft_row.
+    step: [u32; 6],
+    round: Vec<u32>,
+}
+
+impl Chooser {
+    fn new(vocab: usize, stride: usize, position: u32, rows: usize) -> Self {
+        Self {
+            processors: Processors::default(),
+            confidence: 0.0,
+            vocab,
+            stride,
+            advance: 0,
+            stream: 0,
+            draft_stride: 0,
+            step: [position, rows as u32, PENDING as u32, 0, IDS as u32, 0],
+            round: vec![UNTOUCHED; ROUND],
+        }
+    }
+
+    fn block(&self, lab: &Lab) -> Slice {
+        let Processors { temperature, top_k, top_p, min_p, repetition_penalty, .. } = &self.processors;
+        let [low, high] = [SEED as u32, (SEED >> 32) as u32];
+        let floats = [*top_p, *min_p, *repetition_penalty, self.confidence].map(f32::to_bits);
+        lab.uniform(&[&[low, high, temperature.to_bits(), *top_k as u32][..], &floats].concat())
+    }
+
+    fn dims(&self, lab: &Lab) -> Slice {
+        let Self { vocab, stride, advance, stream, draft_stride, .. } = self;
+        lab.uniform(&[*vocab as u32, *stride as u32, DRAFTS as u32, *advance, *stream, *draft_stride as u32])
+    }
+
+    /// Logits after adjust and filter.
+    fn process(&self, lab: &Lab, logits: &[f32], history: &[u32]) -> Vec<f32> {
+        let rows = logits.len() / self.stride;
+        let out = lab.output(cast_slice(logits));
+        let mut seen = vec![0u32; self.vocab.div_ceil(32)];
+        history.iter().for_each(|&id| seen[id as usize / 32] |= 1 << (id % 32));
+        let step = (0, lab.uniform(&self.step));
+        let (dims, sampling) = ((1, self.dims(lab)), (4, self.block(lab)));
+        let logits = (2, out.slice());
+        let mut bindings = vec![step.clone(), dims.clone(), logits.clone(), sampling.clone()];
+        bindings.push((3, lab.uniform(&self.round)));
+        bindings.push((5, lab.uniform(&seen)));
+        bindings.push((6, lab.uniform(&bias_words(&self.processors.biases))));
+        lab.run(Kernel::Adjust, [rows as u32, 1, 1], &bindings);
+        lab.run(Kernel::Filter, [rows as u32, 1, 1], &[step, dims, logits, sampling]);
+        lab.read(&out).into_iter().map(f32::from_bits).collect()
+    }
+
+    /// The words of step and round after a choice.
+    fn choose(&self, lab: &Lab, kernel: Kernel, logits: &Slice, draft: Option<&Slice>, rows: usize) -> [Vec<u32>; 2] {
+        let (step, round) = (lab.output(&self.step), lab.output(&self.round));
+        let mut bindings =
+            vec![(0, step.slice()), (1, self.dims(lab)), (2, logits.clone()), (3, round.slice()), (4, self.block(lab))];
+        bindings.extend(draft.map(|draft| (5, draft.clone())));
+        lab.run(kernel, [rows as u32, 1, 1], &bindings);
+        [lab.read(&step), lab.read(&round)]
+    }
+}
+
+/// Probabilities of processed logits as the kernels leave them.
+fn probabilities(row: &[f32]) -> Vec<f32> {
+    softmax(&row.iter().map(|&logit| if logit == REMOVED { f32::NEG_INFINITY } else { logit }).collect::<Vec<_>>())
+}
+
+#[test]
+fn processed_logits_have_the_probabilities_of_transformers() {
+    let lab = Lab::new(1);
+    let mut worst = 0f32;
+    for mut case in cases() {
+        let vocab = case.logits.len();
+        if case.processors.top_p < 1.0 {
+            let mut before = case.logits.clone();
+            Processors { top_p: 1.0, min_p: 0.0, ..case.processors.clone() }.apply(&mut before, &case.history);
+            rename_ties(&before, &mut case.probs);
+        }
+        let chooser = Chooser { processors: case.processors, ..Chooser::new(vocab, vocab, 9, 1) };
+        let found = probabilities(&chooser.process(&lab, &case.logits, &case.history));
+        for (token, (found, expected)) in found.iter().zip(&case.probs).enumerate() {
+            assert_eq!(*found > 0.0, *expected > 0.0, "{}: token {token}: {found} {expected}", case.name);
+            worst = worst.max((found - expected).abs());
+        }
+        assert!(worst <= 1e-5, "{}: {worst:.1e} from transformers", case.name);
+    }
+    println!("{}: processed probabilities: at most {worst:.1e} from transformers, bound 1e-5", lab.gpu.info().name);
+}
+
+/// Biases of tokens and sequences, penalties of history and draft tokens, each row with its own context.
+#[test]
+fn adjust_equals_its_twin_row_by_row() {
+    let mut lab = Lab::new(2);
+    let banned = f32::NEG_INFINITY;
+    for case in 0..40 {
+        let (vocab, rows) = (33 + lab.random.below(500), lab.random.upto(17));
+        let stride = vocab + case % 3;
+        let mut text: Vec<u32> = (0..lab.random.upto(60)).map(|_| lab.random.below(vocab) as u32).collect();
+        // Draft tokens that the text has, that repeat, and new ones.
+        let drafts: Vec<u32> = (1..rows).map(|_| lab.random.below(vocab.min(40)) as u32).collect();
+        let logits = lab.random.values(INPUTS[case % 2], rows * stride);
+        let known = text.len();
+        let mut biases = vec![Bias::always(3, 1.5), Bias::always(3, -0.25), Bias::ban(7)];
+        biases.push(Bias { until: (known + 2) as u32, ..Bias::ban(9) });
+        let whole = [&text[..], &drafts].concat();
+        for end in [known, known + rows / 2, known + rows - 1] {
+            for len in [1, 2, 16] {
+                let after = whole[end.saturating_sub(len)..end].to_vec();
+                let (token, bias) = (lab.random.below(vocab) as u32, lab.random.pick(&[0.75, -2.0, banned]));
+                biases.push(Bias { after, ..Bias::always(token, bias) });
+            }
+        }
+        let repetition_penalty = lab.random.pick(&[1.0, 1.3]);
+        let processors = Processors { repetition_penalty, biases, ..Processors::default() };
+        let mut chooser = Chooser { processors, ..Chooser::new(vocab, stride, known as u32 - 1, rows) };
+        for (i, &id) in text.iter().rev().take(16).enumerate() {
+            chooser.round[PENDING - i] = id;
+        }
+        chooser.round[DRAFTS..DRAFTS + drafts.len()].copy_from_slice(&drafts);
+        let found = chooser.process(&lab, &logits, &text);
+        for (row, (found, raw)) in found.chunks_exact(stride).zip(logits.chunks_exact(stride)).enumerate() {
+            let mut expected = raw[..vocab].to_vec();
+            reference::adjust(&mut expected, &chooser.processors, &text);
+            for (id, (found, expected)) in found.iter().zip(&expected).enumerate() {
+                let close = (found - expected).abs() <= 1e-5 * expected.abs().max(1e-30);
+                let removed = *found == REMOVED && *expected == banned;
+                assert!(close || removed, "case {case}, row {row}, token {id}: {found} instead of {expected}");
+            }
+            assert_eq!(&found[vocab..], &raw[vocab..]);
+            text.extend(drafts.get(row));
+        }
+    }
+}
+
+/// What remains of large vocabularies holds what the options ask for, ties included, and no more.
+#[test]
+fn filter_keeps_what_its_twin_keeps() {
+    let mut lab = Lab::new(3);
+    let (mut worst, mut others) = (0f64, 0);
+    for (case, vocab) in [1, 2, 127, 128, 129, 4096, 32_000, 151_936].into_iter().enumerate() {
+        for (top_k, top_p, min_p, temperature) in [
+            (40, 0.9, 0.0, 0.7),
+            (0, 0.95, 0.0, 1.0),
+            (0, 0.5, 0.05, 1.5),
+            (1, 1.0, 0.0, 1.0),
+            (vocab, 0.0, 0.0, 0.3),
+            (7, 1.0, 0.3, 1.0),
+        ] {
+            let mut logits: Vec<f32> = lab.random.normals(2 * vocab).into_iter().map(|x| 3.0 * x).collect();
+            if case % 2 == 1 {
+                logits.iter_mut().for_each(|logit| *logit = logit.round());
+            }
+            let processors = Processors { temperature, top_k, top_p, min_p, ..Processors::default() };
+            let chooser = Chooser { processors, ..Chooser::new(vocab, vocab, 0, 2) };
+            let found = chooser.process(&lab, &logits, &[]);
+            for (found, raw) in found.chunks_exact(vocab).zip(logits.chunks_exact(vocab)) {
+                let mut expected = raw.to_vec();
+                reference::filter(&mut expected, &chooser.processors);
+                // Where a sum of f32 decides, the last token may be the next one: its weight is what may differ.
+                let probs = softmax(&raw.iter().map(|logit| logit / temperature).collect::<Vec<_>>());
+                let differ = |id: &usize| (found[*id] == REMOVED) != (expected[*id] == f32::NEG_INFINITY);
+                let wrong: f64 = (0..vocab).filter(differ).map(|id| f64::from(probs[id])).sum();
+                worst = worst.max(wrong);
+                others += (0..vocab).filter(differ).count();
+                assert!(wrong <= 1e-5, "{vocab} {:?}: {wrong:.1e} of the weight", chooser.processors);
+            }
+        }
+    }
+    println!("{}: filter: {others} tokens of weight {worst:.1e} beside the twin's", lab.gpu.info().name);
+}
+
+#[test]
+fn sample_takes_the_lowest_of_the_largest() {
+    let mut lab = Lab::new(11);
+    let mut sizes = vec![(1, 1), (2, 2), (3, 3), (255, 4), (256, 5), (257, 6), (1009, 16), (32_003, 17)];
+    sizes.extend((0..30).map(|_| (lab.random.upto(3000), lab.random.upto(17))));
+    for (case, (vocab, rows)) in sizes.into_iter().enumerate() {
+        let stride = vocab + case % 3;
+        let input = INPUTS[case % 3];
+        let mut logits = lab.random.values(input, rows * stride);
+        for row in logits.chunks_exact_mut(stride) {
+            match lab.random.below(6) {
+                0 => row[lab.random.below(vocab)] = lab.random.pick(&[f32::NAN, f32::INFINITY, f32::NEG_INFINITY]),
+                1 => (0..3).for_each(|_| row[lab.random.below(vocab)] = 77.0),
+                2 => row.iter_mut().for_each(|logit| *logit = logit.round()),
+                3 => row.fill(f32::MIN),
+                _ => {}
+            }
+            // What lies behind the vocabulary does not count.
+            row[vocab..].fill(f32::NAN);
+        }
+        let want = reference::sample(&logits, stride, vocab, |_, _| 0.0);
+        let logits = lab.input(cast_slice(&logits));
+        for advance in [0, 1] {
+            let rows = if advance == 1 { 1 } else { rows };
+            let step = [100, 1 + case as u32, 7, 3, IDS as u32, 0];
+            let chooser = Chooser { step, advance, ..Chooser::new(vocab, stride, 0, rows) };
+            let [after, round] = chooser.choose(&lab, Kernel::Sample(Noise::None), &logits, None, rows);
+            let mut ids = chooser.round.clone();
+            ids[IDS..IDS + rows].copy_from_slice(&want[..rows]);
+            assert_eq!(round, ids, "{vocab} {input:?}");
+            // The next pass: one row, behind this one's, whose token is the sampled one.
+            let next = [101 + case as u32, 1, IDS as u32, 0, IDS as u32 + 1, 1];
+            assert_eq!(after, if advance == 1 { next } else { step });
+        }
+    }
+}
+
+/// A draft ends behind a token that is too unlikely, and what would follow is marked.
+#[test]
+fn a_draft_that_is_not_confident_ends() {
+    let lab = Lab::new(12);
+    let logits = [1.0f32, 3.0, 0.0, 2.0];
+    let likely = softmax(&logits)[1];
+    let input = lab.input(cast_slice(&logits));
+    for (confidence, goes_on) in [(likely * 0.99, 1), (likely * 1.01, 0), (0.0, 1), (1.0, 0)] {
+        let chooser = Chooser { confidence, advance: 1, ..Chooser::new(4, 4, 5, 1) };
+        let [after, round] = chooser.choose(&lab, Kernel::Sample(Noise::None), &input, None, 1);
+        assert_eq!((after[1], round[IDS]), (goes_on, 1), "{confidence}");
+    }
+    let mut chooser = Chooser { advance: 1, ..Chooser::new(4, 4, 5, 1) };
+    chooser.step[1] = 0;
+    let [after, round] = chooser.choose(&lab, Kernel::Sample(Noise::None), &input, None, 1);
+    assert_eq!((after[1], after[4], round[IDS]), (0, IDS as u32 + 1, u32::MAX - 1));
+}
+
+/// The hash has the same bits as in Rust, and the noise is accurate: where two scores are clearly apart, the kernel takes
+/// the twin's token.
+#[test]
+fn noise_is_that_of_the_twin() {
+    let mut lab = Lab::new(13);
+    let mut close = 0;
+    for case in 0..60u32 {
+        let (vocab, rows) = (2 + lab.random.below(3000), lab.random.upto(16));
+        let scale = [0.0, 1.0, 8.0][case as usize % 3];
+        let logits: Vec<f32> = lab.random.normals(rows * vocab).into_iter().map(|x| scale * x).collect();
+        let stream = [stream::TARGET, stream::DRAFT][case as usize % 2];
+        let position = 1000 * case;
+        let noise = |row: usize, id: usize| -exponential(SEED, stream, position + row as u32 + 1, id as u32).ln();
+        let want = reference::sample(&logits, vocab, vocab, noise);
+        let chooser = Chooser { stream, ..Chooser::new(vocab, vocab, position, rows) };
+        let input = lab.input(cast_slice(&logits));
+        let [_, round] = chooser.choose(&lab, Kernel::Sample(Noise::Gumbel), &input, None, rows);
+        for (row, (&found, want)) in round[IDS..].iter().zip(want).enumerate() {
+            if found != want {
+                let score = |id: u32| logits[row * vocab + id as usize] + noise(row, id as usize);
+                let gap = score(want) - score(found);
+                assert!(
+                    gap < 1e-5 * scale.max(1.0),
+                    "case {case}, row {row}: {found} instead of {want}, {gap:.1e} less"
+                );
+                close += 1;
+            }
+        }
+    }
+    assert!(close <= 2, "{close} near ties are too many");
+}
+
+/// Draft tokens, distributions and noise of a round -> the twin's ids, except where rounding may decide.
+#[test]
+fn reject_equals_its_twin() {
+    let mut lab = Lab::new(14);
+    let (mut accepted, mut all) = (0, 0);
+    for case in 0..60u32 {
+        let (vocab, rows) = (2 + lab.random.below(400), 1 + lab.random.upto(15));
+        let (draft_stride, certain) = (vocab + 3, case % 3 == 0);
+        let p: Vec<f32> = lab.random.normals(rows * vocab).into_iter().map(|x| 2.0 * x).collect();
+        // The draft model is like the target, or the same, or like nothing.
+        let mix = [0.0, 0.5, 1.0][case as usize / 3 % 3];
+        let mut q = lab.random.normals(rows * draft_stride);
+        for (row, q) in q.chunks_exact_mut(draft_stride).enumerate() {
+            q.iter_mut().zip(&p[row * vocab..][..vocab]).for_each(|(q, p)| *q = mix * p + (1.0 - mix) * *q);
+        }
+        let position = 50 * case;
+        let dims = if certain { 0 } else { draft_stride };
+        let mut chooser = Chooser { draft_stride: dims, ..Chooser::new(vocab, vocab, position, rows) };
+        let softmaxes = |logits: &[f32], stride: usize| -> Vec<Vec<f32>> {
+            logits.chunks_exact(stride).map(|row| softmax(&row[..vocab])).collect()
+        };
+        let (ps, mut qs) = (softmaxes(&p, vocab), softmaxes(&q, draft_stride));
+        for (row, q) in qs.iter_mut().enumerate().take(rows - 1) {
+            let x = lab.random.below(vocab);
+            chooser.round[DRAFTS + row] = x as u32;
+            if certain {
+                *q = (0..vocab).map(|id| f32::from(u8::from(id == x))).collect();
+            }
+        }
+        let (target, draft) = (lab.input(cast_slice(&p)), lab.input(cast_slice(&q)));
+        let [_, round] = chooser.choose(&lab, Kernel::Reject, &target, Some(&draft), rows);
+        for row in 0..rows {
+            let at = position + row as u32 + 1;
+            let wait: Vec<f32> = (0..vocab as u32).map(|id| exponential(SEED, stream::TARGET, at, id)).collect();
+            let chance = uniform(SEED, stream::ACCEPTANCE, at);
+            let x = chooser.round[DRAFTS + row];
+            let drafted = (row + 1 < rows).then_some((x, &qs[row][..]));
+            let want = reference::reject(&ps[row], drafted, chance, &wait);
+            let found = round[IDS + row];
+            let near = drafted.is_some_and(|(x, q)| {
+                (chance * q[x as usize] / ps[row][x as usize] - 1.0).abs() < 1e-4 || found == x && want == x
+            });
+            let rest =
+                |id: u32| (ps[row][id as usize] - drafted.map_or(0.0, |(_, q)| q[id as usize])) / wait[id as usize];
+            let tie = (rest(found) / rest(want) - 1.0).abs() < 1e-3 || mix == 1.0;
+            assert!(found == want || near || tie, "case {case}, row {row}: {found} instead of {want}");
+            accepted += usize::from(row + 1 < rows && found == x);
+            all += usize::from(row + 1 < rows);
+        }
+    }
+    assert!(accepted > all / 10 && accepted < all * 9 / 10, "{accepted} of {all} accepted: both ways are tried");
+}
+
+/// Tokens of the kernel follow p exactly, whatever q proposes: chi-square over many positions.
+#[test]
+fn rejection_sampling_on_the_device_follows_the_target() {
+    let lab = Lab::new(15);
+    let (vocab, rows) = (6, 16);
+    let p = [0.4f32, 0.25, 0.2, 0.1, 0.05, 0.0].map(|p| if p == 0.0 { REMOVED } else { p.ln() });
+    let q = [0.1f32, 0.05, 0.5, 0.05, 0.1, 0.2];
+    let mut counts = [0f64; 6];
+    let target = lab.input(cast_slice(&p.repeat(rows)));
+    let draft = lab.input(cast_slice(&q.map(f32::ln).repeat(rows)));
+    let mut random = Random(99);
+    for call in 0..1500u32 {
+        let mut chooser = Chooser { draft_stride: vocab, ..Chooser::new(vocab, vocab, call * 16, rows) };
+        for row in 0..rows - 1 {
+            let mut left = random.unit() as f32;
+            let drawn = q.iter().position(|q| {
+                left -= q;
+                left < 0.0
+            });
+            chooser.round[DRAFTS + row] = drawn.unwrap_or(5) as u32;
+        }
+        let [_, round] = chooser.choose(&lab, Kernel::Reject, &target, Some(&draft), rows);
+        round[IDS..IDS + rows].iter().for_each(|&id| counts[id as usize] += 1.0);
+    }
+    assert_eq!(counts[5], 0.0, "a token that the target never says");
+    let all: f64 = counts.iter().sum();
+    let expected = softmax(&p[..5]);
+    let statistic = chi_square(&counts[..5], |i| f64::from(expected[i]) * all);
+    let chance = chi_square_p(statistic, 4.0);
+    assert!(chance > 1e-6, "chi-square {statistic}, p {chance:e}: {counts:?}");
+}

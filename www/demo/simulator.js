@@ -1,0 +1,83 @@
+/** The simulator's tab: what speculation would gain, computed here, without a model and without a GPU. */
+import init, { simulateCell, simulateHeatmaps } from "../foretoken.js";
+
+const at = (id) => /** @type {any} */ (document.getElementById(id));
+const sliders = /** @type {HTMLInputElement[]} */ ([...document.querySelectorAll("#simulator input")]);
+const ms = (value) => `${Number(value.toPrecision(3))} ms`;
+const times = (ratio) => `${ratio.toFixed(2)} times`;
+
+let ready;
+let frame = 0;
+let styled = false;
+/** What the heatmaps show. */
+let mapped = "";
+
+/** Shows an SVG. The page's policy lets no inline style pass, so its rules are adopted instead; all pictures share them. */
+function draw(place, svg) {
+  const [style, rules] = /<style>(.*?)<\/style>/s.exec(svg);
+  if (!styled) {
+    const sheet = new CSSStyleSheet();
+    sheet.replaceSync(rules);
+    document.adoptedStyleSheets.push(sheet);
+    styled = true;
+  }
+  const { documentElement } = new DOMParser().parseFromString(svg.replace(style, ""), "image/svg+xml");
+  place.replaceChildren(document.importNode(documentElement, true));
+}
+
+function values() {
+  return Object.fromEntries(sliders.map(({ name, valueAsNumber }) => [name, valueAsNumber]));
+}
+
+function told({ plain, si, dsi }, lookaheads) {
+  const all = `Plain decoding takes ${ms(plain)}, SI (lookahead ${lookaheads.si}) ${ms(si)}, DSI ${ms(dsi)}`;
+  const [[winner, best], [second, next]] = [["plain decoding", plain], ["SI", si], ["DSI", dsi]].sort((a, b) => a[1] - b[1]);
+  if (next / best < 1.005) return `${all}: ${winner} and ${second} are equally fast.`;
+  const gain = winner === "plain decoding" ? "speculation costs more than it saves" : `${times(plain / best)} as fast as plain decoding`;
+  return `${all}: ${winner} wins, ${gain}${second === "plain decoding" ? "" : `, ${times(next / best)} as fast as ${second}`}.`;
+}
+
+function redraw() {
+  frame = 0;
+  for (const slider of sliders) {
+    const text = slider.dataset.unit ? `${slider.value} ${slider.dataset.unit}` : slider.value;
+    at(`${slider.id}-value`).textContent = text;
+    slider.setAttribute("aria-valuetext", text);
+  }
+  const { target, drafter, acceptance, lookahead, sp, tokens } = values();
+  at("place").textContent = `Your setting: ${Number((drafter / target).toPrecision(2))} to the right${drafter > target ? ", beyond the edge" : ""}, ${acceptance} up.`;
+  try {
+    const { picture, means, lookaheads } = simulateCell(target, drafter, acceptance, lookahead, sp, tokens);
+    at("simulated").textContent = told(means, lookaheads);
+    draw(at("timeline"), picture);
+  } catch (error) {
+    at("simulated").textContent = error.message;
+  }
+}
+
+function map() {
+  const { sp, tokens } = values();
+  if (mapped === `${sp} ${tokens}`) return;
+  mapped = `${sp} ${tokens}`;
+  draw(at("heatmaps"), simulateHeatmaps(sp, tokens));
+}
+
+/** Draws, the first time that the tab is shown. */
+export function openSimulator() {
+  ready ??= init().then(
+    () => {
+      const soon = () => (frame ||= requestAnimationFrame(redraw));
+      for (const slider of sliders) {
+        slider.addEventListener("input", soon);
+        // Hundreds of cells: once the slider rests.
+        slider.addEventListener("change", map);
+      }
+      redraw();
+      map();
+    },
+    (error) => {
+      ready = undefined;
+      at("simulated").textContent = `The simulator could not be loaded: ${error.message}`;
+    },
+  );
+}

@@ -1,0 +1,32 @@
+/** The page's tabs: arrows, Home and End move between them, and the address remembers which one is open. */
+
+const tabs = /** @type {HTMLElement[]} */ ([...document.querySelectorAll("[role=tab]")]);
+const panel = (/** @type {HTMLElement} */ tab) => document.getElementById(tab.getAttribute("aria-controls"));
+
+/** @param {Record<string, () => void>} opened what to do when the tab of this id is shown */
+export function startTabs(opened) {
+  const show = (/** @type {HTMLElement} */ chosen) => {
+    for (const tab of tabs) {
+      tab.setAttribute("aria-selected", String(tab === chosen));
+      tab.tabIndex = tab === chosen ? 0 : -1;
+      panel(tab).hidden = tab !== chosen;
+    }
+    opened[chosen.id]?.();
+  };
+  for (const [i, tab] of tabs.entries()) {
+    tab.addEventListener("click", () => {
+      history.replaceState(null, "", `#${panel(tab).id}`);
+      show(tab);
+    });
+    tab.addEventListener("keydown", (event) => {
+      const to = { ArrowRight: i + 1, ArrowLeft: i - 1, Home: 0, End: -1 }[event.key];
+      if (to === undefined) return;
+      event.preventDefault();
+      const next = tabs.at(to % tabs.length);
+      next.focus();
+      next.click();
+    });
+  }
+  const asked = tabs.find((tab) => location.hash === `#${panel(tab).id}`);
+  if (asked) show(asked);
+}
