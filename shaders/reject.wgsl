@@ -20,6 +20,10 @@ struct Softmax {
 
 fn logit_of(model: u32, row: u32, i: u32) -> f32 {
     if (model == DRAFT) {
+        // Its vocabulary may be smaller than the target's.
+        if (i >= dims.draft_stride) {
+            return REMOVED;
+        }
         return draft_logits[row * dims.draft_stride + i];
     }
     return logits[row * dims.stride + i];

@@ -293,7 +293,9 @@ fn reject_equals_its_twin() {
     let (mut accepted, mut all) = (0, 0);
     for case in 0..60u32 {
         let (vocab, rows) = (2 + lab.random.below(400), 1 + lab.random.upto(15));
-        let (draft_stride, certain) = (vocab + 3, case % 3 == 0);
+        // The draft model's vocabulary is larger or smaller than the target's.
+        let draft_stride = if case % 2 == 0 { vocab + 3 } else { vocab - vocab / 4 };
+        let (shared, certain) = (vocab.min(draft_stride), case % 3 == 0);
         let p: Vec<f32> = lab.random.normals(rows * vocab).into_iter().map(|x| 2.0 * x).collect();
         // The draft model is like the target, or the same, or like nothing.
         let mix = [0.0, 0.5, 1.0][case as usize / 3 % 3];
@@ -305,11 +307,16 @@ fn reject_equals_its_twin() {
         let dims = if certain { 0 } else { draft_stride };
         let mut chooser = Chooser { draft_stride: dims, ..Chooser::new(vocab, vocab, position, rows) };
         let softmaxes = |logits: &[f32], stride: usize| -> Vec<Vec<f32>> {
-            logits.chunks_exact(stride).map(|row| softmax(&row[..vocab])).collect()
+            let row = |row: &[f32]| {
+                let mut whole = softmax(&row[..vocab.min(stride)]);
+                whole.resize(vocab, 0.0);
+                whole
+            };
+            logits.chunks_exact(stride).map(row).collect()
         };
         let (ps, mut qs) = (softmaxes(&p, vocab), softmaxes(&q, draft_stride));
         for (row, q) in qs.iter_mut().enumerate().take(rows - 1) {
-            let x = lab.random.below(vocab);
+            let x = lab.random.below(if certain { vocab } else { shared });
             chooser.round[DRAFTS + row] = x as u32;
             if certain {
                 *q = (0..vocab).map(|id| f32::from(u8::from(id == x))).collect();

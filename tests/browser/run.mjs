@@ -1,7 +1,7 @@
 // npm test, the browser's part: the published files in headless Chromium. No adapter: everything fails.
 // `node tests/browser/run.mjs WORDS` runs the tests whose suite or name holds WORDS.
 import { readFileSync } from "node:fs";
-import { browser, check, codes, equal, server, violations } from "./harness.mjs";
+import { browser, codes, equal, server, violations } from "./harness.mjs";
 
 /** Suites that share no browser page run side by side, because compiling kernels keeps only one core busy. */
 const LANES = [["engine", "page", "package"], ["recovery", "life", "downloads"]];
