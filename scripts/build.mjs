@@ -1,4 +1,5 @@
-// npm run build: the Rust library -> www/foretoken.js and www/foretoken_bg.wasm, small enough for a web page; www/types/.
+// npm run build: the Rust library -> www/foretoken.js and www/foretoken_bg.wasm, small enough for a web page; the page's
+// simulator, www/demo/simulate.js and simulate_bg.wasm; www/types/.
 import { spawnSync } from "node:child_process";
 import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { homedir } from "node:os";
@@ -10,7 +11,6 @@ import { fail, needRust, run } from "./system.mjs";
 const root = join(dirname(fileURLToPath(import.meta.url)), "..");
 const target = process.env.CARGO_TARGET_DIR ?? join(root, "target");
 const www = join(root, "www");
-const wasm = join(www, "foretoken_bg.wasm");
 /** Promised: JS and WASM together, gzipped. */
 const LIMIT = 1_200_000;
 
@@ -46,7 +46,13 @@ function withoutPaths() {
   return flags.map(([from, to]) => `--remap-path-prefix=${from}=${to}`).join("\x1f");
 }
 
-/** Builds both files. */
+/** What is built: the engine that is published, and the simulator of the demo page. */
+const MODULES = [
+  { name: "foretoken", folder: www, flags: [] },
+  { name: "simulate", folder: join(www, "demo"), flags: ["--features", "simulator"] },
+];
+
+/** Builds the modules. */
 export function build() {
   needRust();
   needNpm();
@@ -56,19 +62,21 @@ export function build() {
   // Fetched first, so that the folders whose names are left out are there.
   run("cargo", ["fetch", ...target32], cwd);
   const env = { ...process.env, CARGO_ENCODED_RUSTFLAGS: withoutPaths() };
-  run("cargo", ["build", "--lib", "--profile", "wasm", ...target32], { ...cwd, env });
   const raw = join(target, "wasm32-unknown-unknown", "wasm", "foretoken.wasm");
-  const glue = join(target, "glue");
-  rmSync(glue, { recursive: true, force: true });
-  mkdirSync(glue, { recursive: true });
-  run(bindgen, [raw, "--target", "web", "--out-dir", glue, "--out-name", "foretoken", "--remove-name-section", "--remove-producers-section"], cwd);
   const optimise = join(root, "node_modules", "binaryen", "bin", "wasm-opt");
-  const small = join(glue, "small.wasm");
-  run(process.execPath, [optimise, "-Oz", "--strip-debug", "--strip-producers", join(glue, "foretoken_bg.wasm"), "-o", small], cwd);
-  // Last, so that an interrupted build leaves the old pair, not a mixed one.
-  copyFileSync(small, wasm);
-  copyFileSync(join(glue, "foretoken.js"), join(www, "foretoken.js"));
-  copyFileSync(join(glue, "foretoken.d.ts"), join(www, "foretoken.d.ts"));
+  for (const { name, folder, flags } of MODULES) {
+    run("cargo", ["build", "--lib", "--profile", "wasm", ...target32, ...flags], { ...cwd, env });
+    const glue = join(target, "glue", name);
+    rmSync(glue, { recursive: true, force: true });
+    mkdirSync(glue, { recursive: true });
+    run(bindgen, [raw, "--target", "web", "--out-dir", glue, "--out-name", name, "--remove-name-section", "--remove-producers-section"], cwd);
+    const small = join(glue, "small.wasm");
+    run(process.execPath, [optimise, "-Oz", "--strip-debug", "--strip-producers", join(glue, `${name}_bg.wasm`), "-o", small], cwd);
+    // Last, so that an interrupted build leaves the old pair, not a mixed one.
+    copyFileSync(small, join(folder, `${name}_bg.wasm`));
+    copyFileSync(join(glue, `${name}.js`), join(folder, `${name}.js`));
+    copyFileSync(join(glue, `${name}.d.ts`), join(folder, `${name}.d.ts`));
+  }
 }
 
 /** Checks the modules' types and writes them down for TypeScript, into www/types/. */
@@ -92,7 +100,7 @@ function weigh() {
 
 /** Whether the built files are missing, or older than what they are built from. */
 export function outdated() {
-  const built = [wasm, join(www, "foretoken.js")];
+  const built = MODULES.flatMap(({ name, folder }) => [join(folder, `${name}.js`), join(folder, `${name}_bg.wasm`)]);
   if (!built.every(existsSync)) return true;
   const age = (file) => statSync(file).mtimeMs;
   const sources = ["src", "shaders"].flatMap((folder) =>

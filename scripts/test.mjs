@@ -11,6 +11,7 @@ const cargo = (...args) => run("cargo", args, { env });
 cargo("fmt", "--check");
 cargo("clippy", "--features", "cli", "--all-targets", "--", "--deny", "warnings");
 cargo("clippy", "--lib", "--target", "wasm32-unknown-unknown", "--", "--deny", "warnings");
+cargo("clippy", "--lib", "--features", "simulator", "--target", "wasm32-unknown-unknown", "--", "--deny", "warnings");
 cargo("test", "--release", "--features", "cli");
 run(process.execPath, ["scripts/build.mjs"]);
 run(process.execPath, ["tests/package.mjs"]);

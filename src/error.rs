@@ -4,6 +4,7 @@ mod weights_rule;
 
 pub use weights_rule::WeightsRule;
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 
@@ -117,7 +118,7 @@ pub enum Error {
     )]
     NonFiniteLogits {
         /// `target` or `draft model`.
-        model: &'static str,
+        model: Cow<'static, str>,
         /// The token position, from 0.
         position: usize,
     },
@@ -184,5 +185,41 @@ impl Error {
     /// `{code, message, detail}`, the shape in which errors leave the engine.
     pub fn to_json(&self) -> Value {
         json!({ "code": self.code(), "message": self.to_string(), "detail": self.detail() })
+    }
+}
+
+impl Serialize for Error {
+    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+        self.to_json().serialize(to)
+    }
+}
+
+/// Reads what can go wrong with a loaded model; anything else is a device that is lost, with the words of the message.
+impl<'de> Deserialize<'de> for Error {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
+        let told = Value::deserialize(from)?;
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (detail, number) = (&told["detail"], |value: &Value| value.as_u64().unwrap_or_default());
+        let reason = if detail["reason"].is_string() { text(&detail["reason"]) } else { text(&told["message"]) };
+        Ok(match told["code"].as_str().unwrap_or_default() {
+            "webgpu-unavailable" => Self::WebGpuUnavailable { reason },
+            "gpu-blocked" => Self::GpuBlocked { reason },
+            "out-of-gpu-memory" => Self::OutOfGpuMemory {
+                what: text(&detail["what"]),
+                need: number(&detail["need"]),
+                limit: detail["limit"].as_u64(),
+            },
+            "non-finite-logits" => Self::NonFiniteLogits {
+                model: text(&detail["model"]).into(),
+                position: number(&detail["position"]) as usize,
+            },
+            "bad-option" => Self::BadOption {
+                option: text(&detail["option"]).into(),
+                value: text(&detail["value"]),
+                allowed: text(&detail["allowed"]),
+            },
+            "not-found" => Self::NotFound { path: text(&detail["path"]), reason },
+            _ => Self::DeviceLost { reason },
+        })
     }
 }

@@ -28,7 +28,6 @@ pub mod gpu;
 mod load;
 pub mod model;
 pub mod options;
-#[cfg(not(target_arch = "wasm32"))]
 pub mod parallel;
 pub mod reference;
 pub mod sample;

@@ -8,6 +8,7 @@ use crate::options::LoadOptions;
 use crate::session::{Learned, Origination, Prompts, Session};
 use crate::text::{ChatTemplate, Tokenizer, Translator};
 use crate::weights::{Source, Weights, read_small};
+use std::fmt::Display;
 use std::pin::Pin;
 use std::rc::Rc;
 
@@ -103,7 +104,7 @@ impl Session {
         loaded: &mut dyn FnMut(u64, u64),
     ) -> Result<Self> {
         if options.sp_degree != 1 {
-            let allowed = "1: several targets are for `parallel::Parallel`, and not for a page".into();
+            let allowed = "1: several targets are for `parallel::Parallel`".into();
             return Err(Error::BadOption { option: "sp_degree".into(), value: options.sp_degree.to_string(), allowed });
         }
         let target = Checkpoint::open(target, options).await?;
@@ -188,8 +189,8 @@ impl<S: Source, A: Source> Pair<S, A> {
     }
 }
 
-pub(crate) fn without_assistant(error: &Error) -> String {
-    format!("the assistant model is not used: {error}")
+pub(crate) fn without_assistant(reason: impl Display) -> String {
+    format!("the assistant model is not used: {reason}")
 }
 
 impl Translate for Translator {

@@ -1,8 +1,8 @@
-//! Distributed speculative inference on real targets, natively: several instances of the target, each with its own device,
-//! cache and thread, verify different parts of a draft at the same time. The text is that of plain decoding.
+//! Distributed speculative inference on real targets: several instances of the target, each with its own device and cache,
+//! verify different parts of a draft at the same time. The text is that of plain decoding.
 //!
 //! ```text
-//!  caller's thread                          threads
+//!  where the text is written                threads, or workers of a page
 //!  speculate::dsi::Dsi ── orders ──> target 0, target 1, ..., drafter
 //!         │   ^────────── reports ────────┘
 //!         └─> Sink: tokens in order, never taken back
@@ -10,24 +10,40 @@
 //!
 //! All instances run on devices of the same kind, because another kind rounds differently and its text would be another.
 
+mod crew;
 mod load;
+mod serve;
+#[cfg(not(target_arch = "wasm32"))]
 mod servers;
+mod text;
+#[cfg(not(target_arch = "wasm32"))]
 mod threads;
 mod worker;
+mod writer;
 
-pub use servers::{Guess, Plan, Servers};
-pub use worker::Build;
+pub use crew::{Crew, Order, Report, Role};
+pub use load::{Prepared, load_engine};
+pub use serve::{Inbox, work};
+#[cfg(not(target_arch = "wasm32"))]
+pub use servers::Servers;
+pub use text::{Guess, Plan, write};
+#[cfg(not(target_arch = "wasm32"))]
+pub use threads::Build;
+pub use worker::Worker;
+pub use writer::Writer;
 
 use crate::decode::{Engine, MAX_DRAFT, Target};
 use crate::error::{Error, Result};
 use crate::gpu::DeviceInfo;
-use crate::options::{Acceptance, DrafterChoice, GenerateOptions, Speculation};
+use crate::options::{Acceptance, DrafterChoice, GenerateOptions, Schedule, Speculation};
 use crate::sample::Sampling;
 use crate::session::{Emitter, Generation, Prompt, Prompts, Token, setup};
 use crate::speculate::PromptLookup;
+use crate::speculate::dsi::lookahead_for;
+use crate::text::Tokenizer;
 use std::ops::ControlFlow;
 
-/// A model that a thread can have for itself.
+/// A model that one of a crew can have for itself.
 pub trait Instance: Target {
     /// From now on it chooses its tokens like this.
     ///
@@ -43,22 +59,29 @@ impl Instance for Engine {
 }
 
 /// A loaded target on several servers, and its draft model.
-pub struct Parallel {
+pub struct Parallel<C> {
     prompts: Prompts,
-    servers: Servers,
+    crew: C,
     device: DeviceInfo,
     warnings: Vec<String>,
+    /// Seconds of a target forward and of a draft step in the text before.
+    latencies: Option<[f64; 2]>,
 }
 
-impl Parallel {
+impl<C: Crew> Parallel<C> {
     /// The kind of device that all of them are on.
     pub fn device(&self) -> &DeviceInfo {
         &self.device
     }
 
-    /// Whether there is a draft model.
-    pub fn has_draft_model(&self) -> bool {
-        self.servers.has_drafter()
+    /// The target's tokenizer.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.prompts.tokenizer
+    }
+
+    /// What the user should know of the loading, in words; the statistics of each text repeat it.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// The tokens of a prompt.
@@ -71,13 +94,15 @@ impl Parallel {
 
     /// Continues a prompt. `on_token` hears of each token and may break off.
     ///
-    /// Drafts come from the draft model, else from the text so far. `num_assistant_tokens` (with the lookup
-    /// `prompt_lookup_num_tokens`) is the lookahead: the draft tokens that make a verify task. No schedule changes it.
+    /// Drafts come from the draft model, else from the text so far. The lookahead, the draft tokens that make a verify task,
+    /// is `num_assistant_tokens` (with the lookup `prompt_lookup_num_tokens`); under the schedule `adaptive` the draft model's
+    /// is, from the second text on, the smallest with which the targets keep up with it (equation 1 of the paper), by the
+    /// latencies of the text before.
     ///
     /// # Errors
     /// As [`crate::Session::generate`], and [`Error::BadOption`] for acceptance by rejection and for other drafters. The
     /// servers stay usable.
-    pub fn generate(
+    pub async fn generate(
         &mut self,
         prompt: &Prompt,
         options: &GenerateOptions,
@@ -91,11 +116,13 @@ impl Parallel {
         let mut out = Emitter::new(&self.prompts.tokenizer, &prompt, &ends, options, on_token);
         let seed = options.do_sample.then_some(sampling.seed);
         let plan = Plan { sampling, lookahead, guess, ends: ends.clone(), capacity: self.prompts.context };
-        let mut stats = self.servers.write(&prompt, plan, &mut out)?;
+        let mut stats = write(&mut self.crew, &prompt, plan, &mut out).await?;
+        let latencies = stats.distributed.map(|found| [found.target_latency, found.drafter_latency]);
+        self.latencies = latencies.filter(|[target, drafter]| *target > 0.0 && *drafter > 0.0).or(self.latencies);
         stats.num_dropped_messages = num_dropped_messages;
         stats.seed = seed;
         let known = self.warnings.iter().cloned();
-        let missing = setup::missing(options, self.servers.has_drafter());
+        let missing = setup::missing(options, self.crew.has_drafter());
         let ignored = options.prediction.is_some().then(|| "with several targets no prediction is used".to_owned());
         stats.warnings.splice(0..0, known.chain(setup::idle(options)).chain(missing).chain(ignored));
         Ok(out.finish(stats))
@@ -110,19 +137,22 @@ impl Parallel {
         if options.do_sample && options.acceptance == Acceptance::Rejection {
             return bad("acceptance", "rejection", "coupled");
         }
-        let model = self.servers.has_drafter() && options.num_assistant_tokens > 0;
+        let model = self.crew.has_drafter() && options.num_assistant_tokens > 0;
         let model = match options.drafter {
             DrafterChoice::Auto => model && options.prompt_lookup_num_tokens.is_none(),
-            DrafterChoice::DraftModel => true,
+            DrafterChoice::DraftModel => model,
             DrafterChoice::Lookup => false,
             DrafterChoice::Prediction => return bad("drafter", "prediction", "auto, draft_model or lookup"),
             DrafterChoice::Chain => return bad("drafter", "chain", "auto, draft_model or lookup"),
         };
-        if options.speculation == Speculation::Off {
+        if options.speculation == Speculation::Off || options.drafter == DrafterChoice::DraftModel && !model {
             return Ok((Guess::Nothing, 1));
         }
         if model {
-            return Ok((Guess::Model, options.num_assistant_tokens.clamp(1, MAX_DRAFT)));
+            let adaptive = options.num_assistant_tokens_schedule == Schedule::Adaptive;
+            let latencies = self.latencies.filter(|_| adaptive);
+            let measured = latencies.map(|[target, drafter]| lookahead_for(target, drafter, self.crew.sp_degree()));
+            return Ok((Guess::Model, measured.unwrap_or(options.num_assistant_tokens).clamp(1, MAX_DRAFT)));
         }
         let count = options.prompt_lookup_num_tokens.unwrap_or(setup::LOOKUP_TOKENS).min(MAX_DRAFT);
         let lookup = PromptLookup::new(count, options.max_matching_ngram_size, options.prompt_lookup_rule, ends);

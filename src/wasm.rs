@@ -1,19 +1,17 @@
-//! What JavaScript sees of a session: a surface without logic. Options and results cross as JSON, so that their names are
-//! those of the native face; errors cross as `{code, message, detail}`.
+//! What JavaScript sees: a surface without logic. Options and results cross as JSON, so that their names are those of the
+//! native face; errors cross as `{code, message, detail}`. The demo page's simulator is a module of its own (the feature
+//! `simulator`), so that nobody else downloads it.
 
-use crate::error::{Error, Result, WeightsRule};
-use crate::gpu::{Gpu, GpuOptions};
-use crate::options::{GenerateOptions, LoadOptions};
-use crate::session::{Prompt, Session};
-use crate::weights::Source;
-use js_sys::{Function, JSON, Reflect, Uint8Array};
+use crate::error::Error;
+use js_sys::{JSON, Reflect};
 use serde::Serialize;
-use serde_json::json;
-use std::cell::RefCell;
-use std::ops::{ControlFlow, Range};
-use std::rc::Rc;
 use wasm_bindgen::prelude::*;
 
+#[cfg(not(feature = "simulator"))]
+mod parallel;
+#[cfg(not(feature = "simulator"))]
+mod session;
+#[cfg(feature = "simulator")]
 mod simulate;
 
 /// Keeps the words of a panic: all that JS sees of it otherwise is `unreachable`.
@@ -26,159 +24,6 @@ pub fn start() {
     }));
 }
 
-#[wasm_bindgen]
-extern "C" {
-    /// The files of a model: `{name, size(file): Promise<number | null>, read(file, start, end): Promise<Uint8Array>}`.
-    pub type Files;
-
-    #[wasm_bindgen(method, getter)]
-    fn name(this: &Files) -> String;
-    #[wasm_bindgen(method, catch)]
-    async fn size(this: &Files, file: &str) -> Result<JsValue, JsValue>;
-    #[wasm_bindgen(method, catch)]
-    async fn read(this: &Files, file: &str, start: f64, end: f64) -> Result<JsValue, JsValue>;
-}
-
-/// [`Files`] as a source. What JS throws is put aside, because it says more than an [`Error`] can.
-struct JsSource {
-    files: Files,
-    thrown: Thrown,
-}
-
-impl JsSource {
-    fn keep(&self, thrown: JsValue) -> Error {
-        let message = Reflect::get(&thrown, &"message".into()).ok().and_then(|message| message.as_string());
-        self.thrown.borrow_mut().get_or_insert(thrown);
-        Error::NotFound { path: self.name(), reason: message.unwrap_or_else(|| "cannot be read".into()) }
-    }
-}
-
-impl Source for JsSource {
-    async fn size(&self, file: &str) -> Result<Option<u64>> {
-        let size = self.files.size(file).await.map_err(|thrown| self.keep(thrown))?;
-        Ok(size.as_f64().map(|size| size as u64))
-    }
-
-    async fn read(&self, file: &str, range: Range<u64>) -> Result<Vec<u8>> {
-        let (start, end) = (range.start as f64, range.end as f64);
-        let bytes = self.files.read(file, start, end).await.map_err(|thrown| self.keep(thrown))?;
-        bytes.dyn_into::<Uint8Array>().map(|bytes| bytes.to_vec()).map_err(|_| Error::BadWeights {
-            file: file.to_owned(),
-            rule: WeightsRule::Truncated { expected: range.end - range.start, found: 0 },
-        })
-    }
-
-    fn name(&self) -> String {
-        self.files.name()
-    }
-}
-
-/// What the sources threw last.
-type Thrown = Rc<RefCell<Option<JsValue>>>;
-
-/// A loaded model pair.
-#[wasm_bindgen(js_name = Session)]
-pub struct JsSession(Session, Thrown);
-
-/// Loads a target and, unless it is null, a draft model. `progress(loaded, total)` hears of bytes on the GPU.
-///
-/// # Errors
-/// As [`Session::load`], and what the sources throw.
-#[wasm_bindgen]
-pub async fn load(
-    target: Files,
-    assistant: Option<Files>,
-    options: JsValue,
-    progress: Function,
-) -> Result<JsSession, JsValue> {
-    let thrown = Thrown::default();
-    let target = JsSource { files: target, thrown: thrown.clone() };
-    // What the draft model's files throw costs the draft model only.
-    let assistant = assistant.map(|files| JsSource { files, thrown: Thrown::default() });
-    let loaded = async {
-        let options = LoadOptions::from_json(&to_text(&options))?;
-        let gpu = Gpu::open(&GpuOptions::default()).await?;
-        let mut progress = |loaded: u64, total: u64| {
-            let _ = progress.call2(&JsValue::NULL, &(loaded as f64).into(), &(total as f64).into());
-        };
-        Session::load(&gpu, target, assistant, &options, &mut progress).await
-    };
-    match loaded.await {
-        Ok(session) => Ok(JsSession(session, thrown)),
-        Err(error) => Err(thrown.take().unwrap_or_else(|| to_error(error))),
-    }
-}
-
-#[wasm_bindgen(js_class = Session)]
-impl JsSession {
-    /// Continues a prompt: a text, messages `[{role, content}]`, or token ids. `on_token({id, text, origin})` hears of each
-    /// token; when it returns false, the generation ends there.
-    ///
-    /// # Errors
-    /// As [`Session::generate`].
-    pub async fn generate(
-        &mut self,
-        prompt: JsValue,
-        options: JsValue,
-        on_token: Function,
-    ) -> Result<JsValue, JsValue> {
-        let options = GenerateOptions::from_json(&to_text(&options)).map_err(to_error)?;
-        let prompt = to_prompt(&prompt)?;
-        let mut hear = |token: &_| match on_token.call1(&JsValue::NULL, &to_value(token)) {
-            Ok(answer) if answer.as_bool() != Some(false) => ControlFlow::Continue(()),
-            _ => ControlFlow::Break(()),
-        };
-        // Sources are read again when the device was lost.
-        match self.0.generate(&prompt, &options, &mut hear).await {
-            Ok(generation) => Ok(to_value(&generation)),
-            Err(error) => Err(self.1.take().unwrap_or_else(|| to_error(error))),
-        }
-    }
-
-    /// The tokens of a prompt.
-    ///
-    /// # Errors
-    /// As [`Session::encode`].
-    pub fn encode(&self, prompt: JsValue) -> Result<Vec<u32>, JsValue> {
-        self.0.encode(&to_prompt(&prompt)?).map_err(to_error)
-    }
-
-    /// The text of some tokens.
-    ///
-    /// # Errors
-    /// `bad-tokenizer`.
-    pub fn decode(&self, ids: Vec<u32>, skip_special: bool) -> Result<String, JsValue> {
-        self.0.tokenizer().decode(&ids, skip_special).map_err(to_error)
-    }
-
-    /// Which device it is: `{name, backend, driver, max_buffer_size, max_binding_size}`.
-    pub fn device(&self) -> JsValue {
-        to_value(self.0.engine().gpu().info())
-    }
-
-    /// Bytes on the GPU: `{target, draft}`, each `{weights, kv, scratch, read_per_token}`.
-    pub fn memory(&self) -> JsValue {
-        let engine = self.0.engine();
-        to_value(&json!({ "target": engine.target().memory(), "draft": engine.draft().map(|draft| draft.memory()) }))
-    }
-
-    /// What the user should know of the loading, in words.
-    pub fn warnings(&self) -> JsValue {
-        to_value(&self.0.warnings())
-    }
-
-    /// What was asked of the device so far.
-    pub fn counters(&self) -> JsValue {
-        to_value(&self.0.engine().gpu().counters())
-    }
-}
-
-/// `undefined` is no JSON; it becomes an empty object, which is what it means as options.
-fn to_text(value: &JsValue) -> String {
-    let text = JSON::stringify(value).ok().and_then(|text| text.as_string());
-    text.unwrap_or_else(|| "{}".into())
-}
-
 fn to_value(value: &impl Serialize) -> JsValue {
     let text = serde_json::to_string(value).unwrap_or_default();
     JSON::parse(&text).unwrap_or(JsValue::UNDEFINED)
@@ -186,11 +31,4 @@ fn to_value(value: &impl Serialize) -> JsValue {
 
 fn to_error(error: Error) -> JsValue {
     to_value(&error.to_json())
-}
-
-fn to_prompt(prompt: &JsValue) -> Result<Prompt, JsValue> {
-    serde_json::from_str(&to_text(prompt)).map_err(|_| {
-        let allowed = "a text, messages [{role, content}], or token ids".into();
-        to_error(Error::BadOption { option: "prompt".into(), value: "this value".into(), allowed })
-    })
 }

@@ -52,7 +52,7 @@ fn dependencies_point_one_way() {
             "parallel",
             &["decode", "error", "gpu", "load", "options", "sample", "session", "speculate", "text", "weights"],
         ),
-        ("wasm", &["error", "gpu", "options", "session", "simulate", "weights"]),
+        ("wasm", &["decode", "error", "gpu", "options", "parallel", "sample", "session", "simulate", "weights"]),
     ]);
     for (path, text) in files("src", "rs") {
         let module = module(&path);

@@ -4,12 +4,13 @@ mod common;
 use common::{Tales, engine, gpu, path, run};
 use foretoken::decode::{Draft, Engine, Target, Verified};
 use foretoken::options::LookupRule;
-use foretoken::parallel::{Build, Guess, Instance, Parallel, Plan, Servers};
+use foretoken::parallel::{self, Build, Crew, Guess, Instance, Parallel, Plan, Servers};
 use foretoken::sample::{Draw, Sampling};
 use foretoken::session::Sink;
+use foretoken::speculate::dsi::lookahead_for;
 use foretoken::speculate::{Origin, PromptLookup, Stats};
 use foretoken::weights::Folder;
-use foretoken::{Error, GenerateOptions, GpuOptions, LoadOptions, Prompt, Result, Session, Token};
+use foretoken::{Error, GenerateOptions, GpuOptions, LoadOptions, Prompt, Result, Schedule, Session, Token};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicIsize, Ordering};
@@ -55,7 +56,7 @@ impl Sink for Collect {
 }
 
 fn write(servers: &mut Servers, prompt: &[u32], plan: Plan, sink: &mut Collect) -> Result<Stats> {
-    let stats = servers.write(prompt, plan, sink)?;
+    let stats = run(parallel::write(servers, prompt, plan, sink))?;
     assert!(sink.ended);
     assert_eq!(stats.num_emitted_tokens, sink.ids.len());
     assert_eq!(stats.num_emitted_tokens, stats.num_accepted_draft_tokens + stats.num_spec_steps);
@@ -144,7 +145,7 @@ fn a_text_ends_in_the_middle_of_a_block() {
         }
         assert_eq!(text(96, None), case.greedy_ids);
         let long = vec![5; 512];
-        let full = servers.write(&long, plan(&Sampling::default(), 5, true), &mut Collect::new(3));
+        let full = run(parallel::write(&mut servers, &long, plan(&Sampling::default(), 5, true), &mut Collect::new(3)));
         assert_eq!(full, Err(Error::ContextFull { need: 512, limit: 512 }));
     });
 }
@@ -218,7 +219,7 @@ fn a_lost_device_does_not_change_the_text() {
         let (mut servers, _) = Servers::start(vec![mortal(&dying, 1)], None).unwrap();
         dying.store(2, Ordering::Relaxed);
         let mut sink = Collect::new(16);
-        let failed = servers.write(&case.prompt_ids, plan(&greedy, 3, false), &mut sink);
+        let failed = run(parallel::write(&mut servers, &case.prompt_ids, plan(&greedy, 3, false), &mut sink));
         assert!(matches!(failed, Err(Error::WebGpuUnavailable { .. })), "{failed:?}");
         assert_eq!(sink.ids, expected[..sink.ids.len()]);
     });
@@ -325,7 +326,7 @@ fn threads_of_any_speed_write_the_same_text() {
                         expected.push(Mock::token(&expected, 10));
                     }
                     let mut sink = Collect::new(most);
-                    let wrote = servers.write(&prompt, forwards(lookahead, 200), &mut sink);
+                    let wrote = run(parallel::write(&mut servers, &prompt, forwards(lookahead, 200), &mut sink));
                     let what = format!("{right} of 10, {rows} rows, {sp_degree} targets, {lookahead}: {wrote:?}");
                     if sp_degree == 1 && left < NEVER {
                         assert!(matches!(wrote, Err(Error::DeviceLost { .. })), "{what}");
@@ -364,30 +365,41 @@ fn generations_are_those_of_a_session() {
                 streamed += &token.text;
                 ControlFlow::Continue(())
             };
-            let found = parallel.generate(&prompt, &options, &mut hear).unwrap();
+            let found = run(parallel.generate(&prompt, &options, &mut hear)).unwrap();
             assert_eq!((&found.text, &found.token_ids), (&expected.text, &expected.token_ids));
             assert_eq!((found.finish_reason, &streamed), (expected.finish_reason, &found.text));
             assert_eq!(found.stats.seed, expected.stats.seed);
             assert_eq!(found.stats.distributed.map(|distributed| distributed.sp_degree), Some(2));
             whole = if sampled { whole } else { found.text };
         }
+        // With the schedule `adaptive`, the lookahead is that of equation 1 for what the text before took.
+        let mut distributed = |options: &GenerateOptions| {
+            let wrote = run(parallel.generate(&prompt, options, &mut |_| ControlFlow::Continue(())));
+            wrote.unwrap().stats.distributed.unwrap()
+        };
+        let first = distributed(&options);
+        assert!(first.target_latency > first.drafter_latency && first.drafter_latency > 0.0, "{first:?}");
+        let wanted = lookahead_for(first.target_latency, first.drafter_latency, 2).min(31);
+        assert_eq!(distributed(&options).lookahead, wanted, "{first:?}");
+        let constant = GenerateOptions { num_assistant_tokens_schedule: Schedule::Constant, ..options.clone() };
+        assert_eq!(distributed(&constant).lookahead, constant.num_assistant_tokens);
         let middle: String = whole.chars().skip(whole.chars().count() / 2).take(4).collect();
         let options = GenerateOptions { stop: vec![middle], ..options };
         let expected = run(session.generate(&prompt, &options, &mut |_| ControlFlow::Continue(()))).unwrap();
-        let found = parallel.generate(&prompt, &options, &mut |_| ControlFlow::Continue(())).unwrap();
+        let found = run(parallel.generate(&prompt, &options, &mut |_| ControlFlow::Continue(()))).unwrap();
         assert_eq!((found.text, found.token_ids), (expected.text, expected.token_ids));
         let mut count = 0;
-        let aborted = parallel.generate(&prompt, &options, &mut |_| {
+        let aborted = run(parallel.generate(&prompt, &options, &mut |_| {
             count += 1;
             if count == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        });
+        }));
         assert_eq!(aborted.unwrap().token_ids, expected_start(&mut session, &prompt, 3));
         let rejection = GenerateOptions {
             do_sample: true,
             acceptance: foretoken::options::Acceptance::Rejection,
             ..GenerateOptions::default()
         };
-        let refused = parallel.generate(&prompt, &rejection, &mut |_| ControlFlow::Continue(()));
+        let refused = run(parallel.generate(&prompt, &rejection, &mut |_| ControlFlow::Continue(())));
         assert!(matches!(refused, Err(Error::BadOption { option, .. }) if option == "acceptance"));
     });
 }

@@ -4,6 +4,7 @@
  */
 import { list, remove } from "./cache.js";
 import { complete } from "./chat.js";
+import { Queue } from "./queue.js";
 
 /**
  * @typedef {"download" | "upload" | "compile"} Phase
@@ -50,7 +51,9 @@ import { complete } from "./chat.js";
  *   most 4096
  * @property {"f32" | "f16"} [kv_dtype] elements of the KV cache; `f32` by default, which is exact
  * @property {number} [prefill_chunk] prompt tokens per forward pass, 1 to 4096; 64 by default. The text is always the same
- * @property {1} [sp_degree] targets that verify at the same time; several are for the native program
+ * @property {number} [sp_degree] instances of the target that verify at the same time (distributed speculative inference), 1
+ *   to 8, each in a worker with its own device, weights and KV cache; 1 by default. Pays only where they really run at the
+ *   same time
  */
 
 /**
@@ -113,6 +116,17 @@ import { complete } from "./chat.js";
  * @property {string} reason in words
  * @property {{ plain: number, prediction: number, lookup: number, draft_model: number }} rounds by who drafted
  *
+ * @typedef {object} Distributed what several targets did
+ * @property {number} sp_degree targets
+ * @property {number} lookahead draft tokens of a verify task
+ * @property {number} num_verify_tasks verify tasks that were given out
+ * @property {number} num_forwards target forwards that were waited for
+ * @property {number} num_cancelled_tasks tasks taken back, drafting included
+ * @property {number} num_rejected_tokens draft tokens that the target replaced
+ * @property {number} num_lost times that a target, or its device, was lost
+ * @property {number} target_latency mean seconds of a target forward, reading the prompt left out
+ * @property {number} drafter_latency mean seconds of a step of the draft model; 0 without one
+ *
  * @typedef {object} Stats what a generation did, under vLLM's names
  * @property {number} num_spec_steps rounds, which are the target forwards after prefill
  * @property {number} num_draft_tokens draft tokens proposed
@@ -130,7 +144,7 @@ import { complete } from "./chat.js";
  * @property {number} num_dropped_messages messages of the chat that were dropped because it had outgrown the context
  * @property {number | null} seed key of the random choices; null where there were none
  * @property {Speculating | null} speculating what the adaptive schedule chose last, and why; null with another schedule
- * @property {null} distributed what several targets did, natively
+ * @property {Distributed | null} distributed what several targets did (`sp_degree`); null with one
  * @property {Times} times
  * @property {string[]} warnings what the user should know about this device or model, in words
  * @property {number} wasm_memory bytes of the engine outside the GPU
@@ -213,6 +227,8 @@ export class Engine {
   #next = 0;
   /** @type {Worker | null} none after it broke down, until it is needed again */
   #worker = null;
+  /** Workers that have a target each, where there are several. @type {Map<number, Worker>} */
+  #hired = new Map();
   /** How to load the models, at first and into a new worker. */
   #load;
   /** @type {ForetokenError | null} why nothing works any more */
@@ -374,21 +390,9 @@ export class Engine {
 
   /** Starts a worker and loads the models into it. What is asked meanwhile waits in the worker. */
   async #start() {
-    /** @type {Worker} */
-    let worker;
-    try {
-      worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module" });
-    } catch (error) {
-      // From another origin, or against a policy of the page.
-      throw new ForetokenError({ code: "internal", message: `the worker could not be started: ${error.message}` });
-    }
+    const worker = startWorker((message) => this.#stop(new ForetokenError({ code: "internal", message })));
     this.#worker = worker;
     worker.onmessage = ({ data }) => this.#hear(data);
-    worker.onerror = (event) => {
-      event.preventDefault();
-      const message = event.message || "the worker could not be started: are worker.js, foretoken.js and foretoken_bg.wasm beside engine.js? The README says what bundlers need";
-      this.#stop(new ForetokenError({ code: "internal", message }));
-    };
     const { args, onProgress } = this.#load;
     try {
       this.#info = await this.#send("load", args, onProgress).result;
@@ -433,8 +437,10 @@ export class Engine {
   }
 
   /** @param {any} message as worker.js describes them */
-  #hear({ id, event, result, error, fatal }) {
+  #hear({ id, event, result, error, fatal, hire, dismiss }) {
     if (fatal) return this.#stop(new ForetokenError(fatal));
+    if (hire !== undefined) return this.#hire(hire);
+    if (dismiss !== undefined) return this.#dismiss(dismiss);
     const call = this.#calls.get(id);
     if (!call) return;
     if (event !== undefined) return call.onEvent(event);
@@ -443,13 +449,35 @@ export class Engine {
     else call.resolve(result);
   }
 
+  /** Starts a worker for a target and brings it together with the one that asked for it. @param {number} id */
+  #hire(id) {
+    const asking = /** @type {Worker} */ (this.#worker);
+    const failed = (/** @type {string} */ reason) => asking.postMessage({ hired: id, failed: reason });
+    const { port1, port2 } = new MessageChannel();
+    asking.postMessage({ hired: id, port: port1 }, [port1]);
+    try {
+      const worker = startWorker(failed);
+      worker.postMessage({ serve: port2 }, [port2]);
+      this.#hired.set(id, worker);
+    } catch ({ message }) {
+      failed(message);
+    }
+  }
+
+  /** @param {number} id */
+  #dismiss(id) {
+    this.#hired.get(id)?.terminate();
+    this.#hired.delete(id);
+  }
+
   /**
-   * Ends the worker; what waits for it rejects. The next call starts another, unless the engine was disposed of.
+   * Ends the workers; what waits for them rejects. The next call starts another, unless the engine was disposed of.
    * @param {ForetokenError} reason
    */
   #stop(reason) {
     this.#worker?.terminate();
     this.#worker = null;
+    for (const id of [...this.#hired.keys()]) this.#dismiss(id);
     const calls = [...this.#calls.values()];
     this.#calls.clear();
     for (const { reject } of calls) reject(reason);
@@ -457,36 +485,20 @@ export class Engine {
 }
 
 /**
- * Pieces that wait for their reader, or a reader that waits for pieces.
- * @template T
+ * A worker with the engine in it. Throws where none may be started.
+ * @param {(reason: string) => void} failed hears that it could not be started after all
  */
-class Queue {
-  /** @type {T[]} */
-  #items = [];
-  #ended = false;
-  /** @type {unknown} */
-  #error = null;
-  /** @type {(value?: unknown) => void} */
-  #wake = () => {};
-
-  /** @param {T} item */
-  push(item) {
-    this.#items.push(item);
-    this.#wake();
-  }
-
-  /** @param {unknown} [error] */
-  end(error = null) {
-    this.#ended = true;
-    this.#error = error;
-    this.#wake();
-  }
-
-  /** @returns {Promise<T | undefined>} the next item; undefined at the end */
-  async shift() {
-    while (!this.#items.length && !this.#ended) await new Promise((wake) => (this.#wake = wake));
-    if (!this.#items.length && this.#error) throw this.#error;
-    return this.#items.shift();
+function startWorker(failed) {
+  try {
+    const worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module" });
+    worker.onerror = (event) => {
+      event.preventDefault();
+      failed(event.message || "the worker could not be started: are worker.js, foretoken.js and foretoken_bg.wasm beside engine.js? The README says what bundlers need");
+    };
+    return worker;
+  } catch (error) {
+    // From another origin, or against a policy of the page.
+    throw new ForetokenError({ code: "internal", message: `the worker could not be started: ${error.message}` });
   }
 }
 

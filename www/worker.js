@@ -1,17 +1,25 @@
 /**
  * The engine's own thread: one model pair, one request after the other. Messages in: {id, method, args}; out: {id, result},
  * {id, error: {code, message, detail}}, and {id, event} while a request runs.
+ *
+ * Where there are several targets, it asks the page for more workers of this kind: {hire}, answered by {hired, port}. What
+ * such a worker does it hears through its port ({serve}), from crew.js.
  */
 import { Cache } from "./cache.js";
-import init, { load } from "./foretoken.js";
+import { Crew } from "./crew.js";
+import init, { load, loadParallel, serve } from "./foretoken.js";
 import { failure, openFiles } from "./hub.js";
 
 /** @type {import("./foretoken.js").Session} */
 let session;
+/** The workers that have the targets, where there are several. @type {Crew | null} */
+let crew = null;
 /** @type {WebAssembly.Memory} */
 let memory;
 /** @type {Map<number, AbortController>} */
 const running = new Map();
+/** Where orders come from, in a worker of a crew. @type {MessagePort | undefined} */
+let crewed;
 /** What a person should know of the loading. @type {string[]} */
 let warnings = [];
 /** What the browser tells of the GPU; the engine inside sees no name. */
@@ -19,6 +27,61 @@ async function adapterName() {
   const adapter = await navigator.gpu.requestAdapter({ powerPreference: "high-performance" });
   const { description = "", vendor = "", architecture = "" } = adapter?.info ?? {};
   return description || `${vendor} ${architecture}`.trim();
+}
+
+/**
+ * How models are opened, and who hears of it.
+ * @param {any} work `hub`, `base`
+ * @param {{ emit: (event: unknown) => void, signal?: AbortSignal }} context
+ */
+function opening({ hub, base }, { emit, signal }) {
+  const cache = hub.cache ? new Cache((text) => warnings.push(text)) : undefined;
+  /** @type {(phase: string, loaded: number, total: number) => void} */
+  const tell = (phase, loaded, total) => emit({ phase, model: "", file: "", loaded, total });
+  let uploaded = false;
+  return {
+    open: (/** @type {any} */ model, /** @type {"target" | "assistant"} */ role) =>
+      openFiles(model, { ...hub, cache, base, signal, role, onProgress: emit }),
+    upload(/** @type {number} */ loaded, /** @type {number} */ total) {
+      tell("upload", loaded, total);
+      // The kernels are compiled and checked on this device between the last byte and the end of loading.
+      if (loaded === total && !uploaded) tell("compile", 0, 1);
+      uploaded = loaded === total;
+    },
+    done: () => tell("compile", 1, 1),
+  };
+}
+
+/** Lets only that progress through which is one. @param {(event: any) => void} emit @returns {(event: any) => void} */
+function rising(emit) {
+  const most = new Map();
+  return (event) => {
+    const { phase, model, file, loaded } = event;
+    const what = [phase, model, file].join();
+    if (loaded < (most.get(what) ?? 0)) return;
+    most.set(what, loaded);
+    emit(event);
+  };
+}
+
+/** Workers that the page was asked for. @type {Map<number, (answer: any) => void>} */
+const hiring = new Map();
+let hires = 0;
+
+/** @returns {Promise<import("./crew.js").Hired>} */
+function hire() {
+  const id = hires++;
+  postMessage({ hire: id });
+  return new Promise((resolve) => {
+    /** @type {(reason: string) => void} */
+    let fail;
+    const failed = new Promise((resolve) => (fail = resolve));
+    const dismiss = () => {
+      postMessage({ dismiss: id });
+      hiring.delete(id);
+    };
+    hiring.set(id, ({ port, failed: reason }) => (port ? resolve({ port, dismiss, failed }) : fail(reason)));
+  });
 }
 
 /** The session answers one call at a time. */
@@ -29,30 +92,23 @@ const methods = {
   async load({ model, assistant, hub, base, options }, { emit, signal }) {
     ({ memory } = await init());
     warnings = [];
-    const cache = hub.cache ? new Cache((text) => warnings.push(text)) : undefined;
-    const open = (/** @type {any} */ model, /** @type {"target" | "assistant"} */ role) =>
-      openFiles(model, { ...hub, cache, base, signal, role, onProgress: emit });
-    /** @type {(phase: string, loaded: number, total: number) => void} */
-    const tell = (phase, loaded, total) => emit({ phase, model: "", file: "", loaded, total });
-    let uploaded = false;
-    const upload = (/** @type {number} */ loaded, /** @type {number} */ total) => {
-      tell("upload", loaded, total);
-      // The kernels are compiled and checked on this device between the last byte and the end of loading.
-      if (loaded === total && !uploaded) tell("compile", 0, 1);
-      uploaded = loaded === total;
-    };
+    crew = null;
+    // Several workers read the same file, each from its beginning.
+    if (options.sp_degree > 1) emit = rising(emit);
+    const { open, upload, done } = opening({ hub, base }, { emit, signal });
     const assisting = assistant ? open(assistant, "assistant") : undefined;
     const files = open(model, "target");
+    if (options.sp_degree > 1) crew = new Crew({ target: { model }, assistant: { model: assistant }, hub, base, options }, hire, emit);
     try {
-      session = await load(files, assisting, options, upload);
+      session = await (crew ? loadParallel(files, assisting, crew, options) : load(files, assisting, options, upload));
     } finally {
       files.close?.();
       assisting?.close?.();
     }
-    tell("compile", 1, 1);
+    done();
     const device = session.device();
     device.name ||= await adapterName();
-    return { device, memory: session.memory(), warnings: [...warnings, ...session.warnings()] };
+    return { device, memory: crew?.memory() ?? session.memory(), warnings: [...warnings, ...session.warnings()] };
   },
 
   async generate({ prompt, options }, { emit, signal }) {
@@ -82,11 +138,42 @@ const methods = {
   },
 
   async counters() {
-    return session.counters();
+    return crew?.counters() ?? session.counters();
   },
 };
 
-onmessage = ({ data: { id, method, args } }) => {
+/** Works on one instance of a model from now on. @param {MessagePort} port */
+function work(port) {
+  crewed = port;
+  /** @type {import("./foretoken.js").Server} */
+  let server;
+  port.onmessage = async ({ data: { load, order, counters } }) => {
+    if (order) server.order(order);
+    if (counters) port.postMessage({ counters: server.counters() });
+    if (!load) return;
+    const { model, index, context, lock, options } = load;
+    // Held for as long as this worker lives.
+    await new Promise((held) => navigator.locks.request(lock, () => new Promise(() => held(undefined))));
+    port.postMessage({ here: true });
+    try {
+      await init();
+      const { open, upload } = opening(load, { emit: (progress) => port.postMessage({ progress }) });
+      const files = open(model, context === undefined ? "target" : "assistant");
+      try {
+        server = await serve(files, index, context, options, upload, (/** @type {any} */ told) => port.postMessage({ told }));
+      } finally {
+        files.close?.();
+      }
+      port.postMessage({ ready: { device: server.device(), memory: server.memory() } });
+    } catch (error) {
+      port.postMessage({ error: explain(error) });
+    }
+  };
+}
+
+onmessage = ({ data: { id, method, args, serve, hired, ...answer } }) => {
+  if (serve) return work(serve);
+  if (hired !== undefined) return hiring.get(hired)?.(answer);
   if (method === "abort") {
     running.get(id)?.abort();
     return;
@@ -119,7 +206,7 @@ const panicked = () => /** @type {any} */ (globalThis).foretoken_panic;
 
 /** @param {unknown} reason */
 function die(reason) {
-  postMessage({ fatal: failure("internal", String(panicked() ?? reason)) });
+  (crewed ?? globalThis).postMessage({ fatal: failure("internal", String(panicked() ?? reason)) });
 }
 
 /** @param {any} error */

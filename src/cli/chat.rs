@@ -4,7 +4,7 @@ use super::lines::Lines;
 use super::load::{Pair, Room};
 use super::options::GenerateFlags;
 use super::print::{Colour, Printer, table};
-use super::writer::{Targets, Writer};
+use super::writer::{self, Targets, Writer};
 use super::{Failure, print_json};
 use crate::error::{Error, Result};
 use crate::options::GenerateOptions;
@@ -57,7 +57,7 @@ pub(super) struct Args {
 pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
     let load = args.targets.options(&args.room)?;
     let options = GenerateOptions { context: args.context.parse()?, ..args.generation.options()? };
-    let writer = Writer::load(&args.pair, &load).await?;
+    let writer = writer::load(&args.pair, &load).await?;
     let mut chat = Chat {
         writer,
         options,

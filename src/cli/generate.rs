@@ -3,7 +3,7 @@
 use super::load::{Pair, Room};
 use super::options::GenerateFlags;
 use super::print::{Colour, Printer, summary};
-use super::writer::{Targets, Writer};
+use super::writer::{self, Targets};
 use super::{Failure, bad_prompt, print_json};
 use crate::error::Result;
 use crate::gpu::DeviceInfo;
@@ -61,7 +61,7 @@ struct Used<'a> {
 pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
     let (load, options) = (args.targets.options(&args.room)?, args.generation.options()?);
     let prompt = args.prompt()?;
-    let mut writer = Writer::load(&args.pair, &load).await?;
+    let mut writer = writer::load(&args.pair, &load).await?;
     if json {
         let generation = writer.generate(&prompt, &options, &mut |_| ControlFlow::Continue(())).await?;
         let model = args.pair.target()?.name();

@@ -1,12 +1,10 @@
-//! Who writes: a session, or a target on several servers.
+//! How many targets write, and bringing them to the device.
 
 use super::load::{Pair, Room};
 use crate::error::Result;
-use crate::gpu::{DeviceInfo, GpuOptions};
-use crate::options::{GenerateOptions, LoadOptions};
-use crate::parallel::Parallel;
-use crate::session::{Generation, Prompt, Session, Token};
-use std::ops::ControlFlow;
+use crate::gpu::GpuOptions;
+use crate::options::LoadOptions;
+use crate::parallel::{self, Parallel, Servers};
 
 /// How many targets.
 #[derive(clap::Args)]
@@ -26,45 +24,14 @@ impl Targets {
     }
 }
 
-/// What continues a prompt.
-pub(super) enum Writer {
-    Session(Box<Session>),
-    Parallel(Box<Parallel>),
-}
+/// What continues a prompt here.
+pub(super) type Writer = parallel::Writer<Servers>;
 
-impl Writer {
-    /// Loads what the options ask for.
-    pub async fn load(pair: &Pair, options: &LoadOptions) -> Result<Self> {
-        if options.sp_degree == 1 {
-            return Ok(Self::Session(Box::new(pair.load(options).await?)));
-        }
-        let parallel = Parallel::load(&GpuOptions::default(), pair.target()?, pair.assistant()?, options).await?;
-        Ok(Self::Parallel(Box::new(parallel)))
+/// Loads what the options ask for.
+pub(super) async fn load(pair: &Pair, options: &LoadOptions) -> Result<Writer> {
+    if options.sp_degree == 1 {
+        return Ok(Writer::Session(Box::new(pair.load(options).await?)));
     }
-
-    pub fn device(&self) -> &DeviceInfo {
-        match self {
-            Self::Session(session) => session.engine().gpu().info(),
-            Self::Parallel(parallel) => parallel.device(),
-        }
-    }
-
-    pub fn encode(&self, prompt: &Prompt) -> Result<Vec<u32>> {
-        match self {
-            Self::Session(session) => session.encode(prompt),
-            Self::Parallel(parallel) => parallel.encode(prompt),
-        }
-    }
-
-    pub async fn generate(
-        &mut self,
-        prompt: &Prompt,
-        options: &GenerateOptions,
-        on_token: &mut dyn FnMut(&Token) -> ControlFlow<()>,
-    ) -> Result<Generation> {
-        match self {
-            Self::Session(session) => session.generate(prompt, options, on_token).await,
-            Self::Parallel(parallel) => parallel.generate(prompt, options, on_token),
-        }
-    }
+    let parallel = Parallel::load(&GpuOptions::default(), pair.target()?, pair.assistant()?, options).await?;
+    Ok(Writer::Parallel(Box::new(parallel)))
 }

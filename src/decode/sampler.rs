@@ -16,7 +16,7 @@ pub(super) const NOT_DRAFTED: u32 = u32::MAX - 1;
 /// Refuses tokens among which is one of a row that had a logit that is not finite; the first row is that of `position`.
 pub(super) fn check_finite(model: &'static str, tokens: &[u32], position: usize) -> Result<()> {
     match tokens.iter().position(|&id| id == NOT_FINITE) {
-        Some(row) => Err(Error::NonFiniteLogits { model, position: position + row }),
+        Some(row) => Err(Error::NonFiniteLogits { model: model.into(), position: position + row }),
         None => Ok(()),
     }
 }

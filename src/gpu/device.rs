@@ -2,7 +2,7 @@
 
 use super::kernels::Kernel;
 use crate::error::{Error, Result};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -16,7 +16,7 @@ pub struct GpuOptions {
 }
 
 /// Which device it is.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct DeviceInfo {
     /// The adapter's name.
     pub name: String,

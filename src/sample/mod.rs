@@ -9,8 +9,10 @@ pub use noise::{exponential, gumbel, threefry2x32, uniform};
 pub use process::{Bias, Processors, softmax};
 pub use reject::{accepts, recovered};
 
+use serde::{Deserialize, Serialize};
+
 /// How tokens are chosen, by target and draft model alike.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Sampling {
     /// What is done to the logits.
     pub processors: Processors,
@@ -23,7 +25,8 @@ pub struct Sampling {
 }
 
 /// How a token is taken from processed logits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Draw {
     /// The largest logit.
     #[default]

@@ -1,7 +1,9 @@
 //! The processors of transformers, in their order: biases, repetition penalty, temperature, top-k, top-p, min-p.
 
+use serde::{Deserialize, Deserializer, Serialize};
+
 /// What is done to the logits before a token is drawn. The defaults do nothing.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Processors {
     /// Added to the logits of tokens: preferences, bans, a least length.
     pub biases: Vec<Bias>,
@@ -24,16 +26,22 @@ impl Default for Processors {
 }
 
 /// A number that is added to the logit of a token where it would end a sequence.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Bias {
     /// The tokens that must stand before it; none: always.
     pub after: Vec<u32>,
     /// The token.
     pub token: u32,
     /// What is added; negative infinity bans the token.
+    #[serde(deserialize_with = "or_banned")]
     pub bias: f32,
     /// It holds at positions below this one: the number of tokens before.
     pub until: u32,
+}
+
+/// JSON has no infinity: it is written as null.
+fn or_banned<'a, D: Deserializer<'a>>(from: D) -> Result<f32, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or(f32::NEG_INFINITY))
 }
 
 impl Bias {

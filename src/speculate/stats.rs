@@ -48,7 +48,7 @@ pub struct Stats {
 
 /// What several targets did. There is no round then: what counts as one is each token of the target's own, with the
 /// accepted draft tokens before it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Distributed {
     /// Targets.
     pub sp_degree: usize,
@@ -64,6 +64,10 @@ pub struct Distributed {
     pub num_rejected_tokens: usize,
     /// Times that a target's device was lost.
     pub num_lost: usize,
+    /// Mean seconds of a target forward, reading the prompt left out.
+    pub target_latency: f64,
+    /// Mean seconds of a step of the draft model, likewise; 0 without one.
+    pub drafter_latency: f64,
 }
 
 /// Seconds by phase.

@@ -1,5 +1,5 @@
 /** The simulator's tab: what speculation would gain, computed here, without a model and without a GPU. */
-import init, { simulateCell, simulateHeatmaps } from "../foretoken.js";
+import init, { simulateCell, simulateHeatmaps } from "./simulate.js";
 
 const at = (id) => /** @type {any} */ (document.getElementById(id));
 const sliders = /** @type {HTMLInputElement[]} */ ([...document.querySelectorAll("#simulator input")]);

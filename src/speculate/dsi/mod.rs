@@ -29,6 +29,8 @@ mod machine;
 
 pub use machine::Dsi;
 
+use serde::{Deserialize, Serialize};
+
 /// What a run of the machine is made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DsiOptions {
@@ -67,7 +69,7 @@ pub type TaskId = u64;
 /// The text as a model has to know it: what it was told before, cut and continued.
 ///
 /// A driver keeps a copy for each server and for the drafter: it truncates the copy to `keep` and appends `tokens`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Feed {
     /// Tokens of the earlier copy that hold.
     pub keep: usize,

@@ -1,0 +1,185 @@
+//! What is said between the one that writes a text and the instances that work for it. All of it can be sent as JSON.
+
+use crate::error::{Error, Result};
+use crate::sample::Sampling;
+use crate::speculate::dsi::{Feed, TaskId};
+use serde::{Deserialize, Serialize};
+
+/// Who an instance is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// A server of the target, from 0 on.
+    Server(usize),
+    /// The draft model.
+    Drafter,
+}
+
+/// To an instance.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// A text begins, under a number of its own. A server reports that it is free; an instance that was given up is set up
+    /// again.
+    Begin {
+        /// The text's number.
+        text: u64,
+        /// How tokens are chosen.
+        sampling: Sampling,
+    },
+    /// For a server of the target.
+    Verify {
+        /// The task.
+        task: TaskId,
+        /// The text.
+        feed: Feed,
+        /// Its last tokens that the task is about.
+        rows: usize,
+    },
+    /// For the drafter.
+    Draft {
+        /// The task.
+        task: TaskId,
+        /// The text.
+        feed: Feed,
+        /// Most tokens to draft.
+        most: usize,
+    },
+    /// For both: a result is not wanted any more.
+    Cancel {
+        /// The task.
+        task: TaskId,
+    },
+}
+
+/// From an instance.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Report {
+    /// A server can take a task.
+    Free {
+        /// Which one.
+        server: usize,
+    },
+    /// A task is done.
+    Verified {
+        /// By which server.
+        server: usize,
+        /// The task.
+        task: TaskId,
+        /// The target's token after each of the last tokens of the text.
+        ids: Vec<u32>,
+        /// Tokens that were cached before.
+        reused: usize,
+        /// How long it took.
+        seconds: f64,
+    },
+    /// The drafter's next tokens.
+    Drafted {
+        /// Its task.
+        task: TaskId,
+        /// The tokens; none where it has no more.
+        ids: Vec<u32>,
+        /// How long it took.
+        seconds: f64,
+    },
+    /// A server's device is lost; it is setting itself up on another.
+    Lost {
+        /// Which one.
+        server: usize,
+        /// The driver's words.
+        reason: String,
+    },
+    /// A server cannot go on.
+    Gone {
+        /// Which one.
+        server: usize,
+        /// Why.
+        error: Error,
+    },
+    /// Another instance would fail in the same way.
+    Failed {
+        /// Why.
+        error: Error,
+    },
+    /// The drafter cannot go on.
+    NoDrafter {
+        /// Why.
+        error: Error,
+    },
+}
+
+impl Role {
+    /// What it reports when it cannot go on.
+    pub fn gone(self, error: Error) -> Report {
+        match self {
+            Self::Server(server) => Report::Gone { server, error },
+            Self::Drafter => Report::NoDrafter { error },
+        }
+    }
+}
+
+/// Instances of a target, and of a draft model, wherever they are. Their caches stay from text to text.
+#[allow(async_fn_in_trait, reason = "a text is written on one thread")]
+pub trait Crew {
+    /// Target instances.
+    fn sp_degree(&self) -> usize;
+
+    /// Whether a draft model is there.
+    fn has_drafter(&self) -> bool;
+
+    /// Tells all of them that a text begins.
+    fn begin(&mut self, sampling: &Sampling);
+
+    /// Gives an order. An instance that is gone takes none, and has said so.
+    fn order(&self, to: Role, order: Order);
+
+    /// The next report on the text that began last.
+    ///
+    /// # Errors
+    /// [`Error::DeviceLost`] where nobody is left who could report.
+    async fn report(&mut self) -> Result<Report>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::{Bias, Processors};
+
+    #[test]
+    fn orders_and_reports_are_the_same_after_a_journey_as_json() {
+        let biases = vec![Bias::ban(3), Bias { after: vec![1, 2], ..Bias::always(7, -1.5) }];
+        let sampling = Sampling { processors: Processors { biases, ..Default::default() }, ..Default::default() };
+        let feed = Feed { keep: 3, tokens: vec![4, 5] };
+        for order in [
+            Order::Begin { text: 1, sampling },
+            Order::Verify { task: 1, feed: feed.clone(), rows: 2 },
+            Order::Draft { task: 2, feed, most: 5 },
+            Order::Cancel { task: 2 },
+        ] {
+            let text = serde_json::to_string(&order).unwrap();
+            assert_eq!(serde_json::from_str::<Order>(&text).unwrap(), order, "{text}");
+        }
+        let reason = || "it fell off".to_owned();
+        let errors = [
+            Error::DeviceLost { reason: reason() },
+            Error::GpuBlocked { reason: reason() },
+            Error::WebGpuUnavailable { reason: reason() },
+            Error::OutOfGpuMemory { what: "the model".into(), need: 3, limit: None },
+            Error::NonFiniteLogits { model: "target".into(), position: 7 },
+            Error::BadOption { option: "logit_bias".into(), value: "many".into(), allowed: "few".into() },
+            Error::NotFound { path: "a".into(), reason: reason() },
+        ];
+        for error in errors {
+            let report = Report::Gone { server: 1, error };
+            let text = serde_json::to_string(&report).unwrap();
+            assert_eq!(serde_json::from_str::<Report>(&text).unwrap(), report, "{text}");
+        }
+        let other = r#"{"failed": {"error": {"code": "network", "message": "no answer", "detail": null}}}"#;
+        let reason = "no answer".to_owned();
+        assert_eq!(
+            serde_json::from_str::<Report>(other).unwrap(),
+            Report::Failed { error: Error::DeviceLost { reason } }
+        );
+    }
+}

@@ -1,0 +1,156 @@
+//! What an instance does all day: a server of the target answers verify tasks, the drafter drafts until it hears otherwise.
+
+use super::Instance;
+use super::crew::{Order, Report, Role};
+use super::worker::Worker;
+use crate::error::{Error, Result};
+use crate::speculate::dsi::TaskId;
+use futures_channel::mpsc::UnboundedReceiver;
+use std::collections::VecDeque;
+use web_time::Instant;
+
+/// Orders in their order, looked through for those that take others back.
+pub struct Inbox {
+    orders: UnboundedReceiver<Order>,
+    waiting: VecDeque<Order>,
+}
+
+impl Inbox {
+    /// With the orders that come here.
+    pub fn new(orders: UnboundedReceiver<Order>) -> Self {
+        Self { orders, waiting: VecDeque::new() }
+    }
+
+    /// The next order; none when nobody is left to give one.
+    async fn next(&mut self) -> Option<Order> {
+        match self.waiting.pop_front() {
+            Some(order) => Some(order),
+            None => self.orders.recv().await.ok(),
+        }
+    }
+
+    fn has_more(&mut self) -> bool {
+        self.waiting.extend(std::iter::from_fn(|| self.orders.try_recv().ok()));
+        !self.waiting.is_empty()
+    }
+
+    /// Whether a task's result is of no use any more: it was cancelled, or another text has begun.
+    fn is_void(&mut self, task: TaskId) -> bool {
+        let voids = |order: &Order| match order {
+            Order::Cancel { task: cancelled } => *cancelled == task,
+            Order::Begin { .. } => true,
+            _ => false,
+        };
+        self.has_more() && self.waiting.iter().any(voids)
+    }
+}
+
+/// Carries out orders until nobody is left to give one. `tell` takes the number of a text and a report on it.
+pub async fn work<T: Instance, B: AsyncFn() -> Result<T>>(
+    role: Role,
+    worker: Worker<T, B>,
+    inbox: Inbox,
+    tell: impl FnMut(u64, Report),
+) {
+    match role {
+        Role::Server(server) => serve(server, worker, inbox, tell).await,
+        Role::Drafter => draft(worker, inbox, tell).await,
+    }
+}
+
+async fn serve<T: Instance, B: AsyncFn() -> Result<T>>(
+    server: usize,
+    mut worker: Worker<T, B>,
+    mut inbox: Inbox,
+    mut tell: impl FnMut(u64, Report),
+) {
+    let mut text = 0;
+    while let Some(order) = inbox.next().await {
+        let done = match order {
+            Order::Begin { text: next, sampling } => {
+                text = next;
+                worker.begin(sampling).await.map(|()| Report::Free { server })
+            }
+            Order::Verify { task, feed, rows } => {
+                worker.feed(feed);
+                if inbox.is_void(task) {
+                    Ok(Report::Free { server })
+                } else {
+                    let began = Instant::now();
+                    let read = worker.read(rows).await;
+                    let seconds = began.elapsed().as_secs_f64();
+                    read.map(|(ids, reused)| Report::Verified { server, task, ids, reused, seconds })
+                }
+            }
+            // Its task was answered before.
+            Order::Cancel { .. } | Order::Draft { .. } => continue,
+        };
+        match done {
+            Ok(report) => tell(text, report),
+            Err(error) if worker.can_return(&error) => {
+                tell(text, Report::Lost { server, reason: error.to_string() });
+                let back = worker.rebuild().await;
+                tell(text, back.map_or_else(|error| Report::Gone { server, error }, |()| Report::Free { server }));
+            }
+            Err(error) if worker.is_gone() || matches!(error, Error::DeviceLost { .. }) => {
+                worker.give_up();
+                tell(text, Report::Gone { server, error });
+            }
+            Err(error) => tell(text, Report::Failed { error }),
+        }
+    }
+}
+
+async fn draft<T: Instance, B: AsyncFn() -> Result<T>>(
+    mut worker: Worker<T, B>,
+    mut inbox: Inbox,
+    mut tell: impl FnMut(u64, Report),
+) {
+    let mut text = 0;
+    while let Some(order) = inbox.next().await {
+        let failed = match order {
+            Order::Begin { text: next, sampling } => {
+                text = next;
+                worker.begin(sampling).await.err()
+            }
+            Order::Draft { task, feed, most } => {
+                worker.feed(feed);
+                draft_tokens(&mut worker, most, |ids, seconds| {
+                    tell(text, Report::Drafted { task, ids, seconds });
+                    !inbox.has_more()
+                })
+                .await
+            }
+            Order::Cancel { .. } | Order::Verify { .. } => None,
+        };
+        if let Some(error) = failed
+            && !(worker.can_return(&error) && worker.rebuild().await.is_ok())
+        {
+            worker.give_up();
+            tell(text, Report::NoDrafter { error });
+        }
+    }
+}
+
+/// Drafts token by token, as long as they are wanted.
+async fn draft_tokens<T: Instance, B: AsyncFn() -> Result<T>>(
+    worker: &mut Worker<T, B>,
+    most: usize,
+    mut tell: impl FnMut(Vec<u32>, f64) -> bool,
+) -> Option<Error> {
+    for _ in 0..most {
+        let began = Instant::now();
+        let (next, failed) = match worker.step().await {
+            Ok(next) => (next, None),
+            Err(error) => (None, Some(error)),
+        };
+        let wanted = tell(next.into_iter().collect(), began.elapsed().as_secs_f64());
+        if failed.is_some() || next.is_none() {
+            return failed;
+        }
+        if !wanted {
+            break;
+        }
+    }
+    None
+}

@@ -1,0 +1,265 @@
+//! The loop that lets a crew write a text: reports become events of the state machine, its actions become orders.
+
+use super::crew::{Crew, Order, Report, Role};
+use crate::decode::Draft;
+use crate::error::{Error, Result};
+use crate::sample::Sampling;
+use crate::session::Sink;
+use crate::speculate::dsi::{Action, Dsi, DsiOptions, Event, Feed, TaskId};
+use crate::speculate::{Accepted, Distributed, Drafter, Origin, PromptLookup, Stats};
+use std::collections::{HashMap, VecDeque};
+use web_time::Instant;
+
+/// Who drafts.
+pub enum Guess {
+    /// Nobody: one token per target forward.
+    Nothing,
+    /// The text so far, where the text is written.
+    Lookup(PromptLookup),
+    /// The draft model.
+    Model,
+}
+
+/// How a text is to be written.
+pub struct Plan {
+    /// How all instances choose their tokens: the same seed, the same text.
+    pub sampling: Sampling,
+    /// Draft tokens that make a verify task, 1 to [`crate::decode::MAX_DRAFT`].
+    pub lookahead: usize,
+    /// Who drafts.
+    pub guess: Guess,
+    /// Tokens that end a text.
+    pub ends: Vec<u32>,
+    /// Positions of the targets' caches.
+    pub capacity: usize,
+}
+
+/// Writes a text behind a prompt of one token or more: what plain decoding would write. A server whose device is lost sets
+/// itself up again, and meanwhile the others go on.
+///
+/// # Errors
+/// [`Error::ContextFull`] before anything is computed; [`Error::BadOption`]; what the sink reports; what a target reports,
+/// where another instance would report it too, or where no server is left.
+pub async fn write(crew: &mut impl Crew, prompt: &[u32], plan: Plan, sink: &mut impl Sink) -> Result<Stats> {
+    if prompt.len() >= plan.capacity {
+        return Err(Error::ContextFull { need: prompt.len(), limit: plan.capacity });
+    }
+    let (room, sp_degree) = (sink.room().min(plan.capacity - prompt.len() + 1), crew.sp_degree());
+    let machine = Dsi::new(prompt, DsiOptions::pair(plan.lookahead, sp_degree, room, &plan.ends))?;
+    let stats = Stats { num_prompt_tokens: prompt.len(), ..Stats::default() };
+    let distributed = Distributed { sp_degree, lookahead: plan.lookahead, ..Default::default() };
+    crew.begin(&plan.sampling);
+    let text = Text {
+        crew,
+        machine,
+        guess: plan.guess,
+        copy: Vec::new(),
+        holders: HashMap::new(),
+        own: VecDeque::new(),
+        gone: vec![false; sp_degree],
+        round: (0, 0),
+        began: Instant::now(),
+        forwards: Latency::default(),
+        draft_steps: Latency::default(),
+        stats,
+        distributed,
+    };
+    text.write(sink).await
+}
+
+/// A text in progress.
+struct Text<'a, C> {
+    crew: &'a mut C,
+    machine: Dsi,
+    guess: Guess,
+    /// The lookup's copy of the text.
+    copy: Vec<u32>,
+    /// Who has a task; those of the drafter are not in it.
+    holders: HashMap<TaskId, usize>,
+    /// Reports of the lookup.
+    own: VecDeque<Report>,
+    /// By server.
+    gone: Vec<bool>,
+    /// Of the tokens since the last one of the target's own: accepted ones, and draft tokens counted before.
+    round: (usize, usize),
+    began: Instant,
+    forwards: Latency,
+    draft_steps: Latency,
+    stats: Stats,
+    distributed: Distributed,
+}
+
+/// A mean over what an instance did behind its first forward, which reads the prompt.
+#[derive(Default)]
+struct Latency {
+    /// By instance: whether it did that.
+    began: Vec<bool>,
+    sum: f64,
+    count: usize,
+}
+
+impl Latency {
+    fn add(&mut self, instance: usize, seconds: f64) {
+        self.began.resize(self.began.len().max(instance + 1), false);
+        if std::mem::replace(&mut self.began[instance], true) {
+            self.sum += seconds;
+            self.count += 1;
+        }
+    }
+
+    /// In seconds; 0 without any.
+    fn mean(&self) -> f64 {
+        self.sum / self.count.max(1) as f64
+    }
+}
+
+impl<C: Crew> Text<'_, C> {
+    async fn write(mut self, sink: &mut impl Sink) -> Result<Stats> {
+        while !self.machine.is_done() {
+            let waited = Instant::now();
+            let report = match self.own.pop_front() {
+                Some(report) => report,
+                None => self.crew.report().await?,
+            };
+            self.stats.times.verify += waited.elapsed().as_secs_f64();
+            let heard = Instant::now();
+            let mut actions = Vec::new();
+            let mut handled = self.hear(report, &mut actions);
+            if handled.is_ok() {
+                handled = self.emit(&mut actions, sink);
+            }
+            if handled.is_err() {
+                self.machine.stop(&mut actions);
+            }
+            self.carry_out(actions);
+            handled?;
+            self.stats.times.emit += heard.elapsed().as_secs_f64();
+        }
+        let counts = self.machine.counts();
+        self.distributed.num_verify_tasks = counts.verified;
+        self.distributed.num_cancelled_tasks = counts.cancelled;
+        self.distributed.num_rejected_tokens = counts.rejected;
+        self.distributed.target_latency = self.forwards.mean();
+        self.distributed.drafter_latency = self.draft_steps.mean();
+        let times = &mut self.stats.times;
+        times.total = self.began.elapsed().as_secs_f64();
+        if self.stats.num_emitted_tokens > 1 {
+            times.tokens_per_second = (self.stats.num_emitted_tokens - 1) as f64 / (times.total - times.first_token);
+        }
+        self.stats.distributed = Some(self.distributed);
+        Ok(self.stats)
+    }
+
+    /// A report is an event.
+    fn hear(&mut self, report: Report, actions: &mut Vec<Action>) -> Result<()> {
+        match &report {
+            Report::Free { server } => self.machine.handle(Event::Free { server: *server }, actions),
+            Report::Verified { server, task, ids, reused, seconds } => {
+                if self.distributed.num_forwards == 0 {
+                    self.stats.num_cached_tokens = (*reused).min(self.stats.num_prompt_tokens - 1);
+                }
+                self.distributed.num_forwards += 1;
+                self.forwards.add(*server, *seconds);
+                self.machine.handle(Event::Verified { server: *server, task: *task, ids }, actions);
+            }
+            Report::Drafted { task, ids, seconds } => {
+                if let Guess::Model = self.guess {
+                    self.draft_steps.add(0, *seconds);
+                }
+                self.machine.handle(Event::Drafted { task: *task, ids }, actions);
+            }
+            Report::Lost { server, reason } => {
+                self.distributed.num_lost += 1;
+                self.stats.warnings.push(format!("target {server} is set up again ({reason})"));
+                self.machine.handle(Event::Lost { server: *server }, actions);
+            }
+            Report::Gone { server, error } => {
+                self.gone[*server] = true;
+                if self.gone.iter().all(|&gone| gone) {
+                    return Err(error.clone());
+                }
+                self.distributed.num_lost += 1;
+                self.stats.warnings.push(format!("the text goes on without target {server} ({error})"));
+                self.machine.handle(Event::Lost { server: *server }, actions);
+            }
+            Report::NoDrafter { error } => {
+                self.guess = Guess::Nothing;
+                self.stats.warnings.push(format!("the text goes on without the draft model ({error})"));
+            }
+            Report::Failed { error } => return Err(error.clone()),
+        }
+        Ok(())
+    }
+
+    /// Passes settled tokens on. None after the one at which the sink breaks.
+    fn emit(&mut self, actions: &mut Vec<Action>, sink: &mut impl Sink) -> Result<()> {
+        let drafted_by = match self.guess {
+            Guess::Lookup(_) => Origin::Lookup,
+            _ => Origin::DraftModel,
+        };
+        let emits = |action: &Action| matches!(action, Action::Emit { .. });
+        let last = actions.iter().rposition(emits).filter(|_| self.machine.is_done());
+        for at in 0..actions.len() {
+            let Action::Emit { id, model } = actions[at] else { continue };
+            let origin = if model == 0 { drafted_by } else { Origin::Target };
+            let broke = sink.push(id, origin, last == Some(at))?.is_break();
+            if self.stats.times.first_token == 0.0 {
+                self.stats.times.first_token = self.began.elapsed().as_secs_f64();
+            }
+            // Whatever ends a text is the target's own.
+            if model == 0 && !broke {
+                self.round.0 += 1;
+            } else {
+                let (accepted, counted) = self.round;
+                let drafted = self.machine.counts().drafted;
+                self.stats.add_round(&Accepted { drafted: drafted - counted, accepted, ended: broke });
+                self.round = (0, drafted);
+            }
+            if broke {
+                self.machine.stop(actions);
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Actions are orders.
+    fn carry_out(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Draft { task, feed, most } => self.draft(task, feed, most),
+                Action::Verify { task, server, feed, rows } => {
+                    self.holders.insert(task, server);
+                    self.crew.order(Role::Server(server), Order::Verify { task, feed, rows });
+                }
+                Action::Cancel { task } => {
+                    let to = self.holders.remove(&task).map_or(Role::Drafter, Role::Server);
+                    self.crew.order(to, Order::Cancel { task });
+                }
+                Action::Emit { .. } => {}
+            }
+        }
+    }
+
+    fn draft(&mut self, task: TaskId, feed: Feed, most: usize) {
+        let ids = match &mut self.guess {
+            Guess::Model => return self.crew.order(Role::Drafter, Order::Draft { task, feed, most }),
+            Guess::Lookup(lookup) => {
+                if feed.keep < self.copy.len() {
+                    self.copy.truncate(feed.keep);
+                    // It forgets what it read of the rest.
+                    lookup.draft(&self.copy, 1);
+                }
+                self.copy.extend(feed.tokens);
+                let ids = match lookup.draft(&self.copy, most.saturating_add(1)).cut(most) {
+                    Draft::Tokens(ids) => ids,
+                    Draft::Model(_) => Vec::new(),
+                };
+                self.copy.extend_from_slice(&ids);
+                ids
+            }
+            Guess::Nothing => Vec::new(),
+        };
+        self.own.push_back(Report::Drafted { task, ids, seconds: 0.0 });
+    }
+}

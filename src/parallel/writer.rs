@@ -1,0 +1,70 @@
+//! Who writes: a session, or a target on several servers.
+
+use super::{Crew, Parallel};
+use crate::error::Result;
+use crate::gpu::DeviceInfo;
+use crate::options::GenerateOptions;
+use crate::session::{Generation, Prompt, Session, Token};
+use crate::text::Tokenizer;
+use std::ops::ControlFlow;
+
+/// What continues a prompt, with the same text either way.
+pub enum Writer<C> {
+    /// One target.
+    Session(Box<Session>),
+    /// Several.
+    Parallel(Box<Parallel<C>>),
+}
+
+impl<C: Crew> Writer<C> {
+    /// The device, or the kind of all devices.
+    pub fn device(&self) -> &DeviceInfo {
+        match self {
+            Self::Session(session) => session.engine().gpu().info(),
+            Self::Parallel(parallel) => parallel.device(),
+        }
+    }
+
+    /// What the user should know of the loading, in words.
+    pub fn warnings(&self) -> &[String] {
+        match self {
+            Self::Session(session) => session.warnings(),
+            Self::Parallel(parallel) => parallel.warnings(),
+        }
+    }
+
+    /// The target's tokenizer.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        match self {
+            Self::Session(session) => session.tokenizer(),
+            Self::Parallel(parallel) => parallel.tokenizer(),
+        }
+    }
+
+    /// The tokens of a prompt.
+    ///
+    /// # Errors
+    /// As [`Session::encode`].
+    pub fn encode(&self, prompt: &Prompt) -> Result<Vec<u32>> {
+        match self {
+            Self::Session(session) => session.encode(prompt),
+            Self::Parallel(parallel) => parallel.encode(prompt),
+        }
+    }
+
+    /// Continues a prompt.
+    ///
+    /// # Errors
+    /// As [`Session::generate`] and [`Parallel::generate`].
+    pub async fn generate(
+        &mut self,
+        prompt: &Prompt,
+        options: &GenerateOptions,
+        on_token: &mut dyn FnMut(&Token) -> ControlFlow<()>,
+    ) -> Result<Generation> {
+        match self {
+            Self::Session(session) => session.generate(prompt, options, on_token).await,
+            Self::Parallel(parallel) => parallel.generate(prompt, options, on_token).await,
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! What JavaScript sees of several targets: the workers that have them, and the work that goes on in each.
+
+use super::session::{Files, JsSession, JsSource, Thrown, to_text};
+use super::{to_error, to_value};
+use crate::decode::Memory;
+use crate::error::{Error, Result};
+use crate::gpu::{DeviceInfo, Gpu, GpuOptions};
+use crate::options::LoadOptions;
+use crate::parallel::{Crew, Inbox, Order, Prepared, Report, Role, Worker, Writer, load_engine, work};
+use crate::sample::Sampling;
+use futures_channel::mpsc::{UnboundedSender, unbounded};
+use js_sys::Function;
+use serde::{Deserialize, Serialize};
+use std::cell::RefCell;
+use std::rc::Rc;
+use wasm_bindgen::prelude::*;
+use wasm_bindgen_futures::spawn_local;
+
+#[wasm_bindgen]
+extern "C" {
+    /// Workers with an instance each, that of the draft model last (www/crew.js).
+    pub type Workers;
+
+    /// Loads the models; fulfils with `{device, failed}`, the second why there is no draft model where there should be one.
+    #[wasm_bindgen(method, catch)]
+    async fn start(this: &Workers, with_drafter: bool, context: usize) -> Result<JsValue, JsValue>;
+    #[wasm_bindgen(method)]
+    fn begin(this: &Workers, order: JsValue);
+    #[wasm_bindgen(method)]
+    fn order(this: &Workers, to: usize, order: JsValue);
+    /// The next `{text, report}`; without a text's number it concerns whatever text is being written.
+    #[wasm_bindgen(method)]
+    async fn report(this: &Workers) -> JsValue;
+}
+
+/// [`Workers`] as a crew.
+pub struct JsCrew {
+    workers: Workers,
+    sp_degree: usize,
+    has_drafter: bool,
+    /// Number of the text.
+    text: u64,
+}
+
+impl Crew for JsCrew {
+    fn sp_degree(&self) -> usize {
+        self.sp_degree
+    }
+
+    fn has_drafter(&self) -> bool {
+        self.has_drafter
+    }
+
+    fn begin(&mut self, sampling: &Sampling) {
+        self.text += 1;
+        self.workers.begin(to_value(&Order::Begin { text: self.text, sampling: sampling.clone() }));
+    }
+
+    fn order(&self, to: Role, order: Order) {
+        let to = match to {
+            Role::Server(server) => server,
+            Role::Drafter => self.sp_degree,
+        };
+        self.workers.order(to, to_value(&order));
+    }
+
+    async fn report(&mut self) -> Result<Report> {
+        loop {
+            let told: Told = serde_json::from_str(&to_text(&self.workers.report().await)).map_err(unheard)?;
+            if told.text.is_none_or(|text| text == self.text) {
+                return Ok(told.report);
+            }
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Told {
+    text: Option<u64>,
+    report: Report,
+}
+
+fn unheard(error: serde_json::Error) -> Error {
+    Error::DeviceLost { reason: format!("a worker says what nobody understands ({error})") }
+}
+
+/// What the workers found when they had loaded.
+#[derive(Deserialize)]
+struct Started {
+    device: DeviceInfo,
+    failed: Option<String>,
+}
+
+/// Loads a target into `options.sp_degree` workers and, unless it is null, a draft model into one more. What is read here is
+/// all but the weights.
+///
+/// # Errors
+/// As [`crate::Session::load`], and what sources and workers throw.
+#[wasm_bindgen(js_name = loadParallel)]
+pub async fn load_parallel(
+    target: Files,
+    assistant: Option<Files>,
+    workers: Workers,
+    options: JsValue,
+) -> Result<JsSession, JsValue> {
+    let thrown = Thrown::default();
+    let target = JsSource::new(target, &thrown);
+    let assistant = assistant.map(|files| JsSource::new(files, &Thrown::default()));
+    let prepared = async {
+        let options = LoadOptions::from_json(&to_text(&options))?;
+        Ok((Prepared::open(target, assistant, &options).await?, options.sp_degree))
+    };
+    let (prepared, sp_degree) =
+        prepared.await.map_err(|error: Error| thrown.take().unwrap_or_else(|| to_error(error)))?;
+    let started = workers.start(prepared.with_drafter, prepared.context()).await?;
+    let Started { device, failed } =
+        serde_json::from_str(&to_text(&started)).map_err(|error| to_error(unheard(error)))?;
+    let has_drafter = prepared.with_drafter && failed.is_none();
+    let crew = JsCrew { workers, sp_degree, has_drafter, text: 0 };
+    let parallel = prepared.with(crew, device, failed.as_deref());
+    Ok(JsSession(Writer::Parallel(Box::new(parallel)), thrown))
+}
+
+/// A worker's instance: it works on the event loop, and takes orders.
+#[wasm_bindgen(js_name = Server)]
+pub struct JsServer {
+    orders: UnboundedSender<Order>,
+    on: Rc<RefCell<Option<On>>>,
+}
+
+/// The device of an instance, and what it takes of it.
+struct On {
+    gpu: Rc<Gpu>,
+    memory: Memory,
+}
+
+/// Loads a model as server `index` of the target or, with the target's positions as `context`, as the draft model, and works
+/// from then on. `progress(loaded, total)` hears of bytes on the GPU, `tell({text, report})` of what is done.
+///
+/// # Errors
+/// As [`load_engine`], and what the source throws.
+#[wasm_bindgen]
+pub async fn serve(
+    files: Files,
+    index: usize,
+    context: Option<usize>,
+    options: JsValue,
+    progress: Function,
+    tell: Function,
+) -> Result<JsServer, JsValue> {
+    let thrown = Thrown::default();
+    let source = JsSource::new(files, &thrown);
+    let options = LoadOptions::from_json(&to_text(&options)).map_err(to_error)?;
+    let on = Rc::new(RefCell::new(None));
+    let here = on.clone();
+    let build = async move || {
+        let gpu = Gpu::open(&GpuOptions::default()).await?;
+        let mut hear = |loaded: u64, total: u64| {
+            let _ = progress.call2(&JsValue::NULL, &(loaded as f64).into(), &(total as f64).into());
+        };
+        let engine = load_engine(&gpu, source.clone(), context, &options, &mut hear).await?;
+        here.replace(Some(On { gpu, memory: engine.target().memory() }));
+        Ok(engine)
+    };
+    let worker = Worker::new(build).await.map_err(|error| thrown.take().unwrap_or_else(|| to_error(error)))?;
+    let (orders, inbox) = unbounded();
+    let role = if context.is_some() { Role::Drafter } else { Role::Server(index) };
+    let tell = move |text: u64, report: Report| {
+        let _ = tell.call1(&JsValue::NULL, &to_value(&Told { text: Some(text), report }));
+    };
+    spawn_local(work(role, worker, Inbox::new(inbox), tell));
+    Ok(JsServer { orders, on })
+}
+
+#[wasm_bindgen(js_class = Server)]
+impl JsServer {
+    /// Takes an order; it is carried out behind those before it.
+    ///
+    /// # Errors
+    /// `bad-option` for what is none.
+    pub fn order(&self, order: JsValue) -> Result<(), JsValue> {
+        let order = serde_json::from_str(&to_text(&order)).map_err(|error| to_error(unheard(error)))?;
+        // The receiver lives as long as this does.
+        let _ = self.orders.unbounded_send(order);
+        Ok(())
+    }
+
+    /// Which device it is, as [`JsSession::device`] says.
+    pub fn device(&self) -> JsValue {
+        to_value(&self.on.borrow().as_ref().map(|on| on.gpu.info().clone()))
+    }
+
+    /// Bytes on the GPU: `{weights, kv, scratch, read_per_token}`.
+    pub fn memory(&self) -> JsValue {
+        to_value(&self.on.borrow().as_ref().map(|on| on.memory))
+    }
+
+    /// What was asked of the device so far.
+    pub fn counters(&self) -> JsValue {
+        to_value(&self.on.borrow().as_ref().map(|on| on.gpu.counters()))
+    }
+}

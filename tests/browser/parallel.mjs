@@ -1,0 +1,135 @@
+// Several targets, each in a worker of its own: the text of one, whatever becomes of the workers.
+import { check, equal, faults, open } from "./harness.mjs";
+
+const PROMPT = "Once upon a time there was a king. Once upon a time";
+const OPTIONS = { max_new_tokens: 24 };
+const SAMPLED = { ...OPTIONS, do_sample: true, temperature: 0.8, seed: 5, bad_words_ids: [[7]] };
+
+faults.gone = (_, response) => response.writeHead(500).end();
+
+let page;
+const load = (name, model, options) => page.evaluate(async ([name, model, options]) => {
+  globalThis[name]?.dispose();
+  globalThis[name] = await Engine.load(model, options);
+}, [name, model, options]);
+const generate = (name, options = OPTIONS) => page.evaluate(async ([name, prompt, options]) => {
+  const stream = globalThis[name].generate(prompt, options);
+  let text = "";
+  for await (const piece of stream) text += piece.text;
+  return { streamed: text, ...(await stream.result) };
+}, [name, PROMPT, options]);
+
+let greedy, sampled;
+export const before = async () => {
+  page = await open();
+  await load("one", "/models/tales/target", { max_context: 256 });
+  [greedy, sampled] = [await generate("one"), await generate("one", SAMPLED)];
+  await page.evaluate(() => one.dispose());
+};
+export const after = () => page.close();
+
+/** Drafts of one token, so that a text takes a while. */
+const ONE_BY_ONE = { ...OPTIONS, num_assistant_tokens: 1, num_assistant_tokens_schedule: "constant" };
+/** Ends a worker as a crash does: without a word. The oldest writes the text, the next has the draft model at first. */
+const kill = (at) => page.workers()[at].evaluate(() => close()).catch(() => {});
+const same = ({ text, token_ids, streamed }, expected, what) => {
+  equal(token_ids, expected.token_ids, `${what}: ids`);
+  equal([text, streamed], [expected.text, expected.text], `${what}: text`);
+};
+
+export const tests = {
+  async "two targets and a draft model write the text of one, greedy and sampled, by model and by lookup"() {
+    const reports = await page.evaluate(async () => {
+      const reports = [];
+      globalThis.two = await Engine.load(TALES, { assistant_model: DRAFT, max_context: 256, sp_degree: 2, onProgress: (at) => reports.push(at) });
+      return reports;
+    });
+    equal(page.workers().length, 4, "workers: the text, two targets, the draft model");
+    const most = {};
+    for (const { phase, model, file, loaded, total } of reports) {
+      const key = [phase, model, file].join();
+      check(loaded >= (most[key] ?? 0) && loaded <= total, `${key}: ${loaded} of ${total} after ${most[key]}`);
+      most[key] = loaded;
+    }
+    equal(reports.at(-1), { phase: "compile", model: "", file: "", loaded: 1, total: 1 }, "the last report");
+    let accepted = 0;
+    for (const way of [{}, { num_assistant_tokens: 3, num_assistant_tokens_schedule: "constant" }, { drafter: "lookup" }, { speculation: "off" }]) {
+      const what = JSON.stringify(way);
+      const found = await generate("two", { ...OPTIONS, ...way });
+      same(found, greedy, what);
+      const { distributed, num_emitted_tokens, num_spec_steps, num_accepted_draft_tokens } = found.stats;
+      equal(num_emitted_tokens, num_spec_steps + num_accepted_draft_tokens, `${what}: the sum`);
+      check(distributed.sp_degree === 2 && distributed.num_forwards > 0 && distributed.target_latency > 0, JSON.stringify(distributed));
+      same(await generate("two", { ...SAMPLED, ...way }), sampled, `${what}, sampled`);
+      accepted += num_accepted_draft_tokens;
+    }
+    check(accepted > 0, "drafts were accepted");
+    const { device, memory, counters } = await page.evaluate(async () => ({ device: two.device, memory: two.memory, counters: await two.counters() }));
+    check(device.name && memory.target.weights > memory.draft.weights && memory.draft.weights > 0, JSON.stringify({ device, memory }));
+    check(counters.submits > 20 && counters.dispatches > 1000, JSON.stringify(counters));
+  },
+
+  async "a stop string, a reader that leaves and an abort end it there, and the next text is whole"() {
+    const stop = greedy.text.slice(20, 24);
+    const stopped = await generate("two", { ...OPTIONS, stop: [stop] });
+    equal([stopped.text, stopped.finish_reason], [greedy.text.slice(0, greedy.text.indexOf(stop)), "stop"], "stopped");
+    const left = await page.evaluate(async ([prompt, options]) => {
+      const stream = two.generate(prompt, options);
+      for await (const _ of stream) break;
+      return stream.result;
+    }, [PROMPT, OPTIONS]);
+    equal(left.finish_reason, "aborted", "left");
+    const aborted = await page.evaluate(async ([prompt, options]) => {
+      const control = new AbortController();
+      setTimeout(() => control.abort(), 60);
+      return failed(two.generate(prompt, { ...options, max_new_tokens: 200, signal: control.signal }).result);
+    }, [PROMPT, OPTIONS]);
+    equal(aborted.code, "aborted", "aborted");
+    same(await generate("two"), greedy, "the next text");
+  },
+
+  async "what is wrong is said under its name, and costs nothing"() {
+    const errors = await page.evaluate(async (prompt) => [
+      await failed(two.generate(prompt, { do_sample: true, acceptance: "rejection" }).result),
+      await failed(two.generate(prompt, { drafter: "chain" }).result),
+      await failed(two.generate("").result),
+      await failed(two.generate(Array(300).fill(5)).result),
+      await failed(Engine.load(TALES, { sp_degree: 9 })),
+      await failed(Engine.load("/gone/models/tales/target", { sp_degree: 2 })),
+      await failed(Engine.load(TALES, { sp_degree: 2, max_context: 1 })),
+    ], PROMPT);
+    equal(errors.map((error) => error?.code), ["bad-option", "bad-option", "bad-option", "context-full", "bad-option", "network", "bad-option"], JSON.stringify(errors));
+    equal(page.workers().length, 4, "workers: those of engines that were not loaded are gone");
+    same(await generate("two"), greedy, "the text after the errors");
+  },
+
+  async "a draft model's worker that dies costs its drafts, no text"() {
+    const pending = generate("two", ONE_BY_ONE);
+    await page.waitForTimeout(100);
+    await kill(1);
+    const { stats, ...found } = await pending;
+    same(found, greedy, "the text");
+    check(stats.warnings.some((warning) => warning.includes("without the draft model")), JSON.stringify(stats.warnings));
+    same(await generate("two"), greedy, "the next text");
+    equal(page.workers().length, 4, "workers");
+  },
+
+  async "a target's worker that dies between texts or in one is replaced, and the text is unharmed"() {
+    await kill(1);
+    same(await generate("two"), greedy, "after a death between two texts");
+    const pending = generate("two", { ...ONE_BY_ONE, max_new_tokens: 60 });
+    await page.waitForTimeout(200);
+    await kill(1);
+    const { token_ids, stats } = await pending;
+    equal(token_ids.slice(0, greedy.token_ids.length), greedy.token_ids, "ids of a text with a death in it");
+    check(stats.distributed.num_lost === 1 && stats.warnings.some((warning) => warning.includes("is set up again")), JSON.stringify(stats));
+    same(await generate("two"), greedy, "the text after it");
+    equal(page.workers().length, 4, "workers");
+  },
+
+  async "dispose ends all workers"() {
+    await page.evaluate(() => two.dispose());
+    await page.waitForTimeout(200);
+    equal(page.workers().length, 0, "workers");
+  },
+};
