@@ -30,9 +30,21 @@ async function adapterName() {
 }
 
 /**
+ * Whether there are two adapters of one kind. Another kind rounds differently: a text that two kinds write together would be
+ * neither's.
+ */
+async function hasTwins() {
+  const preferences = /** @type {const} */ (["high-performance", "low-power"]);
+  const adapters = await Promise.all(preferences.map((powerPreference) => navigator.gpu.requestAdapter({ powerPreference })));
+  const [a, b] = adapters.map((adapter) => [adapter?.info?.vendor, adapter?.info?.architecture, adapter?.info?.description].join());
+  // Where a browser hides what it has, nothing is known.
+  return a === b && a.length > 3;
+}
+
+/**
  * How models are opened, and who hears of it.
  * @param {any} work `hub`, `base`
- * @param {{ emit: (event: unknown) => void, signal?: AbortSignal }} context
+ * @param {{ emit: (event: unknown) => void, signal: AbortSignal }} context
  */
 function opening({ hub, base }, { emit, signal }) {
   const cache = hub.cache ? new Cache((text) => warnings.push(text)) : undefined;
@@ -157,10 +169,15 @@ function work(port) {
     port.postMessage({ here: true });
     try {
       await init();
-      const { open, upload } = opening(load, { emit: (progress) => port.postMessage({ progress }) });
+      // Whoever gives up loading ends this worker.
+      const { signal } = new AbortController();
+      const { open, upload } = opening(load, { emit: (progress) => port.postMessage({ progress }), signal });
       const files = open(model, context === undefined ? "target" : "assistant");
       try {
-        server = await serve(files, index, context, options, upload, (/** @type {any} */ told) => port.postMessage({ told }));
+        // Where two adapters are one, asking for the other changes nothing.
+        const lowPower = index % 2 === 1 && (await hasTwins());
+        const tell = (/** @type {any} */ told) => port.postMessage({ told });
+        server = await serve(files, index, context, lowPower, options, upload, tell);
       } finally {
         files.close?.();
       }

@@ -13,6 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct GpuOptions {
     /// Pretend that a binding holds at most this many bytes, to try what larger models need; 0: the device's own limit.
     pub max_binding_size: u64,
+    /// Take the adapter that saves power, where there are two.
+    pub low_power: bool,
 }
 
 /// Which device it is.
@@ -87,7 +89,7 @@ impl Gpu {
     /// [`Error::WebGpuUnavailable`] with what to install or switch on.
     pub async fn open(options: &GpuOptions) -> Result<Rc<Self>> {
         let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle_from_env());
-        Self::on(&Self::best(&instance).await?, options).await
+        Self::on(&Self::best(&instance, options).await?, options).await
     }
 
     /// Opens a device of the same kind as [`Gpu::open`] does: where the machine has several adapters of it, they are
@@ -98,7 +100,7 @@ impl Gpu {
     #[cfg(not(target_arch = "wasm32"))]
     pub async fn open_nth(options: &GpuOptions, nth: usize) -> Result<Rc<Self>> {
         let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle_from_env());
-        let best = Self::best(&instance).await?;
+        let best = Self::best(&instance, options).await?;
         let of_kind = |info: &wgpu::AdapterInfo| {
             (info.vendor, info.device, info.backend, info.name.clone(), info.driver.clone(), info.driver_info.clone())
         };
@@ -108,11 +110,12 @@ impl Gpu {
         Self::on(same.get(nth % same.len().max(1)).unwrap_or(&best), options).await
     }
 
-    async fn best(instance: &wgpu::Instance) -> Result<wgpu::Adapter> {
-        let request = wgpu::RequestAdapterOptions {
-            power_preference: wgpu::PowerPreference::HighPerformance,
-            ..Default::default()
+    async fn best(instance: &wgpu::Instance, options: &GpuOptions) -> Result<wgpu::Adapter> {
+        let power_preference = match options.low_power {
+            true => wgpu::PowerPreference::LowPower,
+            false => wgpu::PowerPreference::HighPerformance,
         };
+        let request = wgpu::RequestAdapterOptions { power_preference, ..Default::default() };
         instance.request_adapter(&request).await.map_err(|error| {
             unavailable(format!(
                 "no adapter ({error}); install a Vulkan driver (Debian and Ubuntu: apt-get install mesa-vulkan-drivers), \

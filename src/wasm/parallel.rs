@@ -134,8 +134,8 @@ struct On {
     memory: Memory,
 }
 
-/// Loads a model as server `index` of the target or, with the target's positions as `context`, as the draft model, and works
-/// from then on. `progress(loaded, total)` hears of bytes on the GPU, `tell({text, report})` of what is done.
+/// Loads a model as server `index` of the target or, with the target's positions as `context`, as the draft model, on the
+/// adapter that saves power if `low_power`, and works from then on. `progress(loaded, total)` hears of bytes on the GPU, `tell({text, report})` of what is done.
 ///
 /// # Errors
 /// As [`load_engine`], and what the source throws.
@@ -144,6 +144,7 @@ pub async fn serve(
     files: Files,
     index: usize,
     context: Option<usize>,
+    low_power: bool,
     options: JsValue,
     progress: Function,
     tell: Function,
@@ -154,7 +155,7 @@ pub async fn serve(
     let on = Rc::new(RefCell::new(None));
     let here = on.clone();
     let build = async move || {
-        let gpu = Gpu::open(&GpuOptions::default()).await?;
+        let gpu = Gpu::open(&GpuOptions { low_power, ..GpuOptions::default() }).await?;
         let mut hear = |loaded: u64, total: u64| {
             let _ = progress.call2(&JsValue::NULL, &(loaded as f64).into(), &(total as f64).into());
         };

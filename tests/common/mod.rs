@@ -23,7 +23,7 @@ pub fn gpu() -> Rc<Gpu> {
 }
 
 pub fn gpu_with(max_binding_size: u64) -> Rc<Gpu> {
-    run(Gpu::open(&GpuOptions { max_binding_size })).expect("an adapter")
+    run(Gpu::open(&GpuOptions { max_binding_size, ..GpuOptions::default() })).expect("an adapter")
 }
 
 pub fn path(relative: &str) -> PathBuf {
