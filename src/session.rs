@@ -223,6 +223,7 @@ pub async fn rounds<T: Target>(
         stats.num_cached_tokens = reused;
         stats.num_cached_draft_tokens = target.draft_cached();
     }
+    let mut prefilled = head.len() - reused;
     target.prefill(&head[reused..]).await?;
     stats.times.prefill += seconds(started);
 
@@ -269,6 +270,7 @@ pub async fn rounds<T: Target>(
             accepted: round.accepted,
             rows: verified.ids.len(),
             caught_up: verified.caught_up,
+            prefilled: std::mem::take(&mut prefilled),
             seconds: verifying,
         });
         stats.add_round(&round);

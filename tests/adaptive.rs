@@ -29,6 +29,8 @@ struct World {
 
 /// What the draft model takes to read a token, in draft steps, when it reads many.
 const READING: f64 = 0.06;
+/// What the target takes to read a token of the prompt: the first round's time has it, with every choice.
+const PREFILL: f64 = 0.05;
 /// Tokens that it reads along with a step.
 const CLOSE_BEHIND: usize = 15;
 
@@ -131,7 +133,7 @@ impl Drafter for Lookup {
 }
 
 /// How the drafter's timings are disturbed: by 10 % either way, at times fivefold, and at the first use of a kernel.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 enum Timings {
     Exact,
     Noisy,
@@ -171,12 +173,14 @@ fn adaptive(adaptive: &mut Adaptive, text: Text, timings: Timings) -> (f64, Spec
                 kernels.push(kernel);
             }
         }
+        let prefilled = if round == 0 { world.prompt - 1 } else { 0 };
         adaptive.learn(&Round {
             drafted: draft.len(),
             accepted,
             rows: draft.len() + 1,
             caught_up,
-            seconds: seconds * noise,
+            prefilled,
+            seconds: (seconds + text.seconds(at) * PREFILL * prefilled as f64) * noise,
         });
         tokens.extend((at..=at + accepted).map(|at| text.token(at)));
     }
@@ -283,11 +287,56 @@ fn world(name: [&str; 3], step: f64) -> World {
     worlds().into_iter().find(is).unwrap()
 }
 
+/// The worlds of the table: drafts of six kinds, verification of five, draft steps of three.
+fn table() -> Vec<World> {
+    let of_table = |world: &World| {
+        world.drafts.is_some() && world.step < 1.0 && world.name.0 != "mediocre" && world.name.3 == "no lookup"
+    };
+    worlds().into_iter().filter(of_table).collect()
+}
+
+/// Every world of the table, the first text that a drafter sees: within 3 % of the best fixed choice, and no text more than
+/// 2 % slower than plain decoding. The texts have 4,000 tokens, for what a trial may cost keeps a drafter out of the first
+/// hundred; and there are twelve of them, since the best of 16 choices in hindsight is a few percent better in a single
+/// text by luck.
+///
+/// One exception: a draft model of 0.4 target forwards that turns good after 2,000 tokens is not found out. To read a
+/// token that it missed takes 0.024 target forwards, so following the text would cost 2.4 %, more than the 1 % that
+/// probing may; the time is that of plain decoding and those 1 %.
+///
+/// With noisy timings a text in a hundred begins with so many disturbed ones that its drafter is not tried again, or a
+/// lookahead not found: one such text of the twelve puts a world above 3 %.
+#[test]
+fn every_world_of_the_table() {
+    let check = |timings, most, share| {
+        let mut above = 0;
+        for world in table() {
+            let texts: Vec<Text> = (0..12).map(|seed| Text { world, length: 4000, seed }).collect();
+            let mut sum = 0.0;
+            for &text in &texts {
+                let time = adaptive(&mut Adaptive::new(world.step), text, timings).0;
+                assert!(time <= 1.02 * text.plain(), "{:?}: {} of plain", world.name, time / text.plain());
+                sum += time;
+            }
+            let (best, plain) = (best_fixed(&texts), texts.iter().map(Text::plain).sum::<f64>());
+            println!("{timings:?} {:?}: {:.3} of the best, {:.3} of plain", world.name, sum / best, sum / plain);
+            let unread = world.name.0 == "bad, then good" && world.step == 0.4;
+            assert!(sum <= most * best || unread && sum <= 1.01 * plain, "{:?}: {}", world.name, sum / best);
+            above += usize::from(sum > 1.03 * best && !unread);
+        }
+        assert!(above as f64 <= share * table().len() as f64, "{timings:?}: {above} worlds");
+    };
+    std::thread::scope(|threads| {
+        threads.spawn(|| check(Timings::Exact, 1.03, 0.0));
+        check(Timings::Noisy, 1.05, 0.05);
+    });
+}
+
 /// With timings that are exact and a good guess of a draft step, the account is exact: 2 %, from the first text on. What a
 /// second text spends beyond that, on reading, the first one saved.
 ///
-/// Long texts are as fast as with the best fixed choice on the average, because many texts change, and within 3 % in most
-/// worlds. Short ones are over before it is known what pays, above all the first that a drafter sees.
+/// Long texts are as fast as with the best fixed choice on the average, because many texts change, and within 3 % in nearly
+/// all worlds. Short ones are over before it is known what pays, above all the first that a drafter sees.
 #[test]
 fn exact_timings() {
     for (length, means) in [(64, [1.13, 1.07]), (256, [1.045, 1.03]), (2000, [1.0, 1.0])] {
@@ -295,10 +344,10 @@ fn exact_timings() {
         for (found, mean) in found.iter().zip(means) {
             let (average, worst, above) = found.to_best;
             assert!(average <= mean, "{length}: {found:?}");
-            assert!(length < 2000 || worst <= 1.09 && above <= 0.07, "{length}: {found:?}");
+            assert!(length < 2000 || worst <= 1.09 && above <= 0.05, "{length}: {found:?}");
         }
         let [first, second] = found;
-        assert!(first.to_plain.1 <= 1.0205, "{length}: {first:?}");
+        assert!(first.to_plain.1 <= 1.021, "{length}: {first:?}");
         assert!(second.to_plain.1 <= 1.025, "{length}: {second:?}");
     }
 }
@@ -308,12 +357,12 @@ fn exact_timings() {
 #[test]
 fn noisy_timings_and_a_wrong_guess() {
     for (length, world, text, means) in
-        [(64, 1.03, 1.07, [1.2, 1.08]), (256, 1.025, 1.05, [1.14, 1.05]), (2000, 1.02, 1.02, [1.01, 1.0])]
+        [(64, 1.035, 1.05, [1.2, 1.08]), (256, 1.027, 1.035, [1.09, 1.03]), (2000, 1.02, 1.02, [1.0, 1.0])]
     {
         for (found, mean) in survey(length, 3, Timings::Noisy, 0.6).iter().zip(means) {
             let (average, worst, above) = found.to_best;
             assert!(average <= mean, "{length}: {found:?}");
-            assert!(length < 2000 || worst <= 1.2 && above <= 0.25, "{length}: {found:?}");
+            assert!(length < 2000 || worst <= 1.15 && above <= 0.17, "{length}: {found:?}");
             assert!(found.to_plain.0 <= world && found.to_plain.1 <= text, "{length}: {found:?}");
         }
     }
@@ -347,7 +396,7 @@ fn a_change_in_mid_text_is_noticed_within_few_rounds() {
         let first_half = adaptive(&mut Adaptive::new(0.15), good, Timings::Noisy).0;
         let plain_half = (1000..2000).map(|at| turned_bad.seconds(at)).sum::<f64>();
         let lost = (whole - first_half - plain_half) / turned_bad.seconds(1000);
-        assert!(lost < 30.0, "seed {seed}: {lost} target forwards");
+        assert!(lost < 35.0, "seed {seed}: {lost} target forwards");
         assert_eq!((state.drafter, state.lookahead), (None, 0), "{}", state.reason);
     }
 }
@@ -372,7 +421,7 @@ fn a_long_prompt_is_read_when_that_pays() {
 #[test]
 fn the_state_says_what_was_chosen_and_why() {
     let after = |name, step| {
-        let text = Text { world: world(name, step), length: 400, seed: 3 };
+        let text = Text { world: world(name, step), length: 1000, seed: 3 };
         adaptive(&mut Adaptive::new(step), text, Timings::Noisy).1
     };
     let good = after(["good", "flat", "no lookup"], 0.05);
@@ -403,7 +452,7 @@ fn the_better_of_two_proposals_is_taken() {
         let draft = drafter.draft(&tokens, text.length - at);
         let (cost, accepted) = text.round(at, &draft);
         let rows = draft.len() + 1;
-        drafter.learn(&Round { drafted: draft.len(), accepted, rows, caught_up: 0, seconds: 0.02 * cost });
+        drafter.learn(&Round { drafted: draft.len(), accepted, rows, seconds: 0.02 * cost, ..Round::default() });
         tokens.extend((at..=at + accepted).map(|at| text.token(at)));
     }
     let rounds = drafter.speculating().rounds;

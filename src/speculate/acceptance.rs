@@ -4,14 +4,16 @@ use super::adaptive::MOST;
 
 /// How much the guesses about what was not tried count, in rounds.
 const PRIOR: f64 = 1.5;
+/// How much a place counts as a guess about the next one, in rounds: acceptance changes little from place to place.
+const ALIKE: f64 = 8.0;
 /// What a round leaves of the weight of earlier ones: half of it after 350 rounds.
 const KEPT: f64 = 0.998;
 /// Weight of what is left after a change: few enough rounds that the next ones decide.
 const AFTER_CHANGE: f64 = 3.0;
 /// A change is a mean of the last few surprises, in standard deviations, beyond this.
-const CHANGE: f64 = 1.3;
+const CHANGE: f64 = 1.15;
 /// What a round leaves of the mean of surprises.
-const SURPRISE_KEPT: f64 = 0.75;
+const SURPRISE_KEPT: f64 = 0.82;
 
 /// Running acceptance of one drafter. Old rounds fade slowly, and at once when the recent ones contradict them.
 #[derive(Debug, Clone)]
@@ -48,7 +50,8 @@ impl Acceptance {
         let (mut like, mut reached, mut accepted, mut square) = (self.guess, 1.0, 0.0, 0.0);
         let mut all = [Expected::default(); MOST];
         for (i, (expected, (tried, held))) in all.iter_mut().zip(self.places).enumerate() {
-            like = (held + PRIOR * like) / (tried + PRIOR);
+            let prior = if i == 0 { PRIOR } else { ALIKE };
+            like = (held + prior * like) / (tried + prior);
             reached *= like;
             accepted += reached;
             square += (2 * i + 1) as f64 * reached;

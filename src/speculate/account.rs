@@ -2,13 +2,14 @@
 
 use super::Origin;
 
-/// A text may take so much longer than by plain decoding, of its first tokens ...
+/// A text may take so much longer than by plain decoding, of its first tokens (of some of them in advance) ...
 const LOSS: f64 = 0.02;
-const FIRST: f64 = 64.0;
+const ADVANCE: f64 = 64.0;
+const FIRST: f64 = 128.0;
 /// ... and of its later ones.
 const LATER_LOSS: f64 = 0.008;
 /// Of a text as long as it may become, what the draft model may take to read what it missed.
-const READING: f64 = 0.008;
+const READING: f64 = 0.004;
 /// Of what a text may lose, what one drafter may where there are others.
 const SHARE: f64 = 0.75;
 /// What a round leaves of the weight of earlier ones in the pace.
@@ -33,7 +34,7 @@ impl Account {
     /// The account of the next text, with so many drafters.
     pub fn next(&self, drafters: usize) -> Self {
         let earned = LATER_LOSS * self.emitted + self.won.iter().sum::<f64>() - self.reading;
-        Self { drafters, savings: (self.savings + earned).clamp(0.0, FIRST), ..Self::default() }
+        Self { drafters, savings: (self.savings + earned).clamp(0.0, ADVANCE), ..Self::default() }
     }
 
     /// A round without draft tokens.
@@ -68,7 +69,7 @@ impl Account {
     /// What a round of a drafter may lose: the rest of its share of the allowance, and of what it won itself, so that a
     /// useless one takes nothing from the others. A drafter of which no round was measured may take all that there is.
     pub fn funds(&self, drafter: Origin, measured: bool) -> f64 {
-        let allowance = LOSS * FIRST + LATER_LOSS * f64::max(self.spent - FIRST, 0.0);
+        let allowance = LOSS * self.spent.clamp(ADVANCE, FIRST) + LATER_LOSS * f64::max(self.spent - FIRST, 0.0);
         let all = allowance + self.won.iter().sum::<f64>();
         let share = if self.drafters > 1 { SHARE } else { 1.0 };
         if measured { all.min(share * allowance + self.won[index(drafter)]) } else { all }
@@ -77,7 +78,7 @@ impl Account {
     /// What the draft model may take, besides, to read what it missed, when `room` tokens are still wanted.
     pub fn reading_funds(&self, room: usize) -> f64 {
         let whole = (self.emitted + room as f64) * (self.spent + 1.0) / (self.emitted + 1.0);
-        f64::max(READING * f64::max(whole - FIRST, 0.0) + self.savings - self.reading, 0.0)
+        f64::max(READING * f64::max(whole - ADVANCE, 0.0) + self.savings - self.reading, 0.0)
     }
 }
 
@@ -96,7 +97,7 @@ mod tests {
     #[test]
     fn what_one_drafter_loses_stays_its_own() {
         let mut account = Account::default().next(2);
-        let all = LOSS * FIRST;
+        let all = LOSS * ADVANCE;
         assert_eq!(account.funds(Origin::Lookup, false), all);
         account.enter_round(Origin::DraftModel, 1, 1.0 + all * SHARE);
         assert!(account.funds(Origin::DraftModel, true) < 1e-9);

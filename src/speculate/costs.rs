@@ -2,15 +2,17 @@
 //! machine multiplies some, the first run of a shape is slow, clocks change.
 
 use super::Origin;
-use super::adaptive::MOST;
+use super::adaptive::{MOST, PLAIN_FIRST};
 use std::collections::VecDeque;
 
-/// Timings that count.
+/// Timings of plain decoding and of reading that count.
 const RECENT: usize = 14;
+/// Timings of a round that count, in target forwards: many, so that a change of the clock moves the clock and not these.
+const ROUNDS: usize = 48;
 /// Timings after which a cost is known well.
 const WELL: usize = 4;
 /// How much a slower or faster round moves the clock by which all are measured ...
-const CLOCK: f64 = 0.005;
+const CLOCK: f64 = 0.01;
 /// ... and how many of them seem faster when the clock stands still: those below the center.
 const QUARTERS: f64 = 0.375;
 /// What a verified draft token costs at the least.
@@ -27,37 +29,50 @@ const MANY: usize = 32;
 
 /// The last timings of one thing.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Recent(VecDeque<f64>);
+pub(super) struct Recent {
+    timings: VecDeque<f64>,
+    center: Option<f64>,
+}
 
 impl Recent {
     pub fn push(&mut self, value: f64) {
-        if self.0.len() == RECENT {
-            self.0.pop_front();
+        self.push_among(value, RECENT);
+    }
+
+    fn push_among(&mut self, value: f64, most: usize) {
+        if self.timings.len() == most {
+            self.timings.pop_front();
         }
-        self.0.push_back(value);
+        self.timings.push_back(value);
+        let mut sorted: Vec<f64> = self.timings.iter().copied().collect();
+        self.center = Some(center(&mut sorted));
     }
 
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.timings.len()
     }
 
     fn scale(&mut self, factor: f64) {
-        self.0.iter_mut().for_each(|value| *value *= factor);
+        self.timings.iter_mut().chain(&mut self.center).for_each(|value| *value *= factor);
     }
 
     /// Timings that count, of those that could.
     pub fn share(&self) -> f64 {
-        self.0.len() as f64 / RECENT as f64
+        self.len() as f64 / RECENT as f64
     }
 
-    /// The mean of the second quarter: what disturbs a timing makes it longer, so the upper half says little.
+    /// The [`center`] of the timings.
     pub fn center(&self) -> Option<f64> {
-        let mut sorted: Vec<f64> = self.0.iter().copied().collect();
-        sorted.sort_by(f64::total_cmp);
-        let count = sorted.len();
-        let quarter = &sorted[count / 4..count.div_ceil(2)];
-        (!quarter.is_empty()).then(|| quarter.iter().sum::<f64>() / quarter.len() as f64)
+        self.center
     }
+}
+
+/// The mean of the second quarter: what disturbs a timing makes it longer, so the upper half says little.
+fn center(timings: &mut [f64]) -> f64 {
+    timings.sort_by(f64::total_cmp);
+    let count = timings.len();
+    let quarter = &timings[count / 4..usize::max(count / 2, count / 4 + 1)];
+    quarter.iter().sum::<f64>() / quarter.len() as f64
 }
 
 /// The cost of a round by its number of draft tokens.
@@ -70,13 +85,12 @@ pub(super) struct Curve {
 
 #[derive(Debug, Clone, Default)]
 struct Point {
-    /// The guess, then what was measured: so one slow round is not believed.
     recent: Recent,
     measured: usize,
-    /// What it may cost while it was measured once.
+    /// What it may cost by what was known before it was measured.
     price: f64,
-    /// What the round that measured it first is believed to have cost, until a second one settles that.
-    unsettled: Option<f64>,
+    /// Rounds that are not measured well, and what they are believed to have cost together.
+    unsettled: (f64, f64),
 }
 
 impl Curve {
@@ -85,36 +99,42 @@ impl Curve {
         Self { slope: ROW + step, points: Default::default() }
     }
 
-    fn known(&self, tokens: usize) -> Option<f64> {
-        let point = self.points.get(tokens.checked_sub(1)?)?;
-        point.recent.center()
-    }
-
     /// The cost, where it was measured well.
     fn settled(&self, tokens: usize) -> Option<f64> {
         let point = self.points.get(tokens.checked_sub(1)?)?;
-        if point.measured > WELL { point.recent.center() } else { None }
+        if point.measured >= WELL { point.recent.center() } else { None }
     }
 
-    /// The nearest smaller number of draft tokens that was measured, and its cost; a round without any costs 1.
-    fn below(&self, tokens: usize) -> (usize, f64) {
-        (1..tokens).rev().find_map(|below| Some((below, self.known(below)?))).unwrap_or((0, 1.0))
-    }
-
-    /// The estimate, optimistic where nothing was measured: then it is measured soon.
+    /// The center of the timings. Where there are less than four, those of shorter drafts make up for them: a draft costs
+    /// no less than a shorter one, so a few slow rounds are not believed and a few cheap lengths need not be tried one by
+    /// one to know that the next is dear. The estimate is optimistic where nothing was measured: then it is measured soon.
     pub fn cost(&self, tokens: usize) -> f64 {
-        if tokens == 0 {
-            return 1.0;
-        }
-        if let Some(cost) = self.known(tokens) {
+        if let Some(cost) = self.settled(tokens) {
             return cost;
         }
-        let (below, cost) = self.below(tokens);
-        let more = (tokens - below) as f64;
-        let slope = if below > 0 { self.slope.min(f64::max((cost - 1.0) / below as f64, ROW)) } else { self.slope };
-        let above = (tokens + 1..=MOST).find_map(|above| Some((above, self.known(above)?)));
-        let between = above.map_or(f64::INFINITY, |(above, top)| cost + (top - cost) * more / (above - below) as f64);
-        between.max(cost).min(cost + slope * more)
+        let longer = (tokens + 1..=MOST).find_map(|longer| self.settled(longer)).unwrap_or(f64::INFINITY);
+        // A round without draft tokens costs 1.
+        let mut timings = [1.0 + self.slope * tokens as f64; WELL];
+        let mut count = 0;
+        for shorter in (1..=tokens).rev() {
+            let slope = |cost: f64| self.slope.min(f64::max((cost - 1.0) / shorter as f64, ROW));
+            let more = |cost: f64| cost + slope(cost) * (tokens - shorter) as f64;
+            match self.settled(shorter) {
+                Some(cost) => {
+                    timings[count..].fill(more(cost));
+                    break;
+                }
+                None => {
+                    for &cost in &self.points[shorter - 1].recent.timings {
+                        if count < WELL {
+                            timings[count] = more(cost);
+                            count += 1;
+                        }
+                    }
+                }
+            }
+        }
+        center(&mut timings).min(longer)
     }
 
     /// The cost to be ready for, pessimistic where nothing was measured; never more than that of a longer draft.
@@ -122,45 +142,41 @@ impl Curve {
         let Some(point) = tokens.checked_sub(1).and_then(|i| self.points.get(i)) else { return 1.0 };
         let own = match point.measured {
             0 => {
-                let (below, _) = self.below(tokens);
+                let below = (1..tokens).rev().find(|below| self.points[below - 1].measured > 0).unwrap_or(0);
                 self.price(below) + (MOST_ROW + WRONG_GUESS * self.slope) * (tokens - below) as f64
             }
-            1 => point.price,
-            _ => self.cost(tokens),
+            measured => {
+                let most = if measured < WELL { point.price } else { f64::INFINITY };
+                point.recent.center().unwrap_or(1.0).min(most)
+            }
         };
         let longer = (tokens + 1..=MOST).find(|&longer| self.points[longer - 1].measured > 1);
-        longer.map_or(own, |longer| self.cost(longer).min(own))
+        longer.map_or(own, |longer| self.points[longer - 1].recent.center().unwrap_or(own).min(own))
     }
 
-    /// A round cost so much. Returns what it is believed to have cost.
+    /// A round cost so much. Returns what it is believed to have cost: no more than `price`, which it might have cost, until
+    /// it is measured well, and then the rest.
     fn learn(&mut self, tokens: usize, cost: f64, price: f64) -> f64 {
-        let guess = self.cost(tokens);
         let Some(point) = tokens.checked_sub(1).and_then(|i| self.points.get_mut(i)) else { return 1.0 };
-        point.recent.push(cost);
-        point.measured += 1;
-        match point.measured {
-            1 => {
-                let believed = cost.min(price);
-                point.recent.push(guess);
-                point.price = believed;
-                point.unsettled = Some(believed);
-                believed
-            }
-            2 => {
-                // The guess goes.
-                point.recent.0.remove(1);
-                let unsettled = point.unsettled.take();
-                let cost = self.cost(tokens);
-                cost + unsettled.map_or(0.0, |believed| cost - believed)
-            }
-            _ => self.cost(tokens),
+        if point.measured == 0 {
+            point.price = price;
         }
+        point.recent.push_among(cost, ROUNDS);
+        point.measured += 1;
+        let center = point.recent.center().unwrap_or(cost);
+        if point.measured < WELL {
+            let believed = center.min(point.price);
+            point.unsettled = (point.unsettled.0 + 1.0, point.unsettled.1 + believed);
+            return believed;
+        }
+        let (rounds, believed) = std::mem::take(&mut point.unsettled);
+        center + rounds * center - believed
     }
 
     /// A text begins: what an earlier one is believed to have cost stays so.
     pub fn begin(&mut self) {
         for point in &mut self.points {
-            point.unsettled = None;
+            point.unsettled = (0.0, 0.0);
         }
     }
 
@@ -194,7 +210,8 @@ impl Costs {
     /// A text begins, at another position: plain decoding is measured again before the old timings are forgotten.
     pub fn begin(&mut self) {
         if let Some(seconds) = self.plain.center() {
-            self.plain = Recent(VecDeque::from([seconds]));
+            self.plain = Recent::default();
+            (1..PLAIN_FIRST).for_each(|_| self.plain.push(seconds));
         }
         self.known.begin();
         self.model.begin();
@@ -226,21 +243,30 @@ impl Costs {
         curve.learn(tokens, cost, price)
     }
 
-    /// What the draft model takes to read so many tokens.
+    /// What the draft model takes to read so many tokens; the guess counts as a timing until there are enough.
     pub fn reading(&self, tokens: usize) -> f64 {
-        tokens as f64 * self.reading.center().unwrap_or(self.step / READ_PER_STEP)
+        let mut timings = [self.step / READ_PER_STEP; WELL];
+        let measured =
+            self.reading.timings.iter().zip(&mut timings).map(|(&measured, timing)| *timing = measured).count();
+        let each = if measured < WELL { center(&mut timings) } else { self.reading.center().unwrap_or_default() };
+        tokens as f64 * each
     }
 
-    /// As [`Costs::learn`], of a round in which the draft model first read tokens that it had missed; they count apart.
-    /// Returns what the round and what reading is believed to have cost.
+    /// As [`Costs::learn`], of a round in which the draft model first read tokens that it had missed; they count apart, and
+    /// are timed once it is known well what such a round costs. Returns what the round and what reading is believed to
+    /// have cost.
     pub fn learn_reading(&mut self, tokens: usize, read: usize, cost: f64) -> (f64, f64) {
-        if read < MANY {
-            let reading = self.reading(read);
-            return (self.learn(Origin::DraftModel, tokens, cost - reading), reading);
+        match self.model.settled(tokens) {
+            Some(round) if read >= MANY => {
+                let reading = f64::max(cost - round, 0.0);
+                self.reading.push(reading / read as f64);
+                (round, reading.min(WRONG_GUESS * self.reading(read)))
+            }
+            _ => {
+                let reading = self.reading(read);
+                (self.learn(Origin::DraftModel, tokens, f64::max(cost - reading, 1.0)), reading)
+            }
         }
-        let steady = self.model.cost(tokens);
-        self.reading.push(f64::max(cost - steady, 0.0) / read as f64);
-        (steady, self.reading(read))
     }
 }
 
@@ -264,17 +290,17 @@ mod tests {
     }
 
     #[test]
-    fn one_slow_round_is_not_believed_and_two_are() {
+    fn a_few_slow_rounds_are_not_believed_and_four_are() {
         let drafter = Origin::Lookup;
-        assert!(costs(&[(drafter, 4, 3.0)]).known.cost(4) < 1.1);
-        assert_eq!(costs(&[(drafter, 4, 3.0), (drafter, 4, 3.1)]).known.cost(4), 3.0);
-        assert_eq!(costs(&[(drafter, 4, 3.0), (drafter, 4, 1.2)]).known.cost(4), 1.2);
+        assert!(costs(&[(drafter, 4, 3.0), (drafter, 4, 9.0)]).known.cost(4) < 1.1);
+        assert_eq!(costs(&[(drafter, 4, 3.0); 4]).known.cost(4), 3.0);
+        assert!(costs(&[(drafter, 2, 3.0), (drafter, 3, 3.0), (drafter, 5, 3.0)]).known.cost(6) > 3.0);
     }
 
     #[test]
     fn what_was_not_measured_lies_between_and_is_hoped_to_be_cheap() {
         let drafter = Origin::Lookup;
-        let known = costs(&[(drafter, 3, 1.1), (drafter, 3, 1.1), (drafter, 9, 2.5), (drafter, 9, 2.5)]).known;
+        let known = costs(&[[(drafter, 3, 1.1); 4], [(drafter, 9, 2.5); 4]].concat()).known;
         assert!(known.cost(6) >= 1.1 && known.cost(6) < 1.3, "{}", known.cost(6));
         assert!(known.cost(15) > 2.5);
         assert!(known.price(6) <= 2.5, "a shorter draft costs no more than a longer one");
@@ -291,9 +317,10 @@ mod tests {
     }
 
     #[test]
-    fn reading_counts_apart() {
-        let mut costs = costs(&[(Origin::DraftModel, 2, 1.3), (Origin::DraftModel, 2, 1.3)]);
-        let (round, reading) = costs.learn_reading(2, 200, 5.3);
+    fn reading_counts_apart_and_a_slow_one_is_not_believed() {
+        let mut costs = costs(&[(Origin::DraftModel, 2, 1.3); 4]);
+        assert!(costs.learn_reading(2, 200, 5.3).1 < 2.0);
+        let (round, reading) = (0..3).map(|_| costs.learn_reading(2, 200, 5.3)).last().unwrap();
         assert!((round - 1.3).abs() < 1e-9 && (reading - 4.0).abs() < 1e-9);
         assert!((costs.reading(100) - 2.0).abs() < 1e-9);
     }

@@ -57,6 +57,8 @@ pub struct Round {
     pub rows: usize,
     /// Tokens that the draft model read in submissions of their own before it drafted: 0 when it was close behind.
     pub caught_up: usize,
+    /// Tokens that the target read in this call before the round, in its `seconds`: 0 after the first round.
+    pub prefilled: usize,
     /// Seconds on the device, with the draft model's part.
     pub seconds: f64,
 }
