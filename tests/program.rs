@@ -144,6 +144,34 @@ fn chat_and_stop_strings_work() {
     assert_eq!(cut["finish_reason"], "stop");
 }
 
+/// Plain decoding and the chain of lookup and draft model alike.
+#[test]
+fn biases_bans_and_a_least_length_steer_the_text() {
+    let tale = tale();
+    let (prompt, plain) = (tale["prompt"].as_str().unwrap(), counts(&tale["greedy_ids"]));
+    let written = |flags: &[&str]| {
+        let ids = |drafter: &[&str]| {
+            let report = json(&[&["generate", prompt, "--max-new-tokens", "24"], flags, drafter].concat());
+            counts(&report["token_ids"])
+        };
+        let alone = ids(&["--speculation", "off"]);
+        assert_eq!(ids(&["--drafter", "chain"]), alone, "{flags:?}");
+        alone
+    };
+    let pair = format!("{},{}", plain[2], plain[3]);
+    let banned = written(&["--bad-words-ids", &pair]);
+    assert_eq!(banned[..3], plain[..3], "the first of the pair may come");
+    assert_ne!(banned[3], plain[3]);
+    assert!(!banned.windows(2).any(|pair| pair == &plain[2..4]), "{banned:?}");
+    assert_eq!(written(&["--logit-bias", &format!("{}=-100", plain[0])]).iter().find(|id| **id == plain[0]), None);
+    let other = plain[5];
+    assert_eq!(written(&["--logit-bias", &format!("{other}=100")]), vec![other; 24]);
+    // It would end after 16 tokens.
+    assert_eq!(plain.len(), 16);
+    let longer = written(&["--min-new-tokens", "20"]);
+    assert!(longer.len() >= 20 && longer[..15] == plain[..15] && longer[15] != plain[15], "{longer:?}");
+}
+
 #[test]
 fn a_closed_pipe_ends_it_quietly() {
     let mut child = command(&["generate", "Once upon a time", "--max-new-tokens", "8"]).spawn().unwrap();
