@@ -287,9 +287,9 @@ fn assert_svg(picture: &str) {
 #[test]
 fn pictures_are_drawn() {
     let grid = grid(GridOptions { columns: 10, rows: 11, repeats: 5, ..GridOptions::default() }).unwrap();
-    let all = picture::heatmaps(&grid, &Ratio::ALL);
+    let all = picture::heatmaps(&grid, &Ratio::ALL, 2);
     assert_svg(&all);
-    assert_svg(&picture::heatmaps(&grid, &[Ratio::DsiSi]));
+    assert_svg(&picture::heatmaps(&grid, &[Ratio::DsiSi], 2));
     for ratio in Ratio::ALL {
         assert!(all.contains(ratio.title()));
     }

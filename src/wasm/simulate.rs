@@ -36,12 +36,12 @@ pub fn cell(
     simulate().map(|found| to_value(&found)).map_err(to_error)
 }
 
-/// The four heatmaps of a number of servers, as SVG.
+/// The four heatmaps of a number of servers, as SVG, so many in a row.
 ///
 /// # Errors
 /// `bad-option`.
 #[wasm_bindgen(js_name = simulateHeatmaps)]
-pub fn heatmaps(sp_degree: usize, tokens: usize) -> Result<String, JsValue> {
+pub fn heatmaps(sp_degree: usize, tokens: usize, columns: usize) -> Result<String, JsValue> {
     let options = GridOptions { sp_degree, tokens, ..GridOptions::default() };
-    grid(options).map(|grid| picture::heatmaps(&grid, &Ratio::ALL)).map_err(to_error)
+    grid(options).map(|grid| picture::heatmaps(&grid, &Ratio::ALL, columns)).map_err(to_error)
 }

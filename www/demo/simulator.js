@@ -9,6 +9,8 @@ const times = (ratio) => `${ratio.toFixed(2)} times`;
 let ready;
 let frame = 0;
 let styled = false;
+/** Too narrow for two heatmaps side by side. */
+const narrow = matchMedia("(max-width: 42rem)");
 /** What the heatmaps show. */
 let mapped = "";
 
@@ -57,9 +59,10 @@ function redraw() {
 
 function map() {
   const { sp, tokens } = values();
-  if (mapped === `${sp} ${tokens}`) return;
-  mapped = `${sp} ${tokens}`;
-  draw(at("heatmaps"), simulateHeatmaps(sp, tokens));
+  const columns = narrow.matches ? 1 : 2;
+  if (mapped === [sp, tokens, columns].join()) return;
+  mapped = [sp, tokens, columns].join();
+  draw(at("heatmaps"), simulateHeatmaps(sp, tokens, columns));
 }
 
 /** Draws, the first time that the tab is shown. */
@@ -72,6 +75,7 @@ export function openSimulator() {
         // Hundreds of cells: once the slider rests.
         slider.addEventListener("change", map);
       }
+      narrow.addEventListener("change", map);
       redraw();
       map();
     },

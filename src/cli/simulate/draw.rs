@@ -71,7 +71,7 @@ pub(super) fn heatmap(args: &Heatmap, json: bool) -> Result<(), Failure> {
     };
     let Heatmap { columns, rows, lookahead, sp_degree, tokens, repeats, seed, .. } = *args;
     let grid = grid(GridOptions { columns, rows, lookahead, sp_degree, tokens, repeats, seed })?;
-    write(&args.out, &picture::heatmaps(&grid, &ratios))?;
+    write(&args.out, &picture::heatmaps(&grid, &ratios, 2))?;
     if json { print_json(&grid) } else { told(&args.out) }
 }
 

@@ -15,9 +15,10 @@ const TOP: f64 = 58.0;
 /// From one plot to the next.
 const STRIDE: (f64, f64) = (330.0, 326.0);
 
-/// Pictures of a grid: drafter latency to the right, acceptance upwards, one heatmap per ratio, two in a row.
-pub fn heatmaps(grid: &Grid, ratios: &[Ratio]) -> String {
-    let across = ratios.len().clamp(1, 2);
+/// Pictures of a grid: drafter latency to the right, acceptance upwards, one heatmap per ratio, `columns` in
+/// a row.
+pub fn heatmaps(grid: &Grid, ratios: &[Ratio], columns: usize) -> String {
+    let across = ratios.len().clamp(1, columns.max(1));
     let down = ratios.len().div_ceil(across);
     let (width, height) = (across as f64 * STRIDE.0, down as f64 * STRIDE.1 + 66.0);
     let titles: Vec<&str> = ratios.iter().map(|ratio| ratio.title()).collect();
