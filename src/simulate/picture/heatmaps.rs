@@ -12,6 +12,8 @@ const SIDE: f64 = 240.0;
 const SWATCH: f64 = 30.0;
 const LEFT: f64 = 58.0;
 const TOP: f64 = 58.0;
+/// The legend with its words.
+const NARROWEST: f64 = 450.0;
 /// From one plot to the next.
 const STRIDE: (f64, f64) = (330.0, 326.0);
 
@@ -20,7 +22,9 @@ const STRIDE: (f64, f64) = (330.0, 326.0);
 pub fn heatmaps(grid: &Grid, ratios: &[Ratio], columns: usize) -> String {
     let across = ratios.len().clamp(1, columns.max(1));
     let down = ratios.len().div_ceil(across);
-    let (width, height) = (across as f64 * STRIDE.0, down as f64 * STRIDE.1 + 66.0);
+    let plots = across as f64 * STRIDE.0;
+    let (width, height) = (plots.max(NARROWEST), down as f64 * STRIDE.1 + 66.0);
+    let left = (width - plots) / 2.0 + LEFT;
     let titles: Vec<&str> = ratios.iter().map(|ratio| ratio.title()).collect();
     let mut svg = Svg::new(width, height, &format!("Ratios of latencies: {}", titles.join(", ")));
     let options = &grid.options;
@@ -29,9 +33,9 @@ pub fn heatmaps(grid: &Grid, ratios: &[Ratio], columns: usize) -> String {
         None => "best lookahead of each".into(),
     };
     let what = format!("{} tokens, SP degree {}, {lookahead}", options.tokens, options.sp_degree);
-    svg.text(LEFT, 22.0, Anchor::Start, "ft-quiet", &what);
+    svg.text(left, 22.0, Anchor::Start, "ft-quiet", &what);
     for (at, &ratio) in ratios.iter().enumerate() {
-        let (x, y) = ((at % across) as f64 * STRIDE.0 + LEFT, (at / across) as f64 * STRIDE.1 + TOP);
+        let (x, y) = ((at % across) as f64 * STRIDE.0 + left, (at / across) as f64 * STRIDE.1 + TOP);
         plot(&mut svg, grid, ratio, x, y);
     }
     legend(&mut svg, (width - 11.0 * SWATCH) / 2.0, height - 48.0);
