@@ -303,6 +303,7 @@ pub async fn rounds<T: Target>(
         let drafting = seconds(started);
         run.stats.times.draft += drafting;
 
+        let before = target.cached().len();
         let began = Instant::now();
         let submitted = target.submit(run.tokens[run.tokens.len() - 1], &draft).await;
         let submitting = seconds(began);
@@ -332,7 +333,7 @@ pub async fn rounds<T: Target>(
             round.drafted = proposed;
         }
         run.tokens.extend_from_slice(&verified.ids[..=round.accepted]);
-        target.truncate(run.tokens.len() - 1);
+        target.truncate(before + 1 + round.accepted);
         drafter.learn(&Round {
             drafted: round.drafted,
             accepted: round.accepted,
