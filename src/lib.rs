@@ -10,7 +10,8 @@
 //!            v                                                                    session::rounds
 //!      tokens ──> Drafter::draft ──> draft tokens ──┐
 //!         │                                         v
-//!         └────> pending token ──────────> Target::verify : 1 submission, 1 readback
+//!         └────> pending token ──────────> Target::submit : 1 submission, and beside it what the round before emitted
+//!                                          Target::finish : 1 readback
 //!                                                   │ draft tokens, target's ids
 //!                                                   v
 //!            ┌──── emit <── accept : longest common prefix, then one token of the target's own

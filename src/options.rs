@@ -96,6 +96,8 @@ pub struct GenerateOptions {
     pub context: ContextPolicy,
     /// Whether to draft at all.
     pub speculation: Speculation,
+    /// Whether host work of a round is done while the device computes another; the text is the same.
+    pub overlap: bool,
 }
 
 impl Default for GenerateOptions {
@@ -124,6 +126,7 @@ impl Default for GenerateOptions {
             stop: Vec::new(),
             context: ContextPolicy::Error,
             speculation: Speculation::Auto,
+            overlap: true,
         }
     }
 }

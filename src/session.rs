@@ -9,7 +9,7 @@ use crate::decode::{Draft, Engine, Target};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::options::GenerateOptions;
-use crate::speculate::{Drafter, Origin, Round, Stats, accept};
+use crate::speculate::{Accepted, Drafter, Origin, Round, Stats, accept};
 use crate::text::{Message, Tokenizer};
 pub(crate) use emit::Emitter;
 pub use emit::Sink;
@@ -125,6 +125,7 @@ impl Session {
             None => Vec::new(),
         };
         let mut run = Run::new(&prompt);
+        run.overlap = options.overlap;
         run.stats.num_dropped_messages = num_dropped_messages;
         run.stats.seed = options.do_sample.then_some(sampling.seed);
         run.stats.warnings.extend_from_slice(&self.warnings);
@@ -181,6 +182,8 @@ pub struct Run {
     pub tokens: Vec<u32>,
     /// What was done so far.
     pub stats: Stats,
+    /// Whether host work of a round is done while the device computes another.
+    pub overlap: bool,
     began: Instant,
 }
 
@@ -188,17 +191,73 @@ impl Run {
     /// Nothing is emitted yet; `prompt` is not empty.
     pub fn new(prompt: &[u32]) -> Self {
         let stats = Stats { num_prompt_tokens: prompt.len(), ..Stats::default() };
-        Self { tokens: prompt.to_vec(), stats, began: Instant::now() }
+        Self { tokens: prompt.to_vec(), stats, overlap: true, began: Instant::now() }
     }
+}
+
+/// A round of which the sink has not heard.
+struct Unheard {
+    round: Accepted,
+    /// The tokens that it emits.
+    ids: Vec<u32>,
+    /// Who proposed the accepted ones.
+    origin: Origin,
+    /// Whether its last token ends the text.
+    is_last: bool,
+}
+
+impl Unheard {
+    fn tell(mut self, run: &mut Run, target: &mut impl Target, sink: &mut impl Sink) -> Result<bool> {
+        let count = self.ids.len();
+        for (i, &id) in self.ids.iter().enumerate() {
+            let origin = if i < self.round.accepted { self.origin } else { Origin::Target };
+            let flow = sink.push(id, origin, self.is_last && i + 1 == count);
+            if flow.as_ref().is_ok_and(ControlFlow::is_continue) {
+                continue;
+            }
+            run.tokens.truncate(run.tokens.len() - count + i + 1);
+            // All but the last one, which is pending.
+            target.truncate(run.tokens.len() - 1);
+            self.is_last = flow?.is_break();
+            self.round.accepted = i;
+            break;
+        }
+        run.stats.add_round(&self.round);
+        if run.stats.num_spec_steps == 1 {
+            run.stats.times.first_token = seconds(run.began);
+        }
+        Ok(!self.is_last)
+    }
+}
+
+/// Tells the sink of a round that it has not heard of, and counts it. Returns whether the text goes on. Where the sink wants
+/// no more, run and target forget what is behind that, a submitted round included.
+fn emit(unheard: &mut Option<Unheard>, run: &mut Run, target: &mut impl Target, sink: &mut impl Sink) -> Result<bool> {
+    let Some(round) = unheard.take() else { return Ok(true) };
+    let started = Instant::now();
+    let goes_on = round.tell(run, target, sink);
+    run.stats.times.emit += seconds(started);
+    run.stats.times.host += seconds(started);
+    goes_on
+}
+
+fn seconds(since: Instant) -> f64 {
+    since.elapsed().as_secs_f64()
 }
 
 /// The loop: prefill, then draft, verify, accept, emit. It knows neither GPU nor text, so tests run it on mocks.
 /// After an error of the target, it can be called again with another target that computes the same.
 ///
+/// As soon as a round is accepted the next one is submitted; the accepted tokens go to the sink while the device computes,
+/// and the commands of the round after are encoded. A sink that then wants no more costs the device that round, and nobody
+/// waits for it. Drafting stays before the submission: a lookup takes less than a microsecond, and drafts for a round whose
+/// beginning is not known are guesses upon guesses.
+///
 /// `ends` are the tokens that end a text.
 ///
 /// # Errors
-/// [`Error::ContextFull`] before anything is computed; what target and sink report.
+/// [`Error::ContextFull`] before anything is computed; what target and sink report. The sink has heard of all tokens that
+/// `run` then holds.
 pub async fn rounds<T: Target>(
     target: &mut T,
     drafter: &mut (impl Drafter + ?Sized),
@@ -206,64 +265,75 @@ pub async fn rounds<T: Target>(
     ends: &[u32],
     sink: &mut impl Sink,
 ) -> Result<()> {
-    let Run { tokens, stats, began } = run;
-    let seconds = |since: Instant| since.elapsed().as_secs_f64();
     let capacity = target.capacity();
-    let first = stats.num_spec_steps == 0;
-    if first && tokens.len() >= capacity {
-        return Err(Error::ContextFull { need: tokens.len(), limit: capacity });
+    let first = run.stats.num_spec_steps == 0;
+    if first && run.tokens.len() >= capacity {
+        return Err(Error::ContextFull { need: run.tokens.len(), limit: capacity });
     }
 
     // Prefill: all but the last token, which is pending; what an earlier call cached stays.
     let started = Instant::now();
-    let head = &tokens[..tokens.len() - 1];
+    let head = &run.tokens[..run.tokens.len() - 1];
     let reused = target.cached().iter().zip(head).take_while(|(cached, token)| cached == token).count();
     target.truncate(reused);
     if first {
-        stats.num_cached_tokens = reused;
-        stats.num_cached_draft_tokens = target.draft_cached();
+        run.stats.num_cached_tokens = reused;
+        run.stats.num_cached_draft_tokens = target.draft_cached();
     }
     let mut prefilled = head.len() - reused;
     target.prefill(&head[reused..]).await?;
-    stats.times.prefill += seconds(started);
+    run.stats.times.prefill += seconds(started);
 
-    let mut ended = false;
-    while !ended {
+    let mut unheard: Option<Unheard> = None;
+    loop {
+        if !run.overlap && !emit(&mut unheard, run, target, sink)? {
+            break;
+        }
         // Positions left bound the round as the wanted tokens do: the pending token and the draft must be cached.
-        let room = sink.room().min(capacity - target.cached().len());
-        if room == 0 {
+        let (owed, ended) = unheard.as_ref().map_or((0, false), |unheard| (unheard.ids.len(), unheard.is_last));
+        let room = sink.room().saturating_sub(owed).min(capacity - target.cached().len());
+        if room == 0 || ended {
+            emit(&mut unheard, run, target, sink)?;
             break;
         }
 
         let started = Instant::now();
-        let draft = drafter.draft(tokens, room);
+        let draft = drafter.draft(&run.tokens, room);
         let proposed = draft.len();
         let draft = draft.cut(room - 1);
-        stats.times.draft += seconds(started);
+        let drafting = seconds(started);
+        run.stats.times.draft += drafting;
+
+        let before = target.cached().len();
+        let began = Instant::now();
+        let submitted = target.submit(run.tokens[run.tokens.len() - 1], &draft).await;
+        let submitting = seconds(began);
 
         let started = Instant::now();
-        let before = target.cached().len();
-        let pending = tokens[tokens.len() - 1];
-        let verified = target.verify(pending, &draft).await?;
-        let verifying = seconds(started);
-        stats.times.verify += verifying;
+        if !emit(&mut unheard, run, target, sink)? {
+            break;
+        }
+        submitted?;
+        let mut host = drafting + submitting;
+        if run.overlap {
+            let preparing = Instant::now();
+            target.prepare();
+            host += seconds(preparing);
+            // Where the device was done before, how much of it was hidden is not known.
+            let beside = seconds(started);
+            run.stats.times.hidden += if target.is_computing() { beside } else { 0.0 };
+        }
+        let verified = target.finish().await?;
+        let verifying = seconds(began);
+        run.stats.times.verify += verifying;
+        run.stats.times.host += host - verified.waited;
 
         let started = Instant::now();
         let mut round = accept(&verified.draft, &verified.ids, room, |id| ends.contains(&id));
         if let Draft::Tokens(_) = draft {
             round.drafted = proposed;
         }
-        ended = round.ended;
-        let last = (ended || round.accepted + 1 == room).then_some(round.accepted);
-        for (i, &id) in verified.ids[..=round.accepted].iter().enumerate() {
-            tokens.push(id);
-            let origin = if i < round.accepted { drafter.origin() } else { Origin::Target };
-            if sink.push(id, origin, last == Some(i))?.is_break() {
-                ended = true;
-                round.accepted = i;
-                break;
-            }
-        }
+        run.tokens.extend_from_slice(&verified.ids[..=round.accepted]);
         target.truncate(before + 1 + round.accepted);
         drafter.learn(&Round {
             drafted: round.drafted,
@@ -273,16 +343,19 @@ pub async fn rounds<T: Target>(
             prefilled: std::mem::take(&mut prefilled),
             seconds: verifying,
         });
-        stats.add_round(&round);
-        stats.times.emit += seconds(started);
-        if stats.num_spec_steps == 1 {
-            stats.times.first_token = seconds(*began);
-        }
+        let mut ids = verified.ids;
+        ids.truncate(round.accepted + 1);
+        let is_last = round.ended || ids.len() == room;
+        unheard = Some(Unheard { round, ids, origin: drafter.origin(), is_last });
+        run.stats.times.emit += seconds(started);
+        run.stats.times.host += seconds(started);
     }
-    stats.times.total = seconds(*began);
-    let later = stats.num_emitted_tokens.saturating_sub(stats.per_step_accepted.first().map_or(0, |first| first + 1));
+    let times = &mut run.stats.times;
+    times.total = seconds(run.began);
+    let first = run.stats.per_step_accepted.first().map_or(0, |first| first + 1);
+    let later = run.stats.num_emitted_tokens.saturating_sub(first);
     if later > 0 {
-        stats.times.tokens_per_second = later as f64 / (stats.times.total - stats.times.first_token);
+        times.tokens_per_second = later as f64 / (times.total - times.first_token);
     }
     Ok(())
 }

@@ -170,11 +170,14 @@ impl Target for Mortal {
     async fn prefill(&mut self, tokens: &[u32]) -> Result<()> {
         self.engine.prefill(tokens).await
     }
-    async fn verify(&mut self, pending: u32, draft: &Draft) -> Result<Verified> {
+    async fn submit(&mut self, pending: u32, draft: &Draft) -> Result<()> {
         if self.left.fetch_sub(1, Ordering::Relaxed) == 0 {
             self.engine.gpu().destroy();
         }
-        self.engine.verify(pending, draft).await
+        self.engine.submit(pending, draft).await
+    }
+    async fn finish(&mut self) -> Result<Verified> {
+        self.engine.finish().await
     }
 }
 
@@ -243,6 +246,7 @@ fn a_lost_draft_model_does_not_change_the_text() {
 /// A model without a device: a token depends on all before it. It takes its time, and not always the same.
 struct Mock {
     cached: Vec<u32>,
+    submitted: Vec<u32>,
     /// Of ten tokens, those that are the target's.
     right: u32,
     /// Tokens that a forward holds.
@@ -255,7 +259,7 @@ struct Mock {
 
 impl Mock {
     fn build(right: u32, rows: usize, slow: u64, left: usize) -> Build<Self> {
-        Box::new(move || Ok(Self { cached: Vec::new(), right, rows, slow, left }))
+        Box::new(move || Ok(Self { cached: Vec::new(), submitted: Vec::new(), right, rows, slow, left }))
     }
 
     fn token(text: &[u32], right: u32) -> u32 {
@@ -278,19 +282,22 @@ impl Target for Mock {
         self.cached.extend_from_slice(tokens);
         Ok(())
     }
-    async fn verify(&mut self, pending: u32, draft: &Draft) -> Result<Verified> {
-        self.left = self.left.checked_sub(1).expect("the driver is well");
+    async fn submit(&mut self, pending: u32, draft: &Draft) -> Result<()> {
         let Draft::Tokens(draft) = draft else { panic!("it has no draft model") };
-        let draft = draft[..draft.len().min(self.rows - 1)].to_vec();
+        self.submitted = [&[pending], &draft[..draft.len().min(self.rows - 1)]].concat();
+        Ok(())
+    }
+    async fn finish(&mut self) -> Result<Verified> {
+        self.left = self.left.checked_sub(1).expect("the driver is well");
         let mut ids = Vec::new();
-        for id in [pending].into_iter().chain(draft.iter().copied()) {
+        for &id in &self.submitted {
             self.cached.push(id);
             ids.push(Self::token(&self.cached, self.right));
         }
         assert!(self.cached.len() <= self.capacity());
         let waits = u64::from(Self::token(&self.cached, 10)) * self.slow / 5;
         std::thread::sleep(Duration::from_micros(waits));
-        Ok(Verified { draft, ids, caught_up: 0 })
+        Ok(Verified { draft: self.submitted[1..].to_vec(), ids, ..Verified::default() })
     }
 }
 

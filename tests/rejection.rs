@@ -113,6 +113,8 @@ struct Tables {
     random: Random,
     mutant: Mutant,
     stale: Vec<f32>,
+    /// Pending token and number of draft tokens.
+    submitted: Option<(u32, usize)>,
 }
 
 impl Tables {
@@ -152,12 +154,18 @@ impl Target for Tables {
         Ok(())
     }
 
-    async fn verify(&mut self, pending: u32, draft: &Draft) -> Result<Verified> {
+    async fn submit(&mut self, pending: u32, draft: &Draft) -> Result<()> {
+        self.submitted = Some((pending, draft.len()));
+        Ok(())
+    }
+
+    async fn finish(&mut self) -> Result<Verified> {
+        let (pending, drafted) = self.submitted.take().unwrap();
         let mut text = self.cached.clone();
         text.push(pending);
         let first = text.len();
         let (mut drawn, mut qs) = (Vec::new(), Vec::new());
-        for _ in 0..draft.len() {
+        for _ in 0..drafted {
             let [before, last] = text[text.len() - 2..] else { panic!("two tokens are always there") };
             let q = Self::q(before, last, 0.6);
             let x = reject(&q, None, 0.0, &self.wait());
@@ -191,7 +199,7 @@ impl Target for Tables {
         }
         self.cached.push(pending);
         self.cached.extend_from_slice(&drawn);
-        Ok(Verified { draft: drawn, ids, caught_up: 0 })
+        Ok(Verified { draft: drawn, ids, ..Verified::default() })
     }
 }
 
@@ -223,7 +231,7 @@ impl Sink for Count {
 }
 
 fn generate(mutant: Mutant, most: usize, ends: &[u32]) -> Vec<u32> {
-    let mut target = Tables { cached: Vec::new(), random: Random(7), mutant, stale: Vec::new() };
+    let mut target = Tables { cached: Vec::new(), random: Random(7), mutant, stale: Vec::new(), submitted: None };
     let mut sink = Count { text: Vec::new(), most };
     run(rounds(&mut target, &mut Steady, &mut Run::new(&[0, 1, 2]), ends, &mut sink)).unwrap();
     sink.text

@@ -94,6 +94,8 @@ import { Queue } from "./queue.js";
  * @property {"error" | "shift"} [context] what to do with messages that are longer than the context: `error`, the default,
  *   or drop the oldest turns after the system message
  * @property {"auto" | "off"} [speculation] `off`: the same text, one token per forward pass
+ * @property {boolean} [overlap] whether the engine decodes text and records commands while the GPU computes the next round;
+ *   true by default, and the text is the same
  * @property {AbortSignal} [signal] ends the generation: its result rejects with `aborted`, and what was written is the
  *   error's `detail`
  */
@@ -105,6 +107,10 @@ import { Queue } from "./queue.js";
  * @property {number} draft proposing draft tokens on the CPU
  * @property {number} verify recording, submitting and waiting for rounds
  * @property {number} emit accepting, decoding text, calling back
+ * @property {number} host work of rounds outside the GPU: drafting, recording, submitting, accepting, decoding text, calling
+ *   back
+ * @property {number} hidden of this, what was done while the GPU computed; a browser does not say when the GPU is done, so
+ *   here it may be less
  * @property {number} total
  * @property {number} tokens_per_second generated tokens after the first round
  *
@@ -177,6 +183,7 @@ import { Queue } from "./queue.js";
  *
  * @typedef {object} Counters
  * @property {number} submits queue submissions
+ * @property {number} prepared of those, the ones whose commands were recorded while the GPU computed another
  * @property {number} blocking_readbacks times that the engine waited for bytes from the GPU
  * @property {number} readback_bytes
  * @property {number} creates buffers, bind groups and pipelines created

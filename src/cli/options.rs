@@ -37,6 +37,9 @@ pub(super) struct GenerateFlags {
     /// Whether to draft at all: auto, off. The text is the same
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     speculation: String,
+    /// Decode text and record commands between rounds instead of while the device computes. The text is the same
+    #[arg(long)]
+    no_overlap: bool,
     /// Draw tokens at random instead of taking the most likely ones
     #[arg(long)]
     do_sample: bool,
@@ -102,6 +105,7 @@ impl GenerateFlags {
             stop: self.stop.clone(),
             context: ContextPolicy::Error,
             speculation: self.speculation.parse()?,
+            overlap: !self.no_overlap,
         };
         options.validate()?;
         Ok(options)

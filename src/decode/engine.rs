@@ -2,14 +2,15 @@
 //! where the draft model has another tokenizer.
 
 use super::dims::Step;
+use super::flight::{Ahead, Flight, Shape};
 use super::forward::Model;
 use super::memory::FEW_ROWS;
 use super::round::{BEFORE, BIAS_WORDS, CHUNK, DRAFTS, IDS, PENDING, RoundBuffers, Seen};
 use super::sampler::{NOT_DRAFTED, Recipe, Sampler, bias_words, block, check_finite};
 use super::target::{Draft, MAX_DRAFT, Target, Verified};
-use super::translate::{Translate, Translation};
+use super::translate::{Translate, Translated, Translation};
 use crate::error::{Error, Result};
-use crate::gpu::{Gpu, Readback, Recorder};
+use crate::gpu::{Gpu, Readback};
 use crate::sample::Sampling;
 use std::rc::Rc;
 
@@ -17,16 +18,18 @@ use std::rc::Rc;
 pub struct Engine {
     pub(super) gpu: Rc<Gpu>,
     pub(super) buffers: RoundBuffers,
-    sampler: Sampler,
+    pub(super) sampler: Sampler,
     seen: Option<Seen>,
     pub(super) readback: Readback,
-    target: Model,
+    pub(super) target: Model,
     pub(super) draft: Option<Model>,
     pub(super) cached: Vec<u32>,
     /// Leading cached tokens that the draft model's cache holds too.
     draft_cached: usize,
     /// Of a draft model with another tokenizer.
     pub(super) translation: Option<Translation>,
+    pub(super) flight: Option<Flight>,
+    pub(super) ahead: Ahead,
 }
 
 impl Engine {
@@ -35,12 +38,36 @@ impl Engine {
     /// # Errors
     /// As [`Gpu::buffer`].
     pub fn new(gpu: &Rc<Gpu>, buffers: RoundBuffers, target: Model, draft: Option<Model>) -> Result<Self> {
-        let readback = Readback::new(gpu, 4 * (CHUNK - DRAFTS) as u64)?;
+        let readback = Self::readback(gpu)?;
         let recipe = Recipe::of(&Sampling::default(), false);
         let sampler = Sampler::new(gpu, recipe, &buffers, &target, draft.as_ref())?;
         let (gpu, cached) = (gpu.clone(), Vec::new());
-        let (seen, translation) = (None, None);
-        Ok(Self { gpu, buffers, sampler, seen, readback, target, draft, cached, draft_cached: 0, translation })
+        let (seen, translation, flight) = (None, None, None);
+        let (draft_cached, ahead) = (0, Ahead::default());
+        Ok(Self {
+            gpu,
+            buffers,
+            sampler,
+            seen,
+            readback,
+            target,
+            draft,
+            cached,
+            draft_cached,
+            translation,
+            flight,
+            ahead,
+        })
+    }
+
+    fn readback(gpu: &Gpu) -> Result<Readback> {
+        Readback::new(gpu, 4 * (CHUNK - DRAFTS) as u64)
+    }
+
+    fn set_sampler(&mut self, recipe: Recipe) -> Result<()> {
+        self.sampler = Sampler::new(&self.gpu, recipe, &self.buffers, &self.target, self.draft.as_ref())?;
+        self.ahead = Ahead::default();
+        Ok(())
     }
 
     /// From now on the draft model is one with another tokenizer. Its rounds take two submissions and two readbacks, and it
@@ -51,7 +78,7 @@ impl Engine {
     pub fn translate_by(&mut self, translate: Box<dyn Translate>) -> Result<()> {
         let mut recipe = self.sampler.recipe();
         recipe.translated = true;
-        self.sampler = Sampler::new(&self.gpu, recipe, &self.buffers, &self.target, self.draft.as_ref())?;
+        self.set_sampler(recipe)?;
         self.translation = Some(Translation { by: translate, cached: Vec::new() });
         Ok(())
     }
@@ -72,7 +99,7 @@ impl Engine {
         }
         let recipe = Recipe::of(sampling, self.translation.is_some());
         if self.sampler.recipe() != recipe {
-            self.sampler = Sampler::new(&self.gpu, recipe, &self.buffers, &self.target, self.draft.as_ref())?;
+            self.set_sampler(recipe)?;
         }
         self.gpu.write(&self.buffers.sampling, 0, bytemuck::bytes_of(&block(sampling)));
         self.gpu.write(&self.buffers.biases, 0, bytemuck::cast_slice(&words));
@@ -117,34 +144,6 @@ impl Engine {
         for chunk in tokens.chunks(model.capacity().prefill_chunk.min(model.max_rows())) {
             self.run_chunk(model, chunk, position);
             position += chunk.len();
-        }
-    }
-
-    /// Records draft steps of the draft model: it first reads `missed` tokens from before the pending one, which lies at
-    /// `position`.
-    pub(super) fn record_draft(
-        &self,
-        recorder: &mut Recorder<'_>,
-        model: &Model,
-        missed: usize,
-        position: usize,
-        steps: usize,
-    ) {
-        let (mut at, mut rows) = (position - missed, missed + 1);
-        model.set_step(Step {
-            position: at as u32,
-            rows: rows as u32,
-            token: (PENDING - missed) as u32,
-            logit_row: missed as u32,
-            out: DRAFTS as u32,
-            draft_row: 0,
-        });
-        for _ in 0..steps {
-            model.record_body(recorder, rows, at);
-            model.record_head(recorder, 1);
-            self.sampler.record_draft(recorder);
-            at += rows;
-            rows = 1;
         }
     }
 
@@ -210,6 +209,7 @@ impl Engine {
         let agreed = last.windows(2).all(|pair| pair[0] == pair[1]);
         if !agreed {
             self.target.use_one_variant();
+            self.ahead = Ahead::default();
         }
         Ok(agreed)
     }
@@ -238,6 +238,7 @@ impl Target for Engine {
     }
 
     fn truncate(&mut self, len: usize) {
+        self.flight = None;
         self.cached.truncate(len);
         self.draft_cached = self.draft_cached.min(len);
         if let Some(seen) = &mut self.seen {
@@ -246,31 +247,36 @@ impl Target for Engine {
     }
 
     async fn prefill(&mut self, tokens: &[u32]) -> Result<()> {
+        self.truncate(self.cached.len());
         self.check_room(tokens.len())?;
         self.run_chunks(&self.target, tokens, self.cached.len());
         self.cached.extend_from_slice(tokens);
         self.gpu.check()
     }
 
-    async fn verify(&mut self, pending: u32, draft: &Draft) -> Result<Verified> {
-        let translated;
-        let (known, steps, mut caught_up) = match draft {
-            Draft::Tokens(tokens) => (tokens.as_slice(), 0, 0),
+    async fn submit(&mut self, pending: u32, draft: &Draft) -> Result<()> {
+        self.truncate(self.cached.len());
+        if self.readback.is_due() {
+            self.readback = Self::readback(&self.gpu)?;
+            self.ahead = Ahead::default();
+        }
+        let mut translated = Translated::default();
+        let (known, steps) = match draft {
+            Draft::Tokens(tokens) => (tokens.as_slice(), 0),
             Draft::Model(steps) if self.translation.is_some() => {
                 translated = self.draft_translated(pending, *steps).await?;
-                (translated.draft.as_slice(), 0, translated.caught_up)
+                (translated.draft.as_slice(), 0)
             }
-            Draft::Model(steps) => (&[][..], *steps, 0),
+            Draft::Model(steps) => (&[][..], *steps),
         };
+        let mut caught_up = translated.caught_up;
         let position = self.cached.len();
         let most = MAX_DRAFT.min(self.target.max_rows() - 1);
         let known = &known[..known.len().min(most)];
         // A draft model with a smaller context drafts as far as it goes.
         let reach = self.draft.as_ref().map_or(0, |draft| draft.capacity().max_context.saturating_sub(position));
         let steps = steps.min(most).min(reach);
-        let drafted = known.len() + steps;
-        let rows = drafted + 1;
-        self.check_room(rows)?;
+        self.check_room(known.len() + steps + 1)?;
 
         // The draft model first reads what it missed; more than a few tokens go in chunks of their own.
         let mut missed = 0;
@@ -279,6 +285,7 @@ impl Target for Engine {
             let chunked = behind.len().saturating_sub(BEFORE);
             self.run_chunks(model, &behind[..chunked], self.draft_cached);
             (caught_up, missed) = (chunked, behind.len() - chunked);
+            self.set_draft_step(model, missed, position);
         }
         // Biases of sequences compare the tokens before, whether or not the draft model reads them.
         let before = BEFORE.min(position);
@@ -289,30 +296,37 @@ impl Target for Engine {
         if let Some(seen) = &mut self.seen {
             seen.mark(&self.gpu, &self.buffers.seen, &self.cached, pending);
         }
-
-        let mut recorder = self.gpu.record();
-        if let Some(model) = self.draft.as_ref().filter(|_| steps > 0) {
-            self.record_draft(&mut recorder, model, missed, position, steps);
-        }
+        let shape = Shape { known: known.len(), steps, missed };
         self.target.set_step(Step {
             position: position as u32,
-            rows: rows as u32,
+            rows: shape.rows() as u32,
             token: PENDING as u32,
             logit_row: 0,
             out: IDS as u32,
             draft_row: 0,
         });
-        self.target.record_body(&mut recorder, rows, position);
-        self.target.record_head(&mut recorder, rows);
-        self.sampler.record_verify(&mut recorder, rows, steps > 0);
-        // With tokens that the CPU knows, only the target's ids come back.
-        let from = if steps > 0 { DRAFTS } else { IDS };
-        let bytes = 4 * (IDS + rows - from) as u64;
-        recorder.submit(Some((&self.buffers.tokens, 4 * from as u64, bytes, &self.readback)));
-        let words = self.readback.read(&self.gpu, bytes).await?;
 
-        let mut ids = words[IDS - from..].to_vec();
-        let mut draft: Vec<u32> = if steps > 0 { words[..steps].to_vec() } else { known.to_vec() };
+        self.submit_round(shape, position);
+        let (known, waited) = (known.to_vec(), translated.waited);
+        self.flight = Some(Flight { shape, position, pending, known, caught_up, waited });
+        Ok(())
+    }
+
+    fn prepare(&mut self) {
+        self.record_ahead();
+    }
+
+    fn is_computing(&mut self) -> bool {
+        self.flight.is_some() && self.readback.is_coming(&self.gpu)
+    }
+
+    async fn finish(&mut self) -> Result<Verified> {
+        let Some(Flight { shape, position, pending, known, caught_up, waited }) = self.flight.take() else {
+            return Ok(Verified::default());
+        };
+        let words = self.readback.wait(&self.gpu).await?;
+        let mut ids = words[IDS - shape.first_read()..].to_vec();
+        let mut draft = if shape.steps > 0 { words[..shape.steps].to_vec() } else { known };
         let end = draft.iter().position(|&id| id == NOT_DRAFTED).unwrap_or(draft.len());
         draft.truncate(end);
         ids.truncate(end + 1);
@@ -320,10 +334,10 @@ impl Target for Engine {
         check_finite("target", &ids, position)?;
         self.cached.push(pending);
         self.cached.extend_from_slice(&draft);
-        if steps > 0 {
+        if shape.steps > 0 {
             // It has read all but its own last token.
             self.draft_cached = position + draft.len();
         }
-        Ok(Verified { draft, ids, caught_up })
+        Ok(Verified { draft, ids, caught_up, waited })
     }
 }

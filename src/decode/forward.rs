@@ -3,7 +3,7 @@
 use super::bind::{Binder, Lowered};
 use super::dims::Step;
 use super::memory::{Capacity, FEW_ROWS, Memory, Sizes};
-use super::node::Node;
+use super::node::{Node, blocks};
 use super::round::RoundBuffers;
 use super::target::MAX_DRAFT;
 use super::upload::{Backlog, Matrix, allocate_vectors, check_vector, load_vectors, matrix_dtype};
@@ -24,6 +24,8 @@ pub struct Model {
     logits: Buffer,
     body: Vec<Node>,
     head: Vec<Node>,
+    /// Of the attention layers, each once.
+    windows: Vec<u32>,
 }
 
 /// What a model is made of before it is on the GPU.
@@ -128,8 +130,11 @@ impl Model {
         let mut nodes = lowered
             .into_iter()
             .map(|op: Vec<_>| op.into_iter().map(|lowered: Lowered| lowered.bind(gpu, &blocks)).collect::<Vec<_>>());
-        let body = nodes.by_ref().take(plan.body.len()).flatten().collect();
+        let body: Vec<Node> = nodes.by_ref().take(plan.body.len()).flatten().collect();
         let head = nodes.flatten().collect();
+        let mut windows: Vec<u32> = body.iter().filter_map(Node::window).collect();
+        windows.sort_unstable();
+        windows.dedup();
 
         let mut backlog = Backlog::default();
         for (matrix, on_gpu) in plan.matrices.iter().zip(&binder.matrices) {
@@ -147,7 +152,7 @@ impl Model {
 
         let Binder { step, kv, logits, .. } = binder;
         let (gpu, blueprint, one_variant) = (gpu.clone(), blueprint.clone(), Cell::new(false));
-        Ok(Self { gpu, blueprint, one_variant, step, kv, logits, body, head })
+        Ok(Self { gpu, blueprint, one_variant, step, kv, logits, body, head, windows })
     }
 
     /// What it is.
@@ -194,6 +199,11 @@ impl Model {
         for node in &self.body {
             node.record(recorder, rows as u32, position as u32, self.one_variant.get());
         }
+    }
+
+    /// What the position changes in the layers' commands.
+    pub(super) fn blocks(&self, rows: usize, position: usize) -> impl Iterator<Item = u32> {
+        self.windows.iter().map(move |&window| blocks(rows as u32, position as u32, window))
     }
 
     /// Records the LM head for `rows` rows, from the step's `logit_row` on.

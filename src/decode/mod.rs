@@ -3,6 +3,7 @@
 mod bind;
 mod dims;
 mod engine;
+mod flight;
 mod forward;
 mod memory;
 mod node;

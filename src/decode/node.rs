@@ -60,6 +60,14 @@ impl Node {
         Self { calls, grid }
     }
 
+    /// The attention window, where the grid depends on the position.
+    pub fn window(&self) -> Option<u32> {
+        match self.grid {
+            Grid::Blocks { window, .. } => Some(window),
+            _ => None,
+        }
+    }
+
     /// Records it for `rows` rows from `position` on. With one variant for all row counts, there are at most 16.
     pub fn record(&self, recorder: &mut Recorder<'_>, rows: u32, position: u32, one_variant: bool) {
         let few = rows <= FEW_ROWS as u32;
@@ -80,12 +88,15 @@ impl Node {
             Grid::PerRow(x) => [x, rows, 1],
             Grid::Rows => [rows, 1, 1],
             Grid::Outputs(outs) => split_grid(outs.div_ceil(out_tile), rows.div_ceil(row_tile)),
-            Grid::Blocks { kv_heads, window } => {
-                let first = (position + 1 - window.min(position + 1)) / BLOCK as u32;
-                [kv_heads, (position + rows - 1) / BLOCK as u32 + 1 - first, 1]
-            }
+            Grid::Blocks { kv_heads, window } => [kv_heads, blocks(rows, position, window), 1],
             Grid::Vectors { kv_heads, group } => [kv_heads, (rows * group).div_ceil(8), 1],
         };
         recorder.dispatch(call, grid);
     }
+}
+
+/// Blocks of positions that `rows` rows from `position` on see.
+pub(super) fn blocks(rows: u32, position: u32, window: u32) -> u32 {
+    let first = (position + 1 - window.min(position + 1)) / BLOCK as u32;
+    (position + rows - 1) / BLOCK as u32 + 1 - first
 }

@@ -42,7 +42,7 @@ impl Draft {
 }
 
 /// What a round gave.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Verified {
     /// The draft tokens that were verified [k].
     pub draft: Vec<u32>,
@@ -50,6 +50,8 @@ pub struct Verified {
     pub ids: Vec<u32>,
     /// Tokens that the draft model read in submissions of their own before it drafted.
     pub caught_up: usize,
+    /// Seconds of its submission in which the device was waited for: a draft model with another tokenizer answers first.
+    pub waited: f64,
 }
 
 /// A target model with its KV cache.
@@ -66,15 +68,41 @@ pub trait Target {
     /// Most tokens that the cache holds.
     fn capacity(&self) -> usize;
 
-    /// Forgets all but the first `len` cached tokens; nothing is copied.
+    /// Forgets all but the first `len` cached tokens; nothing is copied. A submitted round is given up: nobody waits for it,
+    /// and nothing remains of it.
     fn truncate(&mut self, len: usize);
 
     /// Caches `tokens` behind the cached ones; fails before it computes anything when they do not fit.
     async fn prefill(&mut self, tokens: &[u32]) -> Result<()>;
 
-    /// One target forward over the pending token and the draft tokens; caches them all.
+    /// Starts a round: one target forward over the pending token and the draft tokens. A round before it that was not
+    /// finished is given up, as by [`Target::truncate`].
     ///
     /// # Errors
-    /// [`crate::Error::ContextFull`], [`crate::Error::NonFiniteLogits`], and what the device reports.
-    async fn verify(&mut self, pending: u32, draft: &Draft) -> Result<Verified>;
+    /// [`crate::Error::ContextFull`], and what the device reports.
+    async fn submit(&mut self, pending: u32, draft: &Draft) -> Result<()>;
+
+    /// While the device computes a round: gets ready for the next one, as far as that can be guessed.
+    fn prepare(&mut self) {}
+
+    /// Whether the device still computes the submitted round. A browser tells that only to those who wait: there it always
+    /// does.
+    fn is_computing(&mut self) -> bool {
+        false
+    }
+
+    /// Waits for the submitted round and caches its tokens, all of them. Without a round, nothing was verified.
+    ///
+    /// # Errors
+    /// [`crate::Error::NonFiniteLogits`], and what the device reports.
+    async fn finish(&mut self) -> Result<Verified>;
+
+    /// Both at once.
+    ///
+    /// # Errors
+    /// As [`Target::submit`] and [`Target::finish`].
+    async fn verify(&mut self, pending: u32, draft: &Draft) -> Result<Verified> {
+        self.submit(pending, draft).await?;
+        self.finish().await
+    }
 }

@@ -5,6 +5,7 @@ use super::round::{BEFORE, DRAFTS, PENDING};
 use super::sampler::{NOT_DRAFTED, check_finite};
 use super::target::{MAX_DRAFT, Target};
 use crate::error::Result;
+use web_time::Instant;
 
 /// Between the tokens of a target and those of a draft model with another tokenizer. A translation is a guess like any
 /// draft: a bad one costs speed, never exactness.
@@ -37,6 +38,8 @@ pub(super) struct Translated {
     pub draft: Vec<u32>,
     /// As [`super::Verified::caught_up`].
     pub caught_up: usize,
+    /// As [`super::Verified::waited`].
+    pub waited: f64,
 }
 
 impl Engine {
@@ -61,10 +64,13 @@ impl Engine {
         let tokens = [missed, &[last]].concat();
         self.gpu.write(&self.buffers.tokens, 4 * (PENDING - missed.len()) as u64, bytemuck::cast_slice(&tokens));
         let mut recorder = self.gpu.record();
+        self.set_draft_step(model, missed.len(), head.len());
         self.record_draft(&mut recorder, model, missed.len(), head.len(), steps);
         let bytes = 4 * steps as u64;
         recorder.submit(Some((&self.buffers.tokens, 4 * DRAFTS as u64, bytes, &self.readback)));
+        let submitted = Instant::now();
         let mut drafted = self.readback.read(&self.gpu, bytes).await?;
+        let waited = submitted.elapsed().as_secs_f64();
 
         drafted.truncate(drafted.iter().position(|&id| id == NOT_DRAFTED).unwrap_or(steps));
         check_finite("draft model", &drafted, head.len())?;
@@ -77,6 +83,6 @@ impl Engine {
         // It has read all but its own last token.
         drafted.pop();
         translation.cached.extend_from_slice(&drafted);
-        Ok(Translated { draft, caught_up: chunked })
+        Ok(Translated { draft, caught_up: chunked, waited })
     }
 }

@@ -124,7 +124,7 @@ impl Gpu {
             // The receiver is gone only when the caller gave up waiting.
             let _ = sender.send(());
         });
-        // As in `Readback::read`: natively this waits, in a browser the event loop does.
+        // As in `Readback::wait`: natively this waits, in a browser the event loop does.
         self.device
             .poll(wgpu::PollType::wait_indefinitely())
             .map_err(|error| Error::DeviceLost { reason: error.to_string() })?;

@@ -37,6 +37,8 @@ pub struct DeviceInfo {
 pub struct Counters {
     /// Queue submissions.
     pub submits: u64,
+    /// Of those, the ones whose commands were encoded while the device computed another.
+    pub prepared: u64,
     /// Times that the CPU waited for bytes from the GPU.
     pub blocking_readbacks: u64,
     /// Bytes that came back.
@@ -54,6 +56,7 @@ impl Counters {
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             submits: self.submits - earlier.submits,
+            prepared: self.prepared - earlier.prepared,
             blocking_readbacks: self.blocking_readbacks - earlier.blocking_readbacks,
             readback_bytes: self.readback_bytes - earlier.readback_bytes,
             creates: self.creates - earlier.creates,

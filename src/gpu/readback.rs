@@ -8,7 +8,18 @@ use futures_channel::oneshot;
 /// A staging buffer.
 pub struct Readback {
     staging: Buffer,
+    /// Bytes that a submission copies into it; 0: none.
+    due: u64,
+    mapping: Option<Mapping>,
 }
+
+/// Bytes on their way.
+struct Mapping {
+    receiver: oneshot::Receiver<Mapped>,
+    arrived: Option<Mapped>,
+}
+
+type Mapped = std::result::Result<(), wgpu::BufferAsyncError>;
 
 impl Readback {
     /// One for up to `bytes` bytes.
@@ -17,38 +28,86 @@ impl Readback {
     /// [`Error::OutOfGpuMemory`].
     pub fn new(gpu: &Gpu, bytes: u64) -> Result<Self> {
         let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
-        Ok(Self { staging: gpu.create("readback", bytes, usage)? })
+        Ok(Self { staging: gpu.create("readback", bytes, usage)?, due: 0, mapping: None })
     }
 
     pub(super) fn raw(&self) -> &wgpu::Buffer {
         self.staging.raw()
     }
 
-    /// Waits for the last submission's copy and returns its first `bytes` bytes as u32.
+    /// The last submission copies `bytes` bytes into it.
+    pub fn expect(&mut self, bytes: u64) {
+        self.due = bytes;
+    }
+
+    /// Whether nobody has waited for them yet. Then take another one for the next submission: where a buffer is unmapped and
+    /// mapped again, wgpu may complete the mapping when the earlier submission is done.
+    pub fn is_due(&self) -> bool {
+        self.due > 0
+    }
+
+    /// Starts the mapping. Not part of [`Readback::expect`], because the device computes by now.
+    fn map(&mut self) {
+        if self.is_due() && self.mapping.is_none() {
+            let (sender, receiver) = oneshot::channel();
+            self.raw().map_async(wgpu::MapMode::Read, 0..self.due, move |result| {
+                // The receiver is gone only when the caller gave up waiting.
+                let _ = sender.send(result);
+            });
+            self.mapping = Some(Mapping { receiver, arrived: None });
+        }
+    }
+
+    /// Whether the bytes are still on their way. In a browser that is seen only after a wait, so there they always are.
+    pub fn is_coming(&mut self, gpu: &Gpu) -> bool {
+        self.map();
+        let Some(mapping) = &mut self.mapping else { return false };
+        // A lost device is told by whoever waits for it.
+        let _ = gpu.device.poll(wgpu::PollType::Poll);
+        if let Ok(Some(arrived)) = mapping.receiver.try_recv() {
+            mapping.arrived = Some(arrived);
+        }
+        mapping.arrived.is_none()
+    }
+
+    /// Waits for the bytes and returns them as u32; none where none are expected.
     ///
     /// # Errors
     /// [`Error::DeviceLost`].
-    pub async fn read(&self, gpu: &Gpu, bytes: u64) -> Result<Vec<u32>> {
+    pub async fn wait(&mut self, gpu: &Gpu) -> Result<Vec<u32>> {
         let lost = |reason: String| Error::DeviceLost { reason };
-        let (sender, receiver) = oneshot::channel();
-        self.raw().map_async(wgpu::MapMode::Read, 0..bytes, move |result| {
-            // The receiver is gone only when the caller gave up waiting.
-            let _ = sender.send(result);
-        });
-        // Blocks natively; in a browser it does nothing, and the event loop completes the mapping.
-        gpu.device.poll(wgpu::PollType::wait_indefinitely()).map_err(|error| lost(error.to_string()))?;
+        self.map();
+        let bytes = self.due;
+        let Some(mapping) = &mut self.mapping else { return Ok(Vec::new()) };
         gpu.count(|counters| {
             counters.blocking_readbacks += 1;
             counters.readback_bytes += bytes;
         });
-        let mapped = receiver.await;
+        let mapped = match mapping.arrived.take() {
+            Some(arrived) => Ok(arrived),
+            None => {
+                // Blocks natively; in a browser it does nothing, and the event loop completes the mapping.
+                gpu.device.poll(wgpu::PollType::wait_indefinitely()).map_err(|error| lost(error.to_string()))?;
+                (&mut mapping.receiver).await
+            }
+        };
         gpu.check()?;
         mapped.map_err(|_| lost("the mapping never completed".into()))?.map_err(|error| lost(error.to_string()))?;
         let view = self.raw().get_mapped_range(0..bytes).map_err(|error| lost(error.to_string()))?;
         let words = view.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect();
         drop(view);
         self.raw().unmap();
+        (self.due, self.mapping) = (0, None);
         Ok(words)
+    }
+
+    /// Waits for the last submission's copy and returns its first `bytes` bytes as u32.
+    ///
+    /// # Errors
+    /// [`Error::DeviceLost`].
+    pub async fn read(&mut self, gpu: &Gpu, bytes: u64) -> Result<Vec<u32>> {
+        self.expect(bytes);
+        self.wait(gpu).await
     }
 }
 
@@ -58,7 +117,7 @@ impl Gpu {
     /// # Errors
     /// [`Error::DeviceLost`], [`Error::OutOfGpuMemory`].
     pub async fn read(&self, buffer: &Buffer, offset: u64, bytes: u64) -> Result<Vec<u32>> {
-        let readback = Readback::new(self, bytes)?;
+        let mut readback = Readback::new(self, bytes)?;
         self.record().submit(Some((buffer, offset, bytes, &readback)));
         readback.read(self, bytes).await
     }

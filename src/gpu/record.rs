@@ -1,4 +1,5 @@
-//! Kernel calls, bound once and recorded many times: a submission is one pass of dispatches and one copy.
+//! Kernel calls, bound once and recorded many times: a submission is one pass of dispatches and one copy. Its commands can be
+//! encoded before they are needed.
 
 use super::buffers::{Buffer, Slice};
 use super::device::Gpu;
@@ -44,6 +45,21 @@ impl Gpu {
         let pass = encoder.begin_compute_pass(&Default::default()).forget_lifetime();
         Recorder { gpu: self, pass, encoder, dispatches: 0 }
     }
+
+    /// Submits commands that were encoded while the device computed others.
+    pub fn submit_prepared(&self, prepared: Prepared) {
+        self.submit(prepared);
+        self.count(|counters| counters.prepared += 1);
+    }
+
+    /// Submits commands.
+    pub fn submit(&self, Prepared { commands, dispatches }: Prepared) {
+        self.queue.submit([commands]);
+        self.count(|counters| {
+            counters.submits += 1;
+            counters.dispatches += dispatches;
+        });
+    }
 }
 
 /// A submission being recorded: all its dispatches are in one compute pass.
@@ -66,17 +82,25 @@ impl Recorder<'_> {
 
     /// Submits, with a copy of `bytes` from `offset` of a buffer into the readback if one is given.
     pub fn submit(self, copy: Option<(&Buffer, u64, u64, &Readback)>) {
-        let Self { gpu, pass, mut encoder, dispatches } = self;
+        let gpu = self.gpu;
+        gpu.submit(self.encode(copy));
+    }
+
+    /// Encodes what [`Recorder::submit`] would submit, for later.
+    pub fn encode(self, copy: Option<(&Buffer, u64, u64, &Readback)>) -> Prepared {
+        let Self { pass, mut encoder, dispatches, .. } = self;
         drop(pass);
         if let Some((from, offset, bytes, to)) = copy {
             encoder.copy_buffer_to_buffer(from.raw(), offset, to.raw(), 0, bytes);
         }
-        gpu.queue.submit([encoder.finish()]);
-        gpu.count(|counters| {
-            counters.submits += 1;
-            counters.dispatches += dispatches;
-        });
+        Prepared { commands: encoder.finish(), dispatches }
     }
+}
+
+/// Commands that wait to be submitted, once.
+pub struct Prepared {
+    commands: wgpu::CommandBuffer,
+    dispatches: u64,
 }
 
 /// Workgroups in x, the rest in z: a dimension holds at most 65,535.

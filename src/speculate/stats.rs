@@ -83,6 +83,10 @@ pub struct Times {
     pub verify: f64,
     /// Accepting, decoding text, calling back.
     pub emit: f64,
+    /// Host work of rounds: drafting, recording, submitting, accepting, decoding text, calling back.
+    pub host: f64,
+    /// Of this, what was done while the device computed.
+    pub hidden: f64,
     /// All of it.
     pub total: f64,
     /// Generated tokens per second after the first round.

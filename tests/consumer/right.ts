@@ -56,6 +56,7 @@ const generating: GenerateOptions = {
   stop: ["."],
   context: "shift",
   speculation: "off",
+  overlap: false,
 };
 const messages = [{ role: "user", content: "Why?" }] as const satisfies readonly Message[];
 

@@ -120,7 +120,7 @@ pub(super) async fn probe(gpu: &Gpu, effort: Effort) -> Result<f64> {
     let mut recorder = gpu.record();
     recorder.dispatch(&fill, [PROBE_GROUPS, 1, 1]);
     recorder.submit(None);
-    let readback = Readback::new(gpu, 16)?;
+    let mut readback = Readback::new(gpu, 16)?;
     let mut seconds = Vec::new();
     for repeat in 0..=effort.rounds {
         let began = Instant::now();

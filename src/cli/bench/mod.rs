@@ -1,6 +1,7 @@
 //! `foretoken bench`: the claims of this project, measured on the device at hand.
 
 mod measure;
+mod overlap;
 mod report;
 mod shape;
 mod tasks;
@@ -105,11 +106,14 @@ async fn measure(args: &Args, subject: &mut Subject, effort: Effort, spinner: &P
     spinner.set_message("decode");
     let decode = measure::decode(engine, effort, probe_gb_per_s).await?;
     let rounds = measure::rounds(engine).await?;
-    spinner.set_message("tasks");
-    let (tasks, phases) = match subject {
-        Subject::Session(session) => tasks::run(session, effort).await?,
-        Subject::Engine(_) => Default::default(),
-    };
+    let (mut overlap, mut tasks, mut phases) = Default::default();
+    if let Subject::Session(session) = subject {
+        let exercises = tasks::exercises()?;
+        spinner.set_message("overlap");
+        overlap = overlap::run(session, &exercises, effort).await?;
+        spinner.set_message("tasks");
+        (tasks, phases) = tasks::run(session, &exercises, effort).await?;
+    }
     Ok(Report {
         device,
         model,
@@ -121,6 +125,7 @@ async fn measure(args: &Args, subject: &mut Subject, effort: Effort, spinner: &P
         rounds,
         lookup: measure::lookup(),
         memory,
+        overlap,
         phases,
         tasks,
     })

@@ -2,6 +2,7 @@
 
 use super::super::inspect::Bytes;
 use super::measure::{Decode, Lookup, Memory, Prefill, Rounds, Verify};
+use super::overlap::Overlap;
 use super::tasks::{Phase, Task};
 use crate::gpu::DeviceInfo;
 use serde::Serialize;
@@ -20,6 +21,7 @@ pub(super) struct Report {
     pub rounds: Rounds,
     pub lookup: Lookup,
     pub memory: Memory,
+    pub overlap: Vec<Overlap>,
     pub phases: Vec<Phase>,
     pub tasks: Vec<Task>,
 }
@@ -66,6 +68,19 @@ impl Display for Report {
             Bytes(memory.scratch),
             memory.ratio
         )?;
+        if !self.overlap.is_empty() {
+            writeln!(
+                f,
+                "overlap  mode         round ms  host ms  overlapped  hidden  prepared  tokens/s  overlapped  speedup"
+            )?;
+        }
+        for one in &self.overlap {
+            let Overlap { mode, round_ms, sequential_host_ms, host_ms, hidden, prepared, speedup, .. } = one;
+            let [hidden, prepared] = [hidden, prepared].map(|part| format!("{:.0} %", 100.0 * part));
+            let speeds = format!("{:>9.1} {:>11.1}", one.sequential_tokens_per_second, one.tokens_per_second);
+            write!(f, "         {mode:<12} {round_ms:>8.3} {sequential_host_ms:>8.3} {host_ms:>11.3} ")?;
+            writeln!(f, "{hidden:>7} {prepared:>9} {speeds} {speedup:>8.3}")?;
+        }
         if self.tasks.is_empty() {
             return Ok(());
         }

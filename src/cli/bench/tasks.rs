@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 use std::ops::ControlFlow;
 
 /// Tokens that a lookup proposes at a time.
-const LOOKUP_TOKENS: usize = 10;
+pub(super) const LOOKUP_TOKENS: usize = 10;
 /// Of the modes that draw tokens.
 const SEED: u64 = 1;
 /// Tokens of the warm-up, enough for the draft model to read the prompt too.
-const WARM_UP: usize = 8;
+pub(super) const WARM_UP: usize = 8;
 
 /// A kind of task in one mode, all its prompts together.
 #[derive(Serialize)]
@@ -40,10 +40,11 @@ pub(super) struct Phase {
     pub emit_ms: f64,
 }
 
+/// A prompt of a kind of task.
 #[derive(Deserialize)]
-struct Exercise {
+pub(super) struct Exercise {
     kind: String,
-    prompt: String,
+    pub prompt: String,
     max_new_tokens: usize,
 }
 
@@ -78,11 +79,21 @@ impl Sum {
     }
 }
 
+/// The prompts of all tasks, by kind.
+pub(super) fn exercises() -> Result<Vec<Exercise>> {
+    serde_json::from_str(include_str!("prompts.json")).map_err(|error| Error::BadConfig {
+        file: "prompts.json".into(),
+        key: "-".into(),
+        reason: error.to_string(),
+    })
+}
+
 /// All tasks in all modes.
-pub(super) async fn run(session: &mut Session, effort: Effort) -> Result<(Vec<Task>, Vec<Phase>)> {
-    let exercises: Vec<Exercise> = serde_json::from_str(include_str!("prompts.json")).map_err(|error| {
-        Error::BadConfig { file: "prompts.json".into(), key: "-".into(), reason: error.to_string() }
-    })?;
+pub(super) async fn run(
+    session: &mut Session,
+    exercises: &[Exercise],
+    effort: Effort,
+) -> Result<(Vec<Task>, Vec<Phase>)> {
     let modes = modes(session);
     let mut tasks = Vec::new();
     let mut totals = vec![Sum::default(); modes.len()];
