@@ -42,5 +42,24 @@ for (const [key, { tokens, rounds, drafted, accepted, seconds }] of sums) {
   cells.push((drafted ? `${Math.round((100 * accepted) / drafted)} %` : "").padStart(8), `${(plain / seconds).toFixed(2)}x`.padStart(8));
   console.log(`${kind.padEnd(10)} ${mode.padEnd(12)} ${cells.join("  ")}`);
 }
+
+// In pairs, so that both see the same machine.
+console.log("\noverlap      host ms  overlapped  hidden  speed-up, per round and as the median over pairs of texts");
+const median = (/** @type {number[]} */ values) => values.sort((a, b) => a - b)[Math.floor(values.length / 2)];
+for (const mode of ["plain", "draft model", "lookup"]) {
+  const pairs = [];
+  for (const { prompt, max_new_tokens } of exercises) {
+    pairs.push(await page.evaluate(async ([prompt, options]) => {
+      const stats = [];
+      for (const overlap of [false, true]) stats.push((await engine.generate(prompt, { ...options, overlap }).result).stats);
+      return stats;
+    }, [prompt, { ...MODES[mode], max_new_tokens: Math.min(max_new_tokens, MOST) }]));
+  }
+  const host = (/** @type {any} */ { times, num_spec_steps }) => (1000 * times.host) / num_spec_steps;
+  const cells = [0, 1].map((at) => median(pairs.map((pair) => host(pair[at]))).toFixed(3));
+  const hidden = median(pairs.map(([, { times }]) => times.hidden / times.host));
+  const speedup = median(pairs.map(([alone, beside]) => beside.times.tokens_per_second / alone.times.tokens_per_second));
+  console.log(`${mode.padEnd(12)} ${cells[0].padStart(7)}  ${cells[1].padStart(10)}  ${String(Math.round(100 * hidden)).padStart(4)} %  ${speedup.toFixed(3).padStart(7)}x`);
+}
 await browser.close();
 server.close();
