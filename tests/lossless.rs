@@ -130,7 +130,7 @@ fn every_drafter_lookahead_and_schedule_gives_the_plain_tokens_on_the_goldens() 
         let mut engine = engine(&gpu, &folder, Some(&draft), capacity());
         // Repeated, so that the lookup finds something.
         let prompt = [&Golden::read(&folder).prompt_ids[..12]; 2].concat();
-        matrix(&mut engine, &prompt, 24, &folder.display().to_string());
+        matrix(&mut engine, &prompt, 18, &folder.display().to_string());
     }
 }
 
@@ -140,7 +140,7 @@ fn every_drafter_lookahead_and_schedule_gives_the_plain_tokens_on_the_tales_pair
     let cases = Tales::cases();
     for kind in ["open", "rename"] {
         let case = cases.iter().find(|case| case.kind == kind && case.greedy_ids.len() > 40).unwrap();
-        matrix(&mut engine, &case.prompt_ids, 20, kind);
+        matrix(&mut engine, &case.prompt_ids, 16, kind);
     }
 }
 
@@ -302,18 +302,18 @@ fn every_way_of_sampling_gives_the_plain_tokens() {
     for (mut engine, prompt) in [small, (tales, Tales::cases()[1].prompt_ids.clone())] {
         for (what, way) in ways() {
             run(async { engine.sample_by(&way) }).unwrap();
-            let (expected, _) = generate(&mut engine, &mut NoDrafter, &prompt, 24);
+            let (expected, _) = generate(&mut engine, &mut NoDrafter, &prompt, 18);
             for (count, schedule) in [(1, Schedule::Constant), (4, Schedule::Heuristic), (15, Schedule::Constant)] {
                 let mut lookahead = Lookahead::new(schedule, count);
-                let (ids, _) = generate(&mut engine, &mut DraftModel(&mut lookahead), &prompt, 24);
+                let (ids, _) = generate(&mut engine, &mut DraftModel(&mut lookahead), &prompt, 18);
                 assert_eq!(ids, expected, "draft model, {schedule:?} {count}: {what}");
                 let mut lookup = lookup(&engine, count, 2, LookupRule::Leftmost);
-                let (ids, _) = generate(&mut engine, &mut lookup, &prompt, 24);
+                let (ids, _) = generate(&mut engine, &mut lookup, &prompt, 18);
                 assert_eq!(ids, expected, "lookup of {count}: {what}");
             }
             engine.sample_by(&Sampling { confidence: 0.5, ..way }).unwrap();
             let mut lookahead = Lookahead::new(Schedule::Constant, 8);
-            let (ids, stats) = generate(&mut engine, &mut DraftModel(&mut lookahead), &prompt, 24);
+            let (ids, stats) = generate(&mut engine, &mut DraftModel(&mut lookahead), &prompt, 18);
             assert_eq!(ids, expected, "cut by confidence: {what}");
             let cut = stats.per_step_drafted.iter().any(|&drafted| drafted < 8);
             assert!(cut, "no draft was cut: {what}");

@@ -48,7 +48,6 @@ class Member {
         hired.dismiss();
         throw error;
       });
-      this.#hired = hired;
     } finally {
       this.starting = false;
     }
@@ -71,7 +70,10 @@ class Member {
         if (counters) this.#asking.shift()?.(counters);
         if (fatal) gone(fatal.message);
         if (error) reject(error);
-        if (ready) resolve((this.found = ready));
+        if (!ready) return;
+        this.#hired = hired;
+        this.found = ready;
+        resolve(undefined);
       };
       hired.port.postMessage({ load: { ...this.work, lock } });
     });
