@@ -10,7 +10,7 @@ import { types } from "../scripts/build.mjs";
 import { blocks, consumer, contents, root } from "./consumer.mjs";
 
 /** What is published, and nothing else. */
-const MODULES = ["cache", "chat", "engine", "hub", "remote", "sealed", "transfer", "worker"];
+const MODULES = ["cache", "chat", "crew", "engine", "hub", "queue", "remote", "sealed", "transfer", "worker"];
 const FILES = [
   "LICENSE-APACHE",
   "LICENSE-MIT",
