@@ -37,6 +37,11 @@ export const after = () => page.close();
 const ONE_BY_ONE = { ...OPTIONS, num_assistant_tokens: 1, num_assistant_tokens_schedule: "constant" };
 /** Ends a worker as a crash does: without a word. The oldest writes the text, the next has the draft model at first. */
 const kill = (at) => page.workers()[at].evaluate(() => close()).catch(() => {});
+/** What was ended is gone a little later. */
+const workers = async (count, what) => {
+  for (let i = 0; i < 100 && page.workers().length !== count; i++) await page.waitForTimeout(50);
+  equal(page.workers().length, count, `workers: ${what}`);
+};
 const same = ({ text, token_ids, streamed }, expected, what) => {
   equal(token_ids, expected.token_ids, `${what}: ids`);
   equal([text, streamed], [expected.text, expected.text], `${what}: text`);
@@ -49,7 +54,7 @@ export const tests = {
       globalThis.two = await Engine.load(TALES, { assistant_model: DRAFT, max_context: 256, sp_degree: 2, onProgress: (at) => reports.push(at) });
       return reports;
     });
-    equal(page.workers().length, 4, "workers: the text, two targets, the draft model");
+    await workers(4, "the text, two targets, the draft model");
     const most = {};
     for (const { phase, model, file, loaded, total } of reports) {
       const key = [phase, model, file].join();
@@ -108,7 +113,7 @@ export const tests = {
       await failed(Engine.load(TALES, { sp_degree: 2, max_context: 1 })),
     ], PROMPT);
     equal(errors.map((error) => error?.code), ["bad-option", "bad-option", "bad-option", "context-full", "bad-option", "network", "bad-option"], JSON.stringify(errors));
-    equal(page.workers().length, 4, "workers: those of engines that were not loaded are gone");
+    await workers(4, "those of engines that were not loaded are gone");
     same(await generate("two"), greedy, "the text after the errors");
   },
 
@@ -127,12 +132,11 @@ export const tests = {
     equal(token_ids.slice(0, greedy.token_ids.length), greedy.token_ids, "ids of a text with a death in it");
     check(after.distributed.num_lost === 1 && after.warnings.some((warning) => warning.includes("is set up again")), JSON.stringify(after));
     same(await generate("two"), greedy, "the text after it");
-    equal(page.workers().length, 4, "workers");
+    await workers(4, "after two deaths");
   },
 
   async "dispose ends all workers"() {
     await page.evaluate(() => two.dispose());
-    await page.waitForTimeout(200);
-    equal(page.workers().length, 0, "workers");
+    await workers(0, "after dispose");
   },
 };
