@@ -5,11 +5,12 @@
 
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) thread: u32) {
-    if (step.rows == 0u) {
-        return;
-    }
     let kv_head = id.x;
     let block = first_block(0u) + id.y;
+    // Where the position is known only here, there may be more workgroups than blocks.
+    if (step.rows == 0u || block > last_block(step.rows - 1u)) {
+        return;
+    }
     let width = heads.head_dim / 4u;
     let vectors = step.rows * (heads.heads / heads.kv_heads);
     for (var first = 0u; first < vectors; first += VECTORS) {

@@ -219,6 +219,13 @@ pub fn reject(p: &[f32], draft: Option<(u32, &[f32])>, uniform: f32, noise: &[f3
     (0..scores.len()).reduce(|best, id| if scores[id] > scores[best] { id } else { best }).unwrap_or(0) as u32
 }
 
+/// The text behind a round: of `text`, which ends with the pending token, the draft tokens [k] that agree with the target's
+/// ids [k + 1], and the target's own token.
+pub fn follow(text: &[u32], drafts: &[u32], ids: &[u32]) -> Vec<u32> {
+    let accepted = drafts.iter().zip(ids).take_while(|(draft, id)| draft == id).count();
+    [text, &ids[..=accepted]].concat()
+}
+
 /// Heads [n, head_dim] at a position, rotated. Elements from `rotary` on stay as they are.
 fn rotate(values: &[f32], table: &[f32], position: usize, heads: &Heads) -> Vec<f32> {
     let half = heads.rotary / 2;

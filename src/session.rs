@@ -231,13 +231,12 @@ impl Unheard {
 }
 
 /// Tells the sink of a round that it has not heard of, and counts it. Returns whether the text goes on. Where the sink wants
-/// no more, run and target forget what is behind that, a submitted round included.
+/// no more, run and target forget what is behind that, a submitted rounds included.
 fn emit(unheard: &mut Option<Unheard>, run: &mut Run, target: &mut impl Target, sink: &mut impl Sink) -> Result<bool> {
     let Some(round) = unheard.take() else { return Ok(true) };
     let started = Instant::now();
     let goes_on = round.tell(run, target, sink);
     run.stats.times.emit += seconds(started);
-    run.stats.times.host += seconds(started);
     goes_on
 }
 
@@ -249,9 +248,10 @@ fn seconds(since: Instant) -> f64 {
 /// After an error of the target, it can be called again with another target that computes the same.
 ///
 /// As soon as a round is accepted the next one is submitted; the accepted tokens go to the sink while the device computes,
-/// and the commands of the round after are encoded. A sink that then wants no more costs the device that round, and nobody
-/// waits for it. Drafting stays before the submission: a lookup takes less than a microsecond, and drafts for a round whose
-/// beginning is not known are guesses upon guesses.
+/// and the commands of the round after are encoded. A drafter whose draft does not depend on them lets the next round be
+/// submitted even before its beginning is known. A sink that then wants no more costs the device those rounds, and nobody
+/// waits for them. Drafting stays before the submission: a lookup takes less than a microsecond, and drafts for a round
+/// whose beginning is not known are guesses upon guesses.
 ///
 /// `ends` are the tokens that end a text.
 ///
@@ -285,71 +285,92 @@ pub async fn rounds<T: Target>(
     run.stats.times.prefill += seconds(started);
 
     let mut unheard: Option<Unheard> = None;
+    let mut draft = Draft::Tokens(Vec::new());
+    let mut proposed = 0;
+    // Whether the next round is on its way already.
+    let mut repeated = false;
+    let mut finished = Instant::now();
     loop {
         if !run.overlap && !emit(&mut unheard, run, target, sink)? {
             break;
         }
         // Positions left bound the round as the wanted tokens do: the pending token and the draft must be cached.
         let (owed, ended) = unheard.as_ref().map_or((0, false), |unheard| (unheard.ids.len(), unheard.is_last));
-        let room = sink.room().saturating_sub(owed).min(capacity - target.cached().len());
+        let before = target.cached().len();
+        let room = sink.room().saturating_sub(owed).min(capacity - before);
         if room == 0 || ended {
+            target.truncate(before);
             emit(&mut unheard, run, target, sink)?;
             break;
         }
 
-        let started = Instant::now();
-        let draft = drafter.draft(&run.tokens, room);
-        let proposed = draft.len();
-        let draft = draft.cut(room - 1);
-        let drafting = seconds(started);
-        run.stats.times.draft += drafting;
-
-        let before = target.cached().len();
-        let began = Instant::now();
-        let submitted = target.submit(run.tokens[run.tokens.len() - 1], &draft).await;
-        let submitting = seconds(began);
-
-        let started = Instant::now();
+        let (mut began, mut beside, mut submitted) = (finished, finished, Ok(()));
+        let ahead = repeated;
+        if !ahead {
+            let started = Instant::now();
+            draft = drafter.draft(&run.tokens, room);
+            proposed = draft.len();
+            draft = draft.cut(room - 1);
+            began = Instant::now();
+            run.stats.times.draft += (began - started).as_secs_f64();
+            submitted = target.submit(run.tokens[run.tokens.len() - 1], &draft).await;
+            beside = Instant::now();
+        }
         if !emit(&mut unheard, run, target, sink)? {
             break;
         }
         submitted?;
-        let mut host = drafting + submitting;
+        let mut waited = 0.0;
         if run.overlap {
-            let preparing = Instant::now();
-            target.prepare();
-            host += seconds(preparing);
+            // Only where its draft would not be cut, whatever this round brings.
+            let repeats = drafter.repeats(&run.tokens, room) && room >= 2 * (proposed + 1);
+            repeated = target.prepare(repeats);
+            let hidden = seconds(beside);
             // Where the device was done before, how much of it was hidden is not known.
-            let beside = seconds(started);
-            run.stats.times.hidden += if target.is_computing() { beside } else { 0.0 };
+            let computing = target.is_computing();
+            run.stats.times.hidden += if computing { hidden } else { 0.0 };
+            if repeated {
+                let started = Instant::now();
+                target.repeat();
+                let submitting = seconds(started);
+                match (computing, target.is_computing()) {
+                    (true, true) => run.stats.times.hidden += submitting,
+                    // Some drivers take no submission as long as they compute another: that is no work.
+                    (true, false) => waited = submitting,
+                    (false, _) => {}
+                }
+            }
         }
+        run.stats.times.host += seconds(finished) - waited;
         let verified = target.finish().await?;
-        let verifying = seconds(began);
+        finished = Instant::now();
+        let verifying = (finished - began).as_secs_f64();
         run.stats.times.verify += verifying;
-        run.stats.times.host += host - verified.waited;
+        // A draft model with another tokenizer was waited for before.
+        run.stats.times.host -= verified.waited;
 
-        let started = Instant::now();
         let mut round = accept(&verified.draft, &verified.ids, room, |id| ends.contains(&id));
         if let Draft::Tokens(_) = draft {
             round.drafted = proposed;
         }
         run.tokens.extend_from_slice(&verified.ids[..=round.accepted]);
-        target.truncate(before + 1 + round.accepted);
+        target.keep(before + 1 + round.accepted);
         drafter.learn(&Round {
             drafted: round.drafted,
             accepted: round.accepted,
             rows: verified.ids.len(),
             caught_up: verified.caught_up,
             prefilled: std::mem::take(&mut prefilled),
+            ahead,
             seconds: verifying,
         });
         let mut ids = verified.ids;
         ids.truncate(round.accepted + 1);
         let is_last = round.ended || ids.len() == room;
         unheard = Some(Unheard { round, ids, origin: drafter.origin(), is_last });
-        run.stats.times.emit += seconds(started);
-        run.stats.times.host += seconds(started);
+        run.stats.times.emit += seconds(finished);
     }
+    run.stats.times.host += seconds(finished);
     let times = &mut run.stats.times;
     times.total = seconds(run.began);
     let first = run.stats.per_step_accepted.first().map_or(0, |first| first + 1);

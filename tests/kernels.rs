@@ -669,7 +669,8 @@ impl Attend<'_> {
                 let norms = lab.output(&vec![UNTOUCHED; rows * heads * blocks * 2]);
                 let first = (self.position + 1).saturating_sub(window) / BLOCK;
                 let last = (self.position + rows - 1) / BLOCK;
-                let grid = [kv_heads as u32, (last + 1 - first) as u32, 1];
+                // Where the position is not known, there are more workgroups than blocks.
+                let grid = [kv_heads as u32, (last + 1 - first + self.position % 3) as u32, 1];
                 let split = [&inputs[..], &[(4, partial.slice()), (5, norms.slice())]].concat();
                 lab.run(Kernel::Attention(self.cache.dtype), grid, &split);
                 let merge = [&shared[..], &[(2, partial.slice()), (3, norms.slice()), (4, out.slice())]].concat();

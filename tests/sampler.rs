@@ -286,6 +286,54 @@ fn noise_is_that_of_the_twin() {
     assert!(close <= 2, "{close} near ties are too many");
 }
 
+/// Any number of draft tokens of which any number are accepted, with drafts that were cut and ids of broken rows.
+#[test]
+fn follow_equals_its_twin() {
+    let mut lab = Lab::new(15);
+    for case in 0..200 {
+        let (vocab, drafted) = (33 + lab.random.below(300), lab.random.below(32));
+        let (position, has_draft_step) = (PENDING + lab.random.below(100), case % 2 == 0);
+        let mut tokens = |count: usize| -> Vec<u32> { (0..count).map(|_| lab.random.below(vocab) as u32).collect() };
+        let (text, mut drafts, mut ids) = (tokens(PENDING + 1), tokens(drafted), tokens(drafted + 1));
+        let right = lab.random.below(drafted + 1);
+        ids[..right].copy_from_slice(&drafts[..right]);
+        match case % 5 {
+            0 => drafts[right..].fill(u32::MAX - 1),
+            1 => ids[right] = u32::MAX,
+            _ => {}
+        }
+        let mut round = vec![UNTOUCHED; ROUND];
+        round[..DRAFTS].copy_from_slice(&text);
+        round[DRAFTS..][..drafted].copy_from_slice(&drafts);
+        round[IDS..][..=drafted].copy_from_slice(&ids);
+        let mut seen = vec![0u32; vocab.div_ceil(32)];
+        let mark = |seen: &mut [u32], ids: &[u32]| {
+            let known = ids.iter().filter(|&&id| id != u32::MAX);
+            known.for_each(|&id| seen[id as usize / 32] |= 1 << (id % 32));
+        };
+        mark(&mut seen, &text);
+        let rows = drafted as u32 + 1;
+        let step = lab.output(&[position as u32, rows, PENDING as u32, 0, IDS as u32, 0]);
+        let draft_step = lab.output(&if has_draft_step { [9, 0, 20, 3, 21, 5] } else { [0; 6] });
+        // Bits of the guard band are none that an id has.
+        let (tokens, bits) = (lab.output(&round), lab.output(&seen));
+        let bindings = [(0, step.slice()), (1, draft_step.slice()), (2, tokens.slice()), (3, bits.slice())];
+        lab.run(Kernel::Follow, [1, 1, 1], &bindings);
+
+        let want = reference::follow(&text, &drafts, &ids);
+        let accepted = want.len() - text.len() - 1;
+        assert!(accepted >= right);
+        let found = lab.read(&tokens);
+        assert_eq!(found[..DRAFTS], want[want.len() - DRAFTS..], "case {case}");
+        assert_eq!(found[DRAFTS..], round[DRAFTS..], "case {case}: drafts and ids stay");
+        mark(&mut seen, &want);
+        assert_eq!(lab.read(&bits), seen, "case {case}");
+        let at = (position + accepted + 1) as u32;
+        assert_eq!(lab.read(&step), [at, rows, PENDING as u32, 0, IDS as u32, 0], "case {case}");
+        assert_eq!(lab.read(&draft_step), [at - 1, 2, PENDING as u32 - 1, 1, DRAFTS as u32, 0], "case {case}");
+    }
+}
+
 /// Draft tokens, distributions and noise of a round -> the twin's ids, except where rounding may decide.
 #[test]
 fn reject_equals_its_twin() {

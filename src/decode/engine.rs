@@ -2,7 +2,7 @@
 //! where the draft model has another tokenizer.
 
 use super::dims::Step;
-use super::flight::{Ahead, Flight, Shape};
+use super::flight::{Ahead, DIRECT, Flight, Shape};
 use super::forward::Model;
 use super::memory::FEW_ROWS;
 use super::round::{BEFORE, BIAS_WORDS, CHUNK, DRAFTS, IDS, PENDING, RoundBuffers, Seen};
@@ -10,8 +10,9 @@ use super::sampler::{NOT_DRAFTED, Recipe, Sampler, bias_words, block, check_fini
 use super::target::{Draft, MAX_DRAFT, Target, Verified};
 use super::translate::{Translate, Translated, Translation};
 use crate::error::{Error, Result};
-use crate::gpu::{Gpu, Readback};
+use crate::gpu::{Call, Gpu, Readback};
 use crate::sample::Sampling;
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 /// Models on one device.
@@ -20,7 +21,9 @@ pub struct Engine {
     pub(super) buffers: RoundBuffers,
     pub(super) sampler: Sampler,
     seen: Option<Seen>,
-    pub(super) readback: Readback,
+    /// Two, for rounds behind each other.
+    pub(super) readbacks: [Readback; 2],
+    pub(super) follow: Call,
     pub(super) target: Model,
     pub(super) draft: Option<Model>,
     pub(super) cached: Vec<u32>,
@@ -28,7 +31,8 @@ pub struct Engine {
     draft_cached: usize,
     /// Of a draft model with another tokenizer.
     pub(super) translation: Option<Translation>,
-    pub(super) flight: Option<Flight>,
+    /// At most two; the device computes the first.
+    pub(super) flights: VecDeque<Flight>,
     pub(super) ahead: Ahead,
 }
 
@@ -38,30 +42,39 @@ impl Engine {
     /// # Errors
     /// As [`Gpu::buffer`].
     pub fn new(gpu: &Rc<Gpu>, buffers: RoundBuffers, target: Model, draft: Option<Model>) -> Result<Self> {
-        let readback = Self::readback(gpu)?;
+        let readbacks = [Self::readback(gpu)?, Self::readback(gpu)?];
         let recipe = Recipe::of(&Sampling::default(), false);
         let sampler = Sampler::new(gpu, recipe, &buffers, &target, draft.as_ref())?;
+        let follow = Self::follow(gpu, &buffers, &target, draft.as_ref())?;
         let (gpu, cached) = (gpu.clone(), Vec::new());
-        let (seen, translation, flight) = (None, None, None);
+        let (seen, translation, flights) = (None, None, VecDeque::new());
         let (draft_cached, ahead) = (0, Ahead::default());
         Ok(Self {
             gpu,
             buffers,
             sampler,
             seen,
-            readback,
+            readbacks,
+            follow,
             target,
             draft,
             cached,
             draft_cached,
             translation,
-            flight,
+            flights,
             ahead,
         })
     }
 
     fn readback(gpu: &Gpu) -> Result<Readback> {
         Readback::new(gpu, 4 * (CHUNK - DRAFTS) as u64)
+    }
+
+    /// In place of one whose bytes nobody will wait for.
+    pub(super) fn renew_readback(&mut self, index: usize) -> Result<()> {
+        self.readbacks[index] = Self::readback(&self.gpu)?;
+        self.ahead = Ahead::default();
+        Ok(())
     }
 
     fn set_sampler(&mut self, recipe: Recipe) -> Result<()> {
@@ -135,7 +148,7 @@ impl Engine {
             draft_row: 0,
         });
         let mut recorder = self.gpu.record();
-        model.record_body(&mut recorder, tokens.len(), position);
+        model.record_body(&mut recorder, tokens.len(), &(position..=position));
         recorder.submit(None);
     }
 
@@ -238,12 +251,25 @@ impl Target for Engine {
     }
 
     fn truncate(&mut self, len: usize) {
-        self.flight = None;
+        self.flights.clear();
         self.cached.truncate(len);
         self.draft_cached = self.draft_cached.min(len);
         if let Some(seen) = &mut self.seen {
             seen.truncate(len);
         }
+    }
+
+    fn keep(&mut self, len: usize) {
+        let behind = self.flights.pop_front().filter(|flight| flight.position == len);
+        match &behind {
+            // The device marks as seen what that round needs.
+            Some(_) => {
+                self.cached.truncate(len);
+                self.draft_cached = self.draft_cached.min(len);
+            }
+            None => self.truncate(len),
+        }
+        self.flights.extend(behind);
     }
 
     async fn prefill(&mut self, tokens: &[u32]) -> Result<()> {
@@ -256,9 +282,8 @@ impl Target for Engine {
 
     async fn submit(&mut self, pending: u32, draft: &Draft) -> Result<()> {
         self.truncate(self.cached.len());
-        if self.readback.is_due() {
-            self.readback = Self::readback(&self.gpu)?;
-            self.ahead = Ahead::default();
+        if self.readbacks[DIRECT].is_due() {
+            self.renew_readback(DIRECT)?;
         }
         let mut translated = Translated::default();
         let (known, steps) = match draft {
@@ -308,23 +333,39 @@ impl Target for Engine {
 
         self.submit_round(shape, position);
         let (known, waited) = (known.to_vec(), translated.waited);
-        self.flight = Some(Flight { shape, position, pending, known, caught_up, waited });
+        // A translation may have come to nothing this time.
+        let repeats = known.is_empty() && (draft.is_empty() || self.translation.is_none());
+        let readback = DIRECT;
+        self.flights.push_back(Flight { shape, position, pending, known, caught_up, waited, repeats, readback });
         Ok(())
     }
 
-    fn prepare(&mut self) {
-        self.record_ahead();
+    fn repeat(&mut self) {
+        self.submit_repeat();
+        if let Some(seen) = &mut self.seen {
+            seen.marked_ahead = true;
+        }
+    }
+
+    fn prepare(&mut self, repeats: bool) -> bool {
+        let repeats = repeats && self.record_repeat();
+        if !repeats {
+            self.record_ahead();
+        }
+        repeats
     }
 
     fn is_computing(&mut self) -> bool {
-        self.flight.is_some() && self.readback.is_coming(&self.gpu)
+        let first = self.flights.front();
+        first.is_some_and(|flight| self.readbacks[flight.readback].is_coming(&self.gpu))
     }
 
     async fn finish(&mut self) -> Result<Verified> {
-        let Some(Flight { shape, position, pending, known, caught_up, waited }) = self.flight.take() else {
-            return Ok(Verified::default());
-        };
-        let words = self.readback.wait(&self.gpu).await?;
+        let Some(flight) = self.flights.pop_front() else { return Ok(Verified::default()) };
+        let Flight { shape, position, pending, known, caught_up, waited, readback, .. } = flight;
+        // After an error there is no round to go on with.
+        let behind = std::mem::take(&mut self.flights);
+        let words = self.readbacks[readback].wait(&self.gpu).await?;
         let mut ids = words[IDS - shape.first_read()..].to_vec();
         let mut draft = if shape.steps > 0 { words[..shape.steps].to_vec() } else { known };
         let end = draft.iter().position(|&id| id == NOT_DRAFTED).unwrap_or(draft.len());
@@ -338,6 +379,9 @@ impl Target for Engine {
             // It has read all but its own last token.
             self.draft_cached = position + draft.len();
         }
+        let agreed = draft.iter().zip(&ids).take_while(|(draft, id)| draft == id).count();
+        let place = |flight| Flight { position: position + 1 + agreed, pending: ids[agreed], ..flight };
+        self.flights = behind.into_iter().map(place).collect();
         Ok(Verified { draft, ids, caught_up, waited })
     }
 }

@@ -1,17 +1,23 @@
-//! A round that the device computes, and the commands of the rounds that may come after it.
+//! Rounds that the device computes, and the commands of those that may come after them.
 
 use super::dims::Step;
 use super::engine::Engine;
 use super::forward::Model;
-use super::round::{DRAFTS, IDS, PENDING};
-use crate::gpu::{Prepared, Recorder};
+use super::node::Positions;
+use super::round::{DRAFTS, IDS, PENDING, RoundBuffers};
+use super::target::Target;
+use crate::error::Result;
+use crate::gpu::{Call, Gpu, Kernel, Prepared, Recorder};
 
 /// Shapes of rounds for which commands are kept ready: those of the latest rounds. Behind a draft of the draft model that was
 /// accepted as a whole it has one token more to read than behind another, and schedules change a draft's length.
 const KEPT: usize = 4;
 
+/// The readback of a round whose beginning the CPU knows. Each round behind another has the other readback.
+pub(super) const DIRECT: usize = 0;
+
 /// What decides which commands a round consists of, besides its position.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Shape {
     /// Draft tokens that the caller knew.
     pub known: usize,
@@ -42,14 +48,18 @@ impl Shape {
 }
 
 /// A round that was submitted.
+#[derive(Default)]
 pub(super) struct Flight {
     pub shape: Shape,
-    /// Tokens cached before it.
+    /// Tokens cached before it, and the pending one; behind another round, not known before that is read.
     pub position: usize,
     pub pending: u32,
     pub known: Vec<u32>,
     pub caught_up: usize,
     pub waited: f64,
+    /// Whether another like it may be submitted behind it.
+    pub repeats: bool,
+    pub readback: usize,
 }
 
 /// What decides which commands a round consists of.
@@ -67,6 +77,8 @@ struct Key {
 pub(super) struct Ahead {
     /// Commands, and which.
     prepared: Vec<(Key, Prepared)>,
+    /// The same for a round behind the one in flight.
+    repeat: Option<(Flight, Prepared)>,
     /// The shapes of the latest rounds: what was used is used again.
     shapes: Vec<Shape>,
     /// Position of the latest round, and its distance from the one before.
@@ -89,7 +101,7 @@ impl Ahead {
         self.position = position;
     }
 
-    /// The rounds that may follow the one in flight, with their positions.
+    /// The rounds that may come after the one in flight, with their positions.
     fn guesses(&self, flight: &Flight) -> Vec<(Shape, usize)> {
         let whole = flight.shape.drafted() + 1;
         let guess = |&shape: &Shape| {
@@ -124,16 +136,16 @@ impl Engine {
         recorder: &mut Recorder<'_>,
         model: &Model,
         missed: usize,
-        position: usize,
+        positions: Positions,
         steps: usize,
     ) {
-        let (mut at, mut rows) = (position - missed, missed + 1);
+        let (mut before, mut after, mut rows) = (missed, 0, missed + 1);
         for _ in 0..steps {
-            model.record_body(recorder, rows, at);
+            let at = positions.start() + after - before..=positions.end() + after - before;
+            model.record_body(recorder, rows, &at);
             model.record_head(recorder, 1);
             self.sampler.record_draft(recorder);
-            at += rows;
-            rows = 1;
+            (before, after, rows) = (0, after + 1, 1);
         }
     }
 
@@ -147,42 +159,90 @@ impl Engine {
         Key { shape, blocks }
     }
 
-    /// The commands of a round.
-    fn record_round(&self, shape: Shape, position: usize) -> Prepared {
+    /// The commands of a round, the pending token of which is at one of `positions`.
+    fn record_round(
+        &self,
+        mut recorder: Recorder<'_>,
+        shape: Shape,
+        positions: Positions,
+        readback: usize,
+    ) -> Prepared {
         let Shape { steps, missed, .. } = shape;
-        let mut recorder = self.gpu.record();
         if let Some(model) = self.draft.as_ref().filter(|_| steps > 0) {
-            self.record_draft(&mut recorder, model, missed, position, steps);
+            self.record_draft(&mut recorder, model, missed, positions.clone(), steps);
         }
-        self.target.record_body(&mut recorder, shape.rows(), position);
+        self.target.record_body(&mut recorder, shape.rows(), &positions);
         self.target.record_head(&mut recorder, shape.rows());
         self.sampler.record_verify(&mut recorder, shape.rows(), steps > 0);
-        recorder.encode(Some((&self.buffers.tokens, 4 * shape.first_read() as u64, shape.bytes_read(), &self.readback)))
+        let readback = &self.readbacks[readback];
+        recorder.encode(Some((&self.buffers.tokens, 4 * shape.first_read() as u64, shape.bytes_read(), readback)))
+    }
+
+    fn record_direct(&self, shape: Shape, position: usize) -> Prepared {
+        self.record_round(self.gpu.record(), shape, position..=position, DIRECT)
     }
 
     /// Submits a round: by commands that are ready, where there are.
     pub(super) fn submit_round(&mut self, shape: Shape, position: usize) {
         let key = self.key(shape, position);
         let prepared = &mut self.ahead.prepared;
-        match prepared.iter().position(|(ready, _)| *ready == key) {
+        let submitted = match prepared.iter().position(|(ready, _)| *ready == key) {
             Some(index) => self.gpu.submit_prepared(prepared.swap_remove(index).1),
-            None => self.gpu.submit(self.record_round(shape, position)),
-        }
-        self.readback.expect(shape.bytes_read());
+            None => self.gpu.submit(self.record_direct(shape, position)),
+        };
+        self.readbacks[DIRECT].expect(shape.bytes_read(), submitted);
         self.ahead.enter(shape, position);
     }
 
-    /// Encodes commands for the rounds that may follow.
+    /// Encodes commands for the rounds that may come after the one in flight.
     pub(super) fn record_ahead(&mut self) {
-        let Some(flight) = &self.flight else { return };
+        let Some(flight) = self.flights.front() else { return };
         let mut earlier = std::mem::take(&mut self.ahead.prepared);
         let prepare = |(shape, position)| {
             let key = self.key(shape, position);
             match earlier.iter().position(|(ready, _)| *ready == key) {
                 Some(index) => earlier.swap_remove(index),
-                None => (key, self.record_round(shape, position)),
+                None => (key, self.record_direct(shape, position)),
             }
         };
         self.ahead.prepared = self.ahead.guesses(flight).into_iter().map(prepare).collect();
+    }
+
+    /// Binds what [`Engine::submit_behind`] needs.
+    pub(super) fn follow(gpu: &Gpu, buffers: &RoundBuffers, target: &Model, draft: Option<&Model>) -> Result<Call> {
+        // Without a draft model no one reads it.
+        let no_step = || Ok(gpu.buffer("step", target.step().size())?.whole());
+        let draft_step = draft.map_or_else(no_step, |draft| Ok(draft.step().clone()))?;
+        let (step, tokens, seen) = (target.step().clone(), buffers.tokens.whole(), buffers.seen.whole());
+        Ok(gpu.call(Kernel::Follow, &[(0, step), (1, draft_step), (2, tokens), (3, seen)]))
+    }
+
+    /// Encodes commands for a round like the only one in flight, behind it. Returns whether that can be.
+    pub(super) fn record_repeat(&mut self) -> bool {
+        let [flight] = self.flights.make_contiguous() else { return false };
+        let shape = Shape { missed: usize::from(flight.shape.steps > 0), ..flight.shape };
+        let (rows, readback) = (shape.rows(), 1 - flight.readback);
+        let positions = flight.position + 1..=flight.position + rows;
+        let draft_end = if shape.steps > 0 { positions.end() + shape.steps } else { 0 };
+        let draft_reach = self.draft.as_ref().map_or(0, |draft| draft.capacity().max_context);
+        if !flight.repeats || positions.end() + rows > self.capacity() || draft_end > draft_reach {
+            return false;
+        }
+        if self.readbacks[readback].is_due() && self.renew_readback(readback).is_err() {
+            return false;
+        }
+        let mut recorder = self.gpu.record();
+        recorder.dispatch(&self.follow, [1, 1, 1]);
+        let commands = self.record_round(recorder, shape, positions, readback);
+        self.ahead.repeat = Some((Flight { shape, repeats: true, readback, ..Flight::default() }, commands));
+        true
+    }
+
+    /// Submits what [`Engine::record_repeat`] encoded.
+    pub(super) fn submit_repeat(&mut self) {
+        let Some((flight, commands)) = self.ahead.repeat.take() else { return };
+        let submitted = self.gpu.submit_ahead(commands);
+        self.readbacks[flight.readback].expect(flight.shape.bytes_read(), submitted);
+        self.flights.push_back(flight);
     }
 }

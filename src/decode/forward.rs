@@ -3,7 +3,7 @@
 use super::bind::{Binder, Lowered};
 use super::dims::Step;
 use super::memory::{Capacity, FEW_ROWS, Memory, Sizes};
-use super::node::{Node, blocks};
+use super::node::{Node, Positions, blocks};
 use super::round::RoundBuffers;
 use super::target::MAX_DRAFT;
 use super::upload::{Backlog, Matrix, allocate_vectors, check_vector, load_vectors, matrix_dtype};
@@ -194,22 +194,22 @@ impl Model {
         self.step.write(&self.gpu, bytemuck::bytes_of(&step));
     }
 
-    /// Records the layers: rows of the step -> residual stream and KV cache.
-    pub fn record_body(&self, recorder: &mut Recorder<'_>, rows: usize, position: usize) {
+    /// Records the layers: rows of the step -> residual stream and KV cache. The step stands at one of `positions`.
+    pub(super) fn record_body(&self, recorder: &mut Recorder<'_>, rows: usize, positions: &Positions) {
         for node in &self.body {
-            node.record(recorder, rows as u32, position as u32, self.one_variant.get());
+            node.record(recorder, rows as u32, positions, self.one_variant.get());
         }
     }
 
     /// What the position changes in the layers' commands.
     pub(super) fn blocks(&self, rows: usize, position: usize) -> impl Iterator<Item = u32> {
-        self.windows.iter().map(move |&window| blocks(rows as u32, position as u32, window))
+        self.windows.iter().map(move |&window| blocks(rows as u32, &(position..=position), window))
     }
 
     /// Records the LM head for `rows` rows, from the step's `logit_row` on.
     pub fn record_head(&self, recorder: &mut Recorder<'_>, rows: usize) {
         for node in &self.head {
-            node.record(recorder, rows as u32, 0, self.one_variant.get());
+            node.record(recorder, rows as u32, &(0..=0), self.one_variant.get());
         }
     }
 

@@ -3,6 +3,7 @@
 use super::memory::{BLOCK, FEW_ROWS};
 use crate::gpu::{Call, Epilogue, Gpu, Kernel, Recorder, Slice, split_grid};
 use crate::weights::Dtype;
+use std::ops::RangeInclusive;
 
 /// Which kernel a node runs, for how many rows.
 #[derive(Clone, Copy)]
@@ -68,8 +69,8 @@ impl Node {
         }
     }
 
-    /// Records it for `rows` rows from `position` on. With one variant for all row counts, there are at most 16.
-    pub fn record(&self, recorder: &mut Recorder<'_>, rows: u32, position: u32, one_variant: bool) {
+    /// Records it for `rows` rows from one of `positions` on. With one variant for all row counts, there are at most 16.
+    pub fn record(&self, recorder: &mut Recorder<'_>, rows: u32, positions: &Positions, one_variant: bool) {
         let few = rows <= FEW_ROWS as u32;
         let (call, row_tile, out_tile) = match &self.calls {
             Calls::Always(call) => (call, 1, 1),
@@ -88,15 +89,21 @@ impl Node {
             Grid::PerRow(x) => [x, rows, 1],
             Grid::Rows => [rows, 1, 1],
             Grid::Outputs(outs) => split_grid(outs.div_ceil(out_tile), rows.div_ceil(row_tile)),
-            Grid::Blocks { kv_heads, window } => [kv_heads, blocks(rows, position, window), 1],
+            Grid::Blocks { kv_heads, window } => [kv_heads, blocks(rows, positions, window), 1],
             Grid::Vectors { kv_heads, group } => [kv_heads, (rows * group).div_ceil(8), 1],
         };
         recorder.dispatch(call, grid);
     }
 }
 
-/// Blocks of positions that `rows` rows from `position` on see.
-pub(super) fn blocks(rows: u32, position: u32, window: u32) -> u32 {
-    let first = (position + 1 - window.min(position + 1)) / BLOCK as u32;
-    (position + rows - 1) / BLOCK as u32 + 1 - first
+/// Where a pass may begin: where the CPU knows it, at one position.
+pub(super) type Positions = RangeInclusive<usize>;
+
+/// Most blocks of positions that `rows` rows see.
+pub(super) fn blocks(rows: u32, positions: &Positions, window: u32) -> u32 {
+    let seen = |position: u32| {
+        let first = (position + 1 - window.min(position + 1)) / BLOCK as u32;
+        (position + rows - 1) / BLOCK as u32 + 1 - first
+    };
+    positions.clone().map(|position| seen(position as u32)).max().unwrap_or(0)
 }

@@ -48,13 +48,15 @@ pub(super) struct Seen {
     words: Vec<u32>,
     /// Leading tokens of the text that are marked.
     marked: usize,
+    /// Whether the device has marked some behind them.
+    pub marked_ahead: bool,
 }
 
 impl Seen {
     /// Marks the tokens of a text that are not marked yet: the cached ones and the pending one.
     pub fn mark(&mut self, gpu: &Gpu, buffer: &Buffer, cached: &[u32], pending: u32) {
         if self.words.is_empty() {
-            *self = Self { words: vec![0; (buffer.size() / 4) as usize], marked: 0 };
+            self.words = vec![0; (buffer.size() / 4) as usize];
         }
         let many = self.marked == 0;
         for id in cached.iter().copied().chain([pending]).skip(self.marked) {
@@ -74,7 +76,7 @@ impl Seen {
 
     /// The text now has only its first `len` tokens.
     pub fn truncate(&mut self, len: usize) {
-        if len < self.marked {
+        if len < self.marked || self.marked_ahead {
             *self = Self::default();
         }
     }

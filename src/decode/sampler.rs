@@ -138,12 +138,12 @@ impl Sampler {
     /// Records the choice of the target's tokens for `rows` rows of logits.
     pub fn record_verify(&self, recorder: &mut Recorder<'_>, rows: usize, drafted: bool) {
         let nodes = if drafted { &self.verify_drafted } else { &self.verify };
-        nodes.iter().for_each(|node| node.record(recorder, rows as u32, 0, false));
+        nodes.iter().for_each(|node| node.record(recorder, rows as u32, &(0..=0), false));
     }
 
     /// Records the choice of a draft token, which the next pass reads.
     pub fn record_draft(&self, recorder: &mut Recorder<'_>) {
-        self.draft.iter().for_each(|node| node.record(recorder, 1, 0, false));
+        self.draft.iter().for_each(|node| node.record(recorder, 1, &(0..=0), false));
     }
 }
 

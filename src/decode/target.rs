@@ -68,9 +68,14 @@ pub trait Target {
     /// Most tokens that the cache holds.
     fn capacity(&self) -> usize;
 
-    /// Forgets all but the first `len` cached tokens; nothing is copied. A submitted round is given up: nobody waits for it,
-    /// and nothing remains of it.
+    /// Forgets all but the first `len` cached tokens; nothing is copied. Submitted rounds are given up: nobody waits for
+    /// them, and nothing remains of them.
     fn truncate(&mut self, len: usize);
+
+    /// As [`Target::truncate`], but a round that was submitted by [`Target::repeat`] and begins there goes on.
+    fn keep(&mut self, len: usize) {
+        self.truncate(len);
+    }
 
     /// Caches `tokens` behind the cached ones; fails before it computes anything when they do not fit.
     async fn prefill(&mut self, tokens: &[u32]) -> Result<()>;
@@ -82,16 +87,25 @@ pub trait Target {
     /// [`crate::Error::ContextFull`], and what the device reports.
     async fn submit(&mut self, pending: u32, draft: &Draft) -> Result<()>;
 
-    /// While the device computes a round: gets ready for the next one, as far as that can be guessed.
-    fn prepare(&mut self) {}
+    /// While the device computes a round: gets ready for the next one, as far as that can be guessed. With `repeats` that is
+    /// another one like it, and what comes back is whether [`Target::repeat`] can submit it now: not where tokens are
+    /// verified that the caller knew, nor where there might not be room for both.
+    fn prepare(&mut self, _repeats: bool) -> bool {
+        false
+    }
 
-    /// Whether the device still computes the submitted round. A browser tells that only to those who wait: there it always
+    /// Starts the round for which [`Target::prepare`] got ready, behind the submitted one: with as many tokens of the draft
+    /// model, or none. The device finds out by itself where it begins: its pending token is the target's own token behind
+    /// the draft tokens that the target agreed with, and [`Target::keep`] must keep just these.
+    fn repeat(&mut self) {}
+
+    /// Whether the device still computes the first submitted round. A browser tells that only to those who wait: there it always
     /// does.
     fn is_computing(&mut self) -> bool {
         false
     }
 
-    /// Waits for the submitted round and caches its tokens, all of them. Without a round, nothing was verified.
+    /// Waits for the first submitted round and caches its tokens, all of them. Without a round, nothing was verified.
     ///
     /// # Errors
     /// [`crate::Error::NonFiniteLogits`], and what the device reports.

@@ -1,6 +1,7 @@
 //! A draft model with another tokenizer: it reads and writes tokens of its own, and someone translates.
 
 use super::engine::Engine;
+use super::flight::DIRECT;
 use super::round::{BEFORE, DRAFTS, PENDING};
 use super::sampler::{NOT_DRAFTED, check_finite};
 use super::target::{MAX_DRAFT, Target};
@@ -65,12 +66,14 @@ impl Engine {
         self.gpu.write(&self.buffers.tokens, 4 * (PENDING - missed.len()) as u64, bytemuck::cast_slice(&tokens));
         let mut recorder = self.gpu.record();
         self.set_draft_step(model, missed.len(), head.len());
-        self.record_draft(&mut recorder, model, missed.len(), head.len(), steps);
+        let at = head.len();
+        self.record_draft(&mut recorder, model, missed.len(), at..=at, steps);
         let bytes = 4 * steps as u64;
-        recorder.submit(Some((&self.buffers.tokens, 4 * DRAFTS as u64, bytes, &self.readback)));
-        let submitted = Instant::now();
-        let mut drafted = self.readback.read(&self.gpu, bytes).await?;
-        let waited = submitted.elapsed().as_secs_f64();
+        let readback = &mut self.readbacks[DIRECT];
+        let submitted = recorder.submit(Some((&self.buffers.tokens, 4 * DRAFTS as u64, bytes, readback)));
+        let began = Instant::now();
+        let mut drafted = readback.read(&self.gpu, bytes, submitted).await?;
+        let waited = began.elapsed().as_secs_f64();
 
         drafted.truncate(drafted.iter().position(|&id| id == NOT_DRAFTED).unwrap_or(steps));
         check_finite("draft model", &drafted, head.len())?;

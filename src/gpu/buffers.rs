@@ -55,6 +55,11 @@ pub struct Slice {
 }
 
 impl Slice {
+    /// Its bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
     /// Writes bytes (a multiple of 4) at its beginning.
     pub fn write(&self, gpu: &Gpu, bytes: &[u8]) {
         gpu.write(&self.buffer, self.offset, bytes);

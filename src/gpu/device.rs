@@ -39,6 +39,8 @@ pub struct Counters {
     pub submits: u64,
     /// Of those, the ones whose commands were encoded while the device computed another.
     pub prepared: u64,
+    /// Of those, the ones behind a round whose tokens were not read yet.
+    pub ahead: u64,
     /// Times that the CPU waited for bytes from the GPU.
     pub blocking_readbacks: u64,
     /// Bytes that came back.
@@ -57,6 +59,7 @@ impl Counters {
         Self {
             submits: self.submits - earlier.submits,
             prepared: self.prepared - earlier.prepared,
+            ahead: self.ahead - earlier.ahead,
             blocking_readbacks: self.blocking_readbacks - earlier.blocking_readbacks,
             readback_bytes: self.readback_bytes - earlier.readback_bytes,
             creates: self.creates - earlier.creates,

@@ -44,6 +44,8 @@ pub enum Kernel {
     Sample(Noise),
     /// Logits of target and draft model -> token ids, by rejection sampling.
     Reject,
+    /// Moves the text on behind a round that the CPU has not read.
+    Follow,
     /// Reads a buffer once, to measure the memory.
     Probe,
     /// Fills a buffer with pseudo-random weights.
@@ -124,6 +126,7 @@ impl Kernel {
             Self::Reject => {
                 vec![step, sampling, random, sum, shader!("lib/max_threads.wgsl"), best, shader!("reject.wgsl")]
             }
+            Self::Follow => vec![step, shader!("follow.wgsl")],
             Self::Probe => vec![shader!("probe.wgsl")],
             Self::Fill(dtype) => vec![fill(dtype), shader!("fill.wgsl")],
         };
@@ -137,6 +140,7 @@ impl Kernel {
         let mut epilogues = vec![Epilogue::Store, Epilogue::Residual, Epilogue::Gate(Activation::Silu)];
         epilogues.extend(kvs.map(Epilogue::Rotary));
         let mut all = vec![Self::NormRms, Self::AttentionMerge, Self::Probe, Self::Adjust, Self::Filter, Self::Reject];
+        all.push(Self::Follow);
         all.extend([Noise::None, Noise::Gumbel].map(Self::Sample));
         all.extend(kvs.into_iter().flat_map(|kv| [Self::QkNorm(kv), Self::Attention(kv), Self::AttentionPrefill(kv)]));
         for dtype in dtypes {

@@ -11,4 +11,4 @@ pub use buffers::{Buffer, Slice, Uniforms};
 pub use device::{Counters, DeviceInfo, Gpu, GpuOptions};
 pub use kernels::{Epilogue, Kernel, Noise};
 pub use readback::Readback;
-pub use record::{Call, Prepared, Recorder, split_grid};
+pub use record::{Call, Prepared, Recorder, Submitted, split_grid};

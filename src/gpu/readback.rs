@@ -2,6 +2,7 @@
 
 use super::buffers::Buffer;
 use super::device::Gpu;
+use super::record::Submitted;
 use crate::error::{Error, Result};
 use futures_channel::oneshot;
 
@@ -10,6 +11,7 @@ pub struct Readback {
     staging: Buffer,
     /// Bytes that a submission copies into it; 0: none.
     due: u64,
+    submission: Option<wgpu::SubmissionIndex>,
     mapping: Option<Mapping>,
 }
 
@@ -28,16 +30,17 @@ impl Readback {
     /// [`Error::OutOfGpuMemory`].
     pub fn new(gpu: &Gpu, bytes: u64) -> Result<Self> {
         let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
-        Ok(Self { staging: gpu.create("readback", bytes, usage)?, due: 0, mapping: None })
+        Ok(Self { staging: gpu.create("readback", bytes, usage)?, due: 0, submission: None, mapping: None })
     }
 
     pub(super) fn raw(&self) -> &wgpu::Buffer {
         self.staging.raw()
     }
 
-    /// The last submission copies `bytes` bytes into it.
-    pub fn expect(&mut self, bytes: u64) {
+    /// A submission copies `bytes` bytes into it.
+    pub fn expect(&mut self, bytes: u64, submitted: Submitted) {
         self.due = bytes;
+        self.submission = Some(submitted.0);
     }
 
     /// Whether nobody has waited for them yet. Then take another one for the next submission: where a buffer is unmapped and
@@ -87,7 +90,8 @@ impl Readback {
             Some(arrived) => Ok(arrived),
             None => {
                 // Blocks natively; in a browser it does nothing, and the event loop completes the mapping.
-                gpu.device.poll(wgpu::PollType::wait_indefinitely()).map_err(|error| lost(error.to_string()))?;
+                let wait = wgpu::PollType::Wait { submission_index: self.submission.take(), timeout: None };
+                gpu.device.poll(wait).map_err(|error| lost(error.to_string()))?;
                 (&mut mapping.receiver).await
             }
         };
@@ -101,12 +105,12 @@ impl Readback {
         Ok(words)
     }
 
-    /// Waits for the last submission's copy and returns its first `bytes` bytes as u32.
+    /// Waits for a submission's copy and returns its first `bytes` bytes as u32.
     ///
     /// # Errors
     /// [`Error::DeviceLost`].
-    pub async fn read(&mut self, gpu: &Gpu, bytes: u64) -> Result<Vec<u32>> {
-        self.expect(bytes);
+    pub async fn read(&mut self, gpu: &Gpu, bytes: u64, submitted: Submitted) -> Result<Vec<u32>> {
+        self.expect(bytes, submitted);
         self.wait(gpu).await
     }
 }
@@ -118,7 +122,7 @@ impl Gpu {
     /// [`Error::DeviceLost`], [`Error::OutOfGpuMemory`].
     pub async fn read(&self, buffer: &Buffer, offset: u64, bytes: u64) -> Result<Vec<u32>> {
         let mut readback = Readback::new(self, bytes)?;
-        self.record().submit(Some((buffer, offset, bytes, &readback)));
-        readback.read(self, bytes).await
+        let submitted = self.record().submit(Some((buffer, offset, bytes, &readback)));
+        readback.read(self, bytes, submitted).await
     }
 }

@@ -47,18 +47,24 @@ impl Gpu {
     }
 
     /// Submits commands that were encoded while the device computed others.
-    pub fn submit_prepared(&self, prepared: Prepared) {
-        self.submit(prepared);
+    pub fn submit_prepared(&self, prepared: Prepared) -> Submitted {
         self.count(|counters| counters.prepared += 1);
+        self.submit(prepared)
+    }
+
+    /// Submits commands behind a round whose tokens were not read yet.
+    pub fn submit_ahead(&self, prepared: Prepared) -> Submitted {
+        self.count(|counters| counters.ahead += 1);
+        self.submit_prepared(prepared)
     }
 
     /// Submits commands.
-    pub fn submit(&self, Prepared { commands, dispatches }: Prepared) {
-        self.queue.submit([commands]);
+    pub fn submit(&self, Prepared { commands, dispatches }: Prepared) -> Submitted {
         self.count(|counters| {
             counters.submits += 1;
             counters.dispatches += dispatches;
         });
+        Submitted(self.queue.submit([commands]))
     }
 }
 
@@ -81,9 +87,9 @@ impl Recorder<'_> {
     }
 
     /// Submits, with a copy of `bytes` from `offset` of a buffer into the readback if one is given.
-    pub fn submit(self, copy: Option<(&Buffer, u64, u64, &Readback)>) {
+    pub fn submit(self, copy: Option<(&Buffer, u64, u64, &Readback)>) -> Submitted {
         let gpu = self.gpu;
-        gpu.submit(self.encode(copy));
+        gpu.submit(self.encode(copy))
     }
 
     /// Encodes what [`Recorder::submit`] would submit, for later.
@@ -96,6 +102,9 @@ impl Recorder<'_> {
         Prepared { commands: encoder.finish(), dispatches }
     }
 }
+
+/// A submission, for those who wait for it.
+pub struct Submitted(pub(super) wgpu::SubmissionIndex);
 
 /// Commands that wait to be submitted, once.
 pub struct Prepared {

@@ -37,9 +37,9 @@ impl Account {
         Self { drafters, savings: (self.savings + earned).clamp(0.0, ADVANCE), ..Self::default() }
     }
 
-    /// A round without draft tokens.
-    pub fn enter_plain(&mut self) {
-        self.enter(1.0, 1.0);
+    /// A round without draft tokens, which may have waited for those of a drafter.
+    pub fn enter_plain(&mut self, drafter: Origin, waiting: f64) {
+        self.enter_round(drafter, 1, 1.0 + waiting);
     }
 
     /// A round of a drafter emitted tokens.

@@ -17,6 +17,12 @@ pub(super) const PLAIN_FIRST: usize = 3;
 const PLAIN_AGAIN: f64 = 0.005;
 /// Rounds that the acceptance in earlier texts counts for.
 const EARLIER: f64 = 16.0;
+/// What a round is believed to lose at first when a proposal comes too late for it, in target forwards, and what an
+/// observation leaves of that.
+const LATE: f64 = 0.25;
+const LATE_KEPT: f64 = 0.97;
+/// Plain rounds after which one is submitted ahead, to know what waiting costs.
+const PAIR: usize = 64;
 /// Tokens that the draft model reads along with its first step.
 const CLOSE_BEHIND: usize = 16;
 
@@ -32,6 +38,8 @@ const CLOSE_BEHIND: usize = 16;
 /// Never slower: what is lost against plain decoding, by trials or by error, is entered in an account, and a round that
 /// could overdraw it, all its tokens rejected, is not done. So a text takes at most 2 % longer than plain decoding takes
 /// for it, or for 64 tokens if it is shorter, and beyond 128 tokens less than 1 %; what a drafter won it may risk again.
+/// Plain decoding is meant as it is fastest: submitted ahead. A round that waits for a proposal instead costs more, which
+/// is entered in the account, too.
 /// That holds as far as the timings and the guess of a draft step do: what was measured wrong is paid once more. Reading a
 /// long prompt with a draft model that turns out useless may besides cost what earlier texts won.
 ///
@@ -45,6 +53,8 @@ pub struct Adaptive {
     lookup: Acceptance,
     draft_model: Acceptance,
     account: Account,
+    /// What a round that is submitted ahead loses, because a proposal comes too late for it.
+    late: f64,
     text: Text,
 }
 
@@ -63,6 +73,14 @@ struct Text {
     rounds: RoundsBy,
     choice: Option<Choice>,
     reported: Option<Choice>,
+    /// Whether the round before could have been followed by one that was submitted ahead.
+    could_repeat: bool,
+    /// Of the round before, if it was a plain one: its seconds, and whether it was submitted ahead.
+    plain: Option<(f64, bool)>,
+    /// Plain rounds since one was submitted ahead.
+    unpaired: usize,
+    /// Whether the next round was to be submitted ahead, while plain decoding was measured.
+    is_pair: bool,
 }
 
 /// A drafter whose tokens the CPU knows.
@@ -79,7 +97,7 @@ impl Adaptive {
     pub fn new(draft_step: f64) -> Self {
         let [prediction, lookup, draft_model] = [0.9, 0.7, 0.7].map(Acceptance::new);
         let costs = Costs::new(draft_step.clamp(0.01, 1.0));
-        Self { costs, prediction, lookup, draft_model, account: Account::default(), text: Text::default() }
+        Self { costs, prediction, lookup, draft_model, account: Account::default(), late: LATE, text: Text::default() }
     }
 
     /// A text begins. `known` are the drafters that propose tokens which the CPU knows, the one to prefer first; their
@@ -252,6 +270,44 @@ impl Drafter for Adaptive {
         }
     }
 
+    /// To submit the next round before this one is read saves the waiting, and comes too late for a proposal, which then
+    /// costs a target forward. So it is done where the waiting costs more than that is likely to, or more than the account
+    /// allows.
+    fn repeats(&mut self, tokens: &[u32], room: usize) -> bool {
+        self.propose(tokens, room);
+        (self.text.length, self.text.room) = (tokens.len(), room);
+        let Some(now) = self.text.choice else { return false };
+        if self.costs.plain.len() + 1 < PLAIN_FIRST {
+            // After the first round, which is not timed, every second one.
+            self.text.is_pair = !self.text.is_pair;
+            return !self.text.is_pair;
+        }
+        let next = self.choose();
+        let known = |choice: Choice| choice.candidate().filter(|one| one.drafter != Origin::DraftModel);
+        if self.text.could_repeat {
+            let rate = self.account.pace();
+            let loss = known(next).map_or(0.0, |one| f64::max(one.tokens - 1.0 - rate * (one.cost - 1.0), 0.0));
+            self.late = LATE_KEPT * self.late + (1.0 - LATE_KEPT) * loss;
+        }
+        self.text.could_repeat = known(now).is_none();
+        if known(now).is_some() || now.drafts() != next.drafts() || matches!(next, Choice::Last | Choice::Measure) {
+            return false;
+        }
+        self.text.choice = Some(next);
+        self.text.reported = Some(next);
+        // Of a round that is a trial, the account has yet to hear.
+        let is_safe = match next {
+            Choice::Draft(one) => 2.0 * (self.costs.price(one.drafter, one.lookahead) - 1.0) <= self.funds(one.drafter),
+            Choice::Try(_) => false,
+            _ => true,
+        };
+        let Some(known) = self.text.known.first() else { return is_safe };
+        let waiting = self.costs.waiting();
+        let pays = waiting.is_some_and(|waiting| waiting > self.late || waiting > self.funds(known.drafter.origin()));
+        let unpaired = if waiting.is_some() { PAIR } else { 1 };
+        is_safe && (pays || next.drafts().is_none() && self.text.unpaired >= unpaired)
+    }
+
     fn learn(&mut self, round: &Round) {
         for acceptance in [&mut self.prediction, &mut self.lookup, &mut self.draft_model] {
             acceptance.fade();
@@ -263,11 +319,15 @@ impl Drafter for Adaptive {
         match drafter {
             _ if lookahead == 0 => {
                 rounds.plain += 1;
+                let mut waited = 0.0;
                 if round.prefilled == 0 {
                     self.text.since_plain = 0;
-                    self.costs.plain.push(round.seconds);
+                    self.text.unpaired = if round.ahead { 0 } else { self.text.unpaired + 1 };
+                    let timing = (round.seconds, round.ahead);
+                    waited = self.costs.learn_plain(timing, self.text.plain.replace(timing));
                 }
-                self.account.enter_plain();
+                let known = self.text.known.first().map(|known| known.drafter.origin());
+                self.account.enter_plain(known.unwrap_or(Origin::DraftModel), waited);
                 return;
             }
             Origin::Prediction => rounds.prediction += 1,
@@ -278,6 +338,7 @@ impl Drafter for Adaptive {
             self.draft_model.learn(round.drafted.min(lookahead), round.accepted);
             self.text.draft_model = Some(self.text.length + round.accepted);
         }
+        self.text.plain = None;
         // A coarse clock may say that no time passed.
         let plain = self.costs.plain.center().filter(|plain| *plain > 0.0);
         let Some(cost) = plain.map(|plain| round.seconds / plain).filter(|cost| cost.is_finite()) else { return };

@@ -106,6 +106,11 @@ impl Choice {
         }
     }
 
+    /// Who drafts, and how many tokens.
+    pub fn drafts(&self) -> Option<(Origin, usize)> {
+        self.candidate().map(|one| (one.drafter, one.lookahead))
+    }
+
     /// The reason in words.
     pub fn reason(&self) -> String {
         match self {

@@ -24,6 +24,8 @@ const WRONG_GUESS: f64 = 1.5;
 /// Tokens that the draft model reads in the time of one draft step, when it reads many.
 const READ_PER_STEP: f64 = 16.0;
 
+/// What waiting costs at the most: more is a change of the clock.
+const MOST_WAITING: f64 = 0.25;
 /// Tokens whose reading can be timed: fewer are lost in the noise.
 const MANY: usize = 32;
 
@@ -59,6 +61,13 @@ impl Recent {
     /// Timings that count, of those that could.
     pub fn share(&self) -> f64 {
         self.len() as f64 / RECENT as f64
+    }
+
+    /// The lower one of two.
+    fn median(&self) -> Option<f64> {
+        let mut sorted: Vec<f64> = self.timings.iter().copied().collect();
+        sorted.sort_by(f64::total_cmp);
+        sorted.get(sorted.len().saturating_sub(1) / 2).copied()
     }
 
     /// The [`center`] of the timings.
@@ -189,12 +198,14 @@ impl Curve {
 /// The costs on one device with one pair of models.
 #[derive(Debug, Clone)]
 pub(super) struct Costs {
-    /// Seconds of a round without draft tokens.
+    /// Seconds of a round without draft tokens; of one that is submitted ahead, where that can be.
     pub plain: Recent,
     /// Rounds with tokens that the CPU knows.
     pub known: Curve,
     /// Rounds of the draft model.
     pub model: Curve,
+    /// Of such rounds next to each other, one of them submitted ahead: what the other one took, in times of that.
+    pairs: Recent,
     /// What the draft model takes to read a token, when it reads many.
     reading: Recent,
     step: f64,
@@ -203,8 +214,8 @@ pub(super) struct Costs {
 impl Costs {
     /// Nothing is measured; a draft step is guessed to cost `step` target forwards.
     pub fn new(step: f64) -> Self {
-        let (plain, reading) = (Recent::default(), Recent::default());
-        Self { plain, known: Curve::new(0.0), model: Curve::new(step), reading, step }
+        let [plain, pairs, reading] = [(); 3].map(|()| Recent::default());
+        Self { plain, pairs, known: Curve::new(0.0), model: Curve::new(step), reading, step }
     }
 
     /// A text begins, at another position: plain decoding is measured again before the old timings are forgotten.
@@ -215,6 +226,26 @@ impl Costs {
         }
         self.known.begin();
         self.model.begin();
+    }
+
+    /// What it costs to wait for a round before the next is submitted, where that was measured.
+    pub fn waiting(&self) -> Option<f64> {
+        self.pairs.median().map(|direct| (direct - 1.0).clamp(0.0, MOST_WAITING))
+    }
+
+    /// A round without draft tokens took so many seconds, and so many the one before it if that was such a round, too; each
+    /// with whether it was submitted ahead. Returns what it cost to wait.
+    pub fn learn_plain(&mut self, round: (f64, bool), before: Option<(f64, bool)>) -> f64 {
+        match (round, before) {
+            ((direct, false), Some((ahead, true))) | ((ahead, true), Some((direct, false))) if ahead > 0.0 => {
+                self.pairs.push(direct / ahead);
+            }
+            _ => {}
+        }
+        let (seconds, ahead) = round;
+        let waited = if ahead { 0.0 } else { self.waiting().unwrap_or_default() };
+        self.plain.push(seconds / (1.0 + waited));
+        waited
     }
 
     /// Rounds of a drafter.

@@ -14,6 +14,10 @@ impl Drafter for DraftModel<'_> {
         }
     }
 
+    fn repeats(&mut self, _tokens: &[u32], _room: usize) -> bool {
+        self.0.is_constant()
+    }
+
     fn learn(&mut self, round: &Round) {
         self.0.learn(round.drafted, round.accepted);
     }

@@ -21,6 +21,11 @@ impl Lookahead {
         self.schedule == schedule && self.start == start
     }
 
+    /// Whether all rounds ask for as many.
+    pub fn is_constant(&self) -> bool {
+        self.schedule == Schedule::Constant
+    }
+
     /// A new call begins.
     pub fn begin(&mut self) {
         if self.schedule == Schedule::HeuristicTransient {
@@ -35,7 +40,7 @@ impl Lookahead {
 
     /// A round had `drafted` draft tokens, `accepted` of them were accepted.
     pub fn learn(&mut self, drafted: usize, accepted: usize) {
-        if self.schedule != Schedule::Constant {
+        if !self.is_constant() {
             self.now = if accepted == drafted { self.now.saturating_add(2) } else { self.now.saturating_sub(1).max(1) };
         }
     }

@@ -59,6 +59,8 @@ pub struct Round {
     pub caught_up: usize,
     /// Tokens that the target read in this call before the round, in its `seconds`: 0 after the first round.
     pub prefilled: usize,
+    /// Whether it was submitted before the round before it was read.
+    pub ahead: bool,
     /// Seconds on the device, with the draft model's part.
     pub seconds: f64,
 }
@@ -68,6 +70,13 @@ pub trait Drafter {
     /// Draft tokens to follow `tokens`: the prompt and all that was emitted, the pending token last. `room` tokens are
     /// still wanted, the target's own included, so at most `room - 1` draft tokens can be of use.
     fn draft(&mut self, tokens: &[u32], room: usize) -> Draft;
+
+    /// Whether its draft behind a round that is being verified would be like its last one, whatever becomes of that: as many
+    /// tokens of the draft model, or none. Then that need not be known before the next round is submitted, and nobody asks
+    /// for a draft. Asked once in each round where that could be; `tokens` and `room` are those of that round.
+    fn repeats(&mut self, _tokens: &[u32], _room: usize) -> bool {
+        false
+    }
 
     /// Hears what became of its last draft.
     fn learn(&mut self, round: &Round);
@@ -79,6 +88,10 @@ pub trait Drafter {
 impl<D: Drafter> Drafter for &mut D {
     fn draft(&mut self, tokens: &[u32], room: usize) -> Draft {
         (**self).draft(tokens, room)
+    }
+
+    fn repeats(&mut self, tokens: &[u32], room: usize) -> bool {
+        (**self).repeats(tokens, room)
     }
 
     fn learn(&mut self, round: &Round) {
@@ -96,6 +109,10 @@ pub struct NoDrafter;
 impl Drafter for NoDrafter {
     fn draft(&mut self, _tokens: &[u32], _room: usize) -> Draft {
         Draft::Tokens(Vec::new())
+    }
+
+    fn repeats(&mut self, _tokens: &[u32], _room: usize) -> bool {
+        true
     }
 
     fn learn(&mut self, _round: &Round) {}

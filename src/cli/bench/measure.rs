@@ -126,8 +126,8 @@ pub(super) async fn probe(gpu: &Gpu, effort: Effort) -> Result<f64> {
         let began = Instant::now();
         let mut recorder = gpu.record();
         (0..PROBE_READS).for_each(|_| recorder.dispatch(&read, [PROBE_GROUPS, 1, 1]));
-        recorder.submit(Some((&out, 0, 4, &readback)));
-        readback.read(gpu, 4).await?;
+        let submitted = recorder.submit(Some((&out, 0, 4, &readback)));
+        readback.read(gpu, 4, submitted).await?;
         if repeat > 0 {
             seconds.push(began.elapsed().as_secs_f64());
         }

@@ -1,0 +1,49 @@
+// Begins a round behind one that the CPU has not read yet: finds how many of that one's draft tokens the target agreed
+// with, and moves the text on by them and by the target's own token. The new round has as many rows as the old one; its
+// draft model first reads the token before the pending one, which it may have missed.
+const THREADS = 64u;
+
+@group(0) @binding(0) var<storage, read_write> step: Step;                // the target's
+@group(0) @binding(1) var<storage, read_write> draft_step: Step;
+@group(0) @binding(2) var<storage, read_write> round: array<u32>;         // tokens before, pending token, draft tokens, ids
+@group(0) @binding(3) var<storage, read_write> seen: array<atomic<u32>>;  // a bit for each id of the text, pending included
+
+var<workgroup> first_rejected: atomic<u32>;
+
+@compute @workgroup_size(THREADS)
+fn main(@builtin(local_invocation_index) thread: u32) {
+    let pending = step.token;
+    let drafts = pending + 1u;
+    let ids = step.out;
+    let drafted = step.rows - 1u;
+    let position = step.position;
+    if (thread == 0u) {
+        atomicStore(&first_rejected, drafted);
+    }
+    workgroupBarrier();
+    if (thread < drafted && round[drafts + thread] != round[ids + thread]) {
+        atomicMin(&first_rejected, thread);
+    }
+    workgroupBarrier();
+    let accepted = atomicLoad(&first_rejected);
+    let token = round[select(ids + accepted, thread + 1u + accepted, thread < pending)];
+    storageBarrier();
+    if (thread <= pending) {
+        round[thread] = token;
+    }
+    if (thread <= accepted) {
+        let id = round[ids + thread];
+        if (id / 32u < arrayLength(&seen)) {
+            atomicOr(&seen[id / 32u], 1u << (id % 32u));
+        }
+    }
+    if (thread == 0u) {
+        step.position = position + 1u + accepted;
+        draft_step.position = position + accepted;
+        draft_step.rows = 2u;
+        draft_step.token = pending - 1u;
+        draft_step.logit_row = 1u;
+        draft_step.out = drafts;
+        draft_step.draft_row = 0u;
+    }
+}
