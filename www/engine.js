@@ -94,8 +94,8 @@ import { Queue } from "./queue.js";
  * @property {"error" | "shift"} [context] what to do with messages that are longer than the context: `error`, the default,
  *   or drop the oldest turns after the system message
  * @property {"auto" | "off"} [speculation] `off`: the same text, one token per forward pass
- * @property {boolean} [overlap] whether the engine decodes text and records commands while the GPU computes the next round;
- *   true by default, and the text is the same
+ * @property {boolean} [overlap] whether the engine decodes text, records commands and, where it can, submits the next round
+ *   while the GPU computes one; true by default, and the text is the same
  * @property {AbortSignal} [signal] ends the generation: its result rejects with `aborted`, and what was written is the
  *   error's `detail`
  */

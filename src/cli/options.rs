@@ -37,7 +37,8 @@ pub(super) struct GenerateFlags {
     /// Whether to draft at all: auto, off. The text is the same
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     speculation: String,
-    /// Decode text and record commands between rounds instead of while the device computes. The text is the same
+    /// Begin a round only when the one before was read and its text decoded, instead of while the device computes. The text
+    /// is the same
     #[arg(long)]
     no_overlap: bool,
     /// Draw tokens at random instead of taking the most likely ones

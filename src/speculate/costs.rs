@@ -63,11 +63,13 @@ impl Recent {
         self.len() as f64 / RECENT as f64
     }
 
-    /// The lower one of two.
-    fn median(&self) -> Option<f64> {
+    /// The median, the lower one of two, less what it may be too high.
+    fn at_least(&self) -> Option<f64> {
         let mut sorted: Vec<f64> = self.timings.iter().copied().collect();
         sorted.sort_by(f64::total_cmp);
-        sorted.get(sorted.len().saturating_sub(1) / 2).copied()
+        let last = sorted.len().checked_sub(1)?;
+        let spread = sorted[last - last / 4] - sorted[last / 4];
+        Some(sorted[last / 2] - spread / (sorted.len() as f64).sqrt())
     }
 
     /// The [`center`] of the timings.
@@ -230,7 +232,7 @@ impl Costs {
 
     /// What it costs to wait for a round before the next is submitted, where that was measured.
     pub fn waiting(&self) -> Option<f64> {
-        self.pairs.median().map(|direct| (direct - 1.0).clamp(0.0, MOST_WAITING))
+        self.pairs.at_least().map(|direct| (direct - 1.0).clamp(0.0, MOST_WAITING))
     }
 
     /// A round without draft tokens took so many seconds, and so many the one before it if that was such a round, too; each
@@ -238,7 +240,7 @@ impl Costs {
     pub fn learn_plain(&mut self, round: (f64, bool), before: Option<(f64, bool)>) -> f64 {
         match (round, before) {
             ((direct, false), Some((ahead, true))) | ((ahead, true), Some((direct, false))) if ahead > 0.0 => {
-                self.pairs.push(direct / ahead);
+                self.pairs.push_among(direct / ahead, ROUNDS);
             }
             _ => {}
         }

@@ -30,7 +30,7 @@ export const OPTIONS = [
   { name: "stop", group: "generation", kind: "texts", default: "none", hint: "Texts that end the writing, one per line; \\n stands for a line break" },
 
   { name: "speculation", group: "generation", kind: "choice", values: ["auto", "off"], default: "auto", hint: "off: one token per forward pass" },
-  { name: "overlap", group: "generation", kind: "choice", values: ["true", "false"], default: "true", hint: "Decode text and record commands while the GPU computes the next round" },
+  { name: "overlap", group: "generation", kind: "choice", values: ["true", "false"], default: "true", hint: "Decode text and submit the next round while the GPU computes one" },
   { name: "num_assistant_tokens_schedule", group: "generation", kind: "choice", values: ["adaptive", "constant", "heuristic", "heuristic_transient"], default: "adaptive", hint: "How many draft tokens a round has. adaptive: as many, by whom, as was measured to be fastest; heuristic: 2 more when all were accepted, else 1 fewer" },
   { name: "drafter", group: "generation", kind: "choice", values: ["auto", "draft_model", "lookup", "prediction", "chain"], default: "auto", hint: "Who drafts. auto: whoever is fastest; chain: the prediction, else the lookup, else the draft model" },
   { name: "num_assistant_tokens", group: "generation", kind: "number", default: 5, min: 0, hint: "Draft tokens that a round begins with" },

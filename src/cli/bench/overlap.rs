@@ -33,24 +33,30 @@ pub(super) struct Overlap {
     pub hidden: f64,
     /// Rounds whose commands were ready / rounds.
     pub prepared: f64,
+    /// Rounds that were submitted before the one before was read / rounds.
+    pub ahead: f64,
     pub sequential_tokens_per_second: f64,
     pub tokens_per_second: f64,
     /// Median over the pairs of the time sequentially / overlapped; the two take turns.
     pub speedup: f64,
 }
 
-/// Plain decoding, the draft model at a constant lookahead, the lookup.
+/// Plain decoding, the draft model at a constant lookahead, the lookup, all of them by the adaptive schedule.
 pub(super) async fn run(session: &mut Session, exercises: &[Exercise], effort: Effort) -> Result<Vec<Overlap>> {
-    let lookup = DrafterChoice::Lookup;
-    let mut modes = vec![("plain", lookup, Speculation::Off), ("lookup", lookup, Speculation::Auto)];
+    let (auto, constant) = (Speculation::Auto, Schedule::Constant);
+    let mut modes = vec![
+        ("plain", DrafterChoice::Auto, Speculation::Off, constant),
+        ("lookup", DrafterChoice::Lookup, auto, constant),
+        ("adaptive", DrafterChoice::Auto, auto, Schedule::Adaptive),
+    ];
     if session.engine().draft().is_some() {
-        modes.insert(1, ("draft_model", DrafterChoice::DraftModel, Speculation::Auto));
+        modes.insert(1, ("draft_model", DrafterChoice::DraftModel, auto, constant));
     }
     let mut all = Vec::new();
-    for (mode, drafter, speculation) in modes {
+    for (mode, drafter, speculation, num_assistant_tokens_schedule) in modes {
         let options = GenerateOptions {
             max_new_tokens: effort.tokens.min(TOKENS),
-            num_assistant_tokens_schedule: Schedule::Constant,
+            num_assistant_tokens_schedule,
             prompt_lookup_num_tokens: Some(LOOKUP_TOKENS),
             drafter,
             speculation,
@@ -68,7 +74,7 @@ async fn measure(
     exercises: &[Exercise],
     effort: Effort,
 ) -> Result<Overlap> {
-    let (mut speedups, mut prepared) = (Vec::new(), 0);
+    let (mut speedups, mut prepared, mut ahead) = (Vec::new(), 0, 0);
     // Sequential, overlapped.
     let mut texts: [Vec<Stats>; 2] = Default::default();
     for exercise in exercises {
@@ -81,7 +87,9 @@ async fn measure(
                 let before = session.engine().gpu().counters();
                 let stats = write(session, &prompt, &GenerateOptions { overlap, ..options.clone() }).await?;
                 if overlap {
-                    prepared += session.engine().gpu().counters().since(&before).prepared;
+                    let did = session.engine().gpu().counters().since(&before);
+                    prepared += did.prepared;
+                    ahead += did.ahead;
                 }
                 seconds[usize::from(overlap)] = stats.times.total;
                 texts[usize::from(overlap)].push(stats);
@@ -103,6 +111,7 @@ async fn measure(
         host_ms: host.ms,
         hidden: host.hidden,
         prepared: prepared as f64 / rounds as f64,
+        ahead: ahead as f64 / rounds as f64,
         sequential_tokens_per_second: median_of(&sequential, speed),
         tokens_per_second: median_of(&overlapped, speed),
         speedup: median(speedups),

@@ -71,15 +71,15 @@ impl Display for Report {
         if !self.overlap.is_empty() {
             writeln!(
                 f,
-                "overlap  mode         round ms  host ms  overlapped  hidden  prepared  tokens/s  overlapped  speedup"
+                "overlap  mode         round ms  host ms  overlapped  hidden  prepared  ahead  tokens/s  overlapped  speedup"
             )?;
         }
         for one in &self.overlap {
-            let Overlap { mode, round_ms, sequential_host_ms, host_ms, hidden, prepared, speedup, .. } = one;
-            let [hidden, prepared] = [hidden, prepared].map(|part| format!("{:.0} %", 100.0 * part));
+            let Overlap { mode, round_ms, sequential_host_ms, host_ms, hidden, prepared, ahead, speedup, .. } = one;
+            let [hidden, prepared, ahead] = [hidden, prepared, ahead].map(|part| format!("{:.0} %", 100.0 * part));
             let speeds = format!("{:>9.1} {:>11.1}", one.sequential_tokens_per_second, one.tokens_per_second);
             write!(f, "         {mode:<12} {round_ms:>8.3} {sequential_host_ms:>8.3} {host_ms:>11.3} ")?;
-            writeln!(f, "{hidden:>7} {prepared:>9} {speeds} {speedup:>8.3}")?;
+            writeln!(f, "{hidden:>7} {prepared:>9} {ahead:>6} {speeds} {speedup:>8.3}")?;
         }
         if self.tasks.is_empty() {
             return Ok(());
