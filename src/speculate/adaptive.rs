@@ -270,9 +270,8 @@ impl Drafter for Adaptive {
         }
     }
 
-    /// To submit the next round before this one is read saves the waiting, and comes too late for a proposal, which then
-    /// costs a target forward. So it is done where the waiting costs more than that is likely to, or more than the account
-    /// allows.
+    /// To submit the next round before this one is read saves the waiting, and loses what a proposal would have won that
+    /// this one makes possible. So it is done where waiting costs more than that, or more than the account allows.
     fn repeats(&mut self, tokens: &[u32], room: usize) -> bool {
         self.propose(tokens, room);
         (self.text.length, self.text.room) = (tokens.len(), room);
