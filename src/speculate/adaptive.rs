@@ -19,10 +19,8 @@ const PLAIN_AGAIN: f64 = 0.005;
 const EARLIER: f64 = 16.0;
 /// What a round is believed to lose at first when a proposal comes too late for it, in target forwards, and what an
 /// observation leaves of that.
-const LATE: f64 = 0.25;
+const LATE: f64 = 0.1;
 const LATE_KEPT: f64 = 0.97;
-/// Plain rounds after which one is submitted ahead, to know what waiting costs.
-const PAIR: usize = 64;
 /// Tokens that the draft model reads along with its first step.
 const CLOSE_BEHIND: usize = 16;
 
@@ -77,8 +75,6 @@ struct Text {
     could_repeat: bool,
     /// Of the round before, if it was a plain one: its seconds, and whether it was submitted ahead.
     plain: Option<(f64, bool)>,
-    /// Plain rounds since one was submitted ahead.
-    unpaired: usize,
     /// Whether the next round was to be submitted ahead, while plain decoding was measured.
     is_pair: bool,
 }
@@ -301,10 +297,9 @@ impl Drafter for Adaptive {
             _ => true,
         };
         let Some(known) = self.text.known.first() else { return is_safe };
-        let waiting = self.costs.waiting();
-        let pays = waiting.is_some_and(|waiting| waiting > self.late || waiting > self.funds(known.drafter.origin()));
-        let unpaired = if waiting.is_some() { PAIR } else { 1 };
-        is_safe && (pays || next.drafts().is_none() && self.text.unpaired >= unpaired)
+        let waiting = self.costs.waiting().unwrap_or_default();
+        let pays = waiting > self.late || waiting > self.funds(known.drafter.origin());
+        is_safe && pays != (next.drafts().is_none() && self.costs.wants_pair())
     }
 
     fn learn(&mut self, round: &Round) {
@@ -321,7 +316,6 @@ impl Drafter for Adaptive {
                 let mut waited = 0.0;
                 if round.prefilled == 0 {
                     self.text.since_plain = 0;
-                    self.text.unpaired = if round.ahead { 0 } else { self.text.unpaired + 1 };
                     let timing = (round.seconds, round.ahead);
                     waited = self.costs.learn_plain(timing, self.text.plain.replace(timing));
                 }

@@ -26,6 +26,9 @@ const READ_PER_STEP: f64 = 16.0;
 
 /// What waiting costs at the most: more is a change of the clock.
 const MOST_WAITING: f64 = 0.25;
+/// Rounds without draft tokens after which it is measured again, at first and later.
+const PAIR_FIRST: usize = 8;
+const PAIR: usize = 64;
 /// Tokens whose reading can be timed: fewer are lost in the noise.
 const MANY: usize = 32;
 
@@ -63,13 +66,13 @@ impl Recent {
         self.len() as f64 / RECENT as f64
     }
 
-    /// The median, the lower one of two, less what it may be too high.
+    /// The median, the lower one of two, less half its error.
     fn at_least(&self) -> Option<f64> {
         let mut sorted: Vec<f64> = self.timings.iter().copied().collect();
         sorted.sort_by(f64::total_cmp);
         let last = sorted.len().checked_sub(1)?;
         let spread = sorted[last - last / 4] - sorted[last / 4];
-        Some(sorted[last / 2] - spread / (sorted.len() as f64).sqrt())
+        Some(sorted[last / 2] - 0.5 * spread / (sorted.len() as f64).sqrt())
     }
 
     /// The [`center`] of the timings.
@@ -208,6 +211,8 @@ pub(super) struct Costs {
     pub model: Curve,
     /// Of such rounds next to each other, one of them submitted ahead: what the other one took, in times of that.
     pairs: Recent,
+    /// Rounds without draft tokens since the last pair.
+    unpaired: usize,
     /// What the draft model takes to read a token, when it reads many.
     reading: Recent,
     step: f64,
@@ -217,7 +222,7 @@ impl Costs {
     /// Nothing is measured; a draft step is guessed to cost `step` target forwards.
     pub fn new(step: f64) -> Self {
         let [plain, pairs, reading] = [(); 3].map(|()| Recent::default());
-        Self { plain, pairs, known: Curve::new(0.0), model: Curve::new(step), reading, step }
+        Self { plain, pairs, unpaired: 0, known: Curve::new(0.0), model: Curve::new(step), reading, step }
     }
 
     /// A text begins, at another position: plain decoding is measured again before the old timings are forgotten.
@@ -235,14 +240,22 @@ impl Costs {
         self.pairs.at_least().map(|direct| (direct - 1.0).clamp(0.0, MOST_WAITING))
     }
 
+    /// Whether it is time to know that better: once, and after a while again.
+    pub fn wants_pair(&mut self) -> bool {
+        let is_time = self.unpaired >= if self.pairs.len() < 2 * WELL { PAIR_FIRST } else { PAIR };
+        self.unpaired = if is_time { 0 } else { self.unpaired };
+        is_time
+    }
+
     /// A round without draft tokens took so many seconds, and so many the one before it if that was such a round, too; each
     /// with whether it was submitted ahead. Returns what it cost to wait.
     pub fn learn_plain(&mut self, round: (f64, bool), before: Option<(f64, bool)>) -> f64 {
         match (round, before) {
             ((direct, false), Some((ahead, true))) | ((ahead, true), Some((direct, false))) if ahead > 0.0 => {
                 self.pairs.push_among(direct / ahead, ROUNDS);
+                self.unpaired = 0;
             }
-            _ => {}
+            _ => self.unpaired += 1,
         }
         let (seconds, ahead) = round;
         let waited = if ahead { 0.0 } else { self.waiting().unwrap_or_default() };
