@@ -208,7 +208,7 @@ impl Engine {
         self.ahead.prepared = self.ahead.guesses(flight).into_iter().map(prepare).collect();
     }
 
-    /// Binds what [`Engine::submit_behind`] needs.
+    /// The call with which a round behind another begins.
     pub(super) fn follow(gpu: &Gpu, buffers: &RoundBuffers, target: &Model, draft: Option<&Model>) -> Result<Call> {
         // Without a draft model no one reads it.
         let no_step = || Ok(gpu.buffer("step", target.step().size())?.whole());
