@@ -231,7 +231,7 @@ impl Unheard {
 }
 
 /// Tells the sink of a round that it has not heard of, and counts it. Returns whether the text goes on. Where the sink wants
-/// no more, run and target forget what is behind that, a submitted rounds included.
+/// no more, run and target forget what is behind that, submitted rounds included.
 fn emit(unheard: &mut Option<Unheard>, run: &mut Run, target: &mut impl Target, sink: &mut impl Sink) -> Result<bool> {
     let Some(round) = unheard.take() else { return Ok(true) };
     let started = Instant::now();

@@ -371,12 +371,12 @@ fn exact_timings() {
 #[test]
 fn noisy_timings_and_a_wrong_guess() {
     for (length, world, text, means) in
-        [(64, 1.035, 1.05, [1.2, 1.08]), (256, 1.03, 1.035, [1.1, 1.03]), (2000, 1.02, 1.02, [1.0, 1.0])]
+        [(64, 1.035, 1.05, [1.2, 1.08]), (256, 1.027, 1.035, [1.09, 1.03]), (2000, 1.02, 1.02, [1.0, 1.0])]
     {
         for (found, mean) in survey(length, 3, Timings::Noisy, 0.6, 0.0).iter().zip(means) {
             let (average, worst, above) = found.to_best;
             assert!(average <= mean, "{length}: {found:?}");
-            assert!(length < 2000 || worst <= 1.15 && above <= 0.23, "{length}: {found:?}");
+            assert!(length < 2000 || worst <= 1.15 && above <= 0.17, "{length}: {found:?}");
             assert!(found.to_plain.0 <= world && found.to_plain.1 <= text, "{length}: {found:?}");
         }
     }
@@ -387,7 +387,7 @@ fn noisy_timings_and_a_wrong_guess() {
 /// holds behind the next token: where much is saved, and good proposals are rare, that is what the worst world loses.
 #[test]
 fn waiting_for_proposals_is_paid_for() {
-    for (host, length, text, worst) in [(0.05, 256, 1.025, 2.0), (0.05, 2000, 1.015, 1.12), (0.15, 2000, 1.025, 1.5)] {
+    for (host, length, text, worst) in [(0.05, 256, 1.025, 2.0), (0.05, 2000, 1.015, 1.2), (0.15, 2000, 1.025, 1.5)] {
         for found in survey(length, 2, Timings::Exact, 1.0, host) {
             let (average, most, _) = found.to_best;
             assert!(found.to_plain.1 <= text, "{host}, {length}: {found:?}");

@@ -19,7 +19,7 @@ const PLAIN_AGAIN: f64 = 0.005;
 const EARLIER: f64 = 16.0;
 /// What a round is believed to lose at first when a proposal comes too late for it, in target forwards, and what an
 /// observation leaves of that.
-const LATE: f64 = 0.1;
+const LATE: f64 = 0.25;
 const LATE_KEPT: f64 = 0.97;
 /// Tokens that the draft model reads along with its first step.
 const CLOSE_BEHIND: usize = 16;

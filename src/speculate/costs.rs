@@ -28,7 +28,7 @@ const READ_PER_STEP: f64 = 16.0;
 const MOST_WAITING: f64 = 0.25;
 /// Rounds without draft tokens after which it is measured again, at first and later.
 const PAIR_FIRST: usize = 8;
-const PAIR: usize = 64;
+const PAIR: usize = 96;
 /// Tokens whose reading can be timed: fewer are lost in the noise.
 const MANY: usize = 32;
 
@@ -66,13 +66,13 @@ impl Recent {
         self.len() as f64 / RECENT as f64
     }
 
-    /// The median, the lower one of two, less half its error.
+    /// The median, the lower one of two, less two standard errors, or so.
     fn at_least(&self) -> Option<f64> {
         let mut sorted: Vec<f64> = self.timings.iter().copied().collect();
         sorted.sort_by(f64::total_cmp);
         let last = sorted.len().checked_sub(1)?;
         let spread = sorted[last - last / 4] - sorted[last / 4];
-        Some(sorted[last / 2] - 0.5 * spread / (sorted.len() as f64).sqrt())
+        Some(sorted[last / 2] - 2.0 * spread / (sorted.len() as f64).sqrt())
     }
 
     /// The [`center`] of the timings.
