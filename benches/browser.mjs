@@ -1,65 +1,100 @@
-// node benches/browser.mjs [TOKENS]: the tasks of `foretoken bench` in headless Chromium, each written plainly and with every
-// drafter, one after the other, so that what disturbs the machine disturbs all of them.
+// node benches/browser.mjs [--tokens 40] [--passes 3] [--kinds open,retell] [--readback-delay 20]: the tasks of `foretoken bench`
+// in headless Chromium, each text written in every mode, overlapped and not, the modes in another order each time, so that what
+// disturbs the machine disturbs all of them. A delay, in milliseconds, makes every readback come later, as on a device that is far.
 import { readFileSync } from "node:fs";
+import { parseArgs } from "node:util";
 import { needBuild } from "../scripts/build.mjs";
 import { browser, open, server } from "../tests/browser/harness.mjs";
 
-const MOST = Number(process.argv[2] ?? 48);
+const { values } = parseArgs({
+  options: {
+    tokens: { type: "string", default: "40" },
+    passes: { type: "string", default: "3" },
+    kinds: { type: "string", default: "open,retell,rename,continue" },
+    "readback-delay": { type: "string", default: "0" },
+  },
+});
+const [tokens, passes, delay] = [values.tokens, values.passes, values["readback-delay"]].map(Number);
 /** Alone `adaptive` is the default; the others keep a fixed rule, so that no text depends on the one before. */
 const by = (drafter) => ({ drafter, num_assistant_tokens_schedule: "heuristic_transient", prompt_lookup_num_tokens: 10 });
-const MODES = { plain: { speculation: "off" }, "draft model": by("draft_model"), lookup: by("lookup"), chain: by("chain"), adaptive: {} };
+const MODES = {
+  plain: { speculation: "off" },
+  "draft model": { ...by("draft_model"), num_assistant_tokens_schedule: "constant" },
+  lookup: by("lookup"),
+  chain: by("chain"),
+  adaptive: {},
+};
+/** A mode again, to see what is noise, and the modes with `overlap: false`. */
+const RUNS = [...Object.keys(MODES).flatMap((mode) => [[mode, true], [mode, false]]), ["plain again", true]];
+MODES["plain again"] = MODES.plain;
 
 needBuild();
 const exercises = JSON.parse(readFileSync(new URL("../src/cli/bench/prompts.json", import.meta.url), "utf8"));
-const page = await open();
+const chosen = exercises.filter(({ kind }) => values.kinds.split(",").includes(kind));
+const context = await browser.newContext();
+if (delay > 0) {
+  await context.route("**/worker.js", async (route) => {
+    const response = await route.fetch();
+    const late = `const soon = GPUBuffer.prototype.mapAsync;
+      GPUBuffer.prototype.mapAsync = function (...given) {
+        return soon.apply(this, given).then(() => new Promise((done) => setTimeout(done, ${delay})));
+      };`;
+    await route.fulfill({ response, body: `${late}\n${await response.text()}` });
+  });
+}
+const version = browser.version();
+const page = await open(context);
 const device = await page.evaluate(async () => {
   globalThis.engine = await Engine.load(TALES, { assistant_model: DRAFT });
   return engine.device;
 });
-console.log(`${device.name || device.driver} in Chromium ${browser.version()}; at most ${MOST} tokens per text, prompts cached\n`);
-console.log("task       mode         tokens  rounds  per round  accepted  speed-up");
-const sums = new Map();
-for (const { kind, prompt, max_new_tokens } of exercises) {
-  for (const [mode, options] of Object.entries(MODES)) {
-    const stats = await page.evaluate(async ([prompt, options, most]) => {
-      await engine.generate(prompt, { ...options, max_new_tokens: 8 }).result;
-      return (await engine.generate(prompt, { ...options, max_new_tokens: most }).result).stats;
-    }, [prompt, options, Math.min(max_new_tokens, MOST)]);
-    const key = JSON.stringify([kind, mode]);
-    const sum = sums.get(key) ?? { tokens: 0, rounds: 0, drafted: 0, accepted: 0, seconds: 0 };
-    sum.tokens += stats.num_emitted_tokens;
-    sum.rounds += stats.num_spec_steps;
-    sum.drafted += stats.num_draft_tokens;
-    sum.accepted += stats.num_accepted_draft_tokens;
-    sum.seconds += stats.times.total;
-    sums.set(key, sum);
-  }
-}
-for (const [key, { tokens, rounds, drafted, accepted, seconds }] of sums) {
-  const [kind, mode] = JSON.parse(key);
-  const plain = sums.get(JSON.stringify([kind, "plain"])).seconds;
-  const cells = [String(tokens).padStart(6), String(rounds).padStart(6), (tokens / rounds).toFixed(2).padStart(9)];
-  cells.push((drafted ? `${Math.round((100 * accepted) / drafted)} %` : "").padStart(8), `${(plain / seconds).toFixed(2)}x`.padStart(8));
-  console.log(`${kind.padEnd(10)} ${mode.padEnd(12)} ${cells.join("  ")}`);
-}
 
-// In pairs, so that both see the same machine.
-console.log("\noverlap      host ms  overlapped  hidden  speed-up, per round and as the median over pairs of texts");
-const median = (/** @type {number[]} */ values) => values.sort((a, b) => a - b)[Math.floor(values.length / 2)];
-for (const mode of ["plain", "draft model", "lookup"]) {
-  const pairs = [];
-  for (const { prompt, max_new_tokens } of exercises) {
-    pairs.push(await page.evaluate(async ([prompt, options]) => {
-      const stats = [];
-      for (const overlap of [false, true]) stats.push((await engine.generate(prompt, { ...options, overlap }).result).stats);
-      return stats;
-    }, [prompt, { ...MODES[mode], max_new_tokens: Math.min(max_new_tokens, MOST) }]));
+const write = (prompt, options) => page.evaluate(
+  async ([prompt, options]) => (await engine.generate(prompt, options).result).stats,
+  [prompt, options],
+);
+const written = [];
+for (let pass = 0; pass < passes; pass += 1) {
+  for (const [text, { kind, prompt, max_new_tokens }] of chosen.entries()) {
+    // Both models have read the prompt before anything counts.
+    await write(prompt, { ...MODES["draft model"], max_new_tokens: 8 });
+    const shuffled = RUNS.map((run) => ({ run, at: Math.random() })).sort((a, b) => a.at - b.at);
+    for (const { run: [mode, overlap] } of shuffled) {
+      const stats = await write(prompt, { ...MODES[mode], overlap, max_new_tokens: Math.min(max_new_tokens, tokens) });
+      written.push({ text, kind, mode, overlap, stats });
+    }
   }
-  const host = (/** @type {any} */ { times, num_spec_steps }) => (1000 * times.host) / num_spec_steps;
-  const cells = [0, 1].map((at) => median(pairs.map((pair) => host(pair[at]))).toFixed(3));
-  const hidden = median(pairs.map(([, { times }]) => times.hidden / times.host));
-  const speedup = median(pairs.map(([alone, beside]) => beside.times.tokens_per_second / alone.times.tokens_per_second));
-  console.log(`${mode.padEnd(12)} ${cells[0].padStart(7)}  ${cells[1].padStart(10)}  ${String(Math.round(100 * hidden)).padStart(4)} %  ${speedup.toFixed(3).padStart(7)}x`);
 }
 await browser.close();
 server.close();
+
+const of = (wanted) => written.filter((one) => Object.entries(wanted).every(([key, value]) => one[key] === value));
+const median = (values) => values.sort((a, b) => a - b)[Math.floor(values.length / 2)];
+const sum = (values) => values.reduce((a, b) => a + b, 0);
+/** Speed against other runs of the same texts, of which each counts by the median of its passes. */
+const speedup = (runs, others) => {
+  const seconds = (all) => sum(chosen.map((_, text) => median(all.filter((one) => one.text === text).map(({ stats }) => stats.times.total)) ?? 0));
+  return `${(seconds(others) / seconds(runs)).toFixed(2)}x`.padStart(8);
+};
+const later = delay > 0 ? `, readbacks ${delay} ms later` : "";
+console.log(`${device.name || device.driver} in Chromium ${version}; at most ${tokens} tokens per text, each ${passes} times, prompts cached${later}\n`);
+console.log("task       mode         tokens  rounds  per round  accepted  speed-up");
+for (const kind of new Set(chosen.map(({ kind }) => kind))) {
+  for (const mode of Object.keys(MODES)) {
+    const own = of({ kind, mode, overlap: true });
+    const names = ["num_emitted_tokens", "num_spec_steps", "num_draft_tokens", "num_accepted_draft_tokens"];
+    const [emitted, rounds, drafted, accepted] = names.map((name) => sum(own.map(({ stats }) => stats[name])));
+    const cells = [String(emitted).padStart(6), String(rounds).padStart(6), (emitted / rounds).toFixed(2).padStart(9)];
+    cells.push((drafted ? `${Math.round((100 * accepted) / drafted)} %` : "").padStart(8));
+    console.log(`${kind.padEnd(10)} ${mode.padEnd(12)} ${cells.join("  ")}  ${speedup(own, of({ kind, mode: "plain", overlap: true }))}`);
+  }
+}
+
+console.log("\noverlap      host ms  overlapped  hidden  speed-up");
+for (const mode of Object.keys(MODES).filter((mode) => mode !== "plain again")) {
+  const [alone, beside] = [false, true].map((overlap) => of({ mode, overlap }));
+  const host = [alone, beside].map((all) => median(all.map(({ stats }) => (1000 * stats.times.host) / stats.num_spec_steps)));
+  const hidden = median(beside.map(({ stats }) => stats.times.hidden / stats.times.host));
+  const cells = [host[0].toFixed(3).padStart(7), host[1].toFixed(3).padStart(10), `${Math.round(100 * hidden)} %`.padStart(6)];
+  console.log(`${mode.padEnd(12)} ${cells.join("  ")}  ${speedup(beside, alone)}`);
+}

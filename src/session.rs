@@ -304,7 +304,7 @@ pub async fn rounds<T: Target>(
             break;
         }
 
-        let (mut began, mut beside, mut submitted) = (finished, finished, Ok(()));
+        let (mut began, mut beside, mut submitted, mut waited) = (finished, finished, Ok(()), 0.0);
         let ahead = repeated;
         if !ahead {
             let started = Instant::now();
@@ -315,12 +315,15 @@ pub async fn rounds<T: Target>(
             run.stats.times.draft += (began - started).as_secs_f64();
             submitted = target.submit(run.tokens[run.tokens.len() - 1], &draft).await;
             beside = Instant::now();
+            if prefilled > 0 {
+                // The device still computes the prompt.
+                waited = (beside - began).as_secs_f64();
+            }
         }
         if !emit(&mut unheard, run, target, sink)? {
             break;
         }
         submitted?;
-        let mut waited = 0.0;
         if run.overlap {
             // Only where its draft would not be cut, whatever this round brings.
             let repeats = drafter.repeats(&run.tokens, room) && room >= 2 * (proposed + 1);
@@ -336,7 +339,7 @@ pub async fn rounds<T: Target>(
                 match (computing, target.is_computing()) {
                     (true, true) => run.stats.times.hidden += submitting,
                     // Some drivers take no submission as long as they compute another: that is no work.
-                    (true, false) => waited = submitting,
+                    (true, false) => waited += submitting,
                     (false, _) => {}
                 }
             }

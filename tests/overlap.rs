@@ -13,6 +13,7 @@ use foretoken::{Error, GenerateOptions, Generation, LoadOptions, Prompt, Result,
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Collects tokens up to a number.
 struct Collect {
@@ -245,6 +246,9 @@ fn stop_strings_end_overlapped_rounds_at_the_same_token() {
 
 type Log = Rc<RefCell<Vec<String>>>;
 
+/// How long a driver that takes no submission while it computes another holds the first round, behind the prompt.
+const HELD: Duration = Duration::from_millis(20);
+
 /// A target that counts on: its token after n is n + 1. It fails at a submission or when that is waited for.
 struct Counting {
     cached: Vec<u32>,
@@ -281,6 +285,9 @@ impl Target for Counting {
     async fn submit(&mut self, pending: u32, draft: &Draft) -> Result<()> {
         let Draft::Tokens(draft) = draft else { panic!("it has no draft model") };
         self.submitted = Some([&[pending], &draft[..]].concat());
+        if pending == 9 {
+            std::thread::sleep(HELD);
+        }
         self.step("submit", pending)
     }
     fn prepare(&mut self, _repeats: bool) -> bool {
@@ -361,6 +368,10 @@ fn the_next_round_is_submitted_before_the_sink_hears_of_the_last() {
     let expected = "submit 9,finish 9,10,11,submit 11,finish 11,12,13,submit 13,finish 13,14,last 15";
     assert_eq!(sequential.log.join(","), expected);
     assert_eq!(overlapped.text.tokens, sequential.text.tokens);
+    for heard in [overlapped, sequential] {
+        let times = heard.text.stats.times;
+        assert!(times.verify >= HELD.as_secs_f64() && times.host < HELD.as_secs_f64(), "{times:?}");
+    }
 }
 
 /// Tokens that were accepted before the device was lost are told, and counted, before the error is.

@@ -66,11 +66,11 @@ impl Recent {
         self.len() as f64 / RECENT as f64
     }
 
-    /// The median, the lower one of two, less two standard errors, or so.
+    /// The median, the lower one of two, less two standard errors, or so; of one timing the error is not known.
     fn at_least(&self) -> Option<f64> {
         let mut sorted: Vec<f64> = self.timings.iter().copied().collect();
         sorted.sort_by(f64::total_cmp);
-        let last = sorted.len().checked_sub(1)?;
+        let last = sorted.len().checked_sub(1).filter(|last| *last > 0)?;
         let spread = sorted[last - last / 4] - sorted[last / 4];
         Some(sorted[last / 2] - 2.0 * spread / (sorted.len() as f64).sqrt())
     }
@@ -369,5 +369,14 @@ mod tests {
         let (round, reading) = (0..3).map(|_| costs.learn_reading(2, 200, 5.3)).last().unwrap();
         assert!((round - 1.3).abs() < 1e-9 && (reading - 4.0).abs() < 1e-9);
         assert!((costs.reading(100) - 2.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn waiting_is_believed_once_two_pairs_of_rounds_agree() {
+        let (waited, ahead) = ((1.1, false), (1.0, true));
+        let mut costs = costs(&[]);
+        assert_eq!(costs.learn_plain(ahead, Some(waited)), 0.0);
+        assert_eq!(costs.waiting(), None);
+        assert!((costs.learn_plain(waited, Some(ahead)) - 0.1).abs() < 1e-9);
     }
 }
