@@ -1,9 +1,11 @@
-// node benches/browser.mjs [--tokens 40] [--passes 3] [--kinds open,retell] [--readback-delay 20]: the tasks of `foretoken bench`
-// in headless Chromium, each text written in every mode, overlapped and not, the modes in another order each time, so that what
-// disturbs the machine disturbs all of them. A delay, in milliseconds, makes every readback come later, as on a device that is far.
+// node benches/browser.mjs [--tokens 40] [--passes 3] [--kinds open,retell] [--modes lookup,adaptive] [--readback-delay 20]: the tasks
+// of `foretoken bench` in headless Chromium, each text written in every mode, overlapped and not, the modes in another order each
+// time, so that what disturbs the machine disturbs all of them. A delay, in milliseconds, makes every readback come later, as on a
+// device that is far.
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { needBuild } from "../scripts/build.mjs";
+import { fail } from "../scripts/system.mjs";
 import { browser, open, server } from "../tests/browser/harness.mjs";
 
 const { values } = parseArgs({
@@ -11,19 +13,23 @@ const { values } = parseArgs({
     tokens: { type: "string", default: "40" },
     passes: { type: "string", default: "3" },
     kinds: { type: "string", default: "open,retell,rename,continue" },
+    modes: { type: "string", default: "draft model,lookup,chain,adaptive" },
     "readback-delay": { type: "string", default: "0" },
   },
 });
 const [tokens, passes, delay] = [values.tokens, values.passes, values["readback-delay"]].map(Number);
 /** Alone `adaptive` is the default; the others keep a fixed rule, so that no text depends on the one before. */
 const by = (drafter) => ({ drafter, num_assistant_tokens_schedule: "heuristic_transient", prompt_lookup_num_tokens: 10 });
-const MODES = {
+const ALL = {
   plain: { speculation: "off" },
   "draft model": { ...by("draft_model"), num_assistant_tokens_schedule: "constant" },
   lookup: by("lookup"),
   chain: by("chain"),
   adaptive: {},
 };
+const unknown = values.modes.split(",").filter((mode) => !Object.hasOwn(ALL, mode));
+if (unknown.length > 0) fail(`--modes: ${unknown} is not allowed; allowed: ${Object.keys(ALL).slice(1)}`);
+const MODES = Object.fromEntries(["plain", ...values.modes.split(",")].map((mode) => [mode, ALL[mode]]));
 /** A mode again, to see what is noise, and the modes with `overlap: false`. */
 const RUNS = [...Object.keys(MODES).flatMap((mode) => [[mode, true], [mode, false]]), ["plain again", true]];
 MODES["plain again"] = MODES.plain;
@@ -57,7 +63,7 @@ const written = [];
 for (let pass = 0; pass < passes; pass += 1) {
   for (const [text, { kind, prompt, max_new_tokens }] of chosen.entries()) {
     // Both models have read the prompt before anything counts.
-    await write(prompt, { ...MODES["draft model"], max_new_tokens: 8 });
+    await write(prompt, { ...ALL["draft model"], max_new_tokens: 8 });
     const shuffled = RUNS.map((run) => ({ run, at: Math.random() })).sort((a, b) => a.at - b.at);
     for (const { run: [mode, overlap] } of shuffled) {
       const stats = await write(prompt, { ...MODES[mode], overlap, max_new_tokens: Math.min(max_new_tokens, tokens) });

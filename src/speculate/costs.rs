@@ -66,13 +66,13 @@ impl Recent {
         self.len() as f64 / RECENT as f64
     }
 
-    /// The median, the lower one of two, less two standard errors, or so; of one timing the error is not known.
+    /// The median, the lower one of two, less one standard error, or so; of one timing the error is not known.
     fn at_least(&self) -> Option<f64> {
         let mut sorted: Vec<f64> = self.timings.iter().copied().collect();
         sorted.sort_by(f64::total_cmp);
         let last = sorted.len().checked_sub(1).filter(|last| *last > 0)?;
         let spread = sorted[last - last / 4] - sorted[last / 4];
-        Some(sorted[last / 2] - 2.0 * spread / (sorted.len() as f64).sqrt())
+        Some(sorted[last / 2] - spread / (sorted.len() as f64).sqrt())
     }
 
     /// The [`center`] of the timings.
