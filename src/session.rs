@@ -349,8 +349,10 @@ pub async fn rounds<T: Target>(
         finished = Instant::now();
         let verifying = (finished - began).as_secs_f64();
         run.stats.times.verify += verifying;
-        // A draft model with another tokenizer was waited for before.
-        run.stats.times.host -= verified.waited;
+        if prefilled == 0 {
+            // A draft model with another tokenizer was waited for before.
+            run.stats.times.host -= verified.waited;
+        }
 
         let mut round = accept(&verified.draft, &verified.ids, room, |id| ends.contains(&id));
         if let Draft::Tokens(_) = draft {

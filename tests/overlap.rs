@@ -299,7 +299,9 @@ impl Target for Counting {
         self.step("finish", tokens[0])?;
         self.cached.extend_from_slice(&tokens);
         let ids = tokens.iter().map(|id| id + 1).collect();
-        Ok(Verified { draft: tokens[1..].to_vec(), ids, ..Verified::default() })
+        // As if a draft model with another tokenizer had been what held it.
+        let waited = if tokens[0] == 9 { HELD.as_secs_f64() } else { 0.0 };
+        Ok(Verified { draft: tokens[1..].to_vec(), ids, waited, ..Verified::default() })
     }
 }
 
@@ -370,7 +372,7 @@ fn the_next_round_is_submitted_before_the_sink_hears_of_the_last() {
     assert_eq!(overlapped.text.tokens, sequential.text.tokens);
     for heard in [overlapped, sequential] {
         let times = heard.text.stats.times;
-        assert!(times.verify >= HELD.as_secs_f64() && times.host < HELD.as_secs_f64(), "{times:?}");
+        assert!(times.verify >= HELD.as_secs_f64() && (0.0..HELD.as_secs_f64()).contains(&times.host), "{times:?}");
     }
 }
 
