@@ -34,10 +34,10 @@ const MODES = Object.fromEntries(["plain", ...values.modes.split(",")].map((mode
 const RUNS = [...Object.keys(MODES).flatMap((mode) => [[mode, true], [mode, false]]), ["plain again", true]];
 MODES["plain again"] = MODES.plain;
 
-needBuild();
 const exercises = JSON.parse(readFileSync(new URL("../src/cli/bench/prompts.json", import.meta.url), "utf8"));
 const chosen = exercises.filter(({ kind }) => values.kinds.split(",").includes(kind));
 if (chosen.length === 0) fail(`--kinds: ${values.kinds} is not allowed; allowed: ${[...new Set(exercises.map(({ kind }) => kind))]}`);
+needBuild();
 const context = await browser.newContext();
 if (delay > 0) {
   await context.route("**/worker.js", async (route) => {
