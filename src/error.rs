@@ -122,9 +122,12 @@ pub enum Error {
         /// The token position, from 0.
         position: usize,
     },
-    /// The caller ended it.
-    #[error("aborted")]
-    Aborted,
+    /// A bug: of this library, or of the driver.
+    #[error("{reason}")]
+    Internal {
+        /// What happened.
+        reason: String,
+    },
 }
 
 impl Error {
@@ -144,7 +147,7 @@ impl Error {
             Self::BadOption { .. } => "bad-option",
             Self::NotFound { .. } => "not-found",
             Self::NonFiniteLogits { .. } => "non-finite-logits",
-            Self::Aborted => "aborted",
+            Self::Internal { .. } => "internal",
         }
     }
 
@@ -154,7 +157,8 @@ impl Error {
             Self::WebGpuUnavailable { reason }
             | Self::DeviceLost { reason }
             | Self::GpuBlocked { reason }
-            | Self::BadTemplate { reason } => json!({ "reason": reason }),
+            | Self::BadTemplate { reason }
+            | Self::Internal { reason } => json!({ "reason": reason }),
             Self::OutOfGpuMemory { what, need, limit } => json!({ "what": what, "need": need, "limit": limit }),
             Self::BadWeights { file, rule } => json!({ "file": file, "rule": rule.to_string() }),
             Self::BadConfig { file, key, reason } => json!({ "file": file, "key": key, "reason": reason }),
@@ -168,7 +172,6 @@ impl Error {
             }
             Self::NotFound { path, reason } => json!({ "path": path, "reason": reason }),
             Self::NonFiniteLogits { model, position } => json!({ "model": model, "position": position }),
-            Self::Aborted => Value::Null,
         }
     }
 
@@ -194,7 +197,7 @@ impl Serialize for Error {
     }
 }
 
-/// Reads what can go wrong with a loaded model; anything else is a device that is lost, with the words of the message.
+/// Reads what can go wrong with a loaded model; any other code is `internal`, with the words of the message.
 impl<'de> Deserialize<'de> for Error {
     fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
         let told = Value::deserialize(from)?;
@@ -219,7 +222,22 @@ impl<'de> Deserialize<'de> for Error {
                 allowed: text(&detail["allowed"]),
             },
             "not-found" => Self::NotFound { path: text(&detail["path"]), reason },
-            _ => Self::DeviceLost { reason },
+            "device-lost" => Self::DeviceLost { reason },
+            _ => Self::Internal { reason },
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_code_is_internal() {
+        let read = |told: Value| serde_json::from_value::<Error>(told).unwrap();
+        let lost = Error::DeviceLost { reason: "gone".into() };
+        assert_eq!(read(lost.to_json()), lost);
+        let unknown = json!({ "code": "from-the-future", "message": "new words", "detail": null });
+        assert_eq!(read(unknown), Error::Internal { reason: "new words".into() });
     }
 }
