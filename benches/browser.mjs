@@ -1,12 +1,12 @@
 // node benches/browser.mjs [--tokens 40] [--passes 3] [--kinds open,retell] [--modes lookup,adaptive] [--readback-delay 20]: the tasks
-// of `foretoken bench` in headless Chromium, each text written in every mode, overlapped and not, the modes in another order each
-// time, so that what disturbs the machine disturbs all of them. A delay, in milliseconds, makes every readback come later, as on a
-// device that is far.
+// of `foretoken bench` in headless Chromium or, with BROWSER=firefox, in Firefox. Each text is written in every mode, overlapped and
+// not, the modes in another order each time, so that what disturbs the machine disturbs all of them. A delay, in milliseconds, makes
+// every readback come later, as on a device that is far.
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { needBuild } from "../scripts/build.mjs";
 import { fail } from "../scripts/system.mjs";
-import { browser, open, server } from "../tests/browser/harness.mjs";
+import { browser, browserName, open, server } from "../tests/browser/harness.mjs";
 
 const { values } = parseArgs({
   options: {
@@ -84,7 +84,7 @@ const speedup = (runs, others) => {
   return `${(seconds(others) / seconds(runs)).toFixed(2)}x`.padStart(8);
 };
 const later = delay > 0 ? `, readbacks ${delay} ms later` : "";
-console.log(`${device.name || device.driver} in Chromium ${version}; at most ${tokens} tokens per text, each ${passes} times, prompts cached${later}\n`);
+console.log(`${device.name || device.driver} in ${browserName} ${version}; at most ${tokens} tokens per text, each ${passes} times, prompts cached${later}\n`);
 console.log("task       mode         tokens  rounds  per round  accepted  speed-up");
 for (const kind of new Set(chosen.map(({ kind }) => kind))) {
   for (const mode of Object.keys(MODES)) {

@@ -53,10 +53,16 @@ export function needVulkan() {
   if (!found) install("A Vulkan driver", "mesa-vulkan-drivers");
 }
 
-/** The path of a Chromium for the browser tests; CHROMIUM names another one. */
-export function needChromium() {
-  const places = [process.env.CHROMIUM, "/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
-  const find = () => places.find((place) => place && existsSync(place));
-  if (!find()) install("Chromium", "chromium");
-  return find() ?? fail("Chromium is missing: set CHROMIUM to the path of Chromium or Chrome.");
+/** The path of a browser, which an environment variable may name. */
+function needBrowser(name, variable, places, debianPackage) {
+  const find = () => [process.env[variable], ...places].find((place) => place && existsSync(place));
+  if (!find()) install(name, debianPackage);
+  return find() ?? fail(`${name} is missing: set ${variable} to its path.`);
 }
+
+/** The path of a Chromium for the browser tests; CHROMIUM names another one. */
+export const needChromium = () =>
+  needBrowser("Chromium", "CHROMIUM", ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"], "chromium");
+
+/** The path of a Firefox for the browser tests; FIREFOX names another one. */
+export const needFirefox = () => needBrowser("Firefox", "FIREFOX", ["/usr/bin/firefox-esr", "/usr/bin/firefox"], "firefox-esr");

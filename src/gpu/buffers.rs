@@ -124,18 +124,12 @@ impl Gpu {
     pub async fn flush(&self) -> Result<()> {
         self.queue.submit([]);
         self.count(|counters| counters.submits += 1);
-        let (sender, receiver) = oneshot::channel();
+        let (sender, mut receiver) = oneshot::channel();
         self.queue.on_submitted_work_done(move || {
             // The receiver is gone only when the caller gave up waiting.
             let _ = sender.send(());
         });
-        // As in `Readback::wait`: natively this waits, in a browser the event loop does.
-        self.device
-            .poll(wgpu::PollType::wait_indefinitely())
-            .map_err(|error| Error::DeviceLost { reason: error.to_string() })?;
-        let done = receiver.await;
-        self.check()?;
-        done.map_err(|_| Error::DeviceLost { reason: "the queue never finished".into() })
+        self.reported(&mut receiver, None).await
     }
 
     /// Runs `allocate`, which creates buffers, and waits for the driver's answer: a refusal would otherwise be heard of

@@ -78,6 +78,8 @@ pub struct Gpu {
     options: GpuOptions,
     pipelines: RefCell<HashMap<Kernel, wgpu::ComputePipeline>>,
     failure: Shared,
+    /// Whether the browser reports late what the device has done.
+    pub(super) reports_late: Cell<bool>,
 }
 
 /// What the device reported on its own, outside of any call.
@@ -156,7 +158,20 @@ impl Gpu {
         let failure = Arc::new(Mutex::new(None));
         watch(&device, &failure);
         let (counters, options) = (Rc::default(), options.clone());
-        Ok(Rc::new(Self { device, queue, counters, info, options, pipelines: RefCell::default(), failure }))
+        let gpu = Self {
+            device,
+            queue,
+            counters,
+            info,
+            options,
+            pipelines: RefCell::default(),
+            failure,
+            reports_late: Cell::default(),
+        };
+        if cfg!(target_arch = "wasm32") {
+            gpu.time_reports().await?;
+        }
+        Ok(Rc::new(gpu))
     }
 
     /// Another device in place of this one, which was lost.

@@ -5,6 +5,7 @@ mod device;
 mod kernels;
 mod readback;
 mod record;
+mod wait;
 
 pub use crate::options::KvDtype;
 pub use buffers::{Buffer, Slice, Uniforms};

@@ -87,16 +87,11 @@ impl Readback {
             counters.readback_bytes += bytes;
         });
         let mapped = match mapping.arrived.take() {
-            Some(arrived) => Ok(arrived),
-            None => {
-                // Blocks natively; in a browser it does nothing, and the event loop completes the mapping.
-                let wait = wgpu::PollType::Wait { submission_index: self.submission.take(), timeout: None };
-                gpu.device.poll(wait).map_err(|error| lost(error.to_string()))?;
-                (&mut mapping.receiver).await
-            }
+            Some(arrived) => arrived,
+            None => gpu.reported(&mut mapping.receiver, self.submission.take()).await?,
         };
         gpu.check()?;
-        mapped.map_err(|_| lost("the mapping never completed".into()))?.map_err(|error| lost(error.to_string()))?;
+        mapped.map_err(|error| lost(error.to_string()))?;
         let view = self.raw().get_mapped_range(0..bytes).map_err(|error| lost(error.to_string()))?;
         let words = view.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect();
         drop(view);

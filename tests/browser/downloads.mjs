@@ -1,5 +1,5 @@
 // Where models come from: servers that misbehave, the Hub, files that the user picked; and what is kept of them.
-import { browser, check, equal, faults, open, url } from "./harness.mjs";
+import { browser, check, devtools, equal, faults, open, url } from "./harness.mjs";
 import { ALL, CHUNK, LARGE, QUESTIONS, RIGHT, SMALL, WEIGHTS, fresh, model, noise, parts, read, right, run, sha256 } from "./synthetic.mjs";
 
 faults.hub = (request, response, rest) => {
@@ -204,7 +204,7 @@ const files = fresh({
 
   async "a full disk and a forbidden one cost the cache, not the load, and one warning"(context, page) {
     const served = model("full");
-    const client = await context.newCDPSession(page);
+    const client = await devtools(context, page);
     const quota = (more) => client.send("Storage.overrideQuotaForOrigin", { origin: url, ...more });
     await quota({ quotaSize: CHUNK });
     const { hashes, warnings, message } = await read(served);
@@ -255,7 +255,7 @@ export const tests = {
       const root = await (await navigator.storage.getDirectory()).getDirectoryHandle("foretoken");
       for await (const model of root.values()) await model.removeEntry("config.json", { recursive: true });
     });
-    const client = await context.newCDPSession(page);
+    const client = await devtools(context, page);
     await client.send("Storage.overrideQuotaForOrigin", { origin: url, quotaSize: 1000 });
     fetched.splice(0);
     const second = await load({ assisted: true });

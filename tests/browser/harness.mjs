@@ -1,7 +1,8 @@
-// What the browser tests share: a server that can misbehave, headless Chromium on its software adapter, pages with the engine.
-import { chromium } from "playwright-core";
+// What the browser tests share: a server that can misbehave, a headless browser on a software adapter, pages with the engine.
+import { tmpdir } from "node:os";
+import { chromium, firefox } from "playwright-core";
 import { answer, listen } from "../../scripts/serve.mjs";
-import { needChromium } from "../../scripts/system.mjs";
+import { needChromium, needFirefox, needVulkan } from "../../scripts/system.mjs";
 
 const FLAGS = [
   "--headless",
@@ -33,16 +34,40 @@ async function handler(request, response) {
 }
 
 export const { server, url } = await listen(handler, 0);
-const executablePath = await needChromium();
+
+const BROWSERS = {
+  chromium: () => chromium.launch({ executablePath: needChromium(), args: FLAGS }),
+  firefox() {
+    needVulkan();
+    // Firefox as it is published, by WebDriver BiDi, and not Playwright's own.
+    const channel = "moz-firefox";
+    const firefoxUserPrefs = { "dom.webgpu.enabled": true, "dom.webgpu.workers.enabled": true, "gfx.webgpu.ignore-blocklist": true };
+    // Mesa complains where no desktop session has set it.
+    const env = { XDG_RUNTIME_DIR: tmpdir(), ...process.env };
+    return firefox.launch({ channel, executablePath: needFirefox(), firefoxUserPrefs, env });
+  },
+};
+/** Which browser the tests run in: `BROWSER=firefox`, or Chromium. */
+export const browserName = process.env.BROWSER ?? "chromium";
+if (!Object.hasOwn(BROWSERS, browserName)) throw new Error(`BROWSER: ${browserName} is not allowed; allowed: ${Object.keys(BROWSERS).join(", ")}`);
 
 /** A browser of its own, for tests that break it. */
-export const launch = () => chromium.launch({ executablePath, args: FLAGS });
+export const launch = BROWSERS[browserName];
 /** The browser that the suites share. */
 export const browser = await launch();
 /** Codes of errors that reached a page. */
 export const codes = new Set();
 /** What broke the content security policy, on any page. */
 export const violations = [];
+
+/** Thrown by a test that needs what this browser has not. */
+export class Skipped extends Error {}
+
+/** Chromium's own protocol, for a page of a context or for the browser. */
+export function devtools(context, page) {
+  if (browserName !== "chromium") throw new Skipped("needs Chromium's DevTools");
+  return page ? context.newCDPSession(page) : context.newBrowserCDPSession();
+}
 
 /**
  * A page that has imported the engine: `Engine`, `ForetokenError`, `failed(promise)`, the addresses `TALES`, `DRAFT`.
@@ -53,7 +78,7 @@ export async function open(within = browser) {
   const page = await within.newPage();
   page.setDefaultTimeout(240_000);
   page.on("console", (message) => {
-    if (/Content Security Policy|TrustedScript/i.test(message.text())) violations.push(message.text());
+    if (/Content.Security.Policy|TrustedScript/i.test(message.text())) violations.push(message.text());
     if (process.env.VERBOSE) console.log("  page:", message.text());
   });
   await page.exposeFunction("sawCode", (code) => codes.add(code));

@@ -1,7 +1,7 @@
 // Engines in numbers: models of other kinds, several at once, loaded and disposed of again and again; and what all that costs.
 import { existsSync, readFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
-import { check, equal, faults, launch, open } from "./harness.mjs";
+import { check, devtools, equal, faults, launch, open } from "./harness.mjs";
 import { synthetic } from "./llama.mjs";
 
 const GOLDEN = new URL("../golden/models/", import.meta.url);
@@ -39,9 +39,9 @@ export const after = () => browser.close();
 
 /** Bytes that the browser's GPU process holds. */
 async function gpuMemory() {
-  const devtools = await browser.newBrowserCDPSession();
-  const { processInfo } = await devtools.send("SystemInfo.getProcessInfo");
-  await devtools.detach();
+  const client = await devtools(browser);
+  const { processInfo } = await client.send("SystemInfo.getProcessInfo");
+  await client.detach();
   const { id } = processInfo.find(({ type }) => type === "GPU");
   return 1024 * Number(/VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${id}/status`, "utf8"))[1]);
 }

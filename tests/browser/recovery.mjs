@@ -1,5 +1,5 @@
 // What breaks under a page: the GPU process, the device, the engine's own worker; and what is too large.
-import { check, equal, faults, launch, open } from "./harness.mjs";
+import { check, devtools, equal, faults, launch, open } from "./harness.mjs";
 import { synthetic } from "./llama.mjs";
 
 const PROMPT = "Once upon a time there was a king. Once upon a time";
@@ -26,6 +26,7 @@ const generate = (options) => page.evaluate(([prompt, options]) => engine.genera
 
 /** Crashes the browser's GPU process once `engine` has written `count` tokens; returns what came of the text. */
 async function crashAfter(count) {
+  const client = await devtools(browser);
   let wrote;
   const written = new Promise((resolve) => (wrote = resolve));
   await page.exposeFunction(`written${count}`, wrote);
@@ -46,8 +47,7 @@ async function crashAfter(count) {
     return { ids, error, seconds: (performance.now() - crashed) / 1000, generation: error ? null : await stream.result };
   }, [PROMPT, OPTIONS, count]);
   await written;
-  const devtools = await browser.newBrowserCDPSession();
-  await devtools.send("Browser.crashGpuProcess").catch(() => {});
+  await client.send("Browser.crashGpuProcess").catch(() => {});
   return outcome;
 }
 
