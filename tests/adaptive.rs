@@ -385,13 +385,20 @@ fn noisy_timings_and_a_wrong_guess() {
 /// Where a round that is submitted ahead saves a part of its time, plain decoding is so much faster, and whoever waits for
 /// proposals must win that, too. Here a proposal that comes too late is lost as a whole, though in real texts most of it still
 /// holds behind the next token: where much is saved, and good proposals are rare, that is what the worst world loses.
+/// Where waiting takes as long as a target forward, as where a browser looks rarely whether a round is done, a round with
+/// proposals must bring two tokens before it pays.
 #[test]
 fn waiting_for_proposals_is_paid_for() {
-    for (host, length, text, worst) in [(0.05, 256, 1.025, 2.0), (0.05, 2000, 1.015, 1.12), (0.15, 2000, 1.025, 1.5)] {
+    for (host, length, text, mean, worst) in [
+        (0.05, 256, 1.025, 1.09, 2.0),
+        (0.05, 2000, 1.015, 1.09, 1.12),
+        (0.15, 2000, 1.025, 1.09, 1.5),
+        (1.0, 2000, 1.035, 1.23, 4.3),
+    ] {
         for found in survey(length, 2, Timings::Exact, 1.0, host) {
             let (average, most, _) = found.to_best;
             assert!(found.to_plain.1 <= text, "{host}, {length}: {found:?}");
-            assert!(average <= 1.09 && most <= worst, "{host}, {length}: {found:?}");
+            assert!(average <= mean && most <= worst, "{host}, {length}: {found:?}");
         }
     }
     // Where nothing is proposed and nothing saved, rounds are submitted ahead and behind each other as it comes.

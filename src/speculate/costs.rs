@@ -24,8 +24,8 @@ const WRONG_GUESS: f64 = 1.5;
 /// Tokens that the draft model reads in the time of one draft step, when it reads many.
 const READ_PER_STEP: f64 = 16.0;
 
-/// What waiting costs at the most: more is a change of the clock.
-const MOST_WAITING: f64 = 0.25;
+/// What waiting costs at the most, in target forwards: more is a change of the clock.
+const MOST_WAITING: f64 = 4.0;
 /// Rounds without draft tokens after which it is measured again, at first and later.
 const PAIR_FIRST: usize = 8;
 const PAIR: usize = 96;
