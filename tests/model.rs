@@ -1,9 +1,8 @@
 //! Whole models against Hugging Face transformers: logits of every prompt position, greedy ids.
 
 mod common;
-use common::{Golden, blueprint, capacity, engine_of, goldens, gpu, plain, run};
-use foretoken::decode::{Engine, Target};
-use foretoken::weights::Dtype;
+use common::{Golden, capacity, engine, goldens, gpu, plain, run};
+use foretoken::decode::Target;
 
 /// |logit - reference| <= this * max(1, max |reference|).
 const BOUND: f32 = 2e-4;
@@ -19,31 +18,14 @@ fn difference(ours: &[f32], theirs: &[f32]) -> f32 {
     worst / largest
 }
 
-fn prompt_difference(engine: &mut Engine, golden: &Golden) -> f32 {
-    engine.truncate(0);
-    difference(&run(engine.logits(&golden.prompt_ids, 64)).unwrap(), &golden.prompt_logits)
-}
-
 #[test]
 fn logits_and_greedy_ids_equal_transformers() {
     let gpu = gpu();
     for folder in goldens() {
         let golden = Golden::read(&folder);
         let name = folder.file_name().unwrap().to_string_lossy().into_owned();
-        let load = |frequency_dtype: Dtype| {
-            let (mut blueprint, weights) = blueprint(&folder, capacity());
-            blueprint.spec.ropes.iter_mut().for_each(|rope| rope.frequency_dtype = frequency_dtype);
-            engine_of(&gpu, (blueprint, weights), None)
-        };
-        let mut engine = load(Dtype::F32);
-        let mut prompt = prompt_difference(&mut engine, &golden);
-        // Some references come from models that were converted to their dtype as a whole, rotary frequencies included.
-        let dtype = blueprint(&folder, capacity()).0.dtypes[0];
-        if prompt > BOUND && dtype != Dtype::F32 {
-            println!("{name}: {prompt:.1e} with f32 frequencies; the reference rounded them to {}", dtype.name());
-            engine = load(dtype);
-            prompt = prompt_difference(&mut engine, &golden);
-        }
+        let mut engine = engine(&gpu, &folder, None, capacity());
+        let prompt = difference(&run(engine.logits(&golden.prompt_ids, 64)).unwrap(), &golden.prompt_logits);
         let ids = plain(&mut engine, &golden.prompt_ids, golden.greedy_ids.len());
         assert_eq!(ids, golden.greedy_ids, "{name}");
         engine.truncate(0);

@@ -2,7 +2,6 @@
 
 use super::spec::{Activation, Architecture, LayerSpec, Mlp, ModelSpec, NormKind, Residual, RopeScaling, RopeSpec};
 use crate::error::{Error, Result};
-use crate::weights::Dtype;
 use serde_json::{Map, Value};
 use std::ops::RangeInclusive;
 
@@ -155,7 +154,7 @@ fn rope(config: &Config, head_dim: usize) -> Result<RopeSpec> {
         return within.bad("high_freq_factor", "it must be larger than low_freq_factor".into());
     }
     let rotary_dim = (head_dim as f64 * partial) as usize / 2 * 2;
-    Ok(RopeSpec { theta, rotary_dim, scaling, frequency_dtype: Dtype::F32 })
+    Ok(RopeSpec { theta, rotary_dim, scaling })
 }
 
 /// A JSON object whose values are read with a range and an error that names the key.

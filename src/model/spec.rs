@@ -1,6 +1,5 @@
 //! What a model is, in plain facts: enough to plan every kernel call without another look at `config.json`.
 
-use crate::weights::Dtype;
 use serde::Serialize;
 
 /// A decoder-only transformer, as one description for every supported architecture.
@@ -123,9 +122,6 @@ pub struct RopeSpec {
     pub rotary_dim: usize,
     /// How the wavelengths are stretched.
     pub scaling: RopeScaling,
-    /// What the angles per position are rounded to. f32, whatever the weights are: so transformers' `from_pretrained`
-    /// computes them. A PyTorch model that was converted as a whole (`model.to(dtype)`) has rounded them with it.
-    pub frequency_dtype: Dtype,
 }
 
 /// Ways to stretch the wavelengths for longer contexts.
