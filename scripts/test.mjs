@@ -13,6 +13,7 @@ cargo("clippy", "--features", "cli", "--all-targets", "--", "--deny", "warnings"
 cargo("clippy", "--lib", "--target", "wasm32-unknown-unknown", "--", "--deny", "warnings");
 cargo("clippy", "--lib", "--features", "simulator", "--target", "wasm32-unknown-unknown", "--", "--deny", "warnings");
 cargo("test", "--release", "--features", "cli");
+run(process.execPath, ["tests/crate.mjs"], { env });
 run(process.execPath, ["scripts/build.mjs"]);
 run(process.execPath, ["tests/package.mjs"]);
 run(process.execPath, ["tests/browser/run.mjs"]);

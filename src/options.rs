@@ -16,7 +16,8 @@ pub struct LoadOptions {
     pub kv_dtype: KvDtype,
     /// Rows of a prefill chunk.
     pub prefill_chunk: usize,
-    /// Instances of the target that verify at the same time, each with its own device, weights and KV cache; natively only.
+    /// Instances of the target that verify at the same time, each with its own device, weights and KV cache. More than one
+    /// are for [`crate::parallel::Parallel`].
     pub sp_degree: usize,
 }
 
@@ -52,11 +53,12 @@ impl KvDtype {
 pub struct GenerateOptions {
     /// Most tokens to generate.
     pub max_new_tokens: usize,
-    /// Draft tokens that a round begins with; 0: none.
+    /// Tokens of the draft model that a round begins with; 0: no draft model. The adaptive schedule finds the number itself.
     pub num_assistant_tokens: usize,
     /// How that number changes from round to round.
     pub num_assistant_tokens_schedule: Schedule,
-    /// Draft by looking the last tokens up in the text so far, so many tokens at a time, instead of with the draft model.
+    /// Most tokens that the lookup in the text so far drafts at a time. With a schedule other than the adaptive one and the
+    /// drafter `auto`, it also makes the lookup the drafter.
     pub prompt_lookup_num_tokens: Option<usize>,
     /// Longest n-gram that the lookup tries first.
     pub max_matching_ngram_size: usize,
@@ -201,7 +203,7 @@ pub enum LookupRule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Speculation {
-    /// With what there is: lookup when asked for, else the draft model.
+    /// With whom [`GenerateOptions::drafter`] says.
     Auto,
     /// Never: one token per target forward.
     Off,

@@ -501,12 +501,7 @@ impl Append {
     fn new(lab: &Lab, heads: Heads, dtype: KvDtype, position: usize, rows: usize) -> Self {
         let blocks = (position + rows).div_ceil(BLOCK);
         let cache = Cache { dtype, kv_heads: heads.kv_heads, head_dim: heads.head_dim, blocks };
-        let rope = RopeSpec {
-            theta: 10_000.0,
-            rotary_dim: heads.rotary,
-            scaling: RopeScaling::None,
-            frequency_dtype: Dtype::F32,
-        };
+        let rope = RopeSpec { theta: 10_000.0, rotary_dim: heads.rotary, scaling: RopeScaling::None };
         let table = rotary_table(&rope, position + rows);
         let table_input = lab.input(cast_slice(&table));
         let q = lab.output(&vec![UNTOUCHED; rows * stride(heads.heads * heads.head_dim)]);
@@ -802,18 +797,9 @@ fn the_oracle_agrees_with_transformers_and_the_gpu_with_the_oracle() {
     let gpu = common::gpu();
     for folder in common::goldens() {
         let golden = common::Golden::read(&folder);
-        let oracle = |frequency_dtype: Dtype| {
-            let (mut blueprint, weights) = common::blueprint(&folder, common::capacity());
-            blueprint.spec.ropes.iter_mut().for_each(|rope| rope.frequency_dtype = frequency_dtype);
-            common::run(reference::Model::load(blueprint.spec, &weights)).unwrap()
-        };
-        let dtype = common::blueprint(&folder, common::capacity()).0.dtypes[0];
-        let model = oracle(Dtype::F32);
-        let mut theirs = difference(&model.logits(&golden.prompt_ids, KvDtype::F32), &golden.prompt_logits);
-        if theirs > LOGITS {
-            // As in tests/model.rs: a reference whose rotary frequencies were rounded with the weights.
-            theirs = difference(&oracle(dtype).logits(&golden.prompt_ids, KvDtype::F32), &golden.prompt_logits);
-        }
+        let (blueprint, weights) = common::blueprint(&folder, common::capacity());
+        let model = common::run(reference::Model::load(blueprint.spec, &weights)).unwrap();
+        let theirs = difference(&model.logits(&golden.prompt_ids, KvDtype::F32), &golden.prompt_logits);
         let ours = KV_DTYPES.map(|kv_dtype| {
             let capacity = foretoken::decode::Capacity { kv_dtype, ..common::capacity() };
             let mut engine = common::engine(&gpu, &folder, None, capacity);

@@ -279,7 +279,8 @@ fn inspect_needs_headers_only() {
 
 #[test]
 fn bench_has_every_key() {
-    let report = json(&["bench", "--quick"]);
+    let report = json(&["bench", "--quick", "--time-limit", "86400"]);
+    assert_eq!(report["cut"], Value::Array(Vec::new()));
     assert_keys(&report["device"], &["name", "backend", "driver"]);
     assert_keys(&report["decode"], &["tokens_per_second", "bytes_per_token", "fraction_of_probe"]);
     assert_keys(&report["prefill"], &["tokens", "tokens_per_second"]);
@@ -315,6 +316,25 @@ fn bench_has_every_key() {
         assert!((task["mean_acceptance_length"].as_f64().unwrap() - length).abs() < 1e-9);
         assert!(task["speedup"].as_f64().unwrap() > 0.0);
     }
+}
+
+#[test]
+fn bench_says_first_how_long_it_takes_and_ends_each_part_then() {
+    let bench = run(&["bench", "--time-limit", "0", "--json"]);
+    let parts = ["probe", "prefill", "verify", "decode", "overlap", "tasks"];
+    let list = parts.map(|part| format!("{part} 0 s")).join(", ");
+    let first = [format!("once loaded, at most 0 s (--time-limit): {list}"), "loading".into()];
+    let told: Vec<_> = first.into_iter().chain(parts.map(|part| format!("{part}, at most 0 s"))).collect();
+    assert_eq!(bench.err.lines().collect::<Vec<_>>(), told, "{}", bench.err);
+    let report: Value = serde_json::from_str(&bench.out).unwrap();
+    assert_eq!(report["cut"], serde_json::json!(parts));
+    // What needs one forward pass is there, no text was written.
+    assert!(report["decode"]["tokens_per_second"].as_f64().unwrap() > 0.0);
+    assert!((32..512).contains(&report["prefill"]["tokens"].as_u64().unwrap()));
+    for part in ["verify", "overlap", "phases", "tasks"] {
+        assert_eq!(report[part], Value::Array(Vec::new()), "{part}");
+    }
+    assert_fails(&["bench", "--time-limit", "86401"], 2, "bad-option", &["--time-limit"]);
 }
 
 #[test]

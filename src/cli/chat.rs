@@ -27,7 +27,7 @@ Commands:
 Every other line is a message; one that begins with / needs a space before it. Ctrl-C breaks an answer off; what there
 is of it stays in the chat. Of piped input, too, each line is a command or a message; there an error ends the chat.";
 
-/// Said at the start of a chat with the model inside the program.
+/// Said at the start of a chat with the tales pair.
 const TALES: &str = "\
 This small model tells tales and does three things well: Tell this again: TEXT, Put \"NEW\" for \"OLD\": TEXT and
 Continue the tale: TEXT; best as the first request, so /reset between them. For a conversation give --model the folder

@@ -1,51 +1,52 @@
-//! The files of a model: a folder on disk, or the tales pair inside the program.
+//! Which folders hold the models.
 
 use crate::error::{Error, Result};
-use crate::weights::{Folder, Memory, Source};
-use std::borrow::Cow;
-use std::ops::Range;
+use crate::weights::Folder;
 use std::path::Path;
 
-/// The files of a model.
-#[derive(Clone)]
-pub(super) enum Files {
-    Folder(Folder),
-    Embedded(Memory),
+/// The tales pair's target.
+pub(super) fn tales() -> Result<Folder> {
+    part_of_tales("target")
 }
 
-impl Files {
-    /// The target's: those of the folder if one is given, else the tales model.
-    pub fn target(model: Option<&Path>) -> Result<Self> {
-        match model {
-            Some(path) => Self::open("model", path),
-            None => Ok(tales("tales", TARGET)),
-        }
-    }
+/// The tales pair's draft model.
+pub(super) fn tales_draft() -> Result<Folder> {
+    part_of_tales("draft")
+}
 
-    /// The tales model's draft model.
-    pub fn tales_draft() -> Self {
-        tales("tales draft", DRAFT)
+/// In the checkout that the program was built in, or in the one where it runs.
+fn part_of_tales(part: &str) -> Result<Folder> {
+    let checkouts = [env!("CARGO_MANIFEST_DIR"), "."].map(Path::new);
+    let mut folders = checkouts.map(|checkout| checkout.join("models").join("tales").join(part)).into_iter();
+    match folders.find(|folder| folder.is_dir()) {
+        Some(folder) => Folder::open(folder),
+        None => Err(Error::NotFound {
+            path: "models/tales".into(),
+            reason: "only a checkout of the repository has these models: run the program there, or give --model the \
+                     folder of another one, for example after `hf download HuggingFaceTB/SmolLM2-360M-Instruct \
+                     --local-dir SmolLM2-360M-Instruct`"
+                .into(),
+        }),
     }
+}
 
-    /// Those of the folder that an option names.
-    pub fn open(option: &'static str, path: &Path) -> Result<Self> {
-        if path.as_os_str().is_empty() {
-            let (value, allowed) = ("an empty name".into(), "the name of a folder".into());
-            return Err(Error::BadOption { option: option.into(), value, allowed });
+/// The folder that an option names.
+pub(super) fn open(option: &'static str, path: &Path) -> Result<Folder> {
+    if path.as_os_str().is_empty() {
+        let (value, allowed) = ("an empty name".into(), "the name of a folder".into());
+        return Err(Error::BadOption { option: option.into(), value, allowed });
+    }
+    match Folder::open(path) {
+        Err(_) if !path.exists() && is_hub_id(path) => {
+            let path = path.display().to_string();
+            let flag = super::flag(option);
+            let reason = format!(
+                "there is no such folder, and this version does not download from the Hub: \
+                 run `hf download {path} --local-dir {path}` first, or give {flag} another folder"
+            );
+            Err(Error::NotFound { path, reason })
         }
-        match Folder::open(path) {
-            Ok(folder) => Ok(Self::Folder(folder)),
-            Err(_) if !path.exists() && is_hub_id(path) => {
-                let path = path.display().to_string();
-                let flag = super::flag(option);
-                let reason = format!(
-                    "there is no such folder, and this version does not download from the Hub: \
-                     run `hf download {path} --local-dir {path}` first, or give {flag} another folder"
-                );
-                Err(Error::NotFound { path, reason })
-            }
-            Err(error) => Err(error),
-        }
+        opened => opened,
     }
 }
 
@@ -56,47 +57,4 @@ fn is_hub_id(path: &Path) -> bool {
         part.starts_with(|c: char| c.is_ascii_alphanumeric()) && part.chars().all(allowed)
     };
     path.to_str().and_then(|path| path.split_once('/')).is_some_and(|(owner, name)| plain(owner) && plain(name))
-}
-
-impl Source for Files {
-    async fn size(&self, file: &str) -> Result<Option<u64>> {
-        match self {
-            Self::Folder(files) => files.size(file).await,
-            Self::Embedded(files) => files.size(file).await,
-        }
-    }
-
-    async fn read(&self, file: &str, range: Range<u64>) -> Result<Vec<u8>> {
-        match self {
-            Self::Folder(files) => files.read(file, range).await,
-            Self::Embedded(files) => files.read(file, range).await,
-        }
-    }
-
-    fn name(&self) -> String {
-        match self {
-            Self::Folder(files) => files.name(),
-            Self::Embedded(files) => files.name(),
-        }
-    }
-}
-
-/// A file's name and its bytes.
-type Embedded = (&'static str, &'static [u8]);
-
-macro_rules! embed {
-    ($folder:literal) => {
-        embed!($folder, "config.json" "generation_config.json"
-            "tokenizer_config.json" "tokenizer.json" "model.safetensors")
-    };
-    ($folder:literal, $($file:literal)*) => {
-        [$(($file, include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/models/tales/", $folder, "/", $file)))),*]
-    };
-}
-
-const TARGET: [Embedded; 5] = embed!("target");
-const DRAFT: [Embedded; 5] = embed!("draft");
-
-fn tales(name: &str, files: [Embedded; 5]) -> Files {
-    Files::Embedded(Memory::new(name, files.map(|(file, bytes)| (file, Cow::Borrowed(bytes)))))
 }

@@ -1,7 +1,6 @@
 //! `foretoken inspect`: what a model is, what it does, and whether it fits the device; from its headers alone.
 
-use super::files::Files;
-use super::load::{Room, open_gpu};
+use super::load::{Room, open_gpu, target};
 use super::{Failure, print_json};
 use crate::decode::{Capacity, Memory};
 use crate::gpu::DeviceInfo;
@@ -17,7 +16,7 @@ use std::path::PathBuf;
 /// Which model, and how much room it would get.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Folder of the model: config.json and the headers of its safetensors [default: the tales model in the program]
+    /// Folder of the model: config.json and the headers of its safetensors [default: in a checkout, the tales model]
     #[arg(long, value_name = "DIR")]
     model: Option<PathBuf>,
     #[command(flatten)]
@@ -73,7 +72,7 @@ pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
 impl Report {
     async fn new(args: &Args) -> crate::Result<Self> {
         let Checkpoint { blueprint, weights } =
-            Checkpoint::open(Files::target(args.model.as_deref())?, &args.room.options()?).await?;
+            Checkpoint::open(target(args.model.as_deref())?, &args.room.options()?).await?;
         let mut dtypes = BTreeMap::<_, Share>::new();
         for (_, tensor) in weights.iter() {
             let share = dtypes.entry(tensor.dtype.name()).or_default();

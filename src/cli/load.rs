@@ -1,14 +1,15 @@
 //! Which models a command works on, with how much room, and bringing them to the device.
 
 use super::count;
-use super::files::Files;
+use super::files;
 use crate::error::Result;
 use crate::gpu::{Gpu, GpuOptions};
 use crate::options::LoadOptions;
 use crate::session::Session;
+use crate::weights::Folder;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ const PATIENCE: Duration = Duration::from_millis(400);
 /// Target and draft model.
 #[derive(Args)]
 pub(super) struct Pair {
-    /// Folder of the target: config.json, model.safetensors, tokenizer.json [default: the tales model in the program]
+    /// Folder of the target: config.json, model.safetensors, tokenizer.json [default: in a checkout, the tales model]
     #[arg(long, value_name = "DIR")]
     pub model: Option<PathBuf>,
     /// Folder of the draft model [default: with --model none, else the small tales model]
@@ -59,16 +60,16 @@ impl Room {
 
 impl Pair {
     /// The target's files.
-    pub fn target(&self) -> Result<Files> {
-        Files::target(self.model.as_deref())
+    pub fn target(&self) -> Result<Folder> {
+        target(self.model.as_deref())
     }
 
     /// The draft model's files, if there is to be one.
-    pub fn assistant(&self) -> Result<Option<Files>> {
+    pub fn assistant(&self) -> Result<Option<Folder>> {
         match &self.assistant_model {
-            Some(path) => Files::open("assistant_model", path).map(Some),
+            Some(path) => files::open("assistant_model", path).map(Some),
             None if self.no_assistant || self.model.is_some() => Ok(None),
-            None => Ok(Some(Files::tales_draft())),
+            None => files::tales_draft().map(Some),
         }
     }
 
@@ -91,6 +92,11 @@ impl Pair {
         bar.finish_and_clear();
         session
     }
+}
+
+/// The target's files: those of the folder if one is given, else those of the tales model.
+pub(super) fn target(model: Option<&Path>) -> Result<Folder> {
+    model.map_or_else(files::tales, |path| files::open("model", path))
 }
 
 /// The device.

@@ -16,7 +16,8 @@ pub(super) struct GenerateFlags {
     /// How that number changes from round to round: adaptive, constant, heuristic, heuristic_transient
     #[arg(long, value_name = "SCHEDULE", default_value = "adaptive")]
     num_assistant_tokens_schedule: String,
-    /// Draft with what followed the last tokens earlier in the text, so many at a time, instead of the draft model
+    /// Most tokens that the lookup in the text so far drafts at a time; unless the schedule is adaptive, it also makes the
+    /// lookup the drafter
     #[arg(long, value_name = "N", value_parser = count)]
     prompt_lookup_num_tokens: Option<usize>,
     /// How many of the last tokens that lookup compares at most

@@ -10,4 +10,4 @@ pub use config::parse_config;
 pub use names::Names;
 pub use plan::{Layout, MatrixId, MatrixPlan, Op, Output, Part, Plan, RowOrder, VectorId, VectorPlan};
 pub use rope::rotary_table;
-pub use spec::{Activation, Architecture, LayerSpec, Mlp, ModelSpec, NormKind, Residual, RopeScaling, RopeSpec};
+pub use spec::{Activation, Architecture, LayerSpec, Mlp, ModelSpec, RopeScaling, RopeSpec};

@@ -1,8 +1,6 @@
 //! Rotary position embedding tables, computed in f64: shader sines are wrong by up to 3e-3 on some drivers.
 
 use super::spec::{RopeScaling, RopeSpec};
-use crate::weights::Dtype;
-use half::{bf16, f16};
 
 /// The table [positions, rotary_dim / 2] of (cos, sin), flattened, for the angles `position * frequency`.
 pub fn rotary_table(rope: &RopeSpec, positions: usize) -> Vec<f32> {
@@ -30,13 +28,8 @@ fn frequencies(rope: &RopeSpec) -> Vec<f64> {
             (1.0 - ramp) * frequency / factor + ramp * frequency
         }
     });
-    scaled
-        .map(|frequency| match rope.frequency_dtype {
-            Dtype::F32 => f64::from(frequency as f32),
-            Dtype::F16 => f16::from_f32(frequency as f32).to_f64(),
-            Dtype::Bf16 => bf16::from_f32(frequency as f32).to_f64(),
-        })
-        .collect()
+    // As transformers rounds them.
+    scaled.map(|frequency| f64::from(frequency as f32)).collect()
 }
 
 #[cfg(test)]
@@ -44,7 +37,7 @@ mod tests {
     use super::*;
 
     fn rope(scaling: RopeScaling) -> RopeSpec {
-        RopeSpec { theta: 10_000.0, rotary_dim: 8, scaling, frequency_dtype: Dtype::F32 }
+        RopeSpec { theta: 10_000.0, rotary_dim: 8, scaling }
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! What a model is, in plain facts: enough to plan every kernel call without another look at `config.json`.
 
-use crate::weights::Dtype;
 use serde::Serialize;
 
 /// A decoder-only transformer, as one description for every supported architecture.
@@ -22,9 +21,7 @@ pub struct ModelSpec {
     pub intermediate_size: usize,
     /// Positions the model was made for.
     pub max_position_embeddings: usize,
-    /// Which normalisation.
-    pub norm: NormKind,
-    /// Added to the variance (rms: to the mean square).
+    /// Added to the mean square.
     pub norm_eps: f64,
     /// Factor for the embedding rows.
     pub embedding_scale: f32,
@@ -38,8 +35,6 @@ pub struct ModelSpec {
     pub qk_norm: bool,
     /// The MLP.
     pub mlp: Mlp,
-    /// Where attention and MLP read and write.
-    pub residual: Residual,
     /// The LM head is the embedding table.
     pub tie_word_embeddings: bool,
     /// Rotary tables that layers refer to.
@@ -77,14 +72,6 @@ pub struct LayerSpec {
     pub rope: Option<usize>,
 }
 
-/// How vectors are normalised.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum NormKind {
-    /// `x / rms(x) * gain` (Zhang and Sennrich 2019).
-    Rms,
-}
-
 /// The feed-forward part of a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -106,14 +93,6 @@ pub enum Activation {
     Silu,
 }
 
-/// How the parts of a layer join the residual stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Residual {
-    /// `x += attention(norm(x)); x += mlp(norm(x))`.
-    Sequential,
-}
-
 /// One rotary table.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RopeSpec {
@@ -123,9 +102,6 @@ pub struct RopeSpec {
     pub rotary_dim: usize,
     /// How the wavelengths are stretched.
     pub scaling: RopeScaling,
-    /// What the angles per position are rounded to. f32, whatever the weights are: so transformers' `from_pretrained`
-    /// computes them. A PyTorch model that was converted as a whole (`model.to(dtype)`) has rounded them with it.
-    pub frequency_dtype: Dtype,
 }
 
 /// Ways to stretch the wavelengths for longer contexts.

@@ -141,7 +141,7 @@ impl Source for Folder {
     }
 }
 
-/// Files that are in memory already: the embedded model, and tests.
+/// Files that are in memory already.
 #[derive(Debug, Clone)]
 pub struct Memory {
     name: String,

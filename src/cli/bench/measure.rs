@@ -1,5 +1,6 @@
 //! Times and counts of one model on one device, without text.
 
+use super::parts::Limit;
 use crate::decode::{Draft, Engine, Target};
 use crate::error::Result;
 use crate::gpu::{Gpu, Kernel, Readback};
@@ -7,7 +8,7 @@ use crate::options::LookupRule;
 use crate::speculate::{Drafter, PromptLookup};
 use crate::weights::Dtype;
 use serde::Serialize;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Larger than the caches of any device, so that the memory is measured.
 const PROBE_BYTES: u64 = 256 << 20;
@@ -27,7 +28,7 @@ const LOOKUP_TEXT: usize = 32_768;
 /// Rounds of that measurement, each after three new tokens.
 const LOOKUP_ROUNDS: usize = 1000;
 
-/// How often to measure.
+/// How often to measure, if there is time.
 #[derive(Clone, Copy)]
 pub(super) struct Effort {
     /// What takes a round's time.
@@ -112,7 +113,7 @@ pub(super) fn median(mut seconds: Vec<f64>) -> f64 {
 }
 
 /// GB/s of reading a large buffer once, front to back.
-pub(super) async fn probe(gpu: &Gpu, effort: Effort) -> Result<f64> {
+pub(super) async fn probe(gpu: &Gpu, effort: Effort, limit: &Limit) -> Result<f64> {
     let bytes = PROBE_BYTES.min(gpu.info().max_binding_size).min(gpu.info().max_buffer_size);
     let (data, out) = (gpu.buffer("probe", bytes)?, gpu.buffer("probe result", 16)?);
     let fill = gpu.call(Kernel::Fill(Dtype::F32), &[(0, data.whole())]);
@@ -121,15 +122,19 @@ pub(super) async fn probe(gpu: &Gpu, effort: Effort) -> Result<f64> {
     recorder.dispatch(&fill, [PROBE_GROUPS, 1, 1]);
     recorder.submit(None);
     let mut readback = Readback::new(gpu, 16)?;
-    let mut seconds = Vec::new();
+    let (mut seconds, mut latest) = (Vec::new(), Duration::ZERO);
     for repeat in 0..=effort.rounds {
+        if !seconds.is_empty() && !limit.leaves(latest) {
+            break;
+        }
         let began = Instant::now();
         let mut recorder = gpu.record();
         (0..PROBE_READS).for_each(|_| recorder.dispatch(&read, [PROBE_GROUPS, 1, 1]));
         let submitted = recorder.submit(Some((&out, 0, 4, &readback)));
         readback.read(gpu, 4, submitted).await?;
+        latest = began.elapsed();
         if repeat > 0 {
-            seconds.push(began.elapsed().as_secs_f64());
+            seconds.push(latest.as_secs_f64());
         }
     }
     Ok((PROBE_READS * bytes) as f64 / median(seconds) / 1e9)
@@ -145,36 +150,44 @@ fn draft(engine: &Engine, rows: usize) -> Draft {
     Draft::Tokens(tokens(engine, rows - 1))
 }
 
-/// The KV lengths that leave room for a round.
-fn kv_lengths(engine: &Engine) -> impl Iterator<Item = usize> + use<> {
+/// Fills the cache for the measurements that follow: up to the longest of the KV lengths that leaves room for a round, or
+/// as far as there is time, but to the shortest at least.
+pub(super) async fn prefill(engine: &mut Engine, effort: Effort, limit: &Limit) -> Result<Prefill> {
     let most = engine.target().capacity().max_context - ROWS[ROWS.len() - 1];
-    KV_LENGTHS.into_iter().filter(move |length| *length <= most)
-}
-
-/// Fills the cache up to the longest of the KV lengths, for the measurements that follow.
-pub(super) async fn prefill(engine: &mut Engine, effort: Effort) -> Result<Prefill> {
-    let count = kv_lengths(engine).max().unwrap_or(0);
-    let tokens = tokens(engine, count);
-    let chunk = engine.target().capacity().prefill_chunk.min(count);
+    let mut tokens = tokens(engine, KV_LENGTHS.into_iter().filter(|length| *length <= most).max().unwrap_or(0));
+    let chunk = engine.target().capacity().prefill_chunk.min(tokens.len());
     engine.truncate(0);
     engine.prefill(&tokens[..chunk]).await?;
     engine.gpu().flush().await?;
-    let mut seconds = Vec::new();
-    for _ in 0..effort.texts {
+    let (mut seconds, mut latest) = (Vec::new(), Duration::ZERO);
+    for text in 0..effort.texts {
+        if text > 0 && !limit.leaves(latest) {
+            break;
+        }
         engine.truncate(0);
         let began = Instant::now();
-        engine.prefill(&tokens).await?;
-        engine.gpu().flush().await?;
-        seconds.push(began.elapsed().as_secs_f64());
+        let mut done = 0;
+        while done < tokens.len() && (done < KV_LENGTHS[0] || text > 0 || !limit.over()) {
+            let next = tokens.len().min(done + chunk);
+            engine.prefill(&tokens[done..next]).await?;
+            engine.gpu().flush().await?;
+            done = next;
+        }
+        tokens.truncate(done);
+        latest = began.elapsed();
+        seconds.push(latest.as_secs_f64());
     }
-    Ok(Prefill { tokens: count, tokens_per_second: count as f64 / median(seconds) })
+    Ok(Prefill { tokens: tokens.len(), tokens_per_second: tokens.len() as f64 / median(seconds) })
 }
 
 /// Plain steps one after the other, from the shortest KV length on; the cache holds it.
-pub(super) async fn decode(engine: &mut Engine, effort: Effort, probe_gb_per_s: f64) -> Result<Decode> {
+pub(super) async fn decode(engine: &mut Engine, effort: Effort, probe_gb_per_s: f64, limit: &Limit) -> Result<Decode> {
     let mut seconds = Vec::new();
     engine.truncate(KV_LENGTHS[0]);
     for step in 0..=effort.rounds {
+        if !seconds.is_empty() && limit.over() {
+            break;
+        }
         let began = Instant::now();
         engine.verify(1, &draft(engine, 1)).await?;
         if step > 0 {
@@ -187,15 +200,18 @@ pub(super) async fn decode(engine: &mut Engine, effort: Effort, probe_gb_per_s: 
     Ok(Decode { tokens_per_second, bytes_per_token, fraction_of_probe })
 }
 
-/// Target forwards of every number of rows at every KV length. The numbers of rows take turns, so that a change of the
-/// device's speed touches them alike.
-pub(super) async fn verify(engine: &mut Engine, effort: Effort) -> Result<Vec<Verify>> {
+/// Target forwards of every number of rows at every KV length up to what the cache holds. The numbers of rows take turns,
+/// so that a change of the device's speed touches them alike.
+pub(super) async fn verify(engine: &mut Engine, cached: usize, effort: Effort, limit: &Limit) -> Result<Vec<Verify>> {
     let mut all = Vec::new();
     // The longest first: the cache is full, and shorter ones are what is left of it.
-    for kv_length in kv_lengths(engine).collect::<Vec<_>>().into_iter().rev() {
+    for kv_length in KV_LENGTHS.into_iter().rev().filter(|length| *length <= cached) {
         let mut seconds = ROWS.map(|_| Vec::new());
-        for repeat in 0..=effort.rounds {
+        'repeats: for repeat in 0..=effort.rounds {
             for (rows, seconds) in ROWS.into_iter().zip(&mut seconds) {
+                if limit.over() {
+                    break 'repeats;
+                }
                 engine.truncate(kv_length);
                 let draft = draft(engine, rows);
                 let began = Instant::now();
@@ -204,6 +220,9 @@ pub(super) async fn verify(engine: &mut Engine, effort: Effort) -> Result<Vec<Ve
                     seconds.push(began.elapsed().as_secs_f64());
                 }
             }
+        }
+        if seconds.iter().any(Vec::is_empty) {
+            break;
         }
         let ms = seconds.map(|seconds| 1e3 * median(seconds));
         all.insert(0, Verify { kv_length, rows: ROWS, ms, ratio: ms.map(|time| time / ms[0]) });

@@ -2,6 +2,7 @@
 
 mod measure;
 mod overlap;
+mod parts;
 mod report;
 mod shape;
 mod tasks;
@@ -12,8 +13,9 @@ use crate::decode::Engine;
 use crate::error::{Error, Result};
 use crate::session::Session;
 use crate::weights::Source;
-use indicatif::ProgressBar;
+use clap::value_parser;
 use measure::Effort;
+use parts::Parts;
 use report::Report;
 use std::io::{self, Write};
 use std::time::Duration;
@@ -23,8 +25,9 @@ const LEAST_CONTEXT: usize = 64;
 
 /// How it measures, for `--help`.
 pub(super) const METHOD: &str = "Times are wall clock, from recording to a blocking readback: what a user waits for, \
-    driver included. Each is the median of several, after a warm-up. Software adapters are good for counts and ratios \
-    only.";
+    driver included. Each is the median of several, after a warm-up. Every part ends when its share of the time is over, \
+    behind the forward pass under way: then it has measured less often, and what was not measured is left out. Software \
+    adapters are good for counts and ratios only.";
 
 /// What to measure, and how long.
 #[derive(clap::Args)]
@@ -39,6 +42,9 @@ pub(super) struct Args {
     /// Measure less often
     #[arg(long)]
     quick: bool,
+    /// Most time for all parts together, not for loading [default: 250, with --quick 60]
+    #[arg(long, value_name = "SECONDS", value_parser = value_parser!(u32).range(..=86_400))]
+    time_limit: Option<u32>,
 }
 
 /// What is measured.
@@ -59,13 +65,11 @@ impl Subject {
 }
 
 pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
-    let effort = if args.quick { Effort::QUICK } else { Effort::FULL };
+    let (effort, time_limit) = if args.quick { (Effort::QUICK, 60) } else { (Effort::FULL, 250) };
+    let time_limit = Duration::from_secs(args.time_limit.unwrap_or(time_limit).into());
+    let parts = Parts::announce(time_limit, args.shape.is_none());
     let mut subject = args.load().await?;
-    let spinner = ProgressBar::new_spinner();
-    spinner.enable_steady_tick(Duration::from_millis(100));
-    let report = measure(args, &mut subject, effort, &spinner).await;
-    spinner.finish_and_clear();
-    let report = report?;
+    let report = measure(args, &mut subject, effort, parts).await?;
     if json {
         return print_json(&report);
     }
@@ -89,7 +93,7 @@ impl Args {
     }
 }
 
-async fn measure(args: &Args, subject: &mut Subject, effort: Effort, spinner: &ProgressBar) -> Result<Report> {
+async fn measure(args: &Args, subject: &mut Subject, effort: Effort, mut parts: Parts) -> Result<Report> {
     let (model, assistant_model) = match &args.shape {
         Some(name) => (format!("{name} with random weights"), None),
         None => (args.pair.target()?.name(), args.pair.assistant()?.map(|files| files.name())),
@@ -97,22 +101,28 @@ async fn measure(args: &Args, subject: &mut Subject, effort: Effort, spinner: &P
     let engine = subject.engine();
     let device = engine.gpu().info().clone();
     let memory = measure::memory(engine);
-    spinner.set_message("probe");
-    let probe_gb_per_s = measure::probe(engine.gpu(), effort).await?;
-    spinner.set_message("prefill");
-    let prefill = measure::prefill(engine, effort).await?;
-    spinner.set_message("verify");
-    let verify = measure::verify(engine, effort).await?;
-    spinner.set_message("decode");
-    let decode = measure::decode(engine, effort, probe_gb_per_s).await?;
+    let limit = parts.begin("probe");
+    let probe_gb_per_s = measure::probe(engine.gpu(), effort, &limit).await?;
+    parts.end(limit);
+    let limit = parts.begin("prefill");
+    let prefill = measure::prefill(engine, effort, &limit).await?;
+    parts.end(limit);
+    let limit = parts.begin("verify");
+    let verify = measure::verify(engine, prefill.tokens, effort, &limit).await?;
+    parts.end(limit);
+    let limit = parts.begin("decode");
+    let decode = measure::decode(engine, effort, probe_gb_per_s, &limit).await?;
     let rounds = measure::rounds(engine).await?;
+    parts.end(limit);
     let (mut overlap, mut tasks, mut phases) = Default::default();
     if let Subject::Session(session) = subject {
-        let exercises = tasks::exercises()?;
-        spinner.set_message("overlap");
-        overlap = overlap::run(session, &exercises, effort).await?;
-        spinner.set_message("tasks");
-        (tasks, phases) = tasks::run(session, &exercises, effort).await?;
+        let exercises = tasks::exercises(effort)?;
+        let limit = parts.begin("overlap");
+        overlap = overlap::run(session, &exercises, effort, &limit).await?;
+        parts.end(limit);
+        let limit = parts.begin("tasks");
+        (tasks, phases) = tasks::run(session, &exercises, effort, &limit).await?;
+        parts.end(limit);
     }
     Ok(Report {
         device,
@@ -128,5 +138,6 @@ async fn measure(args: &Args, subject: &mut Subject, effort: Effort, spinner: &P
         overlap,
         phases,
         tasks,
+        cut: std::mem::take(&mut parts.cut),
     })
 }

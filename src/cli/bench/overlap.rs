@@ -1,13 +1,13 @@
 //! Overlapped rounds against sequential ones: how much host work the device's time hides, and what that brings.
 
 use super::measure::{Effort, median};
-use super::tasks::{Exercise, LOOKUP_TOKENS, WARM_UP};
+use super::parts::Limit;
+use super::tasks::{Exercise, LOOKUP_TOKENS, warm_up, write};
 use crate::error::Result;
 use crate::options::{DrafterChoice, GenerateOptions, Schedule, Speculation};
 use crate::session::{Prompt, Session};
 use crate::speculate::Stats;
 use serde::Serialize;
-use std::ops::ControlFlow;
 
 /// Texts written in both ways, per prompt, for each of [`Effort::texts`].
 const PAIRS: usize = 2;
@@ -41,8 +41,41 @@ pub(super) struct Overlap {
     pub speedup: f64,
 }
 
-/// Plain decoding, the draft model at a constant lookahead, the lookup, all of them by the adaptive schedule.
-pub(super) async fn run(session: &mut Session, exercises: &[Exercise], effort: Effort) -> Result<Vec<Overlap>> {
+/// A way to draft, and what was written in it.
+struct Mode {
+    name: &'static str,
+    options: GenerateOptions,
+    /// Texts, sequential and overlapped.
+    texts: [Vec<Stats>; 2],
+    /// Of each pair.
+    speedups: Vec<f64>,
+    prepared: u64,
+    ahead: u64,
+}
+
+/// Plain decoding, the draft model at a constant lookahead, the lookup, all of them by the adaptive schedule; once with each
+/// prompt before any a second time. A mode is left out where the limit let it write no pair.
+pub(super) async fn run(
+    session: &mut Session,
+    exercises: &[Exercise],
+    effort: Effort,
+    limit: &Limit,
+) -> Result<Vec<Overlap>> {
+    let mut modes = modes(session, effort);
+    'pairs: for pair in 0..PAIRS * effort.texts {
+        for exercise in exercises {
+            let prompt = Prompt::Text(exercise.prompt.clone());
+            for mode in &mut modes {
+                if !mode.write(session, &prompt, pair, limit).await? {
+                    break 'pairs;
+                }
+            }
+        }
+    }
+    Ok(modes.iter().filter(|mode| !mode.speedups.is_empty()).map(Mode::result).collect())
+}
+
+fn modes(session: &Session, effort: Effort) -> Vec<Mode> {
     let (auto, constant) = (Speculation::Auto, Schedule::Constant);
     let mut modes = vec![
         ("plain", DrafterChoice::Auto, Speculation::Off, constant),
@@ -52,8 +85,7 @@ pub(super) async fn run(session: &mut Session, exercises: &[Exercise], effort: E
     if session.engine().draft().is_some() {
         modes.insert(1, ("draft_model", DrafterChoice::DraftModel, auto, constant));
     }
-    let mut all = Vec::new();
-    for (mode, drafter, speculation, num_assistant_tokens_schedule) in modes {
+    let mode = |(name, drafter, speculation, num_assistant_tokens_schedule)| {
         let options = GenerateOptions {
             max_new_tokens: effort.tokens.min(TOKENS),
             num_assistant_tokens_schedule,
@@ -62,60 +94,55 @@ pub(super) async fn run(session: &mut Session, exercises: &[Exercise], effort: E
             speculation,
             ..GenerateOptions::default()
         };
-        all.push(measure(session, mode, &options, exercises, effort).await?);
-    }
-    Ok(all)
+        Mode { name, options, texts: Default::default(), speedups: Vec::new(), prepared: 0, ahead: 0 }
+    };
+    modes.into_iter().map(mode).collect()
 }
 
-async fn measure(
-    session: &mut Session,
-    mode: &'static str,
-    options: &GenerateOptions,
-    exercises: &[Exercise],
-    effort: Effort,
-) -> Result<Overlap> {
-    let (mut speedups, mut prepared, mut ahead) = (Vec::new(), 0, 0);
-    // Sequential, overlapped.
-    let mut texts: [Vec<Stats>; 2] = Default::default();
-    for exercise in exercises {
-        let prompt = Prompt::Text(exercise.prompt.clone());
-        write(session, &prompt, &GenerateOptions { max_new_tokens: WARM_UP, ..options.clone() }).await?;
-        for pair in 0..PAIRS * effort.texts {
-            let mut seconds = [0.0; 2];
-            for turn in 0..2 {
-                let overlap = (pair + turn) % 2 == 1;
-                let before = session.engine().gpu().counters();
-                let stats = write(session, &prompt, &GenerateOptions { overlap, ..options.clone() }).await?;
-                if overlap {
-                    let did = session.engine().gpu().counters().since(&before);
-                    prepared += did.prepared;
-                    ahead += did.ahead;
-                }
-                seconds[usize::from(overlap)] = stats.times.total;
-                texts[usize::from(overlap)].push(stats);
+impl Mode {
+    /// A text in both ways, which take turns in going first. False where the limit ended it.
+    async fn write(&mut self, session: &mut Session, prompt: &Prompt, pair: usize, limit: &Limit) -> Result<bool> {
+        warm_up(session, prompt, &self.options, limit).await?;
+        let mut seconds = [0.0; 2];
+        for turn in 0..2 {
+            let overlap = (pair + turn) % 2 == 1;
+            let before = session.engine().gpu().counters();
+            let options = GenerateOptions { overlap, ..self.options.clone() };
+            let Some(stats) = write(session, prompt, &options, limit).await? else { return Ok(false) };
+            if overlap {
+                let did = session.engine().gpu().counters().since(&before);
+                self.prepared += did.prepared;
+                self.ahead += did.ahead;
             }
-            speedups.push(seconds[0] / seconds[1]);
+            seconds[usize::from(overlap)] = stats.times.total;
+            self.texts[usize::from(overlap)].push(stats);
+        }
+        self.speedups.push(seconds[0] / seconds[1]);
+        Ok(true)
+    }
+
+    fn result(&self) -> Overlap {
+        let [sequential, overlapped] = &self.texts;
+        let rounds = overlapped.iter().map(|stats| stats.num_spec_steps).sum();
+        let least =
+            |texts: &[Stats]| texts.iter().map(Host::of).min_by(|a, b| a.ms.total_cmp(&b.ms)).unwrap_or_default();
+        let host = least(overlapped);
+        let median_of = |texts: &[Stats], what: fn(&Stats) -> f64| median(texts.iter().map(what).collect());
+        Overlap {
+            mode: self.name,
+            pairs: self.speedups.len(),
+            rounds,
+            round_ms: median_of(sequential, |stats| 1e3 * stats.times.total / stats.num_spec_steps as f64),
+            sequential_host_ms: least(sequential).ms,
+            host_ms: host.ms,
+            hidden: host.hidden,
+            prepared: self.prepared as f64 / rounds as f64,
+            ahead: self.ahead as f64 / rounds as f64,
+            sequential_tokens_per_second: median_of(sequential, speed),
+            tokens_per_second: median_of(overlapped, speed),
+            speedup: median(self.speedups.clone()),
         }
     }
-    let [sequential, overlapped] = texts;
-    let rounds = overlapped.iter().map(|stats| stats.num_spec_steps).sum();
-    let least = |texts: &[Stats]| texts.iter().map(Host::of).min_by(|a, b| a.ms.total_cmp(&b.ms)).unwrap_or_default();
-    let host = least(&overlapped);
-    let median_of = |texts: &[Stats], what: fn(&Stats) -> f64| median(texts.iter().map(what).collect());
-    Ok(Overlap {
-        mode,
-        pairs: speedups.len(),
-        rounds,
-        round_ms: median_of(&sequential, |stats| 1e3 * stats.times.total / stats.num_spec_steps as f64),
-        sequential_host_ms: least(&sequential).ms,
-        host_ms: host.ms,
-        hidden: host.hidden,
-        prepared: prepared as f64 / rounds as f64,
-        ahead: ahead as f64 / rounds as f64,
-        sequential_tokens_per_second: median_of(&sequential, speed),
-        tokens_per_second: median_of(&overlapped, speed),
-        speedup: median(speedups),
-    })
 }
 
 /// Host work of a text.
@@ -135,8 +162,4 @@ impl Host {
 
 fn speed(stats: &Stats) -> f64 {
     stats.num_emitted_tokens as f64 / stats.times.total
-}
-
-async fn write(session: &mut Session, prompt: &Prompt, options: &GenerateOptions) -> Result<Stats> {
-    Ok(session.generate(prompt, options, &mut |_| ControlFlow::Continue(())).await?.stats)
 }

@@ -24,11 +24,16 @@ pub(super) struct Report {
     pub overlap: Vec<Overlap>,
     pub phases: Vec<Phase>,
     pub tasks: Vec<Task>,
+    /// Parts that the time limit ended.
+    pub cut: Vec<&'static str>,
 }
 
 impl Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { device, decode, prefill, rounds, lookup, memory, .. } = self;
+        if !self.cut.is_empty() {
+            writeln!(f, "cut      {}: ended by the time limit, measured less often or in part", self.cut.join(", "))?;
+        }
         writeln!(f, "device   {}, {}, {}", device.name, device.backend, device.driver)?;
         let draft = self.assistant_model.as_ref().map_or(String::new(), |model| format!(", drafted by {model}"));
         writeln!(f, "model    {}{draft}", self.model)?;

@@ -1,12 +1,11 @@
 //! Models of real sizes without a download: a known shape, with random weights made on the device.
 
-use super::super::files::Files;
 use super::super::load::open_gpu;
 use crate::decode::{Blueprint, Capacity, Engine, Model, RoundBuffers};
 use crate::error::{Error, Result};
 use crate::model::{Plan, parse_config};
 use crate::options::LoadOptions;
-use crate::weights::Dtype;
+use crate::weights::{Dtype, Folder};
 use serde_json::Value;
 
 /// The shapes in `shapes.json`, which holds their `config.json` by name.
@@ -30,7 +29,7 @@ pub(super) async fn engine(name: &str, options: &LoadOptions) -> Result<Engine> 
     let gpu = open_gpu().await?;
     let buffers = RoundBuffers::new(&gpu, capacity.prefill_chunk, vocab)?;
     let blueprint = Blueprint { spec, plan, dtypes, capacity };
-    let model = Model::load::<Files>(&gpu, &blueprint, None, &buffers, &mut |_| ()).await?;
+    let model = Model::load::<Folder>(&gpu, &blueprint, None, &buffers, &mut |_| ()).await?;
     Engine::new(&gpu, buffers, model, None)
 }
 

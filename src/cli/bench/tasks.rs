@@ -1,9 +1,10 @@
 //! Speculation at work: four kinds of task, each written plainly and with every drafter there is.
 
 use super::measure::{Effort, median};
+use super::parts::Limit;
 use crate::error::{Error, Result};
 use crate::options::{Acceptance, DrafterChoice, GenerateOptions, Schedule, Speculation};
-use crate::session::{Prompt, Session};
+use crate::session::{Prompt, Session, Token};
 use crate::speculate::Stats;
 use serde::{Deserialize, Serialize};
 use std::ops::ControlFlow;
@@ -13,7 +14,7 @@ pub(super) const LOOKUP_TOKENS: usize = 10;
 /// Of the modes that draw tokens.
 const SEED: u64 = 1;
 /// Tokens of the warm-up, enough for the draft model to read the prompt too.
-pub(super) const WARM_UP: usize = 8;
+const WARM_UP: usize = 8;
 
 /// A kind of task in one mode, all its prompts together.
 #[derive(Serialize)]
@@ -41,7 +42,7 @@ pub(super) struct Phase {
 }
 
 /// A prompt of a kind of task.
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 pub(super) struct Exercise {
     kind: String,
     pub prompt: String,
@@ -62,12 +63,14 @@ struct Sum {
 }
 
 impl Sum {
-    fn add(&mut self, stats: &Stats, seconds: f64) {
+    /// A text that was written several times: the latest, in the time of the median.
+    fn add(&mut self, texts: &[Stats]) {
+        let Some(stats) = texts.last() else { return };
         self.tokens += stats.num_emitted_tokens;
         self.rounds += stats.num_spec_steps;
         self.drafted += stats.num_draft_tokens;
         self.accepted += stats.num_accepted_draft_tokens;
-        self.seconds += seconds;
+        self.seconds += median(texts.iter().map(|stats| stats.times.total).collect());
         self.draft += stats.times.draft;
         self.verify += stats.times.verify;
         self.emit += stats.times.emit;
@@ -80,37 +83,53 @@ impl Sum {
 }
 
 /// The prompts of all tasks, by kind.
-pub(super) fn exercises() -> Result<Vec<Exercise>> {
-    serde_json::from_str(include_str!("prompts.json")).map_err(|error| Error::BadConfig {
+pub(super) fn exercises(effort: Effort) -> Result<Vec<Exercise>> {
+    let all: Vec<Exercise> = serde_json::from_str(include_str!("prompts.json")).map_err(|error| Error::BadConfig {
         file: "prompts.json".into(),
         key: "-".into(),
         reason: error.to_string(),
-    })
+    })?;
+    let kinds = all.chunk_by(|a, b| a.kind == b.kind);
+    Ok(kinds.flat_map(|alike| &alike[..alike.len().min(effort.prompts)]).cloned().collect())
 }
 
-/// All tasks in all modes.
+/// All tasks in all modes, once each before any a second time. A kind is left out where the limit let none of its prompts be
+/// written in every mode.
 pub(super) async fn run(
     session: &mut Session,
     exercises: &[Exercise],
     effort: Effort,
+    limit: &Limit,
 ) -> Result<(Vec<Task>, Vec<Phase>)> {
     let modes = modes(session);
+    // Texts of each prompt, by mode.
+    let mut written: Vec<_> = exercises.iter().map(|exercise| (exercise, vec![Vec::new(); modes.len()])).collect();
+    'passes: for _ in 0..effort.texts {
+        for (exercise, texts) in &mut written {
+            for (Mode { options, .. }, texts) in modes.iter().zip(texts) {
+                let max_new_tokens = exercise.max_new_tokens.min(effort.tokens);
+                let options = GenerateOptions { max_new_tokens, ..options.clone() };
+                let prompt = Prompt::Text(exercise.prompt.clone());
+                warm_up(session, &prompt, &options, limit).await?;
+                let Some(stats) = write(session, &prompt, &options, limit).await? else { break 'passes };
+                texts.push(stats);
+            }
+        }
+    }
+    written.retain(|(_, modes)| modes.iter().all(|texts| !texts.is_empty()));
     let mut tasks = Vec::new();
     let mut totals = vec![Sum::default(); modes.len()];
-    for alike in exercises.chunk_by(|a, b| a.kind == b.kind) {
+    for alike in written.chunk_by(|(a, _), (b, _)| a.kind == b.kind) {
         let mut sums = vec![Sum::default(); modes.len()];
-        for exercise in alike.iter().take(effort.prompts) {
-            for (index, Mode { options, .. }) in modes.iter().enumerate() {
-                let options =
-                    GenerateOptions { max_new_tokens: exercise.max_new_tokens.min(effort.tokens), ..options.clone() };
-                let (stats, seconds) = write(session, &exercise.prompt, &options, effort).await?;
-                sums[index].add(&stats, seconds);
-                totals[index].add(&stats, seconds);
+        for (_, texts) in alike {
+            for ((sum, total), texts) in sums.iter_mut().zip(&mut totals).zip(texts) {
+                sum.add(texts);
+                total.add(texts);
             }
         }
         for (Mode { name, plain, .. }, sum) in modes.iter().zip(&sums) {
             tasks.push(Task {
-                kind: alike[0].kind.clone(),
+                kind: alike[0].0.kind.clone(),
                 mode: name,
                 tokens: sum.tokens,
                 num_spec_steps: sum.rounds,
@@ -129,7 +148,8 @@ pub(super) async fn run(
             emit_ms: per_round(sum.emit),
         }
     };
-    Ok((tasks, modes.iter().zip(&totals).map(phase).collect()))
+    let phases = modes.iter().zip(&totals).filter(|(_, sum)| sum.rounds > 0).map(phase).collect();
+    Ok((tasks, phases))
 }
 
 /// A way to write.
@@ -172,15 +192,32 @@ fn modes(session: &Session) -> Vec<Mode> {
     modes
 }
 
-/// One text, several times, with the prompt cached. Seconds are the median's.
-async fn write(session: &mut Session, prompt: &str, options: &GenerateOptions, effort: Effort) -> Result<(Stats, f64)> {
-    let prompt = Prompt::Text(prompt.into());
-    let warm_up = GenerateOptions { max_new_tokens: options.max_new_tokens.min(WARM_UP), ..options.clone() };
-    session.generate(&prompt, &warm_up, &mut |_| ControlFlow::Continue(())).await?;
-    let (mut seconds, mut stats) = (Vec::new(), Stats::default());
-    for _ in 0..effort.texts {
-        stats = session.generate(&prompt, options, &mut |_| ControlFlow::Continue(())).await?.stats;
-        seconds.push(stats.times.total);
+/// The beginning of a text, after which its prompt is cached.
+pub(super) async fn warm_up(
+    session: &mut Session,
+    prompt: &Prompt,
+    options: &GenerateOptions,
+    limit: &Limit,
+) -> Result<()> {
+    let options = GenerateOptions { max_new_tokens: options.max_new_tokens.min(WARM_UP), ..options.clone() };
+    write(session, prompt, &options, limit).await.map(drop)
+}
+
+/// A text; none where the limit ended it.
+pub(super) async fn write(
+    session: &mut Session,
+    prompt: &Prompt,
+    options: &GenerateOptions,
+    limit: &Limit,
+) -> Result<Option<Stats>> {
+    if limit.over() {
+        return Ok(None);
     }
-    Ok((stats, median(seconds)))
+    let mut cut = false;
+    let mut go_on = |_: &Token| {
+        cut = limit.over();
+        if cut { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let stats = session.generate(prompt, options, &mut go_on).await?.stats;
+    Ok((!cut).then_some(stats))
 }

@@ -1,0 +1,59 @@
+// The crate as it is published: what is in it, that it builds, and what its program says where no checkout is.
+import { deepEqual, equal, match, ok } from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { copyFileSync, mkdtempSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { basename, join } from "node:path";
+import { after, test } from "node:test";
+import { fileURLToPath } from "node:url";
+
+const root = fileURLToPath(new URL("..", import.meta.url));
+/** The most bytes of the packed crate; crates.io takes 10 MB. */
+const MOST = 300_000;
+
+/** Runs a command and returns its output. */
+function run(command, args, cwd = root) {
+  const { status, stdout, stderr, error } = spawnSync(command, args, { cwd, encoding: "utf8" });
+  equal(status, 0, `${command} ${args.join(" ")}\n${error ?? stdout + stderr}`);
+  return stdout;
+}
+
+const metadata = JSON.parse(run("cargo", ["metadata", "--no-deps", "--offline", "--format-version", "1"]));
+const [{ name, version }] = metadata.packages;
+const packages = join(metadata.target_directory, "package");
+const packed = join(packages, `${name}-${version}`);
+run("cargo", ["package", "--no-verify", "--allow-dirty", "--offline", "--quiet"]);
+const scratch = mkdtempSync(join(tmpdir(), "foretoken-crate-"));
+after(() => rmSync(scratch, { recursive: true }));
+
+test("the crate is small, and has no weights and no tests", () => {
+  const { size } = statSync(`${packed}.crate`);
+  console.log(`the crate has ${size} bytes`);
+  ok(size <= MOST, `${size} bytes`);
+  const files = run("tar", ["-tzf", basename(`${packed}.crate`)], packages).trim().split("\n");
+  const tops = new Set(files.map((file) => file.split("/")[1]).filter((top) => !/^(Cargo\.|\.cargo|LICENSE-)/.test(top)));
+  deepEqual([...tops].sort(), ["ARCHITECTURE.md", "README.md", "benches", "docs", "shaders", "src"]);
+});
+
+test("the packed crate builds, the README's example with it; its program says how to get a model", () => {
+  rmSync(packed, { recursive: true, force: true });
+  // With times of now: the archive's never change, and cargo goes by them.
+  run("tar", ["-xmzf", basename(`${packed}.crate`)], packages);
+  const unoptimised = ["--config", "profile.release.package.foretoken.opt-level=0"];
+  const common = ["--release", "--features", "cli", "--locked", "--offline", "--target-dir", metadata.target_directory, ...unoptimised];
+  match(run("cargo", ["test", "--doc", ...common], packed), /1 passed/);
+  // No examples are there. For them cargo takes the dependencies as it built them for the tests, not anew for the program.
+  run("cargo", ["build", "--bin", name, "--examples", ...common], packed);
+  const program = `${name}${process.platform === "win32" ? ".exe" : ""}`;
+  const built = join(metadata.target_directory, "release", program);
+  const installed = join(scratch, program);
+  copyFileSync(built, installed);
+  // The checkout's own stands there.
+  rmSync(built);
+  const { status, stderr } = spawnSync(installed, ["generate", "Once"], { cwd: scratch, encoding: "utf8" });
+  equal(status, 1);
+  match(stderr, /^error: models\/tales: .* --model .*hf download/);
+  match(run(installed, ["inspect", "--json"]), /tales/, "in a checkout it finds the pair");
+  const draft = join(root, "models", "tales", "draft");
+  match(run(installed, ["inspect", "--json", "--model", draft], scratch), /tales/);
+});
