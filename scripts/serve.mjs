@@ -1,5 +1,5 @@
 // npm start: builds what is missing or outdated, and serves the page and the tales pair on localhost.
-import { createReadStream, statSync } from "node:fs";
+import { createReadStream, readFileSync, statSync } from "node:fs";
 import { createServer } from "node:http";
 import { dirname, extname, join, normalize, sep } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -15,20 +15,10 @@ const TYPES = {
   ".svg": "image/svg+xml",
   ".wasm": "application/wasm",
 };
-/** What any host of the page can send: nothing runs but its own files, and WASM. */
-export const CSP = [
-  "default-src 'none'",
-  "script-src 'self' 'wasm-unsafe-eval'",
-  "worker-src 'self'",
-  "connect-src 'self' https://huggingface.co https://*.huggingface.co https://*.hf.co",
-  "style-src 'self'",
-  "img-src 'self'",
-  "base-uri 'none'",
-  "form-action 'none'",
-  "frame-ancestors 'none'",
-  "require-trusted-types-for 'script'",
-  "trusted-types default",
-].join("; ");
+const page = readFileSync(join(root, "www", "demo", "index.html"), "utf8");
+const [, policy] = /http-equiv="Content-Security-Policy" content="([^"]*)"/.exec(page);
+/** The page's own policy, for workers too, and what only a header can say. */
+export const CSP = `${policy.trim().replace(/\s+/g, " ")}; frame-ancestors 'none'`;
 
 /** The file behind a URL path; null when it leads elsewhere. */
 function locate(path) {

@@ -5,12 +5,13 @@ import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { pathToFileURL } from "node:url";
-import { transformWithOxc } from "vite";
+import { build as esbuild } from "esbuild";
+import { build as vite, transformWithOxc } from "vite";
 import { types } from "../scripts/build.mjs";
 import { blocks, consumer, contents, root } from "./consumer.mjs";
 
 /** What is published, and nothing else. */
-const MODULES = ["cache", "chat", "crew", "engine", "hub", "queue", "remote", "sealed", "transfer", "worker"];
+const MODULES = ["cache", "chat", "crew", "engine", "error", "hub", "queue", "remote", "sealed", "transfer", "worker"];
 const FILES = [
   "LICENSE-APACHE",
   "LICENSE-MIT",
@@ -25,7 +26,7 @@ types();
 const { folder, remove } = consumer();
 after(remove);
 const read = (...path) => readFileSync(join(...path), "utf8");
-const declared = read(folder, "node_modules", "foretoken", "www", "types", "engine.d.ts");
+const declared = (module) => read(folder, "node_modules", "foretoken", "www", "types", `${module}.d.ts`);
 
 /** Compiles files of the consumer; what the compiler says. */
 function compile(files, options) {
@@ -64,7 +65,7 @@ test("the README's examples are right", async () => {
 
 test("the README lists the codes that the types have, and the types have those of the engine", () => {
   const codes = (text) => [...new Set([...text.matchAll(/["`]([a-z0-9]+(?:-[a-z0-9]+)*)["`]/g)].map(([, code]) => code))].sort();
-  const typed = codes(/type ErrorCode = (.*?);/s.exec(declared)[1]);
+  const typed = codes(/type ErrorCode = (.*?);/s.exec(declared("error"))[1]);
   const table = /\| code \|.*?\n\n/s.exec(read(root, "README.md"))[0];
   const told = codes(table.replace(/^(\|[^|]*\|).*$/gm, "$1"));
   equal(told.join(), typed.join());
@@ -75,23 +76,50 @@ test("the README lists the codes that the types have, and the types have those o
 
 test("options and statistics are typed as the engine names them", () => {
   for (const [file, name, type, more] of [
-    ["options.rs", "LoadOptions", "LoadOptions", ["assistant_model", "cache", "endpoint", "onProgress", "revision", "signal", "token"]],
+    ["options.rs", "LoadOptions", "LoadOptions", ["assistant_model", "cache", "endpoint", "onProgress", "revision", "signal", "token", "wasm", "worker"]],
     ["options.rs", "GenerateOptions", "GenerateOptions", ["signal"]],
+    ["session.rs", "Token", "Token", []],
+    ["session.rs", "Generation", "Generation", []],
     ["speculate/stats.rs", "Stats", "Stats", ["wasm_memory"]],
     ["speculate/stats.rs", "Times", "Times", []],
+    ["speculate/stats.rs", "Distributed", "Distributed", []],
+    ["speculate/choice.rs", "Speculating", "Speculating", []],
+    ["gpu/device.rs", "Counters", "Counters", []],
+    ["gpu/device.rs", "DeviceInfo", "DeviceInfo", []],
+    ["decode/memory.rs", "Memory", "ModelMemory", []],
   ]) {
     const fields = new RegExp(`pub struct ${name} \\{(.*?)\\n\\}`, "s").exec(read(root, "src", file))[1];
     const rust = [...fields.matchAll(/^    pub (\w+):/gm)].map(([, field]) => field);
-    const body = new RegExp(`export type ${type} = \\{(.*?)\\n\\};`, "s").exec(declared)[1];
+    const body = new RegExp(`export type ${type} = \\{(.*?)\\n\\};`, "s").exec(declared("engine"))[1];
     const typed = [...body.matchAll(/^    (\w+)\??:/gm)].map(([, field]) => field);
     equal(typed.sort().join(), [...rust, ...more].sort().join(), type);
   }
 });
 
+test("bundlers find the worker and the WASM by their names in the package", async () => {
+  const wasm = readFileSync(join(folder, "node_modules", "foretoken", "www", "foretoken_bg.wasm"));
+  const outputs = {};
+  writeFileSync(join(folder, "entry.js"), 'import wasm from "foretoken/foretoken_bg.wasm"; console.log(wasm);');
+  const common = { absWorkingDir: folder, bundle: true, format: "esm", outdir: "out", write: false, loader: { ".wasm": "file" } };
+  const { outputFiles } = await esbuild({ ...common, entryPoints: { entry: "./entry.js", worker: "foretoken/worker" } });
+  outputs.esbuild = outputFiles.map(({ path, contents }) => [path, contents]);
+  writeFileSync(join(folder, "entry.js"), 'import wasm from "foretoken/foretoken_bg.wasm?url"; import worker from "foretoken/worker?worker&url"; console.log(wasm, worker);');
+  const { output } = await vite({ root: folder, configFile: false, logLevel: "warn", build: { write: false, rollupOptions: { input: join(folder, "entry.js") } } });
+  outputs.vite = output.map((each) => [each.fileName, Buffer.from(each.type === "asset" ? each.source : each.code)]);
+  for (const [name, files] of Object.entries(outputs)) {
+    ok(files.some(([path, bytes]) => path.endsWith(".wasm") && wasm.equals(bytes)), `${name}: the WASM`);
+    ok(files.some(([path, bytes]) => /worker.*js$/.test(path) && String(Buffer.from(bytes)).includes("onmessage")), `${name}: the worker`);
+  }
+});
+
 test("a server may import the package; only loading needs a browser", () => {
-  const code = 'import { Engine } from "foretoken"; await Engine.load("a/b").catch(({ code }) => console.log(code));';
-  const { stdout, stderr } = spawnSync(process.execPath, ["--input-type=module", "--eval", code], { cwd: folder, encoding: "utf8" });
-  equal(stdout, "webgpu-unavailable\n", stderr);
+  const load = 'Engine.load("a/b").catch((error) => console.log(error instanceof ForetokenError && error.code))';
+  // The second has WebGPU, but no page: no address, and no workers.
+  for (const [before, code] of [["", "webgpu-unavailable"], ['Object.defineProperty(globalThis, "navigator", { value: { gpu: {} } });', "internal"]]) {
+    const script = `${before} const { Engine, ForetokenError } = await import("foretoken"); await ${load};`;
+    const { stdout, stderr } = spawnSync(process.execPath, ["--input-type=module", "--eval", script], { cwd: folder, encoding: "utf8" });
+    equal(stdout, `${code}\n`, stderr);
+  }
 });
 
 /** As much of React as the hook needs: cells by call order, effects that StrictMode runs twice. */

@@ -1,11 +1,13 @@
 /** OpenAI's chat completions, by the engine. */
-import { ForetokenError } from "./engine.js";
+import { badOption, inWords } from "./error.js";
 
 /**
  * @typedef {import("./engine.js").Engine} Engine
  * @typedef {import("./engine.js").GenerateOptions} GenerateOptions
  * @typedef {import("./engine.js").GenerationStream} GenerationStream
+ * @typedef {import("./engine.js").Message} Message
  * @typedef {import("./engine.js").Stats} Stats
+ * @typedef {import("./engine.js").TextPart} TextPart
  */
 
 /**
@@ -43,12 +45,8 @@ import { ForetokenError } from "./engine.js";
  * }[]} choices one; none in the chunk that carries `usage`
  * @property {CompletionUsage} [usage] in the last chunk, with `stream_options: { include_usage: true }`
  *
- * @typedef {object} ChatMessage
- * @property {string} role
- * @property {string | readonly { type: "text", text: string }[]} content
- *
  * @typedef {object} ChatOptions OpenAI's names for what {@link GenerateOptions} has too
- * @property {readonly ChatMessage[]} messages
+ * @property {readonly Message[]} messages
  * @property {string} [model] the answer repeats it
  * @property {number | null} [max_tokens] as `max_new_tokens`
  * @property {number | null} [max_completion_tokens] the same; it comes first
@@ -57,13 +55,38 @@ import { ForetokenError } from "./engine.js";
  *   taken. So do `top_p` and `seed`
  * @property {number | null} [top_p]
  * @property {number | null} [seed]
- * @property {{ type: "content", content: string | readonly { type: "text", text: string }[] } | string | null} [prediction]
- *   the text that is expected
- * @property {1} [n]
+ * @property {{ type: "content", content: string | readonly TextPart[] } | string | null} [prediction] the text that is
+ *   expected
  * @property {{ include_usage?: boolean } | null} [stream_options]
- * @property {string} [user] ignored
  *
- * @typedef {ChatOptions & Omit<GenerateOptions, "stop" | "signal" | keyof ChatOptions>} ChatRequest
+ * @typedef {object} NeutralOptions OpenAI's options that the engine does not have, with the values that ask for nothing
+ * @property {null} [audio]
+ * @property {0 | null} [frequency_penalty]
+ * @property {"none" | "auto" | null} [function_call]
+ * @property {readonly [] | null} [functions]
+ * @property {false | null} [logprobs]
+ * @property {readonly ["text"] | null} [modalities]
+ * @property {1 | null} [n]
+ * @property {0 | null} [presence_penalty]
+ * @property {null} [reasoning_effort]
+ * @property {{ type: "text" } | null} [response_format]
+ * @property {"none" | "auto" | null} [tool_choice]
+ * @property {readonly [] | null} [tools]
+ * @property {0 | null} [top_logprobs]
+ * @property {"medium" | null} [verbosity]
+ * @property {null} [web_search_options]
+ *
+ * @typedef {object} IgnoredOptions OpenAI's options that have no part in the text
+ * @property {Readonly<Record<string, string>> | null} [metadata]
+ * @property {boolean | null} [parallel_tool_calls]
+ * @property {string | null} [prompt_cache_key]
+ * @property {string | null} [prompt_cache_retention]
+ * @property {string | null} [safety_identifier]
+ * @property {string | null} [service_tier]
+ * @property {boolean | null} [store]
+ * @property {string | null} [user]
+ *
+ * @typedef {ChatOptions & NeutralOptions & IgnoredOptions & Omit<GenerateOptions, "signal" | keyof ChatOptions>} ChatRequest
  * @typedef {{ signal?: AbortSignal }} RequestOptions
  *
  * @typedef {{
@@ -74,53 +97,92 @@ import { ForetokenError } from "./engine.js";
  * }} CreateCompletion
  */
 
-/** @param {string | readonly { type: "text", text: string }[]} content */
-const plain = (content) => (Array.isArray(content) ? content.map(({ text }) => text).join("") : /** @type {string} */ (content));
+/** What {@link NeutralOptions} says, by name. */
+const NEUTRAL = {
+  audio: [],
+  frequency_penalty: [0],
+  function_call: ["none", "auto"],
+  functions: [[]],
+  logprobs: [false],
+  modalities: [["text"]],
+  n: [1],
+  presence_penalty: [0],
+  reasoning_effort: [],
+  response_format: [{ type: "text" }],
+  tool_choice: ["none", "auto"],
+  tools: [[]],
+  top_logprobs: [0],
+  verbosity: ["medium"],
+  web_search_options: [],
+};
+/** The names of {@link IgnoredOptions}. */
+const IGNORED = ["metadata", "parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "service_tier", "store", "user"];
+
+/** What a request asks for: null stands for the default. @param {Record<string, any>} body */
+function meant(body) {
+  for (const [name, values] of Object.entries(NEUTRAL)) {
+    const allowed = values.map((value) => JSON.stringify(value));
+    if (body[name] != null && !allowed.includes(inWords(body[name]))) throw badOption(name, body[name], allowed.join(" or ") || "null");
+  }
+  const without = new Set([...Object.keys(NEUTRAL), ...IGNORED]);
+  return Object.fromEntries(Object.entries(body).filter(([name, value]) => value != null && !without.has(name)));
+}
+
+/** The messages as they are now: a stream begins later, and a caller may go on with its list. @param {any} messages */
+function copy(messages) {
+  const isMessage = (/** @type {unknown} */ each) => typeof each === "object" && each !== null;
+  try {
+    // As they would travel to OpenAI: what a framework watches through proxies can be cloned no other way.
+    if (Array.isArray(messages) && messages.length && messages.every(isMessage)) return JSON.parse(JSON.stringify(messages));
+  } catch {
+    // A BigInt, or a circle.
+  }
+  throw badOption("messages", messages, "a list of one { role, content } or more");
+}
+
+/** @param {NonNullable<ChatOptions["prediction"]>} prediction */
+function expected(prediction) {
+  if (typeof prediction === "string") return prediction;
+  const { content } = prediction;
+  const parts = Array.isArray(content) ? content : [{ type: "text", text: content }];
+  if (!parts.every((part) => part?.type === "text" && typeof part.text === "string")) throw badOption("prediction", prediction, "a text, or { type, content } of texts");
+  return parts.map(({ text }) => text).join("");
+}
 
 /**
  * @param {Engine} engine
  * @param {ChatRequest & { stream?: boolean | null }} body
- * @param {RequestOptions} [request] the signal is the second argument, as in OpenAI's library
+ * @param {RequestOptions | null} [request] the signal is the second argument, as in OpenAI's library
  */
-export async function complete(engine, body, { signal } = {}) {
-  if (!Array.isArray(body?.messages)) {
-    const message = "messages: this value is not allowed; allowed: a list of { role, content }";
-    throw new ForetokenError({ code: "bad-option", message, detail: { option: "messages" } });
-  }
-  const { messages, model = "foretoken", stream = false, stream_options, n = 1, user, ...rest } = body;
-  const { max_tokens, max_completion_tokens = max_tokens, stop, temperature, top_p, seed, prediction, ...others } = rest;
+export async function complete(engine, body, request) {
+  const { messages, model = "foretoken", stream = false, stream_options, ...rest } = meant(body ?? {});
+  const { max_tokens, max_completion_tokens = max_tokens, stop, temperature, prediction, ...others } = rest;
+  const prompt = copy(messages);
   /** @type {GenerateOptions} */
-  const options = others;
-  if (n !== 1) throw new ForetokenError({ code: "bad-option", message: `n: ${n} is not allowed; allowed: 1`, detail: { option: "n" } });
+  const options = { signal: request?.signal, ...others };
   // Temperature 0 asks for what greedy decoding does.
-  const draws = temperature == null ? top_p != null || seed != null : temperature !== 0;
-  options.do_sample ??= draws;
-  if (temperature) options.temperature = temperature;
-  if (top_p != null) options.top_p = top_p;
-  if (seed != null) options.seed = seed;
-  if (prediction != null) options.prediction = typeof prediction === "string" ? prediction : plain(prediction.content);
-  if (max_completion_tokens != null) options.max_new_tokens = max_completion_tokens;
-  if (stop != null) options.stop = [stop].flat();
-  const prompt = messages.map(({ role, content }) => ({
-    role,
-    content: plain(content),
-  }));
-  const run = engine.generate(prompt, { ...options, signal });
+  options.do_sample ??= temperature === undefined ? "top_p" in rest || "seed" in rest : temperature !== 0;
+  if (temperature !== undefined && (temperature !== 0 || options.do_sample)) options.temperature = temperature;
+  if (prediction !== undefined) options.prediction = expected(prediction);
+  if (max_completion_tokens !== undefined) options.max_new_tokens = max_completion_tokens;
+  if (stop !== undefined) options.stop = [stop].flat();
   const head = { id: `chatcmpl-${crypto.randomUUID()}`, created: Math.floor(Date.now() / 1000), model };
-  if (stream) return chunks(run, { ...head, object: "chat.completion.chunk" }, stream_options?.include_usage);
-  const { text, finish_reason, stats } = await run.result;
+  const generate = () => engine.generate(prompt, options);
+  if (stream) return chunks(generate, { ...head, object: "chat.completion.chunk" }, stream_options?.include_usage);
+  const { text, finish_reason, stats } = await generate().result;
   const message = { role: "assistant", content: text, refusal: null };
   return { ...head, object: "chat.completion", choices: [{ index: 0, message, logprobs: null, finish_reason }], usage: usage(stats) };
 }
 
 /**
- * @param {GenerationStream} run
+ * @param {() => GenerationStream} generate not called before somebody reads
  * @param {object} head
  * @param {boolean} [includeUsage]
  */
-async function* chunks(run, head, includeUsage) {
+async function* chunks(generate, head, includeUsage) {
   const chunk = (/** @type {object} */ delta, /** @type {string | null} */ finish_reason = null) => ({ ...head, choices: [{ index: 0, delta, logprobs: null, finish_reason }] });
   yield chunk({ role: "assistant", content: "" });
+  const run = generate();
   for await (const { text } of run) if (text) yield chunk({ content: text });
   const { finish_reason, stats } = await run.result;
   yield chunk({}, finish_reason);

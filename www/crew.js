@@ -111,7 +111,7 @@ export class Crew {
   #began = null;
 
   /**
-   * @param {{ target: object, assistant: object, options: any, hub: object, base: string }} work what workers have to know
+   * @param {{ target: object, assistant: object, options: any, wasm?: string, hub: object, base: string }} work what workers have to know
    *   to load a model
    * @param {() => Promise<Hired>} hire asks the page for a worker
    * @param {(event: any) => void} tell hears of the progress of the first target and of the draft model

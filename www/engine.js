@@ -4,6 +4,7 @@
  */
 import { list, remove } from "./cache.js";
 import { complete } from "./chat.js";
+import { ForetokenError, aborted, badOption } from "./error.js";
 import { Queue } from "./queue.js";
 
 /**
@@ -19,9 +20,11 @@ import { Queue } from "./queue.js";
  * @typedef {string | URL | readonly File[] | FileList | FileSystemDirectoryHandle} Model
  *   a Hub id (`owner/name`), a base URL (starts with `/`, `./` or a scheme), or what the user picked
  *
- * @typedef {object} Message
- * @property {string} role `system`, `user` or `assistant`; what else there is depends on the model's chat template
- * @property {string} content
+ * @typedef {{ type: "text", text: string }} TextPart
+ *
+ * @typedef {{ role: string, content?: string | readonly TextPart[] | null, [field: string]: any }} Message
+ *   `role`: `system`, `user` or `assistant`; what else there is depends on the model's chat template, which also sees the other
+ *   fields (`name`, `tool_calls`, `tool_call_id`, ...). Text parts are joined
  *
  * @typedef {string | readonly Message[] | readonly number[] | Uint32Array} Prompt
  *   a text, messages for the model's chat template, or token ids
@@ -42,7 +45,7 @@ import { Queue } from "./queue.js";
  * @typedef {object} LoadOptions
  * @property {Model} [assistant_model] the draft model; fastest with the target's tokenizer
  * @property {(progress: Progress) => void} [onProgress]
- * @property {AbortSignal} [signal] ends the loading
+ * @property {AbortSignal} [signal] ends the loading, which rejects with `aborted`; its `reason` is the error's `cause`
  * @property {string} [endpoint] the Hub; https://huggingface.co by default
  * @property {string} [revision] a branch, tag or commit on the Hub; `main` by default
  * @property {string} [token] for private and gated models; sent to the Hub only
@@ -54,6 +57,9 @@ import { Queue } from "./queue.js";
  * @property {number} [sp_degree] instances of the target that verify at the same time (distributed speculative inference), 1
  *   to 8, each in a worker with its own device, weights and KV cache; 1 by default. Pays only where they really run at the
  *   same time
+ * @property {string | URL} [worker] the address of `foretoken/worker`, where a bundler does not find it; by default worker.js
+ *   beside this file. Browsers start no worker from another origin
+ * @property {string | URL} [wasm] the address of `foretoken/foretoken_bg.wasm`; by default beside the worker's files
  */
 
 /**
@@ -96,8 +102,8 @@ import { Queue } from "./queue.js";
  * @property {"auto" | "off"} [speculation] `off`: the same text, one token per forward pass
  * @property {boolean} [overlap] whether the engine decodes text, records commands and, where it can, submits the next round
  *   while the GPU computes one; true by default, and the text is the same
- * @property {AbortSignal} [signal] ends the generation: its result rejects with `aborted`, and what was written is the
- *   error's `detail`
+ * @property {AbortSignal} [signal] ends the generation, or takes it back while it waits for another: its result rejects with
+ *   `aborted`; what was written is the error's `detail`, and the signal's `reason` its `cause`
  */
 
 /**
@@ -184,6 +190,7 @@ import { Queue } from "./queue.js";
  * @typedef {object} Counters
  * @property {number} submits queue submissions
  * @property {number} prepared of those, the ones whose commands were recorded while the GPU computed another
+ * @property {number} ahead of those, the ones behind a round whose tokens were not read yet
  * @property {number} blocking_readbacks times that the engine waited for bytes from the GPU
  * @property {number} readback_bytes
  * @property {number} creates buffers, bind groups and pipelines created
@@ -200,26 +207,9 @@ import { Queue } from "./queue.js";
  * @typedef {import("./chat.js").RequestOptions} RequestOptions
  */
 
-/**
- * @typedef {"aborted" | "bad-config" | "bad-option" | "bad-template" | "bad-tokenizer" | "bad-weights" | "context-full"
- *   | "device-lost" | "gpu-blocked" | "integrity" | "internal" | "network" | "non-finite-logits" | "not-found"
- *   | "out-of-gpu-memory" | "unsupported-architecture" | "webgpu-unavailable"} ErrorCode
- */
+/** @typedef {import("./error.js").ErrorCode} ErrorCode */
 
-/** Every failure of the engine. `code` is stable and for programs, `message` is for people. */
-export class ForetokenError extends Error {
-  /** @param {{ code: ErrorCode, message: string, detail?: unknown }} error */
-  constructor({ code, message, detail = null }) {
-    super(message);
-    this.name = "ForetokenError";
-    /** @type {ErrorCode} */
-    this.code = code;
-    /** @type {unknown} the values behind the message, by name; the {@link Generation} so far of one that was aborted */
-    this.detail = detail;
-  }
-}
-
-const aborted = (/** @type {unknown} */ detail = null) => new ForetokenError({ code: "aborted", message: "aborted", detail });
+export { ForetokenError };
 
 /** A model, and the draft model that guesses for it, on the GPU. Calls are answered one after the other. */
 export class Engine {
@@ -248,15 +238,17 @@ export class Engine {
   /**
    * @private Use {@link Engine.load}.
    * @param {object} args
-   * @param {(progress: Progress) => void} onProgress
+   * @param {((progress: Progress) => void) | undefined} onProgress
+   * @param {string | undefined} worker the address of its script
    */
-  constructor(args, onProgress) {
-    this.#load = { args, onProgress };
+  constructor(args, onProgress, worker) {
+    this.#load = { args, onProgress, worker };
     /** @type {any} its result depends on `stream` */
     const create = (/** @type {ChatRequest} */ body, /** @type {RequestOptions} */ request) => complete(this, body, request);
     /**
      * OpenAI's chat completions: `create(body, { signal })` fulfils with a {@link ChatCompletion}, or with `stream: true`
-     * with an async iterable of {@link ChatCompletionChunk}s. Errors are those of {@link Engine.generate}.
+     * with an async iterable of {@link ChatCompletionChunk}s, whose text begins when it is read and ends when its reader leaves.
+     * Errors are those of {@link Engine.generate}.
      * @type {{ completions: { create: CreateCompletion } }}
      */
     this.chat = { completions: { create } };
@@ -272,18 +264,26 @@ export class Engine {
    * @param {LoadOptions} [options]
    * @returns {Promise<Engine>}
    */
-  static async load(model, options = {}) {
-    const { assistant_model, onProgress = () => {}, signal, endpoint, revision, token, cache = true, ...rest } = options;
-    if (signal?.aborted) throw aborted();
+  static async load(model, options) {
+    const { assistant_model, onProgress, signal, endpoint, revision, token, cache = true, worker, wasm, ...rest } = checked(options);
+    if (signal?.aborted) throw aborted(signal);
     requireWebGpu();
     // The browser may refuse, or ask the user; nothing waits for it.
     const remote = [model, assistant_model].some((files) => typeof files === "string" || files instanceof URL);
     if (cache && remote) navigator.storage?.persist?.().catch(() => {});
     const hub = { endpoint, revision, token, cache };
-    const base = globalThis.document?.baseURI ?? location.href;
-    const args = { model: portable(model), assistant: portable(assistant_model), hub, base, options: rest };
-    const engine = new Engine(args, onProgress);
-    const stop = () => engine.dispose();
+    // Not every place that has WebGPU has an address of its own.
+    const base = globalThis.document?.baseURI ?? globalThis.location?.href;
+    const args = {
+      model: portable("model", model),
+      assistant: assistant_model && portable("assistant_model", assistant_model),
+      wasm: wasm && absolute("wasm", wasm, base),
+      hub,
+      base,
+      options: rest,
+    };
+    const engine = new Engine(args, onProgress, worker && absolute("worker", worker, base));
+    const stop = () => engine.#dispose(aborted(signal));
     signal?.addEventListener("abort", stop, { once: true });
     try {
       await engine.#start();
@@ -297,8 +297,8 @@ export class Engine {
   }
 
   /**
-   * Continues a prompt. Iterate over the pieces, once, or await `result`, or both; leaving the loop early ends the
-   * generation.
+   * Continues a prompt, at once or behind the calls before. Iterate over the pieces, once, or await `result`, or both; leaving
+   * the loop early ends the generation, and so does the signal. What nobody reads is written all the same.
    *
    * Both reject with a {@link ForetokenError}: `bad-option`, `bad-template`, `context-full`, `non-finite-logits`,
    * `device-lost`, `gpu-blocked`, `out-of-gpu-memory`, `aborted`, `internal`. The engine stays usable:
@@ -307,37 +307,36 @@ export class Engine {
    * @param {GenerateOptions} [options]
    * @returns {GenerationStream}
    */
-  generate(prompt, options = {}) {
-    const { signal, ...rest } = options;
+  generate(prompt, options) {
+    const { signal, ...rest } = options ?? {};
     /** @type {Queue<Piece>} */
     const pieces = new Queue();
     const plain = ArrayBuffer.isView(prompt) ? Array.from(prompt) : prompt;
-    const call = this.#call("generate", { prompt: plain, options: rest }, (/** @type {Token[]} */ tokens) => {
+    const onTokens = (/** @type {Token[]} */ tokens) => {
       pieces.push({ text: tokens.map(({ text }) => text).join(""), tokens });
-    });
-    const stop = () => this.#worker?.postMessage({ id: call.id, method: "abort" });
-    if (signal?.aborted) stop();
-    signal?.addEventListener("abort", stop, { once: true });
+    };
+    const call = this.#call("generate", { prompt: plain, options: rest }, onTokens, signal);
     const result = call.result.then((/** @type {Generation} */ generation) => {
       this.#last = generation.stats;
-      if (signal?.aborted && generation.finish_reason === "aborted") throw aborted(generation);
+      if (signal?.aborted && generation.finish_reason === "aborted") throw aborted(signal, generation);
       return generation;
     });
-    result
-      .then(() => pieces.end(), (error) => pieces.end(error))
-      .finally(() => signal?.removeEventListener("abort", stop));
-    return {
-      result,
-      async *[Symbol.asyncIterator]() {
-        let done = false;
-        try {
-          for (let next = await pieces.shift(); next; next = await pieces.shift()) yield next;
-          done = true;
-        } finally {
-          if (!done) stop();
-        }
+    result.then(() => pieces.end(), (error) => pieces.end(error));
+    /** @type {AsyncIterableIterator<Piece, undefined>} */
+    const reader = {
+      async next() {
+        const value = await pieces.shift();
+        return value ? { done: false, value } : { done: true, value };
       },
+      return: async () => {
+        pieces.clear();
+        pieces.end();
+        this.#abort(call.id);
+        return { done: true, value: undefined };
+      },
+      [Symbol.asyncIterator]: () => reader,
     };
+    return { result, [Symbol.asyncIterator]: () => reader };
   }
 
   /**
@@ -351,14 +350,17 @@ export class Engine {
   }
 
   /**
-   * The text of some tokens. Rejects with `bad-tokenizer`.
+   * The text of some tokens. Rejects with `bad-option` or `bad-tokenizer`.
    * @param {readonly number[] | Uint32Array} ids
    * @param {{ skip_special_tokens?: boolean }} [options] `skip_special_tokens`: leave out end tokens and the like; true by
    *   default
    * @returns {Promise<string>}
    */
-  detokenize(ids, { skip_special_tokens = true } = {}) {
-    return this.#call("decode", { ids: Array.from(ids), skip_special: skip_special_tokens }).result;
+  async detokenize(ids, options) {
+    const { skip_special_tokens = true } = options ?? {};
+    const plain = ArrayBuffer.isView(ids) ? Array.from(ids) : ids;
+    if (!Array.isArray(plain) || plain.some((id) => id !== id >>> 0)) throw badOption("ids", ids, "a list of token ids");
+    return this.#call("decode", { ids: plain, skip_special: skip_special_tokens }).result;
   }
 
   /** Statistics of the last generation, under vLLM's names; null before the first. */
@@ -391,16 +393,21 @@ export class Engine {
 
   /** Ends the worker and frees the GPU's memory. What still runs, and what is asked later, rejects with `aborted`. */
   dispose() {
-    this.#end ??= aborted();
+    this.#dispose(aborted());
+  }
+
+  /** @param {ForetokenError} reason */
+  #dispose(reason) {
+    this.#end ??= reason;
     this.#stop(this.#end);
   }
 
   /** Starts a worker and loads the models into it. What is asked meanwhile waits in the worker. */
   async #start() {
-    const worker = startWorker((message) => this.#stop(new ForetokenError({ code: "internal", message })));
+    const { args, onProgress, worker: address } = this.#load;
+    const worker = startWorker(address, (message) => this.#stop(new ForetokenError({ code: "internal", message })));
     this.#worker = worker;
     worker.onmessage = ({ data }) => this.#hear(data);
-    const { args, onProgress } = this.#load;
     try {
       this.#info = await this.#send("load", args, onProgress).result;
     } catch (error) {
@@ -413,34 +420,55 @@ export class Engine {
    * @param {string} method one of worker.js
    * @param {object} args
    * @param {(event: any) => void} [onEvent]
+   * @param {AbortSignal | null} [signal]
    */
-  #call(method, args, onEvent) {
+  #call(method, args, onEvent, signal) {
     // After a breakdown: whoever waits in the new worker hears why it could not be set up.
     if (!this.#worker && !this.#end) this.#start().catch(() => {});
-    return this.#send(method, args, onEvent);
+    return this.#send(method, args, onEvent, signal);
   }
 
   /**
    * @param {string} method
    * @param {object} args
    * @param {(event: any) => void} [onEvent]
+   * @param {AbortSignal | null} [signal]
    */
-  #send(method, args, onEvent = () => {}) {
+  #send(method, args, onEvent = () => {}, signal = null) {
     const id = this.#next++;
+    const stop = () => this.#abort(id, signal);
     /** @type {Promise<any>} */
     const result = new Promise((resolve, reject) => {
-      if (this.#end) return reject(this.#end);
-      this.#calls.set(id, { resolve, reject, onEvent });
+      if (this.#end) throw this.#end;
+      checkSignal(signal);
+      if (signal?.aborted) throw aborted(signal);
       try {
         /** @type {Worker} */ (this.#worker).postMessage({ id, method, args });
       } catch (error) {
-        this.#calls.delete(id);
-        reject(new ForetokenError({ code: "bad-option", message: `an option cannot be sent to the worker: ${error.message}` }));
+        throw new ForetokenError({ code: "bad-option", message: `an option cannot be sent to the worker: ${error.message}` });
       }
+      this.#calls.set(id, { resolve, reject, onEvent });
+      signal?.addEventListener("abort", stop, { once: true });
     });
     // Whoever only iterates hears of it there.
-    result.catch(() => {});
+    result.catch(() => {}).then(() => signal?.removeEventListener?.("abort", stop));
     return { id, result };
+  }
+
+  /**
+   * Ends the call that runs, once the worker has heard of it; takes back one that waits, at once.
+   * @param {number} id
+   * @param {AbortSignal | null} [signal]
+   */
+  #abort(id, signal) {
+    const call = this.#calls.get(id);
+    if (!call) return;
+    this.#worker?.postMessage({ id, method: "abort" });
+    // The worker answers in this order.
+    const [running] = this.#calls.keys();
+    if (id === running) return;
+    this.#calls.delete(id);
+    call.reject(aborted(signal));
   }
 
   /** @param {any} message as worker.js describes them */
@@ -463,7 +491,7 @@ export class Engine {
     const { port1, port2 } = new MessageChannel();
     asking.postMessage({ hired: id, port: port1 }, [port1]);
     try {
-      const worker = startWorker(failed);
+      const worker = startWorker(this.#load.worker, failed);
       worker.postMessage({ serve: port2 }, [port2]);
       this.#hired.set(id, worker);
     } catch ({ message }) {
@@ -493,14 +521,18 @@ export class Engine {
 
 /**
  * A worker with the engine in it. Throws where none may be started.
+ * @param {string | undefined} address
  * @param {(reason: string) => void} failed hears that it could not be started after all
  */
-function startWorker(failed) {
+function startWorker(address, failed) {
   try {
-    const worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module" });
+    // Bundlers look for the second form.
+    const worker = address
+      ? new Worker(address, { type: "module" })
+      : new Worker(new URL("./worker.js", import.meta.url), { type: "module" });
     worker.onerror = (event) => {
       event.preventDefault();
-      failed(event.message || "the worker could not be started: are worker.js, foretoken.js and foretoken_bg.wasm beside engine.js? The README says what bundlers need");
+      failed(event.message || "the worker could not be started: are worker.js, foretoken.js and foretoken_bg.wasm beside engine.js, or where the option `worker` says? The README says what bundlers need");
     };
     return worker;
   } catch (error) {
@@ -509,10 +541,49 @@ function startWorker(failed) {
   }
 }
 
-/** @param {Model | undefined} model what a message can carry */
-function portable(model) {
+/** The types of options that the engine's module does not see. */
+const TYPES = { onProgress: "function", endpoint: "string", revision: "string", token: "string", cache: "boolean" };
+
+/**
+ * The options that say something: null stands for the default.
+ * @param {LoadOptions | null} [options]
+ * @returns {LoadOptions}
+ */
+function checked(options) {
+  const given = Object.entries(options ?? {}).filter(([, value]) => value != null);
+  for (const [name, value] of given) {
+    const type = TYPES[/** @type {keyof typeof TYPES} */ (name)];
+    if (type && typeof value !== type) throw badOption(name, value, `a ${type}`);
+    if (name === "signal") checkSignal(value);
+  }
+  return Object.fromEntries(given);
+}
+
+/** @param {any} signal */
+function checkSignal(signal) {
+  if (signal && typeof signal.addEventListener !== "function") throw badOption("signal", signal, "an AbortSignal");
+}
+
+/**
+ * @param {string} option
+ * @param {string | URL} address
+ * @param {string} [base]
+ */
+function absolute(option, address, base) {
+  try {
+    return new URL(address, base).href;
+  } catch {
+    throw badOption(option, address, "a URL");
+  }
+}
+
+/** @param {string} option @param {any} model what a message can carry */
+function portable(option, model) {
   if (model instanceof URL) return model.href;
-  return typeof FileList !== "undefined" && model instanceof FileList ? [...model] : model;
+  const files = typeof FileList !== "undefined" && model instanceof FileList ? [...model] : model;
+  const known = Array.isArray(files) ? files.every((file) => file instanceof Blob) : typeof files === "string" || files?.getFileHandle;
+  if (!known) throw badOption(option, model, "owner/name on the Hub, a URL, files");
+  return files;
 }
 
 function requireWebGpu() {

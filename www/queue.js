@@ -11,9 +11,9 @@ export class Queue {
   /** @type {(value?: unknown) => void} */
   #wake = () => {};
 
-  /** @param {T} item */
+  /** @param {T} item of no interest after the end */
   push(item) {
-    this.#items.push(item);
+    if (!this.#ended) this.#items.push(item);
     this.#wake();
   }
 
@@ -22,8 +22,9 @@ export class Queue {
     this.#items.length = 0;
   }
 
-  /** @param {unknown} [error] */
+  /** Ends it, once. @param {unknown} [error] what a reader hears after the last item */
   end(error = null) {
+    if (this.#ended) return;
     this.#ended = true;
     this.#error = error;
     this.#wake();

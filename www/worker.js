@@ -101,8 +101,8 @@ let queue = Promise.resolve();
 
 /** @type {Record<string, (args: any, context: { emit: (event: unknown) => void, signal: AbortSignal }) => Promise<unknown>>} */
 const methods = {
-  async load({ model, assistant, hub, base, options }, { emit, signal }) {
-    ({ memory } = await init());
+  async load({ model, assistant, wasm, hub, base, options }, { emit, signal }) {
+    ({ memory } = await init({ module_or_path: wasm }));
     warnings = [];
     crew = null;
     // Several workers read the same file, each from its beginning.
@@ -110,7 +110,7 @@ const methods = {
     const { open, upload, done } = opening({ hub, base }, { emit, signal });
     const assisting = assistant ? open(assistant, "assistant") : undefined;
     const files = open(model, "target");
-    if (options.sp_degree > 1) crew = new Crew({ target: { model }, assistant: { model: assistant }, hub, base, options }, hire, emit);
+    if (options.sp_degree > 1) crew = new Crew({ target: { model }, assistant: { model: assistant }, wasm, hub, base, options }, hire, emit);
     try {
       session = await (crew ? loadParallel(files, assisting, crew, options) : load(files, assisting, options, upload));
     } finally {
@@ -163,12 +163,12 @@ function work(port) {
     if (order) server.order(order);
     if (counters) port.postMessage({ counters: server.counters() });
     if (!load) return;
-    const { model, index, context, lock, options } = load;
+    const { model, wasm, index, context, lock, options } = load;
     // Held for as long as this worker lives.
     await new Promise((held) => navigator.locks.request(lock, () => new Promise(() => held(undefined))));
     port.postMessage({ here: true });
     try {
-      await init();
+      await init({ module_or_path: wasm });
       // Whoever gives up loading ends this worker.
       const { signal } = new AbortController();
       const { open, upload } = opening(load, { emit: (progress) => port.postMessage({ progress }), signal });

@@ -5,6 +5,8 @@ import { synthetic } from "./llama.mjs";
 
 const golden = JSON.parse(readFileSync(new URL("../golden/tales.json", import.meta.url), "utf8")).cases;
 const FEW = 24;
+/** More tokens than are written before an abort is heard, on any machine. */
+const MANY = 400;
 /** Ways to draft that depend on no clock. */
 const MODEL = { drafter: "draft_model", num_assistant_tokens_schedule: "heuristic_transient" };
 const LOOKUP = { drafter: "lookup", num_assistant_tokens_schedule: "constant", prompt_lookup_num_tokens: 10, max_matching_ngram_size: 3 };
@@ -24,19 +26,22 @@ const json = (file, change) => () => {
   change(value);
   return JSON.stringify(value);
 };
-/** Copies of the draft model, all broken but the one with another `vocabulary`: by kind, the file that differs and what it holds. */
-const broken = {
+/** A template that shows all that a message may have. */
+const ECHO = "{% for m in messages %}{{ m | tojson }}\n{% endfor %}";
+/** Copies of the draft model, by kind: the file that differs and what it holds. All but the last two are broken. */
+const altered = {
   weights: ["model.safetensors", () => "abcd"],
   config: ["config.json", json("config.json", (config) => (config.hidden_size = 0))],
   architecture: ["config.json", json("config.json", (config) => Object.assign(config, { architectures: ["MambaForCausalLM"], model_type: "mamba" }))],
   tokenizer: ["tokenizer.json", () => "{}"],
-  vocabulary: ["tokenizer.json", json("tokenizer.json", ({ model: { vocab } }) => ([vocab.a, vocab.b] = [vocab.b, vocab.a]))],
   template: ["tokenizer_config.json", json("tokenizer_config.json", (config) => (config.chat_template = "{% if"))],
+  vocabulary: ["tokenizer.json", json("tokenizer.json", ({ model: { vocab } }) => ([vocab.a, vocab.b] = [vocab.b, vocab.a]))],
+  echo: ["tokenizer_config.json", json("tokenizer_config.json", (config) => (config.chat_template = ECHO))],
 };
 faults.huge = synthetic({ hidden_size: 64, vocab_size: 4096, num_hidden_layers: 1, heads: 2, head_dim: 32, intermediate_size: 64 }, 1e18).answer;
-faults.bad = (_, response, rest) => {
+faults.altered = (_, response, rest) => {
   const kind = rest.shift();
-  const [file, content] = broken[kind];
+  const [file, content] = altered[kind];
   if (rest.at(-1) === file) response.writeHead(200, { "Content-Type": "application/octet-stream" }).end(content());
 };
 
@@ -115,28 +120,93 @@ export const tests = {
     const prompt = golden[4].prompt;
     const undisturbed = await generate(prompt, { max_new_tokens: 16 });
     for (const after of [1, 3]) {
-      const { error, seen } = await page.evaluate(async ([prompt, after]) => {
+      const error = await page.evaluate(async ([prompt, after, max_new_tokens]) => {
         const control = new AbortController();
-        const stream = engine.generate(prompt, { max_new_tokens: 96, signal: control.signal });
+        const stream = engine.generate(prompt, { max_new_tokens, signal: control.signal });
         let seen = 0;
         const read = (async () => {
           for await (const { tokens } of stream) if ((seen += tokens.length) >= after) control.abort();
         })();
-        return { error: await failed(read), seen };
-      }, [prompt, after]);
+        return failed(read);
+      }, [prompt, after, MANY]);
       equal(error.code, "aborted", "code");
       equal(error.detail.finish_reason, "aborted", "what was generated comes with the error");
-      check(seen < 96, "it stopped");
       const again = await generate(prompt, { max_new_tokens: 16 });
       equal(again.token_ids, undisturbed.token_ids, "ids after an abort");
     }
-    const codes = await page.evaluate(async (prompt) => {
-      const first = engine.generate(prompt, { max_new_tokens: 8 });
-      const queued = failed(engine.generate(prompt, { signal: AbortSignal.abort() }).result);
-      for await (const piece of first) break;
-      return [(await first.result).finish_reason, (await queued).code];
-    }, prompt);
-    equal(codes, ["aborted", "aborted"], "leaving the loop; a signal that came before");
+  },
+
+  async "a call that waits is taken back at once, and the signal's reason is the cause: of calls, of loading"() {
+    const found = await page.evaluate(async ([prompt, max_new_tokens]) => {
+      const why = (promise) => promise.catch(({ code, cause, detail }) => ({ code, cause, detail }));
+      const [first, second] = [new AbortController(), new AbortController()];
+      const running = engine.generate(prompt, { max_new_tokens, signal: first.signal }).result;
+      const waiting = engine.generate(prompt, { max_new_tokens, signal: second.signal });
+      const before = why(engine.generate(prompt, { signal: AbortSignal.abort("before") }).result);
+      const left = engine.generate(prompt, { max_new_tokens })[Symbol.asyncIterator]();
+      second.abort("waiting");
+      const taken = [await before, await why(waiting.result), await why(waiting[Symbol.asyncIterator]().next()), await left.return()];
+      first.abort("running");
+      const { code, cause, detail } = await why(running);
+      const chat = new AbortController();
+      const messages = [{ role: "user", content: prompt }];
+      const talking = why(engine.chat.completions.create({ messages, max_tokens: max_new_tokens }, { signal: chat.signal }));
+      chat.abort("chat");
+      const loading = new AbortController();
+      const loaded = why(Engine.load(DRAFT, { signal: loading.signal, onProgress: () => loading.abort("loading") }));
+      return {
+        taken,
+        running: [code, cause, detail.finish_reason],
+        chat: (await talking).cause,
+        loading: [await why(Engine.load(DRAFT, { signal: AbortSignal.abort("before") })), await loaded],
+      };
+    }, [golden[4].prompt, MANY]);
+    const aborted = (cause) => ({ code: "aborted", cause, detail: null });
+    equal(found.taken, [aborted("before"), aborted("waiting"), aborted("waiting"), { done: true }], "while another was written");
+    equal(found.running, ["aborted", "running", "aborted"], "the one that ran");
+    equal(found.chat, "chat", "of a chat");
+    equal(found.loading, [aborted("before"), aborted("loading")], "loading");
+  },
+
+  async "a reader may leave at any time: after a piece, before the first one came, before it asked"() {
+    const found = await page.evaluate(async ([prompt, max_new_tokens]) => {
+      const write = () => engine.generate(prompt, { max_new_tokens });
+      const streams = [write(), write(), write()];
+      for await (const _ of streams[0]) break;
+      const reasons = [(await streams[0].result).finish_reason];
+      const reader = streams[1][Symbol.asyncIterator]();
+      const pending = reader.next();
+      await reader.return();
+      reasons.push((await pending).done, (await reader.next()).done, (await streams[1].result.catch(({ code }) => ({ finish_reason: code }))).finish_reason);
+      await streams[2][Symbol.asyncIterator]().return();
+      reasons.push((await streams[2].result.catch(({ code }) => ({ finish_reason: code }))).finish_reason);
+      return reasons;
+    }, [golden[4].prompt, MANY]);
+    equal(found, ["aborted", true, true, "aborted", "aborted"], "reasons");
+  },
+
+  async "a chat stream is written for its reader: not before one comes, not after it has left"() {
+    const found = await page.evaluate(async (max_tokens) => {
+      const messages = [{ role: "user", content: "Tell me a tale about a fox." }];
+      const create = (more) => engine.chat.completions.create({ messages, max_tokens, min_new_tokens: max_tokens, stream: true, ...more });
+      const { submits } = await engine.counters();
+      const unread = await create({ max_tokens: 8, min_new_tokens: 0 });
+      for await (const _ of await create()) break;
+      const after = await engine.counters();
+      for await (const { choices } of await create()) if (choices[0].delta.content) break;
+      // Answered when the worker is done with it.
+      await engine.counters();
+      const written = engine.stats.num_emitted_tokens;
+      // A page puts the answer into its list before it comes.
+      messages.push({ role: "assistant", content: "" });
+      let text = "";
+      for await (const { choices } of unread) text += choices[0].delta.content ?? "";
+      const { choices } = await engine.chat.completions.create({ messages: messages.slice(0, 1), max_tokens: 8 });
+      return { submitted: after.submits - submits, written, text, whole: choices[0].message.content };
+    }, MANY);
+    equal(found.submitted, 0, "submissions for streams that were not read, or left at the first chunk");
+    check(found.written > 0 && found.written < MANY, `${found.written} tokens of one that was left in the middle`);
+    equal(found.text, found.whole, "the text of a stream that is read later");
   },
 
   async "wrong calls give errors with code and detail, and the engine stays usable"() {
@@ -161,8 +231,21 @@ export const tests = {
       check(error.message.includes(said), error.message);
       check(error.detail, "detail");
     }
-    const chat = await page.evaluate(() => failed(engine.chat.completions.create({})));
-    equal([chat?.code, chat?.detail.option], ["bad-option", "messages"], "chat without messages");
+    for (const [call, option] of [
+      ["engine.generate('a', { signal: new AbortController() }).result", "signal"],
+      ["engine.generate([null]).result", "prompt"],
+      ["engine.generate(null).result", "prompt"],
+      ["engine.tokenize(null)", "prompt"],
+      ["engine.detokenize(null)", "ids"],
+      ["engine.detokenize(['a'])", "ids"],
+      ["engine.detokenize([-1])", "ids"],
+      ["engine.chat.completions.create(null)", "messages"],
+      ...["undefined", "null", "'Why?'", "[]", "[null]", "['Why?']"].map((messages) => [`engine.chat.completions.create({ messages: ${messages} })`, "messages"]),
+    ]) {
+      const error = await page.evaluate((call) => failed(eval(call)), call);
+      equal([error?.is, error?.code, error?.detail?.option], [true, "bad-option", option], call);
+    }
+    equal((await page.evaluate((prompt) => engine.generate(prompt, null).result, golden[0].prompt)).token_ids, golden[0].greedy_ids, "null as options");
     equal((await generate(golden[0].prompt, { max_new_tokens: 4 })).token_ids, golden[0].greedy_ids.slice(0, 4), "afterwards");
   },
 
@@ -177,16 +260,31 @@ export const tests = {
       ["owner/name", { endpoint: `${url}/nowhere` }, "not-found"],
       ["/models/tales/draft", { max_contexts: 8 }, "bad-option"],
       ["/models/tales/draft", { max_context: 1 }, "bad-option"],
-      ["/bad/weights/models/tales/draft", {}, "bad-weights"],
-      ["/bad/config/models/tales/draft", {}, "bad-config"],
-      ["/bad/architecture/models/tales/draft", {}, "unsupported-architecture"],
-      ["/bad/tokenizer/models/tales/draft", {}, "bad-tokenizer"],
-      ["/bad/template/models/tales/draft", {}, "bad-template"],
+      ["/altered/weights/models/tales/draft", {}, "bad-weights"],
+      ["/altered/config/models/tales/draft", {}, "bad-config"],
+      ["/altered/architecture/models/tales/draft", {}, "unsupported-architecture"],
+      ["/altered/tokenizer/models/tales/draft", {}, "bad-tokenizer"],
+      ["/altered/template/models/tales/draft", {}, "bad-template"],
     ]) {
       const error = await page.evaluate(([model, options]) => failed(Engine.load(model, options)), [model, options]);
       check(error?.is, `${model}: ${JSON.stringify(error)}`);
       equal(error.code, code, `${model}: ${error.message}`);
       check(error.detail, "detail");
+    }
+    for (const [model, options, option] of [
+      [null, {}, "model"],
+      [7, {}, "model"],
+      [[7], {}, "model"],
+      ["/models/tales/draft", { assistant_model: 7 }, "assistant_model"],
+      ["/models/tales/draft", { signal: {} }, "signal"],
+      ["/models/tales/draft", { onProgress: 7 }, "onProgress"],
+      ["/models/tales/draft", { cache: "no" }, "cache"],
+      ["/models/tales/draft", { revision: 7 }, "revision"],
+      ["/models/tales/draft", { worker: "http://" }, "worker"],
+      ["/models/tales/draft", { wasm: "http://" }, "wasm"],
+    ]) {
+      const error = await page.evaluate(([model, options]) => failed(Engine.load(model, options)), [model, options]);
+      equal([error?.is, error?.code, error?.detail?.option], [true, "bad-option", option], JSON.stringify([model, options]));
     }
     const picked = await page.evaluate(() => failed(Engine.load([new File(["{}"], "config.json")])));
     equal(picked.code, "bad-config", picked.message);
@@ -195,7 +293,7 @@ export const tests = {
   async "an assistant with another tokenizer changes nothing but the speed"() {
     const { prompt, greedy_ids } = golden[0];
     const { token_ids, stats } = await page.evaluate(async ([prompt, options]) => {
-      const other = await Engine.load(TALES, { assistant_model: "/bad/vocabulary/models/tales/draft", max_context: 256 });
+      const other = await Engine.load(TALES, { assistant_model: "/altered/vocabulary/models/tales/draft", max_context: 256 });
       const result = await other.generate(prompt, options).result;
       other.dispose();
       return result;
@@ -223,17 +321,17 @@ export const tests = {
     const random = (most) => 1 + ((state = (state * 1103515245 + 12345) % 2 ** 31) >> 8) % most;
     for (let i = 0; i < 20; i++) {
       const after = random(12);
-      const { code, ids } = await page.evaluate(async ([prompt, after]) => {
+      const { code, ids } = await page.evaluate(async ([prompt, after, max_new_tokens]) => {
         const control = new AbortController();
-        const stream = engine.generate(prompt, { max_new_tokens: 64, signal: control.signal });
+        const stream = engine.generate(prompt, { max_new_tokens, signal: control.signal });
         const ids = [];
         const read = (async () => {
           for await (const { tokens } of stream) if (ids.push(...tokens.map(({ id }) => id)) >= after) control.abort();
         })();
         return { code: (await failed(read))?.code, ids };
-      }, [prompt, after]);
+      }, [prompt, after, MANY]);
       equal(code, "aborted", `after ${after}`);
-      equal(ids, greedy_ids.slice(0, ids.length), `ids before the abort after ${after}`);
+      equal(ids.slice(0, greedy_ids.length), greedy_ids.slice(0, ids.length), `ids before the abort after ${after}`);
       const fresh = await generate(prompt, { max_new_tokens: 3 });
       equal(fresh.token_ids, greedy_ids.slice(0, 3), `ids after the abort after ${after}`);
     }
@@ -283,6 +381,59 @@ export const tests = {
     equal(parts.at(-1).usage.completion_tokens, 12, "usage chunk");
   },
 
+  async "chats take what asks for nothing, and refuse what cannot be honoured"() {
+    const body = { messages: [{ role: "user", content: "Tell me a tale about a fox." }], max_tokens: 4 };
+    const neutral = {
+      audio: null, frequency_penalty: 0, function_call: "none", functions: [], logit_bias: null, logprobs: false, metadata: { a: "b" },
+      modalities: ["text"], n: 1, parallel_tool_calls: true, prediction: null, presence_penalty: 0, prompt_cache_key: "a", response_format: { type: "text" },
+      safety_identifier: "a", seed: null, service_tier: "auto", stop: null, store: false, stream: false, stream_options: null, temperature: 0,
+      tool_choice: "auto", tools: [], top_logprobs: 0, top_p: null, user: "a", verbosity: "medium",
+    };
+    const create = (more) => page.evaluate(async (body) => {
+      try {
+        return (await engine.chat.completions.create(body)).choices[0].message.content;
+      } catch ({ code, message, detail }) {
+        return { code, message, option: detail?.option };
+      }
+    }, { ...body, ...more });
+    const plain = await create({});
+    check(typeof plain === "string" && plain, JSON.stringify(plain));
+    equal(await create(neutral), plain, "neutral values");
+    equal(await create(Object.fromEntries(Object.keys(neutral).map((name) => [name, null]))), plain, "null");
+    for (const [name, value] of Object.entries({
+      audio: { voice: "alloy" }, frequency_penalty: 0.5, logprobs: true, n: 2, presence_penalty: NaN, reasoning_effort: "high", response_format: { type: "json_object" },
+      tool_choice: "required", tools: [{ type: "function", function: { name: "f" } }], top_logprobs: 3, prediction: { type: "content", content: [{ type: "image_url" }] },
+    })) {
+      const { code, option, message } = await create({ [name]: value });
+      equal([code, option], ["bad-option", name], message);
+      check(message.startsWith(`${name}: `) && message.includes("allowed: "), message);
+    }
+  },
+
+  async "a chat template sees all of a message, text parts are joined, and other parts are refused"() {
+    const { shown, joined, refused } = await page.evaluate(async () => {
+      const other = await Engine.load("/altered/echo/models/tales/draft", { max_context: 512 });
+      const calls = [{ id: "c", type: "function", function: { name: "weather", arguments: "{}" } }];
+      const parts = [{ type: "text", text: "one " }, { type: "text", text: "two" }];
+      const show = async (message) => JSON.parse(await other.detokenize(await other.tokenize([message])));
+      const image = [{ type: "text", text: "What is it?" }, { type: "image_url", image_url: { url: "data:image/png;base64," } }];
+      const answers = {
+        shown: [
+          await show({ role: "user", content: "no", name: "Ann" }),
+          await show({ role: "assistant", content: null, tool_calls: calls }),
+          await show({ role: "tool", content: "sun", tool_call_id: "c" }),
+        ],
+        joined: await show({ role: "user", content: parts }),
+        refused: await failed(other.chat.completions.create({ messages: [{ role: "user", content: image }], max_tokens: 1 })),
+      };
+      other.dispose();
+      return answers;
+    });
+    equal(shown.map(({ name, tool_calls, tool_call_id }) => [name, tool_calls?.[0].function.name, tool_call_id]), [["Ann", null, null], [null, "weather", null], [null, null, "c"]], "fields");
+    equal(joined.content, "one two", "text parts");
+    equal([refused?.code, refused?.is], ["bad-option", true], JSON.stringify(refused));
+  },
+
   async "the same seed gives the same text, whoever drafts, and another seed another text"() {
     const { prompt } = golden[0];
     const drawn = { max_new_tokens: 16, do_sample: true, temperature: 0.9, top_k: 40, top_p: 0.95, repetition_penalty: 1.1, logit_bias: { 300: -5 }, seed: 7 };
@@ -304,7 +455,7 @@ export const tests = {
     const measured = await generate(prompt, { ...longer, drafter: "prediction", prediction: text });
     equal(measured.token_ids, token_ids, "prediction, adaptive");
     check(measured.stats.speculating.rounds.prediction > 0, measured.stats.speculating.reason);
-    check(measured.stats.num_spec_steps < token_ids.length - 8, "adaptive accepts what was expected");
+    check(measured.stats.num_accepted_draft_tokens > 0, "adaptive accepts what was expected");
     check((await generate(prompt, { ...drawn, seed: 8 })).token_ids.join() !== plain.token_ids.join(), "another seed");
     const rejection = await generate(prompt, { ...drawn, ...MODEL, acceptance: "rejection" });
     equal(rejection.token_ids.length, 16, "rejection sampling");

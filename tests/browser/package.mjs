@@ -1,5 +1,7 @@
-// The packed package in an empty project, with the README's own example: a plain page, Vite's build and its development server.
-import { cpSync, existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
+// The packed package in an empty project, with the README's own examples: a plain page, Vite's build and its development
+// server, esbuild.
+import { spawnSync } from "node:child_process";
+import { cpSync, existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { extname, join } from "node:path";
 import { build, createServer } from "vite";
 import { CSP, listen } from "../../scripts/serve.mjs";
@@ -13,21 +15,25 @@ const STRICT = CSP.replace(/; require-trusted-types-for.*/, "");
 let folder, remove, page, written;
 const servers = [];
 
+/** An example with less of a model and of a text than a reader would want. */
+function shorter(code, changes) {
+  for (const [long, short] of changes) {
+    check(long.test(code), `the README's example has no ${long}`);
+    code = code.replace(long, short);
+  }
+  return code;
+}
+
 export const before = async () => {
   ({ folder, remove } = consumer());
   cpSync(join(root, "models", "tales", "draft"), join(folder, "public", "draft"), { recursive: true });
   const [markup] = blocks("html");
   writeFileSync(join(folder, "plain.html"), markup);
   writeFileSync(join(folder, "index.html"), markup.replace(/<script type="importmap">.*\n/, ""));
-  // Less of a model and of a text than a reader would want.
-  const shorter = [[/"[^"]*360M[^"]*"/, '"/draft"'], [/assistant_model: .*,/, "max_context: 64,"], [/(max_new_tokens:) \d+/, "$1 4"]];
-  let [code] = blocks("js");
-  for (const [long, short] of shorter) {
-    check(long.test(code), `the README's example has no ${long}`);
-    code = code.replace(long, short);
-  }
+  const code = shorter(blocks("js")[0], [[/"[^"]*360M[^"]*"/, '"/draft"'], [/assistant_model: .*,/, "max_context: 64,"], [/(max_new_tokens:) \d+/, "$1 4"]]);
   writeFileSync(join(folder, "main.js"), `${code}document.title = "written";\n`);
   page = await browser.newPage();
+  page.setDefaultTimeout(240_000);
 };
 export const after = async () => {
   await page.close();
@@ -52,7 +58,7 @@ async function write(address) {
   const broken = page.waitForEvent("pageerror", { timeout: 0 }).then((error) => Promise.reject(error));
   broken.catch(() => {});
   await page.goto(address);
-  await Promise.race([page.waitForFunction(() => document.title === "written", null, { timeout: 240_000 }), broken]);
+  await Promise.race([page.waitForFunction(() => document.title === "written"), broken]);
   const text = await page.textContent("#text");
   check(text, "no text");
   equal(text, (written ??= text), "text");
@@ -82,6 +88,18 @@ export const tests = {
   async "Vite builds it without configuration, and the build runs under a strict content security policy"() {
     await build(vite());
     await write(`${await serve([join(folder, "dist")], { "Content-Security-Policy": STRICT })}/index.html`);
+  },
+
+  async "esbuild bundles it by the README's command, and the bundle runs under a strict content security policy"() {
+    const inside = join(folder, "esbuild");
+    mkdirSync(inside);
+    const code = shorter(blocks("javascript")[0], [[/"[^"]*360M[^"]*"/, '"/draft"'], [/worker, wasm }/, "worker, wasm, max_context: 64 }"]]);
+    const write4 = /^text.textContent = "";\n.*/ms.exec(readFileSync(join(folder, "main.js"), "utf8"))[0];
+    writeFileSync(join(inside, "main.js"), `${code}const text = document.getElementById("text");\n${write4}`);
+    const [, command] = /^npx (esbuild .*)$/m.exec(readFileSync(join(root, "README.md"), "utf8"));
+    const { status, stderr } = spawnSync(join(root, "node_modules", ".bin", command.split(" ")[0]), command.split(" ").slice(1), { cwd: inside, encoding: "utf8" });
+    equal(status, 0, stderr);
+    await write(`${await serve([join(inside, "dist"), folder, join(folder, "public")], { "Content-Security-Policy": STRICT })}/index.html`);
   },
 
   async "Vite's development server runs it without configuration"() {

@@ -3,24 +3,47 @@ import { readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { fileURLToPath } from "node:url";
 import { join } from "node:path";
-import { browser, check, equal, open, url, violations } from "./harness.mjs";
+import { browser, check, equal, faults, open, url, violations } from "./harness.mjs";
 
 const repo = (path) => fileURLToPath(new URL(`../../${path}`, import.meta.url));
 const axe = readFileSync(repo("node_modules/axe-core/axe.min.js"), "utf8");
 const HEIGHT = 850;
 
+/** A host of plain files, which sends no policy. */
+faults.static = (_, response) => {
+  const { writeHead } = response;
+  response.writeHead = (status, { "Content-Security-Policy": policy, ...headers }) => writeHead.call(response, status, headers);
+};
+
+/** While there is one, the tales pair waits for it. */
+let gate;
+faults.models = async (_, response, rest) => {
+  await gate;
+  rest.unshift("models");
+};
+
 /** What the pages asked of other origins. */
 const strangers = [];
 let page;
 
-const watch = (page) => page.on("request", (request) => {
-  const asked = request.url();
-  if (!asked.startsWith(`${url}/`) && !/^(data|blob):/.test(asked)) strangers.push(asked);
-});
+const watch = (page) => {
+  page.on("request", (request) => {
+    const asked = request.url();
+    if (!asked.startsWith(`${url}/`) && !/^(data|blob):/.test(asked)) strangers.push(asked);
+  });
+  return page;
+};
+
+/** Another page, in which every error is pushed to `errors`. */
+async function openAnother(errors = violations, options = {}) {
+  const other = watch(await browser.newPage(options));
+  other.setDefaultTimeout(240_000);
+  other.on("console", (message) => message.type() === "error" && errors.push(message.text()));
+  return other;
+}
 
 export const before = async () => {
-  page = await open();
-  watch(page);
+  page = watch(await open());
   await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
 };
 export const after = () => page.close();
@@ -29,19 +52,24 @@ const idle = (page) => page.waitForFunction(() => document.body.dataset.state ==
 const busy = (page) => page.waitForFunction(() => document.body.dataset.state === "busy");
 const text = (id) => page.textContent(`#${id}`);
 const report = async () => JSON.parse(await text("report"));
-const fill = async (values) => {
-  for (const [name, value] of Object.entries(values)) await page.evaluate(([name, value]) => {
+const fill = async (values, within = page) => {
+  for (const [name, value] of Object.entries(values)) await within.evaluate(([name, value]) => {
     const field = document.getElementById(`option-${name}`);
     field.value = value;
     field.dispatchEvent(new Event("input", { bubbles: true }));
   }, [name, value]);
 };
-/** Runs to the end, which is not a problem. */
-async function write() {
-  await page.click("#write");
-  await idle(page);
-  check(await page.isHidden("#problem"), await text("problem"));
+/** Runs to the end, which is not a problem, and until the charts show it. */
+async function write(within = page) {
+  await within.click("#write");
+  await idle(within);
+  check(await within.isHidden("#problem"), await within.textContent("#problem"));
+  await drawn(within);
 }
+/** A change of size is heard of in one frame, and what hears of it draws in the next. */
+const drawn = (page) => page.evaluate(async () => {
+  for (let i = 0; i < 3; i++) await new Promise(requestAnimationFrame);
+});
 
 /** Nothing serious by axe, in light and in dark, nothing wider than the window, and a picture that shows something. */
 async function inspect(page, name) {
@@ -50,6 +78,7 @@ async function inspect(page, name) {
     await page.setViewportSize({ width, height: HEIGHT });
     for (const colorScheme of /** @type {const} */ (["light", "dark"])) {
       await page.emulateMedia({ colorScheme });
+      await drawn(page);
       const where = `${name}, ${device}, ${colorScheme}`;
       const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
       check(over <= 0, `${where}: ${over} pixels too wide`);
@@ -91,9 +120,15 @@ const hostile = `
 export const tests = {
   async "before a run the page is sound, and loading can be cancelled"() {
     await inspect(page, "before");
-    await page.click("#load");
-    await page.click("#cancel");
-    await idle(page);
+    let open;
+    gate = new Promise((resolve) => (open = resolve));
+    try {
+      await page.click("#load");
+      await page.click("#cancel");
+      await idle(page);
+    } finally {
+      open();
+    }
     equal(await text("verdict"), "Stopped.", "verdict");
     check(await page.isHidden("#progress"), "the progress bar stays");
     check((await text("model-state")).startsWith("Not loaded"), await text("model-state"));
@@ -222,11 +257,9 @@ export const tests = {
   },
 
   async "hostile model text, names and errors stay text"() {
-    const other = await browser.newPage();
+    const other = await openAnother();
     const heard = [];
-    watch(other);
     other.on("dialog", (dialog) => heard.push(dialog.message()) && dialog.dismiss());
-    other.on("console", (message) => message.type() === "error" && violations.push(message.text()));
     await other.route("**/engine.js", (route) => route.fulfill({ contentType: "text/javascript", body: hostile }));
     await other.goto(`${url}/demo/`);
     const run = async () => {
@@ -259,10 +292,72 @@ export const tests = {
     await other.close();
   },
 
+  async "an engine that is of no more use is let go, and no other"() {
+    const other = await openAnother();
+    const body = `
+      export class ForetokenError extends Error {}
+      export class Engine {
+        static load = async () => new Engine();
+        device = { name: "GPU" };
+        memory = { target: { weights: 1, kv: 1, scratch: 1 }, draft: null };
+        dispose() {}
+        generate(code) { return { async *[Symbol.asyncIterator]() { throw Object.assign(new ForetokenError(code), { code }); } }; }
+      }`;
+    await other.route("**/engine.js", (route) => route.fulfill({ contentType: "text/javascript", body }));
+    await other.goto(`${url}/demo/`);
+    for (const [code, state] of [
+      ["context-full", "Loaded"],
+      ...["device-lost", "gpu-blocked", "internal", "out-of-gpu-memory"].map((code) => [code, "Not loaded yet"]),
+    ]) {
+      await other.fill("#prompt", code);
+      await other.click("#write");
+      await idle(other);
+      equal(await other.textContent("#problem"), `${code} (${code})`, "the problem");
+      check((await other.textContent("#model-state")).startsWith(state), `${code}: ${await other.textContent("#model-state")}`);
+    }
+    await other.close();
+  },
+
+  async "on a host that sends no policy the page has its own: it works, and what was injected does not"() {
+    const refused = [];
+    const other = await openAnother(refused);
+    const answer = await other.goto(`${url}/static/demo/`);
+    equal(answer.headers()["content-security-policy"], undefined, "the host's policy");
+    await other.check("[name=source][value=hub]");
+    await other.fill("#hub-model", "/models/tales/draft");
+    await other.selectOption("#lanes", "plain");
+    await fill({ max_new_tokens: "4", max_context: "64" }, other);
+    await write(other);
+    await other.click("#tab-simulate");
+    await other.waitForSelector("#heatmaps svg");
+    equal(refused, [], "errors");
+    await other.route("**/static/demo/", async (route) => {
+      const response = await route.fetch();
+      const injected = "<script>globalThis.injected = 1</script><img src='icon.svg' onload='globalThis.injected = 1'>";
+      await route.fulfill({ response, body: (await response.text()).replace("</body>", `${injected}</body>`) });
+    });
+    await other.goto(`${url}/static/demo/`);
+    // What a debugger evaluates may evaluate more; what it leaves behind may not.
+    const evaluated = await other.evaluate(() => new Promise((done) => setTimeout(() => {
+      const outcome = (code) => {
+        try {
+          return code();
+        } catch ({ name }) {
+          return name;
+        }
+      };
+      const script = document.createElement("script");
+      const text = () => document.body.append(Object.assign(script, { textContent: "globalThis.injected = 2" }));
+      done([outcome(() => (0, eval)("1")), outcome(text), globalThis.injected]);
+    })));
+    equal(evaluated, ["EvalError", "TypeError", undefined], "eval; a script's text, by trusted types; what ran");
+    equal(refused.filter((words) => /inline script|inline event handler/i.test(words)).length, 2, refused.join("\n"));
+    await other.close();
+  },
+
   async "without WebGPU the page says what to do, and the engine gives webgpu-unavailable"() {
     for (const [userAgent, own] of [[undefined, "Chrome"], ["Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0", "Firefox"]]) {
-      const context = await browser.newContext({ userAgent });
-      const other = await context.newPage();
+      const other = await openAnother(violations, { userAgent });
       await other.addInitScript(() => Object.defineProperty(Navigator.prototype, "gpu", { value: undefined }));
       await other.goto(`${url}/demo/`);
       const names = await other.$$eval("#help h3", (all) => all.map(({ textContent }) => textContent));
@@ -276,14 +371,12 @@ export const tests = {
         return Engine.load("/models/tales/draft").catch(({ code }) => code);
       });
       equal(code, "webgpu-unavailable", "code");
-      await context.close();
+      await other.close();
     }
   },
 
   async "the simulator opens by keyboard, follows its sliders, and asks for no GPU"() {
-    const other = await browser.newPage();
-    watch(other);
-    other.on("console", (message) => message.type() === "error" && violations.push(message.text()));
+    const other = await openAnother();
     await other.addInitScript(() => {
       globalThis.asked = 0;
       GPU.prototype.requestAdapter = async () => (globalThis.asked++, null);
@@ -295,19 +388,19 @@ export const tests = {
     await other.waitForSelector("#heatmaps svg");
     equal(await other.evaluate(() => [document.activeElement.id, document.activeElement.ariaSelected]), ["tab-simulate", "true"], "the tab");
     check(await other.isHidden("#writer"), "the other panel");
-    const seen = () => other.evaluate(() => ["simulated", "timeline", "heatmaps"].map((id) => document.getElementById(id).textContent));
-    const first = await seen();
-    check(/^Plain decoding takes 600 ms, SI .* ms, DSI .* ms: DSI wins/.test(first[0]), first[0]);
+    const shows = (id, words) => other.waitForFunction(([id, words]) => document.getElementById(id).textContent.includes(words), [id, words]);
+    const told = await other.textContent("#simulated");
+    check(/^Plain decoding takes 600 ms, SI .* ms, DSI .* ms: DSI wins/.test(told), told);
+    check(!(await other.textContent("#timeline")).includes("acceptance 0,"), "the timeline at first");
     await other.focus("#sim-acceptance");
     await other.keyboard.press("Home");
-    await other.waitForFunction((old) => document.getElementById("simulated").textContent !== old, first[0]);
-    const second = await seen();
+    await shows("timeline", "acceptance 0,");
+    check((await other.textContent("#simulated")) !== told, "the words of the timeline");
     equal(await other.textContent("#sim-acceptance-value"), "0", "the value");
-    check(second[1] !== first[1] && second[1].includes("acceptance 0,"), second[1]);
     await other.focus("#sim-sp");
     await other.keyboard.press("End");
-    await other.waitForFunction(() => document.getElementById("heatmaps").textContent.includes("SP degree 8"));
-    check((await seen())[1].includes("server 8"), "servers");
+    await shows("heatmaps", "SP degree 8");
+    await shows("timeline", "server 8");
     await inspect(other, "simulator");
     equal(await other.evaluate(() => globalThis.asked), 0, "GPUs and workers");
     await other.close();

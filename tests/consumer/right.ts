@@ -15,7 +15,9 @@ import {
   type Prompt,
   type Stats,
   type Token,
+  type TextPart,
 } from "foretoken";
+import "foretoken/worker";
 
 declare const files: FileList;
 declare const folder: FileSystemDirectoryHandle;
@@ -31,6 +33,8 @@ const loading: LoadOptions = {
   max_context: 64,
   kv_dtype: "f16",
   prefill_chunk: 32,
+  worker: new URL("https://example.com/worker.js"),
+  wasm: "/foretoken_bg.wasm",
 };
 const generating: GenerateOptions = {
   max_new_tokens: 4,
@@ -59,6 +63,11 @@ const generating: GenerateOptions = {
   overlap: false,
 };
 const messages = [{ role: "user", content: "Why?" }] as const satisfies readonly Message[];
+const part: TextPart = { type: "text", text: "Why?" };
+/** Messages as another library may declare them. */
+interface Assistant { role: "assistant"; content?: string | null; tool_calls?: { id: string }[] }
+const answer: Assistant = { role: "assistant", content: null, tool_calls: [{ id: "1" }] };
+const conversation: Message[] = [{ role: "user", name: "Ann", content: [part] }, answer, { role: "tool", tool_call_id: "1", content: "Because." }];
 
 /** What to do about an error; the compiler knows that no code was forgotten. */
 function advice(code: ErrorCode): string {
@@ -97,16 +106,17 @@ export async function main(): Promise<void> {
   const body = { messages, stream: true, stream_options: { include_usage: true }, speculation: "off" } as const;
   const chunks: AsyncIterable<ChatCompletionChunk> = await engine.chat.completions.create(body, { signal: AbortSignal.timeout(1) });
   for await (const chunk of chunks) console.log(chunk.choices[0]?.delta.content, chunk.usage?.total_tokens);
+  await engine.chat.completions.create({ messages: conversation, frequency_penalty: 0, presence_penalty: null, n: 1, tools: [], tool_choice: "auto", response_format: { type: "text" }, store: false, metadata: { a: "b" } });
   const either = await engine.chat.completions.create({ messages, stream: Math.random() < 0.5 });
   if ("usage" in either) console.log(either.usage);
 
   const ids: number[] = await engine.tokenize(messages);
   const back: string = await engine.detokenize(ids, { skip_special_tokens: false });
-  const { submits } = await engine.counters();
-  console.log(back, submits, engine.device.name, engine.memory.target.weights, engine.memory.draft?.kv);
+  const { submits, ahead } = await engine.counters();
+  console.log(back, submits, ahead, engine.device.name, engine.memory.target.weights, engine.memory.draft?.kv);
   engine.dispose();
 }
 
 main().catch((error: unknown) => {
-  if (error instanceof ForetokenError) console.log(advice(error.code), error.message, error.detail);
+  if (error instanceof ForetokenError) console.log(advice(error.code), error.message, error.detail, error.cause);
 });

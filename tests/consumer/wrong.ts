@@ -40,6 +40,12 @@ void (await engine.chat.completions.create({ messages, stream: true })).choices;
 void engine.chat.completions.create({ messages, max_token: 4 });
 // @ts-expect-error: one answer only
 void engine.chat.completions.create({ messages, n: 2 });
+// @ts-expect-error: no penalty
+void engine.chat.completions.create({ messages, frequency_penalty: 0.5 });
+// @ts-expect-error: no other format
+void engine.chat.completions.create({ messages, response_format: { type: "json_object" } });
+// @ts-expect-error: texts only
+void engine.chat.completions.create({ messages: [{ role: "user", content: [{ type: "image_url", image_url: { url: "data:," } }] }] });
 // @ts-expect-error: no such code
 if (new ForetokenError({ code: "internal", message: "" }).code === "timeout") engine.dispose();
 // @ts-expect-error: read only

@@ -22,7 +22,7 @@ const acceptance = new AcceptanceChart(at("chart-acceptance"));
 const lanes = [new Lane("speculative"), new Lane("plain")];
 
 /** After these the engine is of no more use. */
-const FATAL = ["device-lost", "internal", "out-of-gpu-memory"];
+const FATAL = ["device-lost", "gpu-blocked", "internal", "out-of-gpu-memory"];
 
 /** What runs now; a page does one thing at a time. */
 let control = null;
