@@ -1,10 +1,11 @@
-// npm test: format, lints for both targets, every test, natively, of the package and in a browser. A missing adapter fails the run.
+// npm test: format, lints for both targets, every test, natively, of the packages and in both browsers. A missing adapter fails the run.
 import { tmpdir } from "node:os";
-import { needChromium, needRust, needVulkan, run } from "./system.mjs";
+import { needChromium, needFirefox, needRust, needVulkan, run } from "./system.mjs";
 
 needRust();
 needVulkan();
 needChromium();
+needFirefox();
 // Mesa complains on every start where no desktop session has set it.
 const env = { XDG_RUNTIME_DIR: tmpdir(), ...process.env };
 const cargo = (...args) => run("cargo", args, { env });
@@ -16,4 +17,4 @@ cargo("test", "--release", "--features", "cli");
 run(process.execPath, ["tests/crate.mjs"], { env });
 run(process.execPath, ["scripts/build.mjs"]);
 run(process.execPath, ["tests/package.mjs"]);
-run(process.execPath, ["tests/browser/run.mjs"]);
+for (const BROWSER of ["chromium", "firefox"]) run(process.execPath, ["tests/browser/run.mjs"], { env: { ...process.env, BROWSER } });

@@ -69,6 +69,28 @@ export function devtools(context, page) {
   return page ? context.newCDPSession(page) : context.newBrowserCDPSession();
 }
 
+/** In a page: its workers, the oldest first, and a way to end one as a crash does, without a word to the engine. */
+function keepWorkers() {
+  const { terminate } = Worker.prototype;
+  globalThis.workers = [];
+  globalThis.endWorker = (at) => terminate.call(globalThis.workers[at]);
+  globalThis.Worker = class extends Worker {
+    constructor(...given) {
+      super(...given);
+      globalThis.workers.push(this);
+    }
+
+    terminate() {
+      super.terminate();
+      globalThis.workers.splice(globalThis.workers.indexOf(this), 1);
+    }
+  };
+}
+
+/** How many workers a page has; to WebDriver BiDi they do not show. */
+export const countWorkers = async (page) =>
+  browserName === "chromium" ? page.workers().length : page.evaluate(() => globalThis.workers.length);
+
 /**
  * A page that has imported the engine: `Engine`, `ForetokenError`, `failed(promise)`, the addresses `TALES`, `DRAFT`.
  * Pages of one context share what is stored; a context by default has one page.
@@ -77,6 +99,7 @@ export function devtools(context, page) {
 export async function open(within = browser) {
   const page = await within.newPage();
   page.setDefaultTimeout(240_000);
+  await page.addInitScript(keepWorkers);
   page.on("console", (message) => {
     if (/Content.Security.Policy|TrustedScript/i.test(message.text())) violations.push(message.text());
     if (process.env.VERBOSE) console.log("  page:", message.text());

@@ -1,7 +1,7 @@
 // Engines in numbers: models of other kinds, several at once, loaded and disposed of again and again; and what all that costs.
 import { existsSync, readFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
-import { check, devtools, equal, faults, launch, open } from "./harness.mjs";
+import { check, countWorkers, devtools, equal, faults, launch, open } from "./harness.mjs";
 import { synthetic } from "./llama.mjs";
 
 const GOLDEN = new URL("../golden/models/", import.meta.url);
@@ -102,7 +102,7 @@ export const tests = {
       if (allocated !== null) equal(allocated, first, `bytes of buffers in cycle ${i}`);
     }
     const end = await settled();
-    equal(page.workers().length, 0, "workers");
+    equal(await countWorkers(page), 0, "workers");
     check(end < baseline + first / 2, `${(baseline / 1e6).toFixed(0)} MB of GPU memory became ${(end / 1e6).toFixed(0)}`);
   },
 

@@ -1,5 +1,5 @@
 // Several targets, each in a worker of its own: the text of one, whatever becomes of the workers.
-import { check, equal, faults, open } from "./harness.mjs";
+import { check, countWorkers, equal, faults, open } from "./harness.mjs";
 
 const PROMPT = "Once upon a time there was a king. Once upon a time";
 const OPTIONS = { max_new_tokens: 12 };
@@ -35,12 +35,12 @@ export const after = () => page.close();
 
 /** Drafts of one token, so that a text takes a while. */
 const ONE_BY_ONE = { ...OPTIONS, num_assistant_tokens: 1, num_assistant_tokens_schedule: "constant" };
-/** Ends a worker as a crash does: without a word. The oldest writes the text, the next has the draft model at first. */
-const kill = (at) => page.workers()[at].evaluate(() => close()).catch(() => {});
+/** Ends a worker as a crash does. The oldest writes the text, the next has the draft model at first. */
+const kill = (at) => page.evaluate((at) => endWorker(at), at);
 /** What was ended is gone a little later. */
 const workers = async (count, what) => {
-  for (let i = 0; i < 100 && page.workers().length !== count; i++) await page.waitForTimeout(50);
-  equal(page.workers().length, count, `workers: ${what}`);
+  for (let i = 0; i < 100 && (await countWorkers(page)) !== count; i++) await page.waitForTimeout(50);
+  equal(await countWorkers(page), count, `workers: ${what}`);
 };
 const same = ({ text, token_ids, streamed }, expected, what) => {
   equal(token_ids, expected.token_ids, `${what}: ids`);
@@ -79,7 +79,7 @@ export const tests = {
     }
     check(accepted > 0, "drafts were accepted");
     const { device, memory, counters } = await page.evaluate(async () => ({ device: two.device, memory: two.memory, counters: await two.counters() }));
-    check(device.name && memory.target.weights > memory.draft.weights && memory.draft.weights > 0, JSON.stringify({ device, memory }));
+    check(device.backend && memory.target.weights > memory.draft.weights && memory.draft.weights > 0, JSON.stringify({ device, memory }));
     check(counters.submits > 20 && counters.dispatches > 1000, JSON.stringify(counters));
   },
 

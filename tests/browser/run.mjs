@@ -4,7 +4,9 @@ import { readFileSync } from "node:fs";
 import { Skipped, browser, browserName, codes, equal, server, violations } from "./harness.mjs";
 
 /** Suites that share no browser page run side by side, because compiling kernels keeps only one core busy. */
-const LANES = [["engine", "page", "parallel"], ["recovery", "life", "downloads", "package"]];
+const LANES = [["engine", "page", "parallel"], ["recovery", "life", "downloads"]];
+// What bundlers make of the package does not depend on the browser.
+if (browserName === "chromium") LANES[1].push("package");
 const LIMIT = 600_000;
 
 const only = process.argv[2] ?? "";
