@@ -41,7 +41,13 @@ const BROWSERS = {
     needVulkan();
     // Firefox as it is published, by WebDriver BiDi, and not Playwright's own.
     const channel = "moz-firefox";
-    const firefoxUserPrefs = { "dom.webgpu.enabled": true, "dom.webgpu.workers.enabled": true, "gfx.webgpu.ignore-blocklist": true };
+    const firefoxUserPrefs = {
+      "dom.webgpu.enabled": true,
+      "dom.webgpu.workers.enabled": true,
+      "gfx.webgpu.ignore-blocklist": true,
+      // A page may read the clipboard without asking.
+      "dom.events.testing.asyncClipboard": true,
+    };
     // Mesa complains where no desktop session has set it.
     const env = { XDG_RUNTIME_DIR: tmpdir(), ...process.env };
     return firefox.launch({ channel, executablePath: needFirefox(), firefoxUserPrefs, env });

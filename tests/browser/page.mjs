@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { fileURLToPath } from "node:url";
 import { join } from "node:path";
-import { browser, check, equal, faults, open, url, violations } from "./harness.mjs";
+import { Skipped, browser, browserName, check, equal, faults, open, url, violations } from "./harness.mjs";
 
 const repo = (path) => fileURLToPath(new URL(`../../${path}`, import.meta.url));
 const axe = readFileSync(repo("node_modules/axe-core/axe.min.js"), "utf8");
@@ -44,7 +44,7 @@ async function openAnother(errors = violations, options = {}) {
 
 export const before = async () => {
   page = watch(await open());
-  await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+  if (browserName === "chromium") await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
 };
 export const after = () => page.close();
 
@@ -71,19 +71,22 @@ const drawn = (page) => page.evaluate(async () => {
   for (let i = 0; i < 3; i++) await new Promise(requestAnimationFrame);
 });
 
+/** Firefox takes its colours from the desktop. */
+const COLOURS = /** @type {const} */ (browserName === "chromium" ? ["light", "dark"] : ["light"]);
+
 /** Nothing serious by axe, in light and in dark, nothing wider than the window, and a picture that shows something. */
 async function inspect(page, name) {
   if (!(await page.evaluate(() => "axe" in globalThis))) await page.evaluate(axe);
   for (const [device, width] of [["desktop", 1280], ["phone", 360]]) {
     await page.setViewportSize({ width, height: HEIGHT });
-    for (const colorScheme of /** @type {const} */ (["light", "dark"])) {
+    for (const colorScheme of COLOURS) {
       await page.emulateMedia({ colorScheme });
       await drawn(page);
       const where = `${name}, ${device}, ${colorScheme}`;
-      const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-      check(over <= 0, `${where}: ${over} pixels too wide`);
+      const [whole, visible] = await page.evaluate(() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]);
+      check(whole <= visible, `${where}: ${whole - visible} pixels too wide`);
       const picture = await page.screenshot({ path: join(tmpdir(), `foretoken-${name}-${device}-${colorScheme}.png`), fullPage: true });
-      check(picture.readUInt32BE(16) === width && picture.length > 40_000, `${where}: a blank picture of ${picture.length} bytes`);
+      check(picture.readUInt32BE(16) === visible && picture.length > 40_000, `${where}: a blank picture of ${picture.length} bytes`);
       if ((device === "phone") !== (colorScheme === "dark")) continue;
       const found = await page.evaluate(async () => (await globalThis.axe.run(document, { resultTypes: ["violations"] })).violations
         .filter(({ impact }) => impact === "serious" || impact === "critical")
@@ -244,6 +247,7 @@ export const tests = {
   },
 
   async "a folder that the visitor picks is a model"() {
+    if (browserName === "firefox") throw new Skipped("WebDriver BiDi picks no folders");
     await page.check("[name=source][value=folder]");
     await page.click("#write");
     await idle(page);
@@ -321,6 +325,10 @@ export const tests = {
   async "on a host that sends no policy the page has its own: it works, and what was injected does not"() {
     const refused = [];
     const other = await openAnother(refused);
+    await other.addInitScript(() => {
+      globalThis.broken = [];
+      document.addEventListener("securitypolicyviolation", ({ effectiveDirective }) => globalThis.broken.push(effectiveDirective));
+    });
     const answer = await other.goto(`${url}/static/demo/`);
     equal(answer.headers()["content-security-policy"], undefined, "the host's policy");
     await other.check("[name=source][value=hub]");
@@ -351,12 +359,13 @@ export const tests = {
       done([outcome(() => (0, eval)("1")), outcome(text), globalThis.injected]);
     })));
     equal(evaluated, ["EvalError", "TypeError", undefined], "eval; a script's text, by trusted types; what ran");
-    equal(refused.filter((words) => /inline script|inline event handler/i.test(words)).length, 2, refused.join("\n"));
+    const broken = await other.evaluate(() => globalThis.broken);
+    for (const what of ["script-src-elem", "script-src-attr"]) check(broken.includes(what), `${what}: ${broken}`);
     await other.close();
   },
 
   async "without WebGPU the page says what to do, and the engine gives webgpu-unavailable"() {
-    for (const [userAgent, own] of [[undefined, "Chrome"], ["Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0", "Firefox"]]) {
+    for (const [userAgent, own] of [[undefined, browserName === "firefox" ? "Firefox" : "Chrome"], ["Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0", "Firefox"]]) {
       const other = await openAnother(violations, { userAgent });
       await other.addInitScript(() => Object.defineProperty(Navigator.prototype, "gpu", { value: undefined }));
       await other.goto(`${url}/demo/`);
