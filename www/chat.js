@@ -59,33 +59,8 @@ import { badOption, inWords } from "./error.js";
  *   expected
  * @property {{ include_usage?: boolean } | null} [stream_options]
  *
- * @typedef {object} NeutralOptions OpenAI's options that the engine does not have, with the values that ask for nothing
- * @property {null} [audio]
- * @property {0 | null} [frequency_penalty]
- * @property {"none" | "auto" | null} [function_call]
- * @property {readonly [] | null} [functions]
- * @property {false | null} [logprobs]
- * @property {readonly ["text"] | null} [modalities]
- * @property {1 | null} [n]
- * @property {0 | null} [presence_penalty]
- * @property {null} [reasoning_effort]
- * @property {{ type: "text" } | null} [response_format]
- * @property {"none" | "auto" | null} [tool_choice]
- * @property {readonly [] | null} [tools]
- * @property {0 | null} [top_logprobs]
- * @property {"medium" | null} [verbosity]
- * @property {null} [web_search_options]
- *
- * @typedef {object} IgnoredOptions OpenAI's options that have no part in the text
- * @property {Readonly<Record<string, string>> | null} [metadata]
- * @property {boolean | null} [parallel_tool_calls]
- * @property {string | null} [prompt_cache_key]
- * @property {string | null} [prompt_cache_retention]
- * @property {string | null} [safety_identifier]
- * @property {string | null} [service_tier]
- * @property {boolean | null} [store]
- * @property {string | null} [user]
- *
+ * @typedef {{ [name in keyof typeof NEUTRAL]?: (typeof NEUTRAL)[name][number] | null }} NeutralOptions
+ * @typedef {{ [name in (typeof IGNORED)[number]]?: unknown }} IgnoredOptions
  * @typedef {ChatOptions & NeutralOptions & IgnoredOptions & Omit<GenerateOptions, "signal" | keyof ChatOptions>} ChatRequest
  * @typedef {{ signal?: AbortSignal }} RequestOptions
  *
@@ -97,8 +72,8 @@ import { badOption, inWords } from "./error.js";
  * }} CreateCompletion
  */
 
-/** What {@link NeutralOptions} says, by name. */
-const NEUTRAL = {
+/** OpenAI's options that the engine does not have, with the values, beside null, that ask for nothing. */
+const NEUTRAL = /** @type {const} */ ({
   audio: [],
   frequency_penalty: [0],
   function_call: ["none", "auto"],
@@ -114,9 +89,9 @@ const NEUTRAL = {
   top_logprobs: [0],
   verbosity: ["medium"],
   web_search_options: [],
-};
-/** The names of {@link IgnoredOptions}. */
-const IGNORED = ["metadata", "parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "service_tier", "store", "user"];
+});
+/** OpenAI's options that have no part in the text. */
+const IGNORED = /** @type {const} */ (["metadata", "parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "service_tier", "store", "user"]);
 
 /** What a request asks for: null stands for the default. @param {Record<string, any>} body */
 function meant(body) {
@@ -124,6 +99,7 @@ function meant(body) {
     const allowed = values.map((value) => JSON.stringify(value));
     if (body[name] != null && !allowed.includes(inWords(body[name]))) throw badOption(name, body[name], allowed.join(" or ") || "null");
   }
+  /** @type {Set<string>} */
   const without = new Set([...Object.keys(NEUTRAL), ...IGNORED]);
   return Object.fromEntries(Object.entries(body).filter(([name, value]) => value != null && !without.has(name)));
 }

@@ -75,11 +75,9 @@ export function devtools(context, page) {
   return page ? context.newCDPSession(page) : context.newBrowserCDPSession();
 }
 
-/** In a page: its workers, the oldest first, and a way to end one as a crash does, without a word to the engine. */
+/** In a page: keeps its workers, the oldest first. */
 function keepWorkers() {
-  const { terminate } = Worker.prototype;
   globalThis.workers = [];
-  globalThis.endWorker = (at) => terminate.call(globalThis.workers[at]);
   globalThis.Worker = class extends Worker {
     constructor(...given) {
       super(...given);
@@ -92,6 +90,13 @@ function keepWorkers() {
     }
   };
 }
+
+/** Lets the page's workers do what a message names: a browser may have no other way into them. */
+export const teach = (page, lessons) => page.route("**/worker.js", async (route) => {
+  const response = await route.fetch();
+  const lines = Object.values(lessons).map((lesson) => `addEventListener("message", ({ data }) => data === "${lesson.name}" && ${lesson.name}());\n${lesson}`);
+  await route.fulfill({ response, body: [await response.text(), ...lines].join("\n") });
+});
 
 /** How many workers a page has; to WebDriver BiDi they do not show. */
 export const countWorkers = async (page) =>

@@ -1,5 +1,5 @@
 // Several targets, each in a worker of its own: the text of one, whatever becomes of the workers.
-import { check, countWorkers, equal, faults, open } from "./harness.mjs";
+import { check, countWorkers, equal, faults, open, teach } from "./harness.mjs";
 
 const PROMPT = "Once upon a time there was a king. Once upon a time";
 const OPTIONS = { max_new_tokens: 12 };
@@ -12,21 +12,17 @@ const load = (name, model, options) => page.evaluate(async ([name, model, option
   globalThis[name]?.dispose();
   globalThis[name] = await Engine.load(model, options);
 }, [name, model, options]);
-const generate = (name, options = OPTIONS) => {
-  const generation = page.evaluate(async ([name, prompt, options]) => {
-    const stream = globalThis[name].generate(prompt, options);
-    let text = "";
-    for await (const piece of stream) text += piece.text;
-    return { streamed: text, ...(await stream.result) };
-  }, [name, PROMPT, options]);
-  // Some tests look at it later.
-  generation.catch(() => {});
-  return generation;
-};
+const generate = (name, options = OPTIONS) => page.evaluate(async ([name, prompt, options]) => {
+  const stream = globalThis[name].generate(prompt, options);
+  let text = "";
+  for await (const piece of stream) text += piece.text;
+  return { streamed: text, ...(await stream.result) };
+}, [name, PROMPT, options]);
 
 let greedy, sampled;
 export const before = async () => {
   page = await open();
+  await teach(page, { die });
   await load("one", "/models/tales/target", { max_context: 256 });
   [greedy, sampled] = [await generate("one"), await generate("one", SAMPLED)];
   await page.evaluate(() => one.dispose());
@@ -34,12 +30,20 @@ export const before = async () => {
 export const after = () => page.close();
 
 /** Drafts of one token, so that a text takes a while. */
-const ONE_BY_ONE = { ...OPTIONS, num_assistant_tokens: 1, num_assistant_tokens_schedule: "constant" };
-/** Ends a worker as a crash does. The oldest writes the text, the next has the draft model at first. */
-const kill = (at) => page.evaluate((at) => endWorker(at), at);
+const ONE_BY_ONE = { max_new_tokens: 48, num_assistant_tokens: 1, num_assistant_tokens_schedule: "constant" };
+/** Ends a worker in the middle of a text as a crash does: without a word. The oldest writes it, the next has the draft model at first. */
+const killInText = (at) => page.evaluate((at) => workers[at].postMessage("die"), at);
+function die() {
+  const { mapAsync } = GPUBuffer.prototype;
+  let readbacks = 0;
+  GPUBuffer.prototype.mapAsync = function (...range) {
+    if (++readbacks === 2) close();
+    return mapAsync.apply(this, range);
+  };
+}
 /** What was ended is gone a little later. */
 const workers = async (count, what) => {
-  for (let i = 0; i < 100 && (await countWorkers(page)) !== count; i++) await page.waitForTimeout(50);
+  for (let i = 0; i < 1200 && (await countWorkers(page)) !== count; i++) await page.waitForTimeout(50);
   equal(await countWorkers(page), count, `workers: ${what}`);
 };
 const same = ({ text, token_ids, streamed }, expected, what) => {
@@ -91,13 +95,16 @@ export const tests = {
       const stream = two.generate(prompt, options);
       for await (const _ of stream) break;
       return stream.result;
-    }, [PROMPT, OPTIONS]);
+    }, [PROMPT, { max_new_tokens: 200 }]);
     equal(left.finish_reason, "aborted", "left");
     const aborted = await page.evaluate(async ([prompt, options]) => {
       const control = new AbortController();
-      setTimeout(() => control.abort(), 60);
-      return failed(two.generate(prompt, { ...options, max_new_tokens: 200, signal: control.signal }).result);
-    }, [PROMPT, OPTIONS]);
+      const stream = two.generate(prompt, { ...options, signal: control.signal });
+      const read = (async () => {
+        for await (const _ of stream) control.abort();
+      })();
+      return failed(read);
+    }, [PROMPT, { max_new_tokens: 200 }]);
     equal(aborted.code, "aborted", "aborted");
     same(await generate("two"), greedy, "the next text");
   },
@@ -118,19 +125,17 @@ export const tests = {
   },
 
   async "a worker that dies is replaced, and the text is unharmed: the draft model's, then a target's"() {
-    let pending = generate("two", ONE_BY_ONE);
-    await page.waitForTimeout(100);
-    await kill(1);
-    const { stats, ...found } = await pending;
-    same(found, greedy, "without the draft model");
-    check(stats.warnings.some((warning) => warning.includes("without the draft model")), JSON.stringify(stats.warnings));
-    pending = generate("two", { ...ONE_BY_ONE, max_new_tokens: 24 });
-    await page.waitForTimeout(200);
+    const begins = (ids, what) => equal(ids.slice(0, greedy.token_ids.length), greedy.token_ids, what);
+    await killInText(1);
+    const { token_ids: without, stats: before } = await generate("two", ONE_BY_ONE);
+    begins(without, "ids of a text that loses its draft model");
+    check(before.warnings.some((warning) => warning.includes("without the draft model")), JSON.stringify(before.warnings));
     // Now the oldest of the targets.
-    await kill(1);
-    const { token_ids, stats: after } = await pending;
-    equal(token_ids.slice(0, greedy.token_ids.length), greedy.token_ids, "ids of a text with a death in it");
-    check(after.distributed.num_lost === 1 && after.warnings.some((warning) => warning.includes("is set up again")), JSON.stringify(after));
+    await killInText(1);
+    const { token_ids: after, stats } = await generate("two", ONE_BY_ONE);
+    begins(after, "ids of a text that loses a target");
+    equal(after, without, "the texts");
+    check(stats.distributed.num_lost === 1 && stats.warnings.some((warning) => warning.includes("is set up again")), JSON.stringify(stats));
     same(await generate("two"), greedy, "the text after it");
     await workers(4, "after two deaths");
   },
