@@ -17,7 +17,7 @@ pub struct LoadOptions {
     /// Rows of a prefill chunk.
     pub prefill_chunk: usize,
     /// Instances of the target that verify at the same time, each with its own device, weights and KV cache. More than one
-    /// are for [`crate::parallel::Parallel`].
+    /// are for `parallel::Parallel`.
     pub sp_degree: usize,
 }
 

@@ -323,8 +323,8 @@ fn bench_says_first_how_long_it_takes_and_ends_each_part_then() {
     let bench = run(&["bench", "--time-limit", "0", "--json"]);
     let parts = ["probe", "prefill", "verify", "decode", "overlap", "tasks"];
     let list = parts.map(|part| format!("{part} 0 s")).join(", ");
-    let first = [format!("once loaded, at most 0 s (--time-limit): {list}"), "loading".into()];
-    let told: Vec<_> = first.into_iter().chain(parts.map(|part| format!("{part}, at most 0 s"))).collect();
+    let first = format!("once loaded, at most 0 s (--time-limit): {list}");
+    let told: Vec<_> = std::iter::once(first).chain(parts.map(|part| format!("{part}, at most 0 s"))).collect();
     assert_eq!(bench.err.lines().collect::<Vec<_>>(), told, "{}", bench.err);
     let report: Value = serde_json::from_str(&bench.out).unwrap();
     assert_eq!(report["cut"], serde_json::json!(parts));

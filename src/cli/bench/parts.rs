@@ -25,35 +25,25 @@ impl Parts {
         let all: u32 = parts.clone().map(|(_, part)| part).sum();
         let shares: Vec<_> = parts.map(|(name, part)| (*name, time_limit * *part / all)).collect();
         let list: Vec<_> = shares.iter().map(|(name, share)| format!("{name} {:.0} s", share.as_secs_f64())).collect();
+        tell(&format!("once loaded, at most {} s (--time-limit): {}", time_limit.as_secs(), list.join(", ")));
         let bar = ProgressBar::new_spinner();
         if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}, {elapsed} so far") {
             bar.set_style(style);
         }
-        bar.enable_steady_tick(Duration::from_millis(100));
-        let parts = Self { shares, bar, cut: Vec::new() };
-        let list = list.join(", ");
-        parts.tell(&format!("once loaded, at most {} s (--time-limit): {list}", time_limit.as_secs()));
-        parts.show("loading".into());
-        parts
-    }
-
-    fn tell(&self, text: &str) {
-        // No one is left to tell when this fails.
-        let _ = self.bar.suspend(|| writeln!(io::stderr(), "{text}"));
-    }
-
-    fn show(&self, doing: String) {
-        if self.bar.is_hidden() {
-            self.tell(&doing);
-        }
-        self.bar.reset_elapsed();
-        self.bar.set_message(doing);
+        Self { shares, bar, cut: Vec::new() }
     }
 
     /// Begins a part.
     pub fn begin(&self, name: &'static str) -> Limit {
         let most = self.shares.iter().find(|part| part.0 == name).map_or(Duration::ZERO, |part| part.1);
-        self.show(format!("{name}, at most {:.0} s", most.as_secs_f64()));
+        let doing = format!("{name}, at most {:.0} s", most.as_secs_f64());
+        // Not on a terminal.
+        if self.bar.is_hidden() {
+            tell(&doing);
+        }
+        self.bar.reset_elapsed();
+        self.bar.set_message(doing);
+        self.bar.enable_steady_tick(Duration::from_millis(100));
         Limit { name, began: Instant::now(), most, cut: Cell::new(false) }
     }
 
@@ -69,6 +59,12 @@ impl Drop for Parts {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }
+}
+
+/// A line on stderr.
+fn tell(text: &str) {
+    // No one is left to tell when this fails.
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// How long a part may take.
