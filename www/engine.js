@@ -47,6 +47,8 @@ import { Queue } from "./queue.js";
  * @property {string} [revision] a branch, tag or commit on the Hub; `main` by default
  * @property {string} [token] for private and gated models; sent to the Hub only
  * @property {boolean} [cache] whether downloads are kept in the browser for the next time; true by default
+ * @property {boolean} [persist] whether the browser is asked to spare them when space runs low (Firefox then asks the user);
+ *   false by default. `navigator.storage.persisted()` tells what it decided
  * @property {number} [max_context] positions of the KV cache, 2 to 1048576; by default what the model was made for, at
  *   most 4096
  * @property {"f32" | "f16"} [kv_dtype] elements of the KV cache; `f32` by default, which is exact
@@ -273,12 +275,12 @@ export class Engine {
    * @returns {Promise<Engine>}
    */
   static async load(model, options = {}) {
-    const { assistant_model, onProgress = () => {}, signal, endpoint, revision, token, cache = true, ...rest } = options;
+    const { assistant_model, onProgress = () => {}, signal, endpoint, revision, token, cache = true, persist = false, ...rest } = options;
     if (signal?.aborted) throw aborted();
     requireWebGpu();
     // The browser may refuse, or ask the user; nothing waits for it.
     const remote = [model, assistant_model].some((files) => typeof files === "string" || files instanceof URL);
-    if (cache && remote) navigator.storage?.persist?.().catch(() => {});
+    if (persist && cache && remote) navigator.storage?.persist?.().catch(() => {});
     const hub = { endpoint, revision, token, cache };
     const base = globalThis.document?.baseURI ?? location.href;
     const args = { model: portable(model), assistant: portable(assistant_model), hub, base, options: rest };
