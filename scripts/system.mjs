@@ -24,14 +24,14 @@ function onPath(program) {
     .some((folder) => extensions.some((extension) => existsSync(join(folder, program + extension))));
 }
 
-/** Installs a Debian package where that is possible. */
-function install(what, debianPackage) {
+/** Installs Debian packages where that is possible. */
+function install(what, ...debianPackages) {
   if (existsSync("/etc/debian_version") && process.getuid?.() === 0) {
     const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive" };
     run("apt-get", ["update"], { env });
-    run("apt-get", ["install", "--yes", "--no-install-recommends", debianPackage], { env });
+    run("apt-get", ["install", "--yes", "--no-install-recommends", ...debianPackages], { env });
   } else {
-    fail(`${what} is missing. On Debian or Ubuntu: sudo apt-get install ${debianPackage}`);
+    fail(`${what} is missing. On Debian or Ubuntu: sudo apt-get install ${debianPackages.join(" ")}`);
   }
 }
 
@@ -59,4 +59,14 @@ export function needChromium() {
   const find = () => places.find((place) => place && existsSync(place));
   if (!find()) install("Chromium", "chromium");
   return find() ?? fail("Chromium is missing: set CHROMIUM to the path of Chromium or Chrome.");
+}
+
+/** The path of WebKitGTK's MiniBrowser, for a virtual screen of Xvfb; MINIBROWSER names another one. Null where there is none to be had. */
+export function needWebKit() {
+  if (process.platform !== "linux") return null;
+  const folders = [`/usr/lib/${{ x64: "x86_64", arm64: "aarch64" }[process.arch]}-linux-gnu`, "/usr/libexec", "/usr/lib", "/usr/lib64"];
+  const places = [process.env.MINIBROWSER, ...folders.map((folder) => join(folder, "webkit2gtk-4.1", "MiniBrowser"))];
+  const find = () => places.find((place) => place && existsSync(place));
+  if (!find() || !onPath("Xvfb")) install("WebKitGTK or Xvfb", "libwebkit2gtk-4.1-0", "xvfb");
+  return find() ?? fail("WebKitGTK is missing: set MINIBROWSER to the path of its MiniBrowser.");
 }

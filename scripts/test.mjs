@@ -1,10 +1,11 @@
 // npm test: format, lints for both targets, every test, natively, of the package and in a browser. A missing adapter fails the run.
 import { tmpdir } from "node:os";
-import { needChromium, needRust, needVulkan, run } from "./system.mjs";
+import { needChromium, needRust, needVulkan, needWebKit, run } from "./system.mjs";
 
 needRust();
 needVulkan();
 needChromium();
+needWebKit();
 // Mesa complains on every start where no desktop session has set it.
 const env = { XDG_RUNTIME_DIR: tmpdir(), ...process.env };
 const cargo = (...args) => run("cargo", args, { env });

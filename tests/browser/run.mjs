@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { browser, codes, equal, server, violations } from "./harness.mjs";
 
 /** Suites that share no browser page run side by side, because compiling kernels keeps only one core busy. */
-const LANES = [["engine", "page", "parallel"], ["recovery", "life", "downloads", "package"]];
+const LANES = [["engine", "page", "parallel"], ["recovery", "life", "downloads", "webkit", "package"]];
 const LIMIT = 600_000;
 
 const only = process.argv[2] ?? "";
