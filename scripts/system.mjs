@@ -66,3 +66,12 @@ export const needChromium = () =>
 
 /** The path of a Firefox for the browser tests; FIREFOX names another one. */
 export const needFirefox = () => needBrowser("Firefox", "FIREFOX", ["/usr/bin/firefox-esr", "/usr/bin/firefox"], "firefox-esr");
+
+/** The path of WebKitGTK's MiniBrowser, for a virtual screen of Xvfb; MINIBROWSER names another one. Null where there is none to be had. */
+export function needWebKit() {
+  if (process.platform !== "linux") return null;
+  if (!onPath("Xvfb")) install("Xvfb", "xvfb");
+  const folders = [`/usr/lib/${{ x64: "x86_64", arm64: "aarch64" }[process.arch]}-linux-gnu`, "/usr/libexec", "/usr/lib", "/usr/lib64"];
+  const places = folders.map((folder) => join(folder, "webkit2gtk-4.1", "MiniBrowser"));
+  return needBrowser("WebKitGTK", "MINIBROWSER", places, "libwebkit2gtk-4.1-0");
+}

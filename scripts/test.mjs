@@ -1,11 +1,12 @@
 // npm test: format, lints for both targets, every test, natively, of the packages and in both browsers. A missing adapter fails the run.
 import { tmpdir } from "node:os";
-import { needChromium, needFirefox, needRust, needVulkan, run } from "./system.mjs";
+import { needChromium, needFirefox, needRust, needVulkan, needWebKit, run } from "./system.mjs";
 
 needRust();
 needVulkan();
 needChromium();
 needFirefox();
+needWebKit();
 // Mesa complains on every start where no desktop session has set it.
 const env = { XDG_RUNTIME_DIR: tmpdir(), ...process.env };
 const cargo = (...args) => run("cargo", args, { env });

@@ -11,7 +11,7 @@ import { types } from "../scripts/build.mjs";
 import { blocks, consumer, contents, root } from "./consumer.mjs";
 
 /** What is published, and nothing else. */
-const MODULES = ["cache", "chat", "crew", "engine", "error", "hub", "queue", "remote", "sealed", "transfer", "worker"];
+const MODULES = ["cache", "chat", "chunks", "crew", "engine", "error", "hub", "queue", "remote", "sealed", "transfer", "worker"];
 const FILES = [
   "LICENSE-APACHE",
   "LICENSE-MIT",
@@ -76,7 +76,7 @@ test("the README lists the codes that the types have, and the types have those o
 
 test("options and statistics are typed as the engine names them", () => {
   for (const [file, name, type, more] of [
-    ["options.rs", "LoadOptions", "LoadOptions", ["assistant_model", "cache", "endpoint", "onProgress", "revision", "signal", "token", "wasm", "worker"]],
+    ["options.rs", "LoadOptions", "LoadOptions", ["assistant_model", "cache", "endpoint", "onProgress", "persist", "revision", "signal", "token", "wasm", "worker"]],
     ["options.rs", "GenerateOptions", "GenerateOptions", ["signal"]],
     ["session.rs", "Token", "Token", []],
     ["session.rs", "Generation", "Generation", []],

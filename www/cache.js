@@ -9,7 +9,7 @@ import { SEAL, entries, hex, readFile, removeFrom, sha256, unseal, write } from 
 /**
  * @typedef {object} Meta What the server said last of a file.
  * @property {string} model as the user named it
- * @property {string} url what the file's name was added to
+ * @property {string} url what the file's name was added to, without its query
  * @property {number} total bytes
  * @property {string | null} version the server's name for these bytes
  * @property {boolean} absent whether the server has no such file
@@ -17,7 +17,7 @@ import { SEAL, entries, hex, readFile, removeFrom, sha256, unseal, write } from 
  */
 
 /** @typedef {{ model: string, url: string, bytes: number, complete: boolean }} CachedModelInfo
- *   `bytes`: on disk; `complete`: whether all of each file that was begun is here */
+ *   `model` and `url`: without a query; `bytes`: on disk; `complete`: whether all of each file that was begun is here */
 
 /** Bytes per chunk: large enough to amortise a round trip, small enough to repeat after a cut. */
 export const CHUNK = 8 << 20;
@@ -27,8 +27,11 @@ const META = "meta";
 /** The cache as one load sees it; after the first failure that load keeps nothing more. */
 export class Cache {
   failed = false;
+  /** Bytes that are still to be kept. */
+  pending = 0;
+  #warned = false;
 
-  /** @param {(text: string) => void} onWarning hears why nothing is kept, at most once */
+  /** @param {(text: string) => void} onWarning hears why something is not kept, at most once */
   constructor(onWarning) {
     this.onWarning = onWarning;
   }
@@ -69,22 +72,36 @@ export class Cache {
     }
   }
 
-  /** @param {unknown} error @param {number} [need] bytes that had to be kept */
-  async fail(error, need = 0) {
+  /** Says beforehand when there is no room for what is about to come. @param {number} bytes that are to be kept, besides the others */
+  async expect(bytes) {
+    this.pending += bytes;
+    const room = await estimateRoom();
+    if (room < this.pending) this.#lackSpace(room);
+  }
+
+  /** @param {unknown} error */
+  async fail(error) {
     if (this.failed) return;
     this.failed = true;
     const { name } = /** @type {Error} */ (error);
-    if (name !== "QuotaExceededError") {
-      this.onWarning(`cache: the browser keeps no files for this page (${name}): the model will be downloaded again next time`);
-      return;
-    }
-    const { quota = 0, usage = 0 } = await navigator.storage.estimate().catch(() => /** @type {StorageEstimate} */ ({}));
+    if (name === "QuotaExceededError") this.#lackSpace(await estimateRoom());
+    else this.#warn(`cache: the browser keeps no files for this page (${name}): the model will be downloaded again next time`);
+  }
+
+  /** @param {number} room bytes */
+  #lackSpace(room) {
     // Browsers may name far more than they give; then the numbers would only confuse.
-    const numbers = quota - usage < need ? ` (${need} bytes are needed, ${Math.max(0, quota - usage)} are available)` : "";
-    this.onWarning(
-      `quota: the browser has no space left to keep the model${numbers}: it will be downloaded again next time, ` +
-        "unless you free some space or delete cached models",
+    const numbers = room < this.pending ? ` (${megabytes(this.pending)} are needed, ${megabytes(room)} are free)` : "";
+    this.#warn(
+      `quota: the browser has not enough space to keep the model${numbers}: what does not fit will be downloaded again next ` +
+        "time, unless you free some space or delete cached models",
     );
+  }
+
+  /** @param {string} text */
+  #warn(text) {
+    if (!this.#warned) this.onWarning(text);
+    this.#warned = true;
   }
 }
 
@@ -92,6 +109,8 @@ export class Cache {
 export class CachedFile {
   /** @type {Meta | null} */
   meta = null;
+  /** Bytes that are still to be kept. */
+  #pending = 0;
 
   /**
    * @param {Cache} cache
@@ -127,10 +146,17 @@ export class CachedFile {
     return this.meta;
   }
 
-  /** Begins a version of the file; chunks of another go. @param {{ total: number, version: string | null }} version */
-  async begin({ total, version }) {
+  /** @param {number} bytes of the file that are about to come */
+  async expect(bytes) {
+    const more = bytes - this.#pending;
+    this.#pending = bytes;
+    await this.cache.expect(more);
+  }
+
+  /** Begins a version of the file; chunks of another go. None counts before its length is written down. @param {string | null} version */
+  async begin(version) {
     await this.drop();
-    await this.#describe({ ...this.from, total, version, absent: false, tag: crypto.randomUUID().slice(0, 8) });
+    this.meta = { ...this.from, total: 0, version, absent: false, tag: crypto.randomUUID().slice(0, 8) };
   }
 
   /** Forgets the file. */
@@ -145,12 +171,12 @@ export class CachedFile {
     // A model of which nothing is there leaves nothing here.
     if (!(await this.root.getDirectoryHandle(this.path[0]).catch(() => null))) return;
     const meta = this.meta ?? { ...this.from, total: 0, version: null, tag: "none" };
-    await this.#describe({ ...meta, absent });
+    await this.describe({ ...meta, absent });
   }
 
-  /** @param {Meta} meta */
-  async #describe(meta) {
-    this.meta = meta;
+  /** Writes down what is known of the file. @param {Partial<Meta>} more */
+  async describe(more) {
+    const meta = (this.meta = { .../** @type {Meta} */ (this.meta), ...more });
     await this.#keep(META, new TextEncoder().encode(JSON.stringify(meta)));
   }
 
@@ -171,21 +197,25 @@ export class CachedFile {
     }
   }
 
-  /** Keeps a chunk on disk, or where that cannot be, in memory. @param {number} index @param {Uint8Array<ArrayBuffer>} bytes @returns {Promise<Blob>} */
+  /** Keeps a chunk; null where that cannot be. @param {number} index @param {Uint8Array<ArrayBuffer>} bytes @returns {Promise<Blob | null>} */
   async put(index, bytes) {
     const file = await this.#keep(`${index}-${this.meta?.tag}`, bytes);
-    return file?.slice(0, bytes.length) ?? new Blob([bytes]);
+    if (file) {
+      this.#pending -= bytes.length;
+      this.cache.pending -= bytes.length;
+    }
+    return file?.slice(0, bytes.length) ?? null;
   }
 
   /** @param {string} name @param {Uint8Array<ArrayBuffer>} bytes */
   async #keep(name, bytes) {
     if (this.cache.failed) return null;
     try {
-      const folder = await this.folder(name === META);
+      const folder = await this.folder(true);
       await write(folder, name, bytes);
       return await readFile(folder, name);
     } catch (error) {
-      await this.cache.fail(error, this.meta?.total);
+      await this.cache.fail(error);
       return null;
     }
   }
@@ -201,7 +231,8 @@ export async function list() {
  * @param {string | URL} [model]
  */
 export async function remove(model) {
-  const wanted = (await stored()).filter(({ model: name, url }) => model === undefined || [name, url].includes(String(model)));
+  const called = withoutQuery(String(model));
+  const wanted = (await stored()).filter(({ model: name, url }) => model === undefined || [name, url].includes(called));
   const root = wanted.length ? await openRoot(false) : null;
   const removed = wanted.map(({ key }) =>
     navigator.locks.request(lockName(key), { ifAvailable: true }, (lock) => !!lock && !!root && removeFrom(root, key)),
@@ -244,6 +275,26 @@ async function sweep(root, key) {
     if (!meta) gone = (await removeFrom(folder, file)) && gone;
   }
   return gone;
+}
+
+/** Bytes that the browser says it could still keep. */
+async function estimateRoom() {
+  const { quota = Infinity, usage = 0 } = (await navigator.storage.estimate?.().catch(() => null)) ?? {};
+  return Math.max(0, quota - usage);
+}
+
+/** @param {number} bytes */
+function megabytes(bytes) {
+  return `${Math.ceil(bytes / 1e6)} MB`;
+}
+
+/**
+ * An address as it may be kept and shown. Queries hold signatures, which are secret, and new each time although the files
+ * are the same.
+ * @param {string} url
+ */
+export function withoutQuery(url) {
+  return url.split(/[?#]/, 1)[0];
 }
 
 /** @param {boolean} create */

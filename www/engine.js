@@ -50,6 +50,8 @@ import { Queue } from "./queue.js";
  * @property {string} [revision] a branch, tag or commit on the Hub; `main` by default
  * @property {string} [token] for private and gated models; sent to the Hub only
  * @property {boolean} [cache] whether downloads are kept in the browser for the next time; true by default
+ * @property {boolean} [persist] whether the browser is asked to spare them when space runs low (Firefox then asks the user);
+ *   false by default. `navigator.storage.persisted()` tells what it decided
  * @property {number} [max_context] positions of the KV cache, 2 to 1048576; by default what the model was made for, at
  *   most 4096
  * @property {"f32" | "f16"} [kv_dtype] elements of the KV cache; `f32` by default, which is exact
@@ -70,8 +72,8 @@ import { Queue } from "./queue.js";
  * @property {"adaptive" | "constant" | "heuristic" | "heuristic_transient"} [num_assistant_tokens_schedule] how that number
  *   changes. `adaptive`, the default: number and drafter are what was measured to be fastest, none where nothing helps;
  *   `heuristic`, as in transformers: 2 more when all were accepted, else 1 fewer, kept from call to call
- * @property {number} [prompt_lookup_num_tokens] draft by looking up the text so far instead of with the draft model, so
- *   many tokens at a time
+ * @property {number} [prompt_lookup_num_tokens] most tokens that the lookup drafts at a time; unless the schedule is
+ *   adaptive, it also makes the lookup the drafter
  * @property {number} [max_matching_ngram_size] tokens that the lookup tries to match first, 1 to 64; 2 by default
  * @property {"leftmost" | "whole" | "most_recent"} [prompt_lookup_rule] which of several matches the lookup takes: the first,
  *   as transformers does (the default); the first, if all tokens asked for follow it; the last
@@ -265,12 +267,12 @@ export class Engine {
    * @returns {Promise<Engine>}
    */
   static async load(model, options) {
-    const { assistant_model, onProgress, signal, endpoint, revision, token, cache = true, worker, wasm, ...rest } = checked(options);
+    const { assistant_model, onProgress, signal, endpoint, revision, token, cache = true, persist = false, worker, wasm, ...rest } = checked(options);
     if (signal?.aborted) throw aborted(signal);
     requireWebGpu();
     // The browser may refuse, or ask the user; nothing waits for it.
     const remote = [model, assistant_model].some((files) => typeof files === "string" || files instanceof URL);
-    if (cache && remote) navigator.storage?.persist?.().catch(() => {});
+    if (persist && cache && remote) navigator.storage?.persist?.().catch(() => {});
     const hub = { endpoint, revision, token, cache };
     // Not every place that has WebGPU has an address of its own.
     const base = globalThis.document?.baseURI ?? globalThis.location?.href;
@@ -542,7 +544,7 @@ function startWorker(address, failed) {
 }
 
 /** The types of options that the engine's module does not see. */
-const TYPES = { onProgress: "function", endpoint: "string", revision: "string", token: "string", cache: "boolean" };
+const TYPES = { onProgress: "function", endpoint: "string", revision: "string", token: "string", cache: "boolean", persist: "boolean" };
 
 /**
  * The options that say something: null stands for the default.

@@ -1,4 +1,5 @@
 /** Where the files of a model come from in a browser: a Hub id, a base URL, or files that the user picked. */
+import { withoutQuery } from "./cache.js";
 import { Remote } from "./remote.js";
 import { failure } from "./transfer.js";
 
@@ -31,7 +32,9 @@ export function openFiles(model, options) {
   if (typeof model === "object" && "getFileHandle" in model) return new Directory(model);
   const text = String(model);
   if (/^(\.{0,2}\/|[a-z][a-z0-9+.-]*:)/i.test(text)) {
-    return new Remote(text, new URL(text.endsWith("/") ? text : `${text}/`, options.base).href, options);
+    const folder = new URL(text, options.base);
+    if (!folder.pathname.endsWith("/")) folder.pathname += "/";
+    return new Remote(withoutQuery(text), folder.href, options);
   }
   if (!/^[\w.-]+\/[\w.-]+$/.test(text)) {
     throw failure("bad-option", `model: ${text} is not allowed; allowed: owner/name on the Hub, a URL, files`, { option: "model", value: text });

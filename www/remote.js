@@ -1,20 +1,23 @@
 /**
  * The files of a model on a server. They come in chunks by Range, several at once, each once; where there is no Range, whole.
- * What a cache holds is not asked for again: the server only says whether its file is still the same.
+ * What a cache holds is not asked for again: the server only says whether its file is still the same. What no cache holds is
+ * forgotten when it was read, and fetched again when it is needed again.
  */
-import { CHUNK } from "./cache.js";
+import { CHUNK, withoutQuery } from "./cache.js";
+import { DiskChunk, Memory, MemoryChunk } from "./chunks.js";
 import { Transfer, chunkLength, describe, discard, failure, isFailure } from "./transfer.js";
 
+/** @typedef {import("./chunks.js").Chunk} Chunk */
 /** @typedef {import("./hub.js").Files} Files */
 
 /**
  * @typedef {object} RemoteFile
  * @property {number} total
  * @property {string | null} version
- * @property {Map<number, Promise<Blob>>} chunks
+ * @property {Map<number, Promise<Chunk>>} chunks
  * @property {Set<number>} counted chunks that count as loaded
  * @property {import("./cache.js").CachedFile | null} kept
- * @property {boolean} ranged whether the server gives parts of it
+ * @property {boolean} ranged whether the server gives parts of it, as far as is known
  */
 
 /** Chunks fetched ahead of the one that is read. */
@@ -30,16 +33,17 @@ export class Remote {
   away = false;
   /** @type {ReturnType<import("./cache.js").Cache["model"]> | undefined} */
   model;
+  memory = new Memory();
 
   /**
    * @param {string} name
-   * @param {string} base
+   * @param {string} base the folder
    * @param {import("./transfer.js").TransferOptions & { cache?: import("./cache.js").Cache, pinned?: boolean }} options
    *   `pinned`: whether what the URL names never changes
    */
   constructor(name, base, { cache, pinned = false, ...options }) {
     this.name = name;
-    this.base = base;
+    this.url = withoutQuery(base);
     this.cache = cache;
     this.pinned = pinned;
     this.signal = options.signal;
@@ -54,7 +58,7 @@ export class Remote {
   /** @param {string} file @param {number} start @param {number} end */
   async read(file, start, end) {
     const opened = await this.open(file);
-    if (!opened) throw failure("not-found", `${this.name}: there is no ${file}`, { path: this.base + file });
+    if (!opened) throw failure("not-found", `${this.name}: there is no ${file}`, { path: this.url + file });
     end = Math.min(end, opened.total);
     if (start >= end) return new Uint8Array();
     const first = Math.floor(start / CHUNK);
@@ -72,13 +76,14 @@ export class Remote {
     return bytes;
   }
 
-  /** Lets other tabs delete the model, once what is on its way has been kept. */
+  /** Forgets what was not read, and lets other tabs delete the model, once what is on its way has been kept. */
   async close() {
     const opened = await Promise.allSettled(this.opened.values());
     const files = opened.flatMap((file) => (file.status === "fulfilled" && file.value ? [file.value] : []));
     await Promise.allSettled(files.flatMap(({ chunks }) => [...chunks.values()]));
-    // What can be had again is not kept in memory for the day when the GPU is lost.
-    for (const { chunks, kept, ranged } of files) if (ranged && !kept) chunks.clear();
+    // Whoever reads again, because the GPU was lost, has it from disk or from the server.
+    for (const { chunks } of files) chunks.clear();
+    this.memory.clear();
     await (await this.model)?.close().catch(() => {});
   }
 
@@ -93,9 +98,9 @@ export class Remote {
   async first(file) {
     // Names of shards come from a file of the model.
     if (file.split("/").some((part) => ["", ".", ".."].includes(part))) {
-      throw failure("not-found", `${this.name}: ${file} is no name inside the model's folder`, { path: this.base + file });
+      throw failure("not-found", `${this.name}: ${file} is no name inside the model's folder`, { path: this.url + file });
     }
-    this.model ??= this.cache?.model(this.name, this.base);
+    this.model ??= this.cache?.model(this.name, this.url);
     const kept = (await this.model)?.file(file) ?? null;
     return kept ? this.alone(kept, 0, () => this.resume(file, kept)) : this.begin(file, null);
   }
@@ -115,7 +120,9 @@ export class Remote {
     if (absent) return null;
     const { total, version } = known;
     const counted = await kept.indices();
-    for (const index of counted) this.transfer.report(file, chunkLength(total, index), total);
+    const here = [...counted].map((index) => chunkLength(total, index));
+    for (const bytes of here) this.transfer.report(file, bytes, total);
+    await kept.expect(here.reduce((missing, bytes) => missing - bytes, total));
     return { total, version, chunks: new Map(), counted, kept, ranged: true };
   }
 
@@ -159,82 +166,159 @@ export class Remote {
         await kept?.mark(true);
         return null;
       }
-      /** @type {Blob[]} */
-      let parts = [];
-      let size = total ?? 0;
-      if (total) {
-        parts = [new Blob([await this.transfer.chunk(file, response, 0, total)])];
-      } else if (total === null) {
-        if (response.status === 206) {
-          discard(response);
-          response = await this.transfer.fetch(file);
-        }
-        parts = await this.transfer.whole(file, response);
-        size = parts.reduce((sum, part) => sum + part.size, 0);
+      /** @type {RemoteFile} */
+      const opened = { total: total ?? 0, version, chunks: new Map(), counted: new Set(), kept, ranged: total !== null };
+      if (opened.ranged) {
+        const bytes = total ? await this.transfer.chunk(file, response, 0, total) : null;
+        await kept?.begin(version);
+        await kept?.expect(opened.total);
+        await kept?.describe({ total: opened.total });
+        if (!bytes) return opened;
+        opened.counted.add(0);
+        opened.chunks.set(0, Promise.resolve(await this.keep(opened, 0, bytes)));
+        return opened;
       }
-      await kept?.begin({ total: size, version });
-      const chunks = new Map();
-      for (const [index, part] of parts.entries()) {
-        const chunk = kept ? await kept.put(index, new Uint8Array(await part.arrayBuffer())) : part;
-        chunks.set(index, Promise.resolve(chunk));
+      if (response.status === 206) {
+        discard(response);
+        response = await this.transfer.fetch(file);
       }
-      return { total: size, version, chunks, counted: new Set(chunks.keys()), kept, ranged: total !== null };
+      const chunks = await this.whole(file, opened, response);
+      for (const [index, chunk] of chunks.entries()) {
+        opened.counted.add(index);
+        opened.chunks.set(index, Promise.resolve(chunk));
+      }
+      return opened;
     });
+  }
+
+  /**
+   * All chunks of a file of which no parts are to be had.
+   * @param {string} file @param {RemoteFile} opened @param {Response} response
+   */
+  async whole(file, opened, response) {
+    const { kept, version } = opened;
+    /** @type {Chunk[]} */
+    const chunks = [];
+    await kept?.begin(version);
+    await kept?.expect(Number(response.headers.get("content-length")));
+    opened.total = await this.transfer.whole(file, response, async (bytes) => {
+      chunks.push(await this.keep(opened, chunks.length, bytes));
+    });
+    await kept?.describe({ total: opened.total });
+    return chunks;
+  }
+
+  /**
+   * Fetches such a file again.
+   * @param {string} file @param {RemoteFile} opened
+   */
+  refill(file, opened) {
+    const { counted, total, version } = opened;
+    for (const index of counted) this.transfer.report(file, -chunkLength(total, index), total, true);
+    counted.clear();
+    opened.ranged = false;
+    const all = this.transfer.retry(file, async () => {
+      const response = await this.transfer.fetch(file);
+      const now = describe(response);
+      const same = !now.absent && now.version === version;
+      const chunks = same ? await this.whole(file, opened, response) : discard(response);
+      if (!chunks || opened.total !== total) throw this.changed(file);
+      return chunks;
+    });
+    for (let index = 0; index * CHUNK < total; index++) {
+      this.set(opened, index, all.then((chunks) => {
+        counted.add(index);
+        return chunks[index];
+      }));
+    }
+  }
+
+  /** @param {RemoteFile} opened @param {number} index @param {Uint8Array<ArrayBuffer>} bytes @returns {Promise<Chunk>} */
+  async keep({ kept, ranged }, index, bytes) {
+    const blob = await kept?.put(index, bytes);
+    if (blob) return new DiskChunk(blob);
+    // To forget what cannot be had by part would cost more than it frees.
+    return ranged ? this.memory.hold(bytes) : new MemoryChunk(bytes);
   }
 
   /** @param {string} file @param {RemoteFile} opened @param {number} index @param {number} start @param {number} end */
   async part(file, opened, index, start, end) {
-    const chunk = await this.chunk(file, opened, index);
-    try {
-      return new Uint8Array(await chunk.slice(start, end).arrayBuffer());
-    } catch {
-      // It was deleted meanwhile, by a person or by the browser.
-      opened.chunks.delete(index);
-      return new Uint8Array(await (await this.chunk(file, opened, index)).slice(start, end).arrayBuffer());
+    for (let tries = 1; tries <= 2; tries++) {
+      const chunk = this.chunk(file, opened, index);
+      const bytes = await (await chunk).read(start, end);
+      if (bytes) return bytes;
+      // Another reader may have had it fetched again.
+      if (opened.chunks.get(index) === chunk) opened.chunks.delete(index);
     }
+    throw failure("integrity", `${this.url}${file}: what is kept of it cannot be read: delete it, or load it without a cache`, { file });
   }
 
-  /** @param {string} file @param {RemoteFile} opened @param {number} index @returns {Promise<Blob>} */
+  /** @param {string} file @param {RemoteFile} opened @param {number} index @returns {Promise<Chunk>} */
   chunk(file, opened, index) {
-    let chunk = opened.chunks.get(index);
-    if (!chunk) {
-      chunk = this.obtain(file, opened, index);
-      // Whoever reads the chunk hears of its failure; a chunk ahead may never be read.
-      chunk.catch(() => {});
-      opened.chunks.set(index, chunk);
+    const { chunks, ranged } = opened;
+    if (!chunks.has(index)) {
+      if (ranged) this.set(opened, index, this.obtain(file, opened, index));
+      else this.refill(file, opened);
     }
-    return chunk;
+    return /** @type {Promise<Chunk>} */ (chunks.get(index));
   }
 
-  /** @param {string} file @param {RemoteFile} opened @param {number} index @returns {Promise<Blob>} */
+  /** @param {RemoteFile} opened @param {number} index @param {Promise<Chunk>} chunk */
+  set({ chunks }, index, chunk) {
+    // Whoever reads the chunk hears of its failure; a chunk ahead may never be read.
+    chunk.catch(() => {});
+    chunks.set(index, chunk);
+  }
+
+  /** @param {string} file @param {RemoteFile} opened @param {number} index @returns {Promise<Chunk>} */
   async obtain(file, opened, index) {
     const { kept, total, counted } = opened;
-    if (!kept) return new Blob([await this.download(file, opened, index)]);
-    return this.alone(kept, index, async () => {
-      const bytes = chunkLength(total, index);
+    const bytes = chunkLength(total, index);
+    const bring = async () => {
       // Another tab may have brought it while this one waited.
-      const found = await kept.get(index, bytes);
-      if (found && !counted.has(index)) this.transfer.report(file, bytes, total);
-      if (!found && counted.delete(index)) this.transfer.report(file, -bytes, total, true);
-      const chunk = found ?? (await kept.put(index, await this.download(file, opened, index)));
+      const found = await kept?.get(index, bytes);
+      if (found) {
+        if (!counted.has(index)) this.transfer.report(file, bytes, total);
+        counted.add(index);
+        return new DiskChunk(found);
+      }
+      if (counted.delete(index)) this.transfer.report(file, -bytes, total, true);
+      const downloaded = await this.download(file, opened, index);
+      if (!downloaded) return null;
       counted.add(index);
-      return chunk;
-    });
+      return this.keep(opened, index, downloaded);
+    };
+    const chunk = await (kept ? this.alone(kept, index, bring) : bring());
+    if (chunk) return chunk;
+    if (opened.ranged) this.refill(file, opened);
+    return this.chunk(file, opened, index);
   }
 
-  /** @param {string} file @param {RemoteFile} opened @param {number} index */
+  /**
+   * A chunk's bytes; null where the server gives no parts of the file.
+   * @param {string} file @param {RemoteFile} opened @param {number} index
+   */
   download(file, opened, index) {
     const start = index * CHUNK;
     return this.transfer.retry(file, async () => {
       const response = await this.transfer.fetch(file, start, start + chunkLength(opened.total, index));
-      const { total, version } = describe(response);
-      if (response.status === 206 && version === opened.version && total === opened.total) {
-        return this.transfer.chunk(file, response, start, total);
+      const { absent, total, version } = describe(response);
+      if (!absent && version === opened.version) {
+        if (response.status === 206 && total === opened.total) return this.transfer.chunk(file, response, start, total);
+        if (response.status === 200) {
+          discard(response);
+          return null;
+        }
       }
       discard(response);
       if (this.pinned) await opened.kept?.drop();
-      throw failure("integrity", `${this.base}${file} changed while it was downloaded: load the model again`, { file });
+      throw this.changed(file);
     });
+  }
+
+  /** @param {string} file */
+  changed(file) {
+    return failure("integrity", `${this.url}${file} changed while it was downloaded: load the model again`, { file });
   }
 
   /** @template T @param {import("./cache.js").CachedFile} kept @param {number} index @param {() => Promise<T>} work @returns {Promise<T>} */

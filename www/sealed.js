@@ -13,13 +13,8 @@ export const SEAL = 32;
 export async function write(folder, name, bytes) {
   const part = `${name}.${crypto.randomUUID().slice(0, 8)}.part`;
   /** @type {any} the types of these are a worker's, or nobody's yet */
-  let handle = await folder.getFileHandle(part, { create: true });
+  const handle = await folder.getFileHandle(part, { create: true });
   try {
-    if (!handle.move) {
-      // The seal tells a torn file from a whole one; the other name only makes torn ones rarer.
-      await folder.removeEntry(part);
-      handle = await folder.getFileHandle(name, { create: true });
-    }
     const access = await handle.createSyncAccessHandle();
     try {
       access.truncate(0);
@@ -33,9 +28,10 @@ export async function write(folder, name, bytes) {
     } finally {
       access.close();
     }
-    await handle.move?.(name);
+    // The name alone is enough for others, but not for WebKit.
+    await handle.move(folder, name);
   } catch (error) {
-    await removeFrom(folder, handle.name);
+    await removeFrom(folder, part);
     throw error;
   }
 }

@@ -1,5 +1,5 @@
 /** Bytes from a server: requests that are tried again, progress that only grows, lengths that nobody takes on trust. */
-import { CHUNK } from "./cache.js";
+import { CHUNK, withoutQuery } from "./cache.js";
 
 /** @typedef {{ phase: "download", model: "target" | "assistant", file: string, loaded: number, total: number }} DownloadProgress */
 
@@ -11,9 +11,17 @@ import { CHUNK } from "./cache.js";
  * @property {(progress: DownloadProgress) => void} onProgress
  */
 
-const TRIES = 3;
-/** Milliseconds without a byte, or without an answer, after which a request counts as cut. */
-export const patience = { silence: 30_000 };
+/** Milliseconds. */
+export const patience = {
+  /** Without a byte, or without an answer: then a request counts as cut. */
+  silence: 30_000,
+  /** Between one try and the next, about. */
+  pauses: [1000, 2000, 4000, 8000, 16_000, 30_000],
+  /** What a server may ask for instead, at most. */
+  retryAfter: 300_000,
+};
+/** Pauses for a server that never answered: its address is more likely to be wrong than the server is to come back. */
+const FEW_PAUSES = 2;
 
 /**
  * An error in the shape in which all errors of the engine travel.
@@ -31,9 +39,11 @@ export class Transfer {
   loaded = new Map();
   /** @type {Map<string, number>} bytes reported, by file */
   shown = new Map();
+  /** Whether the server ever answered. */
+  answered = false;
 
   /**
-   * @param {string} base
+   * @param {string} base the folder; its query, such as a signature, goes along with each file
    * @param {TransferOptions} options
    */
   constructor(base, { headers = {}, role, signal, onProgress }) {
@@ -44,29 +54,39 @@ export class Transfer {
     this.onProgress = onProgress;
   }
 
+  /** @param {string} file */
+  address(file) {
+    const url = new URL(this.base);
+    url.pathname += file.split("/").map(encodeURIComponent).join("/");
+    return url.href;
+  }
+
   /** @param {string} file @param {number} [start] @param {number} [end] @param {AbortSignal} [signal] */
   async fetch(file, start, end, signal = this.signal) {
     const headers = new Headers(this.headers);
     if (end !== undefined) headers.set("Range", `bytes=${start}-${end - 1}`);
-    const url = this.base + file.split("/").map(encodeURIComponent).join("/");
+    const address = this.address(file);
     // The browser's own cache would keep everything twice, and where chunks of a file come at once, it asks for some again.
     // AbortSignal.any is younger than WebGPU.
     const request = new AbortController();
     const stop = () => request.abort();
     signal.addEventListener("abort", stop, { once: true });
     if (signal.aborted) stop();
-    const response = await unlessSilent(fetch(url, { headers, signal: request.signal, cache: "no-store" }), stop);
+    const response = await unlessSilent(fetch(address, { headers, signal: request.signal, cache: "no-store" }), stop);
+    this.answered = true;
     const { status } = response;
     if (response.ok || status === 404 || (status === 416 && start === 0)) return response;
     discard(response);
+    const url = withoutQuery(address);
     const detail = { url, status };
     if (status === 401 || status === 403) {
-      throw failure("not-found", `${url}: ${status}: there is no such model, or it needs a token`, detail);
+      throw failure("not-found", `${url}: ${status}: there is no such model, or it needs a token, or a signature that has not expired`, detail);
     }
-    // These pass; others do not.
-    const passing = status === 408 || status === 429 || status >= 500;
-    const error = failure("network", `${url}: the server answered ${status}`, detail);
-    throw passing ? Object.assign(new Error(error.message), { detail }) : error;
+    const message = `the server answered ${status}`;
+    // Those pass; what a server cannot do does not.
+    const passing = [408, 425, 429].includes(status) || (status >= 500 && status !== 501 && status !== 505);
+    if (!passing) throw failure("network", `${url}: ${message}`, detail);
+    throw Object.assign(new Error(message), { detail, retryAfter: retryAfter(response.headers) });
   }
 
   /** A chunk: exactly its bytes. @param {string} file @param {Response} response @param {number} start where it begins @param {number} total */
@@ -91,11 +111,14 @@ export class Transfer {
     }
   }
 
-  /** All chunks at once. @param {string} file @param {Response} response */
-  async whole(file, response) {
+  /**
+   * All chunks, one after the other.
+   * @param {string} file @param {Response} response @param {(chunk: Uint8Array<ArrayBuffer>) => Promise<void>} take
+   * @returns {Promise<number>} bytes in all
+   */
+  async whole(file, response, take) {
     const total = Number(response.headers.get("content-length"));
-    const chunks = [];
-    const chunk = new Uint8Array(CHUNK);
+    let chunk = new Uint8Array(CHUNK);
     let [filled, size] = [0, 0];
     try {
       for await (const part of parts(response)) {
@@ -105,13 +128,15 @@ export class Transfer {
           at += fits.length;
           filled += fits.length;
           if (filled < CHUNK) continue;
-          chunks.push(new Blob([chunk]));
+          await take(chunk);
+          chunk = new Uint8Array(CHUNK);
           filled = 0;
         }
         size += part.length;
         this.report(file, part.length, total);
       }
-      return filled ? [...chunks, new Blob([chunk.subarray(0, filled)])] : chunks;
+      if (filled) await take(chunk.slice(0, filled));
+      return size;
     } catch (error) {
       this.report(file, -size, total, true);
       throw error;
@@ -131,20 +156,51 @@ export class Transfer {
 
   /** @template T @param {string} file @param {() => Promise<T>} attempt @returns {Promise<T>} */
   async retry(file, attempt) {
-    for (let tried = 1; ; tried++) {
+    for (let tries = 1; ; tries++) {
       try {
         return await attempt();
       } catch (thrown) {
         if (this.signal.aborted) throw failure("aborted", "aborted");
         if (isFailure(thrown)) throw thrown;
-        const error = /** @type {Error & { detail?: unknown }} */ (thrown);
-        if (tried === TRIES) {
-          throw failure("network", `${this.base}${file}: ${error.message}`, error.detail ?? { url: this.base + file, tries: TRIES });
+        const { message, detail, retryAfter = 0 } = /** @type {Error & { detail?: unknown, retryAfter?: number }} */ (thrown);
+        const offline = !detail && navigator.onLine === false;
+        const pauses = this.answered ? patience.pauses : patience.pauses.slice(0, offline ? 0 : FEW_PAUSES);
+        // A download that was cut off waits for the connection, however long that takes.
+        if (offline && this.answered) tries = 0;
+        const tooLong = retryAfter > patience.retryAfter;
+        if (tries > pauses.length || tooLong) {
+          const url = withoutQuery(this.address(file));
+          const often = tries > 1 ? `, ${tries} times in a row` : "";
+          const later = tooLong ? `, and wants to be asked again in ${Math.ceil(retryAfter / 1000)} s` : "";
+          throw failure("network", `${url}: ${offline ? "the browser is offline" : message}${often}${later}`, detail ?? { url, tries });
         }
-        await new Promise((resolve) => setTimeout(resolve, 250 * 4 ** (tried - 1)));
+        // Who was cut off together does not come back together.
+        const pause = /** @type {number} */ (pauses.at(tries - 1)) * (0.75 + Math.random() / 2);
+        await this.#pause(Math.max(pause, retryAfter), !retryAfter);
       }
     }
   }
+
+  /** Ends early with an abort. @param {number} milliseconds @param {boolean} orOnline whether it ends when the connection is back */
+  #pause(milliseconds, orOnline) {
+    return new Promise((resolve) => {
+      const end = () => {
+        clearTimeout(timer);
+        removeEventListener("online", end);
+        this.signal.removeEventListener("abort", end);
+        resolve(undefined);
+      };
+      const timer = setTimeout(end, milliseconds);
+      if (orOnline) addEventListener("online", end);
+      this.signal.addEventListener("abort", end);
+    });
+  }
+}
+
+/** Milliseconds after which a server wants to be asked again, as seconds or as a date; 0 where it does not say. @param {Headers} headers */
+function retryAfter(headers) {
+  const said = headers.get("retry-after") ?? "";
+  return Math.max(0, Number.isNaN(Number(said)) ? Date.parse(said) - Date.now() : 1000 * Number(said)) || 0;
 }
 
 /** Whether it has the shape of {@link failure}; a DOMException has a code too, but a number. @param {any} error */

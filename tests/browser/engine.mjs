@@ -18,7 +18,7 @@ faults.changing = (_, response, rest) => {
   const { writeHead } = response;
   response.writeHead = (status, headers) => writeHead.call(response, status, { ...headers, ...(rest.at(-1).endsWith(".safetensors") && { ETag: `"${versions++}"` }) });
 };
-faults.broken = (_, response) => response.writeHead(500).end();
+faults.broken = (_, response) => response.writeHead(501).end();
 
 const draft = (file) => readFileSync(new URL(`../../models/tales/draft/${file}`, import.meta.url));
 const json = (file, change) => () => {

@@ -5,7 +5,7 @@ const PROMPT = "Once upon a time there was a king. Once upon a time";
 const OPTIONS = { max_new_tokens: 12 };
 const SAMPLED = { ...OPTIONS, do_sample: true, temperature: 0.8, seed: 5, bad_words_ids: [[7]] };
 
-faults.gone = (_, response) => response.writeHead(500).end();
+faults.gone = (_, response) => response.writeHead(501).end();
 
 let page;
 const load = (name, model, options) => page.evaluate(async ([name, model, options]) => {

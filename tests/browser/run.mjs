@@ -5,8 +5,8 @@ import { Skipped, browser, browserName, codes, equal, server, violations } from 
 
 /** Suites that share no browser page run side by side, because compiling kernels keeps only one core busy. */
 const LANES = [["engine", "page", "parallel"], ["recovery", "life", "downloads"]];
-// What bundlers make of the package does not depend on the browser.
-if (browserName === "chromium") LANES[1].push("package");
+// What WebKit keeps and what bundlers make of the package does not depend on the browser.
+if (browserName === "chromium") LANES[1].push("webkit", "package");
 const LIMIT = 600_000;
 
 const only = process.argv[2] ?? "";

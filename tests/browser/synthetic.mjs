@@ -71,58 +71,77 @@ faults.synthetic = async (request, response, [name, ...rest]) => {
   response.end(bytes.subarray(start, end));
 };
 
-/** What the tests without the engine run in: each has a page of its own, where nothing is kept yet. */
-let bare;
-export const fresh = (tests) => Object.fromEntries(Object.entries(tests).map(([name, test]) => [name, async () => {
-  const context = await browser.newContext();
-  bare = await openBare(context);
+/**
+ * Tests without the engine: each has a browser's page of its own, where nothing is kept yet.
+ * @param {Record<string, (reader: object) => Promise<void>>} tests
+ * @param {() => Promise<{ run: (job: object) => Promise<any>, close: () => Promise<void> }>} open
+ */
+export const fresh = (tests, open) => Object.fromEntries(Object.entries(tests).map(([name, test]) => [name, async () => {
+  const page = await open();
   try {
-    await test(context, bare);
+    await test(reader(page));
   } finally {
-    await context.close();
+    await page.close();
   }
 }]));
 
-/** A page that can `run(job)` in a worker of its own. */
-async function openBare(context) {
+/** What a bare page runs: `run(job)` in a worker of its own, `abortAfter` and `killAfter` milliseconds after the first byte. */
+export const RUN = `
+  globalThis.workers = new Set();
+  globalThis.run = ({ abortAfter, killAfter, ...job }) => new Promise((resolve, reject) => {
+    const worker = new Worker("/bare/files-worker.js", { type: "module" });
+    workers.add(worker);
+    const end = (settle, value) => {
+      worker.terminate();
+      workers.delete(worker);
+      settle(value);
+    };
+    worker.onerror = (event) => end(reject, new Error(event.message));
+    worker.onmessage = ({ data: { begun, result, error } }) => {
+      if (!begun) end(resolve, result ?? error);
+      else if (abortAfter !== undefined) setTimeout(() => worker.postMessage({ abort: true }), abortAfter);
+      else if (killAfter !== undefined) setTimeout(() => end(resolve, null), killAfter);
+    };
+    worker.postMessage(job);
+  });
+`;
+
+/** A page that can `run(job)`; `tell(message)` reaches the workers that run. */
+export async function openBare(within = browser) {
+  const context = await within.newContext();
   const page = await context.newPage();
   page.on("console", (message) => process.env.VERBOSE && console.log("  page:", message.text()));
   await page.goto(`${url}/bare/`);
-  await page.evaluate(() => {
-    /** `abortAfter` and `killAfter`: milliseconds after the first byte; `killAfter` resolves to null. */
-    globalThis.run = ({ abortAfter, killAfter, ...job }) => new Promise((resolve, reject) => {
-      const worker = new Worker("/bare/files-worker.js", { type: "module" });
-      const end = (settle, value) => {
-        worker.terminate();
-        settle(value);
-      };
-      worker.onerror = (event) => end(reject, new Error(event.message));
-      worker.onmessage = ({ data: { begun, result, error } }) => {
-        if (!begun) end(resolve, result ?? error);
-        else if (abortAfter !== undefined) setTimeout(() => worker.postMessage({ abort: true }), abortAfter);
-        else if (killAfter !== undefined) setTimeout(() => end(resolve, null), killAfter);
-      };
-      worker.postMessage(job);
-    });
-  });
-  return page;
+  await page.evaluate(RUN);
+  return {
+    context,
+    page,
+    run: (job) => page.evaluate((job) => run(job), job),
+    tell: (message) => page.evaluate((message) => workers.forEach((worker) => worker.postMessage(message)), message),
+    close: () => context.close(),
+  };
 }
-export const run = (job) => bare.evaluate((job) => run(job), job);
-export const read = (served, more = {}) => run({ job: "read", model: served.url, files: Object.keys(RIGHT), ...more });
-export const parts = async () => (await run({ job: "tree" })).filter((path) => path.endsWith(".part"));
 
-/** Reads a model, and checks what came, how, and what was asked for. */
-export async function right(served, sent, more) {
-  const { hashes, progress, warnings, message } = await read(served, more);
-  equal(hashes, RIGHT, message ?? "bytes");
-  const loaded = {};
-  for (const at of progress) {
-    check(at.loaded > (loaded[at.file]?.loaded ?? 0) && at.loaded <= at.total, `progress: ${JSON.stringify(at)}`);
-    loaded[at.file] = at;
+/** A page, and what tests do with it. */
+function reader(page) {
+  const { run } = page;
+  const read = (served, more = {}) => run({ job: "read", model: served.url, files: Object.keys(RIGHT), ...more });
+  const parts = async () => (await run({ job: "tree" })).filter((path) => path.endsWith(".part"));
+
+  /** Reads a model, and checks what came, how, and what was asked for. */
+  async function right(served, sent, more) {
+    const { hashes, progress, warnings, message } = await read(served, more);
+    equal(hashes, RIGHT, message ?? "bytes");
+    const loaded = {};
+    for (const at of progress) {
+      check(at.loaded > (loaded[at.file]?.loaded ?? 0) && at.loaded <= at.total, `progress: ${JSON.stringify(at)}`);
+      loaded[at.file] = at;
+    }
+    for (const [file, bytes] of Object.entries(served.files)) {
+      equal([loaded[file].loaded, loaded[file].total], [bytes.length, bytes.length], `progress of ${file} at the end`);
+    }
+    equal(warnings, [], "warnings");
+    if (sent !== undefined) equal(served.sent(), sent, "sent");
   }
-  for (const [file, bytes] of Object.entries(served.files)) {
-    equal([loaded[file].loaded, loaded[file].total], [bytes.length, bytes.length], `progress of ${file} at the end`);
-  }
-  equal(warnings, [], "warnings");
-  if (sent !== undefined) equal(served.sent(), sent, "sent");
+  return { ...page, read, parts, right };
 }

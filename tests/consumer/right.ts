@@ -30,6 +30,8 @@ const loading: LoadOptions = {
   endpoint: "https://hub.example.com",
   revision: "main",
   token: "secret",
+  cache: true,
+  persist: true,
   max_context: 64,
   kv_dtype: "f16",
   prefill_chunk: 32,

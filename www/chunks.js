@@ -1,0 +1,98 @@
+/**
+ * A chunk as its readers have it: from disk as often as they like, from memory once, because a model is as large as the
+ * GPU's memory. `read` gives null for what is no longer there; then the chunk is fetched again.
+ */
+import { CHUNK } from "./cache.js";
+
+/**
+ * @typedef {object} Chunk
+ * @property {(start: number, end: number) => Promise<Uint8Array<ArrayBuffer> | null>} read bytes, counted from where the chunk begins
+ */
+
+/** Bytes in memory that wait for a reader, at most: more only where a file's tensors lie in quite another order than they are read. */
+const MOST_UNREAD = 16 * CHUNK;
+/** So few bytes of a chunk, such as its norms, stay in any case: to forget them frees nothing and costs a whole chunk. */
+const FEW = CHUNK / 64;
+
+/** @implements {Chunk} */
+export class DiskChunk {
+  /** @param {Blob} blob */
+  constructor(blob) {
+    this.blob = blob;
+  }
+
+  /** @param {number} start @param {number} end */
+  async read(start, end) {
+    try {
+      return new Uint8Array(await this.blob.slice(start, end).arrayBuffer());
+    } catch {
+      // It was deleted meanwhile, by a person or by the browser.
+      return null;
+    }
+  }
+}
+
+/** @implements {Chunk} */
+export class MemoryChunk {
+  /** What was not read yet. @type {{ at: number, bytes: Uint8Array<ArrayBuffer> }[]} */
+  #parts;
+
+  /** @param {Uint8Array<ArrayBuffer>} bytes */
+  constructor(bytes) {
+    this.#parts = [{ at: 0, bytes }];
+  }
+
+  get unread() {
+    return this.#parts.reduce((sum, { bytes }) => sum + bytes.length, 0);
+  }
+
+  /** @param {number} start @param {number} end */
+  async read(start, end) {
+    const index = this.#parts.findIndex(({ at, bytes }) => at <= start && end <= at + bytes.length);
+    if (index < 0) return null;
+    const { at, bytes } = this.#parts[index];
+    const rest = [
+      { at, bytes: bytes.subarray(0, start - at) },
+      { at: end, bytes: bytes.subarray(end - at) },
+    ];
+    this.#parts.splice(index, 1, ...rest.filter(({ bytes }) => bytes.length).map(({ at, bytes }) => ({ at, bytes: shrink(bytes) })));
+    return bytes.slice(start - at, end - at);
+  }
+
+  forget() {
+    this.#parts = [];
+  }
+}
+
+/** A small part does not keep the whole buffer alive. @param {Uint8Array<ArrayBuffer>} bytes */
+function shrink(bytes) {
+  return 2 * bytes.length < bytes.buffer.byteLength ? bytes.slice() : bytes;
+}
+
+/** The chunks of a model that no disk holds; when too much of them waits, the oldest are forgotten. */
+export class Memory {
+  /** @type {Set<MemoryChunk>} */
+  #chunks = new Set();
+
+  /** @param {Uint8Array<ArrayBuffer>} bytes */
+  hold(bytes) {
+    const held = new MemoryChunk(bytes);
+    this.#chunks.add(held);
+    let sum = 0;
+    for (const chunk of this.#chunks) {
+      sum += chunk.unread;
+      if (!chunk.unread) this.#chunks.delete(chunk);
+    }
+    for (const chunk of this.#chunks) {
+      if (sum <= MOST_UNREAD) break;
+      if (chunk.unread <= FEW) continue;
+      sum -= chunk.unread;
+      chunk.forget();
+    }
+    return held;
+  }
+
+  clear() {
+    this.#chunks.clear();
+  }
+}
