@@ -71,7 +71,9 @@ export function build() {
     mkdirSync(glue, { recursive: true });
     run(bindgen, [raw, "--target", "web", "--out-dir", glue, "--out-name", name, "--remove-name-section", "--remove-producers-section"], cwd);
     const small = join(glue, "small.wasm");
-    run(process.execPath, [optimise, "--flatten", "--rereloop", "-Oz", "-Oz", "--strip-debug", "--strip-producers", join(glue, `${name}_bg.wasm`), "-o", small], cwd);
+    // The lowest KiB is the end of the stack, which Rust's linker puts first: no address is computed around it.
+    const passes = ["--flatten", "--rereloop", "-Os", "-Oz", "--low-memory-unused", "--strip-debug", "--strip-producers"];
+    run(process.execPath, [optimise, ...passes, join(glue, `${name}_bg.wasm`), "-o", small], cwd);
     // Last, so that an interrupted build leaves the old pair, not a mixed one.
     copyFileSync(small, join(folder, `${name}_bg.wasm`));
     copyFileSync(join(glue, `${name}.js`), join(folder, `${name}.js`));

@@ -1,10 +1,11 @@
 //! Options of loading and generating, under Hugging Face's names, validated once.
 
-mod json;
+mod read;
 
 use crate::error::Result;
-use json::{bad, from_json};
-use serde::{Deserialize, Serialize};
+pub(crate) use read::Given;
+use read::{bad, read};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 
 /// How to load a model pair.
@@ -210,12 +211,12 @@ pub enum Speculation {
 }
 
 impl LoadOptions {
-    /// The defaults, with what a JSON object names in their place.
+    /// The defaults, with what an object names in their place; null leaves the default.
     ///
     /// # Errors
     /// [`Error::BadOption`] for an unknown name, or a value of another type.
-    pub fn from_json(text: &str) -> Result<Self> {
-        from_json(text)
+    pub fn read<'de>(from: impl Deserializer<'de>) -> Result<Self> {
+        read(from)
     }
 
     /// # Errors
@@ -231,12 +232,12 @@ impl LoadOptions {
 }
 
 impl GenerateOptions {
-    /// The defaults, with what a JSON object names in their place.
+    /// The defaults, with what an object names in their place; null leaves the default.
     ///
     /// # Errors
     /// [`Error::BadOption`] for an unknown name, or a value of another type.
-    pub fn from_json(text: &str) -> Result<Self> {
-        from_json(text)
+    pub fn read<'de>(from: impl Deserializer<'de>) -> Result<Self> {
+        read(from)
     }
 
     /// # Errors
@@ -296,49 +297,82 @@ const MAX_SEED: u64 = (1 << 53) - 1;
 mod tests {
     use super::*;
     use crate::error::Error;
+    use serde_json::json;
 
     #[test]
-    fn json_replaces_defaults_by_name() {
-        let options = GenerateOptions::from_json(
-            r#"{"max_new_tokens": 7, "num_assistant_tokens_schedule": "constant", "stop": ["."], "speculation": null}"#,
-        );
+    fn values_replace_defaults_by_name() {
+        let options = GenerateOptions::read(json!({
+            "max_new_tokens": 7,
+            "num_assistant_tokens_schedule": "constant",
+            "stop": ["."],
+            "logit_bias": { "300": -5 },
+            "speculation": null,
+        }));
         let expected = GenerateOptions {
             max_new_tokens: 7,
             num_assistant_tokens_schedule: Schedule::Constant,
             stop: vec![".".into()],
+            logit_bias: [(300, -5.0)].into(),
             ..GenerateOptions::default()
         };
         assert_eq!(options, Ok(expected));
-        assert_eq!(LoadOptions::from_json(r#"{"kv_dtype": "f16"}"#).unwrap().kv_dtype, KvDtype::F16);
+        assert_eq!(LoadOptions::read(json!({ "kv_dtype": "f16" })).unwrap().kv_dtype, KvDtype::F16);
+    }
+
+    #[track_caller]
+    fn assert_bad(read: Result<GenerateOptions>, option: &str, value: &str, allowed: &str) {
+        match read {
+            Err(Error::BadOption { option: named, value: found, allowed: says }) => {
+                assert_eq!((&*named, found.as_str()), (option, value));
+                assert!(says.starts_with(allowed), "{says}");
+            }
+            other => panic!("{option}: {other:?}"),
+        }
     }
 
     #[test]
-    fn json_with_unknown_names_or_other_types_is_refused() {
-        for (text, option, value, allowed) in [
-            ("[]", "options", "[]", "an object"),
+    fn unknown_names_and_other_types_are_refused() {
+        for (given, option, value, allowed) in [
             (
-                r#"{"max_new_token": 7}"#,
+                json!({ "max_new_token": 7 }),
                 "options",
                 "max_new_token",
-                "acceptance, assistant_confidence_threshold, bad_words_ids, ",
+                "max_new_tokens, num_assistant_tokens, num_assistant_tokens_schedule, ",
             ),
-            (r#"{"max_new_tokens": -1}"#, "max_new_tokens", "-1", "a whole number from 0 on"),
-            (r#"{"max_new_tokens": "7"}"#, "max_new_tokens", "\"7\"", "a whole number from 0 on"),
-            (r#"{"stop": "."}"#, "stop", "\".\"", "a list"),
-            (r#"{"seed": 1.5}"#, "seed", "1.5", "a whole number from 0 on"),
-            (r#"{"temperature": "hot"}"#, "temperature", "\"hot\"", "a number"),
-            (r#"{"do_sample": 1}"#, "do_sample", "1", "true or false"),
-            (r#"{"logit_bias": [1]}"#, "logit_bias", "[1]", "an object: numbers by token id"),
-            (r#"{"speculation": "on"}"#, "speculation", "\"on\"", "auto or off"),
+            (json!({ "max_new_tokens": -1 }), "max_new_tokens", "-1", "a whole number from 0 on"),
+            (json!({ "max_new_tokens": "7" }), "max_new_tokens", "\"7\"", "a whole number from 0 on"),
+            (json!({ "stop": "." }), "stop", "\".\"", "a list"),
+            (json!({ "seed": 1.5 }), "seed", "1.5", "a whole number from 0 on"),
+            (json!({ "temperature": "hot" }), "temperature", "\"hot\"", "a number"),
+            (json!({ "do_sample": 1 }), "do_sample", "1", "true or false"),
+            (json!({ "logit_bias": [1] }), "logit_bias", "[1]", "an object: numbers by token id"),
+            (json!({ "logit_bias": { "a": 1 } }), "logit_bias", "{\"a\":1}", "an object: numbers by token id"),
+            (json!({ "speculation": "on" }), "speculation", "\"on\"", "auto or off"),
+            (json!({ "drafter": 5 }), "drafter", "5", "one of its names"),
         ] {
-            match GenerateOptions::from_json(text) {
-                Err(Error::BadOption { option: named, value: found, allowed: says }) => {
-                    assert_eq!((&*named, found.as_str()), (option, value));
-                    assert!(says.starts_with(allowed), "{says}");
-                }
-                other => panic!("{text}: {other:?}"),
-            }
+            assert_bad(GenerateOptions::read(given), option, value, allowed);
         }
+        assert!(
+            matches!(GenerateOptions::read(json!([])), Err(Error::BadOption { option, .. }) if option == "options")
+        );
+    }
+
+    #[test]
+    fn what_json_cannot_say_is_refused_by_name() {
+        use serde::de::value::{Error as Words, MapDeserializer};
+        let read = |name: &'static str, value: f64| {
+            GenerateOptions::read(MapDeserializer::<_, Words>::new([(name, value)].into_iter()))
+        };
+        assert_eq!(read("temperature", 0.5).unwrap().temperature, 0.5);
+        assert_bad(read("temperature", f64::NAN), "temperature", "floating point `NaN`", "a finite number");
+        assert_bad(read("max_new_tokens", f64::INFINITY), "max_new_tokens", "floating point `inf`", "a finite number");
+        let nested = (0..1000).fold(json!(1), |inner, _| json!([inner]));
+        assert_bad(
+            GenerateOptions::read(json!({ "stop": nested })),
+            "stop",
+            "deep nesting",
+            "what JSON can say, nested at most 64 deep",
+        );
     }
 
     #[test]

@@ -10,11 +10,12 @@ use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::options::GenerateOptions;
 use crate::speculate::{Accepted, Drafter, Origin, Round, Stats, accept};
-use crate::text::{Message, Tokenizer};
+use crate::text::Tokenizer;
 pub(crate) use emit::Emitter;
 pub use emit::Sink;
+pub use prompts::Prompt;
 pub(crate) use prompts::Prompts;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 pub(crate) use setup::Learned;
 use std::ops::ControlFlow;
 use std::pin::Pin;
@@ -29,18 +30,6 @@ pub struct Session {
     pub(crate) origin: Box<dyn Origination>,
     /// What the user should know about the models.
     pub(crate) warnings: Vec<String>,
-}
-
-/// What to continue.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(untagged)]
-pub enum Prompt {
-    /// Text as it is; special tokens written in it count as such.
-    Text(String),
-    /// Token ids.
-    Tokens(Vec<u32>),
-    /// Messages, put in words by the model's chat template.
-    Chat(Vec<Message>),
 }
 
 /// A generated token.

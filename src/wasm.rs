@@ -1,10 +1,11 @@
-//! What JavaScript sees: a surface without logic. Options and results cross as JSON, so that their names are those of the
+//! What JavaScript sees: a surface without logic. Options and results cross as plain values whose names are those of the
 //! native face; errors cross as `{code, message, detail}`. The demo page's simulator is a module of its own (the feature
 //! `simulator`), so that nobody else downloads it.
 
 use crate::error::Error;
-use js_sys::{JSON, Reflect};
+use js_sys::Reflect;
 use serde::Serialize;
+use serde_wasm_bindgen::Serializer;
 use wasm_bindgen::prelude::*;
 
 #[cfg(not(feature = "simulator"))]
@@ -24,11 +25,11 @@ pub fn start() {
     }));
 }
 
+/// As JSON would have it; numbers that JSON lacks stay what they are.
 fn to_value(value: &impl Serialize) -> JsValue {
-    let text = serde_json::to_string(value).unwrap_or_default();
-    JSON::parse(&text).unwrap_or(JsValue::UNDEFINED)
+    value.serialize(&Serializer::json_compatible()).unwrap_or_else(JsValue::from)
 }
 
 fn to_error(error: Error) -> JsValue {
-    to_value(&error.to_json())
+    to_value(&error)
 }

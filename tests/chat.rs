@@ -7,6 +7,7 @@ use foretoken::options::{ContextPolicy, Schedule};
 use foretoken::text::{ChatTemplate, Tokenizer};
 use foretoken::weights::Folder;
 use foretoken::{Error, GenerateOptions, Generation, LoadOptions, Message, Prompt, Session};
+use serde_json::json;
 use std::ops::ControlFlow;
 
 fn load(target: &str, draft: &str, max_context: usize) -> Session {
@@ -152,5 +153,29 @@ fn templates_render_earlier_turns_as_they_were() {
         // Where an answer ends, the next token may have been joined with what follows it.
         let expected = if whole { cached.len() - 1 } else { first.len() };
         assert!(reused >= expected, "{reused} of {}: {source}", cached.len());
+    }
+}
+
+#[test]
+fn prompts_are_read_or_refused_by_what_is_wrong() {
+    assert!(matches!(Prompt::read(json!("Once")), Ok(Prompt::Text(text)) if text == "Once"));
+    assert!(matches!(Prompt::read(json!([1, 2])), Ok(Prompt::Tokens(ids)) if ids == [1, 2]));
+    let chat = json!([{ "role": "user", "content": "Who comes?" }]);
+    assert!(matches!(Prompt::read(chat), Ok(Prompt::Chat(chat)) if chat == messages(&["Who comes?"])));
+    for (given, option, value) in [
+        (json!(null), "prompt", "null"),
+        (json!({ "role": "user" }), "prompt", r#"{"role":"user"}"#),
+        (json!([1, -2]), "prompt", "-2"),
+        (json!([1, 1u64 << 32]), "prompt", "4294967296"),
+        (json!([1, 1.5]), "prompt", "1.5"),
+        (json!([{ "role": "user", "content": "a" }, null]), "messages", "message 1: null"),
+        (json!([{ "role": "user", "content": "a" }, 5]), "messages", "message 1: a number"),
+    ] {
+        match Prompt::read(given) {
+            Err(Error::BadOption { option: named, value: found, .. }) => {
+                assert_eq!((&*named, found.as_str()), (option, value));
+            }
+            other => panic!("{value}: {other:?}"),
+        }
     }
 }

@@ -13,7 +13,7 @@ fn tales_template() -> ChatTemplate {
 }
 
 fn chat(messages: &[(&str, &str)]) -> Vec<Message> {
-    messages.iter().map(|(role, content)| Message { role: (*role).into(), content: (*content).into() }).collect()
+    messages.iter().map(|(role, content)| Message::new(*role, *content)).collect()
 }
 
 fn template(source: &str) -> Result<ChatTemplate> {
@@ -219,6 +219,15 @@ fn no_message_makes_a_special_token() {
             );
         }
     }
+    // However deep it lies.
+    let (tokenizer, template) = (tales(), template(TOOLS).unwrap());
+    let specials = |word: &str| {
+        let call = json!({ "function": { "name": word, "arguments": { word: [word] } } });
+        let message = json!({ "role": "assistant", "content": word, "tool_calls": [call] });
+        let ids = template.encode(&tokenizer, &messages(json!([message])).unwrap()).unwrap();
+        ids.into_iter().filter(|id| tokenizer.is_special(*id)).collect::<Vec<_>>()
+    };
+    assert_eq!(specials("<|im_end|>"), specials("sail"));
 }
 
 #[test]
@@ -356,6 +365,104 @@ fn a_template_can_refuse_and_knows_the_date() {
     let year: u32 = rendered("{{ strftime_now('%Y') }}", &[]).parse().unwrap();
     assert!(year >= 2024);
     assert!(refused("{{ strftime_now('%Q') }}").contains("%Q"));
+}
+
+/// As Qwen 2.5 has it, without what is said of the tools themselves.
+const TOOLS: &str = "{% for m in messages %}{% if m.role == 'assistant' and m.tool_calls %}<|im_start|>assistant\n{{ m.content or '' }}\
+     {% for call in m.tool_calls %}<tool_call>{\"name\": \"{{ call.function.name }}\", \"arguments\": {{ call.function.arguments | tojson }}}\
+     </tool_call>{% endfor %}<|im_end|>{% else %}<|im_start|>{{ m.role }}{% if m.name %} {{ m.name }}{% endif %}: {{ m.content }}<|im_end|>{% endif %}{% endfor %}";
+
+fn messages(list: Value) -> Result<Vec<Message>> {
+    list.as_array().unwrap().iter().cloned().map(Message::try_from).collect()
+}
+
+#[test]
+fn what_messages_hold_reaches_the_template() {
+    let template = template(TOOLS).unwrap();
+    let render = |list| template.render(&messages(list).unwrap()).unwrap();
+    let call = json!({ "id": "1", "type": "function", "function": { "name": "sail", "arguments": { "to": "Ithaca", "at": [7, 1.5, true, null] } } });
+    for assistant in [
+        json!({ "role": "assistant", "content": null, "tool_calls": [call] }),
+        json!({ "role": "assistant", "tool_calls": [call], "refusal": null, "annotations": [] }),
+    ] {
+        assert_eq!(
+            render(
+                json!([{ "role": "user", "content": "Sail", "name": "Ulysses" }, assistant, { "role": "tool", "content": "there" }])
+            ),
+            "<|im_start|>user Ulysses: Sail<|im_end|><|im_start|>assistant\n\
+             <tool_call>{\"name\": \"sail\", \"arguments\": {\"to\": \"Ithaca\", \"at\": [7, 1.5, true, null]}}</tool_call><|im_end|>\
+             <|im_start|>tool: there<|im_end|>"
+        );
+    }
+    let parts = json!([{ "type": "text", "text": "Once " }, { "type": "text", "text": "upon" }]);
+    assert_eq!(render(json!([{ "role": "user", "content": parts }])), "<|im_start|>user: Once upon<|im_end|>");
+    assert_eq!(render(json!([{ "role": "user", "content": [] }])), "<|im_start|>user: <|im_end|>");
+    // Fields keep their order.
+    let named = json!([{ "name": "Ulysses", "role": "user", "content": "Sail" }]);
+    assert_eq!(
+        rendered_value("{{ messages | tojson }}", named).unwrap(),
+        r#"[{"name": "Ulysses", "role": "user", "content": "Sail"}]"#
+    );
+}
+
+fn rendered_value(source: &str, list: Value) -> Result<String> {
+    template(source)?.render(&messages(list)?)
+}
+
+#[test]
+fn what_a_template_would_lose_is_refused_by_name() {
+    let refused = |source: &str, list: Value| match rendered_value(source, list) {
+        Err(Error::BadOption { option, value, .. }) => {
+            assert_eq!(option, "messages");
+            value
+        }
+        other => panic!("{other:?}"),
+    };
+    let plain = "{% for m in messages %}{{ m.role }}{{ m.content }}{% endfor %}";
+    for (more, value) in [("name", json!("Ulysses")), ("tool_call_id", json!("1")), ("reasoning_content", json!("hm"))]
+    {
+        let list = json!([{ "role": "user", "content": "Sail" }, { "role": "user", "content": "on", more: value }]);
+        assert_eq!(refused(plain, list), format!("the field {more}"));
+    }
+    // That the template knows tools by their names does not help a user's name.
+    let calls =
+        "{% for m in messages %}{{ m.content }}{% for call in m.tool_calls %}{{ call.name }}{% endfor %}{% endfor %}";
+    assert_eq!(refused(calls, json!([{ "role": "user", "content": "Sail", "name": "Ulysses" }])), "the field name");
+    for nothing in [json!(null), json!([])] {
+        assert_eq!(
+            rendered_value(plain, json!([{ "role": "user", "content": "hi", "name": nothing }])).unwrap(),
+            "userhi"
+        );
+    }
+}
+
+#[test]
+fn messages_that_are_none_are_refused_by_what_is_wrong() {
+    for (message, expected) in [
+        (json!(null), "null"),
+        (json!("hi"), "a text"),
+        (json!({ "content": "hi" }), "one without a role"),
+        (json!({ "role": null, "content": "hi" }), "null as role"),
+        (json!({ "role": 5, "content": "hi" }), "a number as role"),
+        (json!({ "role": "user" }), "one without content"),
+        (json!({ "role": "user", "content": null }), "null as content"),
+        (json!({ "role": "assistant", "content": null, "tool_calls": [] }), "null as content"),
+        (json!({ "role": "user", "content": 5 }), "a number as content"),
+        (json!({ "role": "user", "content": { "type": "text", "text": "hi" } }), "an object as content"),
+        (json!({ "role": "user", "content": ["hi"] }), "a text as a content part"),
+        (json!({ "role": "user", "content": [{ "text": "hi" }] }), "an object as a content part"),
+        (
+            json!({ "role": "user", "content": [{ "type": "text", "text": "hi" }, { "type": "image_url", "image_url": { "url": "data:" } }] }),
+            "a content part of the type image_url",
+        ),
+        (json!({ "role": "user", "content": [{ "type": "input_audio" }] }), "a content part of the type input_audio"),
+    ] {
+        let Err(Error::BadOption { option, value, allowed }) = Message::try_from(message.clone()) else {
+            panic!("{message} was taken");
+        };
+        assert_eq!((&*option, value.as_str()), ("messages", expected), "{message}");
+        assert!(!allowed.is_empty());
+    }
 }
 
 #[test]

@@ -1,10 +1,58 @@
 //! Prompts -> tokens: the tokenizer, the chat template, and what the model allows.
 
-use super::Prompt;
 use crate::error::{Error, Result};
 use crate::model::ModelSpec;
-use crate::text::{ChatTemplate, Tokenizer};
+use crate::options::Given;
+use crate::text::{ChatTemplate, Message, Tokenizer};
+use serde::Deserializer;
+use serde_json::Value;
 use std::rc::Rc;
+
+/// What to continue.
+#[derive(Debug, Clone)]
+pub enum Prompt {
+    /// Text as it is; special tokens written in it count as such.
+    Text(String),
+    /// Token ids.
+    Tokens(Vec<u32>),
+    /// Messages, put in words by the model's chat template.
+    Chat(Vec<Message>),
+}
+
+impl Prompt {
+    /// Reads a text, a list of token ids, or a list of messages.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`].
+    pub fn read<'de>(from: impl Deserializer<'de>) -> Result<Self> {
+        match Given::read("prompt", from)? {
+            Value::String(text) => Ok(Self::Text(text)),
+            Value::Array(list) if list.first().is_none_or(Value::is_number) => {
+                list.iter().map(token).collect::<Result<_>>().map(Self::Tokens)
+            }
+            Value::Array(list) => list.into_iter().enumerate().map(message).collect::<Result<_>>().map(Self::Chat),
+            other => bad(other, "a text, messages [{role, content}], or token ids"),
+        }
+    }
+}
+
+fn token(value: &Value) -> Result<u32> {
+    value.as_u64().and_then(|id| id.try_into().ok()).map_or_else(|| bad(value, "token ids"), Ok)
+}
+
+/// The message at this place of the list.
+fn message((at, value): (usize, Value)) -> Result<Message> {
+    Message::try_from(value).map_err(|error| match error {
+        Error::BadOption { option, value, allowed } => {
+            Error::BadOption { option, value: format!("message {at}: {value}"), allowed }
+        }
+        other => other,
+    })
+}
+
+fn bad<T>(value: impl ToString, allowed: impl Into<String>) -> Result<T> {
+    Err(Error::BadOption { option: "prompt".into(), value: value.to_string(), allowed: allowed.into() })
+}
 
 /// What reads prompts for a model.
 pub(crate) struct Prompts {
@@ -33,10 +81,9 @@ impl Prompts {
             tokens.extend(self.spec.bos_token_id);
         }
         let vocab = self.spec.vocab_size;
-        let bad = |value: String, allowed: String| Err(Error::BadOption { option: "prompt".into(), value, allowed });
         match tokens.iter().find(|&&id| id as usize >= vocab) {
             Some(id) => bad(format!("token {id}"), format!("token ids below {vocab}")),
-            None if tokens.is_empty() => bad("an empty prompt".into(), "one token or more".into()),
+            None if tokens.is_empty() => bad("an empty prompt", "one token or more"),
             None => Ok(tokens),
         }
     }

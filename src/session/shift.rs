@@ -36,8 +36,8 @@ fn shift(
     most: usize,
     encode: impl Fn(Vec<Message>) -> Result<Vec<u32>>,
 ) -> Result<Option<(Vec<u32>, usize)>> {
-    let system = messages.iter().take_while(|message| message.role == "system").count();
-    let starts: Vec<usize> = (system + 1..messages.len()).filter(|&at| messages[at].role == "user").collect();
+    let system = messages.iter().take_while(|message| message.role() == "system").count();
+    let starts: Vec<usize> = (system + 1..messages.len()).filter(|&at| messages[at].role() == "user").collect();
     let from = |start: usize| encode([&messages[..system], &messages[start..]].concat());
     // By halving, because encoding a long chat takes time.
     let (mut low, mut high) = (0, starts.len().saturating_sub(1));
@@ -56,14 +56,14 @@ mod tests {
     use super::*;
 
     fn chat(messages: &[(&str, &str)]) -> Vec<Message> {
-        messages.iter().map(|(role, content)| Message { role: (*role).into(), content: (*content).into() }).collect()
+        messages.iter().map(|(role, content)| Message::new(*role, *content)).collect()
     }
 
     /// What is kept, with a token for each letter.
     fn kept(messages: &[(&str, &str)], most: usize) -> Option<(String, usize)> {
         let text = |ids: Vec<u32>| ids.into_iter().filter_map(char::from_u32).collect();
         let letters = |kept: Vec<Message>| {
-            Ok(kept.iter().flat_map(|message| message.content.chars().map(u32::from)).collect::<Vec<_>>())
+            Ok(kept.iter().flat_map(|message| message.content().chars().map(u32::from)).collect::<Vec<_>>())
         };
         shift(&chat(messages), most, letters).unwrap().map(|(ids, dropped)| (text(ids), dropped))
     }

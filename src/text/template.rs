@@ -1,15 +1,13 @@
 //! Chat messages -> the prompt: the model's own Jinja template, rendered under limits, and tokens that no message can forge.
 
-use std::{collections::BTreeMap, io, sync::Arc};
+use std::{collections::BTreeMap, io};
 
-use minijinja::{
-    Environment, ErrorKind, Value,
-    syntax::SyntaxConfig,
-    value::{Enumerator, Object, ValueKind},
-};
+use minijinja::{Environment, ErrorKind, Value, syntax::SyntaxConfig, value::ValueKind};
+use web_time::{SystemTime, UNIX_EPOCH};
 
 use super::{
-    Tokenizer,
+    Message, Tokenizer,
+    message::refuse,
     python::{strftime, tojson},
 };
 use crate::error::{Error, Result};
@@ -20,41 +18,11 @@ const MAX_STEPS: u64 = 1_000_000;
 /// Depth of macro calls; far less than what overflows the stack of a WASM module.
 const MAX_DEPTH: usize = 64;
 
-/// One message of a conversation.
-#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
-pub struct Message {
-    /// `system`, `user` or `assistant`; what else there is depends on the template.
-    pub role: String,
-    /// The text.
-    pub content: String,
-}
-
-impl Message {
-    /// What `role` says.
-    pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
-        Self { role: role.into(), content: content.into() }
-    }
-}
-
-/// Message as templates see it: a mapping whose keys keep their order, because `tojson` shows it.
-impl Object for Message {
-    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
-        match key.as_str()? {
-            "role" => Some(Value::from(&self.role)),
-            "content" => Some(Value::from(&self.content)),
-            _ => None,
-        }
-    }
-
-    fn enumerate(self: &Arc<Self>) -> Enumerator {
-        Enumerator::Str(&["role", "content"])
-    }
-}
-
 /// A model's chat template.
 ///
 /// It sees what transformers gives it: `messages`, `add_generation_prompt` (true), `tools` and `documents` (none), the special
-/// tokens of `tokenizer_config.json`, `raise_exception` and `strftime_now`. There are no includes.
+/// tokens of `tokenizer_config.json`, `raise_exception` and `strftime_now`, which here is in UTC, so that a prompt does not
+/// depend on where it is made. There are no includes.
 ///
 /// A template is a program of unknown origin. Endless loops and recursion end with an error, but memory is not counted: one
 /// that doubles a string forty times, or nests a list a hundred thousand times, ends the process or the worker.
@@ -95,23 +63,30 @@ impl ChatTemplate {
         Ok(Some(template))
     }
 
-    /// Sets the time that `strftime_now` tells, in seconds since 1970 (UTC). Without it the system's clock is asked; on wasm32,
-    /// where there is none, `strftime_now` is then undefined, and templates that can do without take the date that they carry.
+    /// Sets the time that `strftime_now` tells, in seconds since 1970 (UTC), instead of the system's clock.
     pub fn set_now(&mut self, unix_seconds: i64) {
         self.now = Some(unix_seconds);
     }
 
     /// The prompt's text, ending where the assistant's answer begins.
+    ///
+    /// # Errors
+    /// [`Error::BadTemplate`], and [`Error::BadOption`] for a field of the messages that the template looks at in none of
+    /// them: it would be lost.
     pub fn render(&self, messages: &[Message]) -> Result<String> {
+        self.render_changed(messages, &str::to_owned)
+    }
+
+    /// The same, with each string of the messages changed.
+    fn render_changed(&self, messages: &[Message], change: &dyn Fn(&str) -> String) -> Result<String> {
+        let views: Vec<_> = messages.iter().map(|message| message.view(change)).collect();
         let mut variables = self.variables.clone();
-        variables.insert("messages".into(), messages.iter().cloned().map(Value::from_object).collect());
+        variables.insert("messages".into(), views.iter().cloned().map(Value::from_dyn_object).collect());
         variables.insert("add_generation_prompt".into(), true.into());
         variables.insert("tools".into(), ().into());
         variables.insert("documents".into(), ().into());
-        if let Some(now) = self.now.or_else(system_clock) {
-            let tell = move |format: &str| strftime(format, now);
-            variables.insert("strftime_now".into(), Value::from_function(tell));
-        }
+        let now = self.now.unwrap_or_else(system_clock);
+        variables.insert("strftime_now".into(), Value::from_function(move |format: &str| strftime(format, now)));
         // Compiled anew each time, because a template that the environment stores could include itself.
         let template = self.environment.template_from_named_str("chat_template", &self.source).map_err(explain)?;
         let mut output = Output::default();
@@ -120,32 +95,35 @@ impl ChatTemplate {
             return Err(bad(format!("the prompt is longer than {MAX_OUTPUT} bytes")));
         }
         rendered.map_err(explain)?;
+        let mut fields = BTreeMap::new();
+        for (name, seen) in views.iter().flat_map(|view| view.more()) {
+            *fields.entry(name).or_insert(false) |= seen;
+        }
+        if let Some((name, _)) = fields.into_iter().find(|(_, seen)| !seen) {
+            return refuse(format!("the field {name}"), "fields that the model's chat template looks at");
+        }
         String::from_utf8(output.bytes).map_err(|error| bad(error.to_string()))
     }
 
     /// The prompt's tokens. The string of a special token that a message contains encodes to ordinary tokens; otherwise the
     /// result is that of encoding the rendered text as a whole.
     pub fn encode(&self, tokenizer: &Tokenizer, messages: &[Message]) -> Result<Vec<u32>> {
-        let texts = || messages.iter().flat_map(|message| [&message.role, &message.content]);
+        let texts: Vec<&str> = messages.iter().flat_map(Message::texts).collect();
         let mut forged: Vec<&str> =
-            tokenizer.specials().filter(|special| texts().any(|text| text.contains(special))).collect();
+            tokenizer.specials().filter(|special| texts.iter().any(|text| text.contains(special))).collect();
         if forged.is_empty() {
             return tokenizer.encode(&self.render(messages)?, false);
         }
         // As the tokenizer does: of two that begin together, the longer one.
         forged.sort_by_key(|special| std::cmp::Reverse(special.len()));
         // A template may look into the messages, so what replaces a special token must pass through it as one odd character.
-        let unused = |mark: &char| !self.source.contains(*mark) && !texts().any(|text| text.contains(*mark));
+        let unused = |mark: &char| !self.source.contains(*mark) && !texts.iter().any(|text| text.contains(*mark));
         let marks: Vec<(char, &str)> = ('\u{F0000}'..='\u{FFFFD}').filter(unused).zip(forged.iter().copied()).collect();
         if marks.len() < forged.len() {
             return Err(bad("the messages contain too many private-use characters".into()));
         }
-        let masked: Vec<Message> = messages
-            .iter()
-            .map(|message| Message { role: mask(&message.role, &marks), content: mask(&message.content, &marks) })
-            .collect();
         let (mut ids, mut piece) = (Vec::new(), String::new());
-        for c in self.render(&masked)?.chars() {
+        for c in self.render_changed(messages, &|text| mask(text, &marks))?.chars() {
             match marks.iter().find(|(mark, _)| *mark == c) {
                 Some((_, special)) => {
                     ids.extend(tokenizer.encode(&std::mem::take(&mut piece), false)?);
@@ -259,15 +237,10 @@ fn mask(text: &str, marks: &[(char, &str)]) -> String {
     }
 }
 
-#[cfg(not(target_arch = "wasm32"))]
-fn system_clock() -> Option<i64> {
-    let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).ok()?;
-    i64::try_from(since_1970.as_secs()).ok()
-}
-
-#[cfg(target_arch = "wasm32")]
-fn system_clock() -> Option<i64> {
-    None
+/// Seconds since 1970.
+fn system_clock() -> i64 {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since_1970.as_secs().cast_signed()
 }
 
 /// The rendered text, up to the limit.

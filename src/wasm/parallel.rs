@@ -1,6 +1,6 @@
 //! What JavaScript sees of several targets: the workers that have them, and the work that goes on in each.
 
-use super::session::{Files, JsSession, JsSource, Thrown, to_text};
+use super::session::{Files, JsSession, JsSource, Thrown};
 use super::{to_error, to_value};
 use crate::decode::Memory;
 use crate::error::{Error, Result};
@@ -10,7 +10,9 @@ use crate::parallel::{Crew, Inbox, Order, Prepared, Report, Role, Worker, Writer
 use crate::sample::Sampling;
 use futures_channel::mpsc::{UnboundedSender, unbounded};
 use js_sys::Function;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_wasm_bindgen::{Deserializer, from_value};
 use std::cell::RefCell;
 use std::rc::Rc;
 use wasm_bindgen::prelude::*;
@@ -28,7 +30,7 @@ extern "C" {
     fn begin(this: &Workers, order: JsValue);
     #[wasm_bindgen(method)]
     fn order(this: &Workers, to: usize, order: JsValue);
-    /// The next `{text, report}`; without a text's number it concerns whatever text is being written.
+    /// The next [`NumberedReport`].
     #[wasm_bindgen(method)]
     async fn report(this: &Workers) -> JsValue;
 }
@@ -66,22 +68,24 @@ impl Crew for JsCrew {
 
     async fn report(&mut self) -> Result<Report> {
         loop {
-            let told: Told = serde_json::from_str(&to_text(&self.workers.report().await)).map_err(unheard)?;
-            if told.text.is_none_or(|text| text == self.text) {
-                return Ok(told.report);
+            let NumberedReport { text, report } = read(self.workers.report().await)?;
+            if text.is_none_or(|text| text == self.text) {
+                return Ok(report);
             }
         }
     }
 }
 
+/// A report and the number of the text that it is about; none: whatever text is being written.
 #[derive(Serialize, Deserialize)]
-struct Told {
+struct NumberedReport {
     text: Option<u64>,
     report: Report,
 }
 
-fn unheard(error: serde_json::Error) -> Error {
-    Error::DeviceLost { reason: format!("a worker says what nobody understands ({error})") }
+/// Reads what another worker sent.
+fn read<T: DeserializeOwned>(value: JsValue) -> Result<T> {
+    from_value(value).map_err(|error| Error::Internal { reason: format!("a worker's message cannot be read: {error}") })
 }
 
 /// What the workers found when they had loaded.
@@ -107,14 +111,13 @@ pub async fn load_parallel(
     let target = JsSource::new(target, &thrown);
     let assistant = assistant.map(|files| JsSource::new(files, &Thrown::default()));
     let prepared = async {
-        let options = LoadOptions::from_json(&to_text(&options))?;
+        let options = LoadOptions::read(Deserializer::from(options))?;
         Ok((Prepared::open(target, assistant, &options).await?, options.sp_degree))
     };
     let (prepared, sp_degree) =
         prepared.await.map_err(|error: Error| thrown.take().unwrap_or_else(|| to_error(error)))?;
     let started = workers.start(prepared.with_drafter, prepared.context()).await?;
-    let Started { device, failed } =
-        serde_json::from_str(&to_text(&started)).map_err(|error| to_error(unheard(error)))?;
+    let Started { device, failed } = read(started).map_err(to_error)?;
     let has_drafter = prepared.with_drafter && failed.is_none();
     let crew = JsCrew { workers, sp_degree, has_drafter, text: 0 };
     let parallel = prepared.with(crew, device, failed.as_deref());
@@ -151,7 +154,7 @@ pub async fn serve(
 ) -> Result<JsServer, JsValue> {
     let thrown = Thrown::default();
     let source = JsSource::new(files, &thrown);
-    let options = LoadOptions::from_json(&to_text(&options)).map_err(to_error)?;
+    let options = LoadOptions::read(Deserializer::from(options)).map_err(to_error)?;
     let on = Rc::new(RefCell::new(None));
     let here = on.clone();
     let build = async move || {
@@ -167,7 +170,7 @@ pub async fn serve(
     let (orders, inbox) = unbounded();
     let role = if context.is_some() { Role::Drafter } else { Role::Server(index) };
     let tell = move |text: u64, report: Report| {
-        let _ = tell.call1(&JsValue::NULL, &to_value(&Told { text: Some(text), report }));
+        let _ = tell.call1(&JsValue::NULL, &to_value(&NumberedReport { text: Some(text), report }));
     };
     spawn_local(work(role, worker, Inbox::new(inbox), tell));
     Ok(JsServer { orders, on })
@@ -178,11 +181,10 @@ impl JsServer {
     /// Takes an order; it is carried out behind those before it.
     ///
     /// # Errors
-    /// `bad-option` for what is none.
+    /// `internal` for what is none.
     pub fn order(&self, order: JsValue) -> Result<(), JsValue> {
-        let order = serde_json::from_str(&to_text(&order)).map_err(|error| to_error(unheard(error)))?;
         // The receiver lives as long as this does.
-        let _ = self.orders.unbounded_send(order);
+        let _ = self.orders.unbounded_send(read(order).map_err(to_error)?);
         Ok(())
     }
 

@@ -9,8 +9,9 @@ use crate::options::{GenerateOptions, LoadOptions};
 use crate::parallel::Writer;
 use crate::session::{Prompt, Session};
 use crate::weights::Source;
-use js_sys::{Function, JSON, Reflect, Uint8Array};
+use js_sys::{Function, Reflect, Uint8Array};
 use serde_json::json;
+use serde_wasm_bindgen::Deserializer;
 use std::cell::RefCell;
 use std::ops::{ControlFlow, Range};
 use std::rc::Rc;
@@ -91,7 +92,7 @@ pub async fn load(
     // What the draft model's files throw costs the draft model only.
     let assistant = assistant.map(|files| JsSource::new(files, &Thrown::default()));
     let loaded = async {
-        let options = LoadOptions::from_json(&to_text(&options))?;
+        let options = LoadOptions::read(Deserializer::from(options))?;
         let gpu = Gpu::open(&GpuOptions::default()).await?;
         let mut progress = |loaded: u64, total: u64| {
             let _ = progress.call2(&JsValue::NULL, &(loaded as f64).into(), &(total as f64).into());
@@ -117,8 +118,8 @@ impl JsSession {
         options: JsValue,
         on_token: Function,
     ) -> Result<JsValue, JsValue> {
-        let options = GenerateOptions::from_json(&to_text(&options)).map_err(to_error)?;
-        let prompt = to_prompt(&prompt)?;
+        let options = GenerateOptions::read(Deserializer::from(options)).map_err(to_error)?;
+        let prompt = Prompt::read(Deserializer::from(prompt)).map_err(to_error)?;
         let mut hear = |token: &_| match on_token.call1(&JsValue::NULL, &to_value(token)) {
             Ok(answer) if answer.as_bool() != Some(false) => ControlFlow::Continue(()),
             _ => ControlFlow::Break(()),
@@ -135,7 +136,7 @@ impl JsSession {
     /// # Errors
     /// As [`Session::encode`].
     pub fn encode(&self, prompt: JsValue) -> Result<Vec<u32>, JsValue> {
-        self.0.encode(&to_prompt(&prompt)?).map_err(to_error)
+        Prompt::read(Deserializer::from(prompt)).and_then(|prompt| self.0.encode(&prompt)).map_err(to_error)
     }
 
     /// The text of some tokens.
@@ -176,17 +177,4 @@ impl JsSession {
             Writer::Parallel(_) => None,
         }
     }
-}
-
-/// `undefined` is no JSON; it becomes an empty object, which is what it means as options.
-pub(super) fn to_text(value: &JsValue) -> String {
-    let text = JSON::stringify(value).ok().and_then(|text| text.as_string());
-    text.unwrap_or_else(|| "{}".into())
-}
-
-fn to_prompt(prompt: &JsValue) -> Result<Prompt, JsValue> {
-    serde_json::from_str(&to_text(prompt)).map_err(|_| {
-        let allowed = "a text, messages [{role, content}], or token ids".into();
-        to_error(Error::BadOption { option: "prompt".into(), value: "this value".into(), allowed })
-    })
 }

@@ -50,8 +50,13 @@ impl Dtype {
         }
     }
 
-    fn from_name(name: &str) -> Option<Self> {
-        [Self::F32, Self::F16, Self::Bf16].into_iter().find(|dtype| dtype.name() == name)
+    fn of(stored: ::safetensors::Dtype) -> Option<Self> {
+        match stored {
+            ::safetensors::Dtype::F32 => Some(Self::F32),
+            ::safetensors::Dtype::F16 => Some(Self::F16),
+            ::safetensors::Dtype::BF16 => Some(Self::Bf16),
+            _ => None,
+        }
     }
 }
 
@@ -88,7 +93,7 @@ enum Stored {
     /// Masks, rotary caches and the like: no harm as long as the model does not ask for them.
     Other {
         file: String,
-        dtype: &'static str,
+        dtype: ::safetensors::Dtype,
     },
 }
 
@@ -160,7 +165,7 @@ impl<S: Source> Weights<S> {
         let header = read_exact(&self.source, file, safetensors::PREFIX..safetensors::PREFIX + length).await?;
         for (name, entry) in safetensors::parse_header(&header, bytes).map_err(refuse)? {
             let file = file.to_owned();
-            let stored = match Dtype::from_name(entry.dtype) {
+            let stored = match Dtype::of(entry.dtype) {
                 Some(dtype) => Stored::Usable(Tensor { file, dtype, shape: entry.shape, range: entry.range }),
                 None => Stored::Other { file, dtype: entry.dtype },
             };
@@ -220,7 +225,7 @@ impl<S: Source> Weights<S> {
         match self.tensors.get(name) {
             Some(Stored::Usable(tensor)) => Ok(tensor),
             Some(Stored::Other { file, dtype }) => {
-                Err(broken(file, WeightsRule::UnsupportedDtype { tensor, dtype: (*dtype).to_owned() }))
+                Err(broken(file, WeightsRule::UnsupportedDtype { tensor, dtype: dtype.to_string() }))
             }
             None => Err(broken(self.file, WeightsRule::MissingTensor { tensor })),
         }

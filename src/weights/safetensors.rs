@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 
+use safetensors::Dtype;
 use serde::Deserialize;
-use serde::de::value::MapAccessDeserializer;
+use serde::de::value::{MapAccessDeserializer, StrDeserializer};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
 use crate::error::WeightsRule;
@@ -25,20 +26,10 @@ const MAX_DIMS: usize = 4;
 /// Characters of a message that quotes the file.
 const MAX_QUOTE: usize = 120;
 
-/// All types of the format with whole bytes, by the bytes of an element. A model may hold tensors that are never used (masks, rotary
-/// caches) in any of them; packed types below a byte are unknown here.
-const DTYPES: [(u64, &[&str]); 4] = [
-    (1, &["BOOL", "U8", "I8", "F8_E4M3", "F8_E4M3FNUZ", "F8_E5M2", "F8_E5M2FNUZ", "F8_E8M0"]),
-    (2, &["F16", "BF16", "I16", "U16"]),
-    (4, &["F32", "I32", "U32"]),
-    (8, &["F64", "I64", "U64", "C64"]),
-];
-
 /// A tensor as the header describes it, checked.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// One of the names in `DTYPES`.
-    pub dtype: &'static str,
+    pub dtype: Dtype,
     pub shape: Vec<u64>,
     /// Bytes, from the beginning of the file.
     pub range: Range<u64>,
@@ -92,8 +83,7 @@ fn is_shard_name(name: &str) -> bool {
 /// One tensor by itself: its type, its shape, and its place in `data`, which is a range of the file.
 fn check(name: &str, info: Info, data: &Range<u64>) -> Result<Entry, WeightsRule> {
     let tensor = name.to_owned();
-    let mut known = DTYPES.iter().flat_map(|(size, names)| names.iter().map(move |name| (*name, *size)));
-    let Some((dtype, size)) = known.find(|(name, _)| *name == info.dtype) else {
+    let Some((dtype, size)) = parse_dtype(&info.dtype) else {
         return Err(WeightsRule::UnknownDtype { tensor, dtype: quote(&info.dtype) });
     };
     let shape = info.shape.0;
@@ -125,6 +115,14 @@ fn check(name: &str, info: Info, data: &Range<u64>) -> Result<Entry, WeightsRule
         return Err(WeightsRule::Misaligned { tensor, offset: start, size });
     }
     Ok(Entry { dtype, shape, range: data.start + start..absolute_end })
+}
+
+/// A type of the format and the bytes of an element. A model may hold tensors that are never used (masks, rotary caches) in any of
+/// them; packed types below a byte are unknown here.
+fn parse_dtype(name: &str) -> Option<(Dtype, u64)> {
+    let dtype = Dtype::deserialize(StrDeserializer::<serde::de::value::Error>::new(name)).ok()?;
+    let bits = dtype.bitsize() as u64;
+    bits.is_multiple_of(8).then_some((dtype, bits / 8))
 }
 
 /// All tensors together: they cover `data` exactly, each byte once, so that nothing can hide in the file.
@@ -232,7 +230,8 @@ impl<'de> Visitor<'de> for &mut HeaderReader {
     }
 }
 
-/// A tensor as the header describes it, unchecked.
+/// A tensor as the header describes it, unchecked. The crate's `TensorInfo` does not fit: its offsets are `usize`, so that in the
+/// browser no file could be larger than 4 GiB, and it takes unknown fields and arrays.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Info {

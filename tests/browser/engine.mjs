@@ -490,3 +490,99 @@ export const tests = {
   },
 };
 
+// What crosses the boundary between JavaScript and the engine.
+
+broken.dated = ["tokenizer_config.json", json("tokenizer_config.json", (config) => (config.chat_template = "{{ strftime_now('%A, %d %B %Y') }}: {{ messages[0].content }}"))];
+broken.tools = ["tokenizer_config.json", json("tokenizer_config.json", (config) => (config.chat_template = "{% for m in messages %}{{ m.role }} {{ m.name }}: {{ m.content }} {{ m.tool_calls | tojson if m.tool_calls }}\n{% endfor %}"))];
+
+/** Loads a copy of the draft model, and returns the prompts that its template makes of messages. */
+const prompts = (kind, chats) => page.evaluate(async ([kind, chats]) => {
+  const other = await Engine.load(`/bad/${kind}/models/tales/draft`, { max_context: 64 });
+  const texts = [];
+  for (const chat of chats) texts.push(await other.detokenize(await other.tokenize(chat)));
+  other.dispose();
+  return texts;
+}, [kind, chats]);
+
+Object.assign(tests, {
+  async "BigInt, undefined and null are taken for what they are"() {
+    const { same, ids, stats, wide, banned } = await page.evaluate(async () => {
+      const run = async (options, prompt = "Once upon a time") => (await engine.generate(prompt, { max_new_tokens: 4, ...options }).result);
+      const plain = await run({});
+      const same = [
+        await run({ max_new_tokens: 4n, num_assistant_tokens: undefined, prediction: null, temperature: undefined }),
+        await run({}, (await engine.tokenize("Once upon a time")).map(BigInt)),
+        await run({ stop: [], logit_bias: {}, bad_words_ids: [[5n, 6n]] }),
+      ];
+      const drawn = { do_sample: true, temperature: 1, seed: 7 };
+      const wide = [await run(drawn), await run({ ...drawn, temperature: 1n, seed: 7n })];
+      const banned = await run({ logit_bias: { [plain.token_ids[0]]: -100 } });
+      return { same: same.map(({ token_ids }) => token_ids), ids: plain.token_ids, stats: plain.stats, wide, banned: banned.token_ids };
+    });
+    for (const other of same) equal(other, ids, "ids");
+    equal(wide[1].token_ids, wide[0].token_ids, "ids with a BigInt as seed");
+    equal(wide[1].stats.seed, 7, "the seed is told as a number");
+    check(banned[0] !== ids[0], "logit_bias");
+    equal([stats.seed, stats.distributed], [null, null], "what is not there is null");
+    equal(Object.keys(stats.speculating.rounds).sort(), ["draft_model", "lookup", "plain", "prediction"], "a plain object");
+  },
+
+  async "what an option cannot be is bad-option, with its name"() {
+    const errors = await page.evaluate(async () => {
+      const errors = [];
+      const hear = async (name, promise) => errors.push([name, await failed(promise)]);
+      for (const [name, value] of [
+        ["temperature", NaN], ["temperature", "hot"], ["temperature", Infinity], ["top_p", NaN], ["max_new_tokens", NaN], ["max_new_tokens", "7"],
+        ["max_new_tokens", 1.5], ["max_new_tokens", -1], ["max_new_tokens", -1n], ["seed", 2n ** 64n], ["seed", 2 ** 53], ["stop", "."], ["stop", [1]],
+        ["do_sample", 1], ["speculation", "on"], ["drafter", 5], ["logit_bias", { 300: NaN }], ["logit_bias", [1]], ["logit_bias", { a: 1 }],
+        ["bad_words_ids", [["x"]]], ["prediction", new Set()], ["prediction", {}],
+      ]) await hear(name, engine.generate("Once", { [name]: value }).result);
+      await hear("options", engine.generate("Once", { max_new_token: 7 }).result);
+      for (const [name, value] of [["max_context", NaN], ["max_context", "64"], ["kv_dtype", 5], ["sp_degree", 1.5], ["prefill_chunk", 2n ** 70n]])
+        await hear(name, Engine.load(DRAFT, { [name]: value }));
+      for (const prompt of [5, {}, [1, NaN], [1, -1n]]) await hear("prompt", engine.generate(prompt).result);
+      return errors;
+    });
+    for (const [name, error] of errors) {
+      equal([error?.code, error?.detail?.option], ["bad-option", name], `${name}: ${error?.message}`);
+      check(error.message.startsWith(`${name}: `) && error.detail.allowed, error.message);
+    }
+  },
+
+  async "what messages hold reaches the template, or is bad-option"() {
+    const call = { type: "function", function: { name: "sail", arguments: { to: "Ithaca", at: 7 } } };
+    const texts = await prompts("tools", [
+      [{ role: "user", name: "Ann", content: [{ type: "text", text: "Sail " }, { type: "text", text: "on" }] }],
+      [{ role: "assistant", content: null, tool_calls: [call], refusal: null }],
+    ]);
+    equal(texts, [
+      "user Ann: Sail on \n",
+      'assistant : None [{"type": "function", "function": {"name": "sail", "arguments": {"to": "Ithaca", "at": 7}}}]\n',
+    ], "prompts");
+    const errors = await page.evaluate(async () => {
+      const errors = [];
+      for (const [message, value] of [
+        [null, "message 0: null"],
+        [{ content: "hi" }, "message 0: one without a role"],
+        [{ role: "user" }, "message 0: one without content"],
+        [{ role: "user", content: 5n }, "message 0: a number as content"],
+        [{ role: "user", content: [{ type: "image_url", image_url: { url: "data:" } }] }, "message 0: a content part of the type image_url"],
+        [{ role: "user", content: "hi", name: "Ann" }, "the field name"],
+      ]) errors.push([value, await failed(engine.generate([message]).result)]);
+      return errors;
+    });
+    for (const [value, error] of errors) {
+      equal([error?.code, error?.detail?.option, error?.detail?.value], ["bad-option", "messages", value], error?.message);
+    }
+  },
+
+  async "a template knows the date, in UTC as natively"() {
+    const today = () => {
+      const of = (options) => new Intl.DateTimeFormat("en-GB", { timeZone: "UTC", ...options }).format();
+      return `${of({ weekday: "long" })}, ${of({ day: "2-digit" })} ${of({ month: "long" })} ${of({ year: "numeric" })}: hi`;
+    };
+    const before = today();
+    const [text] = await prompts("dated", [[{ role: "user", content: "hi" }]]);
+    check([before, today()].includes(text), `${text}, not ${before}`);
+  },
+});
