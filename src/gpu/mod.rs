@@ -3,6 +3,7 @@
 mod buffers;
 mod device;
 mod kernels;
+mod queue;
 mod readback;
 mod record;
 
@@ -10,5 +11,6 @@ pub use crate::options::KvDtype;
 pub use buffers::{Buffer, Slice, Uniforms};
 pub use device::{Counters, DeviceInfo, Gpu, GpuOptions};
 pub use kernels::{Epilogue, Kernel, Noise};
+pub use queue::Done;
 pub use readback::Readback;
 pub use record::{Call, Prepared, Recorder, Submitted, split_grid};
