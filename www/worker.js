@@ -134,7 +134,7 @@ const methods = {
       // A round's tokens come one after the other before the engine waits for the GPU again: they travel together.
       if (tokens.push(token) === 1) queueMicrotask(flush);
       return !signal.aborted;
-    });
+    }, () => !signal.aborted);
     flush();
     generation.stats.warnings.push(...warnings);
     generation.stats.wasm_memory = memory.buffer.byteLength;
