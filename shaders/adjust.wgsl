@@ -16,7 +16,16 @@ fn is_seen(id: u32) -> bool {
     return ((seen[id / 32u] >> (id % 32u)) & 1u) == 1u;
 }
 
-fn penalise(at: u32) {
+// The draft model's vocabulary may be smaller than the target's, whose ids these are.
+fn is_known(token: u32) -> bool {
+    return token < dims.vocab;
+}
+
+fn penalise(base: u32, token: u32) {
+    if (!is_known(token)) {
+        return;
+    }
+    let at = base + token;
     let logit = logits[at];
     let penalised = select(logit / sampling.repetition_penalty, logit * sampling.repetition_penalty, logit < 0.0);
     logits[at] = select(penalised, logit, is_removed(logit));
@@ -36,7 +45,7 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) threa
         let end = biases[3u + 3u * i];
         for (var at = biases[2u + 3u * i]; at < end; at += 3u + biases[at]) {
             let length = biases[at];
-            var applies = position < biases[at + 2u] && position >= length;
+            var applies = is_known(token) && position < biases[at + 2u] && position >= length;
             for (var back = 0u; back < length && applies; back++) {
                 applies = round[next - 1u - back] == biases[at + 2u + length - back];
             }
@@ -50,17 +59,17 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) threa
     if (sampling.repetition_penalty != 1.0) {
         for (var word = thread; word * 32u < dims.vocab; word += THREADS) {
             for (var bits = seen[word]; bits != 0u; bits &= bits - 1u) {
-                penalise(base + word * 32u + countTrailingZeros(bits));
+                penalise(base, word * 32u + countTrailingZeros(bits));
             }
         }
         for (var i = dims.drafts + thread; i < next; i += THREADS) {
             let token = round[i];
-            var fresh = token < dims.vocab && !is_seen(token);
+            var fresh = is_known(token) && !is_seen(token);
             for (var before = dims.drafts; before < i && fresh; before++) {
                 fresh = round[before] != token;
             }
             if (fresh) {
-                penalise(base + token);
+                penalise(base, token);
             }
         }
     }

@@ -44,7 +44,7 @@ pub use error::{Error, Result};
 pub use gpu::{Gpu, GpuOptions, KvDtype};
 pub use load::Checkpoint;
 pub use options::{GenerateOptions, LoadOptions, LookupRule, Schedule, Speculation};
-pub use session::{FinishReason, Generation, Prompt, Session, Token};
+pub use session::{FinishReason, Generation, Progress, Prompt, Session, Token};
 pub use speculate::{Origin, Stats};
 pub use text::Message;
 

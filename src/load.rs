@@ -3,13 +3,12 @@
 use crate::decode::{Blueprint, Capacity, Engine, Memory, Model, RoundBuffers, Translate};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
-use crate::model::parse_config;
+use crate::model::{ModelSpec, parse_config};
 use crate::options::LoadOptions;
-use crate::session::{Learned, Origination, Prompts, Session};
+use crate::session::{Building, Learned, Origination, Prompts, Session};
 use crate::text::{ChatTemplate, Tokenizer, Translator};
 use crate::weights::{Source, Weights, read_small};
 use std::fmt::Display;
-use std::pin::Pin;
 use std::rc::Rc;
 
 /// Positions of the KV cache unless more are asked for.
@@ -25,6 +24,8 @@ pub struct Checkpoint<S> {
     pub blueprint: Blueprint,
     /// Its tensors.
     pub weights: Weights<S>,
+    /// What in its files is of no use, in words.
+    pub warnings: Vec<String>,
 }
 
 impl<S: Source> Checkpoint<S> {
@@ -42,7 +43,8 @@ impl<S: Source> Checkpoint<S> {
     async fn read(source: S, options: &LoadOptions) -> Result<Self> {
         let config = required(&source, "config.json", SMALL_FILE).await?;
         let generation_config = read_small(&source, "generation_config.json", SMALL_FILE).await?;
-        let spec = parse_config(&config, generation_config.as_deref())?;
+        let mut spec = parse_config(&config, generation_config.as_deref())?;
+        let warnings = drop_unknown_tokens(&mut spec);
         let most = spec.max_position_embeddings;
         let max_context = options.max_context.unwrap_or(most.min(DEFAULT_CONTEXT));
         if max_context > most {
@@ -51,7 +53,7 @@ impl<S: Source> Checkpoint<S> {
         }
         let capacity = Capacity { max_context, prefill_chunk: options.prefill_chunk, kv_dtype: options.kv_dtype };
         let weights = Weights::open(source).await?;
-        Ok(Self { blueprint: Blueprint::new(spec, &weights, capacity)?, weights })
+        Ok(Self { blueprint: Blueprint::new(spec, &weights, capacity)?, weights, warnings })
     }
 
     /// Bytes that it will need on the GPU.
@@ -112,15 +114,15 @@ impl Session {
         target.check_tokens(&tokenizer)?;
         let template = target.template().await?;
         let context = target.blueprint.capacity.max_context;
-        let mut pair = Pair { target, assistant: None, tokenizers: None };
-        let mut warnings = Vec::new();
+        let warnings = target.warnings.clone();
+        let mut pair = Pair { target, assistant: None, tokenizers: None, warnings };
         match assistant {
             None => {}
             Some(source) => match open_assistant(source, options, context).await {
-                Err(error) => warnings.push(without_assistant(&error)),
+                Err(error) => pair.warnings.push(without_assistant(&error)),
                 Ok((assistant, other)) => {
                     if let Some(difference) = tokenizer.difference(&other) {
-                        warnings.push(format!(
+                        pair.warnings.push(format!(
                             "the assistant model has another tokenizer ({difference}): its drafts go through text, which \
                              costs speed"
                         ));
@@ -136,11 +138,10 @@ impl Session {
             shown = done.max(shown);
             loaded(shown, all);
         };
-        let (engine, failed) = match pair.build(gpu, &mut progress).await {
+        let (engine, warnings) = match pair.build(gpu, &mut progress).await {
             Err(Error::DeviceLost { .. }) => pair.build(&gpu.reopen().await?, &mut progress).await,
             built => built,
         }?;
-        warnings.extend(failed.as_ref().map(without_assistant));
         let learned = Learned::new(&engine);
         let spec = engine.target().spec().clone();
         let prompts = Prompts { tokenizer, template, spec, context };
@@ -154,13 +155,16 @@ struct Pair<S, A> {
     assistant: Option<Checkpoint<A>>,
     /// Theirs, where they differ.
     tokenizers: Option<[Rc<Tokenizer>; 2]>,
+    /// What the user should know about their files.
+    warnings: Vec<String>,
 }
 
 impl<S: Source, A: Source> Pair<S, A> {
     /// Puts both on a device, and checks that it keeps the promise on which speculation rests. Without the draft model,
-    /// where that fails: then it says why.
-    async fn build(&self, gpu: &Rc<Gpu>, loaded: &mut dyn FnMut(u64, u64)) -> Result<(Engine, Option<Error>)> {
-        let Self { target, assistant, tokenizers } = self;
+    /// where that fails: then the warnings say why.
+    async fn build(&self, gpu: &Rc<Gpu>, loaded: &mut dyn FnMut(u64, u64)) -> Result<(Engine, Vec<String>)> {
+        let Self { target, assistant, tokenizers, warnings } = self;
+        let mut warnings = warnings.clone();
         let all = target.memory().weights + assistant.as_ref().map_or(0, |assistant| assistant.memory().weights);
         let mut done = 0;
         let mut progress = |bytes| {
@@ -170,23 +174,39 @@ impl<S: Source, A: Source> Pair<S, A> {
         let Blueprint { spec, capacity, .. } = &target.blueprint;
         let buffers = RoundBuffers::new(gpu, capacity.prefill_chunk, spec.vocab_size)?;
         let on_gpu = put(gpu, target, &buffers, &mut progress).await?;
-        let (draft, failed) = match assistant {
-            None => (None, None),
-            Some(assistant) => match put(gpu, assistant, &buffers, &mut progress).await {
-                Ok(draft) => (Some(draft), None),
+        let mut draft = None;
+        if let Some(assistant) = assistant {
+            match put(gpu, assistant, &buffers, &mut progress).await {
+                Ok(model) => draft = Some(model),
                 Err(lost @ Error::DeviceLost { .. }) => return Err(lost),
-                Err(error) => (None, Some(error)),
-            },
-        };
+                Err(error) => warnings.push(without_assistant(&error)),
+            }
+        }
         // Memory is planned in whole blocks, so a little less than all was counted.
         loaded(all, all);
         let mut engine = Engine::new(gpu, buffers, on_gpu, draft)?;
-        engine.check_invariance().await?;
-        if let (Some([target, draft]), None) = (tokenizers, &failed) {
+        warnings.extend(engine.check_invariance().await?.warning().map(Into::into));
+        if let (Some([target, draft]), Some(_)) = (tokenizers, engine.draft()) {
             engine.translate_by(Box::new(Translator::new(target.clone(), draft.clone())))?;
         }
-        Ok((engine, failed))
+        Ok((engine, warnings))
     }
+}
+
+/// Ids beyond the vocabulary never come, so configs that name some work elsewhere, and here.
+fn drop_unknown_tokens(spec: &mut ModelSpec) -> Vec<String> {
+    let vocab = spec.vocab_size;
+    let mut warnings = Vec::new();
+    let mut is_known = |key: &str, id: u32| {
+        let known = (id as usize) < vocab;
+        if !known {
+            warnings.push(format!("{key} {id} is ignored: the model has {vocab} tokens (vocab_size in config.json)"));
+        }
+        known
+    };
+    spec.eos_token_id.retain(|&id| is_known("eos_token_id", id));
+    spec.bos_token_id = spec.bos_token_id.filter(|&id| is_known("bos_token_id", id));
+    warnings
 }
 
 pub(crate) fn without_assistant(reason: impl Display) -> String {
@@ -204,8 +224,8 @@ impl Translate for Translator {
 }
 
 impl<S: Source, A: Source> Origination for Pair<S, A> {
-    fn engine(&self, gpu: Rc<Gpu>) -> Pin<Box<dyn Future<Output = Result<Engine>> + '_>> {
-        Box::pin(async move { Ok(self.build(&gpu, &mut |_, _| ()).await?.0) })
+    fn engine(&self, gpu: Rc<Gpu>) -> Building<'_> {
+        Box::pin(async move { self.build(&gpu, &mut |_, _| ()).await })
     }
 }
 
@@ -230,7 +250,7 @@ async fn put<S: Source>(
     buffers: &RoundBuffers,
     loaded: &mut dyn FnMut(u64),
 ) -> Result<Model> {
-    let Checkpoint { blueprint, weights } = checkpoint;
+    let Checkpoint { blueprint, weights, .. } = checkpoint;
     let place = weights.source().name();
     Model::load(gpu, blueprint, Some(weights), buffers, loaded).await.map_err(|error| error.within(&place))
 }

@@ -37,7 +37,7 @@ use crate::error::{Error, Result};
 use crate::gpu::DeviceInfo;
 use crate::options::{Acceptance, DrafterChoice, GenerateOptions, Schedule, Speculation};
 use crate::sample::Sampling;
-use crate::session::{Emitter, Generation, Prompt, Prompts, Token, setup};
+use crate::session::{Emitter, Generation, Progress, Prompt, Prompts, setup};
 use crate::speculate::PromptLookup;
 use crate::speculate::dsi::lookahead_for;
 use crate::text::Tokenizer;
@@ -92,7 +92,7 @@ impl<C: Crew> Parallel<C> {
         self.prompts.encode(prompt)
     }
 
-    /// Continues a prompt. `on_token` hears of each token and may break off.
+    /// Continues a prompt. `on_progress` hears how the prompt is read, and of each token, and may break off.
     ///
     /// Drafts come from the draft model, else from the text so far. The lookahead, the draft tokens that make a verify task,
     /// is `num_assistant_tokens` (with the lookup `prompt_lookup_num_tokens`); under the schedule `adaptive` the draft model's
@@ -106,14 +106,14 @@ impl<C: Crew> Parallel<C> {
         &mut self,
         prompt: &Prompt,
         options: &GenerateOptions,
-        on_token: &mut dyn FnMut(&Token) -> ControlFlow<()>,
+        on_progress: &mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
     ) -> Result<Generation> {
         options.validate()?;
         let (prompt, num_dropped_messages) = self.prompts.fit(prompt, options)?;
         let ends = self.prompts.spec.eos_token_id.clone();
         let sampling = setup::sampling(options, &self.prompts.spec, prompt.len())?;
         let (guess, lookahead) = self.guess(options, &ends)?;
-        let mut out = Emitter::new(&self.prompts.tokenizer, &prompt, &ends, options, on_token);
+        let mut out = Emitter::new(&self.prompts.tokenizer, &prompt, &ends, options, on_progress);
         let seed = options.do_sample.then_some(sampling.seed);
         let plan = Plan { sampling, lookahead, guess, ends: ends.clone(), capacity: self.prompts.context };
         let mut stats = write(&mut self.crew, &prompt, plan, &mut out).await?;
@@ -125,7 +125,7 @@ impl<C: Crew> Parallel<C> {
         let missing = setup::missing(options, self.crew.has_drafter());
         let ignored = options.prediction.is_some().then(|| "with several targets no prediction is used".to_owned());
         stats.warnings.splice(0..0, known.chain(setup::idle(options)).chain(missing).chain(ignored));
-        Ok(out.finish(stats))
+        out.finish(stats)
     }
 
     /// Who drafts, and how many tokens make a verify task.

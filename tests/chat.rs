@@ -6,7 +6,7 @@ use common::{gpu, path, run};
 use foretoken::options::{ContextPolicy, Schedule};
 use foretoken::text::{ChatTemplate, Tokenizer};
 use foretoken::weights::Folder;
-use foretoken::{Error, GenerateOptions, Generation, LoadOptions, Message, Prompt, Session};
+use foretoken::{Error, GenerateOptions, Generation, LoadOptions, Message, Progress, Prompt, Session};
 use serde_json::json;
 use std::ops::ControlFlow;
 
@@ -23,8 +23,8 @@ fn messages(texts: &[&str]) -> Vec<Message> {
 /// An answer, broken off after so many tokens.
 fn answer(session: &mut Session, chat: &[Message], options: &GenerateOptions, most: usize) -> Generation {
     let mut left = most;
-    let mut count = |_: &foretoken::Token| {
-        left -= 1;
+    let mut count = |progress: Progress<'_>| {
+        left -= usize::from(matches!(progress, Progress::Token(_)));
         if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     run(session.generate(&Prompt::Chat(chat.to_vec()), options, &mut count)).unwrap()

@@ -7,7 +7,9 @@ use foretoken::decode::{Draft, Target};
 use foretoken::options::Acceptance;
 use foretoken::text::{Tokenizer, Translator};
 use foretoken::weights::Folder;
-use foretoken::{GenerateOptions, Generation, LoadOptions, Origin, Prompt, Schedule, Session, Speculation, Stats};
+use foretoken::{
+    GenerateOptions, Generation, LoadOptions, Origin, Progress, Prompt, Schedule, Session, Speculation, Stats,
+};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::rc::Rc;
@@ -24,8 +26,10 @@ fn load(draft: &Path, max_context: usize) -> foretoken::Result<Session> {
 
 fn generate(session: &mut Session, prompt: &[u32], options: &GenerateOptions) -> Generation {
     let mut from_draft = 0;
-    let generation = run(session.generate(&Prompt::Tokens(prompt.to_vec()), options, &mut |token| {
-        from_draft += usize::from(token.origin == Origin::DraftModel);
+    let generation = run(session.generate(&Prompt::Tokens(prompt.to_vec()), options, &mut |progress| {
+        if let Progress::Token(token) = progress {
+            from_draft += usize::from(token.origin == Origin::DraftModel);
+        }
         ControlFlow::Continue(())
     }))
     .unwrap();
@@ -172,7 +176,8 @@ fn a_round_is_two_submissions_and_two_small_readbacks_and_creates_nothing() {
     let (&pending, head) = case.prompt_ids.split_last().unwrap();
     run(engine.prefill(head)).unwrap();
     // The draft model reads the prompt in submissions of its own, once.
-    assert!(run(engine.verify(pending, &Draft::Model(1))).unwrap().caught_up > 0);
+    assert!(run(engine.catch_up(pending)).unwrap() > 0);
+    run(engine.verify(pending, &Draft::Model(1))).unwrap();
     for (draft, times) in
         [(Draft::Model(1), 2), (Draft::Model(9), 2), (Draft::Model(31), 2), (Draft::Tokens(vec![]), 1)]
     {

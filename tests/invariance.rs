@@ -3,7 +3,8 @@
 mod common;
 use common::{Tales, capacity, engine, goldens, gpu, gpu_with, path, run};
 use foretoken::KvDtype;
-use foretoken::decode::{Capacity, Draft, Engine, Target};
+use foretoken::decode::{Capacity, Draft, Engine, Target, Variants};
+use foretoken::gpu::Kernel;
 use std::path::Path;
 
 /// Past the first and the second block of 64 positions.
@@ -92,21 +93,43 @@ fn the_same_holds_for_the_tales_target() {
     check(&path("models/tales/target"), Tales::capacity(), &[7, 16, 64]);
 }
 
-/// Devices that break the promise get one kernel variant for all row counts; it gives the same bits here.
+/// Devices that break the promise get fewer kernel variants; each choice gives the same bits here.
 #[test]
-fn one_variant_for_all_row_counts_gives_the_same_bits() {
+fn fewer_kernel_variants_give_the_same_bits() {
     let mut engine = engine(&gpu(), &path("tests/golden/models/qwen3"), None, capacity());
     let text = tokens(LENGTH, engine.target().spec().vocab_size);
     let expected = bits(&run(engine.logits(&text, 64)).unwrap());
-    assert!(run(engine.check_invariance()).unwrap(), "this device's variants agree");
-    engine.target().use_one_variant();
-    for rows in [1, 5, 16, 64] {
-        engine.truncate(0);
-        assert_eq!(expected, bits(&run(engine.logits(&text, rows)).unwrap()), "chunks of {rows}");
+    for variants in [Variants::NoTiles, Variants::One] {
+        engine.target().use_variants(variants);
+        for rows in [1, 5, 16, 64] {
+            engine.truncate(0);
+            let found = bits(&run(engine.logits(&text, rows)).unwrap());
+            assert_eq!(expected, found, "{variants:?}, chunks of {rows}");
+        }
+        let long = Draft::Tokens(text[..31].to_vec());
+        engine.truncate(60);
+        assert_eq!(run(engine.verify(7, &long)).unwrap().ids.len(), 16, "a round is cut to 16 rows");
     }
-    let long = Draft::Tokens(text[..31].to_vec());
-    engine.truncate(60);
-    assert_eq!(run(engine.verify(7, &long)).unwrap().ids.len(), 16, "a round is cut to 16 rows");
+}
+
+/// The check on loading runs each kernel variant once behind a common beginning, and reads one row of logits of each.
+#[test]
+fn the_check_of_the_device_covers_every_variant_and_reads_no_more_than_it_compares() {
+    for (name, max_context) in [("qwen3", 256), ("llama-gqa-tied", 12), ("llama-gqa-tied", 2)] {
+        let gpu = gpu();
+        let capacity = Capacity { max_context, ..capacity() };
+        let mut engine = engine(&gpu, &path("tests/golden/models").join(name), None, capacity);
+        let before = gpu.counters();
+        assert_eq!(run(engine.check_invariance()).unwrap(), Variants::All, "this device's variants agree");
+        let did = gpu.counters().since(&before);
+        let variants = Kernel::ROWS.len() as u64 + 1;
+        let row = 4 * engine.target().spec().vocab_size as u64;
+        assert_eq!((did.blocking_readbacks, did.readback_bytes), (variants, variants * row));
+        let beginning = u64::from(max_context > 17);
+        // The layers, the head, and the copy of each.
+        assert_eq!(did.submits, beginning + 3 * variants);
+        assert!(engine.cached().is_empty());
+    }
 }
 
 #[test]

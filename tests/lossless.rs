@@ -1,13 +1,15 @@
 //! Speculation changes nothing but the number of target forwards, and drafts as transformers does.
 
 mod common;
+use common::altered::configured;
 use common::{Golden, Tales, capacity, engine, goldens, gpu, path, plain, run};
-use foretoken::Result;
-use foretoken::decode::{Capacity, Draft, Engine, Target};
+use foretoken::decode::{Capacity, Draft, Engine, Target, Variants};
 use foretoken::options::{LookupRule, Schedule};
 use foretoken::sample::{Bias, Draw, Processors, Sampling};
 use foretoken::session::{Run, Sink, rounds};
 use foretoken::speculate::{DraftModel, Drafter, Lookahead, NoDrafter, Origin, PromptLookup, Round, Stats};
+use foretoken::{GenerateOptions, LoadOptions, Prompt, Result, Session, Speculation};
+use serde_json::json;
 use std::ops::ControlFlow;
 
 /// Collects tokens up to a number.
@@ -30,7 +32,12 @@ impl Sink for Collect {
     }
 }
 
-fn generate(engine: &mut Engine, drafter: &mut impl Drafter, prompt: &[u32], most: usize) -> (Vec<u32>, Stats) {
+fn generate(
+    engine: &mut Engine,
+    drafter: &mut (impl Drafter + ?Sized),
+    prompt: &[u32],
+    most: usize,
+) -> (Vec<u32>, Stats) {
     engine.truncate(0);
     let ends = engine.target().spec().eos_token_id.clone();
     let mut sink = Collect { ids: Vec::new(), origins: Vec::new(), most };
@@ -141,6 +148,51 @@ fn every_drafter_lookahead_and_schedule_gives_the_plain_tokens_on_the_tales_pair
     for kind in ["open", "rename"] {
         let case = cases.iter().find(|case| case.kind == kind && case.greedy_ids.len() > 40).unwrap();
         matrix(&mut engine, &case.prompt_ids, 16, kind);
+    }
+}
+
+/// On a device whose driver breaks the promise of equal bits, with the kernel variants that remain.
+#[test]
+fn the_tokens_are_the_same_whichever_kernel_variants_are_in_use() {
+    let tales = path("models/tales");
+    let mut engine = engine(&gpu(), &tales.join("target"), Some(&tales.join("draft")), Tales::capacity());
+    let case = Tales::cases().into_iter().find(|case| case.kind == "rename" && case.greedy_ids.len() > 40).unwrap();
+    let ends = engine.target().spec().eos_token_id.clone();
+    for variants in [Variants::NoTiles, Variants::One] {
+        engine.target().use_variants(variants);
+        let mut lookahead = Lookahead::new(Schedule::Constant, 20);
+        let mut lookup = PromptLookup::new(31, 2, LookupRule::Leftmost, &ends);
+        let drafters: [&mut dyn Drafter; 3] = [&mut NoDrafter, &mut DraftModel(&mut lookahead), &mut lookup];
+        for (at, drafter) in drafters.into_iter().enumerate() {
+            let (ids, _) = generate(&mut engine, drafter, &case.prompt_ids, 40);
+            assert_eq!(ids, case.greedy_ids[..40], "{variants:?}, drafter {at}");
+        }
+    }
+}
+
+/// transformers ignores them, because they never come.
+#[test]
+fn an_end_of_text_beyond_the_vocabulary_changes_nothing() {
+    let folder = path("models/tales/draft");
+    let options = GenerateOptions { max_new_tokens: 24, min_new_tokens: 20, ..GenerateOptions::default() };
+    let plain = GenerateOptions { speculation: Speculation::Off, ..options.clone() };
+    let drafted = GenerateOptions { num_assistant_tokens_schedule: Schedule::Constant, ..options };
+    let generate = |ends: &[u32], options: &GenerateOptions| {
+        let source = || configured(&folder, "generation_config.json", "eos_token_id", &json!(ends));
+        let load = LoadOptions { max_context: Some(128), ..LoadOptions::default() };
+        let mut session = run(Session::load(&gpu(), source(), Some(source()), &load, &mut |_, _| ())).unwrap();
+        let prompt = Prompt::Text("Once upon a time there was a king.".into());
+        run(session.generate(&prompt, options, &mut |_| ControlFlow::Continue(()))).unwrap()
+    };
+    let expected = generate(&[0, 2], &plain);
+    assert_eq!(expected.stats.warnings, Vec::<String>::new());
+    // Where rows of logits lie one behind the other, these are the text's own tokens in the next row.
+    let beyond: Vec<u32> = [0, 2].into_iter().chain(expected.token_ids.iter().map(|id| 4096 + id)).collect();
+    for options in [plain, drafted] {
+        let found = generate(&beyond, &options);
+        assert_eq!(found.token_ids, expected.token_ids, "{:?}", options.speculation);
+        let says = format!("eos_token_id {} is ignored", beyond[2]);
+        assert!(found.stats.warnings.iter().any(|warning| warning.contains(&says)), "{:?}", found.stats.warnings);
     }
 }
 

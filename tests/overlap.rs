@@ -9,7 +9,9 @@ use foretoken::sample::{Draw, Processors, Sampling};
 use foretoken::session::{Run, Sink, rounds};
 use foretoken::speculate::{DraftModel, Drafter, Lookahead, NoDrafter, Origin, PromptLookup, Round, Stats};
 use foretoken::weights::Folder;
-use foretoken::{Error, GenerateOptions, Generation, LoadOptions, Prompt, Result, Session, Speculation};
+use foretoken::{
+    Error, FinishReason, GenerateOptions, Generation, LoadOptions, Progress, Prompt, Result, Session, Speculation,
+};
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -186,11 +188,11 @@ fn session() -> Session {
 fn generate(session: &mut Session, options: &GenerateOptions, most: usize) -> Generation {
     let prompt = Prompt::Text("Once upon a time there was a king. Once upon a time".into());
     let mut heard = 0;
-    let on_token = &mut |_: &_| {
+    let on_progress = &mut |_: Progress<'_>| {
         heard += 1;
         if heard == most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    run(session.generate(&prompt, options, on_token)).unwrap()
+    run(session.generate(&prompt, options, on_progress)).unwrap()
 }
 
 fn ways() -> [GenerateOptions; 3] {
@@ -226,6 +228,40 @@ fn a_caller_may_break_off_at_every_token() {
     }
 }
 
+/// Where a character or a stop string had only begun, the text still says all that the tokens do.
+#[test]
+fn what_was_held_back_is_in_a_text_that_was_broken_off() {
+    let mut session = session();
+    let [options, ..] = ways();
+    let whole = generate(&mut session, &options, usize::MAX);
+    let prompt = Prompt::Text("Once upon a time there was a king. Once upon a time".into());
+    // Half of a character, and what never becomes a stop string.
+    let character = session.encode(&Prompt::Text("\u{1F451}".into())).unwrap();
+    assert!(character.len() > 1, "the crown is one token");
+    let forced = GenerateOptions { logit_bias: [(character[0], 100.0)].into(), ..options.clone() };
+    let stop = vec![whole.text.clone() + "!"];
+    let held = GenerateOptions { stop, ..options };
+    for options in [held, forced] {
+        for most in [1, 2, 3, 9] {
+            let mut shown = String::new();
+            let mut heard = 0;
+            let broken_off = run(session.generate(&prompt, &options, &mut |progress| {
+                if let Progress::Token(token) = progress {
+                    shown += &token.text;
+                    heard += 1;
+                }
+                if heard == most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            }))
+            .unwrap();
+            assert_eq!(broken_off.finish_reason, FinishReason::Aborted);
+            let ended = GenerateOptions { max_new_tokens: most, ..options.clone() };
+            let ended = generate(&mut session, &ended, usize::MAX);
+            assert_eq!((&broken_off.text, &broken_off.token_ids), (&ended.text, &ended.token_ids));
+            assert!(shown.len() < broken_off.text.len(), "nothing was held back of {:?}", broken_off.text);
+        }
+    }
+}
+
 /// A stop string ends the text where it ends it sequentially, wherever the rounds are cut.
 #[test]
 fn stop_strings_end_overlapped_rounds_at_the_same_token() {
@@ -254,6 +290,8 @@ struct Counting {
     cached: Vec<u32>,
     submitted: Option<Vec<u32>>,
     fails: Option<(&'static str, u32)>,
+    /// What becomes of its answers.
+    spoils: fn(&mut Verified),
     log: Log,
 }
 
@@ -301,7 +339,9 @@ impl Target for Counting {
         let ids = tokens.iter().map(|id| id + 1).collect();
         // As if a draft model with another tokenizer had been what held it.
         let waited = if tokens[0] == 9 { HELD.as_secs_f64() } else { 0.0 };
-        Ok(Verified { draft: tokens[1..].to_vec(), ids, waited, ..Verified::default() })
+        let mut verified = Verified { draft: tokens[1..].to_vec(), ids, waited };
+        (self.spoils)(&mut verified);
+        Ok(verified)
     }
 }
 
@@ -348,8 +388,17 @@ struct Heard {
 }
 
 fn listen(overlap: bool, fails: Option<(&'static str, u32)>, sink: (Option<u32>, Option<u32>)) -> Heard {
+    listen_to(overlap, fails, sink, |_| ())
+}
+
+fn listen_to(
+    overlap: bool,
+    fails: Option<(&'static str, u32)>,
+    sink: (Option<u32>, Option<u32>),
+    spoils: fn(&mut Verified),
+) -> Heard {
     let log = Log::default();
-    let mut target = Counting { cached: Vec::new(), submitted: None, fails, log: log.clone() };
+    let mut target = Counting { cached: Vec::new(), submitted: None, fails, spoils, log: log.clone() };
     let mut sink = Listener { heard: Vec::new(), breaks: sink.0, fails: sink.1, log: log.clone() };
     let mut text = Run::new(&[8, 9]);
     text.overlap = overlap;
@@ -389,6 +438,36 @@ fn a_failing_device_takes_no_accepted_token_with_it() {
             let heard = listen(overlap, Some(fails), (Some(fails.1), None));
             assert_eq!(heard.ended, Ok(()));
         }
+    }
+}
+
+/// What no target may answer is an error, and no panic.
+#[test]
+fn an_answer_to_something_else_is_an_error() {
+    let spoilt: [fn(&mut Verified); 6] = [
+        |verified| verified.ids.clear(),
+        |verified| verified.ids.truncate(1),
+        |verified| verified.ids.push(7),
+        |verified| *verified = Verified::default(),
+        |verified| verified.draft[0] += 1,
+        |verified| {
+            verified.draft.push(7);
+            verified.ids.push(7);
+        },
+    ];
+    for overlap in [true, false] {
+        for spoils in spoilt {
+            let heard = listen_to(overlap, None, (None, None), spoils);
+            let Err(Error::Internal { reason }) = heard.ended else { panic!("{:?}", heard.ended) };
+            assert!(reason.contains("a target answered 1 draft tokens with"), "{reason}");
+            assert_eq!(heard.text.tokens, [8, 9]);
+        }
+        // A shorter draft is one.
+        let shorter: fn(&mut Verified) = |verified| {
+            verified.draft.clear();
+            verified.ids.truncate(1);
+        };
+        assert_eq!(listen_to(overlap, None, (None, None), shorter).ended, Ok(()));
     }
 }
 

@@ -1,9 +1,14 @@
 //! A lost device ends nothing: the models are set up again, the text goes on, and it is the same.
 
 mod common;
+use common::altered::overflowing;
+use common::foreign::Foreign;
 use common::{gpu, path, run};
+use foretoken::options::DrafterChoice;
 use foretoken::weights::{Folder, Source};
-use foretoken::{Error, GenerateOptions, Generation, Gpu, LoadOptions, Prompt, Result, Schedule, Session, Speculation};
+use foretoken::{
+    Error, GenerateOptions, Generation, Gpu, LoadOptions, Progress, Prompt, Result, Schedule, Session, Speculation,
+};
 use std::cell::Cell;
 use std::ops::{ControlFlow, Range};
 use std::rc::Rc;
@@ -42,20 +47,40 @@ impl Source for Watched {
 
 /// The draft model of the tales as target, with itself as draft model, because it is small.
 fn load(gpu: &Rc<Gpu>, source: &Watched, max_context: usize) -> Result<Session> {
+    load_pair(gpu, source, source, max_context)
+}
+
+fn load_pair(gpu: &Rc<Gpu>, target: &Watched, assistant: &Watched, max_context: usize) -> Result<Session> {
     let options = LoadOptions { max_context: Some(max_context), ..LoadOptions::default() };
-    run(Session::load(gpu, source.clone(), Some(source.clone()), &options, &mut |_, _| ()))
+    run(Session::load(gpu, target.clone(), Some(assistant.clone()), &options, &mut |_, _| ()))
 }
 
 /// Generates, and destroys the device after so many tokens, each time.
 fn generate(session: &mut Session, options: &GenerateOptions, losses: &[usize]) -> Result<Generation> {
+    disturb(session, options, losses, Gpu::destroy)
+}
+
+/// Generates, and does something to the device after so many tokens, each time.
+fn disturb(
+    session: &mut Session,
+    options: &GenerateOptions,
+    after: &[usize],
+    disturb: impl Fn(&Gpu),
+) -> Result<Generation> {
     let prompt = Prompt::Text("Once upon a time there was a king. Once upon a time".into());
     // The callback cannot reach the session, which is at work; the device of each life is found when it is needed.
     let gpu = session.engine().gpu().clone();
     let mut seen = 0;
-    run(session.generate(&prompt, options, &mut |_| {
-        seen += 1;
-        if losses.contains(&seen) {
-            gpu.destroy();
+    let disturb = |seen| {
+        if after.contains(&seen) {
+            disturb(&gpu)
+        }
+    };
+    disturb(seen);
+    run(session.generate(&prompt, options, &mut |progress| {
+        if let Progress::Token(_) = progress {
+            seen += 1;
+            disturb(seen);
         }
         ControlFlow::Continue(())
     }))
@@ -99,11 +124,92 @@ fn a_text_goes_on_after_a_loss_and_is_the_same() {
 fn a_device_lost_between_two_texts_is_replaced() {
     let source = Watched::new("models/tales/draft");
     let mut session = load(&gpu(), &source, 128).unwrap();
-    let [options, ..] = ways();
+    let [greedy, ..] = ways();
+    let sampled = GenerateOptions { do_sample: true, temperature: 0.8, seed: Some(3), ..greedy.clone() };
+    let biased = GenerateOptions { logit_bias: [(300, 1.5)].into(), repetition_penalty: 1.3, ..greedy.clone() };
+    // What another way of choosing needs is made before the first round.
+    for options in [greedy, sampled, biased] {
+        let undisturbed = generate(&mut load(&gpu(), &source, 128).unwrap(), &options, &[]).unwrap();
+        session.engine().gpu().destroy();
+        let after = generate(&mut session, &options, &[]).unwrap();
+        assert_eq!(after.token_ids, undisturbed.token_ids, "{options:?}");
+    }
+}
+
+/// What the device refuses is an error with its words, once: nothing that was computed with it is used again.
+#[test]
+fn what_the_device_refuses_is_told_once_and_is_no_loss() {
+    let source = Watched::new("models/tales/draft");
+    let mut session = load(&gpu(), &source, 128).unwrap();
+    let device = session.engine().gpu().clone();
+    let overrun = |gpu: &Gpu| gpu.write(&gpu.buffer("a small one", 16).unwrap(), 1 << 16, &[0; 4]);
+    for options in ways() {
+        let undisturbed = generate(&mut session, &options, &[]).unwrap();
+        for after in [0, 1, 9] {
+            let error = disturb(&mut session, &options, &[after], overrun).unwrap_err();
+            let Error::Internal { reason } = &error else { panic!("{error:?}") };
+            assert!(reason.contains("write_buffer"), "{reason}");
+            let again = generate(&mut session, &options, &[]).unwrap();
+            assert_eq!((again.token_ids, again.stats.warnings), (undisturbed.token_ids.clone(), vec![]));
+            assert_eq!(again.stats.num_cached_tokens, 0);
+        }
+    }
+    assert!(Rc::ptr_eq(session.engine().gpu(), &device));
+}
+
+/// The text is the target's, and from then on each text says that the draft model is missing.
+#[test]
+fn a_draft_model_that_cannot_be_set_up_again_is_a_warning() {
+    let (target, assistant) = (Watched::new("models/tales/draft"), Watched::new("models/tales/draft"));
+    let mut session = load_pair(&gpu(), &target, &assistant, 128).unwrap();
+    let [_, options, _] = ways();
     let undisturbed = generate(&mut session, &options, &[]).unwrap();
-    session.engine().gpu().destroy();
+    assistant.gone.set(true);
+    let disturbed = generate(&mut session, &options, &[3]).unwrap();
     let after = generate(&mut session, &options, &[]).unwrap();
-    assert_eq!(after.token_ids, undisturbed.token_ids);
+    for found in [disturbed, after] {
+        assert_eq!(found.token_ids, undisturbed.token_ids);
+        let says = |what: &str| found.stats.warnings.iter().filter(|warning| warning.contains(what)).count();
+        assert_eq!(says("the assistant model is not used"), 1, "{:?}", found.stats.warnings);
+        assert_eq!(says("taken away"), 1, "{:?}", found.stats.warnings);
+    }
+    assert_eq!(session.warnings().len(), 1);
+    // With the next device it is there again.
+    assistant.gone.set(false);
+    let again = generate(&mut session, &options, &[3]).unwrap();
+    assert_eq!((again.token_ids, session.warnings().len()), (undisturbed.token_ids, 0));
+    assert!(session.engine().draft().is_some());
+}
+
+/// A draft is only a guess: the text is the target's, and one warning says why it is plain.
+#[test]
+fn a_draft_model_whose_logits_are_not_finite_costs_its_drafts_only() {
+    let foreign = Foreign::new("overflowing", 1_500);
+    let target = Folder::open(path("models/tales/target")).unwrap();
+    let load = LoadOptions { max_context: Some(128), ..LoadOptions::default() };
+    for folder in [path("models/tales/draft"), foreign.folder().to_owned()] {
+        let assistant = Some(overflowing(&folder));
+        let mut session = run(Session::load(&gpu(), target.clone(), assistant, &load, &mut |_, _| ())).unwrap();
+        let [plain, drafted, _] = ways();
+        // The draft model is asked where the lookup finds nothing.
+        let chain = GenerateOptions { drafter: DrafterChoice::Chain, ..drafted.clone() };
+        for sampled in [false, true] {
+            let sampled = |options: &GenerateOptions| GenerateOptions {
+                do_sample: sampled,
+                seed: Some(4),
+                repetition_penalty: if sampled { 1.1 } else { 1.0 },
+                ..options.clone()
+            };
+            let expected = generate(&mut session, &sampled(&plain), &[]).unwrap();
+            for options in [&drafted, &chain] {
+                let found = generate(&mut session, &sampled(options), &[]).unwrap();
+                assert_eq!((&found.text, &found.token_ids), (&expected.text, &expected.token_ids));
+                let warnings = &found.stats.warnings;
+                let failed = warnings.iter().filter(|warning| warning.contains("without the draft model"));
+                assert_eq!(failed.count(), 1, "{warnings:?}");
+            }
+        }
+    }
 }
 
 /// What hinders the recovery is told as it is; once it is gone, the session works again.

@@ -65,7 +65,8 @@ impl Chooser {
     fn process(&self, lab: &Lab, logits: &[f32], history: &[u32]) -> Vec<f32> {
         let rows = logits.len() / self.stride;
         let out = lab.output(cast_slice(logits));
-        let mut seen = vec![0u32; self.vocab.div_ceil(32)];
+        // Of the target's vocabulary, which may be larger.
+        let mut seen = vec![0u32; self.vocab.div_ceil(32) + 1];
         history.iter().for_each(|&id| seen[id as usize / 32] |= 1 << (id % 32));
         let step = (0, lab.uniform(&self.step));
         let (dims, sampling) = ((1, self.dims(lab)), (4, self.block(lab)));
@@ -125,13 +126,15 @@ fn adjust_equals_its_twin_row_by_row() {
     for case in 0..40 {
         let (vocab, rows) = (33 + lab.random.below(500), lab.random.upto(17));
         let stride = vocab + case % 3;
-        let mut text: Vec<u32> = (0..lab.random.upto(60)).map(|_| lab.random.below(vocab) as u32).collect();
+        // With tokens that a draft model lacks.
+        let mut text: Vec<u32> = (0..lab.random.upto(60)).map(|_| lab.random.below(vocab + 3) as u32).collect();
         // Draft tokens that the text has, that repeat, and new ones.
         let drafts: Vec<u32> = (1..rows).map(|_| lab.random.below(vocab.min(40)) as u32).collect();
         let logits = lab.random.values(INPUTS[case % 2], rows * stride);
         let known = text.len();
         let mut biases = vec![Bias::always(3, 1.5), Bias::always(3, -0.25), Bias::ban(7)];
         biases.push(Bias { until: (known + 2) as u32, ..Bias::ban(9) });
+        biases.extend([Bias::always(vocab as u32, 2.5), Bias::ban((vocab + stride) as u32)]);
         let whole = [&text[..], &drafts].concat();
         for end in [known, known + rows / 2, known + rows - 1] {
             for len in [1, 2, 16] {

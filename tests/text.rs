@@ -419,8 +419,7 @@ fn what_a_template_would_lose_is_refused_by_name() {
         other => panic!("{other:?}"),
     };
     let plain = "{% for m in messages %}{{ m.role }}{{ m.content }}{% endfor %}";
-    for (more, value) in [("name", json!("Ulysses")), ("tool_call_id", json!("1")), ("reasoning_content", json!("hm"))]
-    {
+    for (more, value) in [("name", json!("Ulysses")), ("reasoning_content", json!("hm"))] {
         let list = json!([{ "role": "user", "content": "Sail" }, { "role": "user", "content": "on", more: value }]);
         assert_eq!(refused(plain, list), format!("the field {more}"));
     }

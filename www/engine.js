@@ -17,6 +17,11 @@ import { Queue } from "./queue.js";
  * @property {number} loaded bytes so far (of a compilation: 0, then 1); it never falls
  * @property {number} total bytes in all (of a compilation: 1)
  *
+ * @typedef {object} PrefillProgress after each chunk of a prompt but the last, behind which the first token comes
+ * @property {"prefill"} phase
+ * @property {number} loaded prompt tokens read so far, cached ones included
+ * @property {number} total prompt tokens to read
+ *
  * @typedef {string | URL | readonly File[] | FileList | FileSystemDirectoryHandle} Model
  *   a Hub id (`owner/name`), a base URL (starts with `/`, `./` or a scheme), or what the user picked
  *
@@ -102,6 +107,7 @@ import { Queue } from "./queue.js";
  * @property {"error" | "shift"} [context] what to do with messages that are longer than the context: `error`, the default,
  *   or drop the oldest turns after the system message
  * @property {"auto" | "off"} [speculation] `off`: the same text, one token per forward pass
+ * @property {(progress: PrefillProgress) => void} [onProgress] hears how much of a long prompt is read
  * @property {boolean} [overlap] whether the engine decodes text, records commands and, where it can, submits the next round
  *   while the GPU computes one; true by default, and the text is the same
  * @property {AbortSignal} [signal] ends the generation, or takes it back while it waits for another: its result rejects with
@@ -110,7 +116,7 @@ import { Queue } from "./queue.js";
 
 /**
  * @typedef {object} Times seconds, but for the last
- * @property {number} prefill recording and submitting the prompt; the GPU computes it until the first round ends
+ * @property {number} prefill reading the prompt; the GPU may still compute its last chunk afterwards
  * @property {number} first_token from the call to the first token
  * @property {number} draft proposing draft tokens on the CPU
  * @property {number} verify recording, submitting and waiting for rounds
@@ -310,14 +316,15 @@ export class Engine {
    * @returns {GenerationStream}
    */
   generate(prompt, options) {
-    const { signal, ...rest } = options ?? {};
+    const { signal, onProgress, ...rest } = options ?? {};
     /** @type {Queue<Piece>} */
     const pieces = new Queue();
     const plain = ArrayBuffer.isView(prompt) ? Array.from(prompt) : prompt;
-    const onTokens = (/** @type {Token[]} */ tokens) => {
-      pieces.push({ text: tokens.map(({ text }) => text).join(""), tokens });
+    const onEvent = (/** @type {{ tokens: Token[] } | PrefillProgress} */ event) => {
+      if ("tokens" in event) pieces.push({ text: event.tokens.map(({ text }) => text).join(""), tokens: event.tokens });
+      else onProgress?.(event);
     };
-    const call = this.#call("generate", { prompt: plain, options: rest }, onTokens, signal);
+    const call = this.#call("generate", { prompt: plain, options: rest }, onEvent, { signal, onProgress });
     const result = call.result.then((/** @type {Generation} */ generation) => {
       this.#last = generation.stats;
       if (signal?.aborted && generation.finish_reason === "aborted") throw aborted(signal, generation);
@@ -422,27 +429,28 @@ export class Engine {
    * @param {string} method one of worker.js
    * @param {object} args
    * @param {(event: any) => void} [onEvent]
-   * @param {AbortSignal | null} [signal]
+   * @param {Pick<GenerateOptions, "signal" | "onProgress">} [own] options that the worker does not see
    */
-  #call(method, args, onEvent, signal) {
+  #call(method, args, onEvent, own) {
     // After a breakdown: whoever waits in the new worker hears why it could not be set up.
     if (!this.#worker && !this.#end) this.#start().catch(() => {});
-    return this.#send(method, args, onEvent, signal);
+    return this.#send(method, args, onEvent, own);
   }
 
   /**
    * @param {string} method
    * @param {object} args
    * @param {(event: any) => void} [onEvent]
-   * @param {AbortSignal | null} [signal]
+   * @param {Pick<GenerateOptions, "signal" | "onProgress">} [own]
    */
-  #send(method, args, onEvent = () => {}, signal = null) {
+  #send(method, args, onEvent = () => {}, own = {}) {
+    const { signal } = own;
     const id = this.#next++;
     const stop = () => this.#abort(id, signal);
     /** @type {Promise<any>} */
     const result = new Promise((resolve, reject) => {
       if (this.#end) throw this.#end;
-      checkSignal(signal);
+      checked(own);
       if (signal?.aborted) throw aborted(signal);
       try {
         /** @type {Worker} */ (this.#worker).postMessage({ id, method, args });
@@ -548,22 +556,18 @@ const TYPES = { onProgress: "function", endpoint: "string", revision: "string", 
 
 /**
  * The options that say something: null stands for the default.
- * @param {LoadOptions | null} [options]
- * @returns {LoadOptions}
+ * @template {LoadOptions | Pick<GenerateOptions, "signal" | "onProgress">} T
+ * @param {T | null} [options]
+ * @returns {T}
  */
 function checked(options) {
   const given = Object.entries(options ?? {}).filter(([, value]) => value != null);
   for (const [name, value] of given) {
     const type = TYPES[/** @type {keyof typeof TYPES} */ (name)];
     if (type && typeof value !== type) throw badOption(name, value, `a ${type}`);
-    if (name === "signal") checkSignal(value);
+    if (name === "signal" && typeof value.addEventListener !== "function") throw badOption(name, value, "an AbortSignal");
   }
-  return Object.fromEntries(given);
-}
-
-/** @param {any} signal */
-function checkSignal(signal) {
-  if (signal && typeof signal.addEventListener !== "function") throw badOption("signal", signal, "an AbortSignal");
+  return /** @type {T} */ (Object.fromEntries(given));
 }
 
 /**

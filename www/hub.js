@@ -31,14 +31,14 @@ export function openFiles(model, options) {
   if (Array.isArray(model)) return new PickedFiles(model);
   if (typeof model === "object" && "getFileHandle" in model) return new Directory(model);
   const text = String(model);
+  const refused = () => failure("bad-option", `model: ${text} is not allowed; allowed: owner/name on the Hub, a URL, files`, { option: "model", value: text });
   if (/^(\.{0,2}\/|[a-z][a-z0-9+.-]*:)/i.test(text)) {
+    if (!URL.canParse(text, options.base)) throw refused();
     const folder = new URL(text, options.base);
     if (!folder.pathname.endsWith("/")) folder.pathname += "/";
     return new Remote(withoutQuery(text), folder.href, options);
   }
-  if (!/^[\w.-]+\/[\w.-]+$/.test(text)) {
-    throw failure("bad-option", `model: ${text} is not allowed; allowed: owner/name on the Hub, a URL, files`, { option: "model", value: text });
-  }
+  if (!/^[\w.-]+\/[\w.-]+$/.test(text)) throw refused();
   const { endpoint = "https://huggingface.co", revision = "main", token } = options;
   const base = `${endpoint.replace(/\/+$/, "")}/${text}/resolve/${encodeURIComponent(revision)}/`;
   const headers = token ? { Authorization: `Bearer ${token}` } : undefined;

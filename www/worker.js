@@ -127,12 +127,15 @@ const methods = {
     /** @type {unknown[]} */
     let tokens = [];
     const flush = () => {
-      if (tokens.length) emit(tokens);
+      if (tokens.length) emit({ tokens });
       tokens = [];
     };
     const generation = await session.generate(prompt, options, (/** @type {unknown} */ token) => {
       // A round's tokens come one after the other before the engine waits for the GPU again: they travel together.
       if (tokens.push(token) === 1) queueMicrotask(flush);
+      return !signal.aborted;
+    }, (/** @type {number} */ loaded, /** @type {number} */ total) => {
+      emit({ phase: "prefill", loaded, total });
       return !signal.aborted;
     });
     flush();

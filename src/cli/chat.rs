@@ -8,7 +8,7 @@ use super::writer::{self, Targets, Writer};
 use super::{Failure, print_json};
 use crate::error::{Error, Result};
 use crate::options::GenerateOptions;
-use crate::session::{FinishReason, Generation, Prompt, Token};
+use crate::session::{FinishReason, Generation, Progress, Prompt};
 use crate::text::Message;
 use crate::weights::Source;
 use std::io::{self, Write};
@@ -200,8 +200,8 @@ impl Chat<'_> {
         let prompt = self.prompt([question.clone()]);
         self.broken_off.store(false, Ordering::Relaxed);
         let mut printer = (!self.json).then(|| Printer::new(self.colour));
-        let mut show = |token: &Token| {
-            let shown = printer.as_mut().map_or(ControlFlow::Continue(()), |printer| printer.token(token));
+        let mut show = |progress: Progress<'_>| {
+            let shown = printer.as_mut().map_or(ControlFlow::Continue(()), |printer| printer.show(progress));
             if self.broken_off.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { shown }
         };
         let generation = self.writer.generate(&prompt, &self.options, &mut show).await;

@@ -70,7 +70,7 @@ pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
         return print_json(&Report { generation: &generation, device: writer.device(), options });
     }
     let mut printer = Printer::new(&args.colour);
-    let generation = writer.generate(&prompt, &options, &mut |token| printer.token(token)).await;
+    let generation = writer.generate(&prompt, &options, &mut |progress| printer.show(progress)).await;
     let origins = printer.finish()?;
     let colour = args.colour.wanted(&io::stderr());
     // The text is out, so nothing is lost when no one reads this.

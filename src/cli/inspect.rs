@@ -71,7 +71,7 @@ pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
 
 impl Report {
     async fn new(args: &Args) -> crate::Result<Self> {
-        let Checkpoint { blueprint, weights } =
+        let Checkpoint { blueprint, weights, .. } =
             Checkpoint::open(target(args.model.as_deref())?, &args.room.options()?).await?;
         let mut dtypes = BTreeMap::<_, Share>::new();
         for (_, tensor) in weights.iter() {

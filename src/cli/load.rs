@@ -1,5 +1,6 @@
 //! Which models a command works on, with how much room, and bringing them to the device.
 
+use super::bar::Bar;
 use super::count;
 use super::files;
 use crate::error::Result;
@@ -8,13 +9,8 @@ use crate::options::LoadOptions;
 use crate::session::Session;
 use crate::weights::Folder;
 use clap::Args;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::{Duration, Instant};
-
-/// Loading that is over sooner shows no bar.
-const PATIENCE: Duration = Duration::from_millis(400);
 
 /// Target and draft model.
 #[derive(Args)]
@@ -77,20 +73,8 @@ impl Pair {
     pub async fn load(&self, options: &LoadOptions) -> Result<Session> {
         let (target, assistant) = (self.target()?, self.assistant()?);
         let gpu = open_gpu().await?;
-        let (began, bar) = (Instant::now(), ProgressBar::hidden());
-        if let Ok(style) = ProgressStyle::with_template("loading {bar:30} {bytes} of {total_bytes}, {eta} left") {
-            bar.set_style(style);
-        }
-        let mut loaded = |done, all| {
-            if bar.is_hidden() && began.elapsed() > PATIENCE {
-                bar.set_draw_target(ProgressDrawTarget::stderr());
-            }
-            bar.set_length(all);
-            bar.set_position(done);
-        };
-        let session = Session::load(&gpu, target, assistant, options, &mut loaded).await;
-        bar.finish_and_clear();
-        session
+        let bar = Bar::new("loading {bar:30} {bytes} of {total_bytes}, {eta} left");
+        Session::load(&gpu, target, assistant, options, &mut |done, all| bar.show(done, all)).await
     }
 }
 

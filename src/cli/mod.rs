@@ -1,5 +1,6 @@
 //! The program: its commands, and how they fail. What was asked for goes to stdout, everything about it to stderr.
 
+mod bar;
 mod bench;
 mod chat;
 mod files;

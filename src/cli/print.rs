@@ -1,7 +1,8 @@
 //! Generated text on stdout as it comes, and in words what a generation did.
 
+use super::bar::Bar;
 use crate::gpu::DeviceInfo;
-use crate::session::{FinishReason, Generation, Token};
+use crate::session::{FinishReason, Generation, Progress, Token};
 use crate::speculate::{Distributed, Origin, Stats};
 use clap::ColorChoice;
 use clap::builder::styling::{AnsiColor, Style};
@@ -36,10 +37,11 @@ fn style(origin: Origin, colour: bool) -> Style {
     }
 }
 
-/// Text to stdout, token by token.
+/// Text to stdout, token by token; on stderr, how far the prompt is read.
 pub(super) struct Printer {
     out: StdoutLock<'static>,
     colour: bool,
+    bar: Option<Bar>,
     /// Who guessed right.
     pub origins: Origins,
     began: bool,
@@ -49,12 +51,24 @@ pub(super) struct Printer {
 impl Printer {
     pub fn new(colour: &Colour) -> Self {
         let out = io::stdout().lock();
-        Self { colour: colour.wanted(&out), out, origins: Origins::default(), began: false, failed: None }
+        let (colour, bar) = (colour.wanted(&out), Some(Bar::new("reading the prompt {bar:30} {pos} of {len} tokens")));
+        Self { out, colour, bar, origins: Origins::default(), began: false, failed: None }
     }
 
     /// Breaks the generation off when stdout is closed.
-    pub fn token(&mut self, token: &Token) -> ControlFlow<()> {
+    pub fn show(&mut self, progress: Progress<'_>) -> ControlFlow<()> {
+        match progress {
+            Progress::Prefill { done, of } => {
+                self.bar.iter().for_each(|bar| bar.show(done as u64, of as u64));
+                ControlFlow::Continue(())
+            }
+            Progress::Token(token) => self.token(token),
+        }
+    }
+
+    fn token(&mut self, token: &Token) -> ControlFlow<()> {
         self.began = true;
+        self.bar = None;
         self.origins.add(token.origin);
         let style = style(token.origin, self.colour);
         match write!(self.out, "{style}{}{style:#}", token.text).and_then(|()| self.out.flush()) {

@@ -4,13 +4,12 @@
 use super::dims::Step;
 use super::flight::{Ahead, DIRECT, Flight, Shape};
 use super::forward::Model;
-use super::memory::FEW_ROWS;
 use super::round::{BEFORE, BIAS_WORDS, CHUNK, DRAFTS, IDS, PENDING, RoundBuffers, Seen};
-use super::sampler::{NOT_DRAFTED, Recipe, Sampler, bias_words, block, check_finite};
+use super::sampler::{DRAFT_MODEL, NOT_DRAFTED, Recipe, Sampler, bias_words, block, check_finite};
 use super::target::{Draft, MAX_DRAFT, Target, Verified};
 use super::translate::{Translate, Translated, Translation};
 use crate::error::{Error, Result};
-use crate::gpu::{Call, Gpu, Readback};
+use crate::gpu::{Call, Done, Gpu, Readback};
 use crate::sample::Sampling;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -28,7 +27,9 @@ pub struct Engine {
     pub(super) draft: Option<Model>,
     pub(super) cached: Vec<u32>,
     /// Leading cached tokens that the draft model's cache holds too.
-    draft_cached: usize,
+    pub(super) draft_cached: usize,
+    /// The end of the prefill chunk that was submitted last.
+    pub(super) chunk: Option<Done>,
     /// Of a draft model with another tokenizer.
     pub(super) translation: Option<Translation>,
     /// At most two; the device computes the first.
@@ -47,7 +48,7 @@ impl Engine {
         let sampler = Sampler::new(gpu, recipe, &buffers, &target, draft.as_ref())?;
         let follow = Self::follow(gpu, &buffers, &target, draft.as_ref())?;
         let (gpu, cached) = (gpu.clone(), Vec::new());
-        let (seen, translation, flights) = (None, None, VecDeque::new());
+        let (seen, chunk, translation, flights) = (None, None, None, VecDeque::new());
         let (draft_cached, ahead) = (0, Ahead::default());
         Ok(Self {
             gpu,
@@ -60,6 +61,7 @@ impl Engine {
             draft,
             cached,
             draft_cached,
+            chunk,
             translation,
             flights,
             ahead,
@@ -81,6 +83,18 @@ impl Engine {
         self.sampler = Sampler::new(&self.gpu, recipe, &self.buffers, &self.target, self.draft.as_ref())?;
         self.ahead = Ahead::default();
         Ok(())
+    }
+
+    /// After an error that leaves open what was computed: forgets what is cached, and makes again what calls make.
+    ///
+    /// # Errors
+    /// As [`Gpu::buffer`].
+    pub fn reset(&mut self) -> Result<()> {
+        self.truncate(0);
+        self.translation.iter_mut().for_each(|translation| translation.cached.clear());
+        self.renew_readback(DIRECT)?;
+        self.renew_readback(1 - DIRECT)?;
+        self.set_sampler(self.sampler.recipe())
     }
 
     /// From now on the draft model is one with another tokenizer. Its rounds take two submissions and two readbacks, and it
@@ -136,95 +150,12 @@ impl Engine {
         self.draft.as_ref()
     }
 
-    /// Runs the layers of a model over a chunk of tokens at a position.
-    fn run_chunk(&self, model: &Model, tokens: &[u32], position: usize) {
-        self.gpu.write(&self.buffers.tokens, 4 * CHUNK as u64, bytemuck::cast_slice(tokens));
-        model.set_step(Step {
-            position: position as u32,
-            rows: tokens.len() as u32,
-            token: CHUNK as u32,
-            logit_row: 0,
-            out: IDS as u32,
-            draft_row: 0,
-        });
-        let mut recorder = self.gpu.record();
-        model.record_body(&mut recorder, tokens.len(), &(position..=position));
-        recorder.submit(None);
-    }
-
-    /// Runs a model over tokens from a position on, in chunks.
-    pub(super) fn run_chunks(&self, model: &Model, tokens: &[u32], mut position: usize) {
-        for chunk in tokens.chunks(model.capacity().prefill_chunk.min(model.max_rows())) {
-            self.run_chunk(model, chunk, position);
-            position += chunk.len();
-        }
-    }
-
-    fn check_room(&self, more: usize) -> Result<()> {
+    pub(super) fn check_room(&self, more: usize) -> Result<()> {
         let need = self.cached.len() + more;
         if need > self.capacity() {
             return Err(Error::ContextFull { need, limit: self.capacity() });
         }
         Ok(())
-    }
-
-    /// Caches `tokens` behind the cached ones, so many rows at a time (at most [`Model::max_rows`]), and returns the logits
-    /// of each [tokens, vocab], flattened: for tests and perplexities.
-    ///
-    /// # Errors
-    /// As [`Target::prefill`].
-    pub async fn logits(&mut self, tokens: &[u32], rows: usize) -> Result<Vec<f32>> {
-        self.check_room(tokens.len())?;
-        let vocab = self.target.spec().vocab_size;
-        let mut all = Vec::with_capacity(tokens.len() * vocab);
-        for chunk in tokens.chunks(rows.clamp(1, self.target.max_rows())) {
-            let position = self.cached.len();
-            self.run_chunk(&self.target, chunk, position);
-            for first in (0..chunk.len()).step_by(MAX_DRAFT + 1) {
-                let rows = (chunk.len() - first).min(MAX_DRAFT + 1);
-                self.target.set_step(Step {
-                    position: position as u32,
-                    rows: (first + rows) as u32,
-                    token: CHUNK as u32,
-                    logit_row: first as u32,
-                    out: IDS as u32,
-                    draft_row: 0,
-                });
-                let mut recorder = self.gpu.record();
-                self.target.record_head(&mut recorder, rows);
-                recorder.submit(None);
-                let words = self.gpu.read(self.target.logits(), 0, 4 * (rows * vocab) as u64).await?;
-                all.extend(words.into_iter().map(f32::from_bits));
-            }
-            self.cached.extend_from_slice(chunk);
-        }
-        Ok(all)
-    }
-
-    /// Computes a token's logits alone, in a batch and in a prefill chunk, and compares their bits. Shader compilers may
-    /// reorder sums; where one does, one kernel variant serves all row counts from now on. Returns whether they agreed.
-    ///
-    /// # Errors
-    /// What the device reports.
-    pub async fn check_invariance(&mut self) -> Result<bool> {
-        let vocab = self.target.spec().vocab_size;
-        // Two blocks of positions, where there is room for them.
-        let tokens: Vec<u32> = (0..self.capacity().min(70)).map(|i| (i * 37 % vocab) as u32).collect();
-        let mut last = Vec::new();
-        for rows in [FEW_ROWS + 1, 4, 1] {
-            let before = tokens.len() - rows.min(tokens.len());
-            self.truncate(before);
-            self.prefill(&tokens[self.cached.len()..before]).await?;
-            let logits = self.logits(&tokens[before..], rows).await?;
-            last.push(logits[logits.len() - vocab..].iter().map(|logit| logit.to_bits()).collect::<Vec<_>>());
-        }
-        self.truncate(0);
-        let agreed = last.windows(2).all(|pair| pair[0] == pair[1]);
-        if !agreed {
-            self.target.use_one_variant();
-            self.ahead = Ahead::default();
-        }
-        Ok(agreed)
     }
 
     /// The target's filled KV cache of a layer, as it lies in its buffer, for tests.
@@ -272,12 +203,23 @@ impl Target for Engine {
         self.flights.extend(behind);
     }
 
+    fn prefill_chunk(&self) -> usize {
+        self.target.chunk()
+    }
+
     async fn prefill(&mut self, tokens: &[u32]) -> Result<()> {
         self.truncate(self.cached.len());
         self.check_room(tokens.len())?;
-        self.run_chunks(&self.target, tokens, self.cached.len());
-        self.cached.extend_from_slice(tokens);
+        for chunk in tokens.chunks(self.target.chunk()) {
+            let submitted = self.submit_chunk(&self.target, chunk, self.cached.len());
+            self.cached.extend_from_slice(chunk);
+            self.keep_up(submitted).await?;
+        }
         self.gpu.check()
+    }
+
+    async fn catch_up(&mut self, pending: u32) -> Result<usize> {
+        self.read_missed(pending).await
     }
 
     async fn submit(&mut self, pending: u32, draft: &Draft) -> Result<()> {
@@ -294,22 +236,16 @@ impl Target for Engine {
             }
             Draft::Model(steps) => (&[][..], *steps),
         };
-        let mut caught_up = translated.caught_up;
         let position = self.cached.len();
         let most = MAX_DRAFT.min(self.target.max_rows() - 1);
         let known = &known[..known.len().min(most)];
-        // A draft model with a smaller context drafts as far as it goes.
+        // A draft model with a smaller context drafts as far as it goes. It first reads what it missed, if that is little.
+        let missed = position - self.draft_cached;
         let reach = self.draft.as_ref().map_or(0, |draft| draft.capacity().max_context.saturating_sub(position));
-        let steps = steps.min(most).min(reach);
+        let steps = if missed > BEFORE { 0 } else { steps.min(most).min(reach) };
         self.check_room(known.len() + steps + 1)?;
-
-        // The draft model first reads what it missed; more than a few tokens go in chunks of their own.
-        let mut missed = 0;
+        let missed = if steps > 0 { missed } else { 0 };
         if let Some(model) = self.draft.as_ref().filter(|_| steps > 0) {
-            let behind = &self.cached[self.draft_cached..];
-            let chunked = behind.len().saturating_sub(BEFORE);
-            self.run_chunks(model, &behind[..chunked], self.draft_cached);
-            (caught_up, missed) = (chunked, behind.len() - chunked);
             self.set_draft_step(model, missed, position);
         }
         // Biases of sequences compare the tokens before, whether or not the draft model reads them.
@@ -336,7 +272,7 @@ impl Target for Engine {
         // A translation may have come to nothing this time.
         let repeats = known.is_empty() && (draft.is_empty() || self.translation.is_none());
         let readback = DIRECT;
-        self.flights.push_back(Flight { shape, position, pending, known, caught_up, waited, repeats, readback });
+        self.flights.push_back(Flight { shape, position, pending, known, waited, repeats, readback });
         Ok(())
     }
 
@@ -362,7 +298,7 @@ impl Target for Engine {
 
     async fn finish(&mut self) -> Result<Verified> {
         let Some(flight) = self.flights.pop_front() else { return Ok(Verified::default()) };
-        let Flight { shape, position, pending, known, caught_up, waited, readback, .. } = flight;
+        let Flight { shape, position, pending, known, waited, readback, .. } = flight;
         // After an error there is no round to go on with.
         let behind = std::mem::take(&mut self.flights);
         let words = self.readbacks[readback].wait(&self.gpu).await?;
@@ -371,7 +307,7 @@ impl Target for Engine {
         let end = draft.iter().position(|&id| id == NOT_DRAFTED).unwrap_or(draft.len());
         draft.truncate(end);
         ids.truncate(end + 1);
-        check_finite("draft model", &draft, position)?;
+        check_finite(DRAFT_MODEL, &draft, position)?;
         check_finite("target", &ids, position)?;
         self.cached.push(pending);
         self.cached.extend_from_slice(&draft);
@@ -382,6 +318,6 @@ impl Target for Engine {
         let agreed = draft.iter().zip(&ids).take_while(|(draft, id)| draft == id).count();
         let place = |flight| Flight { position: position + 1 + agreed, pending: ids[agreed], ..flight };
         self.flights = behind.into_iter().map(place).collect();
-        Ok(Verified { draft, ids, caught_up, waited })
+        Ok(Verified { draft, ids, waited })
     }
 }

@@ -55,7 +55,6 @@ pub(super) struct Flight {
     pub position: usize,
     pub pending: u32,
     pub known: Vec<u32>,
-    pub caught_up: usize,
     pub waited: f64,
     /// Whether another like it may be submitted behind it.
     pub repeats: bool,

@@ -2,6 +2,7 @@
 
 use super::bind::{Binder, Lowered};
 use super::dims::Step;
+use super::invariance::Variants;
 use super::memory::{Capacity, FEW_ROWS, Memory, Sizes};
 use super::node::{Node, Positions, blocks};
 use super::round::RoundBuffers;
@@ -18,7 +19,7 @@ use std::rc::Rc;
 pub struct Model {
     gpu: Rc<Gpu>,
     blueprint: Blueprint,
-    one_variant: Cell<bool>,
+    variants: Cell<Variants>,
     step: Slice,
     kv: Vec<Buffer>,
     logits: Buffer,
@@ -151,8 +152,8 @@ impl Model {
         gpu.flush().await?;
 
         let Binder { step, kv, logits, .. } = binder;
-        let (gpu, blueprint, one_variant) = (gpu.clone(), blueprint.clone(), Cell::new(false));
-        Ok(Self { gpu, blueprint, one_variant, step, kv, logits, body, head, windows })
+        let (gpu, blueprint, variants) = (gpu.clone(), blueprint.clone(), Cell::default());
+        Ok(Self { gpu, blueprint, variants, step, kv, logits, body, head, windows })
     }
 
     /// What it is.
@@ -197,7 +198,7 @@ impl Model {
     /// Records the layers: rows of the step -> residual stream and KV cache. The step stands at one of `positions`.
     pub(super) fn record_body(&self, recorder: &mut Recorder<'_>, rows: usize, positions: &Positions) {
         for node in &self.body {
-            node.record(recorder, rows as u32, positions, self.one_variant.get());
+            node.record(recorder, rows as u32, positions, self.variants.get());
         }
     }
 
@@ -209,23 +210,31 @@ impl Model {
     /// Records the LM head for `rows` rows, from the step's `logit_row` on.
     pub fn record_head(&self, recorder: &mut Recorder<'_>, rows: usize) {
         for node in &self.head {
-            node.record(recorder, rows as u32, &(0..=0), self.one_variant.get());
+            node.record(recorder, rows as u32, &(0..=0), self.variants.get());
         }
     }
 
-    /// From now on the same kernels serve every number of rows: for devices where they do not agree to the bit.
-    pub fn use_one_variant(&self) {
-        self.one_variant.set(true);
+    /// From now on only these kernel variants are in use: for devices where others do not agree to the bit.
+    pub fn use_variants(&self, variants: Variants) {
+        self.variants.set(variants);
     }
 
-    /// Whether they do.
-    pub fn has_one_variant(&self) -> bool {
-        self.one_variant.get()
+    /// Those that are in use.
+    pub fn variants(&self) -> Variants {
+        self.variants.get()
     }
 
     /// Most rows of one pass.
     pub fn max_rows(&self) -> usize {
-        if self.one_variant.get() { FEW_ROWS } else { self.capacity().prefill_chunk.max(MAX_DRAFT + 1) }
+        match self.variants.get() {
+            Variants::All => self.capacity().prefill_chunk.max(MAX_DRAFT + 1),
+            Variants::NoTiles | Variants::One => FEW_ROWS,
+        }
+    }
+
+    /// Rows of a prefill chunk.
+    pub(super) fn chunk(&self) -> usize {
+        self.capacity().prefill_chunk.min(self.max_rows())
     }
 }
 

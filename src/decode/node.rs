@@ -1,5 +1,6 @@
 //! A step of the plan with its buffers: which kernel it runs for how many rows, and how many workgroups.
 
+use super::invariance::Variants;
 use super::memory::{BLOCK, FEW_ROWS};
 use crate::gpu::{Call, Epilogue, Gpu, Kernel, Recorder, Slice, split_grid};
 use crate::weights::Dtype;
@@ -69,17 +70,17 @@ impl Node {
         }
     }
 
-    /// Records it for `rows` rows from one of `positions` on. With one variant for all row counts, there are at most 16.
-    pub fn record(&self, recorder: &mut Recorder<'_>, rows: u32, positions: &Positions, one_variant: bool) {
+    /// Records it for `rows` rows from one of `positions` on: at most 16 rows where tiles are not in use.
+    pub fn record(&self, recorder: &mut Recorder<'_>, rows: u32, positions: &Positions, variants: Variants) {
         let few = rows <= FEW_ROWS as u32;
         let (call, row_tile, out_tile) = match &self.calls {
             Calls::Always(call) => (call, 1, 1),
             Calls::FewRows(call) if few => (call, 1, 1),
             Calls::ManyRows(call) if !few => (call, 1, 1),
             Calls::FewRows(_) | Calls::ManyRows(_) => return,
-            Calls::Matmul { rows: variants, tile } => {
-                let least = if one_variant { FEW_ROWS as u32 } else { rows };
-                match Kernel::ROWS.into_iter().zip(variants).find(|(variant, _)| *variant >= least) {
+            Calls::Matmul { rows: calls, tile } => {
+                let least = if variants == Variants::One { FEW_ROWS as u32 } else { rows };
+                match Kernel::ROWS.into_iter().zip(calls).find(|(variant, _)| *variant >= least) {
                     Some((variant, call)) => (call, variant, 16),
                     None => (tile, 32, 32),
                 }

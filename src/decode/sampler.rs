@@ -2,12 +2,15 @@
 
 use super::dims::{SampleDims, SamplingBlock};
 use super::forward::Model;
+use super::invariance::Variants;
 use super::node::{Choice, Grid, Node};
 use super::round::{DRAFTS, RoundBuffers};
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, Kernel, Noise, Recorder, Slice, Uniforms};
 use crate::sample::{Bias, Draw, Sampling, stream};
 
+/// How [`Error::NonFiniteLogits`] names the draft model.
+pub const DRAFT_MODEL: &str = "draft model";
 /// The sampler's answer to a row with a logit that is not finite.
 const NOT_FINITE: u32 = u32::MAX;
 /// Its answer behind the end of a draft that was cut.
@@ -138,12 +141,12 @@ impl Sampler {
     /// Records the choice of the target's tokens for `rows` rows of logits.
     pub fn record_verify(&self, recorder: &mut Recorder<'_>, rows: usize, drafted: bool) {
         let nodes = if drafted { &self.verify_drafted } else { &self.verify };
-        nodes.iter().for_each(|node| node.record(recorder, rows as u32, &(0..=0), false));
+        nodes.iter().for_each(|node| node.record(recorder, rows as u32, &(0..=0), Variants::All));
     }
 
     /// Records the choice of a draft token, which the next pass reads.
     pub fn record_draft(&self, recorder: &mut Recorder<'_>) {
-        self.draft.iter().for_each(|node| node.record(recorder, 1, &(0..=0), false));
+        self.draft.iter().for_each(|node| node.record(recorder, 1, &(0..=0), Variants::All));
     }
 }
 

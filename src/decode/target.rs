@@ -1,6 +1,6 @@
 //! What speculation sees of a model: verify some tokens, keep some of them.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Most draft tokens of one round: with the target's own they fit a readback of 256 bytes.
 pub const MAX_DRAFT: usize = 31;
@@ -48,10 +48,31 @@ pub struct Verified {
     pub draft: Vec<u32>,
     /// The target's token after the pending one and after each draft token [k + 1].
     pub ids: Vec<u32>,
-    /// Tokens that the draft model read in submissions of their own before it drafted.
-    pub caught_up: usize,
     /// Seconds of its submission in which the device was waited for: a draft model with another tokenizer answers first.
     pub waited: f64,
+}
+
+impl Verified {
+    /// Whether this is an answer to `draft`: to that or to the beginning of it, with an id for each row.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] where it is none.
+    pub fn check(&self, draft: &Draft) -> Result<()> {
+        let Self { draft: verified, ids, .. } = self;
+        let of_draft = match draft {
+            Draft::Tokens(tokens) => tokens.starts_with(verified),
+            // A translation may be longer.
+            Draft::Model(_) => true,
+        };
+        if of_draft && ids.len() == verified.len() + 1 {
+            return Ok(());
+        }
+        let (count, rows, asked) = (ids.len(), verified.len() + 1, draft.len());
+        let other = if of_draft { "" } else { ", not those that it was given" };
+        Err(Error::Internal {
+            reason: format!("a target answered {asked} draft tokens with {count} ids for {rows} rows{other}"),
+        })
+    }
 }
 
 /// A target model with its KV cache.
@@ -77,11 +98,27 @@ pub trait Target {
         self.truncate(len);
     }
 
-    /// Caches `tokens` behind the cached ones; fails before it computes anything when they do not fit.
+    /// Most tokens that it reads at a time. Who wants to hear how far it is gives [`Target::prefill`] no more.
+    fn prefill_chunk(&self) -> usize {
+        usize::MAX
+    }
+
+    /// Caches `tokens` behind the cached ones; fails before it computes anything when they do not fit. The device may still
+    /// compute the last chunk of them, so that it always has something to do; the chunk before is done.
     async fn prefill(&mut self, tokens: &[u32]) -> Result<()>;
 
-    /// Starts a round: one target forward over the pending token and the draft tokens. A round before it that was not
-    /// finished is given up, as by [`Target::truncate`].
+    /// Lets a draft model that is far behind read the next chunk of what it missed of the cached tokens, as
+    /// [`Target::prefill`] does. Returns how many tokens that were; 0 where it can read the rest in a round.
+    ///
+    /// # Errors
+    /// What the device reports.
+    async fn catch_up(&mut self, _pending: u32) -> Result<usize> {
+        Ok(0)
+    }
+
+    /// Starts a round: one target forward over the pending token and the draft tokens. A draft model that has yet to
+    /// [`Target::catch_up`] drafts nothing. A round before it that was not finished is given up, as by
+    /// [`Target::truncate`].
     ///
     /// # Errors
     /// [`crate::Error::ContextFull`], and what the device reports.
@@ -111,11 +148,12 @@ pub trait Target {
     /// [`crate::Error::NonFiniteLogits`], and what the device reports.
     async fn finish(&mut self) -> Result<Verified>;
 
-    /// Both at once.
+    /// All at once.
     ///
     /// # Errors
-    /// As [`Target::submit`] and [`Target::finish`].
+    /// As [`Target::catch_up`], [`Target::submit`] and [`Target::finish`].
     async fn verify(&mut self, pending: u32, draft: &Draft) -> Result<Verified> {
+        while matches!(draft, Draft::Model(1..)) && self.catch_up(pending).await? > 0 {}
         self.submit(pending, draft).await?;
         self.finish().await
     }

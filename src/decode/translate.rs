@@ -3,7 +3,7 @@
 use super::engine::Engine;
 use super::flight::DIRECT;
 use super::round::{BEFORE, DRAFTS, PENDING};
-use super::sampler::{NOT_DRAFTED, check_finite};
+use super::sampler::{DRAFT_MODEL, NOT_DRAFTED, check_finite};
 use super::target::{MAX_DRAFT, Target};
 use crate::error::Result;
 use web_time::Instant;
@@ -32,36 +32,40 @@ pub(super) struct Translation {
     pub cached: Vec<u32>,
 }
 
+impl Translation {
+    /// The draft model's tokens for the cached ones and the pending one, and how many of them it has cached.
+    pub fn text(&mut self, cached: &[u32], pending: u32) -> Result<(Vec<u32>, usize)> {
+        let text = self.by.to_draft(&[cached, &[pending]].concat())?;
+        let head = &text[..text.len().saturating_sub(1)];
+        let reused = head.iter().zip(&self.cached).take_while(|(token, cached)| token == cached).count();
+        self.cached.truncate(reused);
+        Ok((text, reused))
+    }
+}
+
 /// What the draft model proposes.
 #[derive(Default)]
 pub(super) struct Translated {
     /// Tokens of the target.
     pub draft: Vec<u32>,
-    /// As [`super::Verified::caught_up`].
-    pub caught_up: usize,
     /// As [`super::Verified::waited`].
     pub waited: f64,
 }
 
 impl Engine {
     /// Drafts `steps` tokens of the draft model's own behind the cached tokens and the pending one: one submission and one
-    /// readback, besides those in which it reads more than a few tokens that it missed.
+    /// readback.
     pub(super) async fn draft_translated(&mut self, pending: u32, steps: usize) -> Result<Translated> {
         let (Some(model), Some(translation)) = (&self.draft, &mut self.translation) else {
             return Ok(Translated::default());
         };
-        let text = translation.by.to_draft(&[&self.cached[..], &[pending]].concat())?;
+        let (text, reused) = translation.text(&self.cached, pending)?;
         let Some((&last, head)) = text.split_last() else { return Ok(Translated::default()) };
+        let missed = &head[reused..];
         let steps = steps.min(MAX_DRAFT).min(model.capacity().max_context.saturating_sub(head.len()));
-        if steps == 0 {
+        if steps == 0 || missed.len() > BEFORE {
             return Ok(Translated::default());
         }
-        let reused = head.iter().zip(&translation.cached).take_while(|(token, cached)| token == cached).count();
-        translation.cached.truncate(reused);
-
-        let chunked = (head.len() - reused).saturating_sub(BEFORE);
-        let (read, missed) = head.split_at(reused + chunked);
-        self.run_chunks(model, &read[reused..], reused);
         let tokens = [missed, &[last]].concat();
         self.gpu.write(&self.buffers.tokens, 4 * (PENDING - missed.len()) as u64, bytemuck::cast_slice(&tokens));
         let mut recorder = self.gpu.record();
@@ -76,7 +80,7 @@ impl Engine {
         let waited = began.elapsed().as_secs_f64();
 
         drafted.truncate(drafted.iter().position(|&id| id == NOT_DRAFTED).unwrap_or(steps));
-        check_finite("draft model", &drafted, head.len())?;
+        check_finite(DRAFT_MODEL, &drafted, head.len())?;
         let room = self.capacity().saturating_sub(self.cached.len() + 1);
         let Some(translation) = &mut self.translation else { return Ok(Translated::default()) };
         let mut draft = translation.by.to_target(&drafted)?;
@@ -86,6 +90,6 @@ impl Engine {
         // It has read all but its own last token.
         drafted.pop();
         translation.cached.extend_from_slice(&drafted);
-        Ok(Translated { draft, caught_up: chunked, waited })
+        Ok(Translated { draft, waited })
     }
 }

@@ -3,7 +3,6 @@
 use super::device::{Counters, Gpu};
 use crate::error::{Error, Result};
 use bytemuck::Pod;
-use futures_channel::oneshot;
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -115,21 +114,6 @@ impl Gpu {
         let buffer = self.buffer(what, bytes.len() as u64)?;
         self.write(&buffer, 0, &bytes);
         Ok(buffer)
-    }
-
-    /// Sends what was written so far and waits for it, so that uploads do not pile up in memory.
-    ///
-    /// # Errors
-    /// [`Error::DeviceLost`].
-    pub async fn flush(&self) -> Result<()> {
-        self.queue.submit([]);
-        self.count(|counters| counters.submits += 1);
-        let (sender, mut receiver) = oneshot::channel();
-        self.queue.on_submitted_work_done(move || {
-            // The receiver is gone only when the caller gave up waiting.
-            let _ = sender.send(());
-        });
-        self.reported(&mut receiver, None).await
     }
 
     /// Runs `allocate`, which creates buffers, and waits for the driver's answer: a refusal would otherwise be heard of

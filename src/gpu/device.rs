@@ -18,7 +18,7 @@ pub struct GpuOptions {
 }
 
 /// Which device it is.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DeviceInfo {
     /// The adapter's name.
     pub name: String,
@@ -84,8 +84,11 @@ pub struct Gpu {
 
 /// What the device reported on its own, outside of any call.
 enum Failure {
+    /// For good.
     Lost(String),
     OutOfMemory,
+    /// It refused what it was told to do.
+    Refused(String),
 }
 
 type Shared = Arc<Mutex<Option<Failure>>>;
@@ -109,13 +112,16 @@ impl Gpu {
     pub async fn open_nth(options: &GpuOptions, nth: usize) -> Result<Rc<Self>> {
         let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle_from_env());
         let best = Self::best(&instance, options).await?;
-        let of_kind = |info: &wgpu::AdapterInfo| {
-            (info.vendor, info.device, info.backend, info.name.clone(), info.driver.clone(), info.driver_info.clone())
-        };
-        let kind = of_kind(&best.get_info());
-        let all = instance.enumerate_adapters(wgpu::Backends::all()).await;
-        let same: Vec<_> = all.into_iter().filter(|adapter| of_kind(&adapter.get_info()) == kind).collect();
+        let same = Self::like(&instance, options, &describe(&best, options)).await;
         Self::on(same.get(nth % same.len().max(1)).unwrap_or(&best), options).await
+    }
+
+    /// The machine's adapters of a kind.
+    #[cfg(not(target_arch = "wasm32"))]
+    async fn like(instance: &wgpu::Instance, options: &GpuOptions, kind: &DeviceInfo) -> Vec<wgpu::Adapter> {
+        let mut all = instance.enumerate_adapters(wgpu::Backends::all()).await;
+        all.retain(|adapter| describe(adapter, options) == *kind);
+        all
     }
 
     async fn best(instance: &wgpu::Instance, options: &GpuOptions) -> Result<wgpu::Adapter> {
@@ -133,28 +139,15 @@ impl Gpu {
     }
 
     async fn on(adapter: &wgpu::Adapter, options: &GpuOptions) -> Result<Rc<Self>> {
-        let there = adapter.limits();
-        let max_buffer_size = there.max_buffer_size;
-        let max_binding_size = match options.max_binding_size {
-            0 => there.max_storage_buffer_binding_size,
-            limit => limit.min(there.max_storage_buffer_binding_size),
-        };
+        let info = describe(adapter, options);
         let required_limits = wgpu::Limits {
-            max_buffer_size,
-            max_storage_buffer_binding_size: max_binding_size,
+            max_buffer_size: info.max_buffer_size,
+            max_storage_buffer_binding_size: info.max_binding_size,
             ..wgpu::Limits::defaults()
         };
         let descriptor = wgpu::DeviceDescriptor { label: Some("foretoken"), required_limits, ..Default::default() };
         let (device, queue) =
             adapter.request_device(&descriptor).await.map_err(|error| unavailable(error.to_string()))?;
-        let found = adapter.get_info();
-        let info = DeviceInfo {
-            name: found.name,
-            backend: format!("{:?}", found.backend),
-            driver: format!("{} {}", found.driver, found.driver_info).trim().to_owned(),
-            max_buffer_size,
-            max_binding_size,
-        };
         let failure = Arc::new(Mutex::new(None));
         watch(&device, &failure);
         let (counters, options) = (Rc::default(), options.clone());
@@ -174,12 +167,26 @@ impl Gpu {
         Ok(Rc::new(gpu))
     }
 
-    /// Another device in place of this one, which was lost.
+    /// Another device in place of this one, which was lost: on an adapter of the same kind, where there is one. Its
+    /// [`Gpu::info`] says which it is.
     ///
     /// # Errors
     /// [`Error::GpuBlocked`] where none is given any more.
     pub async fn reopen(&self) -> Result<Rc<Self>> {
-        Self::open(&self.options).await.map_err(|error| match error {
+        let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle_from_env());
+        #[cfg(not(target_arch = "wasm32"))]
+        let same = Self::like(&instance, &self.options, &self.info).await.into_iter().next();
+        // A browser shows no others.
+        #[cfg(target_arch = "wasm32")]
+        let same = None;
+        let opened = async {
+            let adapter = match same {
+                Some(adapter) => adapter,
+                None => Self::best(&instance, &self.options).await?,
+            };
+            Self::on(&adapter, &self.options).await
+        };
+        opened.await.map_err(|error| match error {
             Error::WebGpuUnavailable { reason } => Error::GpuBlocked { reason },
             other => other,
         })
@@ -207,17 +214,23 @@ impl Gpu {
         self.counters.set(counters);
     }
 
-    /// The first error that the device reported on its own, if any.
+    /// The first error that the device reported on its own since the last check. A loss it reports again and again; after
+    /// another error it goes on, but what it was to compute before may be wrong.
     ///
     /// # Errors
-    /// [`Error::DeviceLost`], or [`Error::OutOfGpuMemory`] from the driver.
+    /// [`Error::DeviceLost`]; from the driver, [`Error::OutOfGpuMemory`]; [`Error::Internal`] with the words of wgpu.
     pub fn check(&self) -> Result<()> {
-        match &*self.failure.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(Failure::Lost(reason)) => Err(Error::DeviceLost { reason: reason.clone() }),
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        match failure.take() {
+            Some(Failure::Lost(reason)) => {
+                *failure = Some(Failure::Lost(reason.clone()));
+                Err(Error::DeviceLost { reason })
+            }
             Some(Failure::OutOfMemory) => {
                 let need = self.counters().allocated;
                 Err(Error::OutOfGpuMemory { what: "all that is loaded".into(), need, limit: None })
             }
+            Some(Failure::Refused(reason)) => Err(Error::Internal { reason }),
             None => Ok(()),
         }
     }
@@ -252,7 +265,21 @@ fn unavailable(reason: String) -> Error {
     Error::WebGpuUnavailable { reason }
 }
 
-/// Keeps the first failure that no call returns.
+fn describe(adapter: &wgpu::Adapter, options: &GpuOptions) -> DeviceInfo {
+    let (found, limits) = (adapter.get_info(), adapter.limits());
+    DeviceInfo {
+        name: found.name,
+        backend: format!("{:?}", found.backend),
+        driver: format!("{} {}", found.driver, found.driver_info).trim().to_owned(),
+        max_buffer_size: limits.max_buffer_size,
+        max_binding_size: match options.max_binding_size {
+            0 => limits.max_storage_buffer_binding_size,
+            limit => limit.min(limits.max_storage_buffer_binding_size),
+        },
+    }
+}
+
+/// Keeps failures that no call returns.
 fn watch(device: &wgpu::Device, failure: &Shared) {
     let lost = failure.clone();
     // Dropping a device is no loss, so nobody is left to hear of it.
@@ -261,12 +288,58 @@ fn watch(device: &wgpu::Device, failure: &Shared) {
     device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
         let failure = match error {
             wgpu::Error::OutOfMemory { .. } => Failure::OutOfMemory,
-            other => Failure::Lost(other.to_string()),
+            other => Failure::Refused(other.to_string()),
         };
         keep(&uncaptured, failure);
     }));
 }
 
+/// The first one counts, because others follow from it; but a loss counts in any case.
 fn keep(failure: &Shared, what: Failure) {
-    failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(what);
+    let mut kept = failure.lock().unwrap_or_else(PoisonError::into_inner);
+    match (&*kept, &what) {
+        (None, _) | (Some(Failure::OutOfMemory | Failure::Refused(_)), Failure::Lost(_)) => *kept = Some(what),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open() -> Gpu {
+        Rc::into_inner(pollster::block_on(Gpu::open(&GpuOptions::default())).expect("an adapter")).unwrap()
+    }
+
+    #[test]
+    fn a_loss_is_told_for_ever_and_other_failures_once() {
+        let gpu = open();
+        let refusal = || Failure::Refused("too far".into());
+        for (failures, code) in [
+            (vec![Failure::OutOfMemory], "out-of-gpu-memory"),
+            (vec![refusal()], "internal"),
+            (vec![Failure::OutOfMemory, refusal()], "out-of-gpu-memory"),
+            (vec![refusal(), Failure::OutOfMemory], "internal"),
+        ] {
+            failures.into_iter().for_each(|failure| keep(&gpu.failure, failure));
+            assert_eq!(gpu.check().unwrap_err().code(), code);
+            assert_eq!(gpu.check(), Ok(()));
+            assert!(gpu.buffer("another", 16).is_ok());
+        }
+        keep(&gpu.failure, Failure::OutOfMemory);
+        keep(&gpu.failure, Failure::Lost("it fell off".into()));
+        keep(&gpu.failure, refusal());
+        for _ in 0..2 {
+            assert_eq!(gpu.check(), Err(Error::DeviceLost { reason: "it fell off".into() }));
+        }
+    }
+
+    #[test]
+    fn a_device_of_the_same_kind_takes_the_place_of_a_lost_one_if_there_is_one() {
+        let mut gpu = open();
+        assert_eq!(pollster::block_on(gpu.reopen()).unwrap().info(), gpu.info());
+        gpu.info.name = "one that was pulled out".into();
+        let found = pollster::block_on(gpu.reopen()).unwrap();
+        assert_ne!(found.info(), gpu.info());
+    }
 }

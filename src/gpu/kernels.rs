@@ -63,7 +63,7 @@ pub enum Noise {
 
 macro_rules! shader {
     ($file:literal) => {
-        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/shaders/", $file))
+        include_str!(concat!(env!("OUT_DIR"), "/shaders/", $file))
     };
 }
 

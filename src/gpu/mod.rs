@@ -13,3 +13,4 @@ pub use device::{Counters, DeviceInfo, Gpu, GpuOptions};
 pub use kernels::{Epilogue, Kernel, Noise};
 pub use readback::Readback;
 pub use record::{Call, Prepared, Recorder, Submitted, split_grid};
+pub use wait::Done;

@@ -1,10 +1,47 @@
 //! Waiting for what the device reports: natively the driver is asked, in a browser the event loop brings it.
 
 use super::device::Gpu;
+use super::record::Submitted;
 use crate::error::{Error, Result};
-use futures_channel::oneshot::{Canceled, Receiver};
+use futures_channel::oneshot::{self, Canceled, Receiver};
+
+/// The end of a submission.
+pub struct Done {
+    submission: wgpu::SubmissionIndex,
+    receiver: Receiver<()>,
+}
+
+impl Done {
+    /// Waits for it.
+    ///
+    /// # Errors
+    /// As [`Gpu::check`].
+    pub async fn wait(mut self, gpu: &Gpu) -> Result<()> {
+        gpu.reported(&mut self.receiver, Some(self.submission)).await
+    }
+}
 
 impl Gpu {
+    /// The end of the submission that was made last.
+    pub fn done(&self, Submitted(submission): Submitted) -> Done {
+        let (sender, receiver) = oneshot::channel();
+        self.queue.on_submitted_work_done(move || {
+            // The receiver is gone only when nobody waits.
+            let _ = sender.send(());
+        });
+        Done { submission, receiver }
+    }
+
+    /// Sends what was written so far and waits for it, so that uploads do not pile up in memory.
+    ///
+    /// # Errors
+    /// As [`Done::wait`].
+    pub async fn flush(&self) -> Result<()> {
+        let submitted = Submitted(self.queue.submit([]));
+        self.count(|counters| counters.submits += 1);
+        self.done(submitted).wait(self).await
+    }
+
     /// Waits for a callback of the device that sends to `receiver` once the submission, or all, are done.
     ///
     /// # Errors

@@ -61,6 +61,11 @@ pub enum Report {
         /// Which one.
         server: usize,
     },
+    /// A server reads the text before a task, chunk by chunk.
+    Prefilled {
+        /// Tokens that it has read.
+        done: usize,
+    },
     /// A task is done.
     Verified {
         /// By which server.
@@ -137,7 +142,7 @@ pub trait Crew {
     /// The next report on the text that began last.
     ///
     /// # Errors
-    /// [`Error::DeviceLost`] where nobody is left who could report.
+    /// [`Error::Internal`] where nobody is left who could report.
     async fn report(&mut self) -> Result<Report>;
 }
 
@@ -179,7 +184,7 @@ mod tests {
         let reason = "no answer".to_owned();
         assert_eq!(
             serde_json::from_str::<Report>(other).unwrap(),
-            Report::Failed { error: Error::DeviceLost { reason } }
+            Report::Failed { error: Error::Internal { reason } }
         );
     }
 }

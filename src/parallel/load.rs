@@ -30,7 +30,7 @@ impl Prepared {
         let (tokenizer, template) = (Rc::new(checkpoint.tokenizer().await?), checkpoint.template().await?);
         checkpoint.check_tokens(&tokenizer)?;
         let (spec, context) = (checkpoint.blueprint.spec.clone(), checkpoint.blueprint.capacity.max_context);
-        let (mut with_drafter, mut warnings) = (false, Vec::new());
+        let (mut with_drafter, mut warnings) = (false, checkpoint.warnings);
         if let Some(assistant) = assistant {
             match open_assistant(assistant, options, context).await.map(|(_, other)| tokenizer.difference(&other)) {
                 Err(error) => warnings.push(without_assistant(&error)),
@@ -73,7 +73,7 @@ pub async fn load_engine<S: Source>(
         Some(context) => open_assistant(source, options, context).await?.0,
         None => Checkpoint::open(source, options).await?,
     };
-    let Checkpoint { blueprint, weights } = &checkpoint;
+    let Checkpoint { blueprint, weights, .. } = &checkpoint;
     let buffers = RoundBuffers::new(gpu, blueprint.capacity.prefill_chunk, blueprint.spec.vocab_size)?;
     let (all, mut done) = (checkpoint.memory().weights, 0);
     let mut progress = |bytes| {

@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::speculate::dsi::TaskId;
 use futures_channel::mpsc::UnboundedReceiver;
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use web_time::Instant;
 
 /// Orders in their order, looked through for those that take others back.
@@ -77,9 +78,16 @@ async fn serve<T: Instance, B: AsyncFn() -> Result<T>>(
                     Ok(Report::Free { server })
                 } else {
                     let began = Instant::now();
-                    let read = worker.read(rows).await;
+                    let mut prefilled = |done| {
+                        tell(text, Report::Prefilled { done });
+                        flow(!inbox.is_void(task))
+                    };
+                    let read = worker.read(rows, &mut prefilled).await;
                     let seconds = began.elapsed().as_secs_f64();
-                    read.map(|(ids, reused)| Report::Verified { server, task, ids, reused, seconds })
+                    read.map(|read| match read {
+                        Some((ids, reused)) => Report::Verified { server, task, ids, reused, seconds },
+                        None => Report::Free { server },
+                    })
                 }
             }
             // Its task was answered before.
@@ -92,7 +100,7 @@ async fn serve<T: Instance, B: AsyncFn() -> Result<T>>(
                 let back = worker.rebuild().await;
                 tell(text, back.map_or_else(|error| Report::Gone { server, error }, |()| Report::Free { server }));
             }
-            Err(error) if worker.is_gone() || matches!(error, Error::DeviceLost { .. }) => {
+            Err(error) if worker.is_gone() || leaves_open(&error) => {
                 worker.give_up();
                 tell(text, Report::Gone { server, error });
             }
@@ -115,11 +123,8 @@ async fn draft<T: Instance, B: AsyncFn() -> Result<T>>(
             }
             Order::Draft { task, feed, most } => {
                 worker.feed(feed);
-                draft_tokens(&mut worker, most, |ids, seconds| {
-                    tell(text, Report::Drafted { task, ids, seconds });
-                    !inbox.has_more()
-                })
-                .await
+                let tell = |ids, seconds| tell(text, Report::Drafted { task, ids, seconds });
+                draft_tokens(&mut worker, &mut inbox, most, tell).await
             }
             Order::Cancel { .. } | Order::Verify { .. } => None,
         };
@@ -132,25 +137,35 @@ async fn draft<T: Instance, B: AsyncFn() -> Result<T>>(
     }
 }
 
-/// Drafts token by token, as long as they are wanted.
+/// Drafts token by token, until another order comes.
 async fn draft_tokens<T: Instance, B: AsyncFn() -> Result<T>>(
     worker: &mut Worker<T, B>,
+    inbox: &mut Inbox,
     most: usize,
-    mut tell: impl FnMut(Vec<u32>, f64) -> bool,
+    mut tell: impl FnMut(Vec<u32>, f64),
 ) -> Option<Error> {
     for _ in 0..most {
         let began = Instant::now();
-        let (next, failed) = match worker.step().await {
+        let (next, failed) = match worker.step(&mut |_| flow(!inbox.has_more())).await {
             Ok(next) => (next, None),
             Err(error) => (None, Some(error)),
         };
-        let wanted = tell(next.into_iter().collect(), began.elapsed().as_secs_f64());
+        tell(next.into_iter().collect(), began.elapsed().as_secs_f64());
         if failed.is_some() || next.is_none() {
             return failed;
         }
-        if !wanted {
+        if inbox.has_more() {
             break;
         }
     }
     None
+}
+
+fn flow(goes_on: bool) -> ControlFlow<()> {
+    if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+}
+
+/// Whether nobody knows what was computed before an error.
+fn leaves_open(error: &Error) -> bool {
+    matches!(error, Error::DeviceLost { .. } | Error::OutOfGpuMemory { .. } | Error::Internal { .. })
 }

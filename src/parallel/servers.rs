@@ -49,7 +49,7 @@ impl Servers {
         }
         let mut without_drafter = None;
         for (role, orders, built) in started {
-            let failed = || Error::DeviceLost { reason: "its driver failed while a model was loaded".into() };
+            let failed = || Error::Internal { reason: "its driver failed while a model was loaded".into() };
             match (built.recv().unwrap_or_else(|_| Err(failed())), role) {
                 (Ok(()), Role::Server(_)) => servers.targets.push(orders),
                 (Ok(()), Role::Drafter) => servers.drafter = Some(orders),
@@ -79,7 +79,7 @@ impl Crew for Servers {
         self.text += 1;
         let gone = |(role, orders): (Role, &UnboundedSender<Order>)| {
             let order = Order::Begin { text: self.text, sampling: sampling.clone() };
-            let error = || Error::DeviceLost { reason: "its driver failed in an earlier text".into() };
+            let error = || Error::Internal { reason: "its driver failed in an earlier text".into() };
             orders.unbounded_send(order).is_err().then(|| role.gone(error()))
         };
         self.missing = self.roles().filter_map(gone).collect();
@@ -99,7 +99,7 @@ impl Crew for Servers {
             return Ok(report);
         }
         loop {
-            let nobody = |_| Error::DeviceLost { reason: "the drivers of all instances failed".into() };
+            let nobody = |_| Error::Internal { reason: "the drivers of all instances failed".into() };
             let (text, report) = self.reports.recv().map_err(nobody)?;
             if text.is_none_or(|text| text == self.text) {
                 return Ok(report);

@@ -57,6 +57,7 @@ pub async fn write(crew: &mut impl Crew, prompt: &[u32], plan: Plan, sink: &mut 
         holders: HashMap::new(),
         own: VecDeque::new(),
         gone: vec![false; sp_degree],
+        prefilled: 0,
         round: (0, 0),
         began: Instant::now(),
         forwards: Latency::default(),
@@ -80,6 +81,8 @@ struct Text<'a, C> {
     own: VecDeque<Report>,
     /// By server.
     gone: Vec<bool>,
+    /// Tokens of the prompt that the fastest server has read.
+    prefilled: usize,
     /// Of the tokens since the last one of the target's own: accepted ones, and draft tokens counted before.
     round: (usize, usize),
     began: Instant,
@@ -124,7 +127,7 @@ impl<C: Crew> Text<'_, C> {
             self.stats.times.verify += waited.elapsed().as_secs_f64();
             let heard = Instant::now();
             let mut actions = Vec::new();
-            let mut handled = self.hear(report, &mut actions);
+            let mut handled = self.hear(report, &mut actions, sink);
             if handled.is_ok() {
                 handled = self.emit(&mut actions, sink);
             }
@@ -151,8 +154,15 @@ impl<C: Crew> Text<'_, C> {
     }
 
     /// A report is an event.
-    fn hear(&mut self, report: Report, actions: &mut Vec<Action>) -> Result<()> {
+    fn hear(&mut self, report: Report, actions: &mut Vec<Action>, sink: &mut impl Sink) -> Result<()> {
         match &report {
+            Report::Prefilled { done } => {
+                let of = self.stats.num_prompt_tokens - 1;
+                self.prefilled = self.prefilled.max((*done).min(of));
+                if sink.prefilled(self.prefilled, of).is_break() {
+                    self.machine.stop(actions);
+                }
+            }
             Report::Free { server } => self.machine.handle(Event::Free { server: *server }, actions),
             Report::Verified { server, task, ids, reused, seconds } => {
                 if self.distributed.num_forwards == 0 {

@@ -39,7 +39,7 @@ impl Reporter {
 impl Drop for Reporter {
     fn drop(&mut self) {
         if panicking() {
-            self.tell(None, self.role.gone(Error::DeviceLost { reason: "its driver failed".into() }));
+            self.tell(None, self.role.gone(Error::Internal { reason: "its driver failed".into() }));
         }
     }
 }

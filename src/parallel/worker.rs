@@ -5,6 +5,7 @@ use crate::decode::{Draft, MAX_DRAFT};
 use crate::error::{Error, Result};
 use crate::sample::Sampling;
 use crate::speculate::dsi::Feed;
+use std::ops::ControlFlow;
 
 /// An instance and its copy of the text.
 pub struct Worker<T, B> {
@@ -78,11 +79,16 @@ impl<T: Instance, B: AsyncFn() -> Result<T>> Worker<T, B> {
     }
 
     /// The model's token after each of the last `rows` tokens of the text, and how many tokens were cached before. What was
-    /// not goes through the model in the same forward, as far as one forward holds it.
+    /// not goes through the model in the same forward, as far as one forward holds it; what is before that, chunk by chunk:
+    /// `prefilled` hears how many tokens were read, and none come back where it breaks.
     ///
     /// # Errors
     /// What the instance reports.
-    pub async fn read(&mut self, rows: usize) -> Result<(Vec<u32>, usize)> {
+    pub async fn read(
+        &mut self,
+        rows: usize,
+        prefilled: &mut impl FnMut(usize) -> ControlFlow<()>,
+    ) -> Result<Option<(Vec<u32>, usize)>> {
         let gone = || Error::DeviceLost { reason: "it could not be set up again".into() };
         let instance = self.instance.as_mut().ok_or_else(gone)?;
         let known = &self.text[..self.text.len().saturating_sub(rows)];
@@ -90,24 +96,33 @@ impl<T: Instance, B: AsyncFn() -> Result<T>> Worker<T, B> {
         instance.truncate(reused);
         let missed = &self.text[reused..];
         let (head, last) = missed.split_at(missed.len().saturating_sub(MAX_DRAFT + 1));
-        let Some((&pending, draft)) = last.split_first() else { return Ok((Vec::new(), reused)) };
-        instance.prefill(head).await?;
-        let verified = instance.verify(pending, &Draft::Tokens(draft.to_vec())).await?;
+        let Some((&pending, draft)) = last.split_first() else { return Ok(Some((Vec::new(), reused))) };
+        for chunk in head.chunks(instance.prefill_chunk().max(1)) {
+            let done = instance.cached().len();
+            instance.prefill(chunk).await?;
+            if done > reused && prefilled(done).is_break() {
+                return Ok(None);
+            }
+        }
+        let draft = Draft::Tokens(draft.to_vec());
+        let verified = instance.verify(pending, &draft).await?;
+        verified.check(&draft)?;
         self.proven = true;
         // A forward may hold fewer tokens than were given to it.
         let ids = verified.ids.get(last.len().saturating_sub(rows)..).unwrap_or_default();
-        Ok((ids.to_vec(), reused))
+        Ok(Some((ids.to_vec(), reused)))
     }
 
-    /// The model's own next token, which becomes part of the text; none where its context is full.
+    /// The model's own next token, which becomes part of the text; none where its context is full, or where `prefilled`
+    /// breaks, as in [`Self::read`].
     ///
     /// # Errors
     /// What the instance reports.
-    pub async fn step(&mut self) -> Result<Option<u32>> {
+    pub async fn step(&mut self, prefilled: &mut impl FnMut(usize) -> ControlFlow<()>) -> Result<Option<u32>> {
         if self.instance.as_ref().is_some_and(|instance| self.text.len() > instance.capacity()) {
             return Ok(None);
         }
-        let next = self.read(1).await?.0.first().copied();
+        let next = self.read(1, prefilled).await?.and_then(|(ids, _)| ids.first().copied());
         self.text.extend(next);
         Ok(next)
     }

@@ -4,7 +4,7 @@ use super::{Crew, Parallel};
 use crate::error::Result;
 use crate::gpu::DeviceInfo;
 use crate::options::GenerateOptions;
-use crate::session::{Generation, Prompt, Session, Token};
+use crate::session::{Generation, Progress, Prompt, Session};
 use crate::text::Tokenizer;
 use std::ops::ControlFlow;
 
@@ -60,11 +60,11 @@ impl<C: Crew> Writer<C> {
         &mut self,
         prompt: &Prompt,
         options: &GenerateOptions,
-        on_token: &mut dyn FnMut(&Token) -> ControlFlow<()>,
+        on_progress: &mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
     ) -> Result<Generation> {
         match self {
-            Self::Session(session) => session.generate(prompt, options, on_token).await,
-            Self::Parallel(parallel) => parallel.generate(prompt, options, on_token).await,
+            Self::Session(session) => session.generate(prompt, options, on_progress).await,
+            Self::Parallel(parallel) => parallel.generate(prompt, options, on_progress).await,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Tokens -> text, stop strings, the caller.
 
-use super::{FinishReason, Generation, Token};
+use super::{FinishReason, Generation, Progress, Token};
 use crate::error::Result;
 use crate::options::GenerateOptions;
 use crate::speculate::{Origin, Stats};
@@ -17,12 +17,17 @@ pub trait Sink {
     /// # Errors
     /// What decoding its text reports.
     fn push(&mut self, id: u32, origin: Origin, last: bool) -> Result<ControlFlow<()>>;
+
+    /// Hears that `done` of `of` tokens of the text so far were read. Breaks when no tokens are wanted.
+    fn prefilled(&mut self, _done: usize, _of: usize) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
 }
 
 /// Tokens -> text, stop strings, the caller.
 pub(crate) struct Emitter<'a> {
     tokenizer: &'a Tokenizer,
-    on_token: &'a mut dyn FnMut(&Token) -> ControlFlow<()>,
+    on_progress: &'a mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
     stream: TextStream,
     stops: StopStrings,
     max_new_tokens: usize,
@@ -38,11 +43,11 @@ impl<'a> Emitter<'a> {
         prompt: &[u32],
         ends: &'a [u32],
         options: &GenerateOptions,
-        on_token: &'a mut dyn FnMut(&Token) -> ControlFlow<()>,
+        on_progress: &'a mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
     ) -> Self {
         Self {
             tokenizer,
-            on_token,
+            on_progress,
             stream: TextStream::new(prompt),
             stops: StopStrings::new(options.stop.clone()),
             max_new_tokens: options.max_new_tokens,
@@ -53,9 +58,36 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    pub fn finish(self, stats: Stats) -> Generation {
+    /// The text that becomes certain with the end of the text, or with more of it, and whether a stop string was completed.
+    fn settle(&mut self, mut fresh: String, last: bool) -> Result<(String, bool)> {
+        if last {
+            fresh += &self.stream.finish(self.tokenizer)?;
+        }
+        let (mut text, stopped) = self.stops.push(&fresh);
+        if last && !stopped {
+            text += &self.stops.finish();
+        }
+        self.text.push_str(&text);
+        Ok((text, stopped))
+    }
+
+    /// What came of it.
+    ///
+    /// # Errors
+    /// As [`Sink::push`].
+    pub fn finish(mut self, stats: Stats) -> Result<Generation> {
+        // Whoever broke off did so behind a token that was not to be the last one.
+        self.settle(String::new(), true)?;
         let finish_reason = self.ended_by.unwrap_or(FinishReason::Length);
-        Generation { text: self.text, token_ids: self.token_ids, finish_reason, stats }
+        Ok(Generation { text: self.text, token_ids: self.token_ids, finish_reason, stats })
+    }
+
+    fn hear(&mut self, progress: Progress<'_>) -> ControlFlow<()> {
+        let flow = (self.on_progress)(progress);
+        if flow.is_break() {
+            self.ended_by = Some(FinishReason::Aborted);
+        }
+        flow
     }
 }
 
@@ -72,24 +104,18 @@ impl Sink for Emitter<'_> {
         } else {
             fresh = self.stream.push(self.tokenizer, id)?;
         }
-        if last {
-            fresh += &self.stream.finish(self.tokenizer)?;
-        }
-        let (mut text, stopped) = self.stops.push(&fresh);
-        if last && !stopped {
-            text += &self.stops.finish();
-        }
-        self.text.push_str(&text);
+        let (text, stopped) = self.settle(fresh, last)?;
         // Whatever ends a round is the target's own token: it decided that the text ends here.
-        let token = Token { id, text, origin: if stopped { Origin::Target } else { origin } };
-        let flow = (self.on_token)(&token);
+        let flow =
+            self.hear(Progress::Token(&Token { id, text, origin: if stopped { Origin::Target } else { origin } }));
         if stopped {
             self.ended_by = Some(FinishReason::Stop);
             return Ok(ControlFlow::Break(()));
         }
-        if flow.is_break() {
-            self.ended_by = Some(FinishReason::Aborted);
-        }
         Ok(flow)
+    }
+
+    fn prefilled(&mut self, done: usize, of: usize) -> ControlFlow<()> {
+        self.hear(Progress::Prefill { done, of })
     }
 }

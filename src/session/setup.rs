@@ -3,6 +3,7 @@
 use super::Run;
 use crate::decode::{Engine, MAX_AFTER, MAX_DRAFT};
 use crate::error::{Error, Result};
+use crate::gpu::DeviceInfo;
 use crate::model::ModelSpec;
 use crate::options::{Acceptance, DrafterChoice, GenerateOptions, Schedule, Speculation};
 use crate::sample::{Bias, Draw, Processors, Sampling, threefry2x32};
@@ -73,6 +74,15 @@ pub(crate) fn idle(options: &GenerateOptions) -> Option<String> {
     let names: Vec<&str> = given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect();
     (!options.do_sample && !names.is_empty())
         .then(|| format!("without do_sample the most likely token is taken: {} had no effect", names.join(", ")))
+}
+
+/// Says that a text went on where it may have become another one.
+pub(crate) fn other_device(lost: &DeviceInfo, found: &DeviceInfo) -> Option<String> {
+    let name = |info: &DeviceInfo| format!("{}, {}", info.name, info.backend);
+    (lost != found).then(|| {
+        let (lost, found) = (name(lost), name(found));
+        format!("the text went on another device ({found}, before {lost}): it may differ from one that had no loss")
+    })
 }
 
 /// Tokens that a lookup proposes unless the options say how many: as many as users of transformers give it.
@@ -166,4 +176,25 @@ fn fresh_seed() -> u64 {
     let call = CALLS.fetch_add(1, Ordering::Relaxed);
     let [seed, _] = threefry2x32([nanos as u32, (nanos >> 32) as u32], [call, 0]);
     u64::from(seed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_device_is_told() {
+        let info = |name: &str| DeviceInfo {
+            name: name.into(),
+            backend: "Vulkan".into(),
+            driver: "1.2".into(),
+            max_buffer_size: 1 << 30,
+            max_binding_size: 1 << 27,
+        };
+        assert_eq!(other_device(&info("a"), &info("a")), None);
+        let warning = other_device(&info("a"), &info("b")).unwrap();
+        assert!(warning.contains("b, Vulkan") && warning.contains("a, Vulkan"), "{warning}");
+        let driver = DeviceInfo { driver: "1.3".into(), ..info("a") };
+        assert!(other_device(&info("a"), &driver).is_some());
+    }
 }

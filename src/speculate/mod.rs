@@ -57,7 +57,7 @@ pub struct Round {
     pub rows: usize,
     /// Tokens that the draft model read in submissions of their own before it drafted: 0 when it was close behind.
     pub caught_up: usize,
-    /// Tokens that the target read in this call before the round, in its `seconds`: 0 after the first round.
+    /// Tokens that the target read in this call before the round, the last of them in its `seconds`: 0 after the first round.
     pub prefilled: usize,
     /// Whether it was submitted before the round before it was read.
     pub ahead: bool,

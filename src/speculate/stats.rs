@@ -73,7 +73,7 @@ pub struct Distributed {
 /// Seconds by phase.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Times {
-    /// Recording and submitting the prompt; the device computes it until the first round ends.
+    /// Reading the prompt; the device may still compute the last chunk of it afterwards.
     pub prefill: f64,
     /// From the call to the first token.
     pub first_token: f64,

@@ -165,7 +165,9 @@ impl Fields {
 
     /// The names of the fields beside role and content that hold something, and whether they were looked at.
     pub fn more(&self) -> impl Iterator<Item = (&str, bool)> {
-        let more = self.0.iter().filter(|field| field.is_data && !["role", "content"].contains(&field.name.as_str()));
+        // Which call a message answers, its place says too.
+        let known = ["role", "content", "tool_call_id"];
+        let more = self.0.iter().filter(move |field| field.is_data && !known.contains(&field.name.as_str()));
         more.map(|field| (field.name.as_str(), field.seen.load(Relaxed)))
     }
 }

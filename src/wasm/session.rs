@@ -7,7 +7,7 @@ use crate::error::{Error, Result, WeightsRule};
 use crate::gpu::{Gpu, GpuOptions};
 use crate::options::{GenerateOptions, LoadOptions};
 use crate::parallel::Writer;
-use crate::session::{Prompt, Session};
+use crate::session::{Progress, Prompt, Session};
 use crate::weights::Source;
 use js_sys::{Function, Reflect, Uint8Array};
 use serde_json::json;
@@ -108,7 +108,8 @@ pub async fn load(
 #[wasm_bindgen(js_class = Session)]
 impl JsSession {
     /// Continues a prompt: a text, messages `[{role, content}]`, or token ids. `on_token({id, text, origin})` hears of each
-    /// token; when it returns false, the generation ends there.
+    /// token, and before, `on_prefill(done, of)` how many tokens of a prompt of several chunks were read; when one of them
+    /// returns false, the generation ends there.
     ///
     /// # Errors
     /// As [`Session::generate`].
@@ -117,12 +118,19 @@ impl JsSession {
         prompt: JsValue,
         options: JsValue,
         on_token: Function,
+        on_prefill: Function,
     ) -> Result<JsValue, JsValue> {
         let options = GenerateOptions::read(Deserializer::from(options)).map_err(to_error)?;
         let prompt = Prompt::read(Deserializer::from(prompt)).map_err(to_error)?;
-        let mut hear = |token: &_| match on_token.call1(&JsValue::NULL, &to_value(token)) {
-            Ok(answer) if answer.as_bool() != Some(false) => ControlFlow::Continue(()),
-            _ => ControlFlow::Break(()),
+        let mut hear = |progress: Progress<'_>| {
+            let answer = match progress {
+                Progress::Token(token) => on_token.call1(&JsValue::NULL, &to_value(token)),
+                Progress::Prefill { done, of } => on_prefill.call2(&JsValue::NULL, &done.into(), &of.into()),
+            };
+            match answer {
+                Ok(answer) if answer.as_bool() != Some(false) => ControlFlow::Continue(()),
+                _ => ControlFlow::Break(()),
+            }
         };
         // Sources are read again when the device was lost.
         match self.0.generate(&prompt, &options, &mut hear).await {

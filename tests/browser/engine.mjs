@@ -252,6 +252,7 @@ export const tests = {
   async "what cannot be loaded gives errors with code and detail"() {
     for (const [model, options, code] of [
       ["no model", {}, "bad-option"],
+      ["https://", {}, "bad-option"],
       ["/models/tales/nothing", {}, "not-found"],
       ["/is-html/models/tales/target", {}, "not-found"],
       ["/forbidden/models/tales/target", {}, "not-found"],

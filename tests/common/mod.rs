@@ -1,6 +1,7 @@
 //! What the tests share: the device, the goldens, engines.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub mod altered;
 pub mod foreign;
 pub mod lab;
 pub mod sampling;

@@ -4,7 +4,7 @@ use super::measure::{Effort, median};
 use super::parts::Limit;
 use crate::error::{Error, Result};
 use crate::options::{Acceptance, DrafterChoice, GenerateOptions, Schedule, Speculation};
-use crate::session::{Prompt, Session, Token};
+use crate::session::{Progress, Prompt, Session};
 use crate::speculate::Stats;
 use serde::{Deserialize, Serialize};
 use std::ops::ControlFlow;
@@ -214,7 +214,7 @@ pub(super) async fn write(
         return Ok(None);
     }
     let mut cut = false;
-    let mut go_on = |_: &Token| {
+    let mut go_on = |_: Progress<'_>| {
         cut = limit.over();
         if cut { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };

@@ -1,0 +1,41 @@
+//! Models with a file that is not as it should be.
+
+use foretoken::weights::Memory;
+use safetensors::SafeTensors;
+use safetensors::tensor::{Dtype, TensorView};
+use serde_json::Value;
+use std::path::Path;
+
+const FILES: [&str; 5] =
+    ["config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"];
+
+/// A model's folder with another file in it.
+fn altered(folder: &Path, file: &str, alter: impl Fn(Vec<u8>) -> Vec<u8>) -> Memory {
+    let files = FILES.into_iter().filter_map(|name| {
+        let bytes = std::fs::read(folder.join(name)).ok()?;
+        Some((name, if name == file { alter(bytes) } else { bytes }.into()))
+    });
+    Memory::new(folder.display().to_string(), files)
+}
+
+/// With another value in a file of JSON.
+pub fn configured(folder: &Path, file: &str, key: &str, value: &Value) -> Memory {
+    altered(folder, file, |bytes| {
+        let mut json: Value = serde_json::from_slice(&bytes).unwrap();
+        json[key] = value.clone();
+        json.to_string().into()
+    })
+}
+
+/// With weights so large that no logit is finite. Those that are not finite themselves are refused on loading.
+pub fn overflowing(folder: &Path) -> Memory {
+    altered(folder, "model.safetensors", |bytes| {
+        let tensors = SafeTensors::deserialize(&bytes).unwrap();
+        let name = "model.layers.0.mlp.down_proj.weight";
+        let shape = tensors.tensor(name).unwrap().shape().to_vec();
+        let largest: Vec<u8> = f32::MAX.to_le_bytes().repeat(shape.iter().product());
+        let mut views: Vec<_> = tensors.tensors().into_iter().filter(|(other, _)| other != name).collect();
+        views.push((name.into(), TensorView::new(Dtype::F32, shape, &largest).unwrap()));
+        safetensors::serialize(views, None).unwrap()
+    })
+}
