@@ -163,7 +163,7 @@ impl Fields {
         Self(fields.iter().map(field).collect())
     }
 
-    /// The names of the fields beside role and content that hold something, and whether they were looked at.
+    /// The names of the fields beside those that every message may have, if they hold something, and whether they were looked at.
     pub fn more(&self) -> impl Iterator<Item = (&str, bool)> {
         // Which call a message answers, its place says too.
         let known = ["role", "content", "tool_call_id"];

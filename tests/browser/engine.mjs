@@ -28,7 +28,7 @@ const json = (file, change) => () => {
 };
 /** A template that shows all that a message may have. */
 const ECHO = "{% for m in messages %}{{ m | tojson }}\n{% endfor %}";
-/** Copies of the draft model, by kind: the file that differs and what it holds. All but the last two are broken. */
+/** Copies of the draft model, by kind: the file that differs and what it holds. All but the last four are broken. */
 const altered = {
   weights: ["model.safetensors", () => "abcd"],
   config: ["config.json", json("config.json", (config) => (config.hidden_size = 0))],
@@ -37,6 +37,8 @@ const altered = {
   template: ["tokenizer_config.json", json("tokenizer_config.json", (config) => (config.chat_template = "{% if"))],
   vocabulary: ["tokenizer.json", json("tokenizer.json", ({ model: { vocab } }) => ([vocab.a, vocab.b] = [vocab.b, vocab.a]))],
   echo: ["tokenizer_config.json", json("tokenizer_config.json", (config) => (config.chat_template = ECHO))],
+  dated: ["tokenizer_config.json", json("tokenizer_config.json", (config) => (config.chat_template = "{{ strftime_now('%A, %d %B %Y') }}: {{ messages[0].content }}"))],
+  tools: ["tokenizer_config.json", json("tokenizer_config.json", (config) => (config.chat_template = "{% for m in messages %}{{ m.role }} {{ m.name }}: {{ m.content }} {{ m.tool_calls | tojson if m.tool_calls }}\n{% endfor %}"))],
 };
 faults.huge = synthetic({ hidden_size: 64, vocab_size: 4096, num_hidden_layers: 1, heads: 2, head_dim: 32, intermediate_size: 64 }, 1e18).answer;
 faults.altered = (_, response, rest) => {
@@ -65,6 +67,15 @@ const generate = (prompt, options) => page.evaluate(async ([prompt, options]) =>
   for await (const piece of stream) pieces.push(piece);
   return { pieces, ...(await stream.result) };
 }, [prompt, options]);
+
+/** Loads a copy of the draft model, and returns the prompts that its template makes of messages. */
+const prompts = (kind, chats) => page.evaluate(async ([kind, chats]) => {
+  const other = await Engine.load(`/altered/${kind}/models/tales/draft`, { max_context: 64 });
+  const texts = [];
+  for (const chat of chats) texts.push(await other.detokenize(await other.tokenize(chat)));
+  other.dispose();
+  return texts;
+}, [kind, chats]);
 
 export const tests = {
   async "an adapter is there, and the tales pair loads with growing progress"() {
@@ -209,9 +220,32 @@ export const tests = {
     equal(found.text, found.whole, "the text of a stream that is read later");
   },
 
+  async "a long prompt is told as it is read, and an abort ends that within a chunk"() {
+    const { seen, error, cause, again } = await page.evaluate(async () => {
+      const chunk = 64;
+      const prompt = Array.from({ length: 6 * chunk }, (_, i) => 5 + (i % 200));
+      const seen = [];
+      await engine.generate(prompt, { max_new_tokens: 1, speculation: "off", onProgress: (progress) => seen.push(progress) }).result;
+      // Something else, so that nothing of it is cached.
+      await engine.generate("Once", { max_new_tokens: 1 }).result;
+      const control = new AbortController();
+      const { result } = engine.generate(prompt, { max_new_tokens: 1, speculation: "off", signal: control.signal });
+      // It arrives before the first chunk is read.
+      control.abort("enough");
+      const error = await failed(result);
+      const { cause } = await result.catch((error) => error);
+      const again = await engine.generate(prompt, { max_new_tokens: 1 }).result;
+      return { seen, error, cause, again: again.stats.num_cached_tokens / chunk };
+    });
+    equal(seen.map(({ phase, loaded, total }) => [phase, loaded / 64, total]), [1, 2, 3, 4, 5].map((chunks) => ["prefill", chunks, 383]), "progress");
+    equal([error.code, error.detail.finish_reason, error.detail.text, error.detail.token_ids, cause], ["aborted", "aborted", "", [], "enough"], "the error");
+    check(again > 0 && again <= 2, `${again} chunks were read before the abort took effect`);
+  },
+
   async "wrong calls give errors with code and detail, and the engine stays usable"() {
     for (const [prompt, options, code, said] of [
       ["a", { max_new_token: 3 }, "bad-option", "max_new_tokens"],
+      ["a", { onProgress: 3 }, "bad-option", "onProgress"],
       ["a", { max_new_tokens: "3" }, "bad-option", "max_new_tokens"],
       ["a", { max_new_tokens: 0 }, "bad-option", "1 or more"],
       ["a", { speculation: "on" }, "bad-option", "off"],
@@ -233,7 +267,7 @@ export const tests = {
     }
     for (const [call, option] of [
       ["engine.generate('a', { signal: new AbortController() }).result", "signal"],
-      ["engine.generate([null]).result", "prompt"],
+      ["engine.generate([null]).result", "messages"],
       ["engine.generate(null).result", "prompt"],
       ["engine.tokenize(null)", "prompt"],
       ["engine.detokenize(null)", "ids"],
@@ -489,23 +523,7 @@ export const tests = {
     });
     equal(codes, ["aborted", "aborted"], "codes");
   },
-};
 
-// What crosses the boundary between JavaScript and the engine.
-
-broken.dated = ["tokenizer_config.json", json("tokenizer_config.json", (config) => (config.chat_template = "{{ strftime_now('%A, %d %B %Y') }}: {{ messages[0].content }}"))];
-broken.tools = ["tokenizer_config.json", json("tokenizer_config.json", (config) => (config.chat_template = "{% for m in messages %}{{ m.role }} {{ m.name }}: {{ m.content }} {{ m.tool_calls | tojson if m.tool_calls }}\n{% endfor %}"))];
-
-/** Loads a copy of the draft model, and returns the prompts that its template makes of messages. */
-const prompts = (kind, chats) => page.evaluate(async ([kind, chats]) => {
-  const other = await Engine.load(`/bad/${kind}/models/tales/draft`, { max_context: 64 });
-  const texts = [];
-  for (const chat of chats) texts.push(await other.detokenize(await other.tokenize(chat)));
-  other.dispose();
-  return texts;
-}, [kind, chats]);
-
-Object.assign(tests, {
   async "BigInt, undefined and null are taken for what they are"() {
     const { same, ids, stats, wide, banned } = await page.evaluate(async () => {
       const run = async (options, prompt = "Once upon a time") => (await engine.generate(prompt, { max_new_tokens: 4, ...options }).result);
@@ -586,4 +604,4 @@ Object.assign(tests, {
     const [text] = await prompts("dated", [[{ role: "user", content: "hi" }]]);
     check([before, today()].includes(text), `${text}, not ${before}`);
   },
-});
+};
