@@ -1,7 +1,7 @@
-// node benches/browser.mjs [--tokens 40] [--passes 3] [--kinds open,retell] [--modes lookup,adaptive] [--readback-delay 20]: the tasks
-// of `foretoken bench` in headless Chromium or, with BROWSER=firefox, in Firefox. Each text is written in every mode, overlapped and
+// node benches/browser.mjs [--tokens 40] [--passes 3] [--kinds open,retell] [--modes lookup,adaptive] [--readback-delay 20] [--first]:
+// the tasks of `foretoken bench` in headless Chromium or, with BROWSER=firefox, in Firefox. Each text is written in every mode, overlapped and
 // not, the modes in another order each time, so that what disturbs the machine disturbs all of them. A delay, in milliseconds, makes
-// every readback come later, as on a device that is far.
+// every readback come later, as on a device that is far. With --first each text is the first of an engine of its own.
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { needBuild } from "../scripts/build.mjs";
@@ -15,6 +15,7 @@ const { values } = parseArgs({
     kinds: { type: "string", default: "open,retell,rename,continue" },
     modes: { type: "string", default: "draft model,lookup,chain,adaptive" },
     "readback-delay": { type: "string", default: "0" },
+    first: { type: "boolean", default: false },
   },
 });
 const [tokens, passes, delay] = [values.tokens, values.passes, values["readback-delay"]].map(Number);
@@ -51,10 +52,12 @@ if (delay > 0) {
 }
 const version = browser.version();
 const page = await open(context);
-const device = await page.evaluate(async () => {
+const load = () => page.evaluate(async () => {
+  globalThis.engine?.dispose();
   globalThis.engine = await Engine.load(TALES, { assistant_model: DRAFT });
   return engine.device;
 });
+const device = await load();
 
 const write = (prompt, options) => page.evaluate(
   async ([prompt, options]) => (await engine.generate(prompt, options).result).stats,
@@ -67,6 +70,10 @@ for (let pass = 0; pass < passes; pass += 1) {
     await write(prompt, { ...ALL["draft model"], max_new_tokens: 8 });
     const shuffled = RUNS.map((run) => ({ run, at: Math.random() })).sort((a, b) => a.at - b.at);
     for (const { run: [mode, overlap] } of shuffled) {
+      if (values.first) {
+        await load();
+        await write(prompt, { speculation: "off", max_new_tokens: 1 });
+      }
       const stats = await write(prompt, { ...MODES[mode], overlap, max_new_tokens: Math.min(max_new_tokens, tokens) });
       written.push({ text, kind, mode, overlap, stats });
     }
@@ -83,8 +90,8 @@ const speedup = (runs, others) => {
   const seconds = (all) => sum(chosen.map((_, text) => median(all.filter((one) => one.text === text).map(({ stats }) => stats.times.total)) ?? 0));
   return `${(seconds(others) / seconds(runs)).toFixed(2)}x`.padStart(8);
 };
-const later = delay > 0 ? `, readbacks ${delay} ms later` : "";
-console.log(`${device.name || device.driver} in ${browserName} ${version}; at most ${tokens} tokens per text, each ${passes} times, prompts cached${later}\n`);
+const later = (delay > 0 ? `, readbacks ${delay} ms later` : "") + (values.first ? ", each the first of an engine" : "");
+console.log(`${device.name || device.driver || device.backend} in ${browserName} ${version}; at most ${tokens} tokens per text, each ${passes} times, prompts cached${later}\n`);
 console.log("task       mode         tokens  rounds  per round  accepted  speed-up");
 for (const kind of new Set(chosen.map(({ kind }) => kind))) {
   for (const mode of Object.keys(MODES)) {
