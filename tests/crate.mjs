@@ -32,7 +32,7 @@ test("the crate is small, and has no weights and no tests", () => {
   ok(size <= MOST, `${size} bytes`);
   const files = run("tar", ["-tzf", basename(`${packed}.crate`)], packages).trim().split("\n");
   const tops = new Set(files.map((file) => file.split("/")[1]).filter((top) => !/^(Cargo\.|\.cargo|LICENSE-)/.test(top)));
-  deepEqual([...tops].sort(), ["ARCHITECTURE.md", "README.md", "benches", "docs", "shaders", "src"]);
+  deepEqual([...tops].sort(), ["ARCHITECTURE.md", "README.md", "benches", "build.rs", "docs", "shaders", "src"]);
 });
 
 test("the packed crate builds, the README's example with it; its program says how to get a model", () => {
