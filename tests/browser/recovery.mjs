@@ -124,6 +124,7 @@ export const tests = {
     });
     const error = await page.evaluate(() => failed(Engine.load(DRAFT, { max_context: 64 })));
     equal([error?.is, error?.code], [true, "device-lost"], JSON.stringify(error));
+    await page.unroute("**/worker.js");
   },
 
   async "what no buffer can hold is refused with need and limit before the weights are fetched"() {
