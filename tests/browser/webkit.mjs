@@ -74,7 +74,8 @@ faults.webkit = async (request, response, [number, what]) => {
 
 let screen, display;
 export const before = async () => {
-  screen = spawn("Xvfb", ["-displayfd", "3", "-nolisten", "tcp"], { stdio: ["ignore", "ignore", "ignore", "pipe"] });
+  // With a reset after its last client, the next one might come in the middle of that.
+  screen = spawn("Xvfb", ["-displayfd", "3", "-noreset", "-nolisten", "tcp"], { stdio: ["ignore", "ignore", "ignore", "pipe"] });
   const [number] = await once(screen.stdio[3], "data");
   display = `:${String(number).trim()}`;
 };
