@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { fileURLToPath } from "node:url";
 import { join } from "node:path";
-import { Skipped, browser, browserName, check, equal, faults, open, url, violations } from "./harness.mjs";
+import { Skipped, browser, browserName, check, equal, faults, open, teach, url, violations } from "./harness.mjs";
 
 const repo = (path) => fileURLToPath(new URL(`../../${path}`, import.meta.url));
 const axe = readFileSync(repo("node_modules/axe-core/axe.min.js"), "utf8");
@@ -42,8 +42,19 @@ async function openAnother(errors = violations, options = {}) {
   return other;
 }
 
+/** In a worker: the next rounds take a tenth of a second longer, so that a text lasts until a test has looked at it. */
+function slow() {
+  const { mapAsync } = GPUBuffer.prototype;
+  let rounds = 50;
+  GPUBuffer.prototype.mapAsync = async function (...range) {
+    if (rounds-- > 0) await new Promise((done) => setTimeout(done, 100));
+    return mapAsync.apply(this, range);
+  };
+}
+
 export const before = async () => {
   page = watch(await open());
+  await teach(page, { slow });
   if (browserName === "chromium") await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
 };
 export const after = () => page.close();
@@ -197,6 +208,7 @@ export const tests = {
     }
     equal(visited, ["tab-write", "source", "load", "open", "retell", "rename", "continue", "prompt", "kind", "drafter", "lanes", "option-max_new_tokens", "write"]
       .map((each) => (each === "source" ? visited[1] : each)), "the order of Tab");
+    await page.evaluate(() => workers.at(-1).postMessage("slow"));
     await page.keyboard.press("Enter");
     await busy(page);
     await page.waitForFunction(() => document.querySelectorAll("#speculative .token").length > 2);
