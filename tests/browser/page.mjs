@@ -208,7 +208,7 @@ export const tests = {
     }
     equal(visited, ["tab-write", "source", "load", "open", "retell", "rename", "continue", "prompt", "kind", "drafter", "lanes", "option-max_new_tokens", "write"]
       .map((each) => (each === "source" ? visited[1] : each)), "the order of Tab");
-    await page.evaluate(() => workers.at(-1).postMessage("slow"));
+    await page.evaluate(() => workers.at(-1)?.postMessage("slow"));
     await page.keyboard.press("Enter");
     await busy(page);
     await page.waitForFunction(() => document.querySelectorAll("#speculative .token").length > 2);
