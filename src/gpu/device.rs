@@ -79,7 +79,7 @@ pub struct Gpu {
     pipelines: RefCell<HashMap<Kernel, wgpu::ComputePipeline>>,
     failure: Shared,
     /// Whether the browser reports late what the device has done.
-    pub(super) reports_late: Cell<bool>,
+    pub(super) reports_late: bool,
 }
 
 /// What the device reported on its own, outside of any call.
@@ -151,7 +151,7 @@ impl Gpu {
         let failure = Arc::new(Mutex::new(None));
         watch(&device, &failure);
         let (counters, options) = (Rc::default(), options.clone());
-        let gpu = Self {
+        let mut gpu = Self {
             device,
             queue,
             counters,
@@ -159,10 +159,10 @@ impl Gpu {
             options,
             pipelines: RefCell::default(),
             failure,
-            reports_late: Cell::default(),
+            reports_late: false,
         };
         if cfg!(target_arch = "wasm32") {
-            gpu.time_reports().await?;
+            gpu.reports_late = gpu.reports_late().await?;
         }
         Ok(Rc::new(gpu))
     }

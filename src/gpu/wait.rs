@@ -70,7 +70,7 @@ impl Gpu {
         use gloo_timers::future::TimeoutFuture;
         use std::pin::Pin;
 
-        if !self.reports_late.get() {
+        if !self.reports_late {
             return receiver.await;
         }
         let mut timer = TimeoutFuture::new(1);
@@ -85,18 +85,17 @@ impl Gpu {
         .await
     }
 
-    /// Finds out whether this browser reports late what the device has done.
+    /// Whether this browser reports late what the device has done.
     ///
     /// # Errors
     /// As [`Gpu::flush`].
-    pub(super) async fn time_reports(&self) -> Result<()> {
+    pub(super) async fn reports_late(&self) -> Result<bool> {
         /// Seconds: far more than an idle device needs, far less than 100 ms.
         const LATE: f64 = 0.03;
         // The first wait may end early; the second one begins when the browser has just looked.
         self.flush().await?;
         let began = web_time::Instant::now();
         self.flush().await?;
-        self.reports_late.set(began.elapsed().as_secs_f64() > LATE);
-        Ok(())
+        Ok(began.elapsed().as_secs_f64() > LATE)
     }
 }

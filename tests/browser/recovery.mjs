@@ -68,8 +68,8 @@ async function crashAt(nth) {
   return { ...(await outcome), seconds: (performance.now() - crashed) / 1000 };
 }
 
-/** Seconds, on a machine that has other things to do: what tries again and again takes longer. */
-const SOON = 30;
+/** Seconds in which a GPU that is not given back is told of. */
+const SOON = 3;
 
 let undisturbed;
 export const tests = {
