@@ -59,8 +59,13 @@ export const before = async () => {
 };
 export const after = () => page.close();
 
-const idle = (page) => page.waitForFunction(() => document.body.dataset.state === "idle");
-const busy = (page) => page.waitForFunction(() => document.body.dataset.state === "busy");
+/** Waits until something holds in the page; if it never does, the error says what. */
+const until = (page, what, holds) => page.waitForFunction(holds).catch(async ({ message }) => {
+  const state = await page.evaluate(() => ["verdict", "problem", "report"].map((id) => document.getElementById(id).textContent.slice(0, 500)).join(" | "));
+  throw new Error(`${what}: ${message} ${state}`);
+});
+const idle = (page) => until(page, "idle", () => document.body.dataset.state === "idle");
+const busy = (page) => until(page, "busy", () => document.body.dataset.state === "busy");
 const text = (id) => page.textContent(`#${id}`);
 const report = async () => JSON.parse(await text("report"));
 const fill = async (values, within = page) => {
@@ -211,7 +216,7 @@ export const tests = {
     await page.evaluate(() => workers.at(-1)?.postMessage("slow"));
     await page.keyboard.press("Enter");
     await busy(page);
-    await page.waitForFunction(() => document.querySelectorAll("#speculative .token").length > 2);
+    await until(page, "three tokens", () => document.querySelectorAll("#speculative .token").length > 2);
     await page.keyboard.press("Escape");
     await idle(page);
     equal(await text("verdict"), "Stopped.", "verdict");
