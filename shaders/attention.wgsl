@@ -1,7 +1,7 @@
 // Attention for few rows: one workgroup per KV head and block of positions, for all query vectors of that head.
 // What a block gives is merged by attention_merge.
-@group(0) @binding(4) var<storage, read_write> partial: array<vec4f>;  // (rows, heads, blocks, head_dim / 4)
-@group(0) @binding(5) var<storage, read_write> norms: array<vec2f>;    // (rows, heads, blocks): top, sum
+@group(0) @binding(4) var<storage, read_write> partial: array<vec4f>;  // (blocks, rows, heads, head_dim / 4)
+@group(0) @binding(5) var<storage, read_write> norms: array<vec2f>;    // (blocks, rows, heads): top, sum
 
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) thread: u32) {
@@ -20,7 +20,7 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) threa
             let c = i % width;
             if (first + n < vectors) {
                 let who = query(kv_head, first + n);
-                let at = (who.row * heads.heads + who.head) * heads.blocks + block;
+                let at = partial_index(block, who.row, who.head);
                 partial[at * width + c] = block_values(n, c);
                 if (c == 0u) {
                     norms[at] = vec2f(block_top[n], block_sum[n]);

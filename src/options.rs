@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// How to load a model pair.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LoadOptions {
-    /// Positions of the KV cache; none: what the model was made for, at most 4,096.
+    /// Positions that the KV cache can grow to; none: what the model was made for, at most 4,096.
     pub max_context: Option<usize>,
     /// How the KV cache stores its elements.
     pub kv_dtype: KvDtype,

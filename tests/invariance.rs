@@ -29,16 +29,14 @@ fn cache(engine: &Engine, len: usize) -> Vec<u32> {
     let capacity = engine.target().capacity();
     let per_word = if capacity.kv_dtype == KvDtype::F16 { 2 } else { 1 };
     let (heads, dim) = (spec.num_key_value_heads, spec.head_dim);
-    let blocks = capacity.max_context.div_ceil(64);
     let mut all = Vec::new();
     for layer in 0..spec.layers.len() {
         let words = run(engine.kv_words(layer)).unwrap();
         for head in 0..heads {
             for position in 0..len {
                 for i in (0..dim).step_by(per_word) {
-                    let line = (head * blocks + position / 64) * (dim / 4) + i / 4;
-                    let k = (line * 64 + position % 64) * 4 + i % 4;
-                    let v = heads * blocks * 64 * dim + (head * blocks * 64 + position) * dim + i;
+                    let k = (position / 64 * 2 * heads + head) * 64 * dim + (i / 4 * 64 + position % 64) * 4 + i % 4;
+                    let v = ((position / 64 * 2 + 1) * heads + head) * 64 * dim + position % 64 * dim + i;
                     all.extend([words[k / per_word], words[v / per_word]]);
                 }
             }

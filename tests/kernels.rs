@@ -393,8 +393,8 @@ fn residual_and_gate_equal_their_twins() {
     lab.report();
 }
 
-/// A layer's KV cache as the kernels keep it: K (kv_heads, blocks, head_dim / 4, 64) of 4 elements, then V (kv_heads,
-/// positions, head_dim).
+/// A layer's KV cache as the kernels keep it: for each block of positions K (kv_heads, head_dim / 4, 64) of 4 elements, then
+/// V (kv_heads, 64, head_dim).
 #[derive(Debug, Clone, Copy)]
 struct Cache {
     dtype: KvDtype,
@@ -409,12 +409,13 @@ impl Cache {
     }
 
     fn k_at(&self, kv_head: usize, position: usize, i: usize) -> usize {
-        let quad = (kv_head * self.blocks + position / BLOCK) * (self.head_dim / 4) + i / 4;
-        (quad * BLOCK + position % BLOCK) * 4 + i % 4
+        let head = (position / BLOCK * 2 * self.kv_heads + kv_head) * BLOCK * self.head_dim;
+        head + (i / 4 * BLOCK + position % BLOCK) * 4 + i % 4
     }
 
     fn v_at(&self, kv_head: usize, position: usize, i: usize) -> usize {
-        self.elements() + (kv_head * self.blocks * BLOCK + position) * self.head_dim + i
+        let head = ((position / BLOCK * 2 + 1) * self.kv_heads + kv_head) * BLOCK * self.head_dim;
+        head + position % BLOCK * self.head_dim + i
     }
 
     /// Index in the twin's K or V, and of the same element of K and of V here.
@@ -458,12 +459,12 @@ impl Cache {
 }
 
 /// Sizes of an attention layer, as the kernels read them.
-fn head_words(heads: &Heads, blocks: usize) -> [u32; 8] {
+fn head_words(heads: &Heads) -> [u32; 7] {
     let q_stride = stride(heads.heads * heads.head_dim);
-    let sizes = [heads.heads, heads.kv_heads, heads.head_dim, heads.rotary, blocks, q_stride, heads.window];
-    let mut words = [0; 8];
+    let sizes = [heads.heads, heads.kv_heads, heads.head_dim, heads.rotary, q_stride, heads.window];
+    let mut words = [0; 7];
     words.iter_mut().zip(sizes).for_each(|(word, size)| *word = size.min(1 << 30) as u32);
-    words[7] = heads.scale.to_bits();
+    words[6] = heads.scale.to_bits();
     words
 }
 
@@ -510,7 +511,7 @@ impl Append {
     }
 
     fn targets(&self, lab: &Lab, bias: Slice) -> Vec<(u32, Slice)> {
-        let dims = lab.uniform(&head_words(&self.heads, self.cache.blocks));
+        let dims = lab.uniform(&head_words(&self.heads));
         vec![(4, bias), (5, self.table_input.clone()), (6, self.q.slice()), (7, self.kv.slice()), (8, dims)]
     }
 
@@ -653,15 +654,15 @@ impl Attend<'_> {
         let rows = self.q.len() / width;
         let blocks = self.cache.blocks;
         let step = lab.step(self.position, rows);
-        let dims = lab.uniform(&head_words(&self.heads, blocks));
+        let dims = lab.uniform(&head_words(&self.heads));
         let q = lab.input(cast_slice(&padded(self.q, width, stride(width))));
         let out = lab.output(&vec![UNTOUCHED; rows * stride(width)]);
         let shared = [(0, step.clone()), (1, dims.clone())];
         let inputs = [&shared[..], &[(2, q), (3, self.kv.clone())]].concat();
         match kind {
             Attention::Blocks => {
-                let partial = lab.output(&vec![UNTOUCHED; rows * heads * blocks * head_dim]);
-                let norms = lab.output(&vec![UNTOUCHED; rows * heads * blocks * 2]);
+                let partial = lab.output(&vec![UNTOUCHED; blocks * rows * heads * head_dim]);
+                let norms = lab.output(&vec![UNTOUCHED; blocks * rows * heads * 2]);
                 let first = (self.position + 1).saturating_sub(window) / BLOCK;
                 let last = (self.position + rows - 1) / BLOCK;
                 // Where the position is not known, there are more workgroups than blocks.

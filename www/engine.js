@@ -57,7 +57,7 @@ import { Queue } from "./queue.js";
  * @property {boolean} [cache] whether downloads are kept in the browser for the next time; true by default
  * @property {boolean} [persist] whether the browser is asked to spare them when space runs low (Firefox then asks the user);
  *   false by default. `navigator.storage.persisted()` tells what it decided
- * @property {number} [max_context] positions of the KV cache, 2 to 1048576; by default what the model was made for, at
+ * @property {number} [max_context] positions that the KV cache can grow to, 2 to 1048576; by default what the model was made for, at
  *   most 4096
  * @property {"f32" | "f16"} [kv_dtype] elements of the KV cache; `f32` by default, which is exact
  * @property {number} [prefill_chunk] prompt tokens per forward pass, 1 to 4096; 64 by default. The text is always the same
@@ -189,7 +189,7 @@ import { Queue } from "./queue.js";
  *
  * @typedef {object} ModelMemory bytes on the GPU
  * @property {number} weights
- * @property {number} kv the KV cache
+ * @property {number} kv the KV cache, once a text fills it
  * @property {number} scratch activations, logits, tables
  * @property {number} read_per_token what a step of one token reads of the weights
  *

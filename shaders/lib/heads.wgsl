@@ -1,6 +1,7 @@
-// Sizes of an attention layer, and where its KV cache keeps what.
-// K: (kv_heads, blocks, head_dim / 4, BLOCK) of 4 elements, so that neighbouring positions are neighbours in memory;
-// V: (kv_heads, positions, head_dim / 4) of 4 elements. Both in one buffer, V behind K.
+// Sizes of an attention layer, and where its KV cache keeps what: block by block of positions, so that a cache which
+// grows keeps what it has in place. A block holds for each KV head
+// K: (head_dim / 4, BLOCK) of 4 elements, so that neighbouring positions are neighbours in memory; and behind all of
+// these for each V: (BLOCK, head_dim / 4) of 4 elements.
 const BLOCK = 64u;  // positions per block: the grain of the KV split, a function of the position alone
 
 struct HeadDims {
@@ -8,20 +9,27 @@ struct HeadDims {
     kv_heads: u32,
     head_dim: u32,
     rotary: u32,    // leading elements of a head that rotate
-    blocks: u32,    // blocks of positions that the cache holds
     q_stride: u32,  // elements per row of q
     window: u32,    // positions that a row sees, itself included
     scale: f32,     // of the scores
 }
 
+// Index of the first element of K or V of a position's block: K of the first KV heads, then V.
+fn head_index(kv_head: u32, position: u32) -> u32 {
+    return (position / BLOCK * 2u * heads.kv_heads + kv_head) * BLOCK * heads.head_dim;
+}
+
 // Element index of element i of K at a position.
 fn k_index(kv_head: u32, position: u32, i: u32) -> u32 {
-    let line = (kv_head * heads.blocks + position / BLOCK) * (heads.head_dim / 4u) + i / 4u;
-    return (line * BLOCK + position % BLOCK) * 4u + i % 4u;
+    return head_index(kv_head, position) + (i / 4u * BLOCK + position % BLOCK) * 4u + i % 4u;
 }
 
 // Element index of element i of V at a position.
 fn v_index(kv_head: u32, position: u32, i: u32) -> u32 {
-    let kv_size = heads.kv_heads * heads.blocks * BLOCK * heads.head_dim;
-    return kv_size + (kv_head * heads.blocks * BLOCK + position) * heads.head_dim + i;
+    return head_index(heads.kv_heads + kv_head, position) + position % BLOCK * heads.head_dim + i;
+}
+
+// Where attention leaves what a block of positions gives to a row's head.
+fn partial_index(block: u32, row: u32, head: u32) -> u32 {
+    return (block * step.rows + row) * heads.heads + head;
 }

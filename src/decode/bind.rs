@@ -1,7 +1,7 @@
 //! The plan's steps and their buffers, brought together once at load.
 
 use super::dims::{EmbedDims, HeadDims, MatmulDims, NormDims};
-use super::memory::{BLOCK, Capacity, stride};
+use super::memory::{Capacity, stride};
 use super::node::{Choice, Grid, Node};
 use super::upload::Matrix;
 use crate::gpu::{Buffer, Epilogue, Gpu, Kernel, Slice, Uniforms};
@@ -19,7 +19,7 @@ impl Lowered {
     /// With its uniform blocks.
     pub fn bind(mut self, gpu: &Gpu, blocks: &[Slice]) -> Node {
         self.bindings.extend(self.blocks.into_iter().map(|(binding, block)| (binding, blocks[block].clone())));
-        Node::new(gpu, self.choice, self.grid, &self.bindings)
+        Node::new(gpu, self.choice, self.grid, self.bindings)
     }
 }
 
@@ -40,8 +40,8 @@ pub(super) struct Binder<'a> {
     pub qkv: Slice,
     pub mlp: Slice,
     pub logits: Buffer,
-    pub partial: Slice,
-    pub norms: Slice,
+    pub partial: Buffer,
+    pub norms: Buffer,
 }
 
 impl Binder<'_> {
@@ -53,7 +53,6 @@ impl Binder<'_> {
             kv_heads: spec.num_key_value_heads as u32,
             head_dim: spec.head_dim as u32,
             rotary: at.rope.map_or(0, |rope| spec.ropes[rope].rotary_dim) as u32,
-            blocks: self.capacity.max_context.div_ceil(BLOCK) as u32,
             q_stride: stride(spec.q_width()) as u32,
             window: at.window.unwrap_or(self.capacity.max_context).min(1 << 30) as u32,
             scale: spec.attention_scale,
@@ -197,8 +196,9 @@ impl Binder<'_> {
             blocks: vec![(1, dims)],
         };
         let cache = &self.kv[layer].whole();
-        let split = vec![(0, &self.step), (2, &self.query), (3, cache), (4, &self.partial), (5, &self.norms)];
-        let merge = vec![(0, &self.step), (2, &self.partial), (3, &self.norms), (4, &self.attended)];
+        let [partial, norms] = [&self.partial, &self.norms].map(Buffer::whole);
+        let split = vec![(0, &self.step), (2, &self.query), (3, cache), (4, &partial), (5, &norms)];
+        let merge = vec![(0, &self.step), (2, &partial), (3, &norms), (4, &self.attended)];
         let prefill = vec![(0, &self.step), (2, &self.query), (3, cache), (4, &self.attended)];
         let blocks = Grid::Blocks { kv_heads, window: heads.window };
         let vectors = Grid::Vectors { kv_heads, group: heads.heads / kv_heads };

@@ -40,7 +40,6 @@ pub(super) struct HeadDims {
     pub kv_heads: u32,
     pub head_dim: u32,
     pub rotary: u32,
-    pub blocks: u32,
     pub q_stride: u32,
     pub window: u32,
     pub scale: f32,

@@ -150,10 +150,24 @@ impl Engine {
         self.draft.as_ref()
     }
 
-    pub(super) fn check_room(&self, more: usize) -> Result<()> {
+    /// Room for so many tokens behind the cached ones.
+    pub(super) async fn make_room(&mut self, more: usize) -> Result<()> {
         let need = self.cached.len() + more;
         if need > self.capacity() {
             return Err(Error::ContextFull { need, limit: self.capacity() });
+        }
+        if self.target.make_room(need).await? {
+            self.ahead = Ahead::default();
+        }
+        Ok(())
+    }
+
+    /// Room for so many tokens in the draft model's cache; the caller knows that it can have it.
+    pub(super) async fn make_draft_room(&mut self, positions: usize) -> Result<()> {
+        if let Some(draft) = &mut self.draft
+            && draft.make_room(positions).await?
+        {
+            self.ahead = Ahead::default();
         }
         Ok(())
     }
@@ -209,7 +223,7 @@ impl Target for Engine {
 
     async fn prefill(&mut self, tokens: &[u32]) -> Result<()> {
         self.truncate(self.cached.len());
-        self.check_room(tokens.len())?;
+        self.make_room(tokens.len()).await?;
         for chunk in tokens.chunks(self.target.chunk()) {
             let submitted = self.submit_chunk(&self.target, chunk, self.cached.len());
             self.cached.extend_from_slice(chunk);
@@ -243,7 +257,10 @@ impl Target for Engine {
         let missed = position - self.draft_cached;
         let reach = self.draft.as_ref().map_or(0, |draft| draft.capacity().max_context.saturating_sub(position));
         let steps = if missed > BEFORE { 0 } else { steps.min(most).min(reach) };
-        self.check_room(known.len() + steps + 1)?;
+        self.make_room(known.len() + steps + 1).await?;
+        if steps > 0 {
+            self.make_draft_room(position + steps).await?;
+        }
         let missed = if steps > 0 { missed } else { 0 };
         if let Some(model) = self.draft.as_ref().filter(|_| steps > 0) {
             self.set_draft_step(model, missed, position);

@@ -5,7 +5,6 @@ use super::engine::Engine;
 use super::forward::Model;
 use super::node::Positions;
 use super::round::{DRAFTS, IDS, PENDING, RoundBuffers};
-use super::target::Target;
 use crate::error::Result;
 use crate::gpu::{Call, Gpu, Kernel, Prepared, Recorder};
 
@@ -223,8 +222,8 @@ impl Engine {
         let (rows, readback) = (shape.rows(), 1 - flight.readback);
         let positions = flight.position + 1..=flight.position + rows;
         let draft_end = if shape.steps > 0 { positions.end() + shape.steps } else { 0 };
-        let draft_reach = self.draft.as_ref().map_or(0, |draft| draft.capacity().max_context);
-        if !flight.repeats || positions.end() + rows > self.capacity() || draft_end > draft_reach {
+        let draft_room = self.draft.as_ref().map_or(0, Model::room);
+        if !flight.repeats || positions.end() + rows > self.target.room() || draft_end > draft_room {
             return false;
         }
         if self.readbacks[readback].is_due() && self.renew_readback(readback).is_err() {

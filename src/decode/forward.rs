@@ -3,7 +3,7 @@
 use super::bind::{Binder, Lowered};
 use super::dims::Step;
 use super::invariance::Variants;
-use super::memory::{Capacity, FEW_ROWS, Memory, Sizes};
+use super::memory::{CacheSizes, Capacity, FEW_ROWS, FIRST_POSITIONS, Memory, Sizes};
 use super::node::{Node, Positions, blocks};
 use super::round::RoundBuffers;
 use super::target::MAX_DRAFT;
@@ -15,13 +15,18 @@ use crate::weights::{Dtype, Source, Weights};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// A model on the GPU. Its KV cache is a place; how much of it is filled, the caller says with each pass.
+/// A model on the GPU. Its KV cache is a place, which grows when it is asked to; how much of it is filled, the caller says with
+/// each pass.
 pub struct Model {
     gpu: Rc<Gpu>,
     blueprint: Blueprint,
     variants: Cell<Variants>,
     step: Slice,
     kv: Vec<Buffer>,
+    /// Positions that it has room for now.
+    room: usize,
+    partial: Buffer,
+    norms: Buffer,
     logits: Buffer,
     body: Vec<Node>,
     head: Vec<Node>,
@@ -62,9 +67,10 @@ impl Blueprint {
     /// The buffers that one binding has to hold whole, with their bytes; matrices are split instead.
     pub fn unsplit(&self) -> [(&'static str, u64); 4] {
         let sizes = Sizes::new(&self.spec, &self.plan, &self.capacity);
+        let cache = CacheSizes::new(&self.spec, self.capacity.kv_dtype, self.capacity.max_context);
         [
-            ("the KV cache of a layer", sizes.layer_kv),
-            ("the attention blocks", sizes.partial),
+            ("the KV cache of a layer", cache.layer_kv),
+            ("the attention blocks", cache.partial),
             ("the logits", sizes.logits),
             ("the MLP rows", sizes.mlp),
         ]
@@ -95,6 +101,8 @@ impl Model {
         }
         let Blueprint { spec, plan, dtypes, capacity } = blueprint;
         let sizes = Sizes::new(spec, plan, capacity);
+        let room = capacity.max_context.min(FIRST_POSITIONS);
+        let cache = CacheSizes::new(spec, capacity.kv_dtype, room);
         // All that is large, before anything is read.
         let allocate = || {
             let matrices =
@@ -106,7 +114,7 @@ impl Model {
                 matrices: matrices.collect::<Result<_>>()?,
                 vectors: allocate_vectors(gpu, &plan.vectors)?,
                 tables: tables.collect::<Result<_>>()?,
-                kv: spec.layers.iter().map(|_| gpu.buffer("kv cache", sizes.layer_kv)).collect::<Result<_>>()?,
+                kv: spec.layers.iter().map(|_| gpu.buffer("kv cache", cache.layer_kv)).collect::<Result<_>>()?,
                 round: round.tokens.whole(),
                 step: gpu.buffer("step", size_of::<Step>() as u64)?.whole(),
                 residual: gpu.buffer("residual", sizes.hidden)?.whole(),
@@ -116,8 +124,8 @@ impl Model {
                 qkv: gpu.buffer("qkv", sizes.qkv)?.whole(),
                 mlp: gpu.buffer("mlp", sizes.mlp)?.whole(),
                 logits: gpu.buffer("logits", sizes.logits)?,
-                partial: gpu.buffer("attention blocks", sizes.partial)?.whole(),
-                norms: gpu.buffer("attention norms", sizes.norms)?.whole(),
+                partial: gpu.buffer("attention blocks", cache.partial)?,
+                norms: gpu.buffer("attention norms", cache.norms)?,
             })
         };
         let binder = gpu.allocating("the model", memory.total(), allocate).await?;
@@ -151,9 +159,40 @@ impl Model {
         }
         gpu.flush().await?;
 
-        let Binder { step, kv, logits, .. } = binder;
+        let Binder { step, kv, partial, norms, logits, .. } = binder;
         let (gpu, blueprint, variants) = (gpu.clone(), blueprint.clone(), Cell::default());
-        Ok(Self { gpu, blueprint, variants, step, kv, logits, body, head, windows })
+        Ok(Self { gpu, blueprint, variants, step, kv, room, partial, norms, logits, body, head, windows })
+    }
+
+    /// Positions that the KV cache has room for without growing.
+    pub(super) fn room(&self) -> usize {
+        self.room
+    }
+
+    /// Lets the KV cache grow to hold `positions`, at most [`Capacity::max_context`]: by doubling, layer by layer, so that no more
+    /// than a layer is there twice. What is cached stays. Returns whether it grew: then commands that were recorded before are
+    /// of no more use.
+    ///
+    /// # Errors
+    /// [`Error::OutOfGpuMemory`]; then there is room for as many positions as before.
+    pub(super) async fn make_room(&mut self, positions: usize) -> Result<bool> {
+        if positions <= self.room {
+            return Ok(false);
+        }
+        let Capacity { max_context, kv_dtype, .. } = *self.capacity();
+        let room = positions.next_power_of_two().min(max_context);
+        let sizes = CacheSizes::new(self.spec(), kv_dtype, room);
+        let Self { gpu, kv, partial, norms, body, .. } = self;
+        let blocks = [(partial, sizes.partial, "the attention blocks"), (norms, sizes.norms, "the attention norms")];
+        let caches = kv.iter_mut().map(|layer| (layer, sizes.layer_kv, "the KV cache of a layer"));
+        for (buffer, bytes, what) in caches.chain(blocks) {
+            let larger = gpu.allocating(what, bytes, || gpu.buffer(what, bytes)).await?;
+            gpu.copy(buffer, &larger);
+            body.iter_mut().for_each(|node| node.replace(gpu, buffer, &larger));
+            *buffer = larger;
+        }
+        self.room = room;
+        Ok(true)
     }
 
     /// What it is.

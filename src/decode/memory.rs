@@ -8,13 +8,15 @@ use serde::Serialize;
 
 /// Positions per block of the KV cache; as in `shaders/lib/heads.wgsl`.
 pub(super) const BLOCK: usize = 64;
+/// Positions that the KV cache has room for at first; it doubles when a text needs more.
+pub(super) const FIRST_POSITIONS: usize = 1024;
 /// Rows up to which matrices are read once for all rows, and attention runs block by block.
 pub(super) const FEW_ROWS: usize = 16;
 
 /// What a model is given room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Capacity {
-    /// Positions of the KV cache.
+    /// Positions that the KV cache can grow to.
     pub max_context: usize,
     /// Rows of a prefill chunk.
     pub prefill_chunk: usize,
@@ -27,9 +29,9 @@ pub struct Capacity {
 pub struct Memory {
     /// Matrices and vectors.
     pub weights: u64,
-    /// The KV cache.
+    /// The KV cache, once a text fills it.
     pub kv: u64,
-    /// Activations, logits, tables.
+    /// Activations, logits, tables, once a text fills the cache.
     pub scratch: u64,
     /// What a step of one token reads of the weights: all but an embedding table that is not the LM head too.
     pub read_per_token: u64,
@@ -69,24 +71,39 @@ pub(super) struct Sizes {
     pub mlp: u64,
     /// Logits [MAX_DRAFT + 1, vocab].
     pub logits: u64,
-    /// Values of attention blocks [FEW_ROWS, heads, blocks, head_dim].
-    pub partial: u64,
-    /// Tops and sums of attention blocks [FEW_ROWS, heads, blocks, 2].
-    pub norms: u64,
     /// Each rotary table [positions, rotary_dim / 2, 2].
     pub tables: Vec<u64>,
-    /// KV cache of each layer.
-    pub layer_kv: u64,
     /// All vectors.
     pub vectors: u64,
+}
+
+/// Sizes of the buffers that grow with the text, in bytes.
+pub(super) struct CacheSizes {
+    /// KV cache of each layer.
+    pub layer_kv: u64,
+    /// Values of attention blocks [blocks, rows, heads, head_dim].
+    pub partial: u64,
+    /// Tops and sums of attention blocks [blocks, rows, heads, 2].
+    pub norms: u64,
+}
+
+impl CacheSizes {
+    /// With room for `positions`.
+    pub fn new(spec: &ModelSpec, kv_dtype: KvDtype, positions: usize) -> Self {
+        let blocks = positions.div_ceil(BLOCK) as u64;
+        let vectors = blocks * (FEW_ROWS * spec.num_attention_heads) as u64;
+        Self {
+            layer_kv: blocks * 2 * (BLOCK * spec.kv_width()) as u64 * kv_dtype.size(),
+            partial: vectors * spec.head_dim as u64 * 4,
+            norms: vectors * 2 * 4,
+        }
+    }
 }
 
 impl Sizes {
     pub fn new(spec: &ModelSpec, plan: &Plan, capacity: &Capacity) -> Self {
         let rows = capacity.prefill_chunk.max(MAX_DRAFT + 1);
         let floats = |rows: usize, width: usize| rows as u64 * width as u64 * 4;
-        let blocks = capacity.max_context.div_ceil(BLOCK);
-        let few_heads = FEW_ROWS * spec.num_attention_heads * blocks;
         let has_qkv = plan.body.iter().any(|op| matches!(op, Op::Matmul { output: Output::Qkv, .. }));
         Self {
             hidden: floats(rows, stride(spec.hidden_size)),
@@ -94,10 +111,7 @@ impl Sizes {
             qkv: floats(if has_qkv { rows } else { 0 }, spec.qkv_width()),
             mlp: floats(rows, stride(spec.intermediate_size)),
             logits: floats(MAX_DRAFT + 1, spec.vocab_size),
-            partial: floats(few_heads, spec.head_dim),
-            norms: floats(few_heads, 2),
             tables: spec.ropes.iter().map(|rope| floats(capacity.max_context, rope.rotary_dim)).collect(),
-            layer_kv: 2 * floats(blocks * BLOCK, spec.kv_width()) / 4 * capacity.kv_dtype.size(),
             vectors: plan.vectors.iter().map(|vector| floats(1, stride(vector.len)).next_multiple_of(256)).sum(),
         }
     }
@@ -107,6 +121,7 @@ impl Memory {
     /// What a model will need, from its plan and the dtype of each matrix.
     pub fn of(spec: &ModelSpec, plan: &Plan, dtypes: &[Dtype], capacity: &Capacity) -> Self {
         let sizes = Sizes::new(spec, plan, capacity);
+        let cache = CacheSizes::new(spec, capacity.kv_dtype, capacity.max_context);
         let bytes: Vec<u64> =
             plan.matrices.iter().zip(dtypes).map(|(matrix, dtype)| matrix_bytes(matrix, *dtype)).collect();
         let read = plan.body.iter().chain(&plan.head).filter_map(|op| match op {
@@ -116,8 +131,8 @@ impl Memory {
         let rows = sizes.hidden * 2 + sizes.query * 2 + sizes.qkv + sizes.mlp;
         Self {
             weights: bytes.iter().sum::<u64>() + sizes.vectors,
-            kv: sizes.layer_kv * spec.layers.len() as u64,
-            scratch: rows + sizes.logits + sizes.partial + sizes.norms + sizes.tables.iter().sum::<u64>(),
+            kv: cache.layer_kv * spec.layers.len() as u64,
+            scratch: rows + sizes.logits + cache.partial + cache.norms + sizes.tables.iter().sum::<u64>(),
             read_per_token: read.sum::<u64>() + sizes.vectors,
         }
     }

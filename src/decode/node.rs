@@ -2,7 +2,7 @@
 
 use super::invariance::Variants;
 use super::memory::{BLOCK, FEW_ROWS};
-use crate::gpu::{Call, Epilogue, Gpu, Kernel, Recorder, Slice, split_grid};
+use crate::gpu::{Buffer, Call, Epilogue, Gpu, Kernel, Recorder, Slice, split_grid};
 use crate::weights::Dtype;
 use std::ops::RangeInclusive;
 
@@ -32,6 +32,8 @@ pub(super) enum Grid {
 
 /// A step of the plan with its buffers, bound to every kernel variant that it may run: a round creates nothing.
 pub(super) struct Node {
+    choice: Choice,
+    bindings: Vec<(u32, Slice)>,
     calls: Calls,
     grid: Grid,
 }
@@ -47,19 +49,37 @@ enum Calls {
     ManyRows(Call),
 }
 
-impl Node {
-    pub fn new(gpu: &Gpu, choice: Choice, grid: Grid, bindings: &[(u32, Slice)]) -> Self {
+impl Calls {
+    fn bind(gpu: &Gpu, choice: Choice, bindings: &[(u32, Slice)]) -> Self {
         let call = |kernel| gpu.call(kernel, bindings);
-        let calls = match choice {
-            Choice::Always(kernel) => Calls::Always(call(kernel)),
-            Choice::FewRows(kernel) => Calls::FewRows(call(kernel)),
-            Choice::ManyRows(kernel) => Calls::ManyRows(call(kernel)),
-            Choice::Matmul(dtype, epilogue) => Calls::Matmul {
+        match choice {
+            Choice::Always(kernel) => Self::Always(call(kernel)),
+            Choice::FewRows(kernel) => Self::FewRows(call(kernel)),
+            Choice::ManyRows(kernel) => Self::ManyRows(call(kernel)),
+            Choice::Matmul(dtype, epilogue) => Self::Matmul {
                 rows: Kernel::ROWS.map(|rows| call(Kernel::MatmulRows(dtype, rows, epilogue))).into(),
                 tile: call(Kernel::MatmulTile(dtype, epilogue)),
             },
-        };
-        Self { calls, grid }
+        }
+    }
+}
+
+impl Node {
+    pub fn new(gpu: &Gpu, choice: Choice, grid: Grid, bindings: Vec<(u32, Slice)>) -> Self {
+        let calls = Calls::bind(gpu, choice, &bindings);
+        Self { choice, bindings, calls, grid }
+    }
+
+    /// Takes another buffer in place of one.
+    pub fn replace(&mut self, gpu: &Gpu, old: &Buffer, new: &Buffer) {
+        let mut found = false;
+        for (_, slice) in self.bindings.iter_mut().filter(|(_, slice)| slice.is_of(old)) {
+            *slice = new.whole();
+            found = true;
+        }
+        if found {
+            self.calls = Calls::bind(gpu, self.choice, &self.bindings);
+        }
     }
 
     /// The attention window, where the grid depends on the position.

@@ -42,11 +42,13 @@ impl Engine {
         if count == 0 || text.len() >= model.capacity().max_context {
             return Ok(0);
         }
-        let chunk = &text[read..read + count];
-        let submitted = self.submit_chunk(model, chunk, read);
+        let chunk = text[read..read + count].to_vec();
+        self.make_draft_room(read + count).await?;
+        let Some(model) = &self.draft else { return Ok(0) };
+        let submitted = self.submit_chunk(model, &chunk, read);
         match &mut self.translation {
             None => self.draft_cached += count,
-            Some(translation) => translation.cached.extend_from_slice(chunk),
+            Some(translation) => translation.cached.extend(chunk),
         }
         self.keep_up(submitted).await?;
         Ok(count)
@@ -67,7 +69,7 @@ impl Engine {
     /// # Errors
     /// As [`super::Target::prefill`].
     pub async fn logits(&mut self, tokens: &[u32], rows: usize) -> Result<Vec<f32>> {
-        self.check_room(tokens.len())?;
+        self.make_room(tokens.len()).await?;
         let vocab = self.target.spec().vocab_size;
         let mut all = Vec::with_capacity(tokens.len() * vocab);
         for chunk in tokens.chunks(rows.clamp(1, self.target.max_rows())) {

@@ -102,7 +102,9 @@ impl Sampler {
             let logits = (2, model.logits().whole());
             let tokens = (3, buffers.tokens.whole());
             let sampling = (4, buffers.sampling.whole());
-            let node = |kernel, bindings: &[(u32, Slice)]| Node::new(gpu, Choice::Always(kernel), Grid::Rows, bindings);
+            let node = |kernel, bindings: &[(u32, Slice)]| {
+                Node::new(gpu, Choice::Always(kernel), Grid::Rows, bindings.to_vec())
+            };
             let mut nodes = Vec::new();
             let common = [step, dims, logits, sampling, tokens];
             if recipe.adjust {

@@ -67,6 +67,8 @@ impl Engine {
             return Ok(Translated::default());
         }
         let tokens = [missed, &[last]].concat();
+        self.make_draft_room(head.len() + steps).await?;
+        let Some(model) = &self.draft else { return Ok(Translated::default()) };
         self.gpu.write(&self.buffers.tokens, 4 * (PENDING - missed.len()) as u64, bytemuck::cast_slice(&tokens));
         let mut recorder = self.gpu.record();
         self.set_draft_step(model, missed.len(), head.len());

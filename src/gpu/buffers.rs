@@ -54,6 +54,11 @@ pub struct Slice {
 }
 
 impl Slice {
+    /// Whether it is a part of `buffer`.
+    pub fn is_of(&self, buffer: &Buffer) -> bool {
+        Rc::ptr_eq(&self.buffer.0, &buffer.0)
+    }
+
     /// Its bytes.
     pub fn size(&self) -> u64 {
         self.size
@@ -102,6 +107,13 @@ impl Gpu {
     /// Writes bytes at an offset (multiples of 4) before the next submission runs.
     pub fn write(&self, buffer: &Buffer, offset: u64, bytes: &[u8]) {
         self.queue.write_buffer(buffer.raw(), offset, bytes);
+    }
+
+    /// Copies all of a buffer to the beginning of a larger one, behind what was submitted.
+    pub fn copy(&self, from: &Buffer, to: &Buffer) {
+        let mut encoder = self.device.create_command_encoder(&Default::default());
+        encoder.copy_buffer_to_buffer(from.raw(), 0, to.raw(), 0, from.size());
+        self.queue.submit([encoder.finish()]);
     }
 
     /// A buffer that holds `data`.

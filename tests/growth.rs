@@ -1,0 +1,97 @@
+//! A KV cache that grows while a text is written changes neither the text nor a bit of it.
+
+mod common;
+use common::{engine, gpu, path, run};
+use foretoken::Result;
+use foretoken::decode::{Capacity, Engine, Target};
+use foretoken::gpu::KvDtype;
+use foretoken::options::Schedule;
+use foretoken::session::{Run, Sink, rounds};
+use foretoken::speculate::{DraftModel, Drafter, Lookahead, NoDrafter, Origin};
+use std::ops::ControlFlow;
+
+/// Positions for which there is room at first.
+const FIRST: usize = 1024;
+
+fn small(kv_dtype: KvDtype, draft: bool) -> Engine {
+    let folder = path("tests/golden/models/llama-gqa-tied");
+    let capacity = Capacity { max_context: 4 * FIRST - 100, prefill_chunk: 64, kv_dtype };
+    engine(&gpu(), &folder, draft.then_some(&*folder), capacity)
+}
+
+fn tokens(count: usize) -> Vec<u32> {
+    (0..count as u32).map(|i| i * i % 509).collect()
+}
+
+#[test]
+fn logits_and_cache_are_those_of_a_cache_that_was_whole_before() {
+    let text = tokens(2 * FIRST + 30);
+    for kv_dtype in [KvDtype::F32, KvDtype::F16] {
+        let mut engine = small(kv_dtype, false);
+        // The second time the cache is whole from the beginning.
+        let [grown, whole] = [(); 2].map(|()| {
+            engine.truncate(0);
+            run(engine.prefill(&text[..FIRST - 1])).unwrap();
+            let mut logits = run(engine.logits(&text[FIRST - 1..FIRST + 40], 5)).unwrap();
+            run(engine.prefill(&text[FIRST + 40..2 * FIRST - 10])).unwrap();
+            logits.extend(run(engine.logits(&text[2 * FIRST - 10..], 40)).unwrap());
+            let bits: Vec<u32> = logits.into_iter().map(f32::to_bits).collect();
+            (bits, [0, 1, 2].map(|layer| run(engine.kv_words(layer)).unwrap()))
+        });
+        assert!(grown == whole, "{kv_dtype:?}");
+    }
+}
+
+#[test]
+fn room_is_taken_only_when_a_text_needs_it() {
+    let mut engine = small(KvDtype::F32, false);
+    let memory = engine.target().memory();
+    let allocated = |engine: &Engine| engine.gpu().counters().allocated;
+    let at_first = allocated(&engine);
+    let kv = |positions: usize| 3 * 2 * 4 * engine.target().spec().kv_width() as u64 * positions as u64;
+    let (first, second, most) = (kv(FIRST), kv(2 * FIRST), kv(4 * FIRST - 64));
+    assert_eq!(memory.kv, most);
+    assert!(at_first < memory.total() - (most - first) + (1 << 20), "{at_first} bytes at first");
+    run(engine.prefill(&tokens(FIRST))).unwrap();
+    assert_eq!(allocated(&engine), at_first);
+    run(engine.prefill(&[7])).unwrap();
+    assert!(allocated(&engine) >= at_first + second - first);
+    run(engine.prefill(&tokens(2 * FIRST))).unwrap();
+    let full = allocated(&engine);
+    assert!(full >= at_first + most - first && full <= memory.total() + (1 << 20), "{full} bytes at last");
+}
+
+struct Collect(Vec<u32>);
+
+impl Sink for Collect {
+    fn room(&self) -> usize {
+        80 - self.0.len()
+    }
+    fn push(&mut self, id: u32, _: Origin, _: bool) -> Result<ControlFlow<()>> {
+        self.0.push(id);
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+/// Rounds on their way while the cache grows, plain and with a draft model, one behind the other.
+#[test]
+fn a_text_is_the_one_that_a_whole_cache_gives() {
+    let prompt = tokens(FIRST - 40);
+    let mut texts = Vec::new();
+    for drafting in [false, true] {
+        let mut engine = small(KvDtype::F32, drafting);
+        for _ in ["grows", "is whole"] {
+            engine.truncate(0);
+            let mut lookahead = Lookahead::new(Schedule::Constant, 3);
+            let mut drafter: Box<dyn Drafter> =
+                if drafting { Box::new(DraftModel(&mut lookahead)) } else { Box::new(NoDrafter) };
+            let mut sink = Collect(Vec::new());
+            let before = engine.gpu().counters();
+            run(rounds(&mut engine, &mut *drafter, &mut Run::new(&prompt), &[], &mut sink)).unwrap();
+            assert!(engine.gpu().counters().since(&before).ahead > 0, "no round was submitted behind another");
+            texts.push(sink.0);
+        }
+    }
+    assert_eq!(texts[0].len(), 80);
+    assert!(texts.iter().all(|text| *text == texts[0]), "{texts:?}");
+}
