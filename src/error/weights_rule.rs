@@ -19,6 +19,18 @@ pub enum WeightsRule {
         /// As implied.
         expected: Vec<u64>,
     },
+    /// A row of a quantised tensor that ends inside a block.
+    #[error("the tensor {tensor} has rows of {elements} weights, but {dtype} stores them by {block}: write the file again")]
+    RowNotWholeBlocks {
+        /// Its name.
+        tensor: String,
+        /// Weights of a row.
+        elements: u64,
+        /// As stored.
+        dtype: &'static str,
+        /// Weights of a block.
+        block: usize,
+    },
     /// A number type that is not f32, f16 or bf16.
     #[error("the tensor {tensor} is stored as {dtype}; supported: F32, F16, BF16")]
     UnsupportedDtype {

@@ -1,64 +1,28 @@
 //! Untrusted bytes become checked tensors: headers are read and checked on opening, data only when it is asked for.
 
+mod block;
+mod dtype;
+mod finite;
 mod safetensors;
 mod source;
+mod widen;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Slot;
 use std::ops::Range;
 
-use half::{bf16, f16};
-
+use self::finite::first_non_finite;
 use self::source::{broken, read_exact};
 use crate::error::{Error, Result, WeightsRule};
-use serde::Serialize;
 
 #[cfg(not(target_arch = "wasm32"))]
 pub use self::source::Folder;
+pub use self::dtype::{Affine, Block, Dtype, Float};
 pub use self::source::{Memory, Source, read_small};
+pub use self::widen::widen;
 
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
-
-/// The number types of weights that can be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Dtype {
-    /// IEEE 754 single precision.
-    F32,
-    /// IEEE 754 half precision.
-    F16,
-    /// The upper half of an f32.
-    Bf16,
-}
-
-impl Dtype {
-    /// Bytes of one element.
-    pub fn size(self) -> u64 {
-        match self {
-            Self::F32 => 4,
-            Self::F16 | Self::Bf16 => 2,
-        }
-    }
-
-    /// As safetensors writes it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "F32",
-            Self::F16 => "F16",
-            Self::Bf16 => "BF16",
-        }
-    }
-
-    fn of(stored: ::safetensors::Dtype) -> Option<Self> {
-        match stored {
-            ::safetensors::Dtype::F32 => Some(Self::F32),
-            ::safetensors::Dtype::F16 => Some(Self::F16),
-            ::safetensors::Dtype::BF16 => Some(Self::Bf16),
-            _ => None,
-        }
-    }
-}
 
 /// Where a tensor lies, and as what. It was checked: shape, type and range agree, and the range is inside the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,6 +34,17 @@ pub struct Tensor {
     /// Elements by dimension, row-major; at most 4 dimensions, none for a scalar.
     pub shape: Vec<u64>,
     /// Bytes, from the beginning of the file.
+    pub range: Range<u64>,
+    /// The scales and the biases of [`Dtype::Affine`], one of each per group; `file` and `range` are those of its codes.
+    pub scales: Option<Box<[Place; 2]>>,
+}
+
+/// Some bytes of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The file's name in the model's folder.
+    pub file: String,
+    /// From the beginning of the file.
     pub range: Range<u64>,
 }
 
@@ -83,6 +58,11 @@ impl Tensor {
     pub fn row_elements(&self) -> u64 {
         // It cannot overflow: the header's check took the same product, with zeros as ones.
         self.shape.iter().skip(1).product()
+    }
+
+    /// Bytes of a row; whole blocks, which the readers check.
+    pub fn row_bytes(&self) -> u64 {
+        self.dtype.bytes(self.row_elements()).unwrap_or(0)
     }
 }
 
@@ -165,8 +145,8 @@ impl<S: Source> Weights<S> {
         let header = read_exact(&self.source, file, safetensors::PREFIX..safetensors::PREFIX + length).await?;
         for (name, entry) in safetensors::parse_header(&header, bytes).map_err(refuse)? {
             let file = file.to_owned();
-            let stored = match Dtype::of(entry.dtype) {
-                Some(dtype) => Stored::Usable(Tensor { file, dtype, shape: entry.shape, range: entry.range }),
+            let stored = match usable(entry.dtype) {
+                Some(dtype) => Stored::Usable(Tensor { file, dtype, shape: entry.shape, range: entry.range, scales: None }),
                 None => Stored::Other { file, dtype: entry.dtype },
             };
             if self.tensors.len() >= safetensors::MAX_TENSORS {
@@ -231,7 +211,7 @@ impl<S: Source> Weights<S> {
         }
     }
 
-    /// The raw little-endian bytes of `rows` of a tensor `[rows, ...rest]`, all finite; each element of a vector is a row of its own.
+    /// The stored bytes of `rows` of a tensor `[rows, ...rest]` in whole blocks, all finite; each element of a vector is a row of its own.
     ///
     /// Takes as much memory as the rows have bytes: ask for few at a time when the tensor is large.
     ///
@@ -246,10 +226,11 @@ impl<S: Source> Weights<S> {
             let rule = WeightsRule::RowsOutOfRange { tensor: name.to_owned(), start, end, rows: tensor.rows() };
             return Err(broken(file, rule));
         }
-        // None of this overflows: with all rows it would be the end of the tensor.
         let elements = tensor.row_elements();
-        let at = |row| tensor.range.start + row * elements * dtype.size();
-        let bytes = read_exact(&self.source, file, at(rows.start)..at(rows.end)).await?;
+        let bytes = match &tensor.scales {
+            None => self.part(file, &tensor.range, tensor.row_bytes(), &rows).await?,
+            Some(scales) => self.groups(tensor, scales, &rows).await?,
+        };
         match first_non_finite(*dtype, &bytes) {
             Some(index) => {
                 let index = rows.start * elements + index;
@@ -257,6 +238,28 @@ impl<S: Source> Weights<S> {
             }
             None => Ok(bytes),
         }
+    }
+
+    /// Some rows of `row_bytes` each of what lies at `range`, with which they agree.
+    async fn part(&self, file: &str, range: &Range<u64>, row_bytes: u64, rows: &Range<u64>) -> Result<Vec<u8>> {
+        // It does not overflow: with all rows it would be the end of the range.
+        let at = |row| range.start + row * row_bytes;
+        read_exact(&self.source, file, at(rows.start)..at(rows.end)).await
+    }
+
+    /// Rows of an affine tensor as blocks: each group's scale and bias before its codes.
+    async fn groups(&self, tensor: &Tensor, [scales, biases]: &[Place; 2], rows: &Range<u64>) -> Result<Vec<u8>> {
+        let Block { elements, bytes } = tensor.dtype.block();
+        let groups = tensor.row_elements() / elements as u64;
+        let (_, floats) = tensor.dtype.floats();
+        let (float, codes) = (floats.len() / 2, bytes - floats.len());
+        let size = |bytes: usize| groups * bytes as u64;
+        let scales = self.part(&scales.file, &scales.range, size(float), rows).await?;
+        let biases = self.part(&biases.file, &biases.range, size(float), rows).await?;
+        let stored = self.part(&tensor.file, &tensor.range, size(codes), rows).await?;
+        let floats = scales.chunks_exact(float).zip(biases.chunks_exact(float));
+        let groups = floats.zip(stored.chunks_exact(codes));
+        Ok(groups.flat_map(|((scale, bias), codes)| [scale, bias, codes]).flatten().copied().collect())
     }
 
     /// A whole small tensor, row-major, widened to f32, all finite.
@@ -269,36 +272,12 @@ impl<S: Source> Weights<S> {
     }
 }
 
-/// Little-endian elements as f32, exactly; bytes behind the last whole element are ignored.
-pub fn widen(dtype: Dtype, bytes: &[u8]) -> Vec<f32> {
-    let halves = || bytes.as_chunks::<2>().0.iter();
-    match dtype {
-        Dtype::F32 => bytes.as_chunks::<4>().0.iter().map(|&word| f32::from_le_bytes(word)).collect(),
-        Dtype::F16 => halves().map(|&half| f16::from_le_bytes(half).to_f32()).collect(),
-        Dtype::Bf16 => halves().map(|&half| bf16::from_le_bytes(half).to_f32()).collect(),
+/// The type of a safetensors file that can be used as it is.
+fn usable(stored: ::safetensors::Dtype) -> Option<Dtype> {
+    match stored {
+        ::safetensors::Dtype::F32 => Some(Dtype::F32),
+        ::safetensors::Dtype::F16 => Some(Dtype::F16),
+        ::safetensors::Dtype::BF16 => Some(Dtype::Bf16),
+        _ => None,
     }
-}
-
-/// The index of the first element that is NaN or infinite.
-///
-/// All weights pass through here, so it looks at 8 bytes at once, with or without SIMD: an element is not finite when all bits of its
-/// exponent are set, and then, without its sign, adding one to the exponent carries into the place of the sign.
-fn first_non_finite(dtype: Dtype, bytes: &[u8]) -> Option<u64> {
-    const BLOCK: usize = 512;
-    let (signs, one) = match dtype {
-        Dtype::F32 => (0x8000_0000_8000_0000_u64, 0x0080_0000_0080_0000),
-        Dtype::F16 => (0x8000_8000_8000_8000, 0x0400_0400_0400_0400),
-        Dtype::Bf16 => (0x8000_8000_8000_8000, 0x0080_0080_0080_0080),
-    };
-    let carries = |word: &[u8; 8]| ((u64::from_le_bytes(*word) & !signs) + one) & signs;
-    let (words, tail) = bytes.as_chunks::<8>();
-    let mut last = [0; 8];
-    last.iter_mut().zip(tail).for_each(|(to, from)| *to = *from);
-    // A block is summed up without a branch, which compilers turn into vector instructions.
-    let suspect = words.chunks(BLOCK).position(|block| block.iter().fold(0, |all, word| all | carries(word)) != 0);
-    let start = suspect.map_or(words.len(), |block| BLOCK * block);
-    words.iter().skip(start).chain([&last]).zip(start as u64..).find_map(|(word, at)| {
-        let found = carries(word);
-        (found != 0).then(|| (8 * at + u64::from(found.trailing_zeros() / 8)) / dtype.size())
-    })
 }
