@@ -10,6 +10,7 @@ mod stream;
 mod template;
 mod tokenizer;
 mod translate;
+mod vocabulary;
 
 pub use message::Message;
 pub use stop::StopStrings;
@@ -17,3 +18,4 @@ pub use stream::TextStream;
 pub use template::ChatTemplate;
 pub use tokenizer::Tokenizer;
 pub use translate::Translator;
+pub use vocabulary::Vocabulary;
