@@ -14,6 +14,6 @@ mod translate;
 pub use message::Message;
 pub use stop::StopStrings;
 pub use stream::TextStream;
-pub use template::ChatTemplate;
+pub use template::{Chat, ChatTemplate};
 pub use tokenizer::Tokenizer;
 pub use translate::Translator;
