@@ -43,7 +43,7 @@ pub mod weights;
 pub use error::{Error, Result};
 pub use gpu::{Gpu, GpuOptions, KvDtype};
 pub use load::Checkpoint;
-pub use options::{GenerateOptions, LoadOptions, LookupRule, Schedule, Speculation};
+pub use options::{DoSample, GenerateOptions, LoadOptions, LookupRule, Schedule, Speculation};
 pub use session::{FinishReason, Generation, Progress, Prompt, Session, Token};
 pub use speculate::{Origin, Stats};
 pub use text::Message;

@@ -4,7 +4,7 @@ use crate::decode::{Blueprint, Capacity, Engine, Memory, Model, RoundBuffers, Tr
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::model::{ModelSpec, parse_config};
-use crate::options::LoadOptions;
+use crate::options::{LoadOptions, SamplingDefaults};
 use crate::session::{Building, Learned, Origination, Prompts, Session};
 use crate::text::{ChatTemplate, Tokenizer, Translator};
 use crate::weights::{Source, Weights, read_small};
@@ -22,6 +22,8 @@ const TOKENIZER_FILE: u64 = 64 << 20;
 pub struct Checkpoint<S> {
     /// What it is and does, and how much room it is given.
     pub blueprint: Blueprint,
+    /// How it recommends to choose tokens.
+    pub sampling: SamplingDefaults,
     /// Its tensors.
     pub weights: Weights<S>,
     /// What in its files is of no use, in words.
@@ -44,6 +46,7 @@ impl<S: Source> Checkpoint<S> {
         let config = required(&source, "config.json", SMALL_FILE).await?;
         let generation_config = read_small(&source, "generation_config.json", SMALL_FILE).await?;
         let mut spec = parse_config(&config, generation_config.as_deref())?;
+        let sampling = generation_config.as_deref().map(SamplingDefaults::parse).transpose()?.unwrap_or_default();
         let warnings = drop_unknown_tokens(&mut spec);
         let most = spec.max_position_embeddings;
         let max_context = options.max_context.unwrap_or(most.min(DEFAULT_CONTEXT));
@@ -53,7 +56,7 @@ impl<S: Source> Checkpoint<S> {
         }
         let capacity = Capacity { max_context, prefill_chunk: options.prefill_chunk, kv_dtype: options.kv_dtype };
         let weights = Weights::open(source).await?;
-        Ok(Self { blueprint: Blueprint::new(spec, &weights, capacity)?, weights, warnings })
+        Ok(Self { blueprint: Blueprint::new(spec, &weights, capacity)?, sampling, weights, warnings })
     }
 
     /// Bytes that it will need on the GPU.
@@ -87,7 +90,16 @@ impl<S: Source> Checkpoint<S> {
         let source = self.weights.source();
         let config = read_small(source, "tokenizer_config.json", SMALL_FILE).await?;
         let jinja = read_small(source, "chat_template.jinja", SMALL_FILE).await?;
-        ChatTemplate::from_files(config.as_deref(), jinja.as_deref())
+        let mut template = ChatTemplate::from_files(config.as_deref(), jinja.as_deref())?;
+        if let (Some(template), Some(_)) = (&mut template, jinja) {
+            for name in ["tool_use", "rag"] {
+                let file = format!("additional_chat_templates/{name}.jinja");
+                if let Some(source) = read_small(source, &file, SMALL_FILE).await? {
+                    template.add(name, &source)?;
+                }
+            }
+        }
+        Ok(template)
     }
 }
 
@@ -113,7 +125,7 @@ impl Session {
         let tokenizer = Rc::new(target.tokenizer().await?);
         target.check_tokens(&tokenizer)?;
         let template = target.template().await?;
-        let context = target.blueprint.capacity.max_context;
+        let (context, sampling) = (target.blueprint.capacity.max_context, target.sampling.clone());
         let warnings = target.warnings.clone();
         let mut pair = Pair { target, assistant: None, tokenizers: None, warnings };
         match assistant {
@@ -144,7 +156,7 @@ impl Session {
         }?;
         let learned = Learned::new(&engine);
         let spec = engine.target().spec().clone();
-        let prompts = Prompts { tokenizer, template, spec, context };
+        let prompts = Prompts { tokenizer, template, sampling, spec, context };
         Ok(Self { engine, prompts, learned, origin: Box::new(pair), warnings })
     }
 }

@@ -30,7 +30,7 @@ impl Prepared {
         let (tokenizer, template) = (Rc::new(checkpoint.tokenizer().await?), checkpoint.template().await?);
         checkpoint.check_tokens(&tokenizer)?;
         let (spec, context) = (checkpoint.blueprint.spec.clone(), checkpoint.blueprint.capacity.max_context);
-        let (mut with_drafter, mut warnings) = (false, checkpoint.warnings);
+        let (mut with_drafter, mut warnings, sampling) = (false, checkpoint.warnings, checkpoint.sampling);
         if let Some(assistant) = assistant {
             match open_assistant(assistant, options, context).await.map(|(_, other)| tokenizer.difference(&other)) {
                 Err(error) => warnings.push(without_assistant(&error)),
@@ -41,7 +41,7 @@ impl Prepared {
                 Ok(None) => with_drafter = true,
             }
         }
-        Ok(Self { prompts: Prompts { tokenizer, template, spec, context }, with_drafter, warnings })
+        Ok(Self { prompts: Prompts { tokenizer, template, sampling, spec, context }, with_drafter, warnings })
     }
 
     /// Positions of the target's cache.

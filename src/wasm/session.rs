@@ -143,8 +143,10 @@ impl JsSession {
     ///
     /// # Errors
     /// As [`Session::encode`].
-    pub fn encode(&self, prompt: JsValue) -> Result<Vec<u32>, JsValue> {
-        Prompt::read(Deserializer::from(prompt)).and_then(|prompt| self.0.encode(&prompt)).map_err(to_error)
+    pub fn encode(&self, prompt: JsValue, options: JsValue) -> Result<Vec<u32>, JsValue> {
+        let options = GenerateOptions::read(Deserializer::from(options)).map_err(to_error)?;
+        let prompt = Prompt::read(Deserializer::from(prompt)).map_err(to_error)?;
+        self.0.encode(&prompt, &options).map_err(to_error)
     }
 
     /// The text of some tokens.
