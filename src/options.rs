@@ -14,6 +14,10 @@ use std::collections::BTreeMap;
 /// How to load a model pair.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LoadOptions {
+    /// Which GGUF file of several is meant, `*` standing for any characters; none: the only one.
+    pub file: Option<String>,
+    /// The same for the draft model.
+    pub assistant_file: Option<String>,
     /// Positions of the KV cache; none: what the model was made for, at most 4,096.
     pub max_context: Option<usize>,
     /// How the KV cache stores its elements.
@@ -27,7 +31,14 @@ pub struct LoadOptions {
 
 impl Default for LoadOptions {
     fn default() -> Self {
-        Self { max_context: None, kv_dtype: KvDtype::F32, prefill_chunk: 64, sp_degree: 1 }
+        Self {
+            file: None,
+            assistant_file: None,
+            max_context: None,
+            kv_dtype: KvDtype::F32,
+            prefill_chunk: 64,
+            sp_degree: 1,
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 
 /// The one that matches, or the only one; none where there is none and none was asked for. Of a split file its first part counts.
-pub(super) fn choose(files: &[String], pattern: Option<&str>) -> Result<Option<String>> {
+pub(super) fn choose(place: &str, files: &[String], pattern: Option<&str>) -> Result<Option<String>> {
     let is_first = |name: &&String| !name.contains("-of-") || name.contains("-00001-of-");
     let mut models: Vec<_> = files.iter().filter(|name| name.ends_with(".gguf")).filter(is_first).collect();
     models.sort();
@@ -20,9 +20,9 @@ pub(super) fn choose(files: &[String], pattern: Option<&str>) -> Result<Option<S
         ([one], _) => Ok(Some((*one).clone())),
         ([], None) => Ok(None),
         (several, _) => Err(Error::BadOption {
-            option: "file".into(),
-            value: pattern.unwrap_or("none").to_owned(),
-            allowed: format!("what names one of these: {}", names(if several.is_empty() { &all } else { several })),
+            option: if pattern.is_some() { "file" } else { "model" }.into(),
+            value: pattern.unwrap_or(place).to_owned(),
+            allowed: format!("one of its GGUF files: {}", names(if several.is_empty() { &all } else { several })),
         }),
     }
 }
@@ -54,16 +54,16 @@ mod tests {
     #[test]
     fn the_only_one_or_the_one_that_matches() {
         let some = |name: &str| Ok(Some(name.to_owned()));
-        assert_eq!(choose(&files(&["README.md", "config.json"]), None), Ok(None));
-        assert_eq!(choose(&files(&["README.md", "a.gguf"]), None), some("a.gguf"));
+        assert_eq!(choose("m", &files(&["README.md", "config.json"]), None), Ok(None));
+        assert_eq!(choose("m", &files(&["README.md", "a.gguf"]), None), some("a.gguf"));
         let parts = files(&["a-00002-of-00002.gguf", "a-00001-of-00002.gguf"]);
-        assert_eq!(choose(&parts, None), some("a-00001-of-00002.gguf"));
+        assert_eq!(choose("m", &parts, None), some("a-00001-of-00002.gguf"));
         let both = files(&["m-Q4_K_M.gguf", "m-Q8_0.gguf"]);
-        assert_eq!(choose(&both, Some("*Q8_0.gguf")), some("m-Q8_0.gguf"));
-        assert_eq!(choose(&both, Some("m-*4*M.gguf")), some("m-Q4_K_M.gguf"));
-        assert_eq!(choose(&[], Some("x.gguf")), some("x.gguf"));
+        assert_eq!(choose("m", &both, Some("*Q8_0.gguf")), some("m-Q8_0.gguf"));
+        assert_eq!(choose("m", &both, Some("m-*4*M.gguf")), some("m-Q4_K_M.gguf"));
+        assert_eq!(choose("m", &[], Some("x.gguf")), some("x.gguf"));
         for pattern in [None, Some("m*"), Some("*Q5*")] {
-            let error = choose(&both, pattern).unwrap_err();
+            let error = choose("m", &both, pattern).unwrap_err();
             assert_eq!(error.code(), "bad-option");
             assert!(error.to_string().contains("m-Q4_K_M.gguf, m-Q8_0.gguf"), "{error}");
         }

@@ -3,6 +3,7 @@
 use super::{Checkpoint, Reading};
 use crate::error::{Error, Result};
 use crate::model::{ModelSpec, parse_config};
+use crate::options::SamplingDefaults;
 use crate::text::{ChatTemplate, Tokenizer};
 use crate::weights::{Source, Weights, read_small};
 
@@ -13,6 +14,7 @@ const TOKENIZER_FILE: u64 = 64 << 20;
 
 pub(super) struct Folder<S> {
     spec: ModelSpec,
+    sampling: SamplingDefaults,
     weights: Weights<S>,
 }
 
@@ -21,13 +23,18 @@ impl<S: Source> Folder<S> {
         let config = required(&source, "config.json", SMALL_FILE).await?;
         let generation_config = read_small(&source, "generation_config.json", SMALL_FILE).await?;
         let spec = parse_config(&config, generation_config.as_deref())?;
-        Ok(Self { spec, weights: Weights::open(source).await? })
+        let sampling = generation_config.as_deref().map(SamplingDefaults::parse).transpose()?.unwrap_or_default();
+        Ok(Self { spec, sampling, weights: Weights::open(source).await? })
     }
 }
 
 impl<S: Source> Checkpoint<S> for Folder<S> {
     fn spec(&self) -> &ModelSpec {
         &self.spec
+    }
+
+    fn sampling(&self) -> &SamplingDefaults {
+        &self.sampling
     }
 
     fn weights(&self) -> &Weights<S> {
@@ -48,7 +55,16 @@ impl<S: Source> Checkpoint<S> for Folder<S> {
             let source = self.weights.source();
             let config = read_small(source, "tokenizer_config.json", SMALL_FILE).await?;
             let jinja = read_small(source, "chat_template.jinja", SMALL_FILE).await?;
-            ChatTemplate::from_files(config.as_deref(), jinja.as_deref())
+            let mut template = ChatTemplate::from_files(config.as_deref(), jinja.as_deref())?;
+            if let (Some(template), Some(_)) = (&mut template, jinja) {
+                for name in ["tool_use", "rag"] {
+                    let file = format!("additional_chat_templates/{name}.jinja");
+                    if let Some(source) = read_small(source, &file, SMALL_FILE).await? {
+                        template.add(name, &source)?;
+                    }
+                }
+            }
+            Ok(template)
         })
     }
 

@@ -7,14 +7,18 @@ mod words;
 
 use crate::error::{Error, Result};
 use crate::model::ModelSpec;
+use crate::options::SamplingDefaults;
 use crate::text::{ChatTemplate, Tokenizer};
-use crate::weights::{Source, Weights};
+use crate::weights::{Source, Weights, has_safetensors};
 use std::pin::Pin;
 
 /// A model's files, of which only the headers were read.
 pub trait Checkpoint<S> {
     /// What the model is and does.
     fn spec(&self) -> &ModelSpec;
+
+    /// How it recommends to choose tokens.
+    fn sampling(&self) -> &SamplingDefaults;
 
     /// Its tensors.
     fn weights(&self) -> &Weights<S>;
@@ -42,8 +46,8 @@ pub async fn open<S: Source + 'static>(source: S, file: Option<&str>) -> Result<
     let place = source.name();
     let opened = async {
         let gguf = match file {
-            None if crate::weights::has_safetensors(&source).await? => None,
-            _ => choose::choose(&source.list().await?, file)?,
+            None if has_safetensors(&source).await? => None,
+            _ => choose::choose(&place, &source.list().await?, file)?,
         };
         Ok::<Box<dyn Checkpoint<S>>, Error>(match gguf {
             Some(file) => Box::new(gguf::Gguf::open(source, &file).await?),

@@ -361,6 +361,14 @@ fn quote(text: &str) -> String {
     text.chars().take(MAX_QUOTE).flat_map(char::escape_debug).chain(cut.chars()).collect()
 }
 
+/// Whether the model has the files that [`Weights::open`] opens.
+///
+/// # Errors
+/// Those of the source.
+pub async fn has_safetensors(source: &impl Source) -> Result<bool> {
+    Ok(source.size(SINGLE).await?.is_some() || source.size(INDEX).await?.is_some())
+}
+
 /// The type of a safetensors file that can be used as it is.
 fn usable(stored: ::safetensors::Dtype) -> Option<Dtype> {
     match stored {
