@@ -110,7 +110,7 @@ impl Matrix {
             let dtype = weights.get(&part.tensor).map_or(self.dtype, |tensor| tensor.dtype);
             let mut bytes = if plan.layout.transposed {
                 let all = weights.read_rows(&part.tensor, 0..plan.cols as u64).await?;
-                columns(&all, dtype.size() as usize, part.tensor_rows, first as usize..last as usize + 1)
+                columns(&all, dtype.block().bytes, part.tensor_rows, first as usize..last as usize + 1)
             } else {
                 weights.read_rows(&part.tensor, first..last + 1).await?
             };
