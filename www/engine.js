@@ -23,7 +23,7 @@ import { Queue } from "./queue.js";
  * @property {number} total prompt tokens to read
  *
  * @typedef {string | URL | readonly File[] | FileList | FileSystemDirectoryHandle} Model
- *   a Hub id (`owner/name`), a base URL (starts with `/`, `./` or a scheme), or what the user picked
+ *   a Hub id (`owner/name`), a base URL or that of a GGUF file (starts with `/`, `./` or a scheme), or what the user picked
  *
  * @typedef {{ type: "text", text: string }} TextPart
  *
@@ -49,6 +49,8 @@ import { Queue } from "./queue.js";
 /**
  * @typedef {object} LoadOptions
  * @property {Model} [assistant_model] the draft model; fastest with the target's tokenizer
+ * @property {string} [file] the GGUF file that is meant, in a folder with several: `*` stands for any characters, as in `*Q4_K_M.gguf`
+ * @property {string} [assistant_file] the same for the draft model
  * @property {(progress: Progress) => void} [onProgress]
  * @property {AbortSignal} [signal] ends the loading, which rejects with `aborted`; its `reason` is the error's `cause`
  * @property {string} [endpoint] the Hub; https://huggingface.co by default

@@ -8,6 +8,7 @@ export { failure };
 /**
  * @typedef {object} Files What the engine reads a model from.
  * @property {string} name what a person would call the model in a message
+ * @property {() => Promise<string[]>} list the names of its files; none where they cannot be told
  * @property {(file: string) => Promise<number | null>} size bytes of a file; null when there is no such file
  * @property {(file: string, start: number, end: number) => Promise<Uint8Array>} read exactly these bytes
  * @property {() => Promise<void>} [close] nothing more is read for now
@@ -35,15 +36,22 @@ export function openFiles(model, options) {
   if (/^(\.{0,2}\/|[a-z][a-z0-9+.-]*:)/i.test(text)) {
     if (!URL.canParse(text, options.base)) throw refused();
     const folder = new URL(text, options.base);
-    if (!folder.pathname.endsWith("/")) folder.pathname += "/";
-    return new Remote(withoutQuery(text), folder.href, options);
+    const file = /[^/]+\.gguf$/.exec(folder.pathname)?.[0];
+    if (file) folder.pathname = folder.pathname.slice(0, -file.length);
+    else if (!folder.pathname.endsWith("/")) folder.pathname += "/";
+    return new Remote(withoutQuery(text), folder.href, { ...options, file: file && decodeURIComponent(file) });
   }
   if (!/^[\w.-]+\/[\w.-]+$/.test(text)) throw refused();
   const { endpoint = "https://huggingface.co", revision = "main", token } = options;
   const base = `${endpoint.replace(/\/+$/, "")}/${text}/resolve/${encodeURIComponent(revision)}/`;
   const headers = token ? { Authorization: `Bearer ${token}` } : undefined;
+  const list = async () => {
+    const api = new Remote(text, `${endpoint.replace(/\/+$/, "")}/api/models/${text}/revision/`, { ...options, headers, cache: undefined, onProgress: () => {} });
+    const bytes = await api.read(revision, 0, Infinity);
+    return JSON.parse(new TextDecoder().decode(bytes)).siblings.map((/** @type {{ rfilename: string }} */ { rfilename }) => rfilename);
+  };
   // A whole commit id names the same bytes for ever.
-  return new Remote(text, base, { ...options, headers, pinned: /^[0-9a-f]{40}$/.test(revision) });
+  return new Remote(text, base, { ...options, headers, list, pinned: /^[0-9a-f]{40}$/.test(revision) });
 }
 
 /** @implements {Files} */
@@ -52,6 +60,10 @@ class PickedFiles {
   constructor(files) {
     this.files = files;
     this.name = files[0]?.webkitRelativePath.split("/")[0] || "the picked files";
+  }
+
+  async list() {
+    return this.files.map(({ name }) => name);
   }
 
   /** @param {string} file @returns {Promise<File | undefined>} */
@@ -85,6 +97,12 @@ class Directory extends PickedFiles {
     super([]);
     this.handle = handle;
     this.name = handle.name;
+  }
+
+  async list() {
+    const names = [];
+    for await (const name of /** @type {any} */ (this.handle).keys()) names.push(name);
+    return names;
   }
 
   /** @param {string} file */

@@ -38,20 +38,24 @@ export class Remote {
   /**
    * @param {string} name
    * @param {string} base the folder
-   * @param {import("./transfer.js").TransferOptions & { cache?: import("./cache.js").Cache, pinned?: boolean }} options
-   *   `pinned`: whether what the URL names never changes
+   * @param {import("./transfer.js").TransferOptions & { cache?: import("./cache.js").Cache, pinned?: boolean, file?: string, list?: () => Promise<string[]> }} options
+   *   `pinned`: whether what the URL names never changes; `file`: the GGUF file that is the model, then nothing else is asked for;
+   *   `list`: who knows the names of all files
    */
-  constructor(name, base, { cache, pinned = false, ...options }) {
+  constructor(name, base, { cache, pinned = false, file, list = async () => (file ? [file] : []), ...options }) {
     this.name = name;
     this.url = withoutQuery(base);
     this.cache = cache;
     this.pinned = pinned;
+    this.file = file;
+    this.list = list;
     this.signal = options.signal;
     this.transfer = new Transfer(base, options);
   }
 
   /** @param {string} file */
   async size(file) {
+    if (this.file && !file.endsWith(".gguf")) return null;
     return (await this.open(file))?.total ?? null;
   }
 
