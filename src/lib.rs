@@ -26,6 +26,8 @@ pub mod cli;
 pub mod decode;
 pub mod error;
 pub mod gpu;
+#[cfg(feature = "hub")]
+pub mod hub;
 mod load;
 pub mod model;
 pub mod options;

@@ -45,6 +45,7 @@ fn dependencies_point_one_way() {
         ("gpu", &["error", "model", "options", "weights"]),
         ("decode", &["error", "gpu", "model", "options", "sample", "weights"]),
         ("speculate", &["decode", "error", "options"]),
+        ("hub", &["error", "weights"]),
         ("simulate", &["error", "speculate"]),
         ("session", &["decode", "error", "gpu", "model", "options", "sample", "speculate", "text"]),
         ("load", &["decode", "error", "gpu", "model", "options", "session", "text", "weights"]),

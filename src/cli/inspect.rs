@@ -1,24 +1,29 @@
 //! `foretoken inspect`: what a model is, what it does, and whether it fits the device; from its headers alone.
 
-use super::load::{Room, open_gpu, target};
+use super::files::{self, Place};
+use super::load::{Room, open_gpu};
 use super::{Failure, print_json};
 use crate::decode::{Capacity, Memory};
 use crate::gpu::DeviceInfo;
 use crate::load::Checkpoint;
 use crate::model::ModelSpec;
-use crate::weights::Source;
+use crate::options::LoadOptions;
+use crate::weights::{Folder, Source};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
-use std::path::PathBuf;
 
 /// Which model, and how much room it would get.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Folder of the model: config.json and the headers of its safetensors [default: in a checkout, the tales model]
-    #[arg(long, value_name = "DIR")]
-    model: Option<PathBuf>,
+    /// The model: owner/name[@revision][:file] on the Hub, of which only headers are read, or a folder [default: in a checkout,
+    /// the tales model]
+    #[arg(value_name = "MODEL", id = "name", conflicts_with = "model")]
+    name: Option<String>,
+    /// The same
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
     #[command(flatten)]
     room: Room,
 }
@@ -61,7 +66,14 @@ struct Unsplit {
 }
 
 pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
-    let report = Report::new(args).await?;
+    let options = args.room.options()?;
+    let report = match args.name.as_deref().or(args.model.as_deref()) {
+        None => Report::new(files::tales()?, &options).await?,
+        Some(name) => match files::locate("model", name)? {
+            Place::Here(path) => Report::new(Folder::open(path)?, &options).await?,
+            Place::Hub(id) => Report::new(files::hub()?.open(&id)?, &options).await?,
+        },
+    };
     if json {
         return print_json(&report);
     }
@@ -70,9 +82,8 @@ pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
 }
 
 impl Report {
-    async fn new(args: &Args) -> crate::Result<Self> {
-        let Checkpoint { blueprint, weights, .. } =
-            Checkpoint::open(target(args.model.as_deref())?, &args.room.options()?).await?;
+    async fn new(source: impl Source, options: &LoadOptions) -> crate::Result<Self> {
+        let Checkpoint { blueprint, weights, .. } = Checkpoint::open(source, options).await?;
         let mut dtypes = BTreeMap::<_, Share>::new();
         for (_, tensor) in weights.iter() {
             let share = dtypes.entry(tensor.dtype.name()).or_default();

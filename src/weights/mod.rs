@@ -13,12 +13,13 @@ use self::source::{broken, read_exact};
 use crate::error::{Error, Result, WeightsRule};
 use serde::Serialize;
 
+pub(crate) use self::safetensors::parse_index;
 #[cfg(not(target_arch = "wasm32"))]
 pub use self::source::Folder;
 pub use self::source::{Memory, Source, read_small};
 
-const SINGLE: &str = "model.safetensors";
-const INDEX: &str = "model.safetensors.index.json";
+pub(crate) const SINGLE: &str = "model.safetensors";
+pub(crate) const INDEX: &str = "model.safetensors.index.json";
 
 /// The number types of weights that can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -135,7 +136,7 @@ impl<S: Source> Weights<S> {
     }
 
     async fn add_shards(&mut self, index: &[u8]) -> Result<()> {
-        let map = safetensors::parse_index(index).map_err(|rule| broken(INDEX, rule))?;
+        let map = parse_index(index).map_err(|rule| broken(INDEX, rule))?;
         let mut shards: Vec<_> = map.values().collect();
         shards.sort_unstable();
         shards.dedup();
