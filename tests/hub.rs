@@ -173,7 +173,7 @@ fn a_connection_that_is_cut_goes_on_where_it_ended() {
 
 #[test]
 fn servers_that_say_no_range_or_know_none_still_give_the_right_bytes() {
-    let mut wholly =
+    let wholly =
         |_: &fake::Request, _: Answer| Answer { status: 200, body: bytes_of(WEIGHTS), ..Answer::default() };
     let elsewhere = |_: &fake::Request, answer: Answer| match answer.status {
         206 => Answer { status: 206, body: bytes_of(WEIGHTS), ..Answer::default() }
@@ -429,7 +429,7 @@ fn what_is_here_goes_before_what_the_hub_has() {
     for part in ["tails", "owner/name", "no such folder"] {
         assert!(said("tails").contains(part), "{part}");
     }
-    for part in ["owner/tails", "check the name", "nor a folder"] {
+    for part in ["owner/tails", "check the name", "nor is there such a folder"] {
         assert!(said("owner/tails").contains(part), "{part}: {}", said("owner/tails"));
     }
 }

@@ -72,7 +72,7 @@ impl Matrix {
             Dtype::Bf16 => values.iter().flat_map(|value| bf16::from_f32(*value).to_le_bytes()).collect(),
         };
         let values = foretoken::weights::widen(dtype, &bytes);
-        let row = cols * dtype.size() as usize;
+        let row = cols * dtype.block().bytes;
         let padding = vec![0; row.next_multiple_of(16) - row];
         let bytes = bytes.chunks_exact(row).flat_map(|row| [row, &padding].concat()).collect();
         Self { dtype, bytes, chunks: row.div_ceil(16), values }
@@ -80,7 +80,7 @@ impl Matrix {
 
     /// Elements of a row with its padding.
     fn padded_cols(&self) -> usize {
-        self.chunks * 16 / self.dtype.size() as usize
+        self.chunks * 16 / self.dtype.block().bytes
     }
 }
 

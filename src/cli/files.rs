@@ -38,7 +38,7 @@ pub(super) fn open(option: &'static str, name: &str) -> Result<Folder> {
         Place::Here(path) => path,
         Place::Hub(id) => {
             let bar = Bar::new(&format!("downloading {id} {{bar:30}} {{bytes}} of {{total_bytes}}, {{eta}} left"));
-            hub()?.download(&id, &mut |done, all| bar.show(done, all))?
+            hub()?.download(&id, &mut |done, all| bar.show(done, all)).map_err(|error| neither(error, &id))?
         }
     })
 }
@@ -66,6 +66,16 @@ pub(super) fn locate(option: &'static str, name: &str) -> Result<Place> {
                     .into(),
         }),
         _ => Ok(Place::Here(path)),
+    }
+}
+
+/// What looks like the name of a model may have been meant for that of a folder.
+pub(super) fn neither(error: Error, id: &HubId) -> Error {
+    match error {
+        Error::NotFound { path, reason } if path == id.to_string() => {
+            Error::NotFound { path, reason: format!("{reason}; nor is there such a folder here") }
+        }
+        other => other,
     }
 }
 

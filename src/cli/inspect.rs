@@ -32,12 +32,16 @@ pub(super) struct Args {
 #[derive(Serialize)]
 struct Report {
     model: String,
+    /// Bytes of its files.
+    download: u64,
     spec: ModelSpec,
     tensors: Tensors,
     capacity: Capacity,
     memory: Memory,
     total: u64,
     unsplit: Vec<Unsplit>,
+    /// Why it would not fit this device, as far as its limits tell; none where it would, or where there is none.
+    unfit: Option<String>,
     dispatches_per_layer: usize,
     device: Option<DeviceInfo>,
     /// Why there is no device.
@@ -71,7 +75,10 @@ pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
         None => Report::new(files::tales()?, &options).await?,
         Some(name) => match files::locate("model", name)? {
             Place::Here(path) => Report::new(Folder::open(path)?, &options).await?,
-            Place::Hub(id) => Report::new(files::hub()?.open(&id)?, &options).await?,
+            Place::Hub(id) => {
+                let source = files::hub()?.open(&id).map_err(|error| files::neither(error, &id))?;
+                Report::new(source, &options).await?
+            }
         },
     };
     if json {
@@ -96,11 +103,13 @@ impl Report {
         let memory = blueprint.memory();
         Ok(Self {
             model: weights.source().name(),
+            download: weights.download_bytes().await?,
             tensors: Tensors { count, bytes, dtypes },
             capacity: blueprint.capacity,
             memory,
             total: memory.total(),
             unsplit: blueprint.unsplit().map(|(what, bytes)| Unsplit { what, bytes }).into(),
+            unfit: gpu.as_ref().ok().and_then(|gpu| blueprint.check(gpu.info()).err()).map(|error| error.to_string()),
             dispatches_per_layer: blueprint.plan.dispatches_per_layer(),
             device: gpu.as_ref().ok().map(|gpu| gpu.info().clone()),
             device_error: gpu.err().map(|error| error.to_string()),
@@ -127,6 +136,7 @@ impl fmt::Display for Report {
             spec.vocab_size,
             spec.max_position_embeddings
         )?;
+        writeln!(f, "files       {}", Bytes(self.download))?;
         for (dtype, Share { count, bytes }) in &self.tensors.dtypes {
             writeln!(f, "tensors     {count} in {dtype}, {}", Bytes(*bytes))?;
         }
@@ -151,6 +161,11 @@ impl fmt::Display for Report {
         };
         for Unsplit { what, bytes } in &self.unsplit {
             writeln!(f, "            {what}: {}{}", Bytes(*bytes), limit(*bytes))?;
+        }
+        match &self.unfit {
+            Some(reason) => writeln!(f, "            does not fit: {reason}")?,
+            None if self.device.is_some() => writeln!(f, "            it fits the limits of the device")?,
+            None => {}
         }
         writeln!(f, "dispatches  {} per layer", self.dispatches_per_layer)?;
         writeln!(f, "plan")?;

@@ -49,7 +49,7 @@ pub(super) fn stride(width: usize) -> usize {
 
 /// 16-byte chunks per row of a matrix.
 pub(super) fn chunks(cols: usize, dtype: Dtype) -> usize {
-    cols.div_ceil(16 / dtype.size() as usize)
+    cols.div_ceil(16 / dtype.block().bytes)
 }
 
 /// Bytes of a matrix on the GPU.

@@ -107,7 +107,7 @@ impl Matrix {
             if dtype != self.dtype {
                 bytes = bytemuck::cast_slice(&widen(dtype, &bytes)).to_vec();
             }
-            let source_bytes = plan.cols * self.dtype.size() as usize;
+            let source_bytes = plan.cols * self.dtype.block().bytes;
             for (to, source) in out.chunks_exact_mut(row_bytes).zip(&sources) {
                 if let Some((_, row)) = source.filter(|(part, _)| *part == index) {
                     let at = (row - first as usize) * source_bytes;

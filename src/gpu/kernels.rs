@@ -175,6 +175,8 @@ fn weight(dtype: Dtype) -> &'static str {
         Dtype::F32 => shader!("lib/weight_f32.wgsl"),
         Dtype::F16 => shader!("lib/weight_f16.wgsl"),
         Dtype::Bf16 => shader!("lib/weight_bf16.wgsl"),
+        // Until there is a `Format`.
+        _ => "",
     }
 }
 
@@ -183,6 +185,7 @@ fn fill(dtype: Dtype) -> &'static str {
         Dtype::F32 => shader!("lib/fill_f32.wgsl"),
         Dtype::F16 => shader!("lib/fill_f16.wgsl"),
         Dtype::Bf16 => shader!("lib/fill_bf16.wgsl"),
+        _ => "",
     }
 }
 

@@ -1,13 +1,13 @@
 //! The folder of a repository in the cache: `blobs/DIGEST` holds the bytes, `snapshots/COMMIT/FILE` links to them,
 //! `refs/REVISION` names a commit. Who writes a blob holds the lock `.locks/models--owner--name/DIGEST.lock`.
 
-use super::choice;
 use super::client::Client;
 use super::download::download;
 use super::id::HubId;
 use super::listing::Entry;
+use super::{entry, shards};
 use crate::error::{Error, Result};
-use crate::weights::INDEX;
+use crate::weights::{INDEX, choose};
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -53,13 +53,13 @@ impl Repository {
         if names.is_empty() {
             return Err(lacking("it is not"));
         }
-        let mut files = choice::choose(id, &names)?;
+        let mut files = choose(&id.to_string(), id.file.as_deref(), &names)?;
         if files.iter().any(|file| file == INDEX) {
-            files.extend(choice::shards(&fs::read(snapshot.join(INDEX)).map_err(|error| failed(&snapshot, &error))?)?);
+            files.extend(shards(&fs::read(snapshot.join(INDEX)).map_err(|error| failed(&snapshot, &error))?)?);
         }
         match files.iter().find(|file| !names.contains(&file.as_str())) {
             Some(missing) => Err(lacking(&format!("{missing} is not"))),
-            None => Ok(choice::entry(&snapshot, &files)),
+            None => Ok(entry(&snapshot, &files)),
         }
     }
 

@@ -1,7 +1,6 @@
 //! Models of the Hugging Face Hub, in the cache that its Python library keeps: what one downloads, the other finds.
 
 mod cache;
-mod choice;
 mod client;
 mod download;
 mod id;
@@ -17,8 +16,9 @@ use self::cache::Repository;
 use self::client::Client;
 use self::listing::Listing;
 use crate::error::{Error, Result};
-use crate::weights::INDEX;
-use std::path::PathBuf;
+use crate::weights::{INDEX, choose, parse_index};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 /// A Hub, and the folder in which its models are kept.
 #[derive(Debug, Clone)]
@@ -86,7 +86,7 @@ impl Hub {
         listing: &Listing,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<PathBuf> {
-        let mut files = choice::choose(id, &listing.names())?;
+        let mut files = choose(&id.to_string(), id.file.as_deref(), &listing.names())?;
         let snapshot = repository.snapshot(&listing.commit);
         let (mut done, mut next) = (0, 0);
         while let Some(name) = files.get(next).cloned() {
@@ -98,11 +98,22 @@ impl Hub {
             next += 1;
             if name == INDEX {
                 let index = std::fs::read(snapshot.join(&name)).map_err(|error| cache::failed(&snapshot, &error))?;
-                files.extend(choice::shards(&index)?);
+                files.extend(shards(&index)?);
             }
         }
         // Only now, so that without the Hub the revision is what was there as a whole.
         repository.remember(id, &listing.commit)?;
-        Ok(choice::entry(&snapshot, &files))
+        Ok(entry(&snapshot, &files))
     }
+}
+
+/// The shards that an index names.
+fn shards(index: &[u8]) -> Result<BTreeSet<String>> {
+    let map = parse_index(index).map_err(|rule| Error::BadWeights { file: INDEX.into(), rule })?;
+    Ok(map.into_values().collect())
+}
+
+/// What to open of the files in a folder: all, or the GGUF file.
+fn entry(folder: &Path, files: &[String]) -> PathBuf {
+    files.first().filter(|file| file.ends_with(".gguf")).map_or_else(|| folder.into(), |file| folder.join(file))
 }

@@ -1,12 +1,11 @@
 //! The files of a model on the Hub, read part by part and not kept.
 
 use super::cache::Repository;
-use super::choice;
 use super::client::{Client, Trouble};
 use super::id::HubId;
 use super::listing::Listing;
 use crate::error::{Error, Result, WeightsRule};
-use crate::weights::{Folder, Source};
+use crate::weights::{Folder, Source, choose};
 use std::io::{self, Read};
 use std::ops::Range;
 use std::path::Path;
@@ -23,7 +22,7 @@ pub struct Remote {
 
 impl Remote {
     pub(super) fn new(client: Client, id: &HubId, repository: &Repository, listing: Listing) -> Result<Self> {
-        choice::choose(id, &listing.names())?;
+        choose(&id.to_string(), id.file.as_deref(), &listing.names())?;
         let kept = Folder::open(repository.snapshot(&listing.commit)).ok();
         Ok(Self { id: id.clone(), listed: Some((client, listing)), kept })
     }
@@ -77,5 +76,13 @@ impl Source for Remote {
 
     fn name(&self) -> String {
         self.id.to_string()
+    }
+
+    async fn list(&self) -> Result<Vec<String>> {
+        match (&self.listed, &self.kept) {
+            (Some((_, listing)), _) => Ok(listing.names().into_iter().map(Into::into).collect()),
+            (None, Some(folder)) => folder.list().await,
+            (None, None) => Ok(Vec::new()),
+        }
     }
 }
