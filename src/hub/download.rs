@@ -54,23 +54,21 @@ fn continued(
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), Failed> {
     let unusable = |error| failed(path, &error);
-    let mut file = File::options().create(true).append(true).open(path).map_err(unusable)?;
-    let mut here = file.metadata().map_err(unusable)?.len();
-    if here > entry.size {
-        file.set_len(0).map_err(unusable)?;
-        here = 0;
-    }
+    let mut here = fs::metadata(path).map_or(0, |data| data.len());
     if here == entry.size {
         return Ok(());
     }
+    // What is too long begins anew.
+    here = if here > entry.size { 0 } else { here };
     let (response, start) = client.get(id, url, (here > 0).then_some((here, entry.size)))?;
-    match start.unwrap_or(0) {
-        start if start == here => {}
-        0 => {
-            file.set_len(0).map_err(unusable)?;
-            here = 0;
-        }
-        start => return Err(Trouble::new(format!("bytes from {start} came instead of those from {here}")).into()),
+    let start = start.unwrap_or(0);
+    if start != here && start != 0 {
+        return Err(Trouble::new(format!("bytes from {start} came instead of those from {here}")).into());
+    }
+    let mut file = File::options().create(true).append(true).open(path).map_err(unusable)?;
+    if start == 0 {
+        file.set_len(0).map_err(unusable)?;
+        here = 0;
     }
     let (mut body, mut bytes) = (response.into_body().into_reader(), vec![0; 1 << 16]);
     loop {
