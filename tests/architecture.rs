@@ -45,15 +45,19 @@ fn dependencies_point_one_way() {
         ("gpu", &["error", "model", "options", "weights"]),
         ("decode", &["error", "gpu", "model", "options", "sample", "weights"]),
         ("speculate", &["decode", "error", "options"]),
-        ("hub", &["error", "weights"]),
+        ("hub", &["checkpoint", "error", "weights"]),
         ("simulate", &["error", "speculate"]),
         ("session", &["decode", "error", "gpu", "model", "options", "sample", "speculate", "text"]),
-        ("load", &["decode", "error", "gpu", "model", "options", "session", "text", "weights"]),
+        ("checkpoint", &["error", "model", "options", "text", "weights"]),
+        ("load", &["checkpoint", "decode", "error", "gpu", "model", "options", "session", "text", "weights"]),
         (
             "parallel",
             &["decode", "error", "gpu", "load", "options", "sample", "session", "speculate", "text", "weights"],
         ),
-        ("wasm", &["decode", "error", "gpu", "options", "parallel", "sample", "session", "simulate", "weights"]),
+        (
+            "wasm",
+            &["decode", "error", "gpu", "load", "options", "parallel", "sample", "session", "simulate", "weights"],
+        ),
     ]);
     for (path, text) in files("src", "rs") {
         let module = module(&path);

@@ -282,10 +282,10 @@ fn what_the_hub_does_not_have_or_show_says_what_to_do() {
 fn a_repository_of_gguf_files_wants_one_of_them() {
     let names = ["q/m-Q8_0-00001-of-00002.gguf", "q/m-Q8_0-00002-of-00002.gguf", "tales-Q4_K_M.gguf"];
     let (fake, cache) = (Fake::new(&files(&[&names[..], &[CONFIG]].concat()), honest(), honest()), Cache::new());
-    fails(cache.get(&fake, REPOSITORY), "not-found", &["2 GGUF files", names[0], names[2]]);
+    fails(cache.get(&fake, REPOSITORY), "bad-option", &["owner/name:FILE", names[0], names[2]]);
     assert_eq!(cache.get(&fake, "owner/tales:*Q4_K_M.gguf").unwrap(), names[2]);
     assert_eq!(fake.store.paths().len(), 1);
-    fails(cache.offline(&fake, "owner/tales:*Q8_0*"), "not-found", &["no GGUF file is called *Q8_0*"]);
+    fails(cache.offline(&fake, "owner/tales:*Q8_0*"), "bad-option", &["*Q8_0* is not allowed", names[2]]);
     assert_eq!(cache.get(&fake, "owner/tales:*Q8_0*").unwrap(), names[0]);
     assert!(names.iter().all(|name| cache.read(name) == bytes_of(name)));
     assert_eq!(cache.offline(&fake, "owner/tales:*Q4*").unwrap(), names[2]);
@@ -396,11 +396,11 @@ fn inspecting_a_model_of_the_hub_reads_its_headers_alone() {
     assert!(!cache.0.exists(), "nothing is kept");
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/tales/draft");
     let wanted = inspect(folder.to_str().unwrap());
-    for key in ["spec", "tensors", "memory", "plan", "download"] {
+    for key in ["spec", "tensors", "memory", "plan", "download_bytes"] {
         assert_eq!(report[key], wanted[key], "{key}");
     }
     assert_eq!(report["model"], REPOSITORY);
-    assert_eq!(report["download"], tales().iter().map(|(_, bytes)| bytes.len()).sum::<usize>());
+    assert_eq!(report["download_bytes"], tales().iter().map(|(_, bytes)| bytes.len()).sum::<usize>());
     let read = |offline: &str| {
         program(&fake, &cache, &["inspect", REPOSITORY]).env("HF_HUB_OFFLINE", offline).output().unwrap()
     };

@@ -3,14 +3,11 @@
 use super::files::{self, Place};
 use super::load::{Room, open_gpu};
 use super::{Failure, print_json};
-use crate::decode::{Capacity, Memory};
-use crate::gpu::DeviceInfo;
-use crate::load::Checkpoint;
+use crate::load::{Inspection, ModelFiles, Share};
 use crate::model::ModelSpec;
 use crate::options::LoadOptions;
 use crate::weights::{Folder, Source};
 use serde::Serialize;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
 
@@ -31,35 +28,14 @@ pub(super) struct Args {
 /// What there is to know before anything is loaded.
 #[derive(Serialize)]
 struct Report {
-    model: String,
-    /// Bytes of its files.
-    download: u64,
+    #[serde(flatten)]
+    inspection: Inspection,
     spec: ModelSpec,
-    tensors: Tensors,
-    capacity: Capacity,
-    memory: Memory,
-    total: u64,
     unsplit: Vec<Unsplit>,
-    /// Why it would not fit this device, as far as its limits tell; none where it would, or where there is none.
-    unfit: Option<String>,
     dispatches_per_layer: usize,
-    device: Option<DeviceInfo>,
     /// Why there is no device.
     device_error: Option<String>,
     plan: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct Tensors {
-    count: usize,
-    bytes: u64,
-    dtypes: BTreeMap<&'static str, Share>,
-}
-
-#[derive(Default, Serialize)]
-struct Share {
-    count: usize,
-    bytes: u64,
 }
 
 /// A buffer that has to fit a binding.
@@ -89,29 +65,15 @@ pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
 }
 
 impl Report {
-    async fn new(source: impl Source, options: &LoadOptions) -> crate::Result<Self> {
-        let Checkpoint { blueprint, weights, .. } = Checkpoint::open(source, options).await?;
-        let mut dtypes = BTreeMap::<_, Share>::new();
-        for (_, tensor) in weights.iter() {
-            let share = dtypes.entry(tensor.dtype.name()).or_default();
-            share.count += 1;
-            share.bytes += tensor.range.end - tensor.range.start;
-        }
-        let (count, bytes) =
-            dtypes.values().fold((0, 0), |(count, bytes), share| (count + share.count, bytes + share.bytes));
+    async fn new(source: impl Source + 'static, options: &LoadOptions) -> crate::Result<Self> {
+        let files = ModelFiles::open(source, options).await?;
         let gpu = open_gpu().await;
-        let memory = blueprint.memory();
+        let inspection = files.inspect(gpu.as_ref().ok().map(|gpu| gpu.info().clone())).await?;
+        let blueprint = files.blueprint;
         Ok(Self {
-            model: weights.source().name(),
-            download: weights.download_bytes().await?,
-            tensors: Tensors { count, bytes, dtypes },
-            capacity: blueprint.capacity,
-            memory,
-            total: memory.total(),
+            inspection,
             unsplit: blueprint.unsplit().map(|(what, bytes)| Unsplit { what, bytes }).into(),
-            unfit: gpu.as_ref().ok().and_then(|gpu| blueprint.check(gpu.info()).err()).map(|error| error.to_string()),
             dispatches_per_layer: blueprint.plan.dispatches_per_layer(),
-            device: gpu.as_ref().ok().map(|gpu| gpu.info().clone()),
             device_error: gpu.err().map(|error| error.to_string()),
             plan: blueprint.plan.to_string().lines().map(str::to_owned).collect(),
             spec: blueprint.spec,
@@ -121,8 +83,10 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { spec, capacity, memory, .. } = self;
-        writeln!(f, "model       {}", self.model)?;
+        let Inspection { model, download_bytes, tensors, capacity, memory, total, device, unfit, .. } =
+            &self.inspection;
+        let spec = &self.spec;
+        writeln!(f, "model       {model}")?;
         writeln!(
             f,
             "spec        {:?}: {} layers, hidden {}, {} heads of {}, {} KV heads, MLP {}, {} tokens, {} positions",
@@ -136,24 +100,24 @@ impl fmt::Display for Report {
             spec.vocab_size,
             spec.max_position_embeddings
         )?;
-        writeln!(f, "files       {}", Bytes(self.download))?;
-        for (dtype, Share { count, bytes }) in &self.tensors.dtypes {
+        writeln!(f, "files       {}", Bytes(*download_bytes))?;
+        for (dtype, Share { count, bytes }) in &tensors.dtypes {
             writeln!(f, "tensors     {count} in {dtype}, {}", Bytes(*bytes))?;
         }
         writeln!(
             f,
             "memory      {}: weights {}, KV cache {} ({} positions), scratch {}",
-            Bytes(self.total),
+            Bytes(*total),
             Bytes(memory.weights),
             Bytes(memory.kv),
             capacity.max_context,
             Bytes(memory.scratch)
         )?;
-        match &self.device {
+        match device {
             Some(device) => writeln!(f, "device      {}, {}, {}", device.name, device.backend, device.driver)?,
             None => writeln!(f, "device      {}", self.device_error.as_deref().unwrap_or("none"))?,
         }
-        let limit = self.device.as_ref().map(|device| device.max_binding_size.min(device.max_buffer_size));
+        let limit = device.as_ref().map(|device| device.max_binding_size.min(device.max_buffer_size));
         let limit = |bytes| match limit {
             Some(limit) if bytes > limit => format!(", TOO LARGE: a binding holds {}", Bytes(limit)),
             Some(limit) => format!(" of the {} that a binding holds", Bytes(limit)),
@@ -162,9 +126,9 @@ impl fmt::Display for Report {
         for Unsplit { what, bytes } in &self.unsplit {
             writeln!(f, "            {what}: {}{}", Bytes(*bytes), limit(*bytes))?;
         }
-        match &self.unfit {
+        match unfit {
             Some(reason) => writeln!(f, "            does not fit: {reason}")?,
-            None if self.device.is_some() => writeln!(f, "            it fits the limits of the device")?,
+            None if device.is_some() => writeln!(f, "            it fits the limits of the device")?,
             None => {}
         }
         writeln!(f, "dispatches  {} per layer", self.dispatches_per_layer)?;

@@ -126,6 +126,8 @@ fn flag(option: &str) -> String {
         "prompt" => "PROMPT".into(),
         // What is typed into a chat has no flag.
         "command" => "command".into(),
+        // It is a part of the model's name.
+        "file" => "--model".into(),
         variable if variable.starts_with("HF_") => variable.into(),
         _ => format!("--{}", option.replace('_', "-")),
     }

@@ -1,11 +1,12 @@
 //! Checkpoint tensors -> matrices and vectors on the GPU, piece by piece, in the order that the kernels want.
 
 use super::memory::{chunks, stride};
-use crate::error::{Error, Result, WeightsRule};
+use crate::error::{Error, Result};
 use crate::gpu::{Buffer, Gpu, Slice};
-use crate::model::{Layout, MatrixPlan, VectorPlan};
+use crate::model::{MatrixPlan, VectorPlan};
 use crate::weights::{Dtype, Source, Weights, widen};
 use std::ops::Range;
+use std::rc::Rc;
 
 /// Bytes converted and written at a time.
 const PORTION: u64 = 4 << 20;
@@ -36,7 +37,10 @@ pub struct Piece {
 pub fn matrix_dtype<S: Source>(weights: &Weights<S>, plan: &MatrixPlan) -> Result<Dtype> {
     let mut common = None;
     for part in &plan.layout.parts {
-        let shape = [part.tensor_rows as u64, plan.cols as u64];
+        let mut shape = [part.tensor_rows as u64, plan.cols as u64];
+        if plan.layout.transposed {
+            shape.reverse();
+        }
         let dtype = weights.expect(&part.tensor, &shape)?.dtype;
         common = Some(if common.is_none_or(|common| common == dtype) { dtype } else { Dtype::F32 });
     }
@@ -81,7 +85,8 @@ impl Matrix {
         loaded: &mut dyn FnMut(u64),
     ) -> Result<()> {
         let row_bytes = self.chunks as u64 * 16;
-        let portion = ((PORTION / row_bytes) as usize).max(1);
+        // Of a tensor that lies transposed, no row can be read without the others.
+        let portion = if plan.layout.transposed { plan.rows } else { ((PORTION / row_bytes) as usize).max(1) };
         for piece in &self.pieces {
             for from in (0..piece.rows).step_by(portion) {
                 let rows = piece.first + from..piece.first + piece.rows.min(from + portion);
@@ -103,7 +108,12 @@ impl Matrix {
             let mine = || sources.iter().flatten().filter(|(part, _)| *part == index).map(|(_, row)| *row as u64);
             let (Some(first), Some(last)) = (mine().min(), mine().max()) else { continue };
             let dtype = weights.get(&part.tensor).map_or(self.dtype, |tensor| tensor.dtype);
-            let mut bytes = weights.read_rows(&part.tensor, first..last + 1).await?;
+            let mut bytes = if plan.layout.transposed {
+                let all = weights.read_rows(&part.tensor, 0..plan.cols as u64).await?;
+                columns(&all, dtype.block().bytes, part.tensor_rows, first as usize..last as usize + 1)
+            } else {
+                weights.read_rows(&part.tensor, first..last + 1).await?
+            };
             if dtype != self.dtype {
                 bytes = bytemuck::cast_slice(&widen(dtype, &bytes)).to_vec();
             }
@@ -119,6 +129,12 @@ impl Matrix {
         }
         Ok(out)
     }
+}
+
+/// Some columns of a matrix [rows, cols] whose elements have `size` bytes, as rows.
+fn columns(bytes: &[u8], size: usize, cols: usize, wanted: Range<usize>) -> Vec<u8> {
+    let column = |col| bytes.chunks_exact(size).skip(col).step_by(cols);
+    wanted.flat_map(column).flatten().copied().collect()
 }
 
 /// Bytes written since the device was last waited for.
@@ -158,7 +174,7 @@ pub async fn load_vectors<S: Source>(
 ) -> Result<()> {
     for (plan, on_gpu) in plans.iter().zip(vectors) {
         let values = match weights {
-            Some(weights) => vector(weights, &plan.layout, plan.len).await?,
+            Some(weights) => vector(weights, plan).await?,
             None => vec![if plan.layout.parts.is_empty() { 0.0 } else { 1.0 }; plan.len],
         };
         on_gpu.write(gpu, bytemuck::cast_slice(&values));
@@ -166,18 +182,20 @@ pub async fn load_vectors<S: Source>(
     Ok(())
 }
 
-async fn vector<S: Source>(weights: &Weights<S>, layout: &Layout, len: usize) -> Result<Vec<f32>> {
-    let mut parts = Vec::new();
-    for part in &layout.parts {
-        parts.push(weights.read_f32(&part.tensor).await?);
+async fn vector<S: Source>(weights: &Weights<S>, plan: &VectorPlan) -> Result<Vec<f32>> {
+    let parts = &plan.layout.parts;
+    let mut read: Vec<Rc<[f32]>> = Vec::new();
+    for (index, part) in parts.iter().enumerate() {
+        // Parts of one tensor follow each other.
+        read.push(match read.last() {
+            Some(last) if parts[index - 1].tensor == part.tensor => last.clone(),
+            _ => weights.read_f32(&part.tensor).await?.into(),
+        });
     }
-    (0..len)
-        .map(|i| match layout.source(i) {
-            None => Ok(0.0),
-            Some((part, row)) => parts.get(part).and_then(|values| values.get(row)).copied().ok_or_else(|| {
-                let tensor = layout.parts.get(part).map_or_else(String::new, |part| part.tensor.clone());
-                Error::BadWeights { file: "model.safetensors".into(), rule: WeightsRule::MissingTensor { tensor } }
-            }),
-        })
-        .collect()
+    let value = |i| match plan.layout.source(i) {
+        None => 0.0,
+        // Their lengths were checked with the headers.
+        Some((part, row)) => read[part][row] + plan.plus,
+    };
+    Ok((0..plan.len).map(value).collect())
 }

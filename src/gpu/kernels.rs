@@ -1,6 +1,6 @@
 //! Every kernel: which WGSL files it is made of. A variant is another fragment that defines the same functions.
 
-use crate::model::Activation;
+use crate::model::{Activation, Table};
 use crate::options::KvDtype;
 use crate::weights::Dtype;
 
@@ -13,6 +13,8 @@ pub enum Epilogue {
     Residual,
     /// y = activation(gate) * up, rows alternating.
     Gate(Activation),
+    /// y = activation(result + bias).
+    Activate(Activation),
     /// Bias, rotation, q and the KV cache.
     Rotary(KvDtype),
 }
@@ -20,10 +22,14 @@ pub enum Epilogue {
 /// A kernel and its variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kernel {
-    /// Token ids -> embedding rows.
-    Embed(Dtype),
+    /// Token ids or positions -> embedding rows.
+    Embed(Dtype, Table),
     /// RMS norm of rows.
     NormRms,
+    /// RMS norm of rows, added to others.
+    PostNorm,
+    /// Layer norm of rows.
+    NormLayer,
     /// x W^T for up to the given number of rows per workgroup: 1, 2, 4, 8 or 16.
     MatmulRows(Dtype, u32, Epilogue),
     /// x W^T for many rows.
@@ -83,8 +89,16 @@ impl Kernel {
         let random = shader!("lib/random.wgsl");
         let best = shader!("lib/best.wgsl");
         let parts: Vec<&str> = match self {
-            Self::Embed(dtype) => vec![step, weight(dtype), shader!("embed.wgsl")],
-            Self::NormRms => vec![step, sum, shader!("norm_rms.wgsl")],
+            Self::Embed(dtype, table) => {
+                let table = match table {
+                    Table::Tokens => shader!("lib/embed_tokens.wgsl"),
+                    Table::Positions => shader!("lib/embed_positions.wgsl"),
+                };
+                vec![step, weight(dtype), table, shader!("embed.wgsl")]
+            }
+            Self::NormRms => vec![step, sum, shader!("lib/norm_set.wgsl"), shader!("norm_rms.wgsl")],
+            Self::PostNorm => vec![step, sum, shader!("lib/norm_add.wgsl"), shader!("norm_rms.wgsl")],
+            Self::NormLayer => vec![step, sum, shader!("norm_layer.wgsl")],
             Self::MatmulRows(dtype, count, epilogue) => {
                 let mut parts = vec![step, weight(dtype), mac, matmul];
                 parts.extend(rows(count));
@@ -137,14 +151,16 @@ impl Kernel {
     pub fn all() -> Vec<Self> {
         let kvs = [KvDtype::F32, KvDtype::F16];
         let dtypes = [Dtype::F32, Dtype::F16, Dtype::Bf16];
-        let mut epilogues = vec![Epilogue::Store, Epilogue::Residual, Epilogue::Gate(Activation::Silu)];
+        let mut epilogues = vec![Epilogue::Store, Epilogue::Residual];
+        epilogues.extend(Activation::ALL.into_iter().flat_map(|f| [Epilogue::Gate(f), Epilogue::Activate(f)]));
         epilogues.extend(kvs.map(Epilogue::Rotary));
-        let mut all = vec![Self::NormRms, Self::AttentionMerge, Self::Probe, Self::Adjust, Self::Filter, Self::Reject];
-        all.push(Self::Follow);
+        let mut all = vec![Self::NormRms, Self::PostNorm, Self::NormLayer, Self::AttentionMerge, Self::Probe];
+        all.extend([Self::Adjust, Self::Filter, Self::Reject, Self::Follow]);
         all.extend([Noise::None, Noise::Gumbel].map(Self::Sample));
         all.extend(kvs.into_iter().flat_map(|kv| [Self::QkNorm(kv), Self::Attention(kv), Self::AttentionPrefill(kv)]));
         for dtype in dtypes {
-            all.extend([Self::Embed(dtype), Self::Fill(dtype)]);
+            all.extend([Table::Tokens, Table::Positions].map(|table| Self::Embed(dtype, table)));
+            all.push(Self::Fill(dtype));
             for &epilogue in &epilogues {
                 all.push(Self::MatmulTile(dtype, epilogue));
                 all.extend(Self::ROWS.map(|rows| Self::MatmulRows(dtype, rows, epilogue)));
@@ -159,7 +175,8 @@ impl Epilogue {
         match self {
             Self::Store => vec![shader!("lib/out_store.wgsl")],
             Self::Residual => vec![shader!("lib/out_residual.wgsl")],
-            Self::Gate(Activation::Silu) => vec![shader!("lib/silu.wgsl"), shader!("lib/out_gate.wgsl")],
+            Self::Gate(function) => vec![activation(function), shader!("lib/out_gate.wgsl")],
+            Self::Activate(function) => vec![activation(function), shader!("lib/out_activate.wgsl")],
             Self::Rotary(kv) => vec![
                 shader!("lib/heads.wgsl"),
                 kv_store(kv),
@@ -177,6 +194,15 @@ fn weight(dtype: Dtype) -> &'static str {
         Dtype::Bf16 => shader!("lib/weight_bf16.wgsl"),
         // Until there is a `Format`.
         _ => "",
+    }
+}
+
+fn activation(function: Activation) -> &'static str {
+    match function {
+        Activation::Silu => shader!("lib/silu.wgsl"),
+        Activation::Gelu => shader!("lib/gelu.wgsl"),
+        Activation::GeluTanh => shader!("lib/gelu_tanh.wgsl"),
+        Activation::Relu => shader!("lib/relu.wgsl"),
     }
 }
 

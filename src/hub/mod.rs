@@ -15,8 +15,9 @@ pub use self::settings::Settings;
 use self::cache::Repository;
 use self::client::Client;
 use self::listing::Listing;
+use crate::checkpoint::choose;
 use crate::error::{Error, Result};
-use crate::weights::{INDEX, choose, parse_index};
+use crate::weights::{INDEX, parse_index};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 

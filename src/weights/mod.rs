@@ -1,7 +1,6 @@
 //! Untrusted bytes become checked tensors: headers are read and checked on opening, data only when it is asked for.
 
 mod block;
-mod choice;
 mod dtype;
 mod finite;
 mod gguf;
@@ -17,19 +16,19 @@ use self::finite::first_non_finite;
 use self::source::{broken, read_exact};
 use crate::error::{Error, Result, WeightsRule};
 
-pub use self::choice::choose;
 pub use self::dtype::{Affine, Block, Dtype, Float};
 pub use self::gguf::Metadata;
+pub(crate) use self::gguf::Split;
 pub(crate) use self::safetensors::parse_index;
 #[cfg(not(target_arch = "wasm32"))]
 pub use self::source::Folder;
 pub use self::source::{Memory, Source, read_small};
 pub use self::widen::widen;
 
-const SINGLE: &str = "model.safetensors";
+pub(crate) const SINGLE: &str = "model.safetensors";
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
 /// What a folder may hold besides weights.
-const SMALL_FILES: [&str; 5] =
+pub(crate) const SMALL_FILES: [&str; 5] =
     ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"];
 /// Bytes that are read of a GGUF file at first, and twice as many each time that its header is longer.
 const FIRST_READ: u64 = 1 << 20;
@@ -124,9 +123,6 @@ impl<S: Source> Weights<S> {
         }
         weights.file = INDEX.into();
         let Some(index) = read_small(&weights.source, INDEX, safetensors::MAX_HEADER).await? else {
-            let names = weights.source.list().await?;
-            let names: Vec<_> = names.iter().map(String::as_str).collect();
-            choose(&weights.source.name(), None, &names)?;
             let reason = format!("neither {SINGLE} nor {INDEX} is there: download the model's safetensors files");
             return Err(Error::NotFound { path: weights.source.name(), reason });
         };
@@ -198,7 +194,7 @@ impl<S: Source> Weights<S> {
     /// # Errors
     /// As [`Self::open`].
     pub async fn open_gguf(source: S, file: &str) -> Result<(Self, Metadata)> {
-        let split = gguf::Split::of(file);
+        let split = Split::of(file);
         let first = split.map_or_else(|| file.to_owned(), |split| split.part(0));
         let mut weights = Self { source, file: first.clone(), tensors: BTreeMap::new() };
         let metadata = weights.add_gguf(&first).await?;
@@ -385,6 +381,14 @@ fn check_name(name: &str) -> Result<(), WeightsRule> {
 fn quote(text: &str) -> String {
     let cut = text.chars().nth(MAX_QUOTE).map_or("", |_| "...");
     text.chars().take(MAX_QUOTE).flat_map(char::escape_debug).chain(cut.chars()).collect()
+}
+
+/// Whether the model has the files that [`Weights::open`] opens.
+///
+/// # Errors
+/// Those of the source.
+pub async fn has_safetensors(source: &impl Source) -> Result<bool> {
+    Ok(source.size(SINGLE).await?.is_some() || source.size(INDEX).await?.is_some())
 }
 
 /// The type of a safetensors file that can be used as it is.

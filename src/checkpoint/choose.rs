@@ -1,8 +1,7 @@
 //! Which of many files make up the model.
 
-use super::gguf::Split;
-use super::{INDEX, SINGLE, SMALL_FILES};
 use crate::error::{Error, Result};
+use crate::weights::{INDEX, SINGLE, SMALL_FILES, Split};
 use std::collections::BTreeSet;
 
 /// Files that a message lists at most.
@@ -12,42 +11,39 @@ const MOST_LISTED: usize = 30;
 /// file in their order. `file` says which GGUF file, where there are several; in it `*` stands for any characters.
 ///
 /// # Errors
-/// [`Error::NotFound`] for the model `model` where there is none that can be used, or where there are several.
+/// [`Error::NotFound`] for the model `model` where there is none that can be used; [`Error::BadOption`] where several GGUF files
+/// match, or none.
 pub fn choose(model: &str, file: Option<&str>, names: &[&str]) -> Result<Vec<String>> {
-    let weights = [SINGLE, INDEX].into_iter().find(|file| names.contains(file));
-    if let (None, Some(weights)) = (file, weights) {
-        let small = SMALL_FILES.into_iter().filter(|file| names.contains(file));
-        return Ok(small.chain([weights]).map(Into::into).collect());
+    let has = |name: &&&str| names.contains(name);
+    if let (None, Some(weights)) = (file, [SINGLE, INDEX].iter().find(has)) {
+        return Ok(SMALL_FILES.iter().filter(has).chain([weights]).map(ToString::to_string).collect());
     }
-    let pattern = file.unwrap_or("*");
     // By the name of the first part.
-    let models: BTreeSet<&str> = names
-        .iter()
-        .filter(|name| name.ends_with(".gguf") && Split::of(name).is_none_or(|split| split.part(0) == **name))
-        .copied()
-        .collect();
-    let matching: Vec<&str> = models.iter().filter(|name| matches(pattern, name)).copied().collect();
-    match matching[..] {
-        [first] => parts(model, first, names),
-        _ => Err(Error::NotFound { path: model.into(), reason: reason(file, names, &models, &matching) }),
+    let is_first = |name: &str| name.ends_with(".gguf") && Split::of(name).is_none_or(|split| split.part(0) == name);
+    let models: BTreeSet<&str> = names.iter().copied().filter(|name| is_first(name)).collect();
+    let matching: Vec<&str> = models.iter().copied().filter(|name| matches(file.unwrap_or("*"), name)).collect();
+    match (&matching[..], file) {
+        ([first], _) => parts(model, first, names),
+        // Where the names cannot be told, the pattern has to be one.
+        (_, Some(file)) if names.is_empty() => Ok(vec![file.into()]),
+        _ if models.is_empty() => Err(Error::NotFound { path: model.into(), reason: lacking(file, names) }),
+        _ => Err(Error::BadOption {
+            option: if file.is_some() { "file" } else { "model" }.into(),
+            value: file.unwrap_or(model).into(),
+            allowed: format!(
+                "one of its GGUF files, by the option file or as owner/name:FILE, where * stands for any characters: {}",
+                listed(&if matching.is_empty() { models.into_iter().collect() } else { matching })
+            ),
+        }),
     }
 }
 
-/// Why nothing was chosen, and what to do.
-fn reason(file: Option<&str>, names: &[&str], models: &BTreeSet<&str>, matching: &[&str]) -> String {
-    if !models.is_empty() {
-        let (what, list) = match matching {
-            [] => (format!("no GGUF file is called {}", file.unwrap_or_default()), models.iter().copied().collect()),
-            several => (format!("there are {} GGUF files", several.len()), several.to_vec()),
-        };
-        let how = "say which one, as in owner/name:FILE or by the option file, where * stands for any characters";
-        return format!("{what}; {how}: {}", listed(&list));
-    }
+/// Why there is nothing to choose from, and what to do.
+fn lacking(file: Option<&str>, names: &[&str]) -> String {
     if file.is_some() {
         return "it has no GGUF file: name the model without a file".into();
     }
-    let has = |end: &str| names.iter().any(|name| name.ends_with(end));
-    if [".bin", ".pt", ".pth"].into_iter().any(has) {
+    if names.iter().any(|name| [".bin", ".pt", ".pth"].iter().any(|end| name.ends_with(end))) {
         return format!(
             "its weights are pickled PyTorch files (.bin), which can run any code and are not read: take a repository with \
              {SINGLE} or a GGUF file, or have it converted at https://huggingface.co/spaces/safetensors/convert"
@@ -122,8 +118,9 @@ mod tests {
             let error = chosen(file, names).unwrap_err();
             assert!(says.iter().all(|part| error.contains(part)), "{error}");
         };
-        refused(None, &quantised, &["a/b: there are 2 GGUF files", "owner/name:FILE", ": m-q4.gguf, m-q8-00001-of"]);
-        refused(Some("*q5*"), &quantised, &["no GGUF file is called *q5*", "m-q4.gguf"]);
+        refused(None, &quantised, &["model: a/b is not", "owner/name:FILE", ": m-q4.gguf, m-q8-00001-of-00002.gguf"]);
+        refused(Some("*q5*"), &quantised, &["file: *q5* is not allowed", ": m-q4.gguf, m-q8-00001-of-00002.gguf"]);
+        assert_eq!(chosen(Some("x.gguf"), &[]).unwrap(), ["x.gguf"]);
         refused(Some("*q8*"), &quantised[..3], &["m-q8-00002-of-00002.gguf is not there"]);
         refused(Some("*"), &folder, &["without a file"]);
         refused(None, &["pytorch_model.bin"], &["pickled", "safetensors/convert"]);
