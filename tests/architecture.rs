@@ -45,6 +45,7 @@ fn dependencies_point_one_way() {
         ("gpu", &["error", "model", "options", "weights"]),
         ("decode", &["error", "gpu", "model", "options", "sample", "weights"]),
         ("speculate", &["decode", "error", "options"]),
+        ("hub", &["checkpoint", "error", "weights"]),
         ("simulate", &["error", "speculate"]),
         ("session", &["decode", "error", "gpu", "model", "options", "sample", "speculate", "text"]),
         ("checkpoint", &["error", "model", "options", "text", "weights"]),
@@ -53,7 +54,10 @@ fn dependencies_point_one_way() {
             "parallel",
             &["decode", "error", "gpu", "load", "options", "sample", "session", "speculate", "text", "weights"],
         ),
-        ("wasm", &["decode", "error", "gpu", "options", "parallel", "sample", "session", "simulate", "weights"]),
+        (
+            "wasm",
+            &["decode", "error", "gpu", "load", "options", "parallel", "sample", "session", "simulate", "weights"],
+        ),
     ]);
     for (path, text) in files("src", "rs") {
         let module = module(&path);

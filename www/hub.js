@@ -36,22 +36,19 @@ export function openFiles(model, options) {
   if (/^(\.{0,2}\/|[a-z][a-z0-9+.-]*:)/i.test(text)) {
     if (!URL.canParse(text, options.base)) throw refused();
     const folder = new URL(text, options.base);
-    const file = /[^/]+\.gguf$/.exec(folder.pathname)?.[0];
-    if (file) folder.pathname = folder.pathname.slice(0, -file.length);
+    const only = /[^/]+\.gguf$/.exec(folder.pathname)?.[0];
+    if (only) folder.pathname = folder.pathname.slice(0, -only.length);
     else if (!folder.pathname.endsWith("/")) folder.pathname += "/";
-    return new Remote(withoutQuery(text), folder.href, { ...options, file: file && decodeURIComponent(file) });
+    return new Remote(withoutQuery(text), folder.href, { ...options, only: only && decodeURIComponent(only) });
   }
   if (!/^[\w.-]+\/[\w.-]+$/.test(text)) throw refused();
   const { endpoint = "https://huggingface.co", revision = "main", token } = options;
-  const base = `${endpoint.replace(/\/+$/, "")}/${text}/resolve/${encodeURIComponent(revision)}/`;
+  const [hub, commit] = [endpoint.replace(/\/+$/, ""), encodeURIComponent(revision)];
   const headers = token ? { Authorization: `Bearer ${token}` } : undefined;
-  const list = async () => {
-    const api = new Remote(text, `${endpoint.replace(/\/+$/, "")}/api/models/${text}/revision/`, { ...options, headers, cache: undefined, onProgress: () => {} });
-    const bytes = await api.read(revision, 0, Infinity);
-    return JSON.parse(new TextDecoder().decode(bytes)).siblings.map((/** @type {{ rfilename: string }} */ { rfilename }) => rfilename);
-  };
   // A whole commit id names the same bytes for ever.
-  return new Remote(text, base, { ...options, headers, list, pinned: /^[0-9a-f]{40}$/.test(revision) });
+  const pinned = /^[0-9a-f]{40}$/.test(revision);
+  const listing = `${hub}/api/models/${text}/revision/${commit}`;
+  return new Remote(text, `${hub}/${text}/resolve/${commit}/`, { ...options, headers, pinned, listing });
 }
 
 /** @implements {Files} */
@@ -62,15 +59,15 @@ class PickedFiles {
     this.name = files[0]?.webkitRelativePath.split("/")[0] || "the picked files";
   }
 
-  async list() {
-    return this.files.map(({ name }) => name);
-  }
-
   /** @param {string} file @returns {Promise<File | undefined>} */
   async open(file) {
     const depth = (/** @type {File} */ { webkitRelativePath }) => webkitRelativePath.split("/").length;
     // Folders of other formats, such as onnx/, hold files of the same names.
     return this.files.filter(({ name }) => name === file).sort((a, b) => depth(a) - depth(b))[0];
+  }
+
+  async list() {
+    return this.files.map(({ name }) => name);
   }
 
   /** @param {string} file */
@@ -101,7 +98,7 @@ class Directory extends PickedFiles {
 
   async list() {
     const names = [];
-    for await (const name of /** @type {any} */ (this.handle).keys()) names.push(name);
+    for await (const name of this.handle.keys()) names.push(name);
     return names;
   }
 

@@ -8,8 +8,8 @@ mod safetensors;
 mod source;
 mod widen;
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Slot;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use self::finite::first_non_finite;
@@ -18,13 +18,18 @@ use crate::error::{Error, Result, WeightsRule};
 
 pub use self::dtype::{Affine, Block, Dtype, Float};
 pub use self::gguf::Metadata;
+pub(crate) use self::gguf::Split;
+pub(crate) use self::safetensors::parse_index;
 #[cfg(not(target_arch = "wasm32"))]
 pub use self::source::Folder;
 pub use self::source::{Memory, Source, read_small};
 pub use self::widen::widen;
 
-const SINGLE: &str = "model.safetensors";
-const INDEX: &str = "model.safetensors.index.json";
+pub(crate) const SINGLE: &str = "model.safetensors";
+pub(crate) const INDEX: &str = "model.safetensors.index.json";
+/// What a folder may hold besides weights.
+pub(crate) const SMALL_FILES: [&str; 5] =
+    ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"];
 /// Bytes that are read of a GGUF file at first, and twice as many each time that its header is longer.
 const FIRST_READ: u64 = 1 << 20;
 
@@ -126,7 +131,7 @@ impl<S: Source> Weights<S> {
     }
 
     async fn add_shards(&mut self, index: &[u8]) -> Result<()> {
-        let map = safetensors::parse_index(index).map_err(|rule| broken(INDEX, rule))?;
+        let map = parse_index(index).map_err(|rule| broken(INDEX, rule))?;
         let mut shards: Vec<_> = map.values().collect();
         shards.sort_unstable();
         shards.dedup();
@@ -189,7 +194,7 @@ impl<S: Source> Weights<S> {
     /// # Errors
     /// As [`Self::open`].
     pub async fn open_gguf(source: S, file: &str) -> Result<(Self, Metadata)> {
-        let split = gguf::Split::of(file);
+        let split = Split::of(file);
         let first = split.map_or_else(|| file.to_owned(), |split| split.part(0));
         let mut weights = Self { source, file: first.clone(), tensors: BTreeMap::new() };
         let metadata = weights.add_gguf(&first).await?;
@@ -239,6 +244,23 @@ impl<S: Source> Weights<S> {
     /// Where the files come from, for the other files of the model.
     pub fn source(&self) -> &S {
         &self.source
+    }
+
+    /// Bytes of all files that are read when the model is loaded.
+    ///
+    /// # Errors
+    /// Those of the source.
+    pub async fn download_bytes(&self) -> Result<u64> {
+        let mut files: BTreeSet<&str> = self.tensors.values().map(Stored::file).collect();
+        files.insert(&self.file);
+        if !self.file.ends_with(".gguf") {
+            files.extend(SMALL_FILES);
+        }
+        let mut bytes = 0;
+        for file in files {
+            bytes += self.source.size(file).await?.unwrap_or(0);
+        }
+        Ok(bytes)
     }
 
     /// Whether a file holds `name`, in any type. The question for a tensor that a model may lack: the answer yes, followed by
