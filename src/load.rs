@@ -53,7 +53,7 @@ impl<S: Source> Checkpoint<S> {
         }
         let capacity = Capacity { max_context, prefill_chunk: options.prefill_chunk, kv_dtype: options.kv_dtype };
         let weights = Weights::open(source).await?;
-        Ok(Self { blueprint: Blueprint::new(spec, &weights, capacity)?, weights, warnings })
+        Ok(Self { blueprint: Blueprint::new(spec, &weights, capacity, options.dtype)?, weights, warnings })
     }
 
     /// Bytes that it will need on the GPU.

@@ -47,6 +47,14 @@ pub enum WeightsRule {
         /// Row-major element index.
         index: u64,
     },
+    /// A value that is too large for the type that it was to be converted to.
+    #[error("the tensor {tensor} holds values that are too large for {dtype}: load it with the dtype auto")]
+    TooLargeFor {
+        /// Its name.
+        tensor: String,
+        /// The type wanted.
+        dtype: &'static str,
+    },
     /// A range that is not in the file: the file is shorter than when it was opened.
     #[error("gave {found} bytes where {expected} were asked for: the file was cut or has changed: download it again")]
     Truncated {

@@ -3,6 +3,8 @@
 mod block;
 mod dtype;
 mod finite;
+mod format;
+mod narrow;
 mod safetensors;
 mod source;
 mod widen;
@@ -18,6 +20,8 @@ use crate::error::{Error, Result, WeightsRule};
 #[cfg(not(target_arch = "wasm32"))]
 pub use self::source::Folder;
 pub use self::dtype::{Affine, Block, Dtype, Float};
+pub use self::format::{Codes, Format, Row, Scales, pack_row};
+pub use self::narrow::narrow;
 pub use self::source::{Memory, Source, read_small};
 pub use self::widen::widen;
 
