@@ -23,6 +23,7 @@
 
 #[cfg(feature = "cli")]
 pub mod cli;
+pub mod checkpoint;
 pub mod decode;
 pub mod error;
 pub mod gpu;
@@ -42,8 +43,9 @@ pub mod weights;
 
 pub use error::{Error, Result};
 pub use gpu::{Gpu, GpuOptions, KvDtype};
-pub use load::Checkpoint;
-pub use options::{GenerateOptions, LoadOptions, LookupRule, Schedule, Speculation};
+pub use checkpoint::Checkpoint;
+pub use load::ModelFiles;
+pub use options::{DoSample, GenerateOptions, LoadOptions, LookupRule, Schedule, Speculation};
 pub use session::{FinishReason, Generation, Progress, Prompt, Session, Token};
 pub use speculate::{Origin, Stats};
 pub use text::Message;

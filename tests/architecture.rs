@@ -47,7 +47,8 @@ fn dependencies_point_one_way() {
         ("speculate", &["decode", "error", "options"]),
         ("simulate", &["error", "speculate"]),
         ("session", &["decode", "error", "gpu", "model", "options", "sample", "speculate", "text"]),
-        ("load", &["decode", "error", "gpu", "model", "options", "session", "text", "weights"]),
+        ("checkpoint", &["error", "model", "options", "text", "weights"]),
+        ("load", &["checkpoint", "decode", "error", "gpu", "model", "options", "session", "text", "weights"]),
         (
             "parallel",
             &["decode", "error", "gpu", "load", "options", "sample", "session", "speculate", "text", "weights"],

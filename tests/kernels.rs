@@ -7,7 +7,7 @@ use common::lab::{INPUTS, Input, Lab, Output, UNTOUCHED};
 
 use bytemuck::cast_slice;
 use foretoken::gpu::{Epilogue, Kernel, KvDtype, Slice, split_grid};
-use foretoken::model::{Activation, RopeScaling, RopeSpec, rotary_table};
+use foretoken::model::{Activation, RopeScaling, RopeSpec, Table, rotary_table};
 use foretoken::reference::{self, Heads, Kv, Pairs};
 use foretoken::weights::{Dtype, Format, Row, narrow, pack_row, widen};
 use half::f16;
@@ -117,7 +117,7 @@ fn embed_copies_rows_exactly() {
                 let dims = lab.uniform(&[chunks, scales, units, first_id, ids, x_stride, scale.to_bits()]);
                 let piece = lab.input(&table.bytes[first * table.row.bytes()..end * table.row.bytes()]);
                 let bindings = [(0, step.clone()), (1, dims), (2, piece), (3, round.clone()), (4, x.slice())];
-                lab.run(Kernel::Embed(table.format), [chunks.div_ceil(64), rows as u32, 1], &bindings);
+                lab.run(Kernel::Embed(table.format, Table::Tokens), [chunks.div_ceil(64), rows as u32, 1], &bindings);
             }
             let got = lab.rows(&x, stride(width), table.padded_cols());
             for (got, want) in got.chunks_exact(table.padded_cols()).zip(want.chunks_exact(width)) {
@@ -326,7 +326,7 @@ fn embed_widens_quantised_rows() {
             (3, lab.input(cast_slice(&ids))),
             (4, x.slice()),
         ];
-        lab.run(Kernel::Embed(table.format), [chunks.div_ceil(64), ids.len() as u32, 1], &bindings);
+        lab.run(Kernel::Embed(table.format, Table::Tokens), [chunks.div_ceil(64), ids.len() as u32, 1], &bindings);
         let want = reference::embed(&table.values, width, &ids, scale);
         for (i, (got, want)) in lab.rows(&x, width, width).iter().zip(&want).enumerate() {
             // One rounding, where the device has no fused multiply-add.

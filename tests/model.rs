@@ -71,7 +71,7 @@ impl Defaults {
 
 /// A spec in the words of `defaults.json`.
 fn facts(spec: &ModelSpec) -> Value {
-    let Mlp::Gated { activation, bias } = spec.mlp;
+    let Mlp { activation, bias, .. } = spec.mlp;
     let rope = &spec.ropes[0];
     assert_eq!(rope.rotary_dim, spec.head_dim);
     let rope = match rope.scaling {

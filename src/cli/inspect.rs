@@ -4,7 +4,7 @@ use super::load::{Room, open_gpu, target};
 use super::{Failure, print_json};
 use crate::decode::{Capacity, Memory};
 use crate::gpu::DeviceInfo;
-use crate::load::Checkpoint;
+use crate::load::ModelFiles;
 use crate::model::ModelSpec;
 use crate::weights::Source;
 use serde::Serialize;
@@ -71,13 +71,14 @@ pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
 
 impl Report {
     async fn new(args: &Args) -> crate::Result<Self> {
-        let Checkpoint { blueprint, weights, .. } =
-            Checkpoint::open(target(args.model.as_deref())?, &args.room.options()?).await?;
+        let ModelFiles { blueprint, checkpoint, .. } =
+            ModelFiles::open(target(args.model.as_deref())?, &args.room.options()?).await?;
+        let weights = checkpoint.weights();
         let mut dtypes = BTreeMap::<_, Share>::new();
         for (_, tensor) in weights.iter() {
             let share = dtypes.entry(tensor.dtype.name()).or_default();
             share.count += 1;
-            share.bytes += tensor.range.end - tensor.range.start;
+            share.bytes += tensor.bytes();
         }
         let (count, bytes) =
             dtypes.values().fold((0, 0), |(count, bytes), share| (count + share.count, bytes + share.bytes));

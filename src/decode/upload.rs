@@ -3,10 +3,11 @@
 use super::memory::stride;
 use crate::error::{Error, Result, WeightsRule};
 use crate::gpu::{Buffer, Gpu, Slice};
-use crate::model::{Layout, MatrixPlan, VectorPlan};
+use crate::model::{MatrixPlan, Part, VectorPlan};
 use crate::options::WeightDtype;
-use crate::weights::{Dtype, Format, Row, Source, Weights, narrow, pack_row, widen};
+use crate::weights::{Dtype, Format, Row, Source, Tensor, Weights, narrow, pack_row, widen};
 use std::ops::Range;
+use std::rc::Rc;
 
 /// Bytes converted and written at a time.
 const PORTION: u64 = 4 << 20;
@@ -65,8 +66,16 @@ impl Piece {
 pub fn sections<S: Source>(weights: &Weights<S>, plan: &MatrixPlan, wanted: WeightDtype) -> Result<Vec<Section>> {
     let mut dtypes = Vec::new();
     for part in &plan.layout.parts {
-        let shape = [part.tensor_rows as u64, plan.cols as u64];
-        dtypes.push(as_wanted(weights.expect(&part.tensor, &shape)?.dtype, plan.cols, wanted));
+        let mut shape = [part.tensor_rows as u64, plan.cols as u64];
+        if plan.layout.transposed {
+            shape.reverse();
+        }
+        let Tensor { dtype, file, .. } = weights.expect(&part.tensor, &shape)?;
+        if plan.layout.transposed && dtype.block().elements > 1 {
+            let rule = WeightsRule::UnsupportedDtype { tensor: part.tensor.clone(), dtype: dtype.name().into() };
+            return Err(Error::BadWeights { file: file.clone(), rule });
+        }
+        dtypes.push(as_wanted(*dtype, plan.cols, wanted));
     }
     let dtype = |row| plan.layout.source(row).and_then(|(part, _)| dtypes.get(part)).copied().unwrap_or(Dtype::F32);
     let mut sections: Vec<Section> = Vec::new();
@@ -136,8 +145,12 @@ impl Matrix {
     ) -> Result<()> {
         for piece in &self.pieces {
             let row_bytes = piece.row.bytes() as u64;
-            // On the way to another type they are f32.
-            let portion = ((PORTION / row_bytes.max(plan.cols as u64 * 4)) as usize).max(1);
+            let portion = match plan.layout.transposed {
+                // No row can be read without the others.
+                true => piece.rows,
+                // On the way to another type they are f32.
+                false => ((PORTION / row_bytes.max(plan.cols as u64 * 4)) as usize).max(1),
+            };
             for from in (0..piece.rows).step_by(portion) {
                 let rows = piece.first + from..piece.first + piece.rows.min(from + portion);
                 let bytes = piece.read(weights, plan, rows).await?;
@@ -158,7 +171,7 @@ impl Piece {
         for (index, part) in plan.layout.parts.iter().enumerate() {
             let mine = || sources.iter().flatten().filter(|(part, _)| *part == index).map(|(_, row)| *row as u64);
             let (Some(first), Some(last)) = (mine().min(), mine().max()) else { continue };
-            let bytes = self.stored(weights, &part.tensor, first..last + 1).await?;
+            let bytes = self.stored(weights, part, plan, first..last + 1).await?;
             let source_bytes = self.dtype.bytes(plan.cols as u64).unwrap_or(0) as usize;
             for (to, source) in out.chunks_exact_mut(self.row.bytes()).zip(&sources) {
                 if let Some((_, row)) = source.filter(|(part, _)| *part == index) {
@@ -172,17 +185,36 @@ impl Piece {
         Ok(out)
     }
 
-    /// Rows of a tensor in this piece's type.
-    async fn stored<S: Source>(&self, weights: &Weights<S>, tensor: &str, rows: Range<u64>) -> Result<Vec<u8>> {
-        let bytes = weights.read_rows(tensor, rows).await?;
-        match weights.get(tensor) {
-            Some(found) if found.dtype != self.dtype => narrow(self.dtype, &widen(found.dtype, &bytes)).ok_or_else(|| {
-                let rule = WeightsRule::TooLargeFor { tensor: tensor.into(), dtype: self.dtype.name() };
-                Error::BadWeights { file: found.file.clone(), rule }
-            }),
-            _ => Ok(bytes),
+    /// Rows of a part in this piece's type.
+    async fn stored<S: Source>(
+        &self,
+        weights: &Weights<S>,
+        part: &Part,
+        plan: &MatrixPlan,
+        rows: Range<u64>,
+    ) -> Result<Vec<u8>> {
+        let name = &part.tensor;
+        let Some(Tensor { dtype, file, .. }) = weights.get(name) else { return weights.read_rows(name, rows).await };
+        let bytes = if plan.layout.transposed {
+            let all = weights.read_rows(name, 0..plan.cols as u64).await?;
+            columns(&all, dtype.block().bytes, part.tensor_rows, rows.start as usize..rows.end as usize)
+        } else {
+            weights.read_rows(name, rows).await?
+        };
+        if *dtype == self.dtype {
+            return Ok(bytes);
         }
+        narrow(self.dtype, &widen(*dtype, &bytes)).ok_or_else(|| {
+            let rule = WeightsRule::TooLargeFor { tensor: name.clone(), dtype: self.dtype.name() };
+            Error::BadWeights { file: file.clone(), rule }
+        })
     }
+}
+
+/// Some columns of a matrix [rows, cols] whose elements have `size` bytes, as rows.
+fn columns(bytes: &[u8], size: usize, cols: usize, wanted: Range<usize>) -> Vec<u8> {
+    let column = |col| bytes.chunks_exact(size).skip(col).step_by(cols);
+    wanted.flat_map(column).flatten().copied().collect()
 }
 
 /// Bytes written since the device was last waited for.
@@ -222,7 +254,7 @@ pub async fn load_vectors<S: Source>(
 ) -> Result<()> {
     for (plan, on_gpu) in plans.iter().zip(vectors) {
         let values = match weights {
-            Some(weights) => vector(weights, &plan.layout, plan.len).await?,
+            Some(weights) => vector(weights, plan).await?,
             None => vec![if plan.layout.parts.is_empty() { 0.0 } else { 1.0 }; plan.len],
         };
         on_gpu.write(gpu, bytemuck::cast_slice(&values));
@@ -230,18 +262,20 @@ pub async fn load_vectors<S: Source>(
     Ok(())
 }
 
-async fn vector<S: Source>(weights: &Weights<S>, layout: &Layout, len: usize) -> Result<Vec<f32>> {
-    let mut parts = Vec::new();
-    for part in &layout.parts {
-        parts.push(weights.read_f32(&part.tensor).await?);
+async fn vector<S: Source>(weights: &Weights<S>, plan: &VectorPlan) -> Result<Vec<f32>> {
+    let parts = &plan.layout.parts;
+    let mut read: Vec<Rc<[f32]>> = Vec::new();
+    for (index, part) in parts.iter().enumerate() {
+        // Parts of one tensor follow each other.
+        read.push(match read.last() {
+            Some(last) if parts[index - 1].tensor == part.tensor => last.clone(),
+            _ => weights.read_f32(&part.tensor).await?.into(),
+        });
     }
-    (0..len)
-        .map(|i| match layout.source(i) {
-            None => Ok(0.0),
-            Some((part, row)) => parts.get(part).and_then(|values| values.get(row)).copied().ok_or_else(|| {
-                let tensor = layout.parts.get(part).map_or_else(String::new, |part| part.tensor.clone());
-                Error::BadWeights { file: "model.safetensors".into(), rule: WeightsRule::MissingTensor { tensor } }
-            }),
-        })
-        .collect()
+    let value = |i| match plan.layout.source(i) {
+        None => 0.0,
+        // Their lengths were checked with the headers.
+        Some((part, row)) => read[part][row] + plan.plus,
+    };
+    Ok((0..plan.len).map(value).collect())
 }

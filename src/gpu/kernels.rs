@@ -1,6 +1,6 @@
 //! Every kernel: which WGSL files it is made of. A variant is another fragment that defines the same functions.
 
-use crate::model::Activation;
+use crate::model::{Activation, Table};
 use crate::options::KvDtype;
 use crate::weights::{Codes, Float, Format, Scales};
 
@@ -13,6 +13,8 @@ pub enum Epilogue {
     Residual,
     /// y = activation(gate) * up, rows alternating.
     Gate(Activation),
+    /// y = activation(result + bias).
+    Activate(Activation),
     /// Bias, rotation, q and the KV cache.
     Rotary(KvDtype),
 }
@@ -20,10 +22,14 @@ pub enum Epilogue {
 /// A kernel and its variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kernel {
-    /// Token ids -> embedding rows.
-    Embed(Format),
+    /// Token ids or positions -> embedding rows.
+    Embed(Format, Table),
     /// RMS norm of rows.
     NormRms,
+    /// RMS norm of rows, added to others.
+    PostNorm,
+    /// Layer norm of rows.
+    NormLayer,
     /// x W^T for up to the given number of rows per workgroup: 1, 2, 4, 8 or 16.
     MatmulRows(Format, u32, Epilogue),
     /// x W^T for many rows.
@@ -83,8 +89,16 @@ impl Kernel {
         let random = shader!("lib/random.wgsl");
         let best = shader!("lib/best.wgsl");
         let parts: Vec<&str> = match self {
-            Self::Embed(format) => [vec![step], weight(format), vec![shader!("embed.wgsl")]].concat(),
-            Self::NormRms => vec![step, sum, shader!("norm_rms.wgsl")],
+            Self::Embed(format, table) => {
+                let table = match table {
+                    Table::Tokens => shader!("lib/embed_tokens.wgsl"),
+                    Table::Positions => shader!("lib/embed_positions.wgsl"),
+                };
+                [vec![step], weight(format), vec![table, shader!("embed.wgsl")]].concat()
+            }
+            Self::NormRms => vec![step, sum, shader!("lib/norm_set.wgsl"), shader!("norm_rms.wgsl")],
+            Self::PostNorm => vec![step, sum, shader!("lib/norm_add.wgsl"), shader!("norm_rms.wgsl")],
+            Self::NormLayer => vec![step, sum, shader!("norm_layer.wgsl")],
             Self::MatmulRows(format, count, epilogue) => {
                 let kernel = vec![shader!("matmul_rows.wgsl")];
                 [vec![step, mac, matmul], weight(format), rows(count), epilogue.parts(), kernel].concat()
@@ -126,7 +140,7 @@ impl Kernel {
             Self::Fill(format) => vec![fill(format), shader!("fill.wgsl")],
         };
         let constants = match self {
-            Self::Embed(format) | Self::MatmulRows(format, ..) | Self::MatmulTile(format, _) => constants(format),
+            Self::Embed(format, _) | Self::MatmulRows(format, ..) | Self::MatmulTile(format, _) => constants(format),
             _ => String::new(),
         };
         constants + &parts.join("\n")
@@ -135,14 +149,16 @@ impl Kernel {
     /// Every kernel in every variant.
     pub fn all() -> Vec<Self> {
         let kvs = [KvDtype::F32, KvDtype::F16];
-        let mut epilogues = vec![Epilogue::Store, Epilogue::Residual, Epilogue::Gate(Activation::Silu)];
+        let mut epilogues = vec![Epilogue::Store, Epilogue::Residual];
+        epilogues.extend(Activation::ALL.into_iter().flat_map(|f| [Epilogue::Gate(f), Epilogue::Activate(f)]));
         epilogues.extend(kvs.map(Epilogue::Rotary));
-        let mut all = vec![Self::NormRms, Self::AttentionMerge, Self::Probe, Self::Adjust, Self::Filter, Self::Reject];
-        all.push(Self::Follow);
+        let mut all = vec![Self::NormRms, Self::PostNorm, Self::NormLayer, Self::AttentionMerge, Self::Probe];
+        all.extend([Self::Adjust, Self::Filter, Self::Reject, Self::Follow]);
         all.extend([Noise::None, Noise::Gumbel].map(Self::Sample));
         all.extend(kvs.into_iter().flat_map(|kv| [Self::QkNorm(kv), Self::Attention(kv), Self::AttentionPrefill(kv)]));
         for format in Format::all() {
-            all.extend([Self::Embed(format), Self::Fill(format)]);
+            all.extend([Table::Tokens, Table::Positions].map(|table| Self::Embed(format, table)));
+            all.push(Self::Fill(format));
             for &epilogue in &epilogues {
                 all.push(Self::MatmulTile(format, epilogue));
                 all.extend(Self::ROWS.map(|rows| Self::MatmulRows(format, rows, epilogue)));
@@ -157,7 +173,8 @@ impl Epilogue {
         match self {
             Self::Store => vec![shader!("lib/out_store.wgsl")],
             Self::Residual => vec![shader!("lib/out_residual.wgsl")],
-            Self::Gate(Activation::Silu) => vec![shader!("lib/silu.wgsl"), shader!("lib/out_gate.wgsl")],
+            Self::Gate(function) => vec![activation(function), shader!("lib/out_gate.wgsl")],
+            Self::Activate(function) => vec![activation(function), shader!("lib/out_activate.wgsl")],
             Self::Rotary(kv) => vec![
                 shader!("lib/heads.wgsl"),
                 kv_store(kv),
@@ -210,6 +227,15 @@ fn weight(format: Format) -> Vec<&'static str> {
         Scales::Nibbles => vec![per_half, shader!("lib/scales_nibbles.wgsl")],
     };
     [vec![f16, shader!("lib/weight_quantised.wgsl")], codes, scales].concat()
+}
+
+fn activation(function: Activation) -> &'static str {
+    match function {
+        Activation::Silu => shader!("lib/silu.wgsl"),
+        Activation::Gelu => shader!("lib/gelu.wgsl"),
+        Activation::GeluTanh => shader!("lib/gelu_tanh.wgsl"),
+        Activation::Relu => shader!("lib/relu.wgsl"),
+    }
 }
 
 fn fill(format: Format) -> &'static str {

@@ -9,7 +9,7 @@ use crate::options::{GenerateOptions, LoadOptions};
 use crate::parallel::Writer;
 use crate::session::{Progress, Prompt, Session};
 use crate::weights::Source;
-use js_sys::{Function, Reflect, Uint8Array};
+use js_sys::{Array, Function, Reflect, Uint8Array};
 use serde_json::json;
 use serde_wasm_bindgen::Deserializer;
 use std::cell::RefCell;
@@ -19,11 +19,14 @@ use wasm_bindgen::prelude::*;
 
 #[wasm_bindgen]
 extern "C" {
-    /// The files of a model: `{name, size(file): Promise<number | null>, read(file, start, end): Promise<Uint8Array>}`.
+    /// The files of a model: `{name, list(): Promise<string[]>, size(file): Promise<number | null>, read(file, start, end):
+    /// Promise<Uint8Array>}`.
     pub type Files;
 
     #[wasm_bindgen(method, getter)]
     fn name(this: &Files) -> String;
+    #[wasm_bindgen(method, catch)]
+    async fn list(this: &Files) -> Result<JsValue, JsValue>;
     #[wasm_bindgen(method, catch)]
     async fn size(this: &Files, file: &str) -> Result<JsValue, JsValue>;
     #[wasm_bindgen(method, catch)]
@@ -66,6 +69,11 @@ impl Source for JsSource {
 
     fn name(&self) -> String {
         self.files.name()
+    }
+
+    async fn list(&self) -> Result<Vec<String>> {
+        let names = self.files.list().await.map_err(|thrown| self.keep(thrown))?;
+        Ok(Array::from(&names).iter().filter_map(|name| name.as_string()).collect())
     }
 }
 
@@ -143,8 +151,10 @@ impl JsSession {
     ///
     /// # Errors
     /// As [`Session::encode`].
-    pub fn encode(&self, prompt: JsValue) -> Result<Vec<u32>, JsValue> {
-        Prompt::read(Deserializer::from(prompt)).and_then(|prompt| self.0.encode(&prompt)).map_err(to_error)
+    pub fn encode(&self, prompt: JsValue, options: JsValue) -> Result<Vec<u32>, JsValue> {
+        let options = GenerateOptions::read(Deserializer::from(options)).map_err(to_error)?;
+        let prompt = Prompt::read(Deserializer::from(prompt)).map_err(to_error)?;
+        self.0.encode(&prompt, &options).map_err(to_error)
     }
 
     /// The text of some tokens.

@@ -7,8 +7,6 @@ use crate::error::{Error, Result, WeightsRule};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// The type in which files have the words.
-const WORDS: &str = "U32";
 const KEY: &str = "quantization";
 
 /// What `quantization` of an MLX model's `config.json` says: bits and sizes of groups, for all modules and for single ones.
@@ -38,8 +36,8 @@ impl Quantization {
 
     /// Makes one tensor of each three.
     pub(super) fn join(&self, tensors: &mut BTreeMap<String, Stored>) -> Result<()> {
-        let is_coded = |(_, stored): &(&String, &Stored)| matches!(stored, Stored::Other { dtype, .. } if dtype == WORDS);
-        let names = tensors.iter().filter(is_coded).filter_map(|(name, _)| name.strip_suffix(".weight"));
+        let words = tensors.iter().filter(|(_, stored)| matches!(stored, Stored::Words { .. }));
+        let names = words.filter_map(|(name, _)| name.strip_suffix(".weight"));
         let modules: Vec<String> = names.map(str::to_owned).collect();
         for module in modules {
             let [weight, scales, biases] = ["weight", "scales", "biases"].map(|part| format!("{module}.{part}"));
@@ -75,7 +73,7 @@ fn parameters(key: &str, of: &Map<String, Value>) -> Result<(u8, u8)> {
 
 fn join(tensors: &BTreeMap<String, Stored>, names: [&String; 3], bits: u8, group_size: u8) -> Result<Tensor> {
     let [weight, scales, biases] = names.map(|name| tensors.get(name));
-    let (Some(Stored::Other { file, shape, range, .. }), Some(Stored::Usable(scales)), Some(Stored::Usable(biases))) =
+    let (Some(Stored::Words { place: Place { file, range }, shape }), Some(Stored::Usable(scales)), Some(Stored::Usable(biases))) =
         (weight, scales, biases)
     else {
         let [weight, scales, biases] = names.map(Clone::clone);

@@ -150,6 +150,15 @@ impl Dtype {
         }
     }
 
+    /// The type that GGUF calls so, if it can be used.
+    pub(super) fn of_gguf(name: &str) -> Option<Self> {
+        const ALL: [Dtype; 15] = {
+            use Dtype::*;
+            [F32, F16, Bf16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2K, Q3K, Q4K, Q5K, Q6K, Iq4Nl, Iq4Xs]
+        };
+        ALL.into_iter().find(|dtype| dtype.name() == name)
+    }
+
     /// The type of the floats among a block's bytes, and where they are.
     pub(super) fn floats(self) -> (Float, Range<usize>) {
         match self {

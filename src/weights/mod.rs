@@ -1,9 +1,11 @@
 //! Untrusted bytes become checked tensors: headers are read and checked on opening, data only when it is asked for.
 
+mod affine;
 mod block;
 mod dtype;
 mod finite;
 mod format;
+mod gguf;
 mod narrow;
 mod safetensors;
 mod source;
@@ -17,9 +19,11 @@ use self::finite::first_non_finite;
 use self::source::{broken, read_exact};
 use crate::error::{Error, Result, WeightsRule};
 
+pub use self::affine::Quantization;
+pub use self::dtype::{Affine, Block, Dtype, Float};
+pub use self::gguf::Metadata;
 #[cfg(not(target_arch = "wasm32"))]
 pub use self::source::Folder;
-pub use self::dtype::{Affine, Block, Dtype, Float};
 pub use self::format::{Codes, Format, Row, Scales, pack_row};
 pub use self::narrow::narrow;
 pub use self::source::{Memory, Source, read_small};
@@ -27,6 +31,15 @@ pub use self::widen::widen;
 
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
+/// Bytes that are read of a GGUF file at first, and twice as many each time that its header is longer.
+const FIRST_READ: u64 = 1 << 20;
+
+/// Tensors of a model, all files together.
+const MAX_TENSORS: usize = 65_536;
+const MAX_NAME: usize = 256;
+const MAX_DIMS: usize = 4;
+/// Characters of a message that quotes the file.
+const MAX_QUOTE: usize = 120;
 
 /// Where a tensor lies, and as what. It was checked: shape, type and range agree, and the range is inside the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,6 +77,12 @@ impl Tensor {
         self.shape.iter().skip(1).product()
     }
 
+    /// Bytes in files.
+    pub fn bytes(&self) -> u64 {
+        let bytes = |range: &Range<u64>| range.end - range.start;
+        bytes(&self.range) + self.scales.iter().flat_map(|places| places.iter()).map(|place| bytes(&place.range)).sum::<u64>()
+    }
+
     /// Bytes of a row; whole blocks, which the readers check.
     pub fn row_bytes(&self) -> u64 {
         self.dtype.bytes(self.row_elements()).unwrap_or(0)
@@ -74,17 +93,21 @@ impl Tensor {
 #[derive(Debug)]
 enum Stored {
     Usable(Tensor),
+    /// 32-bit words, which only a [`Quantization`] makes codes of.
+    Words { place: Place, shape: Vec<u64> },
     /// Masks, rotary caches and the like: no harm as long as the model does not ask for them.
     Other {
         file: String,
-        dtype: ::safetensors::Dtype,
+        dtype: String,
     },
 }
 
 impl Stored {
     fn file(&self) -> &str {
         match self {
-            Self::Usable(Tensor { file, .. }) | Self::Other { file, .. } => file,
+            Self::Usable(Tensor { file, .. }) | Self::Words { place: Place { file, .. }, .. } | Self::Other { file, .. } => {
+                file
+            }
         }
     }
 }
@@ -94,7 +117,7 @@ impl Stored {
 pub struct Weights<S> {
     source: S,
     /// The file that was opened: the only one, or the index.
-    file: &'static str,
+    file: String,
     tensors: BTreeMap<String, Stored>,
 }
 
@@ -104,12 +127,12 @@ impl<S: Source> Weights<S> {
     /// # Errors
     /// [`Error::NotFound`] when neither is there, [`Error::BadWeights`] with the first rule that a file breaks, and those of the source.
     pub async fn open(source: S) -> Result<Self> {
-        let mut weights = Self { source, file: SINGLE, tensors: BTreeMap::new() };
+        let mut weights = Self { source, file: SINGLE.into(), tensors: BTreeMap::new() };
         if let Some(bytes) = weights.source.size(SINGLE).await? {
             weights.add_file(SINGLE, bytes).await?;
             return Ok(weights);
         }
-        weights.file = INDEX;
+        weights.file = INDEX.into();
         let Some(index) = read_small(&weights.source, INDEX, safetensors::MAX_HEADER).await? else {
             let reason = format!("neither {SINGLE} nor {INDEX} is there: download the model's safetensors files");
             return Err(Error::NotFound { path: weights.source.name(), reason });
@@ -131,7 +154,7 @@ impl<S: Source> Weights<S> {
         }
         for (tensor, shard) in &map {
             if self.tensors.get(tensor).is_none_or(|stored| stored.file() != shard) {
-                let (tensor, shard) = (safetensors::quote(tensor), shard.clone());
+                let (tensor, shard) = (quote(tensor), shard.clone());
                 return Err(broken(INDEX, WeightsRule::TensorNotInShard { tensor, shard }));
             }
         }
@@ -149,22 +172,92 @@ impl<S: Source> Weights<S> {
         let header = read_exact(&self.source, file, safetensors::PREFIX..safetensors::PREFIX + length).await?;
         for (name, entry) in safetensors::parse_header(&header, bytes).map_err(refuse)? {
             let file = file.to_owned();
-            let stored = match usable(entry.dtype) {
-                Some(dtype) => Stored::Usable(Tensor { file, dtype, shape: entry.shape, range: entry.range, scales: None }),
-                None => Stored::Other { file, dtype: entry.dtype },
+            let safetensors::Entry { dtype, shape, range } = entry;
+            let stored = match usable(dtype) {
+                Some(dtype) => Stored::Usable(Tensor { file, dtype, shape, range, scales: None }),
+                None if dtype == ::safetensors::Dtype::U32 => Stored::Words { place: Place { file, range }, shape },
+                None => Stored::Other { file, dtype: dtype.to_string() },
             };
-            if self.tensors.len() >= safetensors::MAX_TENSORS {
-                return Err(refuse(WeightsRule::TooManyTensors { limit: safetensors::MAX_TENSORS }));
-            }
-            match self.tensors.entry(name) {
-                Slot::Vacant(slot) => slot.insert(stored),
-                Slot::Occupied(slot) => {
-                    let (tensor, other) = (slot.key().clone(), slot.get().file().to_owned());
-                    return Err(refuse(WeightsRule::DuplicateAcrossShards { tensor, other }));
-                }
-            };
+            self.add(name, stored).map_err(refuse)?;
         }
         Ok(())
+    }
+
+    fn add(&mut self, name: String, stored: Stored) -> Result<(), WeightsRule> {
+        if self.tensors.len() >= MAX_TENSORS {
+            return Err(WeightsRule::TooManyTensors { limit: MAX_TENSORS });
+        }
+        match self.tensors.entry(name) {
+            Slot::Vacant(slot) => {
+                slot.insert(stored);
+                Ok(())
+            }
+            Slot::Occupied(slot) => {
+                let (tensor, other) = (slot.key().clone(), slot.get().file().to_owned());
+                Err(WeightsRule::DuplicateAcrossShards { tensor, other })
+            }
+        }
+    }
+
+    /// Makes one tensor of each three of which MLX's layout has a quantised matrix.
+    ///
+    /// # Errors
+    /// [`Error::BadWeights`] where they do not agree.
+    pub fn join(&mut self, quantization: &Quantization) -> Result<()> {
+        quantization.join(&mut self.tensors)
+    }
+
+    /// Opens the GGUF file `file`, or all of its parts where it is one of `NAME-00001-of-0000N.gguf`; reads and checks headers only.
+    /// The metadata is that of the first part.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub async fn open_gguf(source: S, file: &str) -> Result<(Self, Metadata)> {
+        let split = gguf::Split::of(file);
+        let first = split.map_or_else(|| file.to_owned(), |split| split.part(0));
+        let mut weights = Self { source, file: first.clone(), tensors: BTreeMap::new() };
+        let metadata = weights.add_gguf(&first).await?;
+        let refuse = |rule| broken(&first, rule);
+        let parts = gguf::parts(&metadata, 0).map_err(refuse)?;
+        if split.map_or(1, |split| split.parts) != parts {
+            return Err(refuse(WeightsRule::SplitName { parts }));
+        }
+        for number in 1..parts {
+            let part = split.map_or_else(String::new, |split| split.part(number));
+            let found = gguf::parts(&weights.add_gguf(&part).await?, number).map_err(|rule| broken(&part, rule))?;
+            if found != parts {
+                return Err(broken(&part, WeightsRule::SplitName { parts: found }));
+            }
+        }
+        let found = weights.tensors.len();
+        match metadata.get("split.tensors.count").and_then(|count| count.as_u64()) {
+            Some(expected) if expected != found as u64 => {
+                Err(broken(&first, WeightsRule::SplitTensors { expected, found }))
+            }
+            _ => Ok((weights, metadata)),
+        }
+    }
+
+    async fn add_gguf(&mut self, file: &str) -> Result<Metadata> {
+        let Some(size) = self.source.size(file).await? else {
+            let rule = WeightsRule::MissingShard { shard: file.to_owned() };
+            return Err(broken(&self.file, rule));
+        };
+        let mut bytes = Vec::new();
+        let mut end = FIRST_READ.min(size);
+        let header = loop {
+            let start = bytes.len() as u64;
+            bytes.extend(read_exact(&self.source, file, start..end).await?);
+            match gguf::parse(file, &bytes, size) {
+                Ok(header) => break header,
+                Err(gguf::Stop::More(needed)) => end = needed.max(2 * end).min(size),
+                Err(gguf::Stop::Broken(rule)) => return Err(broken(file, rule)),
+            }
+        };
+        for (name, stored) in header.tensors {
+            self.add(name, stored).map_err(|rule| broken(file, rule))?;
+        }
+        Ok(header.metadata)
     }
 
     /// Where the files come from, for the other files of the model.
@@ -200,7 +293,7 @@ impl<S: Source> Weights<S> {
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Tensor)> {
         self.tensors.iter().filter_map(|(name, stored)| match stored {
             Stored::Usable(tensor) => Some((name.as_str(), tensor)),
-            Stored::Other { .. } => None,
+            Stored::Words { .. } | Stored::Other { .. } => None,
         })
     }
 
@@ -208,10 +301,13 @@ impl<S: Source> Weights<S> {
         let tensor = name.to_owned();
         match self.tensors.get(name) {
             Some(Stored::Usable(tensor)) => Ok(tensor),
-            Some(Stored::Other { file, dtype }) => {
-                Err(broken(file, WeightsRule::UnsupportedDtype { tensor, dtype: dtype.to_string() }))
+            Some(Stored::Words { place, .. }) => {
+                Err(broken(&place.file, WeightsRule::UnsupportedDtype { tensor, dtype: "U32".into() }))
             }
-            None => Err(broken(self.file, WeightsRule::MissingTensor { tensor })),
+            Some(Stored::Other { file, dtype }) => {
+                Err(broken(file, WeightsRule::UnsupportedDtype { tensor, dtype: dtype.clone() }))
+            }
+            None => Err(broken(&self.file, WeightsRule::MissingTensor { tensor })),
         }
     }
 
@@ -274,6 +370,30 @@ impl<S: Source> Weights<S> {
         let tensor = self.find(name)?;
         Ok(widen(tensor.dtype, &self.read_rows(name, 0..tensor.rows()).await?))
     }
+}
+
+/// What a name in a file must keep to.
+fn check_name(name: &str) -> Result<(), WeightsRule> {
+    match name {
+        "" => Err(WeightsRule::EmptyName),
+        _ if name.len() > MAX_NAME => Err(WeightsRule::LongName { bytes: name.len(), limit: MAX_NAME }),
+        _ if name.contains(char::is_control) => Err(WeightsRule::ControlInName { tensor: quote(name) }),
+        _ => Ok(()),
+    }
+}
+
+/// Text from a file, made fit for a message: one line, not long, nothing that a terminal would obey.
+fn quote(text: &str) -> String {
+    let cut = text.chars().nth(MAX_QUOTE).map_or("", |_| "...");
+    text.chars().take(MAX_QUOTE).flat_map(char::escape_debug).chain(cut.chars()).collect()
+}
+
+/// Whether the model has the files that [`Weights::open`] opens.
+///
+/// # Errors
+/// Those of the source.
+pub async fn has_safetensors(source: &impl Source) -> Result<bool> {
+    Ok(source.size(SINGLE).await?.is_some() || source.size(INDEX).await?.is_some())
 }
 
 /// The type of a safetensors file that can be used as it is.

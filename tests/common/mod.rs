@@ -12,7 +12,7 @@ use foretoken::decode::{Blueprint, Capacity, Engine, Model, RoundBuffers};
 use foretoken::gpu::{Gpu, GpuOptions, KvDtype};
 use foretoken::model::parse_config;
 use foretoken::options::WeightDtype;
-use foretoken::weights::{Folder, Source, Weights};
+use foretoken::weights::{Folder, Quantization, Source, Weights};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -62,7 +62,10 @@ pub fn blueprint_as(folder: &Path, capacity: Capacity, dtype: WeightDtype) -> (B
         let size = source.size("config.json").await.unwrap().unwrap();
         let config = source.read("config.json", 0..size).await.unwrap();
         let spec = parse_config(&config, None).unwrap();
-        let weights = Weights::open(source).await.unwrap();
+        let mut weights = Weights::open(source).await.unwrap();
+        if let Some(quantization) = Quantization::parse(&config).unwrap() {
+            weights.join(&quantization).unwrap();
+        }
         (Blueprint::new(spec, &weights, capacity, dtype).unwrap(), weights)
     })
 }
