@@ -47,8 +47,8 @@ impl<S: Source + 'static> ModelFiles<S> {
             return Err(Error::BadOption { option: "max_context".into(), value: max_context.to_string(), allowed });
         }
         let capacity = Capacity { max_context, prefill_chunk: options.prefill_chunk, kv_dtype: options.kv_dtype };
-        let blueprint = Blueprint::new(spec, checkpoint.weights(), capacity).map_err(|error| error.within(&place))?;
-        Ok(Self { blueprint, checkpoint, warnings })
+        let blueprint = Blueprint::new(spec, checkpoint.weights(), capacity, options.dtype);
+        Ok(Self { blueprint: blueprint.map_err(|error| error.within(&place))?, checkpoint, warnings })
     }
 
     /// Its tokenizer.

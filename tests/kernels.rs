@@ -2,14 +2,15 @@
 //! whatever company it is computed. Seeds are fixed.
 
 mod common;
+use common::blocks::{quantised, random_blocks};
 use common::lab::{INPUTS, Input, Lab, Output, UNTOUCHED};
 
 use bytemuck::cast_slice;
 use foretoken::gpu::{Epilogue, Kernel, KvDtype, Slice, split_grid};
 use foretoken::model::{Activation, RopeScaling, RopeSpec, Table, rotary_table};
 use foretoken::reference::{self, Heads, Kv, Pairs};
-use foretoken::weights::Dtype;
-use half::{bf16, f16};
+use foretoken::weights::{Dtype, Format, Row, narrow, pack_row, widen};
+use half::f16;
 use std::collections::HashMap;
 use std::fmt::Debug;
 
@@ -54,32 +55,37 @@ fn padded(values: &[f32], width: usize, stride: usize) -> Vec<f32> {
     values.chunks_exact(width).flat_map(|row| [row, &vec![0.0; stride - width]].concat()).collect()
 }
 
-/// A matrix [rows, cols] as upload.rs lays it out: rows of whole 16-byte chunks, zero behind the columns.
+/// A matrix [rows, cols] as upload.rs lays it out: rows of whole 16-byte units, of floats zero behind the columns.
 struct Matrix {
-    dtype: Dtype,
+    format: Format,
     bytes: Vec<u8>,
-    chunks: usize,
+    row: Row,
     /// What the bytes stand for [rows, cols].
     values: Vec<f32>,
 }
 
 impl Matrix {
     fn new(dtype: Dtype, values: &[f32], cols: usize) -> Self {
-        let bytes: Vec<u8> = match dtype {
-            Dtype::F32 => cast_slice(values).to_vec(),
-            Dtype::F16 => values.iter().flat_map(|value| f16::from_f32(*value).to_le_bytes()).collect(),
-            Dtype::Bf16 => values.iter().flat_map(|value| bf16::from_f32(*value).to_le_bytes()).collect(),
-        };
-        let values = foretoken::weights::widen(dtype, &bytes);
-        let row = cols * dtype.block().bytes;
-        let padding = vec![0; row.next_multiple_of(16) - row];
-        let bytes = bytes.chunks_exact(row).flat_map(|row| [row, &padding].concat()).collect();
-        Self { dtype, bytes, chunks: row.div_ceil(16), values }
+        Self::stored(dtype, &narrow(dtype, values).unwrap(), cols)
+    }
+
+    fn stored(dtype: Dtype, stored: &[u8], cols: usize) -> Self {
+        let format = Format::of(dtype);
+        let row = format.row(cols);
+        let rows = stored.chunks_exact(dtype.bytes(cols as u64).unwrap() as usize);
+        let mut bytes = vec![0; rows.len() * row.bytes()];
+        bytes.chunks_exact_mut(row.bytes()).zip(rows).for_each(|(to, from)| pack_row(dtype, from, cols, to));
+        Self { format, bytes, row, values: widen(dtype, stored) }
     }
 
     /// Elements of a row with its padding.
     fn padded_cols(&self) -> usize {
-        self.chunks * 16 / self.dtype.block().bytes
+        self.row.chunks * self.format.chunk()
+    }
+
+    /// How the kernels' dimensions begin.
+    fn dims(&self) -> [u32; 3] {
+        [self.row.chunks, self.row.scales, self.row.units].map(|size| size as u32)
     }
 }
 
@@ -105,12 +111,12 @@ fn embed_copies_rows_exactly() {
             // The table in two pieces, as where a binding is too small for it.
             let cut = vocab / 2;
             for (first, end) in [(0, cut), (cut, vocab)].into_iter().filter(|(first, end)| first < end) {
-                let chunks = table.chunks as u32;
-                let x_stride = stride(width) as u32 / 4;
-                let dims = lab.uniform(&[chunks, first as u32, (end - first) as u32, x_stride, scale.to_bits()]);
-                let piece = lab.input(&table.bytes[first * table.chunks * 16..end * table.chunks * 16]);
+                let [chunks, scales, units] = table.dims();
+                let [first_id, ids, x_stride] = [first, end - first, stride(width) / 4].map(|size| size as u32);
+                let dims = lab.uniform(&[chunks, scales, units, first_id, ids, x_stride, scale.to_bits()]);
+                let piece = lab.input(&table.bytes[first * table.row.bytes()..end * table.row.bytes()]);
                 let bindings = [(0, step.clone()), (1, dims), (2, piece), (3, round.clone()), (4, x.slice())];
-                lab.run(Kernel::Embed(dtype, Table::Tokens), [chunks.div_ceil(64), rows as u32, 1], &bindings);
+                lab.run(Kernel::Embed(table.format, Table::Tokens), [chunks.div_ceil(64), rows as u32, 1], &bindings);
             }
             let got = lab.rows(&x, stride(width), table.padded_cols());
             for (got, want) in got.chunks_exact(table.padded_cols()).zip(want.chunks_exact(width)) {
@@ -265,10 +271,10 @@ impl Way {
         }
     }
 
-    fn kernel(self, dtype: Dtype, epilogue: Epilogue) -> Kernel {
+    fn kernel(self, format: Format, epilogue: Epilogue) -> Kernel {
         match self {
-            Self::Rows(rows) => Kernel::MatmulRows(dtype, rows, epilogue),
-            Self::Tile => Kernel::MatmulTile(dtype, epilogue),
+            Self::Rows(rows) => Kernel::MatmulRows(format, rows, epilogue),
+            Self::Tile => Kernel::MatmulTile(format, epilogue),
         }
     }
 
@@ -283,12 +289,12 @@ impl Way {
 
 /// A product whose operands are on the GPU.
 struct Product {
-    dtype: Dtype,
+    format: Format,
     rows: usize,
     outs: usize,
     step: Slice,
     weights: Slice,
-    chunks: usize,
+    row: [u32; 3],
     x: Slice,
     x_stride: usize,
 }
@@ -297,23 +303,23 @@ impl Product {
     fn new(lab: &Lab, x: &[f32], matrix: &Matrix, cols: usize, position: usize) -> Self {
         let rows = x.len() / cols;
         Self {
-            dtype: matrix.dtype,
+            format: matrix.format,
             rows,
             outs: matrix.values.len() / cols,
             step: lab.step(position, rows),
             weights: lab.input(&matrix.bytes),
-            chunks: matrix.chunks,
+            row: matrix.dims(),
             x: lab.input(cast_slice(&padded(x, cols, stride(cols)))),
             x_stride: stride(cols),
         }
     }
 
     fn run(&self, lab: &Lab, way: Way, epilogue: Epilogue, y_stride: usize, targets: &[(u32, Slice)]) {
-        let (chunks, outs) = (self.chunks as u32, self.outs as u32);
-        let dims = lab.uniform(&[chunks, outs, 0, self.x_stride as u32 / 4, y_stride as u32, 0]);
+        let sizes = [self.outs as u32, 0, self.x_stride as u32 / 4, y_stride as u32, 0];
+        let dims = lab.uniform(&[&self.row[..], &sizes].concat());
         let mut bindings = vec![(0, self.step.clone()), (1, dims), (2, self.weights.clone()), (3, self.x.clone())];
         bindings.extend_from_slice(targets);
-        lab.run(way.kernel(self.dtype, epilogue), way.grid(self.outs, self.rows), &bindings);
+        lab.run(way.kernel(self.format, epilogue), way.grid(self.outs, self.rows), &bindings);
     }
 
     fn store(&self, lab: &Lab, way: Way) -> Vec<f32> {
@@ -350,6 +356,53 @@ fn matmul_equals_its_twin_in_every_variant() {
 }
 
 #[test]
+fn matmul_of_quantised_weights_equals_its_twin_and_rows_are_alone() {
+    let mut lab = Lab::new(14);
+    let shapes = [(1, 256, 5), (3, 768, 33), (17, 512, 8), (33, 1280, 34)];
+    for (index, dtype) in quantised().enumerate() {
+        let (rows, cols, outs) = shapes[index % shapes.len()];
+        let x = lab.random.normals(rows * cols);
+        let matrix = Matrix::stored(dtype, &random_blocks(&mut lab.random, dtype, outs * cols), cols);
+        let want = reference::matmul(&x, &matrix.values, cols);
+        let all = Product::new(&lab, &x, &matrix, cols, 0);
+        let last = Product::new(&lab, &x[(rows - 1) * cols..], &matrix, cols, 0).store(&lab, Way::Rows(1));
+        for way in Way::ALL {
+            let got = all.store(&lab, way);
+            lab.close(way.name(), MATMUL, &(way, dtype, rows, cols, outs), &got, &want, 0.0);
+            assert_eq!(bits(&got[(rows - 1) * outs..]), bits(&last), "{way:?} {dtype:?}");
+        }
+    }
+    lab.report();
+}
+
+#[test]
+fn embed_widens_quantised_rows() {
+    let mut lab = Lab::new(15);
+    let (vocab, width, scale) = (9, 512, 1.0);
+    for dtype in quantised() {
+        let table = Matrix::stored(dtype, &random_blocks(&mut lab.random, dtype, vocab * width), width);
+        let ids = [3, 8, 0];
+        let x = lab.output(&vec![UNTOUCHED; ids.len() * width]);
+        let [chunks, scales, units] = table.dims();
+        let dims = [chunks, scales, units, 0, vocab as u32, width as u32 / 4, f32::to_bits(scale)];
+        let bindings = [
+            (0, lab.uniform(&[0, ids.len() as u32, 0, 0, 0, 0])),
+            (1, lab.uniform(&dims)),
+            (2, lab.input(&table.bytes)),
+            (3, lab.input(cast_slice(&ids))),
+            (4, x.slice()),
+        ];
+        lab.run(Kernel::Embed(table.format, Table::Tokens), [chunks.div_ceil(64), ids.len() as u32, 1], &bindings);
+        let want = reference::embed(&table.values, width, &ids, scale);
+        for (i, (got, want)) in lab.rows(&x, width, width).iter().zip(&want).enumerate() {
+            // One rounding, where the device has no fused multiply-add.
+            let size = table.values.iter().fold(0.0, |most: f32, value| most.max(value.abs()));
+            assert!((got - want).abs() <= size * f32::EPSILON, "{dtype:?}: {got} for {want}, element {i}");
+        }
+    }
+}
+
+#[test]
 fn a_matrix_in_pieces_on_a_grid_of_two_dimensions() {
     let mut lab = Lab::new(4);
     let (rows, cols, outs, cut) = (3, 100, 77, 30);
@@ -359,11 +412,11 @@ fn a_matrix_in_pieces_on_a_grid_of_two_dimensions() {
         let y = lab.output(&vec![UNTOUCHED; rows * outs]);
         for (first, end) in [(0, cut), (cut, outs)] {
             let piece = Matrix::new(Dtype::F16, &w[first * cols..end * cols], cols);
-            let dims = [piece.chunks, end - first, first, stride(cols) / 4, outs, 1].map(|size| size as u32);
+            let sizes = [end - first, first, stride(cols) / 4, outs, 1].map(|size| size as u32);
             let bindings = [
                 // The head's rows: those from 2 on, of 5.
                 (0, lab.uniform(&[0, 5, 0, 2, 0, 0])),
-                (1, lab.uniform(&dims)),
+                (1, lab.uniform(&[&piece.dims()[..], &sizes].concat())),
                 (2, lab.input(&piece.bytes)),
                 (3, lab.input(cast_slice(&padded(&x, cols, stride(cols))))),
                 (4, y.slice()),
@@ -371,7 +424,7 @@ fn a_matrix_in_pieces_on_a_grid_of_two_dimensions() {
             let [tiles, y, z] = way.grid(end - first, rows);
             assert_eq!(z, 1);
             // As where there are more tiles than a dimension holds: the last one has no outputs.
-            lab.run(way.kernel(Dtype::F16, Epilogue::Store), [tiles / 2 + 1, y, 2], &bindings);
+            lab.run(way.kernel(piece.format, Epilogue::Store), [tiles / 2 + 1, y, 2], &bindings);
         }
         let want = reference::matmul(&x, &Matrix::new(Dtype::F16, &w, cols).values, cols);
         let got = lab.rows(&y, outs, outs);

@@ -114,7 +114,7 @@ fn greedy_texts_are_those_of_transformers_with_and_without_prompt_lookup() {
                 ..GenerateOptions::default()
             };
             let found = run(generate(&mut session, &prompt, plain.clone())).unwrap();
-            let at = found.tokens.iter().zip(&expected).take_while(|(found, expected)| found == expected).count();
+            let at = found.token_ids.iter().zip(&expected).take_while(|(found, expected)| found == expected).count();
             if at < expected.len() {
                 let margin = case["margins"][at].as_f64().unwrap();
                 assert!(margin < MARGIN, "{}: token {at} is another, by {margin}: {:?}", path.display(), found.text);
@@ -126,7 +126,7 @@ fn greedy_texts_are_those_of_transformers_with_and_without_prompt_lookup() {
                 ..plain
             };
             let looked_up = run(generate(&mut session, &prompt, lookup)).unwrap();
-            assert_eq!(looked_up.tokens, found.tokens, "{}: {:?}", path.display(), case["prompt"]);
+            assert_eq!(looked_up.token_ids, found.token_ids, "{}: {:?}", path.display(), case["prompt"]);
         }
     }
 }

@@ -61,6 +61,8 @@ import { Queue } from "./queue.js";
  *   false by default. `navigator.storage.persisted()` tells what it decided
  * @property {number} [max_context] positions of the KV cache, 2 to 1048576; by default what the model was made for, at
  *   most 4096
+ * @property {"auto" | "f32" | "f16" | "q8" | "q4"} [dtype] how weights are stored on the GPU: `auto`, as the checkpoint has them,
+ *   by default; `q8` and `q4` quantise those that it has as floats
  * @property {"f32" | "f16"} [kv_dtype] elements of the KV cache; `f32` by default, which is exact
  * @property {number} [prefill_chunk] prompt tokens per forward pass, 1 to 4096; 64 by default. The text is always the same
  * @property {number} [sp_degree] instances of the target that verify at the same time (distributed speculative inference), 1

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::model::{ModelSpec, parse_config};
 use crate::options::SamplingDefaults;
 use crate::text::{ChatTemplate, Tokenizer};
-use crate::weights::{Source, Weights, read_small};
+use crate::weights::{Quantization, Source, Weights, read_small};
 
 /// Largest accepted `config.json` and other small files, in bytes.
 const SMALL_FILE: u64 = 1 << 20;
@@ -24,7 +24,11 @@ impl<S: Source> Folder<S> {
         let generation_config = read_small(&source, "generation_config.json", SMALL_FILE).await?;
         let spec = parse_config(&config, generation_config.as_deref())?;
         let sampling = generation_config.as_deref().map(SamplingDefaults::parse).transpose()?.unwrap_or_default();
-        Ok(Self { spec, sampling, weights: Weights::open(source).await? })
+        let mut weights = Weights::open(source).await?;
+        if let Some(quantization) = Quantization::parse(&config)? {
+            weights.join(&quantization)?;
+        }
+        Ok(Self { spec, sampling, weights })
     }
 }
 

@@ -32,6 +32,9 @@ pub(super) struct Room {
     /// Positions of the KV cache [default: as many as the model was made for, at most 4096]
     #[arg(long, value_name = "N", value_parser = count)]
     max_context: Option<usize>,
+    /// Numbers of the weights: auto, as they are stored, f32, f16, q8 or q4
+    #[arg(long, value_name = "TYPE", default_value = "auto")]
+    dtype: String,
     /// Numbers of the KV cache: f32, exact, or f16, half the memory
     #[arg(long, value_name = "TYPE", default_value = "f32")]
     kv_dtype: String,
@@ -45,6 +48,7 @@ impl Room {
     pub fn options(&self) -> Result<LoadOptions> {
         let options = LoadOptions {
             max_context: self.max_context,
+            dtype: self.dtype.parse()?,
             kv_dtype: self.kv_dtype.parse()?,
             prefill_chunk: self.prefill_chunk,
             ..LoadOptions::default()

@@ -78,6 +78,7 @@ impl Binder<'_> {
             Op::Embed { table, of } => {
                 let matrix = &self.matrices[table.0];
                 let pieces = matrix.pieces.iter().map(|piece| {
+                    let row = piece.row;
                     let mut bindings =
                         vec![(0, self.step.clone()), (2, piece.buffer.whole()), (4, self.residual.clone())];
                     let scale = match of {
@@ -88,15 +89,17 @@ impl Binder<'_> {
                         Table::Positions => 1.0,
                     };
                     let dims = EmbedDims {
-                        chunks: matrix.chunks as u32,
+                        chunks: row.chunks as u32,
+                        scales: row.scales as u32,
+                        stride: row.units as u32,
                         first_id: piece.first as u32,
                         ids: piece.rows as u32,
                         x_stride: hidden / 4,
                         scale,
                     };
                     Lowered {
-                        choice: Choice::Always(Kernel::Embed(matrix.dtype, of)),
-                        grid: Grid::PerRow((matrix.chunks as u32).div_ceil(64)),
+                        choice: Choice::Always(Kernel::Embed(piece.format(), of)),
+                        grid: Grid::PerRow((row.chunks as u32).div_ceil(64)),
                         bindings,
                         blocks: vec![(1, uniforms.add(&[dims]))],
                     }
@@ -188,7 +191,9 @@ impl Binder<'_> {
         };
         let pieces = matrix.pieces.iter().map(|piece| {
             let dims = MatmulDims {
-                chunks: matrix.chunks as u32,
+                chunks: piece.row.chunks as u32,
+                scales: piece.row.scales as u32,
+                stride: piece.row.units as u32,
                 outs: piece.rows as u32,
                 first_out: piece.first as u32,
                 x_stride: x_stride as u32 / 4,
@@ -200,7 +205,7 @@ impl Binder<'_> {
             let mut blocks = blocks.clone();
             blocks.push((1, uniforms.add(&[dims])));
             Lowered {
-                choice: Choice::Matmul(matrix.dtype, epilogue),
+                choice: Choice::Matmul(piece.format(), epilogue),
                 grid: Grid::Outputs(piece.rows as u32),
                 bindings,
                 blocks,

@@ -41,6 +41,19 @@ pub enum WeightsRule {
         /// As stored.
         dtype: String,
     },
+    /// Codes, scales and biases of an MLX model that do not belong together.
+    #[error(
+        "the tensor {tensor} does not agree with its scales and biases, by groups of {group_size} weights of {bits} bits: \
+         `quantization` in config.json says something else than the weights"
+    )]
+    AffineMismatch {
+        /// Its name.
+        tensor: String,
+        /// Of a code.
+        bits: u8,
+        /// Weights that share a scale.
+        group_size: u8,
+    },
     /// NaN or infinity among the weights.
     #[error("the tensor {tensor} holds a value that is not finite, at element {index}")]
     NonFinite {
@@ -48,6 +61,14 @@ pub enum WeightsRule {
         tensor: String,
         /// Row-major element index.
         index: u64,
+    },
+    /// A value that is too large for the type that it was to be converted to.
+    #[error("the tensor {tensor} holds values that are too large for {dtype}: load it with the dtype auto")]
+    TooLargeFor {
+        /// Its name.
+        tensor: String,
+        /// The type wanted.
+        dtype: &'static str,
     },
     /// A range that is not in the file: the file is shorter than when it was opened.
     #[error("gave {found} bytes where {expected} were asked for: the file was cut or has changed: download it again")]

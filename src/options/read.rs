@@ -1,7 +1,7 @@
 //! Options by name, from whatever serde reads: JSON, values of JavaScript; and single values from words. What is refused
 //! says what would have been right.
 
-use super::{Acceptance, ContextPolicy, DoSample, DrafterChoice, KvDtype, LookupRule, Schedule, Speculation};
+use super::{Acceptance, ContextPolicy, DoSample, DrafterChoice, KvDtype, LookupRule, Schedule, Speculation, WeightDtype};
 use crate::error::{Error, Result};
 use serde::de::{
     DeserializeOwned, DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Unexpected, Visitor,
@@ -210,5 +210,6 @@ by_name! {
     Acceptance: "acceptance",
     ContextPolicy: "context",
     Speculation: "speculation",
-    KvDtype: "kv_dtype"
+    KvDtype: "kv_dtype",
+    WeightDtype: "dtype"
 }

@@ -22,23 +22,39 @@ struct Plane {
 }
 
 impl Plane {
-    fn or_into(&self, block: &[u8], codes: &mut [u8]) {
+    /// The bits of a block, into its codes.
+    fn gather(&self, block: &[u8], codes: &mut [u8]) {
         let fields = 8 / self.bits;
         let runs = block[self.at..][..codes.len() / fields].chunks_exact(self.width);
         for (run, codes) in runs.zip(codes.chunks_exact_mut(self.width * fields)) {
             for (field, codes) in codes.chunks_exact_mut(self.width).enumerate() {
-                let (down, mask) = (field * self.bits, 0xff >> (8 - self.bits));
+                let (down, mask) = (field * self.bits, self.mask());
                 codes.iter_mut().zip(run).for_each(|(code, byte)| *code |= (byte >> down & mask) << self.shift);
             }
         }
     }
+
+    /// The bits of codes, into their block.
+    fn scatter(&self, codes: &[u8], block: &mut [u8]) {
+        let fields = 8 / self.bits;
+        let runs = block[self.at..][..codes.len() / fields].chunks_exact_mut(self.width);
+        for (run, codes) in runs.zip(codes.chunks_exact(self.width * fields)) {
+            for (field, codes) in codes.chunks_exact(self.width).enumerate() {
+                let (up, mask) = (field * self.bits, self.mask());
+                codes.iter().zip(&mut *run).for_each(|(code, byte)| *byte |= (code >> self.shift & mask) << up);
+            }
+        }
+    }
+
+    fn mask(&self) -> u8 {
+        0xff >> (8 - self.bits)
+    }
 }
 
-/// The codes of a block, one in each byte.
-pub(super) fn codes(dtype: Dtype, block: &[u8], codes: &mut [u8]) {
+fn planes(dtype: Dtype) -> impl Iterator<Item = Plane> {
     let plane = |at, width, bits, shift| Plane { at, width, bits, shift };
     let [low, high] = match dtype {
-        Dtype::F32 | Dtype::F16 | Dtype::Bf16 => return,
+        Dtype::F32 | Dtype::F16 | Dtype::Bf16 => [None, None],
         Dtype::Q4_0 | Dtype::Iq4Nl => [Some(plane(2, 16, 4, 0)), None],
         Dtype::Q4_1 => [Some(plane(4, 16, 4, 0)), None],
         Dtype::Q5_0 => [Some(plane(6, 16, 4, 0)), Some(plane(2, 1, 1, 4))],
@@ -52,12 +68,31 @@ pub(super) fn codes(dtype: Dtype, block: &[u8], codes: &mut [u8]) {
         Dtype::Iq4Xs => [Some(plane(8, 16, 4, 0)), None],
         Dtype::Affine(Affine { bits, scales, .. }) => [Some(plane(2 * scales.size(), 1, usize::from(bits), 0)), None],
     };
-    codes.fill(0);
-    [low, high].into_iter().flatten().for_each(|plane| plane.or_into(block, codes));
+    [low, high].into_iter().flatten()
+}
+
+/// From two's complement to codes, and back.
+fn offset_binary(dtype: Dtype, codes: &mut [u8]) {
     if dtype == Dtype::Q8_0 {
-        // From two's complement.
         codes.iter_mut().for_each(|code| *code ^= 0x80);
     }
+}
+
+/// The codes of a block, one in each byte.
+pub(super) fn codes(dtype: Dtype, block: &[u8], codes: &mut [u8]) {
+    codes.fill(0);
+    planes(dtype).for_each(|plane| plane.gather(block, codes));
+    offset_binary(dtype, codes);
+}
+
+/// A block of floats and codes, of a type that has nothing else.
+pub(super) fn join(dtype: Dtype, floats: &[u8], codes: &[u8]) -> Vec<u8> {
+    let mut codes = codes.to_vec();
+    offset_binary(dtype, &mut codes);
+    let mut block = vec![0; dtype.block().bytes];
+    block[dtype.floats().1].copy_from_slice(floats);
+    planes(dtype).for_each(|plane| plane.scatter(&codes, &mut block));
+    block
 }
 
 /// The code that stands for zero where the levels are evenly spaced, else nothing.

@@ -83,6 +83,19 @@ pub struct Block {
 }
 
 impl Dtype {
+    /// All of them.
+    pub fn all() -> Vec<Self> {
+        let floats = [Self::F32, Self::F16, Self::Bf16];
+        let singles = [Self::Q4_0, Self::Q4_1, Self::Q5_0, Self::Q5_1, Self::Q8_0, Self::Iq4Nl];
+        let nested = [Self::Q2K, Self::Q3K, Self::Q4K, Self::Q5K, Self::Q6K, Self::Iq4Xs];
+        let scales = [Float::F16, Float::Bf16, Float::F32];
+        let affine = scales.into_iter().flat_map(|scales| {
+            let sizes = [4, 8].into_iter().flat_map(|bits| [32, 64, 128].map(|group_size| (bits, group_size)));
+            sizes.map(move |(bits, group_size)| Self::Affine(Affine { bits, group_size, scales }))
+        });
+        floats.into_iter().chain(singles).chain(nested).chain(affine).collect()
+    }
+
     /// Its blocks. A row of a matrix is a whole number of them.
     pub fn block(self) -> Block {
         let (elements, bytes) = match self {

@@ -1,9 +1,12 @@
 //! Untrusted bytes become checked tensors: headers are read and checked on opening, data only when it is asked for.
 
+mod affine;
 mod block;
 mod dtype;
 mod finite;
+mod format;
 mod gguf;
+mod narrow;
 mod safetensors;
 mod source;
 mod widen;
@@ -16,12 +19,15 @@ use self::finite::first_non_finite;
 use self::source::{broken, read_exact};
 use crate::error::{Error, Result, WeightsRule};
 
+pub use self::affine::Quantization;
 pub use self::dtype::{Affine, Block, Dtype, Float};
 pub use self::gguf::Metadata;
 pub(crate) use self::gguf::Split;
 pub(crate) use self::safetensors::parse_index;
 #[cfg(not(target_arch = "wasm32"))]
 pub use self::source::Folder;
+pub use self::format::{Codes, Format, Row, Scales, pack_row};
+pub use self::narrow::narrow;
 pub use self::source::{Memory, Source, read_small};
 pub use self::widen::widen;
 
@@ -76,6 +82,12 @@ impl Tensor {
         self.shape.iter().skip(1).product()
     }
 
+    /// Bytes in files.
+    pub fn bytes(&self) -> u64 {
+        let bytes = |range: &Range<u64>| range.end - range.start;
+        bytes(&self.range) + self.scales.iter().flat_map(|places| places.iter()).map(|place| bytes(&place.range)).sum::<u64>()
+    }
+
     /// Bytes of a row; whole blocks, which the readers check.
     pub fn row_bytes(&self) -> u64 {
         self.dtype.bytes(self.row_elements()).unwrap_or(0)
@@ -86,6 +98,8 @@ impl Tensor {
 #[derive(Debug)]
 enum Stored {
     Usable(Tensor),
+    /// 32-bit words, which only a [`Quantization`] makes codes of.
+    Words { place: Place, shape: Vec<u64> },
     /// Masks, rotary caches and the like: no harm as long as the model does not ask for them.
     Other {
         file: String,
@@ -96,7 +110,9 @@ enum Stored {
 impl Stored {
     fn file(&self) -> &str {
         match self {
-            Self::Usable(Tensor { file, .. }) | Self::Other { file, .. } => file,
+            Self::Usable(Tensor { file, .. }) | Self::Words { place: Place { file, .. }, .. } | Self::Other { file, .. } => {
+                file
+            }
         }
     }
 }
@@ -161,11 +177,11 @@ impl<S: Source> Weights<S> {
         let header = read_exact(&self.source, file, safetensors::PREFIX..safetensors::PREFIX + length).await?;
         for (name, entry) in safetensors::parse_header(&header, bytes).map_err(refuse)? {
             let file = file.to_owned();
-            let stored = match usable(entry.dtype) {
-                Some(dtype) => {
-                    Stored::Usable(Tensor { file, dtype, shape: entry.shape, range: entry.range, scales: None })
-                }
-                None => Stored::Other { file, dtype: entry.dtype.to_string() },
+            let safetensors::Entry { dtype, shape, range } = entry;
+            let stored = match usable(dtype) {
+                Some(dtype) => Stored::Usable(Tensor { file, dtype, shape, range, scales: None }),
+                None if dtype == ::safetensors::Dtype::U32 => Stored::Words { place: Place { file, range }, shape },
+                None => Stored::Other { file, dtype: dtype.to_string() },
             };
             self.add(name, stored).map_err(refuse)?;
         }
@@ -186,6 +202,14 @@ impl<S: Source> Weights<S> {
                 Err(WeightsRule::DuplicateAcrossShards { tensor, other })
             }
         }
+    }
+
+    /// Makes one tensor of each three of which MLX's layout has a quantised matrix.
+    ///
+    /// # Errors
+    /// [`Error::BadWeights`] where they do not agree.
+    pub fn join(&mut self, quantization: &Quantization) -> Result<()> {
+        quantization.join(&mut self.tensors)
     }
 
     /// Opens the GGUF file `file`, or all of its parts where it is one of `NAME-00001-of-0000N.gguf`; reads and checks headers only.
@@ -291,7 +315,7 @@ impl<S: Source> Weights<S> {
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Tensor)> {
         self.tensors.iter().filter_map(|(name, stored)| match stored {
             Stored::Usable(tensor) => Some((name.as_str(), tensor)),
-            Stored::Other { .. } => None,
+            Stored::Words { .. } | Stored::Other { .. } => None,
         })
     }
 
@@ -299,6 +323,9 @@ impl<S: Source> Weights<S> {
         let tensor = name.to_owned();
         match self.tensors.get(name) {
             Some(Stored::Usable(tensor)) => Ok(tensor),
+            Some(Stored::Words { place, .. }) => {
+                Err(broken(&place.file, WeightsRule::UnsupportedDtype { tensor, dtype: "U32".into() }))
+            }
             Some(Stored::Other { file, dtype }) => {
                 Err(broken(file, WeightsRule::UnsupportedDtype { tensor, dtype: dtype.clone() }))
             }
