@@ -7,7 +7,7 @@ use foretoken::checkpoint;
 use foretoken::error::Result;
 use foretoken::options::DrafterChoice;
 use foretoken::weights::Folder;
-use foretoken::{Generation, GenerateOptions, LoadOptions, Message, Prompt, Session, Speculation};
+use foretoken::{GenerateOptions, Generation, LoadOptions, Message, Prompt, Session, Speculation};
 use serde_json::Value;
 use std::path::PathBuf;
 

@@ -78,7 +78,8 @@ fn affine_types_widen_as_mlx_does() {
         let (codes, scales_of, biases) = (part("weight"), part("scales"), part("biases"));
         let codes = codes.chunks(usize::from(group_size) * usize::from(width) / 8);
         let floats = scales_of.chunks(scales.size()).zip(biases.chunks(scales.size()));
-        let blocks: Vec<u8> = floats.zip(codes).flat_map(|((scale, bias), codes)| [scale, bias, codes].concat()).collect();
+        let blocks: Vec<u8> =
+            floats.zip(codes).flat_map(|((scale, bias), codes)| [scale, bias, codes].concat()).collect();
         let got = widen(dtype, &blocks);
         let want = widen(Dtype::F32, &part("values"));
         assert_eq!(bits(&got), bits(&want), "{dtype:?}");

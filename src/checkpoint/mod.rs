@@ -52,7 +52,11 @@ pub async fn open<S: Source + 'static>(source: S, file: Option<&str>) -> Result<
             _ => {
                 let names = source.list().await?;
                 let names: Vec<_> = names.iter().map(String::as_str).collect();
-                choose(&place, file, &names)?.into_iter().next()
+                match (names.as_slice(), file) {
+                    // A file that was named by itself may be one of several parts.
+                    ([one], None) if one.ends_with(".gguf") => Some((*one).to_owned()),
+                    _ => choose(&place, file, &names)?.into_iter().next(),
+                }
             }
         };
         Ok::<Box<dyn Checkpoint<S>>, Error>(match gguf {
