@@ -423,7 +423,7 @@ fn what_is_here_goes_before_what_the_hub_has() {
         .current_dir(&cache.0)
         .output()
         .unwrap();
-    assert!(String::from_utf8(empty.stderr).unwrap().contains("empty/folder/config.json"));
+    assert!(String::from_utf8(empty.stderr).unwrap().contains("empty/folder: there is neither"));
     assert!(fake.hub.asked().is_empty());
     for part in ["tails", "owner/name", "no such folder"] {
         assert!(said("tails").contains(part), "{part}");

@@ -399,7 +399,7 @@ fn bad_options_name_the_flag() {
     }
     assert_fails(&["bench", "--shape", "huge"], 2, "bad-option", &["--shape", "smollm2-135m"]);
     assert_fails(&["inspect", "--kv-dtype", "f64"], 2, "bad-option", &["--kv-dtype"]);
-    assert_fails(&["generate", "Once", "--model", "owner/name"], 1, "not-found", &["Hub", "hf download owner/name"]);
+    assert_fails(&["generate", "Once", "--model", "name"], 1, "not-found", &["no such folder", "Hub", "owner/name"]);
     let full = ["generate", "Once upon a time there was a king who had a daughter", "--max-context", "8"];
     assert_fails(&full, 1, "context-full", &["--max-context", "8"]);
     let error = run(&["generate", "Once", "--json", "--max-new-tokens", "many"]).out;

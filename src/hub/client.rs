@@ -133,7 +133,8 @@ impl Client {
                 }
                 (200..=299, _) => return Ok((response, None)),
                 (301..=308, Some(to)) => {
-                    at = joined(&at, to).ok_or_else(|| Trouble::new(format!("a redirect to {to:?}")))?
+                    at =
+                        joined(&at, to).ok_or_else(|| Trouble::new(format!("a redirect to {:?}", without_query(to))))?
                 }
                 (401 | 403 | 404, _) if of_hub => return Err(self.denied(id, status, response.headers()).into()),
                 _ => return Err(refused(url, status, response.headers())),

@@ -65,17 +65,15 @@ fn continued(
     if start != here && start != 0 {
         return Err(Trouble::new(format!("bytes from {start} came instead of those from {here}")).into());
     }
-    let mut file = File::options().create(true).append(true).open(path).map_err(unusable)?;
-    if start == 0 {
-        file.set_len(0).map_err(unusable)?;
-        here = 0;
-    }
+    let opened = if start == 0 { File::create(path) } else { File::options().append(true).open(path) };
+    let mut file = opened.map_err(unusable)?;
+    here = start;
     let (mut body, mut bytes) = (response.into_body().into_reader(), vec![0; 1 << 16]);
     loop {
         let read = body.read(&mut bytes).map_err(|error| Trouble::new(format!("the connection was cut ({error})")))?;
         here += read as u64;
         if here > entry.size {
-            file.set_len(0).map_err(unusable)?;
+            fs::remove_file(path).map_err(unusable)?;
             let reason = format!("more than the {} bytes came that the Hub lists", entry.size);
             return Err(Error::Integrity { file: without_query(url), reason }.into());
         }

@@ -29,6 +29,8 @@ pub struct Hub {
 }
 
 impl Hub {
+    /// A Hub that nothing was asked yet.
+    ///
     /// # Errors
     /// [`Error::BadOption`] for an endpoint that is no URL.
     pub fn new(settings: Settings) -> Result<Self> {
