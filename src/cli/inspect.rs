@@ -1,6 +1,7 @@
 //! `foretoken inspect`: what a model is, what it does, and whether it fits the device; from its headers alone.
 
 use super::load::{Room, open_gpu, target};
+use super::reading::reading;
 use super::{Failure, print_json};
 use crate::decode::{Capacity, Memory};
 use crate::gpu::DeviceInfo;
@@ -116,6 +117,9 @@ impl fmt::Display for Report {
             spec.vocab_size,
             spec.max_position_embeddings
         )?;
+        for (title, line) in reading(spec) {
+            writeln!(f, "{title:<12}{line}")?;
+        }
         for (dtype, Share { count, bytes }) in &self.tensors.dtypes {
             writeln!(f, "tensors     {count} in {dtype}, {}", Bytes(*bytes))?;
         }
