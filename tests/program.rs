@@ -272,7 +272,9 @@ fn inspect_needs_headers_only() {
     assert!(report["dispatches_per_layer"].as_u64().unwrap() <= 8);
     let table = run(&["inspect"]);
     assert_eq!(table.code, 0);
-    for part in ["Llama: 8 layers", "F16", "KV cache", "embed", "layer 7 down", "logits"] {
+    let reading =
+        ["norm        RMS norm", "residual    attention, then", "32 of 32 elements", "MLP         gated by silu"];
+    for part in ["Llama: 8 layers", "F16", "KV cache", "embed", "layer 7 down", "logits"].into_iter().chain(reading) {
         assert!(table.out.contains(part), "{part}: {}", table.out);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::files::{self, Place};
 use super::load::{Room, open_gpu};
+use super::reading::reading;
 use super::{Failure, print_json};
 use crate::load::{Inspection, ModelFiles, Share};
 use crate::model::ModelSpec;
@@ -100,6 +101,9 @@ impl fmt::Display for Report {
             spec.vocab_size,
             spec.max_position_embeddings
         )?;
+        for (title, line) in reading(spec) {
+            writeln!(f, "{title:<12}{line}")?;
+        }
         writeln!(f, "files       {}", Bytes(*download_bytes))?;
         for (dtype, Share { count, bytes }) in &tensors.dtypes {
             writeln!(f, "tensors     {count} in {dtype}, {}", Bytes(*bytes))?;

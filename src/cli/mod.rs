@@ -10,6 +10,7 @@ mod lines;
 mod load;
 mod options;
 mod print;
+mod reading;
 mod simulate;
 mod writer;
 

@@ -294,7 +294,7 @@ impl<S: Source> Weights<S> {
     /// Whether a file holds `name`, in any type. The question for a tensor that a model may lack: the answer yes, followed by
     /// [`Self::expect`], reports a type that cannot be used, where [`Self::get`] alone would take the tensor for missing.
     pub fn contains(&self, name: &str) -> bool {
-        self.tensors.contains_key(name)
+        self.stored(name).is_some()
     }
 
     /// The tensor `name`, or `None` when no file holds it in a [`Dtype`].
@@ -323,9 +323,17 @@ impl<S: Source> Weights<S> {
         })
     }
 
+    /// By its name, or else by one that transformers takes for the same: that of a model saved without its head, which lacks
+    /// the first part (GPT-2), or of the text part of a model that sees too.
+    fn stored(&self, name: &str) -> Option<&Stored> {
+        let bare = name.split_once('.').map_or(name, |(_, bare)| bare);
+        let others = || [bare.into(), format!("language_model.{name}"), format!("model.language_model.{bare}")];
+        self.tensors.get(name).or_else(|| others().iter().find_map(|other: &String| self.tensors.get(other)))
+    }
+
     fn find(&self, name: &str) -> Result<&Tensor> {
         let tensor = name.to_owned();
-        match self.tensors.get(name) {
+        match self.stored(name) {
             Some(Stored::Usable(tensor)) => Ok(tensor),
             Some(Stored::Words { place, .. }) => {
                 Err(broken(&place.file, WeightsRule::UnsupportedDtype { tensor, dtype: "U32".into() }))
