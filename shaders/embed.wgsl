@@ -1,27 +1,28 @@
-// x[row] = scale * table[token]: the embedding rows of this pass's tokens, widened to f32.
+// x[row] = scale * table[token]: the embedding rows of this pass's tokens, widened to f32. Or those of its positions, added.
 struct EmbedDims {
-    chunks: u32,    // 16-byte chunks per row of the table
-    first_id: u32,  // first token of this piece of the table
-    ids: u32,       // tokens in this piece
+    chunks: u32,    // 16-byte chunks of weights per row of the table
+    scales: u32,    // where in a row its scales begin, in 16 bytes
+    stride: u32,    // 16-byte units from row to row
+    first_id: u32,  // first token or position of this piece of the table
+    ids: u32,       // how many are in this piece
     x_stride: u32,  // vec4s per row of x
     scale: f32,
 }
 
 @group(0) @binding(0) var<uniform> step: Step;
 @group(0) @binding(1) var<uniform> dims: EmbedDims;
-@group(0) @binding(2) var<storage, read> weights: array<vec4u>;   // (ids, chunks)
-@group(0) @binding(3) var<storage, read> round: array<u32>;       // token ids of the round
+@group(0) @binding(2) var<storage, read> weights: array<vec4u>;   // (ids, stride)
 @group(0) @binding(4) var<storage, read_write> x: array<vec4f>;   // (rows, x_stride)
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) thread: u32) {
     let chunk = id.x * 64u + thread;
-    let token = round[step.token + id.y];
-    if (step.rows == 0u || chunk >= dims.chunks || token < dims.first_id || token - dims.first_id >= dims.ids) {
+    let wanted = entry(id.y);
+    if (step.rows == 0u || chunk >= dims.chunks || wanted < dims.first_id || wanted - dims.first_id >= dims.ids) {
         return;
     }
-    let raw = weights[(token - dims.first_id) * dims.chunks + chunk];
+    let raw = load_raw(wanted - dims.first_id, chunk);
     for (var i = 0u; i < CHUNK4; i++) {
-        x[id.y * dims.x_stride + chunk * CHUNK4 + i] = weight4(raw, i) * dims.scale;
+        place(id.y * dims.x_stride + chunk * CHUNK4 + i, weight4(raw, i) * dims.scale);
     }
 }

@@ -44,19 +44,19 @@ fn main(
     let first_row = id.y * ROWS;
     let first = (tile * GROUPS + thread / LANES) * OUTS;
     let last = dims.outs - 1u;
-    let w0 = min(first, last) * dims.chunks;
-    let w1 = min(first + 1u, last) * dims.chunks;
-    let w2 = min(first + 2u, last) * dims.chunks;
-    let w3 = min(first + 3u, last) * dims.chunks;
+    let w0 = min(first, last);
+    let w1 = min(first + 1u, last);
+    let w2 = min(first + 2u, last);
+    let w3 = min(first + 3u, last);
     var s0: Sum;
     var s1: Sum;
     var s2: Sum;
     var s3: Sum;
     for (var chunk = thread % LANES; chunk < dims.chunks; chunk += LANES) {
-        let r0 = weights[w0 + chunk];
-        let r1 = weights[w1 + chunk];
-        let r2 = weights[w2 + chunk];
-        let r3 = weights[w3 + chunk];
+        let r0 = load_raw(w0, chunk);
+        let r1 = load_raw(w1, chunk);
+        let r2 = load_raw(w2, chunk);
+        let r3 = load_raw(w3, chunk);
         for (var i = 0u; i < CHUNK4; i++) {
             let x = load_x(first_row, chunk * CHUNK4 + i);
             s0 = mac(s0, weight4(r0, i), x);

@@ -46,7 +46,7 @@ fn main(
             let line = n % TILE;
             let slot = n / TILE;
             let chunk = place(min(done + slot, dims.chunks - 1u)).chunk;
-            let raw = weights[min(first_out + line, dims.outs - 1u) * dims.chunks + chunk];
+            let raw = load_raw(min(first_out + line, dims.outs - 1u), chunk);
             for (var i = 0u; i < CHUNK4; i++) {
                 w_stage[(slot * CHUNK4 + i) * TILE + line] = weight4(raw, i);
                 x_stage[(slot * CHUNK4 + i) * TILE + line] = x_at(first_row + line, chunk * CHUNK4 + i);

@@ -1,4 +1,4 @@
-// y = x / rms(x) * gain, one workgroup per row. For the LM head, rows start at step.logit_row.
+// x / rms(x) * gain, one workgroup per row; set as y, or added to it. For the LM head, rows start at step.logit_row.
 const THREADS = 128u;
 
 struct NormDims {
@@ -27,6 +27,6 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) threa
     }
     let scale = 1.0 / sqrt(sum_threads(sum, thread) / f32(dims.width) + dims.eps);
     for (var i = thread; i < dims.stride; i += THREADS) {
-        y[id.x * dims.stride + i] = x[base + i] * scale * gain[i];
+        place(id.x * dims.stride + i, x[base + i] * scale * gain[i]);
     }
 }

@@ -21,11 +21,14 @@
 //!
 //! Start reading at [`session`]; the rules of acceptance are in [`speculate`].
 
+pub mod checkpoint;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod decode;
 pub mod error;
 pub mod gpu;
+#[cfg(feature = "hub")]
+pub mod hub;
 mod load;
 pub mod model;
 pub mod options;
@@ -40,10 +43,11 @@ pub mod text;
 pub mod wasm;
 pub mod weights;
 
+pub use checkpoint::Checkpoint;
 pub use error::{Error, Result};
 pub use gpu::{Gpu, GpuOptions, KvDtype};
-pub use load::Checkpoint;
-pub use options::{GenerateOptions, LoadOptions, LookupRule, Schedule, Speculation};
+pub use load::{Inspection, ModelFiles, Share, Tensors};
+pub use options::{DoSample, GenerateOptions, LoadOptions, LookupRule, Schedule, Speculation};
 pub use session::{FinishReason, Generation, Progress, Prompt, Session, Token};
 pub use speculate::{Origin, Stats};
 pub use text::Message;

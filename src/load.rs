@@ -1,49 +1,44 @@
 //! A model's files -> a session: config, weights and tokenizer of the target, and of the draft model if there is one.
 
-use crate::decode::{Blueprint, Capacity, Engine, Memory, Model, RoundBuffers, Translate};
+mod inspect;
+
+pub use self::inspect::{Inspection, Share, Tensors};
+
+use crate::checkpoint::{self, Checkpoint};
+use crate::decode::{Blueprint, Capacity, Engine, Model, RoundBuffers, Translate};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
-use crate::model::{ModelSpec, parse_config};
+use crate::model::ModelSpec;
 use crate::options::LoadOptions;
 use crate::session::{Building, Learned, Origination, Prompts, Session};
-use crate::text::{ChatTemplate, Tokenizer, Translator};
-use crate::weights::{Source, Weights, read_small};
+use crate::text::{Tokenizer, Translator};
+use crate::weights::{Source, Weights};
 use std::fmt::Display;
 use std::rc::Rc;
 
 /// Positions of the KV cache unless more are asked for.
 const DEFAULT_CONTEXT: usize = 4096;
-/// Largest accepted `config.json` and other small files, in bytes.
-const SMALL_FILE: u64 = 1 << 20;
-/// Largest accepted `tokenizer.json`, in bytes.
-const TOKENIZER_FILE: u64 = 64 << 20;
 
 /// A model as its headers describe it: nothing is on the GPU yet.
-pub struct Checkpoint<S> {
+pub struct ModelFiles<S> {
     /// What it is and does, and how much room it is given.
     pub blueprint: Blueprint,
-    /// Its tensors.
-    pub weights: Weights<S>,
+    /// All that was read of it, and can be.
+    pub checkpoint: Box<dyn Checkpoint<S>>,
     /// What in its files is of no use, in words.
     pub warnings: Vec<String>,
 }
 
-impl<S: Source> Checkpoint<S> {
-    /// Reads `config.json` and the headers of the weights; checks the name and shape of every tensor.
+impl<S: Source + 'static> ModelFiles<S> {
+    /// Reads the headers; checks the name and shape of every tensor.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::BadConfig`], [`Error::UnsupportedArchitecture`], [`Error::BadWeights`],
-    /// [`Error::BadOption`] for more context than the model has positions.
+    /// What [`checkpoint::open`] reports; [`Error::BadOption`] for more context than the model has positions.
     pub async fn open(source: S, options: &LoadOptions) -> Result<Self> {
         options.validate()?;
         let place = source.name();
-        Self::read(source, options).await.map_err(|error| error.within(&place))
-    }
-
-    async fn read(source: S, options: &LoadOptions) -> Result<Self> {
-        let config = required(&source, "config.json", SMALL_FILE).await?;
-        let generation_config = read_small(&source, "generation_config.json", SMALL_FILE).await?;
-        let mut spec = parse_config(&config, generation_config.as_deref())?;
+        let checkpoint = checkpoint::open(source, options.file.as_deref()).await?;
+        let mut spec = checkpoint.spec().clone();
         let warnings = drop_unknown_tokens(&mut spec);
         let most = spec.max_position_embeddings;
         let max_context = options.max_context.unwrap_or(most.min(DEFAULT_CONTEXT));
@@ -52,42 +47,42 @@ impl<S: Source> Checkpoint<S> {
             return Err(Error::BadOption { option: "max_context".into(), value: max_context.to_string(), allowed });
         }
         let capacity = Capacity { max_context, prefill_chunk: options.prefill_chunk, kv_dtype: options.kv_dtype };
-        let weights = Weights::open(source).await?;
-        Ok(Self { blueprint: Blueprint::new(spec, &weights, capacity)?, weights, warnings })
-    }
-
-    /// Bytes that it will need on the GPU.
-    pub fn memory(&self) -> Memory {
-        self.blueprint.memory()
+        let blueprint = Blueprint::new(spec, checkpoint.weights(), capacity, options.dtype);
+        Ok(Self { blueprint: blueprint.map_err(|error| error.within(&place))?, checkpoint, warnings })
     }
 
     /// Its tokenizer.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::BadTokenizer`].
+    /// [`Error::NotFound`]; [`Error::BadTokenizer`], also for one with more tokens than the model.
     pub async fn tokenizer(&self) -> Result<Tokenizer> {
-        let file = "tokenizer.json";
-        let source = self.weights.source();
-        let bytes = required(source, file, TOKENIZER_FILE).await?;
-        Tokenizer::from_json(file, &bytes).map_err(|error| error.within(&source.name()))
-    }
-
-    /// Refuses a tokenizer with more tokens than the model.
-    pub(crate) fn check_tokens(&self, tokenizer: &Tokenizer) -> Result<()> {
+        let tokenizer = self.checkpoint.tokenizer().await?;
         let (tokens, vocab) = (tokenizer.vocab_size(), self.blueprint.spec.vocab_size);
         if tokens > vocab {
-            let reason = format!("it has {tokens} tokens, but config.json says {vocab}");
-            let file = format!("{}/tokenizer.json", self.weights.source().name());
-            return Err(Error::BadTokenizer { file, reason });
+            let reason = format!("the tokenizer has {tokens} tokens, but the model {vocab} (vocab_size)");
+            return Err(Error::BadTokenizer { file: self.checkpoint.weights().source().name(), reason });
         }
-        Ok(())
+        Ok(tokenizer)
     }
 
-    pub(crate) async fn template(&self) -> Result<Option<ChatTemplate>> {
-        let source = self.weights.source();
-        let config = read_small(source, "tokenizer_config.json", SMALL_FILE).await?;
-        let jinja = read_small(source, "chat_template.jinja", SMALL_FILE).await?;
-        ChatTemplate::from_files(config.as_deref(), jinja.as_deref())
+    /// Forgets what is not needed to put it on a device, once or again.
+    pub(crate) fn into_loadable(self) -> Loadable<S> {
+        Loadable { blueprint: self.blueprint, weights: self.checkpoint.into_weights() }
+    }
+}
+
+/// A model as a device wants it.
+pub(crate) struct Loadable<S> {
+    pub blueprint: Blueprint,
+    weights: Weights<S>,
+}
+
+impl<S: Source> Loadable<S> {
+    /// Puts it on a device. `loaded` hears of every portion's bytes.
+    pub async fn put(&self, gpu: &Rc<Gpu>, buffers: &RoundBuffers, loaded: &mut dyn FnMut(u64)) -> Result<Model> {
+        let Self { blueprint, weights } = self;
+        let place = weights.source().name();
+        Model::load(gpu, blueprint, Some(weights), buffers, loaded).await.map_err(|error| error.within(&place))
     }
 }
 
@@ -97,7 +92,7 @@ impl Session {
     /// when the device is lost. `loaded` hears of bytes on the GPU and of all bytes.
     ///
     /// # Errors
-    /// What [`Checkpoint::open`] reports; [`Error::BadTokenizer`]; [`Error::OutOfGpuMemory`]; what the device reports.
+    /// What [`ModelFiles::open`] reports; [`Error::BadTokenizer`]; [`Error::OutOfGpuMemory`]; what the device reports.
     pub async fn load<S: Source + 'static, A: Source + 'static>(
         gpu: &Rc<Gpu>,
         target: S,
@@ -109,13 +104,12 @@ impl Session {
             let allowed = "1: several targets are for `parallel::Parallel`".into();
             return Err(Error::BadOption { option: "sp_degree".into(), value: options.sp_degree.to_string(), allowed });
         }
-        let target = Checkpoint::open(target, options).await?;
+        let target = ModelFiles::open(target, options).await?;
         let tokenizer = Rc::new(target.tokenizer().await?);
-        target.check_tokens(&tokenizer)?;
-        let template = target.template().await?;
-        let context = target.blueprint.capacity.max_context;
+        let template = target.checkpoint.template().await?;
+        let (context, sampling) = (target.blueprint.capacity.max_context, target.checkpoint.sampling().clone());
         let warnings = target.warnings.clone();
-        let mut pair = Pair { target, assistant: None, tokenizers: None, warnings };
+        let mut pair = Pair { target: target.into_loadable(), assistant: None, tokenizers: None, warnings };
         match assistant {
             None => {}
             Some(source) => match open_assistant(source, options, context).await {
@@ -128,7 +122,7 @@ impl Session {
                         ));
                         pair.tokenizers = Some([tokenizer.clone(), Rc::new(other)]);
                     }
-                    pair.assistant = Some(assistant);
+                    pair.assistant = Some(assistant.into_loadable());
                 }
             },
         }
@@ -144,15 +138,15 @@ impl Session {
         }?;
         let learned = Learned::new(&engine);
         let spec = engine.target().spec().clone();
-        let prompts = Prompts { tokenizer, template, spec, context };
+        let prompts = Prompts { tokenizer, template, sampling, spec, context };
         Ok(Self { engine, prompts, learned, origin: Box::new(pair), warnings })
     }
 }
 
 /// The models of a session as they were chosen.
 struct Pair<S, A> {
-    target: Checkpoint<S>,
-    assistant: Option<Checkpoint<A>>,
+    target: Loadable<S>,
+    assistant: Option<Loadable<A>>,
     /// Theirs, where they differ.
     tokenizers: Option<[Rc<Tokenizer>; 2]>,
     /// What the user should know about their files.
@@ -165,7 +159,8 @@ impl<S: Source, A: Source> Pair<S, A> {
     async fn build(&self, gpu: &Rc<Gpu>, loaded: &mut dyn FnMut(u64, u64)) -> Result<(Engine, Vec<String>)> {
         let Self { target, assistant, tokenizers, warnings } = self;
         let mut warnings = warnings.clone();
-        let all = target.memory().weights + assistant.as_ref().map_or(0, |assistant| assistant.memory().weights);
+        let all = target.blueprint.memory().weights
+            + assistant.as_ref().map_or(0, |assistant| assistant.blueprint.memory().weights);
         let mut done = 0;
         let mut progress = |bytes| {
             done += bytes;
@@ -173,10 +168,10 @@ impl<S: Source, A: Source> Pair<S, A> {
         };
         let Blueprint { spec, capacity, .. } = &target.blueprint;
         let buffers = RoundBuffers::new(gpu, capacity.prefill_chunk, spec.vocab_size)?;
-        let on_gpu = put(gpu, target, &buffers, &mut progress).await?;
+        let on_gpu = target.put(gpu, &buffers, &mut progress).await?;
         let mut draft = None;
         if let Some(assistant) = assistant {
-            match put(gpu, assistant, &buffers, &mut progress).await {
+            match assistant.put(gpu, &buffers, &mut progress).await {
                 Ok(model) => draft = Some(model),
                 Err(lost @ Error::DeviceLost { .. }) => return Err(lost),
                 Err(error) => warnings.push(without_assistant(&error)),
@@ -200,7 +195,7 @@ fn drop_unknown_tokens(spec: &mut ModelSpec) -> Vec<String> {
     let mut is_known = |key: &str, id: u32| {
         let known = (id as usize) < vocab;
         if !known {
-            warnings.push(format!("{key} {id} is ignored: the model has {vocab} tokens (vocab_size in config.json)"));
+            warnings.push(format!("{key} {id} is ignored: the model has {vocab} tokens (vocab_size)"));
         }
         known
     };
@@ -230,35 +225,15 @@ impl<S: Source, A: Source> Origination for Pair<S, A> {
 }
 
 /// The draft model, with the target's room, or less where it was made for less, and its tokenizer.
-pub(crate) async fn open_assistant<A: Source>(
+pub(crate) async fn open_assistant<A: Source + 'static>(
     source: A,
     options: &LoadOptions,
     context: usize,
-) -> Result<(Checkpoint<A>, Tokenizer)> {
-    let unbounded = LoadOptions { max_context: None, ..options.clone() };
-    let mut assistant = Checkpoint::open(source, &unbounded).await?;
+) -> Result<(ModelFiles<A>, Tokenizer)> {
+    let own = LoadOptions { max_context: None, file: options.assistant_file.clone(), ..options.clone() };
+    let mut assistant = ModelFiles::open(source, &own).await?;
     let most = assistant.blueprint.spec.max_position_embeddings;
     assistant.blueprint.capacity.max_context = context.min(most);
     let tokenizer = assistant.tokenizer().await?;
-    assistant.check_tokens(&tokenizer)?;
     Ok((assistant, tokenizer))
-}
-
-async fn put<S: Source>(
-    gpu: &Rc<Gpu>,
-    checkpoint: &Checkpoint<S>,
-    buffers: &RoundBuffers,
-    loaded: &mut dyn FnMut(u64),
-) -> Result<Model> {
-    let Checkpoint { blueprint, weights, .. } = checkpoint;
-    let place = weights.source().name();
-    Model::load(gpu, blueprint, Some(weights), buffers, loaded).await.map_err(|error| error.within(&place))
-}
-
-async fn required<S: Source>(source: &S, file: &str, limit: u64) -> Result<Vec<u8>> {
-    read_small(source, file, limit).await?.ok_or_else(|| Error::NotFound {
-        path: format!("{}/{file}", source.name()),
-        reason: "there is no such file; a model's folder holds config.json, model.safetensors and tokenizer.json"
-            .into(),
-    })
 }

@@ -1,18 +1,27 @@
 //! Options of loading and generating, under Hugging Face's names, validated once.
 
 mod read;
+mod sampling;
 
 use crate::error::Result;
 pub(crate) use read::Given;
 use read::{bad, read};
+pub use sampling::{DoSample, SamplingDefaults, SamplingValues};
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
 /// How to load a model pair.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LoadOptions {
+    /// Which GGUF file of several is meant, `*` standing for any characters; none: the only one.
+    pub file: Option<String>,
+    /// The same for the draft model.
+    pub assistant_file: Option<String>,
     /// Positions that the KV cache can grow to; none: what the model was made for, at most 4,096.
     pub max_context: Option<usize>,
+    /// How the weights are stored on the GPU.
+    pub dtype: WeightDtype,
     /// How the KV cache stores its elements.
     pub kv_dtype: KvDtype,
     /// Rows of a prefill chunk.
@@ -24,8 +33,34 @@ pub struct LoadOptions {
 
 impl Default for LoadOptions {
     fn default() -> Self {
-        Self { max_context: None, kv_dtype: KvDtype::F32, prefill_chunk: 64, sp_degree: 1 }
+        Self {
+            file: None,
+            assistant_file: None,
+            max_context: None,
+            dtype: WeightDtype::Auto,
+            kv_dtype: KvDtype::F32,
+            prefill_chunk: 64,
+            sp_degree: 1,
+        }
     }
+}
+
+/// How weights are stored on the GPU. The quantised types are made of matrices that the checkpoint has as floats, in rows of
+/// whole blocks of 32; the others stay as they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WeightDtype {
+    /// As the checkpoint has them.
+    #[default]
+    Auto,
+    /// Widened, exactly.
+    F32,
+    /// Rounded to nearest.
+    F16,
+    /// Q8_0: 8 bits, a scale for each 32. The loss is hardly measurable.
+    Q8,
+    /// Q4_1: 4 bits, a scale and a min for each 32. It loses clearly less than Q4_0, for half a bit more.
+    Q4,
 }
 
 /// How the KV cache stores its elements.
@@ -72,17 +107,18 @@ pub struct GenerateOptions {
     /// Who drafts.
     pub drafter: DrafterChoice,
     /// Whether to draw tokens at random; if not, the most likely one is taken.
-    pub do_sample: bool,
-    /// Logits are divided by it.
-    pub temperature: f32,
+    pub do_sample: DoSample,
+    /// Logits are divided by it. None, here and in the next four: what the model's files say where `do_sample` asks for it, else
+    /// what changes nothing.
+    pub temperature: Option<f32>,
     /// So many most likely tokens remain; 0: all.
-    pub top_k: usize,
+    pub top_k: Option<usize>,
     /// The most likely tokens whose probabilities sum up to this remain.
-    pub top_p: f32,
+    pub top_p: Option<f32>,
     /// Tokens remain that have at least this times the highest probability.
-    pub min_p: f32,
+    pub min_p: Option<f32>,
     /// Logits of tokens that the text has are divided by it where positive, else multiplied.
-    pub repetition_penalty: f32,
+    pub repetition_penalty: Option<f32>,
     /// Key of the random choices: the same seed gives the same text. None: another one each time, told in the statistics.
     pub seed: Option<u64>,
     /// How draft tokens are accepted when tokens are drawn at random.
@@ -97,6 +133,16 @@ pub struct GenerateOptions {
     pub stop: Vec<String>,
     /// What to do with a chat that is longer than the context.
     pub context: ContextPolicy,
+    /// Of a chat: the functions that the model may call, described as its template wants it.
+    pub tools: Vec<Map<String, Value>>,
+    /// Of a chat: texts that the model is to answer from.
+    pub documents: Vec<Map<String, Value>>,
+    /// Of a chat: other variables of its template, such as `enable_thinking` or `date_string`.
+    pub chat_template_kwargs: Map<String, Value>,
+    /// Of a chat: whether the last message, the assistant's, is the beginning of the answer.
+    pub continue_final_message: bool,
+    /// Of a chat: whether the prompt ends where an answer begins. None: unless the last message is continued.
+    pub add_generation_prompt: Option<bool>,
     /// Whether to draft at all.
     pub speculation: Speculation,
     /// Whether host work of a round is done while the device computes another; the text is the same.
@@ -115,12 +161,12 @@ impl Default for GenerateOptions {
             assistant_confidence_threshold: 0.0,
             prediction: None,
             drafter: DrafterChoice::Auto,
-            do_sample: false,
-            temperature: 1.0,
-            top_k: 0,
-            top_p: 1.0,
-            min_p: 0.0,
-            repetition_penalty: 1.0,
+            do_sample: DoSample::No,
+            temperature: None,
+            top_k: None,
+            top_p: None,
+            min_p: None,
+            repetition_penalty: None,
             seed: None,
             acceptance: Acceptance::Coupled,
             logit_bias: BTreeMap::new(),
@@ -128,6 +174,11 @@ impl Default for GenerateOptions {
             min_new_tokens: 0,
             stop: Vec::new(),
             context: ContextPolicy::Error,
+            tools: Vec::new(),
+            documents: Vec::new(),
+            chat_template_kwargs: Map::new(),
+            continue_final_message: false,
+            add_generation_prompt: None,
             speculation: Speculation::Auto,
             overlap: true,
         }
@@ -232,6 +283,18 @@ impl LoadOptions {
 }
 
 impl GenerateOptions {
+    /// The first option given that means something for a chat only.
+    pub(crate) fn of_a_chat(&self) -> Option<&'static str> {
+        let given = [
+            ("tools", !self.tools.is_empty()),
+            ("documents", !self.documents.is_empty()),
+            ("chat_template_kwargs", !self.chat_template_kwargs.is_empty()),
+            ("continue_final_message", self.continue_final_message),
+            ("add_generation_prompt", self.add_generation_prompt.is_some()),
+        ];
+        given.into_iter().find_map(|(name, given)| given.then_some(name))
+    }
+
     /// The defaults, with what an object names in their place; null leaves the default.
     ///
     /// # Errors
@@ -255,21 +318,9 @@ impl GenerateOptions {
         if self.stop.iter().any(String::is_empty) {
             return bad("stop", "an empty text", "texts of one character or more");
         }
-        for (option, value, range, allowed) in [
-            (
-                "temperature",
-                self.temperature,
-                1e-3..=100.0,
-                "0.001 to 100; for the most likely token leave do_sample off",
-            ),
-            ("top_p", self.top_p, f32::MIN_POSITIVE..=1.0, "more than 0, up to 1"),
-            ("min_p", self.min_p, 0.0..=1.0, "0 to 1"),
-            ("repetition_penalty", self.repetition_penalty, 0.01..=100.0, "0.01 to 100; 1: none"),
-            ("assistant_confidence_threshold", self.assistant_confidence_threshold, 0.0..=1.0, "0 to 1"),
-        ] {
-            if !range.contains(&value) {
-                return bad(option, value, allowed);
-            }
+        self.merged(&SamplingDefaults::default()).validate()?;
+        if !(0.0..=1.0).contains(&self.assistant_confidence_threshold) {
+            return bad("assistant_confidence_threshold", self.assistant_confidence_threshold, "0 to 1");
         }
         if self.min_new_tokens > self.max_new_tokens {
             return bad("min_new_tokens", self.min_new_tokens, "0 to max_new_tokens");
@@ -344,9 +395,11 @@ mod tests {
             (json!({ "stop": "." }), "stop", "\".\"", "a list"),
             (json!({ "seed": 1.5 }), "seed", "1.5", "a whole number from 0 on"),
             (json!({ "temperature": "hot" }), "temperature", "\"hot\"", "a number"),
-            (json!({ "do_sample": 1 }), "do_sample", "1", "true or false"),
-            (json!({ "logit_bias": [1] }), "logit_bias", "[1]", "an object: numbers by token id"),
-            (json!({ "logit_bias": { "a": 1 } }), "logit_bias", "{\"a\":1}", "an object: numbers by token id"),
+            (json!({ "do_sample": 1 }), "do_sample", "1", "true, false or model"),
+            (json!({ "logit_bias": [1] }), "logit_bias", "[1]", "an object"),
+            (json!({ "logit_bias": { "a": 1 } }), "logit_bias", "{\"a\":1}", "numbers by token id"),
+            (json!({ "tools": [5] }), "tools", "[5]", "an object"),
+            (json!({ "chat_template_kwargs": "x" }), "chat_template_kwargs", "\"x\"", "an object"),
             (json!({ "speculation": "on" }), "speculation", "\"on\"", "auto or off"),
             (json!({ "drafter": 5 }), "drafter", "5", "one of its names"),
         ] {
@@ -363,7 +416,7 @@ mod tests {
         let read = |name: &'static str, value: f64| {
             GenerateOptions::read(MapDeserializer::<_, Words>::new([(name, value)].into_iter()))
         };
-        assert_eq!(read("temperature", 0.5).unwrap().temperature, 0.5);
+        assert_eq!(read("temperature", 0.5).unwrap().temperature, Some(0.5));
         assert_bad(read("temperature", f64::NAN), "temperature", "floating point `NaN`", "a finite number");
         assert_bad(read("max_new_tokens", f64::INFINITY), "max_new_tokens", "floating point `inf`", "a finite number");
         let nested = (0..1000).fold(json!(1), |inner, _| json!([inner]));
@@ -387,12 +440,12 @@ mod tests {
             bad(options)
         };
         for value in [0.0, -1.0, f32::NAN, f32::INFINITY] {
-            assert_eq!(with(&|options| options.temperature = value), "temperature");
-            assert_eq!(with(&|options| options.top_p = value), "top_p");
-            assert_eq!(with(&|options| options.repetition_penalty = value), "repetition_penalty");
+            assert_eq!(with(&|options| options.temperature = Some(value)), "temperature");
+            assert_eq!(with(&|options| options.top_p = Some(value)), "top_p");
+            assert_eq!(with(&|options| options.repetition_penalty = Some(value)), "repetition_penalty");
         }
-        assert_eq!(with(&|options| options.top_p = 1.01), "top_p");
-        assert_eq!(with(&|options| options.min_p = -0.1), "min_p");
+        assert_eq!(with(&|options| options.top_p = Some(1.01)), "top_p");
+        assert_eq!(with(&|options| options.min_p = Some(-0.1)), "min_p");
         assert_eq!(with(&|options| options.assistant_confidence_threshold = 2.0), "assistant_confidence_threshold");
         assert_eq!(with(&|options| options.min_new_tokens = 257), "min_new_tokens");
         assert_eq!(with(&|options| options.seed = Some(1 << 53)), "seed");

@@ -88,8 +88,8 @@ impl<C: Crew> Parallel<C> {
     ///
     /// # Errors
     /// As [`crate::Session::encode`].
-    pub fn encode(&self, prompt: &Prompt) -> Result<Vec<u32>> {
-        self.prompts.encode(prompt)
+    pub fn encode(&self, prompt: &Prompt, options: &GenerateOptions) -> Result<Vec<u32>> {
+        self.prompts.encode(prompt, options)
     }
 
     /// Continues a prompt. `on_progress` hears how the prompt is read, and of each token, and may break off.
@@ -111,30 +111,31 @@ impl<C: Crew> Parallel<C> {
         options.validate()?;
         let (prompt, num_dropped_messages) = self.prompts.fit(prompt, options)?;
         let ends = self.prompts.spec.eos_token_id.clone();
-        let sampling = setup::sampling(options, &self.prompts.spec, prompt.len())?;
-        let (guess, lookahead) = self.guess(options, &ends)?;
+        let values = options.sampling(&self.prompts.sampling)?;
+        let sampling = setup::sampling(options, &values, &self.prompts.spec, prompt.len())?;
+        let (guess, lookahead) = self.guess(options, values.do_sample, &ends)?;
         let mut out = Emitter::new(&self.prompts.tokenizer, &prompt, &ends, options, on_progress);
-        let seed = options.do_sample.then_some(sampling.seed);
+        let seed = values.do_sample.then_some(sampling.seed);
         let plan = Plan { sampling, lookahead, guess, ends: ends.clone(), capacity: self.prompts.context };
         let mut stats = write(&mut self.crew, &prompt, plan, &mut out).await?;
         let latencies = stats.distributed.map(|found| [found.target_latency, found.drafter_latency]);
         self.latencies = latencies.filter(|[target, drafter]| *target > 0.0 && *drafter > 0.0).or(self.latencies);
         stats.num_dropped_messages = num_dropped_messages;
-        stats.seed = seed;
+        (stats.sampling, stats.seed) = (values, seed);
         let known = self.warnings.iter().cloned();
         let missing = setup::missing(options, self.crew.has_drafter());
         let ignored = options.prediction.is_some().then(|| "with several targets no prediction is used".to_owned());
-        stats.warnings.splice(0..0, known.chain(setup::idle(options)).chain(missing).chain(ignored));
+        stats.warnings.splice(0..0, known.chain(setup::idle(options, &values)).chain(missing).chain(ignored));
         out.finish(stats)
     }
 
     /// Who drafts, and how many tokens make a verify task.
-    fn guess(&self, options: &GenerateOptions, ends: &[u32]) -> Result<(Guess, usize)> {
+    fn guess(&self, options: &GenerateOptions, drawn: bool, ends: &[u32]) -> Result<(Guess, usize)> {
         let bad = |option: &'static str, value: &str, allowed: &str| {
             let allowed = format!("{allowed}, with several targets (sp_degree)");
             Err(Error::BadOption { option: option.into(), value: value.into(), allowed })
         };
-        if options.do_sample && options.acceptance == Acceptance::Rejection {
+        if drawn && options.acceptance == Acceptance::Rejection {
             return bad("acceptance", "rejection", "coupled");
         }
         let model = self.crew.has_drafter() && options.num_assistant_tokens > 0;

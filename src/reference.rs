@@ -6,11 +6,13 @@
 //! checkpoint, as they lie there, which makes [`Model`] an independent check of all that the GPU does differently. It is
 //! written to be read, and slow: for tests and small models.
 
-use crate::error::Result;
-use crate::model::{Activation, Mlp, ModelSpec, rotary_table};
+mod model;
+
+pub use self::model::Model;
+
+use crate::model::Activation;
 use crate::options::KvDtype;
 use crate::sample::{Processors, accepts, recovered};
-use crate::weights::{Source, Weights};
 use half::f16;
 
 /// Sizes and rules of an attention layer.
@@ -96,6 +98,20 @@ pub fn norm_rms(x: &[f32], gain: &[f32], eps: f64) -> Vec<f32> {
     y
 }
 
+/// `(x - mean) / deviation * gain + bias` for each row of x [rows, width], gain and bias [width]: [rows, width].
+pub fn norm_layer(x: &[f32], gain: &[f32], bias: &[f32], eps: f64) -> Vec<f32> {
+    let width = gain.len();
+    let mut y = Vec::with_capacity(x.len());
+    for row in x.chunks_exact(width) {
+        let mean = row.iter().map(|x| f64::from(*x)).sum::<f64>() / width as f64;
+        let variance = row.iter().map(|x| (f64::from(*x) - mean).powi(2)).sum::<f64>() / width as f64;
+        let normed = row.iter().map(|x| (f64::from(*x) - mean) / (variance + eps).sqrt());
+        let scaled = normed.zip(gain).zip(bias).map(|((x, gain), bias)| x * f64::from(*gain) + f64::from(*bias));
+        y.extend(scaled.map(|x| x as f32));
+    }
+    y
+}
+
 /// `x W^T` for x [rows, cols], w [outs, cols]: [rows, outs]. Twin of matmul_rows and matmul_tile, which differ in how
 /// many rows they are for, with the epilogue `store`.
 pub fn matmul(x: &[f32], w: &[f32], cols: usize) -> Vec<f32> {
@@ -113,12 +129,43 @@ pub fn residual(y: &mut [f32], result: &[f32], bias: &[f32]) {
 /// Epilogue of the gated MLP: `activation(gate + gate_bias) * (up + up_bias)` for gate and up [rows, width], biases
 /// [width]: [rows, width].
 pub fn gate(gate: &[f32], gate_bias: &[f32], up: &[f32], up_bias: &[f32], activation: Activation) -> Vec<f32> {
-    let activate = |v: f64| match activation {
-        Activation::Silu => v / (1.0 + (-v).exp()),
-    };
     let gates = add(gate, gate_bias).map(f64::from);
     let ups = add(up, up_bias).map(f64::from);
-    gates.zip(ups).map(|(gate, up)| (activate(gate) * up) as f32).collect()
+    gates.zip(ups).map(|(gate, up)| (apply(activation, gate) * up) as f32).collect()
+}
+
+/// Epilogue of the plain MLP: `activation(result + bias)` for result [rows, width], bias [width]: [rows, width].
+pub fn activate(result: &[f32], bias: &[f32], activation: Activation) -> Vec<f32> {
+    add(result, bias).map(|v| apply(activation, f64::from(v)) as f32).collect()
+}
+
+fn apply(activation: Activation, v: f64) -> f64 {
+    match activation {
+        Activation::Silu => v / (1.0 + (-v).exp()),
+        Activation::Gelu => v * normal_distribution(v),
+        Activation::GeluTanh => {
+            let u = (2.0 / std::f64::consts::PI).sqrt() * (v + 0.044_715 * v.powi(3));
+            v * 0.5 * (1.0 + u.tanh())
+        }
+        Activation::Relu => v.max(0.0),
+    }
+}
+
+/// The probability that a normally distributed number is smaller than `v`: by its Taylor series, or far from zero by
+/// Lentz's continued fraction.
+fn normal_distribution(v: f64) -> f64 {
+    let density = (-v * v / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt();
+    if v.abs() < 3.0 {
+        let mut term = v;
+        let mut sum = v;
+        for n in 1..100 {
+            term *= v * v / f64::from(2 * n + 1);
+            sum += term;
+        }
+        return 0.5 + density * sum;
+    }
+    let tail = density / (1..100).rev().fold(v.abs(), |below, n| v.abs() + f64::from(n) / below);
+    if v < 0.0 { tail } else { 1.0 - tail }
 }
 
 /// Epilogue of the fused projection qkv [rows, heads + 2 kv_heads, head_dim]: adds the bias of a row, rotates q and k by
@@ -253,158 +300,4 @@ fn dot(a: &[f32], b: &[f32]) -> f64 {
 /// Rows plus a bias [width] each.
 fn add<'a>(rows: &'a [f32], bias: &'a [f32]) -> impl Iterator<Item = f32> + 'a {
     rows.iter().zip(bias.iter().cycle()).map(|(x, bias)| x + bias)
-}
-
-/// A whole model: its tensors by the names of the checkpoint, all in f32.
-pub struct Model {
-    spec: ModelSpec,
-    /// [vocab, hidden].
-    embedding: Vec<f32>,
-    layers: Vec<Layer>,
-    /// [hidden].
-    final_norm: Vec<f32>,
-    /// [vocab, hidden]; none: the embedding.
-    head: Option<Vec<f32>>,
-}
-
-/// Biases that a model lacks are zeros.
-struct Layer {
-    /// [hidden].
-    attention_norm: Vec<f32>,
-    /// Projections to q, k and v, stacked: [heads + 2 kv_heads, head_dim, hidden].
-    qkv: Vec<f32>,
-    qkv_bias: Vec<f32>,
-    /// Gains of q and of k [2, head_dim], where heads are normalised.
-    qk_norm: Option<Vec<f32>>,
-    /// [hidden, heads, head_dim].
-    o: Vec<f32>,
-    o_bias: Vec<f32>,
-    /// [hidden].
-    mlp_norm: Vec<f32>,
-    /// [intermediate, hidden].
-    gate: Vec<f32>,
-    gate_bias: Vec<f32>,
-    /// [intermediate, hidden].
-    up: Vec<f32>,
-    up_bias: Vec<f32>,
-    /// [hidden, intermediate].
-    down: Vec<f32>,
-    down_bias: Vec<f32>,
-}
-
-impl Model {
-    /// Reads the tensors.
-    ///
-    /// # Errors
-    /// [`Error::BadWeights`](crate::Error::BadWeights), and what the source reports.
-    pub async fn load<S: Source>(spec: ModelSpec, weights: &Weights<S>) -> Result<Self> {
-        let names = spec.architecture.names();
-        let read = Reader(weights);
-        let hidden = spec.hidden_size;
-        let mut layers = Vec::new();
-        for layer in 0..spec.layers.len() {
-            layers.push(Layer::load(&spec, &read, &format!("{}.{layer}", names.layers)).await?);
-        }
-        let head = if spec.tie_word_embeddings {
-            None
-        } else {
-            Some(read.tensor(names.head, &[spec.vocab_size, hidden]).await?)
-        };
-        let embedding = read.tensor(names.embedding, &[spec.vocab_size, hidden]).await?;
-        let final_norm = read.tensor(names.final_norm, &[hidden]).await?;
-        Ok(Self { spec, embedding, layers, final_norm, head })
-    }
-
-    /// Logits after each token of a text [tokens, vocab], flattened, with a KV cache of the given dtype.
-    pub fn logits(&self, tokens: &[u32], kv_dtype: KvDtype) -> Vec<f32> {
-        let spec = &self.spec;
-        let hidden = spec.hidden_size;
-        let Mlp::Gated { activation, .. } = spec.mlp;
-        let mut x = embed(&self.embedding, hidden, tokens, spec.embedding_scale);
-        for (layer, facts) in self.layers.iter().zip(&spec.layers) {
-            let rope = facts.rope.map(|rope| &spec.ropes[rope]);
-            let table = rope.map_or_else(Vec::new, |rope| rotary_table(rope, tokens.len()));
-            let heads = Heads {
-                heads: spec.num_attention_heads,
-                kv_heads: spec.num_key_value_heads,
-                head_dim: spec.head_dim,
-                rotary: rope.map_or(0, |rope| rope.rotary_dim),
-                pairs: Pairs::Halves,
-                window: facts.window.unwrap_or(usize::MAX),
-                scale: spec.attention_scale,
-            };
-            let mut kv = Kv::new(kv_dtype);
-
-            let normed = norm_rms(&x, &layer.attention_norm, spec.norm_eps);
-            let qkv = matmul(&normed, &layer.qkv, hidden);
-            let q = match &layer.qk_norm {
-                Some(gains) => qk_norm(&qkv, &layer.qkv_bias, gains, spec.norm_eps, &table, &heads, &mut kv),
-                None => rotary(&qkv, &layer.qkv_bias, &table, &heads, &mut kv),
-            };
-            let attended = attention(&q, &kv, &heads);
-            residual(&mut x, &matmul(&attended, &layer.o, spec.q_width()), &layer.o_bias);
-
-            let normed = norm_rms(&x, &layer.mlp_norm, spec.norm_eps);
-            let gates = matmul(&normed, &layer.gate, hidden);
-            let ups = matmul(&normed, &layer.up, hidden);
-            let gated = gate(&gates, &layer.gate_bias, &ups, &layer.up_bias, activation);
-            residual(&mut x, &matmul(&gated, &layer.down, spec.intermediate_size), &layer.down_bias);
-        }
-        let normed = norm_rms(&x, &self.final_norm, spec.norm_eps);
-        matmul(&normed, self.head.as_ref().unwrap_or(&self.embedding), hidden)
-    }
-}
-
-impl Layer {
-    async fn load<S: Source>(spec: &ModelSpec, read: &Reader<'_, S>, prefix: &str) -> Result<Self> {
-        let names = spec.architecture.names();
-        let Mlp::Gated { bias: mlp_bias, .. } = spec.mlp;
-        let (hidden, inner, head_dim) = (spec.hidden_size, spec.intermediate_size, spec.head_dim);
-        let name = |suffix: &str| format!("{prefix}.{suffix}");
-        let (mut qkv, mut qkv_bias) = (Vec::new(), Vec::new());
-        for (part, width) in [(names.q, spec.q_width()), (names.k, spec.kv_width()), (names.v, spec.kv_width())] {
-            qkv.extend(read.weight(&name(part), width, hidden).await?);
-            qkv_bias.extend(read.bias(&name(part), width, spec.qkv_bias).await?);
-        }
-        let mut qk_norm = None;
-        if spec.qk_norm {
-            let q_gain = read.tensor(&name(names.q_norm), &[head_dim]).await?;
-            let k_gain = read.tensor(&name(names.k_norm), &[head_dim]).await?;
-            qk_norm = Some([q_gain, k_gain].concat());
-        }
-        Ok(Self {
-            attention_norm: read.tensor(&name(names.attention_norm), &[hidden]).await?,
-            qkv,
-            qkv_bias,
-            qk_norm,
-            o: read.weight(&name(names.o), hidden, spec.q_width()).await?,
-            o_bias: read.bias(&name(names.o), hidden, spec.output_bias).await?,
-            mlp_norm: read.tensor(&name(names.mlp_norm), &[hidden]).await?,
-            gate: read.weight(&name(names.gate), inner, hidden).await?,
-            gate_bias: read.bias(&name(names.gate), inner, mlp_bias).await?,
-            up: read.weight(&name(names.up), inner, hidden).await?,
-            up_bias: read.bias(&name(names.up), inner, mlp_bias).await?,
-            down: read.weight(&name(names.down), hidden, inner).await?,
-            down_bias: read.bias(&name(names.down), hidden, mlp_bias).await?,
-        })
-    }
-}
-
-/// Reads tensors of the shape that the spec implies.
-struct Reader<'a, S>(&'a Weights<S>);
-
-impl<S: Source> Reader<'_, S> {
-    async fn tensor(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
-        let shape: Vec<u64> = shape.iter().map(|size| *size as u64).collect();
-        self.0.expect(name, &shape)?;
-        self.0.read_f32(name).await
-    }
-
-    async fn weight(&self, projection: &str, outs: usize, cols: usize) -> Result<Vec<f32>> {
-        self.tensor(&format!("{projection}.weight"), &[outs, cols]).await
-    }
-
-    async fn bias(&self, projection: &str, outs: usize, there: bool) -> Result<Vec<f32>> {
-        if there { self.tensor(&format!("{projection}.bias"), &[outs]).await } else { Ok(vec![0.0; outs]) }
-    }
 }

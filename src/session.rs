@@ -100,12 +100,13 @@ impl Session {
         &self.prompts.tokenizer
     }
 
-    /// The tokens of a prompt.
+    /// The tokens of a prompt, under those options that are of a chat.
     ///
     /// # Errors
-    /// [`Error::BadOption`] for an empty prompt, [`Error::BadTemplate`], [`Error::BadTokenizer`].
-    pub fn encode(&self, prompt: &Prompt) -> Result<Vec<u32>> {
-        self.prompts.encode(prompt)
+    /// [`Error::BadOption`] for an empty prompt and for options that do not fit it, [`Error::BadTemplate`],
+    /// [`Error::BadTokenizer`].
+    pub fn encode(&self, prompt: &Prompt, options: &GenerateOptions) -> Result<Vec<u32>> {
+        self.prompts.encode(prompt, options)
     }
 
     /// Continues a prompt. `on_progress` hears how the prompt is read, and of each token, and may break off. When the device
@@ -123,7 +124,8 @@ impl Session {
         options.validate()?;
         let (prompt, num_dropped_messages) = self.prompts.fit(prompt, options)?;
         let ends = self.engine.target().spec().eos_token_id.clone();
-        let sampling = setup::sampling(options, self.engine.target().spec(), prompt.len())?;
+        let values = options.sampling(&self.prompts.sampling)?;
+        let sampling = setup::sampling(options, &values, self.engine.target().spec(), prompt.len())?;
         let mut out = Emitter::new(&self.prompts.tokenizer, &prompt, &ends, options, on_progress);
         let prediction = match &options.prediction {
             Some(text) => self.prompts.tokenizer.encode(text, false)?,
@@ -132,8 +134,9 @@ impl Session {
         let mut run = Run::new(&prompt);
         run.overlap = options.overlap;
         run.stats.num_dropped_messages = num_dropped_messages;
-        run.stats.seed = options.do_sample.then_some(sampling.seed);
-        run.stats.warnings.extend(setup::idle(options));
+        run.stats.seed = values.do_sample.then_some(sampling.seed);
+        run.stats.warnings.extend(setup::idle(options, &values));
+        run.stats.sampling = values;
         run.stats.warnings.extend(setup::missing(options, self.engine.draft().is_some()));
         let (mut lost_at, mut drafts) = (None, true);
         loop {

@@ -4,9 +4,9 @@
 mod common;
 use common::{gpu, path, run};
 use foretoken::options::{ContextPolicy, Schedule};
-use foretoken::text::{ChatTemplate, Tokenizer};
+use foretoken::text::{Chat, ChatTemplate, Tokenizer};
 use foretoken::weights::Folder;
-use foretoken::{Error, GenerateOptions, Generation, LoadOptions, Message, Progress, Prompt, Session};
+use foretoken::{DoSample, Error, GenerateOptions, Generation, LoadOptions, Message, Progress, Prompt, Session};
 use serde_json::json;
 use std::ops::ControlFlow;
 
@@ -47,12 +47,12 @@ fn a_turn_reuses_both_caches_and_its_text_is_that_of_a_fresh_session() {
     // Another schedule may leave the draft model behind.
     let num_assistant_tokens_schedule = Schedule::Constant;
     let greedy = GenerateOptions { max_new_tokens: 24, num_assistant_tokens_schedule, ..GenerateOptions::default() };
-    let sampled = GenerateOptions { do_sample: true, temperature: 0.7, seed: Some(5), ..greedy.clone() };
+    let sampled = GenerateOptions { do_sample: DoSample::Yes, temperature: Some(0.7), seed: Some(5), ..greedy.clone() };
     for (options, most) in [(&greedy, 1000), (&sampled, 1000), (&greedy, 9)] {
         let (mut chat, mut read, mut cached) = (Vec::new(), 0, Vec::new());
         for text in TURNS {
             chat.push(Message::new("user", text));
-            let prompt = session.encode(&Prompt::Chat(chat.clone())).unwrap();
+            let prompt = session.encode(&Prompt::Chat(chat.clone()), options).unwrap();
             let turn = answer(&mut session, &chat, options, most);
             // Nothing to reuse: another prompt was there before.
             answer(&mut fresh, &messages(&["x"]), options, 1);
@@ -96,7 +96,7 @@ fn a_chat_that_outgrows_the_context_goes_on_as_if_it_had_begun_later() {
     let expected = answer(&mut fresh, &kept, &error, 1000);
     assert_eq!((&shifted.text, &shifted.token_ids), (&expected.text, &expected.token_ids));
     let one_more = [&chat[..1], &chat[dropped - 1..]].concat();
-    assert!(session.encode(&Prompt::Chat(one_more)).unwrap().len() + 24 > 128, "no more than needed");
+    assert!(session.encode(&Prompt::Chat(one_more), &error).unwrap().len() + 24 > 128, "no more than needed");
 
     // A chat that fits stays whole.
     assert_eq!(answer(&mut session, &kept, &shift, 1000).stats.num_dropped_messages, 0);
@@ -146,7 +146,7 @@ fn templates_render_earlier_turns_as_they_were() {
     let tokenizer = Tokenizer::from_json("tokenizer.json", &bytes).unwrap();
     for (source, answer, whole) in cases {
         let template = ChatTemplate::from_files(None, Some(source.as_bytes())).unwrap().unwrap();
-        let encode = |texts: &[&str]| template.encode(&tokenizer, &messages(texts)).unwrap();
+        let encode = |texts: &[&str]| template.encode(&tokenizer, &Chat::new(&messages(texts))).unwrap();
         let (first, second) = (encode(&["Who comes?"]), encode(&["Who comes?", answer, "And then?"]));
         let cached = [first.clone(), tokenizer.encode(answer, false).unwrap()].concat();
         let reused = common_prefix(&cached, &second);

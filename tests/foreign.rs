@@ -8,7 +8,7 @@ use foretoken::options::Acceptance;
 use foretoken::text::{Tokenizer, Translator};
 use foretoken::weights::Folder;
 use foretoken::{
-    GenerateOptions, Generation, LoadOptions, Origin, Progress, Prompt, Schedule, Session, Speculation, Stats,
+    DoSample, GenerateOptions, Generation, LoadOptions, Origin, Progress, Prompt, Schedule, Session, Speculation, Stats,
 };
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -97,11 +97,11 @@ fn samples_are_the_plain_ones() {
     let mut session = load(foreign.folder(), 256).unwrap();
     let case = &cases(&["open"])[0];
     let sampled = GenerateOptions {
-        do_sample: true,
+        do_sample: DoSample::Yes,
         seed: Some(7),
-        temperature: 0.7,
-        top_k: 50,
-        repetition_penalty: 1.2,
+        temperature: Some(0.7),
+        top_k: Some(50),
+        repetition_penalty: Some(1.2),
         logit_bias: [(1, 3.0), (300, -4.0)].into(),
         assistant_confidence_threshold: 0.1,
         ..drafting(5, Schedule::Constant, 24)

@@ -2,14 +2,15 @@
 //! whatever company it is computed. Seeds are fixed.
 
 mod common;
+use common::blocks::{quantised, random_blocks};
 use common::lab::{INPUTS, Input, Lab, Output, UNTOUCHED};
 
 use bytemuck::cast_slice;
 use foretoken::gpu::{Epilogue, Kernel, KvDtype, Slice, split_grid};
-use foretoken::model::{Activation, RopeScaling, RopeSpec, rotary_table};
+use foretoken::model::{Activation, RopeScaling, RopeSpec, Table, rotary_table};
 use foretoken::reference::{self, Heads, Kv, Pairs};
-use foretoken::weights::Dtype;
-use half::{bf16, f16};
+use foretoken::weights::{Dtype, Format, Row, narrow, pack_row, widen};
+use half::f16;
 use std::collections::HashMap;
 use std::fmt::Debug;
 
@@ -26,7 +27,6 @@ const fn attention_bound(kv: KvDtype) -> f64 {
 
 const DTYPES: [Dtype; 3] = [Dtype::F32, Dtype::F16, Dtype::Bf16];
 const KV_DTYPES: [KvDtype; 2] = [KvDtype::F32, KvDtype::F16];
-const SILU: Activation = Activation::Silu;
 /// Random cases per kernel, besides the chosen ones.
 const RANDOM: usize = 30;
 /// Positions per block of the KV cache.
@@ -55,32 +55,37 @@ fn padded(values: &[f32], width: usize, stride: usize) -> Vec<f32> {
     values.chunks_exact(width).flat_map(|row| [row, &vec![0.0; stride - width]].concat()).collect()
 }
 
-/// A matrix [rows, cols] as upload.rs lays it out: rows of whole 16-byte chunks, zero behind the columns.
+/// A matrix [rows, cols] as upload.rs lays it out: rows of whole 16-byte units, of floats zero behind the columns.
 struct Matrix {
-    dtype: Dtype,
+    format: Format,
     bytes: Vec<u8>,
-    chunks: usize,
+    row: Row,
     /// What the bytes stand for [rows, cols].
     values: Vec<f32>,
 }
 
 impl Matrix {
     fn new(dtype: Dtype, values: &[f32], cols: usize) -> Self {
-        let bytes: Vec<u8> = match dtype {
-            Dtype::F32 => cast_slice(values).to_vec(),
-            Dtype::F16 => values.iter().flat_map(|value| f16::from_f32(*value).to_le_bytes()).collect(),
-            Dtype::Bf16 => values.iter().flat_map(|value| bf16::from_f32(*value).to_le_bytes()).collect(),
-        };
-        let values = foretoken::weights::widen(dtype, &bytes);
-        let row = cols * dtype.size() as usize;
-        let padding = vec![0; row.next_multiple_of(16) - row];
-        let bytes = bytes.chunks_exact(row).flat_map(|row| [row, &padding].concat()).collect();
-        Self { dtype, bytes, chunks: row.div_ceil(16), values }
+        Self::stored(dtype, &narrow(dtype, values).unwrap(), cols)
+    }
+
+    fn stored(dtype: Dtype, stored: &[u8], cols: usize) -> Self {
+        let format = Format::of(dtype);
+        let row = format.row(cols);
+        let rows = stored.chunks_exact(dtype.bytes(cols as u64).unwrap() as usize);
+        let mut bytes = vec![0; rows.len() * row.bytes()];
+        bytes.chunks_exact_mut(row.bytes()).zip(rows).for_each(|(to, from)| pack_row(dtype, from, cols, to));
+        Self { format, bytes, row, values: widen(dtype, stored) }
     }
 
     /// Elements of a row with its padding.
     fn padded_cols(&self) -> usize {
-        self.chunks * 16 / self.dtype.size() as usize
+        self.row.chunks * self.format.chunk()
+    }
+
+    /// How the kernels' dimensions begin.
+    fn dims(&self) -> [u32; 3] {
+        [self.row.chunks, self.row.scales, self.row.units].map(|size| size as u32)
     }
 }
 
@@ -106,12 +111,12 @@ fn embed_copies_rows_exactly() {
             // The table in two pieces, as where a binding is too small for it.
             let cut = vocab / 2;
             for (first, end) in [(0, cut), (cut, vocab)].into_iter().filter(|(first, end)| first < end) {
-                let chunks = table.chunks as u32;
-                let x_stride = stride(width) as u32 / 4;
-                let dims = lab.uniform(&[chunks, first as u32, (end - first) as u32, x_stride, scale.to_bits()]);
-                let piece = lab.input(&table.bytes[first * table.chunks * 16..end * table.chunks * 16]);
+                let [chunks, scales, units] = table.dims();
+                let [first_id, ids, x_stride] = [first, end - first, stride(width) / 4].map(|size| size as u32);
+                let dims = lab.uniform(&[chunks, scales, units, first_id, ids, x_stride, scale.to_bits()]);
+                let piece = lab.input(&table.bytes[first * table.row.bytes()..end * table.row.bytes()]);
                 let bindings = [(0, step.clone()), (1, dims), (2, piece), (3, round.clone()), (4, x.slice())];
-                lab.run(Kernel::Embed(dtype), [chunks.div_ceil(64), rows as u32, 1], &bindings);
+                lab.run(Kernel::Embed(table.format, Table::Tokens), [chunks.div_ceil(64), rows as u32, 1], &bindings);
             }
             let got = lab.rows(&x, stride(width), table.padded_cols());
             for (got, want) in got.chunks_exact(table.padded_cols()).zip(want.chunks_exact(width)) {
@@ -122,57 +127,124 @@ fn embed_copies_rows_exactly() {
     }
 }
 
-// ---- norm_rms ----
+#[test]
+fn embed_adds_the_rows_of_positions() {
+    let mut lab = Lab::new(20);
+    for (positions, width, rows, first) in [(1, 3, 1, 0), (9, 64, 4, 5), (40, 65, 17, 20), (70, 576, 3, 66)] {
+        for dtype in DTYPES {
+            let table = Matrix::new(dtype, &lab.random.normals(positions * width), width);
+            let before = lab.random.normals(rows * stride(width));
+            let x = lab.output(&bits(&before));
+            // In two pieces.
+            let cut = positions / 2;
+            for (from, end) in [(0, cut), (cut, positions)].into_iter().filter(|(from, end)| from < end) {
+                let dims = [table.chunks, from, end - from, stride(width) / 4].map(|size| size as u32);
+                let dims = lab.uniform(&[&dims[..], &[1f32.to_bits()]].concat());
+                let piece = lab.input(&table.bytes[from * table.chunks * 16..end * table.chunks * 16]);
+                let bindings = [(0, lab.step(first, rows)), (1, dims), (2, piece), (4, x.slice())];
+                let grid = [(table.chunks as u32).div_ceil(64), rows as u32, 1];
+                lab.run(Kernel::Embed(dtype, Table::Positions), grid, &bindings);
+            }
+            let inside = |values: &[f32]| {
+                values.chunks_exact(stride(width)).flat_map(|row| row[..width].to_vec()).collect::<Vec<_>>()
+            };
+            let got = inside(&lab.rows(&x, stride(width), stride(width)));
+            let ids: Vec<_> = (first as u32..).take(rows).collect();
+            let mut want = inside(&before);
+            reference::residual(&mut want, &reference::embed(&table.values, width, &ids, 1.0), &vec![0.0; width]);
+            assert_eq!(bits(&got), bits(&want), "{dtype:?}: {rows} rows from {first}, {width} wide");
+        }
+    }
+}
+
+// ---- norms ----
 
 struct Norm<'a> {
+    kernel: Kernel,
     x: &'a [f32],
     gain: &'a [f32],
+    bias: &'a [f32],
     eps: f32,
     /// For the LM head: the first row wanted.
     first: usize,
+    /// What a norm is added to [rows, width].
+    before: &'a [f32],
 }
 
-fn norm_rms(lab: &Lab, norm: &Norm<'_>) -> Vec<f32> {
-    let width = norm.gain.len();
-    let stride = stride(width);
-    let rows = norm.x.len() / width;
-    let wanted = rows - norm.first;
-    let y = lab.output(&vec![UNTOUCHED; wanted * stride]);
-    let head = u32::from(norm.first > 0);
-    let bindings = [
-        (0, lab.uniform(&[5, rows as u32, 0, norm.first as u32, 0, 0])),
-        (1, lab.uniform(&[width as u32, stride as u32 / 4, head, norm.eps.to_bits()])),
-        (2, lab.input(cast_slice(&padded(norm.x, width, stride)))),
-        (3, lab.input(cast_slice(&padded(norm.gain, width, stride)))),
-        (4, y.slice()),
-    ];
-    lab.run(Kernel::NormRms, [wanted as u32, 1, 1], &bindings);
-    let all = lab.rows(&y, stride, stride);
-    assert!(all.chunks_exact(stride).all(|row| row[width..].iter().all(|x| *x == 0.0)), "zero behind the width");
-    all.chunks_exact(stride).flat_map(|row| &row[..width]).copied().collect()
+impl Norm<'_> {
+    fn run(&self, lab: &Lab) -> Vec<f32> {
+        let width = self.gain.len();
+        let stride = stride(width);
+        let rows = self.x.len() / width;
+        let wanted = rows - self.first;
+        let adds = self.kernel == Kernel::PostNorm;
+        let y = lab.output(&if adds {
+            bits(&padded(self.before, width, stride))
+        } else {
+            vec![UNTOUCHED; wanted * stride]
+        });
+        let head = u32::from(self.first > 0);
+        let vector = |values: &[f32]| lab.input(cast_slice(&padded(values, width, stride)));
+        let mut bindings = vec![
+            (0, lab.uniform(&[5, rows as u32, 0, self.first as u32, 0, 0])),
+            (1, lab.uniform(&[width as u32, stride as u32 / 4, head, self.eps.to_bits()])),
+            (2, vector(self.x)),
+            (3, vector(self.gain)),
+            (4, y.slice()),
+        ];
+        if self.kernel == Kernel::NormLayer {
+            bindings.push((5, vector(self.bias)));
+        }
+        lab.run(self.kernel, [wanted as u32, 1, 1], &bindings);
+        let all = lab.rows(&y, stride, stride);
+        assert!(all.chunks_exact(stride).all(|row| row[width..].iter().all(|x| *x == 0.0)), "zero behind the width");
+        all.chunks_exact(stride).flat_map(|row| &row[..width]).copied().collect()
+    }
+
+    fn twin(&self) -> Vec<f32> {
+        let x = &self.x[self.first * self.gain.len()..];
+        let eps = f64::from(self.eps);
+        match self.kernel {
+            Kernel::NormLayer => reference::norm_layer(x, self.gain, self.bias, eps),
+            Kernel::PostNorm => {
+                let mut sum = self.before.to_vec();
+                reference::residual(&mut sum, &reference::norm_rms(x, self.gain, eps), &vec![0.0; self.gain.len()]);
+                sum
+            }
+            _ => reference::norm_rms(x, self.gain, eps),
+        }
+    }
 }
 
 #[test]
-fn norm_rms_equals_its_twin_and_rows_are_alone() {
+fn norms_equal_their_twins_and_rows_are_alone() {
     let mut lab = Lab::new(2);
     let mut cases: Vec<(usize, usize)> = Vec::new();
     for width in [1, 2, 3, 63, 64, 65, 127, 128, 129, 509, 512, 513, 576, 2048] {
         cases.extend([1, 2, 17].map(|rows| (rows, width)));
     }
     cases.extend((0..RANDOM).map(|_| (lab.random.upto(40), lab.random.upto(1200))));
-    for (case, (rows, width)) in cases.into_iter().enumerate() {
-        let input = INPUTS[case % 5];
-        let x = lab.random.values(input, rows * width);
-        let gain = lab.random.normals(width);
-        let eps = lab.random.pick(&[1e-5f32, 1e-6]);
-        let first = if rows > 2 { lab.random.below(rows) } else { 0 };
-        let got = norm_rms(&lab, &Norm { x: &x, gain: &gain, eps, first });
-        let want = reference::norm_rms(&x[first * width..], &gain, f64::from(eps));
-        lab.close("norm_rms", NORM, &(rows, width, input), &got, &want, floor(input, 1, 1e4));
-        for row in [0, rows - first - 1] {
-            let x = &x[(first + row) * width..][..width];
-            let alone = norm_rms(&lab, &Norm { x, gain: &gain, eps, first: 0 });
-            assert_eq!(bits(&alone), bits(&got[row * width..][..width]), "row {row} of {rows}, {width} wide");
+    for kernel in [Kernel::NormRms, Kernel::PostNorm, Kernel::NormLayer] {
+        for (case, &(rows, width)) in cases.iter().enumerate() {
+            let input = INPUTS[case % 5];
+            let x = lab.random.values(input, rows * width);
+            let (gain, bias) = (lab.random.normals(width), lab.random.normals(width));
+            let eps = lab.random.pick(&[1e-5f32, 1e-6]);
+            let first = if rows > 2 && kernel != Kernel::PostNorm { lab.random.below(rows) } else { 0 };
+            let before = lab.random.normals(rows * width);
+            let norm = Norm { kernel, x: &x, gain: &gain, bias: &bias, eps, first, before: &before };
+            let got = norm.run(&lab);
+            let name = if kernel == Kernel::NormLayer { "norm_layer" } else { "norm_rms" };
+            lab.close(name, NORM, &(kernel, rows, width, input), &got, &norm.twin(), floor(input, 1, 1e4));
+            for row in [0, rows - first - 1] {
+                let at = (first + row) * width..(first + row + 1) * width;
+                let alone = Norm { x: &x[at.clone()], before: &before[at], first: 0, ..norm }.run(&lab);
+                assert_eq!(
+                    bits(&alone),
+                    bits(&got[row * width..][..width]),
+                    "{kernel:?}: row {row} of {rows}, {width}"
+                );
+            }
         }
     }
     lab.report();
@@ -199,10 +271,10 @@ impl Way {
         }
     }
 
-    fn kernel(self, dtype: Dtype, epilogue: Epilogue) -> Kernel {
+    fn kernel(self, format: Format, epilogue: Epilogue) -> Kernel {
         match self {
-            Self::Rows(rows) => Kernel::MatmulRows(dtype, rows, epilogue),
-            Self::Tile => Kernel::MatmulTile(dtype, epilogue),
+            Self::Rows(rows) => Kernel::MatmulRows(format, rows, epilogue),
+            Self::Tile => Kernel::MatmulTile(format, epilogue),
         }
     }
 
@@ -217,12 +289,12 @@ impl Way {
 
 /// A product whose operands are on the GPU.
 struct Product {
-    dtype: Dtype,
+    format: Format,
     rows: usize,
     outs: usize,
     step: Slice,
     weights: Slice,
-    chunks: usize,
+    row: [u32; 3],
     x: Slice,
     x_stride: usize,
 }
@@ -231,23 +303,23 @@ impl Product {
     fn new(lab: &Lab, x: &[f32], matrix: &Matrix, cols: usize, position: usize) -> Self {
         let rows = x.len() / cols;
         Self {
-            dtype: matrix.dtype,
+            format: matrix.format,
             rows,
             outs: matrix.values.len() / cols,
             step: lab.step(position, rows),
             weights: lab.input(&matrix.bytes),
-            chunks: matrix.chunks,
+            row: matrix.dims(),
             x: lab.input(cast_slice(&padded(x, cols, stride(cols)))),
             x_stride: stride(cols),
         }
     }
 
     fn run(&self, lab: &Lab, way: Way, epilogue: Epilogue, y_stride: usize, targets: &[(u32, Slice)]) {
-        let (chunks, outs) = (self.chunks as u32, self.outs as u32);
-        let dims = lab.uniform(&[chunks, outs, 0, self.x_stride as u32 / 4, y_stride as u32, 0]);
+        let sizes = [self.outs as u32, 0, self.x_stride as u32 / 4, y_stride as u32, 0];
+        let dims = lab.uniform(&[&self.row[..], &sizes].concat());
         let mut bindings = vec![(0, self.step.clone()), (1, dims), (2, self.weights.clone()), (3, self.x.clone())];
         bindings.extend_from_slice(targets);
-        lab.run(way.kernel(self.dtype, epilogue), way.grid(self.outs, self.rows), &bindings);
+        lab.run(way.kernel(self.format, epilogue), way.grid(self.outs, self.rows), &bindings);
     }
 
     fn store(&self, lab: &Lab, way: Way) -> Vec<f32> {
@@ -284,6 +356,53 @@ fn matmul_equals_its_twin_in_every_variant() {
 }
 
 #[test]
+fn matmul_of_quantised_weights_equals_its_twin_and_rows_are_alone() {
+    let mut lab = Lab::new(14);
+    let shapes = [(1, 256, 5), (3, 768, 33), (17, 512, 8), (33, 1280, 34)];
+    for (index, dtype) in quantised().enumerate() {
+        let (rows, cols, outs) = shapes[index % shapes.len()];
+        let x = lab.random.normals(rows * cols);
+        let matrix = Matrix::stored(dtype, &random_blocks(&mut lab.random, dtype, outs * cols), cols);
+        let want = reference::matmul(&x, &matrix.values, cols);
+        let all = Product::new(&lab, &x, &matrix, cols, 0);
+        let last = Product::new(&lab, &x[(rows - 1) * cols..], &matrix, cols, 0).store(&lab, Way::Rows(1));
+        for way in Way::ALL {
+            let got = all.store(&lab, way);
+            lab.close(way.name(), MATMUL, &(way, dtype, rows, cols, outs), &got, &want, 0.0);
+            assert_eq!(bits(&got[(rows - 1) * outs..]), bits(&last), "{way:?} {dtype:?}");
+        }
+    }
+    lab.report();
+}
+
+#[test]
+fn embed_widens_quantised_rows() {
+    let mut lab = Lab::new(15);
+    let (vocab, width, scale) = (9, 512, 1.0);
+    for dtype in quantised() {
+        let table = Matrix::stored(dtype, &random_blocks(&mut lab.random, dtype, vocab * width), width);
+        let ids = [3, 8, 0];
+        let x = lab.output(&vec![UNTOUCHED; ids.len() * width]);
+        let [chunks, scales, units] = table.dims();
+        let dims = [chunks, scales, units, 0, vocab as u32, width as u32 / 4, f32::to_bits(scale)];
+        let bindings = [
+            (0, lab.uniform(&[0, ids.len() as u32, 0, 0, 0, 0])),
+            (1, lab.uniform(&dims)),
+            (2, lab.input(&table.bytes)),
+            (3, lab.input(cast_slice(&ids))),
+            (4, x.slice()),
+        ];
+        lab.run(Kernel::Embed(table.format, Table::Tokens), [chunks.div_ceil(64), ids.len() as u32, 1], &bindings);
+        let want = reference::embed(&table.values, width, &ids, scale);
+        for (i, (got, want)) in lab.rows(&x, width, width).iter().zip(&want).enumerate() {
+            // One rounding, where the device has no fused multiply-add.
+            let size = table.values.iter().fold(0.0, |most: f32, value| most.max(value.abs()));
+            assert!((got - want).abs() <= size * f32::EPSILON, "{dtype:?}: {got} for {want}, element {i}");
+        }
+    }
+}
+
+#[test]
 fn a_matrix_in_pieces_on_a_grid_of_two_dimensions() {
     let mut lab = Lab::new(4);
     let (rows, cols, outs, cut) = (3, 100, 77, 30);
@@ -293,11 +412,11 @@ fn a_matrix_in_pieces_on_a_grid_of_two_dimensions() {
         let y = lab.output(&vec![UNTOUCHED; rows * outs]);
         for (first, end) in [(0, cut), (cut, outs)] {
             let piece = Matrix::new(Dtype::F16, &w[first * cols..end * cols], cols);
-            let dims = [piece.chunks, end - first, first, stride(cols) / 4, outs, 1].map(|size| size as u32);
+            let sizes = [end - first, first, stride(cols) / 4, outs, 1].map(|size| size as u32);
             let bindings = [
                 // The head's rows: those from 2 on, of 5.
                 (0, lab.uniform(&[0, 5, 0, 2, 0, 0])),
-                (1, lab.uniform(&dims)),
+                (1, lab.uniform(&[&piece.dims()[..], &sizes].concat())),
                 (2, lab.input(&piece.bytes)),
                 (3, lab.input(cast_slice(&padded(&x, cols, stride(cols))))),
                 (4, y.slice()),
@@ -305,7 +424,7 @@ fn a_matrix_in_pieces_on_a_grid_of_two_dimensions() {
             let [tiles, y, z] = way.grid(end - first, rows);
             assert_eq!(z, 1);
             // As where there are more tiles than a dimension holds: the last one has no outputs.
-            lab.run(way.kernel(Dtype::F16, Epilogue::Store), [tiles / 2 + 1, y, 2], &bindings);
+            lab.run(way.kernel(piece.format, Epilogue::Store), [tiles / 2 + 1, y, 2], &bindings);
         }
         let want = reference::matmul(&x, &Matrix::new(Dtype::F16, &w, cols).values, cols);
         let got = lab.rows(&y, outs, outs);
@@ -347,13 +466,14 @@ fn matmul_rows_have_the_same_bits_in_any_company() {
 // bits in every variant ----
 
 #[test]
-fn residual_and_gate_equal_their_twins() {
+fn residual_gate_and_activate_equal_their_twins() {
     let mut lab = Lab::new(6);
     let mut cases = vec![(1, 1, 1), (2, 3, 2), (3, 64, 63), (8, 65, 64), (16, 127, 65), (17, 256, 33), (33, 576, 97)];
     cases.extend((0..RANDOM).map(|_| (lab.random.upto(40), lab.random.upto(300), lab.random.upto(100))));
     for (case, (rows, cols, width)) in cases.into_iter().enumerate() {
-        let dtype = DTYPES[case % 3];
-        let input = INPUTS[case / 3 % 5];
+        // Each activation with one dtype: more would be nothing but more kernels to compile.
+        let (activation, dtype) = (Activation::ALL[case % 4], DTYPES[case % 4 % 3]);
+        let input = INPUTS[case / 4 % 5];
         let x = lab.random.values(input, rows * cols);
         // Gate and up alternate.
         let outs = 2 * width;
@@ -367,26 +487,34 @@ fn residual_and_gate_equal_their_twins() {
         let bias_input = lab.input(cast_slice(&bias));
         let mut first = None;
         for way in Way::ALL {
-            let case = (way, dtype, rows, cols, width, input);
+            let case = (way, dtype, rows, cols, width, input, activation);
             let stored = product.store(&lab, way);
             let (gates, ups): (Vec<_>, Vec<_>) = stored.as_chunks::<2>().0.iter().map(|[gate, up]| (gate, up)).unzip();
             let (gate_bias, up_bias): (Vec<_>, Vec<_>) = bias.as_chunks::<2>().0.iter().map(|[a, b]| (a, b)).unzip();
-            let want = reference::gate(&gates, &gate_bias, &ups, &up_bias, SILU);
+            let want = reference::gate(&gates, &gate_bias, &ups, &up_bias, activation);
             let y = lab.output(&vec![UNTOUCHED; rows * stride(width)]);
             let targets = [(4, bias_input.clone()), (5, y.slice())];
-            product.run(&lab, way, Epilogue::Gate(SILU), stride(width), &targets);
+            product.run(&lab, way, Epilogue::Gate(activation), stride(width), &targets);
             let gated = lab.rows(&y, stride(width), width);
             lab.close("out_gate", POINTWISE, &case, &gated, &want, floor(input, 1, 1.0));
 
+            let alone = odd.store(&lab, way);
             let mut want = before.clone();
-            reference::residual(&mut want, &odd.store(&lab, way), &bias[..outs - 1]);
+            reference::residual(&mut want, &alone, &bias[..outs - 1]);
             let y = lab.output(&bits(&before));
             let targets = [(4, bias_input.clone()), (5, y.slice())];
             odd.run(&lab, way, Epilogue::Residual, outs - 1, &targets);
-            let got = lab.rows(&y, outs - 1, outs - 1);
-            lab.close("out_residual", POINTWISE, &case, &got, &want, floor(input, 1, 1.0));
+            let added = lab.rows(&y, outs - 1, outs - 1);
+            lab.close("out_residual", POINTWISE, &case, &added, &want, floor(input, 1, 1.0));
 
-            let got = [bits(&gated), bits(&got)];
+            let want = reference::activate(&alone, &bias[..outs - 1], activation);
+            let y = lab.output(&vec![UNTOUCHED; rows * (outs - 1)]);
+            let targets = [(4, bias_input.clone()), (5, y.slice())];
+            odd.run(&lab, way, Epilogue::Activate(activation), outs - 1, &targets);
+            let activated = lab.rows(&y, outs - 1, outs - 1);
+            lab.close("out_activate", POINTWISE, &case, &activated, &want, floor(input, 1, 1.0));
+
+            let got = [bits(&gated), bits(&added), bits(&activated)];
             assert!(got == *first.get_or_insert_with(|| got.clone()), "{case:?}: other bits than {:?}", Way::ALL[0]);
         }
     }

@@ -10,7 +10,8 @@ use foretoken::session::{Run, Sink, rounds};
 use foretoken::speculate::{DraftModel, Drafter, Lookahead, NoDrafter, Origin, PromptLookup, Round, Stats};
 use foretoken::weights::Folder;
 use foretoken::{
-    Error, FinishReason, GenerateOptions, Generation, LoadOptions, Progress, Prompt, Result, Session, Speculation,
+    DoSample, Error, FinishReason, GenerateOptions, Generation, LoadOptions, Progress, Prompt, Result, Session,
+    Speculation,
 };
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -202,7 +203,7 @@ fn ways() -> [GenerateOptions; 3] {
     [
         GenerateOptions { speculation: Speculation::Off, ..options.clone() },
         GenerateOptions { num_assistant_tokens: 4, ..options.clone() },
-        GenerateOptions { prompt_lookup_num_tokens: Some(6), do_sample: true, seed: Some(4), ..options },
+        GenerateOptions { prompt_lookup_num_tokens: Some(6), do_sample: DoSample::Yes, seed: Some(4), ..options },
     ]
 }
 
@@ -236,7 +237,7 @@ fn what_was_held_back_is_in_a_text_that_was_broken_off() {
     let whole = generate(&mut session, &options, usize::MAX);
     let prompt = Prompt::Text("Once upon a time there was a king. Once upon a time".into());
     // Half of a character, and what never becomes a stop string.
-    let character = session.encode(&Prompt::Text("\u{1F451}".into())).unwrap();
+    let character = session.encode(&Prompt::Text("\u{1F451}".into()), &GenerateOptions::default()).unwrap();
     assert!(character.len() > 1, "the crown is one token");
     let forced = GenerateOptions { logit_bias: [(character[0], 100.0)].into(), ..options.clone() };
     let stop = vec![whole.text.clone() + "!"];

@@ -10,7 +10,9 @@ use foretoken::session::Sink;
 use foretoken::speculate::dsi::lookahead_for;
 use foretoken::speculate::{Origin, PromptLookup, Stats};
 use foretoken::weights::Folder;
-use foretoken::{Error, GenerateOptions, GpuOptions, LoadOptions, Progress, Prompt, Result, Schedule, Session};
+use foretoken::{
+    DoSample, Error, GenerateOptions, GpuOptions, LoadOptions, Progress, Prompt, Result, Schedule, Session,
+};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
@@ -457,7 +459,7 @@ fn generations_are_those_of_a_session() {
         let options = GenerateOptions { max_new_tokens: 24, ..GenerateOptions::default() };
         let mut whole = String::new();
         for sampled in [false, true] {
-            let options = GenerateOptions { do_sample: sampled, seed: Some(3), ..options.clone() };
+            let options = GenerateOptions { do_sample: sampled.into(), seed: Some(3), ..options.clone() };
             let expected = run(session.generate(&prompt, &options, &mut |_| ControlFlow::Continue(()))).unwrap();
             let mut streamed = String::new();
             let mut hear = |progress: Progress<'_>| {
@@ -496,7 +498,7 @@ fn generations_are_those_of_a_session() {
         }));
         assert_eq!(aborted.unwrap().token_ids, expected_start(&mut session, &prompt, 3));
         let rejection = GenerateOptions {
-            do_sample: true,
+            do_sample: DoSample::Yes,
             acceptance: foretoken::options::Acceptance::Rejection,
             ..GenerateOptions::default()
         };

@@ -7,7 +7,8 @@ use common::{gpu, path, run};
 use foretoken::options::DrafterChoice;
 use foretoken::weights::{Folder, Source};
 use foretoken::{
-    Error, GenerateOptions, Generation, Gpu, LoadOptions, Progress, Prompt, Result, Schedule, Session, Speculation,
+    DoSample, Error, GenerateOptions, Generation, Gpu, LoadOptions, Progress, Prompt, Result, Schedule, Session,
+    Speculation,
 };
 use std::cell::Cell;
 use std::ops::{ControlFlow, Range};
@@ -125,8 +126,8 @@ fn a_device_lost_between_two_texts_is_replaced() {
     let source = Watched::new("models/tales/draft");
     let mut session = load(&gpu(), &source, 128).unwrap();
     let [greedy, ..] = ways();
-    let sampled = GenerateOptions { do_sample: true, temperature: 0.8, seed: Some(3), ..greedy.clone() };
-    let biased = GenerateOptions { logit_bias: [(300, 1.5)].into(), repetition_penalty: 1.3, ..greedy.clone() };
+    let sampled = GenerateOptions { do_sample: DoSample::Yes, temperature: Some(0.8), seed: Some(3), ..greedy.clone() };
+    let biased = GenerateOptions { logit_bias: [(300, 1.5)].into(), repetition_penalty: Some(1.3), ..greedy.clone() };
     // What another way of choosing needs is made before the first round.
     for options in [greedy, sampled, biased] {
         let undisturbed = generate(&mut load(&gpu(), &source, 128).unwrap(), &options, &[]).unwrap();
@@ -195,9 +196,9 @@ fn a_draft_model_whose_logits_are_not_finite_costs_its_drafts_only() {
         let chain = GenerateOptions { drafter: DrafterChoice::Chain, ..drafted.clone() };
         for sampled in [false, true] {
             let sampled = |options: &GenerateOptions| GenerateOptions {
-                do_sample: sampled,
+                do_sample: sampled.into(),
                 seed: Some(4),
-                repetition_penalty: if sampled { 1.1 } else { 1.0 },
+                repetition_penalty: sampled.then_some(1.1),
                 ..options.clone()
             };
             let expected = generate(&mut session, &sampled(&plain), &[]).unwrap();

@@ -4,7 +4,7 @@ mod common;
 use common::tokenizers::{Random, added, built, byte_fallback, file, metaspace, tales, word_pieces};
 use foretoken::{
     error::{Error, Result},
-    text::{ChatTemplate, Message, StopStrings, TextStream, Tokenizer},
+    text::{Chat, ChatTemplate, Message, StopStrings, TextStream, Tokenizer},
 };
 use serde_json::{Value, json};
 
@@ -23,12 +23,13 @@ fn template(source: &str) -> Result<ChatTemplate> {
 fn rendered(source: &str, messages: &[(&str, &str)]) -> String {
     template(source)
         .unwrap_or_else(|error| panic!("{source}: {error}"))
-        .render(&chat(messages))
+        .render(&Chat::new(&chat(messages)))
         .unwrap_or_else(|error| panic!("{source}: {error}"))
 }
 
 fn refused(source: &str) -> String {
-    let error = template(source).and_then(|template| template.render(&chat(&[("user", "hi")]))).unwrap_err();
+    let error =
+        template(source).and_then(|template| template.render(&Chat::new(&chat(&[("user", "hi")])))).unwrap_err();
     assert_eq!(error.code(), "bad-template");
     error.to_string()
 }
@@ -182,7 +183,7 @@ fn no_message_makes_a_special_token() {
     {
         let specials =
             |ids: &[u32]| ids.iter().copied().filter(|id| tokenizer.is_special(*id) && *id != 0).collect::<Vec<_>>();
-        let honest = template.encode(&tokenizer, &chat(&[("user", "ab a")])).unwrap();
+        let honest = template.encode(&tokenizer, &Chat::new(&chat(&[("user", "ab a")]))).unwrap();
         let names: Vec<String> = (0..tokenizer.vocab_size() as u32)
             .filter(|id| tokenizer.is_special(*id))
             .map(|id| tokenizer.id_to_token(id).unwrap())
@@ -201,13 +202,13 @@ fn no_message_makes_a_special_token() {
                 format!("\u{F0000}{name}\u{F0001}"),
             ] {
                 let messages = chat(&[("user", &content)]);
-                let ids = template.encode(&tokenizer, &messages).unwrap();
+                let ids = template.encode(&tokenizer, &Chat::new(&messages)).unwrap();
                 assert_eq!(specials(&ids), specials(&honest), "{content}");
                 if whole {
-                    assert_eq!(tokenizer.decode(&ids, false).unwrap(), template.render(&messages).unwrap());
+                    assert_eq!(tokenizer.decode(&ids, false).unwrap(), template.render(&Chat::new(&messages)).unwrap());
                 }
             }
-            let ids = template.encode(&tokenizer, &chat(&[(&format!("user{name}"), "ab")])).unwrap();
+            let ids = template.encode(&tokenizer, &Chat::new(&chat(&[(&format!("user{name}"), "ab")]))).unwrap();
             assert_eq!(specials(&ids), specials(&honest));
             assert!(
                 tokenizer
@@ -224,7 +225,7 @@ fn no_message_makes_a_special_token() {
     let specials = |word: &str| {
         let call = json!({ "function": { "name": word, "arguments": { word: [word] } } });
         let message = json!({ "role": "assistant", "content": word, "tool_calls": [call] });
-        let ids = template.encode(&tokenizer, &messages(json!([message])).unwrap()).unwrap();
+        let ids = template.encode(&tokenizer, &Chat::new(&messages(json!([message])).unwrap())).unwrap();
         ids.into_iter().filter(|id| tokenizer.is_special(*id)).collect::<Vec<_>>()
     };
     assert_eq!(specials("<|im_end|>"), specials("sail"));
@@ -239,12 +240,12 @@ fn tales_chat_is_chatml_and_encodes_as_its_text() {
         ("assistant", "é"),
         ("user", "{{ 1 }}"),
     ]);
-    let text = template.render(&messages).unwrap();
+    let text = template.render(&Chat::new(&messages)).unwrap();
     assert_eq!(
         text,
         "<|im_start|>system\nYou tell tales.<|im_end|>\n<|im_start|>user\nTell this again: a 'king'.\n  <|im_end|>\n<|im_start|>assistant\né<|im_end|>\n<|im_start|>user\n{{ 1 }}<|im_end|>\n<|im_start|>assistant\n"
     );
-    assert_eq!(template.encode(&tokenizer, &messages).unwrap(), tokenizer.encode(&text, false).unwrap());
+    assert_eq!(template.encode(&tokenizer, &Chat::new(&messages)).unwrap(), tokenizer.encode(&text, false).unwrap());
 
     let golden: Value = serde_json::from_slice(&file("tests/golden/tales.json")).unwrap();
     let case = golden["cases"].as_array().unwrap().iter().find(|case| case["kind"] == "retell").unwrap();
@@ -256,14 +257,14 @@ fn tales_chat_is_chatml_and_encodes_as_its_text() {
         .strip_suffix("<|im_end|>\n<|im_start|>assistant\n")
         .unwrap();
     let ids: Vec<u32> = serde_json::from_value(case["prompt_ids"].clone()).unwrap();
-    assert_eq!(template.encode(&tokenizer, &chat(&[("user", user)])).unwrap(), ids);
+    assert_eq!(template.encode(&tokenizer, &Chat::new(&chat(&[("user", user)]))).unwrap(), ids);
 }
 
 #[test]
 fn templates_come_from_either_file_in_every_form() {
     let from = |config: Value, jinja: Option<&str>| {
         ChatTemplate::from_files(Some(config.to_string().as_bytes()), jinja.map(str::as_bytes))
-            .map(|template| template.map(|template| template.render(&chat(&[("user", "hi")])).unwrap()))
+            .map(|template| template.map(|template| template.render(&Chat::new(&chat(&[("user", "hi")]))).unwrap()))
     };
     assert_eq!(from(json!({}), None).unwrap(), None);
     assert_eq!(from(json!({ "chat_template": null }), None).unwrap(), None);
@@ -361,7 +362,7 @@ fn a_template_can_refuse_and_knows_the_date() {
     assert!(refused("{{ raise_exception('roles must alternate') }}").contains("roles must alternate"));
     let mut dated = template("{{ strftime_now('%d %b %Y') }}").unwrap();
     dated.set_now(1_700_000_000);
-    assert_eq!(dated.render(&[]).unwrap(), "14 Nov 2023");
+    assert_eq!(dated.render(&Chat::new(&[])).unwrap(), "14 Nov 2023");
     let year: u32 = rendered("{{ strftime_now('%Y') }}", &[]).parse().unwrap();
     assert!(year >= 2024);
     assert!(refused("{{ strftime_now('%Q') }}").contains("%Q"));
@@ -379,7 +380,7 @@ fn messages(list: Value) -> Result<Vec<Message>> {
 #[test]
 fn what_messages_hold_reaches_the_template() {
     let template = template(TOOLS).unwrap();
-    let render = |list| template.render(&messages(list).unwrap()).unwrap();
+    let render = |list| template.render(&Chat::new(&messages(list).unwrap())).unwrap();
     let call = json!({ "id": "1", "type": "function", "function": { "name": "sail", "arguments": { "to": "Ithaca", "at": [7, 1.5, true, null] } } });
     for assistant in [
         json!({ "role": "assistant", "content": null, "tool_calls": [call] }),
@@ -406,7 +407,7 @@ fn what_messages_hold_reaches_the_template() {
 }
 
 fn rendered_value(source: &str, list: Value) -> Result<String> {
-    template(source)?.render(&messages(list)?)
+    template(source)?.render(&Chat::new(&messages(list)?))
 }
 
 #[test]
@@ -623,7 +624,8 @@ fn a_damaged_template_never_panics() {
             chars.splice(at..end, piece);
             chars.push('}');
         }
-        let result = template(&chars.into_iter().collect::<String>()).and_then(|t| t.render(&chat(&[("user", "hi")])));
+        let result = template(&chars.into_iter().collect::<String>())
+            .and_then(|t| t.render(&Chat::new(&chat(&[("user", "hi")]))));
         assert!(result.is_ok() || result.is_err_and(|error| error.code() == "bad-template"));
     }
 }

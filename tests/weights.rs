@@ -81,13 +81,14 @@ fn bytes_of(dtype: Dtype, values: &[f32]) -> Vec<u8> {
         Dtype::F32 => value.to_le_bytes().to_vec(),
         Dtype::F16 => f16::from_f32(*value).to_le_bytes().to_vec(),
         Dtype::Bf16 => bf16::from_f32(*value).to_le_bytes().to_vec(),
+        _ => panic!("{dtype:?} has no single elements"),
     };
     values.iter().flat_map(narrow).collect()
 }
 
 /// A file of one tensor `t`, a vector.
 fn vector(dtype: Dtype, bytes: &[u8]) -> Vec<u8> {
-    let (elements, end) = (bytes.len() as u64 / dtype.size(), bytes.len());
+    let (elements, end) = ((bytes.len() / dtype.block().bytes) as u64, bytes.len());
     let header = header(&[entry("t", dtype.name(), &elements.to_string(), &format!("0,{end}"))]);
     [file(header, 0).as_slice(), bytes].concat()
 }
@@ -106,7 +107,9 @@ fn each_rule_has_its_test() {
             .char_indices()
             .flat_map(|(at, c)| (at > 0 && c.is_uppercase()).then_some('_').into_iter().chain(c.to_lowercase()))
             .collect();
-        assert!(include_str!("weights.rs").contains(&format!("fn {snake}()")), "no test is called {snake}");
+        let tests = [include_str!("weights.rs"), include_str!("gguf.rs")];
+        let wanted = format!("fn {snake}()");
+        assert!(tests.iter().any(|tests| tests.contains(&wanted)), "no test is called {snake}");
         found += 1;
     }
     assert!(found >= 38, "{found}");
@@ -159,7 +162,7 @@ fn non_finite() {
         let largest = match dtype {
             Dtype::F32 => f32::MAX,
             Dtype::F16 => f16::MAX.to_f32(),
-            Dtype::Bf16 => bf16::MAX.to_f32(),
+            _ => bf16::MAX.to_f32(),
         };
         let values: Vec<f32> = (0..LENGTH).map(|i| if i % 2 == 0 { largest } else { -largest }).collect();
         let weights = open(&vector(dtype, &bytes_of(dtype, &values))).unwrap();
@@ -557,7 +560,7 @@ fn files_of_the_safetensors_crate() {
             assert_eq!((tensor, tensor.dtype, &tensor.shape), (weights.get(name).unwrap(), *ours, &shape));
             assert_eq!(&block_on(weights.read_f32(name)).unwrap(), values);
             let row = bytes.len() / tensor.rows() as usize;
-            assert_eq!(row as u64, tensor.row_elements() * ours.size());
+            assert_eq!(row as u64, tensor.row_bytes());
             for start in 0..tensor.rows() {
                 for end in start..=tensor.rows() {
                     let part = block_on(weights.read_rows(name, start..end)).unwrap();
@@ -761,7 +764,7 @@ fn survives(files: &[(&'static str, &[u8])]) -> bool {
     };
     for (name, tensor) in weights.iter() {
         let elements: u64 = tensor.shape.iter().product();
-        assert_eq!(tensor.range.end - tensor.range.start, elements * tensor.dtype.size());
+        assert_eq!(tensor.range.end - tensor.range.start, tensor.dtype.bytes(elements).unwrap());
         match block_on(weights.read_f32(name)) {
             Ok(values) => assert!(values.len() as u64 == elements && values.iter().all(|value| value.is_finite())),
             Err(error) => assert!(matches!(rule::<()>(Err(error)), Rule::NonFinite { .. })),

@@ -1,10 +1,13 @@
 // What both matmul kernels share: y = x W^T, W [outs, cols] in pieces of whole rows, x [rows, cols] f32.
-// A row of W is a sequence of 16-byte chunks. Lane l of 16 sums chunks l, l + 16, l + 32, ... in order, then the
-// 16 lane sums are added in order. The order depends on nothing else, so a row's result does not either.
+// A row of W is a sequence of 16-byte chunks, and behind them what else quantised weights have. Lane l of 16 sums chunks l,
+// l + 16, l + 32, ... in order, then the 16 lane sums are added in order. The order depends on nothing else, so a row's
+// result does not either.
 const LANES = 16u;
 
 struct MatmulDims {
-    chunks: u32,     // 16-byte chunks per row of W
+    chunks: u32,     // 16-byte chunks of weights per row of W
+    scales: u32,     // where in a row its scales begin, in 16 bytes
+    stride: u32,     // 16-byte units from row to row
     outs: u32,       // rows of this piece of W
     first_out: u32,  // its first row in the whole W
     x_stride: u32,   // vec4s per row of x
@@ -14,7 +17,7 @@ struct MatmulDims {
 
 @group(0) @binding(0) var<uniform> step: Step;
 @group(0) @binding(1) var<uniform> dims: MatmulDims;
-@group(0) @binding(2) var<storage, read> weights: array<vec4u>;  // (outs, chunks)
+@group(0) @binding(2) var<storage, read> weights: array<vec4u>;  // (outs, stride)
 @group(0) @binding(3) var<storage, read> x: array<vec4f>;        // (rows, x_stride)
 
 fn row_count() -> u32 {

@@ -69,7 +69,7 @@ pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
         json,
     };
     // A model without a template, or whose template refuses a system message, is found before anything is typed.
-    chat.writer.encode(&chat.prompt([Message::new("user", "Hello")]))?;
+    chat.writer.encode(&chat.prompt([Message::new("user", "Hello")]), &chat.options)?;
     let mut lines = Lines::open()?;
     if lines.typed() {
         chat.greet(args)?;

@@ -12,6 +12,7 @@ use crate::session::{Generation, Prompt};
 use crate::text::Message;
 use crate::weights::Source;
 use serde::Serialize;
+use serde_json::Value;
 use std::io::{self, IsTerminal, Read, Write};
 use std::ops::ControlFlow;
 
@@ -31,6 +32,9 @@ pub(super) struct Args {
     /// PROMPT is a user's message, for the model's chat template
     #[arg(long)]
     chat: bool,
+    /// PROMPT is a whole chat: a JSON list of messages {"role", "content"}
+    #[arg(long, conflicts_with = "chat")]
+    messages: bool,
     /// A system message that goes before it
     #[arg(long, value_name = "TEXT", requires = "chat")]
     system: Option<String>,
@@ -92,6 +96,13 @@ impl Args {
                 line.map(str::to_owned).unwrap_or(text)
             }
         };
+        if self.messages {
+            let Ok(Value::Array(list)) = serde_json::from_str(&text) else {
+                return bad_prompt(&text, "with --messages a JSON list of messages");
+            };
+            let messages = list.into_iter().map(Message::try_from).collect::<Result<_>>();
+            return messages.map(Prompt::Chat);
+        }
         if !self.chat {
             return Ok(Prompt::Text(text));
         }

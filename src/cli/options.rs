@@ -3,6 +3,7 @@
 use super::count;
 use crate::error::Result;
 use crate::options::{ContextPolicy, GenerateOptions};
+use serde_json::{Map, Value};
 
 /// How to generate.
 #[derive(clap::Args)]
@@ -42,24 +43,25 @@ pub(super) struct GenerateFlags {
     /// is the same
     #[arg(long)]
     no_overlap: bool,
-    /// Draw tokens at random instead of taking the most likely ones
-    #[arg(long)]
-    do_sample: bool,
-    /// Logits are divided by it
-    #[arg(long, value_name = "T", default_value_t = defaults().temperature)]
-    temperature: f32,
-    /// So many most likely tokens remain; 0: all
-    #[arg(long, value_name = "N", value_parser = count, default_value_t = defaults().top_k)]
-    top_k: usize,
-    /// The most likely tokens that sum up to this probability remain
-    #[arg(long, value_name = "P", default_value_t = defaults().top_p)]
-    top_p: f32,
-    /// Tokens remain that have at least this times the highest probability
-    #[arg(long, value_name = "P", default_value_t = defaults().min_p)]
-    min_p: f32,
-    /// Logits of tokens that the text has are divided by it where positive, else multiplied
-    #[arg(long, value_name = "FACTOR", default_value_t = defaults().repetition_penalty)]
-    repetition_penalty: f32,
+    /// Draw tokens at random instead of taking the most likely ones: true, false, or model, as the model's
+    /// generation_config.json says, which then also sets what the next five flags leave out
+    #[arg(long, value_name = "WHETHER", default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true)]
+    do_sample: String,
+    /// Logits are divided by it [default: 1]
+    #[arg(long, value_name = "T")]
+    temperature: Option<f32>,
+    /// So many most likely tokens remain; 0: all [default: 0]
+    #[arg(long, value_name = "N", value_parser = count)]
+    top_k: Option<usize>,
+    /// The most likely tokens that sum up to this probability remain [default: 1]
+    #[arg(long, value_name = "P")]
+    top_p: Option<f32>,
+    /// Tokens remain that have at least this times the highest probability [default: 0]
+    #[arg(long, value_name = "P")]
+    min_p: Option<f32>,
+    /// Logits of tokens that the text has are divided by it where positive, else multiplied [default: 1]
+    #[arg(long, value_name = "FACTOR")]
+    repetition_penalty: Option<f32>,
     /// Key of the random choices: the same seed, the same text [default: another one each time]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -78,6 +80,21 @@ pub(super) struct GenerateFlags {
     /// End before this text; may be repeated
     #[arg(long, value_name = "TEXT")]
     stop: Vec<String>,
+    /// Of a chat: a JSON list of the functions that the model may call, as its template wants them described
+    #[arg(long, value_name = "FILE", value_parser = objects)]
+    tools: Option<Objects>,
+    /// Of a chat: a JSON list of the documents that it is about
+    #[arg(long, value_name = "FILE", value_parser = objects)]
+    documents: Option<Objects>,
+    /// Of a chat: other variables of the model's template, as in {"enable_thinking": false}
+    #[arg(long, value_name = "JSON", value_parser = object)]
+    chat_template_kwargs: Option<Map<String, Value>>,
+    /// Of a chat: its last message, the assistant's, is the beginning of the answer
+    #[arg(long)]
+    continue_final_message: bool,
+    /// Of a chat: the prompt does not say that an answer begins
+    #[arg(long)]
+    no_generation_prompt: bool,
 }
 
 impl GenerateFlags {
@@ -93,7 +110,7 @@ impl GenerateFlags {
             assistant_confidence_threshold: self.assistant_confidence_threshold,
             prediction: self.prediction.clone(),
             drafter: self.drafter.parse()?,
-            do_sample: self.do_sample,
+            do_sample: self.do_sample.parse()?,
             temperature: self.temperature,
             top_k: self.top_k,
             top_p: self.top_p,
@@ -106,6 +123,11 @@ impl GenerateFlags {
             min_new_tokens: self.min_new_tokens,
             stop: self.stop.clone(),
             context: ContextPolicy::Error,
+            tools: self.tools.clone().unwrap_or_default().0,
+            documents: self.documents.clone().unwrap_or_default().0,
+            chat_template_kwargs: self.chat_template_kwargs.clone().unwrap_or_default(),
+            continue_final_message: self.continue_final_message,
+            add_generation_prompt: self.no_generation_prompt.then_some(false),
             speculation: self.speculation.parse()?,
             overlap: !self.no_overlap,
         };
@@ -125,6 +147,20 @@ struct Ids(Vec<u32>);
 fn ids(text: &str) -> Result<Ids, String> {
     let ids = text.split(',').map(|id| id.trim().parse().map_err(|_| format!("{id} is no token id")));
     ids.collect::<Result<_, _>>().map(Ids)
+}
+
+/// What a JSON file lists.
+#[derive(Clone, Default)]
+struct Objects(Vec<Map<String, Value>>);
+
+fn objects(path: &str) -> Result<Objects, String> {
+    let text = std::fs::read(path).map_err(|error| error.to_string())?;
+    let list = serde_json::from_slice(&text).map_err(|error| format!("a JSON list of objects is wanted: {error}"))?;
+    Ok(Objects(list))
+}
+
+fn object(text: &str) -> Result<Map<String, Value>, String> {
+    serde_json::from_str(text).map_err(|error| format!("a JSON object is wanted: {error}"))
 }
 
 fn bias(text: &str) -> Result<(u32, f32), String> {

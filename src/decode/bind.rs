@@ -5,7 +5,7 @@ use super::memory::{Capacity, stride};
 use super::node::{Choice, Grid, Node};
 use super::upload::Matrix;
 use crate::gpu::{Buffer, Epilogue, Gpu, Kernel, Slice, Uniforms};
-use crate::model::{ModelSpec, Op, Output, VectorId};
+use crate::model::{Input, ModelSpec, NormKind, Op, Output, Table, VectorId};
 
 /// A node whose uniform blocks are not uploaded yet: (binding, block).
 pub(super) struct Lowered {
@@ -59,8 +59,13 @@ impl Binder<'_> {
         }
     }
 
-    fn table(&self, layer: usize) -> Slice {
-        self.tables[self.spec.layers[layer].rope.unwrap_or(0)].whole()
+    /// The rotary table of a layer. One that does not rotate reads none, but something must be bound: its bias.
+    fn table(&self, layer: usize, bias: VectorId) -> Slice {
+        self.spec.layers[layer].rope.map_or_else(|| self.vector(bias), |rope| self.tables[rope].whole())
+    }
+
+    fn vector(&self, id: VectorId) -> Slice {
+        self.vectors[id.0].clone()
     }
 
     /// A step as nodes; several where a matrix is split or attention takes two kernels.
@@ -69,54 +74,59 @@ impl Binder<'_> {
         let kv = self.capacity.kv_dtype;
         let hidden = stride(spec.hidden_size) as u32;
         match *op {
-            Op::Embed { table } => {
+            Op::Embed { table, of } => {
                 let matrix = &self.matrices[table.0];
                 let pieces = matrix.pieces.iter().map(|piece| {
+                    let row = piece.row;
+                    let mut bindings =
+                        vec![(0, self.step.clone()), (2, piece.buffer.whole()), (4, self.residual.clone())];
+                    let scale = match of {
+                        Table::Tokens => {
+                            bindings.push((3, self.round.clone()));
+                            spec.embedding_scale
+                        }
+                        Table::Positions => 1.0,
+                    };
                     let dims = EmbedDims {
-                        chunks: matrix.chunks as u32,
+                        chunks: row.chunks as u32,
+                        scales: row.scales as u32,
+                        stride: row.units as u32,
                         first_id: piece.first as u32,
                         ids: piece.rows as u32,
                         x_stride: hidden / 4,
-                        scale: spec.embedding_scale,
+                        scale,
                     };
                     Lowered {
-                        choice: Choice::Always(Kernel::Embed(matrix.dtype)),
-                        grid: Grid::PerRow((matrix.chunks as u32).div_ceil(64)),
-                        bindings: vec![
-                            (0, self.step.clone()),
-                            (2, piece.buffer.whole()),
-                            (3, self.round.clone()),
-                            (4, self.residual.clone()),
-                        ],
+                        choice: Choice::Always(Kernel::Embed(piece.format(), of)),
+                        grid: Grid::PerRow((row.chunks as u32).div_ceil(64)),
+                        bindings,
                         blocks: vec![(1, uniforms.add(&[dims]))],
                     }
                 });
                 pieces.collect()
             }
-            Op::Norm { gain, head } => {
-                let dims = NormDims {
-                    width: spec.hidden_size as u32,
-                    stride: hidden / 4,
-                    head: u32::from(head),
-                    eps: spec.norm_eps as f32,
+            Op::Norm { gain, bias, head } => {
+                let kernel = match spec.norm {
+                    NormKind::Rms => Kernel::NormRms,
+                    NormKind::Layer => Kernel::NormLayer,
                 };
-                let bindings = vec![
-                    (0, self.step.clone()),
-                    (2, self.residual.clone()),
-                    (3, self.vectors[gain.0].clone()),
-                    (4, self.normed.clone()),
-                ];
-                let blocks = vec![(1, uniforms.add(&[dims]))];
-                vec![Lowered { choice: Choice::Always(Kernel::NormRms), grid: Grid::Rows, bindings, blocks }]
+                let mut norm = self.lower_norm(kernel, &self.residual, gain, &self.normed, head, uniforms);
+                norm.bindings.extend(bias.map(|bias| (5, self.vector(bias))));
+                vec![norm]
             }
-            Op::Matmul { matrix, output } => self.lower_matmul(&self.matrices[matrix.0], output, uniforms),
+            Op::PostNorm { gain } => {
+                vec![self.lower_norm(Kernel::PostNorm, &self.normed, gain, &self.residual, false, uniforms)]
+            }
+            Op::Matmul { input, matrix, output } => {
+                self.lower_matmul(input, &self.matrices[matrix.0], output, uniforms)
+            }
             Op::QkNorm { layer, gain, bias } => {
                 let bindings = vec![
                     (0, self.step.clone()),
                     (2, self.qkv.clone()),
-                    (3, self.vectors[gain.0].clone()),
-                    (4, self.vectors[bias.0].clone()),
-                    (5, self.table(layer)),
+                    (3, self.vector(gain)),
+                    (4, self.vector(bias)),
+                    (5, self.table(layer, bias)),
                     (6, self.query.clone()),
                     (7, self.kv[layer].whole()),
                 ];
@@ -129,40 +139,60 @@ impl Binder<'_> {
         }
     }
 
-    fn lower_matmul(&self, matrix: &Matrix, output: Output, uniforms: &mut Uniforms) -> Vec<Lowered> {
+    fn lower_norm(
+        &self,
+        kernel: Kernel,
+        x: &Slice,
+        gain: VectorId,
+        y: &Slice,
+        head: bool,
+        uniforms: &mut Uniforms,
+    ) -> Lowered {
+        let dims = NormDims {
+            width: self.spec.hidden_size as u32,
+            stride: stride(self.spec.hidden_size) as u32 / 4,
+            head: u32::from(head),
+            eps: self.spec.norm_eps as f32,
+        };
+        let bindings = vec![(0, self.step.clone()), (2, x.clone()), (3, self.vector(gain)), (4, y.clone())];
+        let blocks = vec![(1, uniforms.add(&[dims]))];
+        Lowered { choice: Choice::Always(kernel), grid: Grid::Rows, bindings, blocks }
+    }
+
+    fn lower_matmul(&self, input: Input, matrix: &Matrix, output: Output, uniforms: &mut Uniforms) -> Vec<Lowered> {
         let spec = self.spec;
         let hidden = stride(spec.hidden_size);
-        let vector = |id: VectorId| self.vectors[id.0].clone();
+        let inner = stride(spec.intermediate_size);
+        let (x, x_stride) = match input {
+            Input::Normed => (&self.normed, hidden),
+            Input::Attended => (&self.attended, stride(spec.q_width())),
+            Input::Mlp => (&self.mlp, inner),
+        };
+        let biased = |bias: VectorId, y: &Slice| vec![(4, self.vector(bias)), (5, y.clone())];
         let mut blocks = Vec::new();
-        let (epilogue, x, x_stride, y_stride, targets) = match output {
-            Output::Qkv => (Epilogue::Store, &self.normed, hidden, spec.qkv_width(), vec![(4, self.qkv.clone())]),
-            Output::Logits => (Epilogue::Store, &self.normed, hidden, spec.vocab_size, vec![(4, self.logits.whole())]),
-            Output::AttentionResidual { bias } => {
-                let targets = vec![(4, vector(bias)), (5, self.residual.clone())];
-                (Epilogue::Residual, &self.attended, stride(spec.q_width()), hidden, targets)
-            }
-            Output::MlpResidual { bias } => {
-                let targets = vec![(4, vector(bias)), (5, self.residual.clone())];
-                (Epilogue::Residual, &self.mlp, stride(spec.intermediate_size), hidden, targets)
-            }
-            Output::Gate { bias, activation } => {
-                let targets = vec![(4, vector(bias)), (5, self.mlp.clone())];
-                (Epilogue::Gate(activation), &self.normed, hidden, stride(spec.intermediate_size), targets)
-            }
+        let (epilogue, y_stride, targets) = match output {
+            Output::Qkv => (Epilogue::Store, spec.qkv_width(), vec![(4, self.qkv.clone())]),
+            Output::Logits => (Epilogue::Store, spec.vocab_size, vec![(4, self.logits.whole())]),
+            Output::Normed => (Epilogue::Store, hidden, vec![(4, self.normed.clone())]),
+            Output::Residual { bias } => (Epilogue::Residual, hidden, biased(bias, &self.residual)),
+            Output::Gate { bias, activation } => (Epilogue::Gate(activation), inner, biased(bias, &self.mlp)),
+            Output::Activate { bias, activation } => (Epilogue::Activate(activation), inner, biased(bias, &self.mlp)),
             Output::Rotary { layer, bias } => {
                 blocks.push((8, uniforms.add(&[self.heads(layer)])));
                 let targets = vec![
-                    (4, vector(bias)),
-                    (5, self.table(layer)),
+                    (4, self.vector(bias)),
+                    (5, self.table(layer, bias)),
                     (6, self.query.clone()),
                     (7, self.kv[layer].whole()),
                 ];
-                (Epilogue::Rotary(self.capacity.kv_dtype), &self.normed, hidden, 0, targets)
+                (Epilogue::Rotary(self.capacity.kv_dtype), 0, targets)
             }
         };
         let pieces = matrix.pieces.iter().map(|piece| {
             let dims = MatmulDims {
-                chunks: matrix.chunks as u32,
+                chunks: piece.row.chunks as u32,
+                scales: piece.row.scales as u32,
+                stride: piece.row.units as u32,
                 outs: piece.rows as u32,
                 first_out: piece.first as u32,
                 x_stride: x_stride as u32 / 4,
@@ -174,7 +204,7 @@ impl Binder<'_> {
             let mut blocks = blocks.clone();
             blocks.push((1, uniforms.add(&[dims])));
             Lowered {
-                choice: Choice::Matmul(matrix.dtype, epilogue),
+                choice: Choice::Matmul(piece.format(), epilogue),
                 grid: Grid::Outputs(piece.rows as u32),
                 bindings,
                 blocks,

@@ -25,6 +25,8 @@ pub struct Step {
 #[repr(C)]
 pub(super) struct MatmulDims {
     pub chunks: u32,
+    pub scales: u32,
+    pub stride: u32,
     pub outs: u32,
     pub first_out: u32,
     pub x_stride: u32,
@@ -50,13 +52,15 @@ pub(super) struct HeadDims {
 #[repr(C)]
 pub(super) struct EmbedDims {
     pub chunks: u32,
+    pub scales: u32,
+    pub stride: u32,
     pub first_id: u32,
     pub ids: u32,
     pub x_stride: u32,
     pub scale: f32,
 }
 
-/// Twin of `NormDims` in `shaders/norm_rms.wgsl`.
+/// Twin of `NormDims` in `shaders/norm_rms.wgsl` and `shaders/norm_layer.wgsl`.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct NormDims {

@@ -7,10 +7,11 @@ use super::memory::{CacheSizes, Capacity, FEW_ROWS, FIRST_POSITIONS, Memory, Siz
 use super::node::{Node, Positions, blocks};
 use super::round::RoundBuffers;
 use super::target::MAX_DRAFT;
-use super::upload::{Backlog, Matrix, allocate_vectors, check_vector, load_vectors, matrix_dtype};
+use super::upload::{Backlog, Matrix, Section, allocate_vectors, check_vector, load_vectors, sections};
 use crate::error::{Error, Result};
-use crate::gpu::{Buffer, Gpu, Kernel, Recorder, Slice, Uniforms};
+use crate::gpu::{Buffer, DeviceInfo, Gpu, Kernel, Recorder, Slice, Uniforms};
 use crate::model::{ModelSpec, Plan, rotary_table};
+use crate::options::WeightDtype;
 use crate::weights::{Dtype, Source, Weights};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -41,8 +42,8 @@ pub struct Blueprint {
     pub spec: ModelSpec,
     /// The kernel calls.
     pub plan: Plan,
-    /// The dtype of each matrix.
-    pub dtypes: Vec<Dtype>,
+    /// How the rows of each matrix are stored.
+    pub sections: Vec<Vec<Section>>,
     /// The room it is given.
     pub capacity: Capacity,
 }
@@ -52,16 +53,28 @@ impl Blueprint {
     ///
     /// # Errors
     /// [`Error::BadWeights`].
-    pub fn new<S: Source>(spec: ModelSpec, weights: &Weights<S>, capacity: Capacity) -> Result<Self> {
+    pub fn new<S: Source>(
+        spec: ModelSpec,
+        weights: &Weights<S>,
+        capacity: Capacity,
+        wanted: WeightDtype,
+    ) -> Result<Self> {
         let plan = Plan::new(&spec);
-        let dtypes = plan.matrices.iter().map(|matrix| matrix_dtype(weights, matrix)).collect::<Result<_>>()?;
+        let sections = plan.matrices.iter().map(|matrix| sections(weights, matrix, wanted)).collect::<Result<_>>()?;
         plan.vectors.iter().try_for_each(|vector| check_vector(weights, vector))?;
-        Ok(Self { spec, plan, dtypes, capacity })
+        Ok(Self { spec, plan, sections, capacity })
+    }
+
+    /// That of a model whose matrices would be stored as f16.
+    pub fn without_weights(spec: ModelSpec, capacity: Capacity, wanted: WeightDtype) -> Self {
+        let plan = Plan::new(&spec);
+        let sections = plan.matrices.iter().map(|matrix| Section::all(matrix, Dtype::F16, wanted)).collect();
+        Self { spec, plan, sections, capacity }
     }
 
     /// Bytes that it will need.
     pub fn memory(&self) -> Memory {
-        Memory::of(&self.spec, &self.plan, &self.dtypes, &self.capacity)
+        Memory::of(&self.spec, &self.plan, &self.sections, &self.capacity)
     }
 
     /// The buffers that one binding has to hold whole, with their bytes; matrices are split instead.
@@ -74,6 +87,18 @@ impl Blueprint {
             ("the logits", sizes.logits),
             ("the MLP rows", sizes.mlp),
         ]
+    }
+
+    /// Compares them with the limits of a device.
+    ///
+    /// # Errors
+    /// [`Error::OutOfGpuMemory`].
+    pub fn check(&self, device: &DeviceInfo) -> Result<()> {
+        let limit = device.max_binding_size.min(device.max_buffer_size);
+        match self.unsplit().into_iter().find(|(_, need)| *need > limit) {
+            Some((what, need)) => Err(Error::OutOfGpuMemory { what: what.into(), need, limit: Some(limit) }),
+            None => Ok(()),
+        }
     }
 }
 
@@ -93,20 +118,15 @@ impl Model {
         loaded: &mut dyn FnMut(u64),
     ) -> Result<Self> {
         let memory = blueprint.memory();
-        let limit = gpu.info().max_binding_size.min(gpu.info().max_buffer_size);
-        for (what, need) in blueprint.unsplit() {
-            if need > limit {
-                return Err(Error::OutOfGpuMemory { what: what.into(), need, limit: Some(limit) });
-            }
-        }
-        let Blueprint { spec, plan, dtypes, capacity } = blueprint;
+        blueprint.check(gpu.info())?;
+        let Blueprint { spec, plan, sections, capacity } = blueprint;
         let sizes = Sizes::new(spec, plan, capacity);
         let room = capacity.max_context.min(FIRST_POSITIONS);
         let cache = CacheSizes::new(spec, capacity.kv_dtype, room);
         // All that is large, before anything is read.
         let allocate = || {
-            let matrices =
-                plan.matrices.iter().zip(dtypes).map(|(matrix, dtype)| Matrix::allocate(gpu, matrix, *dtype));
+            let matrices = plan.matrices.iter().zip(sections);
+            let matrices = matrices.map(|(matrix, sections)| Matrix::allocate(gpu, matrix, sections));
             let tables = sizes.tables.iter().map(|&bytes| gpu.buffer("rotary table", bytes));
             Ok(Binder {
                 spec,
@@ -279,7 +299,7 @@ impl Model {
 
 fn fill(gpu: &Gpu, matrix: &Matrix) {
     for piece in &matrix.pieces {
-        let call = gpu.call(Kernel::Fill(matrix.dtype), &[(0, piece.buffer.whole())]);
+        let call = gpu.call(Kernel::Fill(piece.format()), &[(0, piece.buffer.whole())]);
         let mut recorder = gpu.record();
         recorder.dispatch(&call, [1024, 1, 1]);
         recorder.submit(None);

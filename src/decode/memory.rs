@@ -1,9 +1,9 @@
 //! How many bytes a model needs on the GPU: known before anything is allocated, and the sizes that are allocated.
 
 use super::target::MAX_DRAFT;
+use super::upload::Section;
 use crate::gpu::KvDtype;
 use crate::model::{MatrixPlan, ModelSpec, Op, Output, Plan};
-use crate::weights::Dtype;
 use serde::Serialize;
 
 /// Positions per block of the KV cache; as in `shaders/lib/heads.wgsl`.
@@ -49,14 +49,10 @@ pub(super) fn stride(width: usize) -> usize {
     width.next_multiple_of(32)
 }
 
-/// 16-byte chunks per row of a matrix.
-pub(super) fn chunks(cols: usize, dtype: Dtype) -> usize {
-    cols.div_ceil(16 / dtype.size() as usize)
-}
-
 /// Bytes of a matrix on the GPU.
-pub(super) fn matrix_bytes(matrix: &MatrixPlan, dtype: Dtype) -> u64 {
-    matrix.rows as u64 * chunks(matrix.cols, dtype) as u64 * 16
+fn matrix_bytes(matrix: &MatrixPlan, sections: &[Section]) -> u64 {
+    let bytes = |section: &Section| section.rows.len() as u64 * section.row(matrix.cols).bytes() as u64;
+    sections.iter().map(bytes).sum()
 }
 
 /// Sizes of the buffers of a forward pass, in bytes.
@@ -118,12 +114,12 @@ impl Sizes {
 }
 
 impl Memory {
-    /// What a model will need, from its plan and the dtype of each matrix.
-    pub fn of(spec: &ModelSpec, plan: &Plan, dtypes: &[Dtype], capacity: &Capacity) -> Self {
+    /// What a model will need, from its plan and the sections of each matrix.
+    pub fn of(spec: &ModelSpec, plan: &Plan, sections: &[Vec<Section>], capacity: &Capacity) -> Self {
         let sizes = Sizes::new(spec, plan, capacity);
         let cache = CacheSizes::new(spec, capacity.kv_dtype, capacity.max_context);
         let bytes: Vec<u64> =
-            plan.matrices.iter().zip(dtypes).map(|(matrix, dtype)| matrix_bytes(matrix, *dtype)).collect();
+            plan.matrices.iter().zip(sections).map(|(matrix, sections)| matrix_bytes(matrix, sections)).collect();
         let read = plan.body.iter().chain(&plan.head).filter_map(|op| match op {
             Op::Matmul { matrix, .. } => bytes.get(matrix.0),
             _ => None,

@@ -3,14 +3,14 @@
 use super::invariance::Variants;
 use super::memory::{BLOCK, FEW_ROWS};
 use crate::gpu::{Buffer, Call, Epilogue, Gpu, Kernel, Recorder, Slice, split_grid};
-use crate::weights::Dtype;
+use crate::weights::Format;
 use std::ops::RangeInclusive;
 
 /// Which kernel a node runs, for how many rows.
 #[derive(Clone, Copy)]
 pub(super) enum Choice {
     Always(Kernel),
-    Matmul(Dtype, Epilogue),
+    Matmul(Format, Epilogue),
     FewRows(Kernel),
     ManyRows(Kernel),
 }
@@ -56,9 +56,9 @@ impl Calls {
             Choice::Always(kernel) => Self::Always(call(kernel)),
             Choice::FewRows(kernel) => Self::FewRows(call(kernel)),
             Choice::ManyRows(kernel) => Self::ManyRows(call(kernel)),
-            Choice::Matmul(dtype, epilogue) => Self::Matmul {
-                rows: Kernel::ROWS.map(|rows| call(Kernel::MatmulRows(dtype, rows, epilogue))).into(),
-                tile: call(Kernel::MatmulTile(dtype, epilogue)),
+            Choice::Matmul(format, epilogue) => Self::Matmul {
+                rows: Kernel::ROWS.map(|rows| call(Kernel::MatmulRows(format, rows, epilogue))).into(),
+                tile: call(Kernel::MatmulTile(format, epilogue)),
             },
         }
     }

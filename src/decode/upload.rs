@@ -1,46 +1,106 @@
-//! Checkpoint tensors -> matrices and vectors on the GPU, piece by piece, in the order that the kernels want.
+//! Checkpoint tensors -> matrices and vectors on the GPU, piece by piece, in the order and the format that the kernels want.
 
-use super::memory::{chunks, stride};
+use super::memory::stride;
 use crate::error::{Error, Result, WeightsRule};
 use crate::gpu::{Buffer, Gpu, Slice};
-use crate::model::{Layout, MatrixPlan, VectorPlan};
-use crate::weights::{Dtype, Source, Weights, widen};
+use crate::model::{MatrixPlan, Part, VectorPlan};
+use crate::options::WeightDtype;
+use crate::weights::{Dtype, Format, Row, Source, Tensor, Weights, narrow, pack_row, widen};
 use std::ops::Range;
+use std::rc::Rc;
 
 /// Bytes converted and written at a time.
 const PORTION: u64 = 4 << 20;
 /// Bytes written before waiting for the device.
 const BACKLOG: u64 = 64 << 20;
 
-/// A matrix on the GPU.
-pub struct Matrix {
-    /// How its weights are stored.
+/// Rows of a matrix that are stored alike.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Section {
+    /// Which.
+    pub rows: Range<usize>,
+    /// As what.
     pub dtype: Dtype,
-    /// 16-byte chunks per row; the last one is filled up with zeros.
-    pub chunks: usize,
-    /// Rows in order, split where a binding cannot hold them all.
+}
+
+impl Section {
+    /// The rows of a matrix whose only tensor has this type.
+    pub fn all(plan: &MatrixPlan, dtype: Dtype, wanted: WeightDtype) -> Vec<Self> {
+        vec![Self { rows: 0..plan.rows, dtype: as_wanted(dtype, plan.cols, wanted) }]
+    }
+
+    /// How a row of so many weights stands on the GPU.
+    pub fn row(&self, cols: usize) -> Row {
+        Format::of(self.dtype).row(cols)
+    }
+}
+
+/// A matrix on the GPU: its rows in order, split where they are stored otherwise, or a binding cannot hold them all.
+pub struct Matrix {
+    /// The rows.
     pub pieces: Vec<Piece>,
 }
 
 /// Some rows of a matrix.
 pub struct Piece {
-    /// [rows, chunks] of 16 bytes.
+    /// [rows, units] of 16 bytes.
     pub buffer: Buffer,
     /// First row.
     pub first: usize,
     /// Number of rows.
     pub rows: usize,
+    /// As what they are stored.
+    pub dtype: Dtype,
+    /// How each of them stands there.
+    pub row: Row,
 }
 
-/// The dtype that a matrix will have: that of its tensors, or f32 where they differ. Checks names and shapes.
-pub fn matrix_dtype<S: Source>(weights: &Weights<S>, plan: &MatrixPlan) -> Result<Dtype> {
-    let mut common = None;
-    for part in &plan.layout.parts {
-        let shape = [part.tensor_rows as u64, plan.cols as u64];
-        let dtype = weights.expect(&part.tensor, &shape)?.dtype;
-        common = Some(if common.is_none_or(|common| common == dtype) { dtype } else { Dtype::F32 });
+impl Piece {
+    /// How kernels read it.
+    pub fn format(&self) -> Format {
+        Format::of(self.dtype)
     }
-    Ok(common.unwrap_or(Dtype::F32))
+}
+
+/// How the rows of a matrix will be stored: as their tensors are, or as the user wants them. Checks names and shapes.
+pub fn sections<S: Source>(weights: &Weights<S>, plan: &MatrixPlan, wanted: WeightDtype) -> Result<Vec<Section>> {
+    let mut dtypes = Vec::new();
+    for part in &plan.layout.parts {
+        let mut shape = [part.tensor_rows as u64, plan.cols as u64];
+        if plan.layout.transposed {
+            shape.reverse();
+        }
+        let Tensor { dtype, file, .. } = weights.expect(&part.tensor, &shape)?;
+        if plan.layout.transposed && dtype.block().elements > 1 {
+            let rule = WeightsRule::UnsupportedDtype { tensor: part.tensor.clone(), dtype: dtype.name().into() };
+            return Err(Error::BadWeights { file: file.clone(), rule });
+        }
+        dtypes.push(as_wanted(*dtype, plan.cols, wanted));
+    }
+    let dtype = |row| plan.layout.source(row).and_then(|(part, _)| dtypes.get(part)).copied().unwrap_or(Dtype::F32);
+    let mut sections: Vec<Section> = Vec::new();
+    for row in 0..plan.rows {
+        match sections.last_mut().filter(|section| section.dtype == dtype(row)) {
+            Some(section) => section.rows.end += 1,
+            None => sections.push(Section { rows: row..row + 1, dtype: dtype(row) }),
+        }
+    }
+    // Pairs of rows belong together; where those differ, only f32 holds both.
+    if sections.iter().any(|section| section.rows.start % 2 == 1) {
+        return Ok(vec![Section { rows: 0..plan.rows, dtype: Dtype::F32 }]);
+    }
+    Ok(sections)
+}
+
+fn as_wanted(dtype: Dtype, cols: usize, wanted: WeightDtype) -> Dtype {
+    let quantisable = matches!(dtype, Dtype::F32 | Dtype::F16 | Dtype::Bf16) && cols.is_multiple_of(32);
+    match wanted {
+        WeightDtype::F32 => Dtype::F32,
+        WeightDtype::F16 => Dtype::F16,
+        WeightDtype::Q8 if quantisable => Dtype::Q8_0,
+        WeightDtype::Q4 if quantisable => Dtype::Q4_1,
+        _ => dtype,
+    }
 }
 
 /// Checks the names and shapes of a vector's tensors.
@@ -53,22 +113,25 @@ pub fn check_vector<S: Source>(weights: &Weights<S>, plan: &VectorPlan) -> Resul
 
 impl Matrix {
     /// Allocates a matrix, in pieces no larger than a binding.
-    pub fn allocate(gpu: &Gpu, plan: &MatrixPlan, dtype: Dtype) -> Result<Self> {
-        let chunks = chunks(plan.cols, dtype);
-        let row_bytes = chunks as u64 * 16;
+    pub fn allocate(gpu: &Gpu, plan: &MatrixPlan, sections: &[Section]) -> Result<Self> {
         let limit = gpu.info().max_binding_size.min(gpu.info().max_buffer_size);
-        // Pairs of rows belong together.
-        let fitting = (limit / row_bytes) as usize / 2 * 2;
-        if fitting == 0 {
-            let what = format!("two rows of {}", plan.label);
-            return Err(Error::OutOfGpuMemory { what, need: row_bytes * 2, limit: Some(limit) });
-        }
         let mut pieces = Vec::new();
-        for first in (0..plan.rows).step_by(fitting) {
-            let rows = fitting.min(plan.rows - first);
-            pieces.push(Piece { buffer: gpu.buffer(&plan.label, rows as u64 * row_bytes)?, first, rows });
+        for section in sections {
+            let row = section.row(plan.cols);
+            let row_bytes = row.bytes() as u64;
+            // Pairs of rows belong together.
+            let fitting = (limit / row_bytes) as usize / 2 * 2;
+            if fitting == 0 {
+                let what = format!("two rows of {}", plan.label);
+                return Err(Error::OutOfGpuMemory { what, need: row_bytes * 2, limit: Some(limit) });
+            }
+            for first in section.rows.clone().step_by(fitting) {
+                let rows = fitting.min(section.rows.end - first);
+                let buffer = gpu.buffer(&plan.label, rows as u64 * row_bytes)?;
+                pieces.push(Piece { buffer, first, rows, dtype: section.dtype, row });
+            }
         }
-        Ok(Self { dtype, chunks, pieces })
+        Ok(Self { pieces })
     }
 
     /// Streams the tensors into it. `loaded` hears of every portion's bytes.
@@ -80,12 +143,17 @@ impl Matrix {
         backlog: &mut Backlog,
         loaded: &mut dyn FnMut(u64),
     ) -> Result<()> {
-        let row_bytes = self.chunks as u64 * 16;
-        let portion = ((PORTION / row_bytes) as usize).max(1);
         for piece in &self.pieces {
+            let row_bytes = piece.row.bytes() as u64;
+            let portion = match plan.layout.transposed {
+                // No row can be read without the others.
+                true => piece.rows,
+                // On the way to another type they are f32.
+                false => ((PORTION / row_bytes.max(plan.cols as u64 * 4)) as usize).max(1),
+            };
             for from in (0..piece.rows).step_by(portion) {
                 let rows = piece.first + from..piece.first + piece.rows.min(from + portion);
-                let bytes = self.rows(weights, plan, rows).await?;
+                let bytes = piece.read(weights, plan, rows).await?;
                 gpu.write(&piece.buffer, from as u64 * row_bytes, &bytes);
                 backlog.add(gpu, bytes.len() as u64).await?;
                 loaded(bytes.len() as u64);
@@ -93,32 +161,60 @@ impl Matrix {
         }
         Ok(())
     }
+}
 
+impl Piece {
     /// Rows of the matrix as they stand on the GPU.
-    async fn rows<S: Source>(&self, weights: &Weights<S>, plan: &MatrixPlan, rows: Range<usize>) -> Result<Vec<u8>> {
+    async fn read<S: Source>(&self, weights: &Weights<S>, plan: &MatrixPlan, rows: Range<usize>) -> Result<Vec<u8>> {
         let sources: Vec<_> = rows.clone().map(|row| plan.layout.source(row)).collect();
-        let row_bytes = self.chunks * 16;
-        let mut out = vec![0; rows.len() * row_bytes];
+        let mut out = vec![0; rows.len() * self.row.bytes()];
         for (index, part) in plan.layout.parts.iter().enumerate() {
             let mine = || sources.iter().flatten().filter(|(part, _)| *part == index).map(|(_, row)| *row as u64);
             let (Some(first), Some(last)) = (mine().min(), mine().max()) else { continue };
-            let dtype = weights.get(&part.tensor).map_or(self.dtype, |tensor| tensor.dtype);
-            let mut bytes = weights.read_rows(&part.tensor, first..last + 1).await?;
-            if dtype != self.dtype {
-                bytes = bytemuck::cast_slice(&widen(dtype, &bytes)).to_vec();
-            }
-            let source_bytes = plan.cols * self.dtype.size() as usize;
-            for (to, source) in out.chunks_exact_mut(row_bytes).zip(&sources) {
+            let bytes = self.stored(weights, part, plan, first..last + 1).await?;
+            let source_bytes = self.dtype.bytes(plan.cols as u64).unwrap_or(0) as usize;
+            for (to, source) in out.chunks_exact_mut(self.row.bytes()).zip(&sources) {
                 if let Some((_, row)) = source.filter(|(part, _)| *part == index) {
                     let at = (row - first as usize) * source_bytes;
-                    if let (Some(to), Some(from)) = (to.get_mut(..source_bytes), bytes.get(at..at + source_bytes)) {
-                        to.copy_from_slice(from);
+                    if let Some(from) = bytes.get(at..at + source_bytes) {
+                        pack_row(self.dtype, from, plan.cols, to);
                     }
                 }
             }
         }
         Ok(out)
     }
+
+    /// Rows of a part in this piece's type.
+    async fn stored<S: Source>(
+        &self,
+        weights: &Weights<S>,
+        part: &Part,
+        plan: &MatrixPlan,
+        rows: Range<u64>,
+    ) -> Result<Vec<u8>> {
+        let name = &part.tensor;
+        let Some(Tensor { dtype, file, .. }) = weights.get(name) else { return weights.read_rows(name, rows).await };
+        let bytes = if plan.layout.transposed {
+            let all = weights.read_rows(name, 0..plan.cols as u64).await?;
+            columns(&all, dtype.block().bytes, part.tensor_rows, rows.start as usize..rows.end as usize)
+        } else {
+            weights.read_rows(name, rows).await?
+        };
+        if *dtype == self.dtype {
+            return Ok(bytes);
+        }
+        narrow(self.dtype, &widen(*dtype, &bytes)).ok_or_else(|| {
+            let rule = WeightsRule::TooLargeFor { tensor: name.clone(), dtype: self.dtype.name() };
+            Error::BadWeights { file: file.clone(), rule }
+        })
+    }
+}
+
+/// Some columns of a matrix [rows, cols] whose elements have `size` bytes, as rows.
+fn columns(bytes: &[u8], size: usize, cols: usize, wanted: Range<usize>) -> Vec<u8> {
+    let column = |col| bytes.chunks_exact(size).skip(col).step_by(cols);
+    wanted.flat_map(column).flatten().copied().collect()
 }
 
 /// Bytes written since the device was last waited for.
@@ -158,7 +254,7 @@ pub async fn load_vectors<S: Source>(
 ) -> Result<()> {
     for (plan, on_gpu) in plans.iter().zip(vectors) {
         let values = match weights {
-            Some(weights) => vector(weights, &plan.layout, plan.len).await?,
+            Some(weights) => vector(weights, plan).await?,
             None => vec![if plan.layout.parts.is_empty() { 0.0 } else { 1.0 }; plan.len],
         };
         on_gpu.write(gpu, bytemuck::cast_slice(&values));
@@ -166,18 +262,20 @@ pub async fn load_vectors<S: Source>(
     Ok(())
 }
 
-async fn vector<S: Source>(weights: &Weights<S>, layout: &Layout, len: usize) -> Result<Vec<f32>> {
-    let mut parts = Vec::new();
-    for part in &layout.parts {
-        parts.push(weights.read_f32(&part.tensor).await?);
+async fn vector<S: Source>(weights: &Weights<S>, plan: &VectorPlan) -> Result<Vec<f32>> {
+    let parts = &plan.layout.parts;
+    let mut read: Vec<Rc<[f32]>> = Vec::new();
+    for (index, part) in parts.iter().enumerate() {
+        // Parts of one tensor follow each other.
+        read.push(match read.last() {
+            Some(last) if parts[index - 1].tensor == part.tensor => last.clone(),
+            _ => weights.read_f32(&part.tensor).await?.into(),
+        });
     }
-    (0..len)
-        .map(|i| match layout.source(i) {
-            None => Ok(0.0),
-            Some((part, row)) => parts.get(part).and_then(|values| values.get(row)).copied().ok_or_else(|| {
-                let tensor = layout.parts.get(part).map_or_else(String::new, |part| part.tensor.clone());
-                Error::BadWeights { file: "model.safetensors".into(), rule: WeightsRule::MissingTensor { tensor } }
-            }),
-        })
-        .collect()
+    let value = |i| match plan.layout.source(i) {
+        None => 0.0,
+        // Their lengths were checked with the headers.
+        Some((part, row)) => read[part][row] + plan.plus,
+    };
+    Ok((0..plan.len).map(value).collect())
 }

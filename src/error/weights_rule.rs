@@ -19,6 +19,20 @@ pub enum WeightsRule {
         /// As implied.
         expected: Vec<u64>,
     },
+    /// A row of a quantised tensor that ends inside a block.
+    #[error(
+        "the tensor {tensor} has rows of {elements} weights, but {dtype} stores them by {block}: write the file again"
+    )]
+    RowNotWholeBlocks {
+        /// Its name.
+        tensor: String,
+        /// Weights of a row.
+        elements: u64,
+        /// As stored.
+        dtype: &'static str,
+        /// Weights of a block.
+        block: usize,
+    },
     /// A number type that is not f32, f16 or bf16.
     #[error("the tensor {tensor} is stored as {dtype}; supported: F32, F16, BF16")]
     UnsupportedDtype {
@@ -27,6 +41,19 @@ pub enum WeightsRule {
         /// As stored.
         dtype: String,
     },
+    /// Codes, scales and biases of an MLX model that do not belong together.
+    #[error(
+        "the tensor {tensor} does not agree with its scales and biases, by groups of {group_size} weights of {bits} bits: \
+         `quantization` in config.json says something else than the weights"
+    )]
+    AffineMismatch {
+        /// Its name.
+        tensor: String,
+        /// Of a code.
+        bits: u8,
+        /// Weights that share a scale.
+        group_size: u8,
+    },
     /// NaN or infinity among the weights.
     #[error("the tensor {tensor} holds a value that is not finite, at element {index}")]
     NonFinite {
@@ -34,6 +61,14 @@ pub enum WeightsRule {
         tensor: String,
         /// Row-major element index.
         index: u64,
+    },
+    /// A value that is too large for the type that it was to be converted to.
+    #[error("the tensor {tensor} holds values that are too large for {dtype}: load it with the dtype auto")]
+    TooLargeFor {
+        /// Its name.
+        tensor: String,
+        /// The type wanted.
+        dtype: &'static str,
     },
     /// A range that is not in the file: the file is shorter than when it was opened.
     #[error("gave {found} bytes where {expected} were asked for: the file was cut or has changed: download it again")]
@@ -64,9 +99,7 @@ pub enum WeightsRule {
     #[error("has a header of 0 bytes: download it again")]
     EmptyHeader,
     /// A header longer than any model needs.
-    #[error(
-        "says that its header has {bytes} bytes, but the limit is {limit}: it is damaged or not a safetensors file"
-    )]
+    #[error("says that its header has {bytes} bytes, but the limit is {limit}: it is damaged or not a model")]
     HeaderTooLarge {
         /// The length that it states.
         bytes: u64,
@@ -85,7 +118,7 @@ pub enum WeightsRule {
     #[error("has a header that is not a JSON object: it is damaged or not a safetensors file")]
     HeaderNotObject,
     /// A header that is not text.
-    #[error("has a header that is not UTF-8: it is damaged or not a safetensors file")]
+    #[error("has a header with text that is not UTF-8: it is damaged or not a model")]
     HeaderNotUtf8,
     /// A header that is not JSON.
     #[error("has a header that is not JSON ({reason}): download it again")]
@@ -118,13 +151,11 @@ pub enum WeightsRule {
         /// The most that are read.
         limit: usize,
     },
-    /// A tensor without a name.
-    #[error("has a tensor whose name is empty: write the file again")]
+    /// A tensor or a key without a name.
+    #[error("has a name that is empty: write the file again")]
     EmptyName,
     /// A name longer than any model needs.
-    #[error(
-        "has a tensor whose name has {bytes} bytes, but the limit is {limit}: write the file again with shorter names"
-    )]
+    #[error("has a name of {bytes} bytes, but the limit is {limit}: write the file again with shorter names")]
     LongName {
         /// Its length.
         bytes: usize,
@@ -132,7 +163,7 @@ pub enum WeightsRule {
         limit: usize,
     },
     /// A name that would garble what is printed.
-    #[error("has a tensor whose name holds control characters ({tensor}): write the file again")]
+    #[error("has a name with control characters ({tensor}): write the file again")]
     ControlInName {
         /// Its name, escaped.
         tensor: String,
@@ -201,16 +232,14 @@ pub enum WeightsRule {
         /// As the offsets say.
         found: u64,
     },
-    /// An offset that is no multiple of the element's size.
-    #[error(
-        "the tensor {tensor} begins at offset {offset}, no multiple of its {size} bytes an element: write the file again with the safetensors library"
-    )]
+    /// An offset that is no multiple of the element's size, or of a GGUF file's alignment.
+    #[error("the tensor {tensor} begins at offset {offset}, no multiple of {size}: write the file again")]
     Misaligned {
         /// Its name.
         tensor: String,
         /// From the beginning of the data.
         offset: u64,
-        /// Bytes an element.
+        /// What it has to be a multiple of.
         size: u64,
     },
     /// Two tensors that share bytes.
@@ -264,6 +293,78 @@ pub enum WeightsRule {
         tensor: String,
         /// The shard's name.
         shard: String,
+    },
+    /// A file called `.gguf` that is none.
+    #[error("is not a GGUF file: it does not begin with GGUF, so it is damaged, or something else came in its place")]
+    NotGguf,
+    /// Of the first version, or from the future.
+    #[error("is of GGUF version {version}; supported: 2, 3: convert the model again with a current llama.cpp")]
+    GgufVersion {
+        /// As stored.
+        version: u32,
+    },
+    /// Numbers the other way round.
+    #[error("is a big-endian GGUF file, which is not supported: convert the model again for little-endian machines")]
+    BigEndian,
+    /// A header that goes on behind the end of the file.
+    #[error("its header goes on to byte {end} at least, but it has {bytes}: it was cut, so download it again")]
+    HeaderCut {
+        /// Where what it lacks would end.
+        end: u64,
+        /// The file's size.
+        bytes: u64,
+    },
+    /// More keys than any model needs.
+    #[error("has more than {limit} keys: it is damaged or not a model")]
+    TooManyKeys {
+        /// The most that are read.
+        limit: u64,
+    },
+    /// A key twice in one file.
+    #[error("the key {key} is there twice: convert the model again")]
+    DuplicateKey {
+        /// Its name.
+        key: String,
+    },
+    /// A value that breaks the format.
+    #[error("the key {key} has {reason}: it is damaged, or newer than this program")]
+    BadValue {
+        /// Its name.
+        key: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// An alignment that is no power of two.
+    #[error("its general.alignment is {alignment}, which is not a power of two up to 1048576: convert the model again")]
+    BadAlignment {
+        /// As stored.
+        alignment: String,
+    },
+    /// A part of a split file under another name than it was written.
+    #[error(
+        "is one of {parts} parts, which its name does not say: give the parts the names NAME-00001-of-{parts:05}.gguf and so on"
+    )]
+    SplitName {
+        /// As stored.
+        parts: u64,
+    },
+    /// A part of a split file under the name of another.
+    #[error("is part {found} of a split file, where part {expected} should be (from 0): download the parts again")]
+    SplitNumber {
+        /// As the name says.
+        expected: u64,
+        /// As stored.
+        found: u64,
+    },
+    /// The parts of a split file together lack tensors, or have more.
+    #[error(
+        "promises {expected} tensors in all parts, but they have {found}: they are of different models, so download all again"
+    )]
+    SplitTensors {
+        /// As stored.
+        expected: u64,
+        /// In all parts.
+        found: usize,
     },
     /// A row behind a tensor's last one was asked for.
     #[error(

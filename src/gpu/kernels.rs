@@ -1,8 +1,8 @@
 //! Every kernel: which WGSL files it is made of. A variant is another fragment that defines the same functions.
 
-use crate::model::Activation;
+use crate::model::{Activation, Table};
 use crate::options::KvDtype;
-use crate::weights::Dtype;
+use crate::weights::{Codes, Float, Format, Scales};
 
 /// What a matmul does with its results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -13,6 +13,8 @@ pub enum Epilogue {
     Residual,
     /// y = activation(gate) * up, rows alternating.
     Gate(Activation),
+    /// y = activation(result + bias).
+    Activate(Activation),
     /// Bias, rotation, q and the KV cache.
     Rotary(KvDtype),
 }
@@ -20,14 +22,18 @@ pub enum Epilogue {
 /// A kernel and its variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kernel {
-    /// Token ids -> embedding rows.
-    Embed(Dtype),
+    /// Token ids or positions -> embedding rows.
+    Embed(Format, Table),
     /// RMS norm of rows.
     NormRms,
+    /// RMS norm of rows, added to others.
+    PostNorm,
+    /// Layer norm of rows.
+    NormLayer,
     /// x W^T for up to the given number of rows per workgroup: 1, 2, 4, 8 or 16.
-    MatmulRows(Dtype, u32, Epilogue),
+    MatmulRows(Format, u32, Epilogue),
     /// x W^T for many rows.
-    MatmulTile(Dtype, Epilogue),
+    MatmulTile(Format, Epilogue),
     /// Norm of each head of q and k, rotation, append.
     QkNorm(KvDtype),
     /// Attention for few rows, block by block.
@@ -49,7 +55,7 @@ pub enum Kernel {
     /// Reads a buffer once, to measure the memory.
     Probe,
     /// Fills a buffer with pseudo-random weights.
-    Fill(Dtype),
+    Fill(Format),
 }
 
 /// What is added to logits before the largest is taken.
@@ -83,20 +89,23 @@ impl Kernel {
         let random = shader!("lib/random.wgsl");
         let best = shader!("lib/best.wgsl");
         let parts: Vec<&str> = match self {
-            Self::Embed(dtype) => vec![step, weight(dtype), shader!("embed.wgsl")],
-            Self::NormRms => vec![step, sum, shader!("norm_rms.wgsl")],
-            Self::MatmulRows(dtype, count, epilogue) => {
-                let mut parts = vec![step, weight(dtype), mac, matmul];
-                parts.extend(rows(count));
-                parts.extend(epilogue.parts());
-                parts.push(shader!("matmul_rows.wgsl"));
-                parts
+            Self::Embed(format, table) => {
+                let table = match table {
+                    Table::Tokens => shader!("lib/embed_tokens.wgsl"),
+                    Table::Positions => shader!("lib/embed_positions.wgsl"),
+                };
+                [vec![step], weight(format), vec![table, shader!("embed.wgsl")]].concat()
             }
-            Self::MatmulTile(dtype, epilogue) => {
-                let mut parts = vec![step, weight(dtype), mac, matmul];
-                parts.extend(epilogue.parts());
-                parts.push(shader!("matmul_tile.wgsl"));
-                parts
+            Self::NormRms => vec![step, sum, shader!("lib/norm_set.wgsl"), shader!("norm_rms.wgsl")],
+            Self::PostNorm => vec![step, sum, shader!("lib/norm_add.wgsl"), shader!("norm_rms.wgsl")],
+            Self::NormLayer => vec![step, sum, shader!("norm_layer.wgsl")],
+            Self::MatmulRows(format, count, epilogue) => {
+                let kernel = vec![shader!("matmul_rows.wgsl")];
+                [vec![step, mac, matmul], weight(format), rows(count), epilogue.parts(), kernel].concat()
+            }
+            Self::MatmulTile(format, epilogue) => {
+                let kernel = vec![shader!("matmul_tile.wgsl")];
+                [vec![step, mac, matmul], weight(format), epilogue.parts(), kernel].concat()
             }
             Self::QkNorm(kv) => {
                 vec![step, heads, sum, kv_store(kv), shader!("lib/rotary.wgsl"), shader!("qk_norm.wgsl")]
@@ -128,26 +137,31 @@ impl Kernel {
             }
             Self::Follow => vec![step, shader!("follow.wgsl")],
             Self::Probe => vec![shader!("probe.wgsl")],
-            Self::Fill(dtype) => vec![fill(dtype), shader!("fill.wgsl")],
+            Self::Fill(format) => vec![fill(format), shader!("fill.wgsl")],
         };
-        parts.join("\n")
+        let constants = match self {
+            Self::Embed(format, _) | Self::MatmulRows(format, ..) | Self::MatmulTile(format, _) => constants(format),
+            _ => String::new(),
+        };
+        constants + &parts.join("\n")
     }
 
     /// Every kernel in every variant.
     pub fn all() -> Vec<Self> {
         let kvs = [KvDtype::F32, KvDtype::F16];
-        let dtypes = [Dtype::F32, Dtype::F16, Dtype::Bf16];
-        let mut epilogues = vec![Epilogue::Store, Epilogue::Residual, Epilogue::Gate(Activation::Silu)];
+        let mut epilogues = vec![Epilogue::Store, Epilogue::Residual];
+        epilogues.extend(Activation::ALL.into_iter().flat_map(|f| [Epilogue::Gate(f), Epilogue::Activate(f)]));
         epilogues.extend(kvs.map(Epilogue::Rotary));
-        let mut all = vec![Self::NormRms, Self::AttentionMerge, Self::Probe, Self::Adjust, Self::Filter, Self::Reject];
-        all.push(Self::Follow);
+        let mut all = vec![Self::NormRms, Self::PostNorm, Self::NormLayer, Self::AttentionMerge, Self::Probe];
+        all.extend([Self::Adjust, Self::Filter, Self::Reject, Self::Follow]);
         all.extend([Noise::None, Noise::Gumbel].map(Self::Sample));
         all.extend(kvs.into_iter().flat_map(|kv| [Self::QkNorm(kv), Self::Attention(kv), Self::AttentionPrefill(kv)]));
-        for dtype in dtypes {
-            all.extend([Self::Embed(dtype), Self::Fill(dtype)]);
+        for format in Format::all() {
+            all.extend([Table::Tokens, Table::Positions].map(|table| Self::Embed(format, table)));
+            all.push(Self::Fill(format));
             for &epilogue in &epilogues {
-                all.push(Self::MatmulTile(dtype, epilogue));
-                all.extend(Self::ROWS.map(|rows| Self::MatmulRows(dtype, rows, epilogue)));
+                all.push(Self::MatmulTile(format, epilogue));
+                all.extend(Self::ROWS.map(|rows| Self::MatmulRows(format, rows, epilogue)));
             }
         }
         all
@@ -159,7 +173,8 @@ impl Epilogue {
         match self {
             Self::Store => vec![shader!("lib/out_store.wgsl")],
             Self::Residual => vec![shader!("lib/out_residual.wgsl")],
-            Self::Gate(Activation::Silu) => vec![shader!("lib/silu.wgsl"), shader!("lib/out_gate.wgsl")],
+            Self::Gate(function) => vec![activation(function), shader!("lib/out_gate.wgsl")],
+            Self::Activate(function) => vec![activation(function), shader!("lib/out_activate.wgsl")],
             Self::Rotary(kv) => vec![
                 shader!("lib/heads.wgsl"),
                 kv_store(kv),
@@ -170,19 +185,64 @@ impl Epilogue {
     }
 }
 
-fn weight(dtype: Dtype) -> &'static str {
-    match dtype {
-        Dtype::F32 => shader!("lib/weight_f32.wgsl"),
-        Dtype::F16 => shader!("lib/weight_f16.wgsl"),
-        Dtype::Bf16 => shader!("lib/weight_bf16.wgsl"),
+/// What the fragments of quantised weights leave open.
+fn constants(format: Format) -> String {
+    let Format::Quantised { center, scales, .. } = format else { return String::new() };
+    let group = match scales {
+        Scales::Pairs(_, group) => usize::from(group),
+        _ => 32,
+    };
+    format!("const CENTER = {center}.0;\nconst GROUP_CHUNKS = {}u;\n", group / format.chunk())
+}
+
+fn weight(format: Format) -> Vec<&'static str> {
+    let f16 = shader!("lib/f16.wgsl");
+    let (codes, scales) = match format {
+        Format::Float(float) => {
+            let load = shader!("lib/load_float.wgsl");
+            return match float {
+                Float::F32 => vec![load, shader!("lib/weight_f32.wgsl")],
+                Float::F16 => vec![load, f16, shader!("lib/weight_f16.wgsl")],
+                Float::Bf16 => vec![load, shader!("lib/weight_bf16.wgsl")],
+            };
+        }
+        Format::Quantised { codes, scales, .. } => (codes, scales),
+    };
+    let alone = shader!("lib/codes_alone.wgsl");
+    let codes = match codes {
+        Codes::Four => vec![alone, shader!("lib/codes_4.wgsl")],
+        Codes::Levels => vec![alone, shader!("lib/codes_levels.wgsl")],
+        Codes::Five => vec![shader!("lib/codes_5.wgsl")],
+        Codes::Six => vec![shader!("lib/codes_6.wgsl")],
+        Codes::Eight => vec![alone, shader!("lib/codes_8.wgsl")],
+    };
+    let (per_chunk, per_half) = (shader!("lib/scales_per_chunk.wgsl"), shader!("lib/scales_per_half.wgsl"));
+    let scales = match scales {
+        Scales::Centered => vec![per_chunk, shader!("lib/scales_centered.wgsl")],
+        Scales::Pairs(Float::F16, _) => vec![per_chunk, shader!("lib/scales_f16.wgsl")],
+        Scales::Pairs(Float::Bf16, _) => vec![per_chunk, shader!("lib/scales_bf16.wgsl")],
+        Scales::Pairs(Float::F32, _) => vec![per_chunk, shader!("lib/scales_f32.wgsl")],
+        Scales::SixBits => vec![per_chunk, shader!("lib/scales_6.wgsl")],
+        Scales::Signed => vec![per_half, shader!("lib/scales_signed.wgsl")],
+        Scales::Nibbles => vec![per_half, shader!("lib/scales_nibbles.wgsl")],
+    };
+    [vec![f16, shader!("lib/weight_quantised.wgsl")], codes, scales].concat()
+}
+
+fn activation(function: Activation) -> &'static str {
+    match function {
+        Activation::Silu => shader!("lib/silu.wgsl"),
+        Activation::Gelu => shader!("lib/gelu.wgsl"),
+        Activation::GeluTanh => shader!("lib/gelu_tanh.wgsl"),
+        Activation::Relu => shader!("lib/relu.wgsl"),
     }
 }
 
-fn fill(dtype: Dtype) -> &'static str {
-    match dtype {
-        Dtype::F32 => shader!("lib/fill_f32.wgsl"),
-        Dtype::F16 => shader!("lib/fill_f16.wgsl"),
-        Dtype::Bf16 => shader!("lib/fill_bf16.wgsl"),
+fn fill(format: Format) -> &'static str {
+    match format {
+        Format::Float(Float::F32) => shader!("lib/fill_f32.wgsl"),
+        Format::Float(Float::Bf16) => shader!("lib/fill_bf16.wgsl"),
+        _ => shader!("lib/fill_f16.wgsl"),
     }
 }
 

@@ -1,13 +1,18 @@
 //! From `config.json` to an ordered list of kernel calls: data only, printable without a GPU.
 
+mod architecture;
 mod config;
+mod keys;
+mod layout;
 mod names;
 mod plan;
 mod rope;
 mod spec;
 
-pub use config::parse_config;
-pub use names::Names;
-pub use plan::{Layout, MatrixId, MatrixPlan, Op, Output, Part, Plan, RowOrder, VectorId, VectorPlan};
+pub use architecture::{Architecture, NormKind, Residual};
+pub use config::{parse_config, spec_of_gguf};
+pub use layout::{Layout, Part, RowOrder};
+pub use names::{Names, Naming};
+pub use plan::{Input, MatrixId, MatrixPlan, Op, Output, Plan, Table, VectorId, VectorPlan};
 pub use rope::rotary_table;
-pub use spec::{Activation, Architecture, LayerSpec, Mlp, ModelSpec, RopeScaling, RopeSpec};
+pub use spec::{Activation, LayerSpec, Mlp, ModelSpec, RopeScaling, RopeSpec};

@@ -1,65 +1,144 @@
-//! What the tensors of an architecture are called in its checkpoints.
+//! What the tensors of a checkpoint are called, and how they lie there.
 
-use super::spec::Architecture;
+use serde::Serialize;
 
-/// Tensor names; those of a layer are prefixed with `{layers}.{i}.`.
+/// Whose names, and whose way to lay tensors out, a checkpoint follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Naming {
+    /// Those of transformers.
+    HuggingFace,
+    /// Those of llama.cpp, whose converter also rearranges some tensors.
+    Gguf,
+}
+
+/// Tensors of an architecture: names without `.weight` and `.bias`; those of a layer are prefixed with `{layers}.{i}.`. What an
+/// architecture lacks is not asked for.
 #[derive(Debug, Clone, Copy)]
 pub struct Names {
     /// Embedding table [vocab, hidden].
     pub embedding: &'static str,
+    /// Learned embeddings of positions [positions, hidden].
+    pub positions: &'static str,
     /// Gain of the last norm [hidden].
     pub final_norm: &'static str,
     /// LM head [vocab, hidden] where it is not tied.
     pub head: &'static str,
     /// Prefix of the layers.
     pub layers: &'static str,
-    /// Gain of the norm before attention.
+    /// Norm before attention.
     pub attention_norm: &'static str,
-    /// Projections, without `.weight` and `.bias`.
-    pub q: &'static str,
-    /// As `q`.
-    pub k: &'static str,
-    /// As `q`.
-    pub v: &'static str,
-    /// As `q`.
+    /// Projections to q, k and v: three tensors, or one with the rows of all.
+    pub qkv: &'static [&'static str],
+    /// Projection of what attention gives.
     pub o: &'static str,
-    /// Gains [head_dim] of the norms of q and k.
+    /// Norm of each head of q [head_dim].
     pub q_norm: &'static str,
-    /// As `q_norm`.
+    /// Norm of each head of k [head_dim].
     pub k_norm: &'static str,
-    /// Gain of the norm before the MLP.
+    /// Norm of what attention adds to the residual stream.
+    pub post_attention_norm: &'static str,
+    /// Norm before the MLP.
     pub mlp_norm: &'static str,
-    /// As `q`.
-    pub gate: &'static str,
-    /// As `q`.
-    pub up: &'static str,
-    /// As `q`.
+    /// Projections into the MLP: gate and up, as two tensors or as one; or up alone.
+    pub up: &'static [&'static str],
+    /// Projection out of the MLP.
     pub down: &'static str,
+    /// Norm of what the MLP adds to the residual stream.
+    pub post_mlp_norm: &'static str,
+    /// Rows of q, k and v, in one tensor, come KV head by KV head: the query heads that share it, k, v.
+    pub interleaved: bool,
+    /// Matrices of the layers lie transposed, [inputs, outputs].
+    pub transposed: bool,
+    /// The two rows of a head of q or k that rotate together are neighbours, as the kernels want them.
+    pub neighbours: bool,
+    /// Gains of norms are what they differ from 1 by.
+    pub gains_from_one: bool,
 }
 
-const LLAMA: Names = Names {
-    embedding: "model.embed_tokens.weight",
-    final_norm: "model.norm.weight",
-    head: "lm_head.weight",
+pub(super) const LLAMA: Names = Names {
+    embedding: "model.embed_tokens",
+    positions: "",
+    final_norm: "model.norm",
+    head: "lm_head",
     layers: "model.layers",
-    attention_norm: "input_layernorm.weight",
-    q: "self_attn.q_proj",
-    k: "self_attn.k_proj",
-    v: "self_attn.v_proj",
+    attention_norm: "input_layernorm",
+    qkv: &["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"],
     o: "self_attn.o_proj",
-    q_norm: "self_attn.q_norm.weight",
-    k_norm: "self_attn.k_norm.weight",
-    mlp_norm: "post_attention_layernorm.weight",
-    gate: "mlp.gate_proj",
-    up: "mlp.up_proj",
+    q_norm: "self_attn.q_norm",
+    k_norm: "self_attn.k_norm",
+    post_attention_norm: "",
+    mlp_norm: "post_attention_layernorm",
+    up: &["mlp.gate_proj", "mlp.up_proj"],
     down: "mlp.down_proj",
+    post_mlp_norm: "",
+    interleaved: false,
+    transposed: false,
+    neighbours: false,
+    gains_from_one: false,
 };
 
-impl Architecture {
-    /// The names its checkpoints use.
-    pub fn names(self) -> &'static Names {
-        match self {
-            Self::Llama | Self::Mistral | Self::Qwen2 | Self::Qwen3 | Self::SmolLm3 => &LLAMA,
-        }
-    }
-}
+pub(super) const GEMMA3: Names = Names {
+    post_attention_norm: "post_attention_layernorm",
+    mlp_norm: "pre_feedforward_layernorm",
+    post_mlp_norm: "post_feedforward_layernorm",
+    gains_from_one: true,
+    ..LLAMA
+};
+
+pub(super) const PHI3: Names = Names { qkv: &["self_attn.qkv_proj"], up: &["mlp.gate_up_proj"], ..LLAMA };
+
+pub(super) const GPT2: Names = Names {
+    embedding: "transformer.wte",
+    positions: "transformer.wpe",
+    final_norm: "transformer.ln_f",
+    layers: "transformer.h",
+    attention_norm: "ln_1",
+    qkv: &["attn.c_attn"],
+    o: "attn.c_proj",
+    mlp_norm: "ln_2",
+    up: &["mlp.c_fc"],
+    down: "mlp.c_proj",
+    transposed: true,
+    ..LLAMA
+};
+
+pub(super) const GPT_BIG_CODE: Names = Names { interleaved: true, transposed: false, ..GPT2 };
+
+pub(super) const GPT_NEO_X: Names = Names {
+    embedding: "gpt_neox.embed_in",
+    final_norm: "gpt_neox.final_layer_norm",
+    head: "embed_out",
+    layers: "gpt_neox.layers",
+    qkv: &["attention.query_key_value"],
+    o: "attention.dense",
+    up: &["mlp.dense_h_to_4h"],
+    down: "mlp.dense_4h_to_h",
+    interleaved: true,
+    ..LLAMA
+};
+
+pub(super) const GGUF: Names = Names {
+    embedding: "token_embd",
+    positions: "position_embd",
+    final_norm: "output_norm",
+    head: "output",
+    layers: "blk",
+    attention_norm: "attn_norm",
+    qkv: &["attn_q", "attn_k", "attn_v"],
+    o: "attn_output",
+    q_norm: "attn_q_norm",
+    k_norm: "attn_k_norm",
+    post_attention_norm: "post_attention_norm",
+    mlp_norm: "ffn_norm",
+    up: &["ffn_gate", "ffn_up"],
+    down: "ffn_down",
+    post_mlp_norm: "post_ffw_norm",
+    ..LLAMA
+};
+
+/// Of models whose q and k the converter permutes.
+pub(super) const GGUF_PERMUTED: Names = Names { neighbours: true, ..GGUF };
+
+/// Of models whose q, k and v are one tensor, and whose MLP has one on its way in.
+pub(super) const GGUF_FUSED: Names = Names { qkv: &["attn_qkv"], up: &["ffn_up"], ..GGUF };

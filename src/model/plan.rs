@@ -1,8 +1,10 @@
 //! [`ModelSpec`] -> [`Plan`]: which tensors become which matrices, and the kernel calls of one forward pass, in order.
 
+use super::architecture::{NormKind, Residual};
+use super::layout::{Layout, Part, RowOrder};
 use super::names::Names;
-use super::spec::{Activation, Mlp, ModelSpec};
-use std::fmt;
+use super::spec::{Activation, ModelSpec};
+use std::{fmt, slice};
 
 /// Everything that a forward pass does, as data.
 #[derive(Debug, Clone)]
@@ -47,88 +49,38 @@ pub struct VectorPlan {
     pub len: usize,
     /// Where each element comes from.
     pub layout: Layout,
-}
-
-/// How rows of checkpoint tensors become the rows of one matrix.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Layout {
-    /// Tensors, stacked.
-    pub parts: Vec<Part>,
-    /// The order of the stacked rows on the GPU.
-    pub order: RowOrder,
-}
-
-/// Some rows of one tensor.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part {
-    /// Its name in the checkpoint.
-    pub tensor: String,
-    /// Rows that the whole tensor has.
-    pub tensor_rows: usize,
-    /// First row taken.
-    pub first_row: usize,
-    /// Rows taken.
-    pub rows: usize,
-}
-
-/// An order of rows that puts next to each other what an epilogue needs together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RowOrder {
-    /// As stacked.
-    Stacked,
-    /// The first `heads` heads: elements that rotate together become neighbours. Scores do not change, since q and k
-    /// are reordered alike.
-    RotaryPairs {
-        /// Heads that rotate.
-        heads: usize,
-        /// Rows per head.
-        head_dim: usize,
-        /// Leading rows of a head that rotate.
-        rotary: usize,
-    },
-    /// The two halves alternate: gate 0, up 0, gate 1, up 1, ...
-    Alternate,
-}
-
-impl Layout {
-    /// Part index and row of that part's tensor for a row on the GPU. None past the end.
-    pub fn source(&self, row: usize) -> Option<(usize, usize)> {
-        let total: usize = self.parts.iter().map(|part| part.rows).sum();
-        let mut stacked = match self.order {
-            RowOrder::Stacked => row,
-            RowOrder::RotaryPairs { heads, head_dim, rotary } => {
-                let i = row % head_dim;
-                if row < heads * head_dim && i < rotary { row - i + i / 2 + i % 2 * (rotary / 2) } else { row }
-            }
-            RowOrder::Alternate => row % 2 * (total / 2) + row / 2,
-        };
-        for (index, part) in self.parts.iter().enumerate() {
-            if stacked < part.rows {
-                return Some((index, part.first_row + stacked));
-            }
-            stacked -= part.rows;
-        }
-        None
-    }
+    /// Added to each element.
+    pub plus: f32,
 }
 
 /// One step of the forward pass; each becomes one dispatch, attention two, and a split matrix one per piece.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Op {
-    /// Token ids -> residual.
+    /// Token ids or positions -> residual.
     Embed {
         /// The table.
         table: MatrixId,
+        /// What its rows are for.
+        of: Table,
     },
     /// Residual -> normed.
     Norm {
         /// The gain [hidden].
         gain: VectorId,
+        /// The bias [hidden], where this kind of norm has one.
+        bias: Option<VectorId>,
         /// Only rows whose logits are wanted.
         head: bool,
     },
+    /// Normed, which holds what a projection gave -> normalised, added to the residual.
+    PostNorm {
+        /// The gain [hidden].
+        gain: VectorId,
+    },
     /// x W^T, with what follows it fused in.
     Matmul {
+        /// x.
+        input: Input,
         /// W.
         matrix: MatrixId,
         /// Where the result goes.
@@ -150,88 +102,89 @@ pub enum Op {
     },
 }
 
-/// What a matmul reads and where its result goes: the epilogue.
+/// What an embedding table has rows for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Table {
+    /// Tokens: they begin the residual stream.
+    Tokens,
+    /// Positions: they are added to it.
+    Positions,
+}
+
+/// What a matmul reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Input {
+    /// Normed rows [hidden].
+    Normed,
+    /// What attention gave [q].
+    Attended,
+    /// Rows of the MLP [intermediate].
+    Mlp,
+}
+
+/// Where a matmul's result goes: the epilogue.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Output {
-    /// Normed -> fused q, k, v as they are, for [`Op::QkNorm`].
+    /// Fused q, k, v as they are, for [`Op::QkNorm`].
     Qkv,
-    /// Normed -> rotated q, and k and v appended to the cache.
+    /// Rotated q, and k and v appended to the cache.
     Rotary {
         /// The layer, for its cache and rope.
         layer: usize,
         /// Bias [rows].
         bias: VectorId,
     },
-    /// Attended -> added to the residual.
-    AttentionResidual {
+    /// Added to the residual.
+    Residual {
         /// Bias [rows].
         bias: VectorId,
     },
-    /// Normed -> MLP, `activation(gate) * up`.
+    /// Normed, for [`Op::PostNorm`].
+    Normed,
+    /// MLP, `activation(gate) * up`.
     Gate {
         /// Bias [rows], gate and up alternating.
         bias: VectorId,
         /// Of the gate.
         activation: Activation,
     },
-    /// MLP -> added to the residual.
-    MlpResidual {
+    /// MLP, `activation(result)`.
+    Activate {
         /// Bias [rows].
         bias: VectorId,
+        /// The function.
+        activation: Activation,
     },
-    /// Normed -> logits.
+    /// Logits.
     Logits,
 }
 
 impl Plan {
     /// The plan of a model.
     pub fn new(spec: &ModelSpec) -> Self {
-        let mut build = Builder { spec, names: spec.architecture.names(), matrices: Vec::new(), vectors: Vec::new() };
-        let mut body = Vec::new();
-        let names = build.names;
-        let embedding = build.matrix("embedding", spec.hidden_size, Layout::whole(names.embedding, spec.vocab_size));
-        body.push(Op::Embed { table: embedding });
+        let names = spec.names();
+        let mut build = Builder { spec, names, matrices: Vec::new(), vectors: Vec::new(), body: Vec::new() };
+        let embedding = build.table("embedding", names.embedding, spec.vocab_size);
+        build.body.push(Op::Embed { table: embedding, of: Table::Tokens });
+        if spec.learned_positions {
+            let table = build.table("positions", names.positions, spec.max_position_embeddings);
+            build.body.push(Op::Embed { table, of: Table::Positions });
+        }
         for layer in 0..spec.layers.len() {
-            build.layer(layer, &mut body);
+            build.layer(layer);
         }
-        let gain = build.vector("final norm", Layout::whole(names.final_norm, spec.hidden_size));
-        let head = if spec.tie_word_embeddings {
-            embedding
-        } else {
-            build.matrix("lm head", spec.hidden_size, Layout::whole(names.head, spec.vocab_size))
-        };
-        let head = vec![Op::Norm { gain, head: true }, Op::Matmul { matrix: head, output: Output::Logits }];
-        Self { matrices: build.matrices, vectors: build.vectors, body, head }
+        let norm = build.norm("final norm", names.final_norm, true);
+        let head =
+            if spec.tie_word_embeddings { embedding } else { build.table("lm head", names.head, spec.vocab_size) };
+        let head = vec![norm, Op::Matmul { input: Input::Normed, matrix: head, output: Output::Logits }];
+        Self { matrices: build.matrices, vectors: build.vectors, body: build.body, head }
     }
 
-    /// Dispatches of one layer when no matrix is split and the rows are few: the most of any layer.
+    /// Dispatches of a layer when no matrix is split and the rows are few.
     pub fn dispatches_per_layer(&self) -> usize {
-        let mut most = 0;
-        let mut here = 0;
-        for op in &self.body {
-            let starts_layer = matches!(op, Op::Embed { .. });
-            here = if starts_layer { 0 } else { here + if matches!(op, Op::Attention { .. }) { 2 } else { 1 } };
-            if matches!(op, Op::Matmul { output: Output::MlpResidual { .. }, .. }) {
-                most = most.max(here);
-                here = 0;
-            }
-        }
-        most
-    }
-}
-
-impl Layout {
-    fn whole(tensor: &str, rows: usize) -> Self {
-        let part = Part { tensor: tensor.into(), tensor_rows: rows, first_row: 0, rows };
-        Self { parts: vec![part], order: RowOrder::Stacked }
-    }
-
-    fn stacked(parts: &[(String, usize)], order: RowOrder) -> Self {
-        let parts = parts
-            .iter()
-            .map(|(tensor, rows)| Part { tensor: tensor.clone(), tensor_rows: *rows, first_row: 0, rows: *rows })
-            .collect();
-        Self { parts, order }
+        let attentions = self.body.iter().filter(|op| matches!(op, Op::Attention { .. })).count();
+        let embeds = self.body.iter().filter(|op| matches!(op, Op::Embed { .. })).count();
+        (self.body.len() + attentions - embeds) / attentions.max(1)
     }
 }
 
@@ -240,84 +193,181 @@ struct Builder<'a> {
     names: &'static Names,
     matrices: Vec<MatrixPlan>,
     vectors: Vec<VectorPlan>,
+    body: Vec<Op>,
 }
 
 impl Builder<'_> {
-    fn matrix(&mut self, label: &str, cols: usize, layout: Layout) -> MatrixId {
-        let rows = layout.parts.iter().map(|part| part.rows).sum();
-        self.matrices.push(MatrixPlan { label: label.into(), rows, cols, layout });
+    /// A matrix of the layers; its parts are named without `.weight`.
+    fn matrix(&mut self, label: &str, cols: usize, parts: &[Part], order: RowOrder) -> MatrixId {
+        let layout = Layout { parts: suffixed(parts, "weight"), order, transposed: self.names.transposed };
+        self.matrices.push(MatrixPlan { label: label.into(), rows: rows(parts), cols, layout });
         MatrixId(self.matrices.len() - 1)
     }
 
-    fn vector(&mut self, label: &str, layout: Layout) -> VectorId {
-        let len = layout.parts.iter().map(|part| part.rows).sum();
-        self.vectors.push(VectorPlan { label: label.into(), len, layout });
+    /// An embedding table or the like, [rows, hidden].
+    fn table(&mut self, label: &str, tensor: &str, rows: usize) -> MatrixId {
+        let parts = suffixed(&[Part::whole(tensor.into(), rows)], "weight");
+        let layout = Layout { parts, order: RowOrder::Stacked, transposed: false };
+        self.matrices.push(MatrixPlan { label: label.into(), rows, cols: self.spec.hidden_size, layout });
+        MatrixId(self.matrices.len() - 1)
+    }
+
+    fn vector(&mut self, label: String, len: usize, parts: Vec<Part>, order: RowOrder, plus: f32) -> VectorId {
+        let layout = Layout { parts, order, transposed: false };
+        self.vectors.push(VectorPlan { label, len, layout, plus });
         VectorId(self.vectors.len() - 1)
     }
 
-    /// The biases of the projections in `parts`, or zeros.
-    fn bias(&mut self, there: bool, label: &str, parts: &[(String, usize)], order: RowOrder) -> VectorId {
+    /// The biases of a projection, or zeros.
+    fn bias(&mut self, there: bool, label: &str, parts: &[Part], order: RowOrder) -> VectorId {
+        let len = rows(parts);
         if there {
-            return self.vector(label, Layout::stacked(&suffixed(parts, "bias"), order));
+            return self.vector(format!("{label} bias"), len, suffixed(parts, "bias"), order, 0.0);
         }
-        let len = parts.iter().map(|(_, rows)| rows).sum();
         let zeros = |vector: &VectorPlan| vector.layout.parts.is_empty() && vector.len == len;
-        if let Some(index) = self.vectors.iter().position(zeros) {
-            return VectorId(index);
+        match self.vectors.iter().position(zeros) {
+            Some(index) => VectorId(index),
+            None => self.vector("zeros".into(), len, Vec::new(), RowOrder::Stacked, 0.0),
         }
-        let layout = Layout { parts: Vec::new(), order: RowOrder::Stacked };
-        self.vectors.push(VectorPlan { label: "zeros".into(), len, layout });
-        VectorId(self.vectors.len() - 1)
     }
 
-    fn layer(&mut self, layer: usize, body: &mut Vec<Op>) {
+    fn gain(&mut self, label: &str, parts: &[Part], order: RowOrder) -> VectorId {
+        let plus = if self.names.gains_from_one { 1.0 } else { 0.0 };
+        self.vector(label.into(), rows(parts), suffixed(parts, "weight"), order, plus)
+    }
+
+    fn norm(&mut self, label: &str, tensor: &str, head: bool) -> Op {
+        let part = [Part::whole(tensor.into(), self.spec.hidden_size)];
+        let gain = self.gain(label, &part, RowOrder::Stacked);
+        let bias = match self.spec.norm {
+            NormKind::Rms => None,
+            NormKind::Layer => Some(self.bias(true, label, &part, RowOrder::Stacked)),
+        };
+        Op::Norm { gain, bias, head }
+    }
+
+    fn layer(&mut self, layer: usize) {
         let (spec, names) = (self.spec, self.names);
         let name = |suffix: &str| format!("{}.{layer}.{suffix}", names.layers);
         let label = |what: &str| format!("layer {layer} {what}");
         let hidden = spec.hidden_size;
-        let rotary = spec.layers[layer].rope.map_or(0, |rope| spec.ropes[rope].rotary_dim);
+
+        let norm = self.norm(&label("attention norm"), &name(names.attention_norm), false);
+        self.body.push(norm);
+        self.attention(layer);
+        let mlp_norm = self.norm(&label("mlp norm"), &name(names.mlp_norm), false);
+        let parallel = spec.residual == Residual::Parallel;
+        // The MLP reads the residual before attention is added to it.
+        if parallel {
+            self.body.push(mlp_norm.clone());
+        }
+        let o = Part::whole(name(names.o), hidden);
+        self.branch(Input::Attended, spec.q_width(), spec.output_bias, &label("o"), o);
+        self.post_norm(&label("post attention norm"), name(names.post_attention_norm));
+        if !parallel {
+            self.body.push(mlp_norm);
+        }
+
+        let activation = spec.mlp.activation;
+        let (what, order) =
+            if spec.mlp.gated { ("gate and up", RowOrder::Alternate) } else { ("up", RowOrder::Stacked) };
+        let up = self.up(name);
+        let bias = self.bias(spec.mlp.bias, &label(what), &up, order);
+        let matrix = self.matrix(&label(what), hidden, &up, order);
+        let output =
+            if spec.mlp.gated { Output::Gate { bias, activation } } else { Output::Activate { bias, activation } };
+        self.body.push(Op::Matmul { input: Input::Normed, matrix, output });
+        let down = Part::whole(name(names.down), hidden);
+        self.branch(Input::Mlp, spec.intermediate_size, spec.mlp.bias, &label("down"), down);
+        self.post_norm(&label("post mlp norm"), name(names.post_mlp_norm));
+    }
+
+    /// Normed -> attended.
+    fn attention(&mut self, layer: usize) {
+        let (spec, names) = (self.spec, self.names);
+        let name = |suffix: &str| format!("{}.{layer}.{suffix}", names.layers);
+        let label = |what: &str| format!("layer {layer} {what}");
+        let rotary = match spec.layers[layer].rope {
+            Some(rope) if !names.neighbours => spec.ropes[rope].rotary_dim,
+            _ => 0,
+        };
         let pairs = |heads| RowOrder::RotaryPairs { heads, head_dim: spec.head_dim, rotary };
 
-        let gain = self.vector(&label("attention norm"), Layout::whole(&name(names.attention_norm), hidden));
-        body.push(Op::Norm { gain, head: false });
-        let qkv = [(names.q, spec.q_width()), (names.k, spec.kv_width()), (names.v, spec.kv_width())];
-        let qkv = qkv.map(|(part, rows)| (name(part), rows));
+        let qkv = self.qkv(name);
         let order = pairs(spec.num_attention_heads + spec.num_key_value_heads);
-        let bias = self.bias(spec.qkv_bias, &label("qkv bias"), &qkv, order);
-        let matrix = self.matrix(&label("qkv"), hidden, Layout::stacked(&suffixed(&qkv, "weight"), order));
+        let bias = self.bias(spec.qkv_bias, &label("qkv"), &qkv, order);
+        let matrix = self.matrix(&label("qkv"), spec.hidden_size, &qkv, order);
+        let output = if spec.qk_norm { Output::Qkv } else { Output::Rotary { layer, bias } };
+        self.body.push(Op::Matmul { input: Input::Normed, matrix, output });
         if spec.qk_norm {
-            let gains = [(name(names.q_norm), spec.head_dim), (name(names.k_norm), spec.head_dim)];
-            let gain = self.vector(&label("qk norm"), Layout::stacked(&gains, pairs(2)));
-            body.push(Op::Matmul { matrix, output: Output::Qkv });
-            body.push(Op::QkNorm { layer, gain, bias });
-        } else {
-            body.push(Op::Matmul { matrix, output: Output::Rotary { layer, bias } });
+            let gains = [names.q_norm, names.k_norm].map(|tensor| Part::whole(name(tensor), spec.head_dim));
+            let gain = self.gain(&label("qk norm"), &gains, pairs(2));
+            self.body.push(Op::QkNorm { layer, gain, bias });
         }
-        body.push(Op::Attention { layer });
-        let o = [(name(names.o), hidden)];
-        let bias = self.bias(spec.output_bias, &label("o bias"), &o, RowOrder::Stacked);
-        let o = Layout::stacked(&suffixed(&o, "weight"), RowOrder::Stacked);
-        let matrix = self.matrix(&label("o"), spec.q_width(), o);
-        body.push(Op::Matmul { matrix, output: Output::AttentionResidual { bias } });
+        self.body.push(Op::Attention { layer });
+    }
 
-        let gain = self.vector(&label("mlp norm"), Layout::whole(&name(names.mlp_norm), hidden));
-        body.push(Op::Norm { gain, head: false });
-        let Mlp::Gated { activation, bias: mlp_bias } = spec.mlp;
-        let gate_up = [names.gate, names.up].map(|part| (name(part), spec.intermediate_size));
-        let bias = self.bias(mlp_bias, &label("gate and up bias"), &gate_up, RowOrder::Alternate);
-        let layout = Layout::stacked(&suffixed(&gate_up, "weight"), RowOrder::Alternate);
-        let matrix = self.matrix(&label("gate and up"), hidden, layout);
-        body.push(Op::Matmul { matrix, output: Output::Gate { bias, activation } });
-        let down = [(name(names.down), hidden)];
-        let bias = self.bias(mlp_bias, &label("down bias"), &down, RowOrder::Stacked);
-        let down = Layout::stacked(&suffixed(&down, "weight"), RowOrder::Stacked);
-        let matrix = self.matrix(&label("down"), spec.intermediate_size, down);
-        body.push(Op::Matmul { matrix, output: Output::MlpResidual { bias } });
+    /// Where the rows of q, k and v are.
+    fn qkv(&self, name: impl Fn(&str) -> String) -> Vec<Part> {
+        let (spec, names) = (self.spec, self.names);
+        let widths = [spec.q_width(), spec.kv_width(), spec.kv_width()];
+        let [all] = names.qkv else {
+            return names.qkv.iter().zip(widths).map(|(tensor, rows)| Part::whole(name(tensor), rows)).collect();
+        };
+        if !names.interleaved {
+            return vec![Part::whole(name(all), spec.qkv_width())];
+        }
+        let group = spec.num_attention_heads / spec.num_key_value_heads;
+        let of_group = |first: usize, count: usize| {
+            let places = (0..spec.num_key_value_heads).map(move |kv_head| kv_head * (group + 2) + first);
+            places.map(move |place| (place, count))
+        };
+        let heads = of_group(0, group).chain(of_group(group, 1)).chain(of_group(group + 1, 1));
+        let part = |(place, count)| Part {
+            tensor: name(all),
+            tensor_rows: spec.qkv_width(),
+            first_row: place * spec.head_dim,
+            rows: count * spec.head_dim,
+        };
+        heads.map(part).collect()
+    }
+
+    /// Where the rows of gate and up are, or of up alone.
+    fn up(&self, name: impl Fn(&str) -> String) -> Vec<Part> {
+        let rows = self.spec.intermediate_size;
+        match self.names.up {
+            [all] if self.spec.mlp.gated => {
+                let half = |first_row| Part { tensor: name(all), tensor_rows: 2 * rows, first_row, rows };
+                vec![half(0), half(rows)]
+            }
+            tensors => tensors.iter().map(|tensor| Part::whole(name(tensor), rows)).collect(),
+        }
+    }
+
+    /// A projection back into the residual stream.
+    fn branch(&mut self, input: Input, cols: usize, has_bias: bool, label: &str, part: Part) {
+        let output = match self.spec.residual {
+            Residual::PostNorms => Output::Normed,
+            _ => Output::Residual { bias: self.bias(has_bias, label, slice::from_ref(&part), RowOrder::Stacked) },
+        };
+        let matrix = self.matrix(label, cols, &[part], RowOrder::Stacked);
+        self.body.push(Op::Matmul { input, matrix, output });
+    }
+
+    fn post_norm(&mut self, label: &str, tensor: String) {
+        if self.spec.residual == Residual::PostNorms {
+            let gain = self.gain(label, &[Part::whole(tensor, self.spec.hidden_size)], RowOrder::Stacked);
+            self.body.push(Op::PostNorm { gain });
+        }
     }
 }
 
-fn suffixed(parts: &[(String, usize)], suffix: &str) -> Vec<(String, usize)> {
-    parts.iter().map(|(tensor, rows)| (format!("{tensor}.{suffix}"), *rows)).collect()
+fn rows(parts: &[Part]) -> usize {
+    parts.iter().map(|part| part.rows).sum()
+}
+
+fn suffixed(parts: &[Part], suffix: &str) -> Vec<Part> {
+    parts.iter().map(|part| Part { tensor: format!("{}.{suffix}", part.tensor), ..part.clone() }).collect()
 }
 
 impl fmt::Display for Plan {
@@ -325,14 +375,17 @@ impl fmt::Display for Plan {
         let vector = |id: VectorId| &self.vectors[id.0].label;
         for op in self.body.iter().chain(&self.head) {
             match op {
-                Op::Embed { table } => writeln!(f, "embed            {}", self.matrices[table.0])?,
+                Op::Embed { table, .. } => writeln!(f, "embed            {}", self.matrices[table.0])?,
                 Op::Norm { gain, .. } => writeln!(f, "norm             {}", vector(*gain))?,
-                Op::Matmul { matrix, output } => {
+                Op::PostNorm { gain } => writeln!(f, "norm             {} -> residual", vector(*gain))?,
+                Op::Matmul { matrix, output, .. } => {
                     let kind = match output {
                         Output::Qkv => "store",
                         Output::Rotary { .. } => "rotate, append",
-                        Output::AttentionResidual { .. } | Output::MlpResidual { .. } => "residual",
+                        Output::Residual { .. } => "residual",
+                        Output::Normed => "normed",
                         Output::Gate { .. } => "gate",
+                        Output::Activate { .. } => "activate",
                         Output::Logits => "logits",
                     };
                     writeln!(f, "matmul           {} -> {kind}", self.matrices[matrix.0])?;

@@ -2,30 +2,38 @@
 
 use super::spec::{RopeScaling, RopeSpec};
 
-/// The table [positions, rotary_dim / 2] of (cos, sin), flattened, for the angles `position * frequency`.
+/// The table [positions, rotary_dim / 2] of (cos, sin), flattened, for the angles `position * frequency`; for as many positions
+/// as there is room for, since the frequencies may depend on that.
 pub fn rotary_table(rope: &RopeSpec, positions: usize) -> Vec<f32> {
-    let frequencies = frequencies(rope);
+    let frequencies = frequencies(rope, positions);
+    let factor = match &rope.scaling {
+        RopeScaling::LongRope { attention_factor, .. } => *attention_factor,
+        _ => 1.0,
+    };
     let mut table = Vec::with_capacity(positions * rope.rotary_dim);
     for position in 0..positions {
         for frequency in &frequencies {
             let (sin, cos) = (position as f64 * frequency).sin_cos();
-            table.extend([cos as f32, sin as f32]);
+            table.extend([(cos * factor) as f32, (sin * factor) as f32]);
         }
     }
     table
 }
 
 /// Angle per position of each rotating pair [rotary_dim / 2].
-fn frequencies(rope: &RopeSpec) -> Vec<f64> {
-    let pairs = (0..rope.rotary_dim).step_by(2);
-    let plain = pairs.map(|i| rope.theta.powf(-(i as f64) / rope.rotary_dim as f64));
-    let scaled = plain.map(|frequency| match &rope.scaling {
+fn frequencies(rope: &RopeSpec, positions: usize) -> Vec<f64> {
+    let plain = (0..rope.rotary_dim / 2).map(|pair| rope.theta.powf(-((2 * pair) as f64) / rope.rotary_dim as f64));
+    let scaled = plain.enumerate().map(|(pair, frequency)| match &rope.scaling {
         RopeScaling::None => frequency,
         RopeScaling::Linear { factor } => frequency / factor,
         RopeScaling::Llama3 { factor, low_freq_factor, high_freq_factor, original_max_position_embeddings } => {
             let turns = original_max_position_embeddings * frequency / std::f64::consts::TAU;
             let ramp = ((turns - low_freq_factor) / (high_freq_factor - low_freq_factor)).clamp(0.0, 1.0);
             (1.0 - ramp) * frequency / factor + ramp * frequency
+        }
+        RopeScaling::LongRope { short_factor, long_factor, original_max_position_embeddings, .. } => {
+            let is_long = positions as f64 > *original_max_position_embeddings;
+            frequency / if is_long { long_factor } else { short_factor }[pair]
         }
     });
     // As transformers rounds them.
@@ -61,9 +69,23 @@ mod tests {
             high_freq_factor: 4.0,
             original_max_position_embeddings: 64.0,
         };
-        let plain = frequencies(&rope(RopeScaling::None));
-        let scaled = frequencies(&rope(scaling));
+        let plain = frequencies(&rope(RopeScaling::None), 256);
+        let scaled = frequencies(&rope(scaling), 256);
         assert_eq!(plain[0], scaled[0]);
         assert!((scaled[3] * 8.0 - plain[3]).abs() < 1e-9);
+    }
+
+    #[test]
+    fn longrope_takes_the_long_factors_where_there_is_room_for_more_than_the_original_length() {
+        let scaling = RopeScaling::LongRope {
+            short_factor: vec![1.0, 1.0, 1.0, 1.0],
+            long_factor: vec![1.0, 2.0, 3.0, 4.0],
+            attention_factor: 1.25,
+            original_max_position_embeddings: 64.0,
+        };
+        let plain = frequencies(&rope(RopeScaling::None), 0);
+        assert_eq!(frequencies(&rope(scaling.clone()), 64), plain);
+        assert!((frequencies(&rope(scaling.clone()), 65)[3] * 4.0 - plain[3]).abs() < 1e-9);
+        assert_eq!(rotary_table(&rope(scaling), 1)[..2], [1.25, 0.0]);
     }
 }

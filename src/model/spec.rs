@@ -1,5 +1,7 @@
 //! What a model is, in plain facts: enough to plan every kernel call without another look at `config.json`.
 
+use super::architecture::{Architecture, NormKind, Residual};
+use super::names::{Names, Naming};
 use serde::Serialize;
 
 /// A decoder-only transformer, as one description for every supported architecture.
@@ -7,6 +9,8 @@ use serde::Serialize;
 pub struct ModelSpec {
     /// The row of facts that it was made from.
     pub architecture: Architecture,
+    /// What its tensors are called.
+    pub naming: Naming,
     /// Tokens in the embedding table.
     pub vocab_size: usize,
     /// Width of the residual stream.
@@ -21,8 +25,14 @@ pub struct ModelSpec {
     pub intermediate_size: usize,
     /// Positions the model was made for.
     pub max_position_embeddings: usize,
-    /// Added to the mean square.
+    /// Of the residual stream.
+    pub norm: NormKind,
+    /// Added to the mean square, or to the variance.
     pub norm_eps: f64,
+    /// How attention and MLP join the residual stream.
+    pub residual: Residual,
+    /// Positions are embedded like tokens.
+    pub learned_positions: bool,
     /// Factor for the embedding rows.
     pub embedding_scale: f32,
     /// Factor for the attention scores, usually `head_dim^-0.5`.
@@ -47,22 +57,6 @@ pub struct ModelSpec {
     pub eos_token_id: Vec<u32>,
 }
 
-/// The supported architectures, by the `model_type` of `config.json`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Architecture {
-    /// Llama 1 to 3.x, SmolLM2, Vicuna.
-    Llama,
-    /// Mistral, with its sliding window.
-    Mistral,
-    /// Qwen2 and Qwen2.5.
-    Qwen2,
-    /// Qwen3, dense.
-    Qwen3,
-    /// SmolLM3, with layers that do not rotate.
-    SmolLm3,
-}
-
 /// What differs from layer to layer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LayerSpec {
@@ -74,15 +68,13 @@ pub struct LayerSpec {
 
 /// The feed-forward part of a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Mlp {
-    /// `down(activation(gate(x)) * up(x))`.
-    Gated {
-        /// Of the gate.
-        activation: Activation,
-        /// Biases of all three.
-        bias: bool,
-    },
+pub struct Mlp {
+    /// `down(activation(gate(x)) * up(x))`, and not `down(activation(up(x)))`.
+    pub gated: bool,
+    /// Of the gate, or of what goes up.
+    pub activation: Activation,
+    /// Biases of all its projections.
+    pub bias: bool,
 }
 
 /// Pointwise functions.
@@ -91,6 +83,17 @@ pub enum Mlp {
 pub enum Activation {
     /// `x sigmoid(x)`.
     Silu,
+    /// `x Phi(x)`, with the distribution function of the normal distribution (Hendrycks and Gimpel 2016).
+    Gelu,
+    /// An approximation of that by a hyperbolic tangent.
+    GeluTanh,
+    /// `max(x, 0)`.
+    Relu,
+}
+
+impl Activation {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Silu, Self::Gelu, Self::GeluTanh, Self::Relu];
 }
 
 /// One rotary table.
@@ -126,9 +129,27 @@ pub enum RopeScaling {
         /// Context length before the stretch.
         original_max_position_embeddings: f64,
     },
+    /// Each wavelength by a factor of its own, from one of two lists (Ding et al. 2024, "LongRoPE"). Which one, is decided once,
+    /// by the context that there is room for: were it to change in the middle of a text, as in transformers, the keys that
+    /// are cached would be others than those of the same text read at once.
+    LongRope {
+        /// For contexts up to the original length [rotary_dim / 2].
+        short_factor: Vec<f64>,
+        /// For longer ones [rotary_dim / 2].
+        long_factor: Vec<f64>,
+        /// For cosine and sine.
+        attention_factor: f64,
+        /// Context length before the stretch.
+        original_max_position_embeddings: f64,
+    },
 }
 
 impl ModelSpec {
+    /// What its tensors are called, and how they lie.
+    pub fn names(&self) -> &'static Names {
+        self.architecture.names(self.naming)
+    }
+
     /// Elements of the fused q, k, v projection's output.
     pub fn qkv_width(&self) -> usize {
         (self.num_attention_heads + 2 * self.num_key_value_heads) * self.head_dim

@@ -1,7 +1,9 @@
 //! Options by name, from whatever serde reads: JSON, values of JavaScript; and single values from words. What is refused
 //! says what would have been right.
 
-use super::{Acceptance, ContextPolicy, DrafterChoice, KvDtype, LookupRule, Schedule, Speculation};
+use super::{
+    Acceptance, ContextPolicy, DoSample, DrafterChoice, KvDtype, LookupRule, Schedule, Speculation, WeightDtype,
+};
 use crate::error::{Error, Result};
 use serde::de::{
     DeserializeOwned, DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Unexpected, Visitor,
@@ -146,7 +148,8 @@ fn in_words(wanted: &str) -> String {
         "usize" | "u32" | "u64" => "a whole number from 0 on".into(),
         "f32" => "a number".into(),
         "a boolean" => "true or false".into(),
-        "a map" | "key to be a number in quotes" => "an object: numbers by token id".into(),
+        "a map" => "an object".into(),
+        "key to be a number in quotes" => "numbers by token id".into(),
         "a string" => "a text".into(),
         "a sequence" => "a list".into(),
         "string or map" => "one of its names, as a text".into(),
@@ -194,6 +197,14 @@ macro_rules! by_name {
     };
 }
 
+impl FromStr for DoSample {
+    type Err = Error;
+    fn from_str(name: &str) -> Result<Self> {
+        let value = name.parse().map_or_else(|_| name.into(), Value::Bool);
+        Self::try_from(value).or_else(|_| bad("do_sample", name, "true, false or model"))
+    }
+}
+
 by_name! {
     Schedule: "num_assistant_tokens_schedule",
     LookupRule: "prompt_lookup_rule",
@@ -201,5 +212,6 @@ by_name! {
     Acceptance: "acceptance",
     ContextPolicy: "context",
     Speculation: "speculation",
-    KvDtype: "kv_dtype"
+    KvDtype: "kv_dtype",
+    WeightDtype: "dtype"
 }

@@ -1,10 +1,10 @@
 //! A model's files -> a crew: the one who writes needs the tokenizer, each instance reads its weights for itself.
 
 use super::{Crew, Parallel};
-use crate::decode::{Engine, Model, RoundBuffers};
-use crate::error::{Error, Result};
+use crate::decode::{Engine, RoundBuffers};
+use crate::error::Result;
 use crate::gpu::{DeviceInfo, Gpu};
-use crate::load::{Checkpoint, open_assistant, without_assistant};
+use crate::load::{ModelFiles, open_assistant, without_assistant};
 use crate::options::LoadOptions;
 use crate::session::Prompts;
 use crate::weights::Source;
@@ -24,13 +24,16 @@ impl Prepared {
     /// the statistics' warnings say why.
     ///
     /// # Errors
-    /// What [`Checkpoint::open`] reports; [`Error::BadTokenizer`].
-    pub async fn open<S: Source, A: Source>(target: S, assistant: Option<A>, options: &LoadOptions) -> Result<Self> {
-        let checkpoint = Checkpoint::open(target, options).await?;
-        let (tokenizer, template) = (Rc::new(checkpoint.tokenizer().await?), checkpoint.template().await?);
-        checkpoint.check_tokens(&tokenizer)?;
-        let (spec, context) = (checkpoint.blueprint.spec.clone(), checkpoint.blueprint.capacity.max_context);
-        let (mut with_drafter, mut warnings) = (false, checkpoint.warnings);
+    /// What [`ModelFiles::open`] reports; [`Error::BadTokenizer`].
+    pub async fn open<S: Source + 'static, A: Source + 'static>(
+        target: S,
+        assistant: Option<A>,
+        options: &LoadOptions,
+    ) -> Result<Self> {
+        let target = ModelFiles::open(target, options).await?;
+        let (tokenizer, template) = (Rc::new(target.tokenizer().await?), target.checkpoint.template().await?);
+        let (sampling, context) = (target.checkpoint.sampling().clone(), target.blueprint.capacity.max_context);
+        let (mut with_drafter, mut warnings, spec) = (false, target.warnings, target.blueprint.spec);
         if let Some(assistant) = assistant {
             match open_assistant(assistant, options, context).await.map(|(_, other)| tokenizer.difference(&other)) {
                 Err(error) => warnings.push(without_assistant(&error)),
@@ -41,7 +44,7 @@ impl Prepared {
                 Ok(None) => with_drafter = true,
             }
         }
-        Ok(Self { prompts: Prompts { tokenizer, template, spec, context }, with_drafter, warnings })
+        Ok(Self { prompts: Prompts { tokenizer, template, sampling, spec, context }, with_drafter, warnings })
     }
 
     /// Positions of the target's cache.
@@ -62,26 +65,26 @@ impl Prepared {
 ///
 /// # Errors
 /// As [`crate::Session::load`].
-pub async fn load_engine<S: Source>(
+pub async fn load_engine<S: Source + 'static>(
     gpu: &Rc<Gpu>,
     source: S,
     context: Option<usize>,
     options: &LoadOptions,
     loaded: &mut dyn FnMut(u64, u64),
 ) -> Result<Engine> {
-    let checkpoint = match context {
+    let model = match context {
         Some(context) => open_assistant(source, options, context).await?.0,
-        None => Checkpoint::open(source, options).await?,
-    };
-    let Checkpoint { blueprint, weights, .. } = &checkpoint;
+        None => ModelFiles::open(source, options).await?,
+    }
+    .into_loadable();
+    let blueprint = &model.blueprint;
     let buffers = RoundBuffers::new(gpu, blueprint.capacity.prefill_chunk, blueprint.spec.vocab_size)?;
-    let (all, mut done) = (checkpoint.memory().weights, 0);
+    let (all, mut done) = (blueprint.memory().weights, 0);
     let mut progress = |bytes| {
         done += bytes;
         loaded(done, all);
     };
-    let model = Model::load(gpu, blueprint, Some(weights), &buffers, &mut progress).await;
-    let model = model.map_err(|error: Error| error.within(&weights.source().name()))?;
+    let model = model.put(gpu, &buffers, &mut progress).await?;
     // Memory is planned in whole blocks, so a little less than all was counted.
     loaded(all, all);
     let mut engine = Engine::new(gpu, buffers, model, None)?;

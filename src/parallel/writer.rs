@@ -45,10 +45,10 @@ impl<C: Crew> Writer<C> {
     ///
     /// # Errors
     /// As [`Session::encode`].
-    pub fn encode(&self, prompt: &Prompt) -> Result<Vec<u32>> {
+    pub fn encode(&self, prompt: &Prompt, options: &GenerateOptions) -> Result<Vec<u32>> {
         match self {
-            Self::Session(session) => session.encode(prompt),
-            Self::Parallel(parallel) => parallel.encode(prompt),
+            Self::Session(session) => session.encode(prompt, options),
+            Self::Parallel(parallel) => parallel.encode(prompt, options),
         }
     }
 

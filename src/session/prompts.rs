@@ -2,8 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::model::ModelSpec;
-use crate::options::Given;
-use crate::text::{ChatTemplate, Message, Tokenizer};
+use crate::options::{GenerateOptions, Given, SamplingDefaults};
+use crate::text::{Chat, ChatTemplate, Message, Tokenizer};
 use serde::Deserializer;
 use serde_json::Value;
 use std::rc::Rc;
@@ -50,14 +50,28 @@ fn message((at, value): (usize, Value)) -> Result<Message> {
     })
 }
 
+/// Messages, and what the options say of them.
+fn chat<'a>(messages: &'a [Message], options: &'a GenerateOptions) -> Chat<'a> {
+    let GenerateOptions { tools, documents, continue_final_message, add_generation_prompt, .. } = options;
+    Chat {
+        messages,
+        tools,
+        documents,
+        kwargs: Some(&options.chat_template_kwargs),
+        add_generation_prompt: add_generation_prompt.unwrap_or(!continue_final_message),
+        continue_final_message: *continue_final_message,
+    }
+}
+
 fn bad<T>(value: impl ToString, allowed: impl Into<String>) -> Result<T> {
     Err(Error::BadOption { option: "prompt".into(), value: value.to_string(), allowed: allowed.into() })
 }
 
-/// What reads prompts for a model.
+/// What a model's files say of its use: how prompts are read, and tokens chosen.
 pub(crate) struct Prompts {
     pub tokenizer: Rc<Tokenizer>,
     pub template: Option<ChatTemplate>,
+    pub sampling: SamplingDefaults,
     pub spec: ModelSpec,
     /// Positions of the KV cache.
     pub context: usize,
@@ -67,13 +81,18 @@ impl Prompts {
     /// The tokens of a prompt.
     ///
     /// # Errors
-    /// [`Error::BadOption`] for an empty prompt, [`Error::BadTemplate`], [`Error::BadTokenizer`].
-    pub fn encode(&self, prompt: &Prompt) -> Result<Vec<u32>> {
+    /// [`Error::BadOption`] for an empty prompt and for options that do not fit it, [`Error::BadTemplate`],
+    /// [`Error::BadTokenizer`].
+    pub fn encode(&self, prompt: &Prompt, options: &GenerateOptions) -> Result<Vec<u32>> {
+        if let (Prompt::Text(_) | Prompt::Tokens(_), Some(option)) = (prompt, options.of_a_chat()) {
+            let allowed = "nothing, where the prompt is no list of messages".into();
+            return Err(Error::BadOption { option: option.into(), value: "it".into(), allowed });
+        }
         let mut tokens = match prompt {
             Prompt::Text(text) => self.tokenizer.encode(text, true)?,
             Prompt::Tokens(tokens) => tokens.clone(),
             Prompt::Chat(messages) => match &self.template {
-                Some(template) => template.encode(&self.tokenizer, messages)?,
+                Some(template) => template.encode(&self.tokenizer, &chat(messages, options))?,
                 None => return Err(Error::BadTemplate { reason: "the model has none; use a plain prompt".into() }),
             },
         };

@@ -5,7 +5,7 @@ use crate::decode::{Engine, MAX_AFTER, MAX_DRAFT};
 use crate::error::{Error, Result};
 use crate::gpu::DeviceInfo;
 use crate::model::ModelSpec;
-use crate::options::{Acceptance, DrafterChoice, GenerateOptions, Schedule, Speculation};
+use crate::options::{Acceptance, DrafterChoice, GenerateOptions, SamplingValues, Schedule, Speculation};
 use crate::sample::{Bias, Draw, Processors, Sampling, threefry2x32};
 use crate::speculate::{
     Adaptive, Chain, DraftModel, Drafter, Lookahead, NoDrafter, Prediction, PromptLookup, Speculating,
@@ -17,7 +17,12 @@ use web_time::{SystemTime, UNIX_EPOCH};
 ///
 /// # Errors
 /// [`Error::BadOption`] for tokens that the model does not have, and for sequences that are too long.
-pub(crate) fn sampling(options: &GenerateOptions, spec: &ModelSpec, prompt_len: usize) -> Result<Sampling> {
+pub(crate) fn sampling(
+    options: &GenerateOptions,
+    values: &SamplingValues,
+    spec: &ModelSpec,
+    prompt_len: usize,
+) -> Result<Sampling> {
     let bad = |option: &'static str, value: String, allowed: String| {
         Err(Error::BadOption { option: option.into(), value, allowed })
     };
@@ -42,17 +47,9 @@ pub(crate) fn sampling(options: &GenerateOptions, spec: &ModelSpec, prompt_len: 
         let until = (prompt_len + options.min_new_tokens) as u32;
         biases.extend(spec.eos_token_id.iter().map(|&id| Bias { until, ..Bias::ban(id) }));
     }
-    let drawn = options.do_sample;
-    let off = Processors::default();
-    let processors = Processors {
-        biases,
-        repetition_penalty: options.repetition_penalty,
-        temperature: if drawn { options.temperature } else { off.temperature },
-        top_k: if drawn { options.top_k } else { off.top_k },
-        top_p: if drawn { options.top_p } else { off.top_p },
-        min_p: if drawn { options.min_p } else { off.min_p },
-    };
-    let draw = match (drawn, options.acceptance) {
+    let SamplingValues { do_sample, temperature, top_k, top_p, min_p, repetition_penalty } = *values;
+    let processors = Processors { biases, repetition_penalty, temperature, top_k, top_p, min_p };
+    let draw = match (do_sample, options.acceptance) {
         (false, _) => Draw::Greedy,
         (true, Acceptance::Coupled) => Draw::Coupled,
         (true, Acceptance::Rejection) => Draw::Rejection,
@@ -62,17 +59,16 @@ pub(crate) fn sampling(options: &GenerateOptions, spec: &ModelSpec, prompt_len: 
 }
 
 /// Options that were given and mean nothing, in words.
-pub(crate) fn idle(options: &GenerateOptions) -> Option<String> {
-    let default = GenerateOptions::default();
+pub(crate) fn idle(options: &GenerateOptions, values: &SamplingValues) -> Option<String> {
     let given = [
-        ("temperature", options.temperature != default.temperature),
-        ("top_k", options.top_k != default.top_k),
-        ("top_p", options.top_p != default.top_p),
-        ("min_p", options.min_p != default.min_p),
-        ("acceptance", options.acceptance != default.acceptance),
+        ("temperature", options.temperature.is_some()),
+        ("top_k", options.top_k.is_some()),
+        ("top_p", options.top_p.is_some()),
+        ("min_p", options.min_p.is_some()),
+        ("acceptance", options.acceptance != Acceptance::Coupled),
     ];
     let names: Vec<&str> = given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect();
-    (!options.do_sample && !names.is_empty())
+    (!values.do_sample && !names.is_empty())
         .then(|| format!("without do_sample the most likely token is taken: {} had no effect", names.join(", ")))
 }
 

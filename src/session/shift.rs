@@ -8,11 +8,11 @@ use crate::text::Message;
 impl Prompts {
     /// The tokens of a prompt, and how many of its messages were dropped to make room for them and for an answer.
     pub fn fit(&self, prompt: &Prompt, options: &GenerateOptions) -> Result<(Vec<u32>, usize)> {
-        let whole = self.encode(prompt)?;
+        let whole = self.encode(prompt, options)?;
         let most = most(self.context, options.max_new_tokens);
         match prompt {
             Prompt::Chat(messages) if options.context == ContextPolicy::Shift && whole.len() > most => {
-                let shifted = shift(messages, most, |kept| self.encode(&Prompt::Chat(kept)))?;
+                let shifted = shift(messages, most, |kept| self.encode(&Prompt::Chat(kept), options))?;
                 Ok(shifted.unwrap_or((whole, 0)))
             }
             _ => Ok((whole, 0)),

@@ -36,16 +36,17 @@ impl Message {
         self.0.get(field).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Every string in it, names of fields included.
-    pub(super) fn texts(&self) -> Vec<&str> {
-        let mut found = Vec::new();
-        self.0.iter().for_each(|(name, value)| collect(name, value, &mut found));
-        found
+    /// What it is made of.
+    pub(super) fn fields(&self) -> &Map<String, Value> {
+        &self.0
     }
 
-    /// As templates see it, its strings changed.
-    pub(super) fn view(&self, change: &dyn Fn(&str) -> String) -> Arc<Fields> {
-        Arc::new(Fields::new(&self.0, change))
+    /// The same, with more behind its content.
+    pub(super) fn and(mut self, more: &str) -> Self {
+        if let Some(Value::String(content)) = self.0.get_mut("content") {
+            content.push_str(more);
+        }
+        self
     }
 }
 
@@ -95,7 +96,7 @@ fn join(parts: &Value) -> Result<String> {
 
 const TEXT_PART: &str = "text parts {type: \"text\", text}: the engine reads text only";
 
-pub(super) fn refuse<T>(value: impl Into<String>, allowed: &str) -> Result<T> {
+fn refuse<T>(value: impl Into<String>, allowed: &str) -> Result<T> {
     Err(Error::BadOption { option: "messages".into(), value: value.into(), allowed: allowed.into() })
 }
 
@@ -115,17 +116,25 @@ fn is_data(value: &Value) -> bool {
     !(value.is_null() || value.as_array().is_some_and(Vec::is_empty))
 }
 
-fn collect<'a>(name: &'a str, value: &'a Value, found: &mut Vec<&'a str>) {
-    found.push(name);
+/// Every string in an object, names of fields included.
+pub(super) fn collect<'a>(fields: &'a Map<String, Value>, found: &mut Vec<&'a str>) {
+    for (name, value) in fields {
+        found.push(name);
+        collect_value(value, found);
+    }
+}
+
+fn collect_value<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
     match value {
         Value::String(text) => found.push(text),
-        Value::Array(list) => list.iter().for_each(|value| collect("", value, found)),
-        Value::Object(fields) => fields.iter().for_each(|(name, value)| collect(name, value, found)),
+        Value::Array(list) => list.iter().for_each(|value| collect_value(value, found)),
+        Value::Object(fields) => collect(fields, found),
         _ => {}
     }
 }
 
-fn view(value: &Value, change: &dyn Fn(&str) -> String) -> View {
+/// As templates see it, its strings changed.
+pub(super) fn view(value: &Value, change: &dyn Fn(&str) -> String) -> View {
     match value {
         Value::String(text) => change(text).into(),
         Value::Array(list) => list.iter().map(|value| view(value, change)).collect(),
@@ -153,7 +162,8 @@ struct Field {
 }
 
 impl Fields {
-    fn new(fields: &Map<String, Value>, change: &dyn Fn(&str) -> String) -> Self {
+    /// As templates see an object, its strings changed.
+    pub fn new(fields: &Map<String, Value>, change: &dyn Fn(&str) -> String) -> Self {
         let field = |(name, value): (&String, &Value)| Field {
             name: change(name),
             value: view(value, change),

@@ -10,10 +10,12 @@ mod stream;
 mod template;
 mod tokenizer;
 mod translate;
+mod vocabulary;
 
 pub use message::Message;
 pub use stop::StopStrings;
 pub use stream::TextStream;
-pub use template::ChatTemplate;
+pub use template::{Chat, ChatTemplate};
 pub use tokenizer::Tokenizer;
 pub use translate::Translator;
+pub use vocabulary::Vocabulary;

@@ -1,13 +1,14 @@
 //! Chat messages -> the prompt: the model's own Jinja template, rendered under limits, and tokens that no message can forge.
 
-use std::{collections::BTreeMap, io};
+use std::{collections::BTreeMap, io, sync::Arc};
 
 use minijinja::{Environment, ErrorKind, Value, syntax::SyntaxConfig, value::ValueKind};
+use serde_json::{Map, Value as Json};
 use web_time::{SystemTime, UNIX_EPOCH};
 
 use super::{
     Message, Tokenizer,
-    message::refuse,
+    message::{Fields, collect, view},
     python::{strftime, tojson},
 };
 use crate::error::{Error, Result};
@@ -18,49 +19,129 @@ const MAX_STEPS: u64 = 1_000_000;
 /// Depth of macro calls; far less than what overflows the stack of a WASM module.
 const MAX_DEPTH: usize = 64;
 
-/// A model's chat template.
+/// The template that there always is.
+const DEFAULT: &str = "default";
+/// What stands where the caller's beginning of an answer ends; behind it a space, which templates that trim take away. As in
+/// transformers.
+const END: &str = "CONTINUE_FINAL_MESSAGE_TAG";
+
+/// A conversation, and what else the template is given.
+#[derive(Debug, Clone, Copy)]
+pub struct Chat<'a> {
+    /// The messages, oldest first.
+    pub messages: &'a [Message],
+    /// Functions that the model may call, described as the template wants it, mostly by JSON schemas.
+    pub tools: &'a [Map<String, Json>],
+    /// Texts that the model is to answer from.
+    pub documents: &'a [Map<String, Json>],
+    /// Other variables, by name.
+    pub kwargs: Option<&'a Map<String, Json>>,
+    /// Whether the prompt ends where an answer begins.
+    pub add_generation_prompt: bool,
+    /// Whether the last message is the beginning of the answer: the prompt ends with it.
+    pub continue_final_message: bool,
+}
+
+impl<'a> Chat<'a> {
+    /// Messages to be answered.
+    pub fn new(messages: &'a [Message]) -> Self {
+        let (add_generation_prompt, continue_final_message) = (true, false);
+        Self { messages, tools: &[], documents: &[], kwargs: None, add_generation_prompt, continue_final_message }
+    }
+
+    /// Every string that the caller gave.
+    fn texts(&self) -> Vec<&'a str> {
+        let mut found = Vec::new();
+        let messages = self.messages.iter().map(Message::fields);
+        messages
+            .chain(self.tools)
+            .chain(self.documents)
+            .chain(self.kwargs)
+            .for_each(|given| collect(given, &mut found));
+        found
+    }
+
+    /// The beginning of the answer, where there is one.
+    fn beginning(&self) -> Result<Option<&'a Message>> {
+        let option = "continue_final_message";
+        match self.messages.last() {
+            _ if !self.continue_final_message => Ok(None),
+            _ if self.add_generation_prompt => refuse(
+                option,
+                "true",
+                "false where add_generation_prompt is true: a prompt ends in one of the two ways",
+            ),
+            Some(last) if last.role() == "assistant" => Ok(Some(last)),
+            _ => refuse(option, "true", "false unless the last message is the assistant's"),
+        }
+    }
+}
+
+/// A model's chat templates: mostly one, sometimes others for tools and documents.
 ///
-/// It sees what transformers gives it: `messages`, `add_generation_prompt` (true), `tools` and `documents` (none), the special
-/// tokens of `tokenizer_config.json`, `raise_exception` and `strftime_now`, which here is in UTC, so that a prompt does not
-/// depend on where it is made. There are no includes.
+/// A template sees what transformers gives it: `messages`, `add_generation_prompt`, `tools` and `documents` (none where there
+/// are none), the caller's own variables, the special tokens of `tokenizer_config.json`, `raise_exception` and `strftime_now`,
+/// which here is in UTC, so that a prompt does not depend on where it is made. There are no includes.
 ///
 /// A template is a program of unknown origin. Endless loops and recursion end with an error, but memory is not counted: one
 /// that doubles a string forty times, or nests a list a hundred thousand times, ends the process or the worker.
 #[derive(Debug)]
 pub struct ChatTemplate {
-    source: String,
+    /// By name.
+    sources: BTreeMap<String, String>,
     environment: Environment<'static>,
-    variables: BTreeMap<String, Value>,
+    special_tokens: BTreeMap<String, Value>,
     now: Option<i64>,
 }
 
 impl ChatTemplate {
-    /// From the bytes of `tokenizer_config.json` (its `chat_template`: a string, or a list of named ones, of which `default` is
-    /// taken) and of `chat_template.jinja`, which wins. None when neither has a template.
+    /// From the bytes of `tokenizer_config.json` (its `chat_template`: a string, or a list of named ones with one named
+    /// `default`) and of `chat_template.jinja`, which wins. None when neither has a template.
+    ///
+    /// # Errors
+    /// [`Error::BadTemplate`].
     pub fn from_files(tokenizer_config: Option<&[u8]>, chat_template_jinja: Option<&[u8]>) -> Result<Option<Self>> {
-        let config: BTreeMap<String, serde_json::Value> = match tokenizer_config {
+        let config: BTreeMap<String, Json> = match tokenizer_config {
             Some(bytes) => serde_json::from_slice(bytes).map_err(|e| bad(format!("tokenizer_config.json: {e}")))?,
             None => BTreeMap::new(),
         };
-        let source = match chat_template_jinja {
-            Some(bytes) => match std::str::from_utf8(bytes) {
-                Ok(text) => Some(text),
-                Err(error) => return Err(bad(format!("chat_template.jinja: {error}"))),
-            },
-            None => default_template(config.get("chat_template"))?,
-        };
-        let Some(source) = source else { return Ok(None) };
+        let sources = BTreeMap::new();
+        let mut template =
+            Self { sources, environment: environment()?, special_tokens: special_tokens(&config), now: None };
+        match (chat_template_jinja, config.get("chat_template")) {
+            (Some(source), _) => template.add(DEFAULT, source)?,
+            (None, None | Some(Json::Null)) => return Ok(None),
+            (None, Some(Json::String(source))) => template.add(DEFAULT, source.as_bytes())?,
+            (None, Some(Json::Array(list))) => {
+                for entry in list {
+                    if let (Some(name), Some(source)) = (entry["name"].as_str(), entry["template"].as_str()) {
+                        template.add(name, source.as_bytes())?;
+                    }
+                }
+                if !template.sources.contains_key(DEFAULT) {
+                    return Err(bad("none of the templates in tokenizer_config.json is named default".into()));
+                }
+            }
+            (None, Some(_)) => {
+                return Err(bad("chat_template in tokenizer_config.json is neither a string nor a list".into()));
+            }
+        }
+        Ok(Some(template))
+    }
+
+    /// Adds one by its name: `tool_use` is taken for chats with tools, `rag` for others with documents.
+    ///
+    /// # Errors
+    /// [`Error::BadTemplate`].
+    pub fn add(&mut self, name: &str, source: &[u8]) -> Result<()> {
+        let source = std::str::from_utf8(source).map_err(|error| bad(format!("the template {name}: {error}")))?;
         if source.len() > MAX_SOURCE {
             return Err(bad(format!("{} bytes, but the limit is {MAX_SOURCE}", source.len())));
         }
-        let template = Self {
-            source: without_generation_tags(source),
-            environment: environment()?,
-            variables: special_tokens(&config),
-            now: None,
-        };
-        template.environment.template_from_named_str("chat_template", &template.source).map_err(explain)?;
-        Ok(Some(template))
+        let source = without_generation_tags(source);
+        self.environment.template_from_named_str(name, &source).map_err(explain)?;
+        self.sources.insert(name.into(), source);
+        Ok(())
     }
 
     /// Sets the time that `strftime_now` tells, in seconds since 1970 (UTC), instead of the system's clock.
@@ -68,27 +149,57 @@ impl ChatTemplate {
         self.now = Some(unix_seconds);
     }
 
-    /// The prompt's text, ending where the assistant's answer begins.
+    /// The prompt's text, ending where the assistant's answer begins or goes on.
     ///
     /// # Errors
-    /// [`Error::BadTemplate`], and [`Error::BadOption`] for a field of the messages that the template looks at in none of
-    /// them: it would be lost.
-    pub fn render(&self, messages: &[Message]) -> Result<String> {
-        self.render_changed(messages, &str::to_owned)
+    /// [`Error::BadTemplate`], and [`Error::BadOption`] for a chat that contradicts itself and for what the template does not
+    /// look at: fields of messages, tools, documents, variables. It would be lost.
+    pub fn render(&self, chat: &Chat) -> Result<String> {
+        self.render_changed(chat, &str::to_owned)
     }
 
-    /// The same, with each string of the messages changed.
-    fn render_changed(&self, messages: &[Message], change: &dyn Fn(&str) -> String) -> Result<String> {
-        let views: Vec<_> = messages.iter().map(|message| message.view(change)).collect();
-        let mut variables = self.variables.clone();
+    /// The name of the template that such a chat is for, and its source.
+    fn choose(&self, chat: &Chat) -> (&str, &str) {
+        let wanted = [("tool_use", chat.tools), ("rag", chat.documents)];
+        let named = wanted.into_iter().find(|(name, list)| !list.is_empty() && self.sources.contains_key(*name));
+        let name = named.map_or(DEFAULT, |(name, _)| name);
+        (name, self.sources.get(name).map_or("", String::as_str))
+    }
+
+    /// The same, with each string of the chat changed.
+    fn render_changed(&self, chat: &Chat, change: &dyn Fn(&str) -> String) -> Result<String> {
+        let beginning = chat.beginning()?;
+        let (name, source) = self.choose(chat);
+        let see = |fields: &Map<String, Json>| Arc::new(Fields::new(fields, change));
+        let mut views: Vec<_> = chat.messages.iter().map(|message| see(message.fields())).collect();
+        if let (Some(message), Some(last)) = (beginning, views.last_mut()) {
+            *last = see(message.clone().and(&format!("{END} ")).fields());
+        }
+        let mut variables = self.special_tokens.clone();
+        for (name, value) in chat.kwargs.into_iter().flatten() {
+            if ["messages", "tools", "documents", "add_generation_prompt"].contains(&name.as_str()) {
+                return refuse(
+                    "chat_template_kwargs",
+                    name,
+                    "other variables than those that have an option or are the prompt",
+                );
+            }
+            known(source, "chat_template_kwargs", name)?;
+            variables.insert(name.clone(), view(value, change));
+        }
+        for (name, list) in [("tools", chat.tools), ("documents", chat.documents)] {
+            if !list.is_empty() {
+                known(source, name, name)?;
+            }
+            let seen = || list.iter().map(|fields| Value::from_dyn_object(see(fields))).collect::<Value>();
+            variables.insert(name.into(), (!list.is_empty()).then(seen).into());
+        }
         variables.insert("messages".into(), views.iter().cloned().map(Value::from_dyn_object).collect());
-        variables.insert("add_generation_prompt".into(), true.into());
-        variables.insert("tools".into(), ().into());
-        variables.insert("documents".into(), ().into());
+        variables.insert("add_generation_prompt".into(), chat.add_generation_prompt.into());
         let now = self.now.unwrap_or_else(system_clock);
         variables.insert("strftime_now".into(), Value::from_function(move |format: &str| strftime(format, now)));
         // Compiled anew each time, because a template that the environment stores could include itself.
-        let template = self.environment.template_from_named_str("chat_template", &self.source).map_err(explain)?;
+        let template = self.environment.template_from_named_str(name, source).map_err(explain)?;
         let mut output = Output::default();
         let rendered = template.render_captured_to(Value::from(variables), &mut output).map(drop);
         if output.full {
@@ -100,30 +211,39 @@ impl ChatTemplate {
             *fields.entry(name).or_insert(false) |= seen;
         }
         if let Some((name, _)) = fields.into_iter().find(|(_, seen)| !seen) {
-            return refuse(format!("the field {name}"), "fields that the model's chat template looks at");
+            let allowed = "fields that the model's chat template looks at";
+            return refuse("messages", format!("the field {name}"), allowed);
         }
-        String::from_utf8(output.bytes).map_err(|error| bad(error.to_string()))
+        let text = String::from_utf8(output.bytes).map_err(|error| bad(error.to_string()))?;
+        match beginning {
+            Some(message) => until_the_end(text, &change(message.content())),
+            None => Ok(text),
+        }
     }
 
-    /// The prompt's tokens. The string of a special token that a message contains encodes to ordinary tokens; otherwise the
+    /// The prompt's tokens. The string of a special token that the chat contains encodes to ordinary tokens; otherwise the
     /// result is that of encoding the rendered text as a whole.
-    pub fn encode(&self, tokenizer: &Tokenizer, messages: &[Message]) -> Result<Vec<u32>> {
-        let texts: Vec<&str> = messages.iter().flat_map(Message::texts).collect();
+    ///
+    /// # Errors
+    /// As [`ChatTemplate::render`]; [`Error::BadTokenizer`].
+    pub fn encode(&self, tokenizer: &Tokenizer, chat: &Chat) -> Result<Vec<u32>> {
+        let texts = chat.texts();
         let mut forged: Vec<&str> =
             tokenizer.specials().filter(|special| texts.iter().any(|text| text.contains(special))).collect();
         if forged.is_empty() {
-            return tokenizer.encode(&self.render(messages)?, false);
+            return tokenizer.encode(&self.render(chat)?, false);
         }
         // As the tokenizer does: of two that begin together, the longer one.
         forged.sort_by_key(|special| std::cmp::Reverse(special.len()));
         // A template may look into the messages, so what replaces a special token must pass through it as one odd character.
-        let unused = |mark: &char| !self.source.contains(*mark) && !texts.iter().any(|text| text.contains(*mark));
+        let (_, source) = self.choose(chat);
+        let unused = |mark: &char| !source.contains(*mark) && !texts.iter().any(|text| text.contains(*mark));
         let marks: Vec<(char, &str)> = ('\u{F0000}'..='\u{FFFFD}').filter(unused).zip(forged.iter().copied()).collect();
         if marks.len() < forged.len() {
             return Err(bad("the messages contain too many private-use characters".into()));
         }
         let (mut ids, mut piece) = (Vec::new(), String::new());
-        for c in self.render_changed(messages, &|text| mask(text, &marks))?.chars() {
+        for c in self.render_changed(chat, &|text| mask(text, &marks))?.chars() {
             match marks.iter().find(|(mark, _)| *mark == c) {
                 Some((_, special)) => {
                     ids.extend(tokenizer.encode(&std::mem::take(&mut piece), false)?);
@@ -135,6 +255,36 @@ impl ChatTemplate {
         ids.extend(tokenizer.encode(&piece, false)?);
         Ok(ids)
     }
+}
+
+/// Refuses what the template cannot look at, because its source does not name it.
+fn known(source: &str, option: &'static str, name: &str) -> Result<()> {
+    let mut words = source.split(|c: char| !c.is_alphanumeric() && c != '_');
+    match words.any(|word| word == name) {
+        true => Ok(()),
+        false => refuse(option, name, "what the model's chat template looks at: it does not name this"),
+    }
+}
+
+/// The prompt up to where the beginning of the answer ends.
+fn until_the_end(mut text: String, beginning: &str) -> Result<String> {
+    let Some(at) = text.rfind(END).filter(|_| text.contains(beginning.trim())) else {
+        return refuse(
+            "continue_final_message",
+            "true",
+            "false: the chat template does not show the last message as it is",
+        );
+    };
+    let trimmed = !text[at + END.len()..].starts_with(' ');
+    text.truncate(at);
+    if trimmed {
+        text.truncate(text.trim_end().len());
+    }
+    Ok(text)
+}
+
+fn refuse<T>(option: &'static str, value: impl Into<String>, allowed: &str) -> Result<T> {
+    Err(Error::BadOption { option: option.into(), value: value.into(), allowed: allowed.into() })
 }
 
 fn bad(reason: String) -> Error {
@@ -169,29 +319,13 @@ fn environment() -> Result<Environment<'static>> {
     Ok(environment)
 }
 
-fn default_template(value: Option<&serde_json::Value>) -> Result<Option<&str>> {
-    use serde_json::Value::{Array, Null, String};
-    match value {
-        None | Some(Null) => Ok(None),
-        Some(String(source)) => Ok(Some(source)),
-        Some(Array(list)) => {
-            let named = list.iter().find(|entry| entry.get("name").and_then(|name| name.as_str()) == Some("default"));
-            let source = named.and_then(|entry| entry.get("template")).and_then(|source| source.as_str());
-            source
-                .map(Some)
-                .ok_or_else(|| bad("none of the templates in tokenizer_config.json is named default".into()))
-        }
-        Some(_) => Err(bad("chat_template in tokenizer_config.json is neither a string nor a list".into())),
-    }
-}
-
 /// `bos_token`, `eos_token` and the like, which the file gives as strings or as objects with `content`.
-fn special_tokens(config: &BTreeMap<String, serde_json::Value>) -> BTreeMap<String, Value> {
-    let text = |value: &serde_json::Value| value.as_str().or_else(|| value.get("content")?.as_str()).map(Value::from);
+fn special_tokens(config: &BTreeMap<String, Json>) -> BTreeMap<String, Value> {
+    let text = |value: &Json| value.as_str().or_else(|| value.get("content")?.as_str()).map(Value::from);
     let single = config.iter().filter(|(key, _)| key.ends_with("_token"));
     let mut variables: BTreeMap<String, Value> =
         single.filter_map(|(key, value)| Some((key.clone(), text(value)?))).collect();
-    if let Some(serde_json::Value::Array(list)) = config.get("additional_special_tokens") {
+    if let Some(Json::Array(list)) = config.get("additional_special_tokens") {
         variables.insert("additional_special_tokens".into(), list.iter().filter_map(text).collect());
     }
     variables

@@ -42,7 +42,13 @@ impl Tokenizer {
             return Err(bad(format!("{} bytes, but the limit is {MAX_FILE}", bytes.len())));
         }
         check_parts(bytes).map_err(bad)?;
-        let mut inner = tokenizers::Tokenizer::from_bytes(bytes).map_err(|error| bad(error.to_string()))?;
+        let inner = tokenizers::Tokenizer::from_bytes(bytes).map_err(|error| bad(error.to_string()))?;
+        Self::new(file, inner)
+    }
+
+    /// The same of a tokenizer that was built otherwise.
+    pub(super) fn new(file: &str, mut inner: tokenizers::Tokenizer) -> Result<Self> {
+        let bad = |reason: String| Error::BadTokenizer { file: file.to_owned(), reason };
         inner.with_padding(None);
         inner.with_truncation(None::<TruncationParams>).map_err(|error| bad(error.to_string()))?;
         if let ModelWrapper::BPE(bpe) = inner.get_model()

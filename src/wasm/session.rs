@@ -5,11 +5,12 @@ use super::{to_error, to_value};
 use crate::decode::Engine;
 use crate::error::{Error, Result, WeightsRule};
 use crate::gpu::{Gpu, GpuOptions};
+use crate::load::ModelFiles;
 use crate::options::{GenerateOptions, LoadOptions};
 use crate::parallel::Writer;
 use crate::session::{Progress, Prompt, Session};
 use crate::weights::Source;
-use js_sys::{Function, Reflect, Uint8Array};
+use js_sys::{Array, Function, Reflect, Uint8Array};
 use serde_json::json;
 use serde_wasm_bindgen::Deserializer;
 use std::cell::RefCell;
@@ -19,11 +20,14 @@ use wasm_bindgen::prelude::*;
 
 #[wasm_bindgen]
 extern "C" {
-    /// The files of a model: `{name, size(file): Promise<number | null>, read(file, start, end): Promise<Uint8Array>}`.
+    /// The files of a model: `{name, list(): Promise<string[]>, size(file): Promise<number | null>, read(file, start, end):
+    /// Promise<Uint8Array>}`.
     pub type Files;
 
     #[wasm_bindgen(method, getter)]
     fn name(this: &Files) -> String;
+    #[wasm_bindgen(method, catch)]
+    async fn list(this: &Files) -> Result<JsValue, JsValue>;
     #[wasm_bindgen(method, catch)]
     async fn size(this: &Files, file: &str) -> Result<JsValue, JsValue>;
     #[wasm_bindgen(method, catch)]
@@ -67,6 +71,11 @@ impl Source for JsSource {
     fn name(&self) -> String {
         self.files.name()
     }
+
+    async fn list(&self) -> Result<Vec<String>> {
+        let names = self.files.list().await.map_err(|thrown| self.keep(thrown))?;
+        Ok(Array::from(&names).iter().filter_map(|name| name.as_string()).collect())
+    }
 }
 
 /// What the sources threw last.
@@ -101,6 +110,26 @@ pub async fn load(
     };
     match loaded.await {
         Ok(session) => Ok(JsSession(Writer::Session(Box::new(session)), thrown)),
+        Err(error) => Err(thrown.take().unwrap_or_else(|| to_error(error))),
+    }
+}
+
+/// What there is to know of a model from its headers alone: an `Inspection`, with names as there. Without a GPU, its device is
+/// null.
+///
+/// # Errors
+/// As [`ModelFiles::open`], and what the source throws.
+#[wasm_bindgen]
+pub async fn inspect(model: Files, options: JsValue) -> Result<JsValue, JsValue> {
+    let thrown = Thrown::default();
+    let model = JsSource::new(model, &thrown);
+    let inspected = async {
+        let files = ModelFiles::open(model, &LoadOptions::read(Deserializer::from(options))?).await?;
+        let gpu = Gpu::open(&GpuOptions::default()).await.ok();
+        files.inspect(gpu.map(|gpu| gpu.info().clone())).await
+    };
+    match inspected.await {
+        Ok(inspection) => Ok(to_value(&inspection)),
         Err(error) => Err(thrown.take().unwrap_or_else(|| to_error(error))),
     }
 }
@@ -143,8 +172,10 @@ impl JsSession {
     ///
     /// # Errors
     /// As [`Session::encode`].
-    pub fn encode(&self, prompt: JsValue) -> Result<Vec<u32>, JsValue> {
-        Prompt::read(Deserializer::from(prompt)).and_then(|prompt| self.0.encode(&prompt)).map_err(to_error)
+    pub fn encode(&self, prompt: JsValue, options: JsValue) -> Result<Vec<u32>, JsValue> {
+        let options = GenerateOptions::read(Deserializer::from(options)).map_err(to_error)?;
+        let prompt = Prompt::read(Deserializer::from(prompt)).map_err(to_error)?;
+        self.0.encode(&prompt, &options).map_err(to_error)
     }
 
     /// The text of some tokens.

@@ -1,64 +1,50 @@
 //! Untrusted bytes become checked tensors: headers are read and checked on opening, data only when it is asked for.
 
+mod affine;
+mod block;
+mod dtype;
+mod finite;
+mod format;
+mod gguf;
+mod narrow;
 mod safetensors;
 mod source;
+mod widen;
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Slot;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use half::{bf16, f16};
-
+use self::finite::first_non_finite;
 use self::source::{broken, read_exact};
 use crate::error::{Error, Result, WeightsRule};
-use serde::Serialize;
 
+pub use self::affine::Quantization;
+pub use self::dtype::{Affine, Block, Dtype, Float};
+pub use self::format::{Codes, Format, Row, Scales, pack_row};
+pub use self::gguf::Metadata;
+pub(crate) use self::gguf::Split;
+pub use self::narrow::narrow;
+pub(crate) use self::safetensors::parse_index;
 #[cfg(not(target_arch = "wasm32"))]
 pub use self::source::Folder;
 pub use self::source::{Memory, Source, read_small};
+pub use self::widen::widen;
 
-const SINGLE: &str = "model.safetensors";
-const INDEX: &str = "model.safetensors.index.json";
+pub(crate) const SINGLE: &str = "model.safetensors";
+pub(crate) const INDEX: &str = "model.safetensors.index.json";
+/// What a folder may hold besides weights.
+pub(crate) const SMALL_FILES: [&str; 5] =
+    ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"];
+/// Bytes that are read of a GGUF file at first, and twice as many each time that its header is longer.
+const FIRST_READ: u64 = 1 << 20;
 
-/// The number types of weights that can be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Dtype {
-    /// IEEE 754 single precision.
-    F32,
-    /// IEEE 754 half precision.
-    F16,
-    /// The upper half of an f32.
-    Bf16,
-}
-
-impl Dtype {
-    /// Bytes of one element.
-    pub fn size(self) -> u64 {
-        match self {
-            Self::F32 => 4,
-            Self::F16 | Self::Bf16 => 2,
-        }
-    }
-
-    /// As safetensors writes it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "F32",
-            Self::F16 => "F16",
-            Self::Bf16 => "BF16",
-        }
-    }
-
-    fn of(stored: ::safetensors::Dtype) -> Option<Self> {
-        match stored {
-            ::safetensors::Dtype::F32 => Some(Self::F32),
-            ::safetensors::Dtype::F16 => Some(Self::F16),
-            ::safetensors::Dtype::BF16 => Some(Self::Bf16),
-            _ => None,
-        }
-    }
-}
+/// Tensors of a model, all files together.
+const MAX_TENSORS: usize = 65_536;
+const MAX_NAME: usize = 256;
+const MAX_DIMS: usize = 4;
+/// Characters of a message that quotes the file.
+const MAX_QUOTE: usize = 120;
 
 /// Where a tensor lies, and as what. It was checked: shape, type and range agree, and the range is inside the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,6 +56,17 @@ pub struct Tensor {
     /// Elements by dimension, row-major; at most 4 dimensions, none for a scalar.
     pub shape: Vec<u64>,
     /// Bytes, from the beginning of the file.
+    pub range: Range<u64>,
+    /// The scales and the biases of [`Dtype::Affine`], one of each per group; `file` and `range` are those of its codes.
+    pub scales: Option<Box<[Place; 2]>>,
+}
+
+/// Some bytes of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The file's name in the model's folder.
+    pub file: String,
+    /// From the beginning of the file.
     pub range: Range<u64>,
 }
 
@@ -84,23 +81,42 @@ impl Tensor {
         // It cannot overflow: the header's check took the same product, with zeros as ones.
         self.shape.iter().skip(1).product()
     }
+
+    /// Bytes in files.
+    pub fn bytes(&self) -> u64 {
+        let bytes = |range: &Range<u64>| range.end - range.start;
+        bytes(&self.range)
+            + self.scales.iter().flat_map(|places| places.iter()).map(|place| bytes(&place.range)).sum::<u64>()
+    }
+
+    /// Bytes of a row; whole blocks, which the readers check.
+    pub fn row_bytes(&self) -> u64 {
+        self.dtype.bytes(self.row_elements()).unwrap_or(0)
+    }
 }
 
 /// A tensor that a file holds.
 #[derive(Debug)]
 enum Stored {
     Usable(Tensor),
+    /// 32-bit words, which only a [`Quantization`] makes codes of.
+    Words {
+        place: Place,
+        shape: Vec<u64>,
+    },
     /// Masks, rotary caches and the like: no harm as long as the model does not ask for them.
     Other {
         file: String,
-        dtype: ::safetensors::Dtype,
+        dtype: String,
     },
 }
 
 impl Stored {
     fn file(&self) -> &str {
         match self {
-            Self::Usable(Tensor { file, .. }) | Self::Other { file, .. } => file,
+            Self::Usable(Tensor { file, .. })
+            | Self::Words { place: Place { file, .. }, .. }
+            | Self::Other { file, .. } => file,
         }
     }
 }
@@ -110,7 +126,7 @@ impl Stored {
 pub struct Weights<S> {
     source: S,
     /// The file that was opened: the only one, or the index.
-    file: &'static str,
+    file: String,
     tensors: BTreeMap<String, Stored>,
 }
 
@@ -120,12 +136,12 @@ impl<S: Source> Weights<S> {
     /// # Errors
     /// [`Error::NotFound`] when neither is there, [`Error::BadWeights`] with the first rule that a file breaks, and those of the source.
     pub async fn open(source: S) -> Result<Self> {
-        let mut weights = Self { source, file: SINGLE, tensors: BTreeMap::new() };
+        let mut weights = Self { source, file: SINGLE.into(), tensors: BTreeMap::new() };
         if let Some(bytes) = weights.source.size(SINGLE).await? {
             weights.add_file(SINGLE, bytes).await?;
             return Ok(weights);
         }
-        weights.file = INDEX;
+        weights.file = INDEX.into();
         let Some(index) = read_small(&weights.source, INDEX, safetensors::MAX_HEADER).await? else {
             let reason = format!("neither {SINGLE} nor {INDEX} is there: download the model's safetensors files");
             return Err(Error::NotFound { path: weights.source.name(), reason });
@@ -135,7 +151,7 @@ impl<S: Source> Weights<S> {
     }
 
     async fn add_shards(&mut self, index: &[u8]) -> Result<()> {
-        let map = safetensors::parse_index(index).map_err(|rule| broken(INDEX, rule))?;
+        let map = parse_index(index).map_err(|rule| broken(INDEX, rule))?;
         let mut shards: Vec<_> = map.values().collect();
         shards.sort_unstable();
         shards.dedup();
@@ -147,7 +163,7 @@ impl<S: Source> Weights<S> {
         }
         for (tensor, shard) in &map {
             if self.tensors.get(tensor).is_none_or(|stored| stored.file() != shard) {
-                let (tensor, shard) = (safetensors::quote(tensor), shard.clone());
+                let (tensor, shard) = (quote(tensor), shard.clone());
                 return Err(broken(INDEX, WeightsRule::TensorNotInShard { tensor, shard }));
             }
         }
@@ -165,22 +181,92 @@ impl<S: Source> Weights<S> {
         let header = read_exact(&self.source, file, safetensors::PREFIX..safetensors::PREFIX + length).await?;
         for (name, entry) in safetensors::parse_header(&header, bytes).map_err(refuse)? {
             let file = file.to_owned();
-            let stored = match Dtype::of(entry.dtype) {
-                Some(dtype) => Stored::Usable(Tensor { file, dtype, shape: entry.shape, range: entry.range }),
-                None => Stored::Other { file, dtype: entry.dtype },
+            let safetensors::Entry { dtype, shape, range } = entry;
+            let stored = match usable(dtype) {
+                Some(dtype) => Stored::Usable(Tensor { file, dtype, shape, range, scales: None }),
+                None if dtype == ::safetensors::Dtype::U32 => Stored::Words { place: Place { file, range }, shape },
+                None => Stored::Other { file, dtype: dtype.to_string() },
             };
-            if self.tensors.len() >= safetensors::MAX_TENSORS {
-                return Err(refuse(WeightsRule::TooManyTensors { limit: safetensors::MAX_TENSORS }));
-            }
-            match self.tensors.entry(name) {
-                Slot::Vacant(slot) => slot.insert(stored),
-                Slot::Occupied(slot) => {
-                    let (tensor, other) = (slot.key().clone(), slot.get().file().to_owned());
-                    return Err(refuse(WeightsRule::DuplicateAcrossShards { tensor, other }));
-                }
-            };
+            self.add(name, stored).map_err(refuse)?;
         }
         Ok(())
+    }
+
+    fn add(&mut self, name: String, stored: Stored) -> Result<(), WeightsRule> {
+        if self.tensors.len() >= MAX_TENSORS {
+            return Err(WeightsRule::TooManyTensors { limit: MAX_TENSORS });
+        }
+        match self.tensors.entry(name) {
+            Slot::Vacant(slot) => {
+                slot.insert(stored);
+                Ok(())
+            }
+            Slot::Occupied(slot) => {
+                let (tensor, other) = (slot.key().clone(), slot.get().file().to_owned());
+                Err(WeightsRule::DuplicateAcrossShards { tensor, other })
+            }
+        }
+    }
+
+    /// Makes one tensor of each three of which MLX's layout has a quantised matrix.
+    ///
+    /// # Errors
+    /// [`Error::BadWeights`] where they do not agree.
+    pub fn join(&mut self, quantization: &Quantization) -> Result<()> {
+        quantization.join(&mut self.tensors)
+    }
+
+    /// Opens the GGUF file `file`, or all of its parts where it is one of `NAME-00001-of-0000N.gguf`; reads and checks headers only.
+    /// The metadata is that of the first part.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub async fn open_gguf(source: S, file: &str) -> Result<(Self, Metadata)> {
+        let split = Split::of(file);
+        let first = split.map_or_else(|| file.to_owned(), |split| split.part(0));
+        let mut weights = Self { source, file: first.clone(), tensors: BTreeMap::new() };
+        let metadata = weights.add_gguf(&first).await?;
+        let refuse = |rule| broken(&first, rule);
+        let parts = gguf::parts(&metadata, 0).map_err(refuse)?;
+        if split.map_or(1, |split| split.parts) != parts {
+            return Err(refuse(WeightsRule::SplitName { parts }));
+        }
+        for number in 1..parts {
+            let part = split.map_or_else(String::new, |split| split.part(number));
+            let found = gguf::parts(&weights.add_gguf(&part).await?, number).map_err(|rule| broken(&part, rule))?;
+            if found != parts {
+                return Err(broken(&part, WeightsRule::SplitName { parts: found }));
+            }
+        }
+        let found = weights.tensors.len();
+        match metadata.get("split.tensors.count").and_then(|count| count.as_u64()) {
+            Some(expected) if expected != found as u64 => {
+                Err(broken(&first, WeightsRule::SplitTensors { expected, found }))
+            }
+            _ => Ok((weights, metadata)),
+        }
+    }
+
+    async fn add_gguf(&mut self, file: &str) -> Result<Metadata> {
+        let Some(size) = self.source.size(file).await? else {
+            let rule = WeightsRule::MissingShard { shard: file.to_owned() };
+            return Err(broken(&self.file, rule));
+        };
+        let mut bytes = Vec::new();
+        let mut end = FIRST_READ.min(size);
+        let header = loop {
+            let start = bytes.len() as u64;
+            bytes.extend(read_exact(&self.source, file, start..end).await?);
+            match gguf::parse(file, &bytes, size) {
+                Ok(header) => break header,
+                Err(gguf::Stop::More(needed)) => end = needed.max(2 * end).min(size),
+                Err(gguf::Stop::Broken(rule)) => return Err(broken(file, rule)),
+            }
+        };
+        for (name, stored) in header.tensors {
+            self.add(name, stored).map_err(|rule| broken(file, rule))?;
+        }
+        Ok(header.metadata)
     }
 
     /// Where the files come from, for the other files of the model.
@@ -188,10 +274,27 @@ impl<S: Source> Weights<S> {
         &self.source
     }
 
+    /// Bytes of all files that are read when the model is loaded.
+    ///
+    /// # Errors
+    /// Those of the source.
+    pub async fn download_bytes(&self) -> Result<u64> {
+        let mut files: BTreeSet<&str> = self.tensors.values().map(Stored::file).collect();
+        files.insert(&self.file);
+        if !self.file.ends_with(".gguf") {
+            files.extend(SMALL_FILES);
+        }
+        let mut bytes = 0;
+        for file in files {
+            bytes += self.source.size(file).await?.unwrap_or(0);
+        }
+        Ok(bytes)
+    }
+
     /// Whether a file holds `name`, in any type. The question for a tensor that a model may lack: the answer yes, followed by
     /// [`Self::expect`], reports a type that cannot be used, where [`Self::get`] alone would take the tensor for missing.
     pub fn contains(&self, name: &str) -> bool {
-        self.tensors.contains_key(name)
+        self.stored(name).is_some()
     }
 
     /// The tensor `name`, or `None` when no file holds it in a [`Dtype`].
@@ -216,22 +319,33 @@ impl<S: Source> Weights<S> {
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Tensor)> {
         self.tensors.iter().filter_map(|(name, stored)| match stored {
             Stored::Usable(tensor) => Some((name.as_str(), tensor)),
-            Stored::Other { .. } => None,
+            Stored::Words { .. } | Stored::Other { .. } => None,
         })
+    }
+
+    /// By its name, or else by one that transformers takes for the same: that of a model saved without its head, which lacks
+    /// the first part (GPT-2), or of the text part of a model that sees too.
+    fn stored(&self, name: &str) -> Option<&Stored> {
+        let bare = name.split_once('.').map_or(name, |(_, bare)| bare);
+        let others = || [bare.into(), format!("language_model.{name}"), format!("model.language_model.{bare}")];
+        self.tensors.get(name).or_else(|| others().iter().find_map(|other: &String| self.tensors.get(other)))
     }
 
     fn find(&self, name: &str) -> Result<&Tensor> {
         let tensor = name.to_owned();
-        match self.tensors.get(name) {
+        match self.stored(name) {
             Some(Stored::Usable(tensor)) => Ok(tensor),
-            Some(Stored::Other { file, dtype }) => {
-                Err(broken(file, WeightsRule::UnsupportedDtype { tensor, dtype: dtype.to_string() }))
+            Some(Stored::Words { place, .. }) => {
+                Err(broken(&place.file, WeightsRule::UnsupportedDtype { tensor, dtype: "U32".into() }))
             }
-            None => Err(broken(self.file, WeightsRule::MissingTensor { tensor })),
+            Some(Stored::Other { file, dtype }) => {
+                Err(broken(file, WeightsRule::UnsupportedDtype { tensor, dtype: dtype.clone() }))
+            }
+            None => Err(broken(&self.file, WeightsRule::MissingTensor { tensor })),
         }
     }
 
-    /// The raw little-endian bytes of `rows` of a tensor `[rows, ...rest]`, all finite; each element of a vector is a row of its own.
+    /// The stored bytes of `rows` of a tensor `[rows, ...rest]` in whole blocks, all finite; each element of a vector is a row of its own.
     ///
     /// Takes as much memory as the rows have bytes: ask for few at a time when the tensor is large.
     ///
@@ -246,10 +360,11 @@ impl<S: Source> Weights<S> {
             let rule = WeightsRule::RowsOutOfRange { tensor: name.to_owned(), start, end, rows: tensor.rows() };
             return Err(broken(file, rule));
         }
-        // None of this overflows: with all rows it would be the end of the tensor.
         let elements = tensor.row_elements();
-        let at = |row| tensor.range.start + row * elements * dtype.size();
-        let bytes = read_exact(&self.source, file, at(rows.start)..at(rows.end)).await?;
+        let bytes = match &tensor.scales {
+            None => self.part(file, &tensor.range, tensor.row_bytes(), &rows).await?,
+            Some(scales) => self.groups(tensor, scales, &rows).await?,
+        };
         match first_non_finite(*dtype, &bytes) {
             Some(index) => {
                 let index = rows.start * elements + index;
@@ -257,6 +372,28 @@ impl<S: Source> Weights<S> {
             }
             None => Ok(bytes),
         }
+    }
+
+    /// Some rows of `row_bytes` each of what lies at `range`, with which they agree.
+    async fn part(&self, file: &str, range: &Range<u64>, row_bytes: u64, rows: &Range<u64>) -> Result<Vec<u8>> {
+        // It does not overflow: with all rows it would be the end of the range.
+        let at = |row| range.start + row * row_bytes;
+        read_exact(&self.source, file, at(rows.start)..at(rows.end)).await
+    }
+
+    /// Rows of an affine tensor as blocks: each group's scale and bias before its codes.
+    async fn groups(&self, tensor: &Tensor, [scales, biases]: &[Place; 2], rows: &Range<u64>) -> Result<Vec<u8>> {
+        let Block { elements, bytes } = tensor.dtype.block();
+        let groups = tensor.row_elements() / elements as u64;
+        let (_, floats) = tensor.dtype.floats();
+        let (float, codes) = (floats.len() / 2, bytes - floats.len());
+        let size = |bytes: usize| groups * bytes as u64;
+        let scales = self.part(&scales.file, &scales.range, size(float), rows).await?;
+        let biases = self.part(&biases.file, &biases.range, size(float), rows).await?;
+        let stored = self.part(&tensor.file, &tensor.range, size(codes), rows).await?;
+        let floats = scales.chunks_exact(float).zip(biases.chunks_exact(float));
+        let groups = floats.zip(stored.chunks_exact(codes));
+        Ok(groups.flat_map(|((scale, bias), codes)| [scale, bias, codes]).flatten().copied().collect())
     }
 
     /// A whole small tensor, row-major, widened to f32, all finite.
@@ -269,36 +406,36 @@ impl<S: Source> Weights<S> {
     }
 }
 
-/// Little-endian elements as f32, exactly; bytes behind the last whole element are ignored.
-pub fn widen(dtype: Dtype, bytes: &[u8]) -> Vec<f32> {
-    let halves = || bytes.as_chunks::<2>().0.iter();
-    match dtype {
-        Dtype::F32 => bytes.as_chunks::<4>().0.iter().map(|&word| f32::from_le_bytes(word)).collect(),
-        Dtype::F16 => halves().map(|&half| f16::from_le_bytes(half).to_f32()).collect(),
-        Dtype::Bf16 => halves().map(|&half| bf16::from_le_bytes(half).to_f32()).collect(),
+/// What a name in a file must keep to.
+fn check_name(name: &str) -> Result<(), WeightsRule> {
+    match name {
+        "" => Err(WeightsRule::EmptyName),
+        _ if name.len() > MAX_NAME => Err(WeightsRule::LongName { bytes: name.len(), limit: MAX_NAME }),
+        _ if name.contains(char::is_control) => Err(WeightsRule::ControlInName { tensor: quote(name) }),
+        _ => Ok(()),
     }
 }
 
-/// The index of the first element that is NaN or infinite.
+/// Text from a file, made fit for a message: one line, not long, nothing that a terminal would obey.
+fn quote(text: &str) -> String {
+    let cut = text.chars().nth(MAX_QUOTE).map_or("", |_| "...");
+    text.chars().take(MAX_QUOTE).flat_map(char::escape_debug).chain(cut.chars()).collect()
+}
+
+/// Whether the model has the files that [`Weights::open`] opens.
 ///
-/// All weights pass through here, so it looks at 8 bytes at once, with or without SIMD: an element is not finite when all bits of its
-/// exponent are set, and then, without its sign, adding one to the exponent carries into the place of the sign.
-fn first_non_finite(dtype: Dtype, bytes: &[u8]) -> Option<u64> {
-    const BLOCK: usize = 512;
-    let (signs, one) = match dtype {
-        Dtype::F32 => (0x8000_0000_8000_0000_u64, 0x0080_0000_0080_0000),
-        Dtype::F16 => (0x8000_8000_8000_8000, 0x0400_0400_0400_0400),
-        Dtype::Bf16 => (0x8000_8000_8000_8000, 0x0080_0080_0080_0080),
-    };
-    let carries = |word: &[u8; 8]| ((u64::from_le_bytes(*word) & !signs) + one) & signs;
-    let (words, tail) = bytes.as_chunks::<8>();
-    let mut last = [0; 8];
-    last.iter_mut().zip(tail).for_each(|(to, from)| *to = *from);
-    // A block is summed up without a branch, which compilers turn into vector instructions.
-    let suspect = words.chunks(BLOCK).position(|block| block.iter().fold(0, |all, word| all | carries(word)) != 0);
-    let start = suspect.map_or(words.len(), |block| BLOCK * block);
-    words.iter().skip(start).chain([&last]).zip(start as u64..).find_map(|(word, at)| {
-        let found = carries(word);
-        (found != 0).then(|| (8 * at + u64::from(found.trailing_zeros() / 8)) / dtype.size())
-    })
+/// # Errors
+/// Those of the source.
+pub async fn has_safetensors(source: &impl Source) -> Result<bool> {
+    Ok(source.size(SINGLE).await?.is_some() || source.size(INDEX).await?.is_some())
+}
+
+/// The type of a safetensors file that can be used as it is.
+fn usable(stored: ::safetensors::Dtype) -> Option<Dtype> {
+    match stored {
+        ::safetensors::Dtype::F32 => Some(Dtype::F32),
+        ::safetensors::Dtype::F16 => Some(Dtype::F16),
+        ::safetensors::Dtype::BF16 => Some(Dtype::Bf16),
+        _ => None,
+    }
 }

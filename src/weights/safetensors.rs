@@ -13,18 +13,13 @@ use serde::Deserialize;
 use serde::de::value::{MapAccessDeserializer, StrDeserializer};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
+use super::{MAX_DIMS, MAX_NAME, MAX_TENSORS, check_name, quote};
 use crate::error::WeightsRule;
 
 /// Bytes before the header: its length.
 pub(super) const PREFIX: u64 = 8;
 /// Bytes of a header or of an index; the largest models need 1 MiB.
 pub(super) const MAX_HEADER: u64 = 16 << 20;
-/// Tensors of a model, all shards together.
-pub(super) const MAX_TENSORS: usize = 65_536;
-const MAX_NAME: usize = 256;
-const MAX_DIMS: usize = 4;
-/// Characters of a message that quotes the file.
-const MAX_QUOTE: usize = 120;
 
 /// A tensor as the header describes it, checked.
 #[derive(Debug)]
@@ -64,7 +59,7 @@ pub(super) fn parse_header(header: &[u8], bytes: u64) -> Result<BTreeMap<String,
 }
 
 /// Which shard holds each tensor, from the bytes of an index.
-pub(super) fn parse_index(index: &[u8]) -> Result<BTreeMap<String, String>, WeightsRule> {
+pub(crate) fn parse_index(index: &[u8]) -> Result<BTreeMap<String, String>, WeightsRule> {
     let index: Object<Index> =
         serde_json::from_slice(index).map_err(|error| WeightsRule::BadIndex { reason: quote(&error.to_string()) })?;
     let map = index.0.weight_map.0;
@@ -182,10 +177,8 @@ struct HeaderReader {
 impl HeaderReader {
     fn check_name(&self, name: &str) -> Result<(), WeightsRule> {
         let tensor = || name.to_owned();
+        check_name(name)?;
         match name {
-            "" => Err(WeightsRule::EmptyName),
-            _ if name.len() > MAX_NAME => Err(WeightsRule::LongName { bytes: name.len(), limit: MAX_NAME }),
-            _ if name.contains(char::is_control) => Err(WeightsRule::ControlInName { tensor: quote(name) }),
             METADATA if self.has_metadata => Err(WeightsRule::DuplicateTensor { tensor: tensor() }),
             METADATA => Ok(()),
             _ if self.entries.contains_key(name) => Err(WeightsRule::DuplicateTensor { tensor: tensor() }),
@@ -322,10 +315,4 @@ impl<'de> Deserialize<'de> for Strings {
         }
         json.deserialize_map(Pairs)
     }
-}
-
-/// Text from a file, made fit for a message: one line, not long, nothing that a terminal would obey.
-pub(super) fn quote(text: &str) -> String {
-    let cut = text.chars().nth(MAX_QUOTE).map_or("", |_| "...");
-    text.chars().take(MAX_QUOTE).flat_map(char::escape_debug).chain(cut.chars()).collect()
 }

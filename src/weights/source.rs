@@ -28,6 +28,14 @@ pub trait Source {
 
     /// What a person would call the model in a message: a path or an id.
     fn name(&self) -> String;
+
+    /// The names of its files; empty where they cannot be told.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when they cannot be read.
+    async fn list(&self) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
 }
 
 /// The whole of a small file, or `None` when there is no such file.
@@ -58,27 +66,32 @@ fn missing(source: &impl Source, file: &str) -> Error {
     Error::NotFound { path: source.name(), reason: format!("there is no {file}") }
 }
 
-/// The files of one folder.
+/// The files of one folder, or one GGUF file.
 #[cfg(not(target_arch = "wasm32"))]
 #[derive(Debug, Clone)]
 pub struct Folder {
     path: std::path::PathBuf,
+    /// The file, which is then all that there is, but for the other parts where it is split.
+    gguf: Option<String>,
 }
 
 #[cfg(not(target_arch = "wasm32"))]
 impl Folder {
-    /// The folder at `path`; its files are looked at when they are asked for.
+    /// The folder at `path`, or the GGUF file; files are looked at when they are asked for.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when nothing is there, or no folder.
+    /// [`Error::NotFound`] when nothing is there, or something else.
     pub fn open(path: impl AsRef<std::path::Path>) -> Result<Self> {
+        const WANTED: &str = "name the folder that holds config.json and model.safetensors, or a .gguf file";
         let path = path.as_ref().to_path_buf();
         let reason = match std::fs::metadata(&path) {
-            Ok(data) if data.is_dir() => return Ok(Self { path }),
-            Ok(_) => "is not a folder: name the folder that holds config.json and model.safetensors".to_owned(),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                "no such folder: name the folder that holds config.json and model.safetensors".to_owned()
+            Ok(data) if data.is_dir() => return Ok(Self { path, gguf: None }),
+            Ok(_) if path.extension().is_some_and(|extension| extension == "gguf") => {
+                let gguf = path.file_name().map(|name| name.to_string_lossy().into_owned());
+                return Ok(Self { path: path.parent().map(Into::into).unwrap_or_default(), gguf });
             }
+            Ok(_) => format!("is neither a folder nor a GGUF file: {WANTED}"),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => format!("is not there: {WANTED}"),
             Err(error) => format!("cannot be opened: {error}"),
         };
         Err(Error::NotFound { path: path.display().to_string(), reason })
@@ -102,6 +115,9 @@ impl Folder {
 impl Source for Folder {
     async fn size(&self, file: &str) -> Result<Option<u64>> {
         let path = self.locate(file)?;
+        if self.gguf.is_some() && !file.ends_with(".gguf") {
+            return Ok(None);
+        }
         match std::fs::metadata(&path) {
             // A pipe or a device has no size and may block for ever.
             Ok(data) if !data.is_file() => {
@@ -138,6 +154,14 @@ impl Source for Folder {
 
     fn name(&self) -> String {
         self.path.display().to_string()
+    }
+
+    async fn list(&self) -> Result<Vec<String>> {
+        if let Some(file) = &self.gguf {
+            return Ok(vec![file.clone()]);
+        }
+        let entries = std::fs::read_dir(&self.path).map_err(|error| self.failed("", &error))?;
+        Ok(entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect())
     }
 }
 
@@ -179,5 +203,9 @@ impl Source for Memory {
 
     fn name(&self) -> String {
         self.name.clone()
+    }
+
+    async fn list(&self) -> Result<Vec<String>> {
+        Ok(self.files.iter().map(|(name, _)| (*name).to_owned()).collect())
     }
 }

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub mod altered;
+pub mod blocks;
 pub mod foreign;
 pub mod lab;
 pub mod sampling;
@@ -10,7 +11,8 @@ pub mod tokenizers;
 use foretoken::decode::{Blueprint, Capacity, Engine, Model, RoundBuffers};
 use foretoken::gpu::{Gpu, GpuOptions, KvDtype};
 use foretoken::model::parse_config;
-use foretoken::weights::{Folder, Source, Weights};
+use foretoken::options::WeightDtype;
+use foretoken::weights::{Folder, Quantization, Source, Weights};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -50,23 +52,31 @@ pub fn capacity() -> Capacity {
 
 /// What a model folder becomes before it is on the GPU.
 pub fn blueprint(folder: &Path, capacity: Capacity) -> (Blueprint, Weights<Folder>) {
+    blueprint_as(folder, capacity, WeightDtype::Auto)
+}
+
+/// The same with its weights as `dtype`.
+pub fn blueprint_as(folder: &Path, capacity: Capacity, dtype: WeightDtype) -> (Blueprint, Weights<Folder>) {
     run(async {
         let source = Folder::open(folder).unwrap();
         let size = source.size("config.json").await.unwrap().unwrap();
         let config = source.read("config.json", 0..size).await.unwrap();
         let spec = parse_config(&config, None).unwrap();
-        let weights = Weights::open(source).await.unwrap();
-        (Blueprint::new(spec, &weights, capacity).unwrap(), weights)
+        let mut weights = Weights::open(source).await.unwrap();
+        if let Some(quantization) = Quantization::parse(&config).unwrap() {
+            weights.join(&quantization).unwrap();
+        }
+        (Blueprint::new(spec, &weights, capacity, dtype).unwrap(), weights)
     })
 }
 
-type Loadable = (Blueprint, Weights<Folder>);
+type Loadable<S = Folder> = (Blueprint, Weights<S>);
 
 /// A target, and a draft model if one is given, on one device.
-pub fn engine_of(gpu: &Rc<Gpu>, target: Loadable, draft: Option<Loadable>) -> Engine {
+pub fn engine_of<S: Source>(gpu: &Rc<Gpu>, target: Loadable<S>, draft: Option<Loadable<S>>) -> Engine {
     run(async {
         let buffers = RoundBuffers::new(gpu, target.0.capacity.prefill_chunk, target.0.spec.vocab_size).unwrap();
-        let load = async |(blueprint, weights): Loadable| {
+        let load = async |(blueprint, weights): Loadable<S>| {
             Model::load(gpu, &blueprint, Some(&weights), &buffers, &mut |_| ()).await.unwrap()
         };
         let target = load(target).await;

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::gpu::{Gpu, Kernel, Readback};
 use crate::options::LookupRule;
 use crate::speculate::{Drafter, PromptLookup};
-use crate::weights::Dtype;
+use crate::weights::{Float, Format};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -116,7 +116,7 @@ pub(super) fn median(mut seconds: Vec<f64>) -> f64 {
 pub(super) async fn probe(gpu: &Gpu, effort: Effort, limit: &Limit) -> Result<f64> {
     let bytes = PROBE_BYTES.min(gpu.info().max_binding_size).min(gpu.info().max_buffer_size);
     let (data, out) = (gpu.buffer("probe", bytes)?, gpu.buffer("probe result", 16)?);
-    let fill = gpu.call(Kernel::Fill(Dtype::F32), &[(0, data.whole())]);
+    let fill = gpu.call(Kernel::Fill(Format::Float(Float::F32)), &[(0, data.whole())]);
     let read = gpu.call(Kernel::Probe, &[(0, data.whole()), (1, out.whole())]);
     let mut recorder = gpu.record();
     recorder.dispatch(&fill, [PROBE_GROUPS, 1, 1]);

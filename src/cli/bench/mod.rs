@@ -36,7 +36,7 @@ pub(super) struct Args {
     pair: Pair,
     #[command(flatten)]
     room: Room,
-    /// Instead of a model: random f16 weights of this shape, made on the device
+    /// Instead of a model: random weights of this shape, f16 unless --dtype says otherwise, made on the device
     #[arg(long, value_name = "SHAPE", value_parser = shape::NAMES, conflicts_with = "Pair")]
     shape: Option<String>,
     /// Measure less often

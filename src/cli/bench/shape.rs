@@ -3,9 +3,9 @@
 use super::super::load::open_gpu;
 use crate::decode::{Blueprint, Capacity, Engine, Model, RoundBuffers};
 use crate::error::{Error, Result};
-use crate::model::{Plan, parse_config};
+use crate::model::parse_config;
 use crate::options::LoadOptions;
-use crate::weights::{Dtype, Folder};
+use crate::weights::Folder;
 use serde_json::Value;
 
 /// The shapes in `shapes.json`, which holds their `config.json` by name.
@@ -13,7 +13,7 @@ pub(super) const NAMES: [&str; 4] = ["smollm2-1.7b", "smollm2-360m", "smollm2-13
 /// Positions unless more are asked for.
 const DEFAULT_CONTEXT: usize = 4096;
 
-/// An engine of such a shape, in f16, without a draft model.
+/// An engine of such a shape, in f16 or what the options want, without a draft model.
 pub(super) async fn engine(name: &str, options: &LoadOptions) -> Result<Engine> {
     let bad = |reason: String| Error::BadConfig { file: "shapes.json".into(), key: name.into(), reason };
     let shapes: Value = serde_json::from_str(include_str!("shapes.json")).map_err(|error| bad(error.to_string()))?;
@@ -23,12 +23,10 @@ pub(super) async fn engine(name: &str, options: &LoadOptions) -> Result<Engine> 
         prefill_chunk: options.prefill_chunk,
         kv_dtype: options.kv_dtype,
     };
-    let plan = Plan::new(&spec);
-    let dtypes = vec![Dtype::F16; plan.matrices.len()];
     let vocab = spec.vocab_size;
     let gpu = open_gpu().await?;
     let buffers = RoundBuffers::new(&gpu, capacity.prefill_chunk, vocab)?;
-    let blueprint = Blueprint { spec, plan, dtypes, capacity };
+    let blueprint = Blueprint::without_weights(spec, capacity, options.dtype);
     let model = Model::load::<Folder>(&gpu, &blueprint, None, &buffers, &mut |_| ()).await?;
     Engine::new(&gpu, buffers, model, None)
 }

@@ -3,7 +3,7 @@
 use super::measure::{Effort, median};
 use super::parts::Limit;
 use crate::error::{Error, Result};
-use crate::options::{Acceptance, DrafterChoice, GenerateOptions, Schedule, Speculation};
+use crate::options::{Acceptance, DoSample, DrafterChoice, GenerateOptions, Schedule, Speculation};
 use crate::session::{Progress, Prompt, Session};
 use crate::speculate::Stats;
 use serde::{Deserialize, Serialize};
@@ -187,7 +187,11 @@ fn modes(session: &Session) -> Vec<Mode> {
         ("rejection", auto, Acceptance::Rejection),
     ] {
         let options = by_drafter(if has_draft_model { DrafterChoice::DraftModel } else { DrafterChoice::Lookup });
-        mode(name, plain, GenerateOptions { do_sample: true, seed: Some(SEED), speculation, acceptance, ..options });
+        mode(
+            name,
+            plain,
+            GenerateOptions { do_sample: DoSample::Yes, seed: Some(SEED), speculation, acceptance, ..options },
+        );
     }
     modes
 }

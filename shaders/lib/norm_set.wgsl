@@ -1,0 +1,4 @@
+// A norm whose result stands alone.
+fn place(at: u32, value: vec4f) {
+    y[at] = value;
+}

@@ -1,0 +1,4 @@
+// relu(v) = max(v, 0).
+fn activate(v: f32) -> f32 {
+    return max(v, 0.0);
+}

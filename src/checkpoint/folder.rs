@@ -1,0 +1,86 @@
+//! A folder in the format of Hugging Face: `config.json`, safetensors, `tokenizer.json` and what goes with them.
+
+use super::{Checkpoint, Reading};
+use crate::error::{Error, Result};
+use crate::model::{ModelSpec, parse_config};
+use crate::options::SamplingDefaults;
+use crate::text::{ChatTemplate, Tokenizer};
+use crate::weights::{Quantization, Source, Weights, read_small};
+
+/// Largest accepted `config.json` and other small files, in bytes.
+const SMALL_FILE: u64 = 1 << 20;
+/// Largest accepted `tokenizer.json`, in bytes.
+const TOKENIZER_FILE: u64 = 64 << 20;
+
+pub(super) struct Folder<S> {
+    spec: ModelSpec,
+    sampling: SamplingDefaults,
+    weights: Weights<S>,
+}
+
+impl<S: Source> Folder<S> {
+    pub async fn open(source: S) -> Result<Self> {
+        let config = required(&source, "config.json", SMALL_FILE).await?;
+        let generation_config = read_small(&source, "generation_config.json", SMALL_FILE).await?;
+        let spec = parse_config(&config, generation_config.as_deref())?;
+        let sampling = generation_config.as_deref().map(SamplingDefaults::parse).transpose()?.unwrap_or_default();
+        let mut weights = Weights::open(source).await?;
+        if let Some(quantization) = Quantization::parse(&config)? {
+            weights.join(&quantization)?;
+        }
+        Ok(Self { spec, sampling, weights })
+    }
+}
+
+impl<S: Source> Checkpoint<S> for Folder<S> {
+    fn spec(&self) -> &ModelSpec {
+        &self.spec
+    }
+
+    fn sampling(&self) -> &SamplingDefaults {
+        &self.sampling
+    }
+
+    fn weights(&self) -> &Weights<S> {
+        &self.weights
+    }
+
+    fn tokenizer(&self) -> Reading<'_, Tokenizer> {
+        Box::pin(async {
+            let file = "tokenizer.json";
+            let source = self.weights.source();
+            let bytes = required(source, file, TOKENIZER_FILE).await?;
+            Tokenizer::from_json(file, &bytes).map_err(|error| error.within(&source.name()))
+        })
+    }
+
+    fn template(&self) -> Reading<'_, Option<ChatTemplate>> {
+        Box::pin(async {
+            let source = self.weights.source();
+            let config = read_small(source, "tokenizer_config.json", SMALL_FILE).await?;
+            let jinja = read_small(source, "chat_template.jinja", SMALL_FILE).await?;
+            let mut template = ChatTemplate::from_files(config.as_deref(), jinja.as_deref())?;
+            if let (Some(template), Some(_)) = (&mut template, jinja) {
+                for name in ["tool_use", "rag"] {
+                    let file = format!("additional_chat_templates/{name}.jinja");
+                    if let Some(source) = read_small(source, &file, SMALL_FILE).await? {
+                        template.add(name, &source)?;
+                    }
+                }
+            }
+            Ok(template)
+        })
+    }
+
+    fn into_weights(self: Box<Self>) -> Weights<S> {
+        self.weights
+    }
+}
+
+async fn required<S: Source>(source: &S, file: &str, limit: u64) -> Result<Vec<u8>> {
+    read_small(source, file, limit).await?.ok_or_else(|| Error::NotFound {
+        path: format!("{}/{file}", source.name()),
+        reason: "there is no such file; a model's folder holds config.json, model.safetensors and tokenizer.json, or a GGUF file"
+            .into(),
+    })
+}

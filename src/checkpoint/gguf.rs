@@ -1,0 +1,141 @@
+//! A GGUF file: its metadata says what a folder's small files do.
+
+use super::words::{self, text};
+use super::{Checkpoint, Reading};
+use crate::error::{Error, Result};
+use crate::model::ModelSpec;
+use crate::options::SamplingDefaults;
+use crate::text::{ChatTemplate, Tokenizer, Vocabulary};
+use crate::weights::{Metadata, Source, Weights};
+use serde_json::{Map, Value};
+
+/// Control tokens that end what a model says, where the file names only the one that ends a text.
+const ENDS_OF_TURNS: [&str; 6] =
+    ["<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<end_of_turn>", "<|endoftext|>"];
+
+pub(super) struct Gguf<S> {
+    file: String,
+    spec: ModelSpec,
+    sampling: SamplingDefaults,
+    metadata: Metadata,
+    weights: Weights<S>,
+}
+
+impl<S: Source> Gguf<S> {
+    pub async fn open(source: S, file: &str) -> Result<Self> {
+        let (weights, metadata) = Weights::open_gguf(source, file).await?;
+        let mut spec = words::spec(file, &metadata, &weights).await?;
+        add_ends(&mut spec, &metadata);
+        Ok(Self { file: file.to_owned(), spec, sampling: SamplingDefaults::default(), metadata, weights })
+    }
+
+    fn id(&self, name: &str) -> Result<Option<u32>> {
+        let key = format!("tokenizer.ggml.{name}_token_id");
+        match self.metadata.get(&key) {
+            None => Ok(None),
+            Some(value) => match value.as_u64().and_then(|id| u32::try_from(id).ok()) {
+                Some(id) => Ok(Some(id)),
+                None => Err(self.bad(format!("{key}: {value} is not a token id"))),
+            },
+        }
+    }
+
+    fn bad(&self, reason: String) -> Error {
+        Error::BadTokenizer { file: self.file.clone(), reason }
+    }
+
+    fn read_tokenizer(&self) -> Result<Tokenizer> {
+        let metadata = &self.metadata;
+        let named = |name: &str| text(metadata, &format!("tokenizer.ggml.{name}"));
+        let (Some(model), Some(tokens)) = (named("model"), metadata.texts("tokenizer.ggml.tokens")) else {
+            return Err(self.bad("there is no tokenizer in it: tokenizer.ggml.model and .tokens are missing".into()));
+        };
+        let numbers = |name: &str| {
+            metadata.numbers(&format!("tokenizer.ggml.{name}")).map_or_else(Vec::new, |numbers| numbers.collect())
+        };
+        let pre = named("pre").unwrap_or_default();
+        let [bos, eos, eot, unknown, padding] = ["bos", "eos", "eot", "unknown", "padding"].map(|name| self.id(name));
+        let (bos, eos, unknown) = (bos?, eos?, unknown?);
+        let says = |name: &str, default: bool| {
+            let value = metadata.get(&format!("tokenizer.ggml.{name}"));
+            value.and_then(|value| value.as_bool()).unwrap_or(default)
+        };
+        let is_llama = model == "llama";
+        // Gemma's scores are not those by which its merges were ordered; its ids are.
+        let is_gemma = text(metadata, "general.architecture").is_some_and(|name| name.starts_with("gemma"));
+        let begins = is_llama || ["llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral", "tekken"].contains(&&*pre);
+        Vocabulary {
+            pre: &pre,
+            tokens: tokens.collect(),
+            types: numbers("token_type"),
+            scores: if is_gemma { Vec::new() } else { numbers("scores") },
+            merges: metadata.texts("tokenizer.ggml.merges").map(|merges| merges.collect()),
+            special: [bos, eos, eot?, unknown, padding?].into_iter().flatten().collect(),
+            unknown,
+            first: bos.filter(|_| says("add_bos_token", begins)),
+            last: eos.filter(|_| says("add_eos_token", false)),
+            space_prefix: says("add_space_prefix", is_llama),
+            model: &model,
+        }
+        .tokenizer(&self.file)
+    }
+
+    /// As if the file were a `tokenizer_config.json`.
+    fn read_template(&self) -> Result<Option<ChatTemplate>> {
+        let Some(template) = self.metadata.get("tokenizer.chat_template") else { return Ok(None) };
+        let mut config = Map::from_iter([("chat_template".to_owned(), template)]);
+        if let Some(tokens) = self.metadata.texts("tokenizer.ggml.tokens") {
+            let tokens: Vec<_> = tokens.collect();
+            for (name, word) in [("bos", "bos"), ("eos", "eos"), ("unknown", "unk"), ("padding", "pad")] {
+                if let Some(token) = self.id(name)?.and_then(|id| tokens.get(id as usize)) {
+                    config.insert(format!("{word}_token"), Value::from(*token));
+                }
+            }
+        }
+        ChatTemplate::from_files(Some(Value::from(config).to_string().as_bytes()), None)
+    }
+}
+
+/// The tokens that end an answer, besides the one that ends a text.
+fn add_ends(spec: &mut ModelSpec, metadata: &Metadata) {
+    let named = ["eot", "eom"].map(|name| metadata.get(&format!("tokenizer.ggml.{name}_token_id")));
+    let named = named.into_iter().flatten().filter_map(|id| id.as_u64()).filter_map(|id| u32::try_from(id).ok());
+    let mut ends: Vec<u32> = named.collect();
+    let (tokens, types) = (metadata.texts("tokenizer.ggml.tokens"), metadata.numbers("tokenizer.ggml.token_type"));
+    if let Some((tokens, types)) = tokens.zip(types) {
+        let control =
+            tokens.zip(types).zip(0..).filter(|((token, kind), _)| *kind == 3.0 && ENDS_OF_TURNS.contains(token));
+        ends.extend(control.map(|(_, id)| id));
+    }
+    for id in ends {
+        if !spec.eos_token_id.contains(&id) {
+            spec.eos_token_id.push(id);
+        }
+    }
+}
+
+impl<S: Source> Checkpoint<S> for Gguf<S> {
+    fn spec(&self) -> &ModelSpec {
+        &self.spec
+    }
+
+    fn sampling(&self) -> &SamplingDefaults {
+        &self.sampling
+    }
+
+    fn weights(&self) -> &Weights<S> {
+        &self.weights
+    }
+
+    fn tokenizer(&self) -> Reading<'_, Tokenizer> {
+        Box::pin(async { self.read_tokenizer().map_err(|error| error.within(&self.weights.source().name())) })
+    }
+
+    fn template(&self) -> Reading<'_, Option<ChatTemplate>> {
+        Box::pin(async { self.read_template() })
+    }
+
+    fn into_weights(self: Box<Self>) -> Weights<S> {
+        self.weights
+    }
+}

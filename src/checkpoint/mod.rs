@@ -1,0 +1,68 @@
+//! What the engine wants of a model's files, whatever their format: one trait, and who reads which format.
+
+mod choose;
+mod folder;
+mod gguf;
+mod words;
+
+use crate::error::{Error, Result};
+use crate::model::ModelSpec;
+use crate::options::SamplingDefaults;
+use crate::text::{ChatTemplate, Tokenizer};
+use crate::weights::{Source, Weights, has_safetensors};
+
+pub use self::choose::choose;
+use std::pin::Pin;
+
+/// A model's files, of which only the headers were read.
+pub trait Checkpoint<S> {
+    /// What the model is and does.
+    fn spec(&self) -> &ModelSpec;
+
+    /// How it recommends to choose tokens.
+    fn sampling(&self) -> &SamplingDefaults;
+
+    /// Its tensors.
+    fn weights(&self) -> &Weights<S>;
+
+    /// Its tokenizer.
+    fn tokenizer(&self) -> Reading<'_, Tokenizer>;
+
+    /// Its chat template, if it has one.
+    fn template(&self) -> Reading<'_, Option<ChatTemplate>>;
+
+    /// The tensors, when all else was read.
+    fn into_weights(self: Box<Self>) -> Weights<S>;
+}
+
+/// What comes of reading a file. Fails with [`Error::NotFound`], [`Error::BadTokenizer`] or [`Error::BadTemplate`].
+pub type Reading<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + 'a>>;
+
+/// Opens the checkpoint: one in the format of Hugging Face (`config.json` and safetensors, MLX's among them), or a GGUF file where `file`
+/// names one (`*` stands for any characters) or there is no safetensors file.
+///
+/// # Errors
+/// [`Error::NotFound`], [`Error::BadConfig`], [`Error::UnsupportedArchitecture`], [`Error::BadWeights`], [`Error::BadOption`] where
+/// several files match, or none.
+pub async fn open<S: Source + 'static>(source: S, file: Option<&str>) -> Result<Box<dyn Checkpoint<S>>> {
+    let place = source.name();
+    let opened = async {
+        let gguf = match file {
+            None if has_safetensors(&source).await? => None,
+            _ => {
+                let names = source.list().await?;
+                let names: Vec<_> = names.iter().map(String::as_str).collect();
+                match (names.as_slice(), file) {
+                    // A file that was named by itself may be one of several parts.
+                    ([one], None) if one.ends_with(".gguf") => Some((*one).to_owned()),
+                    _ => choose(&place, file, &names)?.into_iter().next(),
+                }
+            }
+        };
+        Ok::<Box<dyn Checkpoint<S>>, Error>(match gguf {
+            Some(file) => Box::new(gguf::Gguf::open(source, &file).await?),
+            None => Box::new(folder::Folder::open(source).await?),
+        })
+    };
+    opened.await.map_err(|error| error.within(&place))
+}

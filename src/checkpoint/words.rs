@@ -1,0 +1,169 @@
+//! The metadata of a GGUF file in the words of `config.json`, so that one reader checks both.
+
+use crate::error::{Error, Result};
+use crate::model::{ModelSpec, spec_of_gguf};
+use crate::weights::{Metadata, Source, Weights};
+use serde_json::{Map, Value, json};
+
+/// Keys of `config.json`, and what llama.cpp calls them behind the architecture's name; of two, the first that is there.
+const WORDS: [(&str, &[&str]); 20] = [
+    ("max_position_embeddings", &["context_length"]),
+    ("num_hidden_layers", &["block_count"]),
+    ("hidden_size", &["embedding_length"]),
+    ("intermediate_size", &["feed_forward_length"]),
+    ("num_attention_heads", &["attention.head_count"]),
+    ("num_key_value_heads", &["attention.head_count_kv"]),
+    ("head_dim", &["attention.key_length"]),
+    ("rms_norm_eps", &["attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon"]),
+    ("partial_rotary_factor", &["rope.dimension_count"]),
+    ("rope_theta", &["rope.freq_base"]),
+    ("rope_local_base_freq", &["rope.freq_base_swa"]),
+    ("sliding_window", &["attention.sliding_window"]),
+    ("sliding_window_pattern", &["attention.sliding_window_pattern"]),
+    ("use_parallel_residual", &["use_parallel_residual"]),
+    ("original_max_position_embeddings", &["rope.scaling.original_context_length"]),
+    ("num_experts", &["expert_count"]),
+    ("attn_logit_softcapping", &["attn_logit_softcapping"]),
+    ("final_logit_softcapping", &["final_logit_softcapping"]),
+    ("rope_scaling.rope_type", &["rope.scaling.type"]),
+    ("rope_scaling.factor", &["rope.scaling.factor", "rope.scale_linear"]),
+];
+
+/// Keys that change the mathematics in ways that are not supported, and the value with which they change nothing.
+const REFUSED: [(&str, f64); 7] = [
+    ("attention.causal", 1.0),
+    ("attention.clamp_kqv", 0.0),
+    ("attention.max_alibi_bias", 0.0),
+    ("attention.scale", 0.0),
+    ("embedding_scale", 1.0),
+    ("logit_scale", 1.0),
+    ("residual_scale", 1.0),
+];
+
+/// Layers of the one Gemma 3 that scales its scores by something else than the size of a head: the file does not say so.
+const GEMMA_27B: u64 = 62;
+
+/// What the model is. Keys that are missing have the values that llama.cpp takes for them, not those of transformers.
+pub(super) async fn spec<S: Source>(file: &str, metadata: &Metadata, weights: &Weights<S>) -> Result<ModelSpec> {
+    let words = Words { file, architecture: text(metadata, "general.architecture").unwrap_or_default(), metadata };
+    let values = words.translate(weights).await?;
+    spec_of_gguf(file, values).map_err(|error| words.named_as_there(error))
+}
+
+pub(super) fn text(metadata: &Metadata, key: &str) -> Option<String> {
+    metadata.get(key)?.as_str().map(str::to_owned)
+}
+
+struct Words<'a> {
+    file: &'a str,
+    architecture: String,
+    metadata: &'a Metadata,
+}
+
+impl Words<'_> {
+    fn get(&self, key: &str) -> Option<Value> {
+        self.metadata.get(&format!("{}.{key}", self.architecture))
+    }
+
+    fn bad(&self, key: &str, reason: String) -> Error {
+        Error::BadConfig { file: self.file.into(), key: format!("{}.{key}", self.architecture), reason }
+    }
+
+    async fn translate<S: Source>(&self, weights: &Weights<S>) -> Result<Map<String, Value>> {
+        for (key, harmless) in REFUSED {
+            let number = |value: &Value| value.as_bool().map_or(value.as_f64(), |flag| Some(f64::from(u8::from(flag))));
+            if let Some(value) = self.get(key).filter(|value| number(value) != Some(harmless)) {
+                return Err(self.bad(key, format!("{value} is not supported: the model would compute something else")));
+            }
+        }
+        let mut values = Map::new();
+        let mut scaling = Map::new();
+        values.insert("model_type".into(), self.architecture.clone().into());
+        for (word, keys) in WORDS {
+            let Some(value) = keys.iter().find_map(|key| self.get(key)) else { continue };
+            match word.split_once('.') {
+                Some((_, word)) => scaling.insert(word.into(), value),
+                None => values.insert(word.into(), value),
+            };
+        }
+        let count = |values: &Map<String, Value>, word: &str| values.get(word).and_then(Value::as_u64);
+        let heads = count(&values, "num_attention_heads");
+        let shared = count(&values, "hidden_size").zip(heads).and_then(|(size, heads)| size.checked_div(heads));
+        if let Some(heads) = heads {
+            values.entry("num_key_value_heads").or_insert(heads.into());
+        }
+        if let Some(size) = shared {
+            values.entry("head_dim").or_insert(size.into());
+        }
+        let head_dim = count(&values, "head_dim");
+        if let Some(value) = self.get("attention.value_length").filter(|value| value.as_u64() != head_dim) {
+            return Err(self.bad("attention.value_length", format!("{value} is not that of keys, {head_dim:?}")));
+        }
+        let rotating = count(&values, "partial_rotary_factor").or(head_dim).unwrap_or(0);
+        let factor = rotating as f64 / head_dim.unwrap_or(1).max(1) as f64;
+        values.insert("partial_rotary_factor".into(), factor.into());
+        values.entry("rope_theta").or_insert(10_000.into());
+        values.entry("sliding_window").or_insert(Value::Null);
+        if values.get("sliding_window").and_then(Value::as_u64) == Some(0) {
+            values.insert("sliding_window".into(), Value::Null);
+        }
+        if let Some(Value::Array(slides)) = values.get("sliding_window_pattern").cloned() {
+            values.remove("sliding_window_pattern");
+            let kind = |slides| if slides == &Value::Bool(true) { "sliding_attention" } else { "full_attention" };
+            values.insert("layer_types".into(), slides.iter().map(kind).collect());
+        }
+        let scalar = if count(&values, "num_hidden_layers") == Some(GEMMA_27B) { shared } else { head_dim };
+        values.insert("query_pre_attn_scalar".into(), scalar.into());
+        let tokens = || self.metadata.texts("tokenizer.ggml.tokens").map(|tokens| tokens.len() as u64);
+        let rows = weights.get("token_embd.weight").map(|table| table.rows());
+        values.insert("vocab_size".into(), rows.or_else(tokens).into());
+        values.insert("tie_word_embeddings".into(), (!weights.contains("output.weight")).into());
+        let biased = ["attn_q", "attn_qkv"].iter().any(|part| weights.contains(&format!("blk.0.{part}.bias")));
+        values.insert("attention_bias".into(), biased.into());
+        values.insert("mlp_bias".into(), weights.contains("blk.0.ffn_down.bias").into());
+        for word in ["bos_token_id", "eos_token_id"] {
+            values.insert(word.into(), self.metadata.get(&format!("tokenizer.ggml.{word}")).into());
+        }
+        self.add_factors(weights, &mut scaling).await?;
+        values.insert("rope_scaling".into(), scaling.into());
+        Ok(values)
+    }
+
+    /// Factors of wavelengths, which are tensors: one for Llama 3, two for Phi 3.
+    async fn add_factors<S: Source>(&self, weights: &Weights<S>, scaling: &mut Map<String, Value>) -> Result<()> {
+        if scaling.get("rope_type").is_some_and(|kind| kind == "none") {
+            scaling.clear();
+        }
+        // The other keys of `rope.scaling` mean nothing without a type.
+        if !scaling.contains_key("rope_type") && scaling.contains_key("factor") {
+            scaling.insert("rope_type".into(), "linear".into());
+        }
+        let one = "rope_freqs.weight";
+        let [short, long] = ["rope_factors_short.weight", "rope_factors_long.weight"];
+        let (short, long) = if weights.contains(one) { (one, one) } else { (short, long) };
+        if !weights.contains(long) {
+            return Ok(());
+        }
+        if let Some(kind) = scaling.get("rope_type").filter(|kind| *kind != "longrope") {
+            return Err(self.bad("rope.scaling.type", format!("{kind} and the tensor {long} exclude one another")));
+        }
+        scaling.insert("rope_type".into(), "longrope".into());
+        let attention_factor = self.get("rope.scaling.attn_factor").or_else(|| (short == long).then(|| json!(1.0)));
+        scaling.insert("attention_factor".into(), attention_factor.into());
+        for (word, tensor) in [("short_factor", short), ("long_factor", long)] {
+            scaling.insert(word.into(), weights.read_f32(tensor).await?.into());
+        }
+        Ok(())
+    }
+
+    /// The error with the key's name in the file.
+    fn named_as_there(&self, error: Error) -> Error {
+        let Error::BadConfig { file, key, reason } = error else { return error };
+        let key = match WORDS.iter().find(|(word, _)| *word == key) {
+            Some((_, [first, ..])) => format!("{}.{first}", self.architecture),
+            _ if key.ends_with("_token_id") => format!("tokenizer.ggml.{key}"),
+            _ => key,
+        };
+        Error::BadConfig { file, key, reason }
+    }
+}

@@ -1,0 +1,202 @@
+//! How tokens are chosen: by the options, by what the model's files recommend, or plainly.
+
+use super::GenerateOptions;
+use super::read::bad;
+use crate::error::{Error, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Whether tokens are drawn at random.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Value", into = "Value")]
+pub enum DoSample {
+    /// No: the most likely one is taken.
+    No,
+    /// Yes.
+    Yes,
+    /// As the model's `generation_config.json` says, which also stands in for values that the options leave out.
+    Model,
+}
+
+impl From<bool> for DoSample {
+    fn from(drawn: bool) -> Self {
+        if drawn { Self::Yes } else { Self::No }
+    }
+}
+
+impl TryFrom<Value> for DoSample {
+    type Error = &'static str;
+
+    fn try_from(value: Value) -> Result<Self, Self::Error> {
+        match value {
+            Value::Bool(drawn) => Ok(drawn.into()),
+            Value::String(name) if name == "model" => Ok(Self::Model),
+            _ => Err("expected true, false or model"),
+        }
+    }
+}
+
+impl From<DoSample> for Value {
+    fn from(choice: DoSample) -> Self {
+        match choice {
+            DoSample::No => false.into(),
+            DoSample::Yes => true.into(),
+            DoSample::Model => "model".into(),
+        }
+    }
+}
+
+/// What a model's files recommend; none where they say nothing.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[allow(missing_docs, reason = "as in GenerateOptions")]
+pub struct SamplingDefaults {
+    pub do_sample: Option<bool>,
+    pub temperature: Option<f32>,
+    pub top_k: Option<usize>,
+    pub top_p: Option<f32>,
+    pub min_p: Option<f32>,
+    pub repetition_penalty: Option<f32>,
+}
+
+impl SamplingDefaults {
+    /// From the bytes of `generation_config.json`.
+    ///
+    /// # Errors
+    /// [`Error::BadConfig`].
+    pub fn parse(generation_config: &[u8]) -> Result<Self> {
+        serde_json::from_slice(generation_config).map_err(|error| Error::BadConfig {
+            file: "generation_config.json".into(),
+            key: "-".into(),
+            reason: error.to_string(),
+        })
+    }
+}
+
+/// The values that a text was chosen with; those of drawing change nothing where nothing was drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[allow(missing_docs, reason = "as in GenerateOptions")]
+pub struct SamplingValues {
+    pub do_sample: bool,
+    pub temperature: f32,
+    pub top_k: usize,
+    pub top_p: f32,
+    pub min_p: f32,
+    pub repetition_penalty: f32,
+}
+
+impl Default for SamplingValues {
+    /// The most likely token, always.
+    fn default() -> Self {
+        Self { do_sample: false, temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, repetition_penalty: 1.0 }
+    }
+}
+
+impl SamplingValues {
+    pub(super) fn validate(&self) -> Result<()> {
+        for (option, value, range, allowed) in [
+            (
+                "temperature",
+                self.temperature,
+                1e-3..=100.0,
+                "0.001 to 100; for the most likely token leave do_sample off",
+            ),
+            ("top_p", self.top_p, f32::MIN_POSITIVE..=1.0, "more than 0, up to 1"),
+            ("min_p", self.min_p, 0.0..=1.0, "0 to 1"),
+            ("repetition_penalty", self.repetition_penalty, 0.01..=100.0, "0.01 to 100; 1: none"),
+        ] {
+            if !range.contains(&value) {
+                return bad(option, value, allowed);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl GenerateOptions {
+    /// How tokens are chosen: as the options say, else, where `do_sample` is [`DoSample::Model`], as the model's files do.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] for a value of theirs that is out of range.
+    pub fn sampling(&self, model: &SamplingDefaults) -> Result<SamplingValues> {
+        let nothing = SamplingDefaults::default();
+        let model = if self.do_sample == DoSample::Model { model } else { &nothing };
+        let do_sample = self.do_sample == DoSample::Yes || model.do_sample == Some(true);
+        let values = self.merged(model);
+        values.validate()?;
+        let plain = SamplingValues { repetition_penalty: values.repetition_penalty, ..SamplingValues::default() };
+        Ok(if do_sample { SamplingValues { do_sample, ..values } } else { plain })
+    }
+
+    /// The values of drawing, if anything is drawn.
+    pub(super) fn merged(&self, model: &SamplingDefaults) -> SamplingValues {
+        let plain = SamplingValues::default();
+        SamplingValues {
+            do_sample: plain.do_sample,
+            temperature: self.temperature.or(model.temperature).unwrap_or(plain.temperature),
+            top_k: self.top_k.or(model.top_k).unwrap_or(plain.top_k),
+            top_p: self.top_p.or(model.top_p).unwrap_or(plain.top_p),
+            min_p: self.min_p.or(model.min_p).unwrap_or(plain.min_p),
+            repetition_penalty: self
+                .repetition_penalty
+                .or(model.repetition_penalty)
+                .unwrap_or(plain.repetition_penalty),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn defaults(config: Value) -> Result<SamplingDefaults> {
+        SamplingDefaults::parse(config.to_string().as_bytes())
+    }
+
+    fn values(options: Value, model: &SamplingDefaults) -> Value {
+        let options = GenerateOptions::read(options).unwrap();
+        options.validate().unwrap();
+        let values = serde_json::to_value(options.sampling(model).unwrap()).unwrap();
+        let given = serde_json::to_value(SamplingValues::default()).unwrap();
+        // Only what is not plain, with f32's digits cut.
+        let changed = values.as_object().unwrap().iter().filter(|(name, value)| given[*name] != **value);
+        let short =
+            |value: &Value| value.as_f64().map_or(value.clone(), |value| json!((value * 100.0).round() / 100.0));
+        changed.map(|(name, value)| (name.clone(), short(value))).collect::<serde_json::Map<_, _>>().into()
+    }
+
+    #[test]
+    fn options_come_before_the_model_and_the_model_before_nothing() {
+        let model = json!({ "do_sample": true, "temperature": 0.6, "top_k": 20, "top_p": 0.95, "min_p": null,
+            "repetition_penalty": 1.1, "eos_token_id": [1, 2], "transformers_version": "4.51.0" });
+        let model = defaults(model).unwrap();
+        let all =
+            json!({ "do_sample": true, "temperature": 0.6, "top_k": 20.0, "top_p": 0.95, "repetition_penalty": 1.1 });
+        assert_eq!(values(json!({ "do_sample": "model" }), &model), all);
+        let given = json!({ "do_sample": "model", "temperature": 1, "top_k": 0, "repetition_penalty": 1 });
+        assert_eq!(values(given, &model), json!({ "do_sample": true, "top_p": 0.95 }));
+        assert_eq!(values(json!({}), &model), json!({}));
+        assert_eq!(
+            values(json!({ "do_sample": true, "min_p": 0.1 }), &model),
+            json!({ "do_sample": true, "min_p": 0.1 })
+        );
+        // As in transformers, what draws is off unless the file says that it is on; a penalty is not part of drawing.
+        let greedy = defaults(json!({ "temperature": 0.6, "repetition_penalty": 1.1 })).unwrap();
+        assert_eq!(values(json!({ "do_sample": "model" }), &greedy), json!({ "repetition_penalty": 1.1 }));
+        assert_eq!(values(json!({ "do_sample": "model" }), &SamplingDefaults::default()), json!({}));
+    }
+
+    #[test]
+    fn what_a_model_may_not_recommend_is_refused() {
+        for wrong in [json!({ "temperature": "hot" }), json!({ "top_k": -1 }), json!({ "do_sample": 1 }), json!(5)] {
+            assert_eq!(defaults(wrong).unwrap_err().code(), "bad-config");
+        }
+        let cold = defaults(json!({ "do_sample": true, "temperature": 0 })).unwrap();
+        let sampling = |options| GenerateOptions::read(options).unwrap().sampling(&cold);
+        assert!(matches!(sampling(json!({ "do_sample": "model" })),
+            Err(Error::BadOption { option, .. }) if option == "temperature"));
+        assert!(sampling(json!({ "do_sample": "model", "temperature": 0.5 })).is_ok());
+        assert!(sampling(json!({ "do_sample": true })).is_ok());
+    }
+}

@@ -1,0 +1,113 @@
+//! MLX's layout: a quantised matrix is three tensors, `X.weight` with the codes in words of 32 bits, `X.scales` and `X.biases`.
+
+use super::dtype::{Affine, Dtype, Float};
+use super::source::broken;
+use super::{Place, Stored, Tensor};
+use crate::error::{Error, Result, WeightsRule};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+const KEY: &str = "quantization";
+
+/// What `quantization` of an MLX model's `config.json` says: bits and sizes of groups, for all modules and for single ones.
+#[derive(Debug)]
+pub struct Quantization {
+    all: (u8, u8),
+    modules: BTreeMap<String, (u8, u8)>,
+}
+
+impl Quantization {
+    /// Reads it; `None` where there is none.
+    ///
+    /// # Errors
+    /// [`Error::BadConfig`] for a mode, a number of bits or a size of groups that is not supported.
+    pub fn parse(config: &[u8]) -> Result<Option<Self>> {
+        // What else is wrong with it, the reader of the spec says.
+        let Ok(Value::Object(config)) = serde_json::from_slice(config) else { return Ok(None) };
+        let Some(Value::Object(quantization)) = config.get(KEY) else { return Ok(None) };
+        let mut modules = BTreeMap::new();
+        for (module, value) in quantization {
+            if let Value::Object(of) = value {
+                modules.insert(module.clone(), parameters(&format!("{KEY}.{module}"), of)?);
+            }
+        }
+        Ok(Some(Self { all: parameters(KEY, quantization)?, modules }))
+    }
+
+    /// Makes one tensor of each three.
+    pub(super) fn join(&self, tensors: &mut BTreeMap<String, Stored>) -> Result<()> {
+        let words = tensors.iter().filter(|(_, stored)| matches!(stored, Stored::Words { .. }));
+        let names = words.filter_map(|(name, _)| name.strip_suffix(".weight"));
+        let modules: Vec<String> = names.map(str::to_owned).collect();
+        for module in modules {
+            let [weight, scales, biases] = ["weight", "scales", "biases"].map(|part| format!("{module}.{part}"));
+            let (bits, group_size) = self.modules.get(&module).copied().unwrap_or(self.all);
+            let joined = join(tensors, [&weight, &scales, &biases], bits, group_size)?;
+            tensors.remove(&scales);
+            tensors.remove(&biases);
+            tensors.insert(weight, Stored::Usable(joined));
+        }
+        Ok(())
+    }
+}
+
+/// The bits and the size of groups of an object of the config.
+fn parameters(key: &str, of: &Map<String, Value>) -> Result<(u8, u8)> {
+    let bad = |name: &str, value: &Value, allowed: &str| {
+        let reason = format!("{value} is not supported; supported: {allowed}");
+        Err(Error::BadConfig { file: "config.json".into(), key: format!("{key}.{name}"), reason })
+    };
+    let null = Value::Null;
+    let value = |name: &str| of.get(name).unwrap_or(&null);
+    match value("mode") {
+        Value::Null => {}
+        Value::String(mode) if mode == "affine" => {}
+        other => return bad("mode", other, "affine"),
+    }
+    match (value("bits").as_u64(), value("group_size").as_u64()) {
+        (Some(bits @ (4 | 8)), Some(size @ (32 | 64 | 128))) => Ok((bits as u8, size as u8)),
+        (Some(4 | 8), _) => bad("group_size", value("group_size"), "32, 64, 128"),
+        _ => bad("bits", value("bits"), "4, 8"),
+    }
+}
+
+fn join(tensors: &BTreeMap<String, Stored>, names: [&String; 3], bits: u8, group_size: u8) -> Result<Tensor> {
+    let [weight, scales, biases] = names.map(|name| tensors.get(name));
+    let (
+        Some(Stored::Words { place: Place { file, range }, shape }),
+        Some(Stored::Usable(scales)),
+        Some(Stored::Usable(biases)),
+    ) = (weight, scales, biases)
+    else {
+        let [weight, scales, biases] = names.map(Clone::clone);
+        let tensor = if matches!(tensors.get(&scales), Some(Stored::Usable(_))) { biases } else { scales };
+        let file = tensors.get(&weight).map_or("", |stored| stored.file());
+        return Err(broken(file, WeightsRule::MissingTensor { tensor }));
+    };
+    let floats = match scales.dtype {
+        Dtype::F32 => Some(Float::F32),
+        Dtype::F16 => Some(Float::F16),
+        Dtype::Bf16 => Some(Float::Bf16),
+        _ => None,
+    };
+    let alike = scales.dtype == biases.dtype && scales.shape == biases.shape;
+    let (rows, cols) = match (&shape[..], &scales.shape[..]) {
+        (&[rows, words], &[also_rows, groups]) if rows == also_rows => {
+            let cols = groups.checked_mul(u64::from(group_size));
+            (rows, cols.filter(|cols| cols.checked_mul(u64::from(bits)) == words.checked_mul(32)))
+        }
+        _ => (0, None),
+    };
+    let (Some(floats), Some(cols), true) = (floats, cols, alike) else {
+        let rule = WeightsRule::AffineMismatch { tensor: names[0].clone(), bits, group_size };
+        return Err(broken(file, rule));
+    };
+    let place = |tensor: &Tensor| Place { file: tensor.file.clone(), range: tensor.range.clone() };
+    Ok(Tensor {
+        file: file.clone(),
+        dtype: Dtype::Affine(Affine { bits, group_size, scales: floats }),
+        shape: vec![rows, cols],
+        range: range.clone(),
+        scales: Some(Box::new([place(scales), place(biases)])),
+    })
+}

@@ -1,0 +1,181 @@
+//! How files store weights: as floats, or in blocks of small integers with scales.
+
+use serde::{Serialize, Serializer};
+use std::ops::Range;
+
+/// A type of stored weights. The quantised ones are those of GGUF (`ggml-common.h`, `gguf.quants`) and of MLX.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Dtype {
+    /// IEEE 754 single precision.
+    F32,
+    /// IEEE 754 half precision.
+    F16,
+    /// The upper half of an f32.
+    Bf16,
+    /// 32 weights of 4 bits, `scale * (q - 8)`.
+    Q4_0,
+    /// 32 weights of 4 bits, `scale * q + min`.
+    Q4_1,
+    /// 32 weights of 5 bits, `scale * (q - 16)`.
+    Q5_0,
+    /// 32 weights of 5 bits, `scale * q + min`.
+    Q5_1,
+    /// 32 weights of 8 bits, `scale * q`.
+    Q8_0,
+    /// 256 weights of 2 bits, each 16 with a scale and a min of 4 bits.
+    Q2K,
+    /// 256 weights of 3 bits, each 16 with a scale of 6 bits.
+    Q3K,
+    /// 256 weights of 4 bits, each 32 with a scale and a min of 6 bits.
+    Q4K,
+    /// 256 weights of 5 bits, each 32 with a scale and a min of 6 bits.
+    Q5K,
+    /// 256 weights of 6 bits, each 16 with a scale of 8 bits.
+    Q6K,
+    /// 32 weights of 4 bits, which choose among 16 levels.
+    Iq4Nl,
+    /// 256 weights of 4 bits, which choose among 16 levels, each 32 with a scale of 6 bits.
+    Iq4Xs,
+    /// MLX's: groups of `scale * q + bias`.
+    Affine(Affine),
+}
+
+/// The parameters of MLX's quantisation. MLX keeps codes, scales and biases in tensors of their own; here a group is a block:
+/// its scale, its bias, its codes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Affine {
+    /// Bits of a code: 4 or 8.
+    pub bits: u8,
+    /// Weights that share a scale and a bias: 32, 64 or 128.
+    pub group_size: u8,
+    /// The type of scales and biases.
+    pub scales: Float,
+}
+
+/// Types of floats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Float {
+    /// IEEE 754 single precision.
+    F32,
+    /// IEEE 754 half precision.
+    F16,
+    /// The upper half of an f32.
+    Bf16,
+}
+
+impl Float {
+    /// Bytes of one.
+    pub fn size(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::F16 | Self::Bf16 => 2,
+        }
+    }
+}
+
+/// The unit in which weights are stored: a float is a block of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Block {
+    /// Weights.
+    pub elements: usize,
+    /// Bytes.
+    pub bytes: usize,
+}
+
+impl Dtype {
+    /// All of them.
+    pub fn all() -> Vec<Self> {
+        let floats = [Self::F32, Self::F16, Self::Bf16];
+        let singles = [Self::Q4_0, Self::Q4_1, Self::Q5_0, Self::Q5_1, Self::Q8_0, Self::Iq4Nl];
+        let nested = [Self::Q2K, Self::Q3K, Self::Q4K, Self::Q5K, Self::Q6K, Self::Iq4Xs];
+        let scales = [Float::F16, Float::Bf16, Float::F32];
+        let affine = scales.into_iter().flat_map(|scales| {
+            let sizes = [4, 8].into_iter().flat_map(|bits| [32, 64, 128].map(|group_size| (bits, group_size)));
+            sizes.map(move |(bits, group_size)| Self::Affine(Affine { bits, group_size, scales }))
+        });
+        floats.into_iter().chain(singles).chain(nested).chain(affine).collect()
+    }
+
+    /// Its blocks. A row of a matrix is a whole number of them.
+    pub fn block(self) -> Block {
+        let (elements, bytes) = match self {
+            Self::F32 => (1, 4),
+            Self::F16 | Self::Bf16 => (1, 2),
+            Self::Q4_0 | Self::Iq4Nl => (32, 18),
+            Self::Q4_1 => (32, 20),
+            Self::Q5_0 => (32, 22),
+            Self::Q5_1 => (32, 24),
+            Self::Q8_0 => (32, 34),
+            Self::Q2K => (256, 84),
+            Self::Q3K => (256, 110),
+            Self::Q4K => (256, 144),
+            Self::Q5K => (256, 176),
+            Self::Q6K => (256, 210),
+            Self::Iq4Xs => (256, 136),
+            Self::Affine(Affine { bits, group_size, scales }) => {
+                let elements = usize::from(group_size);
+                (elements, 2 * scales.size() + elements * usize::from(bits) / 8)
+            }
+        };
+        Block { elements, bytes }
+    }
+
+    /// Bytes of so many weights; `None` unless they are a whole number of blocks whose bytes can be counted.
+    pub fn bytes(self, elements: u64) -> Option<u64> {
+        let block = self.block();
+        let blocks = elements / block.elements as u64;
+        (elements % block.elements as u64 == 0).then(|| blocks.checked_mul(block.bytes as u64)).flatten()
+    }
+
+    /// As people know it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "F32",
+            Self::F16 => "F16",
+            Self::Bf16 => "BF16",
+            Self::Q4_0 => "Q4_0",
+            Self::Q4_1 => "Q4_1",
+            Self::Q5_0 => "Q5_0",
+            Self::Q5_1 => "Q5_1",
+            Self::Q8_0 => "Q8_0",
+            Self::Q2K => "Q2_K",
+            Self::Q3K => "Q3_K",
+            Self::Q4K => "Q4_K",
+            Self::Q5K => "Q5_K",
+            Self::Q6K => "Q6_K",
+            Self::Iq4Nl => "IQ4_NL",
+            Self::Iq4Xs => "IQ4_XS",
+            Self::Affine(Affine { bits: 4, .. }) => "MLX 4 bits",
+            Self::Affine(_) => "MLX 8 bits",
+        }
+    }
+
+    /// The type that GGUF calls so, if it can be used.
+    pub(super) fn of_gguf(name: &str) -> Option<Self> {
+        const ALL: [Dtype; 15] = {
+            use Dtype::*;
+            [F32, F16, Bf16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2K, Q3K, Q4K, Q5K, Q6K, Iq4Nl, Iq4Xs]
+        };
+        ALL.into_iter().find(|dtype| dtype.name() == name)
+    }
+
+    /// The type of the floats among a block's bytes, and where they are.
+    pub(super) fn floats(self) -> (Float, Range<usize>) {
+        match self {
+            Self::F32 => (Float::F32, 0..4),
+            Self::Bf16 => (Float::Bf16, 0..2),
+            Self::F16 | Self::Q4_0 | Self::Q5_0 | Self::Q8_0 | Self::Iq4Nl | Self::Iq4Xs => (Float::F16, 0..2),
+            Self::Q4_1 | Self::Q5_1 | Self::Q4K | Self::Q5K => (Float::F16, 0..4),
+            Self::Q2K => (Float::F16, 80..84),
+            Self::Q3K => (Float::F16, 108..110),
+            Self::Q6K => (Float::F16, 208..210),
+            Self::Affine(Affine { scales, .. }) => (scales, 0..2 * scales.size()),
+        }
+    }
+}
+
+impl Serialize for Dtype {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}

@@ -1,0 +1,216 @@
+//! How rows of weights stand on the GPU: 16-byte chunks of codes, then the codes' further bits, then the scales.
+
+use super::block::{self, Factors, MOST};
+use super::dtype::{Affine, Dtype, Float};
+
+/// Bytes of a unit of rows on the GPU: what a thread reads at once.
+pub const UNIT: usize = 16;
+
+/// How the kernels read weights. Several stored types may share one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// As they are.
+    Float(Float),
+    /// `scale * code + offset`.
+    Quantised {
+        /// The integers.
+        codes: Codes,
+        /// The code for zero, where there is no offset.
+        center: u8,
+        /// Scales and offsets.
+        scales: Scales,
+    },
+}
+
+/// How integers stand in chunks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Codes {
+    /// 4 bits: 32 in a chunk.
+    Four,
+    /// 4 bits that choose among 16 levels.
+    Levels,
+    /// 5 bits: the highest ones stand apart.
+    Five,
+    /// 6 bits: the two highest ones of each stand apart.
+    Six,
+    /// 8 bits: 16 in a chunk.
+    Eight,
+}
+
+/// Scales and offsets, and for how many weights they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Scales {
+    /// An f16 scale for each 32; the offset is that of the code for zero.
+    Centered,
+    /// A scale and an offset of this type for each group of this size.
+    Pairs(Float, u8),
+    /// For each 256 an f16 scale and min, for each 32 factors of 6 bits for both.
+    SixBits,
+    /// For each 256 an f16 scale, for each 16 a signed factor of 8 bits.
+    Signed,
+    /// For each 256 an f16 scale and min, for each 16 factors of 4 bits for both.
+    Nibbles,
+}
+
+/// Where the parts of a row are, in units of 16 bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Row {
+    /// Chunks of codes, from the row's beginning; of the last chunk of floats, what is left is zero.
+    pub chunks: usize,
+    /// First unit of the scales; between chunks and scales are the codes' further bits.
+    pub scales: usize,
+    /// Units of a row.
+    pub units: usize,
+}
+
+impl Row {
+    /// Bytes of a row.
+    pub fn bytes(self) -> usize {
+        self.units * UNIT
+    }
+}
+
+impl Format {
+    /// That of a stored type.
+    pub fn of(dtype: Dtype) -> Self {
+        let pairs = Scales::Pairs(Float::F16, 32);
+        let (codes, scales) = match dtype {
+            Dtype::F32 => return Self::Float(Float::F32),
+            Dtype::F16 => return Self::Float(Float::F16),
+            Dtype::Bf16 => return Self::Float(Float::Bf16),
+            Dtype::Q4_0 => (Codes::Four, Scales::Centered),
+            Dtype::Q4_1 => (Codes::Four, pairs),
+            Dtype::Q5_0 => (Codes::Five, Scales::Centered),
+            Dtype::Q5_1 => (Codes::Five, pairs),
+            Dtype::Q8_0 => (Codes::Eight, Scales::Centered),
+            Dtype::Q2K => (Codes::Four, Scales::Nibbles),
+            Dtype::Q3K => (Codes::Four, Scales::Signed),
+            Dtype::Q4K => (Codes::Four, Scales::SixBits),
+            Dtype::Q5K => (Codes::Five, Scales::SixBits),
+            Dtype::Q6K => (Codes::Six, Scales::Signed),
+            Dtype::Iq4Nl => (Codes::Levels, Scales::Centered),
+            Dtype::Iq4Xs => (Codes::Levels, Scales::Signed),
+            Dtype::Affine(Affine { bits, group_size, scales }) => {
+                (if bits == 4 { Codes::Four } else { Codes::Eight }, Scales::Pairs(scales, group_size))
+            }
+        };
+        Self::Quantised { codes, center: block::center(dtype).unwrap_or(0), scales }
+    }
+
+    /// Those of all stored types, each once.
+    pub fn all() -> Vec<Self> {
+        let mut all = Vec::new();
+        for format in Dtype::all().into_iter().map(Self::of) {
+            if !all.contains(&format) {
+                all.push(format);
+            }
+        }
+        all
+    }
+
+    /// Weights of a chunk.
+    pub fn chunk(self) -> usize {
+        match self {
+            Self::Float(float) => UNIT / float.size(),
+            Self::Quantised { codes: Codes::Eight, .. } => 16,
+            Self::Quantised { .. } => 32,
+        }
+    }
+
+    /// A row of so many weights.
+    pub fn row(self, cols: usize) -> Row {
+        let chunks = cols.div_ceil(self.chunk());
+        let Self::Quantised { codes, scales, .. } = self else { return Row { chunks, scales: chunks, units: chunks } };
+        let further = match codes {
+            Codes::Five => chunks * 4,
+            Codes::Six => chunks * 8,
+            _ => 0,
+        };
+        let bytes = match scales {
+            Scales::Centered => cols / 32 * 2,
+            Scales::Pairs(float, group) => cols / usize::from(group) * 2 * float.size(),
+            Scales::SixBits => cols / 256 * 16,
+            Scales::Signed | Scales::Nibbles => cols / 256 * 20,
+        };
+        let scales = chunks + further.div_ceil(UNIT);
+        Row { chunks, scales, units: scales + bytes.div_ceil(UNIT) }
+    }
+}
+
+/// A stored row of `cols` weights as it stands on the GPU, into `out`, which is zero.
+pub fn pack_row(dtype: Dtype, stored: &[u8], cols: usize, out: &mut [u8]) {
+    let format = Format::of(dtype);
+    let Format::Quantised { codes, scales, .. } = format else {
+        out.iter_mut().zip(stored).for_each(|(to, from)| *to = *from);
+        return;
+    };
+    let row = format.row(cols);
+    let (chunks, rest) = out.split_at_mut(row.chunks * UNIT);
+    let (further, scale_bytes) = rest.split_at_mut((row.scales - row.chunks) * UNIT);
+    let size = dtype.block();
+    let mut values = [0; MOST];
+    let values = &mut values[..size.elements];
+    for (index, block) in stored.chunks_exact(size.bytes).enumerate() {
+        block::codes(dtype, block, values);
+        let before = index * size.elements / 32;
+        for (at, values) in (before..).zip(values.as_chunks::<32>().0) {
+            match codes {
+                Codes::Eight => chunks[at * 32..][..32].copy_from_slice(values),
+                _ => pack_nibbles(values, &mut chunks[at * 16..][..16]),
+            }
+            match codes {
+                Codes::Five => pack_further(values, 1, &mut further[at * 4..][..4]),
+                Codes::Six => pack_further(values, 2, &mut further[at * 8..][..8]),
+                _ => {}
+            }
+        }
+        pack_scales(dtype, scales, block, index, cols / MOST, scale_bytes);
+    }
+}
+
+/// 32 codes, in each 4 bytes the lower bits of the codes 8i to 8i + 3, then in the upper halves of 8i + 4 to 8i + 7: a thread
+/// wants four neighbours at once.
+fn pack_nibbles(codes: &[u8; 32], out: &mut [u8]) {
+    for (codes, out) in codes.as_chunks::<8>().0.iter().zip(out.as_chunks_mut::<4>().0) {
+        for (i, byte) in out.iter_mut().enumerate() {
+            *byte = codes[i] & 15 | codes[i + 4] << 4;
+        }
+    }
+}
+
+/// The `bits` highest bits of 32 codes of 4 + `bits` bits: those of the codes 4i to 4i + 3 stand in four bytes at the same place.
+fn pack_further(codes: &[u8; 32], bits: usize, out: &mut [u8]) {
+    for (i, codes) in codes.as_chunks::<4>().0.iter().enumerate() {
+        let at = i * bits;
+        for (byte, code) in out[at / 8 * 4..].iter_mut().zip(codes) {
+            *byte |= code >> 4 << (at % 8);
+        }
+    }
+}
+
+/// The scales of block `index` of a row with so many blocks of 256.
+fn pack_scales(dtype: Dtype, scales: Scales, block: &[u8], index: usize, blocks: usize, out: &mut [u8]) {
+    let floats = &block[dtype.floats().1];
+    if let Scales::Centered | Scales::Pairs(..) = scales {
+        out[index * floats.len()..][..floats.len()].copy_from_slice(floats);
+        return;
+    }
+    let Factors { scales: factors, mins } = block::factors(dtype, block);
+    let (header, behind) = (&mut out[index * UNIT..][..UNIT], blocks * UNIT + index * 4);
+    match scales {
+        Scales::SixBits => {
+            header[..4].copy_from_slice(floats);
+            for i in 0..8 {
+                let (scale, min) = (factors[i] as u8, mins[i]);
+                header[4 + i / 2] |= (scale & 15) << (i % 2 * 4);
+                header[8 + i / 2] |= (min & 15) << (i % 2 * 4);
+                header[12 + i / 4] |= scale >> 4 << (i % 4 * 2);
+                header[14 + i / 4] |= min >> 4 << (i % 4 * 2);
+            }
+            return;
+        }
+        Scales::Nibbles => (0..16).for_each(|i| header[i] = factors[i] as u8 | mins[i] << 4),
+        _ => (0..16).for_each(|i| header[i] = factors[i * 16 / block::group(dtype)] as u8),
+    }
+    out[behind..][..floats.len()].copy_from_slice(floats);
+}
