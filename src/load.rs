@@ -9,10 +9,10 @@ use crate::decode::{Blueprint, Capacity, Engine, Model, RoundBuffers, Translate}
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::model::ModelSpec;
-use crate::options::LoadOptions;
+use crate::options::{KvDtype, LoadOptions};
 use crate::session::{Building, Learned, Origination, Prompts, Session};
 use crate::text::{Tokenizer, Translator};
-use crate::weights::{Source, Weights};
+use crate::weights::{Dtype, Source, Tensor, Weights};
 use std::fmt::Display;
 use std::rc::Rc;
 
@@ -46,7 +46,11 @@ impl<S: Source + 'static> ModelFiles<S> {
             let allowed = format!("2 to {most}, the positions that the model was made for");
             return Err(Error::BadOption { option: "max_context".into(), value: max_context.to_string(), allowed });
         }
-        let capacity = Capacity { max_context, prefill_chunk: options.prefill_chunk, kv_dtype: options.kv_dtype };
+        let kv_dtype = options.kv_dtype.unwrap_or_else(|| {
+            let is_wide = |tensor: &Tensor| tensor.dtype == Dtype::F32 && tensor.shape.len() > 1;
+            if checkpoint.weights().iter().any(|(_, tensor)| is_wide(tensor)) { KvDtype::F32 } else { KvDtype::F16 }
+        });
+        let capacity = Capacity { max_context, prefill_chunk: options.prefill_chunk, kv_dtype };
         let blueprint = Blueprint::new(spec, checkpoint.weights(), capacity, options.dtype);
         Ok(Self { blueprint: blueprint.map_err(|error| error.within(&place))?, checkpoint, warnings })
     }

@@ -22,8 +22,8 @@ pub struct LoadOptions {
     pub max_context: Option<usize>,
     /// How the weights are stored on the GPU.
     pub dtype: WeightDtype,
-    /// How the KV cache stores its elements.
-    pub kv_dtype: KvDtype,
+    /// How the KV cache stores its elements; none: f16 where no matrix of the checkpoint has more bits, else f32.
+    pub kv_dtype: Option<KvDtype>,
     /// Rows of a prefill chunk.
     pub prefill_chunk: usize,
     /// Instances of the target that verify at the same time, each with its own device, weights and KV cache. More than one
@@ -38,7 +38,7 @@ impl Default for LoadOptions {
             assistant_file: None,
             max_context: None,
             dtype: WeightDtype::Auto,
-            kv_dtype: KvDtype::F32,
+            kv_dtype: None,
             prefill_chunk: 64,
             sp_degree: 1,
         }
@@ -64,11 +64,10 @@ pub enum WeightDtype {
 }
 
 /// How the KV cache stores its elements.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KvDtype {
     /// 4 bytes, exact.
-    #[default]
     F32,
     /// 2 bytes, rounded to nearest.
     F16,
@@ -367,7 +366,7 @@ mod tests {
             ..GenerateOptions::default()
         };
         assert_eq!(options, Ok(expected));
-        assert_eq!(LoadOptions::read(json!({ "kv_dtype": "f16" })).unwrap().kv_dtype, KvDtype::F16);
+        assert_eq!(LoadOptions::read(json!({ "kv_dtype": "f16" })).unwrap().kv_dtype, Some(KvDtype::F16));
     }
 
     #[track_caller]

@@ -98,7 +98,7 @@ fn every_way_to_draft_gives_the_same_tokens() {
         (&["--num-assistant-tokens", "1000"], None),
     ];
     for (flags, mode) in ways {
-        let report = json(&[&["generate", prompt, "--max-new-tokens", "96"], flags].concat());
+        let report = json(&[&["generate", prompt, "--max-new-tokens", "96", "--kv-dtype", "f32"], flags].concat());
         let stats = &report["stats"];
         assert_eq!(report["token_ids"], tale["greedy_ids"], "{flags:?}");
         assert_eq!(report["text"], tale["greedy_text"], "{flags:?}");

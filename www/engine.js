@@ -63,7 +63,8 @@ import { Queue } from "./queue.js";
  *   most 4096
  * @property {"auto" | "f32" | "f16" | "q8" | "q4"} [dtype] how weights are stored on the GPU: `auto`, as the checkpoint has them,
  *   by default; `q8` and `q4` quantise those that it has as floats
- * @property {"f32" | "f16"} [kv_dtype] elements of the KV cache; `f32` by default, which is exact
+ * @property {"f32" | "f16"} [kv_dtype] elements of the KV cache: `f32`, exact, or `f16`, half the memory; by default
+ *   `f16`, or `f32` for a model with matrices in f32
  * @property {number} [prefill_chunk] prompt tokens per forward pass, 1 to 4096; 64 by default. The text is always the same
  * @property {number} [sp_degree] instances of the target that verify at the same time (distributed speculative inference), 1
  *   to 8, each in a worker with its own device, weights and KV cache; 1 by default. Pays only where they really run at the

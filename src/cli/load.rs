@@ -35,9 +35,9 @@ pub(super) struct Room {
     /// Numbers of the weights: auto, as they are stored, f32, f16, q8 or q4
     #[arg(long, value_name = "TYPE", default_value = "auto")]
     dtype: String,
-    /// Numbers of the KV cache: f32, exact, or f16, half the memory
-    #[arg(long, value_name = "TYPE", default_value = "f32")]
-    kv_dtype: String,
+    /// Numbers of the KV cache: f32, exact, or f16, half the memory [default: f16, or f32 for a model with weights in f32]
+    #[arg(long, value_name = "TYPE")]
+    kv_dtype: Option<String>,
     /// Prompt tokens computed at a time
     #[arg(long, value_name = "N", value_parser = count, default_value_t = LoadOptions::default().prefill_chunk)]
     prefill_chunk: usize,
@@ -49,7 +49,7 @@ impl Room {
         let options = LoadOptions {
             max_context: self.max_context,
             dtype: self.dtype.parse()?,
-            kv_dtype: self.kv_dtype.parse()?,
+            kv_dtype: self.kv_dtype.as_deref().map(str::parse).transpose()?,
             prefill_chunk: self.prefill_chunk,
             ..LoadOptions::default()
         };

@@ -57,7 +57,7 @@ export const after = () => page.close();
 /** Loads the tales pair where `engine` is not loaded yet. */
 const loaded = () => page.evaluate(async () => {
   globalThis.reports ??= [];
-  globalThis.engine ??= await Engine.load(TALES, { assistant_model: DRAFT, max_context: 512, onProgress: (at) => reports.push(at) });
+  globalThis.engine ??= await Engine.load(TALES, { assistant_model: DRAFT, max_context: 512, kv_dtype: "f32", onProgress: (at) => reports.push(at) });
   return reports;
 });
 /** Generates in the page and returns {ids, pieces, result}. */
@@ -328,7 +328,7 @@ export const tests = {
   async "an assistant with another tokenizer changes nothing but the speed"() {
     const { prompt, greedy_ids } = golden[0];
     const { token_ids, stats } = await page.evaluate(async ([prompt, options]) => {
-      const other = await Engine.load(TALES, { assistant_model: "/altered/vocabulary/models/tales/draft", max_context: 256 });
+      const other = await Engine.load(TALES, { assistant_model: "/altered/vocabulary/models/tales/draft", max_context: 256, kv_dtype: "f32" });
       const result = await other.generate(prompt, options).result;
       other.dispose();
       return result;

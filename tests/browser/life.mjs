@@ -52,7 +52,7 @@ export const tests = {
     async () => {
       const wanted = ids(name, "greedy_ids").slice(0, 24);
       const { token_ids, stats } = await page.evaluate(async ([name, prompt, prefill_chunk]) => {
-        const engine = await Engine.load(`/golden/${name}`, { max_context: 128, prefill_chunk });
+        const engine = await Engine.load(`/golden/${name}`, { max_context: 128, prefill_chunk, kv_dtype: "f32" });
         const generation = await engine.generate(prompt, { max_new_tokens: 24, prompt_lookup_num_tokens: 4 }).result;
         engine.dispose();
         return generation;
@@ -65,7 +65,7 @@ export const tests = {
   async "two engines write at the same time, each its own text"() {
     const { prompt, greedy_ids } = tales[0];
     const { together, alone } = await page.evaluate(async (prompt) => {
-      const [one, two] = await Promise.all([Engine.load(TALES, { max_context: 256 }), Engine.load(DRAFT, { max_context: 256 })]);
+      const [one, two] = await Promise.all([Engine.load(TALES, { max_context: 256, kv_dtype: "f32" }), Engine.load(DRAFT, { max_context: 256 })]);
       const write = (engine) => engine.generate(prompt, { max_new_tokens: 12 }).result.then(({ token_ids }) => token_ids);
       const together = await Promise.all([write(one), write(two)]);
       one.dispose();

@@ -4,7 +4,7 @@ use super::super::load::open_gpu;
 use crate::decode::{Blueprint, Capacity, Engine, Model, RoundBuffers};
 use crate::error::{Error, Result};
 use crate::model::parse_config;
-use crate::options::LoadOptions;
+use crate::options::{KvDtype, LoadOptions};
 use crate::weights::Folder;
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ pub(super) async fn engine(name: &str, options: &LoadOptions) -> Result<Engine> 
     let capacity = Capacity {
         max_context: options.max_context.unwrap_or(DEFAULT_CONTEXT).min(spec.max_position_embeddings),
         prefill_chunk: options.prefill_chunk,
-        kv_dtype: options.kv_dtype,
+        kv_dtype: options.kv_dtype.unwrap_or(KvDtype::F16),
     };
     let vocab = spec.vocab_size;
     let gpu = open_gpu().await?;
