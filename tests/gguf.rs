@@ -432,12 +432,14 @@ fn a_key_that_is_wrong_is_named_as_in_the_file() {
         }
         other => panic!("{other}"),
     };
+    refused(llama(""), "tokenizer.ggml.tokens");
     for key in ["context_length", "block_count", "embedding_length", "attention.head_count"] {
         refused(llama(key), &format!("llama.{key}"));
     }
     refused(llama("").key("llama.expert_count", U32, 8_u32.to_le_bytes()), "llama.expert_count");
     refused(llama("").key("llama.attention.causal", BOOL, [0]), "llama.attention.causal");
-    refused(llama("").key("llama.rope.scaling.type", TEXT, text("yarn")), "llama.rope.scaling.type");
+    let yarn = llama("").key("llama.rope.scaling.type", TEXT, text("yarn"));
+    refused(yarn.key("tokenizer.ggml.tokens", ARRAY, texts(&["a"])), "llama.rope.scaling.type");
 }
 
 /// What a file says of a model: whole numbers, which become the keys of its architecture, and tensors without data.
@@ -576,6 +578,8 @@ fn a_sentence_piece_vocabulary_merges_by_its_scores() {
     let ordered = Vocabulary { scores: vec![], ..sentence_piece() }.tokenizer(FILE).unwrap();
     assert_eq!(ordered.encode("ab ab", true).unwrap(), [1, 11, 11]);
     let mut other = sentence_piece();
+    other.tokens[11] = "x";
+    assert_eq!(other.tokenizer(FILE).unwrap().encode("ab", false).unwrap(), [6, 9]);
     other.scores[10] = 0.0;
     assert_eq!(other.tokenizer(FILE).unwrap().encode("ab", false).unwrap(), [10, 8]);
 }
