@@ -21,9 +21,9 @@
 //!
 //! Start reading at [`session`]; the rules of acceptance are in [`speculate`].
 
+pub mod checkpoint;
 #[cfg(feature = "cli")]
 pub mod cli;
-pub mod checkpoint;
 pub mod decode;
 pub mod error;
 pub mod gpu;
@@ -41,9 +41,9 @@ pub mod text;
 pub mod wasm;
 pub mod weights;
 
+pub use checkpoint::Checkpoint;
 pub use error::{Error, Result};
 pub use gpu::{Gpu, GpuOptions, KvDtype};
-pub use checkpoint::Checkpoint;
 pub use load::ModelFiles;
 pub use options::{DoSample, GenerateOptions, LoadOptions, LookupRule, Schedule, Speculation};
 pub use session::{FinishReason, Generation, Progress, Prompt, Session, Token};

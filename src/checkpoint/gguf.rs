@@ -54,8 +54,7 @@ impl<S: Source> Gguf<S> {
             metadata.numbers(&format!("tokenizer.ggml.{name}")).map_or_else(Vec::new, |numbers| numbers.collect())
         };
         let pre = named("pre").unwrap_or_default();
-        let [bos, eos, eot, unknown, padding] =
-            ["bos", "eos", "eot", "unknown", "padding"].map(|name| self.id(name));
+        let [bos, eos, eot, unknown, padding] = ["bos", "eos", "eot", "unknown", "padding"].map(|name| self.id(name));
         let (bos, eos, unknown) = (bos?, eos?, unknown?);
         let says = |name: &str, default: bool| {
             let value = metadata.get(&format!("tokenizer.ggml.{name}"));
@@ -104,7 +103,8 @@ fn add_ends(spec: &mut ModelSpec, metadata: &Metadata) {
     let mut ends: Vec<u32> = named.collect();
     let (tokens, types) = (metadata.texts("tokenizer.ggml.tokens"), metadata.numbers("tokenizer.ggml.token_type"));
     if let Some((tokens, types)) = tokens.zip(types) {
-        let control = tokens.zip(types).zip(0..).filter(|((token, kind), _)| *kind == 3.0 && ENDS_OF_TURNS.contains(token));
+        let control =
+            tokens.zip(types).zip(0..).filter(|((token, kind), _)| *kind == 3.0 && ENDS_OF_TURNS.contains(token));
         ends.extend(control.map(|(_, id)| id));
     }
     for id in ends {

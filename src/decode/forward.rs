@@ -55,8 +55,7 @@ impl Blueprint {
         wanted: WeightDtype,
     ) -> Result<Self> {
         let plan = Plan::new(&spec);
-        let sections =
-            plan.matrices.iter().map(|matrix| sections(weights, matrix, wanted)).collect::<Result<_>>()?;
+        let sections = plan.matrices.iter().map(|matrix| sections(weights, matrix, wanted)).collect::<Result<_>>()?;
         plan.vectors.iter().try_for_each(|vector| check_vector(weights, vector))?;
         Ok(Self { spec, plan, sections, capacity })
     }

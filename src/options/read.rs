@@ -1,7 +1,9 @@
 //! Options by name, from whatever serde reads: JSON, values of JavaScript; and single values from words. What is refused
 //! says what would have been right.
 
-use super::{Acceptance, ContextPolicy, DoSample, DrafterChoice, KvDtype, LookupRule, Schedule, Speculation, WeightDtype};
+use super::{
+    Acceptance, ContextPolicy, DoSample, DrafterChoice, KvDtype, LookupRule, Schedule, Speculation, WeightDtype,
+};
 use crate::error::{Error, Result};
 use serde::de::{
     DeserializeOwned, DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Unexpected, Visitor,

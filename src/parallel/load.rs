@@ -26,7 +26,10 @@ impl Prepared {
     /// # Errors
     /// What [`ModelFiles::open`] reports; [`Error::BadTokenizer`].
     pub async fn open<S: Source + 'static, A: Source + 'static>(
-        target: S, assistant: Option<A>, options: &LoadOptions) -> Result<Self> {
+        target: S,
+        assistant: Option<A>,
+        options: &LoadOptions,
+    ) -> Result<Self> {
         let target = ModelFiles::open(target, options).await?;
         let (tokenizer, template) = (Rc::new(target.tokenizer().await?), target.checkpoint.template().await?);
         let (sampling, context) = (target.checkpoint.sampling().clone(), target.blueprint.capacity.max_context);

@@ -132,7 +132,8 @@ impl Vocabulary<'_> {
         let mut inner = tokenizers::Tokenizer::from_bytes(json).map_err(|error| error.to_string())?;
         let vocab: Vocab = self.tokens.iter().zip(0..).map(|(token, id)| (self.spelled(token), id)).collect();
         // The builder counts on it.
-        if let Some((left, right)) = merges.iter().find(|(left, right)| !vocab.contains_key(&format!("{left}{right}"))) {
+        if let Some((left, right)) = merges.iter().find(|(left, right)| !vocab.contains_key(&format!("{left}{right}")))
+        {
             return Err(format!("tokenizer.ggml.merges: {left:?} and {right:?} make no token"));
         }
         let has_bytes = self.types.contains(&BYTE);

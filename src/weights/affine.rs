@@ -73,8 +73,11 @@ fn parameters(key: &str, of: &Map<String, Value>) -> Result<(u8, u8)> {
 
 fn join(tensors: &BTreeMap<String, Stored>, names: [&String; 3], bits: u8, group_size: u8) -> Result<Tensor> {
     let [weight, scales, biases] = names.map(|name| tensors.get(name));
-    let (Some(Stored::Words { place: Place { file, range }, shape }), Some(Stored::Usable(scales)), Some(Stored::Usable(biases))) =
-        (weight, scales, biases)
+    let (
+        Some(Stored::Words { place: Place { file, range }, shape }),
+        Some(Stored::Usable(scales)),
+        Some(Stored::Usable(biases)),
+    ) = (weight, scales, biases)
     else {
         let [weight, scales, biases] = names.map(Clone::clone);
         let tensor = if matches!(tensors.get(&scales), Some(Stored::Usable(_))) { biases } else { scales };

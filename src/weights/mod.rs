@@ -21,11 +21,11 @@ use crate::error::{Error, Result, WeightsRule};
 
 pub use self::affine::Quantization;
 pub use self::dtype::{Affine, Block, Dtype, Float};
+pub use self::format::{Codes, Format, Row, Scales, pack_row};
 pub use self::gguf::Metadata;
+pub use self::narrow::narrow;
 #[cfg(not(target_arch = "wasm32"))]
 pub use self::source::Folder;
-pub use self::format::{Codes, Format, Row, Scales, pack_row};
-pub use self::narrow::narrow;
 pub use self::source::{Memory, Source, read_small};
 pub use self::widen::widen;
 
@@ -80,7 +80,8 @@ impl Tensor {
     /// Bytes in files.
     pub fn bytes(&self) -> u64 {
         let bytes = |range: &Range<u64>| range.end - range.start;
-        bytes(&self.range) + self.scales.iter().flat_map(|places| places.iter()).map(|place| bytes(&place.range)).sum::<u64>()
+        bytes(&self.range)
+            + self.scales.iter().flat_map(|places| places.iter()).map(|place| bytes(&place.range)).sum::<u64>()
     }
 
     /// Bytes of a row; whole blocks, which the readers check.
@@ -94,7 +95,10 @@ impl Tensor {
 enum Stored {
     Usable(Tensor),
     /// 32-bit words, which only a [`Quantization`] makes codes of.
-    Words { place: Place, shape: Vec<u64> },
+    Words {
+        place: Place,
+        shape: Vec<u64>,
+    },
     /// Masks, rotary caches and the like: no harm as long as the model does not ask for them.
     Other {
         file: String,
@@ -105,9 +109,9 @@ enum Stored {
 impl Stored {
     fn file(&self) -> &str {
         match self {
-            Self::Usable(Tensor { file, .. }) | Self::Words { place: Place { file, .. }, .. } | Self::Other { file, .. } => {
-                file
-            }
+            Self::Usable(Tensor { file, .. })
+            | Self::Words { place: Place { file, .. }, .. }
+            | Self::Other { file, .. } => file,
         }
     }
 }
