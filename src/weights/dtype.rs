@@ -125,7 +125,7 @@ impl Dtype {
     pub fn bytes(self, elements: u64) -> Option<u64> {
         let block = self.block();
         let blocks = elements / block.elements as u64;
-        (elements % block.elements as u64 == 0).then(|| blocks.checked_mul(block.bytes as u64)).flatten()
+        elements.is_multiple_of(block.elements as u64).then(|| blocks.checked_mul(block.bytes as u64)).flatten()
     }
 
     /// As people know it.

@@ -43,7 +43,7 @@ pub(super) async fn write(source: Folder, output: &Path, dtype: &str) -> std::re
     let wanted = |name: &str, tensor: &Tensor| match (float, bits) {
         (Some(float), _) => To::Float(float),
         (_, Some(bits)) if matrices.contains(name) => {
-            match [64, 32].into_iter().find(|group| tensor.row_elements() % group == 0) {
+            match [64, 32].into_iter().find(|group| tensor.row_elements().is_multiple_of(*group)) {
                 Some(group) => To::Mlx(bits, group),
                 None => To::Float(tensor.dtype),
             }
