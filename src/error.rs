@@ -104,7 +104,23 @@ pub enum Error {
         /// The range or the list of values.
         allowed: String,
     },
-    /// A file or folder that is not there or cannot be read.
+    /// A server that cannot be reached, or does not do what it should.
+    #[error("{url}: {reason}")]
+    Network {
+        /// What was asked for, without a query.
+        url: String,
+        /// What came instead, and what to do.
+        reason: String,
+    },
+    /// What was downloaded is not what the server lists.
+    #[error("{file}: {reason}")]
+    Integrity {
+        /// The file's address, or where it is kept.
+        file: String,
+        /// What differs, and what to do.
+        reason: String,
+    },
+    /// A file, folder or repository that is not there, or cannot be read or written.
     #[error("{path}: {reason}")]
     NotFound {
         /// The path or name asked for.
@@ -145,6 +161,8 @@ impl Error {
             Self::BadTemplate { .. } => "bad-template",
             Self::ContextFull { .. } => "context-full",
             Self::BadOption { .. } => "bad-option",
+            Self::Network { .. } => "network",
+            Self::Integrity { .. } => "integrity",
             Self::NotFound { .. } => "not-found",
             Self::NonFiniteLogits { .. } => "non-finite-logits",
             Self::Internal { .. } => "internal",
@@ -165,7 +183,10 @@ impl Error {
             Self::UnsupportedArchitecture { architecture, supported } => {
                 json!({ "architecture": architecture, "supported": supported })
             }
-            Self::BadTokenizer { file, reason } => json!({ "file": file, "reason": reason }),
+            Self::Network { url, reason } => json!({ "url": url, "reason": reason }),
+            Self::BadTokenizer { file, reason } | Self::Integrity { file, reason } => {
+                json!({ "file": file, "reason": reason })
+            }
             Self::ContextFull { need, limit } => json!({ "need": need, "limit": limit }),
             Self::BadOption { option, value, allowed } => {
                 json!({ "option": option, "value": value, "allowed": allowed })

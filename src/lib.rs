@@ -27,6 +27,8 @@ pub mod cli;
 pub mod decode;
 pub mod error;
 pub mod gpu;
+#[cfg(feature = "hub")]
+pub mod hub;
 mod load;
 pub mod model;
 pub mod options;
@@ -44,7 +46,7 @@ pub mod weights;
 pub use checkpoint::Checkpoint;
 pub use error::{Error, Result};
 pub use gpu::{Gpu, GpuOptions, KvDtype};
-pub use load::ModelFiles;
+pub use load::{Inspection, ModelFiles, Share, Tensors};
 pub use options::{DoSample, GenerateOptions, LoadOptions, LookupRule, Schedule, Speculation};
 pub use session::{FinishReason, Generation, Progress, Prompt, Session, Token};
 pub use speculate::{Origin, Stats};

@@ -1,5 +1,9 @@
 //! A model's files -> a session: config, weights and tokenizer of the target, and of the draft model if there is one.
 
+mod inspect;
+
+pub use self::inspect::{Inspection, Share, Tensors};
+
 use crate::checkpoint::{self, Checkpoint};
 use crate::decode::{Blueprint, Capacity, Engine, Model, RoundBuffers, Translate};
 use crate::error::{Error, Result};

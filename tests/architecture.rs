@@ -1,5 +1,6 @@
 //! The house rules, read from the source itself: who may use whom, and how long a file may be.
 
+use foretoken::model::Architecture;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -45,6 +46,7 @@ fn dependencies_point_one_way() {
         ("gpu", &["error", "model", "options", "weights"]),
         ("decode", &["error", "gpu", "model", "options", "sample", "weights"]),
         ("speculate", &["decode", "error", "options"]),
+        ("hub", &["checkpoint", "error", "weights"]),
         ("simulate", &["error", "speculate"]),
         ("session", &["decode", "error", "gpu", "model", "options", "sample", "speculate", "text"]),
         ("checkpoint", &["error", "model", "options", "text", "weights"]),
@@ -53,7 +55,10 @@ fn dependencies_point_one_way() {
             "parallel",
             &["decode", "error", "gpu", "load", "options", "sample", "session", "speculate", "text", "weights"],
         ),
-        ("wasm", &["decode", "error", "gpu", "options", "parallel", "sample", "session", "simulate", "weights"]),
+        (
+            "wasm",
+            &["decode", "error", "gpu", "load", "options", "parallel", "sample", "session", "simulate", "weights"],
+        ),
     ]);
     for (path, text) in files("src", "rs") {
         let module = module(&path);
@@ -79,6 +84,20 @@ fn foreign_apis_stay_in_their_module() {
             }
             let asynchronous = line.contains("async ") || line.contains(".await");
             assert!(module != "speculate" || !asynchronous, "{}: speculate is pure: {line}", path.display());
+        }
+    }
+}
+
+/// What an architecture is, its row of the table says.
+#[test]
+fn only_the_table_asks_for_the_architecture() {
+    for (path, text) in files("src", "rs").into_iter().filter(|(path, _)| !path.ends_with("model/architecture.rs")) {
+        for asked in Architecture::ALL {
+            let name = format!("Architecture::{asked:?}");
+            assert!(!text.contains(&name), "{} asks whether it is {name}", path.display());
+        }
+        for question in ["architecture ==", "architecture !=", "match architecture", "match spec.architecture"] {
+            assert!(!text.contains(question), "{}: {question}", path.display());
         }
     }
 }

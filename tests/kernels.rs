@@ -27,7 +27,6 @@ const fn attention_bound(kv: KvDtype) -> f64 {
 
 const DTYPES: [Dtype; 3] = [Dtype::F32, Dtype::F16, Dtype::Bf16];
 const KV_DTYPES: [KvDtype; 2] = [KvDtype::F32, KvDtype::F16];
-const SILU: Activation = Activation::Silu;
 /// Random cases per kernel, besides the chosen ones.
 const RANDOM: usize = 30;
 /// Positions per block of the KV cache.
@@ -128,57 +127,124 @@ fn embed_copies_rows_exactly() {
     }
 }
 
-// ---- norm_rms ----
+#[test]
+fn embed_adds_the_rows_of_positions() {
+    let mut lab = Lab::new(20);
+    for (positions, width, rows, first) in [(1, 3, 1, 0), (9, 64, 4, 5), (40, 65, 17, 20), (70, 576, 3, 66)] {
+        for dtype in DTYPES {
+            let table = Matrix::new(dtype, &lab.random.normals(positions * width), width);
+            let before = lab.random.normals(rows * stride(width));
+            let x = lab.output(&bits(&before));
+            // In two pieces.
+            let cut = positions / 2;
+            for (from, end) in [(0, cut), (cut, positions)].into_iter().filter(|(from, end)| from < end) {
+                let sizes = [from, end - from, stride(width) / 4].map(|size| size as u32);
+                let dims = lab.uniform(&[&table.dims()[..], &sizes, &[1f32.to_bits()]].concat());
+                let piece = lab.input(&table.bytes[from * table.row.bytes()..end * table.row.bytes()]);
+                let bindings = [(0, lab.step(first, rows)), (1, dims), (2, piece), (4, x.slice())];
+                let grid = [(table.row.chunks as u32).div_ceil(64), rows as u32, 1];
+                lab.run(Kernel::Embed(table.format, Table::Positions), grid, &bindings);
+            }
+            let inside = |values: &[f32]| {
+                values.chunks_exact(stride(width)).flat_map(|row| row[..width].to_vec()).collect::<Vec<_>>()
+            };
+            let got = inside(&lab.rows(&x, stride(width), stride(width)));
+            let ids: Vec<_> = (first as u32..).take(rows).collect();
+            let mut want = inside(&before);
+            reference::residual(&mut want, &reference::embed(&table.values, width, &ids, 1.0), &vec![0.0; width]);
+            assert_eq!(bits(&got), bits(&want), "{dtype:?}: {rows} rows from {first}, {width} wide");
+        }
+    }
+}
+
+// ---- norms ----
 
 struct Norm<'a> {
+    kernel: Kernel,
     x: &'a [f32],
     gain: &'a [f32],
+    bias: &'a [f32],
     eps: f32,
     /// For the LM head: the first row wanted.
     first: usize,
+    /// What a norm is added to [rows, width].
+    before: &'a [f32],
 }
 
-fn norm_rms(lab: &Lab, norm: &Norm<'_>) -> Vec<f32> {
-    let width = norm.gain.len();
-    let stride = stride(width);
-    let rows = norm.x.len() / width;
-    let wanted = rows - norm.first;
-    let y = lab.output(&vec![UNTOUCHED; wanted * stride]);
-    let head = u32::from(norm.first > 0);
-    let bindings = [
-        (0, lab.uniform(&[5, rows as u32, 0, norm.first as u32, 0, 0])),
-        (1, lab.uniform(&[width as u32, stride as u32 / 4, head, norm.eps.to_bits()])),
-        (2, lab.input(cast_slice(&padded(norm.x, width, stride)))),
-        (3, lab.input(cast_slice(&padded(norm.gain, width, stride)))),
-        (4, y.slice()),
-    ];
-    lab.run(Kernel::NormRms, [wanted as u32, 1, 1], &bindings);
-    let all = lab.rows(&y, stride, stride);
-    assert!(all.chunks_exact(stride).all(|row| row[width..].iter().all(|x| *x == 0.0)), "zero behind the width");
-    all.chunks_exact(stride).flat_map(|row| &row[..width]).copied().collect()
+impl Norm<'_> {
+    fn run(&self, lab: &Lab) -> Vec<f32> {
+        let width = self.gain.len();
+        let stride = stride(width);
+        let rows = self.x.len() / width;
+        let wanted = rows - self.first;
+        let adds = self.kernel == Kernel::PostNorm;
+        let y = lab.output(&if adds {
+            bits(&padded(self.before, width, stride))
+        } else {
+            vec![UNTOUCHED; wanted * stride]
+        });
+        let head = u32::from(self.first > 0);
+        let vector = |values: &[f32]| lab.input(cast_slice(&padded(values, width, stride)));
+        let mut bindings = vec![
+            (0, lab.uniform(&[5, rows as u32, 0, self.first as u32, 0, 0])),
+            (1, lab.uniform(&[width as u32, stride as u32 / 4, head, self.eps.to_bits()])),
+            (2, vector(self.x)),
+            (3, vector(self.gain)),
+            (4, y.slice()),
+        ];
+        if self.kernel == Kernel::NormLayer {
+            bindings.push((5, vector(self.bias)));
+        }
+        lab.run(self.kernel, [wanted as u32, 1, 1], &bindings);
+        let all = lab.rows(&y, stride, stride);
+        assert!(all.chunks_exact(stride).all(|row| row[width..].iter().all(|x| *x == 0.0)), "zero behind the width");
+        all.chunks_exact(stride).flat_map(|row| &row[..width]).copied().collect()
+    }
+
+    fn twin(&self) -> Vec<f32> {
+        let x = &self.x[self.first * self.gain.len()..];
+        let eps = f64::from(self.eps);
+        match self.kernel {
+            Kernel::NormLayer => reference::norm_layer(x, self.gain, self.bias, eps),
+            Kernel::PostNorm => {
+                let mut sum = self.before.to_vec();
+                reference::residual(&mut sum, &reference::norm_rms(x, self.gain, eps), &vec![0.0; self.gain.len()]);
+                sum
+            }
+            _ => reference::norm_rms(x, self.gain, eps),
+        }
+    }
 }
 
 #[test]
-fn norm_rms_equals_its_twin_and_rows_are_alone() {
+fn norms_equal_their_twins_and_rows_are_alone() {
     let mut lab = Lab::new(2);
     let mut cases: Vec<(usize, usize)> = Vec::new();
     for width in [1, 2, 3, 63, 64, 65, 127, 128, 129, 509, 512, 513, 576, 2048] {
         cases.extend([1, 2, 17].map(|rows| (rows, width)));
     }
     cases.extend((0..RANDOM).map(|_| (lab.random.upto(40), lab.random.upto(1200))));
-    for (case, (rows, width)) in cases.into_iter().enumerate() {
-        let input = INPUTS[case % 5];
-        let x = lab.random.values(input, rows * width);
-        let gain = lab.random.normals(width);
-        let eps = lab.random.pick(&[1e-5f32, 1e-6]);
-        let first = if rows > 2 { lab.random.below(rows) } else { 0 };
-        let got = norm_rms(&lab, &Norm { x: &x, gain: &gain, eps, first });
-        let want = reference::norm_rms(&x[first * width..], &gain, f64::from(eps));
-        lab.close("norm_rms", NORM, &(rows, width, input), &got, &want, floor(input, 1, 1e4));
-        for row in [0, rows - first - 1] {
-            let x = &x[(first + row) * width..][..width];
-            let alone = norm_rms(&lab, &Norm { x, gain: &gain, eps, first: 0 });
-            assert_eq!(bits(&alone), bits(&got[row * width..][..width]), "row {row} of {rows}, {width} wide");
+    for kernel in [Kernel::NormRms, Kernel::PostNorm, Kernel::NormLayer] {
+        for (case, &(rows, width)) in cases.iter().enumerate() {
+            let input = INPUTS[case % 5];
+            let x = lab.random.values(input, rows * width);
+            let (gain, bias) = (lab.random.normals(width), lab.random.normals(width));
+            let eps = lab.random.pick(&[1e-5f32, 1e-6]);
+            let first = if rows > 2 && kernel != Kernel::PostNorm { lab.random.below(rows) } else { 0 };
+            let before = lab.random.normals(rows * width);
+            let norm = Norm { kernel, x: &x, gain: &gain, bias: &bias, eps, first, before: &before };
+            let got = norm.run(&lab);
+            let name = if kernel == Kernel::NormLayer { "norm_layer" } else { "norm_rms" };
+            lab.close(name, NORM, &(kernel, rows, width, input), &got, &norm.twin(), floor(input, 1, 1e4));
+            for row in [0, rows - first - 1] {
+                let at = (first + row) * width..(first + row + 1) * width;
+                let alone = Norm { x: &x[at.clone()], before: &before[at], first: 0, ..norm }.run(&lab);
+                assert_eq!(
+                    bits(&alone),
+                    bits(&got[row * width..][..width]),
+                    "{kernel:?}: row {row} of {rows}, {width}"
+                );
+            }
         }
     }
     lab.report();
@@ -400,13 +466,14 @@ fn matmul_rows_have_the_same_bits_in_any_company() {
 // bits in every variant ----
 
 #[test]
-fn residual_and_gate_equal_their_twins() {
+fn residual_gate_and_activate_equal_their_twins() {
     let mut lab = Lab::new(6);
     let mut cases = vec![(1, 1, 1), (2, 3, 2), (3, 64, 63), (8, 65, 64), (16, 127, 65), (17, 256, 33), (33, 576, 97)];
     cases.extend((0..RANDOM).map(|_| (lab.random.upto(40), lab.random.upto(300), lab.random.upto(100))));
     for (case, (rows, cols, width)) in cases.into_iter().enumerate() {
-        let dtype = DTYPES[case % 3];
-        let input = INPUTS[case / 3 % 5];
+        // Each activation with one dtype: more would be nothing but more kernels to compile.
+        let (activation, dtype) = (Activation::ALL[case % 4], DTYPES[case % 4 % 3]);
+        let input = INPUTS[case / 4 % 5];
         let x = lab.random.values(input, rows * cols);
         // Gate and up alternate.
         let outs = 2 * width;
@@ -420,26 +487,34 @@ fn residual_and_gate_equal_their_twins() {
         let bias_input = lab.input(cast_slice(&bias));
         let mut first = None;
         for way in Way::ALL {
-            let case = (way, dtype, rows, cols, width, input);
+            let case = (way, dtype, rows, cols, width, input, activation);
             let stored = product.store(&lab, way);
             let (gates, ups): (Vec<_>, Vec<_>) = stored.as_chunks::<2>().0.iter().map(|[gate, up]| (gate, up)).unzip();
             let (gate_bias, up_bias): (Vec<_>, Vec<_>) = bias.as_chunks::<2>().0.iter().map(|[a, b]| (a, b)).unzip();
-            let want = reference::gate(&gates, &gate_bias, &ups, &up_bias, SILU);
+            let want = reference::gate(&gates, &gate_bias, &ups, &up_bias, activation);
             let y = lab.output(&vec![UNTOUCHED; rows * stride(width)]);
             let targets = [(4, bias_input.clone()), (5, y.slice())];
-            product.run(&lab, way, Epilogue::Gate(SILU), stride(width), &targets);
+            product.run(&lab, way, Epilogue::Gate(activation), stride(width), &targets);
             let gated = lab.rows(&y, stride(width), width);
             lab.close("out_gate", POINTWISE, &case, &gated, &want, floor(input, 1, 1.0));
 
+            let alone = odd.store(&lab, way);
             let mut want = before.clone();
-            reference::residual(&mut want, &odd.store(&lab, way), &bias[..outs - 1]);
+            reference::residual(&mut want, &alone, &bias[..outs - 1]);
             let y = lab.output(&bits(&before));
             let targets = [(4, bias_input.clone()), (5, y.slice())];
             odd.run(&lab, way, Epilogue::Residual, outs - 1, &targets);
-            let got = lab.rows(&y, outs - 1, outs - 1);
-            lab.close("out_residual", POINTWISE, &case, &got, &want, floor(input, 1, 1.0));
+            let added = lab.rows(&y, outs - 1, outs - 1);
+            lab.close("out_residual", POINTWISE, &case, &added, &want, floor(input, 1, 1.0));
 
-            let got = [bits(&gated), bits(&got)];
+            let want = reference::activate(&alone, &bias[..outs - 1], activation);
+            let y = lab.output(&vec![UNTOUCHED; rows * (outs - 1)]);
+            let targets = [(4, bias_input.clone()), (5, y.slice())];
+            odd.run(&lab, way, Epilogue::Activate(activation), outs - 1, &targets);
+            let activated = lab.rows(&y, outs - 1, outs - 1);
+            lab.close("out_activate", POINTWISE, &case, &activated, &want, floor(input, 1, 1.0));
+
+            let got = [bits(&gated), bits(&added), bits(&activated)];
             assert!(got == *first.get_or_insert_with(|| got.clone()), "{case:?}: other bits than {:?}", Way::ALL[0]);
         }
     }

@@ -65,7 +65,12 @@ export class Cache {
         if (!wasClean) await clean();
       };
       const file = (/** @type {string} */ file) => new CachedFile(this, root, [key, encodeURIComponent(file)], { model: name, url });
-      return { close, file };
+      const names = async () => {
+        const folder = await root.getDirectoryHandle(key).catch(() => null);
+        const metas = (folder ? await entries(folder) : []).map(async ([name, inside]) => ({ name, meta: await readMeta(inside) }));
+        return (await Promise.all(metas)).filter(({ meta }) => meta && !meta.absent).map(({ name }) => decodeURIComponent(name));
+      };
+      return { close, file, names };
     } catch (error) {
       await this.fail(error);
       return null;

@@ -23,7 +23,7 @@ import { Queue } from "./queue.js";
  * @property {number} total prompt tokens to read
  *
  * @typedef {string | URL | readonly File[] | FileList | FileSystemDirectoryHandle} Model
- *   a Hub id (`owner/name`), a base URL (starts with `/`, `./` or a scheme), or what the user picked
+ *   a Hub id (`owner/name`), a base URL or that of a GGUF file (starts with `/`, `./` or a scheme), or what the user picked
  *
  * @typedef {{ type: "text", text: string }} TextPart
  *
@@ -49,6 +49,8 @@ import { Queue } from "./queue.js";
 /**
  * @typedef {object} LoadOptions
  * @property {Model} [assistant_model] the draft model; fastest with the target's tokenizer
+ * @property {string} [file] the GGUF file that is meant, in a folder with several: `*` stands for any characters, as in `*Q4_K_M.gguf`
+ * @property {string} [assistant_file] the same for the draft model
  * @property {(progress: Progress) => void} [onProgress]
  * @property {AbortSignal} [signal] ends the loading, which rejects with `aborted`; its `reason` is the error's `cause`
  * @property {string} [endpoint] the Hub; https://huggingface.co by default
@@ -217,6 +219,21 @@ import { Queue } from "./queue.js";
  * @typedef {import("./chat.js").RequestOptions} RequestOptions
  */
 
+/**
+ * @typedef {object} Inspection
+ * @property {string} model
+ * @property {string} architecture
+ * @property {number} download_bytes of all files that loading it reads
+ * @property {{ count: number, bytes: number, dtypes: Record<string, { count: number, bytes: number }> }} tensors the weights, in
+ *   all and by their type, such as `F16` or `Q4_K`
+ * @property {{ max_context: number, prefill_chunk: number, kv_dtype: string }} capacity the room that it would get
+ * @property {ModelMemory} memory
+ * @property {number} total bytes on the GPU, without those of a draft model
+ * @property {DeviceInfo | null} device null where there is no GPU
+ * @property {string | null} unfit why it would not fit that GPU's limits; null where it would. How much memory is free, no
+ *   browser tells before it is asked for
+ */
+
 /** @typedef {import("./error.js").ErrorCode} ErrorCode */
 
 export { ForetokenError };
@@ -275,9 +292,31 @@ export class Engine {
    * @returns {Promise<Engine>}
    */
   static async load(model, options) {
+    return Engine.#begin("load", model, options);
+  }
+
+  /**
+   * What there is to know of a model before it is loaded, from its headers: of each file with weights, the first 8 MB are
+   * downloaded, and kept for a load. Rejects as {@link Engine.load} does.
+   * @param {Model} model
+   * @param {Omit<LoadOptions, "assistant_model">} [options]
+   * @returns {Promise<Inspection>}
+   */
+  static async inspect(model, options) {
+    const engine = await Engine.#begin("inspect", model, options);
+    engine.dispose();
+    return /** @type {any} */ (engine.#info);
+  }
+
+  /**
+   * @param {"load" | "inspect"} method
+   * @param {Model} model
+   * @param {LoadOptions} [options]
+   */
+  static async #begin(method, model, options) {
     const { assistant_model, onProgress, signal, endpoint, revision, token, cache = true, persist = false, worker, wasm, ...rest } = checked(options);
     if (signal?.aborted) throw aborted(signal);
-    requireWebGpu();
+    if (method === "load") requireWebGpu();
     // The browser may refuse, or ask the user; nothing waits for it.
     const remote = [model, assistant_model].some((files) => typeof files === "string" || files instanceof URL);
     if (persist && cache && remote) navigator.storage?.persist?.().catch(() => {});
@@ -296,7 +335,7 @@ export class Engine {
     const stop = () => engine.#dispose(aborted(signal));
     signal?.addEventListener("abort", stop, { once: true });
     try {
-      await engine.#start();
+      await engine.#start(method);
       return engine;
     } catch (error) {
       engine.dispose();
@@ -414,13 +453,13 @@ export class Engine {
   }
 
   /** Starts a worker and loads the models into it. What is asked meanwhile waits in the worker. */
-  async #start() {
+  async #start(method = "load") {
     const { args, onProgress, worker: address } = this.#load;
     const worker = startWorker(address, (message) => this.#stop(new ForetokenError({ code: "internal", message })));
     this.#worker = worker;
     worker.onmessage = ({ data }) => this.#hear(data);
     try {
-      this.#info = await this.#send("load", args, onProgress).result;
+      this.#info = await this.#send(method, args, onProgress).result;
     } catch (error) {
       if (this.#worker === worker) this.#stop(error);
       throw error;

@@ -8,6 +8,7 @@ export { failure };
 /**
  * @typedef {object} Files What the engine reads a model from.
  * @property {string} name what a person would call the model in a message
+ * @property {() => Promise<string[]>} list the names of its files; none where they cannot be told
  * @property {(file: string) => Promise<number | null>} size bytes of a file; null when there is no such file
  * @property {(file: string, start: number, end: number) => Promise<Uint8Array>} read exactly these bytes
  * @property {() => Promise<void>} [close] nothing more is read for now
@@ -35,15 +36,19 @@ export function openFiles(model, options) {
   if (/^(\.{0,2}\/|[a-z][a-z0-9+.-]*:)/i.test(text)) {
     if (!URL.canParse(text, options.base)) throw refused();
     const folder = new URL(text, options.base);
-    if (!folder.pathname.endsWith("/")) folder.pathname += "/";
-    return new Remote(withoutQuery(text), folder.href, options);
+    const only = /[^/]+\.gguf$/.exec(folder.pathname)?.[0];
+    if (only) folder.pathname = folder.pathname.slice(0, -only.length);
+    else if (!folder.pathname.endsWith("/")) folder.pathname += "/";
+    return new Remote(withoutQuery(text), folder.href, { ...options, only: only && decodeURIComponent(only) });
   }
   if (!/^[\w.-]+\/[\w.-]+$/.test(text)) throw refused();
   const { endpoint = "https://huggingface.co", revision = "main", token } = options;
-  const base = `${endpoint.replace(/\/+$/, "")}/${text}/resolve/${encodeURIComponent(revision)}/`;
+  const [hub, commit] = [endpoint.replace(/\/+$/, ""), encodeURIComponent(revision)];
   const headers = token ? { Authorization: `Bearer ${token}` } : undefined;
   // A whole commit id names the same bytes for ever.
-  return new Remote(text, base, { ...options, headers, pinned: /^[0-9a-f]{40}$/.test(revision) });
+  const pinned = /^[0-9a-f]{40}$/.test(revision);
+  const listing = `${hub}/api/models/${text}/revision/${commit}`;
+  return new Remote(text, `${hub}/${text}/resolve/${commit}/`, { ...options, headers, pinned, listing });
 }
 
 /** @implements {Files} */
@@ -59,6 +64,10 @@ class PickedFiles {
     const depth = (/** @type {File} */ { webkitRelativePath }) => webkitRelativePath.split("/").length;
     // Folders of other formats, such as onnx/, hold files of the same names.
     return this.files.filter(({ name }) => name === file).sort((a, b) => depth(a) - depth(b))[0];
+  }
+
+  async list() {
+    return this.files.map(({ name }) => name);
   }
 
   /** @param {string} file */
@@ -85,6 +94,12 @@ class Directory extends PickedFiles {
     super([]);
     this.handle = handle;
     this.name = handle.name;
+  }
+
+  async list() {
+    const names = [];
+    for await (const name of this.handle.keys()) names.push(name);
+    return names;
   }
 
   /** @param {string} file */

@@ -38,20 +38,44 @@ export class Remote {
   /**
    * @param {string} name
    * @param {string} base the folder
-   * @param {import("./transfer.js").TransferOptions & { cache?: import("./cache.js").Cache, pinned?: boolean }} options
-   *   `pinned`: whether what the URL names never changes
+   * @param {import("./transfer.js").TransferOptions & { cache?: import("./cache.js").Cache, pinned?: boolean, listing?: string, only?: string }} options
+   *   `pinned`: whether what the URL names never changes; `listing`: where a Hub lists its files; `only`: the GGUF file that is the model
    */
-  constructor(name, base, { cache, pinned = false, ...options }) {
+  constructor(name, base, { cache, pinned = false, listing, only, ...options }) {
     this.name = name;
     this.url = withoutQuery(base);
     this.cache = cache;
     this.pinned = pinned;
+    this.only = only;
+    this.listing = listing ? new Transfer(listing, options) : null;
     this.signal = options.signal;
     this.transfer = new Transfer(base, options);
   }
 
+  /** The names of its files; none where the server cannot be asked for them. @returns {Promise<string[]>} */
+  async list() {
+    const { listing, only } = this;
+    if (!listing) return only ? [only] : [];
+    try {
+      const { siblings } = await listing.retry("", async () => (await listing.fetch("")).json());
+      return siblings.map((/** @type {{ rfilename: string }} */ { rfilename }) => rfilename);
+    } catch (error) {
+      // Without the Hub, what is kept is enough.
+      const names = (await (await this.kept())?.names()) ?? [];
+      if (error.code !== "network" || !names.length) throw error;
+      return names;
+    }
+  }
+
+  /** What is kept of the model. */
+  kept() {
+    return (this.model ??= this.cache?.model(this.name, this.url));
+  }
+
   /** @param {string} file */
   async size(file) {
+    // Its other parts, where it is split, are asked for; a folder's files are not.
+    if (this.only && !file.endsWith(".gguf")) return null;
     return (await this.open(file))?.total ?? null;
   }
 
@@ -100,8 +124,7 @@ export class Remote {
     if (file.split("/").some((part) => ["", ".", ".."].includes(part))) {
       throw failure("not-found", `${this.name}: ${file} is no name inside the model's folder`, { path: this.url + file });
     }
-    this.model ??= this.cache?.model(this.name, this.url);
-    const kept = (await this.model)?.file(file) ?? null;
+    const kept = (await this.kept())?.file(file) ?? null;
     return kept ? this.alone(kept, 0, () => this.resume(file, kept)) : this.begin(file, null);
   }
 

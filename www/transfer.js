@@ -33,6 +33,13 @@ export function failure(code, message, detail = null) {
   return { code, message, detail };
 }
 
+/** What the Hub's codes mean. @type {Record<string, string>} */
+const REFUSALS = {
+  GatedRepo: "the model is gated: accept its conditions on its page, and give the `token` of an account that may read it",
+  RepoNotFound: "there is no such model, or it is private: check the name; if it is private, give the `token` of an account that may read it",
+  RevisionNotFound: "the model has no such `revision`: no branch, tag or commit is called so",
+};
+
 /** What comes from one server for one model. */
 export class Transfer {
   /** @type {Map<string, number>} bytes here, by file */
@@ -75,10 +82,12 @@ export class Transfer {
     const response = await unlessSilent(fetch(address, { headers, signal: request.signal, cache: "no-store" }), stop);
     this.answered = true;
     const { status } = response;
-    if (response.ok || status === 404 || (status === 416 && start === 0)) return response;
-    discard(response);
     const url = withoutQuery(address);
     const detail = { url, status };
+    const refusal = REFUSALS[response.headers.get("x-error-code") ?? ""];
+    if (!refusal && (response.ok || status === 404 || (status === 416 && start === 0))) return response;
+    discard(response);
+    if (refusal) throw failure("not-found", `${url}: ${refusal}`, detail);
     if (status === 401 || status === 403) {
       throw failure("not-found", `${url}: ${status}: there is no such model, or it needs a token, or a signature that has not expired`, detail);
     }

@@ -7,7 +7,7 @@
  */
 import { Cache } from "./cache.js";
 import { Crew } from "./crew.js";
-import init, { load, loadParallel, serve } from "./foretoken.js";
+import init, { inspect, load, loadParallel, serve } from "./foretoken.js";
 import { failure, openFiles } from "./hub.js";
 
 /** @type {import("./foretoken.js").Session} */
@@ -121,6 +121,16 @@ const methods = {
     const device = session.device();
     device.name ||= await adapterName();
     return { device, memory: crew?.memory() ?? session.memory(), warnings: [...warnings, ...session.warnings()] };
+  },
+
+  async inspect({ model, wasm, hub, base, options }, context) {
+    await init({ module_or_path: wasm });
+    const files = opening({ hub, base }, context).open(model, "target");
+    try {
+      return await inspect(files, options);
+    } finally {
+      files.close?.();
+    }
   },
 
   async generate({ prompt, options }, { emit, signal }) {

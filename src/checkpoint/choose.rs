@@ -1,71 +1,129 @@
-//! Which GGUF file of several is meant.
+//! Which of many files make up the model.
 
 use crate::error::{Error, Result};
+use crate::weights::{INDEX, SINGLE, SMALL_FILES, Split};
+use std::collections::BTreeSet;
 
-/// The one that matches, or the only one; none where there is none and none was asked for. Of a split file its first part counts.
-pub(super) fn choose(place: &str, files: &[String], pattern: Option<&str>) -> Result<Option<String>> {
-    let is_first = |name: &&String| !name.contains("-of-") || name.contains("-00001-of-");
-    let mut models: Vec<_> = files.iter().filter(|name| name.ends_with(".gguf")).filter(is_first).collect();
-    models.sort();
-    let all = models.clone();
-    if let Some(pattern) = pattern {
-        // Where the names cannot be told, the pattern has to be one.
-        if files.is_empty() {
-            return Ok(Some(pattern.to_owned()));
-        }
-        models.retain(|name| matches(pattern, name));
+/// Files that a message lists at most.
+const MOST_LISTED: usize = 30;
+
+/// The files that are wanted of those called `names`: those of a folder, whose shards its index names, or the parts of one GGUF
+/// file in their order. `file` says which GGUF file, where there are several; in it `*` stands for any characters.
+///
+/// # Errors
+/// [`Error::NotFound`] for the model `model` where there is none that can be used; [`Error::BadOption`] where several GGUF files
+/// match, or none.
+pub fn choose(model: &str, file: Option<&str>, names: &[&str]) -> Result<Vec<String>> {
+    let has = |name: &&&str| names.contains(name);
+    if let (None, Some(weights)) = (file, [SINGLE, INDEX].iter().find(has)) {
+        return Ok(SMALL_FILES.iter().filter(has).chain([weights]).map(ToString::to_string).collect());
     }
-    let names = |models: &[&String]| models.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
-    match (models.as_slice(), pattern) {
-        ([one], _) => Ok(Some((*one).clone())),
-        ([], None) => Ok(None),
-        (several, _) => Err(Error::BadOption {
-            option: if pattern.is_some() { "file" } else { "model" }.into(),
-            value: pattern.unwrap_or(place).to_owned(),
-            allowed: format!("one of its GGUF files: {}", names(if several.is_empty() { &all } else { several })),
+    // By the name of the first part.
+    let is_first = |name: &str| name.ends_with(".gguf") && Split::of(name).is_none_or(|split| split.part(0) == name);
+    let models: BTreeSet<&str> = names.iter().copied().filter(|name| is_first(name)).collect();
+    let matching: Vec<&str> = models.iter().copied().filter(|name| matches(file.unwrap_or("*"), name)).collect();
+    match (&matching[..], file) {
+        ([first], _) => parts(model, first, names),
+        // Where the names cannot be told, the pattern has to be one.
+        (_, Some(file)) if names.is_empty() => Ok(vec![file.into()]),
+        _ if models.is_empty() => Err(Error::NotFound { path: model.into(), reason: lacking(file, names) }),
+        _ => Err(Error::BadOption {
+            option: if file.is_some() { "file" } else { "model" }.into(),
+            value: file.unwrap_or(model).into(),
+            allowed: format!(
+                "one of its GGUF files, by the option file or as owner/name:FILE, where * stands for any characters: {}",
+                listed(&if matching.is_empty() { models.into_iter().collect() } else { matching })
+            ),
         }),
     }
 }
 
-/// Whether a name is the pattern, in which `*` stands for any characters.
-fn matches(pattern: &str, name: &str) -> bool {
-    let Some((start, rest)) = pattern.split_once('*') else { return pattern == name };
-    let Some(mut name) = name.strip_prefix(start) else { return false };
-    loop {
-        if matches(rest, name) {
-            return true;
-        }
-        let mut chars = name.chars();
-        if chars.next().is_none() {
-            return false;
-        }
-        name = chars.as_str();
+/// Why there is nothing to choose from, and what to do.
+fn lacking(file: Option<&str>, names: &[&str]) -> String {
+    if file.is_some() {
+        return "it has no GGUF file: name the model without a file".into();
     }
+    if names.iter().any(|name| [".bin", ".pt", ".pth"].iter().any(|end| name.ends_with(end))) {
+        return format!(
+            "its weights are pickled PyTorch files (.bin), which can run any code and are not read: take a repository with \
+             {SINGLE} or a GGUF file, or have it converted at https://huggingface.co/spaces/safetensors/convert"
+        );
+    }
+    format!("there is neither {SINGLE}, nor {INDEX}, nor a GGUF file, but {}", listed(names))
+}
+
+fn listed(names: &[&str]) -> String {
+    if names.is_empty() {
+        return "nothing that is known".into();
+    }
+    let more = names.len().saturating_sub(MOST_LISTED);
+    let list = names.iter().take(MOST_LISTED).copied().collect::<Vec<_>>().join(", ");
+    if more > 0 { format!("{list} and {more} more") } else { list }
+}
+
+/// All parts of the GGUF file whose first one is given.
+fn parts(model: &str, first: &str, names: &[&str]) -> Result<Vec<String>> {
+    let Some(split) = Split::of(first) else { return Ok(vec![first.into()]) };
+    let part = |number| {
+        let part = split.part(number);
+        let missing = || Error::NotFound { path: model.into(), reason: format!("its part {part} is not there") };
+        if names.contains(&part.as_str()) { Ok(part) } else { Err(missing()) }
+    };
+    (0..split.parts).map(part).collect()
+}
+
+/// Whether the name is as the pattern says, in which `*` stands for any characters.
+fn matches(pattern: &str, name: &str) -> bool {
+    let Some((first, rest)) = pattern.split_once('*') else { return pattern == name };
+    let Some(mut name) = name.strip_prefix(first) else { return false };
+    let Some((middle, last)) = rest.rsplit_once('*') else { return name.ends_with(rest) };
+    for piece in middle.split('*') {
+        match name.find(piece) {
+            Some(at) => name = &name[at + piece.len()..],
+            None => return false,
+        }
+    }
+    name.ends_with(last)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn files(names: &[&str]) -> Vec<String> {
-        names.iter().map(|name| (*name).to_owned()).collect()
+    #[test]
+    fn a_star_stands_for_any_characters() {
+        for (pattern, name) in
+            [("*", ""), ("*", "a"), ("a*c", "abc"), ("a*c", "ac"), ("*b*", "abc"), ("*b*b", "abbb"), ("a", "a")]
+        {
+            assert!(matches(pattern, name), "{pattern} {name}");
+        }
+        for (pattern, name) in [("a", "ab"), ("a*b", "a"), ("ab*b", "ab"), ("*b*b", "ab"), ("*c*b*", "abc"), ("", "a")]
+        {
+            assert!(!matches(pattern, name), "{pattern} {name}");
+        }
     }
 
     #[test]
-    fn the_only_one_or_the_one_that_matches() {
-        let some = |name: &str| Ok(Some(name.to_owned()));
-        assert_eq!(choose("m", &files(&["README.md", "config.json"]), None), Ok(None));
-        assert_eq!(choose("m", &files(&["README.md", "a.gguf"]), None), some("a.gguf"));
-        let parts = files(&["a-00002-of-00002.gguf", "a-00001-of-00002.gguf"]);
-        assert_eq!(choose("m", &parts, None), some("a-00001-of-00002.gguf"));
-        let both = files(&["m-Q4_K_M.gguf", "m-Q8_0.gguf"]);
-        assert_eq!(choose("m", &both, Some("*Q8_0.gguf")), some("m-Q8_0.gguf"));
-        assert_eq!(choose("m", &both, Some("m-*4*M.gguf")), some("m-Q4_K_M.gguf"));
-        assert_eq!(choose("m", &[], Some("x.gguf")), some("x.gguf"));
-        for pattern in [None, Some("m*"), Some("*Q5*")] {
-            let error = choose("m", &both, pattern).unwrap_err();
-            assert_eq!(error.code(), "bad-option");
-            assert!(error.to_string().contains("m-Q4_K_M.gguf, m-Q8_0.gguf"), "{error}");
-        }
+    fn what_is_chosen_of_many_files() {
+        let chosen = |file, names: &[&str]| choose("a/b", file, names).map_err(|error| error.to_string());
+        let folder = ["README.md", "config.json", SINGLE, "onnx/model.onnx", "pytorch_model.bin", "tokenizer.json"];
+        assert_eq!(chosen(None, &folder).unwrap(), ["config.json", "tokenizer.json", SINGLE]);
+        assert_eq!(chosen(None, &["config.json", INDEX]).unwrap(), ["config.json", INDEX]);
+        let quantised = ["config.json", "m-q4.gguf", "m-q8-00001-of-00002.gguf", "m-q8-00002-of-00002.gguf"];
+        assert_eq!(chosen(Some("*q4.gguf"), &quantised).unwrap(), [quantised[1]]);
+        assert_eq!(chosen(Some("*q8*"), &quantised).unwrap(), quantised[2..]);
+        assert_eq!(chosen(None, &quantised[..2]).unwrap(), [quantised[1]]);
+        assert_eq!(chosen(Some("*"), &[SINGLE, "x.gguf"]).unwrap(), ["x.gguf"]);
+        let refused = |file, names: &[&str], says: &[&str]| {
+            let error = chosen(file, names).unwrap_err();
+            assert!(says.iter().all(|part| error.contains(part)), "{error}");
+        };
+        refused(None, &quantised, &["model: a/b is not", "owner/name:FILE", ": m-q4.gguf, m-q8-00001-of-00002.gguf"]);
+        refused(Some("*q5*"), &quantised, &["file: *q5* is not allowed", ": m-q4.gguf, m-q8-00001-of-00002.gguf"]);
+        assert_eq!(chosen(Some("x.gguf"), &[]).unwrap(), ["x.gguf"]);
+        refused(Some("*q8*"), &quantised[..3], &["m-q8-00002-of-00002.gguf is not there"]);
+        refused(Some("*"), &folder, &["without a file"]);
+        refused(None, &["pytorch_model.bin"], &["pickled", "safetensors/convert"]);
+        refused(None, &["adapter_model.safetensors"], &["neither", "but adapter_model.safetensors"]);
     }
 }

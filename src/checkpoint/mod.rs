@@ -10,6 +10,8 @@ use crate::model::ModelSpec;
 use crate::options::SamplingDefaults;
 use crate::text::{ChatTemplate, Tokenizer};
 use crate::weights::{Source, Weights, has_safetensors};
+
+pub use self::choose::choose;
 use std::pin::Pin;
 
 /// A model's files, of which only the headers were read.
@@ -47,7 +49,15 @@ pub async fn open<S: Source + 'static>(source: S, file: Option<&str>) -> Result<
     let opened = async {
         let gguf = match file {
             None if has_safetensors(&source).await? => None,
-            _ => choose::choose(&place, &source.list().await?, file)?,
+            _ => {
+                let names = source.list().await?;
+                let names: Vec<_> = names.iter().map(String::as_str).collect();
+                match (names.as_slice(), file) {
+                    // A file that was named by itself may be one of several parts.
+                    ([one], None) if one.ends_with(".gguf") => Some((*one).to_owned()),
+                    _ => choose(&place, file, &names)?.into_iter().next(),
+                }
+            }
         };
         Ok::<Box<dyn Checkpoint<S>>, Error>(match gguf {
             Some(file) => Box::new(gguf::Gguf::open(source, &file).await?),

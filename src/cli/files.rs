@@ -1,8 +1,10 @@
 //! Which folders hold the models.
 
+use super::bar::Bar;
 use crate::error::{Error, Result};
+use crate::hub::{Hub, HubId, Settings};
 use crate::weights::Folder;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The tales pair's target.
 pub(super) fn tales() -> Result<Folder> {
@@ -22,39 +24,62 @@ fn part_of_tales(part: &str) -> Result<Folder> {
         Some(folder) => Folder::open(folder),
         None => Err(Error::NotFound {
             path: "models/tales".into(),
-            reason: "only a checkout of the repository has these models: run the program there, or give --model the \
-                     folder of another one, for example after `hf download HuggingFaceTB/SmolLM2-360M-Instruct \
-                     --local-dir SmolLM2-360M-Instruct`"
-                .into(),
+            reason:
+                "only a checkout of the repository has these models: run the program there, or name another one, such \
+                     as --model HuggingFaceTB/SmolLM2-360M-Instruct"
+                    .into(),
         }),
     }
 }
 
-/// The folder that an option names.
-pub(super) fn open(option: &'static str, path: &Path) -> Result<Folder> {
-    if path.as_os_str().is_empty() {
-        let (value, allowed) = ("an empty name".into(), "the name of a folder".into());
+/// The files that an option names: a folder, or a model of the Hub, which is downloaded first where it is not in the cache.
+pub(super) fn open(option: &'static str, name: &str) -> Result<Folder> {
+    Folder::open(match locate(option, name)? {
+        Place::Here(path) => path,
+        Place::Hub(id) => {
+            let bar = Bar::new(&format!("downloading {id} {{bar:30}} {{bytes}} of {{total_bytes}}, {{eta}} left"));
+            hub()?.download(&id, &mut |done, all| bar.show(done, all)).map_err(|error| neither(error, &id))?
+        }
+    })
+}
+
+/// What an option names.
+pub(super) enum Place {
+    Here(PathBuf),
+    Hub(HubId),
+}
+
+/// What is here goes before what the Hub has.
+pub(super) fn locate(option: &'static str, name: &str) -> Result<Place> {
+    if name.is_empty() {
+        let (value, allowed) = ("an empty name".into(), "owner/name on the Hub, or the name of a folder".into());
         return Err(Error::BadOption { option: option.into(), value, allowed });
     }
-    match Folder::open(path) {
-        Err(_) if !path.exists() && is_hub_id(path) => {
-            let path = path.display().to_string();
-            let flag = super::flag(option);
-            let reason = format!(
-                "there is no such folder, and this version does not download from the Hub: \
-                 run `hf download {path} --local-dir {path}` first, or give {flag} another folder"
-            );
-            Err(Error::NotFound { path, reason })
-        }
-        opened => opened,
+    let path = PathBuf::from(name);
+    match name.parse() {
+        Ok(id) if !path.exists() => Ok(Place::Hub(id)),
+        Err(()) if !path.exists() => Err(Error::NotFound {
+            path: name.into(),
+            reason:
+                "there is no such folder or file, and models of the Hub are called owner/name, owner/name@revision or \
+                     owner/name:file.gguf"
+                    .into(),
+        }),
+        _ => Ok(Place::Here(path)),
     }
 }
 
-/// Whether it looks like `owner/name`.
-fn is_hub_id(path: &Path) -> bool {
-    let plain = |part: &str| {
-        let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        part.starts_with(|c: char| c.is_ascii_alphanumeric()) && part.chars().all(allowed)
-    };
-    path.to_str().and_then(|path| path.split_once('/')).is_some_and(|(owner, name)| plain(owner) && plain(name))
+/// What looks like the name of a model may have been meant for that of a folder.
+pub(super) fn neither(error: Error, id: &HubId) -> Error {
+    match error {
+        Error::NotFound { path, reason } if path == id.to_string() => {
+            Error::NotFound { path, reason: format!("{reason}; nor is there such a folder here") }
+        }
+        other => other,
+    }
+}
+
+/// The Hub that the environment names.
+pub(super) fn hub() -> Result<Hub> {
+    Hub::new(Settings::from_env())
 }

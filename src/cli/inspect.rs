@@ -1,24 +1,27 @@
 //! `foretoken inspect`: what a model is, what it does, and whether it fits the device; from its headers alone.
 
-use super::load::{Room, open_gpu, target};
+use super::files::{self, Place};
+use super::load::{Room, open_gpu};
+use super::reading::reading;
 use super::{Failure, print_json};
-use crate::decode::{Capacity, Memory};
-use crate::gpu::DeviceInfo;
-use crate::load::ModelFiles;
+use crate::load::{Inspection, ModelFiles, Share};
 use crate::model::ModelSpec;
-use crate::weights::Source;
+use crate::options::LoadOptions;
+use crate::weights::{Folder, Source};
 use serde::Serialize;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
-use std::path::PathBuf;
 
 /// Which model, and how much room it would get.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Folder of the model: config.json and the headers of its safetensors [default: in a checkout, the tales model]
-    #[arg(long, value_name = "DIR")]
-    model: Option<PathBuf>,
+    /// The model: owner/name[@revision][:file] on the Hub, of which only headers are read, or a folder [default: in a checkout,
+    /// the tales model]
+    #[arg(value_name = "MODEL", id = "name", conflicts_with = "model")]
+    name: Option<String>,
+    /// The same
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
     #[command(flatten)]
     room: Room,
 }
@@ -26,31 +29,14 @@ pub(super) struct Args {
 /// What there is to know before anything is loaded.
 #[derive(Serialize)]
 struct Report {
-    model: String,
+    #[serde(flatten)]
+    inspection: Inspection,
     spec: ModelSpec,
-    tensors: Tensors,
-    capacity: Capacity,
-    memory: Memory,
-    total: u64,
     unsplit: Vec<Unsplit>,
     dispatches_per_layer: usize,
-    device: Option<DeviceInfo>,
     /// Why there is no device.
     device_error: Option<String>,
     plan: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct Tensors {
-    count: usize,
-    bytes: u64,
-    dtypes: BTreeMap<&'static str, Share>,
-}
-
-#[derive(Default, Serialize)]
-struct Share {
-    count: usize,
-    bytes: u64,
 }
 
 /// A buffer that has to fit a binding.
@@ -61,7 +47,17 @@ struct Unsplit {
 }
 
 pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
-    let report = Report::new(args).await?;
+    let options = args.room.options()?;
+    let report = match args.name.as_deref().or(args.model.as_deref()) {
+        None => Report::new(files::tales()?, &options).await?,
+        Some(name) => match files::locate("model", name)? {
+            Place::Here(path) => Report::new(Folder::open(path)?, &options).await?,
+            Place::Hub(id) => {
+                let source = files::hub()?.open(&id).map_err(|error| files::neither(error, &id))?;
+                Report::new(source, &options).await?
+            }
+        },
+    };
     if json {
         return print_json(&report);
     }
@@ -70,29 +66,15 @@ pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
 }
 
 impl Report {
-    async fn new(args: &Args) -> crate::Result<Self> {
-        let ModelFiles { blueprint, checkpoint, .. } =
-            ModelFiles::open(target(args.model.as_deref())?, &args.room.options()?).await?;
-        let weights = checkpoint.weights();
-        let mut dtypes = BTreeMap::<_, Share>::new();
-        for (_, tensor) in weights.iter() {
-            let share = dtypes.entry(tensor.dtype.name()).or_default();
-            share.count += 1;
-            share.bytes += tensor.bytes();
-        }
-        let (count, bytes) =
-            dtypes.values().fold((0, 0), |(count, bytes), share| (count + share.count, bytes + share.bytes));
+    async fn new(source: impl Source + 'static, options: &LoadOptions) -> crate::Result<Self> {
+        let files = ModelFiles::open(source, options).await?;
         let gpu = open_gpu().await;
-        let memory = blueprint.memory();
+        let inspection = files.inspect(gpu.as_ref().ok().map(|gpu| gpu.info().clone())).await?;
+        let blueprint = files.blueprint;
         Ok(Self {
-            model: weights.source().name(),
-            tensors: Tensors { count, bytes, dtypes },
-            capacity: blueprint.capacity,
-            memory,
-            total: memory.total(),
+            inspection,
             unsplit: blueprint.unsplit().map(|(what, bytes)| Unsplit { what, bytes }).into(),
             dispatches_per_layer: blueprint.plan.dispatches_per_layer(),
-            device: gpu.as_ref().ok().map(|gpu| gpu.info().clone()),
             device_error: gpu.err().map(|error| error.to_string()),
             plan: blueprint.plan.to_string().lines().map(str::to_owned).collect(),
             spec: blueprint.spec,
@@ -102,8 +84,10 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { spec, capacity, memory, .. } = self;
-        writeln!(f, "model       {}", self.model)?;
+        let Inspection { model, download_bytes, tensors, capacity, memory, total, device, unfit, .. } =
+            &self.inspection;
+        let spec = &self.spec;
+        writeln!(f, "model       {model}")?;
         writeln!(
             f,
             "spec        {:?}: {} layers, hidden {}, {} heads of {}, {} KV heads, MLP {}, {} tokens, {} positions",
@@ -117,23 +101,27 @@ impl fmt::Display for Report {
             spec.vocab_size,
             spec.max_position_embeddings
         )?;
-        for (dtype, Share { count, bytes }) in &self.tensors.dtypes {
+        for (title, line) in reading(spec) {
+            writeln!(f, "{title:<12}{line}")?;
+        }
+        writeln!(f, "files       {}", Bytes(*download_bytes))?;
+        for (dtype, Share { count, bytes }) in &tensors.dtypes {
             writeln!(f, "tensors     {count} in {dtype}, {}", Bytes(*bytes))?;
         }
         writeln!(
             f,
             "memory      {}: weights {}, KV cache {} ({} positions), scratch {}",
-            Bytes(self.total),
+            Bytes(*total),
             Bytes(memory.weights),
             Bytes(memory.kv),
             capacity.max_context,
             Bytes(memory.scratch)
         )?;
-        match &self.device {
+        match device {
             Some(device) => writeln!(f, "device      {}, {}, {}", device.name, device.backend, device.driver)?,
             None => writeln!(f, "device      {}", self.device_error.as_deref().unwrap_or("none"))?,
         }
-        let limit = self.device.as_ref().map(|device| device.max_binding_size.min(device.max_buffer_size));
+        let limit = device.as_ref().map(|device| device.max_binding_size.min(device.max_buffer_size));
         let limit = |bytes| match limit {
             Some(limit) if bytes > limit => format!(", TOO LARGE: a binding holds {}", Bytes(limit)),
             Some(limit) => format!(" of the {} that a binding holds", Bytes(limit)),
@@ -141,6 +129,11 @@ impl fmt::Display for Report {
         };
         for Unsplit { what, bytes } in &self.unsplit {
             writeln!(f, "            {what}: {}{}", Bytes(*bytes), limit(*bytes))?;
+        }
+        match unfit {
+            Some(reason) => writeln!(f, "            does not fit: {reason}")?,
+            None if device.is_some() => writeln!(f, "            it fits the limits of the device")?,
+            None => {}
         }
         writeln!(f, "dispatches  {} per layer", self.dispatches_per_layer)?;
         writeln!(f, "plan")?;

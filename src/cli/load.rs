@@ -9,18 +9,18 @@ use crate::options::LoadOptions;
 use crate::session::Session;
 use crate::weights::Folder;
 use clap::Args;
-use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 /// Target and draft model.
 #[derive(Args)]
 pub(super) struct Pair {
-    /// Folder of the target: config.json, model.safetensors, tokenizer.json [default: in a checkout, the tales model]
-    #[arg(long, value_name = "DIR")]
-    pub model: Option<PathBuf>,
-    /// Folder of the draft model [default: with --model none, else the small tales model]
-    #[arg(long, value_name = "DIR", conflicts_with = "no_assistant")]
-    assistant_model: Option<PathBuf>,
+    /// The target: owner/name[@revision][:file] on the Hub, or a folder with config.json, model.safetensors, tokenizer.json
+    /// [default: in a checkout, the tales model]
+    #[arg(long, value_name = "MODEL")]
+    pub model: Option<String>,
+    /// The draft model, named likewise [default: with --model none, else the small tales model]
+    #[arg(long, value_name = "MODEL", conflicts_with = "no_assistant")]
+    assistant_model: Option<String>,
     /// Load no draft model
     #[arg(long)]
     no_assistant: bool,
@@ -67,7 +67,7 @@ impl Pair {
     /// The draft model's files, if there is to be one.
     pub fn assistant(&self) -> Result<Option<Folder>> {
         match &self.assistant_model {
-            Some(path) => files::open("assistant_model", path).map(Some),
+            Some(name) => files::open("assistant_model", name).map(Some),
             None if self.no_assistant || self.model.is_some() => Ok(None),
             None => files::tales_draft().map(Some),
         }
@@ -82,9 +82,9 @@ impl Pair {
     }
 }
 
-/// The target's files: those of the folder if one is given, else those of the tales model.
-pub(super) fn target(model: Option<&Path>) -> Result<Folder> {
-    model.map_or_else(files::tales, |path| files::open("model", path))
+/// The target's files: those of the model if one is named, else those of the tales model.
+pub(super) fn target(model: Option<&str>) -> Result<Folder> {
+    model.map_or_else(files::tales, |name| files::open("model", name))
 }
 
 /// The device.

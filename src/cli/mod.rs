@@ -11,6 +11,7 @@ mod load;
 mod options;
 mod print;
 mod quantize;
+mod reading;
 mod simulate;
 mod writer;
 
@@ -20,6 +21,10 @@ use clap::{Parser, Subcommand};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::process::ExitCode;
+
+const HUB: &str = "\
+Models of the Hub are kept in its cache, ~/.cache/huggingface/hub, or where HF_HOME or HF_HUB_CACHE say. HF_TOKEN, or what
+`hf auth login` stored, opens private and gated ones; HF_HUB_OFFLINE=1 uses the cache alone; HF_ENDPOINT names another Hub.";
 
 const EXITS: &str = "Exit codes: 0 done, 1 it failed, 2 the command line is wrong. An error is one line on stderr, \
     or with --json one object {\"error\": {code, message, detail}} on stdout.";
@@ -38,13 +43,13 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Continue a prompt
-    #[command(after_help = EXITS, allow_negative_numbers = true)]
+    #[command(after_help = format!("{HUB}\n\n{EXITS}"), allow_negative_numbers = true)]
     Generate(Box<generate::Args>),
     /// Talk with a model
-    #[command(after_help = format!("{}\n\n{EXITS}", chat::COMMANDS), allow_negative_numbers = true)]
+    #[command(after_help = format!("{}\n\n{HUB}\n\n{EXITS}", chat::COMMANDS), allow_negative_numbers = true)]
     Chat(Box<chat::Args>),
     /// Show what a model is, what it does, and how much memory it needs
-    #[command(after_help = EXITS, allow_negative_numbers = true)]
+    #[command(after_help = format!("{HUB}\n\n{EXITS}"), allow_negative_numbers = true)]
     Inspect(inspect::Args),
     /// Measure the device, the model and its speculation
     #[command(after_help = bench::METHOD, allow_negative_numbers = true)]
@@ -127,6 +132,9 @@ fn flag(option: &str) -> String {
         "prompt" => "PROMPT".into(),
         // What is typed into a chat has no flag.
         "command" => "command".into(),
+        // It is a part of the model's name.
+        "file" => "--model".into(),
+        variable if variable.starts_with("HF_") => variable.into(),
         _ => format!("--{}", option.replace('_', "-")),
     }
 }

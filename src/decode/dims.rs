@@ -61,7 +61,7 @@ pub(super) struct EmbedDims {
     pub scale: f32,
 }
 
-/// Twin of `NormDims` in `shaders/norm_rms.wgsl`.
+/// Twin of `NormDims` in `shaders/norm_rms.wgsl` and `shaders/norm_layer.wgsl`.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct NormDims {

@@ -9,7 +9,7 @@ use super::round::RoundBuffers;
 use super::target::MAX_DRAFT;
 use super::upload::{Backlog, Matrix, Section, allocate_vectors, check_vector, load_vectors, sections};
 use crate::error::{Error, Result};
-use crate::gpu::{Buffer, Gpu, Kernel, Recorder, Slice, Uniforms};
+use crate::gpu::{Buffer, DeviceInfo, Gpu, Kernel, Recorder, Slice, Uniforms};
 use crate::model::{ModelSpec, Plan, rotary_table};
 use crate::options::WeightDtype;
 use crate::weights::{Dtype, Source, Weights};
@@ -82,6 +82,18 @@ impl Blueprint {
             ("the MLP rows", sizes.mlp),
         ]
     }
+
+    /// Compares them with the limits of a device.
+    ///
+    /// # Errors
+    /// [`Error::OutOfGpuMemory`].
+    pub fn check(&self, device: &DeviceInfo) -> Result<()> {
+        let limit = device.max_binding_size.min(device.max_buffer_size);
+        match self.unsplit().into_iter().find(|(_, need)| *need > limit) {
+            Some((what, need)) => Err(Error::OutOfGpuMemory { what: what.into(), need, limit: Some(limit) }),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Model {
@@ -100,12 +112,7 @@ impl Model {
         loaded: &mut dyn FnMut(u64),
     ) -> Result<Self> {
         let memory = blueprint.memory();
-        let limit = gpu.info().max_binding_size.min(gpu.info().max_buffer_size);
-        for (what, need) in blueprint.unsplit() {
-            if need > limit {
-                return Err(Error::OutOfGpuMemory { what: what.into(), need, limit: Some(limit) });
-            }
-        }
+        blueprint.check(gpu.info())?;
         let Blueprint { spec, plan, sections, capacity } = blueprint;
         let sizes = Sizes::new(spec, plan, capacity);
         // All that is large, before anything is read.

@@ -112,12 +112,16 @@ pub(super) struct RopeFacts {
 pub(super) struct Facts {
     /// `model_type` in `config.json`.
     pub model_type: &'static str,
+    /// `model_type` of models that see too: their `text_config` is of this kind.
+    pub multimodal: Option<&'static str>,
     /// `general.architecture` in a GGUF file.
     pub gguf: &'static str,
     pub names: &'static Names,
     pub gguf_names: &'static Names,
     /// Keys that are not called what most models call them: (most models, this one).
     pub keys: &'static [(&'static str, &'static str)],
+    /// Keys of sizes that published configs leave out, and what they are then.
+    pub sizes: &'static [(&'static str, usize)],
     /// Keys that must be left out, null, false or zero here, besides those that must be so in any model.
     pub refused: &'static [&'static str],
     pub norm: NormKind,
@@ -162,10 +166,12 @@ const MLP_BIAS: Bias = Bias::Key("mlp_bias", false);
 
 const LLAMA: Facts = Facts {
     model_type: "llama",
+    multimodal: None,
     gguf: "llama",
     names: &names::LLAMA,
     gguf_names: &names::GGUF_PERMUTED,
     keys: &[],
+    sizes: &[],
     refused: &[],
     norm: NormKind::Rms,
     norm_eps: 1e-6,
@@ -248,6 +254,8 @@ const SMOL_LM3: Facts = Facts {
 
 const GEMMA3: Facts = Facts {
     model_type: "gemma3_text",
+    multimodal: Some("gemma3"),
+    sizes: &[("vocab_size", 262_208), ("num_attention_heads", 8), ("max_position_embeddings", 131_072)],
     gguf: "gemma3",
     names: &names::GEMMA3,
     gguf_names: &names::GGUF,
@@ -402,6 +410,11 @@ impl Architecture {
             supported.dedup();
             Error::UnsupportedArchitecture { architecture: name.into(), supported: supported.join(", ") }
         })
+    }
+
+    /// The one of the text part of models with this `model_type`, which see too.
+    pub(super) fn of_multimodal(model_type: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|architecture| architecture.facts().multimodal == Some(model_type))
     }
 
     /// What its tensors are called, and how they lie.

@@ -29,7 +29,11 @@ const REFUSED: [&str; 9] = [
 /// [`Error::BadConfig`](crate::Error::BadConfig) with the key;
 /// [`Error::UnsupportedArchitecture`](crate::Error::UnsupportedArchitecture).
 pub fn parse_config(config: &[u8], generation_config: Option<&[u8]>) -> Result<ModelSpec> {
-    let mut spec = read_spec(Keys::parse(FILE, config)?, Naming::HuggingFace)?;
+    let mut keys = Keys::parse(FILE, config)?;
+    if let Some(architecture) = Architecture::of_multimodal(keys.text("model_type", None)?) {
+        keys = keys.with("model_type", architecture.facts().model_type.into()).with_all_of("text_config")?;
+    }
+    let mut spec = read_spec(keys, Naming::HuggingFace)?;
     if let Some(bytes) = generation_config {
         let generation = Keys::parse("generation_config.json", bytes)?;
         if generation.optional("eos_token_id").is_some() {
@@ -55,6 +59,7 @@ fn read_spec(keys: Keys, naming: Naming) -> Result<ModelSpec> {
         Naming::HuggingFace => keys.renamed(facts.keys)?,
         Naming::Gguf => keys,
     };
+    let keys = facts.sizes.iter().fold(keys, |keys, (key, size)| keys.or(key, (*size).into()));
     refuse_unknown_mathematics(&keys, facts)?;
     let hidden_size = keys.count("hidden_size", 1..=1 << 16)?;
     let heads = keys.count("num_attention_heads", 1..=1024)?;

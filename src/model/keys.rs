@@ -41,6 +41,27 @@ impl Keys {
         Ok(Self { called, ..self })
     }
 
+    pub fn with(mut self, key: &str, value: Value) -> Self {
+        self.values.insert(key.into(), value);
+        self
+    }
+
+    /// With a value for a key that is missing.
+    pub fn or(mut self, key: &str, value: Value) -> Self {
+        self.values.entry(key).or_insert(value);
+        self
+    }
+
+    /// With what an object among the values says, which counts more.
+    ///
+    /// # Errors
+    /// [`Error::BadConfig`] where it is no object.
+    pub fn with_all_of(mut self, key: &str) -> Result<Self> {
+        let inner = self.object(key)?;
+        self.values.extend(inner.values);
+        Ok(self)
+    }
+
     fn name<'a>(&self, key: &'a str) -> &'a str {
         self.called.iter().find(|(other, _)| *other == key).map_or(key, |(_, here)| here)
     }

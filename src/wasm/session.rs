@@ -5,6 +5,7 @@ use super::{to_error, to_value};
 use crate::decode::Engine;
 use crate::error::{Error, Result, WeightsRule};
 use crate::gpu::{Gpu, GpuOptions};
+use crate::load::ModelFiles;
 use crate::options::{GenerateOptions, LoadOptions};
 use crate::parallel::Writer;
 use crate::session::{Progress, Prompt, Session};
@@ -109,6 +110,26 @@ pub async fn load(
     };
     match loaded.await {
         Ok(session) => Ok(JsSession(Writer::Session(Box::new(session)), thrown)),
+        Err(error) => Err(thrown.take().unwrap_or_else(|| to_error(error))),
+    }
+}
+
+/// What there is to know of a model from its headers alone: an `Inspection`, with names as there. Without a GPU, its device is
+/// null.
+///
+/// # Errors
+/// As [`ModelFiles::open`], and what the source throws.
+#[wasm_bindgen]
+pub async fn inspect(model: Files, options: JsValue) -> Result<JsValue, JsValue> {
+    let thrown = Thrown::default();
+    let model = JsSource::new(model, &thrown);
+    let inspected = async {
+        let files = ModelFiles::open(model, &LoadOptions::read(Deserializer::from(options))?).await?;
+        let gpu = Gpu::open(&GpuOptions::default()).await.ok();
+        files.inspect(gpu.map(|gpu| gpu.info().clone())).await
+    };
+    match inspected.await {
+        Ok(inspection) => Ok(to_value(&inspection)),
         Err(error) => Err(thrown.take().unwrap_or_else(|| to_error(error))),
     }
 }

@@ -214,7 +214,7 @@ pub(super) fn parse(file: &str, bytes: &[u8], size: u64) -> Result<Header, Stop>
 
 /// The name of a part of a split file: `NAME-00001-of-00003.gguf`.
 #[derive(Clone, Copy)]
-pub(super) struct Split<'a> {
+pub(crate) struct Split<'a> {
     name: &'a str,
     pub parts: u64,
 }

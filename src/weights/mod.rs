@@ -11,8 +11,8 @@ mod safetensors;
 mod source;
 mod widen;
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Slot;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use self::finite::first_non_finite;
@@ -23,14 +23,19 @@ pub use self::affine::Quantization;
 pub use self::dtype::{Affine, Block, Dtype, Float};
 pub use self::format::{Codes, Format, Row, Scales, pack_row};
 pub use self::gguf::Metadata;
+pub(crate) use self::gguf::Split;
 pub use self::narrow::narrow;
+pub(crate) use self::safetensors::parse_index;
 #[cfg(not(target_arch = "wasm32"))]
 pub use self::source::Folder;
 pub use self::source::{Memory, Source, read_small};
 pub use self::widen::widen;
 
-const SINGLE: &str = "model.safetensors";
-const INDEX: &str = "model.safetensors.index.json";
+pub(crate) const SINGLE: &str = "model.safetensors";
+pub(crate) const INDEX: &str = "model.safetensors.index.json";
+/// What a folder may hold besides weights.
+pub(crate) const SMALL_FILES: [&str; 5] =
+    ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"];
 /// Bytes that are read of a GGUF file at first, and twice as many each time that its header is longer.
 const FIRST_READ: u64 = 1 << 20;
 
@@ -146,7 +151,7 @@ impl<S: Source> Weights<S> {
     }
 
     async fn add_shards(&mut self, index: &[u8]) -> Result<()> {
-        let map = safetensors::parse_index(index).map_err(|rule| broken(INDEX, rule))?;
+        let map = parse_index(index).map_err(|rule| broken(INDEX, rule))?;
         let mut shards: Vec<_> = map.values().collect();
         shards.sort_unstable();
         shards.dedup();
@@ -217,7 +222,7 @@ impl<S: Source> Weights<S> {
     /// # Errors
     /// As [`Self::open`].
     pub async fn open_gguf(source: S, file: &str) -> Result<(Self, Metadata)> {
-        let split = gguf::Split::of(file);
+        let split = Split::of(file);
         let first = split.map_or_else(|| file.to_owned(), |split| split.part(0));
         let mut weights = Self { source, file: first.clone(), tensors: BTreeMap::new() };
         let metadata = weights.add_gguf(&first).await?;
@@ -269,10 +274,27 @@ impl<S: Source> Weights<S> {
         &self.source
     }
 
+    /// Bytes of all files that are read when the model is loaded.
+    ///
+    /// # Errors
+    /// Those of the source.
+    pub async fn download_bytes(&self) -> Result<u64> {
+        let mut files: BTreeSet<&str> = self.tensors.values().map(Stored::file).collect();
+        files.insert(&self.file);
+        if !self.file.ends_with(".gguf") {
+            files.extend(SMALL_FILES);
+        }
+        let mut bytes = 0;
+        for file in files {
+            bytes += self.source.size(file).await?.unwrap_or(0);
+        }
+        Ok(bytes)
+    }
+
     /// Whether a file holds `name`, in any type. The question for a tensor that a model may lack: the answer yes, followed by
     /// [`Self::expect`], reports a type that cannot be used, where [`Self::get`] alone would take the tensor for missing.
     pub fn contains(&self, name: &str) -> bool {
-        self.tensors.contains_key(name)
+        self.stored(name).is_some()
     }
 
     /// The tensor `name`, or `None` when no file holds it in a [`Dtype`].
@@ -301,9 +323,17 @@ impl<S: Source> Weights<S> {
         })
     }
 
+    /// By its name, or else by one that transformers takes for the same: that of a model saved without its head, which lacks
+    /// the first part (GPT-2), or of the text part of a model that sees too.
+    fn stored(&self, name: &str) -> Option<&Stored> {
+        let bare = name.split_once('.').map_or(name, |(_, bare)| bare);
+        let others = || [bare.into(), format!("language_model.{name}"), format!("model.language_model.{bare}")];
+        self.tensors.get(name).or_else(|| others().iter().find_map(|other: &String| self.tensors.get(other)))
+    }
+
     fn find(&self, name: &str) -> Result<&Tensor> {
         let tensor = name.to_owned();
-        match self.tensors.get(name) {
+        match self.stored(name) {
             Some(Stored::Usable(tensor)) => Ok(tensor),
             Some(Stored::Words { place, .. }) => {
                 Err(broken(&place.file, WeightsRule::UnsupportedDtype { tensor, dtype: "U32".into() }))

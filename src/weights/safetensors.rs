@@ -59,7 +59,7 @@ pub(super) fn parse_header(header: &[u8], bytes: u64) -> Result<BTreeMap<String,
 }
 
 /// Which shard holds each tensor, from the bytes of an index.
-pub(super) fn parse_index(index: &[u8]) -> Result<BTreeMap<String, String>, WeightsRule> {
+pub(crate) fn parse_index(index: &[u8]) -> Result<BTreeMap<String, String>, WeightsRule> {
     let index: Object<Index> =
         serde_json::from_slice(index).map_err(|error| WeightsRule::BadIndex { reason: quote(&error.to_string()) })?;
     let map = index.0.weight_map.0;

@@ -1,5 +1,5 @@
 // Where models come from: servers that misbehave, the Hub, files that the user picked; and what is kept of them.
-import { readFileSync } from "node:fs";
+import { readFileSync, readdirSync, statSync } from "node:fs";
 import { Skipped, browser, browserName, check, devtools, equal, faults, launch, open, url } from "./harness.mjs";
 import { ALL, CHUNK, LARGE, QUESTIONS, RIGHT, SMALL, WEIGHTS, fresh, model, noise, openBare, sha256 } from "./synthetic.mjs";
 
@@ -8,6 +8,17 @@ faults.hub = (request, response, rest) => {
   const wanted = `${owner}/${name}/${resolve}/${revision}` === "owner/tales/resolve/v1";
   if (!wanted || request.headers.authorization !== "Bearer secret") response.writeHead(401).end();
   rest.splice(0, rest.length, "models", "tales", "draft", file);
+};
+/** A Hub whose repositories have a config and no weights that are read at once: the names of their files. */
+const UNUSABLE = {
+  "owner/pickled": ["config.json", "pytorch_model.bin"],
+  "owner/quantised": ["config.json", "m-Q4_K_M.gguf", "m-Q8_0.gguf"],
+};
+faults.unusable = (request, response, rest) => {
+  const [kind, , owner, name] = rest;
+  if (kind === "api") return response.end(JSON.stringify({ siblings: UNUSABLE[`${owner}/${name}`].map((rfilename) => ({ rfilename })) }));
+  if (rest.at(-1) !== "config.json") return response.writeHead(404).end();
+  rest.splice(0, rest.length, "models", "tales", "draft", "config.json");
 };
 faults["no-weights"] = (_, response, rest) => rest.at(-1).includes(WEIGHTS) && response.writeHead(404).end();
 
@@ -119,6 +130,75 @@ export const files = {
     await right(served, "", hub(commit));
     await right(served, ALL, hub("main"));
     await right(served, QUESTIONS, hub("main"));
+  },
+
+  async "the Hub redirects to another host: the token does not go along, and what that host does not let a page see is done without"({ right }) {
+    const seen = [];
+    let exposed = "Content-Range, ETag";
+    const served = model("elsewhere", {
+      misbehave(_, request, response) {
+        const { host, authorization } = request.headers;
+        if (host.startsWith("localhost")) {
+          seen.push(`hub ${authorization}`);
+          response.writeHead(302, { Location: `http://127.0.0.1:${new URL(url).port}${request.url}?signature` }).end();
+          return true;
+        }
+        for (const [name, value] of [["Allow-Origin", "*"], ["Allow-Headers", "*"], ["Expose-Headers", exposed]]) {
+          response.setHeader(`Access-Control-${name}`, value);
+        }
+        if (request.method !== "OPTIONS") seen.push(`other ${authorization}`);
+        return request.method === "OPTIONS" && response.writeHead(204).end();
+      },
+    });
+    const hub = (revision) => ({ model: "owner/elsewhere", endpoint: `${url}/synthetic`, token: "secret", revision });
+    await right(served, ALL, hub("main"));
+    await right(served, QUESTIONS, hub("main"));
+    equal([...new Set(seen)].sort(), ["hub Bearer secret", "other undefined"], "tokens");
+    exposed = "";
+    const commit = "0123456789abcdef0123456789abcdef01234567";
+    await right(served, undefined, hub(commit));
+    served.sent();
+    await right(served, "", hub(commit));
+  },
+
+  async "the Hub's refusals say what to do"({ read }) {
+    const refuse = (status, code) => model("refused", {
+      misbehave: (_, request, response) => response.writeHead(status, code && { "X-Error-Code": code }).end(),
+    });
+    for (const [status, code, says] of [
+      [403, "GatedRepo", "accept its conditions"],
+      [401, "GatedRepo", "accept its conditions"],
+      [404, "RepoNotFound", "check the name"],
+      [404, "RevisionNotFound", "no such `revision`"],
+      [401, undefined, "needs a token"],
+    ]) {
+      const { code: found, message } = await read(refuse(status, code));
+      equal(found, "not-found", message);
+      check(message.includes(says), message);
+    }
+    const { hashes } = await read(refuse(404, "EntryNotFound"), { files: [WEIGHTS] });
+    equal(hashes, { [WEIGHTS]: null }, "a file that is not there");
+  },
+
+  async "a Hub is asked for the names of files; without it, what is kept is named; a plain server is not asked"({ read, run }) {
+    let away = false;
+    const served = model("listed", {
+      misbehave({ file }, request, response) {
+        if (away) return request.destroy();
+        if (!request.url.endsWith("/api/models/owner/listed/revision/main")) return false;
+        if (request.headers.authorization !== "Bearer secret") return response.writeHead(401).end();
+        return response.end(JSON.stringify({ siblings: [{ rfilename: "a.gguf" }, { rfilename: "b/c.gguf" }] }));
+      },
+    });
+    const hub = { model: "owner/listed", endpoint: `${url}/synthetic`, token: "secret" };
+    const names = (more) => run({ job: "names", ...hub, ...more });
+    equal(await names(), ["a.gguf", "b/c.gguf"], "names");
+    equal((await names({ token: undefined })).code, "not-found", "without the token");
+    await read(served, hub);
+    away = true;
+    equal((await names()).sort(), ["config.json", WEIGHTS], "what is kept");
+    equal((await names({ cache: false })).code, "network", "without a cache");
+    equal(await names({ model: served.url }), [], "a plain server's");
   },
 
   async "servers that cut, lie about lengths, or know no Range"({ read, right }) {
@@ -540,6 +620,28 @@ export const tests = {
       return kept;
     });
     equal(kept, ["not-found", "not-found", "/no-weights/models/tales/draft"], "what a load without and with a cache leaves");
+
+    const headers = await page.evaluate(async () => {
+      const hub = { endpoint: `${location.origin}/hub`, revision: "v1", token: "secret", cache: false };
+      const { device, unfit, ...inspection } = await Engine.inspect("owner/tales", { max_context: 64, ...hub });
+      const { memory, total } = inspection;
+      const small = await Engine.inspect(DRAFT, { max_context: 64, kv_dtype: "f16", cache: false });
+      const failures = [];
+      for (const model of ["owner/pickled", "owner/quantised"]) {
+        failures.push(await failed(Engine.inspect(model, { endpoint: `${location.origin}/unusable`, cache: false })));
+      }
+      return { device, unfit, inspection, parts: memory.weights + memory.kv + memory.scratch - total, less: memory.kv / small.memory.kv, failures };
+    });
+    const { inspection } = headers;
+    const folder = new URL("../../models/tales/draft/", import.meta.url);
+    const sizes = readdirSync(folder).filter((file) => /^(config|generation_config|tokenizer|tokenizer_config)\.json$|safetensors$/.test(file));
+    equal(inspection.download_bytes, sizes.reduce((sum, file) => sum + statSync(new URL(file, folder)).size, 0), "bytes of the files");
+    equal([inspection.model, inspection.architecture, headers.unfit, headers.parts, headers.less], ["owner/tales", "llama", null, 0, 2], "inspection");
+    equal(Object.keys(inspection.tensors.dtypes), ["F16"], "types");
+    check(headers.device.max_binding_size > 1e6, JSON.stringify(headers.device));
+    const [pickled, quantised] = headers.failures;
+    check(pickled.code === "not-found" && pickled.message.includes("pickled"), pickled.message);
+    check(quantised.code === "bad-option" && quantised.message.includes("m-Q4_K_M.gguf, m-Q8_0.gguf"), quantised.message);
 
     const asked = await page.evaluate(async () => {
       const asked = [];

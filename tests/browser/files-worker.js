@@ -63,6 +63,16 @@ const jobs = {
   /** How long the retries take that nobody has hurried. */
   patience: async () => patience,
 
+  /** The names of a model's files. */
+  async names(from) {
+    const source = open(from);
+    try {
+      return await source.list();
+    } finally {
+      await source.close();
+    }
+  },
+
   list,
   remove: ({ model }) => remove(model),
 

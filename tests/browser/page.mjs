@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { fileURLToPath } from "node:url";
 import { join } from "node:path";
-import { Skipped, browser, browserName, check, equal, faults, open, teach, url, violations } from "./harness.mjs";
+import { Skipped, browserName, check, equal, faults, launch, open, teach, url, violations } from "./harness.mjs";
 
 const repo = (path) => fileURLToPath(new URL(`../../${path}`, import.meta.url));
 const axe = readFileSync(repo("node_modules/axe-core/axe.min.js"), "utf8");
@@ -25,6 +25,8 @@ faults.models = async (_, response, rest) => {
 /** What the pages asked of other origins. */
 const strangers = [];
 let page;
+/** Its own, because a key goes to the window that was opened last, and other suites open theirs. */
+let browser;
 
 const watch = (page) => {
   page.on("request", (request) => {
@@ -53,11 +55,12 @@ function slow() {
 }
 
 export const before = async () => {
-  page = watch(await open());
+  browser = await launch();
+  page = watch(await open(browser));
   await teach(page, { slow });
   if (browserName === "chromium") await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
 };
-export const after = () => page.close();
+export const after = () => browser.close();
 
 /** Waits until something holds in the page; if it never does, the error says what. */
 const until = (page, what, holds) => page.waitForFunction(holds).catch(async ({ message }) => {

@@ -52,8 +52,8 @@ export const ALL = "0, 1, 2, 3, absent.json -, config.json 0";
 export const QUESTIONS = "?, absent.json -, config.json ?";
 
 faults.synthetic = async (request, response, [name, ...rest]) => {
-  // The Hub's paths have owner, name, resolve, revision.
-  const served = models.get(name) ?? models.get(rest.shift());
+  // The Hub's paths have more before the model's name.
+  const served = models.get([name, ...rest].find((part) => models.has(part)));
   const file = rest.at(-1);
   const bytes = served.files[file];
   const [, from, to] = /^bytes=(\d+)-(\d+)$/.exec(request.headers.range ?? "") ?? [];

@@ -4,6 +4,7 @@ pip install transformers==5.23.0; python defaults.py > defaults.json. It needs n
 """
 
 import json
+import math
 
 import transformers
 from transformers import CONFIG_MAPPING
@@ -22,6 +23,13 @@ WINDOW = {"use_sliding_window": True}
 TYPES = {"layer_types": ["full_attention", "sliding_attention"] * 16}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 OLD_LINEAR = {"rope_scaling": {"type": "linear", "factor": 2.0}}
+WIDE = {
+    "vocab_size": 50304,
+    "n_embd": 128,
+    "n_layer": 4,
+    "n_head": 4,
+    "n_positions": 256,
+}
 COMMON = [
     {},
     FEW_HEADS,
@@ -49,7 +57,7 @@ QWEN = [
     {**WINDOW, "sliding_window": 16, "max_window_layers": 3},
     {**WINDOW, **TYPES},
 ]
-CASES = {
+LLAMA_LIKE = {
     "llama": [{"num_key_value_heads": None, "head_dim": None}, TYPES],
     "mistral": [{"head_dim": None}, {"sliding_window": None}, {"sliding_window": 16, **TYPES}],
     "qwen2": QWEN,
@@ -64,13 +72,88 @@ CASES = {
         {"no_rope_layers": [1, 1, 0, 1] * 9},
     ],
 }
+PHI_SIZES = {"hidden_size": 256, "num_attention_heads": 16, "num_hidden_layers": 4}
+FACTORS = {"short_factor": [1.0, 1.5, 2.0, 2.5, 3.0, 3.5], "long_factor": [2.0, 3.0, 4.0, 5.0, 6.0, 7.0]}
+LONG = {**PHI_SIZES, "partial_rotary_factor": 0.75, "original_max_position_embeddings": 64}
+NESTED = {"full_attention": {"rope_type": "default", "rope_theta": 7e5}, "sliding_attention": {"rope_theta": 7e3}}
+NEOX = {"hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 512, "num_hidden_layers": 4}
+GPT2 = [{}, NO_IDS, {"n_inner": 96, "layer_norm_epsilon": 1e-6}, {"scale_attn_weights": False}, {"activation_function": "relu"}]
+OTHERS = {
+    "phi3": [
+        {},
+        NO_IDS,
+        {"num_key_value_heads": 8, "sliding_window": 16, **TYPES},
+        {"attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True},
+        {"rope_theta": 5e5},
+        {**PHI_SIZES, "partial_rotary_factor": 0.5},
+        {**PHI_SIZES, "rope_parameters": {"partial_rotary_factor": 0.5, "rope_type": "default"}},
+        {**LONG, "rope_scaling": {"type": "longrope", **FACTORS}},
+        {**LONG, "rope_parameters": {"rope_type": "longrope", "attention_factor": 1.25, **FACTORS}},
+        {**LONG, "rope_parameters": {"rope_type": "longrope", "factor": 32.0, **FACTORS}},
+        {**LONG, "rope_parameters": {"rope_type": "longrope", "original_max_position_embeddings": 9, **FACTORS}},
+    ],
+    "gemma3_text": [
+        {},
+        NO_IDS,
+        {"num_key_value_heads": 8, "head_dim": 64, "rms_norm_eps": 1e-5, "tie_word_embeddings": False},
+        {"query_pre_attn_scalar": 168, "hidden_activation": "relu"},
+        {"sliding_window": 16, "sliding_window_pattern": 3},
+        {"rope_theta": 5e5, "rope_local_base_freq": 5e3},
+        {"rope_scaling": {"rope_type": "linear", "factor": 8.0}},
+        {"rope_theta": 5e5, "rope_scaling": {"rope_type": "linear", "factor": 8.0}},
+        {"rope_parameters": NESTED},
+        TYPES,
+    ],
+    "gpt_neox": [
+        NEOX,
+        {**NEOX, **NO_IDS, "layer_norm_eps": 1e-6, "tie_word_embeddings": True},
+        {**NEOX, "use_parallel_residual": False, "attention_bias": False, "hidden_act": "gelu_new"},
+        {**NEOX, "rotary_pct": 0.5, "rotary_emb_base": 5e4},
+        {**NEOX, "rotary_pct": 0.5, "rope_parameters": {"rope_type": "default", "partial_rotary_factor": 1.0}},
+        {**NEOX, "rope_scaling": {"type": "linear", "factor": 2.0}},
+    ],
+    "gpt2": GPT2,
+    "gpt_bigcode": [*GPT2, {"multi_query": False}, {"num_key_value_heads": 1}],
+}
+CASES = {name: COMMON + cases for name, cases in LLAMA_LIKE.items()} | OTHERS
+ACTIVATIONS = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh"}
+
+
+def sizes(model_type):
+    """What no config leaves out."""
+    return WIDE if model_type in ["gpt2", "gpt_bigcode"] else SIZES
 
 
 def slides(model_type, config):
     """Which layers have a window, as the models' code reads the config."""
-    types = getattr(config, "layer_types", None) or ["sliding_attention"] * config.num_hidden_layers
-    has_window = model_type != "llama" and getattr(config, "use_sliding_window", True) and config.sliding_window
+    types = getattr(config, "layer_types", None) if model_type != "phi3" else None
+    has_window = model_type != "llama" and getattr(config, "use_sliding_window", True)
+    has_window = has_window and getattr(config, "sliding_window", None)
+    types = types or ["sliding_attention"] * config.num_hidden_layers
     return [has_window and kind == "sliding_attention" for kind in types]
+
+
+def ropes(config, head_dim):
+    """The rotary tables: the one of layers without a window first."""
+    parameters = getattr(config, "rope_parameters", None) or {}
+    nested = "full_attention" in parameters
+    tables = [parameters["full_attention"], parameters["sliding_attention"]] if nested else [parameters] * bool(parameters)
+    partial = type(config).__name__ in ["Phi3Config", "GPTNeoXConfig"]
+    return [rope(config, table, int(head_dim * table["partial_rotary_factor"]) if partial else head_dim) for table in tables]
+
+
+def rope(config, table, rotary_dim):
+    """A rotary table."""
+    keys = ["rope_theta", "rope_type", "factor", "low_freq_factor", "high_freq_factor", "short_factor", "long_factor"]
+    facts = {key: table[key] for key in keys if key in table} | {"rotary_dim": rotary_dim}
+    if facts["rope_type"] in ["llama3", "longrope"]:
+        facts["original_max_position_embeddings"] = table["original_max_position_embeddings"]
+    if facts["rope_type"] == "longrope":
+        original = facts["original_max_position_embeddings"]
+        factor = facts.pop("factor", config.max_position_embeddings / original)
+        # As modeling_rope_utils computes it.
+        facts["attention_factor"] = table.get("attention_factor") or math.sqrt(1 + math.log(factor) / math.log(original))
+    return facts
 
 
 def digits(flags):
@@ -85,17 +168,29 @@ def facts(model_type, config):
     config = CONFIG_MAPPING[name](**json.loads(json.dumps(config)))
     # Other classes keep keys that they do not have, and their models do not read them.
     has = lambda key: key in type(config).__dataclass_fields__ and getattr(config, key)
+    get = lambda *keys: next(getattr(config, key) for key in keys if hasattr(config, key))
+    heads, width = config.num_attention_heads, config.hidden_size
+    head_dim = getattr(config, "head_dim", None) or width // heads
+    gpt2, neox = model_type in ["gpt2", "gpt_bigcode"], model_type == "gpt_neox"
     eos = config.eos_token_id
-    rotates = config.no_rope_layers if model_type == "smollm3" else [1] * config.num_hidden_layers
+    tables = ropes(config, head_dim)
+    rotates = config.no_rope_layers if model_type == "smollm3" else [bool(tables)] * config.num_hidden_layers
+    scale = get("query_pre_attn_scalar") if model_type == "gemma3_text" else head_dim
+    activation = get("activation_function", "hidden_activation", "hidden_act")
     return {
-        "num_key_value_heads": config.num_key_value_heads,
-        "head_dim": getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads,
-        "norm_eps": config.rms_norm_eps,
-        "activation": config.hidden_act,
-        "output_bias": has("attention_bias"),
-        "mlp_bias": has("mlp_bias"),
+        "num_key_value_heads": getattr(config, "num_key_value_heads", heads),
+        "head_dim": head_dim,
+        "intermediate_size": (config.n_inner or 4 * width) if gpt2 else config.intermediate_size,
+        "norm": "layer" if gpt2 or neox else "rms",
+        "norm_eps": get("layer_norm_epsilon", "layer_norm_eps", "rms_norm_eps"),
+        "residual": "parallel" if has("use_parallel_residual") else "post_norms" if model_type == "gemma3_text" else "sequential",
+        "activation": ACTIVATIONS.get(activation, activation),
+        "gated": not gpt2 and not neox,
+        "attention_scale": 1.0 if gpt2 and not config.scale_attn_weights else scale**-0.5,
+        "output_bias": bool(gpt2 or has("attention_bias")),
+        "mlp_bias": bool(gpt2 or neox or has("mlp_bias")),
         "tie_word_embeddings": config.tie_word_embeddings,
-        "rope": {key: value for key, value in config.rope_parameters.items() if key != "type"},
+        "ropes": tables,
         "window": config.sliding_window if any(slides(model_type, config)) else None,
         "slides": digits(slides(model_type, config)),
         "rotates": digits(rotates[: config.num_hidden_layers]),
@@ -105,10 +200,14 @@ def facts(model_type, config):
 
 
 rows = [
-    {"model_type": model_type, "more": case, "facts": facts(model_type, {**SIZES, **case})}
+    {"model_type": model_type, "more": case, "facts": facts(model_type, {**sizes(model_type), **case})}
     for model_type, cases in CASES.items()
-    for case in COMMON + cases
+    for case in cases
 ]
+# Every key that the config class of a model knows.
+keys = {name: sorted(CONFIG_MAPPING[name].__annotations__) for name in CASES}
 print('{"made_by": "defaults.py", "transformers": "%s",' % transformers.__version__)
-print('"sizes": %s,\n"cases": [' % json.dumps(SIZES))
+print('"sizes": %s,' % json.dumps({name: sizes(name) for name in CASES}))
+print('"keys": {\n%s},' % ",\n".join(f"{json.dumps(name)}: {json.dumps(names)}" for name, names in keys.items()))
+print('"cases": [')
 print(",\n".join(json.dumps(row) for row in rows) + "]}")

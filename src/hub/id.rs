@@ -1,0 +1,91 @@
+//! How a model of the Hub is named: `owner/name[@revision][:file]`.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A model of the Hub.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HubId {
+    /// `owner/name`.
+    pub repository: String,
+    /// A branch, a tag or a commit; none for `main`.
+    pub revision: Option<String>,
+    /// Which GGUF file, where the repository has several; `*` stands for any characters.
+    pub file: Option<String>,
+}
+
+impl HubId {
+    /// The revision.
+    pub fn revision(&self) -> &str {
+        self.revision.as_deref().unwrap_or("main")
+    }
+
+    /// Whether the revision is a commit.
+    pub fn is_pinned(&self) -> bool {
+        is_commit(self.revision())
+    }
+}
+
+impl FromStr for HubId {
+    type Err = ();
+
+    /// Fails for what can be no name of the Hub.
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (text, file) = split(text, ':');
+        let (repository, revision) = split(text, '@');
+        let (owner, name) = repository.split_once('/').ok_or(())?;
+        let plain = |part: &str| {
+            let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+            part.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_') && part.chars().all(allowed)
+        };
+        // Of revisions and files, the names become paths.
+        let inside =
+            |path: &String| !path.starts_with('/') && path.split('/').all(|part| !["", ".", ".."].contains(&part));
+        if !plain(owner) || !plain(name) || ![&revision, &file].into_iter().flatten().all(inside) {
+            return Err(());
+        }
+        Ok(Self { repository: repository.into(), revision, file })
+    }
+}
+
+fn split(text: &str, mark: char) -> (&str, Option<String>) {
+    text.split_once(mark).map_or((text, None), |(before, after)| (before, Some(after.into())))
+}
+
+impl fmt::Display for HubId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.repository)?;
+        self.revision.iter().try_for_each(|revision| write!(f, "@{revision}"))?;
+        self.file.iter().try_for_each(|file| write!(f, ":{file}"))
+    }
+}
+
+/// Whether it is the whole name of a commit.
+pub(super) fn is_commit(text: &str) -> bool {
+    text.len() == 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_and_written() {
+        for (text, parts) in [
+            ("owner/name", ("owner/name", None, None)),
+            ("owner/name@refs/pr/1", ("owner/name", Some("refs/pr/1"), None)),
+            ("owner/name:*Q4_K_M.gguf", ("owner/name", None, Some("*Q4_K_M.gguf"))),
+            ("_o-1/n.2@v1:q/a@b.gguf", ("_o-1/n.2", Some("v1"), Some("q/a@b.gguf"))),
+        ] {
+            let id: HubId = text.parse().unwrap();
+            assert_eq!((&*id.repository, id.revision.as_deref(), id.file.as_deref()), parts);
+            assert_eq!(id.to_string(), text);
+        }
+        for text in [
+            "", "name", "/a/b", "./a", "../b", "a/b/c", "a/", "/b", "a/b@", "a/b:", "a/b@../c", "a/b:/c", "C:\\a\\b",
+            "~/a", "a b/c",
+        ] {
+            assert!(text.parse::<HubId>().is_err(), "{text}");
+        }
+    }
+}

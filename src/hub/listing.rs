@@ -1,0 +1,113 @@
+//! What the Hub lists of a repository: its commit, and of each file the size and the digest.
+
+use super::client::Client;
+use super::id::{HubId, is_commit};
+use crate::error::{Error, Result};
+use ring::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY, SHA256};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// Largest accepted listing, in bytes.
+const LARGEST: u64 = 64 << 20;
+
+/// A revision of a repository.
+#[derive(Debug)]
+pub(super) struct Listing {
+    /// The commit.
+    pub commit: String,
+    /// By name in the repository.
+    pub files: BTreeMap<String, Entry>,
+}
+
+/// A file as the Hub lists it.
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    /// Bytes.
+    pub size: u64,
+    /// In hexadecimal digits, and the name in the cache: SHA-256 of a large file, of others what git calls them.
+    pub digest: String,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    sha: String,
+    siblings: Vec<Sibling>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Sibling {
+    rfilename: String,
+    size: u64,
+    blob_id: String,
+    lfs: Option<Lfs>,
+}
+
+#[derive(Deserialize)]
+struct Lfs {
+    sha256: String,
+}
+
+impl Listing {
+    /// Asks the Hub.
+    pub fn of(client: &Client, id: &HubId) -> Result<Self> {
+        let url = client.listing_address(id);
+        let bytes = client.get_small(id, &url, LARGEST)?;
+        let unusable = |reason: String| Error::Network {
+            url: url.clone(),
+            reason: format!("this is not how a Hub lists a repository ({reason}): is HF_ENDPOINT right?"),
+        };
+        let Answer { sha: commit, siblings } =
+            serde_json::from_slice(&bytes).map_err(|error| unusable(error.to_string()))?;
+        let mut files = BTreeMap::new();
+        for Sibling { rfilename, size, blob_id, lfs } in siblings {
+            let entry = Entry { size, digest: lfs.map_or(blob_id, |lfs| lfs.sha256) };
+            // They become names of files here.
+            let plain =
+                rfilename.split('/').all(|part| !["", ".", ".."].contains(&part)) && !rfilename.contains(['\\', ':']);
+            if plain && entry.is_sound() {
+                files.insert(rfilename, entry);
+            }
+        }
+        if is_commit(&commit) { Ok(Self { commit, files }) } else { Err(unusable(format!("sha is {commit:?}"))) }
+    }
+
+    pub fn names(&self) -> Vec<&str> {
+        self.files.keys().map(String::as_str).collect()
+    }
+
+    pub fn file(&self, id: &HubId, name: &str) -> Result<&Entry> {
+        let missing =
+            || Error::NotFound { path: id.to_string(), reason: format!("there is no {name}, which its index names") };
+        self.files.get(name).ok_or_else(missing)
+    }
+}
+
+impl Entry {
+    fn is_sound(&self) -> bool {
+        [40, 64].contains(&self.digest.len()) && self.digest.bytes().all(|byte| byte.is_ascii_hexdigit())
+    }
+
+    /// Whether a file is what the Hub lists.
+    pub fn is(&self, path: &Path) -> io::Result<bool> {
+        let mut context = if self.digest.len() == 64 {
+            Context::new(&SHA256)
+        } else {
+            let mut context = Context::new(&SHA1_FOR_LEGACY_USE_ONLY);
+            context.update(format!("blob {}\0", self.size).as_bytes());
+            context
+        };
+        let (mut file, mut bytes) = (File::open(path)?, vec![0; 1 << 20]);
+        loop {
+            match file.read(&mut bytes)? {
+                0 => break,
+                read => context.update(&bytes[..read]),
+            }
+        }
+        let found: String = context.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(found.eq_ignore_ascii_case(&self.digest))
+    }
+}

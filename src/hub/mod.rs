@@ -1,0 +1,122 @@
+//! Models of the Hugging Face Hub, in the cache that its Python library keeps: what one downloads, the other finds.
+
+mod cache;
+mod client;
+mod download;
+mod id;
+mod listing;
+mod remote;
+mod settings;
+
+pub use self::id::HubId;
+pub use self::remote::Remote;
+pub use self::settings::Settings;
+
+use self::cache::Repository;
+use self::client::Client;
+use self::listing::Listing;
+use crate::checkpoint::choose;
+use crate::error::{Error, Result};
+use crate::weights::{INDEX, parse_index};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// A Hub, and the folder in which its models are kept.
+#[derive(Debug, Clone)]
+pub struct Hub {
+    settings: Settings,
+    client: Client,
+}
+
+impl Hub {
+    /// A Hub that nothing was asked yet.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] for an endpoint that is no URL.
+    pub fn new(settings: Settings) -> Result<Self> {
+        Ok(Self { client: Client::new(&settings)?, settings })
+    }
+
+    /// Brings a model into the cache and tells where it is: a folder, or its (first) GGUF file. `progress` hears of bytes
+    /// that are here and of all bytes, as far as they are known. Without the Hub, what the cache holds is enough.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] for what the Hub does not have or not show, or for a cache that cannot be written;
+    /// [`Error::Network`]; [`Error::Integrity`].
+    pub fn download(&self, id: &HubId, progress: &mut dyn FnMut(u64, u64)) -> Result<PathBuf> {
+        let repository = self.repository(id);
+        // A commit names the same bytes for ever.
+        if self.settings.offline || id.is_pinned() {
+            match repository.find(id) {
+                Ok(found) => return Ok(found),
+                Err(error) if self.settings.offline => return Err(error),
+                Err(_) => {}
+            }
+        }
+        match Listing::of(&self.client, id) {
+            Ok(listing) => self.bring(id, &repository, &listing, progress),
+            Err(error @ Error::Network { .. }) => repository.find(id).map_err(|_| error),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The files of a model where they are, on the Hub or in the cache: what is read of them is not kept.
+    ///
+    /// # Errors
+    /// As [`Self::download`].
+    pub fn open(&self, id: &HubId) -> Result<Remote> {
+        let repository = self.repository(id);
+        if self.settings.offline {
+            return Ok(Remote::kept(id, &repository.find(id)?));
+        }
+        match Listing::of(&self.client, id) {
+            Ok(listing) => Remote::new(self.client.clone(), id, &repository, listing),
+            Err(error @ Error::Network { .. }) => {
+                repository.find(id).map(|path| Remote::kept(id, &path)).map_err(|_| error)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn repository(&self, id: &HubId) -> Repository {
+        Repository::new(&self.settings.cache, &id.repository)
+    }
+
+    fn bring(
+        &self,
+        id: &HubId,
+        repository: &Repository,
+        listing: &Listing,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<PathBuf> {
+        let mut files = choose(&id.to_string(), id.file.as_deref(), &listing.names())?;
+        let snapshot = repository.snapshot(&listing.commit);
+        let (mut done, mut next) = (0, 0);
+        while let Some(name) = files.get(next).cloned() {
+            let file = listing.file(id, &name)?;
+            let all = files.iter().filter_map(|name| listing.files.get(name)).map(|file| file.size).sum();
+            let mut here = |here| progress(done + here, all);
+            repository.bring(&self.client, id, &listing.commit, (&name, file), &mut here)?;
+            done += file.size;
+            next += 1;
+            if name == INDEX {
+                let index = std::fs::read(snapshot.join(&name)).map_err(|error| cache::failed(&snapshot, &error))?;
+                files.extend(shards(&index)?);
+            }
+        }
+        // Only now, so that without the Hub the revision is what was there as a whole.
+        repository.remember(id, &listing.commit)?;
+        Ok(entry(&snapshot, &files))
+    }
+}
+
+/// The shards that an index names.
+fn shards(index: &[u8]) -> Result<BTreeSet<String>> {
+    let map = parse_index(index).map_err(|rule| Error::BadWeights { file: INDEX.into(), rule })?;
+    Ok(map.into_values().collect())
+}
+
+/// What to open of the files in a folder: all, or the GGUF file.
+fn entry(folder: &Path, files: &[String]) -> PathBuf {
+    files.first().filter(|file| file.ends_with(".gguf")).map_or_else(|| folder.into(), |file| folder.join(file))
+}
