@@ -74,7 +74,7 @@ pub fn run() -> ExitCode {
             Command::Chat(args) => chat::run(&args, json).await,
             Command::Inspect(args) => inspect::run(&args, json).await,
             Command::Bench(args) => bench::run(&args, json).await,
-            Command::Quantize(args) => quantize::run(&args).await,
+            Command::Quantize(args) => Ok(quantize::run(&args).await?),
             Command::Simulate(args) => simulate::run(&args, json),
         }
     });
@@ -130,6 +130,7 @@ impl Failure {
 fn flag(option: &str) -> String {
     match option {
         "prompt" => "PROMPT".into(),
+        "output" => "OUTPUT".into(),
         // What is typed into a chat has no flag.
         "command" => "command".into(),
         // It is a part of the model's name.

@@ -1,13 +1,11 @@
 //! A folder from a folder: its small files as they were, the matrices as another type or in MLX's layout.
 
-use super::super::Failure;
-use super::{bad_type, create, portions, too_large, write_rows};
+use super::{Output, bad_type, portions, too_large, unwritable, write_rows};
 use crate::error::{Error, Result};
 use crate::model::{Plan, parse_config};
 use crate::weights::{Dtype, Folder, Source, Tensor, Weights, narrow, read_small, widen};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
-use std::io::Write;
 use std::path::Path;
 
 const CONFIG: &str = "config.json";
@@ -24,7 +22,7 @@ enum To {
     Mlx(u32, u64),
 }
 
-pub(super) async fn write(source: Folder, output: &Path, dtype: &str) -> std::result::Result<(), Failure> {
+pub(super) async fn write(source: Folder, output: &Path, dtype: &str) -> Result<()> {
     let bits = match dtype {
         "mlx4" => Some(4),
         "mlx8" => Some(8),
@@ -33,7 +31,7 @@ pub(super) async fn write(source: Folder, output: &Path, dtype: &str) -> std::re
     let float = [Dtype::F32, Dtype::F16, Dtype::Bf16].into_iter().find(|float| float.name() == dtype);
     if bits.is_none() && float.is_none() {
         let allowed = "F32, F16, BF16, mlx4, mlx8; the types of GGUF are for a GGUF file".into();
-        return Ok(bad_type(dtype, allowed)?);
+        return bad_type(dtype, allowed);
     }
     let missing = || Error::NotFound { path: source.name(), reason: format!("there is no {CONFIG}") };
     let config = read_small(&source, CONFIG, SMALL).await?.ok_or_else(missing)?;
@@ -52,16 +50,19 @@ pub(super) async fn write(source: Folder, output: &Path, dtype: &str) -> std::re
     };
     let tensors: Vec<_> = weights.iter().map(|(name, tensor)| (name, tensor, wanted(name, tensor))).collect();
 
-    std::fs::create_dir(output)
-        .map_err(|error| std::io::Error::new(error.kind(), format!("{}: {error}", output.display())))?;
+    std::fs::create_dir(output).map_err(|error| unwritable(output, &error))?;
+    let copy = |file: &str, bytes: &[u8]| {
+        Output::create(&output.join(file)).and_then(|mut out| out.write(bytes).and_then(|()| out.finish()))
+    };
     for file in files.iter().filter(|file| !WEIGHTS.iter().any(|ending| file.ends_with(ending)) && *file != CONFIG) {
+        // What cannot be read as a file is a folder.
         if let Ok(Some(bytes)) = read_small(weights.source(), file, SMALL).await {
-            std::fs::write(output.join(file), bytes)?;
+            copy(file, &bytes)?;
         }
     }
-    std::fs::write(output.join(CONFIG), described(&config, &tensors, float)?)?;
-    let mut out = create(&output.join("model.safetensors"))?;
-    out.write_all(&header(&tensors))?;
+    copy(CONFIG, &described(&config, &tensors, float)?)?;
+    let mut out = Output::create(&output.join("model.safetensors"))?;
+    out.write(&header(&tensors))?;
     for (name, tensor, to) in &tensors {
         match to {
             To::Float(dtype) => write_rows(&weights, name, tensor, *dtype, &mut out).await?,
@@ -73,16 +74,16 @@ pub(super) async fn write(source: Folder, output: &Path, dtype: &str) -> std::re
                         let (scale, bias, codes) = affine(values, *bits);
                         scales.push(scale);
                         biases.push(bias);
-                        out.write_all(&codes)?;
+                        out.write(&codes)?;
                     }
                 }
                 for floats in [scales, biases] {
-                    out.write_all(&narrow(Dtype::F16, &floats).ok_or_else(|| too_large(name, tensor, "F16"))?)?;
+                    out.write(&narrow(Dtype::F16, &floats).ok_or_else(|| too_large(name, tensor, "F16"))?)?;
                 }
             }
         }
     }
-    Ok(out.flush()?)
+    out.finish()
 }
 
 /// The tensors that are matrices as the kernels want them.

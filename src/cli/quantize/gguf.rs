@@ -1,9 +1,8 @@
 //! A GGUF file from a GGUF file: the metadata as it was, the matrices as another type.
 
-use super::super::Failure;
-use super::{bad_type, create, write_rows};
+use super::{Output, bad_type, write_rows};
+use crate::error::Result;
 use crate::weights::{Dtype, Folder, Tensor, Weights};
-use std::io::Write;
 use std::path::Path;
 
 /// What can be written, and llama.cpp's number for a file that consists of it (`llama_ftype`).
@@ -24,9 +23,9 @@ const FILE_TYPE: &str = "general.file_type";
 /// Keys that say something about the old file alone.
 const OLD: [&str; 3] = [FILE_TYPE, "general.alignment", "general.quantization_version"];
 
-pub(super) async fn write(source: Folder, file: &str, output: &Path, dtype: &str) -> Result<(), Failure> {
+pub(super) async fn write(source: Folder, file: &str, output: &Path, dtype: &str) -> Result<()> {
     let Some((to, number)) = TYPES.into_iter().find(|(to, _)| to.name() == dtype) else {
-        return Ok(bad_type(dtype, TYPES.map(|(dtype, _)| dtype.name()).join(", "))?);
+        return bad_type(dtype, TYPES.map(|(dtype, _)| dtype.name()).join(", "));
     };
     let (weights, metadata) = Weights::open_gguf(source, file).await?;
     let kept: Vec<_> =
@@ -61,14 +60,14 @@ pub(super) async fn write(source: Folder, file: &str, output: &Path, dtype: &str
     }
     header.resize(header.len().next_multiple_of(ALIGNMENT), 0);
 
-    let mut out = create(output)?;
-    out.write_all(&header)?;
+    let mut out = Output::create(output)?;
+    out.write(&header)?;
     for (name, tensor, dtype) in tensors {
         write_rows(&weights, name, tensor, dtype, &mut out).await?;
         let size = bytes(tensor, dtype) as usize;
-        out.write_all(&[0; ALIGNMENT][..size.next_multiple_of(ALIGNMENT) - size])?;
+        out.write(&[0; ALIGNMENT][..size.next_multiple_of(ALIGNMENT) - size])?;
     }
-    Ok(out.flush()?)
+    out.finish()
 }
 
 /// Matrices of whole blocks; llama.cpp wants vectors and tables of positions as they were.

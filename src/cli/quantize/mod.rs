@@ -3,12 +3,12 @@
 mod folder;
 mod gguf;
 
-use super::Failure;
 use crate::error::{Error, Result, WeightsRule};
 use crate::weights::{Dtype, Folder, Source, Tensor, Weights, narrow, widen};
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Weights converted at a time.
 const PORTION: u64 = 1 << 20;
@@ -25,7 +25,7 @@ pub(super) struct Args {
     dtype: String,
 }
 
-pub(super) async fn run(args: &Args) -> std::result::Result<(), Failure> {
+pub(super) async fn run(args: &Args) -> Result<()> {
     let source = Folder::open(&args.input)?;
     let file = source.list().await?.into_iter().find(|_| args.input.extension().is_some_and(|end| end == "gguf"));
     match file {
@@ -45,20 +45,15 @@ fn portions(tensor: &Tensor) -> impl Iterator<Item = Range<u64>> {
 }
 
 /// Writes a tensor's rows as `to`, one portion after the other.
-async fn write_rows(
-    weights: &Weights<Folder>,
-    name: &str,
-    tensor: &Tensor,
-    to: Dtype,
-    out: &mut impl Write,
-) -> std::result::Result<(), Failure> {
+async fn write_rows(weights: &Weights<Folder>, name: &str, tensor: &Tensor, to: Dtype, out: &mut Output) -> Result<()> {
     for rows in portions(tensor) {
         let bytes = weights.read_rows(name, rows).await?;
         if tensor.dtype == to {
-            out.write_all(&bytes)?;
-            continue;
+            out.write(&bytes)?;
+        } else {
+            let values = widen(tensor.dtype, &bytes);
+            out.write(&narrow(to, &values).ok_or_else(|| too_large(name, tensor, to.name()))?)?;
         }
-        out.write_all(&narrow(to, &widen(tensor.dtype, &bytes)).ok_or_else(|| too_large(name, tensor, to.name()))?)?;
     }
     Ok(())
 }
@@ -69,7 +64,27 @@ fn too_large(name: &str, tensor: &Tensor, dtype: &'static str) -> Error {
 }
 
 /// A file that did not exist before.
-fn create(path: &std::path::Path) -> io::Result<io::BufWriter<std::fs::File>> {
-    let in_words = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-    std::fs::File::create_new(path).map(|file| io::BufWriter::with_capacity(1 << 20, file)).map_err(in_words)
+struct Output {
+    path: PathBuf,
+    file: BufWriter<File>,
+}
+
+impl Output {
+    fn create(path: &Path) -> Result<Self> {
+        let file = File::create_new(path).map_err(|error| unwritable(path, &error))?;
+        Ok(Self { path: path.to_owned(), file: BufWriter::with_capacity(1 << 20, file) })
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.file.write_all(bytes).map_err(|error| unwritable(&self.path, &error))
+    }
+
+    fn finish(mut self) -> Result<()> {
+        self.file.flush().map_err(|error| unwritable(&self.path, &error))
+    }
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> Error {
+    let allowed = format!("a path where nothing is yet and something can be written ({error})");
+    Error::BadOption { option: "output".into(), value: path.display().to_string(), allowed }
 }
