@@ -2,6 +2,7 @@
 
 use foretoken::checkpoint;
 use foretoken::error::{Error, Result, WeightsRule as Rule};
+use foretoken::model::{ModelSpec, Residual, RopeScaling};
 use foretoken::text::Vocabulary;
 use foretoken::weights::{Dtype, Memory, Metadata, Source, Weights};
 use pollster::block_on;
@@ -431,12 +432,112 @@ fn a_key_that_is_wrong_is_named_as_in_the_file() {
         }
         other => panic!("{other}"),
     };
+    refused(llama(""), "tokenizer.ggml.tokens");
     for key in ["context_length", "block_count", "embedding_length", "attention.head_count"] {
         refused(llama(key), &format!("llama.{key}"));
     }
     refused(llama("").key("llama.expert_count", U32, 8_u32.to_le_bytes()), "llama.expert_count");
     refused(llama("").key("llama.attention.causal", BOOL, [0]), "llama.attention.causal");
-    refused(llama("").key("llama.rope.scaling.type", TEXT, text("yarn")), "llama.rope.scaling.type");
+    let yarn = llama("").key("llama.rope.scaling.type", TEXT, text("yarn"));
+    refused(yarn.key("tokenizer.ggml.tokens", ARRAY, texts(&["a"])), "llama.rope.scaling.type");
+}
+
+/// What a file says of a model: whole numbers, which become the keys of its architecture, and tensors without data.
+fn spec(architecture: &str, numbers: &[(&str, u32)], tensors: &[&str], more: impl Fn(File) -> File) -> ModelSpec {
+    let sizes =
+        [("context_length", 512), ("block_count", 12), ("feed_forward_length", 96), ("attention.head_count", 4)];
+    let mut file = File::new().key("general.architecture", TEXT, text(architecture));
+    for (key, value) in sizes.iter().chain(numbers) {
+        file = file.key(&format!("{architecture}.{key}"), U32, value.to_le_bytes());
+    }
+    file = more(file.tensor("token_embd.weight", &[32, 50], 0, &[0; 6400]));
+    file = tensors.iter().fold(file, |file, name| file.tensor(name, &[1], 0, &[0; 4]));
+    let opened = block_on(checkpoint::open(memory(&[(FILE, &file.bytes())]), None));
+    opened.unwrap_or_else(|error| panic!("{architecture}: {error}")).spec().clone()
+}
+
+#[test]
+fn metadata_say_what_a_model_is() {
+    let same = |file| file;
+    let llama = spec("llama", &[("embedding_length", 32)], &["output.weight"], same);
+    assert_eq!(
+        (llama.vocab_size, llama.head_dim, llama.num_key_value_heads, llama.tie_word_embeddings),
+        (50, 8, 4, false)
+    );
+    assert_eq!((llama.ropes[0].theta, llama.ropes[0].rotary_dim, llama.qkv_bias), (10_000.0, 8, false));
+    assert_eq!((llama.bos_token_id, llama.eos_token_id.as_slice()), (None, &[][..]));
+
+    // Llama 3 has its factors in a tensor.
+    let factors: Vec<u8> = [1_f32, 1.0, 4.0, 8.0].iter().flat_map(|factor| factor.to_le_bytes()).collect();
+    let scaled =
+        spec("llama", &[("embedding_length", 32)], &[], |file| file.tensor("rope_freqs.weight", &[4], 0, &factors));
+    let RopeScaling::LongRope { short_factor, long_factor, attention_factor, .. } = &scaled.ropes[0].scaling else {
+        panic!()
+    };
+    assert_eq!((short_factor, long_factor, *attention_factor), (&vec![1.0, 1.0, 4.0, 8.0], short_factor, 1.0));
+
+    let numbers = [
+        ("embedding_length", 32),
+        ("attention.key_length", 16),
+        ("attention.value_length", 16),
+        ("attention.head_count_kv", 2),
+    ];
+    let qwen3 = spec("qwen3", &numbers, &[], same);
+    assert_eq!(
+        (qwen3.head_dim, qwen3.num_key_value_heads, qwen3.qk_norm, qwen3.tie_word_embeddings),
+        (16, 2, true, true)
+    );
+
+    let numbers = [("embedding_length", 32), ("attention.key_length", 16), ("attention.sliding_window", 64)];
+    let scaling = |file: File| {
+        file.key("gemma3.rope.scaling.type", TEXT, text("linear")).key(
+            "gemma3.rope.scaling.factor",
+            F32,
+            8_f32.to_le_bytes(),
+        )
+    };
+    let gemma3 = spec("gemma3", &numbers, &[], scaling);
+    let full: Vec<_> = (0..12).filter(|layer| gemma3.layers[*layer].window.is_none()).collect();
+    assert_eq!((full, gemma3.layers[0].window, gemma3.attention_scale), (vec![5, 11], Some(64), 0.25));
+    assert_eq!(
+        (&gemma3.ropes[0].scaling, &gemma3.ropes[1].scaling),
+        (&RopeScaling::Linear { factor: 8.0 }, &RopeScaling::None)
+    );
+
+    let short: Vec<u8> = [1_f32; 4].iter().chain(&[2_f32; 4]).flat_map(|factor| factor.to_le_bytes()).collect();
+    let numbers =
+        [("embedding_length", 32), ("rope.scaling.original_context_length", 128), ("attention.sliding_window", 100)];
+    let phi3 = spec("phi3", &numbers, &[], |file| {
+        let file = file.key("phi3.rope.scaling.attn_factor", F32, 1.25_f32.to_le_bytes());
+        file.tensor("rope_factors_short.weight", &[4], 0, &short[..16]).tensor(
+            "rope_factors_long.weight",
+            &[4],
+            0,
+            &short[16..],
+        )
+    });
+    let RopeScaling::LongRope { short_factor, long_factor, attention_factor, original_max_position_embeddings } =
+        &phi3.ropes[0].scaling
+    else {
+        panic!()
+    };
+    assert_eq!((short_factor, long_factor), (&vec![1.0; 4], &vec![2.0; 4]));
+    assert_eq!((*attention_factor, *original_max_position_embeddings, phi3.layers[0].window), (1.25, 128.0, Some(100)));
+
+    let epsilon = |name: &'static str| {
+        move |file: File| file.key(&format!("{name}.attention.layer_norm_epsilon"), F32, 1e-4_f32.to_le_bytes())
+    };
+    let gpt2 = spec("gpt2", &[("embedding_length", 32)], &[], epsilon("gpt2"));
+    assert_eq!((gpt2.norm_eps, gpt2.intermediate_size, gpt2.learned_positions), (1e-4, 96, true));
+    let starcoder = spec("starcoder", &[("embedding_length", 32), ("attention.head_count_kv", 1)], &[], same);
+    assert_eq!((starcoder.num_key_value_heads, starcoder.learned_positions), (1, true));
+    let neox =
+        spec("gptneox", &[("embedding_length", 32), ("rope.dimension_count", 2)], &["blk.0.attn_qkv.bias"], |file| {
+            file.key("gptneox.use_parallel_residual", BOOL, [0])
+        });
+    assert_eq!((neox.ropes[0].rotary_dim, neox.qkv_bias, neox.residual), (2, true, Residual::Sequential));
+    let smollm3 = spec("smollm3", &[("embedding_length", 32)], &[], same);
+    assert_eq!((smollm3.layers[2].rope, smollm3.layers[3].rope), (Some(0), None));
 }
 
 // Tokenizers.
@@ -477,6 +578,8 @@ fn a_sentence_piece_vocabulary_merges_by_its_scores() {
     let ordered = Vocabulary { scores: vec![], ..sentence_piece() }.tokenizer(FILE).unwrap();
     assert_eq!(ordered.encode("ab ab", true).unwrap(), [1, 11, 11]);
     let mut other = sentence_piece();
+    other.tokens[11] = "x";
+    assert_eq!(other.tokenizer(FILE).unwrap().encode("ab", false).unwrap(), [6, 9]);
     other.scores[10] = 0.0;
     assert_eq!(other.tokenizer(FILE).unwrap().encode("ab", false).unwrap(), [10, 8]);
 }

@@ -308,7 +308,11 @@ fn shards_come_with_their_index() {
     fs::remove_file(cache.blob(shards[1])).unwrap();
     fails(cache.offline(&fake, REPOSITORY), "not-found", &[shards[1]]);
     all.retain(|(name, _)| *name != shards[1]);
-    fails(Cache::new().get(&Fake::new(&all, honest(), honest()), REPOSITORY), "not-found", &[shards[1], "index"]);
+    fails(
+        Cache::new().get(&Fake::new(&all, honest(), honest()), REPOSITORY),
+        "not-found",
+        &[shards[1], "belongs to it"],
+    );
 }
 
 #[test]

@@ -138,12 +138,12 @@ fn embed_adds_the_rows_of_positions() {
             // In two pieces.
             let cut = positions / 2;
             for (from, end) in [(0, cut), (cut, positions)].into_iter().filter(|(from, end)| from < end) {
-                let dims = [table.chunks, from, end - from, stride(width) / 4].map(|size| size as u32);
-                let dims = lab.uniform(&[&dims[..], &[1f32.to_bits()]].concat());
-                let piece = lab.input(&table.bytes[from * table.chunks * 16..end * table.chunks * 16]);
+                let sizes = [from, end - from, stride(width) / 4].map(|size| size as u32);
+                let dims = lab.uniform(&[&table.dims()[..], &sizes, &[1f32.to_bits()]].concat());
+                let piece = lab.input(&table.bytes[from * table.row.bytes()..end * table.row.bytes()]);
                 let bindings = [(0, lab.step(first, rows)), (1, dims), (2, piece), (4, x.slice())];
-                let grid = [(table.chunks as u32).div_ceil(64), rows as u32, 1];
-                lab.run(Kernel::Embed(dtype, Table::Positions), grid, &bindings);
+                let grid = [(table.row.chunks as u32).div_ceil(64), rows as u32, 1];
+                lab.run(Kernel::Embed(table.format, Table::Positions), grid, &bindings);
             }
             let inside = |values: &[f32]| {
                 values.chunks_exact(stride(width)).flat_map(|row| row[..width].to_vec()).collect::<Vec<_>>()

@@ -505,6 +505,34 @@ fn an_assistant_with_another_tokenizer_changes_nothing_but_the_speed() {
 }
 
 #[test]
+fn quantize_writes_models_that_run() {
+    let folder = std::env::temp_dir().join(format!("foretoken-quantize-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir(&folder).unwrap();
+    let source = path("models/tales/draft");
+    let weights = |folder: &Path| std::fs::metadata(folder.join("model.safetensors")).unwrap().len();
+    let ids = |model: &Path| {
+        let model = model.to_str().unwrap();
+        let report = json(&["generate", "Once upon a time", "--model", model, "--max-new-tokens", "8"]);
+        report["token_ids"].as_array().unwrap().clone()
+    };
+    for (kind, share) in [("mlx8", 0.6), ("mlx4", 0.4), ("F32", 2.0), ("BF16", 1.0)] {
+        let made = folder.join(kind);
+        let args = ["quantize", source.to_str().unwrap(), made.to_str().unwrap(), "--type", kind];
+        let run = run(&args);
+        assert_eq!((run.code, &*run.out), (0, ""), "{kind}: {}", run.err);
+        assert!(weights(&made) as f64 <= weights(&source) as f64 * share + 4096.0, "{kind}: {}", weights(&made));
+        assert!(made.join("tokenizer.json").is_file());
+        // Four bits are few for so small a model.
+        assert!(kind == "mlx4" && ids(&made).len() == 8 || ids(&made) == ids(&source), "{kind}");
+        assert_fails(&args, 2, "bad-option", &["OUTPUT", "exists"]);
+    }
+    let args = ["quantize", source.to_str().unwrap(), "/nowhere", "--type", "Q4_0"];
+    assert_fails(&args, 2, "bad-option", &["--type", "mlx8", "GGUF"]);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
 fn simulations_print_their_latencies_and_parameters() {
     let cell = ["--target-latency", "1", "--drafter-latency", "0.1", "--acceptance", "0.8", "--lookahead", "5"];
     let size = ["--sp-degree", "7", "--tokens", "50", "--repeats", "300"];

@@ -99,8 +99,8 @@ fn greedy_texts_are_those_of_transformers_with_and_without_prompt_lookup() {
     for (path, model) in models(&golden) {
         let gpu = common::gpu();
         let options = LoadOptions { max_context: Some(512), ..LoadOptions::default() };
-        let load = Session::load(&gpu, Folder::open(&path).unwrap(), None::<Folder>, &options, &mut |_, _| ());
-        let mut session = run(load).unwrap();
+        let folder = Folder::open(&path).unwrap();
+        let mut session = run(Session::load(&gpu, folder, None::<Folder>, &options, &mut |_, _| ())).unwrap();
         for case in model["generations"].as_array().unwrap() {
             let prompt = match &case["prompt"] {
                 Value::String(text) => Prompt::Text(text.clone()),

@@ -1,9 +1,19 @@
 //! Quantised weights: what each stored type means, by the oracles of GGUF and MLX, and models made of them.
 
 mod common;
-use common::path;
-use foretoken::weights::{Affine, Dtype, Float, narrow, widen};
+use common::blocks::{quantised, random_blocks};
+use common::lab::Random;
+use common::{capacity, gpu, path, run};
+use foretoken::Gpu;
+use foretoken::decode::{Blueprint, Engine, Model, RoundBuffers, Target};
+use foretoken::error::{Error, WeightsRule as Rule};
+use foretoken::model::{ModelSpec, parse_config};
+use foretoken::options::WeightDtype;
+use foretoken::weights::{Affine, Dtype, Float, Memory, Quantization, Weights, narrow, widen};
 use safetensors::SafeTensors;
+use safetensors::tensor::TensorView;
+use serde_json::{Value, json};
+use std::rc::Rc;
 
 /// `tests/golden/blocks.safetensors`; `blocks.py` beside it says how it was made.
 struct Blocks(Vec<u8>);
@@ -30,10 +40,8 @@ fn bits(values: &[f32]) -> Vec<u32> {
 #[test]
 fn every_type_widens_as_python_gguf_does() {
     let golden = Blocks::read();
-    let types = Dtype::all().into_iter().filter(|dtype| dtype.block().elements > 1);
-    let types = types.filter(|dtype| !matches!(dtype, Dtype::Affine(_)));
     let mut count = 0;
-    for dtype in types {
+    for dtype in quantised().filter(|dtype| !matches!(dtype, Dtype::Affine(_))) {
         let want = golden.values(&format!("{}.values", dtype.name()));
         let got = widen(dtype, &golden.bytes(dtype.name()));
         assert!(want.iter().all(|value| value.is_finite()) && want.iter().any(|value| *value != 0.0));
@@ -83,5 +91,276 @@ fn affine_types_widen_as_mlx_does() {
         let got = widen(dtype, &blocks);
         let want = widen(Dtype::F32, &part("values"));
         assert_eq!(bits(&got), bits(&want), "{dtype:?}");
+    }
+}
+
+/// The tensors of a safetensors file, all zeros: name, type, bytes of an element, shape.
+fn open(
+    tensors: &[(&str, safetensors::Dtype, usize, &[usize])],
+    quantization: Value,
+) -> foretoken::Result<Weights<Memory>> {
+    let zeros = vec![0; 1 << 16];
+    let view = |dtype, size, shape: &[usize]| {
+        TensorView::new(dtype, shape.to_vec(), &zeros[..size * shape.iter().product::<usize>()]).unwrap()
+    };
+    let views = tensors.iter().map(|(name, dtype, size, shape)| (*name, view(*dtype, *size, shape)));
+    let file = safetensors::serialize(views, None).unwrap();
+    let config = json!({ "quantization": quantization }).to_string();
+    let mut weights = run(Weights::open(Memory::new("m", [("model.safetensors", file.into())])))?;
+    weights.join(&Quantization::parse(config.as_bytes())?.unwrap())?;
+    Ok(weights)
+}
+
+/// A module of 3 rows of 128 weights of 4 bits in groups of 64, with one of its three tensors as given.
+fn module(part: usize, dtype: safetensors::Dtype, size: usize, shape: &[usize]) -> foretoken::Result<Weights<Memory>> {
+    use safetensors::Dtype::{BF16, U32};
+    let mut tensors: [(&str, _, _, &[usize]); 3] =
+        [("a.weight", U32, 4, &[3, 16]), ("a.scales", BF16, 2, &[3, 2]), ("a.biases", BF16, 2, &[3, 2])];
+    let name = tensors[part].0;
+    tensors[part] = (name, dtype, size, shape);
+    open(&tensors, json!({ "bits": 4, "group_size": 64 }))
+}
+
+#[test]
+fn three_tensors_of_mlx_are_one() {
+    use safetensors::Dtype::{BF16, F16, F32, I32, U32};
+    let weights = module(1, BF16, 2, &[3, 2]).unwrap();
+    let names: Vec<_> = weights.iter().collect();
+    let [("a.weight", tensor)] = names[..] else { panic!("{names:?}") };
+    assert_eq!(tensor.dtype, Dtype::Affine(Affine { bits: 4, group_size: 64, scales: Float::Bf16 }));
+    assert_eq!((&tensor.shape[..], tensor.row_bytes(), tensor.bytes()), (&[3, 128][..], 72, 216));
+    assert_eq!(run(weights.read_rows("a.weight", 1..3)).unwrap().len(), 144);
+    // A module by itself, and one that is not quantised.
+    let three: [(&str, _, _, &[usize]); 4] = [
+        ("a.weight", U32, 4, &[3, 32]),
+        ("a.scales", F16, 2, &[3, 4]),
+        ("a.biases", F16, 2, &[3, 4]),
+        ("b.weight", F16, 2, &[3, 32]),
+    ];
+    let quantization = json!({ "bits": 4, "group_size": 64, "a": { "bits": 8, "group_size": 32 }, "b": false });
+    let weights = open(&three, quantization).unwrap();
+    let dtype = Dtype::Affine(Affine { bits: 8, group_size: 32, scales: Float::F16 });
+    assert_eq!(weights.get("a.weight").unwrap().dtype, dtype);
+    assert_eq!(weights.get("b.weight").unwrap().dtype, Dtype::F16);
+    // Words that are not codes stay what they are.
+    let weights = open(&[("ids", U32, 4, &[3]), ("more", I32, 4, &[3])], json!({ "bits": 4, "group_size": 64 }));
+    assert!(weights.unwrap().get("ids").is_none());
+    assert!(module(1, F32, 4, &[3, 2]).is_err(), "scales and biases of two types");
+}
+
+#[test]
+fn affine_mismatch() {
+    use safetensors::Dtype::{BF16, F16, U8, U32};
+    let rule = Rule::AffineMismatch { tensor: "a.weight".into(), bits: 4, group_size: 64 };
+    let wrong: [(usize, _, _, &[usize]); 6] = [
+        (0, U32, 4, &[3, 8]),
+        (0, U32, 4, &[2, 16]),
+        (0, U32, 4, &[48]),
+        (1, BF16, 2, &[3, 4]),
+        (2, F16, 2, &[3, 2]),
+        (1, BF16, 2, &[6]),
+    ];
+    for (part, dtype, size, shape) in wrong {
+        let Err(Error::BadWeights { rule: found, .. }) = module(part, dtype, size, shape) else {
+            panic!("{part} {shape:?}");
+        };
+        assert_eq!(found, rule, "{part} {shape:?}");
+    }
+    for (part, name) in [(1, "a.scales"), (2, "a.biases")] {
+        let Err(Error::BadWeights { rule: found, .. }) = module(part, U8, 1, &[3, 2]) else { panic!("{name}") };
+        assert_eq!(found, Rule::MissingTensor { tensor: name.into() });
+    }
+}
+
+#[test]
+fn what_mlx_can_do_and_this_cannot_is_refused_by_name() {
+    let cases = [
+        (json!({ "bits": 4, "group_size": 32, "mode": "mxfp4" }), "quantization.mode", "\"mxfp4\""),
+        (json!({ "bits": 3, "group_size": 64 }), "quantization.bits", "3"),
+        (json!({ "bits": 4, "group_size": 16 }), "quantization.group_size", "16"),
+        (json!({ "group_size": 64 }), "quantization.bits", "null"),
+        (json!({ "bits": 4, "group_size": 64, "lm_head": { "bits": 6 } }), "quantization.lm_head.bits", "6"),
+    ];
+    for (quantization, wanted, value) in cases {
+        let config = json!({ "quantization": quantization }).to_string();
+        let error = Quantization::parse(config.as_bytes()).unwrap_err();
+        let Error::BadConfig { key, reason, .. } = error else { panic!("{error}") };
+        assert_eq!(key, wanted);
+        assert!(reason.starts_with(&format!("{value} is not supported")), "{reason}");
+    }
+    assert!(Quantization::parse(b"{}").unwrap().is_none());
+}
+
+/// A Llama whose tensors have types of their own.
+struct Small {
+    spec: ModelSpec,
+    /// Name, shape [rows, cols], type, stored bytes.
+    tensors: Vec<(String, Vec<usize>, Dtype, Vec<u8>)>,
+}
+
+impl Small {
+    const HIDDEN: usize = 256;
+    const VOCAB: usize = 96;
+
+    /// Types of: embedding, q, k, v, o, gate, up, down, head.
+    fn new(types: [Dtype; 9]) -> Self {
+        let config = json!({
+            "model_type": "llama", "vocab_size": Self::VOCAB, "hidden_size": Self::HIDDEN, "num_attention_heads": 4,
+            "num_key_value_heads": 2, "num_hidden_layers": 1, "intermediate_size": 512,
+            "max_position_embeddings": 256,
+        });
+        let spec = parse_config(config.to_string().as_bytes(), None).unwrap();
+        let layer = |name: &str| format!("model.layers.0.{name}.weight");
+        let (hidden, inner) = (Self::HIDDEN, 512);
+        let matrices = [
+            ("model.embed_tokens.weight".into(), Self::VOCAB, hidden),
+            (layer("self_attn.q_proj"), hidden, hidden),
+            (layer("self_attn.k_proj"), hidden / 2, hidden),
+            (layer("self_attn.v_proj"), hidden / 2, hidden),
+            (layer("self_attn.o_proj"), hidden, hidden),
+            (layer("mlp.gate_proj"), inner, hidden),
+            (layer("mlp.up_proj"), inner, hidden),
+            (layer("mlp.down_proj"), hidden, inner),
+            ("lm_head.weight".into(), Self::VOCAB, hidden),
+        ];
+        let mut random = Random(16);
+        let mut tensors = Vec::new();
+        for ((name, rows, cols), dtype) in matrices.into_iter().zip(types) {
+            tensors.push((name, vec![rows, cols], dtype, random_blocks(&mut random, dtype, rows * cols)));
+        }
+        for name in [layer("input_layernorm"), layer("post_attention_layernorm"), "model.norm.weight".into()] {
+            tensors.push((name, vec![hidden], Dtype::F32, 1f32.to_le_bytes().repeat(hidden)));
+        }
+        Self { spec, tensors }
+    }
+
+    /// With all weights as the f32 that they stand for.
+    fn widened(&self) -> Self {
+        let widen = |(name, shape, dtype, bytes): &(String, Vec<usize>, Dtype, Vec<u8>)| {
+            (name.clone(), shape.clone(), Dtype::F32, bytemuck::cast_slice(&widen(*dtype, bytes)).to_vec())
+        };
+        Self { spec: self.spec.clone(), tensors: self.tensors.iter().map(widen).collect() }
+    }
+
+    /// As a GGUF file, version 3, without metadata.
+    fn file(&self) -> Vec<u8> {
+        let mut header = b"GGUF\x03\0\0\0".to_vec();
+        header.extend((self.tensors.len() as u64).to_le_bytes());
+        header.extend(0u64.to_le_bytes());
+        let mut data = Vec::new();
+        for (name, shape, dtype, bytes) in &self.tensors {
+            header.extend((name.len() as u64).to_le_bytes());
+            header.extend(name.as_bytes());
+            header.extend((shape.len() as u32).to_le_bytes());
+            shape.iter().rev().for_each(|size| header.extend((*size as u64).to_le_bytes()));
+            header.extend(dtype.gguf_number().unwrap().to_le_bytes());
+            header.extend((data.len() as u64).to_le_bytes());
+            data.extend(bytes);
+            data.resize(data.len().next_multiple_of(32), 0);
+        }
+        header.resize(header.len().next_multiple_of(32), 0);
+        [header, data].concat()
+    }
+
+    /// Its engine, and the bytes of weights of which the loader told.
+    fn load(&self, gpu: &Rc<Gpu>, wanted: WeightDtype) -> (Engine, u64) {
+        let memory = Memory::new("small", [("m.gguf", self.file().into())]);
+        run(async {
+            let (weights, _) = Weights::open_gguf(memory, "m.gguf").await.unwrap();
+            let blueprint = Blueprint::new(self.spec.clone(), &weights, capacity(), wanted).unwrap();
+            let buffers = RoundBuffers::new(gpu, 64, Self::VOCAB).unwrap();
+            let mut bytes = 0;
+            let model = Model::load(gpu, &blueprint, Some(&weights), &buffers, &mut |more| bytes += more).await;
+            (Engine::new(gpu, buffers, model.unwrap(), None).unwrap(), bytes)
+        })
+    }
+}
+
+const TEXT: usize = 40;
+
+fn logits(engine: &mut Engine, rows: usize) -> Vec<f32> {
+    let tokens: Vec<u32> = (0..TEXT).map(|i| (i * 37 % Small::VOCAB) as u32).collect();
+    engine.truncate(0);
+    run(engine.logits(&tokens, rows)).unwrap()
+}
+
+/// The largest difference, relative to max(1, max |theirs|).
+fn difference(ours: &[f32], theirs: &[f32]) -> f32 {
+    assert_eq!(ours.len(), theirs.len());
+    let worst = ours.iter().zip(theirs).map(|(a, b)| (a - b).abs());
+    let worst = worst.fold(0f32, |worst, x| if x.is_nan() { f32::INFINITY } else { worst.max(x) });
+    worst / theirs.iter().fold(1f32, |most, x| most.max(x.abs()))
+}
+
+#[test]
+fn models_of_all_types_compute_as_their_widened_weights_do_and_rows_are_alone() {
+    use Dtype::{Iq4Nl, Iq4Xs, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0};
+    let gpu = gpu();
+    let models = [
+        // q, k and v have types of their own.
+        [Q6K, Q4K, Q5K, Q8_0, Q2K, Q3K, Q3K, Iq4Xs, Q4_0],
+        // So have gate and up, whose rows alternate: they become f32.
+        [Iq4Nl, Q4_1, Q5_0, Q5_1, Q4_0, Q8_0, Q6K, Iq4Nl, Q2K],
+    ];
+    for types in models {
+        let small = Small::new(types);
+        let (mut quantised, bytes) = small.load(&gpu, WeightDtype::Auto);
+        let (mut wide, wide_bytes) = small.widened().load(&gpu, WeightDtype::Auto);
+        let planned = |engine: &Engine, bytes: u64| engine.target().memory().weights - bytes;
+        assert_eq!(planned(&quantised, bytes), planned(&wide, wide_bytes), "all but the vectors is told");
+        let alone = logits(&mut quantised, 1);
+        let error = difference(&alone, &logits(&mut wide, 17));
+        println!("{types:?}: {error:.1e}, {bytes} bytes instead of {wide_bytes}");
+        assert!(error < 1e-5, "{types:?}: {error:e}");
+        for rows in [2, 4, 8, 16, 17, TEXT] {
+            assert_eq!(bits(&logits(&mut quantised, rows)), bits(&alone), "{types:?}, {rows} rows");
+        }
+        let (mut f32, bytes) = small.load(&gpu, WeightDtype::F32);
+        assert_eq!(bits(&logits(&mut f32, 1)), bits(&logits(&mut wide, 1)), "{types:?} as f32");
+        assert_eq!(bytes, wide_bytes);
+    }
+}
+
+#[test]
+fn floats_are_quantised_while_loading() {
+    let gpu = gpu();
+    let float = Small::new([Dtype::Q8_0; 9]).widened();
+    let exact = logits(&mut float.load(&gpu, WeightDtype::Auto).0, 17);
+    let wanted = [(WeightDtype::F16, Dtype::F16), (WeightDtype::Q8, Dtype::Q8_0), (WeightDtype::Q4, Dtype::Q4_1)];
+    let mut before = 0.0;
+    for (wanted, dtype) in wanted {
+        let mut rounded = Small { spec: float.spec.clone(), tensors: float.tensors.clone() };
+        for (_, shape, _, bytes) in rounded.tensors.iter_mut().filter(|(_, shape, ..)| shape.len() == 2) {
+            assert_eq!(bytes.len(), shape.iter().product::<usize>() * 4);
+            let values = widen(dtype, &narrow(dtype, &widen(Dtype::F32, bytes)).unwrap());
+            *bytes = bytemuck::cast_slice(&values).to_vec();
+        }
+        let want = logits(&mut rounded.load(&gpu, WeightDtype::Auto).0, 17);
+        let (mut engine, bytes) = float.load(&gpu, wanted);
+        let got = logits(&mut engine, 1);
+        assert!(difference(&got, &want) < 1e-5, "{wanted:?}");
+        let loss = difference(&got, &exact);
+        println!("{wanted:?}: {loss:.1e} from the floats, {bytes} bytes");
+        assert!(loss >= before, "{wanted:?}: fewer bits lose more");
+        before = loss;
+    }
+    assert!(before > 1e-3, "4 bits lose something");
+}
+
+#[test]
+fn too_large_for() {
+    let mut large = Small::new([Dtype::Q8_0; 9]).widened();
+    large.tensors[1].3[..4].copy_from_slice(&1e6f32.to_le_bytes());
+    for (wanted, dtype) in [(WeightDtype::F16, "F16"), (WeightDtype::Q4, "Q4_1")] {
+        let memory = Memory::new("large", [("m.gguf", large.file().into())]);
+        let error = run(async {
+            let (weights, _) = Weights::open_gguf(memory, "m.gguf").await.unwrap();
+            let blueprint = Blueprint::new(large.spec.clone(), &weights, capacity(), wanted).unwrap();
+            let gpu = gpu();
+            let buffers = RoundBuffers::new(&gpu, 64, Small::VOCAB).unwrap();
+            Model::load(&gpu, &blueprint, Some(&weights), &buffers, &mut |_| ()).await.err().unwrap()
+        });
+        let Error::BadWeights { rule, .. } = error else { panic!("{error}") };
+        assert_eq!(rule, Rule::TooLargeFor { tensor: large.tensors[1].0.clone(), dtype });
     }
 }

@@ -107,7 +107,7 @@ fn each_rule_has_its_test() {
             .char_indices()
             .flat_map(|(at, c)| (at > 0 && c.is_uppercase()).then_some('_').into_iter().chain(c.to_lowercase()))
             .collect();
-        let tests = [include_str!("weights.rs"), include_str!("gguf.rs")];
+        let tests = [include_str!("weights.rs"), include_str!("gguf.rs"), include_str!("quantised.rs")];
         let wanted = format!("fn {snake}()");
         assert!(tests.iter().any(|tests| tests.contains(&wanted)), "no test is called {snake}");
         found += 1;

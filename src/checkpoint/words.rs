@@ -116,7 +116,9 @@ impl Words<'_> {
         values.insert("query_pre_attn_scalar".into(), scalar.into());
         let tokens = || self.metadata.texts("tokenizer.ggml.tokens").map(|tokens| tokens.len() as u64);
         let rows = weights.get("token_embd.weight").map(|table| table.rows());
-        values.insert("vocab_size".into(), rows.or_else(tokens).into());
+        if let Some(count) = rows.or_else(tokens) {
+            values.insert("vocab_size".into(), count.into());
+        }
         values.insert("tie_word_embeddings".into(), (!weights.contains("output.weight")).into());
         let biased = ["attn_q", "attn_qkv"].iter().any(|part| weights.contains(&format!("blk.0.{part}.bias")));
         values.insert("attention_bias".into(), biased.into());
@@ -161,6 +163,7 @@ impl Words<'_> {
         let Error::BadConfig { file, key, reason } = error else { return error };
         let key = match WORDS.iter().find(|(word, _)| *word == key) {
             Some((_, [first, ..])) => format!("{}.{first}", self.architecture),
+            _ if key == "vocab_size" => "tokenizer.ggml.tokens".into(),
             _ if key.ends_with("_token_id") => format!("tokenizer.ggml.{key}"),
             _ => key,
         };

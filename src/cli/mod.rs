@@ -10,6 +10,7 @@ mod lines;
 mod load;
 mod options;
 mod print;
+mod quantize;
 mod reading;
 mod simulate;
 mod writer;
@@ -53,6 +54,9 @@ enum Command {
     /// Measure the device, the model and its speculation
     #[command(after_help = bench::METHOD, allow_negative_numbers = true)]
     Bench(bench::Args),
+    /// Store a model's matrices as another type
+    #[command(after_help = EXITS)]
+    Quantize(quantize::Args),
     /// Simulate speculation and distributed speculation on latencies, without a model
     #[command(after_help = EXITS)]
     Simulate(simulate::Args),
@@ -70,6 +74,7 @@ pub fn run() -> ExitCode {
             Command::Chat(args) => chat::run(&args, json).await,
             Command::Inspect(args) => inspect::run(&args, json).await,
             Command::Bench(args) => bench::run(&args, json).await,
+            Command::Quantize(args) => Ok(quantize::run(&args).await?),
             Command::Simulate(args) => simulate::run(&args, json),
         }
     });
@@ -125,6 +130,7 @@ impl Failure {
 fn flag(option: &str) -> String {
     match option {
         "prompt" => "PROMPT".into(),
+        "output" => "OUTPUT".into(),
         // What is typed into a chat has no flag.
         "command" => "command".into(),
         // It is a part of the model's name.

@@ -146,7 +146,7 @@ impl Kernel {
         constants + &parts.join("\n")
     }
 
-    /// Every kernel in every variant.
+    /// Every kernel in every variant, but for sizes of groups, which change no more than a constant.
     pub fn all() -> Vec<Self> {
         let kvs = [KvDtype::F32, KvDtype::F16];
         let mut epilogues = vec![Epilogue::Store, Epilogue::Residual];
@@ -156,7 +156,9 @@ impl Kernel {
         all.extend([Self::Adjust, Self::Filter, Self::Reject, Self::Follow]);
         all.extend([Noise::None, Noise::Gumbel].map(Self::Sample));
         all.extend(kvs.into_iter().flat_map(|kv| [Self::QkNorm(kv), Self::Attention(kv), Self::AttentionPrefill(kv)]));
-        for format in Format::all() {
+        let is_rare = |scales| matches!(scales, Scales::Pairs(Float::F32 | Float::Bf16, group) if group != 64);
+        let is_rare = |format: &Format| matches!(format, Format::Quantised { scales, .. } if is_rare(*scales));
+        for format in Format::all().into_iter().filter(|format| !is_rare(format)) {
             all.extend([Table::Tokens, Table::Positions].map(|table| Self::Embed(format, table)));
             all.push(Self::Fill(format));
             for &epilogue in &epilogues {

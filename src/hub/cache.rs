@@ -5,7 +5,7 @@ use super::client::Client;
 use super::download::download;
 use super::id::HubId;
 use super::listing::Entry;
-use super::{entry, shards};
+use super::shards;
 use crate::checkpoint::choose;
 use crate::error::{Error, Result};
 use crate::weights::INDEX;
@@ -39,8 +39,8 @@ impl Repository {
         self.folder.join("refs").join(id.revision())
     }
 
-    /// Where a model is that is here as a whole.
-    pub fn find(&self, id: &HubId) -> Result<PathBuf> {
+    /// The folder and the files of a model that is here as a whole.
+    pub fn find(&self, id: &HubId) -> Result<(PathBuf, Vec<String>)> {
         let lacking = |what: &str| {
             let place = self.folder.display();
             let reason = format!("{what} in {place}: run it once with a connection, and without HF_HUB_OFFLINE");
@@ -60,7 +60,7 @@ impl Repository {
         }
         match files.iter().find(|file| !names.contains(&file.as_str())) {
             Some(missing) => Err(lacking(&format!("{missing} is not"))),
-            None => Ok(entry(&snapshot, &files)),
+            None => Ok((snapshot, files)),
         }
     }
 

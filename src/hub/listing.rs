@@ -81,7 +81,7 @@ impl Listing {
 
     pub fn file(&self, id: &HubId, name: &str) -> Result<&Entry> {
         let missing =
-            || Error::NotFound { path: id.to_string(), reason: format!("there is no {name}, which its index names") };
+            || Error::NotFound { path: id.to_string(), reason: format!("there is no {name}, which belongs to it") };
         self.files.get(name).ok_or_else(missing)
     }
 }

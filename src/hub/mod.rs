@@ -19,13 +19,21 @@ use crate::checkpoint::choose;
 use crate::error::{Error, Result};
 use crate::weights::{INDEX, parse_index};
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// A Hub, and the folder in which its models are kept.
 #[derive(Debug, Clone)]
 pub struct Hub {
     settings: Settings,
     client: Client,
+}
+
+/// A model, found.
+enum Found {
+    /// In the cache, as a whole: its folder and its files.
+    Kept(PathBuf, Vec<String>),
+    /// On the Hub.
+    Listed(Listing),
 }
 
 impl Hub {
@@ -45,19 +53,14 @@ impl Hub {
     /// [`Error::Network`]; [`Error::Integrity`].
     pub fn download(&self, id: &HubId, progress: &mut dyn FnMut(u64, u64)) -> Result<PathBuf> {
         let repository = self.repository(id);
-        // A commit names the same bytes for ever.
-        if self.settings.offline || id.is_pinned() {
-            match repository.find(id) {
-                Ok(found) => return Ok(found),
-                Err(error) if self.settings.offline => return Err(error),
-                Err(_) => {}
-            }
-        }
-        match Listing::of(&self.client, id) {
-            Ok(listing) => self.bring(id, &repository, &listing, progress),
-            Err(error @ Error::Network { .. }) => repository.find(id).map_err(|_| error),
-            Err(error) => Err(error),
-        }
+        let (snapshot, files) = match self.listing(id, &repository)? {
+            Found::Kept(snapshot, files) => (snapshot, files),
+            Found::Listed(listing) => self.bring(id, &repository, &listing, progress)?,
+        };
+        Ok(match files.first() {
+            Some(file) if file.ends_with(".gguf") => snapshot.join(file),
+            _ => snapshot,
+        })
     }
 
     /// The files of a model where they are, on the Hub or in the cache: what is read of them is not kept.
@@ -66,14 +69,25 @@ impl Hub {
     /// As [`Self::download`].
     pub fn open(&self, id: &HubId) -> Result<Remote> {
         let repository = self.repository(id);
+        match self.listing(id, &repository)? {
+            Found::Kept(snapshot, files) => Remote::kept(id, &snapshot, files),
+            Found::Listed(listing) => Remote::new(self.client.clone(), id, &repository, listing),
+        }
+    }
+
+    /// What the Hub lists, or else what the cache holds.
+    fn listing(&self, id: &HubId, repository: &Repository) -> Result<Found> {
+        let kept = || repository.find(id).map(|(snapshot, files)| Found::Kept(snapshot, files));
         if self.settings.offline {
-            return Ok(Remote::kept(id, &repository.find(id)?));
+            return kept();
+        }
+        // A commit names the same bytes for ever.
+        if let (true, Ok(kept)) = (id.is_pinned(), kept()) {
+            return Ok(kept);
         }
         match Listing::of(&self.client, id) {
-            Ok(listing) => Remote::new(self.client.clone(), id, &repository, listing),
-            Err(error @ Error::Network { .. }) => {
-                repository.find(id).map(|path| Remote::kept(id, &path)).map_err(|_| error)
-            }
+            Ok(listing) => Ok(Found::Listed(listing)),
+            Err(error @ Error::Network { .. }) => kept().map_err(|_| error),
             Err(error) => Err(error),
         }
     }
@@ -88,7 +102,7 @@ impl Hub {
         repository: &Repository,
         listing: &Listing,
         progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<PathBuf> {
+    ) -> Result<(PathBuf, Vec<String>)> {
         let mut files = choose(&id.to_string(), id.file.as_deref(), &listing.names())?;
         let snapshot = repository.snapshot(&listing.commit);
         let (mut done, mut next) = (0, 0);
@@ -106,7 +120,7 @@ impl Hub {
         }
         // Only now, so that without the Hub the revision is what was there as a whole.
         repository.remember(id, &listing.commit)?;
-        Ok(entry(&snapshot, &files))
+        Ok((snapshot, files))
     }
 }
 
@@ -114,9 +128,4 @@ impl Hub {
 fn shards(index: &[u8]) -> Result<BTreeSet<String>> {
     let map = parse_index(index).map_err(|rule| Error::BadWeights { file: INDEX.into(), rule })?;
     Ok(map.into_values().collect())
-}
-
-/// What to open of the files in a folder: all, or the GGUF file.
-fn entry(folder: &Path, files: &[String]) -> PathBuf {
-    files.first().filter(|file| file.ends_with(".gguf")).map_or_else(|| folder.into(), |file| folder.join(file))
 }

@@ -15,6 +15,7 @@ use std::path::Path;
 #[derive(Debug)]
 pub struct Remote {
     id: HubId,
+    names: Vec<String>,
     /// Of the Hub, with who asks it; none where all is in the cache.
     listed: Option<(Client, Listing)>,
     /// What is in the cache, if anything is.
@@ -24,14 +25,14 @@ pub struct Remote {
 impl Remote {
     pub(super) fn new(client: Client, id: &HubId, repository: &Repository, listing: Listing) -> Result<Self> {
         choose(&id.to_string(), id.file.as_deref(), &listing.names())?;
+        let names = listing.names().into_iter().map(Into::into).collect();
         let kept = Folder::open(repository.snapshot(&listing.commit)).ok();
-        Ok(Self { id: id.clone(), listed: Some((client, listing)), kept })
+        Ok(Self { id: id.clone(), names, listed: Some((client, listing)), kept })
     }
 
     /// What [`Repository::find`] found.
-    pub(super) fn kept(id: &HubId, path: &Path) -> Self {
-        let folder = if path.is_dir() { Some(path) } else { path.parent() };
-        Self { id: id.clone(), listed: None, kept: folder.and_then(|folder| Folder::open(folder).ok()) }
+    pub(super) fn kept(id: &HubId, snapshot: &Path, names: Vec<String>) -> Result<Self> {
+        Ok(Self { id: id.clone(), names, listed: None, kept: Some(Folder::open(snapshot)?) })
     }
 }
 
@@ -80,10 +81,6 @@ impl Source for Remote {
     }
 
     async fn list(&self) -> Result<Vec<String>> {
-        match (&self.listed, &self.kept) {
-            (Some((_, listing)), _) => Ok(listing.names().into_iter().map(Into::into).collect()),
-            (None, Some(folder)) => folder.list().await,
-            (None, None) => Ok(Vec::new()),
-        }
+        Ok(self.names.clone())
     }
 }

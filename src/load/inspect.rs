@@ -63,7 +63,7 @@ impl<S: Source + 'static> ModelFiles<S> {
         for (_, tensor) in weights.iter() {
             let share = dtypes.entry(tensor.dtype.name()).or_default();
             share.count += 1;
-            share.bytes += tensor.range.end - tensor.range.start;
+            share.bytes += tensor.bytes();
         }
         let (count, bytes) =
             dtypes.values().fold((0, 0), |(count, bytes), share| (count + share.count, bytes + share.bytes));

@@ -154,7 +154,10 @@ impl Vocabulary<'_> {
         };
         let special = of_type(&CONTROL).chain(self.special.iter().copied()).map(|id| added(id, true));
         let special = special.collect::<Result<Vec<_>, _>>()?;
-        let user_defined = of_type(&[USER_DEFINED]).map(|id| added(id, false)).collect::<Result<Vec<_>, _>>()?;
+        // A run of spaces is found by merging, because a text is searched for added tokens before its spaces are replaced.
+        let is_as_written = |id: &u32| self.tokens.get(*id as usize).is_some_and(|token| self.spelled(token) == *token);
+        let user_defined = of_type(&[USER_DEFINED]).filter(is_as_written).map(|id| added(id, false));
+        let user_defined = user_defined.collect::<Result<Vec<_>, _>>()?;
         inner.add_tokens(special.into_iter().chain(user_defined)).map_err(|error| error.to_string())?;
         Ok(inner)
     }

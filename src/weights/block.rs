@@ -59,14 +59,15 @@ fn planes(dtype: Dtype) -> impl Iterator<Item = Plane> {
         Dtype::Q4_1 => [Some(plane(4, 16, 4, 0)), None],
         Dtype::Q5_0 => [Some(plane(6, 16, 4, 0)), Some(plane(2, 1, 1, 4))],
         Dtype::Q5_1 => [Some(plane(8, 16, 4, 0)), Some(plane(4, 1, 1, 4))],
-        Dtype::Q8_0 => [Some(plane(2, 1, 8, 0)), None],
+        Dtype::Q8_0 => [Some(plane(2, 32, 8, 0)), None],
         Dtype::Q2K => [Some(plane(16, 32, 2, 0)), None],
         Dtype::Q3K => [Some(plane(32, 32, 2, 0)), Some(plane(0, 32, 1, 2))],
         Dtype::Q4K => [Some(plane(16, 32, 4, 0)), None],
         Dtype::Q5K => [Some(plane(48, 32, 4, 0)), Some(plane(16, 32, 1, 4))],
         Dtype::Q6K => [Some(plane(0, 64, 4, 0)), Some(plane(128, 32, 2, 4))],
         Dtype::Iq4Xs => [Some(plane(8, 16, 4, 0)), None],
-        Dtype::Affine(Affine { bits, scales, .. }) => [Some(plane(2 * scales.size(), 1, usize::from(bits), 0)), None],
+        Dtype::Affine(Affine { bits: 4, scales, .. }) => [Some(plane(2 * scales.size(), 1, 4, 0)), None],
+        Dtype::Affine(Affine { scales, .. }) => [Some(plane(2 * scales.size(), 32, 8, 0)), None],
     };
     [low, high].into_iter().flatten()
 }

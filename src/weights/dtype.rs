@@ -1,5 +1,6 @@
 //! How files store weights: as floats, or in blocks of small integers with scales.
 
+use super::gguf::TYPES;
 use serde::{Serialize, Serializer};
 use std::ops::Range;
 
@@ -124,7 +125,7 @@ impl Dtype {
     pub fn bytes(self, elements: u64) -> Option<u64> {
         let block = self.block();
         let blocks = elements / block.elements as u64;
-        (elements % block.elements as u64 == 0).then(|| blocks.checked_mul(block.bytes as u64)).flatten()
+        elements.is_multiple_of(block.elements as u64).then(|| blocks.checked_mul(block.bytes as u64)).flatten()
     }
 
     /// As people know it.
@@ -152,11 +153,12 @@ impl Dtype {
 
     /// The type that GGUF calls so, if it can be used.
     pub(super) fn of_gguf(name: &str) -> Option<Self> {
-        const ALL: [Dtype; 15] = {
-            use Dtype::*;
-            [F32, F16, Bf16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2K, Q3K, Q4K, Q5K, Q6K, Iq4Nl, Iq4Xs]
-        };
-        ALL.into_iter().find(|dtype| dtype.name() == name)
+        Self::all().into_iter().find(|dtype| dtype.name() == name)
+    }
+
+    /// Its number in GGUF; none for MLX's types.
+    pub fn gguf_number(self) -> Option<u32> {
+        TYPES.iter().position(|name| *name == self.name()).map(|number| number as u32)
     }
 
     /// The type of the floats among a block's bytes, and where they are.

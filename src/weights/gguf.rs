@@ -80,6 +80,12 @@ impl Metadata {
         Some((0..count).map(move |_| reader.value(number).ok().and_then(|value| value.as_f64()).unwrap_or(f64::NAN)))
     }
 
+    /// Each key, in order, with the number of its type and the bytes of its value.
+    pub fn entries(&self) -> impl Iterator<Item = (&str, u32, &[u8])> {
+        let value = |range: &Range<usize>| self.bytes.get(range.clone()).unwrap_or_default();
+        self.values.iter().map(move |(key, field)| (key.as_str(), field.kind, value(&field.range)))
+    }
+
     fn find(&self, key: &str) -> Option<(u32, Reader<'_>)> {
         let Field { kind, range } = self.values.get(key)?;
         let bytes = self.bytes.get(range.clone())?;
@@ -111,7 +117,7 @@ fn value_size(kind: u32) -> Result<Option<u64>, String> {
 }
 
 /// The types of tensors, by their numbers.
-const TYPES: [&str; 41] = [
+pub(super) const TYPES: [&str; 41] = [
     "F32",
     "F16",
     "Q4_0",

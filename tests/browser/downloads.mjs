@@ -201,6 +201,16 @@ export const files = {
     equal(await names({ model: served.url }), [], "a plain server's");
   },
 
+  async "the URL of a GGUF file is a model of that file and its other parts alone"({ run }) {
+    const [first, second] = ["m-00001-of-00002.gguf", "m-00002-of-00002.gguf"];
+    const served = model("single", { files: { "config.json": SMALL, [first]: SMALL, [second]: SMALL } });
+    const from = { model: `${served.url}/${first}` };
+    equal(await run({ job: "names", ...from }), [first], "names");
+    const { hashes } = await run({ job: "read", files: ["config.json", first, second], ...from });
+    equal(hashes, { "config.json": null, [first]: sha256(SMALL), [second]: sha256(SMALL) }, "hashes");
+    equal(served.sent(), `${first} 0, ${second} 0`, "what was asked for");
+  },
+
   async "servers that cut, lie about lengths, or know no Range"({ read, right }) {
     const after = (length, more) => (part, request, response) => {
       if (part.what !== "1" || (served.times = (served.times ?? 0) + 1) > more) return false;

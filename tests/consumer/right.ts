@@ -33,6 +33,7 @@ const loading: LoadOptions = {
   cache: true,
   persist: true,
   max_context: 64,
+  dtype: "q8",
   kv_dtype: "f16",
   prefill_chunk: 32,
   worker: new URL("https://example.com/worker.js"),

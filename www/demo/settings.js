@@ -43,6 +43,7 @@ export const OPTIONS = [
 
   { name: "context", group: "generation", kind: "choice", values: ["error", "shift"], default: "error", hint: "What to do with messages longer than the context; shift: drop the oldest turns" },
   { name: "max_context", group: "loading", kind: "number", default: "the model's", min: 2, max: 1 << 20, hint: "Tokens that prompt and text may have together; the default ends at 4096" },
+  { name: "dtype", group: "loading", kind: "choice", values: ["auto", "f32", "f16", "q8", "q4"], default: "auto", hint: "How weights are stored on the GPU: auto, as the files have them; q8 and q4 make less of floats, which rounds" },
   { name: "kv_dtype", group: "loading", kind: "choice", values: ["f32", "f16"], default: "f16, or f32 for weights in f32", hint: "How the cache stores numbers: f16 halves its memory, and rounds" },
   { name: "prefill_chunk", group: "loading", kind: "number", default: 64, min: 1, max: 4096, hint: "Prompt tokens that the GPU takes at a time" },
   { name: "sp_degree", group: "loading", kind: "number", default: 1, min: 1, max: 8, hint: "Targets that verify at the same time, each with its own memory; pays with several GPUs" },

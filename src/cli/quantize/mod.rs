@@ -1,0 +1,90 @@
+//! `foretoken quantize`: a model with its matrices stored as another type, one portion of rows in memory at a time.
+
+mod folder;
+mod gguf;
+
+use crate::error::{Error, Result, WeightsRule};
+use crate::weights::{Dtype, Folder, Source, Tensor, Weights, narrow, widen};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// Weights converted at a time.
+const PORTION: u64 = 1 << 20;
+
+/// Which model, and what becomes of it
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// The model: a folder with config.json and safetensors, or a GGUF file
+    input: PathBuf,
+    /// What to write: a folder from a folder, a GGUF file from a GGUF file; it must not exist
+    output: PathBuf,
+    /// F32, F16 or BF16; in GGUF also Q4_0, Q4_1, Q5_0, Q5_1, Q8_0; in a folder also mlx4 or mlx8, MLX's layout
+    #[arg(long = "type", value_name = "TYPE")]
+    dtype: String,
+}
+
+pub(super) async fn run(args: &Args) -> Result<()> {
+    let source = Folder::open(&args.input)?;
+    let file = source.list().await?.into_iter().find(|_| args.input.extension().is_some_and(|end| end == "gguf"));
+    match file {
+        Some(file) => gguf::write(source, &file, &args.output, &args.dtype).await,
+        None => folder::write(source, &args.output, &args.dtype).await,
+    }
+}
+
+fn bad_type<T>(dtype: &str, allowed: String) -> Result<T> {
+    Err(Error::BadOption { option: "type".into(), value: dtype.to_owned(), allowed })
+}
+
+/// The ranges of a tensor's rows that are converted one after the other.
+fn portions(tensor: &Tensor) -> impl Iterator<Item = Range<u64>> {
+    let (rows, step) = (tensor.rows(), (PORTION / tensor.row_elements().max(1)).max(1));
+    (0..rows).step_by(step as usize).map(move |from| from..rows.min(from + step))
+}
+
+/// Writes a tensor's rows as `to`, one portion after the other.
+async fn write_rows(weights: &Weights<Folder>, name: &str, tensor: &Tensor, to: Dtype, out: &mut Output) -> Result<()> {
+    for rows in portions(tensor) {
+        let bytes = weights.read_rows(name, rows).await?;
+        if tensor.dtype == to {
+            out.write(&bytes)?;
+        } else {
+            let values = widen(tensor.dtype, &bytes);
+            out.write(&narrow(to, &values).ok_or_else(|| too_large(name, tensor, to.name()))?)?;
+        }
+    }
+    Ok(())
+}
+
+fn too_large(name: &str, tensor: &Tensor, dtype: &'static str) -> Error {
+    let rule = WeightsRule::TooLargeFor { tensor: name.to_owned(), dtype };
+    Error::BadWeights { file: tensor.file.clone(), rule }
+}
+
+/// A file that did not exist before.
+struct Output {
+    path: PathBuf,
+    file: BufWriter<File>,
+}
+
+impl Output {
+    fn create(path: &Path) -> Result<Self> {
+        let file = File::create_new(path).map_err(|error| unwritable(path, &error))?;
+        Ok(Self { path: path.to_owned(), file: BufWriter::with_capacity(1 << 20, file) })
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.file.write_all(bytes).map_err(|error| unwritable(&self.path, &error))
+    }
+
+    fn finish(mut self) -> Result<()> {
+        self.file.flush().map_err(|error| unwritable(&self.path, &error))
+    }
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> Error {
+    let allowed = format!("a path where nothing is yet and something can be written ({error})");
+    Error::BadOption { option: "output".into(), value: path.display().to_string(), allowed }
+}
