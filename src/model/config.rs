@@ -285,7 +285,7 @@ fn rotary_dim(keys: &Keys, within: &Keys, facts: &Facts, head_dim: usize) -> Res
     let factor = if from.optional(key).is_some() { from.number(key, 0.0..=1.0)? } else { default };
     // Rounded down, but not where only the division was not exact.
     let rotary = (head_dim as f64 * factor + 1e-6) as usize;
-    if rotary == 0 || rotary % 2 != 0 {
+    if rotary == 0 || !rotary.is_multiple_of(2) {
         return from.bad(key, format!("{factor} of {head_dim} elements is no even number of them"));
     }
     Ok(rotary)
