@@ -146,6 +146,52 @@ fn chat_and_stop_strings_work() {
 
 /// Plain decoding and the chain of lookup and draft model alike.
 #[test]
+fn an_answer_that_was_begun_goes_on_as_the_template_has_it() {
+    let (task, begun) = ("Tell this again: The king had a daughter.", "The king had");
+    let messages = serde_json::json!([{ "role": "user", "content": task }, { "role": "assistant", "content": begun }]);
+    let (messages, flags) = (messages.to_string(), ["--max-new-tokens", "8", "--no-assistant"]);
+    let chat = json(&[&["generate", &messages, "--messages", "--continue-final-message"], &flags[..]].concat());
+    let text = format!("<|im_start|>user\n{task}<|im_end|>\n<|im_start|>assistant\n{begun}");
+    let plain = json(&[&["generate", &text], &flags[..]].concat());
+    assert_eq!((&chat["token_ids"], &chat["text"]), (&plain["token_ids"], &plain["text"]));
+    let open = json(&[&["generate", &messages, "--messages", "--no-generation-prompt"], &flags[..]].concat());
+    assert_eq!(open["stats"]["num_prompt_tokens"], prompt_tokens(&format!("{text}<|im_end|>\n")));
+}
+
+/// As the program counts them.
+fn prompt_tokens(text: &str) -> Value {
+    json(&["generate", text, "--max-new-tokens", "1", "--no-assistant"])["stats"]["num_prompt_tokens"].clone()
+}
+
+#[test]
+fn the_models_files_recommend_how_to_choose_tokens() {
+    let file = "generation_config.json";
+    let recommended =
+        "\"do_sample\": true, \"temperature\": 0.5, \"top_k\": 7, \"repetition_penalty\": 1.25, \"pad_token_id\"";
+    let model = Damaged::new("recommended").replace(file, "\"pad_token_id\"", recommended);
+    let folder = model.0.display().to_string();
+    let run = |flags: &[&str]| {
+        json(&[&["generate", "Once", "--model", &folder, "--seed", "3", "--max-new-tokens", "12"], flags].concat())
+    };
+    let (theirs, same) = (
+        run(&["--do-sample=model", "--top-k", "9"]),
+        run(&["--do-sample", "--temperature", "0.5", "--top-k", "9", "--repetition-penalty", "1.25"]),
+    );
+    let used = serde_json::json!({ "do_sample": true, "temperature": 0.5, "top_k": 9, "top_p": 1.0, "min_p": 0.0,
+        "repetition_penalty": 1.25 });
+    assert_eq!((&theirs["stats"]["sampling"], &same["stats"]["sampling"]), (&used, &used));
+    assert_eq!(theirs["token_ids"], same["token_ids"]);
+    assert_eq!(theirs["options"]["do_sample"], "model");
+    let plain = run(&[]);
+    assert_eq!(
+        (&plain["stats"]["sampling"]["do_sample"], &plain["stats"]["sampling"]["top_k"]),
+        (&false.into(), &0.into())
+    );
+    assert_ne!(plain["token_ids"], theirs["token_ids"]);
+    model.replace(file, "0.5", "\"warm\"").fails("bad-config", &[file, "warm"]);
+}
+
+#[test]
 fn biases_bans_and_a_least_length_steer_the_text() {
     let tale = tale();
     let (prompt, plain) = (tale["prompt"].as_str().unwrap(), counts(&tale["greedy_ids"]));
@@ -370,7 +416,7 @@ fn assert_fails(args: &[&str], exit: i32, code: &str, says: &[&str]) {
 
 #[test]
 fn bad_options_name_the_flag() {
-    let cases: [(&[&str], &str); 24] = [
+    let cases: [(&[&str], &str); 33] = [
         (&["--max-new-tokens", "0"], "--max-new-tokens"),
         (&["--max-new-tokens", "-1"], "--max-new-tokens"),
         (&["--max-new-tokens", "many"], "--max-new-tokens"),
@@ -395,6 +441,15 @@ fn bad_options_name_the_flag() {
         (&["--acceptance", "always"], "coupled"),
         (&["--logit-bias", "17"], "ID=BIAS"),
         (&["--bad-words-ids", "9999999"], "token ids below"),
+        (&["--do-sample=perhaps"], "--do-sample: perhaps is not allowed; allowed: true, false or model"),
+        (&["--tools", "/nowhere"], "--tools"),
+        (&["--tools", "Cargo.toml"], "a JSON list of objects"),
+        (&["--chat-template-kwargs", "[]"], "a JSON object"),
+        (&["--chat", "--chat-template-kwargs", "{\"enable_thinking\": false}"], "enable_thinking is not allowed"),
+        (&["--chat-template-kwargs", "{\"a\": 1}"], "no list of messages"),
+        (&["--chat", "--continue-final-message"], "unless the last message is the assistant's"),
+        (&["--messages"], "a JSON list of messages"),
+        (&["--messages", "--chat"], "--chat"),
     ];
     for (flags, flag) in cases {
         assert_fails(&[&["generate", "Once"], flags].concat(), 2, "bad-option", &[flag]);
@@ -491,7 +546,8 @@ fn damaged_models_name_the_file() {
 
 #[test]
 fn an_assistant_with_another_tokenizer_changes_nothing_but_the_speed() {
-    let other = Damaged::new("assistant").replace("tokenizer.json", "<|im_start|>", "<|im_begin|>");
+    let renamed = |model: Damaged, file| model.replace(file, "<|im_start|>", "<|im_begin|>");
+    let other = renamed(renamed(Damaged::new("assistant"), "tokenizer.json"), "tokenizer_config.json");
     let generate = |flags: &[&str]| {
         let ran = run(&[&["generate", "Once upon a time", "--max-new-tokens", "12", "--json"], flags].concat());
         serde_json::from_str::<Value>(&ran.out).unwrap()

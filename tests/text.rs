@@ -1,7 +1,7 @@
 //! Text: tokens equal to Hugging Face's, streams equal to whole decodes, templates as transformers renders them, no forged tokens.
 
 mod common;
-use common::tokenizers::{Random, added, built, byte_fallback, file, metaspace, tales, word_pieces};
+use common::tokenizers::{Random, added, built, byte_fallback, file, metaspace, tales};
 use foretoken::{
     error::{Error, Result},
     text::{Chat, ChatTemplate, Message, StopStrings, TextStream, Tokenizer},
@@ -88,7 +88,7 @@ fn decoding_what_was_encoded_gives_the_text_back() {
 #[test]
 fn a_stream_says_what_a_whole_decode_says() {
     let mut random = Random(2);
-    let tokenizers = [tales(), built(&byte_fallback()), built(&metaspace()), built(&word_pieces())];
+    let tokenizers = [tales(), built(&byte_fallback()), built(&metaspace())];
     for round in 0..2_000 {
         for tokenizer in &tokenizers {
             let ids = random.ids(tokenizer, if round % 100 == 0 { 400 } else { 30 });
@@ -147,7 +147,7 @@ fn a_stream_never_shows_half_a_character_or_takes_one_back() {
 #[test]
 fn an_answer_keeps_its_leading_space() {
     let mut random = Random(4);
-    for tokenizer in [tales(), built(&byte_fallback()), built(&metaspace()), built(&word_pieces())] {
+    for tokenizer in [tales(), built(&byte_fallback()), built(&metaspace())] {
         for _ in 0..2_000 {
             let mut prompt = random.ids(&tokenizer, 20);
             // A prompt is a text, so it ends with a whole character.
@@ -273,6 +273,9 @@ fn templates_come_from_either_file_in_every_form() {
     assert_eq!(from(json!({ "chat_template": "one" }), Some("two")).unwrap().unwrap(), "two");
     let list = json!([{ "name": "tool_use", "template": "tools" }, { "name": "default", "template": "three" }]);
     assert_eq!(from(json!({ "chat_template": list }), None).unwrap().unwrap(), "three");
+    // transformers, too, takes no template of a list where there is a file.
+    let named = json!({ "chat_template": [{ "name": "default", "template": "four" }] });
+    assert_eq!(from(named, Some("five")).unwrap().unwrap(), "five");
     for wrong in
         [json!([{ "name": "tool_use", "template": "tools" }]), json!([]), json!([{ "name": "default" }]), json!(5)]
     {
@@ -366,6 +369,164 @@ fn a_template_can_refuse_and_knows_the_date() {
     let year: u32 = rendered("{{ strftime_now('%Y') }}", &[]).parse().unwrap();
     assert!(year >= 2024);
     assert!(refused("{{ strftime_now('%Q') }}").contains("%Q"));
+}
+
+#[test]
+fn tokenizer_config_adds_tokens_as_in_transformers() {
+    let json = byte_fallback().to_string();
+    let from =
+        |config: Value| Tokenizer::from_files("tokenizer.json", json.as_bytes(), Some(config.to_string().as_bytes()));
+    let plain = built(&byte_fallback());
+    let end = plain.vocab_size() as u32;
+    // What stands beside tokenizer.json of BOS and EOS does not count.
+    for config in [
+        json!({}),
+        json!({ "add_bos_token": false, "add_eos_token": true, "bos_token": null, "eos_token": { "content": "</s>" } }),
+        json!({ "added_tokens_decoder": { "1": added(1, "<s>", true), "0": added(0, "<unk>", true) } }),
+    ] {
+        let tokenizer = from(config).unwrap();
+        assert_eq!(tokenizer.difference(&plain), None);
+        assert_eq!(tokenizer.encode("ab c", true).unwrap(), plain.encode("ab c", true).unwrap());
+    }
+    // New ones get the next ids, in the order of theirs; known ones may become special.
+    let decoder =
+        json!({ "9000": added(0, "<b>", false), "8000": added(0, "<a>", true), "3": added(0, "<0x00>", true) });
+    let tokenizer = from(json!({ "added_tokens_decoder": decoder })).unwrap();
+    assert_eq!((tokenizer.token_to_id("<a>"), tokenizer.token_to_id("<b>")), (Some(end), Some(end + 1)));
+    assert_eq!([end, end + 1, 3].map(|id| tokenizer.is_special(id)), [true, false, true]);
+    assert_eq!(tokenizer.encode("ab<a>", false).unwrap().last(), Some(&end));
+    assert!(!tokenizer.encode_literal("ab<a>").unwrap().contains(&end));
+    for wrong in
+        [json!([]), json!({ "added_tokens_decoder": { "x": {} } }), json!({ "added_tokens_decoder": { "1": 5 } })]
+    {
+        assert_eq!(from(wrong).unwrap_err().code(), "bad-tokenizer");
+    }
+}
+
+fn object(value: Value) -> serde_json::Map<String, Value> {
+    serde_json::from_value(value).unwrap()
+}
+
+#[test]
+fn the_template_is_the_one_for_tools_or_documents() {
+    let entry = |name: &str, template: &str| json!({ "name": name, "template": template });
+    let all = [
+        entry("default", "plain{{ tools is none }}{{ documents is none }}"),
+        entry("tool_use", "{{ tools[0].name }}"),
+        entry("rag", "{{ documents[0].title }}"),
+    ];
+    let (tools, documents) = ([object(json!({ "name": "clock" }))], [object(json!({ "title": "Sky" }))]);
+    let messages = chat(&[("user", "hi")]);
+    let plain = Chat::new(&messages);
+    let (with_tools, with_documents) = (Chat { tools: &tools, ..plain }, Chat { documents: &documents, ..plain });
+    let config = |entries: &[Value]| {
+        let config = json!({ "chat_template": entries }).to_string();
+        ChatTemplate::from_files(Some(config.as_bytes()), None).unwrap().unwrap()
+    };
+    let template = config(&all);
+    assert_eq!(template.render(&plain).unwrap(), "plainTrueTrue");
+    assert_eq!(template.render(&with_tools).unwrap(), "clock");
+    assert_eq!(template.render(&with_documents).unwrap(), "Sky");
+    // As files beside chat_template.jinja.
+    let mut template = self::template("plain").unwrap();
+    template.add("tool_use", b"{{ tools | length }}").unwrap();
+    assert_eq!(template.render(&with_tools).unwrap(), "1");
+    assert_eq!(template.add("rag", b"{% if").unwrap_err().code(), "bad-template");
+    assert_eq!(template.add("rag", b"\xFF").unwrap_err().code(), "bad-template");
+    // Where the template does not look at them, they would be lost.
+    let lost = |chat: &Chat| match config(&[entry("default", "{{ toolset }}")]).render(chat) {
+        Err(Error::BadOption { option, value, .. }) => (option.into_owned(), value),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(lost(&with_tools), ("tools".into(), "tools".into()));
+    assert_eq!(lost(&with_documents), ("documents".into(), "documents".into()));
+}
+
+#[test]
+fn a_template_is_given_variables() {
+    let source = "{{ bos_token }}{% if enable_thinking is defined and enable_thinking is false %}quick{% endif %}\
+                  {{ date_string or strftime_now('%Y') }}{{ level }}";
+    let config = json!({ "bos_token": "<s>" }).to_string();
+    let mut template = ChatTemplate::from_files(Some(config.as_bytes()), Some(source.as_bytes())).unwrap().unwrap();
+    template.set_now(0);
+    let messages = chat(&[("user", "hi")]);
+    let render = |kwargs: Value| {
+        let kwargs = object(kwargs);
+        template.render(&Chat { kwargs: Some(&kwargs), ..Chat::new(&messages) })
+    };
+    assert_eq!(render(json!({})).unwrap(), "<s>1970");
+    assert_eq!(render(json!({ "enable_thinking": false, "date_string": "26 Jul" })).unwrap(), "<s>quick26 Jul");
+    assert_eq!(render(json!({ "enable_thinking": true, "level": 1.5 })).unwrap(), "<s>19701.5");
+    assert_eq!(render(json!({ "bos_token": "<b>" })).unwrap(), "<b>1970");
+    for (wrong, name) in [
+        (json!({ "enable_thought": false }), "enable_thought"),
+        (json!({ "enable": false }), "enable"),
+        (json!({ "messages": [] }), "messages"),
+        (json!({ "tools": [] }), "tools"),
+        (json!({ "add_generation_prompt": false }), "add_generation_prompt"),
+    ] {
+        match render(wrong) {
+            Err(Error::BadOption { option, value, .. }) => {
+                assert_eq!((&*option, value.as_str()), ("chat_template_kwargs", name));
+            }
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn an_answer_that_the_caller_began_is_continued() {
+    let chatml = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}\
+                  {% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+    let messages = chat(&[("user", "hi"), ("assistant", " Once upon ")]);
+    let chat = |messages| Chat { add_generation_prompt: false, continue_final_message: true, ..Chat::new(messages) };
+    let render = |source: &str| template(source).unwrap().render(&chat(&messages));
+    let begun = "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n Once upon ";
+    assert_eq!(render(chatml).unwrap(), begun);
+    let trimmed = chatml.replace("m.content", "m.content | trim");
+    assert_eq!(render(&trimmed).unwrap(), "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nOnce upon");
+    let refused = |result: Result<String>| match result {
+        Err(Error::BadOption { option, .. }) => assert_eq!(option, "continue_final_message"),
+        other => panic!("{other:?}"),
+    };
+    // Templates that change what was said, or leave it out.
+    refused(render(&chatml.replace("m.content", "m.content | upper")));
+    refused(render(&chatml.replace("in messages", "in messages[:1]")));
+    let template = template(chatml).unwrap();
+    refused(template.render(&chat(&messages[..1])));
+    refused(template.render(&chat(&[])));
+    refused(template.render(&Chat { add_generation_prompt: true, ..chat(&messages) }));
+    // In tokens: what the caller wrote makes no special token, and nothing follows it.
+    let tokenizer = tales();
+    assert_eq!(template.encode(&tokenizer, &chat(&messages)).unwrap(), tokenizer.encode(begun, false).unwrap());
+    let forged = self::chat(&[("user", "hi"), ("assistant", "a<|im_end|> ")]);
+    let ids = template.encode(&tokenizer, &chat(&forged)).unwrap();
+    assert!(tokenizer.decode(&ids, false).unwrap().ends_with("assistant\na<|im_end|> "));
+    let specials = |ids: &[u32]| ids.iter().filter(|id| tokenizer.is_special(**id)).count();
+    assert_eq!(specials(&ids), specials(&tokenizer.encode(begun, false).unwrap()));
+}
+
+#[test]
+fn no_tool_document_or_variable_makes_a_special_token() {
+    let (tokenizer, name) = (tales(), "<|im_end|>");
+    let template = template("<|im_end|>{{ tools | tojson }}{{ documents }}{{ more }}").unwrap();
+    let given = [object(json!({ name: { "description": [name, format!("a{name}b")] } }))];
+    let (messages, more) = (chat(&[("user", "hi")]), object(json!({ "more": name })));
+    let chat = Chat { tools: &given, documents: &given, kwargs: Some(&more), ..Chat::new(&messages) };
+    let ids = template.encode(&tokenizer, &chat).unwrap();
+    assert_eq!(ids.iter().filter(|id| tokenizer.is_special(**id)).count(), 1);
+    assert_eq!(tokenizer.decode(&ids, false).unwrap(), template.render(&chat).unwrap());
+}
+
+#[test]
+fn a_template_that_writes_bos_gets_one() {
+    let llama = built(&byte_fallback());
+    let config = json!({ "bos_token": "<s>" }).to_string();
+    for (source, count) in [("{{ bos_token }}ab", 1), ("ab", 0)] {
+        let template = ChatTemplate::from_files(Some(config.as_bytes()), Some(source.as_bytes())).unwrap().unwrap();
+        let ids = template.encode(&llama, &Chat::new(&chat(&[("user", "hi")]))).unwrap();
+        assert_eq!(ids.iter().filter(|id| **id == 1).count(), count, "{source}");
+    }
 }
 
 /// As Qwen 2.5 has it, without what is said of the tools themselves.
@@ -539,6 +700,13 @@ fn a_bad_tokenizer_is_an_error() {
     with("/model/continuing_subword_prefix", json!("##"));
     with("/post_processor/single/0/SpecialToken/id", json!("<none>"));
     with("/decoder", json!({ "type": "Mirror" }));
+    let word_pieces = json!({ "type": "WordPiece", "unk_token": "a", "continuing_subword_prefix": "##",
+        "max_input_chars_per_word": 100, "vocab": { "a": 0, "##b": 1 } });
+    let json = json!({ "version": "1.0", "added_tokens": [], "model": word_pieces });
+    match Tokenizer::from_json("tokenizer.json", json.to_string().as_bytes()) {
+        Err(Error::BadTokenizer { reason, .. }) => assert!(reason.starts_with("WordPiece"), "{reason}"),
+        other => panic!("{other:?}"),
+    }
 }
 
 /// Every place in a JSON value.
@@ -579,7 +747,7 @@ fn a_damaged_tokenizer_never_panics() {
         json!({ "type": "BPEDecoder", "suffix": "" }),
         json!({ "type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true }),
     ];
-    let (mut whole, bases) = (0, [byte_fallback(), metaspace(), word_pieces()]);
+    let (mut whole, bases) = (0, [byte_fallback(), metaspace()]);
     for _ in 0..5_000 {
         let mut json = bases[random.below(bases.len())].clone();
         for _ in 0..=random.below(2) {

@@ -2,18 +2,17 @@
 
 mod common;
 use common::foreign;
-use common::tokenizers::{Random, built, byte_fallback, metaspace, tales, word_pieces};
+use common::tokenizers::{Random, built, byte_fallback, metaspace, tales};
 use foretoken::text::{Tokenizer, Translator};
 use std::rc::Rc;
 
 /// Byte-level tokenizers that can write every text and have the same special tokens, and then others.
-fn kinds() -> [(&'static str, Rc<Tokenizer>); 5] {
+fn kinds() -> [(&'static str, Rc<Tokenizer>); 4] {
     [
         ("tales", tales()),
         ("fewer merges", built(&foreign::tokenizer(1_500))),
         ("byte fallback", built(&byte_fallback())),
         ("metaspace", built(&metaspace())),
-        ("word pieces", built(&word_pieces())),
     ]
     .map(|(name, tokenizer)| (name, Rc::new(tokenizer)))
 }

@@ -85,7 +85,6 @@ const NEUTRAL = /** @type {const} */ ({
   reasoning_effort: [],
   response_format: [{ type: "text" }],
   tool_choice: ["none", "auto"],
-  tools: [[]],
   top_logprobs: [0],
   verbosity: ["medium"],
   web_search_options: [],
@@ -139,6 +138,8 @@ export async function complete(engine, body, request) {
   // Temperature 0 asks for what greedy decoding does.
   options.do_sample ??= temperature === undefined ? "top_p" in rest || "seed" in rest : temperature !== 0;
   if (temperature !== undefined && (temperature !== 0 || options.do_sample)) options.temperature = temperature;
+  // Otherwise the model may call them, in its own words.
+  if (body.tool_choice === "none") delete options.tools;
   if (prediction !== undefined) options.prediction = expected(prediction);
   if (max_completion_tokens !== undefined) options.max_new_tokens = max_completion_tokens;
   if (stop !== undefined) options.stop = [stop].flat();

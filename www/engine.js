@@ -93,7 +93,8 @@ import { Queue } from "./queue.js";
  * @property {"auto" | "draft_model" | "lookup" | "prediction" | "chain"} [drafter] who drafts; `auto` by default: whoever is
  *   fastest (`adaptive`), or else the prediction, the lookup or the draft model, by what is given; `chain`: the prediction,
  *   else the lookup, else the draft model
- * @property {boolean} [do_sample] whether tokens are drawn at random; false by default: the most likely one is taken
+ * @property {boolean | "model"} [do_sample] whether tokens are drawn at random; false by default: the most likely one is taken.
+ *   `model`: as the model's generation_config.json says, which then also sets what the next five options leave out
  * @property {number} [temperature] logits are divided by it, 0.001 to 100; 1 by default
  * @property {number} [top_k] so many most likely tokens remain; 0, the default: all
  * @property {number} [top_p] the most likely tokens whose probabilities sum up to this remain; 1, the default: all
@@ -111,6 +112,15 @@ import { Queue } from "./queue.js";
  * @property {readonly string[]} [stop] texts that end the generation; they are not part of the result
  * @property {"error" | "shift"} [context] what to do with messages that are longer than the context: `error`, the default,
  *   or drop the oldest turns after the system message
+ * @property {readonly object[]} [tools] of messages: the functions that the model may call, as its chat template wants them
+ *   described, mostly `{ type: "function", function: { name, description, parameters } }`. A call that it writes is text
+ * @property {readonly object[]} [documents] of messages: what they are about, mostly `{ title, text }`
+ * @property {Readonly<Record<string, unknown>>} [chat_template_kwargs] of messages: other variables of the chat template, such as
+ *   `{ enable_thinking: false }` or `{ date_string: "26 Jul 2024" }`
+ * @property {boolean} [continue_final_message] of messages: the last one, the assistant's, is the beginning of the answer; false by
+ *   default
+ * @property {boolean} [add_generation_prompt] of messages: whether the prompt ends where an answer begins; true by default, unless
+ *   the last message is continued
  * @property {"auto" | "off"} [speculation] `off`: the same text, one token per forward pass
  * @property {(progress: PrefillProgress) => void} [onProgress] hears how much of a long prompt is read
  * @property {boolean} [overlap] whether the engine decodes text, records commands and, where it can, submits the next round
@@ -118,6 +128,8 @@ import { Queue } from "./queue.js";
  * @property {AbortSignal} [signal] ends the generation, or takes it back while it waits for another: its result rejects with
  *   `aborted`; what was written is the error's `detail`, and the signal's `reason` its `cause`
  */
+
+/** @typedef {"tools" | "documents" | "chat_template_kwargs" | "continue_final_message" | "add_generation_prompt"} TemplateOption */
 
 /**
  * @typedef {object} Times seconds, but for the last
@@ -152,6 +164,14 @@ import { Queue } from "./queue.js";
  * @property {number} target_latency mean seconds of a target forward, reading the prompt left out
  * @property {number} drafter_latency mean seconds of a step of the draft model; 0 without one
  *
+ * @typedef {object} SamplingValues under the names of the options; those of drawing change nothing where nothing is drawn
+ * @property {boolean} do_sample
+ * @property {number} temperature
+ * @property {number} top_k
+ * @property {number} top_p
+ * @property {number} min_p
+ * @property {number} repetition_penalty
+ *
  * @typedef {object} Stats what a generation did, under vLLM's names
  * @property {number} num_spec_steps rounds, which are the target forwards after prefill
  * @property {number} num_draft_tokens draft tokens proposed
@@ -167,6 +187,7 @@ import { Queue } from "./queue.js";
  * @property {number} num_cached_draft_tokens of these, those that the draft model's cache still held as well;
  *   0 for one with another tokenizer
  * @property {number} num_dropped_messages messages of the chat that were dropped because it had outgrown the context
+ * @property {SamplingValues} sampling how tokens were chosen; with `do_sample: "model"` partly by the model's files
  * @property {number | null} seed key of the random choices; null where there were none
  * @property {Speculating | null} speculating what the adaptive schedule chose last, and why; null with another schedule
  * @property {Distributed | null} distributed what several targets did (`sp_degree`); null with one
@@ -394,10 +415,11 @@ export class Engine {
    * The tokens of a text, or of messages under the chat template, as `generate` would see them.
    * Rejects with `bad-option`, `bad-tokenizer` or `bad-template`.
    * @param {string | readonly Message[]} prompt
+   * @param {Pick<GenerateOptions, TemplateOption>} [options]
    * @returns {Promise<number[]>} ids
    */
-  tokenize(prompt) {
-    return this.#call("encode", { prompt }).result;
+  tokenize(prompt, options) {
+    return this.#call("encode", { prompt, options: options ?? {} }).result;
   }
 
   /**

@@ -154,8 +154,8 @@ const methods = {
     return generation;
   },
 
-  async encode({ prompt }) {
-    return [...session.encode(prompt)];
+  async encode({ prompt, options }) {
+    return [...session.encode(prompt, options)];
   },
 
   async decode({ ids, skip_special }) {

@@ -9,6 +9,8 @@ use crate::weights::{Quantization, Source, Weights, read_small};
 
 /// Largest accepted `config.json` and other small files, in bytes.
 const SMALL_FILE: u64 = 1 << 20;
+/// Largest accepted `tokenizer_config.json`, in bytes: Gemma 3's lists 6,000 tokens in 1.2 MB.
+const TOKENIZER_CONFIG: u64 = 8 << 20;
 /// Largest accepted `tokenizer.json`, in bytes.
 const TOKENIZER_FILE: u64 = 64 << 20;
 
@@ -50,14 +52,15 @@ impl<S: Source> Checkpoint<S> for Folder<S> {
             let file = "tokenizer.json";
             let source = self.weights.source();
             let bytes = required(source, file, TOKENIZER_FILE).await?;
-            Tokenizer::from_json(file, &bytes).map_err(|error| error.within(&source.name()))
+            let config = read_small(source, "tokenizer_config.json", TOKENIZER_CONFIG).await?;
+            Tokenizer::from_files(file, &bytes, config.as_deref()).map_err(|error| error.within(&source.name()))
         })
     }
 
     fn template(&self) -> Reading<'_, Option<ChatTemplate>> {
         Box::pin(async {
             let source = self.weights.source();
-            let config = read_small(source, "tokenizer_config.json", SMALL_FILE).await?;
+            let config = read_small(source, "tokenizer_config.json", TOKENIZER_CONFIG).await?;
             let jinja = read_small(source, "chat_template.jinja", SMALL_FILE).await?;
             let mut template = ChatTemplate::from_files(config.as_deref(), jinja.as_deref())?;
             if let (Some(template), Some(_)) = (&mut template, jinja) {

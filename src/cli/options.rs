@@ -45,7 +45,8 @@ pub(super) struct GenerateFlags {
     no_overlap: bool,
     /// Draw tokens at random instead of taking the most likely ones: true, false, or model, as the model's
     /// generation_config.json says, which then also sets what the next five flags leave out
-    #[arg(long, value_name = "WHETHER", default_value = "false", default_missing_value = "true", num_args = 0..=1, require_equals = true)]
+    #[arg(long, value_name = "WHETHER", default_value = "false", default_missing_value = "true", num_args = 0..=1)]
+    #[arg(require_equals = true)]
     do_sample: String,
     /// Logits are divided by it [default: 1]
     #[arg(long, value_name = "T")]

@@ -122,10 +122,11 @@ impl GenerateOptions {
         let nothing = SamplingDefaults::default();
         let model = if self.do_sample == DoSample::Model { model } else { &nothing };
         let do_sample = self.do_sample == DoSample::Yes || model.do_sample == Some(true);
-        let values = self.merged(model);
+        let merged = self.merged(model);
+        let plain = SamplingValues { repetition_penalty: merged.repetition_penalty, ..SamplingValues::default() };
+        let values = if do_sample { SamplingValues { do_sample, ..merged } } else { plain };
         values.validate()?;
-        let plain = SamplingValues { repetition_penalty: values.repetition_penalty, ..SamplingValues::default() };
-        Ok(if do_sample { SamplingValues { do_sample, ..values } } else { plain })
+        Ok(values)
     }
 
     /// The values of drawing, if anything is drawn.
@@ -182,7 +183,7 @@ mod tests {
             json!({ "do_sample": true, "min_p": 0.1 })
         );
         // As in transformers, what draws is off unless the file says that it is on; a penalty is not part of drawing.
-        let greedy = defaults(json!({ "temperature": 0.6, "repetition_penalty": 1.1 })).unwrap();
+        let greedy = defaults(json!({ "temperature": 0, "repetition_penalty": 1.1 })).unwrap();
         assert_eq!(values(json!({ "do_sample": "model" }), &greedy), json!({ "repetition_penalty": 1.1 }));
         assert_eq!(values(json!({ "do_sample": "model" }), &SamplingDefaults::default()), json!({}));
     }

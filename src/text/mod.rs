@@ -3,6 +3,7 @@
 //! Everything that comes in (`tokenizer.json`, templates, messages) is untrusted: it gives a typed error, never a panic, and
 //! a user's text never becomes a special token through [`ChatTemplate::encode`].
 
+mod chat;
 mod message;
 mod python;
 mod stop;
@@ -12,10 +13,11 @@ mod tokenizer;
 mod translate;
 mod vocabulary;
 
+pub use chat::Chat;
 pub use message::Message;
 pub use stop::StopStrings;
 pub use stream::TextStream;
-pub use template::{Chat, ChatTemplate};
+pub use template::ChatTemplate;
 pub use tokenizer::Tokenizer;
 pub use translate::Translator;
 pub use vocabulary::Vocabulary;

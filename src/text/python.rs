@@ -1,9 +1,10 @@
-//! The two Python functions that chat templates call: `json.dumps` and `strftime`, with the same output.
+//! What chat templates call of Python beyond Jinja, with the same output: `json.dumps`, `strftime`, methods of strings.
 
 use minijinja::{
-    Error, ErrorKind, Value,
+    Error, ErrorKind, State, Value,
     value::{Kwargs, ValueKind},
 };
+use minijinja_contrib::pycompat::unknown_method_callback;
 
 /// JSON may be nested this deep; far less than what overflows the stack of a WASM module.
 const MAX_DEPTH: usize = 64;
@@ -104,12 +105,37 @@ impl Json<'_> {
             return;
         }
         for c in quoted.chars() {
-            if c.is_ascii() {
+            if c.is_ascii() && c != '\x7F' {
                 out.push(c);
             } else {
                 c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}")));
             }
         }
+    }
+}
+
+/// Methods of Python's values: those of minijinja-contrib, and of strings those that it lacks and templates use.
+pub(super) fn method(state: &mut State, value: &Value, method: &str, args: &[Value]) -> Result<Value, Error> {
+    let (Some(text), Some(by)) = (value.as_str(), args.first().and_then(Value::as_str)) else {
+        return unknown_method_callback(state, value, method, args);
+    };
+    let three = |parts: [&str; 3]| Ok(parts.map(Value::from).into_iter().collect());
+    match (method, args) {
+        ("removeprefix", [_]) => Ok(text.strip_prefix(by).unwrap_or(text).into()),
+        ("removesuffix", [_]) => Ok(text.strip_suffix(by).unwrap_or(text).into()),
+        ("partition", [_]) if !by.is_empty() => {
+            three(text.split_once(by).map_or([text, "", ""], |(before, after)| [before, by, after]))
+        }
+        ("rpartition", [_]) if !by.is_empty() => {
+            three(text.rsplit_once(by).map_or(["", "", text], |(before, after)| [before, by, after]))
+        }
+        ("rsplit", [_, rest @ ..]) if !by.is_empty() && rest.len() < 2 => {
+            let most = rest.first().and_then(Value::as_usize).map_or(usize::MAX, |most| most.saturating_add(1));
+            let mut parts: Vec<_> = text.rsplitn(most, by).map(Value::from).collect();
+            parts.reverse();
+            Ok(parts.into())
+        }
+        _ => unknown_method_callback(state, value, method, args),
     }
 }
 

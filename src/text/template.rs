@@ -7,9 +7,10 @@ use serde_json::{Map, Value as Json};
 use web_time::{SystemTime, UNIX_EPOCH};
 
 use super::{
-    Message, Tokenizer,
-    message::{Fields, collect, view},
-    python::{strftime, tojson},
+    Chat, Tokenizer,
+    chat::{END, refuse, until_the_end},
+    message::{Fields, view},
+    python::{method, strftime, tojson},
 };
 use crate::error::{Error, Result};
 
@@ -21,62 +22,6 @@ const MAX_DEPTH: usize = 64;
 
 /// The template that there always is.
 const DEFAULT: &str = "default";
-/// What stands where the caller's beginning of an answer ends; behind it a space, which templates that trim take away. As in
-/// transformers.
-const END: &str = "CONTINUE_FINAL_MESSAGE_TAG";
-
-/// A conversation, and what else the template is given.
-#[derive(Debug, Clone, Copy)]
-pub struct Chat<'a> {
-    /// The messages, oldest first.
-    pub messages: &'a [Message],
-    /// Functions that the model may call, described as the template wants it, mostly by JSON schemas.
-    pub tools: &'a [Map<String, Json>],
-    /// Texts that the model is to answer from.
-    pub documents: &'a [Map<String, Json>],
-    /// Other variables, by name.
-    pub kwargs: Option<&'a Map<String, Json>>,
-    /// Whether the prompt ends where an answer begins.
-    pub add_generation_prompt: bool,
-    /// Whether the last message is the beginning of the answer: the prompt ends with it.
-    pub continue_final_message: bool,
-}
-
-impl<'a> Chat<'a> {
-    /// Messages to be answered.
-    pub fn new(messages: &'a [Message]) -> Self {
-        let (add_generation_prompt, continue_final_message) = (true, false);
-        Self { messages, tools: &[], documents: &[], kwargs: None, add_generation_prompt, continue_final_message }
-    }
-
-    /// Every string that the caller gave.
-    fn texts(&self) -> Vec<&'a str> {
-        let mut found = Vec::new();
-        let messages = self.messages.iter().map(Message::fields);
-        messages
-            .chain(self.tools)
-            .chain(self.documents)
-            .chain(self.kwargs)
-            .for_each(|given| collect(given, &mut found));
-        found
-    }
-
-    /// The beginning of the answer, where there is one.
-    fn beginning(&self) -> Result<Option<&'a Message>> {
-        let option = "continue_final_message";
-        match self.messages.last() {
-            _ if !self.continue_final_message => Ok(None),
-            _ if self.add_generation_prompt => refuse(
-                option,
-                "true",
-                "false where add_generation_prompt is true: a prompt ends in one of the two ways",
-            ),
-            Some(last) if last.role() == "assistant" => Ok(Some(last)),
-            _ => refuse(option, "true", "false unless the last message is the assistant's"),
-        }
-    }
-}
-
 /// A model's chat templates: mostly one, sometimes others for tools and documents.
 ///
 /// A template sees what transformers gives it: `messages`, `add_generation_prompt`, `tools` and `documents` (none where there
@@ -173,7 +118,7 @@ impl ChatTemplate {
         let see = |fields: &Map<String, Json>| Arc::new(Fields::new(fields, change));
         let mut views: Vec<_> = chat.messages.iter().map(|message| see(message.fields())).collect();
         if let (Some(message), Some(last)) = (beginning, views.last_mut()) {
-            *last = see(message.clone().and(&format!("{END} ")).fields());
+            *last = see(message.clone().and(END).fields());
         }
         let mut variables = self.special_tokens.clone();
         for (name, value) in chat.kwargs.into_iter().flatten() {
@@ -266,27 +211,6 @@ fn known(source: &str, option: &'static str, name: &str) -> Result<()> {
     }
 }
 
-/// The prompt up to where the beginning of the answer ends.
-fn until_the_end(mut text: String, beginning: &str) -> Result<String> {
-    let Some(at) = text.rfind(END).filter(|_| text.contains(beginning.trim())) else {
-        return refuse(
-            "continue_final_message",
-            "true",
-            "false: the chat template does not show the last message as it is",
-        );
-    };
-    let trimmed = !text[at + END.len()..].starts_with(' ');
-    text.truncate(at);
-    if trimmed {
-        text.truncate(text.trim_end().len());
-    }
-    Ok(text)
-}
-
-fn refuse<T>(option: &'static str, value: impl Into<String>, allowed: &str) -> Result<T> {
-    Err(Error::BadOption { option: option.into(), value: value.into(), allowed: allowed.into() })
-}
-
 fn bad(reason: String) -> Error {
     Error::BadTemplate { reason }
 }
@@ -304,7 +228,7 @@ fn environment() -> Result<Environment<'static>> {
     environment.set_syntax(syntax.map_err(explain)?);
     environment.set_fuel(Some(MAX_STEPS));
     environment.set_recursion_limit(MAX_DEPTH);
-    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    environment.set_unknown_method_callback(method);
     environment.add_filter("tojson", tojson);
     // As Python has it: None cannot be iterated, which guards `tools | length` in templates, and strings and mappings are
     // sequences too.

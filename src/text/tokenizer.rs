@@ -6,8 +6,8 @@ use std::ops::Range;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 use tokenizers::{
-    AddedVocabulary, DecoderWrapper, Encoding, Model, ModelWrapper, OffsetType, PreTokenizedString, PreTokenizer,
-    TruncationParams,
+    AddedToken, AddedVocabulary, DecoderWrapper, Encoding, Model, ModelWrapper, OffsetType, PreTokenizedString,
+    PreTokenizer, TruncationParams,
 };
 
 use crate::error::{Error, Result};
@@ -37,12 +37,29 @@ pub struct Tokenizer {
 impl Tokenizer {
     /// Reads the bytes of `tokenizer.json`; `file` is its name in error messages.
     pub fn from_json(file: &str, bytes: &[u8]) -> Result<Self> {
+        Self::from_files(file, bytes, None)
+    }
+
+    /// The same, with the tokens that `tokenizer_config.json` adds or says something else of (`added_tokens_decoder`). As in
+    /// transformers, what else it says of tokens does not count beside `tokenizer.json`, and new tokens get the next ids.
+    pub fn from_files(file: &str, bytes: &[u8], tokenizer_config: Option<&[u8]>) -> Result<Self> {
         let bad = |reason: String| Error::BadTokenizer { file: file.to_owned(), reason };
         if bytes.len() > MAX_FILE {
             return Err(bad(format!("{} bytes, but the limit is {MAX_FILE}", bytes.len())));
         }
         check_parts(bytes).map_err(bad)?;
-        let inner = tokenizers::Tokenizer::from_bytes(bytes).map_err(|error| bad(error.to_string()))?;
+        let mut inner = tokenizers::Tokenizer::from_bytes(bytes).map_err(|error| bad(error.to_string()))?;
+        if let ModelWrapper::WordPiece(_) = inner.get_model() {
+            return Err(bad(
+                "WordPiece, as models of the BERT kind have it, is not supported: those do not continue texts".into(),
+            ));
+        }
+        if let Some(config) = tokenizer_config {
+            let config: Config =
+                serde_json::from_slice(config).map_err(|error| bad(format!("tokenizer_config.json: {error}")))?;
+            let added: Vec<_> = config.added_tokens_decoder.into_values().collect();
+            inner.add_tokens(added).map_err(|error| bad(error.to_string()))?;
+        }
         Self::new(file, inner)
     }
 
@@ -195,6 +212,13 @@ fn has_byte_fallback(decoder: &DecoderWrapper) -> bool {
         DecoderWrapper::Sequence(parts) => parts.get_decoders().iter().any(has_byte_fallback),
         _ => false,
     }
+}
+
+/// What counts of `tokenizer_config.json`.
+#[derive(serde::Deserialize)]
+struct Config {
+    #[serde(default)]
+    added_tokens_decoder: BTreeMap<u32, AddedToken>,
 }
 
 /// The parts of the file that are small, and two facts about the large one.

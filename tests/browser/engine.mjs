@@ -28,7 +28,9 @@ const json = (file, change) => () => {
 };
 /** A template that shows all that a message may have. */
 const ECHO = "{% for m in messages %}{{ m | tojson }}\n{% endfor %}";
-/** Copies of the draft model, by kind: the file that differs and what it holds. All but the last four are broken. */
+/** Shows what a template is given beside the messages. */
+const VARIABLES = "{{ [tools, documents, enable_thinking is defined and enable_thinking] | tojson }}{% for m in messages %}<{{ m.content }}>{% endfor %}{{ '...' if add_generation_prompt }}";
+/** Copies of the draft model, by kind: the file that differs and what it holds. All but the last six are broken. */
 const altered = {
   weights: ["model.safetensors", () => "abcd"],
   config: ["config.json", json("config.json", (config) => (config.hidden_size = 0))],
@@ -37,6 +39,8 @@ const altered = {
   template: ["tokenizer_config.json", json("tokenizer_config.json", (config) => (config.chat_template = "{% if"))],
   vocabulary: ["tokenizer.json", json("tokenizer.json", ({ model: { vocab } }) => ([vocab.a, vocab.b] = [vocab.b, vocab.a]))],
   echo: ["tokenizer_config.json", json("tokenizer_config.json", (config) => (config.chat_template = ECHO))],
+  variables: ["tokenizer_config.json", json("tokenizer_config.json", (config) => (config.chat_template = VARIABLES))],
+  recommended: ["generation_config.json", () => JSON.stringify({ do_sample: true, temperature: 0.5, top_k: 7, eos_token_id: [0, 2] })],
   dated: ["tokenizer_config.json", json("tokenizer_config.json", (config) => (config.chat_template = "{{ strftime_now('%A, %d %B %Y') }}: {{ messages[0].content }}"))],
   tools: ["tokenizer_config.json", json("tokenizer_config.json", (config) => (config.chat_template = "{% for m in messages %}{{ m.role }} {{ m.name }}: {{ m.content }} {{ m.tool_calls | tojson if m.tool_calls }}\n{% endfor %}"))],
 };
@@ -596,6 +600,47 @@ export const tests = {
     for (const [value, error] of errors) {
       equal([error?.code, error?.detail?.option, error?.detail?.value], ["bad-option", "messages", value], error?.message);
     }
+  },
+
+  async "a template is given tools, documents, variables and the beginning of an answer, or it is bad-option"() {
+    const { texts, errors, completion } = await page.evaluate(async () => {
+      const other = await Engine.load("/altered/variables/models/tales/draft", { max_context: 512 });
+      const [hi, begun] = [{ role: "user", content: "hi" }, { role: "assistant", content: "Once " }];
+      const tools = [{ type: "function", function: { name: "clock" } }];
+      const texts = [];
+      for (const [messages, options] of [
+        [[hi]], [[hi], { tools }], [[hi], { documents: [{ title: "Sky" }] }], [[hi], { chat_template_kwargs: { enable_thinking: true } }],
+        [[hi, begun], { continue_final_message: true }], [[hi], { add_generation_prompt: false }], [[hi], { tools: [], chat_template_kwargs: null }],
+      ]) texts.push(await other.detokenize(await other.tokenize(messages, options)));
+      const errors = [];
+      for (const [name, value, prompt = [hi]] of [
+        ["chat_template_kwargs", { enable_thought: true }], ["chat_template_kwargs", { tools }], ["chat_template_kwargs", 5], ["tools", {}], ["tools", [5]],
+        ["continue_final_message", true], ["continue_final_message", "yes"], ["tools", tools, "Once"], ["add_generation_prompt", true, [1, 2]],
+      ]) errors.push([name, await failed(other.generate(prompt, { [name]: value }).result)]);
+      const usage = async (more) => (await other.chat.completions.create({ messages: [hi], max_tokens: 1, ...more })).usage.prompt_tokens;
+      const completion = [await usage({}), await usage({ tools }), await usage({ tools, tool_choice: "none" })];
+      other.dispose();
+      return { texts, errors, completion };
+    });
+    equal(texts, [
+      "[null, null, false]<hi>...", '[[{"type": "function", "function": {"name": "clock"}}], null, false]<hi>...', '[null, [{"title": "Sky"}], false]<hi>...',
+      "[null, null, true]<hi>...", "[null, null, false]<hi><Once ", "[null, null, false]<hi>", "[null, null, false]<hi>...",
+    ], "prompts");
+    for (const [name, error] of errors) equal([error?.code, error?.detail?.option], ["bad-option", name], `${name}: ${error?.message}`);
+    check(completion[1] > completion[0] && completion[2] === completion[0], `prompt tokens: ${completion}`);
+  },
+
+  async "do_sample model draws as the model's files say, and the statistics tell"() {
+    const { theirs, same, plain } = await page.evaluate(async () => {
+      const other = await Engine.load("/altered/recommended/models/tales/draft", { max_context: 128 });
+      const write = (more) => other.generate("Once", { max_new_tokens: 8, seed: 3, top_k: 9, ...more }).result;
+      const answers = { theirs: await write({ do_sample: "model" }), same: await write({ do_sample: true, temperature: 0.5 }), plain: await write({}) };
+      other.dispose();
+      return answers;
+    });
+    equal(theirs.stats.sampling, { do_sample: true, temperature: 0.5, top_k: 9, top_p: 1, min_p: 0, repetition_penalty: 1 }, "what was used");
+    equal(theirs.token_ids, same.token_ids, "ids");
+    equal(plain.stats.sampling.do_sample, false, "greedy");
   },
 
   async "a template knows the date, in UTC as natively"() {

@@ -62,18 +62,6 @@ pub fn metaspace() -> Value {
     })
 }
 
-/// As BERT has it: a word's parts marked with `##`.
-pub fn word_pieces() -> Value {
-    let vocab = json!({ "[UNK]": 0, "[SEP]": 1, "un": 2, "##able": 3, "##s": 4, "good": 5, ".": 6, "##,": 7 });
-    json!({
-        "version": "1.0", "added_tokens": [added(0, "[UNK]", true), added(1, "[SEP]", true)],
-        "normalizer": null, "pre_tokenizer": { "type": "BertPreTokenizer" }, "post_processor": null,
-        "decoder": { "type": "WordPiece", "prefix": "##", "cleanup": true },
-        "model": { "type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
-            "max_input_chars_per_word": 100, "vocab": vocab },
-    })
-}
-
 /// Splitmix64: seeded, so that a failure comes again.
 pub struct Random(pub u64);
 

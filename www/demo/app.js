@@ -106,7 +106,7 @@ async function race(signal) {
   const prompt = at("kind").value === "chat" ? [{ role: "user", content }] : content;
   const options = readSettings("quick", "generation");
   // Both ways draw with the same noise.
-  if (options.do_sample === true) options.seed ??= crypto.getRandomValues(new Uint32Array(1))[0];
+  if (options.do_sample) options.seed ??= crypto.getRandomValues(new Uint32Array(1))[0];
   const done = {};
   report = { ...about, prompt, options };
   try {

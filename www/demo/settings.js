@@ -17,7 +17,7 @@
 export const OPTIONS = [
   { name: "max_new_tokens", group: "quick", kind: "number", default: 256, start: "96", min: 1, hint: "Most tokens to write" },
 
-  { name: "do_sample", group: "generation", kind: "choice", values: ["true", "false"], default: "false", hint: "Draw tokens at random instead of taking the most likely ones" },
+  { name: "do_sample", group: "generation", kind: "choice", values: ["true", "false", "model"], default: "false", hint: "Draw tokens at random instead of taking the most likely ones; model: as its generation_config.json says" },
   { name: "temperature", group: "generation", kind: "number", default: 1, min: 0.001, max: 100, hint: "Lower: surer; higher: wilder" },
   { name: "top_k", group: "generation", kind: "number", default: "0, all", min: 0, hint: "So many most likely tokens remain" },
   { name: "top_p", group: "generation", kind: "number", default: "1, all", min: 0, max: 1, hint: "The most likely tokens that sum up to this probability remain" },
@@ -41,6 +41,9 @@ export const OPTIONS = [
   { name: "prediction", group: "generation", kind: "long", default: "none", hint: "The text that is expected, to draft from" },
   { name: "acceptance", group: "generation", kind: "choice", values: ["coupled", "rejection"], default: "coupled", hint: "How drafts are accepted when drawing at random. rejection: a little more often, but then the text depends on the drafts" },
 
+  { name: "tools", group: "generation", kind: "json", default: "none", hint: 'Of a chat: functions that the model may call: [{"type": "function", "function": {"name": "clock"}}]' },
+  { name: "documents", group: "generation", kind: "json", default: "none", hint: 'Of a chat: what it is about: [{"title": "Sky", "text": "It is blue."}]' },
+  { name: "chat_template_kwargs", group: "generation", kind: "json", default: "none", hint: 'Of a chat: other variables of its template: {"enable_thinking": false}' },
   { name: "context", group: "generation", kind: "choice", values: ["error", "shift"], default: "error", hint: "What to do with messages longer than the context; shift: drop the oldest turns" },
   { name: "max_context", group: "loading", kind: "number", default: "the model's", min: 2, max: 1 << 20, hint: "Tokens that prompt and text may have together; the default ends at 4096" },
   { name: "dtype", group: "loading", kind: "choice", values: ["auto", "f32", "f16", "q8", "q4"], default: "auto", hint: "How weights are stored on the GPU: auto, as the files have them; q8 and q4 make less of floats, which rounds" },

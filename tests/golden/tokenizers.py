@@ -1,0 +1,77 @@
+"""Makes tokenizers.json: what Python's tokenizers makes of seeded texts, with the tokenizers that scripts/tokenizers.mjs fetches.
+
+pip install tokenizers==0.23.3; python tokenizers.py ../../target/tokenizers > tokenizers.json
+"""
+
+import hashlib
+import json
+import struct
+import sys
+from pathlib import Path
+
+# Beside this file there is none of that name, but Python looks here first.
+sys.path.pop(0)
+from tokenizers import Tokenizer
+
+PHRASES = """The quick brown fox ¦jumps over the lazy dog.¦ it's¦ we'LL¦ I'm¦  ¦   ¦\\n¦\\n\\n¦\\r\\n¦\\t¦\\t\\t¦ \\n ¦\\u00a0¦\\u200d¦\\ufeff¦\\u2028
+Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich. ¦L’été, ça va où? ¦El pingüino Wenceslao hizo kilómetros. ¦Příliš žluťoučký kůň
+Съешь же ещё этих мягких французских булок. ¦Ξεσκεπάζω την ψυχοφθόρα βδελυγμία. ¦זה כיף סתם לשמוע ¦صِف خَلقَ خَودِ كَمِثلِ الشَمسِ ¦ऋषियों को सताने वाले
+いろはにほへとちりぬるを。¦私はガラスを食べられます¦我能吞下玻璃而不伤身体。¦다람쥐 헌 쳇바퀴에 타고파¦เป็นมนุษย์สุดประเสริฐ¦Việt Nam đẹp lắm¦ᏣᎳᎩ¦ⴰⵎⴰⵣⵉⵖ¦𐍈𐌰𐌽
+👩‍👩‍👧¦🏴󠁧󠁢󠁥󠁮󠁧󠁿¦🇩🇪¦👍🏽¦❤️¦✨¦é¦é¦ﬁ¦Å¦Å¦①②¦½¦∑ᵢ xᵢ²¦→¦…¦“quoted”¦—¦0¦7¦42¦1234567¦3.14159¦1,000,000¦0xFF¦1e-9¦2024-07-26
+def f(x: int) -> str:\\n    return f"{x!r}"  # done\\n¦for (let i = 0; i < n; i++) { a[i] += b; }¦<div class="a">&amp;</div>¦#include <stdio.h>¦SELECT * FROM t WHERE a = 'b';¦\\\\frac{1}{2}¦https://example.com/a?b=c&d=%20#e¦C:\\\\Users\\\\x¦snake_case camelCase SCREAMING_CASE¦    ¦\\t\\tif¦==¦!=¦=>¦::¦//¦/* */¦---¦***¦```python\\n¦$x$
+<|im_start|>¦<|im_end|>¦<|endoftext|>¦<s>¦</s>¦<unk>¦<bos>¦<eos>¦<start_of_turn>user\\n¦<end_of_turn>¦<|eot_id|>¦<|begin_of_text|>¦<|start_header_id|>¦<|return|>¦<|channel|>¦<｜User｜>¦<｜begin▁of▁sentence｜>¦<think>¦</think>¦<tool_call>¦[INST]¦<0x0A>¦▁¦▁▁¦##s¦<pad>¦<unused7>¦<mask>"""
+PHRASES = [phrase for line in PHRASES.split("\n") for phrase in line.split("¦")]
+# Escapes stand in phrases of ASCII only.
+PHRASES = [phrase.encode().decode("unicode_escape") if phrase.isascii() else phrase for phrase in PHRASES]
+RANGES = [(0x20, 0x7F), (0, 0x20), (0xA0, 0x250), (0x400, 0x1400), (0x2000, 0x3100), (0x4E00, 0xA000), (0xE000, 0xFFFF), (0x10000, 0x1FB00), (0xF0000, 0x110000)]
+LINES, BLOCK = 4000, 100
+MASK = (1 << 64) - 1
+
+
+class Random:
+    """Splitmix64, as in tests/common/tokenizers.rs."""
+
+    def __init__(self, state):
+        self.state = state
+
+    def below(self, n):
+        self.state = (self.state + 0x9E3779B97F4A7C15) & MASK
+        z = self.state
+        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
+        return ((z ^ (z >> 31)) & MASK) % n
+
+    def char(self):
+        low, high = RANGES[self.below(len(RANGES))]
+        return chr(low + self.below(high - low))
+
+    def line(self):
+        return "".join(PHRASES[self.below(len(PHRASES))] if self.below(5) else self.char() for _ in range(self.below(12)))
+
+
+def fnv(parts):
+    """FNV-1a of 64 bits."""
+    state = 0xCBF29CE484222325
+    for byte in b"".join(parts):
+        state = ((state ^ byte) * 0x100000001B3) & MASK
+    return "%016x" % state
+
+
+def facts(folder):
+    data = (folder / "tokenizer.json").read_bytes()
+    tokenizer = Tokenizer.from_str(data.decode())
+    random = Random(20)
+    blocks = []
+    for _ in range(LINES // BLOCK):
+        lines = [random.line() for _ in range(BLOCK)]
+        ids = [encoding.ids for encoding in tokenizer.encode_batch(lines)]
+        texts = tokenizer.decode_batch(ids)
+        words = [struct.pack("<%dI" % (len(line) + 1), *line, 0xFFFFFFFF) for line in ids]
+        blocks.append([fnv(words), fnv(text.encode() + b"\xff" for text in texts)])
+    greeting = tokenizer.encode("Hello wörld <s>").ids
+    return {"sha256": hashlib.sha256(data).hexdigest(), "greeting": greeting, "blocks": blocks}
+
+
+names = {folder.name: facts(folder) for folder in sorted(Path(sys.argv[1]).iterdir()) if folder.is_dir()}
+print('{"made_by": "tokenizers.py",\n"block": %d,\n"phrases": %s,\n"tokenizers": {' % (BLOCK, json.dumps(PHRASES)))
+print(",\n".join("%s: %s" % (json.dumps(name), json.dumps(found)) for name, found in names.items()) + "}}")

@@ -1,0 +1,103 @@
+//! Chat templates of published models render as in Python's jinja2, in the environment that transformers gives them.
+//!
+//! `tests/golden/templates/` holds them, and what `tests/golden/templates.py` made of them; `FORETOKEN_TEMPLATES_DIR` names another
+//! such folder.
+
+use foretoken::error::Error;
+use foretoken::text::{Chat, ChatTemplate, Message};
+use serde_json::{Map, Value};
+use std::path::PathBuf;
+
+fn folder() -> PathBuf {
+    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/templates");
+    std::env::var_os("FORETOKEN_TEMPLATES_DIR").map_or(here, Into::into)
+}
+
+fn objects(value: Option<Value>) -> Vec<Map<String, Value>> {
+    value.map(|list| serde_json::from_value(list).unwrap()).unwrap_or_default()
+}
+
+/// Renders a chat of the goldens, all of which is in one object there.
+fn rendered(template: &ChatTemplate, chat: &Value) -> Result<String, Error> {
+    let mut kwargs = chat.as_object().unwrap().clone();
+    let messages =
+        objects(kwargs.remove("messages")).into_iter().map(|fields| Message::try_from(Value::Object(fields)));
+    let messages = messages.collect::<Result<Vec<_>, _>>()?;
+    let [tools, documents] = ["tools", "documents"].map(|name| objects(kwargs.remove(name)));
+    let mut flag = |name: &str, default| kwargs.remove(name).map_or(default, |value| value == true);
+    template.render(&Chat {
+        messages: &messages,
+        tools: &tools,
+        documents: &documents,
+        add_generation_prompt: flag("add_generation_prompt", true),
+        continue_final_message: flag("continue_final_message", false),
+        kwargs: Some(&kwargs),
+    })
+}
+
+fn golden() -> Value {
+    serde_json::from_slice(&std::fs::read(folder().join("templates.json")).unwrap()).unwrap()
+}
+
+#[test]
+fn expressions_mean_what_they_mean_in_python() {
+    let golden = golden();
+    let mut chat = golden["chats"]["turns"].clone();
+    chat["tools"] = golden["chats"]["tools"]["tools"].clone();
+    let mut wrong = Vec::new();
+    for pair in golden["expressions"].as_array().unwrap() {
+        // Every chat here has tools.
+        let source = format!("{{% set tools = tools %}}\n{}", pair[0].as_str().unwrap());
+        let ours = ChatTemplate::from_files(None, Some(source.as_bytes())).and_then(|template| {
+            let mut template = template.unwrap();
+            template.set_now(golden["now"].as_i64().unwrap());
+            rendered(&template, &chat)
+        });
+        if ours.as_deref().ok() != pair[1].as_str() {
+            wrong.push(format!("{}\n   {ours:?}\n   {:?}", pair[0].as_str().unwrap(), pair[1].as_str()));
+        }
+    }
+    assert!(wrong.is_empty(), "{} are not:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn templates_render_as_in_python() {
+    let folder = folder();
+    let golden = golden();
+    let (mut equal, mut wrong) = (0, Vec::new());
+    for (name, texts) in golden["rendered"].as_object().unwrap() {
+        let source = std::fs::read(folder.join(format!("{name}.jinja"))).unwrap();
+        let config = golden["tokens"].to_string();
+        let template = ChatTemplate::from_files(Some(config.as_bytes()), Some(&source));
+        let mut template = match template {
+            Ok(template) => template.unwrap(),
+            Err(error) => {
+                wrong.push(format!("{name}: {error}"));
+                continue;
+            }
+        };
+        template.set_now(golden["now"].as_i64().unwrap());
+        for (case, text) in texts.as_object().unwrap() {
+            match (rendered(&template, &golden["chats"][case]), text.as_str()) {
+                (Ok(ours), Some(theirs)) if ours == theirs => equal += 1,
+                (Err(_), None) => equal += 1,
+                // What Python would lose without a word, as the template has no place for it.
+                (Err(Error::BadOption { option, .. }), Some(_)) if option != "continue_final_message" => {}
+                (Ok(ours), Some(theirs)) => {
+                    let same = ours.bytes().zip(theirs.bytes()).take_while(|(a, b)| a == b).count();
+                    let cut = |text: &str| {
+                        String::from_utf8_lossy(&text.as_bytes()[same.min(text.len())..])
+                            .chars()
+                            .take(60)
+                            .collect::<String>()
+                    };
+                    wrong.push(format!("{name}, {case}: {:?} instead of {:?}", cut(&ours), cut(theirs)));
+                }
+                (ours, theirs) => wrong.push(format!("{name}, {case}: {ours:?} instead of {theirs:?}")),
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{equal} equal, {} not:\n{}", wrong.len(), wrong.join("\n"));
+    println!("{equal} texts");
+    assert!(equal >= 60, "{equal}");
+}
