@@ -4,6 +4,7 @@ mod common;
 use common::altered::configured;
 use common::{Golden, Tales, capacity, engine, goldens, gpu, path, plain, run};
 use foretoken::decode::{Capacity, Draft, Engine, Target, Variants};
+use foretoken::model::Residual;
 use foretoken::options::{LookupRule, Schedule};
 use foretoken::sample::{Bias, Draw, Processors, Sampling};
 use foretoken::session::{Run, Sink, rounds};
@@ -313,9 +314,11 @@ fn a_round_is_one_submission_and_one_small_readback_and_creates_nothing() {
             assert!(round.readback_bytes <= 256, "{what}");
             let spec = engine.target().spec();
             let per_layer = engine.target().plan().dispatches_per_layer();
-            assert_eq!(per_layer, if spec.qk_norm { 9 } else { 8 }, "{what}");
+            let post_norms = if spec.residual == Residual::PostNorms { 2 } else { 0 };
+            assert_eq!(per_layer, 8 + usize::from(spec.qk_norm) + post_norms, "{what}");
             // embed, norm, LM head and sampling besides the layers, in the target and in each draft step.
-            let forward = (spec.layers.len() * per_layer + 4) as u64;
+            let embeds = 1 + usize::from(spec.learned_positions);
+            let forward = (spec.layers.len() * per_layer + embeds + 3) as u64;
             let forwards = if let Draft::Model(steps) = draft { 1 + steps as u64 } else { 1 };
             assert_eq!(round.dispatches, forward * forwards, "{what}");
         }

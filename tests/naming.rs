@@ -1,4 +1,5 @@
-//! The same models by llama.cpp's names and in its layouts: the goldens, rearranged as its converter does, give the same bits.
+//! The same models by llama.cpp's names and in its layouts: the goldens, rearranged as its converter does, give the
+//! same logits.
 
 mod common;
 use common::{Golden, blueprint, capacity, engine, engine_of, gpu, path, run};
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 
 /// What transformers and llama.cpp call the same thing, in the order in which to replace.
-const NAMES: [(&str, &str); 33] = [
+const NAMES: [(&str, &str); 35] = [
     ("model.embed_tokens.", "token_embd."),
     ("gpt_neox.embed_in.", "token_embd."),
     ("transformer.wte.", "token_embd."),
@@ -45,6 +46,8 @@ const NAMES: [(&str, &str); 33] = [
     ("mlp.down_", "ffn_down_"),
     ("mlp.dense_h_to_4h", "ffn_up"),
     ("mlp.c_fc", "ffn_up"),
+    ("mlp.dense_4h_to_h", "ffn_down"),
+    ("mlp.c_proj", "ffn_down"),
     ("_proj.", "."),
 ];
 
@@ -125,7 +128,7 @@ fn metadata(architecture: &str, spec: &ModelSpec) -> Value {
 }
 
 #[test]
-fn a_golden_by_the_names_and_in_the_layouts_of_gguf_gives_the_same_bits() {
+fn a_golden_by_the_names_and_in_the_layouts_of_gguf_gives_the_same_logits() {
     let gpu = gpu();
     for (folder, architecture) in [
         ("llama-gqa-tied", "llama"),
@@ -151,7 +154,6 @@ fn a_golden_by_the_names_and_in_the_layouts_of_gguf_gives_the_same_bits() {
             let norm = if architecture == "gemma3" { "post_attention_norm" } else { "ffn_norm" };
             let name = name.replace("post_attention_layernorm", norm);
             let name = NAMES.iter().fold(name, |name, (theirs, gguf)| name.replace(theirs, gguf));
-            let name = name.replace("mlp.dense_4h_to_h", "ffn_down").replace("mlp.c_proj", "ffn_down");
             let rows = tensor.shape[0] as usize;
             let tensor = Tensor { rows, cols: values.len() / rows, values };
             let values = rearranged(&name, architecture, &tensor, &spec);
@@ -172,7 +174,7 @@ fn a_golden_by_the_names_and_in_the_layouts_of_gguf_gives_the_same_bits() {
         }
         let views = converted
             .iter()
-            .map(|(name, shape, bytes)| (name.clone(), TensorView::new(Dtype::F32, shape.clone(), bytes).unwrap()));
+            .map(|(name, dtype, shape, bytes)| (name.clone(), TensorView::new(*dtype, shape.clone(), bytes).unwrap()));
         let file = safetensors::serialize(views, None).unwrap();
         let weights = run(Weights::open(Memory::new("converted", [("model.safetensors", file.into())]))).unwrap();
         let keys = metadata(architecture, &spec).as_object().unwrap().clone();
@@ -181,10 +183,11 @@ fn a_golden_by_the_names_and_in_the_layouts_of_gguf_gives_the_same_bits() {
 
         let prompt = Golden::read(&folder).prompt_ids;
         let other = Blueprint::new(ours, &weights, capacity()).unwrap();
-        let bits = |logits: Vec<f32>| logits.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-        let theirs = bits(run(engine(&gpu, &folder, None, capacity()).logits(&prompt, 64)).unwrap());
-        let ours = bits(run(engine_of(&gpu, (other, weights), None).logits(&prompt, 64)).unwrap());
-        assert_eq!(ours, theirs, "{}", folder.display());
+        let theirs = run(engine(&gpu, &folder, None, capacity()).logits(&prompt, 64)).unwrap();
+        let ours = run(engine_of(&gpu, (other, weights), None).logits(&prompt, 64)).unwrap();
+        // Not to the bit: where a layer does not rotate, its permuted heads are summed up in another order.
+        let difference = ours.iter().zip(&theirs).fold(0f32, |most, (a, b)| most.max((a - b).abs()));
+        assert!(difference < 1e-5, "{}: {difference:e}", folder.display());
     }
 }
 
