@@ -5,6 +5,7 @@ mod common;
 use common::{Golden, blueprint, capacity, engine, engine_of, gpu, path, run};
 use foretoken::decode::Blueprint;
 use foretoken::model::{ModelSpec, Naming, RopeScaling, parse_config, spec_of_gguf};
+use foretoken::options::WeightDtype;
 use foretoken::weights::{Memory, Weights};
 use half::{bf16, f16};
 use safetensors::SafeTensors;
@@ -182,7 +183,7 @@ fn a_golden_by_the_names_and_in_the_layouts_of_gguf_gives_the_same_logits() {
         assert_eq!(ours, ModelSpec { naming: Naming::Gguf, ..spec }, "{architecture}");
 
         let prompt = Golden::read(&folder).prompt_ids;
-        let other = Blueprint::new(ours, &weights, capacity()).unwrap();
+        let other = Blueprint::new(ours, &weights, capacity(), WeightDtype::Auto).unwrap();
         let theirs = run(engine(&gpu, &folder, None, capacity()).logits(&prompt, 64)).unwrap();
         let ours = run(engine_of(&gpu, (other, weights), None).logits(&prompt, 64)).unwrap();
         // Not to the bit: where a layer does not rotate, its permuted heads are summed up in another order.
@@ -206,7 +207,7 @@ fn tensors_of_a_model_saved_without_its_head_are_found() {
     let folder = path("tests/golden/models/gpt2");
     let weights = renamed(&folder, |name| name.strip_prefix("transformer.").unwrap().into());
     let (Blueprint { spec, .. }, _) = blueprint(&folder, capacity());
-    Blueprint::new(spec, &weights, capacity()).unwrap();
+    Blueprint::new(spec, &weights, capacity(), WeightDtype::Auto).unwrap();
 }
 
 /// As Gemma 3 from 4B on is published: sizes that its class knows are left out, and there are eyes beside it.
@@ -220,7 +221,7 @@ fn the_text_part_of_a_model_that_sees_is_a_model() {
     assert_eq!(spec, blueprint(&folder, capacity()).0.spec);
     for prefix in ["language_model.model.", "model.language_model."] {
         let weights = renamed(&folder, |name| name.replacen("model.", prefix, 1));
-        Blueprint::new(spec.clone(), &weights, capacity()).unwrap();
+        Blueprint::new(spec.clone(), &weights, capacity(), WeightDtype::Auto).unwrap();
     }
     let sparse =
         json!({ "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34, "sliding_window": 1024 });
