@@ -92,6 +92,8 @@ async fn generate(session: &mut Session, prompt: &Prompt, options: GenerateOptio
 
 /// Ids are equal up to the first one that transformers chose by less than this.
 const MARGIN: f64 = 0.02;
+/// Of the golden tokens, because software renders slowly.
+const TOKENS: usize = 24;
 
 #[test]
 fn greedy_texts_are_those_of_transformers_with_and_without_prompt_lookup() {
@@ -106,7 +108,8 @@ fn greedy_texts_are_those_of_transformers_with_and_without_prompt_lookup() {
                 Value::String(text) => Prompt::Text(text.clone()),
                 chat => Prompt::Chat(vec![Message::new("user", chat[0]["content"].as_str().unwrap())]),
             };
-            let expected = ids(&case["ids"]);
+            let mut expected = ids(&case["ids"]);
+            expected.truncate(TOKENS);
             assert_eq!(session.encode(&prompt, &GenerateOptions::default()).unwrap(), ids(&case["prompt_ids"]));
             let plain = GenerateOptions {
                 max_new_tokens: expected.len(),

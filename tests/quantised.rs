@@ -364,3 +364,16 @@ fn too_large_for() {
         assert_eq!(rule, Rule::TooLargeFor { tensor: large.tensors[1].0.clone(), dtype });
     }
 }
+
+#[test]
+fn row_not_whole_blocks() {
+    let mut small = Small::new([Dtype::Q8_0; 9]);
+    // Three blocks in all, but one and a half in a row.
+    (small.tensors[1].1, small.tensors[1].3) = (vec![2, 48], vec![0; 102]);
+    let memory = Memory::new("small", [("m.gguf", small.file().into())]);
+    let Err(Error::BadWeights { rule, .. }) = run(Weights::open_gguf(memory, "m.gguf")) else {
+        panic!("it is accepted")
+    };
+    let tensor = small.tensors[1].0.clone();
+    assert_eq!(rule, Rule::RowNotWholeBlocks { tensor, elements: 48, dtype: "Q8_0", block: 32 });
+}

@@ -20,7 +20,7 @@ faults.unusable = (request, response, rest) => {
   if (rest.at(-1) !== "config.json") return response.writeHead(404).end();
   rest.splice(0, rest.length, "models", "tales", "draft", "config.json");
 };
-faults["no-weights"] = (_, response, rest) => rest.at(-1).includes(WEIGHTS) && response.writeHead(404).end();
+faults["no-tokenizer"] = (_, response, rest) => rest.at(-1) === "tokenizer.json" && response.writeHead(404).end();
 
 /** A file of so many chunks, all of them the same. */
 function repeated(chunks) {
@@ -624,12 +624,12 @@ export const tests = {
     const kept = await page.evaluate(async () => {
       const kept = [];
       for (const cache of [false, true]) {
-        const { code } = await failed(Engine.load("/no-weights/models/tales/draft", { cache }));
+        const { code } = await failed(Engine.load("/no-tokenizer/models/tales/draft", { cache }));
         kept.push(code, ...(await Engine.cache.list()).map(({ model }) => model));
       }
       return kept;
     });
-    equal(kept, ["not-found", "not-found", "/no-weights/models/tales/draft"], "what a load without and with a cache leaves");
+    equal(kept, ["not-found", "not-found", "/no-tokenizer/models/tales/draft"], "what a load without and with a cache leaves");
 
     const headers = await page.evaluate(async () => {
       const hub = { endpoint: `${location.origin}/hub`, revision: "v1", token: "secret", cache: false };
@@ -657,7 +657,7 @@ export const tests = {
       const asked = [];
       for (const options of [{}, { persist: false }, { persist: true, cache: false }, { persist: true }]) {
         navigator.storage.persist = async () => asked.push(options);
-        await failed(Engine.load("/no-weights/models/tales/draft", options));
+        await failed(Engine.load("/no-tokenizer/models/tales/draft", options));
       }
       return asked;
     });
