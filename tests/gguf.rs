@@ -553,9 +553,8 @@ fn sentence_piece() -> Vocabulary<'static> {
         scores: (0..tokens.len()).map(|id| -(id as f64)).collect(),
         tokens: tokens.to_vec(),
         unknown: Some(0),
-        special: vec![1, 2],
-        first: Some(1),
-        space_prefix: true,
+        bos: Some(1),
+        eos: Some(2),
         ..Vocabulary::default()
     }
 }
@@ -571,8 +570,9 @@ fn a_sentence_piece_vocabulary_merges_by_its_scores() {
     assert_eq!(tokenizer.encode("   a", false).unwrap(), [12, 6, 10]);
     assert_eq!(tokenizer.decode(&[1, 11, 4, 5, 3, 10], true).unwrap(), "abé\n a");
     assert!(tokenizer.is_special(1) && !tokenizer.is_special(13));
-    let plain =
-        Vocabulary { space_prefix: false, first: None, last: Some(2), ..sentence_piece() }.tokenizer(FILE).unwrap();
+    let plain = Vocabulary { space_prefix: Some(false), add_bos: Some(false), add_eos: true, ..sentence_piece() }
+        .tokenizer(FILE)
+        .unwrap();
     assert_eq!(plain.encode("ab ab", true).unwrap(), [9, 11, 2]);
     // Without scores the order of the ids counts, which here is the same.
     let ordered = Vocabulary { scores: vec![], ..sentence_piece() }.tokenizer(FILE).unwrap();
@@ -594,7 +594,7 @@ fn byte_level(pre: &'static str) -> Vocabulary<'static> {
         types: tokens.iter().enumerate().map(|(id, _)| if id == 0 { 3.0 } else { 1.0 }).collect(),
         tokens: tokens.to_vec(),
         merges: Some(vec!["1 2", "Ġ Ġ", "' S", "Ġ a", "a b"]),
-        special: vec![0],
+        eos: Some(0),
         ..Vocabulary::default()
     }
 }
@@ -644,9 +644,9 @@ fn what_is_no_tokenizer_is_refused_by_name() {
     assert!(reason(Vocabulary { merges: Some(vec!["ab ab"]), ..byte_level("") }).contains("make no token"));
     assert!(reason(Vocabulary { types: vec![1.0], ..byte_level("") }).contains("1 entries for 19 tokens"));
     assert!(reason(Vocabulary { special: vec![99], ..byte_level("") }).contains("there is no token 99"));
-    assert!(reason(Vocabulary { first: Some(99), ..byte_level("") }).contains("bos_token_id"));
+    assert!(reason(Vocabulary { bos: Some(99), add_bos: Some(true), ..byte_level("") }).contains("bos_token_id"));
     assert!(
-        reason(Vocabulary { tokens: vec![], types: vec![], special: vec![], merges: Some(vec![]), ..byte_level("") })
+        reason(Vocabulary { tokens: vec![], types: vec![], eos: None, merges: Some(vec![]), ..byte_level("") })
             .contains("token ids")
     );
 }

@@ -606,7 +606,7 @@ fn a_folder_on_disk() {
         Err(Error::NotFound { reason: found, .. }) => assert!(found.starts_with(reason), "{found}"),
         other => panic!("{other:?}"),
     };
-    not_found(Folder::open(&path), "no such folder");
+    not_found(Folder::open(&path), "is not there");
     std::fs::create_dir_all(path.join("folder.json")).unwrap();
     let folder = Folder::open(&path).unwrap();
     let nothing = block_on(Weights::open(folder.clone())).unwrap_err();
@@ -614,7 +614,7 @@ fn a_folder_on_disk() {
 
     let bytes = vector(Dtype::F32, &bytes_of(Dtype::F32, &exact(6, 0)));
     std::fs::write(path.join(SINGLE), &bytes).unwrap();
-    not_found(Folder::open(path.join(SINGLE)), "is not a folder");
+    not_found(Folder::open(path.join(SINGLE)), "is neither a folder nor a GGUF file");
     let weights = block_on(Weights::open(folder)).unwrap();
     assert_eq!(block_on(weights.read_f32("t")).unwrap(), exact(6, 0));
     assert_eq!(block_on(weights.source().size("config.json")), Ok(None));

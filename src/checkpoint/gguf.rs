@@ -55,26 +55,22 @@ impl<S: Source> Gguf<S> {
         };
         let pre = named("pre").unwrap_or_default();
         let [bos, eos, eot, unknown, padding] = ["bos", "eos", "eot", "unknown", "padding"].map(|name| self.id(name));
-        let (bos, eos, unknown) = (bos?, eos?, unknown?);
-        let says = |name: &str, default: bool| {
-            let value = metadata.get(&format!("tokenizer.ggml.{name}"));
-            value.and_then(|value| value.as_bool()).unwrap_or(default)
-        };
-        let is_llama = model == "llama";
+        let says = |name: &str| metadata.get(&format!("tokenizer.ggml.{name}")).and_then(|value| value.as_bool());
         // Gemma's scores are not those by which its merges were ordered; its ids are.
         let is_gemma = text(metadata, "general.architecture").is_some_and(|name| name.starts_with("gemma"));
-        let begins = is_llama || ["llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral", "tekken"].contains(&&*pre);
         Vocabulary {
             pre: &pre,
             tokens: tokens.collect(),
             types: numbers("token_type"),
             scores: if is_gemma { Vec::new() } else { numbers("scores") },
             merges: metadata.texts("tokenizer.ggml.merges").map(|merges| merges.collect()),
-            special: [bos, eos, eot?, unknown, padding?].into_iter().flatten().collect(),
-            unknown,
-            first: bos.filter(|_| says("add_bos_token", begins)),
-            last: eos.filter(|_| says("add_eos_token", false)),
-            space_prefix: says("add_space_prefix", is_llama),
+            special: [eot?, padding?].into_iter().flatten().collect(),
+            unknown: unknown?,
+            bos: bos?,
+            eos: eos?,
+            add_bos: says("add_bos_token"),
+            add_eos: says("add_eos_token") == Some(true),
+            space_prefix: says("add_space_prefix"),
             model: &model,
         }
         .tokenizer(&self.file)

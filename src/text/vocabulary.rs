@@ -23,16 +23,20 @@ pub struct Vocabulary<'a> {
     pub scores: Vec<f64>,
     /// Two tokens each, in the order in which they apply; none: as the scores say.
     pub merges: Option<Vec<&'a str>>,
-    /// Tokens that have a meaning whatever their type: those that begin and end texts, and the like.
+    /// More tokens that have a meaning whatever their type, such as the one that ends a turn.
     pub special: Vec<u32>,
     /// The token for what no other stands for.
     pub unknown: Option<u32>,
-    /// The token in front of each text, if there is to be one.
-    pub first: Option<u32>,
-    /// The token behind each text, if there is to be one.
-    pub last: Option<u32>,
-    /// Whether a `llama` text begins with a space more.
-    pub space_prefix: bool,
+    /// The token that begins a text.
+    pub bos: Option<u32>,
+    /// The token that ends a text.
+    pub eos: Option<u32>,
+    /// Whether the first of these goes in front of each text; none: as is usual for the kind.
+    pub add_bos: Option<bool>,
+    /// Whether the other goes behind.
+    pub add_eos: bool,
+    /// Whether a `llama` text begins with a space more; none: it does.
+    pub space_prefix: Option<bool>,
 }
 
 const CONTROL: [f64; 2] = [2.0, 3.0];
@@ -47,7 +51,7 @@ struct Split {
     patterns: Vec<Value>,
     /// Whether the pattern of GPT-2 comes last.
     gpt2: bool,
-    /// A piece that is a token is not merged from its parts.
+    /// A piece that is a token is not merged from its parts. Vocabularies of this kind begin each text with a token.
     whole: bool,
 }
 
@@ -152,7 +156,8 @@ impl Vocabulary<'_> {
             let ids = self.types.iter().zip(0..);
             ids.filter(move |(found, _)| types.contains(found)).map(|(_, id)| id)
         };
-        let special = of_type(&CONTROL).chain(self.special.iter().copied()).map(|id| added(id, true));
+        let named = [self.bos, self.eos, self.unknown].into_iter().flatten().chain(self.special.iter().copied());
+        let special = of_type(&CONTROL).chain(named).map(|id| added(id, true));
         let special = special.collect::<Result<Vec<_>, _>>()?;
         // A run of spaces is found by merging, because a text is searched for added tokens before its spaces are replaced.
         let is_as_written = |id: &u32| self.tokens.get(*id as usize).is_some_and(|token| self.spelled(token) == *token);
@@ -179,6 +184,7 @@ impl Vocabulary<'_> {
             composes.then(|| json!({ "type": "NFC" })),
             Some(json!({ "type": "Sequence", "pretokenizers": patterns })),
             bytes,
+            whole,
         )?;
         Ok((parts, merges, whole))
     }
@@ -190,7 +196,7 @@ impl Vocabulary<'_> {
             json!({ "type": "ByteFallback" }),
             json!({ "type": "Fuse" }),
         ];
-        if self.space_prefix {
+        if self.space_prefix.unwrap_or(true) {
             normalizers.insert(0, json!({ "type": "Prepend", "prepend": SPACE }));
             decoders.push(json!({ "type": "Strip", "content": " ", "start": 1, "stop": 0 }));
         }
@@ -198,15 +204,24 @@ impl Vocabulary<'_> {
             Some(json!({ "type": "Sequence", "normalizers": normalizers })),
             None,
             json!({ "type": "Sequence", "decoders": decoders }),
+            true,
         )?;
         Ok((parts, self.derived_merges(), false))
     }
 
-    /// A `tokenizer.json` without a vocabulary.
-    fn parts(&self, normalizer: Option<Value>, pre_tokenizer: Option<Value>, decoder: Value) -> Result<Value, String> {
+    /// A `tokenizer.json` without a vocabulary. `begins`: whether each text has a first token unless the file says otherwise.
+    fn parts(
+        &self,
+        normalizer: Option<Value>,
+        pre_tokenizer: Option<Value>,
+        decoder: Value,
+        begins: bool,
+    ) -> Result<Value, String> {
+        let first = self.bos.filter(|_| self.add_bos.unwrap_or(begins));
+        let last = self.eos.filter(|_| self.add_eos);
         let mut single = vec![json!({ "Sequence": { "id": "A", "type_id": 0 } })];
         let mut special = serde_json::Map::new();
-        for (id, key, at) in [(self.first, "bos_token_id", 0), (self.last, "eos_token_id", single.len())] {
+        for (id, key, at) in [(first, "bos_token_id", 0), (last, "eos_token_id", 2)] {
             let Some(id) = id else { continue };
             let token = self.token(id, key)?;
             single.insert(at.min(single.len()), json!({ "SpecialToken": { "id": token, "type_id": 0 } }));

@@ -6,114 +6,21 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Slot;
-use std::ops::Range;
-
-use serde_json::Value;
 
 use super::dtype::Dtype;
+use super::metadata::{Metadata, Reader, Stop};
 use super::{MAX_DIMS, MAX_TENSORS, Stored, Tensor, check_name, quote};
 use crate::error::WeightsRule;
 
-/// Bytes of a header, vocabulary included; that of Gemma 3 has 7 MiB without merges.
-const MAX_HEADER: u64 = 64 << 20;
 /// Keys of the metadata; models have some forty.
 const MAX_KEYS: u64 = 4096;
-/// Arrays in arrays.
-const MAX_DEPTH: usize = 4;
 /// Bytes that the data and each tensor begin at a multiple of, unless the metadata says otherwise.
 const ALIGNMENT: u64 = 32;
-
-/// Why a header could not be read from the bytes at hand.
-pub(super) enum Stop {
-    /// They end too early: it needs the file's bytes up to here at least.
-    More(u64),
-    /// It breaks a rule.
-    Broken(WeightsRule),
-}
-
-impl From<WeightsRule> for Stop {
-    fn from(rule: WeightsRule) -> Self {
-        Self::Broken(rule)
-    }
-}
 
 /// What a header says.
 pub(super) struct Header {
     pub metadata: Metadata,
     pub tensors: BTreeMap<String, Stored>,
-}
-
-/// The keys and values in front of the tensors. A value stays as it is in the file until it is asked for, because a vocabulary is large.
-#[derive(Debug)]
-pub struct Metadata {
-    bytes: Vec<u8>,
-    values: BTreeMap<String, Field>,
-}
-
-/// Where a value lies in the header.
-#[derive(Debug)]
-struct Field {
-    kind: u32,
-    range: Range<usize>,
-}
-
-impl Metadata {
-    /// The value of a key; arrays of arrays and what JSON cannot say, such as infinity, are null.
-    pub fn get(&self, key: &str) -> Option<Value> {
-        let (kind, mut reader) = self.find(key)?;
-        reader.value(kind).ok()
-    }
-
-    /// The texts of an array; none where the key has something else.
-    pub fn texts(&self, key: &str) -> Option<impl ExactSizeIterator<Item = &str>> {
-        let (count, mut reader) = self.array(key, |kind| kind == TEXT)?;
-        Some((0..count).map(move |_| reader.text().unwrap_or_default()))
-    }
-
-    /// The numbers of an array; none where the key has something else.
-    pub fn numbers(&self, key: &str) -> Option<impl ExactSizeIterator<Item = f64>> {
-        let mut number = 0;
-        let (count, mut reader) = self.array(key, |kind| {
-            number = kind;
-            kind != TEXT && kind != ARRAY && kind != BOOL
-        })?;
-        Some((0..count).map(move |_| reader.value(number).ok().and_then(|value| value.as_f64()).unwrap_or(f64::NAN)))
-    }
-
-    /// Each key, in order, with the number of its type and the bytes of its value.
-    pub fn entries(&self) -> impl Iterator<Item = (&str, u32, &[u8])> {
-        let value = |range: &Range<usize>| self.bytes.get(range.clone()).unwrap_or_default();
-        self.values.iter().map(move |(key, field)| (key.as_str(), field.kind, value(&field.range)))
-    }
-
-    fn find(&self, key: &str) -> Option<(u32, Reader<'_>)> {
-        let Field { kind, range } = self.values.get(key)?;
-        let bytes = self.bytes.get(range.clone())?;
-        Some((*kind, Reader { bytes, at: 0, size: bytes.len() as u64 }))
-    }
-
-    fn array(&self, key: &str, mut is_wanted: impl FnMut(u32) -> bool) -> Option<(usize, Reader<'_>)> {
-        let (ARRAY, mut reader) = self.find(key)? else { return None };
-        let kind = reader.u32().ok()?;
-        let count = reader.u64().ok()?;
-        is_wanted(kind).then_some((usize::try_from(count).ok()?, reader))
-    }
-}
-
-const BOOL: u32 = 7;
-const TEXT: u32 = 8;
-const ARRAY: u32 = 9;
-
-/// Bytes of a value; none where it has no fixed size, an error where there is no such type.
-fn value_size(kind: u32) -> Result<Option<u64>, String> {
-    match kind {
-        0 | 1 | BOOL => Ok(Some(1)),
-        2 | 3 => Ok(Some(2)),
-        4..=6 => Ok(Some(4)),
-        10..=12 => Ok(Some(8)),
-        TEXT | ARRAY => Ok(None),
-        _ => Err(format!("a value of the unknown type {kind}")),
-    }
 }
 
 /// The types of tensors, by their numbers.
@@ -163,7 +70,7 @@ pub(super) const TYPES: [&str; 41] = [
 
 /// The header of a file of `size` bytes in all, from its first bytes: the one place that decides whether a file is valid.
 pub(super) fn parse(file: &str, bytes: &[u8], size: u64) -> Result<Header, Stop> {
-    let mut reader = Reader { bytes, at: 0, size };
+    let mut reader = Reader::new(bytes, size);
     let magic = reader.take(4)?;
     match magic {
         b"GGUF" => {}
@@ -193,7 +100,7 @@ pub(super) fn parse(file: &str, bytes: &[u8], size: u64) -> Result<Header, Stop>
     }
     let mut infos = BTreeMap::new();
     for _ in 0..tensors {
-        let (name, info) = reader.info()?;
+        let (name, info) = info(&mut reader)?;
         match infos.entry(name) {
             Slot::Vacant(slot) => slot.insert(info),
             Slot::Occupied(slot) => return Err(WeightsRule::DuplicateTensor { tensor: slot.key().clone() }.into()),
@@ -249,6 +156,19 @@ struct Info {
     shape: Vec<u64>,
     kind: u32,
     offset: u64,
+}
+
+fn info(reader: &mut Reader) -> Result<(String, Info), Stop> {
+    let name = reader.text()?;
+    check_name(name)?;
+    let dims = reader.u32()?;
+    if dims as usize > MAX_DIMS {
+        return Err(WeightsRule::TooManyDims { tensor: name.to_owned(), limit: MAX_DIMS }.into());
+    }
+    let mut shape = (0..dims).map(|_| reader.u64()).collect::<Result<Vec<_>, _>>()?;
+    // The file names the innermost dimension first.
+    shape.reverse();
+    Ok((name.to_owned(), Info { shape, kind: reader.u32()?, offset: reader.u64()? }))
 }
 
 /// All tensors: each inside the file, and all together without overlap and without holes, so that nothing can hide in the file. How
@@ -319,137 +239,5 @@ fn tensor_bytes(name: &str, shape: &[u64], dtype: Dtype) -> Result<u64, WeightsR
         Some(_) if shape.contains(&0) => Ok(0),
         // The product of all dimensions, times a block's bytes, was no overflow.
         Some(bytes) => Ok(bytes / block.elements as u64),
-    }
-}
-
-/// Walks over a header.
-struct Reader<'a> {
-    /// The first bytes of the file, or all of a value.
-    bytes: &'a [u8],
-    at: usize,
-    /// Bytes of the whole file.
-    size: u64,
-}
-
-impl<'a> Reader<'a> {
-    fn take(&mut self, bytes: u64) -> Result<&'a [u8], Stop> {
-        let end = (self.at as u64).saturating_add(bytes);
-        if end > self.size {
-            return Err(WeightsRule::HeaderCut { end, bytes: self.size }.into());
-        }
-        if end > MAX_HEADER {
-            return Err(WeightsRule::HeaderTooLarge { bytes: end, limit: MAX_HEADER }.into());
-        }
-        // It fits, because the limit does.
-        let end = end as usize;
-        let part = self.bytes.get(self.at..end).ok_or(Stop::More(end as u64))?;
-        self.at = end;
-        Ok(part)
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Stop> {
-        Ok(self.take(N as u64)?.first_chunk().copied().unwrap_or([0; N]))
-    }
-
-    fn u32(&mut self) -> Result<u32, Stop> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Result<u64, Stop> {
-        self.array().map(u64::from_le_bytes)
-    }
-
-    fn text(&mut self) -> Result<&'a str, Stop> {
-        let bytes = self.u64()?;
-        std::str::from_utf8(self.take(bytes)?).map_err(|_| WeightsRule::HeaderNotUtf8.into())
-    }
-
-    fn key(&mut self) -> Result<(String, Field), Stop> {
-        let key = self.text()?;
-        check_name(key)?;
-        let kind = self.u32()?;
-        let start = self.at;
-        self.skip(kind, 0).map_err(|stop| match stop {
-            Ok(stop) => stop,
-            Err(reason) => WeightsRule::BadValue { key: key.to_owned(), reason }.into(),
-        })?;
-        Ok((key.to_owned(), Field { kind, range: start..self.at }))
-    }
-
-    /// Walks over a value, checking it; the error is a reason where it is the value that is wrong.
-    fn skip(&mut self, kind: u32, depth: usize) -> Result<(), Result<Stop, String>> {
-        let mut inner = kind;
-        let mut count = 1;
-        if kind == ARRAY {
-            if depth == MAX_DEPTH {
-                return Err(Err(format!("more than {MAX_DEPTH} arrays in one another")));
-            }
-            inner = self.u32().map_err(Ok)?;
-            count = self.u64().map_err(Ok)?;
-        }
-        match value_size(inner).map_err(Err)? {
-            Some(size) => {
-                let bytes = self.take(count.saturating_mul(size)).map_err(Ok)?;
-                if inner == BOOL && bytes.iter().any(|byte| *byte > 1) {
-                    return Err(Err("a bool that is neither 0 nor 1".into()));
-                }
-            }
-            // Each takes some bytes, so the file's end ends this.
-            None if inner == TEXT => {
-                for _ in 0..count {
-                    self.text().map_err(Ok)?;
-                }
-            }
-            None => {
-                for _ in 0..count {
-                    self.skip(ARRAY, depth + 1)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// A value that [`Self::skip`] approved of.
-    fn value(&mut self, kind: u32) -> Result<Value, Stop> {
-        Ok(match kind {
-            0 => self.array().map(u8::from_le_bytes)?.into(),
-            1 => self.array().map(i8::from_le_bytes)?.into(),
-            2 => self.array().map(u16::from_le_bytes)?.into(),
-            3 => self.array().map(i16::from_le_bytes)?.into(),
-            4 => self.u32()?.into(),
-            5 => self.array().map(i32::from_le_bytes)?.into(),
-            // What was written as 1e-5 in a config is 1e-5 again, and not the f32 next to it.
-            6 => {
-                let number = self.array().map(f32::from_le_bytes)?;
-                number.to_string().parse::<f64>().map_or(Value::Null, Value::from)
-            }
-            BOOL => (self.array()? != [0]).into(),
-            TEXT => self.text()?.into(),
-            10 => self.u64()?.into(),
-            11 => self.array().map(i64::from_le_bytes)?.into(),
-            12 => self.array().map(f64::from_le_bytes)?.into(),
-            ARRAY => {
-                let inner = self.u32()?;
-                let count = self.u64()?;
-                if inner == ARRAY {
-                    return Ok(Value::Null);
-                }
-                (0..count).map(|_| self.value(inner)).collect::<Result<Vec<_>, _>>()?.into()
-            }
-            _ => Value::Null,
-        })
-    }
-
-    fn info(&mut self) -> Result<(String, Info), Stop> {
-        let name = self.text()?;
-        check_name(name)?;
-        let dims = self.u32()?;
-        if dims as usize > MAX_DIMS {
-            return Err(WeightsRule::TooManyDims { tensor: name.to_owned(), limit: MAX_DIMS }.into());
-        }
-        let mut shape = (0..dims).map(|_| self.u64()).collect::<Result<Vec<_>, _>>()?;
-        // The file names the innermost dimension first.
-        shape.reverse();
-        Ok((name.to_owned(), Info { shape, kind: self.u32()?, offset: self.u64()? }))
     }
 }

@@ -6,6 +6,7 @@ mod dtype;
 mod finite;
 mod format;
 mod gguf;
+mod metadata;
 mod narrow;
 mod safetensors;
 mod source;
@@ -22,8 +23,8 @@ use crate::error::{Error, Result, WeightsRule};
 pub use self::affine::Quantization;
 pub use self::dtype::{Affine, Block, Dtype, Float};
 pub use self::format::{Codes, Format, Row, Scales, pack_row};
-pub use self::gguf::Metadata;
 pub(crate) use self::gguf::Split;
+pub use self::metadata::Metadata;
 pub use self::narrow::narrow;
 pub(crate) use self::safetensors::parse_index;
 #[cfg(not(target_arch = "wasm32"))]
@@ -259,8 +260,8 @@ impl<S: Source> Weights<S> {
             bytes.extend(read_exact(&self.source, file, start..end).await?);
             match gguf::parse(file, &bytes, size) {
                 Ok(header) => break header,
-                Err(gguf::Stop::More(needed)) => end = needed.max(2 * end).min(size),
-                Err(gguf::Stop::Broken(rule)) => return Err(broken(file, rule)),
+                Err(metadata::Stop::More(needed)) => end = needed.max(2 * end).min(size),
+                Err(metadata::Stop::Broken(rule)) => return Err(broken(file, rule)),
             }
         };
         for (name, stored) in header.tensors {
