@@ -1,11 +1,13 @@
 // npm run build: the Rust library -> www/foretoken.js and www/foretoken_bg.wasm, small enough for a web page; the page's
 // simulator, www/demo/simulate.js and simulate_bg.wasm; www/types/.
 import { spawnSync } from "node:child_process";
-import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
+import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
 import { homedir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
+import { nameInOrder } from "./order.mjs";
 import { fail, needRust, run } from "./system.mjs";
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "..");
@@ -46,6 +48,16 @@ function withoutPaths() {
   return flags.map(([from, to]) => `--remap-path-prefix=${from}=${to}`).join("\x1f");
 }
 
+/** What the module imports from its glue is named with hashes, which do not compress: numbers of the same length instead. */
+function numberImports(...texts) {
+  const numbers = new Map();
+  const number = (hash) => {
+    if (!numbers.has(hash)) numbers.set(hash, String(numbers.size).padStart(16, "0"));
+    return numbers.get(hash);
+  };
+  return texts.map((text) => text.replace(/(?<=__wbg_\w+_)[0-9a-f]{16}(?![0-9a-f])/g, number));
+}
+
 /** What is built: the engine that is published, and the simulator of the demo page. */
 const MODULES = [
   { name: "foretoken", folder: www, flags: [] },
@@ -63,6 +75,8 @@ export function build() {
   run("cargo", ["fetch", ...target32], cwd);
   const env = { ...process.env, CARGO_ENCODED_RUSTFLAGS: withoutPaths() };
   const raw = join(target, "wasm32-unknown-unknown", "wasm", "foretoken.wasm");
+  // Not imported above, because it may just have been installed.
+  const { transformSync } = createRequire(import.meta.url)("esbuild");
   const optimise = join(root, "node_modules", "binaryen", "bin", "wasm-opt");
   for (const { name, folder, flags } of MODULES) {
     run("cargo", ["build", "--lib", "--profile", "wasm", ...target32, ...flags], { ...cwd, env });
@@ -71,12 +85,18 @@ export function build() {
     mkdirSync(glue, { recursive: true });
     run(bindgen, [raw, "--target", "web", "--out-dir", glue, "--out-name", name, "--remove-name-section", "--remove-producers-section"], cwd);
     const small = join(glue, "small.wasm");
+    const passes = ["--flatten", "--rereloop", "-Os", "-Oz", "--strip-debug", "--strip-producers"];
     // The lowest KiB is the end of the stack, which Rust's linker puts first: no address is computed around it.
-    const passes = ["--flatten", "--rereloop", "-Os", "-Oz", "--low-memory-unused", "--strip-debug", "--strip-producers"];
+    passes.push("--low-memory-unused");
+    // Runs of zeros compress better than segments around them.
+    passes.push("--skip-pass=memory-packing");
     run(process.execPath, [optimise, ...passes, join(glue, `${name}_bg.wasm`), "-o", small], cwd);
+    const [script, module] = numberImports(readFileSync(join(glue, `${name}.js`), "utf8"), readFileSync(small, "latin1"));
+    writeFileSync(small, nameInOrder(Buffer.from(module, "latin1")));
+    run(process.execPath, [optimise, "--reorder-functions-by-name", "--strip-debug", small, "-o", small], cwd);
     // Last, so that an interrupted build leaves the old pair, not a mixed one.
     copyFileSync(small, join(folder, `${name}_bg.wasm`));
-    copyFileSync(join(glue, `${name}.js`), join(folder, `${name}.js`));
+    writeFileSync(join(folder, `${name}.js`), transformSync(script, { minify: true }).code);
     copyFileSync(join(glue, `${name}.d.ts`), join(folder, `${name}.d.ts`));
   }
 }

@@ -6,8 +6,8 @@ use std::ops::Range;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 use tokenizers::{
-    AddedToken, AddedVocabulary, DecoderWrapper, Encoding, Model, ModelWrapper, OffsetType, PreTokenizedString,
-    PreTokenizer, TruncationParams,
+    AddedToken, AddedVocabulary, DecoderWrapper, Encoding, Model, ModelWrapper, OffsetType, PostProcessor,
+    PreTokenizedString, PreTokenizer,
 };
 
 use crate::error::{Error, Result};
@@ -66,8 +66,6 @@ impl Tokenizer {
     /// The same of a tokenizer that was built otherwise.
     pub(super) fn new(file: &str, mut inner: tokenizers::Tokenizer) -> Result<Self> {
         let bad = |reason: String| Error::BadTokenizer { file: file.to_owned(), reason };
-        inner.with_padding(None);
-        inner.with_truncation(None::<TruncationParams>).map_err(|error| bad(error.to_string()))?;
         if let ModelWrapper::BPE(bpe) = inner.get_model()
             && bpe.dropout.is_some()
         {
@@ -90,7 +88,13 @@ impl Tokenizer {
     /// The tokens of a text. Special tokens written in it become special tokens, as in transformers; `add_special` adds those
     /// that the file's post-processor puts around a text, such as BOS.
     pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>> {
-        let encoding = self.inner.encode_fast(text, add_special).map_err(|error| self.bad(error))?;
+        // Not the crate's `encode`, which pads and truncates, on threads: a lot of code for a web page.
+        let encoding = self.tokenize(self.inner.get_added_vocabulary(), text, OffsetType::None);
+        let encoding = match self.inner.get_post_processor() {
+            Some(processor) => encoding.and_then(|encoding| processor.process(encoding, None, add_special)),
+            None => encoding,
+        };
+        let encoding = encoding.map_err(|error| self.bad(error))?;
         match encoding.get_ids().iter().find(|id| **id >= self.end) {
             Some(id) => {
                 Err(self.bad(format!("the post-processor adds the token {id}, which is not in the vocabulary")))
