@@ -1,87 +1,17 @@
 //! Options of loading and generating, under Hugging Face's names, validated once.
 
+mod load;
 mod read;
 mod sampling;
 
 use crate::error::Result;
+pub use load::{KvDtype, LoadOptions, WeightDtype};
 pub(crate) use read::Given;
 use read::{bad, read};
 pub use sampling::{DoSample, SamplingDefaults, SamplingValues};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
-
-/// How to load a model pair.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct LoadOptions {
-    /// Which GGUF file of several is meant, `*` standing for any characters; none: the only one.
-    pub file: Option<String>,
-    /// The same for the draft model.
-    pub assistant_file: Option<String>,
-    /// Positions that the KV cache can grow to; none: what the model was made for, at most 4,096.
-    pub max_context: Option<usize>,
-    /// How the weights are stored on the GPU.
-    pub dtype: WeightDtype,
-    /// How the KV cache stores its elements; none: f16 where no matrix of the checkpoint has more bits, else f32.
-    pub kv_dtype: Option<KvDtype>,
-    /// Rows of a prefill chunk.
-    pub prefill_chunk: usize,
-    /// Instances of the target that verify at the same time, each with its own device, weights and KV cache. More than one
-    /// are for `parallel::Parallel`.
-    pub sp_degree: usize,
-}
-
-impl Default for LoadOptions {
-    fn default() -> Self {
-        Self {
-            file: None,
-            assistant_file: None,
-            max_context: None,
-            dtype: WeightDtype::Auto,
-            kv_dtype: None,
-            prefill_chunk: 64,
-            sp_degree: 1,
-        }
-    }
-}
-
-/// How weights are stored on the GPU. The quantised types are made of matrices that the checkpoint has as floats, in rows of
-/// whole blocks of 32; the others stay as they are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum WeightDtype {
-    /// As the checkpoint has them.
-    #[default]
-    Auto,
-    /// Widened, exactly.
-    F32,
-    /// Rounded to nearest.
-    F16,
-    /// Q8_0: 8 bits, a scale for each 32. The loss is hardly measurable.
-    Q8,
-    /// Q4_1: 4 bits, a scale and a min for each 32. It loses clearly less than Q4_0, for half a bit more.
-    Q4,
-}
-
-/// How the KV cache stores its elements.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum KvDtype {
-    /// 4 bytes, exact.
-    F32,
-    /// 2 bytes, rounded to nearest.
-    F16,
-}
-
-impl KvDtype {
-    /// Bytes per element.
-    pub fn size(self) -> u64 {
-        match self {
-            Self::F32 => 4,
-            Self::F16 => 2,
-        }
-    }
-}
 
 /// How to continue a prompt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -258,27 +188,6 @@ pub enum Speculation {
     Auto,
     /// Never: one token per target forward.
     Off,
-}
-
-impl LoadOptions {
-    /// The defaults, with what an object names in their place; null leaves the default.
-    ///
-    /// # Errors
-    /// [`Error::BadOption`] for an unknown name, or a value of another type.
-    pub fn read<'de>(from: impl Deserializer<'de>) -> Result<Self> {
-        read(from)
-    }
-
-    /// # Errors
-    /// [`Error::BadOption`] with the allowed range.
-    pub fn validate(&self) -> Result<()> {
-        match self.max_context {
-            Some(context) if !(2..=1 << 20).contains(&context) => bad("max_context", context, "2 to 1048576"),
-            _ if !(1..=4096).contains(&self.prefill_chunk) => bad("prefill_chunk", self.prefill_chunk, "1 to 4096"),
-            _ if !(1..=8).contains(&self.sp_degree) => bad("sp_degree", self.sp_degree, "1 to 8"),
-            _ => Ok(()),
-        }
-    }
 }
 
 impl GenerateOptions {

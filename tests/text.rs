@@ -396,9 +396,7 @@ fn tokenizer_config_adds_tokens_as_in_transformers() {
     assert_eq!([end, end + 1, 3].map(|id| tokenizer.is_special(id)), [true, false, true]);
     assert_eq!(tokenizer.encode("ab<a>", false).unwrap().last(), Some(&end));
     assert!(!tokenizer.encode_literal("ab<a>").unwrap().contains(&end));
-    for wrong in
-        [json!([]), json!({ "added_tokens_decoder": { "x": {} } }), json!({ "added_tokens_decoder": { "1": 5 } })]
-    {
+    for wrong in [json!({ "added_tokens_decoder": { "x": {} } }), json!({ "added_tokens_decoder": { "1": 5 } })] {
         assert_eq!(from(wrong).unwrap_err().code(), "bad-tokenizer");
     }
 }
@@ -692,6 +690,14 @@ fn a_bad_tokenizer_is_an_error() {
     with("/model/vocab/a", json!(-1));
     with("/model/vocab/a", json!(u32::MAX));
     with("/model/merges", json!([["a", "nowhere"]]));
+    // Longer than any token, in both notations.
+    let long = "a".repeat(40);
+    for merge in [json!([long, "a"]), json!(format!("{long} a"))] {
+        let mut json = byte_fallback();
+        json["model"]["vocab"][&long] = json!(268);
+        json["model"]["merges"] = json!([merge]);
+        refused(json.to_string().as_bytes());
+    }
     with(
         "/pre_tokenizer",
         json!({ "type": "Split", "pattern": { "Regex": "(" }, "behavior": "Isolated", "invert": false }),

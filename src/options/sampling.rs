@@ -47,8 +47,7 @@ impl From<DoSample> for Value {
 }
 
 /// What a model's files recommend; none where they say nothing.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 #[allow(missing_docs, reason = "as in GenerateOptions")]
 pub struct SamplingDefaults {
     pub do_sample: Option<bool>,
@@ -65,10 +64,36 @@ impl SamplingDefaults {
     /// # Errors
     /// [`Error::BadConfig`].
     pub fn parse(generation_config: &[u8]) -> Result<Self> {
-        serde_json::from_slice(generation_config).map_err(|error| Error::BadConfig {
+        let bad = |key: &str, reason: String| Error::BadConfig {
             file: "generation_config.json".into(),
-            key: "-".into(),
-            reason: error.to_string(),
+            key: key.into(),
+            reason,
+        };
+        let config: Value = serde_json::from_slice(generation_config).map_err(|error| bad("-", error.to_string()))?;
+        let given = |key: &str| config.get(key).filter(|value| !value.is_null());
+        let number = |key: &str| match given(key).map(|value| (value, value.as_f64())) {
+            None => Ok(None),
+            Some((_, Some(number))) => Ok(Some(number as f32)),
+            Some((value, None)) => Err(bad(key, format!("{value} is no number"))),
+        };
+        let do_sample = match given("do_sample") {
+            Some(Value::Bool(drawn)) => Some(*drawn),
+            None => None,
+            Some(value) => return Err(bad("do_sample", format!("{value} is neither true nor false"))),
+        };
+        let top_k = match number("top_k")? {
+            Some(count) if count < 0.0 || count.fract() != 0.0 => {
+                return Err(bad("top_k", format!("{count} is no whole number from 0 on")));
+            }
+            count => count.map(|count| count as usize),
+        };
+        Ok(Self {
+            do_sample,
+            temperature: number("temperature")?,
+            top_k,
+            top_p: number("top_p")?,
+            min_p: number("min_p")?,
+            repetition_penalty: number("repetition_penalty")?,
         })
     }
 }
@@ -190,9 +215,10 @@ mod tests {
 
     #[test]
     fn what_a_model_may_not_recommend_is_refused() {
-        for wrong in [json!({ "temperature": "hot" }), json!({ "top_k": -1 }), json!({ "do_sample": 1 }), json!(5)] {
+        for wrong in [json!({ "temperature": "hot" }), json!({ "top_k": -1 }), json!({ "do_sample": 1 })] {
             assert_eq!(defaults(wrong).unwrap_err().code(), "bad-config");
         }
+        assert_eq!(SamplingDefaults::parse(b"{").unwrap_err().code(), "bad-config");
         let cold = defaults(json!({ "do_sample": true, "temperature": 0 })).unwrap();
         let sampling = |options| GenerateOptions::read(options).unwrap().sampling(&cold);
         assert!(matches!(sampling(json!({ "do_sample": "model" })),

@@ -1,9 +1,10 @@
 //! `tokenizer.json` -> a tokenizer: text to ids and back, with a strict border between special tokens and ordinary text.
 
 use std::collections::BTreeMap;
+use std::fmt::{self, Display};
 use std::ops::Range;
 
-use serde::de::IgnoredAny;
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 use tokenizers::{
     AddedToken, AddedVocabulary, DecoderWrapper, Encoding, Model, ModelWrapper, OffsetType, PostProcessor,
@@ -55,9 +56,7 @@ impl Tokenizer {
             ));
         }
         if let Some(config) = tokenizer_config {
-            let config: Config =
-                serde_json::from_slice(config).map_err(|error| bad(format!("tokenizer_config.json: {error}")))?;
-            let added: Vec<_> = config.added_tokens_decoder.into_values().collect();
+            let added = added_tokens(config).map_err(bad)?;
             inner.add_tokens(added).map_err(|error| bad(error.to_string()))?;
         }
         Self::new(file, inner)
@@ -218,11 +217,22 @@ fn has_byte_fallback(decoder: &DecoderWrapper) -> bool {
     }
 }
 
-/// What counts of `tokenizer_config.json`.
-#[derive(serde::Deserialize)]
-struct Config {
-    #[serde(default)]
-    added_tokens_decoder: BTreeMap<u32, AddedToken>,
+/// The `added_tokens_decoder` of `tokenizer_config.json`, by id.
+fn added_tokens(config: &[u8]) -> Result<Vec<AddedToken>, String> {
+    let bad = |reason: &dyn Display| format!("tokenizer_config.json: {reason}");
+    let config: Value = serde_json::from_slice(config).map_err(|error| bad(&error))?;
+    let mut found = BTreeMap::new();
+    for (id, token) in config.get("added_tokens_decoder").and_then(Value::as_object).into_iter().flatten() {
+        let flag = |name: &str| token.get(name) == Some(&Value::Bool(true));
+        let (Ok(id), Some(content)) = (id.parse::<u32>(), token["content"].as_str()) else {
+            return Err(bad(&format!("{token} as token {id} of added_tokens_decoder")));
+        };
+        let special = flag("special");
+        let normalized = token.get("normalized").map_or(!special, |flag| *flag == true);
+        let token = AddedToken::from(content, special).normalized(normalized).single_word(flag("single_word"));
+        found.insert(id, token.lstrip(flag("lstrip")).rstrip(flag("rstrip")));
+    }
+    Ok(found.into_values().collect())
 }
 
 /// The parts of the file that are small, and two facts about the large one.
@@ -239,14 +249,66 @@ struct Parts {
 #[derive(Default, serde::Deserialize)]
 #[serde(default)]
 struct ModelParts {
-    merges: Option<IgnoredAny>,
+    vocab: Vocab,
+    merges: Option<Vec<Merge>>,
     continuing_subword_prefix: Option<String>,
+}
+
+/// Bytes of the longest word of a vocabulary that is an object; 0 for a list.
+#[derive(Default)]
+struct Vocab(usize);
+
+/// Bytes of the two texts that a merge joins.
+struct Merge(usize);
+
+impl<'de> Deserialize<'de> for Vocab {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(Lengths).map(|(longest, _)| Self(longest))
+    }
+}
+
+impl<'de> Deserialize<'de> for Merge {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(Lengths).map(|(_, sum)| Self(sum))
+    }
+}
+
+/// The length of the longest key of an object, and that of all texts of a list, or of one text without its separator.
+struct Lengths;
+
+impl<'de> Visitor<'de> for Lengths {
+    type Value = (usize, usize);
+
+    fn expecting(&self, text: &mut fmt::Formatter) -> fmt::Result {
+        text.write_str("words or merges")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        Ok((0, text.len().saturating_sub(1)))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Self::Value, A::Error> {
+        let mut sum = 0;
+        while let Some(part) = from.next_element::<Value>()? {
+            sum += part.as_str().map_or(0, str::len);
+        }
+        Ok((0, sum))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Self::Value, A::Error> {
+        let mut longest = 0;
+        while let Some((word, _)) = from.next_entry::<String, IgnoredAny>()? {
+            longest = longest.max(word.len());
+        }
+        Ok((longest, 0))
+    }
 }
 
 /// Refuses what makes the tokenizers crate panic, or allocate without bounds. No model of a supported architecture needs it.
 fn check_parts(bytes: &[u8]) -> Result<(), String> {
     let parts: Parts = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     let prefix = parts.model.merges.is_some() && parts.model.continuing_subword_prefix.is_some_and(|p| !p.is_empty());
+    let too_long = parts.model.merges.iter().flatten().any(|merge| merge.0 > parts.model.vocab.0);
     let rules = [
         (has(&parts.normalizer, &is_precompiled), "the normalizer Precompiled"),
         (has(&parts.normalizer, &|part| part.get("prepend").is_some_and(|text| text == "")), "prepending nothing"),
@@ -255,6 +317,7 @@ fn check_parts(bytes: &[u8]) -> Result<(), String> {
         (has(&parts.post_processor, &|part| !is_sound_template(part)), "such a post-processor template"),
         (has(&parts.decoder, &|part| part.get("stop").is_some_and(|stop| stop != 0)), "stripping the ends of tokens"),
         (prefix, "BPE with continuing_subword_prefix"),
+        (too_long, "a merge whose text is longer than every token"),
     ];
     match rules.iter().find(|(broken, _)| *broken) {
         Some((_, what)) => Err(format!("{what} is not supported")),
