@@ -2,7 +2,7 @@
 
 mod common;
 use common::altered::configured;
-use common::{Golden, Tales, capacity, engine, goldens, gpu, path, plain, run};
+use common::{Golden, Tales, blueprint, capacity, engine, goldens, gpu, path, plain, run};
 use foretoken::decode::{Capacity, Draft, Engine, Target, Variants};
 use foretoken::model::Residual;
 use foretoken::options::{LookupRule, Schedule};
@@ -318,7 +318,10 @@ fn a_round_is_one_submission_and_one_small_readback_and_creates_nothing() {
             assert_eq!(per_layer, 8 + usize::from(spec.qk_norm) + post_norms, "{what}");
             // embed, norm, LM head and sampling besides the layers, in the target and in each draft step.
             let embeds = 1 + usize::from(spec.learned_positions);
-            let forward = (spec.layers.len() * per_layer + embeds + 3) as u64;
+            // A matrix of two formats is two.
+            let sections = blueprint(&folder, capacity()).0.sections;
+            let more: usize = sections.iter().map(|sections| sections.len() - 1).sum();
+            let forward = (spec.layers.len() * per_layer + embeds + 3 + more) as u64;
             let forwards = if let Draft::Model(steps) = draft { 1 + steps as u64 } else { 1 };
             assert_eq!(round.dispatches, forward * forwards, "{what}");
         }

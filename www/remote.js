@@ -56,12 +56,18 @@ export class Remote {
   async list() {
     const { listing, only } = this;
     if (!listing) return only ? [only] : [];
+    const kept = async () => (await (await this.kept())?.names()) ?? [];
     try {
-      const { siblings } = await listing.retry("", async () => (await listing.fetch("")).json());
-      return siblings.map((/** @type {{ rfilename: string }} */ { rfilename }) => rfilename);
+      const told = await listing.retry("", async () => (await listing.fetch("")).json().catch((error) => {
+        // What answers may be no Hub.
+        if (error instanceof SyntaxError) return null;
+        throw error;
+      }));
+      if (!Array.isArray(told?.siblings)) return kept();
+      return told.siblings.map((/** @type {any} */ file) => String(file?.rfilename));
     } catch (error) {
       // Without the Hub, what is kept is enough.
-      const names = (await (await this.kept())?.names()) ?? [];
+      const names = await kept();
       if (error.code !== "network" || !names.length) throw error;
       return names;
     }

@@ -5,11 +5,13 @@ import { synthetic } from "./llama.mjs";
 const PROMPT = "Once upon a time there was a king. Once upon a time";
 const OPTIONS = { max_new_tokens: 20, drafter: "draft_model", num_assistant_tokens_schedule: "heuristic_transient" };
 
-/** 600 MB of weights, most of them in an embedding table and an LM head; and a cache that no device has room for. */
+/** 600 MB of weights, most of them in an embedding table and an LM head; a cache that no buffer holds; and 45 GB of weights. */
 const large = synthetic({ hidden_size: 1024, vocab_size: 71_680, num_hidden_layers: 2, heads: 16, head_dim: 64, intermediate_size: 1024 });
 const greedy = synthetic({ hidden_size: 64, vocab_size: 4096, num_hidden_layers: 24, heads: 32, head_dim: 64, intermediate_size: 64, max_position_embeddings: 131_072 });
+const vast = synthetic({ hidden_size: 8192, vocab_size: 4096, num_hidden_layers: 24, heads: 64, head_dim: 128, intermediate_size: 8192 });
 faults.large = large.answer;
 faults.greedy = greedy.answer;
+faults.vast = vast.answer;
 
 /** More than an address can count: the allocator gives up, which is a trap. It comes behind the first tokens. */
 async function trap() {
@@ -139,7 +141,7 @@ export const tests = {
 
   async "what the driver refuses is out-of-gpu-memory, and a smaller model loads afterwards"() {
     if (browserName === "firefox") throw new Skipped("lavapipe refuses nothing below its limits");
-    const error = await page.evaluate(() => failed(Engine.load("/greedy/model", { max_context: 65_536 })));
+    const error = await page.evaluate(() => failed(Engine.load("/vast/model", { max_context: 64 })));
     equal(error?.code, "out-of-gpu-memory", JSON.stringify(error));
     check(error.detail.need > 8e9 && error.detail.limit === null, JSON.stringify(error.detail));
     await load("/models/tales/draft", { max_context: 128 });

@@ -103,7 +103,7 @@ pub(super) struct Memory {
     pub scratch: u64,
     /// Of all buffers, as counted.
     pub allocated: u64,
-    /// allocated / (weights + kv + draft).
+    /// allocated / (weights + kv + draft + scratch).
     pub ratio: f64,
 }
 
@@ -258,14 +258,14 @@ pub(super) fn memory(engine: &Engine) -> Memory {
     let target = engine.target().memory();
     let draft = engine.draft().map(|draft| draft.memory()).unwrap_or_default();
     let allocated = engine.gpu().counters().allocated;
-    let needed = target.weights + target.kv + draft.weights + draft.kv;
+    let planned = target.total() + draft.total();
     Memory {
         weights: target.weights,
         kv: target.kv,
         draft: draft.weights + draft.kv,
         scratch: target.scratch + draft.scratch,
         allocated,
-        ratio: allocated as f64 / needed as f64,
+        ratio: allocated as f64 / planned as f64,
     }
 }
 
