@@ -235,7 +235,7 @@ fn adversarial_drafters_change_nothing() {
 }
 
 fn engine_ends(folder: &std::path::Path) -> Vec<u32> {
-    common::blueprint(folder, capacity()).0.spec.eos_token_id
+    blueprint(folder, capacity()).0.spec.eos_token_id
 }
 
 /// A draft that holds an end-of-text token ends the text there and nowhere else.
@@ -262,7 +262,7 @@ fn a_full_context_ends_the_text_at_the_same_token() {
     let golden = Golden::read(&folder);
     let small = |max_context| Capacity { max_context, ..capacity() };
     for (target_room, draft_room) in [(50, 50), (50, 45), (64, 64), (65, 70)] {
-        let pair = (common::blueprint(&folder, small(target_room)), common::blueprint(&folder, small(draft_room)));
+        let pair = (blueprint(&folder, small(target_room)), blueprint(&folder, small(draft_room)));
         let mut engine = common::engine_of(&gpu, pair.0, Some(pair.1));
         let (expected, _) = generate(&mut engine, &mut NoDrafter, &golden.prompt_ids, 1000);
         assert_eq!(expected.len(), target_room - golden.prompt_ids.len() + 1);
