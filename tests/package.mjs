@@ -76,7 +76,7 @@ test("the README lists the codes that the types have, and the types have those o
 
 test("options and statistics are typed as the engine names them", () => {
   for (const [file, name, type, more] of [
-    ["options.rs", "LoadOptions", "LoadOptions", ["assistant_model", "cache", "endpoint", "onProgress", "persist", "revision", "signal", "token", "wasm", "worker"]],
+    ["options/load.rs", "LoadOptions", "LoadOptions", ["assistant_model", "cache", "endpoint", "onProgress", "persist", "revision", "signal", "token", "wasm", "worker"]],
     ["options.rs", "GenerateOptions", "GenerateOptions", ["onProgress", "signal"]],
     ["session.rs", "Token", "Token", []],
     ["session.rs", "Generation", "Generation", []],

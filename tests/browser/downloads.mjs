@@ -633,7 +633,7 @@ export const tests = {
 
     const headers = await page.evaluate(async () => {
       const hub = { endpoint: `${location.origin}/hub`, revision: "v1", token: "secret", cache: false };
-      const { device, unfit, ...inspection } = await Engine.inspect("owner/tales", { max_context: 64, ...hub });
+      const { device, unfit, ...inspection } = await Engine.inspect("owner/tales", { max_context: 64, kv_dtype: "f32", ...hub });
       const { memory, total } = inspection;
       const small = await Engine.inspect(DRAFT, { max_context: 64, kv_dtype: "f16", cache: false });
       const failures = [];

@@ -326,7 +326,7 @@ export const tests = {
       equal([error?.is, error?.code, error?.detail?.option], [true, "bad-option", option], JSON.stringify([model, options]));
     }
     const picked = await page.evaluate(() => failed(Engine.load([new File(["{}"], "config.json")])));
-    equal(picked.code, "bad-config", picked.message);
+    equal(picked.code, "not-found", picked.message);
   },
 
   async "an assistant with another tokenizer changes nothing but the speed"() {
