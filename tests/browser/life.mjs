@@ -111,8 +111,9 @@ export const tests = {
     const [ahead, waited] = await page.evaluate(async (prompt) => {
       const engine = await Engine.load(TALES, { max_context: 256 });
       const best = [Infinity, Infinity];
-      // What disturbs the machine disturbs both, and only ever makes them slower.
-      for (let i = 0; i < 6; i++) {
+      // What disturbs the machine only ever makes a text slower: a quiet moment for each is waited for. A round that Firefox
+      // notices by its timer takes 100 ms however quiet the machine is.
+      for (let i = 0; i < 6 || (i < 60 && best[1] > 1.3 * best[0]); i++) {
         for (const [way, overlap] of [true, false].entries()) {
           const { times } = (await engine.generate(prompt, { max_new_tokens: 16, speculation: "off", overlap }).result).stats;
           best[way] = Math.min(best[way], (1000 * (times.total - times.first_token)) / 15);
