@@ -364,12 +364,20 @@ fn bench_has_every_key() {
         assert!((task["mean_acceptance_length"].as_f64().unwrap() - length).abs() < 1e-9);
         assert!(task["speedup"].as_f64().unwrap() > 0.0);
     }
+    let losses = report["loss"].as_array().unwrap();
+    let types: Vec<_> = losses.iter().map(|loss| (of(loss, "dtype"), of(loss, "kv_dtype"))).collect();
+    assert_eq!(types, [("auto", "f32"), ("auto", "f16"), ("q8", "f32"), ("q4", "f32")].map(|(a, b)| (a.into(), b.into())));
+    let lost: Vec<_> = losses.iter().map(|loss| loss["loss"].as_f64().unwrap()).collect();
+    let perplexity = losses[0]["perplexity"].as_f64().unwrap();
+    assert!((2.0..200.0).contains(&perplexity), "{perplexity}");
+    assert!(lost[0] == 0.0 && lost[1].abs() < 1e-3 && lost[2].abs() < 0.01, "{lost:?}");
+    assert!(lost[3] > 0.01 && lost[3] < 0.5, "{lost:?}");
 }
 
 #[test]
 fn bench_says_first_how_long_it_takes_and_ends_each_part_then() {
     let bench = run(&["bench", "--time-limit", "0", "--json"]);
-    let parts = ["probe", "prefill", "verify", "decode", "overlap", "tasks"];
+    let parts = ["probe", "prefill", "verify", "decode", "overlap", "tasks", "loss"];
     let list = parts.map(|part| format!("{part} 0 s")).join(", ");
     let first = format!("once loaded, at most 0 s (--time-limit): {list}");
     let told: Vec<_> = std::iter::once(first).chain(parts.map(|part| format!("{part}, at most 0 s"))).collect();
@@ -379,7 +387,7 @@ fn bench_says_first_how_long_it_takes_and_ends_each_part_then() {
     // What needs one forward pass is there, no text was written.
     assert!(report["decode"]["tokens_per_second"].as_f64().unwrap() > 0.0);
     assert!((32..512).contains(&report["prefill"]["tokens"].as_u64().unwrap()));
-    for part in ["verify", "overlap", "phases", "tasks"] {
+    for part in ["verify", "overlap", "phases", "tasks", "loss"] {
         assert_eq!(report[part], Value::Array(Vec::new()), "{part}");
     }
     assert_fails(&["bench", "--time-limit", "86401"], 2, "bad-option", &["--time-limit"]);

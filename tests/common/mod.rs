@@ -6,6 +6,7 @@ pub mod blocks;
 pub mod foreign;
 pub mod lab;
 pub mod sampling;
+pub mod small;
 pub mod tokenizers;
 
 use foretoken::decode::{Blueprint, Capacity, Engine, Model, RoundBuffers};
@@ -91,6 +92,15 @@ pub fn engine_of<S: Source>(gpu: &Rc<Gpu>, target: Loadable<S>, draft: Option<Lo
 /// As `engine_of`, from folders.
 pub fn engine(gpu: &Rc<Gpu>, target: &Path, draft: Option<&Path>, capacity: Capacity) -> Engine {
     engine_of(gpu, blueprint(target, capacity), draft.map(|draft| blueprint(draft, capacity)))
+}
+
+/// Name, type, shape and bytes of tensors, as a file.
+pub fn safetensors_file(tensors: &[(String, safetensors::Dtype, Vec<usize>, Vec<u8>)]) -> Vec<u8> {
+    let views = tensors.iter().map(|(name, dtype, shape, bytes)| {
+        let view = safetensors::tensor::TensorView::new(*dtype, shape.clone(), bytes);
+        (name, view.unwrap())
+    });
+    safetensors::serialize(views, None).unwrap()
 }
 
 /// A case of Hugging Face transformers: prompt, logits after each prompt token, greedy continuation.

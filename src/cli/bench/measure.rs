@@ -39,11 +39,13 @@ pub(super) struct Effort {
     pub prompts: usize,
     /// Most tokens of each text.
     pub tokens: usize,
+    /// Most tokens of the tale.
+    pub tale: usize,
 }
 
 impl Effort {
-    pub const QUICK: Self = Self { rounds: 3, texts: 1, prompts: 1, tokens: 24 };
-    pub const FULL: Self = Self { rounds: 15, texts: 3, prompts: usize::MAX, tokens: usize::MAX };
+    pub const QUICK: Self = Self { rounds: 3, texts: 1, prompts: 1, tokens: 24, tale: 256 };
+    pub const FULL: Self = Self { rounds: 15, texts: 3, prompts: usize::MAX, tokens: usize::MAX, tale: 2000 };
 }
 
 /// Plain steps.

@@ -78,7 +78,7 @@ pub(super) async fn write(source: Folder, output: &Path, dtype: &str) -> Result<
                     }
                 }
                 for floats in [scales, biases] {
-                    out.write(&narrow(Dtype::F16, &floats).ok_or_else(|| too_large(name, tensor, "F16"))?)?;
+                    out.write(&narrow(Dtype::F16, &floats).ok_or_else(|| too_large(&weights, name, "F16"))?)?;
                 }
             }
         }
