@@ -79,7 +79,9 @@ fn a_tale_has_the_perplexity_of_the_rounded_weights() {
     let spec = parse_config(&file("config.json"), None).unwrap();
     let stored = file("model.safetensors");
     let mut before = 0.0;
-    for (wanted, dtype) in [(WeightDtype::F16, Dtype::F16), (WeightDtype::Q8, Dtype::Q8_0), (WeightDtype::Q4, Dtype::Q4_1)] {
+    for (wanted, dtype) in
+        [(WeightDtype::F16, Dtype::F16), (WeightDtype::Q8, Dtype::Q8_0), (WeightDtype::Q4, Dtype::Q4_1)]
+    {
         let mut engine = engine_of(&gpu, blueprint_as(&folder, capacity(), wanted), None);
         let on_gpu = perplexity(&text[..TOKENS], spec.vocab_size, |window| {
             engine.truncate(0);

@@ -165,8 +165,11 @@ fn affine_mismatch() {
     }
     for (part, name) in [(1, "a.scales"), (2, "a.biases")] {
         let Err(Error::BadWeights { rule: found, .. }) = module(part, U8, 1, &[3, 2]) else { panic!("{name}") };
-        assert_eq!(found, Rule::MissingTensor { tensor: name.into() });
+        assert_eq!(found, Rule::UnsupportedDtype { tensor: name.into(), dtype: "U8".into() });
     }
+    let alone = open(&[("a.weight", U32, 4, &[3, 16])], json!({ "bits": 4, "group_size": 64 }));
+    let Err(Error::BadWeights { rule: found, .. }) = alone else { panic!("without scales") };
+    assert_eq!(found, Rule::MissingTensor { tensor: "a.scales".into() });
 }
 
 #[test]

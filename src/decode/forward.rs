@@ -72,9 +72,14 @@ impl Blueprint {
         Self { spec, plan, sections, capacity }
     }
 
-    /// Bytes that it will need.
+    /// Bytes that it will need, once a text fills the cache.
     pub fn memory(&self) -> Memory {
-        Memory::of(&self.spec, &self.plan, &self.sections, &self.capacity)
+        self.memory_for(self.capacity.max_context)
+    }
+
+    /// Bytes that it needs where the cache has room for so many positions.
+    pub fn memory_for(&self, positions: usize) -> Memory {
+        Memory::of(&self.spec, &self.plan, &self.sections, &self.capacity, positions)
     }
 
     /// The buffers that one binding has to hold whole, with their bytes; matrices are split instead.
@@ -230,9 +235,14 @@ impl Model {
         &self.blueprint.capacity
     }
 
-    /// Bytes planned for it.
+    /// Bytes planned for it, once a text fills the cache.
     pub fn memory(&self) -> Memory {
         self.blueprint.memory()
+    }
+
+    /// Bytes that it has.
+    pub fn memory_now(&self) -> Memory {
+        self.blueprint.memory_for(self.room)
     }
 
     /// Logits of the last pass with a head [rows, vocab].

@@ -29,9 +29,9 @@ pub struct Capacity {
 pub struct Memory {
     /// Matrices and vectors.
     pub weights: u64,
-    /// The KV cache, once a text fills it.
+    /// The KV cache.
     pub kv: u64,
-    /// Activations, logits, tables, once a text fills the cache.
+    /// Activations, logits, tables.
     pub scratch: u64,
     /// What a step of one token reads of the weights: all but an embedding table that is not the LM head too.
     pub read_per_token: u64,
@@ -114,10 +114,10 @@ impl Sizes {
 }
 
 impl Memory {
-    /// What a model will need, from its plan and the sections of each matrix.
-    pub fn of(spec: &ModelSpec, plan: &Plan, sections: &[Vec<Section>], capacity: &Capacity) -> Self {
+    /// What a model needs with a text of so many positions, from its plan and the sections of each matrix.
+    pub fn of(spec: &ModelSpec, plan: &Plan, sections: &[Vec<Section>], capacity: &Capacity, positions: usize) -> Self {
         let sizes = Sizes::new(spec, plan, capacity);
-        let cache = CacheSizes::new(spec, capacity.kv_dtype, capacity.max_context);
+        let cache = CacheSizes::new(spec, capacity.kv_dtype, positions);
         let bytes: Vec<u64> =
             plan.matrices.iter().zip(sections).map(|(matrix, sections)| matrix_bytes(matrix, sections)).collect();
         let read = plan.body.iter().chain(&plan.head).filter_map(|op| match op {

@@ -113,7 +113,17 @@ impl Vocabulary<'_> {
     /// that split alike the first.
     pub fn kinds(whole: bool) -> impl Iterator<Item = &'static str> {
         let kinds = [
-            "gpt-2", "mpt", "smollm", "llama-bpe", "dbrx", "qwen2", "deepseek-r1-qwen", "tekken", "gpt-4o", "deepseek-coder", "deepseek-v3",
+            "gpt-2",
+            "mpt",
+            "smollm",
+            "llama-bpe",
+            "dbrx",
+            "qwen2",
+            "deepseek-r1-qwen",
+            "tekken",
+            "gpt-4o",
+            "deepseek-coder",
+            "deepseek-v3",
         ];
         kinds.into_iter().filter(move |kind| Split::named(kind).is_some_and(|split| split.whole == whole))
     }

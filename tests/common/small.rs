@@ -92,7 +92,12 @@ impl Small {
             let of = |from: usize, to: usize| blocks.clone().flat_map(|block| block[from..to].to_vec()).collect();
             let groups = vec![shape[0], shape[1] / usize::from(group_size)];
             let module = name.trim_end_matches(".weight");
-            tensors.push((name.clone(), U32, vec![shape[0], shape[1] * usize::from(bits) / 32], of(2 * size, dtype.block().bytes)));
+            tensors.push((
+                name.clone(),
+                U32,
+                vec![shape[0], shape[1] * usize::from(bits) / 32],
+                of(2 * size, dtype.block().bytes),
+            ));
             tensors.push((format!("{module}.scales"), float, groups.clone(), of(0, size)));
             tensors.push((format!("{module}.biases"), float, groups, of(size, 2 * size)));
         }

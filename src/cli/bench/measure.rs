@@ -105,8 +105,8 @@ pub(super) struct Memory {
     pub scratch: u64,
     /// Of all buffers, as counted.
     pub allocated: u64,
-    /// allocated / (weights + kv + draft + scratch).
-    pub ratio: f64,
+    /// allocated - weights - kv - draft - scratch: token ids, sizes for the kernels, what is read back.
+    pub unplanned: i64,
 }
 
 pub(super) fn median(mut seconds: Vec<f64>) -> f64 {
@@ -257,17 +257,16 @@ pub(super) async fn rounds(engine: &mut Engine) -> Result<Rounds> {
 
 /// What is planned against what is there. Call it before anything else is measured.
 pub(super) fn memory(engine: &Engine) -> Memory {
-    let target = engine.target().memory();
-    let draft = engine.draft().map(|draft| draft.memory()).unwrap_or_default();
+    let target = engine.target().memory_now();
+    let draft = engine.draft().map(|draft| draft.memory_now()).unwrap_or_default();
     let allocated = engine.gpu().counters().allocated;
-    let planned = target.total() + draft.total();
     Memory {
         weights: target.weights,
         kv: target.kv,
         draft: draft.weights + draft.kv,
         scratch: target.scratch + draft.scratch,
         allocated,
-        ratio: allocated as f64 / planned as f64,
+        unplanned: allocated as i64 - (target.total() + draft.total()) as i64,
     }
 }
 

@@ -67,13 +67,13 @@ impl Display for Report {
         writeln!(f, "lookup   {round_us:.2} µs a round in a text of {tokens} tokens, {read_ms:.1} ms to read it")?;
         writeln!(
             f,
-            "memory   {} allocated: weights {}, KV {}, draft model {}, scratch {}; ratio {:.2}",
+            "memory   {} allocated: weights {}, KV {}, draft model {}, scratch {}, {} bytes besides",
             Bytes(memory.allocated),
             Bytes(memory.weights),
             Bytes(memory.kv),
             Bytes(memory.draft),
             Bytes(memory.scratch),
-            memory.ratio
+            memory.unplanned
         )?;
         if !self.overlap.is_empty() {
             writeln!(

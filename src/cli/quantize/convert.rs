@@ -25,7 +25,8 @@ pub(super) async fn write(source: Folder, output: &Path, dtype: &str) -> Result<
     let checkpoint = checkpoint::open(source, None).await?;
     let (spec, weights) = (checkpoint.spec(), checkpoint.weights());
     facts::put(spec, &mut header);
-    header.text("general.name", &weights.source().name());
+    let place = weights.source().name();
+    header.text("general.name", place.rsplit('/').next().unwrap_or(&place));
     vocabulary::put(&*checkpoint, &mut header).await?;
 
     let made = tensors(spec, weights, to);
@@ -151,6 +152,8 @@ async fn check(spec: &ModelSpec, output: &Path) -> Result<()> {
     let found = checkpoint::open(source, file.as_deref()).await?;
     match facts::difference(spec, found.spec()) {
         None => Ok(()),
-        Some((key, wanted)) => bad_config(&key, format!("a GGUF file cannot say that it is {wanted} in this architecture")),
+        Some((key, wanted)) => {
+            bad_config(&key, format!("a GGUF file cannot say that it is {wanted} in this architecture"))
+        }
     }
 }

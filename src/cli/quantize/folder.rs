@@ -3,7 +3,7 @@
 use super::{Output, bad_type, portions, too_large, unwritable, write_rows};
 use crate::error::{Error, Result};
 use crate::model::{Plan, parse_config};
-use crate::weights::{Dtype, Folder, Source, Tensor, Weights, narrow, read_small, widen};
+use crate::weights::{Dtype, Folder, Quantization, Source, Tensor, Weights, narrow, read_small, widen};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -37,7 +37,10 @@ pub(super) async fn write(source: Folder, output: &Path, dtype: &str) -> Result<
     let config = read_small(&source, CONFIG, SMALL).await?.ok_or_else(missing)?;
     let matrices = matrices(&config)?;
     let files = source.list().await?;
-    let weights = Weights::open(source).await?;
+    let mut weights = Weights::open(source).await?;
+    if let Some(quantization) = Quantization::parse(&config)? {
+        weights.join(&quantization)?;
+    }
     let wanted = |name: &str, tensor: &Tensor| match (float, bits) {
         (Some(float), _) => To::Float(float),
         (_, Some(bits)) if matrices.contains(name) => {
@@ -101,6 +104,8 @@ fn described(config: &[u8], tensors: &[(&str, &Tensor, To)], float: Option<Dtype
         reason: error.to_string(),
     };
     let mut config: Map<String, Value> = serde_json::from_slice(config).map_err(bad)?;
+    let keys = ["quantization", "quantization_config"];
+    keys.iter().for_each(|key| drop(config.remove(*key)));
     let mut quantization = Map::new();
     for (name, _, to) in tensors {
         let To::Mlx(bits, group) = to else { continue };
@@ -113,8 +118,7 @@ fn described(config: &[u8], tensors: &[(&str, &Tensor, To)], float: Option<Dtype
     }
     if !quantization.is_empty() {
         // MLX reads the first, and other programs look for the second.
-        config.insert("quantization".into(), quantization.clone().into());
-        config.insert("quantization_config".into(), quantization.into());
+        config.extend(keys.map(|key| (key.into(), quantization.clone().into())));
     }
     let name = match float {
         Some(Dtype::F32) => Some("float32"),

@@ -138,7 +138,13 @@ fn tokens(tokenizer: &Tokenizer, count: usize) -> Vec<String> {
 
 fn types(tokenizer: &Tokenizer, file: &Value, count: usize, unknown: Option<u32>) -> Vec<i32> {
     let in_model = |token: &str| file["model"]["vocab"].get(token).is_some();
-    let added: BTreeSet<_> = file["added_tokens"].as_array().into_iter().flatten().map(|token| &token["id"]).filter_map(Value::as_u64).collect();
+    let added: BTreeSet<_> = file["added_tokens"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|token| &token["id"])
+        .filter_map(Value::as_u64)
+        .collect();
     let has_bytes = file["model"]["byte_fallback"] == true;
     let kind = |id: u32| match tokenizer.id_to_token(id) {
         None => UNUSED,
