@@ -3,15 +3,14 @@
 mod common;
 use common::lab::Random;
 use common::small::Small;
-use common::{blueprint_as, capacity, engine_of, gpu, path, run, safetensors_file};
+use common::{blueprint_as, capacity, engine_of, gpu, path, rounded, run};
 use foretoken::decode::Target;
 use foretoken::model::parse_config;
 use foretoken::options::{KvDtype, WeightDtype};
 use foretoken::reference::Model;
 use foretoken::sample::softmax;
 use foretoken::text::Tokenizer;
-use foretoken::weights::{Dtype, Float, Memory, Weights, narrow, widen};
-use safetensors::SafeTensors;
+use foretoken::weights::{Dtype, Float, widen};
 
 const TOKENS: usize = 2000;
 /// Tokens that are read at once, without those before them.
@@ -87,25 +86,10 @@ fn a_tale_has_the_perplexity_of_the_rounded_weights() {
             engine.truncate(0);
             run(engine.logits(window, 64)).unwrap()
         });
-        let model = run(Model::load(spec.clone(), &rounded(&stored, dtype))).unwrap();
+        let model = run(Model::load(spec.clone(), &rounded(&stored, dtype, |_| false))).unwrap();
         let on_cpu = perplexity(&text[..TOKENS], spec.vocab_size, |window| model.logits(window, KvDtype::F32));
         assert_equal(&format!("{wanted:?}"), on_gpu, on_cpu);
         assert!(on_gpu > before && on_gpu < 100.0, "{wanted:?}: fewer bits know less, but something: {on_gpu}");
         before = on_gpu;
     }
-}
-
-/// A safetensors file of f16 with its matrices rounded to a type, in f32.
-fn rounded(file: &[u8], dtype: Dtype) -> Weights<Memory> {
-    let tensors = SafeTensors::deserialize(file).unwrap();
-    let rounded = tensors.iter().map(|(name, tensor)| {
-        let mut values = widen(Dtype::F16, tensor.data());
-        if tensor.shape().len() == 2 {
-            values = widen(dtype, &narrow(dtype, &values).unwrap());
-        }
-        let bytes = bytemuck::cast_slice(&values).to_vec();
-        (name.to_owned(), safetensors::Dtype::F32, tensor.shape().to_vec(), bytes)
-    });
-    let file = safetensors_file(&rounded.collect::<Vec<_>>());
-    run(Weights::open(Memory::new("rounded", [("model.safetensors", file.into())]))).unwrap()
 }

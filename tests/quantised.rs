@@ -3,7 +3,7 @@
 mod common;
 use common::blocks::quantised;
 use common::small::Small;
-use common::{capacity, gpu, path, run};
+use common::{blueprint_as, capacity, engine_of, gpu, path, rounded, run};
 use foretoken::decode::{Blueprint, Engine, Model, RoundBuffers, Target};
 use foretoken::error::{Error, WeightsRule as Rule};
 use foretoken::options::WeightDtype;
@@ -260,6 +260,23 @@ fn floats_are_quantised_while_loading() {
         before = loss;
     }
     assert!(before > 1e-3, "4 bits lose something");
+}
+
+/// GPT-2's lie as [inputs, outputs].
+#[test]
+fn transposed_matrices_are_quantised_while_loading_too() {
+    let (gpu, folder) = (gpu(), path("tests/golden/models/gpt2"));
+    let file = std::fs::read(folder.join("model.safetensors")).unwrap();
+    let tokens: Vec<u32> = (0..TEXT as u32).map(|i| i * 37 % 512).collect();
+    for (wanted, dtype) in [(WeightDtype::Q8, Dtype::Q8_0), (WeightDtype::Q4, Dtype::Q4_1)] {
+        let mut quantised = engine_of(&gpu, blueprint_as(&folder, capacity(), wanted), None);
+        let spec = quantised.target().spec().clone();
+        let weights = rounded(&file, dtype, |name| name.contains(".h."));
+        let blueprint = Blueprint::new(spec, &weights, capacity(), WeightDtype::Auto).unwrap();
+        let mut wide = engine_of(&gpu, (blueprint, weights), None);
+        let [got, want] = [&mut quantised, &mut wide].map(|engine| run(engine.logits(&tokens, 17)).unwrap());
+        assert!(difference(&got, &want) < 1e-5, "{wanted:?}: {:e}", difference(&got, &want));
+    }
 }
 
 #[test]

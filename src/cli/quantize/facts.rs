@@ -77,7 +77,8 @@ pub(super) fn factors(spec: &ModelSpec) -> Vec<(&'static str, Vec<f32>)> {
     }
 }
 
-/// The first fact that differs in what was read of the file, and what it ought to be. Which tokens end a text may be more there.
+/// The first fact that differs in what was read of the file, and what it ought to be. The tokens that begin and end a text are at
+/// least those there: the tokenizer may know more.
 pub(super) fn difference(wanted: &ModelSpec, found: &ModelSpec) -> Option<(String, String)> {
     if let Some(end) = wanted.eos_token_id.iter().find(|end| !found.eos_token_id.contains(end)) {
         return Some(("eos_token_id".into(), end.to_string()));
@@ -90,7 +91,8 @@ pub(super) fn difference(wanted: &ModelSpec, found: &ModelSpec) -> Option<(Strin
         return Some(("rope_scaling".into(), format!("{:?}", wanted.ropes)));
     }
     let plain = |spec: &ModelSpec| {
-        let same = ModelSpec { naming: Naming::Gguf, architecture: wanted.architecture, ..spec.clone() };
+        let bos_token_id = spec.bos_token_id.filter(|_| wanted.bos_token_id.is_some());
+        let same = ModelSpec { naming: Naming::Gguf, architecture: wanted.architecture, bos_token_id, ..spec.clone() };
         serde_json::to_value(ModelSpec { ropes: Vec::new(), eos_token_id: Vec::new(), ..same }).unwrap_or_default()
     };
     let [ours, theirs] = [plain(wanted), plain(found)];

@@ -71,16 +71,18 @@ pub(super) async fn put(checkpoint: &dyn Checkpoint<Folder>, header: &mut Header
         add_eos,
         ..Vocabulary::default()
     };
+    let words = words(&tokenizer)?;
     let is_same = |vocabulary: &Vocabulary<'_>| {
         let other = vocabulary.tokenizer(FILE)?;
-        Ok::<_, Error>(other.encode(PROBE, true)? == tokenizer.encode(PROBE, true)?)
+        let alike = |text: &str| Ok(other.encode(text, true)? == tokenizer.encode(text, true)?);
+        Ok::<_, Error>(alike(PROBE)? && alike(&words)?)
     };
     header.text("tokenizer.ggml.model", vocabulary.model);
     if is_byte_level {
         vocabulary.merges = Some(spaced.iter().map(String::as_str).collect());
-        let whole = model["ignore_merges"] == true;
+        let is_whole = model["ignore_merges"] == true;
         let mut kind = None;
-        for pre in Vocabulary::kinds(whole) {
+        for pre in Vocabulary::kinds(is_whole).chain(Vocabulary::kinds(!is_whole)) {
             vocabulary.pre = pre;
             if is_same(&vocabulary)? {
                 kind = Some(pre);
@@ -134,6 +136,12 @@ pub(super) async fn put(checkpoint: &dyn Checkpoint<Folder>, header: &mut Header
 fn tokens(tokenizer: &Tokenizer, count: usize) -> Vec<String> {
     let token = |id| tokenizer.id_to_token(id).unwrap_or_else(|| format!("[PAD{id}]"));
     (0..count as u32).map(token).collect()
+}
+
+/// All that the vocabulary can say, a line for each token: what merges do not reach is found by it.
+fn words(tokenizer: &Tokenizer) -> Result<String> {
+    let words = (0..tokenizer.vocab_size() as u32).map(|id| tokenizer.decode(&[id], true));
+    Ok(words.collect::<Result<Vec<_>>>()?.join("\n"))
 }
 
 fn types(tokenizer: &Tokenizer, file: &Value, count: usize, unknown: Option<u32>) -> Vec<i32> {
