@@ -109,6 +109,19 @@ fn a_file_of_every_architecture_computes_what_transformers_does() {
 }
 
 #[test]
+fn tensors_that_the_config_does_not_imply_are_refused() {
+    let folder = path("tests/golden/models/llama-gqa-tied");
+    let config: Value = serde_json::from_slice(&std::fs::read(folder.join("config.json")).unwrap()).unwrap();
+    for (key, value) in [("intermediate_size", 161), ("num_hidden_layers", 4), ("vocab_size", 511)] {
+        let mut config = config.clone();
+        config[key] = value.into();
+        let files = [("tokenizer.json", tokenizer(&gpt2())), ("config.json", config.to_string().into_bytes())];
+        let error = Scratch::new(key, &folder, &files).convert("F16").unwrap_err();
+        assert_eq!(error["code"], "bad-weights", "{error}");
+    }
+}
+
+#[test]
 fn matrices_have_the_type_that_was_asked_for() {
     let scratch = Scratch::new("types", &path("models/tales/draft"), &[]);
     for dtype in [Dtype::F16, Dtype::Bf16, Dtype::Q4_0, Dtype::Q4_1, Dtype::Q5_0, Dtype::Q5_1, Dtype::Q8_0] {

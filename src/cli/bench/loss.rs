@@ -66,6 +66,9 @@ pub(super) async fn run(
             None => surprises(&mut engine, &text, || limit.leaves(began.elapsed() * left)).await?,
             Some(first) => surprises(&mut engine, &text[..=first.tokens], || true).await?,
         };
+        if nats.is_empty() {
+            break;
+        }
         let (tokens, mean) = (nats.len(), nats.iter().sum::<f64>() / nats.len() as f64);
         let perplexity = mean.exp();
         let loss = all.first().map_or(0.0, |first| mean - first.perplexity.ln());
@@ -80,7 +83,8 @@ async fn surprises(engine: &mut Engine, text: &[u32], has_time: impl Fn() -> boo
     let (capacity, vocab) = (engine.target().capacity(), engine.target().spec().vocab_size);
     let (window, chunk) = (WINDOW.min(capacity.max_context), capacity.prefill_chunk);
     let mut nats = Vec::new();
-    for (read, next) in text.chunks(chunk.min(window)).zip(text[1..].chunks(chunk.min(window))) {
+    let nexts = text.get(1..).unwrap_or_default();
+    for (read, next) in text.chunks(chunk.min(window)).zip(nexts.chunks(chunk.min(window))) {
         if engine.cached().len() + read.len() > window {
             engine.truncate(0);
         }

@@ -3,7 +3,9 @@
 use super::{Output, PORTION, bad_config, facts, gguf, too_large, vocabulary};
 use crate::checkpoint;
 use crate::error::Result;
+use crate::load::ModelFiles;
 use crate::model::{Layout, ModelSpec, Naming, Plan};
+use crate::options::LoadOptions;
 use crate::weights::{Dtype, Folder, Source, Weights, narrow, widen};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,12 +24,12 @@ struct Made {
 
 pub(super) async fn write(source: Folder, output: &Path, dtype: &str) -> Result<()> {
     let (to, mut header) = gguf::begin(dtype)?;
-    let checkpoint = checkpoint::open(source, None).await?;
-    let (spec, weights) = (checkpoint.spec(), checkpoint.weights());
+    let files = ModelFiles::open(source, &LoadOptions::default()).await?;
+    let (spec, weights) = (&files.blueprint.spec, files.checkpoint.weights());
     facts::put(spec, &mut header);
     let place = weights.source().name();
     header.text("general.name", place.rsplit('/').next().unwrap_or(&place));
-    vocabulary::put(&*checkpoint, &mut header).await?;
+    vocabulary::put(&files, &mut header).await?;
 
     let made = tensors(spec, weights, to);
     let factors = facts::factors(spec);

@@ -30,7 +30,7 @@ pub(super) async fn write(source: Folder, output: &Path, dtype: &str) -> Result<
     };
     let float = [Dtype::F32, Dtype::F16, Dtype::Bf16].into_iter().find(|float| float.name() == dtype);
     if bits.is_none() && float.is_none() {
-        let allowed = "F32, F16, BF16, mlx4, mlx8; the types of GGUF are for a GGUF file".into();
+        let allowed = "F32, F16, BF16, mlx4, mlx8; the types of GGUF are for an output that is called NAME.gguf".into();
         return bad_type(dtype, allowed);
     }
     let missing = || Error::NotFound { path: source.name(), reason: format!("there is no {CONFIG}") };

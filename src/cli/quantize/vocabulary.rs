@@ -1,8 +1,8 @@
 //! `tokenizer.json` -> the metadata of a GGUF file.
 
 use super::header::Header;
-use crate::checkpoint::Checkpoint;
 use crate::error::{Error, Result};
+use crate::load::ModelFiles;
 use crate::text::{Tokenizer, Vocabulary};
 use crate::weights::{Folder, Source, read_small};
 use serde_json::Value;
@@ -29,9 +29,9 @@ const PROBE: &str = "\n \n\n \n\n\n \t \t\t \t\n  \n   \n    \n     \n🚀 (norm
     We'Ve a'lL  caf\u{e9} cafe\u{301} \u{df}tra\u{df}e HTTPServer_isOK camelCase ÉCOLE  x\r\ny\u{a0}z\u{3000}ひらがなカタカナ한국어 naïve+1e-9;//path/to\n";
 
 /// Puts the tokenizer, and the chat template if there is one.
-pub(super) async fn put(checkpoint: &dyn Checkpoint<Folder>, header: &mut Header) -> Result<()> {
-    let (spec, source) = (checkpoint.spec(), checkpoint.weights().source());
-    let tokenizer = checkpoint.tokenizer().await?;
+pub(super) async fn put(files: &ModelFiles<Folder>, header: &mut Header) -> Result<()> {
+    let (spec, source) = (&files.blueprint.spec, files.checkpoint.weights().source());
+    let tokenizer = files.tokenizer().await?;
     let bad = |reason: String| Error::BadTokenizer { file: format!("{}/{FILE}", source.name()), reason };
     let parse = |bytes: Option<Vec<u8>>| -> Value {
         // What cannot be read was told where the tokenizer was.
@@ -39,9 +39,6 @@ pub(super) async fn put(checkpoint: &dyn Checkpoint<Folder>, header: &mut Header
     };
     let file = parse(read_small(source, FILE, MOST).await?);
     let config = parse(read_small(source, CONFIG, MOST).await?);
-    if tokenizer.vocab_size() > spec.vocab_size {
-        return Err(bad(format!("it has {} tokens, but the model {}", tokenizer.vocab_size(), spec.vocab_size)));
-    }
     let model = &file["model"];
     let merges = merges(model).ok_or_else(|| bad("only BPE with its merges can be written to a GGUF file".into()))?;
     let named = |name: &str| {
