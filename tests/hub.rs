@@ -200,6 +200,12 @@ fn a_server_in_trouble_is_asked_again_when_it_wants_to_be() {
     assert_eq!(fake.store.asked().len(), 6);
     let (fake, cache) = (stored(at_first(99, busy(504, "3600"))), Cache::new());
     fails(cache.get(&fake, REPOSITORY), "network", &["504", "in 3600 s"]);
+    // As a date, long ago and far ahead.
+    let (fake, cache) = (stored(at_first(1, busy(503, "Thu, 01 Jan 1970 00:00:00 GMT"))), Cache::new());
+    cache.get(&fake, REPOSITORY).unwrap();
+    let (fake, cache) = (stored(at_first(99, busy(503, "Tue, 01 Jan 2999 00:00:00 GMT"))), Cache::new());
+    fails(cache.get(&fake, REPOSITORY), "network", &["503, and wants to be asked again in"]);
+    assert_eq!(fake.store.asked().len(), 1);
     // A signature that has expired: the Hub gives another one.
     let (fake, cache) = (stored(at_first(1, busy(403, "0"))), Cache::new());
     cache.get(&fake, REPOSITORY).unwrap();

@@ -3,7 +3,7 @@
 
 mod common;
 use common::tokenizers::{Random, file};
-use foretoken::text::{ChatTemplate, TextStream, Tokenizer};
+use foretoken::text::{ChatTemplate, TextStream, Tokenizer, Vocabulary};
 use serde_json::Value;
 use std::path::PathBuf;
 
@@ -23,19 +23,32 @@ fn fnv(bytes: impl IntoIterator<Item = u8>) -> String {
     format!("{:016x}", bytes.into_iter().fold(0xCBF2_9CE4_8422_2325, step))
 }
 
+fn golden() -> Value {
+    serde_json::from_slice(&file("tests/golden/tokenizers.json")).unwrap()
+}
+
+fn phrases(golden: &Value) -> Vec<&str> {
+    golden["phrases"].as_array().unwrap().iter().map(|phrase| phrase.as_str().unwrap()).collect()
+}
+
+/// A published model's `tokenizer.json`.
+fn published(name: &str) -> Option<Vec<u8>> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("target/tokenizers");
+    let bytes = std::fs::read(folder.join(name).join("tokenizer.json")).ok();
+    if bytes.is_none() {
+        println!("{name} is not here: node scripts/tokenizers.mjs fetches it");
+    }
+    bytes
+}
+
 #[test]
 fn tokenizers_of_published_models_are_those_of_python() {
-    let golden: Value = serde_json::from_slice(&file("tests/golden/tokenizers.json")).unwrap();
-    let phrases: Vec<&str> =
-        golden["phrases"].as_array().unwrap().iter().map(|phrase| phrase.as_str().unwrap()).collect();
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("target/tokenizers");
+    let golden = golden();
+    let phrases = phrases(&golden);
     for (name, expected) in golden["tokenizers"].as_object().unwrap() {
-        let Ok(bytes) = std::fs::read(folder.join(name).join("tokenizer.json")) else {
-            println!("{name} is not here: node scripts/tokenizers.mjs fetches it");
-            continue;
-        };
+        let Some(bytes) = published(name) else { continue };
         // What these say besides is what tokenizer.json says.
-        let config = std::fs::read(folder.join(name).join("tokenizer_config.json")).unwrap();
+        let config = file(&format!("target/tokenizers/{name}/tokenizer_config.json"));
         let tokenizer = Tokenizer::from_files("tokenizer.json", &bytes, Some(&config)).unwrap();
         ChatTemplate::from_files(Some(&config), None).unwrap();
         let greeting: Vec<u32> = serde_json::from_value(expected["greeting"].clone()).unwrap();
@@ -64,6 +77,87 @@ fn tokenizers_of_published_models_are_those_of_python() {
                     .find(|&&id| tokenizer.is_special(id) && line.contains(&tokenizer.id_to_token(id).unwrap()));
                 assert_eq!(found, None, "{name}: {line:?}");
             }
+        }
+    }
+}
+
+/// What llama.cpp's converter writes of a `tokenizer.json`.
+struct Converted {
+    tokens: Vec<String>,
+    types: Vec<f64>,
+    merges: Vec<String>,
+}
+
+impl Converted {
+    fn of(json: &Value) -> Self {
+        let (normal, unknown, control, user_defined, unused, byte) = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0);
+        let vocab = json["model"]["vocab"].as_object().unwrap();
+        let id = |id: &Value| id.as_u64().unwrap() as usize;
+        let added = json["added_tokens"].as_array().unwrap();
+        let ids = vocab.values().chain(added.iter().map(|token| &token["id"]));
+        let count = 1 + ids.map(id).max().unwrap();
+        let mut tokens: Vec<String> = (0..count).map(|id| format!("[PAD{id}]")).collect();
+        let mut types = vec![unused; count];
+        for (token, at) in vocab {
+            tokens[id(at)] = token.clone();
+            types[id(at)] = if token.len() == 6 && token.starts_with("<0x") { byte } else { normal };
+        }
+        for token in added {
+            let at = id(&token["id"]);
+            tokens[at] = token["content"].as_str().unwrap().to_owned();
+            types[at] = match (tokens[at].as_str(), token["special"].as_bool().unwrap()) {
+                ("<unk>", _) => unknown,
+                (_, special) => if special { control } else { user_defined },
+            };
+        }
+        let merge = |merge: &Value| match merge {
+            Value::Array(pair) => pair.iter().map(|part| part.as_str().unwrap()).collect::<Vec<_>>().join(" "),
+            text => text.as_str().unwrap().to_owned(),
+        };
+        Self { tokens, types, merges: json["model"]["merges"].as_array().unwrap().iter().map(merge).collect() }
+    }
+
+    fn tokenizer(&self, model: &str, pre: &str, space_prefix: bool) -> Tokenizer {
+        let at = |token: &str| self.tokens.iter().position(|found| found == token).map(|id| id as u32);
+        Vocabulary {
+            model,
+            pre,
+            tokens: self.tokens.iter().map(String::as_str).collect(),
+            types: self.types.clone(),
+            merges: (model == "gpt2").then(|| self.merges.iter().map(String::as_str).collect()),
+            unknown: at("<unk>"),
+            space_prefix: Some(space_prefix),
+            ..Vocabulary::default()
+        }
+        .tokenizer("model.gguf")
+        .unwrap()
+    }
+}
+
+#[test]
+fn the_metadata_of_a_gguf_file_make_the_same_tokenizer() {
+    let golden = golden();
+    let phrases = phrases(&golden);
+    for (name, model, pre, space_prefix) in [
+        ("tales", "gpt2", "gpt-2", false),
+        ("llama3_1", "gpt2", "llama-bpe", false),
+        ("qwen3", "gpt2", "qwen2", false),
+        ("gptoss", "gpt2", "gpt-4o", false),
+        ("gpt35turbo", "gpt2", "dbrx", false),
+        ("deepseek_v3", "gpt2", "deepseek-v3", false),
+        ("llama2", "llama", "default", true),
+        ("gemma3", "llama", "default", false),
+    ] {
+        let bytes = if name == "tales" { Some(file("models/tales/target/tokenizer.json")) } else { published(name) };
+        let Some(bytes) = bytes else { continue };
+        let wanted = Tokenizer::from_json("tokenizer.json", &bytes).unwrap();
+        let found = Converted::of(&serde_json::from_slice(&bytes).unwrap()).tokenizer(model, pre, space_prefix);
+        let mut random = Random(23);
+        for _ in 0..10_000 {
+            let line = line(&mut random, &phrases);
+            let ids = wanted.encode(&line, false).unwrap();
+            assert_eq!(found.encode(&line, false).unwrap(), ids, "{name}: {line:?}");
+            assert_eq!(found.decode(&ids, false).unwrap(), wanted.decode(&ids, false).unwrap(), "{name}: {ids:?}");
         }
     }
 }
