@@ -81,16 +81,32 @@ fn tokenizers_of_published_models_are_those_of_python() {
     }
 }
 
+/// The type of the token for what no other stands for.
+const UNKNOWN: f64 = 2.0;
+
+/// Which merges a GGUF file has.
+#[derive(Clone, Copy)]
+enum Kind {
+    /// Those of bytes, and how text is split before.
+    Bytes(&'static str),
+    /// Those that scores imply, of texts with a space in front.
+    Scores,
+    /// Those that the order of tokens implies.
+    Ids,
+}
+
 /// What llama.cpp's converter writes of a `tokenizer.json`.
 struct Converted {
     tokens: Vec<String>,
     types: Vec<f64>,
     merges: Vec<String>,
+    /// By the first merge that makes the token.
+    scores: Vec<f64>,
 }
 
 impl Converted {
     fn of(json: &Value) -> Self {
-        let (normal, unknown, control, user_defined, unused, byte) = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0);
+        let (normal, control, user_defined, unused, byte) = (1.0, 3.0, 4.0, 5.0, 6.0);
         let vocab = json["model"]["vocab"].as_object().unwrap();
         let id = |id: &Value| id.as_u64().unwrap() as usize;
         let added = json["added_tokens"].as_array().unwrap();
@@ -106,7 +122,7 @@ impl Converted {
             let at = id(&token["id"]);
             tokens[at] = token["content"].as_str().unwrap().to_owned();
             types[at] = match (tokens[at].as_str(), token["special"].as_bool().unwrap()) {
-                ("<unk>", _) => unknown,
+                ("<unk>", _) => UNKNOWN,
                 (_, special) => if special { control } else { user_defined },
             };
         }
@@ -114,19 +130,31 @@ impl Converted {
             Value::Array(pair) => pair.iter().map(|part| part.as_str().unwrap()).collect::<Vec<_>>().join(" "),
             text => text.as_str().unwrap().to_owned(),
         };
-        Self { tokens, types, merges: json["model"]["merges"].as_array().unwrap().iter().map(merge).collect() }
+        let merges: Vec<String> = json["model"]["merges"].as_array().unwrap().iter().map(merge).collect();
+        let mut scores = vec![f64::NEG_INFINITY; count];
+        for (merge, rank) in merges.iter().zip(0..) {
+            let score = &mut scores[id(&vocab[&merge.replace(' ', "")])];
+            *score = score.max(-f64::from(rank));
+        }
+        Self { tokens, types, merges, scores }
     }
 
-    fn tokenizer(&self, model: &str, pre: &str, space_prefix: bool) -> Tokenizer {
-        let at = |token: &str| self.tokens.iter().position(|found| found == token).map(|id| id as u32);
+    fn tokenizer(&self, kind: Kind) -> Tokenizer {
+        let merges = || self.merges.iter().map(String::as_str).collect();
+        let (model, pre, merges, scores) = match kind {
+            Kind::Bytes(pre) => ("gpt2", pre, Some(merges()), Vec::new()),
+            Kind::Scores => ("llama", "default", None, self.scores.clone()),
+            Kind::Ids => ("llama", "default", None, Vec::new()),
+        };
         Vocabulary {
             model,
             pre,
             tokens: self.tokens.iter().map(String::as_str).collect(),
             types: self.types.clone(),
-            merges: (model == "gpt2").then(|| self.merges.iter().map(String::as_str).collect()),
-            unknown: at("<unk>"),
-            space_prefix: Some(space_prefix),
+            merges,
+            scores,
+            unknown: self.types.iter().position(|&kind| kind == UNKNOWN).map(|id| id as u32),
+            space_prefix: Some(matches!(kind, Kind::Scores)),
             ..Vocabulary::default()
         }
         .tokenizer("model.gguf")
@@ -138,20 +166,20 @@ impl Converted {
 fn the_metadata_of_a_gguf_file_make_the_same_tokenizer() {
     let golden = golden();
     let phrases = phrases(&golden);
-    for (name, model, pre, space_prefix) in [
-        ("tales", "gpt2", "gpt-2", false),
-        ("llama3_1", "gpt2", "llama-bpe", false),
-        ("qwen3", "gpt2", "qwen2", false),
-        ("gptoss", "gpt2", "gpt-4o", false),
-        ("gpt35turbo", "gpt2", "dbrx", false),
-        ("deepseek_v3", "gpt2", "deepseek-v3", false),
-        ("llama2", "llama", "default", true),
-        ("gemma3", "llama", "default", false),
+    for (name, kind) in [
+        ("tales", Kind::Bytes("gpt-2")),
+        ("llama3_1", Kind::Bytes("llama-bpe")),
+        ("qwen3", Kind::Bytes("qwen2")),
+        ("gptoss", Kind::Bytes("gpt-4o")),
+        ("gpt35turbo", Kind::Bytes("dbrx")),
+        ("deepseek_v3", Kind::Bytes("deepseek-v3")),
+        ("llama2", Kind::Scores),
+        ("gemma3", Kind::Ids),
     ] {
         let bytes = if name == "tales" { Some(file("models/tales/target/tokenizer.json")) } else { published(name) };
         let Some(bytes) = bytes else { continue };
         let wanted = Tokenizer::from_json("tokenizer.json", &bytes).unwrap();
-        let found = Converted::of(&serde_json::from_slice(&bytes).unwrap()).tokenizer(model, pre, space_prefix);
+        let found = Converted::of(&serde_json::from_slice(&bytes).unwrap()).tokenizer(kind);
         let mut random = Random(23);
         for _ in 0..10_000 {
             let line = line(&mut random, &phrases);

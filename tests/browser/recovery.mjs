@@ -1,6 +1,6 @@
 // What breaks under a page: the GPU process, the device, the engine's own worker; and what is too large.
 import { Skipped, browserName, check, countWorkers, devtools, equal, faults, launch, open, teach } from "./harness.mjs";
-import { synthetic } from "./llama.mjs";
+import { quantised, synthetic } from "./llama.mjs";
 
 const PROMPT = "Once upon a time there was a king. Once upon a time";
 const OPTIONS = { max_new_tokens: 20, drafter: "draft_model", num_assistant_tokens_schedule: "heuristic_transient" };
@@ -9,7 +9,10 @@ const OPTIONS = { max_new_tokens: 20, drafter: "draft_model", num_assistant_toke
 const large = synthetic({ hidden_size: 1024, vocab_size: 71_680, num_hidden_layers: 2, heads: 16, head_dim: 64, intermediate_size: 1024 });
 const greedy = synthetic({ hidden_size: 64, vocab_size: 4096, num_hidden_layers: 24, heads: 32, head_dim: 64, intermediate_size: 64, max_position_embeddings: 131_072 });
 const vast = synthetic({ hidden_size: 64, vocab_size: 4096, num_hidden_layers: 24, heads: 1024, head_dim: 128, intermediate_size: 64, max_position_embeddings: 1024 });
+/** Those of SmolLM2-1.7B, the sizes of a GGUF file of 1.1 GB. */
+const billions = quantised({ hidden_size: 2048, vocab_size: 49_152, num_hidden_layers: 24, heads: 32, head_dim: 64, intermediate_size: 8192 });
 faults.large = large.answer;
+faults.billions = billions.answer;
 faults.greedy = greedy.answer;
 faults.vast = vast.answer;
 
@@ -157,5 +160,17 @@ export const tests = {
     check(weights > 600e6, `${weights} bytes of weights`);
     check(peak < 256e6, `${peak} bytes of WASM memory`);
     console.log(`      ${(weights / 1e6).toFixed(0)} MB of weights, peak WASM memory ${(peak / 1e6).toFixed(0)} MB`);
+  },
+
+  async "1.7 billion weights in Q4_K_M pass through less than 256 MB of WASM memory"() {
+    const began = performance.now();
+    await load("/billions/model-Q4_K_M.gguf", { max_context: 64, cache: false });
+    const loaded = performance.now();
+    const { weights, peak } = await page.evaluate(async () => {
+      const { stats } = await engine.generate([1, 2, 3], { max_new_tokens: 2 }).result;
+      return { weights: engine.memory.target.weights, peak: stats.wasm_memory };
+    });
+    const seconds = (from, to) => ((to - from) / 1000).toFixed(1);
+    console.log(`      ${(weights / 1e6).toFixed(0)} MB of weights, peak WASM memory ${(peak / 1e6).toFixed(0)} MB; loaded in ${seconds(began, loaded)} s, written in ${seconds(loaded, performance.now())} s`);
   },
 };
