@@ -289,6 +289,11 @@ fn a_repository_of_gguf_files_wants_one_of_them() {
     let names = ["q/m-Q8_0-00001-of-00002.gguf", "q/m-Q8_0-00002-of-00002.gguf", "tales-Q4_K_M.gguf"];
     let (fake, cache) = (Fake::new(&files(&[&names[..], &[CONFIG]].concat()), honest(), honest()), Cache::new());
     fails(cache.get(&fake, REPOSITORY), "bad-option", &["owner/name:FILE", names[0], names[2]]);
+    for option in ["--model", "--assistant-model"] {
+        let refused = program(&fake, &cache, &["generate", "Once", option, REPOSITORY]).output().unwrap();
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert!(said.contains(&format!("{option}: none is not allowed")), "{said}");
+    }
     assert_eq!(cache.get(&fake, "owner/tales:*Q4_K_M.gguf").unwrap(), names[2]);
     assert_eq!(fake.store.paths().len(), 1);
     fails(cache.offline(&fake, "owner/tales:*Q8_0*"), "bad-option", &["*Q8_0* is not allowed", names[2]]);

@@ -140,10 +140,7 @@ fn a_model_of_3_gb_needs_little_memory_of_the_host() {
         let mut engine = engine_of(&gpu(), files, None);
         let (peak, seconds) = (HEAP.peak_usage_as_mb(), began.elapsed().as_secs_f64());
         let what = format!("{}, {dtype:?}", path.display());
-        println!(
-            "{what}: {} MB on the GPU, {peak:.0} MB of heap at most, loaded in {seconds:.1} s",
-            bytes / 1_000_000
-        );
+        println!("{what}: {} MB on the GPU, {peak:.0} MB of heap at most, loaded in {seconds:.1} s", bytes / 1_000_000);
         assert!(bytes > least, "{what}: {bytes}");
         assert!(peak < 600.0, "{what}: {peak} MB");
         // Zeros all the way.

@@ -123,7 +123,13 @@ impl Converted {
             tokens[at] = token["content"].as_str().unwrap().to_owned();
             types[at] = match (tokens[at].as_str(), token["special"].as_bool().unwrap()) {
                 ("<unk>", _) => UNKNOWN,
-                (_, special) => if special { control } else { user_defined },
+                (_, special) => {
+                    if special {
+                        control
+                    } else {
+                        user_defined
+                    }
+                }
             };
         }
         let merge = |merge: &Value| match merge {

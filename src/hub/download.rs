@@ -67,8 +67,7 @@ impl Download<'_> {
         if start != here && start != 0 {
             return Err(Trouble::new(format!("bytes from {start} came instead of those from {here}")).into());
         }
-        let opened =
-            if start == 0 { File::create(self.path) } else { File::options().append(true).open(self.path) };
+        let opened = if start == 0 { File::create(self.path) } else { File::options().append(true).open(self.path) };
         let mut file = opened.map_err(|error| self.unusable(&error))?;
         here = start;
         let (mut body, mut bytes) = (response.into_body().into_reader(), vec![0; 1 << 16]);
