@@ -235,7 +235,7 @@ pub(crate) async fn open_assistant<A: Source + 'static>(
     context: usize,
 ) -> Result<(ModelFiles<A>, Tokenizer)> {
     let own = LoadOptions { max_context: None, file: options.assistant_file.clone(), ..options.clone() };
-    let mut assistant = ModelFiles::open(source, &own).await?;
+    let mut assistant = ModelFiles::open(source, &own).await.map_err(checkpoint::of_assistant)?;
     let most = assistant.blueprint.spec.max_position_embeddings;
     assistant.blueprint.capacity.max_context = context.min(most);
     let tokenizer = assistant.tokenizer().await?;

@@ -3,6 +3,7 @@
 use super::bar::Bar;
 use super::count;
 use super::files;
+use crate::checkpoint::of_assistant;
 use crate::error::Result;
 use crate::gpu::{Gpu, GpuOptions};
 use crate::options::LoadOptions;
@@ -67,7 +68,7 @@ impl Pair {
     /// The draft model's files, if there is to be one.
     pub fn assistant(&self) -> Result<Option<Folder>> {
         match &self.assistant_model {
-            Some(name) => files::open("assistant_model", name).map(Some),
+            Some(name) => files::open("assistant_model", name).map(Some).map_err(of_assistant),
             None if self.no_assistant || self.model.is_some() => Ok(None),
             None => files::tales_draft().map(Some),
         }
