@@ -22,6 +22,7 @@
 //! Start reading at [`session`]; the rules of acceptance are in [`speculate`].
 
 pub mod checkpoint;
+pub mod cpu;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod decode;
