@@ -22,10 +22,12 @@
 //! Start reading at [`session`]; the rules of acceptance are in [`speculate`].
 
 pub mod checkpoint;
-pub mod cpu;
 #[cfg(feature = "cli")]
 pub mod cli;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod cpu;
 pub mod decode;
+pub mod device;
 pub mod error;
 pub mod gpu;
 #[cfg(feature = "hub")]
@@ -45,6 +47,7 @@ pub mod wasm;
 pub mod weights;
 
 pub use checkpoint::Checkpoint;
+pub use device::Device;
 pub use error::{Error, Result};
 pub use gpu::{Gpu, GpuOptions, KvDtype};
 pub use load::{Inspection, ModelFiles, Share, Tensors};

@@ -95,7 +95,9 @@ fn whoever_drafts_the_text_is_the_same() {
     let mut accepted = [0, 0];
     for case in Tales::cases().iter().take(4) {
         for (draw, processors) in &draws {
-            engine.sample_by(&Sampling { processors: processors.clone(), draw: *draw, seed: 7, confidence: 0.0 });
+            engine
+                .sample_by(&Sampling { processors: processors.clone(), draw: *draw, seed: 7, confidence: 0.0 })
+                .unwrap();
             let (plain, _) = write(&mut engine, &mut NoDrafter, &case.prompt_ids, 48);
             if *draw == Draw::Greedy {
                 let expected = &case.greedy_ids[..case.greedy_ids.len().min(48)];
@@ -112,7 +114,7 @@ fn whoever_drafts_the_text_is_the_same() {
         }
         // Rejection sampling writes other texts, and the same one each time.
         let (draw, processors) = (Draw::Rejection, sampled.clone());
-        engine.sample_by(&Sampling { processors, draw, seed: 7, confidence: 0.0 });
+        engine.sample_by(&Sampling { processors, draw, seed: 7, confidence: 0.0 }).unwrap();
         let mut texts = (0..2).map(|_| {
             let mut lookahead = Lookahead::new(Schedule::Constant, 5);
             write(&mut engine, &mut DraftModel(&mut lookahead), &case.prompt_ids, 48).0

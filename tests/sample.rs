@@ -3,7 +3,7 @@
 mod common;
 
 use common::sampling::{Case, cases, chi_square, chi_square_p, rename_ties};
-use foretoken::sample::{stream, Bias, Processors, draw, gumbel, softmax};
+use foretoken::sample::{Bias, Processors, draw, gumbel, softmax, stream};
 
 #[test]
 fn probabilities_are_those_of_transformers() {

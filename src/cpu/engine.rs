@@ -2,7 +2,7 @@
 
 use super::model::Model;
 use super::rows::Rows;
-use crate::decode::{DRAFT_MODEL, Draft, MAX_DRAFT, Target, Verified};
+use crate::decode::{DRAFT_MODEL, Draft, MAX_DRAFT, Target, Translate, Translation, Verified};
 use crate::error::{Error, Result};
 use crate::sample::{Sampling, choose, choose_draft};
 
@@ -17,12 +17,22 @@ pub struct Engine {
     cached: Vec<u32>,
     draft_cached: usize,
     submitted: Option<(u32, Draft)>,
+    /// Of a draft model with another tokenizer.
+    translation: Option<Translation>,
 }
 
 impl Engine {
     /// Chooses greedily until [`Engine::sample_by`].
     pub fn new(target: Model, draft: Option<Model>) -> Self {
-        Self { target, draft, sampling: Sampling::default(), cached: Vec::new(), draft_cached: 0, submitted: None }
+        Self {
+            target,
+            draft,
+            sampling: Sampling::default(),
+            cached: Vec::new(),
+            draft_cached: 0,
+            submitted: None,
+            translation: None,
+        }
     }
 
     /// The target model.
@@ -36,8 +46,32 @@ impl Engine {
     }
 
     /// From now on target and draft model choose their tokens like this.
-    pub fn sample_by(&mut self, sampling: &Sampling) {
+    ///
+    /// # Errors
+    /// None: other devices have no room for every option.
+    pub fn sample_by(&mut self, sampling: &Sampling) -> Result<()> {
         self.sampling = sampling.clone();
+        Ok(())
+    }
+
+    /// From now on the draft model is one with another tokenizer. It always drafts its most likely tokens: noise and biases belong to
+    /// the target's ids.
+    ///
+    /// # Errors
+    /// None, where other devices have some.
+    pub fn translate_by(&mut self, translate: Box<dyn Translate>) -> Result<()> {
+        self.translation = Some(Translation { by: translate, cached: Vec::new() });
+        Ok(())
+    }
+
+    /// Forgets what is cached.
+    ///
+    /// # Errors
+    /// None, where other devices have some.
+    pub fn reset(&mut self) -> Result<()> {
+        self.truncate(0);
+        self.translation.iter_mut().for_each(|translation| translation.cached.clear());
+        Ok(())
     }
 
     fn room(&self, more: usize) -> Result<()> {
@@ -63,30 +97,28 @@ impl Engine {
 
     /// So many tokens of the draft model behind the cached ones and the pending one, with what each was drawn from.
     fn draft_tokens(&mut self, pending: u32, count: usize) -> Result<(Vec<u32>, Vec<Vec<f32>>)> {
-        let position = self.cached.len();
-        let (mut tokens, mut logits) = (Vec::new(), Vec::new());
-        let Some(model) = &mut self.draft else { return Ok((tokens, logits)) };
-        let reach = model.blueprint().capacity.max_context.saturating_sub(position);
-        if position - self.draft_cached > MISSED {
-            return Ok((tokens, logits));
+        let text = [&self.cached[..], &[pending]].concat();
+        let Some(model) = &mut self.draft else { return Ok(Default::default()) };
+        let drafted = continue_text(model, text, self.draft_cached, count, &self.sampling)?;
+        if !drafted.0.is_empty() {
+            // It has read all but its own last token.
+            self.draft_cached = self.cached.len() + drafted.0.len();
         }
-        let mut history = [&self.cached[..], &[pending]].concat();
-        let mut from = self.draft_cached;
-        for _ in 0..count.min(reach) {
-            let fresh = &history[from..];
-            let rows = model.forward(fresh, from, fresh.len() - 1..fresh.len());
-            let mut row = rows.row(0).to_vec();
-            let (id, confident) = choose_draft(&mut row, &self.sampling, &history)
-                .ok_or(Error::NonFiniteLogits { model: DRAFT_MODEL.into(), position: history.len() - 1 })?;
-            from = history.len();
-            history.push(id);
-            tokens.push(id);
-            logits.push(row);
-            if !confident {
-                break;
-            }
+        Ok(drafted)
+    }
+
+    /// The same of a draft model with another tokenizer, in tokens of the target.
+    fn draft_translated(&mut self, pending: u32, count: usize) -> Result<Vec<u32>> {
+        let (Some(model), Some(translation)) = (&mut self.draft, &mut self.translation) else { return Ok(Vec::new()) };
+        let (text, read) = translation.text(&self.cached, pending)?;
+        let (mut drafted, _) = continue_text(model, text.clone(), read, count, &Sampling::default())?;
+        if drafted.is_empty() {
+            return Ok(drafted);
         }
-        Ok((tokens, logits))
+        let draft = translation.by.to_target(&drafted)?;
+        drafted.pop();
+        translation.cached = [text, drafted].concat();
+        Ok(draft)
     }
 
     /// The target's ids behind the pending token and each draft token.
@@ -137,17 +169,28 @@ impl Target for Engine {
         Ok(())
     }
 
-    async fn catch_up(&mut self, _pending: u32) -> Result<usize> {
+    async fn catch_up(&mut self, pending: u32) -> Result<usize> {
         let Some(model) = &mut self.draft else { return Ok(0) };
+        let translated;
+        let (text, read) = match &mut self.translation {
+            None => (&self.cached[..], self.draft_cached),
+            Some(translation) => {
+                translated = translation.text(&self.cached, pending)?;
+                (&translated.0[..translated.0.len().saturating_sub(1)], translated.1)
+            }
+        };
         let capacity = model.blueprint().capacity;
-        let from = self.draft_cached;
-        let count = self.cached.len().saturating_sub(from + MISSED).min(capacity.prefill_chunk);
-        if count > 0 && self.cached.len() < capacity.max_context {
-            model.forward(&self.cached[from..from + count], from, 0..0);
-            self.draft_cached += count;
-            return Ok(count);
+        let count = text.len().saturating_sub(read + MISSED).min(capacity.prefill_chunk);
+        if count == 0 || text.len() >= capacity.max_context {
+            return Ok(0);
         }
-        Ok(0)
+        let chunk = &text[read..read + count];
+        model.forward(chunk, read, 0..0);
+        match &mut self.translation {
+            None => self.draft_cached += count,
+            Some(translation) => translation.cached.extend_from_slice(chunk),
+        }
+        Ok(count)
     }
 
     async fn submit(&mut self, pending: u32, draft: &Draft) -> Result<()> {
@@ -160,21 +203,49 @@ impl Target for Engine {
     async fn finish(&mut self) -> Result<Verified> {
         let Some((pending, draft)) = self.submitted.take() else { return Ok(Verified::default()) };
         let position = self.cached.len();
-        let (tokens, drawn_from, by_model) = match draft {
-            Draft::Tokens(tokens) => (tokens, Vec::new(), false),
-            Draft::Model(count) => {
-                let (tokens, logits) = self.draft_tokens(pending, count.min(self.capacity() - position - 1))?;
-                (tokens, logits, true)
-            }
+        let room = self.capacity() - position - 1;
+        let (mut tokens, drawn_from) = match draft {
+            Draft::Tokens(tokens) => (tokens, Vec::new()),
+            Draft::Model(count) if self.translation.is_some() => (self.draft_translated(pending, count)?, Vec::new()),
+            Draft::Model(count) => self.draft_tokens(pending, count.min(room))?,
         };
+        // A translation may be longer than what was asked for.
+        tokens.truncate(room.min(MAX_DRAFT));
         let rows = [&[pending], &tokens[..]].concat();
         let logits = self.target.forward(&rows, position, 0..rows.len());
         let ids = self.ids(&logits, pending, &tokens, &drawn_from)?;
         self.cached.extend(rows);
-        if by_model && !tokens.is_empty() {
-            // It has read all but its own last token.
-            self.draft_cached = position + tokens.len();
-        }
         Ok(Verified { draft: tokens, ids, waited: 0.0 })
     }
+}
+
+/// What a draft model writes behind a text of which it has read so many tokens: at most so many tokens, none where it has missed too
+/// many or has no room, and the processed logits that each was drawn from.
+fn continue_text(
+    model: &mut Model,
+    mut text: Vec<u32>,
+    read: usize,
+    count: usize,
+    sampling: &Sampling,
+) -> Result<(Vec<u32>, Vec<Vec<f32>>)> {
+    let (mut tokens, mut logits) = (Vec::new(), Vec::new());
+    let reach = (model.blueprint().capacity.max_context + 1).saturating_sub(text.len());
+    if text.len() > read + MISSED + 1 {
+        return Ok((tokens, logits));
+    }
+    let mut from = read;
+    for _ in 0..count.min(reach) {
+        let fresh = &text[from..];
+        let mut row = model.forward(fresh, from, fresh.len() - 1..fresh.len()).row(0).to_vec();
+        let (id, confident) = choose_draft(&mut row, sampling, &text)
+            .ok_or(Error::NonFiniteLogits { model: DRAFT_MODEL.into(), position: text.len() - 1 })?;
+        from = text.len();
+        text.push(id);
+        tokens.push(id);
+        logits.push(row);
+        if !confident {
+            break;
+        }
+    }
+    Ok((tokens, logits))
 }

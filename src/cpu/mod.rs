@@ -12,5 +12,24 @@ mod pointwise;
 mod rows;
 mod simd;
 
+use crate::gpu::DeviceInfo;
+use std::sync::LazyLock;
+
 pub use engine::Engine;
 pub use model::Model;
+
+/// The processor.
+pub fn info() -> &'static DeviceInfo {
+    static INFO: LazyLock<DeviceInfo> = LazyLock::new(|| {
+        let threads = rayon::current_num_threads();
+        DeviceInfo {
+            name: format!("CPU with {threads} {}", if threads == 1 { "thread" } else { "threads" }),
+            backend: "Cpu".into(),
+            driver: format!("{:?}", pulp::Arch::new()),
+            max_buffer_size: isize::MAX as u64,
+            max_binding_size: isize::MAX as u64,
+            software: true,
+        }
+    });
+    &INFO
+}

@@ -4,7 +4,7 @@ use super::attention::{Cache, Heads};
 use super::matrix::Matrix;
 use super::pointwise::{activation, norm_layer, norm_rms};
 use super::rows::Rows;
-use crate::decode::{Blueprint, stored_rows, vector};
+use crate::decode::{self, Blueprint, stored_rows, vector};
 use crate::error::Result;
 use crate::model::{Activation, Input, MatrixId, ModelSpec, NormKind, Op, Output, Table, VectorId, rotary_table};
 use crate::weights::{Source, Weights};
@@ -96,6 +96,11 @@ impl Model {
     /// What it is.
     pub fn spec(&self) -> &ModelSpec {
         &self.blueprint.spec
+    }
+
+    /// Bytes planned for it, as a GPU has them; quantised weights and the rows of a pass differ a little here.
+    pub fn memory(&self) -> decode::Memory {
+        self.blueprint.memory()
     }
 
     /// Reads `tokens` behind the first `position` positions of its cache, which forgets the others, and returns the logits behind

@@ -192,7 +192,8 @@ pub(crate) async fn stored_rows<S: Source>(
         let bytes = stored(weights, part, plan, dtype, first..last + 1).await?;
         for (to, source) in sources.iter().enumerate() {
             if let Some((_, row)) = source.filter(|(part, _)| *part == index)
-                && let Some(from) = bytes.get((row - first as usize) * row_bytes..).and_then(|rest| rest.get(..row_bytes))
+                && let Some(from) =
+                    bytes.get((row - first as usize) * row_bytes..).and_then(|rest| rest.get(..row_bytes))
             {
                 put(to, from);
             }
