@@ -1,14 +1,17 @@
 //! The CPU as a device: logits of transformers, the same bits however many rows are computed, the same text whoever drafts.
 
 mod common;
+use common::blocks::random_blocks;
+use common::lab::Random;
 use common::{Golden, Tales, blueprint_as, capacity, goldens, path, run};
-use foretoken::Result;
-use foretoken::cpu::{Engine, Model};
+use foretoken::cpu::{Engine, Matrix, Model, Rows};
 use foretoken::decode::{Draft, Target};
 use foretoken::options::{LookupRule, Schedule, WeightDtype};
 use foretoken::sample::{Draw, Processors, Sampling};
 use foretoken::session::{Run, Sink, rounds};
 use foretoken::speculate::{DraftModel, Drafter, Lookahead, NoDrafter, Origin, PromptLookup, Stats};
+use foretoken::weights::{Dtype, narrow, widen};
+use foretoken::{Result, reference};
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -124,22 +127,36 @@ fn whoever_drafts_the_text_is_the_same() {
     assert!(accepted.iter().all(|accepted| *accepted > 20), "{accepted:?}");
 }
 
+/// Every stored type: its rows are those of `widen`, and products with them are as good as f32 gets.
 #[test]
-fn speed() {
-    let folder = path("models/tales/target");
-    for dtype in [WeightDtype::F32, WeightDtype::Auto, WeightDtype::Q8, WeightDtype::Q4] {
-        let mut engine = Engine::new(model(&folder, dtype), None);
-        let text: Vec<u32> = (5..69).collect();
-        engine.logits(&text, 64).unwrap();
-        for rows in [1usize, 2, 4, 8, 16] {
-            let began = std::time::Instant::now();
-            let mut passes = 0;
-            while began.elapsed().as_secs_f64() < 0.5 {
-                engine.truncate(64);
-                engine.logits(&text[..rows], rows).unwrap();
-                passes += 1;
+fn products_with_stored_weights() {
+    let mut random = Random::new(3);
+    for dtype in Dtype::all() {
+        let (rows, cols) = (7, 256);
+        let bytes = match dtype {
+            Dtype::F32 | Dtype::F16 | Dtype::Bf16 => {
+                let values: Vec<f32> = (0..rows * cols).map(|_| random.unit() as f32 - 0.5).collect();
+                narrow(dtype, &values).unwrap()
             }
-            println!("{dtype:?} {rows} rows: {:.2} ms", began.elapsed().as_secs_f64() * 1e3 / passes as f64);
+            _ => random_blocks(&mut random, dtype, rows * cols),
+        };
+        let mut matrix = Matrix::new(cols);
+        // In two portions, as files are read.
+        let (first, rest) = bytes.split_at(bytes.len() / rows * 3);
+        matrix.push(dtype, first);
+        matrix.push(dtype, rest);
+        let w = widen(dtype, &bytes);
+        let found: Vec<f32> = (0..rows).flat_map(|row| matrix.row(row)).collect();
+        let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&found), bits(&w), "{dtype:?}");
+        for count in [1, 2, 5] {
+            let x: Vec<f32> = (0..count * cols).map(|_| random.unit() as f32 - 0.5).collect();
+            let y = matrix.times(&Rows::from_flat(&x, cols));
+            let expected = reference::matmul(&x, &w, cols);
+            let ours: Vec<f32> = (0..count).flat_map(|row| y.row(row).to_vec()).collect();
+            let error: f32 = ours.iter().zip(&expected).map(|(a, b)| (a - b).powi(2)).sum();
+            let power: f32 = expected.iter().map(|b| b.powi(2)).sum();
+            assert!(error <= 1e-12 * power, "{dtype:?}, {count} rows: NMSE {:e}", error / power);
         }
     }
 }

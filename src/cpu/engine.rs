@@ -22,7 +22,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Chooses greedily until [`Engine::sample_by`].
+    /// An engine that chooses greedily until [`Engine::sample_by`].
     pub fn new(target: Model, draft: Option<Model>) -> Self {
         Self {
             target,

@@ -14,8 +14,10 @@ const PORTION: usize = 1 << 16;
 
 /// A matrix [rows, cols].
 pub struct Matrix {
-    pub cols: usize,
-    pub rows: usize,
+    /// Inputs.
+    cols: usize,
+    /// Outputs.
+    rows: usize,
     pieces: Vec<Piece>,
 }
 
@@ -46,6 +48,7 @@ struct Quantised {
 }
 
 impl Matrix {
+    /// One of no rows yet.
     pub fn new(cols: usize) -> Self {
         Self { cols, rows: 0, pieces: Vec::new() }
     }

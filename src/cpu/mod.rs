@@ -16,7 +16,9 @@ use crate::gpu::DeviceInfo;
 use std::sync::LazyLock;
 
 pub use engine::Engine;
+pub use matrix::Matrix;
 pub use model::Model;
+pub use rows::Rows;
 
 /// The processor.
 pub fn info() -> &'static DeviceInfo {

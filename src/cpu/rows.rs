@@ -6,20 +6,21 @@ use half::{bf16, f16};
 use std::ops::Range;
 
 /// Numbers from row to row: whole groups of lanes, zero past the width.
-pub fn stride(width: usize) -> usize {
+pub(super) fn stride(width: usize) -> usize {
     width.next_multiple_of(LANES)
 }
 
 /// Activations [rows, width].
 #[derive(Debug, Clone, Default)]
 pub struct Rows {
+    /// Numbers of a row.
     pub width: usize,
     stride: usize,
     data: Vec<f32>,
 }
 
 impl Rows {
-    /// Zeros.
+    /// Zeros [rows, width].
     pub fn new(rows: usize, width: usize) -> Self {
         Self { width, stride: stride(width), data: vec![0.0; rows * stride(width)] }
     }
@@ -33,35 +34,43 @@ impl Rows {
         rows
     }
 
+    /// How many.
     pub fn len(&self) -> usize {
         self.data.len() / self.stride.max(1)
     }
 
-    /// A row with the zeros behind it.
-    pub fn padded(&self, row: usize) -> &[f32] {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.data.is_empty()
+    }
+
+    /// One with the zeros behind it.
+    pub(super) fn padded(&self, row: usize) -> &[f32] {
         &self.data[row * self.stride..][..self.stride]
     }
 
+    /// One [width].
     pub fn row(&self, row: usize) -> &[f32] {
         &self.data[row * self.stride..][..self.width]
     }
 
+    /// One [width], to write.
     pub fn row_mut(&mut self, row: usize) -> &mut [f32] {
         &mut self.data[row * self.stride..][..self.width]
     }
 
     /// Some of the rows.
-    pub fn part(&self, rows: Range<usize>) -> Self {
+    pub(super) fn part(&self, rows: Range<usize>) -> Self {
         Self { data: self.data[rows.start * self.stride..rows.end * self.stride].to_vec(), ..*self }
     }
 
     /// Adds other rows to them, one to each.
-    pub fn add(&mut self, other: &Self) {
+    pub(super) fn add(&mut self, other: &Self) {
         self.data.iter_mut().zip(&other.data).for_each(|(x, other)| *x += other);
     }
 
     /// Adds a vector [width] to each of them.
-    pub fn add_to_each(&mut self, vector: &[f32]) {
+    pub(super) fn add_to_each(&mut self, vector: &[f32]) {
         for row in 0..self.len() {
             self.row_mut(row).iter_mut().zip(vector).for_each(|(x, more)| *x += more);
         }
@@ -70,7 +79,7 @@ impl Rows {
 
 /// Floats as they are stored, row behind row; what is behind a row's width is zero.
 #[derive(Debug, Clone)]
-pub enum Floats {
+pub(super) enum Floats {
     F32(Vec<f32>),
     F16(Vec<f16>),
     Bf16(Vec<bf16>),
