@@ -39,7 +39,7 @@ fn softmax(model: u32, row: u32, thread: u32) -> Softmax {
     for (var i = thread; i < dims.vocab; i += THREADS) {
         sum += exp(logit_of(model, row, i) - top);
     }
-    return Softmax(top, sum_threads(sum, thread));
+    return Softmax(top, sum_threads(sum, 1.0, thread));
 }
 
 fn probability(model: u32, row: u32, i: u32, whole: Softmax) -> f32 {

@@ -16,7 +16,7 @@ fn is_confident(base: u32, count: u32, token: u32, thread: u32) -> bool {
     for (var i = thread; i < count; i += THREADS) {
         sum += exp(min(logits[base + i] - chosen, 80.0));
     }
-    return sampling.confidence * sum_threads(sum, thread) <= 1.0;
+    return sampling.confidence * sum_threads(sum, 1.0, thread) <= 1.0;
 }
 
 @compute @workgroup_size(THREADS)

@@ -32,6 +32,7 @@ pub(super) struct MatmulDims {
     pub x_stride: u32,
     pub y_stride: u32,
     pub head: u32,
+    pub epilogue: u32,
 }
 
 /// Twin of `HeadDims` in `shaders/lib/heads.wgsl`.
@@ -45,6 +46,7 @@ pub(super) struct HeadDims {
     pub q_stride: u32,
     pub window: u32,
     pub scale: f32,
+    pub one: f32,
 }
 
 /// Twin of `EmbedDims` in `shaders/embed.wgsl`.
@@ -60,7 +62,7 @@ pub(super) struct EmbedDims {
     pub scale: f32,
 }
 
-/// Twin of `NormDims` in `shaders/norm_rms.wgsl` and `shaders/norm_layer.wgsl`.
+/// Twin of `NormDims` in `shaders/lib/norm.wgsl`.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct NormDims {
@@ -68,6 +70,7 @@ pub(super) struct NormDims {
     pub stride: u32,
     pub head: u32,
     pub eps: f32,
+    pub one: f32,
 }
 
 /// Twin of `SampleDims` in `shaders/lib/sampling.wgsl`.

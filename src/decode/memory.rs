@@ -7,11 +7,11 @@ use crate::model::{MatrixPlan, ModelSpec, Op, Output, Plan};
 use serde::Serialize;
 
 /// Positions per block of the KV cache; as in `shaders/lib/heads.wgsl`.
-pub(super) const BLOCK: usize = 64;
+pub(super) const BLOCK: usize = 256;
 /// Positions that the KV cache has room for at first; it doubles when a text needs more.
 pub(super) const FIRST_POSITIONS: usize = 1024;
-/// Rows up to which matrices are read once for all rows, and attention runs block by block.
-pub(super) const FEW_ROWS: usize = 16;
+/// Rows up to which matrices are read once for every 16 rows, and blocks of positions are looked at side by side.
+pub(super) const FEW_ROWS: usize = 32;
 
 /// What a model is given room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

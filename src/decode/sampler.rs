@@ -3,7 +3,7 @@
 use super::dims::{SampleDims, SamplingBlock};
 use super::forward::Model;
 use super::invariance::Variants;
-use super::node::{Choice, Grid, Node};
+use super::node::{Choice, Grid, Node, Pass};
 use super::round::{DRAFTS, RoundBuffers};
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, Kernel, Noise, Recorder, Slice, Uniforms};
@@ -125,6 +125,7 @@ impl Sampler {
                     node(Kernel::Reject, &bindings)
                 }
             });
+            nodes.iter().for_each(|node| node.compile(gpu, 1, Variants::default()));
             nodes
         };
         let by_model = draft.zip(drafting).map(|(draft, block)| bind(draft, block, recipe.of_draft(), None));
@@ -143,13 +144,18 @@ impl Sampler {
     /// Records the choice of the target's tokens for `rows` rows of logits.
     pub fn record_verify(&self, recorder: &mut Recorder<'_>, rows: usize, drafted: bool) {
         let nodes = if drafted { &self.verify_drafted } else { &self.verify };
-        nodes.iter().for_each(|node| node.record(recorder, rows as u32, &(0..=0), Variants::All));
+        record(nodes, recorder, rows);
     }
 
     /// Records the choice of a draft token, which the next pass reads.
     pub fn record_draft(&self, recorder: &mut Recorder<'_>) {
-        self.draft.iter().for_each(|node| node.record(recorder, 1, &(0..=0), Variants::All));
+        record(&self.draft, recorder, 1);
     }
+}
+
+fn record(nodes: &[Node], recorder: &mut Recorder<'_>, rows: usize) {
+    let pass = Pass { rows: rows as u32, positions: &(0..=0), variants: Variants::default(), outs: u32::MAX };
+    nodes.iter().for_each(|node| node.record(recorder, pass));
 }
 
 /// What the kernels read of it.

@@ -4,7 +4,7 @@ use crate::model::{Activation, Table};
 use crate::options::KvDtype;
 use crate::weights::{Codes, Float, Format, Scales};
 
-/// What a matmul does with its results.
+/// What a matmul does with its results; as in `shaders/lib/epilogues.wgsl`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Epilogue {
     /// y = result.
@@ -12,11 +12,20 @@ pub enum Epilogue {
     /// y += result + bias.
     Residual,
     /// y = activation(gate) * up, rows alternating.
-    Gate(Activation),
+    Gate,
     /// y = activation(result + bias).
-    Activate(Activation),
+    Activate,
     /// Bias, rotation, q and the KV cache.
-    Rotary(KvDtype),
+    Rotary,
+}
+
+/// What a model's epilogues have in common: all of them are in one kernel, to which a dispatch says which it wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Epilogues {
+    /// The MLP's.
+    pub activation: Activation,
+    /// The KV cache's.
+    pub kv: KvDtype,
 }
 
 /// A kernel and its variant.
@@ -31,17 +40,15 @@ pub enum Kernel {
     /// Layer norm of rows.
     NormLayer,
     /// x W^T for up to the given number of rows per workgroup: 1, 2, 4, 8 or 16.
-    MatmulRows(Format, u32, Epilogue),
+    MatmulRows(Format, u32, Epilogues),
     /// x W^T for many rows.
-    MatmulTile(Format, Epilogue),
+    MatmulTile(Format, Epilogues),
     /// Norm of each head of q and k, rotation, append.
     QkNorm(KvDtype),
-    /// Attention for few rows, block by block.
-    Attention(KvDtype),
-    /// Joins the blocks of [`Kernel::Attention`].
+    /// Attention of up to the given number of query vectors per workgroup: 1, 2, 4 or 8.
+    Attention(KvDtype, u32),
+    /// Joins the blocks of [`Kernel::Attention`], where several workgroups had them.
     AttentionMerge,
-    /// Attention for many rows.
-    AttentionPrefill(KvDtype),
     /// Biases and penalties of single logits.
     Adjust,
     /// Temperature, and which tokens remain.
@@ -76,6 +83,8 @@ macro_rules! shader {
 impl Kernel {
     /// Row counts that have a variant of their own.
     pub const ROWS: [u32; 5] = [1, 2, 4, 8, 16];
+    /// Numbers of query vectors that have a variant of their own.
+    pub const VECTORS: [u32; 4] = [1, 2, 4, 8];
 
     /// The WGSL text: fragments first, then the kernel.
     pub fn source(self) -> String {
@@ -84,6 +93,7 @@ impl Kernel {
         let matmul = shader!("lib/matmul.wgsl");
         let heads = shader!("lib/heads.wgsl");
         let fold = shader!("lib/fold.wgsl");
+        let norm = shader!("lib/norm.wgsl");
         let sum = shader!("lib/sum_threads.wgsl");
         let sampling = shader!("lib/sampling.wgsl");
         let random = shader!("lib/random.wgsl");
@@ -96,29 +106,26 @@ impl Kernel {
                 };
                 [vec![step], weight(format), vec![table, shader!("embed.wgsl")]].concat()
             }
-            Self::NormRms => vec![step, sum, shader!("lib/norm_set.wgsl"), shader!("norm_rms.wgsl")],
-            Self::PostNorm => vec![step, sum, shader!("lib/norm_add.wgsl"), shader!("norm_rms.wgsl")],
-            Self::NormLayer => vec![step, sum, shader!("norm_layer.wgsl")],
-            Self::MatmulRows(format, count, epilogue) => {
+            Self::NormRms => vec![step, norm, sum, shader!("lib/norm_set.wgsl"), shader!("norm_rms.wgsl")],
+            Self::PostNorm => vec![step, norm, sum, shader!("lib/norm_add.wgsl"), shader!("norm_rms.wgsl")],
+            Self::NormLayer => vec![step, norm, sum, shader!("norm_layer.wgsl")],
+            Self::MatmulRows(format, count, epilogues) => {
                 let kernel = vec![shader!("matmul_rows.wgsl")];
-                [vec![step, mac, matmul], weight(format), rows(count), epilogue.parts(), kernel].concat()
+                [vec![step, mac, matmul], weight(format), rows(count), epilogues.parts(), kernel].concat()
             }
-            Self::MatmulTile(format, epilogue) => {
+            Self::MatmulTile(format, epilogues) => {
                 let kernel = vec![shader!("matmul_tile.wgsl")];
-                [vec![step, mac, matmul], weight(format), epilogue.parts(), kernel].concat()
+                [vec![step, mac, matmul], weight(format), epilogues.parts(), kernel].concat()
             }
             Self::QkNorm(kv) => {
                 vec![step, heads, sum, kv_store(kv), shader!("lib/rotary.wgsl"), shader!("qk_norm.wgsl")]
             }
-            Self::Attention(kv) => {
+            Self::Attention(kv, count) => {
                 let block = shader!("lib/attention_block.wgsl");
-                vec![step, mac, heads, kv_load(kv), block, shader!("attention.wgsl")]
+                let (query, kernel) = (shader!("lib/query.wgsl"), shader!("attention.wgsl"));
+                vec![step, mac, heads, query, kv_load(kv), fold, vectors(count), block, kernel]
             }
             Self::AttentionMerge => vec![step, heads, fold, shader!("attention_merge.wgsl")],
-            Self::AttentionPrefill(kv) => {
-                let block = shader!("lib/attention_block.wgsl");
-                vec![step, mac, heads, kv_load(kv), fold, block, shader!("attention_prefill.wgsl")]
-            }
             Self::Adjust => vec![step, sampling, shader!("adjust.wgsl")],
             Self::Filter => {
                 vec![step, sampling, shader!("lib/max_threads.wgsl"), shader!("lib/find.wgsl"), shader!("filter.wgsl")]
@@ -146,44 +153,49 @@ impl Kernel {
         constants + &parts.join("\n")
     }
 
-    /// Every kernel in every variant, but for sizes of groups, which change no more than a constant.
+    /// Every kernel in every variant, but for sizes of groups, which change no more than a constant; formats of weights and
+    /// epilogues, which do not know of each other, are not all combined.
     pub fn all() -> Vec<Self> {
         let kvs = [KvDtype::F32, KvDtype::F16];
-        let mut epilogues = vec![Epilogue::Store, Epilogue::Residual];
-        epilogues.extend(Activation::ALL.into_iter().flat_map(|f| [Epilogue::Gate(f), Epilogue::Activate(f)]));
-        epilogues.extend(kvs.map(Epilogue::Rotary));
         let mut all = vec![Self::NormRms, Self::PostNorm, Self::NormLayer, Self::AttentionMerge, Self::Probe];
         all.extend([Self::Adjust, Self::Filter, Self::Reject, Self::Follow]);
         all.extend([Noise::None, Noise::Gumbel].map(Self::Sample));
-        all.extend(kvs.into_iter().flat_map(|kv| [Self::QkNorm(kv), Self::Attention(kv), Self::AttentionPrefill(kv)]));
+        for kv in kvs {
+            all.push(Self::QkNorm(kv));
+            all.extend(Self::VECTORS.map(|vectors| Self::Attention(kv, vectors)));
+        }
+        let mut matmuls = |format, epilogues| {
+            all.push(Self::MatmulTile(format, epilogues));
+            all.extend(Self::ROWS.map(|rows| Self::MatmulRows(format, rows, epilogues)));
+        };
+        for activation in Activation::ALL {
+            for kv in kvs {
+                matmuls(Format::Float(Float::F16), Epilogues { activation, kv });
+            }
+        }
         let is_rare = |scales| matches!(scales, Scales::Pairs(Float::F32 | Float::Bf16, group) if group != 64);
         let is_rare = |format: &Format| matches!(format, Format::Quantised { scales, .. } if is_rare(*scales));
-        for format in Format::all().into_iter().filter(|format| !is_rare(format)) {
+        let formats: Vec<_> = Format::all().into_iter().filter(|format| !is_rare(format)).collect();
+        for &format in formats.iter().filter(|format| **format != Format::Float(Float::F16)) {
+            matmuls(format, Epilogues { activation: Activation::Silu, kv: KvDtype::F16 });
+        }
+        for format in formats {
             all.extend([Table::Tokens, Table::Positions].map(|table| Self::Embed(format, table)));
             all.push(Self::Fill(format));
-            for &epilogue in &epilogues {
-                all.push(Self::MatmulTile(format, epilogue));
-                all.extend(Self::ROWS.map(|rows| Self::MatmulRows(format, rows, epilogue)));
-            }
         }
         all
     }
 }
 
-impl Epilogue {
+impl Epilogues {
     fn parts(self) -> Vec<&'static str> {
-        match self {
-            Self::Store => vec![shader!("lib/out_store.wgsl")],
-            Self::Residual => vec![shader!("lib/out_residual.wgsl")],
-            Self::Gate(function) => vec![activation(function), shader!("lib/out_gate.wgsl")],
-            Self::Activate(function) => vec![activation(function), shader!("lib/out_activate.wgsl")],
-            Self::Rotary(kv) => vec![
-                shader!("lib/heads.wgsl"),
-                kv_store(kv),
-                shader!("lib/rotary.wgsl"),
-                shader!("lib/out_rotary.wgsl"),
-            ],
-        }
+        vec![
+            activation(self.activation),
+            shader!("lib/heads.wgsl"),
+            kv_store(self.kv),
+            shader!("lib/rotary.wgsl"),
+            shader!("lib/epilogues.wgsl"),
+        ]
     }
 }
 
@@ -256,6 +268,15 @@ fn rows(count: u32) -> Vec<&'static str> {
         4 => vec![quad, shader!("lib/rows_4.wgsl")],
         8 => vec![quad, shader!("lib/rows_8.wgsl")],
         _ => vec![quad, shader!("lib/rows_16.wgsl")],
+    }
+}
+
+fn vectors(count: u32) -> &'static str {
+    match count {
+        1 => shader!("lib/vectors_1.wgsl"),
+        2 => shader!("lib/vectors_2.wgsl"),
+        4 => shader!("lib/vectors_4.wgsl"),
+        _ => shader!("lib/vectors_8.wgsl"),
     }
 }
 
