@@ -1,7 +1,7 @@
 //! The plan's steps and their buffers, brought together once at load.
 
 use super::dims::{EmbedDims, HeadDims, MatmulDims, NormDims};
-use super::memory::{Capacity, stride};
+use super::memory::{Capacity, logits_stride, stride};
 use super::node::{Choice, Grid, Node, Span};
 use super::upload::Matrix;
 use crate::gpu::{Buffer, Epilogue, Epilogues, Gpu, Kernel, Slice, Uniforms};
@@ -174,7 +174,7 @@ impl Binder<'_> {
         };
         let (epilogue, y_stride, bias, y) = match output {
             Output::Qkv => (Epilogue::Store, spec.qkv_width(), None, &self.qkv),
-            Output::Logits => (Epilogue::Store, spec.vocab_size, None, &self.logits.whole()),
+            Output::Logits => (Epilogue::Store, logits_stride(spec.vocab_size), None, &self.logits.whole()),
             Output::Normed => (Epilogue::Store, hidden, None, &self.normed),
             Output::Residual { bias } => (Epilogue::Residual, hidden, Some(bias), &self.residual),
             Output::Gate { bias, .. } => (Epilogue::Gate, inner, Some(bias), &self.mlp),

@@ -83,6 +83,7 @@ pub(super) struct SampleDims {
     pub advance: u32,
     pub stream: u32,
     pub draft_stride: u32,
+    pub draft_vocab: u32,
 }
 
 /// Twin of `Sampling` in `shaders/lib/sampling.wgsl`.

@@ -243,7 +243,7 @@ impl Model {
         self.blueprint.memory()
     }
 
-    /// Logits of the last pass with a head [rows, vocab].
+    /// Logits of the last pass with a head [rows, vocab], in rows of whole 16 bytes.
     pub fn logits(&self) -> &Buffer {
         &self.logits
     }

@@ -49,6 +49,11 @@ pub(super) fn stride(width: usize) -> usize {
     width.next_multiple_of(32)
 }
 
+/// Elements from row to row of logits: 16 bytes are read at a time.
+pub(super) fn logits_stride(vocab: usize) -> usize {
+    vocab.next_multiple_of(4)
+}
+
 /// Bytes of a matrix on the GPU.
 fn matrix_bytes(matrix: &MatrixPlan, sections: &[Section]) -> u64 {
     let bytes = |section: &Section| section.rows.len() as u64 * section.row(matrix.cols).bytes() as u64;
@@ -65,7 +70,7 @@ pub(super) struct Sizes {
     pub qkv: u64,
     /// MLP rows [chunk, intermediate].
     pub mlp: u64,
-    /// Logits [MAX_DRAFT + 1, vocab].
+    /// Logits [MAX_DRAFT + 1, vocab], in rows of whole 16 bytes.
     pub logits: u64,
     /// Each rotary table [positions, rotary_dim / 2, 2].
     pub tables: Vec<u64>,
@@ -106,7 +111,7 @@ impl Sizes {
             query: floats(rows, stride(spec.q_width())),
             qkv: floats(if has_qkv { rows } else { 0 }, spec.qkv_width()),
             mlp: floats(rows, stride(spec.intermediate_size)),
-            logits: floats(MAX_DRAFT + 1, spec.vocab_size),
+            logits: floats(MAX_DRAFT + 1, logits_stride(spec.vocab_size)),
             tables: spec.ropes.iter().map(|rope| floats(capacity.max_context, rope.rotary_dim)).collect(),
             vectors: plan.vectors.iter().map(|vector| floats(1, stride(vector.len)).next_multiple_of(256)).sum(),
         }

@@ -3,6 +3,7 @@
 use super::dims::Step;
 use super::engine::Engine;
 use super::forward::Model;
+use super::memory::logits_stride;
 use super::round::{BEFORE, CHUNK, IDS};
 use super::target::MAX_DRAFT;
 use crate::error::Result;
@@ -71,6 +72,7 @@ impl Engine {
     pub async fn logits(&mut self, tokens: &[u32], rows: usize) -> Result<Vec<f32>> {
         self.make_room(tokens.len()).await?;
         let vocab = self.target.spec().vocab_size;
+        let stride = logits_stride(vocab);
         let mut all = Vec::with_capacity(tokens.len() * vocab);
         for chunk in tokens.chunks(rows.clamp(1, self.target.max_rows())) {
             let position = self.cached.len();
@@ -79,8 +81,9 @@ impl Engine {
             for first in (0..chunk.len()).step_by(MAX_DRAFT + 1) {
                 let rows = (chunk.len() - first).min(MAX_DRAFT + 1);
                 self.submit_head(position, first, rows);
-                let words = self.gpu.read(self.target.logits(), 0, 4 * (rows * vocab) as u64).await?;
-                all.extend(words.into_iter().map(f32::from_bits));
+                let words = self.gpu.read(self.target.logits(), 0, 4 * (rows * stride) as u64).await?;
+                let whole = words.chunks_exact(stride).flat_map(|row| &row[..vocab]);
+                all.extend(whole.map(|word| f32::from_bits(*word)));
             }
             self.cached.extend_from_slice(chunk);
         }
@@ -98,7 +101,7 @@ impl Engine {
         self.gpu.write(&self.buffers.tokens, 4 * CHUNK as u64, bytemuck::cast_slice(tokens));
         let logit_row = (rows - wanted) as u32;
         self.target.set_step(Step { rows: rows as u32, logit_row, ..chunk_step(position) });
-        let (offset, bytes) = (4 * (vocab * (wanted - 1)) as u64, 4 * outs as u64);
+        let (offset, bytes) = (4 * (logits_stride(vocab) * (wanted - 1)) as u64, 4 * outs as u64);
         let mut readback = Readback::new(&self.gpu, bytes)?;
         let mut recorder = self.gpu.record();
         self.target.record_probe(&mut recorder, rows, position, wanted, outs);

@@ -51,12 +51,22 @@ pub enum Kernel {
     AttentionMerge,
     /// Biases and penalties of single logits.
     Adjust,
-    /// Temperature, and which tokens remain.
+    /// The largest logits of a row, by segments.
+    Survey,
+    /// From these, a bound below which no token remains.
+    Bound,
+    /// The tokens above the bound.
+    Gather,
+    /// Which of those remain.
     Filter,
-    /// Logits -> token ids, with noise or without.
+    /// Logits -> token ids, with noise or without, by segments.
     Sample(Noise),
+    /// The best of the segments.
+    Settle(Noise),
+    /// Logits of the tokens that remain -> token ids, with noise.
+    SampleKept,
     /// Logits of target and draft model -> token ids, by rejection sampling.
-    Reject,
+    Reject(Tokens),
     /// Moves the text on behind a round that the CPU has not read.
     Follow,
     /// Reads a buffer once, to measure the memory.
@@ -74,6 +84,15 @@ pub enum Noise {
     Gumbel,
 }
 
+/// Which tokens are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Tokens {
+    /// All.
+    All,
+    /// Those that [`Kernel::Filter`] leaves.
+    Kept,
+}
+
 macro_rules! shader {
     ($file:literal) => {
         include_str!(concat!(env!("OUT_DIR"), "/shaders/", $file))
@@ -85,6 +104,8 @@ impl Kernel {
     pub const ROWS: [u32; 5] = [1, 2, 4, 8, 16];
     /// Numbers of query vectors that have a variant of their own.
     pub const VECTORS: [u32; 4] = [1, 2, 4, 8];
+    /// Logits of a segment; as in `shaders/lib/sampling.wgsl`.
+    pub const SEGMENT: usize = 4096;
 
     /// The WGSL text: fragments first, then the kernel.
     pub fn source(self) -> String {
@@ -98,6 +119,10 @@ impl Kernel {
         let sampling = shader!("lib/sampling.wgsl");
         let random = shader!("lib/random.wgsl");
         let best = shader!("lib/best.wgsl");
+        let max = shader!("lib/max_threads.wgsl");
+        let find = shader!("lib/find.wgsl");
+        let finish = shader!("lib/finish.wgsl");
+        let segments = shader!("lib/segments.wgsl");
         let parts: Vec<&str> = match self {
             Self::Embed(format, table) => {
                 let table = match table {
@@ -127,20 +152,28 @@ impl Kernel {
             }
             Self::AttentionMerge => vec![step, heads, fold, shader!("attention_merge.wgsl")],
             Self::Adjust => vec![step, sampling, shader!("adjust.wgsl")],
-            Self::Filter => {
-                vec![step, sampling, shader!("lib/max_threads.wgsl"), shader!("lib/find.wgsl"), shader!("filter.wgsl")]
-            }
+            Self::Survey => vec![step, sampling, segments, sum, max, shader!("filter_survey.wgsl")],
+            Self::Bound => vec![step, sampling, sum, max, find, shader!("filter_bound.wgsl")],
+            Self::Gather => vec![step, sampling, segments, shader!("filter_gather.wgsl")],
+            Self::Filter => vec![step, sampling, sum, find, shader!("filter.wgsl")],
             Self::Sample(noise) => {
-                let mut parts = vec![step, sampling, sum, best];
-                parts.extend(match noise {
-                    Noise::None => vec![shader!("lib/noise_none.wgsl")],
-                    Noise::Gumbel => vec![random, shader!("lib/noise_gumbel.wgsl")],
-                });
-                parts.push(shader!("sample.wgsl"));
-                parts
+                let kernel = shader!("sample.wgsl");
+                [vec![step, sampling, segments, sum, max, best, finish], noise.parts(), vec![kernel]].concat()
             }
-            Self::Reject => {
-                vec![step, sampling, random, sum, shader!("lib/max_threads.wgsl"), best, shader!("reject.wgsl")]
+            Self::Settle(noise) => {
+                let kernel = shader!("sample_settle.wgsl");
+                [vec![step, sampling, sum, max, best, finish], noise.parts(), vec![kernel]].concat()
+            }
+            Self::SampleKept => {
+                let kernel = shader!("sample_kept.wgsl");
+                [vec![step, sampling, best, finish], Noise::Gumbel.parts(), vec![kernel]].concat()
+            }
+            Self::Reject(tokens) => {
+                let tokens = match tokens {
+                    Tokens::All => shader!("lib/tokens_all.wgsl"),
+                    Tokens::Kept => shader!("lib/tokens_kept.wgsl"),
+                };
+                vec![step, sampling, random, best, tokens, shader!("reject.wgsl")]
             }
             Self::Follow => vec![step, shader!("follow.wgsl")],
             Self::Probe => vec![shader!("probe.wgsl")],
@@ -158,8 +191,10 @@ impl Kernel {
     pub fn all() -> Vec<Self> {
         let kvs = [KvDtype::F32, KvDtype::F16];
         let mut all = vec![Self::NormRms, Self::PostNorm, Self::NormLayer, Self::AttentionMerge, Self::Probe];
-        all.extend([Self::Adjust, Self::Filter, Self::Reject, Self::Follow]);
+        all.extend([Self::Adjust, Self::Survey, Self::Bound, Self::Gather, Self::Filter, Self::Follow]);
         all.extend([Noise::None, Noise::Gumbel].map(Self::Sample));
+        all.extend([Self::Settle(Noise::None), Self::Settle(Noise::Gumbel), Self::SampleKept]);
+        all.extend([Tokens::All, Tokens::Kept].map(Self::Reject));
         for kv in kvs {
             all.push(Self::QkNorm(kv));
             all.extend(Self::VECTORS.map(|vectors| Self::Attention(kv, vectors)));
@@ -184,6 +219,15 @@ impl Kernel {
             all.push(Self::Fill(format));
         }
         all
+    }
+}
+
+impl Noise {
+    fn parts(self) -> Vec<&'static str> {
+        match self {
+            Self::None => vec![shader!("lib/noise_none.wgsl")],
+            Self::Gumbel => vec![shader!("lib/random.wgsl"), shader!("lib/noise_gumbel.wgsl")],
+        }
     }
 }
 
