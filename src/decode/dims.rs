@@ -32,6 +32,7 @@ pub(super) struct MatmulDims {
     pub x_stride: u32,
     pub y_stride: u32,
     pub head: u32,
+    pub one: f32,
 }
 
 /// Twin of `HeadDims` in `shaders/lib/heads.wgsl`.

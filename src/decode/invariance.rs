@@ -2,7 +2,7 @@
 
 use super::engine::Engine;
 use super::flight::Ahead;
-use super::memory::FEW_ROWS;
+use super::memory::MATMUL_ROWS;
 use super::target::Target;
 use crate::error::Result;
 use crate::gpu::Kernel;
@@ -57,9 +57,9 @@ impl Engine {
         let tokens: Vec<u32> = (0..self.capacity().min(70)).map(|i| (i * 37 % vocab) as u32).collect();
         let batch = |rows: usize| tokens.len() - rows.min(tokens.len());
         self.truncate(0);
-        self.prefill(&tokens[..batch(FEW_ROWS + 1)]).await?;
+        self.prefill(&tokens[..batch(MATMUL_ROWS + 1)]).await?;
         // From the largest batch to the smallest, each finds the positions before it computed.
-        let first = batch(FEW_ROWS + 1);
+        let first = batch(MATMUL_ROWS + 1);
         let by_tiles = self.last_logits(&tokens[first..], first).await?;
         let mut by_rows = Vec::new();
         for rows in Kernel::ROWS.into_iter().rev() {

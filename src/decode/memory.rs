@@ -10,8 +10,10 @@ use serde::Serialize;
 pub(super) const BLOCK: usize = 64;
 /// Positions that the KV cache has room for at first; it doubles when a text needs more.
 pub(super) const FIRST_POSITIONS: usize = 1024;
-/// Rows up to which matrices are read once for all rows, and attention runs block by block.
+/// Rows up to which attention runs block by block.
 pub(super) const FEW_ROWS: usize = 16;
+/// Rows up to which matrices are read in passes of at most 16 rows, each lane by a thread of its own.
+pub(super) const MATMUL_ROWS: usize = 32;
 
 /// What a model is given room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -51,8 +53,7 @@ pub(super) fn stride(width: usize) -> usize {
 
 /// Bytes of a matrix on the GPU.
 fn matrix_bytes(matrix: &MatrixPlan, sections: &[Section]) -> u64 {
-    let bytes = |section: &Section| section.rows.len() as u64 * section.row(matrix.cols).bytes() as u64;
-    sections.iter().map(bytes).sum()
+    sections.iter().map(|section| section.bytes(matrix.cols)).sum()
 }
 
 /// Sizes of the buffers of a forward pass, in bytes.

@@ -1,7 +1,7 @@
 //! A step of the plan with its buffers: which kernel it runs for how many rows, and how many workgroups.
 
 use super::invariance::Variants;
-use super::memory::{BLOCK, FEW_ROWS};
+use super::memory::{BLOCK, FEW_ROWS, MATMUL_ROWS};
 use crate::gpu::{Buffer, Call, Epilogue, Gpu, Kernel, Recorder, Slice, split_grid};
 use crate::weights::Format;
 use std::ops::RangeInclusive;
@@ -99,17 +99,18 @@ impl Node {
             Calls::ManyRows(call) if !few => (call, 1, 1),
             Calls::FewRows(_) | Calls::ManyRows(_) => return,
             Calls::Matmul { rows: calls, tile } => {
-                let least = if variants == Variants::One { FEW_ROWS as u32 } else { rows };
+                let most = Kernel::ROWS[Kernel::ROWS.len() - 1];
+                let least = if variants == Variants::One { most } else { rows.min(most) };
                 match Kernel::ROWS.into_iter().zip(calls).find(|(variant, _)| *variant >= least) {
-                    Some((variant, call)) => (call, variant, 16),
-                    None => (tile, 32, 32),
+                    Some((variant, call)) if rows <= MATMUL_ROWS as u32 => (call, variant, Kernel::OUTS),
+                    _ => (tile, Kernel::TILE[0], Kernel::TILE[1]),
                 }
             }
         };
         let grid = match self.grid {
             Grid::PerRow(x) => [x, rows, 1],
             Grid::Rows => [rows, 1, 1],
-            Grid::Outputs(outs) => split_grid(outs.div_ceil(out_tile), rows.div_ceil(row_tile)),
+            Grid::Outputs(outs) => split_grid(rows.div_ceil(row_tile), outs.div_ceil(out_tile)),
             Grid::Blocks { kv_heads, window } => [kv_heads, blocks(rows, positions, window), 1],
             Grid::Vectors { kv_heads, group } => [kv_heads, (rows * group).div_ceil(8), 1],
         };

@@ -8,7 +8,7 @@
 mod radv;
 mod report;
 
-use foretoken::gpu::{Epilogue, Kernel};
+use foretoken::gpu::{Epilogue, Kernel, Subnormals};
 use foretoken::weights::Format;
 use radv::Compiler;
 use report::Report;
@@ -78,7 +78,7 @@ fn kernels() {
         return;
     };
     let kernels: Vec<_> = Kernel::all().into_iter().filter(|kernel| matches!(kernel, Kernel::MatmulRows(Format::Float(_), _, Epilogue::Store) | Kernel::MatmulTile(Format::Float(_), Epilogue::Store))).collect();
-    let sources: Vec<_> = kernels.iter().map(|kernel| kernel.source()).collect();
+    let sources: Vec<_> = kernels.iter().map(|kernel| kernel.source(Subnormals::Kept)).collect();
     for family in FAMILIES {
         for (kernel, report) in kernels.iter().zip(compile(&driver, family, &sources)) {
             println!("{family} {kernel:?} {report:?}");

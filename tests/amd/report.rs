@@ -16,7 +16,7 @@ pub struct Report {
     pub workgroup: u64,
     /// Waves that a SIMD can hold.
     pub waves: u64,
-    /// The largest loop that has no other in it.
+    /// Of the loops that have no other in them, the one that loads most.
     pub inner: Counts,
 }
 
@@ -101,7 +101,7 @@ fn parse(assembly: &str) -> (Vec<(&str, Option<&str>)>, HashMap<&str, usize>) {
     (instructions, labels)
 }
 
-/// The largest loop without another in it: from where a jump back lands to the jump.
+/// Of the loops without another in them the one that loads most: from where a jump back lands to the jump.
 fn inner_loop(assembly: &str) -> Counts {
     let (instructions, labels) = parse(assembly);
     let back = |(at, (_, target)): (usize, &(&str, Option<&str>))| {
@@ -113,9 +113,11 @@ fn inner_loop(assembly: &str) -> Counts {
         outer != inner && outer.start <= inner.start && inner.end <= outer.end
     };
     let innermost = loops.iter().filter(|outer| !loops.iter().any(|inner| holds(outer, inner)));
+    innermost.map(|range| count(&instructions[range.clone()])).max_by_key(|counts| (counts.loads, counts.all)).unwrap_or_default()
+}
+
+fn count(instructions: &[(&str, Option<&str>)]) -> Counts {
     let mut counts = Counts::default();
-    if let Some(largest) = innermost.max_by_key(|range| range.len()) {
-        instructions[largest.clone()].iter().for_each(|(op, _)| counts += Counts::of(op));
-    }
+    instructions.iter().for_each(|(op, _)| counts += Counts::of(op));
     counts
 }
