@@ -86,13 +86,14 @@ impl Engine {
         Ok(all)
     }
 
-    /// Computes a few tokens at a position in one pass, with a head for all of them, and returns the bits of the last one's
-    /// logits [vocab]. What is cached before the position need not be what counts as cached.
+    /// Computes tokens at a position in one pass, with a head for as many of them as a round has, and returns the bits of the last
+    /// one's logits [vocab]. What is cached before the position need not be what counts as cached.
     pub(super) async fn last_logits(&self, tokens: &[u32], position: usize) -> Result<Vec<u32>> {
         self.submit_chunk(&self.target, tokens, position);
-        self.submit_head(position, 0, tokens.len());
+        let rows = tokens.len().min(MAX_DRAFT + 1);
+        self.submit_head(position, tokens.len() - rows, rows);
         let row = 4 * self.target.spec().vocab_size as u64;
-        self.gpu.read(self.target.logits(), row * (tokens.len() as u64 - 1), row).await
+        self.gpu.read(self.target.logits(), row * (rows as u64 - 1), row).await
     }
 }
 
