@@ -9,7 +9,7 @@ use bytemuck::cast_slice;
 use foretoken::gpu::{Epilogue, Epilogues, Kernel, KvDtype, Slice, split_grid};
 use foretoken::model::{Activation, RopeScaling, RopeSpec, Table, rotary_table};
 use foretoken::reference::{self, Heads, Kv, Pairs};
-use foretoken::weights::{Affine, Dtype, Float, Format, Row, narrow, pack_row, widen};
+use foretoken::weights::{Affine, Dtype, Float, Format, Row, interleave, narrow, pack_row, widen};
 use half::f16;
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -55,10 +55,11 @@ fn padded(values: &[f32], width: usize, stride: usize) -> Vec<f32> {
     values.chunks_exact(width).flat_map(|row| [row, &vec![0.0; stride - width]].concat()).collect()
 }
 
-/// A matrix [rows, cols] as upload.rs lays it out: rows of whole 16-byte units, of floats zero behind the columns.
+/// A matrix [rows, cols] as upload.rs lays it out: rows of whole 16-byte units, of floats zero behind the columns, sixteen rows
+/// together.
 struct Matrix {
     format: Format,
-    bytes: Vec<u8>,
+    packed: Vec<u8>,
     row: Row,
     /// What the bytes stand for [rows, cols].
     values: Vec<f32>,
@@ -73,9 +74,18 @@ impl Matrix {
         let format = Format::of(dtype);
         let row = format.row(cols);
         let rows = stored.chunks_exact(dtype.bytes(cols as u64).unwrap() as usize);
-        let mut bytes = vec![0; rows.len() * row.bytes()];
-        bytes.chunks_exact_mut(row.bytes()).zip(rows).for_each(|(to, from)| pack_row(dtype, from, cols, to));
-        Self { format, bytes, row, values: widen(dtype, stored) }
+        let mut packed = vec![0; rows.len() * row.bytes()];
+        packed.chunks_exact_mut(row.bytes()).zip(rows).for_each(|(to, from)| pack_row(dtype, from, cols, to));
+        Self { format, packed, row, values: widen(dtype, stored) }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        interleave(&self.packed, self.row)
+    }
+
+    /// Some of its rows.
+    fn piece(&self, rows: std::ops::Range<usize>) -> Vec<u8> {
+        interleave(&self.packed[rows.start * self.row.bytes()..rows.end * self.row.bytes()], self.row)
     }
 
     /// Elements of a row with its padding.
@@ -114,7 +124,7 @@ fn embed_copies_rows_exactly() {
                 let [chunks, scales, units] = table.dims();
                 let [first_id, ids, x_stride] = [first, end - first, stride(width) / 4].map(|size| size as u32);
                 let dims = lab.uniform(&[chunks, scales, units, first_id, ids, x_stride, scale.to_bits()]);
-                let piece = lab.input(&table.bytes[first * table.row.bytes()..end * table.row.bytes()]);
+                let piece = lab.input(&table.piece(first..end));
                 let bindings = [(0, step.clone()), (1, dims), (2, piece), (3, round.clone()), (4, x.slice())];
                 lab.run(Kernel::Embed(table.format, Table::Tokens), [chunks.div_ceil(64), rows as u32, 1], &bindings);
             }
@@ -140,7 +150,7 @@ fn embed_adds_the_rows_of_positions() {
             for (from, end) in [(0, cut), (cut, positions)].into_iter().filter(|(from, end)| from < end) {
                 let sizes = [from, end - from, stride(width) / 4].map(|size| size as u32);
                 let dims = lab.uniform(&[&table.dims()[..], &sizes, &[1f32.to_bits()]].concat());
-                let piece = lab.input(&table.bytes[from * table.row.bytes()..end * table.row.bytes()]);
+                let piece = lab.input(&table.piece(from..end));
                 let bindings = [(0, lab.step(first, rows)), (1, dims), (2, piece), (4, x.slice())];
                 let grid = [(table.row.chunks as u32).div_ceil(64), rows as u32, 1];
                 lab.run(Kernel::Embed(table.format, Table::Positions), grid, &bindings);
@@ -281,8 +291,8 @@ impl Way {
     /// At least as many workgroups as are needed; those that are too many must not matter.
     fn grid(self, outs: usize, rows: usize) -> [u32; 3] {
         match self {
-            Self::Rows(tile) => split_grid((outs as u32).div_ceil(8), (rows as u32).div_ceil(tile)),
-            Self::Tile => split_grid((outs as u32).div_ceil(32), (rows as u32).div_ceil(32)),
+            Self::Rows(tile) => split_grid((rows as u32).div_ceil(tile), (outs as u32).div_ceil(16)),
+            Self::Tile => split_grid((rows as u32).div_ceil(Kernel::TILE[0]), (outs as u32).div_ceil(128)),
         }
     }
 }
@@ -317,7 +327,7 @@ impl Product {
             rows,
             outs: matrix.values.len() / cols,
             step: lab.step(position, rows),
-            weights: lab.input(&matrix.bytes),
+            weights: lab.input(&matrix.bytes()),
             row: matrix.dims(),
             x: lab.input(cast_slice(&padded(x, cols, stride(cols)))),
             x_stride: stride(cols),
@@ -337,7 +347,8 @@ impl Product {
         y_stride: usize,
         targets: &[(u32, Slice)],
     ) {
-        let sizes = [self.outs as u32, 0, self.x_stride as u32 / 4, y_stride as u32, 0, epilogue as u32];
+        let [epilogue, one] = [epilogue as u32, 1f32.to_bits()];
+        let sizes = [self.outs as u32, 0, self.x_stride as u32 / 4, y_stride as u32, 0, epilogue, one];
         let dims = lab.uniform(&[&self.row[..], &sizes].concat());
         let bindings = [(0, self.step.clone()), (1, dims), (2, self.weights.clone()), (3, self.x.clone())];
         let bindings = with_unused(lab, &[&bindings, targets].concat());
@@ -418,7 +429,7 @@ fn embed_widens_quantised_rows() {
         let bindings = [
             (0, lab.uniform(&[0, ids.len() as u32, 0, 0, 0, 0])),
             (1, lab.uniform(&dims)),
-            (2, lab.input(&table.bytes)),
+            (2, lab.input(&table.bytes())),
             (3, lab.input(cast_slice(&ids))),
             (4, x.slice()),
         ];
@@ -442,19 +453,19 @@ fn a_matrix_in_pieces_on_a_grid_of_two_dimensions() {
         let y = lab.output(&vec![UNTOUCHED; rows * outs]);
         for (first, end) in [(0, cut), (cut, outs)] {
             let piece = Matrix::new(Dtype::F16, &w[first * cols..end * cols], cols);
-            let sizes = [end - first, first, stride(cols) / 4, outs, 1, Epilogue::Store as usize].map(|size| size as u32);
+            let sizes = [end - first, first, stride(cols) / 4, outs, 1, 0, 1f32.to_bits() as usize].map(|size| size as u32);
             let bindings = [
                 // The head's rows: those from 2 on, of 5.
                 (0, lab.uniform(&[0, 5, 0, 2, 0, 0])),
                 (1, lab.uniform(&[&piece.dims()[..], &sizes].concat())),
-                (2, lab.input(&piece.bytes)),
+                (2, lab.input(&piece.bytes())),
                 (3, lab.input(cast_slice(&padded(&x, cols, stride(cols))))),
                 (6, y.slice()),
             ];
-            let [tiles, y, z] = way.grid(end - first, rows);
+            let [x, tiles, z] = way.grid(end - first, rows);
             assert_eq!(z, 1);
             // As where there are more tiles than a dimension holds: the last one has no outputs.
-            lab.run(way.kernel(piece.format, EPILOGUES), [tiles / 2 + 1, y, 2], &with_unused(&lab, &bindings));
+            lab.run(way.kernel(piece.format, EPILOGUES), [x, tiles / 2 + 1, 2], &with_unused(&lab, &bindings));
         }
         let want = reference::matmul(&x, &Matrix::new(Dtype::F16, &w, cols).values, cols);
         let got = lab.rows(&y, outs, outs);

@@ -6,7 +6,7 @@ use bytemuck::cast_slice;
 use common::lab::{INPUTS, Lab, Output, Random, UNTOUCHED};
 use common::sampling::{cases, chi_square, chi_square_p, rename_ties};
 use foretoken::decode::bias_words;
-use foretoken::gpu::{Kernel, Noise, Slice, Tokens};
+use foretoken::gpu::{Kernel, Noise, Slice, Subnormals, Tokens};
 use foretoken::reference;
 use foretoken::sample::{Bias, Processors, exponential, softmax, stream, uniform};
 
@@ -298,7 +298,7 @@ fn all_logits_are_read_once_or_twice_and_then_only_those_that_may_remain() {
     let mut lab = Lab::new(4);
     for kernel in [Kernel::Sample(Noise::None), Kernel::Sample(Noise::Gumbel), Kernel::Survey, Kernel::Gather] {
         // 16 bytes for each of 256 threads, four times: a segment. What stands in a loop would be read more often.
-        let source = kernel.source();
+        let source = kernel.source(Subnormals::Kept);
         let (_, main) = source.split_once("fn main(").unwrap();
         assert_eq!(main.matches("four_logits(").count() * 256 * 4, Kernel::SEGMENT, "{kernel:?}");
         assert!(!main.split("four_logits(").any(|text| text.contains("for (") && !text.contains("before[")), "{kernel:?}");

@@ -201,6 +201,7 @@ impl Binder<'_> {
                 y_stride: y_stride as u32,
                 head: u32::from(output == Output::Logits),
                 epilogue: epilogue as u32,
+                one: 1.0,
             };
             let mut bindings = vec![(0, self.step.clone()), (2, piece.buffer.whole()), (3, x.clone())];
             bindings.extend(targets.iter().cloned());

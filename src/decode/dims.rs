@@ -33,6 +33,7 @@ pub(super) struct MatmulDims {
     pub y_stride: u32,
     pub head: u32,
     pub epilogue: u32,
+    pub one: f32,
 }
 
 /// Twin of `HeadDims` in `shaders/lib/heads.wgsl`.

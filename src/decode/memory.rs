@@ -56,8 +56,7 @@ pub(super) fn logits_stride(vocab: usize) -> usize {
 
 /// Bytes of a matrix on the GPU.
 fn matrix_bytes(matrix: &MatrixPlan, sections: &[Section]) -> u64 {
-    let bytes = |section: &Section| section.rows.len() as u64 * section.row(matrix.cols).bytes() as u64;
-    sections.iter().map(bytes).sum()
+    sections.iter().map(|section| section.bytes(matrix.cols)).sum()
 }
 
 /// Sizes of the buffers of a forward pass, in bytes.

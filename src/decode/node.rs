@@ -149,8 +149,11 @@ impl Node {
             Grid::PerRow(x) => [x, rows, 1],
             Grid::Rows => [rows, 1, 1],
             Grid::Outputs(outs) => {
-                let (row_tile, out_tile) = if variant == TILE { (32, 32) } else { (Kernel::ROWS[variant], 16) };
-                split_grid(outs.min(wanted).div_ceil(out_tile), rows.div_ceil(row_tile))
+                let [row_tile, out_tile] = match Kernel::ROWS.get(variant) {
+                    Some(rows) => [*rows, Kernel::OUTS],
+                    None => Kernel::TILE,
+                };
+                split_grid(rows.div_ceil(row_tile), outs.min(wanted).div_ceil(out_tile))
             }
             Grid::Parts(span) => {
                 let vectors = (rows * span.group).div_ceil(Kernel::VECTORS[variant]);

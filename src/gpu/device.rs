@@ -1,6 +1,6 @@
 //! One adapter, one device, one queue; what they can do, and what was asked of them.
 
-use super::kernels::Kernel;
+use super::kernels::{Kernel, Subnormals};
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
@@ -82,6 +82,7 @@ pub struct Gpu {
     pipelines: RefCell<HashMap<Kernel, wgpu::ComputePipeline>>,
     layouts: RefCell<HashMap<Vec<Binding>, wgpu::BindGroupLayout>>,
     failure: Shared,
+    subnormals: Subnormals,
     /// Whether the browser reports late what the device has done.
     pub(super) reports_late: bool,
 }
@@ -164,11 +165,13 @@ impl Gpu {
             pipelines: RefCell::default(),
             layouts: RefCell::default(),
             failure,
+            subnormals: Subnormals::Flushed,
             reports_late: false,
         };
         if cfg!(target_arch = "wasm32") {
             gpu.reports_late = gpu.reports_late().await?;
         }
+        gpu.subnormals = gpu.ask_for_subnormals().await?;
         Ok(Rc::new(gpu))
     }
 
@@ -195,6 +198,21 @@ impl Gpu {
             Error::WebGpuUnavailable { reason } => Error::GpuBlocked { reason },
             other => other,
         })
+    }
+
+    async fn ask_for_subnormals(&self) -> Result<Subnormals> {
+        let wrong = self.buffer("subnormals", 256)?;
+        let call = self.call(Kernel::Halves, &[(0, wrong.whole())]);
+        let mut recorder = self.record();
+        recorder.dispatch(&call, [1, 1, 1]);
+        recorder.submit(None);
+        let counts = self.read(&wrong, 0, wrong.size()).await?;
+        Ok(if counts.iter().all(|count| *count == 0) { Subnormals::Kept } else { Subnormals::Flushed })
+    }
+
+    /// What its driver does with subnormal halves.
+    pub fn subnormals(&self) -> Subnormals {
+        self.subnormals
     }
 
     /// Gives the device up: what waits for it, and what is asked of it later, fails with [`Error::DeviceLost`].
@@ -246,7 +264,7 @@ impl Gpu {
             return pipeline.clone();
         }
         let label = format!("{kernel:?}");
-        let source = kernel.source();
+        let source = kernel.source(self.subnormals);
         let bindings = self.layout(&source);
         let layout = self.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
             bind_group_layouts: &[Some(&bindings)],

@@ -73,6 +73,17 @@ pub enum Kernel {
     Probe,
     /// Fills a buffer with pseudo-random weights.
     Fill(Format),
+    /// Asks the driver what it does with subnormal halves.
+    Halves,
+}
+
+/// What a driver does with f16's subnormal numbers where it widens them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Subnormals {
+    /// They keep their values.
+    Kept,
+    /// They may become zero, so the kernels widen by hand.
+    Flushed,
 }
 
 /// What is added to logits before the largest is taken.
@@ -107,11 +118,20 @@ impl Kernel {
     /// Logits of a segment; as in `shaders/lib/sampling.wgsl`.
     pub const SEGMENT: usize = 4096;
 
-    /// The WGSL text: fragments first, then the kernel.
-    pub fn source(self) -> String {
+    /// Rows and outputs of a workgroup of [`Kernel::MatmulTile`].
+    pub const TILE: [u32; 2] = [8, 256];
+    /// Outputs of a workgroup of [`Kernel::MatmulRows`].
+    pub const OUTS: u32 = 32;
+
+    /// The WGSL text for such a driver: fragments first, then the kernel.
+    pub fn source(self, subnormals: Subnormals) -> String {
         let step = shader!("lib/step.wgsl");
         let mac = shader!("lib/mac.wgsl");
-        let matmul = shader!("lib/matmul.wgsl");
+        let units = shader!("lib/units.wgsl");
+        let matmul = |format: Format, count| {
+            let shared = vec![step, mac, shader!("lib/matmul.wgsl"), units];
+            [shared, weight(format, subnormals), chunk(format), rows(count)].concat()
+        };
         let heads = shader!("lib/heads.wgsl");
         let fold = shader!("lib/fold.wgsl");
         let norm = shader!("lib/norm.wgsl");
@@ -129,18 +149,17 @@ impl Kernel {
                     Table::Tokens => shader!("lib/embed_tokens.wgsl"),
                     Table::Positions => shader!("lib/embed_positions.wgsl"),
                 };
-                [vec![step], weight(format), vec![table, shader!("embed.wgsl")]].concat()
+                [vec![step, units], weight(format, subnormals), vec![table, shader!("embed.wgsl")]].concat()
             }
             Self::NormRms => vec![step, norm, sum, shader!("lib/norm_set.wgsl"), shader!("norm_rms.wgsl")],
             Self::PostNorm => vec![step, norm, sum, shader!("lib/norm_add.wgsl"), shader!("norm_rms.wgsl")],
             Self::NormLayer => vec![step, norm, sum, shader!("norm_layer.wgsl")],
             Self::MatmulRows(format, count, epilogues) => {
-                let kernel = vec![shader!("matmul_rows.wgsl")];
-                [vec![step, mac, matmul], weight(format), rows(count), epilogues.parts(), kernel].concat()
+                [matmul(format, count), epilogues.parts(), vec![shader!("matmul_rows.wgsl")]].concat()
             }
             Self::MatmulTile(format, epilogues) => {
-                let kernel = vec![shader!("matmul_tile.wgsl")];
-                [vec![step, mac, matmul], weight(format), epilogues.parts(), kernel].concat()
+                let [count, _] = Self::TILE;
+                [matmul(format, count), epilogues.parts(), vec![shader!("matmul_tile.wgsl")]].concat()
             }
             Self::QkNorm(kv) => {
                 vec![step, heads, sum, kv_store(kv), shader!("lib/rotary.wgsl"), shader!("qk_norm.wgsl")]
@@ -178,6 +197,7 @@ impl Kernel {
             Self::Follow => vec![step, shader!("follow.wgsl")],
             Self::Probe => vec![shader!("probe.wgsl")],
             Self::Fill(format) => vec![fill(format), shader!("fill.wgsl")],
+            Self::Halves => vec![shader!("halves.wgsl")],
         };
         let constants = match self {
             Self::Embed(format, _) | Self::MatmulRows(format, ..) | Self::MatmulTile(format, _) => constants(format),
@@ -190,7 +210,7 @@ impl Kernel {
     /// epilogues, which do not know of each other, are not all combined.
     pub fn all() -> Vec<Self> {
         let kvs = [KvDtype::F32, KvDtype::F16];
-        let mut all = vec![Self::NormRms, Self::PostNorm, Self::NormLayer, Self::AttentionMerge, Self::Probe];
+        let mut all = vec![Self::NormRms, Self::PostNorm, Self::NormLayer, Self::AttentionMerge, Self::Probe, Self::Halves];
         all.extend([Self::Adjust, Self::Survey, Self::Bound, Self::Gather, Self::Filter, Self::Follow]);
         all.extend([Noise::None, Noise::Gumbel].map(Self::Sample));
         all.extend([Self::Settle(Noise::None), Self::Settle(Noise::Gumbel), Self::SampleKept]);
@@ -243,18 +263,31 @@ impl Epilogues {
     }
 }
 
-/// What the fragments of quantised weights leave open.
+/// What the fragments of weights leave open.
 fn constants(format: Format) -> String {
-    let Format::Quantised { center, scales, .. } = format else { return String::new() };
+    let chunk4 = format!("const CHUNK4 = {}u;\n", format.chunk() / 4);
+    let Format::Quantised { center, scales, .. } = format else { return chunk4 };
     let group = match scales {
         Scales::Pairs(_, group) => usize::from(group),
         _ => 32,
     };
-    format!("const CENTER = {center}.0;\nconst GROUP_CHUNKS = {}u;\n", group / format.chunk())
+    format!("{chunk4}const CENTER = {center}.0;\nconst GROUP_CHUNKS = {}u;\n", group / format.chunk())
 }
 
-fn weight(format: Format) -> Vec<&'static str> {
-    let f16 = shader!("lib/f16.wgsl");
+fn chunk(format: Format) -> Vec<&'static str> {
+    vec![match format.chunk() / 4 {
+        1 => shader!("lib/chunk_1.wgsl"),
+        2 => shader!("lib/chunk_2.wgsl"),
+        4 => shader!("lib/chunk_4.wgsl"),
+        _ => shader!("lib/chunk_8.wgsl"),
+    }]
+}
+
+fn weight(format: Format, subnormals: Subnormals) -> Vec<&'static str> {
+    let f16 = match subnormals {
+        Subnormals::Kept => shader!("lib/f16_native.wgsl"),
+        Subnormals::Flushed => shader!("lib/f16_by_hand.wgsl"),
+    };
     let (codes, scales) = match format {
         Format::Float(float) => {
             let load = shader!("lib/load_float.wgsl");

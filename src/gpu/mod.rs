@@ -10,7 +10,7 @@ mod wait;
 pub use crate::options::KvDtype;
 pub use buffers::{Buffer, Slice, Uniforms};
 pub use device::{Counters, DeviceInfo, Gpu, GpuOptions};
-pub use kernels::{Epilogue, Epilogues, Kernel, Noise, Tokens};
+pub use kernels::{Epilogue, Epilogues, Kernel, Noise, Subnormals, Tokens};
 pub use readback::Readback;
 pub use record::{Call, Group, Prepared, Recorder, Submitted, split_grid};
 pub use wait::Done;

@@ -53,7 +53,7 @@ impl Gpu {
             .collect();
         let raw = self.device.create_bind_group(&wgpu::BindGroupDescriptor {
             label: None,
-            layout: &self.layout(&kernel.source()),
+            layout: &self.layout(&kernel.source(self.subnormals())),
             entries: &entries,
         });
         self.count(|counters| counters.creates += 1);
@@ -138,8 +138,9 @@ pub struct Prepared {
     dispatches: u64,
 }
 
-/// Workgroups in x, the rest in z: a dimension holds at most 65,535.
-pub fn split_grid(tiles: u32, y: u32) -> [u32; 3] {
-    let z = tiles.div_ceil(65_535).max(1);
-    [tiles.div_ceil(z), y, z]
+/// Tiles of rows in x, so that those which read the same weights follow each other; tiles of outputs in y, the rest of them
+/// in z: a dimension holds at most 65,535.
+pub fn split_grid(rows: u32, outs: u32) -> [u32; 3] {
+    let z = outs.div_ceil(65_535).max(1);
+    [rows, outs.div_ceil(z), z]
 }
