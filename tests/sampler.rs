@@ -87,7 +87,9 @@ impl Chooser {
         run(Kernel::Gather, by_segment, &[logits.clone(), (3, cuts.slice()), ids.clone(), numbers.clone()]);
         let own = [logits, (3, cuts.slice()), ids, numbers, (7, list.slice())];
         run(Kernel::Filter, [rows as u32, 1, 1], &own);
-        [&largest, &tops, &found, &counts].map(|output| lab.read(output));
+        for output in [&largest, &tops, &found, &counts] {
+            lab.read(output);
+        }
         [cuts, list]
     }
 

@@ -1,6 +1,6 @@
 //! A step of the plan with its buffers: which kernel it runs for how many rows, and how many workgroups.
 
-use super::invariance::{TILE, Variants};
+use super::invariance::Variants;
 use super::memory::{BLOCK, FEW_ROWS};
 use crate::gpu::{Buffer, Call, Epilogues, Gpu, Kernel, KvDtype, Recorder, Slice, split_grid};
 use crate::weights::Format;
