@@ -146,16 +146,14 @@ impl Model {
                 logits: gpu.buffer("logits", sizes.logits)?,
                 partial: gpu.buffer("attention blocks", cache.partial)?,
                 norms: gpu.buffer("attention norms", cache.norms)?,
-                unused: gpu.buffer("unused", 16)?,
+                gained: gpu.buffer("normed", sizes.gained)?.whole(),
+                unused: [gpu.buffer("unused", 16)?, gpu.buffer("unused", 16)?],
             })
         };
         let binder = gpu.allocating("the model", memory.total(), allocate).await?;
         // In a browser the kernels compile while the weights arrive.
         let mut uniforms = Uniforms::default();
-        let mut lowered = Vec::new();
-        for op in plan.body.iter().chain(&plan.head) {
-            lowered.push(binder.lower(op, &mut uniforms));
-        }
+        let lowered = binder.lower_all(plan.body.iter().chain(&plan.head), &mut uniforms);
         let blocks = uniforms.upload(gpu, "dimensions")?;
         let mut nodes = lowered
             .into_iter()

@@ -258,6 +258,7 @@ impl Epilogues {
             shader!("lib/heads.wgsl"),
             kv_store(self.kv),
             shader!("lib/rotary.wgsl"),
+            shader!("lib/scales.wgsl"),
             shader!("lib/epilogues.wgsl"),
         ]
     }
