@@ -198,7 +198,7 @@ impl<S: Source, A: Source> Pair<S, A> {
         // Memory is planned in whole blocks, so a little less than all was counted.
         loaded(all, all);
         let mut engine = decode::Engine::new(gpu, buffers, on_gpu, draft)?;
-        warnings.extend(engine.check_invariance().await?.warning().map(Into::into));
+        engine.check_invariance().await?;
         Ok((self.translated(Engine::Gpu(Box::new(engine)))?, warnings))
     }
 

@@ -5,7 +5,7 @@ use crate::error::{Error, Result, WeightsRule};
 use crate::gpu::{Buffer, Gpu, Slice};
 use crate::model::{MatrixPlan, Part, VectorPlan};
 use crate::options::WeightDtype;
-use crate::weights::{Dtype, Format, Row, Source, Tensor, Weights, narrow, pack_row, widen};
+use crate::weights::{Dtype, Format, Row, Source, TOGETHER, Tensor, Weights, interleave, narrow, pack_row, widen};
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -33,6 +33,11 @@ impl Section {
     pub fn row(&self, cols: usize) -> Row {
         Format::of(self.dtype).row(cols)
     }
+
+    /// Bytes of all of them on the GPU.
+    pub fn bytes(&self, cols: usize) -> u64 {
+        self.rows.len().next_multiple_of(TOGETHER) as u64 * self.row(cols).bytes() as u64
+    }
 }
 
 /// A matrix on the GPU: its rows in order, split where they are stored otherwise, or a binding cannot hold them all.
@@ -43,7 +48,7 @@ pub struct Matrix {
 
 /// Some rows of a matrix.
 pub struct Piece {
-    /// [rows, units] of 16 bytes.
+    /// [rows / 8, units, 8] of 16 bytes: see [`interleave`].
     pub buffer: Buffer,
     /// First row.
     pub first: usize,
@@ -119,15 +124,14 @@ impl Matrix {
         for section in sections {
             let row = section.row(plan.cols);
             let row_bytes = row.bytes() as u64;
-            // Pairs of rows belong together.
-            let fitting = (limit / row_bytes) as usize / 2 * 2;
+            let fitting = (limit / row_bytes) as usize / TOGETHER * TOGETHER;
             if fitting == 0 {
-                let what = format!("two rows of {}", plan.label);
-                return Err(Error::OutOfGpuMemory { what, need: row_bytes * 2, limit: Some(limit) });
+                let what = format!("{TOGETHER} rows of {}", plan.label);
+                return Err(Error::OutOfGpuMemory { what, need: row_bytes * TOGETHER as u64, limit: Some(limit) });
             }
             for first in section.rows.clone().step_by(fitting) {
                 let rows = fitting.min(section.rows.end - first);
-                let buffer = gpu.buffer(&plan.label, rows as u64 * row_bytes)?;
+                let buffer = gpu.buffer(&plan.label, rows.next_multiple_of(TOGETHER) as u64 * row_bytes)?;
                 pieces.push(Piece { buffer, first, rows, dtype: section.dtype, row });
             }
         }
@@ -149,7 +153,7 @@ impl Matrix {
                 // No row can be read without the others.
                 true => piece.rows,
                 // On the way to another type they are f32.
-                false => ((PORTION / row_bytes.max(plan.cols as u64 * 4)) as usize).max(1),
+                false => ((PORTION / row_bytes.max(plan.cols as u64 * 4)) as usize).max(1).next_multiple_of(TOGETHER),
             };
             for from in (0..piece.rows).step_by(portion) {
                 let rows = piece.first + from..piece.first + piece.rows.min(from + portion);
@@ -172,7 +176,7 @@ impl Piece {
             pack_row(self.dtype, from, plan.cols, &mut out[row * row_bytes..][..row_bytes]);
         })
         .await?;
-        Ok(out)
+        Ok(interleave(&out, self.row))
     }
 }
 

@@ -49,7 +49,7 @@ pub fn goldens() -> Vec<PathBuf> {
 }
 
 pub fn capacity() -> Capacity {
-    Capacity { max_context: 256, prefill_chunk: 64, kv_dtype: KvDtype::F32 }
+    Capacity { max_context: 512, prefill_chunk: 64, kv_dtype: KvDtype::F32 }
 }
 
 /// What a model folder becomes before it is on the GPU.
