@@ -15,7 +15,7 @@ pub enum Variants {
     All,
     /// Those for up to 16 rows. There are no passes of more.
     NoTiles,
-    /// The one for 16 rows, whatever their number. There are no passes of more.
+    /// The one for the most rows, whatever their number. There are no passes of more than 16.
     One,
 }
 

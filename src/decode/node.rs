@@ -41,8 +41,8 @@ pub(super) struct Node {
 enum Calls {
     Always(Call),
     Matmul {
-        /// One for each of [`Kernel::ROWS`].
-        rows: Vec<Call>,
+        /// By most rows of a workgroup.
+        rows: Vec<(u32, Call)>,
         tile: Call,
     },
     FewRows(Call),
@@ -57,7 +57,10 @@ impl Calls {
             Choice::FewRows(kernel) => Self::FewRows(call(kernel)),
             Choice::ManyRows(kernel) => Self::ManyRows(call(kernel)),
             Choice::Matmul(format, epilogue) => Self::Matmul {
-                rows: Kernel::ROWS.map(|rows| call(Kernel::MatmulRows(format, rows, epilogue))).into(),
+                rows: Kernel::rows(format)
+                    .iter()
+                    .map(|&rows| (rows, call(Kernel::MatmulRows(format, rows, epilogue))))
+                    .collect(),
                 tile: call(Kernel::MatmulTile(format, epilogue)),
             },
         }
@@ -99,10 +102,9 @@ impl Node {
             Calls::ManyRows(call) if !few => (call, 1, 1),
             Calls::FewRows(_) | Calls::ManyRows(_) => return,
             Calls::Matmul { rows: calls, tile } => {
-                let most = Kernel::ROWS[Kernel::ROWS.len() - 1];
-                let least = if variants == Variants::One { most } else { rows.min(most) };
-                match Kernel::ROWS.into_iter().zip(calls).find(|(variant, _)| *variant >= least) {
-                    Some((variant, call)) if rows <= MATMUL_ROWS as u32 => (call, variant, Kernel::OUTS),
+                let fits = |(most, _): &&(u32, Call)| *most >= rows && variants != Variants::One;
+                match calls.iter().find(fits).or(calls.last()) {
+                    Some((most, call)) if rows <= MATMUL_ROWS as u32 => (call, *most, Kernel::OUTS),
                     _ => (tile, Kernel::TILE[0], Kernel::TILE[1]),
                 }
             }

@@ -30,7 +30,7 @@ pub enum Kernel {
     PostNorm,
     /// Layer norm of rows.
     NormLayer,
-    /// x W^T for up to the given number of rows per workgroup: 1, 2, 4, 8 or 16.
+    /// x W^T for up to the given number of rows per workgroup, one of [`Kernel::rows`].
     MatmulRows(Format, u32, Epilogue),
     /// x W^T for many rows.
     MatmulTile(Format, Epilogue),
@@ -87,6 +87,12 @@ macro_rules! shader {
 impl Kernel {
     /// Row counts that have a variant of their own.
     pub const ROWS: [u32; 5] = [1, 2, 4, 8, 16];
+
+    /// Those that a format has. The sums of 16 rows leave no registers for chunks of 32 weights: they take two workgroups of 8,
+    /// which follow each other, so that the second one finds the weights in a cache.
+    pub fn rows(format: Format) -> &'static [u32] {
+        if format.chunk() == 32 { &Self::ROWS[..4] } else { &Self::ROWS }
+    }
 
     /// Rows and outputs of a workgroup of [`Kernel::MatmulTile`].
     pub const TILE: [u32; 2] = [8, 256];
@@ -183,7 +189,7 @@ impl Kernel {
             all.push(Self::Fill(format));
             for &epilogue in &epilogues {
                 all.push(Self::MatmulTile(format, epilogue));
-                all.extend(Self::ROWS.map(|rows| Self::MatmulRows(format, rows, epilogue)));
+                all.extend(Self::rows(format).iter().map(|&rows| Self::MatmulRows(format, rows, epilogue)));
             }
         }
         all
