@@ -178,7 +178,8 @@ impl Session {
             }
         }
         run.stats.speculating = self.learned.speculating(options);
-        run.stats.warnings.splice(0..0, self.warnings.iter().cloned());
+        let differing = self.engine.target().variants().warning().map(Into::into);
+        run.stats.warnings.splice(0..0, self.warnings.iter().cloned().chain(differing));
         out.finish(run.stats)
     }
 }

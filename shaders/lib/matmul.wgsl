@@ -13,6 +13,7 @@ struct MatmulDims {
     x_stride: u32,   // vec4s per row of x
     y_stride: u32,   // elements per row of y
     head: u32,       // 1 for the LM head, whose x starts at step.logit_row
+    epilogue: u32,   // what becomes of the results
     one: f32,        // 1: no compiler knows, so none can reorder fma(a, one, fma(b, one, c))
 }
 

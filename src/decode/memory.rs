@@ -7,13 +7,11 @@ use crate::model::{MatrixPlan, ModelSpec, Op, Output, Plan};
 use serde::Serialize;
 
 /// Positions per block of the KV cache; as in `shaders/lib/heads.wgsl`.
-pub(super) const BLOCK: usize = 64;
+pub(super) const BLOCK: usize = 256;
 /// Positions that the KV cache has room for at first; it doubles when a text needs more.
 pub(super) const FIRST_POSITIONS: usize = 1024;
-/// Rows up to which attention runs block by block.
-pub(super) const FEW_ROWS: usize = 16;
-/// Rows up to which matrices are read in passes of at most 16 rows, each lane by a thread of its own.
-pub(super) const MATMUL_ROWS: usize = 32;
+/// Rows up to which matrices are read once for every 16 rows, and blocks of positions are looked at side by side.
+pub(super) const FEW_ROWS: usize = 32;
 
 /// What a model is given room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -51,6 +49,11 @@ pub(super) fn stride(width: usize) -> usize {
     width.next_multiple_of(32)
 }
 
+/// Elements from row to row of logits: 16 bytes are read at a time.
+pub(super) fn logits_stride(vocab: usize) -> usize {
+    vocab.next_multiple_of(4)
+}
+
 /// Bytes of a matrix on the GPU.
 fn matrix_bytes(matrix: &MatrixPlan, sections: &[Section]) -> u64 {
     sections.iter().map(|section| section.bytes(matrix.cols)).sum()
@@ -66,7 +69,7 @@ pub(super) struct Sizes {
     pub qkv: u64,
     /// MLP rows [chunk, intermediate].
     pub mlp: u64,
-    /// Logits [MAX_DRAFT + 1, vocab].
+    /// Logits [MAX_DRAFT + 1, vocab], in rows of whole 16 bytes.
     pub logits: u64,
     /// Each rotary table [positions, rotary_dim / 2, 2].
     pub tables: Vec<u64>,
@@ -107,7 +110,7 @@ impl Sizes {
             query: floats(rows, stride(spec.q_width())),
             qkv: floats(if has_qkv { rows } else { 0 }, spec.qkv_width()),
             mlp: floats(rows, stride(spec.intermediate_size)),
-            logits: floats(MAX_DRAFT + 1, spec.vocab_size),
+            logits: floats(MAX_DRAFT + 1, logits_stride(spec.vocab_size)),
             tables: spec.ropes.iter().map(|rope| floats(capacity.max_context, rope.rotary_dim)).collect(),
             vectors: plan.vectors.iter().map(|vector| floats(1, stride(vector.len)).next_multiple_of(256)).sum(),
         }

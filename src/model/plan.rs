@@ -53,7 +53,7 @@ pub struct VectorPlan {
     pub plus: f32,
 }
 
-/// One step of the forward pass; each becomes one dispatch, attention two, and a split matrix one per piece.
+/// One step of the forward pass; each becomes one dispatch, attention two where several blocks are seen, and a split matrix one per piece.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Op {
     /// Token ids or positions -> residual.
@@ -180,11 +180,16 @@ impl Plan {
         Self { matrices: build.matrices, vectors: build.vectors, body: build.body, head }
     }
 
-    /// Dispatches of a layer when no matrix is split and the rows are few.
+    /// Dispatches of a layer when no matrix is split, at most: one less while one block of positions holds the context.
     pub fn dispatches_per_layer(&self) -> usize {
-        let attentions = self.body.iter().filter(|op| matches!(op, Op::Attention { .. })).count();
-        let embeds = self.body.iter().filter(|op| matches!(op, Op::Embed { .. })).count();
-        (self.body.len() + attentions - embeds) / attentions.max(1)
+        self.ops_per_layer() + 1
+    }
+
+    /// Steps of each layer.
+    pub fn ops_per_layer(&self) -> usize {
+        let count = |is: fn(&Op) -> bool| self.body.iter().filter(|op| is(op)).count();
+        let embeds = count(|op| matches!(op, Op::Embed { .. }));
+        (self.body.len() - embeds) / count(|op| matches!(op, Op::Attention { .. })).max(1)
     }
 }
 

@@ -26,7 +26,11 @@ pub fn gpu() -> Rc<Gpu> {
 }
 
 pub fn gpu_with(max_binding_size: u64) -> Rc<Gpu> {
-    run(Gpu::open(&GpuOptions { max_binding_size, ..GpuOptions::default() })).expect("an adapter")
+    gpu_of(&GpuOptions { max_binding_size, ..GpuOptions::default() })
+}
+
+pub fn gpu_of(options: &GpuOptions) -> Rc<Gpu> {
+    run(Gpu::open(options)).expect("an adapter")
 }
 
 pub fn path(relative: &str) -> PathBuf {
@@ -47,7 +51,7 @@ pub fn goldens() -> Vec<PathBuf> {
 }
 
 pub fn capacity() -> Capacity {
-    Capacity { max_context: 256, prefill_chunk: 64, kv_dtype: KvDtype::F32 }
+    Capacity { max_context: 512, prefill_chunk: 64, kv_dtype: KvDtype::F32 }
 }
 
 /// What a model folder becomes before it is on the GPU.
