@@ -2,6 +2,7 @@
 // A workgroup has 8 threads for each of 16 lanes; a thread computes its lane's part of four outputs of ROWS rows.
 const PITCH = 129u;            // one more than the workgroup's threads, so that summing threads hit different banks
 const PART = min(ROWS, 8u);    // rows whose lane sums are brought together at a time
+const PAIRS = 8u;              // of outputs that are finished at a time
 
 var<workgroup> parked: array<f32, 2u * PART * PITCH>;  // lane sums of a thread's pair of outputs: (2, PART, PITCH)
 
@@ -40,13 +41,23 @@ fn finish(sums: Sums, pair: u32, part: u32, tile: u32, first_row: u32, thread: u
     park_part(sums, pair * 2u + 1u, part, PART * PITCH + thread);
     workgroupBarrier();
     let place = thread / PART;
-    let row = first_row + part * PART + thread % PART;
-    let out = (tile * 2u + pair) * 16u + place * 2u;
-    if (place < 8u && row < row_count() && out < dims.outs) {
-        let at = thread % PART * PITCH + place;
-        store_pair(row, dims.first_out + out, add_lanes(at), add_lanes(PART * PITCH + at));
+    let row = part * PART + thread % PART;
+    let sixteen = (tile * 2u + pair) * 16u;
+    let out = sixteen + place * 2u;
+    if (place < PAIRS) {
+        var square = 0.0;
+        if (first_row + row < row_count() && out < dims.outs) {
+            let at = thread % PART * PITCH + place;
+            let scale = row_scales[row];
+            let a = add_lanes(at) * scale;
+            square = store_pair(first_row + row, dims.first_out + out, a, add_lanes(PART * PITCH + at) * scale);
+        }
+        squares[place * ROWS + row] = square;
     }
     workgroupBarrier();
+    if (thread < PART) {
+        leave_sum(first_row, row, sixteen, 0u);
+    }
 }
 
 @compute @workgroup_size(128)
@@ -68,6 +79,7 @@ fn main(
     for (var chunk = thread / 8u; chunk < chunks; chunk += LANES) {
         sums = add_chunk(sums, load_raws(first, planes, chunk), rows, chunk * CHUNK4);
     }
+    load_scales(first_row, thread);
     for (var part = 0u; part < ROWS / PART; part++) {
         finish(sums, 0u, part, tile, first_row, thread);
         finish(sums, 1u, part, tile, first_row, thread);

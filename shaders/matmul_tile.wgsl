@@ -1,5 +1,7 @@
 // y = x W^T for many rows (prefill): a thread computes four outputs of ROWS rows, chunks lane by lane, so that it adds in the
 // same order as matmul_rows. Neighbouring threads read neighbouring weights; all threads read the same elements of x.
+const PAIRS = 128u;  // of outputs of a workgroup
+
 @compute @workgroup_size(64)
 fn main(
     @builtin(workgroup_id) id: vec3u,
@@ -21,14 +23,23 @@ fn main(
         }
         total = join(total, sums);
     }
-    for (var row = 0u; row < ROWS && first_row + row < row_count(); row++) {
+    load_scales(first_row, thread);
+    for (var row = 0u; row < ROWS; row++) {
         for (var pair = 0u; pair < 2u; pair++) {
             let out = (sixteen + pair) * 16u + place * 2u;
             let a = quad_of(total, pair * 2u, row / 4u)[row % 4u];
             let b = quad_of(total, pair * 2u + 1u, row / 4u)[row % 4u];
-            if (out < dims.outs) {
-                store_pair(first_row + row, dims.first_out + out, a, b);
+            var square = 0.0;
+            if (first_row + row < row_count() && out < dims.outs) {
+                square = store_pair(first_row + row, dims.first_out + out, a * row_scales[row], b * row_scales[row]);
             }
+            squares[(thread / 8u * 16u + pair * 8u + place) * ROWS + row] = square;
         }
+    }
+    workgroupBarrier();
+    // Each thread has as many sums of 16 to leave as it has pairs of a row.
+    for (var i = thread; i < PAIRS / 8u * ROWS; i += 64u) {
+        let at = i % (PAIRS / 8u);
+        leave_sum(first_row, i / (PAIRS / 8u), (sixteen - thread / 8u * 2u + at) * 16u, at * 8u);
     }
 }

@@ -37,7 +37,9 @@ fn cache(engine: &Engine, len: usize) -> Vec<u32> {
         for head in 0..heads {
             for position in 0..len {
                 for i in (0..dim).step_by(per_word) {
-                    let k = (position / BLOCK * 2 * heads + head) * BLOCK * dim + (i / 4 * BLOCK + position % BLOCK) * 4 + i % 4;
+                    let k = (position / BLOCK * 2 * heads + head) * BLOCK * dim
+                        + (i / 4 * BLOCK + position % BLOCK) * 4
+                        + i % 4;
                     let v = ((position / BLOCK * 2 + 1) * heads + head) * BLOCK * dim + position % BLOCK * dim + i;
                     all.extend([words[k / per_word], words[v / per_word]]);
                 }
@@ -138,6 +140,7 @@ fn every_variant_is_compared_when_it_is_first_needed_and_never_again() {
         let mut engine = engine(&gpu, &path("tests/golden/models").join(name), None, capacity);
         let row = 4 * engine.target().spec().vocab_size.min(1024) as u64;
         let before = gpu.counters();
+        assert!(before.pipelines <= 12, "{} pipelines for a greedy model", before.pipelines);
         run(engine.check_invariance()).unwrap();
         let did = gpu.counters().since(&before);
         assert_eq!((did.submits, did.blocking_readbacks, did.readback_bytes), (2, 2, 2 * row), "{name}: {did:?}");

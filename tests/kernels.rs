@@ -313,7 +313,7 @@ const EPILOGUES: Epilogues = Epilogues { activation: Activation::Silu, kv: KvDty
 /// The bindings of a matmul, with something in the place of those that its epilogue does not use.
 fn with_unused(lab: &Lab, bindings: &[(u32, Slice)]) -> Vec<(u32, Slice)> {
     let is_missing = |binding: &u32| bindings.iter().all(|(bound, _)| bound != binding);
-    let unused = [4, 5, 7, 8].into_iter().filter(is_missing).map(|binding| (binding, lab.uniform(&[0; 8])));
+    let unused = [4, 5, 7, 8, 9].into_iter().filter(is_missing).map(|binding| (binding, lab.uniform(&[0; 8])));
     bindings.iter().cloned().chain(unused).collect()
 }
 
@@ -327,6 +327,8 @@ struct Product {
     row: [u32; 3],
     x: Slice,
     x_stride: usize,
+    /// Width of the norm that x waits for, vec4s before its sums, elements per row of what is left for the next norm, eps.
+    norms: [u32; 4],
 }
 
 impl Product {
@@ -341,6 +343,7 @@ impl Product {
             row: matrix.dims(),
             x: lab.input(cast_slice(&padded(x, cols, stride(cols)))),
             x_stride: stride(cols),
+            norms: [0; 4],
         }
     }
 
@@ -357,9 +360,8 @@ impl Product {
         y_stride: usize,
         targets: &[(u32, Slice)],
     ) {
-        let [epilogue, one] = [epilogue as u32, 1f32.to_bits()];
-        let sizes = [self.outs as u32, 0, self.x_stride as u32 / 4, y_stride as u32, 0, epilogue, one];
-        let dims = lab.uniform(&[&self.row[..], &sizes].concat());
+        let sizes = [self.outs as u32, 0, self.x_stride as u32 / 4, y_stride as u32, 0, epilogue as u32];
+        let dims = lab.uniform(&[&self.row[..], &sizes, &self.norms, &[1f32.to_bits()]].concat());
         let bindings = [(0, self.step.clone()), (1, dims), (2, self.weights.clone()), (3, self.x.clone())];
         let bindings = with_unused(lab, &[&bindings, targets].concat());
         lab.run(way.kernel(self.format, epilogues), way.grid(self.outs, self.rows), &bindings);
@@ -463,11 +465,11 @@ fn a_matrix_in_pieces_on_a_grid_of_two_dimensions() {
         let y = lab.output(&vec![UNTOUCHED; rows * outs]);
         for (first, end) in [(0, cut), (cut, outs)] {
             let piece = Matrix::new(Dtype::F16, &w[first * cols..end * cols], cols);
-            let sizes = [end - first, first, stride(cols) / 4, outs, 1, 0, 1f32.to_bits() as usize].map(|size| size as u32);
+            let sizes = [end - first, first, stride(cols) / 4, outs, 1, 0, 0, 0, 0, 0].map(|size| size as u32);
             let bindings = [
                 // The head's rows: those from 2 on, of 5.
                 (0, lab.uniform(&[0, 5, 0, 2, 0, 0])),
-                (1, lab.uniform(&[&piece.dims()[..], &sizes].concat())),
+                (1, lab.uniform(&[&piece.dims()[..], &sizes, &[1f32.to_bits()]].concat())),
                 (2, lab.input(&piece.bytes())),
                 (3, lab.input(cast_slice(&padded(&x, cols, stride(cols))))),
                 (6, y.slice()),
@@ -568,6 +570,62 @@ fn residual_gate_and_activate_equal_their_twins() {
 
             let got = [bits(&gated), bits(&added), bits(&activated)];
             assert!(got == *first.get_or_insert_with(|| got.clone()), "{case:?}: other bits than {:?}", Way::ALL[0]);
+        }
+    }
+    lab.report();
+}
+
+/// A norm between two matmuls, which do it between them: the first leaves rows times the gain, and sums of squares.
+#[test]
+fn a_norm_between_two_matmuls_equals_its_twin_and_rows_are_alone() {
+    let mut lab = Lab::new(16);
+    for (case, (rows, width, outs)) in
+        [(1, 1, 3), (2, 15, 2), (3, 16, 40), (5, 17, 33), (8, 576, 9), (17, 300, 70), (40, 96, 64)]
+            .into_iter()
+            .enumerate()
+    {
+        let (cols, dtype, eps) = (64, DTYPES[case % 3], 1e-5f32);
+        let x = lab.random.normals(rows * cols);
+        let first = Matrix::new(dtype, &lab.random.normals(width * cols), cols);
+        let second = Matrix::new(dtype, &lab.random.normals(outs * width), width);
+        let (bias, gain) = (lab.random.normals(width), lab.random.normals(width));
+        let before = lab.random.normals(rows * width);
+        let sums = width.div_ceil(16);
+        let left = stride(width) + sums.next_multiple_of(4);
+        let [bias_input, gain_input] = [&bias, &gain].map(|v| lab.input(cast_slice(&padded(v, width, stride(width)))));
+        let mut alone: Option<Vec<u32>> = None;
+        for way in Way::ALL {
+            let case = (way, dtype, rows, width, outs);
+            let mut product = Product::new(&lab, &x, &first, cols, 0);
+            let mut want = before.clone();
+            reference::residual(&mut want, &product.store(&lab, way), &bias);
+            product.norms[2] = left as u32;
+            let y = lab.output(&bits(&padded(&before, width, stride(width))));
+            let gained = lab.output(&vec![0; rows * left]);
+            let targets = [(4, bias_input.clone()), (5, gain_input.clone()), (6, y.slice()), (9, gained.slice())];
+            product.run(&lab, way, Epilogue::Residual, stride(width), &targets);
+            let added: Vec<f32> = lab
+                .rows(&y, stride(width), stride(width))
+                .chunks(stride(width))
+                .flat_map(|y| y[..width].to_vec())
+                .collect();
+            lab.close("residual", POINTWISE, &case, &added, &want, 0.0);
+            for (row, y) in lab.rows(&gained, left, left).chunks_exact(left).zip(added.chunks_exact(width)) {
+                let (scaled, rest) = row.split_at(stride(width));
+                let gained: Vec<f32> = y.iter().zip(&gain).map(|(y, gain)| y * gain).collect();
+                assert_eq!(bits(&scaled[..width]), bits(&gained), "{case:?}");
+                let squares: Vec<f32> = y.chunks(16).map(|y| y.iter().map(|y| y * y).sum()).collect();
+                lab.close("sums of squares", NORM, &case, &rest[..sums], &squares, 0.0);
+                assert!(scaled[width..].iter().chain(&rest[sums..]).all(|x| *x == 0.0), "{case:?}");
+            }
+            let mut product = Product::new(&lab, &vec![0.0; rows * width], &second, width, 0);
+            (product.x, product.x_stride) = (gained.slice(), left);
+            product.norms = [width as u32, stride(width) as u32 / 4, 0, eps.to_bits()];
+            let got = product.store(&lab, way);
+            let normed = reference::norm_rms(&added, &gain, f64::from(eps));
+            let want = reference::matmul(&normed, &second.values, width);
+            lab.close("matmul of a norm", MATMUL, &case, &got, &want, 0.0);
+            assert!(bits(&got) == *alone.get_or_insert_with(|| bits(&got)), "{case:?}: other bits");
         }
     }
     lab.report();

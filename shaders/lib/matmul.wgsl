@@ -14,6 +14,10 @@ struct MatmulDims {
     y_stride: u32,   // elements per row of y
     head: u32,       // 1 for the LM head, whose x starts at step.logit_row
     epilogue: u32,   // what becomes of the results
+    norm_width: u32, // elements of x that a norm is over, which is completed here; 0: x is as it is wanted
+    sums: u32,       // vec4s of x before the sums of squares of such a row, one for each 16 elements
+    leaves: u32,     // elements per row of what is left for the next norm; 0: none follows
+    eps: f32,        // of the norm
     one: f32,        // 1: no compiler knows, so none can reorder fma(a, one, fma(b, one, c))
 }
 
@@ -28,7 +32,8 @@ fn row_count() -> u32 {
 
 // Where a row of x begins. Rows past the end repeat the last one and are never stored.
 fn x_row(row: u32) -> u32 {
-    return min(row, row_count() - 1u) * dims.x_stride;
+    let skipped = select(0u, dims.head * step.logit_row, dims.norm_width > 0u);
+    return (skipped + min(row, row_count() - 1u)) * dims.x_stride;
 }
 
 // Raw weights of a thread's four outputs: two neighbours, and the two at their place in the next sixteen.

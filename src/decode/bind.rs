@@ -1,7 +1,7 @@
 //! The plan's steps and their buffers, brought together once at load.
 
 use super::dims::{EmbedDims, HeadDims, MatmulDims, NormDims};
-use super::memory::{Capacity, logits_stride, stride};
+use super::memory::{Capacity, gained_stride, logits_stride, stride};
 use super::node::{Choice, Grid, Node, Span};
 use super::upload::Matrix;
 use crate::gpu::{Buffer, Epilogue, Epilogues, Gpu, Kernel, Slice, Uniforms};
@@ -23,6 +23,15 @@ impl Lowered {
     }
 }
 
+/// What a step has to do with the norms around it.
+#[derive(Clone, Copy)]
+struct Norms {
+    /// The one before it is done by what reads its result.
+    waits: bool,
+    /// The gain of the one behind it, which is done likewise.
+    gain: Option<VectorId>,
+}
+
 /// Gives the plan's steps their buffers.
 pub(super) struct Binder<'a> {
     pub spec: &'a ModelSpec,
@@ -42,8 +51,10 @@ pub(super) struct Binder<'a> {
     pub logits: Buffer,
     pub partial: Buffer,
     pub norms: Buffer,
+    /// Rows that wait for a norm.
+    pub gained: Slice,
     /// For what a kernel could write, and this call of it does not.
-    pub unused: Buffer,
+    pub unused: [Buffer; 2],
 }
 
 impl Binder<'_> {
@@ -71,8 +82,27 @@ impl Binder<'_> {
         self.vectors[id.0].clone()
     }
 
-    /// A step as nodes; several where a matrix is split or attention takes two kernels.
-    pub fn lower(&self, op: &Op, uniforms: &mut Uniforms) -> Vec<Lowered> {
+    /// Steps as nodes, step by step: several where a matrix is split or attention takes two kernels, none where matmuls do a norm.
+    pub fn lower_all<'a>(&self, ops: impl Iterator<Item = &'a Op>, uniforms: &mut Uniforms) -> Vec<Vec<Lowered>> {
+        let mut ops = ops.peekable();
+        let mut lowered = Vec::new();
+        // Whether what is to be read waits for a norm.
+        let mut waits = false;
+        while let Some(op) = ops.next() {
+            let gain = ops.peek().and_then(|next| op.norm_by(next));
+            lowered.push(self.lower(op, Norms { waits, gain }, uniforms));
+            if gain.is_some() {
+                ops.next();
+                lowered.push(Vec::new());
+                waits = true;
+            } else if let Op::Norm { .. } = op {
+                waits = false;
+            }
+        }
+        lowered
+    }
+
+    fn lower(&self, op: &Op, norms: Norms, uniforms: &mut Uniforms) -> Vec<Lowered> {
         let spec = self.spec;
         let kv = self.capacity.kv_dtype;
         let hidden = stride(spec.hidden_size) as u32;
@@ -121,7 +151,7 @@ impl Binder<'_> {
                 vec![self.lower_norm(Kernel::PostNorm, &self.normed, gain, &self.residual, false, uniforms)]
             }
             Op::Matmul { input, matrix, output } => {
-                self.lower_matmul(input, &self.matrices[matrix.0], output, uniforms)
+                self.lower_matmul(input, &self.matrices[matrix.0], output, norms, uniforms)
             }
             Op::QkNorm { layer, gain, bias } => {
                 let bindings = vec![
@@ -163,11 +193,21 @@ impl Binder<'_> {
         Lowered { choice: Choice::Always(kernel), grid: Grid::Rows, bindings, blocks }
     }
 
-    fn lower_matmul(&self, input: Input, matrix: &Matrix, output: Output, uniforms: &mut Uniforms) -> Vec<Lowered> {
+    fn lower_matmul(
+        &self,
+        input: Input,
+        matrix: &Matrix,
+        output: Output,
+        norms: Norms,
+        uniforms: &mut Uniforms,
+    ) -> Vec<Lowered> {
         let spec = self.spec;
         let hidden = stride(spec.hidden_size);
         let inner = stride(spec.intermediate_size);
+        let waits = norms.waits && input == Input::Normed;
+        let gained = gained_stride(spec.hidden_size);
         let (x, x_stride) = match input {
+            Input::Normed if waits => (&self.gained, gained),
             Input::Normed => (&self.normed, hidden),
             Input::Attended => (&self.attended, stride(spec.q_width())),
             Input::Mlp => (&self.mlp, inner),
@@ -185,9 +225,10 @@ impl Binder<'_> {
         let bias = bias.unwrap_or(VectorId(0));
         let (heads, table, kv) = match output {
             Output::Rotary { layer, .. } => (self.heads(layer), self.table(layer, bias), &self.kv[layer]),
-            _ => (self.heads(0), self.vector(bias), &self.unused),
+            _ => (self.heads(0), self.vector(norms.gain.unwrap_or(bias)), &self.unused[0]),
         };
-        let targets = [(4, self.vector(bias)), (5, table), (6, y.clone()), (7, kv.whole())];
+        let left = if norms.gain.is_some() { self.gained.clone() } else { self.unused[1].whole() };
+        let targets = [(4, self.vector(bias)), (5, table), (6, y.clone()), (7, kv.whole()), (9, left)];
         let epilogues = Epilogues { activation: spec.mlp.activation, kv: self.capacity.kv_dtype };
         let heads = uniforms.add(&[heads]);
         let pieces = matrix.pieces.iter().map(|piece| {
@@ -201,6 +242,10 @@ impl Binder<'_> {
                 y_stride: y_stride as u32,
                 head: u32::from(output == Output::Logits),
                 epilogue: epilogue as u32,
+                norm_width: if waits { spec.hidden_size as u32 } else { 0 },
+                sums: hidden as u32 / 4,
+                leaves: if norms.gain.is_some() { gained as u32 } else { 0 },
+                eps: spec.norm_eps as f32,
                 one: 1.0,
             };
             let mut bindings = vec![(0, self.step.clone()), (2, piece.buffer.whole()), (3, x.clone())];

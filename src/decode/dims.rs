@@ -33,6 +33,10 @@ pub(super) struct MatmulDims {
     pub y_stride: u32,
     pub head: u32,
     pub epilogue: u32,
+    pub norm_width: u32,
+    pub sums: u32,
+    pub leaves: u32,
+    pub eps: f32,
     pub one: f32,
 }
 

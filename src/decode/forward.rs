@@ -72,9 +72,14 @@ impl Blueprint {
         Self { spec, plan, sections, capacity }
     }
 
-    /// Bytes that it will need.
+    /// Bytes that it will need, once a text fills the cache.
     pub fn memory(&self) -> Memory {
-        Memory::of(&self.spec, &self.plan, &self.sections, &self.capacity)
+        self.memory_for(self.capacity.max_context)
+    }
+
+    /// Bytes that it needs where the cache has room for so many positions.
+    pub fn memory_for(&self, positions: usize) -> Memory {
+        Memory::of(&self.spec, &self.plan, &self.sections, &self.capacity, positions)
     }
 
     /// The buffers that one binding has to hold whole, with their bytes; matrices are split instead.
@@ -146,16 +151,14 @@ impl Model {
                 logits: gpu.buffer("logits", sizes.logits)?,
                 partial: gpu.buffer("attention blocks", cache.partial)?,
                 norms: gpu.buffer("attention norms", cache.norms)?,
-                unused: gpu.buffer("unused", 16)?,
+                gained: gpu.buffer("normed", sizes.gained)?.whole(),
+                unused: [gpu.buffer("unused", 16)?, gpu.buffer("unused", 16)?],
             })
         };
         let binder = gpu.allocating("the model", memory.total(), allocate).await?;
         // In a browser the kernels compile while the weights arrive.
         let mut uniforms = Uniforms::default();
-        let mut lowered = Vec::new();
-        for op in plan.body.iter().chain(&plan.head) {
-            lowered.push(binder.lower(op, &mut uniforms));
-        }
+        let lowered = binder.lower_all(plan.body.iter().chain(&plan.head), &mut uniforms);
         let blocks = uniforms.upload(gpu, "dimensions")?;
         let mut nodes = lowered
             .into_iter()
@@ -238,9 +241,14 @@ impl Model {
         &self.blueprint.capacity
     }
 
-    /// Bytes planned for it.
+    /// Bytes planned for it, once a text fills the cache.
     pub fn memory(&self) -> Memory {
         self.blueprint.memory()
+    }
+
+    /// Bytes that it has.
+    pub fn memory_now(&self) -> Memory {
+        self.blueprint.memory_for(self.room)
     }
 
     /// Logits of the last pass with a head [rows, vocab], in rows of whole 16 bytes.

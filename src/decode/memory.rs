@@ -29,9 +29,9 @@ pub struct Capacity {
 pub struct Memory {
     /// Matrices and vectors.
     pub weights: u64,
-    /// The KV cache, once a text fills it.
+    /// The KV cache.
     pub kv: u64,
-    /// Activations, logits, tables, once a text fills the cache.
+    /// Activations, logits, tables.
     pub scratch: u64,
     /// What a step of one token reads of the weights: all but an embedding table that is not the LM head too.
     pub read_per_token: u64,
@@ -54,6 +54,11 @@ pub(super) fn logits_stride(vocab: usize) -> usize {
     vocab.next_multiple_of(4)
 }
 
+/// Elements from row to row of what waits for a norm: the row, then a sum of squares for each 16 elements.
+pub(super) fn gained_stride(width: usize) -> usize {
+    stride(width) + width.div_ceil(16).next_multiple_of(4)
+}
+
 /// Bytes of a matrix on the GPU.
 fn matrix_bytes(matrix: &MatrixPlan, sections: &[Section]) -> u64 {
     sections.iter().map(|section| section.bytes(matrix.cols)).sum()
@@ -63,6 +68,8 @@ fn matrix_bytes(matrix: &MatrixPlan, sections: &[Section]) -> u64 {
 pub(super) struct Sizes {
     /// Residual stream and normed rows, each [chunk, hidden].
     pub hidden: u64,
+    /// Rows that wait for a norm [chunk, hidden and sums].
+    pub gained: u64,
     /// Queries and attended rows, each [chunk, q].
     pub query: u64,
     /// Fused q, k, v [chunk, qkv], where heads are normalised.
@@ -107,6 +114,7 @@ impl Sizes {
         let has_qkv = plan.body.iter().any(|op| matches!(op, Op::Matmul { output: Output::Qkv, .. }));
         Self {
             hidden: floats(rows, stride(spec.hidden_size)),
+            gained: floats(rows, gained_stride(spec.hidden_size)),
             query: floats(rows, stride(spec.q_width())),
             qkv: floats(if has_qkv { rows } else { 0 }, spec.qkv_width()),
             mlp: floats(rows, stride(spec.intermediate_size)),
@@ -118,17 +126,17 @@ impl Sizes {
 }
 
 impl Memory {
-    /// What a model will need, from its plan and the sections of each matrix.
-    pub fn of(spec: &ModelSpec, plan: &Plan, sections: &[Vec<Section>], capacity: &Capacity) -> Self {
+    /// What a model needs with a text of so many positions, from its plan and the sections of each matrix.
+    pub fn of(spec: &ModelSpec, plan: &Plan, sections: &[Vec<Section>], capacity: &Capacity, positions: usize) -> Self {
         let sizes = Sizes::new(spec, plan, capacity);
-        let cache = CacheSizes::new(spec, capacity.kv_dtype, capacity.max_context);
+        let cache = CacheSizes::new(spec, capacity.kv_dtype, positions);
         let bytes: Vec<u64> =
             plan.matrices.iter().zip(sections).map(|(matrix, sections)| matrix_bytes(matrix, sections)).collect();
         let read = plan.body.iter().chain(&plan.head).filter_map(|op| match op {
             Op::Matmul { matrix, .. } => bytes.get(matrix.0),
             _ => None,
         });
-        let rows = sizes.hidden * 2 + sizes.query * 2 + sizes.qkv + sizes.mlp;
+        let rows = sizes.hidden * 2 + sizes.gained + sizes.query * 2 + sizes.qkv + sizes.mlp;
         Self {
             weights: bytes.iter().sum::<u64>() + sizes.vectors,
             kv: cache.layer_kv * spec.layers.len() as u64,

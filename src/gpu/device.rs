@@ -32,6 +32,8 @@ pub struct DeviceInfo {
     pub max_buffer_size: u64,
     /// Largest storage binding, in bytes.
     pub max_binding_size: u64,
+    /// Whether it computes on the CPU.
+    pub software: bool,
 }
 
 /// Counts since the device was opened; differences prove what a round does.
@@ -349,6 +351,7 @@ fn describe(adapter: &wgpu::Adapter, options: &GpuOptions) -> DeviceInfo {
             0 => limits.max_storage_buffer_binding_size,
             limit => limit.min(limits.max_storage_buffer_binding_size),
         },
+        software: found.device_type == wgpu::DeviceType::Cpu,
     }
 }
 

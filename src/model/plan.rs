@@ -102,6 +102,17 @@ pub enum Op {
     },
 }
 
+impl Op {
+    /// The gain of the norm that comes next, where this step and those that read it do it between them: it is the RMS norm of a
+    /// residual stream that has just been added to.
+    pub fn norm_by(&self, next: &Self) -> Option<VectorId> {
+        match (self, next) {
+            (Self::Matmul { output: Output::Residual { .. }, .. }, Self::Norm { gain, bias: None, .. }) => Some(*gain),
+            _ => None,
+        }
+    }
+}
+
 /// What an embedding table has rows for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Table {
@@ -182,14 +193,19 @@ impl Plan {
 
     /// Dispatches of a layer when no matrix is split, at most: one less while one block of positions holds the context.
     pub fn dispatches_per_layer(&self) -> usize {
-        self.ops_per_layer() + 1
+        let ops: Vec<&Op> = self.body.iter().chain(&self.head).collect();
+        let with_norm = ops.windows(2).filter(|pair| pair[0].norm_by(pair[1]).is_some()).count();
+        self.ops_per_layer() - with_norm / self.layers() + 1
+    }
+
+    fn layers(&self) -> usize {
+        self.body.iter().filter(|op| matches!(op, Op::Attention { .. })).count().max(1)
     }
 
     /// Steps of each layer.
     pub fn ops_per_layer(&self) -> usize {
-        let count = |is: fn(&Op) -> bool| self.body.iter().filter(|op| is(op)).count();
-        let embeds = count(|op| matches!(op, Op::Embed { .. }));
-        (self.body.len() - embeds) / count(|op| matches!(op, Op::Attention { .. })).max(1)
+        let embeds = self.body.iter().filter(|op| matches!(op, Op::Embed { .. })).count();
+        (self.body.len() - embeds) / self.layers()
     }
 }
 
