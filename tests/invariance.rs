@@ -2,8 +2,8 @@
 
 mod common;
 use common::{Tales, capacity, engine, goldens, gpu, gpu_of, gpu_with, path, run};
-use foretoken::{GpuOptions, KvDtype};
 use foretoken::decode::{Capacity, Draft, Engine, Target, Variants};
+use foretoken::{GpuOptions, KvDtype};
 use std::path::Path;
 
 /// Past the first block of 256 positions.

@@ -148,7 +148,7 @@ impl Kernel {
         let units = shader!("lib/units.wgsl");
         let matmul = |format: Format, count| {
             let shared = vec![step, mac, shader!("lib/matmul.wgsl"), units];
-            [shared, weight(format, subnormals), chunk(format), rows(count)].concat()
+            [shared, weight(format, subnormals), rows(count)].concat()
         };
         let heads = shader!("lib/heads.wgsl");
         let fold = shader!("lib/fold.wgsl");
@@ -173,10 +173,12 @@ impl Kernel {
             Self::PostNorm => vec![step, norm, sum, shader!("lib/norm_add.wgsl"), shader!("norm_rms.wgsl")],
             Self::NormLayer => vec![step, norm, sum, shader!("norm_layer.wgsl")],
             Self::MatmulRows(format, count, epilogues) => {
-                [matmul(format, count), epilogues.parts(), vec![shader!("matmul_rows.wgsl")]].concat()
+                let kernel = vec![chunk(format), shader!("matmul_rows.wgsl")];
+                [matmul(format, count), epilogues.parts(), kernel].concat()
             }
             Self::MatmulTile(format, count, epilogues) => {
-                [matmul(format, count), epilogues.parts(), vec![shader!("matmul_tile.wgsl")]].concat()
+                let kernel = vec![shader!("lib/chunk_loop.wgsl"), shader!("matmul_tile.wgsl")];
+                [matmul(format, count), epilogues.parts(), kernel].concat()
             }
             Self::QkNorm(kv) => {
                 vec![step, heads, sum, kv_store(kv), shader!("lib/rotary.wgsl"), shader!("qk_norm.wgsl")]
@@ -296,13 +298,13 @@ fn constants(format: Format) -> String {
     format!("{chunk4}const CENTER = {center}.0;\nconst GROUP_CHUNKS = {}u;\n", group / format.chunk())
 }
 
-fn chunk(format: Format) -> Vec<&'static str> {
-    vec![match format.chunk() / 4 {
+fn chunk(format: Format) -> &'static str {
+    match format.chunk() / 4 {
         1 => shader!("lib/chunk_1.wgsl"),
         2 => shader!("lib/chunk_2.wgsl"),
         4 => shader!("lib/chunk_4.wgsl"),
         _ => shader!("lib/chunk_8.wgsl"),
-    }]
+    }
 }
 
 fn weight(format: Format, subnormals: Subnormals) -> Vec<&'static str> {

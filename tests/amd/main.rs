@@ -132,15 +132,18 @@ fn compile(driver: &Path, family: &str, sources: &[String]) -> Vec<Report> {
     serde_json::from_str(answer.unwrap_or_else(|| panic!("{family}: {text}"))).unwrap()
 }
 
-/// A matmul's line of the table.
+/// A matmul's line of the table. The loop of a tile goes over parts of chunks.
 fn line(name: &str, way: Way, bytes: f64, report: &Report) -> String {
     let Report { registers, waves, workgroup, inner, .. } = report;
     let share = 100.0 * inner.multiply_adds as f64 / inner.vector as f64;
+    let per_byte = match way {
+        Way::Rows(_) => format!("{:.1}", inner.vector as f64 / bytes),
+        Way::Tile(_) => "-".into(),
+    };
     format!(
-        "{name:<11} {:<8} {:>7} {:>9.1} {share:>9.0} % {registers:>10} {waves:>6} {workgroup:>10}",
+        "{name:<11} {:<8} {:>7} {per_byte:>9} {share:>11.0} % {registers:>10} {waves:>6} {workgroup:>10}",
         format!("{way:?}"),
         inner.all,
-        inner.vector as f64 / bytes,
     )
 }
 
