@@ -1,9 +1,9 @@
 //! A token's logits and cached keys and values have the same bits however they were computed (promise P2).
 
 mod common;
-use common::{Tales, capacity, engine, goldens, gpu, gpu_with, path, run};
-use foretoken::KvDtype;
+use common::{Tales, capacity, engine, goldens, gpu, gpu_of, gpu_with, path, run};
 use foretoken::decode::{Capacity, Draft, Engine, Target, Variants};
+use foretoken::{GpuOptions, KvDtype};
 use std::path::Path;
 
 /// Past the first block of 256 positions.
@@ -95,6 +95,24 @@ fn the_same_holds_with_a_cache_in_f16() {
 #[test]
 fn the_same_holds_for_the_tales_target() {
     check(&path("models/tales/target"), Tales::capacity(), &[7, 16, 64]);
+}
+
+/// What GPUs run and what processors run is not the same, but its bits are.
+#[test]
+fn the_same_holds_for_what_gpus_run() {
+    let capacity = Capacity { prefill_chunk: LENGTH, ..capacity() };
+    let folder = path("tests/golden/models/qwen3");
+    let text = |as_on_gpus| {
+        let gpu = gpu_of(&GpuOptions { as_on_gpus, ..GpuOptions::default() });
+        let mut engine = engine(&gpu, &folder, None, capacity);
+        let text = tokens(LENGTH, engine.target().spec().vocab_size);
+        [1, 2, 4, 7, 16, 20, LENGTH].map(|rows| {
+            engine.truncate(0);
+            bits(&run(engine.logits(&text, rows)).unwrap())
+        })
+    };
+    let (serial, parallel) = (text(false), text(true));
+    assert!(serial.iter().chain(&parallel).all(|bits| *bits == serial[0]));
 }
 
 /// Devices that break the promise get fewer kernel variants; each choice gives the same bits here.
