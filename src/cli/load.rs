@@ -4,6 +4,7 @@ use super::bar::Bar;
 use super::count;
 use super::files;
 use crate::checkpoint::of_assistant;
+use crate::device::Device;
 use crate::error::Result;
 use crate::gpu::{Gpu, GpuOptions};
 use crate::options::LoadOptions;
@@ -75,11 +76,10 @@ impl Pair {
     }
 
     /// Loads both; a bar on a terminal shows how far it is.
-    pub async fn load(&self, options: &LoadOptions) -> Result<Session> {
+    pub async fn load(&self, device: Device, options: &LoadOptions) -> Result<Session> {
         let (target, assistant) = (self.target()?, self.assistant()?);
-        let gpu = open_gpu().await?;
         let bar = Bar::new("loading {bar:30} {bytes} of {total_bytes}, {eta} left");
-        Session::load(&gpu, target, assistant, options, &mut |done, all| bar.show(done, all)).await
+        Session::load(device, target, assistant, options, &mut |done, all| bar.show(done, all)).await
     }
 }
 

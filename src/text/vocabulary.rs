@@ -109,6 +109,25 @@ fn split(pattern: &str) -> Value {
 }
 
 impl Vocabulary<'_> {
+    /// The kinds of splitting ([`Self::pre`]) of vocabularies in which a piece that is a token stays whole, or of the others; of kinds
+    /// that split alike the first.
+    pub fn kinds(whole: bool) -> impl Iterator<Item = &'static str> {
+        let kinds = [
+            "gpt-2",
+            "mpt",
+            "smollm",
+            "llama-bpe",
+            "dbrx",
+            "qwen2",
+            "deepseek-r1-qwen",
+            "tekken",
+            "gpt-4o",
+            "deepseek-coder",
+            "deepseek-v3",
+        ];
+        kinds.into_iter().filter(move |kind| Split::named(kind).is_some_and(|split| split.whole == whole))
+    }
+
     /// Builds it; `file` is the file's name in error messages.
     ///
     /// # Errors
