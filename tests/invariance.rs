@@ -122,6 +122,7 @@ fn every_variant_is_compared_when_it_is_first_needed_and_never_again() {
         let mut engine = engine(&gpu, &path("tests/golden/models").join(name), None, capacity);
         let row = 4 * engine.target().spec().vocab_size.min(1024) as u64;
         let before = gpu.counters();
+        assert!(before.pipelines <= 12, "{} pipelines for a greedy model", before.pipelines);
         run(engine.check_invariance()).unwrap();
         let did = gpu.counters().since(&before);
         assert_eq!((did.submits, did.blocking_readbacks, did.readback_bytes), (2, 2, 2 * row), "{name}: {did:?}");
