@@ -135,7 +135,7 @@ fn fewer_kernel_variants_give_the_same_bits() {
 #[test]
 fn every_variant_is_compared_when_it_is_first_needed_and_never_again() {
     for (name, max_context) in [("qwen3", 512), ("llama-gqa-tied", 12), ("llama-gqa-tied", 2)] {
-        let gpu = gpu();
+        let gpu = gpu_of(&GpuOptions { as_on_gpus: true, ..GpuOptions::default() });
         let capacity = Capacity { max_context, ..capacity() };
         let mut engine = engine(&gpu, &path("tests/golden/models").join(name), None, capacity);
         let row = 4 * engine.target().spec().vocab_size.min(1024) as u64;
