@@ -37,7 +37,9 @@ fn cache(engine: &Engine, len: usize) -> Vec<u32> {
         for head in 0..heads {
             for position in 0..len {
                 for i in (0..dim).step_by(per_word) {
-                    let k = (position / BLOCK * 2 * heads + head) * BLOCK * dim + (i / 4 * BLOCK + position % BLOCK) * 4 + i % 4;
+                    let k = (position / BLOCK * 2 * heads + head) * BLOCK * dim
+                        + (i / 4 * BLOCK + position % BLOCK) * 4
+                        + i % 4;
                     let v = ((position / BLOCK * 2 + 1) * heads + head) * BLOCK * dim + position % BLOCK * dim + i;
                     all.extend([words[k / per_word], words[v / per_word]]);
                 }

@@ -569,9 +569,10 @@ fn residual_gate_and_activate_equal_their_twins() {
 #[test]
 fn a_norm_between_two_matmuls_equals_its_twin_and_rows_are_alone() {
     let mut lab = Lab::new(16);
-    for (case, (rows, width, outs)) in [(1, 1, 3), (2, 15, 2), (3, 16, 40), (5, 17, 33), (8, 576, 9), (17, 300, 70), (40, 96, 64)]
-        .into_iter()
-        .enumerate()
+    for (case, (rows, width, outs)) in
+        [(1, 1, 3), (2, 15, 2), (3, 16, 40), (5, 17, 33), (8, 576, 9), (17, 300, 70), (40, 96, 64)]
+            .into_iter()
+            .enumerate()
     {
         let (cols, dtype, eps) = (64, DTYPES[case % 3], 1e-5f32);
         let x = lab.random.normals(rows * cols);
@@ -593,8 +594,11 @@ fn a_norm_between_two_matmuls_equals_its_twin_and_rows_are_alone() {
             let gained = lab.output(&vec![0; rows * left]);
             let targets = [(4, bias_input.clone()), (5, gain_input.clone()), (6, y.slice()), (9, gained.slice())];
             product.run(&lab, way, Epilogue::Residual, stride(width), &targets);
-            let added: Vec<f32> =
-                lab.rows(&y, stride(width), stride(width)).chunks(stride(width)).flat_map(|y| y[..width].to_vec()).collect();
+            let added: Vec<f32> = lab
+                .rows(&y, stride(width), stride(width))
+                .chunks(stride(width))
+                .flat_map(|y| y[..width].to_vec())
+                .collect();
             lab.close("residual", POINTWISE, &case, &added, &want, 0.0);
             for (row, y) in lab.rows(&gained, left, left).chunks_exact(left).zip(added.chunks_exact(width)) {
                 let (scaled, rest) = row.split_at(stride(width));

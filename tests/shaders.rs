@@ -49,9 +49,7 @@ fn files(folder: &str) -> BTreeMap<String, String> {
 fn every_variant_is_valid() {
     for (kernel, module) in modules() {
         let mut validator = Validator::new(ValidationFlags::all(), Capabilities::SHADER_FLOAT16_IN_FLOAT32);
-        validator
-            .validate(&module)
-            .unwrap_or_else(|error| panic!("{kernel:?}: {}", error.as_inner()));
+        validator.validate(&module).unwrap_or_else(|error| panic!("{kernel:?}: {}", error.as_inner()));
         let entries: Vec<_> = module.entry_points.iter().map(|entry| entry.name.as_str()).collect();
         assert_eq!(entries, ["main"], "{kernel:?}");
     }

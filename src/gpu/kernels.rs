@@ -210,7 +210,8 @@ impl Kernel {
     /// epilogues, which do not know of each other, are not all combined.
     pub fn all() -> Vec<Self> {
         let kvs = [KvDtype::F32, KvDtype::F16];
-        let mut all = vec![Self::NormRms, Self::PostNorm, Self::NormLayer, Self::AttentionMerge, Self::Probe, Self::Halves];
+        let mut all =
+            vec![Self::NormRms, Self::PostNorm, Self::NormLayer, Self::AttentionMerge, Self::Probe, Self::Halves];
         all.extend([Self::Adjust, Self::Survey, Self::Bound, Self::Gather, Self::Filter, Self::Follow]);
         all.extend([Noise::None, Noise::Gumbel].map(Self::Sample));
         all.extend([Self::Settle(Noise::None), Self::Settle(Noise::Gumbel), Self::SampleKept]);

@@ -63,7 +63,8 @@ fn bytes(format: Format) -> f64 {
 
 /// Most instructions of an iteration: of f16 all of them, of integers those that every lane executes.
 fn check_instructions(family: &str, format: Format, rows: u32, bytes: f64, report: &Report) {
-    let bound = |bounds: &[(u32, f64)]| bounds.iter().find(|bound| bound.0 == rows).map_or(f64::INFINITY, |bound| bound.1);
+    let bound =
+        |bounds: &[(u32, f64)]| bounds.iter().find(|bound| bound.0 == rows).map_or(f64::INFINITY, |bound| bound.1);
     let (count, most) = match format {
         Format::Float(Float::F16) if family == "navi21" => {
             (report.inner.all as f64, bound(&[(1, 75.0), (8, 340.0), (16, 650.0)]))
@@ -93,7 +94,8 @@ fn kernels(all: bool) -> Vec<Kernel> {
 fn driver() -> Option<PathBuf> {
     let folders = ["/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d", "/etc/vulkan/icd.d"];
     let files = folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();
-    let is_radv = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("radeon_icd"));
+    let is_radv =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("radeon_icd"));
     files.map(|entry| entry.path()).find(is_radv)
 }
 

@@ -45,7 +45,8 @@ impl Counts {
         let is_store = ["buffer_store", "global_store"].iter().any(|start| op.starts_with(start));
         let is_shared = op.starts_with("ds_");
         let base = op.trim_start_matches("v_").trim_start_matches("pk_").trim_start_matches("dual_");
-        let is_multiply_add = op.starts_with("v_") && ["fma", "mad_f", "mac_f"].iter().any(|start| base.starts_with(start));
+        let is_multiply_add =
+            op.starts_with("v_") && ["fma", "mad_f", "mac_f"].iter().any(|start| base.starts_with(start));
         Self {
             all: 1,
             vector: u64::from(op.starts_with("v_") || is_load || is_store || is_shared),
@@ -87,7 +88,8 @@ impl Report {
 fn parse(assembly: &str) -> (Vec<(&str, Option<&str>)>, HashMap<&str, usize>) {
     let (mut instructions, mut labels) = (Vec::new(), HashMap::new());
     for line in assembly.lines() {
-        let is_label = |word: &str| word.len() > 2 && word.starts_with("BB") && word[2..].bytes().all(|b| b.is_ascii_digit());
+        let is_label =
+            |word: &str| word.len() > 2 && word.starts_with("BB") && word[2..].bytes().all(|b| b.is_ascii_digit());
         if let Some(label) = line.trim().strip_suffix(':').filter(|word| is_label(word)) {
             labels.insert(label, instructions.len());
         } else if line.starts_with('\t') {
@@ -113,7 +115,10 @@ fn inner_loop(assembly: &str) -> Counts {
         outer != inner && outer.start <= inner.start && inner.end <= outer.end
     };
     let innermost = loops.iter().filter(|outer| !loops.iter().any(|inner| holds(outer, inner)));
-    innermost.map(|range| count(&instructions[range.clone()])).max_by_key(|counts| (counts.loads, counts.all)).unwrap_or_default()
+    innermost
+        .map(|range| count(&instructions[range.clone()]))
+        .max_by_key(|counts| (counts.loads, counts.all))
+        .unwrap_or_default()
 }
 
 fn count(instructions: &[(&str, Option<&str>)]) -> Counts {
