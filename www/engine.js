@@ -212,6 +212,7 @@ import { Queue } from "./queue.js";
  * @property {string} driver
  * @property {number} max_buffer_size bytes
  * @property {number} max_binding_size bytes
+ * @property {boolean} software whether it computes on the CPU
  *
  * @typedef {object} ModelMemory bytes on the GPU
  * @property {number} weights
@@ -228,6 +229,7 @@ import { Queue } from "./queue.js";
  * @property {number} blocking_readbacks times that the engine waited for bytes from the GPU
  * @property {number} readback_bytes
  * @property {number} creates buffers, bind groups and pipelines created
+ * @property {number} pipelines of those, the pipelines: kernel variants compiled
  * @property {number} dispatches kernel calls
  * @property {number} allocated bytes of all buffers that there are
  */

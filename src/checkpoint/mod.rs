@@ -11,7 +11,7 @@ use crate::options::SamplingDefaults;
 use crate::text::{ChatTemplate, Tokenizer};
 use crate::weights::{Source, Weights, has_safetensors};
 
-pub use self::choose::choose;
+pub use self::choose::{choose, of_assistant};
 use std::pin::Pin;
 
 /// What every format says when it is opened.

@@ -81,7 +81,7 @@ impl Split {
         };
         let gpt2 = Self { gpt2: true, ..patterns(&[]) };
         Some(match pre {
-            "" | "default" | "gpt-2" | "phi-2" => gpt2,
+            "gpt-2" | "phi-2" => gpt2,
             "mpt" | "olmo" => Self { composes: true, ..gpt2 },
             "smollm" | "starcoder" | "refact" => {
                 Self { patterns: vec![json!({ "type": "Digits", "individual_digits": true })], ..gpt2 }
@@ -188,7 +188,8 @@ impl Vocabulary<'_> {
 
     fn byte_level(&self) -> Result<(Value, Merges, bool), String> {
         let Some(Split { composes, mut patterns, gpt2, whole }) = Split::named(self.pre) else {
-            return Err(format!("tokenizer.ggml.pre: {:?} is not supported", self.pre));
+            // Without it llama.cpp guesses, and warns that texts become worse.
+            return Err(format!("tokenizer.ggml.pre: {:?} is not supported: it says how text is split", self.pre));
         };
         let Some(merges) = &self.merges else { return Err("tokenizer.ggml.merges is missing".into()) };
         let pair = |merge: &&str| {

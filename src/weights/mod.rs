@@ -22,7 +22,7 @@ use crate::error::{Error, Result, WeightsRule};
 
 pub use self::affine::Quantization;
 pub use self::dtype::{Affine, Block, Dtype, Float};
-pub use self::format::{Codes, Format, Row, Scales, pack_row};
+pub use self::format::{Codes, Format, Row, Scales, TOGETHER, UNIT, interleave, pack_row};
 pub(crate) use self::gguf::Split;
 pub use self::metadata::Metadata;
 pub use self::narrow::narrow;
@@ -30,7 +30,7 @@ pub(crate) use self::safetensors::parse_index;
 #[cfg(not(target_arch = "wasm32"))]
 pub use self::source::Folder;
 pub use self::source::{Memory, Source, read_small};
-pub use self::widen::widen;
+pub use self::widen::{Coded, coded, widen};
 
 pub(crate) const SINGLE: &str = "model.safetensors";
 pub(crate) const INDEX: &str = "model.safetensors.index.json";

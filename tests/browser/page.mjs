@@ -206,6 +206,8 @@ export const tests = {
 
   async "a keyboard is enough: Tab and Enter start, Escape stops, and what was done is told"() {
     await fill({ max_new_tokens: "300" });
+    if ((await text("model-state")).startsWith("Not loaded")) await page.click("#load");
+    await idle(page);
     await page.evaluate(() => document.activeElement.blur());
     await page.click("h1");
     const visited = [];
@@ -276,6 +278,7 @@ export const tests = {
     check((await text("problem")).includes("folder"), "nothing picked");
     await page.setInputFiles("#folder-model", repo("models/tales/draft"));
     check((await text("model-state")).startsWith("Changed"), await text("model-state"));
+    await fill({ max_new_tokens: "4", max_context: "64" });
     await page.selectOption("#lanes", "plain");
     await write();
     const found = await report();

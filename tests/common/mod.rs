@@ -4,16 +4,17 @@
 pub mod altered;
 pub mod blocks;
 pub mod foreign;
+pub mod gguf;
 pub mod lab;
 pub mod sampling;
 pub mod small;
 pub mod tokenizers;
 
+use foretoken::checkpoint;
 use foretoken::decode::{Blueprint, Capacity, Engine, Model, RoundBuffers};
 use foretoken::gpu::{Gpu, GpuOptions, KvDtype};
-use foretoken::model::parse_config;
 use foretoken::options::WeightDtype;
-use foretoken::weights::{Dtype, Folder, Memory, Quantization, Source, Weights, narrow, widen};
+use foretoken::weights::{Dtype, Folder, Memory, Source, Weights, narrow, widen};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -27,7 +28,11 @@ pub fn gpu() -> Rc<Gpu> {
 }
 
 pub fn gpu_with(max_binding_size: u64) -> Rc<Gpu> {
-    run(Gpu::open(&GpuOptions { max_binding_size, ..GpuOptions::default() })).expect("an adapter")
+    gpu_of(&GpuOptions { max_binding_size, ..GpuOptions::default() })
+}
+
+pub fn gpu_of(options: &GpuOptions) -> Rc<Gpu> {
+    run(Gpu::open(options)).expect("an adapter")
 }
 
 pub fn path(relative: &str) -> PathBuf {
@@ -48,7 +53,7 @@ pub fn goldens() -> Vec<PathBuf> {
 }
 
 pub fn capacity() -> Capacity {
-    Capacity { max_context: 256, prefill_chunk: 64, kv_dtype: KvDtype::F32 }
+    Capacity { max_context: 512, prefill_chunk: 64, kv_dtype: KvDtype::F32 }
 }
 
 /// What a model folder becomes before it is on the GPU.
@@ -56,18 +61,12 @@ pub fn blueprint(folder: &Path, capacity: Capacity) -> (Blueprint, Weights<Folde
     blueprint_as(folder, capacity, WeightDtype::Auto)
 }
 
-/// The same with its weights as `dtype`.
-pub fn blueprint_as(folder: &Path, capacity: Capacity, dtype: WeightDtype) -> (Blueprint, Weights<Folder>) {
+/// The same of any checkpoint, with its weights as `dtype`.
+pub fn blueprint_as(path: &Path, capacity: Capacity, dtype: WeightDtype) -> (Blueprint, Weights<Folder>) {
     run(async {
-        let source = Folder::open(folder).unwrap();
-        let size = source.size("config.json").await.unwrap().unwrap();
-        let config = source.read("config.json", 0..size).await.unwrap();
-        let spec = parse_config(&config, None).unwrap();
-        let mut weights = Weights::open(source).await.unwrap();
-        if let Some(quantization) = Quantization::parse(&config).unwrap() {
-            weights.join(&quantization).unwrap();
-        }
-        (Blueprint::new(spec, &weights, capacity, dtype).unwrap(), weights)
+        let checkpoint = checkpoint::open(Folder::open(path).unwrap(), None).await.unwrap();
+        let blueprint = Blueprint::new(checkpoint.spec().clone(), checkpoint.weights(), capacity, dtype).unwrap();
+        (blueprint, checkpoint.into_weights())
     })
 }
 

@@ -8,7 +8,7 @@ mod report;
 mod shape;
 mod tasks;
 
-use super::load::{Pair, Room};
+use super::load::{Pair, Room, open_gpu};
 use super::{Failure, print_json};
 use crate::decode::Engine;
 use crate::error::{Error, Result};
@@ -58,11 +58,12 @@ enum Subject {
 }
 
 impl Subject {
-    fn engine(&mut self) -> &mut Engine {
+    fn engine(&mut self) -> Result<&mut Engine> {
         match self {
-            Self::Session(session) => &mut session.engine,
-            Self::Engine(engine) => engine,
+            Self::Session(session) => session.engine.on_gpu_mut(),
+            Self::Engine(engine) => Some(&mut **engine),
         }
+        .ok_or_else(|| Error::Internal { reason: "a bench of no GPU".into() })
     }
 }
 
@@ -84,9 +85,9 @@ impl Args {
     async fn load(&self, options: &LoadOptions) -> Result<Subject> {
         let mut subject = match &self.shape {
             Some(name) => Subject::Engine(Box::new(shape::engine(name, options).await?)),
-            None => Subject::Session(Box::new(self.pair.load(options).await?)),
+            None => Subject::Session(Box::new(self.pair.load((&open_gpu().await?).into(), options).await?)),
         };
-        let max_context = subject.engine().target().capacity().max_context;
+        let max_context = subject.engine()?.target().capacity().max_context;
         if max_context < LEAST_CONTEXT {
             let (value, allowed) = (max_context.to_string(), format!("{LEAST_CONTEXT} or more for a bench"));
             return Err(Error::BadOption { option: "max_context".into(), value, allowed });
@@ -106,7 +107,7 @@ async fn measure(
         Some(name) => (format!("{name} with random weights"), None),
         None => (args.pair.target()?.name(), args.pair.assistant()?.map(|files| files.name())),
     };
-    let engine = subject.engine();
+    let engine = subject.engine()?;
     let gpu = engine.gpu().clone();
     let memory = measure::memory(engine);
     let limit = parts.begin("probe");
