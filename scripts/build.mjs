@@ -1,7 +1,7 @@
 // npm run build: the Rust library -> www/foretoken.js and www/foretoken_bg.wasm, small enough for a web page; the page's
-// simulator, www/demo/simulate.js and simulate_bg.wasm; www/types/.
+// simulator, www/demo/simulate.js and simulate_bg.wasm, and its models, www/demo/tales/; www/types/.
 import { spawnSync } from "node:child_process";
-import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { homedir } from "node:os";
 import { dirname, join } from "node:path";
@@ -64,7 +64,24 @@ const MODULES = [
   { name: "simulate", folder: join(www, "demo"), flags: ["--features", "simulator"] },
 ];
 
-/** Builds the modules. */
+/** The tales pair; the page serves it in 8 bits, half of what f16 takes. */
+const PAIR = ["target", "draft"];
+const served = join(www, "demo", "tales");
+
+/** Makes the page's models with the native program. */
+function quantise() {
+  rmSync(served, { recursive: true, force: true });
+  mkdirSync(served, { recursive: true });
+  for (const model of PAIR) {
+    const [from, to] = [join(root, "models", "tales", model), join(served, model)];
+    const program = ["run", "--release", "--features", "cli", "--", "quantize"];
+    run("cargo", [...program, from, `${to}.part`, "--type", "mlx8"], { cwd: root });
+    // Whole or not at all, also where this is interrupted.
+    renameSync(`${to}.part`, to);
+  }
+}
+
+/** Builds the modules and the page's models. */
 export function build() {
   needRust();
   needNpm();
@@ -99,6 +116,7 @@ export function build() {
     writeFileSync(join(folder, `${name}.js`), transformSync(script, { minify: true }).code);
     copyFileSync(join(glue, `${name}.d.ts`), join(folder, `${name}.d.ts`));
   }
+  quantise();
 }
 
 /** Checks the modules' types and writes them down for TypeScript, into www/types/. */
@@ -122,10 +140,11 @@ function weigh() {
 
 /** Whether the built files are missing, or older than what they are built from. */
 export function outdated() {
-  const built = MODULES.flatMap(({ name, folder }) => [join(folder, `${name}.js`), join(folder, `${name}_bg.wasm`)]);
+  const modules = MODULES.flatMap(({ name, folder }) => [join(folder, `${name}.js`), join(folder, `${name}_bg.wasm`)]);
+  const built = modules.concat(PAIR.map((model) => join(served, model, "model.safetensors")));
   if (!built.every(existsSync)) return true;
   const age = (file) => statSync(file).mtimeMs;
-  const sources = ["src", "shaders"].flatMap((folder) =>
+  const sources = ["src", "shaders", "models"].flatMap((folder) =>
     readdirSync(join(root, folder), { recursive: true }).map((file) => join(root, folder, file)),
   );
   const newest = Math.max(...[...sources, join(root, "Cargo.toml"), join(root, "Cargo.lock")].map(age));

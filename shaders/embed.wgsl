@@ -2,7 +2,7 @@
 struct EmbedDims {
     chunks: u32,    // 16-byte chunks of weights per row of the table
     scales: u32,    // where in a row its scales begin, in 16 bytes
-    stride: u32,    // 16-byte units from row to row
+    stride: u32,    // 16-byte units per row
     first_id: u32,  // first token or position of this piece of the table
     ids: u32,       // how many are in this piece
     x_stride: u32,  // vec4s per row of x
@@ -11,7 +11,7 @@ struct EmbedDims {
 
 @group(0) @binding(0) var<uniform> step: Step;
 @group(0) @binding(1) var<uniform> dims: EmbedDims;
-@group(0) @binding(2) var<storage, read> weights: array<vec4u>;   // (ids, stride)
+@group(0) @binding(2) var<storage, read> weights: array<vec4u>;   // (ids / 8, stride, 8): see units
 @group(0) @binding(4) var<storage, read_write> x: array<vec4f>;   // (rows, x_stride)
 
 @compute @workgroup_size(64)
@@ -21,7 +21,7 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) threa
     if (step.rows == 0u || chunk >= dims.chunks || wanted < dims.first_id || wanted - dims.first_id >= dims.ids) {
         return;
     }
-    let raw = load_raw(wanted - dims.first_id, chunk);
+    let raw = load_raw(first_unit(wanted - dims.first_id), planes(), chunk);
     for (var i = 0u; i < CHUNK4; i++) {
         place(id.y * dims.x_stride + chunk * CHUNK4 + i, weight4(raw, i) * dims.scale);
     }

@@ -1,4 +1,4 @@
-// Temperature, top-k, top-p and min-p, in place: logits are divided by the temperature, and removed tokens marked.
+// Top-k, top-p and min-p, exactly, among the tokens that may remain: brings their ids together, and finds which of them do.
 // One workgroup per row.
 const THREADS = 128u;
 
@@ -8,59 +8,43 @@ const MASS = 1u;
 const TIES = 2u;
 
 struct Row {
-    base: u32,   // where it begins
+    base: u32,   // where its logits begin
+    list: u32,   // where its ids begin
+    count: u32,  // how many they are
     top: f32,    // its largest logit
     floor: u32,  // rank below which tokens were removed; for TIES, the rank of interest
 }
 
-struct Element {
-    key: u32,
-    weight: f32,
-}
-
 @group(0) @binding(0) var<uniform> step: Step;
 @group(0) @binding(1) var<uniform> dims: SampleDims;
-@group(0) @binding(2) var<storage, read_write> logits: array<f32>;  // (rows, stride)
+@group(0) @binding(2) var<storage, read> logits: array<f32>;       // (rows, stride)
+@group(0) @binding(3) var<storage, read_write> cuts: array<Cut>;   // (rows)
 @group(0) @binding(4) var<uniform> sampling: SamplingBlock;
+@group(0) @binding(5) var<storage, read> found: array<u32>;        // (rows, segments, SEGMENT)
+@group(0) @binding(6) var<storage, read> counts: array<u32>;       // (rows, segments)
+@group(0) @binding(7) var<storage, read_write> list: array<u32>;   // (rows, stride)
 
 var<workgroup> kept_ties: u32;
-
-// A number that orders logits as they are ordered, equal zeros included.
-fn rank(logit: f32) -> u32 {
-    let bits = bitcast<u32>(select(logit, 0.0, logit == 0.0));
-    return select(bits | 0x80000000u, ~bits, bits >= 0x80000000u);
-}
 
 fn logit_at(rank: u32) -> f32 {
     return bitcast<f32>(select(~rank, rank & 0x7fffffffu, rank >= 0x80000000u));
 }
 
 fn weigh(row: Row, kind: u32, i: u32) -> Element {
-    let logit = logits[row.base + i];
+    let id = list[row.list + i];
+    let logit = scaled(logits[row.base + id]);
     let at = rank(logit);
     if (kind == TIES) {
-        return Element(~i, select(0.0, 1.0, at == row.floor));
+        return Element(~id, select(0.0, 1.0, at == row.floor));
     }
     let weight = select(1.0, exp(logit - row.top), kind == MASS);
-    return Element(at, select(weight, 0.0, at < row.floor || is_removed(logit)));
-}
-
-fn top_of(base: u32, thread: u32) -> f32 {
-    var top = REMOVED;
-    for (var i = thread; i < dims.vocab; i += THREADS) {
-        let logit = logits[base + i];
-        if (!is_removed(logit)) {
-            logits[base + i] = logit / sampling.temperature;
-            top = max(top, logit / sampling.temperature);
-        }
-    }
-    return max_threads(top, thread);
+    return Element(at, select(weight, 0.0, at < row.floor));
 }
 
 // How many tokens have the last kept logit, and how many of them are needed.
 fn ties(row: Row, wanted: f32, thread: u32) -> u32 {
     var count = 0.0;
-    for (var i = thread; i < dims.vocab; i += THREADS) {
+    for (var i = thread; i < row.count; i += THREADS) {
         count += weigh(row, TIES, i).weight;
     }
     gather(vec4f(count), vec4f(), vec4f(), vec4f(), thread);
@@ -71,31 +55,60 @@ fn ties(row: Row, wanted: f32, thread: u32) -> u32 {
     return workgroupUniformLoad(&kept_ties);
 }
 
+// Brings the ids of all segments together; four threads take a segment. Returns how many there are.
+fn compact(first: u32, to: u32, thread: u32) -> u32 {
+    var before = 0u;
+    for (var segment = 0u; segment < segment_count(); segment++) {
+        let count = counts[first + segment];
+        if (segment % (THREADS / 4u) == thread / 4u) {
+            for (var i = thread % 4u; i < count; i += 4u) {
+                list[to + before + i] = found[(first + segment) * SEGMENT + i];
+            }
+        }
+        before += count;
+    }
+    storageBarrier();
+    return before;
+}
+
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) thread: u32) {
     if (step.rows == 0u) {
         return;
     }
-    let base = (step.draft_row + id.x) * dims.stride;
-    var row = Row(base, top_of(base, thread), 0u);
+    let at = step.draft_row + id.x;
+    let to = at * dims.stride;
+    let top = cuts[at].top;
+    let is_broken = cuts[at].sum < 0.0;
+    let count = compact(id.x * segment_count(), to, thread);
+    var row = Row(at * dims.stride, to, count, top, 0u);
     if (sampling.top_k > 0u && sampling.top_k < dims.vocab) {
         row.floor = find(row, COUNT, 0.0, f32(sampling.top_k), thread).key;
     }
     var last_id = dims.vocab;
     if (sampling.top_p < 1.0) {
-        let found = find(row, MASS, sampling.top_p, 0.0, thread);
+        // Without top-k, the share is one of all tokens.
+        let among_all = select(cuts[at].sum * sampling.top_p, 0.0, sampling.top_k > 0u && sampling.top_k < dims.vocab);
+        let share = select(sampling.top_p, 0.0, among_all > 0.0);
+        let found = find(row, MASS, share, among_all, thread);
         row.floor = found.key;
         let kept = ties(row, ceil(found.missing / exp(logit_at(found.key) - row.top)), thread);
         if (kept > 0u) {
             last_id = ~find(row, TIES, 0.0, f32(kept), thread).key;
         }
     }
-    for (var i = thread; i < dims.vocab; i += THREADS) {
-        let logit = logits[base + i];
-        let at = rank(logit);
-        let unlikely = exp(logit - row.top) < sampling.min_p;
-        if (is_finite(logit) && (at < row.floor || (at == row.floor && i > last_id) || unlikely)) {
-            logits[base + i] = REMOVED;
+    var sum = 0.0;
+    for (var i = thread; i < count; i += THREADS) {
+        let id = list[to + i];
+        let logit = scaled(logits[row.base + id]);
+        if (remains(Cut(top, 0.0, row.floor, last_id, 0u), logit, id)) {
+            sum += exp(logit - top);
+        } else {
+            list[to + i] = id | GONE;
         }
+    }
+    sum = sum_threads(sum, 1.0, thread);
+    if (thread == 0u) {
+        cuts[at] = Cut(top, select(sum, -1.0, is_broken), row.floor, last_id, count);
     }
 }

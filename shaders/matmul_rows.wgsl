@@ -1,37 +1,66 @@
 // y = x W^T for few rows: each weight is read once, 16 bytes at a time, and used for all rows.
-// A workgroup has four groups of 16 lanes; a group computes four outputs of ROWS rows.
-const GROUPS = 4u;
-const OUTS = 4u;
-const PITCH = 65u;  // one more than the workgroup's threads, so that summing threads hit different banks
+// A workgroup has 8 threads for each of 16 lanes; a thread computes its lane's part of four outputs of ROWS rows.
+const PITCH = 129u;            // one more than the workgroup's threads, so that summing threads hit different banks
+const PART = min(ROWS, 8u);    // rows whose lane sums are brought together at a time
+const PAIRS = 8u;              // of outputs that are finished at a time
 
-var<workgroup> parked: array<f32, 2u * ROWS * PITCH>;  // lane sums of two outputs: (2, ROWS, PITCH)
+var<workgroup> parked: array<f32, 2u * PART * PITCH>;  // lane sums of a thread's pair of outputs: (2, PART, PITCH)
 
-// The lane sums of row `row` of one of the two parked outputs, added in order. Lanes without a chunk parked zero.
+fn park(sum: vec4f, at: u32) {
+    parked[at] = sum.x;
+    if (ROWS > 1u) {
+        parked[at + PITCH] = sum.y;
+    }
+    if (ROWS > 2u) {
+        parked[at + 2u * PITCH] = sum.z;
+        parked[at + 3u * PITCH] = sum.w;
+    }
+}
+
+fn park_part(sums: Sums, output: u32, part: u32, at: u32) {
+    park(quad_of(sums, output, part * 2u), at);
+    if (ROWS > 4u) {
+        park(quad_of(sums, output, part * 2u + 1u), at + 4u * PITCH);
+    }
+}
+
+// Parked lane sums, added in order. Lanes without a chunk parked zero.
 // (A bound from a uniform would make lavapipe compile the kernel anew for every submission.)
-fn add_lanes(output: u32, row: u32, group: u32) -> f32 {
-    let base = (output * ROWS + row) * PITCH + group * LANES;
+fn add_lanes(at: u32) -> f32 {
+    let one = dims.one;
     var total = 0.0;
     for (var lane = 0u; lane < LANES; lane++) {
-        total += parked[base + lane];
+        total = fma(parked[at + lane * 8u], one, total);
     }
     return total;
 }
 
-// All threads bring two outputs' lane sums; the first GROUPS * ROWS threads add and store them.
-fn finish(a: Sum, b: Sum, tile: u32, first_row: u32, pair: u32, thread: u32) {
-    park(a, thread);
-    park(b, ROWS * PITCH + thread);
+// All threads bring the lane sums of a pair of outputs; the first 8 * PART threads add and store them.
+fn finish(sums: Sums, pair: u32, part: u32, tile: u32, first_row: u32, thread: u32) {
+    park_part(sums, pair * 2u, part, thread);
+    park_part(sums, pair * 2u + 1u, part, PART * PITCH + thread);
     workgroupBarrier();
-    let group = thread / ROWS;
-    let row = thread % ROWS;
-    let out = (tile * GROUPS + group) * OUTS + pair * 2u;
-    if (group < GROUPS && first_row + row < row_count() && out < dims.outs) {
-        store_pair(first_row + row, dims.first_out + out, add_lanes(0u, row, group), add_lanes(1u, row, group));
+    let place = thread / PART;
+    let row = part * PART + thread % PART;
+    let sixteen = (tile * 2u + pair) * 16u;
+    let out = sixteen + place * 2u;
+    if (place < PAIRS) {
+        var square = 0.0;
+        if (first_row + row < row_count() && out < dims.outs) {
+            let at = thread % PART * PITCH + place;
+            let scale = row_scales[row];
+            let a = add_lanes(at) * scale;
+            square = store_pair(first_row + row, dims.first_out + out, a, add_lanes(PART * PITCH + at) * scale);
+        }
+        squares[place * ROWS + row] = square;
     }
     workgroupBarrier();
+    if (thread < PART) {
+        leave_sum(first_row, row, sixteen, 0u);
+    }
 }
 
-@compute @workgroup_size(64)
+@compute @workgroup_size(128)
 fn main(
     @builtin(workgroup_id) id: vec3u,
     @builtin(num_workgroups) grid: vec3u,
@@ -40,31 +69,19 @@ fn main(
     if (step.rows == 0u) {
         return;
     }
-    let tile = id.z * grid.x + id.x;
-    let first_row = id.y * ROWS;
-    let first = (tile * GROUPS + thread / LANES) * OUTS;
-    let last = dims.outs - 1u;
-    let w0 = min(first, last);
-    let w1 = min(first + 1u, last);
-    let w2 = min(first + 2u, last);
-    let w3 = min(first + 3u, last);
-    var s0: Sum;
-    var s1: Sum;
-    var s2: Sum;
-    var s3: Sum;
-    for (var chunk = thread % LANES; chunk < dims.chunks; chunk += LANES) {
-        let r0 = load_raw(w0, chunk);
-        let r1 = load_raw(w1, chunk);
-        let r2 = load_raw(w2, chunk);
-        let r3 = load_raw(w3, chunk);
-        for (var i = 0u; i < CHUNK4; i++) {
-            let x = load_x(first_row, chunk * CHUNK4 + i);
-            s0 = mac(s0, weight4(r0, i), x);
-            s1 = mac(s1, weight4(r1, i), x);
-            s2 = mac(s2, weight4(r2, i), x);
-            s3 = mac(s3, weight4(r3, i), x);
-        }
+    let tile = id.z * grid.y + id.y;
+    let first_row = id.x * ROWS;
+    let first = first_units(tile * 2u, thread % 8u);
+    let rows = rows_from(first_row);
+    let planes = planes();
+    let chunks = dims.chunks;
+    var sums: Sums;
+    for (var chunk = thread / 8u; chunk < chunks; chunk += LANES) {
+        sums = add_chunk(sums, load_raws(first, planes, chunk), rows, chunk * CHUNK4);
     }
-    finish(s0, s1, tile, first_row, 0u, thread);
-    finish(s2, s3, tile, first_row, 1u, thread);
+    load_scales(first_row, thread);
+    for (var part = 0u; part < ROWS / PART; part++) {
+        finish(sums, 0u, part, tile, first_row, thread);
+        finish(sums, 1u, part, tile, first_row, thread);
+    }
 }

@@ -1,25 +1,6 @@
-// y = x W^T for many rows (prefill): 32 x 32 tiles through workgroup memory, 4 x 4 results per thread.
-// It walks W's chunks lane by lane, so that it adds in the same order as matmul_rows.
-const TILE = 32u;
-const STAGE4 = 8u;  // vec4s of a row staged at a time
-
-var<workgroup> w_stage: array<vec4f, TILE * STAGE4>;  // (STAGE4, TILE)
-var<workgroup> x_stage: array<vec4f, TILE * STAGE4>;
-
-// A chunk's place in the lane-by-lane order. step: how many chunks of its lane come before it.
-struct Place { chunk: u32, step: u32 }
-fn place(i: u32) -> Place {
-    let short = dims.chunks / LANES;
-    let long_lanes = dims.chunks % LANES;
-    let in_long = long_lanes * (short + 1u);
-    if (i < in_long) {
-        let step = i % (short + 1u);
-        return Place(i / (short + 1u) + step * LANES, step);
-    }
-    let rest = i - in_long;
-    let step = rest % max(short, 1u);
-    return Place(long_lanes + rest / max(short, 1u) + step * LANES, step);
-}
+// y = x W^T for many rows (prefill): a thread computes four outputs of ROWS rows, chunks lane by lane, so that it adds in the
+// same order as matmul_rows. Neighbouring threads read neighbouring weights; all threads read the same elements of x.
+const PAIRS = 128u;  // of outputs of a workgroup
 
 @compute @workgroup_size(64)
 fn main(
@@ -27,69 +8,38 @@ fn main(
     @builtin(num_workgroups) grid: vec3u,
     @builtin(local_invocation_index) thread: u32,
 ) {
-    let first_out = (id.z * grid.x + id.x) * TILE;
-    let first_row = id.y * TILE;
-    // This thread's rows: row + 8 i. Its outputs: out, out + 1, out + 16, out + 17.
-    let row = thread / 8u;
-    let out = (thread % 8u) * 2u;
-    var sum0 = vec4f();
-    var sum1 = vec4f();
-    var sum2 = vec4f();
-    var sum3 = vec4f();
-    var total0 = vec4f();
-    var total1 = vec4f();
-    var total2 = vec4f();
-    var total3 = vec4f();
-    let stage_chunks = STAGE4 / CHUNK4;
-    for (var done = 0u; done < dims.chunks; done += stage_chunks) {
-        for (var n = thread; n < TILE * stage_chunks; n += 64u) {
-            let line = n % TILE;
-            let slot = n / TILE;
-            let chunk = place(min(done + slot, dims.chunks - 1u)).chunk;
-            let raw = load_raw(min(first_out + line, dims.outs - 1u), chunk);
-            for (var i = 0u; i < CHUNK4; i++) {
-                w_stage[(slot * CHUNK4 + i) * TILE + line] = weight4(raw, i);
-                x_stage[(slot * CHUNK4 + i) * TILE + line] = x_at(first_row + line, chunk * CHUNK4 + i);
-            }
+    let sixteen = ((id.z * grid.y + id.y) * 8u + thread / 8u) * 2u;
+    let place = thread % 8u;
+    let first_row = id.x * ROWS;
+    let first = first_units(sixteen, place);
+    let rows = rows_from(first_row);
+    let planes = planes();
+    let chunks = dims.chunks;
+    var total: Sums;
+    for (var lane = 0u; lane < LANES; lane++) {
+        var sums: Sums;
+        for (var chunk = lane; chunk < chunks; chunk += LANES) {
+            sums = add_chunk(sums, load_raws(first, planes, chunk), rows, chunk * CHUNK4);
         }
-        workgroupBarrier();
-        for (var slot = 0u; slot < min(stage_chunks, dims.chunks - done); slot++) {
-            if (place(done + slot).step == 0u) {
-                total0 += sum0;
-                total1 += sum1;
-                total2 += sum2;
-                total3 += sum3;
-                sum0 = vec4f();
-                sum1 = vec4f();
-                sum2 = vec4f();
-                sum3 = vec4f();
-            }
-            for (var i = 0u; i < CHUNK4; i++) {
-                let at = (slot * CHUNK4 + i) * TILE;
-                let x4 = transpose(mat4x4f(
-                    x_stage[at + row], x_stage[at + row + 8u], x_stage[at + row + 16u], x_stage[at + row + 24u],
-                ));
-                sum0 = mac4(sum0, w_stage[at + out], x4);
-                sum1 = mac4(sum1, w_stage[at + out + 1u], x4);
-                sum2 = mac4(sum2, w_stage[at + out + 16u], x4);
-                sum3 = mac4(sum3, w_stage[at + out + 17u], x4);
-            }
-        }
-        workgroupBarrier();
+        total = join(total, sums);
     }
-    total0 += sum0;
-    total1 += sum1;
-    total2 += sum2;
-    total3 += sum3;
-    for (var i = 0u; i < 4u; i++) {
-        let r = first_row + row + 8u * i;
-        if (r < row_count()) {
-            if (first_out + out < dims.outs) {
-                store_pair(r, dims.first_out + first_out + out, total0[i], total1[i]);
+    load_scales(first_row, thread);
+    for (var row = 0u; row < ROWS; row++) {
+        for (var pair = 0u; pair < 2u; pair++) {
+            let out = (sixteen + pair) * 16u + place * 2u;
+            let a = quad_of(total, pair * 2u, row / 4u)[row % 4u];
+            let b = quad_of(total, pair * 2u + 1u, row / 4u)[row % 4u];
+            var square = 0.0;
+            if (first_row + row < row_count() && out < dims.outs) {
+                square = store_pair(first_row + row, dims.first_out + out, a * row_scales[row], b * row_scales[row]);
             }
-            if (first_out + out + 16u < dims.outs) {
-                store_pair(r, dims.first_out + first_out + out + 16u, total2[i], total3[i]);
-            }
+            squares[(thread / 8u * 16u + pair * 8u + place) * ROWS + row] = square;
         }
+    }
+    workgroupBarrier();
+    // Each thread has as many sums of 16 to leave as it has pairs of a row.
+    for (var i = thread; i < PAIRS / 8u * ROWS; i += 64u) {
+        let at = i % (PAIRS / 8u);
+        leave_sum(first_row, i / (PAIRS / 8u), (sixteen - thread / 8u * 2u + at) * 16u, at * 8u);
     }
 }

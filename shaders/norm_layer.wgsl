@@ -1,18 +1,4 @@
-// y = (x - mean) / deviation * gain + bias, one workgroup per row. For the LM head, rows start at step.logit_row.
-const THREADS = 128u;
-
-struct NormDims {
-    width: u32,   // elements per row
-    stride: u32,  // vec4s per row of x and y
-    head: u32,    // 1 for the norm before the LM head
-    eps: f32,
-}
-
-@group(0) @binding(0) var<uniform> step: Step;
-@group(0) @binding(1) var<uniform> dims: NormDims;
-@group(0) @binding(2) var<storage, read> x: array<vec4f>;        // (rows, stride), zero past width
-@group(0) @binding(3) var<storage, read> gain: array<vec4f>;     // (stride), zero past width
-@group(0) @binding(4) var<storage, read_write> y: array<vec4f>;  // (rows, stride)
+// y = (x - mean) / deviation * gain + bias.
 @group(0) @binding(5) var<storage, read> bias: array<vec4f>;     // (stride), zero past width
 
 @compute @workgroup_size(THREADS)
@@ -24,9 +10,9 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) threa
     var sum = 0.0;
     for (var i = thread; i < dims.stride; i += THREADS) {
         let v = x[base + i];
-        sum += (v.x + v.y) + (v.z + v.w);
+        sum = fma(v.w, dims.one, fma(v.z, dims.one, fma(v.y, dims.one, fma(v.x, dims.one, sum))));
     }
-    let mean = sum_threads(sum, thread) / f32(dims.width);
+    let mean = sum_threads(sum, dims.one, thread) / f32(dims.width);
     workgroupBarrier();
     // From the mean, not from the sum of squares: what is left of a large mean would be rounding.
     var squares = 0.0;
@@ -35,7 +21,7 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) threa
         let v = select(vec4f(), x[base + i] - mean, inside);
         squares = fma(v.w, v.w, fma(v.z, v.z, fma(v.y, v.y, fma(v.x, v.x, squares))));
     }
-    let scale = 1.0 / sqrt(sum_threads(squares, thread) / f32(dims.width) + dims.eps);
+    let scale = 1.0 / sqrt(sum_threads(squares, dims.one, thread) / f32(dims.width) + dims.eps);
     for (var i = thread; i < dims.stride; i += THREADS) {
         y[id.x * dims.stride + i] = fma((x[base + i] - mean) * scale, gain[i], bias[i]);
     }

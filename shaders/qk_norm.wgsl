@@ -23,7 +23,7 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) threa
         let v = qkv[base + i] + bias[head * heads.head_dim + i];
         sum = fma(v, v, sum);
     }
-    let scale = 1.0 / sqrt(sum_threads(sum, thread) / f32(heads.head_dim) + dims.eps);
+    let scale = 1.0 / sqrt(sum_threads(sum, heads.one, thread) / f32(heads.head_dim) + dims.eps);
     let is_k = head >= heads.heads;
     for (var i = thread * 2u; i < heads.head_dim; i += THREADS * 2u) {
         let at = head * heads.head_dim + i;

@@ -1,15 +1,8 @@
 // Rejection sampling (Leviathan et al. 2023, Chen et al. 2023): a draft token x counts with probability
 // min(1, p(x) / q(x)), else a draw from max(p - q, 0) takes its place; behind the draft, a draw from p. One workgroup
-// per row; logits are filtered. A row with a logit that is not finite gives NOT_FINITE.
+// per row. A row with a logit that is not finite gives NOT_FINITE.
 const THREADS = 256u;
-const TARGET = 0u;
-const DRAFT = 1u;
 const ACCEPTANCE = 2u;  // the stream of its noise
-
-struct Softmax {
-    top: f32,
-    sum: f32,
-}
 
 @group(0) @binding(0) var<uniform> step: Step;
 @group(0) @binding(1) var<uniform> dims: SampleDims;
@@ -17,33 +10,24 @@ struct Softmax {
 @group(0) @binding(3) var<storage, read_write> round: array<u32>;   // token ids of the round
 @group(0) @binding(4) var<uniform> sampling: SamplingBlock;
 @group(0) @binding(5) var<storage, read> draft_logits: array<f32>;  // (draft tokens, draft_stride)
+@group(0) @binding(6) var<storage, read> cuts: array<Cut>;          // (rows)
+@group(0) @binding(7) var<storage, read> draft_cuts: array<Cut>;    // (draft tokens)
 
-fn logit_of(model: u32, row: u32, i: u32) -> f32 {
-    if (model == DRAFT) {
-        // Its vocabulary may be smaller than the target's.
-        if (i >= dims.draft_stride) {
-            return REMOVED;
-        }
-        return draft_logits[row * dims.draft_stride + i];
-    }
-    return logits[row * dims.stride + i];
+fn probability(cut: Cut, raw: f32, id: u32) -> f32 {
+    let logit = scaled(raw);
+    return select(0.0, exp(logit - cut.top) / cut.sum, remains(cut, logit, id));
 }
 
-fn softmax(model: u32, row: u32, thread: u32) -> Softmax {
-    var most = REMOVED;
-    for (var i = thread; i < dims.vocab; i += THREADS) {
-        most = max(most, logit_of(model, row, i));
-    }
-    let top = max_threads(most, thread);
-    var sum = 0.0;
-    for (var i = thread; i < dims.vocab; i += THREADS) {
-        sum += exp(logit_of(model, row, i) - top);
-    }
-    return Softmax(top, sum_threads(sum, thread));
+fn p_of(row: u32, id: u32) -> f32 {
+    return probability(cuts[row], logits[row * dims.stride + id], id);
 }
 
-fn probability(model: u32, row: u32, i: u32, whole: Softmax) -> f32 {
-    return exp(logit_of(model, row, i) - whole.top) / whole.sum;
+fn q_of(row: u32, id: u32) -> f32 {
+    // The draft model's vocabulary may be smaller than the target's.
+    if (id >= dims.draft_vocab) {
+        return 0.0;
+    }
+    return probability(draft_cuts[row], draft_logits[row * dims.draft_stride + id], id);
 }
 
 @compute @workgroup_size(THREADS)
@@ -52,36 +36,32 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) threa
     let x = round[dims.drafts + row];
     let drafted = row + 1u < step.rows && x < dims.vocab;
     let position = position_after(row);
-    let p = softmax(TARGET, row, thread);
-    var q = Softmax();
-    if (dims.draft_stride > 0u) {
-        q = softmax(DRAFT, row, thread);
-    }
 
     // Of the draws from max(p - q, 0) and from p, the second serves only where the first has nothing left.
     var rest = 0.0;
     var rest_id = dims.vocab;
     var whole = 0.0;
     var whole_id = dims.vocab;
-    for (var i = thread; i < dims.vocab; i += THREADS) {
-        if (!is_finite(logit_of(TARGET, row, i))) {
-            whole_id = NOT_FINITE;
-            break;
+    let count = token_count(row);
+    for (var i = thread; i < count; i += THREADS) {
+        let token = token_at(row, i);
+        if (token >= GONE) {
+            continue;
         }
-        let wait = exponential(random(dims.stream, position, i));
-        let at = probability(TARGET, row, i, p);
-        var drawn = f32(i == x);
-        if (dims.draft_stride > 0u) {
-            drawn = probability(DRAFT, row, i, q);
+        let wait = exponential(random(dims.stream, position, token));
+        let at = p_of(row, token);
+        var drawn = f32(token == x);
+        if (dims.draft_stride > 0u && drafted) {
+            drawn = q_of(row, token);
         }
         let left = at - select(0.0, drawn, drafted);
         if (left / wait > rest) {
             rest = left / wait;
-            rest_id = i;
+            rest_id = token;
         }
         if (at / wait > whole) {
             whole = at / wait;
-            whole_id = i;
+            whole_id = token;
         }
     }
     rest_id = best_of_threads(rest, rest_id, thread);
@@ -89,16 +69,19 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) threa
     if (thread > 0u) {
         return;
     }
-    var token = select(rest_id, whole_id, rest_id == dims.vocab || whole_id == NOT_FINITE);
-    if (drafted && whole_id != NOT_FINITE) {
+    var token = select(rest_id, whole_id, rest_id == dims.vocab);
+    if (drafted) {
         var q_x = 1.0;
         if (dims.draft_stride > 0u) {
-            q_x = probability(DRAFT, row, x, q);
+            q_x = q_of(row, x);
         }
         let chance = f32(random(ACCEPTANCE, position, 0u).x >> 8u) / 16777216.0;
-        if (chance * q_x < probability(TARGET, row, x, p)) {
+        if (chance * q_x < p_of(row, x)) {
             token = x;
         }
+    }
+    if (cuts[row].sum < 0.0) {
+        token = NOT_FINITE;
     }
     round[step.out + row] = token;
 }

@@ -24,7 +24,10 @@
 pub mod checkpoint;
 #[cfg(feature = "cli")]
 pub mod cli;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod cpu;
 pub mod decode;
+pub mod device;
 pub mod error;
 pub mod gpu;
 #[cfg(feature = "hub")]
@@ -44,6 +47,7 @@ pub mod wasm;
 pub mod weights;
 
 pub use checkpoint::Checkpoint;
+pub use device::Device;
 pub use error::{Error, Result};
 pub use gpu::{Gpu, GpuOptions, KvDtype};
 pub use load::{Inspection, ModelFiles, Share, Tensors};

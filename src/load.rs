@@ -5,7 +5,10 @@ mod inspect;
 pub use self::inspect::{Inspection, Share, Tensors};
 
 use crate::checkpoint::{self, Checkpoint};
-use crate::decode::{Blueprint, Capacity, Engine, Model, RoundBuffers, Translate};
+#[cfg(not(target_arch = "wasm32"))]
+use crate::cpu;
+use crate::decode::{self, Blueprint, Capacity, Model, RoundBuffers, Translate};
+use crate::device::{Device, Engine};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::model::ModelSpec;
@@ -88,6 +91,14 @@ impl<S: Source> Loadable<S> {
         let place = weights.source().name();
         Model::load(gpu, blueprint, Some(weights), buffers, loaded).await.map_err(|error| error.within(&place))
     }
+
+    /// Reads it into the CPU's memory. `loaded` hears of every portion's bytes.
+    #[cfg(not(target_arch = "wasm32"))]
+    async fn read(&self, loaded: &mut dyn FnMut(u64)) -> Result<cpu::Model> {
+        let Self { blueprint, weights } = self;
+        let place = weights.source().name();
+        cpu::Model::load(blueprint, weights, loaded).await.map_err(|error| error.within(&place))
+    }
 }
 
 impl Session {
@@ -98,12 +109,13 @@ impl Session {
     /// # Errors
     /// What [`ModelFiles::open`] reports; [`Error::BadTokenizer`]; [`Error::OutOfGpuMemory`]; what the device reports.
     pub async fn load<S: Source + 'static, A: Source + 'static>(
-        gpu: &Rc<Gpu>,
+        device: impl Into<Device>,
         target: S,
         assistant: Option<A>,
         options: &LoadOptions,
         loaded: &mut dyn FnMut(u64, u64),
     ) -> Result<Self> {
+        let device = device.into();
         if options.sp_degree != 1 {
             let allowed = "1: several targets are for `parallel::Parallel`".into();
             return Err(Error::BadOption { option: "sp_degree".into(), value: options.sp_degree.to_string(), allowed });
@@ -136,12 +148,16 @@ impl Session {
             shown = done.max(shown);
             loaded(shown, all);
         };
-        let (engine, warnings) = match pair.build(gpu, &mut progress).await {
-            Err(Error::DeviceLost { .. }) => pair.build(&gpu.reopen().await?, &mut progress).await,
-            built => built,
-        }?;
+        let (engine, warnings) = match &device {
+            Device::Gpu(gpu) => match pair.build(gpu, &mut progress).await {
+                Err(Error::DeviceLost { .. }) => pair.build(&gpu.reopen().await?, &mut progress).await,
+                built => built,
+            }?,
+            #[cfg(not(target_arch = "wasm32"))]
+            Device::Cpu => pair.build_on_cpu(&mut progress).await?,
+        };
         let learned = Learned::new(&engine);
-        let spec = engine.target().spec().clone();
+        let spec = engine.spec().clone();
         let prompts = Prompts { tokenizer, template, sampling, spec, context };
         Ok(Self { engine, prompts, learned, origin: Box::new(pair), warnings })
     }
@@ -161,11 +177,9 @@ impl<S: Source, A: Source> Pair<S, A> {
     /// Puts both on a device, and checks that it keeps the promise on which speculation rests. Without the draft model,
     /// where that fails: then the warnings say why.
     async fn build(&self, gpu: &Rc<Gpu>, loaded: &mut dyn FnMut(u64, u64)) -> Result<(Engine, Vec<String>)> {
-        let Self { target, assistant, tokenizers, warnings } = self;
+        let Self { target, assistant, warnings, .. } = self;
         let mut warnings = warnings.clone();
-        let all = target.blueprint.memory().weights
-            + assistant.as_ref().map_or(0, |assistant| assistant.blueprint.memory().weights);
-        let mut done = 0;
+        let (all, mut done) = (self.bytes(), 0);
         let mut progress = |bytes| {
             done += bytes;
             loaded(done, all);
@@ -183,12 +197,45 @@ impl<S: Source, A: Source> Pair<S, A> {
         }
         // Memory is planned in whole blocks, so a little less than all was counted.
         loaded(all, all);
-        let mut engine = Engine::new(gpu, buffers, on_gpu, draft)?;
-        warnings.extend(engine.check_invariance().await?.warning().map(Into::into));
-        if let (Some([target, draft]), Some(_)) = (tokenizers, engine.draft()) {
+        let mut engine = decode::Engine::new(gpu, buffers, on_gpu, draft)?;
+        engine.check_invariance().await?;
+        Ok((self.translated(Engine::Gpu(Box::new(engine)))?, warnings))
+    }
+
+    /// Reads both into the CPU's memory, where rows are summed alike by construction.
+    #[cfg(not(target_arch = "wasm32"))]
+    async fn build_on_cpu(&self, loaded: &mut dyn FnMut(u64, u64)) -> Result<(Engine, Vec<String>)> {
+        let Self { target, assistant, warnings, .. } = self;
+        let mut warnings = warnings.clone();
+        let (all, mut done) = (self.bytes(), 0);
+        let mut progress = |bytes| {
+            done += bytes;
+            loaded(done.min(all), all);
+        };
+        let model = target.read(&mut progress).await?;
+        let mut draft = None;
+        if let Some(assistant) = assistant {
+            match assistant.read(&mut progress).await {
+                Ok(model) => draft = Some(model),
+                Err(error) => warnings.push(without_assistant(&error)),
+            }
+        }
+        loaded(all, all);
+        Ok((self.translated(Engine::Cpu(Box::new(cpu::Engine::new(model, draft))))?, warnings))
+    }
+
+    /// Bytes of all weights.
+    fn bytes(&self) -> u64 {
+        let assistant = self.assistant.as_ref().map_or(0, |assistant| assistant.blueprint.memory().weights);
+        self.target.blueprint.memory().weights + assistant
+    }
+
+    /// With a draft model that has another tokenizer, if it has.
+    fn translated(&self, mut engine: Engine) -> Result<Engine> {
+        if let (Some([target, draft]), Some(_)) = (&self.tokenizers, engine.draft_memory()) {
             engine.translate_by(Box::new(Translator::new(target.clone(), draft.clone())))?;
         }
-        Ok((engine, warnings))
+        Ok(engine)
     }
 }
 
@@ -235,7 +282,7 @@ pub(crate) async fn open_assistant<A: Source + 'static>(
     context: usize,
 ) -> Result<(ModelFiles<A>, Tokenizer)> {
     let own = LoadOptions { max_context: None, file: options.assistant_file.clone(), ..options.clone() };
-    let mut assistant = ModelFiles::open(source, &own).await?;
+    let mut assistant = ModelFiles::open(source, &own).await.map_err(checkpoint::of_assistant)?;
     let most = assistant.blueprint.spec.max_position_embeddings;
     assistant.blueprint.capacity.max_context = context.min(most);
     let tokenizer = assistant.tokenizer().await?;

@@ -6,7 +6,8 @@ mod rounds;
 pub(crate) mod setup;
 mod shift;
 
-use crate::decode::{DRAFT_MODEL, Engine, Target};
+use crate::decode::{DRAFT_MODEL, Target};
+use crate::device::Engine;
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::options::GenerateOptions;
@@ -123,9 +124,9 @@ impl Session {
     ) -> Result<Generation> {
         options.validate()?;
         let (prompt, num_dropped_messages) = self.prompts.fit(prompt, options)?;
-        let ends = self.engine.target().spec().eos_token_id.clone();
+        let ends = self.engine.spec().eos_token_id.clone();
         let values = options.sampling(&self.prompts.sampling)?;
-        let sampling = setup::sampling(options, &values, self.engine.target().spec(), prompt.len())?;
+        let sampling = setup::sampling(options, &values, self.engine.spec(), prompt.len())?;
         let mut out = Emitter::new(&self.prompts.tokenizer, &prompt, &ends, options, on_progress);
         let prediction = match &options.prediction {
             Some(text) => self.prompts.tokenizer.encode(text, false)?,
@@ -137,14 +138,14 @@ impl Session {
         run.stats.seed = values.do_sample.then_some(sampling.seed);
         run.stats.warnings.extend(setup::idle(options, &values));
         run.stats.sampling = values;
-        run.stats.warnings.extend(setup::missing(options, self.engine.draft().is_some()));
+        run.stats.warnings.extend(setup::missing(options, self.engine.draft_memory().is_some()));
         let (mut lost_at, mut drafts) = (None, true);
         loop {
             let ended = async {
                 self.engine.sample_by(&sampling)?;
                 let cached = self.engine.cached();
                 let read = cached.iter().zip(&prompt).take_while(|(cached, token)| cached == token).count();
-                let read = self.engine.draft().map(|_| read.min(self.engine.draft_cached()));
+                let read = self.engine.draft_memory().map(|_| read.min(self.engine.draft_cached()));
                 let mut drafter = match drafts {
                     true => self.learned.drafter(options, &prediction, &run, &ends, read),
                     false => Box::new(NoDrafter),
@@ -153,14 +154,16 @@ impl Session {
             };
             match ended.await {
                 // A device that is lost again before it did anything would be lost for ever.
-                Err(Error::DeviceLost { reason }) if lost_at != Some(run.tokens.len()) => {
+                Err(Error::DeviceLost { reason })
+                    if lost_at != Some(run.tokens.len())
+                        && let Some(gpu) = self.engine.gpu().cloned() =>
+                {
                     lost_at = Some(run.tokens.len());
-                    let lost = self.engine.gpu().info().clone();
-                    (self.engine, self.warnings) = self.origin.engine(self.engine.gpu().reopen().await?).await?;
+                    (self.engine, self.warnings) = self.origin.engine(gpu.reopen().await?).await?;
                     let emitted = run.stats.num_emitted_tokens;
                     let warning = format!("the GPU was lost after {emitted} tokens and set up again ({reason})");
                     run.stats.warnings.push(warning);
-                    run.stats.warnings.extend(setup::other_device(&lost, self.engine.gpu().info()));
+                    run.stats.warnings.extend(setup::other_device(gpu.info(), self.engine.device()));
                 }
                 // What it proposes is only a guess.
                 Err(ref error @ Error::NonFiniteLogits { ref model, .. }) if model == DRAFT_MODEL => {
@@ -178,7 +181,8 @@ impl Session {
             }
         }
         run.stats.speculating = self.learned.speculating(options);
-        run.stats.warnings.splice(0..0, self.warnings.iter().cloned());
+        let differing = self.engine.target().variants().warning().map(Into::into);
+        run.stats.warnings.splice(0..0, self.warnings.iter().cloned().chain(differing));
         out.finish(run.stats)
     }
 }
@@ -188,6 +192,6 @@ pub(crate) type Building<'a> = Pin<Box<dyn Future<Output = Result<(Engine, Vec<S
 
 /// Where a session's engine comes from, and comes from again after its device was lost.
 pub(crate) trait Origination {
-    /// The same models on another device.
+    /// The same models on another GPU.
     fn engine(&self, gpu: Rc<Gpu>) -> Building<'_>;
 }

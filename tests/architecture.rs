@@ -45,19 +45,39 @@ fn dependencies_point_one_way() {
         ("reference", &["error", "model", "options", "sample", "weights"]),
         ("gpu", &["error", "model", "options", "weights"]),
         ("decode", &["error", "gpu", "model", "options", "sample", "weights"]),
+        ("cpu", &["decode", "error", "gpu", "model", "options", "sample", "weights"]),
+        ("device", &["cpu", "decode", "error", "gpu", "model", "options", "sample"]),
         ("speculate", &["decode", "error", "options"]),
         ("hub", &["checkpoint", "error", "weights"]),
         ("simulate", &["error", "speculate"]),
-        ("session", &["decode", "error", "gpu", "model", "options", "sample", "speculate", "text"]),
+        ("session", &["decode", "device", "error", "gpu", "model", "options", "sample", "speculate", "text"]),
         ("checkpoint", &["error", "model", "options", "text", "weights"]),
-        ("load", &["checkpoint", "decode", "error", "gpu", "model", "options", "session", "text", "weights"]),
+        (
+            "load",
+            &[
+                "checkpoint",
+                "cpu",
+                "decode",
+                "device",
+                "error",
+                "gpu",
+                "model",
+                "options",
+                "session",
+                "text",
+                "weights",
+            ],
+        ),
         (
             "parallel",
             &["decode", "error", "gpu", "load", "options", "sample", "session", "speculate", "text", "weights"],
         ),
         (
             "wasm",
-            &["decode", "error", "gpu", "load", "options", "parallel", "sample", "session", "simulate", "weights"],
+            &[
+                "decode", "device", "error", "gpu", "load", "options", "parallel", "sample", "session", "simulate",
+                "weights",
+            ],
         ),
     ]);
     for (path, text) in files("src", "rs") {

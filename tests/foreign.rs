@@ -144,7 +144,7 @@ fn a_text_goes_on_after_the_device_is_lost() {
     let foreign = Foreign::new("lost", FEWER);
     let mut session = load(foreign.folder(), 256).unwrap();
     let case = &cases(&["rename"])[0];
-    let gpu = session.engine().gpu().clone();
+    let gpu = session.engine().gpu().unwrap().clone();
     let mut seen = 0;
     let options = drafting(4, Schedule::Constant, 24);
     let generation = run(session.generate(&Prompt::Tokens(case.prompt_ids.clone()), &options, &mut |_| {
@@ -157,7 +157,7 @@ fn a_text_goes_on_after_the_device_is_lost() {
     .unwrap();
     assert_eq!(generation.token_ids, case.greedy_ids[..24]);
     assert_eq!(generate(&mut session, &case.prompt_ids, &options).token_ids, case.greedy_ids[..24]);
-    assert!(!Rc::ptr_eq(session.engine().gpu(), &gpu));
+    assert!(!Rc::ptr_eq(session.engine().gpu().unwrap(), &gpu));
 }
 
 /// A round is two submissions and two small readbacks, and creates nothing.
@@ -199,7 +199,7 @@ fn a_draft_model_whose_tokenizer_has_more_tokens_is_left_out() {
     let longer = std::fs::read_to_string(&file).unwrap().replace("\"Ġthe\":", "\"Ġtheee\":9999,\"Ġthe\":");
     std::fs::write(&file, longer).unwrap();
     let mut session = load(foreign.folder(), 64).unwrap();
-    assert!(session.engine().draft().is_none());
+    assert!(session.engine().draft_memory().is_none());
     let warnings = generate(&mut session, &[5, 6], &drafting(4, Schedule::Constant, 2)).stats.warnings;
     assert!(warnings[0].contains("foretoken-foreign") && warnings[0].contains("4096"), "{warnings:?}");
 }

@@ -1,5 +1,9 @@
 //! GGUF files: every rule with a file that breaks it, values of every type, split files, tokenizers, and two hundred thousand mutants.
 
+#[path = "common/gguf.rs"]
+mod file;
+
+use file::{ARRAY, BOOL, F32, File, TEXT, U8, U16, U32, U64, array, text, texts};
 use foretoken::checkpoint;
 use foretoken::error::{Error, Result, WeightsRule as Rule};
 use foretoken::model::{ModelSpec, Residual, RopeScaling};
@@ -14,73 +18,7 @@ use std::ops::Range;
 const FILE: &str = "model.gguf";
 const PARTS: [&str; 2] = ["model-00001-of-00002.gguf", "model-00002-of-00002.gguf"];
 
-const U8: u32 = 0;
-const U16: u32 = 2;
-const U32: u32 = 4;
-const F32: u32 = 6;
-const BOOL: u32 = 7;
-const TEXT: u32 = 8;
-const ARRAY: u32 = 9;
-const U64: u32 = 10;
-
-/// A file as it is written, field by field.
-#[derive(Clone)]
-struct File {
-    version: u32,
-    keys: Vec<(String, u32, Vec<u8>)>,
-    /// Name, dimensions from the innermost on, type, offset.
-    tensors: Vec<(String, Vec<u64>, u32, u64)>,
-    data: Vec<u8>,
-    alignment: usize,
-}
-
-fn text(text: &str) -> Vec<u8> {
-    [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat()
-}
-
-fn array(kind: u32, items: &[Vec<u8>]) -> Vec<u8> {
-    [&kind.to_le_bytes()[..], &(items.len() as u64).to_le_bytes(), &items.concat()].concat()
-}
-
-fn texts(items: &[&str]) -> Vec<u8> {
-    array(TEXT, &items.iter().map(|item| text(item)).collect::<Vec<_>>())
-}
-
 impl File {
-    fn new() -> Self {
-        Self { version: 3, keys: vec![], tensors: vec![], data: vec![], alignment: 32 }
-    }
-
-    fn key(mut self, name: &str, kind: u32, value: impl Into<Vec<u8>>) -> Self {
-        self.keys.push((name.into(), kind, value.into()));
-        self
-    }
-
-    /// A tensor behind those before it.
-    fn tensor(mut self, name: &str, dims: &[u64], kind: u32, bytes: &[u8]) -> Self {
-        self.data.resize(self.data.len().next_multiple_of(self.alignment), 0);
-        self.tensors.push((name.into(), dims.into(), kind, self.data.len() as u64));
-        self.data.extend(bytes);
-        self
-    }
-
-    fn bytes(&self) -> Vec<u8> {
-        let counts = [self.tensors.len() as u64, self.keys.len() as u64];
-        let mut bytes = [b"GGUF".as_slice(), &self.version.to_le_bytes()].concat();
-        counts.iter().for_each(|count| bytes.extend(count.to_le_bytes()));
-        for (name, kind, value) in &self.keys {
-            bytes.extend([text(name), kind.to_le_bytes().into(), value.clone()].concat());
-        }
-        for (name, dims, kind, offset) in &self.tensors {
-            bytes.extend([text(name), (dims.len() as u32).to_le_bytes().into()].concat());
-            dims.iter().for_each(|dim| bytes.extend(dim.to_le_bytes()));
-            bytes.extend([&kind.to_le_bytes()[..], &offset.to_le_bytes()].concat());
-        }
-        bytes.resize(bytes.len().next_multiple_of(self.alignment), 0);
-        bytes.extend(&self.data);
-        bytes
-    }
-
     fn open(&self) -> Result<(Weights<Memory>, Metadata)> {
         open(&self.bytes())
     }
@@ -447,7 +385,8 @@ fn spec(architecture: &str, numbers: &[(&str, u32)], tensors: &[&str], more: imp
     let sizes =
         [("context_length", 512), ("block_count", 12), ("feed_forward_length", 96), ("attention.head_count", 4)];
     let mut file = File::new().key("general.architecture", TEXT, text(architecture));
-    for (key, value) in sizes.iter().chain(numbers) {
+    let usual = sizes.iter().filter(|(size, _)| numbers.iter().all(|(key, _)| key != size));
+    for (key, value) in usual.chain(numbers) {
         file = file.key(&format!("{architecture}.{key}"), U32, value.to_le_bytes());
     }
     file = more(file.tensor("token_embd.weight", &[32, 50], 0, &[0; 6400]));
@@ -499,6 +438,9 @@ fn metadata_say_what_a_model_is() {
     let gemma3 = spec("gemma3", &numbers, &[], scaling);
     let full: Vec<_> = (0..12).filter(|layer| gemma3.layers[*layer].window.is_none()).collect();
     assert_eq!((full, gemma3.layers[0].window, gemma3.attention_scale), (vec![5, 11], Some(64), 0.25));
+    // The one that scales its scores by hidden size / heads is known by its layers.
+    let larger = [&numbers[..], &[("block_count", 62)]].concat();
+    assert_eq!(spec("gemma3", &larger, &[], same).attention_scale, (32.0_f32 / 4.0).powf(-0.5));
     assert_eq!(
         (&gemma3.ropes[0].scaling, &gemma3.ropes[1].scaling),
         (&RopeScaling::Linear { factor: 8.0 }, &RopeScaling::None)
@@ -604,7 +546,7 @@ fn a_byte_level_vocabulary_splits_as_its_kind_says() {
     for (pre, text, ids) in [
         ("gpt-2", "12  a", &[9, 5, 12][..]),
         ("gpt-2", "  12", &[5, 5, 9]),
-        ("default", "a'S", &[1, 6, 7]),
+        ("phi-2", "a'S", &[1, 6, 7]),
         ("smollm", "12", &[3, 4]),
         ("smollm", "  12", &[10, 3, 4]),
         ("llama-bpe", "12ab'S", &[9, 13, 11]),
@@ -634,19 +576,21 @@ fn what_is_no_tokenizer_is_refused_by_name() {
         other => panic!("{other:?}"),
     };
     for model in ["bert", "t5", "rwkv", ""] {
-        let refused = reason(Vocabulary { model, ..byte_level("") });
+        let refused = reason(Vocabulary { model, ..byte_level("gpt-2") });
         assert!(refused.contains(&format!("{model:?} is not supported; supported: gpt2, llama")), "{refused}");
     }
-    assert!(reason(byte_level("poro-chat")).contains("\"poro-chat\" is not supported"));
-    assert!(reason(Vocabulary { merges: None, ..byte_level("") }).contains("merges is missing"));
-    assert!(reason(Vocabulary { merges: Some(vec!["ab"]), ..byte_level("") }).contains("without a space"));
+    for pre in ["poro-chat", "default", ""] {
+        assert!(reason(byte_level(pre)).contains(&format!("{pre:?} is not supported")));
+    }
+    assert!(reason(Vocabulary { merges: None, ..byte_level("gpt-2") }).contains("merges is missing"));
+    assert!(reason(Vocabulary { merges: Some(vec!["ab"]), ..byte_level("gpt-2") }).contains("without a space"));
     // This would end the process if it came to the library.
-    assert!(reason(Vocabulary { merges: Some(vec!["ab ab"]), ..byte_level("") }).contains("make no token"));
-    assert!(reason(Vocabulary { types: vec![1.0], ..byte_level("") }).contains("1 entries for 19 tokens"));
-    assert!(reason(Vocabulary { special: vec![99], ..byte_level("") }).contains("there is no token 99"));
-    assert!(reason(Vocabulary { bos: Some(99), add_bos: Some(true), ..byte_level("") }).contains("bos_token_id"));
+    assert!(reason(Vocabulary { merges: Some(vec!["ab ab"]), ..byte_level("gpt-2") }).contains("make no token"));
+    assert!(reason(Vocabulary { types: vec![1.0], ..byte_level("gpt-2") }).contains("1 entries for 19 tokens"));
+    assert!(reason(Vocabulary { special: vec![99], ..byte_level("gpt-2") }).contains("there is no token 99"));
+    assert!(reason(Vocabulary { bos: Some(99), add_bos: Some(true), ..byte_level("gpt-2") }).contains("bos_token_id"));
     assert!(
-        reason(Vocabulary { tokens: vec![], types: vec![], eos: None, merges: Some(vec![]), ..byte_level("") })
+        reason(Vocabulary { tokens: vec![], types: vec![], eos: None, merges: Some(vec![]), ..byte_level("gpt-2") })
             .contains("token ids")
     );
 }

@@ -200,6 +200,12 @@ fn a_server_in_trouble_is_asked_again_when_it_wants_to_be() {
     assert_eq!(fake.store.asked().len(), 6);
     let (fake, cache) = (stored(at_first(99, busy(504, "3600"))), Cache::new());
     fails(cache.get(&fake, REPOSITORY), "network", &["504", "in 3600 s"]);
+    // As a date, long ago and far ahead.
+    let (fake, cache) = (stored(at_first(1, busy(503, "Thu, 01 Jan 1970 00:00:00 GMT"))), Cache::new());
+    cache.get(&fake, REPOSITORY).unwrap();
+    let (fake, cache) = (stored(at_first(99, busy(503, "Tue, 01 Jan 2999 00:00:00 GMT"))), Cache::new());
+    fails(cache.get(&fake, REPOSITORY), "network", &["503, and wants to be asked again in"]);
+    assert_eq!(fake.store.asked().len(), 1);
     // A signature that has expired: the Hub gives another one.
     let (fake, cache) = (stored(at_first(1, busy(403, "0"))), Cache::new());
     cache.get(&fake, REPOSITORY).unwrap();
@@ -283,6 +289,11 @@ fn a_repository_of_gguf_files_wants_one_of_them() {
     let names = ["q/m-Q8_0-00001-of-00002.gguf", "q/m-Q8_0-00002-of-00002.gguf", "tales-Q4_K_M.gguf"];
     let (fake, cache) = (Fake::new(&files(&[&names[..], &[CONFIG]].concat()), honest(), honest()), Cache::new());
     fails(cache.get(&fake, REPOSITORY), "bad-option", &["owner/name:FILE", names[0], names[2]]);
+    for option in ["--model", "--assistant-model"] {
+        let refused = program(&fake, &cache, &["generate", "Once", option, REPOSITORY]).output().unwrap();
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert!(said.contains(&format!("{option}: none is not allowed")), "{said}");
+    }
     assert_eq!(cache.get(&fake, "owner/tales:*Q4_K_M.gguf").unwrap(), names[2]);
     assert_eq!(fake.store.paths().len(), 1);
     fails(cache.offline(&fake, "owner/tales:*Q8_0*"), "bad-option", &["*Q8_0* is not allowed", names[2]]);

@@ -6,10 +6,10 @@ use common::blocks::{quantised, random_blocks};
 use common::lab::{INPUTS, Input, Lab, Output, UNTOUCHED};
 
 use bytemuck::cast_slice;
-use foretoken::gpu::{Epilogue, Kernel, KvDtype, Slice, split_grid};
+use foretoken::gpu::{Epilogue, Epilogues, Kernel, KvDtype, Slice, split_grid};
 use foretoken::model::{Activation, RopeScaling, RopeSpec, Table, rotary_table};
 use foretoken::reference::{self, Heads, Kv, Pairs};
-use foretoken::weights::{Affine, Dtype, Float, Format, Row, narrow, pack_row, widen};
+use foretoken::weights::{Affine, Dtype, Float, Format, Row, interleave, narrow, pack_row, widen};
 use half::f16;
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -30,7 +30,7 @@ const KV_DTYPES: [KvDtype; 2] = [KvDtype::F32, KvDtype::F16];
 /// Random cases per kernel, besides the chosen ones.
 const RANDOM: usize = 30;
 /// Positions per block of the KV cache.
-const BLOCK: usize = 64;
+const BLOCK: usize = 256;
 
 /// What a sum of `terms` products may lose when one factor is subnormal and taken for zero, the other up to `factor`.
 fn floor(input: Input, terms: usize, factor: f64) -> f64 {
@@ -55,10 +55,11 @@ fn padded(values: &[f32], width: usize, stride: usize) -> Vec<f32> {
     values.chunks_exact(width).flat_map(|row| [row, &vec![0.0; stride - width]].concat()).collect()
 }
 
-/// A matrix [rows, cols] as upload.rs lays it out: rows of whole 16-byte units, of floats zero behind the columns.
+/// A matrix [rows, cols] as upload.rs lays it out: rows of whole 16-byte units, of floats zero behind the columns, sixteen rows
+/// together.
 struct Matrix {
     format: Format,
-    bytes: Vec<u8>,
+    packed: Vec<u8>,
     row: Row,
     /// What the bytes stand for [rows, cols].
     values: Vec<f32>,
@@ -73,9 +74,18 @@ impl Matrix {
         let format = Format::of(dtype);
         let row = format.row(cols);
         let rows = stored.chunks_exact(dtype.bytes(cols as u64).unwrap() as usize);
-        let mut bytes = vec![0; rows.len() * row.bytes()];
-        bytes.chunks_exact_mut(row.bytes()).zip(rows).for_each(|(to, from)| pack_row(dtype, from, cols, to));
-        Self { format, bytes, row, values: widen(dtype, stored) }
+        let mut packed = vec![0; rows.len() * row.bytes()];
+        packed.chunks_exact_mut(row.bytes()).zip(rows).for_each(|(to, from)| pack_row(dtype, from, cols, to));
+        Self { format, packed, row, values: widen(dtype, stored) }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        interleave(&self.packed, self.row)
+    }
+
+    /// Some of its rows.
+    fn piece(&self, rows: std::ops::Range<usize>) -> Vec<u8> {
+        interleave(&self.packed[rows.start * self.row.bytes()..rows.end * self.row.bytes()], self.row)
     }
 
     /// Elements of a row with its padding.
@@ -114,7 +124,7 @@ fn embed_copies_rows_exactly() {
                 let [chunks, scales, units] = table.dims();
                 let [first_id, ids, x_stride] = [first, end - first, stride(width) / 4].map(|size| size as u32);
                 let dims = lab.uniform(&[chunks, scales, units, first_id, ids, x_stride, scale.to_bits()]);
-                let piece = lab.input(&table.bytes[first * table.row.bytes()..end * table.row.bytes()]);
+                let piece = lab.input(&table.piece(first..end));
                 let bindings = [(0, step.clone()), (1, dims), (2, piece), (3, round.clone()), (4, x.slice())];
                 lab.run(Kernel::Embed(table.format, Table::Tokens), [chunks.div_ceil(64), rows as u32, 1], &bindings);
             }
@@ -140,7 +150,7 @@ fn embed_adds_the_rows_of_positions() {
             for (from, end) in [(0, cut), (cut, positions)].into_iter().filter(|(from, end)| from < end) {
                 let sizes = [from, end - from, stride(width) / 4].map(|size| size as u32);
                 let dims = lab.uniform(&[&table.dims()[..], &sizes, &[1f32.to_bits()]].concat());
-                let piece = lab.input(&table.bytes[from * table.row.bytes()..end * table.row.bytes()]);
+                let piece = lab.input(&table.piece(from..end));
                 let bindings = [(0, lab.step(first, rows)), (1, dims), (2, piece), (4, x.slice())];
                 let grid = [(table.row.chunks as u32).div_ceil(64), rows as u32, 1];
                 lab.run(Kernel::Embed(table.format, Table::Positions), grid, &bindings);
@@ -187,7 +197,7 @@ impl Norm<'_> {
         let vector = |values: &[f32]| lab.input(cast_slice(&padded(values, width, stride)));
         let mut bindings = vec![
             (0, lab.uniform(&[5, rows as u32, 0, self.first as u32, 0, 0])),
-            (1, lab.uniform(&[width as u32, stride as u32 / 4, head, self.eps.to_bits()])),
+            (1, lab.uniform(&[width as u32, stride as u32 / 4, head, self.eps.to_bits(), 1f32.to_bits()])),
             (2, vector(self.x)),
             (3, vector(self.gain)),
             (4, y.slice()),
@@ -271,20 +281,30 @@ impl Way {
         }
     }
 
-    fn kernel(self, format: Format, epilogue: Epilogue) -> Kernel {
+    fn kernel(self, format: Format, epilogues: Epilogues) -> Kernel {
         match self {
-            Self::Rows(rows) => Kernel::MatmulRows(format, rows, epilogue),
-            Self::Tile => Kernel::MatmulTile(format, epilogue),
+            Self::Rows(rows) => Kernel::MatmulRows(format, rows, epilogues),
+            Self::Tile => Kernel::MatmulTile(format, epilogues),
         }
     }
 
     /// At least as many workgroups as are needed; those that are too many must not matter.
     fn grid(self, outs: usize, rows: usize) -> [u32; 3] {
         match self {
-            Self::Rows(tile) => split_grid((outs as u32).div_ceil(8), (rows as u32).div_ceil(tile)),
-            Self::Tile => split_grid((outs as u32).div_ceil(32), (rows as u32).div_ceil(32)),
+            Self::Rows(tile) => split_grid((rows as u32).div_ceil(tile), (outs as u32).div_ceil(16)),
+            Self::Tile => split_grid((rows as u32).div_ceil(Kernel::TILE[0]), (outs as u32).div_ceil(128)),
         }
     }
+}
+
+/// What differs only in the epilogues that these products do not have.
+const EPILOGUES: Epilogues = Epilogues { activation: Activation::Silu, kv: KvDtype::F32 };
+
+/// The bindings of a matmul, with something in the place of those that its epilogue does not use.
+fn with_unused(lab: &Lab, bindings: &[(u32, Slice)]) -> Vec<(u32, Slice)> {
+    let is_missing = |binding: &u32| bindings.iter().all(|(bound, _)| bound != binding);
+    let unused = [4, 5, 7, 8, 9].into_iter().filter(is_missing).map(|binding| (binding, lab.uniform(&[0; 8])));
+    bindings.iter().cloned().chain(unused).collect()
 }
 
 /// A product whose operands are on the GPU.
@@ -297,6 +317,8 @@ struct Product {
     row: [u32; 3],
     x: Slice,
     x_stride: usize,
+    /// Width of the norm that x waits for, vec4s before its sums, elements per row of what is left for the next norm, eps.
+    norms: [u32; 4],
 }
 
 impl Product {
@@ -307,25 +329,38 @@ impl Product {
             rows,
             outs: matrix.values.len() / cols,
             step: lab.step(position, rows),
-            weights: lab.input(&matrix.bytes),
+            weights: lab.input(&matrix.bytes()),
             row: matrix.dims(),
             x: lab.input(cast_slice(&padded(x, cols, stride(cols)))),
             x_stride: stride(cols),
+            norms: [0; 4],
         }
     }
 
     fn run(&self, lab: &Lab, way: Way, epilogue: Epilogue, y_stride: usize, targets: &[(u32, Slice)]) {
-        let sizes = [self.outs as u32, 0, self.x_stride as u32 / 4, y_stride as u32, 0];
-        let dims = lab.uniform(&[&self.row[..], &sizes].concat());
-        let mut bindings = vec![(0, self.step.clone()), (1, dims), (2, self.weights.clone()), (3, self.x.clone())];
-        bindings.extend_from_slice(targets);
-        lab.run(way.kernel(self.format, epilogue), way.grid(self.outs, self.rows), &bindings);
+        self.run_with(lab, way, epilogue, EPILOGUES, y_stride, targets);
+    }
+
+    fn run_with(
+        &self,
+        lab: &Lab,
+        way: Way,
+        epilogue: Epilogue,
+        epilogues: Epilogues,
+        y_stride: usize,
+        targets: &[(u32, Slice)],
+    ) {
+        let sizes = [self.outs as u32, 0, self.x_stride as u32 / 4, y_stride as u32, 0, epilogue as u32];
+        let dims = lab.uniform(&[&self.row[..], &sizes, &self.norms, &[1f32.to_bits()]].concat());
+        let bindings = [(0, self.step.clone()), (1, dims), (2, self.weights.clone()), (3, self.x.clone())];
+        let bindings = with_unused(lab, &[&bindings, targets].concat());
+        lab.run(way.kernel(self.format, epilogues), way.grid(self.outs, self.rows), &bindings);
     }
 
     fn store(&self, lab: &Lab, way: Way) -> Vec<f32> {
         let y_stride = self.outs + self.outs % 3;
         let y = lab.output(&vec![UNTOUCHED; self.rows * y_stride]);
-        self.run(lab, way, Epilogue::Store, y_stride, &[(4, y.slice())]);
+        self.run(lab, way, Epilogue::Store, y_stride, &[(6, y.slice())]);
         lab.rows(&y, y_stride, self.outs)
     }
 }
@@ -396,7 +431,7 @@ fn embed_widens_quantised_rows() {
         let bindings = [
             (0, lab.uniform(&[0, ids.len() as u32, 0, 0, 0, 0])),
             (1, lab.uniform(&dims)),
-            (2, lab.input(&table.bytes)),
+            (2, lab.input(&table.bytes())),
             (3, lab.input(cast_slice(&ids))),
             (4, x.slice()),
         ];
@@ -420,19 +455,19 @@ fn a_matrix_in_pieces_on_a_grid_of_two_dimensions() {
         let y = lab.output(&vec![UNTOUCHED; rows * outs]);
         for (first, end) in [(0, cut), (cut, outs)] {
             let piece = Matrix::new(Dtype::F16, &w[first * cols..end * cols], cols);
-            let sizes = [end - first, first, stride(cols) / 4, outs, 1].map(|size| size as u32);
+            let sizes = [end - first, first, stride(cols) / 4, outs, 1, 0, 0, 0, 0, 0].map(|size| size as u32);
             let bindings = [
                 // The head's rows: those from 2 on, of 5.
                 (0, lab.uniform(&[0, 5, 0, 2, 0, 0])),
-                (1, lab.uniform(&[&piece.dims()[..], &sizes].concat())),
-                (2, lab.input(&piece.bytes)),
+                (1, lab.uniform(&[&piece.dims()[..], &sizes, &[1f32.to_bits()]].concat())),
+                (2, lab.input(&piece.bytes())),
                 (3, lab.input(cast_slice(&padded(&x, cols, stride(cols))))),
-                (4, y.slice()),
+                (6, y.slice()),
             ];
-            let [tiles, y, z] = way.grid(end - first, rows);
+            let [x, tiles, z] = way.grid(end - first, rows);
             assert_eq!(z, 1);
             // As where there are more tiles than a dimension holds: the last one has no outputs.
-            lab.run(way.kernel(piece.format, Epilogue::Store), [tiles / 2 + 1, y, 2], &bindings);
+            lab.run(way.kernel(piece.format, EPILOGUES), [x, tiles / 2 + 1, 2], &with_unused(&lab, &bindings));
         }
         let want = reference::matmul(&x, &Matrix::new(Dtype::F16, &w, cols).values, cols);
         let got = lab.rows(&y, outs, outs);
@@ -501,8 +536,9 @@ fn residual_gate_and_activate_equal_their_twins() {
             let (gate_bias, up_bias): (Vec<_>, Vec<_>) = bias.as_chunks::<2>().0.iter().map(|[a, b]| (a, b)).unzip();
             let want = reference::gate(&gates, &gate_bias, &ups, &up_bias, activation);
             let y = lab.output(&vec![UNTOUCHED; rows * stride(width)]);
-            let targets = [(4, bias_input.clone()), (5, y.slice())];
-            product.run(&lab, way, Epilogue::Gate(activation), stride(width), &targets);
+            let targets = [(4, bias_input.clone()), (6, y.slice())];
+            let epilogues = Epilogues { activation, ..EPILOGUES };
+            product.run_with(&lab, way, Epilogue::Gate, epilogues, stride(width), &targets);
             let gated = lab.rows(&y, stride(width), width);
             lab.close("out_gate", POINTWISE, &case, &gated, &want, floor(input, 1, 1.0));
 
@@ -510,15 +546,15 @@ fn residual_gate_and_activate_equal_their_twins() {
             let mut want = before.clone();
             reference::residual(&mut want, &alone, &bias[..outs - 1]);
             let y = lab.output(&bits(&before));
-            let targets = [(4, bias_input.clone()), (5, y.slice())];
+            let targets = [(4, bias_input.clone()), (6, y.slice())];
             odd.run(&lab, way, Epilogue::Residual, outs - 1, &targets);
             let added = lab.rows(&y, outs - 1, outs - 1);
             lab.close("out_residual", POINTWISE, &case, &added, &want, floor(input, 1, 1.0));
 
             let want = reference::activate(&alone, &bias[..outs - 1], activation);
             let y = lab.output(&vec![UNTOUCHED; rows * (outs - 1)]);
-            let targets = [(4, bias_input.clone()), (5, y.slice())];
-            odd.run(&lab, way, Epilogue::Activate(activation), outs - 1, &targets);
+            let targets = [(4, bias_input.clone()), (6, y.slice())];
+            odd.run_with(&lab, way, Epilogue::Activate, epilogues, outs - 1, &targets);
             let activated = lab.rows(&y, outs - 1, outs - 1);
             lab.close("out_activate", POINTWISE, &case, &activated, &want, floor(input, 1, 1.0));
 
@@ -529,8 +565,64 @@ fn residual_gate_and_activate_equal_their_twins() {
     lab.report();
 }
 
-/// A layer's KV cache as the kernels keep it: for each block of positions K (kv_heads, head_dim / 4, 64) of 4 elements, then
-/// V (kv_heads, 64, head_dim).
+/// A norm between two matmuls, which do it between them: the first leaves rows times the gain, and sums of squares.
+#[test]
+fn a_norm_between_two_matmuls_equals_its_twin_and_rows_are_alone() {
+    let mut lab = Lab::new(16);
+    for (case, (rows, width, outs)) in
+        [(1, 1, 3), (2, 15, 2), (3, 16, 40), (5, 17, 33), (8, 576, 9), (17, 300, 70), (40, 96, 64)]
+            .into_iter()
+            .enumerate()
+    {
+        let (cols, dtype, eps) = (64, DTYPES[case % 3], 1e-5f32);
+        let x = lab.random.normals(rows * cols);
+        let first = Matrix::new(dtype, &lab.random.normals(width * cols), cols);
+        let second = Matrix::new(dtype, &lab.random.normals(outs * width), width);
+        let (bias, gain) = (lab.random.normals(width), lab.random.normals(width));
+        let before = lab.random.normals(rows * width);
+        let sums = width.div_ceil(16);
+        let left = stride(width) + sums.next_multiple_of(4);
+        let [bias_input, gain_input] = [&bias, &gain].map(|v| lab.input(cast_slice(&padded(v, width, stride(width)))));
+        let mut alone: Option<Vec<u32>> = None;
+        for way in Way::ALL {
+            let case = (way, dtype, rows, width, outs);
+            let mut product = Product::new(&lab, &x, &first, cols, 0);
+            let mut want = before.clone();
+            reference::residual(&mut want, &product.store(&lab, way), &bias);
+            product.norms[2] = left as u32;
+            let y = lab.output(&bits(&padded(&before, width, stride(width))));
+            let gained = lab.output(&vec![0; rows * left]);
+            let targets = [(4, bias_input.clone()), (5, gain_input.clone()), (6, y.slice()), (9, gained.slice())];
+            product.run(&lab, way, Epilogue::Residual, stride(width), &targets);
+            let added: Vec<f32> = lab
+                .rows(&y, stride(width), stride(width))
+                .chunks(stride(width))
+                .flat_map(|y| y[..width].to_vec())
+                .collect();
+            lab.close("residual", POINTWISE, &case, &added, &want, 0.0);
+            for (row, y) in lab.rows(&gained, left, left).chunks_exact(left).zip(added.chunks_exact(width)) {
+                let (scaled, rest) = row.split_at(stride(width));
+                let gained: Vec<f32> = y.iter().zip(&gain).map(|(y, gain)| y * gain).collect();
+                assert_eq!(bits(&scaled[..width]), bits(&gained), "{case:?}");
+                let squares: Vec<f32> = y.chunks(16).map(|y| y.iter().map(|y| y * y).sum()).collect();
+                lab.close("sums of squares", NORM, &case, &rest[..sums], &squares, 0.0);
+                assert!(scaled[width..].iter().chain(&rest[sums..]).all(|x| *x == 0.0), "{case:?}");
+            }
+            let mut product = Product::new(&lab, &vec![0.0; rows * width], &second, width, 0);
+            (product.x, product.x_stride) = (gained.slice(), left);
+            product.norms = [width as u32, stride(width) as u32 / 4, 0, eps.to_bits()];
+            let got = product.store(&lab, way);
+            let normed = reference::norm_rms(&added, &gain, f64::from(eps));
+            let want = reference::matmul(&normed, &second.values, width);
+            lab.close("matmul of a norm", MATMUL, &case, &got, &want, 0.0);
+            assert!(bits(&got) == *alone.get_or_insert_with(|| bits(&got)), "{case:?}: other bits");
+        }
+    }
+    lab.report();
+}
+
+/// A layer's KV cache as the kernels keep it: for each block of positions K (kv_heads, head_dim / 4, 256) of 4 elements, then
+/// V (kv_heads, 256, head_dim).
 #[derive(Debug, Clone, Copy)]
 struct Cache {
     dtype: KvDtype,
@@ -595,12 +687,13 @@ impl Cache {
 }
 
 /// Sizes of an attention layer, as the kernels read them.
-fn head_words(heads: &Heads) -> [u32; 7] {
+fn head_words(heads: &Heads) -> [u32; 8] {
     let q_stride = stride(heads.heads * heads.head_dim);
     let sizes = [heads.heads, heads.kv_heads, heads.head_dim, heads.rotary, q_stride, heads.window];
-    let mut words = [0; 7];
+    let mut words = [0; 8];
     words.iter_mut().zip(sizes).for_each(|(word, size)| *word = size.min(1 << 30) as u32);
     words[6] = heads.scale.to_bits();
+    words[7] = 1f32.to_bits();
     words
 }
 
@@ -693,7 +786,7 @@ impl Append {
 
 /// Layers, positions and rows: the caches that the appended rows end in lie on both sides of a block's border.
 fn chosen_appends() -> Vec<(Heads, (usize, usize))> {
-    let places = [(0, 1), (63, 2), (64, 3), (60, 4), (127, 16), (1, 17), (200, 33)];
+    let places = [(0, 1), (255, 2), (256, 3), (250, 4), (511, 16), (1, 17), (240, 33)];
     layers().into_iter().zip(places).collect()
 }
 
@@ -717,7 +810,9 @@ fn rotary_equals_its_twin_and_appends_exactly() {
             let stored = product.store(&lab, way);
             for kv_dtype in KV_DTYPES {
                 let append = Append::new(&lab, heads, kv_dtype, position, rows);
-                product.run(&lab, way, Epilogue::Rotary(kv_dtype), 0, &append.targets(&lab, bias_input.clone()));
+                let epilogues = Epilogues { kv: kv_dtype, ..EPILOGUES };
+                let targets = append.targets(&lab, bias_input.clone());
+                product.run_with(&lab, way, Epilogue::Rotary, epilogues, 0, &targets);
                 let mut kv = append.twin();
                 let q = reference::rotary(&stored, &bias, &append.table, &heads, &mut kv);
                 let case = (way, dtype, kv_dtype, position, rows, heads, input);
@@ -764,15 +859,22 @@ fn qk_norm_equals_its_twin_and_appends_exactly() {
 
 // ---- attention ----
 
+/// So many query vectors per workgroup, and whether each workgroup takes one block, for attention_merge to join.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Attention {
-    /// attention, then attention_merge.
-    Blocks,
-    /// attention_prefill.
-    Prefill,
+struct Attention {
+    vectors: u32,
+    apart: bool,
 }
 
-const ATTENTIONS: [Attention; 2] = [Attention::Blocks, Attention::Prefill];
+const ATTENTIONS: [Attention; 8] = {
+    let mut all = [Attention { vectors: 1, apart: true }; 8];
+    let mut i = 0;
+    while i < 8 {
+        all[i] = Attention { vectors: Kernel::VECTORS[i % 4], apart: i < 4 };
+        i += 1;
+    }
+    all
+};
 
 /// Rows of q at a position of a cache.
 struct Attend<'a> {
@@ -793,30 +895,24 @@ impl Attend<'_> {
         let dims = lab.uniform(&head_words(&self.heads));
         let q = lab.input(cast_slice(&padded(self.q, width, stride(width))));
         let out = lab.output(&vec![UNTOUCHED; rows * stride(width)]);
+        let partial = lab.output(&vec![UNTOUCHED; blocks * rows * heads * head_dim]);
+        let norms = lab.output(&vec![UNTOUCHED; blocks * rows * heads * 2]);
         let shared = [(0, step.clone()), (1, dims.clone())];
-        let inputs = [&shared[..], &[(2, q), (3, self.kv.clone())]].concat();
-        match kind {
-            Attention::Blocks => {
-                let partial = lab.output(&vec![UNTOUCHED; blocks * rows * heads * head_dim]);
-                let norms = lab.output(&vec![UNTOUCHED; blocks * rows * heads * 2]);
-                let first = (self.position + 1).saturating_sub(window) / BLOCK;
-                let last = (self.position + rows - 1) / BLOCK;
-                // Where the position is not known, there are more workgroups than blocks.
-                let grid = [kv_heads as u32, (last + 1 - first + self.position % 3) as u32, 1];
-                let split = [&inputs[..], &[(4, partial.slice()), (5, norms.slice())]].concat();
-                lab.run(Kernel::Attention(self.cache.dtype), grid, &split);
-                let merge = [&shared[..], &[(2, partial.slice()), (3, norms.slice()), (4, out.slice())]].concat();
-                lab.run(Kernel::AttentionMerge, [heads as u32, rows as u32, 1], &merge);
-                lab.read(&partial);
-                lab.read(&norms);
-            }
-            Attention::Prefill => {
-                let vectors = (rows * heads / kv_heads) as u32;
-                let bindings = [&inputs[..], &[(4, out.slice())]].concat();
-                let grid = [kv_heads as u32, vectors.div_ceil(8), 1];
-                lab.run(Kernel::AttentionPrefill(self.cache.dtype), grid, &bindings);
-            }
+        let targets = [(4, partial.slice()), (5, norms.slice()), (6, out.slice())];
+        let bindings = [&shared[..], &[(2, q), (3, self.kv.clone())], &targets].concat();
+        let first = (self.position + 1).saturating_sub(window) / BLOCK;
+        let last = (self.position + rows - 1) / BLOCK;
+        // Where the position is not known, there are more workgroups than blocks.
+        let parts = if kind.apart { (last + 1 - first + self.position % 3).max(2) } else { 1 };
+        let groups = ((rows * heads / kv_heads) as u32).div_ceil(kind.vectors);
+        lab.run(Kernel::Attention(self.cache.dtype, kind.vectors), [kv_heads as u32, parts as u32, groups], &bindings);
+        if kind.apart {
+            let merge = [&shared[..], &[(2, partial.slice()), (3, norms.slice()), (4, out.slice())]].concat();
+            let groups = (heads * head_dim / 4).div_ceil(64);
+            lab.run(Kernel::AttentionMerge, [groups as u32, rows as u32, 1], &merge);
         }
+        lab.read(&partial);
+        lab.read(&norms);
         lab.rows(&out, stride(width), width)
     }
 }
@@ -835,17 +931,17 @@ fn random_cache(lab: &mut Lab, heads: &Heads, dtype: KvDtype, positions: usize, 
 #[test]
 fn attention_equals_its_twin() {
     let mut lab = Lab::new(9);
-    let windows = [usize::MAX, 1, 17, 64, 100];
+    let windows = [usize::MAX, 1, 17, 256, 300];
     let mut cases = Vec::new();
     for (i, heads) in layers().into_iter().enumerate() {
-        for (j, length) in [1, 63, 64, 65, 128, 200].into_iter().enumerate() {
+        for (j, length) in [1, 64, 255, 256, 257, 700].into_iter().enumerate() {
             let rows = [1, 2, 3, 4, 5, 6, 7, 8, 16, 17, 33][(5 * i + j) % 11];
             cases.push((heads, length, rows, windows[(i + j) % 5]));
         }
     }
     cases.extend((0..RANDOM).map(|_| {
         let random = &mut lab.random;
-        (random.pick(&layers()), random.upto(300), random.upto(40), random.pick(&windows))
+        (random.pick(&layers()), random.upto(1400), random.upto(40), random.pick(&windows))
     }));
     for (case, (heads, length, rows, window)) in cases.into_iter().enumerate() {
         let heads = Heads { window, ..heads };
@@ -859,15 +955,15 @@ fn attention_equals_its_twin() {
             // What no row sees is not there.
             let first = (position + 1).saturating_sub(window);
             let kv = lab.input(cast_slice(&cache.holding(&kv, first / BLOCK * BLOCK..position + rows)));
-            for kind in ATTENTIONS {
+            for kind in [ATTENTIONS[case % 4], ATTENTIONS[4 + case / 4 % 4]] {
                 let got = Attend { heads, cache, kv: &kv, q: &q, position }.run(&lab, kind);
-                let name = match (kind, dtype) {
-                    (Attention::Blocks, KvDtype::F32) => "attention, attention_merge (f32)",
-                    (Attention::Blocks, KvDtype::F16) => "attention, attention_merge (f16)",
-                    (Attention::Prefill, KvDtype::F32) => "attention_prefill (f32)",
-                    (Attention::Prefill, KvDtype::F16) => "attention_prefill (f16)",
+                let name = match (kind.apart, dtype) {
+                    (true, KvDtype::F32) => "attention, attention_merge (f32)",
+                    (true, KvDtype::F16) => "attention, attention_merge (f16)",
+                    (false, KvDtype::F32) => "attention (f32)",
+                    (false, KvDtype::F16) => "attention (f16)",
                 };
-                let case = (position, rows, heads, q_input, v_input);
+                let case = (kind, position, rows, heads, q_input, v_input);
                 let floor = floor(v_input, 2, 1.0);
                 lab.close(name, attention_bound(dtype), &case, &got, &want, floor);
             }
@@ -881,8 +977,8 @@ fn attention_rows_have_the_same_bits_in_any_company() {
     let mut lab = Lab::new(10);
     let most = 33;
     let layers = [heads(4, 2, 24, 0), heads(3, 1, 64, 0), heads(2, 2, 128, 0)];
-    for (case, length) in [1, 63, 64, 65, 127, 128, 129, 192].into_iter().enumerate() {
-        for window in [usize::MAX, 40, 100] {
+    for (case, length) in [1, 64, 255, 256, 257, 511, 600, 1300].into_iter().enumerate() {
+        for window in [usize::MAX, 40, 300] {
             for dtype in KV_DTYPES {
                 let heads = Heads { window, ..layers[case % 3] };
                 let position = length - 1;
@@ -895,7 +991,7 @@ fn attention_rows_have_the_same_bits_in_any_company() {
                         let seen = cache.holding(&kv, 0..position + row + 1);
                         let kv = &lab.input(cast_slice(&seen));
                         let q = &q[row * width..][..width];
-                        bits(&Attend { heads, cache, kv, q, position: position + row }.run(&lab, Attention::Blocks))
+                        bits(&Attend { heads, cache, kv, q, position: position + row }.run(&lab, ATTENTIONS[0]))
                     })
                     .collect();
                 let kv = lab.input(cast_slice(&cache.holding(&kv, 0..position + most)));

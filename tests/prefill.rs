@@ -41,7 +41,7 @@ fn generate(
     options: &GenerateOptions,
     mut hear: impl FnMut(usize, &Gpu) -> ControlFlow<()>,
 ) -> (Vec<(usize, usize)>, Generation) {
-    let gpu = session.engine().gpu().clone();
+    let gpu = session.engine().gpu().unwrap().clone();
     let mut heard = Vec::new();
     let generation = run(session.generate(&prompt(first), options, &mut |progress| match progress {
         Progress::Prefill { done, of } => {
@@ -67,7 +67,7 @@ fn by_the_target() -> Vec<(usize, usize)> {
 #[test]
 fn the_caller_hears_of_each_chunk_and_the_device_always_has_another() {
     let mut session = session();
-    let counters = session.engine().gpu().counters();
+    let counters = session.engine().counters();
     let mut submits = Vec::new();
     let (heard, generation) = generate(&mut session, 5, &plain(), |_, gpu| {
         submits.push(gpu.counters().since(&counters).submits);
@@ -76,7 +76,7 @@ fn the_caller_hears_of_each_chunk_and_the_device_always_has_another() {
     assert_eq!(heard, by_the_target());
     // One is done and one more was submitted, and so on.
     assert_eq!(submits, (2..=heard.len() as u64 + 1).collect::<Vec<_>>());
-    let did = session.engine().gpu().counters().since(&counters);
+    let did = session.engine().counters().since(&counters);
     let rounds = generation.stats.num_spec_steps as u64;
     assert_eq!((did.submits - did.ahead, did.blocking_readbacks), (13 + rounds - did.ahead, rounds));
 
@@ -98,7 +98,7 @@ fn a_caller_may_break_off_at_every_chunk_and_what_was_read_stays_cached() {
         assert_eq!(heard.len(), chunks);
         for at in 1..=chunks {
             forget(&mut session);
-            let counters = session.engine().gpu().counters();
+            let counters = session.engine().counters();
             let (heard, broken_off) = generate(&mut session, 5, &options, |count, _| match count == at {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
@@ -106,7 +106,7 @@ fn a_caller_may_break_off_at_every_chunk_and_what_was_read_stays_cached() {
             assert_eq!(heard.len(), at);
             assert_eq!(broken_off.finish_reason, FinishReason::Aborted);
             assert_eq!((broken_off.text.as_str(), broken_off.token_ids.len()), ("", 0));
-            let did = session.engine().gpu().counters().since(&counters);
+            let did = session.engine().counters().since(&counters);
             assert_eq!((did.submits, did.blocking_readbacks), (at as u64 + 1, 0), "at {at}");
             let cached = session.engine().cached().len();
             assert_eq!(cached, (CHUNK * (at + 1)).min(LENGTH - 1));

@@ -1,19 +1,16 @@
 //! Quantised weights: what each stored type means, by the oracles of GGUF and MLX, and models made of them.
 
 mod common;
-use common::blocks::{quantised, random_blocks};
-use common::lab::Random;
-use common::{capacity, gpu, path, run};
-use foretoken::Gpu;
+use common::blocks::quantised;
+use common::small::Small;
+use common::{blueprint_as, capacity, engine_of, gpu, path, rounded, run};
 use foretoken::decode::{Blueprint, Engine, Model, RoundBuffers, Target};
 use foretoken::error::{Error, WeightsRule as Rule};
-use foretoken::model::{ModelSpec, parse_config};
 use foretoken::options::WeightDtype;
 use foretoken::weights::{Affine, Dtype, Float, Memory, Quantization, Weights, narrow, widen};
 use safetensors::SafeTensors;
 use safetensors::tensor::TensorView;
 use serde_json::{Value, json};
-use std::rc::Rc;
 
 /// `tests/golden/blocks.safetensors`; `blocks.py` beside it says how it was made.
 struct Blocks(Vec<u8>);
@@ -168,8 +165,11 @@ fn affine_mismatch() {
     }
     for (part, name) in [(1, "a.scales"), (2, "a.biases")] {
         let Err(Error::BadWeights { rule: found, .. }) = module(part, U8, 1, &[3, 2]) else { panic!("{name}") };
-        assert_eq!(found, Rule::MissingTensor { tensor: name.into() });
+        assert_eq!(found, Rule::UnsupportedDtype { tensor: name.into(), dtype: "U8".into() });
     }
+    let alone = open(&[("a.weight", U32, 4, &[3, 16])], json!({ "bits": 4, "group_size": 64 }));
+    let Err(Error::BadWeights { rule: found, .. }) = alone else { panic!("without scales") };
+    assert_eq!(found, Rule::MissingTensor { tensor: "a.scales".into() });
 }
 
 #[test]
@@ -189,91 +189,6 @@ fn what_mlx_can_do_and_this_cannot_is_refused_by_name() {
         assert!(reason.starts_with(&format!("{value} is not supported")), "{reason}");
     }
     assert!(Quantization::parse(b"{}").unwrap().is_none());
-}
-
-/// A Llama whose tensors have types of their own.
-struct Small {
-    spec: ModelSpec,
-    /// Name, shape [rows, cols], type, stored bytes.
-    tensors: Vec<(String, Vec<usize>, Dtype, Vec<u8>)>,
-}
-
-impl Small {
-    const HIDDEN: usize = 256;
-    const VOCAB: usize = 96;
-
-    /// Types of: embedding, q, k, v, o, gate, up, down, head.
-    fn new(types: [Dtype; 9]) -> Self {
-        let config = json!({
-            "model_type": "llama", "vocab_size": Self::VOCAB, "hidden_size": Self::HIDDEN, "num_attention_heads": 4,
-            "num_key_value_heads": 2, "num_hidden_layers": 1, "intermediate_size": 512,
-            "max_position_embeddings": 256,
-        });
-        let spec = parse_config(config.to_string().as_bytes(), None).unwrap();
-        let layer = |name: &str| format!("model.layers.0.{name}.weight");
-        let (hidden, inner) = (Self::HIDDEN, 512);
-        let matrices = [
-            ("model.embed_tokens.weight".into(), Self::VOCAB, hidden),
-            (layer("self_attn.q_proj"), hidden, hidden),
-            (layer("self_attn.k_proj"), hidden / 2, hidden),
-            (layer("self_attn.v_proj"), hidden / 2, hidden),
-            (layer("self_attn.o_proj"), hidden, hidden),
-            (layer("mlp.gate_proj"), inner, hidden),
-            (layer("mlp.up_proj"), inner, hidden),
-            (layer("mlp.down_proj"), hidden, inner),
-            ("lm_head.weight".into(), Self::VOCAB, hidden),
-        ];
-        let mut random = Random(16);
-        let mut tensors = Vec::new();
-        for ((name, rows, cols), dtype) in matrices.into_iter().zip(types) {
-            tensors.push((name, vec![rows, cols], dtype, random_blocks(&mut random, dtype, rows * cols)));
-        }
-        for name in [layer("input_layernorm"), layer("post_attention_layernorm"), "model.norm.weight".into()] {
-            tensors.push((name, vec![hidden], Dtype::F32, 1f32.to_le_bytes().repeat(hidden)));
-        }
-        Self { spec, tensors }
-    }
-
-    /// With all weights as the f32 that they stand for.
-    fn widened(&self) -> Self {
-        let widen = |(name, shape, dtype, bytes): &(String, Vec<usize>, Dtype, Vec<u8>)| {
-            (name.clone(), shape.clone(), Dtype::F32, bytemuck::cast_slice(&widen(*dtype, bytes)).to_vec())
-        };
-        Self { spec: self.spec.clone(), tensors: self.tensors.iter().map(widen).collect() }
-    }
-
-    /// As a GGUF file, version 3, without metadata.
-    fn file(&self) -> Vec<u8> {
-        let mut header = b"GGUF\x03\0\0\0".to_vec();
-        header.extend((self.tensors.len() as u64).to_le_bytes());
-        header.extend(0u64.to_le_bytes());
-        let mut data = Vec::new();
-        for (name, shape, dtype, bytes) in &self.tensors {
-            header.extend((name.len() as u64).to_le_bytes());
-            header.extend(name.as_bytes());
-            header.extend((shape.len() as u32).to_le_bytes());
-            shape.iter().rev().for_each(|size| header.extend((*size as u64).to_le_bytes()));
-            header.extend(dtype.gguf_number().unwrap().to_le_bytes());
-            header.extend((data.len() as u64).to_le_bytes());
-            data.extend(bytes);
-            data.resize(data.len().next_multiple_of(32), 0);
-        }
-        header.resize(header.len().next_multiple_of(32), 0);
-        [header, data].concat()
-    }
-
-    /// Its engine, and the bytes of weights of which the loader told.
-    fn load(&self, gpu: &Rc<Gpu>, wanted: WeightDtype) -> (Engine, u64) {
-        let memory = Memory::new("small", [("m.gguf", self.file().into())]);
-        run(async {
-            let (weights, _) = Weights::open_gguf(memory, "m.gguf").await.unwrap();
-            let blueprint = Blueprint::new(self.spec.clone(), &weights, capacity(), wanted).unwrap();
-            let buffers = RoundBuffers::new(gpu, 64, Self::VOCAB).unwrap();
-            let mut bytes = 0;
-            let model = Model::load(gpu, &blueprint, Some(&weights), &buffers, &mut |more| bytes += more).await;
-            (Engine::new(gpu, buffers, model.unwrap(), None).unwrap(), bytes)
-        })
-    }
 }
 
 const TEXT: usize = 40;
@@ -345,6 +260,23 @@ fn floats_are_quantised_while_loading() {
         before = loss;
     }
     assert!(before > 1e-3, "4 bits lose something");
+}
+
+/// GPT-2's lie as [inputs, outputs].
+#[test]
+fn transposed_matrices_are_quantised_while_loading_too() {
+    let (gpu, folder) = (gpu(), path("tests/golden/models/gpt2"));
+    let file = std::fs::read(folder.join("model.safetensors")).unwrap();
+    let tokens: Vec<u32> = (0..TEXT as u32).map(|i| i * 37 % 512).collect();
+    for (wanted, dtype) in [(WeightDtype::Q8, Dtype::Q8_0), (WeightDtype::Q4, Dtype::Q4_1)] {
+        let mut quantised = engine_of(&gpu, blueprint_as(&folder, capacity(), wanted), None);
+        let spec = quantised.target().spec().clone();
+        let weights = rounded(&file, dtype, |name| name.contains(".h."));
+        let blueprint = Blueprint::new(spec, &weights, capacity(), WeightDtype::Auto).unwrap();
+        let mut wide = engine_of(&gpu, (blueprint, weights), None);
+        let [got, want] = [&mut quantised, &mut wide].map(|engine| run(engine.logits(&tokens, 17)).unwrap());
+        assert!(difference(&got, &want) < 1e-5, "{wanted:?}: {:e}", difference(&got, &want));
+    }
 }
 
 #[test]

@@ -70,7 +70,7 @@ fn disturb(
 ) -> Result<Generation> {
     let prompt = Prompt::Text("Once upon a time there was a king. Once upon a time".into());
     // The callback cannot reach the session, which is at work; the device of each life is found when it is needed.
-    let gpu = session.engine().gpu().clone();
+    let gpu = session.engine().gpu().unwrap().clone();
     let mut seen = 0;
     let disturb = |seen| {
         if after.contains(&seen) {
@@ -131,7 +131,7 @@ fn a_device_lost_between_two_texts_is_replaced() {
     // What another way of choosing needs is made before the first round.
     for options in [greedy, sampled, biased] {
         let undisturbed = generate(&mut load(&gpu(), &source, 128).unwrap(), &options, &[]).unwrap();
-        session.engine().gpu().destroy();
+        session.engine().gpu().unwrap().destroy();
         let after = generate(&mut session, &options, &[]).unwrap();
         assert_eq!(after.token_ids, undisturbed.token_ids, "{options:?}");
     }
@@ -142,7 +142,7 @@ fn a_device_lost_between_two_texts_is_replaced() {
 fn what_the_device_refuses_is_told_once_and_is_no_loss() {
     let source = Watched::new("models/tales/draft");
     let mut session = load(&gpu(), &source, 128).unwrap();
-    let device = session.engine().gpu().clone();
+    let device = session.engine().gpu().unwrap().clone();
     let overrun = |gpu: &Gpu| gpu.write(&gpu.buffer("a small one", 16).unwrap(), 1 << 16, &[0; 4]);
     for options in ways() {
         let undisturbed = generate(&mut session, &options, &[]).unwrap();
@@ -155,7 +155,7 @@ fn what_the_device_refuses_is_told_once_and_is_no_loss() {
             assert_eq!(again.stats.num_cached_tokens, 0);
         }
     }
-    assert!(Rc::ptr_eq(session.engine().gpu(), &device));
+    assert!(Rc::ptr_eq(session.engine().gpu().unwrap(), &device));
 }
 
 /// The text is the target's, and from then on each text says that the draft model is missing.
@@ -179,7 +179,7 @@ fn a_draft_model_that_cannot_be_set_up_again_is_a_warning() {
     assistant.gone.set(false);
     let again = generate(&mut session, &options, &[3]).unwrap();
     assert_eq!((again.token_ids, session.warnings().len()), (undisturbed.token_ids, 0));
-    assert!(session.engine().draft().is_some());
+    assert!(session.engine().draft_memory().is_some());
 }
 
 /// A draft is only a guess: the text is the target's, and one warning says why it is plain.

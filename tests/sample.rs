@@ -3,7 +3,7 @@
 mod common;
 
 use common::sampling::{Case, cases, chi_square, chi_square_p, rename_ties};
-use foretoken::sample::{Bias, Processors, draw, gumbel, softmax};
+use foretoken::sample::{Bias, Processors, draw, gumbel, softmax, stream};
 
 #[test]
 fn probabilities_are_those_of_transformers() {
@@ -32,7 +32,7 @@ fn draws_follow_the_softmax() {
         let expected = softmax(&logits);
         let mut counts = [0f64; 10];
         for position in 0..DRAWS {
-            counts[draw(&logits, 1234 + index, position) as usize] += 1.0;
+            counts[draw(&logits, 1234 + index, stream::TARGET, position) as usize] += 1.0;
         }
         let statistic = chi_square(&counts, |i| f64::from(expected[i]) * f64::from(DRAWS));
         let p = chi_square_p(statistic, 9.0);

@@ -3,10 +3,10 @@
 mod common;
 
 use bytemuck::cast_slice;
-use common::lab::{INPUTS, Lab, Random, UNTOUCHED};
+use common::lab::{INPUTS, Lab, Output, Random, UNTOUCHED};
 use common::sampling::{cases, chi_square, chi_square_p, rename_ties};
 use foretoken::decode::bias_words;
-use foretoken::gpu::{Kernel, Noise, Slice};
+use foretoken::gpu::{Kernel, Noise, Slice, Subnormals, Tokens};
 use foretoken::reference;
 use foretoken::sample::{Bias, Processors, exponential, softmax, stream, uniform};
 
@@ -29,6 +29,7 @@ struct Chooser {
     advance: u32,
     stream: u32,
     draft_stride: usize,
+    draft_vocab: usize,
     /// Position, rows, token, logit_row, out, draft_row.
     step: [u32; 6],
     round: Vec<u32>,
@@ -44,6 +45,7 @@ impl Chooser {
             advance: 0,
             stream: 0,
             draft_stride: 0,
+            draft_vocab: 0,
             step: [position, rows as u32, PENDING as u32, 0, IDS as u32, 0],
             round: vec![UNTOUCHED; ROUND],
         }
@@ -57,8 +59,38 @@ impl Chooser {
     }
 
     fn dims(&self, lab: &Lab) -> Slice {
-        let Self { vocab, stride, advance, stream, draft_stride, .. } = self;
-        lab.uniform(&[*vocab as u32, *stride as u32, DRAFTS as u32, *advance, *stream, *draft_stride as u32])
+        let Self { vocab, stride, advance, stream, draft_stride, draft_vocab, .. } = self;
+        let strides = [*stride as u32, DRAFTS as u32, *advance, *stream, *draft_stride as u32, *draft_vocab as u32];
+        lab.uniform(&[&[*vocab as u32][..], &strides].concat())
+    }
+
+    fn segments(&self) -> usize {
+        self.vocab.div_ceil(Kernel::SEGMENT)
+    }
+
+    /// Finds which tokens of each row remain, by as many kernels as it takes: (cuts, list).
+    fn filter(&self, lab: &Lab, logits: &Slice, rows: usize) -> [Output; 2] {
+        let segments = self.segments();
+        let output = |words: usize| lab.output(&vec![UNTOUCHED; rows * words]);
+        let (largest, tops) = (output(segments * 256), output(segments * 2));
+        let (found, counts) = (output(segments * Kernel::SEGMENT), output(segments));
+        let [cuts, list] = [5, self.stride].map(output);
+        let by_segment = [segments as u32, rows as u32, 1];
+        let run = |kernel, grid, own: &[(u32, Slice)]| {
+            let common = [(0, lab.uniform(&self.step)), (1, self.dims(lab)), (4, self.block(lab))];
+            lab.run(kernel, grid, &[&common, own].concat());
+        };
+        let logits = (2, logits.clone());
+        run(Kernel::Survey, by_segment, &[logits.clone(), (5, largest.slice()), (6, tops.slice())]);
+        run(Kernel::Bound, [rows as u32, 1, 1], &[(2, largest.slice()), (3, tops.slice()), (5, cuts.slice())]);
+        let (ids, numbers) = ((5, found.slice()), (6, counts.slice()));
+        run(Kernel::Gather, by_segment, &[logits.clone(), (3, cuts.slice()), ids.clone(), numbers.clone()]);
+        let own = [logits, (3, cuts.slice()), ids, numbers, (7, list.slice())];
+        run(Kernel::Filter, [rows as u32, 1, 1], &own);
+        for output in [&largest, &tops, &found, &counts] {
+            lab.read(output);
+        }
+        [cuts, list]
     }
 
     /// Logits after adjust and filter.
@@ -68,27 +100,86 @@ impl Chooser {
         // Of the target's vocabulary, which may be larger.
         let mut seen = vec![0u32; self.vocab.div_ceil(32) + 1];
         history.iter().for_each(|&id| seen[id as usize / 32] |= 1 << (id % 32));
-        let step = (0, lab.uniform(&self.step));
-        let (dims, sampling) = ((1, self.dims(lab)), (4, self.block(lab)));
-        let logits = (2, out.slice());
-        let mut bindings = vec![step.clone(), dims.clone(), logits.clone(), sampling.clone()];
+        let mut bindings =
+            vec![(0, lab.uniform(&self.step)), (1, self.dims(lab)), (2, out.slice()), (4, self.block(lab))];
         bindings.push((3, lab.uniform(&self.round)));
         bindings.push((5, lab.uniform(&seen)));
         bindings.push((6, lab.uniform(&bias_words(&self.processors.biases))));
         lab.run(Kernel::Adjust, [rows as u32, 1, 1], &bindings);
-        lab.run(Kernel::Filter, [rows as u32, 1, 1], &[step, dims, logits, sampling]);
-        lab.read(&out).into_iter().map(f32::from_bits).collect()
+        let [cuts, list] = self.filter(lab, &out.slice(), rows);
+        let adjusted: Vec<f32> = lab.read(&out).into_iter().map(f32::from_bits).collect();
+        let (cuts, list) = (lab.read(&cuts), lab.read(&list));
+        let mut processed = adjusted.clone();
+        for row in 0..rows {
+            let at = row * self.stride;
+            processed[at..at + self.vocab].fill(REMOVED);
+            for &id in &list[at..at + cuts[5 * row + 4] as usize] {
+                // Others are marked as gone.
+                if let Some(to) = processed[at..at + self.vocab].get_mut(id as usize) {
+                    assert_eq!(*to, REMOVED, "{id} twice");
+                    *to = adjusted[at + id as usize] / self.processors.temperature;
+                }
+            }
+        }
+        processed
     }
 
     /// The words of step and round after a choice.
-    fn choose(&self, lab: &Lab, kernel: Kernel, logits: &Slice, draft: Option<&Slice>, rows: usize) -> [Vec<u32>; 2] {
+    fn choose(&self, lab: &Lab, noise: Noise, logits: &Slice, rows: usize) -> [Vec<u32>; 2] {
         let (step, round) = (lab.output(&self.step), lab.output(&self.round));
-        let mut bindings =
-            vec![(0, step.slice()), (1, self.dims(lab)), (2, logits.clone()), (3, round.slice()), (4, self.block(lab))];
-        bindings.extend(draft.map(|draft| (5, draft.clone())));
-        lab.run(kernel, [rows as u32, 1, 1], &bindings);
+        let bests = lab.output(&vec![UNTOUCHED; rows * self.segments() * 4]);
+        let bindings = [
+            (0, step.slice()),
+            (1, self.dims(lab)),
+            (2, logits.clone()),
+            (3, round.slice()),
+            (4, self.block(lab)),
+            (5, bests.slice()),
+        ];
+        lab.run(Kernel::Sample(noise), [self.segments() as u32, rows as u32, 1], &bindings);
+        if self.segments() > 1 {
+            lab.run(Kernel::Settle(noise), [rows as u32, 1, 1], &bindings);
+        }
+        lab.read(&bests);
         [lab.read(&step), lab.read(&round)]
     }
+
+    /// The words of the round after a choice by rejection, and the same where only the tokens that remain are looked at.
+    fn reject(&self, lab: &Lab, logits: &Slice, draft: &Slice, rows: usize) -> [Vec<u32>; 2] {
+        let [cuts, list] = self.filter(lab, logits, rows);
+        let of_draft = Self { processors: self.processors.clone(), round: Vec::new(), ..*self };
+        let (vocab, stride) = (self.vocab.min(self.draft_vocab.max(1)), self.draft_stride.max(4));
+        let of_draft = Self { vocab, stride, ..of_draft };
+        let [draft_cuts, _] = of_draft.filter(lab, draft, rows - 1);
+        [Tokens::All, Tokens::Kept].map(|tokens| {
+            let round = lab.output(&self.round);
+            let mut bindings = vec![
+                (0, lab.uniform(&self.step)),
+                (1, self.dims(lab)),
+                (2, logits.clone()),
+                (3, round.slice()),
+                (4, self.block(lab)),
+                (5, draft.clone()),
+                (6, cuts.slice()),
+                (7, draft_cuts.slice()),
+            ];
+            if tokens == Tokens::Kept {
+                bindings.push((8, list.slice()));
+            }
+            lab.run(Kernel::Reject(tokens), [rows as u32, 1, 1], &bindings);
+            lab.read(&round)
+        })
+    }
+}
+
+/// Rows of `width` logits as the kernels have them: whole 16 bytes.
+fn stride(width: usize) -> usize {
+    width.next_multiple_of(4)
+}
+
+/// Such rows, with NaN behind each.
+fn padded(logits: &[f32], width: usize) -> Vec<f32> {
+    logits.chunks_exact(width).flat_map(|row| [row, &vec![f32::NAN; stride(width) - width]].concat()).collect()
 }
 
 /// Probabilities of processed logits as the kernels leave them.
@@ -107,8 +198,9 @@ fn processed_logits_have_the_probabilities_of_transformers() {
             Processors { top_p: 1.0, min_p: 0.0, ..case.processors.clone() }.apply(&mut before, &case.history);
             rename_ties(&before, &mut case.probs);
         }
-        let chooser = Chooser { processors: case.processors, ..Chooser::new(vocab, vocab, 9, 1) };
-        let found = probabilities(&chooser.process(&lab, &case.logits, &case.history));
+        let chooser = Chooser { processors: case.processors, ..Chooser::new(vocab, stride(vocab), 9, 1) };
+        let found = chooser.process(&lab, &padded(&case.logits, vocab), &case.history);
+        let found = probabilities(&found[..vocab]);
         for (token, (found, expected)) in found.iter().zip(&case.probs).enumerate() {
             assert_eq!(*found > 0.0, *expected > 0.0, "{}: token {token}: {found} {expected}", case.name);
             worst = worst.max((found - expected).abs());
@@ -125,7 +217,7 @@ fn adjust_equals_its_twin_row_by_row() {
     let banned = f32::NEG_INFINITY;
     for case in 0..40 {
         let (vocab, rows) = (33 + lab.random.below(500), lab.random.upto(17));
-        let stride = vocab + case % 3;
+        let stride = stride(vocab + case % 3);
         // With tokens that a draft model lacks.
         let mut text: Vec<u32> = (0..lab.random.upto(60)).map(|_| lab.random.below(vocab + 3) as u32).collect();
         // Draft tokens that the text has, that repeat, and new ones.
@@ -184,9 +276,9 @@ fn filter_keeps_what_its_twin_keeps() {
                 logits.iter_mut().for_each(|logit| *logit = logit.round());
             }
             let processors = Processors { temperature, top_k, top_p, min_p, ..Processors::default() };
-            let chooser = Chooser { processors, ..Chooser::new(vocab, vocab, 0, 2) };
-            let found = chooser.process(&lab, &logits, &[]);
-            for (found, raw) in found.chunks_exact(vocab).zip(logits.chunks_exact(vocab)) {
+            let chooser = Chooser { processors, ..Chooser::new(vocab, stride(vocab), 0, 2) };
+            let found = chooser.process(&lab, &padded(&logits, vocab), &[]);
+            for (found, raw) in found.chunks_exact(stride(vocab)).zip(logits.chunks_exact(vocab)) {
                 let mut expected = raw.to_vec();
                 reference::filter(&mut expected, &chooser.processors);
                 // Where a sum of f32 decides, the last token may be the next one: its weight is what may differ.
@@ -202,13 +294,65 @@ fn filter_keeps_what_its_twin_keeps() {
     println!("{}: filter: {others} tokens of weight {worst:.1e} beside the twin's", lab.gpu.info().name);
 }
 
+/// Logits are read as often as their kernels say: once to choose greedily, twice where tokens are removed; what comes then
+/// sees nothing but the tokens that may remain.
+#[test]
+fn all_logits_are_read_once_or_twice_and_then_only_those_that_may_remain() {
+    let mut lab = Lab::new(4);
+    for kernel in [Kernel::Sample(Noise::None), Kernel::Sample(Noise::Gumbel), Kernel::Survey, Kernel::Gather] {
+        // 16 bytes for each of 256 threads, four times: a segment. What stands in a loop would be read more often.
+        let source = kernel.source(Subnormals::Kept);
+        let (_, main) = source.split_once("fn main(").unwrap();
+        assert_eq!(main.matches("four_logits(").count() * 256 * 4, Kernel::SEGMENT, "{kernel:?}");
+        assert!(
+            !main.split("four_logits(").any(|text| text.contains("for (") && !text.contains("before[")),
+            "{kernel:?}"
+        );
+    }
+    let (vocab, rows) = (10_000, 2);
+    for (top_k, top_p, min_p, most) in [(40, 0.9, 0.0, 60), (0, 0.5, 0.0, 5_000), (50, 1.0, 0.1, 80)] {
+        let logits: Vec<f32> = lab.random.normals(rows * vocab).into_iter().map(|x| 4.0 * x).collect();
+        let processors = Processors { temperature: 0.8, top_k, top_p, min_p, ..Processors::default() };
+        let chooser = Chooser { processors, ..Chooser::new(vocab, vocab, 0, rows) };
+        let [cuts, list] = chooser.filter(&lab, &lab.input(cast_slice(&logits)), rows);
+        let (counts, ids) = (lab.read(&cuts), lab.read(&list));
+        // The same again, with all others broken behind the gathering.
+        let mut broken = vec![f32::NAN; rows * vocab];
+        for row in 0..rows {
+            let count = counts[5 * row + 4] as usize;
+            assert!(count >= 1 && count <= most, "{count} tokens may remain of {vocab}, {:?}", chooser.processors);
+            for id in &ids[row * vocab..][..count] {
+                let at = row * vocab + (id & 0x7fff_ffff) as usize;
+                broken[at] = logits[at];
+            }
+        }
+        let tokens = [&logits, &broken].map(|logits| {
+            let input = lab.input(cast_slice(logits));
+            let (step, round) = (lab.output(&chooser.step), lab.output(&chooser.round));
+            let bindings = [
+                (0, step.slice()),
+                (1, chooser.dims(&lab)),
+                (2, input),
+                (3, round.slice()),
+                (4, chooser.block(&lab)),
+                (5, cuts.slice()),
+                (6, list.slice()),
+            ];
+            lab.run(Kernel::SampleKept, [rows as u32, 1, 1], &bindings);
+            lab.read(&round)
+        });
+        assert_eq!(tokens[0], tokens[1]);
+        assert!(tokens[0][IDS..IDS + rows].iter().all(|id| (*id as usize) < vocab));
+    }
+}
+
 #[test]
 fn sample_takes_the_lowest_of_the_largest() {
     let mut lab = Lab::new(11);
     let mut sizes = vec![(1, 1), (2, 2), (3, 3), (255, 4), (256, 5), (257, 6), (1009, 16), (32_003, 17)];
     sizes.extend((0..30).map(|_| (lab.random.upto(3000), lab.random.upto(17))));
     for (case, (vocab, rows)) in sizes.into_iter().enumerate() {
-        let stride = vocab + case % 3;
+        let stride = stride(vocab + case % 3);
         let input = INPUTS[case % 3];
         let mut logits = lab.random.values(input, rows * stride);
         for row in logits.chunks_exact_mut(stride) {
@@ -228,7 +372,7 @@ fn sample_takes_the_lowest_of_the_largest() {
             let rows = if advance == 1 { 1 } else { rows };
             let step = [100, 1 + case as u32, 7, 3, IDS as u32, 0];
             let chooser = Chooser { step, advance, ..Chooser::new(vocab, stride, 0, rows) };
-            let [after, round] = chooser.choose(&lab, Kernel::Sample(Noise::None), &logits, None, rows);
+            let [after, round] = chooser.choose(&lab, Noise::None, &logits, rows);
             let mut ids = chooser.round.clone();
             ids[IDS..IDS + rows].copy_from_slice(&want[..rows]);
             assert_eq!(round, ids, "{vocab} {input:?}");
@@ -248,12 +392,12 @@ fn a_draft_that_is_not_confident_ends() {
     let input = lab.input(cast_slice(&logits));
     for (confidence, goes_on) in [(likely * 0.99, 1), (likely * 1.01, 0), (0.0, 1), (1.0, 0)] {
         let chooser = Chooser { confidence, advance: 1, ..Chooser::new(4, 4, 5, 1) };
-        let [after, round] = chooser.choose(&lab, Kernel::Sample(Noise::None), &input, None, 1);
+        let [after, round] = chooser.choose(&lab, Noise::None, &input, 1);
         assert_eq!((after[1], round[IDS]), (goes_on, 1), "{confidence}");
     }
     let mut chooser = Chooser { advance: 1, ..Chooser::new(4, 4, 5, 1) };
     chooser.step[1] = 0;
-    let [after, round] = chooser.choose(&lab, Kernel::Sample(Noise::None), &input, None, 1);
+    let [after, round] = chooser.choose(&lab, Noise::None, &input, 1);
     assert_eq!((after[1], after[4], round[IDS]), (0, IDS as u32 + 1, u32::MAX - 1));
 }
 
@@ -271,9 +415,9 @@ fn noise_is_that_of_the_twin() {
         let position = 1000 * case;
         let noise = |row: usize, id: usize| -exponential(SEED, stream, position + row as u32 + 1, id as u32).ln();
         let want = reference::sample(&logits, vocab, vocab, noise);
-        let chooser = Chooser { stream, ..Chooser::new(vocab, vocab, position, rows) };
-        let input = lab.input(cast_slice(&logits));
-        let [_, round] = chooser.choose(&lab, Kernel::Sample(Noise::Gumbel), &input, None, rows);
+        let chooser = Chooser { stream, ..Chooser::new(vocab, stride(vocab), position, rows) };
+        let input = lab.input(cast_slice(&padded(&logits, vocab)));
+        let [_, round] = chooser.choose(&lab, Noise::Gumbel, &input, rows);
         for (row, (&found, want)) in round[IDS..].iter().zip(want).enumerate() {
             if found != want {
                 let score = |id: u32| logits[row * vocab + id as usize] + noise(row, id as usize);
@@ -356,7 +500,12 @@ fn reject_equals_its_twin() {
         }
         let position = 50 * case;
         let dims = if certain { 0 } else { draft_stride };
-        let mut chooser = Chooser { draft_stride: dims, ..Chooser::new(vocab, vocab, position, rows) };
+        let draft = (stride(dims), dims);
+        let mut chooser = Chooser {
+            draft_stride: draft.0,
+            draft_vocab: draft.1,
+            ..Chooser::new(vocab, stride(vocab), position, rows)
+        };
         let softmaxes = |logits: &[f32], stride: usize| -> Vec<Vec<f32>> {
             let row = |row: &[f32]| {
                 let mut whole = softmax(&row[..vocab.min(stride)]);
@@ -373,8 +522,10 @@ fn reject_equals_its_twin() {
                 *q = (0..vocab).map(|id| f32::from(u8::from(id == x))).collect();
             }
         }
-        let (target, draft) = (lab.input(cast_slice(&p)), lab.input(cast_slice(&q)));
-        let [_, round] = chooser.choose(&lab, Kernel::Reject, &target, Some(&draft), rows);
+        let target = lab.input(cast_slice(&padded(&p, vocab)));
+        let draft = lab.input(cast_slice(&padded(&q, draft_stride)));
+        let [round, of_kept] = chooser.reject(&lab, &target, &draft, rows);
+        assert_eq!(round, of_kept);
         for row in 0..rows {
             let at = position + row as u32 + 1;
             let wait: Vec<f32> = (0..vocab as u32).map(|id| exponential(SEED, stream::TARGET, at, id)).collect();
@@ -405,11 +556,12 @@ fn rejection_sampling_on_the_device_follows_the_target() {
     let p = [0.4f32, 0.25, 0.2, 0.1, 0.05, 0.0].map(|p| if p == 0.0 { REMOVED } else { p.ln() });
     let q = [0.1f32, 0.05, 0.5, 0.05, 0.1, 0.2];
     let mut counts = [0f64; 6];
-    let target = lab.input(cast_slice(&p.repeat(rows)));
-    let draft = lab.input(cast_slice(&q.map(f32::ln).repeat(rows)));
+    let target = lab.input(cast_slice(&padded(&p.repeat(rows), vocab)));
+    let draft = lab.input(cast_slice(&padded(&q.map(f32::ln).repeat(rows), vocab)));
     let mut random = Random(99);
     for call in 0..1500u32 {
-        let mut chooser = Chooser { draft_stride: vocab, ..Chooser::new(vocab, vocab, call * 16, rows) };
+        let (draft_stride, draft_vocab) = (stride(vocab), vocab);
+        let mut chooser = Chooser { draft_stride, draft_vocab, ..Chooser::new(vocab, stride(vocab), call * 16, rows) };
         for row in 0..rows - 1 {
             let mut left = random.unit() as f32;
             let drawn = q.iter().position(|q| {
@@ -418,7 +570,7 @@ fn rejection_sampling_on_the_device_follows_the_target() {
             });
             chooser.round[DRAFTS + row] = drawn.unwrap_or(5) as u32;
         }
-        let [_, round] = chooser.choose(&lab, Kernel::Reject, &target, Some(&draft), rows);
+        let [round, _] = chooser.reject(&lab, &target, &draft, rows);
         round[IDS..IDS + rows].iter().for_each(|&id| counts[id as usize] += 1.0);
     }
     assert_eq!(counts[5], 0.0, "a token that the target never says");

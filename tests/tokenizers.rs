@@ -3,7 +3,7 @@
 
 mod common;
 use common::tokenizers::{Random, file};
-use foretoken::text::{ChatTemplate, TextStream, Tokenizer};
+use foretoken::text::{ChatTemplate, TextStream, Tokenizer, Vocabulary};
 use serde_json::Value;
 use std::path::PathBuf;
 
@@ -23,19 +23,32 @@ fn fnv(bytes: impl IntoIterator<Item = u8>) -> String {
     format!("{:016x}", bytes.into_iter().fold(0xCBF2_9CE4_8422_2325, step))
 }
 
+fn golden() -> Value {
+    serde_json::from_slice(&file("tests/golden/tokenizers.json")).unwrap()
+}
+
+fn phrases(golden: &Value) -> Vec<&str> {
+    golden["phrases"].as_array().unwrap().iter().map(|phrase| phrase.as_str().unwrap()).collect()
+}
+
+/// A published model's `tokenizer.json`.
+fn published(name: &str) -> Option<Vec<u8>> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("target/tokenizers");
+    let bytes = std::fs::read(folder.join(name).join("tokenizer.json")).ok();
+    if bytes.is_none() {
+        println!("{name} is not here: node scripts/tokenizers.mjs fetches it");
+    }
+    bytes
+}
+
 #[test]
 fn tokenizers_of_published_models_are_those_of_python() {
-    let golden: Value = serde_json::from_slice(&file("tests/golden/tokenizers.json")).unwrap();
-    let phrases: Vec<&str> =
-        golden["phrases"].as_array().unwrap().iter().map(|phrase| phrase.as_str().unwrap()).collect();
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("target/tokenizers");
+    let golden = golden();
+    let phrases = phrases(&golden);
     for (name, expected) in golden["tokenizers"].as_object().unwrap() {
-        let Ok(bytes) = std::fs::read(folder.join(name).join("tokenizer.json")) else {
-            println!("{name} is not here: node scripts/tokenizers.mjs fetches it");
-            continue;
-        };
+        let Some(bytes) = published(name) else { continue };
         // What these say besides is what tokenizer.json says.
-        let config = std::fs::read(folder.join(name).join("tokenizer_config.json")).unwrap();
+        let config = file(&format!("target/tokenizers/{name}/tokenizer_config.json"));
         let tokenizer = Tokenizer::from_files("tokenizer.json", &bytes, Some(&config)).unwrap();
         ChatTemplate::from_files(Some(&config), None).unwrap();
         let greeting: Vec<u32> = serde_json::from_value(expected["greeting"].clone()).unwrap();
@@ -64,6 +77,121 @@ fn tokenizers_of_published_models_are_those_of_python() {
                     .find(|&&id| tokenizer.is_special(id) && line.contains(&tokenizer.id_to_token(id).unwrap()));
                 assert_eq!(found, None, "{name}: {line:?}");
             }
+        }
+    }
+}
+
+/// The type of the token for what no other stands for.
+const UNKNOWN: f64 = 2.0;
+
+/// Which merges a GGUF file has.
+#[derive(Clone, Copy)]
+enum Kind {
+    /// Those of bytes, and how text is split before.
+    Bytes(&'static str),
+    /// Those that scores imply, of texts with a space in front.
+    Scores,
+    /// Those that the order of tokens implies.
+    Ids,
+}
+
+/// What llama.cpp's converter writes of a `tokenizer.json`.
+struct Converted {
+    tokens: Vec<String>,
+    types: Vec<f64>,
+    merges: Vec<String>,
+    /// By the first merge that makes the token.
+    scores: Vec<f64>,
+}
+
+impl Converted {
+    fn of(json: &Value) -> Self {
+        let (normal, control, user_defined, unused, byte) = (1.0, 3.0, 4.0, 5.0, 6.0);
+        let vocab = json["model"]["vocab"].as_object().unwrap();
+        let id = |id: &Value| id.as_u64().unwrap() as usize;
+        let added = json["added_tokens"].as_array().unwrap();
+        let ids = vocab.values().chain(added.iter().map(|token| &token["id"]));
+        let count = 1 + ids.map(id).max().unwrap();
+        let mut tokens: Vec<String> = (0..count).map(|id| format!("[PAD{id}]")).collect();
+        let mut types = vec![unused; count];
+        for (token, at) in vocab {
+            tokens[id(at)] = token.clone();
+            types[id(at)] = if token.len() == 6 && token.starts_with("<0x") { byte } else { normal };
+        }
+        for token in added {
+            let at = id(&token["id"]);
+            tokens[at] = token["content"].as_str().unwrap().to_owned();
+            types[at] = match (tokens[at].as_str(), token["special"].as_bool().unwrap()) {
+                ("<unk>", _) => UNKNOWN,
+                (_, special) => {
+                    if special {
+                        control
+                    } else {
+                        user_defined
+                    }
+                }
+            };
+        }
+        let merge = |merge: &Value| match merge {
+            Value::Array(pair) => pair.iter().map(|part| part.as_str().unwrap()).collect::<Vec<_>>().join(" "),
+            text => text.as_str().unwrap().to_owned(),
+        };
+        let merges: Vec<String> = json["model"]["merges"].as_array().unwrap().iter().map(merge).collect();
+        let mut scores = vec![f64::NEG_INFINITY; count];
+        for (merge, rank) in merges.iter().zip(0..) {
+            let score = &mut scores[id(&vocab[&merge.replace(' ', "")])];
+            *score = score.max(-f64::from(rank));
+        }
+        Self { tokens, types, merges, scores }
+    }
+
+    fn tokenizer(&self, kind: Kind) -> Tokenizer {
+        let merges = || self.merges.iter().map(String::as_str).collect();
+        let (model, pre, merges, scores) = match kind {
+            Kind::Bytes(pre) => ("gpt2", pre, Some(merges()), Vec::new()),
+            Kind::Scores => ("llama", "default", None, self.scores.clone()),
+            Kind::Ids => ("llama", "default", None, Vec::new()),
+        };
+        Vocabulary {
+            model,
+            pre,
+            tokens: self.tokens.iter().map(String::as_str).collect(),
+            types: self.types.clone(),
+            merges,
+            scores,
+            unknown: self.types.iter().position(|&kind| kind == UNKNOWN).map(|id| id as u32),
+            space_prefix: Some(matches!(kind, Kind::Scores)),
+            ..Vocabulary::default()
+        }
+        .tokenizer("model.gguf")
+        .unwrap()
+    }
+}
+
+#[test]
+fn the_metadata_of_a_gguf_file_make_the_same_tokenizer() {
+    let golden = golden();
+    let phrases = phrases(&golden);
+    for (name, kind) in [
+        ("tales", Kind::Bytes("gpt-2")),
+        ("llama3_1", Kind::Bytes("llama-bpe")),
+        ("qwen3", Kind::Bytes("qwen2")),
+        ("gptoss", Kind::Bytes("gpt-4o")),
+        ("gpt35turbo", Kind::Bytes("dbrx")),
+        ("deepseek_v3", Kind::Bytes("deepseek-v3")),
+        ("llama2", Kind::Scores),
+        ("gemma3", Kind::Ids),
+    ] {
+        let bytes = if name == "tales" { Some(file("models/tales/target/tokenizer.json")) } else { published(name) };
+        let Some(bytes) = bytes else { continue };
+        let wanted = Tokenizer::from_json("tokenizer.json", &bytes).unwrap();
+        let found = Converted::of(&serde_json::from_slice(&bytes).unwrap()).tokenizer(kind);
+        let mut random = Random(23);
+        for _ in 0..10_000 {
+            let line = line(&mut random, &phrases);
+            let ids = wanted.encode(&line, false).unwrap();
+            assert_eq!(found.encode(&line, false).unwrap(), ids, "{name}: {line:?}");
+            assert_eq!(found.decode(&ids, false).unwrap(), wanted.decode(&ids, false).unwrap(), "{name}: {ids:?}");
         }
     }
 }

@@ -212,6 +212,7 @@ import { Queue } from "./queue.js";
  * @property {string} driver
  * @property {number} max_buffer_size bytes
  * @property {number} max_binding_size bytes
+ * @property {boolean} software whether it computes on the CPU
  *
  * @typedef {object} ModelMemory bytes on the GPU
  * @property {number} weights

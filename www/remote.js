@@ -15,6 +15,7 @@ import { Transfer, chunkLength, describe, discard, failure, isFailure } from "./
  * @property {number} total
  * @property {string | null} version
  * @property {Map<number, Promise<Chunk>>} chunks
+ * @property {Set<Promise<unknown>>} coming requests for chunks
  * @property {Set<number>} counted chunks that count as loaded
  * @property {import("./cache.js").CachedFile | null} kept
  * @property {boolean} ranged whether the server gives parts of it, as far as is known
@@ -152,7 +153,7 @@ export class Remote {
     const here = [...counted].map((index) => chunkLength(total, index));
     for (const bytes of here) this.transfer.report(file, bytes, total);
     await kept.expect(here.reduce((missing, bytes) => missing - bytes, total));
-    return { total, version, chunks: new Map(), counted, kept, ranged: true };
+    return { total, version, chunks: new Map(), coming: new Set(), counted, kept, ranged: true };
   }
 
   /**
@@ -196,7 +197,7 @@ export class Remote {
         return null;
       }
       /** @type {RemoteFile} */
-      const opened = { total: total ?? 0, version, chunks: new Map(), counted: new Set(), kept, ranged: total !== null };
+      const opened = { total: total ?? 0, version, chunks: new Map(), coming: new Set(), counted: new Set(), kept, ranged: total !== null };
       if (opened.ranged) {
         const bytes = total ? await this.transfer.chunk(file, response, 0, total) : null;
         await kept?.begin(version);
@@ -242,17 +243,20 @@ export class Remote {
    * @param {string} file @param {RemoteFile} opened
    */
   refill(file, opened) {
-    const { counted, total, version } = opened;
-    for (const index of counted) this.transfer.report(file, -chunkLength(total, index), total, true);
-    counted.clear();
+    const { coming, counted, total, version } = opened;
     opened.ranged = false;
-    const all = this.transfer.retry(file, async () => {
-      const response = await this.transfer.fetch(file);
-      const now = describe(response);
-      const same = !now.absent && now.version === version;
-      const chunks = same ? await this.whole(file, opened, response) : discard(response);
-      if (!chunks || opened.total !== total) throw this.changed(file);
-      return chunks;
+    // What is still on its way counts and is kept when it is here: only then can that be taken back.
+    const all = Promise.allSettled(coming).then(() => {
+      for (const index of counted) this.transfer.report(file, -chunkLength(total, index), total, true);
+      counted.clear();
+      return this.transfer.retry(file, async () => {
+        const response = await this.transfer.fetch(file);
+        const now = describe(response);
+        const same = !now.absent && now.version === version;
+        const chunks = same ? await this.whole(file, opened, response) : discard(response);
+        if (!chunks || opened.total !== total) throw this.changed(file);
+        return chunks;
+      });
     });
     for (let index = 0; index * CHUNK < total; index++) {
       this.set(opened, index, all.then((chunks) => {
@@ -301,7 +305,7 @@ export class Remote {
 
   /** @param {string} file @param {RemoteFile} opened @param {number} index @returns {Promise<Chunk>} */
   async obtain(file, opened, index) {
-    const { kept, total, counted } = opened;
+    const { kept, total, coming, counted } = opened;
     const bytes = chunkLength(total, index);
     const bring = async () => {
       // Another tab may have brought it while this one waited.
@@ -317,7 +321,9 @@ export class Remote {
       counted.add(index);
       return this.keep(opened, index, downloaded);
     };
-    const chunk = await (kept ? this.alone(kept, index, bring) : bring());
+    const brought = kept ? this.alone(kept, index, bring) : bring();
+    coming.add(brought);
+    const chunk = await brought.finally(() => coming.delete(brought));
     if (chunk) return chunk;
     if (opened.ranged) this.refill(file, opened);
     return this.chunk(file, opened, index);

@@ -1,134 +1,119 @@
-// Attention of up to 8 query vectors over one block of 64 positions; the arithmetic of every attention kernel.
-// A query vector is one query head of one row; those that share a KV head share each K and V read.
+// Attention of VECTORS query vectors over one block of 256 positions: four for each thread, so that four loads are under way.
+// Query vectors that share a KV head share each K and V read. What one gets does not depend on how many there are.
 const THREADS = 64u;
-const VECTORS = 8u;
+const LANES = 8u;  // threads that add up a vector's shares
 const LOWEST = -3.0e38;
 
-@group(0) @binding(0) var<uniform> step: Step;
-@group(0) @binding(1) var<uniform> heads: HeadDims;
-@group(0) @binding(2) var<storage, read> q: array<vec4f>;  // (rows, q_stride / 4)
-
-var<workgroup> scores: array<f32, VECTORS * BLOCK>;       // (VECTORS, BLOCK): scores, then exp(score - top)
-var<workgroup> strips: array<vec4f, VECTORS * THREADS>;   // (VECTORS, strip, head_dim / 4): values summed by strips
-var<workgroup> eighths: array<f32, THREADS>;              // (VECTORS, 8)
+// (VECTORS, THREADS): scores of positions t, t + 64, t + 128, t + 192; then exp(score - top); at last values, by strips.
+var<workgroup> shares: array<vec4f, VECTORS * THREADS>;
+var<workgroup> lanes: array<f32, VECTORS * LANES>;
 var<workgroup> block_top: array<f32, VECTORS>;
 var<workgroup> block_sum: array<f32, VECTORS>;
 
-// Which row and head the n-th query vector of a KV head is.
-struct Query { row: u32, head: u32 }
-fn query(kv_head: u32, n: u32) -> Query {
-    let group = heads.heads / heads.kv_heads;
-    let capped = min(n, step.rows * group - 1u);
-    return Query(capped / group, kv_head * group + capped % group);
+fn leave_scores(n: u32, row: u32, block: u32, thread: u32, scores: vec4f) {
+    let position = vec4u(0u, 1u, 2u, 3u) * THREADS + (block * BLOCK + thread);
+    let at = vec4u(step.position + row);
+    let seen = (position <= at) & (position + heads.window > at);
+    shares[n * THREADS + thread] = select(vec4f(LOWEST), scores * heads.scale, seen);
 }
 
-fn q_at(who: Query, c: u32) -> vec4f {
-    return q[who.row * (heads.q_stride / 4u) + who.head * (heads.head_dim / 4u) + c];
+// Four values, weighed by the n-th vector's shares.
+fn add_values(sum: vec4f, n: u32, t: u32, v: mat4x4f) -> vec4f {
+    let p = shares[n * THREADS + t];
+    return fma(vec4f(p.w), v[3], fma(vec4f(p.z), v[2], fma(vec4f(p.y), v[1], fma(vec4f(p.x), v[0], sum))));
 }
 
-// First and last block that a row sees.
-fn first_block(row: u32) -> u32 {
-    let seen = step.position + row + 1u;
-    return (seen - min(seen, heads.window)) / BLOCK;
-}
-fn last_block(row: u32) -> u32 {
-    return (step.position + row) / BLOCK;
+fn leave_values(n: u32, thread: u32, values: vec4f) {
+    shares[n * THREADS + thread] = values;
 }
 
-// Leaves exp(score - top), tops and sums in workgroup memory, and the values in strips for `block_values`.
+// Leaves tops and sums in workgroup memory, and the values in strips for `block_values`.
 fn attend(kv_head: u32, block: u32, first: u32, thread: u32) {
     let width = heads.head_dim / 4u;
-    let position = block * BLOCK + thread;
-    let q0 = query(kv_head, first);
-    let q1 = query(kv_head, first + 1u);
-    let q2 = query(kv_head, first + 2u);
-    let q3 = query(kv_head, first + 3u);
-    let q4 = query(kv_head, first + 4u);
-    let q5 = query(kv_head, first + 5u);
-    let q6 = query(kv_head, first + 6u);
-    let q7 = query(kv_head, first + 7u);
-    var low = vec4f();
-    var high = vec4f();
+    let filled = min(BLOCK, step.position + step.rows - block * BLOCK);
+    let is_long = filled > THREADS;
+    let at = load_places(kv_head, first);
+    let k = head_index(kv_head, block * BLOCK) + thread * 4u;
+    var s0: Scores;
+    var s1: Scores;
+    var s2: Scores;
+    var s3: Scores;
     for (var c = 0u; c < width; c++) {
-        let k = kv_load(k_index(kv_head, position, c * 4u));
-        low = mac4(low, k, transpose(mat4x4f(q_at(q0, c), q_at(q1, c), q_at(q2, c), q_at(q3, c))));
-        high = mac4(high, k, transpose(mat4x4f(q_at(q4, c), q_at(q5, c), q_at(q6, c), q_at(q7, c))));
+        let x = load_q(at, c);
+        let here = k + c * (4u * BLOCK);
+        let k0 = kv_load(here);
+        if (is_long) {
+            let k1 = kv_load(here + 4u * THREADS);
+            let k2 = kv_load(here + 8u * THREADS);
+            let k3 = kv_load(here + 12u * THREADS);
+            s1 = score(s1, k1, x);
+            s2 = score(s2, k2, x);
+            s3 = score(s3, k3, x);
+        }
+        s0 = score(s0, k0, x);
     }
-    for (var n = 0u; n < VECTORS; n++) {
-        let at = step.position + query(kv_head, first + n).row;
-        let seen = position <= at && position + heads.window > at;
-        let score = select(high[n & 3u], low[n & 3u], n < 4u) * heads.scale;
-        scores[n * BLOCK + thread] = select(LOWEST, score, seen);
-    }
+    leave_all_scores(s0, s1, s2, s3, first, block, thread);
     workgroupBarrier();
 
-    // Eight threads per vector, eight positions each.
-    let base = thread * 8u;
+    let vector = thread / LANES;
+    let lane = thread % LANES;
     var top = LOWEST;
-    for (var i = 0u; i < 8u; i++) {
-        top = max(top, scores[base + i]);
-    }
-    eighths[thread] = top;
-    workgroupBarrier();
-    let vector = thread / 8u;
-    for (var i = 0u; i < 8u; i++) {
-        top = max(top, eighths[vector * 8u + i]);
+    if (vector < VECTORS) {
+        for (var t = lane; t < THREADS; t += LANES) {
+            let four = shares[vector * THREADS + t];
+            top = max(top, max(max(four.x, four.y), max(four.z, four.w)));
+        }
+        lanes[thread] = top;
     }
     workgroupBarrier();
-    var sum = 0.0;
-    for (var i = 0u; i < 8u; i++) {
-        let score = scores[base + i];
-        let p = select(0.0, exp(score - top), score > LOWEST);
-        scores[base + i] = p;
-        sum += p;
+    if (vector < VECTORS) {
+        for (var i = 0u; i < LANES; i++) {
+            top = max(top, lanes[vector * LANES + i]);
+        }
     }
-    eighths[thread] = sum;
+    workgroupBarrier();
+    if (vector < VECTORS) {
+        let one = vec4f(heads.one);
+        var sum = 0.0;
+        for (var t = lane; t < THREADS; t += LANES) {
+            let four = shares[vector * THREADS + t];
+            let p = select(vec4f(), exp(four - top), four > vec4f(LOWEST));
+            shares[vector * THREADS + t] = p;
+            sum = fma(p.w, one.w, fma(p.z, one.z, fma(p.y, one.y, fma(p.x, one.x, sum))));
+        }
+        lanes[thread] = sum;
+        if (lane == 0u) {
+            block_top[vector] = top;
+        }
+    }
     workgroupBarrier();
     if (thread < VECTORS) {
         var total = 0.0;
-        for (var i = 0u; i < 8u; i++) {
-            total += eighths[thread * 8u + i];
+        for (var i = 0u; i < LANES; i++) {
+            total = fma(lanes[thread * LANES + i], heads.one, total);
         }
         block_sum[thread] = total;
     }
-    if (thread % 8u == 0u) {
-        block_top[vector] = top;
-    }
 
-    // Strip s of the block's positions: s, s + strips, ...; as many strips as the workgroup has room for.
-    let count = THREADS / width;
-    let strip = thread / width;
-    let c = thread % width;
-    if (strip < count) {
-        var v0 = vec4f();
-        var v1 = vec4f();
-        var v2 = vec4f();
-        var v3 = vec4f();
-        var v4 = vec4f();
-        var v5 = vec4f();
-        var v6 = vec4f();
-        var v7 = vec4f();
-        let filled = min(BLOCK, step.position + step.rows - block * BLOCK);
-        for (var i = strip; i < filled; i += count) {
-            let v = kv_load(v_index(kv_head, block * BLOCK + i, c * 4u));
-            v0 = fma(vec4f(scores[i]), v, v0);
-            v1 = fma(vec4f(scores[BLOCK + i]), v, v1);
-            v2 = fma(vec4f(scores[2u * BLOCK + i]), v, v2);
-            v3 = fma(vec4f(scores[3u * BLOCK + i]), v, v3);
-            v4 = fma(vec4f(scores[4u * BLOCK + i]), v, v4);
-            v5 = fma(vec4f(scores[5u * BLOCK + i]), v, v5);
-            v6 = fma(vec4f(scores[6u * BLOCK + i]), v, v6);
-            v7 = fma(vec4f(scores[7u * BLOCK + i]), v, v7);
+    // Strip s of the positions of each 64: s, s + strips, ...; as many strips as there are threads for.
+    let strips = THREADS / width;
+    let v = head_index(heads.kv_heads + kv_head, block * BLOCK) + thread % width * 4u;
+    var values: Values;
+    if (thread / width < strips) {
+        for (var t = thread / width; t < min(filled, THREADS); t += strips) {
+            var four = mat4x4f();
+            four[0] = kv_load(v + t * heads.head_dim);
+            if (is_long) {
+                // What lies behind the last position may be anything.
+                four[1] = kv_load(v + min(t + THREADS, filled - 1u) * heads.head_dim);
+                four[2] = kv_load(v + min(t + 2u * THREADS, filled - 1u) * heads.head_dim);
+                four[3] = kv_load(v + min(t + 3u * THREADS, filled - 1u) * heads.head_dim);
+            }
+            values = add_all_values(values, t, four);
         }
-        strips[thread] = v0;
-        strips[THREADS + thread] = v1;
-        strips[2u * THREADS + thread] = v2;
-        strips[3u * THREADS + thread] = v3;
-        strips[4u * THREADS + thread] = v4;
-        strips[5u * THREADS + thread] = v5;
-        strips[6u * THREADS + thread] = v6;
-        strips[7u * THREADS + thread] = v7;
     }
+    workgroupBarrier();
+    leave_all_values(values, thread);
     workgroupBarrier();
 }
 
@@ -137,7 +122,7 @@ fn block_values(n: u32, c: u32) -> vec4f {
     let width = heads.head_dim / 4u;
     var total = vec4f();
     for (var strip = 0u; strip < THREADS / width; strip++) {
-        total += strips[n * THREADS + strip * width + c];
+        total = fma(shares[n * THREADS + strip * width + c], vec4f(heads.one), total);
     }
     return total;
 }

@@ -3,6 +3,8 @@
 const NOT_FINITE = 0xffffffffu;
 var<workgroup> scores: array<f32, THREADS>;
 var<workgroup> tokens: array<u32, THREADS>;
+// Its score, for the thread that asks.
+var<private> best_score: f32;
 fn best_of_threads(score: f32, token: u32, thread: u32) -> u32 {
     scores[thread] = score;
     tokens[thread] = token;
@@ -21,6 +23,7 @@ fn best_of_threads(score: f32, token: u32, thread: u32) -> u32 {
         workgroupBarrier();
     }
     let best = tokens[0];
+    best_score = scores[0];
     workgroupBarrier();
     return best;
 }

@@ -1,5 +1,4 @@
 // Codes of 4 bits: 32 in 16 bytes.
-const CHUNK4 = 8u;
 fn code4(codes: Codes, i: u32) -> vec4f {
     return bytes(nibbles(codes, i));
 }

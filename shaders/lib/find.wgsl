@@ -3,6 +3,11 @@
 // in one order, so that a row has one answer.
 const SEGMENTS = THREADS / 16u;
 
+struct Element {
+    key: u32,
+    weight: f32,
+}
+
 struct Found {
     key: u32,
     missing: f32,  // what the larger keys lack of the wanted weight
@@ -49,7 +54,7 @@ fn find(row: Row, kind: u32, share: f32, wanted: f32, thread: u32) -> Found {
         var b = vec4f();
         var c = vec4f();
         var d = vec4f();
-        for (var i = thread; i < dims.vocab; i += THREADS) {
+        for (var i = thread; i < row.count; i += THREADS) {
             let element = weigh(row, kind, i);
             let at = vec4u(element.key);
             let weight = vec4f(element.weight);

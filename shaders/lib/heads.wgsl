@@ -2,7 +2,7 @@
 // grows keeps what it has in place. A block holds for each KV head
 // K: (head_dim / 4, BLOCK) of 4 elements, so that neighbouring positions are neighbours in memory; and behind all of
 // these for each V: (BLOCK, head_dim / 4) of 4 elements.
-const BLOCK = 64u;  // positions per block: the grain of the KV split, a function of the position alone
+const BLOCK = 256u;  // positions per block: the grain of the KV split, a function of the position alone
 
 struct HeadDims {
     heads: u32,
@@ -12,6 +12,7 @@ struct HeadDims {
     q_stride: u32,  // elements per row of q
     window: u32,    // positions that a row sees, itself included
     scale: f32,     // of the scores
+    one: f32,       // 1; a sum by fma(summand, one, sum) is one that no compiler reorders
 }
 
 // Index of the first element of K or V of a position's block: K of the first KV heads, then V.

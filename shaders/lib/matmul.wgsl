@@ -7,24 +7,56 @@ const LANES = 16u;
 struct MatmulDims {
     chunks: u32,     // 16-byte chunks of weights per row of W
     scales: u32,     // where in a row its scales begin, in 16 bytes
-    stride: u32,     // 16-byte units from row to row
+    stride: u32,     // 16-byte units per row
     outs: u32,       // rows of this piece of W
     first_out: u32,  // its first row in the whole W
     x_stride: u32,   // vec4s per row of x
     y_stride: u32,   // elements per row of y
     head: u32,       // 1 for the LM head, whose x starts at step.logit_row
+    epilogue: u32,   // what becomes of the results
+    norm_width: u32, // elements of x that a norm is over, which is completed here; 0: x is as it is wanted
+    sums: u32,       // vec4s of x before the sums of squares of such a row, one for each 16 elements
+    leaves: u32,     // elements per row of what is left for the next norm; 0: none follows
+    eps: f32,        // of the norm
+    one: f32,        // 1: no compiler knows, so none can reorder fma(a, one, fma(b, one, c))
 }
 
 @group(0) @binding(0) var<uniform> step: Step;
 @group(0) @binding(1) var<uniform> dims: MatmulDims;
-@group(0) @binding(2) var<storage, read> weights: array<vec4u>;  // (outs, stride)
+@group(0) @binding(2) var<storage, read> weights: array<vec4u>;  // (outs / 8, stride, 8): see units
 @group(0) @binding(3) var<storage, read> x: array<vec4f>;        // (rows, x_stride)
 
 fn row_count() -> u32 {
     return step.rows - dims.head * step.logit_row;
 }
 
-// Rows past the end repeat the last one and are never stored.
-fn x_at(row: u32, at: u32) -> vec4f {
-    return x[min(row, row_count() - 1u) * dims.x_stride + at];
+// Where a row of x begins. Rows past the end repeat the last one and are never stored.
+fn x_row(row: u32) -> u32 {
+    let skipped = select(0u, dims.head * step.logit_row, dims.norm_width > 0u);
+    return (skipped + min(row, row_count() - 1u)) * dims.x_stride;
+}
+
+// Raw weights of a thread's four outputs: two neighbours, and the two at their place in the next sixteen.
+struct Raws { a: Raw, b: Raw, c: Raw, d: Raw }
+
+// Where those begin. Past the end the last sixteen is repeated.
+fn first_units(sixteen: u32, place: u32) -> vec4u {
+    let last = (dims.outs - 1u) / 16u;
+    let first = first_unit(min(sixteen, last) * 16u + place * 2u);
+    let second = first_unit(min(sixteen + 1u, last) * 16u + place * 2u);
+    let odd = dims.stride * 8u;
+    return vec4u(first, first + odd, second, second + odd);
+}
+
+fn load_raws(first: vec4u, planes: Planes, chunk: u32) -> Raws {
+    let a = load_raw(first.x, planes, chunk);
+    let b = load_raw(first.y, planes, chunk);
+    let c = load_raw(first.z, planes, chunk);
+    return Raws(a, b, c, load_raw(first.w, planes, chunk));
+}
+
+// Adds the products of the weights 4i to 4i + 3 of a chunk, whose elements of x begin at `at` in each row.
+fn add_four(sums: Sums, raws: Raws, i: u32, rows: Rows, at: u32) -> Sums {
+    let w = mat4x4f(weight4(raws.a, i), weight4(raws.b, i), weight4(raws.c, i), weight4(raws.d, i));
+    return mac(sums, w, rows, at + i);
 }

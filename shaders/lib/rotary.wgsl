@@ -1,7 +1,7 @@
 // Rotary position embedding of a pair, and where q, k and v go. The loader puts the two elements that rotate
 // together next to each other, in q and k alike, so that a pair needs nothing else.
 @group(0) @binding(5) var<storage, read> table: array<vec2f>;             // (positions, rotary / 2): cos, sin
-@group(0) @binding(6) var<storage, read_write> q: array<f32>;             // (rows, q_stride)
+@group(0) @binding(6) var<storage, read_write> y: array<f32>;             // (rows, q_stride): q
 @group(0) @binding(8) var<uniform> heads: HeadDims;
 
 fn rotate(position: u32, i: u32, pair: vec2f) -> vec2f {
@@ -14,8 +14,8 @@ fn rotate(position: u32, i: u32, pair: vec2f) -> vec2f {
 
 fn place_q(row: u32, out: u32, pair: vec2f) {
     let turned = rotate(step.position + row, out % heads.head_dim, pair);
-    q[row * heads.q_stride + out] = turned.x;
-    q[row * heads.q_stride + out + 1u] = turned.y;
+    y[row * heads.q_stride + out] = turned.x;
+    y[row * heads.q_stride + out + 1u] = turned.y;
 }
 
 fn place_k(row: u32, out: u32, pair: vec2f) {

@@ -1,13 +1,15 @@
-// One row: scalar sums.
+// One row: a sum for each of four outputs.
 const ROWS = 1u;
-alias X = vec4f;
-alias Sum = f32;
-fn load_x(row: u32, at: u32) -> X {
-    return x_at(row, at);
+alias Rows = u32;
+alias Sums = vec4f;
+fn rows_from(row: u32) -> Rows {
+    return x_row(row);
 }
-fn mac(sum: Sum, w: vec4f, x: X) -> Sum {
-    return fma(w.w, x.w, fma(w.z, x.z, fma(w.y, x.y, fma(w.x, x.x, sum))));
+fn mac(sums: Sums, w: mat4x4f, rows: Rows, at: u32) -> Sums {
+    let x4 = x[rows + at];
+    let by = transpose(w);
+    return fma(by[3], x4.wwww, fma(by[2], x4.zzzz, fma(by[1], x4.yyyy, fma(by[0], x4.xxxx, sums))));
 }
-fn park(sum: Sum, at: u32) {
-    parked[at] = sum;
+fn quad_of(sums: Sums, output: u32, quad: u32) -> vec4f {
+    return vec4f(sums[output]);
 }

@@ -1,16 +1,29 @@
-// Sixteen rows in the lanes of four vec4s.
+// Sixteen rows, four at a time.
 const ROWS = 16u;
-struct X { a: mat4x4f, b: mat4x4f, c: mat4x4f, d: mat4x4f }
-struct Sum { a: vec4f, b: vec4f, c: vec4f, d: vec4f }
-fn load_x(row: u32, at: u32) -> X {
-    return X(quad(row, at), quad(row + 4u, at), quad(row + 8u, at), quad(row + 12u, at));
+struct Rows { a: vec4u, b: vec4u, c: vec4u, d: vec4u }
+struct Sums { a: mat4x4f, b: mat4x4f, c: mat4x4f, d: mat4x4f }
+fn rows_from(row: u32) -> Rows {
+    return Rows(quad_rows(row), quad_rows(row + 4u), quad_rows(row + 8u), quad_rows(row + 12u));
 }
-fn mac(sum: Sum, w: vec4f, x: X) -> Sum {
-    return Sum(mac4(sum.a, w, x.a), mac4(sum.b, w, x.b), mac4(sum.c, w, x.c), mac4(sum.d, w, x.d));
+fn mac(sums: Sums, w: mat4x4f, rows: Rows, at: u32) -> Sums {
+    let a = mac_quad(sums.a, w, rows.a, at);
+    let b = mac_quad(sums.b, w, rows.b, at);
+    let c = mac_quad(sums.c, w, rows.c, at);
+    return Sums(a, b, c, mac_quad(sums.d, w, rows.d, at));
 }
-fn park(sum: Sum, at: u32) {
-    park_quad(sum.a, at);
-    park_quad(sum.b, at + 4u * PITCH);
-    park_quad(sum.c, at + 8u * PITCH);
-    park_quad(sum.d, at + 12u * PITCH);
+fn join(total: Sums, sums: Sums) -> Sums {
+    let a = join_quad(total.a, sums.a);
+    let b = join_quad(total.b, sums.b);
+    let c = join_quad(total.c, sums.c);
+    return Sums(a, b, c, join_quad(total.d, sums.d));
+}
+fn quad_of(sums: Sums, output: u32, quad: u32) -> vec4f {
+    if (quad == 0u) {
+        return sums.a[output];
+    } else if (quad == 1u) {
+        return sums.b[output];
+    } else if (quad == 2u) {
+        return sums.c[output];
+    }
+    return sums.d[output];
 }

@@ -1,15 +1,17 @@
-// Two rows in the lanes of a vec2.
+// Two rows: column i holds the sums of output i.
 const ROWS = 2u;
-struct X { a: vec4f, b: vec4f }
-alias Sum = vec2f;
-fn load_x(row: u32, at: u32) -> X {
-    return X(x_at(row, at), x_at(row + 1u, at));
+alias Rows = vec2u;
+alias Sums = mat4x2f;
+fn rows_from(row: u32) -> Rows {
+    return vec2u(x_row(row), x_row(row + 1u));
 }
-fn mac(sum: Sum, w: vec4f, x: X) -> Sum {
-    let first = fma(w.xx, vec2f(x.a.x, x.b.x), sum);
-    return fma(w.ww, vec2f(x.a.w, x.b.w), fma(w.zz, vec2f(x.a.z, x.b.z), fma(w.yy, vec2f(x.a.y, x.b.y), first)));
+fn mac2(sum: vec2f, w: vec4f, x2: mat4x2f) -> vec2f {
+    return fma(w.ww, x2[3], fma(w.zz, x2[2], fma(w.yy, x2[1], fma(w.xx, x2[0], sum))));
 }
-fn park(sum: Sum, at: u32) {
-    parked[at] = sum.x;
-    parked[at + PITCH] = sum.y;
+fn mac(sums: Sums, w: mat4x4f, rows: Rows, at: u32) -> Sums {
+    let x2 = transpose(mat2x4f(x[rows.x + at], x[rows.y + at]));
+    return mat4x2f(mac2(sums[0], w[0], x2), mac2(sums[1], w[1], x2), mac2(sums[2], w[2], x2), mac2(sums[3], w[3], x2));
+}
+fn quad_of(sums: Sums, output: u32, quad: u32) -> vec4f {
+    return sums[output].xyxy;
 }

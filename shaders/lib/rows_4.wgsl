@@ -1,13 +1,13 @@
-// Four rows in the lanes of a vec4.
+// Four rows.
 const ROWS = 4u;
-alias X = mat4x4f;
-alias Sum = vec4f;
-fn load_x(row: u32, at: u32) -> X {
-    return quad(row, at);
+alias Rows = vec4u;
+alias Sums = mat4x4f;
+fn rows_from(row: u32) -> Rows {
+    return quad_rows(row);
 }
-fn mac(sum: Sum, w: vec4f, x: X) -> Sum {
-    return mac4(sum, w, x);
+fn mac(sums: Sums, w: mat4x4f, rows: Rows, at: u32) -> Sums {
+    return mac_quad(sums, w, rows, at);
 }
-fn park(sum: Sum, at: u32) {
-    park_quad(sum, at);
+fn quad_of(sums: Sums, output: u32, quad: u32) -> vec4f {
+    return sums[output];
 }

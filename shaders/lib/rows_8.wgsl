@@ -1,14 +1,19 @@
-// Eight rows in the lanes of two vec4s: named, since an indexed array of sums would leave the registers.
+// Eight rows, four at a time: named, since an indexed array of sums would leave the registers.
 const ROWS = 8u;
-struct X { a: mat4x4f, b: mat4x4f }
-struct Sum { a: vec4f, b: vec4f }
-fn load_x(row: u32, at: u32) -> X {
-    return X(quad(row, at), quad(row + 4u, at));
+struct Rows { a: vec4u, b: vec4u }
+struct Sums { a: mat4x4f, b: mat4x4f }
+fn rows_from(row: u32) -> Rows {
+    return Rows(quad_rows(row), quad_rows(row + 4u));
 }
-fn mac(sum: Sum, w: vec4f, x: X) -> Sum {
-    return Sum(mac4(sum.a, w, x.a), mac4(sum.b, w, x.b));
+fn mac(sums: Sums, w: mat4x4f, rows: Rows, at: u32) -> Sums {
+    return Sums(mac_quad(sums.a, w, rows.a, at), mac_quad(sums.b, w, rows.b, at));
 }
-fn park(sum: Sum, at: u32) {
-    park_quad(sum.a, at);
-    park_quad(sum.b, at + 4u * PITCH);
+fn join(total: Sums, sums: Sums) -> Sums {
+    return Sums(join_quad(total.a, sums.a), join_quad(total.b, sums.b));
+}
+fn quad_of(sums: Sums, output: u32, quad: u32) -> vec4f {
+    if (quad == 0u) {
+        return sums.a[output];
+    }
+    return sums.b[output];
 }

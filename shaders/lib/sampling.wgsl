@@ -17,13 +17,50 @@ struct SampleDims {
     advance: u32,       // 1: the next pass reads the sampled token (drafting)
     stream: u32,        // which noise: 0 the target's, 1 the draft model's own
     draft_stride: u32,  // elements per row of the draft model's logits; 0: the draft tokens are certain
+    draft_vocab: u32,   // ids that the draft model may choose
 }
 
 // What stands for a removed token's logit: shaders need not know infinities.
 const REMOVED = -3.4028234e38;
+const LOWEST = -1e38;
 fn is_removed(logit: f32) -> bool {
-    return logit < -1e38;
+    return logit < LOWEST;
 }
+
+// Logits at a workgroup's turn where a row is looked at by many.
+const SEGMENT = 4096u;
+fn segment_count() -> u32 {
+    return (dims.vocab + SEGMENT - 1u) / SEGMENT;
+}
+
+// By the temperature.
+fn scaled(logit: f32) -> f32 {
+    return select(logit / sampling.temperature, REMOVED, is_removed(logit));
+}
+
+// A number that orders logits as they are ordered, equal zeros included.
+fn rank(logit: f32) -> u32 {
+    let bits = bitcast<u32>(select(logit, 0.0, logit == 0.0));
+    return select(bits | 0x80000000u, ~bits, bits >= 0x80000000u);
+}
+
+// Which tokens of a row remain.
+struct Cut {
+    top: f32,      // the largest scaled logit
+    sum: f32,      // of exp(scaled logit - top) over what remains; negative where a logit is not finite
+    floor: u32,    // rank below which none remains
+    last_id: u32,  // of that very rank, the last id that remains
+    count: u32,    // ids in the row's list
+}
+
+fn remains(cut: Cut, logit: f32, id: u32) -> bool {
+    let at = rank(logit);
+    let is_low = at < cut.floor || (at == cut.floor && id > cut.last_id);
+    return !(is_low || is_removed(logit) || exp(logit - cut.top) < sampling.min_p);
+}
+
+// Marks ids of a list that do not remain.
+const GONE = 0x80000000u;
 
 fn is_finite(logit: f32) -> bool {
     return (bitcast<u32>(logit) & 0x7f800000u) != 0x7f800000u;

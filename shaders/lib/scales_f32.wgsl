@@ -1,5 +1,6 @@
 // Two f32 for each group of chunks: scale and offset.
-fn load_scales(at: u32, chunk: u32) -> Scales {
-    let pair = at + chunk / GROUP_CHUNKS * 2u;
-    return bitcast<vec2f>(vec2u(word(pair), word(pair + 1u)));
+fn load_scales(first: u32, planes: Planes, chunk: u32) -> Scales {
+    let group = chunk / GROUP_CHUNKS;
+    let two = weights[first + (planes.scales + group / 2u) * 8u];
+    return bitcast<vec2f>(select(two.xy, two.zw, group % 2u == 1u));
 }

@@ -1,11 +1,11 @@
-// One value from each of THREADS threads, added as a tree; all threads get the sum.
+// One value from each of THREADS threads, added as a tree; all threads get the sum. `one` is 1, from a uniform.
 var<workgroup> summands: array<f32, THREADS>;
-fn sum_threads(value: f32, thread: u32) -> f32 {
+fn sum_threads(value: f32, one: f32, thread: u32) -> f32 {
     summands[thread] = value;
     workgroupBarrier();
     for (var half = THREADS / 2u; half > 0u; half /= 2u) {
         if (thread < half) {
-            summands[thread] += summands[thread + half];
+            summands[thread] = fma(summands[thread + half], one, summands[thread]);
         }
         workgroupBarrier();
     }

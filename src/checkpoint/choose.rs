@@ -4,6 +4,11 @@ use crate::error::{Error, Result};
 use crate::weights::{INDEX, SINGLE, SMALL_FILES, Split};
 use std::collections::BTreeSet;
 
+/// The option that names one of several GGUF files.
+const FILE: &str = "file";
+/// The same for the draft model.
+const ASSISTANT_FILE: &str = "assistant_file";
+
 /// Files that a message lists at most.
 const MOST_LISTED: usize = 30;
 
@@ -28,13 +33,23 @@ pub fn choose(model: &str, file: Option<&str>, names: &[&str]) -> Result<Vec<Str
         (_, Some(file)) if names.is_empty() => Ok(vec![file.into()]),
         _ if models.is_empty() => Err(Error::NotFound { path: model.into(), reason: lacking(file, names) }),
         _ => Err(Error::BadOption {
-            option: if file.is_some() { "file" } else { "model" }.into(),
-            value: file.unwrap_or(model).into(),
+            option: FILE.into(),
+            value: file.unwrap_or("none").into(),
             allowed: format!(
-                "one of its GGUF files, by the option file or as owner/name:FILE, where * stands for any characters: {}",
+                "one of the GGUF files of {model}, natively as owner/name:FILE; * stands for any characters: {}",
                 listed(&if matching.is_empty() { models.into_iter().collect() } else { matching })
             ),
         }),
+    }
+}
+
+/// What is wrong with the files of a draft model, with the option that it has for them.
+pub fn of_assistant(error: Error) -> Error {
+    match error {
+        Error::BadOption { option, value, allowed } if option == FILE => {
+            Error::BadOption { option: ASSISTANT_FILE.into(), value, allowed }
+        }
+        other => other,
     }
 }
 
@@ -112,7 +127,7 @@ mod tests {
             let error = chosen(file, names).unwrap_err();
             assert!(says.iter().all(|part| error.contains(part)), "{error}");
         };
-        refused(None, &quantised, &["model: a/b is not", "owner/name:FILE", ": m-q4.gguf, m-q8-00001-of-00002.gguf"]);
+        refused(None, &quantised, &["file: none is not", "of a/b", ": m-q4.gguf, m-q8-00001-of-00002.gguf"]);
         refused(Some("*q5*"), &quantised, &["file: *q5* is not allowed", ": m-q4.gguf, m-q8-00001-of-00002.gguf"]);
         assert_eq!(chosen(Some("x.gguf"), &[]).unwrap(), ["x.gguf"]);
         refused(Some("*"), &folder, &["without a file"]);

@@ -1,8 +1,8 @@
 //! A folder in the format of Hugging Face: `config.json`, safetensors, `tokenizer.json` and what goes with them.
 
-use super::{Checkpoint, Reading};
+use super::{Checkpoint, Headers, Reading};
 use crate::error::{Error, Result};
-use crate::model::{ModelSpec, parse_config};
+use crate::model::parse_config;
 use crate::options::SamplingDefaults;
 use crate::text::{ChatTemplate, Tokenizer};
 use crate::weights::{Quantization, Source, Weights, read_small};
@@ -15,9 +15,7 @@ const TOKENIZER_CONFIG: u64 = 8 << 20;
 const TOKENIZER_FILE: u64 = 64 << 20;
 
 pub(super) struct Folder<S> {
-    spec: ModelSpec,
-    sampling: SamplingDefaults,
-    weights: Weights<S>,
+    headers: Headers<S>,
 }
 
 impl<S: Source> Folder<S> {
@@ -30,27 +28,19 @@ impl<S: Source> Folder<S> {
         if let Some(quantization) = Quantization::parse(&config)? {
             weights.join(&quantization)?;
         }
-        Ok(Self { spec, sampling, weights })
+        Ok(Self { headers: Headers { spec, sampling, weights } })
     }
 }
 
-impl<S: Source> Checkpoint<S> for Folder<S> {
-    fn spec(&self) -> &ModelSpec {
-        &self.spec
-    }
-
-    fn sampling(&self) -> &SamplingDefaults {
-        &self.sampling
-    }
-
-    fn weights(&self) -> &Weights<S> {
-        &self.weights
+impl<S: Source + 'static> Checkpoint<S> for Folder<S> {
+    fn headers(&self) -> &Headers<S> {
+        &self.headers
     }
 
     fn tokenizer(&self) -> Reading<'_, Tokenizer> {
         Box::pin(async {
             let file = "tokenizer.json";
-            let source = self.weights.source();
+            let source = self.weights().source();
             let bytes = required(source, file, TOKENIZER_FILE).await?;
             let config = read_small(source, "tokenizer_config.json", TOKENIZER_CONFIG).await?;
             Tokenizer::from_files(file, &bytes, config.as_deref()).map_err(|error| error.within(&source.name()))
@@ -59,7 +49,7 @@ impl<S: Source> Checkpoint<S> for Folder<S> {
 
     fn template(&self) -> Reading<'_, Option<ChatTemplate>> {
         Box::pin(async {
-            let source = self.weights.source();
+            let source = self.weights().source();
             let config = read_small(source, "tokenizer_config.json", TOKENIZER_CONFIG).await?;
             let jinja = read_small(source, "chat_template.jinja", SMALL_FILE).await?;
             let mut template = ChatTemplate::from_files(config.as_deref(), jinja.as_deref())?;
@@ -76,7 +66,7 @@ impl<S: Source> Checkpoint<S> for Folder<S> {
     }
 
     fn into_weights(self: Box<Self>) -> Weights<S> {
-        self.weights
+        self.headers.weights
     }
 }
 

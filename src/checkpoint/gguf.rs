@@ -1,7 +1,7 @@
 //! A GGUF file: its metadata says what a folder's small files do.
 
 use super::words::{self, text};
-use super::{Checkpoint, Reading};
+use super::{Checkpoint, Headers, Reading};
 use crate::error::{Error, Result};
 use crate::model::ModelSpec;
 use crate::options::SamplingDefaults;
@@ -15,10 +15,8 @@ const ENDS_OF_TURNS: [&str; 6] =
 
 pub(super) struct Gguf<S> {
     file: String,
-    spec: ModelSpec,
-    sampling: SamplingDefaults,
     metadata: Metadata,
-    weights: Weights<S>,
+    headers: Headers<S>,
 }
 
 impl<S: Source> Gguf<S> {
@@ -26,7 +24,8 @@ impl<S: Source> Gguf<S> {
         let (weights, metadata) = Weights::open_gguf(source, file).await?;
         let mut spec = words::spec(file, &metadata, &weights).await?;
         add_ends(&mut spec, &metadata);
-        Ok(Self { file: file.to_owned(), spec, sampling: SamplingDefaults::default(), metadata, weights })
+        let headers = Headers { spec, sampling: SamplingDefaults::default(), weights };
+        Ok(Self { file: file.to_owned(), metadata, headers })
     }
 
     fn id(&self, name: &str) -> Result<Option<u32>> {
@@ -110,21 +109,13 @@ fn add_ends(spec: &mut ModelSpec, metadata: &Metadata) {
     }
 }
 
-impl<S: Source> Checkpoint<S> for Gguf<S> {
-    fn spec(&self) -> &ModelSpec {
-        &self.spec
-    }
-
-    fn sampling(&self) -> &SamplingDefaults {
-        &self.sampling
-    }
-
-    fn weights(&self) -> &Weights<S> {
-        &self.weights
+impl<S: Source + 'static> Checkpoint<S> for Gguf<S> {
+    fn headers(&self) -> &Headers<S> {
+        &self.headers
     }
 
     fn tokenizer(&self) -> Reading<'_, Tokenizer> {
-        Box::pin(async { self.read_tokenizer().map_err(|error| error.within(&self.weights.source().name())) })
+        Box::pin(async { self.read_tokenizer().map_err(|error| error.within(&self.weights().source().name())) })
     }
 
     fn template(&self) -> Reading<'_, Option<ChatTemplate>> {
@@ -132,6 +123,6 @@ impl<S: Source> Checkpoint<S> for Gguf<S> {
     }
 
     fn into_weights(self: Box<Self>) -> Weights<S> {
-        self.weights
+        self.headers.weights
     }
 }

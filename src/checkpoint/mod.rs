@@ -11,19 +11,35 @@ use crate::options::SamplingDefaults;
 use crate::text::{ChatTemplate, Tokenizer};
 use crate::weights::{Source, Weights, has_safetensors};
 
-pub use self::choose::choose;
+pub use self::choose::{choose, of_assistant};
 use std::pin::Pin;
 
+/// What every format says when it is opened.
+pub struct Headers<S> {
+    spec: ModelSpec,
+    sampling: SamplingDefaults,
+    weights: Weights<S>,
+}
+
 /// A model's files, of which only the headers were read.
-pub trait Checkpoint<S> {
+pub trait Checkpoint<S: 'static> {
+    /// What was read.
+    fn headers(&self) -> &Headers<S>;
+
     /// What the model is and does.
-    fn spec(&self) -> &ModelSpec;
+    fn spec(&self) -> &ModelSpec {
+        &self.headers().spec
+    }
 
     /// How it recommends to choose tokens.
-    fn sampling(&self) -> &SamplingDefaults;
+    fn sampling(&self) -> &SamplingDefaults {
+        &self.headers().sampling
+    }
 
     /// Its tensors.
-    fn weights(&self) -> &Weights<S>;
+    fn weights(&self) -> &Weights<S> {
+        &self.headers().weights
+    }
 
     /// Its tokenizer.
     fn tokenizer(&self) -> Reading<'_, Tokenizer>;

@@ -3,6 +3,8 @@
 use super::bar::Bar;
 use super::count;
 use super::files;
+use crate::checkpoint::of_assistant;
+use crate::device::Device;
 use crate::error::Result;
 use crate::gpu::{Gpu, GpuOptions};
 use crate::options::LoadOptions;
@@ -67,18 +69,17 @@ impl Pair {
     /// The draft model's files, if there is to be one.
     pub fn assistant(&self) -> Result<Option<Folder>> {
         match &self.assistant_model {
-            Some(name) => files::open("assistant_model", name).map(Some),
+            Some(name) => files::open("assistant_model", name).map(Some).map_err(of_assistant),
             None if self.no_assistant || self.model.is_some() => Ok(None),
             None => files::tales_draft().map(Some),
         }
     }
 
     /// Loads both; a bar on a terminal shows how far it is.
-    pub async fn load(&self, options: &LoadOptions) -> Result<Session> {
+    pub async fn load(&self, device: Device, options: &LoadOptions) -> Result<Session> {
         let (target, assistant) = (self.target()?, self.assistant()?);
-        let gpu = open_gpu().await?;
         let bar = Bar::new("loading {bar:30} {bytes} of {total_bytes}, {eta} left");
-        Session::load(&gpu, target, assistant, options, &mut |done, all| bar.show(done, all)).await
+        Session::load(device, target, assistant, options, &mut |done, all| bar.show(done, all)).await
     }
 }
 

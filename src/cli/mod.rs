@@ -133,8 +133,9 @@ fn flag(option: &str) -> String {
         "output" => "OUTPUT".into(),
         // What is typed into a chat has no flag.
         "command" => "command".into(),
-        // It is a part of the model's name.
+        // They are parts of the models' names.
         "file" => "--model".into(),
+        "assistant_file" => "--assistant-model".into(),
         variable if variable.starts_with("HF_") => variable.into(),
         _ => format!("--{}", option.replace('_', "-")),
     }

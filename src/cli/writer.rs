@@ -1,18 +1,22 @@
 //! How many targets write, and bringing them to the device.
 
 use super::load::{Pair, Room};
-use crate::error::Result;
+use crate::device::Device;
+use crate::error::{Error, Result};
 use crate::gpu::GpuOptions;
-use crate::options::LoadOptions;
+use crate::options::{DeviceChoice, LoadOptions};
 use crate::parallel::{self, Parallel, Servers};
 
-/// How many targets.
+/// How many targets, and where.
 #[derive(clap::Args)]
 pub(super) struct Targets {
     /// Instances of the target that verify at the same time (distributed speculative inference), each with its own device,
     /// weights and cache; pays with several GPUs of one kind
     #[arg(long, value_name = "N", value_parser = super::count, default_value_t = 1)]
     sp_degree: usize,
+    /// Where the models run: auto, webgpu (GPUs, by Vulkan, Metal or DirectX), cpu. auto takes the CPU where there is no GPU
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    device: String,
 }
 
 impl Targets {
@@ -28,9 +32,17 @@ impl Targets {
 pub(super) type Writer = parallel::Writer<Servers>;
 
 /// Loads what the options ask for.
-pub(super) async fn load(pair: &Pair, options: &LoadOptions) -> Result<Writer> {
+pub(super) async fn load(pair: &Pair, targets: &Targets, options: &LoadOptions) -> Result<Writer> {
+    let wanted = targets.device.parse()?;
     if options.sp_degree == 1 {
-        return Ok(Writer::Session(Box::new(pair.load(options).await?)));
+        let (device, reason) = Device::open(wanted).await?;
+        let mut session = pair.load(device, options).await?;
+        session.warnings.extend(reason);
+        return Ok(Writer::Session(Box::new(session)));
+    }
+    if wanted == DeviceChoice::Cpu {
+        let allowed = "webgpu, with sp_degree above 1: targets do not share the CPU".into();
+        return Err(Error::BadOption { option: "device".into(), value: "cpu".into(), allowed });
     }
     let parallel = Parallel::load(&GpuOptions::default(), pair.target()?, pair.assistant()?, options).await?;
     Ok(Writer::Parallel(Box::new(parallel)))

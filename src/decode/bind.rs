@@ -1,10 +1,10 @@
 //! The plan's steps and their buffers, brought together once at load.
 
 use super::dims::{EmbedDims, HeadDims, MatmulDims, NormDims};
-use super::memory::{Capacity, stride};
-use super::node::{Choice, Grid, Node};
+use super::memory::{Capacity, gained_stride, logits_stride, stride};
+use super::node::{Choice, Grid, Node, Span};
 use super::upload::Matrix;
-use crate::gpu::{Buffer, Epilogue, Gpu, Kernel, Slice, Uniforms};
+use crate::gpu::{Buffer, Epilogue, Epilogues, Gpu, Kernel, Slice, Uniforms};
 use crate::model::{Input, ModelSpec, NormKind, Op, Output, Table, VectorId};
 
 /// A node whose uniform blocks are not uploaded yet: (binding, block).
@@ -21,6 +21,15 @@ impl Lowered {
         self.bindings.extend(self.blocks.into_iter().map(|(binding, block)| (binding, blocks[block].clone())));
         Node::new(gpu, self.choice, self.grid, self.bindings)
     }
+}
+
+/// What a step has to do with the norms around it.
+#[derive(Clone, Copy)]
+struct Norms {
+    /// The one before it is done by what reads its result.
+    waits: bool,
+    /// The gain of the one behind it, which is done likewise.
+    gain: Option<VectorId>,
 }
 
 /// Gives the plan's steps their buffers.
@@ -42,6 +51,10 @@ pub(super) struct Binder<'a> {
     pub logits: Buffer,
     pub partial: Buffer,
     pub norms: Buffer,
+    /// Rows that wait for a norm.
+    pub gained: Slice,
+    /// For what a kernel could write, and this call of it does not.
+    pub unused: [Buffer; 2],
 }
 
 impl Binder<'_> {
@@ -56,6 +69,7 @@ impl Binder<'_> {
             q_stride: stride(spec.q_width()) as u32,
             window: at.window.unwrap_or(self.capacity.max_context).min(1 << 30) as u32,
             scale: spec.attention_scale,
+            one: 1.0,
         }
     }
 
@@ -68,8 +82,27 @@ impl Binder<'_> {
         self.vectors[id.0].clone()
     }
 
-    /// A step as nodes; several where a matrix is split or attention takes two kernels.
-    pub fn lower(&self, op: &Op, uniforms: &mut Uniforms) -> Vec<Lowered> {
+    /// Steps as nodes, step by step: several where a matrix is split or attention takes two kernels, none where matmuls do a norm.
+    pub fn lower_all<'a>(&self, ops: impl Iterator<Item = &'a Op>, uniforms: &mut Uniforms) -> Vec<Vec<Lowered>> {
+        let mut ops = ops.peekable();
+        let mut lowered = Vec::new();
+        // Whether what is to be read waits for a norm.
+        let mut waits = false;
+        while let Some(op) = ops.next() {
+            let gain = ops.peek().and_then(|next| op.norm_by(next));
+            lowered.push(self.lower(op, Norms { waits, gain }, uniforms));
+            if gain.is_some() {
+                ops.next();
+                lowered.push(Vec::new());
+                waits = true;
+            } else if let Op::Norm { .. } = op {
+                waits = false;
+            }
+        }
+        lowered
+    }
+
+    fn lower(&self, op: &Op, norms: Norms, uniforms: &mut Uniforms) -> Vec<Lowered> {
         let spec = self.spec;
         let kv = self.capacity.kv_dtype;
         let hidden = stride(spec.hidden_size) as u32;
@@ -118,7 +151,7 @@ impl Binder<'_> {
                 vec![self.lower_norm(Kernel::PostNorm, &self.normed, gain, &self.residual, false, uniforms)]
             }
             Op::Matmul { input, matrix, output } => {
-                self.lower_matmul(input, &self.matrices[matrix.0], output, uniforms)
+                self.lower_matmul(input, &self.matrices[matrix.0], output, norms, uniforms)
             }
             Op::QkNorm { layer, gain, bias } => {
                 let bindings = vec![
@@ -153,41 +186,51 @@ impl Binder<'_> {
             stride: stride(self.spec.hidden_size) as u32 / 4,
             head: u32::from(head),
             eps: self.spec.norm_eps as f32,
+            one: 1.0,
         };
         let bindings = vec![(0, self.step.clone()), (2, x.clone()), (3, self.vector(gain)), (4, y.clone())];
         let blocks = vec![(1, uniforms.add(&[dims]))];
         Lowered { choice: Choice::Always(kernel), grid: Grid::Rows, bindings, blocks }
     }
 
-    fn lower_matmul(&self, input: Input, matrix: &Matrix, output: Output, uniforms: &mut Uniforms) -> Vec<Lowered> {
+    fn lower_matmul(
+        &self,
+        input: Input,
+        matrix: &Matrix,
+        output: Output,
+        norms: Norms,
+        uniforms: &mut Uniforms,
+    ) -> Vec<Lowered> {
         let spec = self.spec;
         let hidden = stride(spec.hidden_size);
         let inner = stride(spec.intermediate_size);
+        let waits = norms.waits && input == Input::Normed;
+        let gained = gained_stride(spec.hidden_size);
         let (x, x_stride) = match input {
+            Input::Normed if waits => (&self.gained, gained),
             Input::Normed => (&self.normed, hidden),
             Input::Attended => (&self.attended, stride(spec.q_width())),
             Input::Mlp => (&self.mlp, inner),
         };
-        let biased = |bias: VectorId, y: &Slice| vec![(4, self.vector(bias)), (5, y.clone())];
-        let mut blocks = Vec::new();
-        let (epilogue, y_stride, targets) = match output {
-            Output::Qkv => (Epilogue::Store, spec.qkv_width(), vec![(4, self.qkv.clone())]),
-            Output::Logits => (Epilogue::Store, spec.vocab_size, vec![(4, self.logits.whole())]),
-            Output::Normed => (Epilogue::Store, hidden, vec![(4, self.normed.clone())]),
-            Output::Residual { bias } => (Epilogue::Residual, hidden, biased(bias, &self.residual)),
-            Output::Gate { bias, activation } => (Epilogue::Gate(activation), inner, biased(bias, &self.mlp)),
-            Output::Activate { bias, activation } => (Epilogue::Activate(activation), inner, biased(bias, &self.mlp)),
-            Output::Rotary { layer, bias } => {
-                blocks.push((8, uniforms.add(&[self.heads(layer)])));
-                let targets = vec![
-                    (4, self.vector(bias)),
-                    (5, self.table(layer, bias)),
-                    (6, self.query.clone()),
-                    (7, self.kv[layer].whole()),
-                ];
-                (Epilogue::Rotary(self.capacity.kv_dtype), 0, targets)
-            }
+        let (epilogue, y_stride, bias, y) = match output {
+            Output::Qkv => (Epilogue::Store, spec.qkv_width(), None, &self.qkv),
+            Output::Logits => (Epilogue::Store, logits_stride(spec.vocab_size), None, &self.logits.whole()),
+            Output::Normed => (Epilogue::Store, hidden, None, &self.normed),
+            Output::Residual { bias } => (Epilogue::Residual, hidden, Some(bias), &self.residual),
+            Output::Gate { bias, .. } => (Epilogue::Gate, inner, Some(bias), &self.mlp),
+            Output::Activate { bias, .. } => (Epilogue::Activate, inner, Some(bias), &self.mlp),
+            Output::Rotary { bias, .. } => (Epilogue::Rotary, 0, Some(bias), &self.query),
         };
+        // All epilogues are in one kernel: what another one reads must be something.
+        let bias = bias.unwrap_or(VectorId(0));
+        let (heads, table, kv) = match output {
+            Output::Rotary { layer, .. } => (self.heads(layer), self.table(layer, bias), &self.kv[layer]),
+            _ => (self.heads(0), self.vector(norms.gain.unwrap_or(bias)), &self.unused[0]),
+        };
+        let left = if norms.gain.is_some() { self.gained.clone() } else { self.unused[1].whole() };
+        let targets = [(4, self.vector(bias)), (5, table), (6, y.clone()), (7, kv.whole()), (9, left)];
+        let epilogues = Epilogues { activation: spec.mlp.activation, kv: self.capacity.kv_dtype };
+        let heads = uniforms.add(&[heads]);
         let pieces = matrix.pieces.iter().map(|piece| {
             let dims = MatmulDims {
                 chunks: piece.row.chunks as u32,
@@ -198,44 +241,45 @@ impl Binder<'_> {
                 x_stride: x_stride as u32 / 4,
                 y_stride: y_stride as u32,
                 head: u32::from(output == Output::Logits),
+                epilogue: epilogue as u32,
+                norm_width: if waits { spec.hidden_size as u32 } else { 0 },
+                sums: hidden as u32 / 4,
+                leaves: if norms.gain.is_some() { gained as u32 } else { 0 },
+                eps: spec.norm_eps as f32,
+                one: 1.0,
             };
             let mut bindings = vec![(0, self.step.clone()), (2, piece.buffer.whole()), (3, x.clone())];
             bindings.extend(targets.iter().cloned());
-            let mut blocks = blocks.clone();
-            blocks.push((1, uniforms.add(&[dims])));
             Lowered {
-                choice: Choice::Matmul(piece.format(), epilogue),
+                choice: Choice::Matmul(piece.format(), epilogues),
                 grid: Grid::Outputs(piece.rows as u32),
                 bindings,
-                blocks,
+                blocks: vec![(1, uniforms.add(&[dims])), (8, heads)],
             }
         });
         pieces.collect()
     }
 
-    /// Two dispatches for few rows, one for many.
+    /// Two kernels; the second has nothing to do where one workgroup of the first had all positions.
     fn lower_attention(&self, layer: usize, uniforms: &mut Uniforms) -> Vec<Lowered> {
         let heads = self.heads(layer);
         let dims = uniforms.add(&[heads]);
-        let kv = self.capacity.kv_dtype;
-        let kv_heads = heads.kv_heads;
         let lowered = |choice, grid, bindings: Vec<(u32, &Slice)>| Lowered {
             choice,
             grid,
             bindings: bindings.into_iter().map(|(binding, slice)| (binding, slice.clone())).collect(),
             blocks: vec![(1, dims)],
         };
+        let HeadDims { kv_heads, head_dim, window, .. } = heads;
+        let span = Span { kv_heads, group: heads.heads / kv_heads, head_dim, window };
         let cache = &self.kv[layer].whole();
-        let [partial, norms] = [&self.partial, &self.norms].map(Buffer::whole);
-        let split = vec![(0, &self.step), (2, &self.query), (3, cache), (4, &partial), (5, &norms)];
-        let merge = vec![(0, &self.step), (2, &partial), (3, &norms), (4, &self.attended)];
-        let prefill = vec![(0, &self.step), (2, &self.query), (3, cache), (4, &self.attended)];
-        let blocks = Grid::Blocks { kv_heads, window: heads.window };
-        let vectors = Grid::Vectors { kv_heads, group: heads.heads / kv_heads };
+        let (step, out) = (&self.step, &self.attended);
+        let [partial, norms] = &[&self.partial, &self.norms].map(Buffer::whole);
+        let parts = vec![(0, step), (2, &self.query), (3, cache), (4, partial), (5, norms), (6, out)];
+        let joined = vec![(0, step), (2, partial), (3, norms), (4, out)];
         vec![
-            lowered(Choice::FewRows(Kernel::Attention(kv)), blocks, split),
-            lowered(Choice::FewRows(Kernel::AttentionMerge), Grid::PerRow(heads.heads), merge),
-            lowered(Choice::ManyRows(Kernel::AttentionPrefill(kv)), vectors, prefill),
+            lowered(Choice::Attention(self.capacity.kv_dtype), Grid::Parts(span), parts),
+            lowered(Choice::Always(Kernel::AttentionMerge), Grid::Joined(span), joined),
         ]
     }
 }

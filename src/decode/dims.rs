@@ -32,6 +32,12 @@ pub(super) struct MatmulDims {
     pub x_stride: u32,
     pub y_stride: u32,
     pub head: u32,
+    pub epilogue: u32,
+    pub norm_width: u32,
+    pub sums: u32,
+    pub leaves: u32,
+    pub eps: f32,
+    pub one: f32,
 }
 
 /// Twin of `HeadDims` in `shaders/lib/heads.wgsl`.
@@ -45,6 +51,7 @@ pub(super) struct HeadDims {
     pub q_stride: u32,
     pub window: u32,
     pub scale: f32,
+    pub one: f32,
 }
 
 /// Twin of `EmbedDims` in `shaders/embed.wgsl`.
@@ -60,7 +67,7 @@ pub(super) struct EmbedDims {
     pub scale: f32,
 }
 
-/// Twin of `NormDims` in `shaders/norm_rms.wgsl` and `shaders/norm_layer.wgsl`.
+/// Twin of `NormDims` in `shaders/lib/norm.wgsl`.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct NormDims {
@@ -68,6 +75,7 @@ pub(super) struct NormDims {
     pub stride: u32,
     pub head: u32,
     pub eps: f32,
+    pub one: f32,
 }
 
 /// Twin of `SampleDims` in `shaders/lib/sampling.wgsl`.
@@ -80,6 +88,7 @@ pub(super) struct SampleDims {
     pub advance: u32,
     pub stream: u32,
     pub draft_stride: u32,
+    pub draft_vocab: u32,
 }
 
 /// Twin of `Sampling` in `shaders/lib/sampling.wgsl`.

@@ -3,8 +3,8 @@
 use super::bind::{Binder, Lowered};
 use super::dims::Step;
 use super::invariance::Variants;
-use super::memory::{CacheSizes, Capacity, FEW_ROWS, FIRST_POSITIONS, Memory, Sizes};
-use super::node::{Node, Positions, blocks};
+use super::memory::{CacheSizes, Capacity, FIRST_POSITIONS, Memory, Sizes};
+use super::node::{Node, Pass, Positions, blocks};
 use super::round::RoundBuffers;
 use super::target::MAX_DRAFT;
 use super::upload::{Backlog, Matrix, Section, allocate_vectors, check_vector, load_vectors, sections};
@@ -72,9 +72,14 @@ impl Blueprint {
         Self { spec, plan, sections, capacity }
     }
 
-    /// Bytes that it will need.
+    /// Bytes that it will need, once a text fills the cache.
     pub fn memory(&self) -> Memory {
-        Memory::of(&self.spec, &self.plan, &self.sections, &self.capacity)
+        self.memory_for(self.capacity.max_context)
+    }
+
+    /// Bytes that it needs where the cache has room for so many positions.
+    pub fn memory_for(&self, positions: usize) -> Memory {
+        Memory::of(&self.spec, &self.plan, &self.sections, &self.capacity, positions)
     }
 
     /// The buffers that one binding has to hold whole, with their bytes; matrices are split instead.
@@ -146,21 +151,27 @@ impl Model {
                 logits: gpu.buffer("logits", sizes.logits)?,
                 partial: gpu.buffer("attention blocks", cache.partial)?,
                 norms: gpu.buffer("attention norms", cache.norms)?,
+                gained: gpu.buffer("normed", sizes.gained)?.whole(),
+                unused: [gpu.buffer("unused", 16)?, gpu.buffer("unused", 16)?],
             })
         };
         let binder = gpu.allocating("the model", memory.total(), allocate).await?;
         // In a browser the kernels compile while the weights arrive.
         let mut uniforms = Uniforms::default();
-        let mut lowered = Vec::new();
-        for op in plan.body.iter().chain(&plan.head) {
-            lowered.push(binder.lower(op, &mut uniforms));
-        }
+        let lowered = binder.lower_all(plan.body.iter().chain(&plan.head), &mut uniforms);
         let blocks = uniforms.upload(gpu, "dimensions")?;
         let mut nodes = lowered
             .into_iter()
             .map(|op: Vec<_>| op.into_iter().map(|lowered: Lowered| lowered.bind(gpu, &blocks)).collect::<Vec<_>>());
-        let body: Vec<Node> = nodes.by_ref().take(plan.body.len()).flatten().collect();
-        let head = nodes.flatten().collect();
+        let mut body: Vec<Vec<Node>> = nodes.by_ref().take(plan.body.len()).collect();
+        let head: Vec<Node> = nodes.flatten().collect();
+        choose_probes(&mut body, plan.ops_per_layer());
+        let body: Vec<Node> = body.into_iter().flatten().collect();
+        let variants = Variants::default();
+        for rows in [1, capacity.prefill_chunk] {
+            body.iter().for_each(|node| node.compile(gpu, rows, variants));
+        }
+        head.iter().for_each(|node| node.compile(gpu, 1, variants));
         let mut windows: Vec<u32> = body.iter().filter_map(Node::window).collect();
         windows.sort_unstable();
         windows.dedup();
@@ -180,7 +191,7 @@ impl Model {
         gpu.flush().await?;
 
         let Binder { step, kv, partial, norms, logits, .. } = binder;
-        let (gpu, blueprint, variants) = (gpu.clone(), blueprint.clone(), Cell::default());
+        let (gpu, blueprint, variants) = (gpu.clone(), blueprint.clone(), Cell::new(variants));
         Ok(Self { gpu, blueprint, variants, step, kv, room, partial, norms, logits, body, head, windows })
     }
 
@@ -230,12 +241,17 @@ impl Model {
         &self.blueprint.capacity
     }
 
-    /// Bytes planned for it.
+    /// Bytes planned for it, once a text fills the cache.
     pub fn memory(&self) -> Memory {
         self.blueprint.memory()
     }
 
-    /// Logits of the last pass with a head [rows, vocab].
+    /// Bytes that it has.
+    pub fn memory_now(&self) -> Memory {
+        self.blueprint.memory_for(self.room)
+    }
+
+    /// Logits of the last pass with a head [rows, vocab], in rows of whole 16 bytes.
     pub fn logits(&self) -> &Buffer {
         &self.logits
     }
@@ -254,11 +270,30 @@ impl Model {
         self.step.write(&self.gpu, bytemuck::bytes_of(&step));
     }
 
+    fn pass<'a>(&self, rows: usize, positions: &'a Positions) -> Pass<'a> {
+        Pass { rows: rows as u32, positions, variants: self.variants.get(), outs: u32::MAX }
+    }
+
     /// Records the layers: rows of the step -> residual stream and KV cache. The step stands at one of `positions`.
     pub(super) fn record_body(&self, recorder: &mut Recorder<'_>, rows: usize, positions: &Positions) {
-        for node in &self.body {
-            node.record(recorder, rows as u32, positions, self.variants.get());
-        }
+        let pass = self.pass(rows, positions);
+        self.body.iter().for_each(|node| node.record(recorder, pass));
+    }
+
+    /// Records a few layers that between them have every kernel, and the head for its first `outs` logits, for the last
+    /// `wanted` of the rows.
+    pub(super) fn record_probe(
+        &self,
+        recorder: &mut Recorder<'_>,
+        rows: usize,
+        position: usize,
+        wanted: usize,
+        outs: usize,
+    ) {
+        let positions = position..=position;
+        let (body, head) = (self.pass(rows, &positions), self.pass(wanted, &positions));
+        self.body.iter().filter(|node| node.is_probe).for_each(|node| node.record(recorder, body));
+        self.head.iter().for_each(|node| node.record(recorder, Pass { outs: outs as u32, ..head }));
     }
 
     /// What the position changes in the layers' commands.
@@ -268,9 +303,8 @@ impl Model {
 
     /// Records the LM head for `rows` rows, from the step's `logit_row` on.
     pub fn record_head(&self, recorder: &mut Recorder<'_>, rows: usize) {
-        for node in &self.head {
-            node.record(recorder, rows as u32, &(0..=0), self.variants.get());
-        }
+        let pass = self.pass(rows, &(0..=0));
+        self.head.iter().for_each(|node| node.record(recorder, pass));
     }
 
     /// From now on only these kernel variants are in use: for devices where others do not agree to the bit.
@@ -285,15 +319,27 @@ impl Model {
 
     /// Most rows of one pass.
     pub fn max_rows(&self) -> usize {
-        match self.variants.get() {
-            Variants::All => self.capacity().prefill_chunk.max(MAX_DRAFT + 1),
-            Variants::NoTiles | Variants::One => FEW_ROWS,
-        }
+        self.chunk().max(MAX_DRAFT + 1)
     }
 
     /// Rows of a prefill chunk.
     pub(super) fn chunk(&self) -> usize {
-        self.capacity().prefill_chunk.min(self.max_rows())
+        self.capacity().prefill_chunk
+    }
+}
+
+/// Marks the nodes of the first layers that between them have every kernel, and what comes before the layers. `ops`: the
+/// nodes of each step of the plan.
+fn choose_probes(ops: &mut [Vec<Node>], per_layer: usize) {
+    let mut known = Vec::new();
+    let before = ops.len() % per_layer.max(1);
+    let (embeds, layers) = ops.split_at_mut(before);
+    for layer in [embeds].into_iter().chain(layers.chunks_mut(per_layer.max(1))) {
+        let choices: Vec<_> = layer.iter().flatten().map(Node::choice).collect();
+        if !choices.iter().all(|choice| known.contains(choice)) {
+            known.extend(choices);
+            layer.iter_mut().flatten().for_each(|node| node.is_probe = true);
+        }
     }
 }
 

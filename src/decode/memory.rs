@@ -7,11 +7,11 @@ use crate::model::{MatrixPlan, ModelSpec, Op, Output, Plan};
 use serde::Serialize;
 
 /// Positions per block of the KV cache; as in `shaders/lib/heads.wgsl`.
-pub(super) const BLOCK: usize = 64;
+pub(super) const BLOCK: usize = 256;
 /// Positions that the KV cache has room for at first; it doubles when a text needs more.
 pub(super) const FIRST_POSITIONS: usize = 1024;
-/// Rows up to which matrices are read once for all rows, and attention runs block by block.
-pub(super) const FEW_ROWS: usize = 16;
+/// Rows up to which matrices are read once for every 16 rows, and blocks of positions are looked at side by side.
+pub(super) const FEW_ROWS: usize = 32;
 
 /// What a model is given room for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -29,9 +29,9 @@ pub struct Capacity {
 pub struct Memory {
     /// Matrices and vectors.
     pub weights: u64,
-    /// The KV cache, once a text fills it.
+    /// The KV cache.
     pub kv: u64,
-    /// Activations, logits, tables, once a text fills the cache.
+    /// Activations, logits, tables.
     pub scratch: u64,
     /// What a step of one token reads of the weights: all but an embedding table that is not the LM head too.
     pub read_per_token: u64,
@@ -49,23 +49,34 @@ pub(super) fn stride(width: usize) -> usize {
     width.next_multiple_of(32)
 }
 
+/// Elements from row to row of logits: 16 bytes are read at a time.
+pub(super) fn logits_stride(vocab: usize) -> usize {
+    vocab.next_multiple_of(4)
+}
+
+/// Elements from row to row of what waits for a norm: the row, then a sum of squares for each 16 elements.
+pub(super) fn gained_stride(width: usize) -> usize {
+    stride(width) + width.div_ceil(16).next_multiple_of(4)
+}
+
 /// Bytes of a matrix on the GPU.
 fn matrix_bytes(matrix: &MatrixPlan, sections: &[Section]) -> u64 {
-    let bytes = |section: &Section| section.rows.len() as u64 * section.row(matrix.cols).bytes() as u64;
-    sections.iter().map(bytes).sum()
+    sections.iter().map(|section| section.bytes(matrix.cols)).sum()
 }
 
 /// Sizes of the buffers of a forward pass, in bytes.
 pub(super) struct Sizes {
     /// Residual stream and normed rows, each [chunk, hidden].
     pub hidden: u64,
+    /// Rows that wait for a norm [chunk, hidden and sums].
+    pub gained: u64,
     /// Queries and attended rows, each [chunk, q].
     pub query: u64,
     /// Fused q, k, v [chunk, qkv], where heads are normalised.
     pub qkv: u64,
     /// MLP rows [chunk, intermediate].
     pub mlp: u64,
-    /// Logits [MAX_DRAFT + 1, vocab].
+    /// Logits [MAX_DRAFT + 1, vocab], in rows of whole 16 bytes.
     pub logits: u64,
     /// Each rotary table [positions, rotary_dim / 2, 2].
     pub tables: Vec<u64>,
@@ -103,10 +114,11 @@ impl Sizes {
         let has_qkv = plan.body.iter().any(|op| matches!(op, Op::Matmul { output: Output::Qkv, .. }));
         Self {
             hidden: floats(rows, stride(spec.hidden_size)),
+            gained: floats(rows, gained_stride(spec.hidden_size)),
             query: floats(rows, stride(spec.q_width())),
             qkv: floats(if has_qkv { rows } else { 0 }, spec.qkv_width()),
             mlp: floats(rows, stride(spec.intermediate_size)),
-            logits: floats(MAX_DRAFT + 1, spec.vocab_size),
+            logits: floats(MAX_DRAFT + 1, logits_stride(spec.vocab_size)),
             tables: spec.ropes.iter().map(|rope| floats(capacity.max_context, rope.rotary_dim)).collect(),
             vectors: plan.vectors.iter().map(|vector| floats(1, stride(vector.len)).next_multiple_of(256)).sum(),
         }
@@ -114,17 +126,17 @@ impl Sizes {
 }
 
 impl Memory {
-    /// What a model will need, from its plan and the sections of each matrix.
-    pub fn of(spec: &ModelSpec, plan: &Plan, sections: &[Vec<Section>], capacity: &Capacity) -> Self {
+    /// What a model needs with a text of so many positions, from its plan and the sections of each matrix.
+    pub fn of(spec: &ModelSpec, plan: &Plan, sections: &[Vec<Section>], capacity: &Capacity, positions: usize) -> Self {
         let sizes = Sizes::new(spec, plan, capacity);
-        let cache = CacheSizes::new(spec, capacity.kv_dtype, capacity.max_context);
+        let cache = CacheSizes::new(spec, capacity.kv_dtype, positions);
         let bytes: Vec<u64> =
             plan.matrices.iter().zip(sections).map(|(matrix, sections)| matrix_bytes(matrix, sections)).collect();
         let read = plan.body.iter().chain(&plan.head).filter_map(|op| match op {
             Op::Matmul { matrix, .. } => bytes.get(matrix.0),
             _ => None,
         });
-        let rows = sizes.hidden * 2 + sizes.query * 2 + sizes.qkv + sizes.mlp;
+        let rows = sizes.hidden * 2 + sizes.gained + sizes.query * 2 + sizes.qkv + sizes.mlp;
         Self {
             weights: bytes.iter().sum::<u64>() + sizes.vectors,
             kv: cache.layer_kv * spec.layers.len() as u64,

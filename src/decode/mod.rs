@@ -24,3 +24,5 @@ pub use round::{BIAS_WORDS, MAX_AFTER, RoundBuffers};
 pub use sampler::{DRAFT_MODEL, bias_words};
 pub use target::{Draft, MAX_DRAFT, Target, Timings, Verified};
 pub use translate::Translate;
+pub(crate) use translate::Translation;
+pub(crate) use upload::{stored_rows, vector};

@@ -2,17 +2,32 @@
 
 use super::invariance::Variants;
 use super::memory::{BLOCK, FEW_ROWS};
-use crate::gpu::{Buffer, Call, Epilogue, Gpu, Kernel, Recorder, Slice, split_grid};
+use crate::gpu::{Buffer, Call, Epilogues, Gpu, Kernel, KvDtype, Recorder, Slice, split_grid};
 use crate::weights::Format;
 use std::ops::RangeInclusive;
 
-/// Which kernel a node runs, for how many rows.
-#[derive(Clone, Copy)]
+/// Which kernel a node runs.
+#[derive(Clone, Copy, PartialEq)]
 pub(super) enum Choice {
     Always(Kernel),
-    Matmul(Format, Epilogue),
-    FewRows(Kernel),
-    ManyRows(Kernel),
+    /// By the number of rows.
+    Matmul(Format, Epilogues),
+    /// By the number of query vectors.
+    Attention(KvDtype),
+}
+
+impl Choice {
+    /// All that it may run.
+    fn kernels(self) -> Vec<Kernel> {
+        match self {
+            Self::Always(kernel) => vec![kernel],
+            Self::Matmul(format, epilogues) => {
+                let rows = Kernel::ROWS.map(|rows| Kernel::MatmulRows(format, rows, epilogues));
+                [&rows[..], &[Kernel::MatmulTile(format, epilogues)]].concat()
+            }
+            Self::Attention(kv) => Kernel::VECTORS.map(|vectors| Kernel::Attention(kv, vectors)).into(),
+        }
+    }
 }
 
 /// How many workgroups a node needs.
@@ -24,50 +39,65 @@ pub(super) enum Grid {
     Rows,
     /// So many outputs, by the tile of the chosen kernel.
     Outputs(u32),
-    /// One per KV head and block that any row sees.
-    Blocks { kv_heads: u32, window: u32 },
-    /// One per KV head and 8 query vectors.
-    Vectors { kv_heads: u32, group: u32 },
+    /// One per KV head, part of the positions, and query vectors of the chosen kernel.
+    Parts(Span),
+    /// One per row and 64 vec4s of its heads, where there are several parts.
+    Joined(Span),
 }
 
-/// A step of the plan with its buffers, bound to every kernel variant that it may run: a round creates nothing.
+/// What decides the grids of an attention layer.
+#[derive(Clone, Copy)]
+pub(super) struct Span {
+    pub kv_heads: u32,
+    /// Query heads that share one.
+    pub group: u32,
+    pub head_dim: u32,
+    /// Positions that a row sees.
+    pub window: u32,
+}
+
+impl Span {
+    /// Workgroups that have the positions between them: for few rows each takes a block.
+    fn parts(self, rows: u32, positions: &Positions) -> u32 {
+        if rows > FEW_ROWS as u32 { 1 } else { blocks(rows, positions, self.window) }
+    }
+}
+
+/// Threads of the kernel that joins the blocks.
+const JOINING: u32 = 64;
+
+/// A step of the plan with its buffers, bound for every kernel variant that it may run; each is compiled when it is first
+/// recorded.
 pub(super) struct Node {
     choice: Choice,
     bindings: Vec<(u32, Slice)>,
-    calls: Calls,
+    calls: Vec<Call>,
     grid: Grid,
+    /// Whether it takes part in comparisons of kernel variants.
+    pub is_probe: bool,
 }
 
-enum Calls {
-    Always(Call),
-    Matmul {
-        /// One for each of [`Kernel::ROWS`].
-        rows: Vec<Call>,
-        tile: Call,
-    },
-    FewRows(Call),
-    ManyRows(Call),
-}
-
-impl Calls {
-    fn bind(gpu: &Gpu, choice: Choice, bindings: &[(u32, Slice)]) -> Self {
-        let call = |kernel| gpu.call(kernel, bindings);
-        match choice {
-            Choice::Always(kernel) => Self::Always(call(kernel)),
-            Choice::FewRows(kernel) => Self::FewRows(call(kernel)),
-            Choice::ManyRows(kernel) => Self::ManyRows(call(kernel)),
-            Choice::Matmul(format, epilogue) => Self::Matmul {
-                rows: Kernel::ROWS.map(|rows| call(Kernel::MatmulRows(format, rows, epilogue))).into(),
-                tile: call(Kernel::MatmulTile(format, epilogue)),
-            },
-        }
-    }
+/// What is recorded: so many rows from one of `positions` on.
+#[derive(Clone, Copy)]
+pub(super) struct Pass<'a> {
+    pub rows: u32,
+    pub positions: &'a Positions,
+    pub variants: Variants,
+    /// Most outputs of a matrix that are wanted.
+    pub outs: u32,
 }
 
 impl Node {
     pub fn new(gpu: &Gpu, choice: Choice, grid: Grid, bindings: Vec<(u32, Slice)>) -> Self {
-        let calls = Calls::bind(gpu, choice, &bindings);
-        Self { choice, bindings, calls, grid }
+        let mut node = Self { choice, bindings, calls: Vec::new(), grid, is_probe: false };
+        node.bind(gpu);
+        node
+    }
+
+    fn bind(&mut self, gpu: &Gpu) {
+        let kernels = self.choice.kernels();
+        let group = gpu.group(kernels[0], &self.bindings);
+        self.calls = kernels.into_iter().map(|kernel| group.call(kernel)).collect();
     }
 
     /// Takes another buffer in place of one.
@@ -78,42 +108,61 @@ impl Node {
             found = true;
         }
         if found {
-            self.calls = Calls::bind(gpu, self.choice, &self.bindings);
+            self.bind(gpu);
         }
+    }
+
+    /// Which kernels it chooses from.
+    pub fn choice(&self) -> Choice {
+        self.choice
     }
 
     /// The attention window, where the grid depends on the position.
     pub fn window(&self) -> Option<u32> {
         match self.grid {
-            Grid::Blocks { window, .. } => Some(window),
+            Grid::Parts(span) => Some(span.window),
             _ => None,
         }
     }
 
-    /// Records it for `rows` rows from one of `positions` on: at most 16 rows where tiles are not in use.
-    pub fn record(&self, recorder: &mut Recorder<'_>, rows: u32, positions: &Positions, variants: Variants) {
-        let few = rows <= FEW_ROWS as u32;
-        let (call, row_tile, out_tile) = match &self.calls {
-            Calls::Always(call) => (call, 1, 1),
-            Calls::FewRows(call) if few => (call, 1, 1),
-            Calls::ManyRows(call) if !few => (call, 1, 1),
-            Calls::FewRows(_) | Calls::ManyRows(_) => return,
-            Calls::Matmul { rows: calls, tile } => {
-                let least = if variants == Variants::One { FEW_ROWS as u32 } else { rows };
-                match Kernel::ROWS.into_iter().zip(calls).find(|(variant, _)| *variant >= least) {
-                    Some((variant, call)) => (call, variant, 16),
-                    None => (tile, 32, 32),
-                }
+    fn variant(&self, rows: u32, variants: Variants) -> usize {
+        match (self.choice, self.grid) {
+            (Choice::Matmul(..), _) => variants.choose(rows as usize),
+            (_, Grid::Parts(span)) => {
+                let fitting = Kernel::VECTORS.iter().position(|vectors| *vectors >= rows * span.group);
+                fitting.unwrap_or(Kernel::VECTORS.len() - 1)
             }
-        };
+            _ => 0,
+        }
+    }
+
+    /// Compiles what it runs for so many rows.
+    pub fn compile(&self, gpu: &Gpu, rows: usize, variants: Variants) {
+        self.calls[self.variant(rows as u32, variants)].compile(gpu);
+    }
+
+    /// Records it.
+    pub fn record(&self, recorder: &mut Recorder<'_>, pass: Pass<'_>) {
+        let Pass { rows, positions, variants, outs: wanted } = pass;
+        let variant = self.variant(rows, variants);
         let grid = match self.grid {
             Grid::PerRow(x) => [x, rows, 1],
             Grid::Rows => [rows, 1, 1],
-            Grid::Outputs(outs) => split_grid(outs.div_ceil(out_tile), rows.div_ceil(row_tile)),
-            Grid::Blocks { kv_heads, window } => [kv_heads, blocks(rows, positions, window), 1],
-            Grid::Vectors { kv_heads, group } => [kv_heads, (rows * group).div_ceil(8), 1],
+            Grid::Outputs(outs) => {
+                let [row_tile, out_tile] = match Kernel::ROWS.get(variant) {
+                    Some(rows) => [*rows, Kernel::OUTS],
+                    None => Kernel::TILE,
+                };
+                split_grid(rows.div_ceil(row_tile), outs.min(wanted).div_ceil(out_tile))
+            }
+            Grid::Parts(span) => {
+                let vectors = (rows * span.group).div_ceil(Kernel::VECTORS[variant]);
+                [span.kv_heads, span.parts(rows, positions), vectors]
+            }
+            Grid::Joined(span) if span.parts(rows, positions) == 1 => return,
+            Grid::Joined(span) => [(span.kv_heads * span.group * span.head_dim / 4).div_ceil(JOINING), rows, 1],
         };
-        recorder.dispatch(call, grid);
+        recorder.dispatch(&self.calls[variant], grid);
     }
 }
 

@@ -3,10 +3,11 @@
 use super::dims::Step;
 use super::engine::Engine;
 use super::forward::Model;
+use super::memory::logits_stride;
 use super::round::{BEFORE, CHUNK, IDS};
 use super::target::MAX_DRAFT;
 use crate::error::Result;
-use crate::gpu::Submitted;
+use crate::gpu::{Readback, Submitted};
 
 impl Engine {
     /// Runs the layers of a model over a chunk of tokens at a position.
@@ -71,28 +72,41 @@ impl Engine {
     pub async fn logits(&mut self, tokens: &[u32], rows: usize) -> Result<Vec<f32>> {
         self.make_room(tokens.len()).await?;
         let vocab = self.target.spec().vocab_size;
+        let stride = logits_stride(vocab);
         let mut all = Vec::with_capacity(tokens.len() * vocab);
         for chunk in tokens.chunks(rows.clamp(1, self.target.max_rows())) {
             let position = self.cached.len();
+            self.compare(chunk.len(), position).await?;
             self.submit_chunk(&self.target, chunk, position);
             for first in (0..chunk.len()).step_by(MAX_DRAFT + 1) {
                 let rows = (chunk.len() - first).min(MAX_DRAFT + 1);
                 self.submit_head(position, first, rows);
-                let words = self.gpu.read(self.target.logits(), 0, 4 * (rows * vocab) as u64).await?;
-                all.extend(words.into_iter().map(f32::from_bits));
+                let words = self.gpu.read(self.target.logits(), 0, 4 * (rows * stride) as u64).await?;
+                let whole = words.chunks_exact(stride).flat_map(|row| &row[..vocab]);
+                all.extend(whole.map(|word| f32::from_bits(*word)));
             }
             self.cached.extend_from_slice(chunk);
         }
         Ok(all)
     }
 
-    /// Computes a few tokens at a position in one pass, with a head for all of them, and returns the bits of the last one's
-    /// logits [vocab]. What is cached before the position need not be what counts as cached.
-    pub(super) async fn last_logits(&self, tokens: &[u32], position: usize) -> Result<Vec<u32>> {
-        self.submit_chunk(&self.target, tokens, position);
-        self.submit_head(position, 0, tokens.len());
-        let row = 4 * self.target.spec().vocab_size as u64;
-        self.gpu.read(self.target.logits(), row * (tokens.len() as u64 - 1), row).await
+    /// The bits of the first logits of the last of some tokens at a position, by [`Model::record_probe`] in one pass.
+    pub(super) async fn probe(&self, tokens: &[u32], position: usize) -> Result<Vec<u32>> {
+        /// More are not needed to notice a difference.
+        const OUTS: usize = 1024;
+        let (vocab, rows) = (self.target.spec().vocab_size, tokens.len());
+        let outs = OUTS.min(vocab);
+        // There is no head for more rows.
+        let wanted = if rows > MAX_DRAFT + 1 { 1 } else { rows };
+        self.gpu.write(&self.buffers.tokens, 4 * CHUNK as u64, bytemuck::cast_slice(tokens));
+        let logit_row = (rows - wanted) as u32;
+        self.target.set_step(Step { rows: rows as u32, logit_row, ..chunk_step(position) });
+        let (offset, bytes) = (4 * (logits_stride(vocab) * (wanted - 1)) as u64, 4 * outs as u64);
+        let mut readback = Readback::new(&self.gpu, bytes)?;
+        let mut recorder = self.gpu.record();
+        self.target.record_probe(&mut recorder, rows, position, wanted, outs);
+        let submitted = recorder.submit(Some((self.target.logits(), offset, bytes, &readback)));
+        readback.read(&self.gpu, bytes, submitted).await
     }
 }
 

@@ -3,10 +3,12 @@
 use super::dims::{SampleDims, SamplingBlock};
 use super::forward::Model;
 use super::invariance::Variants;
-use super::node::{Choice, Grid, Node};
+use super::memory::logits_stride;
+use super::node::{Choice, Grid, Node, Pass};
 use super::round::{DRAFTS, RoundBuffers};
+use super::target::MAX_DRAFT;
 use crate::error::{Error, Result};
-use crate::gpu::{Gpu, Kernel, Noise, Recorder, Slice, Uniforms};
+use crate::gpu::{Buffer, Gpu, Kernel, Noise, Recorder, Tokens, Uniforms};
 use crate::sample::{Bias, Draw, Sampling, stream};
 
 /// How [`Error::NonFiniteLogits`] names the draft model.
@@ -39,7 +41,10 @@ pub(super) struct Sampler {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Recipe {
     adjust: bool,
+    /// Tokens are removed.
     filter: bool,
+    /// What remains is looked at by others than the one who chooses.
+    survey: bool,
     draw: Draw,
     /// The draft model has another tokenizer.
     pub translated: bool,
@@ -47,16 +52,17 @@ pub(super) struct Recipe {
 
 impl Recipe {
     pub fn of(sampling: &Sampling, translated: bool) -> Self {
-        // Noise is added to logits at temperature 1, so greedy choice needs no filter: it takes the largest all the same.
-        let filter = sampling.draw != Draw::Greedy && sampling.processors.filters();
-        Self { adjust: sampling.processors.adjusts(), filter, draw: sampling.draw, translated }
+        // Greedy choice needs no filter: it takes the largest all the same.
+        let filter = sampling.draw != Draw::Greedy && sampling.processors.removes();
+        let survey = filter || sampling.draw == Draw::Rejection;
+        Self { adjust: sampling.processors.adjusts(), filter, survey, draw: sampling.draw, translated }
     }
 
     /// How the draft model chooses. Noise and biases belong to the target's ids, so where its own mean something else,
     /// it takes the largest logit as it is: the guess that the target is most likely to share.
     fn of_draft(self) -> Self {
         match self.draw {
-            _ if self.translated => Self { adjust: false, filter: false, draw: Draw::Greedy, ..self },
+            _ if self.translated => Self { adjust: false, filter: false, survey: false, draw: Draw::Greedy, ..self },
             // With noise of its own, the draft model draws as the target does where the noise is shared.
             Draw::Rejection => Self { draw: Draw::Coupled, ..self },
             _ => self,
@@ -78,60 +84,85 @@ impl Sampler {
     ) -> Result<Self> {
         let own = if recipe.draw == Draw::Rejection { stream::DRAFT } else { stream::TARGET };
         let vocab = target.spec().vocab_size as u32;
+        let stride = |model: &Model| logits_stride(model.spec().vocab_size) as u32;
+        let draft_vocab = draft.map_or(0, |draft| draft.spec().vocab_size as u32);
         let dims = |model: &Model, advance, stream, draft_stride| SampleDims {
             // The draft model never names a token that the target lacks, unless someone translates.
             vocab: match model.spec().vocab_size as u32 {
                 own if advance == 1 && recipe.translated => own,
                 own => vocab.min(own),
             },
-            stride: model.spec().vocab_size as u32,
+            stride: stride(model),
             drafts: DRAFTS as u32,
             advance,
             stream,
             draft_stride,
+            draft_vocab,
         };
-        let stride = draft.map_or(0, |draft| draft.spec().vocab_size as u32);
+        let draft_stride = draft.map_or(0, stride);
         let mut uniforms = Uniforms::default();
         let verify = uniforms.add(&[dims(target, 0, stream::TARGET, 0)]);
-        let verify_drafted = uniforms.add(&[dims(target, 0, stream::TARGET, stride)]);
+        let verify_drafted = uniforms.add(&[dims(target, 0, stream::TARGET, draft_stride)]);
         let drafting = draft.map(|draft| uniforms.add(&[dims(draft, 1, own, 0)]));
         let blocks = uniforms.upload(gpu, "sampling dimensions")?;
-        let bind = |model: &Model, block: usize, recipe: Recipe, drafted: Option<&Model>| {
+        let looks = |model: &Model| Look::new(gpu, model, recipe.filter);
+        let (look, draft_look) = (looks(target)?, draft.map(looks).transpose()?);
+        let bind = |model: &Model, look: &Look, block: usize, recipe: Recipe, drafted: Option<(&Model, &Look)>| {
             let step = (0, model.step().clone());
             let dims = (1, blocks[block].clone());
             let logits = (2, model.logits().whole());
             let tokens = (3, buffers.tokens.whole());
             let sampling = (4, buffers.sampling.whole());
-            let node = |kernel, bindings: &[(u32, Slice)]| {
-                Node::new(gpu, Choice::Always(kernel), Grid::Rows, bindings.to_vec())
-            };
+            let segments = Grid::PerRow(segments(model));
             let mut nodes = Vec::new();
-            let common = [step, dims, logits, sampling, tokens];
+            let mut node = |kernel, grid, own: &[(u32, &Buffer)]| {
+                let own = own.iter().map(|(binding, buffer)| (*binding, buffer.whole()));
+                let common = [&step, &dims, &logits, &tokens, &sampling].map(Clone::clone);
+                // What a kernel binds in the place of what is common counts.
+                let common = common.into_iter().filter(|(binding, _)| own.clone().all(|(other, _)| other != *binding));
+                let bindings = common.chain(own.clone()).collect();
+                nodes.push(Node::new(gpu, Choice::Always(kernel), grid, bindings));
+            };
+            let Look { largest, tops, cuts, found, counts, list, bests } = look;
             if recipe.adjust {
-                let mut bindings = common.to_vec();
-                bindings.extend([(5, buffers.seen.whole()), (6, buffers.biases.whole())]);
-                nodes.push(node(Kernel::Adjust, &bindings));
+                node(Kernel::Adjust, Grid::Rows, &[(5, &buffers.seen), (6, &buffers.biases)]);
+            }
+            if recipe.survey {
+                node(Kernel::Survey, segments, &[(5, largest), (6, tops)]);
+                node(Kernel::Bound, Grid::Rows, &[(2, largest), (3, tops), (5, cuts)]);
             }
             if recipe.filter {
-                nodes.push(node(Kernel::Filter, &common[..4]));
+                node(Kernel::Gather, segments, &[(3, cuts), (5, found), (6, counts)]);
+                node(Kernel::Filter, Grid::Rows, &[(3, cuts), (5, found), (6, counts), (7, list)]);
             }
-            nodes.push(match recipe.draw {
-                Draw::Greedy => node(Kernel::Sample(Noise::None), &common),
-                Draw::Coupled => node(Kernel::Sample(Noise::Gumbel), &common),
+            let noise = if recipe.draw == Draw::Greedy { Noise::None } else { Noise::Gumbel };
+            match recipe.draw {
                 Draw::Rejection => {
-                    let mut bindings = common.to_vec();
-                    // Without a draft model no one reads it.
-                    bindings.push((5, drafted.map_or(&buffers.biases, |draft| draft.logits()).whole()));
-                    node(Kernel::Reject, &bindings)
+                    // Without a draft model no one reads its part.
+                    let (draft_logits, draft_cuts) =
+                        drafted.map_or((&buffers.biases, cuts), |(draft, look)| (draft.logits(), &look.cuts));
+                    let tokens = if recipe.filter { Tokens::Kept } else { Tokens::All };
+                    let own = [(5, draft_logits), (6, cuts), (7, draft_cuts), (8, list)];
+                    node(Kernel::Reject(tokens), Grid::Rows, &own[..if recipe.filter { 4 } else { 3 }]);
                 }
-            });
+                _ if recipe.filter => node(Kernel::SampleKept, Grid::Rows, &[(5, cuts), (6, list)]),
+                _ => {
+                    node(Kernel::Sample(noise), segments, &[(5, bests)]);
+                    if self::segments(model) > 1 {
+                        node(Kernel::Settle(noise), Grid::Rows, &[(5, bests)]);
+                    }
+                }
+            }
+            nodes.iter().for_each(|node| node.compile(gpu, 1, Variants::default()));
             nodes
         };
-        let by_model = draft.zip(drafting).map(|(draft, block)| bind(draft, block, recipe.of_draft(), None));
+        let drafted = draft.zip(draft_look.as_ref());
+        let by_model = drafted.zip(drafting);
+        let by_model = by_model.map(|((draft, look), block)| bind(draft, look, block, recipe.of_draft(), None));
         Ok(Self {
             recipe,
-            verify: bind(target, verify, recipe, None),
-            verify_drafted: bind(target, verify_drafted, recipe, draft),
+            verify: bind(target, &look, verify, recipe, None),
+            verify_drafted: bind(target, &look, verify_drafted, recipe, drafted),
             draft: by_model.unwrap_or_default(),
         })
     }
@@ -143,13 +174,57 @@ impl Sampler {
     /// Records the choice of the target's tokens for `rows` rows of logits.
     pub fn record_verify(&self, recorder: &mut Recorder<'_>, rows: usize, drafted: bool) {
         let nodes = if drafted { &self.verify_drafted } else { &self.verify };
-        nodes.iter().for_each(|node| node.record(recorder, rows as u32, &(0..=0), Variants::All));
+        record(nodes, recorder, rows);
     }
 
     /// Records the choice of a draft token, which the next pass reads.
     pub fn record_draft(&self, recorder: &mut Recorder<'_>) {
-        self.draft.iter().for_each(|node| node.record(recorder, 1, &(0..=0), Variants::All));
+        record(&self.draft, recorder, 1);
     }
+}
+
+/// Workgroups that have a row of logits between them.
+fn segments(model: &Model) -> u32 {
+    model.spec().vocab_size.div_ceil(Kernel::SEGMENT) as u32
+}
+
+/// What is found out about a model's logits before a token is chosen.
+struct Look {
+    /// Of each 16 logits the largest [rows, segments, 256].
+    largest: Buffer,
+    /// Of each segment the largest, and a sum [rows, segments, 2].
+    tops: Buffer,
+    /// Which tokens remain, as a rule [rows, 5].
+    cuts: Buffer,
+    /// Those that may, by segments [rows, vocab in whole segments].
+    found: Buffer,
+    /// How many these are [rows, segments].
+    counts: Buffer,
+    /// All of them, one behind the other [rows, vocab].
+    list: Buffer,
+    /// The best tokens [rows, segments, 4].
+    bests: Buffer,
+}
+
+impl Look {
+    fn new(gpu: &Gpu, model: &Model, filters: bool) -> Result<Self> {
+        let words = |what: &str, words: usize| gpu.buffer(what, 4 * ((MAX_DRAFT + 1) * words) as u64);
+        let (segments, vocab) = (segments(model) as usize, logits_stride(model.spec().vocab_size));
+        Ok(Self {
+            largest: words("largest logits", segments * Kernel::SEGMENT / 16)?,
+            tops: words("largest logits", segments * 2)?,
+            cuts: words("remaining tokens", 5)?,
+            found: words("remaining tokens", if filters { segments * Kernel::SEGMENT } else { 0 })?,
+            counts: words("remaining tokens", segments)?,
+            list: words("remaining tokens", if filters { vocab } else { 0 })?,
+            bests: words("best tokens", segments * 4)?,
+        })
+    }
+}
+
+fn record(nodes: &[Node], recorder: &mut Recorder<'_>, rows: usize) {
+    let pass = Pass { rows: rows as u32, positions: &(0..=0), variants: Variants::default(), outs: u32::MAX };
+    nodes.iter().for_each(|node| node.record(recorder, pass));
 }
 
 /// What the kernels read of it.

@@ -70,6 +70,8 @@ pub struct Verified {
     pub ids: Vec<u32>,
     /// Seconds of its submission in which the device was waited for: a draft model with another tokenizer answers first.
     pub waited: f64,
+    /// Seconds of its submission in which kernels were compiled and compared: the first round of its size waits for that.
+    pub compared: f64,
 }
 
 impl Verified {

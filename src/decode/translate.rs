@@ -26,7 +26,7 @@ pub trait Translate {
 }
 
 /// The text as the draft model has it.
-pub(super) struct Translation {
+pub(crate) struct Translation {
     pub by: Box<dyn Translate>,
     /// Tokens whose keys and values the draft model has cached.
     pub cached: Vec<u32>,

@@ -5,7 +5,7 @@ use crate::error::{Error, Result, WeightsRule};
 use crate::gpu::{Buffer, Gpu, Slice};
 use crate::model::{MatrixPlan, Part, VectorPlan};
 use crate::options::WeightDtype;
-use crate::weights::{Dtype, Format, Row, Source, Tensor, Weights, narrow, pack_row, widen};
+use crate::weights::{Dtype, Format, Row, Source, TOGETHER, Tensor, Weights, interleave, narrow, pack_row, widen};
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -33,6 +33,11 @@ impl Section {
     pub fn row(&self, cols: usize) -> Row {
         Format::of(self.dtype).row(cols)
     }
+
+    /// Bytes of all of them on the GPU.
+    pub fn bytes(&self, cols: usize) -> u64 {
+        self.rows.len().next_multiple_of(TOGETHER) as u64 * self.row(cols).bytes() as u64
+    }
 }
 
 /// A matrix on the GPU: its rows in order, split where they are stored otherwise, or a binding cannot hold them all.
@@ -43,7 +48,7 @@ pub struct Matrix {
 
 /// Some rows of a matrix.
 pub struct Piece {
-    /// [rows, units] of 16 bytes.
+    /// [rows / 8, units, 8] of 16 bytes: see [`interleave`].
     pub buffer: Buffer,
     /// First row.
     pub first: usize,
@@ -119,15 +124,14 @@ impl Matrix {
         for section in sections {
             let row = section.row(plan.cols);
             let row_bytes = row.bytes() as u64;
-            // Pairs of rows belong together.
-            let fitting = (limit / row_bytes) as usize / 2 * 2;
+            let fitting = (limit / row_bytes) as usize / TOGETHER * TOGETHER;
             if fitting == 0 {
-                let what = format!("two rows of {}", plan.label);
-                return Err(Error::OutOfGpuMemory { what, need: row_bytes * 2, limit: Some(limit) });
+                let what = format!("{TOGETHER} rows of {}", plan.label);
+                return Err(Error::OutOfGpuMemory { what, need: row_bytes * TOGETHER as u64, limit: Some(limit) });
             }
             for first in section.rows.clone().step_by(fitting) {
                 let rows = fitting.min(section.rows.end - first);
-                let buffer = gpu.buffer(&plan.label, rows as u64 * row_bytes)?;
+                let buffer = gpu.buffer(&plan.label, rows.next_multiple_of(TOGETHER) as u64 * row_bytes)?;
                 pieces.push(Piece { buffer, first, rows, dtype: section.dtype, row });
             }
         }
@@ -149,7 +153,7 @@ impl Matrix {
                 // No row can be read without the others.
                 true => piece.rows,
                 // On the way to another type they are f32.
-                false => ((PORTION / row_bytes.max(plan.cols as u64 * 4)) as usize).max(1),
+                false => ((PORTION / row_bytes.max(plan.cols as u64 * 4)) as usize).max(1).next_multiple_of(TOGETHER),
             };
             for from in (0..piece.rows).step_by(portion) {
                 let rows = piece.first + from..piece.first + piece.rows.min(from + portion);
@@ -166,49 +170,65 @@ impl Matrix {
 impl Piece {
     /// Rows of the matrix as they stand on the GPU.
     async fn read<S: Source>(&self, weights: &Weights<S>, plan: &MatrixPlan, rows: Range<usize>) -> Result<Vec<u8>> {
-        let sources: Vec<_> = rows.clone().map(|row| plan.layout.source(row)).collect();
-        let mut out = vec![0; rows.len() * self.row.bytes()];
-        for (index, part) in plan.layout.parts.iter().enumerate() {
-            let mine = || sources.iter().flatten().filter(|(part, _)| *part == index).map(|(_, row)| *row as u64);
-            let (Some(first), Some(last)) = (mine().min(), mine().max()) else { continue };
-            let bytes = self.stored(weights, part, plan, first..last + 1).await?;
-            let source_bytes = self.dtype.bytes(plan.cols as u64).unwrap_or(0) as usize;
-            for (to, source) in out.chunks_exact_mut(self.row.bytes()).zip(&sources) {
-                if let Some((_, row)) = source.filter(|(part, _)| *part == index) {
-                    let at = (row - first as usize) * source_bytes;
-                    if let Some(from) = bytes.get(at..at + source_bytes) {
-                        pack_row(self.dtype, from, plan.cols, to);
-                    }
-                }
+        let row_bytes = self.row.bytes();
+        let mut out = vec![0; rows.len() * row_bytes];
+        stored_rows(weights, plan, self.dtype, rows, &mut |row, from| {
+            pack_row(self.dtype, from, plan.cols, &mut out[row * row_bytes..][..row_bytes]);
+        })
+        .await?;
+        Ok(interleave(&out, self.row))
+    }
+}
+
+/// Reads some rows of a matrix. `put` hears of each, counted from the first one, and of its bytes in the type `dtype`.
+pub(crate) async fn stored_rows<S: Source>(
+    weights: &Weights<S>,
+    plan: &MatrixPlan,
+    dtype: Dtype,
+    rows: Range<usize>,
+    put: &mut dyn FnMut(usize, &[u8]),
+) -> Result<()> {
+    let sources: Vec<_> = rows.map(|row| plan.layout.source(row)).collect();
+    let row_bytes = dtype.bytes(plan.cols as u64).unwrap_or(0) as usize;
+    for (index, part) in plan.layout.parts.iter().enumerate() {
+        let mine = || sources.iter().flatten().filter(|(part, _)| *part == index).map(|(_, row)| *row as u64);
+        let (Some(first), Some(last)) = (mine().min(), mine().max()) else { continue };
+        let bytes = stored(weights, part, plan, dtype, first..last + 1).await?;
+        for (to, source) in sources.iter().enumerate() {
+            if let Some((_, row)) = source.filter(|(part, _)| *part == index)
+                && let Some(from) =
+                    bytes.get((row - first as usize) * row_bytes..).and_then(|rest| rest.get(..row_bytes))
+            {
+                put(to, from);
             }
         }
-        Ok(out)
     }
+    Ok(())
+}
 
-    /// Rows of a part in this piece's type.
-    async fn stored<S: Source>(
-        &self,
-        weights: &Weights<S>,
-        part: &Part,
-        plan: &MatrixPlan,
-        rows: Range<u64>,
-    ) -> Result<Vec<u8>> {
-        let name = &part.tensor;
-        let Some(Tensor { dtype, file, .. }) = weights.get(name) else { return weights.read_rows(name, rows).await };
-        let bytes = if plan.layout.transposed {
-            let all = weights.read_rows(name, 0..plan.cols as u64).await?;
-            columns(&all, dtype.block().bytes, part.tensor_rows, rows.start as usize..rows.end as usize)
-        } else {
-            weights.read_rows(name, rows).await?
-        };
-        if *dtype == self.dtype {
-            return Ok(bytes);
-        }
-        narrow(self.dtype, &widen(*dtype, &bytes)).ok_or_else(|| {
-            let rule = WeightsRule::TooLargeFor { tensor: name.clone(), dtype: self.dtype.name() };
-            Error::BadWeights { file: file.clone(), rule }
-        })
+/// Rows of a part in the type `wanted`.
+async fn stored<S: Source>(
+    weights: &Weights<S>,
+    part: &Part,
+    plan: &MatrixPlan,
+    wanted: Dtype,
+    rows: Range<u64>,
+) -> Result<Vec<u8>> {
+    let name = &part.tensor;
+    let Some(Tensor { dtype, file, .. }) = weights.get(name) else { return weights.read_rows(name, rows).await };
+    let bytes = if plan.layout.transposed {
+        let all = weights.read_rows(name, 0..plan.cols as u64).await?;
+        columns(&all, dtype.block().bytes, part.tensor_rows, rows.start as usize..rows.end as usize)
+    } else {
+        weights.read_rows(name, rows).await?
+    };
+    if *dtype == wanted {
+        return Ok(bytes);
     }
+    narrow(wanted, &widen(*dtype, &bytes)).ok_or_else(|| {
+        let rule = WeightsRule::TooLargeFor { tensor: name.clone(), dtype: wanted.name() };
+        Error::BadWeights { file: file.clone(), rule }
+    })
 }
 
 /// Some columns of a matrix [rows, cols] whose elements have `size` bytes, as rows.
@@ -262,7 +282,7 @@ pub async fn load_vectors<S: Source>(
     Ok(())
 }
 
-async fn vector<S: Source>(weights: &Weights<S>, plan: &VectorPlan) -> Result<Vec<f32>> {
+pub(crate) async fn vector<S: Source>(weights: &Weights<S>, plan: &VectorPlan) -> Result<Vec<f32>> {
     let parts = &plan.layout.parts;
     let mut read: Vec<Rc<[f32]>> = Vec::new();
     for (index, part) in parts.iter().enumerate() {

@@ -1,6 +1,6 @@
 //! One adapter, one device, one queue; what they can do, and what was asked of them.
 
-use super::kernels::Kernel;
+use super::kernels::{Kernel, Subnormals};
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
@@ -30,6 +30,8 @@ pub struct DeviceInfo {
     pub max_buffer_size: u64,
     /// Largest storage binding, in bytes.
     pub max_binding_size: u64,
+    /// Whether it computes on the CPU.
+    pub software: bool,
 }
 
 /// Counts since the device was opened; differences prove what a round does.
@@ -47,6 +49,8 @@ pub struct Counters {
     pub readback_bytes: u64,
     /// Buffers, bind groups and pipelines created.
     pub creates: u64,
+    /// Of those, the pipelines: kernel variants compiled.
+    pub pipelines: u64,
     /// Kernel calls.
     pub dispatches: u64,
     /// Bytes of all buffers created and not dropped.
@@ -63,6 +67,7 @@ impl Counters {
             blocking_readbacks: self.blocking_readbacks - earlier.blocking_readbacks,
             readback_bytes: self.readback_bytes - earlier.readback_bytes,
             creates: self.creates - earlier.creates,
+            pipelines: self.pipelines - earlier.pipelines,
             dispatches: self.dispatches - earlier.dispatches,
             allocated: self.allocated,
         }
@@ -77,7 +82,9 @@ pub struct Gpu {
     info: DeviceInfo,
     options: GpuOptions,
     pipelines: RefCell<HashMap<Kernel, wgpu::ComputePipeline>>,
+    layouts: RefCell<HashMap<Vec<Binding>, wgpu::BindGroupLayout>>,
     failure: Shared,
+    subnormals: Subnormals,
     /// Whether the browser reports late what the device has done.
     pub(super) reports_late: bool,
 }
@@ -158,12 +165,15 @@ impl Gpu {
             info,
             options,
             pipelines: RefCell::default(),
+            layouts: RefCell::default(),
             failure,
+            subnormals: Subnormals::Flushed,
             reports_late: false,
         };
         if cfg!(target_arch = "wasm32") {
             gpu.reports_late = gpu.reports_late().await?;
         }
+        gpu.subnormals = gpu.ask_for_subnormals().await?;
         Ok(Rc::new(gpu))
     }
 
@@ -190,6 +200,21 @@ impl Gpu {
             Error::WebGpuUnavailable { reason } => Error::GpuBlocked { reason },
             other => other,
         })
+    }
+
+    async fn ask_for_subnormals(&self) -> Result<Subnormals> {
+        let wrong = self.buffer("subnormals", 256)?;
+        let call = self.call(Kernel::Halves, &[(0, wrong.whole())]);
+        let mut recorder = self.record();
+        recorder.dispatch(&call, [1, 1, 1]);
+        recorder.submit(None);
+        let counts = self.read(&wrong, 0, wrong.size()).await?;
+        Ok(if counts.iter().all(|count| *count == 0) { Subnormals::Kept } else { Subnormals::Flushed })
+    }
+
+    /// What its driver does with subnormal halves.
+    pub fn subnormals(&self) -> Subnormals {
+        self.subnormals
     }
 
     /// Gives the device up: what waits for it, and what is asked of it later, fails with [`Error::DeviceLost`].
@@ -235,17 +260,23 @@ impl Gpu {
         }
     }
 
-    /// The kernel's pipeline, compiled at its first use.
+    /// The kernel's pipeline, compiled when it is first asked for.
     pub(super) fn pipeline(&self, kernel: Kernel) -> wgpu::ComputePipeline {
         if let Some(pipeline) = self.pipelines.borrow().get(&kernel) {
             return pipeline.clone();
         }
         let label = format!("{kernel:?}");
-        let source = wgpu::ShaderSource::Wgsl(kernel.source().into());
+        let source = kernel.source(self.subnormals);
+        let bindings = self.layout(&source);
+        let layout = self.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+            bind_group_layouts: &[Some(&bindings)],
+            ..Default::default()
+        });
+        let source = wgpu::ShaderSource::Wgsl(source.into());
         let module = self.device.create_shader_module(wgpu::ShaderModuleDescriptor { label: Some(&label), source });
         let pipeline = self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
             label: Some(&label),
-            layout: None,
+            layout: Some(&layout),
             module: &module,
             entry_point: Some("main"),
             // No kernel reads workgroup memory that it has not written.
@@ -255,10 +286,44 @@ impl Gpu {
             },
             cache: None,
         });
-        self.count(|counters| counters.creates += 1);
+        self.count(|counters| {
+            counters.creates += 1;
+            counters.pipelines += 1;
+        });
         self.pipelines.borrow_mut().insert(kernel, pipeline.clone());
         pipeline
     }
+
+    /// What a kernel's text says that it binds. Kernels that bind alike have the same one, so that one bind group serves them.
+    pub(super) fn layout(&self, source: &str) -> wgpu::BindGroupLayout {
+        let mut bindings: Vec<_> = source.lines().filter_map(binding).collect();
+        bindings.sort_unstable_by_key(|(binding, _)| *binding);
+        let make = |bindings: &Vec<Binding>| {
+            let entry = |&(binding, ty): &Binding| wgpu::BindGroupLayoutEntry {
+                binding,
+                visibility: wgpu::ShaderStages::COMPUTE,
+                ty: wgpu::BindingType::Buffer { ty, has_dynamic_offset: false, min_binding_size: None },
+                count: None,
+            };
+            let entries: Vec<_> = bindings.iter().map(entry).collect();
+            self.device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: None, entries: &entries })
+        };
+        let mut layouts = self.layouts.borrow_mut();
+        layouts.entry(bindings).or_insert_with_key(make).clone()
+    }
+}
+
+/// A binding's number, and how a kernel uses it.
+type Binding = (u32, wgpu::BufferBindingType);
+
+/// The binding that a line of WGSL declares.
+fn binding(line: &str) -> Option<Binding> {
+    let (number, rest) = line.strip_prefix("@group(0) @binding(")?.split_once(") var<")?;
+    let ty = match rest.split_once('>')?.0 {
+        "uniform" => wgpu::BufferBindingType::Uniform,
+        space => wgpu::BufferBindingType::Storage { read_only: space == "storage, read" },
+    };
+    Some((number.parse().ok()?, ty))
 }
 
 fn unavailable(reason: String) -> Error {
@@ -276,6 +341,7 @@ fn describe(adapter: &wgpu::Adapter, options: &GpuOptions) -> DeviceInfo {
             0 => limits.max_storage_buffer_binding_size,
             limit => limit.min(limits.max_storage_buffer_binding_size),
         },
+        software: found.device_type == wgpu::DeviceType::Cpu,
     }
 }
 

@@ -4,7 +4,7 @@ use crate::model::{Activation, Table};
 use crate::options::KvDtype;
 use crate::weights::{Codes, Float, Format, Scales};
 
-/// What a matmul does with its results.
+/// What a matmul does with its results; as in `shaders/lib/epilogues.wgsl`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Epilogue {
     /// y = result.
@@ -12,11 +12,20 @@ pub enum Epilogue {
     /// y += result + bias.
     Residual,
     /// y = activation(gate) * up, rows alternating.
-    Gate(Activation),
+    Gate,
     /// y = activation(result + bias).
-    Activate(Activation),
+    Activate,
     /// Bias, rotation, q and the KV cache.
-    Rotary(KvDtype),
+    Rotary,
+}
+
+/// What a model's epilogues have in common: all of them are in one kernel, to which a dispatch says which it wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Epilogues {
+    /// The MLP's.
+    pub activation: Activation,
+    /// The KV cache's.
+    pub kv: KvDtype,
 }
 
 /// A kernel and its variant.
@@ -31,31 +40,50 @@ pub enum Kernel {
     /// Layer norm of rows.
     NormLayer,
     /// x W^T for up to the given number of rows per workgroup: 1, 2, 4, 8 or 16.
-    MatmulRows(Format, u32, Epilogue),
+    MatmulRows(Format, u32, Epilogues),
     /// x W^T for many rows.
-    MatmulTile(Format, Epilogue),
+    MatmulTile(Format, Epilogues),
     /// Norm of each head of q and k, rotation, append.
     QkNorm(KvDtype),
-    /// Attention for few rows, block by block.
-    Attention(KvDtype),
-    /// Joins the blocks of [`Kernel::Attention`].
+    /// Attention of up to the given number of query vectors per workgroup: 1, 2, 4 or 8.
+    Attention(KvDtype, u32),
+    /// Joins the blocks of [`Kernel::Attention`], where several workgroups had them.
     AttentionMerge,
-    /// Attention for many rows.
-    AttentionPrefill(KvDtype),
     /// Biases and penalties of single logits.
     Adjust,
-    /// Temperature, and which tokens remain.
+    /// The largest logits of a row, by segments.
+    Survey,
+    /// From these, a bound below which no token remains.
+    Bound,
+    /// The tokens above the bound.
+    Gather,
+    /// Which of those remain.
     Filter,
-    /// Logits -> token ids, with noise or without.
+    /// Logits -> token ids, with noise or without, by segments.
     Sample(Noise),
+    /// The best of the segments.
+    Settle(Noise),
+    /// Logits of the tokens that remain -> token ids, with noise.
+    SampleKept,
     /// Logits of target and draft model -> token ids, by rejection sampling.
-    Reject,
+    Reject(Tokens),
     /// Moves the text on behind a round that the CPU has not read.
     Follow,
     /// Reads a buffer once, to measure the memory.
     Probe,
     /// Fills a buffer with pseudo-random weights.
     Fill(Format),
+    /// Asks the driver what it does with subnormal halves.
+    Halves,
+}
+
+/// What a driver does with f16's subnormal numbers where it widens them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Subnormals {
+    /// They keep their values.
+    Kept,
+    /// They may become zero, so the kernels widen by hand.
+    Flushed,
 }
 
 /// What is added to logits before the largest is taken.
@@ -67,6 +95,15 @@ pub enum Noise {
     Gumbel,
 }
 
+/// Which tokens are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Tokens {
+    /// All.
+    All,
+    /// Those that [`Kernel::Filter`] leaves.
+    Kept,
+}
+
 macro_rules! shader {
     ($file:literal) => {
         include_str!(concat!(env!("OUT_DIR"), "/shaders/", $file))
@@ -76,68 +113,91 @@ macro_rules! shader {
 impl Kernel {
     /// Row counts that have a variant of their own.
     pub const ROWS: [u32; 5] = [1, 2, 4, 8, 16];
+    /// Numbers of query vectors that have a variant of their own.
+    pub const VECTORS: [u32; 4] = [1, 2, 4, 8];
+    /// Logits of a segment; as in `shaders/lib/sampling.wgsl`.
+    pub const SEGMENT: usize = 4096;
 
-    /// The WGSL text: fragments first, then the kernel.
-    pub fn source(self) -> String {
+    /// Rows and outputs of a workgroup of [`Kernel::MatmulTile`].
+    pub const TILE: [u32; 2] = [8, 256];
+    /// Outputs of a workgroup of [`Kernel::MatmulRows`].
+    pub const OUTS: u32 = 32;
+
+    /// The WGSL text for such a driver: fragments first, then the kernel.
+    pub fn source(self, subnormals: Subnormals) -> String {
         let step = shader!("lib/step.wgsl");
         let mac = shader!("lib/mac.wgsl");
-        let matmul = shader!("lib/matmul.wgsl");
+        let units = shader!("lib/units.wgsl");
+        let matmul = |format: Format, count| {
+            let shared = vec![step, mac, shader!("lib/matmul.wgsl"), units];
+            [shared, weight(format, subnormals), chunk(format), rows(count)].concat()
+        };
         let heads = shader!("lib/heads.wgsl");
         let fold = shader!("lib/fold.wgsl");
+        let norm = shader!("lib/norm.wgsl");
         let sum = shader!("lib/sum_threads.wgsl");
         let sampling = shader!("lib/sampling.wgsl");
         let random = shader!("lib/random.wgsl");
         let best = shader!("lib/best.wgsl");
+        let max = shader!("lib/max_threads.wgsl");
+        let find = shader!("lib/find.wgsl");
+        let finish = shader!("lib/finish.wgsl");
+        let segments = shader!("lib/segments.wgsl");
         let parts: Vec<&str> = match self {
             Self::Embed(format, table) => {
                 let table = match table {
                     Table::Tokens => shader!("lib/embed_tokens.wgsl"),
                     Table::Positions => shader!("lib/embed_positions.wgsl"),
                 };
-                [vec![step], weight(format), vec![table, shader!("embed.wgsl")]].concat()
+                [vec![step, units], weight(format, subnormals), vec![table, shader!("embed.wgsl")]].concat()
             }
-            Self::NormRms => vec![step, sum, shader!("lib/norm_set.wgsl"), shader!("norm_rms.wgsl")],
-            Self::PostNorm => vec![step, sum, shader!("lib/norm_add.wgsl"), shader!("norm_rms.wgsl")],
-            Self::NormLayer => vec![step, sum, shader!("norm_layer.wgsl")],
-            Self::MatmulRows(format, count, epilogue) => {
-                let kernel = vec![shader!("matmul_rows.wgsl")];
-                [vec![step, mac, matmul], weight(format), rows(count), epilogue.parts(), kernel].concat()
+            Self::NormRms => vec![step, norm, sum, shader!("lib/norm_set.wgsl"), shader!("norm_rms.wgsl")],
+            Self::PostNorm => vec![step, norm, sum, shader!("lib/norm_add.wgsl"), shader!("norm_rms.wgsl")],
+            Self::NormLayer => vec![step, norm, sum, shader!("norm_layer.wgsl")],
+            Self::MatmulRows(format, count, epilogues) => {
+                [matmul(format, count), epilogues.parts(), vec![shader!("matmul_rows.wgsl")]].concat()
             }
-            Self::MatmulTile(format, epilogue) => {
-                let kernel = vec![shader!("matmul_tile.wgsl")];
-                [vec![step, mac, matmul], weight(format), epilogue.parts(), kernel].concat()
+            Self::MatmulTile(format, epilogues) => {
+                let [count, _] = Self::TILE;
+                [matmul(format, count), epilogues.parts(), vec![shader!("matmul_tile.wgsl")]].concat()
             }
             Self::QkNorm(kv) => {
                 vec![step, heads, sum, kv_store(kv), shader!("lib/rotary.wgsl"), shader!("qk_norm.wgsl")]
             }
-            Self::Attention(kv) => {
+            Self::Attention(kv, count) => {
                 let block = shader!("lib/attention_block.wgsl");
-                vec![step, mac, heads, kv_load(kv), block, shader!("attention.wgsl")]
+                let (query, kernel) = (shader!("lib/query.wgsl"), shader!("attention.wgsl"));
+                vec![step, mac, heads, query, kv_load(kv), fold, vectors(count), block, kernel]
             }
             Self::AttentionMerge => vec![step, heads, fold, shader!("attention_merge.wgsl")],
-            Self::AttentionPrefill(kv) => {
-                let block = shader!("lib/attention_block.wgsl");
-                vec![step, mac, heads, kv_load(kv), fold, block, shader!("attention_prefill.wgsl")]
-            }
             Self::Adjust => vec![step, sampling, shader!("adjust.wgsl")],
-            Self::Filter => {
-                vec![step, sampling, shader!("lib/max_threads.wgsl"), shader!("lib/find.wgsl"), shader!("filter.wgsl")]
-            }
+            Self::Survey => vec![step, sampling, segments, sum, max, shader!("filter_survey.wgsl")],
+            Self::Bound => vec![step, sampling, sum, max, find, shader!("filter_bound.wgsl")],
+            Self::Gather => vec![step, sampling, segments, shader!("filter_gather.wgsl")],
+            Self::Filter => vec![step, sampling, sum, find, shader!("filter.wgsl")],
             Self::Sample(noise) => {
-                let mut parts = vec![step, sampling, sum, best];
-                parts.extend(match noise {
-                    Noise::None => vec![shader!("lib/noise_none.wgsl")],
-                    Noise::Gumbel => vec![random, shader!("lib/noise_gumbel.wgsl")],
-                });
-                parts.push(shader!("sample.wgsl"));
-                parts
+                let kernel = shader!("sample.wgsl");
+                [vec![step, sampling, segments, sum, max, best, finish], noise.parts(), vec![kernel]].concat()
             }
-            Self::Reject => {
-                vec![step, sampling, random, sum, shader!("lib/max_threads.wgsl"), best, shader!("reject.wgsl")]
+            Self::Settle(noise) => {
+                let kernel = shader!("sample_settle.wgsl");
+                [vec![step, sampling, sum, max, best, finish], noise.parts(), vec![kernel]].concat()
+            }
+            Self::SampleKept => {
+                let kernel = shader!("sample_kept.wgsl");
+                [vec![step, sampling, best, finish], Noise::Gumbel.parts(), vec![kernel]].concat()
+            }
+            Self::Reject(tokens) => {
+                let tokens = match tokens {
+                    Tokens::All => shader!("lib/tokens_all.wgsl"),
+                    Tokens::Kept => shader!("lib/tokens_kept.wgsl"),
+                };
+                vec![step, sampling, random, best, tokens, shader!("reject.wgsl")]
             }
             Self::Follow => vec![step, shader!("follow.wgsl")],
             Self::Probe => vec![shader!("probe.wgsl")],
             Self::Fill(format) => vec![fill(format), shader!("fill.wgsl")],
+            Self::Halves => vec![shader!("halves.wgsl")],
         };
         let constants = match self {
             Self::Embed(format, _) | Self::MatmulRows(format, ..) | Self::MatmulTile(format, _) => constants(format),
@@ -146,59 +206,90 @@ impl Kernel {
         constants + &parts.join("\n")
     }
 
-    /// Every kernel in every variant, but for sizes of groups, which change no more than a constant.
+    /// Every kernel in every variant, but for sizes of groups, which change no more than a constant; formats of weights and
+    /// epilogues, which do not know of each other, are not all combined.
     pub fn all() -> Vec<Self> {
         let kvs = [KvDtype::F32, KvDtype::F16];
-        let mut epilogues = vec![Epilogue::Store, Epilogue::Residual];
-        epilogues.extend(Activation::ALL.into_iter().flat_map(|f| [Epilogue::Gate(f), Epilogue::Activate(f)]));
-        epilogues.extend(kvs.map(Epilogue::Rotary));
-        let mut all = vec![Self::NormRms, Self::PostNorm, Self::NormLayer, Self::AttentionMerge, Self::Probe];
-        all.extend([Self::Adjust, Self::Filter, Self::Reject, Self::Follow]);
+        let mut all =
+            vec![Self::NormRms, Self::PostNorm, Self::NormLayer, Self::AttentionMerge, Self::Probe, Self::Halves];
+        all.extend([Self::Adjust, Self::Survey, Self::Bound, Self::Gather, Self::Filter, Self::Follow]);
         all.extend([Noise::None, Noise::Gumbel].map(Self::Sample));
-        all.extend(kvs.into_iter().flat_map(|kv| [Self::QkNorm(kv), Self::Attention(kv), Self::AttentionPrefill(kv)]));
+        all.extend([Self::Settle(Noise::None), Self::Settle(Noise::Gumbel), Self::SampleKept]);
+        all.extend([Tokens::All, Tokens::Kept].map(Self::Reject));
+        for kv in kvs {
+            all.push(Self::QkNorm(kv));
+            all.extend(Self::VECTORS.map(|vectors| Self::Attention(kv, vectors)));
+        }
+        let mut matmuls = |format, epilogues| {
+            all.push(Self::MatmulTile(format, epilogues));
+            all.extend(Self::ROWS.map(|rows| Self::MatmulRows(format, rows, epilogues)));
+        };
+        for activation in Activation::ALL {
+            for kv in kvs {
+                matmuls(Format::Float(Float::F16), Epilogues { activation, kv });
+            }
+        }
         let is_rare = |scales| matches!(scales, Scales::Pairs(Float::F32 | Float::Bf16, group) if group != 64);
         let is_rare = |format: &Format| matches!(format, Format::Quantised { scales, .. } if is_rare(*scales));
-        for format in Format::all().into_iter().filter(|format| !is_rare(format)) {
+        let formats: Vec<_> = Format::all().into_iter().filter(|format| !is_rare(format)).collect();
+        for &format in formats.iter().filter(|format| **format != Format::Float(Float::F16)) {
+            matmuls(format, Epilogues { activation: Activation::Silu, kv: KvDtype::F16 });
+        }
+        for format in formats {
             all.extend([Table::Tokens, Table::Positions].map(|table| Self::Embed(format, table)));
             all.push(Self::Fill(format));
-            for &epilogue in &epilogues {
-                all.push(Self::MatmulTile(format, epilogue));
-                all.extend(Self::ROWS.map(|rows| Self::MatmulRows(format, rows, epilogue)));
-            }
         }
         all
     }
 }
 
-impl Epilogue {
+impl Noise {
     fn parts(self) -> Vec<&'static str> {
         match self {
-            Self::Store => vec![shader!("lib/out_store.wgsl")],
-            Self::Residual => vec![shader!("lib/out_residual.wgsl")],
-            Self::Gate(function) => vec![activation(function), shader!("lib/out_gate.wgsl")],
-            Self::Activate(function) => vec![activation(function), shader!("lib/out_activate.wgsl")],
-            Self::Rotary(kv) => vec![
-                shader!("lib/heads.wgsl"),
-                kv_store(kv),
-                shader!("lib/rotary.wgsl"),
-                shader!("lib/out_rotary.wgsl"),
-            ],
+            Self::None => vec![shader!("lib/noise_none.wgsl")],
+            Self::Gumbel => vec![shader!("lib/random.wgsl"), shader!("lib/noise_gumbel.wgsl")],
         }
     }
 }
 
-/// What the fragments of quantised weights leave open.
+impl Epilogues {
+    fn parts(self) -> Vec<&'static str> {
+        vec![
+            activation(self.activation),
+            shader!("lib/heads.wgsl"),
+            kv_store(self.kv),
+            shader!("lib/rotary.wgsl"),
+            shader!("lib/scales.wgsl"),
+            shader!("lib/epilogues.wgsl"),
+        ]
+    }
+}
+
+/// What the fragments of weights leave open.
 fn constants(format: Format) -> String {
-    let Format::Quantised { center, scales, .. } = format else { return String::new() };
+    let chunk4 = format!("const CHUNK4 = {}u;\n", format.chunk() / 4);
+    let Format::Quantised { center, scales, .. } = format else { return chunk4 };
     let group = match scales {
         Scales::Pairs(_, group) => usize::from(group),
         _ => 32,
     };
-    format!("const CENTER = {center}.0;\nconst GROUP_CHUNKS = {}u;\n", group / format.chunk())
+    format!("{chunk4}const CENTER = {center}.0;\nconst GROUP_CHUNKS = {}u;\n", group / format.chunk())
 }
 
-fn weight(format: Format) -> Vec<&'static str> {
-    let f16 = shader!("lib/f16.wgsl");
+fn chunk(format: Format) -> Vec<&'static str> {
+    vec![match format.chunk() / 4 {
+        1 => shader!("lib/chunk_1.wgsl"),
+        2 => shader!("lib/chunk_2.wgsl"),
+        4 => shader!("lib/chunk_4.wgsl"),
+        _ => shader!("lib/chunk_8.wgsl"),
+    }]
+}
+
+fn weight(format: Format, subnormals: Subnormals) -> Vec<&'static str> {
+    let f16 = match subnormals {
+        Subnormals::Kept => shader!("lib/f16_native.wgsl"),
+        Subnormals::Flushed => shader!("lib/f16_by_hand.wgsl"),
+    };
     let (codes, scales) = match format {
         Format::Float(float) => {
             let load = shader!("lib/load_float.wgsl");
@@ -256,6 +347,15 @@ fn rows(count: u32) -> Vec<&'static str> {
         4 => vec![quad, shader!("lib/rows_4.wgsl")],
         8 => vec![quad, shader!("lib/rows_8.wgsl")],
         _ => vec![quad, shader!("lib/rows_16.wgsl")],
+    }
+}
+
+fn vectors(count: u32) -> &'static str {
+    match count {
+        1 => shader!("lib/vectors_1.wgsl"),
+        2 => shader!("lib/vectors_2.wgsl"),
+        4 => shader!("lib/vectors_4.wgsl"),
+        _ => shader!("lib/vectors_8.wgsl"),
     }
 }
 

@@ -5,19 +5,41 @@ use super::buffers::{Buffer, Slice};
 use super::device::Gpu;
 use super::kernels::Kernel;
 use super::readback::Readback;
+use std::cell::OnceCell;
+use std::rc::Rc;
 
-/// A kernel with its buffers.
-pub struct Call {
-    pipeline: wgpu::ComputePipeline,
-    group: wgpu::BindGroup,
+/// Buffers by binding number, for a kernel and for all that bind alike.
+#[derive(Clone)]
+pub struct Group {
+    raw: wgpu::BindGroup,
     /// The last holder of a buffer destroys it.
-    _buffers: Vec<Buffer>,
+    _buffers: Rc<[Buffer]>,
+}
+
+/// A kernel with its buffers. It is compiled when it is first recorded.
+pub struct Call {
+    kernel: Kernel,
+    pipeline: OnceCell<wgpu::ComputePipeline>,
+    group: Group,
+}
+
+impl Call {
+    /// Compiles the kernel, if it is not yet.
+    pub fn compile(&self, gpu: &Gpu) -> &wgpu::ComputePipeline {
+        self.pipeline.get_or_init(|| gpu.pipeline(self.kernel))
+    }
+}
+
+impl Group {
+    /// A call of a kernel that binds as that for which the group was made.
+    pub fn call(&self, kernel: Kernel) -> Call {
+        Call { kernel, pipeline: OnceCell::new(), group: self.clone() }
+    }
 }
 
 impl Gpu {
-    /// Binds buffers to a kernel by binding number.
-    pub fn call(&self, kernel: Kernel, bindings: &[(u32, Slice)]) -> Call {
-        let pipeline = self.pipeline(kernel);
+    /// Binds buffers by binding number as `kernel` wants them.
+    pub fn group(&self, kernel: Kernel, bindings: &[(u32, Slice)]) -> Group {
         let entries: Vec<_> = bindings
             .iter()
             .map(|(binding, slice)| wgpu::BindGroupEntry {
@@ -29,14 +51,18 @@ impl Gpu {
                 }),
             })
             .collect();
-        let group = self.device.create_bind_group(&wgpu::BindGroupDescriptor {
+        let raw = self.device.create_bind_group(&wgpu::BindGroupDescriptor {
             label: None,
-            layout: &pipeline.get_bind_group_layout(0),
+            layout: &self.layout(&kernel.source(self.subnormals())),
             entries: &entries,
         });
         self.count(|counters| counters.creates += 1);
-        let _buffers = bindings.iter().map(|(_, slice)| slice.buffer.clone()).collect();
-        Call { pipeline, group, _buffers }
+        Group { raw, _buffers: bindings.iter().map(|(_, slice)| slice.buffer.clone()).collect() }
+    }
+
+    /// A kernel with buffers of its own.
+    pub fn call(&self, kernel: Kernel, bindings: &[(u32, Slice)]) -> Call {
+        self.group(kernel, bindings).call(kernel)
     }
 
     /// Starts a submission.
@@ -79,8 +105,8 @@ pub struct Recorder<'a> {
 impl Recorder<'_> {
     /// Adds a kernel call.
     pub fn dispatch(&mut self, call: &Call, grid: [u32; 3]) {
-        self.pass.set_pipeline(&call.pipeline);
-        self.pass.set_bind_group(0, &call.group, &[]);
+        self.pass.set_pipeline(call.compile(self.gpu));
+        self.pass.set_bind_group(0, &call.group.raw, &[]);
         let [x, y, z] = grid;
         self.pass.dispatch_workgroups(x, y, z);
         self.dispatches += 1;
@@ -112,8 +138,9 @@ pub struct Prepared {
     dispatches: u64,
 }
 
-/// Workgroups in x, the rest in z: a dimension holds at most 65,535.
-pub fn split_grid(tiles: u32, y: u32) -> [u32; 3] {
-    let z = tiles.div_ceil(65_535).max(1);
-    [tiles.div_ceil(z), y, z]
+/// Tiles of rows in x, so that those which read the same weights follow each other; tiles of outputs in y, the rest of them
+/// in z: a dimension holds at most 65,535.
+pub fn split_grid(rows: u32, outs: u32) -> [u32; 3] {
+    let z = outs.div_ceil(65_535).max(1);
+    [rows, outs.div_ceil(z), z]
 }

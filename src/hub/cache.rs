@@ -2,7 +2,7 @@
 //! `refs/REVISION` names a commit. Who writes a blob holds the lock `.locks/models--owner--name/DIGEST.lock`.
 
 use super::client::Client;
-use super::download::download;
+use super::download::Download;
 use super::id::HubId;
 use super::listing::Entry;
 use super::shards;
@@ -84,7 +84,8 @@ impl Repository {
             let _lock =
                 self.lock(&entry.digest, || progress(fs::metadata(&incomplete).map_or(0, |data| data.len())))?;
             if !here(&blob) {
-                download(client, id, &client.address(id, commit, name), entry, &incomplete, progress)?;
+                let url = &client.address(id, commit, name);
+                Download { client, id, url, entry, path: &incomplete, progress }.run()?;
                 fs::rename(&incomplete, &blob).map_err(|error| failed(&blob, &error))?;
             }
             // One that leads to nothing may be there.
@@ -133,19 +134,23 @@ fn list(folder: &Path, before: &str, names: &mut Vec<String>) {
     }
 }
 
-#[cfg(unix)]
-fn connect(relative: &str, _: &Path, link: &Path) -> io::Result<()> {
-    std::os::unix::fs::symlink(relative, link)
+/// Gives a blob a second place. Not everybody may make symbolic links, and not every file system has them: then it is a hard link
+/// or a copy, which Python's library takes as well.
+fn connect(relative: &str, blob: &Path, link: &Path) -> io::Result<()> {
+    symlink(relative, link).or_else(|_| fs::hard_link(blob, link)).or_else(|_| fs::copy(blob, link).map(|_| ()))
 }
 
-/// Not everybody may make symbolic links here.
-#[cfg(not(unix))]
-fn connect(relative: &str, blob: &Path, link: &Path) -> io::Result<()> {
-    #[cfg(windows)]
-    if std::os::windows::fs::symlink_file(relative.replace('/', "\\"), link).is_ok() {
-        return Ok(());
-    }
-    fs::hard_link(blob, link).or_else(|_| fs::copy(blob, link).map(|_| ()))
+#[cfg(unix)]
+use std::os::unix::fs::symlink;
+
+#[cfg(windows)]
+fn symlink(relative: &str, link: &Path) -> io::Result<()> {
+    std::os::windows::fs::symlink_file(relative.replace('/', "\\"), link)
+}
+
+#[cfg(not(any(unix, windows)))]
+fn symlink(_: &str, _: &Path) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// A file of the cache that cannot be used.
@@ -157,4 +162,26 @@ pub(super) fn failed(path: &Path, error: &io::Error) -> Error {
         _ => "set HF_HOME to a folder that can be written, or change its rights",
     };
     Error::NotFound { path: path.display().to_string(), reason: format!("{error}: {advice}") }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_symbolic_links_a_blob_is_linked_otherwise_or_copied() {
+        let folder = std::env::temp_dir().join(format!("foretoken-links-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let blob = folder.join("blob");
+        fs::write(&blob, "bytes").unwrap();
+        // No symbolic link can lead to such a name, and no hard link to a file of another file system.
+        let elsewhere = Path::new("/proc/version");
+        for (blob, link) in [(blob.as_path(), "linked"), (elsewhere, "copied")] {
+            let link = folder.join(link);
+            connect("\0", blob, &link).unwrap();
+            assert!(fs::symlink_metadata(&link).unwrap().is_file());
+            assert_eq!(fs::read(&link).unwrap(), fs::read(blob).unwrap());
+        }
+        fs::remove_dir_all(folder).unwrap();
+    }
 }

@@ -5,7 +5,7 @@ use super::settings::Settings;
 use crate::error::{Error, Result};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use ureq::http::{HeaderMap, Response, Uri};
 use ureq::{Agent, Body};
 
@@ -197,10 +197,18 @@ fn refused(url: &str, status: u16, headers: &HeaderMap) -> Failed {
     let reason = format!("the server answered {status}");
     // Those pass, and signatures of addresses expire; what a server cannot do does not pass.
     if matches!(status, 401 | 403 | 408 | 425 | 429) || (status >= 500 && status != 501 && status != 505) {
-        let after = header(headers, "retry-after").and_then(|said| said.trim().parse().ok()).map(Duration::from_secs);
+        let after = header(headers, "retry-after").and_then(|said| retry_after(said.trim()));
         return Trouble { answered: true, after, ..Trouble::new(reason) }.into();
     }
     Error::Network { url: without_query(url), reason }.into()
+}
+
+/// Seconds, or a date.
+fn retry_after(said: &str) -> Option<Duration> {
+    let seconds = said.parse().ok().map(Duration::from_secs);
+    // A date in the past means at once.
+    let until = |date: SystemTime| date.duration_since(SystemTime::now()).unwrap_or_default();
+    seconds.or_else(|| httpdate::parse_http_date(said).ok().map(until))
 }
 
 /// An address as it may be shown: queries hold signatures.

@@ -6,85 +6,101 @@ use super::id::HubId;
 use super::listing::Entry;
 use crate::error::{Error, Result};
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
-/// Downloads what `path` lacks. `progress` hears of the bytes that are there.
-pub(super) fn download(
-    client: &Client,
-    id: &HubId,
-    url: &str,
-    entry: &Entry,
-    path: &Path,
-    progress: &mut dyn FnMut(u64),
-) -> Result<()> {
-    let started = fs::metadata(path).map_or(0, |data| data.len());
-    let mut most = started;
-    client.patiently(url, || {
-        progress(fs::metadata(path).map_or(0, |data| data.len()));
-        let cut = match continued(client, id, url, entry, path, progress) {
-            Err(Failed::Passing(trouble)) => trouble,
-            done => return done,
-        };
-        let here = fs::metadata(path).map_or(0, |data| data.len());
-        let trouble = Trouble { progress: here > most, ..cut };
-        most = most.max(here);
-        Err(trouble.into())
-    })?;
-    if entry.is(path).map_err(|error| failed(path, &error))? {
-        return Ok(());
-    }
-    fs::remove_file(path).map_err(|error| failed(path, &error))?;
-    // What was here before may have been damaged.
-    if started > 0 {
-        return download(client, id, url, entry, path, progress);
-    }
-    let reason = "what came is not what the Hub lists, and was deleted: run it again, and if it stays so, the server between \
-                  you and the Hub changes files";
-    Err(Error::Integrity { file: without_query(url), reason: reason.into() })
+/// One file on its way.
+pub(super) struct Download<'a> {
+    pub client: &'a Client,
+    pub id: &'a HubId,
+    pub url: &'a str,
+    pub entry: &'a Entry,
+    /// Where it goes; what is there is not asked for again.
+    pub path: &'a Path,
+    /// Hears of the bytes that are there.
+    pub progress: &'a mut dyn FnMut(u64),
 }
 
-/// One request for the rest.
-fn continued(
-    client: &Client,
-    id: &HubId,
-    url: &str,
-    entry: &Entry,
-    path: &Path,
-    progress: &mut dyn FnMut(u64),
-) -> Result<(), Failed> {
-    let unusable = |error| failed(path, &error);
-    let mut here = fs::metadata(path).map_or(0, |data| data.len());
-    if here == entry.size {
-        return Ok(());
-    }
-    // What is too long begins anew.
-    here = if here > entry.size { 0 } else { here };
-    let (response, start) = client.get(id, url, (here > 0).then_some((here, entry.size)))?;
-    let start = start.unwrap_or(0);
-    if start != here && start != 0 {
-        return Err(Trouble::new(format!("bytes from {start} came instead of those from {here}")).into());
-    }
-    let opened = if start == 0 { File::create(path) } else { File::options().append(true).open(path) };
-    let mut file = opened.map_err(unusable)?;
-    here = start;
-    let (mut body, mut bytes) = (response.into_body().into_reader(), vec![0; 1 << 16]);
-    loop {
-        let read = body.read(&mut bytes).map_err(|error| Trouble::new(format!("the connection was cut ({error})")))?;
-        here += read as u64;
-        if here > entry.size {
-            fs::remove_file(path).map_err(unusable)?;
-            let reason = format!("more than the {} bytes came that the Hub lists", entry.size);
-            return Err(Error::Integrity { file: without_query(url), reason }.into());
+impl Download<'_> {
+    /// Downloads what is missing.
+    pub fn run(&mut self) -> Result<()> {
+        let (client, url) = (self.client, self.url);
+        let started = self.here();
+        let mut most = started;
+        client.patiently(url, || {
+            let here = self.here();
+            (self.progress)(here);
+            let cut = match self.fetch_rest() {
+                Err(Failed::Passing(trouble)) => trouble,
+                done => return done,
+            };
+            let here = self.here();
+            let trouble = Trouble { progress: here > most, ..cut };
+            most = most.max(here);
+            Err(trouble.into())
+        })?;
+        if self.entry.is(self.path).map_err(|error| self.unusable(&error))? {
+            return Ok(());
         }
-        if read == 0 {
-            break;
+        fs::remove_file(self.path).map_err(|error| self.unusable(&error))?;
+        // What was here before may have been damaged.
+        if started > 0 {
+            return self.run();
         }
-        file.write_all(&bytes[..read]).map_err(unusable)?;
-        progress(here);
+        Err(self.wrong(
+            "what came is not what the Hub lists, and was deleted: run it again, and if it stays so, the server between \
+             you and the Hub changes files",
+        ))
     }
-    if here < entry.size {
-        return Err(Trouble::new(format!("the connection was cut after {here} of {} bytes", entry.size)).into());
+
+    /// One request for the rest.
+    fn fetch_rest(&mut self) -> Result<(), Failed> {
+        let size = self.entry.size;
+        let mut here = self.here();
+        if here == size {
+            return Ok(());
+        }
+        // What is too long begins anew.
+        here = if here > size { 0 } else { here };
+        let (response, start) = self.client.get(self.id, self.url, (here > 0).then_some((here, size)))?;
+        let start = start.unwrap_or(0);
+        if start != here && start != 0 {
+            return Err(Trouble::new(format!("bytes from {start} came instead of those from {here}")).into());
+        }
+        let opened = if start == 0 { File::create(self.path) } else { File::options().append(true).open(self.path) };
+        let mut file = opened.map_err(|error| self.unusable(&error))?;
+        here = start;
+        let (mut body, mut bytes) = (response.into_body().into_reader(), vec![0; 1 << 16]);
+        loop {
+            let read =
+                body.read(&mut bytes).map_err(|error| Trouble::new(format!("the connection was cut ({error})")))?;
+            here += read as u64;
+            if here > size {
+                fs::remove_file(self.path).map_err(|error| self.unusable(&error))?;
+                return Err(self.wrong(&format!("more than the {size} bytes came that the Hub lists")).into());
+            }
+            if read == 0 {
+                break;
+            }
+            file.write_all(&bytes[..read]).map_err(|error| self.unusable(&error))?;
+            (self.progress)(here);
+        }
+        if here < size {
+            return Err(Trouble::new(format!("the connection was cut after {here} of {size} bytes")).into());
+        }
+        Ok(())
     }
-    Ok(())
+
+    /// Bytes that are there.
+    fn here(&self) -> u64 {
+        fs::metadata(self.path).map_or(0, |data| data.len())
+    }
+
+    fn unusable(&self, error: &io::Error) -> Error {
+        failed(self.path, error)
+    }
+
+    fn wrong(&self, reason: &str) -> Error {
+        Error::Integrity { file: without_query(self.url), reason: reason.into() }
+    }
 }

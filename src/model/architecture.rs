@@ -401,15 +401,20 @@ impl Architecture {
     /// # Errors
     /// [`Error::UnsupportedArchitecture`].
     pub fn named(name: &str, naming: Naming) -> Result<Self> {
-        let called = |architecture: &Self| match naming {
-            Naming::HuggingFace => architecture.facts().model_type,
-            Naming::Gguf => architecture.facts().gguf,
-        };
+        let called = |architecture: &Self| architecture.called(naming);
         Self::ALL.into_iter().find(|architecture| called(architecture) == name).ok_or_else(|| {
             let mut supported: Vec<_> = Self::ALL.iter().map(called).collect();
             supported.dedup();
             Error::UnsupportedArchitecture { architecture: name.into(), supported: supported.join(", ") }
         })
+    }
+
+    /// What a checkpoint calls it.
+    pub fn called(self, naming: Naming) -> &'static str {
+        match naming {
+            Naming::HuggingFace => self.facts().model_type,
+            Naming::Gguf => self.facts().gguf,
+        }
     }
 
     /// The one of the text part of models with this `model_type`, which see too.

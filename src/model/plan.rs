@@ -53,7 +53,7 @@ pub struct VectorPlan {
     pub plus: f32,
 }
 
-/// One step of the forward pass; each becomes one dispatch, attention two, and a split matrix one per piece.
+/// One step of the forward pass; each becomes one dispatch, attention two where several blocks are seen, and a split matrix one per piece.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Op {
     /// Token ids or positions -> residual.
@@ -100,6 +100,17 @@ pub enum Op {
         /// The layer, for its cache and window.
         layer: usize,
     },
+}
+
+impl Op {
+    /// The gain of the norm that comes next, where this step and those that read it do it between them: it is the RMS norm of a
+    /// residual stream that has just been added to.
+    pub fn norm_by(&self, next: &Self) -> Option<VectorId> {
+        match (self, next) {
+            (Self::Matmul { output: Output::Residual { .. }, .. }, Self::Norm { gain, bias: None, .. }) => Some(*gain),
+            _ => None,
+        }
+    }
 }
 
 /// What an embedding table has rows for.
@@ -180,11 +191,21 @@ impl Plan {
         Self { matrices: build.matrices, vectors: build.vectors, body: build.body, head }
     }
 
-    /// Dispatches of a layer when no matrix is split and the rows are few.
+    /// Dispatches of a layer when no matrix is split, at most: one less while one block of positions holds the context.
     pub fn dispatches_per_layer(&self) -> usize {
-        let attentions = self.body.iter().filter(|op| matches!(op, Op::Attention { .. })).count();
+        let ops: Vec<&Op> = self.body.iter().chain(&self.head).collect();
+        let with_norm = ops.windows(2).filter(|pair| pair[0].norm_by(pair[1]).is_some()).count();
+        self.ops_per_layer() - with_norm / self.layers() + 1
+    }
+
+    fn layers(&self) -> usize {
+        self.body.iter().filter(|op| matches!(op, Op::Attention { .. })).count().max(1)
+    }
+
+    /// Steps of each layer.
+    pub fn ops_per_layer(&self) -> usize {
         let embeds = self.body.iter().filter(|op| matches!(op, Op::Embed { .. })).count();
-        (self.body.len() + attentions - embeds) / attentions.max(1)
+        (self.body.len() - embeds) / self.layers()
     }
 }
 

@@ -38,6 +38,19 @@ impl Default for LoadOptions {
     }
 }
 
+/// Where models run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeviceChoice {
+    /// On the GPU; on the CPU where there is none, or only an adapter that computes on the CPU, which is slower.
+    #[default]
+    Auto,
+    /// On the adapter that there is.
+    Webgpu,
+    /// On the CPU.
+    Cpu,
+}
+
 /// How weights are stored on the GPU. The quantised types are made of matrices that the checkpoint has as floats, in rows of
 /// whole blocks of 32; the others stay as they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]

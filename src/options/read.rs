@@ -2,7 +2,8 @@
 //! says what would have been right.
 
 use super::{
-    Acceptance, ContextPolicy, DoSample, DrafterChoice, KvDtype, LookupRule, Schedule, Speculation, WeightDtype,
+    Acceptance, ContextPolicy, DeviceChoice, DoSample, DrafterChoice, KvDtype, LookupRule, Schedule, Speculation,
+    WeightDtype,
 };
 use crate::error::{Error, Result};
 use serde::de::{
@@ -213,5 +214,6 @@ by_name! {
     ContextPolicy: "context",
     Speculation: "speculation",
     KvDtype: "kv_dtype",
-    WeightDtype: "dtype"
+    WeightDtype: "dtype",
+    DeviceChoice: "device"
 }

@@ -20,7 +20,7 @@ impl<C: Crew> Writer<C> {
     /// The device, or the kind of all devices.
     pub fn device(&self) -> &DeviceInfo {
         match self {
-            Self::Session(session) => session.engine().gpu().info(),
+            Self::Session(session) => session.engine().device(),
             Self::Parallel(parallel) => parallel.device(),
         }
     }

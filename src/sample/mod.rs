@@ -1,10 +1,12 @@
 //! Logits -> a distribution -> a token: the processors of transformers in their order, and noise that depends on seed,
 //! position and token alone, so that the same seed gives the same text however it was computed.
 
+mod choose;
 mod noise;
 mod process;
 mod reject;
 
+pub use choose::{choose, choose_draft};
 pub use noise::{exponential, gumbel, threefry2x32, uniform};
 pub use process::{Bias, Processors, softmax};
 pub use reject::{accepts, recovered};
@@ -52,10 +54,10 @@ pub mod stream {
 ///
 /// Draft model and target draw with the same noise, so they agree often, and a draft token is right if and only if it
 /// is the one that the target draws (Daliri, Musco, Suresh 2024, "Coupling without communication").
-pub fn draw(logits: &[f32], seed: u64, position: u32) -> u32 {
+pub fn draw(logits: &[f32], seed: u64, stream: u32, position: u32) -> u32 {
     let mut best = (f32::NEG_INFINITY, 0);
     for (token, &logit) in logits.iter().enumerate().filter(|(_, logit)| **logit > f32::NEG_INFINITY) {
-        let score = logit + gumbel(seed, position, token as u32);
+        let score = logit - exponential(seed, stream, position, token as u32).ln();
         if score > best.0 {
             best = (score, token as u32);
         }

@@ -62,9 +62,9 @@ impl Processors {
         !self.biases.is_empty() || self.repetition_penalty != 1.0
     }
 
-    /// Whether tokens are removed, or the temperature is not 1.
-    pub fn filters(&self) -> bool {
-        self.temperature != 1.0 || self.top_k > 0 || self.top_p < 1.0 || self.min_p > 0.0
+    /// Whether tokens are removed.
+    pub fn removes(&self) -> bool {
+        self.top_k > 0 || self.top_p < 1.0 || self.min_p > 0.0
     }
 
     /// Processes the logits of one position in place. `history` are the tokens before it. What is removed becomes

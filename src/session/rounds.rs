@@ -244,8 +244,8 @@ async fn write<T: Target>(
         let verifying = (finished - began).as_secs_f64();
         run.stats.times.verify += verifying;
         if prefilled + caught_up == 0 {
-            // A draft model with another tokenizer was waited for before.
-            run.stats.times.host -= verified.waited;
+            // A draft model with another tokenizer, or new kernels, were waited for before.
+            run.stats.times.host -= verified.waited + verified.compared;
         }
 
         let mut round = accept(&verified.draft, &verified.ids, room, |id| ends.contains(&id));
@@ -261,7 +261,7 @@ async fn write<T: Target>(
             caught_up,
             prefilled: std::mem::take(&mut prefilled),
             ahead,
-            seconds: verifying,
+            seconds: verifying - verified.compared,
         });
         let mut ids = verified.ids;
         ids.truncate(round.accepted + 1);

@@ -1,7 +1,8 @@
 //! What a call's options mean for a model: how tokens are chosen, and who drafts.
 
 use super::Run;
-use crate::decode::{Engine, MAX_AFTER, MAX_DRAFT};
+use crate::decode::{MAX_AFTER, MAX_DRAFT};
+use crate::device::Engine;
 use crate::error::{Error, Result};
 use crate::gpu::DeviceInfo;
 use crate::model::ModelSpec;
@@ -93,8 +94,8 @@ pub(crate) struct Learned {
 impl Learned {
     /// Nothing, but how large the models are.
     pub fn new(engine: &Engine) -> Self {
-        let target = engine.target().memory().read_per_token as f64;
-        let draft = engine.draft().map_or(target, |draft| draft.memory().read_per_token as f64);
+        let target = engine.memory().read_per_token as f64;
+        let draft = engine.draft_memory().map_or(target, |draft| draft.read_per_token as f64);
         Self { lookahead: None, adaptive: Adaptive::new(draft / target) }
     }
 
@@ -186,6 +187,7 @@ mod tests {
             driver: "1.2".into(),
             max_buffer_size: 1 << 30,
             max_binding_size: 1 << 27,
+            software: false,
         };
         assert_eq!(other_device(&info("a"), &info("a")), None);
         let warning = other_device(&info("a"), &info("b")).unwrap();

@@ -81,7 +81,7 @@ impl Split {
         };
         let gpt2 = Self { gpt2: true, ..patterns(&[]) };
         Some(match pre {
-            "" | "default" | "gpt-2" | "phi-2" => gpt2,
+            "gpt-2" | "phi-2" => gpt2,
             "mpt" | "olmo" => Self { composes: true, ..gpt2 },
             "smollm" | "starcoder" | "refact" => {
                 Self { patterns: vec![json!({ "type": "Digits", "individual_digits": true })], ..gpt2 }
@@ -109,6 +109,25 @@ fn split(pattern: &str) -> Value {
 }
 
 impl Vocabulary<'_> {
+    /// The kinds of splitting ([`Self::pre`]) of vocabularies in which a piece that is a token stays whole, or of the others; of kinds
+    /// that split alike the first.
+    pub fn kinds(whole: bool) -> impl Iterator<Item = &'static str> {
+        let kinds = [
+            "gpt-2",
+            "mpt",
+            "smollm",
+            "llama-bpe",
+            "dbrx",
+            "qwen2",
+            "deepseek-r1-qwen",
+            "tekken",
+            "gpt-4o",
+            "deepseek-coder",
+            "deepseek-v3",
+        ];
+        kinds.into_iter().filter(move |kind| Split::named(kind).is_some_and(|split| split.whole == whole))
+    }
+
     /// Builds it; `file` is the file's name in error messages.
     ///
     /// # Errors
@@ -169,7 +188,8 @@ impl Vocabulary<'_> {
 
     fn byte_level(&self) -> Result<(Value, Merges, bool), String> {
         let Some(Split { composes, mut patterns, gpt2, whole }) = Split::named(self.pre) else {
-            return Err(format!("tokenizer.ggml.pre: {:?} is not supported", self.pre));
+            // Without it llama.cpp guesses, and warns that texts become worse.
+            return Err(format!("tokenizer.ggml.pre: {:?} is not supported: it says how text is split", self.pre));
         };
         let Some(merges) = &self.merges else { return Err("tokenizer.ggml.merges is missing".into()) };
         let pair = |merge: &&str| {

@@ -2,7 +2,7 @@
 
 use super::parallel::JsCrew;
 use super::{to_error, to_value};
-use crate::decode::Engine;
+use crate::device::Engine;
 use crate::error::{Error, Result, WeightsRule};
 use crate::gpu::{Gpu, GpuOptions};
 use crate::load::ModelFiles;
@@ -198,16 +198,13 @@ impl JsSession {
 
     /// Bytes on the GPU: `{target, draft}`, each `{weights, kv, scratch, read_per_token}`. Null where workers have the models.
     pub fn memory(&self) -> JsValue {
-        let memory = self.engine().map(|engine| {
-            let draft = engine.draft().map(|draft| draft.memory());
-            json!({ "target": engine.target().memory(), "draft": draft })
-        });
+        let memory = self.engine().map(|engine| json!({ "target": engine.memory(), "draft": engine.draft_memory() }));
         to_value(&memory)
     }
 
     /// What was asked of the device so far. Null where workers have the models.
     pub fn counters(&self) -> JsValue {
-        to_value(&self.engine().map(|engine| engine.gpu().counters()))
+        to_value(&self.engine().map(|engine| engine.counters()))
     }
 
     fn engine(&self) -> Option<&Engine> {

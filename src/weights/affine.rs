@@ -2,7 +2,7 @@
 
 use super::dtype::{Affine, Dtype, Float};
 use super::source::broken;
-use super::{Place, Stored, Tensor};
+use super::{Place, Stored, Tensor, tensor_of};
 use crate::error::{Error, Result, WeightsRule};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -72,18 +72,11 @@ fn parameters(key: &str, of: &Map<String, Value>) -> Result<(u8, u8)> {
 }
 
 fn join(tensors: &BTreeMap<String, Stored>, names: [&String; 3], bits: u8, group_size: u8) -> Result<Tensor> {
-    let [weight, scales, biases] = names.map(|name| tensors.get(name));
-    let (
-        Some(Stored::Words { place: Place { file, range }, shape }),
-        Some(Stored::Usable(scales)),
-        Some(Stored::Usable(biases)),
-    ) = (weight, scales, biases)
-    else {
-        let [weight, scales, biases] = names.map(Clone::clone);
-        let tensor = if matches!(tensors.get(&scales), Some(Stored::Usable(_))) { biases } else { scales };
-        let file = tensors.get(&weight).map_or("", |stored| stored.file());
-        return Err(broken(file, WeightsRule::MissingTensor { tensor }));
+    let Some(Stored::Words { place: Place { file, range }, shape }) = tensors.get(names[0]) else {
+        return tensor_of(tensors.get(names[0]), names[0], "").cloned();
     };
+    let part = |name: &String| tensor_of(tensors.get(name), name, file);
+    let (scales, biases) = (part(names[1])?, part(names[2])?);
     let floats = match scales.dtype {
         Dtype::F32 => Some(Float::F32),
         Dtype::F16 => Some(Float::F16),

@@ -1,5 +1,6 @@
 //! How files store weights: as floats, or in blocks of small integers with scales.
 
+use super::block;
 use super::gguf::TYPES;
 use serde::{Serialize, Serializer};
 use std::ops::Range;
@@ -119,6 +120,28 @@ impl Dtype {
             }
         };
         Block { elements, bytes }
+    }
+
+    /// Weights that share a scale and an offset.
+    pub fn group(self) -> usize {
+        block::group(self)
+    }
+
+    /// The code that stands for zero where there is no offset; see [`super::coded`].
+    pub fn center(self) -> u8 {
+        block::center(self).unwrap_or(128)
+    }
+
+    /// The largest code that there is.
+    pub fn largest_code(self) -> u8 {
+        match self {
+            Self::Q2K => 3,
+            Self::Q3K => 7,
+            Self::Q4_0 | Self::Q4_1 | Self::Q4K | Self::Affine(Affine { bits: 4, .. }) => 15,
+            Self::Q5_0 | Self::Q5_1 | Self::Q5K => 31,
+            Self::Q6K => 63,
+            _ => 255,
+        }
     }
 
     /// Bytes of so many weights; `None` unless they are a whole number of blocks whose bytes can be counted.

@@ -1,10 +1,13 @@
-//! How rows of weights stand on the GPU: 16-byte chunks of codes, then the codes' further bits, then the scales.
+//! How rows of weights stand on the GPU: 16-byte chunks of codes, then the codes' further bits, then the scales; and sixteen
+//! rows interleaved.
 
 use super::block::{self, Factors, MOST};
 use super::dtype::{Affine, Dtype, Float};
 
 /// Bytes of a unit of rows on the GPU: what a thread reads at once.
 pub const UNIT: usize = 16;
+/// Rows that stand together.
+pub const TOGETHER: usize = 16;
 
 /// How the kernels read weights. Several stored types may share one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -166,6 +169,20 @@ pub fn pack_row(dtype: Dtype, stored: &[u8], cols: usize, out: &mut [u8]) {
         }
         pack_scales(dtype, scales, block, index, cols / MOST, scale_bytes);
     }
+}
+
+/// Packed rows as `shaders/lib/units.wgsl` has them: sixteen together, first the even ones, then the odd ones, of each eight the
+/// units interleaved. What the last sixteen lack is zero.
+pub fn interleave(rows: &[u8], row: Row) -> Vec<u8> {
+    let mut out = vec![0; rows.len().next_multiple_of(TOGETHER * row.bytes())];
+    for (index, from) in rows.chunks_exact(row.bytes()).enumerate() {
+        let eight = index / 16 * 2 + index % 2;
+        let first = eight * row.units * 8 + index % 16 / 2;
+        for (unit, from) in from.chunks_exact(UNIT).enumerate() {
+            out[(first + unit * 8) * UNIT..][..UNIT].copy_from_slice(from);
+        }
+    }
+    out
 }
 
 /// 32 codes, in each 4 bytes the lower bits of the codes 8i to 8i + 3, then in the upper halves of 8i + 4 to 8i + 7: a thread

@@ -22,7 +22,7 @@ use crate::error::{Error, Result, WeightsRule};
 
 pub use self::affine::Quantization;
 pub use self::dtype::{Affine, Block, Dtype, Float};
-pub use self::format::{Codes, Format, Row, Scales, pack_row};
+pub use self::format::{Codes, Format, Row, Scales, TOGETHER, interleave, pack_row};
 pub(crate) use self::gguf::Split;
 pub use self::metadata::Metadata;
 pub use self::narrow::narrow;
@@ -30,7 +30,7 @@ pub(crate) use self::safetensors::parse_index;
 #[cfg(not(target_arch = "wasm32"))]
 pub use self::source::Folder;
 pub use self::source::{Memory, Source, read_small};
-pub use self::widen::widen;
+pub use self::widen::{Coded, coded, widen};
 
 pub(crate) const SINGLE: &str = "model.safetensors";
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
@@ -333,17 +333,7 @@ impl<S: Source> Weights<S> {
     }
 
     fn find(&self, name: &str) -> Result<&Tensor> {
-        let tensor = name.to_owned();
-        match self.stored(name) {
-            Some(Stored::Usable(tensor)) => Ok(tensor),
-            Some(Stored::Words { place, .. }) => {
-                Err(broken(&place.file, WeightsRule::UnsupportedDtype { tensor, dtype: "U32".into() }))
-            }
-            Some(Stored::Other { file, dtype }) => {
-                Err(broken(file, WeightsRule::UnsupportedDtype { tensor, dtype: dtype.clone() }))
-            }
-            None => Err(broken(&self.file, WeightsRule::MissingTensor { tensor })),
-        }
+        tensor_of(self.stored(name), name, &self.file)
     }
 
     /// The stored bytes of `rows` of a tensor `[rows, ...rest]` in whole blocks, all finite; each element of a vector is a row of its own.
@@ -404,6 +394,21 @@ impl<S: Source> Weights<S> {
     pub async fn read_f32(&self, name: &str) -> Result<Vec<f32>> {
         let tensor = self.find(name)?;
         Ok(widen(tensor.dtype, &self.read_rows(name, 0..tensor.rows()).await?))
+    }
+}
+
+/// A tensor that has to be there; `file` is where it would be.
+fn tensor_of<'a>(stored: Option<&'a Stored>, name: &str, file: &str) -> Result<&'a Tensor> {
+    let tensor = name.to_owned();
+    match stored {
+        Some(Stored::Usable(tensor)) => Ok(tensor),
+        Some(Stored::Words { place, .. }) => {
+            Err(broken(&place.file, WeightsRule::UnsupportedDtype { tensor, dtype: "U32".into() }))
+        }
+        Some(Stored::Other { file, dtype }) => {
+            Err(broken(file, WeightsRule::UnsupportedDtype { tensor, dtype: dtype.clone() }))
+        }
+        None => Err(broken(file, WeightsRule::MissingTensor { tensor })),
     }
 }
 

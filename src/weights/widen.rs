@@ -1,6 +1,6 @@
 //! Stored weights -> f32.
 
-use super::block::{self, Factors, IQ4_LEVELS, MOST};
+use super::block::{self, Factors, IQ4_LEVELS};
 use super::dtype::{Dtype, Float};
 use half::{bf16, f16};
 
@@ -12,12 +12,35 @@ pub fn widen(dtype: Dtype, bytes: &[u8]) -> Vec<f32> {
         Dtype::F16 => floats(Float::F16, bytes).collect(),
         Dtype::Bf16 => floats(Float::Bf16, bytes).collect(),
         _ => {
-            let size = dtype.block();
-            let mut values = Vec::with_capacity(bytes.len() / size.bytes * size.elements);
-            bytes.chunks_exact(size.bytes).for_each(|block| widen_block(dtype, block, &mut values));
-            values
+            let Coded { codes, scales, offsets } = coded(dtype, bytes);
+            let (group, center) = (dtype.group(), f32::from(dtype.center()));
+            let groups = codes.chunks_exact(group).zip(scales.iter().zip(&offsets));
+            let values = groups.flat_map(|(codes, (scale, offset))| {
+                codes.iter().map(move |&code| scale * (f32::from(code) - center) + offset)
+            });
+            values.collect()
         }
     }
+}
+
+/// Quantised weights taken apart: weight i is `scale * (code - center) + offset`, with the scale and the offset of its group.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Coded {
+    /// One for each weight.
+    pub codes: Vec<u8>,
+    /// One for each group.
+    pub scales: Vec<f32>,
+    /// One for each group; -0 where there is none, so that adding it changes nothing.
+    pub offsets: Vec<f32>,
+}
+
+/// Stored blocks of a quantised type taken apart. Bytes behind the last whole block are ignored.
+pub fn coded(dtype: Dtype, bytes: &[u8]) -> Coded {
+    let size = dtype.block();
+    let weights = bytes.len() / size.bytes * size.elements;
+    let mut coded = Coded { codes: Vec::with_capacity(weights), ..Coded::default() };
+    bytes.chunks_exact(size.bytes).for_each(|block| coded.push(dtype, block));
+    coded
 }
 
 fn floats(float: Float, bytes: &[u8]) -> impl Iterator<Item = f32> {
@@ -29,28 +52,26 @@ fn floats(float: Float, bytes: &[u8]) -> impl Iterator<Item = f32> {
     })
 }
 
-fn widen_block(dtype: Dtype, block: &[u8], values: &mut Vec<f32>) {
-    let mut codes = [0; MOST];
-    let codes = &mut codes[..dtype.block().elements];
-    block::codes(dtype, block, codes);
-    let (float, range) = dtype.floats();
-    let mut found = floats(float, &block[range]);
-    let (scale, min) = (found.next().unwrap_or(0.0), found.next());
-    let Factors { scales, mins } = block::factors(dtype, block);
-    for ((codes, by), min_by) in codes.chunks_exact(block::group(dtype)).zip(scales).zip(mins) {
-        let scale = scale * f32::from(by);
-        let offset = match (dtype, min) {
-            // Adding it changes nothing, not even the sign of a zero.
-            (_, None) => -0.0,
-            (Dtype::Q2K | Dtype::Q4K | Dtype::Q5K, Some(min)) => -(min * f32::from(min_by)),
-            (_, Some(min)) => min,
-        };
-        values.extend(codes.iter().map(|&code| {
-            let level = match block::center(dtype) {
-                Some(center) => i16::from(code) - i16::from(center),
-                None => i16::from(IQ4_LEVELS[usize::from(code & 15)]),
-            };
-            scale * f32::from(level) + offset
-        }));
+impl Coded {
+    fn push(&mut self, dtype: Dtype, block: &[u8]) {
+        let from = self.codes.len();
+        self.codes.resize(from + dtype.block().elements, 0);
+        let codes = &mut self.codes[from..];
+        block::codes(dtype, block, codes);
+        if block::center(dtype).is_none() {
+            codes.iter_mut().for_each(|code| *code = (IQ4_LEVELS[usize::from(*code & 15)] as u8) ^ 0x80);
+        }
+        let (float, range) = dtype.floats();
+        let mut found = floats(float, &block[range]);
+        let (scale, min) = (found.next().unwrap_or(0.0), found.next());
+        let Factors { scales, mins } = block::factors(dtype, block);
+        for (by, min_by) in scales.into_iter().zip(mins).take(dtype.block().elements / dtype.group()) {
+            self.scales.push(scale * f32::from(by));
+            self.offsets.push(match (dtype, min) {
+                (_, None) => -0.0,
+                (Dtype::Q2K | Dtype::Q4K | Dtype::Q5K, Some(min)) => -(min * f32::from(min_by)),
+                (_, Some(min)) => min,
+            });
+        }
     }
 }

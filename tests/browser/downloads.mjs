@@ -288,6 +288,25 @@ export const files = {
     equal(code, "integrity", message);
   },
 
+  async "a chunk that is on its way when a server is found to know no Range any more counts once"({ right, run }) {
+    const leaving = model("leaving");
+    await right(leaving, ALL);
+    equal(await run({ job: "damage", how: "flip", path: "model.safetensors/[23]-" }), 2, "chunks");
+    leaving.wholly = true;
+    let gone;
+    const left = new Promise((resolve) => { gone = resolve; });
+    leaving.misbehave = ({ what }, request, response) => {
+      if (what === "2") response.on("close", gone);
+      if (what !== "3") return false;
+      const begin = 3 * CHUNK;
+      response.writeHead(206, { ETag: '"1"', "Content-Range": `bytes ${begin}-${LARGE.length - 1}/${LARGE.length}` });
+      response.write(LARGE.subarray(begin, begin + 1000));
+      left.then(() => response.end(LARGE.subarray(begin + 1000)));
+      return true;
+    };
+    await right(leaving, "2, ?, absent.json -, all, config.json ?");
+  },
+
   async "a server that falls silent, before its answer or within it, is asked again, three times"({ read, right }) {
     const silent = (most) => {
       let times = 0;

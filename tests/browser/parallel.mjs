@@ -19,13 +19,18 @@ const generate = (name, options = OPTIONS) => page.evaluate(async ([name, prompt
   return { streamed: text, ...(await stream.result) };
 }, [name, PROMPT, options]);
 
-let greedy, sampled;
+let greedy, sampled, reports;
 export const before = async () => {
   page = await open();
   await teach(page, { crash });
   await load("one", "/models/tales/target", { max_context: 256 });
   [greedy, sampled] = [await generate("one"), await generate("one", SAMPLED)];
-  await page.evaluate(() => one.dispose());
+  reports = await page.evaluate(async () => {
+    one.dispose();
+    const reports = [];
+    globalThis.two = await Engine.load(TALES, { assistant_model: DRAFT, max_context: 256, sp_degree: 2, onProgress: (at) => reports.push(at) });
+    return reports;
+  });
 };
 export const after = () => page.close();
 
@@ -53,11 +58,6 @@ const same = ({ text, token_ids, streamed }, expected, what) => {
 
 export const tests = {
   async "two targets and a draft model write the text of one, greedy and sampled, by model and by lookup"() {
-    const reports = await page.evaluate(async () => {
-      const reports = [];
-      globalThis.two = await Engine.load(TALES, { assistant_model: DRAFT, max_context: 256, sp_degree: 2, onProgress: (at) => reports.push(at) });
-      return reports;
-    });
     await workers(4, "the text, two targets, the draft model");
     const most = {};
     for (const { phase, model, file, loaded, total } of reports) {

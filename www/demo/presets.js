@@ -1,6 +1,6 @@
 /** Four kinds of task. */
 export const PRESETS = {
-  open: { kind: "text", prompt: "There was once a poor woodcutter who lived with his wife" },
+  open: { kind: "text", prompt: "Once upon a time there was a king who had" },
   retell: {
     kind: "chat",
     prompt: "Tell this again: One day her parents sat by the fire, talking over the extraordinary behaviour of their daughter, who was disporting herself in the snowstorm that raged outside.",

@@ -39,11 +39,13 @@ pub(super) struct Effort {
     pub prompts: usize,
     /// Most tokens of each text.
     pub tokens: usize,
+    /// Most tokens of the tale.
+    pub tale: usize,
 }
 
 impl Effort {
-    pub const QUICK: Self = Self { rounds: 3, texts: 1, prompts: 1, tokens: 24 };
-    pub const FULL: Self = Self { rounds: 15, texts: 3, prompts: usize::MAX, tokens: usize::MAX };
+    pub const QUICK: Self = Self { rounds: 3, texts: 1, prompts: 1, tokens: 24, tale: 256 };
+    pub const FULL: Self = Self { rounds: 15, texts: 3, prompts: usize::MAX, tokens: usize::MAX, tale: 2000 };
 }
 
 /// Plain steps.
@@ -103,8 +105,8 @@ pub(super) struct Memory {
     pub scratch: u64,
     /// Of all buffers, as counted.
     pub allocated: u64,
-    /// allocated / (weights + kv + draft + scratch).
-    pub ratio: f64,
+    /// allocated - weights - kv - draft - scratch: token ids, sizes for the kernels, what is read back.
+    pub unplanned: i64,
 }
 
 pub(super) fn median(mut seconds: Vec<f64>) -> f64 {
@@ -255,17 +257,16 @@ pub(super) async fn rounds(engine: &mut Engine) -> Result<Rounds> {
 
 /// What is planned against what is there. Call it before anything else is measured.
 pub(super) fn memory(engine: &Engine) -> Memory {
-    let target = engine.target().memory();
-    let draft = engine.draft().map(|draft| draft.memory()).unwrap_or_default();
+    let target = engine.target().memory_now();
+    let draft = engine.draft().map(|draft| draft.memory_now()).unwrap_or_default();
     let allocated = engine.gpu().counters().allocated;
-    let planned = target.total() + draft.total();
     Memory {
         weights: target.weights,
         kv: target.kv,
         draft: draft.weights + draft.kv,
         scratch: target.scratch + draft.scratch,
         allocated,
-        ratio: allocated as f64 / planned as f64,
+        unplanned: allocated as i64 - (target.total() + draft.total()) as i64,
     }
 }
 

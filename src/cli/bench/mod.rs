@@ -1,5 +1,6 @@
 //! `foretoken bench`: the claims of this project, measured on the device at hand.
 
+mod loss;
 mod measure;
 mod overlap;
 mod parts;
@@ -7,10 +8,11 @@ mod report;
 mod shape;
 mod tasks;
 
-use super::load::{Pair, Room};
+use super::load::{Pair, Room, open_gpu};
 use super::{Failure, print_json};
 use crate::decode::Engine;
 use crate::error::{Error, Result};
+use crate::options::LoadOptions;
 use crate::session::Session;
 use crate::weights::Source;
 use clap::value_parser;
@@ -56,11 +58,12 @@ enum Subject {
 }
 
 impl Subject {
-    fn engine(&mut self) -> &mut Engine {
+    fn engine(&mut self) -> Result<&mut Engine> {
         match self {
-            Self::Session(session) => &mut session.engine,
-            Self::Engine(engine) => engine,
+            Self::Session(session) => session.engine.on_gpu_mut(),
+            Self::Engine(engine) => Some(&mut **engine),
         }
+        .ok_or_else(|| Error::Internal { reason: "a bench of no GPU".into() })
     }
 }
 
@@ -68,8 +71,9 @@ pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
     let (effort, time_limit) = if args.quick { (Effort::QUICK, 60) } else { (Effort::FULL, 250) };
     let time_limit = Duration::from_secs(args.time_limit.unwrap_or(time_limit).into());
     let parts = Parts::announce(time_limit, args.shape.is_none());
-    let mut subject = args.load().await?;
-    let report = measure(args, &mut subject, effort, parts).await?;
+    let options = args.room.options()?;
+    let subject = args.load(&options).await?;
+    let report = measure(args, &options, subject, effort, parts).await?;
     if json {
         return print_json(&report);
     }
@@ -78,13 +82,12 @@ pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
 }
 
 impl Args {
-    async fn load(&self) -> Result<Subject> {
-        let options = self.room.options()?;
+    async fn load(&self, options: &LoadOptions) -> Result<Subject> {
         let mut subject = match &self.shape {
-            Some(name) => Subject::Engine(Box::new(shape::engine(name, &options).await?)),
-            None => Subject::Session(Box::new(self.pair.load(&options).await?)),
+            Some(name) => Subject::Engine(Box::new(shape::engine(name, options).await?)),
+            None => Subject::Session(Box::new(self.pair.load((&open_gpu().await?).into(), options).await?)),
         };
-        let max_context = subject.engine().target().capacity().max_context;
+        let max_context = subject.engine()?.target().capacity().max_context;
         if max_context < LEAST_CONTEXT {
             let (value, allowed) = (max_context.to_string(), format!("{LEAST_CONTEXT} or more for a bench"));
             return Err(Error::BadOption { option: "max_context".into(), value, allowed });
@@ -93,13 +96,19 @@ impl Args {
     }
 }
 
-async fn measure(args: &Args, subject: &mut Subject, effort: Effort, mut parts: Parts) -> Result<Report> {
+async fn measure(
+    args: &Args,
+    options: &LoadOptions,
+    mut subject: Subject,
+    effort: Effort,
+    mut parts: Parts,
+) -> Result<Report> {
     let (model, assistant_model) = match &args.shape {
         Some(name) => (format!("{name} with random weights"), None),
         None => (args.pair.target()?.name(), args.pair.assistant()?.map(|files| files.name())),
     };
-    let engine = subject.engine();
-    let device = engine.gpu().info().clone();
+    let engine = subject.engine()?;
+    let gpu = engine.gpu().clone();
     let memory = measure::memory(engine);
     let limit = parts.begin("probe");
     let probe_gb_per_s = measure::probe(engine.gpu(), effort, &limit).await?;
@@ -114,18 +123,23 @@ async fn measure(args: &Args, subject: &mut Subject, effort: Effort, mut parts: 
     let decode = measure::decode(engine, effort, probe_gb_per_s, &limit).await?;
     let rounds = measure::rounds(engine).await?;
     parts.end(limit);
-    let (mut overlap, mut tasks, mut phases) = Default::default();
-    if let Subject::Session(session) = subject {
+    let (mut overlap, mut tasks, mut phases, mut loss) = Default::default();
+    if let Subject::Session(mut session) = subject {
         let exercises = tasks::exercises(effort)?;
         let limit = parts.begin("overlap");
-        overlap = overlap::run(session, &exercises, effort, &limit).await?;
+        overlap = overlap::run(&mut session, &exercises, effort, &limit).await?;
         parts.end(limit);
         let limit = parts.begin("tasks");
-        (tasks, phases) = tasks::run(session, &exercises, effort, &limit).await?;
+        (tasks, phases) = tasks::run(&mut session, &exercises, effort, &limit).await?;
+        parts.end(limit);
+        // Its memory is wanted.
+        drop(session);
+        let limit = parts.begin("loss");
+        loss = loss::run(&gpu, || args.pair.target(), options, effort, &limit).await?;
         parts.end(limit);
     }
     Ok(Report {
-        device,
+        device: gpu.info().clone(),
         model,
         assistant_model,
         probe_gb_per_s,
@@ -138,6 +152,7 @@ async fn measure(args: &Args, subject: &mut Subject, effort: Effort, mut parts: 
         overlap,
         phases,
         tasks,
+        loss,
         cut: std::mem::take(&mut parts.cut),
     })
 }

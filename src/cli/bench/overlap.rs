@@ -82,7 +82,7 @@ fn modes(session: &Session, effort: Effort) -> Vec<Mode> {
         ("lookup", DrafterChoice::Lookup, auto, constant),
         ("adaptive", DrafterChoice::Auto, auto, Schedule::Adaptive),
     ];
-    if session.engine().draft().is_some() {
+    if session.engine().draft_memory().is_some() {
         modes.insert(1, ("draft_model", DrafterChoice::DraftModel, auto, constant));
     }
     let mode = |(name, drafter, speculation, num_assistant_tokens_schedule)| {
@@ -106,11 +106,11 @@ impl Mode {
         let mut seconds = [0.0; 2];
         for turn in 0..2 {
             let overlap = (pair + turn) % 2 == 1;
-            let before = session.engine().gpu().counters();
+            let before = session.engine().counters();
             let options = GenerateOptions { overlap, ..self.options.clone() };
             let Some(stats) = write(session, prompt, &options, limit).await? else { return Ok(false) };
             if overlap {
-                let did = session.engine().gpu().counters().since(&before);
+                let did = session.engine().counters().since(&before);
                 self.prepared += did.prepared;
                 self.ahead += did.ahead;
             }

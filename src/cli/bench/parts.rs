@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// What is measured of every model, in this order, and how much of the time it gets.
 const OF_ENGINE: [(&str, u32); 4] = [("probe", 4), ("prefill", 8), ("verify", 12), ("decode", 4)];
 /// What is measured of a model that can write.
-const OF_SESSION: [(&str, u32); 2] = [("overlap", 24), ("tasks", 48)];
+const OF_SESSION: [(&str, u32); 3] = [("overlap", 24), ("tasks", 48), ("loss", 25)];
 
 /// The parts, one after the other.
 pub(super) struct Parts {

@@ -1,6 +1,7 @@
 //! What a bench found, as one JSON object or as a table.
 
 use super::super::inspect::Bytes;
+use super::loss::Loss;
 use super::measure::{Decode, Lookup, Memory, Prefill, Rounds, Verify};
 use super::overlap::Overlap;
 use super::tasks::{Phase, Task};
@@ -24,6 +25,7 @@ pub(super) struct Report {
     pub overlap: Vec<Overlap>,
     pub phases: Vec<Phase>,
     pub tasks: Vec<Task>,
+    pub loss: Vec<Loss>,
     /// Parts that the time limit ended.
     pub cut: Vec<&'static str>,
 }
@@ -65,13 +67,13 @@ impl Display for Report {
         writeln!(f, "lookup   {round_us:.2} µs a round in a text of {tokens} tokens, {read_ms:.1} ms to read it")?;
         writeln!(
             f,
-            "memory   {} allocated: weights {}, KV {}, draft model {}, scratch {}; ratio {:.2}",
+            "memory   {} allocated: weights {}, KV {}, draft model {}, scratch {}, {} bytes besides",
             Bytes(memory.allocated),
             Bytes(memory.weights),
             Bytes(memory.kv),
             Bytes(memory.draft),
             Bytes(memory.scratch),
-            memory.ratio
+            memory.unplanned
         )?;
         if !self.overlap.is_empty() {
             writeln!(
@@ -86,18 +88,24 @@ impl Display for Report {
             write!(f, "         {mode:<12} {round_ms:>8.3} {sequential_host_ms:>8.3} {host_ms:>11.3} ")?;
             writeln!(f, "{hidden:>7} {prepared:>9} {ahead:>6} {speeds} {speedup:>8.3}")?;
         }
-        if self.tasks.is_empty() {
-            return Ok(());
+        if !self.tasks.is_empty() {
+            writeln!(f, "phases   mode         draft ms  verify ms  emit ms, per round")?;
+            for Phase { mode, draft_ms, verify_ms, emit_ms } in &self.phases {
+                writeln!(f, "         {mode:<12} {draft_ms:>8.3} {verify_ms:>10.3} {emit_ms:>8.3}")?;
+            }
+            writeln!(f, "tasks    kind      mode         tokens  rounds  length    rate  speedup")?;
+            for task in &self.tasks {
+                let Task { kind, mode, tokens, num_spec_steps: rounds, mean_acceptance_length: length, .. } = task;
+                let numbers = format!("{:>7.2} {:>8.2}", task.draft_acceptance_rate, task.speedup);
+                writeln!(f, "         {kind:<9} {mode:<12} {tokens:>6} {rounds:>7} {length:>7.2} {numbers}")?;
+            }
         }
-        writeln!(f, "phases   mode         draft ms  verify ms  emit ms, per round")?;
-        for Phase { mode, draft_ms, verify_ms, emit_ms } in &self.phases {
-            writeln!(f, "         {mode:<12} {draft_ms:>8.3} {verify_ms:>10.3} {emit_ms:>8.3}")?;
+        if let Some(first) = self.loss.first() {
+            writeln!(f, "loss     weights  KV   perplexity  nats per token lost, of {} tokens", first.tokens)?;
         }
-        writeln!(f, "tasks    kind      mode         tokens  rounds  length    rate  speedup")?;
-        for task in &self.tasks {
-            let Task { kind, mode, tokens, num_spec_steps: rounds, mean_acceptance_length: length, .. } = task;
-            let numbers = format!("{:>7.2} {:>8.2}", task.draft_acceptance_rate, task.speedup);
-            writeln!(f, "         {kind:<9} {mode:<12} {tokens:>6} {rounds:>7} {length:>7.2} {numbers}")?;
+        for Loss { dtype, kv_dtype, perplexity, loss, .. } in &self.loss {
+            let [dtype, kv_dtype] = [format!("{dtype:?}"), format!("{kv_dtype:?}")].map(|name| name.to_lowercase());
+            writeln!(f, "         {dtype:<7}  {kv_dtype}  {perplexity:>10.4} {loss:>+10.5}")?;
         }
         Ok(())
     }

@@ -9,7 +9,8 @@ use crate::weights::Folder;
 use serde_json::Value;
 
 /// The shapes in `shapes.json`, which holds their `config.json` by name.
-pub(super) const NAMES: [&str; 4] = ["smollm2-1.7b", "smollm2-360m", "smollm2-135m", "llama-3.2-1b"];
+pub(super) const NAMES: [&str; 6] =
+    ["smollm2-1.7b", "smollm2-360m", "smollm2-135m", "llama-3.2-1b", "qwen3-0.6b", "gemma-3-270m"];
 /// Positions unless more are asked for.
 const DEFAULT_CONTEXT: usize = 4096;
 

@@ -163,7 +163,7 @@ struct Mode {
 /// Plain first, then every drafter that the session has; the same with tokens drawn at temperature 1.
 fn modes(session: &Session) -> Vec<Mode> {
     let (off, auto) = (Speculation::Off, Speculation::Auto);
-    let has_draft_model = session.engine().draft().is_some();
+    let has_draft_model = session.engine().draft_memory().is_some();
     // Transient, so that no run depends on the one before.
     let by_drafter = |drafter| GenerateOptions {
         drafter,

@@ -3,7 +3,7 @@
 use super::{Output, bad_type, portions, too_large, unwritable, write_rows};
 use crate::error::{Error, Result};
 use crate::model::{Plan, parse_config};
-use crate::weights::{Dtype, Folder, Source, Tensor, Weights, narrow, read_small, widen};
+use crate::weights::{Dtype, Folder, Quantization, Source, Tensor, Weights, narrow, read_small, widen};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -30,14 +30,17 @@ pub(super) async fn write(source: Folder, output: &Path, dtype: &str) -> Result<
     };
     let float = [Dtype::F32, Dtype::F16, Dtype::Bf16].into_iter().find(|float| float.name() == dtype);
     if bits.is_none() && float.is_none() {
-        let allowed = "F32, F16, BF16, mlx4, mlx8; the types of GGUF are for a GGUF file".into();
+        let allowed = "F32, F16, BF16, mlx4, mlx8; the types of GGUF are for an output that is called NAME.gguf".into();
         return bad_type(dtype, allowed);
     }
     let missing = || Error::NotFound { path: source.name(), reason: format!("there is no {CONFIG}") };
     let config = read_small(&source, CONFIG, SMALL).await?.ok_or_else(missing)?;
     let matrices = matrices(&config)?;
     let files = source.list().await?;
-    let weights = Weights::open(source).await?;
+    let mut weights = Weights::open(source).await?;
+    if let Some(quantization) = Quantization::parse(&config)? {
+        weights.join(&quantization)?;
+    }
     let wanted = |name: &str, tensor: &Tensor| match (float, bits) {
         (Some(float), _) => To::Float(float),
         (_, Some(bits)) if matrices.contains(name) => {
@@ -78,7 +81,7 @@ pub(super) async fn write(source: Folder, output: &Path, dtype: &str) -> Result<
                     }
                 }
                 for floats in [scales, biases] {
-                    out.write(&narrow(Dtype::F16, &floats).ok_or_else(|| too_large(name, tensor, "F16"))?)?;
+                    out.write(&narrow(Dtype::F16, &floats).ok_or_else(|| too_large(&weights, name, "F16"))?)?;
                 }
             }
         }
@@ -101,6 +104,8 @@ fn described(config: &[u8], tensors: &[(&str, &Tensor, To)], float: Option<Dtype
         reason: error.to_string(),
     };
     let mut config: Map<String, Value> = serde_json::from_slice(config).map_err(bad)?;
+    let keys = ["quantization", "quantization_config"];
+    keys.iter().for_each(|key| drop(config.remove(*key)));
     let mut quantization = Map::new();
     for (name, _, to) in tensors {
         let To::Mlx(bits, group) = to else { continue };
@@ -113,8 +118,7 @@ fn described(config: &[u8], tensors: &[(&str, &Tensor, To)], float: Option<Dtype
     }
     if !quantization.is_empty() {
         // MLX reads the first, and other programs look for the second.
-        config.insert("quantization".into(), quantization.clone().into());
-        config.insert("quantization_config".into(), quantization.into());
+        config.extend(keys.map(|key| (key.into(), quantization.clone().into())));
     }
     let name = match float {
         Some(Dtype::F32) => Some("float32"),

@@ -1,7 +1,11 @@
 //! `foretoken quantize`: a model with its matrices stored as another type, one portion of rows in memory at a time.
 
+mod convert;
+mod facts;
 mod folder;
 mod gguf;
+mod header;
+mod vocabulary;
 
 use crate::error::{Error, Result, WeightsRule};
 use crate::weights::{Dtype, Folder, Source, Tensor, Weights, narrow, widen};
@@ -18,7 +22,7 @@ const PORTION: u64 = 1 << 20;
 pub(super) struct Args {
     /// The model: a folder with config.json and safetensors, or a GGUF file
     input: PathBuf,
-    /// What to write: a folder from a folder, a GGUF file from a GGUF file; it must not exist
+    /// What to write: a GGUF file, if its name ends with .gguf, else, from a folder, a folder; it must not exist
     output: PathBuf,
     /// F32, F16 or BF16; in GGUF also Q4_0, Q4_1, Q5_0, Q5_1, Q8_0; in a folder also mlx4 or mlx8, MLX's layout
     #[arg(long = "type", value_name = "TYPE")]
@@ -27,9 +31,11 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: &Args) -> Result<()> {
     let source = Folder::open(&args.input)?;
-    let file = source.list().await?.into_iter().find(|_| args.input.extension().is_some_and(|end| end == "gguf"));
+    let is_gguf = |path: &Path| path.extension().is_some_and(|end| end == "gguf");
+    let file = source.list().await?.into_iter().find(|_| is_gguf(&args.input));
     match file {
         Some(file) => gguf::write(source, &file, &args.output, &args.dtype).await,
+        None if is_gguf(&args.output) => convert::write(source, &args.output, &args.dtype).await,
         None => folder::write(source, &args.output, &args.dtype).await,
     }
 }
@@ -52,15 +58,19 @@ async fn write_rows(weights: &Weights<Folder>, name: &str, tensor: &Tensor, to: 
             out.write(&bytes)?;
         } else {
             let values = widen(tensor.dtype, &bytes);
-            out.write(&narrow(to, &values).ok_or_else(|| too_large(name, tensor, to.name()))?)?;
+            out.write(&narrow(to, &values).ok_or_else(|| too_large(weights, name, to.name()))?)?;
         }
     }
     Ok(())
 }
 
-fn too_large(name: &str, tensor: &Tensor, dtype: &'static str) -> Error {
-    let rule = WeightsRule::TooLargeFor { tensor: name.to_owned(), dtype };
-    Error::BadWeights { file: tensor.file.clone(), rule }
+fn too_large(weights: &Weights<Folder>, tensor: &str, dtype: &'static str) -> Error {
+    let file = weights.get(tensor).map_or_else(String::new, |tensor| tensor.file.clone());
+    Error::BadWeights { file, rule: WeightsRule::TooLargeFor { tensor: tensor.to_owned(), dtype } }
+}
+
+fn bad_config<T>(key: &str, reason: String) -> Result<T> {
+    Err(Error::BadConfig { file: "config.json".into(), key: key.into(), reason })
 }
 
 /// A file that did not exist before.

@@ -1,0 +1,28 @@
+// The end of a choice: the token, and the step for the next pass. Behind the end of a draft there is NOT_DRAFTED.
+const NOT_DRAFTED = 0xfffffffeu;
+
+struct Best {
+    score: f32,  // logit plus noise
+    token: u32,
+    top: f32,    // the largest logit
+    sum: f32,    // of exp(logit - top)
+}
+
+// Whether a token must be as likely as a draft token must be.
+fn asks_for_confidence() -> bool {
+    return dims.advance == 1u && sampling.confidence > 0.0;
+}
+
+// `logit`: the token's.
+fn finish(row: u32, drafting: bool, best: Best, logit: f32) {
+    let confident = !asks_for_confidence() || sampling.confidence * best.sum <= exp(logit - best.top);
+    round[step.out + row] = select(NOT_DRAFTED, best.token, drafting);
+    if (dims.advance == 1u) {
+        step.position += step.rows;
+        step.token = step.out;
+        step.rows = select(0u, 1u, drafting && confident);
+        step.logit_row = 0u;
+        step.out += 1u;
+        step.draft_row += 1u;
+    }
+}

@@ -1,0 +1,44 @@
+// An RMS norm is done by two matmuls: the one before it leaves each row times the gain, and sums of squares by 16 elements; the
+// one behind it multiplies its results with what that gives, instead of each element.
+const PARTS = 4u;  // threads that add up a row's sums
+
+var<workgroup> part_sums: array<f32, ROWS * PARTS>;
+var<workgroup> row_scales: array<f32, ROWS>;
+var<workgroup> squares: array<f32, PAIRS * ROWS>;  // (PAIRS, ROWS): of two neighbouring elements of what becomes the next x
+
+// The factors of the rows from `first_row` on. All threads call it.
+fn load_scales(first_row: u32, thread: u32) {
+    if (dims.norm_width > 0u) {
+        let one = dims.one;
+        if (thread < ROWS * PARTS) {
+            let at = x_row(first_row + thread / PARTS) + dims.sums;
+            var sum = vec4f();
+            for (var i = thread % PARTS; i < (dims.norm_width + 63u) / 64u; i += PARTS) {
+                sum = fma(x[at + i], vec4f(one), sum);
+            }
+            part_sums[thread] = fma(sum.w, one, fma(sum.z, one, fma(sum.y, one, sum.x)));
+        }
+        workgroupBarrier();
+        if (thread < ROWS) {
+            var total = 0.0;
+            for (var i = 0u; i < PARTS; i++) {
+                total = fma(part_sums[thread * PARTS + i], one, total);
+            }
+            row_scales[thread] = 1.0 / sqrt(total / f32(dims.norm_width) + dims.eps);
+        }
+    } else if (thread < ROWS) {
+        row_scales[thread] = 1.0;
+    }
+    workgroupBarrier();
+}
+
+// Leaves the sum of squares of 16 elements from `out` on, whose pairs are at `pair`, pair + 1, ... of a row of the tile.
+fn leave_sum(first_row: u32, row: u32, out: u32, pair: u32) {
+    if (dims.leaves > 0u && first_row + row < row_count() && out < dims.outs) {
+        var total = 0.0;
+        for (var i = 0u; i < 8u; i++) {
+            total = fma(squares[(pair + i) * ROWS + row], dims.one, total);
+        }
+        gained[(first_row + row) * dims.leaves + dims.y_stride + (dims.first_out + out) / 16u] = total;
+    }
+}

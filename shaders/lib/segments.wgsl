@@ -1,0 +1,13 @@
+// A row of logits in segments: a workgroup reads one, four times four logits in each thread. Logits are scaled as they are
+// read; those behind the vocabulary count as removed.
+const THREADS = SEGMENT / 16u;
+
+// The first id of a thread's n-th four.
+fn first_id(segment: u32, thread: u32, n: u32) -> u32 {
+    return segment * SEGMENT + (n * THREADS + thread) * 4u;
+}
+
+fn four_logits(row: u32, first: u32) -> vec4f {
+    let inside = vec4u(first) + vec4u(0u, 1u, 2u, 3u) < vec4u(dims.vocab);
+    return select(vec4f(REMOVED), logits[(row * dims.stride + min(first, dims.stride - 4u)) / 4u], inside);
+}

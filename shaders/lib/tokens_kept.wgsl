@@ -1,0 +1,8 @@
+// The tokens of a row that may remain; some are GONE.
+@group(0) @binding(8) var<storage, read> list: array<u32>;  // (rows, stride)
+fn token_count(row: u32) -> u32 {
+    return cuts[row].count;
+}
+fn token_at(row: u32, i: u32) -> u32 {
+    return list[row * dims.stride + i];
+}

@@ -1,0 +1,99 @@
+//! What fewer bits cost: the perplexity of a tale, with weights and cache in several types.
+
+use super::measure::Effort;
+use super::parts::Limit;
+use crate::decode::{Engine, RoundBuffers, Target};
+use crate::error::Result;
+use crate::gpu::Gpu;
+use crate::load::ModelFiles;
+use crate::options::{KvDtype, LoadOptions, WeightDtype};
+use crate::sample::softmax;
+use crate::weights::Folder;
+use serde::Serialize;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// Written for this, so that no model has learned it by heart.
+const TALE: &str = include_str!("tale.txt");
+/// Tokens that are read at once, without those before them.
+const WINDOW: usize = 512;
+/// The types of weights and cache; the first are what the others are held against.
+const TYPES: [(WeightDtype, KvDtype); 4] = [
+    (WeightDtype::Auto, KvDtype::F32),
+    (WeightDtype::Auto, KvDtype::F16),
+    (WeightDtype::Q8, KvDtype::F32),
+    (WeightDtype::Q4, KvDtype::F32),
+];
+
+/// A text read with some types.
+#[derive(Serialize)]
+pub(super) struct Loss {
+    /// Of the weights; `auto`: as they are stored.
+    pub dtype: WeightDtype,
+    pub kv_dtype: KvDtype,
+    /// Tokens that were predicted.
+    pub tokens: usize,
+    pub perplexity: f64,
+    /// Nats per token more than with the first types.
+    pub loss: f64,
+}
+
+/// Loads the model with each of the types, alone on the device, and reads the tale, or as much of it as all of them have time for.
+/// Types are left out where the time is over before.
+pub(super) async fn run(
+    gpu: &Rc<Gpu>,
+    open: impl Fn() -> Result<Folder>,
+    options: &LoadOptions,
+    effort: Effort,
+    limit: &Limit,
+) -> Result<Vec<Loss>> {
+    let mut all: Vec<Loss> = Vec::new();
+    let mut latest = Duration::ZERO;
+    for (dtype, kv_dtype) in TYPES {
+        if !limit.leaves(latest) {
+            break;
+        }
+        let began = Instant::now();
+        let options = LoadOptions { dtype, kv_dtype: Some(kv_dtype), ..options.clone() };
+        let files = ModelFiles::open(open()?, &options).await?;
+        let mut text = files.tokenizer().await?.encode(TALE, true)?;
+        text.truncate(effort.tale);
+        let buffers = RoundBuffers::new(gpu, options.prefill_chunk, files.blueprint.spec.vocab_size)?;
+        let model = files.into_loadable().put(gpu, &buffers, &mut |_| ()).await?;
+        let mut engine = Engine::new(gpu, buffers, model, None)?;
+        let left = (TYPES.len() - all.len() - 1) as u32;
+        let nats = match all.first() {
+            None => surprises(&mut engine, &text, || limit.leaves(began.elapsed() * left)).await?,
+            Some(first) => surprises(&mut engine, &text[..=first.tokens], || true).await?,
+        };
+        if nats.is_empty() {
+            break;
+        }
+        let (tokens, mean) = (nats.len(), nats.iter().sum::<f64>() / nats.len() as f64);
+        let perplexity = mean.exp();
+        let loss = all.first().map_or(0.0, |first| mean - first.perplexity.ln());
+        all.push(Loss { dtype, kv_dtype, tokens, perplexity, loss });
+        latest = began.elapsed();
+    }
+    Ok(all)
+}
+
+/// How much each token but the first surprises, in nats, as far as there is time: `-ln p`.
+async fn surprises(engine: &mut Engine, text: &[u32], has_time: impl Fn() -> bool) -> Result<Vec<f64>> {
+    let (capacity, vocab) = (engine.target().capacity(), engine.target().spec().vocab_size);
+    let (window, chunk) = (WINDOW.min(capacity.max_context), capacity.prefill_chunk);
+    let mut nats = Vec::new();
+    let nexts = text.get(1..).unwrap_or_default();
+    for (read, next) in text.chunks(chunk.min(window)).zip(nexts.chunks(chunk.min(window))) {
+        if engine.cached().len() + read.len() > window {
+            engine.truncate(0);
+        }
+        let logits = engine.logits(read, chunk).await?;
+        let rows = logits.chunks_exact(vocab).zip(next);
+        nats.extend(rows.map(|(row, token)| -f64::from(softmax(row)[*token as usize]).ln()));
+        if !has_time() {
+            break;
+        }
+    }
+    Ok(nats)
+}

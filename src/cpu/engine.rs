@@ -1,0 +1,251 @@
+//! A target and, where there is one, its draft model on the CPU: rounds that are computed when they are waited for.
+
+use super::model::Model;
+use super::rows::Rows;
+use crate::decode::{DRAFT_MODEL, Draft, MAX_DRAFT, Target, Translate, Translation, Verified};
+use crate::error::{Error, Result};
+use crate::sample::{Sampling, choose, choose_draft};
+
+/// Tokens that a draft model reads in a round before it drafts.
+const MISSED: usize = 16;
+
+/// Models on the CPU.
+pub struct Engine {
+    target: Model,
+    draft: Option<Model>,
+    sampling: Sampling,
+    cached: Vec<u32>,
+    draft_cached: usize,
+    submitted: Option<(u32, Draft)>,
+    /// Of a draft model with another tokenizer.
+    translation: Option<Translation>,
+}
+
+impl Engine {
+    /// An engine that chooses greedily until [`Engine::sample_by`].
+    pub fn new(target: Model, draft: Option<Model>) -> Self {
+        Self {
+            target,
+            draft,
+            sampling: Sampling::default(),
+            cached: Vec::new(),
+            draft_cached: 0,
+            submitted: None,
+            translation: None,
+        }
+    }
+
+    /// The target model.
+    pub fn target(&self) -> &Model {
+        &self.target
+    }
+
+    /// The draft model.
+    pub fn draft(&self) -> Option<&Model> {
+        self.draft.as_ref()
+    }
+
+    /// From now on target and draft model choose their tokens like this.
+    ///
+    /// # Errors
+    /// None: other devices have no room for every option.
+    pub fn sample_by(&mut self, sampling: &Sampling) -> Result<()> {
+        self.sampling = sampling.clone();
+        Ok(())
+    }
+
+    /// From now on the draft model is one with another tokenizer. It always drafts its most likely tokens: noise and biases belong to
+    /// the target's ids.
+    ///
+    /// # Errors
+    /// None, where other devices have some.
+    pub fn translate_by(&mut self, translate: Box<dyn Translate>) -> Result<()> {
+        self.translation = Some(Translation { by: translate, cached: Vec::new() });
+        Ok(())
+    }
+
+    /// Forgets what is cached.
+    ///
+    /// # Errors
+    /// None, where other devices have some.
+    pub fn reset(&mut self) -> Result<()> {
+        self.truncate(0);
+        self.translation.iter_mut().for_each(|translation| translation.cached.clear());
+        Ok(())
+    }
+
+    fn room(&self, more: usize) -> Result<()> {
+        let (need, limit) = (self.cached.len() + more, self.capacity());
+        if need > limit { Err(Error::ContextFull { need, limit }) } else { Ok(()) }
+    }
+
+    /// Caches `tokens` behind the cached ones, so many rows at a time, and returns the logits of each [tokens, vocab], flattened: for
+    /// tests and perplexities.
+    ///
+    /// # Errors
+    /// [`Error::ContextFull`].
+    pub fn logits(&mut self, tokens: &[u32], rows: usize) -> Result<Vec<f32>> {
+        self.room(tokens.len())?;
+        let mut all = Vec::new();
+        for chunk in tokens.chunks(rows.max(1)) {
+            let logits = self.target.forward(chunk, self.cached.len(), 0..chunk.len());
+            (0..logits.len()).for_each(|row| all.extend_from_slice(logits.row(row)));
+            self.cached.extend_from_slice(chunk);
+        }
+        Ok(all)
+    }
+
+    /// So many tokens of the draft model behind the cached ones and the pending one, with what each was drawn from.
+    fn draft_tokens(&mut self, pending: u32, count: usize) -> Result<(Vec<u32>, Vec<Vec<f32>>)> {
+        let text = [&self.cached[..], &[pending]].concat();
+        let Some(model) = &mut self.draft else { return Ok(Default::default()) };
+        let drafted = continue_text(model, text, self.draft_cached, count, &self.sampling)?;
+        if !drafted.0.is_empty() {
+            // It has read all but its own last token.
+            self.draft_cached = self.cached.len() + drafted.0.len();
+        }
+        Ok(drafted)
+    }
+
+    /// The same of a draft model with another tokenizer, in tokens of the target.
+    fn draft_translated(&mut self, pending: u32, count: usize) -> Result<Vec<u32>> {
+        let (Some(model), Some(translation)) = (&mut self.draft, &mut self.translation) else { return Ok(Vec::new()) };
+        let (text, read) = translation.text(&self.cached, pending)?;
+        let (mut drafted, _) = continue_text(model, text.clone(), read, count, &Sampling::default())?;
+        if drafted.is_empty() {
+            return Ok(drafted);
+        }
+        let draft = translation.by.to_target(&drafted)?;
+        drafted.pop();
+        translation.cached = [text, drafted].concat();
+        Ok(draft)
+    }
+
+    /// The target's ids behind the pending token and each draft token.
+    fn ids(&self, logits: &Rows, pending: u32, draft: &[u32], drawn_from: &[Vec<f32>]) -> Result<Vec<u32>> {
+        let mut history = [&self.cached[..], &[pending]].concat();
+        let mut ids = Vec::new();
+        for row in 0..logits.len() {
+            let proposed = draft.get(row).map(|&id| (id, drawn_from.get(row).map(|logits| &logits[..])));
+            let id = choose(&mut logits.row(row).to_vec(), &self.sampling, &history, proposed)
+                .ok_or(Error::NonFiniteLogits { model: "target".into(), position: history.len() - 1 })?;
+            ids.push(id);
+            history.extend(draft.get(row));
+        }
+        Ok(ids)
+    }
+}
+
+impl Target for Engine {
+    fn cached(&self) -> &[u32] {
+        &self.cached
+    }
+
+    fn draft_cached(&self) -> usize {
+        self.draft_cached
+    }
+
+    fn capacity(&self) -> usize {
+        self.target.blueprint().capacity.max_context
+    }
+
+    fn truncate(&mut self, len: usize) {
+        self.submitted = None;
+        self.cached.truncate(len);
+        self.draft_cached = self.draft_cached.min(len);
+    }
+
+    fn prefill_chunk(&self) -> usize {
+        self.target.blueprint().capacity.prefill_chunk
+    }
+
+    async fn prefill(&mut self, tokens: &[u32]) -> Result<()> {
+        self.truncate(self.cached.len());
+        self.room(tokens.len())?;
+        for chunk in tokens.chunks(self.prefill_chunk()) {
+            self.target.forward(chunk, self.cached.len(), 0..0);
+            self.cached.extend_from_slice(chunk);
+        }
+        Ok(())
+    }
+
+    async fn catch_up(&mut self, pending: u32) -> Result<usize> {
+        let Some(model) = &mut self.draft else { return Ok(0) };
+        let translated;
+        let (text, read) = match &mut self.translation {
+            None => (&self.cached[..], self.draft_cached),
+            Some(translation) => {
+                translated = translation.text(&self.cached, pending)?;
+                (&translated.0[..translated.0.len().saturating_sub(1)], translated.1)
+            }
+        };
+        let capacity = model.blueprint().capacity;
+        let count = text.len().saturating_sub(read + MISSED).min(capacity.prefill_chunk);
+        if count == 0 || text.len() >= capacity.max_context {
+            return Ok(0);
+        }
+        let chunk = &text[read..read + count];
+        model.forward(chunk, read, 0..0);
+        match &mut self.translation {
+            None => self.draft_cached += count,
+            Some(translation) => translation.cached.extend_from_slice(chunk),
+        }
+        Ok(count)
+    }
+
+    async fn submit(&mut self, pending: u32, draft: &Draft) -> Result<()> {
+        let draft = draft.clone().cut(MAX_DRAFT);
+        self.room(1 + if let Draft::Tokens(tokens) = &draft { tokens.len() } else { 0 })?;
+        self.submitted = Some((pending, draft));
+        Ok(())
+    }
+
+    async fn finish(&mut self) -> Result<Verified> {
+        let Some((pending, draft)) = self.submitted.take() else { return Ok(Verified::default()) };
+        let position = self.cached.len();
+        let room = self.capacity() - position - 1;
+        let (mut tokens, drawn_from) = match draft {
+            Draft::Tokens(tokens) => (tokens, Vec::new()),
+            Draft::Model(count) if self.translation.is_some() => (self.draft_translated(pending, count)?, Vec::new()),
+            Draft::Model(count) => self.draft_tokens(pending, count.min(room))?,
+        };
+        // A translation may be longer than what was asked for.
+        tokens.truncate(room.min(MAX_DRAFT));
+        let rows = [&[pending], &tokens[..]].concat();
+        let logits = self.target.forward(&rows, position, 0..rows.len());
+        let ids = self.ids(&logits, pending, &tokens, &drawn_from)?;
+        self.cached.extend(rows);
+        Ok(Verified { draft: tokens, ids, waited: 0.0 })
+    }
+}
+
+/// What a draft model writes behind a text of which it has read so many tokens: at most so many tokens, none where it has missed too
+/// many or has no room, and the processed logits that each was drawn from.
+fn continue_text(
+    model: &mut Model,
+    mut text: Vec<u32>,
+    read: usize,
+    count: usize,
+    sampling: &Sampling,
+) -> Result<(Vec<u32>, Vec<Vec<f32>>)> {
+    let (mut tokens, mut logits) = (Vec::new(), Vec::new());
+    let reach = (model.blueprint().capacity.max_context + 1).saturating_sub(text.len());
+    if text.len() > read + MISSED + 1 {
+        return Ok((tokens, logits));
+    }
+    let mut from = read;
+    for _ in 0..count.min(reach) {
+        let fresh = &text[from..];
+        let mut row = model.forward(fresh, from, fresh.len() - 1..fresh.len()).row(0).to_vec();
+        let (id, confident) = choose_draft(&mut row, sampling, &text)
+            .ok_or(Error::NonFiniteLogits { model: DRAFT_MODEL.into(), position: text.len() - 1 })?;
+        from = text.len();
+        text.push(id);
+        tokens.push(id);
+        logits.push(row);
+        if !confident {
+            break;
+        }
+    }
+    Ok((tokens, logits))
+}

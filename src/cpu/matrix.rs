@@ -1,0 +1,221 @@
+//! Matrices in the CPU's memory, and their products with rows of activations.
+
+use super::parts::for_each_part;
+use super::rows::{Floats, Rows, stride};
+use super::simd::{LANES, dots, widen_codes};
+use crate::weights::{Coded, Dtype, Float, coded, widen};
+use pulp::{Arch, Simd, WithSimd};
+use std::ops::Range;
+
+/// Weights of a block of codes.
+const BLOCK: usize = 32;
+/// Multiplications that are worth a thread.
+const PORTION: usize = 1 << 16;
+
+/// A matrix [rows, cols].
+pub struct Matrix {
+    /// Inputs.
+    cols: usize,
+    /// Outputs.
+    rows: usize,
+    pieces: Vec<Piece>,
+}
+
+/// Rows of a matrix that are stored alike.
+struct Piece {
+    rows: Range<usize>,
+    dtype: Dtype,
+    stored: Stored,
+}
+
+enum Stored {
+    Floats(Floats),
+    Quantised(Quantised),
+}
+
+/// Codes and their scales: weight i of a row is `scale * (code - center) + offset`.
+#[derive(Default)]
+struct Quantised {
+    /// Where two share a byte, the lower bits are of code i, the upper ones of code i + 16 of a block.
+    codes: Vec<u8>,
+    has_nibbles: bool,
+    center: f32,
+    /// Weights that share a scale and an offset.
+    group: usize,
+    scales: Vec<f32>,
+    /// None where no weight has one.
+    offsets: Option<Vec<f32>>,
+}
+
+impl Matrix {
+    /// One of no rows yet.
+    pub fn new(cols: usize) -> Self {
+        Self { cols, rows: 0, pieces: Vec::new() }
+    }
+
+    /// Appends rows, given as the bytes of a type.
+    pub fn push(&mut self, dtype: Dtype, bytes: &[u8]) {
+        let rows = bytes.len() / dtype.bytes(self.cols as u64).map_or(usize::MAX, |bytes| bytes.max(1) as usize);
+        if self.pieces.last().is_none_or(|piece| piece.dtype != dtype) {
+            self.pieces.push(Piece { rows: self.rows..self.rows, dtype, stored: Stored::new(dtype) });
+        }
+        if let Some(piece) = self.pieces.last_mut() {
+            piece.rows.end += rows;
+            match &mut piece.stored {
+                Stored::Floats(floats) => {
+                    widen(dtype, bytes).chunks_exact(self.cols).for_each(|row| floats.push(row));
+                }
+                Stored::Quantised(quantised) => quantised.push(coded(dtype, bytes)),
+            }
+        }
+        self.rows += rows;
+    }
+
+    /// A row, as f32.
+    pub fn row(&self, row: usize) -> Vec<f32> {
+        let mut row = self.stored(row, &mut Vec::new()).to_vec();
+        row.truncate(self.cols);
+        row
+    }
+
+    /// `x W^T`, for x [rows, cols]: [rows, outs]. A product depends on its two rows alone.
+    pub fn times(&self, x: &Rows) -> Rows {
+        let count = x.len();
+        // By output, so that threads write apart from each other.
+        let mut products = vec![0f32; self.rows * count];
+        let outs = (PORTION / (self.cols * count).max(1)).next_multiple_of(2).clamp(4, 256);
+        for_each_part(&mut products, outs * count, |part, products| {
+            Arch::new().dispatch(Products { matrix: self, first: part * outs, x, products });
+        });
+        let mut y = Rows::new(count, self.rows);
+        for row in 0..count {
+            let products = products.iter().skip(row).step_by(count);
+            y.row_mut(row).iter_mut().zip(products).for_each(|(y, product)| *y = *product);
+        }
+        y
+    }
+
+    #[inline(always)]
+    fn stored<'a>(&'a self, row: usize, buffer: &'a mut Vec<f32>) -> &'a [f32] {
+        match self.pieces.iter().find(|piece| piece.rows.contains(&row)) {
+            Some(piece) => piece.stored.row(row - piece.rows.start, self.cols, buffer),
+            None => &[],
+        }
+    }
+}
+
+/// The products of some rows of weights with all rows of x [outs, rows].
+struct Products<'a> {
+    matrix: &'a Matrix,
+    first: usize,
+    x: &'a Rows,
+    products: &'a mut [f32],
+}
+
+impl WithSimd for Products<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { matrix, first, x, products } = self;
+        let (mut a, mut b) = (Vec::new(), Vec::new());
+        let count = x.len();
+        let outs = products.len() / count;
+        // Two by two, so that each number that is read serves two products.
+        for (pair, products) in products.chunks_mut(2 * count).enumerate() {
+            let out = first + 2 * pair;
+            let other = (out + 1).min(first + outs - 1);
+            let w = [matrix.stored(out, &mut a), matrix.stored(other, &mut b)];
+            for row in (0..count).step_by(2) {
+                let next = (row + 1).min(count - 1);
+                let sums = match next == row {
+                    true => dots(simd, w, [x.padded(row)]).map(|[sum]| [sum, sum]),
+                    false => dots(simd, w, [x.padded(row), x.padded(next)]),
+                };
+                for (sums, products) in sums.into_iter().zip(products.chunks_exact_mut(count)) {
+                    products[row] = sums[0];
+                    products[next] = sums[1];
+                }
+            }
+        }
+    }
+}
+
+impl Stored {
+    fn new(dtype: Dtype) -> Self {
+        let float = match dtype {
+            Dtype::F32 => Float::F32,
+            Dtype::F16 => Float::F16,
+            Dtype::Bf16 => Float::Bf16,
+            _ => return Self::Quantised(Quantised::new(dtype)),
+        };
+        Self::Floats(Floats::new(float))
+    }
+
+    #[inline(always)]
+    fn row<'a>(&'a self, row: usize, cols: usize, buffer: &'a mut Vec<f32>) -> &'a [f32] {
+        match self {
+            Self::Floats(floats) => floats.padded(row, cols, buffer),
+            Self::Quantised(quantised) => {
+                buffer.resize(stride(cols), 0.0);
+                quantised.widen(row, &mut buffer[..cols]);
+                buffer
+            }
+        }
+    }
+}
+
+impl Quantised {
+    fn new(dtype: Dtype) -> Self {
+        let has_nibbles = (dtype.largest_code() as usize) < 16;
+        Self { has_nibbles, center: dtype.center().into(), group: dtype.group(), ..Self::default() }
+    }
+
+    fn push(&mut self, Coded { codes, scales, offsets }: Coded) {
+        if self.has_nibbles {
+            for block in codes.as_chunks::<BLOCK>().0 {
+                let (low, high) = block.split_at(BLOCK / 2);
+                self.codes.extend(low.iter().zip(high).map(|(low, high)| low | high << 4));
+            }
+        } else {
+            self.codes.extend(codes);
+        }
+        let has_offsets = self.offsets.is_some() || offsets.iter().any(|offset| *offset != 0.0);
+        if has_offsets {
+            let before = self.scales.len();
+            self.offsets.get_or_insert_with(|| vec![-0.0; before]).extend(offsets);
+        }
+        self.scales.extend(scales);
+    }
+
+    /// A row, as f32.
+    #[inline(always)]
+    fn widen(&self, row: usize, to: &mut [f32]) {
+        let groups = to.len() / self.group;
+        let scales = &self.scales[row * groups..][..groups];
+        let offsets = self.offsets.as_ref().map(|offsets| &offsets[row * groups..][..groups]);
+        let of = |i: usize| {
+            let group = 16 * i / self.group;
+            (scales[group], offsets.map_or(-0.0, |offsets| offsets[group]))
+        };
+        let center = self.center;
+        let put = |i: usize, codes: &[u8; 16], to: &mut [f32]| {
+            let (scale, offset) = of(i);
+            widen_codes(codes, center, scale, offset, to);
+        };
+        let bytes = if self.has_nibbles { to.len() / 2 } else { to.len() };
+        let (codes, _) = self.codes[row * bytes..][..bytes].as_chunks::<16>();
+        if !self.has_nibbles {
+            codes.iter().zip(to.chunks_exact_mut(16)).enumerate().for_each(|(i, (codes, to))| put(i, codes, to));
+            return;
+        }
+        for (i, (codes, to)) in codes.iter().zip(to.chunks_exact_mut(BLOCK)).enumerate() {
+            let (low, high) = to.split_at_mut(BLOCK / 2);
+            put(2 * i, &codes.map(|code| code & 15), low);
+            put(2 * i + 1, &codes.map(|code| code >> 4), high);
+        }
+    }
+}
+
+/// Rows are whole groups of lanes, which are whole blocks.
+const _: () = assert!(LANES == BLOCK);

@@ -1,0 +1,219 @@
+//! A model on the CPU: its plan, interpreted.
+
+use super::attention::{Cache, Heads};
+use super::matrix::Matrix;
+use super::pointwise::{activation, norm_layer, norm_rms};
+use super::rows::Rows;
+use crate::decode::{self, Blueprint, stored_rows, vector};
+use crate::error::Result;
+use crate::model::{Activation, Input, MatrixId, ModelSpec, NormKind, Op, Output, Table, VectorId, rotary_table};
+use crate::weights::{Source, Weights};
+use std::ops::Range;
+
+/// Bytes of a matrix that are read at a time.
+const PORTION: usize = 4 << 20;
+
+/// A model in the CPU's memory. Its KV cache grows with the text.
+pub struct Model {
+    blueprint: Blueprint,
+    memory: Memory,
+}
+
+struct Memory {
+    matrices: Vec<Matrix>,
+    vectors: Vec<Vec<f32>>,
+    /// Rotary tables [positions, rotary_dim / 2, 2] of (cos, sin).
+    tables: Vec<Vec<f32>>,
+    caches: Vec<Cache>,
+}
+
+/// Activations of a pass.
+struct Pass {
+    residual: Rows,
+    normed: Rows,
+    query: Rows,
+    attended: Rows,
+    qkv: Rows,
+    mlp: Rows,
+    logits: Rows,
+}
+
+impl Model {
+    /// Reads a model's weights. `loaded` hears of the bytes of each portion.
+    ///
+    /// # Errors
+    /// [`crate::Error::BadWeights`], and what the source reports.
+    pub async fn load<S: Source>(
+        blueprint: &Blueprint,
+        weights: &Weights<S>,
+        loaded: &mut dyn FnMut(u64),
+    ) -> Result<Self> {
+        let Blueprint { spec, plan, sections, capacity } = blueprint;
+        let mut matrices = Vec::new();
+        for (matrix, sections) in plan.matrices.iter().zip(sections) {
+            let mut read = Matrix::new(matrix.cols);
+            for section in sections {
+                let row_bytes = section.dtype.bytes(matrix.cols as u64).unwrap_or(0).max(1) as usize;
+                let portion = if matrix.layout.transposed { matrix.rows } else { (PORTION / row_bytes).max(1) };
+                for first in section.rows.clone().step_by(portion) {
+                    let rows = first..section.rows.end.min(first + portion);
+                    let mut bytes = vec![0; rows.len() * row_bytes];
+                    stored_rows(weights, matrix, section.dtype, rows, &mut |row, from| {
+                        bytes[row * row_bytes..][..row_bytes].copy_from_slice(from);
+                    })
+                    .await?;
+                    read.push(section.dtype, &bytes);
+                    loaded(bytes.len() as u64);
+                }
+            }
+            matrices.push(read);
+        }
+        let mut vectors = Vec::new();
+        for plan in &plan.vectors {
+            vectors.push(vector(weights, plan).await?);
+        }
+        let tables = spec.ropes.iter().map(|rope| rotary_table(rope, capacity.max_context)).collect();
+        let heads = |layer: usize| {
+            let at = &spec.layers[layer];
+            Heads {
+                heads: spec.num_attention_heads,
+                kv_heads: spec.num_key_value_heads,
+                head_dim: spec.head_dim,
+                rotary: at.rope.map_or(0, |rope| spec.ropes[rope].rotary_dim),
+                window: at.window.unwrap_or(usize::MAX),
+                scale: spec.attention_scale,
+            }
+        };
+        let caches = (0..spec.layers.len()).map(|layer| Cache::new(heads(layer), capacity.kv_dtype)).collect();
+        Ok(Self { blueprint: blueprint.clone(), memory: Memory { matrices, vectors, tables, caches } })
+    }
+
+    /// What it is made of.
+    pub fn blueprint(&self) -> &Blueprint {
+        &self.blueprint
+    }
+
+    /// What it is.
+    pub fn spec(&self) -> &ModelSpec {
+        &self.blueprint.spec
+    }
+
+    /// Bytes planned for it, as a GPU has them; quantised weights and the rows of a pass differ a little here.
+    pub fn memory(&self) -> decode::Memory {
+        self.blueprint.memory()
+    }
+
+    /// Reads `tokens` behind the first `position` positions of its cache, which forgets the others, and returns the logits behind
+    /// some of them [wanted, vocab].
+    pub fn forward(&mut self, tokens: &[u32], position: usize, wanted: Range<usize>) -> Rows {
+        let Self { blueprint: Blueprint { spec, plan, .. }, memory } = self;
+        memory.caches.iter_mut().for_each(|cache| cache.truncate(position));
+        let none = Rows::default;
+        let residual = Rows::new(tokens.len(), spec.hidden_size);
+        let mut pass = Pass {
+            residual,
+            normed: none(),
+            query: none(),
+            attended: none(),
+            qkv: none(),
+            mlp: none(),
+            logits: none(),
+        };
+        for op in &plan.body {
+            memory.run(op, spec, tokens, position, &mut pass);
+        }
+        if !wanted.is_empty() {
+            pass.residual = pass.residual.part(wanted);
+            plan.head.iter().for_each(|op| memory.run(op, spec, tokens, position, &mut pass));
+        }
+        pass.logits
+    }
+}
+
+impl Memory {
+    fn run(&mut self, op: &Op, spec: &ModelSpec, tokens: &[u32], position: usize, pass: &mut Pass) {
+        let Self { matrices, vectors, tables, caches } = self;
+        let vector = |id: VectorId| &vectors[id.0][..];
+        let table = |layer: usize| spec.layers[layer].rope.map_or(&[][..], |rope| &tables[rope]);
+        match *op {
+            Op::Embed { table: MatrixId(matrix), of } => {
+                let scale = if of == Table::Tokens { spec.embedding_scale } else { 1.0 };
+                for (row, token) in tokens.iter().enumerate() {
+                    let id = if of == Table::Tokens { *token as usize } else { position + row };
+                    let values = matrices[matrix].row(id);
+                    pass.residual.row_mut(row).iter_mut().zip(values).for_each(|(x, value)| *x += value * scale);
+                }
+            }
+            Op::Norm { gain, bias, .. } => {
+                pass.normed = match (spec.norm, bias) {
+                    (NormKind::Layer, Some(bias)) => {
+                        norm_layer(&pass.residual, vector(gain), vector(bias), spec.norm_eps)
+                    }
+                    _ => norm_rms(&pass.residual, vector(gain), spec.norm_eps as f32),
+                };
+            }
+            Op::PostNorm { gain } => {
+                pass.residual.add(&norm_rms(&pass.normed, vector(gain), spec.norm_eps as f32));
+            }
+            Op::Matmul { input, matrix: MatrixId(matrix), output } => {
+                let x = match input {
+                    Input::Normed => &pass.normed,
+                    Input::Attended => &pass.attended,
+                    Input::Mlp => &pass.mlp,
+                };
+                let mut y = matrices[matrix].times(x);
+                match output {
+                    Output::Qkv => pass.qkv = y,
+                    Output::Normed => pass.normed = y,
+                    Output::Logits => pass.logits = y,
+                    Output::Residual { bias } => {
+                        y.add_to_each(vector(bias));
+                        pass.residual.add(&y);
+                    }
+                    Output::Rotary { layer, bias } => {
+                        y.add_to_each(vector(bias));
+                        pass.query = caches[layer].append(y, table(layer));
+                    }
+                    Output::Gate { bias, activation } => {
+                        y.add_to_each(vector(bias));
+                        pass.mlp = gate(&y, activation);
+                    }
+                    Output::Activate { bias, activation: function } => {
+                        y.add_to_each(vector(bias));
+                        (0..y.len()).for_each(|row| activation(function, y.row_mut(row)));
+                        pass.mlp = y;
+                    }
+                }
+            }
+            Op::QkNorm { layer, gain, bias } => {
+                let mut qkv = std::mem::take(&mut pass.qkv);
+                qkv.add_to_each(vector(bias));
+                let gains = vector(gain).split_at(spec.head_dim);
+                let (q, k) = (spec.num_attention_heads, spec.num_key_value_heads);
+                for row in 0..qkv.len() {
+                    let heads = qkv.row_mut(row).chunks_exact_mut(spec.head_dim).take(q + k);
+                    for (index, head) in heads.enumerate() {
+                        let gain = if index < q { gains.0 } else { gains.1 };
+                        let normed = norm_rms(&Rows::from_flat(head, spec.head_dim), gain, spec.norm_eps as f32);
+                        head.copy_from_slice(normed.row(0));
+                    }
+                }
+                pass.query = caches[layer].append(qkv, table(layer));
+            }
+            Op::Attention { layer } => pass.attended = caches[layer].attend(&pass.query),
+        }
+    }
+}
+
+/// `activation(gate) * up` for gate and up alternating.
+fn gate(y: &Rows, function: Activation) -> Rows {
+    let mut gated = Rows::new(y.len(), y.width / 2);
+    for row in 0..y.len() {
+        let (pairs, _) = y.row(row).as_chunks::<2>();
+        let out = gated.row_mut(row);
+        out.iter_mut().zip(pairs).for_each(|(out, [gate, _])| *out = *gate);
+        activation(function, out);
+        out.iter_mut().zip(pairs).for_each(|(out, [_, up])| *out *= up);
+    }
+    gated
+}

@@ -1,0 +1,62 @@
+//! Norms and activations of rows.
+
+use super::rows::Rows;
+use super::simd::dots;
+use crate::model::Activation;
+use pulp::{Arch, Simd, WithSimd};
+
+/// `x / rms(x) * gain` for each row, gain [width].
+pub fn norm_rms(x: &Rows, gain: &[f32], eps: f32) -> Rows {
+    let mut y = Rows::new(x.len(), x.width);
+    Arch::new().dispatch(NormRms { x, gain, eps, y: &mut y });
+    y
+}
+
+struct NormRms<'a> {
+    x: &'a Rows,
+    gain: &'a [f32],
+    eps: f32,
+    y: &'a mut Rows,
+}
+
+impl WithSimd for NormRms<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { x, gain, eps, y } = self;
+        for row in 0..x.len() {
+            let [[squares]] = dots(simd, [x.padded(row)], [x.padded(row)]);
+            let scale = 1.0 / (squares / x.width as f32 + eps).sqrt();
+            let values = x.row(row).iter().zip(gain);
+            y.row_mut(row).iter_mut().zip(values).for_each(|(y, (x, gain))| *y = x * scale * gain);
+        }
+    }
+}
+
+/// `(x - mean) / deviation * gain + bias` for each row, gain and bias [width].
+pub fn norm_layer(x: &Rows, gain: &[f32], bias: &[f32], eps: f64) -> Rows {
+    let mut y = Rows::new(x.len(), x.width);
+    for row in 0..x.len() {
+        let values = x.row(row);
+        let mean = values.iter().map(|x| f64::from(*x)).sum::<f64>() / x.width as f64;
+        let variance = values.iter().map(|x| (f64::from(*x) - mean).powi(2)).sum::<f64>() / x.width as f64;
+        let scale = 1.0 / (variance + eps).sqrt();
+        let rules = gain.iter().zip(bias);
+        for ((y, x), (gain, bias)) in y.row_mut(row).iter_mut().zip(values).zip(rules) {
+            *y = ((f64::from(*x) - mean) * scale) as f32 * gain + bias;
+        }
+    }
+    y
+}
+
+/// A pointwise function, in place.
+pub fn activation(function: Activation, values: &mut [f32]) {
+    let mut each = |of: fn(f32) -> f32| values.iter_mut().for_each(|value| *value = of(*value));
+    match function {
+        Activation::Silu => each(|v| v / (1.0 + (-v).exp())),
+        Activation::Gelu => each(|v| v * 0.5 * libm::erfcf(-v * std::f32::consts::FRAC_1_SQRT_2)),
+        Activation::GeluTanh => each(|v| v / (1.0 + (-2.0 * 0.797_884_6 * (0.044_715 * v * v * v + v)).exp())),
+        Activation::Relu => each(|v| v.max(0.0)),
+    }
+}

@@ -1,0 +1,132 @@
+//! Rows of numbers in the CPU's memory: activations, and what is stored as floats of any type.
+
+use super::simd::{LANES, widen_bf16, widen_f16};
+use crate::weights::Float;
+use half::{bf16, f16};
+use std::ops::Range;
+
+/// Numbers from row to row: whole groups of lanes, zero past the width.
+pub(super) fn stride(width: usize) -> usize {
+    width.next_multiple_of(LANES)
+}
+
+/// Activations [rows, width].
+#[derive(Debug, Clone, Default)]
+pub struct Rows {
+    /// Numbers of a row.
+    pub width: usize,
+    stride: usize,
+    data: Vec<f32>,
+}
+
+impl Rows {
+    /// Zeros [rows, width].
+    pub fn new(rows: usize, width: usize) -> Self {
+        Self { width, stride: stride(width), data: vec![0.0; rows * stride(width)] }
+    }
+
+    /// From [rows, width] without gaps.
+    pub fn from_flat(values: &[f32], width: usize) -> Self {
+        let mut rows = Self::new(values.len() / width.max(1), width);
+        for (row, values) in values.chunks_exact(width).enumerate() {
+            rows.row_mut(row).copy_from_slice(values);
+        }
+        rows
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.data.len() / self.stride.max(1)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.data.is_empty()
+    }
+
+    /// One with the zeros behind it.
+    pub(super) fn padded(&self, row: usize) -> &[f32] {
+        &self.data[row * self.stride..][..self.stride]
+    }
+
+    /// One [width].
+    pub fn row(&self, row: usize) -> &[f32] {
+        &self.data[row * self.stride..][..self.width]
+    }
+
+    /// One [width], to write.
+    pub fn row_mut(&mut self, row: usize) -> &mut [f32] {
+        &mut self.data[row * self.stride..][..self.width]
+    }
+
+    /// Some of the rows.
+    pub(super) fn part(&self, rows: Range<usize>) -> Self {
+        Self { data: self.data[rows.start * self.stride..rows.end * self.stride].to_vec(), ..*self }
+    }
+
+    /// Adds other rows to them, one to each.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.data.iter_mut().zip(&other.data).for_each(|(x, other)| *x += other);
+    }
+
+    /// Adds a vector [width] to each of them.
+    pub(super) fn add_to_each(&mut self, vector: &[f32]) {
+        for row in 0..self.len() {
+            self.row_mut(row).iter_mut().zip(vector).for_each(|(x, more)| *x += more);
+        }
+    }
+}
+
+/// Floats as they are stored, row behind row; what is behind a row's width is zero.
+#[derive(Debug, Clone)]
+pub(super) enum Floats {
+    F32(Vec<f32>),
+    F16(Vec<f16>),
+    Bf16(Vec<bf16>),
+}
+
+impl Floats {
+    pub fn new(float: Float) -> Self {
+        match float {
+            Float::F32 => Self::F32(Vec::new()),
+            Float::F16 => Self::F16(Vec::new()),
+            Float::Bf16 => Self::Bf16(Vec::new()),
+        }
+    }
+
+    /// Appends a row, rounded, and zeros up to its stride.
+    pub fn push(&mut self, row: &[f32]) {
+        let padded = row.iter().copied().chain(std::iter::repeat_n(0.0, stride(row.len()) - row.len()));
+        match self {
+            Self::F32(all) => all.extend(padded),
+            Self::F16(all) => all.extend(padded.map(f16::from_f32)),
+            Self::Bf16(all) => all.extend(padded.map(bf16::from_f32)),
+        }
+    }
+
+    /// Keeps so many rows of so many numbers each.
+    pub fn truncate(&mut self, rows: usize, width: usize) {
+        let len = rows * stride(width);
+        match self {
+            Self::F32(all) => all.truncate(len),
+            Self::F16(all) => all.truncate(len),
+            Self::Bf16(all) => all.truncate(len),
+        }
+    }
+
+    /// A row of `width` with the zeros behind it, as f32: in `buffer`, unless it is stored so.
+    #[inline(always)]
+    pub fn padded<'a>(&'a self, row: usize, width: usize, buffer: &'a mut Vec<f32>) -> &'a [f32] {
+        let stride = stride(width);
+        let range = row * stride..(row + 1) * stride;
+        if !matches!(self, Self::F32(_)) {
+            buffer.resize(stride, 0.0);
+        }
+        match self {
+            Self::F32(all) => return &all[range],
+            Self::F16(all) => widen_f16(&all[range], buffer),
+            Self::Bf16(all) => widen_bf16(&all[range], buffer),
+        }
+        buffer
+    }
+}

@@ -1,0 +1,71 @@
+//! Inner loops that the compiler makes vector instructions of. Each is inlined into a function that [`pulp::Arch::dispatch`]
+//! compiles for what the processor has.
+
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+use pulp::Simd;
+
+/// Rows are padded to a multiple of this.
+pub const LANES: usize = 32;
+
+/// `a * b + c`: in one rounding, but in WebAssembly, which has no instruction for that.
+#[inline(always)]
+pub fn mul_add(a: f32, b: f32, c: f32) -> f32 {
+    if cfg!(target_arch = "wasm32") { a * b + c } else { a.mul_add(b, c) }
+}
+
+/// The dot products of each of some rows with each of some others, all of one length that is a multiple of [`LANES`]. On one device
+/// every such sum has one order, however many rows there are: two vectors of sums take turns, and are added up at the end.
+#[inline(always)]
+pub fn dots<S: Simd, const A: usize, const B: usize>(simd: S, a: [&[f32]; A], b: [&[f32]; B]) -> [[f32; B]; A] {
+    let mut sums = [[[simd.splat_f32s(0.0); 2]; B]; A];
+    let a = a.map(|row| S::as_simd_f32s(row).0.as_chunks::<2>().0);
+    let b = b.map(|row| S::as_simd_f32s(row).0.as_chunks::<2>().0);
+    let len = a.iter().chain(&b).map(|row| row.len()).min().unwrap_or(0);
+    for at in 0..len {
+        for turn in 0..2 {
+            let b: [S::f32s; B] = std::array::from_fn(|i| b[i][at][turn]);
+            for i in 0..A {
+                for j in 0..B {
+                    sums[i][j][turn] = simd.mul_add_e_f32s(a[i][at][turn], b[j], sums[i][j][turn]);
+                }
+            }
+        }
+    }
+    sums.map(|sums| sums.map(|[even, odd]| simd.reduce_sum_f32s(simd.add_f32s(even, odd))))
+}
+
+/// `y += a x`.
+#[inline(always)]
+pub fn add_scaled(y: &mut [f32], a: f32, x: &[f32]) {
+    y.iter_mut().zip(x).for_each(|(y, x)| *y = mul_add(a, *x, *y));
+}
+
+/// Half precision -> single precision.
+#[inline(always)]
+pub fn widen_f16(from: &[f16], to: &mut [f32]) {
+    if !cfg!(target_arch = "wasm32") {
+        return from.convert_to_f32_slice(to);
+    }
+    for (to, from) in to.iter_mut().zip(from) {
+        let bits = u32::from(from.to_bits());
+        let size = bits & 0x7fff;
+        // A normal number gets the other exponent bias; a subnormal one is a count of 2^-24.
+        let normal = f32::from_bits((size << 13) + 0x3800_0000);
+        let subnormal = size as f32 * 2f32.powi(-24);
+        let magnitude = if size < 0x400 { subnormal } else { normal };
+        *to = f32::from_bits(magnitude.to_bits() | (bits & 0x8000) << 16);
+    }
+}
+
+/// The upper half of an f32 -> f32.
+#[inline(always)]
+pub fn widen_bf16(from: &[bf16], to: &mut [f32]) {
+    to.iter_mut().zip(from).for_each(|(to, from)| *to = f32::from_bits(u32::from(from.to_bits()) << 16));
+}
+
+/// `scale * (code - center) + offset` for 16 codes.
+#[inline(always)]
+pub fn widen_codes(codes: &[u8; 16], center: f32, scale: f32, offset: f32, to: &mut [f32]) {
+    to.iter_mut().zip(codes).for_each(|(to, code)| *to = scale * (f32::from(*code) - center) + offset);
+}

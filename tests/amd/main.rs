@@ -1,0 +1,176 @@
+//! Every kernel as AMD's compiler in Mesa makes it for two generations of GPUs, neither of which need be here: no register goes
+//! to memory, and a byte of weights costs at most so many instructions. The table of benches/README.md:
+//!
+//!     FORETOKEN_AMD=all cargo test --release --test amd -- --nocapture
+
+#![cfg(target_os = "linux")]
+
+mod radv;
+mod report;
+
+use foretoken::gpu::{Kernel, Subnormals};
+use foretoken::weights::{Affine, Dtype, Float, Format};
+use radv::Compiler;
+use report::Report;
+use std::collections::HashSet;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// RDNA2 and RDNA3, as Mesa calls them.
+const FAMILIES: [&str; 2] = ["navi21", "gfx1100"];
+/// Bytes of workgroup memory that leave room for several workgroups on a compute unit.
+const WORKGROUP: u64 = 10_752;
+/// What stands before the child's answer.
+const ANSWER: &str = "REPORTS ";
+
+/// The types whose instructions are counted; all kernels of all types are held to not spilling.
+fn counted() -> [(&'static str, Dtype); 9] {
+    let affine = |bits| Dtype::Affine(Affine { bits, group_size: 64, scales: Float::Bf16 });
+    [
+        ("f16", Dtype::F16),
+        ("bf16", Dtype::Bf16),
+        ("Q4_0", Dtype::Q4_0),
+        ("Q4_1", Dtype::Q4_1),
+        ("Q8_0", Dtype::Q8_0),
+        ("Q4_K", Dtype::Q4K),
+        ("Q6_K", Dtype::Q6K),
+        ("MLX 4 bits", affine(4)),
+        ("MLX 8 bits", affine(8)),
+    ]
+}
+
+/// What a matmul does, whatever becomes of its results.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Way {
+    Rows(u32),
+    Tile,
+}
+
+fn matmul(kernel: Kernel) -> Option<(Format, Way)> {
+    match kernel {
+        Kernel::MatmulRows(format, rows, ..) => Some((format, Way::Rows(rows))),
+        Kernel::MatmulTile(format, ..) => Some((format, Way::Tile)),
+        _ => None,
+    }
+}
+
+/// Bytes of weights that a thread reads in an iteration: a chunk of each of four rows, with its scales.
+fn bytes(format: Format) -> f64 {
+    let row = format.row(4096);
+    4.0 * row.bytes() as f64 / row.chunks as f64
+}
+
+/// Most instructions of an iteration: of f16 all of them, of integers those that every lane executes.
+fn check_instructions(family: &str, format: Format, rows: u32, bytes: f64, report: &Report) {
+    let bound =
+        |bounds: &[(u32, f64)]| bounds.iter().find(|bound| bound.0 == rows).map_or(f64::INFINITY, |bound| bound.1);
+    let (count, most) = match format {
+        Format::Float(Float::F16) if family == "navi21" => {
+            (report.inner.all as f64, bound(&[(1, 75.0), (8, 340.0), (16, 650.0)]))
+        }
+        Format::Float(_) => return,
+        Format::Quantised { .. } => (report.inner.vector as f64 / bytes, bound(&[(1, 10.0), (8, 24.0)])),
+    };
+    assert!(count <= most, "{family}: {format:?}, {rows} rows: {count} instructions, at most {most}: {report:?}");
+}
+
+/// Those that are compiled: all, or each matmul of the counted types once, every epilogue of the one that needs most
+/// registers, and all other kernels but for the types of embeddings.
+fn kernels(all: bool) -> Vec<Kernel> {
+    let counted: HashSet<_> = counted().into_iter().map(|(_, dtype)| Format::of(dtype)).collect();
+    let f16 = Format::Float(Float::F16);
+    let mut seen = HashSet::new();
+    let mut is_wanted = |kernel: &Kernel| match (matmul(*kernel), kernel) {
+        (Some(way), _) if way == (f16, Way::Rows(16)) => true,
+        (Some((format, way)), _) => counted.contains(&format) && seen.insert((format, way)),
+        (None, Kernel::Embed(format, _) | Kernel::Fill(format)) => *format == f16,
+        (None, _) => true,
+    };
+    Kernel::all().into_iter().filter(|kernel| all || is_wanted(kernel)).collect()
+}
+
+/// Where Mesa's driver for AMD is announced to the Vulkan loader.
+fn driver() -> Option<PathBuf> {
+    let folders = ["/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d", "/etc/vulkan/icd.d"];
+    let files = folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();
+    let is_radv =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("radeon_icd"));
+    files.map(|entry| entry.path()).find(is_radv)
+}
+
+/// The child's half: kernels in WGSL on its standard input, its answer on its standard output. It is a process of its own
+/// because the driver learns from the environment which GPU it compiles for.
+#[test]
+fn compile_what_the_parent_asks_for() {
+    if std::env::var_os("RADV_FORCE_FAMILY").is_none() {
+        return;
+    }
+    let mut asked = String::new();
+    std::io::stdin().read_to_string(&mut asked).unwrap();
+    let sources: Vec<String> = serde_json::from_str(&asked).unwrap();
+    let compiler = Compiler::new().unwrap();
+    let reports: Vec<_> = sources.iter().map(|source| Report::of(&compiler.compile(source).unwrap())).collect();
+    println!("\n{ANSWER}{}", serde_json::to_string(&reports).unwrap());
+}
+
+fn compile(driver: &Path, family: &str, sources: &[String]) -> Vec<Report> {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "compile_what_the_parent_asks_for", "--nocapture"])
+        .env("VK_ICD_FILENAMES", driver)
+        .env("VK_DRIVER_FILES", driver)
+        .env("RADV_FORCE_FAMILY", family)
+        .env("RADV_DEBUG", "nocache")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(serde_json::to_string(sources).unwrap().as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let answer = text.lines().find_map(|line| line.strip_prefix(ANSWER));
+    serde_json::from_str(answer.unwrap_or_else(|| panic!("{family}: {text}"))).unwrap()
+}
+
+/// A matmul's line of the table.
+fn line(name: &str, way: Way, bytes: f64, report: &Report) -> String {
+    let Report { registers, waves, workgroup, inner, .. } = report;
+    let share = 100.0 * inner.multiply_adds as f64 / inner.vector as f64;
+    format!(
+        "{name:<11} {:<8} {:>7} {:>9.1} {share:>9.0} % {registers:>10} {waves:>6} {workgroup:>10}",
+        format!("{way:?}"),
+        inner.all,
+        inner.vector as f64 / bytes,
+    )
+}
+
+#[test]
+fn no_kernel_spills_and_a_byte_of_weights_costs_few_instructions() {
+    let Some(driver) = driver() else {
+        println!("skipped: Mesa's driver for AMD (radeon_icd) is not installed, so nothing here compiles for AMD");
+        return;
+    };
+    let kernels = kernels(std::env::var("FORETOKEN_AMD").is_ok_and(|what| what == "all"));
+    let sources: Vec<_> = kernels.iter().map(|kernel| kernel.source(Subnormals::Kept)).collect();
+    for family in FAMILIES {
+        let reports = compile(&driver, family, &sources);
+        println!("{family:<20} in loop  per byte  multiply-adds  registers  waves  workgroup");
+        let mut told = HashSet::new();
+        for (kernel, report) in kernels.iter().zip(&reports) {
+            assert_eq!(report.spilled, 0, "{family}: {kernel:?} spills: {report:?}");
+            assert!(report.workgroup <= WORKGROUP, "{family}: {kernel:?}: {report:?}");
+            let Some((format, way)) = matmul(*kernel) else { continue };
+            match way {
+                Way::Rows(rows) => check_instructions(family, format, rows, bytes(format), report),
+                Way::Tile => {
+                    let share = report.inner.multiply_adds as f64 / report.inner.vector as f64;
+                    assert!(share >= 0.6, "{family}: {kernel:?}: {share}: {report:?}");
+                }
+            }
+            let name = counted().into_iter().find(|(_, dtype)| Format::of(*dtype) == format);
+            if let Some((name, _)) = name.filter(|_| told.insert((format, way))) {
+                println!("{}", line(name, way, bytes(format), report));
+            }
+        }
+    }
+}

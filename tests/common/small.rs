@@ -1,0 +1,142 @@
+//! A small Llama with random weights of any stored types.
+
+use super::blocks::random_weights;
+use super::lab::Random;
+use super::{capacity, run, safetensors_file};
+use foretoken::Gpu;
+use foretoken::decode::{Blueprint, Engine, Model, RoundBuffers};
+use foretoken::model::{ModelSpec, parse_config};
+use foretoken::options::WeightDtype;
+use foretoken::weights::{Affine, Dtype, Memory, Quantization, Weights, widen};
+use serde_json::json;
+use std::rc::Rc;
+
+/// A Llama whose tensors have types of their own.
+pub struct Small {
+    pub spec: ModelSpec,
+    /// Name, shape [rows, cols], type, stored bytes.
+    pub tensors: Vec<(String, Vec<usize>, Dtype, Vec<u8>)>,
+}
+
+impl Small {
+    pub const HIDDEN: usize = 256;
+    pub const VOCAB: usize = 96;
+
+    /// Types of: embedding, q, k, v, o, gate, up, down, head.
+    pub fn new(types: [Dtype; 9]) -> Self {
+        let config = json!({
+            "model_type": "llama", "vocab_size": Self::VOCAB, "hidden_size": Self::HIDDEN, "num_attention_heads": 4,
+            "num_key_value_heads": 2, "num_hidden_layers": 1, "intermediate_size": Self::HIDDEN,
+            "max_position_embeddings": 256,
+        });
+        let spec = parse_config(config.to_string().as_bytes(), None).unwrap();
+        let layer = |name: &str| format!("model.layers.0.{name}.weight");
+        let hidden = Self::HIDDEN;
+        let matrices = [
+            ("model.embed_tokens.weight".into(), Self::VOCAB, hidden),
+            (layer("self_attn.q_proj"), hidden, hidden),
+            (layer("self_attn.k_proj"), hidden / 2, hidden),
+            (layer("self_attn.v_proj"), hidden / 2, hidden),
+            (layer("self_attn.o_proj"), hidden, hidden),
+            (layer("mlp.gate_proj"), hidden, hidden),
+            (layer("mlp.up_proj"), hidden, hidden),
+            (layer("mlp.down_proj"), hidden, hidden),
+            ("lm_head.weight".into(), Self::VOCAB, hidden),
+        ];
+        let mut random = Random(16);
+        let mut tensors = Vec::new();
+        for ((name, rows, cols), dtype) in matrices.into_iter().zip(types) {
+            tensors.push((name, vec![rows, cols], dtype, random_weights(&mut random, dtype, rows * cols)));
+        }
+        for name in [layer("input_layernorm"), layer("post_attention_layernorm"), "model.norm.weight".into()] {
+            tensors.push((name, vec![hidden], Dtype::F32, 1f32.to_le_bytes().repeat(hidden)));
+        }
+        Self { spec, tensors }
+    }
+
+    /// With all weights as the f32 that they stand for.
+    pub fn widened(&self) -> Self {
+        let widen = |(name, shape, dtype, bytes): &(String, Vec<usize>, Dtype, Vec<u8>)| {
+            (name.clone(), shape.clone(), Dtype::F32, bytemuck::cast_slice(&widen(*dtype, bytes)).to_vec())
+        };
+        Self { spec: self.spec.clone(), tensors: self.tensors.iter().map(widen).collect() }
+    }
+
+    /// Its tensors, out of a file of the format that has their types.
+    pub fn weights(&self) -> Weights<Memory> {
+        let affine = |(_, _, dtype, _): &(String, Vec<usize>, Dtype, Vec<u8>)| match dtype {
+            Dtype::Affine(affine) => Some(*affine),
+            _ => None,
+        };
+        match self.tensors.iter().find_map(affine) {
+            Some(affine) => self.mlx(affine),
+            None => {
+                let memory = Memory::new("small", [("m.gguf", self.file().into())]);
+                run(Weights::open_gguf(memory, "m.gguf")).unwrap().0
+            }
+        }
+    }
+
+    /// From a file in MLX's layout, where all quantised matrices are of this type.
+    fn mlx(&self, Affine { bits, group_size, .. }: Affine) -> Weights<Memory> {
+        use safetensors::Dtype::{BF16, F16, F32, U32};
+        let mut tensors = Vec::new();
+        for (name, shape, dtype, bytes) in &self.tensors {
+            let Dtype::Affine(Affine { scales, .. }) = *dtype else {
+                tensors.push((name.clone(), F32, shape.clone(), bytes.clone()));
+                continue;
+            };
+            let size = scales.size();
+            let float = [F32, F16, BF16][scales as usize];
+            let blocks = bytes.chunks_exact(dtype.block().bytes);
+            let of = |from: usize, to: usize| blocks.clone().flat_map(|block| block[from..to].to_vec()).collect();
+            let groups = vec![shape[0], shape[1] / usize::from(group_size)];
+            let module = name.trim_end_matches(".weight");
+            tensors.push((
+                name.clone(),
+                U32,
+                vec![shape[0], shape[1] * usize::from(bits) / 32],
+                of(2 * size, dtype.block().bytes),
+            ));
+            tensors.push((format!("{module}.scales"), float, groups.clone(), of(0, size)));
+            tensors.push((format!("{module}.biases"), float, groups, of(size, 2 * size)));
+        }
+        let file = safetensors_file(&tensors);
+        let config = json!({ "quantization": { "bits": bits, "group_size": group_size } }).to_string();
+        let mut weights = run(Weights::open(Memory::new("small", [("model.safetensors", file.into())]))).unwrap();
+        weights.join(&Quantization::parse(config.as_bytes()).unwrap().unwrap()).unwrap();
+        weights
+    }
+
+    /// As a GGUF file, version 3, without metadata.
+    pub fn file(&self) -> Vec<u8> {
+        let mut header = b"GGUF\x03\0\0\0".to_vec();
+        header.extend((self.tensors.len() as u64).to_le_bytes());
+        header.extend(0u64.to_le_bytes());
+        let mut data = Vec::new();
+        for (name, shape, dtype, bytes) in &self.tensors {
+            header.extend((name.len() as u64).to_le_bytes());
+            header.extend(name.as_bytes());
+            header.extend((shape.len() as u32).to_le_bytes());
+            shape.iter().rev().for_each(|size| header.extend((*size as u64).to_le_bytes()));
+            header.extend(dtype.gguf_number().unwrap().to_le_bytes());
+            header.extend((data.len() as u64).to_le_bytes());
+            data.extend(bytes);
+            data.resize(data.len().next_multiple_of(32), 0);
+        }
+        header.resize(header.len().next_multiple_of(32), 0);
+        [header, data].concat()
+    }
+
+    /// Its engine, and the bytes of weights of which the loader told.
+    pub fn load(&self, gpu: &Rc<Gpu>, wanted: WeightDtype) -> (Engine, u64) {
+        let weights = self.weights();
+        run(async {
+            let blueprint = Blueprint::new(self.spec.clone(), &weights, capacity(), wanted).unwrap();
+            let buffers = RoundBuffers::new(gpu, 64, Self::VOCAB).unwrap();
+            let mut bytes = 0;
+            let model = Model::load(gpu, &blueprint, Some(&weights), &buffers, &mut |more| bytes += more).await;
+            (Engine::new(gpu, buffers, model.unwrap(), None).unwrap(), bytes)
+        })
+    }
+}

@@ -1,0 +1,162 @@
+//! The CPU as a device: logits of transformers, the same bits however many rows are computed, the same text whoever drafts.
+
+mod common;
+use common::blocks::random_blocks;
+use common::lab::Random;
+use common::{Golden, Tales, blueprint_as, capacity, goldens, path, run};
+use foretoken::cpu::{Engine, Matrix, Model, Rows};
+use foretoken::decode::{Draft, Target};
+use foretoken::options::{LookupRule, Schedule, WeightDtype};
+use foretoken::sample::{Draw, Processors, Sampling};
+use foretoken::session::{Run, Sink, rounds};
+use foretoken::speculate::{DraftModel, Drafter, Lookahead, NoDrafter, Origin, PromptLookup, Stats};
+use foretoken::weights::{Dtype, narrow, widen};
+use foretoken::{Result, reference};
+use std::ops::ControlFlow;
+use std::path::Path;
+
+/// |logit - reference| <= this * max(1, max |reference|).
+const BOUND: f32 = 2e-4;
+
+fn model(folder: &Path, dtype: WeightDtype) -> Model {
+    let (blueprint, weights) = blueprint_as(folder, capacity(), dtype);
+    run(Model::load(&blueprint, &weights, &mut |_| ())).unwrap()
+}
+
+fn difference(ours: &[f32], theirs: &[f32]) -> f32 {
+    assert_eq!(ours.len(), theirs.len());
+    let largest = theirs.iter().fold(1f32, |most, x| most.max(x.abs()));
+    ours.iter().zip(theirs).fold(0f32, |worst, (a, b)| worst.max((a - b).abs())) / largest
+}
+
+/// Plain decoding behind a prompt.
+fn plain(engine: &mut Engine, prompt: &[u32], count: usize) -> Vec<u32> {
+    engine.truncate(0);
+    run(engine.prefill(&prompt[..prompt.len() - 1])).unwrap();
+    let mut pending = prompt[prompt.len() - 1];
+    let mut ids = Vec::new();
+    for _ in 0..count {
+        pending = run(engine.verify(pending, &Draft::Tokens(Vec::new()))).unwrap().ids[0];
+        ids.push(pending);
+    }
+    ids
+}
+
+#[test]
+fn logits_and_greedy_ids_equal_transformers() {
+    for folder in goldens() {
+        let golden = Golden::read(&folder);
+        let name = folder.file_name().unwrap().to_string_lossy().into_owned();
+        let mut engine = Engine::new(model(&folder, WeightDtype::Auto), None);
+        let logits = run(async { engine.logits(&golden.prompt_ids, 64) }).unwrap();
+        let prompt = difference(&logits, &golden.prompt_logits);
+        let ids = plain(&mut engine, &golden.prompt_ids, golden.greedy_ids.len());
+        println!("{name}: prompt logits {prompt:.1e}");
+        assert!(prompt <= BOUND, "{name}: {prompt:e}");
+        assert_eq!(ids, golden.greedy_ids, "{name}");
+        for rows in [1, 2, 3, 7] {
+            engine.truncate(0);
+            let alone = engine.logits(&golden.prompt_ids, rows).unwrap();
+            let same = alone.iter().zip(&logits).all(|(a, b)| a.to_bits() == b.to_bits());
+            assert!(same, "{name}: {rows} rows give other bits than 64");
+        }
+    }
+}
+
+/// Collects tokens up to a number.
+struct Collect {
+    ids: Vec<u32>,
+    most: usize,
+}
+
+impl Sink for Collect {
+    fn room(&self) -> usize {
+        self.most - self.ids.len()
+    }
+
+    fn push(&mut self, id: u32, _: Origin, _: bool) -> Result<ControlFlow<()>> {
+        self.ids.push(id);
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+fn write(engine: &mut Engine, drafter: &mut dyn Drafter, prompt: &[u32], most: usize) -> (Vec<u32>, Stats) {
+    engine.truncate(0);
+    let mut sink = Collect { ids: Vec::new(), most };
+    let mut text = Run::new(prompt);
+    run(rounds(engine, drafter, &mut text, &[], &mut sink)).unwrap();
+    (sink.ids, text.stats)
+}
+
+#[test]
+fn whoever_drafts_the_text_is_the_same() {
+    let [target, draft] = ["target", "draft"].map(|model_of| path("models/tales").join(model_of));
+    let mut engine = Engine::new(model(&target, WeightDtype::Auto), Some(model(&draft, WeightDtype::Auto)));
+    let sampled = Processors { temperature: 0.8, top_k: 40, top_p: 0.95, ..Processors::default() };
+    let penalised = Processors { repetition_penalty: 1.3, ..sampled.clone() };
+    let draws = [(Draw::Greedy, Processors::default()), (Draw::Coupled, sampled.clone()), (Draw::Coupled, penalised)];
+    let mut accepted = [0, 0];
+    for case in Tales::cases().iter().take(4) {
+        for (draw, processors) in &draws {
+            engine
+                .sample_by(&Sampling { processors: processors.clone(), draw: *draw, seed: 7, confidence: 0.0 })
+                .unwrap();
+            let (plain, _) = write(&mut engine, &mut NoDrafter, &case.prompt_ids, 48);
+            if *draw == Draw::Greedy {
+                let expected = &case.greedy_ids[..case.greedy_ids.len().min(48)];
+                assert_eq!(&plain[..expected.len()], expected, "{}", case.prompt);
+            }
+            let mut lookup = PromptLookup::new(10, 3, LookupRule::Leftmost, &[]);
+            let mut lookahead = Lookahead::new(Schedule::Constant, 5);
+            let drafters: [&mut dyn Drafter; 2] = [&mut lookup, &mut DraftModel(&mut lookahead)];
+            for (drafter, accepted) in drafters.into_iter().zip(&mut accepted) {
+                let (ids, stats) = write(&mut engine, drafter, &case.prompt_ids, 48);
+                assert_eq!(ids, plain, "{draw:?} {}", case.prompt);
+                *accepted += stats.num_accepted_draft_tokens;
+            }
+        }
+        // Rejection sampling writes other texts, and the same one each time.
+        let (draw, processors) = (Draw::Rejection, sampled.clone());
+        engine.sample_by(&Sampling { processors, draw, seed: 7, confidence: 0.0 }).unwrap();
+        let mut texts = (0..2).map(|_| {
+            let mut lookahead = Lookahead::new(Schedule::Constant, 5);
+            write(&mut engine, &mut DraftModel(&mut lookahead), &case.prompt_ids, 48).0
+        });
+        assert_eq!(texts.next(), texts.next());
+    }
+    assert!(accepted.iter().all(|accepted| *accepted > 20), "{accepted:?}");
+}
+
+/// Every stored type: its rows are those of `widen`, and products with them are as good as f32 gets.
+#[test]
+fn products_with_stored_weights() {
+    let mut random = Random::new(3);
+    for dtype in Dtype::all() {
+        let (rows, cols) = (7, 256);
+        let bytes = match dtype {
+            Dtype::F32 | Dtype::F16 | Dtype::Bf16 => {
+                let values: Vec<f32> = (0..rows * cols).map(|_| random.unit() as f32 - 0.5).collect();
+                narrow(dtype, &values).unwrap()
+            }
+            _ => random_blocks(&mut random, dtype, rows * cols),
+        };
+        let mut matrix = Matrix::new(cols);
+        // In two portions, as files are read.
+        let (first, rest) = bytes.split_at(bytes.len() / rows * 3);
+        matrix.push(dtype, first);
+        matrix.push(dtype, rest);
+        let w = widen(dtype, &bytes);
+        let found: Vec<f32> = (0..rows).flat_map(|row| matrix.row(row)).collect();
+        let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&found), bits(&w), "{dtype:?}");
+        for count in [1, 2, 5] {
+            let x: Vec<f32> = (0..count * cols).map(|_| random.unit() as f32 - 0.5).collect();
+            let y = matrix.times(&Rows::from_flat(&x, cols));
+            let expected = reference::matmul(&x, &w, cols);
+            let ours: Vec<f32> = (0..count).flat_map(|row| y.row(row).to_vec()).collect();
+            let error: f32 = ours.iter().zip(&expected).map(|(a, b)| (a - b).powi(2)).sum();
+            let power: f32 = expected.iter().map(|b| b.powi(2)).sum();
+            assert!(error <= 1e-12 * power, "{dtype:?}, {count} rows: NMSE {:e}", error / power);
+        }
+    }
+}

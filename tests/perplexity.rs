@@ -1,0 +1,95 @@
+//! The perplexity of stored weights: on the GPU as on the CPU with the f32 that they stand for.
+
+mod common;
+use common::lab::Random;
+use common::small::Small;
+use common::{blueprint_as, capacity, engine_of, gpu, path, rounded, run};
+use foretoken::decode::Target;
+use foretoken::model::parse_config;
+use foretoken::options::{KvDtype, WeightDtype};
+use foretoken::reference::Model;
+use foretoken::sample::softmax;
+use foretoken::text::Tokenizer;
+use foretoken::weights::{Dtype, Float, widen};
+
+const TOKENS: usize = 2000;
+/// Tokens that are read at once, without those before them.
+const WINDOW: usize = 250;
+
+/// exp of the mean surprise at a text's tokens, from the logits of each window.
+fn perplexity(text: &[u32], vocab: usize, mut logits: impl FnMut(&[u32]) -> Vec<f32>) -> f64 {
+    let mut nats = Vec::new();
+    for window in text.chunks(WINDOW) {
+        let logits = logits(window);
+        assert_eq!(logits.len(), window.len() * vocab);
+        let next = logits.chunks_exact(vocab).zip(&window[1..]);
+        nats.extend(next.map(|(row, token)| -f64::from(softmax(row)[*token as usize]).ln()));
+    }
+    (nats.iter().sum::<f64>() / nats.len() as f64).exp()
+}
+
+fn assert_equal(what: &str, gpu: f64, cpu: f64) {
+    let off = gpu / cpu - 1.0;
+    println!("{what}: {gpu:.4} on the GPU, {cpu:.4} on the CPU, {:+.5} %", 100.0 * off);
+    assert!(off.abs() < 1e-3, "{what}: {gpu} instead of {cpu}");
+}
+
+/// Of MLX's types two: groups and the types of scales are for single rows to tell apart.
+#[test]
+fn every_stored_type_has_the_perplexity_of_what_it_stands_for() {
+    let gpu = gpu();
+    let mut random = Random(5);
+    let text: Vec<u32> = (0..TOKENS).map(|_| random.next() as u32 % Small::VOCAB as u32).collect();
+    for dtype in Dtype::all() {
+        if dtype == Dtype::F32 || matches!(dtype, Dtype::Affine(of) if (of.group_size, of.scales) != (64, Float::F16)) {
+            continue;
+        }
+        let small = small(dtype);
+        let mut engine = small.load(&gpu, WeightDtype::Auto).0;
+        let on_gpu = perplexity(&text, Small::VOCAB, |window| {
+            engine.truncate(0);
+            run(engine.logits(window, 64)).unwrap()
+        });
+        let model = run(Model::load(small.spec.clone(), &small.weights())).unwrap();
+        let on_cpu = perplexity(&text, Small::VOCAB, |window| model.logits(window, KvDtype::F32));
+        assert_equal(&format!("{dtype:?}"), on_gpu, on_cpu);
+    }
+}
+
+/// Random weights of some types are large: the last norm makes logits of them that a model could have.
+fn small(dtype: Dtype) -> Small {
+    let mut small = Small::new([dtype; 9]);
+    let head = widen(dtype, &small.tensors[8].3);
+    let size = (head.iter().map(|x| x * x).sum::<f32>() / head.len() as f32).sqrt();
+    let gain = 2.0 / (size * (Small::HIDDEN as f32).sqrt());
+    small.tensors.last_mut().unwrap().3 = gain.to_le_bytes().repeat(Small::HIDDEN);
+    small
+}
+
+/// The tales draft model on a tale that it has never seen, as stored and quantised on load.
+#[test]
+fn a_tale_has_the_perplexity_of_the_rounded_weights() {
+    let gpu = gpu();
+    let folder = path("models/tales/draft");
+    let file = |name: &str| std::fs::read(folder.join(name)).unwrap();
+    let tokenizer = Tokenizer::from_json("tokenizer.json", &file("tokenizer.json")).unwrap();
+    let tale = std::fs::read_to_string(path("src/cli/bench/tale.txt")).unwrap();
+    let text = tokenizer.encode(&tale, false).unwrap();
+    let spec = parse_config(&file("config.json"), None).unwrap();
+    let stored = file("model.safetensors");
+    let mut before = 0.0;
+    for (wanted, dtype) in
+        [(WeightDtype::F16, Dtype::F16), (WeightDtype::Q8, Dtype::Q8_0), (WeightDtype::Q4, Dtype::Q4_1)]
+    {
+        let mut engine = engine_of(&gpu, blueprint_as(&folder, capacity(), wanted), None);
+        let on_gpu = perplexity(&text[..TOKENS], spec.vocab_size, |window| {
+            engine.truncate(0);
+            run(engine.logits(window, 64)).unwrap()
+        });
+        let model = run(Model::load(spec.clone(), &rounded(&stored, dtype, |_| false))).unwrap();
+        let on_cpu = perplexity(&text[..TOKENS], spec.vocab_size, |window| model.logits(window, KvDtype::F32));
+        assert_equal(&format!("{wanted:?}"), on_gpu, on_cpu);
+        assert!(on_gpu > before && on_gpu < 100.0, "{wanted:?}: fewer bits know less, but something: {on_gpu}");
+        before = on_gpu;
+    }
+}
