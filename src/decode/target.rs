@@ -55,9 +55,16 @@ pub struct Timings {
 }
 
 impl Timings {
-    /// Nothing is measured; a draft step is guessed.
+    /// Nothing is measured; a draft step is guessed. Twice the rows are guessed to take 1.3 times as long.
     pub fn guess(step: f64) -> Self {
         Self { plain: None, rows: [1.0, 1.3, 1.69, 2.2, 2.86], step, waiting: 0.0 }
+    }
+
+    /// So many rows (a power of two) took so long; more rows are guessed anew.
+    pub fn set_rows(&mut self, rows: usize, forward: f64) {
+        let from = &mut self.rows[rows.ilog2() as usize..];
+        let factor = forward / from[0];
+        from.iter_mut().for_each(|rows| *rows *= factor);
     }
 }
 

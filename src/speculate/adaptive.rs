@@ -16,7 +16,7 @@ const ALLOWANCE: f64 = 1.2;
 const LOSS: f64 = 0.005;
 /// Target forwards that earlier texts save at most for reading.
 const SLUMP: f64 = 7.0;
-const SAVINGS: f64 = 16.0;
+const SAVINGS: f64 = 12.0;
 /// Rounds for which a draft model that does not pay is left, at first, and at last.
 const PAUSE: usize = 4;
 const LONGEST_PAUSE: usize = 256;
@@ -332,7 +332,7 @@ impl Drafter for Adaptive {
         }
         let emitted = (round.accepted + 1) as f64;
         self.pace = (KEPT * self.pace.0 + emitted, KEPT * self.pace.1 + cost);
-        self.funds = f64::min(self.funds + emitted - cost + LOSS * cost, 4.0);
+        self.funds = f64::min(self.funds + emitted - cost + LOSS * cost, SAVINGS);
         if drafter == Origin::DraftModel && lookahead > 0 {
             let reading = round.caught_up as f64 * self.costs.step() / READ_PER_STEP as f64;
             let saved = reading.min(self.savings);
