@@ -126,6 +126,11 @@ impl Engine {
         either!(self, engine => engine.draft().map(|draft| draft.memory()))
     }
 
+    /// What was found out about the device as it computed.
+    pub fn warning(&self) -> Option<&'static str> {
+        self.on_gpu().and_then(|engine| engine.target().variants().warning())
+    }
+
     /// From now on target and draft model choose their tokens like this.
     ///
     /// # Errors

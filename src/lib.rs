@@ -21,6 +21,8 @@
 //!
 //! Start reading at [`session`]; the rules of acceptance are in [`speculate`].
 
+#![forbid(unsafe_code)]
+
 pub mod checkpoint;
 #[cfg(feature = "cli")]
 pub mod cli;

@@ -182,7 +182,7 @@ impl Session {
             }
         }
         run.stats.speculating = self.learned.speculating(options);
-        let differing = self.engine.target().variants().warning().map(Into::into);
+        let differing = self.engine.warning().map(Into::into);
         run.stats.warnings.splice(0..0, self.warnings.iter().cloned().chain(differing));
         out.finish(run.stats)
     }

@@ -130,7 +130,7 @@ fn whoever_drafts_the_text_is_the_same() {
 /// Every stored type: its rows are those of `widen`, and products with them are as good as f32 gets.
 #[test]
 fn products_with_stored_weights() {
-    let mut random = Random::new(3);
+    let mut random = Random(3);
     for dtype in Dtype::all() {
         let (rows, cols) = (7, 256);
         let bytes = match dtype {

@@ -1,9 +1,9 @@
 //! A token's logits and cached keys and values have the same bits however they were computed (promise P2).
 
 mod common;
-use common::{Tales, capacity, engine, goldens, gpu, gpu_with, path, run};
-use foretoken::KvDtype;
+use common::{Tales, capacity, engine, goldens, gpu, gpu_of, gpu_with, path, run};
 use foretoken::decode::{Capacity, Draft, Engine, Target, Variants};
+use foretoken::{GpuOptions, KvDtype};
 use std::path::Path;
 
 /// Past the first block of 256 positions.
@@ -97,6 +97,24 @@ fn the_same_holds_for_the_tales_target() {
     check(&path("models/tales/target"), Tales::capacity(), &[7, 16, 64]);
 }
 
+/// What GPUs run and what processors run is not the same, but its bits are.
+#[test]
+fn the_same_holds_for_what_gpus_run() {
+    let capacity = Capacity { prefill_chunk: LENGTH, ..capacity() };
+    let folder = path("tests/golden/models/qwen3");
+    let text = |as_on_gpus| {
+        let gpu = gpu_of(&GpuOptions { as_on_gpus, ..GpuOptions::default() });
+        let mut engine = engine(&gpu, &folder, None, capacity);
+        let text = tokens(LENGTH, engine.target().spec().vocab_size);
+        [1, 2, 4, 7, 16, 20, LENGTH].map(|rows| {
+            engine.truncate(0);
+            bits(&run(engine.logits(&text, rows)).unwrap())
+        })
+    };
+    let (serial, parallel) = (text(false), text(true));
+    assert!(serial.iter().chain(&parallel).all(|bits| *bits == serial[0]));
+}
+
 /// Devices that break the promise get fewer kernel variants; each choice gives the same bits here.
 #[test]
 fn fewer_kernel_variants_give_the_same_bits() {
@@ -122,6 +140,7 @@ fn every_variant_is_compared_when_it_is_first_needed_and_never_again() {
         let mut engine = engine(&gpu, &path("tests/golden/models").join(name), None, capacity);
         let row = 4 * engine.target().spec().vocab_size.min(1024) as u64;
         let before = gpu.counters();
+        assert!(before.pipelines <= 12, "{} pipelines for a greedy model", before.pipelines);
         run(engine.check_invariance()).unwrap();
         let did = gpu.counters().since(&before);
         assert_eq!((did.submits, did.blocking_readbacks, did.readback_bytes), (2, 2, 2 * row), "{name}: {did:?}");

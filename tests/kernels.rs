@@ -267,24 +267,34 @@ fn norms_equal_their_twins_and_rows_are_alone() {
 enum Way {
     /// matmul_rows with so many rows per workgroup.
     Rows(u32),
-    /// matmul_tile.
-    Tile,
+    /// matmul_tile, likewise.
+    Tile(u32),
 }
 
 impl Way {
-    const ALL: [Self; 6] = [Self::Rows(1), Self::Rows(2), Self::Rows(4), Self::Rows(8), Self::Rows(16), Self::Tile];
+    const ALL: [Self; 9] = [
+        Self::Rows(1),
+        Self::Rows(2),
+        Self::Rows(4),
+        Self::Rows(8),
+        Self::Rows(16),
+        Self::Tile(1),
+        Self::Tile(2),
+        Self::Tile(4),
+        Self::Tile(8),
+    ];
 
     fn name(self) -> &'static str {
         match self {
             Self::Rows(_) => "matmul_rows",
-            Self::Tile => "matmul_tile",
+            Self::Tile(_) => "matmul_tile",
         }
     }
 
     fn kernel(self, format: Format, epilogues: Epilogues) -> Kernel {
         match self {
             Self::Rows(rows) => Kernel::MatmulRows(format, rows, epilogues),
-            Self::Tile => Kernel::MatmulTile(format, epilogues),
+            Self::Tile(rows) => Kernel::MatmulTile(format, rows, epilogues),
         }
     }
 
@@ -292,7 +302,7 @@ impl Way {
     fn grid(self, outs: usize, rows: usize) -> [u32; 3] {
         match self {
             Self::Rows(tile) => split_grid((rows as u32).div_ceil(tile), (outs as u32).div_ceil(16)),
-            Self::Tile => split_grid((rows as u32).div_ceil(Kernel::TILE[0]), (outs as u32).div_ceil(128)),
+            Self::Tile(tile) => split_grid((rows as u32).div_ceil(tile), (outs as u32).div_ceil(128)),
         }
     }
 }
@@ -409,7 +419,7 @@ fn matmul_of_quantised_weights_equals_its_twin_and_rows_are_alone() {
         let all = Product::new(&lab, &x, &matrix, cols, 0);
         let last = Product::new(&lab, &x[(rows - 1) * cols..], &matrix, cols, 0).store(&lab, Way::Rows(1));
         // Compiling is what takes time here.
-        for way in [Way::Rows(1), Way::Rows(Kernel::ROWS[1 + index % 4]), Way::Tile] {
+        for way in [Way::Rows(1), Way::Rows([2, 4, 8][index % 3]), Way::Tile([1, 2, 4][index % 3]), Way::Tile(8)] {
             let got = all.store(&lab, way);
             lab.close(way.name(), MATMUL, &(way, dtype, rows, cols, outs), &got, &want, 0.0);
             assert_eq!(bits(&got[(rows - 1) * outs..]), bits(&last), "{way:?} {dtype:?}");

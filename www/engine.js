@@ -229,6 +229,7 @@ import { Queue } from "./queue.js";
  * @property {number} blocking_readbacks times that the engine waited for bytes from the GPU
  * @property {number} readback_bytes
  * @property {number} creates buffers, bind groups and pipelines created
+ * @property {number} pipelines of those, the pipelines: kernel variants compiled
  * @property {number} dispatches kernel calls
  * @property {number} allocated bytes of all buffers that there are
  */

@@ -8,6 +8,9 @@ fn rows_from(row: u32) -> Rows {
 fn mac(sums: Sums, w: mat4x4f, rows: Rows, at: u32) -> Sums {
     return mac_quad(sums, w, rows, at);
 }
+fn join(total: Sums, sums: Sums) -> Sums {
+    return join_quad(total, sums);
+}
 fn quad_of(sums: Sums, output: u32, quad: u32) -> vec4f {
     return sums[output];
 }

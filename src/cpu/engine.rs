@@ -215,7 +215,7 @@ impl Target for Engine {
         let logits = self.target.forward(&rows, position, 0..rows.len());
         let ids = self.ids(&logits, pending, &tokens, &drawn_from)?;
         self.cached.extend(rows);
-        Ok(Verified { draft: tokens, ids, waited: 0.0 })
+        Ok(Verified { draft: tokens, ids, ..Verified::default() })
     }
 }
 

@@ -24,5 +24,7 @@ pub use round::{BIAS_WORDS, MAX_AFTER, RoundBuffers};
 pub use sampler::{DRAFT_MODEL, bias_words};
 pub use target::{Draft, MAX_DRAFT, Target, Timings, Verified};
 pub use translate::Translate;
+#[cfg(not(target_arch = "wasm32"))]
 pub(crate) use translate::Translation;
+#[cfg(not(target_arch = "wasm32"))]
 pub(crate) use upload::{stored_rows, vector};

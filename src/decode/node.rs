@@ -18,12 +18,12 @@ pub(super) enum Choice {
 
 impl Choice {
     /// All that it may run.
-    fn kernels(self) -> Vec<Kernel> {
+    fn kernels(self, gpu: &Gpu) -> Vec<Kernel> {
         match self {
             Self::Always(kernel) => vec![kernel],
             Self::Matmul(format, epilogues) => {
-                let rows = Kernel::ROWS.map(|rows| Kernel::MatmulRows(format, rows, epilogues));
-                [&rows[..], &[Kernel::MatmulTile(format, epilogues)]].concat()
+                let counts = Kernel::ROWS.into_iter().map(Some).chain([None]);
+                counts.map(|rows| Kernel::matmul(format, rows, epilogues, gpu.is_processor())).collect()
             }
             Self::Attention(kv) => Kernel::VECTORS.map(|vectors| Kernel::Attention(kv, vectors)).into(),
         }
@@ -95,7 +95,7 @@ impl Node {
     }
 
     fn bind(&mut self, gpu: &Gpu) {
-        let kernels = self.choice.kernels();
+        let kernels = self.choice.kernels(gpu);
         let group = gpu.group(kernels[0], &self.bindings);
         self.calls = kernels.into_iter().map(|kernel| group.call(kernel)).collect();
     }
@@ -149,10 +149,7 @@ impl Node {
             Grid::PerRow(x) => [x, rows, 1],
             Grid::Rows => [rows, 1, 1],
             Grid::Outputs(outs) => {
-                let [row_tile, out_tile] = match Kernel::ROWS.get(variant) {
-                    Some(rows) => [*rows, Kernel::OUTS],
-                    None => Kernel::TILE,
-                };
+                let [row_tile, out_tile] = self.calls[variant].kernel().tile().unwrap_or([1, 1]);
                 split_grid(rows.div_ceil(row_tile), outs.min(wanted).div_ceil(out_tile))
             }
             Grid::Parts(span) => {

@@ -15,6 +15,8 @@ pub struct GpuOptions {
     pub max_binding_size: u64,
     /// Take the adapter that saves power, where there are two.
     pub low_power: bool,
+    /// Run on a processor what a GPU would run, to test it.
+    pub as_on_gpus: bool,
 }
 
 /// Which device it is.
@@ -85,6 +87,7 @@ pub struct Gpu {
     layouts: RefCell<HashMap<Vec<Binding>, wgpu::BindGroupLayout>>,
     failure: Shared,
     subnormals: Subnormals,
+    is_processor: bool,
     /// Whether the browser reports late what the device has done.
     pub(super) reports_late: bool,
 }
@@ -158,6 +161,7 @@ impl Gpu {
         let failure = Arc::new(Mutex::new(None));
         watch(&device, &failure);
         let (counters, options) = (Rc::default(), options.clone());
+        let is_processor = adapter.get_info().device_type == wgpu::DeviceType::Cpu && !options.as_on_gpus;
         let mut gpu = Self {
             device,
             queue,
@@ -168,6 +172,7 @@ impl Gpu {
             layouts: RefCell::default(),
             failure,
             subnormals: Subnormals::Flushed,
+            is_processor,
             reports_late: false,
         };
         if cfg!(target_arch = "wasm32") {
@@ -210,6 +215,11 @@ impl Gpu {
         recorder.submit(None);
         let counts = self.read(&wrong, 0, wrong.size()).await?;
         Ok(if counts.iter().all(|count| *count == 0) { Subnormals::Kept } else { Subnormals::Flushed })
+    }
+
+    /// Whether the device is a processor that runs threads one after the other.
+    pub fn is_processor(&self) -> bool {
+        self.is_processor
     }
 
     /// What its driver does with subnormal halves.

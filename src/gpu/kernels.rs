@@ -39,10 +39,10 @@ pub enum Kernel {
     PostNorm,
     /// Layer norm of rows.
     NormLayer,
-    /// x W^T for up to the given number of rows per workgroup: 1, 2, 4, 8 or 16.
+    /// x W^T for up to the given number of rows per workgroup, one of [`Kernel::ROWS`]; the lanes are threads.
     MatmulRows(Format, u32, Epilogues),
-    /// x W^T for many rows.
-    MatmulTile(Format, Epilogues),
+    /// The same, up to [`Kernel::TILE`]; each thread has all lanes.
+    MatmulTile(Format, u32, Epilogues),
     /// Norm of each head of q and k, rotation, append.
     QkNorm(KvDtype),
     /// Attention of up to the given number of query vectors per workgroup: 1, 2, 4 or 8.
@@ -117,11 +117,29 @@ impl Kernel {
     pub const VECTORS: [u32; 4] = [1, 2, 4, 8];
     /// Logits of a segment; as in `shaders/lib/sampling.wgsl`.
     pub const SEGMENT: usize = 4096;
+    /// Most rows of a workgroup of [`Kernel::MatmulTile`].
+    pub const TILE: u32 = 8;
 
-    /// Rows and outputs of a workgroup of [`Kernel::MatmulTile`].
-    pub const TILE: [u32; 2] = [8, 256];
-    /// Outputs of a workgroup of [`Kernel::MatmulRows`].
-    pub const OUTS: u32 = 32;
+    /// The matmul for up to one of [`Kernel::ROWS`], or for more. The sums of 16 rows leave no registers for chunks of 32 weights:
+    /// they take two workgroups of 8, which follow each other, so that the second one finds the weights in a cache. A
+    /// processor (`serial`) gains nothing by lanes that are threads, and has to bring their sums together.
+    pub fn matmul(format: Format, rows: Option<u32>, epilogues: Epilogues, serial: bool) -> Self {
+        match rows {
+            Some(rows) if serial => Self::MatmulTile(format, rows.min(Self::TILE), epilogues),
+            Some(16) if format.chunk() == 32 => Self::MatmulRows(format, 8, epilogues),
+            Some(rows) => Self::MatmulRows(format, rows, epilogues),
+            None => Self::MatmulTile(format, Self::TILE, epilogues),
+        }
+    }
+
+    /// Rows and outputs of a workgroup of a matmul.
+    pub fn tile(self) -> Option<[u32; 2]> {
+        match self {
+            Self::MatmulRows(_, rows, _) => Some([rows, 32]),
+            Self::MatmulTile(_, rows, _) => Some([rows, 256]),
+            _ => None,
+        }
+    }
 
     /// The WGSL text for such a driver: fragments first, then the kernel.
     pub fn source(self, subnormals: Subnormals) -> String {
@@ -130,7 +148,7 @@ impl Kernel {
         let units = shader!("lib/units.wgsl");
         let matmul = |format: Format, count| {
             let shared = vec![step, mac, shader!("lib/matmul.wgsl"), units];
-            [shared, weight(format, subnormals), chunk(format), rows(count)].concat()
+            [shared, weight(format, subnormals), rows(count)].concat()
         };
         let heads = shader!("lib/heads.wgsl");
         let fold = shader!("lib/fold.wgsl");
@@ -155,11 +173,12 @@ impl Kernel {
             Self::PostNorm => vec![step, norm, sum, shader!("lib/norm_add.wgsl"), shader!("norm_rms.wgsl")],
             Self::NormLayer => vec![step, norm, sum, shader!("norm_layer.wgsl")],
             Self::MatmulRows(format, count, epilogues) => {
-                [matmul(format, count), epilogues.parts(), vec![shader!("matmul_rows.wgsl")]].concat()
+                let kernel = vec![chunk(format), shader!("matmul_rows.wgsl")];
+                [matmul(format, count), epilogues.parts(), kernel].concat()
             }
-            Self::MatmulTile(format, epilogues) => {
-                let [count, _] = Self::TILE;
-                [matmul(format, count), epilogues.parts(), vec![shader!("matmul_tile.wgsl")]].concat()
+            Self::MatmulTile(format, count, epilogues) => {
+                let kernel = vec![shader!("lib/chunk_loop.wgsl"), shader!("matmul_tile.wgsl")];
+                [matmul(format, count), epilogues.parts(), kernel].concat()
             }
             Self::QkNorm(kv) => {
                 vec![step, heads, sum, kv_store(kv), shader!("lib/rotary.wgsl"), shader!("qk_norm.wgsl")]
@@ -200,7 +219,7 @@ impl Kernel {
             Self::Halves => vec![shader!("halves.wgsl")],
         };
         let constants = match self {
-            Self::Embed(format, _) | Self::MatmulRows(format, ..) | Self::MatmulTile(format, _) => constants(format),
+            Self::Embed(format, _) | Self::MatmulRows(format, ..) | Self::MatmulTile(format, ..) => constants(format),
             _ => String::new(),
         };
         constants + &parts.join("\n")
@@ -220,20 +239,23 @@ impl Kernel {
             all.push(Self::QkNorm(kv));
             all.extend(Self::VECTORS.map(|vectors| Self::Attention(kv, vectors)));
         }
-        let mut matmuls = |format, epilogues| {
-            all.push(Self::MatmulTile(format, epilogues));
-            all.extend(Self::ROWS.map(|rows| Self::MatmulRows(format, rows, epilogues)));
+        let mut add_matmuls = |format, epilogues| {
+            for serial in [false, true] {
+                let mut matmuls = Self::ROWS.map(|rows| Self::matmul(format, Some(rows), epilogues, serial)).to_vec();
+                matmuls.dedup();
+                all.extend(matmuls);
+            }
         };
         for activation in Activation::ALL {
             for kv in kvs {
-                matmuls(Format::Float(Float::F16), Epilogues { activation, kv });
+                add_matmuls(Format::Float(Float::F16), Epilogues { activation, kv });
             }
         }
         let is_rare = |scales| matches!(scales, Scales::Pairs(Float::F32 | Float::Bf16, group) if group != 64);
         let is_rare = |format: &Format| matches!(format, Format::Quantised { scales, .. } if is_rare(*scales));
         let formats: Vec<_> = Format::all().into_iter().filter(|format| !is_rare(format)).collect();
         for &format in formats.iter().filter(|format| **format != Format::Float(Float::F16)) {
-            matmuls(format, Epilogues { activation: Activation::Silu, kv: KvDtype::F16 });
+            add_matmuls(format, Epilogues { activation: Activation::Silu, kv: KvDtype::F16 });
         }
         for format in formats {
             all.extend([Table::Tokens, Table::Positions].map(|table| Self::Embed(format, table)));
@@ -276,13 +298,13 @@ fn constants(format: Format) -> String {
     format!("{chunk4}const CENTER = {center}.0;\nconst GROUP_CHUNKS = {}u;\n", group / format.chunk())
 }
 
-fn chunk(format: Format) -> Vec<&'static str> {
-    vec![match format.chunk() / 4 {
+fn chunk(format: Format) -> &'static str {
+    match format.chunk() / 4 {
         1 => shader!("lib/chunk_1.wgsl"),
         2 => shader!("lib/chunk_2.wgsl"),
         4 => shader!("lib/chunk_4.wgsl"),
         _ => shader!("lib/chunk_8.wgsl"),
-    }]
+    }
 }
 
 fn weight(format: Format, subnormals: Subnormals) -> Vec<&'static str> {

@@ -24,6 +24,11 @@ pub struct Call {
 }
 
 impl Call {
+    /// What it runs.
+    pub fn kernel(&self) -> Kernel {
+        self.kernel
+    }
+
     /// Compiles the kernel, if it is not yet.
     pub fn compile(&self, gpu: &Gpu) -> &wgpu::ComputePipeline {
         self.pipeline.get_or_init(|| gpu.pipeline(self.kernel))

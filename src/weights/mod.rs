@@ -22,7 +22,7 @@ use crate::error::{Error, Result, WeightsRule};
 
 pub use self::affine::Quantization;
 pub use self::dtype::{Affine, Block, Dtype, Float};
-pub use self::format::{Codes, Format, Row, Scales, TOGETHER, interleave, pack_row};
+pub use self::format::{Codes, Format, Row, Scales, TOGETHER, UNIT, interleave, pack_row};
 pub(crate) use self::gguf::Split;
 pub use self::metadata::Metadata;
 pub use self::narrow::narrow;

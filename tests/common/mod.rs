@@ -28,7 +28,11 @@ pub fn gpu() -> Rc<Gpu> {
 }
 
 pub fn gpu_with(max_binding_size: u64) -> Rc<Gpu> {
-    run(Gpu::open(&GpuOptions { max_binding_size, ..GpuOptions::default() })).expect("an adapter")
+    gpu_of(&GpuOptions { max_binding_size, ..GpuOptions::default() })
+}
+
+pub fn gpu_of(options: &GpuOptions) -> Rc<Gpu> {
+    run(Gpu::open(options)).expect("an adapter")
 }
 
 pub fn path(relative: &str) -> PathBuf {

@@ -1,0 +1,84 @@
+//! What the matmul kernels read: which of a wave's bytes lie together in memory, and how many it reads for each byte of weights.
+//! The addresses are those of `shaders/lib/matmul.wgsl` and `units.wgsl`; what lies there is what `interleave` put there.
+
+use foretoken::gpu::{Epilogues, Kernel, KvDtype};
+use foretoken::model::Activation;
+use foretoken::weights::{Dtype, Format, Row, TOGETHER, UNIT, interleave};
+use std::collections::HashSet;
+
+/// Bytes that memory is read by.
+const SEGMENT: usize = 128;
+const WAVE: usize = 32;
+const LANES: usize = 16;
+
+/// The unit of each (row, unit), read back from where the loader puts them.
+fn places(outs: usize, row: Row) -> Vec<Vec<usize>> {
+    let mut packed = vec![0; outs * row.bytes()];
+    for (index, unit) in packed.chunks_exact_mut(UNIT).enumerate() {
+        unit[..8].copy_from_slice(&(index as u64 + 1).to_le_bytes());
+    }
+    let mut places = vec![vec![0; row.units]; outs];
+    for (place, unit) in interleave(&packed, row).chunks_exact(UNIT).enumerate() {
+        let index = u64::from_le_bytes(unit[..8].try_into().unwrap()) as usize;
+        if index > 0 {
+            places[(index - 1) / row.units][(index - 1) % row.units] = place;
+        }
+    }
+    places
+}
+
+/// Which output and lane a thread's load `slot` of a workgroup is for.
+fn reads(kernel: Kernel, thread: usize, slot: usize) -> (usize, Option<usize>) {
+    let of = |sixteen: usize| (sixteen + slot / 2) * 16 + thread % 8 * 2 + slot % 2;
+    match kernel {
+        Kernel::MatmulRows(..) => (of(0), Some(thread / 8)),
+        _ => (of(thread / 8 * 2), None),
+    }
+}
+
+/// Bytes that the waves ask for, and bytes of the segments that those lie in: of every load of a chunk, for one row tile.
+fn traffic(kernel: Kernel, threads: usize, outs: usize, row: Row) -> (usize, usize) {
+    let places = places(outs, row);
+    let [_, tile] = kernel.tile().unwrap();
+    let (mut asked, mut touched) = (0, 0);
+    for group in 0..outs.div_ceil(tile as usize) {
+        for step in 0..row.chunks {
+            for (wave, slot) in (0..threads / WAVE).flat_map(|wave| (0..4).map(move |slot| (wave, slot))) {
+                let loads = (wave * WAVE..(wave + 1) * WAVE).filter_map(|thread| {
+                    let (out, lane) = reads(kernel, thread, slot);
+                    let chunk = lane.map_or(step, |lane| step * LANES + lane);
+                    places.get(group * tile as usize + out)?.get(..row.chunks)?.get(chunk).copied()
+                });
+                let units: HashSet<_> = loads.collect();
+                let segments: HashSet<_> = units.iter().map(|unit| unit * UNIT / SEGMENT).collect();
+                asked += units.len() * UNIT;
+                touched += segments.len() * SEGMENT;
+            }
+        }
+    }
+    (asked, touched)
+}
+
+#[test]
+fn nearly_all_of_what_is_read_is_used_and_read_once() {
+    let epilogues = Epilogues { activation: Activation::Silu, kv: KvDtype::F16 };
+    for dtype in [Dtype::F16, Dtype::F32, Dtype::Q4_0, Dtype::Q8_0, Dtype::Q4K] {
+        let format = Format::of(dtype);
+        for (cols, outs) in [(256, 48), (768, 576), (2048, 256)] {
+            let row = format.row(cols);
+            for serial in [false, true] {
+                let kernel = Kernel::matmul(format, Some(8), epilogues, serial);
+                let (asked, touched) = traffic(kernel, if serial { 64 } else { 128 }, outs, row);
+                let useful = asked as f64 / touched as f64;
+                let codes = outs * row.chunks * UNIT;
+                println!("{dtype:?} {cols} to {outs}, {:?}: {:.0} % of segments useful", kernel.tile(), 100.0 * useful);
+                assert!(useful >= 0.9, "{kernel:?}: {useful}");
+                assert_eq!(asked, codes, "{kernel:?}: each byte once");
+            }
+            // What stands on the GPU, for each byte that the file has.
+            let stored = outs * dtype.bytes(cols as u64).unwrap() as usize;
+            let placed = outs.next_multiple_of(TOGETHER) * row.bytes();
+            assert!(placed as f64 <= 1.1 * stored as f64, "{dtype:?} {cols} to {outs}: {placed} for {stored}");
+        }
+    }
+}
