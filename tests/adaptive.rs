@@ -276,7 +276,7 @@ fn worlds() -> Vec<World> {
 /// What was found over all worlds: of the first text that a drafter sees, or of the second.
 #[derive(Debug, Default)]
 struct Found {
-    /// Time over that of the best fixed choice: the mean over worlds, the worst world, the share of worlds above 1.03.
+    /// Time over that of the best fixed choice: the mean over worlds, the worst world, the share of worlds above 1.05.
     to_best: (f64, f64, f64),
     /// Time over that of plain decoding: the mean of the worst world, the worst text.
     to_plain: (f64, f64),
@@ -333,17 +333,13 @@ fn table() -> Vec<World> {
     worlds().into_iter().filter(of_table).collect()
 }
 
-/// Every world of the table, the first text that a drafter sees: within 3 % of the best fixed choice, and no text more than
-/// 2 % slower than plain decoding. The texts have 4,000 tokens, for what a trial may cost keeps a drafter out of the first
-/// hundred; and there are twelve of them, since the best of 16 choices in hindsight is a few percent better in a single
+/// Every world of the table, the first text that a drafter sees: within 5 % of the best fixed choice (it chooses among seven
+/// lengths, the best fixed one is any), and no text more than 2 % slower than plain decoding. There are twelve of them, since the best of 16 choices in hindsight is a few percent better in a single
 /// text by luck.
 ///
 /// One exception: a draft model of 0.4 target forwards that turns good after 2,000 tokens is not found out. To read a
 /// token that it missed takes 0.024 target forwards, so following the text would cost 2.4 %, more than the 1 % that
 /// probing may; the time is that of plain decoding and those 1 %.
-///
-/// With noisy timings a text in a hundred begins with so many disturbed ones that its drafter is not tried again, or a
-/// lookahead not found: one such text of the twelve puts a world above 3 %.
 #[test]
 fn every_world_of_the_table() {
     let check = |timings, most: f64, share: f64| {
@@ -365,19 +361,19 @@ fn every_world_of_the_table() {
         assert!(above as f64 <= share * table().len() as f64, "{timings:?}: {above} worlds");
     };
     std::thread::scope(|threads| {
-        threads.spawn(|| check(Timings::Exact, 1.03, 0.0));
-        check(Timings::Noisy, 1.05, 0.05);
+        threads.spawn(|| check(Timings::Exact, 1.05, 0.0));
+        check(Timings::Noisy, 1.06, 0.05);
     });
 }
 
-/// With timings that are exact and a good guess of a draft step, the account is exact: 2 %, from the first text on. What a
-/// second text spends beyond that, on reading, the first one saved.
+/// With timings that are exact, the account is exact but for plain decoding, whose time at a new text's beginning takes some
+/// rounds to learn: a text loses 3 % at most, a second one 5 %.
 ///
-/// Long texts are as fast as with the best fixed choice on the average, because many texts change, and within 3 % in nearly
-/// all worlds. Short ones are over before it is known what pays, above all the first that a drafter sees.
+/// Long texts are as fast as with the best fixed choice on the average, because many texts change, and within 5 % in nearly
+/// all worlds; short ones are soon over.
 #[test]
 fn exact_timings() {
-    for (length, means) in [(64, [1.13, 1.07]), (256, [1.045, 1.03]), (2000, [1.0, 1.0])] {
+    for (length, means) in [(64, [1.06, 1.04]), (256, [1.03, 1.02]), (2000, [1.0, 1.0])] {
         let found = survey(length, 2, Timings::Exact, 1.0, 0.0);
         for (found, mean) in found.iter().zip(means) {
             let (average, worst, above) = found.to_best;
@@ -385,17 +381,16 @@ fn exact_timings() {
             assert!(length < 2000 || worst <= 1.09 && above <= 0.05, "{length}: {found:?}");
         }
         let [first, second] = found;
-        assert!(first.to_plain.1 <= 1.021, "{length}: {first:?}");
-        assert!(second.to_plain.1 <= 1.025, "{length}: {second:?}");
+        assert!(first.to_plain.1 <= 1.03, "{length}: {first:?}");
+        assert!(second.to_plain.1 <= 1.051, "{length}: {second:?}");
     }
 }
 
-/// With noise and a guess that is too low, single short texts may lose a little more: plain decoding itself is then known
-/// from a handful of timings.
+/// With noise, and a draft step that costs a quarter more than it was told to, single short texts may lose a little more.
 #[test]
-fn noisy_timings_and_a_wrong_guess() {
+fn noisy_timings_and_a_dearer_draft_step() {
     for (length, world, text, means) in
-        [(64, 1.035, 1.05, [1.2, 1.08]), (256, 1.027, 1.035, [1.09, 1.03]), (2000, 1.02, 1.02, [1.0, 1.0])]
+        [(64, 1.045, 1.065, [1.08, 1.08]), (256, 1.027, 1.035, [1.04, 1.04]), (2000, 1.02, 1.02, [1.0, 1.0])]
     {
         for (found, mean) in survey(length, 3, Timings::Noisy, 0.8, 0.0).iter().zip(means) {
             let (average, worst, above) = found.to_best;
@@ -414,10 +409,10 @@ fn noisy_timings_and_a_wrong_guess() {
 #[test]
 fn waiting_for_proposals_is_paid_for() {
     for (host, length, text, mean, worst) in [
-        (0.05, 256, 1.025, 1.09, 2.0),
-        (0.05, 2000, 1.015, 1.09, 1.12),
-        (0.15, 2000, 1.025, 1.09, 1.5),
-        (1.0, 2000, 1.035, 1.23, 4.3),
+        (0.05, 256, 1.044, 1.03, 2.0),
+        (0.05, 2000, 1.015, 1.01, 1.12),
+        (0.15, 2000, 1.03, 1.01, 1.5),
+        (1.0, 2000, 1.055, 1.06, 1.6),
     ] {
         for found in survey(length, 2, Timings::Exact, 1.0, host) {
             let (average, most, _) = found.to_best;
@@ -499,6 +494,34 @@ fn the_state_says_what_was_chosen_and_why() {
     assert!(bad.reason.starts_with("plain decoding: "), "{bad:?}");
     let nothing = after(["no drafts", "flat", "no lookup"], 1.0);
     assert_eq!(nothing.reason, "plain decoding: nothing is proposed");
+}
+
+/// A retelling of 40 tokens, the first text that a drafter sees: where the lookup finds something, the first guess comes within
+/// the first 8 tokens, and the text has at least 0.9 of the speed of a lookup that always proposes all it has. That holds where
+/// costs were told, and where nothing was measured at load, as on a slow device.
+#[test]
+fn a_short_retelling_is_drafted_from_its_beginning() {
+    for (verify_name, verify) in VERIFY {
+        let found = world(["no drafts", verify_name, "lookup 60 %, good"], 1.0);
+        let world = World { lookup: Some((0.9, 0.95)), verify, ..found };
+        for is_told in [true, false] {
+            let drafter = |seed| match is_told {
+                true => told(&world, Timings::Noisy, seed, 1.0),
+                false => Adaptive::new(Told::guess(1.0)),
+            };
+            let (mut time, mut constant) = (0.0, 0.0);
+            for seed in 0..20 {
+                let text = Text { world, length: 40, seed };
+                time += adaptive(&mut drafter(seed), text, Timings::Exact).0;
+                constant += text.fixed(false, |at| Draft::Tokens(text.proposal(at)));
+                let beginning = adaptive(&mut drafter(seed), Text { length: 8, ..text }, Timings::Exact).1;
+                let can_pay = verify_name != "linear";
+                assert!(beginning.rounds.lookup > 0 || !can_pay, "{verify_name}, {is_told}, {seed}: {beginning:?}");
+            }
+            println!("{verify_name}, told {is_told}: {:.3} of the constant lookup's speed", constant / time);
+            assert!(constant >= 0.9 * time, "{verify_name}, told {is_told}: {}", constant / time);
+        }
+    }
 }
 
 /// An expected text with an edit every 40 tokens, beside a lookup that proposes nonsense.

@@ -2,49 +2,63 @@
 
 use super::acceptance::{Acceptance, KEPT};
 use super::choice::{Candidate, Choice, RoundsBy, Speculating};
-use super::costs::Costs;
+use super::costs::{Costs, READ_PER_STEP};
 use super::{Drafter, Origin, Round};
 use crate::decode::{Draft, Timings};
 
 /// Most draft tokens of a round.
 pub(super) const MOST: usize = 15;
-/// Draft tokens of a round, where a proposal has as many.
+/// Numbers of draft tokens among which is chosen, where there are as many.
 const LENGTHS: [usize; 7] = [1, 2, 3, 5, 7, 10, MOST];
 /// Target forwards that a text may lose against plain decoding ...
 const ALLOWANCE: f64 = 1.2;
-/// ... and what more of its time, and what timing plain decoding again may cost of it.
+/// ... and the share of its time that it may lose besides; as much may go to reading, and to timing plain decoding again.
 const LOSS: f64 = 0.005;
-/// Target forwards that earlier texts save at most for reading.
-const SLUMP: f64 = 7.0;
+/// Target forwards that can be saved for later: what is won in a text, and what earlier texts left for reading.
 const SAVINGS: f64 = 12.0;
-/// Rounds for which a draft model that does not pay is left, at first, and at last.
+/// Target forwards that the draft model loses in a row before what is known of its acceptance is forgotten.
+const SLUMP: f64 = 7.0;
+/// Rounds after which a draft model that does not pay is tried again, at first and at last: each time twice as many.
 const PAUSE: usize = 4;
 const LONGEST_PAUSE: usize = 256;
-/// Tokens that the draft model reads along with its first step, and in the time of one when it reads many.
-const READ_PER_STEP: usize = 16;
 
+/// Picks in each round the drafter and the lookahead, 0 to 15, that are expected to give the most tokens per second.
+///
+/// A round is expected to bring `1 + sum_i prod_(j<=i) a_j` tokens, with the running acceptance a_j at place j of a draft, and
+/// costs what it was told to cost ([`Timings`]), corrected by each round. Proposals that the CPU knows (lookup, prediction) are
+/// judged by the text that follows, whether they were verified or not, so learning about them is free. A draft model is
+/// learned of by trying it: it begins with one token, and where it does not pay it is tried again after growing pauses.
+///
+/// A draft's length is chosen to gain the most on the pace of the text, since a round that takes long also delays what
+/// other drafters would bring.
+///
+/// Hardly ever slower: a round is done only where losing all its draft tokens would not overdraw an account. It begins a text
+/// with 1.2 target forwards, gets 0.5 % of the time and what drafts win, and pays what they lose. Reading what a draft model
+/// missed has as much of the whole text in advance, and what earlier texts did not use. This holds as far as the costs do.
+///
+/// Plain decoding is meant as it is fastest: submitted ahead. A round that waits for a proposal costs more, so that is done
+/// where proposals win more than it costs.
 pub struct Adaptive {
     costs: Costs,
     prediction: Acceptance,
     lookup: Acceptance,
     draft_model: Acceptance,
-    /// Target forwards that earlier texts saved, for reading.
-    savings: f64,
-    begins: bool,
-    /// What this text may still lose, in target forwards.
+    /// Rounds since the draft model drafted, and for how many it is left until it is tried again.
+    idle: usize,
+    pause: usize,
+    /// Target forwards that it won since it was tried again, and that it lost since its best moment.
+    won: f64,
+    slump: f64,
+    /// Target forwards that this text may still lose.
     funds: f64,
+    /// Target forwards that there are for reading.
+    reading: f64,
     /// Tokens and cost of the last rounds, the older the less.
     pace: (f64, f64),
     /// What a round that is submitted ahead loses, because a proposal comes too late for it.
     late: f64,
     /// Rounds since plain decoding was timed.
     since_plain: usize,
-    /// Rounds for which the draft model is left, now and the next time.
-    idle: usize,
-    pause: usize,
-    /// What the draft model won since it was left.
-    won: f64,
-    slump: f64,
     text: Text,
 }
 
@@ -74,6 +88,7 @@ struct Known {
 }
 
 impl Adaptive {
+    /// What rounds cost is as told until they say otherwise; of acceptance nothing is known.
     pub fn new(told: Timings) -> Self {
         let [prediction, lookup, draft_model] = [0.9, 0.8, 0.9].map(Acceptance::new);
         Self {
@@ -81,16 +96,15 @@ impl Adaptive {
             prediction,
             lookup,
             draft_model,
-            savings: 0.0,
-            begins: false,
-            funds: 0.0,
-            pace: (0.0, 0.0),
-            late: 0.0,
-            since_plain: 0,
             idle: 0,
             pause: PAUSE,
             won: 0.0,
             slump: 0.0,
+            funds: 0.0,
+            reading: 0.0,
+            pace: (0.0, 0.0),
+            late: 0.0,
+            since_plain: 0,
             text: Text::default(),
         }
     }
@@ -99,10 +113,10 @@ impl Adaptive {
     /// [`Drafter::origin`] says which they are. `draft_model`, where there is one, is how many tokens of the prompt it has
     /// read already.
     pub fn begin(&mut self, known: Vec<Box<dyn Drafter>>, draft_model: Option<usize>) {
-        self.savings = (self.savings + self.funds).clamp(0.0, SAVINGS);
-        self.begins = true;
-        self.since_plain += 100;
+        self.reading = (self.reading + self.funds).clamp(0.0, SAVINGS);
         self.funds = ALLOWANCE;
+        // At another position plain decoding takes another time: no draft that wins less than twice comes first.
+        self.since_plain += (0.5 / LOSS) as usize;
         self.pace = (0.0, 0.0);
         let known = known.into_iter().map(|drafter| Known { drafter, proposal: Vec::new(), judged: None }).collect();
         self.text = Text { known, draft_model, ..Text::default() };
@@ -156,10 +170,10 @@ impl Adaptive {
             }
         }
         self.text.known = known;
-        (self.text.length, self.text.room) = (tokens.len(), room);
-        if std::mem::take(&mut self.begins) {
-            self.savings += LOSS * room as f64;
+        if self.text.length == 0 {
+            self.reading += LOSS * room as f64;
         }
+        (self.text.length, self.text.room) = (tokens.len(), room);
     }
 
     /// Tokens per target forward of the last rounds; at least 1.
@@ -168,13 +182,7 @@ impl Adaptive {
     }
 
     /// The lookahead with the highest score, up to `most`, among those that cannot lose more than `funds`.
-    fn best(
-        &self,
-        drafter: Origin,
-        most: usize,
-        funds: f64,
-        score: impl Fn(&Candidate) -> f64,
-    ) -> Option<Candidate> {
+    fn best(&self, drafter: Origin, most: usize, funds: f64, score: impl Fn(&Candidate) -> f64) -> Option<Candidate> {
         let expected = match drafter {
             Origin::Prediction => &self.prediction,
             Origin::Lookup => &self.lookup,
@@ -204,7 +212,7 @@ impl Adaptive {
         if let Some(read) = self.text.draft_model {
             let missed = self.text.length.saturating_sub(read + READ_PER_STEP);
             let most = if self.draft_model.is_new() { 1 } else { most };
-            let reading = missed as f64 * self.costs.step() / READ_PER_STEP as f64;
+            let reading = self.costs.reading(missed);
             match self.best(Origin::DraftModel, most, f64::INFINITY, Candidate::speed) {
                 Some(one) if one.speed() <= 1.0 => otherwise = Choice::Plain(one),
                 _ => match self.best(Origin::DraftModel, most, self.funds, Candidate::speed) {
@@ -253,7 +261,7 @@ impl Adaptive {
     /// Whether it is worth its cost that the draft model reads what it missed: half the room, say, will be written.
     fn reads(&self, one: &Candidate, reading: f64) -> bool {
         let gain = 0.5 * self.text.room as f64 * (1.0 - 1.0 / one.speed());
-        let spare = self.funds - (one.cost - 1.0) + self.savings;
+        let spare = self.funds - (one.cost - 1.0) + self.reading;
         gain > 2.0 * reading && reading <= spare
     }
 }
@@ -301,52 +309,46 @@ impl Drafter for Adaptive {
     }
 
     fn learn(&mut self, round: &Round) {
-        let drafter = self.origin();
-        let lookahead = round.rows.saturating_sub(1);
-        self.since_plain += 1;
+        let (drafter, lookahead) = (self.origin(), round.rows.saturating_sub(1));
         let rounds = &mut self.text.rounds;
-        let mut cost = 1.0;
-        self.idle += 1;
-        if self.idle >= self.pause && !self.draft_model.is_new() {
-            self.pause = if self.won > 0.0 { PAUSE } else { LONGEST_PAUSE.min(2 * self.pause) };
-            self.won = 0.0;
-            self.draft_model.forget();
-        }
-        if lookahead == 0 {
-            rounds.plain += 1;
-            if round.prefilled == 0 {
-                self.since_plain = 0;
-                self.costs.learn_plain(round.seconds, round.ahead);
-            }
-        } else {
-            match drafter {
-                Origin::Prediction => rounds.prediction += 1,
-                Origin::Lookup => rounds.lookup += 1,
-                Origin::DraftModel | Origin::Target => rounds.draft_model += 1,
-            }
-            // How much of the time was reading is not known.
-            cost = match round.prefilled + round.caught_up {
-                0 => self.costs.learn(drafter, lookahead, round.seconds, round.ahead),
-                _ => self.costs.cost(drafter, lookahead),
-            };
+        *match drafter {
+            _ if lookahead == 0 => &mut rounds.plain,
+            Origin::Prediction => &mut rounds.prediction,
+            Origin::Lookup => &mut rounds.lookup,
+            Origin::DraftModel | Origin::Target => &mut rounds.draft_model,
+        } += 1;
+        self.since_plain += 1;
+        // How much of a round's time was reading is not known.
+        let is_timed = round.prefilled + round.caught_up == 0;
+        let mut cost = if lookahead == 0 { 1.0 } else { self.costs.cost(drafter, lookahead) };
+        if is_timed && lookahead > 0 {
+            cost = self.costs.learn(drafter, lookahead, round.seconds, round.ahead);
+        } else if is_timed {
+            self.costs.learn_plain(round.seconds, round.ahead);
+            self.since_plain = 0;
         }
         let emitted = (round.accepted + 1) as f64;
         self.pace = (KEPT * self.pace.0 + emitted, KEPT * self.pace.1 + cost);
         self.funds = f64::min(self.funds + emitted - cost + LOSS * cost, SAVINGS);
+        self.idle += 1;
         if drafter == Origin::DraftModel && lookahead > 0 {
-            let reading = round.caught_up as f64 * self.costs.step() / READ_PER_STEP as f64;
-            let saved = reading.min(self.savings);
-            self.savings -= saved;
+            self.idle = 0;
+            self.text.draft_model = Some(self.text.length + round.accepted);
+            let reading = self.costs.reading(round.caught_up);
+            let saved = reading.min(self.reading);
+            self.reading -= saved;
             self.funds -= reading - saved;
             self.draft_model.learn(round.drafted.min(lookahead), round.accepted);
-            self.text.draft_model = Some(self.text.length + round.accepted);
             self.won += emitted - cost;
             self.slump = f64::min(self.slump + emitted - cost, 0.0);
-            self.idle = 0;
             if self.slump < -SLUMP {
                 self.slump = 0.0;
                 self.draft_model.forget();
             }
+        } else if self.idle >= self.pause && !self.draft_model.is_new() {
+            self.pause = if self.won > 0.0 { PAUSE } else { LONGEST_PAUSE.min(2 * self.pause) };
+            self.won = 0.0;
+            self.draft_model.forget();
         }
     }
 

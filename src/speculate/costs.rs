@@ -7,18 +7,23 @@ use crate::decode::Timings;
 const RATE: f64 = 0.2;
 /// ... and up to which factor: a busy machine multiplies some timings, and a first run may include a compilation.
 const MOST: f64 = 1.25;
+/// Tokens that the draft model reads along with its first step, and in the time of one when it reads many.
+pub(super) const READ_PER_STEP: usize = 16;
 /// Rounds without draft tokens after which one is submitted the other way, to know what waiting costs.
 const PAIR: usize = 64;
 
+/// The costs on one device with one pair of models.
 #[derive(Debug, Clone)]
 pub(super) struct Costs {
     told: Timings,
-    /// The plain round before this one, if it was one: its seconds, and whether it was submitted ahead.
+    /// The round before, if it was a plain one: its seconds, and whether it was submitted ahead.
     before: Option<(f64, bool)>,
+    /// Plain rounds since two that differed in that came next to each other.
     unpaired: usize,
 }
 
 impl Costs {
+    /// As told.
     pub fn new(told: Timings) -> Self {
         Self { told, before: None, unpaired: 0 }
     }
@@ -40,9 +45,9 @@ impl Costs {
         if drafter == Origin::DraftModel { verifying + step * tokens as f64 } else { verifying + waiting }
     }
 
-    /// A step of the draft model.
-    pub fn step(&self) -> f64 {
-        self.told.step
+    /// What the draft model takes to read so many tokens.
+    pub fn reading(&self, tokens: usize) -> f64 {
+        tokens as f64 * self.told.step / READ_PER_STEP as f64
     }
 
     /// A round of a drafter took so many seconds. Returns what it is believed to have cost.
