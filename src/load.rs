@@ -148,7 +148,7 @@ impl Session {
             shown = done.max(shown);
             loaded(shown, all);
         };
-        let (engine, warnings) = match &device {
+        let (mut engine, warnings) = match &device {
             Device::Gpu(gpu) => match pair.build(gpu, &mut progress).await {
                 Err(Error::DeviceLost { .. }) => pair.build(&gpu.reopen().await?, &mut progress).await,
                 built => built,
@@ -156,7 +156,7 @@ impl Session {
             #[cfg(not(target_arch = "wasm32"))]
             Device::Cpu => pair.build_on_cpu(&mut progress).await?,
         };
-        let learned = Learned::new(&engine);
+        let learned = Learned::new(&mut engine).await;
         let spec = engine.spec().clone();
         let prompts = Prompts { tokenizer, template, sampling, spec, context };
         Ok(Self { engine, prompts, learned, origin: Box::new(pair), warnings })

@@ -5,6 +5,7 @@ mod prompts;
 mod rounds;
 pub(crate) mod setup;
 mod shift;
+mod timing;
 
 use crate::decode::{DRAFT_MODEL, Target};
 use crate::device::Engine;

@@ -22,7 +22,7 @@ pub use invariance::Variants;
 pub use memory::{Capacity, Memory};
 pub use round::{BIAS_WORDS, MAX_AFTER, RoundBuffers};
 pub use sampler::{DRAFT_MODEL, bias_words};
-pub use target::{Draft, MAX_DRAFT, Target, Verified};
+pub use target::{Draft, MAX_DRAFT, Target, Timings, Verified};
 pub use translate::Translate;
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) use translate::Translation;

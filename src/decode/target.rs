@@ -41,6 +41,33 @@ impl Draft {
     }
 }
 
+/// What rounds take on a device, as far as it was measured.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Timings {
+    /// Seconds of a plain round that is submitted before the one before it is read; none: not measured.
+    pub plain: Option<f64>,
+    /// A target forward over 1, 2, 4, 8 and 16 rows, in plain rounds.
+    pub rows: [f64; 5],
+    /// A step of the draft model, in plain rounds. Without a draft model it means nothing.
+    pub step: f64,
+    /// What a round takes more that waits for the one before it to be read, in plain rounds.
+    pub waiting: f64,
+}
+
+impl Timings {
+    /// Nothing is measured; a draft step is guessed. Twice the rows are guessed to take 1.3 times as long.
+    pub fn guess(step: f64) -> Self {
+        Self { plain: None, rows: [1.0, 1.3, 1.69, 2.2, 2.86], step, waiting: 0.0 }
+    }
+
+    /// So many rows (a power of two) took so long; more rows are guessed anew.
+    pub fn set_rows(&mut self, rows: usize, forward: f64) {
+        let from = &mut self.rows[rows.ilog2() as usize..];
+        let factor = forward / from[0];
+        from.iter_mut().for_each(|rows| *rows *= factor);
+    }
+}
+
 /// What a round gave.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Verified {

@@ -1,7 +1,8 @@
 //! What a call's options mean for a model: how tokens are chosen, and who drafts.
 
 use super::Run;
-use crate::decode::{MAX_AFTER, MAX_DRAFT};
+use super::timing::time_rounds;
+use crate::decode::{MAX_AFTER, MAX_DRAFT, Target, Timings};
 use crate::device::Engine;
 use crate::error::{Error, Result};
 use crate::gpu::DeviceInfo;
@@ -92,11 +93,15 @@ pub(crate) struct Learned {
 }
 
 impl Learned {
-    /// Nothing, but how large the models are.
-    pub fn new(engine: &Engine) -> Self {
+    /// Nothing of texts; what rounds take is measured, or else guessed by how large the models are.
+    pub async fn new(engine: &mut Engine) -> Self {
         let target = engine.memory().read_per_token as f64;
-        let draft = engine.draft_memory().map_or(target, |draft| draft.read_per_token as f64);
-        Self { lookahead: None, adaptive: Adaptive::new(draft / target) }
+        let draft = engine.draft_memory();
+        let step = draft.map_or(1.0, |draft| (draft.read_per_token as f64 / target).clamp(0.01, 1.0));
+        // Whatever fails here, the first text hears of.
+        let timings = time_rounds(engine, draft.is_some(), step).await.unwrap_or(Timings::guess(step));
+        engine.truncate(0);
+        Self { lookahead: None, adaptive: Adaptive::new(timings) }
     }
 
     /// Who drafts in a call. `draft_model` is how many tokens of the prompt the draft model has read, where there is one.

@@ -1,58 +1,64 @@
-//! Choosing in each round who drafts and how many tokens, plain decoding included, by what was measured.
+//! Choosing in each round who drafts and how many tokens, plain decoding included, by what is known of costs and acceptance.
 
-use super::acceptance::Acceptance;
-use super::account::Account;
+use super::acceptance::{Acceptance, KEPT};
 use super::choice::{Candidate, Choice, RoundsBy, Speculating};
-use super::costs::Costs;
+use super::costs::{Costs, READ_PER_STEP};
 use super::{Drafter, Origin, Round};
-use crate::decode::Draft;
+use crate::decode::{Draft, Timings};
 
 /// Most draft tokens of a round.
 pub(super) const MOST: usize = 15;
-/// Standard errors by which an uncertain drafter is given credit.
-const CREDIT: f64 = 1.0;
-/// Timings of plain decoding before anything else is tried.
-pub(super) const PLAIN_FIRST: usize = 3;
-/// What timing plain decoding again may cost of the time.
-const PLAIN_AGAIN: f64 = 0.005;
-/// Rounds that the acceptance in earlier texts counts for.
-const EARLIER: f64 = 16.0;
-/// What a round is believed to lose at first when a proposal comes too late for it, in target forwards, and what an
-/// observation leaves of that.
-const LATE: f64 = 0.25;
-const LATE_KEPT: f64 = 0.97;
-/// Tokens that the draft model reads along with its first step.
-const CLOSE_BEHIND: usize = 16;
+/// Numbers of draft tokens among which is chosen, where there are as many.
+const LENGTHS: [usize; 7] = [1, 2, 3, 5, 7, 10, MOST];
+/// Target forwards that a text may lose against plain decoding ...
+const ALLOWANCE: f64 = 1.2;
+/// ... and the share of its time that it may lose besides; as much may go to reading, and to timing plain decoding again.
+const LOSS: f64 = 0.005;
+/// Target forwards that can be saved for later: what is won in a text, and what earlier texts left for reading.
+const SAVINGS: f64 = 12.0;
+/// Target forwards that the draft model loses in a row before what is known of its acceptance is forgotten.
+const SLUMP: f64 = 7.0;
+/// Rounds after which a draft model that does not pay is tried again, at first and at last: each time twice as many.
+const PAUSE: usize = 4;
+const LONGEST_PAUSE: usize = 256;
 
 /// Picks in each round the drafter and the lookahead, 0 to 15, that are expected to give the most tokens per second.
 ///
-/// A round is expected to bring `1 + sum_i prod_(j<=i) a_j` tokens, with the running acceptance a_j at place j of a draft,
-/// and costs what rounds of its kind and length were measured to cost. Proposals that the CPU knows (lookup, prediction)
-/// are judged by the text that follows, whether they were verified or not, so learning about them is free.
+/// A round is expected to bring `1 + sum_i prod_(j<=i) a_j` tokens, with the running acceptance a_j at place j of a draft, and
+/// costs what it was told to cost ([`Timings`]), corrected by each round. Proposals that the CPU knows (lookup, prediction) are
+/// judged by the text that follows, whether they were verified or not, so learning about them is free. A draft model is
+/// learned of by trying it: it begins with one token, and where it does not pay it is tried again after growing pauses.
 ///
 /// A draft's length is chosen to gain the most on the pace of the text, since a round that takes long also delays what
 /// other drafters would bring.
 ///
-/// Never slower: what is lost against plain decoding, by trials or by error, is entered in an account, and a round that
-/// could overdraw it, all its tokens rejected, is not done. So a text takes at most 2 % longer than plain decoding takes
-/// for it, or for 64 tokens if it is shorter, and beyond 128 tokens less than 1 %; what a drafter won it may risk again.
-/// Plain decoding is meant as it is fastest: submitted ahead. A round that waits for a proposal instead costs more, which
-/// is entered in the account, too.
-/// That holds as far as the timings and the guess of a draft step do: what was measured wrong is paid once more. Reading a
-/// long prompt with a draft model that turns out useless may besides cost what earlier texts won.
+/// Hardly ever slower: a round is done only where losing all its draft tokens would not overdraw an account. It begins a text
+/// with 1.2 target forwards, gets 0.5 % of the time and what drafts win, and pays what they lose. Reading what a draft model
+/// missed has as much of the whole text in advance, and what earlier texts did not use. This holds as far as the costs do.
 ///
-/// Within 3 % of the best choice that never changes, in texts of some thousand tokens (`tests/adaptive.rs` has the
-/// worlds). A first text of 64 tokens is mostly over before it is known what pays: nothing can be tried that could cost
-/// more than 1.3 target forwards. Nor is a change found out by a draft model of which reading the text costs more than
-/// trials may. What is learned is kept from text to text: costs as they are, acceptance for as much as a few rounds.
+/// Plain decoding is meant as it is fastest: submitted ahead. A round that waits for a proposal costs more, so that is done
+/// where proposals win more than it costs.
 pub struct Adaptive {
     costs: Costs,
     prediction: Acceptance,
     lookup: Acceptance,
     draft_model: Acceptance,
-    account: Account,
+    /// Rounds since the draft model drafted, and for how many it is left until it is tried again.
+    idle: usize,
+    pause: usize,
+    /// Target forwards that it won since it was tried again, and that it lost since its best moment.
+    won: f64,
+    slump: f64,
+    /// Target forwards that this text may still lose.
+    funds: f64,
+    /// Target forwards that there are for reading.
+    reading: f64,
+    /// Tokens and cost of the last rounds, the older the less.
+    pace: (f64, f64),
     /// What a round that is submitted ahead loses, because a proposal comes too late for it.
     late: f64,
+    /// Rounds since plain decoding was timed.
+    since_plain: usize,
     text: Text,
 }
 
@@ -66,17 +72,11 @@ struct Text {
     length: usize,
     /// Tokens still wanted.
     room: usize,
-    /// Rounds since plain decoding was timed.
-    since_plain: usize,
     rounds: RoundsBy,
     choice: Option<Choice>,
     reported: Option<Choice>,
     /// Whether the round before could have been followed by one that was submitted ahead.
     could_repeat: bool,
-    /// Of the round before, if it was a plain one: its seconds, and whether it was submitted ahead.
-    plain: Option<(f64, bool)>,
-    /// Whether the next round was to be submitted ahead, while plain decoding was measured.
-    is_pair: bool,
 }
 
 /// A drafter whose tokens the CPU knows.
@@ -88,30 +88,43 @@ struct Known {
 }
 
 impl Adaptive {
-    /// Nothing is measured yet. `draft_step` guesses what a step of the draft model costs, in target forwards: the ratio
-    /// of the sizes of their weights, say. Without a draft model it means nothing.
-    pub fn new(draft_step: f64) -> Self {
-        let [prediction, lookup, draft_model] = [0.9, 0.7, 0.7].map(Acceptance::new);
-        let costs = Costs::new(draft_step.clamp(0.01, 1.0));
-        Self { costs, prediction, lookup, draft_model, account: Account::default(), late: LATE, text: Text::default() }
+    /// What rounds cost is as told until they say otherwise; of acceptance nothing is known.
+    pub fn new(told: Timings) -> Self {
+        let [prediction, lookup, draft_model] = [0.9, 0.8, 0.9].map(Acceptance::new);
+        Self {
+            costs: Costs::new(told),
+            prediction,
+            lookup,
+            draft_model,
+            idle: 0,
+            pause: PAUSE,
+            won: 0.0,
+            slump: 0.0,
+            funds: 0.0,
+            reading: 0.0,
+            pace: (0.0, 0.0),
+            late: 0.0,
+            since_plain: 0,
+            text: Text::default(),
+        }
     }
 
     /// A text begins. `known` are the drafters that propose tokens which the CPU knows, the one to prefer first; their
     /// [`Drafter::origin`] says which they are. `draft_model`, where there is one, is how many tokens of the prompt it has
     /// read already.
     pub fn begin(&mut self, known: Vec<Box<dyn Drafter>>, draft_model: Option<usize>) {
-        self.account = self.account.next(known.len() + usize::from(draft_model.is_some()));
-        self.costs.begin();
-        for acceptance in [&mut self.prediction, &mut self.lookup, &mut self.draft_model] {
-            acceptance.begin(EARLIER);
-        }
+        self.reading = (self.reading + self.funds).clamp(0.0, SAVINGS);
+        self.funds = ALLOWANCE;
+        // At another position plain decoding takes another time: no draft that wins less than twice comes first.
+        self.since_plain += (0.5 / LOSS) as usize;
+        self.pace = (0.0, 0.0);
         let known = known.into_iter().map(|drafter| Known { drafter, proposal: Vec::new(), judged: None }).collect();
         self.text = Text { known, draft_model, ..Text::default() };
     }
 
     /// What it does at the moment, and why.
     pub fn speculating(&self) -> Speculating {
-        let plain = self.costs.plain.center().filter(|seconds| *seconds > 0.0).map_or(0.0, f64::recip);
+        let plain = self.costs.plain().map_or(0.0, f64::recip);
         let choice = self.text.reported.unwrap_or(Choice::Measure);
         let candidate = choice.candidate();
         Speculating {
@@ -157,104 +170,106 @@ impl Adaptive {
             }
         }
         self.text.known = known;
+        if self.text.length == 0 {
+            self.reading += LOSS * room as f64;
+        }
+        (self.text.length, self.text.room) = (tokens.len(), room);
     }
 
-    fn funds(&self, drafter: Origin) -> f64 {
-        self.account.funds(drafter, self.costs.curve(drafter).is_measured())
+    /// Tokens per target forward of the last rounds; at least 1.
+    fn pace(&self) -> f64 {
+        f64::max((self.pace.0 + 1.0) / (self.pace.1 + 1.0), 1.0)
     }
 
-    fn choose(&self) -> Choice {
+    /// The lookahead with the highest score, up to `most`, among those that cannot lose more than `funds`.
+    fn best(&self, drafter: Origin, most: usize, funds: f64, score: impl Fn(&Candidate) -> f64) -> Option<Candidate> {
+        let expected = match drafter {
+            Origin::Prediction => &self.prediction,
+            Origin::Lookup => &self.lookup,
+            Origin::DraftModel | Origin::Target => &self.draft_model,
+        }
+        .expect();
+        let lengths = LENGTHS.into_iter().filter(|&length| length < most).chain([most]);
+        let candidates = lengths.map(|lookahead| {
+            let (tokens, cost) = (1.0 + expected[lookahead - 1], self.costs.cost(drafter, lookahead));
+            Candidate { drafter, lookahead, tokens, cost }
+        });
+        candidates.filter(|one| one.cost - 1.0 <= funds).reduce(|a, b| if score(&b) > score(&a) { b } else { a })
+    }
+
+    fn choose(&self, waits: bool) -> Choice {
         let most = MOST.min(self.text.room.saturating_sub(1));
         if most == 0 {
             return Choice::Last;
         }
-        if self.costs.plain.len() < PLAIN_FIRST {
+        if self.costs.plain().is_none() {
             return Choice::Measure;
         }
-        let mut too_dear = None;
+        let mut otherwise = Choice::Nothing;
         let mut candidates = Vec::with_capacity(3);
         // What the text makes without a proposal; a round that takes longer must bring more than that.
-        let mut rate = self.account.pace();
+        let mut rate = self.pace();
         if let Some(read) = self.text.draft_model {
-            let by_speed = |one: &Candidate| one.speed();
-            let best = |funds| best(Origin::DraftModel, &self.draft_model, &self.costs, most, funds, by_speed);
-            let reading = self.costs.reading(self.text.length.saturating_sub(read + CLOSE_BEHIND));
-            match best(self.funds(Origin::DraftModel)) {
-                Some(one) if reading == 0.0 || self.reads(&one, reading) => {
-                    rate = one.speed().max(rate);
-                    candidates.push(one);
-                }
-                Some(one) => {
-                    too_dear = Some((one, reading + self.costs.price(Origin::DraftModel, one.lookahead) - 1.0))
-                }
-                None => too_dear = best(f64::INFINITY).map(|one| (one, self.costs.price(Origin::DraftModel, 1) - 1.0)),
+            let missed = self.text.length.saturating_sub(read + READ_PER_STEP);
+            let most = if self.draft_model.is_new() { 1 } else { most };
+            let reading = self.costs.reading(missed);
+            match self.best(Origin::DraftModel, most, f64::INFINITY, Candidate::speed) {
+                Some(one) if one.speed() <= 1.0 => otherwise = Choice::Plain(one),
+                _ => match self.best(Origin::DraftModel, most, self.funds, Candidate::speed) {
+                    Some(one) if reading == 0.0 || self.reads(&one, reading) => {
+                        rate = one.speed().max(rate);
+                        candidates.push(one);
+                    }
+                    Some(one) => otherwise = Choice::TooDear(one, reading + one.cost - 1.0),
+                    None => {
+                        let one = self.best(Origin::DraftModel, 1, f64::INFINITY, Candidate::speed);
+                        otherwise = one.map_or(Choice::Nothing, |one| Choice::TooDear(one, one.cost - 1.0));
+                    }
+                },
             }
         }
-        for one in self.text.known.iter().filter(|one| !one.proposal.is_empty()) {
+        for one in self.text.known.iter().filter(|one| waits && !one.proposal.is_empty()) {
             let (origin, most) = (one.drafter.origin(), most.min(one.proposal.len()));
-            let acceptance = if origin == Origin::Prediction { &self.prediction } else { &self.lookup };
-            let gain = |one: &Candidate| one.tokens - rate * one.cost;
-            let best = |funds| best(origin, acceptance, &self.costs, most, funds, gain);
-            match best(self.funds(origin)) {
+            let gain = |one: &Candidate| one.gain(rate);
+            match self.best(origin, most, self.funds, gain) {
                 Some(one) => candidates.push(one),
-                None => too_dear = best(f64::INFINITY).map(|one| (one, self.costs.price(origin, 1) - 1.0)),
+                None => {
+                    let one = self.best(origin, 1, f64::INFINITY, gain);
+                    otherwise = one.map_or(otherwise, |one| Choice::TooDear(one, one.cost - 1.0));
+                }
             }
         }
-        let hope = |one: &Candidate| one.hoped() - rate * one.cost;
-        match candidates.into_iter().reduce(|a, b| if hope(&b) > hope(&a) { b } else { a }) {
-            Some(one) if hope(&one) > 1.0 - rate => {
+        match candidates.into_iter().reduce(|a, b| if b.gain(rate) > a.gain(rate) { b } else { a }) {
+            Some(one) if one.gain(rate) > 0.0 => {
                 if self.measures(&one) {
                     Choice::Measure
-                } else if one.speed() >= 1.0 {
-                    Choice::Draft(one)
                 } else {
-                    Choice::Try(one)
+                    Choice::Draft(one)
                 }
             }
             Some(one) if one.speed() >= 1.0 => Choice::Wait(one, rate),
             Some(one) => Choice::Plain(one),
-            None => too_dear.map_or(Choice::Nothing, |(one, price)| Choice::TooDear(one, price)),
+            None => otherwise,
         }
     }
 
-    /// Whether it is time to measure plain decoding again: often while it was measured seldom, or where little is lost.
+    /// Whether it is time to measure plain decoding again: sooner where little is lost.
     fn measures(&self, one: &Candidate) -> bool {
-        let lost = f64::max(1.0 - 1.0 / one.speed(), 3.0 * PLAIN_AGAIN);
-        self.text.since_plain as f64 * PLAIN_AGAIN > lost * self.costs.plain.share()
+        self.since_plain as f64 * LOSS > f64::max(1.0 - 1.0 / one.speed(), 3.0 * LOSS)
     }
 
     /// Whether it is worth its cost that the draft model reads what it missed: half the room, say, will be written.
     fn reads(&self, one: &Candidate, reading: f64) -> bool {
-        let gain = 0.5 * self.text.room as f64 * (1.0 - one.cost / one.hoped());
-        let spare = self.funds(Origin::DraftModel) - (self.costs.price(Origin::DraftModel, one.lookahead) - 1.0);
-        gain > 2.0 * reading && reading <= spare + self.account.reading_funds(self.text.room)
+        let gain = 0.5 * self.text.room as f64 * (1.0 - 1.0 / one.speed());
+        let spare = self.funds - (one.cost - 1.0) + self.reading;
+        gain > 2.0 * reading && reading <= spare
     }
-}
-
-/// The lookahead with the highest score, among those that cannot lose more than `funds`.
-fn best(
-    drafter: Origin,
-    acceptance: &Acceptance,
-    costs: &Costs,
-    most: usize,
-    funds: f64,
-    score: impl Fn(&Candidate) -> f64,
-) -> Option<Candidate> {
-    let expected = acceptance.expect();
-    let candidates = (1..=most).filter(|&lookahead| costs.price(drafter, lookahead) - 1.0 <= funds).map(|lookahead| {
-        let expected = expected[lookahead - 1];
-        let (tokens, cost) = (1.0 + expected.accepted, costs.curve(drafter).cost(lookahead));
-        Candidate { drafter, lookahead, tokens, error: CREDIT * expected.error, cost }
-    });
-    candidates.reduce(|a, b| if score(&b) > score(&a) { b } else { a })
 }
 
 impl Drafter for Adaptive {
     fn draft(&mut self, tokens: &[u32], room: usize) -> Draft {
         self.propose(tokens, room);
-        self.text.length = tokens.len();
-        self.text.room = room;
-        let choice = self.choose();
+        let choice = self.choose(true);
         self.text.choice = Some(choice);
         if !matches!(choice, Choice::Last | Choice::Measure) || self.text.reported.is_none() {
             self.text.reported = Some(choice);
@@ -267,82 +282,74 @@ impl Drafter for Adaptive {
     }
 
     /// To submit the next round before this one is read saves the waiting, and loses what a proposal would have won that
-    /// this one makes possible. So it is done where waiting costs more than that, or more than the account allows.
+    /// this one makes possible. So it is done where waiting costs more than that.
     fn repeats(&mut self, tokens: &[u32], room: usize) -> bool {
         self.propose(tokens, room);
-        (self.text.length, self.text.room) = (tokens.len(), room);
         let Some(now) = self.text.choice else { return false };
-        if self.costs.plain.len() + 1 < PLAIN_FIRST {
-            // After the first round, which is not timed, every second one.
-            self.text.is_pair = !self.text.is_pair;
-            return !self.text.is_pair;
-        }
-        let next = self.choose();
+        let next = self.choose(true);
         let known = |choice: Choice| choice.candidate().filter(|one| one.drafter != Origin::DraftModel);
         if self.text.could_repeat {
-            let rate = self.account.pace();
-            let loss = known(next).map_or(0.0, |one| f64::max(one.tokens - 1.0 - rate * (one.cost - 1.0), 0.0));
-            self.late = LATE_KEPT * self.late + (1.0 - LATE_KEPT) * loss;
+            let loss = known(next).map_or(0.0, |one| one.gain(self.pace()).max(0.0));
+            self.late = KEPT * self.late + (1.0 - KEPT) * loss;
         }
         self.text.could_repeat = known(now).is_none();
-        if known(now).is_some() || now.drafts() != next.drafts() || matches!(next, Choice::Last | Choice::Measure) {
+        let no_proposals = self.text.known.is_empty();
+        let pays = self.costs.waiting() > self.late;
+        if known(now).is_some() || !no_proposals && pays == self.costs.wants_pair() {
+            return false;
+        }
+        let next = self.choose(false);
+        if now.drafts() != next.drafts() || matches!(next, Choice::Last | Choice::Measure) {
             return false;
         }
         self.text.choice = Some(next);
         self.text.reported = Some(next);
-        // Of a round that is a trial, the account has yet to hear.
-        let is_safe = match next {
-            Choice::Draft(one) => 2.0 * (self.costs.price(one.drafter, one.lookahead) - 1.0) <= self.funds(one.drafter),
-            Choice::Try(_) => false,
-            _ => true,
-        };
-        let Some(known) = self.text.known.first() else { return is_safe };
-        let waiting = self.costs.waiting().unwrap_or_default();
-        let pays = waiting > self.late || waiting > self.funds(known.drafter.origin());
-        is_safe && pays != (next.drafts().is_none() && self.costs.wants_pair())
+        // Of the round before, the account has yet to hear.
+        next.candidate().is_none_or(|one| 2.0 * (one.cost - 1.0) <= self.funds)
     }
 
     fn learn(&mut self, round: &Round) {
-        for acceptance in [&mut self.prediction, &mut self.lookup, &mut self.draft_model] {
-            acceptance.fade();
-        }
-        self.text.since_plain += 1;
-        let drafter = self.origin();
-        let lookahead = round.rows.saturating_sub(1);
+        let (drafter, lookahead) = (self.origin(), round.rows.saturating_sub(1));
         let rounds = &mut self.text.rounds;
-        match drafter {
-            _ if lookahead == 0 => {
-                rounds.plain += 1;
-                let mut waited = 0.0;
-                if round.prefilled == 0 {
-                    self.text.since_plain = 0;
-                    let timing = (round.seconds, round.ahead);
-                    waited = self.costs.learn_plain(timing, self.text.plain.replace(timing));
-                }
-                let known = self.text.known.first().map(|known| known.drafter.origin());
-                self.account.enter_plain(known.unwrap_or(Origin::DraftModel), waited);
-                return;
-            }
-            Origin::Prediction => rounds.prediction += 1,
-            Origin::Lookup => rounds.lookup += 1,
-            Origin::DraftModel | Origin::Target => rounds.draft_model += 1,
+        *match drafter {
+            _ if lookahead == 0 => &mut rounds.plain,
+            Origin::Prediction => &mut rounds.prediction,
+            Origin::Lookup => &mut rounds.lookup,
+            Origin::DraftModel | Origin::Target => &mut rounds.draft_model,
+        } += 1;
+        self.since_plain += 1;
+        // How much of a round's time was reading is not known.
+        let is_timed = round.prefilled + round.caught_up == 0;
+        let mut cost = if lookahead == 0 { 1.0 } else { self.costs.cost(drafter, lookahead) };
+        if is_timed && lookahead > 0 {
+            cost = self.costs.learn(drafter, lookahead, round.seconds, round.ahead);
+        } else if is_timed {
+            self.costs.learn_plain(round.seconds, round.ahead);
+            self.since_plain = 0;
         }
-        if drafter == Origin::DraftModel {
-            self.draft_model.learn(round.drafted.min(lookahead), round.accepted);
+        let emitted = (round.accepted + 1) as f64;
+        self.pace = (KEPT * self.pace.0 + emitted, KEPT * self.pace.1 + cost);
+        self.funds = f64::min(self.funds + emitted - cost + LOSS * cost, SAVINGS);
+        self.idle += 1;
+        if drafter == Origin::DraftModel && lookahead > 0 {
+            self.idle = 0;
             self.text.draft_model = Some(self.text.length + round.accepted);
+            let reading = self.costs.reading(round.caught_up);
+            let saved = reading.min(self.reading);
+            self.reading -= saved;
+            self.funds -= reading - saved;
+            self.draft_model.learn(round.drafted.min(lookahead), round.accepted);
+            self.won += emitted - cost;
+            self.slump = f64::min(self.slump + emitted - cost, 0.0);
+            if self.slump < -SLUMP {
+                self.slump = 0.0;
+                self.draft_model.forget();
+            }
+        } else if self.idle >= self.pause && !self.draft_model.is_new() {
+            self.pause = if self.won > 0.0 { PAUSE } else { LONGEST_PAUSE.min(2 * self.pause) };
+            self.won = 0.0;
+            self.draft_model.forget();
         }
-        self.text.plain = None;
-        // A coarse clock may say that no time passed.
-        let plain = self.costs.plain.center().filter(|plain| *plain > 0.0);
-        let Some(cost) = plain.map(|plain| round.seconds / plain).filter(|cost| cost.is_finite()) else { return };
-        let (cost, reading) = match drafter {
-            // How much of the time was the target's reading is not known.
-            _ if round.prefilled > 0 => (self.costs.price(drafter, lookahead), self.costs.reading(round.caught_up)),
-            Origin::DraftModel => self.costs.learn_reading(lookahead, round.caught_up, cost),
-            _ => (self.costs.learn(drafter, lookahead, cost), 0.0),
-        };
-        let believed = cost + self.account.enter_reading(reading, self.text.room);
-        self.account.enter_round(drafter, round.accepted + 1, believed);
     }
 
     fn origin(&self) -> Origin {

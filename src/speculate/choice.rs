@@ -40,8 +40,6 @@ pub(super) struct Candidate {
     pub lookahead: usize,
     /// Expected tokens of a round, the target's own included.
     pub tokens: f64,
-    /// The standard error of that.
-    pub error: f64,
     /// Expected cost of a round in target forwards.
     pub cost: f64,
 }
@@ -63,8 +61,6 @@ pub(super) enum Choice {
     TooDear(Candidate, f64),
     /// It pays.
     Draft(Candidate),
-    /// It may pay.
-    Try(Candidate),
 }
 
 impl Candidate {
@@ -73,9 +69,9 @@ impl Candidate {
         self.tokens / self.cost
     }
 
-    /// Tokens of a round when its uncertain acceptance is given credit.
-    pub fn hoped(&self) -> f64 {
-        f64::min(self.tokens + self.error, 1.0 + self.lookahead as f64)
+    /// Tokens more than a plain round, in a text that makes `rate` tokens per target forward.
+    pub fn gain(&self, rate: f64) -> f64 {
+        self.tokens - 1.0 - rate * (self.cost - 1.0)
     }
 
     fn name(&self) -> &'static str {
@@ -101,7 +97,7 @@ impl Choice {
     /// Who drafts, if anybody does.
     pub fn candidate(&self) -> Option<Candidate> {
         match self {
-            Self::Draft(candidate) | Self::Try(candidate) => Some(*candidate),
+            Self::Draft(candidate) => Some(*candidate),
             _ => None,
         }
     }
@@ -146,12 +142,6 @@ impl Choice {
                 best.cost,
                 best.speed(),
             ),
-            Self::Try(best) => format!(
-                "{}, {} ahead, as a trial: so far it seems to give {:.2} of the plain speed, which is not certain yet",
-                best.name(),
-                best.lookahead,
-                best.speed(),
-            ),
         }
     }
 }
@@ -162,13 +152,13 @@ mod tests {
 
     #[test]
     fn reasons_name_what_was_measured() {
-        let slow = Candidate { drafter: Origin::DraftModel, lookahead: 2, tokens: 1.82, error: 0.1, cost: 2.24 };
+        let slow = Candidate { drafter: Origin::DraftModel, lookahead: 2, tokens: 1.82, cost: 2.24 };
         assert_eq!(
             Choice::Plain(slow).reason(),
             "plain decoding: a token of the draft model costs 0.62 of a target forward, verification included, and \
              41 % of its tokens are accepted; the best lookahead, 2, would give 0.81 of the plain speed"
         );
-        let fast = Candidate { drafter: Origin::Lookup, lookahead: 10, tokens: 8.5, error: 0.1, cost: 1.7 };
+        let fast = Candidate { drafter: Origin::Lookup, lookahead: 10, tokens: 8.5, cost: 1.7 };
         assert_eq!(
             Choice::Draft(fast).reason(),
             "lookup, 10 ahead: 75 % of its tokens are accepted and a round costs 1.70 target forwards, which gives \

@@ -6,7 +6,6 @@
 
 mod accept;
 mod acceptance;
-mod account;
 mod adaptive;
 mod chain;
 mod choice;

@@ -1,0 +1,74 @@
+//! What rounds take on a device, measured at load.
+
+use crate::decode::{Draft, Target, Timings};
+use crate::error::Result;
+use std::time::Duration;
+use web_time::Instant;
+
+/// Rounds of a kind that are timed; the shortest counts.
+const TIMES: usize = 3;
+/// How much longer loading may take, about. What is not timed by then is guessed, and learned from the rounds of texts.
+const MOST: Duration = Duration::from_millis(100);
+
+/// Times rounds: plain ones, also those submitted ahead, those over 2, 4, 8 and 16 rows, and a draft step where there is a
+/// draft model, until 100 ms have passed. Nothing is cached afterwards. `step` is a guess of what a draft step takes, in plain
+/// rounds.
+///
+/// # Errors
+/// [`crate::Error::NonFiniteLogits`], and what the device reports.
+pub(super) async fn time_rounds(target: &mut impl Target, has_draft_model: bool, step: f64) -> Result<Timings> {
+    let began = Instant::now();
+    let mut timings = Timings::guess(step);
+    let waited = time(target, &Draft::Tokens(Vec::new())).await?;
+    let ahead = time_ahead(target).await?.filter(|ahead| *ahead > 0.0).unwrap_or(waited);
+    // A coarse clock may say that no time passed.
+    if ahead > 0.0 {
+        timings.plain = Some(ahead);
+        timings.waiting = f64::max(waited / ahead - 1.0, 0.0);
+        for drafted in [1, 3, 7, 15] {
+            if began.elapsed() > MOST || drafted >= target.capacity() {
+                break;
+            }
+            let forward = time(target, &Draft::Tokens(vec![0; drafted])).await? / ahead - timings.waiting;
+            timings.set_rows(drafted + 1, forward.max(1.0));
+            if drafted == 1 && has_draft_model {
+                let both = time(target, &Draft::Model(drafted)).await? / ahead - timings.waiting;
+                // Noise may make nothing of it.
+                timings.step = f64::max(both - timings.rows[1], step / 4.0);
+            }
+        }
+    }
+    target.truncate(0);
+    Ok(timings)
+}
+
+/// Seconds of a round that is waited for.
+async fn time(target: &mut impl Target, draft: &Draft) -> Result<f64> {
+    let mut shortest = f64::INFINITY;
+    for _ in 0..TIMES {
+        target.truncate(0);
+        let began = Instant::now();
+        let verified = target.verify(0, draft).await?;
+        shortest = shortest.min(began.elapsed().as_secs_f64() - verified.compared);
+    }
+    Ok(shortest)
+}
+
+/// Seconds of a plain round that is submitted before the one before it is read; none where that cannot be.
+async fn time_ahead(target: &mut impl Target) -> Result<Option<f64>> {
+    let mut shortest = f64::INFINITY;
+    for _ in 0..TIMES {
+        target.truncate(0);
+        target.submit(0, &Draft::Tokens(Vec::new())).await?;
+        if !target.prepare(true) {
+            return Ok(None);
+        }
+        target.repeat();
+        target.finish().await?;
+        let began = Instant::now();
+        target.keep(1);
+        target.finish().await?;
+        shortest = shortest.min(began.elapsed().as_secs_f64());
+    }
+    Ok(Some(shortest))
+}
