@@ -84,8 +84,11 @@ impl Report {
     }
 }
 
-/// Its instructions, each an operation and the label that it may jump to, with the places of the labels.
-fn parse(assembly: &str) -> (Vec<(&str, Option<&str>)>, HashMap<&str, usize>) {
+/// An operation and the label that it may jump to.
+type Instruction<'a> = (&'a str, Option<&'a str>);
+
+/// Its instructions, with the places of the labels.
+fn parse(assembly: &str) -> (Vec<Instruction<'_>>, HashMap<&str, usize>) {
     let (mut instructions, mut labels) = (Vec::new(), HashMap::new());
     for line in assembly.lines() {
         let is_label =
@@ -106,7 +109,7 @@ fn parse(assembly: &str) -> (Vec<(&str, Option<&str>)>, HashMap<&str, usize>) {
 /// Of the loops without another in them the one that loads most: from where a jump back lands to the jump.
 fn inner_loop(assembly: &str) -> Counts {
     let (instructions, labels) = parse(assembly);
-    let back = |(at, (_, target)): (usize, &(&str, Option<&str>))| {
+    let back = |(at, (_, target)): (usize, &Instruction<'_>)| {
         let first = *labels.get((*target)?)?;
         (first <= at).then_some(first..at + 1)
     };
