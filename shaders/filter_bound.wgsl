@@ -52,7 +52,8 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) threa
         // Those that are less likely than this are not likelier than 1 - top_p even all together.
         floor = rank(top + log((1.0 - sampling.top_p) * sum / f32(dims.vocab)) - MARGIN);
     }
-    if (sampling.min_p > 0.0) {
+    if (sampling.min_p > 0.0 && sampling.top_p >= 1.0) {
+        // Top-p comes before min-p, and counts what that will remove.
         floor = max(floor, rank(top + log(sampling.min_p) - MARGIN));
     }
     if (thread == 0u) {

@@ -3,9 +3,9 @@
 @group(0) @binding(0) var<uniform> step: Step;
 @group(0) @binding(1) var<uniform> dims: SampleDims;
 @group(0) @binding(2) var<storage, read> logits: array<vec4f>;          // (rows, stride / 4)
+@group(0) @binding(3) var<storage, read_write> largest: array<f32>;     // (rows, segments, THREADS)
 @group(0) @binding(4) var<uniform> sampling: SamplingBlock;
-@group(0) @binding(5) var<storage, read_write> largest: array<f32>;     // (rows, segments, THREADS)
-@group(0) @binding(6) var<storage, read_write> segments: array<vec2f>;  // (rows, segments): largest, sum
+@group(0) @binding(5) var<storage, read_write> segments: array<vec2f>;  // (rows, segments): largest, sum
 
 fn weights(v: vec4f, top: f32) -> f32 {
     let p = select(exp(v - top), vec4f(), v < vec4f(LOWEST));

@@ -79,7 +79,7 @@ fn main(
     for (var chunk = thread / 8u; chunk < chunks; chunk += LANES) {
         sums = add_chunk(sums, load_raws(first, planes, chunk), rows, chunk * CHUNK4);
     }
-    load_norm_scales(first_row, thread);
+    find_row_scales(first_row, thread);
     for (var part = 0u; part < ROWS / PART; part++) {
         finish(sums, 0u, part, tile, first_row, thread);
         finish(sums, 1u, part, tile, first_row, thread);

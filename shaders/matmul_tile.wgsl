@@ -23,7 +23,7 @@ fn main(
         }
         total = join(total, sums);
     }
-    load_norm_scales(first_row, thread);
+    find_row_scales(first_row, thread);
     for (var row = 0u; row < ROWS; row++) {
         for (var pair = 0u; pair < 2u; pair++) {
             let out = (sixteen + pair) * 16u + place * 2u;

@@ -81,7 +81,7 @@ impl Chooser {
             lab.run(kernel, grid, &[&common, own].concat());
         };
         let logits = (2, logits.clone());
-        run(Kernel::Survey, by_segment, &[logits.clone(), (5, largest.slice()), (6, tops.slice())]);
+        run(Kernel::Survey, by_segment, &[logits.clone(), (3, largest.slice()), (5, tops.slice())]);
         run(Kernel::Bound, [rows as u32, 1, 1], &[(2, largest.slice()), (3, tops.slice()), (5, cuts.slice())]);
         let (ids, numbers) = ((5, found.slice()), (6, counts.slice()));
         run(Kernel::Gather, by_segment, &[logits.clone(), (3, cuts.slice()), ids.clone(), numbers.clone()]);

@@ -7,7 +7,7 @@ var<workgroup> row_scales: array<f32, ROWS>;
 var<workgroup> squares: array<f32, PAIRS * ROWS>;  // (PAIRS, ROWS): of two neighbouring elements of what becomes the next x
 
 // The factors of the rows from `first_row` on. All threads call it.
-fn load_norm_scales(first_row: u32, thread: u32) {
+fn find_row_scales(first_row: u32, thread: u32) {
     if (dims.norm_width > 0u) {
         let one = dims.one;
         if (thread < ROWS * PARTS) {

@@ -128,7 +128,7 @@ impl Sampler {
                 node(Kernel::Adjust, Grid::Rows, &[(5, &buffers.seen), (6, &buffers.biases)]);
             }
             if recipe.survey {
-                node(Kernel::Survey, segments, &[(5, largest), (6, tops)]);
+                node(Kernel::Survey, segments, &[(3, largest), (5, tops)]);
                 node(Kernel::Bound, Grid::Rows, &[(2, largest), (3, tops), (5, cuts)]);
             }
             if recipe.filter {

@@ -84,7 +84,7 @@ pub struct Gpu {
     info: DeviceInfo,
     options: GpuOptions,
     pipelines: RefCell<HashMap<Kernel, wgpu::ComputePipeline>>,
-    layouts: RefCell<HashMap<Vec<Binding>, wgpu::BindGroupLayout>>,
+    layouts: RefCell<Vec<(Vec<Binding>, wgpu::BindGroupLayout)>>,
     failure: Shared,
     subnormals: Subnormals,
     is_processor: bool,
@@ -306,20 +306,22 @@ impl Gpu {
 
     /// What a kernel's text says that it binds. Kernels that bind alike have the same one, so that one bind group serves them.
     pub(super) fn layout(&self, source: &str) -> wgpu::BindGroupLayout {
-        let mut bindings: Vec<_> = source.lines().filter_map(binding).collect();
-        bindings.sort_unstable_by_key(|(binding, _)| *binding);
-        let make = |bindings: &Vec<Binding>| {
-            let entry = |&(binding, ty): &Binding| wgpu::BindGroupLayoutEntry {
-                binding,
-                visibility: wgpu::ShaderStages::COMPUTE,
-                ty: wgpu::BindingType::Buffer { ty, has_dynamic_offset: false, min_binding_size: None },
-                count: None,
-            };
-            let entries: Vec<_> = bindings.iter().map(entry).collect();
-            self.device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: None, entries: &entries })
-        };
+        let bindings: Vec<_> = source.lines().filter_map(binding).collect();
         let mut layouts = self.layouts.borrow_mut();
-        layouts.entry(bindings).or_insert_with_key(make).clone()
+        if let Some((_, layout)) = layouts.iter().find(|(known, _)| *known == bindings) {
+            return layout.clone();
+        }
+        let entry = |&(binding, ty): &Binding| wgpu::BindGroupLayoutEntry {
+            binding,
+            visibility: wgpu::ShaderStages::COMPUTE,
+            ty: wgpu::BindingType::Buffer { ty, has_dynamic_offset: false, min_binding_size: None },
+            count: None,
+        };
+        let entries: Vec<_> = bindings.iter().map(entry).collect();
+        let descriptor = wgpu::BindGroupLayoutDescriptor { label: None, entries: &entries };
+        let layout = self.device.create_bind_group_layout(&descriptor);
+        layouts.push((bindings, layout.clone()));
+        layout
     }
 }
 
