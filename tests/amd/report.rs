@@ -16,7 +16,7 @@ pub struct Report {
     pub workgroup: u64,
     /// Waves that a SIMD can hold.
     pub waves: u64,
-    /// Of the loops that have no other in them, the one that loads most.
+    /// Of the loops that have no other in them, the one with the most multiply-adds.
     pub inner: Counts,
 }
 
@@ -106,7 +106,7 @@ fn parse(assembly: &str) -> (Vec<Instruction<'_>>, HashMap<&str, usize>) {
     (instructions, labels)
 }
 
-/// Of the loops without another in them the one that loads most: from where a jump back lands to the jump.
+/// Of the loops without another in them the one with the most multiply-adds: from where a jump back lands to the jump.
 fn inner_loop(assembly: &str) -> Counts {
     let (instructions, labels) = parse(assembly);
     let back = |(at, (_, target)): (usize, &Instruction<'_>)| {
@@ -120,7 +120,7 @@ fn inner_loop(assembly: &str) -> Counts {
     let innermost = loops.iter().filter(|outer| !loops.iter().any(|inner| holds(outer, inner)));
     innermost
         .map(|range| count(&instructions[range.clone()]))
-        .max_by_key(|counts| (counts.loads, counts.all))
+        .max_by_key(|counts| (counts.multiply_adds, counts.all))
         .unwrap_or_default()
 }
 
