@@ -412,7 +412,7 @@ fn waiting_for_proposals_is_paid_for() {
         (0.05, 256, 1.045, 1.03, 2.0),
         (0.05, 2000, 1.015, 1.01, 1.12),
         (0.15, 2000, 1.03, 1.01, 1.5),
-        (1.0, 2000, 1.055, 1.06, 1.6),
+        (1.0, 2000, 1.057, 1.06, 1.6),
     ] {
         for found in survey(length, 2, Timings::Exact, 1.0, host) {
             let (average, most, _) = found.to_best;
