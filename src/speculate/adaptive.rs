@@ -90,7 +90,7 @@ struct Known {
 impl Adaptive {
     /// What rounds cost is as told until they say otherwise; of acceptance nothing is known.
     pub fn new(told: Timings) -> Self {
-        let [prediction, lookup, draft_model] = [0.9, 0.8, 0.9].map(Acceptance::new);
+        let [prediction, lookup, draft_model] = [0.9, 0.9, 0.9].map(Acceptance::new);
         Self {
             costs: Costs::new(told),
             prediction,
@@ -197,6 +197,7 @@ impl Adaptive {
         candidates.filter(|one| one.cost - 1.0 <= funds).reduce(|a, b| if score(&b) > score(&a) { b } else { a })
     }
 
+    /// What to do in a round; one that does not wait for what the round before emits has no proposal that the CPU knows.
     fn choose(&self, waits: bool) -> Choice {
         let most = MOST.min(self.text.room.saturating_sub(1));
         if most == 0 {
