@@ -20,6 +20,7 @@ const FILES = [
   "www/foretoken.js",
   "www/foretoken_bg.wasm",
   ...MODULES.flatMap((name) => [`www/${name}.js`, `www/types/${name}.d.ts`]),
+  "www/types/api.d.ts",
 ];
 
 types();
@@ -90,7 +91,7 @@ test("options and statistics are typed as the engine names them", () => {
   ]) {
     const fields = new RegExp(`pub struct ${name} \\{(.*?)\\n\\}`, "s").exec(read(root, "src", file))[1];
     const rust = [...fields.matchAll(/^    pub (\w+):/gm)].map(([, field]) => field);
-    const body = new RegExp(`export type ${type} = \\{(.*?)\\n\\};`, "s").exec(declared("engine"))[1];
+    const body = new RegExp(`export type ${type} = \\{(.*?)\\n\\};`, "s").exec(declared("api"))[1];
     const typed = [...body.matchAll(/^    (\w+)\??:/gm)].map(([, field]) => field);
     equal(typed.sort().join(), [...rust, ...more].sort().join(), type);
   }
