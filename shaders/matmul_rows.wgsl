@@ -75,7 +75,7 @@ fn main(
     let rows = rows_from(first_row);
     let planes = planes();
     let chunks = dims.chunks;
-    var sums: Sums;
+    var sums = Sums();
     for (var chunk = thread / 8u; chunk < chunks; chunk += LANES) {
         sums = add_chunk(sums, load_raws(first, planes, chunk), rows, chunk * CHUNK4);
     }

@@ -15,9 +15,9 @@ fn main(
     let rows = rows_from(first_row);
     let planes = planes();
     let chunks = dims.chunks;
-    var total: Sums;
+    var total = Sums();
     for (var lane = 0u; lane < LANES; lane++) {
-        var sums: Sums;
+        var sums = Sums();
         for (var chunk = lane; chunk < chunks; chunk += LANES) {
             sums = add_chunk(sums, load_raws(first, planes, chunk), rows, chunk * CHUNK4);
         }

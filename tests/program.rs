@@ -452,7 +452,7 @@ fn bad_options_name_the_flag() {
         (&["--color", "red"], "--color"),
         (&["--model", ""], "--model"),
         (&["--max-tokens", "3"], "--max-new-tokens"),
-        (&["--device", "gpu"], "auto, webgpu or cpu"),
+        (&["--device", "gpu"], "auto, webgpu, cpu"),
         (&["--device", "cpu", "--sp-degree", "2"], "--device"),
         (&["--system", "Be brief."], "--chat"),
         (&["--temperature", "-1"], "--temperature: -1 is not allowed; allowed: 0.001 to 100"),

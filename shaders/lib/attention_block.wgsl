@@ -34,10 +34,10 @@ fn attend(kv_head: u32, block: u32, first: u32, thread: u32) {
     let is_long = filled > THREADS;
     let at = load_places(kv_head, first);
     let k = head_index(kv_head, block * BLOCK) + thread * 4u;
-    var s0: Scores;
-    var s1: Scores;
-    var s2: Scores;
-    var s3: Scores;
+    var s0 = Scores();
+    var s1 = Scores();
+    var s2 = Scores();
+    var s3 = Scores();
     for (var c = 0u; c < width; c++) {
         let x = load_q(at, c);
         let here = k + c * (4u * BLOCK);
@@ -98,7 +98,7 @@ fn attend(kv_head: u32, block: u32, first: u32, thread: u32) {
     // Strip s of the positions of each 64: s, s + strips, ...; as many strips as there are threads for.
     let strips = THREADS / width;
     let v = head_index(heads.kv_heads + kv_head, block * BLOCK) + thread % width * 4u;
-    var values: Values;
+    var values = Values();
     if (thread / width < strips) {
         for (var t = thread / width; t < min(filled, THREADS); t += strips) {
             var four = mat4x4f();
