@@ -3,7 +3,7 @@
 use super::parts::for_each_part;
 use super::rows::{Floats, Rows, stride};
 use super::simd::{LANES, dots, widen_codes};
-use crate::weights::{Coded, Dtype, Float, coded, widen};
+use crate::weights::{Coded, Codes, Dtype, Float, Format, coded, widen};
 use pulp::{Arch, Simd, WithSimd};
 use std::ops::Range;
 
@@ -167,7 +167,7 @@ impl Stored {
 
 impl Quantised {
     fn new(dtype: Dtype) -> Self {
-        let has_nibbles = (dtype.largest_code() as usize) < 16;
+        let has_nibbles = matches!(Format::of(dtype), Format::Quantised { codes: Codes::Four, .. });
         Self { has_nibbles, center: dtype.center().into(), group: dtype.group(), ..Self::default() }
     }
 

@@ -132,18 +132,6 @@ impl Dtype {
         block::center(self).unwrap_or(128)
     }
 
-    /// The largest code that there is.
-    pub fn largest_code(self) -> u8 {
-        match self {
-            Self::Q2K => 3,
-            Self::Q3K => 7,
-            Self::Q4_0 | Self::Q4_1 | Self::Q4K | Self::Affine(Affine { bits: 4, .. }) => 15,
-            Self::Q5_0 | Self::Q5_1 | Self::Q5K => 31,
-            Self::Q6K => 63,
-            _ => 255,
-        }
-    }
-
     /// Bytes of so many weights; `None` unless they are a whole number of blocks whose bytes can be counted.
     pub fn bytes(self, elements: u64) -> Option<u64> {
         let block = self.block();
