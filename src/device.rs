@@ -90,15 +90,6 @@ impl Engine {
         self.on_gpu().map(decode::Engine::gpu)
     }
 
-    /// As [`Engine::on_gpu`].
-    pub fn on_gpu_mut(&mut self) -> Option<&mut decode::Engine> {
-        match self {
-            Self::Gpu(engine) => Some(engine),
-            #[cfg(not(target_arch = "wasm32"))]
-            Self::Cpu(_) => None,
-        }
-    }
-
     /// What was asked of a GPU so far; of the CPU, nothing.
     pub fn counters(&self) -> Counters {
         self.gpu().map(|gpu| gpu.counters()).unwrap_or_default()
@@ -116,6 +107,18 @@ impl Engine {
     /// What the target is.
     pub fn spec(&self) -> &ModelSpec {
         either!(self, engine => engine.target().spec())
+    }
+
+    /// Caches `tokens` behind the cached ones, so many rows at a time, and returns the logits of each [tokens, vocab], flattened.
+    ///
+    /// # Errors
+    /// As [`decode::Engine::logits`].
+    pub async fn logits(&mut self, tokens: &[u32], rows: usize) -> Result<Vec<f32>> {
+        match self {
+            Self::Gpu(engine) => engine.logits(tokens, rows).await,
+            #[cfg(not(target_arch = "wasm32"))]
+            Self::Cpu(engine) => engine.logits(tokens, rows),
+        }
     }
 
     /// Bytes planned for the target.

@@ -1,6 +1,6 @@
 //! How many targets write, and bringing them to the device.
 
-use super::load::{Pair, Room};
+use super::load::{On, Pair, Room};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::gpu::GpuOptions;
@@ -14,9 +14,8 @@ pub(super) struct Targets {
     /// weights and cache; pays with several GPUs of one kind
     #[arg(long, value_name = "N", value_parser = super::count, default_value_t = 1)]
     sp_degree: usize,
-    /// Where the models run: auto, webgpu (GPUs, by Vulkan, Metal or DirectX), cpu. auto takes the CPU where there is no GPU
-    #[arg(long, value_name = "DEVICE", default_value = "auto")]
-    device: String,
+    #[command(flatten)]
+    on: On,
 }
 
 impl Targets {
@@ -33,7 +32,7 @@ pub(super) type Writer = parallel::Writer<Servers>;
 
 /// Loads what the options ask for.
 pub(super) async fn load(pair: &Pair, targets: &Targets, options: &LoadOptions) -> Result<Writer> {
-    let wanted = targets.device.parse()?;
+    let wanted = targets.on.choice()?;
     if options.sp_degree == 1 {
         let (device, reason) = Device::open(wanted).await?;
         let mut session = pair.load(device, options).await?;
