@@ -12,10 +12,12 @@ import { parseArgs } from "node:util";
 import { fail, run } from "../scripts/system.mjs";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
-/** One GGUF file for all, but for transformers.js. */
+/** One GGUF file for all, but for transformers.js; and what each model can do of the four kinds of tasks. */
 const MODELS = {
-  tales: { gguf: "target/peers/tales-F16.gguf", onnx: "target/peers/tales-onnx", dtype: "fp32" },
-  smollm2: { gguf: "target/models/SmolLM2-135M-Instruct.Q4_1.gguf", onnx: "target/peers/smollm2-onnx", dtype: "q4" },
+  tales: { gguf: "target/peers/tales-F16.gguf", onnx: "target/peers/tales-onnx", dtype: "fp32", prompts: "../src/cli/bench/prompts.json" },
+  smollm2: {
+    gguf: "target/models/SmolLM2-135M-Instruct.Q4_1.gguf", onnx: "target/peers/smollm2-onnx", dtype: "q4", prompts: "./peers/smollm2.json",
+  },
 };
 const { values } = parseArgs({
   options: {
@@ -31,10 +33,11 @@ const [tokens, passes] = [values.tokens, values.passes].map(Number);
 const chosen = values.models.split(",");
 const unknown = chosen.filter((name) => !Object.hasOwn(MODELS, name));
 if (unknown.length > 0) fail(`--models: ${unknown} is not allowed; allowed: ${Object.keys(MODELS)}`);
-const exercises = JSON.parse(readFileSync(new URL("../src/cli/bench/prompts.json", import.meta.url), "utf8"))
-  .filter(({ kind }) => values.kinds.split(",").includes(kind))
+const kinds = values.kinds.split(",");
+const exercisesOf = ({ prompts }) => JSON.parse(readFileSync(new URL(prompts, import.meta.url), "utf8"))
+  .filter(({ kind }) => kinds.includes(kind))
   .map((exercise) => ({ ...exercise, max_new_tokens: Math.min(exercise.max_new_tokens, tokens) }));
-if (exercises.length === 0) fail(`--kinds: ${values.kinds} is not allowed`);
+if (chosen.some((name) => exercisesOf(MODELS[name]).length === 0)) fail(`--kinds: ${values.kinds} is not allowed`);
 
 mkdirSync(new URL("../target/peers/", import.meta.url), { recursive: true });
 for (const name of chosen.filter((name) => !existsSync(`${root}${MODELS[name].gguf}`))) {
@@ -52,7 +55,7 @@ for (const name of chosen) {
   const { about, writers, costs, close } = await open({ root, ...MODELS[name], device: values.device });
   console.log(`\n${name} (${MODELS[name].gguf}); ${about.join("; ")}; ${cpus()[0].model}, ${cpus().length} cores`);
   console.log(`at most ${tokens} tokens, each text ${passes} times\n`);
-  const written = [];
+  const [written, exercises] = [[], exercisesOf(MODELS[name])];
   for (let pass = 0; pass < passes; pass += 1) {
     for (const exercise of exercises) {
       const shuffled = writers.map((writer) => ({ writer, at: Math.random() })).sort((a, b) => a.at - b.at);

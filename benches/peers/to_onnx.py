@@ -12,7 +12,7 @@ import onnx
 import torch
 from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 from optimum.exporters.onnx import main_export
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 model, out, *types = sys.argv[1:]
 model, out = Path(model), Path(out)
@@ -20,6 +20,7 @@ with tempfile.TemporaryDirectory() as folder:
     read = (model.parent, {"gguf_file": model.name}) if model.is_file() else (model, {})
     AutoModelForCausalLM.from_pretrained(read[0], dtype=torch.float32, **read[1]).save_pretrained(folder)
     main_export(folder, out, task="text-generation-with-past", do_validation=False)
+AutoTokenizer.from_pretrained(read[0], **read[1]).save_pretrained(out)
 (out / "onnx").mkdir(exist_ok=True)
 written = out / "model.onnx"
 if types == ["q4"]:
