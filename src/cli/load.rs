@@ -53,7 +53,7 @@ pub(super) struct On {
 
 impl On {
     /// As the library wants it.
-    pub fn choice(&self) -> Result<DeviceChoice> {
+    pub fn device(&self) -> Result<DeviceChoice> {
         self.device.parse()
     }
 }

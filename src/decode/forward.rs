@@ -51,7 +51,7 @@ impl Model {
     ) -> Result<Self> {
         let memory = blueprint.memory();
         blueprint.check(gpu.info())?;
-        let Blueprint { spec, plan, sections, capacity } = blueprint;
+        let Blueprint { spec, plan, sections, capacity, .. } = blueprint;
         let sizes = Sizes::new(spec, plan, capacity);
         let room = capacity.max_context.min(FIRST_POSITIONS);
         let cache = CacheSizes::new(spec, capacity.kv_dtype, room);

@@ -101,7 +101,7 @@ impl Blueprint {
 
     /// Bytes that it needs on a GPU where the cache has room for so many positions.
     pub fn memory_for(&self, positions: usize) -> Memory {
-        let Self { spec, plan, sections, capacity } = self;
+        let Self { spec, plan, sections, capacity, .. } = self;
         let sizes = Sizes::new(spec, plan, capacity);
         let cache = CacheSizes::new(spec, capacity.kv_dtype, positions);
         let bytes: Vec<u64> =

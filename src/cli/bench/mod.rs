@@ -75,7 +75,7 @@ pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
     let (effort, time_limit) = if args.quick { (Effort::QUICK, 60) } else { (Effort::FULL, 250) };
     let time_limit = Duration::from_secs(args.time_limit.unwrap_or(time_limit).into());
     let parts = Parts::announce(time_limit, args.shape.is_none());
-    let options = args.room.options()?;
+    let options = LoadOptions { device: args.on.device()?, ..args.room.options()? };
     let (device, subject) = args.load(&options).await?;
     let report = measure(args, &options, &device, subject, effort, parts).await?;
     if json {
@@ -87,9 +87,8 @@ pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
 
 impl Args {
     async fn load(&self, options: &LoadOptions) -> Result<(Device, Subject)> {
-        let wanted = self.on.choice()?;
         let (device, mut subject) = match &self.shape {
-            Some(_) if wanted == DeviceChoice::Cpu => {
+            Some(_) if options.device == DeviceChoice::Cpu => {
                 let allowed = "webgpu, with --shape".into();
                 return Err(Error::BadOption { option: "device".into(), value: "cpu".into(), allowed });
             }
@@ -99,7 +98,7 @@ impl Args {
                 (Device::Gpu(gpu), Subject::Engine(Box::new(Engine::Gpu(Box::new(engine)))))
             }
             None => {
-                let (device, _) = Device::open(wanted).await?;
+                let (device, _) = Device::open(options.device).await?;
                 let session = self.pair.load(device.clone(), options).await?;
                 (device, Subject::Session(Box::new(session)))
             }
