@@ -98,7 +98,7 @@ impl Args {
                 (Device::Gpu(gpu), Subject::Engine(Box::new(Engine::Gpu(Box::new(engine)))))
             }
             None => {
-                let (device, _) = Device::open(options.device).await?;
+                let (device, _) = Device::open(options.device, &GpuOptions::default()).await?;
                 let session = self.pair.load(device.clone(), options).await?;
                 (device, Subject::Session(Box::new(session)))
             }
