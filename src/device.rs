@@ -99,14 +99,6 @@ impl Engine {
         self.on_gpu().map(decode::Engine::gpu)
     }
 
-    /// As [`Engine::on_gpu`].
-    pub fn on_gpu_mut(&mut self) -> Option<&mut decode::Engine> {
-        match self {
-            Self::Gpu(engine) => Some(engine),
-            Self::Cpu(_) => None,
-        }
-    }
-
     /// As [`Device::counters`].
     pub fn counters(&self) -> Counters {
         self.gpu().map(|gpu| gpu.counters()).unwrap_or_default()
@@ -123,6 +115,17 @@ impl Engine {
     /// What the target is.
     pub fn spec(&self) -> &ModelSpec {
         either!(self, engine => engine.target().spec())
+    }
+
+    /// Caches `tokens` behind the cached ones, so many rows at a time, and returns the logits of each [tokens, vocab], flattened.
+    ///
+    /// # Errors
+    /// As [`decode::Engine::logits`].
+    pub async fn logits(&mut self, tokens: &[u32], rows: usize) -> Result<Vec<f32>> {
+        match self {
+            Self::Gpu(engine) => engine.logits(tokens, rows).await,
+            Self::Cpu(engine) => engine.logits(tokens, rows),
+        }
     }
 
     /// Bytes planned for the target.

@@ -1,6 +1,6 @@
 //! How many targets write, and bringing them to the device.
 
-use super::load::{Pair, Room};
+use super::load::{On, Pair, Room};
 use crate::device::Device;
 use crate::error::Result;
 use crate::gpu::GpuOptions;
@@ -14,9 +14,8 @@ pub(super) struct Targets {
     /// weights and cache; pays with several GPUs of one kind
     #[arg(long, value_name = "N", value_parser = super::count, default_value_t = 1)]
     sp_degree: usize,
-    /// Where the models run: auto, webgpu (GPUs, by Vulkan, Metal or DirectX), cpu. auto takes the CPU where there is no GPU
-    #[arg(long, value_name = "DEVICE", default_value = "auto")]
-    device: String,
+    #[command(flatten)]
+    on: On,
     /// Where the draft model runs: auto (where the target runs), or cpu, at the same time as the target
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     draft_device: String,
@@ -27,7 +26,7 @@ impl Targets {
     pub fn options(&self, room: &Room) -> Result<LoadOptions> {
         let options = LoadOptions {
             sp_degree: self.sp_degree,
-            device: self.device.parse()?,
+            device: self.on.device()?,
             draft_device: self.draft_device.parse()?,
             ..room.options()?
         };

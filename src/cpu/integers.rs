@@ -108,6 +108,8 @@ pub fn products<'a>(weights: impl Fn(usize) -> Weights<'a>, x: &Coded, products:
     match Arch::new() {
         #[cfg(target_arch = "x86_64")]
         Arch::V3(simd) => simd.vectorize(Products { simd, weights, x, products }),
+        #[cfg(target_arch = "x86_64")]
+        Arch::V4(simd) => simd.vectorize(Products { simd: *simd, weights, x, products }),
         #[cfg(target_arch = "wasm32")]
         Arch::Simd128(simd) => Products { simd, weights, x, products }.compute(),
         _ => Products { simd: Plain, weights, x, products }.compute(),

@@ -166,7 +166,10 @@ impl WithSimd for Products<'_> {
             for row in (0..count).step_by(2) {
                 let next = (row + 1).min(count - 1);
                 let sums = match next == row {
-                    true => dots(simd, w, [x.padded(row)]).map(|[sum]| [sum, sum]),
+                    true => {
+                        let [[a], [b]] = dots(simd, w, [x.padded(row)]);
+                        [[a, a], [b, b]]
+                    }
                     false => dots(simd, w, [x.padded(row), x.padded(next)]),
                 };
                 for (sums, products) in sums.into_iter().zip(products.chunks_exact_mut(count)) {
@@ -192,7 +195,8 @@ impl Stored {
     #[inline(always)]
     fn row<'a>(&'a self, row: usize, cols: usize, buffer: &'a mut Vec<f32>) -> &'a [f32] {
         match self {
-            Self::Floats(floats) => floats.padded(row, cols, buffer),
+            // The reader has looked at all of them.
+            Self::Floats(floats) => floats.padded(row, cols, buffer, false),
             Self::Quantised(quantised) => {
                 buffer.resize(stride(cols), 0.0);
                 quantised.widen(row, &mut buffer[..cols]);

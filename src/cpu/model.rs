@@ -2,6 +2,7 @@
 
 use super::attention::{Cache, Heads};
 use super::matrix::Matrix;
+use super::parts::among_threads;
 use super::pointwise::{activation, norm_layer, norm_rms};
 use super::rows::Rows;
 use crate::error::{Error, Result};
@@ -148,14 +149,16 @@ impl Model {
             mlp: none(),
             logits: none(),
         };
-        for op in &plan.body {
-            memory.run(op, spec, tokens, position, &mut pass);
-        }
-        if !wanted.is_empty() {
-            pass.residual = pass.residual.part(wanted);
-            plan.head.iter().for_each(|op| memory.run(op, spec, tokens, position, &mut pass));
-        }
-        pass.logits
+        among_threads(|| {
+            for op in &plan.body {
+                memory.run(op, spec, tokens, position, &mut pass);
+            }
+            if !wanted.is_empty() {
+                pass.residual = pass.residual.part(wanted);
+                plan.head.iter().for_each(|op| memory.run(op, spec, tokens, position, &mut pass));
+            }
+            pass.logits
+        })
     }
 }
 

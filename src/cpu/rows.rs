@@ -138,18 +138,18 @@ impl Floats {
         }
     }
 
-    /// A row of `width` with the zeros behind it, as f32: in `buffer`, unless it is stored so.
+    /// A row of `width` with the zeros behind it, as f32: in `buffer`, unless it is stored so. Without `all`, numbers are finite.
     #[inline(always)]
-    pub fn padded<'a>(&'a self, row: usize, width: usize, buffer: &'a mut Vec<f32>) -> &'a [f32] {
+    pub fn padded<'a>(&'a self, row: usize, width: usize, buffer: &'a mut Vec<f32>, all: bool) -> &'a [f32] {
         let stride = stride(width);
         let range = row * stride..(row + 1) * stride;
         if !matches!(self, Self::F32(_)) {
             buffer.resize(stride, 0.0);
         }
         match self {
-            Self::F32(all) => return &all[range],
-            Self::F16(all) => widen_f16(&all[range], buffer),
-            Self::Bf16(all) => widen_bf16(&all[range], buffer),
+            Self::F32(numbers) => return &numbers[range],
+            Self::F16(numbers) => widen_f16(&numbers[range], buffer, all),
+            Self::Bf16(numbers) => widen_bf16(&numbers[range], buffer),
         }
         buffer
     }
