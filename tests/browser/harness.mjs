@@ -1,7 +1,7 @@
 // What the browser tests share: a server that can misbehave, a headless browser on a software adapter, pages with the engine.
 import { tmpdir } from "node:os";
 import { chromium, firefox } from "playwright-core";
-import { answer, listen } from "../../scripts/serve.mjs";
+import { CSP, answer, listen } from "../../scripts/serve.mjs";
 import { needChromium, needFirefox, needVulkan } from "../../scripts/system.mjs";
 
 const FLAGS = [
@@ -21,7 +21,12 @@ const FLAGS = [
  * the path is served as ever. Suites add theirs.
  * @type {Record<string, (request: import("node:http").IncomingMessage, response: import("node:http").ServerResponse, rest: string[]) => unknown>}
  */
-export const faults = {};
+export const faults = {
+  /** A page that does nothing, under the demo's policies. */
+  blank(_, response) {
+    response.writeHead(200, { "Content-Type": "text/html", "Content-Security-Policy": CSP }).end('<!doctype html><title>blank</title><script type="module" src="/demo/policy.js"></script>');
+  },
+};
 
 async function handler(request, response) {
   const [, fault, ...rest] = new URL(request.url, "http://localhost").pathname.split("/");
@@ -116,7 +121,7 @@ export async function open(within = browser) {
     if (process.env.VERBOSE) console.log("  page:", message.text());
   });
   await page.exposeFunction("sawCode", (code) => codes.add(code));
-  await page.goto(`${url}/demo/`);
+  await page.goto(`${url}/blank/`);
   await page.evaluate(async () => {
     Object.assign(globalThis, await import("/engine.js"));
     globalThis.failed = (promise) => promise.then(

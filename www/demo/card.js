@@ -1,0 +1,64 @@
+/** A result as a picture, drawn in the page's own colours. */
+import { headline } from "./outcome.js";
+
+const [WIDTH, HEIGHT, MARGIN] = [1200, 630, 72];
+const SERIF = 'Charter, "Bitstream Charter", "Sitka Text", Cambria, Georgia, serif';
+const SANS = "system-ui, sans-serif";
+
+/** Breaks a text into lines of a width; what does not fit in so many lines ends in an ellipsis. */
+function lines(pen, text, width, most) {
+  /** @type {string[]} */
+  const made = [];
+  let line = "";
+  for (const word of text.split(/\s+/)) {
+    const longer = line ? `${line} ${word}` : word;
+    if (line && pen.measureText(longer).width > width) {
+      made.push(line);
+      line = word;
+    } else line = longer;
+  }
+  made.push(line);
+  if (made.length > most) made.splice(most - 1, Infinity, `${made[most - 1]} \u2026`);
+  return made;
+}
+
+/** @param {HTMLCanvasElement} canvas @param {import("./outcome.js").Outcome} outcome */
+export function drawCard(canvas, outcome) {
+  Object.assign(canvas, { width: WIDTH, height: HEIGHT });
+  const pen = canvas.getContext("2d");
+  // Colours are written with light-dark(), which only an element resolves.
+  const colour = (/** @type {string} */ name) => {
+    canvas.style.color = `var(--${name})`;
+    return getComputedStyle(canvas).color;
+  };
+  const [paper, ink, quiet, accent, line] = ["paper", "ink", "quiet", "accent", "line"].map(colour);
+  const write = (text, x, y, font, fill) => {
+    Object.assign(pen, { font, fillStyle: fill });
+    pen.fillText(text, x, y);
+  };
+  Object.assign(pen, { fillStyle: paper });
+  pen.fillRect(0, 0, WIDTH, HEIGHT);
+  const { number, words } = headline(outcome);
+  let y = MARGIN + 24;
+  write("foretoken", MARGIN, y, `600 30px ${SERIF}`, quiet);
+  if (number) {
+    y += 150;
+    write(`${number}\u00d7`, MARGIN, y, `600 150px ${SERIF}`, accent);
+    const x = MARGIN + pen.measureText(`${number}\u00d7`).width + 36;
+    pen.font = `32px ${SANS}`;
+    lines(pen, words.replace(/^times /, ""), WIDTH - MARGIN - x, 3).forEach((each, i, all) => write(each, x, y - (all.length - 1 - i) * 42, `32px ${SANS}`, ink));
+  } else {
+    pen.font = `40px ${SANS}`;
+    for (const each of lines(pen, words, WIDTH - 2 * MARGIN, 3)) write(each, MARGIN, (y += 56), `40px ${SANS}`, ink);
+  }
+  Object.assign(pen, { fillStyle: line });
+  pen.fillRect(MARGIN, (y += 44), WIDTH - 2 * MARGIN, 2);
+  pen.font = `28px ${SERIF}`;
+  const text = outcome.kind === "text" ? outcome.prompt + outcome.speculative.text : outcome.speculative.text;
+  const room = Math.floor((HEIGHT - MARGIN - 60 - y) / 42);
+  for (const each of lines(pen, text.trim(), WIDTH - 2 * MARGIN, room)) write(each, MARGIN, (y += 42), `28px ${SERIF}`, ink);
+  pen.font = `24px ${SANS}`;
+  const [foot] = lines(pen, `${outcome.spec.name} on ${outcome.device}`, WIDTH - 2 * MARGIN, 1);
+  write(foot, MARGIN, HEIGHT - MARGIN + 12, `24px ${SANS}`, quiet);
+  canvas.style.color = "";
+}
