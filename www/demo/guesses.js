@@ -5,9 +5,6 @@
  */
 import { open } from "./model.js";
 
-/** Milliseconds that asking the draft model may take in all. */
-const PATIENCE = 8000;
-
 /** What follows the leftmost earlier place of the last tokens, two of them if they are found, else one. */
 export function lookUp(/** @type {number[]} */ ids, /** @type {number} */ count) {
   for (const n of [2, 1]) {
@@ -61,9 +58,8 @@ export async function findRejected(found, { engine, spec, prompt, options }, { r
   }
 }
 
-/** The draft model by itself, opened when it is first asked, and asked no longer than the patience lasts. */
+/** The draft model by itself, opened when it is first asked. */
 class DraftModel {
-  #spent = 0;
   /** @type {import("../engine.js").Engine | null} */
   #engine = null;
 
@@ -75,11 +71,9 @@ class DraftModel {
   /** @param {number[]} ids @param {number} count @returns {Promise<number[]>} */
   async guess(ids, count) {
     // Another copy of a draft model from elsewhere may not fit.
-    if (this.#spent > PATIENCE || !String(this.model).startsWith(location.origin)) return [];
-    const began = performance.now();
+    if (!String(this.model).startsWith(location.origin)) return [];
     this.#engine ??= await open(this.model, this.file, this.signal);
     const { token_ids } = await this.#engine.generate(ids, { max_new_tokens: count, speculation: "off", signal: this.signal }).result;
-    this.#spent += performance.now() - began;
     return token_ids;
   }
 

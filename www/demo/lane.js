@@ -4,6 +4,16 @@ import { make } from "./dom.js";
 /** Milliseconds that a rejected guess is seen. */
 const FLASH = 450;
 
+/**
+ * A token as spans: the space before a word stays outside its colour, which at the end of a line would show as a stub.
+ * @param {import("../engine.js").Token} token @param {string} [more] classes
+ */
+export function words({ text, origin }, more = "") {
+  const [, space, word] = /^(\s*)([\s\S]*)$/.exec(text);
+  const span = make("span", { className: `token ${more}`.trim(), textContent: word, dataset: { origin } });
+  return space ? [make("span", { textContent: space }), span] : [span];
+}
+
 export class Lane {
   /** Guesses that were not checked yet. @type {HTMLElement[]} */
   #guesses = [];
@@ -49,12 +59,12 @@ export class Lane {
 
   /** Text that is settled. @param {import("../engine.js").Token[]} tokens */
   write(tokens) {
-    this.#append(tokens.map(({ text, origin }) => make("span", { className: "token", textContent: text, dataset: { origin } })));
+    this.#append(tokens.flatMap((token) => words(token)));
   }
 
   /** Guesses that wait for the target: those that it will accept, and those that it will not, empty where their words are not known. @param {import("../engine.js").Token[]} tokens @param {string[]} rejected */
   guess(tokens, rejected) {
-    const kept = tokens.map(({ text, origin }) => make("span", { className: "token guess", textContent: text, dataset: { origin } }));
+    const kept = tokens.flatMap((token) => words(token, "guess"));
     const wrong = rejected.map((text) => make("span", { className: "guess wrong", textContent: text, ariaHidden: "true" }));
     this.#guesses.push(...kept, ...wrong);
     this.#append([...kept, ...wrong]);

@@ -12,6 +12,9 @@ function harmless(href) {
   return URL.canParse(href) && ["http:", "https:", "mailto:"].includes(new URL(href).protocol);
 }
 
+const ENTITIES = { amp: "&", lt: "<", gt: ">", quot: '"', "#39": "'", nbsp: "\u00a0" };
+const decoded = (/** @type {string} */ text) => text.replace(/&(amp|lt|gt|quot|#39|nbsp);/g, (_, name) => ENTITIES[name]);
+
 /** @param {any} token @returns {Node | string} */
 function element(token) {
   const { type, tokens = [], text = "" } = token;
@@ -23,7 +26,7 @@ function element(token) {
     case "hr": return make("hr");
     case "codespan": return make("code", { textContent: text });
     case "escape": return text;
-    case "text": return tokens.length ? make("span", {}, ...inside()) : text;
+    case "text": return tokens.length ? make("span", {}, ...inside()) : decoded(text);
     // The page's own headings end at h3.
     case "heading": return make(`h${Math.min(6, token.depth + 3)}`, {}, ...inside());
     case "code": return code(token);

@@ -1,5 +1,6 @@
 /** One message of a conversation as it is shown: its text, what can be done with it, and how it was written. */
 import { button, copy, make } from "./dom.js";
+import { words } from "./lane.js";
 import { markdown } from "./markdown.js";
 
 const NAMES = { user: "You", assistant: "Model" };
@@ -30,7 +31,7 @@ export class MessageView {
   #draw() {
     this.#frame = 0;
     if (this.role === "user") this.body.textContent = this.content;
-    else if (this.#coloured) this.body.replaceChildren(make("p", { className: "raw" }, ...this.#tokens.map(({ text, origin }) => make("span", { className: "token", textContent: text, dataset: { origin } }))));
+    else if (this.#coloured) this.body.replaceChildren(make("p", { className: "raw" }, ...this.#tokens.flatMap((token) => words(token))));
     else this.body.replaceChildren(...markdown(this.content));
   }
 

@@ -110,6 +110,7 @@ export function startRace(attempt) {
     at("presets").append(pill);
   }
   fill(PRESETS.open);
+  clearStage(PRESETS.open);
   for (const id of ["prompt", "kind"]) at(id).addEventListener("input", () => ((expected = ""), markPreset()));
   at("drafter").addEventListener("change", () => writeSettings({ drafter: at("drafter").value }));
   at("lookahead").addEventListener("input", () => {

@@ -7,7 +7,7 @@ const GUESSED = 0.35;
 /** Wrong guesses that are shown of a round whose words are not known. */
 const MOST = 3;
 /** Milliseconds that a frame may take at most: a page in the background gets none, and goes on where it was. */
-const FRAME = 100;
+const FRAME = 250;
 
 /** Times the measured speed at which recordings of this length are shown. @param {number} seconds */
 export function pace(seconds) {
@@ -31,13 +31,12 @@ function script(lane, { rounds, generation }, rejected) {
   return rounds.flatMap(({ seconds, tokens }, i) => {
     const right = tokens.slice(0, accepted[i] ?? 0);
     const wrong = Math.max(0, (drafted[i] ?? 0) - (accepted[i] ?? 0));
-    // Their words may be found while the replay runs.
-    const words = () => rejected[i] ?? Array(Math.min(wrong, MOST)).fill("");
+    const words = rejected[i] ?? Array(Math.min(wrong, MOST)).fill("");
     const so = (written += tokens.length);
     const from = before + GUESSED * (seconds - before);
     before = seconds;
     const steps = [{ seconds, act: () => (lane.settle(tokens.slice(right.length)), lane.count(so, seconds, total)) }];
-    if (right.length || wrong) steps.unshift({ seconds: from, act: () => lane.guess(right, words()) });
+    if (right.length || wrong) steps.unshift({ seconds: from, act: () => lane.guess(right, words) });
     return steps;
   });
 }

@@ -72,7 +72,6 @@ export function startSharing() {
     shown = outcome;
     const address = addressOf(outcome);
     history.replaceState(null, "", address ? new URL(address).hash : "#race");
-    at("share").disabled = false;
   });
   at("share").addEventListener("click", () => {
     if (!shown) return;

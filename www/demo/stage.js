@@ -11,8 +11,8 @@ const lanes = { plain: new Lane("plain"), speculative: new Lane("speculative") }
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 /** Engines that have compiled what they need. @type {WeakSet<import("../engine.js").Engine>} */
 const warm = new WeakSet();
-/** Milliseconds that the replay waits for the words of wrong guesses; later ones come while it runs. */
-const HEAD_START = 1200;
+/** Milliseconds that the replay waits for the words of wrong guesses; what is not known by then is shown without words. */
+const SEARCH = 2500;
 /** What is on the stage, to be played again. */
 let parts = [];
 /** @type {import("./outcome.js").Outcome} */
@@ -30,6 +30,7 @@ function setState(state) {
   at("outcome").dataset.state = state;
   at("skip").hidden = state !== "playing";
   at("again").hidden = state !== "done" || calm.matches;
+  at("share").hidden = state !== "done";
 }
 
 /** Empties the stage for a text. @param {{ kind: string, prompt: string }} begun */
@@ -40,6 +41,7 @@ export function clearStage(begun) {
     lane.clear(opening(begun));
     lane.state = "";
   }
+  at("start").hidden = true;
   setState("");
   for (const id of ["ratio", "claim", "measured-on"]) at(id).textContent = "";
 }
@@ -94,7 +96,10 @@ export async function present(race, { plain, speculative }, signal) {
   else {
     search = new AbortController();
     const finding = findRejected(rejected, race, speculative, AbortSignal.any([signal, search.signal])).catch(() => {});
-    await Promise.race([finding, new Promise((resolve) => setTimeout(resolve, HEAD_START))]);
+    say("Measured. Finding the words of the wrong guesses.");
+    await Promise.race([finding, new Promise((resolve) => setTimeout(resolve, SEARCH))]);
+    // Nothing computes while the visitor watches.
+    search.abort();
     play();
   }
   return outcome;

@@ -28,11 +28,7 @@ function seen() {
  * @param {() => void} begin
  */
 export async function welcome({ waits }, begin) {
-  const start = () => {
-    at("start").hidden = true;
-    begin();
-  };
-  at("start").addEventListener("click", start);
+  at("start").addEventListener("click", begin);
   const reason = waits || reluctance();
   if (reason) {
     say(reason);
@@ -41,5 +37,5 @@ export async function welcome({ waits }, begin) {
   }
   await seen();
   // Whoever came for another part of the page, or already began, is left in peace.
-  if (document.body.dataset.state === "idle" && !at("race").hidden) start();
+  if (document.body.dataset.state === "idle" && !at("race").hidden) begin();
 }
