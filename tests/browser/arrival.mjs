@@ -76,7 +76,7 @@ export const tests = {
     const gate = new Promise((resolve) => (open = resolve));
     const page = await visit({ path: "/blank/", before: (page) => page.route("**/app.js", async (route) => (await gate, route.continue())) });
     await page.goto(`${url}/demo/`, { waitUntil: "commit" });
-    await page.waitForFunction(() => performance.getEntriesByName("first-contentful-paint").length && document.querySelector("h1").textContent);
+    await page.waitForFunction(() => performance.getEntriesByName("first-contentful-paint").length && document.getElementById("stage-title").textContent);
     equal(await page.evaluate(() => document.querySelectorAll("[data-preset]").length), 0, "a script ran");
     open();
     await page.waitForFunction(() => document.querySelectorAll("[data-preset]").length);

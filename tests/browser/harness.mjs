@@ -96,8 +96,8 @@ function keepWorkers() {
   };
 }
 
-/** Lets the page's workers do what a message names: a browser may have no other way into them. */
-export const teach = (page, lessons) => page.route("**/worker.js", async (route) => {
+/** Lets the page's workers, of this script, do what a message names: a browser may have no other way into them. */
+export const teach = (page, lessons, script = "worker.js") => page.route(`**/${script}`, async (route) => {
   const response = await route.fetch();
   const lines = Object.values(lessons).map((lesson) => `addEventListener("message", ({ data }) => data === "${lesson.name}" && ${lesson.name}());\n${lesson}`);
   await route.fulfill({ response, body: [await response.text(), ...lines].join("\n") });

@@ -29,7 +29,7 @@ function slow() {
 let page;
 export const before = async () => {
   await openBrowser();
-  page = await visit({ before: (page) => teach(page, { slow }) });
+  page = await visit({ before: (page) => teach(page, { slow }, "engine-worker.js") });
   if (browserName === "chromium") await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
 };
 export const after = closeBrowser;

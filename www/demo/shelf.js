@@ -45,7 +45,7 @@ function row(known) {
   const place = make("p", { className: "hint state" });
   const facts = make("p", { className: "hint facts" });
   const loading = button("Load", () => attempt(load(spec(id, drafting()))), { dataset: { starts: "" }, ariaLabel: `Load ${name}` });
-  const checking = button("Does it fit?", () => attempt(check(spec(id, false), place)), { className: "quiet", dataset: { starts: "" }, ariaLabel: `Does ${name} fit this device?` });
+  const checking = button("Does it fit?", () => attempt(check(spec(id, false), place)), { className: "quiet", dataset: { starts: "" }, ariaLabel: `Does it fit? ${name}` });
   const item = make("li", { dataset: { model: id } }, make("h3", { textContent: name }), make("p", { className: "good", textContent: good }), facts, place, make("p", { className: "tools" }, loading, checking));
   const showFacts = () => {
     const draft = drafting() && known.draft ? `, with ${SHELF.find((each) => each.id === known.draft).name} to guess` : "";
