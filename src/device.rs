@@ -1,16 +1,15 @@
-//! Where models run: on a GPU or, natively, on the CPU; and the models there, as one target.
+//! Where models run: on a GPU or on the CPU; and the models there, as one target.
 
-#[cfg(not(target_arch = "wasm32"))]
 use crate::cpu;
-use crate::decode::{self, Draft, Memory, Target, Translate, Verified};
+use crate::decode;
 use crate::error::Result;
-#[cfg(not(target_arch = "wasm32"))]
 use crate::gpu::GpuOptions;
 use crate::gpu::{Counters, DeviceInfo, Gpu};
+use crate::model::Memory;
 use crate::model::ModelSpec;
-#[cfg(not(target_arch = "wasm32"))]
 use crate::options::DeviceChoice;
 use crate::sample::Sampling;
+use crate::target::{Draft, Queue, Target, Translate, Verified};
 use std::rc::Rc;
 
 /// Where models run.
@@ -18,8 +17,7 @@ use std::rc::Rc;
 pub enum Device {
     /// On this one.
     Gpu(Rc<Gpu>),
-    /// On the processor, all of its cores.
-    #[cfg(not(target_arch = "wasm32"))]
+    /// On the processor: all of its cores; in a page, one.
     Cpu,
 }
 
@@ -29,7 +27,6 @@ impl From<&Rc<Gpu>> for Device {
     }
 }
 
-#[cfg(not(target_arch = "wasm32"))]
 impl Device {
     /// The device that is wanted, and in words why it is none of the GPUs, where nobody asked for the CPU.
     ///
@@ -58,7 +55,6 @@ pub enum Engine {
     /// On a GPU.
     Gpu(Box<decode::Engine>),
     /// On the CPU.
-    #[cfg(not(target_arch = "wasm32"))]
     Cpu(Box<cpu::Engine>),
 }
 
@@ -67,7 +63,6 @@ macro_rules! either {
     ($self:expr, $engine:ident => $of:expr) => {
         match $self {
             Self::Gpu($engine) => $of,
-            #[cfg(not(target_arch = "wasm32"))]
             Self::Cpu($engine) => $of,
         }
     };
@@ -78,7 +73,6 @@ impl Engine {
     pub fn on_gpu(&self) -> Option<&decode::Engine> {
         match self {
             Self::Gpu(engine) => Some(engine),
-            #[cfg(not(target_arch = "wasm32"))]
             Self::Cpu(_) => None,
         }
     }
@@ -92,7 +86,6 @@ impl Engine {
     pub fn on_gpu_mut(&mut self) -> Option<&mut decode::Engine> {
         match self {
             Self::Gpu(engine) => Some(engine),
-            #[cfg(not(target_arch = "wasm32"))]
             Self::Cpu(_) => None,
         }
     }
@@ -106,7 +99,6 @@ impl Engine {
     pub fn device(&self) -> &DeviceInfo {
         match self {
             Self::Gpu(engine) => engine.gpu().info(),
-            #[cfg(not(target_arch = "wasm32"))]
             Self::Cpu(_) => cpu::info(),
         }
     }
@@ -173,10 +165,6 @@ impl Target for Engine {
         either!(self, engine => engine.truncate(len));
     }
 
-    fn keep(&mut self, len: usize) {
-        either!(self, engine => engine.keep(len));
-    }
-
     fn prefill_chunk(&self) -> usize {
         either!(self, engine => engine.prefill_chunk())
     }
@@ -193,6 +181,12 @@ impl Target for Engine {
         either!(self, engine => engine.submit(pending, draft).await)
     }
 
+    async fn finish(&mut self) -> Result<Verified> {
+        either!(self, engine => engine.finish().await)
+    }
+}
+
+impl Queue for Engine {
     fn prepare(&mut self, repeats: bool) -> bool {
         either!(self, engine => engine.prepare(repeats))
     }
@@ -205,7 +199,7 @@ impl Target for Engine {
         either!(self, engine => engine.is_computing())
     }
 
-    async fn finish(&mut self) -> Result<Verified> {
-        either!(self, engine => engine.finish().await)
+    fn keep(&mut self, len: usize) {
+        either!(self, engine => engine.keep(len));
     }
 }

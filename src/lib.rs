@@ -26,7 +26,6 @@
 pub mod checkpoint;
 #[cfg(feature = "cli")]
 pub mod cli;
-#[cfg(not(target_arch = "wasm32"))]
 pub mod cpu;
 pub mod decode;
 pub mod device;
@@ -43,6 +42,7 @@ pub mod sample;
 pub mod session;
 pub mod simulate;
 pub mod speculate;
+pub mod target;
 pub mod text;
 #[cfg(target_arch = "wasm32")]
 pub mod wasm;

@@ -5,15 +5,16 @@ mod inspect;
 pub use self::inspect::{Inspection, Share, Tensors};
 
 use crate::checkpoint::{self, Checkpoint};
-#[cfg(not(target_arch = "wasm32"))]
 use crate::cpu;
-use crate::decode::{self, Blueprint, Capacity, Model, RoundBuffers, Translate};
+use crate::decode::{self, Model, RoundBuffers};
 use crate::device::{Device, Engine};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::model::ModelSpec;
+use crate::model::{Blueprint, Capacity};
 use crate::options::{KvDtype, LoadOptions};
 use crate::session::{Building, Learned, Origination, Prompts, Session};
+use crate::target::Translate;
 use crate::text::{Tokenizer, Translator};
 use crate::weights::{Dtype, Source, Tensor, Weights};
 use std::fmt::Display;
@@ -55,7 +56,9 @@ impl<S: Source + 'static> ModelFiles<S> {
         });
         let capacity = Capacity { max_context, prefill_chunk: options.prefill_chunk, kv_dtype };
         let blueprint = Blueprint::new(spec, checkpoint.weights(), capacity, options.dtype);
-        Ok(Self { blueprint: blueprint.map_err(|error| error.within(&place))?, checkpoint, warnings })
+        let mut blueprint = blueprint.map_err(|error| error.within(&place))?;
+        blueprint.arithmetic = options.arithmetic;
+        Ok(Self { blueprint, checkpoint, warnings })
     }
 
     /// Its tokenizer.
@@ -93,7 +96,6 @@ impl<S: Source> Loadable<S> {
     }
 
     /// Reads it into the CPU's memory. `loaded` hears of every portion's bytes.
-    #[cfg(not(target_arch = "wasm32"))]
     async fn read(&self, loaded: &mut dyn FnMut(u64)) -> Result<cpu::Model> {
         let Self { blueprint, weights } = self;
         let place = weights.source().name();
@@ -153,7 +155,6 @@ impl Session {
                 Err(Error::DeviceLost { .. }) => pair.build(&gpu.reopen().await?, &mut progress).await,
                 built => built,
             }?,
-            #[cfg(not(target_arch = "wasm32"))]
             Device::Cpu => pair.build_on_cpu(&mut progress).await?,
         };
         let learned = Learned::new(&mut engine).await;
@@ -203,7 +204,6 @@ impl<S: Source, A: Source> Pair<S, A> {
     }
 
     /// Reads both into the CPU's memory, where rows are summed alike by construction.
-    #[cfg(not(target_arch = "wasm32"))]
     async fn build_on_cpu(&self, loaded: &mut dyn FnMut(u64, u64)) -> Result<(Engine, Vec<String>)> {
         let Self { target, assistant, warnings, .. } = self;
         let mut warnings = warnings.clone();

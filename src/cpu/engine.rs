@@ -2,9 +2,10 @@
 
 use super::model::Model;
 use super::rows::Rows;
-use crate::decode::{DRAFT_MODEL, Draft, MAX_DRAFT, Target, Translate, Translation, Verified};
+use super::turn::Turn;
 use crate::error::{Error, Result};
 use crate::sample::{Sampling, choose, choose_draft};
+use crate::target::{DRAFT_MODEL, Draft, MAX_DRAFT, Queue, Target, Translate, Translation, Verified, missed};
 
 /// Tokens that a draft model reads in a round before it drafts.
 const MISSED: usize = 16;
@@ -19,6 +20,7 @@ pub struct Engine {
     submitted: Option<(u32, Draft)>,
     /// Of a draft model with another tokenizer.
     translation: Option<Translation>,
+    turn: Turn,
 }
 
 impl Engine {
@@ -32,6 +34,7 @@ impl Engine {
             draft_cached: 0,
             submitted: None,
             translation: None,
+            turn: Turn::default(),
         }
     }
 
@@ -163,6 +166,7 @@ impl Target for Engine {
         self.truncate(self.cached.len());
         self.room(tokens.len())?;
         for chunk in tokens.chunks(self.prefill_chunk()) {
+            self.turn.give().await;
             self.target.forward(chunk, self.cached.len(), 0..0);
             self.cached.extend_from_slice(chunk);
         }
@@ -171,24 +175,17 @@ impl Target for Engine {
 
     async fn catch_up(&mut self, pending: u32) -> Result<usize> {
         let Some(model) = &mut self.draft else { return Ok(0) };
-        let translated;
-        let (text, read) = match &mut self.translation {
-            None => (&self.cached[..], self.draft_cached),
-            Some(translation) => {
-                translated = translation.text(&self.cached, pending)?;
-                (&translated.0[..translated.0.len().saturating_sub(1)], translated.1)
-            }
-        };
         let capacity = model.blueprint().capacity;
-        let count = text.len().saturating_sub(read + MISSED).min(capacity.prefill_chunk);
-        if count == 0 || text.len() >= capacity.max_context {
+        let limits = [capacity.prefill_chunk, MISSED, capacity.max_context];
+        let (read, chunk) = missed(&mut self.translation, (&self.cached, self.draft_cached), pending, limits)?;
+        let count = chunk.len();
+        if count == 0 {
             return Ok(0);
         }
-        let chunk = &text[read..read + count];
-        model.forward(chunk, read, 0..0);
+        model.forward(&chunk, read, 0..0);
         match &mut self.translation {
             None => self.draft_cached += count,
-            Some(translation) => translation.cached.extend_from_slice(chunk),
+            Some(translation) => translation.cached.extend(chunk),
         }
         Ok(count)
     }
@@ -202,6 +199,7 @@ impl Target for Engine {
 
     async fn finish(&mut self) -> Result<Verified> {
         let Some((pending, draft)) = self.submitted.take() else { return Ok(Verified::default()) };
+        self.turn.give().await;
         let position = self.cached.len();
         let room = self.capacity() - position - 1;
         let (mut tokens, drawn_from) = match draft {
@@ -218,6 +216,8 @@ impl Target for Engine {
         Ok(Verified { draft: tokens, ids, ..Verified::default() })
     }
 }
+
+impl Queue for Engine {}
 
 /// What a draft model writes behind a text of which it has read so many tokens: at most so many tokens, none where it has missed too
 /// many or has no room, and the processed logits that each was drawn from.

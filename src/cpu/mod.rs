@@ -1,16 +1,18 @@
-//! The CPU as a device: the same plan, interpreted, and a [`crate::decode::Target`] made of it.
+//! The CPU as a device: the same plan, interpreted, and a [`crate::target::Target`] made of it.
 //!
 //! A product of two rows is summed in one order, whatever else is computed beside it, and each row attends to its own positions, in
 //! their order: so a row's bits depend on its token, its position and the tokens before it alone, as on the GPU.
 
 mod attention;
 mod engine;
+mod integers;
 mod matrix;
 mod model;
 mod parts;
 mod pointwise;
 mod rows;
 mod simd;
+mod turn;
 
 use crate::gpu::DeviceInfo;
 use std::sync::LazyLock;
@@ -23,7 +25,7 @@ pub use rows::Rows;
 /// The processor.
 pub fn info() -> &'static DeviceInfo {
     static INFO: LazyLock<DeviceInfo> = LazyLock::new(|| {
-        let threads = rayon::current_num_threads();
+        let threads = parts::threads();
         DeviceInfo {
             name: format!("CPU with {threads} {}", if threads == 1 { "thread" } else { "threads" }),
             backend: "Cpu".into(),

@@ -7,6 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 /// How to load a model pair.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LoadOptions {
+    /// Where the models run; several targets run on GPUs.
+    pub device: DeviceChoice,
     /// Which GGUF file of several is meant, `*` standing for any characters; none: the only one.
     pub file: Option<String>,
     /// The same for the draft model.
@@ -15,6 +17,8 @@ pub struct LoadOptions {
     pub max_context: Option<usize>,
     /// How the weights are stored on the GPU.
     pub dtype: WeightDtype,
+    /// What products of quantised weights are computed with.
+    pub arithmetic: ArithmeticChoice,
     /// How the KV cache stores its elements; none: f16 where no matrix of the checkpoint has more bits, else f32.
     pub kv_dtype: Option<KvDtype>,
     /// Rows of a prefill chunk.
@@ -27,10 +31,12 @@ pub struct LoadOptions {
 impl Default for LoadOptions {
     fn default() -> Self {
         Self {
+            device: DeviceChoice::Auto,
             file: None,
             assistant_file: None,
             max_context: None,
             dtype: WeightDtype::Auto,
+            arithmetic: ArithmeticChoice::Auto,
             kv_dtype: None,
             prefill_chunk: 64,
             sp_degree: 1,
@@ -69,6 +75,42 @@ pub enum WeightDtype {
     Q4,
 }
 
+/// What products of quantised weights are wanted to be computed with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ArithmeticChoice {
+    /// Integers where the device computes clearly faster with them, which is measured at load. So another device may write
+    /// another text.
+    #[default]
+    Auto,
+    /// Floats.
+    F32,
+    /// Integers.
+    Int8,
+}
+
+/// What products of quantised weights are computed with. A text is the same whatever drafts and however many rows are verified,
+/// but not in the one arithmetic and in the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Arithmetic {
+    /// Weights are widened to f32.
+    #[default]
+    F32,
+    /// What they are multiplied with is rounded to 8 bits, in blocks of 32 that have a scale, and codes are multiplied with codes.
+    /// IQ4_NL and IQ4_XS, whose codes are no numbers, are widened nevertheless.
+    Int8,
+}
+
+impl From<Arithmetic> for ArithmeticChoice {
+    fn from(arithmetic: Arithmetic) -> Self {
+        match arithmetic {
+            Arithmetic::F32 => Self::F32,
+            Arithmetic::Int8 => Self::Int8,
+        }
+    }
+}
+
 /// How the KV cache stores its elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -105,6 +147,9 @@ impl LoadOptions {
             Some(context) if !(2..=1 << 20).contains(&context) => bad("max_context", context, "2 to 1048576"),
             _ if !(1..=4096).contains(&self.prefill_chunk) => bad("prefill_chunk", self.prefill_chunk, "1 to 4096"),
             _ if !(1..=8).contains(&self.sp_degree) => bad("sp_degree", self.sp_degree, "1 to 8"),
+            _ if self.sp_degree > 1 && self.device == DeviceChoice::Cpu => {
+                bad("device", "cpu", "webgpu, with sp_degree above 1: targets do not share the CPU")
+            }
             _ => Ok(()),
         }
     }
