@@ -2,7 +2,6 @@
 import "./policy.js";
 import { startChat } from "./chat.js";
 import { at } from "./dom.js";
-import { onModel, ready } from "./model.js";
 import { onOutcome, run, startRace } from "./race.js";
 import { buildSettings, resetSettings } from "./settings.js";
 import { readAddress, startSharing } from "./share.js";
@@ -22,9 +21,6 @@ at("reset").addEventListener("click", () => {
   resetSettings();
   at("options-generation").dispatchEvent(new Event("input"));
 });
-// Without WebGPU it is slower, and says so.
-onModel(() => (at("on-cpu").hidden = !/cpu/i.test(ready()?.device.backend ?? "")));
-
 welcome(readAddress(), () => attempt(run));
 // Kept for the next time, when there may be no network; what is shown does not wait for it.
 onOutcome(() => navigator.serviceWorker?.register(new URL("offline.js", import.meta.url)).catch(() => {}));

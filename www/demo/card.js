@@ -1,4 +1,4 @@
-/** A result as a picture, drawn in the page's own colours. */
+/** A result as a picture, drawn in the page's own colours: the number, the text by who guessed it, the device. */
 import { headline } from "./outcome.js";
 
 const [WIDTH, HEIGHT, MARGIN] = [1200, 630, 72];
@@ -22,6 +22,32 @@ function lines(pen, text, width, most) {
   return made;
 }
 
+/**
+ * Pieces of a text, one behind the other within a width; what lies below the last line is left out.
+ * @param {CanvasRenderingContext2D} pen @param {{ text: string, ink: string, ground?: string }[]} pieces
+ * @param {{ x: number, y: number, width: number, line: number, bottom: number }} place
+ */
+function flow(pen, pieces, { x: left, y, width, line, bottom }) {
+  let x = left;
+  for (const { text, ink, ground } of pieces) {
+    for (const word of text.split(/(?<=\S)(?=\s)|(?=\n)/)) {
+      const whole = pen.measureText(word).width;
+      if (word.startsWith("\n") || (x > left && x + whole > left + width)) [x, y] = [left, y + line];
+      if (y > bottom) return;
+      const shown = x === left ? word.trimStart() : word;
+      const space = pen.measureText(shown.slice(0, shown.length - shown.trimStart().length)).width;
+      const end = x + pen.measureText(shown).width;
+      if (ground) {
+        pen.fillStyle = ground;
+        pen.fillRect(x + space, y - line * 0.62, end - x - space, line * 0.82);
+      }
+      pen.fillStyle = ink;
+      pen.fillText(shown, x, y);
+      x = end;
+    }
+  }
+}
+
 /** @param {HTMLCanvasElement} canvas @param {import("./outcome.js").Outcome} outcome */
 export function drawCard(canvas, outcome) {
   Object.assign(canvas, { width: WIDTH, height: HEIGHT });
@@ -31,7 +57,7 @@ export function drawCard(canvas, outcome) {
     canvas.style.color = `var(--${name})`;
     return getComputedStyle(canvas).color;
   };
-  const [paper, ink, quiet, accent, line] = ["paper", "ink", "quiet", "accent", "line"].map(colour);
+  const [paper, ink, quiet, accent, line, draft, lookup, prediction] = ["paper", "ink", "quiet", "accent", "line", "draft", "lookup", "prediction"].map(colour);
   const write = (text, x, y, font, fill) => {
     Object.assign(pen, { font, fillStyle: fill });
     pen.fillText(text, x, y);
@@ -43,10 +69,10 @@ export function drawCard(canvas, outcome) {
   write("foretoken", MARGIN, y, `600 30px ${SERIF}`, quiet);
   if (number) {
     y += 150;
-    write(`${number}\u00d7`, MARGIN, y, `600 150px ${SERIF}`, accent);
+    write(`${number}\u00d7`, MARGIN, y, `600 140px ${SERIF}`, accent);
     const x = MARGIN + pen.measureText(`${number}\u00d7`).width + 36;
-    pen.font = `32px ${SANS}`;
-    lines(pen, words.replace(/^times /, ""), WIDTH - MARGIN - x, 3).forEach((each, i, all) => write(each, x, y - (all.length - 1 - i) * 42, `32px ${SANS}`, ink));
+    pen.font = `28px ${SANS}`;
+    lines(pen, words.replace(/^times /, ""), WIDTH - MARGIN - x, 4).forEach((each, i, all) => write(each, x, y - (all.length - 1 - i) * 36, `28px ${SANS}`, ink));
   } else {
     pen.font = `40px ${SANS}`;
     for (const each of lines(pen, words, WIDTH - 2 * MARGIN, 3)) write(each, MARGIN, (y += 56), `40px ${SANS}`, ink);
@@ -54,9 +80,10 @@ export function drawCard(canvas, outcome) {
   Object.assign(pen, { fillStyle: line });
   pen.fillRect(MARGIN, (y += 44), WIDTH - 2 * MARGIN, 2);
   pen.font = `28px ${SERIF}`;
-  const text = outcome.kind === "text" ? outcome.prompt + outcome.speculative.text : outcome.speculative.text;
-  const room = Math.floor((HEIGHT - MARGIN - 60 - y) / 42);
-  for (const each of lines(pen, text.trim(), WIDTH - 2 * MARGIN, room)) write(each, MARGIN, (y += 42), `28px ${SERIF}`, ink);
+  const grounds = { draft_model: draft, lookup, prediction };
+  const pieces = outcome.tokens.map(({ text, origin }) => ({ text, ink, ground: grounds[origin] }));
+  if (outcome.kind === "text") pieces.unshift({ text: outcome.prompt, ink: quiet, ground: undefined });
+  flow(pen, pieces, { x: MARGIN, y: y + 48, width: WIDTH - 2 * MARGIN, line: 42, bottom: HEIGHT - MARGIN - 44 });
   pen.font = `24px ${SANS}`;
   const [foot] = lines(pen, `${outcome.spec.name} on ${outcome.device}`, WIDTH - 2 * MARGIN, 1);
   write(foot, MARGIN, HEIGHT - MARGIN + 12, `24px ${SANS}`, quiet);

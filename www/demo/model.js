@@ -98,6 +98,9 @@ const described = (model) => (Array.isArray(model) ? model[0]?.webkitRelativePat
 
 /** The device, in the visitor's words. @param {import("../engine.js").DeviceInfo} device */
 export function deviceName({ name, driver, software, backend }) {
-  if (/cpu/i.test(backend ?? "")) return `the CPU${name ? ` (${name})` : ""}`;
+  if (backend === "Cpu") return `the ${name}`;
   return `${name || driver || "a GPU whose name the browser hides"}${software ? ", which computes on the CPU" : ""}`;
 }
+
+/** Whether the models run on the CPU although nobody asked for that. */
+export const lacksGpu = () => engine?.device.backend === "Cpu" && loading().device !== "cpu";

@@ -10,7 +10,8 @@ import { times } from "./dom.js";
  * @property {string} device
  * @property {import("../engine.js").Generation} plain
  * @property {import("../engine.js").Generation} speculative
- * @property {string} digest of the tokens
+ * @property {import("../engine.js").Token[]} tokens of the text with guesses
+ * @property {string} digest of their ids
  */
 
 /** What 0.95 to 1.05 times is: no difference that a visitor would see. */

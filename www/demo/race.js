@@ -77,10 +77,14 @@ function keep(lane, stats) {
   at("copy-report").disabled = false;
 }
 
+/** Shows which of the tasks the form holds, if it is one. */
 function markPreset() {
+  at("preset-hint").textContent = "";
   for (const each of document.querySelectorAll("[data-preset]")) {
-    const { kind, prompt } = PRESETS[each.dataset.preset];
-    each.setAttribute("aria-pressed", String(prompt === at("prompt").value && kind === at("kind").value));
+    const { kind, prompt, hint } = PRESETS[each.dataset.preset];
+    const held = prompt === at("prompt").value && kind === at("kind").value;
+    each.setAttribute("aria-pressed", String(held));
+    if (held) at("preset-hint").textContent = hint;
   }
 }
 

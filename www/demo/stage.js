@@ -2,10 +2,11 @@
 import { at, say } from "./dom.js";
 import { findRejected } from "./guesses.js";
 import { Lane } from "./lane.js";
-import { about, deviceName } from "./model.js";
+import { about, deviceName, lacksGpu } from "./model.js";
 import { digest, headline } from "./outcome.js";
 import { record, warmUp } from "./record.js";
 import { SKIP, pace, paceInWords, replay } from "./replay.js";
+import { showHelp } from "./support.js";
 
 const lanes = { plain: new Lane("plain"), speculative: new Lane("speculative") };
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
@@ -41,7 +42,7 @@ export function clearStage(begun) {
     lane.clear(opening(begun));
     lane.state = "";
   }
-  at("start").hidden = true;
+  for (const id of ["start", "why-cpu"]) at(id).hidden = true;
   setState("");
   for (const id of ["ratio", "claim", "measured-on"]) at(id).textContent = "";
 }
@@ -90,10 +91,12 @@ export async function present(race, { plain, speculative }, signal) {
   ];
   outcome = {
     spec, prompt: text, kind, options, device: deviceName(about.device),
-    plain: plain.generation, speculative: speculative.generation, digest: await digest(speculative.generation.token_ids),
+    plain: plain.generation, speculative: speculative.generation, tokens: speculative.rounds.flatMap(({ tokens }) => tokens), digest: await digest(speculative.generation.token_ids),
   };
-  if (calm.matches) conclude();
-  else {
+  if (calm.matches) {
+    say("Measured one after the other.", true);
+    conclude();
+  } else {
     search = new AbortController();
     const finding = findRejected(rejected, race, speculative, AbortSignal.any([signal, search.signal])).catch(() => {});
     say("Measured. Finding the words of the wrong guesses.");
@@ -123,9 +126,11 @@ function conclude() {
   const { number, words } = headline(outcome);
   at("ratio").textContent = number && `${number}\u00d7`;
   at("claim").textContent = number ? words.replace(/^times /, "") : words;
-  at("measured-on").textContent = `Measured just now on ${outcome.device}.`;
+  at("measured-on").textContent = `Measured just now on ${outcome.device}${lacksGpu() ? ", because this page gets no GPU here: the same text, slower" : ""}.`;
+  at("why-cpu").hidden = !lacksGpu();
   setState("done");
 }
 
 at("skip").addEventListener("click", () => show.abort(SKIP));
 at("again").addEventListener("click", () => play());
+at("why-cpu").addEventListener("click", showHelp);
