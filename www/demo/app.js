@@ -24,3 +24,5 @@ at("reset").addEventListener("click", () => {
 welcome(readAddress(), () => attempt(run));
 // Kept for the next time, when there may be no network; what is shown does not wait for it.
 onOutcome(() => navigator.serviceWorker?.register(new URL("offline.js", import.meta.url)).catch(() => {}));
+// An address that was pasted here is another visit.
+addEventListener("hashchange", () => location.reload());

@@ -22,28 +22,42 @@ function lines(pen, text, width, most) {
   return made;
 }
 
+/** @typedef {{ text: string, ink: string, ground?: string }} Piece a part of a text, and its colours */
+
+/** Words, each with the space before it, out of pieces that may end within one. @param {Piece[]} pieces @returns {Piece[][]} */
+function wordsOf(pieces) {
+  /** @type {Piece[][]} */
+  const words = [];
+  for (const { text, ...colours } of pieces) {
+    for (const part of text.split(/(?<=\S)(?=\s)/)) {
+      if (/^\s/.test(part) || !words.length) words.push([]);
+      words.at(-1).push({ text: part, ...colours });
+    }
+  }
+  return words;
+}
+
 /**
- * Pieces of a text, one behind the other within a width; what lies below the last line is left out.
- * @param {CanvasRenderingContext2D} pen @param {{ text: string, ink: string, ground?: string }[]} pieces
+ * Writes pieces one behind the other within a width; what lies below the bottom is left out.
+ * @param {CanvasRenderingContext2D} pen @param {Piece[]} pieces
  * @param {{ x: number, y: number, width: number, line: number, bottom: number }} place
  */
 function flow(pen, pieces, { x: left, y, width, line, bottom }) {
+  const wide = (/** @type {string} */ text) => pen.measureText(text).width;
   let x = left;
-  for (const { text, ink, ground } of pieces) {
-    for (const word of text.split(/(?<=\S)(?=\s)|(?=\n)/)) {
-      const whole = pen.measureText(word).width;
-      if (word.startsWith("\n") || (x > left && x + whole > left + width)) [x, y] = [left, y + line];
-      if (y > bottom) return;
-      const shown = x === left ? word.trimStart() : word;
-      const space = pen.measureText(shown.slice(0, shown.length - shown.trimStart().length)).width;
-      const end = x + pen.measureText(shown).width;
+  for (const word of wordsOf(pieces)) {
+    if (x > left && (word[0].text.includes("\n") || x + wide(word.map(({ text }) => text).join("")) > left + width)) [x, y] = [left, y + line];
+    if (y > bottom) return;
+    for (const { text, ink, ground } of word) {
+      const bare = text.trimStart();
+      if (x > left) x += wide(text.slice(0, text.length - bare.length));
       if (ground) {
         pen.fillStyle = ground;
-        pen.fillRect(x + space, y - line * 0.62, end - x - space, line * 0.82);
+        pen.fillRect(x, y - line * 0.62, wide(bare), line * 0.82);
       }
       pen.fillStyle = ink;
-      pen.fillText(shown, x, y);
-      x = end;
+      pen.fillText(bare, x, y);
+      x += wide(bare);
     }
   }
 }

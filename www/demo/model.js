@@ -12,6 +12,7 @@ import { readSettings } from "./settings.js";
  * @property {string} [file]
  * @property {import("../engine.js").Model} [assistant_model]
  * @property {string} [assistant_file]
+ * @property {number} [bytes] to download, about, where that is known
  */
 
 const WORKER = new URL("engine-worker.js", import.meta.url).href;

@@ -53,5 +53,5 @@ export function spec(id, drafting = true) {
   if (!one) return null;
   const draft = drafting && one.draft ? known(one.draft) : null;
   const { name, model, file } = one;
-  return { id, name: draft ? `${name} with ${draft.name}` : name, model, file, ...(draft && { assistant_model: draft.model, assistant_file: draft.file }) };
+  return { id, bytes: bytesOf(one, drafting), name: draft ? `${name} with ${draft.name}` : name, model, file, ...(draft && { assistant_model: draft.model, assistant_file: draft.file }) };
 }

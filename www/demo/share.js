@@ -1,6 +1,6 @@
 /** The state of the page in its address, and what can be sent to somebody else: the address, words, a picture. */
 import { drawCard } from "./card.js";
-import { at, copy } from "./dom.js";
+import { at, copy, size } from "./dom.js";
 import { choose, chosen } from "./model.js";
 import { headline } from "./outcome.js";
 import { TALES, spec } from "./pairs.js";
@@ -48,7 +48,8 @@ export function readAddress() {
   } catch {
     return { waits: "The address names an option that this page does not know; the rest of it is filled in." };
   }
-  return { waits: one === TALES ? "" : `You were sent a text of ${one.name}. Press Start to load that model and write it here.` };
+  const comes = one.bytes ? `, about ${size(one.bytes)},` : "";
+  return { waits: one === TALES ? "" : `You were sent a text of ${one.name}. Press Start to load that model${comes} and write the text here.` };
 }
 
 /** The address of an outcome; empty where the model is only on this device. @param {import("./outcome.js").Outcome} outcome */

@@ -64,7 +64,7 @@ export async function measure({ engine, prompt, options }, signal, { onRound, on
     try {
       recordings[id] = await record(engine, prompt, { ...options, ...(!guessing && { speculation: "off" }), signal }, (round) => {
         lane.write(round.tokens);
-        lane.count((written += round.tokens.length), round.seconds, options.max_new_tokens);
+        lane.count((written += round.tokens.length), round.seconds, options.max_new_tokens ?? 256);
         onRound(lane, round, written);
       });
       onLane(id, recordings[id].generation.stats);
