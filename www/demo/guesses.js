@@ -15,12 +15,17 @@ export function lookUp(/** @type {number[]} */ ids, /** @type {number} */ count)
   return [];
 }
 
-/** Who drafted in a round: as its accepted tokens say or, if it has none, as the whole text says. */
-function drafter({ tokens }, { rounds }) {
+/** Who drafted in a round: as its accepted tokens say or, if it has none, the only one who drafted at all. */
+function drafter({ tokens }, drafters) {
   const kept = tokens.find(({ origin }) => origin !== "target");
-  if (kept) return kept.origin;
-  const used = ["prediction", "lookup", "draft_model"].filter((each) => rounds[each]);
-  return used.length === 1 ? used[0] : null;
+  return kept?.origin ?? (drafters.length === 1 ? drafters[0] : null);
+}
+
+/** Who drafted in a text. */
+function drafters({ speculating }, { drafter = "auto" }, { assistant_model }) {
+  if (speculating) return ["prediction", "lookup", "draft_model"].filter((each) => speculating.rounds[each]);
+  if (drafter === "auto") return assistant_model ? ["draft_model"] : [];
+  return drafter === "chain" ? ["lookup", "draft_model"] : [drafter];
 }
 
 /**
@@ -35,16 +40,17 @@ function drafter({ tokens }, { rounds }) {
  * @param {AbortSignal} signal
  */
 export async function findRejected(found, { engine, spec, prompt, options }, { rounds, generation }, signal) {
-  const { per_step_drafted: drafted, per_step_accepted: accepted, speculating } = generation.stats;
+  const { per_step_drafted: drafted, per_step_accepted: accepted } = generation.stats;
   // Other rules and random draws have other guesses.
-  if (!speculating || options.do_sample || options.prompt_lookup_rule || options.max_matching_ngram_size) return;
+  if (options.do_sample || options.prompt_lookup_num_tokens || options.prompt_lookup_rule || options.max_matching_ngram_size) return;
   const ids = [...(await engine.tokenize(/** @type {any} */ (prompt)))];
   const draft = new DraftModel(spec, signal);
+  const used = drafters(generation.stats, options, spec);
   try {
     for (const [i, round] of rounds.entries()) {
       const kept = accepted[i];
       if (drafted[i] > kept) {
-        const by = drafter(round, speculating);
+        const by = drafter(round, used);
         const guesses = by === "lookup" ? lookUp(ids, drafted[i]) : by === "draft_model" ? await draft.guess(ids, drafted[i]) : [];
         // What was accepted must be what was guessed.
         if (guesses.length > kept && round.tokens.slice(0, kept).every(({ id }, j) => id === guesses[j])) {

@@ -41,8 +41,9 @@ export function headline(outcome) {
   const same = `the same ${token_ids.length} tokens`;
   const value = ratio(outcome);
   if (!Number.isFinite(value) || !value) return { number: "", words: `T${same.slice(1)}.` };
-  if (!stats.num_draft_tokens) return { number: times(value), words: `times the speed, ${same}. No guesses were made: ${stats.speculating?.reason ?? "speculation is off, or there is no one to guess"}.` };
-  if (value < 1 - SAME_SPEED) return { number: value.toFixed(2), words: `times the speed, ${same}: slower. On this device the guesses cost more than they saved.` };
+  // Then any difference is chance.
+  if (!stats.num_draft_tokens) return { number: "", words: `T${same.slice(1)}. Nobody guessed: ${stats.speculating ? "on this device it would not pay here." : "speculation is off, or there is no one to guess."}` };
+  if (value < 1 - SAME_SPEED) return { number: value.toFixed(2), words: `times the speed, ${same}: slower. On this device the guesses cost more than they saved${stats.speculating ? "" : "; left to itself, the engine makes as many as pay"}.` };
   if (value < 1 + SAME_SPEED) return { number: value.toFixed(2), words: `times the speed, ${same}: on this device guessing neither helped nor hurt here.` };
   return { number: times(value), words: `times as fast, ${same}` };
 }

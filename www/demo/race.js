@@ -31,7 +31,7 @@ export function fill({ prompt, kind, options = {}, digest = "" }) {
   markPreset();
 }
 
-/** Writes what the form says, both ways. @param {AbortSignal} signal */
+/** Writes what the form says, both ways. @param {AbortSignal} signal @returns {Promise<import("./outcome.js").Outcome>} */
 export async function run(signal) {
   const { text, kind, options } = request();
   clearStage({ kind, prompt: text });
@@ -58,9 +58,22 @@ export async function run(signal) {
     at("meaning").textContent = meaning(outcome);
     at("same").textContent = expected ? sameAs(outcome, expected) : "";
     for (const listener of listeners) listener(outcome);
+    return outcome;
   } finally {
     for (const chart of Object.values(charts)) chart.describe();
   }
+}
+
+/**
+ * The first run of a visit: where the engine does not guess because that does not pay, it is made to, so that there is something to
+ * see, and the number says what it costs.
+ * @param {AbortSignal} signal
+ */
+export async function arrive(signal) {
+  const { speculative, options } = await run(signal);
+  if (speculative.stats.num_draft_tokens || options.speculation || options.num_assistant_tokens_schedule) return;
+  fill({ prompt: at("prompt").value, kind: at("kind").value, options: { num_assistant_tokens: "3", num_assistant_tokens_schedule: "constant" }, digest: expected });
+  await run(signal);
 }
 
 /** What is known of a lane at its end, complete or not. */
@@ -102,7 +115,7 @@ function showLookahead() {
   at("lookahead").setAttribute("aria-valuetext", at("lookahead-value").textContent);
 }
 
-/** @param {(work: (signal: AbortSignal) => Promise<void>) => void} attempt */
+/** @param {(work: (signal: AbortSignal) => Promise<unknown>) => void} attempt */
 export function startRace(attempt) {
   for (const [name, { title, kind, prompt }] of Object.entries(PRESETS)) {
     const pill = make("button", { type: "button", textContent: title, dataset: { preset: name, starts: "" } });

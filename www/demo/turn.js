@@ -35,7 +35,7 @@ function setBusy(busy) {
 
 /**
  * Does one thing, which Stop, Cancel and Escape end. While another runs, nothing happens.
- * @param {(signal: AbortSignal) => Promise<void>} work
+ * @param {(signal: AbortSignal) => Promise<unknown>} work
  */
 export async function attempt(work) {
   if (control) return;
