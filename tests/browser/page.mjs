@@ -154,7 +154,7 @@ export const tests = {
       for (const fold of document.querySelectorAll("details")) fold.open = false;
       document.activeElement.blur();
     });
-    await page.click("h1");
+    await page.click("#stage-title");
     const visited = [];
     while (visited.at(-1) !== "write" && visited.length < 40) {
       await page.keyboard.press("Tab");

@@ -71,8 +71,8 @@ export async function run(signal) {
  */
 export async function arrive(signal) {
   const { speculative, options } = await run(signal);
-  if (speculative.stats.num_draft_tokens || options.speculation || options.num_assistant_tokens_schedule) return;
-  fill({ prompt: at("prompt").value, kind: at("kind").value, options: { num_assistant_tokens: "3", num_assistant_tokens_schedule: "constant" }, digest: expected });
+  if (expected || speculative.stats.num_draft_tokens || options.speculation || options.num_assistant_tokens_schedule) return;
+  fill({ prompt: at("prompt").value, kind: at("kind").value, options: { num_assistant_tokens: "3", num_assistant_tokens_schedule: "constant" } });
   await run(signal);
 }
 
