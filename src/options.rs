@@ -5,7 +5,7 @@ mod read;
 mod sampling;
 
 use crate::error::Result;
-pub use load::{DeviceChoice, KvDtype, LoadOptions, WeightDtype};
+pub use load::{Arithmetic, ArithmeticChoice, DeviceChoice, KvDtype, LoadOptions, WeightDtype};
 pub(crate) use read::Given;
 use read::{bad, read};
 pub use sampling::{DoSample, SamplingDefaults, SamplingValues};

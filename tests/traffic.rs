@@ -1,7 +1,7 @@
 //! What the matmul kernels read: which of a wave's bytes lie together in memory, and how many it reads for each byte of weights.
 //! The addresses are those of `shaders/lib/matmul.wgsl` and `units.wgsl`; what lies there is what `interleave` put there.
 
-use foretoken::gpu::{Epilogues, Kernel, KvDtype};
+use foretoken::gpu::{Arithmetic, Epilogues, Kernel, KvDtype};
 use foretoken::model::Activation;
 use foretoken::weights::{Dtype, Format, Row, TOGETHER, UNIT, interleave};
 use std::collections::HashSet;
@@ -67,7 +67,7 @@ fn nearly_all_of_what_is_read_is_used_and_read_once() {
         for (cols, outs) in [(256, 48), (768, 576), (2048, 256)] {
             let row = format.row(cols);
             for serial in [false, true] {
-                let kernel = Kernel::matmul(format, Some(8), epilogues, serial);
+                let kernel = Kernel::matmul(format, Arithmetic::F32, Some(8), epilogues, serial);
                 let (asked, touched) = traffic(kernel, if serial { 64 } else { 128 }, outs, row);
                 let useful = asked as f64 / touched as f64;
                 let codes = outs * row.chunks * UNIT;

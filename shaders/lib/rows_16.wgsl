@@ -5,7 +5,7 @@ struct Sums { a: mat4x4f, b: mat4x4f, c: mat4x4f, d: mat4x4f }
 fn rows_from(row: u32) -> Rows {
     return Rows(quad_rows(row), quad_rows(row + 4u), quad_rows(row + 8u), quad_rows(row + 12u));
 }
-fn mac(sums: Sums, w: mat4x4f, rows: Rows, at: u32) -> Sums {
+fn mac(sums: Sums, w: W, rows: Rows, at: u32) -> Sums {
     let a = mac_quad(sums.a, w, rows.a, at);
     let b = mac_quad(sums.b, w, rows.b, at);
     let c = mac_quad(sums.c, w, rows.c, at);

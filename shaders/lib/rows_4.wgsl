@@ -5,7 +5,7 @@ alias Sums = mat4x4f;
 fn rows_from(row: u32) -> Rows {
     return quad_rows(row);
 }
-fn mac(sums: Sums, w: mat4x4f, rows: Rows, at: u32) -> Sums {
+fn mac(sums: Sums, w: W, rows: Rows, at: u32) -> Sums {
     return mac_quad(sums, w, rows, at);
 }
 fn join(total: Sums, sums: Sums) -> Sums {

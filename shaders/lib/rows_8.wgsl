@@ -5,7 +5,7 @@ struct Sums { a: mat4x4f, b: mat4x4f }
 fn rows_from(row: u32) -> Rows {
     return Rows(quad_rows(row), quad_rows(row + 4u));
 }
-fn mac(sums: Sums, w: mat4x4f, rows: Rows, at: u32) -> Sums {
+fn mac(sums: Sums, w: W, rows: Rows, at: u32) -> Sums {
     return Sums(mac_quad(sums.a, w, rows.a, at), mac_quad(sums.b, w, rows.b, at));
 }
 fn join(total: Sums, sums: Sums) -> Sums {

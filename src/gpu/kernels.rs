@@ -1,7 +1,7 @@
 //! Every kernel: which WGSL files it is made of. A variant is another fragment that defines the same functions.
 
 use crate::model::{Activation, Table};
-use crate::options::KvDtype;
+use crate::options::{Arithmetic, KvDtype};
 use crate::weights::{Codes, Float, Format, Scales};
 
 /// What a matmul does with its results; as in `shaders/lib/epilogues.wgsl`.
@@ -39,10 +39,12 @@ pub enum Kernel {
     PostNorm,
     /// Layer norm of rows.
     NormLayer,
+    /// Rows -> codes of 8 bits, for matmuls with [`Arithmetic::Int8`].
+    Quantise,
     /// x W^T for up to the given number of rows per workgroup, one of [`Kernel::ROWS`]; the lanes are threads.
-    MatmulRows(Format, u32, Epilogues),
+    MatmulRows(Format, Arithmetic, u32, Epilogues),
     /// The same, up to [`Kernel::TILE`]; each thread has all lanes.
-    MatmulTile(Format, u32, Epilogues),
+    MatmulTile(Format, Arithmetic, u32, Epilogues),
     /// Norm of each head of q and k, rotation, append.
     QkNorm(KvDtype),
     /// Attention of up to the given number of query vectors per workgroup: 1, 2, 4 or 8.
@@ -123,20 +125,26 @@ impl Kernel {
     /// The matmul for up to one of [`Kernel::ROWS`], or for more. The sums of 16 rows leave no registers for chunks of 32 weights:
     /// they take two workgroups of 8, which follow each other, so that the second one finds the weights in a cache. A
     /// processor (`serial`) gains nothing by lanes that are threads, and has to bring their sums together.
-    pub fn matmul(format: Format, rows: Option<u32>, epilogues: Epilogues, serial: bool) -> Self {
+    pub fn matmul(
+        format: Format,
+        arithmetic: Arithmetic,
+        rows: Option<u32>,
+        epilogues: Epilogues,
+        serial: bool,
+    ) -> Self {
         match rows {
-            Some(rows) if serial => Self::MatmulTile(format, rows.min(Self::TILE), epilogues),
-            Some(16) if format.chunk() == 32 => Self::MatmulRows(format, 8, epilogues),
-            Some(rows) => Self::MatmulRows(format, rows, epilogues),
-            None => Self::MatmulTile(format, Self::TILE, epilogues),
+            Some(rows) if serial => Self::MatmulTile(format, arithmetic, rows.min(Self::TILE), epilogues),
+            Some(16) if format.chunk() == 32 => Self::MatmulRows(format, arithmetic, 8, epilogues),
+            Some(rows) => Self::MatmulRows(format, arithmetic, rows, epilogues),
+            None => Self::MatmulTile(format, arithmetic, Self::TILE, epilogues),
         }
     }
 
     /// Rows and outputs of a workgroup of a matmul.
     pub fn tile(self) -> Option<[u32; 2]> {
         match self {
-            Self::MatmulRows(_, rows, _) => Some([rows, 32]),
-            Self::MatmulTile(_, rows, _) => Some([rows, 256]),
+            Self::MatmulRows(_, _, rows, _) => Some([rows, 32]),
+            Self::MatmulTile(_, _, rows, _) => Some([rows, 256]),
             _ => None,
         }
     }
@@ -146,9 +154,9 @@ impl Kernel {
         let step = shader!("lib/step.wgsl");
         let mac = shader!("lib/mac.wgsl");
         let units = shader!("lib/units.wgsl");
-        let matmul = |format: Format, count| {
+        let matmul = |format: Format, arithmetic, count| {
             let shared = vec![step, mac, shader!("lib/matmul.wgsl"), units];
-            [shared, weight(format, subnormals), rows(count)].concat()
+            [shared, weight(format, subnormals), arithmetic_of(arithmetic, format), rows(count)].concat()
         };
         let heads = shader!("lib/heads.wgsl");
         let fold = shader!("lib/fold.wgsl");
@@ -172,13 +180,16 @@ impl Kernel {
             Self::NormRms => vec![step, norm, sum, shader!("lib/norm_set.wgsl"), shader!("norm_rms.wgsl")],
             Self::PostNorm => vec![step, norm, sum, shader!("lib/norm_add.wgsl"), shader!("norm_rms.wgsl")],
             Self::NormLayer => vec![step, norm, sum, shader!("norm_layer.wgsl")],
-            Self::MatmulRows(format, count, epilogues) => {
-                let kernel = vec![chunk(format), shader!("matmul_rows.wgsl")];
-                [matmul(format, count), epilogues.parts(), kernel].concat()
+            Self::Quantise => vec![step, shader!("quantise.wgsl")],
+            Self::MatmulRows(format, arithmetic, count, epilogues) => {
+                let chunk = Some(chunk(format)).filter(|_| arithmetic == Arithmetic::F32);
+                let kernel = chunk.into_iter().chain([shader!("matmul_rows.wgsl")]).collect();
+                [matmul(format, arithmetic, count), epilogues.parts(), kernel].concat()
             }
-            Self::MatmulTile(format, count, epilogues) => {
-                let kernel = vec![shader!("lib/chunk_loop.wgsl"), shader!("matmul_tile.wgsl")];
-                [matmul(format, count), epilogues.parts(), kernel].concat()
+            Self::MatmulTile(format, arithmetic, count, epilogues) => {
+                let chunk = Some(shader!("lib/chunk_loop.wgsl")).filter(|_| arithmetic == Arithmetic::F32);
+                let kernel = chunk.into_iter().chain([shader!("matmul_tile.wgsl")]).collect();
+                [matmul(format, arithmetic, count), epilogues.parts(), kernel].concat()
             }
             Self::QkNorm(kv) => {
                 vec![step, heads, sum, kv_store(kv), shader!("lib/rotary.wgsl"), shader!("qk_norm.wgsl")]
@@ -231,7 +242,7 @@ impl Kernel {
         let kvs = [KvDtype::F32, KvDtype::F16];
         let mut all =
             vec![Self::NormRms, Self::PostNorm, Self::NormLayer, Self::AttentionMerge, Self::Probe, Self::Halves];
-        all.extend([Self::Adjust, Self::Survey, Self::Bound, Self::Gather, Self::Filter, Self::Follow]);
+        all.extend([Self::Quantise, Self::Adjust, Self::Survey, Self::Bound, Self::Gather, Self::Filter, Self::Follow]);
         all.extend([Noise::None, Noise::Gumbel].map(Self::Sample));
         all.extend([Self::Settle(Noise::None), Self::Settle(Noise::Gumbel), Self::SampleKept]);
         all.extend([Tokens::All, Tokens::Kept].map(Self::Reject));
@@ -239,11 +250,15 @@ impl Kernel {
             all.push(Self::QkNorm(kv));
             all.extend(Self::VECTORS.map(|vectors| Self::Attention(kv, vectors)));
         }
-        let mut add_matmuls = |format, epilogues| {
-            for serial in [false, true] {
-                let mut matmuls = Self::ROWS.map(|rows| Self::matmul(format, Some(rows), epilogues, serial)).to_vec();
-                matmuls.dedup();
-                all.extend(matmuls);
+        let mut add_matmuls = |format: Format, epilogues| {
+            let arithmetics = [Some(Arithmetic::F32), Some(Arithmetic::Int8).filter(|_| format.multiplies_codes())];
+            for arithmetic in arithmetics.into_iter().flatten() {
+                for serial in [false, true] {
+                    let matmul = |rows| Self::matmul(format, arithmetic, Some(rows), epilogues, serial);
+                    let mut matmuls = Self::ROWS.map(matmul).to_vec();
+                    matmuls.dedup();
+                    all.extend(matmuls);
+                }
             }
         };
         for activation in Activation::ALL {
@@ -298,6 +313,17 @@ fn constants(format: Format) -> String {
     format!("{chunk4}const CENTER = {center}.0;\nconst GROUP_CHUNKS = {}u;\n", group / format.chunk())
 }
 
+/// How products are computed, and with integers how large the parts of a chunk are that share a scale.
+fn arithmetic_of(arithmetic: Arithmetic, format: Format) -> Vec<&'static str> {
+    let Arithmetic::Int8 = arithmetic else { return vec![shader!("lib/float.wgsl")] };
+    let parts = match format {
+        Format::Quantised { codes: Codes::Eight, .. } => shader!("lib/int8_16.wgsl"),
+        Format::Quantised { scales: Scales::Signed | Scales::Nibbles, .. } => shader!("lib/int8_halves.wgsl"),
+        _ => shader!("lib/int8_32.wgsl"),
+    };
+    vec![shader!("lib/int8.wgsl"), parts]
+}
+
 fn chunk(format: Format) -> &'static str {
     match format.chunk() / 4 {
         1 => shader!("lib/chunk_1.wgsl"),
@@ -323,13 +349,13 @@ fn weight(format: Format, subnormals: Subnormals) -> Vec<&'static str> {
         }
         Format::Quantised { codes, scales, .. } => (codes, scales),
     };
-    let alone = shader!("lib/codes_alone.wgsl");
+    let (alone, packed) = (shader!("lib/codes_alone.wgsl"), shader!("lib/codes_packed.wgsl"));
     let codes = match codes {
-        Codes::Four => vec![alone, shader!("lib/codes_4.wgsl")],
+        Codes::Four => vec![alone, shader!("lib/codes_4.wgsl"), packed],
         Codes::Levels => vec![alone, shader!("lib/codes_levels.wgsl")],
-        Codes::Five => vec![shader!("lib/codes_5.wgsl")],
-        Codes::Six => vec![shader!("lib/codes_6.wgsl")],
-        Codes::Eight => vec![alone, shader!("lib/codes_8.wgsl")],
+        Codes::Five => vec![shader!("lib/codes_5.wgsl"), packed],
+        Codes::Six => vec![shader!("lib/codes_6.wgsl"), packed],
+        Codes::Eight => vec![alone, shader!("lib/codes_8.wgsl"), packed],
     };
     let (per_chunk, per_half) = (shader!("lib/scales_per_chunk.wgsl"), shader!("lib/scales_per_half.wgsl"));
     let scales = match scales {

@@ -15,6 +15,8 @@ pub struct LoadOptions {
     pub max_context: Option<usize>,
     /// How the weights are stored on the GPU.
     pub dtype: WeightDtype,
+    /// What products of quantised weights are computed with.
+    pub arithmetic: ArithmeticChoice,
     /// How the KV cache stores its elements; none: f16 where no matrix of the checkpoint has more bits, else f32.
     pub kv_dtype: Option<KvDtype>,
     /// Rows of a prefill chunk.
@@ -31,6 +33,7 @@ impl Default for LoadOptions {
             assistant_file: None,
             max_context: None,
             dtype: WeightDtype::Auto,
+            arithmetic: ArithmeticChoice::Auto,
             kv_dtype: None,
             prefill_chunk: 64,
             sp_degree: 1,
@@ -67,6 +70,33 @@ pub enum WeightDtype {
     Q8,
     /// Q4_1: 4 bits, a scale and a min for each 32. It loses clearly less than Q4_0, for half a bit more.
     Q4,
+}
+
+/// What products of quantised weights are wanted to be computed with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ArithmeticChoice {
+    /// Integers where the device computes clearly faster with them, which is measured at load. So another device may write
+    /// another text.
+    #[default]
+    Auto,
+    /// Floats.
+    F32,
+    /// Integers.
+    Int8,
+}
+
+/// What products of quantised weights are computed with. A text is the same whatever drafts and however many rows are verified,
+/// but not in the one arithmetic and in the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Arithmetic {
+    /// Weights are widened to f32.
+    #[default]
+    F32,
+    /// What they are multiplied with is rounded to 8 bits, in blocks of 32 that have a scale, and codes are multiplied with codes.
+    /// IQ4_NL and IQ4_XS, whose codes are no numbers, are widened nevertheless.
+    Int8,
 }
 
 /// How the KV cache stores its elements.

@@ -111,6 +111,11 @@ impl Format {
         all
     }
 
+    /// Whether its codes are numbers, so that products with other codes can be added before they are scaled.
+    pub fn multiplies_codes(self) -> bool {
+        matches!(self, Self::Quantised { codes, .. } if codes != Codes::Levels)
+    }
+
     /// Weights of a chunk.
     pub fn chunk(self) -> usize {
         match self {
