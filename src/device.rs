@@ -2,15 +2,17 @@
 
 #[cfg(not(target_arch = "wasm32"))]
 use crate::cpu;
-use crate::decode::{self, Draft, Memory, Target, Translate, Verified};
+use crate::decode;
 use crate::error::Result;
 #[cfg(not(target_arch = "wasm32"))]
 use crate::gpu::GpuOptions;
 use crate::gpu::{Counters, DeviceInfo, Gpu};
+use crate::model::Memory;
 use crate::model::ModelSpec;
 #[cfg(not(target_arch = "wasm32"))]
 use crate::options::DeviceChoice;
 use crate::sample::Sampling;
+use crate::target::{Draft, Queue, Target, Translate, Verified};
 use std::rc::Rc;
 
 /// Where models run.
@@ -173,10 +175,6 @@ impl Target for Engine {
         either!(self, engine => engine.truncate(len));
     }
 
-    fn keep(&mut self, len: usize) {
-        either!(self, engine => engine.keep(len));
-    }
-
     fn prefill_chunk(&self) -> usize {
         either!(self, engine => engine.prefill_chunk())
     }
@@ -193,6 +191,12 @@ impl Target for Engine {
         either!(self, engine => engine.submit(pending, draft).await)
     }
 
+    async fn finish(&mut self) -> Result<Verified> {
+        either!(self, engine => engine.finish().await)
+    }
+}
+
+impl Queue for Engine {
     fn prepare(&mut self, repeats: bool) -> bool {
         either!(self, engine => engine.prepare(repeats))
     }
@@ -205,7 +209,7 @@ impl Target for Engine {
         either!(self, engine => engine.is_computing())
     }
 
-    async fn finish(&mut self) -> Result<Verified> {
-        either!(self, engine => engine.finish().await)
+    fn keep(&mut self, len: usize) {
+        either!(self, engine => engine.keep(len));
     }
 }

@@ -43,6 +43,7 @@ pub mod sample;
 pub mod session;
 pub mod simulate;
 pub mod speculate;
+pub mod target;
 pub mod text;
 #[cfg(target_arch = "wasm32")]
 pub mod wasm;

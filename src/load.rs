@@ -7,13 +7,15 @@ pub use self::inspect::{Inspection, Share, Tensors};
 use crate::checkpoint::{self, Checkpoint};
 #[cfg(not(target_arch = "wasm32"))]
 use crate::cpu;
-use crate::decode::{self, Blueprint, Capacity, Model, RoundBuffers, Translate};
+use crate::decode::{self, Model, RoundBuffers};
 use crate::device::{Device, Engine};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::model::ModelSpec;
+use crate::model::{Blueprint, Capacity};
 use crate::options::{KvDtype, LoadOptions};
 use crate::session::{Building, Learned, Origination, Prompts, Session};
+use crate::target::Translate;
 use crate::text::{Tokenizer, Translator};
 use crate::weights::{Dtype, Source, Tensor, Weights};
 use std::fmt::Display;

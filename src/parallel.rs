@@ -32,7 +32,7 @@ pub use threads::Build;
 pub use worker::Worker;
 pub use writer::Writer;
 
-use crate::decode::{Engine, MAX_DRAFT, Target};
+use crate::decode::Engine;
 use crate::error::{Error, Result};
 use crate::gpu::DeviceInfo;
 use crate::options::{Acceptance, DrafterChoice, GenerateOptions, Schedule, Speculation};
@@ -40,6 +40,7 @@ use crate::sample::Sampling;
 use crate::session::{Emitter, Generation, Progress, Prompt, Prompts, setup};
 use crate::speculate::PromptLookup;
 use crate::speculate::dsi::lookahead_for;
+use crate::target::{MAX_DRAFT, Target};
 use crate::text::Tokenizer;
 use std::ops::ControlFlow;
 

@@ -7,12 +7,12 @@ pub(crate) mod setup;
 mod shift;
 mod timing;
 
-use crate::decode::{DRAFT_MODEL, Target};
 use crate::device::Engine;
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::options::GenerateOptions;
 use crate::speculate::{NoDrafter, Origin, Stats};
+use crate::target::{DRAFT_MODEL, Target};
 use crate::text::Tokenizer;
 pub(crate) use emit::Emitter;
 pub use emit::Sink;

@@ -3,8 +3,9 @@
 //! Times are those of the device without noise; the timings that the drafter hears have it. "Best" is the best choice of
 //! drafter and lookahead that never changes, found in hindsight over all texts of a world.
 
-use foretoken::decode::{Draft, Timings as Told};
 use foretoken::speculate::{Adaptive, Drafter, Origin, Prediction, Round, Speculating};
+use foretoken::target::Draft;
+use foretoken::target::Timings as Told;
 
 /// A deterministic number in 0..1 for a place in a stream.
 fn unit(stream: u64, place: usize) -> f64 {

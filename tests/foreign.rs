@@ -3,8 +3,8 @@
 mod common;
 use common::foreign::Foreign;
 use common::{Tale, Tales, gpu, path, run};
-use foretoken::decode::{Draft, Target};
 use foretoken::options::Acceptance;
+use foretoken::target::{Draft, Target};
 use foretoken::text::{Tokenizer, Translator};
 use foretoken::weights::Folder;
 use foretoken::{

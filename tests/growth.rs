@@ -3,11 +3,13 @@
 mod common;
 use common::{engine, gpu, path, run};
 use foretoken::Result;
-use foretoken::decode::{Capacity, Engine, Target};
+use foretoken::decode::Engine;
 use foretoken::gpu::KvDtype;
+use foretoken::model::Capacity;
 use foretoken::options::Schedule;
 use foretoken::session::{Run, Sink, rounds};
 use foretoken::speculate::{DraftModel, Drafter, Lookahead, NoDrafter, Origin};
+use foretoken::target::Target;
 use std::ops::ControlFlow;
 
 /// Positions for which there is room at first.

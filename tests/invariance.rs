@@ -2,7 +2,9 @@
 
 mod common;
 use common::{Tales, capacity, engine, goldens, gpu, gpu_of, gpu_with, path, run};
-use foretoken::decode::{Capacity, Draft, Engine, Target, Variants};
+use foretoken::decode::{Engine, Variants};
+use foretoken::model::Capacity;
+use foretoken::target::{Draft, Target};
 use foretoken::{GpuOptions, KvDtype};
 use std::path::Path;
 

@@ -1044,7 +1044,7 @@ fn the_oracle_agrees_with_transformers_and_the_gpu_with_the_oracle() {
         let model = common::run(reference::Model::load(blueprint.spec, &weights)).unwrap();
         let theirs = difference(&model.logits(&golden.prompt_ids, KvDtype::F32), &golden.prompt_logits);
         let ours = KV_DTYPES.map(|kv_dtype| {
-            let capacity = foretoken::decode::Capacity { kv_dtype, ..common::capacity() };
+            let capacity = foretoken::model::Capacity { kv_dtype, ..common::capacity() };
             let mut engine = common::engine(&gpu, &folder, None, capacity);
             let logits = common::run(engine.logits(&golden.prompt_ids, 64)).unwrap();
             difference(&logits, &model.logits(&golden.prompt_ids, kv_dtype))

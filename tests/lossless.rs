@@ -3,12 +3,14 @@
 mod common;
 use common::altered::configured;
 use common::{Golden, Tales, blueprint, capacity, engine, goldens, gpu, path, plain, run};
-use foretoken::decode::{Capacity, Draft, Engine, Target, Variants};
+use foretoken::decode::{Engine, Variants};
+use foretoken::model::Capacity;
 use foretoken::model::{NormKind, Residual};
 use foretoken::options::{LookupRule, Schedule};
 use foretoken::sample::{Bias, Draw, Processors, Sampling};
 use foretoken::session::{Run, Sink, rounds};
 use foretoken::speculate::{DraftModel, Drafter, Lookahead, NoDrafter, Origin, PromptLookup, Round, Stats};
+use foretoken::target::{Draft, Target};
 use foretoken::{GenerateOptions, LoadOptions, Prompt, Result, Session, Speculation};
 use serde_json::json;
 use std::ops::ControlFlow;

@@ -3,7 +3,7 @@
 
 mod common;
 use common::{Golden, blueprint, capacity, engine, engine_of, gpu, path, run};
-use foretoken::decode::Blueprint;
+use foretoken::model::Blueprint;
 use foretoken::model::{ModelSpec, Naming, RopeScaling, parse_config, spec_of_gguf};
 use foretoken::options::WeightDtype;
 use foretoken::weights::{Memory, Weights};

@@ -2,12 +2,13 @@
 
 mod common;
 use common::{Tales, engine, gpu, path, run};
-use foretoken::decode::{Draft, Engine, Target, Verified};
+use foretoken::decode::Engine;
 use foretoken::gpu::Counters;
 use foretoken::options::{LookupRule, Schedule};
 use foretoken::sample::{Draw, Processors, Sampling};
 use foretoken::session::{Run, Sink, rounds};
 use foretoken::speculate::{DraftModel, Drafter, Lookahead, NoDrafter, Origin, PromptLookup, Round, Stats};
+use foretoken::target::{Draft, Queue, Target, Verified};
 use foretoken::weights::Folder;
 use foretoken::{
     DoSample, Error, FinishReason, GenerateOptions, Generation, LoadOptions, Progress, Prompt, Result, Session,
@@ -329,10 +330,6 @@ impl Target for Counting {
         }
         self.step("submit", pending)
     }
-    fn prepare(&mut self, _repeats: bool) -> bool {
-        self.log.borrow_mut().push("prepare".into());
-        false
-    }
     async fn finish(&mut self) -> Result<Verified> {
         let tokens = self.submitted.take().expect("a round was submitted");
         self.step("finish", tokens[0])?;
@@ -343,6 +340,13 @@ impl Target for Counting {
         let mut verified = Verified { draft: tokens[1..].to_vec(), ids, waited, compared: 0.0 };
         (self.spoils)(&mut verified);
         Ok(verified)
+    }
+}
+
+impl Queue for Counting {
+    fn prepare(&mut self, _repeats: bool) -> bool {
+        self.log.borrow_mut().push("prepare".into());
+        false
     }
 }
 

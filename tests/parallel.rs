@@ -2,13 +2,14 @@
 
 mod common;
 use common::{Tales, engine, gpu, path, run};
-use foretoken::decode::{Draft, Engine, Target, Verified};
+use foretoken::decode::Engine;
 use foretoken::options::LookupRule;
 use foretoken::parallel::{self, Build, Crew, Guess, Instance, Parallel, Plan, Servers};
 use foretoken::sample::{Draw, Sampling};
 use foretoken::session::Sink;
 use foretoken::speculate::dsi::lookahead_for;
 use foretoken::speculate::{Origin, PromptLookup, Stats};
+use foretoken::target::{Draft, Target, Verified};
 use foretoken::weights::Folder;
 use foretoken::{
     DoSample, Error, GenerateOptions, GpuOptions, LoadOptions, Progress, Prompt, Result, Schedule, Session,

@@ -4,11 +4,11 @@ mod common;
 use common::lab::Random;
 use common::small::Small;
 use common::{blueprint_as, capacity, engine_of, gpu, path, rounded, run};
-use foretoken::decode::Target;
 use foretoken::model::parse_config;
 use foretoken::options::{KvDtype, WeightDtype};
 use foretoken::reference::Model;
 use foretoken::sample::softmax;
+use foretoken::target::Target;
 use foretoken::text::Tokenizer;
 use foretoken::weights::{Dtype, Float, widen};
 

@@ -2,8 +2,8 @@
 
 mod common;
 use common::{gpu, path, run};
-use foretoken::decode::Target;
 use foretoken::options::Schedule;
+use foretoken::target::Target;
 use foretoken::weights::Folder;
 use foretoken::{FinishReason, GenerateOptions, Generation, Gpu, LoadOptions, Progress, Prompt, Session, Speculation};
 use std::ops::ControlFlow;

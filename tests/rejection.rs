@@ -7,11 +7,11 @@ use common::lab::Random;
 use common::sampling::{chi_square, chi_square_p};
 use common::{Tales, engine, gpu, path, run};
 use foretoken::Result;
-use foretoken::decode::{Draft, Target, Verified};
 use foretoken::reference::reject;
 use foretoken::sample::{Draw, Processors, Sampling, accepts, recovered, softmax};
 use foretoken::session::{Run, Sink, rounds};
 use foretoken::speculate::{Drafter, Origin, Round};
+use foretoken::target::{Draft, Queue, Target, Verified};
 use std::ops::ControlFlow;
 
 type Accepts = fn(f32, f32, f32) -> bool;
@@ -202,6 +202,8 @@ impl Target for Tables {
         Ok(Verified { draft: drawn, ids, ..Verified::default() })
     }
 }
+
+impl Queue for Tables {}
 
 struct Steady;
 

@@ -2,9 +2,9 @@
 
 use super::model::Model;
 use super::rows::Rows;
-use crate::decode::{DRAFT_MODEL, Draft, MAX_DRAFT, Target, Translate, Translation, Verified};
 use crate::error::{Error, Result};
 use crate::sample::{Sampling, choose, choose_draft};
+use crate::target::{DRAFT_MODEL, Draft, MAX_DRAFT, Queue, Target, Translate, Translation, Verified, missed};
 
 /// Tokens that a draft model reads in a round before it drafts.
 const MISSED: usize = 16;
@@ -171,24 +171,17 @@ impl Target for Engine {
 
     async fn catch_up(&mut self, pending: u32) -> Result<usize> {
         let Some(model) = &mut self.draft else { return Ok(0) };
-        let translated;
-        let (text, read) = match &mut self.translation {
-            None => (&self.cached[..], self.draft_cached),
-            Some(translation) => {
-                translated = translation.text(&self.cached, pending)?;
-                (&translated.0[..translated.0.len().saturating_sub(1)], translated.1)
-            }
-        };
         let capacity = model.blueprint().capacity;
-        let count = text.len().saturating_sub(read + MISSED).min(capacity.prefill_chunk);
-        if count == 0 || text.len() >= capacity.max_context {
+        let limits = [capacity.prefill_chunk, MISSED, capacity.max_context];
+        let (read, chunk) = missed(&mut self.translation, (&self.cached, self.draft_cached), pending, limits)?;
+        let count = chunk.len();
+        if count == 0 {
             return Ok(0);
         }
-        let chunk = &text[read..read + count];
-        model.forward(chunk, read, 0..0);
+        model.forward(&chunk, read, 0..0);
         match &mut self.translation {
             None => self.draft_cached += count,
-            Some(translation) => translation.cached.extend_from_slice(chunk),
+            Some(translation) => translation.cached.extend(chunk),
         }
         Ok(count)
     }
@@ -218,6 +211,8 @@ impl Target for Engine {
         Ok(Verified { draft: tokens, ids, ..Verified::default() })
     }
 }
+
+impl Queue for Engine {}
 
 /// What a draft model writes behind a text of which it has read so many tokens: at most so many tokens, none where it has missed too
 /// many or has no room, and the processed logits that each was drawn from.

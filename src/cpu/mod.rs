@@ -1,4 +1,4 @@
-//! The CPU as a device: the same plan, interpreted, and a [`crate::decode::Target`] made of it.
+//! The CPU as a device: the same plan, interpreted, and a [`crate::target::Target`] made of it.
 //!
 //! A product of two rows is summed in one order, whatever else is computed beside it, and each row attends to its own positions, in
 //! their order: so a row's bits depend on its token, its position and the tokens before it alone, as on the GPU.

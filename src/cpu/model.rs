@@ -4,9 +4,12 @@ use super::attention::{Cache, Heads};
 use super::matrix::Matrix;
 use super::pointwise::{activation, norm_layer, norm_rms};
 use super::rows::Rows;
-use crate::decode::{self, Blueprint, stored_rows, vector};
 use crate::error::Result;
-use crate::model::{Activation, Input, MatrixId, ModelSpec, NormKind, Op, Output, Table, VectorId, rotary_table};
+use crate::model::Blueprint;
+use crate::model::{
+    self, Activation, Input, MatrixId, ModelSpec, NormKind, Op, Output, Table, VectorId, rotary_table, stored_rows,
+    vector,
+};
 use crate::weights::{Source, Weights};
 use std::ops::Range;
 
@@ -99,7 +102,7 @@ impl Model {
     }
 
     /// Bytes planned for it, as a GPU has them; quantised weights and the rows of a pass differ a little here.
-    pub fn memory(&self) -> decode::Memory {
+    pub fn memory(&self) -> model::Memory {
         self.blueprint.memory()
     }
 

@@ -1,11 +1,11 @@
 //! The plan's steps and their buffers, brought together once at load.
 
 use super::dims::{EmbedDims, HeadDims, MatmulDims, NormDims};
-use super::memory::{Capacity, gained_stride, logits_stride, stride};
+use super::memory::{gained_stride, logits_stride, stride};
 use super::node::{Choice, Grid, Node, Span};
 use super::upload::Matrix;
 use crate::gpu::{Buffer, Epilogue, Epilogues, Gpu, Kernel, Slice, Uniforms};
-use crate::model::{Input, ModelSpec, NormKind, Op, Output, Table, VectorId};
+use crate::model::{Capacity, Input, ModelSpec, NormKind, Op, Output, Table, VectorId};
 
 /// A node whose uniform blocks are not uploaded yet: (binding, block).
 pub(super) struct Lowered {

@@ -5,12 +5,12 @@ use super::dims::Step;
 use super::flight::{Ahead, DIRECT, Flight, Shape};
 use super::forward::Model;
 use super::round::{BEFORE, BIAS_WORDS, CHUNK, DRAFTS, IDS, PENDING, RoundBuffers, Seen};
-use super::sampler::{DRAFT_MODEL, NOT_DRAFTED, Recipe, Sampler, bias_words, block, check_finite};
-use super::target::{Draft, MAX_DRAFT, Target, Verified};
-use super::translate::{Translate, Translated, Translation};
+use super::sampler::{NOT_DRAFTED, Recipe, Sampler, bias_words, block, check_finite};
+use super::translate::Translated;
 use crate::error::{Error, Result};
 use crate::gpu::{Call, Done, Gpu, Readback};
 use crate::sample::Sampling;
+use crate::target::{DRAFT_MODEL, Draft, MAX_DRAFT, Queue, Target, Translate, Translation, Verified};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -204,19 +204,6 @@ impl Target for Engine {
         }
     }
 
-    fn keep(&mut self, len: usize) {
-        let behind = self.flights.pop_front().filter(|flight| flight.position == len);
-        match &behind {
-            // The device marks as seen what that round needs.
-            Some(_) => {
-                self.cached.truncate(len);
-                self.draft_cached = self.draft_cached.min(len);
-            }
-            None => self.truncate(len),
-        }
-        self.flights.extend(behind);
-    }
-
     fn prefill_chunk(&self) -> usize {
         self.target.chunk()
     }
@@ -295,26 +282,6 @@ impl Target for Engine {
         Ok(())
     }
 
-    fn repeat(&mut self) {
-        self.submit_repeat();
-        if let Some(seen) = &mut self.seen {
-            seen.marked_ahead = true;
-        }
-    }
-
-    fn prepare(&mut self, repeats: bool) -> bool {
-        let repeats = repeats && self.record_repeat();
-        if !repeats {
-            self.record_ahead();
-        }
-        repeats
-    }
-
-    fn is_computing(&mut self) -> bool {
-        let first = self.flights.front();
-        first.is_some_and(|flight| self.readbacks[flight.readback].is_coming(&self.gpu))
-    }
-
     async fn finish(&mut self) -> Result<Verified> {
         let Some(flight) = self.flights.pop_front() else { return Ok(Verified::default()) };
         let Flight { shape, position, pending, known, waited, compared, readback, .. } = flight;
@@ -338,5 +305,40 @@ impl Target for Engine {
         let place = |flight| Flight { position: position + 1 + agreed, pending: ids[agreed], ..flight };
         self.flights = behind.into_iter().map(place).collect();
         Ok(Verified { draft, ids, waited, compared })
+    }
+}
+
+impl Queue for Engine {
+    fn prepare(&mut self, repeats: bool) -> bool {
+        let repeats = repeats && self.record_repeat();
+        if !repeats {
+            self.record_ahead();
+        }
+        repeats
+    }
+
+    fn repeat(&mut self) {
+        self.submit_repeat();
+        if let Some(seen) = &mut self.seen {
+            seen.marked_ahead = true;
+        }
+    }
+
+    fn is_computing(&mut self) -> bool {
+        let first = self.flights.front();
+        first.is_some_and(|flight| self.readbacks[flight.readback].is_coming(&self.gpu))
+    }
+
+    fn keep(&mut self, len: usize) {
+        let behind = self.flights.pop_front().filter(|flight| flight.position == len);
+        match &behind {
+            // The device marks as seen what that round needs.
+            Some(_) => {
+                self.cached.truncate(len);
+                self.draft_cached = self.draft_cached.min(len);
+            }
+            None => self.truncate(len),
+        }
+        self.flights.extend(behind);
     }
 }

@@ -3,16 +3,15 @@
 use super::bind::{Binder, Lowered};
 use super::dims::Step;
 use super::invariance::Variants;
-use super::memory::{CacheSizes, Capacity, FIRST_POSITIONS, Memory, Sizes};
+use super::memory::{CacheSizes, FIRST_POSITIONS, Sizes};
 use super::node::{Node, Pass, Positions, blocks};
 use super::round::RoundBuffers;
-use super::target::MAX_DRAFT;
-use super::upload::{Backlog, Matrix, Section, allocate_vectors, check_vector, load_vectors, sections};
-use crate::error::{Error, Result};
-use crate::gpu::{Buffer, DeviceInfo, Gpu, Kernel, Recorder, Slice, Uniforms};
-use crate::model::{ModelSpec, Plan, rotary_table};
-use crate::options::WeightDtype;
-use crate::weights::{Dtype, Source, Weights};
+use super::upload::{Backlog, Matrix, allocate_vectors, load_vectors};
+use crate::error::Result;
+use crate::gpu::{Buffer, Gpu, Kernel, Recorder, Slice, Uniforms};
+use crate::model::{Blueprint, Capacity, Memory, ModelSpec, Plan, rotary_table};
+use crate::target::MAX_DRAFT;
+use crate::weights::{Source, Weights};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -33,78 +32,6 @@ pub struct Model {
     head: Vec<Node>,
     /// Of the attention layers, each once.
     windows: Vec<u32>,
-}
-
-/// What a model is made of before it is on the GPU.
-#[derive(Debug, Clone)]
-pub struct Blueprint {
-    /// The description.
-    pub spec: ModelSpec,
-    /// The kernel calls.
-    pub plan: Plan,
-    /// How the rows of each matrix are stored.
-    pub sections: Vec<Vec<Section>>,
-    /// The room it is given.
-    pub capacity: Capacity,
-}
-
-impl Blueprint {
-    /// Plans a model; checks the name and shape of every tensor, from headers alone.
-    ///
-    /// # Errors
-    /// [`Error::BadWeights`].
-    pub fn new<S: Source>(
-        spec: ModelSpec,
-        weights: &Weights<S>,
-        capacity: Capacity,
-        wanted: WeightDtype,
-    ) -> Result<Self> {
-        let plan = Plan::new(&spec);
-        let sections = plan.matrices.iter().map(|matrix| sections(weights, matrix, wanted)).collect::<Result<_>>()?;
-        plan.vectors.iter().try_for_each(|vector| check_vector(weights, vector))?;
-        Ok(Self { spec, plan, sections, capacity })
-    }
-
-    /// That of a model whose matrices would be stored as f16.
-    pub fn without_weights(spec: ModelSpec, capacity: Capacity, wanted: WeightDtype) -> Self {
-        let plan = Plan::new(&spec);
-        let sections = plan.matrices.iter().map(|matrix| Section::all(matrix, Dtype::F16, wanted)).collect();
-        Self { spec, plan, sections, capacity }
-    }
-
-    /// Bytes that it will need, once a text fills the cache.
-    pub fn memory(&self) -> Memory {
-        self.memory_for(self.capacity.max_context)
-    }
-
-    /// Bytes that it needs where the cache has room for so many positions.
-    pub fn memory_for(&self, positions: usize) -> Memory {
-        Memory::of(&self.spec, &self.plan, &self.sections, &self.capacity, positions)
-    }
-
-    /// The buffers that one binding has to hold whole, with their bytes; matrices are split instead.
-    pub fn unsplit(&self) -> [(&'static str, u64); 4] {
-        let sizes = Sizes::new(&self.spec, &self.plan, &self.capacity);
-        let cache = CacheSizes::new(&self.spec, self.capacity.kv_dtype, self.capacity.max_context);
-        [
-            ("the KV cache of a layer", cache.layer_kv),
-            ("the attention blocks", cache.partial),
-            ("the logits", sizes.logits),
-            ("the MLP rows", sizes.mlp),
-        ]
-    }
-
-    /// Compares them with the limits of a device.
-    ///
-    /// # Errors
-    /// [`Error::OutOfGpuMemory`].
-    pub fn check(&self, device: &DeviceInfo) -> Result<()> {
-        let limit = device.max_binding_size.min(device.max_buffer_size);
-        match self.unsplit().into_iter().find(|(_, need)| *need > limit) {
-            Some((what, need)) => Err(Error::OutOfGpuMemory { what: what.into(), need, limit: Some(limit) }),
-            None => Ok(()),
-        }
-    }
 }
 
 impl Model {

@@ -3,9 +3,9 @@
 use super::engine::Engine;
 use super::flight::Ahead;
 use super::memory::{BLOCK, FEW_ROWS};
-use super::target::Target;
 use crate::error::Result;
 use crate::gpu::Kernel;
+use crate::target::Target;
 use web_time::Instant;
 
 /// Where among the variants of a matmul the tile is: behind those of [`Kernel::ROWS`].

@@ -1,10 +1,9 @@
 //! How many bytes a model needs on the GPU: known before anything is allocated, and the sizes that are allocated.
 
-use super::target::MAX_DRAFT;
-use super::upload::Section;
-use crate::gpu::KvDtype;
-use crate::model::{MatrixPlan, ModelSpec, Op, Output, Plan};
-use serde::Serialize;
+use crate::error::{Error, Result};
+use crate::gpu::{DeviceInfo, KvDtype};
+use crate::model::{Blueprint, Capacity, MatrixPlan, Memory, ModelSpec, Op, Output, Plan, Section};
+use crate::target::MAX_DRAFT;
 
 /// Positions per block of the KV cache; as in `shaders/lib/heads.wgsl`.
 pub(super) const BLOCK: usize = 256;
@@ -12,37 +11,6 @@ pub(super) const BLOCK: usize = 256;
 pub(super) const FIRST_POSITIONS: usize = 1024;
 /// Rows up to which matrices are read once for every 16 rows, and blocks of positions are looked at side by side.
 pub(super) const FEW_ROWS: usize = 32;
-
-/// What a model is given room for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Capacity {
-    /// Positions that the KV cache can grow to.
-    pub max_context: usize,
-    /// Rows of a prefill chunk.
-    pub prefill_chunk: usize,
-    /// How the KV cache stores its elements.
-    pub kv_dtype: KvDtype,
-}
-
-/// Bytes on the GPU.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Memory {
-    /// Matrices and vectors.
-    pub weights: u64,
-    /// The KV cache.
-    pub kv: u64,
-    /// Activations, logits, tables.
-    pub scratch: u64,
-    /// What a step of one token reads of the weights: all but an embedding table that is not the LM head too.
-    pub read_per_token: u64,
-}
-
-impl Memory {
-    /// All of it.
-    pub fn total(&self) -> u64 {
-        self.weights + self.kv + self.scratch
-    }
-}
 
 /// Elements from row to row of an activation: whole chunks of every dtype, zero past the width.
 pub(super) fn stride(width: usize) -> usize {
@@ -125,9 +93,15 @@ impl Sizes {
     }
 }
 
-impl Memory {
-    /// What a model needs with a text of so many positions, from its plan and the sections of each matrix.
-    pub fn of(spec: &ModelSpec, plan: &Plan, sections: &[Vec<Section>], capacity: &Capacity, positions: usize) -> Self {
+impl Blueprint {
+    /// Bytes that it will need on a GPU, once a text fills the cache.
+    pub fn memory(&self) -> Memory {
+        self.memory_for(self.capacity.max_context)
+    }
+
+    /// Bytes that it needs on a GPU where the cache has room for so many positions.
+    pub fn memory_for(&self, positions: usize) -> Memory {
+        let Self { spec, plan, sections, capacity } = self;
         let sizes = Sizes::new(spec, plan, capacity);
         let cache = CacheSizes::new(spec, capacity.kv_dtype, positions);
         let bytes: Vec<u64> =
@@ -137,11 +111,35 @@ impl Memory {
             _ => None,
         });
         let rows = sizes.hidden * 2 + sizes.gained + sizes.query * 2 + sizes.qkv + sizes.mlp;
-        Self {
+        Memory {
             weights: bytes.iter().sum::<u64>() + sizes.vectors,
             kv: cache.layer_kv * spec.layers.len() as u64,
             scratch: rows + sizes.logits + cache.partial + cache.norms + sizes.tables.iter().sum::<u64>(),
             read_per_token: read.sum::<u64>() + sizes.vectors,
+        }
+    }
+
+    /// The buffers of a GPU that one binding has to hold whole, with their bytes; matrices are split instead.
+    pub fn unsplit(&self) -> [(&'static str, u64); 4] {
+        let sizes = Sizes::new(&self.spec, &self.plan, &self.capacity);
+        let cache = CacheSizes::new(&self.spec, self.capacity.kv_dtype, self.capacity.max_context);
+        [
+            ("the KV cache of a layer", cache.layer_kv),
+            ("the attention blocks", cache.partial),
+            ("the logits", sizes.logits),
+            ("the MLP rows", sizes.mlp),
+        ]
+    }
+
+    /// Compares them with the limits of a GPU.
+    ///
+    /// # Errors
+    /// [`Error::OutOfGpuMemory`].
+    pub fn check(&self, device: &DeviceInfo) -> Result<()> {
+        let limit = device.max_binding_size.min(device.max_buffer_size);
+        match self.unsplit().into_iter().find(|(_, need)| *need > limit) {
+            Some((what, need)) => Err(Error::OutOfGpuMemory { what: what.into(), need, limit: Some(limit) }),
+            None => Ok(()),
         }
     }
 }

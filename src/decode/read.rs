@@ -5,9 +5,9 @@ use super::engine::Engine;
 use super::forward::Model;
 use super::memory::logits_stride;
 use super::round::{BEFORE, CHUNK, IDS};
-use super::target::MAX_DRAFT;
 use crate::error::Result;
 use crate::gpu::{Readback, Submitted};
+use crate::target::{MAX_DRAFT, missed};
 
 impl Engine {
     /// Runs the layers of a model over a chunk of tokens at a position.
@@ -27,23 +27,15 @@ impl Engine {
         }
     }
 
-    /// As [`super::Target::catch_up`].
+    /// As [`crate::target::Target::catch_up`].
     pub(super) async fn read_missed(&mut self, pending: u32) -> Result<usize> {
         let Some(model) = &self.draft else { return Ok(0) };
-        let translated;
-        let (text, read) = match &mut self.translation {
-            None => (&self.cached[..], self.draft_cached),
-            Some(translation) => {
-                translated = translation.text(&self.cached, pending)?;
-                (&translated.0[..translated.0.len().saturating_sub(1)], translated.1)
-            }
-        };
-        let count = text.len().saturating_sub(read + BEFORE).min(model.chunk());
-        // Where there is no room for a draft, there is nothing to read for.
-        if count == 0 || text.len() >= model.capacity().max_context {
+        let limits = [model.chunk(), BEFORE, model.capacity().max_context];
+        let (read, chunk) = missed(&mut self.translation, (&self.cached, self.draft_cached), pending, limits)?;
+        let count = chunk.len();
+        if count == 0 {
             return Ok(0);
         }
-        let chunk = text[read..read + count].to_vec();
         self.make_draft_room(read + count).await?;
         let Some(model) = &self.draft else { return Ok(0) };
         let submitted = self.submit_chunk(model, &chunk, read);
@@ -68,7 +60,7 @@ impl Engine {
     /// of each [tokens, vocab], flattened: for tests and perplexities.
     ///
     /// # Errors
-    /// As [`super::Target::prefill`].
+    /// As [`crate::target::Target::prefill`].
     pub async fn logits(&mut self, tokens: &[u32], rows: usize) -> Result<Vec<f32>> {
         self.make_room(tokens.len()).await?;
         let vocab = self.target.spec().vocab_size;

@@ -1,9 +1,9 @@
 //! The buffers of a round, which target and draft model share: token ids, and how tokens are chosen.
 
 use super::dims::SamplingBlock;
-use super::target::MAX_DRAFT;
 use crate::error::Result;
 use crate::gpu::{Buffer, Gpu};
+use crate::target::MAX_DRAFT;
 
 /// Token ids on the GPU, in u32: tokens before the pending one | the pending token | draft tokens | the target's ids | a
 /// prefill chunk. Draft tokens and ids are neighbours, so that one copy brings both.

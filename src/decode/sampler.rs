@@ -6,13 +6,11 @@ use super::invariance::Variants;
 use super::memory::logits_stride;
 use super::node::{Choice, Grid, Node, Pass};
 use super::round::{DRAFTS, RoundBuffers};
-use super::target::MAX_DRAFT;
 use crate::error::{Error, Result};
 use crate::gpu::{Buffer, Gpu, Kernel, Noise, Recorder, Tokens, Uniforms};
 use crate::sample::{Bias, Draw, Sampling, stream};
+use crate::target::MAX_DRAFT;
 
-/// How [`Error::NonFiniteLogits`] names the draft model.
-pub const DRAFT_MODEL: &str = "draft model";
 /// The sampler's answer to a row with a logit that is not finite.
 const NOT_FINITE: u32 = u32::MAX;
 /// Its answer behind the end of a draft that was cut.

@@ -3,52 +3,17 @@
 use super::engine::Engine;
 use super::flight::DIRECT;
 use super::round::{BEFORE, DRAFTS, PENDING};
-use super::sampler::{DRAFT_MODEL, NOT_DRAFTED, check_finite};
-use super::target::{MAX_DRAFT, Target};
+use super::sampler::{NOT_DRAFTED, check_finite};
 use crate::error::Result;
+use crate::target::{DRAFT_MODEL, MAX_DRAFT, Target};
 use web_time::Instant;
-
-/// Between the tokens of a target and those of a draft model with another tokenizer. A translation is a guess like any
-/// draft: a bad one costs speed, never exactness.
-pub trait Translate {
-    /// The draft model's tokens for a text of target tokens; none while it cannot tell, as inside a character. A text that
-    /// goes on after an earlier one costs what is new.
-    ///
-    /// # Errors
-    /// [`crate::Error::BadTokenizer`].
-    fn to_draft(&mut self, text: &[u32]) -> Result<Vec<u32>>;
-
-    /// The target's tokens for what the draft model wrote behind the text that [`Translate::to_draft`] was given last.
-    ///
-    /// # Errors
-    /// [`crate::Error::BadTokenizer`].
-    fn to_target(&self, drafted: &[u32]) -> Result<Vec<u32>>;
-}
-
-/// The text as the draft model has it.
-pub(crate) struct Translation {
-    pub by: Box<dyn Translate>,
-    /// Tokens whose keys and values the draft model has cached.
-    pub cached: Vec<u32>,
-}
-
-impl Translation {
-    /// The draft model's tokens for the cached ones and the pending one, and how many of them it has cached.
-    pub fn text(&mut self, cached: &[u32], pending: u32) -> Result<(Vec<u32>, usize)> {
-        let text = self.by.to_draft(&[cached, &[pending]].concat())?;
-        let head = &text[..text.len().saturating_sub(1)];
-        let reused = head.iter().zip(&self.cached).take_while(|(token, cached)| token == cached).count();
-        self.cached.truncate(reused);
-        Ok((text, reused))
-    }
-}
 
 /// What the draft model proposes.
 #[derive(Default)]
 pub(super) struct Translated {
     /// Tokens of the target.
     pub draft: Vec<u32>,
-    /// As [`super::Verified::waited`].
+    /// As [`crate::target::Verified::waited`].
     pub waited: f64,
 }
 

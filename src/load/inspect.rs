@@ -1,10 +1,10 @@
 //! What there is to know of a model before it is loaded, from its headers alone.
 
 use super::ModelFiles;
-use crate::decode::{Capacity, Memory};
 use crate::error::Result;
 use crate::gpu::DeviceInfo;
 use crate::model::Architecture;
+use crate::model::{Capacity, Memory};
 use crate::weights::Source;
 use serde::Serialize;
 use std::collections::BTreeMap;

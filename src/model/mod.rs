@@ -1,6 +1,7 @@
 //! From `config.json` to an ordered list of kernel calls: data only, printable without a GPU.
 
 mod architecture;
+mod blueprint;
 mod config;
 mod keys;
 mod layout;
@@ -8,11 +9,14 @@ mod names;
 mod plan;
 mod rope;
 mod spec;
+mod stored;
 
 pub use architecture::{Architecture, NormKind, Residual};
+pub use blueprint::{Blueprint, Capacity, Memory, Section};
 pub use config::{parse_config, spec_of_gguf};
 pub use layout::{Layout, Part, RowOrder};
 pub use names::{Names, Naming};
 pub use plan::{Input, MatrixId, MatrixPlan, Op, Output, Plan, Table, VectorId, VectorPlan};
 pub use rope::rotary_table;
 pub use spec::{Activation, LayerSpec, Mlp, ModelSpec, RopeScaling, RopeSpec};
+pub(crate) use stored::{stored_rows, vector};

@@ -1,12 +1,12 @@
 //! The loop that lets a crew write a text: reports become events of the state machine, its actions become orders.
 
 use super::crew::{Crew, Order, Report, Role};
-use crate::decode::Draft;
 use crate::error::{Error, Result};
 use crate::sample::Sampling;
 use crate::session::Sink;
 use crate::speculate::dsi::{Action, Dsi, DsiOptions, Event, Feed, TaskId};
 use crate::speculate::{Accepted, Distributed, Drafter, Origin, PromptLookup, Stats};
+use crate::target::Draft;
 use std::collections::{HashMap, VecDeque};
 use web_time::Instant;
 
@@ -24,7 +24,7 @@ pub enum Guess {
 pub struct Plan {
     /// How all instances choose their tokens: the same seed, the same text.
     pub sampling: Sampling,
-    /// Draft tokens that make a verify task, 1 to [`crate::decode::MAX_DRAFT`].
+    /// Draft tokens that make a verify task, 1 to [`crate::target::MAX_DRAFT`].
     pub lookahead: usize,
     /// Who drafts.
     pub guess: Guess,

@@ -1,10 +1,10 @@
 //! An instance of a model with its copy of the text: the model runs over what is new in it.
 
 use super::Instance;
-use crate::decode::{Draft, MAX_DRAFT};
 use crate::error::{Error, Result};
 use crate::sample::Sampling;
 use crate::speculate::dsi::Feed;
+use crate::target::{Draft, MAX_DRAFT};
 use std::ops::ControlFlow;
 
 /// An instance and its copy of the text.

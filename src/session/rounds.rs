@@ -1,9 +1,9 @@
 //! The loop: prefill, then rounds of draft, verify, accept, emit.
 
 use super::Sink;
-use crate::decode::{Draft, Target};
 use crate::error::{Error, Result};
 use crate::speculate::{Accepted, Drafter, Origin, Round, Stats, accept};
+use crate::target::{Draft, Queue};
 use std::ops::ControlFlow;
 use web_time::Instant;
 
@@ -50,7 +50,7 @@ struct Unemitted {
 }
 
 impl Unemitted {
-    fn emit(mut self, run: &mut Run, target: &mut impl Target, sink: &mut impl Sink) -> Result<bool> {
+    fn emit(mut self, run: &mut Run, target: &mut impl Queue, sink: &mut impl Sink) -> Result<bool> {
         let count = self.ids.len();
         for (i, &id) in self.ids.iter().enumerate() {
             let origin = if i < self.round.accepted { self.origin } else { Origin::Target };
@@ -78,7 +78,7 @@ impl Unemitted {
 fn emit(
     unemitted: &mut Option<Unemitted>,
     run: &mut Run,
-    target: &mut impl Target,
+    target: &mut impl Queue,
     sink: &mut impl Sink,
 ) -> Result<bool> {
     let Some(round) = unemitted.take() else { return Ok(true) };
@@ -100,7 +100,7 @@ fn seconds(since: Instant) -> f64 {
 /// # Errors
 /// [`Error::ContextFull`] before anything is computed; [`Error::Internal`] for a target that answers what it was not asked;
 /// what target and sink report. The sink has heard of all tokens that `run` then holds.
-pub async fn rounds<T: Target>(
+pub async fn rounds<T: Queue>(
     target: &mut T,
     drafter: &mut (impl Drafter + ?Sized),
     run: &mut Run,
@@ -120,7 +120,7 @@ pub async fn rounds<T: Target>(
 
 /// Reads all but the last token, which is pending; what an earlier call cached stays. Returns how many tokens were read.
 /// Breaks where the sink wants no more; then what was read stays cached.
-async fn prefill(target: &mut impl Target, run: &mut Run, sink: &mut impl Sink) -> Result<ControlFlow<(), usize>> {
+async fn prefill(target: &mut impl Queue, run: &mut Run, sink: &mut impl Sink) -> Result<ControlFlow<(), usize>> {
     let started = Instant::now();
     let head = &run.tokens[..run.tokens.len() - 1];
     let reused = target.cached().iter().zip(head).take_while(|(cached, token)| cached == token).count();
@@ -153,7 +153,7 @@ async fn prefill(target: &mut impl Target, run: &mut Run, sink: &mut impl Sink) 
 /// submitted even before its beginning is known. A sink that then wants no more costs the device those rounds, and nobody
 /// waits for them. Drafting stays before the submission: a lookup takes less than a microsecond, and drafts for a round
 /// whose beginning is not known are guesses upon guesses.
-async fn write<T: Target>(
+async fn write<T: Queue>(
     target: &mut T,
     drafter: &mut (impl Drafter + ?Sized),
     run: &mut Run,

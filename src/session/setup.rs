@@ -2,7 +2,7 @@
 
 use super::Run;
 use super::timing::time_rounds;
-use crate::decode::{MAX_AFTER, MAX_DRAFT, Target, Timings};
+use crate::decode::MAX_AFTER;
 use crate::device::Engine;
 use crate::error::{Error, Result};
 use crate::gpu::DeviceInfo;
@@ -12,6 +12,7 @@ use crate::sample::{Bias, Draw, Processors, Sampling, threefry2x32};
 use crate::speculate::{
     Adaptive, Chain, DraftModel, Drafter, Lookahead, NoDrafter, Prediction, PromptLookup, Speculating,
 };
+use crate::target::{MAX_DRAFT, Target, Timings};
 use std::sync::atomic::{AtomicU32, Ordering};
 use web_time::{SystemTime, UNIX_EPOCH};
 

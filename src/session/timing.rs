@@ -1,7 +1,7 @@
 //! What rounds take on a device, measured at load.
 
-use crate::decode::{Draft, Target, Timings};
 use crate::error::Result;
+use crate::target::{Draft, Queue, Timings};
 use std::time::Duration;
 use web_time::Instant;
 
@@ -16,7 +16,7 @@ const MOST: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// [`crate::Error::NonFiniteLogits`], and what the device reports.
-pub(super) async fn time_rounds(target: &mut impl Target, has_draft_model: bool, step: f64) -> Result<Timings> {
+pub(super) async fn time_rounds(target: &mut impl Queue, has_draft_model: bool, step: f64) -> Result<Timings> {
     let began = Instant::now();
     let mut timings = Timings::guess(step);
     let waited = time(target, &Draft::Tokens(Vec::new())).await?;
@@ -43,7 +43,7 @@ pub(super) async fn time_rounds(target: &mut impl Target, has_draft_model: bool,
 }
 
 /// Seconds of a round that is waited for.
-async fn time(target: &mut impl Target, draft: &Draft) -> Result<f64> {
+async fn time(target: &mut impl Queue, draft: &Draft) -> Result<f64> {
     let mut shortest = f64::INFINITY;
     for _ in 0..TIMES {
         target.truncate(0);
@@ -55,7 +55,7 @@ async fn time(target: &mut impl Target, draft: &Draft) -> Result<f64> {
 }
 
 /// Seconds of a plain round that is submitted before the one before it is read; none where that cannot be.
-async fn time_ahead(target: &mut impl Target) -> Result<Option<f64>> {
+async fn time_ahead(target: &mut impl Queue) -> Result<Option<f64>> {
     let mut shortest = f64::INFINITY;
     for _ in 0..TIMES {
         target.truncate(0);

@@ -4,7 +4,7 @@ use super::acceptance::{Acceptance, KEPT};
 use super::choice::{Candidate, Choice, RoundsBy, Speculating};
 use super::costs::{Costs, READ_PER_STEP};
 use super::{Drafter, Origin, Round};
-use crate::decode::{Draft, Timings};
+use crate::target::{Draft, Timings};
 
 /// Most draft tokens of a round.
 pub(super) const MOST: usize = 15;

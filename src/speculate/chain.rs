@@ -1,7 +1,7 @@
 //! One drafter after the other: the cheap one first.
 
 use super::{Drafter, Origin, Round};
-use crate::decode::Draft;
+use crate::target::Draft;
 
 /// Asks `first`, and `next` when that proposes nothing. Chains nest.
 pub struct Chain<A, B> {

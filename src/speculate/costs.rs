@@ -1,7 +1,7 @@
 //! What rounds cost, in target forwards: told at load, and corrected by each round.
 
 use super::Origin;
-use crate::decode::Timings;
+use crate::target::Timings;
 
 /// How much of what a round took otherwise than expected is believed ...
 const RATE: f64 = 0.2;

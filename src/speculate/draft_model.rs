@@ -1,7 +1,7 @@
 //! Drafting with a small model on the same device, as many tokens as the schedule says.
 
 use super::{Drafter, Lookahead, Origin, Round};
-use crate::decode::{Draft, MAX_DRAFT};
+use crate::target::{Draft, MAX_DRAFT};
 
 /// A draft model; it runs inside the target's submission, so here is only how far it looks ahead.
 pub struct DraftModel<'a>(pub &'a mut Lookahead);

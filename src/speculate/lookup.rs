@@ -2,8 +2,8 @@
 
 use super::ngram::keys;
 use super::{Drafter, Origin, Round};
-use crate::decode::{Draft, MAX_DRAFT};
 use crate::options::LookupRule;
+use crate::target::{Draft, MAX_DRAFT};
 use std::collections::HashMap;
 
 /// Proposes what followed an earlier occurrence of the last n tokens, for n from `max_ngram` down to 1. The text is read

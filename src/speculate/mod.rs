@@ -28,7 +28,7 @@ pub use lookup::PromptLookup;
 pub use prediction::Prediction;
 pub use stats::{Distributed, Stats, Times};
 
-use crate::decode::Draft;
+use crate::target::Draft;
 use serde::Serialize;
 
 /// Who proposed a token.

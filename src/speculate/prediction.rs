@@ -2,7 +2,7 @@
 
 use super::ngram::keys;
 use super::{Drafter, Origin, Round};
-use crate::decode::{Draft, MAX_DRAFT};
+use crate::target::{Draft, MAX_DRAFT};
 use std::collections::HashMap;
 
 /// Longest n-gram that finds the place again; so many tokens in agreement also make a place certain.

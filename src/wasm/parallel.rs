@@ -2,9 +2,9 @@
 
 use super::session::{Files, JsSession, JsSource, Thrown};
 use super::{to_error, to_value};
-use crate::decode::Memory;
 use crate::error::{Error, Result};
 use crate::gpu::{DeviceInfo, Gpu, GpuOptions};
+use crate::model::Memory;
 use crate::options::LoadOptions;
 use crate::parallel::{Crew, Inbox, Order, Prepared, Report, Role, Worker, Writer, load_engine, work};
 use crate::sample::Sampling;

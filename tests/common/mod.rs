@@ -11,8 +11,9 @@ pub mod small;
 pub mod tokenizers;
 
 use foretoken::checkpoint;
-use foretoken::decode::{Blueprint, Capacity, Engine, Model, RoundBuffers};
+use foretoken::decode::{Engine, Model, RoundBuffers};
 use foretoken::gpu::{Gpu, GpuOptions, KvDtype};
+use foretoken::model::{Blueprint, Capacity};
 use foretoken::options::WeightDtype;
 use foretoken::weights::{Dtype, Folder, Memory, Source, Weights, narrow, widen};
 use std::path::{Path, PathBuf};
@@ -156,7 +157,7 @@ impl Golden {
 
 /// Greedy tokens by plain steps.
 pub fn plain(engine: &mut Engine, prompt: &[u32], count: usize) -> Vec<u32> {
-    use foretoken::decode::{Draft, Target};
+    use foretoken::target::{Draft, Target};
     run(async {
         engine.truncate(0);
         let (pending, head) = prompt.split_last().unwrap();

@@ -2,12 +2,13 @@
 
 use super::measure::Effort;
 use super::parts::Limit;
-use crate::decode::{Engine, RoundBuffers, Target};
+use crate::decode::{Engine, RoundBuffers};
 use crate::error::Result;
 use crate::gpu::Gpu;
 use crate::load::ModelFiles;
 use crate::options::{KvDtype, LoadOptions, WeightDtype};
 use crate::sample::softmax;
+use crate::target::Target;
 use crate::weights::Folder;
 use serde::Serialize;
 use std::rc::Rc;

@@ -1,11 +1,12 @@
 //! Times and counts of one model on one device, without text.
 
 use super::parts::Limit;
-use crate::decode::{Draft, Engine, Target};
+use crate::decode::Engine;
 use crate::error::Result;
 use crate::gpu::{Gpu, Kernel, Readback};
 use crate::options::LookupRule;
 use crate::speculate::{Drafter, PromptLookup};
+use crate::target::{Draft, Target};
 use crate::weights::{Float, Format};
 use serde::Serialize;
 use std::time::{Duration, Instant};

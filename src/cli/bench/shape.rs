@@ -1,9 +1,10 @@
 //! Models of real sizes without a download: a known shape, with random weights made on the device.
 
 use super::super::load::open_gpu;
-use crate::decode::{Blueprint, Capacity, Engine, Model, RoundBuffers};
+use crate::decode::{Engine, Model, RoundBuffers};
 use crate::error::{Error, Result};
 use crate::model::parse_config;
+use crate::model::{Blueprint, Capacity};
 use crate::options::{KvDtype, LoadOptions};
 use crate::weights::Folder;
 use serde_json::Value;

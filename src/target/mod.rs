@@ -1,9 +1,16 @@
 //! What speculation sees of a model: verify some tokens, keep some of them.
 
+mod translate;
+
+pub use translate::Translate;
+pub(crate) use translate::{Translation, missed};
+
 use crate::error::{Error, Result};
 
 /// Most draft tokens of one round: with the target's own they fit a readback of 256 bytes.
 pub const MAX_DRAFT: usize = 31;
+/// What errors call the draft model.
+pub const DRAFT_MODEL: &str = "draft model";
 
 /// What to verify in a round.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,11 +129,6 @@ pub trait Target {
     /// them, and nothing remains of them.
     fn truncate(&mut self, len: usize);
 
-    /// As [`Target::truncate`], but a round that was submitted by [`Target::repeat`] and begins there goes on.
-    fn keep(&mut self, len: usize) {
-        self.truncate(len);
-    }
-
     /// Most tokens that it reads at a time. Who wants to hear how far it is gives [`Target::prefill`] no more.
     fn prefill_chunk(&self) -> usize {
         usize::MAX
@@ -153,24 +155,6 @@ pub trait Target {
     /// [`crate::Error::ContextFull`], and what the device reports.
     async fn submit(&mut self, pending: u32, draft: &Draft) -> Result<()>;
 
-    /// While the device computes a round: gets ready for the next one, as far as that can be guessed. With `repeats` that is
-    /// another one like it, and what comes back is whether [`Target::repeat`] can submit it now: not where tokens are
-    /// verified that the caller knew, nor where there might not be room for both.
-    fn prepare(&mut self, _repeats: bool) -> bool {
-        false
-    }
-
-    /// Starts the round for which [`Target::prepare`] got ready, behind the submitted one: with as many tokens of the draft
-    /// model, or none. The device finds out by itself where it begins: its pending token is the target's own token behind
-    /// the draft tokens that the target agreed with, and [`Target::keep`] must keep just these.
-    fn repeat(&mut self) {}
-
-    /// Whether the device still computes the first submitted round. A browser tells that only to those who wait: there it always
-    /// does.
-    fn is_computing(&mut self) -> bool {
-        false
-    }
-
     /// Waits for the first submitted round and caches its tokens, all of them. Without a round, nothing was verified.
     ///
     /// # Errors
@@ -185,5 +169,32 @@ pub trait Target {
         while matches!(draft, Draft::Model(1..)) && self.catch_up(pending).await? > 0 {}
         self.submit(pending, draft).await?;
         self.finish().await
+    }
+}
+
+/// A target whose rounds wait in a queue: what it can do while the device computes. One that computes a round when that is waited for
+/// has nothing to add.
+pub trait Queue: Target {
+    /// While the device computes a round: gets ready for the next one, as far as that can be guessed. With `repeats` that is
+    /// another one like it, and what comes back is whether [`Queue::repeat`] can submit it now: not where tokens are
+    /// verified that the caller knew, nor where there might not be room for both.
+    fn prepare(&mut self, _repeats: bool) -> bool {
+        false
+    }
+
+    /// Starts the round for which [`Queue::prepare`] got ready, behind the submitted one: with as many tokens of the draft
+    /// model, or none. The device finds out by itself where it begins: its pending token is the target's own token behind
+    /// the draft tokens that the target agreed with, and [`Queue::keep`] must keep just these.
+    fn repeat(&mut self) {}
+
+    /// Whether the device still computes the first submitted round. A browser tells that only to those who wait: there it always
+    /// does.
+    fn is_computing(&mut self) -> bool {
+        false
+    }
+
+    /// As [`Target::truncate`], but a round that was submitted by [`Queue::repeat`] and begins there goes on.
+    fn keep(&mut self, len: usize) {
+        self.truncate(len);
     }
 }

@@ -1,0 +1,83 @@
+//! Tensors -> the rows of a matrix and the numbers of a vector, in the order and the types of a plan.
+
+use super::{MatrixPlan, Part, VectorPlan};
+use crate::error::{Error, Result, WeightsRule};
+use crate::weights::{Dtype, Source, Tensor, Weights, narrow, widen};
+use std::ops::Range;
+use std::rc::Rc;
+
+/// Reads some rows of a matrix. `put` hears of each, counted from the first one, and of its bytes in the type `dtype`.
+pub(crate) async fn stored_rows<S: Source>(
+    weights: &Weights<S>,
+    plan: &MatrixPlan,
+    dtype: Dtype,
+    rows: Range<usize>,
+    put: &mut dyn FnMut(usize, &[u8]),
+) -> Result<()> {
+    let sources: Vec<_> = rows.map(|row| plan.layout.source(row)).collect();
+    let row_bytes = dtype.bytes(plan.cols as u64).unwrap_or(0) as usize;
+    for (index, part) in plan.layout.parts.iter().enumerate() {
+        let mine = || sources.iter().flatten().filter(|(part, _)| *part == index).map(|(_, row)| *row as u64);
+        let (Some(first), Some(last)) = (mine().min(), mine().max()) else { continue };
+        let bytes = stored(weights, part, plan, dtype, first..last + 1).await?;
+        for (to, source) in sources.iter().enumerate() {
+            if let Some((_, row)) = source.filter(|(part, _)| *part == index)
+                && let Some(from) =
+                    bytes.get((row - first as usize) * row_bytes..).and_then(|rest| rest.get(..row_bytes))
+            {
+                put(to, from);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Rows of a part in the type `wanted`.
+async fn stored<S: Source>(
+    weights: &Weights<S>,
+    part: &Part,
+    plan: &MatrixPlan,
+    wanted: Dtype,
+    rows: Range<u64>,
+) -> Result<Vec<u8>> {
+    let name = &part.tensor;
+    let Some(Tensor { dtype, file, .. }) = weights.get(name) else { return weights.read_rows(name, rows).await };
+    let bytes = if plan.layout.transposed {
+        let all = weights.read_rows(name, 0..plan.cols as u64).await?;
+        columns(&all, dtype.block().bytes, part.tensor_rows, rows.start as usize..rows.end as usize)
+    } else {
+        weights.read_rows(name, rows).await?
+    };
+    if *dtype == wanted {
+        return Ok(bytes);
+    }
+    narrow(wanted, &widen(*dtype, &bytes)).ok_or_else(|| {
+        let rule = WeightsRule::TooLargeFor { tensor: name.clone(), dtype: wanted.name() };
+        Error::BadWeights { file: file.clone(), rule }
+    })
+}
+
+/// Some columns of a matrix [rows, cols] whose elements have `size` bytes, as rows.
+fn columns(bytes: &[u8], size: usize, cols: usize, wanted: Range<usize>) -> Vec<u8> {
+    let column = |col| bytes.chunks_exact(size).skip(col).step_by(cols);
+    wanted.flat_map(column).flatten().copied().collect()
+}
+
+/// Reads a vector [len].
+pub(crate) async fn vector<S: Source>(weights: &Weights<S>, plan: &VectorPlan) -> Result<Vec<f32>> {
+    let parts = &plan.layout.parts;
+    let mut read: Vec<Rc<[f32]>> = Vec::new();
+    for (index, part) in parts.iter().enumerate() {
+        // Parts of one tensor follow each other.
+        read.push(match read.last() {
+            Some(last) if parts[index - 1].tensor == part.tensor => last.clone(),
+            _ => weights.read_f32(&part.tensor).await?.into(),
+        });
+    }
+    let value = |i| match plan.layout.source(i) {
+        None => 0.0,
+        // Their lengths were checked with the headers.
+        Some((part, row)) => read[part][row] + plan.plus,
+    };
+    Ok((0..plan.len).map(value).collect())
+}
