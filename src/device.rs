@@ -6,7 +6,7 @@ use crate::decode;
 use crate::error::Result;
 #[cfg(not(target_arch = "wasm32"))]
 use crate::gpu::GpuOptions;
-use crate::gpu::{Counters, DeviceInfo, Gpu};
+use crate::gpu::{Arithmetic, Counters, DeviceInfo, Gpu};
 use crate::model::Memory;
 use crate::model::ModelSpec;
 #[cfg(not(target_arch = "wasm32"))]
@@ -111,6 +111,11 @@ impl Engine {
             #[cfg(not(target_arch = "wasm32"))]
             Self::Cpu(_) => cpu::info(),
         }
+    }
+
+    /// What products of the target's quantised weights are computed with.
+    pub fn arithmetic(&self) -> Arithmetic {
+        self.on_gpu().map(|engine| engine.target().arithmetic()).unwrap_or_default()
     }
 
     /// What the target is.

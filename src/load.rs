@@ -13,11 +13,12 @@ use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::model::ModelSpec;
 use crate::model::{Blueprint, Capacity};
-use crate::options::{KvDtype, LoadOptions};
+use crate::options::{ArithmeticChoice, KvDtype, LoadOptions};
 use crate::session::{Building, Learned, Origination, Prompts, Session};
 use crate::target::Translate;
 use crate::text::{Tokenizer, Translator};
 use crate::weights::{Dtype, Source, Tensor, Weights};
+use std::cell::Cell;
 use std::fmt::Display;
 use std::rc::Rc;
 
@@ -57,7 +58,8 @@ impl<S: Source + 'static> ModelFiles<S> {
         });
         let capacity = Capacity { max_context, prefill_chunk: options.prefill_chunk, kv_dtype };
         let blueprint = Blueprint::new(spec, checkpoint.weights(), capacity, options.dtype);
-        Ok(Self { blueprint: blueprint.map_err(|error| error.within(&place))?, checkpoint, warnings })
+        let blueprint = blueprint.map_err(|error| error.within(&place))?;
+        Ok(Self { blueprint: Blueprint { arithmetic: options.arithmetic, ..blueprint }, checkpoint, warnings })
     }
 
     /// Its tokenizer.
@@ -76,28 +78,35 @@ impl<S: Source + 'static> ModelFiles<S> {
 
     /// Forgets what is not needed to put it on a device, once or again.
     pub(crate) fn into_loadable(self) -> Loadable<S> {
-        Loadable { blueprint: self.blueprint, weights: self.checkpoint.into_weights() }
+        let arithmetic = Cell::new(self.blueprint.arithmetic);
+        Loadable { blueprint: self.blueprint, arithmetic, weights: self.checkpoint.into_weights() }
     }
 }
 
 /// A model as a device wants it.
 pub(crate) struct Loadable<S> {
     pub blueprint: Blueprint,
+    /// What was wanted, then what was chosen: another device goes on with that.
+    arithmetic: Cell<ArithmeticChoice>,
     weights: Weights<S>,
 }
 
 impl<S: Source> Loadable<S> {
     /// Puts it on a device. `loaded` hears of every portion's bytes.
     pub async fn put(&self, gpu: &Rc<Gpu>, buffers: &RoundBuffers, loaded: &mut dyn FnMut(u64)) -> Result<Model> {
-        let Self { blueprint, weights } = self;
+        let Self { blueprint, arithmetic, weights } = self;
         let place = weights.source().name();
-        Model::load(gpu, blueprint, Some(weights), buffers, loaded).await.map_err(|error| error.within(&place))
+        let blueprint = Blueprint { arithmetic: arithmetic.get(), ..blueprint.clone() };
+        let model = Model::load(gpu, &blueprint, Some(weights), buffers, loaded).await;
+        let model = model.map_err(|error| error.within(&place))?;
+        arithmetic.set(model.arithmetic().into());
+        Ok(model)
     }
 
     /// Reads it into the CPU's memory. `loaded` hears of every portion's bytes.
     #[cfg(not(target_arch = "wasm32"))]
     async fn read(&self, loaded: &mut dyn FnMut(u64)) -> Result<cpu::Model> {
-        let Self { blueprint, weights } = self;
+        let Self { blueprint, weights, .. } = self;
         let place = weights.source().name();
         cpu::Model::load(blueprint, weights, loaded).await.map_err(|error| error.within(&place))
     }
@@ -121,6 +130,11 @@ impl Session {
         if options.sp_degree != 1 {
             let allowed = "1: several targets are for `parallel::Parallel`".into();
             return Err(Error::BadOption { option: "sp_degree".into(), value: options.sp_degree.to_string(), allowed });
+        }
+        #[cfg(not(target_arch = "wasm32"))]
+        if let (Device::Cpu, ArithmeticChoice::Int8) = (&device, options.arithmetic) {
+            let allowed = "auto or f32 on the CPU".into();
+            return Err(Error::BadOption { option: "arithmetic".into(), value: "int8".into(), allowed });
         }
         let target = ModelFiles::open(target, options).await?;
         let tokenizer = Rc::new(target.tokenizer().await?);

@@ -133,7 +133,9 @@ fn parameter_structs_equal_their_rust_twins() {
             seen.insert(name);
         }
     }
-    for name in ["Step", "MatmulDims", "HeadDims", "EmbedDims", "NormDims", "SampleDims", "SamplingBlock"] {
+    for name in
+        ["Step", "MatmulDims", "HeadDims", "EmbedDims", "NormDims", "QuantiseDims", "SampleDims", "SamplingBlock"]
+    {
         assert!(seen.contains(name), "no kernel has a {name}");
     }
     let unused: Vec<_> = rust.keys().filter(|name| !seen.contains(*name)).collect();

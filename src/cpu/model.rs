@@ -51,7 +51,7 @@ impl Model {
         weights: &Weights<S>,
         loaded: &mut dyn FnMut(u64),
     ) -> Result<Self> {
-        let Blueprint { spec, plan, sections, capacity } = blueprint;
+        let Blueprint { spec, plan, sections, capacity, .. } = blueprint;
         let mut matrices = Vec::new();
         for (matrix, sections) in plan.matrices.iter().zip(sections) {
             let mut read = Matrix::new(matrix.cols);

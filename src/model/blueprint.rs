@@ -2,7 +2,7 @@
 
 use super::{MatrixPlan, ModelSpec, Plan, VectorPlan};
 use crate::error::{Error, Result, WeightsRule};
-use crate::options::{KvDtype, WeightDtype};
+use crate::options::{ArithmeticChoice, KvDtype, WeightDtype};
 use crate::weights::{Dtype, Format, Row, Source, TOGETHER, Tensor, Weights};
 use serde::Serialize;
 use std::ops::Range;
@@ -18,10 +18,12 @@ pub struct Blueprint {
     pub sections: Vec<Vec<Section>>,
     /// The room it is given.
     pub capacity: Capacity,
+    /// What products of quantised weights are to be computed with.
+    pub arithmetic: ArithmeticChoice,
 }
 
 impl Blueprint {
-    /// Plans a model; checks the name and shape of every tensor, from headers alone.
+    /// Plans a model that computes with floats; checks the name and shape of every tensor, from headers alone.
     ///
     /// # Errors
     /// [`Error::BadWeights`].
@@ -34,14 +36,20 @@ impl Blueprint {
         let plan = Plan::new(&spec);
         let sections = plan.matrices.iter().map(|matrix| sections(weights, matrix, wanted)).collect::<Result<_>>()?;
         plan.vectors.iter().try_for_each(|vector| check_vector(weights, vector))?;
-        Ok(Self { spec, plan, sections, capacity })
+        Ok(Self { spec, plan, sections, capacity, arithmetic: ArithmeticChoice::F32 })
     }
 
     /// That of a model whose matrices would be stored as f16.
     pub fn without_weights(spec: ModelSpec, capacity: Capacity, wanted: WeightDtype) -> Self {
         let plan = Plan::new(&spec);
         let sections = plan.matrices.iter().map(|matrix| Section::all(matrix, Dtype::F16, wanted)).collect();
-        Self { spec, plan, sections, capacity }
+        Self { spec, plan, sections, capacity, arithmetic: ArithmeticChoice::F32 }
+    }
+
+    /// Whether products may be computed with integers.
+    pub fn may_quantise(&self) -> bool {
+        let mut sections = self.sections.iter().flatten();
+        self.arithmetic != ArithmeticChoice::F32 && sections.any(|section| Format::of(section.dtype).multiplies_codes())
     }
 }
 

@@ -99,6 +99,25 @@ pub enum Arithmetic {
     Int8,
 }
 
+impl Arithmetic {
+    /// As users write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::Int8 => "int8",
+        }
+    }
+}
+
+impl From<Arithmetic> for ArithmeticChoice {
+    fn from(arithmetic: Arithmetic) -> Self {
+        match arithmetic {
+            Arithmetic::F32 => Self::F32,
+            Arithmetic::Int8 => Self::Int8,
+        }
+    }
+}
+
 /// How the KV cache stores its elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

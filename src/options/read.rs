@@ -2,8 +2,8 @@
 //! says what would have been right.
 
 use super::{
-    Acceptance, ContextPolicy, DeviceChoice, DoSample, DrafterChoice, KvDtype, LookupRule, Schedule, Speculation,
-    WeightDtype,
+    Acceptance, ArithmeticChoice, ContextPolicy, DeviceChoice, DoSample, DrafterChoice, KvDtype, LookupRule, Schedule,
+    Speculation, WeightDtype,
 };
 use crate::error::{Error, Result};
 use serde::de::{
@@ -215,5 +215,6 @@ by_name! {
     Speculation: "speculation",
     KvDtype: "kv_dtype",
     WeightDtype: "dtype",
-    DeviceChoice: "device"
+    DeviceChoice: "device",
+    ArithmeticChoice: "arithmetic"
 }

@@ -66,14 +66,20 @@ fn bytes(format: Format) -> f64 {
 }
 
 /// Most instructions of an iteration: of f16 all of them, of quantised weights those that every lane executes for each byte.
-fn check_instructions(family: &str, format: Format, arithmetic: Arithmetic, rows: u32, report: &Report) {
+fn check_instructions(
+    family: &str,
+    format: Format,
+    arithmetic: Arithmetic,
+    rows: u32,
+    report: &Report,
+) -> Option<String> {
     let bound =
         |bounds: &[(u32, f64)]| bounds.iter().find(|bound| bound.0 == rows).map_or(f64::INFINITY, |bound| bound.1);
     let (count, most) = match format {
         Format::Float(Float::F16) if family == "navi21" => {
             (report.inner.all as f64, bound(&[(1, 75.0), (8, 340.0), (16, 650.0)]))
         }
-        Format::Float(_) => return,
+        Format::Float(_) => return None,
         Format::Quantised { .. } => {
             let most = match arithmetic {
                 Arithmetic::F32 => bound(&[(1, 10.0), (8, 24.0)]),
@@ -82,10 +88,10 @@ fn check_instructions(family: &str, format: Format, arithmetic: Arithmetic, rows
             (report.inner.vector as f64 / bytes(format), most)
         }
     };
-    assert!(
-        count <= most,
-        "{family}: {format:?} by {arithmetic:?}, {rows} rows: {count} instructions, at most {most}: {report:?}"
-    );
+    let what = || {
+        format!("{family}: {format:?} by {arithmetic:?}, {rows} rows: {count} instructions, at most {most}: {report:?}")
+    };
+    (count > most).then(what)
 }
 
 /// Those that are compiled: all, or each matmul of the counted types once, every epilogue of the one that needs most
@@ -172,14 +178,14 @@ fn no_kernel_spills_and_a_byte_of_weights_costs_few_instructions() {
     for family in FAMILIES {
         let reports = compile(&driver, family, &sources);
         println!("{family:<26} in loop  per byte   products  registers  waves  workgroup");
-        let mut told = HashSet::new();
+        let (mut told, mut failed) = (HashSet::new(), Vec::new());
         for (kernel, report) in kernels.iter().zip(&reports) {
             assert_eq!(report.spilled, 0, "{family}: {kernel:?} spills: {report:?}");
             assert!(report.workgroup <= WORKGROUP, "{family}: {kernel:?}: {report:?}");
             let Some(matmul) = matmul(*kernel) else { continue };
             let (format, arithmetic, way) = matmul;
             match way {
-                Way::Rows(rows) => check_instructions(family, format, arithmetic, rows, report),
+                Way::Rows(rows) => failed.extend(check_instructions(family, format, arithmetic, rows, report)),
                 // What prompts are read with; fewer rows are for processors. Integers are scaled besides.
                 Way::Tile(rows) if rows == Kernel::TILE => {
                     let share = report.inner.products() as f64 / report.inner.vector as f64;
@@ -194,5 +200,6 @@ fn no_kernel_spills_and_a_byte_of_weights_costs_few_instructions() {
                 println!("{}", line(name, matmul, report));
             }
         }
+        assert!(failed.is_empty(), "{failed:#?}");
     }
 }

@@ -109,7 +109,7 @@ async fn measure(
     };
     let engine = subject.engine()?;
     let gpu = engine.gpu().clone();
-    let memory = measure::memory(engine);
+    let (arithmetic, memory) = (engine.target().arithmetic(), measure::memory(engine));
     let limit = parts.begin("probe");
     let probe_gb_per_s = measure::probe(engine.gpu(), effort, &limit).await?;
     parts.end(limit);
@@ -140,6 +140,7 @@ async fn measure(
     }
     Ok(Report {
         device: gpu.info().clone(),
+        arithmetic,
         model,
         assistant_model,
         probe_gb_per_s,

@@ -29,6 +29,7 @@ pub(super) async fn engine(name: &str, options: &LoadOptions) -> Result<Engine> 
     let gpu = open_gpu().await?;
     let buffers = RoundBuffers::new(&gpu, capacity.prefill_chunk, vocab)?;
     let blueprint = Blueprint::without_weights(spec, capacity, options.dtype);
+    let blueprint = Blueprint { arithmetic: options.arithmetic, ..blueprint };
     let model = Model::load::<Folder>(&gpu, &blueprint, None, &buffers, &mut |_| ()).await?;
     Engine::new(&gpu, buffers, model, None)
 }
