@@ -255,7 +255,7 @@ fn with_integers_rows_are_alone_too() {
             let alone = logits(&mut engine, 1);
             let error = difference(&alone, &floats);
             println!("{error:.1e} from floats");
-            assert!((1e-5..5e-2).contains(&error), "{error:e}");
+            assert!((1e-5..0.2).contains(&error), "{error:e}");
             for rows in [2, 4, 8, 16, 17, TEXT] {
                 assert_eq!(bits(&logits(&mut engine, rows)), bits(&alone), "{rows} rows");
             }

@@ -3,6 +3,7 @@
 use crate::model::{Activation, Table};
 use crate::options::{Arithmetic, KvDtype};
 use crate::weights::{Codes, Float, Format, Scales};
+use std::iter;
 
 /// What a matmul does with its results; as in `shaders/lib/epilogues.wgsl`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -154,9 +155,9 @@ impl Kernel {
         let step = shader!("lib/step.wgsl");
         let mac = shader!("lib/mac.wgsl");
         let units = shader!("lib/units.wgsl");
-        let matmul = |format: Format, arithmetic, count| {
+        let matmul = |format: Format, arithmetic| {
             let shared = vec![step, mac, shader!("lib/matmul.wgsl"), units];
-            [shared, weight(format, subnormals), arithmetic_of(arithmetic, format), rows(count)].concat()
+            [shared, weight(format, subnormals), arithmetic_of(arithmetic, format)].concat()
         };
         let heads = shader!("lib/heads.wgsl");
         let fold = shader!("lib/fold.wgsl");
@@ -181,23 +182,23 @@ impl Kernel {
             Self::PostNorm => vec![step, norm, sum, shader!("lib/norm_add.wgsl"), shader!("norm_rms.wgsl")],
             Self::NormLayer => vec![step, norm, sum, shader!("norm_layer.wgsl")],
             Self::Quantise => vec![step, shader!("quantise.wgsl")],
-            Self::MatmulRows(format, arithmetic, count, epilogues) => {
+            Self::MatmulRows(format, arithmetic, _, epilogues) => {
                 let chunk = Some(chunk(format)).filter(|_| arithmetic == Arithmetic::F32);
                 let kernel = chunk.into_iter().chain([shader!("matmul_rows.wgsl")]).collect();
-                [matmul(format, arithmetic, count), epilogues.parts(), kernel].concat()
+                [matmul(format, arithmetic), epilogues.parts(), kernel].concat()
             }
-            Self::MatmulTile(format, arithmetic, count, epilogues) => {
+            Self::MatmulTile(format, arithmetic, _, epilogues) => {
                 let chunk = Some(shader!("lib/chunk_loop.wgsl")).filter(|_| arithmetic == Arithmetic::F32);
                 let kernel = chunk.into_iter().chain([shader!("matmul_tile.wgsl")]).collect();
-                [matmul(format, arithmetic, count), epilogues.parts(), kernel].concat()
+                [matmul(format, arithmetic), epilogues.parts(), kernel].concat()
             }
             Self::QkNorm(kv) => {
                 vec![step, heads, sum, kv_store(kv), shader!("lib/rotary.wgsl"), shader!("qk_norm.wgsl")]
             }
-            Self::Attention(kv, count) => {
+            Self::Attention(kv, _) => {
                 let block = shader!("lib/attention_block.wgsl");
                 let (query, kernel) = (shader!("lib/query.wgsl"), shader!("attention.wgsl"));
-                vec![step, mac, heads, query, kv_load(kv), fold, vectors(count), block, kernel]
+                vec![step, heads, query, kv_load(kv), fold, block, kernel]
             }
             Self::AttentionMerge => vec![step, heads, fold, shader!("attention_merge.wgsl")],
             Self::Adjust => vec![step, sampling, shader!("adjust.wgsl")],
@@ -229,11 +230,15 @@ impl Kernel {
             Self::Fill(format) => vec![fill(format), shader!("fill.wgsl")],
             Self::Halves => vec![shader!("halves.wgsl")],
         };
-        let constants = match self {
-            Self::Embed(format, _) | Self::MatmulRows(format, ..) | Self::MatmulTile(format, ..) => constants(format),
-            _ => String::new(),
+        let varying = match self {
+            Self::Embed(format, _) => vec![constants(format)],
+            Self::MatmulRows(format, _, count, _) | Self::MatmulTile(format, _, count, _) => {
+                vec![constants(format), rows(count)]
+            }
+            Self::Attention(_, count) => vec![repeated(shader!("lib/vectors.wgsl"), "VECTORS", count)],
+            _ => Vec::new(),
         };
-        constants + &parts.join("\n")
+        varying.iter().map(String::as_str).chain(parts).collect::<Vec<_>>().join("\n")
     }
 
     /// Every kernel in every variant, but for sizes of groups, which change no more than a constant; formats of weights and
@@ -387,24 +392,22 @@ fn fill(format: Format) -> &'static str {
     }
 }
 
-fn rows(count: u32) -> Vec<&'static str> {
-    let quad = shader!("lib/quad.wgsl");
+/// What is summed for so many rows.
+fn rows(count: u32) -> String {
     match count {
-        1 => vec![shader!("lib/rows_1.wgsl")],
-        2 => vec![shader!("lib/rows_2.wgsl")],
-        4 => vec![quad, shader!("lib/rows_4.wgsl")],
-        8 => vec![quad, shader!("lib/rows_8.wgsl")],
-        _ => vec![quad, shader!("lib/rows_16.wgsl")],
+        1 => shader!("lib/rows_1.wgsl").into(),
+        2 => shader!("lib/rows_2.wgsl").into(),
+        _ => repeated(shader!("lib/quads.wgsl"), "QUADS", count / 4),
     }
 }
 
-fn vectors(count: u32) -> &'static str {
-    match count {
-        1 => shader!("lib/vectors_1.wgsl"),
-        2 => shader!("lib/vectors_2.wgsl"),
-        4 => shader!("lib/vectors_4.wgsl"),
-        _ => shader!("lib/vectors_8.wgsl"),
-    }
+/// A fragment for so many of something: each of its lines with a # stands there once for each of them, with its number.
+fn repeated(fragment: &str, name: &str, count: u32) -> String {
+    let lines = fragment.lines().flat_map(|line| {
+        let count = if line.contains('#') { count } else { 1 };
+        (0..count).map(move |i| line.replace('#', &i.to_string()))
+    });
+    iter::once(format!("const {name} = {count}u;")).chain(lines).collect::<Vec<_>>().join("\n")
 }
 
 fn kv_store(kv: KvDtype) -> &'static str {

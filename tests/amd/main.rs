@@ -9,7 +9,7 @@ mod radv;
 mod report;
 
 use foretoken::gpu::{Arithmetic, Kernel, Subnormals};
-use foretoken::weights::{Affine, Dtype, Float, Format};
+use foretoken::weights::{Affine, Dtype, Float, Format, Scales};
 use radv::Compiler;
 use report::Report;
 use std::collections::HashSet;
@@ -65,6 +65,11 @@ fn bytes(format: Format) -> f64 {
     4.0 * row.bytes() as f64 / row.chunks as f64
 }
 
+/// Whether scales are products.
+fn has_factors(format: Format) -> bool {
+    matches!(format, Format::Quantised { scales: Scales::SixBits | Scales::Signed | Scales::Nibbles, .. })
+}
+
 /// Most instructions of an iteration: of f16 all of them, of quantised weights those that every lane executes for each byte.
 fn check_instructions(
     family: &str,
@@ -83,6 +88,8 @@ fn check_instructions(
         Format::Quantised { .. } => {
             let most = match arithmetic {
                 Arithmetic::F32 => bound(&[(1, 10.0), (8, 24.0)]),
+                // Factors have to be unpacked.
+                Arithmetic::Int8 if has_factors(format) => bound(&[(1, 3.0), (8, 11.0)]),
                 Arithmetic::Int8 => bound(&[(1, 2.0), (8, 11.0)]),
             };
             (report.inner.vector as f64 / bytes(format), most)
