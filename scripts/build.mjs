@@ -45,7 +45,7 @@ function withoutPaths() {
   const registries = join(home, "registry", "src");
   const folders = existsSync(registries) ? readdirSync(registries).map((name) => join(registries, name)) : [];
   const flags = [...folders.map((folder) => [folder, "/crates"]), [root, "/foretoken"]];
-  return flags.map(([from, to]) => `--remap-path-prefix=${from}=${to}`).join("\x1f");
+  return flags.map(([from, to]) => `--remap-path-prefix=${from}=${to}`);
 }
 
 /** What the module imports from its glue is named with hashes, which do not compress: numbers of the same length instead. */
@@ -90,7 +90,9 @@ export function build() {
   const target32 = ["--target", "wasm32-unknown-unknown"];
   // Fetched first, so that the folders whose names are left out are there.
   run("cargo", ["fetch", ...target32], cwd);
-  const env = { ...process.env, CARGO_ENCODED_RUSTFLAGS: withoutPaths() };
+  // Every browser that has WebGPU has vector instructions, and so have others of the last years.
+  const rustflags = ["-Ctarget-feature=+simd128", ...withoutPaths()].join("\x1f");
+  const env = { ...process.env, CARGO_ENCODED_RUSTFLAGS: rustflags };
   const raw = join(target, "wasm32-unknown-unknown", "wasm", "foretoken.wasm");
   // Not imported above, because it may just have been installed.
   const { transformSync } = createRequire(import.meta.url)("esbuild");

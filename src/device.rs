@@ -1,15 +1,12 @@
-//! Where models run: on a GPU or, natively, on the CPU; and the models there, as one target.
+//! Where models run: on a GPU or on the CPU; and the models there, as one target.
 
-#[cfg(not(target_arch = "wasm32"))]
 use crate::cpu;
 use crate::decode;
 use crate::error::Result;
-#[cfg(not(target_arch = "wasm32"))]
 use crate::gpu::GpuOptions;
 use crate::gpu::{Arithmetic, Counters, DeviceInfo, Gpu};
 use crate::model::Memory;
 use crate::model::ModelSpec;
-#[cfg(not(target_arch = "wasm32"))]
 use crate::options::DeviceChoice;
 use crate::sample::Sampling;
 use crate::target::{Draft, Queue, Target, Translate, Verified};
@@ -20,8 +17,7 @@ use std::rc::Rc;
 pub enum Device {
     /// On this one.
     Gpu(Rc<Gpu>),
-    /// On the processor, all of its cores.
-    #[cfg(not(target_arch = "wasm32"))]
+    /// On the processor: all of its cores; in a page, one.
     Cpu,
 }
 
@@ -31,7 +27,6 @@ impl From<&Rc<Gpu>> for Device {
     }
 }
 
-#[cfg(not(target_arch = "wasm32"))]
 impl Device {
     /// The device that is wanted, and in words why it is none of the GPUs, where nobody asked for the CPU.
     ///
@@ -60,7 +55,6 @@ pub enum Engine {
     /// On a GPU.
     Gpu(Box<decode::Engine>),
     /// On the CPU.
-    #[cfg(not(target_arch = "wasm32"))]
     Cpu(Box<cpu::Engine>),
 }
 
@@ -69,7 +63,6 @@ macro_rules! either {
     ($self:expr, $engine:ident => $of:expr) => {
         match $self {
             Self::Gpu($engine) => $of,
-            #[cfg(not(target_arch = "wasm32"))]
             Self::Cpu($engine) => $of,
         }
     };
@@ -80,7 +73,6 @@ impl Engine {
     pub fn on_gpu(&self) -> Option<&decode::Engine> {
         match self {
             Self::Gpu(engine) => Some(engine),
-            #[cfg(not(target_arch = "wasm32"))]
             Self::Cpu(_) => None,
         }
     }
@@ -94,7 +86,6 @@ impl Engine {
     pub fn on_gpu_mut(&mut self) -> Option<&mut decode::Engine> {
         match self {
             Self::Gpu(engine) => Some(engine),
-            #[cfg(not(target_arch = "wasm32"))]
             Self::Cpu(_) => None,
         }
     }
@@ -108,14 +99,13 @@ impl Engine {
     pub fn device(&self) -> &DeviceInfo {
         match self {
             Self::Gpu(engine) => engine.gpu().info(),
-            #[cfg(not(target_arch = "wasm32"))]
             Self::Cpu(_) => cpu::info(),
         }
     }
 
     /// What products of the target's quantised weights are computed with.
     pub fn arithmetic(&self) -> Arithmetic {
-        self.on_gpu().map(|engine| engine.target().arithmetic()).unwrap_or_default()
+        either!(self, engine => engine.target().arithmetic())
     }
 
     /// What the target is.

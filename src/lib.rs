@@ -26,7 +26,6 @@
 pub mod checkpoint;
 #[cfg(feature = "cli")]
 pub mod cli;
-#[cfg(not(target_arch = "wasm32"))]
 pub mod cpu;
 pub mod decode;
 pub mod device;

@@ -5,7 +5,6 @@ mod inspect;
 pub use self::inspect::{Inspection, Share, Tensors};
 
 use crate::checkpoint::{self, Checkpoint};
-#[cfg(not(target_arch = "wasm32"))]
 use crate::cpu;
 use crate::decode::{self, Model, RoundBuffers};
 use crate::device::{Device, Engine};
@@ -58,8 +57,9 @@ impl<S: Source + 'static> ModelFiles<S> {
         });
         let capacity = Capacity { max_context, prefill_chunk: options.prefill_chunk, kv_dtype };
         let blueprint = Blueprint::new(spec, checkpoint.weights(), capacity, options.dtype);
-        let blueprint = blueprint.map_err(|error| error.within(&place))?;
-        Ok(Self { blueprint: Blueprint { arithmetic: options.arithmetic, ..blueprint }, checkpoint, warnings })
+        let mut blueprint = blueprint.map_err(|error| error.within(&place))?;
+        blueprint.arithmetic = options.arithmetic;
+        Ok(Self { blueprint, checkpoint, warnings })
     }
 
     /// Its tokenizer.
@@ -104,7 +104,6 @@ impl<S: Source> Loadable<S> {
     }
 
     /// Reads it into the CPU's memory. `loaded` hears of every portion's bytes.
-    #[cfg(not(target_arch = "wasm32"))]
     async fn read(&self, loaded: &mut dyn FnMut(u64)) -> Result<cpu::Model> {
         let Self { blueprint, weights, .. } = self;
         let place = weights.source().name();
@@ -130,11 +129,6 @@ impl Session {
         if options.sp_degree != 1 {
             let allowed = "1: several targets are for `parallel::Parallel`".into();
             return Err(Error::BadOption { option: "sp_degree".into(), value: options.sp_degree.to_string(), allowed });
-        }
-        #[cfg(not(target_arch = "wasm32"))]
-        if let (Device::Cpu, ArithmeticChoice::Int8) = (&device, options.arithmetic) {
-            let allowed = "auto or f32 on the CPU".into();
-            return Err(Error::BadOption { option: "arithmetic".into(), value: "int8".into(), allowed });
         }
         let target = ModelFiles::open(target, options).await?;
         let tokenizer = Rc::new(target.tokenizer().await?);
@@ -169,7 +163,6 @@ impl Session {
                 Err(Error::DeviceLost { .. }) => pair.build(&gpu.reopen().await?, &mut progress).await,
                 built => built,
             }?,
-            #[cfg(not(target_arch = "wasm32"))]
             Device::Cpu => pair.build_on_cpu(&mut progress).await?,
         };
         let learned = Learned::new(&mut engine).await;
@@ -219,7 +212,6 @@ impl<S: Source, A: Source> Pair<S, A> {
     }
 
     /// Reads both into the CPU's memory, where rows are summed alike by construction.
-    #[cfg(not(target_arch = "wasm32"))]
     async fn build_on_cpu(&self, loaded: &mut dyn FnMut(u64, u64)) -> Result<(Engine, Vec<String>)> {
         let Self { target, assistant, warnings, .. } = self;
         let mut warnings = warnings.clone();

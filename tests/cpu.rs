@@ -5,7 +5,7 @@ use common::blocks::random_blocks;
 use common::lab::Random;
 use common::{Golden, Tales, blueprint_as, capacity, goldens, path, run};
 use foretoken::cpu::{Engine, Matrix, Model, Rows};
-use foretoken::options::{LookupRule, Schedule, WeightDtype};
+use foretoken::options::{Arithmetic, LookupRule, Schedule, WeightDtype};
 use foretoken::sample::{Draw, Processors, Sampling};
 use foretoken::session::{Run, Sink, rounds};
 use foretoken::speculate::{DraftModel, Drafter, Lookahead, NoDrafter, Origin, PromptLookup, Stats};
@@ -127,6 +127,16 @@ fn whoever_drafts_the_text_is_the_same() {
     assert!(accepted.iter().all(|accepted| *accepted > 20), "{accepted:?}");
 }
 
+/// Activations as arithmetic with integers has them.
+fn rounded(x: &[f32]) -> Vec<f32> {
+    let blocks = x.chunks_exact(32);
+    let round = |block: &[f32]| {
+        let most = block.iter().fold(0f32, |most, x| most.max(x.abs()));
+        block.iter().map(|x| (x * (127.0 / most)).round_ties_even() * (most / 127.0)).collect::<Vec<_>>()
+    };
+    blocks.flat_map(round).collect()
+}
+
 /// Every stored type: its rows are those of `widen`, and products with them are as good as f32 gets.
 #[test]
 fn products_with_stored_weights() {
@@ -151,12 +161,24 @@ fn products_with_stored_weights() {
         assert_eq!(bits(&found), bits(&w), "{dtype:?}");
         for count in [1, 2, 5] {
             let x: Vec<f32> = (0..count * cols).map(|_| random.unit() as f32 - 0.5).collect();
-            let y = matrix.times(&Rows::from_flat(&x, cols));
-            let expected = reference::matmul(&x, &w, cols);
-            let ours: Vec<f32> = (0..count).flat_map(|row| y.row(row).to_vec()).collect();
-            let error: f32 = ours.iter().zip(&expected).map(|(a, b)| (a - b).powi(2)).sum();
-            let power: f32 = expected.iter().map(|b| b.powi(2)).sum();
-            assert!(error <= 1e-12 * power, "{dtype:?}, {count} rows: NMSE {:e}", error / power);
+            let product = |arithmetic| {
+                let y = matrix.times(&Rows::from_flat(&x, cols), arithmetic);
+                (0..count).flat_map(|row| y.row(row).to_vec()).collect::<Vec<f32>>()
+            };
+            let error = |ours: &[f32], expected: &[f32]| {
+                let error: f32 = ours.iter().zip(expected).map(|(a, b)| (a - b).powi(2)).sum();
+                error / expected.iter().map(|b| b.powi(2)).sum::<f32>()
+            };
+            let nmse = error(&product(Arithmetic::F32), &reference::matmul(&x, &w, cols));
+            assert!(nmse <= 1e-12, "{dtype:?}, {count} rows: NMSE {nmse:e}");
+            let ours = product(Arithmetic::Int8);
+            let is_float = matches!(dtype, Dtype::F32 | Dtype::F16 | Dtype::Bf16);
+            let nmse = error(&ours, &reference::matmul(&if is_float { x.clone() } else { rounded(&x) }, &w, cols));
+            assert!(nmse <= 1e-12, "{dtype:?}, {count} rows, with integers: NMSE {nmse:e}");
+            for row in 0..count {
+                let alone = matrix.times(&Rows::from_flat(&x[row * cols..][..cols], cols), Arithmetic::Int8);
+                assert_eq!(bits(alone.row(0)), bits(&ours[row * rows..][..rows]), "{dtype:?}, row {row} of {count}");
+            }
         }
     }
 }

@@ -77,6 +77,11 @@ export type LoadOptions = {
    * `navigator.storage.persisted()` tells what it decided
    */
   persist?: boolean;
+  /**
+   * where the models run: `webgpu`; `cpu`, in the engine's worker; `auto`, the default: on the GPU, or on the CPU where there is
+   * none, or only an adapter that itself computes on the CPU. `engine.device` says which it is, `engine.warnings` why
+   */
+  device?: "auto" | "webgpu" | "cpu";
   /** positions that the KV cache can grow to, 2 to 1048576; by default what the model was made for, at most 4096 */
   max_context?: number;
   /**
@@ -98,7 +103,7 @@ export type LoadOptions = {
   prefill_chunk?: number;
   /**
    * instances of the target that verify at the same time (distributed speculative inference), 1 to 8, each in a worker with its
-   * own device, weights and KV cache; 1 by default. Pays only where they really run at the same time
+   * own GPU device, weights and KV cache; 1 by default. Pays only where they really run at the same time
    */
   sp_degree?: number;
   /**

@@ -57,7 +57,7 @@ pub(super) struct Args {
 pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
     let load = args.targets.options(&args.room)?;
     let options = GenerateOptions { context: args.context.parse()?, ..args.generation.options()? };
-    let writer = writer::load(&args.pair, &args.targets, &load).await?;
+    let writer = writer::load(&args.pair, &load).await?;
     let mut chat = Chat {
         writer,
         options,

@@ -65,7 +65,7 @@ struct Used<'a> {
 pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
     let (load, options) = (args.targets.options(&args.room)?, args.generation.options()?);
     let prompt = args.prompt()?;
-    let mut writer = writer::load(&args.pair, &args.targets, &load).await?;
+    let mut writer = writer::load(&args.pair, &load).await?;
     if json {
         let generation = writer.generate(&prompt, &options, &mut |_| ControlFlow::Continue(())).await?;
         let model = args.pair.target()?.name();

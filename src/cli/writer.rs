@@ -2,9 +2,9 @@
 
 use super::load::{Pair, Room};
 use crate::device::Device;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::gpu::GpuOptions;
-use crate::options::{DeviceChoice, LoadOptions};
+use crate::options::LoadOptions;
 use crate::parallel::{self, Parallel, Servers};
 
 /// How many targets, and where.
@@ -22,7 +22,7 @@ pub(super) struct Targets {
 impl Targets {
     /// The options of loading, validated.
     pub fn options(&self, room: &Room) -> Result<LoadOptions> {
-        let options = LoadOptions { sp_degree: self.sp_degree, ..room.options()? };
+        let options = LoadOptions { sp_degree: self.sp_degree, device: self.device.parse()?, ..room.options()? };
         options.validate()?;
         Ok(options)
     }
@@ -32,17 +32,12 @@ impl Targets {
 pub(super) type Writer = parallel::Writer<Servers>;
 
 /// Loads what the options ask for.
-pub(super) async fn load(pair: &Pair, targets: &Targets, options: &LoadOptions) -> Result<Writer> {
-    let wanted = targets.device.parse()?;
+pub(super) async fn load(pair: &Pair, options: &LoadOptions) -> Result<Writer> {
     if options.sp_degree == 1 {
-        let (device, reason) = Device::open(wanted).await?;
+        let (device, reason) = Device::open(options.device).await?;
         let mut session = pair.load(device, options).await?;
         session.warnings.extend(reason);
         return Ok(Writer::Session(Box::new(session)));
-    }
-    if wanted == DeviceChoice::Cpu {
-        let allowed = "webgpu, with sp_degree above 1: targets do not share the CPU".into();
-        return Err(Error::BadOption { option: "device".into(), value: "cpu".into(), allowed });
     }
     let parallel = Parallel::load(&GpuOptions::default(), pair.target()?, pair.assistant()?, options).await?;
     Ok(Writer::Parallel(Box::new(parallel)))

@@ -2,6 +2,7 @@
 
 use super::model::Model;
 use super::rows::Rows;
+use super::turn::Turn;
 use crate::error::{Error, Result};
 use crate::sample::{Sampling, choose, choose_draft};
 use crate::target::{DRAFT_MODEL, Draft, MAX_DRAFT, Queue, Target, Translate, Translation, Verified, missed};
@@ -19,6 +20,7 @@ pub struct Engine {
     submitted: Option<(u32, Draft)>,
     /// Of a draft model with another tokenizer.
     translation: Option<Translation>,
+    turn: Turn,
 }
 
 impl Engine {
@@ -32,6 +34,7 @@ impl Engine {
             draft_cached: 0,
             submitted: None,
             translation: None,
+            turn: Turn::default(),
         }
     }
 
@@ -163,6 +166,7 @@ impl Target for Engine {
         self.truncate(self.cached.len());
         self.room(tokens.len())?;
         for chunk in tokens.chunks(self.prefill_chunk()) {
+            self.turn.give().await;
             self.target.forward(chunk, self.cached.len(), 0..0);
             self.cached.extend_from_slice(chunk);
         }
@@ -195,6 +199,7 @@ impl Target for Engine {
 
     async fn finish(&mut self) -> Result<Verified> {
         let Some((pending, draft)) = self.submitted.take() else { return Ok(Verified::default()) };
+        self.turn.give().await;
         let position = self.cached.len();
         let room = self.capacity() - position - 1;
         let (mut tokens, drawn_from) = match draft {

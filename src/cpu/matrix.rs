@@ -1,14 +1,14 @@
 //! Matrices in the CPU's memory, and their products with rows of activations.
 
+use super::integers::{self, BLOCK, Coded, Codes};
 use super::parts::for_each_part;
 use super::rows::{Floats, Rows, stride};
 use super::simd::{LANES, dots, widen_codes};
-use crate::weights::{Coded, Codes, Dtype, Float, Format, coded, widen};
+use crate::options::Arithmetic;
+use crate::weights::{self, Dtype, Float, Format, coded, widen};
 use pulp::{Arch, Simd, WithSimd};
 use std::ops::Range;
 
-/// Weights of a block of codes.
-const BLOCK: usize = 32;
 /// Multiplications that are worth a thread.
 const PORTION: usize = 1 << 16;
 
@@ -39,7 +39,7 @@ struct Quantised {
     /// Where two share a byte, the lower bits are of code i, the upper ones of code i + 16 of a block.
     codes: Vec<u8>,
     has_nibbles: bool,
-    center: f32,
+    center: u8,
     /// Weights that share a scale and an offset.
     group: usize,
     scales: Vec<f32>,
@@ -71,22 +71,46 @@ impl Matrix {
         self.rows += rows;
     }
 
+    /// Bytes in memory.
+    pub fn bytes(&self) -> u64 {
+        let of = |piece: &Piece| match &piece.stored {
+            Stored::Floats(floats) => floats.bytes(),
+            Stored::Quantised(Quantised { codes, scales, offsets, .. }) => {
+                codes.len() + 4 * (scales.len() + offsets.as_ref().map_or(0, Vec::len))
+            }
+        };
+        self.pieces.iter().map(of).sum::<usize>() as u64
+    }
+
     /// A row, as f32.
     pub fn row(&self, row: usize) -> Vec<f32> {
-        let mut row = self.stored(row, &mut Vec::new()).to_vec();
+        let Some(piece) = self.pieces.iter().find(|piece| piece.rows.contains(&row)) else { return Vec::new() };
+        let mut row = piece.stored.row(row - piece.rows.start, self.cols, &mut Vec::new()).to_vec();
         row.truncate(self.cols);
         row
     }
 
     /// `x W^T`, for x [rows, cols]: [rows, outs]. A product depends on its two rows alone.
-    pub fn times(&self, x: &Rows) -> Rows {
+    pub fn times(&self, x: &Rows, arithmetic: Arithmetic) -> Rows {
         let count = x.len();
         // By output, so that threads write apart from each other.
         let mut products = vec![0f32; self.rows * count];
         let outs = (PORTION / (self.cols * count).max(1)).next_multiple_of(2).clamp(4, 256);
-        for_each_part(&mut products, outs * count, |part, products| {
-            Arch::new().dispatch(Products { matrix: self, first: part * outs, x, products });
-        });
+        let mut coded = None;
+        for Piece { rows, stored, .. } in &self.pieces {
+            let products = &mut products[rows.start * count..rows.end * count];
+            match stored {
+                Stored::Quantised(quantised) if arithmetic == Arithmetic::Int8 => {
+                    let coded = coded.get_or_insert_with(|| Coded::new(x));
+                    for_each_part(products, outs * count, |part, products| {
+                        integers::products(|out| quantised.row(part * outs + out, self.cols), coded, products);
+                    });
+                }
+                _ => for_each_part(products, outs * count, |part, products| {
+                    Arch::new().dispatch(Products { stored, cols: self.cols, first: part * outs, x, products });
+                }),
+            }
+        }
         let mut y = Rows::new(count, self.rows);
         for row in 0..count {
             let products = products.iter().skip(row).step_by(count);
@@ -94,19 +118,12 @@ impl Matrix {
         }
         y
     }
-
-    #[inline(always)]
-    fn stored<'a>(&'a self, row: usize, buffer: &'a mut Vec<f32>) -> &'a [f32] {
-        match self.pieces.iter().find(|piece| piece.rows.contains(&row)) {
-            Some(piece) => piece.stored.row(row - piece.rows.start, self.cols, buffer),
-            None => &[],
-        }
-    }
 }
 
-/// The products of some rows of weights with all rows of x [outs, rows].
+/// The products of some rows of weights with all rows of x [outs, rows], in f32.
 struct Products<'a> {
-    matrix: &'a Matrix,
+    stored: &'a Stored,
+    cols: usize,
     first: usize,
     x: &'a Rows,
     products: &'a mut [f32],
@@ -117,7 +134,7 @@ impl WithSimd for Products<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { matrix, first, x, products } = self;
+        let Self { stored, cols, first, x, products } = self;
         let (mut a, mut b) = (Vec::new(), Vec::new());
         let count = x.len();
         let outs = products.len() / count;
@@ -125,7 +142,7 @@ impl WithSimd for Products<'_> {
         for (pair, products) in products.chunks_mut(2 * count).enumerate() {
             let out = first + 2 * pair;
             let other = (out + 1).min(first + outs - 1);
-            let w = [matrix.stored(out, &mut a), matrix.stored(other, &mut b)];
+            let w = [stored.row(out, cols, &mut a), stored.row(other, cols, &mut b)];
             for row in (0..count).step_by(2) {
                 let next = (row + 1).min(count - 1);
                 let sums = match next == row {
@@ -167,11 +184,11 @@ impl Stored {
 
 impl Quantised {
     fn new(dtype: Dtype) -> Self {
-        let has_nibbles = matches!(Format::of(dtype), Format::Quantised { codes: Codes::Four, .. });
-        Self { has_nibbles, center: dtype.center().into(), group: dtype.group(), ..Self::default() }
+        let has_nibbles = matches!(Format::of(dtype), Format::Quantised { codes: weights::Codes::Four, .. });
+        Self { has_nibbles, center: dtype.center(), group: dtype.group(), ..Self::default() }
     }
 
-    fn push(&mut self, Coded { codes, scales, offsets }: Coded) {
+    fn push(&mut self, weights::Coded { codes, scales, offsets }: weights::Coded) {
         if self.has_nibbles {
             for block in codes.as_chunks::<BLOCK>().0 {
                 let (low, high) = block.split_at(BLOCK / 2);
@@ -188,6 +205,23 @@ impl Quantised {
         self.scales.extend(scales);
     }
 
+    /// A row of blocks.
+    #[inline(always)]
+    fn row(&self, row: usize, cols: usize) -> integers::Weights<'_> {
+        let groups = row * cols / self.group..(row + 1) * cols / self.group;
+        let codes = match self.has_nibbles {
+            true => Codes::Nibbles(self.codes[row * cols / 2..(row + 1) * cols / 2].as_chunks().0),
+            false => Codes::Bytes(self.codes[row * cols..(row + 1) * cols].as_chunks().0),
+        };
+        integers::Weights {
+            codes,
+            center: self.center,
+            group: self.group,
+            scales: &self.scales[groups.clone()],
+            offsets: self.offsets.as_ref().map(|offsets| &offsets[groups]),
+        }
+    }
+
     /// A row, as f32.
     #[inline(always)]
     fn widen(&self, row: usize, to: &mut [f32]) {
@@ -198,7 +232,7 @@ impl Quantised {
             let group = 16 * i / self.group;
             (scales[group], offsets.map_or(-0.0, |offsets| offsets[group]))
         };
-        let center = self.center;
+        let center = self.center.into();
         let put = |i: usize, codes: &[u8; 16], to: &mut [f32]| {
             let (scale, offset) = of(i);
             widen_codes(codes, center, scale, offset, to);

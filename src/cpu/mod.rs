@@ -5,12 +5,14 @@
 
 mod attention;
 mod engine;
+mod integers;
 mod matrix;
 mod model;
 mod parts;
 mod pointwise;
 mod rows;
 mod simd;
+mod turn;
 
 use crate::gpu::DeviceInfo;
 use std::sync::LazyLock;
@@ -23,7 +25,7 @@ pub use rows::Rows;
 /// The processor.
 pub fn info() -> &'static DeviceInfo {
     static INFO: LazyLock<DeviceInfo> = LazyLock::new(|| {
-        let threads = rayon::current_num_threads();
+        let threads = parts::threads();
         DeviceInfo {
             name: format!("CPU with {threads} {}", if threads == 1 { "thread" } else { "threads" }),
             backend: "Cpu".into(),

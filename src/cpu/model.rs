@@ -10,6 +10,7 @@ use crate::model::{
     self, Activation, Input, MatrixId, ModelSpec, NormKind, Op, Output, Table, VectorId, rotary_table, stored_rows,
     vector,
 };
+use crate::options::Arithmetic;
 use crate::weights::{Source, Weights};
 use std::ops::Range;
 
@@ -28,6 +29,7 @@ struct Memory {
     /// Rotary tables [positions, rotary_dim / 2, 2] of (cos, sin).
     tables: Vec<Vec<f32>>,
     caches: Vec<Cache>,
+    arithmetic: Arithmetic,
 }
 
 /// Activations of a pass.
@@ -88,7 +90,9 @@ impl Model {
             }
         };
         let caches = (0..spec.layers.len()).map(|layer| Cache::new(heads(layer), capacity.kv_dtype)).collect();
-        Ok(Self { blueprint: blueprint.clone(), memory: Memory { matrices, vectors, tables, caches } })
+        // Vectors of integers are faster on every processor.
+        let arithmetic = if blueprint.may_quantise() { Arithmetic::Int8 } else { Arithmetic::F32 };
+        Ok(Self { blueprint: blueprint.clone(), memory: Memory { matrices, vectors, tables, caches, arithmetic } })
     }
 
     /// What it is made of.
@@ -101,9 +105,28 @@ impl Model {
         &self.blueprint.spec
     }
 
-    /// Bytes planned for it, as a GPU has them; quantised weights and the rows of a pass differ a little here.
+    /// What products of quantised weights are computed with.
+    pub fn arithmetic(&self) -> Arithmetic {
+        self.memory.arithmetic
+    }
+
+    /// Bytes of it, with a cache that a text fills. What a pass needs besides is freed behind it.
     pub fn memory(&self) -> model::Memory {
-        self.blueprint.memory()
+        let Blueprint { spec, plan, capacity, .. } = &self.blueprint;
+        let floats = |all: &[Vec<f32>]| all.iter().map(|vector| 4 * vector.len() as u64).sum::<u64>();
+        let bytes: Vec<u64> = self.memory.matrices.iter().map(Matrix::bytes).collect();
+        let read = plan.body.iter().chain(&plan.head).filter_map(|op| match op {
+            Op::Matmul { matrix, .. } => bytes.get(matrix.0),
+            _ => None,
+        });
+        let vectors = floats(&self.memory.vectors);
+        let position = (2 * spec.kv_width()) as u64 * capacity.kv_dtype.size();
+        model::Memory {
+            weights: bytes.iter().sum::<u64>() + vectors,
+            kv: (spec.layers.len() * capacity.max_context) as u64 * position,
+            scratch: floats(&self.memory.tables),
+            read_per_token: read.sum::<u64>() + vectors,
+        }
     }
 
     /// Reads `tokens` behind the first `position` positions of its cache, which forgets the others, and returns the logits behind
@@ -135,7 +158,7 @@ impl Model {
 
 impl Memory {
     fn run(&mut self, op: &Op, spec: &ModelSpec, tokens: &[u32], position: usize, pass: &mut Pass) {
-        let Self { matrices, vectors, tables, caches } = self;
+        let Self { matrices, vectors, tables, caches, arithmetic } = self;
         let vector = |id: VectorId| &vectors[id.0][..];
         let table = |layer: usize| spec.layers[layer].rope.map_or(&[][..], |rope| &tables[rope]);
         match *op {
@@ -164,7 +187,7 @@ impl Memory {
                     Input::Attended => &pass.attended,
                     Input::Mlp => &pass.mlp,
                 };
-                let mut y = matrices[matrix].times(x);
+                let mut y = matrices[matrix].times(x, *arithmetic);
                 match output {
                     Output::Qkv => pass.qkv = y,
                     Output::Normed => pass.normed = y,

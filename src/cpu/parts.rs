@@ -1,5 +1,13 @@
 //! Work in parts: on all cores where there are threads.
 
+/// How many cores work.
+pub fn threads() -> usize {
+    #[cfg(not(target_arch = "wasm32"))]
+    return rayon::current_num_threads();
+    #[cfg(target_arch = "wasm32")]
+    1
+}
+
 /// Runs `run` over parts of so many numbers: on all cores, where there are threads.
 pub fn for_each_part(all: &mut [f32], size: usize, run: impl Fn(usize, &mut [f32]) + Sync) {
     #[cfg(not(target_arch = "wasm32"))]

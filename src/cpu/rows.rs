@@ -44,6 +44,11 @@ impl Rows {
         self.data.is_empty()
     }
 
+    /// Numbers of a row with the zeros behind it.
+    pub(super) fn padded_width(&self) -> usize {
+        self.stride
+    }
+
     /// One with the zeros behind it.
     pub(super) fn padded(&self, row: usize) -> &[f32] {
         &self.data[row * self.stride..][..self.stride]
@@ -91,6 +96,15 @@ impl Floats {
             Float::F32 => Self::F32(Vec::new()),
             Float::F16 => Self::F16(Vec::new()),
             Float::Bf16 => Self::Bf16(Vec::new()),
+        }
+    }
+
+    /// Bytes in memory.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::F32(all) => 4 * all.len(),
+            Self::F16(all) => 2 * all.len(),
+            Self::Bf16(all) => 2 * all.len(),
         }
     }
 

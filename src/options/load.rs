@@ -7,6 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 /// How to load a model pair.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LoadOptions {
+    /// Where the models run; several targets run on GPUs.
+    pub device: DeviceChoice,
     /// Which GGUF file of several is meant, `*` standing for any characters; none: the only one.
     pub file: Option<String>,
     /// The same for the draft model.
@@ -29,6 +31,7 @@ pub struct LoadOptions {
 impl Default for LoadOptions {
     fn default() -> Self {
         Self {
+            device: DeviceChoice::Auto,
             file: None,
             assistant_file: None,
             max_context: None,
@@ -154,6 +157,9 @@ impl LoadOptions {
             Some(context) if !(2..=1 << 20).contains(&context) => bad("max_context", context, "2 to 1048576"),
             _ if !(1..=4096).contains(&self.prefill_chunk) => bad("prefill_chunk", self.prefill_chunk, "1 to 4096"),
             _ if !(1..=8).contains(&self.sp_degree) => bad("sp_degree", self.sp_degree, "1 to 8"),
+            _ if self.sp_degree > 1 && self.device == DeviceChoice::Cpu => {
+                bad("device", "cpu", "webgpu, with sp_degree above 1: targets do not share the CPU")
+            }
             _ => Ok(()),
         }
     }

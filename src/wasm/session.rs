@@ -2,7 +2,7 @@
 
 use super::parallel::JsCrew;
 use super::{to_error, to_value};
-use crate::device::Engine;
+use crate::device::{Device, Engine};
 use crate::error::{Error, Result, WeightsRule};
 use crate::gpu::{Gpu, GpuOptions};
 use crate::load::ModelFiles;
@@ -102,11 +102,13 @@ pub async fn load(
     let assistant = assistant.map(|files| JsSource::new(files, &Thrown::default()));
     let loaded = async {
         let options = LoadOptions::read(Deserializer::from(options))?;
-        let gpu = Gpu::open(&GpuOptions::default()).await?;
+        let (device, reason) = Device::open(options.device).await?;
         let mut progress = |loaded: u64, total: u64| {
             let _ = progress.call2(&JsValue::NULL, &(loaded as f64).into(), &(total as f64).into());
         };
-        Session::load(&gpu, target, assistant, &options, &mut progress).await
+        let mut session = Session::load(device, target, assistant, &options, &mut progress).await?;
+        session.warnings.extend(reason);
+        Ok(session)
     };
     match loaded.await {
         Ok(session) => Ok(JsSession(Writer::Session(Box::new(session)), thrown)),

@@ -1,0 +1,377 @@
+//! Sums of products of 8-bit codes, by the integer instructions that the processor has. They are exact, so all processors give the
+//! same sums; what they are multiplied with is rounded in one order, however many rows there are.
+
+use super::rows::Rows;
+use pulp::Arch;
+
+/// Activations that share a scale.
+pub const BLOCK: usize = 32;
+
+/// Activations in 8 bits [rows, width]: each is about `scale * code`, with a scale for each block.
+pub struct Coded {
+    /// Blocks of a row.
+    blocks: usize,
+    codes: Vec<[i16; BLOCK]>,
+    /// [rows, blocks].
+    scales: Vec<f32>,
+    /// Sums of the first and the last 16 of each block [rows, blocks, 2].
+    sums: Vec<[f32; 2]>,
+}
+
+impl Coded {
+    /// Rounds the activations: the largest one of a block becomes 127 or -127.
+    pub fn new(x: &Rows) -> Self {
+        let blocks = x.padded_width() / BLOCK;
+        let count = x.len() * blocks;
+        let mut coded =
+            Self { blocks, codes: Vec::with_capacity(count), scales: Vec::with_capacity(count), sums: Vec::new() };
+        for row in 0..x.len() {
+            for block in x.padded(row).as_chunks::<BLOCK>().0 {
+                // Kept where one is not finite, so that the logits are not either.
+                let most = block.iter().fold(0f32, |most, x| if x.abs() > most || x.is_nan() { x.abs() } else { most });
+                let (scale, inverse) = (most / 127.0, if most > 0.0 { 127.0 / most } else { 0.0 });
+                let codes = block.map(|x| (x * inverse).round_ties_even() as i16);
+                let sum = |codes: &[i16]| scale * f32::from(codes.iter().sum::<i16>());
+                coded.sums.push([sum(&codes[..BLOCK / 2]), sum(&codes[BLOCK / 2..])]);
+                coded.codes.push(codes);
+                coded.scales.push(scale);
+            }
+        }
+        coded
+    }
+
+    /// How many rows.
+    pub fn len(&self) -> usize {
+        self.scales.len() / self.blocks.max(1)
+    }
+
+    fn row(&self, row: usize) -> Row<'_> {
+        let range = row * self.blocks..(row + 1) * self.blocks;
+        Row { codes: &self.codes[range.clone()], scales: &self.scales[range.clone()], sums: &self.sums[range] }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Row<'a> {
+    codes: &'a [[i16; BLOCK]],
+    scales: &'a [f32],
+    sums: &'a [[f32; 2]],
+}
+
+/// A row of weights, in blocks: each is `scale * (code - center) + offset`.
+#[derive(Clone, Copy)]
+pub struct Weights<'a> {
+    /// Where two share a byte, the lower bits are of code i, the upper ones of code i + 16.
+    pub codes: Codes<'a>,
+    /// The code that stands for no more than the offset.
+    pub center: u8,
+    /// Weights that share a scale and an offset.
+    pub group: usize,
+    /// [groups].
+    pub scales: &'a [f32],
+    /// [groups].
+    pub offsets: Option<&'a [f32]>,
+}
+
+/// Codes of a row, in blocks.
+#[derive(Clone, Copy)]
+pub enum Codes<'a> {
+    Nibbles(&'a [[u8; BLOCK / 2]]),
+    Bytes(&'a [[u8; BLOCK]]),
+}
+
+/// What a processor does with blocks.
+trait Integers: Copy {
+    /// 32 weights.
+    type Weights: Copy;
+    /// Integer sums side by side.
+    type Sums: Copy;
+    /// Their multiples, added up.
+    type Total: Copy;
+
+    /// `code - center`.
+    fn nibbles(self, codes: &[u8; BLOCK / 2], center: u8) -> Self::Weights;
+    /// `code - center`.
+    fn bytes(self, codes: &[u8; BLOCK], center: u8) -> Self::Weights;
+    /// The products with the first and with the last 16 activations.
+    fn dot(self, weights: Self::Weights, codes: &[i16; BLOCK]) -> [Self::Sums; 2];
+    fn sum(self, sums: [Self::Sums; 2]) -> Self::Sums;
+    fn zero(self) -> Self::Total;
+    /// `total + sums * scale`.
+    fn add(self, total: Self::Total, sums: Self::Sums, scale: f32) -> Self::Total;
+    fn total(self, total: Self::Total) -> f32;
+}
+
+/// The products of rows of weights with each row of activations [outs, rows].
+pub fn products<'a>(weights: impl Fn(usize) -> Weights<'a>, x: &Coded, products: &mut [f32]) {
+    match Arch::new() {
+        #[cfg(target_arch = "x86_64")]
+        Arch::V3(simd) => simd.vectorize(Products { simd, weights, x, products }),
+        #[cfg(target_arch = "wasm32")]
+        Arch::Simd128(simd) => Products { simd, weights, x, products }.compute(),
+        _ => Products { simd: Plain, weights, x, products }.compute(),
+    }
+}
+
+struct Products<'a, I, W> {
+    simd: I,
+    weights: W,
+    x: &'a Coded,
+    products: &'a mut [f32],
+}
+
+impl<'w, I: Integers, W: Fn(usize) -> Weights<'w>> pulp::NullaryFnOnce for Products<'_, I, W> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        self.compute();
+    }
+}
+
+impl<'w, I: Integers, W: Fn(usize) -> Weights<'w>> Products<'_, I, W> {
+    #[inline(always)]
+    fn compute(self) {
+        let Self { simd, weights, x, products } = self;
+        for (out, products) in products.chunks_exact_mut(x.len()).enumerate() {
+            let weights = weights(out);
+            let mut row = 0;
+            // Each block of weights that is taken apart serves up to four rows.
+            while row < x.len() {
+                row += match x.len() - row {
+                    4.. => put(products, row, dots(simd, weights, [0, 1, 2, 3].map(|i| x.row(row + i)))),
+                    2.. => put(products, row, dots(simd, weights, [0, 1].map(|i| x.row(row + i)))),
+                    _ => put(products, row, dots(simd, weights, [x.row(row)])),
+                };
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn put<const N: usize>(products: &mut [f32], from: usize, values: [f32; N]) -> usize {
+    products[from..from + N].copy_from_slice(&values);
+    N
+}
+
+#[inline(always)]
+fn dots<I: Integers, const N: usize>(simd: I, weights: Weights<'_>, x: [Row<'_>; N]) -> [f32; N] {
+    match weights.codes {
+        Codes::Nibbles(codes) => dots_of(simd, weights, codes, |codes| simd.nibbles(codes, weights.center), x),
+        Codes::Bytes(codes) => dots_of(simd, weights, codes, |codes| simd.bytes(codes, weights.center), x),
+    }
+}
+
+#[inline(always)]
+fn dots_of<I: Integers, C, const N: usize>(
+    simd: I,
+    weights: Weights<'_>,
+    codes: &[C],
+    widen: impl Fn(&C) -> I::Weights,
+    x: [Row<'_>; N],
+) -> [f32; N] {
+    let Weights { group, scales, offsets, .. } = weights;
+    let offset = |group: usize| offsets.map_or(0.0, |offsets| offsets[group]);
+    let mut totals = [simd.zero(); N];
+    // What the offsets add.
+    let mut more = [0f32; N];
+    for (block, codes) in codes.iter().enumerate() {
+        let widened = widen(codes);
+        if group == BLOCK / 2 {
+            for i in 0..N {
+                let sums = simd.dot(widened, &x[i].codes[block]);
+                for half in 0..2 {
+                    let group = 2 * block + half;
+                    totals[i] = simd.add(totals[i], sums[half], scales[group] * x[i].scales[block]);
+                    more[i] += offset(group) * x[i].sums[block][half];
+                }
+            }
+            continue;
+        }
+        let group = block * BLOCK / group;
+        for i in 0..N {
+            let sums = simd.sum(simd.dot(widened, &x[i].codes[block]));
+            totals[i] = simd.add(totals[i], sums, scales[group] * x[i].scales[block]);
+            if offsets.is_some() {
+                let [first, last] = x[i].sums[block];
+                more[i] += offset(group) * (first + last);
+            }
+        }
+    }
+    std::array::from_fn(|i| simd.total(totals[i]) + more[i])
+}
+
+/// Without vectors, or with those that the compiler finds.
+#[derive(Clone, Copy)]
+struct Plain;
+
+impl Integers for Plain {
+    type Weights = [i16; BLOCK];
+    type Sums = [i32; 8];
+    type Total = [f32; 8];
+
+    #[inline(always)]
+    fn nibbles(self, codes: &[u8; BLOCK / 2], center: u8) -> Self::Weights {
+        std::array::from_fn(|i| i16::from(codes[i % 16] >> (4 * (i / 16)) & 15) - i16::from(center))
+    }
+
+    #[inline(always)]
+    fn bytes(self, codes: &[u8; BLOCK], center: u8) -> Self::Weights {
+        codes.map(|code| i16::from(code) - i16::from(center))
+    }
+
+    #[inline(always)]
+    fn dot(self, weights: Self::Weights, codes: &[i16; BLOCK]) -> [Self::Sums; 2] {
+        let product = |i: usize| i32::from(weights[i]) * i32::from(codes[i]);
+        [0, 16].map(|from| std::array::from_fn(|i| product(from + 2 * i) + product(from + 2 * i + 1)))
+    }
+
+    #[inline(always)]
+    fn sum(self, [a, b]: [Self::Sums; 2]) -> Self::Sums {
+        std::array::from_fn(|i| a[i] + b[i])
+    }
+
+    #[inline(always)]
+    fn zero(self) -> Self::Total {
+        [0.0; 8]
+    }
+
+    #[inline(always)]
+    fn add(self, total: Self::Total, sums: Self::Sums, scale: f32) -> Self::Total {
+        std::array::from_fn(|i| total[i] + sums[i] as f32 * scale)
+    }
+
+    #[inline(always)]
+    fn total(self, total: Self::Total) -> f32 {
+        total.iter().sum()
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx2 {
+    use super::{BLOCK, Integers};
+    use bytemuck::cast;
+    use pulp::x86::V3;
+    use std::arch::x86_64::{__m128i, __m256, __m256i};
+
+    impl Integers for V3 {
+        type Weights = [__m256i; 2];
+        type Sums = __m256i;
+        type Total = __m256;
+
+        #[inline(always)]
+        fn nibbles(self, codes: &[u8; BLOCK / 2], center: u8) -> Self::Weights {
+            let both: __m128i = cast(*codes);
+            let high = self.sse2._mm_srli_epi16::<4>(both);
+            [both, high].map(|codes| {
+                let codes = self.sse2._mm_and_si128(codes, cast([15u8; 16]));
+                self.avx2._mm256_cvtepi8_epi16(self.sse2._mm_sub_epi8(codes, cast([center; 16])))
+            })
+        }
+
+        #[inline(always)]
+        fn bytes(self, codes: &[u8; BLOCK], center: u8) -> Self::Weights {
+            let halves: [__m128i; 2] = cast(*codes);
+            let center = cast([u16::from(center); 16]);
+            halves.map(|codes| self.avx2._mm256_sub_epi16(self.avx2._mm256_cvtepu8_epi16(codes), center))
+        }
+
+        #[inline(always)]
+        fn dot(self, weights: Self::Weights, codes: &[i16; BLOCK]) -> [Self::Sums; 2] {
+            let codes: [__m256i; 2] = cast(*codes);
+            [0, 1].map(|half| self.avx2._mm256_madd_epi16(weights[half], codes[half]))
+        }
+
+        #[inline(always)]
+        fn sum(self, [a, b]: [Self::Sums; 2]) -> Self::Sums {
+            self.avx2._mm256_add_epi32(a, b)
+        }
+
+        #[inline(always)]
+        fn zero(self) -> Self::Total {
+            cast([0f32; 8])
+        }
+
+        #[inline(always)]
+        fn add(self, total: Self::Total, sums: Self::Sums, scale: f32) -> Self::Total {
+            self.fma._mm256_fmadd_ps(self.avx._mm256_cvtepi32_ps(sums), cast([scale; 8]), total)
+        }
+
+        #[inline(always)]
+        fn total(self, total: Self::Total) -> f32 {
+            let sums: [f32; 8] = cast(total);
+            sums.iter().sum()
+        }
+    }
+}
+
+#[cfg(target_arch = "wasm32")]
+mod simd128 {
+    use super::{BLOCK, Integers};
+    use bytemuck::cast;
+    use pulp::wasm::Simd128;
+    use std::arch::wasm32::v128;
+
+    impl Integers for Simd128 {
+        type Weights = [v128; 4];
+        type Sums = v128;
+        type Total = v128;
+
+        #[inline(always)]
+        fn nibbles(self, codes: &[u8; BLOCK / 2], center: u8) -> Self::Weights {
+            let simd = self.simd128;
+            let (both, center) = (cast(*codes), simd.u8x16_splat(center));
+            let low = simd.i8x16_sub(simd.v128_and(both, cast([15u8; 16])), center);
+            let high = simd.i8x16_sub(simd.u8x16_shr(both, 4), center);
+            [
+                simd.i16x8_extend_low_i8x16(low),
+                simd.i16x8_extend_high_i8x16(low),
+                simd.i16x8_extend_low_i8x16(high),
+                simd.i16x8_extend_high_i8x16(high),
+            ]
+        }
+
+        #[inline(always)]
+        fn bytes(self, codes: &[u8; BLOCK], center: u8) -> Self::Weights {
+            let simd = self.simd128;
+            let [low, high]: [v128; 2] = cast(*codes);
+            [
+                simd.i16x8_extend_low_u8x16(low),
+                simd.i16x8_extend_high_u8x16(low),
+                simd.i16x8_extend_low_u8x16(high),
+                simd.i16x8_extend_high_u8x16(high),
+            ]
+            .map(|codes| simd.i16x8_sub(codes, simd.u16x8_splat(center.into())))
+        }
+
+        #[inline(always)]
+        fn dot(self, weights: Self::Weights, codes: &[i16; BLOCK]) -> [Self::Sums; 2] {
+            let simd = self.simd128;
+            let codes: [v128; 4] = cast(*codes);
+            let quarter = |i: usize| simd.i32x4_dot_i16x8(weights[i], codes[i]);
+            [simd.i32x4_add(quarter(0), quarter(1)), simd.i32x4_add(quarter(2), quarter(3))]
+        }
+
+        #[inline(always)]
+        fn sum(self, [a, b]: [Self::Sums; 2]) -> Self::Sums {
+            self.simd128.i32x4_add(a, b)
+        }
+
+        #[inline(always)]
+        fn zero(self) -> Self::Total {
+            cast([0f32; 4])
+        }
+
+        #[inline(always)]
+        fn add(self, total: Self::Total, sums: Self::Sums, scale: f32) -> Self::Total {
+            let simd = self.simd128;
+            simd.f32x4_add(total, simd.f32x4_mul(simd.f32x4_convert_i32x4(sums), simd.f32x4_splat(scale)))
+        }
+
+        #[inline(always)]
+        fn total(self, total: Self::Total) -> f32 {
+            let sums: [f32; 4] = cast(total);
+            sums.iter().sum()
+        }
+    }
+}
