@@ -2,6 +2,7 @@
 
 mod buffers;
 mod device;
+mod fragments;
 mod kernels;
 mod readback;
 mod record;

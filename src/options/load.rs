@@ -102,16 +102,6 @@ pub enum Arithmetic {
     Int8,
 }
 
-impl Arithmetic {
-    /// As users write it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "f32",
-            Self::Int8 => "int8",
-        }
-    }
-}
-
 impl From<Arithmetic> for ArithmeticChoice {
     fn from(arithmetic: Arithmetic) -> Self {
         match arithmetic {

@@ -38,7 +38,7 @@ impl Display for Report {
         if !self.cut.is_empty() {
             writeln!(f, "cut      {}: ended by the time limit, measured less often or in part", self.cut.join(", "))?;
         }
-        let arithmetic = self.arithmetic.name();
+        let arithmetic = format!("{:?}", self.arithmetic).to_lowercase();
         writeln!(f, "device   {}, {}, {}; {arithmetic} arithmetic", device.name, device.backend, device.driver)?;
         let draft = self.assistant_model.as_ref().map_or(String::new(), |model| format!(", drafted by {model}"));
         writeln!(f, "model    {}{draft}", self.model)?;
@@ -111,8 +111,8 @@ impl Display for Report {
             )?;
         }
         for Loss { dtype, arithmetic, kv_dtype, perplexity, loss, .. } in &self.loss {
-            let [dtype, kv_dtype] = [format!("{dtype:?}"), format!("{kv_dtype:?}")].map(|name| name.to_lowercase());
-            let arithmetic = arithmetic.name();
+            let names = [format!("{dtype:?}"), format!("{arithmetic:?}"), format!("{kv_dtype:?}")];
+            let [dtype, arithmetic, kv_dtype] = names.map(|name| name.to_lowercase());
             writeln!(f, "         {dtype:<7}  {arithmetic:<10}  {kv_dtype}  {perplexity:>10.4} {loss:>+10.5}")?;
         }
         Ok(())
