@@ -337,7 +337,7 @@ impl Target for Counting {
         let ids = tokens.iter().map(|id| id + 1).collect();
         // As if a draft model with another tokenizer had been what held it.
         let waited = if tokens[0] == 9 { HELD.as_secs_f64() } else { 0.0 };
-        let mut verified = Verified { draft: tokens[1..].to_vec(), ids, waited, compared: 0.0 };
+        let mut verified = Verified { draft: tokens[1..].to_vec(), ids, waited };
         (self.spoils)(&mut verified);
         Ok(verified)
     }

@@ -30,7 +30,9 @@ pub(super) async fn engine(name: &str, options: &LoadOptions) -> Result<Engine> 
     let buffers = RoundBuffers::new(&gpu, capacity.prefill_chunk, vocab)?;
     let blueprint = Blueprint::without_weights(spec, capacity, options.dtype);
     let model = Model::load::<Folder>(&gpu, &blueprint, None, &buffers, &mut |_| ()).await?;
-    Engine::new(&gpu, buffers, model, None)
+    let mut engine = Engine::new(&gpu, buffers, model, None)?;
+    engine.check_invariance().await?;
+    Ok(engine)
 }
 
 #[cfg(test)]
