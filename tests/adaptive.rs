@@ -6,9 +6,14 @@
 use foretoken::speculate::{Adaptive, Drafter, Origin, Prediction, Round, Speculating};
 use foretoken::target::Draft;
 use foretoken::target::Timings as Told;
+use std::sync::LazyLock;
+
+/// The first seed of all texts and timings: `SEED=1000 cargo test --test adaptive` judges by others.
+static SEED: LazyLock<u64> = LazyLock::new(|| std::env::var("SEED").map_or(0, |seed| seed.parse().unwrap()));
 
 /// A deterministic number in 0..1 for a place in a stream.
 fn unit(stream: u64, place: usize) -> f64 {
+    let stream = stream + 7 * *SEED;
     let mut x = (stream << 32 | place as u64).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -137,7 +142,7 @@ impl Drafter for Lookup {
     }
 }
 
-/// How the drafter's timings are disturbed: by 10 % either way, at times fivefold, and at the first use of a kernel.
+/// How the drafter's timings are disturbed: by 10 % either way, and at times fivefold. No round compiles anything.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Timings {
     Exact,
@@ -162,7 +167,7 @@ fn told(world: &World, timings: Timings, seed: u64, guess: f64) -> Adaptive {
     let rows = [1.0, rows[0], rows[1], rows[2], rows[3]];
     let step = guess * world.step * disturbed(1) / plain;
     let waiting = f64::max((1.0 + world.host) * disturbed(20) / plain - 1.0, 0.0);
-    Adaptive::new(Told { plain: Some(0.02 * plain), rows, step, waiting })
+    Adaptive::new(Told { plain: Some(0.02 * plain), rows, timed: true, step, waiting })
 }
 
 /// The time of a text, and the state of the drafter after it.
@@ -171,7 +176,7 @@ fn adaptive(adaptive: &mut Adaptive, text: Text, timings: Timings) -> (f64, Spec
     let known = world.lookup.map(|_| Box::new(Lookup(text)) as Box<dyn Drafter>);
     adaptive.begin(known.into_iter().collect(), world.drafts.map(|_| 0));
     let mut tokens = vec![0; world.prompt];
-    let (mut time, mut read, mut kernels) = (0.0, 0, Vec::new());
+    let (mut time, mut read) = (0.0, 0);
     let (mut draft, mut ahead) = (Draft::Tokens(Vec::new()), false);
     for round in 0.. {
         let at = tokens.len() - world.prompt;
@@ -200,11 +205,6 @@ fn adaptive(adaptive: &mut Adaptive, text: Text, timings: Timings) -> (f64, Spec
             noise = 0.9 + 0.2 * unit(7 * text.seed + 4, round);
             if unit(7 * text.seed + 5, round) < 0.03 {
                 noise *= 5.0;
-            }
-            let kernel = ((draft.len() + 1).next_power_of_two(), matches!(draft, Draft::Model(_)));
-            if !kernels.contains(&kernel) {
-                noise *= 1.5;
-                kernels.push(kernel);
             }
         }
         let prefilled = if round == 0 { world.prompt - 1 } else { 0 };
@@ -393,7 +393,7 @@ fn noisy_timings_and_a_dearer_draft_step() {
     for (length, world, text, means) in
         [(64, 1.045, 1.065, [1.08, 1.08]), (256, 1.027, 1.035, [1.04, 1.04]), (2000, 1.02, 1.02, [1.0, 1.0])]
     {
-        for (found, mean) in survey(length, 3, Timings::Noisy, 0.8, 0.0).iter().zip(means) {
+        for (found, mean) in survey(length, 3, Timings::Noisy, 0.6, 0.0).iter().zip(means) {
             let (average, worst, above) = found.to_best;
             assert!(average <= mean, "{length}: {found:?}");
             assert!(length < 2000 || worst <= 1.15 && above <= 0.17, "{length}: {found:?}");
@@ -412,7 +412,7 @@ fn waiting_for_proposals_is_paid_for() {
     for (host, length, text, mean, worst) in [
         (0.05, 256, 1.045, 1.03, 2.0),
         (0.05, 2000, 1.015, 1.01, 1.12),
-        (0.15, 2000, 1.03, 1.01, 1.5),
+        (0.15, 2000, 1.035, 1.01, 1.5),
         (1.0, 2000, 1.057, 1.06, 1.6),
     ] {
         for found in survey(length, 2, Timings::Exact, 1.0, host) {
@@ -509,7 +509,7 @@ fn a_short_retelling_is_drafted_from_its_beginning() {
         for is_told in [true, false] {
             let drafter = |seed| match is_told {
                 true => told(&world, Timings::Noisy, seed, 1.0),
-                false => Adaptive::new(Told::guess(1.0)),
+                false => Adaptive::new(Told { plain: Some(0.02), ..Told::guess(1.0) }),
             };
             let (mut time, mut constant) = (0.0, 0.0);
             for seed in 0..20 {

@@ -112,12 +112,13 @@ impl Engine {
         let vocab = self.target.spec().vocab_size;
         while let Some(variant) = variants.missing(rows) {
             let tokens: Vec<u32> = (0..rows).map(|i| (i * 37 % vocab) as u32).collect();
-            let alone = self.probe(&tokens[rows - 1..], position + rows - 1).await?;
             let mut tried = variants;
             tried.learn(variant, false);
             self.target.use_variants(tried);
             let together = self.probe(&tokens, position).await;
             self.target.use_variants(variants);
+            // It sees what was just cached before it.
+            let alone = self.probe(&tokens[rows - 1..], position + rows - 1).await?;
             self.target.learn(variant, together? != alone);
             variants = self.target.variants();
             self.ahead = Ahead::default();
