@@ -367,8 +367,7 @@ fn every_world_of_the_table() {
     });
 }
 
-/// With timings that are exact, the account is exact but for plain decoding, whose time at a new text's beginning takes some
-/// rounds to learn: a text loses 3 % at most, a second one 5 %.
+/// With timings that are exact, the account is exact: a text loses 3 % at most, the first as well as the second.
 ///
 /// Long texts are as fast as with the best fixed choice on the average, because many texts change, and within 5 % in nearly
 /// all worlds; short ones are soon over.
@@ -383,15 +382,15 @@ fn exact_timings() {
         }
         let [first, second] = found;
         assert!(first.to_plain.1 <= 1.03, "{length}: {first:?}");
-        assert!(second.to_plain.1 <= 1.051, "{length}: {second:?}");
+        assert!(second.to_plain.1 <= 1.03, "{length}: {second:?}");
     }
 }
 
-/// With noise, and a draft step that costs a quarter more than it was told to, single short texts may lose a little more.
+/// With noise, and a draft step that was told to cost 0.6 of what it does, single short texts may lose a little more.
 #[test]
 fn noisy_timings_and_a_dearer_draft_step() {
     for (length, world, text, means) in
-        [(64, 1.045, 1.065, [1.08, 1.08]), (256, 1.027, 1.035, [1.04, 1.04]), (2000, 1.02, 1.02, [1.0, 1.0])]
+        [(64, 1.045, 1.072, [1.08, 1.06]), (256, 1.027, 1.035, [1.04, 1.03]), (2000, 1.02, 1.02, [1.0, 1.0])]
     {
         for (found, mean) in survey(length, 3, Timings::Noisy, 0.6, 0.0).iter().zip(means) {
             let (average, worst, above) = found.to_best;
@@ -410,10 +409,10 @@ fn noisy_timings_and_a_dearer_draft_step() {
 #[test]
 fn waiting_for_proposals_is_paid_for() {
     for (host, length, text, mean, worst) in [
-        (0.05, 256, 1.045, 1.03, 2.0),
+        (0.05, 256, 1.035, 1.03, 2.0),
         (0.05, 2000, 1.015, 1.01, 1.12),
         (0.15, 2000, 1.035, 1.01, 1.5),
-        (1.0, 2000, 1.057, 1.06, 1.6),
+        (1.0, 2000, 1.055, 1.06, 1.6),
     ] {
         for found in survey(length, 2, Timings::Exact, 1.0, host) {
             let (average, most, _) = found.to_best;
@@ -498,9 +497,9 @@ fn the_state_says_what_was_chosen_and_why() {
 }
 
 /// A retelling of 40 tokens, the first text that a drafter sees: where the lookup finds something, the first guess comes within
-/// the first 8 tokens, and the text has at least 0.9 of the speed of a lookup that always proposes all it has. Less where costs
-/// rise with each row, as no kernel's do; and where costs that were not measured at load are far below the guess, which is
-/// made for slow devices.
+/// the first 8 tokens, and the text has at least 0.9 of the speed of a lookup that always proposes all it has. A little less where
+/// costs rise with each row, as no kernel's do; and where costs that were not measured at load are far above the guess, which
+/// is made for GPUs.
 #[test]
 fn a_short_retelling_is_drafted_from_its_beginning() {
     for (verify_name, verify) in VERIFY {
@@ -522,8 +521,8 @@ fn a_short_retelling_is_drafted_from_its_beginning() {
             }
             println!("{verify_name}, told {is_told}: {:.3} of the constant lookup's speed", constant / time);
             let least = match verify_name {
-                "slope" => 0.8,
-                "flat" | "cliff" if !is_told => 0.65,
+                "slope" => 0.86,
+                "cliff" if !is_told => 0.86,
                 _ => 0.9,
             };
             assert!(constant >= least * time, "{verify_name}, told {is_told}: {}", constant / time);

@@ -5,7 +5,7 @@ use crate::target::Timings;
 
 /// How much of what a round took otherwise than expected is believed ...
 const RATE: f64 = 0.2;
-/// ... and up to which factor: a busy machine multiplies some timings.
+/// ... and up to which factor, since a busy machine multiplies some timings. The account hears of up to its square.
 const MOST: f64 = 1.25;
 /// Tokens that the draft model reads along with its first step, and in the time of one when it reads many.
 pub(super) const READ_PER_STEP: usize = 16;
@@ -71,13 +71,13 @@ impl Costs {
             self.guessed[rows] = false;
             return seen;
         }
-        let seen = seen.clamp(expected / MOST, expected * MOST);
-        let factor = 1.0 + RATE * (seen / expected - 1.0);
+        let ratio = (seen / expected).clamp(1.0 / MOST, MOST * MOST);
+        let factor = 1.0 + RATE * (ratio.min(MOST) - 1.0);
         self.told.rows[rows] = f64::max(self.told.rows[rows] * factor, 1.0);
         if drafter == Origin::DraftModel {
             self.told.step *= factor;
         }
-        seen
+        expected * ratio
     }
 
     /// A plain round took so many seconds.
