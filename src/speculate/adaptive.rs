@@ -274,7 +274,7 @@ impl Drafter for Adaptive {
             self.late = KEPT * self.late + (1.0 - KEPT) * f64::from(u8::from(came));
         }
         self.text.could_repeat = now.candidate().is_none_or(|one| one.drafter == Origin::DraftModel);
-        if !self.text.could_repeat || !self.text.known.is_empty() && self.waits() {
+        if !self.text.could_repeat || !self.text.known.is_empty() && self.waits() && !self.costs.wants_pair() {
             return false;
         }
         let next = self.choose(false);

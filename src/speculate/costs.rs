@@ -9,6 +9,8 @@ const RATE: f64 = 0.2;
 const MOST: f64 = 1.25;
 /// Tokens that the draft model reads along with its first step, and in the time of one when it reads many.
 pub(super) const READ_PER_STEP: usize = 16;
+/// Plain rounds that wait for proposals, after which one is submitted ahead, to know what waiting costs.
+const PAIR: usize = 64;
 
 /// The costs on one device with one pair of models.
 #[derive(Debug, Clone)]
@@ -20,17 +22,24 @@ pub(super) struct Costs {
     before: Option<(f64, bool)>,
     /// Whether plain decoding was not timed yet in this text, at positions that may be earlier ones.
     is_new_text: bool,
+    /// Plain rounds since one was submitted ahead and the one next to it was not.
+    unpaired: usize,
 }
 
 impl Costs {
     /// As told.
     pub fn new(told: Timings) -> Self {
-        Self { told, guessed: [!told.timed; 5], before: None, is_new_text: true }
+        Self { told, guessed: [!told.timed; 5], before: None, is_new_text: true, unpaired: PAIR - 5 }
     }
 
     /// A text begins.
     pub fn begin(&mut self) {
         (self.before, self.is_new_text) = (None, true);
+    }
+
+    /// Whether it was long ago that anything said what waiting costs.
+    pub fn wants_pair(&self) -> bool {
+        self.unpaired % PAIR == PAIR - 1
     }
 
     /// Seconds of a plain round that is submitted ahead.
@@ -87,9 +96,11 @@ impl Costs {
             return;
         }
         let told = &mut self.told;
+        self.unpaired += 1;
         if let Some((before, was_ahead)) = self.before.replace((seconds, ahead))
             && ahead != was_ahead
         {
+            self.unpaired = 0;
             let ratio = if ahead { before / seconds } else { seconds / before } - 1.0;
             told.waiting = f64::max(told.waiting + RATE * (ratio.clamp(-0.5, told.waiting + 0.5) - told.waiting), 0.0);
         }

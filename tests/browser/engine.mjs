@@ -131,6 +131,43 @@ export const tests = {
     }
   },
 
+  async "no round compiles: on a processor all is there at load, else drafts wait until their kernels are"() {
+    const { prompt } = golden[0];
+    const looked = (count) => ({ ...LOOKUP, prompt_lookup_num_tokens: count });
+    const options = { max_new_tokens: 24, speculation: "off" };
+    const plain = await generate(prompt, options);
+    const { pipelines } = await page.evaluate(() => engine.counters());
+    for (const way of [looked(1), looked(3), looked(7), looked(15), MODEL]) {
+      equal((await generate(prompt, { ...options, speculation: "auto", ...way })).token_ids, plain.token_ids, JSON.stringify(way));
+    }
+    equal((await page.evaluate(() => engine.counters())).pipelines, pipelines, "kernels compiled");
+    // This browser's adapter computes on a processor, and says that it does not.
+    const other = await open();
+    await other.route("**/worker.js", async (route) => {
+      const response = await route.fetch();
+      const lie = `Object.defineProperty(GPUAdapterInfo.prototype, "isFallbackAdapter", { get: () => false });`;
+      await route.fulfill({ response, body: `${lie}\n${await response.text()}` });
+    });
+    const texts = await other.evaluate(async ([prompt, way]) => {
+      const small = await Engine.load(DRAFT, { max_context: 256 });
+      const text = async (options) => {
+        const { token_ids, stats } = await small.generate(prompt, { max_new_tokens: 24, ...options }).result;
+        return { token_ids, drafted: stats.num_draft_tokens, per_step: stats.per_step_drafted };
+      };
+      const all = [await text({ speculation: "off" })];
+      const before = await small.counters();
+      for (let i = 0; i < 40 && !all.at(-1).drafted; i++) all.push(await text(way));
+      const after = await small.counters();
+      small.dispose();
+      return { all, pipelines: after.pipelines - before.pipelines };
+    }, [prompt, looked(7)]);
+    for (const { token_ids } of texts.all) equal(token_ids, texts.all[0].token_ids, "with and without drafts");
+    equal(texts.all[1].per_step[0], 0, "draft tokens before kernels are there");
+    check(texts.all.at(-1).drafted > 0, "drafts are verified once their kernels are there");
+    check(texts.pipelines > 0, "kernels compiled beside rounds");
+    await other.close();
+  },
+
   async "abort ends a generation, and the next one equals an undisturbed one"() {
     const prompt = golden[4].prompt;
     const undisturbed = await generate(prompt, { max_new_tokens: 16 });
@@ -483,6 +520,7 @@ export const tests = {
       equal(token_ids, plain.token_ids, JSON.stringify(way));
       equal(stats.num_emitted_tokens, stats.num_accepted_draft_tokens + stats.num_spec_steps, "emitted");
     }
+    // How many draft tokens pay depends on what rounds take here, so only a constant schedule has a bound that does not.
     const fixed = { drafter: "prediction", num_assistant_tokens_schedule: "constant" };
     const expected = await generate(prompt, { ...drawn, ...fixed, prediction: plain.text });
     equal(expected.token_ids, plain.token_ids, "prediction");
