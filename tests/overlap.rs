@@ -439,14 +439,8 @@ impl Drafter for Learning {
 #[test]
 fn what_is_not_ready_is_not_verified() {
     let log = Log::default();
-    let mut target = Counting {
-        cached: Vec::new(),
-        submitted: None,
-        fails: None,
-        unready: 2,
-        spoils: |_| (),
-        log: log.clone(),
-    };
+    let mut target =
+        Counting { cached: Vec::new(), submitted: None, fails: None, unready: 2, spoils: |_| (), log: log.clone() };
     let mut sink = Listener { heard: Vec::new(), breaks: None, fails: None, log };
     let (mut text, mut drafter) = (Run::new(&[8, 9]), Learning(Vec::new()));
     run(rounds(&mut target, &mut drafter, &mut text, &[], &mut sink)).unwrap();

@@ -100,7 +100,8 @@ impl Model {
 
         let Binder { step, kv, partial, norms, logits, matrices, vectors, tables, .. } = binder;
         let (blueprint, variants) = (blueprint.clone(), Cell::default());
-        let model = Self { gpu: gpu.clone(), blueprint, variants, step, kv, room, partial, norms, logits, body, head, windows };
+        let model =
+            Self { gpu: gpu.clone(), blueprint, variants, step, kv, room, partial, norms, logits, body, head, windows };
         model.compile(1);
         model.compile(model.chunk());
 
@@ -131,8 +132,11 @@ impl Model {
 
     /// The same while the device computes. Returns whether all of it is compiled.
     pub(super) fn compile_beside(&self, rows: usize) -> bool {
-        let compile = |node: &Node| self.gpu.compile_beside(node.best(rows, self.variants.get()));
-        self.nodes().map(compile).fold(true, |all, one| all && one)
+        let mut is_compiled = true;
+        for node in self.nodes() {
+            is_compiled &= self.gpu.compile_beside(node.best(rows, self.variants.get()));
+        }
+        is_compiled
     }
 
     /// Now a variant is ready, and all that are the same kernels.

@@ -28,7 +28,6 @@ impl Call {
     pub fn kernel(&self) -> Kernel {
         self.kernel
     }
-
 }
 
 impl Group {

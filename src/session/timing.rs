@@ -11,8 +11,8 @@ const TIMES: usize = 3;
 const MOST: Duration = Duration::from_millis(100);
 
 /// Times rounds: plain ones, also those submitted ahead, those over 8 rows and, where there is a draft model, with a draft step;
-/// until 100 ms have passed also those over 2, 4 and 16 rows. What is not ready is not timed, so nothing is compiled meanwhile.
-/// Nothing is cached afterwards. `step` is a guess of what a draft step takes, in plain rounds.
+/// until 100 ms have passed also those over 2, 4 and 16 rows. What is not ready is not timed, so no compilation is; in a browser it
+/// begins now, beside the first text. Nothing is cached afterwards. `step` is a guess of what a draft step takes, in plain rounds.
 ///
 /// # Errors
 /// [`crate::Error::NonFiniteLogits`], and what the device reports.
@@ -30,15 +30,15 @@ pub(super) async fn time_rounds(target: &mut impl Queue, has_draft_model: bool, 
             let late = began.elapsed() > MOST && drafted != 7;
             if drafted < target.capacity() && !late && target.ready(&draft).await? {
                 let forward = time(target, &draft).await? / ahead - timings.waiting;
-                timings.set_rows(drafted + 1, forward.max(1.0));
+                // Noise may make nothing of it, or more than as many plain rounds.
+                timings.set_rows(drafted + 1, forward.clamp(1.0, (drafted + 1) as f64));
                 timings.timed = true;
             }
         }
         let one = Draft::Model(1);
         if has_draft_model && 1 < target.capacity() && target.ready(&one).await? {
             let both = time(target, &one).await? / ahead - timings.waiting;
-            // Noise may make nothing of it.
-            timings.step = f64::max(both - timings.rows[1], step / 4.0);
+            timings.step = (both - timings.rows[1]).clamp(step / 4.0, 1.0);
         }
     }
     target.truncate(0);

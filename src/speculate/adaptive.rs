@@ -112,7 +112,8 @@ impl Adaptive {
         self.since_plain += (0.5 / LOSS) as usize;
         self.costs.begin();
         self.pace = (0.0, 0.0);
-        let known = known.into_iter().map(|drafter| Known { drafter, proposal: Vec::new(), usual: 0, judged: None }).collect();
+        let known =
+            known.into_iter().map(|drafter| Known { drafter, proposal: Vec::new(), usual: 0, judged: None }).collect();
         self.text = Text { known, draft_model, ..Text::default() };
     }
 
@@ -193,7 +194,11 @@ impl Adaptive {
         let mut rate = self.pace();
         let model = self.text.draft_model.map(|read| {
             let missed = self.text.length.saturating_sub(read + READ_PER_STEP);
-            (Origin::DraftModel, if self.acceptance[Origin::DraftModel as usize].is_new() { 1 } else { most }, self.costs.reading(missed))
+            (
+                Origin::DraftModel,
+                if self.acceptance[Origin::DraftModel as usize].is_new() { 1 } else { most },
+                self.costs.reading(missed),
+            )
         });
         let known = self.text.known.iter().filter(|one| waits && !one.proposal.is_empty());
         let known = known.map(|one| (one.drafter.origin(), most.min(one.proposal.len()), 0.0));
