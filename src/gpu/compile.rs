@@ -19,11 +19,9 @@ impl Gpu {
         if self.coming.borrow_mut().insert(kernel) {
             let gpu = self.clone();
             spawn_local(async move {
-                // What fails is refused again where it is recorded, and reported then.
-                if let Ok(pipeline) = gpu.compile_async(kernel).await {
-                    gpu.keep_pipeline(kernel, pipeline);
-                }
-                gpu.coming.borrow_mut().remove(&kernel);
+                // What is refused is refused again, and then reported as any other.
+                let pipeline = gpu.compile_async(kernel).await.unwrap_or_else(|_| gpu.create_pipeline(kernel));
+                gpu.keep_pipeline(kernel, pipeline);
             });
         }
         false

@@ -86,7 +86,7 @@ pub struct Gpu {
     info: DeviceInfo,
     options: GpuOptions,
     pipelines: RefCell<HashMap<Kernel, wgpu::ComputePipeline>>,
-    /// Those that the browser compiles beside what else it does.
+    /// Those that the browser was asked to compile beside what else it does.
     #[cfg(target_arch = "wasm32")]
     pub(super) coming: RefCell<HashSet<Kernel>>,
     layouts: RefCell<Vec<(Vec<Binding>, wgpu::BindGroupLayout)>>,
