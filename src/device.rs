@@ -198,6 +198,10 @@ impl Target for Engine {
         either!(self, engine => engine.prefill(tokens).await)
     }
 
+    async fn ready(&mut self, draft: &Draft) -> Result<bool> {
+        either!(self, engine => engine.ready(draft).await)
+    }
+
     async fn catch_up(&mut self, pending: u32) -> Result<usize> {
         either!(self, engine => engine.catch_up(pending).await)
     }

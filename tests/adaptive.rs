@@ -6,9 +6,14 @@
 use foretoken::speculate::{Adaptive, Drafter, Origin, Prediction, Round, Speculating};
 use foretoken::target::Draft;
 use foretoken::target::Timings as Told;
+use std::sync::LazyLock;
+
+/// The first seed of all texts and timings: `SEED=1000 cargo test --test adaptive` judges by others.
+static SEED: LazyLock<u64> = LazyLock::new(|| std::env::var("SEED").map_or(0, |seed| seed.parse().unwrap()));
 
 /// A deterministic number in 0..1 for a place in a stream.
 fn unit(stream: u64, place: usize) -> f64 {
+    let stream = stream + 7 * *SEED;
     let mut x = (stream << 32 | place as u64).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -137,7 +142,7 @@ impl Drafter for Lookup {
     }
 }
 
-/// How the drafter's timings are disturbed: by 10 % either way, at times fivefold, and at the first use of a kernel.
+/// How the drafter's timings are disturbed: by 10 % either way, and at times fivefold. No round compiles anything.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Timings {
     Exact,
@@ -162,7 +167,7 @@ fn told(world: &World, timings: Timings, seed: u64, guess: f64) -> Adaptive {
     let rows = [1.0, rows[0], rows[1], rows[2], rows[3]];
     let step = guess * world.step * disturbed(1) / plain;
     let waiting = f64::max((1.0 + world.host) * disturbed(20) / plain - 1.0, 0.0);
-    Adaptive::new(Told { plain: Some(0.02 * plain), rows, step, waiting })
+    Adaptive::new(Told { plain: Some(0.02 * plain), rows, timed: true, step, waiting })
 }
 
 /// The time of a text, and the state of the drafter after it.
@@ -171,7 +176,7 @@ fn adaptive(adaptive: &mut Adaptive, text: Text, timings: Timings) -> (f64, Spec
     let known = world.lookup.map(|_| Box::new(Lookup(text)) as Box<dyn Drafter>);
     adaptive.begin(known.into_iter().collect(), world.drafts.map(|_| 0));
     let mut tokens = vec![0; world.prompt];
-    let (mut time, mut read, mut kernels) = (0.0, 0, Vec::new());
+    let (mut time, mut read) = (0.0, 0);
     let (mut draft, mut ahead) = (Draft::Tokens(Vec::new()), false);
     for round in 0.. {
         let at = tokens.len() - world.prompt;
@@ -200,11 +205,6 @@ fn adaptive(adaptive: &mut Adaptive, text: Text, timings: Timings) -> (f64, Spec
             noise = 0.9 + 0.2 * unit(7 * text.seed + 4, round);
             if unit(7 * text.seed + 5, round) < 0.03 {
                 noise *= 5.0;
-            }
-            let kernel = ((draft.len() + 1).next_power_of_two(), matches!(draft, Draft::Model(_)));
-            if !kernels.contains(&kernel) {
-                noise *= 1.5;
-                kernels.push(kernel);
             }
         }
         let prefilled = if round == 0 { world.prompt - 1 } else { 0 };
@@ -367,8 +367,7 @@ fn every_world_of_the_table() {
     });
 }
 
-/// With timings that are exact, the account is exact but for plain decoding, whose time at a new text's beginning takes some
-/// rounds to learn: a text loses 3 % at most, a second one 5 %.
+/// With timings that are exact, so is the account: a text loses 3 % at most, a second one half a percent more.
 ///
 /// Long texts are as fast as with the best fixed choice on the average, because many texts change, and within 5 % in nearly
 /// all worlds; short ones are soon over.
@@ -383,17 +382,17 @@ fn exact_timings() {
         }
         let [first, second] = found;
         assert!(first.to_plain.1 <= 1.03, "{length}: {first:?}");
-        assert!(second.to_plain.1 <= 1.051, "{length}: {second:?}");
+        assert!(second.to_plain.1 <= 1.035, "{length}: {second:?}");
     }
 }
 
-/// With noise, and a draft step that costs a quarter more than it was told to, single short texts may lose a little more.
+/// With noise, and a draft step that was told to cost 0.6 of what it does, single short texts may lose a little more.
 #[test]
 fn noisy_timings_and_a_dearer_draft_step() {
     for (length, world, text, means) in
-        [(64, 1.045, 1.065, [1.08, 1.08]), (256, 1.027, 1.035, [1.04, 1.04]), (2000, 1.02, 1.02, [1.0, 1.0])]
+        [(64, 1.045, 1.072, [1.08, 1.06]), (256, 1.027, 1.035, [1.04, 1.03]), (2000, 1.02, 1.02, [1.0, 1.0])]
     {
-        for (found, mean) in survey(length, 3, Timings::Noisy, 0.8, 0.0).iter().zip(means) {
+        for (found, mean) in survey(length, 3, Timings::Noisy, 0.6, 0.0).iter().zip(means) {
             let (average, worst, above) = found.to_best;
             assert!(average <= mean, "{length}: {found:?}");
             assert!(length < 2000 || worst <= 1.15 && above <= 0.17, "{length}: {found:?}");
@@ -410,10 +409,10 @@ fn noisy_timings_and_a_dearer_draft_step() {
 #[test]
 fn waiting_for_proposals_is_paid_for() {
     for (host, length, text, mean, worst) in [
-        (0.05, 256, 1.045, 1.03, 2.0),
+        (0.05, 256, 1.035, 1.03, 2.0),
         (0.05, 2000, 1.015, 1.01, 1.12),
-        (0.15, 2000, 1.03, 1.01, 1.5),
-        (1.0, 2000, 1.057, 1.06, 1.6),
+        (0.15, 2000, 1.035, 1.01, 1.5),
+        (1.0, 2000, 1.055, 1.06, 1.6),
     ] {
         for found in survey(length, 2, Timings::Exact, 1.0, host) {
             let (average, most, _) = found.to_best;
@@ -498,9 +497,9 @@ fn the_state_says_what_was_chosen_and_why() {
 }
 
 /// A retelling of 40 tokens, the first text that a drafter sees: where the lookup finds something, the first guess comes within
-/// the first 8 tokens, and the text has at least 0.9 of the speed of a lookup that always proposes all it has. Less where costs
-/// rise with each row, as no kernel's do; and where costs that were not measured at load are far below the guess, which is
-/// made for slow devices.
+/// the first 8 tokens, and the text has at least 0.9 of the speed of a lookup that always proposes all it has. A little less where
+/// costs rise with each row, as no kernel's do; and where costs that were not measured at load are far above the guess, which
+/// is made for GPUs.
 #[test]
 fn a_short_retelling_is_drafted_from_its_beginning() {
     for (verify_name, verify) in VERIFY {
@@ -509,7 +508,7 @@ fn a_short_retelling_is_drafted_from_its_beginning() {
         for is_told in [true, false] {
             let drafter = |seed| match is_told {
                 true => told(&world, Timings::Noisy, seed, 1.0),
-                false => Adaptive::new(Told::guess(1.0)),
+                false => Adaptive::new(Told { plain: Some(0.02), ..Told::guess(1.0) }),
             };
             let (mut time, mut constant) = (0.0, 0.0);
             for seed in 0..20 {
@@ -522,8 +521,8 @@ fn a_short_retelling_is_drafted_from_its_beginning() {
             }
             println!("{verify_name}, told {is_told}: {:.3} of the constant lookup's speed", constant / time);
             let least = match verify_name {
-                "slope" => 0.8,
-                "flat" | "cliff" if !is_told => 0.65,
+                "slope" => 0.86,
+                "cliff" if !is_told => 0.86,
                 _ => 0.9,
             };
             assert!(constant >= least * time, "{verify_name}, told {is_told}: {}", constant / time);

@@ -133,41 +133,67 @@ fn fewer_kernel_variants_give_the_same_bits() {
     }
 }
 
-/// On loading, the kernels that a prompt needs; by rounds, those that a round needs. What is compared is a part of the model.
+/// On loading, the kernels that a prompt needs; before a round of its size, those that such rounds need. What is compared is a part of
+/// the model.
 #[test]
-fn every_variant_is_compared_when_it_is_first_needed_and_never_again() {
+fn every_variant_is_compared_before_it_is_first_needed_and_never_again() {
     for (name, max_context) in [("qwen3", 512), ("llama-gqa-tied", 12), ("llama-gqa-tied", 2)] {
         let gpu = gpu_of(&GpuOptions { as_on_gpus: true, ..GpuOptions::default() });
         let capacity = Capacity { max_context, ..capacity() };
         let mut engine = engine(&gpu, &path("tests/golden/models").join(name), None, capacity);
-        let row = 4 * engine.target().spec().vocab_size.min(1024) as u64;
         let before = gpu.counters();
         assert!(before.pipelines <= 12, "{} pipelines for a greedy model", before.pipelines);
         run(engine.check_invariance()).unwrap();
-        let did = gpu.counters().since(&before);
-        assert_eq!((did.submits, did.blocking_readbacks, did.readback_bytes), (2, 2, 2 * row), "{name}: {did:?}");
-        assert_eq!(did.pipelines > 0, max_context < 100, "{name}: {did:?}");
+        assert_eq!(gpu.counters().since(&before).submits, 0, "{name}: compared again");
         assert_eq!(engine.target().variants().warning(), None, "this device's variants agree");
         assert!(engine.cached().is_empty());
         if max_context < 100 {
             continue;
         }
+        let row = 4 * engine.target().spec().vocab_size.min(1024) as u64;
         for rows in [1, 2, 4, 8, 16, 32] {
             let draft = Draft::Tokens(vec![5; rows - 1]);
-            let [first, second] = [(); 2].map(|()| {
+            let compares = if [1, 32].contains(&rows) { 0 } else { 2 };
+            for compares in [compares, 0] {
                 engine.truncate(0);
                 let before = gpu.counters();
-                run(engine.verify(7, &draft)).unwrap();
-                gpu.counters().since(&before)
-            });
-            let compares = if [1, 32].contains(&rows) { 0 } else { 2 };
-            assert_eq!((first.submits, first.blocking_readbacks), (1 + compares, 1 + compares), "{rows} rows");
-            assert_eq!(first.pipelines > 0, compares > 0, "{rows} rows");
-            // A layer and a part of the head, twice.
-            assert!(first.dispatches - second.dispatches <= 2 * 14, "{first:?} {second:?}");
-            assert_eq!((second.submits, second.creates), (1, 0), "{rows} rows");
+                assert!(run(engine.ready(&draft)).unwrap());
+                let did = gpu.counters().since(&before);
+                let expected = (compares, compares, compares * row);
+                assert_eq!((did.submits, did.blocking_readbacks, did.readback_bytes), expected, "{rows} rows: {did:?}");
+                assert_eq!(did.pipelines > 0, compares > 0, "{rows} rows: {did:?}");
+                // A layer and a part of the head, twice.
+                assert!(did.dispatches <= 2 * 14, "{did:?}");
+            }
+            let before = gpu.counters();
+            run(engine.verify(7, &draft)).unwrap();
+            let round = gpu.counters().since(&before);
+            assert_eq!((round.submits, round.creates), (1, 0), "{rows} rows: {round:?}");
         }
     }
+}
+
+/// A processor compiles nothing but on loading: what is there serves any number of rows, and few variants are.
+#[test]
+fn no_round_of_a_processor_compiles() {
+    let gpu = gpu();
+    if !gpu.is_processor() {
+        return println!("skipped: this device is no processor");
+    }
+    let (target, draft) = (path("models/tales/target"), path("models/tales/draft"));
+    let mut engine = engine(&gpu, &target, Some(&draft), Tales::capacity());
+    run(engine.prefill(&[5; 40])).unwrap();
+    // The draft model reads the prompt.
+    run(engine.verify(5, &Draft::Model(1))).unwrap();
+    let before = gpu.counters();
+    for count in 0..=15 {
+        for draft in [Draft::Tokens(vec![5; count]), Draft::Model(count)] {
+            assert!(run(engine.ready(&draft)).unwrap());
+            run(engine.verify(5, &draft)).unwrap();
+        }
+    }
+    assert_eq!(gpu.counters().since(&before).creates, 0);
+    assert_eq!(engine.target().variants().warning(), None);
 }
 
 #[test]

@@ -301,8 +301,7 @@ fn a_shared_prefix_is_reused_and_changes_nothing() {
 }
 
 /// What a round does: one submission, one readback of at most 256 bytes, nothing created, 5 dispatches per layer in one block of
-/// positions (6 where heads are normalised; and 2 for norms that matmuls cannot do). The first round of its size compiles its
-/// kernels, and compares them.
+/// positions (6 where heads are normalised; and 2 for norms that matmuls cannot do).
 fn one_submission(engine: &mut Engine, folder: &std::path::Path) {
     let gpu = engine.gpu().clone();
     engine.truncate(0);
@@ -317,8 +316,9 @@ fn one_submission(engine: &mut Engine, folder: &std::path::Path) {
             engine.truncate(len);
             gpu.counters().since(&before)
         });
-        // Beside pipelines, the staging buffers of a comparison.
-        assert!(first.creates <= first.pipelines + 2, "{first:?}");
+        // Before the first round of its size, pipelines and the staging buffers of a comparison, but not on a processor.
+        let most = if gpu.is_processor() { 0 } else { first.pipelines + 2 };
+        assert!(first.creates <= most, "{first:?}");
         let what = format!("{} {draft:?}: {round:?}", folder.display());
         assert_eq!((round.submits, round.blocking_readbacks, round.creates), (1, 1, 0), "{what}");
         assert!(round.readback_bytes <= 256, "{what}");
@@ -424,8 +424,8 @@ fn a_sampled_round_is_one_submission_too() {
             run(engine.prefill(&[1, 2, 3])).unwrap();
             run(engine.verify(5, &Draft::Model(1))).unwrap();
             for draft in [Draft::Model(15), Draft::Tokens(vec![5; 10]), Draft::Tokens(vec![])] {
-                // The first round of its size compiles.
-                run(engine.verify(5, &draft)).unwrap();
+                // Before the first round of its size kernels may be compiled.
+                run(engine.ready(&draft)).unwrap();
                 let before = gpu.counters();
                 run(engine.verify(5, &draft)).unwrap();
                 let round = gpu.counters().since(&before);

@@ -292,6 +292,8 @@ struct Counting {
     cached: Vec<u32>,
     submitted: Option<Vec<u32>>,
     fails: Option<(&'static str, u32)>,
+    /// Rounds before its kernels are there.
+    unready: usize,
     /// What becomes of its answers.
     spoils: fn(&mut Verified),
     log: Log,
@@ -322,6 +324,11 @@ impl Target for Counting {
         self.cached.extend_from_slice(tokens);
         Ok(())
     }
+    async fn ready(&mut self, _draft: &Draft) -> Result<bool> {
+        let ready = self.unready == 0;
+        self.unready = self.unready.saturating_sub(1);
+        Ok(ready)
+    }
     async fn submit(&mut self, pending: u32, draft: &Draft) -> Result<()> {
         let Draft::Tokens(draft) = draft else { panic!("it has no draft model") };
         self.submitted = Some([&[pending], &draft[..]].concat());
@@ -337,7 +344,7 @@ impl Target for Counting {
         let ids = tokens.iter().map(|id| id + 1).collect();
         // As if a draft model with another tokenizer had been what held it.
         let waited = if tokens[0] == 9 { HELD.as_secs_f64() } else { 0.0 };
-        let mut verified = Verified { draft: tokens[1..].to_vec(), ids, waited, compared: 0.0 };
+        let mut verified = Verified { draft: tokens[1..].to_vec(), ids, waited };
         (self.spoils)(&mut verified);
         Ok(verified)
     }
@@ -403,7 +410,7 @@ fn listen_to(
     spoils: fn(&mut Verified),
 ) -> Heard {
     let log = Log::default();
-    let mut target = Counting { cached: Vec::new(), submitted: None, fails, spoils, log: log.clone() };
+    let mut target = Counting { cached: Vec::new(), submitted: None, fails, unready: 0, spoils, log: log.clone() };
     let mut sink = Listener { heard: Vec::new(), breaks: sink.0, fails: sink.1, log: log.clone() };
     let mut text = Run::new(&[8, 9]);
     text.overlap = overlap;
@@ -411,6 +418,34 @@ fn listen_to(
     assert_eq!(text.tokens[2..], sink.heard, "the sink has heard of all");
     let log = log.borrow().clone();
     Heard { ended, log, text, target }
+}
+
+/// As [`Next`]; what it learns of.
+struct Learning(Vec<(usize, usize)>);
+
+impl Drafter for Learning {
+    fn draft(&mut self, tokens: &[u32], room: usize) -> Draft {
+        Next.draft(tokens, room)
+    }
+    fn learn(&mut self, round: &Round) {
+        self.0.push((round.drafted, round.rows));
+    }
+    fn origin(&self) -> Origin {
+        Origin::Lookup
+    }
+}
+
+/// A round would wait for kernels that are not compiled: it is a plain one, and counts as such.
+#[test]
+fn what_is_not_ready_is_not_verified() {
+    let log = Log::default();
+    let mut target =
+        Counting { cached: Vec::new(), submitted: None, fails: None, unready: 2, spoils: |_| (), log: log.clone() };
+    let mut sink = Listener { heard: Vec::new(), breaks: None, fails: None, log };
+    let (mut text, mut drafter) = (Run::new(&[8, 9]), Learning(Vec::new()));
+    run(rounds(&mut target, &mut drafter, &mut text, &[], &mut sink)).unwrap();
+    assert_eq!(drafter.0, [(0, 1), (0, 1), (1, 2), (1, 2)]);
+    assert_eq!((sink.heard, text.stats.num_draft_tokens), (vec![10, 11, 12, 13, 14, 15], 2));
 }
 
 #[test]

@@ -47,6 +47,10 @@ impl Engine {
         let recipe = Recipe::of(&Sampling::default(), false);
         let sampler = Sampler::new(gpu, recipe, &buffers, &target, draft.as_ref())?;
         let follow = Self::follow(gpu, &buffers, &target, draft.as_ref())?;
+        if let Some(draft) = &draft {
+            // Its bits change no text, so nothing of it is compared.
+            draft.learn(draft.variants().best(draft.chunk()), false);
+        }
         let (gpu, cached) = (gpu.clone(), Vec::new());
         let (seen, chunk, translation, flights) = (None, None, None, VecDeque::new());
         let (draft_cached, ahead) = (0, Ahead::default());
@@ -212,12 +216,15 @@ impl Target for Engine {
         self.truncate(self.cached.len());
         self.make_room(tokens.len()).await?;
         for chunk in tokens.chunks(self.target.chunk()) {
-            self.compare(chunk.len(), self.cached.len()).await?;
             let submitted = self.submit_chunk(&self.target, chunk, self.cached.len());
             self.cached.extend_from_slice(chunk);
             self.keep_up(submitted).await?;
         }
         self.gpu.check()
+    }
+
+    async fn ready(&mut self, draft: &Draft) -> Result<bool> {
+        self.get_ready(draft).await
     }
 
     async fn catch_up(&mut self, pending: u32) -> Result<usize> {
@@ -249,7 +256,6 @@ impl Target for Engine {
         if steps > 0 {
             self.make_draft_room(position + steps).await?;
         }
-        let compared = self.compare(known.len() + steps + 1, position).await?;
         let missed = if steps > 0 { missed } else { 0 };
         if let Some(model) = self.draft.as_ref().filter(|_| steps > 0) {
             self.set_draft_step(model, missed, position);
@@ -278,13 +284,13 @@ impl Target for Engine {
         // A translation may have come to nothing this time.
         let repeats = known.is_empty() && (draft.is_empty() || self.translation.is_none());
         let readback = DIRECT;
-        self.flights.push_back(Flight { shape, position, pending, known, waited, compared, repeats, readback });
+        self.flights.push_back(Flight { shape, position, pending, known, waited, repeats, readback });
         Ok(())
     }
 
     async fn finish(&mut self) -> Result<Verified> {
         let Some(flight) = self.flights.pop_front() else { return Ok(Verified::default()) };
-        let Flight { shape, position, pending, known, waited, compared, readback, .. } = flight;
+        let Flight { shape, position, pending, known, waited, readback, .. } = flight;
         // After an error there is no round to go on with.
         let behind = std::mem::take(&mut self.flights);
         let words = self.readbacks[readback].wait(&self.gpu).await?;
@@ -304,7 +310,7 @@ impl Target for Engine {
         let agreed = draft.iter().zip(&ids).take_while(|(draft, id)| draft == id).count();
         let place = |flight| Flight { position: position + 1 + agreed, pending: ids[agreed], ..flight };
         self.flights = behind.into_iter().map(place).collect();
-        Ok(Verified { draft, ids, waited, compared })
+        Ok(Verified { draft, ids, waited })
     }
 }
 

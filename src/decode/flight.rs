@@ -55,7 +55,6 @@ pub(super) struct Flight {
     pub pending: u32,
     pub known: Vec<u32>,
     pub waited: f64,
-    pub compared: f64,
     /// Whether another like it may be submitted behind it.
     pub repeats: bool,
     pub readback: usize,

@@ -2,7 +2,7 @@
 
 use super::bind::{Binder, Lowered};
 use super::dims::Step;
-use super::invariance::Variants;
+use super::invariance::{TILE, Variants};
 use super::memory::{CacheSizes, FIRST_POSITIONS, Sizes};
 use super::node::{Node, Pass, Positions, blocks};
 use super::round::RoundBuffers;
@@ -98,33 +98,71 @@ impl Model {
         let head: Vec<Node> = nodes.flatten().collect();
         choose_probes(&mut body, plan.ops_per_layer());
         let body: Vec<Node> = body.into_iter().flatten().collect();
-        let variants = Variants::default();
-        for rows in [1, capacity.prefill_chunk] {
-            body.iter().for_each(|node| node.compile(gpu, rows, variants));
-        }
-        head.iter().for_each(|node| node.compile(gpu, 1, variants));
         let mut windows: Vec<u32> = body.iter().filter_map(Node::window).collect();
         windows.sort_unstable();
         windows.dedup();
 
+        let Binder { step, kv, partial, norms, logits, arithmetic, matrices, vectors, tables, .. } = binder;
+        let blueprint = Blueprint { arithmetic: arithmetic.into(), ..blueprint.clone() };
+        let variants = Cell::default();
+        let model = Self {
+            gpu: gpu.clone(),
+            blueprint,
+            arithmetic,
+            variants,
+            step,
+            kv,
+            room,
+            partial,
+            norms,
+            logits,
+            body,
+            head,
+            windows,
+        };
+        model.compile(1);
+        model.compile(model.chunk());
+
         let mut backlog = Backlog::default();
-        for (matrix, on_gpu) in plan.matrices.iter().zip(&binder.matrices) {
+        for (matrix, on_gpu) in plan.matrices.iter().zip(&matrices) {
             match weights {
                 Some(weights) => on_gpu.load(gpu, weights, matrix, &mut backlog, loaded).await?,
                 None => fill(gpu, on_gpu),
             }
         }
-        load_vectors(gpu, weights, &plan.vectors, &binder.vectors).await?;
-        for (rope, table) in spec.ropes.iter().zip(&binder.tables) {
+        load_vectors(gpu, weights, &plan.vectors, &vectors).await?;
+        for (rope, table) in spec.ropes.iter().zip(&tables) {
             let angles = rotary_table(rope, capacity.max_context);
             table.whole().write(gpu, bytemuck::cast_slice(&angles));
         }
         gpu.flush().await?;
+        Ok(model)
+    }
 
-        let Binder { step, kv, partial, norms, logits, arithmetic, .. } = binder;
-        let blueprint = Blueprint { arithmetic: arithmetic.into(), ..blueprint.clone() };
-        let (gpu, variants) = (gpu.clone(), Cell::new(variants));
-        Ok(Self { gpu, blueprint, arithmetic, variants, step, kv, room, partial, norms, logits, body, head, windows })
+    fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.body.iter().chain(&self.head)
+    }
+
+    /// Compiles what is best for so many rows.
+    pub(super) fn compile(&self, rows: usize) {
+        self.nodes().for_each(|node| self.gpu.compile(node.best(rows, self.variants.get())));
+    }
+
+    /// The same while the device computes. Returns whether all of it is compiled.
+    pub(super) fn compile_beside(&self, rows: usize) -> bool {
+        let mut is_compiled = true;
+        for node in self.nodes() {
+            is_compiled &= self.gpu.compile_beside(node.best(rows, self.variants.get()));
+        }
+        is_compiled
+    }
+
+    /// Now a variant is ready, and all that are the same kernels.
+    pub(super) fn learn(&self, variant: usize, differs: bool) {
+        let mut variants = self.variants.get();
+        let is_same = |other: &usize| self.nodes().all(|node| node.has_same_kernels(variant, *other));
+        (0..=TILE).filter(is_same).for_each(|variant| variants.learn(variant, differs));
+        self.variants.set(variants);
     }
 
     /// Positions that the KV cache has room for without growing.

@@ -5,50 +5,65 @@ use super::flight::Ahead;
 use super::memory::{BLOCK, FEW_ROWS};
 use crate::error::Result;
 use crate::gpu::Kernel;
-use crate::target::Target;
-use web_time::Instant;
+use crate::target::{Draft, Target};
 
 /// Where among the variants of a matmul the tile is: behind those of [`Kernel::ROWS`].
 pub(super) const TILE: usize = Kernel::ROWS.len();
 
-/// Which of the matmul kernels that compute the same were compared on this device, and which of them differ from the one for a
-/// single row: those are not used. A bit for each of [`Kernel::ROWS`], then one for the tile.
+/// Which of the matmul kernels that compute the same are ready on this device: compiled, and compared with the one for a single
+/// row; and which of them differ from it: those are never used. A bit for each of [`Kernel::ROWS`], then one for the tile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Variants {
-    compared: u8,
+    ready: u8,
     differing: u8,
 }
 
 impl Default for Variants {
     fn default() -> Self {
-        Self { compared: 1, differing: 0 }
+        Self { ready: 1, differing: 0 }
     }
 }
 
 impl Variants {
-    const ALL: u8 = (2 << TILE) - 1;
+    const EACH: u8 = (2 << TILE) - 1;
+    /// All of them.
+    pub const ALL: Self = Self { ready: Self::EACH, differing: 0 };
     /// All but the tile.
-    pub const NO_TILES: Self = Self { compared: Self::ALL, differing: 1 << TILE };
+    pub const NO_TILES: Self = Self { ready: Self::EACH, differing: 1 << TILE };
     /// The one for a single row serves all.
-    pub const ONE: Self = Self { compared: Self::ALL, differing: Self::ALL - 1 };
+    pub const ONE: Self = Self { ready: Self::EACH, differing: Self::EACH - 1 };
 
     /// The variant for so many rows: the one that is made for them; else one for more rows, else for fewer, several times over.
     pub(super) fn choose(self, rows: usize) -> usize {
+        self.nearest(rows, self.ready & !self.differing)
+    }
+
+    fn nearest(self, rows: usize, of: u8) -> usize {
         let made_for = match rows {
             rows if rows > FEW_ROWS => TILE,
             rows => Kernel::ROWS.iter().position(|most| *most as usize >= rows).unwrap_or(TILE - 1),
         };
         let larger = made_for..TILE.max(made_for + 1);
-        larger.chain((0..made_for).rev()).find(|variant| self.differing >> variant & 1 == 0).unwrap_or(0)
+        larger.chain((0..made_for).rev()).find(|variant| of >> variant & 1 == 1).unwrap_or(0)
     }
 
-    /// That variant, where it was not compared yet.
-    fn unknown(self, rows: usize) -> Option<usize> {
-        Some(self.choose(rows)).filter(|variant| self.compared >> variant & 1 == 0)
+    /// Whether all of so many rows are computed at once.
+    pub(super) fn serves(self, rows: usize) -> bool {
+        Kernel::ROWS.get(self.choose(rows)).is_none_or(|most| *most as usize >= rows.min(16))
     }
 
-    fn learn(&mut self, variant: usize, differs: bool) {
-        self.compared |= 1 << variant;
+    /// The variant that would be chosen for so many rows if all were ready.
+    pub(super) fn best(self, rows: usize) -> usize {
+        self.nearest(rows, !self.differing)
+    }
+
+    /// That variant, where it is not ready.
+    pub(super) fn missing(self, rows: usize) -> Option<usize> {
+        Some(self.best(rows)).filter(|variant| self.ready >> variant & 1 == 0)
+    }
+
+    pub(super) fn learn(&mut self, variant: usize, differs: bool) {
+        self.ready |= 1 << variant;
         self.differing |= u8::from(differs) << variant;
     }
 
@@ -69,43 +84,68 @@ impl Variants {
 }
 
 impl Engine {
-    /// Compares the kernels that read prompts with those that write, as [`Engine::compare`] does; the others are compared when
-    /// a pass first needs them. Nothing is cached afterwards.
+    /// Gets ready what a prompt is read with. A processor takes long to compile, and would do that with the cores that compute:
+    /// there this is all that rounds need, by a kernel for 4 rows besides. Nothing is cached afterwards.
     ///
     /// # Errors
     /// What the device reports.
     pub async fn check_invariance(&mut self) -> Result<Variants> {
         self.truncate(0);
-        let rows = self.target.chunk().min(self.capacity());
-        // The last rows see two blocks of positions, where there is room for them.
-        let last = (BLOCK + rows / 2).min(self.capacity());
-        self.compare(rows, last.saturating_sub(rows)).await?;
+        let chunk = self.target.chunk().min(self.capacity());
+        for rows in [chunk, if self.gpu.is_processor() { 4.min(self.capacity()) } else { 1 }] {
+            self.target.compile(rows);
+            // The last rows see two blocks of positions, where there is room for them.
+            let last = (BLOCK + rows / 2).min(self.capacity());
+            self.compare(rows, last.saturating_sub(rows)).await?;
+        }
         Ok(self.target.variants())
     }
 
-    /// Where the kernel variant for so many rows was not in use yet: compiles it, and compares the bits of a token's logits by
-    /// it, and by the variant for a single row. Shader compilers may reorder sums; a variant that differs is never used. A
-    /// few layers that between them have every kernel, and a part of the head, are enough for that. It overwrites the cache
-    /// from `position` on. Returns the seconds that it took.
+    /// Compares the bits of a token's logits by the kernel variant for so many rows, where it is not ready yet, and by the one
+    /// for a single row. Shader compilers may reorder sums; a variant that differs is never used. A few layers that between them
+    /// have every kernel, and a part of the head, are enough for that. It overwrites the cache from `position` on.
     ///
     /// # Errors
     /// What the device reports.
-    pub(super) async fn compare(&mut self, rows: usize, position: usize) -> Result<f64> {
+    pub(super) async fn compare(&mut self, rows: usize, position: usize) -> Result<()> {
         let mut variants = self.target.variants();
-        if variants.unknown(rows).is_none() {
-            return Ok(0.0);
-        }
-        let began = Instant::now();
         let vocab = self.target.spec().vocab_size;
-        let tokens: Vec<u32> = (0..rows).map(|i| (i * 37 % vocab) as u32).collect();
-        while let Some(variant) = variants.unknown(rows) {
-            let together = self.probe(&tokens, position).await?;
-            let alone = self.probe(&tokens[rows - 1..], position + rows - 1).await?;
-            variants.learn(variant, together != alone);
+        while let Some(variant) = variants.missing(rows) {
+            let tokens: Vec<u32> = (0..rows).map(|i| (i * 37 % vocab) as u32).collect();
+            let mut tried = variants;
+            tried.learn(variant, false);
+            self.target.use_variants(tried);
+            let together = self.probe(&tokens, position).await;
             self.target.use_variants(variants);
+            // It sees what was just cached before it.
+            let alone = self.probe(&tokens[rows - 1..], position + rows - 1).await?;
+            self.target.learn(variant, together? != alone);
+            variants = self.target.variants();
+            self.ahead = Ahead::default();
         }
-        self.ahead = Ahead::default();
-        Ok(began.elapsed().as_secs_f64())
+        Ok(())
+    }
+
+    /// As [`Target::ready`].
+    pub(super) async fn get_ready(&mut self, draft: &Draft) -> Result<bool> {
+        let rows = draft.len() + 1;
+        if self.gpu.is_processor() {
+            return Ok(true);
+        }
+        if let (Some(model), Draft::Model(_)) = (&self.draft, draft)
+            // It may have a token to read before its own last one; until this is ready, a larger variant does that.
+            && let Some(variant) = model.variants().missing(2)
+            && model.compile_beside(2)
+        {
+            model.learn(variant, false);
+        }
+        if self.target.variants().missing(rows).is_some() && self.target.compile_beside(rows) {
+            let position = self.cached.len();
+            self.make_room(rows).await?;
+            self.compare(rows, position).await?;
+        }
+        let variants = self.target.variants();
+        Ok(variants.missing(rows).is_none() || variants.serves(rows))
     }
 }
 
@@ -120,18 +160,18 @@ mod tests {
 
     #[test]
     fn what_differs_is_not_used() {
-        let all = Variants::default();
+        let all = Variants::ALL;
         let expected = [(1, 1), (2, 2), (3, 4), (5, 8), (9, 16), (16, 16), (17, 16), (32, 16), (33, 0), (500, 0)];
         assert_eq!(expected.map(|(rows, _)| (rows, chosen(all, rows))), expected);
-        let mut known = all;
-        assert_eq!((known.unknown(1), known.unknown(4), known.unknown(64)), (None, Some(2), Some(TILE)));
+        let mut known = Variants::default();
+        assert_eq!((known.missing(1), known.missing(4), known.missing(64)), (None, Some(2), Some(TILE)));
         known.learn(2, false);
-        assert_eq!((known.unknown(4), known.warning()), (None, None));
+        assert_eq!((known.missing(4), known.warning()), (None, None));
         // One that differs gives way to larger ones, then to smaller ones.
         known.learn(3, true);
-        assert_eq!((chosen(known, 4), chosen(known, 7), known.unknown(7)), (4, 16, Some(4)));
+        assert_eq!((chosen(known, 4), chosen(known, 7), known.missing(7)), (4, 16, Some(4)));
         known.learn(4, true);
-        assert_eq!((chosen(known, 7), chosen(known, 20), known.unknown(7)), (4, 4, None));
+        assert_eq!((chosen(known, 7), chosen(known, 20), known.missing(7)), (4, 4, None));
         assert_eq!(chosen(known, 64), 0);
         known.learn(TILE, true);
         assert_eq!(chosen(known, 64), 4);

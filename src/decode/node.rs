@@ -66,8 +66,7 @@ impl Span {
 /// Threads of the kernel that joins the blocks.
 const JOINING: u32 = 64;
 
-/// A step of the plan with its buffers, bound for every kernel variant that it may run; each is compiled when it is first
-/// recorded.
+/// A step of the plan with its buffers, bound for every kernel variant that it may run.
 pub(super) struct Node {
     choice: Choice,
     bindings: Vec<(u32, Slice)>,
@@ -125,26 +124,45 @@ impl Node {
         }
     }
 
-    fn variant(&self, rows: u32, variants: Variants) -> usize {
+    /// Whether two variants of a matmul are the same kernel.
+    pub fn has_same_kernels(&self, variant: usize, other: usize) -> bool {
+        let kernel = |variant: usize| self.calls.get(variant).map(Call::kernel);
+        !matches!(self.choice, Choice::Matmul(..)) || kernel(variant) == kernel(other)
+    }
+
+    /// The first variant that has room for the query vectors of so many rows; the last one takes any number, in turns.
+    fn fitting(&self, rows: u32, span: Span) -> usize {
+        let fitting = Kernel::VECTORS.iter().position(|vectors| *vectors >= rows * span.group);
+        fitting.unwrap_or(Kernel::VECTORS.len() - 1)
+    }
+
+    /// The kernel that is best for so many rows.
+    pub fn best(&self, rows: usize, variants: Variants) -> Kernel {
+        let best = match (self.choice, self.grid) {
+            (Choice::Matmul(..), _) => variants.best(rows),
+            (_, Grid::Parts(span)) => self.fitting(rows as u32, span),
+            _ => 0,
+        };
+        self.calls[best].kernel()
+    }
+
+    /// The variant for so many rows that is ready: where the best one is not, a larger one.
+    fn variant(&self, gpu: &Gpu, rows: u32, variants: Variants) -> usize {
         match (self.choice, self.grid) {
             (Choice::Matmul(..), _) => variants.choose(rows as usize),
             (_, Grid::Parts(span)) => {
-                let fitting = Kernel::VECTORS.iter().position(|vectors| *vectors >= rows * span.group);
-                fitting.unwrap_or(Kernel::VECTORS.len() - 1)
+                let fitting = self.fitting(rows, span);
+                let is_ready = |variant: &usize| gpu.is_compiled(self.calls[*variant].kernel());
+                (fitting..Kernel::VECTORS.len()).find(is_ready).unwrap_or(fitting)
             }
             _ => 0,
         }
     }
 
-    /// Compiles what it runs for so many rows.
-    pub fn compile(&self, gpu: &Gpu, rows: usize, variants: Variants) {
-        self.calls[self.variant(rows as u32, variants)].compile(gpu);
-    }
-
     /// Records it.
     pub fn record(&self, recorder: &mut Recorder<'_>, pass: Pass<'_>) {
         let Pass { rows, positions, variants, outs: wanted } = pass;
-        let variant = self.variant(rows, variants);
+        let variant = self.variant(recorder.gpu(), rows, variants);
         let grid = match self.grid {
             Grid::PerRow(x) => [x, rows, 1],
             Grid::Rows => [rows, 1, 1],

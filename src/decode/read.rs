@@ -68,6 +68,7 @@ impl Engine {
         let mut all = Vec::with_capacity(tokens.len() * vocab);
         for chunk in tokens.chunks(rows.clamp(1, self.target.max_rows())) {
             let position = self.cached.len();
+            self.target.compile(chunk.len());
             self.compare(chunk.len(), position).await?;
             self.submit_chunk(&self.target, chunk, position);
             for first in (0..chunk.len()).step_by(MAX_DRAFT + 1) {

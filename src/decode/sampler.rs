@@ -151,7 +151,7 @@ impl Sampler {
                     }
                 }
             }
-            nodes.iter().for_each(|node| node.compile(gpu, 1, Variants::default()));
+            nodes.iter().for_each(|node| gpu.compile(node.best(1, Variants::default())));
             nodes
         };
         let drafted = draft.zip(draft_look.as_ref());

@@ -5,6 +5,8 @@ use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+#[cfg(target_arch = "wasm32")]
+use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -84,6 +86,9 @@ pub struct Gpu {
     info: DeviceInfo,
     options: GpuOptions,
     pipelines: RefCell<HashMap<Kernel, wgpu::ComputePipeline>>,
+    /// Those that the browser was asked to compile beside what else it does.
+    #[cfg(target_arch = "wasm32")]
+    pub(super) coming: RefCell<HashSet<Kernel>>,
     layouts: RefCell<Vec<(Vec<Binding>, wgpu::BindGroupLayout)>>,
     failure: Shared,
     subnormals: Subnormals,
@@ -170,6 +175,8 @@ impl Gpu {
             info,
             options,
             pipelines: RefCell::default(),
+            #[cfg(target_arch = "wasm32")]
+            coming: RefCell::default(),
             layouts: RefCell::default(),
             failure,
             subnormals: Subnormals::Flushed,
@@ -284,6 +291,37 @@ impl Gpu {
         if let Some(pipeline) = self.pipelines.borrow().get(&kernel) {
             return pipeline.clone();
         }
+        let pipeline = self.create_pipeline(kernel);
+        self.keep_pipeline(kernel, pipeline.clone());
+        pipeline
+    }
+
+    /// Compiles a kernel, if it is not yet.
+    pub fn compile(&self, kernel: Kernel) {
+        self.pipeline(kernel);
+    }
+
+    /// Compiles a kernel, in a browser while the device computes. Returns whether it is compiled.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn compile_beside(self: &Rc<Self>, kernel: Kernel) -> bool {
+        self.compile(kernel);
+        true
+    }
+
+    /// Whether a kernel is compiled.
+    pub fn is_compiled(&self, kernel: Kernel) -> bool {
+        self.pipelines.borrow().contains_key(&kernel)
+    }
+
+    pub(super) fn keep_pipeline(&self, kernel: Kernel, pipeline: wgpu::ComputePipeline) {
+        self.count(|counters| {
+            counters.creates += 1;
+            counters.pipelines += 1;
+        });
+        self.pipelines.borrow_mut().insert(kernel, pipeline);
+    }
+
+    pub(super) fn create_pipeline(&self, kernel: Kernel) -> wgpu::ComputePipeline {
         let label = format!("{kernel:?}");
         let source = kernel.source(self.subnormals);
         let bindings = self.layout(&source);
@@ -293,7 +331,7 @@ impl Gpu {
         });
         let source = wgpu::ShaderSource::Wgsl(source.into());
         let module = self.device.create_shader_module(wgpu::ShaderModuleDescriptor { label: Some(&label), source });
-        let pipeline = self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+        self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
             label: Some(&label),
             layout: Some(&layout),
             module: &module,
@@ -304,13 +342,7 @@ impl Gpu {
                 ..Default::default()
             },
             cache: None,
-        });
-        self.count(|counters| {
-            counters.creates += 1;
-            counters.pipelines += 1;
-        });
-        self.pipelines.borrow_mut().insert(kernel, pipeline.clone());
-        pipeline
+        })
     }
 
     /// What a kernel's text says that it binds. Kernels that bind alike have the same one, so that one bind group serves them.

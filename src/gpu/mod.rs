@@ -1,6 +1,8 @@
 //! The only place that names wgpu: the device and its limits, kernels, buffers, recording, readback.
 
 mod buffers;
+#[cfg(target_arch = "wasm32")]
+mod compile;
 mod device;
 mod fragments;
 mod kernels;

@@ -16,7 +16,7 @@ pub struct Group {
     _buffers: Rc<[Buffer]>,
 }
 
-/// A kernel with its buffers. It is compiled when it is first recorded.
+/// A kernel with its buffers. One that is not compiled when it is first recorded is compiled then.
 pub struct Call {
     kernel: Kernel,
     pipeline: OnceCell<wgpu::ComputePipeline>,
@@ -27,11 +27,6 @@ impl Call {
     /// What it runs.
     pub fn kernel(&self) -> Kernel {
         self.kernel
-    }
-
-    /// Compiles the kernel, if it is not yet.
-    pub fn compile(&self, gpu: &Gpu) -> &wgpu::ComputePipeline {
-        self.pipeline.get_or_init(|| gpu.pipeline(self.kernel))
     }
 }
 
@@ -108,9 +103,14 @@ pub struct Recorder<'a> {
 }
 
 impl Recorder<'_> {
+    /// Where it is submitted.
+    pub fn gpu(&self) -> &Gpu {
+        self.gpu
+    }
+
     /// Adds a kernel call.
     pub fn dispatch(&mut self, call: &Call, grid: [u32; 3]) {
-        self.pass.set_pipeline(call.compile(self.gpu));
+        self.pass.set_pipeline(call.pipeline.get_or_init(|| self.gpu.pipeline(call.kernel)));
         self.pass.set_bind_group(0, &call.group.raw, &[]);
         let [x, y, z] = grid;
         self.pass.dispatch_workgroups(x, y, z);

@@ -188,10 +188,15 @@ async fn write<T: Queue>(
         if !ahead {
             let started = Instant::now();
             draft = drafter.draft(&run.tokens, room);
+            run.stats.times.draft += seconds(started);
+            let started = Instant::now();
+            if !draft.is_empty() && !target.ready(&draft).await? {
+                draft = Draft::Tokens(Vec::new());
+            }
+            waited += seconds(started);
             proposed = draft.len();
             draft = draft.cut(room - 1);
             began = Instant::now();
-            run.stats.times.draft += (began - started).as_secs_f64();
             let pending = run.tokens[run.tokens.len() - 1];
             while let Draft::Model(1..) = draft {
                 let read = target.catch_up(pending).await;
@@ -210,7 +215,7 @@ async fn write<T: Queue>(
             beside = Instant::now();
             if prefilled + caught_up > 0 {
                 // The device still computes the prompt.
-                waited = (beside - began).as_secs_f64();
+                waited += (beside - began).as_secs_f64();
             }
         }
         if !emit(&mut unemitted, run, target, sink)? {
@@ -244,8 +249,8 @@ async fn write<T: Queue>(
         let verifying = (finished - began).as_secs_f64();
         run.stats.times.verify += verifying;
         if prefilled + caught_up == 0 {
-            // A draft model with another tokenizer, or new kernels, were waited for before.
-            run.stats.times.host -= verified.waited + verified.compared;
+            // A draft model with another tokenizer was waited for before.
+            run.stats.times.host -= verified.waited;
         }
 
         let mut round = accept(&verified.draft, &verified.ids, room, |id| ends.contains(&id));
@@ -261,7 +266,7 @@ async fn write<T: Queue>(
             caught_up,
             prefilled: std::mem::take(&mut prefilled),
             ahead,
-            seconds: verifying - verified.compared,
+            seconds: verifying,
         });
         let mut ids = verified.ids;
         ids.truncate(round.accepted + 1);

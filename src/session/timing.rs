@@ -7,12 +7,12 @@ use web_time::Instant;
 
 /// Rounds of a kind that are timed; the shortest counts.
 const TIMES: usize = 3;
-/// How much longer loading may take, about. What is not timed by then is guessed, and learned from the rounds of texts.
+/// How much longer loading may take, about. Where that is not enough, rounds are timed once, and some are guessed.
 const MOST: Duration = Duration::from_millis(100);
 
-/// Times rounds: plain ones, also those submitted ahead, those over 2, 4, 8 and 16 rows, and a draft step where there is a
-/// draft model, until 100 ms have passed. Nothing is cached afterwards. `step` is a guess of what a draft step takes, in plain
-/// rounds.
+/// Times rounds: plain ones, also those submitted ahead, those over 8 rows and, where there is a draft model, with a draft step;
+/// until 100 ms have passed also those over 2, 4 and 16 rows. What is not ready is not timed, so no compilation is; in a browser it
+/// begins now, beside the first text. Nothing is cached afterwards. `step` is a guess of what a draft step takes, in plain rounds.
 ///
 /// # Errors
 /// [`crate::Error::NonFiniteLogits`], and what the device reports.
@@ -25,17 +25,20 @@ pub(super) async fn time_rounds(target: &mut impl Queue, has_draft_model: bool, 
     if ahead > 0.0 {
         timings.plain = Some(ahead);
         timings.waiting = f64::max(waited / ahead - 1.0, 0.0);
-        for drafted in [1, 3, 7, 15] {
-            if began.elapsed() > MOST || drafted >= target.capacity() {
-                break;
+        for drafted in [7, 1, 3, 15] {
+            let draft = Draft::Tokens(vec![0; drafted]);
+            let late = began.elapsed() > MOST && drafted != 7;
+            if drafted < target.capacity() && !late && target.ready(&draft).await? {
+                let forward = time(target, &draft).await? / ahead - timings.waiting;
+                // Noise may make nothing of it, or more than as many plain rounds.
+                timings.set_rows(drafted + 1, forward.clamp(1.0, (drafted + 1) as f64));
+                timings.timed = true;
             }
-            let forward = time(target, &Draft::Tokens(vec![0; drafted])).await? / ahead - timings.waiting;
-            timings.set_rows(drafted + 1, forward.max(1.0));
-            if drafted == 1 && has_draft_model {
-                let both = time(target, &Draft::Model(drafted)).await? / ahead - timings.waiting;
-                // Noise may make nothing of it.
-                timings.step = f64::max(both - timings.rows[1], step / 4.0);
-            }
+        }
+        let one = Draft::Model(1);
+        if has_draft_model && 1 < target.capacity() && target.ready(&one).await? {
+            let both = time(target, &one).await? / ahead - timings.waiting;
+            timings.step = (both - timings.rows[1]).clamp(step / 4.0, 1.0);
         }
     }
     target.truncate(0);
@@ -44,31 +47,36 @@ pub(super) async fn time_rounds(target: &mut impl Queue, has_draft_model: bool, 
 
 /// Seconds of a round that is waited for.
 async fn time(target: &mut impl Queue, draft: &Draft) -> Result<f64> {
-    let mut shortest = f64::INFINITY;
-    for _ in 0..TIMES {
-        target.truncate(0);
-        let began = Instant::now();
-        let verified = target.verify(0, draft).await?;
-        shortest = shortest.min(began.elapsed().as_secs_f64() - verified.compared);
+    let (mut shortest, first) = (f64::INFINITY, Instant::now());
+    for time in 0..TIMES {
+        if time == 0 || first.elapsed() < MOST / 10 {
+            target.truncate(0);
+            let began = Instant::now();
+            target.verify(0, draft).await?;
+            shortest = shortest.min(began.elapsed().as_secs_f64());
+        }
     }
     Ok(shortest)
 }
 
-/// Seconds of a plain round that is submitted before the one before it is read; none where that cannot be.
+/// Seconds of a plain round that is submitted before the one before it is read; none where that cannot be. Firefox reports
+/// several at a time, so it is the mean of some.
 async fn time_ahead(target: &mut impl Queue) -> Result<Option<f64>> {
-    let mut shortest = f64::INFINITY;
-    for _ in 0..TIMES {
-        target.truncate(0);
-        target.submit(0, &Draft::Tokens(Vec::new())).await?;
-        if !target.prepare(true) {
-            return Ok(None);
+    target.truncate(0);
+    target.submit(0, &Draft::Tokens(Vec::new())).await?;
+    let mut began = Instant::now();
+    for done in 0..=TIMES {
+        if done < TIMES {
+            if !target.prepare(true) {
+                return Ok(None);
+            }
+            target.repeat();
         }
-        target.repeat();
         target.finish().await?;
-        let began = Instant::now();
-        target.keep(1);
-        target.finish().await?;
-        shortest = shortest.min(began.elapsed().as_secs_f64());
+        target.keep(done + 1);
+        if done == 0 {
+            began = Instant::now();
+        }
     }
-    Ok(Some(shortest))
+    Ok(Some(began.elapsed().as_secs_f64() / TIMES as f64))
 }

@@ -6,31 +6,28 @@ use super::adaptive::MOST;
 pub(super) const KEPT: f64 = 0.97;
 /// How much a class of places counts as a guess about the next one, in rounds.
 const PRIOR: f64 = 2.0;
+/// How likely a draft token is guessed to be accepted before anything is known.
+const GUESS: f64 = 0.9;
 
 /// Running acceptance of one drafter. Places 1, 2 to 3, 4 to 7 and 8 to 15 are a class each.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Acceptance {
-    guess: f64,
     /// Draft tokens that were verified and those that were accepted, the older the less.
     classes: [(f64, f64); 4],
 }
 
+impl Default for Acceptance {
+    /// Nothing is known.
+    fn default() -> Self {
+        let nothing = (0.0, 0.0);
+        Self { classes: [(PRIOR, PRIOR * GUESS), nothing, nothing, nothing] }
+    }
+}
+
 impl Acceptance {
-    /// Nothing is known; a draft token is guessed to be accepted with probability `guess`.
-    pub fn new(guess: f64) -> Self {
-        let mut classes = [(0.0, 0.0); 4];
-        classes[0] = (PRIOR, PRIOR * guess);
-        Self { guess, classes }
-    }
-
-    /// Nothing is known any more.
-    pub fn forget(&mut self) {
-        *self = Self::new(self.guess);
-    }
-
     /// Whether nothing is known.
     pub fn is_new(&self) -> bool {
-        self.classes[0] == (PRIOR, PRIOR * self.guess)
+        self.classes == Self::default().classes
     }
 
     /// Expected accepted tokens of drafts of 1, 2, ... tokens. A class of which little is known is like the one before it.
@@ -72,7 +69,7 @@ mod tests {
 
     #[test]
     fn a_place_that_was_not_tried_is_like_the_one_before() {
-        let mut acceptance = Acceptance::new(0.5);
+        let mut acceptance = Acceptance::default();
         (0..100).for_each(|_| acceptance.learn(1, 1));
         assert!(acceptance.expect()[7] > 7.0, "{:?}", acceptance.expect());
         (0..100).for_each(|_| acceptance.learn(5, 1));

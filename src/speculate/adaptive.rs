@@ -16,11 +16,8 @@ const ALLOWANCE: f64 = 1.2;
 const LOSS: f64 = 0.005;
 /// Target forwards that can be saved for later: what is won in a text, and what earlier texts left for reading.
 const SAVINGS: f64 = 12.0;
-/// Target forwards that the draft model loses in a row before what is known of its acceptance is forgotten.
-const SLUMP: f64 = 7.0;
 /// Rounds after which a draft model that does not pay is tried again, at first and at last: each time twice as many.
-const PAUSE: usize = 4;
-const LONGEST_PAUSE: usize = 256;
+const PAUSES: [usize; 2] = [4, 256];
 
 /// Picks in each round the drafter and the lookahead, 0 to 15, that are expected to give the most tokens per second.
 ///
@@ -40,22 +37,20 @@ const LONGEST_PAUSE: usize = 256;
 /// where proposals win more than it costs.
 pub struct Adaptive {
     costs: Costs,
-    prediction: Acceptance,
-    lookup: Acceptance,
-    draft_model: Acceptance,
+    /// By [`Origin`]; the target's own tokens need none.
+    acceptance: [Acceptance; 4],
     /// Rounds since the draft model drafted, and for how many it is left until it is tried again.
     idle: usize,
     pause: usize,
-    /// Target forwards that it won since it was tried again, and that it lost since its best moment.
+    /// Target forwards that it won since it was tried again.
     won: f64,
-    slump: f64,
     /// Target forwards that this text may still lose.
     funds: f64,
     /// Target forwards that there are for reading.
     reading: f64,
     /// Tokens and cost of the last rounds, the older the less.
     pace: (f64, f64),
-    /// What a round that is submitted ahead loses, because a proposal comes too late for it.
+    /// In which share of the rounds that could be submitted ahead a proposal came too late for that.
     late: f64,
     /// Rounds since plain decoding was timed.
     since_plain: usize,
@@ -83,6 +78,8 @@ struct Text {
 struct Known {
     drafter: Box<dyn Drafter>,
     proposal: Vec<u32>,
+    /// Tokens of its latest proposal.
+    usual: usize,
     /// A proposal that the text has not yet judged, and where it begins.
     judged: Option<(usize, Vec<u32>)>,
 }
@@ -90,16 +87,12 @@ struct Known {
 impl Adaptive {
     /// What rounds cost is as told until they say otherwise; of acceptance nothing is known.
     pub fn new(told: Timings) -> Self {
-        let [prediction, lookup, draft_model] = [0.9, 0.9, 0.9].map(Acceptance::new);
         Self {
             costs: Costs::new(told),
-            prediction,
-            lookup,
-            draft_model,
+            acceptance: [Acceptance::default(); 4],
             idle: 0,
-            pause: PAUSE,
+            pause: PAUSES[0],
             won: 0.0,
-            slump: 0.0,
             funds: 0.0,
             reading: 0.0,
             pace: (0.0, 0.0),
@@ -117,8 +110,10 @@ impl Adaptive {
         self.funds = ALLOWANCE;
         // At another position plain decoding takes another time: no draft that wins less than twice comes first.
         self.since_plain += (0.5 / LOSS) as usize;
+        self.costs.begin();
         self.pace = (0.0, 0.0);
-        let known = known.into_iter().map(|drafter| Known { drafter, proposal: Vec::new(), judged: None }).collect();
+        let known =
+            known.into_iter().map(|drafter| Known { drafter, proposal: Vec::new(), usual: 0, judged: None }).collect();
         self.text = Text { known, draft_model, ..Text::default() };
     }
 
@@ -137,23 +132,14 @@ impl Adaptive {
         }
     }
 
-    fn acceptance(&mut self, origin: Origin) -> &mut Acceptance {
-        match origin {
-            Origin::Prediction => &mut self.prediction,
-            Origin::Lookup => &mut self.lookup,
-            Origin::DraftModel | Origin::Target => &mut self.draft_model,
-        }
-    }
-
     /// Hears what the text says of earlier proposals, and collects new ones.
     fn propose(&mut self, tokens: &[u32], room: usize) {
-        let mut known = std::mem::take(&mut self.text.known);
-        for one in &mut known {
+        for one in &mut self.text.known {
             if let Some((at, guess)) = one.judged.take() {
                 let text = tokens.get(at..).unwrap_or_default();
                 let agreed = guess.iter().zip(text).take_while(|(guess, id)| guess == id).count();
                 if agreed == guess.len() || agreed < text.len() {
-                    self.acceptance(one.drafter.origin()).learn(guess.len(), agreed);
+                    self.acceptance[one.drafter.origin() as usize].learn(guess.len(), agreed);
                 } else {
                     one.judged = Some((at, guess));
                 }
@@ -165,11 +151,13 @@ impl Adaptive {
                 }
                 Draft::Model(_) => Vec::new(),
             };
+            if !one.proposal.is_empty() {
+                one.usual = one.proposal.len();
+            }
             if one.judged.is_none() && !one.proposal.is_empty() {
                 one.judged = Some((tokens.len(), one.proposal.clone()));
             }
         }
-        self.text.known = known;
         if self.text.length == 0 {
             self.reading += LOSS * room as f64;
         }
@@ -183,12 +171,7 @@ impl Adaptive {
 
     /// The lookahead with the highest score, up to `most`, among those that cannot lose more than `funds`.
     fn best(&self, drafter: Origin, most: usize, funds: f64, score: impl Fn(&Candidate) -> f64) -> Option<Candidate> {
-        let expected = match drafter {
-            Origin::Prediction => &self.prediction,
-            Origin::Lookup => &self.lookup,
-            Origin::DraftModel | Origin::Target => &self.draft_model,
-        }
-        .expect();
+        let expected = self.acceptance[drafter as usize].expect();
         let lengths = LENGTHS.into_iter().filter(|&length| length < most).chain([most]);
         let candidates = lengths.map(|lookahead| {
             let (tokens, cost) = (1.0 + expected[lookahead - 1], self.costs.cost(drafter, lookahead));
@@ -206,48 +189,41 @@ impl Adaptive {
         if self.costs.plain().is_none() {
             return Choice::Measure;
         }
-        let mut otherwise = Choice::Nothing;
-        let mut candidates = Vec::with_capacity(3);
+        let (mut otherwise, mut found) = (Choice::Nothing, None::<Candidate>);
         // What the text makes without a proposal; a round that takes longer must bring more than that.
         let mut rate = self.pace();
-        if let Some(read) = self.text.draft_model {
+        let model = self.text.draft_model.map(|read| {
             let missed = self.text.length.saturating_sub(read + READ_PER_STEP);
-            let most = if self.draft_model.is_new() { 1 } else { most };
-            let reading = self.costs.reading(missed);
-            match self.best(Origin::DraftModel, most, f64::INFINITY, Candidate::speed) {
-                Some(one) if one.speed() <= 1.0 => otherwise = Choice::Plain(one),
-                _ => match self.best(Origin::DraftModel, most, self.funds, Candidate::speed) {
-                    Some(one) if reading == 0.0 || self.reads(&one, reading) => {
-                        rate = one.speed().max(rate);
-                        candidates.push(one);
-                    }
-                    Some(one) => otherwise = Choice::TooDear(one, reading + one.cost - 1.0),
-                    None => {
-                        let one = self.best(Origin::DraftModel, 1, f64::INFINITY, Candidate::speed);
-                        otherwise = one.map_or(Choice::Nothing, |one| Choice::TooDear(one, one.cost - 1.0));
-                    }
-                },
-            }
-        }
-        for one in self.text.known.iter().filter(|one| waits && !one.proposal.is_empty()) {
-            let (origin, most) = (one.drafter.origin(), most.min(one.proposal.len()));
-            let gain = |one: &Candidate| one.gain(rate);
-            match self.best(origin, most, self.funds, gain) {
-                Some(one) => candidates.push(one),
+            (
+                Origin::DraftModel,
+                if self.acceptance[Origin::DraftModel as usize].is_new() { 1 } else { most },
+                self.costs.reading(missed),
+            )
+        });
+        let known = self.text.known.iter().filter(|one| waits && !one.proposal.is_empty());
+        let known = known.map(|one| (one.drafter.origin(), most.min(one.proposal.len()), 0.0));
+        for (drafter, most, reading) in model.into_iter().chain(known) {
+            let is_model = drafter == Origin::DraftModel;
+            let score = |one: &Candidate| if is_model { one.speed() } else { one.gain(rate) };
+            let best = |funds| self.best(drafter, most, funds, score);
+            let pays = best(f64::INFINITY).is_some_and(|one| one.speed() > 1.0);
+            match best(if pays { self.funds } else { f64::INFINITY }) {
+                Some(one) if reading > 0.0 && pays && !self.reads(&one, reading) => {
+                    otherwise = Choice::TooDear(one, reading + one.cost - 1.0);
+                }
+                Some(one) => {
+                    rate = if is_model { one.speed().max(rate) } else { rate };
+                    found = Some(found.filter(|other| other.gain(rate) >= one.gain(rate)).unwrap_or(one));
+                }
                 None => {
-                    let one = self.best(origin, 1, f64::INFINITY, gain);
+                    let one = self.best(drafter, 1, f64::INFINITY, score);
                     otherwise = one.map_or(otherwise, |one| Choice::TooDear(one, one.cost - 1.0));
                 }
             }
         }
-        match candidates.into_iter().reduce(|a, b| if b.gain(rate) > a.gain(rate) { b } else { a }) {
-            Some(one) if one.gain(rate) > 0.0 => {
-                if self.measures(&one) {
-                    Choice::Measure
-                } else {
-                    Choice::Draft(one)
-                }
-            }
+        match found {
+            Some(one) if one.gain(rate) > 0.0 && self.measures(&one) => Choice::Measure,
+            Some(one) if one.gain(rate) > 0.0 => Choice::Draft(one),
             Some(one) if one.speed() >= 1.0 => Choice::Wait(one, rate),
             Some(one) => Choice::Plain(one),
             None => otherwise,
@@ -264,6 +240,17 @@ impl Adaptive {
         let gain = 0.5 * self.text.room as f64 * (1.0 - 1.0 / one.speed());
         let spare = self.funds - (one.cost - 1.0) + self.reading;
         gain > 2.0 * reading && reading <= spare
+    }
+
+    /// Whether proposals win more than it costs to wait for them in each round.
+    fn waits(&self) -> bool {
+        let pace = self.pace();
+        let gain = |one: &Known| {
+            let best = self.best(one.drafter.origin(), one.usual, self.funds, |one| one.gain(pace));
+            best.map_or(0.0, |one| one.gain(pace))
+        };
+        let known = self.text.known.iter().filter(|one| one.usual > 0);
+        self.costs.waiting() <= self.late * known.map(gain).fold(0.0, f64::max)
     }
 }
 
@@ -287,16 +274,12 @@ impl Drafter for Adaptive {
     fn repeats(&mut self, tokens: &[u32], room: usize) -> bool {
         self.propose(tokens, room);
         let Some(now) = self.text.choice else { return false };
-        let next = self.choose(true);
-        let known = |choice: Choice| choice.candidate().filter(|one| one.drafter != Origin::DraftModel);
         if self.text.could_repeat {
-            let loss = known(next).map_or(0.0, |one| one.gain(self.pace()).max(0.0));
-            self.late = KEPT * self.late + (1.0 - KEPT) * loss;
+            let came = self.text.known.iter().any(|known| !known.proposal.is_empty());
+            self.late = KEPT * self.late + (1.0 - KEPT) * f64::from(u8::from(came));
         }
-        self.text.could_repeat = known(now).is_none();
-        let no_proposals = self.text.known.is_empty();
-        let pays = self.costs.waiting() > self.late;
-        if known(now).is_some() || !no_proposals && pays == self.costs.wants_pair() {
+        self.text.could_repeat = now.candidate().is_none_or(|one| one.drafter == Origin::DraftModel);
+        if !self.text.could_repeat || !self.text.known.is_empty() && self.waits() && !self.costs.wants_pair() {
             return false;
         }
         let next = self.choose(false);
@@ -311,13 +294,7 @@ impl Drafter for Adaptive {
 
     fn learn(&mut self, round: &Round) {
         let (drafter, lookahead) = (self.origin(), round.rows.saturating_sub(1));
-        let rounds = &mut self.text.rounds;
-        *match drafter {
-            _ if lookahead == 0 => &mut rounds.plain,
-            Origin::Prediction => &mut rounds.prediction,
-            Origin::Lookup => &mut rounds.lookup,
-            Origin::DraftModel | Origin::Target => &mut rounds.draft_model,
-        } += 1;
+        self.text.rounds.count(drafter, lookahead);
         self.since_plain += 1;
         // How much of a round's time was reading is not known.
         let is_timed = round.prefilled + round.caught_up == 0;
@@ -328,10 +305,11 @@ impl Drafter for Adaptive {
             self.costs.learn_plain(round.seconds, round.ahead);
             self.since_plain = 0;
         }
-        let emitted = (round.accepted + 1) as f64;
-        self.pace = (KEPT * self.pace.0 + emitted, KEPT * self.pace.1 + cost);
-        self.funds = f64::min(self.funds + emitted - cost + LOSS * cost, SAVINGS);
+        let won = (round.accepted + 1) as f64 - cost;
+        self.pace = (KEPT * self.pace.0 + won + cost, KEPT * self.pace.1 + cost);
+        self.funds = f64::min(self.funds + won + LOSS * cost, SAVINGS);
         self.idle += 1;
+        let acceptance = &mut self.acceptance[Origin::DraftModel as usize];
         if drafter == Origin::DraftModel && lookahead > 0 {
             self.idle = 0;
             self.text.draft_model = Some(self.text.length + round.accepted);
@@ -339,17 +317,12 @@ impl Drafter for Adaptive {
             let saved = reading.min(self.reading);
             self.reading -= saved;
             self.funds -= reading - saved;
-            self.draft_model.learn(round.drafted.min(lookahead), round.accepted);
-            self.won += emitted - cost;
-            self.slump = f64::min(self.slump + emitted - cost, 0.0);
-            if self.slump < -SLUMP {
-                self.slump = 0.0;
-                self.draft_model.forget();
-            }
-        } else if self.idle >= self.pause && !self.draft_model.is_new() {
-            self.pause = if self.won > 0.0 { PAUSE } else { LONGEST_PAUSE.min(2 * self.pause) };
+            acceptance.learn(round.drafted.min(lookahead), round.accepted);
+            self.won += won;
+        } else if self.idle >= self.pause && !acceptance.is_new() {
+            self.pause = if self.won > 0.0 { PAUSES[0] } else { PAUSES[1].min(2 * self.pause) };
             self.won = 0.0;
-            self.draft_model.forget();
+            *acceptance = Acceptance::default();
         }
     }
 

@@ -33,6 +33,18 @@ pub struct RoundsBy {
     pub draft_model: usize,
 }
 
+impl RoundsBy {
+    /// Counts a round.
+    pub(super) fn count(&mut self, drafter: Origin, lookahead: usize) {
+        *match drafter {
+            _ if lookahead == 0 => &mut self.plain,
+            Origin::Prediction => &mut self.prediction,
+            Origin::Lookup => &mut self.lookup,
+            Origin::DraftModel | Origin::Target => &mut self.draft_model,
+        } += 1;
+    }
+}
+
 /// A drafter at its best lookahead.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Candidate {

@@ -5,27 +5,41 @@ use crate::target::Timings;
 
 /// How much of what a round took otherwise than expected is believed ...
 const RATE: f64 = 0.2;
-/// ... and up to which factor: a busy machine multiplies some timings, and a first run may include a compilation.
+/// ... and up to which factor, since a busy machine multiplies some timings. The account hears of up to its square.
 const MOST: f64 = 1.25;
 /// Tokens that the draft model reads along with its first step, and in the time of one when it reads many.
 pub(super) const READ_PER_STEP: usize = 16;
-/// Rounds without draft tokens after which one is submitted the other way, to know what waiting costs.
+/// Plain rounds that wait for proposals, after which one is submitted ahead, to know what waiting costs.
 const PAIR: usize = 64;
 
 /// The costs on one device with one pair of models.
 #[derive(Debug, Clone)]
 pub(super) struct Costs {
     told: Timings,
+    /// Which of the forwards over 1, 2, 4, 8 and 16 rows are only guessed.
+    guessed: [bool; 5],
     /// The round before, if it was a plain one: its seconds, and whether it was submitted ahead.
     before: Option<(f64, bool)>,
-    /// Plain rounds since two that differed in that came next to each other.
+    /// Whether plain decoding was not timed yet in this text, at positions that may be earlier ones.
+    is_new_text: bool,
+    /// Plain rounds since one was submitted ahead and the one next to it was not.
     unpaired: usize,
 }
 
 impl Costs {
     /// As told.
     pub fn new(told: Timings) -> Self {
-        Self { told, before: None, unpaired: 0 }
+        Self { told, guessed: [!told.timed; 5], before: None, is_new_text: true, unpaired: PAIR - 5 }
+    }
+
+    /// A text begins.
+    pub fn begin(&mut self) {
+        (self.before, self.is_new_text) = (None, true);
+    }
+
+    /// Whether it was long ago that anything said what waiting costs.
+    pub fn wants_pair(&self) -> bool {
+        self.unpaired % PAIR == PAIR - 1
     }
 
     /// Seconds of a plain round that is submitted ahead.
@@ -55,14 +69,24 @@ impl Costs {
         self.before = None;
         let waited = if ahead || drafter != Origin::DraftModel { 0.0 } else { self.told.waiting };
         let expected = self.cost(drafter, tokens) + waited;
-        let seen = self.told.plain.map_or(expected, |plain| seconds / plain).clamp(expected / MOST, expected * MOST);
-        let factor = 1.0 + RATE * (seen / expected - 1.0);
-        let row = &mut self.told.rows[variant(tokens)];
-        *row = f64::max(*row * factor, 1.0);
+        let seen = self.told.plain.map_or(expected, |plain| seconds / plain);
+        let rows = variant(tokens);
+        if self.guessed[rows] && drafter != Origin::DraftModel {
+            // The first of its kind is believed, and what else is guessed is as much off.
+            let seen = seen.clamp(expected / 2.0, expected * 2.0);
+            let off = (self.told.rows[rows] + seen - expected - 1.0).max(0.0) / (self.told.rows[rows] - 1.0);
+            let guessed = self.told.rows.iter_mut().zip(self.guessed).filter(|(_, guessed)| *guessed);
+            guessed.for_each(|(rows, _)| *rows = 1.0 + off * (*rows - 1.0));
+            self.guessed[rows] = false;
+            return seen;
+        }
+        let ratio = (seen / expected).clamp(1.0 / MOST, MOST * MOST);
+        let factor = 1.0 + RATE * (ratio.min(MOST) - 1.0);
+        self.told.rows[rows] = f64::max(self.told.rows[rows] * factor, 1.0);
         if drafter == Origin::DraftModel {
             self.told.step *= factor;
         }
-        seen
+        expected * ratio
     }
 
     /// A plain round took so many seconds.
@@ -76,18 +100,15 @@ impl Costs {
         if let Some((before, was_ahead)) = self.before.replace((seconds, ahead))
             && ahead != was_ahead
         {
+            self.unpaired = 0;
             let ratio = if ahead { before / seconds } else { seconds / before } - 1.0;
             told.waiting = f64::max(told.waiting + RATE * (ratio.clamp(-0.5, told.waiting + 0.5) - told.waiting), 0.0);
-            self.unpaired = 0;
         }
         let seen = if ahead { seconds } else { seconds / (1.0 + told.waiting) };
         let plain = told.plain.unwrap_or(seen);
-        told.plain = Some(plain + RATE * (seen.clamp(plain / MOST, plain * MOST) - plain));
-    }
-
-    /// Whether it is time to submit a plain round the other way.
-    pub fn wants_pair(&self) -> bool {
-        self.unpaired % PAIR == PAIR - 1
+        // Nothing but an earlier position makes a round shorter.
+        let rate = if std::mem::take(&mut self.is_new_text) && seen < plain { 1.0 } else { RATE };
+        told.plain = Some(plain + rate * (seen.clamp(plain / MOST, plain * MOST) - plain));
     }
 }
 
@@ -102,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_slow_round_is_hardly_believed_and_many_are() {
-        let mut costs = Costs::new(Timings { plain: Some(1.0), ..Timings::guess(0.1) });
+        let mut costs = Costs::new(Timings { plain: Some(1.0), timed: true, ..Timings::guess(0.1) });
         let before = costs.cost(Origin::Lookup, 7);
         costs.learn(Origin::Lookup, 7, 50.0, false);
         assert!(costs.cost(Origin::Lookup, 7) < 1.06 * before);
@@ -114,7 +135,7 @@ mod tests {
 
     #[test]
     fn waiting_is_known_from_two_plain_rounds_next_to_each_other() {
-        let mut costs = Costs::new(Timings { plain: Some(1.0), ..Timings::guess(0.1) });
+        let mut costs = Costs::new(Timings { plain: Some(1.0), timed: true, ..Timings::guess(0.1) });
         (0..40).for_each(|round| costs.learn_plain(if round % 2 == 0 { 1.2 } else { 1.0 }, round % 2 == 1));
         assert!((costs.waiting() - 0.2).abs() < 0.01 && (costs.plain().unwrap() - 1.0).abs() < 0.01);
     }

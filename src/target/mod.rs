@@ -55,6 +55,8 @@ pub struct Timings {
     pub plain: Option<f64>,
     /// A target forward over 1, 2, 4, 8 and 16 rows, in plain rounds.
     pub rows: [f64; 5],
+    /// Whether that was timed; else it is guessed.
+    pub timed: bool,
     /// A step of the draft model, in plain rounds. Without a draft model it means nothing.
     pub step: f64,
     /// What a round takes more that waits for the one before it to be read, in plain rounds.
@@ -62,16 +64,19 @@ pub struct Timings {
 }
 
 impl Timings {
-    /// Nothing is measured; a draft step is guessed. Twice the rows are guessed to take 1.3 times as long.
+    /// Nothing is measured; a draft step is guessed, and that 8 rows take 1.5 times as long as one, as on a GPU.
     pub fn guess(step: f64) -> Self {
-        Self { plain: None, rows: [1.0, 1.3, 1.69, 2.2, 2.86], step, waiting: 0.0 }
+        let mut timings = Self { plain: None, rows: [1.0; 5], timed: false, step, waiting: 0.0 };
+        timings.set_rows(8, 1.5);
+        timings
     }
 
-    /// So many rows (a power of two) took so long; more rows are guessed anew.
+    /// So many rows (a power of two) take so long. 8 rows tell what other numbers may take, which are measured after them.
     pub fn set_rows(&mut self, rows: usize, forward: f64) {
-        let from = &mut self.rows[rows.ilog2() as usize..];
-        let factor = forward / from[0];
-        from.iter_mut().for_each(|rows| *rows *= factor);
+        if rows == 8 {
+            self.rows = std::array::from_fn(|power| 1.0 + (forward - 1.0) * ((1 << power) - 1) as f64 / 7.0);
+        }
+        self.rows[rows.ilog2() as usize] = forward;
     }
 }
 
@@ -84,8 +89,6 @@ pub struct Verified {
     pub ids: Vec<u32>,
     /// Seconds of its submission in which the device was waited for: a draft model with another tokenizer answers first.
     pub waited: f64,
-    /// Seconds of its submission in which kernels were compiled and compared: the first round of its size waits for that.
-    pub compared: f64,
 }
 
 impl Verified {
@@ -138,6 +141,15 @@ pub trait Target {
     /// compute the last chunk of them, so that it always has something to do; the chunk before is done.
     async fn prefill(&mut self, tokens: &[u32]) -> Result<()>;
 
+    /// Whether a round of this draft would wait for nothing but the device. Where kernels are not compiled yet, that begins now, and
+    /// goes on while the device computes other rounds. Called between rounds, at most once before each.
+    ///
+    /// # Errors
+    /// What the device reports.
+    async fn ready(&mut self, _draft: &Draft) -> Result<bool> {
+        Ok(true)
+    }
+
     /// Lets a draft model that is far behind read the next chunk of what it missed of the cached tokens, as
     /// [`Target::prefill`] does. Returns how many tokens that were; 0 where it can read the rest in a round.
     ///
@@ -167,6 +179,8 @@ pub trait Target {
     /// As [`Target::catch_up`], [`Target::submit`] and [`Target::finish`].
     async fn verify(&mut self, pending: u32, draft: &Draft) -> Result<Verified> {
         while matches!(draft, Draft::Model(1..)) && self.catch_up(pending).await? > 0 {}
+        // A round that is asked for is done, if need be by kernels for other numbers of rows.
+        self.ready(draft).await?;
         self.submit(pending, draft).await?;
         self.finish().await
     }

@@ -149,6 +149,48 @@ export const tests = {
     }
   },
 
+  async "no round compiles: on a processor all is there at load, else drafts wait until their kernels are"() {
+    const { prompt } = golden[0];
+    const looked = (count) => ({ ...LOOKUP, prompt_lookup_num_tokens: count });
+    const options = { max_new_tokens: 24, speculation: "off" };
+    const plain = await generate(prompt, options);
+    const { pipelines } = await page.evaluate(() => engine.counters());
+    for (const way of [looked(1), looked(3), looked(7), looked(15), MODEL]) {
+      equal((await generate(prompt, { ...options, speculation: "auto", ...way })).token_ids, plain.token_ids, JSON.stringify(way));
+    }
+    equal((await page.evaluate(() => engine.counters())).pipelines, pipelines, "kernels compiled");
+    // This browser's adapter computes on a processor, and says that it does not; what is compiled beside rounds has to wait.
+    const other = await open();
+    await other.route("**/worker.js", async (route) => {
+      const response = await route.fetch();
+      const changes = `
+        Object.defineProperty(GPUAdapterInfo.prototype, "isFallbackAdapter", { get: () => false });
+        const told = new Promise((resolve) => addEventListener("message", ({ data }) => data === "go on" && resolve()));
+        const { createComputePipelineAsync } = GPUDevice.prototype;
+        GPUDevice.prototype.createComputePipelineAsync = async function (descriptor) {
+          await told;
+          return createComputePipelineAsync.call(this, descriptor);
+        };`;
+      await route.fulfill({ response, body: await response.text() + changes });
+    });
+    const texts = await other.evaluate(async ([prompt, way]) => {
+      const small = await Engine.load(DRAFT, { max_context: 256 });
+      const text = async (options) => {
+        const { token_ids, stats } = await small.generate(prompt, { max_new_tokens: 24, ...options }).result;
+        return { token_ids, drafted: stats.num_draft_tokens };
+      };
+      const all = [await text({ speculation: "off" }), await text(way)];
+      workers.at(-1).postMessage("go on");
+      for (let i = 0; i < 100 && !all.at(-1).drafted; i++) all.push(await text(way));
+      small.dispose();
+      return all;
+    }, [prompt, looked(7)]);
+    for (const { token_ids } of texts) equal(token_ids, texts[0].token_ids, "with and without drafts");
+    equal(texts[1].drafted, 0, "draft tokens before kernels are there");
+    check(texts.at(-1).drafted > 0, "drafts are verified once their kernels are there");
+    await other.close();
+  },
+
   async "abort ends a generation, and the next one equals an undisturbed one"() {
     const prompt = golden[4].prompt;
     const undisturbed = await generate(prompt, { max_new_tokens: 16 });
@@ -501,6 +543,7 @@ export const tests = {
       equal(token_ids, plain.token_ids, JSON.stringify(way));
       equal(stats.num_emitted_tokens, stats.num_accepted_draft_tokens + stats.num_spec_steps, "emitted");
     }
+    // How many draft tokens pay depends on what rounds take here, so only a constant schedule has a bound that does not.
     const fixed = { drafter: "prediction", num_assistant_tokens_schedule: "constant" };
     const expected = await generate(prompt, { ...drawn, ...fixed, prediction: plain.text });
     equal(expected.token_ids, plain.token_ids, "prediction");

@@ -85,7 +85,9 @@ pub fn engine_of<S: Source>(gpu: &Rc<Gpu>, target: Loadable<S>, draft: Option<Lo
             Some(draft) => Some(load(draft).await),
             None => None,
         };
-        Engine::new(gpu, buffers.clone(), target, draft).unwrap()
+        let mut engine = Engine::new(gpu, buffers.clone(), target, draft).unwrap();
+        engine.check_invariance().await.unwrap();
+        engine
     })
 }
 

@@ -31,7 +31,9 @@ pub(super) async fn engine(gpu: &Rc<Gpu>, name: &str, options: &LoadOptions) -> 
     let blueprint = Blueprint::without_weights(spec, capacity, options.dtype);
     let blueprint = Blueprint { arithmetic: options.arithmetic, ..blueprint };
     let model = Model::load::<Folder>(gpu, &blueprint, None, &buffers, &mut |_| ()).await?;
-    Engine::new(gpu, buffers, model, None)
+    let mut engine = Engine::new(gpu, buffers, model, None)?;
+    engine.check_invariance().await?;
+    Ok(engine)
 }
 
 #[cfg(test)]
