@@ -22,7 +22,7 @@ mod worker;
 mod writer;
 
 pub use crew::{Crew, Order, Report, Role};
-pub use load::{Prepared, load_engine};
+pub use load::Prepared;
 pub use serve::{Inbox, work};
 #[cfg(not(target_arch = "wasm32"))]
 pub use servers::Servers;
@@ -32,7 +32,7 @@ pub use threads::Build;
 pub use worker::Worker;
 pub use writer::Writer;
 
-use crate::decode::Engine;
+use crate::device::Engine;
 use crate::error::{Error, Result};
 use crate::gpu::DeviceInfo;
 use crate::options::{Acceptance, Arithmetic, DrafterChoice, GenerateOptions, Schedule, Speculation};

@@ -335,7 +335,7 @@ fn inspect_needs_headers_only() {
 
 #[test]
 fn bench_has_every_key() {
-    let report = json(&["bench", "--quick", "--time-limit", "86400"]);
+    let report = json(&["bench", "--quick", "--time-limit", "86400", "--device", "webgpu"]);
     assert_eq!(report["cut"], Value::Array(Vec::new()));
     assert_keys(&report["device"], &["name", "backend", "driver"]);
     assert_keys(&report["decode"], &["tokens_per_second", "bytes_per_token", "fraction_of_probe"]);
@@ -395,7 +395,7 @@ fn bench_has_every_key() {
 
 #[test]
 fn bench_says_first_how_long_it_takes_and_ends_each_part_then() {
-    let bench = run(&["bench", "--time-limit", "0", "--json"]);
+    let bench = run(&["bench", "--time-limit", "0", "--json", "--device", "webgpu"]);
     let parts = ["probe", "prefill", "verify", "decode", "overlap", "tasks", "loss"];
     let list = parts.map(|part| format!("{part} 0 s")).join(", ");
     let first = format!("once loaded, at most 0 s (--time-limit): {list}");
@@ -410,6 +410,18 @@ fn bench_says_first_how_long_it_takes_and_ends_each_part_then() {
         assert_eq!(report[part], Value::Array(Vec::new()), "{part}");
     }
     assert_fails(&["bench", "--time-limit", "86401"], 2, "bad-option", &["--time-limit"]);
+}
+
+#[test]
+fn bench_measures_the_cpu_too() {
+    let report = json(&["bench", "--quick", "--time-limit", "20", "--device", "cpu"]);
+    assert_eq!(report["device"]["backend"], "Cpu");
+    assert_eq!((&report["rounds"], &report["memory"]["allocated"]), (&Value::Null, &Value::Null));
+    assert!(
+        report["probe_gb_per_s"].as_f64().unwrap() > 0.0
+            && report["decode"]["tokens_per_second"].as_f64().unwrap() > 0.0
+    );
+    assert_fails(&["bench", "--device", "cpu", "--shape", "smollm2-135m"], 2, "bad-option", &["--device", "webgpu"]);
 }
 
 #[test]

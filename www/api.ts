@@ -82,6 +82,11 @@ export type LoadOptions = {
    * none, or only an adapter that itself computes on the CPU. `engine.device` says which it is, `engine.warnings` why
    */
   device?: "auto" | "webgpu" | "cpu";
+  /**
+   * where the draft model runs: `auto`, the default, where the target runs, in turn with it; `cpu`, in a worker of its own, at the
+   * same time as the target, which pays where the GPU is busy verifying
+   */
+  draft_device?: "auto" | "cpu";
   /** positions that the KV cache can grow to, 2 to 1048576; by default what the model was made for, at most 4096 */
   max_context?: number;
   /**

@@ -6,12 +6,10 @@ use super::files;
 use crate::checkpoint::of_assistant;
 use crate::device::Device;
 use crate::error::Result;
-use crate::gpu::{Gpu, GpuOptions};
-use crate::options::LoadOptions;
+use crate::options::{DeviceChoice, LoadOptions};
 use crate::session::Session;
 use crate::weights::Folder;
 use clap::Args;
-use std::rc::Rc;
 
 /// Target and draft model.
 #[derive(Args)]
@@ -47,6 +45,21 @@ pub(super) struct Room {
     /// Prompt tokens computed at a time
     #[arg(long, value_name = "N", value_parser = count, default_value_t = LoadOptions::default().prefill_chunk)]
     prefill_chunk: usize,
+}
+
+/// Where the models run.
+#[derive(Args)]
+pub(super) struct On {
+    /// Where the models run: auto, webgpu (GPUs, by Vulkan, Metal or DirectX), cpu. auto takes the CPU where there is no GPU
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    device: String,
+}
+
+impl On {
+    /// As the library wants it.
+    pub fn device(&self) -> Result<DeviceChoice> {
+        self.device.parse()
+    }
 }
 
 impl Room {
@@ -91,9 +104,4 @@ impl Pair {
 /// The target's files: those of the model if one is named, else those of the tales model.
 pub(super) fn target(model: Option<&str>) -> Result<Folder> {
     model.map_or_else(files::tales, |name| files::open("model", name))
-}
-
-/// The device.
-pub(super) async fn open_gpu() -> Result<Rc<Gpu>> {
-    Gpu::open(&GpuOptions::default()).await
 }

@@ -1,9 +1,8 @@
 //! A model's files -> a crew: the one who writes needs the tokenizer, each instance reads its weights for itself.
 
 use super::{Crew, Parallel};
-use crate::decode::{Engine, RoundBuffers};
 use crate::error::Result;
-use crate::gpu::{DeviceInfo, Gpu};
+use crate::gpu::DeviceInfo;
 use crate::load::{ModelFiles, open_assistant, without_assistant};
 use crate::options::{Arithmetic, ArithmeticChoice, LoadOptions};
 use crate::session::Prompts;
@@ -17,7 +16,8 @@ pub struct Prepared {
     arithmetic: Arithmetic,
     /// Whether the draft model can be used.
     pub with_drafter: bool,
-    warnings: Vec<String>,
+    /// What the user should know, in words.
+    pub warnings: Vec<String>,
 }
 
 impl Prepared {
@@ -64,40 +64,4 @@ impl Prepared {
         warnings.extend(failed.map(without_assistant));
         Parallel { prompts, arithmetic, crew, device, warnings, latencies: None }
     }
-}
-
-/// A model on a device of its own, checked for the promise on which speculation rests. `context`: a draft model's, the
-/// target's positions. `loaded` hears of uploaded bytes and of all bytes.
-///
-/// # Errors
-/// As [`crate::Session::load`].
-pub async fn load_engine<S: Source + 'static>(
-    gpu: &Rc<Gpu>,
-    source: S,
-    context: Option<usize>,
-    options: &LoadOptions,
-    loaded: &mut dyn FnMut(u64, u64),
-) -> Result<Engine> {
-    let mut model = match context {
-        Some(context) => open_assistant(source, options, context).await?.0,
-        None => ModelFiles::open(source, options).await?,
-    };
-    // Measured by each for itself, it might be another one.
-    if model.blueprint.arithmetic == ArithmeticChoice::Auto {
-        model.blueprint.arithmetic = ArithmeticChoice::F32;
-    }
-    let model = model.into_loadable();
-    let blueprint = &model.blueprint;
-    let buffers = RoundBuffers::new(gpu, blueprint.capacity.prefill_chunk, blueprint.spec.vocab_size)?;
-    let (all, mut done) = (blueprint.memory().weights, 0);
-    let mut progress = |bytes| {
-        done += bytes;
-        loaded(done, all);
-    };
-    let model = model.put(gpu, &buffers, &mut progress).await?;
-    // Memory is planned in whole blocks, so a little less than all was counted.
-    loaded(all, all);
-    let mut engine = Engine::new(gpu, buffers, model, None)?;
-    engine.check_invariance().await?;
-    Ok(engine)
 }

@@ -2,16 +2,14 @@
 
 use super::measure::Effort;
 use super::parts::Limit;
-use crate::decode::{Engine, RoundBuffers};
+use crate::device::{Device, Engine};
 use crate::error::Result;
-use crate::gpu::Gpu;
-use crate::load::ModelFiles;
 use crate::options::{Arithmetic, KvDtype, LoadOptions, WeightDtype};
 use crate::sample::softmax;
+use crate::session::Session;
 use crate::target::Target;
 use crate::weights::Folder;
 use serde::Serialize;
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// Written for this, so that no model has learned it by heart.
@@ -45,7 +43,7 @@ pub(super) struct Loss {
 /// Loads the model with each of the types, alone on the device, and reads the tale, or as much of it as all of them have time for.
 /// Types are left out where the time is over before.
 pub(super) async fn run(
-    gpu: &Rc<Gpu>,
+    device: &Device,
     open: impl Fn() -> Result<Folder>,
     options: &LoadOptions,
     effort: Effort,
@@ -59,16 +57,14 @@ pub(super) async fn run(
         }
         let began = Instant::now();
         let options = LoadOptions { dtype, arithmetic: arithmetic.into(), kv_dtype: Some(kv_dtype), ..options.clone() };
-        let files = ModelFiles::open(open()?, &options).await?;
-        let mut text = files.tokenizer().await?.encode(TALE, true)?;
+        let mut session = Session::load(device.clone(), open()?, None::<Folder>, &options, &mut |_, _| ()).await?;
+        let mut text = session.prompts.tokenizer.encode(TALE, true)?;
         text.truncate(effort.tale);
-        let buffers = RoundBuffers::new(gpu, options.prefill_chunk, files.blueprint.spec.vocab_size)?;
-        let model = files.into_loadable().put(gpu, &buffers, &mut |_| ()).await?;
-        let mut engine = Engine::new(gpu, buffers, model, None)?;
+        let engine = &mut session.engine;
         let left = (TYPES.len() - all.len() - 1) as u32;
         let nats = match all.first() {
-            None => surprises(&mut engine, &text, || limit.leaves(began.elapsed() * left)).await?,
-            Some(first) => surprises(&mut engine, &text[..=first.tokens], || true).await?,
+            None => surprises(engine, &text, || limit.leaves(began.elapsed() * left)).await?,
+            Some(first) => surprises(engine, &text[..=first.tokens], || true).await?,
         };
         if nats.is_empty() {
             break;
@@ -84,8 +80,7 @@ pub(super) async fn run(
 
 /// How much each token but the first surprises, in nats, as far as there is time: `-ln p`.
 async fn surprises(engine: &mut Engine, text: &[u32], has_time: impl Fn() -> bool) -> Result<Vec<f64>> {
-    let (capacity, vocab) = (engine.target().capacity(), engine.target().spec().vocab_size);
-    let (window, chunk) = (WINDOW.min(capacity.max_context), capacity.prefill_chunk);
+    let (window, chunk) = (WINDOW.min(engine.capacity()), engine.prefill_chunk());
     let mut nats = Vec::new();
     let nexts = text.get(1..).unwrap_or_default();
     for (read, next) in text.chunks(chunk.min(window)).zip(nexts.chunks(chunk.min(window))) {
@@ -93,7 +88,7 @@ async fn surprises(engine: &mut Engine, text: &[u32], has_time: impl Fn() -> boo
             engine.truncate(0);
         }
         let logits = engine.logits(read, chunk).await?;
-        let rows = logits.chunks_exact(vocab).zip(next);
+        let rows = logits.chunks_exact(logits.len() / read.len()).zip(next);
         nats.extend(rows.map(|(row, token)| -f64::from(softmax(row)[*token as usize]).ln()));
         if !has_time() {
             break;

@@ -21,7 +21,7 @@ pub(super) struct Report {
     pub decode: Decode,
     pub prefill: Prefill,
     pub verify: Vec<Verify>,
-    pub rounds: Rounds,
+    pub rounds: Option<Rounds>,
     pub lookup: Lookup,
     pub memory: Memory,
     pub overlap: Vec<Overlap>,
@@ -56,28 +56,25 @@ impl Display for Report {
             line(f, "                  ms   ", ms.iter().map(|ms| format!("{ms:.2}")))?;
             line(f, "                  ratio", ratio.iter().map(|ratio| format!("{ratio:.2}")))?;
         }
-        writeln!(
-            f,
-            "round    submits {}, blocking readbacks {} ({} bytes), creates {}, dispatches {} ({} per layer)",
-            rounds.submits,
-            rounds.blocking_readbacks,
-            rounds.readback_bytes,
-            rounds.creates,
-            rounds.dispatches,
-            rounds.dispatches_per_layer
-        )?;
+        if let Some(rounds) = rounds {
+            let Rounds { submits, blocking_readbacks, readback_bytes, creates, dispatches, dispatches_per_layer } =
+                rounds;
+            write!(
+                f,
+                "round    submits {submits}, blocking readbacks {blocking_readbacks} ({readback_bytes} bytes), "
+            )?;
+            writeln!(f, "creates {creates}, dispatches {dispatches} ({dispatches_per_layer} per layer)")?;
+        }
         let Lookup { tokens, read_ms, round_us } = lookup;
         writeln!(f, "lookup   {round_us:.2} µs a round in a text of {tokens} tokens, {read_ms:.1} ms to read it")?;
-        writeln!(
-            f,
-            "memory   {} allocated: weights {}, KV {}, draft model {}, scratch {}, {} bytes besides",
-            Bytes(memory.allocated),
-            Bytes(memory.weights),
-            Bytes(memory.kv),
-            Bytes(memory.draft),
-            Bytes(memory.scratch),
-            memory.unplanned
-        )?;
+        let [weights, kv, draft, scratch] = [memory.weights, memory.kv, memory.draft, memory.scratch].map(Bytes);
+        let planned = format!("weights {weights}, KV {kv}, draft model {draft}, scratch {scratch}");
+        match (memory.allocated, memory.unplanned) {
+            (Some(allocated), Some(unplanned)) => {
+                writeln!(f, "memory   {} allocated: {planned}, {unplanned} bytes besides", Bytes(allocated))?;
+            }
+            _ => writeln!(f, "memory   {planned}")?,
+        }
         if !self.overlap.is_empty() {
             writeln!(
                 f,
