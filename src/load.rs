@@ -303,9 +303,9 @@ pub(crate) async fn load_alone<S: Source + 'static>(
         Some(context) => open_assistant(source, options, context).await?.0,
         None => ModelFiles::open(source, options).await?,
     };
-    // What each GPU measured for itself might be another one.
-    if let (Device::Gpu(_), arithmetic @ ArithmeticChoice::Auto) = (device, &mut model.blueprint.arithmetic) {
-        *arithmetic = ArithmeticChoice::F32;
+    // Measured by each target for itself, it might be another one.
+    if context.is_none() && options.arithmetic == ArithmeticChoice::Auto {
+        model.blueprint.arithmetic = ArithmeticChoice::F32;
     }
     let assistant = None::<Loadable<S>>;
     let pair = Pair { target: model.into_loadable(), assistant, tokenizers: None, warnings: Vec::new() };
