@@ -2,6 +2,7 @@
 //! same sums; what they are multiplied with is rounded in one order, however many rows there are.
 
 use super::rows::Rows;
+use super::simd::arch;
 use pulp::Arch;
 
 /// Activations that share a scale.
@@ -104,7 +105,7 @@ trait Integers: Copy {
 
 /// The products of rows of weights with each row of activations [outs, rows].
 pub fn products<'a>(weights: impl Fn(usize) -> Weights<'a>, x: &Coded, products: &mut [f32]) {
-    match Arch::new() {
+    match arch() {
         #[cfg(target_arch = "x86_64")]
         Arch::V3(simd) => simd.vectorize(Products { simd, weights, x, products }),
         #[cfg(target_arch = "wasm32")]
