@@ -110,7 +110,7 @@ export function build() {
   const { transformSync } = createRequire(import.meta.url)("esbuild");
   const optimise = join(root, "node_modules", "binaryen", "bin", "wasm-opt");
   for (const { name, folder, flags } of MODULES) {
-    // Only so: a library for other crates too would not be optimised as a whole.
+    // Not as Cargo.toml could say it: what is a library for other crates too is not optimised as a whole.
     run("cargo", ["rustc", "--lib", "--crate-type", "cdylib", "--profile", "wasm", ...target32, ...flags], { ...cwd, env });
     const glue = join(target, "glue", name);
     rmSync(glue, { recursive: true, force: true });

@@ -2,10 +2,10 @@
 
 use super::parts::for_each_part;
 use super::rows::{Floats, Rows};
-use super::simd::{add_scaled, dots};
+use super::simd::{add_scaled, arch, dots};
 use crate::options::KvDtype;
 use crate::weights::Float;
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 use std::ops::Range;
 
 /// Sizes and rules of a layer.
@@ -86,7 +86,7 @@ impl Cache {
             let seen = end.saturating_sub(window)..end;
             let q = &q.row(row)[kv_head * group..][..group];
             let (k, v) = (&self.k[kv_head], &self.v[kv_head]);
-            Arch::new().dispatch(Group { q, k, v, head_dim, scale: self.heads.scale, seen, out });
+            arch().dispatch(Group { q, k, v, head_dim, scale: self.heads.scale, seen, out });
         });
         Rows::from_flat(&attended, q.width)
     }

@@ -3,6 +3,7 @@
 //! they are functions of their own, compiled for any processor.
 
 use super::rows::Rows;
+use super::simd::arch;
 use pulp::Arch;
 
 /// Activations that share a scale.
@@ -105,7 +106,7 @@ trait Integers: Copy {
 
 /// The products of rows of weights with each row of activations [outs, rows].
 pub fn products<'a>(weights: impl Fn(usize) -> Weights<'a>, x: &Coded, products: &mut [f32]) {
-    match Arch::new() {
+    match arch() {
         #[cfg(target_arch = "x86_64")]
         Arch::V3(simd) => simd.vectorize(Products { simd, weights, x, products }),
         #[cfg(target_arch = "x86_64")]

@@ -3,10 +3,10 @@
 use super::integers::{self, BLOCK, Coded, Codes};
 use super::parts::for_each_part;
 use super::rows::{Floats, Rows, stride};
-use super::simd::{LANES, dots, widen_codes};
+use super::simd::{LANES, arch, dots, widen_codes};
 use crate::options::Arithmetic;
 use crate::weights::{self, Dtype, Float, Format, coded, widen};
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 use std::collections::TryReserveError;
 use std::ops::Range;
 
@@ -127,7 +127,7 @@ impl Matrix {
                     });
                 }
                 _ => for_each_part(products, outs * count, |part, products| {
-                    Arch::new().dispatch(Products { stored, cols: self.cols, first: part * outs, x, products });
+                    arch().dispatch(Products { stored, cols: self.cols, first: part * outs, x, products });
                 }),
             }
         }

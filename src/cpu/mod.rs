@@ -29,7 +29,7 @@ pub fn info() -> &'static DeviceInfo {
         DeviceInfo {
             name: format!("CPU with {threads} {}", if threads == 1 { "thread" } else { "threads" }),
             backend: "Cpu".into(),
-            driver: format!("{:?}", pulp::Arch::new()),
+            driver: format!("{:?}", simd::arch()),
             max_buffer_size: isize::MAX as u64,
             max_binding_size: isize::MAX as u64,
             software: true,

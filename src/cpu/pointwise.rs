@@ -1,14 +1,14 @@
 //! Norms and activations of rows.
 
 use super::rows::Rows;
-use super::simd::dots;
+use super::simd::{arch, dots};
 use crate::model::Activation;
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 
 /// `x / rms(x) * gain` for each row, gain [width].
 pub fn norm_rms(x: &Rows, gain: &[f32], eps: f32) -> Rows {
     let mut y = Rows::new(x.len(), x.width);
-    Arch::new().dispatch(NormRms { x, gain, eps, y: &mut y });
+    arch().dispatch(NormRms { x, gain, eps, y: &mut y });
     y
 }
 

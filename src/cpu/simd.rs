@@ -1,12 +1,23 @@
-//! Inner loops that the compiler makes vector instructions of. Each is inlined into a function that [`pulp::Arch::dispatch`]
+//! Inner loops that the compiler makes vector instructions of. Each is inlined into a function that [`Arch::dispatch`]
 //! compiles for what the processor has. They are loops, because closures of `map` and `from_fn` are functions of their own, for any
 //! processor, and calls of them half of the time.
 
 use half::{bf16, f16};
-use pulp::Simd;
+use pulp::{Arch, Simd};
 
 /// Rows are padded to a multiple of this.
 pub const LANES: usize = 32;
+
+/// What the processor has. A module that is compiled with vector instructions runs nowhere else: it is a constant there, and what
+/// is for others is left out.
+#[inline(always)]
+pub fn arch() -> Arch {
+    #[cfg(target_arch = "wasm32")]
+    if let Some(simd128) = pulp::core_arch::wasm::Simd128::try_new() {
+        return Arch::Simd128(pulp::wasm::Simd128 { simd128 });
+    }
+    Arch::new()
+}
 
 /// `a * b + c`: in one rounding, but in WebAssembly, which has no instruction for that.
 #[inline(always)]
