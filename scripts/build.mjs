@@ -1,5 +1,5 @@
 // npm run build: the Rust library -> www/foretoken.js and www/foretoken_bg.wasm, small enough for a web page; the page's
-// simulator, www/demo/simulate.js and simulate_bg.wasm, and its models, www/demo/tales/; www/types/.
+// simulator, www/demo/simulate.js and simulate_bg.wasm, its parser of Markdown, marked.js, and its models, tales/; www/types/.
 import { spawnSync } from "node:child_process";
 import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -81,6 +81,17 @@ function quantise() {
   }
 }
 
+/** The page's parser of Markdown, one file out of its package. */
+const parser = join(www, "demo", "marked.js");
+
+/** Makes the parser's file, with its licence. */
+function bundleParser() {
+  const { buildSync } = createRequire(import.meta.url)("esbuild");
+  const stdin = { contents: 'export { lexer } from "marked";', resolveDir: root };
+  const licence = readFileSync(join(root, "node_modules", "marked", "LICENSE"), "utf8").trim();
+  buildSync({ stdin, banner: { js: `/*!\n${licence}\n*/` }, bundle: true, minify: true, format: "esm", outfile: parser, logLevel: "warning" });
+}
+
 /** Builds the modules and the page's models. */
 export function build() {
   needRust();
@@ -119,6 +130,7 @@ export function build() {
     copyFileSync(join(glue, `${name}.d.ts`), join(folder, `${name}.d.ts`));
   }
   quantise();
+  bundleParser();
 }
 
 /** Checks the modules' types and writes them down for TypeScript, into www/types/. */
@@ -156,6 +168,10 @@ export function outdated() {
 /** Builds what is missing or outdated. */
 export function needBuild() {
   if (outdated()) build();
+  else if (!existsSync(parser)) {
+    needNpm();
+    bundleParser();
+  }
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {

@@ -5,7 +5,7 @@ use super::matrix::Matrix;
 use super::parts::among_threads;
 use super::pointwise::{activation, norm_layer, norm_rms};
 use super::rows::Rows;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::model::Blueprint;
 use crate::model::{
     self, Activation, Input, MatrixId, ModelSpec, NormKind, Op, Output, Table, VectorId, rotary_table, stored_rows,
@@ -48,7 +48,7 @@ impl Model {
     /// Reads a model's weights. `loaded` hears of the bytes of each portion.
     ///
     /// # Errors
-    /// [`crate::Error::BadWeights`], and what the source reports.
+    /// [`Error::BadWeights`], [`Error::OutOfGpuMemory`] where there is no room for a matrix, and what the source reports.
     pub async fn load<S: Source>(
         blueprint: &Blueprint,
         weights: &Weights<S>,
@@ -60,6 +60,11 @@ impl Model {
             let mut read = Matrix::new(matrix.cols);
             for section in sections {
                 let row_bytes = section.dtype.bytes(matrix.cols as u64).unwrap_or(0).max(1) as usize;
+                read.reserve(section.dtype, section.rows.len()).map_err(|_| Error::OutOfGpuMemory {
+                    what: matrix.label.clone(),
+                    need: (section.rows.len() * row_bytes) as u64,
+                    limit: None,
+                })?;
                 let portion = if matrix.layout.transposed { matrix.rows } else { (PORTION / row_bytes).max(1) };
                 for first in section.rows.clone().step_by(portion) {
                     let rows = first..section.rows.end.min(first + portion);

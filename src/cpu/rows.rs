@@ -3,6 +3,7 @@
 use super::simd::{LANES, widen_bf16, widen_f16};
 use crate::weights::Float;
 use half::{bf16, f16};
+use std::collections::TryReserveError;
 use std::ops::Range;
 
 /// Numbers from row to row: whole groups of lanes, zero past the width.
@@ -105,6 +106,15 @@ impl Floats {
             Self::F32(all) => 4 * all.len(),
             Self::F16(all) => 2 * all.len(),
             Self::Bf16(all) => 2 * all.len(),
+        }
+    }
+
+    /// Makes room for so many numbers more.
+    pub fn reserve(&mut self, numbers: usize) -> Result<(), TryReserveError> {
+        match self {
+            Self::F32(all) => all.try_reserve_exact(numbers),
+            Self::F16(all) => all.try_reserve_exact(numbers),
+            Self::Bf16(all) => all.try_reserve_exact(numbers),
         }
     }
 

@@ -1,7 +1,7 @@
 // What the browser tests share: a server that can misbehave, a headless browser on a software adapter, pages with the engine.
 import { tmpdir } from "node:os";
 import { chromium, firefox } from "playwright-core";
-import { answer, listen } from "../../scripts/serve.mjs";
+import { CSP, answer, listen } from "../../scripts/serve.mjs";
 import { needChromium, needFirefox, needVulkan } from "../../scripts/system.mjs";
 
 const WEBGPU = ["--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader"];
@@ -20,7 +20,12 @@ const FLAGS = [
  * the path is served as ever. Suites add theirs.
  * @type {Record<string, (request: import("node:http").IncomingMessage, response: import("node:http").ServerResponse, rest: string[]) => unknown>}
  */
-export const faults = {};
+export const faults = {
+  /** A page that does nothing, under the demo's policies. */
+  blank(_, response) {
+    response.writeHead(200, { "Content-Type": "text/html", "Content-Security-Policy": CSP }).end('<!doctype html><title>blank</title><script type="module" src="/demo/policy.js"></script>');
+  },
+};
 
 async function handler(request, response) {
   const [, fault, ...rest] = new URL(request.url, "http://localhost").pathname.split("/");
@@ -91,8 +96,8 @@ function keepWorkers() {
   };
 }
 
-/** Lets the page's workers do what a message names: a browser may have no other way into them. */
-export const teach = (page, lessons) => page.route("**/worker.js", async (route) => {
+/** Lets the page's workers, of this script, do what a message names: a browser may have no other way into them. */
+export const teach = (page, lessons, script = "worker.js") => page.route(`**/${script}`, async (route) => {
   const response = await route.fetch();
   const lines = Object.values(lessons).map((lesson) => `addEventListener("message", ({ data }) => data === "${lesson.name}" && ${lesson.name}());\n${lesson}`);
   await route.fulfill({ response, body: [await response.text(), ...lines].join("\n") });
@@ -116,7 +121,7 @@ export async function open(within = browser) {
     if (process.env.VERBOSE) console.log("  page:", message.text());
   });
   await page.exposeFunction("sawCode", (code) => codes.add(code));
-  await page.goto(`${url}/demo/`);
+  await page.goto(`${url}/blank/`);
   await page.evaluate(async () => {
     Object.assign(globalThis, await import("/engine.js"));
     // Here every adapter computes on the CPU, which auto would not take.

@@ -79,13 +79,9 @@ export class SpeedChart extends Chart {
     this.draw();
   }
 
-  /** @param {string} lane @param {string} name for people */
-  begin(lane, name) {
-    this.lanes[lane] = { name, rounds: [], points: [] };
-  }
-
-  /** @param {string} lane @param {number} seconds since the lane's first round @param {number} tokens so far */
-  add(lane, seconds, tokens) {
+  /** @param {string} lane @param {string} name for people @param {number} seconds since the lane's first round @param {number} tokens so far */
+  add(lane, name, seconds, tokens) {
+    this.lanes[lane] ??= { name, rounds: [], points: [] };
     const { rounds, points } = this.lanes[lane];
     rounds.push({ seconds, tokens });
     const past = rounds[Math.max(0, rounds.length - 1 - WINDOW)];

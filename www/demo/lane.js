@@ -1,83 +1,93 @@
-/** One lane of the race: its text as it comes, and its numbers. */
+/** One lane of the race: its text, coloured by who guessed it, and how far it is. Model text enters here, and as text only. */
+import { make } from "./dom.js";
 
-const NONE = "–";
+/** Milliseconds that a rejected guess is seen. */
+const FLASH = 450;
+
+/**
+ * A token as spans: the space before a word stays outside its colour, which at the end of a line would show as a stub.
+ * @param {import("../engine.js").Token} token @param {string} [more] classes
+ */
+export function words({ text, origin }, more = "") {
+  const [, space, word] = /^(\s*)([\s\S]*)$/.exec(text);
+  const span = make("span", { className: `token ${more}`.trim(), textContent: word, dataset: { origin } });
+  return space ? [make("span", { textContent: space }), span] : [span];
+}
 
 export class Lane {
+  /** Guesses that were not checked yet. @type {HTMLElement[]} */
+  #guesses = [];
+
   /** @param {string} id of its section */
   constructor(id) {
     this.id = id;
-    this.section = document.getElementById(id);
+    this.section = /** @type {HTMLElement} */ (document.getElementById(id));
     this.name = this.section.querySelector("h3").textContent;
     this.text = this.section.querySelector(".text");
+    this.bar = this.section.querySelector("progress");
   }
 
-  clear() {
-    this.text.replaceChildren();
-    this.show({ speed: NONE, tokens: NONE, rounds: NONE, acceptance: NONE, rate: NONE });
+  /** Begins again. @param {string} [prompt] what the text goes on from */
+  clear(prompt = "") {
+    this.text.replaceChildren(...(prompt ? [make("span", { className: "prompt", textContent: prompt })] : []));
+    this.#guesses = [];
+    this.section.classList.remove("first");
+    this.count(0, null);
   }
 
-  show(values) {
-    for (const [name, value] of Object.entries(values)) {
-      this.section.querySelector(`[data-value="${name}"]`).textContent = value;
+  /** @param {"measuring" | "replaying" | "done" | ""} state */
+  set state(state) {
+    this.section.dataset.state = state;
+  }
+
+  /** @param {number} tokens @param {number | null} seconds @param {number} [total] */
+  count(tokens, seconds, total = 1) {
+    this.bar.max = total;
+    this.bar.value = Math.min(tokens, total);
+    this.#show("tokens", `${tokens} tokens`);
+    this.#show("clock", seconds === null ? "" : `${seconds.toFixed(seconds < 10 ? 2 : 1)} s`);
+  }
+
+  /** @param {number} perSecond */
+  speed(perSecond) {
+    this.#show("clock", perSecond ? `${perSecond.toFixed(perSecond < 100 ? 1 : 0)} tokens/s` : "");
+  }
+
+  #show(name, value) {
+    this.section.querySelector(`[data-value="${name}"]`).textContent = value;
+  }
+
+  /** Text that is settled. @param {import("../engine.js").Token[]} tokens */
+  write(tokens) {
+    this.#append(tokens.flatMap((token) => words(token)));
+  }
+
+  /** Guesses that wait for the target: those that it will accept, and those that it will not, empty where their words are not known. @param {import("../engine.js").Token[]} tokens @param {string[]} rejected */
+  guess(tokens, rejected) {
+    const kept = tokens.flatMap((token) => words(token, "guess"));
+    const wrong = rejected.map((text) => make("span", { className: "guess wrong", textContent: text, ariaHidden: "true" }));
+    this.#guesses.push(...kept, ...wrong);
+    this.#append([...kept, ...wrong]);
+  }
+
+  /** The target's answer: right guesses stay, wrong ones flash and vanish, and its own token takes their place. */
+  settle(tokens) {
+    for (const guess of this.#guesses) {
+      if (!guess.classList.contains("wrong")) guess.classList.remove("guess");
+      else {
+        guess.classList.add("rejected");
+        setTimeout(() => guess.remove(), FLASH);
+      }
     }
+    this.#guesses = [];
+    this.write(tokens);
   }
 
-  /** Model text enters here, and as text only. */
-  #write(tokens) {
+  #append(spans) {
     const { text } = this;
     const follows = text.scrollHeight - text.scrollTop - text.clientHeight < 40;
-    const spans = tokens.map(({ text: part, origin }) => {
-      const span = document.createElement("span");
-      span.className = "token";
-      span.dataset.origin = origin;
-      span.textContent = part;
-      return span;
-    });
     text.append(...spans);
     // Whoever has scrolled back wants to read.
     if (follows) text.scrollTop = text.scrollHeight;
-  }
-
-  #finish({ stats }) {
-    this.show({
-      speed: stats.times.tokens_per_second ? stats.times.tokens_per_second.toFixed(1) : NONE,
-      tokens: stats.num_emitted_tokens,
-      rounds: stats.num_spec_steps,
-      acceptance: stats.mean_acceptance_length.toFixed(2),
-      rate: stats.num_draft_tokens ? `${Math.round(100 * stats.draft_acceptance_rate)} %` : "none made",
-    });
-  }
-
-  /**
-   * Writes a prompt to its end.
-   * @param {import("../engine.js").Engine} engine
-   * @param {import("../engine.js").Prompt} prompt
-   * @param {import("../engine.js").GenerateOptions} options
-   * @param {(round: { seconds: number, total: number, accepted: number }) => void} onRound
-   */
-  async run(engine, prompt, options, onRound) {
-    this.section.classList.add("running");
-    try {
-      const stream = engine.generate(prompt, options);
-      let [total, first, rounds, began] = [0, 0, 0, 0];
-      for await (const { tokens } of stream) {
-        this.#write(tokens);
-        total += tokens.length;
-        rounds++;
-        // The first round waits for the prompt, so the clock starts when it ends.
-        if (!began) [began, first] = [performance.now(), total];
-        const seconds = (performance.now() - began) / 1000;
-        onRound({ seconds, total, accepted: tokens.filter(({ origin }) => origin !== "target").length });
-        this.show({ tokens: total, rounds, acceptance: (total / rounds).toFixed(2), ...(seconds && { speed: ((total - first) / seconds).toFixed(1) }) });
-      }
-      const generation = await stream.result;
-      this.#finish(generation);
-      return generation;
-    } catch (error) {
-      if (error.detail?.stats) this.#finish(error.detail);
-      throw error;
-    } finally {
-      this.section.classList.remove("running");
-    }
   }
 }

@@ -1,51 +1,61 @@
 /** Which model the visitor wants, and the engine that has it. */
 import { Engine } from "../engine.js";
+import { Download } from "./download.js";
+import { TALES } from "./pairs.js";
 import { readSettings } from "./settings.js";
 
-const at = (id) => /** @type {any} */ (document.getElementById(id));
-const megabytes = (bytes) => `${(bytes / 1e6).toFixed(bytes < 1e7 ? 1 : 0)} MB`;
-const TALES = {
-  model: new URL("tales/target/", import.meta.url).href,
-  assistant_model: new URL("tales/draft/", import.meta.url).href,
-};
+/**
+ * @typedef {object} Spec What is to be loaded.
+ * @property {string} id of pairs.js; "other" for what the visitor names, "files" for what was picked
+ * @property {string} name for people
+ * @property {import("../engine.js").Model} model
+ * @property {string} [file]
+ * @property {import("../engine.js").Model} [assistant_model]
+ * @property {string} [assistant_file]
+ * @property {number} [bytes] to download, about, where that is known
+ */
 
-/** The files of the folder itself: others of the same names may lie in folders inside it. */
-const picked = (input) => [...input.files].filter(({ webkitRelativePath }) => webkitRelativePath.split("/").length <= 2);
+const WORKER = new URL("engine-worker.js", import.meta.url).href;
 
-const SOURCES = {
-  tales: () => TALES,
-  hub: () => ({ model: at("hub-model").value.trim(), assistant_model: at("hub-assistant").value.trim() || undefined }),
-  folder: () => {
-    const assistant = picked(at("folder-assistant"));
-    return { model: picked(at("folder-model")), assistant_model: assistant.length ? assistant : undefined };
-  },
-};
-
-const source = () => document.querySelector("[name=source]:checked").value;
-const wanted = () => ({ ...SOURCES[source()](), options: { ...readSettings("loading"), ...(source() === "hub" && readSettings("hub")) } });
-const fingerprint = (value) =>
-  JSON.stringify(value, (_, each) => (each instanceof File ? [each.webkitRelativePath, each.name, each.size, each.lastModified] : each));
-const name = (model) => (Array.isArray(model) ? model[0]?.webkitRelativePath.split("/")[0] || "picked files" : model);
-
+/** @type {Spec} */
+let wanted = TALES;
+/** @type {Engine | null} */
 let engine = null;
 let loaded = "";
-/** What the report may say of the model: never the token. */
+/** What a report may say of the model: never the token. @type {any} */
 export let about = {};
+/** Who wants to hear that another model was chosen, loaded or let go. @type {(() => void)[]} */
+const listeners = [];
 
-/** Shows the fields of the chosen source, and what the next run will do. */
-export function showChoice() {
-  for (const part of document.querySelectorAll("[data-source]")) part.hidden = part.dataset.source !== source();
-  if (engine && fingerprint(wanted()) !== loaded) at("model-state").textContent = "Changed: Load, or the next run, takes it.";
-  else at("model-state").textContent = engine ? "Loaded." : "Not loaded yet: Load, or the first run, does it.";
+export const chosen = () => wanted;
+/** The engine, if the chosen model is loaded as the settings are now. */
+export const ready = () => (engine && loaded === fingerprint() ? engine : null);
+/** @param {() => void} listener */
+export const onModel = (listener) => listeners.push(listener);
+const tell = () => listeners.forEach((listener) => listener());
+
+/** Options of loading, those of the Hub among them. */
+const loading = () => ({ ...readSettings("loading"), ...readSettings("hub") });
+const fingerprint = () => JSON.stringify([wanted, loading()], (_, each) => (each instanceof File ? [each.webkitRelativePath, each.name, each.size, each.lastModified] : each));
+
+/** @param {Spec} spec */
+export function choose(spec) {
+  wanted = spec;
+  tell();
 }
 
 /** Frees the GPU; the next run loads again. */
 export function forget() {
   engine?.dispose();
   engine = null;
-  at("facts").hidden = true;
-  showChoice();
+  tell();
 }
+
+/** What the headers of a model say, before it is downloaded. @param {Spec} spec @param {AbortSignal} signal */
+export const inspect = ({ model, file }, signal) => Engine.inspect(model, { ...loading(), file, signal, worker: WORKER });
+
+/** A model by itself, beside the one that is loaded; whoever asks disposes of it. */
+export const open = (model, file, signal) => Engine.load(model, { ...loading(), sp_degree: undefined, file, signal, worker: WORKER });
 
 /**
  * The engine with the chosen model: the one that is here, or a new one in its place.
@@ -53,66 +63,45 @@ export function forget() {
  * @returns {Promise<Engine>}
  */
 export async function need(signal) {
-  const { model, assistant_model, options } = wanted();
-  const key = fingerprint({ model, assistant_model, options });
-  if (engine && key === loaded) return engine;
-  if (!model.length) throw Object.assign(new Error(source() === "hub" ? "Name a model first." : "Pick the model's folder first."), { field: at(`${source()}-model`) });
+  const here = ready();
+  if (here) return here;
+  const [spec, key, options] = [wanted, fingerprint(), loading()];
   forget();
-  const progress = new Progress();
-  at("model-state").textContent = "Loading.";
+  const download = new Download(spec.name);
   try {
-    engine = await Engine.load(model, { ...options, assistant_model, signal, onProgress: (event) => progress.show(event) });
+    engine = await load(spec, options, download, signal);
   } finally {
-    progress.end();
-    showChoice();
+    download.end();
   }
   loaded = key;
   const { token, ...open } = options;
-  about = { model: name(model), assistant_model: assistant_model ? name(assistant_model) : null, load_options: open, device: engine.device, memory: engine.memory, warnings: engine.warnings };
-  showChoice();
-  showFacts();
+  about = { model: described(spec.model), assistant_model: spec.assistant_model ? described(spec.assistant_model) : null, load_options: open, device: engine.device, memory: engine.memory, warnings: engine.warnings };
+  tell();
   return engine;
 }
 
-/** @param {string[]} warnings */
-export function showWarnings(warnings) {
-  at("warnings").replaceChildren(...[...new Set(warnings)].map((warning) => Object.assign(document.createElement("li"), { textContent: warning })));
-}
-
-function showFacts() {
-  const { device, memory } = engine;
-  const parts = ({ weights, kv, scratch }) => `${megabytes(weights + kv + scratch)} (weights ${megabytes(weights)}, cache ${megabytes(kv)})`;
-  at("device").textContent = device.name || device.driver || "the browser gives no name";
-  at("memory-target").textContent = parts(memory.target);
-  at("memory-draft").textContent = memory.draft ? parts(memory.draft) : "none";
-  at("facts").hidden = false;
-  showWarnings(engine.warnings ?? []);
-}
-
-class Progress {
-  files = new Map();
-
-  constructor() {
-    this.tell("Starting", 0);
-  }
-
-  tell(words, part) {
-    at("doing").textContent = words;
-    at("bar").value = part;
-    at("progress").hidden = false;
-  }
-
-  /** @param {import("../engine.js").Progress} event */
-  show({ phase, model, file, loaded, total }) {
-    if (phase === "download") {
-      this.files.set(`${model}/${file}`, { loaded, total });
-      const [done, all] = ["loaded", "total"].map((key) => [...this.files.values()].reduce((sum, each) => sum + each[key], 0));
-      this.tell(`Loading the model: ${megabytes(done)} of ${megabytes(all)}`, done / all);
-    } else if (phase === "upload") this.tell(`To the GPU: ${megabytes(loaded)} of ${megabytes(total)}`, loaded / total);
-    else this.tell("Compiling, and checking this GPU", loaded / total);
-  }
-
-  end() {
-    at("progress").hidden = true;
+/** Loads, again after each pause: what came before it is kept. */
+async function load({ model, file, assistant_model, assistant_file }, options, download, signal) {
+  for (;;) {
+    const { pause } = download;
+    try {
+      const signals = AbortSignal.any([signal, pause.signal]);
+      return await Engine.load(model, { ...options, file, assistant_model, assistant_file, worker: WORKER, signal: signals, onProgress: (event) => download.show(event) });
+    } catch (error) {
+      if (!pause.signal.aborted || signal.aborted) throw error;
+      await download.resumed(signal);
+    }
   }
 }
+
+/** @param {any} model */
+const described = (model) => (Array.isArray(model) ? model[0]?.webkitRelativePath.split("/")[0] || model[0]?.name : String(model));
+
+/** The device, in the visitor's words. @param {import("../engine.js").DeviceInfo} device */
+export function deviceName({ name, driver, software, backend }) {
+  if (backend === "Cpu") return `the ${name}`;
+  return `${name || driver || "a GPU whose name the browser hides"}${software ? ", which computes on the CPU" : ""}`;
+}
+
+/** Whether the models run on the CPU although nobody asked for that. */
+export const lacksGpu = () => engine?.device.backend === "Cpu" && loading().device !== "cpu";

@@ -1,4 +1,5 @@
 /** The engine's options as fields. A new option is one more line of this table. */
+import { make } from "./dom.js";
 
 /**
  * @typedef {object} Option
@@ -45,6 +46,7 @@ export const OPTIONS = [
   { name: "documents", group: "generation", kind: "json", default: "none", hint: 'Of a chat: what it is about: [{"title": "Sky", "text": "It is blue."}]' },
   { name: "chat_template_kwargs", group: "generation", kind: "json", default: "none", hint: 'Of a chat: other variables of its template: {"enable_thinking": false}' },
   { name: "context", group: "generation", kind: "choice", values: ["error", "shift"], default: "error", hint: "What to do with messages longer than the context; shift: drop the oldest turns" },
+  { name: "device", group: "loading", kind: "choice", values: ["auto", "webgpu", "cpu"], default: "auto", hint: "What computes. auto: the GPU, or the CPU where the browser offers no GPU" },
   { name: "max_context", group: "loading", kind: "number", default: "the model's", min: 2, max: 1 << 20, hint: "Tokens that prompt and text may have together; the default ends at 4096" },
   { name: "dtype", group: "loading", kind: "choice", values: ["auto", "f32", "f16", "q8", "q4"], default: "auto", hint: "How weights are stored on the GPU: auto, as the files have them; q8 and q4 make less of floats, which rounds" },
   { name: "kv_dtype", group: "loading", kind: "choice", values: ["f32", "f16"], default: "f16, or f32 for weights in f32", hint: "How the cache stores numbers: f16 halves its memory, and rounds" },
@@ -71,12 +73,6 @@ const PARSE = {
   text: (text) => text.trim(),
   secret: (text) => text.trim(),
   texts: (text) => text.split(/\r?\n/).filter(Boolean).map((line) => line.replaceAll("\\n", "\n")),
-};
-
-const make = (tag, properties = {}, ...children) => {
-  const element = Object.assign(document.createElement(tag), properties);
-  element.append(...children);
-  return element;
 };
 
 /** @param {Option} option */
@@ -120,6 +116,15 @@ export function buildSettings() {
 export function readSettings(...groups) {
   const said = OPTIONS.filter(({ name, group }) => groups.includes(group) && input(name).value.trim());
   return Object.fromEntries(said.map(({ name, kind }) => [name, PARSE[kind](input(name).value)]));
+}
+
+/**
+ * What was typed into these groups' fields where it is not what they begin with, for an address; secrets never.
+ * @param {...Option["group"]} groups
+ */
+export function typedSettings(...groups) {
+  const typed = OPTIONS.filter(({ name, group, kind, start = "" }) => kind !== "secret" && groups.includes(group) && input(name).value.trim() !== start);
+  return Object.fromEntries(typed.map(({ name }) => [name, input(name).value.trim()]));
 }
 
 /** @param {Record<string, string | number>} values by name; "" for the default */

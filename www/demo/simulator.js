@@ -1,7 +1,11 @@
-/** The simulator's tab: what speculation would gain, computed here, without a model and without a GPU. */
+/** The simulator's tab: what speculation would gain, from latencies alone; only measuring them here needs a model. */
+import { at, make, say } from "./dom.js";
+import { measureLatencies } from "./latencies.js";
+import { chosen } from "./model.js";
+import { PAIRS } from "./paper.js";
 import init, { simulateCell, simulateHeatmaps } from "./simulate.js";
+import { attempt } from "./turn.js";
 
-const at = (id) => /** @type {any} */ (document.getElementById(id));
 const sliders = /** @type {HTMLInputElement[]} */ ([...document.querySelectorAll("#simulator input")]);
 const ms = (value) => `${Number(value.toPrecision(3))} ms`;
 const times = (ratio) => `${ratio.toFixed(2)} times`;
@@ -65,6 +69,26 @@ function map() {
   draw(at("heatmaps"), simulateHeatmaps(sp, tokens, columns));
 }
 
+/** Sets sliders, which round to their steps. @param {Record<string, number>} setting */
+function set(setting) {
+  for (const slider of sliders) if (slider.name in setting) slider.value = String(setting[slider.name]);
+  redraw();
+}
+
+/** What this device measured takes the place of the paper's numbers. @param {AbortSignal} signal */
+async function measureHere(signal) {
+  say("Measuring the pair on this device.");
+  const measured = await measureLatencies(signal);
+  set(measured);
+  at("sim-pair").value = "";
+  say(`Measured here, ${chosen().name}: target ${ms(measured.target)}, drafter ${ms(measured.drafter)}, acceptance ${measured.acceptance.toFixed(2)}.`, true);
+}
+
+function choosePair() {
+  const pair = PAIRS[Number(at("sim-pair").value)];
+  if (at("sim-pair").value && pair) set(pair);
+}
+
 /** Draws, the first time that the tab is shown. */
 export function openSimulator() {
   ready ??= init().then(
@@ -76,6 +100,9 @@ export function openSimulator() {
         slider.addEventListener("change", map);
       }
       narrow.addEventListener("change", map);
+      at("sim-pair").append(...PAIRS.map(({ name }, i) => make("option", { value: String(i), textContent: name })));
+      at("sim-pair").addEventListener("change", choosePair);
+      at("sim-here").addEventListener("click", () => attempt(measureHere));
       redraw();
       map();
     },

@@ -39,4 +39,5 @@ export function showHelp() {
     for (const step of HELP[name]) add(steps, "li", step);
   }
   help.hidden = false;
+  help.scrollIntoView({ block: "nearest" });
 }

@@ -1,4 +1,4 @@
-/** The page's tabs: arrows, Home and End move between them, and the address remembers which one is open. */
+/** The page's tabs: arrows, Home and End move between them, and the address remembers which one is open. What has `data-tab` opens one too. */
 
 const tabs = /** @type {HTMLElement[]} */ ([...document.querySelectorAll("[role=tab]")]);
 const panel = (/** @type {HTMLElement} */ tab) => document.getElementById(tab.getAttribute("aria-controls"));
@@ -27,6 +27,9 @@ export function startTabs(opened) {
       next.click();
     });
   }
-  const asked = tabs.find((tab) => location.hash === `#${panel(tab).id}`);
-  if (asked) show(asked);
+  for (const link of document.querySelectorAll("[data-tab]")) {
+    link.addEventListener("click", () => document.getElementById(/** @type {HTMLElement} */ (link).dataset.tab).click());
+  }
+  const [name] = location.hash.slice(1).split("?");
+  show(tabs.find((tab) => panel(tab).id === name) ?? tabs[0]);
 }

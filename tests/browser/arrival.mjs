@@ -1,0 +1,162 @@
+// The demo page's first ten seconds, what visitors send to each other, and the page without a network.
+import { readdirSync } from "node:fs";
+import { answer, listen } from "../../scripts/serve.mjs";
+import { browserName, check, equal, url } from "./harness.mjs";
+import { closeBrowser, idle, openBrowser, repo, report, said, strangers, text, until, visit } from "./visitor.mjs";
+
+export const before = openBrowser;
+export const after = closeBrowser;
+
+const done = (page) => until(page, "the outcome", () => document.getElementById("outcome").dataset.state === "done");
+/** In a page: the number of times that the tales pair, or a worker, was asked for. */
+const asked = (page) => page.evaluate(() => workers.length + performance.getEntriesByType("resource").filter(({ name }) => name.includes("/tales/")).length);
+
+export const tests = {
+  async "the page begins by itself, and replays together what it measured one after the other; nothing jumps"() {
+    const page = await visit({ path: "/demo/#race?max_new_tokens=12", lively: true, before: (page) => page.addInitScript(() => {
+      globalThis.jumped = 0;
+      globalThis.together = globalThis.flashed = 0;
+      if (PerformanceObserver.supportedEntryTypes.includes("layout-shift")) {
+        new PerformanceObserver((list) => list.getEntries().forEach(({ value, hadRecentInput }) => (jumped += hadRecentInput ? 0 : value))).observe({ type: "layout-shift", buffered: true });
+      }
+      addEventListener("DOMContentLoaded", () => new MutationObserver(() => {
+        together = Math.max(together, document.querySelectorAll(".lane[data-state=replaying]").length);
+        flashed = Math.max(flashed, document.querySelectorAll(".text .rejected").length);
+      }).observe(document.getElementById("stage"), { subtree: true, attributes: true, childList: true }));
+    }) });
+    await done(page);
+    const { jumped, together, flashed, texts, left } = await page.evaluate(() => ({
+      jumped, together, flashed,
+      texts: [...document.querySelectorAll(".text")].map(({ textContent }) => textContent),
+      left: document.querySelectorAll(".text .rejected:not(:last-child)").length,
+    }));
+    equal([together, left], [2, 0], "lanes that replay at the same time; wrong guesses that stay");
+    check(jumped < 0.02, `layout shift ${jumped}`);
+    const { speculative, plain } = await report(page);
+    check(!flashed === (speculative.num_draft_tokens === speculative.num_accepted_draft_tokens), `${flashed} wrong guesses were seen: ${JSON.stringify(speculative.per_step_drafted)}`);
+    check(texts[1].startsWith(texts[0].slice(0, 60)) && texts[0].includes("daughter"), texts.join(" | "));
+    check(/the same 12 tokens/i.test(await text(page, "claim")) && /Replayed as it was measured/.test(await said(page)), await text(page, "claim"));
+    equal([speculative.num_emitted_tokens, plain.num_emitted_tokens], [12, 12], "tokens");
+    await page.click("#again");
+    await until(page, "it is played again", () => document.getElementById("outcome").dataset.state === "playing");
+    await page.click("#skip");
+    await done(page);
+    await page.close();
+  },
+
+  async "it asks first where motion, data or an absent visitor speak against it"() {
+    const reasons = {
+      "less motion": () => {},
+      "pay for data": () => Object.defineProperty(navigator, "connection", { value: { saveData: true } }),
+      "short of it": () => Object.defineProperty(navigator, "connection", { value: { type: "cellular" } }),
+    };
+    for (const [words, lesson] of Object.entries(reasons)) {
+      const page = await visit({ lively: words !== "less motion", before: (page) => page.addInitScript(lesson) });
+      await page.waitForSelector("#start", { state: "visible" });
+      check((await said(page)).includes(words), `${words}: ${await said(page)}`);
+      equal(await asked(page), 0, words);
+      await page.close();
+    }
+    const page = await visit({ path: "/demo/#race?max_new_tokens=2", lively: true, before: (page) => page.addInitScript(() => {
+      globalThis.state = "hidden";
+      Object.defineProperty(document, "visibilityState", { get: () => state });
+    }) });
+    await page.waitForFunction(() => document.querySelectorAll("[data-preset]").length === 4);
+    equal(await asked(page), 0, "while nobody looks");
+    await page.evaluate(() => {
+      globalThis.state = "visible";
+      document.dispatchEvent(new Event("visibilitychange"));
+    });
+    await done(page);
+    await page.close();
+  },
+
+  async "the first paint waits for no script, and comes within a second"() {
+    let open;
+    const gate = new Promise((resolve) => (open = resolve));
+    const page = await visit({ path: "/blank/", before: (page) => page.route("**/app.js", async (route) => (await gate, route.continue())) });
+    await page.goto(`${url}/demo/`, { waitUntil: "commit" });
+    await page.waitForFunction(() => performance.getEntriesByName("first-contentful-paint").length && document.getElementById("stage-title").textContent);
+    equal(await page.evaluate(() => document.querySelectorAll("[data-preset]").length), 0, "a script ran");
+    open();
+    await page.waitForFunction(() => document.querySelectorAll("[data-preset]").length);
+    // A busy machine takes its time; its best of three is the page's own.
+    const paints = [];
+    for (let i = 0; i < 3; i++) {
+      await page.reload();
+      paints.push(await page.waitForFunction(() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime).then((handle) => handle.jsonValue()));
+    }
+    check(Math.min(...paints) < 1000, `first paints after ${paints} ms`);
+    await page.close();
+  },
+
+  async "an address carries prompt, options and seed, and says whether the same text came out"() {
+    const page = await visit({ path: "/demo/#race?max_new_tokens=6&do_sample=true&temperature=0.8" });
+    await page.fill("#prompt", "There was once a fox & a \u201cwolf\u201d");
+    await page.click("#write");
+    await idle(page);
+    const { speculative, options } = await report(page);
+    const hash = await page.evaluate(() => location.hash);
+    const values = new URLSearchParams(hash.split("?")[1]);
+    equal([values.get("prompt"), values.get("seed"), values.get("temperature")], ["There was once a fox & a \u201cwolf\u201d", String(options.seed), "0.8"], "the address");
+    await page.click("#share");
+    const words = await text(page, "card-words");
+    check(words.includes(hash) && words.toLowerCase().includes(`the same ${speculative.num_emitted_tokens} tokens`) && words.includes("fox & a"), words);
+    const colours = await page.evaluate(() => new Set(new Uint32Array(document.getElementById("card").getContext("2d").getImageData(0, 0, 1200, 630).data.buffer)).size);
+    check(colours > 20, `${colours} colours in the picture`);
+    const [file] = await Promise.all([page.waitForEvent("download"), page.click("#save-card")]);
+    equal(file.suggestedFilename(), "foretoken.png", "the picture's name");
+    await page.close();
+    for (const [sent, answer] of [[hash, "yes"], [hash.replace(/text=\w{4}/, "text=0000"), "no"]]) {
+      const second = await visit({ path: `/demo/${sent}` });
+      await second.click("#start");
+      await idle(second);
+      check((await text(second, "same")).startsWith(`Same text here as where you got this from: ${answer}`), await text(second, "same"));
+      equal((await report(second)).options, options, "options");
+      await second.close();
+    }
+  },
+
+  async "somebody else's model waits for a word, and an unknown option harms nothing"() {
+    const page = await visit({ path: "/demo/#race?model=smollm2-1.7b&prompt=Hello&kind=chat&nonsense=1", lively: true });
+    await page.waitForSelector("#start", { state: "visible" });
+    equal([await text(page, "race-model"), await page.inputValue("#prompt"), await asked(page)], ["SmolLM2 1.7B with SmolLM2 135M", "Hello", 0], "the page");
+    await page.close();
+  },
+
+  async "without a network the page and its model are still there"() {
+    const { server, url } = await listen(answer, 0);
+    const page = await visit({ path: `${url}/demo/#race?max_new_tokens=4`, offline: true });
+    await page.click("#start");
+    await idle(page);
+    await page.evaluate(async () => (await navigator.serviceWorker.ready).active);
+    await page.waitForFunction(() => navigator.serviceWorker.controller);
+    const { token_ids, ...first } = await report(page);
+    server.close();
+    server.closeAllConnections();
+    await page.reload();
+    equal(await fetch(url).catch(() => "no server"), "no server", "the server");
+    await page.click("#start");
+    await idle(page);
+    check(await page.isHidden("#problem"), await text(page, "problem"));
+    const second = await report(page);
+    equal([second.plain.num_emitted_tokens, second.prompt], [4, first.prompt], "the text without a network");
+    await page.click("#tab-simulator");
+    await page.waitForSelector("#heatmaps svg");
+    await page.close();
+  },
+
+  async "the service worker keeps every file of the page, and no other"() {
+    const page = await visit({ path: "/blank/" });
+    const source = await page.evaluate(() => fetch("/demo/offline.js").then((response) => response.text()));
+    await page.close();
+    // Only its list is evaluated, here, where it has no page.
+    const list = new Function("self", "caches", `${source}; return FILES;`)({ location: { href: "http://x/demo/offline.js" }, addEventListener() {} }, {});
+    const modules = (folder, path) => readdirSync(repo(folder)).filter((name) => /\.(js|wasm|css|svg)$/.test(name)).map((name) => `http://x${path}${name}`);
+    equal([...list].sort(), ["http://x/demo/", ...modules("www", "/"), ...modules("www/demo", "/demo/")].filter((name) => !name.endsWith("/offline.js")).sort(), "files");
+  },
+
+  async "nothing was asked of another origin"() {
+    equal(strangers, [], "requests");
+  },
+};

@@ -1,0 +1,105 @@
+/** A result as a picture, drawn in the page's own colours: the number, the text by who guessed it, the device. */
+import { headline } from "./outcome.js";
+
+const [WIDTH, HEIGHT, MARGIN] = [1200, 630, 72];
+const SERIF = 'Charter, "Bitstream Charter", "Sitka Text", Cambria, Georgia, serif';
+const SANS = "system-ui, sans-serif";
+
+/** Breaks a text into lines of a width; what does not fit in so many lines ends in an ellipsis. */
+function lines(pen, text, width, most) {
+  /** @type {string[]} */
+  const made = [];
+  let line = "";
+  for (const word of text.split(/\s+/)) {
+    const longer = line ? `${line} ${word}` : word;
+    if (line && pen.measureText(longer).width > width) {
+      made.push(line);
+      line = word;
+    } else line = longer;
+  }
+  made.push(line);
+  if (made.length > most) made.splice(most - 1, Infinity, `${made[most - 1]} \u2026`);
+  return made;
+}
+
+/** @typedef {{ text: string, ink: string, ground?: string }} Piece a part of a text, and its colours */
+
+/** Words, each with the space before it, out of pieces that may end within one. @param {Piece[]} pieces @returns {Piece[][]} */
+function wordsOf(pieces) {
+  /** @type {Piece[][]} */
+  const words = [];
+  for (const { text, ...colours } of pieces) {
+    for (const part of text.split(/(?<=\S)(?=\s)/)) {
+      if (/^\s/.test(part) || !words.length) words.push([]);
+      words.at(-1).push({ text: part, ...colours });
+    }
+  }
+  return words;
+}
+
+/**
+ * Writes pieces one behind the other within a width; what lies below the bottom is left out.
+ * @param {CanvasRenderingContext2D} pen @param {Piece[]} pieces
+ * @param {{ x: number, y: number, width: number, line: number, bottom: number }} place
+ */
+function flow(pen, pieces, { x: left, y, width, line, bottom }) {
+  const wide = (/** @type {string} */ text) => pen.measureText(text).width;
+  let x = left;
+  for (const word of wordsOf(pieces)) {
+    if (x > left && (word[0].text.includes("\n") || x + wide(word.map(({ text }) => text).join("")) > left + width)) [x, y] = [left, y + line];
+    if (y > bottom) return;
+    for (const { text, ink, ground } of word) {
+      const bare = text.trimStart();
+      if (x > left) x += wide(text.slice(0, text.length - bare.length));
+      if (ground) {
+        pen.fillStyle = ground;
+        pen.fillRect(x, y - line * 0.62, wide(bare), line * 0.82);
+      }
+      pen.fillStyle = ink;
+      pen.fillText(bare, x, y);
+      x += wide(bare);
+    }
+  }
+}
+
+/** @param {HTMLCanvasElement} canvas @param {import("./outcome.js").Outcome} outcome */
+export function drawCard(canvas, outcome) {
+  Object.assign(canvas, { width: WIDTH, height: HEIGHT });
+  const pen = canvas.getContext("2d");
+  // Colours are written with light-dark(), which only an element resolves.
+  const colour = (/** @type {string} */ name) => {
+    canvas.style.color = `var(--${name})`;
+    return getComputedStyle(canvas).color;
+  };
+  const [paper, ink, quiet, accent, line, draft, lookup, prediction] = ["paper", "ink", "quiet", "accent", "line", "draft", "lookup", "prediction"].map(colour);
+  const write = (text, x, y, font, fill) => {
+    Object.assign(pen, { font, fillStyle: fill });
+    pen.fillText(text, x, y);
+  };
+  Object.assign(pen, { fillStyle: paper });
+  pen.fillRect(0, 0, WIDTH, HEIGHT);
+  const { number, words } = headline(outcome);
+  let y = MARGIN + 24;
+  write("foretoken", MARGIN, y, `600 30px ${SERIF}`, quiet);
+  if (number) {
+    y += 150;
+    write(`${number}\u00d7`, MARGIN, y, `600 140px ${SERIF}`, accent);
+    const x = MARGIN + pen.measureText(`${number}\u00d7`).width + 36;
+    pen.font = `28px ${SANS}`;
+    lines(pen, words.replace(/^times /, ""), WIDTH - MARGIN - x, 4).forEach((each, i, all) => write(each, x, y - (all.length - 1 - i) * 36, `28px ${SANS}`, ink));
+  } else {
+    pen.font = `40px ${SANS}`;
+    for (const each of lines(pen, words, WIDTH - 2 * MARGIN, 3)) write(each, MARGIN, (y += 56), `40px ${SANS}`, ink);
+  }
+  Object.assign(pen, { fillStyle: line });
+  pen.fillRect(MARGIN, (y += 44), WIDTH - 2 * MARGIN, 2);
+  pen.font = `28px ${SERIF}`;
+  const grounds = { draft_model: draft, lookup, prediction };
+  const pieces = outcome.tokens.map(({ text, origin }) => ({ text, ink, ground: grounds[origin] }));
+  if (outcome.kind === "text") pieces.unshift({ text: outcome.prompt, ink: quiet, ground: undefined });
+  flow(pen, pieces, { x: MARGIN, y: y + 48, width: WIDTH - 2 * MARGIN, line: 42, bottom: HEIGHT - MARGIN - 44 });
+  pen.font = `24px ${SANS}`;
+  const [foot] = lines(pen, `${outcome.spec.name} on ${outcome.device}`, WIDTH - 2 * MARGIN, 1);
+  write(foot, MARGIN, HEIGHT - MARGIN + 12, `24px ${SANS}`, quiet);
+  canvas.style.color = "";
+}

@@ -1,0 +1,75 @@
+/** The bar at the foot of the page while a model comes: how far, how fast, how long still; pause and resume. */
+import { at, duration, size } from "./dom.js";
+
+/** Seconds over which the speed is a mean. */
+const WINDOW = 5;
+
+export class Download {
+  files = new Map();
+  /** @type {{ at: number, bytes: number }[]} */
+  past = [];
+  /** Ends the current attempt; what is here stays. @type {AbortController} */
+  pause = new AbortController();
+  #resume = () => {};
+
+  /** @param {string} name of the model */
+  constructor(name) {
+    this.name = name;
+    at("pause").onclick = () => (this.pause.signal.aborted ? this.#resume() : this.pause.abort());
+    this.#tell(`${name}: starting`, 0);
+    at("download").hidden = false;
+  }
+
+  #tell(words, part, pausing = false) {
+    at("doing").textContent = words;
+    at("bar").value = part;
+    at("pause").hidden = !pausing;
+  }
+
+  /** @param {import("../engine.js").Progress} event */
+  show({ phase, model, file, loaded, total }) {
+    if (phase === "download") {
+      this.files.set(`${model}/${file}`, { loaded, total });
+      const [done, all] = this.#sum();
+      this.#tell(`${this.name}: ${size(done)} of ${size(all)}${this.#pace(done, all)}`, done / all, true);
+    } else if (phase === "upload") this.#tell(`${this.name}: to the GPU, ${size(loaded)} of ${size(total)}`, loaded / total);
+    else this.#tell(`${this.name}: compiling, and checking this device`, loaded / total);
+  }
+
+  #sum() {
+    return ["loaded", "total"].map((key) => [...this.files.values()].reduce((sum, each) => sum + each[key], 0));
+  }
+
+  #pace(done, all) {
+    const now = performance.now() / 1000;
+    this.past.push({ at: now, bytes: done });
+    while (this.past[0].at < now - WINDOW) this.past.shift();
+    const [{ at: since, bytes }] = this.past;
+    // What comes from the disk is there at once.
+    if (now - since < 1 || done === all) return "";
+    const speed = (done - bytes) / (now - since);
+    return speed > 0 ? `, ${size(speed)}/s, ${duration((all - done) / speed)} left` : ", waiting";
+  }
+
+  /** Waits until the visitor goes on. @param {AbortSignal} signal */
+  async resumed(signal) {
+    const [done, all] = this.#sum();
+    this.#tell(`${this.name}: paused at ${size(done)} of ${size(all)}; this much is kept`, all ? done / all : 0, true);
+    at("pause").textContent = "Resume";
+    try {
+      await new Promise((resolve, reject) => {
+        this.#resume = () => resolve(undefined);
+        signal.addEventListener("abort", () => reject(Object.assign(new Error("stopped"), { code: "aborted" })), { once: true });
+      });
+    } finally {
+      at("pause").textContent = "Pause";
+    }
+    this.pause = new AbortController();
+    this.past = [];
+    this.files.clear();
+  }
+
+  end() {
+    at("download").hidden = true;
+  }
+}

@@ -1,0 +1,68 @@
+/**
+ * Markdown as elements. The parser only says what is a heading and what a list; each element is made here, of a short list of
+ * kinds, and text enters as text. There is no markup that could be dangerous, because there is no markup.
+ */
+import { button, copy, make } from "./dom.js";
+import { lexer } from "./marked.js";
+
+const PLAIN = { paragraph: "p", blockquote: "blockquote", strong: "strong", em: "em", del: "del" };
+
+/** An address that a visitor may open. @param {string} href */
+function harmless(href) {
+  return URL.canParse(href) && ["http:", "https:", "mailto:"].includes(new URL(href).protocol);
+}
+
+const ENTITIES = { amp: "&", lt: "<", gt: ">", quot: '"', "#39": "'", nbsp: "\u00a0" };
+const decoded = (/** @type {string} */ text) => text.replace(/&(amp|lt|gt|quot|#39|nbsp);/g, (_, name) => ENTITIES[name]);
+
+/** @param {any} token @returns {Node | string} */
+function element(token) {
+  const { type, tokens = [], text = "" } = token;
+  const inside = () => tokens.map(element);
+  if (type in PLAIN) return make(PLAIN[type], {}, ...inside());
+  switch (type) {
+    case "space": return "";
+    case "br": return make("br");
+    case "hr": return make("hr");
+    case "codespan": return make("code", { textContent: text });
+    case "escape": return text;
+    case "text": return tokens.length ? make("span", {}, ...inside()) : decoded(text);
+    // The page's own headings end at h3.
+    case "heading": return make(`h${Math.min(6, token.depth + 3)}`, {}, ...inside());
+    case "code": return code(token);
+    case "list": return list(token);
+    case "table": return table(token);
+    case "link": return harmless(token.href) ? make("a", { href: token.href, target: "_blank", rel: "noreferrer nofollow" }, ...inside()) : make("span", {}, ...inside());
+    // A picture's address tells its server what was said: only its words are shown.
+    case "image": return text;
+    default: return token.raw ?? "";
+  }
+}
+
+function code({ text, lang }) {
+  const told = make("span", { className: "hint", role: "status" });
+  const block = make("pre", { tabIndex: 0, role: "group", ariaLabel: lang ? `Code, ${lang}` : "Code" }, make("code", { textContent: text }));
+  return make("div", { className: "code" }, make("p", { className: "row" }, make("span", { className: "hint", textContent: lang ?? "" }), told, button("Copy", () => copy(text, block, told), { className: "small" })), block);
+}
+
+function list({ ordered, start, items }) {
+  const made = items.map(({ tokens, task, checked }) => make("li", {}, ...(task ? [checked ? "\u2611 " : "\u2610 "] : []), ...tokens.filter(({ type }) => type !== "checkbox").map(element)));
+  return make(ordered ? "ol" : "ul", ordered && start > 1 ? { start } : {}, ...made);
+}
+
+function table({ header, rows }) {
+  const row = (cells, tag) => make("tr", {}, ...cells.map(({ tokens }) => make(tag, {}, ...tokens.map(element))));
+  const grid = make("table", {}, make("thead", {}, row(header, "th")), make("tbody", {}, ...rows.map((cells) => row(cells, "td"))));
+  return make("div", { className: "wide", tabIndex: 0, role: "group", ariaLabel: "Table" }, grid);
+}
+
+/** What some models think before they answer, and the answer. */
+const THOUGHT = /^\s*<think>([\s\S]*?)(<\/think>|$)/;
+
+/** @param {string} text @returns {Node[]} */
+export function markdown(text) {
+  const thought = THOUGHT.exec(text);
+  const blocks = /** @type {any[]} */ (lexer(thought ? text.slice(thought[0].length) : text)).map(element);
+  if (thought?.[1].trim()) blocks.unshift(make("details", { className: "thought" }, make("summary", { textContent: "What it thought" }), make("p", { textContent: thought[1].trim() })));
+  return blocks.map((block) => (typeof block === "string" ? document.createTextNode(block) : block));
+}

@@ -1,0 +1,75 @@
+/** One message of a conversation as it is shown: its text, what can be done with it, and how it was written. */
+import { button, copy, make } from "./dom.js";
+import { words } from "./lane.js";
+import { markdown } from "./markdown.js";
+
+const NAMES = { user: "You", assistant: "Model" };
+
+export class MessageView {
+  #frame = 0;
+  #tokens = /** @type {import("../engine.js").Token[]} */ ([]);
+  #coloured = false;
+
+  /** @param {"user" | "assistant"} role @param {string} content */
+  constructor(role, content = "") {
+    this.role = role;
+    this.content = content;
+    this.body = make("div", { className: "body", dir: "auto" });
+    this.numbers = make("p", { className: "hint numbers" });
+    this.tools = make("p", { className: "tools" });
+    this.element = make("article", { className: "message", ariaLabel: NAMES[role], dataset: { role } }, make("h3", { textContent: NAMES[role] }), this.body, this.numbers, this.tools);
+    this.#draw();
+  }
+
+  /** More of an answer; drawn once per frame, however many rounds a frame brings. @param {import("../engine.js").Token[]} tokens */
+  add(tokens) {
+    this.#tokens.push(...tokens);
+    this.content += tokens.map(({ text }) => text).join("");
+    this.#frame ||= requestAnimationFrame(() => this.#draw());
+  }
+
+  #draw() {
+    this.#frame = 0;
+    if (this.role === "user") this.body.textContent = this.content;
+    else if (this.#coloured) this.body.replaceChildren(make("p", { className: "raw" }, ...this.#tokens.flatMap((token) => words(token))));
+    else this.body.replaceChildren(...markdown(this.content));
+  }
+
+  /** The answer is complete, as far as it got. @param {import("../engine.js").Stats | undefined} stats */
+  finish(stats) {
+    cancelAnimationFrame(this.#frame);
+    this.#draw();
+    if (!stats?.num_emitted_tokens) return;
+    const { num_emitted_tokens: tokens, num_spec_steps: rounds, num_accepted_draft_tokens: kept, times, warnings } = stats;
+    const parts = [
+      `${tokens} tokens`,
+      times.tokens_per_second ? `${times.tokens_per_second.toFixed(1)} a second` : "",
+      `first after ${times.first_token.toFixed(1)} s`,
+      `${(rounds ? kept / rounds : 0).toFixed(1)} guesses kept per round`,
+      ...warnings,
+    ];
+    this.numbers.textContent = parts.filter(Boolean).join(" \u00b7 ");
+  }
+
+  /**
+   * What can be done with it now.
+   * @param {{ edit?: () => void, again?: () => void }} actions
+   */
+  offer({ edit, again }) {
+    const told = make("span", { className: "hint", role: "status" });
+    const copying = button("Copy", () => copy(this.content, this.body, told), { className: "quiet" });
+    const made = edit ? [button("Edit", edit, { className: "quiet" })] : [];
+    if (again) made.push(button("Write again", again, { className: "quiet", dataset: { starts: "" } }));
+    if (this.#tokens.length) made.push(this.#colouring());
+    this.tools.replaceChildren(copying, ...made, told);
+  }
+
+  #colouring() {
+    const toggle = button("Who guessed", () => {
+      this.#coloured = !this.#coloured;
+      toggle.ariaPressed = String(this.#coloured);
+      this.#draw();
+    }, { className: "quiet", ariaPressed: String(this.#coloured) });
+    return toggle;
+  }
+}

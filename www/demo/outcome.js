@@ -1,0 +1,60 @@
+/** What a race showed, in words and numbers. Nothing here looks at the page. */
+import { times } from "./dom.js";
+
+/**
+ * @typedef {object} Outcome
+ * @property {import("./model.js").Spec} spec
+ * @property {string} prompt as it was typed
+ * @property {"text" | "chat"} kind
+ * @property {Record<string, any>} options
+ * @property {string} device
+ * @property {import("../engine.js").Generation} plain
+ * @property {import("../engine.js").Generation} speculative
+ * @property {import("../engine.js").Token[]} tokens of the text with guesses
+ * @property {string} digest of their ids
+ */
+
+/** What 0.95 to 1.05 times is: no difference that a visitor would see. */
+const SAME_SPEED = 0.05;
+
+/** Names a text by its tokens: equal names, equal texts. @param {number[]} ids */
+export async function digest(ids) {
+  const bytes = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(ids.join()));
+  return [...new Uint8Array(bytes, 0, 6)].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/** Times the plain speed; NaN where a text was too short to tell. @param {Outcome} outcome */
+export const ratio = ({ plain, speculative }) => speculative.stats.times.tokens_per_second / plain.stats.times.tokens_per_second;
+
+/** @param {Outcome} outcome */
+const differ = ({ plain, speculative }) => plain.token_ids.join() !== speculative.token_ids.join();
+
+/**
+ * The one number, and what it says. `number` is empty where there is none.
+ * @param {Outcome} outcome
+ * @returns {{ number: string, words: string }}
+ */
+export function headline(outcome) {
+  const { speculative: { token_ids, stats }, options } = outcome;
+  if (options.acceptance === "rejection" && options.do_sample) return { number: "", words: "Drawn at random by rejection sampling: the two texts are each as likely as the model says." };
+  if (differ(outcome)) return { number: "", words: "The two texts differ: please report this, with your device's name." };
+  const same = `the same ${token_ids.length} tokens`;
+  const value = ratio(outcome);
+  if (!Number.isFinite(value) || !value) return { number: "", words: `T${same.slice(1)}.` };
+  // Then any difference is chance.
+  if (!stats.num_draft_tokens) return { number: "", words: `T${same.slice(1)}. Nobody guessed: ${stats.speculating ? "on this device it would not pay here." : "speculation is off, or there is no one to guess."}` };
+  if (value < 1 - SAME_SPEED) return { number: value.toFixed(2), words: `times the speed, ${same}: slower. On this device the guesses cost more than they saved${stats.speculating ? "" : "; left to itself, the engine makes as many as pay"}.` };
+  if (value < 1 + SAME_SPEED) return { number: value.toFixed(2), words: `times the speed, ${same}: on this device guessing neither helped nor hurt here.` };
+  return { number: times(value), words: `times as fast, ${same}` };
+}
+
+/** What the numbers mean, in a sentence. @param {Outcome} outcome */
+export function meaning({ plain, speculative }) {
+  const { num_spec_steps: passes, num_draft_tokens: drafted, num_accepted_draft_tokens: kept, num_emitted_tokens: tokens, times: spent } = speculative.stats;
+  const speeds = `${plain.stats.times.tokens_per_second.toFixed(1)} tokens a second one at a time, ${spent.tokens_per_second.toFixed(1)} with guesses.`;
+  if (!drafted) return `Every one of the ${tokens} tokens took a pass of its own: nobody guessed. ${speeds}`;
+  return `${drafted} guesses were made and ${kept} were right, so ${tokens} tokens took ${passes} passes of the big model instead of ${plain.stats.num_spec_steps}. ${speeds}`;
+}
+
+/** Whether a text is the one that somebody else got. @param {Outcome} outcome @param {string} expected */
+export const sameAs = (outcome, expected) => (outcome.digest === expected ? "Same text here as where you got this from: yes, token for token." : "Same text here as where you got this from: no. Their device, or their version of the model, chose another token somewhere.");

@@ -1,0 +1,145 @@
+/** The race: a task, written plainly and with guesses, by the chosen model. */
+import { AcceptanceChart, SpeedChart } from "./charts.js";
+import { at, copy, make, say } from "./dom.js";
+import { about, chosen, need } from "./model.js";
+import { meaning, sameAs } from "./outcome.js";
+import { PRESETS } from "./presets.js";
+import { readSettings, writeSettings } from "./settings.js";
+import { clearStage, measure, present } from "./stage.js";
+
+const charts = { speed: new SpeedChart(at("chart-speed")), acceptance: new AcceptanceChart(at("chart-acceptance")) };
+/** What the last run did, for people who report or compare. */
+let report = {};
+/** Who wants the outcome. @type {((outcome: import("./outcome.js").Outcome) => void)[]} */
+const listeners = [];
+/** The digest of a text that somebody else got, and sent here. */
+let expected = "";
+
+/** @param {(outcome: import("./outcome.js").Outcome) => void} listener */
+export const onOutcome = (listener) => listeners.push(listener);
+
+/** The prompt as it was typed, how it is sent, and the options that were set. */
+export const request = () => ({ text: at("prompt").value, kind: at("kind").value, options: readSettings("quick", "generation") });
+
+/** Fills in what somebody sent; `digest` names the text that came out there. */
+export function fill({ prompt, kind, options = {}, digest = "" }) {
+  at("prompt").value = prompt;
+  at("kind").value = kind;
+  writeSettings(options);
+  showDrafting();
+  expected = digest;
+  markPreset();
+}
+
+/** Writes what the form says, both ways. @param {AbortSignal} signal @returns {Promise<import("./outcome.js").Outcome>} */
+export async function run(signal) {
+  const { text, kind, options } = request();
+  clearStage({ kind, prompt: text });
+  for (const chart of Object.values(charts)) chart.clear();
+  for (const id of ["meaning", "reason", "same"]) at(id).textContent = "";
+  say("Loading the model.");
+  const engine = await need(signal);
+  // On a phone the stage lies above what was pressed.
+  if (at("stage").getBoundingClientRect().top < 0) at("stage").scrollIntoView();
+  const prompt = kind === "chat" ? [{ role: "user", content: text }] : text;
+  // Both ways draw with the same noise.
+  if (options.do_sample) options.seed ??= crypto.getRandomValues(new Uint32Array(1))[0];
+  const race = { engine, spec: chosen(), text, kind, prompt, options };
+  report = { ...about, prompt, options };
+  try {
+    const recordings = await measure(race, signal, {
+      onRound(lane, { seconds, tokens }, total) {
+        charts.speed.add(lane.id, lane.name, seconds, total);
+        if (lane.id === "speculative") charts.acceptance.add(tokens.filter(({ origin }) => origin !== "target").length);
+      },
+      onLane: keep,
+    });
+    const outcome = await present(race, recordings, signal);
+    at("meaning").textContent = meaning(outcome);
+    at("same").textContent = expected ? sameAs(outcome, expected) : "";
+    for (const listener of listeners) listener(outcome);
+    return outcome;
+  } finally {
+    for (const chart of Object.values(charts)) chart.describe();
+  }
+}
+
+/**
+ * The first run of a visit: where the engine does not guess because that does not pay, it is made to, so that there is something to
+ * see, and the number says what it costs.
+ * @param {AbortSignal} signal
+ */
+export async function arrive(signal) {
+  const { speculative, options } = await run(signal);
+  if (expected || speculative.stats.num_draft_tokens || options.speculation || options.num_assistant_tokens_schedule) return;
+  fill({ prompt: at("prompt").value, kind: at("kind").value, options: { num_assistant_tokens: "3", num_assistant_tokens_schedule: "constant" } });
+  await run(signal);
+}
+
+/** What is known of a lane at its end, complete or not. */
+function keep(lane, stats) {
+  report[lane] = stats;
+  if (lane === "speculative") {
+    charts.acceptance.set(stats.per_step_accepted, stats.per_step_drafted);
+    at("reason").textContent = stats.speculating ? `At the end: ${stats.speculating.reason}.` : "";
+  }
+  const warnings = [report, report.speculative, report.plain].flatMap((each) => each?.warnings ?? []);
+  at("warnings").replaceChildren(...[...new Set(warnings)].map((textContent) => make("li", { textContent })));
+  // Lists of numbers take one line; a text holds no line break of its own in JSON, so none is touched.
+  at("report").textContent = JSON.stringify(report, null, 2).replace(/\[\n[\s\d,]+\]/g, (list) => list.replace(/\s+/g, " "));
+  at("copy-report").disabled = false;
+}
+
+/** Shows which of the tasks the form holds, if it is one. */
+function markPreset() {
+  at("preset-hint").textContent = "";
+  for (const each of document.querySelectorAll("[data-preset]")) {
+    const { kind, prompt, hint } = PRESETS[each.dataset.preset];
+    const held = prompt === at("prompt").value && kind === at("kind").value;
+    each.setAttribute("aria-pressed", String(held));
+    if (held) at("preset-hint").textContent = hint;
+  }
+}
+
+/** Lookahead 0 stands for the adaptive schedule. */
+function showDrafting() {
+  const { num_assistant_tokens: count, num_assistant_tokens_schedule: schedule, drafter } = readSettings("generation");
+  at("lookahead").value = schedule === "constant" ? String(count ?? 5) : "0";
+  at("drafter").value = drafter ?? "";
+  showLookahead();
+}
+
+function showLookahead() {
+  const { value } = at("lookahead");
+  at("lookahead-value").textContent = value === "0" ? "as many as pay" : `${value} a round`;
+  at("lookahead").setAttribute("aria-valuetext", at("lookahead-value").textContent);
+}
+
+/** @param {(work: (signal: AbortSignal) => Promise<unknown>) => void} attempt */
+export function startRace(attempt) {
+  for (const [name, { title, kind, prompt }] of Object.entries(PRESETS)) {
+    const pill = make("button", { type: "button", textContent: title, dataset: { preset: name, starts: "" } });
+    pill.addEventListener("click", () => {
+      if (pill.ariaDisabled === "true") return;
+      fill({ prompt, kind });
+      attempt(run);
+    });
+    at("presets").append(pill);
+  }
+  fill(PRESETS.open);
+  clearStage(PRESETS.open);
+  for (const id of ["prompt", "kind"]) at(id).addEventListener("input", () => ((expected = ""), markPreset()));
+  at("drafter").addEventListener("change", () => writeSettings({ drafter: at("drafter").value }));
+  at("lookahead").addEventListener("input", () => {
+    const count = at("lookahead").value;
+    const adaptive = count === "0";
+    writeSettings({ num_assistant_tokens: adaptive ? "" : count, num_assistant_tokens_schedule: adaptive ? "" : "constant" });
+    showLookahead();
+  });
+  at("options-generation").addEventListener("input", showDrafting);
+  at("form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    if (at("prompt").reportValidity()) attempt(run);
+  });
+  at("copy-report").addEventListener("click", () => copy(at("report").textContent, at("report"), at("copied-report")));
+}

@@ -1,0 +1,81 @@
+/** Two recordings, shown at the same time: each round when it came, all of them slower or faster by one factor. */
+
+/** Seconds that the longer one should take to watch. */
+const [SHORTEST, LONGEST] = [4, 9];
+/** The part of a round's time after which its guesses are shown. */
+const GUESSED = 0.35;
+/** Wrong guesses that are shown of a round whose words are not known. */
+const MOST = 3;
+/** Milliseconds that a frame may take at most: a page in the background gets none, and goes on where it was. */
+const FRAME = 250;
+
+/** Times the measured speed at which recordings of this length are shown. @param {number} seconds */
+export function pace(seconds) {
+  if (seconds < SHORTEST) return Math.max(seconds, 0.01) / SHORTEST;
+  return seconds > LONGEST ? seconds / LONGEST : 1;
+}
+
+/** The pace in words. @param {number} speed */
+export function paceInWords(speed) {
+  if (speed === 1) return "Replayed as it was measured.";
+  const factor = speed < 1 ? 1 / speed : speed;
+  return `Replayed as it was measured, ${factor.toFixed(factor < 10 ? 1 : 0)} times ${speed < 1 ? "slower, so that you can watch" : "faster"}.`;
+}
+
+/** What happens in a lane, and when. @param {import("./lane.js").Lane} lane @param {import("./record.js").Recording} recording @param {(string[] | null)[]} rejected */
+function script(lane, { rounds, generation }, rejected) {
+  const { per_step_drafted: drafted, per_step_accepted: accepted } = generation.stats;
+  const total = rounds.reduce((sum, { tokens }) => sum + tokens.length, 0);
+  let written = 0;
+  let before = 0;
+  return rounds.flatMap(({ seconds, tokens }, i) => {
+    const right = tokens.slice(0, accepted[i] ?? 0);
+    const wrong = Math.max(0, (drafted[i] ?? 0) - (accepted[i] ?? 0));
+    const words = rejected[i] ?? Array(Math.min(wrong, MOST)).fill("");
+    const so = (written += tokens.length);
+    const from = before + GUESSED * (seconds - before);
+    before = seconds;
+    const steps = [{ seconds, act: () => (lane.settle(tokens.slice(right.length)), lane.count(so, seconds, total)) }];
+    if (right.length || wrong) steps.unshift({ seconds: from, act: () => lane.guess(right, words) });
+    return steps;
+  });
+}
+
+/** The reason of a signal that asks for the end at once; any other takes the stage away. */
+export const SKIP = "skip";
+
+/**
+ * Plays recordings together; true at the end of the longer one, false when something else took the stage.
+ * @param {{ lane: import("./lane.js").Lane, recording: import("./record.js").Recording, rejected: (string[] | null)[] }[]} parts
+ * @param {string} prompt that the texts go on from; empty where they answer it
+ * @param {number} speed
+ * @param {AbortSignal} signal
+ */
+export function replay(parts, prompt, speed, signal) {
+  for (const { lane } of parts) {
+    lane.clear(prompt);
+    lane.state = "replaying";
+  }
+  const scripts = parts.map(({ lane, recording, rejected }) => ({ lane, steps: script(lane, recording, rejected), next: 0 }));
+  let [seconds, last, first] = [0, 0, true];
+  return /** @type {Promise<boolean>} */ (new Promise((resolve) => {
+    const frame = (/** @type {number} */ now) => {
+      if (last) seconds += (Math.min(now - last, FRAME) / 1000) * speed;
+      last = now;
+      if (signal.aborted && signal.reason !== SKIP) return resolve(false);
+      const end = signal.aborted ? Infinity : seconds;
+      for (const each of scripts) {
+        const { lane, steps } = each;
+        if (each.next === steps.length) continue;
+        while (each.next < steps.length && steps[each.next].seconds <= end) steps[each.next++].act();
+        if (each.next < steps.length) continue;
+        lane.state = "done";
+        if (first && parts.length > 1) lane.section.classList.add("first");
+        first = false;
+      }
+      if (scripts.every(({ next, steps }) => next === steps.length)) resolve(true);
+      else requestAnimationFrame(frame);
+    };
+    requestAnimationFrame(frame);
+  }));
+}

@@ -1,0 +1,136 @@
+/** The stage: two lanes, measured one after the other, then replayed together, and the number that comes out. */
+import { at, say } from "./dom.js";
+import { findRejected } from "./guesses.js";
+import { Lane } from "./lane.js";
+import { about, deviceName, lacksGpu } from "./model.js";
+import { digest, headline } from "./outcome.js";
+import { record, warmUp } from "./record.js";
+import { SKIP, pace, paceInWords, replay } from "./replay.js";
+import { showHelp } from "./support.js";
+
+const lanes = { plain: new Lane("plain"), speculative: new Lane("speculative") };
+const calm = matchMedia("(prefers-reduced-motion: reduce)");
+/** Engines that have compiled what they need. @type {WeakSet<import("../engine.js").Engine>} */
+const warm = new WeakSet();
+/** Milliseconds that the replay waits for the words of wrong guesses; what is not known by then is shown without words. */
+const SEARCH = 2500;
+/** What is on the stage, to be played again. */
+let parts = [];
+/** @type {import("./outcome.js").Outcome} */
+let outcome;
+/** Ends the replay that runs. */
+let show = new AbortController();
+/** Ends the search for what was guessed. */
+let search = new AbortController();
+
+/** What the lanes begin with. */
+const opening = ({ kind, prompt }) => (kind === "text" ? prompt : "");
+
+/** Which buttons there are. @param {"" | "playing" | "done"} state */
+function setState(state) {
+  at("outcome").dataset.state = state;
+  at("skip").hidden = state !== "playing";
+  at("again").hidden = state !== "done" || calm.matches;
+  at("share").hidden = state !== "done";
+}
+
+/** Empties the stage for a text. @param {{ kind: string, prompt: string }} begun */
+export function clearStage(begun) {
+  show.abort();
+  search.abort();
+  for (const lane of Object.values(lanes)) {
+    lane.clear(opening(begun));
+    lane.state = "";
+  }
+  for (const id of ["start", "why-cpu"]) at(id).hidden = true;
+  setState("");
+  for (const id of ["ratio", "claim", "measured-on"]) at(id).textContent = "";
+}
+
+/** Writes both ways, one after the other. `onRound` hears of each round, `onLane` of a lane's statistics, complete or not. */
+export async function measure({ engine, prompt, options }, signal, { onRound, onLane }) {
+  if (!warm.has(engine)) {
+    say("Getting ready: the first text is not measured, because the device still compiles.");
+    await warmUp(engine, prompt, { ...options, signal });
+    warm.add(engine);
+  }
+  /** @type {Record<string, import("./record.js").Recording>} */
+  const recordings = {};
+  for (const [id, lane] of Object.entries(lanes)) {
+    const guessing = id === "speculative";
+    say(guessing ? "Measuring the second: guessing ahead." : "Measuring the first: one token at a time.");
+    lane.state = "measuring";
+    let written = 0;
+    try {
+      recordings[id] = await record(engine, prompt, { ...options, ...(!guessing && { speculation: "off" }), signal }, (round) => {
+        lane.write(round.tokens);
+        lane.count((written += round.tokens.length), round.seconds, options.max_new_tokens ?? 256);
+        onRound(lane, round, written);
+      });
+      onLane(id, recordings[id].generation.stats);
+    } catch (error) {
+      if (error.detail?.stats) onLane(id, error.detail.stats);
+      throw error;
+    } finally {
+      lane.state = "";
+    }
+  }
+  return recordings;
+}
+
+/**
+ * Shows what was measured: the replay, which is not waited for, then the number.
+ * @returns {Promise<import("./outcome.js").Outcome>}
+ */
+export async function present(race, { plain, speculative }, signal) {
+  const { spec, text, kind, options } = race;
+  const rejected = speculative.rounds.map(() => null);
+  parts = [
+    { lane: lanes.plain, recording: plain, rejected: [] },
+    { lane: lanes.speculative, recording: speculative, rejected },
+  ];
+  outcome = {
+    spec, prompt: text, kind, options, device: deviceName(about.device),
+    plain: plain.generation, speculative: speculative.generation, tokens: speculative.rounds.flatMap(({ tokens }) => tokens), digest: await digest(speculative.generation.token_ids),
+  };
+  if (calm.matches) {
+    say("Measured one after the other.", true);
+    conclude();
+  } else {
+    search = new AbortController();
+    const finding = findRejected(rejected, race, speculative, AbortSignal.any([signal, search.signal])).catch(() => {});
+    say("Measured. Finding the words of the wrong guesses.");
+    await Promise.race([finding, new Promise((resolve) => setTimeout(resolve, SEARCH))]);
+    // Nothing computes while the visitor watches.
+    search.abort();
+    play();
+  }
+  return outcome;
+}
+
+/** Plays what is on the stage. */
+async function play() {
+  show.abort();
+  show = new AbortController();
+  const speed = pace(Math.max(...parts.map(({ recording }) => recording.rounds.at(-1)?.seconds ?? 0)));
+  say(paceInWords(speed));
+  setState("playing");
+  if (await replay(parts, opening(outcome), speed, show.signal)) conclude();
+}
+
+function conclude() {
+  for (const { lane, recording } of parts) {
+    lane.state = "done";
+    lane.speed(recording.generation.stats.times.tokens_per_second);
+  }
+  const { number, words } = headline(outcome);
+  at("ratio").textContent = number && `${number}\u00d7`;
+  at("claim").textContent = number ? words.replace(/^times /, "") : words;
+  at("measured-on").textContent = `Measured just now on ${outcome.device}${lacksGpu() ? ", because this page gets no GPU here: the same text, slower" : ""}.`;
+  at("why-cpu").hidden = !lacksGpu();
+  setState("done");
+}
+
+at("skip").addEventListener("click", () => show.abort(SKIP));
+at("again").addEventListener("click", () => play());
+at("why-cpu").addEventListener("click", showHelp);
