@@ -410,7 +410,10 @@ fn bench_measures_the_cpu_too() {
     let report = json(&["bench", "--quick", "--time-limit", "20", "--device", "cpu"]);
     assert_eq!(report["device"]["backend"], "Cpu");
     assert_eq!((&report["rounds"], &report["memory"]["allocated"]), (&Value::Null, &Value::Null));
-    assert!(report["probe_gb_per_s"].as_f64().unwrap() > 0.0 && report["decode"]["tokens_per_second"].as_f64().unwrap() > 0.0);
+    assert!(
+        report["probe_gb_per_s"].as_f64().unwrap() > 0.0
+            && report["decode"]["tokens_per_second"].as_f64().unwrap() > 0.0
+    );
     assert_fails(&["bench", "--device", "cpu", "--shape", "smollm2-135m"], 2, "bad-option", &["--device", "webgpu"]);
 }
 

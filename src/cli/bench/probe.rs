@@ -56,7 +56,9 @@ impl Probe {
             Self::Cpu(data) => {
                 for _ in 0..READS {
                     let portions = data.par_chunks(PORTION);
-                    black_box(portions.map(|part| part.iter().fold(0, |sum, more| sum ^ more)).reduce(|| 0, |a, b| a ^ b));
+                    black_box(
+                        portions.map(|part| part.iter().fold(0, |sum, more| sum ^ more)).reduce(|| 0, |a, b| a ^ b),
+                    );
                 }
             }
         }

@@ -54,8 +54,12 @@ impl Display for Report {
             line(f, "                  ratio", ratio.iter().map(|ratio| format!("{ratio:.2}")))?;
         }
         if let Some(rounds) = rounds {
-            let Rounds { submits, blocking_readbacks, readback_bytes, creates, dispatches, dispatches_per_layer } = rounds;
-            write!(f, "round    submits {submits}, blocking readbacks {blocking_readbacks} ({readback_bytes} bytes), ")?;
+            let Rounds { submits, blocking_readbacks, readback_bytes, creates, dispatches, dispatches_per_layer } =
+                rounds;
+            write!(
+                f,
+                "round    submits {submits}, blocking readbacks {blocking_readbacks} ({readback_bytes} bytes), "
+            )?;
             writeln!(f, "creates {creates}, dispatches {dispatches} ({dispatches_per_layer} per layer)")?;
         }
         let Lookup { tokens, read_ms, round_us } = lookup;
