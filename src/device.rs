@@ -3,7 +3,7 @@
 use crate::cpu;
 use crate::decode;
 use crate::error::Result;
-use crate::gpu::{Counters, DeviceInfo, Gpu, GpuOptions};
+use crate::gpu::{Arithmetic, Counters, DeviceInfo, Gpu, GpuOptions};
 use crate::model::{Memory, ModelSpec};
 use crate::options::DeviceChoice;
 use crate::sample::Sampling;
@@ -110,6 +110,11 @@ impl Engine {
             Self::Gpu(engine) => engine.gpu().info(),
             Self::Cpu(_) => cpu::info(),
         }
+    }
+
+    /// What products of the target's quantised weights are computed with.
+    pub fn arithmetic(&self) -> Arithmetic {
+        either!(self, engine => engine.target().arithmetic())
     }
 
     /// What the target is.

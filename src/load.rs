@@ -12,11 +12,12 @@ use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::model::ModelSpec;
 use crate::model::{Blueprint, Capacity};
-use crate::options::{KvDtype, LoadOptions};
+use crate::options::{ArithmeticChoice, KvDtype, LoadOptions};
 use crate::session::{Building, Learned, Origination, Prompts, Session};
 use crate::target::Translate;
 use crate::text::{Tokenizer, Translator};
 use crate::weights::{Dtype, Source, Tensor, Weights};
+use std::cell::Cell;
 use std::fmt::Display;
 use std::rc::Rc;
 
@@ -77,27 +78,34 @@ impl<S: Source + 'static> ModelFiles<S> {
 
     /// Forgets what is not needed to put it on a device, once or again.
     pub(crate) fn into_loadable(self) -> Loadable<S> {
-        Loadable { blueprint: self.blueprint, weights: self.checkpoint.into_weights() }
+        let arithmetic = Cell::new(self.blueprint.arithmetic);
+        Loadable { blueprint: self.blueprint, arithmetic, weights: self.checkpoint.into_weights() }
     }
 }
 
 /// A model as a device wants it.
 pub(crate) struct Loadable<S> {
     pub blueprint: Blueprint,
+    /// What was wanted, then what was chosen: another device goes on with that.
+    arithmetic: Cell<ArithmeticChoice>,
     weights: Weights<S>,
 }
 
 impl<S: Source> Loadable<S> {
     /// Puts it on a device. `loaded` hears of every portion's bytes.
     pub async fn put(&self, gpu: &Rc<Gpu>, buffers: &RoundBuffers, loaded: &mut dyn FnMut(u64)) -> Result<Model> {
-        let Self { blueprint, weights } = self;
+        let Self { blueprint, arithmetic, weights } = self;
         let place = weights.source().name();
-        Model::load(gpu, blueprint, Some(weights), buffers, loaded).await.map_err(|error| error.within(&place))
+        let blueprint = Blueprint { arithmetic: arithmetic.get(), ..blueprint.clone() };
+        let model = Model::load(gpu, &blueprint, Some(weights), buffers, loaded).await;
+        let model = model.map_err(|error| error.within(&place))?;
+        arithmetic.set(model.arithmetic().into());
+        Ok(model)
     }
 
     /// Reads it into the CPU's memory. `loaded` hears of every portion's bytes.
     async fn read(&self, loaded: &mut dyn FnMut(u64)) -> Result<cpu::Model> {
-        let Self { blueprint, weights } = self;
+        let Self { blueprint, weights, .. } = self;
         let place = weights.source().name();
         cpu::Model::load(blueprint, weights, loaded).await.map_err(|error| error.within(&place))
     }
@@ -291,10 +299,14 @@ pub(crate) async fn load_alone<S: Source + 'static>(
     options: &LoadOptions,
     loaded: &mut dyn FnMut(u64, u64),
 ) -> Result<Engine> {
-    let model = match context {
+    let mut model = match context {
         Some(context) => open_assistant(source, options, context).await?.0,
         None => ModelFiles::open(source, options).await?,
     };
+    // Measured by each target for itself, it might be another one.
+    if context.is_none() && options.arithmetic == ArithmeticChoice::Auto {
+        model.blueprint.arithmetic = ArithmeticChoice::F32;
+    }
     let assistant = None::<Loadable<S>>;
     let pair = Pair { target: model.into_loadable(), assistant, tokenizers: None, warnings: Vec::new() };
     Ok(pair.build(device, loaded).await?.0)

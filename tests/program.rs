@@ -374,11 +374,18 @@ fn bench_has_every_key() {
         assert!(task["speedup"].as_f64().unwrap() > 0.0);
     }
     let losses = report["loss"].as_array().unwrap();
-    let types: Vec<_> = losses.iter().map(|loss| (of(loss, "dtype"), of(loss, "kv_dtype"))).collect();
-    assert_eq!(
-        types,
-        [("auto", "f32"), ("auto", "f16"), ("q8", "f32"), ("q4", "f32")].map(|(a, b)| (a.into(), b.into()))
-    );
+    let types: Vec<_> =
+        losses.iter().map(|loss| ["dtype", "arithmetic", "kv_dtype"].map(|key| of(loss, key))).collect();
+    let expected = [
+        ["auto", "f32", "f32"],
+        ["auto", "f32", "f16"],
+        ["q8", "f32", "f32"],
+        ["q8", "int8", "f32"],
+        ["q4", "f32", "f32"],
+        ["q4", "int8", "f32"],
+    ];
+    assert_eq!(types, expected.map(|types| types.map(str::to_owned)));
+    assert_eq!(of(&report, "arithmetic"), "f32");
     let lost: Vec<_> = losses.iter().map(|loss| loss["loss"].as_f64().unwrap()).collect();
     let perplexity = losses[0]["perplexity"].as_f64().unwrap();
     assert!((2.0..200.0).contains(&perplexity), "{perplexity}");
@@ -448,7 +455,7 @@ fn assert_fails(args: &[&str], exit: i32, code: &str, says: &[&str]) {
 
 #[test]
 fn bad_options_name_the_flag() {
-    let cases: [(&[&str], &str); 35] = [
+    let cases: [(&[&str], &str); 36] = [
         (&["--max-new-tokens", "0"], "--max-new-tokens"),
         (&["--max-new-tokens", "-1"], "--max-new-tokens"),
         (&["--max-new-tokens", "many"], "--max-new-tokens"),
@@ -457,6 +464,7 @@ fn bad_options_name_the_flag() {
         (&["--max-matching-ngram-size", "0"], "--max-matching-ngram-size"),
         (&["--speculation", "maybe"], "--speculation"),
         (&["--kv-dtype", "f64"], "--kv-dtype"),
+        (&["--arithmetic", "int4"], "--arithmetic: int4 is not allowed; allowed: auto, f32, int8"),
         (&["--max-context", "1"], "--max-context"),
         (&["--max-context", "2000"], "--max-context"),
         (&["--prefill-chunk", "0"], "--prefill-chunk"),

@@ -95,6 +95,11 @@ export type LoadOptions = {
    */
   dtype?: "auto" | "f32" | "f16" | "q8" | "q4";
   /**
+   * what products of quantised weights are computed with: `f32`; `int8`, with activations rounded to 8 bits; or `auto`, the default:
+   * `int8` where this device is measured to be clearly faster with it, so that another device may write another text
+   */
+  arithmetic?: "auto" | "f32" | "int8";
+  /**
    * elements of the KV cache: `f32`, exact, or `f16`, half the memory; by default `f16`, or `f32` for a model with matrices in
    * f32
    */
@@ -309,6 +314,8 @@ export type Stats = {
   num_cached_draft_tokens: number;
   /** messages of the chat that were dropped because it had outgrown the context */
   num_dropped_messages: number;
+  /** what products of quantised weights were computed with */
+  arithmetic: "f32" | "int8";
   /** how tokens were chosen; with `do_sample: "model"` partly by the model's files */
   sampling: SamplingValues;
   /** key of the random choices; null where there were none */

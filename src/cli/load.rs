@@ -35,6 +35,10 @@ pub(super) struct Room {
     /// Numbers of the weights: auto, as they are stored, f32, f16, q8 or q4
     #[arg(long, value_name = "TYPE", default_value = "auto")]
     dtype: String,
+    /// Products of quantised weights: f32; int8, with activations rounded to 8 bits; or auto, what this device computes clearly
+    /// faster, so that another one may write another text
+    #[arg(long, value_name = "TYPE", default_value = "auto")]
+    arithmetic: String,
     /// Numbers of the KV cache: f32, exact, or f16, half the memory [default: f16, or f32 for a model with weights in f32]
     #[arg(long, value_name = "TYPE")]
     kv_dtype: Option<String>,
@@ -64,6 +68,7 @@ impl Room {
         let options = LoadOptions {
             max_context: self.max_context,
             dtype: self.dtype.parse()?,
+            arithmetic: self.arithmetic.parse()?,
             kv_dtype: self.kv_dtype.as_deref().map(str::parse).transpose()?,
             prefill_chunk: self.prefill_chunk,
             ..LoadOptions::default()

@@ -11,7 +11,7 @@ use crate::model::{
     self, Activation, Input, MatrixId, ModelSpec, NormKind, Op, Output, Table, VectorId, rotary_table, stored_rows,
     vector,
 };
-use crate::options::{Arithmetic, ArithmeticChoice};
+use crate::options::Arithmetic;
 use crate::weights::{Source, Weights};
 use std::ops::Range;
 
@@ -54,7 +54,7 @@ impl Model {
         weights: &Weights<S>,
         loaded: &mut dyn FnMut(u64),
     ) -> Result<Self> {
-        let Blueprint { spec, plan, sections, capacity, arithmetic } = blueprint;
+        let Blueprint { spec, plan, sections, capacity, .. } = blueprint;
         let mut matrices = Vec::new();
         for (matrix, sections) in plan.matrices.iter().zip(sections) {
             let mut read = Matrix::new(matrix.cols);
@@ -97,10 +97,7 @@ impl Model {
         };
         let caches = (0..spec.layers.len()).map(|layer| Cache::new(heads(layer), capacity.kv_dtype)).collect();
         // Vectors of integers are faster on every processor.
-        let arithmetic = match arithmetic {
-            ArithmeticChoice::F32 => Arithmetic::F32,
-            ArithmeticChoice::Auto | ArithmeticChoice::Int8 => Arithmetic::Int8,
-        };
+        let arithmetic = if blueprint.may_quantise() { Arithmetic::Int8 } else { Arithmetic::F32 };
         Ok(Self { blueprint: blueprint.clone(), memory: Memory { matrices, vectors, tables, caches, arithmetic } })
     }
 
@@ -112,6 +109,11 @@ impl Model {
     /// What it is.
     pub fn spec(&self) -> &ModelSpec {
         &self.blueprint.spec
+    }
+
+    /// What products of quantised weights are computed with.
+    pub fn arithmetic(&self) -> Arithmetic {
+        self.memory.arithmetic
     }
 
     /// Bytes of it, with a cache that a text fills. What a pass needs besides is freed behind it.

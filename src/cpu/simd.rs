@@ -75,7 +75,7 @@ pub fn widen_f16(from: &[f16], to: &mut [f32], all: bool) {
         let subnormal = f32::from_bits(size + (113 << 23)) - f32::from_bits(113 << 23);
         let magnitude = if normal < subnormal { normal } else { subnormal };
         let more = if all && size >= 0x7c00 << 13 { 112 << 23 } else { 0 };
-        *to = f32::from_bits(magnitude.to_bits() + more | (bits & 0x8000) << 16);
+        *to = f32::from_bits((magnitude.to_bits() + more) | ((bits & 0x8000) << 16));
     }
 }
 

@@ -4,7 +4,7 @@ use super::{Crew, Parallel};
 use crate::error::Result;
 use crate::gpu::DeviceInfo;
 use crate::load::{ModelFiles, open_assistant, without_assistant};
-use crate::options::LoadOptions;
+use crate::options::{Arithmetic, ArithmeticChoice, LoadOptions};
 use crate::session::Prompts;
 use crate::weights::Source;
 use std::fmt::Display;
@@ -13,6 +13,7 @@ use std::rc::Rc;
 /// What is needed before there is a crew.
 pub struct Prepared {
     prompts: Prompts,
+    arithmetic: Arithmetic,
     /// Whether the draft model can be used.
     pub with_drafter: bool,
     /// What the user should know, in words.
@@ -32,6 +33,10 @@ impl Prepared {
     ) -> Result<Self> {
         let target = ModelFiles::open(target, options).await?;
         let (tokenizer, template) = (Rc::new(target.tokenizer().await?), target.checkpoint.template().await?);
+        let arithmetic = match target.blueprint.arithmetic {
+            ArithmeticChoice::Int8 if target.blueprint.may_quantise() => Arithmetic::Int8,
+            _ => Arithmetic::F32,
+        };
         let (sampling, context) = (target.checkpoint.sampling().clone(), target.blueprint.capacity.max_context);
         let (mut with_drafter, mut warnings, spec) = (false, target.warnings, target.blueprint.spec);
         if let Some(assistant) = assistant {
@@ -44,7 +49,8 @@ impl Prepared {
                 Ok(None) => with_drafter = true,
             }
         }
-        Ok(Self { prompts: Prompts { tokenizer, template, sampling, spec, context }, with_drafter, warnings })
+        let prompts = Prompts { tokenizer, template, sampling, spec, context };
+        Ok(Self { prompts, arithmetic, with_drafter, warnings })
     }
 
     /// Positions of the target's cache.
@@ -54,8 +60,8 @@ impl Prepared {
 
     /// With a crew, on such a device; `failed` is why it has no draft model, where it should have one.
     pub fn with<C: Crew>(self, crew: C, device: DeviceInfo, failed: Option<impl Display>) -> Parallel<C> {
-        let Self { prompts, mut warnings, .. } = self;
+        let Self { prompts, arithmetic, mut warnings, .. } = self;
         warnings.extend(failed.map(without_assistant));
-        Parallel { prompts, crew, device, warnings, latencies: None }
+        Parallel { prompts, arithmetic, crew, device, warnings, latencies: None }
     }
 }

@@ -4,7 +4,7 @@ use super::measure::Effort;
 use super::parts::Limit;
 use crate::device::{Device, Engine};
 use crate::error::Result;
-use crate::options::{KvDtype, LoadOptions, WeightDtype};
+use crate::options::{Arithmetic, KvDtype, LoadOptions, WeightDtype};
 use crate::sample::softmax;
 use crate::session::Session;
 use crate::target::Target;
@@ -16,12 +16,14 @@ use std::time::{Duration, Instant};
 const TALE: &str = include_str!("tale.txt");
 /// Tokens that are read at once, without those before them.
 const WINDOW: usize = 512;
-/// The types of weights and cache; the first are what the others are held against.
-const TYPES: [(WeightDtype, KvDtype); 4] = [
-    (WeightDtype::Auto, KvDtype::F32),
-    (WeightDtype::Auto, KvDtype::F16),
-    (WeightDtype::Q8, KvDtype::F32),
-    (WeightDtype::Q4, KvDtype::F32),
+/// The types of weights, what they are multiplied with, and the types of the cache; the first are what the others are held against.
+const TYPES: [(WeightDtype, Arithmetic, KvDtype); 6] = [
+    (WeightDtype::Auto, Arithmetic::F32, KvDtype::F32),
+    (WeightDtype::Auto, Arithmetic::F32, KvDtype::F16),
+    (WeightDtype::Q8, Arithmetic::F32, KvDtype::F32),
+    (WeightDtype::Q8, Arithmetic::Int8, KvDtype::F32),
+    (WeightDtype::Q4, Arithmetic::F32, KvDtype::F32),
+    (WeightDtype::Q4, Arithmetic::Int8, KvDtype::F32),
 ];
 
 /// A text read with some types.
@@ -29,6 +31,7 @@ const TYPES: [(WeightDtype, KvDtype); 4] = [
 pub(super) struct Loss {
     /// Of the weights; `auto`: as they are stored.
     pub dtype: WeightDtype,
+    pub arithmetic: Arithmetic,
     pub kv_dtype: KvDtype,
     /// Tokens that were predicted.
     pub tokens: usize,
@@ -48,12 +51,12 @@ pub(super) async fn run(
 ) -> Result<Vec<Loss>> {
     let mut all: Vec<Loss> = Vec::new();
     let mut latest = Duration::ZERO;
-    for (dtype, kv_dtype) in TYPES {
+    for (dtype, arithmetic, kv_dtype) in TYPES {
         if !limit.leaves(latest) {
             break;
         }
         let began = Instant::now();
-        let options = LoadOptions { dtype, kv_dtype: Some(kv_dtype), ..options.clone() };
+        let options = LoadOptions { dtype, arithmetic: arithmetic.into(), kv_dtype: Some(kv_dtype), ..options.clone() };
         let mut session = Session::load(device.clone(), open()?, None::<Folder>, &options, &mut |_, _| ()).await?;
         let mut text = session.prompts.tokenizer.encode(TALE, true)?;
         text.truncate(effort.tale);
@@ -69,7 +72,7 @@ pub(super) async fn run(
         let (tokens, mean) = (nats.len(), nats.iter().sum::<f64>() / nats.len() as f64);
         let perplexity = mean.exp();
         let loss = all.first().map_or(0.0, |first| mean - first.perplexity.ln());
-        all.push(Loss { dtype, kv_dtype, tokens, perplexity, loss });
+        all.push(Loss { dtype, arithmetic, kv_dtype, tokens, perplexity, loss });
         latest = began.elapsed();
     }
     Ok(all)

@@ -126,7 +126,7 @@ async fn measure(
     };
     let engine = subject.engine();
     let info = engine.device().clone();
-    let memory = measure::memory(engine);
+    let (arithmetic, memory) = (engine.arithmetic(), measure::memory(engine));
     let limit = parts.begin("probe");
     let probe_gb_per_s = probe::run(engine.gpu(), effort, &limit).await?;
     parts.end(limit);
@@ -157,6 +157,7 @@ async fn measure(
     }
     Ok(Report {
         device: info,
+        arithmetic,
         model,
         assistant_model,
         probe_gb_per_s,

@@ -29,6 +29,7 @@ pub(super) async fn engine(gpu: &Rc<Gpu>, name: &str, options: &LoadOptions) -> 
     let vocab = spec.vocab_size;
     let buffers = RoundBuffers::new(gpu, capacity.prefill_chunk, vocab)?;
     let blueprint = Blueprint::without_weights(spec, capacity, options.dtype);
+    let blueprint = Blueprint { arithmetic: options.arithmetic, ..blueprint };
     let model = Model::load::<Folder>(gpu, &blueprint, None, &buffers, &mut |_| ()).await?;
     Engine::new(gpu, buffers, model, None)
 }
