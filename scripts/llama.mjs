@@ -1,49 +1,88 @@
-// node scripts/llama.mjs [FOLDER or FILE.gguf ...]: llama.cpp reads what `foretoken quantize` writes of these models, by default of the tales
-// target, in every type of GGUF; and computes the same. It takes our greedy ids one after the other: at each its own choice is that
-// one, or so near that rounding decides, since llama.cpp rounds activations. PYTHON needs `pip install llama-cpp-python`.
+// node scripts/llama.mjs [FOLDER or FILE.gguf ...]: llama.cpp reads what `foretoken quantize` writes of these models in every type of
+// GGUF, by default of the tales target and, in f32, of the golden models; and computes the same. It takes known greedy ids one after
+// the other: at each its own choice is that one, or so near that rounding decides, since llama.cpp has activations in 8 bits or 16.
+// PYTHON needs `pip install llama-cpp-python`.
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { cpSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { fail, run } from "./system.mjs";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
-/** Types, and how much of a logit the arithmetic may differ: with quantised weights llama.cpp has activations in 8 bits. */
-const TYPES = { F32: 0.02, F16: 0.1, BF16: 0.5, Q8_0: 0.3, Q5_1: 0.3, Q5_0: 0.3, Q4_1: 0.3, Q4_0: 0.3 };
+/** Types, and how much of a logit the arithmetic may differ: with quantised weights both have activations in 8 bits. */
+const TYPES = { F32: 0.02, F16: 0.1, BF16: 0.5, Q8_0: 0.5, Q5_1: 0.5, Q5_0: 0.5, Q4_1: 0.5, Q4_0: 0.5 };
 const TOKENS = 48;
 
-const exercises = JSON.parse(readFileSync(join(root, "src/cli/bench/prompts.json"), "utf8"));
-const prompts = [...new Map(exercises.map((exercise) => [exercise.kind, exercise.prompt])).values()];
-const models = process.argv.length > 2 ? process.argv.slice(2) : [join(root, "models/tales/target")];
+const prompts = [...new Map(JSON.parse(readFileSync(join(root, "src/cli/bench/prompts.json"), "utf8")).map(({ kind, prompt }) => [kind, prompt])).values()];
+const given = process.argv.slice(2);
+const goldens = join(root, "tests/golden/models");
 run("cargo", ["build", "--release", "--quiet", "--features", "cli"], { cwd: root });
-const output = (command, args, input) => {
-  const { status, stdout, stderr, error } = spawnSync(command, args, { encoding: "utf8", input, maxBuffer: 1 << 28 });
-  return status === 0 ? stdout : fail(`${command} ${args.join(" ")}: ${error ?? stderr + stdout}`);
-};
-const foretoken = (...args) => output(join(root, "target/release/foretoken"), args);
 
-for (const model of models) {
+/** What a program prints, or why it failed. */
+function output(command, args, input) {
+  const { status, stdout, stderr, error } = spawnSync(command, args, { encoding: "utf8", input, maxBuffer: 1 << 28 });
+  return status === 0 ? { stdout } : { failed: `${command} ${args.join(" ")}: ${error ?? stderr + stdout}` };
+}
+const foretoken = (...args) => output(join(root, "target/release/foretoken"), args);
+const needed = ({ stdout, failed }) => stdout ?? fail(failed);
+
+/** llama.cpp follows texts. @param {{ prompt: string | number[], follow: number[], tokens: number }[]} texts */
+function follow(name, file, texts, most) {
+  const asked = texts.map(({ prompt, follow }) => `${JSON.stringify({ prompt, max_tokens: 0, follow })}\n`);
+  const lines = needed(output(process.env.PYTHON ?? "python3", [join(root, "scripts/llama.py"), file, "1"], asked.join("")));
+  const answers = lines.trim().split("\n").slice(1).map((line) => JSON.parse(line));
+  for (const [i, { prompt }] of answers.entries()) {
+    if (prompt.length !== texts[i].tokens) fail(`${name}: a prompt of ${texts[i].tokens} tokens has ${prompt.length} in llama.cpp`);
+  }
+  const margins = answers.flatMap(({ margins }) => margins);
+  const [worst, others] = [Math.max(...margins), margins.filter((margin) => margin > 0).length];
+  console.log(`${name}: ${margins.length} tokens, another choice for ${others} of them, by ${worst.toFixed(4)} at most`);
+  if (!(worst <= most)) fail(`${name}: llama.cpp would choose otherwise by ${worst}, where ${most} is rounding`);
+}
+
+/** A model in every type, against what foretoken writes. */
+function types(model, folder) {
   for (const [type, most] of Object.entries(TYPES)) {
-    const folder = mkdtempSync(join(tmpdir(), "foretoken-llama-"));
-    try {
-      const file = join(folder, "made.gguf");
-      foretoken("quantize", model, file, "--type", type);
-      const ours = prompts.map((prompt) => JSON.parse(foretoken("generate", prompt, "--json", "--device", "cpu", "--model", file, "--max-new-tokens", TOKENS)));
-      const asked = prompts.map((prompt, i) => `${JSON.stringify({ prompt, max_tokens: 0, follow: ours[i].token_ids })}\n`);
-      const lines = output(process.env.PYTHON ?? "python3", [join(root, "scripts/llama.py"), file, 2], asked.join(""));
-      const theirs = lines.trim().split("\n").slice(1).map((line) => JSON.parse(line));
-      for (const [i, { prompt }] of theirs.entries()) {
-        const tokens = ours[i].stats.num_prompt_tokens;
-        if (prompt.length !== tokens) fail(`${model}, ${type}: a prompt of ${tokens} tokens has ${prompt.length} in llama.cpp`);
-      }
-      const margins = theirs.flatMap(({ margins }) => margins);
-      const worst = Math.max(...margins);
-      const others = margins.filter((margin) => margin > 0).length;
-      console.log(`${basename(model)}, ${type}: ${margins.length} tokens, another choice for ${others} of them, by ${worst.toFixed(4)} at most`);
-      if (worst > most) fail(`${model}, ${type}: llama.cpp would choose otherwise by ${worst}, where ${most} is rounding`);
-    } finally {
-      rmSync(folder, { recursive: true });
-    }
+    const file = join(folder, `${type}.gguf`);
+    needed(foretoken("quantize", model, file, "--type", type));
+    const write = (prompt) => JSON.parse(needed(foretoken("generate", prompt, "--json", "--device", "cpu", "--model", file, "--max-new-tokens", TOKENS)));
+    const texts = prompts.map((prompt) => ({ prompt, written: write(prompt) }));
+    follow(`${basename(model)}, ${type}`, file, texts.map(({ prompt, written }) => ({ prompt, follow: written.token_ids, tokens: written.stats.num_prompt_tokens })), most);
+    rmSync(file);
   }
 }
+
+/** A golden model in f32, against what transformers wrote. It has no tokenizer, and gets a small one. */
+function golden(name, folder) {
+  const copy = join(folder, name);
+  cpSync(join(goldens, name), copy, { recursive: true });
+  const special = ["<unk>", "<s>", "</s>", "<|endoftext|>"];
+  const bytes = { type: "ByteLevel", add_prefix_space: false, trim_offsets: true, use_regex: true };
+  const tokens = [...special, "3", "33", "a", "\u0120", "\u0120a", "\u010a"];
+  writeFileSync(join(copy, "tokenizer.json"), JSON.stringify({
+    version: "1.0",
+    added_tokens: special.map((content, id) => ({ id, content, single_word: false, lstrip: false, rstrip: false, normalized: false, special: true })),
+    pre_tokenizer: bytes,
+    decoder: bytes,
+    model: { type: "BPE", vocab: Object.fromEntries(tokens.map((token, id) => [token, id])), merges: [["3", "3"], ["\u0120", "a"]] },
+  }));
+  const file = join(copy, "made.gguf");
+  const { failed } = foretoken("quantize", copy, file, "--type", "F32");
+  if (failed) return console.log(`${name}: ${failed.split("error: ").at(-1).trim()}`);
+  const bytesOf = readFileSync(join(copy, "golden.safetensors"));
+  const start = 8 + Number(bytesOf.readBigUInt64LE());
+  const header = JSON.parse(bytesOf.toString("utf8", 8, start));
+  const ids = (tensor) => {
+    const { dtype, data_offsets: [from, to] } = header[tensor];
+    const [size, read] = dtype === "I64" ? [8, "readBigInt64LE"] : [4, "readInt32LE"];
+    return Array.from({ length: (to - from) / size }, (_, i) => Number(bytesOf[read](start + from + size * i)));
+  };
+  const prompt = ids("prompt_ids");
+  follow(name, file, [{ prompt, follow: ids("greedy_ids"), tokens: prompt.length }], TYPES.F32);
+}
+
+const folder = mkdtempSync(join(tmpdir(), "foretoken-llama-"));
+process.on("exit", () => rmSync(folder, { recursive: true }));
+for (const model of given.length ? given : [join(root, "models/tales/target")]) types(model, folder);
+if (!given.length) for (const name of readdirSync(goldens)) golden(name, folder);

@@ -26,7 +26,8 @@ def answer(prompt, max_tokens, follow=None):
     ids, margins, times = [], [], []
     while len(ids) < (len(follow) if follow else max_tokens):
         if ids:
-            llama.eval(ids[-1:])
+            token = (llama_cpp.llama_token * 1)(ids[-1])
+            llama_cpp.llama_decode(llama.ctx, llama_cpp.llama_batch_get_one(token, 1))
         logits = numpy.ctypeslib.as_array(llama._ctx.get_logits_ith(-1), (vocab,))
         best = int(logits.argmax())
         taken = follow[len(ids)] if follow else best

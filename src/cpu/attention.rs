@@ -125,7 +125,7 @@ impl WithSimd for Group<'_> {
         for (i, position) in seen.enumerate() {
             let v = v.padded(position, head_dim, &mut buffer, true);
             for (head, out) in out.chunks_exact_mut(head_dim).enumerate() {
-                add_scaled(out, scores.row(head)[i], v);
+                add_scaled(simd, out, scores.row(head)[i], v);
             }
         }
         for (out, sum) in out.chunks_exact_mut(head_dim).zip(sums) {

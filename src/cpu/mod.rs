@@ -29,7 +29,8 @@ pub fn info() -> &'static DeviceInfo {
         DeviceInfo {
             name: format!("CPU with {threads} {}", if threads == 1 { "thread" } else { "threads" }),
             backend: "Cpu".into(),
-            driver: format!("{:?}", simd::arch()),
+            // The name of its level; the instructions stand behind it.
+            driver: format!("{:?}", simd::arch()).split('(').take(1).collect(),
             max_buffer_size: isize::MAX as u64,
             max_binding_size: isize::MAX as u64,
             software: true,

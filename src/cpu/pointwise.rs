@@ -28,8 +28,15 @@ impl WithSimd for NormRms<'_> {
         for row in 0..x.len() {
             let [[squares]] = dots(simd, [x.padded(row)], [x.padded(row)]);
             let scale = 1.0 / (squares / x.width as f32 + eps).sqrt();
-            let values = x.row(row).iter().zip(gain);
-            y.row_mut(row).iter_mut().zip(values).for_each(|(y, (x, gain))| *y = x * scale * gain);
+            let factor = simd.splat_f32s(scale);
+            let ((x, x_rest), (gain, gain_rest)) = (S::as_simd_f32s(x.row(row)), S::as_simd_f32s(gain));
+            let (y, y_rest) = S::as_mut_simd_f32s(y.row_mut(row));
+            for ((y, x), gain) in y.iter_mut().zip(x).zip(gain) {
+                *y = simd.mul_f32s(simd.mul_f32s(*x, factor), *gain);
+            }
+            for ((y, x), gain) in y_rest.iter_mut().zip(x_rest).zip(gain_rest) {
+                *y = x * scale * gain;
+            }
         }
     }
 }

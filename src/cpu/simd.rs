@@ -59,14 +59,23 @@ pub fn dots<S: Simd, const A: usize, const B: usize>(simd: S, a: [&[f32]; A], b:
     products
 }
 
-/// `y += a x`.
+/// `y += a x`, for an x that may be longer.
 #[inline(always)]
-pub fn add_scaled(y: &mut [f32], a: f32, x: &[f32]) {
-    y.iter_mut().zip(x).for_each(|(y, x)| *y = mul_add(a, *x, *y));
+pub fn add_scaled<S: Simd>(simd: S, y: &mut [f32], a: f32, x: &[f32]) {
+    let (x, x_rest) = S::as_simd_f32s(&x[..y.len()]);
+    let (y, y_rest) = S::as_mut_simd_f32s(y);
+    let factor = simd.splat_f32s(a);
+    for (y, x) in y.iter_mut().zip(x) {
+        *y = simd.mul_add_e_f32s(factor, *x, *y);
+    }
+    for (y, x) in y_rest.iter_mut().zip(x_rest) {
+        *y = mul_add(a, *x, *y);
+    }
 }
 
 /// Half precision -> single precision; without `all`, of numbers that are finite.
 #[inline(always)]
+#[cfg(not(target_arch = "wasm32"))]
 pub fn widen_f16(from: &[f16], to: &mut [f32], all: bool) {
     for (to, from) in to.iter_mut().zip(from) {
         let bits = u32::from(from.to_bits());
@@ -79,6 +88,33 @@ pub fn widen_f16(from: &[f16], to: &mut [f32], all: bool) {
         let more = if all && size >= 0x7c00 << 13 { 112 << 23 } else { 0 };
         *to = f32::from_bits((magnitude.to_bits() + more) | ((bits & 0x8000) << 16));
     }
+}
+
+/// The same by instructions: small code has no vectors of the compiler's.
+#[inline(always)]
+#[cfg(target_arch = "wasm32")]
+pub fn widen_f16(from: &[f16], to: &mut [f32], all: bool) {
+    use std::arch::wasm32::{i32x4_extend_high_i16x8, i32x4_extend_low_i16x8};
+    for (to, from) in to.as_chunks_mut::<8>().0.iter_mut().zip(from.as_chunks::<8>().0) {
+        let both = bytemuck::cast(*from);
+        let low = widen_four(i32x4_extend_low_i16x8(both), all);
+        *to = bytemuck::cast([low, widen_four(i32x4_extend_high_i16x8(both), all)]);
+    }
+}
+
+#[inline(always)]
+#[cfg(target_arch = "wasm32")]
+fn widen_four(bits: std::arch::wasm32::v128, all: bool) -> std::arch::wasm32::v128 {
+    use std::arch::wasm32::{f32x4_mul, f32x4_splat, i32x4_ge, i32x4_shl, u32x4_splat, v128_and, v128_or};
+    let shifted = i32x4_shl(bits, 13);
+    // The exponent bias differs by 112.
+    let widened = f32x4_mul(v128_and(shifted, u32x4_splat(0x8fff_e000)), f32x4_splat(2f32.powi(112)));
+    if !all {
+        return widened;
+    }
+    let infinite = u32x4_splat(0x7c00 << 13);
+    let is_infinite = i32x4_ge(v128_and(shifted, u32x4_splat(0x0fff_e000)), infinite);
+    v128_or(widened, v128_and(is_infinite, u32x4_splat(0x7f80_0000)))
 }
 
 /// The upper half of an f32 -> f32.
