@@ -104,8 +104,9 @@ export const tests = {
     check(words.includes(hash) && words.toLowerCase().includes(`the same ${speculative.num_emitted_tokens} tokens`) && words.includes("fox & a"), words);
     const colours = await page.evaluate(() => new Set(new Uint32Array(document.getElementById("card").getContext("2d").getImageData(0, 0, 1200, 630).data.buffer)).size);
     check(colours > 20, `${colours} colours in the picture`);
-    const [file] = await Promise.all([page.waitForEvent("download"), page.click("#save-card")]);
-    equal(file.suggestedFilename(), "foretoken.png", "the picture's name");
+    // WebDriver BiDi tells of no downloads.
+    const [file] = browserName === "chromium" ? await Promise.all([page.waitForEvent("download"), page.click("#save-card")]) : [];
+    if (file) equal(file.suggestedFilename(), "foretoken.png", "the picture's name");
     await page.close();
     for (const [sent, answer] of [[hash, "yes"], [hash.replace(/text=\w{4}/, "text=0000"), "no"]]) {
       const second = await visit({ path: `/demo/${sent}` });

@@ -64,7 +64,7 @@ async function answer(signal) {
     if (!view.content) views.pop();
     throw error;
   } finally {
-    view.finish(stats);
+    view.finish(stats, engine.warnings);
     show();
   }
 }

@@ -88,7 +88,8 @@ export function startSharing() {
   at("save-card").addEventListener("click", () => at("card").toBlob((/** @type {Blob} */ blob) => {
     const href = URL.createObjectURL(blob);
     Object.assign(document.createElement("a"), { href, download: "foretoken.png" }).click();
-    URL.revokeObjectURL(href);
+    // Not at once: the browser reads it after the click.
+    setTimeout(() => URL.revokeObjectURL(href), 60_000);
   }));
   at("close-card").addEventListener("click", () => at("card-dialog").close());
 }
