@@ -7,6 +7,7 @@ import { parseArgs } from "node:util";
 import { needBuild } from "../scripts/build.mjs";
 import { fail } from "../scripts/system.mjs";
 import { browser, browserName, open, server } from "../tests/browser/harness.mjs";
+import { answerLate } from "./late.mjs";
 
 const { values } = parseArgs({
   options: {
@@ -40,16 +41,7 @@ const chosen = exercises.filter(({ kind }) => values.kinds.split(",").includes(k
 if (chosen.length === 0) fail(`--kinds: ${values.kinds} is not allowed; allowed: ${[...new Set(exercises.map(({ kind }) => kind))]}`);
 needBuild();
 const context = await browser.newContext();
-if (delay > 0) {
-  await context.route("**/worker.js", async (route) => {
-    const response = await route.fetch();
-    const late = `const soon = GPUBuffer.prototype.mapAsync;
-      GPUBuffer.prototype.mapAsync = function (...given) {
-        return soon.apply(this, given).then(() => new Promise((done) => setTimeout(done, ${delay})));
-      };`;
-    await route.fulfill({ response, body: `${late}\n${await response.text()}` });
-  });
-}
+await answerLate(context, delay);
 const version = browser.version();
 const page = await open(context);
 const load = () => page.evaluate(async () => {

@@ -9,6 +9,7 @@ import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import { nameInOrder } from "./order.mjs";
 import { fail, needRust, run } from "./system.mjs";
+import { weighCrates } from "./wasm.mjs";
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "..");
 const target = process.env.CARGO_TARGET_DIR ?? join(root, "target");
@@ -109,18 +110,21 @@ export function build() {
   const { transformSync } = createRequire(import.meta.url)("esbuild");
   const optimise = join(root, "node_modules", "binaryen", "bin", "wasm-opt");
   for (const { name, folder, flags } of MODULES) {
-    run("cargo", ["build", "--lib", "--profile", "wasm", ...target32, ...flags], { ...cwd, env });
+    // Only so: a library for other crates too would not be optimised as a whole.
+    run("cargo", ["rustc", "--lib", "--crate-type", "cdylib", "--profile", "wasm", ...target32, ...flags], { ...cwd, env });
     const glue = join(target, "glue", name);
     rmSync(glue, { recursive: true, force: true });
     mkdirSync(glue, { recursive: true });
-    run(bindgen, [raw, "--target", "web", "--out-dir", glue, "--out-name", name, "--remove-name-section", "--remove-producers-section"], cwd);
+    run(bindgen, [raw, "--target", "web", "--out-dir", glue, "--out-name", name, "--remove-producers-section"], cwd);
+    const named = join(glue, `${name}_bg.wasm`);
+    weighCrates(readFileSync(named));
     const small = join(glue, "small.wasm");
     const passes = ["--flatten", "--rereloop", "-Os", "-Oz", "--strip-debug", "--strip-producers"];
     // The lowest KiB is the end of the stack, which Rust's linker puts first: no address is computed around it.
     passes.push("--low-memory-unused");
     // Runs of zeros compress better than segments around them.
     passes.push("--skip-pass=memory-packing");
-    run(process.execPath, [optimise, ...passes, join(glue, `${name}_bg.wasm`), "-o", small], cwd);
+    run(process.execPath, [optimise, ...passes, named, "-o", small], cwd);
     const [script, module] = numberImports(readFileSync(join(glue, `${name}.js`), "utf8"), readFileSync(small, "latin1"));
     writeFileSync(small, nameInOrder(Buffer.from(module, "latin1")));
     run(process.execPath, [optimise, "--reorder-functions-by-name", "--strip-debug", small, "-o", small], cwd);

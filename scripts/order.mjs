@@ -1,5 +1,6 @@
 // The order of a module's functions: similar ones close together, because gzip finds again only what stood in the last
 // 32 KiB. The compiler writes a function anew for each type that it is used with, so there is much to find.
+import { CUSTOM, FUNCTION_NAMES, bodies, importedFunctions } from "./wasm.mjs";
 
 /** A function is compared with those in the last so many bytes. */
 const WINDOW = 30_000;
@@ -7,65 +8,6 @@ const WINDOW = 30_000;
 const RUN = 6;
 /** What more functions have in common says nothing about which of them are alike. */
 const COMMON = 60;
-
-/** Sections of the binary format (https://webassembly.github.io/spec/core/binary/), and a part of that of names. */
-const CUSTOM = 0;
-const IMPORTS = 2;
-const CODE = 10;
-const FUNCTION_NAMES = 1;
-
-/** What is read from front to back. */
-class Reader {
-  /** @param {Uint8Array} bytes */
-  constructor(bytes) {
-    this.bytes = bytes;
-    this.at = 0;
-  }
-
-  /** An unsigned LEB128. */
-  number() {
-    for (let value = 0, unit = 1; ; unit *= 128) {
-      const byte = this.bytes[this.at++];
-      value += (byte & 127) * unit;
-      if (byte < 128) return value;
-    }
-  }
-
-  take(length) {
-    this.at += length;
-    return this.bytes.subarray(this.at - length, this.at);
-  }
-}
-
-/** A section by its number. */
-function section(wasm, wanted) {
-  const reader = new Reader(wasm);
-  for (reader.take(8); reader.at < wasm.length; ) {
-    const id = reader.number();
-    const content = reader.take(reader.number());
-    if (id === wanted) return new Reader(content);
-  }
-  throw new Error(`the module has no section ${wanted}`);
-}
-
-/** How many functions come from outside: they are numbered first. */
-function importedFunctions(wasm) {
-  const imports = section(wasm, IMPORTS);
-  const count = imports.number();
-  for (let index = 0; index < count; index++) {
-    imports.take(imports.number());
-    imports.take(imports.number());
-    if (imports.number() !== 0) throw new Error("the module imports more than functions");
-    imports.number();
-  }
-  return count;
-}
-
-/** @returns {Uint8Array[]} */
-function bodies(wasm) {
-  const code = section(wasm, CODE);
-  return Array.from({ length: code.number() }, () => code.take(code.number()));
-}
 
 /** For each body the runs that some others have too; a run is one object for all its owners. */
 function runsOf(bodies) {

@@ -44,7 +44,7 @@ fn join_block(kv_head: u32, block: u32, first: u32, thread: u32) {
         let c = i % width;
         let row = row_of(first + n);
         if (first + n < vector_count() && block >= first_block(row) && block <= last_block(row)) {
-            let at = places(kv_head, vec4u(first + n)).x + c;
+            let at = place_of(kv_head, first + n) + c;
             var values = block_values(n, c);
             if (block > first_block(row)) {
                 values = fold_values(out[at], values, Fold(0.0, 0.0, folds[n].x, folds[n].y));

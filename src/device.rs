@@ -3,10 +3,8 @@
 use crate::cpu;
 use crate::decode;
 use crate::error::Result;
-use crate::gpu::GpuOptions;
-use crate::gpu::{Counters, DeviceInfo, Gpu};
-use crate::model::Memory;
-use crate::model::ModelSpec;
+use crate::gpu::{Arithmetic, Counters, DeviceInfo, Gpu, GpuOptions};
+use crate::model::{Memory, ModelSpec};
 use crate::options::DeviceChoice;
 use crate::sample::Sampling;
 use crate::target::{Draft, Queue, Target, Translate, Verified};
@@ -28,21 +26,40 @@ impl From<&Rc<Gpu>> for Device {
 }
 
 impl Device {
+    /// Which it is.
+    pub fn info(&self) -> &DeviceInfo {
+        match self {
+            Self::Gpu(gpu) => gpu.info(),
+            Self::Cpu => cpu::info(),
+        }
+    }
+
+    /// What was asked of a GPU so far; of the CPU, nothing.
+    pub fn counters(&self) -> Counters {
+        match self {
+            Self::Gpu(gpu) => gpu.counters(),
+            Self::Cpu => Counters::default(),
+        }
+    }
+
     /// The device that is wanted, and in words why it is none of the GPUs, where nobody asked for the CPU.
     ///
     /// # Errors
     /// As [`Gpu::open`], where a GPU was asked for.
-    pub async fn open(wanted: DeviceChoice) -> Result<(Self, Option<String>)> {
-        let options = GpuOptions::default();
-        let open = Gpu::open(&options);
+    pub async fn open(wanted: DeviceChoice, options: &GpuOptions) -> Result<(Self, Option<String>)> {
+        let open = Gpu::open(options);
         match wanted {
             DeviceChoice::Cpu => Ok((Self::Cpu, None)),
             DeviceChoice::Webgpu => Ok((Self::Gpu(open.await?), None)),
             DeviceChoice::Auto => Ok(match open.await {
                 Ok(gpu) if !gpu.info().software => (Self::Gpu(gpu), None),
                 Ok(gpu) => {
-                    let name = &gpu.info().name;
-                    (Self::Cpu, Some(format!("the models run on the CPU: the only adapter is {name}, which is no GPU")))
+                    let DeviceInfo { name, backend, .. } = gpu.info();
+                    let name = if name.is_empty() { backend } else { name };
+                    (
+                        Self::Cpu,
+                        Some(format!("the models run on the CPU: so does the only adapter, {name}, and slower")),
+                    )
                 }
                 Err(error) => (Self::Cpu, Some(format!("the models run on the CPU: {error}"))),
             }),
@@ -82,15 +99,7 @@ impl Engine {
         self.on_gpu().map(decode::Engine::gpu)
     }
 
-    /// As [`Engine::on_gpu`].
-    pub fn on_gpu_mut(&mut self) -> Option<&mut decode::Engine> {
-        match self {
-            Self::Gpu(engine) => Some(engine),
-            Self::Cpu(_) => None,
-        }
-    }
-
-    /// What was asked of a GPU so far; of the CPU, nothing.
+    /// As [`Device::counters`].
     pub fn counters(&self) -> Counters {
         self.gpu().map(|gpu| gpu.counters()).unwrap_or_default()
     }
@@ -103,9 +112,25 @@ impl Engine {
         }
     }
 
+    /// What products of the target's quantised weights are computed with.
+    pub fn arithmetic(&self) -> Arithmetic {
+        either!(self, engine => engine.target().arithmetic())
+    }
+
     /// What the target is.
     pub fn spec(&self) -> &ModelSpec {
         either!(self, engine => engine.target().spec())
+    }
+
+    /// Caches `tokens` behind the cached ones, so many rows at a time, and returns the logits of each [tokens, vocab], flattened.
+    ///
+    /// # Errors
+    /// As [`decode::Engine::logits`].
+    pub async fn logits(&mut self, tokens: &[u32], rows: usize) -> Result<Vec<f32>> {
+        match self {
+            Self::Gpu(engine) => engine.logits(tokens, rows).await,
+            Self::Cpu(engine) => engine.logits(tokens, rows),
+        }
     }
 
     /// Bytes planned for the target.

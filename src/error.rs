@@ -21,8 +21,8 @@ pub enum Error {
         reason: String,
     },
     /// The plan needs more than the device can give; with a limit, found before anything is allocated.
-    #[error("{what}: {need} bytes of GPU memory are needed, but {}: lower max_context, or take a smaller model",
-        limit.map_or("the driver refuses them".into(), |limit| format!("the limit is {limit}")))]
+    #[error("{what}: {need} bytes of memory are needed, but {}: lower max_context, or take a smaller model",
+        limit.map_or("they are refused".into(), |limit| format!("the limit is {limit}")))]
     OutOfGpuMemory {
         /// What would not fit.
         what: String,

@@ -12,11 +12,12 @@ use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::model::ModelSpec;
 use crate::model::{Blueprint, Capacity};
-use crate::options::{KvDtype, LoadOptions};
+use crate::options::{ArithmeticChoice, KvDtype, LoadOptions};
 use crate::session::{Building, Learned, Origination, Prompts, Session};
 use crate::target::Translate;
 use crate::text::{Tokenizer, Translator};
 use crate::weights::{Dtype, Source, Tensor, Weights};
+use std::cell::Cell;
 use std::fmt::Display;
 use std::rc::Rc;
 
@@ -77,27 +78,34 @@ impl<S: Source + 'static> ModelFiles<S> {
 
     /// Forgets what is not needed to put it on a device, once or again.
     pub(crate) fn into_loadable(self) -> Loadable<S> {
-        Loadable { blueprint: self.blueprint, weights: self.checkpoint.into_weights() }
+        let arithmetic = Cell::new(self.blueprint.arithmetic);
+        Loadable { blueprint: self.blueprint, arithmetic, weights: self.checkpoint.into_weights() }
     }
 }
 
 /// A model as a device wants it.
 pub(crate) struct Loadable<S> {
     pub blueprint: Blueprint,
+    /// What was wanted, then what was chosen: another device goes on with that.
+    arithmetic: Cell<ArithmeticChoice>,
     weights: Weights<S>,
 }
 
 impl<S: Source> Loadable<S> {
     /// Puts it on a device. `loaded` hears of every portion's bytes.
     pub async fn put(&self, gpu: &Rc<Gpu>, buffers: &RoundBuffers, loaded: &mut dyn FnMut(u64)) -> Result<Model> {
-        let Self { blueprint, weights } = self;
+        let Self { blueprint, arithmetic, weights } = self;
         let place = weights.source().name();
-        Model::load(gpu, blueprint, Some(weights), buffers, loaded).await.map_err(|error| error.within(&place))
+        let blueprint = Blueprint { arithmetic: arithmetic.get(), ..blueprint.clone() };
+        let model = Model::load(gpu, &blueprint, Some(weights), buffers, loaded).await;
+        let model = model.map_err(|error| error.within(&place))?;
+        arithmetic.set(model.arithmetic().into());
+        Ok(model)
     }
 
     /// Reads it into the CPU's memory. `loaded` hears of every portion's bytes.
     async fn read(&self, loaded: &mut dyn FnMut(u64)) -> Result<cpu::Model> {
-        let Self { blueprint, weights } = self;
+        let Self { blueprint, weights, .. } = self;
         let place = weights.source().name();
         cpu::Model::load(blueprint, weights, loaded).await.map_err(|error| error.within(&place))
     }
@@ -118,9 +126,13 @@ impl Session {
         loaded: &mut dyn FnMut(u64, u64),
     ) -> Result<Self> {
         let device = device.into();
-        if options.sp_degree != 1 {
-            let allowed = "1: several targets are for `parallel::Parallel`".into();
-            return Err(Error::BadOption { option: "sp_degree".into(), value: options.sp_degree.to_string(), allowed });
+        if options.is_parallel(assistant.is_some()) {
+            let (option, value) = match options.sp_degree {
+                1 => ("draft_device", "cpu".into()),
+                more => ("sp_degree", more.to_string()),
+            };
+            let allowed = "what one device computes: the rest is for `parallel::Parallel`".into();
+            return Err(Error::BadOption { option: option.into(), value, allowed });
         }
         let target = ModelFiles::open(target, options).await?;
         let tokenizer = Rc::new(target.tokenizer().await?);
@@ -150,13 +162,12 @@ impl Session {
             shown = done.max(shown);
             loaded(shown, all);
         };
-        let (mut engine, warnings) = match &device {
-            Device::Gpu(gpu) => match pair.build(gpu, &mut progress).await {
-                Err(Error::DeviceLost { .. }) => pair.build(&gpu.reopen().await?, &mut progress).await,
-                built => built,
-            }?,
-            Device::Cpu => pair.build_on_cpu(&mut progress).await?,
-        };
+        let (mut engine, warnings) = match (pair.build(&device, &mut progress).await, &device) {
+            (Err(Error::DeviceLost { .. }), Device::Gpu(gpu)) => {
+                pair.build(&Device::Gpu(gpu.reopen().await?), &mut progress).await
+            }
+            (built, _) => built,
+        }?;
         let learned = Learned::new(&mut engine).await;
         let spec = engine.spec().clone();
         let prompts = Prompts { tokenizer, template, sampling, spec, context };
@@ -175,53 +186,42 @@ struct Pair<S, A> {
 }
 
 impl<S: Source, A: Source> Pair<S, A> {
-    /// Puts both on a device, and checks that it keeps the promise on which speculation rests. Without the draft model,
-    /// where that fails: then the warnings say why.
-    async fn build(&self, gpu: &Rc<Gpu>, loaded: &mut dyn FnMut(u64, u64)) -> Result<(Engine, Vec<String>)> {
+    /// Puts both on a device; a GPU is checked for the promise on which speculation rests, which the CPU keeps by construction.
+    /// Without the draft model, where that fails: then the warnings say why.
+    async fn build(&self, device: &Device, loaded: &mut dyn FnMut(u64, u64)) -> Result<(Engine, Vec<String>)> {
         let Self { target, assistant, warnings, .. } = self;
         let mut warnings = warnings.clone();
         let (all, mut done) = (self.bytes(), 0);
+        // Memory is planned in whole blocks, so a little less than all is counted, or on the CPU a little more.
         let mut progress = |bytes| {
-            done += bytes;
+            done = all.min(done + bytes);
             loaded(done, all);
         };
-        let Blueprint { spec, capacity, .. } = &target.blueprint;
-        let buffers = RoundBuffers::new(gpu, capacity.prefill_chunk, spec.vocab_size)?;
-        let on_gpu = target.put(gpu, &buffers, &mut progress).await?;
-        let mut draft = None;
-        if let Some(assistant) = assistant {
-            match assistant.put(gpu, &buffers, &mut progress).await {
-                Ok(model) => draft = Some(model),
-                Err(lost @ Error::DeviceLost { .. }) => return Err(lost),
-                Err(error) => warnings.push(without_assistant(&error)),
+        let engine = match device {
+            Device::Gpu(gpu) => {
+                let Blueprint { spec, capacity, .. } = &target.blueprint;
+                let buffers = RoundBuffers::new(gpu, capacity.prefill_chunk, spec.vocab_size)?;
+                let model = target.put(gpu, &buffers, &mut progress).await?;
+                let draft = match assistant {
+                    Some(assistant) => or_warning(assistant.put(gpu, &buffers, &mut progress).await, &mut warnings)?,
+                    None => None,
+                };
+                progress(all);
+                let mut engine = decode::Engine::new(gpu, buffers, model, draft)?;
+                engine.check_invariance().await?;
+                Engine::Gpu(Box::new(engine))
             }
-        }
-        // Memory is planned in whole blocks, so a little less than all was counted.
-        loaded(all, all);
-        let mut engine = decode::Engine::new(gpu, buffers, on_gpu, draft)?;
-        engine.check_invariance().await?;
-        Ok((self.translated(Engine::Gpu(Box::new(engine)))?, warnings))
-    }
-
-    /// Reads both into the CPU's memory, where rows are summed alike by construction.
-    async fn build_on_cpu(&self, loaded: &mut dyn FnMut(u64, u64)) -> Result<(Engine, Vec<String>)> {
-        let Self { target, assistant, warnings, .. } = self;
-        let mut warnings = warnings.clone();
-        let (all, mut done) = (self.bytes(), 0);
-        let mut progress = |bytes| {
-            done += bytes;
-            loaded(done.min(all), all);
+            Device::Cpu => {
+                let model = target.read(&mut progress).await?;
+                let draft = match assistant {
+                    Some(assistant) => or_warning(assistant.read(&mut progress).await, &mut warnings)?,
+                    None => None,
+                };
+                progress(all);
+                Engine::Cpu(Box::new(cpu::Engine::new(model, draft)))
+            }
         };
-        let model = target.read(&mut progress).await?;
-        let mut draft = None;
-        if let Some(assistant) = assistant {
-            match assistant.read(&mut progress).await {
-                Ok(model) => draft = Some(model),
-                Err(error) => warnings.push(without_assistant(&error)),
-            }
-        }
-        loaded(all, all);
-        Ok((self.translated(Engine::Cpu(Box::new(cpu::Engine::new(model, draft))))?, warnings))
+        Ok((self.translated(engine)?, warnings))
     }
 
     /// Bytes of all weights.
@@ -255,6 +255,18 @@ fn drop_unknown_tokens(spec: &mut ModelSpec) -> Vec<String> {
     warnings
 }
 
+/// A draft model that was loaded; the warnings say why it was not. A lost device is lost to the target, too.
+fn or_warning<M>(loaded: Result<M>, warnings: &mut Vec<String>) -> Result<Option<M>> {
+    match loaded {
+        Ok(model) => Ok(Some(model)),
+        Err(lost @ Error::DeviceLost { .. }) => Err(lost),
+        Err(error) => {
+            warnings.push(without_assistant(&error));
+            Ok(None)
+        }
+    }
+}
+
 pub(crate) fn without_assistant(reason: impl Display) -> String {
     format!("the assistant model is not used: {reason}")
 }
@@ -271,8 +283,33 @@ impl Translate for Translator {
 
 impl<S: Source, A: Source> Origination for Pair<S, A> {
     fn engine(&self, gpu: Rc<Gpu>) -> Building<'_> {
-        Box::pin(async move { self.build(&gpu, &mut |_, _| ()).await })
+        Box::pin(async move { self.build(&Device::Gpu(gpu), &mut |_, _| ()).await })
     }
+}
+
+/// A model alone on a device, checked for the promise on which speculation rests. `context`: a draft model's, the target's
+/// positions. `loaded` hears of bytes that are there and of all bytes.
+///
+/// # Errors
+/// As [`Session::load`].
+pub(crate) async fn load_alone<S: Source + 'static>(
+    device: &Device,
+    source: S,
+    context: Option<usize>,
+    options: &LoadOptions,
+    loaded: &mut dyn FnMut(u64, u64),
+) -> Result<Engine> {
+    let mut model = match context {
+        Some(context) => open_assistant(source, options, context).await?.0,
+        None => ModelFiles::open(source, options).await?,
+    };
+    // Measured by each target for itself, it might be another one.
+    if context.is_none() && options.arithmetic == ArithmeticChoice::Auto {
+        model.blueprint.arithmetic = ArithmeticChoice::F32;
+    }
+    let assistant = None::<Loadable<S>>;
+    let pair = Pair { target: model.into_loadable(), assistant, tokenizers: None, warnings: Vec::new() };
+    Ok(pair.build(device, loaded).await?.0)
 }
 
 /// The draft model, with the target's room, or less where it was made for less, and its tokenizer.

@@ -22,7 +22,7 @@ mod worker;
 mod writer;
 
 pub use crew::{Crew, Order, Report, Role};
-pub use load::{Prepared, load_engine};
+pub use load::Prepared;
 pub use serve::{Inbox, work};
 #[cfg(not(target_arch = "wasm32"))]
 pub use servers::Servers;
@@ -32,10 +32,10 @@ pub use threads::Build;
 pub use worker::Worker;
 pub use writer::Writer;
 
-use crate::decode::Engine;
+use crate::device::Engine;
 use crate::error::{Error, Result};
 use crate::gpu::DeviceInfo;
-use crate::options::{Acceptance, DrafterChoice, GenerateOptions, Schedule, Speculation};
+use crate::options::{Acceptance, Arithmetic, DrafterChoice, GenerateOptions, Schedule, Speculation};
 use crate::sample::Sampling;
 use crate::session::{Emitter, Generation, Progress, Prompt, Prompts, setup};
 use crate::speculate::PromptLookup;
@@ -62,6 +62,7 @@ impl Instance for Engine {
 /// A loaded target on several servers, and its draft model.
 pub struct Parallel<C> {
     prompts: Prompts,
+    arithmetic: Arithmetic,
     crew: C,
     device: DeviceInfo,
     warnings: Vec<String>,
@@ -122,7 +123,7 @@ impl<C: Crew> Parallel<C> {
         let latencies = stats.distributed.map(|found| [found.target_latency, found.drafter_latency]);
         self.latencies = latencies.filter(|[target, drafter]| *target > 0.0 && *drafter > 0.0).or(self.latencies);
         stats.num_dropped_messages = num_dropped_messages;
-        (stats.sampling, stats.seed) = (values, seed);
+        (stats.sampling, stats.seed, stats.arithmetic) = (values, seed, self.arithmetic);
         let known = self.warnings.iter().cloned();
         let missing = setup::missing(options, self.crew.has_drafter());
         let ignored = options.prediction.is_some().then(|| "with several targets no prediction is used".to_owned());

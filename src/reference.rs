@@ -118,6 +118,33 @@ pub fn matmul(x: &[f32], w: &[f32], cols: usize) -> Vec<f32> {
     x.chunks_exact(cols).flat_map(|x| w.chunks_exact(cols).map(move |w| dot(x, w) as f32)).collect()
 }
 
+/// x [rows, cols] in codes of 8 bits [rows, cols], and a scale for each 32 neighbours [rows, cols / 32]: a 127th of the largest
+/// magnitude among them. A code is the integer nearest to element / scale, of two the even one.
+///
+/// With [`Arithmetic::Int8`](crate::options::Arithmetic::Int8) a matmul is that of what this leaves of x, [`dequantise`]d. It
+/// multiplies codes with codes: of 32 neighbours, or 16 where the weights' scales are for 16, scale * scale * (sum of products,
+/// exact) + scale * offset * (sum of the codes of x, exact).
+pub fn quantise(x: &[f32]) -> (Vec<i8>, Vec<f32>) {
+    let (mut codes, mut scales) = (Vec::with_capacity(x.len()), Vec::new());
+    for block in x.chunks(32) {
+        // What is not finite counts as the largest, and makes the scale so.
+        let largest = block.iter().map(|x| x.abs().to_bits()).max().map_or(0.0, f32::from_bits);
+        let factor = if largest < 1e-30 { 0.0 } else { 127.0 / largest };
+        codes.extend(block.iter().map(|x| (x * factor).round_ties_even() as i8));
+        scales.push(largest / 127.0);
+    }
+    (codes, scales)
+}
+
+/// What codes and scales of [`quantise`] stand for [rows, cols].
+pub fn dequantise(codes: &[i8], scales: &[f32]) -> Vec<f32> {
+    codes
+        .chunks(32)
+        .zip(scales)
+        .flat_map(|(block, scale)| block.iter().map(move |code| f32::from(*code) * scale))
+        .collect()
+}
+
 /// Epilogue of the projections back into the residual stream: `y += result + bias` for y and result [rows, width],
 /// bias [width].
 pub fn residual(y: &mut [f32], result: &[f32], bias: &[f32]) {

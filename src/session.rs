@@ -181,6 +181,7 @@ impl Session {
                 Ok(()) => break,
             }
         }
+        run.stats.arithmetic = self.engine.arithmetic();
         run.stats.speculating = self.learned.speculating(options);
         let differing = self.engine.warning().map(Into::into);
         run.stats.warnings.splice(0..0, self.warnings.iter().cloned().chain(differing));

@@ -6,7 +6,7 @@ use common::blocks::{quantised, random_blocks};
 use common::lab::{INPUTS, Input, Lab, Output, UNTOUCHED};
 
 use bytemuck::cast_slice;
-use foretoken::gpu::{Epilogue, Epilogues, Kernel, KvDtype, Slice, split_grid};
+use foretoken::gpu::{Arithmetic, Epilogue, Epilogues, Kernel, KvDtype, Slice, split_grid};
 use foretoken::model::{Activation, RopeScaling, RopeSpec, Table, rotary_table};
 use foretoken::reference::{self, Heads, Kv, Pairs};
 use foretoken::weights::{Affine, Dtype, Float, Format, Row, interleave, narrow, pack_row, widen};
@@ -291,10 +291,10 @@ impl Way {
         }
     }
 
-    fn kernel(self, format: Format, epilogues: Epilogues) -> Kernel {
+    fn kernel(self, format: Format, arithmetic: Arithmetic, epilogues: Epilogues) -> Kernel {
         match self {
-            Self::Rows(rows) => Kernel::MatmulRows(format, rows, epilogues),
-            Self::Tile(rows) => Kernel::MatmulTile(format, rows, epilogues),
+            Self::Rows(rows) => Kernel::MatmulRows(format, arithmetic, rows, epilogues),
+            Self::Tile(rows) => Kernel::MatmulTile(format, arithmetic, rows, epilogues),
         }
     }
 
@@ -320,6 +320,7 @@ fn with_unused(lab: &Lab, bindings: &[(u32, Slice)]) -> Vec<(u32, Slice)> {
 /// A product whose operands are on the GPU.
 struct Product {
     format: Format,
+    arithmetic: Arithmetic,
     rows: usize,
     outs: usize,
     step: Slice,
@@ -336,6 +337,7 @@ impl Product {
         let rows = x.len() / cols;
         Self {
             format: matrix.format,
+            arithmetic: Arithmetic::F32,
             rows,
             outs: matrix.values.len() / cols,
             step: lab.step(position, rows),
@@ -364,7 +366,7 @@ impl Product {
         let dims = lab.uniform(&[&self.row[..], &sizes, &self.norms, &[1f32.to_bits()]].concat());
         let bindings = [(0, self.step.clone()), (1, dims), (2, self.weights.clone()), (3, self.x.clone())];
         let bindings = with_unused(lab, &[&bindings, targets].concat());
-        lab.run(way.kernel(self.format, epilogues), way.grid(self.outs, self.rows), &bindings);
+        lab.run(way.kernel(self.format, self.arithmetic, epilogues), way.grid(self.outs, self.rows), &bindings);
     }
 
     fn store(&self, lab: &Lab, way: Way) -> Vec<f32> {
@@ -428,6 +430,129 @@ fn matmul_of_quantised_weights_equals_its_twin_and_rows_are_alone() {
     lab.report();
 }
 
+// ---- matmul with integers ----
+
+/// Rows in codes, as quantise leaves them.
+struct Quantised {
+    y: Output,
+    /// Words of a row.
+    stride: usize,
+    blocks: usize,
+}
+
+impl Quantised {
+    /// Of rows of x [rows, cols], with so many units behind each, from `first` on.
+    fn new(lab: &Lab, x: &[f32], cols: usize, behind: usize, first: usize) -> Self {
+        let (rows, blocks) = (x.len() / (cols + 4 * behind), cols / 32);
+        let stride = blocks * 12 + behind * 4;
+        let y = lab.output(&vec![UNTOUCHED; rows * stride]);
+        let x_stride = cols / 4 + behind;
+        let dims = [blocks, behind, x_stride, stride / 4, usize::from(first > 0)].map(|size| size as u32);
+        let bindings = [
+            (0, lab.uniform(&[0, rows as u32, 0, first as u32, 0, 0])),
+            (1, lab.uniform(&dims)),
+            (2, lab.input(cast_slice(x))),
+            (3, y.slice()),
+        ];
+        lab.run(Kernel::Quantise, [(x_stride as u32).div_ceil(64) + 1, (rows - first) as u32, 1], &bindings);
+        Self { y, stride, blocks }
+    }
+
+    /// Codes and scales of a row; holds the sums to the codes.
+    fn codes(&self, row: &[u32]) -> (Vec<i8>, Vec<f32>) {
+        let (mut codes, mut scales) = (Vec::new(), Vec::new());
+        for block in row[..self.blocks * 12].chunks_exact(12) {
+            let new: &[i8] = cast_slice(&block[..8]);
+            let [scale, low, high, all] = [8, 9, 10, 11].map(|at| f32::from_bits(block[at]));
+            let sum = |codes: &[i8]| codes.iter().map(|code| f32::from(*code)).sum::<f32>();
+            if scale.is_finite() {
+                assert_eq!([low, high, all], [&new[..16], &new[16..], new].map(|codes| scale * sum(codes)));
+            }
+            codes.extend(new);
+            scales.push(scale);
+        }
+        (codes, scales)
+    }
+}
+
+#[test]
+fn quantise_equals_its_twin_and_rows_are_alone() {
+    let mut lab = Lab::new(21);
+    let cases = [(1, 32, 0, 0), (2, 64, 4, 0), (3, 256, 1, 2), (5, 576, 12, 3), (17, 2048, 32, 0), (4, 96, 2, 0)];
+    for (case, (rows, cols, behind, first)) in cases.into_iter().enumerate() {
+        let width = cols + 4 * behind;
+        let mut x = lab.random.values(INPUTS[case % 5], rows * width);
+        // Ties, zeros, and what has no factor.
+        x[first * width..][..32].copy_from_slice(&std::array::from_fn::<f32, 32, _>(|i| i as f32 - 15.5));
+        x[first * width] = 127.0;
+        x[width * rows - width..][..32].fill(if case == 1 { 0.0 } else { 1e-38 });
+        let got = Quantised::new(&lab, &x, cols, behind, first);
+        let words = lab.read(&got.y);
+        for (row, (words, x)) in words.chunks_exact(got.stride).zip(x.chunks_exact(width)).enumerate() {
+            if row < first {
+                assert!(words.iter().all(|word| *word == UNTOUCHED), "row {row}");
+                continue;
+            }
+            let ((codes, scales), (want, twins)) = (got.codes(words), reference::quantise(&x[..cols]));
+            for (scale, twin) in scales.iter().zip(&twins) {
+                assert!((scale - twin).abs() <= 4.0 * f32::EPSILON * twin || same(*scale, *twin), "{scale} for {twin}");
+            }
+            for (i, (code, want)) in codes.iter().zip(&want).enumerate() {
+                // A division may be off in its last bits, and a tie be none.
+                let is_tie = ((x[i] / twins[i / 32]).abs().fract() - 0.5).abs() < 1e-4;
+                assert!(
+                    code == want || is_tie && code.abs_diff(*want) == 1,
+                    "case {case}, row {row}: {code} for {want}, {i}"
+                );
+            }
+            assert_eq!(words[got.blocks * 12..], bits(&x[cols..]), "what stands behind");
+            let alone = lab.read(&Quantised::new(&lab, x, cols, behind, 0).y);
+            assert_eq!(words, alone, "row {row} of {rows}");
+        }
+    }
+    for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        let mut x = vec![1.0; 64];
+        x[40] = bad;
+        let got = Quantised::new(&lab, &x, 64, 0, 0);
+        let (_, scales) = got.codes(&lab.read(&got.y));
+        assert!(scales[0] == 1.0 / 127.0 && !scales[1].is_finite() && !reference::quantise(&x).1[1].is_finite());
+    }
+}
+
+#[test]
+fn matmul_with_integers_equals_its_twin_and_rows_are_alone() {
+    let mut lab = Lab::new(22);
+    let shapes = [(1, 256, 5), (3, 768, 33), (17, 512, 8), (33, 1280, 34)];
+    let is_repeated =
+        |dtype: &Dtype| matches!(dtype, Dtype::Affine(of) if (of.group_size, of.scales) != (64, Float::Bf16));
+    let dtypes = quantised().filter(|dtype| Format::of(*dtype).multiplies_codes() && !is_repeated(dtype));
+    for (index, dtype) in dtypes.enumerate() {
+        let (rows, cols, outs) = shapes[index % shapes.len()];
+        let x = lab.random.normals(rows * cols);
+        let matrix = Matrix::stored(dtype, &random_blocks(&mut lab.random, dtype, outs * cols), cols);
+        let quantised = Quantised::new(&lab, &x, cols, 0, 0);
+        let rounded = lab.read(&quantised.y);
+        let rounded = rounded.chunks_exact(quantised.stride).flat_map(|row| {
+            let (codes, scales) = quantised.codes(row);
+            reference::dequantise(&codes, &scales)
+        });
+        let want = reference::matmul(&rounded.collect::<Vec<_>>(), &matrix.values, cols);
+        let product = |x: &[f32]| Product {
+            arithmetic: Arithmetic::Int8,
+            x: Quantised::new(&lab, x, cols, 0, 0).y.slice(),
+            x_stride: quantised.stride,
+            ..Product::new(&lab, x, &matrix, cols, 0)
+        };
+        let (all, last) = (product(&x), product(&x[(rows - 1) * cols..]).store(&lab, Way::Rows(1)));
+        for way in [Way::Rows(1), Way::Rows([2, 4, 8][index % 3]), Way::Tile([1, 2, 4][index % 3]), Way::Tile(8)] {
+            let got = all.store(&lab, way);
+            lab.close("matmul with integers", MATMUL, &(way, dtype, rows, cols, outs), &got, &want, 0.0);
+            assert_eq!(bits(&got[(rows - 1) * outs..]), bits(&last), "{way:?} {dtype:?}");
+        }
+    }
+    lab.report();
+}
+
 #[test]
 fn embed_widens_quantised_rows() {
     let mut lab = Lab::new(15);
@@ -477,7 +602,8 @@ fn a_matrix_in_pieces_on_a_grid_of_two_dimensions() {
             let [x, tiles, z] = way.grid(end - first, rows);
             assert_eq!(z, 1);
             // As where there are more tiles than a dimension holds: the last one has no outputs.
-            lab.run(way.kernel(piece.format, EPILOGUES), [x, tiles / 2 + 1, 2], &with_unused(&lab, &bindings));
+            let kernel = way.kernel(piece.format, Arithmetic::F32, EPILOGUES);
+            lab.run(kernel, [x, tiles / 2 + 1, 2], &with_unused(&lab, &bindings));
         }
         let want = reference::matmul(&x, &Matrix::new(Dtype::F16, &w, cols).values, cols);
         let got = lab.rows(&y, outs, outs);

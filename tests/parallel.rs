@@ -2,8 +2,9 @@
 
 mod common;
 use common::{Tales, engine, gpu, path, run};
-use foretoken::decode::Engine;
-use foretoken::options::LookupRule;
+use foretoken::cpu;
+use foretoken::device::Engine;
+use foretoken::options::{DeviceChoice, LookupRule};
 use foretoken::parallel::{self, Build, Crew, Guess, Instance, Parallel, Plan, Servers};
 use foretoken::sample::{Draw, Sampling};
 use foretoken::session::Sink;
@@ -73,7 +74,17 @@ fn write(servers: &mut Servers, prompt: &[u32], plan: Plan, sink: &mut Collect) 
 }
 
 fn tales(which: &'static str) -> Build<Engine> {
-    Box::new(move || Ok(engine(&gpu(), &path("models/tales").join(which), None, Tales::capacity())))
+    let load = move || engine(&gpu(), &path("models/tales").join(which), None, Tales::capacity());
+    Box::new(move || Ok(Engine::Gpu(Box::new(load()))))
+}
+
+/// The draft model on the CPU.
+fn beside() -> Build<Engine> {
+    Box::new(|| {
+        let (blueprint, weights) = common::blueprint(&path("models/tales/draft"), Tales::capacity());
+        let model = run(cpu::Model::load(&blueprint, &weights, &mut |_| ()))?;
+        Ok(Engine::Cpu(Box::new(cpu::Engine::new(model, None))))
+    })
 }
 
 /// Of the tales target.
@@ -107,9 +118,9 @@ fn every_degree_lookahead_and_drafter_gives_the_plain_tokens() {
             texts.push((prompt, way, expected));
         }
         drop(alone);
-        for sp_degree in [1, 2, 3] {
+        for (sp_degree, draft) in [(1, tales("draft")), (1, beside()), (2, tales("draft")), (3, beside())] {
             let targets = (0..sp_degree).map(|_| tales("target")).collect();
-            let (mut servers, failed) = Servers::start(targets, Some(tales("draft"))).unwrap();
+            let (mut servers, failed) = Servers::start(targets, Some(draft)).unwrap();
             assert_eq!((failed, servers.sp_degree(), servers.has_drafter()), (None, sp_degree, true));
             let mut accepted = 0;
             for lookahead in [1, 3, 5] {
@@ -175,7 +186,7 @@ impl Target for Mortal {
     }
     async fn submit(&mut self, pending: u32, draft: &Draft) -> Result<()> {
         if self.left.fetch_sub(1, Ordering::Relaxed) == 0 {
-            self.engine.gpu().destroy();
+            self.engine.gpu().unwrap().destroy();
         }
         self.engine.submit(pending, draft).await
     }
@@ -455,6 +466,10 @@ fn generations_are_those_of_a_session() {
             run(Session::load(&device, files("target"), Some(files("draft")), &one, &mut |_, _| ())).unwrap();
         let refused = run(Session::load(&device, files("target"), None::<Folder>, &two, &mut |_, _| ()));
         assert!(matches!(refused.err(), Some(Error::BadOption { option, .. }) if option == "sp_degree"));
+        let beside = LoadOptions { device: DeviceChoice::Webgpu, draft_device: DeviceChoice::Cpu, ..one.clone() };
+        let refused = run(Session::load(&device, files("target"), Some(files("draft")), &beside, &mut |_, _| ()));
+        assert!(matches!(refused.err(), Some(Error::BadOption { option, .. }) if option == "draft_device"));
+        let mut with_cpu = run(Parallel::load(&any, files("target"), Some(files("draft")), &beside)).unwrap();
         let mut parallel = run(Parallel::load(&any, files("target"), Some(files("draft")), &two)).unwrap();
         let prompt = Prompt::Text(Tales::cases()[0].prompt.clone());
         let options = GenerateOptions { max_new_tokens: 24, ..GenerateOptions::default() };
@@ -475,6 +490,9 @@ fn generations_are_those_of_a_session() {
             assert_eq!(found.stats.seed, expected.stats.seed);
             assert_eq!(found.stats.distributed.map(|distributed| distributed.sp_degree), Some(2));
             whole = if sampled { whole } else { found.text };
+            let found = run(with_cpu.generate(&prompt, &options, &mut |_| ControlFlow::Continue(()))).unwrap();
+            assert_eq!((&found.text, &found.token_ids), (&expected.text, &expected.token_ids));
+            assert!(found.stats.num_accepted_draft_tokens > 0 && found.stats.warnings.is_empty(), "{:?}", found.stats);
         }
         // With the schedule `adaptive`, the lookahead is that of equation 1 for what the text before took.
         let mut distributed = |options: &GenerateOptions| {

@@ -4,8 +4,8 @@ mod common;
 use common::lab::Random;
 use common::small::Small;
 use common::{blueprint_as, capacity, engine_of, gpu, path, rounded, run};
-use foretoken::model::parse_config;
-use foretoken::options::{KvDtype, WeightDtype};
+use foretoken::model::{Blueprint, parse_config};
+use foretoken::options::{ArithmeticChoice, KvDtype, WeightDtype};
 use foretoken::reference::Model;
 use foretoken::sample::softmax;
 use foretoken::target::Target;
@@ -89,6 +89,18 @@ fn a_tale_has_the_perplexity_of_the_rounded_weights() {
         let model = run(Model::load(spec.clone(), &rounded(&stored, dtype, |_| false))).unwrap();
         let on_cpu = perplexity(&text[..TOKENS], spec.vocab_size, |window| model.logits(window, KvDtype::F32));
         assert_equal(&format!("{wanted:?}"), on_gpu, on_cpu);
+        if wanted != WeightDtype::F16 {
+            let (blueprint, weights) = blueprint_as(&folder, capacity(), wanted);
+            let blueprint = Blueprint { arithmetic: ArithmeticChoice::Int8, ..blueprint };
+            let mut integers = engine_of(&gpu, (blueprint, weights), None);
+            let with_integers = perplexity(&text[..TOKENS], spec.vocab_size, |window| {
+                integers.truncate(0);
+                run(integers.logits(window, 64)).unwrap()
+            });
+            let off = with_integers / on_gpu - 1.0;
+            println!("{wanted:?}: {with_integers:.4} with integers, {:+.3} %", 100.0 * off);
+            assert!(off != 0.0 && off.abs() < 5e-3, "{wanted:?}: {with_integers} with integers");
+        }
         assert!(on_gpu > before && on_gpu < 100.0, "{wanted:?}: fewer bits know less, but something: {on_gpu}");
         before = on_gpu;
     }

@@ -335,7 +335,7 @@ fn inspect_needs_headers_only() {
 
 #[test]
 fn bench_has_every_key() {
-    let report = json(&["bench", "--quick", "--time-limit", "86400"]);
+    let report = json(&["bench", "--quick", "--time-limit", "86400", "--device", "webgpu"]);
     assert_eq!(report["cut"], Value::Array(Vec::new()));
     assert_keys(&report["device"], &["name", "backend", "driver"]);
     assert_keys(&report["decode"], &["tokens_per_second", "bytes_per_token", "fraction_of_probe"]);
@@ -374,11 +374,18 @@ fn bench_has_every_key() {
         assert!(task["speedup"].as_f64().unwrap() > 0.0);
     }
     let losses = report["loss"].as_array().unwrap();
-    let types: Vec<_> = losses.iter().map(|loss| (of(loss, "dtype"), of(loss, "kv_dtype"))).collect();
-    assert_eq!(
-        types,
-        [("auto", "f32"), ("auto", "f16"), ("q8", "f32"), ("q4", "f32")].map(|(a, b)| (a.into(), b.into()))
-    );
+    let types: Vec<_> =
+        losses.iter().map(|loss| ["dtype", "arithmetic", "kv_dtype"].map(|key| of(loss, key))).collect();
+    let expected = [
+        ["auto", "f32", "f32"],
+        ["auto", "f32", "f16"],
+        ["q8", "f32", "f32"],
+        ["q8", "int8", "f32"],
+        ["q4", "f32", "f32"],
+        ["q4", "int8", "f32"],
+    ];
+    assert_eq!(types, expected.map(|types| types.map(str::to_owned)));
+    assert_eq!(of(&report, "arithmetic"), "f32");
     let lost: Vec<_> = losses.iter().map(|loss| loss["loss"].as_f64().unwrap()).collect();
     let perplexity = losses[0]["perplexity"].as_f64().unwrap();
     assert!((2.0..200.0).contains(&perplexity), "{perplexity}");
@@ -388,7 +395,7 @@ fn bench_has_every_key() {
 
 #[test]
 fn bench_says_first_how_long_it_takes_and_ends_each_part_then() {
-    let bench = run(&["bench", "--time-limit", "0", "--json"]);
+    let bench = run(&["bench", "--time-limit", "0", "--json", "--device", "webgpu"]);
     let parts = ["probe", "prefill", "verify", "decode", "overlap", "tasks", "loss"];
     let list = parts.map(|part| format!("{part} 0 s")).join(", ");
     let first = format!("once loaded, at most 0 s (--time-limit): {list}");
@@ -403,6 +410,18 @@ fn bench_says_first_how_long_it_takes_and_ends_each_part_then() {
         assert_eq!(report[part], Value::Array(Vec::new()), "{part}");
     }
     assert_fails(&["bench", "--time-limit", "86401"], 2, "bad-option", &["--time-limit"]);
+}
+
+#[test]
+fn bench_measures_the_cpu_too() {
+    let report = json(&["bench", "--quick", "--time-limit", "20", "--device", "cpu"]);
+    assert_eq!(report["device"]["backend"], "Cpu");
+    assert_eq!((&report["rounds"], &report["memory"]["allocated"]), (&Value::Null, &Value::Null));
+    assert!(
+        report["probe_gb_per_s"].as_f64().unwrap() > 0.0
+            && report["decode"]["tokens_per_second"].as_f64().unwrap() > 0.0
+    );
+    assert_fails(&["bench", "--device", "cpu", "--shape", "smollm2-135m"], 2, "bad-option", &["--device", "webgpu"]);
 }
 
 #[test]
@@ -436,7 +455,7 @@ fn assert_fails(args: &[&str], exit: i32, code: &str, says: &[&str]) {
 
 #[test]
 fn bad_options_name_the_flag() {
-    let cases: [(&[&str], &str); 35] = [
+    let cases: [(&[&str], &str); 36] = [
         (&["--max-new-tokens", "0"], "--max-new-tokens"),
         (&["--max-new-tokens", "-1"], "--max-new-tokens"),
         (&["--max-new-tokens", "many"], "--max-new-tokens"),
@@ -445,6 +464,7 @@ fn bad_options_name_the_flag() {
         (&["--max-matching-ngram-size", "0"], "--max-matching-ngram-size"),
         (&["--speculation", "maybe"], "--speculation"),
         (&["--kv-dtype", "f64"], "--kv-dtype"),
+        (&["--arithmetic", "int4"], "--arithmetic: int4 is not allowed; allowed: auto, f32, int8"),
         (&["--max-context", "1"], "--max-context"),
         (&["--max-context", "2000"], "--max-context"),
         (&["--prefill-chunk", "0"], "--prefill-chunk"),

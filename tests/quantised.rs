@@ -3,12 +3,13 @@
 mod common;
 use common::blocks::quantised;
 use common::small::Small;
-use common::{blueprint_as, capacity, engine_of, gpu, path, rounded, run};
+use common::{blueprint_as, capacity, engine_of, gpu, gpu_of, path, rounded, run};
+use foretoken::GpuOptions;
 use foretoken::decode::{Engine, Model, RoundBuffers};
 use foretoken::error::{Error, WeightsRule as Rule};
 use foretoken::model::Blueprint;
-use foretoken::options::WeightDtype;
-use foretoken::target::Target;
+use foretoken::options::{Arithmetic, ArithmeticChoice, WeightDtype};
+use foretoken::target::{Draft, Target};
 use foretoken::weights::{Affine, Dtype, Float, Memory, Quantization, Weights, narrow, widen};
 use safetensors::SafeTensors;
 use safetensors::tensor::TensorView;
@@ -235,6 +236,60 @@ fn models_of_all_types_compute_as_their_widened_weights_do_and_rows_are_alone() 
         let (mut f32, bytes) = small.load(&gpu, WeightDtype::F32);
         assert_eq!(bits(&logits(&mut f32, 1)), bits(&logits(&mut wide, 1)), "{types:?} as f32");
         assert_eq!(bytes, wide_bytes);
+    }
+}
+
+/// Of all types that have integers, on what processors run and on what GPUs do.
+#[test]
+fn with_integers_rows_are_alone_too() {
+    use Dtype::{Iq4Nl, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5K, Q6K, Q8_0};
+    let small = Small::new([Q6K, Q4K, Q5_0, Q8_0, Q2K, Q3K, Q3K, Q4_1, Q4_0]);
+    let others = Small::new([Q8_0, Q5K, Iq4Nl, Q6K, Q8_0, Q4_0, Q4_0, Q5K, Q8_0]);
+    let mut before: Vec<Vec<u32>> = Vec::new();
+    for as_on_gpus in [false, true] {
+        let gpu = gpu_of(&GpuOptions { as_on_gpus, ..GpuOptions::default() });
+        let alone = [&small, &others].map(|small| {
+            let floats = logits(&mut small.load(&gpu, WeightDtype::Auto).0, 17);
+            let (mut engine, _) = small.load_with(&gpu, WeightDtype::Auto, ArithmeticChoice::Int8);
+            assert_eq!(engine.target().arithmetic(), Arithmetic::Int8);
+            let alone = logits(&mut engine, 1);
+            let error = difference(&alone, &floats);
+            println!("{error:.1e} from floats");
+            assert!((1e-5..0.2).contains(&error), "{error:e}");
+            for rows in [2, 4, 8, 16, 17, TEXT] {
+                assert_eq!(bits(&logits(&mut engine, rows)), bits(&alone), "{rows} rows");
+            }
+            // Rounds, also with drafts that are wrong, choose what these logits say.
+            let vocab = small.spec.vocab_size;
+            let best = |row: &[f32]| (0..vocab).reduce(|a, b| if row[b] > row[a] { b } else { a }).unwrap() as u32;
+            engine.truncate(0);
+            let draft: Vec<u32> = (1..TEXT.min(20)).map(|i| (i * 37 % vocab) as u32).collect();
+            let verified = run(engine.verify(0, &Draft::Tokens(draft.clone()))).unwrap();
+            let expected: Vec<u32> = alone.chunks(vocab).take(draft.len() + 1).map(best).collect();
+            assert_eq!(verified.ids, expected);
+            bits(&alone)
+        });
+        assert!(before.is_empty() || before == alone, "processors and GPUs");
+        before = alone.to_vec();
+    }
+}
+
+#[test]
+fn the_arithmetic_is_measured_once_or_as_it_was_asked_for() {
+    let gpu = gpu();
+    let quantised = Small::new([Dtype::Q4K; 9]);
+    let of = |small: &Small, wanted| small.load_with(&gpu, WeightDtype::Auto, wanted).0;
+    let mut measured = of(&quantised, ArithmeticChoice::Auto);
+    let chosen = measured.target().arithmetic();
+    println!("{chosen:?} was measured to be faster here");
+    let mut asked = of(&quantised, chosen.into());
+    assert_eq!(bits(&logits(&mut measured, 3)), bits(&logits(&mut asked, 40)));
+    assert_eq!(measured.target().memory(), asked.target().memory(), "what is not needed is given back");
+    // Where there are no integers, nothing is measured.
+    for small in [Small::new([Dtype::Iq4Xs; 9]), Small::new([Dtype::Q8_0; 9]).widened()] {
+        for wanted in [ArithmeticChoice::Auto, ArithmeticChoice::Int8] {
+            assert_eq!(of(&small, wanted).target().arithmetic(), Arithmetic::F32);
+        }
     }
 }
 

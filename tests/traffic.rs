@@ -1,7 +1,7 @@
 //! What the matmul kernels read: which of a wave's bytes lie together in memory, and how many it reads for each byte of weights.
 //! The addresses are those of `shaders/lib/matmul.wgsl` and `units.wgsl`; what lies there is what `interleave` put there.
 
-use foretoken::gpu::{Epilogues, Kernel, KvDtype};
+use foretoken::gpu::{Arithmetic, Epilogues, Kernel, KvDtype, split_grid};
 use foretoken::model::Activation;
 use foretoken::weights::{Dtype, Format, Row, TOGETHER, UNIT, interleave};
 use std::collections::HashSet;
@@ -67,7 +67,7 @@ fn nearly_all_of_what_is_read_is_used_and_read_once() {
         for (cols, outs) in [(256, 48), (768, 576), (2048, 256)] {
             let row = format.row(cols);
             for serial in [false, true] {
-                let kernel = Kernel::matmul(format, Some(8), epilogues, serial);
+                let kernel = Kernel::matmul(format, Arithmetic::F32, Some(8), epilogues, serial);
                 let (asked, touched) = traffic(kernel, if serial { 64 } else { 128 }, outs, row);
                 let useful = asked as f64 / touched as f64;
                 let codes = outs * row.chunks * UNIT;
@@ -79,6 +79,20 @@ fn nearly_all_of_what_is_read_is_used_and_read_once() {
             let stored = outs * dtype.bytes(cols as u64).unwrap() as usize;
             let placed = outs.next_multiple_of(TOGETHER) * row.bytes();
             assert!(placed as f64 <= 1.1 * stored as f64, "{dtype:?} {cols} to {outs}: {placed} for {stored}");
+        }
+    }
+}
+
+/// 17 to 32 rows are more workgroups of what 16 rows take, which follow each other: so many times the instructions, and the bytes
+/// from memory or from a cache that holds them.
+#[test]
+fn thirty_two_rows_cost_at_most_2_1_times_what_sixteen_do() {
+    let epilogues = Epilogues { activation: Activation::Silu, kv: KvDtype::F16 };
+    for format in Format::all() {
+        for serial in [false, true] {
+            let [rows, _] = Kernel::matmul(format, Arithmetic::F32, Some(16), epilogues, serial).tile().unwrap();
+            let groups = |all: u32| f64::from(split_grid(all.div_ceil(rows), 1)[0]);
+            assert!(groups(32) / groups(16) <= 2.1 && 16 % rows == 0, "{format:?}: {rows} rows at a time");
         }
     }
 }

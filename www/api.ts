@@ -82,6 +82,11 @@ export type LoadOptions = {
    * none, or only an adapter that itself computes on the CPU. `engine.device` says which it is, `engine.warnings` why
    */
   device?: "auto" | "webgpu" | "cpu";
+  /**
+   * where the draft model runs: `auto`, the default, where the target runs, in turn with it; `cpu`, in a worker of its own, at the
+   * same time as the target, which pays where the GPU is busy verifying
+   */
+  draft_device?: "auto" | "cpu";
   /** positions that the KV cache can grow to, 2 to 1048576; by default what the model was made for, at most 4096 */
   max_context?: number;
   /**
@@ -89,6 +94,11 @@ export type LoadOptions = {
    * as floats
    */
   dtype?: "auto" | "f32" | "f16" | "q8" | "q4";
+  /**
+   * what products of quantised weights are computed with: `f32`; `int8`, with activations rounded to 8 bits; or `auto`, the default:
+   * `int8` where this device is measured to be clearly faster with it, so that another device may write another text
+   */
+  arithmetic?: "auto" | "f32" | "int8";
   /**
    * elements of the KV cache: `f32`, exact, or `f16`, half the memory; by default `f16`, or `f32` for a model with matrices in
    * f32
@@ -304,6 +314,8 @@ export type Stats = {
   num_cached_draft_tokens: number;
   /** messages of the chat that were dropped because it had outgrown the context */
   num_dropped_messages: number;
+  /** what products of quantised weights were computed with */
+  arithmetic: "f32" | "int8";
   /** how tokens were chosen; with `do_sample: "model"` partly by the model's files */
   sampling: SamplingValues;
   /** key of the random choices; null where there were none */

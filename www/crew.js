@@ -129,7 +129,7 @@ export class Crew {
    */
   async start(withDrafter, context) {
     const { target, assistant, ...work } = this.work;
-    const targets = Array.from({ length: Number(work.options.sp_degree) }, (_, index) => this.#add({ ...work, ...target, index }, index === 0));
+    const targets = Array.from({ length: Number(work.options.sp_degree ?? 1) }, (_, index) => this.#add({ ...work, ...target, index }, index === 0));
     const drafter = withDrafter ? this.#add({ ...work, ...assistant, index: targets.length, context }, true) : null;
     const assisted = drafter?.start().then(() => null, ({ message }) => {
       this.#members.pop();

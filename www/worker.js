@@ -105,12 +105,13 @@ const methods = {
     ({ memory } = await init({ module_or_path: wasm }));
     warnings = [];
     crew = null;
+    const isParallel = options.sp_degree > 1 || (assistant && options.draft_device === "cpu");
     // Several workers read the same file, each from its beginning.
-    if (options.sp_degree > 1) emit = rising(emit);
+    if (isParallel) emit = rising(emit);
     const { open, upload, done } = opening({ hub, base }, { emit, signal });
     const assisting = assistant ? open(assistant, "assistant") : undefined;
     const files = open(model, "target");
-    if (options.sp_degree > 1) crew = new Crew({ target: { model }, assistant: { model: assistant }, wasm, hub, base, options }, hire, emit);
+    if (isParallel) crew = new Crew({ target: { model }, assistant: { model: assistant }, wasm, hub, base, options }, hire, emit);
     try {
       session = await (crew ? loadParallel(files, assisting, crew, options) : load(files, assisting, options, upload));
     } finally {

@@ -1,4 +1,4 @@
 // Codes of 4 bits: 32 in 16 bytes.
-fn code4(codes: Codes, i: u32) -> vec4f {
-    return bytes(nibbles(codes, i));
+fn packed(codes: Codes, i: u32) -> u32 {
+    return nibbles(codes, i);
 }

@@ -3,6 +3,6 @@ struct Codes { low: vec4u, high: u32 }
 fn load_codes(first: u32, planes: Planes, chunk: u32) -> Codes {
     return Codes(weights[first + chunk * 8u], word(first, planes.chunks, chunk));
 }
-fn code4(codes: Codes, i: u32) -> vec4f {
-    return bytes(nibbles(codes.low, i) | (((codes.high >> i) & 0x01010101u) << 4u));
+fn packed(codes: Codes, i: u32) -> u32 {
+    return nibbles(codes.low, i) | (((codes.high >> i) & 0x01010101u) << 4u);
 }

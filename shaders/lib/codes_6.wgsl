@@ -4,7 +4,7 @@ fn load_codes(first: u32, planes: Planes, chunk: u32) -> Codes {
     let two = weights[first + (planes.chunks + chunk / 2u) * 8u];
     return Codes(weights[first + chunk * 8u], select(two.xy, two.zw, chunk % 2u == 1u));
 }
-fn code4(codes: Codes, i: u32) -> vec4f {
+fn packed(codes: Codes, i: u32) -> u32 {
     let high = (codes.high[i / 4u] >> (i % 4u * 2u)) & 0x03030303u;
-    return bytes(nibbles(codes.low, i) | (high << 4u));
+    return nibbles(codes.low, i) | (high << 4u);
 }

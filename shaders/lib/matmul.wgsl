@@ -1,4 +1,4 @@
-// What both matmul kernels share: y = x W^T, W [outs, cols] in pieces of whole rows, x [rows, cols] f32.
+// What both matmul kernels share: y = x W^T, W [outs, cols] in pieces of whole rows, x [rows, cols].
 // A row of W is a sequence of 16-byte chunks, and behind them what else quantised weights have. Lane l of 16 sums chunks l,
 // l + 16, l + 32, ... in order, then the 16 lane sums are added in order. The order depends on nothing else, so a row's
 // result does not either.
@@ -10,12 +10,12 @@ struct MatmulDims {
     stride: u32,     // 16-byte units per row
     outs: u32,       // rows of this piece of W
     first_out: u32,  // its first row in the whole W
-    x_stride: u32,   // vec4s per row of x
+    x_stride: u32,   // 16-byte units per row of x
     y_stride: u32,   // elements per row of y
     head: u32,       // 1 for the LM head, whose x starts at step.logit_row
     epilogue: u32,   // what becomes of the results
     norm_width: u32, // elements of x that a norm is over, which is completed here; 0: x is as it is wanted
-    sums: u32,       // vec4s of x before the sums of squares of such a row, one for each 16 elements
+    sums: u32,       // units of x before the sums of squares of such a row, one for each 16 elements
     leaves: u32,     // elements per row of what is left for the next norm; 0: none follows
     eps: f32,        // of the norm
     one: f32,        // 1: no compiler knows, so none can reorder fma(a, one, fma(b, one, c))
@@ -24,7 +24,6 @@ struct MatmulDims {
 @group(0) @binding(0) var<uniform> step: Step;
 @group(0) @binding(1) var<uniform> dims: MatmulDims;
 @group(0) @binding(2) var<storage, read> weights: array<vec4u>;  // (outs / 8, stride, 8): see units
-@group(0) @binding(3) var<storage, read> x: array<vec4f>;        // (rows, x_stride)
 
 fn row_count() -> u32 {
     return step.rows - dims.head * step.logit_row;
@@ -53,10 +52,4 @@ fn load_raws(first: vec4u, planes: Planes, chunk: u32) -> Raws {
     let b = load_raw(first.y, planes, chunk);
     let c = load_raw(first.z, planes, chunk);
     return Raws(a, b, c, load_raw(first.w, planes, chunk));
-}
-
-// Adds the products of the weights 4i to 4i + 3 of a chunk, whose elements of x begin at `at` in each row.
-fn add_four(sums: Sums, raws: Raws, i: u32, rows: Rows, at: u32) -> Sums {
-    let w = mat4x4f(weight4(raws.a, i), weight4(raws.b, i), weight4(raws.c, i), weight4(raws.d, i));
-    return mac(sums, w, rows, at + i);
 }

@@ -13,10 +13,10 @@ fn row_of(n: u32) -> u32 {
     return min(n, vector_count() - 1u) / (heads.heads / heads.kv_heads);
 }
 
-// Where a KV head's n-th query vectors begin in q, and in what attention gives.
-fn places(kv_head: u32, n: vec4u) -> vec4u {
+// Where a KV head's n-th query vector begins in q, and in what attention gives.
+fn place_of(kv_head: u32, n: u32) -> u32 {
     let group = heads.heads / heads.kv_heads;
-    let capped = min(n, vec4u(vector_count() - 1u));
+    let capped = min(n, vector_count() - 1u);
     return capped / group * (heads.q_stride / 4u) + (kv_head * group + capped % group) * (heads.head_dim / 4u);
 }
 

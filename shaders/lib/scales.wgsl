@@ -14,7 +14,7 @@ fn find_row_scales(first_row: u32, thread: u32) {
             let at = x_row(first_row + thread / PARTS) + dims.sums;
             var sum = vec4f();
             for (var i = thread % PARTS; i < (dims.norm_width + 63u) / 64u; i += PARTS) {
-                sum = fma(x[at + i], vec4f(one), sum);
+                sum = fma(x4(at + i), vec4f(one), sum);
             }
             part_sums[thread] = fma(sum.w, one, fma(sum.z, one, fma(sum.y, one, sum.x)));
         }

@@ -16,10 +16,6 @@ fn word(first: u32, unit: u32, at: u32) -> u32 {
     return weights[first + (unit + at / 4u) * 8u][at % 4u];
 }
 
-fn bytes(word: u32) -> vec4f {
-    return vec4f((vec4u(word) >> vec4u(0u, 8u, 16u, 24u)) & vec4u(0xffu));
-}
-
 // Of a chunk of 32 codes, the lower four bits of codes 4i to 4i + 3, a byte for each.
 fn nibbles(chunk: vec4u, i: u32) -> u32 {
     return (chunk[i / 2u] >> (i % 2u * 4u)) & 0x0f0f0f0fu;

@@ -1,9 +1,10 @@
 //! `foretoken inspect`: what a model is, what it does, and whether it fits the device; from its headers alone.
 
 use super::files::{self, Place};
-use super::load::{Room, open_gpu};
+use super::load::Room;
 use super::reading::reading;
 use super::{Failure, print_json};
+use crate::gpu::{Gpu, GpuOptions};
 use crate::load::{Inspection, ModelFiles, Share};
 use crate::model::ModelSpec;
 use crate::options::LoadOptions;
@@ -68,7 +69,7 @@ pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
 impl Report {
     async fn new(source: impl Source + 'static, options: &LoadOptions) -> crate::Result<Self> {
         let files = ModelFiles::open(source, options).await?;
-        let gpu = open_gpu().await;
+        let gpu = Gpu::open(&GpuOptions::default()).await;
         let inspection = files.inspect(gpu.as_ref().ok().map(|gpu| gpu.info().clone())).await?;
         let blueprint = files.blueprint;
         Ok(Self {

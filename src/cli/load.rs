@@ -6,12 +6,10 @@ use super::files;
 use crate::checkpoint::of_assistant;
 use crate::device::Device;
 use crate::error::Result;
-use crate::gpu::{Gpu, GpuOptions};
-use crate::options::LoadOptions;
+use crate::options::{DeviceChoice, LoadOptions};
 use crate::session::Session;
 use crate::weights::Folder;
 use clap::Args;
-use std::rc::Rc;
 
 /// Target and draft model.
 #[derive(Args)]
@@ -37,6 +35,10 @@ pub(super) struct Room {
     /// Numbers of the weights: auto, as they are stored, f32, f16, q8 or q4
     #[arg(long, value_name = "TYPE", default_value = "auto")]
     dtype: String,
+    /// Products of quantised weights: f32; int8, with activations rounded to 8 bits; or auto, what this device computes clearly
+    /// faster, so that another one may write another text
+    #[arg(long, value_name = "TYPE", default_value = "auto")]
+    arithmetic: String,
     /// Numbers of the KV cache: f32, exact, or f16, half the memory [default: f16, or f32 for a model with weights in f32]
     #[arg(long, value_name = "TYPE")]
     kv_dtype: Option<String>,
@@ -45,12 +47,28 @@ pub(super) struct Room {
     prefill_chunk: usize,
 }
 
+/// Where the models run.
+#[derive(Args)]
+pub(super) struct On {
+    /// Where the models run: auto, webgpu (GPUs, by Vulkan, Metal or DirectX), cpu. auto takes the CPU where there is no GPU
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    device: String,
+}
+
+impl On {
+    /// As the library wants it.
+    pub fn device(&self) -> Result<DeviceChoice> {
+        self.device.parse()
+    }
+}
+
 impl Room {
     /// As the library wants it, validated.
     pub fn options(&self) -> Result<LoadOptions> {
         let options = LoadOptions {
             max_context: self.max_context,
             dtype: self.dtype.parse()?,
+            arithmetic: self.arithmetic.parse()?,
             kv_dtype: self.kv_dtype.as_deref().map(str::parse).transpose()?,
             prefill_chunk: self.prefill_chunk,
             ..LoadOptions::default()
@@ -86,9 +104,4 @@ impl Pair {
 /// The target's files: those of the model if one is named, else those of the tales model.
 pub(super) fn target(model: Option<&str>) -> Result<Folder> {
     model.map_or_else(files::tales, |name| files::open("model", name))
-}
-
-/// The device.
-pub(super) async fn open_gpu() -> Result<Rc<Gpu>> {
-    Gpu::open(&GpuOptions::default()).await
 }

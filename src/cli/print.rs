@@ -1,7 +1,7 @@
 //! Generated text on stdout as it comes, and in words what a generation did.
 
 use super::bar::Bar;
-use crate::gpu::DeviceInfo;
+use crate::gpu::{Arithmetic, DeviceInfo};
 use crate::session::{FinishReason, Generation, Progress, Token};
 use crate::speculate::{Distributed, Origin, Stats};
 use clap::ColorChoice;
@@ -187,6 +187,9 @@ pub(super) fn table(generation: &Generation) -> String {
         ("targets", format!("{sp_degree}; {tasks}, {num_cancelled_tasks} tasks cancelled, drafting included"))
     }));
     rows.extend(stats.speculating.iter().map(|state| ("drafting", state.reason.clone())));
+    if stats.arithmetic == Arithmetic::Int8 {
+        rows.push(("products", "of quantised weights are computed with integers (arithmetic int8)".into()));
+    }
     rows.extend(stats.seed.map(|seed| ("seed", seed.to_string())));
     let ended = match finish_reason {
         FinishReason::Stop => "the model or a stop text ended it",

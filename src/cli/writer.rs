@@ -1,6 +1,6 @@
 //! How many targets write, and bringing them to the device.
 
-use super::load::{Pair, Room};
+use super::load::{On, Pair, Room};
 use crate::device::Device;
 use crate::error::Result;
 use crate::gpu::GpuOptions;
@@ -14,15 +14,22 @@ pub(super) struct Targets {
     /// weights and cache; pays with several GPUs of one kind
     #[arg(long, value_name = "N", value_parser = super::count, default_value_t = 1)]
     sp_degree: usize,
-    /// Where the models run: auto, webgpu (GPUs, by Vulkan, Metal or DirectX), cpu. auto takes the CPU where there is no GPU
+    #[command(flatten)]
+    on: On,
+    /// Where the draft model runs: auto (where the target runs), or cpu, at the same time as the target
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
-    device: String,
+    draft_device: String,
 }
 
 impl Targets {
     /// The options of loading, validated.
     pub fn options(&self, room: &Room) -> Result<LoadOptions> {
-        let options = LoadOptions { sp_degree: self.sp_degree, device: self.device.parse()?, ..room.options()? };
+        let options = LoadOptions {
+            sp_degree: self.sp_degree,
+            device: self.on.device()?,
+            draft_device: self.draft_device.parse()?,
+            ..room.options()?
+        };
         options.validate()?;
         Ok(options)
     }
@@ -33,12 +40,13 @@ pub(super) type Writer = parallel::Writer<Servers>;
 
 /// Loads what the options ask for.
 pub(super) async fn load(pair: &Pair, options: &LoadOptions) -> Result<Writer> {
-    if options.sp_degree == 1 {
-        let (device, reason) = Device::open(options.device).await?;
+    let assistant = pair.assistant()?;
+    if !options.is_parallel(assistant.is_some()) {
+        let (device, reason) = Device::open(options.device, &GpuOptions::default()).await?;
         let mut session = pair.load(device, options).await?;
         session.warnings.extend(reason);
         return Ok(Writer::Session(Box::new(session)));
     }
-    let parallel = Parallel::load(&GpuOptions::default(), pair.target()?, pair.assistant()?, options).await?;
+    let parallel = Parallel::load(&GpuOptions::default(), pair.target()?, assistant, options).await?;
     Ok(Writer::Parallel(Box::new(parallel)))
 }

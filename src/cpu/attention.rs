@@ -115,7 +115,7 @@ impl WithSimd for Group<'_> {
         let mut buffer = Vec::new();
         let mut scores = Rows::new(heads.len(), seen.len());
         for (i, position) in seen.clone().enumerate() {
-            let k = k.padded(position, head_dim, &mut buffer);
+            let k = k.padded(position, head_dim, &mut buffer, true);
             for head in 0..heads.len() {
                 let [[score]] = dots(simd, [k], [heads.padded(head)]);
                 scores.row_mut(head)[i] = score * scale;
@@ -123,7 +123,7 @@ impl WithSimd for Group<'_> {
         }
         let sums: Vec<f32> = (0..heads.len()).map(|head| softmax(scores.row_mut(head))).collect();
         for (i, position) in seen.enumerate() {
-            let v = v.padded(position, head_dim, &mut buffer);
+            let v = v.padded(position, head_dim, &mut buffer, true);
             for (head, out) in out.chunks_exact_mut(head_dim).enumerate() {
                 add_scaled(out, scores.row(head)[i], v);
             }

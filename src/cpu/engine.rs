@@ -34,7 +34,7 @@ impl Engine {
             draft_cached: 0,
             submitted: None,
             translation: None,
-            turn: Turn::default(),
+            turn: Turn::new(),
         }
     }
 

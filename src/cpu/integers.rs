@@ -1,5 +1,6 @@
 //! Sums of products of 8-bit codes, by the integer instructions that the processor has. They are exact, so all processors give the
-//! same sums; what they are multiplied with is rounded in one order, however many rows there are.
+//! same sums; what they are multiplied with is rounded in one order, however many rows there are. What is inlined has no closures:
+//! they are functions of their own, compiled for any processor.
 
 use super::rows::Rows;
 use pulp::Arch;
@@ -107,6 +108,8 @@ pub fn products<'a>(weights: impl Fn(usize) -> Weights<'a>, x: &Coded, products:
     match Arch::new() {
         #[cfg(target_arch = "x86_64")]
         Arch::V3(simd) => simd.vectorize(Products { simd, weights, x, products }),
+        #[cfg(target_arch = "x86_64")]
+        Arch::V4(simd) => simd.vectorize(Products { simd: *simd, weights, x, products }),
         #[cfg(target_arch = "wasm32")]
         Arch::Simd128(simd) => Products { simd, weights, x, products }.compute(),
         _ => Products { simd: Plain, weights, x, products }.compute(),
@@ -137,68 +140,85 @@ impl<'w, I: Integers, W: Fn(usize) -> Weights<'w>> Products<'_, I, W> {
             let weights = weights(out);
             let mut row = 0;
             // Each block of weights that is taken apart serves up to four rows.
+            while row + 4 <= x.len() {
+                let rows = [x.row(row), x.row(row + 1), x.row(row + 2), x.row(row + 3)];
+                products[row..row + 4].copy_from_slice(&dots(simd, weights, rows));
+                row += 4;
+            }
             while row < x.len() {
-                row += match x.len() - row {
-                    4.. => put(products, row, dots(simd, weights, [0, 1, 2, 3].map(|i| x.row(row + i)))),
-                    2.. => put(products, row, dots(simd, weights, [0, 1].map(|i| x.row(row + i)))),
-                    _ => put(products, row, dots(simd, weights, [x.row(row)])),
-                };
+                products[row] = dots(simd, weights, [x.row(row)])[0];
+                row += 1;
             }
         }
     }
-}
-
-#[inline(always)]
-fn put<const N: usize>(products: &mut [f32], from: usize, values: [f32; N]) -> usize {
-    products[from..from + N].copy_from_slice(&values);
-    N
 }
 
 #[inline(always)]
 fn dots<I: Integers, const N: usize>(simd: I, weights: Weights<'_>, x: [Row<'_>; N]) -> [f32; N] {
     match weights.codes {
-        Codes::Nibbles(codes) => dots_of(simd, weights, codes, |codes| simd.nibbles(codes, weights.center), x),
-        Codes::Bytes(codes) => dots_of(simd, weights, codes, |codes| simd.bytes(codes, weights.center), x),
+        Codes::Nibbles(codes) => dots_of(simd, weights, codes, x),
+        Codes::Bytes(codes) => dots_of(simd, weights, codes, x),
+    }
+}
+
+/// Codes of a block.
+trait Block {
+    fn widen<I: Integers>(&self, simd: I, center: u8) -> I::Weights;
+}
+
+impl Block for [u8; BLOCK / 2] {
+    #[inline(always)]
+    fn widen<I: Integers>(&self, simd: I, center: u8) -> I::Weights {
+        simd.nibbles(self, center)
+    }
+}
+
+impl Block for [u8; BLOCK] {
+    #[inline(always)]
+    fn widen<I: Integers>(&self, simd: I, center: u8) -> I::Weights {
+        simd.bytes(self, center)
     }
 }
 
 #[inline(always)]
-fn dots_of<I: Integers, C, const N: usize>(
+fn dots_of<I: Integers, B: Block, const N: usize>(
     simd: I,
     weights: Weights<'_>,
-    codes: &[C],
-    widen: impl Fn(&C) -> I::Weights,
+    codes: &[B],
     x: [Row<'_>; N],
 ) -> [f32; N] {
-    let Weights { group, scales, offsets, .. } = weights;
-    let offset = |group: usize| offsets.map_or(0.0, |offsets| offsets[group]);
+    let Weights { center, group, scales, offsets, .. } = weights;
     let mut totals = [simd.zero(); N];
     // What the offsets add.
     let mut more = [0f32; N];
-    for (block, codes) in codes.iter().enumerate() {
-        let widened = widen(codes);
+    for (at, codes) in codes.iter().enumerate() {
+        let block = codes.widen(simd, center);
         if group == BLOCK / 2 {
             for i in 0..N {
-                let sums = simd.dot(widened, &x[i].codes[block]);
+                let sums = simd.dot(block, &x[i].codes[at]);
                 for half in 0..2 {
-                    let group = 2 * block + half;
-                    totals[i] = simd.add(totals[i], sums[half], scales[group] * x[i].scales[block]);
-                    more[i] += offset(group) * x[i].sums[block][half];
+                    totals[i] = simd.add(totals[i], sums[half], scales[2 * at + half] * x[i].scales[at]);
+                    if let Some(offsets) = offsets {
+                        more[i] += offsets[2 * at + half] * x[i].sums[at][half];
+                    }
                 }
             }
             continue;
         }
-        let group = block * BLOCK / group;
+        let group = at * BLOCK / group;
         for i in 0..N {
-            let sums = simd.sum(simd.dot(widened, &x[i].codes[block]));
-            totals[i] = simd.add(totals[i], sums, scales[group] * x[i].scales[block]);
-            if offsets.is_some() {
-                let [first, last] = x[i].sums[block];
-                more[i] += offset(group) * (first + last);
+            let sums = simd.sum(simd.dot(block, &x[i].codes[at]));
+            totals[i] = simd.add(totals[i], sums, scales[group] * x[i].scales[at]);
+            if let Some(offsets) = offsets {
+                let [first, last] = x[i].sums[at];
+                more[i] += offsets[group] * (first + last);
             }
         }
     }
-    std::array::from_fn(|i| simd.total(totals[i]) + more[i])
+    for i in 0..N {
+        more[i] += simd.total(totals[i]);
+    }
+    more
 }
 
 /// Without vectors, or with those that the compiler finds.
@@ -262,24 +282,29 @@ mod avx2 {
         #[inline(always)]
         fn nibbles(self, codes: &[u8; BLOCK / 2], center: u8) -> Self::Weights {
             let both: __m128i = cast(*codes);
-            let high = self.sse2._mm_srli_epi16::<4>(both);
-            [both, high].map(|codes| {
-                let codes = self.sse2._mm_and_si128(codes, cast([15u8; 16]));
-                self.avx2._mm256_cvtepi8_epi16(self.sse2._mm_sub_epi8(codes, cast([center; 16])))
-            })
+            let (mask, center) = (cast([15u8; 16]), cast([center; 16]));
+            let low = self.sse2._mm_and_si128(both, mask);
+            let high = self.sse2._mm_and_si128(self.sse2._mm_srli_epi16::<4>(both), mask);
+            [
+                self.avx2._mm256_cvtepi8_epi16(self.sse2._mm_sub_epi8(low, center)),
+                self.avx2._mm256_cvtepi8_epi16(self.sse2._mm_sub_epi8(high, center)),
+            ]
         }
 
         #[inline(always)]
         fn bytes(self, codes: &[u8; BLOCK], center: u8) -> Self::Weights {
-            let halves: [__m128i; 2] = cast(*codes);
+            let [low, high]: [__m128i; 2] = cast(*codes);
             let center = cast([u16::from(center); 16]);
-            halves.map(|codes| self.avx2._mm256_sub_epi16(self.avx2._mm256_cvtepu8_epi16(codes), center))
+            [
+                self.avx2._mm256_sub_epi16(self.avx2._mm256_cvtepu8_epi16(low), center),
+                self.avx2._mm256_sub_epi16(self.avx2._mm256_cvtepu8_epi16(high), center),
+            ]
         }
 
         #[inline(always)]
         fn dot(self, weights: Self::Weights, codes: &[i16; BLOCK]) -> [Self::Sums; 2] {
-            let codes: [__m256i; 2] = cast(*codes);
-            [0, 1].map(|half| self.avx2._mm256_madd_epi16(weights[half], codes[half]))
+            let [low, high]: [__m256i; 2] = cast(*codes);
+            [self.avx2._mm256_madd_epi16(weights[0], low), self.avx2._mm256_madd_epi16(weights[1], high)]
         }
 
         #[inline(always)]
@@ -335,21 +360,24 @@ mod simd128 {
         fn bytes(self, codes: &[u8; BLOCK], center: u8) -> Self::Weights {
             let simd = self.simd128;
             let [low, high]: [v128; 2] = cast(*codes);
+            let center = simd.u16x8_splat(center.into());
             [
-                simd.i16x8_extend_low_u8x16(low),
-                simd.i16x8_extend_high_u8x16(low),
-                simd.i16x8_extend_low_u8x16(high),
-                simd.i16x8_extend_high_u8x16(high),
+                simd.i16x8_sub(simd.i16x8_extend_low_u8x16(low), center),
+                simd.i16x8_sub(simd.i16x8_extend_high_u8x16(low), center),
+                simd.i16x8_sub(simd.i16x8_extend_low_u8x16(high), center),
+                simd.i16x8_sub(simd.i16x8_extend_high_u8x16(high), center),
             ]
-            .map(|codes| simd.i16x8_sub(codes, simd.u16x8_splat(center.into())))
         }
 
         #[inline(always)]
         fn dot(self, weights: Self::Weights, codes: &[i16; BLOCK]) -> [Self::Sums; 2] {
             let simd = self.simd128;
             let codes: [v128; 4] = cast(*codes);
-            let quarter = |i: usize| simd.i32x4_dot_i16x8(weights[i], codes[i]);
-            [simd.i32x4_add(quarter(0), quarter(1)), simd.i32x4_add(quarter(2), quarter(3))]
+            let first = simd.i32x4_dot_i16x8(weights[0], codes[0]);
+            let second = simd.i32x4_dot_i16x8(weights[1], codes[1]);
+            let third = simd.i32x4_dot_i16x8(weights[2], codes[2]);
+            let fourth = simd.i32x4_dot_i16x8(weights[3], codes[3]);
+            [simd.i32x4_add(first, second), simd.i32x4_add(third, fourth)]
         }
 
         #[inline(always)]

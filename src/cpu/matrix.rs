@@ -7,6 +7,7 @@ use super::simd::{LANES, dots, widen_codes};
 use crate::options::Arithmetic;
 use crate::weights::{self, Dtype, Float, Format, coded, widen};
 use pulp::{Arch, Simd, WithSimd};
+use std::collections::TryReserveError;
 use std::ops::Range;
 
 /// Multiplications that are worth a thread.
@@ -53,22 +54,41 @@ impl Matrix {
         Self { cols, rows: 0, pieces: Vec::new() }
     }
 
+    /// Makes room for rows of a type, so that no more is taken than they need.
+    ///
+    /// # Errors
+    /// Where there is not so much memory.
+    pub fn reserve(&mut self, dtype: Dtype, rows: usize) -> Result<(), TryReserveError> {
+        let weights = rows * stride(self.cols);
+        match &mut self.piece(dtype).stored {
+            Stored::Floats(floats) => floats.reserve(weights),
+            Stored::Quantised(Quantised { codes, has_nibbles, scales, group, .. }) => {
+                codes.try_reserve_exact(if *has_nibbles { weights / 2 } else { weights })?;
+                scales.try_reserve_exact(weights / *group)
+            }
+        }
+    }
+
     /// Appends rows, given as the bytes of a type.
     pub fn push(&mut self, dtype: Dtype, bytes: &[u8]) {
-        let rows = bytes.len() / dtype.bytes(self.cols as u64).map_or(usize::MAX, |bytes| bytes.max(1) as usize);
+        let (cols, row_bytes) = (self.cols, dtype.bytes(self.cols as u64));
+        let rows = bytes.len() / row_bytes.map_or(usize::MAX, |bytes| bytes.max(1) as usize);
+        let piece = self.piece(dtype);
+        piece.rows.end += rows;
+        match &mut piece.stored {
+            Stored::Floats(floats) => widen(dtype, bytes).chunks_exact(cols).for_each(|row| floats.push(row)),
+            Stored::Quantised(quantised) => quantised.push(coded(dtype, bytes)),
+        }
+        self.rows += rows;
+    }
+
+    /// The last piece, if it is of this type, or a new one.
+    fn piece(&mut self, dtype: Dtype) -> &mut Piece {
         if self.pieces.last().is_none_or(|piece| piece.dtype != dtype) {
             self.pieces.push(Piece { rows: self.rows..self.rows, dtype, stored: Stored::new(dtype) });
         }
-        if let Some(piece) = self.pieces.last_mut() {
-            piece.rows.end += rows;
-            match &mut piece.stored {
-                Stored::Floats(floats) => {
-                    widen(dtype, bytes).chunks_exact(self.cols).for_each(|row| floats.push(row));
-                }
-                Stored::Quantised(quantised) => quantised.push(coded(dtype, bytes)),
-            }
-        }
-        self.rows += rows;
+        let last = self.pieces.len() - 1;
+        &mut self.pieces[last]
     }
 
     /// Bytes in memory.
@@ -146,7 +166,10 @@ impl WithSimd for Products<'_> {
             for row in (0..count).step_by(2) {
                 let next = (row + 1).min(count - 1);
                 let sums = match next == row {
-                    true => dots(simd, w, [x.padded(row)]).map(|[sum]| [sum, sum]),
+                    true => {
+                        let [[a], [b]] = dots(simd, w, [x.padded(row)]);
+                        [[a, a], [b, b]]
+                    }
                     false => dots(simd, w, [x.padded(row), x.padded(next)]),
                 };
                 for (sums, products) in sums.into_iter().zip(products.chunks_exact_mut(count)) {
@@ -172,7 +195,8 @@ impl Stored {
     #[inline(always)]
     fn row<'a>(&'a self, row: usize, cols: usize, buffer: &'a mut Vec<f32>) -> &'a [f32] {
         match self {
-            Self::Floats(floats) => floats.padded(row, cols, buffer),
+            // The reader has looked at all of them.
+            Self::Floats(floats) => floats.padded(row, cols, buffer, false),
             Self::Quantised(quantised) => {
                 buffer.resize(stride(cols), 0.0);
                 quantised.widen(row, &mut buffer[..cols]);
@@ -200,7 +224,9 @@ impl Quantised {
         let has_offsets = self.offsets.is_some() || offsets.iter().any(|offset| *offset != 0.0);
         if has_offsets {
             let before = self.scales.len();
-            self.offsets.get_or_insert_with(|| vec![-0.0; before]).extend(offsets);
+            let all = self.offsets.get_or_insert_with(|| Vec::with_capacity(self.scales.capacity()));
+            all.resize(before, -0.0);
+            all.extend(offsets);
         }
         self.scales.extend(scales);
     }

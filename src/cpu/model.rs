@@ -2,15 +2,16 @@
 
 use super::attention::{Cache, Heads};
 use super::matrix::Matrix;
+use super::parts::among_threads;
 use super::pointwise::{activation, norm_layer, norm_rms};
 use super::rows::Rows;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::model::Blueprint;
 use crate::model::{
     self, Activation, Input, MatrixId, ModelSpec, NormKind, Op, Output, Table, VectorId, rotary_table, stored_rows,
     vector,
 };
-use crate::options::{Arithmetic, ArithmeticChoice};
+use crate::options::Arithmetic;
 use crate::weights::{Source, Weights};
 use std::ops::Range;
 
@@ -47,18 +48,23 @@ impl Model {
     /// Reads a model's weights. `loaded` hears of the bytes of each portion.
     ///
     /// # Errors
-    /// [`crate::Error::BadWeights`], and what the source reports.
+    /// [`Error::BadWeights`], [`Error::OutOfGpuMemory`] where there is no room for a matrix, and what the source reports.
     pub async fn load<S: Source>(
         blueprint: &Blueprint,
         weights: &Weights<S>,
         loaded: &mut dyn FnMut(u64),
     ) -> Result<Self> {
-        let Blueprint { spec, plan, sections, capacity, arithmetic } = blueprint;
+        let Blueprint { spec, plan, sections, capacity, .. } = blueprint;
         let mut matrices = Vec::new();
         for (matrix, sections) in plan.matrices.iter().zip(sections) {
             let mut read = Matrix::new(matrix.cols);
             for section in sections {
                 let row_bytes = section.dtype.bytes(matrix.cols as u64).unwrap_or(0).max(1) as usize;
+                read.reserve(section.dtype, section.rows.len()).map_err(|_| Error::OutOfGpuMemory {
+                    what: matrix.label.clone(),
+                    need: (section.rows.len() * row_bytes) as u64,
+                    limit: None,
+                })?;
                 let portion = if matrix.layout.transposed { matrix.rows } else { (PORTION / row_bytes).max(1) };
                 for first in section.rows.clone().step_by(portion) {
                     let rows = first..section.rows.end.min(first + portion);
@@ -91,10 +97,7 @@ impl Model {
         };
         let caches = (0..spec.layers.len()).map(|layer| Cache::new(heads(layer), capacity.kv_dtype)).collect();
         // Vectors of integers are faster on every processor.
-        let arithmetic = match arithmetic {
-            ArithmeticChoice::F32 => Arithmetic::F32,
-            ArithmeticChoice::Auto | ArithmeticChoice::Int8 => Arithmetic::Int8,
-        };
+        let arithmetic = if blueprint.may_quantise() { Arithmetic::Int8 } else { Arithmetic::F32 };
         Ok(Self { blueprint: blueprint.clone(), memory: Memory { matrices, vectors, tables, caches, arithmetic } })
     }
 
@@ -106,6 +109,11 @@ impl Model {
     /// What it is.
     pub fn spec(&self) -> &ModelSpec {
         &self.blueprint.spec
+    }
+
+    /// What products of quantised weights are computed with.
+    pub fn arithmetic(&self) -> Arithmetic {
+        self.memory.arithmetic
     }
 
     /// Bytes of it, with a cache that a text fills. What a pass needs besides is freed behind it.
@@ -143,14 +151,16 @@ impl Model {
             mlp: none(),
             logits: none(),
         };
-        for op in &plan.body {
-            memory.run(op, spec, tokens, position, &mut pass);
-        }
-        if !wanted.is_empty() {
-            pass.residual = pass.residual.part(wanted);
-            plan.head.iter().for_each(|op| memory.run(op, spec, tokens, position, &mut pass));
-        }
-        pass.logits
+        among_threads(|| {
+            for op in &plan.body {
+                memory.run(op, spec, tokens, position, &mut pass);
+            }
+            if !wanted.is_empty() {
+                pass.residual = pass.residual.part(wanted);
+                plan.head.iter().for_each(|op| memory.run(op, spec, tokens, position, &mut pass));
+            }
+            pass.logits
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 use super::simd::{LANES, widen_bf16, widen_f16};
 use crate::weights::Float;
 use half::{bf16, f16};
+use std::collections::TryReserveError;
 use std::ops::Range;
 
 /// Numbers from row to row: whole groups of lanes, zero past the width.
@@ -108,6 +109,15 @@ impl Floats {
         }
     }
 
+    /// Makes room for so many numbers more.
+    pub fn reserve(&mut self, numbers: usize) -> Result<(), TryReserveError> {
+        match self {
+            Self::F32(all) => all.try_reserve_exact(numbers),
+            Self::F16(all) => all.try_reserve_exact(numbers),
+            Self::Bf16(all) => all.try_reserve_exact(numbers),
+        }
+    }
+
     /// Appends a row, rounded, and zeros up to its stride.
     pub fn push(&mut self, row: &[f32]) {
         let padded = row.iter().copied().chain(std::iter::repeat_n(0.0, stride(row.len()) - row.len()));
@@ -128,18 +138,18 @@ impl Floats {
         }
     }
 
-    /// A row of `width` with the zeros behind it, as f32: in `buffer`, unless it is stored so.
+    /// A row of `width` with the zeros behind it, as f32: in `buffer`, unless it is stored so. Without `all`, numbers are finite.
     #[inline(always)]
-    pub fn padded<'a>(&'a self, row: usize, width: usize, buffer: &'a mut Vec<f32>) -> &'a [f32] {
+    pub fn padded<'a>(&'a self, row: usize, width: usize, buffer: &'a mut Vec<f32>, all: bool) -> &'a [f32] {
         let stride = stride(width);
         let range = row * stride..(row + 1) * stride;
         if !matches!(self, Self::F32(_)) {
             buffer.resize(stride, 0.0);
         }
         match self {
-            Self::F32(all) => return &all[range],
-            Self::F16(all) => widen_f16(&all[range], buffer),
-            Self::Bf16(all) => widen_bf16(&all[range], buffer),
+            Self::F32(numbers) => return &numbers[range],
+            Self::F16(numbers) => widen_f16(&numbers[range], buffer, all),
+            Self::Bf16(numbers) => widen_bf16(&numbers[range], buffer),
         }
         buffer
     }

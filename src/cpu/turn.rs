@@ -2,11 +2,15 @@
 
 /// Natively nobody else is on the thread.
 #[cfg(not(target_arch = "wasm32"))]
-#[derive(Default)]
 pub struct Turn;
 
 #[cfg(not(target_arch = "wasm32"))]
 impl Turn {
+    /// Of the thread that it is called on.
+    pub fn new() -> Self {
+        Self
+    }
+
     /// Does nothing.
     pub async fn give(&mut self) {}
 }
@@ -28,13 +32,12 @@ mod page {
     /// Since when no message was let in.
     pub struct Turn(Instant);
 
-    impl Default for Turn {
-        fn default() -> Self {
+    impl Turn {
+        /// Of the thread that it is called on.
+        pub fn new() -> Self {
             Self(Instant::now())
         }
-    }
 
-    impl Turn {
         /// Lets those go first who are ready; now and then, messages too.
         pub async fn give(&mut self) {
             if self.0.elapsed() > LONGEST {

@@ -1,10 +1,10 @@
 //! The plan's steps and their buffers, brought together once at load.
 
-use super::dims::{EmbedDims, HeadDims, MatmulDims, NormDims};
+use super::dims::{EmbedDims, HeadDims, MatmulDims, NormDims, QuantiseDims};
 use super::memory::{gained_stride, logits_stride, stride};
 use super::node::{Choice, Grid, Node, Span};
-use super::upload::Matrix;
-use crate::gpu::{Buffer, Epilogue, Epilogues, Gpu, Kernel, Slice, Uniforms};
+use super::upload::{Matrix, Piece};
+use crate::gpu::{Arithmetic, Buffer, Epilogue, Epilogues, Gpu, Kernel, Slice, Uniforms};
 use crate::model::{Capacity, Input, ModelSpec, NormKind, Op, Output, Table, VectorId};
 
 /// A node whose uniform blocks are not uploaded yet: (binding, block).
@@ -53,6 +53,10 @@ pub(super) struct Binder<'a> {
     pub norms: Buffer,
     /// Rows that wait for a norm.
     pub gained: Slice,
+    /// Rows in codes of 8 bits, for the next matmul.
+    pub quantised: Slice,
+    /// What quantised weights are multiplied with.
+    pub arithmetic: Arithmetic,
     /// For what a kernel could write, and this call of it does not.
     pub unused: [Buffer; 2],
 }
@@ -193,6 +197,20 @@ impl Binder<'_> {
         Lowered { choice: Choice::Always(kernel), grid: Grid::Rows, bindings, blocks }
     }
 
+    fn arithmetic(&self, piece: &Piece) -> Arithmetic {
+        if piece.format().multiplies_codes() { self.arithmetic } else { Arithmetic::F32 }
+    }
+
+    /// Rows of x and so many units behind each as codes, and the stride of those.
+    fn lower_quantise(&self, x: &Slice, dims: QuantiseDims, uniforms: &mut Uniforms) -> Lowered {
+        Lowered {
+            choice: Choice::Always(Kernel::Quantise),
+            grid: Grid::PerRow((dims.blocks * 8 + dims.behind).div_ceil(64)),
+            bindings: vec![(0, self.step.clone()), (2, x.clone()), (3, self.quantised.clone())],
+            blocks: vec![(1, uniforms.add(&[dims]))],
+        }
+    }
+
     fn lower_matmul(
         &self,
         input: Input,
@@ -206,11 +224,11 @@ impl Binder<'_> {
         let inner = stride(spec.intermediate_size);
         let waits = norms.waits && input == Input::Normed;
         let gained = gained_stride(spec.hidden_size);
-        let (x, x_stride) = match input {
-            Input::Normed if waits => (&self.gained, gained),
-            Input::Normed => (&self.normed, hidden),
-            Input::Attended => (&self.attended, stride(spec.q_width())),
-            Input::Mlp => (&self.mlp, inner),
+        let (x, width, x_stride) = match input {
+            Input::Normed if waits => (&self.gained, spec.hidden_size, gained),
+            Input::Normed => (&self.normed, spec.hidden_size, hidden),
+            Input::Attended => (&self.attended, spec.q_width(), stride(spec.q_width())),
+            Input::Mlp => (&self.mlp, spec.intermediate_size, inner),
         };
         let (epilogue, y_stride, bias, y) = match output {
             Output::Qkv => (Epilogue::Store, spec.qkv_width(), None, &self.qkv),
@@ -231,19 +249,38 @@ impl Binder<'_> {
         let targets = [(4, self.vector(bias)), (5, table), (6, y.clone()), (7, kv.whole()), (9, left)];
         let epilogues = Epilogues { activation: spec.mlp.activation, kv: self.capacity.kv_dtype };
         let heads = uniforms.add(&[heads]);
+        let is_head = u32::from(output == Output::Logits);
+        // The row, and behind it what a norm left, in units.
+        let blocks = width.div_ceil(32) as u32;
+        let (row, behind) = (blocks * 8, x_stride as u32 / 4 - blocks * 8);
+        let (quantised_row, quantised_stride) = (blocks * 3, blocks * 3 + behind);
+        let quantise = QuantiseDims {
+            blocks,
+            behind,
+            x_stride: x_stride as u32 / 4,
+            y_stride: quantised_stride,
+            head: if waits { is_head } else { 0 },
+        };
+        let is_quantised = matrix.pieces.iter().any(|piece| self.arithmetic(piece) == Arithmetic::Int8);
+        let quantise = is_quantised.then(|| self.lower_quantise(x, quantise, uniforms));
         let pieces = matrix.pieces.iter().map(|piece| {
+            let arithmetic = self.arithmetic(piece);
+            let (x, x_stride, sums) = match arithmetic {
+                Arithmetic::F32 => (x, x_stride as u32 / 4, row),
+                Arithmetic::Int8 => (&self.quantised, quantised_stride, quantised_row),
+            };
             let dims = MatmulDims {
                 chunks: piece.row.chunks as u32,
                 scales: piece.row.scales as u32,
                 stride: piece.row.units as u32,
                 outs: piece.rows as u32,
                 first_out: piece.first as u32,
-                x_stride: x_stride as u32 / 4,
+                x_stride,
                 y_stride: y_stride as u32,
-                head: u32::from(output == Output::Logits),
+                head: is_head,
                 epilogue: epilogue as u32,
                 norm_width: if waits { spec.hidden_size as u32 } else { 0 },
-                sums: hidden as u32 / 4,
+                sums,
                 leaves: if norms.gain.is_some() { gained as u32 } else { 0 },
                 eps: spec.norm_eps as f32,
                 one: 1.0,
@@ -251,13 +288,14 @@ impl Binder<'_> {
             let mut bindings = vec![(0, self.step.clone()), (2, piece.buffer.whole()), (3, x.clone())];
             bindings.extend(targets.iter().cloned());
             Lowered {
-                choice: Choice::Matmul(piece.format(), epilogues),
+                choice: Choice::Matmul(piece.format(), arithmetic, epilogues),
                 grid: Grid::Outputs(piece.rows as u32),
                 bindings,
                 blocks: vec![(1, uniforms.add(&[dims])), (8, heads)],
             }
         });
-        pieces.collect()
+        let pieces: Vec<_> = pieces.collect();
+        quantise.into_iter().chain(pieces).collect()
     }
 
     /// Two kernels; the second has nothing to do where one workgroup of the first had all positions.

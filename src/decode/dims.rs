@@ -40,6 +40,17 @@ pub(super) struct MatmulDims {
     pub one: f32,
 }
 
+/// Twin of `QuantiseDims` in `shaders/quantise.wgsl`.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct QuantiseDims {
+    pub blocks: u32,
+    pub behind: u32,
+    pub x_stride: u32,
+    pub y_stride: u32,
+    pub head: u32,
+}
+
 /// Twin of `HeadDims` in `shaders/lib/heads.wgsl`.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]

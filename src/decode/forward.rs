@@ -8,7 +8,7 @@ use super::node::{Node, Pass, Positions, blocks};
 use super::round::RoundBuffers;
 use super::upload::{Backlog, Matrix, allocate_vectors, load_vectors};
 use crate::error::Result;
-use crate::gpu::{Buffer, Gpu, Kernel, Recorder, Slice, Uniforms};
+use crate::gpu::{Arithmetic, Buffer, Gpu, Kernel, Recorder, Slice, Uniforms};
 use crate::model::{Blueprint, Capacity, Memory, ModelSpec, Plan, rotary_table};
 use crate::target::MAX_DRAFT;
 use crate::weights::{Source, Weights};
@@ -20,6 +20,7 @@ use std::rc::Rc;
 pub struct Model {
     gpu: Rc<Gpu>,
     blueprint: Blueprint,
+    arithmetic: Arithmetic,
     variants: Cell<Variants>,
     step: Slice,
     kv: Vec<Buffer>,
@@ -52,7 +53,7 @@ impl Model {
         let memory = blueprint.memory();
         blueprint.check(gpu.info())?;
         let Blueprint { spec, plan, sections, capacity, .. } = blueprint;
-        let sizes = Sizes::new(spec, plan, capacity);
+        let sizes = Sizes::new(blueprint);
         let room = capacity.max_context.min(FIRST_POSITIONS);
         let cache = CacheSizes::new(spec, capacity.kv_dtype, room);
         // All that is large, before anything is read.
@@ -79,10 +80,13 @@ impl Model {
                 partial: gpu.buffer("attention blocks", cache.partial)?,
                 norms: gpu.buffer("attention norms", cache.norms)?,
                 gained: gpu.buffer("normed", sizes.gained)?.whole(),
+                quantised: gpu.buffer("quantised", sizes.quantised)?.whole(),
+                arithmetic: Arithmetic::F32,
                 unused: [gpu.buffer("unused", 16)?, gpu.buffer("unused", 16)?],
             })
         };
-        let binder = gpu.allocating("the model", memory.total(), allocate).await?;
+        let mut binder = gpu.allocating("the model", memory.total(), allocate).await?;
+        binder.choose_arithmetic(gpu, blueprint).await?;
         // In a browser the kernels compile while the weights arrive.
         let mut uniforms = Uniforms::default();
         let lowered = binder.lower_all(plan.body.iter().chain(&plan.head), &mut uniforms);
@@ -117,9 +121,10 @@ impl Model {
         }
         gpu.flush().await?;
 
-        let Binder { step, kv, partial, norms, logits, .. } = binder;
-        let (gpu, blueprint, variants) = (gpu.clone(), blueprint.clone(), Cell::new(variants));
-        Ok(Self { gpu, blueprint, variants, step, kv, room, partial, norms, logits, body, head, windows })
+        let Binder { step, kv, partial, norms, logits, arithmetic, .. } = binder;
+        let blueprint = Blueprint { arithmetic: arithmetic.into(), ..blueprint.clone() };
+        let (gpu, variants) = (gpu.clone(), Cell::new(variants));
+        Ok(Self { gpu, blueprint, arithmetic, variants, step, kv, room, partial, norms, logits, body, head, windows })
     }
 
     /// Positions that the KV cache has room for without growing.
@@ -161,6 +166,11 @@ impl Model {
     /// What it does.
     pub fn plan(&self) -> &Plan {
         &self.blueprint.plan
+    }
+
+    /// What products of quantised weights are computed with.
+    pub fn arithmetic(&self) -> Arithmetic {
+        self.arithmetic
     }
 
     /// The room it was given.

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::gpu::{DeviceInfo, KvDtype};
-use crate::model::{Blueprint, Capacity, MatrixPlan, Memory, ModelSpec, Op, Output, Plan, Section};
+use crate::model::{Blueprint, MatrixPlan, Memory, ModelSpec, Op, Output, Section};
 use crate::target::MAX_DRAFT;
 
 /// Positions per block of the KV cache; as in `shaders/lib/heads.wgsl`.
@@ -44,6 +44,8 @@ pub(super) struct Sizes {
     pub qkv: u64,
     /// MLP rows [chunk, intermediate].
     pub mlp: u64,
+    /// Rows in codes of 8 bits [chunk, 3 units of each 32 elements], with what stands behind them.
+    pub quantised: u64,
     /// Logits [MAX_DRAFT + 1, vocab], in rows of whole 16 bytes.
     pub logits: u64,
     /// Each rotary table [positions, rotary_dim / 2, 2].
@@ -76,9 +78,12 @@ impl CacheSizes {
 }
 
 impl Sizes {
-    pub fn new(spec: &ModelSpec, plan: &Plan, capacity: &Capacity) -> Self {
+    pub fn new(blueprint: &Blueprint) -> Self {
+        let Blueprint { spec, plan, capacity, .. } = blueprint;
         let rows = capacity.prefill_chunk.max(MAX_DRAFT + 1);
         let floats = |rows: usize, width: usize| rows as u64 * width as u64 * 4;
+        let widest = spec.hidden_size.max(spec.q_width()).max(spec.intermediate_size);
+        let codes = widest.div_ceil(32) * 12 + gained_stride(spec.hidden_size) - stride(spec.hidden_size);
         let has_qkv = plan.body.iter().any(|op| matches!(op, Op::Matmul { output: Output::Qkv, .. }));
         Self {
             hidden: floats(rows, stride(spec.hidden_size)),
@@ -86,6 +91,7 @@ impl Sizes {
             query: floats(rows, stride(spec.q_width())),
             qkv: floats(if has_qkv { rows } else { 0 }, spec.qkv_width()),
             mlp: floats(rows, stride(spec.intermediate_size)),
+            quantised: floats(if blueprint.may_quantise() { rows } else { 0 }, codes),
             logits: floats(MAX_DRAFT + 1, logits_stride(spec.vocab_size)),
             tables: spec.ropes.iter().map(|rope| floats(capacity.max_context, rope.rotary_dim)).collect(),
             vectors: plan.vectors.iter().map(|vector| floats(1, stride(vector.len)).next_multiple_of(256)).sum(),
@@ -102,7 +108,7 @@ impl Blueprint {
     /// Bytes that it needs on a GPU where the cache has room for so many positions.
     pub fn memory_for(&self, positions: usize) -> Memory {
         let Self { spec, plan, sections, capacity, .. } = self;
-        let sizes = Sizes::new(spec, plan, capacity);
+        let sizes = Sizes::new(self);
         let cache = CacheSizes::new(spec, capacity.kv_dtype, positions);
         let bytes: Vec<u64> =
             plan.matrices.iter().zip(sections).map(|(matrix, sections)| matrix_bytes(matrix, sections)).collect();
@@ -110,7 +116,7 @@ impl Blueprint {
             Op::Matmul { matrix, .. } => bytes.get(matrix.0),
             _ => None,
         });
-        let rows = sizes.hidden * 2 + sizes.gained + sizes.query * 2 + sizes.qkv + sizes.mlp;
+        let rows = sizes.hidden * 2 + sizes.gained + sizes.query * 2 + sizes.qkv + sizes.mlp + sizes.quantised;
         Memory {
             weights: bytes.iter().sum::<u64>() + sizes.vectors,
             kv: cache.layer_kv * spec.layers.len() as u64,
@@ -121,7 +127,7 @@ impl Blueprint {
 
     /// The buffers of a GPU that one binding has to hold whole, with their bytes; matrices are split instead.
     pub fn unsplit(&self) -> [(&'static str, u64); 4] {
-        let sizes = Sizes::new(&self.spec, &self.plan, &self.capacity);
+        let sizes = Sizes::new(self);
         let cache = CacheSizes::new(&self.spec, self.capacity.kv_dtype, self.capacity.max_context);
         [
             ("the KV cache of a layer", cache.layer_kv),

@@ -1,5 +1,6 @@
 //! Models on the GPU, and a [`crate::target::Target`] made of them.
 
+mod arithmetic;
 mod bind;
 mod dims;
 mod engine;

@@ -2,7 +2,7 @@
 
 use super::invariance::Variants;
 use super::memory::{BLOCK, FEW_ROWS};
-use crate::gpu::{Buffer, Call, Epilogues, Gpu, Kernel, KvDtype, Recorder, Slice, split_grid};
+use crate::gpu::{Arithmetic, Buffer, Call, Epilogues, Gpu, Kernel, KvDtype, Recorder, Slice, split_grid};
 use crate::weights::Format;
 use std::ops::RangeInclusive;
 
@@ -11,7 +11,7 @@ use std::ops::RangeInclusive;
 pub(super) enum Choice {
     Always(Kernel),
     /// By the number of rows.
-    Matmul(Format, Epilogues),
+    Matmul(Format, Arithmetic, Epilogues),
     /// By the number of query vectors.
     Attention(KvDtype),
 }
@@ -21,9 +21,9 @@ impl Choice {
     fn kernels(self, gpu: &Gpu) -> Vec<Kernel> {
         match self {
             Self::Always(kernel) => vec![kernel],
-            Self::Matmul(format, epilogues) => {
+            Self::Matmul(format, arithmetic, epilogues) => {
                 let counts = Kernel::ROWS.into_iter().map(Some).chain([None]);
-                counts.map(|rows| Kernel::matmul(format, rows, epilogues, gpu.is_processor())).collect()
+                counts.map(|rows| Kernel::matmul(format, arithmetic, rows, epilogues, gpu.is_processor())).collect()
             }
             Self::Attention(kv) => Kernel::VECTORS.map(|vectors| Kernel::Attention(kv, vectors)).into(),
         }

@@ -88,6 +88,7 @@ pub struct Gpu {
     failure: Shared,
     subnormals: Subnormals,
     is_processor: bool,
+    multiplies_codes: bool,
     /// Whether the browser reports late what the device has done.
     pub(super) reports_late: bool,
 }
@@ -110,7 +111,7 @@ impl Gpu {
     /// [`Error::WebGpuUnavailable`] with what to install or switch on.
     pub async fn open(options: &GpuOptions) -> Result<Rc<Self>> {
         let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle_from_env());
-        Self::on(&Self::best(&instance, options).await?, options).await
+        Self::on(&instance, &Self::best(&instance, options).await?, options).await
     }
 
     /// Opens a device of the same kind as [`Gpu::open`] does: where the machine has several adapters of it, they are
@@ -123,7 +124,7 @@ impl Gpu {
         let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle_from_env());
         let best = Self::best(&instance, options).await?;
         let same = Self::like(&instance, options, &describe(&best, options)).await;
-        Self::on(same.get(nth % same.len().max(1)).unwrap_or(&best), options).await
+        Self::on(&instance, same.get(nth % same.len().max(1)).unwrap_or(&best), options).await
     }
 
     /// The machine's adapters of a kind.
@@ -148,7 +149,7 @@ impl Gpu {
         })
     }
 
-    async fn on(adapter: &wgpu::Adapter, options: &GpuOptions) -> Result<Rc<Self>> {
+    async fn on(instance: &wgpu::Instance, adapter: &wgpu::Adapter, options: &GpuOptions) -> Result<Rc<Self>> {
         let info = describe(adapter, options);
         let required_limits = wgpu::Limits {
             max_buffer_size: info.max_buffer_size,
@@ -173,6 +174,9 @@ impl Gpu {
             failure,
             subnormals: Subnormals::Flushed,
             is_processor,
+            multiplies_codes: instance
+                .wgsl_language_features()
+                .contains(wgpu::WgslLanguageFeatures::Packed4x8IntegerDotProduct),
             reports_late: false,
         };
         if cfg!(target_arch = "wasm32") {
@@ -199,7 +203,7 @@ impl Gpu {
                 Some(adapter) => adapter,
                 None => Self::best(&instance, &self.options).await?,
             };
-            Self::on(&adapter, &self.options).await
+            Self::on(&instance, &adapter, &self.options).await
         };
         opened.await.map_err(|error| match error {
             Error::WebGpuUnavailable { reason } => Error::GpuBlocked { reason },
@@ -220,6 +224,11 @@ impl Gpu {
     /// Whether the device is a processor that runs threads one after the other.
     pub fn is_processor(&self) -> bool {
         self.is_processor
+    }
+
+    /// Whether WGSL has dot products of packed integers here.
+    pub fn multiplies_codes(&self) -> bool {
+        self.multiplies_codes
     }
 
     /// What its driver does with subnormal halves.

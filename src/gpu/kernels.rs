@@ -1,8 +1,11 @@
 //! Every kernel: which WGSL files it is made of. A variant is another fragment that defines the same functions.
 
+use super::fragments::{
+    activation, arithmetic_of, chunk, constants, fill, kv_load, kv_store, repeated, rows, shader, weight,
+};
 use crate::model::{Activation, Table};
-use crate::options::KvDtype;
-use crate::weights::{Codes, Float, Format, Scales};
+use crate::options::{Arithmetic, KvDtype};
+use crate::weights::{Float, Format, Scales};
 
 /// What a matmul does with its results; as in `shaders/lib/epilogues.wgsl`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -39,10 +42,12 @@ pub enum Kernel {
     PostNorm,
     /// Layer norm of rows.
     NormLayer,
+    /// Rows -> codes of 8 bits, for matmuls with [`Arithmetic::Int8`].
+    Quantise,
     /// x W^T for up to the given number of rows per workgroup, one of [`Kernel::ROWS`]; the lanes are threads.
-    MatmulRows(Format, u32, Epilogues),
+    MatmulRows(Format, Arithmetic, u32, Epilogues),
     /// The same, up to [`Kernel::TILE`]; each thread has all lanes.
-    MatmulTile(Format, u32, Epilogues),
+    MatmulTile(Format, Arithmetic, u32, Epilogues),
     /// Norm of each head of q and k, rotation, append.
     QkNorm(KvDtype),
     /// Attention of up to the given number of query vectors per workgroup: 1, 2, 4 or 8.
@@ -104,12 +109,6 @@ pub enum Tokens {
     Kept,
 }
 
-macro_rules! shader {
-    ($file:literal) => {
-        include_str!(concat!(env!("OUT_DIR"), "/shaders/", $file))
-    };
-}
-
 impl Kernel {
     /// Row counts that have a variant of their own.
     pub const ROWS: [u32; 5] = [1, 2, 4, 8, 16];
@@ -123,20 +122,26 @@ impl Kernel {
     /// The matmul for up to one of [`Kernel::ROWS`], or for more. The sums of 16 rows leave no registers for chunks of 32 weights:
     /// they take two workgroups of 8, which follow each other, so that the second one finds the weights in a cache. A
     /// processor (`serial`) gains nothing by lanes that are threads, and has to bring their sums together.
-    pub fn matmul(format: Format, rows: Option<u32>, epilogues: Epilogues, serial: bool) -> Self {
+    pub fn matmul(
+        format: Format,
+        arithmetic: Arithmetic,
+        rows: Option<u32>,
+        epilogues: Epilogues,
+        serial: bool,
+    ) -> Self {
         match rows {
-            Some(rows) if serial => Self::MatmulTile(format, rows.min(Self::TILE), epilogues),
-            Some(16) if format.chunk() == 32 => Self::MatmulRows(format, 8, epilogues),
-            Some(rows) => Self::MatmulRows(format, rows, epilogues),
-            None => Self::MatmulTile(format, Self::TILE, epilogues),
+            Some(rows) if serial => Self::MatmulTile(format, arithmetic, rows.min(Self::TILE), epilogues),
+            Some(16) if format.chunk() == 32 => Self::MatmulRows(format, arithmetic, 8, epilogues),
+            Some(rows) => Self::MatmulRows(format, arithmetic, rows, epilogues),
+            None => Self::MatmulTile(format, arithmetic, Self::TILE, epilogues),
         }
     }
 
     /// Rows and outputs of a workgroup of a matmul.
     pub fn tile(self) -> Option<[u32; 2]> {
         match self {
-            Self::MatmulRows(_, rows, _) => Some([rows, 32]),
-            Self::MatmulTile(_, rows, _) => Some([rows, 256]),
+            Self::MatmulRows(_, _, rows, _) => Some([rows, 32]),
+            Self::MatmulTile(_, _, rows, _) => Some([rows, 256]),
             _ => None,
         }
     }
@@ -146,9 +151,9 @@ impl Kernel {
         let step = shader!("lib/step.wgsl");
         let mac = shader!("lib/mac.wgsl");
         let units = shader!("lib/units.wgsl");
-        let matmul = |format: Format, count| {
+        let matmul = |format: Format, arithmetic| {
             let shared = vec![step, mac, shader!("lib/matmul.wgsl"), units];
-            [shared, weight(format, subnormals), rows(count)].concat()
+            [shared, weight(format, subnormals), arithmetic_of(arithmetic, format)].concat()
         };
         let heads = shader!("lib/heads.wgsl");
         let fold = shader!("lib/fold.wgsl");
@@ -172,21 +177,24 @@ impl Kernel {
             Self::NormRms => vec![step, norm, sum, shader!("lib/norm_set.wgsl"), shader!("norm_rms.wgsl")],
             Self::PostNorm => vec![step, norm, sum, shader!("lib/norm_add.wgsl"), shader!("norm_rms.wgsl")],
             Self::NormLayer => vec![step, norm, sum, shader!("norm_layer.wgsl")],
-            Self::MatmulRows(format, count, epilogues) => {
-                let kernel = vec![chunk(format), shader!("matmul_rows.wgsl")];
-                [matmul(format, count), epilogues.parts(), kernel].concat()
+            Self::Quantise => vec![step, shader!("quantise.wgsl")],
+            Self::MatmulRows(format, arithmetic, _, epilogues) => {
+                let chunk = Some(chunk(format)).filter(|_| arithmetic == Arithmetic::F32);
+                let kernel = chunk.into_iter().chain([shader!("matmul_rows.wgsl")]).collect();
+                [matmul(format, arithmetic), epilogues.parts(), kernel].concat()
             }
-            Self::MatmulTile(format, count, epilogues) => {
-                let kernel = vec![shader!("lib/chunk_loop.wgsl"), shader!("matmul_tile.wgsl")];
-                [matmul(format, count), epilogues.parts(), kernel].concat()
+            Self::MatmulTile(format, arithmetic, _, epilogues) => {
+                let chunk = Some(shader!("lib/chunk_loop.wgsl")).filter(|_| arithmetic == Arithmetic::F32);
+                let kernel = chunk.into_iter().chain([shader!("matmul_tile.wgsl")]).collect();
+                [matmul(format, arithmetic), epilogues.parts(), kernel].concat()
             }
             Self::QkNorm(kv) => {
                 vec![step, heads, sum, kv_store(kv), shader!("lib/rotary.wgsl"), shader!("qk_norm.wgsl")]
             }
-            Self::Attention(kv, count) => {
+            Self::Attention(kv, _) => {
                 let block = shader!("lib/attention_block.wgsl");
                 let (query, kernel) = (shader!("lib/query.wgsl"), shader!("attention.wgsl"));
-                vec![step, mac, heads, query, kv_load(kv), fold, vectors(count), block, kernel]
+                vec![step, heads, query, kv_load(kv), fold, block, kernel]
             }
             Self::AttentionMerge => vec![step, heads, fold, shader!("attention_merge.wgsl")],
             Self::Adjust => vec![step, sampling, shader!("adjust.wgsl")],
@@ -218,11 +226,15 @@ impl Kernel {
             Self::Fill(format) => vec![fill(format), shader!("fill.wgsl")],
             Self::Halves => vec![shader!("halves.wgsl")],
         };
-        let constants = match self {
-            Self::Embed(format, _) | Self::MatmulRows(format, ..) | Self::MatmulTile(format, ..) => constants(format),
-            _ => String::new(),
+        let varying = match self {
+            Self::Embed(format, _) => vec![constants(format)],
+            Self::MatmulRows(format, _, count, _) | Self::MatmulTile(format, _, count, _) => {
+                vec![constants(format), rows(count)]
+            }
+            Self::Attention(_, count) => vec![repeated(shader!("lib/vectors.wgsl"), "VECTORS", count)],
+            _ => Vec::new(),
         };
-        constants + &parts.join("\n")
+        varying.iter().map(String::as_str).chain(parts).collect::<Vec<_>>().join("\n")
     }
 
     /// Every kernel in every variant, but for sizes of groups, which change no more than a constant; formats of weights and
@@ -231,7 +243,7 @@ impl Kernel {
         let kvs = [KvDtype::F32, KvDtype::F16];
         let mut all =
             vec![Self::NormRms, Self::PostNorm, Self::NormLayer, Self::AttentionMerge, Self::Probe, Self::Halves];
-        all.extend([Self::Adjust, Self::Survey, Self::Bound, Self::Gather, Self::Filter, Self::Follow]);
+        all.extend([Self::Quantise, Self::Adjust, Self::Survey, Self::Bound, Self::Gather, Self::Filter, Self::Follow]);
         all.extend([Noise::None, Noise::Gumbel].map(Self::Sample));
         all.extend([Self::Settle(Noise::None), Self::Settle(Noise::Gumbel), Self::SampleKept]);
         all.extend([Tokens::All, Tokens::Kept].map(Self::Reject));
@@ -239,11 +251,15 @@ impl Kernel {
             all.push(Self::QkNorm(kv));
             all.extend(Self::VECTORS.map(|vectors| Self::Attention(kv, vectors)));
         }
-        let mut add_matmuls = |format, epilogues| {
-            for serial in [false, true] {
-                let mut matmuls = Self::ROWS.map(|rows| Self::matmul(format, Some(rows), epilogues, serial)).to_vec();
-                matmuls.dedup();
-                all.extend(matmuls);
+        let mut add_matmuls = |format: Format, epilogues| {
+            let arithmetics = [Some(Arithmetic::F32), Some(Arithmetic::Int8).filter(|_| format.multiplies_codes())];
+            for arithmetic in arithmetics.into_iter().flatten() {
+                for serial in [false, true] {
+                    let matmul = |rows| Self::matmul(format, arithmetic, Some(rows), epilogues, serial);
+                    let mut matmuls = Self::ROWS.map(matmul).to_vec();
+                    matmuls.dedup();
+                    all.extend(matmuls);
+                }
             }
         };
         for activation in Activation::ALL {
@@ -284,113 +300,5 @@ impl Epilogues {
             shader!("lib/scales.wgsl"),
             shader!("lib/epilogues.wgsl"),
         ]
-    }
-}
-
-/// What the fragments of weights leave open.
-fn constants(format: Format) -> String {
-    let chunk4 = format!("const CHUNK4 = {}u;\n", format.chunk() / 4);
-    let Format::Quantised { center, scales, .. } = format else { return chunk4 };
-    let group = match scales {
-        Scales::Pairs(_, group) => usize::from(group),
-        _ => 32,
-    };
-    format!("{chunk4}const CENTER = {center}.0;\nconst GROUP_CHUNKS = {}u;\n", group / format.chunk())
-}
-
-fn chunk(format: Format) -> &'static str {
-    match format.chunk() / 4 {
-        1 => shader!("lib/chunk_1.wgsl"),
-        2 => shader!("lib/chunk_2.wgsl"),
-        4 => shader!("lib/chunk_4.wgsl"),
-        _ => shader!("lib/chunk_8.wgsl"),
-    }
-}
-
-fn weight(format: Format, subnormals: Subnormals) -> Vec<&'static str> {
-    let f16 = match subnormals {
-        Subnormals::Kept => shader!("lib/f16_native.wgsl"),
-        Subnormals::Flushed => shader!("lib/f16_by_hand.wgsl"),
-    };
-    let (codes, scales) = match format {
-        Format::Float(float) => {
-            let load = shader!("lib/load_float.wgsl");
-            return match float {
-                Float::F32 => vec![load, shader!("lib/weight_f32.wgsl")],
-                Float::F16 => vec![load, f16, shader!("lib/weight_f16.wgsl")],
-                Float::Bf16 => vec![load, shader!("lib/weight_bf16.wgsl")],
-            };
-        }
-        Format::Quantised { codes, scales, .. } => (codes, scales),
-    };
-    let alone = shader!("lib/codes_alone.wgsl");
-    let codes = match codes {
-        Codes::Four => vec![alone, shader!("lib/codes_4.wgsl")],
-        Codes::Levels => vec![alone, shader!("lib/codes_levels.wgsl")],
-        Codes::Five => vec![shader!("lib/codes_5.wgsl")],
-        Codes::Six => vec![shader!("lib/codes_6.wgsl")],
-        Codes::Eight => vec![alone, shader!("lib/codes_8.wgsl")],
-    };
-    let (per_chunk, per_half) = (shader!("lib/scales_per_chunk.wgsl"), shader!("lib/scales_per_half.wgsl"));
-    let scales = match scales {
-        Scales::Centered => vec![per_chunk, shader!("lib/scales_centered.wgsl")],
-        Scales::Pairs(Float::F16, _) => vec![per_chunk, shader!("lib/scales_f16.wgsl")],
-        Scales::Pairs(Float::Bf16, _) => vec![per_chunk, shader!("lib/scales_bf16.wgsl")],
-        Scales::Pairs(Float::F32, _) => vec![per_chunk, shader!("lib/scales_f32.wgsl")],
-        Scales::SixBits => vec![per_chunk, shader!("lib/scales_6.wgsl")],
-        Scales::Signed => vec![per_half, shader!("lib/scales_signed.wgsl")],
-        Scales::Nibbles => vec![per_half, shader!("lib/scales_nibbles.wgsl")],
-    };
-    [vec![f16, shader!("lib/weight_quantised.wgsl")], codes, scales].concat()
-}
-
-fn activation(function: Activation) -> &'static str {
-    match function {
-        Activation::Silu => shader!("lib/silu.wgsl"),
-        Activation::Gelu => shader!("lib/gelu.wgsl"),
-        Activation::GeluTanh => shader!("lib/gelu_tanh.wgsl"),
-        Activation::Relu => shader!("lib/relu.wgsl"),
-    }
-}
-
-fn fill(format: Format) -> &'static str {
-    match format {
-        Format::Float(Float::F32) => shader!("lib/fill_f32.wgsl"),
-        Format::Float(Float::Bf16) => shader!("lib/fill_bf16.wgsl"),
-        _ => shader!("lib/fill_f16.wgsl"),
-    }
-}
-
-fn rows(count: u32) -> Vec<&'static str> {
-    let quad = shader!("lib/quad.wgsl");
-    match count {
-        1 => vec![shader!("lib/rows_1.wgsl")],
-        2 => vec![shader!("lib/rows_2.wgsl")],
-        4 => vec![quad, shader!("lib/rows_4.wgsl")],
-        8 => vec![quad, shader!("lib/rows_8.wgsl")],
-        _ => vec![quad, shader!("lib/rows_16.wgsl")],
-    }
-}
-
-fn vectors(count: u32) -> &'static str {
-    match count {
-        1 => shader!("lib/vectors_1.wgsl"),
-        2 => shader!("lib/vectors_2.wgsl"),
-        4 => shader!("lib/vectors_4.wgsl"),
-        _ => shader!("lib/vectors_8.wgsl"),
-    }
-}
-
-fn kv_store(kv: KvDtype) -> &'static str {
-    match kv {
-        KvDtype::F32 => shader!("lib/kv_store_f32.wgsl"),
-        KvDtype::F16 => shader!("lib/kv_store_f16.wgsl"),
-    }
-}
-
-fn kv_load(kv: KvDtype) -> &'static str {
-    match kv {
-        KvDtype::F32 => shader!("lib/kv_load_f32.wgsl"),
-        KvDtype::F16 => shader!("lib/kv_load_f16.wgsl"),
     }
 }

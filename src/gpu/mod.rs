@@ -2,12 +2,13 @@
 
 mod buffers;
 mod device;
+mod fragments;
 mod kernels;
 mod readback;
 mod record;
 mod wait;
 
-pub use crate::options::KvDtype;
+pub use crate::options::{Arithmetic, KvDtype};
 pub use buffers::{Buffer, Slice, Uniforms};
 pub use device::{Counters, DeviceInfo, Gpu, GpuOptions};
 pub use kernels::{Epilogue, Epilogues, Kernel, Noise, Subnormals, Tokens};

@@ -9,6 +9,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub struct LoadOptions {
     /// Where the models run; several targets run on GPUs.
     pub device: DeviceChoice,
+    /// Where the draft model runs: where the target runs or, with `cpu`, on the CPU, at the same time as the target. That is for
+    /// `parallel::Parallel`.
+    pub draft_device: DeviceChoice,
     /// Which GGUF file of several is meant, `*` standing for any characters; none: the only one.
     pub file: Option<String>,
     /// The same for the draft model.
@@ -32,6 +35,7 @@ impl Default for LoadOptions {
     fn default() -> Self {
         Self {
             device: DeviceChoice::Auto,
+            draft_device: DeviceChoice::Auto,
             file: None,
             assistant_file: None,
             max_context: None,
@@ -140,6 +144,11 @@ impl LoadOptions {
         read(from)
     }
 
+    /// Whether models compute at the same time, each on its own: several targets, or a target and its draft model.
+    pub fn is_parallel(&self, has_assistant: bool) -> bool {
+        self.sp_degree > 1 || has_assistant && self.draft_device == DeviceChoice::Cpu
+    }
+
     /// # Errors
     /// [`Error::BadOption`] with the allowed range.
     pub fn validate(&self) -> Result<()> {
@@ -147,6 +156,7 @@ impl LoadOptions {
             Some(context) if !(2..=1 << 20).contains(&context) => bad("max_context", context, "2 to 1048576"),
             _ if !(1..=4096).contains(&self.prefill_chunk) => bad("prefill_chunk", self.prefill_chunk, "1 to 4096"),
             _ if !(1..=8).contains(&self.sp_degree) => bad("sp_degree", self.sp_degree, "1 to 8"),
+            _ if self.draft_device == DeviceChoice::Webgpu => bad("draft_device", "webgpu", "auto or cpu"),
             _ if self.sp_degree > 1 && self.device == DeviceChoice::Cpu => {
                 bad("device", "cpu", "webgpu, with sp_degree above 1: targets do not share the CPU")
             }

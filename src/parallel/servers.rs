@@ -3,11 +3,12 @@
 use super::Instance;
 use super::crew::{Crew, Order, Report, Role};
 use super::threads::{Build, Thread, Told, start};
-use super::{Parallel, Prepared, load_engine};
-use crate::decode::Engine;
+use super::{Parallel, Prepared};
+use crate::device::{Device, Engine};
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, GpuOptions};
-use crate::options::LoadOptions;
+use crate::load::load_alone;
+use crate::options::{DeviceChoice, LoadOptions};
 use crate::sample::Sampling;
 use crate::weights::Source;
 use futures_channel::mpsc::UnboundedSender;
@@ -123,7 +124,8 @@ impl Drop for Servers {
 impl Parallel<Servers> {
     /// Loads `options.sp_degree` instances of a target, and one of a draft model, if given. One with another tokenizer, and
     /// one that cannot be loaded, is left out, and the statistics' warnings say why. The instances are dealt out to the
-    /// machine's devices of one kind; each needs the whole memory of its model.
+    /// machine's devices of one kind; each needs the whole memory of its model. The draft model runs on the CPU, if
+    /// `options.draft_device` says so.
     ///
     /// # Errors
     /// As [`crate::Session::load`].
@@ -132,31 +134,49 @@ impl Parallel<Servers> {
         S: Source + Clone + Send + 'static,
         A: Source + Clone + Send + 'static,
     {
-        let prepared = Prepared::open(target.clone(), assistant.clone(), options).await?;
+        let mut prepared = Prepared::open(target.clone(), assistant.clone(), options).await?;
         let context = prepared.context();
+        // Whatever is chosen here is chosen for all.
+        let device = match options.sp_degree {
+            1 => Device::open(options.device, gpu).await?,
+            _ => (Device::Gpu(Gpu::open_nth(gpu, 0).await?), None),
+        };
+        let (info, reason) = (device.0.info().clone(), device.1);
+        prepared.warnings.extend(reason);
+        let on = |at| if let Device::Gpu(_) = device.0 { Place::Gpu(gpu.clone(), at) } else { Place::Cpu };
         // The draft model comes behind the targets in turn: on a device of its own, where there is one more.
+        let beside = if options.draft_device == DeviceChoice::Cpu { Place::Cpu } else { on(options.sp_degree) };
         let drafter = assistant.filter(|_| prepared.with_drafter);
-        let drafter = drafter.map(|files| build(gpu, options.sp_degree, files, Some(context), options));
-        let device = Gpu::open_nth(gpu, 0).await?.info().clone();
-        let targets = (0..options.sp_degree).map(|at| build(gpu, at, target.clone(), None, options)).collect();
+        let drafter = drafter.map(|files| build(beside, files, Some(context), options));
+        let targets = (0..options.sp_degree).map(|at| build(on(at), target.clone(), None, options)).collect();
         let (servers, failed) = Servers::start(targets, drafter)?;
-        Ok(prepared.with(servers, device, failed.as_ref()))
+        Ok(prepared.with(servers, info, failed.as_ref()))
     }
+}
+
+/// Where an instance is to run.
+#[derive(Clone)]
+enum Place {
+    /// On one of the machine's GPUs of a kind.
+    Gpu(GpuOptions, usize),
+    Cpu,
 }
 
 /// How the thread of an instance makes it.
 fn build<S: Source + Clone + Send + 'static>(
-    gpu: &GpuOptions,
-    at: usize,
+    place: Place,
     source: S,
     context: Option<usize>,
     options: &LoadOptions,
 ) -> Build<Engine> {
-    let (gpu, options) = (gpu.clone(), options.clone());
+    let options = options.clone();
     Box::new(move || {
         pollster::block_on(async {
-            let gpu = Gpu::open_nth(&gpu, at).await?;
-            load_engine(&gpu, source.clone(), context, &options, &mut |_, _| ()).await
+            let device = match &place {
+                Place::Gpu(gpu, at) => Device::Gpu(Gpu::open_nth(gpu, *at).await?),
+                Place::Cpu => Device::Cpu,
+            };
+            load_alone(&device, source.clone(), context, &options, &mut |_, _| ()).await
         })
     })
 }

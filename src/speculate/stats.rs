@@ -1,7 +1,7 @@
 //! What a generation did, under vLLM's names.
 
 use super::{Accepted, Speculating};
-use crate::options::SamplingValues;
+use crate::options::{Arithmetic, SamplingValues};
 use serde::Serialize;
 
 /// Counts and times of one generation. Every round emits its accepted draft tokens and one token of the target's own
@@ -35,6 +35,8 @@ pub struct Stats {
     pub num_cached_draft_tokens: usize,
     /// Messages of the chat that were dropped because it had outgrown the context (`context: "shift"`).
     pub num_dropped_messages: usize,
+    /// What products of quantised weights were computed with.
+    pub arithmetic: Arithmetic,
     /// How tokens were chosen; with `do_sample: "model"` partly by the model's files.
     pub sampling: SamplingValues,
     /// Key of the random choices, where tokens were drawn at random.

@@ -35,7 +35,8 @@ pub struct ChatTemplate {
     /// By name.
     sources: BTreeMap<String, String>,
     environment: Environment<'static>,
-    special_tokens: BTreeMap<String, Value>,
+    /// Variables with their values.
+    special_tokens: Vec<(String, Value)>,
     now: Option<i64>,
 }
 
@@ -46,9 +47,9 @@ impl ChatTemplate {
     /// # Errors
     /// [`Error::BadTemplate`].
     pub fn from_files(tokenizer_config: Option<&[u8]>, chat_template_jinja: Option<&[u8]>) -> Result<Option<Self>> {
-        let config: BTreeMap<String, Json> = match tokenizer_config {
+        let config: Map<String, Json> = match tokenizer_config {
             Some(bytes) => serde_json::from_slice(bytes).map_err(|e| bad(format!("tokenizer_config.json: {e}")))?,
-            None => BTreeMap::new(),
+            None => Map::new(),
         };
         let sources = BTreeMap::new();
         let mut template =
@@ -130,32 +131,29 @@ impl ChatTemplate {
                 );
             }
             known(source, "chat_template_kwargs", name)?;
-            variables.insert(name.clone(), view(value, change));
+            variables.push((name.clone(), view(value, change)));
         }
         for (name, list) in [("tools", chat.tools), ("documents", chat.documents)] {
             if !list.is_empty() {
                 known(source, name, name)?;
             }
             let seen = || list.iter().map(|fields| Value::from_dyn_object(see(fields))).collect::<Value>();
-            variables.insert(name.into(), (!list.is_empty()).then(seen).into());
+            variables.push((name.into(), (!list.is_empty()).then(seen).into()));
         }
-        variables.insert("messages".into(), views.iter().cloned().map(Value::from_dyn_object).collect());
-        variables.insert("add_generation_prompt".into(), chat.add_generation_prompt.into());
+        variables.push(("messages".into(), views.iter().cloned().map(Value::from_dyn_object).collect()));
+        variables.push(("add_generation_prompt".into(), chat.add_generation_prompt.into()));
         let now = self.now.unwrap_or_else(system_clock);
-        variables.insert("strftime_now".into(), Value::from_function(move |format: &str| strftime(format, now)));
+        variables.push(("strftime_now".into(), Value::from_function(move |format: &str| strftime(format, now))));
         // Compiled anew each time, because a template that the environment stores could include itself.
         let template = self.environment.template_from_named_str(name, source).map_err(explain)?;
         let mut output = Output::default();
-        let rendered = template.render_captured_to(Value::from(variables), &mut output).map(drop);
+        let rendered = template.render_captured_to(Value::from_pairs(variables), &mut output).map(drop);
         if output.full {
             return Err(bad(format!("the prompt is longer than {MAX_OUTPUT} bytes")));
         }
         rendered.map_err(explain)?;
-        let mut fields = BTreeMap::new();
-        for (name, seen) in views.iter().flat_map(|view| view.more()) {
-            *fields.entry(name).or_insert(false) |= seen;
-        }
-        if let Some((name, _)) = fields.into_iter().find(|(_, seen)| !seen) {
+        let fields = || views.iter().flat_map(|view| view.more());
+        if let Some((name, _)) = fields().find(|(name, _)| !fields().any(|field| field == (*name, true))) {
             let allowed = "fields that the model's chat template looks at";
             return refuse("messages", format!("the field {name}"), allowed);
         }
@@ -244,13 +242,12 @@ fn environment() -> Result<Environment<'static>> {
 }
 
 /// `bos_token`, `eos_token` and the like, which the file gives as strings or as objects with `content`.
-fn special_tokens(config: &BTreeMap<String, Json>) -> BTreeMap<String, Value> {
+fn special_tokens(config: &Map<String, Json>) -> Vec<(String, Value)> {
     let text = |value: &Json| value.as_str().or_else(|| value.get("content")?.as_str()).map(Value::from);
     let single = config.iter().filter(|(key, _)| key.ends_with("_token"));
-    let mut variables: BTreeMap<String, Value> =
-        single.filter_map(|(key, value)| Some((key.clone(), text(value)?))).collect();
+    let mut variables: Vec<_> = single.filter_map(|(key, value)| Some((key.clone(), text(value)?))).collect();
     if let Some(Json::Array(list)) = config.get("additional_special_tokens") {
-        variables.insert("additional_special_tokens".into(), list.iter().filter_map(text).collect());
+        variables.push(("additional_special_tokens".into(), list.iter().filter_map(text).collect()));
     }
     variables
 }

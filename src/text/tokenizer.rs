@@ -29,7 +29,6 @@ pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
     /// The added tokens, with the special ones not searched for.
     literal: AddedVocabulary,
-    specials: BTreeMap<u32, String>,
     /// One more than the largest id.
     end: u32,
     byte_fallback: bool,
@@ -76,12 +75,10 @@ impl Tokenizer {
         if end == 0 || end > MAX_VOCAB {
             return Err(bad(format!("{end} token ids; allowed: 1 to {MAX_VOCAB}")));
         }
-        let specials = inner.get_added_tokens_decoder().into_iter();
-        let specials = specials.filter(|(_, token)| token.special).map(|(id, token)| (id, token.content)).collect();
         let mut literal = inner.get_added_vocabulary().clone();
         literal.set_encode_special_tokens(true);
         let byte_fallback = inner.get_decoder().is_some_and(has_byte_fallback);
-        Ok(Self { file: file.to_owned(), inner, literal, specials, end, byte_fallback })
+        Ok(Self { file: file.to_owned(), inner, literal, end, byte_fallback })
     }
 
     /// The tokens of a text. Special tokens written in it become special tokens, as in transformers; `add_special` adds those
@@ -105,7 +102,7 @@ impl Tokenizer {
     /// The tokens of a text in which the strings of special tokens are ordinary text.
     pub fn encode_literal(&self, text: &str) -> Result<Vec<u32>> {
         let ids = self.encode_without_specials(text).map_err(|error| self.bad(error))?;
-        let specials = ids.iter().filter_map(|id| self.specials.get(id)).map(String::as_str);
+        let specials = ids.iter().filter_map(|id| self.special(*id));
         let leaked: Vec<&str> = specials.filter(|special| text.contains(special)).collect();
         if leaked.is_empty() {
             return Ok(ids);
@@ -150,7 +147,7 @@ impl Tokenizer {
 
     /// Whether this id is a special token: one with a meaning, that is not part of the text.
     pub fn is_special(&self, id: u32) -> bool {
-        self.specials.contains_key(&id)
+        self.special(id).is_some()
     }
 
     /// The first difference to another tokenizer, in words; none where every id is the same token. Then the draft tokens
@@ -178,7 +175,14 @@ impl Tokenizer {
 
     /// The strings of all special tokens.
     pub(super) fn specials(&self) -> impl Iterator<Item = &str> {
-        self.specials.values().map(String::as_str).filter(|special| !special.is_empty())
+        let ids = self.literal.get_added_tokens_decoder().keys();
+        ids.filter_map(|id| self.special(*id)).filter(|special| !special.is_empty())
+    }
+
+    /// The string of a special token.
+    fn special(&self, id: u32) -> Option<&str> {
+        let token = self.literal.get_added_tokens_decoder().get(&id)?;
+        token.special.then_some(&token.content)
     }
 
     /// Whether the decoder takes this token for one byte of a character.

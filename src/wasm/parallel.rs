@@ -2,11 +2,13 @@
 
 use super::session::{Files, JsSession, JsSource, Thrown};
 use super::{to_error, to_value};
+use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::gpu::{DeviceInfo, Gpu, GpuOptions};
+use crate::gpu::{DeviceInfo, GpuOptions};
+use crate::load::load_alone;
 use crate::model::Memory;
-use crate::options::LoadOptions;
-use crate::parallel::{Crew, Inbox, Order, Prepared, Report, Role, Worker, Writer, load_engine, work};
+use crate::options::{DeviceChoice, LoadOptions};
+use crate::parallel::{Crew, Inbox, Order, Prepared, Report, Role, Worker, Writer, work};
 use crate::sample::Sampling;
 use futures_channel::mpsc::{UnboundedSender, unbounded};
 use js_sys::Function;
@@ -133,7 +135,7 @@ pub struct JsServer {
 
 /// The device of an instance, and what it takes of it.
 struct On {
-    gpu: Rc<Gpu>,
+    device: Device,
     memory: Memory,
 }
 
@@ -141,7 +143,7 @@ struct On {
 /// adapter that saves power if `low_power`, and works from then on. `progress(loaded, total)` hears of bytes on the GPU, `tell({text, report})` of what is done.
 ///
 /// # Errors
-/// As [`load_engine`], and what the source throws.
+/// As [`load_alone`], and what the source throws.
 #[wasm_bindgen]
 pub async fn serve(
     files: Files,
@@ -158,12 +160,17 @@ pub async fn serve(
     let on = Rc::new(RefCell::new(None));
     let here = on.clone();
     let build = async move || {
-        let gpu = Gpu::open(&GpuOptions { low_power, ..GpuOptions::default() }).await?;
+        let wanted = match options.draft_device {
+            DeviceChoice::Cpu if context.is_some() => DeviceChoice::Cpu,
+            _ if options.sp_degree > 1 => DeviceChoice::Webgpu,
+            _ => options.device,
+        };
+        let (device, _) = Device::open(wanted, &GpuOptions { low_power, ..GpuOptions::default() }).await?;
         let mut hear = |loaded: u64, total: u64| {
             let _ = progress.call2(&JsValue::NULL, &(loaded as f64).into(), &(total as f64).into());
         };
-        let engine = load_engine(&gpu, source.clone(), context, &options, &mut hear).await?;
-        here.replace(Some(On { gpu, memory: engine.target().memory() }));
+        let engine = load_alone(&device, source.clone(), context, &options, &mut hear).await?;
+        here.replace(Some(On { device, memory: engine.memory() }));
         Ok(engine)
     };
     let worker = Worker::new(build).await.map_err(|error| thrown.take().unwrap_or_else(|| to_error(error)))?;
@@ -190,7 +197,7 @@ impl JsServer {
 
     /// Which device it is, as [`JsSession::device`] says.
     pub fn device(&self) -> JsValue {
-        to_value(&self.on.borrow().as_ref().map(|on| on.gpu.info().clone()))
+        to_value(&self.on.borrow().as_ref().map(|on| on.device.info().clone()))
     }
 
     /// Bytes on the GPU: `{weights, kv, scratch, read_per_token}`.
@@ -200,6 +207,6 @@ impl JsServer {
 
     /// What was asked of the device so far.
     pub fn counters(&self) -> JsValue {
-        to_value(&self.on.borrow().as_ref().map(|on| on.gpu.counters()))
+        to_value(&self.on.borrow().as_ref().map(|on| on.device.counters()))
     }
 }

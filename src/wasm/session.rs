@@ -102,7 +102,7 @@ pub async fn load(
     let assistant = assistant.map(|files| JsSource::new(files, &Thrown::default()));
     let loaded = async {
         let options = LoadOptions::read(Deserializer::from(options))?;
-        let (device, reason) = Device::open(options.device).await?;
+        let (device, reason) = Device::open(options.device, &GpuOptions::default()).await?;
         let mut progress = |loaded: u64, total: u64| {
             let _ = progress.call2(&JsValue::NULL, &(loaded as f64).into(), &(total as f64).into());
         };

@@ -13,7 +13,8 @@ const KEY: &str = "quantization";
 #[derive(Debug)]
 pub struct Quantization {
     all: (u8, u8),
-    modules: BTreeMap<String, (u8, u8)>,
+    /// By name, the objects of those that differ; beside what is said for all.
+    modules: Map<String, Value>,
 }
 
 impl Quantization {
@@ -23,15 +24,21 @@ impl Quantization {
     /// [`Error::BadConfig`] for a mode, a number of bits or a size of groups that is not supported.
     pub fn parse(config: &[u8]) -> Result<Option<Self>> {
         // What else is wrong with it, the reader of the spec says.
-        let Ok(Value::Object(config)) = serde_json::from_slice(config) else { return Ok(None) };
-        let Some(Value::Object(quantization)) = config.get(KEY) else { return Ok(None) };
-        let mut modules = BTreeMap::new();
-        for (module, value) in quantization {
-            if let Value::Object(of) = value {
-                modules.insert(module.clone(), parameters(&format!("{KEY}.{module}"), of)?);
-            }
+        let Ok(Value::Object(mut config)) = serde_json::from_slice(config) else { return Ok(None) };
+        let Some(Value::Object(modules)) = config.remove(KEY) else { return Ok(None) };
+        let quantization = Self { all: parameters(KEY, &modules)?, modules };
+        for module in quantization.modules.keys() {
+            quantization.of(module)?;
         }
-        Ok(Some(Self { all: parameters(KEY, quantization)?, modules }))
+        Ok(Some(quantization))
+    }
+
+    /// The bits and the size of groups of a module.
+    fn of(&self, module: &str) -> Result<(u8, u8)> {
+        match self.modules.get(module) {
+            Some(Value::Object(of)) => parameters(&format!("{KEY}.{module}"), of),
+            _ => Ok(self.all),
+        }
     }
 
     /// Makes one tensor of each three.
@@ -41,7 +48,7 @@ impl Quantization {
         let modules: Vec<String> = names.map(str::to_owned).collect();
         for module in modules {
             let [weight, scales, biases] = ["weight", "scales", "biases"].map(|part| format!("{module}.{part}"));
-            let (bits, group_size) = self.modules.get(&module).copied().unwrap_or(self.all);
+            let (bits, group_size) = self.of(&module)?;
             let joined = join(tensors, [&weight, &scales, &biases], bits, group_size)?;
             tensors.remove(&scales);
             tensors.remove(&biases);

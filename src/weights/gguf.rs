@@ -98,14 +98,7 @@ pub(super) fn parse(file: &str, bytes: &[u8], size: u64) -> Result<Header, Stop>
             Slot::Occupied(slot) => return Err(WeightsRule::DuplicateKey { key: slot.key().clone() }.into()),
         };
     }
-    let mut infos = BTreeMap::new();
-    for _ in 0..tensors {
-        let (name, info) = info(&mut reader)?;
-        match infos.entry(name) {
-            Slot::Vacant(slot) => slot.insert(info),
-            Slot::Occupied(slot) => return Err(WeightsRule::DuplicateTensor { tensor: slot.key().clone() }.into()),
-        };
-    }
+    let infos = (0..tensors).map(|_| info(&mut reader)).collect::<Result<Vec<_>, _>>()?;
     let metadata = Metadata { bytes: bytes.get(..reader.at).unwrap_or_default().to_vec(), values };
     let alignment = match metadata.get("general.alignment") {
         None => ALIGNMENT,
@@ -175,19 +168,21 @@ fn info(reader: &mut Reader) -> Result<(String, Info), Stop> {
 /// long one of an unknown type is, nobody can tell.
 fn place(
     file: &str,
-    infos: BTreeMap<String, Info>,
+    mut infos: Vec<(String, Info)>,
     alignment: u64,
     data: u64,
     size: u64,
 ) -> Result<BTreeMap<String, Stored>, WeightsRule> {
-    let mut in_order: Vec<_> = infos.into_iter().collect();
-    in_order.sort_by_key(|(_, info)| info.offset);
+    infos.sort_by_key(|(_, info)| info.offset);
     let mut tensors = BTreeMap::new();
     let mut covered = Some(data);
     let mut end = data;
     let mut other = String::new();
-    for (name, Info { shape, kind, offset }) in in_order {
+    for (name, Info { shape, kind, offset }) in infos {
         let tensor = || name.clone();
+        if tensors.contains_key(&name) {
+            return Err(WeightsRule::DuplicateTensor { tensor: name });
+        }
         if !offset.is_multiple_of(alignment) {
             return Err(WeightsRule::Misaligned { tensor: tensor(), offset, size: alignment });
         }

@@ -153,12 +153,10 @@ impl<S: Source> Weights<S> {
 
     async fn add_shards(&mut self, index: &[u8]) -> Result<()> {
         let map = parse_index(index).map_err(|rule| broken(INDEX, rule))?;
-        let mut shards: Vec<_> = map.values().collect();
-        shards.sort_unstable();
-        shards.dedup();
+        let shards: BTreeSet<&str> = map.values().map(String::as_str).collect();
         for shard in shards {
             let Some(bytes) = self.source.size(shard).await? else {
-                return Err(broken(INDEX, WeightsRule::MissingShard { shard: shard.clone() }));
+                return Err(broken(INDEX, WeightsRule::MissingShard { shard: shard.to_owned() }));
             };
             self.add_file(shard, bytes).await?;
         }

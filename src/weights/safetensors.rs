@@ -47,12 +47,12 @@ pub(super) fn header_length(prefix: [u8; 8], bytes: u64) -> Result<u64, WeightsR
 }
 
 /// The tensors of a file of `bytes` bytes in all, from its header: the one place that decides whether a file is valid.
-pub(super) fn parse_header(header: &[u8], bytes: u64) -> Result<BTreeMap<String, Entry>, WeightsRule> {
+pub(super) fn parse_header(header: &[u8], bytes: u64) -> Result<Vec<(String, Entry)>, WeightsRule> {
     let data = PREFIX + header.len() as u64..bytes;
-    let mut entries = BTreeMap::new();
+    let mut entries = Vec::new();
     for (name, info) in read_entries(header)? {
         let entry = check(&name, info, &data)?;
-        entries.insert(name, entry);
+        entries.push((name, entry));
     }
     check_cover(&entries, &data)?;
     Ok(entries)
@@ -121,7 +121,7 @@ fn parse_dtype(name: &str) -> Option<(Dtype, u64)> {
 }
 
 /// All tensors together: they cover `data` exactly, each byte once, so that nothing can hide in the file.
-fn check_cover(entries: &BTreeMap<String, Entry>, data: &Range<u64>) -> Result<(), WeightsRule> {
+fn check_cover(entries: &[(String, Entry)], data: &Range<u64>) -> Result<(), WeightsRule> {
     let mut in_order: Vec<_> = entries.iter().map(|(name, entry)| (entry.range.start, entry.range.end, name)).collect();
     in_order.sort_unstable();
     let mut covered = data.start;

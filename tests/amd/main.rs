@@ -8,8 +8,8 @@
 mod radv;
 mod report;
 
-use foretoken::gpu::{Kernel, Subnormals};
-use foretoken::weights::{Affine, Dtype, Float, Format};
+use foretoken::gpu::{Arithmetic, Kernel, Subnormals};
+use foretoken::weights::{Affine, Dtype, Float, Format, Scales};
 use radv::Compiler;
 use report::Report;
 use std::collections::HashSet;
@@ -21,6 +21,8 @@ use std::process::{Command, Stdio};
 const FAMILIES: [&str; 2] = ["navi21", "gfx1100"];
 /// Bytes of workgroup memory that leave room for several workgroups on a compute unit.
 const WORKGROUP: u64 = 10_752;
+/// Waves of a SIMD that registers leave room for, so that some compute while others wait for memory.
+const WAVES: u64 = 8;
 /// What stands before the child's answer.
 const ANSWER: &str = "REPORTS ";
 
@@ -47,10 +49,12 @@ enum Way {
     Tile(u32),
 }
 
-fn matmul(kernel: Kernel) -> Option<(Format, Way)> {
+type Matmul = (Format, Arithmetic, Way);
+
+fn matmul(kernel: Kernel) -> Option<Matmul> {
     match kernel {
-        Kernel::MatmulRows(format, rows, ..) => Some((format, Way::Rows(rows))),
-        Kernel::MatmulTile(format, rows, _) => Some((format, Way::Tile(rows))),
+        Kernel::MatmulRows(format, arithmetic, rows, _) => Some((format, arithmetic, Way::Rows(rows))),
+        Kernel::MatmulTile(format, arithmetic, rows, _) => Some((format, arithmetic, Way::Tile(rows))),
         _ => None,
     }
 }
@@ -61,18 +65,40 @@ fn bytes(format: Format) -> f64 {
     4.0 * row.bytes() as f64 / row.chunks as f64
 }
 
-/// Most instructions of an iteration: of f16 all of them, of integers those that every lane executes.
-fn check_instructions(family: &str, format: Format, rows: u32, bytes: f64, report: &Report) {
+/// Whether scales are products.
+fn has_factors(format: Format) -> bool {
+    matches!(format, Format::Quantised { scales: Scales::SixBits | Scales::Signed | Scales::Nibbles, .. })
+}
+
+/// Most instructions of an iteration: of f16 all of them, of quantised weights those that every lane executes for each byte.
+fn check_instructions(
+    family: &str,
+    format: Format,
+    arithmetic: Arithmetic,
+    rows: u32,
+    report: &Report,
+) -> Option<String> {
     let bound =
         |bounds: &[(u32, f64)]| bounds.iter().find(|bound| bound.0 == rows).map_or(f64::INFINITY, |bound| bound.1);
     let (count, most) = match format {
         Format::Float(Float::F16) if family == "navi21" => {
             (report.inner.all as f64, bound(&[(1, 75.0), (8, 340.0), (16, 650.0)]))
         }
-        Format::Float(_) => return,
-        Format::Quantised { .. } => (report.inner.vector as f64 / bytes, bound(&[(1, 10.0), (8, 24.0)])),
+        Format::Float(_) => return None,
+        Format::Quantised { .. } => {
+            let most = match arithmetic {
+                Arithmetic::F32 => bound(&[(1, 10.0), (8, 24.0)]),
+                // Factors have to be unpacked.
+                Arithmetic::Int8 if has_factors(format) => bound(&[(1, 3.0), (8, 11.0)]),
+                Arithmetic::Int8 => bound(&[(1, 2.0), (8, 11.0)]),
+            };
+            (report.inner.vector as f64 / bytes(format), most)
+        }
     };
-    assert!(count <= most, "{family}: {format:?}, {rows} rows: {count} instructions, at most {most}: {report:?}");
+    let what = || {
+        format!("{family}: {format:?} by {arithmetic:?}, {rows} rows: {count} instructions, at most {most}: {report:?}")
+    };
+    (count > most).then(what)
 }
 
 /// Those that are compiled: all, or each matmul of the counted types once, every epilogue of the one that needs most
@@ -82,8 +108,8 @@ fn kernels(all: bool) -> Vec<Kernel> {
     let f16 = Format::Float(Float::F16);
     let mut seen = HashSet::new();
     let mut is_wanted = |kernel: &Kernel| match (matmul(*kernel), kernel) {
-        (Some(way), _) if way == (f16, Way::Rows(16)) => true,
-        (Some((format, way)), _) => counted.contains(&format) && seen.insert((format, way)),
+        (Some(matmul), _) if matmul == (f16, Arithmetic::F32, Way::Rows(16)) => true,
+        (Some(matmul), _) => counted.contains(&matmul.0) && seen.insert(matmul),
         (None, Kernel::Embed(format, _) | Kernel::Fill(format)) => *format == f16,
         (None, _) => true,
     };
@@ -133,15 +159,16 @@ fn compile(driver: &Path, family: &str, sources: &[String]) -> Vec<Report> {
 }
 
 /// A matmul's line of the table. The loop of a tile goes over parts of chunks.
-fn line(name: &str, way: Way, bytes: f64, report: &Report) -> String {
+fn line(name: &str, (format, arithmetic, way): Matmul, report: &Report) -> String {
     let Report { registers, waves, workgroup, inner, .. } = report;
-    let share = 100.0 * inner.multiply_adds as f64 / inner.vector as f64;
+    let share = 100.0 * inner.products() as f64 / inner.vector as f64;
     let per_byte = match way {
-        Way::Rows(_) => format!("{:.1}", inner.vector as f64 / bytes),
+        Way::Rows(_) => format!("{:.1}", inner.vector as f64 / bytes(format)),
         Way::Tile(_) => "-".into(),
     };
     format!(
-        "{name:<11} {:<8} {:>7} {per_byte:>9} {share:>11.0} % {registers:>10} {waves:>6} {workgroup:>10}",
+        "{name:<11} {:<5} {:<8} {:>7} {per_byte:>9} {share:>8.0} % {registers:>10} {waves:>6} {workgroup:>10}",
+        format!("{arithmetic:?}").to_lowercase(),
         format!("{way:?}"),
         inner.all,
     )
@@ -157,25 +184,29 @@ fn no_kernel_spills_and_a_byte_of_weights_costs_few_instructions() {
     let sources: Vec<_> = kernels.iter().map(|kernel| kernel.source(Subnormals::Kept)).collect();
     for family in FAMILIES {
         let reports = compile(&driver, family, &sources);
-        println!("{family:<20} in loop  per byte  multiply-adds  registers  waves  workgroup");
-        let mut told = HashSet::new();
+        println!("{family:<26} in loop  per byte   products  registers  waves  workgroup");
+        let (mut told, mut failed) = (HashSet::new(), Vec::new());
         for (kernel, report) in kernels.iter().zip(&reports) {
             assert_eq!(report.spilled, 0, "{family}: {kernel:?} spills: {report:?}");
             assert!(report.workgroup <= WORKGROUP, "{family}: {kernel:?}: {report:?}");
-            let Some((format, way)) = matmul(*kernel) else { continue };
+            let Some(matmul) = matmul(*kernel) else { continue };
+            let (format, arithmetic, way) = matmul;
             match way {
-                Way::Rows(rows) => check_instructions(family, format, rows, bytes(format), report),
-                // What prompts are read with; fewer rows are for processors.
+                Way::Rows(rows) => failed.extend(check_instructions(family, format, arithmetic, rows, report)),
+                // What prompts are read with; fewer rows are for processors. Integers are scaled besides.
                 Way::Tile(rows) if rows == Kernel::TILE => {
-                    let share = report.inner.multiply_adds as f64 / report.inner.vector as f64;
-                    assert!(share >= 0.6, "{family}: {kernel:?}: {share}: {report:?}");
+                    let share = report.inner.products() as f64 / report.inner.vector as f64;
+                    let least = if arithmetic == Arithmetic::F32 { 0.6 } else { 0.5 };
+                    assert!(share >= least, "{family}: {kernel:?}: {share}: {report:?}");
                 }
                 Way::Tile(_) => continue,
             }
+            assert!(report.waves >= WAVES, "{family}: {kernel:?}: {report:?}");
             let name = counted().into_iter().find(|(_, dtype)| Format::of(*dtype) == format);
-            if let Some((name, _)) = name.filter(|_| told.insert((format, way))) {
-                println!("{}", line(name, way, bytes(format), report));
+            if let Some((name, _)) = name.filter(|_| told.insert(matmul)) {
+                println!("{}", line(name, matmul, report));
             }
         }
+        assert!(failed.is_empty(), "{failed:#?}");
     }
 }

@@ -16,7 +16,7 @@ pub struct Report {
     pub workgroup: u64,
     /// Waves that a SIMD can hold.
     pub waves: u64,
-    /// Of the loops that have no other in them, the one with the most multiply-adds.
+    /// Of the loops that have no other in them, the one with the most products.
     pub inner: Counts,
 }
 
@@ -56,6 +56,13 @@ impl Counts {
             wide_loads: u64::from(is_load && (op.ends_with("dwordx4") || op.ends_with("b128"))),
             shared: u64::from(is_shared),
         }
+    }
+}
+
+impl Counts {
+    /// Multiply-adds, and dot products of four codes.
+    pub fn products(self) -> u64 {
+        self.multiply_adds + self.dots
     }
 }
 
@@ -106,7 +113,7 @@ fn parse(assembly: &str) -> (Vec<Instruction<'_>>, HashMap<&str, usize>) {
     (instructions, labels)
 }
 
-/// Of the loops without another in them the one with the most multiply-adds: from where a jump back lands to the jump.
+/// Of the loops without another in them the one with the most products: from where a jump back lands to the jump.
 fn inner_loop(assembly: &str) -> Counts {
     let (instructions, labels) = parse(assembly);
     let back = |(at, (_, target)): (usize, &Instruction<'_>)| {
@@ -120,7 +127,7 @@ fn inner_loop(assembly: &str) -> Counts {
     let innermost = loops.iter().filter(|outer| !loops.iter().any(|inner| holds(outer, inner)));
     innermost
         .map(|range| count(&instructions[range.clone()]))
-        .max_by_key(|counts| (counts.multiply_adds, counts.all))
+        .max_by_key(|counts| (counts.products(), counts.all))
         .unwrap_or_default()
 }
 

@@ -95,6 +95,24 @@ export const tests = {
     for (const [what, { loaded, total }] of last) equal(loaded, total, `${what} at the end`);
   },
 
+  async "with integers a text is the same with drafts and without, and the statistics say what computed it"() {
+    const [plain, drafted, floats] = await page.evaluate(async ([options, LOOKUP]) => {
+      const texts = [];
+      for (const arithmetic of ["int8", "f32"]) {
+        const other = await Engine.load(DRAFT, { max_context: 128, dtype: "q4", arithmetic });
+        for (const way of arithmetic === "int8" ? [{ speculation: "off" }, LOOKUP] : [LOOKUP]) {
+          const { token_ids, stats } = await other.generate("Once upon a time, upon a time, upon", { ...options, ...way }).result;
+          texts.push({ token_ids, arithmetic: stats.arithmetic, drafts: stats.num_draft_tokens });
+        }
+        other.dispose();
+      }
+      return texts;
+    }, [{ max_new_tokens: FEW }, LOOKUP]);
+    equal(drafted.token_ids, plain.token_ids, "ids");
+    equal([plain, drafted, floats].map(({ arithmetic }) => arithmetic), ["int8", "int8", "f32"], "arithmetic");
+    check(drafted.drafts > 0, "nothing was drafted");
+  },
+
   ...Object.fromEntries([0, 3, 12].map((index) => [
     `greedy ids of golden ${index} (${golden[index].kind}) are those of transformers: plain, draft model, lookup`,
     async () => {

@@ -4,11 +4,10 @@ import { chromium, firefox } from "playwright-core";
 import { CSP, answer, listen } from "../../scripts/serve.mjs";
 import { needChromium, needFirefox, needVulkan } from "../../scripts/system.mjs";
 
+const WEBGPU = ["--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader"];
 const FLAGS = [
   "--headless",
   "--no-sandbox",
-  "--enable-unsafe-webgpu",
-  "--use-webgpu-adapter=swiftshader",
   "--disable-quic",
   "--no-first-run",
   "--disable-background-networking",
@@ -40,16 +39,15 @@ async function handler(request, response) {
 
 export const { server, url } = await listen(handler, 0);
 
+/** Browsers as the tests start them, and as they come: without WebGPU on this machine. */
 const BROWSERS = {
-  chromium: () => chromium.launch({ executablePath: needChromium(), args: FLAGS }),
-  firefox() {
+  chromium: (webgpu) => chromium.launch({ executablePath: needChromium(), args: webgpu ? [...FLAGS, ...WEBGPU] : FLAGS }),
+  firefox(webgpu) {
     needVulkan();
     // Firefox as it is published, by WebDriver BiDi, and not Playwright's own.
     const channel = "moz-firefox";
     const firefoxUserPrefs = {
-      "dom.webgpu.enabled": true,
-      "dom.webgpu.workers.enabled": true,
-      "gfx.webgpu.ignore-blocklist": true,
+      ...(webgpu && { "dom.webgpu.enabled": true, "dom.webgpu.workers.enabled": true, "gfx.webgpu.ignore-blocklist": true }),
       // A page may read the clipboard without asking.
       "dom.events.testing.asyncClipboard": true,
     };
@@ -63,7 +61,9 @@ export const browserName = process.env.BROWSER ?? "chromium";
 if (!Object.hasOwn(BROWSERS, browserName)) throw new Error(`BROWSER: ${browserName} is not allowed; allowed: ${Object.keys(BROWSERS).join(", ")}`);
 
 /** A browser of its own, for tests that break it. */
-export const launch = BROWSERS[browserName];
+export const launch = () => BROWSERS[browserName](true);
+/** One that has no WebGPU. */
+export const launchWithoutWebGpu = () => BROWSERS[browserName](false);
 /** The browser that the suites share. */
 export const browser = await launch();
 /** Codes of errors that reached a page. */
@@ -124,6 +124,9 @@ export async function open(within = browser) {
   await page.goto(`${url}/blank/`);
   await page.evaluate(async () => {
     Object.assign(globalThis, await import("/engine.js"));
+    // Here every adapter computes on the CPU, which auto would not take.
+    const { load } = Engine;
+    Engine.load = (model, options) => load.call(Engine, model, options === undefined || options?.constructor === Object ? { device: "webgpu", ...options } : options);
     globalThis.failed = (promise) => promise.then(
       () => null,
       ({ constructor, code, message, detail }) => {

@@ -3,13 +3,13 @@
 // server what to run.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { needWebKit } from "../../scripts/system.mjs";
 import { files } from "./downloads.mjs";
-import { faults, url } from "./harness.mjs";
+import { check, equal, faults, url } from "./harness.mjs";
 import { RUN, fresh } from "./synthetic.mjs";
 
 const browser = needWebKit();
@@ -18,10 +18,19 @@ const FEATURES = ["FileSystem", "AccessHandle", "FileSystemWritableStream", "Sto
 const PAGE = `<!doctype html><title>files</title><script type="module">
   ${RUN}
   const post = (path, body) => fetch(path, { method: "POST", body: JSON.stringify(body) });
+  const write = async ({ model, prompt, ids }) => {
+    const { Engine } = await import("/engine.js");
+    const engine = await Engine.load(model, { cache: false });
+    const texts = [];
+    for (const speculation of ["off", "auto"]) texts.push((await engine.generate(prompt, { max_new_tokens: ids.length, speculation }).result).token_ids);
+    const { device, warnings } = engine;
+    engine.dispose();
+    return { texts, device, warnings };
+  };
   for (;;) {
     const { id, job, message } = await (await post("order")).json();
     if (message) workers.forEach((worker) => worker.postMessage(message));
-    else run(job).then((result) => post("done", { id, result }), (error) => post("done", { id, failed: error.message }));
+    else (job.model ? write(job) : run(job)).then((result) => post("done", { id, result }), (error) => post("done", { id, failed: error.message }));
   }
 </script>`;
 
@@ -100,4 +109,19 @@ async function open() {
   };
 }
 
-export const tests = browser ? fresh(files, open) : {};
+const { prompt, greedy_ids } = JSON.parse(readFileSync(new URL("../golden/tales.json", import.meta.url), "utf8")).cases[12];
+
+export const tests = browser
+  ? {
+      ...fresh(files, open),
+      async "WebKit writes on the CPU what transformers writes"() {
+        const page = await open();
+        const ids = greedy_ids.slice(0, 24);
+        const { texts, device, warnings } = await page.run({ model: "/models/tales/target", prompt, ids });
+        await page.close();
+        equal(device.backend, "Cpu", "where it ran");
+        check(warnings.some((warning) => warning.includes("run on the CPU")), warnings.join());
+        for (const text of texts) equal(text, ids, "the text");
+      },
+    }
+  : {};

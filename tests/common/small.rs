@@ -7,7 +7,7 @@ use foretoken::Gpu;
 use foretoken::decode::{Engine, Model, RoundBuffers};
 use foretoken::model::Blueprint;
 use foretoken::model::{ModelSpec, parse_config};
-use foretoken::options::WeightDtype;
+use foretoken::options::{ArithmeticChoice, WeightDtype};
 use foretoken::weights::{Affine, Dtype, Memory, Quantization, Weights, widen};
 use serde_json::json;
 use std::rc::Rc;
@@ -131,9 +131,15 @@ impl Small {
 
     /// Its engine, and the bytes of weights of which the loader told.
     pub fn load(&self, gpu: &Rc<Gpu>, wanted: WeightDtype) -> (Engine, u64) {
+        self.load_with(gpu, wanted, ArithmeticChoice::F32)
+    }
+
+    /// The same, with the arithmetic that is wanted.
+    pub fn load_with(&self, gpu: &Rc<Gpu>, wanted: WeightDtype, arithmetic: ArithmeticChoice) -> (Engine, u64) {
         let weights = self.weights();
         run(async {
             let blueprint = Blueprint::new(self.spec.clone(), &weights, capacity(), wanted).unwrap();
+            let blueprint = Blueprint { arithmetic, ..blueprint };
             let buffers = RoundBuffers::new(gpu, 64, Self::VOCAB).unwrap();
             let mut bytes = 0;
             let model = Model::load(gpu, &blueprint, Some(&weights), &buffers, &mut |more| bytes += more).await;

@@ -2,28 +2,28 @@
 
 use super::measure::Effort;
 use super::parts::Limit;
-use crate::decode::{Engine, RoundBuffers};
+use crate::device::{Device, Engine};
 use crate::error::Result;
-use crate::gpu::Gpu;
-use crate::load::ModelFiles;
-use crate::options::{KvDtype, LoadOptions, WeightDtype};
+use crate::options::{Arithmetic, KvDtype, LoadOptions, WeightDtype};
 use crate::sample::softmax;
+use crate::session::Session;
 use crate::target::Target;
 use crate::weights::Folder;
 use serde::Serialize;
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// Written for this, so that no model has learned it by heart.
 const TALE: &str = include_str!("tale.txt");
 /// Tokens that are read at once, without those before them.
 const WINDOW: usize = 512;
-/// The types of weights and cache; the first are what the others are held against.
-const TYPES: [(WeightDtype, KvDtype); 4] = [
-    (WeightDtype::Auto, KvDtype::F32),
-    (WeightDtype::Auto, KvDtype::F16),
-    (WeightDtype::Q8, KvDtype::F32),
-    (WeightDtype::Q4, KvDtype::F32),
+/// The types of weights, what they are multiplied with, and the types of the cache; the first are what the others are held against.
+const TYPES: [(WeightDtype, Arithmetic, KvDtype); 6] = [
+    (WeightDtype::Auto, Arithmetic::F32, KvDtype::F32),
+    (WeightDtype::Auto, Arithmetic::F32, KvDtype::F16),
+    (WeightDtype::Q8, Arithmetic::F32, KvDtype::F32),
+    (WeightDtype::Q8, Arithmetic::Int8, KvDtype::F32),
+    (WeightDtype::Q4, Arithmetic::F32, KvDtype::F32),
+    (WeightDtype::Q4, Arithmetic::Int8, KvDtype::F32),
 ];
 
 /// A text read with some types.
@@ -31,6 +31,7 @@ const TYPES: [(WeightDtype, KvDtype); 4] = [
 pub(super) struct Loss {
     /// Of the weights; `auto`: as they are stored.
     pub dtype: WeightDtype,
+    pub arithmetic: Arithmetic,
     pub kv_dtype: KvDtype,
     /// Tokens that were predicted.
     pub tokens: usize,
@@ -42,7 +43,7 @@ pub(super) struct Loss {
 /// Loads the model with each of the types, alone on the device, and reads the tale, or as much of it as all of them have time for.
 /// Types are left out where the time is over before.
 pub(super) async fn run(
-    gpu: &Rc<Gpu>,
+    device: &Device,
     open: impl Fn() -> Result<Folder>,
     options: &LoadOptions,
     effort: Effort,
@@ -50,22 +51,20 @@ pub(super) async fn run(
 ) -> Result<Vec<Loss>> {
     let mut all: Vec<Loss> = Vec::new();
     let mut latest = Duration::ZERO;
-    for (dtype, kv_dtype) in TYPES {
+    for (dtype, arithmetic, kv_dtype) in TYPES {
         if !limit.leaves(latest) {
             break;
         }
         let began = Instant::now();
-        let options = LoadOptions { dtype, kv_dtype: Some(kv_dtype), ..options.clone() };
-        let files = ModelFiles::open(open()?, &options).await?;
-        let mut text = files.tokenizer().await?.encode(TALE, true)?;
+        let options = LoadOptions { dtype, arithmetic: arithmetic.into(), kv_dtype: Some(kv_dtype), ..options.clone() };
+        let mut session = Session::load(device.clone(), open()?, None::<Folder>, &options, &mut |_, _| ()).await?;
+        let mut text = session.prompts.tokenizer.encode(TALE, true)?;
         text.truncate(effort.tale);
-        let buffers = RoundBuffers::new(gpu, options.prefill_chunk, files.blueprint.spec.vocab_size)?;
-        let model = files.into_loadable().put(gpu, &buffers, &mut |_| ()).await?;
-        let mut engine = Engine::new(gpu, buffers, model, None)?;
+        let engine = &mut session.engine;
         let left = (TYPES.len() - all.len() - 1) as u32;
         let nats = match all.first() {
-            None => surprises(&mut engine, &text, || limit.leaves(began.elapsed() * left)).await?,
-            Some(first) => surprises(&mut engine, &text[..=first.tokens], || true).await?,
+            None => surprises(engine, &text, || limit.leaves(began.elapsed() * left)).await?,
+            Some(first) => surprises(engine, &text[..=first.tokens], || true).await?,
         };
         if nats.is_empty() {
             break;
@@ -73,7 +72,7 @@ pub(super) async fn run(
         let (tokens, mean) = (nats.len(), nats.iter().sum::<f64>() / nats.len() as f64);
         let perplexity = mean.exp();
         let loss = all.first().map_or(0.0, |first| mean - first.perplexity.ln());
-        all.push(Loss { dtype, kv_dtype, tokens, perplexity, loss });
+        all.push(Loss { dtype, arithmetic, kv_dtype, tokens, perplexity, loss });
         latest = began.elapsed();
     }
     Ok(all)
@@ -81,8 +80,7 @@ pub(super) async fn run(
 
 /// How much each token but the first surprises, in nats, as far as there is time: `-ln p`.
 async fn surprises(engine: &mut Engine, text: &[u32], has_time: impl Fn() -> bool) -> Result<Vec<f64>> {
-    let (capacity, vocab) = (engine.target().capacity(), engine.target().spec().vocab_size);
-    let (window, chunk) = (WINDOW.min(capacity.max_context), capacity.prefill_chunk);
+    let (window, chunk) = (WINDOW.min(engine.capacity()), engine.prefill_chunk());
     let mut nats = Vec::new();
     let nexts = text.get(1..).unwrap_or_default();
     for (read, next) in text.chunks(chunk.min(window)).zip(nexts.chunks(chunk.min(window))) {
@@ -90,7 +88,7 @@ async fn surprises(engine: &mut Engine, text: &[u32], has_time: impl Fn() -> boo
             engine.truncate(0);
         }
         let logits = engine.logits(read, chunk).await?;
-        let rows = logits.chunks_exact(vocab).zip(next);
+        let rows = logits.chunks_exact(logits.len() / read.len()).zip(next);
         nats.extend(rows.map(|(row, token)| -f64::from(softmax(row)[*token as usize]).ln()));
         if !has_time() {
             break;

@@ -1,22 +1,15 @@
 //! Times and counts of one model on one device, without text.
 
 use super::parts::Limit;
-use crate::decode::Engine;
+use crate::decode::Model;
+use crate::device::Engine;
 use crate::error::Result;
-use crate::gpu::{Gpu, Kernel, Readback};
 use crate::options::LookupRule;
 use crate::speculate::{Drafter, PromptLookup};
 use crate::target::{Draft, Target};
-use crate::weights::{Float, Format};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// Larger than the caches of any device, so that the memory is measured.
-const PROBE_BYTES: u64 = 256 << 20;
-/// Reads per submission, so that submitting does not count.
-const PROBE_READS: u64 = 8;
-/// Workgroups of a read: enough threads to fill any device.
-const PROBE_GROUPS: u32 = 4096;
 /// Cached positions at which rounds are measured.
 const KV_LENGTHS: [usize; 2] = [32, 512];
 /// Rows of a verify: the pending token and draft tokens.
@@ -104,10 +97,10 @@ pub(super) struct Memory {
     pub draft: u64,
     /// Of both, as planned.
     pub scratch: u64,
-    /// Of all buffers, as counted.
-    pub allocated: u64,
+    /// Of all buffers, as counted on a GPU.
+    pub allocated: Option<u64>,
     /// allocated - weights - kv - draft - scratch: token ids, sizes for the kernels, what is read back.
-    pub unplanned: i64,
+    pub unplanned: Option<i64>,
 }
 
 pub(super) fn median(mut seconds: Vec<f64>) -> f64 {
@@ -115,37 +108,9 @@ pub(super) fn median(mut seconds: Vec<f64>) -> f64 {
     seconds.get(seconds.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// GB/s of reading a large buffer once, front to back.
-pub(super) async fn probe(gpu: &Gpu, effort: Effort, limit: &Limit) -> Result<f64> {
-    let bytes = PROBE_BYTES.min(gpu.info().max_binding_size).min(gpu.info().max_buffer_size);
-    let (data, out) = (gpu.buffer("probe", bytes)?, gpu.buffer("probe result", 16)?);
-    let fill = gpu.call(Kernel::Fill(Format::Float(Float::F32)), &[(0, data.whole())]);
-    let read = gpu.call(Kernel::Probe, &[(0, data.whole()), (1, out.whole())]);
-    let mut recorder = gpu.record();
-    recorder.dispatch(&fill, [PROBE_GROUPS, 1, 1]);
-    recorder.submit(None);
-    let mut readback = Readback::new(gpu, 16)?;
-    let (mut seconds, mut latest) = (Vec::new(), Duration::ZERO);
-    for repeat in 0..=effort.rounds {
-        if !seconds.is_empty() && !limit.leaves(latest) {
-            break;
-        }
-        let began = Instant::now();
-        let mut recorder = gpu.record();
-        (0..PROBE_READS).for_each(|_| recorder.dispatch(&read, [PROBE_GROUPS, 1, 1]));
-        let submitted = recorder.submit(Some((&out, 0, 4, &readback)));
-        readback.read(gpu, 4, submitted).await?;
-        latest = began.elapsed();
-        if repeat > 0 {
-            seconds.push(latest.as_secs_f64());
-        }
-    }
-    Ok((PROBE_READS * bytes) as f64 / median(seconds) / 1e9)
-}
-
 /// Any tokens: what they are does not change the time.
 fn tokens(engine: &Engine, count: usize) -> Vec<u32> {
-    let vocab = engine.target().spec().vocab_size;
+    let vocab = engine.spec().vocab_size;
     (0..count).map(|i| (i * 31 % vocab) as u32).collect()
 }
 
@@ -156,12 +121,12 @@ fn draft(engine: &Engine, rows: usize) -> Draft {
 /// Fills the cache for the measurements that follow: up to the longest of the KV lengths that leaves room for a round, or
 /// as far as there is time, but to the shortest at least.
 pub(super) async fn prefill(engine: &mut Engine, effort: Effort, limit: &Limit) -> Result<Prefill> {
-    let most = engine.target().capacity().max_context - ROWS[ROWS.len() - 1];
+    let most = engine.capacity() - ROWS[ROWS.len() - 1];
     let mut tokens = tokens(engine, KV_LENGTHS.into_iter().filter(|length| *length <= most).max().unwrap_or(0));
-    let chunk = engine.target().capacity().prefill_chunk.min(tokens.len());
+    let chunk = engine.prefill_chunk().min(tokens.len());
     engine.truncate(0);
     engine.prefill(&tokens[..chunk]).await?;
-    engine.gpu().flush().await?;
+    flush(engine).await?;
     let (mut seconds, mut latest) = (Vec::new(), Duration::ZERO);
     for text in 0..effort.texts {
         if text > 0 && !limit.leaves(latest) {
@@ -173,7 +138,7 @@ pub(super) async fn prefill(engine: &mut Engine, effort: Effort, limit: &Limit) 
         while done < tokens.len() && (done < KV_LENGTHS[0] || text > 0 || !limit.over()) {
             let next = tokens.len().min(done + chunk);
             engine.prefill(&tokens[done..next]).await?;
-            engine.gpu().flush().await?;
+            flush(engine).await?;
             done = next;
         }
         tokens.truncate(done);
@@ -181,6 +146,14 @@ pub(super) async fn prefill(engine: &mut Engine, effort: Effort, limit: &Limit) 
         seconds.push(latest.as_secs_f64());
     }
     Ok(Prefill { tokens: tokens.len(), tokens_per_second: tokens.len() as f64 / median(seconds) })
+}
+
+/// Waits until the device has done all that was submitted.
+async fn flush(engine: &Engine) -> Result<()> {
+    match engine.gpu() {
+        Some(gpu) => gpu.flush().await,
+        None => Ok(()),
+    }
 }
 
 /// Plain steps one after the other, from the shortest KV length on; the cache holds it.
@@ -198,7 +171,7 @@ pub(super) async fn decode(engine: &mut Engine, effort: Effort, probe_gb_per_s: 
         }
     }
     let tokens_per_second = 1.0 / median(seconds);
-    let bytes_per_token = engine.target().memory().read_per_token;
+    let bytes_per_token = engine.memory().read_per_token;
     let fraction_of_probe = bytes_per_token as f64 * tokens_per_second / 1e9 / probe_gb_per_s;
     Ok(Decode { tokens_per_second, bytes_per_token, fraction_of_probe })
 }
@@ -233,41 +206,46 @@ pub(super) async fn verify(engine: &mut Engine, cached: usize, effort: Effort, l
     Ok(all)
 }
 
-/// What a round does once everything that it needs is there.
-pub(super) async fn rounds(engine: &mut Engine) -> Result<Rounds> {
-    let draft = match engine.draft() {
+/// What a round asks of a GPU once everything that it needs is there.
+pub(super) async fn rounds(engine: &mut Engine) -> Result<Option<Rounds>> {
+    let Some(gpu) = engine.on_gpu() else { return Ok(None) };
+    let dispatches_per_layer = gpu.target().plan().dispatches_per_layer();
+    let draft = match engine.draft_memory() {
         Some(_) => Draft::Model(ROUND_DRAFT),
         None => Draft::Tokens(tokens(engine, ROUND_DRAFT)),
     };
-    let mut before = engine.gpu().counters();
+    let mut before = engine.counters();
     for _ in 0..3 {
         engine.truncate(KV_LENGTHS[0]);
-        before = engine.gpu().counters();
+        before = engine.counters();
         engine.verify(1, &draft).await?;
     }
-    let steady = engine.gpu().counters().since(&before);
-    Ok(Rounds {
+    let steady = engine.counters().since(&before);
+    Ok(Some(Rounds {
         submits: steady.submits,
         blocking_readbacks: steady.blocking_readbacks,
         readback_bytes: steady.readback_bytes,
         creates: steady.creates,
         dispatches: steady.dispatches,
-        dispatches_per_layer: engine.target().plan().dispatches_per_layer(),
-    })
+        dispatches_per_layer,
+    }))
 }
 
-/// What is planned against what is there. Call it before anything else is measured.
+/// What is planned, on a GPU against what is there. Call it before anything else is measured.
 pub(super) fn memory(engine: &Engine) -> Memory {
-    let target = engine.target().memory_now();
-    let draft = engine.draft().map(|draft| draft.memory_now()).unwrap_or_default();
-    let allocated = engine.gpu().counters().allocated;
+    let (target, draft) = match engine.on_gpu() {
+        Some(engine) => (engine.target().memory_now(), engine.draft().map(Model::memory_now)),
+        None => (engine.memory(), engine.draft_memory()),
+    };
+    let draft = draft.unwrap_or_default();
+    let allocated = engine.gpu().map(|gpu| gpu.counters().allocated);
     Memory {
         weights: target.weights,
         kv: target.kv,
         draft: draft.weights + draft.kv,
         scratch: target.scratch + draft.scratch,
         allocated,
-        unplanned: allocated as i64 - (target.total() + draft.total()) as i64,
+        unplanned: allocated.map(|allocated| allocated as i64 - (target.total() + draft.total()) as i64),
     }
 }
 

@@ -4,16 +4,19 @@ mod loss;
 mod measure;
 mod overlap;
 mod parts;
+mod probe;
 mod report;
 mod shape;
 mod tasks;
 
-use super::load::{Pair, Room, open_gpu};
+use super::load::{On, Pair, Room};
 use super::{Failure, print_json};
-use crate::decode::Engine;
+use crate::device::{Device, Engine};
 use crate::error::{Error, Result};
-use crate::options::LoadOptions;
+use crate::gpu::{Gpu, GpuOptions};
+use crate::options::{DeviceChoice, LoadOptions};
 use crate::session::Session;
+use crate::target::Target;
 use crate::weights::Source;
 use clap::value_parser;
 use measure::Effort;
@@ -38,7 +41,9 @@ pub(super) struct Args {
     pair: Pair,
     #[command(flatten)]
     room: Room,
-    /// Instead of a model: random weights of this shape, f16 unless --dtype says otherwise, made on the device
+    #[command(flatten)]
+    on: On,
+    /// Instead of a model: random weights of this shape, f16 unless --dtype says otherwise, made on the GPU
     #[arg(long, value_name = "SHAPE", value_parser = shape::NAMES, conflicts_with = "Pair")]
     shape: Option<String>,
     /// Measure less often
@@ -58,12 +63,11 @@ enum Subject {
 }
 
 impl Subject {
-    fn engine(&mut self) -> Result<&mut Engine> {
+    fn engine(&mut self) -> &mut Engine {
         match self {
-            Self::Session(session) => session.engine.on_gpu_mut(),
-            Self::Engine(engine) => Some(&mut **engine),
+            Self::Session(session) => &mut session.engine,
+            Self::Engine(engine) => engine,
         }
-        .ok_or_else(|| Error::Internal { reason: "a bench of no GPU".into() })
     }
 }
 
@@ -71,9 +75,9 @@ pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
     let (effort, time_limit) = if args.quick { (Effort::QUICK, 60) } else { (Effort::FULL, 250) };
     let time_limit = Duration::from_secs(args.time_limit.unwrap_or(time_limit).into());
     let parts = Parts::announce(time_limit, args.shape.is_none());
-    let options = args.room.options()?;
-    let subject = args.load(&options).await?;
-    let report = measure(args, &options, subject, effort, parts).await?;
+    let options = LoadOptions { device: args.on.device()?, ..args.room.options()? };
+    let (device, subject) = args.load(&options).await?;
+    let report = measure(args, &options, &device, subject, effort, parts).await?;
     if json {
         return print_json(&report);
     }
@@ -82,23 +86,36 @@ pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
 }
 
 impl Args {
-    async fn load(&self, options: &LoadOptions) -> Result<Subject> {
-        let mut subject = match &self.shape {
-            Some(name) => Subject::Engine(Box::new(shape::engine(name, options).await?)),
-            None => Subject::Session(Box::new(self.pair.load((&open_gpu().await?).into(), options).await?)),
+    async fn load(&self, options: &LoadOptions) -> Result<(Device, Subject)> {
+        let (device, mut subject) = match &self.shape {
+            Some(_) if options.device == DeviceChoice::Cpu => {
+                let allowed = "webgpu, with --shape".into();
+                return Err(Error::BadOption { option: "device".into(), value: "cpu".into(), allowed });
+            }
+            Some(name) => {
+                let gpu = Gpu::open(&GpuOptions::default()).await?;
+                let engine = shape::engine(&gpu, name, options).await?;
+                (Device::Gpu(gpu), Subject::Engine(Box::new(Engine::Gpu(Box::new(engine)))))
+            }
+            None => {
+                let (device, _) = Device::open(options.device, &GpuOptions::default()).await?;
+                let session = self.pair.load(device.clone(), options).await?;
+                (device, Subject::Session(Box::new(session)))
+            }
         };
-        let max_context = subject.engine()?.target().capacity().max_context;
+        let max_context = subject.engine().capacity();
         if max_context < LEAST_CONTEXT {
             let (value, allowed) = (max_context.to_string(), format!("{LEAST_CONTEXT} or more for a bench"));
             return Err(Error::BadOption { option: "max_context".into(), value, allowed });
         }
-        Ok(subject)
+        Ok((device, subject))
     }
 }
 
 async fn measure(
     args: &Args,
     options: &LoadOptions,
+    device: &Device,
     mut subject: Subject,
     effort: Effort,
     mut parts: Parts,
@@ -107,11 +124,11 @@ async fn measure(
         Some(name) => (format!("{name} with random weights"), None),
         None => (args.pair.target()?.name(), args.pair.assistant()?.map(|files| files.name())),
     };
-    let engine = subject.engine()?;
-    let gpu = engine.gpu().clone();
-    let memory = measure::memory(engine);
+    let engine = subject.engine();
+    let info = engine.device().clone();
+    let (arithmetic, memory) = (engine.arithmetic(), measure::memory(engine));
     let limit = parts.begin("probe");
-    let probe_gb_per_s = measure::probe(engine.gpu(), effort, &limit).await?;
+    let probe_gb_per_s = probe::run(engine.gpu(), effort, &limit).await?;
     parts.end(limit);
     let limit = parts.begin("prefill");
     let prefill = measure::prefill(engine, effort, &limit).await?;
@@ -135,11 +152,12 @@ async fn measure(
         // Its memory is wanted.
         drop(session);
         let limit = parts.begin("loss");
-        loss = loss::run(&gpu, || args.pair.target(), options, effort, &limit).await?;
+        loss = loss::run(device, || args.pair.target(), options, effort, &limit).await?;
         parts.end(limit);
     }
     Ok(Report {
-        device: gpu.info().clone(),
+        device: info,
+        arithmetic,
         model,
         assistant_model,
         probe_gb_per_s,

@@ -5,7 +5,7 @@ use super::loss::Loss;
 use super::measure::{Decode, Lookup, Memory, Prefill, Rounds, Verify};
 use super::overlap::Overlap;
 use super::tasks::{Phase, Task};
-use crate::gpu::DeviceInfo;
+use crate::gpu::{Arithmetic, DeviceInfo};
 use serde::Serialize;
 use std::fmt::{self, Display};
 
@@ -13,13 +13,15 @@ use std::fmt::{self, Display};
 #[derive(Serialize)]
 pub(super) struct Report {
     pub device: DeviceInfo,
+    /// What products of the target's quantised weights were computed with.
+    pub arithmetic: Arithmetic,
     pub model: String,
     pub assistant_model: Option<String>,
     pub probe_gb_per_s: f64,
     pub decode: Decode,
     pub prefill: Prefill,
     pub verify: Vec<Verify>,
-    pub rounds: Rounds,
+    pub rounds: Option<Rounds>,
     pub lookup: Lookup,
     pub memory: Memory,
     pub overlap: Vec<Overlap>,
@@ -36,7 +38,8 @@ impl Display for Report {
         if !self.cut.is_empty() {
             writeln!(f, "cut      {}: ended by the time limit, measured less often or in part", self.cut.join(", "))?;
         }
-        writeln!(f, "device   {}, {}, {}", device.name, device.backend, device.driver)?;
+        let arithmetic = format!("{:?}", self.arithmetic).to_lowercase();
+        writeln!(f, "device   {}, {}, {}; {arithmetic} arithmetic", device.name, device.backend, device.driver)?;
         let draft = self.assistant_model.as_ref().map_or(String::new(), |model| format!(", drafted by {model}"));
         writeln!(f, "model    {}{draft}", self.model)?;
         writeln!(f, "probe    {:.1} GB/s", self.probe_gb_per_s)?;
@@ -53,28 +56,25 @@ impl Display for Report {
             line(f, "                  ms   ", ms.iter().map(|ms| format!("{ms:.2}")))?;
             line(f, "                  ratio", ratio.iter().map(|ratio| format!("{ratio:.2}")))?;
         }
-        writeln!(
-            f,
-            "round    submits {}, blocking readbacks {} ({} bytes), creates {}, dispatches {} ({} per layer)",
-            rounds.submits,
-            rounds.blocking_readbacks,
-            rounds.readback_bytes,
-            rounds.creates,
-            rounds.dispatches,
-            rounds.dispatches_per_layer
-        )?;
+        if let Some(rounds) = rounds {
+            let Rounds { submits, blocking_readbacks, readback_bytes, creates, dispatches, dispatches_per_layer } =
+                rounds;
+            write!(
+                f,
+                "round    submits {submits}, blocking readbacks {blocking_readbacks} ({readback_bytes} bytes), "
+            )?;
+            writeln!(f, "creates {creates}, dispatches {dispatches} ({dispatches_per_layer} per layer)")?;
+        }
         let Lookup { tokens, read_ms, round_us } = lookup;
         writeln!(f, "lookup   {round_us:.2} µs a round in a text of {tokens} tokens, {read_ms:.1} ms to read it")?;
-        writeln!(
-            f,
-            "memory   {} allocated: weights {}, KV {}, draft model {}, scratch {}, {} bytes besides",
-            Bytes(memory.allocated),
-            Bytes(memory.weights),
-            Bytes(memory.kv),
-            Bytes(memory.draft),
-            Bytes(memory.scratch),
-            memory.unplanned
-        )?;
+        let [weights, kv, draft, scratch] = [memory.weights, memory.kv, memory.draft, memory.scratch].map(Bytes);
+        let planned = format!("weights {weights}, KV {kv}, draft model {draft}, scratch {scratch}");
+        match (memory.allocated, memory.unplanned) {
+            (Some(allocated), Some(unplanned)) => {
+                writeln!(f, "memory   {} allocated: {planned}, {unplanned} bytes besides", Bytes(allocated))?;
+            }
+            _ => writeln!(f, "memory   {planned}")?,
+        }
         if !self.overlap.is_empty() {
             writeln!(
                 f,
@@ -101,11 +101,16 @@ impl Display for Report {
             }
         }
         if let Some(first) = self.loss.first() {
-            writeln!(f, "loss     weights  KV   perplexity  nats per token lost, of {} tokens", first.tokens)?;
+            writeln!(
+                f,
+                "loss     weights  arithmetic  KV   perplexity  nats per token lost, of {} tokens",
+                first.tokens
+            )?;
         }
-        for Loss { dtype, kv_dtype, perplexity, loss, .. } in &self.loss {
-            let [dtype, kv_dtype] = [format!("{dtype:?}"), format!("{kv_dtype:?}")].map(|name| name.to_lowercase());
-            writeln!(f, "         {dtype:<7}  {kv_dtype}  {perplexity:>10.4} {loss:>+10.5}")?;
+        for Loss { dtype, arithmetic, kv_dtype, perplexity, loss, .. } in &self.loss {
+            let names = [format!("{dtype:?}"), format!("{arithmetic:?}"), format!("{kv_dtype:?}")];
+            let [dtype, arithmetic, kv_dtype] = names.map(|name| name.to_lowercase());
+            writeln!(f, "         {dtype:<7}  {arithmetic:<10}  {kv_dtype}  {perplexity:>10.4} {loss:>+10.5}")?;
         }
         Ok(())
     }

@@ -1,13 +1,14 @@
 //! Models of real sizes without a download: a known shape, with random weights made on the device.
 
-use super::super::load::open_gpu;
 use crate::decode::{Engine, Model, RoundBuffers};
 use crate::error::{Error, Result};
+use crate::gpu::Gpu;
 use crate::model::parse_config;
 use crate::model::{Blueprint, Capacity};
 use crate::options::{KvDtype, LoadOptions};
 use crate::weights::Folder;
 use serde_json::Value;
+use std::rc::Rc;
 
 /// The shapes in `shapes.json`, which holds their `config.json` by name.
 pub(super) const NAMES: [&str; 6] =
@@ -16,7 +17,7 @@ pub(super) const NAMES: [&str; 6] =
 const DEFAULT_CONTEXT: usize = 4096;
 
 /// An engine of such a shape, in f16 or what the options want, without a draft model.
-pub(super) async fn engine(name: &str, options: &LoadOptions) -> Result<Engine> {
+pub(super) async fn engine(gpu: &Rc<Gpu>, name: &str, options: &LoadOptions) -> Result<Engine> {
     let bad = |reason: String| Error::BadConfig { file: "shapes.json".into(), key: name.into(), reason };
     let shapes: Value = serde_json::from_str(include_str!("shapes.json")).map_err(|error| bad(error.to_string()))?;
     let spec = parse_config(shapes[name].to_string().as_bytes(), None)?;
@@ -26,11 +27,11 @@ pub(super) async fn engine(name: &str, options: &LoadOptions) -> Result<Engine> 
         kv_dtype: options.kv_dtype.unwrap_or(KvDtype::F16),
     };
     let vocab = spec.vocab_size;
-    let gpu = open_gpu().await?;
-    let buffers = RoundBuffers::new(&gpu, capacity.prefill_chunk, vocab)?;
+    let buffers = RoundBuffers::new(gpu, capacity.prefill_chunk, vocab)?;
     let blueprint = Blueprint::without_weights(spec, capacity, options.dtype);
-    let model = Model::load::<Folder>(&gpu, &blueprint, None, &buffers, &mut |_| ()).await?;
-    Engine::new(&gpu, buffers, model, None)
+    let blueprint = Blueprint { arithmetic: options.arithmetic, ..blueprint };
+    let model = Model::load::<Folder>(gpu, &blueprint, None, &buffers, &mut |_| ()).await?;
+    Engine::new(gpu, buffers, model, None)
 }
 
 #[cfg(test)]

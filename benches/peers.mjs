@@ -1,0 +1,94 @@
+// node benches/peers.mjs [--native] [--models tales,smollm2] [--kinds open,retell] [--tokens 64] [--passes 3] [--device cpu]: foretoken
+// beside other engines. Every one writes each text greedily, in another order each time, so that what disturbs the machine disturbs
+// all of them. What is missing of these is fetched into target/peers, and is no part of the project:
+//
+// In headless Chromium, on one thread: wllama and, for models that it finds as ONNX, transformers.js, both on WASM.
+// `benches/peers/to_onnx.py` makes ONNX files.
+// With --native: llama.cpp on one thread and on all cores, in the Python that PYTHON names, with `pip install llama-cpp-python`.
+import { existsSync, mkdirSync, readFileSync } from "node:fs";
+import { cpus } from "node:os";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { fail, run } from "../scripts/system.mjs";
+
+const root = fileURLToPath(new URL("..", import.meta.url));
+/** One GGUF file for all, but for transformers.js; and what each model can do of the four kinds of tasks. */
+const MODELS = {
+  tales: { gguf: "target/peers/tales-F16.gguf", onnx: "target/peers/tales-onnx", dtype: "fp32", prompts: "../src/cli/bench/prompts.json" },
+  smollm2: {
+    gguf: "target/models/SmolLM2-135M-Instruct.Q4_1.gguf", onnx: "target/peers/smollm2-onnx", dtype: "q4", prompts: "./peers/smollm2.json",
+  },
+};
+const { values } = parseArgs({
+  options: {
+    native: { type: "boolean", default: false },
+    models: { type: "string", default: Object.keys(MODELS).join() },
+    kinds: { type: "string", default: "open,retell,rename,continue" },
+    tokens: { type: "string", default: "64" },
+    passes: { type: "string", default: "3" },
+    device: { type: "string", default: "cpu" },
+  },
+});
+const [tokens, passes] = [values.tokens, values.passes].map(Number);
+const chosen = values.models.split(",");
+const unknown = chosen.filter((name) => !Object.hasOwn(MODELS, name));
+if (unknown.length > 0) fail(`--models: ${unknown} is not allowed; allowed: ${Object.keys(MODELS)}`);
+const kinds = values.kinds.split(",");
+const exercisesOf = ({ prompts }) => JSON.parse(readFileSync(new URL(prompts, import.meta.url), "utf8"))
+  .filter(({ kind }) => kinds.includes(kind))
+  .map((exercise) => ({ ...exercise, max_new_tokens: Math.min(exercise.max_new_tokens, tokens) }));
+if (chosen.some((name) => exercisesOf(MODELS[name]).length === 0)) fail(`--kinds: ${values.kinds} is not allowed`);
+
+mkdirSync(new URL("../target/peers/", import.meta.url), { recursive: true });
+for (const name of chosen.filter((name) => !existsSync(`${root}${MODELS[name].gguf}`))) {
+  const convert = ["run", "--release", "--features", "cli", "--", "quantize", "models/tales/target", MODELS.tales.gguf, "--type", "F16"];
+  if (name === "tales") run("cargo", convert, { cwd: root });
+  else run("node", ["scripts/models.mjs"], { cwd: root });
+}
+
+/**
+ * @typedef {{ tokens: number, seconds: number, text: string }} Written tokens behind the first piece of the text, and the time they took
+ * @typedef {{ name: string, isPeer: boolean, write: (exercise: object) => Promise<Written> }} Writer
+ */
+const { open, end } = await import(values.native ? "./peers/native.mjs" : "./peers/page.mjs");
+for (const name of chosen) {
+  const { about, writers, costs, close } = await open({ root, ...MODELS[name], device: values.device });
+  console.log(`\n${name} (${MODELS[name].gguf}); ${about.join("; ")}; ${cpus()[0].model}, ${cpus().length} cores`);
+  console.log(`at most ${tokens} tokens, each text ${passes} times\n`);
+  const [written, exercises] = [[], exercisesOf(MODELS[name])];
+  for (let pass = 0; pass < passes; pass += 1) {
+    for (const exercise of exercises) {
+      const shuffled = writers.map((writer) => ({ writer, at: Math.random() })).sort((a, b) => a.at - b.at);
+      for (const { writer } of shuffled) written.push({ writer, pass, exercise, ...(await writer.write(exercise)) });
+    }
+  }
+  report(writers, written);
+  for (const [where, ratio] of await costs(exercises)) console.log(`T(8) / T(1), ${where}: ${ratio.toFixed(2)}`);
+  await close();
+}
+await end();
+
+function median(numbers) {
+  return numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length / 2)];
+}
+
+/** Of each kind of task, a line for every writer: its speed and, against each peer, the median over the pairs of texts of one pass. */
+function report(writers, written) {
+  const peers = writers.filter(({ isPeer }) => isPeer);
+  const line = (kind, name, ...cells) => console.log([kind.padEnd(9), name.padEnd(32), ...cells.map((cell) => String(cell).padStart(9))].join(" "));
+  const pairs = (one, other) => one.exercise === other.exercise && one.pass === other.pass;
+  peers.forEach(({ name }, i) => console.log(`peer ${i + 1}: ${name}`));
+  line("task", "writer", "tokens", "tokens/s", "the text", ...peers.map((_, i) => `/ peer ${i + 1}`));
+  for (const kind of [...new Set(written.map(({ exercise }) => exercise.kind)), "all"]) {
+    const of = (wanted) => written.filter(({ writer, exercise, tokens }) => writer === wanted && tokens > 0 && [exercise.kind, "all"].includes(kind));
+    for (const writer of writers) {
+      const own = of(writer);
+      const speed = ({ tokens, seconds }) => tokens / seconds;
+      // Arithmetic differs between engines, so texts may: the first writer's is what the others' are held against.
+      const same = own.filter((one) => of(writers[0]).some((other) => pairs(one, other) && one.text === other.text));
+      const ratios = peers.map((peer) => median(own.flatMap((one) => of(peer).filter((other) => pairs(one, other)).map((other) => speed(one) / speed(other)))));
+      const tokens = own.reduce((sum, one) => sum + one.tokens, 0);
+      line(kind, writer.name, tokens, median(own.map(speed)).toFixed(1), `${same.length}/${own.length}`, ...ratios.map((ratio) => `${ratio?.toFixed(2)}x`));
+    }
+  }
+}

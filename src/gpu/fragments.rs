@@ -1,0 +1,132 @@
+//! Fragments of WGSL by what they are for. Those of one kind define the same functions.
+
+use super::kernels::Subnormals;
+use crate::model::Activation;
+use crate::options::{Arithmetic, KvDtype};
+use crate::weights::{Codes, Float, Format, Scales};
+use std::iter;
+
+/// A file of `shaders/`, as build.rs leaves it.
+macro_rules! shader {
+    ($file:literal) => {
+        include_str!(concat!(env!("OUT_DIR"), "/shaders/", $file))
+    };
+}
+pub(super) use shader;
+
+/// What the fragments of weights leave open.
+pub(super) fn constants(format: Format) -> String {
+    let chunk4 = format!("const CHUNK4 = {}u;\n", format.chunk() / 4);
+    let Format::Quantised { center, scales, .. } = format else { return chunk4 };
+    let group = match scales {
+        Scales::Pairs(_, group) => usize::from(group),
+        _ => 32,
+    };
+    format!("{chunk4}const CENTER = {center}.0;\nconst GROUP_CHUNKS = {}u;\n", group / format.chunk())
+}
+
+/// How products are computed, and with integers how large the parts of a chunk are that share a scale.
+pub(super) fn arithmetic_of(arithmetic: Arithmetic, format: Format) -> Vec<&'static str> {
+    let Arithmetic::Int8 = arithmetic else { return vec![shader!("lib/float.wgsl")] };
+    let parts = match format {
+        Format::Quantised { codes: Codes::Eight, .. } => shader!("lib/int8_16.wgsl"),
+        Format::Quantised { scales: Scales::Signed | Scales::Nibbles, .. } => shader!("lib/int8_halves.wgsl"),
+        _ => shader!("lib/int8_32.wgsl"),
+    };
+    vec![shader!("lib/int8.wgsl"), parts]
+}
+
+pub(super) fn chunk(format: Format) -> &'static str {
+    match format.chunk() / 4 {
+        1 => shader!("lib/chunk_1.wgsl"),
+        2 => shader!("lib/chunk_2.wgsl"),
+        4 => shader!("lib/chunk_4.wgsl"),
+        _ => shader!("lib/chunk_8.wgsl"),
+    }
+}
+
+pub(super) fn weight(format: Format, subnormals: Subnormals) -> Vec<&'static str> {
+    let f16 = match subnormals {
+        Subnormals::Kept => shader!("lib/f16_native.wgsl"),
+        Subnormals::Flushed => shader!("lib/f16_by_hand.wgsl"),
+    };
+    let (codes, scales) = match format {
+        Format::Float(float) => {
+            let load = shader!("lib/load_float.wgsl");
+            return match float {
+                Float::F32 => vec![load, shader!("lib/weight_f32.wgsl")],
+                Float::F16 => vec![load, f16, shader!("lib/weight_f16.wgsl")],
+                Float::Bf16 => vec![load, shader!("lib/weight_bf16.wgsl")],
+            };
+        }
+        Format::Quantised { codes, scales, .. } => (codes, scales),
+    };
+    let (alone, packed) = (shader!("lib/codes_alone.wgsl"), shader!("lib/codes_packed.wgsl"));
+    let codes = match codes {
+        Codes::Four => vec![alone, shader!("lib/codes_4.wgsl"), packed],
+        Codes::Levels => vec![alone, shader!("lib/codes_levels.wgsl")],
+        Codes::Five => vec![shader!("lib/codes_5.wgsl"), packed],
+        Codes::Six => vec![shader!("lib/codes_6.wgsl"), packed],
+        Codes::Eight => vec![alone, shader!("lib/codes_8.wgsl"), packed],
+    };
+    let (per_chunk, per_half) = (shader!("lib/scales_per_chunk.wgsl"), shader!("lib/scales_per_half.wgsl"));
+    let scales = match scales {
+        Scales::Centered => vec![per_chunk, shader!("lib/scales_centered.wgsl")],
+        Scales::Pairs(Float::F16, _) => vec![per_chunk, shader!("lib/scales_f16.wgsl")],
+        Scales::Pairs(Float::Bf16, _) => vec![per_chunk, shader!("lib/scales_bf16.wgsl")],
+        Scales::Pairs(Float::F32, _) => vec![per_chunk, shader!("lib/scales_f32.wgsl")],
+        Scales::SixBits => vec![per_chunk, shader!("lib/scales_6.wgsl")],
+        Scales::Signed => vec![per_half, shader!("lib/scales_signed.wgsl")],
+        Scales::Nibbles => vec![per_half, shader!("lib/scales_nibbles.wgsl")],
+    };
+    [vec![f16, shader!("lib/weight_quantised.wgsl")], codes, scales].concat()
+}
+
+pub(super) fn activation(function: Activation) -> &'static str {
+    match function {
+        Activation::Silu => shader!("lib/silu.wgsl"),
+        Activation::Gelu => shader!("lib/gelu.wgsl"),
+        Activation::GeluTanh => shader!("lib/gelu_tanh.wgsl"),
+        Activation::Relu => shader!("lib/relu.wgsl"),
+    }
+}
+
+pub(super) fn fill(format: Format) -> &'static str {
+    match format {
+        Format::Float(Float::F32) => shader!("lib/fill_f32.wgsl"),
+        Format::Float(Float::Bf16) => shader!("lib/fill_bf16.wgsl"),
+        _ => shader!("lib/fill_f16.wgsl"),
+    }
+}
+
+/// What is summed for so many rows.
+pub(super) fn rows(count: u32) -> String {
+    match count {
+        1 => shader!("lib/rows_1.wgsl").into(),
+        2 => shader!("lib/rows_2.wgsl").into(),
+        _ => repeated(shader!("lib/quads.wgsl"), "QUADS", count / 4),
+    }
+}
+
+/// A fragment for so many of something: each of its lines with a # stands there once for each of them, with its number.
+pub(super) fn repeated(fragment: &str, name: &str, count: u32) -> String {
+    let lines = fragment.lines().flat_map(|line| {
+        let count = if line.contains('#') { count } else { 1 };
+        (0..count).map(move |i| line.replace('#', &i.to_string()))
+    });
+    iter::once(format!("const {name} = {count}u;")).chain(lines).collect::<Vec<_>>().join("\n")
+}
+
+pub(super) fn kv_store(kv: KvDtype) -> &'static str {
+    match kv {
+        KvDtype::F32 => shader!("lib/kv_store_f32.wgsl"),
+        KvDtype::F16 => shader!("lib/kv_store_f16.wgsl"),
+    }
+}
+
+pub(super) fn kv_load(kv: KvDtype) -> &'static str {
+    match kv {
+        KvDtype::F32 => shader!("lib/kv_load_f32.wgsl"),
+        KvDtype::F16 => shader!("lib/kv_load_f16.wgsl"),
+    }
+}

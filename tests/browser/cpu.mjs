@@ -1,0 +1,156 @@
+// The CPU as a device in a page: the texts of transformers, whoever drafts, where there is no WebGPU too.
+import { readFileSync, readdirSync } from "node:fs";
+import { browserName, check, equal, faults, launchWithoutWebGpu, open } from "./harness.mjs";
+
+const tales = JSON.parse(readFileSync(new URL("../golden/tales.json", import.meta.url), "utf8")).cases;
+const folder = new URL("../golden/models/", import.meta.url);
+const FEW = 24;
+/** More tokens than are written before an abort is heard, on any machine. */
+const MANY = 400;
+
+/** A tokenizer for models that have none: so many tokens. @param {number} count */
+const tokenizer = (count) => {
+  const vocab = Object.fromEntries(Array.from({ length: count }, (_, id) => [String.fromCodePoint(0x4e00 + id), id]));
+  return JSON.stringify({ version: "1.0", added_tokens: [], model: { type: "BPE", vocab, merges: [] } });
+};
+faults.golden = (_, response, [model, file]) => {
+  const read = (name) => readFileSync(new URL(`${model}/${name}`, folder));
+  const content = file === "tokenizer.json" ? tokenizer(JSON.parse(read("config.json")).vocab_size) : readdirSync(new URL(`${model}/`, folder)).includes(file) && read(file);
+  response.writeHead(content ? 200 : 404).end(content || "");
+};
+
+/** The token ids of a reference case. @param {string} model */
+function golden(model) {
+  const bytes = readFileSync(new URL(`${model}/golden.safetensors`, folder));
+  const length = Number(bytes.readBigUInt64LE());
+  const header = JSON.parse(bytes.toString("utf8", 8, 8 + length));
+  const ids = (name) => {
+    const [begin, end] = header[name].data_offsets.map((offset) => 8 + length + offset);
+    return Array.from({ length: (end - begin) / 8 }, (_, i) => Number(bytes.readBigInt64LE(begin + 8 * i)));
+  };
+  return { model, prompt: ids("prompt_ids"), ids: ids("greedy_ids") };
+}
+
+let page;
+export const before = async () => {
+  page = await open();
+};
+export const after = () => page.close();
+
+/** Writes in a page that has the engine; what each text is and who guessed it. */
+const write = (page, texts, load) => page.evaluate(async ([texts, load]) => {
+  const engine = await Engine.load(TALES, { assistant_model: DRAFT, max_context: 512, ...load });
+  const results = [];
+  for (const [prompt, options] of texts) {
+    const { token_ids: ids, stats } = await engine.generate(prompt, options).result;
+    results.push({ ids, accepted: stats.num_accepted_draft_tokens });
+  }
+  const { device, warnings } = engine;
+  engine.dispose();
+  return { results, device, warnings };
+}, [texts, load]);
+
+export const tests = {
+  async "every architecture writes what transformers writes"() {
+    const cases = readdirSync(folder).map(golden);
+    equal(cases.length, 14, "architectures");
+    const found = await page.evaluate(async (cases) => {
+      const found = [];
+      for (const { model, prompt, ids } of cases) {
+        const engine = await Engine.load(`/golden/${model}`, { device: "cpu", kv_dtype: "f32", arithmetic: "f32", max_context: 128 });
+        const options = [{ speculation: "off" }, { drafter: "lookup", num_assistant_tokens_schedule: "constant", max_matching_ngram_size: 1 }];
+        const texts = [];
+        for (const how of options) texts.push((await engine.generate(prompt, { max_new_tokens: ids.length, ...how }).result).token_ids);
+        found.push(texts);
+        engine.dispose();
+      }
+      return found;
+    }, cases);
+    for (const [i, texts] of found.entries()) {
+      for (const ids of texts) {
+        // Behind an end of text nothing is written.
+        check(ids.length > 0, cases[i].model);
+        equal(ids, cases[i].ids.slice(0, ids.length), cases[i].model);
+      }
+    }
+    check(found.filter(([ids], i) => ids.length === cases[i].ids.length).length > 7, "most texts are whole");
+  },
+
+  async "whoever drafts the text is the same"() {
+    const drafters = [
+      { speculation: "off" },
+      { drafter: "lookup", num_assistant_tokens_schedule: "constant" },
+      { drafter: "draft_model", num_assistant_tokens_schedule: "constant" },
+      {},
+    ];
+    const draws = [{}, { do_sample: true, temperature: 0.9, seed: 5 }];
+    const texts = [0, 12].flatMap((at) => draws.flatMap((draw) => drafters.map((how) => [tales[at].prompt, { max_new_tokens: FEW, ...draw, ...how }])));
+    const { results, device } = await write(page, texts, { device: "cpu", kv_dtype: "f32" });
+    equal(device.backend, "Cpu", "where it ran");
+    for (let at = 0; at < results.length; at += drafters.length) {
+      for (const { ids } of results.slice(at, at + drafters.length)) equal(ids, results[at].ids, `text ${at}`);
+    }
+    [0, 12].forEach((at, i) => equal(results[i * draws.length * drafters.length].ids, tales[at].greedy_ids.slice(0, FEW), tales[at].prompt));
+    check(results.reduce((sum, { accepted }) => sum + accepted, 0) > 20, "accepted draft tokens");
+  },
+
+  async "with integers, too, the text is the same whoever drafts"() {
+    const drafters = [{ speculation: "off" }, { drafter: "lookup", num_assistant_tokens_schedule: "constant" }, { drafter: "draft_model", num_assistant_tokens_schedule: "constant" }];
+    for (const dtype of ["q8", "q4"]) {
+      const texts = drafters.map((how) => [tales[12].prompt, { max_new_tokens: FEW, ...how }]);
+      const { results } = await write(page, texts, { device: "cpu", dtype });
+      equal(results[0].ids.length, FEW, "tokens");
+      for (const { ids } of results) equal(ids, results[0].ids, dtype);
+    }
+    const refused = await page.evaluate(() => failed(Engine.load(TALES, { device: "cpu", arithmetic: "int4" })));
+    equal(refused.code, "bad-option", "an unknown arithmetic");
+  },
+
+  async "an abort is heard while the CPU computes, and the engine goes on"() {
+    const outcome = await page.evaluate(async ([prompt, many]) => {
+      const engine = await Engine.load(TALES, { device: "cpu", max_context: 512 });
+      const control = new AbortController();
+      const stream = engine.generate(prompt, { max_new_tokens: many, signal: control.signal, speculation: "off" });
+      let count = 0;
+      try {
+        for await (const { tokens } of stream) {
+          count += tokens.length;
+          control.abort();
+        }
+      } catch (error) {
+        globalThis.sawCode?.(error.code);
+      }
+      const code = await stream.result.then(() => null, ({ code }) => code);
+      const { token_ids: ids } = await engine.generate(prompt, { max_new_tokens: 4 }).result;
+      engine.dispose();
+      return { count, code, after: ids.length };
+    }, [tales[0].prompt, MANY]);
+    equal([outcome.code, outcome.after], ["aborted", 4], "the code, and tokens afterwards");
+    check(outcome.count < MANY, `${outcome.count} tokens before the abort was heard`);
+  },
+
+  async "auto takes the CPU where the only adapter computes on one"() {
+    const { results, device, warnings } = await write(page, [[tales[0].prompt, { max_new_tokens: 4 }]], { device: "auto" });
+    equal(device.backend, "Cpu", "where it ran");
+    check(device.name.startsWith("CPU with"), device.name);
+    check(warnings.some((warning) => warning.includes("run on the CPU")), warnings.join());
+    equal(results[0].ids, tales[0].greedy_ids.slice(0, 4), "the text");
+  },
+
+  async "a browser without WebGPU writes on the CPU, and says so"() {
+    const other = await launchWithoutWebGpu();
+    try {
+      const plain = await open(other);
+      const { results, device, warnings } = await write(plain, [[tales[12].prompt, { max_new_tokens: FEW }]], { device: "auto" });
+      equal(device.backend, "Cpu", "where it ran");
+      check(warnings.some((warning) => warning.includes("run on the CPU")), warnings.join());
+      equal(results[0].ids, tales[12].greedy_ids.slice(0, FEW), "the text");
+      const refused = await plain.evaluate(() => failed(Engine.load(TALES, { device: "webgpu" })));
+      equal(refused?.code, "webgpu-unavailable", `a GPU that is asked for in ${browserName}`);
+      const several = await plain.evaluate(() => failed(Engine.load(TALES, { device: "cpu", sp_degree: 2 })));
+      check(["bad-option", "webgpu-unavailable"].includes(several?.code), `several targets: ${several?.code}`);
+    } finally {
+      await other.close();
+    }
+  },
+};

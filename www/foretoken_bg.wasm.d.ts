@@ -1,0 +1,38 @@
+/* tslint:disable */
+/* eslint-disable */
+export const memory: WebAssembly.Memory;
+export const __wbg_server_free: (a: number, b: number) => void;
+export const __wbg_session_free: (a: number, b: number) => void;
+export const inspect: (a: any, b: any) => any;
+export const load: (a: any, b: number, c: any, d: any) => any;
+export const loadParallel: (a: any, b: number, c: any, d: any) => any;
+export const serve: (a: any, b: number, c: number, d: number, e: any, f: any, g: any) => any;
+export const server_counters: (a: number) => any;
+export const server_device: (a: number) => any;
+export const server_memory: (a: number) => any;
+export const server_order: (a: number, b: any) => [number, number];
+export const session_counters: (a: number) => any;
+export const session_decode: (a: number, b: number, c: number, d: number) => [number, number, number, number];
+export const session_device: (a: number) => any;
+export const session_encode: (a: number, b: any, c: any) => [number, number, number, number];
+export const session_generate: (a: number, b: any, c: any, d: any, e: any) => any;
+export const session_memory: (a: number) => any;
+export const session_warnings: (a: number) => any;
+export const start: () => void;
+export const wasm_bindgen__convert__closures_____invoke__h228258120e916ce0: (a: number, b: number, c: any) => [number, number];
+export const wasm_bindgen__convert__closures_____invoke__h228258120e916ce0_21: (a: number, b: number, c: any) => [number, number];
+export const wasm_bindgen__convert__closures_____invoke__h228258120e916ce0_22: (a: number, b: number, c: any) => [number, number];
+export const wasm_bindgen__convert__closures_____invoke__h8eb62d635bb32a53: (a: number, b: number, c: any, d: any) => void;
+export const wasm_bindgen__convert__closures_____invoke__hfa19ff6034145892: (a: number, b: number, c: any) => [number, number];
+export const wasm_bindgen__convert__closures_____invoke__hde7bd6ad8a8eb3c6: (a: number, b: number, c: any) => void;
+export const wasm_bindgen__convert__closures_____invoke__hde7bd6ad8a8eb3c6_20: (a: number, b: number, c: any) => void;
+export const wasm_bindgen__convert__closures_____invoke__he10481262383ef19: (a: number, b: number) => void;
+export const __wbindgen_malloc: (a: number, b: number) => number;
+export const __wbindgen_realloc: (a: number, b: number, c: number, d: number) => number;
+export const __wbindgen_free: (a: number, b: number, c: number) => void;
+export const __wbindgen_exn_store: (a: number) => void;
+export const __externref_table_alloc: () => number;
+export const __wbindgen_externrefs: WebAssembly.Table;
+export const __wbindgen_destroy_closure: (a: number, b: number) => void;
+export const __externref_table_dealloc: (a: number) => void;
+export const __wbindgen_start: () => void;
