@@ -44,6 +44,32 @@ export const tests = {
     await page.close();
   },
 
+  async "what is said is what was measured: faster, as fast, slower, not guessed, not the same"() {
+    const { headline, meaning } = await import("../../www/demo/outcome.js");
+    const { pace, paceInWords } = await import("../../www/demo/replay.js");
+    const { lookUp } = await import("../../www/demo/guesses.js");
+    const { acceptanceOf } = await import("../../www/demo/latencies.js");
+    const generation = (speed, more = {}, ids = [1, 2, 3, 4]) => ({
+      token_ids: ids,
+      stats: { num_spec_steps: 2, num_draft_tokens: 3, num_accepted_draft_tokens: 2, num_emitted_tokens: 4, speculating: { reason: "" }, times: { tokens_per_second: speed }, ...more },
+    });
+    const outcome = (speculative, options = {}) => ({ plain: generation(100, { num_spec_steps: 4 }), speculative, options });
+    equal(headline(outcome(generation(230))), { number: "2.3", words: "times as fast, the same 4 tokens" }, "faster");
+    check(headline(outcome(generation(97))).words.includes("neither helped nor hurt"), "as fast");
+    check(/^0\.70 times the speed, .*: slower\./.test(Object.values(headline(outcome(generation(70)))).join(" ")), "slower");
+    for (const [silent, words] of [[generation(60, { num_draft_tokens: 0 }), "Nobody guessed"], [generation(200, {}, [1, 2, 3, 5]), "The two texts differ"]]) {
+      const { number, words: said } = headline(outcome(silent));
+      check(number === "" && said.includes(words), `${number} ${said}`);
+    }
+    equal(headline(outcome(generation(200), { do_sample: true, acceptance: "rejection" })).number, "", "two texts by rejection");
+    check(meaning(outcome(generation(230))).startsWith("3 guesses were made and 2 were right, so 4 tokens took 2 passes of the big model instead of 4."), "the sentence");
+    equal([pace(0.4), pace(5), pace(18)], [0.1, 1, 2], "times the measured speed");
+    check(paceInWords(0.1).includes("10 times slower") && paceInWords(2).includes("2.0 times faster"), "the pace in words");
+    // As the engine's own: two tokens before one, the leftmost place.
+    equal([lookUp([1, 2, 3, 4, 2, 3], 2), lookUp([5, 6, 7, 5], 9), lookUp([1, 2], 3)], [[4, 2], [6, 7, 5], []], "what a lookup guesses");
+    equal(acceptanceOf({ per_step_drafted: [5, 5, 2], per_step_accepted: [1, 5, 2] }), 8 / 9, "what comes behind a wrong guess was not checked");
+  },
+
   async "it asks first where motion, data or an absent visitor speak against it"() {
     const reasons = {
       "less motion": () => {},
