@@ -2,7 +2,7 @@
 import { readdirSync } from "node:fs";
 import { answer, listen } from "../../scripts/serve.mjs";
 import { browserName, check, equal, url } from "./harness.mjs";
-import { closeBrowser, idle, openBrowser, repo, report, said, strangers, text, until, visit } from "./visitor.mjs";
+import { closeBrowser, idle, inspect, openBrowser, repo, report, said, strangers, text, until, visit } from "./visitor.mjs";
 
 export const before = openBrowser;
 export const after = closeBrowser;
@@ -126,6 +126,7 @@ export const tests = {
     const values = new URLSearchParams(hash.split("?")[1]);
     equal([values.get("prompt"), values.get("seed"), values.get("temperature")], ["There was once a fox & a \u201cwolf\u201d", String(options.seed), "0.8"], "the address");
     await page.click("#share");
+    await inspect(page, "card");
     const words = await text(page, "card-words");
     check(words.includes(hash) && words.toLowerCase().includes(`the same ${speculative.num_emitted_tokens} tokens`) && words.includes("fox & a"), words);
     const colours = await page.evaluate(() => new Set(new Uint32Array(document.getElementById("card").getContext("2d").getImageData(0, 0, 1200, 630).data.buffer)).size);
