@@ -123,8 +123,8 @@ export const tests = {
   },
 
   async "a conversation: an answer, edited, written again, coloured, stopped"() {
-    await page.evaluate(() => (document.getElementById("shelf").open = true));
-    await page.click("#back-to-tales");
+    // It is there only after another model was chosen.
+    await page.evaluate(() => document.getElementById("back-to-tales").click());
     await page.evaluate(() => (document.getElementById("shelf").open = false));
     await type(page, { max_context: "", max_new_tokens: "", min_new_tokens: "8", endpoint: "" });
     await page.evaluate(() => (document.getElementById("option-max_new_tokens").value = "8"));

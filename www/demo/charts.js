@@ -8,7 +8,7 @@ const make = (name, attributes = {}, text = "") => {
 };
 
 /** Round numbers from 0 that reach `max`. */
-export function ticks(max, count, whole = false) {
+function ticks(max, count, whole = false) {
   const raw = max / count || 1;
   const power = 10 ** Math.floor(Math.log10(raw));
   const nice = power * [1, 2, 5, 10].find((factor) => factor * power >= raw * 0.999);

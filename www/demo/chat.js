@@ -34,10 +34,17 @@ function edit(i) {
   at("message").focus();
 }
 
+/** Writes another answer; the former one comes back if there is none. */
 async function again(signal) {
-  views.pop();
+  const former = views.pop();
   show();
-  await answer(signal);
+  try {
+    await answer(signal);
+  } catch (error) {
+    if (views.at(-1).role === "user") views.push(former);
+    show();
+    throw error;
+  }
 }
 
 /** @param {AbortSignal} signal */
@@ -64,7 +71,7 @@ async function answer(signal) {
     if (!view.content) views.pop();
     throw error;
   } finally {
-    view.finish(stats);
+    view.finish(stats, engine.warnings);
     show();
   }
 }

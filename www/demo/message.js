@@ -35,8 +35,12 @@ export class MessageView {
     else this.body.replaceChildren(...markdown(this.content));
   }
 
-  /** The answer is complete, as far as it got. @param {import("../engine.js").Stats | undefined} stats */
-  finish(stats) {
+  /**
+   * The answer is complete, as far as it got.
+   * @param {import("../engine.js").Stats | undefined} stats
+   * @param {string[]} known warnings that the visitor has seen
+   */
+  finish(stats, known) {
     cancelAnimationFrame(this.#frame);
     this.#draw();
     if (!stats?.num_emitted_tokens) return;
@@ -46,7 +50,7 @@ export class MessageView {
       times.tokens_per_second ? `${times.tokens_per_second.toFixed(1)} a second` : "",
       `first after ${times.first_token.toFixed(1)} s`,
       `${(rounds ? kept / rounds : 0).toFixed(1)} guesses kept per round`,
-      ...warnings,
+      ...warnings.filter((warning) => !known.includes(warning)),
     ];
     this.numbers.textContent = parts.filter(Boolean).join(" \u00b7 ");
   }

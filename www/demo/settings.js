@@ -47,6 +47,8 @@ export const OPTIONS = [
   { name: "chat_template_kwargs", group: "generation", kind: "json", default: "none", hint: 'Of a chat: other variables of its template: {"enable_thinking": false}' },
   { name: "context", group: "generation", kind: "choice", values: ["error", "shift"], default: "error", hint: "What to do with messages longer than the context; shift: drop the oldest turns" },
   { name: "device", group: "loading", kind: "choice", values: ["auto", "webgpu", "cpu"], default: "auto", hint: "What computes. auto: the GPU, or the CPU where the browser offers no GPU" },
+  { name: "draft_device", group: "loading", kind: "choice", values: ["auto", "cpu"], default: "auto", hint: "Where the draft model runs. auto: in turn with the target; cpu: at the same time, beside it" },
+  { name: "arithmetic", group: "loading", kind: "choice", values: ["auto", "f32", "int8"], default: "auto", hint: "How products of quantised weights are computed. int8 rounds activations to 8 bits; auto: where that is clearly faster here" },
   { name: "max_context", group: "loading", kind: "number", default: "the model's", min: 2, max: 1 << 20, hint: "Tokens that prompt and text may have together; the default ends at 4096" },
   { name: "dtype", group: "loading", kind: "choice", values: ["auto", "f32", "f16", "q8", "q4"], default: "auto", hint: "How weights are stored on the GPU: auto, as the files have them; q8 and q4 make less of floats, which rounds" },
   { name: "kv_dtype", group: "loading", kind: "choice", values: ["f32", "f16"], default: "f16, or f32 for weights in f32", hint: "How the cache stores numbers: f16 halves its memory, and rounds" },

@@ -53,10 +53,11 @@ export function readAddress() {
 }
 
 /** The address of an outcome; empty where the model is only on this device. @param {import("./outcome.js").Outcome} outcome */
-export function addressOf({ spec: one, prompt, kind, options, digest }) {
+function addressOf({ spec: one, prompt, kind, options, speculative, digest }) {
   if (one.id === "files") return "";
-  const seed = options.seed === undefined ? {} : { seed: options.seed };
-  const values = { ...modelOut(one), prompt, kind, ...typedSettings("quick", "generation", "loading"), ...seed, text: digest };
+  // What was drawn, and what this device chose to round, would be other choices elsewhere: then the text would be another one too.
+  const { arithmetic } = speculative.stats;
+  const values = { ...modelOut(one), prompt, kind, ...typedSettings("quick", "generation", "loading"), seed: options.seed, arithmetic, text: digest };
   const query = new URLSearchParams(Object.entries(values).filter(([, value]) => value !== undefined && value !== ""));
   return `${location.origin}${location.pathname}#race?${query}`;
 }
@@ -88,7 +89,8 @@ export function startSharing() {
   at("save-card").addEventListener("click", () => at("card").toBlob((/** @type {Blob} */ blob) => {
     const href = URL.createObjectURL(blob);
     Object.assign(document.createElement("a"), { href, download: "foretoken.png" }).click();
-    URL.revokeObjectURL(href);
+    // Not at once: the browser reads it after the click.
+    setTimeout(() => URL.revokeObjectURL(href), 60_000);
   }));
   at("close-card").addEventListener("click", () => at("card-dialog").close());
 }

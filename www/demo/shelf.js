@@ -101,6 +101,7 @@ function showModel() {
   at("race-model").textContent = name;
   at("back-to-tales").hidden = id === TALES.id;
   at("model-state").textContent = ready() ? "loaded" : "not loaded yet";
+  at("model-state").hidden = id === TALES.id;
 }
 
 export function startShelf(begin) {

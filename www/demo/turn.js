@@ -17,7 +17,7 @@ let control = null;
 export const stop = () => control?.abort();
 
 /** Shows an error where everybody sees it; null takes the last one away. */
-export function showProblem(error) {
+function showProblem(error) {
   at("problem").hidden = !error;
   at("problem").textContent = error ? `${error.message}${error instanceof ForetokenError ? ` (${error.code})` : ""}` : "";
   if (!error) return;

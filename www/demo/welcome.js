@@ -2,7 +2,7 @@
 import { at, say } from "./dom.js";
 
 /** Why a visitor should be asked first; empty where nothing speaks against it. */
-export function reluctance() {
+function reluctance() {
   const { saveData, type, effectiveType } = /** @type {any} */ (navigator).connection ?? {};
   if (matchMedia("(prefers-reduced-motion: reduce)").matches) return "You prefer less motion, so nothing moves before you press Start.";
   if (saveData || type === "cellular" || /2g/.test(effectiveType ?? "")) return "You seem to pay for data or to be short of it, so nothing is loaded before you press Start: 8 MB.";
