@@ -402,10 +402,10 @@ export type Inspection = {
   memory: ModelMemory;
   /** bytes on the GPU, without those of a draft model */
   total: number;
-  /** null where there is no GPU */
+  /** where it would run; null where `webgpu` is wanted and there is none */
   device: DeviceInfo | null;
   /**
-   * why it would not fit that GPU's limits; null where it would. How much memory is free, no browser tells before it is asked for
+   * why it would not fit that device's limits; null where it would. How much memory is free, no browser tells before it is asked for
    */
   unfit: string | null;
 };

@@ -169,7 +169,7 @@ mod tests {
         assert_eq!((known.missing(4), known.warning()), (None, None));
         // One that differs gives way to larger ones, then to smaller ones.
         known.learn(3, true);
-        assert_eq!((chosen(known, 4), chosen(known, 7), known.missing(7)), (4, 16, Some(4)));
+        assert_eq!((chosen(known, 4), chosen(known, 7), known.missing(7)), (4, 4, Some(4)));
         known.learn(4, true);
         assert_eq!((chosen(known, 7), chosen(known, 20), known.missing(7)), (4, 4, None));
         assert_eq!(chosen(known, 64), 0);

@@ -1,5 +1,6 @@
 //! One adapter, one device, one queue; what they can do, and what was asked of them.
 
+use super::counters::Counters;
 use super::kernels::{Kernel, Subnormals};
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -36,46 +37,6 @@ pub struct DeviceInfo {
     pub max_binding_size: u64,
     /// Whether it computes on the CPU.
     pub software: bool,
-}
-
-/// Counts since the device was opened; differences prove what a round does.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Counters {
-    /// Queue submissions.
-    pub submits: u64,
-    /// Of those, the ones whose commands were encoded while the device computed another.
-    pub prepared: u64,
-    /// Of those, the ones behind a round whose tokens were not read yet.
-    pub ahead: u64,
-    /// Times that the CPU waited for bytes from the GPU.
-    pub blocking_readbacks: u64,
-    /// Bytes that came back.
-    pub readback_bytes: u64,
-    /// Buffers, bind groups and pipelines created.
-    pub creates: u64,
-    /// Of those, the pipelines: kernel variants compiled.
-    pub pipelines: u64,
-    /// Kernel calls.
-    pub dispatches: u64,
-    /// Bytes of all buffers created and not dropped.
-    pub allocated: u64,
-}
-
-impl Counters {
-    /// What happened since `earlier`; `allocated` stays the current amount.
-    pub fn since(&self, earlier: &Self) -> Self {
-        Self {
-            submits: self.submits - earlier.submits,
-            prepared: self.prepared - earlier.prepared,
-            ahead: self.ahead - earlier.ahead,
-            blocking_readbacks: self.blocking_readbacks - earlier.blocking_readbacks,
-            readback_bytes: self.readback_bytes - earlier.readback_bytes,
-            creates: self.creates - earlier.creates,
-            pipelines: self.pipelines - earlier.pipelines,
-            dispatches: self.dispatches - earlier.dispatches,
-            allocated: self.allocated,
-        }
-    }
 }
 
 /// A device and its queue.

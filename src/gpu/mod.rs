@@ -3,6 +3,7 @@
 mod buffers;
 #[cfg(target_arch = "wasm32")]
 mod compile;
+mod counters;
 mod device;
 mod fragments;
 mod kernels;
@@ -12,7 +13,8 @@ mod wait;
 
 pub use crate::options::{Arithmetic, KvDtype};
 pub use buffers::{Buffer, Slice, Uniforms};
-pub use device::{Counters, DeviceInfo, Gpu, GpuOptions};
+pub use counters::Counters;
+pub use device::{DeviceInfo, Gpu, GpuOptions};
 pub use kernels::{Epilogue, Epilogues, Kernel, Noise, Subnormals, Tokens};
 pub use readback::Readback;
 pub use record::{Call, Group, Prepared, Recorder, Submitted, split_grid};

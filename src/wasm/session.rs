@@ -4,7 +4,7 @@ use super::parallel::JsCrew;
 use super::{to_error, to_value};
 use crate::device::{Device, Engine};
 use crate::error::{Error, Result, WeightsRule};
-use crate::gpu::{Gpu, GpuOptions};
+use crate::gpu::GpuOptions;
 use crate::load::ModelFiles;
 use crate::options::{GenerateOptions, LoadOptions};
 use crate::parallel::Writer;
@@ -116,8 +116,8 @@ pub async fn load(
     }
 }
 
-/// What there is to know of a model from its headers alone: an `Inspection`, with names as there. Without a GPU, its device is
-/// null.
+/// What there is to know of a model from its headers alone: an `Inspection`, with names as there. Its device is the one that the
+/// options want, null where there is none.
 ///
 /// # Errors
 /// As [`ModelFiles::open`], and what the source throws.
@@ -126,9 +126,10 @@ pub async fn inspect(model: Files, options: JsValue) -> Result<JsValue, JsValue>
     let thrown = Thrown::default();
     let model = JsSource::new(model, &thrown);
     let inspected = async {
-        let files = ModelFiles::open(model, &LoadOptions::read(Deserializer::from(options))?).await?;
-        let gpu = Gpu::open(&GpuOptions::default()).await.ok();
-        files.inspect(gpu.map(|gpu| gpu.info().clone())).await
+        let options = LoadOptions::read(Deserializer::from(options))?;
+        let files = ModelFiles::open(model, &options).await?;
+        let device = Device::open(options.device, &GpuOptions::default()).await.ok();
+        files.inspect(device.map(|(device, _)| device.info().clone())).await
     };
     match inspected.await {
         Ok(inspection) => Ok(to_value(&inspection)),
