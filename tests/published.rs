@@ -5,7 +5,7 @@ mod common;
 use common::run;
 use foretoken::checkpoint;
 use foretoken::error::Result;
-use foretoken::options::DrafterChoice;
+use foretoken::options::{ArithmeticChoice, DrafterChoice};
 use foretoken::weights::Folder;
 use foretoken::{GenerateOptions, Generation, LoadOptions, Message, Prompt, Session, Speculation};
 use serde_json::Value;
@@ -100,7 +100,9 @@ fn greedy_texts_are_those_of_transformers_with_and_without_prompt_lookup() {
     let golden = golden();
     for (path, model) in models(&golden) {
         let gpu = common::gpu();
-        let options = LoadOptions { max_context: Some(512), ..LoadOptions::default() };
+        // transformers computes with floats.
+        let arithmetic = ArithmeticChoice::F32;
+        let options = LoadOptions { max_context: Some(512), arithmetic, ..LoadOptions::default() };
         let folder = Folder::open(&path).unwrap();
         let mut session = run(Session::load(&gpu, folder, None::<Folder>, &options, &mut |_, _| ())).unwrap();
         for case in model["generations"].as_array().unwrap() {

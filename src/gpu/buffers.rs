@@ -1,6 +1,7 @@
 //! Buffers, with every byte accounted for.
 
-use super::device::{Counters, Gpu};
+use super::counters::Counters;
+use super::device::Gpu;
 use crate::error::{Error, Result};
 use bytemuck::Pod;
 use std::cell::Cell;

@@ -41,7 +41,7 @@ faults.stored = (request, response, [name]) => {
 /** The README's shortest way from a name on the Hub to a text, with the test's server as the Hub. */
 faults.readme = (_, response) => {
   const example = blocks("js").find((code) => code.includes("gguf"));
-  const code = example.replace('"foretoken"', '"/engine.js"').replace("{ file:", `{ endpoint: "${url}/repositories", file:`);
+  const code = example.replace('"foretoken"', '"/engine.js"').replace("{ file:", `{ endpoint: "${url}/repositories", arithmetic: "f32", file:`);
   response.writeHead(200, { "Content-Type": "text/javascript" }).end(`${code}export { engine, text };`);
 };
 
