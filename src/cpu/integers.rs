@@ -3,8 +3,8 @@
 //! they are functions of their own, compiled for any processor.
 
 use super::rows::Rows;
-use super::simd::arch;
-use pulp::Arch;
+use super::simd::{arch, mul_add};
+use pulp::{Arch, Simd, WithSimd};
 
 /// Activations that share a scale.
 pub const BLOCK: usize = 32;
@@ -16,30 +16,16 @@ pub struct Coded {
     codes: Vec<[i16; BLOCK]>,
     /// [rows, blocks].
     scales: Vec<f32>,
-    /// Sums of the first and the last 16 of each block [rows, blocks, 2].
-    sums: Vec<[f32; 2]>,
+    /// Sums of the blocks [rows, blocks].
+    sums: Vec<f32>,
+    /// Of the first and of the last 16 of each [rows, blocks, 2].
+    halves: Vec<f32>,
 }
 
 impl Coded {
     /// Rounds the activations: the largest one of a block becomes 127 or -127.
     pub fn new(x: &Rows) -> Self {
-        let blocks = x.padded_width() / BLOCK;
-        let count = x.len() * blocks;
-        let mut coded =
-            Self { blocks, codes: Vec::with_capacity(count), scales: Vec::with_capacity(count), sums: Vec::new() };
-        for row in 0..x.len() {
-            for block in x.padded(row).as_chunks::<BLOCK>().0 {
-                // Kept where one is not finite, so that the logits are not either.
-                let most = block.iter().fold(0f32, |most, x| if x.abs() > most || x.is_nan() { x.abs() } else { most });
-                let (scale, inverse) = (most / 127.0, if most > 0.0 { 127.0 / most } else { 0.0 });
-                let codes = block.map(|x| (x * inverse).round_ties_even() as i16);
-                let sum = |codes: &[i16]| scale * f32::from(codes.iter().sum::<i16>());
-                coded.sums.push([sum(&codes[..BLOCK / 2]), sum(&codes[BLOCK / 2..])]);
-                coded.codes.push(codes);
-                coded.scales.push(scale);
-            }
-        }
-        coded
+        arch().dispatch(Round(x))
     }
 
     /// How many rows.
@@ -47,9 +33,59 @@ impl Coded {
         self.scales.len() / self.blocks.max(1)
     }
 
+    #[inline(always)]
     fn row(&self, row: usize) -> Row<'_> {
         let range = row * self.blocks..(row + 1) * self.blocks;
-        Row { codes: &self.codes[range.clone()], scales: &self.scales[range.clone()], sums: &self.sums[range] }
+        Row {
+            codes: &self.codes[range.clone()],
+            scales: &self.scales[range.clone()],
+            sums: &self.sums[range.clone()],
+            halves: &self.halves[2 * range.start..2 * range.end],
+        }
+    }
+}
+
+struct Round<'a>(&'a Rows);
+
+impl WithSimd for Round<'_> {
+    type Output = Coded;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> Coded {
+        /// What is smaller is nothing.
+        const LEAST: f32 = 1e-30;
+        let Self(x) = self;
+        let blocks = x.padded_width() / BLOCK;
+        let count = x.len() * blocks;
+        let mut coded = Coded {
+            blocks,
+            codes: Vec::with_capacity(count),
+            scales: Vec::with_capacity(count),
+            sums: Vec::with_capacity(count),
+            halves: Vec::with_capacity(2 * count),
+        };
+        for row in 0..x.len() {
+            for block in x.padded(row).as_chunks::<BLOCK>().0 {
+                // As bits a NaN is the largest, so that the scale becomes one, and the logits.
+                let mut most = 0;
+                for x in block {
+                    most = most.max(x.to_bits() & 0x7fff_ffff);
+                }
+                let most = f32::from_bits(most);
+                let (scale, factor) = (most / 127.0, if most >= LEAST { 127.0 / most } else { 0.0 });
+                let (mut codes, mut halves) = ([0i16; BLOCK], [0i16; 2]);
+                for i in 0..BLOCK {
+                    codes[i] = (block[i] * factor).round_ties_even() as i16;
+                    halves[i / (BLOCK / 2)] += codes[i];
+                }
+                coded.codes.push(codes);
+                coded.scales.push(scale);
+                coded.sums.push(scale * f32::from(halves[0] + halves[1]));
+                coded.halves.push(scale * f32::from(halves[0]));
+                coded.halves.push(scale * f32::from(halves[1]));
+            }
+        }
+        coded
     }
 }
 
@@ -57,7 +93,8 @@ impl Coded {
 struct Row<'a> {
     codes: &'a [[i16; BLOCK]],
     scales: &'a [f32],
-    sums: &'a [[f32; 2]],
+    sums: &'a [f32],
+    halves: &'a [f32],
 }
 
 /// A row of weights, in blocks: each is `scale * (code - center) + offset`.
@@ -67,11 +104,9 @@ pub struct Weights<'a> {
     pub codes: Codes<'a>,
     /// The code that stands for no more than the offset.
     pub center: u8,
-    /// Weights that share a scale and an offset.
-    pub group: usize,
-    /// [groups].
+    /// For each block or, twice as many, for each half of one.
     pub scales: &'a [f32],
-    /// [groups].
+    /// As many.
     pub offsets: Option<&'a [f32]>,
 }
 
@@ -98,9 +133,10 @@ trait Integers: Copy {
     /// The products with the first and with the last 16 activations.
     fn dot(self, weights: Self::Weights, codes: &[i16; BLOCK]) -> [Self::Sums; 2];
     fn sum(self, sums: [Self::Sums; 2]) -> Self::Sums;
-    fn zero(self) -> Self::Total;
-    /// `total + sums * scale`.
-    fn add(self, total: Self::Total, sums: Self::Sums, scale: f32) -> Self::Total;
+    /// A factor of such multiples.
+    fn splat(self, factor: f32) -> Self::Total;
+    /// `total + sums * (scale * factor)`.
+    fn add(self, total: Self::Total, sums: Self::Sums, scale: Self::Total, factor: f32) -> Self::Total;
     fn total(self, total: Self::Total) -> f32;
 }
 
@@ -138,20 +174,34 @@ impl<'w, I: Integers, W: Fn(usize) -> Weights<'w>> Products<'_, I, W> {
     fn compute(self) {
         let Self { simd, weights, x, products } = self;
         for (out, products) in products.chunks_exact_mut(x.len()).enumerate() {
-            let weights = weights(out);
-            let mut row = 0;
-            // Each block of weights that is taken apart serves up to four rows.
-            while row + 4 <= x.len() {
-                let rows = [x.row(row), x.row(row + 1), x.row(row + 2), x.row(row + 3)];
-                products[row..row + 4].copy_from_slice(&dots(simd, weights, rows));
-                row += 4;
-            }
-            while row < x.len() {
-                products[row] = dots(simd, weights, [x.row(row)])[0];
-                row += 1;
-            }
+            // Each block of weights that is taken apart serves up to eight rows.
+            let (weights, mut row) = (weights(out), 0);
+            row = some::<I, 8>(simd, weights, x, row, products);
+            row = some::<I, 4>(simd, weights, x, row, products);
+            row = some::<I, 2>(simd, weights, x, row, products);
+            some::<I, 1>(simd, weights, x, row, products);
         }
     }
+}
+
+/// The products with N rows at a time from one on, as long as there are so many. Returns the first that is left.
+#[inline(always)]
+fn some<I: Integers, const N: usize>(
+    simd: I,
+    weights: Weights<'_>,
+    x: &Coded,
+    mut from: usize,
+    products: &mut [f32],
+) -> usize {
+    while from + N <= x.len() {
+        let mut rows = [x.row(from); N];
+        for (i, row) in rows.iter_mut().enumerate().skip(1) {
+            *row = x.row(from + i);
+        }
+        products[from..from + N].copy_from_slice(&dots(simd, weights, rows));
+        from += N;
+    }
+    from
 }
 
 #[inline(always)]
@@ -186,40 +236,62 @@ fn dots_of<I: Integers, B: Block, const N: usize>(
     simd: I,
     weights: Weights<'_>,
     codes: &[B],
-    x: [Row<'_>; N],
+    mut x: [Row<'_>; N],
 ) -> [f32; N] {
-    let Weights { center, group, scales, offsets, .. } = weights;
-    let mut totals = [simd.zero(); N];
-    // What the offsets add.
-    let mut more = [0f32; N];
-    for (at, codes) in codes.iter().enumerate() {
-        let block = codes.widen(simd, center);
-        if group == BLOCK / 2 {
+    let Weights { center, scales, offsets, .. } = weights;
+    // All as long as the codes, which need not be asked for each block then.
+    let len = codes.len();
+    for row in &mut x {
+        row.codes = &row.codes[..len];
+        row.scales = &row.scales[..len];
+    }
+    let mut totals = [simd.splat(0.0); N];
+    if scales.len() == len {
+        let scales = &scales[..len];
+        for at in 0..len {
+            let (block, scale) = (codes[at].widen(simd, center), simd.splat(scales[at]));
+            for i in 0..N {
+                let sums = simd.sum(simd.dot(block, &x[i].codes[at]));
+                totals[i] = simd.add(totals[i], sums, scale, x[i].scales[at]);
+            }
+        }
+    } else {
+        let scales = &scales.as_chunks::<2>().0[..len];
+        for at in 0..len {
+            let block = codes[at].widen(simd, center);
+            let (first, last) = (simd.splat(scales[at][0]), simd.splat(scales[at][1]));
             for i in 0..N {
                 let sums = simd.dot(block, &x[i].codes[at]);
-                for half in 0..2 {
-                    totals[i] = simd.add(totals[i], sums[half], scales[2 * at + half] * x[i].scales[at]);
-                    if let Some(offsets) = offsets {
-                        more[i] += offsets[2 * at + half] * x[i].sums[at][half];
-                    }
-                }
-            }
-            continue;
-        }
-        let group = at * BLOCK / group;
-        for i in 0..N {
-            let sums = simd.sum(simd.dot(block, &x[i].codes[at]));
-            totals[i] = simd.add(totals[i], sums, scales[group] * x[i].scales[at]);
-            if let Some(offsets) = offsets {
-                let [first, last] = x[i].sums[at];
-                more[i] += offsets[group] * (first + last);
+                totals[i] = simd.add(totals[i], sums[0], first, x[i].scales[at]);
+                totals[i] = simd.add(totals[i], sums[1], last, x[i].scales[at]);
             }
         }
     }
+    let mut products = [0f32; N];
     for i in 0..N {
-        more[i] += simd.total(totals[i]);
+        products[i] = simd.total(totals[i]);
+        if let Some(offsets) = offsets {
+            products[i] += dot(offsets, if offsets.len() == len { x[i].sums } else { x[i].halves });
+        }
     }
-    more
+    products
+}
+
+/// Eight sums that take turns, added up at the end.
+#[inline(always)]
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let mut sums = [0f32; 8];
+    let (a, a_rest) = a.as_chunks::<8>();
+    let (b, b_rest) = b.as_chunks::<8>();
+    for (a, b) in a.iter().zip(b) {
+        for i in 0..8 {
+            sums[i] = mul_add(a[i], b[i], sums[i]);
+        }
+    }
+    for (i, (a, b)) in a_rest.iter().zip(b_rest).enumerate() {
+        sums[i] = mul_add(*a, *b, sums[i]);
+    }
+    sums.iter().sum()
 }
 
 /// Without vectors, or with those that the compiler finds.
@@ -253,13 +325,16 @@ impl Integers for Plain {
     }
 
     #[inline(always)]
-    fn zero(self) -> Self::Total {
-        [0.0; 8]
+    fn splat(self, factor: f32) -> Self::Total {
+        [factor; 8]
     }
 
     #[inline(always)]
-    fn add(self, total: Self::Total, sums: Self::Sums, scale: f32) -> Self::Total {
-        std::array::from_fn(|i| total[i] + sums[i] as f32 * scale)
+    fn add(self, mut total: Self::Total, sums: Self::Sums, scale: Self::Total, factor: f32) -> Self::Total {
+        for i in 0..8 {
+            total[i] += sums[i] as f32 * (scale[i] * factor);
+        }
+        total
     }
 
     #[inline(always)]
@@ -314,13 +389,14 @@ mod avx2 {
         }
 
         #[inline(always)]
-        fn zero(self) -> Self::Total {
-            cast([0f32; 8])
+        fn splat(self, factor: f32) -> Self::Total {
+            self.avx._mm256_set1_ps(factor)
         }
 
         #[inline(always)]
-        fn add(self, total: Self::Total, sums: Self::Sums, scale: f32) -> Self::Total {
-            self.fma._mm256_fmadd_ps(self.avx._mm256_cvtepi32_ps(sums), cast([scale; 8]), total)
+        fn add(self, total: Self::Total, sums: Self::Sums, scale: Self::Total, factor: f32) -> Self::Total {
+            let by = self.avx._mm256_mul_ps(scale, self.avx._mm256_set1_ps(factor));
+            self.fma._mm256_fmadd_ps(self.avx._mm256_cvtepi32_ps(sums), by, total)
         }
 
         #[inline(always)]
@@ -387,14 +463,15 @@ mod simd128 {
         }
 
         #[inline(always)]
-        fn zero(self) -> Self::Total {
-            cast([0f32; 4])
+        fn splat(self, factor: f32) -> Self::Total {
+            self.simd128.f32x4_splat(factor)
         }
 
         #[inline(always)]
-        fn add(self, total: Self::Total, sums: Self::Sums, scale: f32) -> Self::Total {
+        fn add(self, total: Self::Total, sums: Self::Sums, scale: Self::Total, factor: f32) -> Self::Total {
             let simd = self.simd128;
-            simd.f32x4_add(total, simd.f32x4_mul(simd.f32x4_convert_i32x4(sums), simd.f32x4_splat(scale)))
+            let by = simd.f32x4_mul(scale, simd.f32x4_splat(factor));
+            simd.f32x4_add(total, simd.f32x4_mul(simd.f32x4_convert_i32x4(sums), by))
         }
 
         #[inline(always)]

@@ -8,6 +8,7 @@ use crate::options::Arithmetic;
 use crate::weights::{self, Dtype, Float, Format, coded, widen};
 use pulp::{Simd, WithSimd};
 use std::collections::TryReserveError;
+use std::iter::repeat_n;
 use std::ops::Range;
 
 /// Multiplications that are worth a thread.
@@ -41,8 +42,10 @@ struct Quantised {
     codes: Vec<u8>,
     has_nibbles: bool,
     center: u8,
-    /// Weights that share a scale and an offset.
+    /// Weights that share a scale and an offset: a block, or half of one.
     group: usize,
+    /// Blocks that share them where they are stored.
+    repeats: usize,
     scales: Vec<f32>,
     /// None where no weight has one.
     offsets: Option<Vec<f32>>,
@@ -209,7 +212,8 @@ impl Stored {
 impl Quantised {
     fn new(dtype: Dtype) -> Self {
         let has_nibbles = matches!(Format::of(dtype), Format::Quantised { codes: weights::Codes::Four, .. });
-        Self { has_nibbles, center: dtype.center(), group: dtype.group(), ..Self::default() }
+        let group = dtype.group().min(BLOCK);
+        Self { has_nibbles, center: dtype.center(), group, repeats: dtype.group() / group, ..Self::default() }
     }
 
     fn push(&mut self, weights::Coded { codes, scales, offsets }: weights::Coded) {
@@ -226,9 +230,9 @@ impl Quantised {
             let before = self.scales.len();
             let all = self.offsets.get_or_insert_with(|| Vec::with_capacity(self.scales.capacity()));
             all.resize(before, -0.0);
-            all.extend(offsets);
+            all.extend(offsets.into_iter().flat_map(|offset| repeat_n(offset, self.repeats)));
         }
-        self.scales.extend(scales);
+        self.scales.extend(scales.into_iter().flat_map(|scale| repeat_n(scale, self.repeats)));
     }
 
     /// A row of blocks.
@@ -242,7 +246,6 @@ impl Quantised {
         integers::Weights {
             codes,
             center: self.center,
-            group: self.group,
             scales: &self.scales[groups.clone()],
             offsets: self.offsets.as_ref().map(|offsets| &offsets[groups]),
         }

@@ -110,7 +110,7 @@ export const tests = {
     const outcome = await page.evaluate(async ([prompt, many]) => {
       const engine = await Engine.load(TALES, { device: "cpu", max_context: 512 });
       const control = new AbortController();
-      const stream = engine.generate(prompt, { max_new_tokens: many, signal: control.signal, speculation: "off" });
+      const stream = engine.generate(prompt, { max_new_tokens: many, min_new_tokens: many, signal: control.signal, speculation: "off" });
       let count = 0;
       try {
         for await (const { tokens } of stream) {

@@ -30,7 +30,7 @@ const PAGE = `<!doctype html><title>files</title><script type="module">
   for (;;) {
     const { id, job, message } = await (await post("order")).json();
     if (message) workers.forEach((worker) => worker.postMessage(message));
-    else (job.model ? write(job) : run(job)).then((result) => post("done", { id, result }), (error) => post("done", { id, failed: error.message }));
+    else (job.prompt ? write(job) : run(job)).then((result) => post("done", { id, result }), (error) => post("done", { id, failed: error.message }));
   }
 </script>`;
 
