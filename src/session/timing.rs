@@ -9,6 +9,8 @@ use web_time::Instant;
 const TIMES: usize = 3;
 /// How much longer loading may take, about. Where that is not enough, rounds are timed once, and some are guessed.
 const MOST: Duration = Duration::from_millis(100);
+/// Waiting that is believed, in plain rounds: a busy machine makes any of it, and rounds that wait are rarely timed again.
+const MOST_WAITING: f64 = 0.5;
 
 /// Times rounds: plain ones, also those submitted ahead, those over 8 rows and, where there is a draft model, with a draft step;
 /// until 100 ms have passed also those over 2, 4 and 16 rows. What is not ready is not timed, so no compilation is; in a browser it
@@ -24,7 +26,7 @@ pub(super) async fn time_rounds(target: &mut impl Queue, has_draft_model: bool, 
     // A coarse clock may say that no time passed.
     if ahead > 0.0 {
         timings.plain = Some(ahead);
-        timings.waiting = f64::max(waited / ahead - 1.0, 0.0);
+        timings.waiting = (waited / ahead - 1.0).clamp(0.0, MOST_WAITING);
         for drafted in [7, 1, 3, 15] {
             let draft = Draft::Tokens(vec![0; drafted]);
             let late = began.elapsed() > MOST && drafted != 7;
