@@ -87,6 +87,29 @@ export const tests = {
     check(counters.submits > 20 && counters.dispatches > 1000, JSON.stringify(counters));
   },
 
+  async "with the draft model on the CPU beside it one target writes the same text"() {
+    await load("beside", "/models/tales/target", { assistant_model: "/models/tales/draft", max_context: 256, draft_device: "cpu" });
+    await workers(7, "also the text, a target, the draft model on the CPU");
+    let accepted = 0;
+    for (const [way, expected] of [[OPTIONS, greedy], [SAMPLED, sampled], [{ ...OPTIONS, drafter: "lookup" }, greedy]]) {
+      const found = await generate("beside", way);
+      same(found, expected, JSON.stringify(way));
+      const { distributed, warnings, num_accepted_draft_tokens } = found.stats;
+      equal([distributed.sp_degree, warnings], [1, []], "targets, and what to know");
+      accepted += num_accepted_draft_tokens;
+    }
+    check(accepted > 0, "drafts were accepted");
+    const device = await page.evaluate(() => {
+      const { device } = beside;
+      beside.dispose();
+      return device;
+    });
+    equal(device.backend, "BrowserWebGpu", "where the target runs");
+    await workers(4, "those before");
+    const refused = await page.evaluate(() => failed(Engine.load(TALES, { draft_device: "webgpu" })));
+    equal(refused?.code, "bad-option", "a draft model elsewhere");
+  },
+
   async "a stop string, a reader that leaves and an abort end it there, and the next text is whole"() {
     const stop = greedy.text.slice(10, 14);
     const stopped = await generate("two", { ...OPTIONS, stop: [stop] });
