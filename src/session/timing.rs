@@ -5,9 +5,11 @@ use crate::target::{Draft, Queue, Timings};
 use std::time::Duration;
 use web_time::Instant;
 
-/// Rounds of a kind that are timed; the shortest counts.
+/// Plain rounds in a row that are timed at least.
 const TIMES: usize = 3;
-/// How much longer loading may take, about. Where that is not enough, rounds are timed once, and some are guessed.
+/// How long rounds of a kind are timed: ten ticks of a coarse clock.
+const ENOUGH: Duration = Duration::from_millis(10);
+/// How much longer loading may take, about. Where that is not enough, some are guessed.
 const MOST: Duration = Duration::from_millis(100);
 /// Waiting that is believed, in plain rounds: a busy machine makes any of it, and rounds that wait are rarely timed again.
 const MOST_WAITING: f64 = 0.5;
@@ -47,18 +49,22 @@ pub(super) async fn time_rounds(target: &mut impl Queue, has_draft_model: bool, 
     Ok(timings)
 }
 
-/// Seconds of a round that is waited for.
+/// Seconds of a round that is waited for: the mean of some that take long enough for a coarse clock, behind one that finds caches
+/// cold. One that takes long is enough.
 async fn time(target: &mut impl Queue, draft: &Draft) -> Result<f64> {
-    let (mut shortest, first) = (f64::INFINITY, Instant::now());
-    for time in 0..TIMES {
-        if time == 0 || first.elapsed() < MOST / 10 {
-            target.truncate(0);
-            let began = Instant::now();
-            target.verify(0, draft).await?;
-            shortest = shortest.min(began.elapsed().as_secs_f64());
-        }
+    let began = Instant::now();
+    target.truncate(0);
+    target.verify(0, draft).await?;
+    if began.elapsed() > ENOUGH {
+        return Ok(began.elapsed().as_secs_f64());
     }
-    Ok(shortest)
+    let (began, mut rounds) = (Instant::now(), 0);
+    while began.elapsed() < ENOUGH {
+        target.truncate(0);
+        target.verify(0, draft).await?;
+        rounds += 1;
+    }
+    Ok(began.elapsed().as_secs_f64() / f64::from(rounds))
 }
 
 /// Seconds of a plain round that is submitted before the one before it is read; none where that cannot be. Firefox reports
@@ -66,19 +72,23 @@ async fn time(target: &mut impl Queue, draft: &Draft) -> Result<f64> {
 async fn time_ahead(target: &mut impl Queue) -> Result<Option<f64>> {
     target.truncate(0);
     target.submit(0, &Draft::Tokens(Vec::new())).await?;
-    let mut began = Instant::now();
-    for done in 0..=TIMES {
-        if done < TIMES {
+    let (mut began, mut rounds) = (Instant::now(), 0);
+    loop {
+        let is_last = rounds >= TIMES && began.elapsed() > ENOUGH || rounds + 2 >= target.capacity();
+        if !is_last {
             if !target.prepare(true) {
                 return Ok(None);
             }
             target.repeat();
         }
         target.finish().await?;
-        target.keep(done + 1);
-        if done == 0 {
+        target.keep(rounds + 1);
+        if is_last {
+            return Ok(Some(began.elapsed().as_secs_f64() / rounds.max(1) as f64));
+        }
+        if rounds == 0 {
             began = Instant::now();
         }
+        rounds += 1;
     }
-    Ok(Some(began.elapsed().as_secs_f64() / TIMES as f64))
 }

@@ -108,7 +108,7 @@ export const tests = {
     const { speculative, plain, device, memory } = await report(page);
     equal([speculative.num_emitted_tokens, plain.num_emitted_tokens], [8, 8], "the option's way to the engine");
     // Of 6.95 and 0.6 million parameters.
-    check(memory.target.weights < 8.5e6 && memory.draft.weights < 0.8e6, `not 8 bits: ${JSON.stringify(memory)}`);
+    check(memory.target.weights < 9e6 && memory.draft.weights < 0.8e6, `not 8 bits: ${JSON.stringify(memory)}`);
     const { num_spec_steps: rounds, num_accepted_draft_tokens: kept } = speculative;
     const { told, ...counts } = charts;
     // A speed lies between two rounds.

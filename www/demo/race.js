@@ -65,14 +65,14 @@ export async function run(signal) {
 }
 
 /**
- * The first run of a visit: where the engine does not guess because that does not pay, it is made to, so that there is something to
- * see, and the number says what it costs.
+ * The first run of a visit: where no guess pays in a story, as on a CPU, a passage is retold, in which guesses are looked up.
  * @param {AbortSignal} signal
  */
 export async function arrive(signal) {
   const { speculative, options } = await run(signal);
-  if (expected || speculative.stats.num_draft_tokens || options.speculation || options.num_assistant_tokens_schedule) return;
-  fill({ prompt: at("prompt").value, kind: at("kind").value, options: { num_assistant_tokens: "3", num_assistant_tokens_schedule: "constant" } });
+  const { num_draft_tokens, num_spec_steps } = speculative.stats;
+  if (expected || num_draft_tokens > num_spec_steps / 2 || options.speculation || options.num_assistant_tokens_schedule) return;
+  fill(PRESETS.retell);
   await run(signal);
 }
 
