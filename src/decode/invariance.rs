@@ -172,9 +172,9 @@ mod tests {
         assert_eq!((chosen(known, 4), chosen(known, 7), known.missing(7)), (4, 4, Some(4)));
         known.learn(4, true);
         assert_eq!((chosen(known, 7), chosen(known, 20), known.missing(7)), (4, 4, None));
-        assert_eq!(chosen(known, 64), 0);
+        assert_eq!((chosen(known, 64), known.missing(64)), (4, Some(TILE)));
         known.learn(TILE, true);
-        assert_eq!(chosen(known, 64), 4);
+        assert_eq!((chosen(known, 64), known.missing(64)), (4, None));
         assert_eq!((chosen(Variants::NO_TILES, 64), chosen(Variants::NO_TILES, 3)), (16, 4));
         assert_eq!((chosen(Variants::ONE, 64), chosen(Variants::ONE, 3)), (1, 1));
         assert!(Variants::NO_TILES.warning() != known.warning() && known.warning().is_some());

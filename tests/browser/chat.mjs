@@ -73,7 +73,7 @@ export const tests = {
       const response = await route.fetch();
       await route.fulfill({ response, body: `${await response.text()}\n${small}` });
     }) });
-    await type(cramped, { prefill_chunk: "1024" });
+    await type(cramped, { prefill_chunk: "1024", device: "webgpu" });
     await cramped.evaluate(() => document.querySelectorAll("#shelf details").forEach((fold) => (fold.open = true)));
     await cramped.fill("#other-model", "/models/tales/target");
     await cramped.click("#other-check");
