@@ -1,6 +1,7 @@
 //! Matrices in the CPU's memory, and their products with rows of activations.
 
-use super::integers::{self, BLOCK, Coded, Codes};
+use super::instructions::BLOCK;
+use super::integers::{self, Coded, Codes};
 use super::parts::for_each_part;
 use super::rows::{Floats, Rows, stride};
 use super::simd::{LANES, arch, dots, widen_codes};

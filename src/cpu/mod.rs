@@ -5,6 +5,7 @@
 
 mod attention;
 mod engine;
+mod instructions;
 mod integers;
 mod matrix;
 mod model;
