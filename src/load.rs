@@ -292,7 +292,7 @@ impl<S: Source, A: Source> Origination for Pair<S, A> {
 ///
 /// # Errors
 /// As [`Session::load`].
-pub(crate) async fn load_alone<S: Source + 'static>(
+pub async fn load_alone<S: Source + 'static>(
     device: &Device,
     source: S,
     context: Option<usize>,

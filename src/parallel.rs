@@ -21,6 +21,7 @@ mod threads;
 mod worker;
 mod writer;
 
+pub use crate::load::load_alone;
 pub use crew::{Crew, Order, Report, Role};
 pub use load::Prepared;
 pub use serve::{Inbox, work};

@@ -3,11 +3,10 @@
 use super::Instance;
 use super::crew::{Crew, Order, Report, Role};
 use super::threads::{Build, Thread, Told, start};
-use super::{Parallel, Prepared};
+use super::{Parallel, Prepared, load_alone};
 use crate::device::{Device, Engine};
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, GpuOptions};
-use crate::load::load_alone;
 use crate::options::{DeviceChoice, LoadOptions};
 use crate::sample::Sampling;
 use crate::weights::Source;

@@ -29,14 +29,23 @@ pub(super) async fn time_rounds(target: &mut impl Queue, has_draft_model: bool, 
     if ahead > 0.0 {
         timings.plain = Some(ahead);
         timings.waiting = (waited / ahead - 1.0).clamp(0.0, MOST_WAITING);
-        for drafted in [7, 1, 3, 15] {
-            let draft = Draft::Tokens(vec![0; drafted]);
-            let late = began.elapsed() > MOST && drafted != 7;
-            if drafted < target.capacity() && !late && target.ready(&draft).await? {
-                let forward = time(target, &draft).await? / ahead - timings.waiting;
-                // Noise may make nothing of it, or more than as many plain rounds.
-                timings.set_rows(drafted + 1, forward.clamp(1.0, (drafted + 1) as f64));
-                timings.timed = true;
+        let waiting = timings.waiting;
+        // Noise may make nothing of a forward, or more than as many plain rounds.
+        let forward = |seconds: f64, rows: usize| (seconds / ahead - waiting).clamp(1.0, rows as f64);
+        let mut sixteen = None;
+        // First where that is quick: WebAssembly becomes fast as it runs, and what computes 16 rows computes 8.
+        if ahead < ENOUGH.as_secs_f64() {
+            sixteen = time_ready(target, 16).await?.map(|seconds| forward(seconds, 16));
+        }
+        let eight = time_ready(target, 8).await?.map(|seconds| forward(seconds, 8));
+        eight.into_iter().for_each(|forward| timings.set_rows(8, forward));
+        sixteen.into_iter().for_each(|forward| timings.set_rows(16, forward));
+        timings.timed = eight.is_some();
+        for rows in [4, 2] {
+            if began.elapsed() < MOST
+                && let Some(seconds) = time_ready(target, rows).await?
+            {
+                timings.set_rows(rows, forward(seconds, rows));
             }
         }
         let one = Draft::Model(1);
@@ -47,6 +56,15 @@ pub(super) async fn time_rounds(target: &mut impl Queue, has_draft_model: bool, 
     }
     target.truncate(0);
     Ok(timings)
+}
+
+/// Seconds of a round over so many rows; none where its kernels are not ready, or there is no room for it.
+async fn time_ready(target: &mut impl Queue, rows: usize) -> Result<Option<f64>> {
+    let draft = Draft::Tokens(vec![0; rows - 1]);
+    if rows > target.capacity() || !target.ready(&draft).await? {
+        return Ok(None);
+    }
+    time(target, &draft).await.map(Some)
 }
 
 /// Seconds of a round that is waited for: the mean of some that take long enough for a coarse clock, behind one that finds caches

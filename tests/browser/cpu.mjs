@@ -106,26 +106,6 @@ export const tests = {
     equal(refused.code, "bad-option", "an unknown arithmetic");
   },
 
-  async "adaptive drafts what was expected, once it knows what that costs"() {
-    const { token_ids, texts, stats } = await page.evaluate(async (prompt) => {
-      const engine = await Engine.load(TALES, { device: "cpu", max_context: 512 });
-      const drawn = { max_new_tokens: 96, min_new_tokens: 96, do_sample: true, temperature: 0.9, seed: 7 };
-      const { text, token_ids } = await engine.generate(prompt, { ...drawn, speculation: "off" }).result;
-      const texts = [];
-      let stats;
-      // On a busy machine that may take a text or two.
-      while (texts.length < 8 && !stats?.speculating.rounds.prediction) {
-        const found = await engine.generate(prompt, { ...drawn, prediction: text }).result;
-        texts.push(found.token_ids);
-        ({ stats } = found);
-      }
-      engine.dispose();
-      return { token_ids, texts, stats };
-    }, tales[12].prompt);
-    for (const ids of texts) equal(ids, token_ids, "the text");
-    check(stats.speculating.rounds.prediction > 0 && stats.num_accepted_draft_tokens > 0, stats.speculating.reason);
-  },
-
   async "an abort is heard while the CPU computes, and the engine goes on"() {
     const outcome = await page.evaluate(async ([prompt, many]) => {
       const engine = await Engine.load(TALES, { device: "cpu", max_context: 512 });
