@@ -85,9 +85,9 @@ test("options and statistics are typed as the engine names them", () => {
     ["speculate/stats.rs", "Times", "Times", []],
     ["speculate/stats.rs", "Distributed", "Distributed", []],
     ["speculate/choice.rs", "Speculating", "Speculating", []],
-    ["gpu/device.rs", "Counters", "Counters", []],
+    ["gpu/counters.rs", "Counters", "Counters", []],
     ["gpu/device.rs", "DeviceInfo", "DeviceInfo", []],
-    ["decode/memory.rs", "Memory", "ModelMemory", []],
+    ["model/blueprint.rs", "Memory", "ModelMemory", []],
   ]) {
     const fields = new RegExp(`pub struct ${name} \\{(.*?)\\n\\}`, "s").exec(read(root, "src", file))[1];
     const rust = [...fields.matchAll(/^    pub (\w+):/gm)].map(([, field]) => field);

@@ -122,7 +122,9 @@ export class Engine {
   static async #begin(method, model, options) {
     const { assistant_model, onProgress, signal, endpoint, revision, token, cache = true, persist = false, worker, wasm, ...rest } = checked(options);
     if (signal?.aborted) throw aborted(signal);
-    if (method === "load" && (rest.device === "webgpu" || Number(rest.sp_degree) > 1)) requireWebGpu();
+    // Where there is no worker the CPU cannot compute either.
+    const needsGpu = rest.device === "webgpu" || Number(rest.sp_degree) > 1 || typeof Worker === "undefined";
+    if (method === "load" && needsGpu) requireWebGpu();
     // The browser may refuse, or ask the user; nothing waits for it.
     const remote = [model, assistant_model].some((files) => typeof files === "string" || files instanceof URL);
     if (persist && cache && remote) navigator.storage?.persist?.().catch(() => {});
