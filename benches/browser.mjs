@@ -1,7 +1,8 @@
-// node benches/browser.mjs [--tokens 40] [--passes 3] [--kinds open,retell] [--modes lookup,adaptive] [--readback-delay 20] [--first]:
-// the tasks of `foretoken bench` in headless Chromium or, with BROWSER=firefox, in Firefox. Each text is written in every mode, overlapped and
-// not, the modes in another order each time, so that what disturbs the machine disturbs all of them. A delay, in milliseconds, makes
-// every readback come later, as on a device that is far. With --first each text is the first of an engine of its own.
+// node benches/browser.mjs [--tokens 40] [--passes 3] [--kinds open,retell] [--modes lookup,adaptive] [--readback-delay 20] [--first]
+// [--device cpu] [--dtype q8]: the tasks of `foretoken bench` in headless Chromium or, with BROWSER=firefox, in Firefox. Each text is
+// written in every mode, overlapped and not, the modes in another order each time, so that what disturbs the machine disturbs all of
+// them. A delay, in milliseconds, makes every readback come later, as on a device that is far. With --first each text is the first of
+// an engine of its own.
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { needBuild } from "../scripts/build.mjs";
@@ -17,6 +18,8 @@ const { values } = parseArgs({
     modes: { type: "string", default: "draft model,lookup,chain,adaptive" },
     "readback-delay": { type: "string", default: "0" },
     first: { type: "boolean", default: false },
+    device: { type: "string", default: "webgpu" },
+    dtype: { type: "string", default: "auto" },
   },
 });
 const [tokens, passes, delay] = [values.tokens, values.passes, values["readback-delay"]].map(Number);
@@ -44,11 +47,11 @@ const context = await browser.newContext();
 await answerLate(context, delay);
 const version = browser.version();
 const page = await open(context);
-const load = () => page.evaluate(async () => {
+const load = () => page.evaluate(async (options) => {
   globalThis.engine?.dispose();
-  globalThis.engine = await Engine.load(TALES, { assistant_model: DRAFT });
+  globalThis.engine = await Engine.load(TALES, { assistant_model: DRAFT, ...options });
   return engine.device;
-});
+}, { device: values.device, dtype: values.dtype });
 const device = await load();
 
 const write = (prompt, options) => page.evaluate(
@@ -84,7 +87,7 @@ const speedup = (runs, others) => {
 };
 const later = (delay > 0 ? `, readbacks ${delay} ms later` : "") + (values.first ? ", each the first of an engine" : "");
 console.log(`${device.name || device.driver || device.backend} in ${browserName} ${version}; at most ${tokens} tokens per text, each ${passes} times, prompts cached${later}\n`);
-console.log("task       mode         tokens  rounds  per round  accepted  speed-up");
+console.log("task       mode         tokens  rounds  per round  accepted  tokens/s  speed-up");
 for (const kind of new Set(chosen.map(({ kind }) => kind))) {
   for (const mode of Object.keys(MODES)) {
     const own = of({ kind, mode, overlap: true });
@@ -92,6 +95,7 @@ for (const kind of new Set(chosen.map(({ kind }) => kind))) {
     const [emitted, rounds, drafted, accepted] = names.map((name) => sum(own.map(({ stats }) => stats[name])));
     const cells = [String(emitted).padStart(6), String(rounds).padStart(6), (emitted / rounds).toFixed(2).padStart(9)];
     cells.push((drafted ? `${Math.round((100 * accepted) / drafted)} %` : "").padStart(8));
+    cells.push(median(own.map(({ stats }) => stats.times.tokens_per_second)).toFixed(1).padStart(8));
     console.log(`${kind.padEnd(10)} ${mode.padEnd(12)} ${cells.join("  ")}  ${speedup(own, of({ kind, mode: "plain", overlap: true }))}`);
   }
 }

@@ -159,7 +159,7 @@ function weigh() {
 /** Whether the built files are missing, or older than what they are built from. */
 export function outdated() {
   const modules = MODULES.flatMap(({ name, folder }) => [join(folder, `${name}.js`), join(folder, `${name}_bg.wasm`)]);
-  const built = modules.concat(parser, PAIR.map((model) => join(served, model, "model.safetensors")));
+  const built = modules.concat(PAIR.map((model) => join(served, model, "model.safetensors")));
   if (!built.every(existsSync)) return true;
   const age = (file) => statSync(file).mtimeMs;
   const sources = ["src", "shaders", "models"].flatMap((folder) =>

@@ -56,10 +56,8 @@ impl Device {
                 Ok(gpu) => {
                     let DeviceInfo { name, backend, .. } = gpu.info();
                     let name = if name.is_empty() { backend } else { name };
-                    (
-                        Self::Cpu,
-                        Some(format!("the models run on the CPU: so does the only adapter, {name}, and slower")),
-                    )
+                    let reason = format!("the only adapter, {name}, computes there too, more slowly");
+                    (Self::Cpu, Some(format!("the models run on the CPU: {reason}")))
                 }
                 Err(error) => (Self::Cpu, Some(format!("the models run on the CPU: {error}"))),
             }),

@@ -4,8 +4,7 @@
 //! drafter and lookahead that never changes, found in hindsight over all texts of a world.
 
 use foretoken::speculate::{Adaptive, Drafter, Origin, Prediction, Round, Speculating};
-use foretoken::target::Draft;
-use foretoken::target::Timings as Told;
+use foretoken::target::{Draft, Timings as Told};
 use std::sync::LazyLock;
 
 /// The first seed of all texts and timings: `SEED=1000 cargo test --test adaptive` judges by others.

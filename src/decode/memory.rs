@@ -112,10 +112,7 @@ impl Blueprint {
         let cache = CacheSizes::new(spec, capacity.kv_dtype, positions);
         let bytes: Vec<u64> =
             plan.matrices.iter().zip(sections).map(|(matrix, sections)| matrix_bytes(matrix, sections)).collect();
-        let read = plan.body.iter().chain(&plan.head).filter_map(|op| match op {
-            Op::Matmul { matrix, .. } => bytes.get(matrix.0),
-            _ => None,
-        });
+        let read = plan.multiplied().filter_map(|matrix| bytes.get(matrix.0));
         let rows = sizes.hidden * 2 + sizes.gained + sizes.query * 2 + sizes.qkv + sizes.mlp + sizes.quantised;
         Memory {
             weights: bytes.iter().sum::<u64>() + sizes.vectors,

@@ -7,7 +7,7 @@ use crate::weights::{Dtype, Format, Row, Source, TOGETHER, Tensor, Weights};
 use serde::Serialize;
 use std::ops::Range;
 
-/// What a model is made of before it is on the GPU.
+/// What a model is made of before it is on a device.
 #[derive(Debug, Clone)]
 pub struct Blueprint {
     /// The description.

@@ -191,6 +191,14 @@ impl Plan {
         Self { matrices: build.matrices, vectors: build.vectors, body: build.body, head }
     }
 
+    /// The matrices that rows are multiplied with, in their order: all but embedding tables that are not the LM head too.
+    pub fn multiplied(&self) -> impl Iterator<Item = MatrixId> {
+        self.body.iter().chain(&self.head).filter_map(|op| match op {
+            Op::Matmul { matrix, .. } => Some(*matrix),
+            _ => None,
+        })
+    }
+
     /// Dispatches of a layer when no matrix is split, at most: one less while one block of positions holds the context.
     pub fn dispatches_per_layer(&self) -> usize {
         let ops: Vec<&Op> = self.body.iter().chain(&self.head).collect();

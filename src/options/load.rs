@@ -83,8 +83,8 @@ pub enum WeightDtype {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ArithmeticChoice {
-    /// Integers where the device computes clearly faster with them, which is measured at load. So another device may write
-    /// another text.
+    /// Integers where the device computes clearly faster with them, which is measured at load of a GPU and known of the CPU. So
+    /// another device may write another text. Floats where several instances compute at the same time.
     #[default]
     Auto,
     /// Floats.
@@ -102,7 +102,7 @@ pub enum Arithmetic {
     #[default]
     F32,
     /// What they are multiplied with is rounded to 8 bits, in blocks of 32 that have a scale, and codes are multiplied with codes.
-    /// IQ4_NL and IQ4_XS, whose codes are no numbers, are widened nevertheless.
+    /// On GPUs IQ4_NL and IQ4_XS, whose codes are no numbers there, are widened nevertheless.
     Int8,
 }
 

@@ -136,20 +136,19 @@ impl Parallel<Servers> {
         let mut prepared = Prepared::open(target.clone(), assistant.clone(), options).await?;
         let context = prepared.context();
         // Whatever is chosen here is chosen for all.
-        let device = match options.sp_degree {
+        let (device, reason) = match options.sp_degree {
             1 => Device::open(options.device, gpu).await?,
             _ => (Device::Gpu(Gpu::open_nth(gpu, 0).await?), None),
         };
-        let (info, reason) = (device.0.info().clone(), device.1);
         prepared.warnings.extend(reason);
-        let on = |at| if let Device::Gpu(_) = device.0 { Place::Gpu(gpu.clone(), at) } else { Place::Cpu };
+        let on = |at| if let Device::Gpu(_) = device { Place::Gpu(gpu.clone(), at) } else { Place::Cpu };
         // The draft model comes behind the targets in turn: on a device of its own, where there is one more.
         let beside = if options.draft_device == DeviceChoice::Cpu { Place::Cpu } else { on(options.sp_degree) };
         let drafter = assistant.filter(|_| prepared.with_drafter);
         let drafter = drafter.map(|files| build(beside, files, Some(context), options));
         let targets = (0..options.sp_degree).map(|at| build(on(at), target.clone(), None, options)).collect();
         let (servers, failed) = Servers::start(targets, drafter)?;
-        Ok(prepared.with(servers, info, failed.as_ref()))
+        Ok(prepared.with(servers, device.info().clone(), failed.as_ref()))
     }
 }
 

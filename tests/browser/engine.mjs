@@ -549,6 +549,13 @@ export const tests = {
     equal(expected.token_ids, plain.token_ids, "prediction");
     check(expected.stats.num_spec_steps < plain.stats.num_spec_steps / 2, "what was expected is accepted");
     check(expected.pieces.some(({ tokens }) => tokens.some(({ origin }) => origin === "prediction")), "its origin is told");
+    // The adaptive schedule drafts what pays here, and writes the same text.
+    const longer = { ...drawn, max_new_tokens: 48 };
+    const { text, token_ids } = await generate(prompt, { ...longer, speculation: "off" });
+    for (let i = 0; i < 3; i++) {
+      const measured = await generate(prompt, { ...longer, drafter: "prediction", prediction: text });
+      equal(measured.token_ids, token_ids, "prediction, adaptive");
+    }
     check((await generate(prompt, { ...drawn, seed: 8 })).token_ids.join() !== plain.token_ids.join(), "another seed");
     const rejection = await generate(prompt, { ...drawn, ...MODEL, acceptance: "rejection" });
     equal(rejection.token_ids.length, 16, "rejection sampling");

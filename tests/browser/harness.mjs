@@ -81,7 +81,7 @@ export function devtools(context, page) {
 }
 
 /** In a page: keeps its workers, the oldest first. */
-function keepWorkers() {
+export function keepWorkers() {
   globalThis.workers = [];
   globalThis.Worker = class extends Worker {
     constructor(...given) {

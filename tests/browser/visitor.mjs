@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { browserName, check, equal, launch, url, violations } from "./harness.mjs";
+import { browserName, check, equal, keepWorkers, launch, url, violations } from "./harness.mjs";
 
 export const repo = (path) => fileURLToPath(new URL(`../../${path}`, import.meta.url));
 const axe = readFileSync(repo("node_modules/axe-core/axe.min.js"), "utf8");
@@ -23,17 +23,6 @@ export const closeBrowser = () => browser.close();
 function calm() {
   const { matchMedia } = globalThis;
   globalThis.matchMedia = (query) => (query.includes("reduced-motion") ? { matches: true, addEventListener() {} } : matchMedia.call(globalThis, query));
-}
-
-/** In a page: keeps its workers, the oldest first. */
-function keepWorkers() {
-  globalThis.workers = [];
-  globalThis.Worker = class extends Worker {
-    constructor(...given) {
-      super(...given);
-      globalThis.workers.push(this);
-    }
-  };
 }
 
 /**
