@@ -14,47 +14,47 @@ const MOST: Duration = Duration::from_millis(100);
 /// Waiting that is believed, in plain rounds: a busy machine makes any of it, and rounds that wait are rarely timed again.
 const MOST_WAITING: f64 = 0.5;
 
-/// Times rounds: plain ones, also those submitted ahead, those over 8 rows and, where there is a draft model, with a draft step;
-/// until 100 ms have passed also those over 2, 4 and 16 rows. What is not ready is not timed, so no compilation is; in a browser it
-/// begins now, beside the first text. Nothing is cached afterwards. `step` is a guess of what a draft step takes, in plain rounds.
+/// Times rounds: those over 8 rows and, where there is a draft model, with a draft step; until 100 ms have passed also those over 2, 4
+/// and 16 rows; plain ones, also those submitted ahead. What is not ready is not timed, so no compilation is; in a browser it begins
+/// now, beside the first text. Nothing is cached afterwards. `step` is a guess of what a draft step takes, in plain rounds.
+///
+/// WebAssembly becomes fast as it runs. So plain rounds, with which all others are compared, come first and count when they come
+/// again, and where rounds are quick 16 rows come before 8, which the same loops compute.
 ///
 /// # Errors
 /// [`crate::Error::NonFiniteLogits`], and what the device reports.
 pub(super) async fn time_rounds(target: &mut impl Queue, has_draft_model: bool, step: f64) -> Result<Timings> {
     let began = Instant::now();
-    let mut timings = Timings::guess(step);
-    let waited = time(target, &Draft::Tokens(Vec::new())).await?;
+    let (plain, one) = (Draft::Tokens(Vec::new()), Draft::Model(1));
+    let is_quick = time(target, &plain).await? < ENOUGH.as_secs_f64();
+    let sixteen = if is_quick { time_ready(target, 16).await? } else { None };
+    let eight = time_ready(target, 8).await?;
+    let mut few = [(4, None), (2, None)];
+    for (rows, seconds) in &mut few {
+        if began.elapsed() < MOST {
+            *seconds = time_ready(target, *rows).await?;
+        }
+    }
+    let drafts = has_draft_model && 1 < target.capacity() && target.ready(&one).await?;
+    let both = if drafts { Some(time(target, &one).await?) } else { None };
+    let waited = time(target, &plain).await?;
     let ahead = time_ahead(target).await?.filter(|ahead| *ahead > 0.0).unwrap_or(waited);
+    target.truncate(0);
+    let mut timings = Timings::guess(step);
     // A coarse clock may say that no time passed.
     if ahead > 0.0 {
         timings.plain = Some(ahead);
         timings.waiting = (waited / ahead - 1.0).clamp(0.0, MOST_WAITING);
-        let waiting = timings.waiting;
-        // Noise may make nothing of a forward, or more than as many plain rounds.
-        let forward = |seconds: f64, rows: usize| (seconds / ahead - waiting).clamp(1.0, rows as f64);
-        let mut sixteen = None;
-        // First where that is quick: WebAssembly becomes fast as it runs, and what computes 16 rows computes 8.
-        if ahead < ENOUGH.as_secs_f64() {
-            sixteen = time_ready(target, 16).await?.map(|seconds| forward(seconds, 16));
-        }
-        let eight = time_ready(target, 8).await?.map(|seconds| forward(seconds, 8));
-        eight.into_iter().for_each(|forward| timings.set_rows(8, forward));
-        sixteen.into_iter().for_each(|forward| timings.set_rows(16, forward));
         timings.timed = eight.is_some();
-        for rows in [4, 2] {
-            if began.elapsed() < MOST
-                && let Some(seconds) = time_ready(target, rows).await?
-            {
-                timings.set_rows(rows, forward(seconds, rows));
-            }
+        for (rows, seconds) in [(8, eight), (16, sixteen)].into_iter().chain(few) {
+            // Noise may make nothing of a forward, or more than as many plain rounds.
+            let forward = seconds.map(|seconds| (seconds / ahead - timings.waiting).clamp(1.0, rows as f64));
+            forward.into_iter().for_each(|forward| timings.set_rows(rows, forward));
         }
-        let one = Draft::Model(1);
-        if has_draft_model && 1 < target.capacity() && target.ready(&one).await? {
-            let both = time(target, &one).await? / ahead - timings.waiting;
-            timings.step = (both - timings.rows[1]).clamp(step / 4.0, 1.0);
+        if let Some(both) = both {
+            timings.step = (both / ahead - timings.waiting - timings.rows[1]).clamp(step / 4.0, 1.0);
         }
     }
-    target.truncate(0);
     Ok(timings)
 }
 

@@ -65,14 +65,15 @@ export async function run(signal) {
 }
 
 /**
- * The first run of a visit: where no guess pays in a story, as on a CPU, a passage is retold, in which guesses are looked up.
+ * The first run of a visit: where no guess pays in a story, as on a CPU, a passage is retold, and guesses are looked up whether that
+ * pays or not, so that there is something to see; the number says what they cost.
  * @param {AbortSignal} signal
  */
 export async function arrive(signal) {
   const { speculative, options } = await run(signal);
   const { num_draft_tokens, num_spec_steps } = speculative.stats;
   if (expected || num_draft_tokens > num_spec_steps / 2 || options.speculation || options.num_assistant_tokens_schedule) return;
-  fill(PRESETS.retell);
+  fill({ ...PRESETS.retell, options: { drafter: "lookup", num_assistant_tokens_schedule: "constant" } });
   await run(signal);
 }
 
