@@ -25,7 +25,7 @@ const FEW_PAUSES = 2;
 
 /**
  * An error in the shape in which all errors of the engine travel.
- * @param {string} code
+ * @param {import("./error.js").ErrorCode} code
  * @param {string} message
  * @param {unknown} [detail]
  */
@@ -172,7 +172,7 @@ export class Transfer {
         if (this.signal.aborted) throw failure("aborted", "aborted");
         if (isFailure(thrown)) throw thrown;
         const { message, detail, retryAfter = 0 } = /** @type {Error & { detail?: unknown, retryAfter?: number }} */ (thrown);
-        const offline = !detail && navigator.onLine === false;
+        const offline = !detail && globalThis.navigator?.onLine === false;
         const pauses = this.answered ? patience.pauses : patience.pauses.slice(0, offline ? 0 : FEW_PAUSES);
         // A download that was cut off waits for the connection, however long that takes.
         if (offline && this.answered) tries = 0;
