@@ -88,7 +88,7 @@ function request(options) {
   if (toolChoice && !["auto", "none"].includes(toolChoice.type)) unsupported("toolChoice", "the engine calls no tools");
   if (reasoning !== "provider-default") unsupported("reasoning", "give the chat template's own variable as providerOptions.foretoken.chat_template_kwargs");
   const { name = "answer", description, schema } = responseFormat?.type === "json" ? responseFormat : {};
-  const json = schema ? { type: "json_schema", json_schema: { name, description, schema, strict: true } } : { type: "json_object" };
+  const json = schema ? { type: "json_schema", json_schema: given({ name, description, schema, strict: true }) } : { type: "json_object" };
   const body = /** @type {ChatRequest & { stream: true }} */ (given({
     messages: prompt.flatMap(messages),
     max_tokens: options.maxOutputTokens,

@@ -1,6 +1,5 @@
 /** The engine's worker as a thread of Node: what worker.js expects around it, and `file:` addresses for fetch. */
-import { openAsBlob } from "node:fs";
-import { fileURLToPath } from "node:url";
+import { open } from "node:fs/promises";
 import { parentPort } from "node:worker_threads";
 
 const events = new EventTarget();
@@ -20,14 +19,21 @@ async function findGpu() {
 
 /** A file, or the part of it that is asked for, as a server would answer. */
 async function answer(url, { headers } = {}) {
-  const file = await openAsBlob(fileURLToPath(url)).catch(() => null);
-  if (!file) return new Response(null, { status: 404 });
-  const type = url.pathname.endsWith(".wasm") ? "application/wasm" : "application/octet-stream";
-  const [, first, last] = /^bytes=(\d+)-(\d+)$/.exec(new Headers(headers).get("range") ?? "") ?? [];
-  if (first === undefined) return new Response(file, { headers: { "content-type": type, "content-length": String(file.size) } });
-  const [start, end] = [Number(first), Math.min(Number(last) + 1, file.size)];
-  if (start >= end) return new Response(null, { status: 416 });
-  return new Response(file.slice(start, end), { status: 206, headers: { "content-type": type, "content-range": `bytes ${start}-${end - 1}/${file.size}` } });
+  const file = await open(url).catch(() => null);
+  try {
+    const { size } = (await file?.stat()) ?? {};
+    const [, first = 0, last = size - 1] = /^bytes=(\d+)-(\d+)$/.exec(new Headers(headers).get("range") ?? "") ?? [];
+    const bytes = new Uint8Array(Math.max(0, Math.min(Number(last) + 1, size) - Number(first)));
+    await file.read(bytes, 0, bytes.length, Number(first));
+    const type = url.pathname.endsWith(".wasm") ? "application/wasm" : "application/octet-stream";
+    const range = `bytes ${first}-${Number(first) + bytes.length - 1}/${size}`;
+    return new Response(bytes, { status: 206, headers: { "content-type": type, "content-range": range } });
+  } catch {
+    // No such file, or a folder.
+    return new Response(null, { status: 404 });
+  } finally {
+    await file?.close();
+  }
 }
 
 Object.defineProperty(globalThis, "navigator", { value: { gpu: await findGpu(), locks: navigator.locks }, configurable: true });

@@ -16,7 +16,8 @@ class Thread {
   onmessage = null;
   /** @type {any} */
   onerror = null;
-  #worker = new Worker(new URL("node-worker.js", here));
+  // Not what this process was started with: `--input-type` is an error there.
+  #worker = new Worker(new URL("node-worker.js", here), { execArgv: [] });
 
   constructor() {
     this.#worker.on("message", (data) => this.onmessage?.({ data }));
