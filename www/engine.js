@@ -290,9 +290,13 @@ export class Engine {
     return { id, result };
   }
 
-  /** Ends the call that runs, once the worker has heard of it; one that waits is answered then. @param {number} id */
+  /** Ends the call that runs, once the worker has heard of it; takes back one that waits, at once. @param {number} id */
   #abort(id) {
-    if (this.#calls.has(id)) this.#worker?.postMessage({ type: "abort", id }, []);
+    if (!this.#calls.has(id)) return;
+    this.#worker?.postMessage({ type: "abort", id }, []);
+    // The worker answers in this order.
+    const [running] = this.#calls.keys();
+    if (id !== running) this.#hear({ type: "error", id, error: aborted() });
   }
 
   /** @param {FromWorker} message */

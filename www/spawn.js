@@ -93,7 +93,7 @@ function unreachable(where) {
   const { origin } = new URL(typeof address === "string" ? address : globalThis.origin);
   if (origin !== globalThis.origin) {
     return `the worker could not be started from ${origin}: that server must allow other origins (CORS), and a Content-Security-Policy of this page ` +
-      `\`worker-src blob:\` and \`script-src ${origin}\`; or serve the package from this page's origin`;
+      `\`worker-src blob: ${origin}\` and \`script-src ${origin}\`; or serve the package from this page's origin`;
   }
   return "the worker could not be started: are worker.js, foretoken.js and foretoken_bg.wasm beside engine.js, or where the option `worker` says? The README says what bundlers need";
 }

@@ -79,7 +79,12 @@ export class Transfer {
     const stop = () => request.abort();
     signal.addEventListener("abort", stop, { once: true });
     if (signal.aborted) stop();
-    const response = await unlessSilent(fetch(address, { headers, signal: request.signal, cache: "no-store" }), stop);
+    const asked = fetch(address, { headers, signal: request.signal, cache: "no-store" }).catch((error) => {
+      // Of an extension's files, those that are not there fail; no server can be out of reach.
+      if (/^https?:/.test(address) || request.signal.aborted) throw error;
+      return new Response(null, { status: 404 });
+    });
+    const response = await unlessSilent(asked, stop);
     this.answered = true;
     const { status } = response;
     const url = withoutQuery(address);

@@ -19,12 +19,14 @@ const TRUSTING = CSP.replace(/trusted-types [^;]*/, "trusted-types foretoken");
 /** For an address of the worker that the page gives, it writes a policy itself. */
 const STRICT = CSP.replace(/; require-trusted-types-for.*/, "");
 
-let folder, context, written;
+let folder, installed, context, written;
+const ours = join(root, "node_modules", ".bin");
 const servers = [];
 const inside = (...path) => join(folder, ...path);
 
 export const before = async () => {
   folder = examples();
+  installed = inside("node_modules", ".bin");
   // A model that lies here, a shorter text, and a word when it is written.
   for (const [name, file = "main.js"] of [["plain"], ["cdn", "index.html"], ["vite"], ["webpack"], ["esbuild"], ["rollup"], ["extension"], ["next", "app/page.js"], ["ai-sdk-react", "main.jsx"]]) {
     const code = readFileSync(inside(name, file), "utf8");
@@ -57,15 +59,13 @@ async function serve(folders, { policy, ...headers } = {}) {
 }
 
 /** Runs a program of an installed package in an example's folder. */
-async function run(name, program, ...args) {
+async function run(name, bin, program, ...args) {
   // Whoever builds for production must not hear of the tests' own.
   const { NODE_ENV, ...env } = process.env;
-  await promisify(execFile)(process.execPath, [program, ...args], { cwd: inside(name), env: { ...env, NEXT_TELEMETRY_DISABLED: "1" } }).catch(({ stdout, stderr }) => {
+  await promisify(execFile)(join(bin, program), args, { cwd: inside(name), env: { ...env, NEXT_TELEMETRY_DISABLED: "1" } }).catch(({ stdout, stderr }) => {
     throw new Error(stdout + stderr);
   });
 }
-const installed = (...path) => inside("node_modules", ...path);
-const ours = (...path) => join(root, "node_modules", ...path);
 
 async function visit(address, within = context) {
   const page = await within.newPage();
@@ -76,8 +76,8 @@ async function visit(address, within = context) {
   return page;
 }
 
-/** What an example writes at an address: the same everywhere. */
-async function write(address, within) {
+/** What an example writes at an address: the same everywhere. @param {Function} [look] what to do before the page is closed */
+async function write(address, within, look) {
   const page = await visit(address, within);
   const broken = page.waitForEvent("pageerror", { timeout: 0 }).then((error) => Promise.reject(error));
   broken.catch(() => {});
@@ -85,6 +85,7 @@ async function write(address, within) {
   const text = await page.textContent("#text");
   check(text, "no text");
   equal(text, (written ??= text), "text");
+  await look?.();
   await page.close();
 }
 
@@ -99,6 +100,39 @@ async function refusal(address, module, options) {
   return said;
 }
 const like = (said, wanted) => check(wanted.test(said), `${said} instead of ${wanted}`);
+
+/** In a shared worker: counts the tokens that pages are told, and, once it is closed, lets no timer end before a page has left. */
+function gate() {
+  const { setTimeout } = globalThis;
+  const { postMessage } = MessagePort.prototype;
+  const request = navigator.locks.request.bind(navigator.locks);
+  const channel = new BroadcastChannel("gate");
+  let [tokens, closed] = [0, false];
+  const held = [];
+  MessagePort.prototype.postMessage = function (message) {
+    tokens += message.event?.tokens?.length ?? 0;
+    postMessage.call(this, message);
+  };
+  globalThis.setTimeout = (callback, ...rest) => (closed && tokens ? held.push(callback) : setTimeout(callback, ...rest));
+  navigator.locks.request = (name, ...rest) => request(name, ...rest.slice(0, -1), async (lock) => {
+    const result = await rest.at(-1)(lock);
+    if (name.startsWith("foretoken/page/")) closed = false;
+    for (const callback of held.splice(0)) setTimeout(callback);
+    return result;
+  });
+  channel.onmessage = ({ data }) => {
+    channel.postMessage(tokens);
+    if (data === "close") [tokens, closed] = [0, true];
+  };
+}
+
+/** How many workers pages of an origin share. */
+async function sharedWorkers(within, address) {
+  const client = await within.browser().newBrowserCDPSession();
+  const { targetInfos } = await client.send("Target.getTargets");
+  await client.detach();
+  return targetInfos.filter(({ type, url }) => type === "shared_worker" && new URL(url).host === new URL(address).host).length;
+}
 
 export const tests = {
   async "a plain page imports the package by an import map"() {
@@ -125,7 +159,7 @@ export const tests = {
 
     // The same with a policy, which may forbid the worker of our own that imports the one over there.
     const policy = (workers) => `default-src 'self' ${cdn}; script-src 'self' 'unsafe-inline' 'wasm-unsafe-eval' ${cdn}; worker-src ${workers}`;
-    await write(`${await serve([inside("cdn")], { policy: policy("blob:") })}/here.html`);
+    await write(`${await serve([inside("cdn")], { policy: policy(`blob: ${cdn}`) })}/here.html`);
     const strict = `${await serve([folder], { policy: policy("'self'") })}/`;
     like(await refusal(strict, away), /^internal: .*worker-src blob:/);
     const page = `${await serve([folder])}/`;
@@ -156,60 +190,59 @@ export const tests = {
   },
 
   async "pages share one engine; an abort belongs to its page, and a page that closes gives up its texts"() {
-    const client = await browser.newBrowserCDPSession();
+    writeFileSync(inside("gated.js"), `(${gate})();\nimport "/node_modules/foretoken/www/worker.js";\n`);
     const address = `${await serve([folder])}/`;
-    const workers = async () => {
-      const { targetInfos } = await client.send("Target.getTargets");
-      return targetInfos.filter(({ type, url }) => type === "shared_worker" && url.startsWith(address)).length;
-    };
-    const ended = async (wanted) => {
-      while ((await workers()) !== wanted) await new Promise((soon) => setTimeout(soon, 50));
-    };
-    const [a, b] = await Promise.all([visit(address), visit(address)]);
+    const workers = () => sharedWorkers(context, address);
+    const [a, b, c] = await Promise.all([visit(address), visit(address), visit(address)]);
     const load = (page, options) => page.evaluate(async (options) => {
       const { Engine } = await import("/node_modules/foretoken/www/engine.js");
       const phases = new Set();
-      globalThis.engine = await Engine.load("/draft/", { shared: true, onProgress: ({ phase }) => phases.add(phase), ...options });
+      globalThis.engine = await Engine.load("/draft/", { shared: true, worker: "/gated.js", onProgress: ({ phase }) => phases.add(phase), ...options });
       return { phases: [...phases], warnings: engine.warnings.join() };
     }, options);
-    const both = await Promise.all([load(a), load(b)]);
-    for (const { phases, warnings } of both) {
+    for (const { phases, warnings } of await Promise.all([load(a), load(b)])) {
       check(phases.includes("download"), `progress: ${phases}`);
       check(!warnings.includes("cache"), warnings);
     }
     equal(await workers(), 1, "workers");
-    const count = (page) => page.evaluate(async () => (await engine.generate("Once upon a time", { max_new_tokens: 8 }).result).token_ids.length);
-    equal(await Promise.all([count(a), count(b)]), [8, 8], "tokens");
+    const count = (page, tokens) => page.evaluate(async (tokens) => (await engine.generate("Once upon a time", { max_new_tokens: tokens, min_new_tokens: tokens }).result).token_ids.length, tokens);
+    equal(await Promise.all([count(a, 8), count(b, 8)]), [8, 8], "tokens");
 
-    // A long text of one page runs, and two of the other wait behind it.
-    const begin = (page) => page.evaluate(async () => {
-      globalThis.long = engine.generate("Once upon a time", { max_new_tokens: 2000, stop: [], bad_words_ids: [[0], [1], [2]] });
-      long.result.catch(() => {});
-      await long[Symbol.asyncIterator]().next();
-    });
-    await begin(a);
-    const codes = await b.evaluate(async () => {
+    // One page's call waits behind the other's, which has the same number.
+    const long = count(a, 60);
+    const aborted = await b.evaluate(async () => {
       const control = new AbortController();
-      const first = engine.generate("Once upon a time", { max_new_tokens: 8, signal: control.signal });
-      globalThis.second = engine.generate("Once upon a time", { max_new_tokens: 8 }).result;
+      const { result } = engine.generate("Once upon a time", { max_new_tokens: 900, min_new_tokens: 900, signal: control.signal });
       control.abort(new Error("mine"));
-      return first.result.catch(({ code, cause }) => [code, cause.message]);
+      return result.catch(({ code, cause }) => [code, cause.message]);
     });
-    equal(codes, ["aborted", "mine"], "a text that was taken back");
-    await a.close();
-    equal(await b.evaluate(async () => (await second).token_ids.length), 8, "tokens behind a page that closed");
+    equal(aborted, ["aborted", "mine"], "a text that was taken back");
+    equal(await long, 60, "tokens of the other page's text");
 
-    const others = await visit(address);
-    await load(others, { max_context: 128 });
+    // A text that stands still until its page is gone.
+    const ask = (question) => b.evaluate((question) => new Promise((answer) => {
+      const channel = new BroadcastChannel("gate");
+      channel.onmessage = ({ data }) => answer(data);
+      channel.postMessage(question);
+    }), question);
+    await ask("close");
+    await a.evaluate(() => engine.generate("Once upon a time", { max_new_tokens: 900, min_new_tokens: 900 })[Symbol.asyncIterator]().next());
+    const behind = count(b, 8);
+    await a.close();
+    equal(await behind, 8, "tokens behind a page that closed");
+    const tokens = await ask("tokens");
+    check(tokens < 900, `${tokens} tokens were written for nobody`);
+
+    await load(c, { max_context: 128 });
     equal(await workers(), 2, "workers of different models");
-    equal(await others.evaluate(() => engine.constructor.load([new File([], "x")], { shared: true }).catch(({ code }) => code)), "bad-option", "files");
-    await others.evaluate(() => engine.dispose());
+    equal(await c.evaluate(() => engine.constructor.load([new File([], "x")], { shared: true }).catch(({ code }) => code)), "bad-option", "files");
+    await c.evaluate(() => engine.dispose());
     await b.evaluate(() => engine.dispose());
-    await ended(0);
+    while (await workers()) await new Promise((soon) => setTimeout(soon, 50));
     await load(b);
-    equal(await count(b), 8, "tokens of the next engine");
+    equal(await count(b, 8), 8, "tokens of the next engine");
     await b.close();
-    await others.close();
+    await c.close();
   },
 
   async "the pages of an extension share the model that it brings"() {
@@ -225,7 +258,10 @@ export const tests = {
       // Chromium names it after its folder.
       const id = createHash("sha256").update(path).digest("hex").slice(0, 32).replace(/./g, (digit) => "abcdefghijklmnop"[parseInt(digit, 16)]);
       const address = `chrome-extension://${id}/page.html`;
-      await Promise.all([write(address, extended), write(address, extended)]);
+      await write(address, extended, async () => {
+        await write(address, extended);
+        equal(await sharedWorkers(extended, address), 1, "workers");
+      });
     } finally {
       await extended.close();
       rmSync(profile, { recursive: true, force: true });
@@ -233,7 +269,7 @@ export const tests = {
   },
 
   async "Vite 8 builds it without configuration, and the build runs under a strict content security policy"() {
-    await run("vite", ours("vite", "bin", "vite.js"), "build");
+    await run("vite", ours, "vite", "build");
     await write(`${await serve([inside("vite", "dist")], { policy: STRICT })}/`);
   },
 
@@ -245,36 +281,36 @@ export const tests = {
   },
 
   async "Vite 7 builds it"() {
-    await run("vite", installed("vite7", "bin", "vite.js"), "build", "--outDir", "dist7");
+    await run("vite", installed, "vite", "build", "--outDir", "dist7");
     await write(`${await serve([inside("vite", "dist7")], { policy: STRICT })}/`);
   },
 
   async "webpack builds it"() {
-    await run("webpack", installed("webpack-cli", "bin", "cli.js"));
+    await run("webpack", installed, "webpack");
     await write(`${await serve([inside("webpack")], { policy: STRICT })}/`);
   },
 
   async "esbuild bundles it by the README's command"() {
     const { build } = JSON.parse(readFileSync(inside("esbuild", "package.json"), "utf8")).scripts;
     check(blocks("sh").some((block) => block.includes(`npx ${build}\n`)), "the README has another command");
-    await run("esbuild", ours("esbuild", "bin", "esbuild"), ...build.split(" ").slice(1));
+    await run("esbuild", ours, ...build.split(" "));
     await write(`${await serve([inside("esbuild")], { policy: STRICT })}/`);
   },
 
   async "Rollup bundles it"() {
-    await run("rollup", installed("rollup", "dist", "bin", "rollup"), "--config", "--silent");
+    await run("rollup", installed, "rollup", "--config", "--silent");
     await write(`${await serve([inside("rollup")], { policy: STRICT })}/`);
   },
 
   async "Next builds it with Turbopack and with webpack"() {
     for (const bundler of ["--turbopack", "--webpack"]) {
-      await run("next", installed("next", "dist", "bin", "next"), "build", bundler);
+      await run("next", installed, "next", "build", bundler);
       await write(`${await serve([inside("next", "out")])}/`);
     }
   },
 
   async "a chat of the AI SDK in React answers, and stops"() {
-    await run("ai-sdk-react", ours("vite", "bin", "vite.js"), "build");
+    await run("ai-sdk-react", ours, "vite", "build");
     const page = await visit(`${await serve([inside("ai-sdk-react", "dist")], { policy: STRICT })}/`);
     await page.fill("input", "Tell me a tale about a fox.");
     await page.click("text=Send");
