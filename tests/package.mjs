@@ -1,7 +1,7 @@
 // The npm package without a browser: what is in it, what TypeScript, Node and React make of it, what the README says of it.
 import { equal, match, notEqual, ok } from "node:assert/strict";
 import { execFile, spawnSync } from "node:child_process";
-import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join, relative } from "node:path";
 import { after, test } from "node:test";
 import { pathToFileURL } from "node:url";
@@ -147,6 +147,24 @@ test("in Node, what cannot be there is an error that says so", () => {
   const script = `import { Engine, ForetokenError } from "foretoken"; ${cases.map(([model, options]) => load(model, options)).join("\n")}`;
   const codes = node("--input-type=module", "--eval", script).trim().split("\n").map((line) => line.split(" ")[0]);
   equal(codes.join(), "not-found,webgpu-unavailable,bad-option,bad-option");
+});
+
+test("Deno runs it too, and Node on the GPU that the package webgpu finds", (t) => {
+  const inside = examples();
+  const load = `import { Engine } from "foretoken"; const engine = await Engine.load(${JSON.stringify(draft)}, { device: process.argv.at(-1) });`;
+  writeFileSync(join(inside, "device.mjs"), `${load} console.log(engine.device.backend, (await engine.generate("Once upon a time", { max_new_tokens: 24 }).result).text); engine.dispose();`);
+  const run = (program, args, env) => {
+    const { status, stdout, stderr } = spawnSync(program, args, { cwd: inside, encoding: "utf8", env: { ...process.env, ...env } });
+    equal(status, 0, stderr);
+    return stdout.trim();
+  };
+  const [first, ...told] = run(join(inside, "node_modules", ".bin", "deno"), ["run", "--allow-all", "device.mjs", "cpu"]).split(" ");
+  equal(first, "Cpu");
+  ok(told.length > 10, told.join(" "));
+  // What Dawn asks of a driver, Chromium's own has; Mesa's may not.
+  const driver = ["/usr/lib/chromium", "/opt/google/chrome"].map((folder) => join(folder, "vk_swiftshader_icd.json")).find(existsSync);
+  if (!driver) return t.skip("no SwiftShader beside Chromium");
+  match(run(process.execPath, ["device.mjs", "webgpu"], { VK_ICD_FILENAMES: driver }), /^BrowserWebGpu .{20}/);
 });
 
 test("the AI SDK's functions take an engine, and so does the README's code for Node", () => {

@@ -11,7 +11,9 @@ async function findGpu() {
   try {
     const { create, globals } = await import("webgpu");
     Object.assign(globalThis, globals);
-    return create([]);
+    const gpu = create([]);
+    // Its `keys()` give no iterator.
+    return Object.defineProperty(gpu, "wgslLanguageFeatures", { value: new Set(gpu.wgslLanguageFeatures) });
   } catch {
     return undefined;
   }
