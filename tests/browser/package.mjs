@@ -50,7 +50,7 @@ async function serve(folders, { policy, ...headers } = {}) {
     const file = from.map((each) => join(each, pathname)).find((file) => existsSync(file) && statSync(file).isFile());
     const all = { ...headers, ...(policy && { "Content-Security-Policy": policy }) };
     // A page that does nothing.
-    if (!file && pathname === "/index.html") return response.writeHead(200, { "Content-Type": "text/html", ...all }).end("<!doctype html>");
+    if (!file && pathname.endsWith("/index.html")) return response.writeHead(200, { "Content-Type": "text/html", ...all }).end("<!doctype html>");
     if (!file) return response.writeHead(404, all).end();
     response.writeHead(200, { "Content-Type": TYPES[extname(file)] ?? "application/octet-stream", ...all }).end(readFileSync(file));
   }, 0);
@@ -193,7 +193,7 @@ export const tests = {
     writeFileSync(inside("gated.js"), `(${gate})();\nimport "/node_modules/foretoken/www/worker.js";\n`);
     const address = `${await serve([folder])}/`;
     const workers = () => sharedWorkers(context, address);
-    const [a, b, c] = await Promise.all([visit(address), visit(address), visit(address)]);
+    const [a, b, c] = await Promise.all([visit(address), visit(`${address}elsewhere/`), visit(address)]);
     const load = (page, options) => page.evaluate(async (options) => {
       const { Engine } = await import("/node_modules/foretoken/www/engine.js");
       const phases = new Set();
