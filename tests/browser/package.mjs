@@ -123,6 +123,7 @@ function gate() {
   channel.onmessage = ({ data }) => {
     channel.postMessage(tokens);
     if (data === "close") [tokens, closed] = [0, true];
+    if (data === "break") setTimeout(() => { throw new Error("it broke"); });
   };
 }
 
@@ -233,6 +234,15 @@ export const tests = {
     const tokens = await ask("tokens");
     check(tokens < 900, `${tokens} tokens were written for nobody`);
 
+    // It breaks down: whoever waits hears of it, and whoever asks next gets another one.
+    await load(c);
+    const broken = c.evaluate(() => engine.generate("Once upon a time", { max_new_tokens: 900, min_new_tokens: 900 }).result.then(() => "", ({ code, message }) => `${code}: ${message}`));
+    await ask("break");
+    like(await broken, /^internal: .*it broke/);
+    equal(await Promise.all([count(b, 8), count(c, 8)]), [8, 8], "tokens after a breakdown");
+    equal(await workers(), 1, "workers after a breakdown");
+
+    await c.evaluate(() => engine.dispose());
     await load(c, { max_context: 128 });
     equal(await workers(), 2, "workers of different models");
     equal(await c.evaluate(() => engine.constructor.load([new File([], "x")], { shared: true }).catch(({ code }) => code)), "bad-option", "files");
