@@ -77,7 +77,7 @@ test("the README lists the codes that the types have, and the types have those o
   const table = /\| code \|.*?\n\n/s.exec(read(root, "README.md"))[0];
   const told = codes(table.replace(/^(\|[^|]*\|).*$/gm, "$1"));
   equal(told.join(), typed.join());
-  const rust = [.../fn code\(.*?\n    }\n/s.exec(read(root, "src", "error.rs"))[0].matchAll(/"(.+?)"/g)].map(([, code]) => code);
+  const rust = [.../fn code\(.*?\n {4}}\n/s.exec(read(root, "src", "error.rs"))[0].matchAll(/"(.+?)"/g)].map(([, code]) => code);
   ok(rust.length > 10);
   for (const code of rust) ok(typed.includes(code), code);
 });
@@ -97,9 +97,9 @@ test("options and statistics are typed as the engine names them", () => {
     ["model/blueprint.rs", "Memory", "ModelMemory", []],
   ]) {
     const fields = new RegExp(`pub struct ${name} \\{(.*?)\\n\\}`, "s").exec(read(root, "src", file))[1];
-    const rust = [...fields.matchAll(/^    pub (\w+):/gm)].map(([, field]) => field);
+    const rust = [...fields.matchAll(/^ {4}pub (\w+):/gm)].map(([, field]) => field);
     const body = new RegExp(`export type ${type} = \\{(.*?)\\n\\};`, "s").exec(declared("api"))[1];
-    const typed = [...body.matchAll(/^    (\w+)\??:/gm)].map(([, field]) => field);
+    const typed = [...body.matchAll(/^ {4}(\w+)\??:/gm)].map(([, field]) => field);
     equal(typed.sort().join(), [...rust, ...more].sort().join(), type);
   }
 });

@@ -30,7 +30,7 @@ export type Methods = {
   generate: { args: { prompt: Prompt, options: Partial<GenerateOptions> }, result: Generation, event: { tokens: Token[] } | PrefillProgress };
   encode: { args: { prompt: string | readonly Message[], options: Pick<GenerateOptions, TemplateOption> }, result: number[], event: never };
   decode: { args: { ids: number[], skip_special: boolean }, result: string, event: never };
-  counters: { args: {}, result: Counters, event: never };
+  counters: { args: Record<string, never>, result: Counters, event: never };
 };
 export type Method = keyof Methods;
 
