@@ -46,9 +46,15 @@ export function languageModel(engine, modelId = "foretoken") {
       const stream = new ReadableStream({
         start: (controller) => controller.enqueue({ type: "stream-start", warnings }),
         async pull(controller) {
-          const { done, value } = await parts.next();
-          if (done) controller.close();
-          else controller.enqueue(value);
+          try {
+            const { done, value } = await parts.next();
+            if (done) controller.close();
+            else controller.enqueue(value);
+          } catch (error) {
+            if (options.abortSignal?.aborted) throw error;
+            controller.enqueue({ type: "error", error });
+            controller.close();
+          }
         },
         cancel: () => parts.return().then(() => {}),
       });
@@ -144,7 +150,7 @@ function messages(message) {
   // What the model thought before an earlier answer is left out, as models that think expect it.
   const said = content.filter(({ type }) => type !== "reasoning" && type !== "tool-call");
   const tool_calls = content.flatMap((part) => (part.type === "tool-call" ? [{ id: part.toolCallId, type: "function", function: { name: part.toolName, arguments: part.input } }] : []));
-  return [{ role, content: textOf(/** @type {any} */ (said)), ...(tool_calls.length && { tool_calls }) }].map((each) => /** @type {Message} */ (each));
+  return [{ role, content: textOf(/** @type {any} */ (said)), ...(tool_calls.length && { tool_calls }) }];
 }
 
 /** @param {LanguageModelV4ToolResultOutput} output */

@@ -24,7 +24,10 @@ function spoken(said, refused = []) {
     const chunk = (delta, finish_reason = null) => ({ choices: [{ delta, finish_reason }] });
     yield chunk({ role: "assistant", content: "" });
     const deltas = (answers?.shift() ?? said).map((piece) => (typeof piece === "string" ? { content: piece } : { tool_calls: [piece] }));
-    yield* deltas.map((delta) => chunk(delta));
+    for (const delta of deltas) {
+      if (delta.tool_calls?.[0] instanceof Error) throw delta.tool_calls[0];
+      yield chunk(delta);
+    }
     yield chunk({}, deltas.some(({ tool_calls }) => tool_calls) ? "tool_calls" : "stop");
     const usage = { prompt_tokens: 7, completion_tokens: 3, total_tokens: 10, prompt_tokens_details: { cached_tokens: 5 } };
     yield { choices: [], usage };
@@ -78,10 +81,14 @@ test("a signal ends a text, and the SDK sees an abort", async () => {
 
 test("an error of the engine reaches the caller", async () => {
   await rejects(generateText({ model, prompt, topP: 7, maxRetries: 0 }), { code: "bad-option", message: /top_p/ });
-  const errors = [];
-  const { fullStream } = streamText({ model, prompt, topP: 7, maxRetries: 0, onError() {} });
-  for await (const part of fullStream) if (part.type === "error") errors.push(part.error.code);
-  deepEqual(errors, ["bad-option"]);
+  const codes = async (model, options) => {
+    const seen = [];
+    const { fullStream } = streamText({ model, prompt, maxRetries: 0, onError() {}, ...options });
+    for await (const part of fullStream) if (part.type === "error" || part.type === "text-delta") seen.push(part.text ?? part.error.code);
+    return seen.join();
+  };
+  equal(await codes(model, { topP: 7 }), "bad-option");
+  equal(await codes(spoken(["a", new ForetokenError({ code: "device-lost", message: "gone" })]).model), "a,device-lost");
 });
 
 test("settings arrive under the engine's names", async () => {
