@@ -35,12 +35,12 @@ after(remove);
 const read = (...path) => readFileSync(join(...path), "utf8");
 const declared = (module) => read(folder, "node_modules", "foretoken", "www", "types", `${module}.d.ts`);
 
-/** Compiles files of the consumer; what the compiler says. */
-function compile(files, options) {
+/** Compiles files of a project, the consumer's by default; what the compiler says. */
+function compile(files, options, within = folder) {
   const common = { noEmit: true, target: "es2022", module: "esnext", moduleResolution: "bundler", types: [] };
-  writeFileSync(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions: { ...common, ...options }, files }));
+  writeFileSync(join(within, "tsconfig.json"), JSON.stringify({ compilerOptions: { ...common, ...options }, files }));
   const tsc = join(root, "node_modules", "typescript", "bin", "tsc");
-  const { status, stdout, stderr } = spawnSync(process.execPath, [tsc, "--project", folder], { encoding: "utf8" });
+  const { status, stdout, stderr } = spawnSync(process.execPath, [tsc, "--project", within], { encoding: "utf8" });
   return status === 0 ? "" : stdout + stderr;
 }
 
@@ -177,7 +177,8 @@ test("the AI SDK's functions take an engine, and so does the README's code for N
     equal(status, 0, stderr);
     ok(stdout.length > 20, stdout);
   }
-  copyFileSync(join(root, "tests", "consumer", "ai-sdk.mjs"), join(inside, "ai-sdk.mjs"));
+  for (const file of ["ai-sdk.mjs", "ai-sdk.ts"]) copyFileSync(join(root, "tests", "consumer", file), join(inside, file));
+  equal(compile(["ai-sdk.ts"], { strict: true, skipLibCheck: true }, inside), "");
   const { status, stdout } = spawnSync(process.execPath, ["--test", "ai-sdk.mjs"], { cwd: inside, encoding: "utf8", env: { ...process.env, MODEL: draft } });
   equal(status, 0, stdout);
 });
