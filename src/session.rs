@@ -13,7 +13,7 @@ use crate::gpu::Gpu;
 use crate::options::GenerateOptions;
 use crate::speculate::{NoDrafter, Origin, Stats};
 use crate::target::{DRAFT_MODEL, Target};
-use crate::text::Tokenizer;
+use crate::text::{Tokenizer, ToolFormat};
 pub(crate) use emit::Emitter;
 pub use emit::Sink;
 pub use prompts::Prompt;
@@ -100,6 +100,11 @@ impl Session {
     /// The target's tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.prompts.tokenizer
+    }
+
+    /// How the target's chat template writes calls of tools; none where it does not say so in a known way.
+    pub fn tool_format(&self) -> Option<ToolFormat> {
+        self.prompts.template.as_ref()?.tool_format()
     }
 
     /// The tokens of a prompt, under those options that are of a chat.

@@ -40,6 +40,11 @@ import { Queue } from "./queue.js";
  * @typedef {import("./chat.js").CreateCompletion} CreateCompletion
  * @typedef {import("./chat.js").RequestOptions} RequestOptions
  * @typedef {import("./error.js").ErrorCode} ErrorCode
+ * @typedef {import("./tools.js").Tool} Tool
+ * @typedef {import("./tools.js").ToolCall} ToolCall
+ * @typedef {import("./tools.js").ToolCallDelta} ToolCallDelta
+ * @typedef {import("./tools.js").ToolChoice} ToolChoice
+ * @typedef {import("./tools.js").ToolFormat} ToolFormat
  */
 
 export { ForetokenError };
@@ -65,8 +70,8 @@ export class Engine {
   #end = null;
   /** @type {Stats | null} */
   #last = null;
-  /** @type {{ device: DeviceInfo, memory: Memory, warnings: string[] }} */
-  #info = /** @type {any} */ ({ device: null, memory: null, warnings: [] });
+  /** @type {{ device: DeviceInfo, memory: Memory, warnings: string[], toolFormat: ToolFormat | null }} */
+  #info = /** @type {any} */ ({ device: null, memory: null, warnings: [], toolFormat: null });
 
   /**
    * @private Use {@link Engine.load}.
@@ -240,6 +245,11 @@ export class Engine {
   /** What a person should know of the loading: that nothing could be kept, for example. @returns {string[]} */
   get warnings() {
     return this.#info.warnings;
+  }
+
+  /** How the model's chat template writes calls of tools; null where that is not known. */
+  get toolFormat() {
+    return this.#info.toolFormat;
   }
 
   /**

@@ -121,7 +121,7 @@ const methods = {
     done();
     const device = session.device();
     device.name ||= await adapterName();
-    return { device, memory: crew?.memory() ?? session.memory(), warnings: [...warnings, ...session.warnings()] };
+    return { device, memory: crew?.memory() ?? session.memory(), warnings: [...warnings, ...session.warnings()], toolFormat: session.tool_format() };
   },
 
   async inspect({ model, wasm, hub, base, options }, context) {

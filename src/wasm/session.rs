@@ -199,6 +199,11 @@ impl JsSession {
         to_value(&self.0.warnings())
     }
 
+    /// How the chat template writes calls of tools, null where that is not known.
+    pub fn tool_format(&self) -> JsValue {
+        to_value(&self.0.tool_format())
+    }
+
     /// Bytes on the GPU: `{target, draft}`, each `{weights, kv, scratch, read_per_token}`. Null where workers have the models.
     pub fn memory(&self) -> JsValue {
         let memory = self.engine().map(|engine| json!({ "target": engine.memory(), "draft": engine.draft_memory() }));
