@@ -73,6 +73,24 @@ pub enum Engine {
     Cpu(Box<cpu::Engine>),
 }
 
+/// What an engine had cached of a text.
+pub enum Snapshot {
+    /// On a GPU.
+    Gpu(decode::Snapshot),
+    /// On the CPU.
+    Cpu(cpu::Snapshot),
+}
+
+impl Snapshot {
+    /// The tokens whose keys and values it has.
+    pub fn tokens(&self) -> &[u32] {
+        match self {
+            Self::Gpu(snapshot) => snapshot.tokens(),
+            Self::Cpu(snapshot) => snapshot.tokens(),
+        }
+    }
+}
+
 /// The same of whichever it is.
 macro_rules! either {
     ($self:expr, $engine:ident => $of:expr) => {
@@ -160,6 +178,37 @@ impl Engine {
     /// As [`decode::Engine::translate_by`].
     pub fn translate_by(&mut self, translate: Box<dyn Translate>) -> Result<()> {
         either!(self, engine => engine.translate_by(translate))
+    }
+
+    /// Bytes of a snapshot of what is cached now.
+    pub fn snapshot_bytes(&self) -> u64 {
+        either!(self, engine => engine.snapshot_bytes())
+    }
+
+    /// What is cached now. Of a draft model with another tokenizer nothing is kept.
+    ///
+    /// # Errors
+    /// [`crate::Error::OutOfGpuMemory`].
+    pub async fn snapshot(&mut self) -> Result<Snapshot> {
+        match self {
+            Self::Gpu(engine) => engine.snapshot().await.map(Snapshot::Gpu),
+            Self::Cpu(engine) => Ok(Snapshot::Cpu(engine.snapshot())),
+        }
+    }
+
+    /// Caches what a snapshot has, and nothing else. One that is not of this engine changes nothing.
+    ///
+    /// # Errors
+    /// [`crate::Error::OutOfGpuMemory`]; then nothing is cached.
+    pub async fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
+        match (self, snapshot) {
+            (Self::Gpu(engine), Snapshot::Gpu(snapshot)) => engine.restore(snapshot).await,
+            (Self::Cpu(engine), Snapshot::Cpu(snapshot)) => {
+                engine.restore(snapshot);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// After an error that leaves open what was computed: forgets what is cached.

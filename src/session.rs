@@ -1,6 +1,7 @@
 //! START HERE. A prompt becomes text: prefill, then rounds of draft, verify, accept, emit, until something ends it.
 
 mod emit;
+mod prompt_cache;
 mod prompts;
 mod rounds;
 pub(crate) mod setup;
@@ -16,6 +17,7 @@ use crate::target::{DRAFT_MODEL, Target};
 use crate::text::{Tokenizer, ToolFormat};
 pub(crate) use emit::Emitter;
 pub use emit::Sink;
+pub(crate) use prompt_cache::PromptCache;
 pub use prompts::Prompt;
 pub(crate) use prompts::Prompts;
 pub use rounds::{Run, rounds};
@@ -30,6 +32,7 @@ pub struct Session {
     pub(crate) engine: Engine,
     pub(crate) prompts: Prompts,
     pub(crate) learned: Learned,
+    pub(crate) prompt_cache: PromptCache,
     pub(crate) origin: Box<dyn Origination>,
     /// What the user should know about the models.
     pub(crate) warnings: Vec<String>,
@@ -148,6 +151,7 @@ impl Session {
         let (mut lost_at, mut drafts) = (None, true);
         loop {
             let ended = async {
+                self.prompt_cache.turn_to(&mut self.engine, &run.tokens).await?;
                 self.engine.sample_by(&sampling)?;
                 let cached = self.engine.cached();
                 let read = cached.iter().zip(&prompt).take_while(|(cached, token)| cached == token).count();
@@ -165,6 +169,7 @@ impl Session {
                         && let Some(gpu) = self.engine.gpu().cloned() =>
                 {
                     lost_at = Some(run.tokens.len());
+                    self.prompt_cache.clear();
                     (self.engine, self.warnings) = self.origin.engine(gpu.reopen().await?).await?;
                     let emitted = run.stats.num_emitted_tokens;
                     let warning = format!("the GPU was lost after {emitted} tokens and set up again ({reason})");

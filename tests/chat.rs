@@ -6,14 +6,26 @@ use common::{gpu, path, run};
 use foretoken::options::{ContextPolicy, Schedule};
 use foretoken::text::{Chat, ChatTemplate, Tokenizer};
 use foretoken::weights::Folder;
-use foretoken::{DoSample, Error, GenerateOptions, Generation, LoadOptions, Message, Progress, Prompt, Session};
+use foretoken::{
+    Device, DoSample, Error, GenerateOptions, Generation, LoadOptions, Message, Progress, Prompt, Session,
+};
 use serde_json::json;
 use std::ops::ControlFlow;
 
 fn load(target: &str, draft: &str, max_context: usize) -> Session {
+    load_on(&gpu(), target, draft, max_context, 0)
+}
+
+fn load_on(
+    device: impl Into<Device>,
+    target: &str,
+    draft: &str,
+    max_context: usize,
+    prompt_cache_bytes: u64,
+) -> Session {
     let open = |folder: &str| Folder::open(path(folder)).unwrap();
-    let options = LoadOptions { max_context: Some(max_context), ..LoadOptions::default() };
-    run(Session::load(&gpu(), open(target), Some(open(draft)), &options, &mut |_, _| ())).unwrap()
+    let options = LoadOptions { max_context: Some(max_context), prompt_cache_bytes, ..LoadOptions::default() };
+    run(Session::load(device, open(target), Some(open(draft)), &options, &mut |_, _| ())).unwrap()
 }
 
 fn messages(texts: &[&str]) -> Vec<Message> {
@@ -73,6 +85,41 @@ fn a_turn_reuses_both_caches_and_its_text_is_that_of_a_fresh_session() {
             cached = [&prompt[..], &turn.token_ids[..turn.token_ids.len() - 1]].concat();
             chat.push(Message::new("assistant", turn.text));
         }
+    }
+}
+
+/// What three conversations find cached of their second turns, in tokens, after first turns in turn; and their texts.
+fn taking_turns(device: impl Into<Device>, prompt_cache_bytes: u64) -> (Vec<usize>, Vec<String>, Session) {
+    let mut session = load_on(device, "models/tales/target", "models/tales/draft", 512, prompt_cache_bytes);
+    let options = GenerateOptions { max_new_tokens: 12, ..GenerateOptions::default() };
+    let mut chats = TURNS.map(|text| messages(&[text]));
+    for chat in &mut chats {
+        let turn = answer(&mut session, chat, &options, 1000);
+        chat.extend([Message::new("assistant", turn.text), Message::new("user", TURNS[0])]);
+    }
+    let turns: Vec<_> = chats.iter().map(|chat| answer(&mut session, chat, &options, 1000)).collect();
+    let cached = turns.iter().map(|turn| turn.stats.num_cached_tokens).collect();
+    (cached, turns.into_iter().map(|turn| turn.text).collect(), session)
+}
+
+#[test]
+fn conversations_that_take_turns_are_not_read_again() {
+    for device in [Device::from(&gpu()), Device::Cpu] {
+        let (nothing, alone, _) = taking_turns(device.clone(), 0);
+        let (all, together, mut session) = taking_turns(device.clone(), 64 << 20);
+        assert_eq!(together, alone);
+        // Without it only the chat template's first tokens are there already.
+        assert!(nothing.iter().all(|cached| *cached < 16), "{nothing:?}");
+        assert!(all.iter().all(|cached| *cached > 24), "{all:?}");
+        // A branch of a conversation leaves it where it was.
+        let options = GenerateOptions { max_new_tokens: 4, ..GenerateOptions::default() };
+        let chat = messages(&[TURNS[0], "No.", TURNS[1]]);
+        let branch = answer(&mut session, &chat, &options, 1000);
+        assert!(branch.stats.num_cached_tokens > 16, "{:?}", branch.stats);
+        // A budget for one text: the oldest are forgotten.
+        let one = session.engine().snapshot_bytes() * 3 / 2;
+        let (some, _, _) = taking_turns(device, one);
+        assert!(some.iter().filter(|cached| **cached > 24).count() < 3, "{some:?}");
     }
 }
 

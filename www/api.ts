@@ -107,6 +107,11 @@ export type LoadOptions = {
   /** prompt tokens per forward pass, 1 to 4096; 64 by default. The text is always the same */
   prefill_chunk?: number;
   /**
+   * most bytes that keys and values of earlier texts take besides the KV cache, so that conversations which take turns are not
+   * read again; 256 MB by default, 0: none. What there is no memory for is not kept
+   */
+  prompt_cache_bytes?: number;
+  /**
    * instances of the target that verify at the same time (distributed speculative inference), 1 to 8, each in a worker with its
    * own GPU device, weights and KV cache; 1 by default. Pays only where they really run at the same time
    */
@@ -181,6 +186,8 @@ export type GenerateOptions = {
   min_new_tokens?: number;
   /** texts that end the generation; they are not part of the result */
   stop?: readonly string[];
+  /** whether the text leaves special tokens out; true by default. The one that ends it is never in it */
+  skip_special_tokens?: boolean;
   /**
    * what to do with messages that are longer than the context: `error`, the default, or drop the oldest turns after the system
    * message

@@ -26,6 +26,7 @@ pub struct Heads {
 }
 
 /// Keys and values of a layer, for each KV head [positions, head_dim].
+#[derive(Clone)]
 pub struct Cache {
     heads: Heads,
     k: Vec<Floats>,
