@@ -4,6 +4,7 @@
  */
 import { list, remove } from "./cache.js";
 import { complete } from "./chat.js";
+import { Conversation } from "./conversation.js";
 import { ForetokenError, aborted, badOption } from "./error.js";
 import { Queue } from "./queue.js";
 
@@ -39,6 +40,7 @@ import { Queue } from "./queue.js";
  * @typedef {import("./chat.js").CompletionUsage} CompletionUsage
  * @typedef {import("./chat.js").CreateCompletion} CreateCompletion
  * @typedef {import("./chat.js").RequestOptions} RequestOptions
+ * @typedef {import("./conversation.js").ConversationOptions} ConversationOptions
  * @typedef {import("./error.js").ErrorCode} ErrorCode
  * @typedef {import("./tools.js").Tool} Tool
  * @typedef {import("./tools.js").ToolCall} ToolCall
@@ -47,7 +49,7 @@ import { Queue } from "./queue.js";
  * @typedef {import("./tools.js").ToolFormat} ToolFormat
  */
 
-export { ForetokenError };
+export { Conversation, ForetokenError };
 
 /** A model, and the draft model that guesses for it, on the GPU. Calls are answered one after the other. */
 export class Engine {
@@ -83,13 +85,15 @@ export class Engine {
     this.#load = { args, onProgress, worker };
     /** @type {any} its result depends on `stream` */
     const create = (/** @type {ChatRequest} */ body, /** @type {RequestOptions} */ request) => complete(this, body, request);
+    /** @param {ConversationOptions} [options] */
+    const converse = (options) => new Conversation(this, options);
     /**
-     * OpenAI's chat completions: `create(body, { signal })` fulfils with a {@link ChatCompletion}, or with `stream: true`
+     * `engine.chat(options)` begins a {@link Conversation}. OpenAI's chat completions: `create(body, { signal })` fulfils with a {@link ChatCompletion}, or with `stream: true`
      * with an async iterable of {@link ChatCompletionChunk}s, whose text begins when it is read and ends when its reader leaves.
      * Errors are those of {@link Engine.generate}.
-     * @type {{ completions: { create: CreateCompletion } }}
+     * @type {((options?: ConversationOptions) => Conversation) & { completions: { create: CreateCompletion } }}
      */
-    this.chat = { completions: { create } };
+    this.chat = Object.assign(converse, { completions: { create } });
   }
 
   /**
