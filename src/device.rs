@@ -211,6 +211,30 @@ impl Engine {
         }
     }
 
+    /// The keys and values of a layer, of what is cached, in an order that is this device's own.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub async fn read_kv(&mut self, layer: usize) -> Result<Vec<u8>> {
+        match self {
+            Self::Gpu(engine) => engine.read_kv(layer).await,
+            Self::Cpu(engine) => Ok(engine.read_kv(layer)),
+        }
+    }
+
+    /// Caches tokens whose keys and values [`Engine::read_kv`] gave, one layer after the other, and nothing else. False where they are
+    /// not as large as those of this model.
+    ///
+    /// # Errors
+    /// [`crate::Error::ContextFull`], what `read` and the device report; then nothing is cached.
+    pub async fn write_kv(
+        &mut self,
+        tokens: &[u32],
+        read: &mut impl AsyncFnMut(usize) -> Result<Vec<u8>>,
+    ) -> Result<bool> {
+        either!(self, engine => engine.write_kv(tokens, read).await)
+    }
+
     /// After an error that leaves open what was computed: forgets what is cached.
     ///
     /// # Errors

@@ -4,6 +4,7 @@ mod emit;
 mod prompt_cache;
 mod prompts;
 mod rounds;
+mod saved;
 pub(crate) mod setup;
 mod shift;
 mod timing;

@@ -4,6 +4,7 @@
 mod common;
 use common::{gpu, path, run};
 use foretoken::options::{ContextPolicy, Schedule};
+use foretoken::target::Target;
 use foretoken::text::{Chat, ChatTemplate, Tokenizer};
 use foretoken::weights::Folder;
 use foretoken::{
@@ -120,6 +121,50 @@ fn conversations_that_take_turns_are_not_read_again() {
         let one = session.engine().snapshot_bytes() * 3 / 2;
         let (some, _, _) = taking_turns(device, one);
         assert!(some.iter().filter(|cached| **cached > 24).count() < 3, "{some:?}");
+    }
+}
+
+#[test]
+fn a_saved_conversation_goes_on_in_another_session() {
+    let options = GenerateOptions { max_new_tokens: 12, ..GenerateOptions::default() };
+    let begin = |device: Device, target: &str| load_on(device, target, "models/tales/draft", 512, 0);
+    for device in [Device::from(&gpu()), Device::Cpu] {
+        let mut session = begin(device.clone(), "models/tales/target");
+        let mut chat = messages(&[TURNS[0]]);
+        let turn = answer(&mut session, &chat, &options, 1000);
+        chat.push(Message::new("assistant", turn.text));
+        let mut layers = Vec::new();
+        let mut keep = async |layer: usize, bytes: Vec<u8>| {
+            assert_eq!(layer, layers.len());
+            layers.push(bytes);
+            Ok(())
+        };
+        let tokens = run(session.save(&Prompt::Chat(chat.clone()), &options, &mut keep)).unwrap();
+        assert!(tokens.len() > 24, "{tokens:?}");
+        chat.push(Message::new("user", TURNS[1]));
+        let expected = answer(&mut session, &chat, &options, 1000);
+
+        let restore = |session: &mut Session, tokens: &[u32], layers: &[Vec<u8>]| {
+            run(session.restore(tokens, &mut async |layer| Ok(layers[layer].clone()))).unwrap()
+        };
+        let mut other = begin(device.clone(), "models/tales/target");
+        assert!(restore(&mut other, &tokens, &layers));
+        let again = answer(&mut other, &chat, &options, 1000);
+        assert_eq!(again.token_ids, expected.token_ids);
+        assert_eq!(again.stats.num_cached_tokens, tokens.len());
+
+        // Another model, other bits, another last token, other sizes.
+        assert!(!restore(&mut begin(device.clone(), "models/tales/draft"), &tokens, &layers));
+        let mut fresh = begin(device.clone(), "models/tales/target");
+        let mut damaged = layers.clone();
+        damaged[0].iter_mut().step_by(7).for_each(|byte| *byte ^= 1);
+        assert!(!restore(&mut fresh, &tokens, &damaged));
+        let (last, before) = tokens.split_last().unwrap();
+        assert!(!restore(&mut fresh, &[before, &[last ^ 1]].concat(), &layers));
+        assert!(!restore(&mut fresh, &[&tokens[..], &[0; 300]].concat(), &layers));
+        assert!(!restore(&mut fresh, &[u32::MAX], &layers));
+        assert!(fresh.engine().cached().is_empty());
+        assert_eq!(answer(&mut fresh, &chat, &options, 1000).token_ids, expected.token_ids);
     }
 }
 

@@ -77,7 +77,7 @@ impl Engine {
         Ok(())
     }
 
-    fn room(&self, more: usize) -> Result<()> {
+    pub(super) fn room(&self, more: usize) -> Result<()> {
         let (need, limit) = (self.cached.len() + more, self.capacity());
         if need > limit { Err(Error::ContextFull { need, limit }) } else { Ok(()) }
     }

@@ -3,6 +3,7 @@
 use super::Engine;
 use super::attention::Cache;
 use super::model::Model;
+use crate::error::Result;
 use crate::target::Target;
 
 /// What is cached of a text, copied.
@@ -41,6 +42,35 @@ impl Engine {
             _ => Vec::new(),
         };
         Snapshot { tokens: self.cached.clone(), draft_cached: self.draft_cached, target, draft }
+    }
+
+    /// The keys and values of a layer, of what is cached: of each KV head the keys, then of each the values.
+    pub fn read_kv(&mut self, layer: usize) -> Vec<u8> {
+        let positions = self.cached.len();
+        let cache = &mut self.target.caches()[layer];
+        cache.truncate(positions);
+        cache.to_bytes()
+    }
+
+    /// Caches tokens whose keys and values [`Engine::read_kv`] gave, one layer after the other, and nothing else. False where they are
+    /// not as large as those of this model.
+    ///
+    /// # Errors
+    /// [`crate::Error::ContextFull`], and what `read` reports; then nothing is cached.
+    pub async fn write_kv(
+        &mut self,
+        tokens: &[u32],
+        read: &mut impl AsyncFnMut(usize) -> Result<Vec<u8>>,
+    ) -> Result<bool> {
+        self.truncate(0);
+        self.room(tokens.len())?;
+        for (layer, cache) in self.target.caches().iter_mut().enumerate() {
+            if !cache.set_bytes(tokens.len(), &read(layer).await?) {
+                return Ok(false);
+            }
+        }
+        self.cached.extend_from_slice(tokens);
+        Ok(true)
     }
 
     /// Caches what a snapshot of this engine has, and nothing else.

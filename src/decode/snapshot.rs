@@ -41,6 +41,41 @@ impl Engine {
         Ok(Snapshot { tokens: self.cached.clone(), draft_cached: self.draft_cached, target, draft })
     }
 
+    /// The keys and values of a layer, of what is cached, as they lie in their buffer.
+    ///
+    /// # Errors
+    /// As [`crate::Gpu::read`].
+    pub async fn read_kv(&mut self, layer: usize) -> Result<Vec<u8>> {
+        let bytes = self.target.kv_bytes(self.cached.len()) / self.target.kv().len() as u64;
+        let words = self.gpu.read(&self.target.kv()[layer], 0, bytes).await?;
+        Ok(bytemuck::cast_slice(&words).to_vec())
+    }
+
+    /// Caches tokens whose keys and values [`Engine::read_kv`] gave, one layer after the other, and nothing else. False where they are
+    /// not as large as those of this model.
+    ///
+    /// # Errors
+    /// [`crate::Error::OutOfGpuMemory`], and what `read` reports; then nothing is cached.
+    pub async fn write_kv(
+        &mut self,
+        tokens: &[u32],
+        read: &mut impl AsyncFnMut(usize) -> Result<Vec<u8>>,
+    ) -> Result<bool> {
+        self.truncate(0);
+        self.make_room(tokens.len()).await?;
+        let layers = self.target.kv();
+        let expected = self.target.kv_bytes(tokens.len()) / layers.len() as u64;
+        for (layer, buffer) in layers.iter().enumerate() {
+            let bytes = read(layer).await?;
+            if bytes.len() as u64 != expected {
+                return Ok(false);
+            }
+            self.gpu.write(buffer, 0, &bytes);
+        }
+        self.cached.extend_from_slice(tokens);
+        Ok(true)
+    }
+
     /// Caches what a snapshot of this engine has, and nothing else.
     ///
     /// # Errors
