@@ -3,16 +3,9 @@ import { badOption, inWords } from "./error.js";
 import { AnswerReader, calling } from "./tools.js";
 
 /**
- * @typedef {import("./engine.js").Engine} Engine
- * @typedef {import("./engine.js").GenerateOptions} GenerateOptions
- * @typedef {import("./engine.js").GenerationStream} GenerationStream
- * @typedef {import("./engine.js").Message} Message
- * @typedef {import("./engine.js").Stats} Stats
- * @typedef {import("./engine.js").TextPart} TextPart
- * @typedef {import("./tools.js").Tool} Tool
- * @typedef {import("./tools.js").ToolCall} ToolCall
- * @typedef {import("./tools.js").ToolCallDelta} ToolCallDelta
- * @typedef {import("./tools.js").ToolChoice} ToolChoice
+ * @import { GenerateOptions, GenerationStream, Message, Stats, TextPart } from "./api.js"
+ * @import { Engine } from "./engine.js"
+ * @import { Tool, ToolCall, ToolCallDelta, ToolChoice } from "./tools.js"
  */
 
 /**

@@ -2,10 +2,8 @@
 import { badOption } from "./error.js";
 
 /**
- * @typedef {import("./engine.js").Engine} Engine
- * @typedef {import("./engine.js").GenerateOptions} GenerateOptions
- * @typedef {import("./engine.js").GenerationStream} GenerationStream
- * @typedef {import("./engine.js").Message} Message
+ * @import { GenerateOptions, GenerationStream, Message } from "./api.js"
+ * @import { Engine } from "./engine.js"
  * @typedef {{ messages?: readonly Message[] } & Omit<GenerateOptions, "signal" | "onProgress">} ConversationOptions `messages` are what was
  *   said before: a system message, for example; the rest holds for every answer
  */
@@ -19,7 +17,7 @@ export class Conversation {
   #options;
   #isWriting = false;
 
-  /** @private Use `engine.chat(options)`. @param {Engine} engine @param {ConversationOptions} [options] */
+  /** Use `engine.chat(options)`. @param {Engine} engine @param {ConversationOptions} [options] */
   constructor(engine, { messages = [], ...options } = {}) {
     this.#engine = engine;
     this.#options = options;
@@ -63,6 +61,16 @@ export class Conversation {
   /** Another conversation that begins with the first so many messages, all by default. @param {number} [count] */
   branch(count = this.messages.length) {
     return new Conversation(this.#engine, { ...this.#options, messages: this.messages.slice(0, count) });
+  }
+
+  /**
+   * Saves the conversation in this browser (OPFS), in place of another one of that name; `engine.chat.restore(name)` goes on with it. Keys
+   * and values come along, so that the same model on the same device does not read it again. Fulfils with how many tokens those are.
+   * @param {string} name
+   */
+  save(name) {
+    this.#check();
+    return this.#engine.saveChat(name, this.messages, this.#options);
   }
 
   #check() {

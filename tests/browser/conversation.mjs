@@ -80,4 +80,44 @@ export const tests = {
     equal(kept.map(({ text }) => text), alone.map(({ text }) => text), "texts");
     check(kept.every(({ cached }, i) => cached > alone[i].cached + 16), JSON.stringify([kept, alone]));
   },
+
+  async "a saved conversation goes on after a reload without being read again; what is damaged is read"() {
+    const told = await page.evaluate(async (asked) => {
+      const chat = engine.chat({ max_new_tokens: 6 });
+      await chat.send(asked).result;
+      const kept = await chat.save("fox & wolf");
+      await chat.save("fox & wolf");
+      const next = (await chat.branch().send("And then?").result).text;
+      const none = await engine.chat.restore("nobody").then(() => "", ({ code }) => code);
+      return { kept, next, none, said: contents(chat), list: await engine.chat.list() };
+    }, ASKED);
+    check(told.kept > 20, `${told.kept} tokens were kept`);
+    equal([told.list.map(({ name, messages }) => [name, messages]), told.none], [[["fox & wolf", 2]], "not-found"], "what is saved");
+    check(told.list[0].bytes > 10_000, "bytes");
+    const again = async () => page.evaluate(async () => {
+      const other = await Engine.load("/models/tales/draft", { device: "cpu", max_context: 512 });
+      const chat = await other.chat.restore("fox & wolf");
+      const said = chat.messages.map(({ role, content }) => [role, content]);
+      const { text, stats } = await chat.send("And then?").result;
+      other.dispose();
+      return { said, text, cached: stats.num_cached_tokens, tokens: stats.num_emitted_tokens };
+    });
+    const restored = await again();
+    equal([restored.said, restored.text, restored.tokens], [told.said, told.next, 6], "it goes on, with its options");
+    check(restored.cached >= told.kept, `${restored.cached} of ${told.kept} tokens were cached`);
+    await page.evaluate(async () => {
+      const root = await navigator.storage.getDirectory();
+      const folder = await (await root.getDirectoryHandle("foretoken-chats")).getDirectoryHandle(encodeURIComponent("fox & wolf"));
+      for await (const [name, file] of folder.entries()) {
+        if (!name.startsWith("0-")) continue;
+        const writable = await file.createWritable({ keepExistingData: true });
+        await writable.write({ type: "write", position: 100, data: new Uint8Array([1, 2, 3, 4]) });
+        await writable.close();
+      }
+    });
+    const damaged = await again();
+    equal([damaged.said, damaged.text], [told.said, told.next], "it is read again");
+    check(damaged.cached < 16, `${damaged.cached} tokens were cached`);
+    equal(await page.evaluate(async () => [await engine.chat.delete("fox & wolf"), await engine.chat.delete("fox & wolf"), await engine.chat.list()]), [true, false, []], "deleted");
+  },
 };
