@@ -60,6 +60,8 @@ pub struct GenerateOptions {
     pub min_new_tokens: usize,
     /// Texts that end the generation; they are not part of the result.
     pub stop: Vec<String>,
+    /// Whether the text leaves special tokens out. The one that ends it is never in it.
+    pub skip_special_tokens: bool,
     /// What to do with a chat that is longer than the context.
     pub context: ContextPolicy,
     /// Of a chat: the functions that the model may call, described as its template wants it.
@@ -102,6 +104,7 @@ impl Default for GenerateOptions {
             bad_words_ids: Vec::new(),
             min_new_tokens: 0,
             stop: Vec::new(),
+            skip_special_tokens: true,
             context: ContextPolicy::Error,
             tools: Vec::new(),
             documents: Vec::new(),

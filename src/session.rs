@@ -1,8 +1,10 @@
 //! START HERE. A prompt becomes text: prefill, then rounds of draft, verify, accept, emit, until something ends it.
 
 mod emit;
+mod prompt_cache;
 mod prompts;
 mod rounds;
+mod saved;
 pub(crate) mod setup;
 mod shift;
 mod timing;
@@ -13,9 +15,10 @@ use crate::gpu::Gpu;
 use crate::options::GenerateOptions;
 use crate::speculate::{NoDrafter, Origin, Stats};
 use crate::target::{DRAFT_MODEL, Target};
-use crate::text::Tokenizer;
+use crate::text::{Tokenizer, ToolFormat};
 pub(crate) use emit::Emitter;
 pub use emit::Sink;
+pub(crate) use prompt_cache::PromptCache;
 pub use prompts::Prompt;
 pub(crate) use prompts::Prompts;
 pub use rounds::{Run, rounds};
@@ -30,6 +33,7 @@ pub struct Session {
     pub(crate) engine: Engine,
     pub(crate) prompts: Prompts,
     pub(crate) learned: Learned,
+    pub(crate) prompt_cache: PromptCache,
     pub(crate) origin: Box<dyn Origination>,
     /// What the user should know about the models.
     pub(crate) warnings: Vec<String>,
@@ -102,6 +106,11 @@ impl Session {
         &self.prompts.tokenizer
     }
 
+    /// How the target's chat template writes calls of tools; none where it does not say so in a known way.
+    pub fn tool_format(&self) -> Option<ToolFormat> {
+        self.prompts.template.as_ref()?.tool_format()
+    }
+
     /// The tokens of a prompt, under those options that are of a chat.
     ///
     /// # Errors
@@ -143,6 +152,7 @@ impl Session {
         let (mut lost_at, mut drafts) = (None, true);
         loop {
             let ended = async {
+                self.prompt_cache.turn_to(&mut self.engine, &run.tokens).await?;
                 self.engine.sample_by(&sampling)?;
                 let cached = self.engine.cached();
                 let read = cached.iter().zip(&prompt).take_while(|(cached, token)| cached == token).count();
@@ -160,6 +170,7 @@ impl Session {
                         && let Some(gpu) = self.engine.gpu().cloned() =>
                 {
                     lost_at = Some(run.tokens.len());
+                    self.prompt_cache.clear();
                     (self.engine, self.warnings) = self.origin.engine(gpu.reopen().await?).await?;
                     let emitted = run.stats.num_emitted_tokens;
                     let warning = format!("the GPU was lost after {emitted} tokens and set up again ({reason})");

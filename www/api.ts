@@ -1,4 +1,10 @@
-// The types of engine.js: what it takes and what it gives.
+// The types of the package: what engine.js takes and what it gives.
+export { Conversation, type ConversationOptions } from "./conversation.js";
+export { Engine } from "./engine.js";
+export { ForetokenError, type ErrorCode } from "./error.js";
+export type { SavedChatInfo } from "./saved.js";
+export type { Tool, ToolCall, ToolCallDelta, ToolChoice, ToolFormat } from "./tools.js";
+export type { ChatCompletion, ChatCompletionChunk, ChatRequest, CompletionUsage, CreateCompletion, RequestOptions } from "./chat.js";
 
 export type Phase = "download" | "upload" | "compile";
 
@@ -107,15 +113,25 @@ export type LoadOptions = {
   /** prompt tokens per forward pass, 1 to 4096; 64 by default. The text is always the same */
   prefill_chunk?: number;
   /**
+   * most bytes that keys and values of earlier texts take besides the KV cache, so that conversations which take turns are not
+   * read again; 256 MB by default, 0: none. What there is no memory for is not kept
+   */
+  prompt_cache_bytes?: number;
+  /**
    * instances of the target that verify at the same time (distributed speculative inference), 1 to 8, each in a worker with its
    * own GPU device, weights and KV cache; 1 by default. Pays only where they really run at the same time
    */
   sp_degree?: number;
   /**
-   * the address of `foretoken/worker`, where a bundler does not find it; by default worker.js beside this file. Browsers start no
-   * worker from another origin
+   * whether all pages of this origin that load the same share one engine, in a `SharedWorker`, instead of loading it each; false by
+   * default. It ends with the last of them. Calls are answered in the order in which they come, whosever they are
    */
-  worker?: string | URL;
+  shared?: boolean;
+  /**
+   * the address of `foretoken/worker`, where a bundler does not find it, or a function that starts a worker which runs it; by
+   * default worker.js beside this file. With `shared`, the function gets the name that a `SharedWorker` has to have
+   */
+  worker?: string | URL | ((name?: string) => Worker | SharedWorker);
   /** the address of `foretoken/foretoken_bg.wasm`; by default beside the worker's files */
   wasm?: string | URL;
 };
@@ -181,6 +197,8 @@ export type GenerateOptions = {
   min_new_tokens?: number;
   /** texts that end the generation; they are not part of the result */
   stop?: readonly string[];
+  /** whether the text leaves special tokens out; true by default. The one that ends it is never in it */
+  skip_special_tokens?: boolean;
   /**
    * what to do with messages that are longer than the context: `error`, the default, or drop the oldest turns after the system
    * message

@@ -81,6 +81,9 @@ pub(super) struct GenerateFlags {
     /// End before this text; may be repeated
     #[arg(long, value_name = "TEXT")]
     stop: Vec<String>,
+    /// Write special tokens too
+    #[arg(long)]
+    keep_special_tokens: bool,
     /// Of a chat: a JSON list of the functions that the model may call, as its template wants them described
     #[arg(long, value_name = "FILE", value_parser = objects)]
     tools: Option<Objects>,
@@ -123,6 +126,7 @@ impl GenerateFlags {
             bad_words_ids: self.bad_words_ids.iter().map(|ids| ids.0.clone()).collect(),
             min_new_tokens: self.min_new_tokens,
             stop: self.stop.clone(),
+            skip_special_tokens: !self.keep_special_tokens,
             context: ContextPolicy::Error,
             tools: self.tools.clone().unwrap_or_default().0,
             documents: self.documents.clone().unwrap_or_default().0,
