@@ -356,7 +356,7 @@ fn ways() -> Vec<(String, Sampling)> {
         processors: processors.clone(),
         draw: Draw::Coupled,
         seed: seed as u64,
-        confidence: 0.0,
+        ..Sampling::default()
     });
     let greedy = processors.last().map(|processors| Sampling { processors: processors.clone(), ..Sampling::default() });
     sampled.chain(greedy).map(|way| (format!("{:?} {:?}", way.draw, way.processors), way)).collect()

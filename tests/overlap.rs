@@ -49,7 +49,7 @@ fn write(engine: &mut Engine, drafter: &mut dyn Drafter, prompt: &[u32], overlap
 
 fn samplings() -> [Sampling; 3] {
     let processors = Processors { temperature: 0.8, top_k: 40, repetition_penalty: 1.1, ..Processors::default() };
-    let way = |draw| Sampling { processors: processors.clone(), draw, seed: 5, confidence: 0.0 };
+    let way = |draw| Sampling { processors: processors.clone(), draw, seed: 5, ..Sampling::default() };
     [Sampling::default(), way(Draw::Coupled), way(Draw::Rejection)]
 }
 

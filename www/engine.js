@@ -3,7 +3,7 @@
  * The engine runs in a worker of its own; this is its remote control. Importing it touches nothing: a server may.
  */
 import { list, remove } from "./cache.js";
-import { complete } from "./chat.js";
+import { complete, embeddings } from "./chat.js";
 import { ForetokenError, aborted, badOption } from "./error.js";
 import { Queue } from "./queue.js";
 
@@ -21,6 +21,9 @@ import { Queue } from "./queue.js";
  * @typedef {import("./api.js").LoadOptions} LoadOptions
  * @typedef {import("./api.js").GenerateOptions} GenerateOptions
  * @typedef {import("./api.js").TemplateOption} TemplateOption
+ * @typedef {import("./api.js").TokenLogprob} TokenLogprob
+ * @typedef {import("./api.js").EmbedOptions} EmbedOptions
+ * @typedef {import("./api.js").Score} Score
  * @typedef {import("./api.js").Times} Times
  * @typedef {import("./api.js").Speculating} Speculating
  * @typedef {import("./api.js").Distributed} Distributed
@@ -38,6 +41,8 @@ import { Queue } from "./queue.js";
  * @typedef {import("./chat.js").ChatRequest} ChatRequest
  * @typedef {import("./chat.js").CompletionUsage} CompletionUsage
  * @typedef {import("./chat.js").CreateCompletion} CreateCompletion
+ * @typedef {import("./chat.js").CreateEmbeddingResponse} CreateEmbeddingResponse
+ * @typedef {import("./chat.js").EmbeddingRequest} EmbeddingRequest
  * @typedef {import("./chat.js").RequestOptions} RequestOptions
  * @typedef {import("./error.js").ErrorCode} ErrorCode
  */
@@ -85,6 +90,8 @@ export class Engine {
      * @type {{ completions: { create: CreateCompletion } }}
      */
     this.chat = { completions: { create } };
+    /** OpenAI's embeddings, as {@link Engine.embed} computes them. */
+    this.embeddings = { create: (/** @type {EmbeddingRequest} */ body, /** @type {RequestOptions | undefined} */ request) => embeddings(this, body, request) };
   }
 
   /**
@@ -195,6 +202,38 @@ export class Engine {
       [Symbol.asyncIterator]: () => reader,
     };
     return { result, [Symbol.asyncIterator]: () => reader };
+  }
+
+  /**
+   * The embeddings of texts [hidden]: hidden states after the final norm, pooled. A conversation's cache is given up. Not where
+   * several workers have the models (`sp_degree`, `draft_device`). Rejects as {@link Engine.generate} does.
+   * @param {string | readonly Prompt[]} texts one text, or a list of texts, chats or token ids
+   * @param {EmbedOptions} [options]
+   * @returns {Promise<Float32Array[]>} one each
+   */
+  async embed(texts, options) {
+    const { pooling = "mean", normalize = true, signal } = checked(options);
+    if (typeof normalize !== "boolean") throw badOption("normalize", normalize, "true or false");
+    return this.#measure("embed", { texts: typeof texts === "string" ? [texts] : [...texts], pooling: String(pooling), normalize }, signal);
+  }
+
+  /**
+   * How likely each continuation of a prompt is, by the model's logits as they are. The prompt is read once, and stays cached. Where
+   * and how it rejects, {@link Engine.embed} says.
+   * @param {Prompt} prompt
+   * @param {readonly (string | readonly number[])[]} continuations texts, with the space before them, or token ids
+   * @param {{ signal?: AbortSignal }} [options]
+   * @returns {Promise<Score[]>} one each
+   */
+  async score(prompt, continuations, options) {
+    return this.#measure("score", { prompt, continuations: [...continuations] }, checked(options).signal);
+  }
+
+  /** @param {"embed" | "score"} method @param {object} args @param {AbortSignal} [signal] */
+  #measure(method, args, signal) {
+    return this.#call(method, args, undefined, { signal }).result.catch((error) => {
+      throw error.code === "aborted" && signal?.aborted ? aborted(signal) : error;
+    });
   }
 
   /**
@@ -406,7 +445,7 @@ const TYPES = { onProgress: "function", endpoint: "string", revision: "string", 
 
 /**
  * The options that say something: null stands for the default.
- * @template {LoadOptions | Pick<GenerateOptions, "signal" | "onProgress">} T
+ * @template {LoadOptions | EmbedOptions | Pick<GenerateOptions, "signal" | "onProgress">} T
  * @param {T | null} [options]
  * @returns {T}
  */

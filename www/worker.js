@@ -155,6 +155,14 @@ const methods = {
     return generation;
   },
 
+  async embed({ texts, pooling, normalize }, { signal }) {
+    return each(texts, signal, (text) => session.embed(text, pooling, normalize));
+  },
+
+  async score({ prompt, continuations }, { signal }) {
+    return each(continuations, signal, (continuation) => session.score(prompt, continuation));
+  },
+
   async encode({ prompt, options }) {
     return [...session.encode(prompt, options)];
   },
@@ -167,6 +175,23 @@ const methods = {
     return crew?.counters() ?? session.counters();
   },
 };
+
+/**
+ * What becomes of each, one after the other.
+ * @template T, U
+ * @param {T[]} all
+ * @param {AbortSignal} signal
+ * @param {(one: T) => Promise<U>} compute
+ */
+async function each(all, signal, compute) {
+  /** @type {U[]} */
+  const done = [];
+  for (const one of all) {
+    done.push(await compute(one));
+    if (signal.aborted) throw failure("aborted", "aborted");
+  }
+  return done;
+}
 
 /** Works on one instance of a model from now on. @param {MessagePort} port */
 function work(port) {
