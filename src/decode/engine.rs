@@ -140,7 +140,7 @@ impl Engine {
         self.gpu.write(&self.buffers.biases, 0, bytemuck::cast_slice(&words));
         let Processors { prompt_len, .. } = sampling.processors;
         let known = self.seen.take().filter(|seen| seen.prompt_len == prompt_len);
-        let of_text = || known.unwrap_or(Seen { prompt_len, ..Seen::default() });
+        let of_text = || known.unwrap_or_else(|| Seen::behind(prompt_len));
         self.seen = sampling.processors.looks_back().then(of_text);
         Ok(())
     }

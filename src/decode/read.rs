@@ -89,7 +89,6 @@ impl Engine {
     /// # Errors
     /// As [`crate::target::Target::prefill`].
     pub async fn hidden(&mut self, tokens: &[u32], wanted: usize) -> Result<Vec<f32>> {
-        self.truncate(self.cached.len());
         self.make_room(tokens.len()).await?;
         let width = self.target.spec().hidden_size;
         let mut all = Vec::with_capacity(wanted * width);

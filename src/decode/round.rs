@@ -82,6 +82,11 @@ pub(super) struct Seen {
 }
 
 impl Seen {
+    /// Of no text yet; one behind so many tokens of a prompt.
+    pub fn behind(prompt_len: usize) -> Self {
+        Self { prompt_len, ..Self::default() }
+    }
+
     /// Marks the tokens of a text that are not marked yet: the cached ones and the pending one.
     pub fn mark(&mut self, gpu: &Gpu, buffers: &RoundBuffers, cached: &[u32], pending: u32) {
         let whole = self.marked == 0;
@@ -111,7 +116,7 @@ impl Seen {
     /// The text now has only its first `len` tokens.
     pub fn truncate(&mut self, len: usize) {
         if len < self.marked || self.marked_ahead {
-            *self = Self { prompt_len: self.prompt_len, ..Self::default() };
+            *self = Self::behind(self.prompt_len);
         }
     }
 }

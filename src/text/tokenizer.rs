@@ -78,7 +78,7 @@ impl Tokenizer {
         }
         let mut literal = inner.get_added_vocabulary().clone();
         literal.set_encode_special_tokens(true);
-        let decodes = |with: fn(&DecoderWrapper) -> bool| inner.get_decoder().is_some_and(|decoder| has(decoder, with));
+        let decodes = |with: fn(&DecoderWrapper) -> bool| inner.get_decoder().is_some_and(|decoder| has_part(decoder, with));
         let byte_fallback = decodes(|decoder| matches!(decoder, DecoderWrapper::ByteFallback(_)));
         let byte_level = decodes(|decoder| matches!(decoder, DecoderWrapper::ByteLevel(_)));
         Ok(Self { file: file.to_owned(), inner, literal, end, byte_fallback, byte_level })
@@ -232,9 +232,9 @@ impl Tokenizer {
 }
 
 /// Whether a decoder, or a part of it, is what is looked for.
-fn has(decoder: &DecoderWrapper, is_it: fn(&DecoderWrapper) -> bool) -> bool {
+fn has_part(decoder: &DecoderWrapper, is_it: fn(&DecoderWrapper) -> bool) -> bool {
     match decoder {
-        DecoderWrapper::Sequence(parts) => parts.get_decoders().iter().any(|part| has(part, is_it)),
+        DecoderWrapper::Sequence(parts) => parts.get_decoders().iter().any(|part| has_part(part, is_it)),
         decoder => is_it(decoder),
     }
 }
