@@ -70,7 +70,8 @@ pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
     let prompt = args.prompt()?;
     let count = args.num_return_sequences;
     if count == 0 || count > 1 && options.do_sample == DoSample::No {
-        let (value, allowed) = (count.to_string(), "1, or more with --do-sample: the most likely text is only one".into());
+        let (value, allowed) =
+            (count.to_string(), "1, or more with --do-sample: the most likely text is only one".into());
         return Err(Error::BadOption { option: "num_return_sequences".into(), value, allowed }.into());
     }
     let mut writer = writer::load(&args.pair, &load).await?;

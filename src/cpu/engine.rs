@@ -5,9 +5,7 @@ use super::rows::Rows;
 use super::turn::Turn;
 use crate::error::{Error, Result};
 use crate::sample::{Sampling, choose, choose_draft, log_sum_exp, most_likely};
-use crate::target::{
-    DRAFT_MODEL, Draft, Logprobs, MAX_DRAFT, Queue, Target, Translate, Translation, Verified, missed,
-};
+use crate::target::{DRAFT_MODEL, Draft, Logprobs, MAX_DRAFT, Queue, Target, Translate, Translation, Verified, missed};
 
 /// Tokens that a draft model reads in a round before it drafts.
 const MISSED: usize = 16;

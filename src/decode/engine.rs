@@ -4,9 +4,7 @@
 use super::dims::Step;
 use super::flight::{Ahead, DIRECT, Flight, Shape};
 use super::forward::Model;
-use super::round::{
-    BEFORE, BIAS_WORDS, CHUNK, DRAFTS, IDS, PENDING, RoundBuffers, Seen, logprob_words, read_logprobs,
-};
+use super::round::{BEFORE, BIAS_WORDS, CHUNK, DRAFTS, IDS, PENDING, RoundBuffers, Seen, logprob_words, read_logprobs};
 use super::sampler::{NOT_DRAFTED, Recipe, Sampler, bias_words, block, check_finite};
 use super::translate::Translated;
 use crate::error::{Error, Result};

@@ -101,7 +101,8 @@ impl Model {
             .map(|op: Vec<_>| op.into_iter().map(|lowered: Lowered| lowered.bind(gpu, &blocks)).collect::<Vec<_>>());
         let mut body: Vec<Vec<Node>> = nodes.by_ref().take(plan.body.len()).collect();
         let head: Vec<Node> = nodes.flatten().collect();
-        let final_norm: Vec<Node> = final_norm.into_iter().flatten().map(|lowered| lowered.bind(gpu, &blocks)).collect();
+        let final_norm: Vec<Node> =
+            final_norm.into_iter().flatten().map(|lowered| lowered.bind(gpu, &blocks)).collect();
         choose_probes(&mut body, plan.ops_per_layer());
         let body: Vec<Node> = body.into_iter().flatten().collect();
         let mut windows: Vec<u32> = body.iter().filter_map(Node::window).collect();

@@ -98,7 +98,9 @@ impl Seen {
         for (at, &id) in (self.marked..).zip(&fresh) {
             let (word, bit) = (id as usize / 32, 1 << (id % 32));
             let generated = u32::from(at >= self.prompt_len);
-            let [Some(bits), Some(count)] = [self.bits.get_mut(word), self.counts.get_mut(id as usize)] else { continue };
+            let [Some(bits), Some(count)] = [self.bits.get_mut(word), self.counts.get_mut(id as usize)] else {
+                continue;
+            };
             (*bits, *count) = (*bits | bit, *count + generated);
             if !whole {
                 gpu.write(&buffers.seen, 4 * word as u64, &bits.to_le_bytes());

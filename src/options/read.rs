@@ -2,8 +2,8 @@
 //! says what would have been right.
 
 use super::{
-    Acceptance, ArithmeticChoice, ContextPolicy, DeviceChoice, DoSample, DrafterChoice, KvDtype, LookupRule, Pooling, Schedule,
-    Speculation, WeightDtype,
+    Acceptance, ArithmeticChoice, ContextPolicy, DeviceChoice, DoSample, DrafterChoice, KvDtype, LookupRule, Pooling,
+    Schedule, Speculation, WeightDtype,
 };
 use crate::error::{Error, Result};
 use serde::de::{

@@ -10,8 +10,8 @@ mod report;
 pub use choose::{choose, choose_draft};
 pub use noise::{exponential, gumbel, threefry2x32, uniform};
 pub use process::{Bias, Processors, softmax};
-pub use report::{log_sum_exp, most_likely};
 pub use reject::{accepts, recovered};
+pub use report::{log_sum_exp, most_likely};
 
 use serde::{Deserialize, Serialize};
 
