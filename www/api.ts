@@ -1,4 +1,7 @@
-// The types of engine.js: what it takes and what it gives.
+// The types of the package: what engine.js takes and what it gives.
+export { Engine } from "./engine.js";
+export { ForetokenError, type ErrorCode } from "./error.js";
+export type { ChatCompletion, ChatCompletionChunk, ChatRequest, ChoiceLogprobs, CompletionUsage, CreateCompletion, CreateEmbeddingResponse, EmbeddingRequest, RequestOptions, TopLogprob } from "./chat.js";
 
 export type Phase = "download" | "upload" | "compile";
 
@@ -127,10 +130,15 @@ export type LoadOptions = {
    */
   sp_degree?: number;
   /**
-   * the address of `foretoken/worker`, where a bundler does not find it; by default worker.js beside this file. Browsers start no
-   * worker from another origin
+   * whether all pages of this origin that load the same share one engine, in a `SharedWorker`, instead of loading it each; false by
+   * default. It ends with the last of them. Calls are answered in the order in which they come, whosever they are
    */
-  worker?: string | URL;
+  shared?: boolean;
+  /**
+   * the address of `foretoken/worker`, where a bundler does not find it, or a function that starts a worker which runs it; by
+   * default worker.js beside this file. With `shared`, the function gets the name that a `SharedWorker` has to have
+   */
+  worker?: string | URL | ((name?: string) => Worker | SharedWorker);
   /** the address of `foretoken/foretoken_bg.wasm`; by default beside the worker's files */
   wasm?: string | URL;
 };

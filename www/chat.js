@@ -2,13 +2,8 @@
 import { badOption, inWords } from "./error.js";
 
 /**
- * @typedef {import("./engine.js").Engine} Engine
- * @typedef {import("./engine.js").GenerateOptions} GenerateOptions
- * @typedef {import("./engine.js").GenerationStream} GenerationStream
- * @typedef {import("./engine.js").Message} Message
- * @typedef {import("./engine.js").Stats} Stats
- * @typedef {import("./engine.js").TextPart} TextPart
- * @typedef {import("./engine.js").TokenLogprob} TokenLogprob
+ * @import { GenerateOptions, GenerationStream, Message, Stats, TextPart, TokenLogprob } from "./api.js"
+ * @import { Engine } from "./engine.js"
  */
 
 /**
