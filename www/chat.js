@@ -83,7 +83,6 @@ const NEUTRAL = /** @type {const} */ ({
   n: [1],
   presence_penalty: [0],
   reasoning_effort: [],
-  response_format: [{ type: "text" }],
   tool_choice: ["none", "auto"],
   top_logprobs: [0],
   verbosity: ["medium"],

@@ -20,6 +20,7 @@ import { Queue } from "./queue.js";
  * @typedef {import("./api.js").Piece} Piece
  * @typedef {import("./api.js").LoadOptions} LoadOptions
  * @typedef {import("./api.js").GenerateOptions} GenerateOptions
+ * @typedef {import("./api.js").ResponseFormat} ResponseFormat
  * @typedef {import("./api.js").TemplateOption} TemplateOption
  * @typedef {import("./api.js").Times} Times
  * @typedef {import("./api.js").Speculating} Speculating

@@ -8,6 +8,7 @@
 import { Cache } from "./cache.js";
 import { Crew } from "./crew.js";
 import init, { inspect, load, loadParallel, serve } from "./foretoken.js";
+import initGrammars, { Grammars } from "./grammar.js";
 import { failure, openFiles } from "./hub.js";
 
 /** @type {import("./foretoken.js").Session} */
@@ -96,6 +97,21 @@ function hire() {
   });
 }
 
+/** Whether the session knows grammars. */
+let hasGrammars = false;
+
+/** Loads the module of grammars, and tells it what tokens there are. */
+async function loadGrammars() {
+  try {
+    await initGrammars();
+  } catch (error) {
+    throw failure("network", `grammar_bg.wasm, which response_format needs, cannot be loaded: ${error.message}`);
+  }
+  const vocabulary = session.vocabulary();
+  if (vocabulary) session.constrainBy(new Grammars(.../** @type {[Uint8Array, Uint32Array, Uint32Array]} */ (vocabulary)));
+  hasGrammars = true;
+}
+
 /** The session answers one call at a time. */
 let queue = Promise.resolve();
 
@@ -104,6 +120,7 @@ const methods = {
   async load({ model, assistant, wasm, hub, base, options }, { emit, signal }) {
     ({ memory } = await init({ module_or_path: wasm }));
     warnings = [];
+    hasGrammars = false;
     crew = null;
     const isParallel = options.sp_degree > 1 || (assistant && options.draft_device === "cpu");
     // Several workers read the same file, each from its beginning.
@@ -135,6 +152,7 @@ const methods = {
   },
 
   async generate({ prompt, options }, { emit, signal }) {
+    if (options.response_format && options.response_format.type !== "text" && !hasGrammars) await loadGrammars();
     /** @type {unknown[]} */
     let tokens = [];
     const flush = () => {

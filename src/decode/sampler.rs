@@ -33,11 +33,15 @@ pub(super) struct Sampler {
     verify_drafted: Vec<Node>,
     /// After the draft model's head.
     draft: Vec<Node>,
+    /// Which tokens each row of the target may choose [rows, vocab / 32 in whole words]; empty where all may come.
+    pub masks: Buffer,
 }
 
 /// Which kernels those are.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Recipe {
+    /// Only some tokens are allowed, which each row is told.
+    pub masked: bool,
     adjust: bool,
     /// Tokens are removed.
     filter: bool,
@@ -49,21 +53,23 @@ pub(super) struct Recipe {
 }
 
 impl Recipe {
-    pub fn of(sampling: &Sampling, translated: bool) -> Self {
+    pub fn of(sampling: &Sampling, masked: bool, translated: bool) -> Self {
         // Greedy choice needs no filter: it takes the largest all the same.
         let filter = sampling.draw != Draw::Greedy && sampling.processors.removes();
         let survey = filter || sampling.draw == Draw::Rejection;
-        Self { adjust: sampling.processors.adjusts(), filter, survey, draw: sampling.draw, translated }
+        Self { masked, adjust: sampling.processors.adjusts(), filter, survey, draw: sampling.draw, translated }
     }
 
     /// How the draft model chooses. Noise and biases belong to the target's ids, so where its own mean something else,
     /// it takes the largest logit as it is: the guess that the target is most likely to share.
     fn of_draft(self) -> Self {
+        // What it drafts is not known before it has drafted, so nobody can tell it what may come next.
+        let own = Self { masked: false, ..self };
         match self.draw {
-            _ if self.translated => Self { adjust: false, filter: false, survey: false, draw: Draw::Greedy, ..self },
+            _ if self.translated => Self { adjust: false, filter: false, survey: false, draw: Draw::Greedy, ..own },
             // With noise of its own, the draft model draws as the target does where the noise is shared.
-            Draw::Rejection => Self { draw: Draw::Coupled, ..self },
-            _ => self,
+            Draw::Rejection => Self { draw: Draw::Coupled, ..own },
+            _ => own,
         }
     }
 }
@@ -103,6 +109,8 @@ impl Sampler {
         let verify_drafted = uniforms.add(&[dims(target, 0, stream::TARGET, draft_stride)]);
         let drafting = draft.map(|draft| uniforms.add(&[dims(draft, 1, own, 0)]));
         let blocks = uniforms.upload(gpu, "sampling dimensions")?;
+        let mask_words = if recipe.masked { vocab.div_ceil(32) } else { 0 };
+        let masks = gpu.buffer("masks", 4 * u64::from(mask_words) * (MAX_DRAFT + 1) as u64)?;
         let looks = |model: &Model| Look::new(gpu, model, recipe.filter);
         let (look, draft_look) = (looks(target)?, draft.map(looks).transpose()?);
         let bind = |model: &Model, look: &Look, block: usize, recipe: Recipe, drafted: Option<(&Model, &Look)>| {
@@ -122,6 +130,9 @@ impl Sampler {
                 nodes.push(Node::new(gpu, Choice::Always(kernel), grid, bindings));
             };
             let Look { largest, tops, cuts, found, counts, list, bests } = look;
+            if recipe.masked {
+                node(Kernel::Mask, segments, &[(3, &masks)]);
+            }
             if recipe.adjust {
                 node(Kernel::Adjust, Grid::Rows, &[(5, &buffers.seen), (6, &buffers.biases)]);
             }
@@ -162,6 +173,7 @@ impl Sampler {
             verify: bind(target, &look, verify, recipe, None),
             verify_drafted: bind(target, &look, verify_drafted, recipe, drafted),
             draft: by_model.unwrap_or_default(),
+            masks,
         })
     }
 

@@ -8,7 +8,7 @@ mod reject;
 
 pub use choose::{choose, choose_draft};
 pub use noise::{exponential, gumbel, threefry2x32, uniform};
-pub use process::{Bias, Processors, softmax};
+pub use process::{Bias, Processors, mask, softmax};
 pub use reject::{accepts, recovered};
 
 use serde::{Deserialize, Serialize};

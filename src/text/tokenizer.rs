@@ -78,7 +78,7 @@ impl Tokenizer {
         }
         let mut literal = inner.get_added_vocabulary().clone();
         literal.set_encode_special_tokens(true);
-        let decodes = |with: fn(&DecoderWrapper) -> bool| inner.get_decoder().is_some_and(|decoder| has(decoder, with));
+        let decodes = |with: fn(&DecoderWrapper) -> bool| inner.get_decoder().is_some_and(|decoder| has_part(decoder, with));
         let byte_fallback = decodes(|decoder| matches!(decoder, DecoderWrapper::ByteFallback(_)));
         let byte_level = decodes(|decoder| matches!(decoder, DecoderWrapper::ByteLevel(_)));
         Ok(Self { file: file.to_owned(), inner, literal, end, byte_fallback, byte_level })
@@ -163,6 +163,19 @@ impl Tokenizer {
         byte.map(|byte| vec![byte]).or_else(|| Some(token.replace('▁', " ").into_bytes()))
     }
 
+    /// The bytes of the tokens below `end`, as [`Tokenizer::token_bytes`]; of a special one behind the byte FF, which no text has. Empty
+    /// for an id without a token.
+    pub fn vocabulary(&self, end: usize) -> Vec<Vec<u8>> {
+        let bytes = |id| {
+            let mut bytes = self.token_bytes(id).unwrap_or_default();
+            if self.is_special(id) {
+                bytes.insert(0, 0xff);
+            }
+            bytes
+        };
+        (0..end as u32).map(bytes).collect()
+    }
+
     /// Whether this id is a special token: one with a meaning, that is not part of the text.
     pub fn is_special(&self, id: u32) -> bool {
         self.special(id).is_some()
@@ -189,6 +202,16 @@ impl Tokenizer {
         let encoding = encoding.map_err(|error| self.bad(error))?;
         let places = encoding.get_offsets().iter().map(|&(start, end)| start..end);
         Ok(encoding.get_ids().iter().copied().zip(places).collect())
+    }
+
+    /// The tokens of a text behind others, cut as if both were one text; where they share a token, as a text of its own.
+    pub fn encode_behind(&self, before: &[u32], text: &str) -> Result<Vec<u32>> {
+        let before = self.decode(before, true)?;
+        let tokens = self.encode_with_offsets(&format!("{before}{text}"))?;
+        match tokens.iter().position(|(_, place)| place.start == before.len()) {
+            Some(first) => Ok(tokens[first..].iter().map(|(id, _)| *id).collect()),
+            None => self.encode_literal(text),
+        }
     }
 
     /// The strings of all special tokens.
@@ -232,9 +255,9 @@ impl Tokenizer {
 }
 
 /// Whether a decoder, or a part of it, is what is looked for.
-fn has(decoder: &DecoderWrapper, is_it: fn(&DecoderWrapper) -> bool) -> bool {
+fn has_part(decoder: &DecoderWrapper, is_it: fn(&DecoderWrapper) -> bool) -> bool {
     match decoder {
-        DecoderWrapper::Sequence(parts) => parts.get_decoders().iter().any(|part| has(part, is_it)),
+        DecoderWrapper::Sequence(parts) => parts.get_decoders().iter().any(|part| has_part(part, is_it)),
         decoder => is_it(decoder),
     }
 }
