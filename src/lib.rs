@@ -24,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 pub mod checkpoint;
+pub mod constraint;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod cpu;
@@ -31,6 +32,8 @@ pub mod decode;
 pub mod device;
 pub mod error;
 pub mod gpu;
+#[cfg(feature = "grammar")]
+pub mod grammar;
 #[cfg(feature = "hub")]
 pub mod hub;
 mod load;
@@ -49,6 +52,7 @@ pub mod wasm;
 pub mod weights;
 
 pub use checkpoint::Checkpoint;
+pub use constraint::ResponseFormat;
 pub use device::Device;
 pub use error::{Error, Result};
 pub use gpu::{Gpu, GpuOptions, KvDtype};

@@ -170,7 +170,7 @@ impl Session {
         let learned = Learned::new(&mut engine).await;
         let spec = engine.spec().clone();
         let prompts = Prompts { tokenizer, template, sampling, spec, context };
-        Ok(Self { engine, prompts, learned, origin: Box::new(pair), warnings })
+        Ok(Self { engine, prompts, learned, grammars: None, origin: Box::new(pair), warnings })
     }
 }
 

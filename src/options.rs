@@ -4,6 +4,7 @@ mod load;
 mod read;
 mod sampling;
 
+use crate::constraint::ResponseFormat;
 use crate::error::Result;
 pub use load::{Arithmetic, ArithmeticChoice, DeviceChoice, KvDtype, LoadOptions, WeightDtype};
 pub(crate) use read::Given;
@@ -71,6 +72,9 @@ pub struct GenerateOptions {
     pub top_logprobs: usize,
     /// Texts that end the generation; they are not part of the result.
     pub stop: Vec<String>,
+    /// Which form the text is to have: only tokens that it allows are chosen, and the text ends where nothing can follow. A text that
+    /// is cut by [`GenerateOptions::max_new_tokens`] is the beginning of one.
+    pub response_format: Option<ResponseFormat>,
     /// What to do with a chat that is longer than the context.
     pub context: ContextPolicy,
     /// Of a chat: the functions that the model may call, described as its template wants it.
@@ -118,6 +122,7 @@ impl Default for GenerateOptions {
             logprobs: false,
             top_logprobs: 0,
             stop: Vec::new(),
+            response_format: None,
             context: ContextPolicy::Error,
             tools: Vec::new(),
             documents: Vec::new(),

@@ -33,6 +33,7 @@ pub use threads::Build;
 pub use worker::Worker;
 pub use writer::Writer;
 
+use crate::constraint::ResponseFormat;
 use crate::device::Engine;
 use crate::error::{Error, Result};
 use crate::gpu::DeviceInfo;
@@ -112,6 +113,10 @@ impl<C: Crew> Parallel<C> {
         on_progress: &mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
     ) -> Result<Generation> {
         options.validate()?;
+        if options.response_format.as_ref().is_some_and(ResponseFormat::constrains) {
+            let allowed = "one target, without sp_degree and draft_device: several do not know each other's grammar".into();
+            return Err(Error::BadOption { option: "response_format".into(), value: "it".into(), allowed });
+        }
         let (prompt, num_dropped_messages) = self.prompts.fit(prompt, options)?;
         let ends = self.prompts.spec.eos_token_id.clone();
         let values = options.sampling(&self.prompts.sampling)?;

@@ -1,5 +1,6 @@
 //! START HERE. A prompt becomes text: prefill, then rounds of draft, verify, accept, emit, until something ends it.
 
+mod constrained;
 mod emit;
 mod logprobs;
 mod measure;
@@ -9,13 +10,15 @@ pub(crate) mod setup;
 mod shift;
 mod timing;
 
+use crate::constraint::{Constrained, Grammars, Shared};
 use crate::device::Engine;
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
-use crate::options::GenerateOptions;
+use crate::options::{GenerateOptions, Speculation};
 use crate::speculate::{NoDrafter, Origin, Stats};
 use crate::target::{DRAFT_MODEL, Target};
 use crate::text::Tokenizer;
+use constrained::UnderConstraint;
 pub(crate) use emit::Emitter;
 pub use emit::Sink;
 pub use logprobs::TokenLogprob;
@@ -34,6 +37,8 @@ pub struct Session {
     pub(crate) engine: Engine,
     pub(crate) prompts: Prompts,
     pub(crate) learned: Learned,
+    /// What [`GenerateOptions::response_format`] needs, once it was asked for.
+    pub(crate) grammars: Option<Box<dyn Grammars>>,
     pub(crate) origin: Box<dyn Origination>,
     /// What the user should know about the models.
     pub(crate) warnings: Vec<String>,
@@ -121,6 +126,35 @@ impl Session {
         self.prompts.encode(prompt, options)
     }
 
+    /// From now on these say what a [`GenerateOptions::response_format`] allows. They know the target's vocabulary.
+    pub fn constrain_by(&mut self, grammars: Box<dyn Grammars>) {
+        self.grammars = Some(grammars);
+    }
+
+    /// The bytes of each of the target's tokens, as [`Tokenizer::vocabulary`] gives them, and the tokens that end a text.
+    pub fn vocabulary(&self) -> (Vec<Vec<u8>>, &[u32]) {
+        let Prompts { tokenizer, spec, .. } = &self.prompts;
+        (tokenizer.vocabulary(spec.vocab_size), &spec.eos_token_id)
+    }
+
+    /// What a text behind a prompt of so many tokens is held to.
+    fn constraint(&mut self, options: &GenerateOptions, prompt: usize) -> Result<Option<Shared>> {
+        let Some(format) = options.response_format.as_ref().filter(|format| format.constrains()) else {
+            return Ok(None);
+        };
+        #[cfg(feature = "grammar")]
+        if self.grammars.is_none() {
+            let (vocabulary, ends) = self.vocabulary();
+            self.grammars = Some(Box::new(crate::grammar::Llguidance::new(vocabulary, ends)?));
+        }
+        let Some(grammars) = &self.grammars else {
+            let allowed = "nothing, without the feature `grammar` or Session::constrain_by".into();
+            return Err(Error::BadOption { option: "response_format".into(), value: "it".into(), allowed });
+        };
+        let spec = &self.prompts.spec;
+        Ok(Some(Constrained::new(grammars.compile(format)?, prompt, spec.vocab_size, &spec.eos_token_id)))
+    }
+
     /// Continues a prompt. `on_progress` hears how the prompt is read, and of each token, and may break off. When the device
     /// is lost, the models are set up again on a new one and the text goes on: it is the same as without the loss.
     ///
@@ -138,11 +172,13 @@ impl Session {
         let ends = self.engine.spec().eos_token_id.clone();
         let values = options.sampling(&self.prompts.sampling)?;
         let sampling = setup::sampling(options, &values, self.engine.spec(), prompt.len())?;
+        let constraint = self.constraint(options, prompt.len())?;
         let mut out = Emitter::new(&self.prompts.tokenizer, &prompt, &ends, options, on_progress);
         let prediction = match &options.prediction {
             Some(text) => self.prompts.tokenizer.encode(text, false)?,
             None => Vec::new(),
         };
+        out.constraint = constraint.clone();
         let mut run = Run::new(&prompt);
         run.overlap = options.overlap;
         run.stats.num_dropped_messages = num_dropped_messages;
@@ -153,6 +189,7 @@ impl Session {
         let (mut lost_at, mut drafts) = (None, true);
         loop {
             let ended = async {
+                self.engine.constrain(constraint.clone())?;
                 self.engine.sample_by(&sampling)?;
                 let cached = self.engine.cached();
                 let read = cached.iter().zip(&prompt).take_while(|(cached, token)| cached == token).count();
@@ -161,6 +198,9 @@ impl Session {
                     true => self.learned.drafter(options, &prediction, &run, &ends, read),
                     false => Box::new(NoDrafter),
                 };
+                if let Some(constraint) = constraint.clone().filter(|_| options.speculation == Speculation::Auto) {
+                    drafter = Box::new(UnderConstraint::new(constraint, self.prompts.tokenizer.clone(), drafter));
+                }
                 rounds(&mut self.engine, &mut *drafter, &mut run, &ends, &mut out).await
             };
             match ended.await {
@@ -191,6 +231,7 @@ impl Session {
                 Ok(()) => break,
             }
         }
+        run.stats.times.masks = constraint.map_or(0.0, |constraint| constraint.borrow().seconds);
         run.stats.arithmetic = self.engine.arithmetic();
         run.stats.speculating = self.learned.speculating(options);
         let differing = self.engine.warning().map(Into::into);

@@ -37,7 +37,9 @@ fn used(text: &str) -> Vec<String> {
 fn dependencies_point_one_way() {
     let allowed: BTreeMap<&str, &[&str]> = BTreeMap::from([
         ("error", &[][..]),
-        ("options", &["error"]),
+        ("constraint", &["error"]),
+        ("grammar", &["constraint", "error"]),
+        ("options", &["constraint", "error"]),
         ("text", &["error"]),
         ("weights", &["error"]),
         ("model", &["error", "options", "weights"]),
@@ -45,13 +47,29 @@ fn dependencies_point_one_way() {
         ("target", &["error"]),
         ("reference", &["error", "model", "options", "sample", "weights"]),
         ("gpu", &["error", "model", "options", "weights"]),
-        ("decode", &["error", "gpu", "model", "options", "sample", "target", "weights"]),
-        ("cpu", &["error", "gpu", "model", "options", "sample", "target", "weights"]),
-        ("device", &["cpu", "decode", "error", "gpu", "model", "options", "sample", "target"]),
+        ("decode", &["constraint", "error", "gpu", "model", "options", "sample", "target", "weights"]),
+        ("cpu", &["constraint", "error", "gpu", "model", "options", "sample", "target", "weights"]),
+        ("device", &["constraint", "cpu", "decode", "error", "gpu", "model", "options", "sample", "target"]),
         ("speculate", &["error", "options", "target"]),
         ("hub", &["checkpoint", "error", "weights"]),
         ("simulate", &["error", "speculate"]),
-        ("session", &["decode", "device", "error", "gpu", "model", "options", "sample", "speculate", "target", "text"]),
+        (
+            "session",
+            &[
+                "constraint",
+                "decode",
+                "device",
+                "error",
+                "gpu",
+                "grammar",
+                "model",
+                "options",
+                "sample",
+                "speculate",
+                "target",
+                "text",
+            ],
+        ),
         ("checkpoint", &["error", "model", "options", "text", "weights"]),
         (
             "load",
@@ -73,6 +91,7 @@ fn dependencies_point_one_way() {
         (
             "parallel",
             &[
+                "constraint",
                 "device",
                 "error",
                 "gpu",
@@ -89,7 +108,7 @@ fn dependencies_point_one_way() {
         (
             "wasm",
             &[
-                "device", "error", "gpu", "load", "model", "options", "parallel", "sample", "session", "simulate",
+                "constraint", "device", "error", "gpu", "grammar", "load", "model", "options", "parallel", "sample", "session", "simulate",
                 "weights",
             ],
         ),

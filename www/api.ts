@@ -41,7 +41,7 @@ export type Message = { role: string, content?: string | readonly TextPart[] | n
 export type Prompt = string | readonly Message[] | readonly number[] | Uint32Array;
 
 /** who proposed a token; the target approved every one */
-export type Origin = "draft_model" | "lookup" | "prediction" | "target";
+export type Origin = "draft_model" | "lookup" | "prediction" | "grammar" | "target";
 
 export type Token = {
   id: number;
@@ -143,6 +143,21 @@ export type LoadOptions = {
   wasm?: string | URL;
 };
 
+/** OpenAI's shapes, and two more */
+export type ResponseFormat =
+  | { type: "text" }
+  /** any JSON object */
+  | { type: "json_object" }
+  /**
+   * what a JSON schema describes, always strictly. It is written with one space behind commas and colons; a key `x-guidance` of the
+   * schema can ask for other whitespace
+   */
+  | { type: "json_schema", json_schema: { schema: object | boolean, name?: string, description?: string, strict?: boolean | null } }
+  /** what a regular expression matches as a whole, in Rust's syntax */
+  | { type: "regex", regex: string }
+  /** what a grammar derives from its rule `start`, in llguidance's variant of Lark */
+  | { type: "grammar", grammar: string };
+
 export type GenerateOptions = {
   /** tokens, 1 or more; 256 by default */
   max_new_tokens?: number;
@@ -215,6 +230,11 @@ export type GenerateOptions = {
   /** texts that end the generation; they are not part of the result */
   stop?: readonly string[];
   /**
+   * which form the text is to have: only tokens that it allows are chosen, and the text ends where nothing can follow. What the form
+   * leaves no choice about is drafted from it (`origin: "grammar"`). The first such text loads another 0.5 MB
+   */
+  response_format?: ResponseFormat;
+  /**
    * what to do with messages that are longer than the context: `error`, the default, or drop the oldest turns after the system
    * message
    */
@@ -276,6 +296,8 @@ export type Times = {
   first_token: number;
   /** proposing draft tokens on the CPU */
   draft: number;
+  /** finding out which tokens may come, where `response_format` says so; mostly while the GPU computes */
+  masks: number;
   /** recording, submitting and waiting for rounds */
   verify: number;
   /** accepting, decoding text, calling back */

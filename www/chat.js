@@ -84,7 +84,6 @@ const NEUTRAL = /** @type {const} */ ({
   functions: [[]],
   modalities: [["text"]],
   reasoning_effort: [],
-  response_format: [{ type: "text" }],
   tool_choice: ["none", "auto"],
   verbosity: ["medium"],
   web_search_options: [],

@@ -8,6 +8,7 @@
 import { Cache } from "./cache.js";
 import { Crew } from "./crew.js";
 import init, { inspect, load, loadParallel, serve } from "./foretoken.js";
+import initGrammars, { Grammars } from "./grammar.js";
 import { failure, openFiles } from "./hub.js";
 
 /** @import { FromMember, FromWorker, Loaded, Loading, Method, Methods, ToMember, ToWorker } from "./protocol.js" */
@@ -100,6 +101,21 @@ function hire() {
   });
 }
 
+/** Whether the session knows grammars. */
+let hasGrammars = false;
+
+/** Loads the module of grammars, and tells it what tokens there are. */
+async function loadGrammars() {
+  try {
+    await initGrammars();
+  } catch (error) {
+    throw failure("network", `grammar_bg.wasm, which response_format needs, cannot be loaded: ${error.message}`);
+  }
+  const vocabulary = session.vocabulary();
+  if (vocabulary) session.constrainBy(new Grammars(.../** @type {[Uint8Array, Uint32Array, Uint32Array]} */ (vocabulary)));
+  hasGrammars = true;
+}
+
 /** The session answers one call at a time. */
 let queue = Promise.resolve();
 
@@ -109,6 +125,7 @@ const methods = {
     if (loaded) return loaded;
     ({ memory } = await init({ module_or_path: wasm }));
     warnings = [];
+    hasGrammars = false;
     crew = null;
     const isParallel = options.sp_degree > 1 || (assistant && options.draft_device === "cpu");
     if (isParallel && !navigator.locks) throw failure("bad-option", "sp_degree, draft_device: several workers need Web Locks, which this place does not have");
@@ -142,6 +159,7 @@ const methods = {
   },
 
   async generate({ prompt, options }, { emit, signal }) {
+    if (options.response_format && options.response_format.type !== "text" && !hasGrammars) await loadGrammars();
     /** @type {unknown[]} */
     let tokens = [];
     const flush = () => {

@@ -142,6 +142,7 @@ fn flag(option: &str) -> String {
         "output" => "OUTPUT".into(),
         // What is typed into a chat has no flag.
         "command" => "command".into(),
+        "response_format" => "--json-schema, --regex or --grammar".into(),
         // They are parts of the models' names.
         "file" => "--model".into(),
         "assistant_file" => "--assistant-model".into(),

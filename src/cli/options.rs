@@ -1,6 +1,7 @@
 //! The flags of a generation: the options, under Hugging Face's names.
 
 use super::count;
+use crate::constraint::ResponseFormat;
 use crate::error::Result;
 use crate::options::{ContextPolicy, GenerateOptions};
 use serde_json::{Map, Value};
@@ -96,6 +97,18 @@ pub(super) struct GenerateFlags {
     /// End before this text; may be repeated
     #[arg(long, value_name = "TEXT")]
     stop: Vec<String>,
+    /// Write JSON that this schema describes
+    #[arg(long, value_name = "FILE", value_parser = schema, group = "form")]
+    json_schema: Option<Form>,
+    /// Write a JSON object
+    #[arg(long, group = "form")]
+    json_object: bool,
+    /// Write what this regular expression matches as a whole
+    #[arg(long, value_name = "PATTERN", group = "form")]
+    regex: Option<String>,
+    /// Write what this grammar derives from `start`, in llguidance's variant of Lark
+    #[arg(long, value_name = "FILE", value_parser = grammar, group = "form")]
+    grammar: Option<Form>,
     /// Of a chat: a JSON list of the functions that the model may call, as its template wants them described
     #[arg(long, value_name = "FILE", value_parser = objects)]
     tools: Option<Objects>,
@@ -143,6 +156,7 @@ impl GenerateFlags {
             logprobs: self.logprobs,
             top_logprobs: self.top_logprobs,
             stop: self.stop.clone(),
+            response_format: self.form(),
             context: ContextPolicy::Error,
             tools: self.tools.clone().unwrap_or_default().0,
             documents: self.documents.clone().unwrap_or_default().0,
@@ -154,6 +168,12 @@ impl GenerateFlags {
         };
         options.validate()?;
         Ok(options)
+    }
+
+    fn form(&self) -> Option<ResponseFormat> {
+        let form = self.json_schema.as_ref().or(self.grammar.as_ref());
+        let form = form.map(|form| form.0.clone()).or(self.regex.as_deref().map(ResponseFormat::regex));
+        form.or(self.json_object.then(ResponseFormat::json_object))
     }
 }
 
@@ -168,6 +188,21 @@ struct Ids(Vec<u32>);
 fn ids(text: &str) -> Result<Ids, String> {
     let ids = text.split(',').map(|id| id.trim().parse().map_err(|_| format!("{id} is no token id")));
     ids.collect::<Result<_, _>>().map(Ids)
+}
+
+/// Which form the text is to have, by a file.
+#[derive(Clone)]
+struct Form(ResponseFormat);
+
+fn schema(path: &str) -> Result<Form, String> {
+    let text = std::fs::read(path).map_err(|error| error.to_string())?;
+    let schema = serde_json::from_slice(&text).map_err(|error| format!("a JSON schema is wanted: {error}"))?;
+    Ok(Form(ResponseFormat::json_schema(schema)))
+}
+
+fn grammar(path: &str) -> Result<Form, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    Ok(Form(ResponseFormat::grammar(&text)))
 }
 
 /// What a JSON file lists.

@@ -34,11 +34,15 @@ pub(super) struct Sampler {
     verify_drafted: Vec<Node>,
     /// After the draft model's head.
     draft: Vec<Node>,
+    /// Which tokens each row of the target may choose [rows, vocab / 32 in whole words]; empty where all may come.
+    pub masks: Buffer,
 }
 
 /// Which kernels those are.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Recipe {
+    /// Only some tokens are allowed, which each row is told.
+    pub masked: bool,
     adjust: bool,
     /// Tokens are removed.
     filter: bool,
@@ -52,18 +56,19 @@ pub(super) struct Recipe {
 }
 
 impl Recipe {
-    pub fn of(sampling: &Sampling, translated: bool) -> Self {
+    pub fn of(sampling: &Sampling, masked: bool, translated: bool) -> Self {
         // Greedy choice needs no filter: it takes the largest all the same.
         let filter = sampling.draw != Draw::Greedy && sampling.processors.removes();
         let survey = filter || sampling.draw == Draw::Rejection;
         let logprobs = sampling.logprobs.map(|top| top.min(MAX_TOP_LOGPROBS));
-        Self { adjust: sampling.processors.adjusts(), filter, survey, draw: sampling.draw, logprobs, translated }
+        Self { masked, adjust: sampling.processors.adjusts(), filter, survey, draw: sampling.draw, logprobs, translated }
     }
 
     /// How the draft model chooses. Noise and biases belong to the target's ids, so where its own mean something else,
     /// it takes the largest logit as it is: the guess that the target is most likely to share.
     fn of_draft(self) -> Self {
-        let own = Self { logprobs: None, ..self };
+        // What it drafts is not known before it has drafted, so nobody can tell it what may come next.
+        let own = Self { masked: false, logprobs: None, ..self };
         match self.draw {
             _ if self.translated => Self { adjust: false, filter: false, survey: false, draw: Draw::Greedy, ..own },
             // With noise of its own, the draft model draws as the target does where the noise is shared.
@@ -109,9 +114,11 @@ impl Sampler {
         let verify_drafted = uniforms.add(&[dims(target, 0, stream::TARGET, draft_stride)]);
         let drafting = draft.map(|draft| uniforms.add(&[dims(draft, 1, own, 0)]));
         let blocks = uniforms.upload(gpu, "sampling dimensions")?;
+        let mask_words = if recipe.masked { vocab.div_ceil(32) } else { 0 };
+        let masks = gpu.buffer("masks", 4 * u64::from(mask_words) * (MAX_DRAFT + 1) as u64)?;
         let looks = |model: &Model| Look::new(gpu, model, recipe.filter);
         let (look, draft_look) = (looks(target)?, draft.map(looks).transpose()?);
-        let report = recipe.logprobs.map(|top| Report::new(gpu, target, top, recipe.adjust)).transpose()?;
+        let report = recipe.logprobs.map(|top| Report::new(gpu, target, top, recipe.masked || recipe.adjust)).transpose()?;
         let bind = |model: &Model, look: &Look, block: usize, recipe: Recipe, drafted: Option<(&Model, &Look)>| {
             let step = (0, model.step().clone());
             let dims = (1, blocks[block].clone());
@@ -136,6 +143,9 @@ impl Sampler {
                 node(Kernel::Survey, segments, &[(3, largest), (4, asked), (5, tops)]);
                 node(Kernel::Bound, Grid::Rows, &[(2, largest), (3, tops), (4, asked), (5, cuts)]);
                 node(Kernel::Gather, segments, &[(3, cuts), (4, asked), (5, found), (6, counts)]);
+            }
+            if recipe.masked {
+                node(Kernel::Mask, segments, &[(3, &masks)]);
             }
             if recipe.adjust {
                 let RoundBuffers { seen, biases, counts, text, .. } = buffers;
@@ -184,6 +194,7 @@ impl Sampler {
             verify: bind(target, &look, verify, recipe, None),
             verify_drafted: bind(target, &look, verify_drafted, recipe, drafted),
             draft: by_model.unwrap_or_default(),
+            masks,
         })
     }
 

@@ -9,7 +9,7 @@ mod report;
 
 pub use choose::{choose, choose_draft};
 pub use noise::{exponential, gumbel, threefry2x32, uniform};
-pub use process::{Bias, Processors, softmax};
+pub use process::{Bias, Processors, mask, softmax};
 pub use reject::{accepts, recovered};
 pub use report::{log_sum_exp, most_likely};
 

@@ -187,6 +187,17 @@ impl Processors {
     }
 }
 
+/// Removes the tokens that a constraint does not allow: those whose bit is not set in `allowed` [vocab / 32 in whole words]. What
+/// is not finite stays, so that it is found.
+pub fn mask(logits: &mut [f32], allowed: &[u32]) {
+    for (token, logit) in logits.iter_mut().enumerate() {
+        let bits = allowed.get(token / 32).copied().unwrap_or_default();
+        if (bits >> (token % 32)) & 1 == 0 && logit.is_finite() {
+            *logit = f32::MIN;
+        }
+    }
+}
+
 fn remove(logits: &mut [f32], removed: impl Fn(usize, f32) -> bool) {
     for (token, logit) in logits.iter_mut().enumerate() {
         if removed(token, *logit) {

@@ -1,6 +1,7 @@
 //! Tokens -> text, stop strings, the caller.
 
 use super::{FinishReason, Generation, Progress, Token, TokenLogprob};
+use crate::constraint::Shared;
 use crate::error::Result;
 use crate::options::GenerateOptions;
 use crate::speculate::{Origin, Stats};
@@ -22,6 +23,14 @@ pub trait Sink {
     /// What decoding its text reports.
     fn push(&mut self, id: u32, origin: Origin, last: bool) -> Result<ControlFlow<()>>;
 
+    /// How many of the tokens `fresh`, of which it will hear next, complete the text `before` them; none if they do not.
+    ///
+    /// # Errors
+    /// What a constraint reports.
+    fn completes(&mut self, _before: &[u32], _fresh: &[u32]) -> Result<Option<usize>> {
+        Ok(None)
+    }
+
     /// Hears that `done` of `of` tokens of the text so far were read. Breaks when no tokens are wanted.
     fn prefilled(&mut self, _done: usize, _of: usize) -> ControlFlow<()> {
         ControlFlow::Continue(())
@@ -42,6 +51,8 @@ pub(crate) struct Emitter<'a> {
     told: Option<Logprobs>,
     ends: &'a [u32],
     ended_by: Option<FinishReason>,
+    /// What says when the text is complete, besides the tokens that end it.
+    pub constraint: Option<Shared>,
 }
 
 impl<'a> Emitter<'a> {
@@ -64,6 +75,7 @@ impl<'a> Emitter<'a> {
             told: None,
             ends,
             ended_by: None,
+            constraint: None,
         }
     }
 
@@ -129,6 +141,13 @@ impl Sink for Emitter<'_> {
             return Ok(ControlFlow::Break(()));
         }
         Ok(flow)
+    }
+
+    fn completes(&mut self, before: &[u32], fresh: &[u32]) -> Result<Option<usize>> {
+        let Some(constraint) = &self.constraint else { return Ok(None) };
+        let completing = constraint.borrow_mut().completes(before, fresh)?;
+        self.ended_by = self.ended_by.or(completing.map(|_| FinishReason::Stop));
+        Ok(completing)
     }
 
     fn prefilled(&mut self, done: usize, of: usize) -> ControlFlow<()> {

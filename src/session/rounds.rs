@@ -261,6 +261,9 @@ async fn write<T: Queue>(
         if let Draft::Tokens(_) = draft {
             round.drafted = proposed;
         }
+        if let Some(count) = sink.completes(&run.tokens, &verified.ids[..=round.accepted])? {
+            (round.accepted, round.ended) = (count - 1, true);
+        }
         run.tokens.extend_from_slice(&verified.ids[..=round.accepted]);
         target.keep(before + 1 + round.accepted);
         drafter.learn(&Round {

@@ -164,6 +164,19 @@ impl Tokenizer {
         byte.map(|byte| vec![byte]).or_else(|| Some(token.replace('▁', " ").into_bytes()))
     }
 
+    /// The bytes of the tokens below `end`, as [`Tokenizer::token_bytes`]; of a special one behind the byte FF, which no text has. Empty
+    /// for an id without a token.
+    pub fn vocabulary(&self, end: usize) -> Vec<Vec<u8>> {
+        let bytes = |id| {
+            let mut bytes = self.token_bytes(id).unwrap_or_default();
+            if self.is_special(id) {
+                bytes.insert(0, 0xff);
+            }
+            bytes
+        };
+        (0..end as u32).map(bytes).collect()
+    }
+
     /// Whether this id is a special token: one with a meaning, that is not part of the text.
     pub fn is_special(&self, id: u32) -> bool {
         self.special(id).is_some()
@@ -190,6 +203,16 @@ impl Tokenizer {
         let encoding = encoding.map_err(|error| self.bad(error))?;
         let places = encoding.get_offsets().iter().map(|&(start, end)| start..end);
         Ok(encoding.get_ids().iter().copied().zip(places).collect())
+    }
+
+    /// The tokens of a text behind others, cut as if both were one text; where they share a token, as a text of its own.
+    pub fn encode_behind(&self, before: &[u32], text: &str) -> Result<Vec<u32>> {
+        let before = self.decode(before, true)?;
+        let tokens = self.encode_with_offsets(&format!("{before}{text}"))?;
+        match tokens.iter().position(|(_, place)| place.start == before.len()) {
+            Some(first) => Ok(tokens[first..].iter().map(|(id, _)| *id).collect()),
+            None => self.encode_literal(text),
+        }
     }
 
     /// The strings of all special tokens.

@@ -1,5 +1,6 @@
 //! What JavaScript sees of a session.
 
+use super::constraint::{ForeignGrammars, JsGrammars};
 use super::parallel::JsCrew;
 use super::{to_error, to_value};
 use crate::device::{Device, Engine};
@@ -10,7 +11,7 @@ use crate::options::{GenerateOptions, LoadOptions};
 use crate::parallel::Writer;
 use crate::session::{Embedding, Progress, Prompt, Session};
 use crate::weights::Source;
-use js_sys::{Array, Float32Array, Function, Reflect, Uint8Array};
+use js_sys::{Array, Float32Array, Function, Reflect, Uint8Array, Uint32Array};
 use serde_json::json;
 use serde_wasm_bindgen::Deserializer;
 use std::cell::RefCell;
@@ -194,6 +195,24 @@ impl JsSession {
         match self.alone()?.score(&prompt, &[continuation]).await {
             Ok(scores) => Ok(to_value(&scores[0])),
             Err(error) => Err(self.1.take().unwrap_or_else(|| to_error(error))),
+        }
+    }
+
+    /// What grammars need to know of the target, as their constructor takes it: `[bytes, lengths, ends]`; null where workers have the
+    /// targets, which take none.
+    pub fn vocabulary(&self) -> Option<Array> {
+        let Writer::Session(session) = &self.0 else { return None };
+        let (tokens, ends) = session.vocabulary();
+        let lengths: Vec<u32> = tokens.iter().map(|token| token.len() as u32).collect();
+        let bytes = Uint8Array::from(&tokens.concat()[..]);
+        Some(Array::of3(&bytes, &Uint32Array::from(&lengths[..]), &Uint32Array::from(ends)))
+    }
+
+    /// From now on these say what a `response_format` allows: `Grammars` of the other module.
+    #[wasm_bindgen(js_name = constrainBy)]
+    pub fn constrain_by(&mut self, grammars: ForeignGrammars) {
+        if let Writer::Session(session) = &mut self.0 {
+            session.constrain_by(Box::new(JsGrammars { grammars, thrown: self.1.clone() }));
         }
     }
 
