@@ -1,5 +1,6 @@
 //! Where models run: on a GPU or on the CPU; and the models there, as one target.
 
+use crate::constraint::Shared;
 use crate::cpu;
 use crate::decode;
 use crate::error::Result;
@@ -149,6 +150,15 @@ impl Engine {
         }
     }
 
+    /// Caches `tokens` behind the cached ones, and returns the hidden states behind the last of them after the final norm
+    /// [wanted, hidden], flattened.
+    ///
+    /// # Errors
+    /// As [`Target::prefill`].
+    pub async fn hidden(&mut self, tokens: &[u32], wanted: usize) -> Result<Vec<f32>> {
+        either!(self, engine => engine.hidden(tokens, wanted).await)
+    }
+
     /// Bytes planned for the target.
     pub fn memory(&self) -> Memory {
         either!(self, engine => engine.target().memory())
@@ -170,6 +180,14 @@ impl Engine {
     /// As [`decode::Engine::sample_by`].
     pub fn sample_by(&mut self, sampling: &Sampling) -> Result<()> {
         either!(self, engine => engine.sample_by(sampling))
+    }
+
+    /// From now on the target chooses only tokens that may come in this text; none: any.
+    ///
+    /// # Errors
+    /// As [`decode::Engine::constrain`].
+    pub fn constrain(&mut self, constraint: Option<Shared>) -> Result<()> {
+        either!(self, engine => engine.constrain(constraint))
     }
 
     /// From now on the draft model is one with another tokenizer.

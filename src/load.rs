@@ -171,7 +171,8 @@ impl Session {
         let spec = engine.spec().clone();
         let prompts = Prompts { tokenizer, template, sampling, spec, context };
         let prompt_cache = PromptCache::new(options.prompt_cache_bytes);
-        Ok(Self { engine, prompts, learned, prompt_cache, origin: Box::new(pair), warnings })
+        let grammars = None;
+        Ok(Self { engine, prompts, learned, prompt_cache, grammars, origin: Box::new(pair), warnings })
     }
 }
 
@@ -200,7 +201,7 @@ impl<S: Source, A: Source> Pair<S, A> {
         let engine = match device {
             Device::Gpu(gpu) => {
                 let Blueprint { spec, capacity, .. } = &target.blueprint;
-                let buffers = RoundBuffers::new(gpu, capacity.prefill_chunk, spec.vocab_size)?;
+                let buffers = RoundBuffers::new(gpu, capacity, spec.vocab_size)?;
                 let model = target.put(gpu, &buffers, &mut progress).await?;
                 let draft = match assistant {
                     Some(assistant) => or_warning(assistant.put(gpu, &buffers, &mut progress).await, &mut warnings)?,

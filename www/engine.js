@@ -3,7 +3,7 @@
  * The engine runs in a worker of its own; this is its remote control. Importing it touches nothing: a server may.
  */
 import { list, remove } from "./cache.js";
-import { complete } from "./chat.js";
+import { complete, embeddings } from "./chat.js";
 import { Conversation } from "./conversation.js";
 import { ForetokenError, aborted, badOption } from "./error.js";
 import { Queue } from "./queue.js";
@@ -11,9 +11,9 @@ import { list as listSaved, remove as removeSaved } from "./saved.js";
 import { place, spawn } from "./spawn.js";
 
 /**
- * @import { Counters, DeviceInfo, GenerateOptions, Generation, GenerationStream, Inspection, LoadOptions, Memory, Message, Model,
- *   Piece, PrefillProgress, Progress, Prompt, Stats, TemplateOption, Token } from "./api.js"
- * @import { ChatRequest, CreateCompletion, RequestOptions } from "./chat.js"
+ * @import { Counters, DeviceInfo, EmbedOptions, GenerateOptions, Generation, GenerationStream, Inspection, LoadOptions, Memory, Message, Model,
+ *   Piece, PrefillProgress, Progress, Prompt, Score, Stats, TemplateOption, Token } from "./api.js"
+ * @import { ChatRequest, CreateCompletion, EmbeddingRequest, RequestOptions } from "./chat.js"
  * @import { ConversationOptions } from "./conversation.js"
  * @import { FromWorker, Loading, Method, Methods, Source } from "./protocol.js"
  * @import { SavedChatInfo } from "./saved.js"
@@ -77,6 +77,8 @@ export class Engine {
      * }}
      */
     this.chat = Object.assign(converse, { completions: { create }, restore, list: listSaved, delete: removeSaved });
+    /** OpenAI's embeddings, as {@link Engine.embed} computes them. */
+    this.embeddings = { create: (/** @type {EmbeddingRequest} */ body, /** @type {RequestOptions | undefined} */ request) => embeddings(this, body, request) };
   }
 
   /**
@@ -185,6 +187,33 @@ export class Engine {
       [Symbol.asyncIterator]: () => reader,
     };
     return { result, [Symbol.asyncIterator]: () => reader };
+  }
+
+  /**
+   * The embeddings of texts [hidden]: hidden states after the final norm, pooled. A conversation's cache is given up. Not where
+   * several workers have the models (`sp_degree`, `draft_device`). Rejects as {@link Engine.generate} does.
+   * @param {string | readonly Prompt[]} texts one text, or a list of texts, chats or token ids
+   * @param {EmbedOptions} [options]
+   * @returns {Promise<Float32Array[]>} one each
+   */
+  async embed(texts, options) {
+    const { pooling = "mean", normalize = true, signal } = checked(options);
+    if (typeof normalize !== "boolean") throw badOption("normalize", normalize, "true or false");
+    const list = typeof texts === "string" ? [texts] : [...texts];
+    return this.#call("embed", { texts: list, pooling: String(pooling), normalize }, undefined, { signal }).result;
+  }
+
+  /**
+   * How likely each continuation of a prompt is, by the model's logits as they are. The prompt is read once, and stays cached. Where
+   * and how it rejects, {@link Engine.embed} says.
+   * @param {Prompt} prompt
+   * @param {readonly (string | readonly number[])[]} continuations texts, with the space before them, or token ids
+   * @param {{ signal?: AbortSignal }} [options]
+   * @returns {Promise<Score[]>} one each
+   */
+  async score(prompt, continuations, options) {
+    const { signal } = checked(options);
+    return this.#call("score", { prompt, continuations: [...continuations] }, undefined, { signal }).result;
   }
 
   /**
@@ -385,7 +414,7 @@ const TYPES = { onProgress: "function", endpoint: "string", revision: "string", 
 
 /**
  * The options that say something: null stands for the default.
- * @template {LoadOptions | Pick<GenerateOptions, "signal" | "onProgress">} T
+ * @template {LoadOptions | EmbedOptions | Pick<GenerateOptions, "signal" | "onProgress">} T
  * @param {T | null} [options]
  * @returns {T}
  */

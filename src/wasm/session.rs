@@ -1,5 +1,6 @@
 //! What JavaScript sees of a session.
 
+use super::constraint::{ForeignGrammars, JsGrammars};
 use super::parallel::JsCrew;
 use super::{to_error, to_value};
 use crate::device::{Device, Engine};
@@ -8,9 +9,9 @@ use crate::gpu::GpuOptions;
 use crate::load::ModelFiles;
 use crate::options::{GenerateOptions, LoadOptions};
 use crate::parallel::Writer;
-use crate::session::{Progress, Prompt, Session};
+use crate::session::{Embedding, Progress, Prompt, Session};
 use crate::weights::Source;
-use js_sys::{Array, Function, Promise, Reflect, Uint8Array};
+use js_sys::{Array, Float32Array, Function, Promise, Reflect, Uint8Array, Uint32Array};
 use serde_json::json;
 use serde_wasm_bindgen::Deserializer;
 use std::cell::RefCell;
@@ -181,6 +182,50 @@ impl JsSession {
         }
     }
 
+    /// The embedding of a prompt.
+    ///
+    /// # Errors
+    /// As [`Session::embed`]; `bad-option` where workers have the models.
+    pub async fn embed(&mut self, text: JsValue, pooling: &str, normalize: bool) -> Result<Float32Array, JsValue> {
+        let text = Prompt::read(Deserializer::from(text)).map_err(to_error)?;
+        let pooling = pooling.parse().map_err(to_error)?;
+        match self.alone()?.embed(&text, pooling, normalize).await {
+            Ok(Embedding { embedding, .. }) => Ok(Float32Array::from(&embedding[..])),
+            Err(error) => Err(self.1.take().unwrap_or_else(|| to_error(error))),
+        }
+    }
+
+    /// How likely a continuation of a prompt is: `{logprob, num_tokens}`.
+    ///
+    /// # Errors
+    /// As [`Session::score`]; `bad-option` where workers have the models.
+    pub async fn score(&mut self, prompt: JsValue, continuation: JsValue) -> Result<JsValue, JsValue> {
+        let [prompt, continuation] = [prompt, continuation].map(|prompt| Prompt::read(Deserializer::from(prompt)));
+        let (prompt, continuation) = (prompt.map_err(to_error)?, continuation.map_err(to_error)?);
+        match self.alone()?.score(&prompt, &[continuation]).await {
+            Ok(scores) => Ok(to_value(&scores[0])),
+            Err(error) => Err(self.1.take().unwrap_or_else(|| to_error(error))),
+        }
+    }
+
+    /// What grammars need to know of the target, as their constructor takes it: `[bytes, lengths, ends]`; null where workers have the
+    /// targets, which take none.
+    pub fn vocabulary(&self) -> Option<Array> {
+        let Writer::Session(session) = &self.0 else { return None };
+        let (tokens, ends) = session.vocabulary();
+        let lengths: Vec<u32> = tokens.iter().map(|token| token.len() as u32).collect();
+        let bytes = Uint8Array::from(&tokens.concat()[..]);
+        Some(Array::of3(&bytes, &Uint32Array::from(&lengths[..]), &Uint32Array::from(ends)))
+    }
+
+    /// From now on these say what a `response_format` allows: `Grammars` of the other module.
+    #[wasm_bindgen(js_name = constrainBy)]
+    pub fn constrain_by(&mut self, grammars: ForeignGrammars) {
+        if let Writer::Session(session) = &mut self.0 {
+            session.constrain_by(Box::new(JsGrammars { grammars, thrown: self.1.clone() }));
+        }
+    }
+
     /// The tokens of a prompt.
     ///
     /// # Errors
@@ -257,6 +302,18 @@ impl JsSession {
     /// What was asked of the device so far. Null where workers have the models.
     pub fn counters(&self) -> JsValue {
         to_value(&self.engine().map(|engine| engine.counters()))
+    }
+
+    /// The session, where the models are in this worker.
+    fn alone(&mut self) -> Result<&mut Session, JsValue> {
+        match &mut self.0 {
+            Writer::Session(session) => Ok(session),
+            Writer::Parallel(_) => Err(to_error(Error::BadOption {
+                option: "sp_degree".into(),
+                value: "models in several workers".into(),
+                allowed: "1, with draft_device auto, for embeddings and scores".into(),
+            })),
+        }
     }
 
     fn engine(&self) -> Option<&Engine> {
