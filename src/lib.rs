@@ -26,11 +26,14 @@
 pub mod checkpoint;
 #[cfg(feature = "cli")]
 pub mod cli;
+pub mod constraint;
 pub mod cpu;
 pub mod decode;
 pub mod device;
 pub mod error;
 pub mod gpu;
+#[cfg(feature = "grammar")]
+pub mod grammar;
 #[cfg(feature = "hub")]
 pub mod hub;
 mod load;
@@ -49,6 +52,7 @@ pub mod wasm;
 pub mod weights;
 
 pub use checkpoint::Checkpoint;
+pub use constraint::ResponseFormat;
 pub use device::Device;
 pub use error::{Error, Result};
 pub use gpu::{Gpu, GpuOptions, KvDtype};

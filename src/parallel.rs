@@ -33,6 +33,7 @@ pub use threads::Build;
 pub use worker::Worker;
 pub use writer::Writer;
 
+use crate::constraint::ResponseFormat;
 use crate::device::Engine;
 use crate::error::{Error, Result};
 use crate::gpu::DeviceInfo;
@@ -42,7 +43,7 @@ use crate::session::{Emitter, Generation, Progress, Prompt, Prompts, setup};
 use crate::speculate::PromptLookup;
 use crate::speculate::dsi::lookahead_for;
 use crate::target::{MAX_DRAFT, Target};
-use crate::text::Tokenizer;
+use crate::text::{Tokenizer, ToolFormat};
 use std::ops::ControlFlow;
 
 /// A model that one of a crew can have for itself.
@@ -87,6 +88,11 @@ impl<C: Crew> Parallel<C> {
         &self.warnings
     }
 
+    /// How the target's chat template writes calls of tools; none where it does not say so in a known way.
+    pub fn tool_format(&self) -> Option<ToolFormat> {
+        self.prompts.template.as_ref()?.tool_format()
+    }
+
     /// The tokens of a prompt.
     ///
     /// # Errors
@@ -103,7 +109,7 @@ impl<C: Crew> Parallel<C> {
     /// latencies of the text before.
     ///
     /// # Errors
-    /// As [`crate::Session::generate`], and [`Error::BadOption`] for acceptance by rejection and for other drafters. The
+    /// As [`crate::Session::generate`], and [`Error::BadOption`] for acceptance by rejection, for log-probabilities and for other drafters. The
     /// servers stay usable.
     pub async fn generate(
         &mut self,
@@ -112,6 +118,11 @@ impl<C: Crew> Parallel<C> {
         on_progress: &mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
     ) -> Result<Generation> {
         options.validate()?;
+        if options.response_format.as_ref().is_some_and(ResponseFormat::constrains) {
+            let allowed =
+                "one target, without sp_degree and draft_device: several do not know each other's grammar".into();
+            return Err(Error::BadOption { option: "response_format".into(), value: "it".into(), allowed });
+        }
         let (prompt, num_dropped_messages) = self.prompts.fit(prompt, options)?;
         let ends = self.prompts.spec.eos_token_id.clone();
         let values = options.sampling(&self.prompts.sampling)?;
@@ -138,6 +149,9 @@ impl<C: Crew> Parallel<C> {
             let allowed = format!("{allowed}, with several targets (sp_degree)");
             Err(Error::BadOption { option: option.into(), value: value.into(), allowed })
         };
+        if options.logprobs {
+            return bad("logprobs", "true", "false");
+        }
         if drawn && options.acceptance == Acceptance::Rejection {
             return bad("acceptance", "rejection", "coupled");
         }

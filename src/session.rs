@@ -1,21 +1,31 @@
 //! START HERE. A prompt becomes text: prefill, then rounds of draft, verify, accept, emit, until something ends it.
 
+mod constrained;
 mod emit;
+mod logprobs;
+mod measure;
+mod prompt_cache;
 mod prompts;
 mod rounds;
+mod saved;
 pub(crate) mod setup;
 mod shift;
 mod timing;
 
+use crate::constraint::{Constrained, Grammars, Shared};
 use crate::device::Engine;
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
-use crate::options::GenerateOptions;
+use crate::options::{GenerateOptions, Speculation};
 use crate::speculate::{NoDrafter, Origin, Stats};
 use crate::target::{DRAFT_MODEL, Target};
-use crate::text::Tokenizer;
+use crate::text::{Tokenizer, ToolFormat};
+use constrained::UnderConstraint;
 pub(crate) use emit::Emitter;
 pub use emit::Sink;
+pub use logprobs::TokenLogprob;
+pub use measure::{Embedding, Score};
+pub(crate) use prompt_cache::PromptCache;
 pub use prompts::Prompt;
 pub(crate) use prompts::Prompts;
 pub use rounds::{Run, rounds};
@@ -30,13 +40,16 @@ pub struct Session {
     pub(crate) engine: Engine,
     pub(crate) prompts: Prompts,
     pub(crate) learned: Learned,
+    pub(crate) prompt_cache: PromptCache,
+    /// What [`GenerateOptions::response_format`] needs, once it was asked for.
+    pub(crate) grammars: Option<Box<dyn Grammars>>,
     pub(crate) origin: Box<dyn Origination>,
     /// What the user should know about the models.
     pub(crate) warnings: Vec<String>,
 }
 
 /// What a caller hears while a text is written; each time it may break off.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Progress<'a> {
     /// The target has read so many tokens of the prompt, those that were cached included. A prompt of one chunk is read
     /// before anything is heard. A draft model reads the prompt behind the target; as long as it does, `done` is `of`.
@@ -51,7 +64,7 @@ pub enum Progress<'a> {
 }
 
 /// A generated token.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Token {
     /// Its id.
     pub id: u32,
@@ -59,6 +72,9 @@ pub struct Token {
     pub text: String,
     /// Who proposed it.
     pub origin: Origin,
+    /// Its log-probability, and the most likely tokens in its place, where they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub logprobs: Option<TokenLogprob>,
 }
 
 /// Why a generation ended.
@@ -80,6 +96,9 @@ pub struct Generation {
     pub text: String,
     /// All generated tokens, the one that ended it included.
     pub token_ids: Vec<u32>,
+    /// Of each of them, where they were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub logprobs: Vec<TokenLogprob>,
     /// Why it ended.
     pub finish_reason: FinishReason,
     /// What it did.
@@ -102,6 +121,11 @@ impl Session {
         &self.prompts.tokenizer
     }
 
+    /// How the target's chat template writes calls of tools; none where it does not say so in a known way.
+    pub fn tool_format(&self) -> Option<ToolFormat> {
+        self.prompts.template.as_ref()?.tool_format()
+    }
+
     /// The tokens of a prompt, under those options that are of a chat.
     ///
     /// # Errors
@@ -109,6 +133,35 @@ impl Session {
     /// [`Error::BadTokenizer`].
     pub fn encode(&self, prompt: &Prompt, options: &GenerateOptions) -> Result<Vec<u32>> {
         self.prompts.encode(prompt, options)
+    }
+
+    /// From now on these say what a [`GenerateOptions::response_format`] allows. They know the target's vocabulary.
+    pub fn constrain_by(&mut self, grammars: Box<dyn Grammars>) {
+        self.grammars = Some(grammars);
+    }
+
+    /// The bytes of each of the target's tokens, as [`Tokenizer::vocabulary`] gives them, and the tokens that end a text.
+    pub fn vocabulary(&self) -> (Vec<Vec<u8>>, &[u32]) {
+        let Prompts { tokenizer, spec, .. } = &self.prompts;
+        (tokenizer.vocabulary(spec.vocab_size), &spec.eos_token_id)
+    }
+
+    /// What a text behind a prompt of so many tokens is held to.
+    fn constraint(&mut self, options: &GenerateOptions, prompt: usize) -> Result<Option<Shared>> {
+        let Some(format) = options.response_format.as_ref().filter(|format| format.constrains()) else {
+            return Ok(None);
+        };
+        #[cfg(feature = "grammar")]
+        if self.grammars.is_none() {
+            let (vocabulary, ends) = self.vocabulary();
+            self.grammars = Some(Box::new(crate::grammar::Llguidance::new(vocabulary, ends)?));
+        }
+        let Some(grammars) = &self.grammars else {
+            let allowed = "nothing, without the feature `grammar` or Session::constrain_by".into();
+            return Err(Error::BadOption { option: "response_format".into(), value: "it".into(), allowed });
+        };
+        let spec = &self.prompts.spec;
+        Ok(Some(Constrained::new(grammars.compile(format)?, prompt, spec.vocab_size, &spec.eos_token_id)))
     }
 
     /// Continues a prompt. `on_progress` hears how the prompt is read, and of each token, and may break off. When the device
@@ -128,11 +181,13 @@ impl Session {
         let ends = self.engine.spec().eos_token_id.clone();
         let values = options.sampling(&self.prompts.sampling)?;
         let sampling = setup::sampling(options, &values, self.engine.spec(), prompt.len())?;
+        let constraint = self.constraint(options, prompt.len())?;
         let mut out = Emitter::new(&self.prompts.tokenizer, &prompt, &ends, options, on_progress);
         let prediction = match &options.prediction {
             Some(text) => self.prompts.tokenizer.encode(text, false)?,
             None => Vec::new(),
         };
+        out.constraint = constraint.clone();
         let mut run = Run::new(&prompt);
         run.overlap = options.overlap;
         run.stats.num_dropped_messages = num_dropped_messages;
@@ -143,6 +198,8 @@ impl Session {
         let (mut lost_at, mut drafts) = (None, true);
         loop {
             let ended = async {
+                self.prompt_cache.turn_to(&mut self.engine, &run.tokens).await?;
+                self.engine.constrain(constraint.clone())?;
                 self.engine.sample_by(&sampling)?;
                 let cached = self.engine.cached();
                 let read = cached.iter().zip(&prompt).take_while(|(cached, token)| cached == token).count();
@@ -151,6 +208,9 @@ impl Session {
                     true => self.learned.drafter(options, &prediction, &run, &ends, read),
                     false => Box::new(NoDrafter),
                 };
+                if let Some(constraint) = constraint.clone().filter(|_| options.speculation == Speculation::Auto) {
+                    drafter = Box::new(UnderConstraint::new(constraint, self.prompts.tokenizer.clone(), drafter));
+                }
                 rounds(&mut self.engine, &mut *drafter, &mut run, &ends, &mut out).await
             };
             match ended.await {
@@ -160,6 +220,7 @@ impl Session {
                         && let Some(gpu) = self.engine.gpu().cloned() =>
                 {
                     lost_at = Some(run.tokens.len());
+                    self.prompt_cache.clear();
                     (self.engine, self.warnings) = self.origin.engine(gpu.reopen().await?).await?;
                     let emitted = run.stats.num_emitted_tokens;
                     let warning = format!("the GPU was lost after {emitted} tokens and set up again ({reason})");
@@ -181,6 +242,7 @@ impl Session {
                 Ok(()) => break,
             }
         }
+        run.stats.times.masks = constraint.map_or(0.0, |constraint| constraint.borrow().seconds);
         run.stats.arithmetic = self.engine.arithmetic();
         run.stats.speculating = self.learned.speculating(options);
         let differing = self.engine.warning().map(Into::into);

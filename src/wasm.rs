@@ -1,6 +1,6 @@
 //! What JavaScript sees: a surface without logic. Options and results cross as plain values whose names are those of the
-//! native face; errors cross as `{code, message, detail}`. The demo page's simulator is a module of its own (the feature
-//! `simulator`), so that nobody else downloads it.
+//! native face; errors cross as `{code, message, detail}`. Two parts are modules of their own instead, so that nobody else
+//! downloads them: the demo page's simulator (the feature `simulator`), and grammars (`grammar`), which most texts do without.
 
 use crate::error::Error;
 use js_sys::Reflect;
@@ -8,9 +8,13 @@ use serde::Serialize;
 use serde_wasm_bindgen::Serializer;
 use wasm_bindgen::prelude::*;
 
-#[cfg(not(feature = "simulator"))]
+#[cfg(not(any(feature = "grammar", feature = "simulator")))]
+mod constraint;
+#[cfg(feature = "grammar")]
+mod grammar;
+#[cfg(not(any(feature = "grammar", feature = "simulator")))]
 mod parallel;
-#[cfg(not(feature = "simulator"))]
+#[cfg(not(any(feature = "grammar", feature = "simulator")))]
 mod session;
 #[cfg(feature = "simulator")]
 mod simulate;

@@ -1,7 +1,10 @@
 // The types of the package: what engine.js takes and what it gives.
+export { Conversation, type ConversationOptions } from "./conversation.js";
 export { Engine } from "./engine.js";
 export { ForetokenError, type ErrorCode } from "./error.js";
-export type { ChatCompletion, ChatCompletionChunk, ChatRequest, CompletionUsage, CreateCompletion, RequestOptions } from "./chat.js";
+export type { SavedChatInfo } from "./saved.js";
+export type { Tool, ToolCall, ToolCallDelta, ToolChoice, ToolFormat } from "./tools.js";
+export type { ChatCompletion, ChatCompletionChunk, ChatRequest, ChoiceLogprobs, CompletionUsage, CreateCompletion, CreateEmbeddingResponse, EmbeddingRequest, RequestOptions, TopLogprob } from "./chat.js";
 
 export type Phase = "download" | "upload" | "compile";
 
@@ -41,13 +44,28 @@ export type Message = { role: string, content?: string | readonly TextPart[] | n
 export type Prompt = string | readonly Message[] | readonly number[] | Uint32Array;
 
 /** who proposed a token; the target approved every one */
-export type Origin = "draft_model" | "lookup" | "prediction" | "target";
+export type Origin = "draft_model" | "lookup" | "prediction" | "grammar" | "target";
 
 export type Token = {
   id: number;
   /** what it completes: empty in the middle of a character, or while a stop string may be beginning */
   text: string;
   origin: Origin;
+  /** how likely the model finds it; only with the option `logprobs` */
+  logprobs?: TokenLogprob;
+};
+
+/** a token and how likely the model finds it, by its logits before penalties, temperature and filters */
+export type TokenLogprob = {
+  id: number;
+  /** its text by itself; U+FFFD stands for parts of characters */
+  token: string;
+  /** the bytes of that text */
+  bytes: number[];
+  /** natural logarithm of its probability */
+  logprob: number;
+  /** the most likely tokens in its place, as many as `top_logprobs` asks for */
+  top_logprobs?: TokenLogprob[];
 };
 
 /** what one round wrote: the draft tokens that it accepted, and one of the target's own */
@@ -110,6 +128,11 @@ export type LoadOptions = {
   /** prompt tokens per forward pass, 1 to 4096; 64 by default. The text is always the same */
   prefill_chunk?: number;
   /**
+   * most bytes that keys and values of earlier texts take besides the KV cache, so that conversations which take turns are not
+   * read again; 256 MB by default, 0: none. What there is no memory for is not kept
+   */
+  prompt_cache_bytes?: number;
+  /**
    * instances of the target that verify at the same time (distributed speculative inference), 1 to 8, each in a worker with its
    * own GPU device, weights and KV cache; 1 by default. Pays only where they really run at the same time
    */
@@ -127,6 +150,21 @@ export type LoadOptions = {
   /** the address of `foretoken/foretoken_bg.wasm`; by default beside the worker's files */
   wasm?: string | URL;
 };
+
+/** OpenAI's shapes, and two more */
+export type ResponseFormat =
+  | { type: "text" }
+  /** any JSON object */
+  | { type: "json_object" }
+  /**
+   * what a JSON schema describes, always strictly. It is written with one space behind commas and colons; a key `x-guidance` of the
+   * schema can ask for other whitespace
+   */
+  | { type: "json_schema", json_schema: { schema: object | boolean, name?: string, description?: string, strict?: boolean | null } }
+  /** what a regular expression matches as a whole, in Rust's syntax */
+  | { type: "regex", regex: string }
+  /** what a grammar derives from its rule `start`, in llguidance's variant of Lark */
+  | { type: "grammar", grammar: string };
 
 export type GenerateOptions = {
   /** tokens, 1 or more; 256 by default */
@@ -158,7 +196,7 @@ export type GenerateOptions = {
   drafter?: "auto" | "draft_model" | "lookup" | "prediction" | "chain";
   /**
    * whether tokens are drawn at random; false by default: the most likely one is taken. `model`: as the model's
-   * generation_config.json says, which then also sets what the next five options leave out
+   * generation_config.json says, which then also sets what the next six options leave out
    */
   do_sample?: boolean | "model";
   /** logits are divided by it, 0.001 to 100; 1 by default */
@@ -171,6 +209,12 @@ export type GenerateOptions = {
   min_p?: number;
   /** logits of tokens that the text has are divided by it where positive, else multiplied; 1, the default: none */
   repetition_penalty?: number;
+  /** n-grams of this length do not come twice, those of the prompt included; 0, the default: they may */
+  no_repeat_ngram_size?: number;
+  /** subtracted from the logits of tokens that were generated, -2 to 2; 0 by default. The prompt does not count */
+  presence_penalty?: number;
+  /** the same, as many times as they were generated */
+  frequency_penalty?: number;
   /**
    * key of the random choices, 0 to 2^53 - 1: the same seed gives the same text; by default another one each time, which the
    * statistics tell
@@ -187,8 +231,19 @@ export type GenerateOptions = {
   bad_words_ids?: readonly (readonly number[])[];
   /** no end of text before so many tokens; 0 by default */
   min_new_tokens?: number;
+  /** whether tokens come with their log-probabilities, by the logits before all of the above; false by default */
+  logprobs?: boolean;
+  /** of how many of the most likely tokens in each place besides, 0 to 20; 0 by default */
+  top_logprobs?: number;
   /** texts that end the generation; they are not part of the result */
   stop?: readonly string[];
+  /** whether the text leaves special tokens out; true by default. The one that ends it is never in it */
+  skip_special_tokens?: boolean;
+  /**
+   * which form the text is to have: only tokens that it allows are chosen, and the text ends where nothing can follow. What the form
+   * leaves no choice about is drafted from it (`origin: "grammar"`). The first such text loads another 0.5 MB
+   */
+  response_format?: ResponseFormat;
   /**
    * what to do with messages that are longer than the context: `error`, the default, or drop the oldest turns after the system
    * message
@@ -225,6 +280,22 @@ export type GenerateOptions = {
   signal?: AbortSignal;
 };
 
+export type EmbedOptions = {
+  /** which hidden states count: `mean`, the default, those of all tokens; `last`, that of the last token */
+  pooling?: "mean" | "last";
+  /** whether vectors are divided by their length; true by default */
+  normalize?: boolean;
+  /** ends it between two texts: it rejects with `aborted` */
+  signal?: AbortSignal;
+};
+
+export type Score = {
+  /** the sum of the continuation's log-probabilities, natural logarithms */
+  logprob: number;
+  /** its tokens */
+  num_tokens: number;
+};
+
 export type TemplateOption = "tools" | "documents" | "chat_template_kwargs" | "continue_final_message" | "add_generation_prompt";
 
 /** seconds, but for the last */
@@ -235,6 +306,8 @@ export type Times = {
   first_token: number;
   /** proposing draft tokens on the CPU */
   draft: number;
+  /** finding out which tokens may come, where `response_format` says so; mostly while the GPU computes */
+  masks: number;
   /** recording, submitting and waiting for rounds */
   verify: number;
   /** accepting, decoding text, calling back */
@@ -293,6 +366,9 @@ export type SamplingValues = {
   top_p: number;
   min_p: number;
   repetition_penalty: number;
+  presence_penalty: number;
+  frequency_penalty: number;
+  no_repeat_ngram_size: number;
 };
 
 /** what a generation did, under vLLM's names */
@@ -343,6 +419,8 @@ export type Generation = {
   /** without the prompt, stop strings and special tokens */
   text: string;
   token_ids: number[];
+  /** of each token; only with the option `logprobs` */
+  logprobs?: TokenLogprob[];
   /**
    * `stop`: an end token or a stop string; `length`: `max_new_tokens`, or the context is full; `aborted`: the reader left the
    * loop

@@ -4,7 +4,7 @@ import { ForetokenError, aborted, badOption } from "./error.js";
 import { place, spawn } from "./spawn.js";
 
 /**
- * @import { GenerateOptions, LoadOptions, Model } from "./api.js"
+ * @import { EmbedOptions, GenerateOptions, LoadOptions, Model } from "./api.js"
  * @import { Loading, Source } from "./protocol.js"
  */
 
@@ -41,7 +41,7 @@ const TYPES = { onProgress: "function", endpoint: "string", revision: "string", 
 
 /**
  * The options that say something: null stands for the default.
- * @template {LoadOptions | Pick<GenerateOptions, "signal" | "onProgress">} T
+ * @template {LoadOptions | EmbedOptions | Pick<GenerateOptions, "signal" | "onProgress">} T
  * @param {T | null} [options]
  * @returns {T}
  */

@@ -8,7 +8,9 @@
 import { Cache } from "./cache.js";
 import { Crew } from "./crew.js";
 import init, { inspect, load, loadParallel, serve } from "./foretoken.js";
+import initGrammars, { Grammars } from "./grammar.js";
 import { failure, openFiles } from "./hub.js";
+import { restore as restoreChat, save as saveChat } from "./saved.js";
 
 /** @import { FromMember, FromWorker, Loaded, Loading, Method, Methods, ToMember, ToWorker } from "./protocol.js" */
 
@@ -100,6 +102,21 @@ function hire() {
   });
 }
 
+/** Whether the session knows grammars. */
+let hasGrammars = false;
+
+/** Loads the module of grammars, and tells it what tokens there are. */
+async function loadGrammars() {
+  try {
+    await initGrammars();
+  } catch (error) {
+    throw failure("network", `grammar_bg.wasm, which response_format needs, cannot be loaded: ${error.message}`);
+  }
+  const vocabulary = session.vocabulary();
+  if (vocabulary) session.constrainBy(new Grammars(.../** @type {[Uint8Array, Uint32Array, Uint32Array]} */ (vocabulary)));
+  hasGrammars = true;
+}
+
 /** The session answers one call at a time. */
 let queue = Promise.resolve();
 
@@ -109,6 +126,7 @@ const methods = {
     if (loaded) return loaded;
     ({ memory } = await init({ module_or_path: wasm }));
     warnings = [];
+    hasGrammars = false;
     crew = null;
     const isParallel = options.sp_degree > 1 || (assistant && options.draft_device === "cpu");
     if (isParallel && !navigator.locks) throw failure("bad-option", "sp_degree, draft_device: several workers need Web Locks, which this place does not have");
@@ -127,7 +145,7 @@ const methods = {
     done();
     const device = session.device();
     device.name ||= await adapterName();
-    loaded = { device, memory: crew?.memory() ?? session.memory(), warnings: [...warnings, ...session.warnings()] };
+    loaded = { device, memory: crew?.memory() ?? session.memory(), warnings: [...warnings, ...session.warnings()], toolFormat: session.tool_format() };
     return loaded;
   },
 
@@ -142,6 +160,7 @@ const methods = {
   },
 
   async generate({ prompt, options }, { emit, signal }) {
+    if (options.response_format && options.response_format.type !== "text" && !hasGrammars) await loadGrammars();
     /** @type {unknown[]} */
     let tokens = [];
     const flush = () => {
@@ -162,6 +181,14 @@ const methods = {
     return generation;
   },
 
+  async embed({ texts, pooling, normalize }, { signal }) {
+    return each(texts, signal, (text) => session.embed(text, pooling, normalize));
+  },
+
+  async score({ prompt, continuations }, { signal }) {
+    return each(continuations, signal, (continuation) => session.score(prompt, continuation));
+  },
+
   async encode({ prompt, options }) {
     return [...session.encode(prompt, options)];
   },
@@ -170,10 +197,36 @@ const methods = {
     return session.decode(ids, skip_special);
   },
 
+  async save({ name, messages, options }) {
+    if (typeof name !== "string" || !name) throw failure("bad-option", `name: ${name} is not allowed; allowed: a text`, { option: "name", value: String(name), allowed: "a text" });
+    return saveChat(name, { messages: [...messages], options }, async (write) => (messages.length ? [...(await session.save(messages, options, write))] : []));
+  },
+
+  async restore({ name }) {
+    return restoreChat(name, ({ tokens }, read) => session.restore(new Uint32Array(tokens), read));
+  },
+
   async counters() {
     return crew?.counters() ?? session.counters();
   },
 };
+
+/**
+ * What becomes of each, one after the other.
+ * @template T, U
+ * @param {T[]} all
+ * @param {AbortSignal} signal
+ * @param {(one: T) => Promise<U>} compute
+ */
+async function each(all, signal, compute) {
+  /** @type {U[]} */
+  const done = [];
+  for (const one of all) {
+    done.push(await compute(one));
+    if (signal.aborted) throw failure("aborted", "aborted");
+  }
+  return done;
+}
 
 /** Works on one instance of a model from now on. @param {MessagePort} port */
 function work(port) {

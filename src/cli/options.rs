@@ -1,6 +1,7 @@
 //! The flags of a generation: the options, under Hugging Face's names.
 
 use super::count;
+use crate::constraint::ResponseFormat;
 use crate::error::Result;
 use crate::options::{ContextPolicy, GenerateOptions};
 use serde_json::{Map, Value};
@@ -63,6 +64,15 @@ pub(super) struct GenerateFlags {
     /// Logits of tokens that the text has are divided by it where positive, else multiplied [default: 1]
     #[arg(long, value_name = "FACTOR")]
     repetition_penalty: Option<f32>,
+    /// Subtracted from the logits of tokens that were generated, -2 to 2
+    #[arg(long, value_name = "X", default_value_t = defaults().presence_penalty, allow_hyphen_values = true)]
+    presence_penalty: f32,
+    /// The same, as many times as they were
+    #[arg(long, value_name = "X", default_value_t = defaults().frequency_penalty, allow_hyphen_values = true)]
+    frequency_penalty: f32,
+    /// Runs of so many tokens do not come twice, those of the prompt included; 0: they may [default: 0]
+    #[arg(long, value_name = "N", value_parser = count)]
+    no_repeat_ngram_size: Option<usize>,
     /// Key of the random choices: the same seed, the same text [default: another one each time]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -78,9 +88,30 @@ pub(super) struct GenerateFlags {
     /// No end of text before so many tokens
     #[arg(long, value_name = "N", value_parser = count, default_value_t = defaults().min_new_tokens)]
     min_new_tokens: usize,
+    /// With --json: tell how likely each token was, before penalties, temperature and filters
+    #[arg(long)]
+    logprobs: bool,
+    /// Of how many of the most likely tokens in its place besides, at most 20
+    #[arg(long, value_name = "N", value_parser = count, default_value_t = defaults().top_logprobs)]
+    top_logprobs: usize,
     /// End before this text; may be repeated
     #[arg(long, value_name = "TEXT")]
     stop: Vec<String>,
+    /// Write special tokens too
+    #[arg(long)]
+    keep_special_tokens: bool,
+    /// Write JSON that this schema describes
+    #[arg(long, value_name = "FILE", value_parser = schema, group = "form")]
+    json_schema: Option<Form>,
+    /// Write a JSON object
+    #[arg(long, group = "form")]
+    json_object: bool,
+    /// Write what this regular expression matches as a whole
+    #[arg(long, value_name = "PATTERN", group = "form")]
+    regex: Option<String>,
+    /// Write what this grammar derives from `start`, in llguidance's variant of Lark
+    #[arg(long, value_name = "FILE", value_parser = grammar, group = "form")]
+    grammar: Option<Form>,
     /// Of a chat: a JSON list of the functions that the model may call, as its template wants them described
     #[arg(long, value_name = "FILE", value_parser = objects)]
     tools: Option<Objects>,
@@ -117,12 +148,19 @@ impl GenerateFlags {
             top_p: self.top_p,
             min_p: self.min_p,
             repetition_penalty: self.repetition_penalty,
+            presence_penalty: self.presence_penalty,
+            frequency_penalty: self.frequency_penalty,
+            no_repeat_ngram_size: self.no_repeat_ngram_size,
             seed: self.seed,
             acceptance: self.acceptance.parse()?,
             logit_bias: self.logit_bias.iter().copied().collect(),
             bad_words_ids: self.bad_words_ids.iter().map(|ids| ids.0.clone()).collect(),
             min_new_tokens: self.min_new_tokens,
+            logprobs: self.logprobs,
+            top_logprobs: self.top_logprobs,
             stop: self.stop.clone(),
+            skip_special_tokens: !self.keep_special_tokens,
+            response_format: self.form(),
             context: ContextPolicy::Error,
             tools: self.tools.clone().unwrap_or_default().0,
             documents: self.documents.clone().unwrap_or_default().0,
@@ -134,6 +172,12 @@ impl GenerateFlags {
         };
         options.validate()?;
         Ok(options)
+    }
+
+    fn form(&self) -> Option<ResponseFormat> {
+        let form = self.json_schema.as_ref().or(self.grammar.as_ref());
+        let form = form.map(|form| form.0.clone()).or(self.regex.as_deref().map(ResponseFormat::regex));
+        form.or(self.json_object.then(ResponseFormat::json_object))
     }
 }
 
@@ -148,6 +192,21 @@ struct Ids(Vec<u32>);
 fn ids(text: &str) -> Result<Ids, String> {
     let ids = text.split(',').map(|id| id.trim().parse().map_err(|_| format!("{id} is no token id")));
     ids.collect::<Result<_, _>>().map(Ids)
+}
+
+/// Which form the text is to have, by a file.
+#[derive(Clone)]
+struct Form(ResponseFormat);
+
+fn schema(path: &str) -> Result<Form, String> {
+    let text = std::fs::read(path).map_err(|error| error.to_string())?;
+    let schema = serde_json::from_slice(&text).map_err(|error| format!("a JSON schema is wanted: {error}"))?;
+    Ok(Form(ResponseFormat::json_schema(schema)))
+}
+
+fn grammar(path: &str) -> Result<Form, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    Ok(Form(ResponseFormat::grammar(&text)))
 }
 
 /// What a JSON file lists.

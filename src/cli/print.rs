@@ -33,6 +33,7 @@ fn style(origin: Origin, colour: bool) -> Style {
         Origin::DraftModel if colour => AnsiColor::Green.on_default(),
         Origin::Lookup if colour => AnsiColor::Cyan.on_default(),
         Origin::Prediction if colour => AnsiColor::Magenta.on_default(),
+        Origin::Grammar if colour => AnsiColor::Yellow.on_default(),
         _ => Style::new(),
     }
 }
@@ -96,6 +97,7 @@ fn name(origin: Origin) -> &'static str {
         Origin::DraftModel => "draft model",
         Origin::Lookup => "prompt lookup",
         Origin::Prediction => "prediction",
+        Origin::Grammar => "grammar",
         Origin::Target => "target",
     }
 }

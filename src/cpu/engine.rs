@@ -3,20 +3,23 @@
 use super::model::Model;
 use super::rows::Rows;
 use super::turn::Turn;
+use crate::constraint::{Constrained, Shared};
 use crate::error::{Error, Result};
-use crate::sample::{Sampling, choose, choose_draft};
-use crate::target::{DRAFT_MODEL, Draft, MAX_DRAFT, Queue, Target, Translate, Translation, Verified, missed};
+use crate::sample::{Sampling, choose, choose_draft, log_sum_exp, mask, most_likely};
+use crate::target::{DRAFT_MODEL, Draft, Logprobs, MAX_DRAFT, Queue, Target, Translate, Translation, Verified, missed};
 
 /// Tokens that a draft model reads in a round before it drafts.
 const MISSED: usize = 16;
 
 /// Models on the CPU.
 pub struct Engine {
-    target: Model,
-    draft: Option<Model>,
+    pub(super) target: Model,
+    pub(super) draft: Option<Model>,
     sampling: Sampling,
-    cached: Vec<u32>,
-    draft_cached: usize,
+    /// Which tokens may be chosen.
+    constraint: Option<Shared>,
+    pub(super) cached: Vec<u32>,
+    pub(super) draft_cached: usize,
     submitted: Option<(u32, Draft)>,
     /// Of a draft model with another tokenizer.
     translation: Option<Translation>,
@@ -30,6 +33,7 @@ impl Engine {
             target,
             draft,
             sampling: Sampling::default(),
+            constraint: None,
             cached: Vec::new(),
             draft_cached: 0,
             submitted: None,
@@ -57,6 +61,15 @@ impl Engine {
         Ok(())
     }
 
+    /// From now on target and draft model choose only tokens that may come in this text; none: any.
+    ///
+    /// # Errors
+    /// None, where other devices have some.
+    pub fn constrain(&mut self, constraint: Option<Shared>) -> Result<()> {
+        self.constraint = constraint;
+        Ok(())
+    }
+
     /// From now on the draft model is one with another tokenizer. It always drafts its most likely tokens: noise and biases belong to
     /// the target's ids.
     ///
@@ -77,7 +90,7 @@ impl Engine {
         Ok(())
     }
 
-    fn room(&self, more: usize) -> Result<()> {
+    pub(super) fn room(&self, more: usize) -> Result<()> {
         let (need, limit) = (self.cached.len() + more, self.capacity());
         if need > limit { Err(Error::ContextFull { need, limit }) } else { Ok(()) }
     }
@@ -98,11 +111,32 @@ impl Engine {
         Ok(all)
     }
 
+    /// Caches `tokens` behind the cached ones, and returns the hidden states behind the last of them after the final norm
+    /// [wanted, hidden], flattened.
+    ///
+    /// # Errors
+    /// [`Error::ContextFull`].
+    pub async fn hidden(&mut self, tokens: &[u32], wanted: usize) -> Result<Vec<f32>> {
+        self.room(tokens.len())?;
+        let mut all = Vec::new();
+        let unwanted = tokens.len().saturating_sub(wanted);
+        for (at, chunk) in tokens.chunks(self.prefill_chunk()).enumerate() {
+            self.turn.give().await;
+            let first = unwanted.saturating_sub(at * self.prefill_chunk()).min(chunk.len());
+            let hidden = self.target.hidden(chunk, self.cached.len(), first..chunk.len());
+            (0..hidden.len()).for_each(|row| all.extend_from_slice(hidden.row(row)));
+            self.cached.extend_from_slice(chunk);
+        }
+        Ok(all)
+    }
+
     /// So many tokens of the draft model behind the cached ones and the pending one, with what each was drawn from.
     fn draft_tokens(&mut self, pending: u32, count: usize) -> Result<(Vec<u32>, Vec<Vec<f32>>)> {
         let text = [&self.cached[..], &[pending]].concat();
         let Some(model) = &mut self.draft else { return Ok(Default::default()) };
-        let drafted = continue_text(model, text, self.draft_cached, count, &self.sampling)?;
+        let mut constraint = self.constraint.as_ref().map(|constraint| constraint.borrow_mut());
+        let drafted = continue_text(model, text, self.draft_cached, count, &self.sampling, constraint.as_deref_mut())?;
+        drop(constraint);
         if !drafted.0.is_empty() {
             // It has read all but its own last token.
             self.draft_cached = self.cached.len() + drafted.0.len();
@@ -114,7 +148,7 @@ impl Engine {
     fn draft_translated(&mut self, pending: u32, count: usize) -> Result<Vec<u32>> {
         let (Some(model), Some(translation)) = (&mut self.draft, &mut self.translation) else { return Ok(Vec::new()) };
         let (text, read) = translation.text(&self.cached, pending)?;
-        let (mut drafted, _) = continue_text(model, text.clone(), read, count, &Sampling::default())?;
+        let (mut drafted, _) = continue_text(model, text.clone(), read, count, &Sampling::default(), None)?;
         if drafted.is_empty() {
             return Ok(drafted);
         }
@@ -127,15 +161,37 @@ impl Engine {
     /// The target's ids behind the pending token and each draft token.
     fn ids(&self, logits: &Rows, pending: u32, draft: &[u32], drawn_from: &[Vec<f32>]) -> Result<Vec<u32>> {
         let mut history = [&self.cached[..], &[pending]].concat();
+        let masks = match &self.constraint {
+            Some(constraint) => constraint.borrow_mut().masks(&history, draft)?,
+            None => Vec::new(),
+        };
         let mut ids = Vec::new();
         for row in 0..logits.len() {
             let proposed = draft.get(row).map(|&id| (id, drawn_from.get(row).map(|logits| &logits[..])));
-            let id = choose(&mut logits.row(row).to_vec(), &self.sampling, &history, proposed)
+            let mut processed = logits.row(row).to_vec();
+            let words = masks.len() / logits.len();
+            if words > 0 {
+                mask(&mut processed, &masks[row * words..][..words]);
+            }
+            let id = choose(&mut processed, &self.sampling, &history, proposed)
                 .ok_or(Error::NonFiniteLogits { model: "target".into(), position: history.len() - 1 })?;
             ids.push(id);
             history.extend(draft.get(row));
         }
         Ok(ids)
+    }
+
+    /// What is told of the target's ids and the draft tokens in their places, where it is asked for.
+    fn logprobs(&self, logits: &Rows, ids: &[u32], draft: &[u32]) -> Vec<Logprobs> {
+        let Some(top) = self.sampling.logprobs else { return Vec::new() };
+        let of_row = |(row, id): (usize, &u32)| {
+            let row_logits = logits.row(row);
+            let all = log_sum_exp(row_logits);
+            let of = |id: u32| row_logits.get(id as usize).map_or(f32::NEG_INFINITY, |logit| logit - all);
+            let top = most_likely(row_logits, top).into_iter().map(|id| (id, of(id))).collect();
+            Logprobs { chosen: of(*id), drafted: draft.get(row).map_or(0.0, |id| of(*id)), top }
+        };
+        ids.iter().enumerate().map(of_row).collect()
     }
 }
 
@@ -209,11 +265,16 @@ impl Target for Engine {
         };
         // A translation may be longer than what was asked for.
         tokens.truncate(room.min(MAX_DRAFT));
+        if let Some(constraint) = &self.constraint {
+            let text = [&self.cached[..], &[pending]].concat();
+            tokens.truncate(constraint.borrow_mut().allowed(&text, &tokens)?);
+        }
         let rows = [&[pending], &tokens[..]].concat();
         let logits = self.target.forward(&rows, position, 0..rows.len());
         let ids = self.ids(&logits, pending, &tokens, &drawn_from)?;
+        let logprobs = self.logprobs(&logits, &ids, &tokens);
         self.cached.extend(rows);
-        Ok(Verified { draft: tokens, ids, ..Verified::default() })
+        Ok(Verified { draft: tokens, ids, logprobs, ..Verified::default() })
     }
 }
 
@@ -227,6 +288,7 @@ fn continue_text(
     read: usize,
     count: usize,
     sampling: &Sampling,
+    mut constraint: Option<&mut Constrained>,
 ) -> Result<(Vec<u32>, Vec<Vec<f32>>)> {
     let (mut tokens, mut logits) = (Vec::new(), Vec::new());
     let reach = (model.blueprint().capacity.max_context + 1).saturating_sub(text.len());
@@ -237,13 +299,20 @@ fn continue_text(
     for _ in 0..count.min(reach) {
         let fresh = &text[from..];
         let mut row = model.forward(fresh, from, fresh.len() - 1..fresh.len()).row(0).to_vec();
+        if let Some(constraint) = constraint.as_deref_mut() {
+            mask(&mut row, &constraint.masks(&text, &[])?);
+        }
         let (id, confident) = choose_draft(&mut row, sampling, &text)
             .ok_or(Error::NonFiniteLogits { model: DRAFT_MODEL.into(), position: text.len() - 1 })?;
         from = text.len();
         text.push(id);
         tokens.push(id);
         logits.push(row);
-        if !confident {
+        let goes_on = match constraint.as_deref_mut() {
+            Some(constraint) => constraint.goes_on(&text[..from], id)?,
+            None => true,
+        };
+        if !confident || !goes_on {
             break;
         }
     }

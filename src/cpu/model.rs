@@ -115,17 +115,27 @@ impl Model {
         self.memory.arithmetic
     }
 
+    /// Its KV cache, a part for each layer.
+    pub(super) fn caches(&mut self) -> &mut Vec<Cache> {
+        &mut self.memory.caches
+    }
+
+    /// Bytes of the keys and values of so many positions.
+    pub(super) fn kv_bytes(&self, positions: usize) -> u64 {
+        let Blueprint { spec, capacity, .. } = &self.blueprint;
+        (spec.layers.len() * positions * 2 * spec.kv_width()) as u64 * capacity.kv_dtype.size()
+    }
+
     /// Bytes of it, with a cache that a text fills. What a pass needs besides is freed behind it.
     pub fn memory(&self) -> model::Memory {
-        let Blueprint { spec, plan, capacity, .. } = &self.blueprint;
+        let Blueprint { plan, capacity, .. } = &self.blueprint;
         let floats = |all: &[Vec<f32>]| all.iter().map(|vector| 4 * vector.len() as u64).sum::<u64>();
         let bytes: Vec<u64> = self.memory.matrices.iter().map(Matrix::bytes).collect();
         let read = plan.multiplied().filter_map(|matrix| bytes.get(matrix.0));
         let vectors = floats(&self.memory.vectors);
-        let position = (2 * spec.kv_width()) as u64 * capacity.kv_dtype.size();
         model::Memory {
             weights: bytes.iter().sum::<u64>() + vectors,
-            kv: (spec.layers.len() * capacity.max_context) as u64 * position,
+            kv: self.kv_bytes(capacity.max_context),
             scratch: floats(&self.memory.tables),
             read_per_token: read.sum::<u64>() + vectors,
         }
@@ -134,6 +144,16 @@ impl Model {
     /// Reads `tokens` behind the first `position` positions of its cache, which forgets the others, and returns the logits behind
     /// some of them [wanted, vocab].
     pub fn forward(&mut self, tokens: &[u32], position: usize, wanted: Range<usize>) -> Rows {
+        self.pass(tokens, position, wanted, usize::MAX).logits
+    }
+
+    /// The same, but the hidden states after the final norm [wanted, hidden].
+    pub fn hidden(&mut self, tokens: &[u32], position: usize, wanted: Range<usize>) -> Rows {
+        self.pass(tokens, position, wanted, 1).normed
+    }
+
+    /// All layers and, for the wanted rows, the first steps of the head.
+    fn pass(&mut self, tokens: &[u32], position: usize, wanted: Range<usize>, steps: usize) -> Pass {
         let Self { blueprint: Blueprint { spec, plan, .. }, memory } = self;
         memory.caches.iter_mut().for_each(|cache| cache.truncate(position));
         let none = Rows::default;
@@ -153,9 +173,12 @@ impl Model {
             }
             if !wanted.is_empty() {
                 pass.residual = pass.residual.part(wanted);
-                plan.head.iter().for_each(|op| memory.run(op, spec, tokens, position, &mut pass));
+                let head = plan.head.iter().take(steps);
+                head.for_each(|op| memory.run(op, spec, tokens, position, &mut pass));
+            } else {
+                pass.normed = none();
             }
-            pass.logits
+            pass
         })
     }
 }

@@ -4,12 +4,14 @@
 use super::dims::Step;
 use super::flight::{Ahead, DIRECT, Flight, Shape};
 use super::forward::Model;
-use super::round::{BEFORE, BIAS_WORDS, CHUNK, DRAFTS, IDS, PENDING, RoundBuffers, Seen};
+use super::round::{BEFORE, BIAS_WORDS, CHUNK, DRAFTS, IDS, PENDING, RoundBuffers, Seen, logprob_words, read_logprobs};
 use super::sampler::{NOT_DRAFTED, Recipe, Sampler, bias_words, block, check_finite};
 use super::translate::Translated;
+use crate::constraint::Shared;
 use crate::error::{Error, Result};
 use crate::gpu::{Call, Done, Gpu, Readback};
-use crate::sample::Sampling;
+use crate::options::MAX_TOP_LOGPROBS;
+use crate::sample::{Processors, Sampling};
 use crate::target::{DRAFT_MODEL, Draft, MAX_DRAFT, Queue, Target, Translate, Translation, Verified};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -20,6 +22,8 @@ pub struct Engine {
     pub(super) buffers: RoundBuffers,
     pub(super) sampler: Sampler,
     seen: Option<Seen>,
+    /// Which tokens the target may choose.
+    pub(super) constraint: Option<Shared>,
     /// Two, for rounds behind each other.
     pub(super) readbacks: [Readback; 2],
     pub(super) follow: Call,
@@ -44,7 +48,7 @@ impl Engine {
     /// As [`Gpu::buffer`].
     pub fn new(gpu: &Rc<Gpu>, buffers: RoundBuffers, target: Model, draft: Option<Model>) -> Result<Self> {
         let readbacks = [Self::readback(gpu)?, Self::readback(gpu)?];
-        let recipe = Recipe::of(&Sampling::default(), false);
+        let recipe = Recipe::of(&Sampling::default(), false, false);
         let sampler = Sampler::new(gpu, recipe, &buffers, &target, draft.as_ref())?;
         let follow = Self::follow(gpu, &buffers, &target, draft.as_ref())?;
         if let Some(draft) = &draft {
@@ -52,13 +56,14 @@ impl Engine {
             draft.learn(draft.variants().best(draft.chunk()), false);
         }
         let (gpu, cached) = (gpu.clone(), Vec::new());
-        let (seen, chunk, translation, flights) = (None, None, None, VecDeque::new());
+        let (seen, constraint, chunk, translation, flights) = (None, None, None, None, VecDeque::new());
         let (draft_cached, ahead) = (0, Ahead::default());
         Ok(Self {
             gpu,
             buffers,
             sampler,
             seen,
+            constraint,
             readbacks,
             follow,
             target,
@@ -73,7 +78,8 @@ impl Engine {
     }
 
     fn readback(gpu: &Gpu) -> Result<Readback> {
-        Readback::new(gpu, 4 * (CHUNK - DRAFTS) as u64)
+        let words = CHUNK - DRAFTS + (MAX_DRAFT + 1) * logprob_words(MAX_TOP_LOGPROBS);
+        Readback::new(gpu, 4 * words as u64)
     }
 
     /// In place of one whose bytes nobody will wait for.
@@ -128,14 +134,31 @@ impl Engine {
                 allowed: format!("up to {BIAS_WORDS}, about 2,000 tokens"),
             });
         }
-        let recipe = Recipe::of(sampling, self.translation.is_some());
+        let recipe = Recipe::of(sampling, self.constraint.is_some(), self.translation.is_some());
         if self.sampler.recipe() != recipe {
             self.set_sampler(recipe)?;
         }
         self.gpu.write(&self.buffers.sampling, 0, bytemuck::bytes_of(&block(sampling)));
         self.gpu.write(&self.buffers.biases, 0, bytemuck::cast_slice(&words));
-        let counts = sampling.processors.repetition_penalty != 1.0;
-        self.seen = counts.then(|| self.seen.take().unwrap_or_default());
+        let Processors { prompt_len, .. } = sampling.processors;
+        let known = self.seen.take().filter(|seen| seen.prompt_len == prompt_len);
+        let of_text = || known.unwrap_or_else(|| Seen::behind(prompt_len));
+        self.seen = sampling.processors.looks_back().then(of_text);
+        Ok(())
+    }
+
+    /// From now on the target chooses only tokens that may come in this text; none: any. Then a round takes a submission for the
+    /// forward pass and one for the choice of tokens, and none is submitted behind another that was not read.
+    ///
+    /// # Errors
+    /// As [`Gpu::buffer`].
+    pub fn constrain(&mut self, constraint: Option<Shared>) -> Result<()> {
+        let mut recipe = self.sampler.recipe();
+        recipe.masked = constraint.is_some();
+        self.constraint = constraint;
+        if self.sampler.recipe() != recipe {
+            self.set_sampler(recipe)?;
+        }
         Ok(())
     }
 
@@ -247,7 +270,12 @@ impl Target for Engine {
         };
         let position = self.cached.len();
         let most = MAX_DRAFT.min(self.target.max_rows() - 1);
-        let known = &known[..known.len().min(most)];
+        let mut known = &known[..known.len().min(most)];
+        if let Some(constraint) = &self.constraint {
+            // Of a translation nobody has asked yet.
+            let text = [&self.cached[..], &[pending]].concat();
+            known = &known[..constraint.borrow_mut().allowed(&text, known)?];
+        }
         // A draft model with a smaller context drafts as far as it goes. It first reads what it missed, if that is little.
         let missed = position - self.draft_cached;
         let reach = self.draft.as_ref().map_or(0, |draft| draft.capacity().max_context.saturating_sub(position));
@@ -267,7 +295,7 @@ impl Target for Engine {
         tokens.extend_from_slice(known);
         self.gpu.write(&self.buffers.tokens, 4 * (PENDING - before) as u64, bytemuck::cast_slice(&tokens));
         if let Some(seen) = &mut self.seen {
-            seen.mark(&self.gpu, &self.buffers.seen, &self.cached, pending);
+            seen.mark(&self.gpu, &self.buffers, &self.cached, pending);
         }
         let shape = Shape { known: known.len(), steps, missed };
         self.target.set_step(Step {
@@ -279,8 +307,8 @@ impl Target for Engine {
             draft_row: 0,
         });
 
-        self.submit_round(shape, position);
-        let (known, waited) = (known.to_vec(), translated.waited);
+        let waited = translated.waited + self.submit_round(shape, pending, known).await?;
+        let known = known.to_vec();
         // A translation may have come to nothing this time.
         let repeats = known.is_empty() && (draft.is_empty() || self.translation.is_none());
         let readback = DIRECT;
@@ -294,11 +322,17 @@ impl Target for Engine {
         // After an error there is no round to go on with.
         let behind = std::mem::take(&mut self.flights);
         let words = self.readbacks[readback].wait(&self.gpu).await?;
-        let mut ids = words[IDS - shape.first_read()..].to_vec();
+        let first = shape.first_read();
+        let mut ids = words[IDS - first..][..shape.rows()].to_vec();
         let mut draft = if shape.steps > 0 { words[..shape.steps].to_vec() } else { known };
         let end = draft.iter().position(|&id| id == NOT_DRAFTED).unwrap_or(draft.len());
         draft.truncate(end);
         ids.truncate(end + 1);
+        let logprobs = self.sampler.recipe().logprobs.map(|top| {
+            let mut rows = read_logprobs(&words[CHUNK - first..], top, self.target.spec().vocab_size);
+            rows.truncate(ids.len());
+            rows
+        });
         check_finite(DRAFT_MODEL, &draft, position)?;
         check_finite("target", &ids, position)?;
         self.cached.push(pending);
@@ -310,7 +344,7 @@ impl Target for Engine {
         let agreed = draft.iter().zip(&ids).take_while(|(draft, id)| draft == id).count();
         let place = |flight| Flight { position: position + 1 + agreed, pending: ids[agreed], ..flight };
         self.flights = behind.into_iter().map(place).collect();
-        Ok(Verified { draft, ids, waited })
+        Ok(Verified { draft, ids, logprobs: logprobs.unwrap_or_default(), waited })
     }
 }
 

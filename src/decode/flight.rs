@@ -4,9 +4,11 @@ use super::dims::Step;
 use super::engine::Engine;
 use super::forward::Model;
 use super::node::Positions;
-use super::round::{DRAFTS, IDS, PENDING, RoundBuffers};
+use super::round::{CHUNK, DRAFTS, IDS, PENDING, RoundBuffers, logprob_words};
+use super::sampler::NOT_DRAFTED;
 use crate::error::Result;
 use crate::gpu::{Call, Gpu, Kernel, Prepared, Recorder};
+use web_time::Instant;
 
 /// Shapes of rounds for which commands are kept ready: those of the latest rounds. Behind a draft of the draft model that was
 /// accepted as a whole it has one token more to read than behind another, and schedules change a draft's length.
@@ -14,6 +16,8 @@ const KEPT: usize = 4;
 
 /// The readback of a round whose beginning the CPU knows. Each round behind another has the other readback.
 pub(super) const DIRECT: usize = 0;
+/// Under a constraint no round is behind another: then it has the tokens of the draft model.
+const DRAFTED: usize = 1 - DIRECT;
 
 /// What decides which commands a round consists of, besides its position.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -38,11 +42,6 @@ impl Shape {
     /// The first token of the round's buffer that comes back: with tokens that the CPU knows, only the target's ids.
     pub fn first_read(self) -> usize {
         if self.steps > 0 { DRAFTS } else { IDS }
-    }
-
-    /// How many bytes come back.
-    fn bytes_read(self) -> u64 {
-        4 * (IDS + self.rows() - self.first_read()) as u64
     }
 }
 
@@ -73,8 +72,8 @@ struct Key {
 /// be accepted often does not matter.
 #[derive(Default)]
 pub(super) struct Ahead {
-    /// Commands, and which.
-    prepared: Vec<(Key, Prepared)>,
+    /// Commands of submissions that follow each other, and which.
+    prepared: Vec<(Key, Vec<Prepared>)>,
     /// The same for a round behind the one in flight.
     repeat: Option<(Flight, Prepared)>,
     /// The shapes of the latest rounds: what was used is used again.
@@ -147,6 +146,15 @@ impl Engine {
         }
     }
 
+    /// How many bytes come back of a round.
+    fn bytes_read(&self, shape: Shape) -> u64 {
+        let end = match self.sampler.recipe().logprobs {
+            None => IDS + shape.rows(),
+            Some(top) => CHUNK + shape.rows() * logprob_words(top),
+        };
+        4 * (end - shape.first_read()) as u64
+    }
+
     fn key(&self, shape: Shape, position: usize) -> Key {
         let Shape { steps, missed, .. } = shape;
         let mut blocks: Vec<u32> = self.target.blocks(shape.rows(), position).collect();
@@ -157,39 +165,77 @@ impl Engine {
         Key { shape, blocks }
     }
 
-    /// The commands of a round, the pending token of which is at one of `positions`.
-    fn record_round(
-        &self,
-        mut recorder: Recorder<'_>,
+    /// The commands of a round, the pending token of which is at one of `positions`: one submission. Under a constraint the choice of
+    /// tokens is one of its own, before which masks are written, and so are the steps of the draft model, on which masks depend.
+    fn record_round<'a>(
+        &'a self,
+        mut recorder: Recorder<'a>,
         shape: Shape,
         positions: Positions,
         readback: usize,
-    ) -> Prepared {
+    ) -> Vec<Prepared> {
         let Shape { steps, missed, .. } = shape;
+        let mut parts = Vec::new();
+        let mut part = |recorder: &mut Recorder<'a>, copy| {
+            if self.constraint.is_some() {
+                parts.push(std::mem::replace(recorder, self.gpu.record()).encode(copy));
+            }
+        };
         if let Some(model) = self.draft.as_ref().filter(|_| steps > 0) {
             self.record_draft(&mut recorder, model, missed, positions.clone(), steps);
+            let drafted = &self.readbacks[DRAFTED];
+            part(&mut recorder, Some((&self.buffers.tokens, 4 * DRAFTS as u64, 4 * steps as u64, drafted)));
         }
         self.target.record_body(&mut recorder, shape.rows(), &positions);
         self.target.record_head(&mut recorder, shape.rows());
+        part(&mut recorder, None);
         self.sampler.record_verify(&mut recorder, shape.rows(), steps > 0);
         let readback = &self.readbacks[readback];
-        recorder.encode(Some((&self.buffers.tokens, 4 * shape.first_read() as u64, shape.bytes_read(), readback)))
+        let ids = (&self.buffers.tokens, 4 * shape.first_read() as u64, self.bytes_read(shape), readback);
+        parts.push(recorder.encode(Some(ids)));
+        parts
     }
 
-    fn record_direct(&self, shape: Shape, position: usize) -> Prepared {
+    fn record_direct(&self, shape: Shape, position: usize) -> Vec<Prepared> {
         self.record_round(self.gpu.record(), shape, position..=position, DIRECT)
     }
 
-    /// Submits a round: by commands that are ready, where there are.
-    pub(super) fn submit_round(&mut self, shape: Shape, position: usize) {
+    /// Submits a round: by commands that are ready, where there are. Under a constraint, masks are made while the device computes
+    /// the forward pass; returns for how many seconds the draft model was waited for before.
+    pub(super) async fn submit_round(&mut self, shape: Shape, pending: u32, known: &[u32]) -> Result<f64> {
+        let position = self.cached.len();
+        if self.constraint.is_some() && self.readbacks[DRAFTED].is_due() {
+            self.renew_readback(DRAFTED)?;
+        }
         let key = self.key(shape, position);
-        let prepared = &mut self.ahead.prepared;
-        let submitted = match prepared.iter().position(|(ready, _)| *ready == key) {
-            Some(index) => self.gpu.submit_prepared(prepared.swap_remove(index).1),
-            None => self.gpu.submit(self.record_direct(shape, position)),
+        let ready = self.ahead.prepared.iter().position(|(ready, _)| *ready == key);
+        let submit = if ready.is_some() { Gpu::submit_prepared } else { Gpu::submit };
+        let parts = match ready {
+            Some(index) => self.ahead.prepared.swap_remove(index).1,
+            None => self.record_direct(shape, position),
         };
-        self.readbacks[DIRECT].expect(shape.bytes_read(), submitted);
+        let (last, mut waited) = (parts.len() - 1, 0.0);
+        for (i, part) in parts.into_iter().enumerate() {
+            if let Some(constraint) = self.constraint.clone().filter(|_| i == last) {
+                let began = Instant::now();
+                let drafted = self.readbacks[DRAFTED].wait(&self.gpu).await?;
+                waited = began.elapsed().as_secs_f64();
+                let drafted = drafted.into_iter().take_while(|&id| id < NOT_DRAFTED);
+                let draft: Vec<u32> = known.iter().copied().chain(drafted).collect();
+                let text = [&self.cached[..], &[pending]].concat();
+                let masks = constraint.borrow_mut().masks(&text, &draft)?;
+                self.gpu.write(&self.sampler.masks, 0, bytemuck::cast_slice(&masks));
+            }
+            let submitted = submit(&self.gpu, part);
+            if i == last {
+                let bytes = self.bytes_read(shape);
+                self.readbacks[DIRECT].expect(bytes, submitted);
+            } else if i == 0 && shape.steps > 0 {
+                self.readbacks[DRAFTED].expect(4 * shape.steps as u64, submitted);
+            }
+        }
         self.ahead.enter(shape, position);
+        Ok(waited)
     }
 
     /// Encodes commands for the rounds that may come after the one in flight.
@@ -212,12 +258,18 @@ impl Engine {
         let no_step = || Ok(gpu.buffer("step", target.step().size())?.whole());
         let draft_step = draft.map_or_else(no_step, |draft| Ok(draft.step().clone()))?;
         let (step, tokens, seen) = (target.step().clone(), buffers.tokens.whole(), buffers.seen.whole());
-        Ok(gpu.call(Kernel::Follow, &[(0, step), (1, draft_step), (2, tokens), (3, seen)]))
+        let (counts, text) = (buffers.counts.whole(), buffers.text.whole());
+        let bindings = [(0, step), (1, draft_step), (2, tokens), (3, seen), (4, counts), (5, text)];
+        Ok(gpu.call(Kernel::Follow, &bindings))
     }
 
     /// Encodes commands for a round like the only one in flight, behind it. Returns whether that can be.
     pub(super) fn record_repeat(&mut self) -> bool {
         let [flight] = self.flights.make_contiguous() else { return false };
+        // Masks depend on what the device chooses.
+        if self.constraint.is_some() {
+            return false;
+        }
         let shape = Shape { missed: usize::from(flight.shape.steps > 0), ..flight.shape };
         let (rows, readback) = (shape.rows(), 1 - flight.readback);
         let positions = flight.position + 1..=flight.position + rows;
@@ -231,7 +283,7 @@ impl Engine {
         }
         let mut recorder = self.gpu.record();
         recorder.dispatch(&self.follow, [1, 1, 1]);
-        let commands = self.record_round(recorder, shape, positions, readback);
+        let Some(commands) = self.record_round(recorder, shape, positions, readback).pop() else { return false };
         self.ahead.repeat = Some((Flight { shape, repeats: true, readback, ..Flight::default() }, commands));
         true
     }
@@ -240,7 +292,8 @@ impl Engine {
     pub(super) fn submit_repeat(&mut self) {
         let Some((flight, commands)) = self.ahead.repeat.take() else { return };
         let submitted = self.gpu.submit_ahead(commands);
-        self.readbacks[flight.readback].expect(flight.shape.bytes_read(), submitted);
+        let bytes = self.bytes_read(flight.shape);
+        self.readbacks[flight.readback].expect(bytes, submitted);
         self.flights.push_back(flight);
     }
 }

@@ -5,10 +5,11 @@ use super::forward::Model;
 use super::invariance::Variants;
 use super::memory::logits_stride;
 use super::node::{Choice, Grid, Node, Pass};
-use super::round::{DRAFTS, RoundBuffers};
+use super::round::{CHUNK, DRAFTS, RoundBuffers};
 use crate::error::{Error, Result};
 use crate::gpu::{Buffer, Gpu, Kernel, Noise, Recorder, Tokens, Uniforms};
-use crate::sample::{Bias, Draw, Sampling, stream};
+use crate::options::MAX_TOP_LOGPROBS;
+use crate::sample::{Bias, Draw, Processors, Sampling, stream};
 use crate::target::MAX_DRAFT;
 
 /// The sampler's answer to a row with a logit that is not finite.
@@ -33,37 +34,54 @@ pub(super) struct Sampler {
     verify_drafted: Vec<Node>,
     /// After the draft model's head.
     draft: Vec<Node>,
+    /// Which tokens each row of the target may choose [rows, vocab / 32 in whole words]; empty where all may come.
+    pub masks: Buffer,
 }
 
 /// Which kernels those are.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Recipe {
+    /// Only some tokens are allowed, which each row is told.
+    pub masked: bool,
     adjust: bool,
     /// Tokens are removed.
     filter: bool,
     /// What remains is looked at by others than the one who chooses.
     survey: bool,
     draw: Draw,
+    /// Of how many of the most likely tokens log-probabilities are told, if any are.
+    pub logprobs: Option<usize>,
     /// The draft model has another tokenizer.
     pub translated: bool,
 }
 
 impl Recipe {
-    pub fn of(sampling: &Sampling, translated: bool) -> Self {
+    pub fn of(sampling: &Sampling, masked: bool, translated: bool) -> Self {
         // Greedy choice needs no filter: it takes the largest all the same.
         let filter = sampling.draw != Draw::Greedy && sampling.processors.removes();
         let survey = filter || sampling.draw == Draw::Rejection;
-        Self { adjust: sampling.processors.adjusts(), filter, survey, draw: sampling.draw, translated }
+        let logprobs = sampling.logprobs.map(|top| top.min(MAX_TOP_LOGPROBS));
+        Self {
+            masked,
+            adjust: sampling.processors.adjusts(),
+            filter,
+            survey,
+            draw: sampling.draw,
+            logprobs,
+            translated,
+        }
     }
 
     /// How the draft model chooses. Noise and biases belong to the target's ids, so where its own mean something else,
     /// it takes the largest logit as it is: the guess that the target is most likely to share.
     fn of_draft(self) -> Self {
+        // What it drafts is not known before it has drafted, so nobody can tell it what may come next.
+        let own = Self { masked: false, logprobs: None, ..self };
         match self.draw {
-            _ if self.translated => Self { adjust: false, filter: false, survey: false, draw: Draw::Greedy, ..self },
+            _ if self.translated => Self { adjust: false, filter: false, survey: false, draw: Draw::Greedy, ..own },
             // With noise of its own, the draft model draws as the target does where the noise is shared.
-            Draw::Rejection => Self { draw: Draw::Coupled, ..self },
-            _ => self,
+            Draw::Rejection => Self { draw: Draw::Coupled, ..own },
+            _ => own,
         }
     }
 }
@@ -96,6 +114,7 @@ impl Sampler {
             stream,
             draft_stride,
             draft_vocab,
+            logprobs: CHUNK as u32,
         };
         let draft_stride = draft.map_or(0, stride);
         let mut uniforms = Uniforms::default();
@@ -103,8 +122,12 @@ impl Sampler {
         let verify_drafted = uniforms.add(&[dims(target, 0, stream::TARGET, draft_stride)]);
         let drafting = draft.map(|draft| uniforms.add(&[dims(draft, 1, own, 0)]));
         let blocks = uniforms.upload(gpu, "sampling dimensions")?;
+        let mask_words = if recipe.masked { vocab.div_ceil(32) } else { 0 };
+        let masks = gpu.buffer("masks", 4 * u64::from(mask_words) * (MAX_DRAFT + 1) as u64)?;
         let looks = |model: &Model| Look::new(gpu, model, recipe.filter);
         let (look, draft_look) = (looks(target)?, draft.map(looks).transpose()?);
+        let report =
+            recipe.logprobs.map(|top| Report::new(gpu, target, top, recipe.masked || recipe.adjust)).transpose()?;
         let bind = |model: &Model, look: &Look, block: usize, recipe: Recipe, drafted: Option<(&Model, &Look)>| {
             let step = (0, model.step().clone());
             let dims = (1, blocks[block].clone());
@@ -122,8 +145,20 @@ impl Sampler {
                 nodes.push(Node::new(gpu, Choice::Always(kernel), grid, bindings));
             };
             let Look { largest, tops, cuts, found, counts, list, bests } = look;
+            let report = recipe.logprobs.and(report.as_ref());
+            if let Some(Report { asked, look, kept }) = report {
+                let Look { largest, tops, cuts, found, counts, .. } = look;
+                kept.iter().for_each(|kept| node(Kernel::Keep, segments, &[(3, kept)]));
+                node(Kernel::Survey, segments, &[(3, largest), (4, asked), (5, tops)]);
+                node(Kernel::Bound, Grid::Rows, &[(2, largest), (3, tops), (4, asked), (5, cuts)]);
+                node(Kernel::Gather, segments, &[(3, cuts), (4, asked), (5, found), (6, counts)]);
+            }
+            if recipe.masked {
+                node(Kernel::Mask, segments, &[(3, &masks)]);
+            }
             if recipe.adjust {
-                node(Kernel::Adjust, Grid::Rows, &[(5, &buffers.seen), (6, &buffers.biases)]);
+                let RoundBuffers { seen, biases, counts, text, .. } = buffers;
+                node(Kernel::Adjust, Grid::Rows, &[(5, seen), (6, biases), (7, counts), (8, text)]);
             }
             if recipe.survey {
                 node(Kernel::Survey, segments, &[(3, largest), (5, tops)]);
@@ -151,6 +186,12 @@ impl Sampler {
                     }
                 }
             }
+            if let Some(Report { asked, look, kept }) = report {
+                let logits = kept.as_ref().unwrap_or(model.logits());
+                let Look { cuts, found, counts, .. } = look;
+                let own = [(2, logits), (4, asked), (5, cuts), (6, found), (7, counts)];
+                node(Kernel::Logprobs, Grid::Rows, &own);
+            }
             nodes.iter().for_each(|node| gpu.compile(node.best(1, Variants::default())));
             nodes
         };
@@ -162,6 +203,7 @@ impl Sampler {
             verify: bind(target, &look, verify, recipe, None),
             verify_drafted: bind(target, &look, verify_drafted, recipe, drafted),
             draft: by_model.unwrap_or_default(),
+            masks,
         })
     }
 
@@ -178,6 +220,27 @@ impl Sampler {
     /// Records the choice of a draft token, which the next pass reads.
     pub fn record_draft(&self, recorder: &mut Recorder<'_>) {
         record(&self.draft, recorder, 1);
+    }
+}
+
+/// What log-probabilities are made of.
+struct Report {
+    /// Which tokens are asked for, as a rule of which remain.
+    asked: Buffer,
+    look: Look,
+    /// Logits before they are changed in place [rows, stride], where they are.
+    kept: Option<Buffer>,
+}
+
+impl Report {
+    fn new(gpu: &Gpu, target: &Model, top: usize, changes: bool) -> Result<Self> {
+        let processors = Processors { top_k: top.max(1), ..Processors::default() };
+        let asked = block(&Sampling { processors, ..Sampling::default() });
+        Ok(Self {
+            asked: gpu.buffer_of("sampling", &[asked])?,
+            look: Look::new(gpu, target, true)?,
+            kept: changes.then(|| gpu.buffer("logits", target.logits().size())).transpose()?,
+        })
     }
 }
 
@@ -236,6 +299,9 @@ pub(super) fn block(sampling: &Sampling) -> SamplingBlock {
         top_p: processors.top_p,
         min_p: processors.min_p,
         repetition_penalty: processors.repetition_penalty,
+        presence_penalty: processors.presence_penalty,
+        frequency_penalty: processors.frequency_penalty,
+        no_repeat_ngram_size: processors.no_repeat_ngram_size.min(1 << 28) as u32,
         confidence: sampling.confidence,
     }
 }

@@ -54,6 +54,8 @@ pub enum Kernel {
     Attention(KvDtype, u32),
     /// Joins the blocks of [`Kernel::Attention`], where several workgroups had them.
     AttentionMerge,
+    /// The tokens that a constraint does not allow.
+    Mask,
     /// Biases and penalties of single logits.
     Adjust,
     /// The largest logits of a row, by segments.
@@ -72,6 +74,10 @@ pub enum Kernel {
     SampleKept,
     /// Logits of target and draft model -> token ids, by rejection sampling.
     Reject(Tokens),
+    /// Keeps logits as they are before [`Kernel::Adjust`].
+    Keep,
+    /// Logits and token ids -> log-probabilities.
+    Logprobs,
     /// Moves the text on behind a round that the CPU has not read.
     Follow,
     /// Reads a buffer once, to measure the memory.
@@ -197,6 +203,7 @@ impl Kernel {
                 vec![step, heads, query, kv_load(kv), fold, block, kernel]
             }
             Self::AttentionMerge => vec![step, heads, fold, shader!("attention_merge.wgsl")],
+            Self::Mask => vec![step, sampling, shader!("mask.wgsl")],
             Self::Adjust => vec![step, sampling, shader!("adjust.wgsl")],
             Self::Survey => vec![step, sampling, segments, sum, max, shader!("filter_survey.wgsl")],
             Self::Bound => vec![step, sampling, sum, max, find, shader!("filter_bound.wgsl")],
@@ -221,6 +228,8 @@ impl Kernel {
                 };
                 vec![step, sampling, random, best, tokens, shader!("reject.wgsl")]
             }
+            Self::Keep => vec![step, sampling, segments, shader!("logprobs_keep.wgsl")],
+            Self::Logprobs => vec![step, sampling, best, shader!("logprobs.wgsl")],
             Self::Follow => vec![step, shader!("follow.wgsl")],
             Self::Probe => vec![shader!("probe.wgsl")],
             Self::Fill(format) => vec![fill(format), shader!("fill.wgsl")],
@@ -243,7 +252,18 @@ impl Kernel {
         let kvs = [KvDtype::F32, KvDtype::F16];
         let mut all =
             vec![Self::NormRms, Self::PostNorm, Self::NormLayer, Self::AttentionMerge, Self::Probe, Self::Halves];
-        all.extend([Self::Quantise, Self::Adjust, Self::Survey, Self::Bound, Self::Gather, Self::Filter, Self::Follow]);
+        all.extend([
+            Self::Quantise,
+            Self::Mask,
+            Self::Keep,
+            Self::Logprobs,
+            Self::Adjust,
+            Self::Survey,
+            Self::Bound,
+            Self::Gather,
+            Self::Filter,
+            Self::Follow,
+        ]);
         all.extend([Noise::None, Noise::Gumbel].map(Self::Sample));
         all.extend([Self::Settle(Noise::None), Self::Settle(Noise::Gumbel), Self::SampleKept]);
         all.extend([Tokens::All, Tokens::Kept].map(Self::Reject));

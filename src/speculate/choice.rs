@@ -40,7 +40,7 @@ impl RoundsBy {
             _ if lookahead == 0 => &mut self.plain,
             Origin::Prediction => &mut self.prediction,
             Origin::Lookup => &mut self.lookup,
-            Origin::DraftModel | Origin::Target => &mut self.draft_model,
+            Origin::DraftModel | Origin::Grammar | Origin::Target => &mut self.draft_model,
         } += 1;
     }
 }
@@ -91,6 +91,7 @@ impl Candidate {
             Origin::DraftModel => "draft model",
             Origin::Lookup => "lookup",
             Origin::Prediction => "prediction",
+            Origin::Grammar => "grammar",
             Origin::Target => "target",
         }
     }

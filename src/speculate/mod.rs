@@ -43,6 +43,8 @@ pub enum Origin {
     Prediction,
     /// The target itself: recovered, bonus, or without a draft.
     Target,
+    /// The form that the text is to have, where it leaves no choice; the target agreed.
+    Grammar,
 }
 
 /// What a round did, for the drafter that drafted in it.

@@ -84,6 +84,9 @@ pub struct Times {
     pub first_token: f64,
     /// Proposing draft tokens on the CPU.
     pub draft: f64,
+    /// Finding out which tokens may come, where [`crate::options::GenerateOptions::response_format`] says so; mostly while the device
+    /// computes.
+    pub masks: f64,
     /// Recording, submitting and waiting for rounds: draft model and target on the device.
     pub verify: f64,
     /// Accepting, decoding text, calling back.

@@ -32,6 +32,7 @@ pub struct Tokenizer {
     /// One more than the largest id.
     end: u32,
     byte_fallback: bool,
+    byte_level: bool,
 }
 
 impl Tokenizer {
@@ -77,8 +78,11 @@ impl Tokenizer {
         }
         let mut literal = inner.get_added_vocabulary().clone();
         literal.set_encode_special_tokens(true);
-        let byte_fallback = inner.get_decoder().is_some_and(has_byte_fallback);
-        Ok(Self { file: file.to_owned(), inner, literal, end, byte_fallback })
+        let decodes =
+            |with: fn(&DecoderWrapper) -> bool| inner.get_decoder().is_some_and(|decoder| has_part(decoder, with));
+        let byte_fallback = decodes(|decoder| matches!(decoder, DecoderWrapper::ByteFallback(_)));
+        let byte_level = decodes(|decoder| matches!(decoder, DecoderWrapper::ByteLevel(_)));
+        Ok(Self { file: file.to_owned(), inner, literal, end, byte_fallback, byte_level })
     }
 
     /// The tokens of a text. Special tokens written in it become special tokens, as in transformers; `add_special` adds those
@@ -145,6 +149,34 @@ impl Tokenizer {
         self.inner.id_to_token(id)
     }
 
+    /// The bytes of text that a token stands for, which may be a part of a character; of an added token those of its name. None for an
+    /// id without a token.
+    pub fn token_bytes(&self, id: u32) -> Option<Vec<u8>> {
+        if let Some(added) = self.literal.get_added_tokens_decoder().get(&id) {
+            return Some(added.content.clone().into_bytes());
+        }
+        let token = self.id_to_token(id)?;
+        if self.byte_level {
+            return token.chars().map(byte_of).collect::<Option<_>>().or(Some(token.into_bytes()));
+        }
+        let byte = token.get(3..5).filter(|_| self.is_byte(id)).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        // SentencePiece writes a space so.
+        byte.map(|byte| vec![byte]).or_else(|| Some(token.replace('▁', " ").into_bytes()))
+    }
+
+    /// The bytes of the tokens below `end`, as [`Tokenizer::token_bytes`]; of a special one behind the byte FF, which no text has. Empty
+    /// for an id without a token.
+    pub fn vocabulary(&self, end: usize) -> Vec<Vec<u8>> {
+        let bytes = |id| {
+            let mut bytes = self.token_bytes(id).unwrap_or_default();
+            if self.is_special(id) {
+                bytes.insert(0, 0xff);
+            }
+            bytes
+        };
+        (0..end as u32).map(bytes).collect()
+    }
+
     /// Whether this id is a special token: one with a meaning, that is not part of the text.
     pub fn is_special(&self, id: u32) -> bool {
         self.special(id).is_some()
@@ -171,6 +203,16 @@ impl Tokenizer {
         let encoding = encoding.map_err(|error| self.bad(error))?;
         let places = encoding.get_offsets().iter().map(|&(start, end)| start..end);
         Ok(encoding.get_ids().iter().copied().zip(places).collect())
+    }
+
+    /// The tokens of a text behind others, cut as if both were one text; where they share a token, as a text of its own.
+    pub fn encode_behind(&self, before: &[u32], text: &str) -> Result<Vec<u32>> {
+        let before = self.decode(before, true)?;
+        let tokens = self.encode_with_offsets(&format!("{before}{text}"))?;
+        match tokens.iter().position(|(_, place)| place.start == before.len()) {
+            Some(first) => Ok(tokens[first..].iter().map(|(id, _)| *id).collect()),
+            None => self.encode_literal(text),
+        }
     }
 
     /// The strings of all special tokens.
@@ -213,11 +255,21 @@ impl Tokenizer {
     }
 }
 
-fn has_byte_fallback(decoder: &DecoderWrapper) -> bool {
+/// Whether a decoder, or a part of it, is what is looked for.
+fn has_part(decoder: &DecoderWrapper, is_it: fn(&DecoderWrapper) -> bool) -> bool {
     match decoder {
-        DecoderWrapper::ByteFallback(_) => true,
-        DecoderWrapper::Sequence(parts) => parts.get_decoders().iter().any(has_byte_fallback),
-        _ => false,
+        DecoderWrapper::Sequence(parts) => parts.get_decoders().iter().any(|part| has_part(part, is_it)),
+        decoder => is_it(decoder),
+    }
+}
+
+/// The byte that a character of a byte-level vocabulary stands for (GPT-2): those that print stand for themselves, the characters
+/// from 256 on for the others in their order.
+fn byte_of(character: char) -> Option<u8> {
+    let prints = |byte: &u8| matches!(byte, 33..=126 | 161..=172 | 174..=255);
+    match u32::from(character) {
+        code @ 0..256 => Some(code as u8).filter(prints),
+        code => (0..=255).filter(|byte| !prints(byte)).nth(code as usize - 256),
     }
 }
 

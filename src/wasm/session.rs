@@ -1,5 +1,6 @@
 //! What JavaScript sees of a session.
 
+use super::constraint::{ForeignGrammars, JsGrammars};
 use super::parallel::JsCrew;
 use super::{to_error, to_value};
 use crate::device::{Device, Engine};
@@ -8,15 +9,16 @@ use crate::gpu::GpuOptions;
 use crate::load::ModelFiles;
 use crate::options::{GenerateOptions, LoadOptions};
 use crate::parallel::Writer;
-use crate::session::{Progress, Prompt, Session};
+use crate::session::{Embedding, Progress, Prompt, Session};
 use crate::weights::Source;
-use js_sys::{Array, Function, Reflect, Uint8Array};
+use js_sys::{Array, Float32Array, Function, Promise, Reflect, Uint8Array, Uint32Array};
 use serde_json::json;
 use serde_wasm_bindgen::Deserializer;
 use std::cell::RefCell;
 use std::ops::{ControlFlow, Range};
 use std::rc::Rc;
 use wasm_bindgen::prelude::*;
+use wasm_bindgen_futures::JsFuture;
 
 #[wasm_bindgen]
 extern "C" {
@@ -137,6 +139,15 @@ pub async fn inspect(model: Files, options: JsValue) -> Result<JsValue, JsValue>
     }
 }
 
+/// What a promise gives. What JS throws is put aside, because it says more than an [`Error`] can.
+async fn ended(promise: Result<Promise, JsValue>, thrown: &mut Option<JsValue>) -> Result<JsValue> {
+    let given = async { JsFuture::from(promise?).await };
+    given.await.map_err(|error| {
+        *thrown = Some(error);
+        Error::Internal { reason: "what keeps a conversation failed".into() }
+    })
+}
+
 #[wasm_bindgen(js_class = Session)]
 impl JsSession {
     /// Continues a prompt: a text, messages `[{role, content}]`, or token ids. `on_token({id, text, origin})` hears of each
@@ -171,6 +182,50 @@ impl JsSession {
         }
     }
 
+    /// The embedding of a prompt.
+    ///
+    /// # Errors
+    /// As [`Session::embed`]; `bad-option` where workers have the models.
+    pub async fn embed(&mut self, text: JsValue, pooling: &str, normalize: bool) -> Result<Float32Array, JsValue> {
+        let text = Prompt::read(Deserializer::from(text)).map_err(to_error)?;
+        let pooling = pooling.parse().map_err(to_error)?;
+        match self.alone()?.embed(&text, pooling, normalize).await {
+            Ok(Embedding { embedding, .. }) => Ok(Float32Array::from(&embedding[..])),
+            Err(error) => Err(self.1.take().unwrap_or_else(|| to_error(error))),
+        }
+    }
+
+    /// How likely a continuation of a prompt is: `{logprob, num_tokens}`.
+    ///
+    /// # Errors
+    /// As [`Session::score`]; `bad-option` where workers have the models.
+    pub async fn score(&mut self, prompt: JsValue, continuation: JsValue) -> Result<JsValue, JsValue> {
+        let [prompt, continuation] = [prompt, continuation].map(|prompt| Prompt::read(Deserializer::from(prompt)));
+        let (prompt, continuation) = (prompt.map_err(to_error)?, continuation.map_err(to_error)?);
+        match self.alone()?.score(&prompt, &[continuation]).await {
+            Ok(scores) => Ok(to_value(&scores[0])),
+            Err(error) => Err(self.1.take().unwrap_or_else(|| to_error(error))),
+        }
+    }
+
+    /// What grammars need to know of the target, as their constructor takes it: `[bytes, lengths, ends]`; null where workers have the
+    /// targets, which take none.
+    pub fn vocabulary(&self) -> Option<Array> {
+        let Writer::Session(session) = &self.0 else { return None };
+        let (tokens, ends) = session.vocabulary();
+        let lengths: Vec<u32> = tokens.iter().map(|token| token.len() as u32).collect();
+        let bytes = Uint8Array::from(&tokens.concat()[..]);
+        Some(Array::of3(&bytes, &Uint32Array::from(&lengths[..]), &Uint32Array::from(ends)))
+    }
+
+    /// From now on these say what a `response_format` allows: `Grammars` of the other module.
+    #[wasm_bindgen(js_name = constrainBy)]
+    pub fn constrain_by(&mut self, grammars: ForeignGrammars) {
+        if let Writer::Session(session) = &mut self.0 {
+            session.constrain_by(Box::new(JsGrammars { grammars, thrown: self.1.clone() }));
+        }
+    }
+
     /// The tokens of a prompt.
     ///
     /// # Errors
@@ -179,6 +234,40 @@ impl JsSession {
         let options = GenerateOptions::read(Deserializer::from(options)).map_err(to_error)?;
         let prompt = Prompt::read(Deserializer::from(prompt)).map_err(to_error)?;
         self.0.encode(&prompt, &options).map_err(to_error)
+    }
+
+    /// Gives `write(layer, bytes): Promise` the keys and values of what is known of a prompt, and returns its tokens.
+    ///
+    /// # Errors
+    /// As [`Session::save`], and what `write` throws.
+    pub async fn save(&mut self, prompt: JsValue, options: JsValue, write: Function) -> Result<Vec<u32>, JsValue> {
+        let options = GenerateOptions::read(Deserializer::from(options)).map_err(to_error)?;
+        let prompt = Prompt::read(Deserializer::from(prompt)).map_err(to_error)?;
+        // Several instances have nothing of a text that could be kept.
+        let Writer::Session(session) = &mut self.0 else { return Ok(Vec::new()) };
+        let mut thrown = None;
+        let mut write = async |layer: usize, bytes: Vec<u8>| {
+            let bytes = Uint8Array::from(&bytes[..]);
+            let written = write.call2(&JsValue::NULL, &layer.into(), &bytes).map(|promise| promise.unchecked_into());
+            ended(written, &mut thrown).await.map(drop)
+        };
+        let saved = session.save(&prompt, &options, &mut write).await;
+        saved.map_err(|error| thrown.unwrap_or_else(|| to_error(error)))
+    }
+
+    /// Caches what `save` gave; `read(layer): Promise<Uint8Array>`. Returns whether it was of this model on this device.
+    ///
+    /// # Errors
+    /// As [`Session::restore`], and what `read` throws.
+    pub async fn restore(&mut self, tokens: Vec<u32>, read: Function) -> Result<bool, JsValue> {
+        let Writer::Session(session) = &mut self.0 else { return Ok(false) };
+        let mut thrown = None;
+        let mut read = async |layer: usize| {
+            let bytes = read.call1(&JsValue::NULL, &layer.into()).map(|promise| promise.unchecked_into());
+            Ok(Uint8Array::new(&ended(bytes, &mut thrown).await?).to_vec())
+        };
+        let restored = session.restore(&tokens, &mut read).await;
+        restored.map_err(|error| thrown.unwrap_or_else(|| to_error(error)))
     }
 
     /// The text of some tokens.
@@ -199,6 +288,11 @@ impl JsSession {
         to_value(&self.0.warnings())
     }
 
+    /// How the chat template writes calls of tools, null where that is not known.
+    pub fn tool_format(&self) -> JsValue {
+        to_value(&self.0.tool_format())
+    }
+
     /// Bytes on the GPU: `{target, draft}`, each `{weights, kv, scratch, read_per_token}`. Null where workers have the models.
     pub fn memory(&self) -> JsValue {
         let memory = self.engine().map(|engine| json!({ "target": engine.memory(), "draft": engine.draft_memory() }));
@@ -208,6 +302,18 @@ impl JsSession {
     /// What was asked of the device so far. Null where workers have the models.
     pub fn counters(&self) -> JsValue {
         to_value(&self.engine().map(|engine| engine.counters()))
+    }
+
+    /// The session, where the models are in this worker.
+    fn alone(&mut self) -> Result<&mut Session, JsValue> {
+        match &mut self.0 {
+            Writer::Session(session) => Ok(session),
+            Writer::Parallel(_) => Err(to_error(Error::BadOption {
+                option: "sp_degree".into(),
+                value: "models in several workers".into(),
+                allowed: "1, with draft_device auto, for embeddings and scores".into(),
+            })),
+        }
     }
 
     fn engine(&self) -> Option<&Engine> {

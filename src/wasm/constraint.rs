@@ -1,0 +1,92 @@
+//! Constraints that JavaScript has: those of the module `grammar.js`, which is loaded when a text is to have a form.
+
+use super::session::Thrown;
+use crate::constraint::{Constraint, Ending, Grammars, ResponseFormat};
+use crate::error::{Error, Result};
+use wasm_bindgen::prelude::*;
+
+#[wasm_bindgen]
+extern "C" {
+    /// `Grammars` of `wasm/grammar.rs`.
+    pub type ForeignGrammars;
+    #[wasm_bindgen(method, catch)]
+    fn compile(this: &ForeignGrammars, format: &str) -> Result<ForeignGrammar, JsValue>;
+
+    /// `Grammar` there.
+    type ForeignGrammar;
+    #[wasm_bindgen(method, catch)]
+    fn consume(this: &ForeignGrammar, token: u32) -> Result<bool, JsValue>;
+    #[wasm_bindgen(method, catch)]
+    fn rollback(this: &ForeignGrammar, count: usize) -> Result<(), JsValue>;
+    #[wasm_bindgen(method, catch)]
+    fn mask(this: &ForeignGrammar, words: &mut [u32]) -> Result<(), JsValue>;
+    #[wasm_bindgen(method, catch)]
+    fn forced(this: &ForeignGrammar) -> Result<Vec<u8>, JsValue>;
+    #[wasm_bindgen(method, catch)]
+    fn ending(this: &ForeignGrammar) -> Result<Option<bool>, JsValue>;
+    #[wasm_bindgen(method)]
+    fn free(this: &ForeignGrammar);
+}
+
+/// What the other module throws is put aside: it is what the caller gets.
+fn put_aside(thrown: &Thrown, error: JsValue) -> Error {
+    thrown.borrow_mut().get_or_insert(error);
+    Error::Internal { reason: "the grammar failed".into() }
+}
+
+/// Those of the other module.
+pub(super) struct JsGrammars {
+    pub grammars: ForeignGrammars,
+    pub thrown: Thrown,
+}
+
+struct JsGrammar {
+    grammar: ForeignGrammar,
+    thrown: Thrown,
+}
+
+impl Grammars for JsGrammars {
+    fn compile(&self, format: &ResponseFormat) -> Result<Box<dyn Constraint>> {
+        let format = serde_json::to_string(format).unwrap_or_default();
+        let grammar = self.grammars.compile(&format).map_err(|error| put_aside(&self.thrown, error))?;
+        Ok(Box::new(JsGrammar { grammar, thrown: self.thrown.clone() }))
+    }
+}
+
+impl JsGrammar {
+    fn told<T>(&self, answer: Result<T, JsValue>) -> Result<T> {
+        answer.map_err(|error| put_aside(&self.thrown, error))
+    }
+}
+
+impl Constraint for JsGrammar {
+    fn consume(&mut self, token: u32) -> Result<bool> {
+        self.told(self.grammar.consume(token))
+    }
+
+    fn rollback(&mut self, count: usize) -> Result<()> {
+        self.told(self.grammar.rollback(count))
+    }
+
+    fn mask(&mut self, words: &mut [u32]) -> Result<()> {
+        self.told(self.grammar.mask(words))
+    }
+
+    fn forced(&mut self) -> Result<Vec<u8>> {
+        self.told(self.grammar.forced())
+    }
+
+    fn ending(&mut self) -> Result<Ending> {
+        Ok(match self.told(self.grammar.ending())? {
+            None => Ending::Must,
+            Some(true) => Ending::May,
+            Some(false) => Ending::No,
+        })
+    }
+}
+
+impl Drop for JsGrammar {
+    fn drop(&mut self) {
+        self.grammar.free();
+    }
+}
