@@ -53,8 +53,8 @@ impl Session {
         Ok(Embedding { embedding, num_tokens: tokens.len() })
     }
 
-    /// How likely each continuation of a prompt is, by the model's logits as they are. The prompt is read once, and stays cached; of
-    /// a text and its continuation, the tokens are those of both together, where they begin with the text's own.
+    /// How likely each continuation of a prompt is, by the model's logits as they are. The prompt is read once, and stays cached; a
+    /// continuation has the tokens that it has behind the prompt, or where they share one, by itself.
     ///
     /// # Errors
     /// As [`Session::embed`].
@@ -63,7 +63,7 @@ impl Session {
         let head = self.encode(prompt, &options)?;
         let mut scores = Vec::new();
         for continuation in continuations {
-            let tokens = self.prompts.continuation(prompt, &head, continuation)?;
+            let tokens = self.prompts.continuation(&head, continuation)?;
             let logprob = self.read(async |engine: &mut Engine| score(engine, &head, &tokens).await).await?;
             scores.push(Score { logprob, num_tokens: tokens.len() });
         }
@@ -94,6 +94,7 @@ async fn hidden(engine: &mut Engine, tokens: &[u32], wanted: usize) -> Result<Ve
 /// The log-likelihood of tokens behind a prompt of one token or more, which stays cached but for its last token.
 async fn score(engine: &mut Engine, prompt: &[u32], tokens: &[u32]) -> Result<f64> {
     let Some((&last, head)) = prompt.split_last() else { return Ok(0.0) };
+    engine.constrain(None)?;
     engine.sample_by(&Sampling { logprobs: Some(0), ..Sampling::default() })?;
     let reused = engine.cached().iter().zip(head).take_while(|(cached, token)| cached == token).count();
     engine.truncate(reused);
