@@ -36,7 +36,10 @@ pub fn with_tokenizer(folder: &Path) -> Memory {
     let model = json!({ "type": "BPE", "vocab": vocab, "merges": [] });
     let tokenizer = json!({ "version": "1.0", "added_tokens": [], "model": model }).to_string();
     let files = ["config.json", "model.safetensors"].map(|name| (name, read(name).into()));
-    Memory::new(folder.display().to_string(), files.into_iter().chain([("tokenizer.json", tokenizer.into_bytes().into())]))
+    Memory::new(
+        folder.display().to_string(),
+        files.into_iter().chain([("tokenizer.json", tokenizer.into_bytes().into())]),
+    )
 }
 
 /// With weights so large that no logit is finite. Those that are not finite themselves are refused on loading.
