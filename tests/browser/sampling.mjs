@@ -24,7 +24,7 @@ export const tests = {
   async "penalties and n-grams give the same text whoever drafts, on both devices"() {
     for (const device of devices) {
       const plain = await write(device, { max_new_tokens: 32 });
-      for (const way of [{ presence_penalty: -2 }, { frequency_penalty: -2 }, { no_repeat_ngram_size: 2 }]) {
+      for (const way of [{ presence_penalty: -2 }, { frequency_penalty: -2 }, { no_repeat_ngram_size: 1 }]) {
         const alone = await write(device, { max_new_tokens: 32, speculation: "off", ...way });
         for (const drafts of [DRAFTED, LOOKUP]) {
           const { token_ids } = await write(device, { max_new_tokens: 32, ...way, ...drafts });
@@ -33,10 +33,9 @@ export const tests = {
         check(alone.token_ids.join() !== plain.token_ids.join(), `${device}: ${JSON.stringify(way)} changes nothing`);
         equal(alone.stats.sampling[Object.keys(way)[0]], Object.values(way)[0], "what was used");
       }
-      const { token_ids } = await write(device, { max_new_tokens: 32, no_repeat_ngram_size: 2 });
-      const ids = [...(await page.evaluate((text) => engines.auto.tokenize(text), prompt)), ...token_ids];
-      const pairs = ids.slice(1).map((id, i) => `${ids[i]} ${id}`).slice(ids.length - token_ids.length - 1);
-      equal(new Set(pairs).size, pairs.length, "no two tokens follow each other twice");
+      const { token_ids } = await write(device, { max_new_tokens: 32, no_repeat_ngram_size: 1 });
+      const known = new Set(await page.evaluate((text) => engines.auto.tokenize(text), prompt));
+      check(token_ids.every((id) => known.size < known.add(id).size), "a token comes twice");
     }
   },
 
