@@ -4,19 +4,24 @@
  */
 import { list, remove } from "./cache.js";
 import { complete, embeddings } from "./chat.js";
+import { Conversation } from "./conversation.js";
 import { ForetokenError, aborted, badOption } from "./error.js";
 import { Queue } from "./queue.js";
+import { list as listSaved, remove as removeSaved } from "./saved.js";
 import { place, spawn } from "./spawn.js";
 
 /**
  * @import { Counters, DeviceInfo, EmbedOptions, GenerateOptions, Generation, GenerationStream, Inspection, LoadOptions, Memory, Message, Model,
  *   Piece, PrefillProgress, Progress, Prompt, Score, Stats, TemplateOption, Token } from "./api.js"
  * @import { ChatRequest, CreateCompletion, EmbeddingRequest, RequestOptions } from "./chat.js"
+ * @import { ConversationOptions } from "./conversation.js"
  * @import { FromWorker, Loading, Method, Methods, Source } from "./protocol.js"
+ * @import { SavedChatInfo } from "./saved.js"
  * @import { Spawned } from "./spawn.js"
+ * @import { ToolFormat } from "./tools.js"
  */
 
-export { ForetokenError };
+export { Conversation, ForetokenError };
 
 /** A model, and the draft model that guesses for it, on the GPU. Calls are answered one after the other. */
 export class Engine {
@@ -39,8 +44,8 @@ export class Engine {
   #end = null;
   /** @type {Stats | null} */
   #last = null;
-  /** @type {{ device: DeviceInfo, memory: Memory, warnings: string[] }} */
-  #info = /** @type {any} */ ({ device: null, memory: null, warnings: [] });
+  /** @type {{ device: DeviceInfo, memory: Memory, warnings: string[], toolFormat: ToolFormat | null }} */
+  #info = /** @type {any} */ ({ device: null, memory: null, warnings: [], toolFormat: null });
 
   /**
    * @private Use {@link Engine.load}.
@@ -52,13 +57,26 @@ export class Engine {
     this.#load = { args, onProgress, spawn };
     /** @type {any} its result depends on `stream` */
     const create = (/** @type {ChatRequest} */ body, /** @type {RequestOptions} */ request) => complete(this, body, request);
+    /** @param {ConversationOptions} [options] */
+    const converse = (options) => new Conversation(this, options);
+    /** @param {string} name */
+    const restore = async (name) => {
+      const { messages, options } = await this.#call("restore", { name }).result;
+      return new Conversation(this, { ...options, messages });
+    };
     /**
+     * `engine.chat(options)` begins a {@link Conversation}; `restore(name)` goes on with one that was saved in this browser, `list()`
+     * and `delete(name)` are of these.
+     *
      * OpenAI's chat completions: `create(body, { signal })` fulfils with a {@link ChatCompletion}, or with `stream: true`
      * with an async iterable of {@link ChatCompletionChunk}s, whose text begins when it is read and ends when its reader leaves.
      * Errors are those of {@link Engine.generate}.
-     * @type {{ completions: { create: CreateCompletion } }}
+     * @type {((options?: ConversationOptions) => Conversation) & {
+     *   completions: { create: CreateCompletion }, restore: (name: string) => Promise<Conversation>,
+     *   list: () => Promise<SavedChatInfo[]>, delete: (name: string) => Promise<boolean>,
+     * }}
      */
-    this.chat = { completions: { create } };
+    this.chat = Object.assign(converse, { completions: { create }, restore, list: listSaved, delete: removeSaved });
     /** OpenAI's embeddings, as {@link Engine.embed} computes them. */
     this.embeddings = { create: (/** @type {EmbeddingRequest} */ body, /** @type {RequestOptions | undefined} */ request) => embeddings(this, body, request) };
   }
@@ -223,6 +241,15 @@ export class Engine {
     return this.#call("decode", { ids: plain, skip_special: skip_special_tokens }).result;
   }
 
+  /**
+   * What {@link Conversation.save} does.
+   * @param {string} name @param {readonly Message[]} messages @param {object} options
+   * @returns {Promise<number>} tokens that are not read again
+   */
+  saveChat(name, messages, options) {
+    return this.#call("save", { name, messages, options }).result;
+  }
+
   /** Statistics of the last generation, under vLLM's names; null before the first. */
   get stats() {
     return this.#last;
@@ -241,6 +268,11 @@ export class Engine {
   /** What a person should know of the loading: that nothing could be kept, for example. @returns {string[]} */
   get warnings() {
     return this.#info.warnings;
+  }
+
+  /** How the model's chat template writes calls of tools; null where that is not known. */
+  get toolFormat() {
+    return this.#info.toolFormat;
   }
 
   /**

@@ -26,6 +26,7 @@ pub struct Heads {
 }
 
 /// Keys and values of a layer, for each KV head [positions, head_dim].
+#[derive(Clone)]
 pub struct Cache {
     heads: Heads,
     k: Vec<Floats>,
@@ -48,6 +49,26 @@ impl Cache {
         let head_dim = self.heads.head_dim;
         self.k.iter_mut().chain(&mut self.v).for_each(|head| head.truncate(positions, head_dim));
         self.positions = self.positions.min(positions);
+    }
+
+    /// Of each KV head the keys, then of each the values, as they are stored.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.k.iter().chain(&self.v).flat_map(|head| head.as_bytes()).copied().collect()
+    }
+
+    /// The same bytes again, of so many positions; false where they are not as many.
+    pub fn set_bytes(&mut self, positions: usize, bytes: &[u8]) -> bool {
+        let heads = self.k.len() + self.v.len();
+        let each = bytes.len() / heads.max(1);
+        let mut parts = bytes.chunks_exact(each.max(1));
+        let head_dim = self.heads.head_dim;
+        self.positions = positions;
+        bytes.len() == each * heads
+            && self
+                .k
+                .iter_mut()
+                .chain(&mut self.v)
+                .all(|head| parts.next().is_some_and(|part| head.set_bytes(part) && head.is_of(positions, head_dim)))
     }
 
     /// Takes what a projection gave for the next positions [rows, heads + 2 kv_heads, head_dim], rotates q and k by `table`

@@ -128,6 +128,38 @@ impl Floats {
         }
     }
 
+    /// All of it.
+    pub fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::F32(all) => bytemuck::cast_slice(all),
+            Self::F16(all) => bytemuck::cast_slice(all),
+            Self::Bf16(all) => bytemuck::cast_slice(all),
+        }
+    }
+
+    /// These bytes in its place; false where they are no whole numbers.
+    pub fn set_bytes(&mut self, bytes: &[u8]) -> bool {
+        fn read<T: bytemuck::AnyBitPattern>(bytes: &[u8], into: &mut Vec<T>) -> bool {
+            *into = bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect();
+            bytes.len().is_multiple_of(size_of::<T>())
+        }
+        match self {
+            Self::F32(all) => read(bytes, all),
+            Self::F16(all) => read(bytes, all),
+            Self::Bf16(all) => read(bytes, all),
+        }
+    }
+
+    /// Whether it has so many rows of so many numbers each.
+    pub fn is_of(&self, rows: usize, width: usize) -> bool {
+        let numbers = match self {
+            Self::F32(all) => all.len(),
+            Self::F16(all) => all.len(),
+            Self::Bf16(all) => all.len(),
+        };
+        numbers == rows * stride(width)
+    }
+
     /// Keeps so many rows of so many numbers each.
     pub fn truncate(&mut self, rows: usize, width: usize) {
         let len = rows * stride(width);

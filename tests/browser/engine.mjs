@@ -453,7 +453,7 @@ export const tests = {
       const { choices, usage } = await engine.chat.completions.create({ messages, max_tokens: 8 });
       return { content: choices[0].message.content, cached: usage.prompt_tokens_details.cached_tokens };
     }, turns.second);
-    check(fresh.cached < 4, "nothing to reuse");
+    check(fresh.cached >= cached, `behind another text ${fresh.cached} tokens are cached, before ${cached}`);
     equal(fresh.content, turns.content, "the text does not depend on it");
   },
 
