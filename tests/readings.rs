@@ -5,6 +5,7 @@ use common::altered::with_tokenizer;
 use common::{gpu, path, run};
 use foretoken::options::{ArithmeticChoice, KvDtype, Pooling};
 use foretoken::session::Score;
+use foretoken::target::Target;
 use foretoken::weights::{Folder, Source};
 use foretoken::{Device, GenerateOptions, LoadOptions, Prompt, Session};
 use std::ops::ControlFlow;
@@ -72,8 +73,12 @@ fn embeddings_and_scores_are_those_of_transformers() {
     }
 }
 
+/// Long enough to be kept where another text comes.
+const BEGINNING: &str =
+    "Once upon a time there was a king who had a daughter, and she was so fair that the sun himself wondered";
+
 fn write(session: &mut Session, options: &GenerateOptions) -> foretoken::Generation {
-    let prompt = Prompt::Text("Once upon a time there was a king who had".into());
+    let prompt = Prompt::Text(BEGINNING.into());
     run(session.generate(&prompt, options, &mut |_| ControlFlow::Continue(()))).unwrap()
 }
 
@@ -84,7 +89,7 @@ fn a_text_is_likelier_than_another_and_its_score_is_that_of_its_tokens() {
         let mut session = load(device, tales(), LoadOptions::default());
         let options = GenerateOptions { max_new_tokens: 40, logprobs: true, top_logprobs: 2, ..Default::default() };
         let written = write(&mut session, &options);
-        let prompt = Prompt::Text("Once upon a time there was a king who had".into());
+        let prompt = Prompt::Text(BEGINNING.into());
         let text = |text: &str| Prompt::Text(text.into());
         let continuations = [Prompt::Tokens(written.token_ids.clone()), text(&written.text), text(" xq zzz")];
         let scores = run(session.score(&prompt, &continuations)).unwrap();
@@ -98,13 +103,18 @@ fn a_text_is_likelier_than_another_and_its_score_is_that_of_its_tokens() {
         // The text has the same tokens, but for one that ends it.
         assert!((written.token_ids.len() - 1..=written.token_ids.len()).contains(&scores[1].num_tokens));
         assert!(scores[2].logprob / (scores[2].num_tokens as f64) < summed / written.token_ids.len() as f64 - 2.0);
-        // The prompt stays cached, and texts are what they were.
-        let again = write(&mut session, &options);
-        assert_eq!((again.token_ids, again.logprobs), (written.token_ids.clone(), written.logprobs));
-        assert_eq!(again.stats.num_cached_tokens, again.stats.num_prompt_tokens - 1);
-        let embedded = run(session.embed(&prompt, Pooling::Mean, true)).unwrap();
-        assert_eq!(embedded.num_tokens, again.stats.num_prompt_tokens);
-        assert_eq!(write(&mut session, &options).token_ids, written.token_ids);
+        // The prompt stays cached, and texts are what they were; also behind other texts.
+        for other in
+            ["", "The fox and the wolf went into the forest, and there they met a bear who had lost his honey."]
+        {
+            if !other.is_empty() {
+                let embedded = run(session.embed(&text(other), Pooling::Mean, true)).unwrap();
+                assert!(embedded.num_tokens > 16 && session.engine().cached().is_empty());
+            }
+            let again = write(&mut session, &options);
+            assert_eq!((&again.token_ids, &again.logprobs), (&written.token_ids, &written.logprobs));
+            assert_eq!(again.stats.num_cached_tokens, again.stats.num_prompt_tokens - 1);
+        }
     }
 }
 
