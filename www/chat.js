@@ -54,6 +54,7 @@ import { badOption, inWords } from "./error.js";
  * @property {number | null} [temperature] above 0 it draws tokens at random; without it, or with 0, the most likely one is
  *   taken. So do `top_p` and `seed`
  * @property {number | null} [top_p]
+ * @property {import("./engine.js").ResponseFormat | null} [response_format]
  * @property {number | null} [seed]
  * @property {{ type: "content", content: string | readonly TextPart[] } | string | null} [prediction] the text that is
  *   expected

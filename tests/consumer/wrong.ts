@@ -43,7 +43,7 @@ void engine.chat.completions.create({ messages, n: 2 });
 // @ts-expect-error: no penalty
 void engine.chat.completions.create({ messages, frequency_penalty: 0.5 });
 // @ts-expect-error: no other format
-void engine.chat.completions.create({ messages, response_format: { type: "json_object" } });
+void engine.chat.completions.create({ messages, response_format: { type: "yaml" } });
 // @ts-expect-error: texts only
 void engine.chat.completions.create({ messages: [{ role: "user", content: [{ type: "image_url", image_url: { url: "data:," } }] }] });
 // @ts-expect-error: no such code
