@@ -1,4 +1,4 @@
-// The processors that change single logits, in place: biases of tokens and of sequences, then the repetition penalty.
+// The processors that change single logits, in place: biases of tokens and of sequences, penalties, n-grams that may not repeat.
 // Row r follows the pending token and draft tokens 0 to r - 1, all of which count.
 const THREADS = 64u;
 
@@ -11,6 +11,8 @@ const THREADS = 64u;
 // Biased tokens, then for each: id, first word of its sequences, last + 1. Then the sequences: tokens before the biased
 // one, bias, position from which it ends, those tokens.
 @group(0) @binding(6) var<storage, read> biases: array<u32>;
+@group(0) @binding(7) var<storage, read> counts: array<u32>;        // how often each id was generated, pending included
+@group(0) @binding(8) var<storage, read> text: array<u32>;          // its tokens, pending included
 
 fn is_seen(id: u32) -> bool {
     return ((seen[id / 32u] >> (id % 32u)) & 1u) == 1u;
@@ -21,14 +23,28 @@ fn is_known(token: u32) -> bool {
     return token < dims.vocab;
 }
 
-fn penalise(base: u32, token: u32) {
+// `known`: how many tokens of the text are no draft tokens.
+fn token_at(at: u32, known: u32) -> u32 {
+    if (at < known) {
+        return text[at];
+    }
+    return round[dims.drafts + at - known];
+}
+
+// `next`: the index in `round` behind the last draft token that counts.
+fn penalise(base: u32, token: u32, next: u32) {
     if (!is_known(token)) {
         return;
     }
+    var count = counts[token];
+    for (var i = dims.drafts; i < next; i++) {
+        count += u32(round[i] == token);
+    }
     let at = base + token;
     let logit = logits[at];
-    let penalised = select(logit / sampling.repetition_penalty, logit * sampling.repetition_penalty, logit < 0.0);
-    logits[at] = select(penalised, logit, is_removed(logit));
+    let divided = select(logit / sampling.repetition_penalty, logit * sampling.repetition_penalty, logit < 0.0);
+    let subtracted = sampling.frequency_penalty * f32(count) + sampling.presence_penalty * f32(min(count, 1u));
+    logits[at] = select(divided - subtracted, logit, is_removed(logit));
 }
 
 @compute @workgroup_size(THREADS)
@@ -56,10 +72,10 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) threa
         }
     }
     storageBarrier();
-    if (sampling.repetition_penalty != 1.0) {
+    if (sampling.repetition_penalty != 1.0 || sampling.presence_penalty != 0.0 || sampling.frequency_penalty != 0.0) {
         for (var word = thread; word * 32u < dims.vocab; word += THREADS) {
             for (var bits = seen[word]; bits != 0u; bits &= bits - 1u) {
-                penalise(base, word * 32u + countTrailingZeros(bits));
+                penalise(base, word * 32u + countTrailingZeros(bits), next);
             }
         }
         for (var i = dims.drafts + thread; i < next; i += THREADS) {
@@ -69,7 +85,22 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) threa
                 fresh = round[before] != token;
             }
             if (fresh) {
-                penalise(base, token);
+                penalise(base, token, next);
+            }
+        }
+    }
+    storageBarrier();
+    if (sampling.no_repeat_ngram_size > 0u) {
+        let before = sampling.no_repeat_ngram_size - 1u;
+        let known = position - row;
+        for (var end = before + thread; end < position; end += THREADS) {
+            let token = token_at(end, known);
+            var repeats = is_known(token);
+            for (var back = 1u; back <= before && repeats; back++) {
+                repeats = token_at(end - back, known) == token_at(position - back, known);
+            }
+            if (repeats) {
+                logits[base + token] = REMOVED;
             }
         }
     }

@@ -7,6 +7,8 @@ const THREADS = 64u;
 @group(0) @binding(1) var<storage, read_write> draft_step: Step;
 @group(0) @binding(2) var<storage, read_write> round: array<u32>;         // tokens before, pending token, draft tokens, ids
 @group(0) @binding(3) var<storage, read_write> seen: array<atomic<u32>>;  // a bit for each id of the text, pending included
+@group(0) @binding(4) var<storage, read_write> counts: array<atomic<u32>>;  // how often each id was generated
+@group(0) @binding(5) var<storage, read_write> text: array<u32>;          // tokens, pending included
 
 var<workgroup> first_rejected: atomic<u32>;
 
@@ -35,6 +37,12 @@ fn main(@builtin(local_invocation_index) thread: u32) {
         let id = round[ids + thread];
         if (id / 32u < arrayLength(&seen)) {
             atomicOr(&seen[id / 32u], 1u << (id % 32u));
+        }
+        if (id < arrayLength(&counts)) {
+            atomicAdd(&counts[id], 1u);
+        }
+        if (position + 1u + thread < arrayLength(&text)) {
+            text[position + 1u + thread] = id;
         }
     }
     if (thread == 0u) {

@@ -132,6 +132,15 @@ impl Engine {
         }
     }
 
+    /// Caches `tokens` behind the cached ones, and returns the hidden states behind the last of them after the final norm
+    /// [wanted, hidden], flattened.
+    ///
+    /// # Errors
+    /// As [`Target::prefill`].
+    pub async fn hidden(&mut self, tokens: &[u32], wanted: usize) -> Result<Vec<f32>> {
+        either!(self, engine => engine.hidden(tokens, wanted).await)
+    }
+
     /// Bytes planned for the target.
     pub fn memory(&self) -> Memory {
         either!(self, engine => engine.target().memory())

@@ -199,7 +199,7 @@ impl<S: Source, A: Source> Pair<S, A> {
         let engine = match device {
             Device::Gpu(gpu) => {
                 let Blueprint { spec, capacity, .. } = &target.blueprint;
-                let buffers = RoundBuffers::new(gpu, capacity.prefill_chunk, spec.vocab_size)?;
+                let buffers = RoundBuffers::new(gpu, capacity, spec.vocab_size)?;
                 let model = target.put(gpu, &buffers, &mut progress).await?;
                 let draft = match assistant {
                     Some(assistant) => or_warning(assistant.put(gpu, &buffers, &mut progress).await, &mut warnings)?,

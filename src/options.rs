@@ -49,6 +49,13 @@ pub struct GenerateOptions {
     pub min_p: Option<f32>,
     /// Logits of tokens that the text has are divided by it where positive, else multiplied.
     pub repetition_penalty: Option<f32>,
+    /// Subtracted from the logits of tokens that were generated; below 0 they become likelier. The prompt does not count.
+    pub presence_penalty: f32,
+    /// The same, as many times as they were generated.
+    pub frequency_penalty: f32,
+    /// N-grams of this length do not come twice, those of the prompt included; 0: they may. None: what the model's files say
+    /// where `do_sample` asks for it.
+    pub no_repeat_ngram_size: Option<usize>,
     /// Key of the random choices: the same seed gives the same text. None: another one each time, told in the statistics.
     pub seed: Option<u64>,
     /// How draft tokens are accepted when tokens are drawn at random.
@@ -59,6 +66,10 @@ pub struct GenerateOptions {
     pub bad_words_ids: Vec<Vec<u32>>,
     /// No end of text before so many tokens.
     pub min_new_tokens: usize,
+    /// Whether log-probabilities of the tokens are told: those of the model itself, before penalties, temperature and filters.
+    pub logprobs: bool,
+    /// Of how many of the most likely tokens in each place besides.
+    pub top_logprobs: usize,
     /// Texts that end the generation; they are not part of the result.
     pub stop: Vec<String>,
     /// Which form the text is to have: only tokens that it allows are chosen, and the text ends where nothing can follow. A text that
@@ -100,11 +111,16 @@ impl Default for GenerateOptions {
             top_p: None,
             min_p: None,
             repetition_penalty: None,
+            presence_penalty: 0.0,
+            frequency_penalty: 0.0,
+            no_repeat_ngram_size: None,
             seed: None,
             acceptance: Acceptance::Coupled,
             logit_bias: BTreeMap::new(),
             bad_words_ids: Vec::new(),
             min_new_tokens: 0,
+            logprobs: false,
+            top_logprobs: 0,
             stop: Vec::new(),
             response_format: None,
             context: ContextPolicy::Error,
@@ -185,6 +201,16 @@ pub enum LookupRule {
     MostRecent,
 }
 
+/// Which of a text's hidden states make its embedding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pooling {
+    /// Those of all tokens: their mean.
+    Mean,
+    /// That of the last token.
+    Last,
+}
+
 /// Whether to draft.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -235,6 +261,12 @@ impl GenerateOptions {
         if !(0.0..=1.0).contains(&self.assistant_confidence_threshold) {
             return bad("assistant_confidence_threshold", self.assistant_confidence_threshold, "0 to 1");
         }
+        if self.top_logprobs > MAX_TOP_LOGPROBS {
+            return bad("top_logprobs", self.top_logprobs, "0 to 20");
+        }
+        if self.top_logprobs > 0 && !self.logprobs {
+            return bad("top_logprobs", self.top_logprobs, "0, unless logprobs is true");
+        }
         if self.min_new_tokens > self.max_new_tokens {
             return bad("min_new_tokens", self.min_new_tokens, "0 to max_new_tokens");
         }
@@ -254,6 +286,8 @@ impl GenerateOptions {
     }
 }
 
+/// Most tokens of which log-probabilities are told in one place, besides the chosen one; as in OpenAI's API and in vLLM.
+pub const MAX_TOP_LOGPROBS: usize = 20;
 /// The largest seed: JavaScript knows larger numbers only roughly.
 const MAX_SEED: u64 = (1 << 53) - 1;
 

@@ -104,7 +104,7 @@ impl<C: Crew> Parallel<C> {
     /// latencies of the text before.
     ///
     /// # Errors
-    /// As [`crate::Session::generate`], and [`Error::BadOption`] for acceptance by rejection and for other drafters. The
+    /// As [`crate::Session::generate`], and [`Error::BadOption`] for acceptance by rejection, for log-probabilities and for other drafters. The
     /// servers stay usable.
     pub async fn generate(
         &mut self,
@@ -143,6 +143,9 @@ impl<C: Crew> Parallel<C> {
             let allowed = format!("{allowed}, with several targets (sp_degree)");
             Err(Error::BadOption { option: option.into(), value: value.into(), allowed })
         };
+        if options.logprobs {
+            return bad("logprobs", "true", "false");
+        }
         if drawn && options.acceptance == Acceptance::Rejection {
             return bad("acceptance", "rejection", "coupled");
         }

@@ -12,7 +12,7 @@ pub use self::model::Model;
 
 use crate::model::Activation;
 use crate::options::KvDtype;
-use crate::sample::{self, Processors, accepts, recovered};
+use crate::sample::{self, Processors, accepts, log_sum_exp, most_likely, recovered};
 use half::f16;
 
 /// Sizes and rules of an attention layer.
@@ -296,6 +296,15 @@ pub fn reject(p: &[f32], draft: Option<(u32, &[f32])>, uniform: f32, noise: &[f3
     };
     let scores: Vec<f32> = from.iter().zip(noise).map(|(p, wait)| p / wait).collect();
     (0..scores.len()).reduce(|best, id| if scores[id] > scores[best] { id } else { best }).unwrap_or(0) as u32
+}
+
+/// What is told of a row of logits [vocab]: the log-probability of its token and of the draft token in that place, 0 without one, and
+/// the most likely tokens with theirs.
+pub fn logprobs(logits: &[f32], chosen: u32, draft: Option<u32>, top: usize) -> (f32, f32, Vec<(u32, f32)>) {
+    let all = log_sum_exp(logits);
+    let of = |id: u32| logits[id as usize] - all;
+    let top = most_likely(logits, top).into_iter().map(|id| (id, of(id))).collect();
+    (of(chosen), draft.map_or(0.0, of), top)
 }
 
 /// The text behind a round: of `text`, which ends with the pending token, the draft tokens [k] that agree with the target's

@@ -2,6 +2,8 @@
 
 mod constrained;
 mod emit;
+mod logprobs;
+mod measure;
 mod prompts;
 mod rounds;
 pub(crate) mod setup;
@@ -19,6 +21,8 @@ use crate::text::Tokenizer;
 use constrained::UnderConstraint;
 pub(crate) use emit::Emitter;
 pub use emit::Sink;
+pub use logprobs::TokenLogprob;
+pub use measure::{Embedding, Score};
 pub use prompts::Prompt;
 pub(crate) use prompts::Prompts;
 pub use rounds::{Run, rounds};
@@ -41,7 +45,7 @@ pub struct Session {
 }
 
 /// What a caller hears while a text is written; each time it may break off.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Progress<'a> {
     /// The target has read so many tokens of the prompt, those that were cached included. A prompt of one chunk is read
     /// before anything is heard. A draft model reads the prompt behind the target; as long as it does, `done` is `of`.
@@ -56,7 +60,7 @@ pub enum Progress<'a> {
 }
 
 /// A generated token.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Token {
     /// Its id.
     pub id: u32,
@@ -64,6 +68,9 @@ pub struct Token {
     pub text: String,
     /// Who proposed it.
     pub origin: Origin,
+    /// Its log-probability, and the most likely tokens in its place, where they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub logprobs: Option<TokenLogprob>,
 }
 
 /// Why a generation ended.
@@ -85,6 +92,9 @@ pub struct Generation {
     pub text: String,
     /// All generated tokens, the one that ended it included.
     pub token_ids: Vec<u32>,
+    /// Of each of them, where they were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub logprobs: Vec<TokenLogprob>,
     /// Why it ended.
     pub finish_reason: FinishReason,
     /// What it did.

@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 
 export const root = join(dirname(fileURLToPath(import.meta.url)), "..");
 
-function output(command, args, options) {
+export function output(command, args, options) {
   const { status, stdout, stderr, error } = spawnSync(command, args, { encoding: "utf8", ...options });
   if (status !== 0) throw new Error(`${command} ${args.join(" ")}: ${error ?? stdout + stderr}`);
   return stdout;
@@ -22,13 +22,19 @@ function pack(...args) {
 /** What the package would contain: `{ size, unpackedSize, files: [{ path, size }] }`, in bytes. */
 export const contents = () => pack("--dry-run");
 
+/** Installs the packed package in a project. */
+export function unpack(folder) {
+  const { filename } = pack("--pack-destination", folder);
+  const installed = join(folder, "node_modules", "foretoken");
+  rmSync(installed, { recursive: true, force: true });
+  mkdirSync(installed, { recursive: true });
+  output("tar", ["-xzf", join(folder, filename), "-C", installed, "--strip-components=1"]);
+}
+
 /** A new project that has installed the package; `remove` takes it away again. */
 export function consumer() {
   const folder = mkdtempSync(join(tmpdir(), "foretoken-"));
-  const { filename } = pack("--pack-destination", folder);
-  const installed = join(folder, "node_modules", "foretoken");
-  mkdirSync(installed, { recursive: true });
-  output("tar", ["-xzf", join(folder, filename), "-C", installed, "--strip-components=1"]);
+  unpack(folder);
   writeFileSync(join(folder, "package.json"), '{ "private": true, "type": "module" }\n');
   return { folder, remove: () => rmSync(folder, { recursive: true, force: true }) };
 }

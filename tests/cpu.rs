@@ -99,7 +99,7 @@ fn whoever_drafts_the_text_is_the_same() {
     for case in Tales::cases().iter().take(4) {
         for (draw, processors) in &draws {
             engine
-                .sample_by(&Sampling { processors: processors.clone(), draw: *draw, seed: 7, confidence: 0.0 })
+                .sample_by(&Sampling { processors: processors.clone(), draw: *draw, seed: 7, ..Sampling::default() })
                 .unwrap();
             let (plain, _) = write(&mut engine, &mut NoDrafter, &case.prompt_ids, 48);
             if *draw == Draw::Greedy {
@@ -117,7 +117,7 @@ fn whoever_drafts_the_text_is_the_same() {
         }
         // Rejection sampling writes other texts, and the same one each time.
         let (draw, processors) = (Draw::Rejection, sampled.clone());
-        engine.sample_by(&Sampling { processors, draw, seed: 7, confidence: 0.0 }).unwrap();
+        engine.sample_by(&Sampling { processors, draw, seed: 7, ..Sampling::default() }).unwrap();
         let mut texts = (0..2).map(|_| {
             let mut lookahead = Lookahead::new(Schedule::Constant, 5);
             write(&mut engine, &mut DraftModel(&mut lookahead), &case.prompt_ids, 48).0

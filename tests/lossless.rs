@@ -10,7 +10,7 @@ use foretoken::options::{LookupRule, Schedule};
 use foretoken::sample::{Bias, Draw, Processors, Sampling};
 use foretoken::session::{Run, Sink, rounds};
 use foretoken::speculate::{DraftModel, Drafter, Lookahead, NoDrafter, Origin, PromptLookup, Round, Stats};
-use foretoken::target::{Draft, Target};
+use foretoken::target::{Draft, Logprobs, Target};
 use foretoken::{GenerateOptions, LoadOptions, Prompt, Result, Session, Speculation};
 use serde_json::json;
 use std::ops::ControlFlow;
@@ -19,12 +19,16 @@ use std::ops::ControlFlow;
 struct Collect {
     ids: Vec<u32>,
     origins: Vec<Origin>,
+    logprobs: Vec<Logprobs>,
     most: usize,
 }
 
 impl Sink for Collect {
     fn room(&self) -> usize {
         self.most - self.ids.len()
+    }
+    fn told(&mut self, logprobs: Logprobs) {
+        self.logprobs.push(logprobs);
     }
     fn push(&mut self, id: u32, origin: Origin, last: bool) -> Result<ControlFlow<()>> {
         assert!(self.ids.len() < self.most);
@@ -43,7 +47,7 @@ fn generate(
 ) -> (Vec<u32>, Stats) {
     engine.truncate(0);
     let ends = engine.target().spec().eos_token_id.clone();
-    let mut sink = Collect { ids: Vec::new(), origins: Vec::new(), most };
+    let mut sink = Collect { ids: Vec::new(), origins: Vec::new(), logprobs: Vec::new(), most };
     let mut text = Run::new(prompt);
     run(rounds(engine, drafter, &mut text, &ends, &mut sink)).unwrap();
     let stats = text.stats;
@@ -292,7 +296,7 @@ fn a_shared_prefix_is_reused_and_changes_nothing() {
     let ends = engine.target().spec().eos_token_id.clone();
     for reused in [longer.len() - 1, case.prompt_ids.len(), 1] {
         engine.truncate(reused);
-        let mut sink = Collect { ids: Vec::new(), origins: Vec::new(), most: 20 };
+        let mut sink = Collect { ids: Vec::new(), origins: Vec::new(), logprobs: Vec::new(), most: 20 };
         let mut lookahead = Lookahead::new(Schedule::Constant, 4);
         let mut text = Run::new(&longer);
         run(rounds(&mut engine, &mut DraftModel(&mut lookahead), &mut text, &ends, &mut sink)).unwrap();
@@ -350,13 +354,15 @@ fn ways() -> Vec<(String, Sampling)> {
     processors.push(Processors { top_p: 0.9, ..off.clone() });
     processors.push(Processors { min_p: 0.05, ..off.clone() });
     processors.push(Processors { repetition_penalty: 1.1, ..off.clone() });
+    let subtracting = Processors { presence_penalty: 0.9, frequency_penalty: 0.4, prompt_len: 20, ..off.clone() };
+    processors.push(Processors { no_repeat_ngram_size: 2, ..subtracting });
     let biases = vec![Bias::ban(7), Bias { after: vec![5], ..Bias::always(6, 3.0) }, Bias::always(9, -1.5)];
     processors.push(Processors { temperature: 0.7, top_k: 40, top_p: 0.9, repetition_penalty: 1.1, biases, ..off });
     let sampled = processors.iter().enumerate().map(|(seed, processors)| Sampling {
         processors: processors.clone(),
         draw: Draw::Coupled,
         seed: seed as u64,
-        confidence: 0.0,
+        ..Sampling::default()
     });
     let greedy = processors.last().map(|processors| Sampling { processors: processors.clone(), ..Sampling::default() });
     sampled.chain(greedy).map(|way| (format!("{:?} {:?}", way.draw, way.processors), way)).collect()
@@ -394,7 +400,58 @@ fn every_way_of_sampling_gives_the_plain_tokens() {
     }
     texts.sort();
     texts.dedup();
-    assert!(texts.len() >= 12, "{} texts of 20 differ", texts.len());
+    assert!(texts.len() >= 13, "{} texts of 22 differ", texts.len());
+}
+
+/// Log-probabilities are of the model's logits, whatever becomes of those afterwards; and the same bits, whoever drafts.
+#[test]
+fn logprobs_are_the_same_with_drafts_and_without() {
+    let mut engine = engine(&gpu(), &path("models/tales/target"), Some(&path("models/tales/draft")), Tales::capacity());
+    let prompt = &Tales::cases()[1].prompt_ids;
+    let vocab = engine.target().spec().vocab_size;
+    let [greedy, _, .., last] = &ways()[..] else { panic!("few ways") };
+    for (what, way) in [greedy, last, &("greedy".into(), Sampling::default())] {
+        engine.sample_by(&Sampling { logprobs: Some(5), ..way.clone() }).unwrap();
+        let (expected, plain) = told(&mut engine, &mut NoDrafter, prompt, 40);
+        for count in [1, 6, 15] {
+            let mut lookahead = Lookahead::new(Schedule::Constant, count);
+            let mut lookup = lookup(&engine, count, 2, LookupRule::Leftmost);
+            let drafters: [&mut dyn Drafter; 2] = [&mut DraftModel(&mut lookahead), &mut lookup];
+            for drafter in drafters {
+                let (ids, logprobs) = told(&mut engine, drafter, prompt, 40);
+                assert_eq!(ids, expected, "{what}: {count}");
+                for (place, (found, expected)) in logprobs.iter().zip(&plain).enumerate() {
+                    assert_eq!((found.chosen, &found.top), (expected.chosen, &expected.top), "{what}: {count}, {place}");
+                }
+            }
+        }
+        // Whatever was done to them, these are those of the logits.
+        engine.truncate(0);
+        let text = [&prompt[..], &expected].concat();
+        let logits = run(engine.logits(&text, 64)).unwrap();
+        for (place, (told, id)) in plain.iter().zip(&expected).enumerate() {
+            let row = &logits[(prompt.len() - 1 + place) * vocab..][..vocab];
+            let all = foretoken::sample::log_sum_exp(row);
+            assert!((told.chosen - (row[*id as usize] - all)).abs() < 2e-5, "{what}: {place}");
+            let likely: Vec<u32> = told.top.iter().map(|(id, _)| *id).collect();
+            assert_eq!(likely, foretoken::sample::most_likely(row, 5), "{what}: {place}");
+        }
+    }
+}
+
+/// A text, and what was told of each of its tokens.
+fn told(
+    engine: &mut Engine,
+    drafter: &mut dyn Drafter,
+    prompt: &[u32],
+    most: usize,
+) -> (Vec<u32>, Vec<Logprobs>) {
+    engine.truncate(0);
+    let ends = engine.target().spec().eos_token_id.clone();
+    let mut sink = Collect { ids: Vec::new(), origins: Vec::new(), logprobs: Vec::new(), most };
+    run(rounds(engine, drafter, &mut Run::new(prompt), &ends, &mut sink)).unwrap();
+    assert_eq!(sink.logprobs.len(), sink.ids.len());
+    (sink.ids, sink.logprobs)
 }
 
 /// Drafts whose distribution is the target's own are accepted, all of them, in both kinds of acceptance.
@@ -433,5 +490,36 @@ fn a_sampled_round_is_one_submission_too() {
                 assert!(round.readback_bytes <= 256, "{what} {draft:?}");
             }
         }
+    }
+}
+
+/// Log-probabilities come in the readback of the ids, and cost nothing where nobody asks for them.
+#[test]
+fn a_round_with_logprobs_is_one_submission_too() {
+    let gpu = gpu();
+    let mut engine = engine(&gpu, &path("models/tales/target"), Some(&path("models/tales/draft")), Tales::capacity());
+    let round = |engine: &mut Engine, draft: &Draft, logprobs: Option<usize>| {
+        engine.sample_by(&Sampling { logprobs, ..Sampling::default() }).unwrap();
+        engine.truncate(0);
+        run(engine.prefill(&[1, 2, 3])).unwrap();
+        run(engine.verify(5, draft)).unwrap();
+        run(engine.ready(draft)).unwrap();
+        let before = gpu.counters();
+        let verified = run(engine.verify(5, draft)).unwrap();
+        assert_eq!(verified.logprobs.len(), logprobs.map_or(0, |_| verified.ids.len()));
+        assert!(verified.logprobs.iter().all(|row| Some(row.top.len()) == logprobs));
+        gpu.counters().since(&before)
+    };
+    for draft in [Draft::Model(3), Draft::Tokens(vec![5; 31]), Draft::Tokens(vec![])] {
+        let rows = draft.len() as u64 + 1;
+        let before = round(&mut engine, &draft, None);
+        for top in [0, 1, 20] {
+            let told = round(&mut engine, &draft, Some(top));
+            assert_eq!((told.submits, told.blocking_readbacks, told.creates), (1, 1, 0), "{draft:?}");
+            let least = rows * 8 * (1 + top.max(1) as u64);
+            assert!((least..least + 256).contains(&told.readback_bytes), "{draft:?}: {told:?}");
+            assert_eq!(told.dispatches, before.dispatches + 4, "{draft:?}");
+        }
+        assert_eq!(round(&mut engine, &draft, None), before, "{draft:?}");
     }
 }

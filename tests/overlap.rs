@@ -49,7 +49,7 @@ fn write(engine: &mut Engine, drafter: &mut dyn Drafter, prompt: &[u32], overlap
 
 fn samplings() -> [Sampling; 3] {
     let processors = Processors { temperature: 0.8, top_k: 40, repetition_penalty: 1.1, ..Processors::default() };
-    let way = |draw| Sampling { processors: processors.clone(), draw, seed: 5, confidence: 0.0 };
+    let way = |draw| Sampling { processors: processors.clone(), draw, seed: 5, ..Sampling::default() };
     [Sampling::default(), way(Draw::Coupled), way(Draw::Rejection)]
 }
 
@@ -210,7 +210,7 @@ fn ways() -> [GenerateOptions; 3] {
 
 /// All that does not depend on the clock and on what was cached.
 fn seen(generation: Generation) -> impl PartialEq + std::fmt::Debug {
-    let Generation { text, token_ids, finish_reason, stats } = generation;
+    let Generation { text, token_ids, finish_reason, stats, .. } = generation;
     let counts = (stats.num_spec_steps, stats.num_emitted_tokens, stats.per_step_drafted, stats.per_step_accepted);
     (text, token_ids, finish_reason, counts, stats.acceptance_histogram, stats.warnings)
 }
@@ -344,7 +344,7 @@ impl Target for Counting {
         let ids = tokens.iter().map(|id| id + 1).collect();
         // As if a draft model with another tokenizer had been what held it.
         let waited = if tokens[0] == 9 { HELD.as_secs_f64() } else { 0.0 };
-        let mut verified = Verified { draft: tokens[1..].to_vec(), ids, waited };
+        let mut verified = Verified { draft: tokens[1..].to_vec(), ids, waited, ..Verified::default() };
         (self.spoils)(&mut verified);
         Ok(verified)
     }

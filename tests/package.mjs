@@ -1,17 +1,20 @@
 // The npm package without a browser: what is in it, what TypeScript, Node and React make of it, what the README says of it.
-import { equal, match, ok } from "node:assert/strict";
-import { spawnSync } from "node:child_process";
+import { equal, match, notEqual, ok } from "node:assert/strict";
+import { execFile, spawnSync } from "node:child_process";
 import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { join, relative } from "node:path";
 import { after, test } from "node:test";
 import { pathToFileURL } from "node:url";
+import { promisify } from "node:util";
 import { build as esbuild } from "esbuild";
 import { build as vite, transformWithOxc } from "vite";
 import { types } from "../scripts/build.mjs";
+import { answer, listen } from "../scripts/serve.mjs";
 import { blocks, consumer, contents, root } from "./consumer.mjs";
+import { examples, manifests } from "./examples.mjs";
 
 /** What is published, and nothing else. */
-const MODULES = ["cache", "chat", "chunks", "crew", "engine", "error", "hub", "queue", "remote", "sealed", "transfer", "worker"];
+const MODULES = ["ai-sdk", "cache", "chat", "chunks", "crew", "engine", "error", "hub", "queue", "remote", "sealed", "spawn", "transfer", "worker"];
 const FILES = [
   "LICENSE-APACHE",
   "LICENSE-MIT",
@@ -23,6 +26,9 @@ const FILES = [
   "www/grammar_bg.wasm",
   ...MODULES.flatMap((name) => [`www/${name}.js`, `www/types/${name}.d.ts`]),
   "www/types/api.d.ts",
+  "www/types/protocol.d.ts",
+  "www/node.js",
+  "www/node-worker.js",
 ];
 
 types();
@@ -44,8 +50,9 @@ test("npm packs the files of the list, and no others", () => {
   const { files, size, unpackedSize } = contents();
   console.log(`the package has ${size} bytes, ${unpackedSize} unpacked`);
   equal(files.map(({ path }) => path).sort().join("\n"), FILES.sort().join("\n"));
-  const { dependencies, optionalDependencies, peerDependencies } = JSON.parse(read(root, "package.json"));
-  equal(dependencies ?? optionalDependencies ?? peerDependencies, undefined, "dependencies");
+  const { dependencies, optionalDependencies, peerDependencies, peerDependenciesMeta } = JSON.parse(read(root, "package.json"));
+  equal(dependencies ?? optionalDependencies, undefined, "dependencies");
+  for (const name of Object.keys(peerDependencies)) ok(peerDependenciesMeta[name].optional, name);
 });
 
 test("TypeScript takes the whole API, and no mistake", () => {
@@ -79,7 +86,7 @@ test("the README lists the codes that the types have, and the types have those o
 
 test("options and statistics are typed as the engine names them", () => {
   for (const [file, name, type, more] of [
-    ["options/load.rs", "LoadOptions", "LoadOptions", ["assistant_model", "cache", "endpoint", "onProgress", "persist", "revision", "signal", "token", "wasm", "worker"]],
+    ["options/load.rs", "LoadOptions", "LoadOptions", ["assistant_model", "cache", "endpoint", "onProgress", "persist", "revision", "shared", "signal", "token", "wasm", "worker"]],
     ["options.rs", "GenerateOptions", "GenerateOptions", ["onProgress", "signal"]],
     ["session.rs", "Token", "Token", []],
     ["session.rs", "Generation", "Generation", []],
@@ -115,13 +122,62 @@ test("bundlers find the worker and the WASM by their names in the package", asyn
   }
 });
 
-test("a server may import the package; only loading needs a browser", () => {
-  const load = 'Engine.load("a/b").catch((error) => console.log(error instanceof ForetokenError && error.code))';
-  // The second has WebGPU, but no page: no address, and no workers.
-  for (const [before, code] of [["", "webgpu-unavailable"], ['Object.defineProperty(globalThis, "navigator", { value: { gpu: {} } });', "internal"]]) {
-    const script = `${before} const { Engine, ForetokenError } = await import("foretoken"); await ${load};`;
-    const { stdout, stderr } = spawnSync(process.execPath, ["--input-type=module", "--eval", script], { cwd: folder, encoding: "utf8" });
-    equal(stdout, `${code}\n`, stderr);
+const draft = join(root, "models", "tales", "draft");
+
+/** Runs a script of the consumer's in Node; what it prints. */
+function node(...args) {
+  const { status, stdout, stderr } = spawnSync(process.execPath, args, { cwd: folder, encoding: "utf8" });
+  equal(status, 0, stderr);
+  return stdout;
+}
+
+test("Node runs it on the CPU, with models from a folder, a file's address and a server, and ends", async () => {
+  copyFileSync(join(root, "examples", "node", "main.js"), join(folder, "main.js"));
+  const told = node("main.js", draft);
+  ok(told.length > 40, told);
+  equal(node("main.js", relative(folder, draft).replace(/^(?!\.)/, "./")), told);
+  equal(node("main.js", pathToFileURL(draft).href), told);
+  const { server, url } = await listen(answer, 0);
+  const served = await promisify(execFile)(process.execPath, ["main.js", `${url}/models/tales/draft`], { cwd: folder });
+  server.close();
+  equal(served.stdout, told);
+});
+
+test("in Node, what cannot be there is an error that says so", () => {
+  const load = (model, options) => `await Engine.load(${JSON.stringify(model)}, ${options}).catch((error) => console.log(error instanceof ForetokenError && error.code, error.message));`;
+  const cases = [["/nowhere", "{}"], [draft, '{ device: "webgpu" }'], [draft, "{ shared: true }"], [draft, '{ worker: "worker.js" }']];
+  const script = `import { Engine, ForetokenError } from "foretoken"; ${cases.map(([model, options]) => load(model, options)).join("\n")}`;
+  const codes = node("--input-type=module", "--eval", script).trim().split("\n").map((line) => line.split(" ")[0]);
+  equal(codes.join(), "not-found,webgpu-unavailable,bad-option,bad-option");
+});
+
+test("the AI SDK's functions take an engine, and so does the README's code for Node", () => {
+  const inside = examples();
+  for (const [i, code] of blocks("mjs").entries()) {
+    const here = code.replace(/"HuggingFaceTB\/[^"]*"/, JSON.stringify(draft));
+    notEqual(here, code);
+    writeFileSync(join(inside, `readme${i}.mjs`), here);
+    const { status, stdout, stderr } = spawnSync(process.execPath, [`readme${i}.mjs`], { cwd: inside, encoding: "utf8" });
+    equal(status, 0, stderr);
+    ok(stdout.length > 20, stdout);
+  }
+  copyFileSync(join(root, "tests", "consumer", "ai-sdk.mjs"), join(inside, "ai-sdk.mjs"));
+  const { status, stdout } = spawnSync(process.execPath, ["--test", "ai-sdk.mjs"], { cwd: inside, encoding: "utf8", env: { ...process.env, MODEL: draft } });
+  equal(status, 0, stdout);
+});
+
+test("the README shows the plain page of the examples", () => {
+  const [html, code] = [blocks("html")[0], blocks("js")[0]];
+  ok(read(root, "examples", "plain", "index.html").endsWith(`${html.replace(/^(?=.)/gm, "  ")}</html>\n`), html);
+  equal(read(root, "examples", "plain", "main.js"), code);
+});
+
+test("the examples name the packages that are tested", () => {
+  const { dependencies } = JSON.parse(read(root, "tests", "examples", "package.json"));
+  const { version, devDependencies } = JSON.parse(read(root, "package.json"));
+  const tested = { ...devDependencies, ...dependencies, foretoken: version };
+  for (const [example, manifest] of manifests()) {
+    for (const [name, range] of Object.entries({ ...manifest.dependencies, ...manifest.devDependencies })) equal(range, `^${tested[name]}`, `${example}: ${name}`);
   }
 });
 

@@ -340,7 +340,7 @@ fn too_large_for() {
             let (weights, _) = Weights::open_gguf(memory, "m.gguf").await.unwrap();
             let blueprint = Blueprint::new(large.spec.clone(), &weights, capacity(), wanted).unwrap();
             let gpu = gpu();
-            let buffers = RoundBuffers::new(&gpu, 64, Small::VOCAB).unwrap();
+            let buffers = RoundBuffers::new(&gpu, &blueprint.capacity, Small::VOCAB).unwrap();
             Model::load(&gpu, &blueprint, Some(&weights), &buffers, &mut |_| ()).await.err().unwrap()
         });
         let Error::BadWeights { rule, .. } = error else { panic!("{error}") };

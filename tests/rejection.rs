@@ -309,7 +309,7 @@ fn two_tokens_of_a_real_model_follow_its_distribution() {
     let draws = 400;
     for seed in 0..draws {
         engine
-            .sample_by(&Sampling { processors: processors.clone(), draw: Draw::Rejection, seed, confidence: 0.0 })
+            .sample_by(&Sampling { processors: processors.clone(), draw: Draw::Rejection, seed, ..Sampling::default() })
             .unwrap();
         let mut sink = Count { text: Vec::new(), most: 2 };
         let mut text = Run::new(&prompt);

@@ -2,8 +2,8 @@
 
 mod common;
 
-use common::sampling::{Case, cases, chi_square, chi_square_p, rename_ties};
-use foretoken::sample::{Bias, Processors, draw, gumbel, softmax, stream};
+use common::sampling::{Case, Penalised, cases, chi_square, chi_square_p, penalised, rename_ties};
+use foretoken::sample::{Bias, Processors, draw, gumbel, log_sum_exp, most_likely, softmax, stream};
 
 #[test]
 fn probabilities_are_those_of_transformers() {
@@ -20,6 +20,31 @@ fn probabilities_are_those_of_transformers() {
             assert_eq!(*found > 0.0, *expected > 0.0, "{name}: token {token} survives: {found} {expected}");
             assert!((found - expected).abs() <= 1e-6, "{name}: token {token}: {found} instead of {expected}");
         }
+    }
+}
+
+#[test]
+fn penalties_are_those_of_transformers_and_vllm() {
+    let cases = penalised();
+    assert_eq!(cases.len(), 72);
+    for Penalised { processors, history, mut logits, after } in cases {
+        processors.adjust(&mut logits, &history);
+        for (token, (found, expected)) in logits.iter().zip(&after).enumerate() {
+            let close = found == expected || (found - expected).abs() <= 1e-6 * expected.abs().max(1.0);
+            assert!(close, "{processors:?}, {history:?}: token {token}: {found} instead of {expected}");
+        }
+    }
+}
+
+#[test]
+fn the_most_likely_tokens_are_the_first_of_a_stable_sort() {
+    let logits = [1.0f32, -0.0, 3.0, 0.0, 3.0, -2.0];
+    assert_eq!(most_likely(&logits, 4), [2, 4, 0, 1]);
+    assert_eq!(most_likely(&logits, 0), [] as [u32; 0]);
+    assert_eq!(most_likely(&logits, 9), [2, 4, 0, 1, 3, 5]);
+    let all = log_sum_exp(&logits);
+    for (logit, p) in logits.iter().zip(softmax(&logits)) {
+        assert!(((logit - all).exp() - p).abs() < 1e-6);
     }
 }
 

@@ -4,7 +4,7 @@ mod common;
 
 use bytemuck::cast_slice;
 use common::lab::{INPUTS, Lab, Output, Random, UNTOUCHED};
-use common::sampling::{cases, chi_square, chi_square_p, rename_ties};
+use common::sampling::{Penalised, cases, chi_square, chi_square_p, penalised, rename_ties};
 use foretoken::decode::bias_words;
 use foretoken::gpu::{Kernel, Noise, Slice, Subnormals, Tokens};
 use foretoken::reference;
@@ -14,6 +14,7 @@ use foretoken::sample::{Bias, Processors, exponential, softmax, stream, uniform}
 const PENDING: usize = 15;
 const DRAFTS: usize = 16;
 const IDS: usize = 47;
+const CHUNK: usize = 79;
 const ROUND: usize = 80;
 
 const SEED: u64 = 0x0123_4567_89ab_cdef;
@@ -52,16 +53,18 @@ impl Chooser {
     }
 
     fn block(&self, lab: &Lab) -> Slice {
-        let Processors { temperature, top_k, top_p, min_p, repetition_penalty, .. } = &self.processors;
+        let Processors { temperature, top_k, top_p, min_p, no_repeat_ngram_size, .. } = &self.processors;
+        let Processors { repetition_penalty, presence_penalty, frequency_penalty, .. } = &self.processors;
         let [low, high] = [SEED as u32, (SEED >> 32) as u32];
-        let floats = [*top_p, *min_p, *repetition_penalty, self.confidence].map(f32::to_bits);
-        lab.uniform(&[&[low, high, temperature.to_bits(), *top_k as u32][..], &floats].concat())
+        let floats = [*top_p, *min_p, *repetition_penalty, *presence_penalty, *frequency_penalty].map(f32::to_bits);
+        let last = [*no_repeat_ngram_size as u32, self.confidence.to_bits()];
+        lab.uniform(&[&[low, high, temperature.to_bits(), *top_k as u32][..], &floats, &last].concat())
     }
 
     fn dims(&self, lab: &Lab) -> Slice {
         let Self { vocab, stride, advance, stream, draft_stride, draft_vocab, .. } = self;
         let strides = [*stride as u32, DRAFTS as u32, *advance, *stream, *draft_stride as u32, *draft_vocab as u32];
-        lab.uniform(&[&[*vocab as u32][..], &strides].concat())
+        lab.uniform(&[&[*vocab as u32][..], &strides, &[CHUNK as u32]].concat())
     }
 
     fn segments(&self) -> usize {
@@ -100,11 +103,15 @@ impl Chooser {
         // Of the target's vocabulary, which may be larger.
         let mut seen = vec![0u32; self.vocab.div_ceil(32) + 1];
         history.iter().for_each(|&id| seen[id as usize / 32] |= 1 << (id % 32));
+        let mut counts = vec![0u32; self.vocab + 32];
+        history.iter().skip(self.processors.prompt_len).for_each(|&id| counts[id as usize] += 1);
         let mut bindings =
             vec![(0, lab.uniform(&self.step)), (1, self.dims(lab)), (2, out.slice()), (4, self.block(lab))];
         bindings.push((3, lab.uniform(&self.round)));
         bindings.push((5, lab.uniform(&seen)));
         bindings.push((6, lab.uniform(&bias_words(&self.processors.biases))));
+        bindings.push((7, lab.uniform(&counts)));
+        bindings.push((8, lab.uniform(&[history, &[UNTOUCHED]].concat())));
         lab.run(Kernel::Adjust, [rows as u32, 1, 1], &bindings);
         let [cuts, list] = self.filter(lab, &out.slice(), rows);
         let adjusted: Vec<f32> = lab.read(&out).into_iter().map(f32::from_bits).collect();
@@ -142,6 +149,30 @@ impl Chooser {
         }
         lab.read(&bests);
         [lab.read(&step), lab.read(&round)]
+    }
+
+    /// What is told of each row of logits, which are overwritten before.
+    fn logprobs(&self, lab: &Lab, logits: &[f32], rows: usize) -> Vec<u32> {
+        let (given, kept) = (lab.output(cast_slice(logits)), lab.output(&vec![UNTOUCHED; logits.len()]));
+        let (segments, words) = (self.segments(), |words: usize| lab.output(&vec![UNTOUCHED; rows * words]));
+        let [largest, tops, cuts] = [segments * 256, segments * 2, 5].map(words);
+        let [found, counts] = [segments * Kernel::SEGMENT, segments].map(words);
+        let round = lab.output(&self.round);
+        let common = [(0, lab.uniform(&self.step)), (1, self.dims(lab)), (4, self.block(lab))];
+        let run = |kernel, grid, own: &[(u32, &Output)]| {
+            let own = own.iter().map(|(binding, output)| (*binding, output.slice()));
+            lab.run(kernel, grid, &common.iter().cloned().chain(own).collect::<Vec<_>>());
+        };
+        let (by_segment, by_row) = ([segments as u32, rows as u32, 1], [rows as u32, 1, 1]);
+        run(Kernel::Keep, by_segment, &[(2, &given), (3, &kept)]);
+        run(Kernel::Survey, by_segment, &[(2, &given), (3, &largest), (5, &tops)]);
+        run(Kernel::Bound, by_row, &[(2, &largest), (3, &tops), (5, &cuts)]);
+        run(Kernel::Gather, by_segment, &[(2, &given), (3, &cuts), (5, &found), (6, &counts)]);
+        run(Kernel::Logprobs, by_row, &[(2, &kept), (3, &round), (5, &cuts), (6, &found), (7, &counts)]);
+        let words = lab.read(&round);
+        assert_eq!(words[..CHUNK], self.round[..CHUNK], "ids stay");
+        [&kept, &largest, &tops, &cuts, &found, &counts].into_iter().for_each(|output| drop(lab.read(output)));
+        words[CHUNK..].to_vec()
     }
 
     /// The words of the round after a choice by rejection, and the same where only the tokens that remain are looked at.
@@ -210,6 +241,22 @@ fn processed_logits_have_the_probabilities_of_transformers() {
     println!("{}: processed probabilities: at most {worst:.1e} from transformers, bound 1e-5", lab.gpu.info().name);
 }
 
+#[test]
+fn penalised_logits_are_those_of_transformers_and_vllm() {
+    let lab = Lab::new(5);
+    for Penalised { processors, history, logits, after } in penalised() {
+        let vocab = logits.len();
+        let chooser = Chooser { processors, ..Chooser::new(vocab, stride(vocab), history.len() as u32 - 1, 1) };
+        let found = chooser.process(&lab, &padded(&logits, vocab), &history);
+        for (token, (found, expected)) in found.iter().zip(&after).enumerate() {
+            let close = (found - expected).abs() <= 1e-5 * expected.abs().max(1.0);
+            let removed = *found == REMOVED && *expected == f32::NEG_INFINITY;
+            let Chooser { processors, .. } = &chooser;
+            assert!(close || removed, "{processors:?}: token {token}: {found} instead of {expected}");
+        }
+    }
+}
+
 /// Biases of tokens and sequences, penalties of history and draft tokens, each row with its own context.
 #[test]
 fn adjust_equals_its_twin_row_by_row() {
@@ -235,8 +282,16 @@ fn adjust_equals_its_twin_row_by_row() {
                 biases.push(Bias { after, ..Bias::always(token, bias) });
             }
         }
-        let repetition_penalty = lab.random.pick(&[1.0, 1.3]);
-        let processors = Processors { repetition_penalty, biases, ..Processors::default() };
+        let processors = Processors {
+            repetition_penalty: lab.random.pick(&[1.0, 1.3]),
+            presence_penalty: lab.random.pick(&[0.0, 0.5]),
+            frequency_penalty: lab.random.pick(&[0.0, -0.25, 0.3]),
+            no_repeat_ngram_size: lab.random.below(5),
+            prompt_len: lab.random.below(known),
+            biases,
+            ..Processors::default()
+        };
+        let subtracts = processors.presence_penalty != 0.0 || processors.frequency_penalty != 0.0;
         let mut chooser = Chooser { processors, ..Chooser::new(vocab, stride, known as u32 - 1, rows) };
         for (i, &id) in text.iter().rev().take(16).enumerate() {
             chooser.round[PENDING - i] = id;
@@ -247,7 +302,8 @@ fn adjust_equals_its_twin_row_by_row() {
             let mut expected = raw[..vocab].to_vec();
             reference::adjust(&mut expected, &chooser.processors, &text);
             for (id, (found, expected)) in found.iter().zip(&expected).enumerate() {
-                let close = (found - expected).abs() <= 1e-5 * expected.abs().max(1e-30);
+                // What is subtracted may leave little.
+                let close = (found - expected).abs() <= (1e-5 * expected.abs()).max(if subtracts { 1e-6 } else { 1e-35 });
                 let removed = *found == REMOVED && *expected == banned;
                 assert!(close || removed, "case {case}, row {row}, token {id}: {found} instead of {expected}");
             }
@@ -483,9 +539,17 @@ fn follow_equals_its_twin() {
         let rows = drafted as u32 + 1;
         let step = lab.output(&[position as u32, rows, PENDING as u32, 0, IDS as u32, 0]);
         let draft_step = lab.output(&if has_draft_step { [9, 0, 20, 3, 21, 5] } else { [0; 6] });
+        // Behind what was generated before, which is the last half.
+        let mut counts = vec![0u32; vocab];
+        text[PENDING / 2..].iter().for_each(|&id| counts[id as usize] += 1);
+        let known = [&vec![0; position - PENDING], &text[..]].concat();
+        let mut all = known.clone();
+        all.resize(position + 1 + 32, UNTOUCHED);
         // Bits of the guard band are none that an id has.
         let (tokens, bits) = (lab.output(&round), lab.output(&seen));
-        let bindings = [(0, step.slice()), (1, draft_step.slice()), (2, tokens.slice()), (3, bits.slice())];
+        let (numbers, whole) = (lab.output(&counts), lab.output(&all));
+        let bindings = [step.slice(), draft_step.slice(), tokens.slice(), bits.slice(), numbers.slice(), whole.slice()];
+        let bindings: Vec<_> = (0..).zip(bindings).collect();
         lab.run(Kernel::Follow, [1, 1, 1], &bindings);
 
         let want = reference::follow(&text, &drafts, &ids);
@@ -496,6 +560,11 @@ fn follow_equals_its_twin() {
         assert_eq!(found[DRAFTS..], round[DRAFTS..], "case {case}: drafts and ids stay");
         mark(&mut seen, &want);
         assert_eq!(lab.read(&bits), seen, "case {case}");
+        let fresh = &want[text.len()..];
+        fresh.iter().filter(|&&id| id != u32::MAX).for_each(|&id| counts[id as usize] += 1);
+        assert_eq!(lab.read(&numbers), counts, "case {case}");
+        all[known.len()..][..fresh.len()].copy_from_slice(fresh);
+        assert_eq!(lab.read(&whole), all, "case {case}");
         let at = (position + accepted + 1) as u32;
         assert_eq!(lab.read(&step), [at, rows, PENDING as u32, 0, IDS as u32, 0], "case {case}");
         assert_eq!(lab.read(&draft_step), [at - 1, 2, PENDING as u32 - 1, 1, DRAFTS as u32, 0], "case {case}");
@@ -600,4 +669,39 @@ fn rejection_sampling_on_the_device_follows_the_target() {
     let statistic = chi_square(&counts[..5], |i| f64::from(expected[i]) * all);
     let chance = chi_square_p(statistic, 4.0);
     assert!(chance > 1e-6, "chi-square {statistic}, p {chance:e}: {counts:?}");
+}
+
+/// Log-probabilities of rows before others change them in place: of chosen and draft tokens, and the most likely ones, ties by id.
+#[test]
+fn logprobs_equal_their_twin() {
+    let mut lab = Lab::new(16);
+    for (case, vocab) in [1, 7, 33, 4096, 4097, 32_003].into_iter().enumerate() {
+        for top in [1, 5, 20] {
+            let rows = lab.random.upto(6);
+            let mut logits: Vec<f32> = lab.random.normals(rows * vocab).into_iter().map(|x| 4.0 * x).collect();
+            if case % 2 == 1 {
+                logits.iter_mut().for_each(|logit| *logit = logit.round());
+            }
+            let processors = Processors { top_k: top, ..Processors::default() };
+            let mut chooser = Chooser { processors, ..Chooser::new(vocab, stride(vocab), 0, rows) };
+            chooser.round.resize(CHUNK + rows * (2 + 2 * top), UNTOUCHED);
+            let mut ids = |count: usize| -> Vec<u32> { (0..count).map(|_| lab.random.below(vocab) as u32).collect() };
+            let (drafts, chosen) = (ids(rows - 1), ids(rows));
+            chooser.round[DRAFTS..][..rows - 1].copy_from_slice(&drafts);
+            chooser.round[IDS..][..rows].copy_from_slice(&chosen);
+            let found = chooser.logprobs(&lab, &padded(&logits, vocab), rows);
+            for (row, (found, logits)) in found.chunks_exact(2 + 2 * top).zip(logits.chunks_exact(vocab)).enumerate() {
+                let want = reference::logprobs(logits, chosen[row], drafts.get(row).copied(), top);
+                let close = |bits: u32, expected: f32| (f32::from_bits(bits) - expected).abs() <= 2e-5 * expected.abs().max(1.0);
+                assert!(close(found[0], want.0), "{vocab}: {} instead of {}", f32::from_bits(found[0]), want.0);
+                assert!(row + 1 == rows || close(found[1], want.1), "{vocab}: a draft token");
+                let (pairs, _) = found[2..].as_chunks::<2>();
+                let pairs: Vec<_> = pairs.iter().take_while(|[id, _]| (*id as usize) < vocab).collect();
+                assert_eq!(pairs.len(), top.min(vocab));
+                for ([id, bits], (want, logprob)) in pairs.into_iter().zip(&want.2) {
+                    assert!(id == want && close(*bits, *logprob), "{vocab}, row {row}: {id} instead of {want}");
+                }
+            }
+        }
+    }
 }

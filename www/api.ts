@@ -1,4 +1,7 @@
-// The types of engine.js: what it takes and what it gives.
+// The types of the package: what engine.js takes and what it gives.
+export { Engine } from "./engine.js";
+export { ForetokenError, type ErrorCode } from "./error.js";
+export type { ChatCompletion, ChatCompletionChunk, ChatRequest, ChoiceLogprobs, CompletionUsage, CreateCompletion, CreateEmbeddingResponse, EmbeddingRequest, RequestOptions, TopLogprob } from "./chat.js";
 
 export type Phase = "download" | "upload" | "compile";
 
@@ -45,6 +48,21 @@ export type Token = {
   /** what it completes: empty in the middle of a character, or while a stop string may be beginning */
   text: string;
   origin: Origin;
+  /** how likely the model finds it; only with the option `logprobs` */
+  logprobs?: TokenLogprob;
+};
+
+/** a token and how likely the model finds it, by its logits before penalties, temperature and filters */
+export type TokenLogprob = {
+  id: number;
+  /** its text by itself; U+FFFD stands for parts of characters */
+  token: string;
+  /** the bytes of that text */
+  bytes: number[];
+  /** natural logarithm of its probability */
+  logprob: number;
+  /** the most likely tokens in its place, as many as `top_logprobs` asks for */
+  top_logprobs?: TokenLogprob[];
 };
 
 /** what one round wrote: the draft tokens that it accepted, and one of the target's own */
@@ -112,10 +130,15 @@ export type LoadOptions = {
    */
   sp_degree?: number;
   /**
-   * the address of `foretoken/worker`, where a bundler does not find it; by default worker.js beside this file. Browsers start no
-   * worker from another origin
+   * whether all pages of this origin that load the same share one engine, in a `SharedWorker`, instead of loading it each; false by
+   * default. It ends with the last of them. Calls are answered in the order in which they come, whosever they are
    */
-  worker?: string | URL;
+  shared?: boolean;
+  /**
+   * the address of `foretoken/worker`, where a bundler does not find it, or a function that starts a worker which runs it; by
+   * default worker.js beside this file. With `shared`, the function gets the name that a `SharedWorker` has to have
+   */
+  worker?: string | URL | ((name?: string) => Worker | SharedWorker);
   /** the address of `foretoken/foretoken_bg.wasm`; by default beside the worker's files */
   wasm?: string | URL;
 };
@@ -165,7 +188,7 @@ export type GenerateOptions = {
   drafter?: "auto" | "draft_model" | "lookup" | "prediction" | "chain";
   /**
    * whether tokens are drawn at random; false by default: the most likely one is taken. `model`: as the model's
-   * generation_config.json says, which then also sets what the next five options leave out
+   * generation_config.json says, which then also sets what the next six options leave out
    */
   do_sample?: boolean | "model";
   /** logits are divided by it, 0.001 to 100; 1 by default */
@@ -178,6 +201,12 @@ export type GenerateOptions = {
   min_p?: number;
   /** logits of tokens that the text has are divided by it where positive, else multiplied; 1, the default: none */
   repetition_penalty?: number;
+  /** n-grams of this length do not come twice, those of the prompt included; 0, the default: they may */
+  no_repeat_ngram_size?: number;
+  /** subtracted from the logits of tokens that were generated, -2 to 2; 0 by default. The prompt does not count */
+  presence_penalty?: number;
+  /** the same, as many times as they were generated */
+  frequency_penalty?: number;
   /**
    * key of the random choices, 0 to 2^53 - 1: the same seed gives the same text; by default another one each time, which the
    * statistics tell
@@ -194,6 +223,10 @@ export type GenerateOptions = {
   bad_words_ids?: readonly (readonly number[])[];
   /** no end of text before so many tokens; 0 by default */
   min_new_tokens?: number;
+  /** whether tokens come with their log-probabilities, by the logits before all of the above; false by default */
+  logprobs?: boolean;
+  /** of how many of the most likely tokens in each place besides, 0 to 20; 0 by default */
+  top_logprobs?: number;
   /** texts that end the generation; they are not part of the result */
   stop?: readonly string[];
   /**
@@ -235,6 +268,22 @@ export type GenerateOptions = {
    * error's `detail`, and the signal's `reason` its `cause`
    */
   signal?: AbortSignal;
+};
+
+export type EmbedOptions = {
+  /** which hidden states count: `mean`, the default, those of all tokens; `last`, that of the last token */
+  pooling?: "mean" | "last";
+  /** whether vectors are divided by their length; true by default */
+  normalize?: boolean;
+  /** ends it between two texts: it rejects with `aborted` */
+  signal?: AbortSignal;
+};
+
+export type Score = {
+  /** the sum of the continuation's log-probabilities, natural logarithms */
+  logprob: number;
+  /** its tokens */
+  num_tokens: number;
 };
 
 export type TemplateOption = "tools" | "documents" | "chat_template_kwargs" | "continue_final_message" | "add_generation_prompt";
@@ -307,6 +356,9 @@ export type SamplingValues = {
   top_p: number;
   min_p: number;
   repetition_penalty: number;
+  presence_penalty: number;
+  frequency_penalty: number;
+  no_repeat_ngram_size: number;
 };
 
 /** what a generation did, under vLLM's names */
@@ -357,6 +409,8 @@ export type Generation = {
   /** without the prompt, stop strings and special tokens */
   text: string;
   token_ids: number[];
+  /** of each token; only with the option `logprobs` */
+  logprobs?: TokenLogprob[];
   /**
    * `stop`: an end token or a stop string; `length`: `max_new_tokens`, or the context is full; `aborted`: the reader left the
    * loop

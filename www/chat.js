@@ -1,13 +1,9 @@
-/** OpenAI's chat completions, by the engine. */
+/** OpenAI's chat completions and embeddings, by the engine. */
 import { badOption, inWords } from "./error.js";
 
 /**
- * @typedef {import("./engine.js").Engine} Engine
- * @typedef {import("./engine.js").GenerateOptions} GenerateOptions
- * @typedef {import("./engine.js").GenerationStream} GenerationStream
- * @typedef {import("./engine.js").Message} Message
- * @typedef {import("./engine.js").Stats} Stats
- * @typedef {import("./engine.js").TextPart} TextPart
+ * @import { GenerateOptions, GenerationStream, Message, Stats, TextPart, TokenLogprob } from "./api.js"
+ * @import { Engine } from "./engine.js"
  */
 
 /**
@@ -19,6 +15,10 @@ import { badOption, inWords } from "./error.js";
  * @property {{ accepted_prediction_tokens: number, rejected_prediction_tokens: number }} completion_tokens_details
  *   draft tokens
  *
+ * @typedef {{ token: string, logprob: number, bytes: number[] }} TopLogprob
+ * @typedef {{ content: (TopLogprob & { top_logprobs: TopLogprob[] })[], refusal: null }} ChoiceLogprobs of all tokens, an end token
+ *   included, by the model's logits before penalties, temperature and filters
+ *
  * @typedef {object} ChatCompletion
  * @property {string} id
  * @property {"chat.completion"} object
@@ -27,9 +27,9 @@ import { badOption, inWords } from "./error.js";
  * @property {{
  *   index: number,
  *   message: { role: "assistant", content: string, refusal: null },
- *   logprobs: null,
+ *   logprobs: ChoiceLogprobs | null,
  *   finish_reason: "stop" | "length",
- * }[]} choices one
+ * }[]} choices `n` of them
  * @property {CompletionUsage} usage
  *
  * @typedef {object} ChatCompletionChunk
@@ -40,9 +40,9 @@ import { badOption, inWords } from "./error.js";
  * @property {{
  *   index: number,
  *   delta: { role?: "assistant", content?: string },
- *   logprobs: null,
+ *   logprobs: ChoiceLogprobs | null,
  *   finish_reason: "stop" | "length" | null,
- * }[]} choices one; none in the chunk that carries `usage`
+ * }[]} choices one, all chunks of a choice before those of the next; none in the chunk that carries `usage`
  * @property {CompletionUsage} [usage] in the last chunk, with `stream_options: { include_usage: true }`
  *
  * @typedef {object} ChatOptions OpenAI's names for what {@link GenerateOptions} has too
@@ -54,8 +54,13 @@ import { badOption, inWords } from "./error.js";
  * @property {number | null} [temperature] above 0 it draws tokens at random; without it, or with 0, the most likely one is
  *   taken. So do `top_p` and `seed`
  * @property {number | null} [top_p]
- * @property {import("./engine.js").ResponseFormat | null} [response_format]
- * @property {number | null} [seed]
+ * @property {import("./api.js").ResponseFormat | null} [response_format]
+ * @property {number | null} [seed] of the first choice; that of the next is one more
+ * @property {number | null} [n] choices, 1 to 128; more than one only where tokens are drawn at random. The prompt is read once
+ * @property {number | null} [presence_penalty]
+ * @property {number | null} [frequency_penalty]
+ * @property {boolean | null} [logprobs]
+ * @property {number | null} [top_logprobs]
  * @property {{ type: "content", content: string | readonly TextPart[] } | string | null} [prediction] the text that is
  *   expected
  * @property {{ include_usage?: boolean } | null} [stream_options]
@@ -76,16 +81,11 @@ import { badOption, inWords } from "./error.js";
 /** OpenAI's options that the engine does not have, with the values, beside null, that ask for nothing. */
 const NEUTRAL = /** @type {const} */ ({
   audio: [],
-  frequency_penalty: [0],
   function_call: ["none", "auto"],
   functions: [[]],
-  logprobs: [false],
   modalities: [["text"]],
-  n: [1],
-  presence_penalty: [0],
   reasoning_effort: [],
   tool_choice: ["none", "auto"],
-  top_logprobs: [0],
   verbosity: ["medium"],
   web_search_options: [],
 });
@@ -130,7 +130,7 @@ function expected(prediction) {
  * @param {RequestOptions | null} [request] the signal is the second argument, as in OpenAI's library
  */
 export async function complete(engine, body, request) {
-  const { messages, model = "foretoken", stream = false, stream_options, ...rest } = meant(body ?? {});
+  const { messages, model = "foretoken", stream = false, stream_options, n = 1, ...rest } = meant(body ?? {});
   const { max_tokens, max_completion_tokens = max_tokens, stop, temperature, prediction, ...others } = rest;
   const prompt = copy(messages);
   /** @type {GenerateOptions} */
@@ -144,33 +144,64 @@ export async function complete(engine, body, request) {
   if (max_completion_tokens !== undefined) options.max_new_tokens = max_completion_tokens;
   if (stop !== undefined) options.stop = [stop].flat();
   const head = { id: `chatcmpl-${crypto.randomUUID()}`, created: Math.floor(Date.now() / 1000), model };
-  const generate = () => engine.generate(prompt, options);
+  const most = options.do_sample ? 128 : 1;
+  if (!Number.isInteger(n) || n < 1 || n > most) throw badOption("n", n, most > 1 ? "1 to 128" : "1, where no tokens are drawn at random: the most likely text is only one");
+  const { seed } = options;
+  const seeded = (/** @type {number} */ index) => (index && seed !== undefined ? { ...options, seed: Number(seed) + index } : options);
+  // All at once, so that nobody else's prompt comes between.
+  const generate = () => Array.from({ length: n }, (_, index) => engine.generate(prompt, seeded(index)));
   if (stream) return chunks(generate, { ...head, object: "chat.completion.chunk" }, stream_options?.include_usage);
-  const { text, finish_reason, stats } = await generate().result;
-  const message = { role: "assistant", content: text, refusal: null };
-  return { ...head, object: "chat.completion", choices: [{ index: 0, message, logprobs: null, finish_reason }], usage: usage(stats) };
+  const generations = await Promise.all(generate().map(({ result }) => result));
+  const choices = generations.map(({ text, logprobs, finish_reason }, index) => ({
+    index,
+    message: { role: "assistant", content: text, refusal: null },
+    logprobs: told(logprobs),
+    finish_reason,
+  }));
+  return { ...head, object: "chat.completion", choices, usage: usage(generations.map(({ stats }) => stats)) };
+}
+
+/** @param {TokenLogprob[]} [logprobs] @returns {ChoiceLogprobs | null} */
+function told(logprobs) {
+  if (!logprobs?.length) return null;
+  const one = (/** @type {TokenLogprob} */ { token, logprob, bytes }) => ({ token, logprob, bytes });
+  return { content: logprobs.map((each) => ({ ...one(each), top_logprobs: (each.top_logprobs ?? []).map(one) })), refusal: null };
 }
 
 /**
- * @param {() => GenerationStream} generate not called before somebody reads
+ * @param {() => GenerationStream[]} generate not called before somebody reads
  * @param {object} head
  * @param {boolean} [includeUsage]
  */
 async function* chunks(generate, head, includeUsage) {
-  const chunk = (/** @type {object} */ delta, /** @type {string | null} */ finish_reason = null) => ({ ...head, choices: [{ index: 0, delta, logprobs: null, finish_reason }] });
-  yield chunk({ role: "assistant", content: "" });
-  const run = generate();
-  for await (const { text } of run) if (text) yield chunk({ content: text });
-  const { finish_reason, stats } = await run.result;
-  yield chunk({}, finish_reason);
-  if (includeUsage) yield { ...head, choices: [], usage: usage(stats) };
+  const chunk = (/** @type {number} */ index, /** @type {object} */ delta, /** @type {object} */ more = {}) => ({ ...head, choices: [{ index, delta, logprobs: null, finish_reason: null, ...more }] });
+  yield chunk(0, { role: "assistant", content: "" });
+  const runs = generate();
+  const all = [];
+  try {
+    for (const [index, run] of runs.entries()) {
+      if (index) yield chunk(index, { role: "assistant", content: "" });
+      for await (const { text, tokens } of run) {
+        const logprobs = told(tokens.flatMap(({ logprobs }) => logprobs ?? []));
+        if (text || logprobs) yield chunk(index, { content: text }, { logprobs });
+      }
+      const { finish_reason, stats } = await run.result;
+      all.push(stats);
+      yield chunk(index, {}, { finish_reason });
+    }
+  } finally {
+    for (const run of runs) run[Symbol.asyncIterator]().return?.();
+  }
+  if (includeUsage) yield { ...head, choices: [], usage: usage(all) };
 }
 
-/** @param {Stats} stats @returns {CompletionUsage} */
-function usage(stats) {
-  const { num_prompt_tokens: prompt_tokens, num_emitted_tokens: completion_tokens, num_cached_tokens: cached_tokens } = stats;
-  const accepted_prediction_tokens = stats.num_accepted_draft_tokens;
-  const rejected_prediction_tokens = stats.num_draft_tokens - accepted_prediction_tokens;
+/** @param {Stats[]} all of each choice @returns {CompletionUsage} */
+function usage(all) {
+  const [{ num_prompt_tokens: prompt_tokens, num_cached_tokens: cached_tokens }] = all;
+  const sum = (/** @type {(stats: Stats) => number} */ of) => all.reduce((sum, stats) => sum + of(stats), 0);
+  const completion_tokens = sum((stats) => stats.num_emitted_tokens);
+  const accepted_prediction_tokens = sum((stats) => stats.num_accepted_draft_tokens);
+  const rejected_prediction_tokens = sum((stats) => stats.num_draft_tokens) - accepted_prediction_tokens;
   return {
     prompt_tokens,
     completion_tokens,
@@ -178,4 +209,41 @@ function usage(stats) {
     prompt_tokens_details: { cached_tokens },
     completion_tokens_details: { accepted_prediction_tokens, rejected_prediction_tokens },
   };
+}
+
+/**
+ * @typedef {object} EmbeddingRequest
+ * @property {string | readonly string[] | readonly number[] | readonly (readonly number[])[]} input texts or token ids
+ * @property {string | null} [model] the answer repeats it
+ * @property {"float" | "base64" | null} [encoding_format] `base64`: of the bytes of 32-bit floats
+ * @property {string | null} [user] has no part in the answer
+ *
+ * @typedef {object} CreateEmbeddingResponse
+ * @property {"list"} object
+ * @property {{ object: "embedding", index: number, embedding: number[] | string }[]} data
+ * @property {string} model
+ * @property {{ prompt_tokens: number, total_tokens: number }} usage
+ */
+
+/**
+ * @param {Engine} engine
+ * @param {EmbeddingRequest} body
+ * @param {RequestOptions | null} [request]
+ * @returns {Promise<CreateEmbeddingResponse>}
+ */
+export async function embeddings(engine, body, request) {
+  const { input, model, encoding_format, user, ...others } = body ?? {};
+  const [unknown] = Object.entries(others).filter(([, value]) => value != null);
+  if (unknown) throw badOption("options", unknown[0], "input, model, encoding_format, user");
+  const format = encoding_format ?? "float";
+  if (format !== "float" && format !== "base64") throw badOption("encoding_format", format, "float or base64");
+  const isOne = typeof input === "string" || (Array.isArray(input) && typeof input[0] === "number");
+  const texts = /** @type {(string | number[])[]} */ (isOne ? [input] : input);
+  if (!Array.isArray(texts)) throw badOption("input", input, "a text, token ids, or a list of them");
+  const vectors = await engine.embed(texts, { signal: request?.signal });
+  let prompt_tokens = 0;
+  for (const text of texts) prompt_tokens += (typeof text === "string" ? await engine.tokenize(text) : text).length;
+  const encoded = (/** @type {Float32Array} */ vector) => (format === "float" ? [...vector] : btoa(String.fromCharCode(...new Uint8Array(vector.buffer))));
+  const data = vectors.map((vector, index) => ({ object: /** @type {const} */ ("embedding"), index, embedding: encoded(vector) }));
+  return { object: "list", data, model: model ?? "foretoken", usage: { prompt_tokens, total_tokens: prompt_tokens } };
 }

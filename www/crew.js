@@ -4,6 +4,9 @@
  */
 import { Queue } from "./queue.js";
 
+/** @import { FromMember, Loading, Source, ToMember } from "./protocol.js" */
+/** @typedef {Omit<Loading, "assistant"> & { index: number, context?: number }} Work */
+
 /**
  * @typedef {object} Hired a worker that the page started
  * @property {MessagePort} port
@@ -25,7 +28,7 @@ class Member {
   #asking = [];
 
   /**
-   * @param {{ index: number, context?: number }} work what its worker has to load; with a `context`, the draft model
+   * @param {Work} work what its worker has to load; with a `context`, the draft model
    * @param {() => Promise<Hired>} hire
    * @param {{ progress: (event: any) => void, told: (told: any) => void, died: (reason: string) => void }} hear
    */
@@ -62,21 +65,26 @@ class Member {
         this.#lose(hired, reason);
       };
       hired.failed.then(gone);
-      hired.port.onmessage = ({ data: { here, ready, error, progress, told, counters, fatal } }) => {
+      hired.port.onmessage = (/** @type {{ data: FromMember }} */ { data }) => {
         // Whatever ends a worker frees its locks: a crash, want of memory, a page that closes it.
-        if (here) navigator.locks.request(lock, () => gone("it ended without a word"));
-        if (progress) this.hear.progress(progress);
-        if (told) this.hear.told(told);
-        if (counters) this.#asking.shift()?.(counters);
-        if (fatal) gone(fatal.message);
-        if (error) reject(error);
-        if (!ready) return;
+        if (data.type === "here") navigator.locks.request(lock, () => gone("it ended without a word"));
+        if (data.type === "progress") this.hear.progress(data.progress);
+        if (data.type === "told") this.hear.told({ text: data.text, report: data.report });
+        if (data.type === "counters") this.#asking.shift()?.(data.counters);
+        if (data.type === "fatal") gone(data.error.message);
+        if (data.type === "error") reject(data.error);
+        if (data.type !== "ready") return;
         this.#hired = hired;
-        this.found = ready;
+        this.found = { device: data.device, memory: data.memory };
         resolve(undefined);
       };
-      hired.port.postMessage({ load: { ...this.work, lock } });
+      this.#say(hired, { type: "load", load: { ...this.work, lock } });
     });
+  }
+
+  /** @param {Hired} hired @param {ToMember} message */
+  #say({ port }, message) {
+    port.postMessage(message);
   }
 
   /** @param {Hired} hired @param {string} reason */
@@ -90,13 +98,13 @@ class Member {
 
   /** @param {object} order lost where there is no worker */
   order(order) {
-    this.#hired?.port.postMessage({ order });
+    if (this.#hired) this.#say(this.#hired, { type: "order", order });
   }
 
   /** @returns {Promise<any>} what it asked of its device; null where there is no worker */
   async counters() {
     if (!this.#hired) return null;
-    this.#hired.port.postMessage({ counters: true });
+    this.#say(this.#hired, { type: "counters" });
     return new Promise((resolve) => this.#asking.push(resolve));
   }
 }
@@ -111,7 +119,7 @@ export class Crew {
   #began = null;
 
   /**
-   * @param {{ target: object, assistant: object, options: any, wasm?: string, hub: object, base: string }} work what workers have to know
+   * @param {Omit<Loading, "model" | "assistant"> & { target: { model: Source }, assistant: { model?: Source } }} work what workers have to know
    *   to load a model
    * @param {() => Promise<Hired>} hire asks the page for a worker
    * @param {(event: any) => void} tell hears of the progress of the first target and of the draft model

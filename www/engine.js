@@ -3,44 +3,17 @@
  * The engine runs in a worker of its own; this is its remote control. Importing it touches nothing: a server may.
  */
 import { list, remove } from "./cache.js";
-import { complete } from "./chat.js";
+import { complete, embeddings } from "./chat.js";
 import { ForetokenError, aborted, badOption } from "./error.js";
 import { Queue } from "./queue.js";
+import { place, spawn } from "./spawn.js";
 
 /**
- * @typedef {import("./api.js").Phase} Phase
- * @typedef {import("./api.js").Progress} Progress
- * @typedef {import("./api.js").PrefillProgress} PrefillProgress
- * @typedef {import("./api.js").Model} Model
- * @typedef {import("./api.js").TextPart} TextPart
- * @typedef {import("./api.js").Message} Message
- * @typedef {import("./api.js").Prompt} Prompt
- * @typedef {import("./api.js").Origin} Origin
- * @typedef {import("./api.js").Token} Token
- * @typedef {import("./api.js").Piece} Piece
- * @typedef {import("./api.js").LoadOptions} LoadOptions
- * @typedef {import("./api.js").GenerateOptions} GenerateOptions
- * @typedef {import("./api.js").ResponseFormat} ResponseFormat
- * @typedef {import("./api.js").TemplateOption} TemplateOption
- * @typedef {import("./api.js").Times} Times
- * @typedef {import("./api.js").Speculating} Speculating
- * @typedef {import("./api.js").Distributed} Distributed
- * @typedef {import("./api.js").SamplingValues} SamplingValues
- * @typedef {import("./api.js").Stats} Stats
- * @typedef {import("./api.js").Generation} Generation
- * @typedef {import("./api.js").GenerationStream} GenerationStream
- * @typedef {import("./api.js").DeviceInfo} DeviceInfo
- * @typedef {import("./api.js").ModelMemory} ModelMemory
- * @typedef {import("./api.js").Memory} Memory
- * @typedef {import("./api.js").Counters} Counters
- * @typedef {import("./api.js").Inspection} Inspection
- * @typedef {import("./chat.js").ChatCompletion} ChatCompletion
- * @typedef {import("./chat.js").ChatCompletionChunk} ChatCompletionChunk
- * @typedef {import("./chat.js").ChatRequest} ChatRequest
- * @typedef {import("./chat.js").CompletionUsage} CompletionUsage
- * @typedef {import("./chat.js").CreateCompletion} CreateCompletion
- * @typedef {import("./chat.js").RequestOptions} RequestOptions
- * @typedef {import("./error.js").ErrorCode} ErrorCode
+ * @import { Counters, DeviceInfo, EmbedOptions, GenerateOptions, Generation, GenerationStream, Inspection, LoadOptions, Memory, Message, Model,
+ *   Piece, PrefillProgress, Progress, Prompt, Score, Stats, TemplateOption, Token } from "./api.js"
+ * @import { ChatRequest, CreateCompletion, EmbeddingRequest, RequestOptions } from "./chat.js"
+ * @import { FromWorker, Loading, Method, Methods, Source } from "./protocol.js"
+ * @import { Spawned } from "./spawn.js"
  */
 
 export { ForetokenError };
@@ -53,12 +26,12 @@ export class Engine {
    */
   static cache = { list, delete: remove };
 
-  /** @type {Map<number, { resolve: Function, reject: Function, onEvent: Function }>} */
+  /** @type {Map<number, { resolve: Function, reject: Function, onEvent: Function, signal?: AbortSignal }>} */
   #calls = new Map();
   #next = 0;
-  /** @type {Worker | null} none after it broke down, until it is needed again */
+  /** @type {Spawned | null} none after it broke down, until it is needed again */
   #worker = null;
-  /** Workers that have a target each, where there are several. @type {Map<number, Worker>} */
+  /** Workers that have a target each, where there are several. @type {Map<number, Spawned>} */
   #hired = new Map();
   /** How to load the models, at first and into a new worker. */
   #load;
@@ -71,12 +44,12 @@ export class Engine {
 
   /**
    * @private Use {@link Engine.load}.
-   * @param {object} args
+   * @param {Loading} args
    * @param {((progress: Progress) => void) | undefined} onProgress
-   * @param {string | undefined} worker the address of its script
+   * @param {(failed: (reason: string) => void) => Spawned} spawn starts a worker
    */
-  constructor(args, onProgress, worker) {
-    this.#load = { args, onProgress, worker };
+  constructor(args, onProgress, spawn) {
+    this.#load = { args, onProgress, spawn };
     /** @type {any} its result depends on `stream` */
     const create = (/** @type {ChatRequest} */ body, /** @type {RequestOptions} */ request) => complete(this, body, request);
     /**
@@ -86,6 +59,8 @@ export class Engine {
      * @type {{ completions: { create: CreateCompletion } }}
      */
     this.chat = { completions: { create } };
+    /** OpenAI's embeddings, as {@link Engine.embed} computes them. */
+    this.embeddings = { create: (/** @type {EmbeddingRequest} */ body, /** @type {RequestOptions | undefined} */ request) => embeddings(this, body, request) };
   }
 
   /**
@@ -121,26 +96,24 @@ export class Engine {
    * @param {LoadOptions} [options]
    */
   static async #begin(method, model, options) {
-    const { assistant_model, onProgress, signal, endpoint, revision, token, cache = true, persist = false, worker, wasm, ...rest } = checked(options);
+    const { assistant_model, onProgress, signal, endpoint, revision, token, cache = place.cache, persist = false, shared = false, worker, wasm, ...rest } = checked(options);
     if (signal?.aborted) throw aborted(signal);
-    // Where there is no worker the CPU cannot compute either.
-    const needsGpu = rest.device === "webgpu" || Number(rest.sp_degree) > 1 || typeof Worker === "undefined";
-    if (method === "load" && needsGpu) requireWebGpu();
+    if (method === "load" && place.spawn === spawn && (rest.device === "webgpu" || Number(rest.sp_degree) > 1)) requireWebGpu();
     // The browser may refuse, or ask the user; nothing waits for it.
     const remote = [model, assistant_model].some((files) => typeof files === "string" || files instanceof URL);
     if (persist && cache && remote) navigator.storage?.persist?.().catch(() => {});
-    const hub = { endpoint, revision, token, cache };
-    // Not every place that has WebGPU has an address of its own.
-    const base = globalThis.document?.baseURI ?? globalThis.location?.href;
+    const base = place.base();
     const args = {
       model: portable("model", model),
       assistant: assistant_model && portable("assistant_model", assistant_model),
       wasm: wasm && absolute("wasm", wasm, base),
-      hub,
+      hub: { endpoint, revision, token, cache },
       base,
       options: rest,
     };
-    const engine = new Engine(args, onProgress, worker && absolute("worker", worker, base));
+    const where = typeof worker === "function" ? worker : worker && absolute("worker", worker, base);
+    const name = shared ? sharedName(args) : undefined;
+    const engine = new Engine(args, onProgress, (failed) => place.spawn(where, name, failed));
     const stop = () => engine.#dispose(aborted(signal));
     signal?.addEventListener("abort", stop, { once: true });
     try {
@@ -196,6 +169,33 @@ export class Engine {
       [Symbol.asyncIterator]: () => reader,
     };
     return { result, [Symbol.asyncIterator]: () => reader };
+  }
+
+  /**
+   * The embeddings of texts [hidden]: hidden states after the final norm, pooled. A conversation's cache is given up. Not where
+   * several workers have the models (`sp_degree`, `draft_device`). Rejects as {@link Engine.generate} does.
+   * @param {string | readonly Prompt[]} texts one text, or a list of texts, chats or token ids
+   * @param {EmbedOptions} [options]
+   * @returns {Promise<Float32Array[]>} one each
+   */
+  async embed(texts, options) {
+    const { pooling = "mean", normalize = true, signal } = checked(options);
+    if (typeof normalize !== "boolean") throw badOption("normalize", normalize, "true or false");
+    const list = typeof texts === "string" ? [texts] : [...texts];
+    return this.#call("embed", { texts: list, pooling: String(pooling), normalize }, undefined, { signal }).result;
+  }
+
+  /**
+   * How likely each continuation of a prompt is, by the model's logits as they are. The prompt is read once, and stays cached. Where
+   * and how it rejects, {@link Engine.embed} says.
+   * @param {Prompt} prompt
+   * @param {readonly (string | readonly number[])[]} continuations texts, with the space before them, or token ids
+   * @param {{ signal?: AbortSignal }} [options]
+   * @returns {Promise<Score[]>} one each
+   */
+  async score(prompt, continuations, options) {
+    const { signal } = checked(options);
+    return this.#call("score", { prompt, continuations: [...continuations] }, undefined, { signal }).result;
   }
 
   /**
@@ -262,14 +262,14 @@ export class Engine {
     this.#stop(this.#end);
   }
 
-  /** Starts a worker and loads the models into it. What is asked meanwhile waits in the worker. */
+  /** Starts a worker and loads the models into it. What is asked meanwhile waits in the worker. @param {"load" | "inspect"} [method] */
   async #start(method = "load") {
-    const { args, onProgress, worker: address } = this.#load;
-    const worker = startWorker(address, (message) => this.#stop(new ForetokenError({ code: "internal", message })));
+    const { args, onProgress, spawn } = this.#load;
+    const worker = spawn((message) => this.#stop(new ForetokenError({ code: "internal", message })));
     this.#worker = worker;
     worker.onmessage = ({ data }) => this.#hear(data);
     try {
-      this.#info = await this.#send(method, args, onProgress).result;
+      this.#info = /** @type {any} */ (await this.#send(method, args, onProgress).result);
     } catch (error) {
       if (this.#worker === worker) this.#stop(error);
       throw error;
@@ -277,9 +277,10 @@ export class Engine {
   }
 
   /**
-   * @param {string} method one of worker.js
-   * @param {object} args
-   * @param {(event: any) => void} [onEvent]
+   * @template {Method} M
+   * @param {M} method
+   * @param {Methods[M]["args"]} args
+   * @param {(event: Methods[M]["event"]) => void} [onEvent]
    * @param {Pick<GenerateOptions, "signal" | "onProgress">} [own] options that the worker does not see
    */
   #call(method, args, onEvent, own) {
@@ -289,26 +290,28 @@ export class Engine {
   }
 
   /**
-   * @param {string} method
-   * @param {object} args
-   * @param {(event: any) => void} [onEvent]
+   * @template {Method} M
+   * @param {M} method
+   * @param {Methods[M]["args"]} args
+   * @param {(event: Methods[M]["event"]) => void} [onEvent]
    * @param {Pick<GenerateOptions, "signal" | "onProgress">} [own]
    */
   #send(method, args, onEvent = () => {}, own = {}) {
     const { signal } = own;
     const id = this.#next++;
-    const stop = () => this.#abort(id, signal);
-    /** @type {Promise<any>} */
+    const stop = () => this.#abort(id);
+    /** @type {Promise<Methods[M]["result"]>} */
     const result = new Promise((resolve, reject) => {
       if (this.#end) throw this.#end;
+      if (!this.#worker) throw new ForetokenError({ code: "internal", message: "the worker could not be started again" });
       checked(own);
       if (signal?.aborted) throw aborted(signal);
       try {
-        /** @type {Worker} */ (this.#worker).postMessage({ id, method, args });
+        this.#worker.postMessage(/** @type {any} */ ({ type: "call", id, method, args }), []);
       } catch (error) {
         throw new ForetokenError({ code: "bad-option", message: `an option cannot be sent to the worker: ${error.message}` });
       }
-      this.#calls.set(id, { resolve, reject, onEvent });
+      this.#calls.set(id, { resolve, reject, onEvent, signal });
       signal?.addEventListener("abort", stop, { once: true });
     });
     // Whoever only iterates hears of it there.
@@ -316,44 +319,38 @@ export class Engine {
     return { id, result };
   }
 
-  /**
-   * Ends the call that runs, once the worker has heard of it; takes back one that waits, at once.
-   * @param {number} id
-   * @param {AbortSignal | null} [signal]
-   */
-  #abort(id, signal) {
-    const call = this.#calls.get(id);
-    if (!call) return;
-    this.#worker?.postMessage({ id, method: "abort" });
+  /** Ends the call that runs, once the worker has heard of it; takes back one that waits, at once. @param {number} id */
+  #abort(id) {
+    if (!this.#calls.has(id)) return;
+    this.#worker?.postMessage({ type: "abort", id }, []);
     // The worker answers in this order.
     const [running] = this.#calls.keys();
-    if (id === running) return;
-    this.#calls.delete(id);
-    call.reject(aborted(signal));
+    if (id !== running) this.#hear({ type: "error", id, error: aborted() });
   }
 
-  /** @param {any} message as worker.js describes them */
-  #hear({ id, event, result, error, fatal, hire, dismiss }) {
-    if (fatal) return this.#stop(new ForetokenError(fatal));
-    if (hire !== undefined) return this.#hire(hire);
-    if (dismiss !== undefined) return this.#dismiss(dismiss);
-    const call = this.#calls.get(id);
+  /** @param {FromWorker} message */
+  #hear(message) {
+    if (message.type === "fatal") return this.#stop(new ForetokenError(message.error));
+    if (message.type === "hire") return this.#hire(message.id);
+    if (message.type === "dismiss") return this.#dismiss(message.id);
+    const call = this.#calls.get(message.id);
     if (!call) return;
-    if (event !== undefined) return call.onEvent(event);
-    this.#calls.delete(id);
-    if (error) call.reject(new ForetokenError(error));
-    else call.resolve(result);
+    if (message.type === "event") return call.onEvent(message.event);
+    this.#calls.delete(message.id);
+    if (message.type === "result") return call.resolve(message.result);
+    const { signal } = call;
+    call.reject(new ForetokenError(message.error, signal?.aborted ? { cause: signal.reason } : undefined));
   }
 
   /** Starts a worker for a target and brings it together with the one that asked for it. @param {number} id */
   #hire(id) {
-    const asking = /** @type {Worker} */ (this.#worker);
-    const failed = (/** @type {string} */ reason) => asking.postMessage({ hired: id, failed: reason });
+    const asking = /** @type {Spawned} */ (this.#worker);
+    const failed = (/** @type {string} */ reason) => asking.postMessage({ type: "not_hired", id, reason }, []);
     const { port1, port2 } = new MessageChannel();
-    asking.postMessage({ hired: id, port: port1 }, [port1]);
+    asking.postMessage({ type: "hired", id, port: port1 }, [port1]);
     try {
-      const worker = startWorker(this.#load.worker, failed);
-      worker.postMessage({ serve: port2 }, [port2]);
+      const worker = this.#load.spawn(failed);
+      worker.postMessage({ type: "serve", port: port2 }, [port2]);
       this.#hired.set(id, worker);
     } catch ({ message }) {
       failed(message);
@@ -380,34 +377,12 @@ export class Engine {
   }
 }
 
-/**
- * A worker with the engine in it. Throws where none may be started.
- * @param {string | undefined} address
- * @param {(reason: string) => void} failed hears that it could not be started after all
- */
-function startWorker(address, failed) {
-  try {
-    // Bundlers look for the second form.
-    const worker = address
-      ? new Worker(address, { type: "module" })
-      : new Worker(new URL("./worker.js", import.meta.url), { type: "module" });
-    worker.onerror = (event) => {
-      event.preventDefault();
-      failed(event.message || "the worker could not be started: are worker.js, foretoken.js and foretoken_bg.wasm beside engine.js, or where the option `worker` says? The README says what bundlers need");
-    };
-    return worker;
-  } catch (error) {
-    // From another origin, or against a policy of the page.
-    throw new ForetokenError({ code: "internal", message: `the worker could not be started: ${error.message}` });
-  }
-}
-
 /** The types of options that the engine's module does not see. */
-const TYPES = { onProgress: "function", endpoint: "string", revision: "string", token: "string", cache: "boolean", persist: "boolean" };
+const TYPES = { onProgress: "function", endpoint: "string", revision: "string", token: "string", cache: "boolean", persist: "boolean", shared: "boolean" };
 
 /**
  * The options that say something: null stands for the default.
- * @template {LoadOptions | Pick<GenerateOptions, "signal" | "onProgress">} T
+ * @template {LoadOptions | EmbedOptions | Pick<GenerateOptions, "signal" | "onProgress">} T
  * @param {T | null} [options]
  * @returns {T}
  */
@@ -434,13 +409,23 @@ function absolute(option, address, base) {
   }
 }
 
-/** @param {string} option @param {any} model what a message can carry */
+/** @param {string} option @param {any} model @returns {Source} */
 function portable(option, model) {
   if (model instanceof URL) return model.href;
   const files = typeof FileList !== "undefined" && model instanceof FileList ? [...model] : model;
   const known = Array.isArray(files) ? files.every((file) => file instanceof Blob) : typeof files === "string" || files?.getFileHandle;
   if (!known) throw badOption(option, model, "owner/name on the Hub, a URL, files");
   return files;
+}
+
+/**
+ * What a worker is called that several pages share: those that load the same into it. Whose token it was is no difference.
+ * @param {Loading} args
+ */
+function sharedName({ model, assistant, hub: { token, ...hub }, options, ...rest }) {
+  if ([model, assistant].some((files) => files && typeof files !== "string")) throw badOption("shared", true, "with models that have a name or a URL");
+  if (Number(options.sp_degree) > 1 || options.draft_device === "cpu") throw badOption("shared", true, "with one target, and the draft model where the target runs");
+  return `foretoken ${JSON.stringify({ model, assistant, hub, options, ...rest })}`;
 }
 
 function requireWebGpu() {

@@ -24,7 +24,7 @@ export { failure };
 /**
  * The files of a model.
  * @param {string | URL | File[] | FileSystemDirectoryHandle} model
- * @param {HubOptions & import("./transfer.js").TransferOptions & { base: string, cache?: import("./cache.js").Cache }} options
+ * @param {HubOptions & import("./transfer.js").TransferOptions & { base?: string, cache?: import("./cache.js").Cache }} options
  *   `base`: what relative URLs start from; `cache`: where downloads are kept
  * @returns {Files}
  */

@@ -15,24 +15,36 @@ export async function write(folder, name, bytes) {
   /** @type {any} the types of these are a worker's, or nobody's yet */
   const handle = await folder.getFileHandle(part, { create: true });
   try {
-    const access = await handle.createSyncAccessHandle();
-    try {
-      access.truncate(0);
-      let at = 0;
-      for (const piece of [bytes, await sha256(bytes)]) {
-        // A full disk may throw nothing, and give back a number that has nothing to do with what was written.
-        if (access.write(piece, { at }) !== piece.length) throw new DOMException("a write came up short", "QuotaExceededError");
-        at += piece.length;
-      }
-      access.flush();
-    } finally {
-      access.close();
+    const pieces = [bytes, await sha256(bytes)];
+    if (handle.createSyncAccessHandle) await fill(handle, pieces);
+    else {
+      // A worker that pages share.
+      const stream = await handle.createWritable();
+      await stream.write(new Blob(pieces));
+      await stream.close();
     }
     // The name alone is enough for others, but not for WebKit.
     await handle.move(folder, name);
   } catch (error) {
     await removeFrom(folder, part);
     throw error;
+  }
+}
+
+/** @param {any} handle @param {Uint8Array[]} pieces */
+async function fill(handle, pieces) {
+  const access = await handle.createSyncAccessHandle();
+  try {
+    access.truncate(0);
+    let at = 0;
+    for (const piece of pieces) {
+      // A full disk may throw nothing, and give back a number that has nothing to do with what was written.
+      if (access.write(piece, { at }) !== piece.length) throw new DOMException("a write came up short", "QuotaExceededError");
+      at += piece.length;
+    }
+    access.flush();
+  } finally {
+    access.close();
   }
 }
 

@@ -25,7 +25,7 @@ const FEW_PAUSES = 2;
 
 /**
  * An error in the shape in which all errors of the engine travel.
- * @param {string} code
+ * @param {import("./error.js").ErrorCode} code
  * @param {string} message
  * @param {unknown} [detail]
  */
@@ -79,7 +79,12 @@ export class Transfer {
     const stop = () => request.abort();
     signal.addEventListener("abort", stop, { once: true });
     if (signal.aborted) stop();
-    const response = await unlessSilent(fetch(address, { headers, signal: request.signal, cache: "no-store" }), stop);
+    const asked = fetch(address, { headers, signal: request.signal, cache: "no-store" }).catch((error) => {
+      // Of an extension's files, those that are not there fail; no server can be out of reach.
+      if (/^https?:/.test(address) || request.signal.aborted) throw error;
+      return new Response(null, { status: 404 });
+    });
+    const response = await unlessSilent(asked, stop);
     this.answered = true;
     const { status } = response;
     const url = withoutQuery(address);
@@ -172,7 +177,7 @@ export class Transfer {
         if (this.signal.aborted) throw failure("aborted", "aborted");
         if (isFailure(thrown)) throw thrown;
         const { message, detail, retryAfter = 0 } = /** @type {Error & { detail?: unknown, retryAfter?: number }} */ (thrown);
-        const offline = !detail && navigator.onLine === false;
+        const offline = !detail && globalThis.navigator?.onLine === false;
         const pauses = this.answered ? patience.pauses : patience.pauses.slice(0, offline ? 0 : FEW_PAUSES);
         // A download that was cut off waits for the connection, however long that takes.
         if (offline && this.answered) tries = 0;

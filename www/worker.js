@@ -1,9 +1,9 @@
 /**
- * The engine's own thread: one model pair, one request after the other. Messages in: {id, method, args}; out: {id, result},
- * {id, error: {code, message, detail}}, and {id, event} while a request runs.
+ * The engine's own thread: one model pair, one request after the other, for one page or, as a SharedWorker, for several.
+ * protocol.ts says what they say to each other.
  *
- * Where there are several targets, it asks the page for more workers of this kind: {hire}, answered by {hired, port}. What
- * such a worker does it hears through its port ({serve}), from crew.js.
+ * Where there are several targets, it asks the page for more workers of this kind. What such a worker does it hears through
+ * its port, from crew.js.
  */
 import { Cache } from "./cache.js";
 import { Crew } from "./crew.js";
@@ -11,14 +11,18 @@ import init, { inspect, load, loadParallel, serve } from "./foretoken.js";
 import initGrammars, { Grammars } from "./grammar.js";
 import { failure, openFiles } from "./hub.js";
 
+/** @import { FromMember, FromWorker, Loaded, Loading, Method, Methods, ToMember, ToWorker } from "./protocol.js" */
+
 /** @type {import("./foretoken.js").Session} */
 let session;
 /** The workers that have the targets, where there are several. @type {Crew | null} */
 let crew = null;
 /** @type {WebAssembly.Memory} */
 let memory;
-/** @type {Map<number, AbortController>} */
-const running = new Map();
+/** What the pages hear that ask for the same models. @type {Loaded | null} */
+let loaded = null;
+/** Pages that wait for the models. @type {Set<(event: unknown) => void>} */
+const watching = new Set();
 /** Where orders come from, in a worker of a crew. @type {MessagePort | undefined} */
 let crewed;
 /** What a person should know of the loading. @type {string[]} */
@@ -44,7 +48,7 @@ async function hasTwins() {
 
 /**
  * How models are opened, and who hears of it.
- * @param {any} work `hub`, `base`
+ * @param {Pick<Loading, "hub" | "base">} work
  * @param {{ emit: (event: unknown) => void, signal: AbortSignal }} context
  */
 function opening({ hub, base }, { emit, signal }) {
@@ -77,23 +81,23 @@ function rising(emit) {
   };
 }
 
-/** Workers that the page was asked for. @type {Map<number, (answer: any) => void>} */
+/** Workers that the page was asked for. @type {Map<number, (answer: Extract<ToWorker, { type: "hired" | "not_hired" }>) => void>} */
 const hiring = new Map();
 let hires = 0;
 
 /** @returns {Promise<import("./crew.js").Hired>} */
 function hire() {
   const id = hires++;
-  postMessage({ hire: id });
+  say({ type: "hire", id });
   return new Promise((resolve) => {
     /** @type {(reason: string) => void} */
     let fail;
     const failed = new Promise((resolve) => (fail = resolve));
     const dismiss = () => {
-      postMessage({ dismiss: id });
+      say({ type: "dismiss", id });
       hiring.delete(id);
     };
-    hiring.set(id, ({ port, failed: reason }) => (port ? resolve({ port, dismiss, failed }) : fail(reason)));
+    hiring.set(id, (answer) => (answer.type === "hired" ? resolve({ port: answer.port, dismiss, failed }) : fail(answer.reason)));
   });
 }
 
@@ -115,14 +119,16 @@ async function loadGrammars() {
 /** The session answers one call at a time. */
 let queue = Promise.resolve();
 
-/** @type {Record<string, (args: any, context: { emit: (event: unknown) => void, signal: AbortSignal }) => Promise<unknown>>} */
+/** @type {{ [M in Method]: (args: Methods[M]["args"], context: { emit: (event: any) => void, signal: AbortSignal }) => Promise<any> }} */
 const methods = {
   async load({ model, assistant, wasm, hub, base, options }, { emit, signal }) {
+    if (loaded) return loaded;
     ({ memory } = await init({ module_or_path: wasm }));
     warnings = [];
     hasGrammars = false;
     crew = null;
     const isParallel = options.sp_degree > 1 || (assistant && options.draft_device === "cpu");
+    if (isParallel && !navigator.locks) throw failure("bad-option", "sp_degree, draft_device: several workers need Web Locks, which this place does not have");
     // Several workers read the same file, each from its beginning.
     if (isParallel) emit = rising(emit);
     const { open, upload, done } = opening({ hub, base }, { emit, signal });
@@ -138,7 +144,8 @@ const methods = {
     done();
     const device = session.device();
     device.name ||= await adapterName();
-    return { device, memory: crew?.memory() ?? session.memory(), warnings: [...warnings, ...session.warnings()] };
+    loaded = { device, memory: crew?.memory() ?? session.memory(), warnings: [...warnings, ...session.warnings()] };
+    return loaded;
   },
 
   async inspect({ model, wasm, hub, base, options }, context) {
@@ -173,6 +180,14 @@ const methods = {
     return generation;
   },
 
+  async embed({ texts, pooling, normalize }, { signal }) {
+    return each(texts, signal, (text) => session.embed(text, pooling, normalize));
+  },
+
+  async score({ prompt, continuations }, { signal }) {
+    return each(continuations, signal, (continuation) => session.score(prompt, continuation));
+  },
+
   async encode({ prompt, options }) {
     return [...session.encode(prompt, options)];
   },
@@ -186,62 +201,141 @@ const methods = {
   },
 };
 
+/**
+ * What becomes of each, one after the other.
+ * @template T, U
+ * @param {T[]} all
+ * @param {AbortSignal} signal
+ * @param {(one: T) => Promise<U>} compute
+ */
+async function each(all, signal, compute) {
+  /** @type {U[]} */
+  const done = [];
+  for (const one of all) {
+    done.push(await compute(one));
+    if (signal.aborted) throw failure("aborted", "aborted");
+  }
+  return done;
+}
+
 /** Works on one instance of a model from now on. @param {MessagePort} port */
 function work(port) {
   crewed = port;
   /** @type {import("./foretoken.js").Server} */
   let server;
-  port.onmessage = async ({ data: { load, order, counters } }) => {
-    if (order) server.order(order);
-    if (counters) port.postMessage({ counters: server.counters() });
-    if (!load) return;
+  const report = (/** @type {FromMember} */ message) => port.postMessage(message);
+  port.onmessage = async (/** @type {{ data: ToMember }} */ { data }) => {
+    if (data.type === "order") server.order(data.order);
+    if (data.type === "counters") report({ type: "counters", counters: server.counters() });
+    if (data.type !== "load") return;
+    const { load } = data;
     const { model, wasm, index, context, lock, options } = load;
     // Held for as long as this worker lives.
     await new Promise((held) => navigator.locks.request(lock, () => new Promise(() => held(undefined))));
-    port.postMessage({ here: true });
+    report({ type: "here" });
     try {
       await init({ module_or_path: wasm });
       // Whoever gives up loading ends this worker.
       const { signal } = new AbortController();
-      const { open, upload } = opening(load, { emit: (progress) => port.postMessage({ progress }), signal });
+      const { open, upload } = opening(load, { emit: (/** @type {any} */ progress) => report({ type: "progress", progress }), signal });
       const files = open(model, context === undefined ? "target" : "assistant");
       try {
         // Where two adapters are one, asking for the other changes nothing.
         const lowPower = index % 2 === 1 && (await hasTwins());
-        const tell = (/** @type {any} */ told) => port.postMessage({ told });
+        const tell = (/** @type {any} */ told) => report({ type: "told", ...told });
         server = await serve(files, index, context, lowPower, options, upload, tell);
       } finally {
         files.close?.();
       }
-      port.postMessage({ ready: { device: server.device(), memory: server.memory() } });
+      report({ type: "ready", device: server.device(), memory: server.memory() });
     } catch (error) {
-      port.postMessage({ error: explain(error) });
+      report({ type: "error", error: explain(error) });
     }
   };
 }
 
-onmessage = ({ data: { id, method, args, serve, hired, ...answer } }) => {
-  if (serve) return work(serve);
-  if (hired !== undefined) return hiring.get(hired)?.(answer);
-  if (method === "abort") {
-    running.get(id)?.abort();
-    return;
+/** The page whose worker this is. @param {FromWorker} message */
+const say = (message) => globalThis.postMessage(message);
+
+/** A page that asks, and its calls that were not answered yet. */
+class Client {
+  /** @type {Map<number, AbortController>} */
+  #calls = new Map();
+  /** The call that is worked on, if it is one of these. */
+  #current = -1;
+
+  /** @param {(message: FromWorker) => void} say */
+  constructor(say) {
+    this.say = say;
   }
-  const control = new AbortController();
-  running.set(id, control);
-  const context = { signal: control.signal, emit: (/** @type {unknown} */ event) => postMessage({ id, event }) };
-  queue = queue.then(async () => {
+
+  /** @param {ToWorker} message */
+  hear(message) {
+    if (message.type === "call") this.#call(message);
+    if (message.type === "abort") this.#abort(message.id);
+    if (message.type === "join") navigator.locks.request(message.lock, () => this.#leave());
+    if (message.type === "serve") work(message.port);
+    if (message.type === "hired" || message.type === "not_hired") hiring.get(message.id)?.(message);
+  }
+
+  /** @param {Extract<ToWorker, { type: "call" }>} message */
+  #call({ id, method, args }) {
+    const control = new AbortController();
+    this.#calls.set(id, control);
+    const tell = (/** @type {unknown} */ event) => this.say({ type: "event", id, event });
+    const isLoad = method === "load";
+    if (isLoad) watching.add(tell);
+    const emit = isLoad ? (/** @type {unknown} */ event) => watching.forEach((tell) => tell(event)) : tell;
+    queue = queue.then(async () => {
+      // What was taken back while it waited has had its answer.
+      if (this.#calls.has(id)) await this.#answer(id, () => methods[method](/** @type {any} */ (args), { emit, signal: control.signal }));
+      watching.delete(tell);
+    });
+  }
+
+  /** @param {number} id @param {() => Promise<any>} work */
+  async #answer(id, work) {
+    this.#current = id;
     try {
-      if (control.signal.aborted) throw failure("aborted", "aborted");
-      postMessage({ id, result: await methods[method](args, context) });
+      this.say({ type: "result", id, result: await work() });
     } catch (error) {
       // Nothing in the module may be called after a trap.
       if (error instanceof WebAssembly.RuntimeError) die(error);
-      else postMessage({ id, error: explain(error) });
+      else this.say({ type: "error", id, error: explain(error) });
     }
-    running.delete(id);
-  });
-};
+    this.#current = -1;
+    this.#calls.delete(id);
+  }
+
+  /** @param {number} id */
+  #abort(id) {
+    this.#calls.get(id)?.abort();
+    if (id === this.#current || !this.#calls.delete(id)) return;
+    this.say({ type: "error", id, error: failure("aborted", "aborted") });
+  }
+
+  /** The page is gone, and what it asked for nobody wants. */
+  #leave() {
+    clients.delete(this);
+    for (const id of [...this.#calls.keys()]) this.#abort(id);
+    // Without pages the browser ends it, but a page may have disposed of its engine and stay.
+    if (!clients.size) close();
+  }
+}
+
+/** Those that share this worker. @type {Set<Client>} */
+const clients = new Set();
+
+/** @param {{ postMessage: (message: FromWorker) => void, onmessage: any }} port */
+function attend(port) {
+  const client = new Client((message) => port.postMessage(message));
+  clients.add(client);
+  port.onmessage = (/** @type {{ data: ToWorker }} */ { data }) => client.hear(data);
+}
+
+// Only a SharedWorker has it.
+if ("onconnect" in globalThis) addEventListener("connect", (/** @type {any} */ { ports }) => attend(ports[0]));
+else attend(/** @type {any} */ (globalThis));
 
 // After a panic the promise of the call that caused it never settles; what is thrown arrives here.
 addEventListener("error", (event) => {
@@ -255,7 +349,12 @@ const panicked = () => /** @type {any} */ (globalThis).foretoken_panic;
 
 /** @param {unknown} reason */
 function die(reason) {
-  (crewed ?? globalThis).postMessage({ fatal: failure("internal", String(panicked() ?? reason)) });
+  /** @type {Extract<FromWorker, { type: "fatal" }>} */
+  const message = { type: "fatal", error: failure("internal", String(panicked() ?? reason)) };
+  if (crewed) return crewed.postMessage(message);
+  for (const client of clients) client.say(message);
+  // The next page that asks gets another one.
+  if ("onconnect" in globalThis) close();
 }
 
 /** @param {any} error */

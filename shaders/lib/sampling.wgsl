@@ -3,11 +3,14 @@ struct SamplingBlock {
     seed_low: u32,
     seed_high: u32,
     temperature: f32,
-    top_k: u32,               // 0: all
-    top_p: f32,               // 1: all
-    min_p: f32,               // 0: all
-    repetition_penalty: f32,  // 1: none
-    confidence: f32,          // drafting ends behind a token less likely than this; 0: never
+    top_k: u32,                 // 0: all
+    top_p: f32,                 // 1: all
+    min_p: f32,                 // 0: all
+    repetition_penalty: f32,    // 1: none
+    presence_penalty: f32,      // 0: none
+    frequency_penalty: f32,     // 0: none
+    no_repeat_ngram_size: u32,  // 0: n-grams may repeat
+    confidence: f32,            // drafting ends behind a token less likely than this; 0: never
 }
 
 struct SampleDims {
@@ -18,6 +21,7 @@ struct SampleDims {
     stream: u32,        // which noise: 0 the target's, 1 the draft model's own
     draft_stride: u32,  // elements per row of the draft model's logits; 0: the draft tokens are certain
     draft_vocab: u32,   // ids that the draft model may choose
+    logprobs: u32,      // index in `round` of the first row's log-probabilities
 }
 
 // What stands for a removed token's logit: shaders need not know infinities.

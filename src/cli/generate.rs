@@ -3,11 +3,11 @@
 use super::load::{Pair, Room};
 use super::options::GenerateFlags;
 use super::print::{Colour, Printer, summary};
-use super::writer::{self, Targets};
+use super::writer::{self, Targets, Writer};
 use super::{Failure, bad_prompt, print_json};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::gpu::DeviceInfo;
-use crate::options::{GenerateOptions, LoadOptions};
+use crate::options::{DoSample, GenerateOptions, LoadOptions};
 use crate::session::{Generation, Prompt};
 use crate::text::Message;
 use crate::weights::Source;
@@ -38,6 +38,9 @@ pub(super) struct Args {
     /// A system message that goes before it
     #[arg(long, value_name = "TEXT", requires = "chat")]
     system: Option<String>,
+    /// Write so many texts, which draw at random with the seeds N, N + 1, ...; the prompt is read once. With --json one object for each
+    #[arg(long, value_name = "N", value_parser = super::count, default_value_t = 1)]
+    num_return_sequences: usize,
     #[command(flatten)]
     colour: Colour,
 }
@@ -63,18 +66,40 @@ struct Used<'a> {
 }
 
 pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
-    let (load, options) = (args.targets.options(&args.room)?, args.generation.options()?);
+    let (load, mut options) = (args.targets.options(&args.room)?, args.generation.options()?);
     let prompt = args.prompt()?;
+    let count = args.num_return_sequences;
+    if count == 0 || count > 1 && options.do_sample == DoSample::No {
+        let (value, allowed) =
+            (count.to_string(), "1, or more with --do-sample: the most likely text is only one".into());
+        return Err(Error::BadOption { option: "num_return_sequences".into(), value, allowed }.into());
+    }
     let mut writer = writer::load(&args.pair, &load).await?;
+    for _ in 0..count {
+        write(args, json, &mut writer, &load, &prompt, &options).await?;
+        options.seed = options.seed.map(|seed| seed + 1);
+    }
+    Ok(())
+}
+
+/// Writes one text.
+async fn write(
+    args: &Args,
+    json: bool,
+    writer: &mut Writer,
+    load: &LoadOptions,
+    prompt: &Prompt,
+    options: &GenerateOptions,
+) -> Result<(), Failure> {
     if json {
-        let generation = writer.generate(&prompt, &options, &mut |_| ControlFlow::Continue(())).await?;
+        let generation = writer.generate(prompt, options, &mut |_| ControlFlow::Continue(())).await?;
         let model = args.pair.target()?.name();
         let assistant_model = args.pair.assistant()?.map(|files| files.name());
-        let options = Used { model, assistant_model, load: &load, generate: &options, chat: args.chat };
+        let options = Used { model, assistant_model, load, generate: options, chat: args.chat };
         return print_json(&Report { generation: &generation, device: writer.device(), options });
     }
     let mut printer = Printer::new(&args.colour);
-    let generation = writer.generate(&prompt, &options, &mut |progress| printer.show(progress)).await;
+    let generation = writer.generate(prompt, options, &mut |progress| printer.show(progress)).await;
     let origins = printer.finish()?;
     let colour = args.colour.wanted(&io::stderr());
     // The text is out, so nothing is lost when no one reads this.

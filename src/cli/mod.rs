@@ -8,6 +8,7 @@ mod generate;
 mod inspect;
 mod lines;
 mod load;
+mod measure;
 mod options;
 mod print;
 mod quantize;
@@ -35,7 +36,7 @@ const EXITS: &str = "Exit codes: 0 done, 1 it failed, 2 the command line is wron
 struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// Print one JSON object (chat: one for each answer) to stdout and nothing else
+    /// Print one JSON object (one for each answer of a chat, text of several, or embedding) to stdout and nothing else
     #[arg(long, global = true)]
     json: bool,
 }
@@ -48,6 +49,12 @@ enum Command {
     /// Talk with a model
     #[command(after_help = format!("{}\n\n{HUB}\n\n{EXITS}", chat::COMMANDS), allow_negative_numbers = true)]
     Chat(Box<chat::Args>),
+    /// Print the embeddings of texts, one JSON list each
+    #[command(after_help = format!("{HUB}\n\n{EXITS}"))]
+    Embed(measure::Embed),
+    /// Print how likely continuations of a prompt are: the logarithm, tokens, and the text
+    #[command(after_help = format!("{HUB}\n\n{EXITS}"))]
+    Score(measure::Score),
     /// Show what a model is, what it does, and how much memory it needs
     #[command(after_help = format!("{HUB}\n\n{EXITS}"), allow_negative_numbers = true)]
     Inspect(inspect::Args),
@@ -72,6 +79,8 @@ pub fn run() -> ExitCode {
         match command {
             Command::Generate(args) => generate::run(&args, json).await,
             Command::Chat(args) => chat::run(&args, json).await,
+            Command::Embed(args) => args.run(json).await,
+            Command::Score(args) => args.run(json).await,
             Command::Inspect(args) => inspect::run(&args, json).await,
             Command::Bench(args) => bench::run(&args, json).await,
             Command::Quantize(args) => Ok(quantize::run(&args).await?),

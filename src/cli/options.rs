@@ -64,6 +64,15 @@ pub(super) struct GenerateFlags {
     /// Logits of tokens that the text has are divided by it where positive, else multiplied [default: 1]
     #[arg(long, value_name = "FACTOR")]
     repetition_penalty: Option<f32>,
+    /// Subtracted from the logits of tokens that were generated, -2 to 2
+    #[arg(long, value_name = "X", default_value_t = defaults().presence_penalty, allow_hyphen_values = true)]
+    presence_penalty: f32,
+    /// The same, as many times as they were
+    #[arg(long, value_name = "X", default_value_t = defaults().frequency_penalty, allow_hyphen_values = true)]
+    frequency_penalty: f32,
+    /// Runs of so many tokens do not come twice, those of the prompt included; 0: they may [default: 0]
+    #[arg(long, value_name = "N", value_parser = count)]
+    no_repeat_ngram_size: Option<usize>,
     /// Key of the random choices: the same seed, the same text [default: another one each time]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -79,6 +88,12 @@ pub(super) struct GenerateFlags {
     /// No end of text before so many tokens
     #[arg(long, value_name = "N", value_parser = count, default_value_t = defaults().min_new_tokens)]
     min_new_tokens: usize,
+    /// With --json: tell how likely each token was, before penalties, temperature and filters
+    #[arg(long)]
+    logprobs: bool,
+    /// Of how many of the most likely tokens in its place besides, at most 20
+    #[arg(long, value_name = "N", value_parser = count, default_value_t = defaults().top_logprobs)]
+    top_logprobs: usize,
     /// End before this text; may be repeated
     #[arg(long, value_name = "TEXT")]
     stop: Vec<String>,
@@ -130,11 +145,16 @@ impl GenerateFlags {
             top_p: self.top_p,
             min_p: self.min_p,
             repetition_penalty: self.repetition_penalty,
+            presence_penalty: self.presence_penalty,
+            frequency_penalty: self.frequency_penalty,
+            no_repeat_ngram_size: self.no_repeat_ngram_size,
             seed: self.seed,
             acceptance: self.acceptance.parse()?,
             logit_bias: self.logit_bias.iter().copied().collect(),
             bad_words_ids: self.bad_words_ids.iter().map(|ids| ids.0.clone()).collect(),
             min_new_tokens: self.min_new_tokens,
+            logprobs: self.logprobs,
+            top_logprobs: self.top_logprobs,
             stop: self.stop.clone(),
             response_format: self.form(),
             context: ContextPolicy::Error,

@@ -5,8 +5,8 @@ use super::rows::Rows;
 use super::turn::Turn;
 use crate::constraint::{Constrained, Shared};
 use crate::error::{Error, Result};
-use crate::sample::{Sampling, choose, choose_draft, mask};
-use crate::target::{DRAFT_MODEL, Draft, MAX_DRAFT, Queue, Target, Translate, Translation, Verified, missed};
+use crate::sample::{Sampling, choose, choose_draft, log_sum_exp, mask, most_likely};
+use crate::target::{DRAFT_MODEL, Draft, Logprobs, MAX_DRAFT, Queue, Target, Translate, Translation, Verified, missed};
 
 /// Tokens that a draft model reads in a round before it drafts.
 const MISSED: usize = 16;
@@ -111,6 +111,25 @@ impl Engine {
         Ok(all)
     }
 
+    /// Caches `tokens` behind the cached ones, and returns the hidden states behind the last of them after the final norm
+    /// [wanted, hidden], flattened.
+    ///
+    /// # Errors
+    /// [`Error::ContextFull`].
+    pub async fn hidden(&mut self, tokens: &[u32], wanted: usize) -> Result<Vec<f32>> {
+        self.room(tokens.len())?;
+        let mut all = Vec::new();
+        let unwanted = tokens.len().saturating_sub(wanted);
+        for (at, chunk) in tokens.chunks(self.prefill_chunk()).enumerate() {
+            self.turn.give().await;
+            let first = unwanted.saturating_sub(at * self.prefill_chunk()).min(chunk.len());
+            let hidden = self.target.hidden(chunk, self.cached.len(), first..chunk.len());
+            (0..hidden.len()).for_each(|row| all.extend_from_slice(hidden.row(row)));
+            self.cached.extend_from_slice(chunk);
+        }
+        Ok(all)
+    }
+
     /// So many tokens of the draft model behind the cached ones and the pending one, with what each was drawn from.
     fn draft_tokens(&mut self, pending: u32, count: usize) -> Result<(Vec<u32>, Vec<Vec<f32>>)> {
         let text = [&self.cached[..], &[pending]].concat();
@@ -160,6 +179,19 @@ impl Engine {
             history.extend(draft.get(row));
         }
         Ok(ids)
+    }
+
+    /// What is told of the target's ids and the draft tokens in their places, where it is asked for.
+    fn logprobs(&self, logits: &Rows, ids: &[u32], draft: &[u32]) -> Vec<Logprobs> {
+        let Some(top) = self.sampling.logprobs else { return Vec::new() };
+        let of_row = |(row, id): (usize, &u32)| {
+            let row_logits = logits.row(row);
+            let all = log_sum_exp(row_logits);
+            let of = |id: u32| row_logits.get(id as usize).map_or(f32::NEG_INFINITY, |logit| logit - all);
+            let top = most_likely(row_logits, top).into_iter().map(|id| (id, of(id))).collect();
+            Logprobs { chosen: of(*id), drafted: draft.get(row).map_or(0.0, |id| of(*id)), top }
+        };
+        ids.iter().enumerate().map(of_row).collect()
     }
 }
 
@@ -240,8 +272,9 @@ impl Target for Engine {
         let rows = [&[pending], &tokens[..]].concat();
         let logits = self.target.forward(&rows, position, 0..rows.len());
         let ids = self.ids(&logits, pending, &tokens, &drawn_from)?;
+        let logprobs = self.logprobs(&logits, &ids, &tokens);
         self.cached.extend(rows);
-        Ok(Verified { draft: tokens, ids, ..Verified::default() })
+        Ok(Verified { draft: tokens, ids, logprobs, ..Verified::default() })
     }
 }
 

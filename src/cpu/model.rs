@@ -134,6 +134,16 @@ impl Model {
     /// Reads `tokens` behind the first `position` positions of its cache, which forgets the others, and returns the logits behind
     /// some of them [wanted, vocab].
     pub fn forward(&mut self, tokens: &[u32], position: usize, wanted: Range<usize>) -> Rows {
+        self.pass(tokens, position, wanted, usize::MAX).logits
+    }
+
+    /// The same, but the hidden states after the final norm [wanted, hidden].
+    pub fn hidden(&mut self, tokens: &[u32], position: usize, wanted: Range<usize>) -> Rows {
+        self.pass(tokens, position, wanted, 1).normed
+    }
+
+    /// All layers and, for the wanted rows, the first steps of the head.
+    fn pass(&mut self, tokens: &[u32], position: usize, wanted: Range<usize>, steps: usize) -> Pass {
         let Self { blueprint: Blueprint { spec, plan, .. }, memory } = self;
         memory.caches.iter_mut().for_each(|cache| cache.truncate(position));
         let none = Rows::default;
@@ -153,9 +163,12 @@ impl Model {
             }
             if !wanted.is_empty() {
                 pass.residual = pass.residual.part(wanted);
-                plan.head.iter().for_each(|op| memory.run(op, spec, tokens, position, &mut pass));
+                let head = plan.head.iter().take(steps);
+                head.for_each(|op| memory.run(op, spec, tokens, position, &mut pass));
+            } else {
+                pass.normed = none();
             }
-            pass.logits
+            pass
         })
     }
 }

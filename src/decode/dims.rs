@@ -100,6 +100,7 @@ pub(super) struct SampleDims {
     pub stream: u32,
     pub draft_stride: u32,
     pub draft_vocab: u32,
+    pub logprobs: u32,
 }
 
 /// Twin of `Sampling` in `shaders/lib/sampling.wgsl`.
@@ -113,5 +114,8 @@ pub(super) struct SamplingBlock {
     pub top_p: f32,
     pub min_p: f32,
     pub repetition_penalty: f32,
+    pub presence_penalty: f32,
+    pub frequency_penalty: f32,
+    pub no_repeat_ngram_size: u32,
     pub confidence: f32,
 }

@@ -4,13 +4,14 @@
 use super::dims::Step;
 use super::flight::{Ahead, DIRECT, Flight, Shape};
 use super::forward::Model;
-use super::round::{BEFORE, BIAS_WORDS, CHUNK, DRAFTS, IDS, PENDING, RoundBuffers, Seen};
+use super::round::{BEFORE, BIAS_WORDS, CHUNK, DRAFTS, IDS, PENDING, RoundBuffers, Seen, logprob_words, read_logprobs};
 use super::sampler::{NOT_DRAFTED, Recipe, Sampler, bias_words, block, check_finite};
 use super::translate::Translated;
 use crate::constraint::Shared;
 use crate::error::{Error, Result};
 use crate::gpu::{Call, Done, Gpu, Readback};
-use crate::sample::Sampling;
+use crate::options::MAX_TOP_LOGPROBS;
+use crate::sample::{Processors, Sampling};
 use crate::target::{DRAFT_MODEL, Draft, MAX_DRAFT, Queue, Target, Translate, Translation, Verified};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -77,7 +78,8 @@ impl Engine {
     }
 
     fn readback(gpu: &Gpu) -> Result<Readback> {
-        Readback::new(gpu, 4 * (CHUNK - DRAFTS) as u64)
+        let words = CHUNK - DRAFTS + (MAX_DRAFT + 1) * logprob_words(MAX_TOP_LOGPROBS);
+        Readback::new(gpu, 4 * words as u64)
     }
 
     /// In place of one whose bytes nobody will wait for.
@@ -138,8 +140,10 @@ impl Engine {
         }
         self.gpu.write(&self.buffers.sampling, 0, bytemuck::bytes_of(&block(sampling)));
         self.gpu.write(&self.buffers.biases, 0, bytemuck::cast_slice(&words));
-        let counts = sampling.processors.repetition_penalty != 1.0;
-        self.seen = counts.then(|| self.seen.take().unwrap_or_default());
+        let Processors { prompt_len, .. } = sampling.processors;
+        let known = self.seen.take().filter(|seen| seen.prompt_len == prompt_len);
+        let of_text = || known.unwrap_or_else(|| Seen::behind(prompt_len));
+        self.seen = sampling.processors.looks_back().then(of_text);
         Ok(())
     }
 
@@ -291,7 +295,7 @@ impl Target for Engine {
         tokens.extend_from_slice(known);
         self.gpu.write(&self.buffers.tokens, 4 * (PENDING - before) as u64, bytemuck::cast_slice(&tokens));
         if let Some(seen) = &mut self.seen {
-            seen.mark(&self.gpu, &self.buffers.seen, &self.cached, pending);
+            seen.mark(&self.gpu, &self.buffers, &self.cached, pending);
         }
         let shape = Shape { known: known.len(), steps, missed };
         self.target.set_step(Step {
@@ -318,11 +322,17 @@ impl Target for Engine {
         // After an error there is no round to go on with.
         let behind = std::mem::take(&mut self.flights);
         let words = self.readbacks[readback].wait(&self.gpu).await?;
-        let mut ids = words[IDS - shape.first_read()..].to_vec();
+        let first = shape.first_read();
+        let mut ids = words[IDS - first..][..shape.rows()].to_vec();
         let mut draft = if shape.steps > 0 { words[..shape.steps].to_vec() } else { known };
         let end = draft.iter().position(|&id| id == NOT_DRAFTED).unwrap_or(draft.len());
         draft.truncate(end);
         ids.truncate(end + 1);
+        let logprobs = self.sampler.recipe().logprobs.map(|top| {
+            let mut rows = read_logprobs(&words[CHUNK - first..], top, self.target.spec().vocab_size);
+            rows.truncate(ids.len());
+            rows
+        });
         check_finite(DRAFT_MODEL, &draft, position)?;
         check_finite("target", &ids, position)?;
         self.cached.push(pending);
@@ -334,7 +344,7 @@ impl Target for Engine {
         let agreed = draft.iter().zip(&ids).take_while(|(draft, id)| draft == id).count();
         let place = |flight| Flight { position: position + 1 + agreed, pending: ids[agreed], ..flight };
         self.flights = behind.into_iter().map(place).collect();
-        Ok(Verified { draft, ids, waited })
+        Ok(Verified { draft, ids, logprobs: logprobs.unwrap_or_default(), waited })
     }
 }
 

@@ -4,7 +4,7 @@ use super::dims::Step;
 use super::engine::Engine;
 use super::forward::Model;
 use super::node::Positions;
-use super::round::{DRAFTS, IDS, PENDING, RoundBuffers};
+use super::round::{CHUNK, DRAFTS, IDS, PENDING, RoundBuffers, logprob_words};
 use super::sampler::NOT_DRAFTED;
 use crate::error::Result;
 use crate::gpu::{Call, Gpu, Kernel, Prepared, Recorder};
@@ -42,11 +42,6 @@ impl Shape {
     /// The first token of the round's buffer that comes back: with tokens that the CPU knows, only the target's ids.
     pub fn first_read(self) -> usize {
         if self.steps > 0 { DRAFTS } else { IDS }
-    }
-
-    /// How many bytes come back.
-    fn bytes_read(self) -> u64 {
-        4 * (IDS + self.rows() - self.first_read()) as u64
     }
 }
 
@@ -151,6 +146,15 @@ impl Engine {
         }
     }
 
+    /// How many bytes come back of a round.
+    fn bytes_read(&self, shape: Shape) -> u64 {
+        let end = match self.sampler.recipe().logprobs {
+            None => IDS + shape.rows(),
+            Some(top) => CHUNK + shape.rows() * logprob_words(top),
+        };
+        4 * (end - shape.first_read()) as u64
+    }
+
     fn key(&self, shape: Shape, position: usize) -> Key {
         let Shape { steps, missed, .. } = shape;
         let mut blocks: Vec<u32> = self.target.blocks(shape.rows(), position).collect();
@@ -187,7 +191,7 @@ impl Engine {
         part(&mut recorder, None);
         self.sampler.record_verify(&mut recorder, shape.rows(), steps > 0);
         let readback = &self.readbacks[readback];
-        let ids = (&self.buffers.tokens, 4 * shape.first_read() as u64, shape.bytes_read(), readback);
+        let ids = (&self.buffers.tokens, 4 * shape.first_read() as u64, self.bytes_read(shape), readback);
         parts.push(recorder.encode(Some(ids)));
         parts
     }
@@ -224,7 +228,8 @@ impl Engine {
             }
             let submitted = submit(&self.gpu, part);
             if i == last {
-                self.readbacks[DIRECT].expect(shape.bytes_read(), submitted);
+                let bytes = self.bytes_read(shape);
+                self.readbacks[DIRECT].expect(bytes, submitted);
             } else if i == 0 && shape.steps > 0 {
                 self.readbacks[DRAFTED].expect(4 * shape.steps as u64, submitted);
             }
@@ -253,7 +258,9 @@ impl Engine {
         let no_step = || Ok(gpu.buffer("step", target.step().size())?.whole());
         let draft_step = draft.map_or_else(no_step, |draft| Ok(draft.step().clone()))?;
         let (step, tokens, seen) = (target.step().clone(), buffers.tokens.whole(), buffers.seen.whole());
-        Ok(gpu.call(Kernel::Follow, &[(0, step), (1, draft_step), (2, tokens), (3, seen)]))
+        let (counts, text) = (buffers.counts.whole(), buffers.text.whole());
+        let bindings = [(0, step), (1, draft_step), (2, tokens), (3, seen), (4, counts), (5, text)];
+        Ok(gpu.call(Kernel::Follow, &bindings))
     }
 
     /// Encodes commands for a round like the only one in flight, behind it. Returns whether that can be.
@@ -285,7 +292,8 @@ impl Engine {
     pub(super) fn submit_repeat(&mut self) {
         let Some((flight, commands)) = self.ahead.repeat.take() else { return };
         let submitted = self.gpu.submit_ahead(commands);
-        self.readbacks[flight.readback].expect(flight.shape.bytes_read(), submitted);
+        let bytes = self.bytes_read(flight.shape);
+        self.readbacks[flight.readback].expect(bytes, submitted);
         self.flights.push_back(flight);
     }
 }

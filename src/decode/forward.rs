@@ -31,6 +31,9 @@ pub struct Model {
     logits: Buffer,
     body: Vec<Node>,
     head: Vec<Node>,
+    /// The norm that the head begins with, alone. Compiled when it is first wanted.
+    final_norm: Vec<Node>,
+    normed: Slice,
     /// Of the attention layers, each once.
     windows: Vec<u32>,
 }
@@ -90,19 +93,23 @@ impl Model {
         // In a browser the kernels compile while the weights arrive.
         let mut uniforms = Uniforms::default();
         let lowered = binder.lower_all(plan.body.iter().chain(&plan.head), &mut uniforms);
+        // By itself no matmul does it.
+        let final_norm = binder.lower_all(plan.head.iter().take(1), &mut uniforms);
         let blocks = uniforms.upload(gpu, "dimensions")?;
         let mut nodes = lowered
             .into_iter()
             .map(|op: Vec<_>| op.into_iter().map(|lowered: Lowered| lowered.bind(gpu, &blocks)).collect::<Vec<_>>());
         let mut body: Vec<Vec<Node>> = nodes.by_ref().take(plan.body.len()).collect();
         let head: Vec<Node> = nodes.flatten().collect();
+        let final_norm: Vec<Node> =
+            final_norm.into_iter().flatten().map(|lowered| lowered.bind(gpu, &blocks)).collect();
         choose_probes(&mut body, plan.ops_per_layer());
         let body: Vec<Node> = body.into_iter().flatten().collect();
         let mut windows: Vec<u32> = body.iter().filter_map(Node::window).collect();
         windows.sort_unstable();
         windows.dedup();
 
-        let Binder { step, kv, partial, norms, logits, arithmetic, matrices, vectors, tables, .. } = binder;
+        let Binder { step, kv, partial, norms, logits, normed, arithmetic, matrices, vectors, tables, .. } = binder;
         let blueprint = Blueprint { arithmetic: arithmetic.into(), ..blueprint.clone() };
         let variants = Cell::default();
         let model = Self {
@@ -118,6 +125,8 @@ impl Model {
             logits,
             body,
             head,
+            final_norm,
+            normed,
             windows,
         };
         model.compile(1);
@@ -280,6 +289,17 @@ impl Model {
     pub fn record_head(&self, recorder: &mut Recorder<'_>, rows: usize) {
         let pass = self.pass(rows, &(0..=0));
         self.head.iter().for_each(|node| node.record(recorder, pass));
+    }
+
+    /// Records the final norm for `rows` rows, from the step's `logit_row` on.
+    pub(super) fn record_final_norm(&self, recorder: &mut Recorder<'_>, rows: usize) {
+        let pass = self.pass(rows, &(0..=0));
+        self.final_norm.iter().for_each(|node| node.record(recorder, pass));
+    }
+
+    /// Rows behind a norm [rows, hidden], in rows of whole chunks.
+    pub(super) fn normed(&self) -> &Slice {
+        &self.normed
     }
 
     /// From now on only these kernel variants are in use: for devices where others do not agree to the bit.

@@ -1,9 +1,9 @@
-//! Reading a text outside of rounds, chunk by chunk: prefill, a draft model that catches up, logits for checks.
+//! Reading a text outside of rounds, chunk by chunk: prefill, a draft model that catches up, hidden states, logits for checks.
 
 use super::dims::Step;
 use super::engine::Engine;
 use super::forward::Model;
-use super::memory::logits_stride;
+use super::memory::{logits_stride, stride};
 use super::round::{BEFORE, CHUNK, IDS};
 use crate::error::Result;
 use crate::gpu::{Readback, Submitted};
@@ -79,6 +79,35 @@ impl Engine {
                 all.extend(whole.map(|word| f32::from_bits(*word)));
             }
             self.cached.extend_from_slice(chunk);
+        }
+        Ok(all)
+    }
+
+    /// Caches `tokens` behind the cached ones, and returns the hidden states behind the last of them after the final norm
+    /// [wanted, hidden], flattened.
+    ///
+    /// # Errors
+    /// As [`crate::target::Target::prefill`].
+    pub async fn hidden(&mut self, tokens: &[u32], wanted: usize) -> Result<Vec<f32>> {
+        self.make_room(tokens.len()).await?;
+        let width = self.target.spec().hidden_size;
+        let mut all = Vec::with_capacity(wanted * width);
+        let unwanted = tokens.len().saturating_sub(wanted);
+        for (at, chunk) in tokens.chunks(self.target.chunk()).enumerate() {
+            let first = unwanted.saturating_sub(at * self.target.chunk()).min(chunk.len());
+            let submitted = self.submit_chunk(&self.target, chunk, self.cached.len());
+            self.cached.extend_from_slice(chunk);
+            self.keep_up(submitted).await?;
+            if first == chunk.len() {
+                continue;
+            }
+            let mut recorder = self.gpu.record();
+            self.target.record_final_norm(&mut recorder, chunk.len());
+            recorder.submit(None);
+            let bytes = 4 * (chunk.len() * stride(width)) as u64;
+            let words = self.target.normed().read(&self.gpu, bytes).await?;
+            let rows = words.chunks_exact(stride(width)).skip(first).flat_map(|row| &row[..width]);
+            all.extend(rows.map(|word| f32::from_bits(*word)));
         }
         Ok(all)
     }

@@ -5,10 +5,11 @@ use super::forward::Model;
 use super::invariance::Variants;
 use super::memory::logits_stride;
 use super::node::{Choice, Grid, Node, Pass};
-use super::round::{DRAFTS, RoundBuffers};
+use super::round::{CHUNK, DRAFTS, RoundBuffers};
 use crate::error::{Error, Result};
 use crate::gpu::{Buffer, Gpu, Kernel, Noise, Recorder, Tokens, Uniforms};
-use crate::sample::{Bias, Draw, Sampling, stream};
+use crate::options::MAX_TOP_LOGPROBS;
+use crate::sample::{Bias, Draw, Processors, Sampling, stream};
 use crate::target::MAX_DRAFT;
 
 /// The sampler's answer to a row with a logit that is not finite.
@@ -48,6 +49,8 @@ pub(super) struct Recipe {
     /// What remains is looked at by others than the one who chooses.
     survey: bool,
     draw: Draw,
+    /// Of how many of the most likely tokens log-probabilities are told, if any are.
+    pub logprobs: Option<usize>,
     /// The draft model has another tokenizer.
     pub translated: bool,
 }
@@ -57,14 +60,15 @@ impl Recipe {
         // Greedy choice needs no filter: it takes the largest all the same.
         let filter = sampling.draw != Draw::Greedy && sampling.processors.removes();
         let survey = filter || sampling.draw == Draw::Rejection;
-        Self { masked, adjust: sampling.processors.adjusts(), filter, survey, draw: sampling.draw, translated }
+        let logprobs = sampling.logprobs.map(|top| top.min(MAX_TOP_LOGPROBS));
+        Self { masked, adjust: sampling.processors.adjusts(), filter, survey, draw: sampling.draw, logprobs, translated }
     }
 
     /// How the draft model chooses. Noise and biases belong to the target's ids, so where its own mean something else,
     /// it takes the largest logit as it is: the guess that the target is most likely to share.
     fn of_draft(self) -> Self {
         // What it drafts is not known before it has drafted, so nobody can tell it what may come next.
-        let own = Self { masked: false, ..self };
+        let own = Self { masked: false, logprobs: None, ..self };
         match self.draw {
             _ if self.translated => Self { adjust: false, filter: false, survey: false, draw: Draw::Greedy, ..own },
             // With noise of its own, the draft model draws as the target does where the noise is shared.
@@ -102,6 +106,7 @@ impl Sampler {
             stream,
             draft_stride,
             draft_vocab,
+            logprobs: CHUNK as u32,
         };
         let draft_stride = draft.map_or(0, stride);
         let mut uniforms = Uniforms::default();
@@ -113,6 +118,7 @@ impl Sampler {
         let masks = gpu.buffer("masks", 4 * u64::from(mask_words) * (MAX_DRAFT + 1) as u64)?;
         let looks = |model: &Model| Look::new(gpu, model, recipe.filter);
         let (look, draft_look) = (looks(target)?, draft.map(looks).transpose()?);
+        let report = recipe.logprobs.map(|top| Report::new(gpu, target, top, recipe.masked || recipe.adjust)).transpose()?;
         let bind = |model: &Model, look: &Look, block: usize, recipe: Recipe, drafted: Option<(&Model, &Look)>| {
             let step = (0, model.step().clone());
             let dims = (1, blocks[block].clone());
@@ -130,11 +136,20 @@ impl Sampler {
                 nodes.push(Node::new(gpu, Choice::Always(kernel), grid, bindings));
             };
             let Look { largest, tops, cuts, found, counts, list, bests } = look;
+            let report = recipe.logprobs.and(report.as_ref());
+            if let Some(Report { asked, look, kept }) = report {
+                let Look { largest, tops, cuts, found, counts, .. } = look;
+                kept.iter().for_each(|kept| node(Kernel::Keep, segments, &[(3, kept)]));
+                node(Kernel::Survey, segments, &[(3, largest), (4, asked), (5, tops)]);
+                node(Kernel::Bound, Grid::Rows, &[(2, largest), (3, tops), (4, asked), (5, cuts)]);
+                node(Kernel::Gather, segments, &[(3, cuts), (4, asked), (5, found), (6, counts)]);
+            }
             if recipe.masked {
                 node(Kernel::Mask, segments, &[(3, &masks)]);
             }
             if recipe.adjust {
-                node(Kernel::Adjust, Grid::Rows, &[(5, &buffers.seen), (6, &buffers.biases)]);
+                let RoundBuffers { seen, biases, counts, text, .. } = buffers;
+                node(Kernel::Adjust, Grid::Rows, &[(5, seen), (6, biases), (7, counts), (8, text)]);
             }
             if recipe.survey {
                 node(Kernel::Survey, segments, &[(3, largest), (5, tops)]);
@@ -161,6 +176,12 @@ impl Sampler {
                         node(Kernel::Settle(noise), Grid::Rows, &[(5, bests)]);
                     }
                 }
+            }
+            if let Some(Report { asked, look, kept }) = report {
+                let logits = kept.as_ref().unwrap_or(model.logits());
+                let Look { cuts, found, counts, .. } = look;
+                let own = [(2, logits), (4, asked), (5, cuts), (6, found), (7, counts)];
+                node(Kernel::Logprobs, Grid::Rows, &own);
             }
             nodes.iter().for_each(|node| gpu.compile(node.best(1, Variants::default())));
             nodes
@@ -190,6 +211,27 @@ impl Sampler {
     /// Records the choice of a draft token, which the next pass reads.
     pub fn record_draft(&self, recorder: &mut Recorder<'_>) {
         record(&self.draft, recorder, 1);
+    }
+}
+
+/// What log-probabilities are made of.
+struct Report {
+    /// Which tokens are asked for, as a rule of which remain.
+    asked: Buffer,
+    look: Look,
+    /// Logits before they are changed in place [rows, stride], where they are.
+    kept: Option<Buffer>,
+}
+
+impl Report {
+    fn new(gpu: &Gpu, target: &Model, top: usize, changes: bool) -> Result<Self> {
+        let processors = Processors { top_k: top.max(1), ..Processors::default() };
+        let asked = block(&Sampling { processors, ..Sampling::default() });
+        Ok(Self {
+            asked: gpu.buffer_of("sampling", &[asked])?,
+            look: Look::new(gpu, target, true)?,
+            kept: changes.then(|| gpu.buffer("logits", target.logits().size())).transpose()?,
+        })
     }
 }
 
@@ -248,6 +290,9 @@ pub(super) fn block(sampling: &Sampling) -> SamplingBlock {
         top_p: processors.top_p,
         min_p: processors.min_p,
         repetition_penalty: processors.repetition_penalty,
+        presence_penalty: processors.presence_penalty,
+        frequency_penalty: processors.frequency_penalty,
+        no_repeat_ngram_size: processors.no_repeat_ngram_size.min(1 << 28) as u32,
         confidence: sampling.confidence,
     }
 }

@@ -74,6 +74,10 @@ pub enum Kernel {
     SampleKept,
     /// Logits of target and draft model -> token ids, by rejection sampling.
     Reject(Tokens),
+    /// Keeps logits as they are before [`Kernel::Adjust`].
+    Keep,
+    /// Logits and token ids -> log-probabilities.
+    Logprobs,
     /// Moves the text on behind a round that the CPU has not read.
     Follow,
     /// Reads a buffer once, to measure the memory.
@@ -224,6 +228,8 @@ impl Kernel {
                 };
                 vec![step, sampling, random, best, tokens, shader!("reject.wgsl")]
             }
+            Self::Keep => vec![step, sampling, segments, shader!("logprobs_keep.wgsl")],
+            Self::Logprobs => vec![step, sampling, best, shader!("logprobs.wgsl")],
             Self::Follow => vec![step, shader!("follow.wgsl")],
             Self::Probe => vec![shader!("probe.wgsl")],
             Self::Fill(format) => vec![fill(format), shader!("fill.wgsl")],
@@ -246,7 +252,7 @@ impl Kernel {
         let kvs = [KvDtype::F32, KvDtype::F16];
         let mut all =
             vec![Self::NormRms, Self::PostNorm, Self::NormLayer, Self::AttentionMerge, Self::Probe, Self::Halves];
-        all.extend([Self::Quantise, Self::Mask, Self::Adjust, Self::Survey, Self::Bound, Self::Gather, Self::Filter, Self::Follow]);
+        all.extend([Self::Quantise, Self::Mask, Self::Keep, Self::Logprobs, Self::Adjust, Self::Survey, Self::Bound, Self::Gather, Self::Filter, Self::Follow]);
         all.extend([Noise::None, Noise::Gumbel].map(Self::Sample));
         all.extend([Self::Settle(Noise::None), Self::Settle(Noise::Gumbel), Self::SampleKept]);
         all.extend([Tokens::All, Tokens::Kept].map(Self::Reject));

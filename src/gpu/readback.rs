@@ -1,6 +1,6 @@
 //! Bytes from the GPU to the CPU, through one staging buffer that is made once.
 
-use super::buffers::Buffer;
+use super::buffers::{Buffer, Slice};
 use super::device::Gpu;
 use super::record::Submitted;
 use crate::error::{Error, Result};
@@ -107,6 +107,16 @@ impl Readback {
     pub async fn read(&mut self, gpu: &Gpu, bytes: u64, submitted: Submitted) -> Result<Vec<u32>> {
         self.expect(bytes, submitted);
         self.wait(gpu).await
+    }
+}
+
+impl Slice {
+    /// Its first `bytes` bytes as u32, as [`Gpu::read`] does.
+    ///
+    /// # Errors
+    /// As [`Gpu::read`].
+    pub async fn read(&self, gpu: &Gpu, bytes: u64) -> Result<Vec<u32>> {
+        gpu.read(&self.buffer, self.offset, bytes).await
     }
 }
 

@@ -2,8 +2,8 @@
 //! says what would have been right.
 
 use super::{
-    Acceptance, ArithmeticChoice, ContextPolicy, DeviceChoice, DoSample, DrafterChoice, KvDtype, LookupRule, Schedule,
-    Speculation, WeightDtype,
+    Acceptance, ArithmeticChoice, ContextPolicy, DeviceChoice, DoSample, DrafterChoice, KvDtype, LookupRule, Pooling,
+    Schedule, Speculation, WeightDtype,
 };
 use crate::error::{Error, Result};
 use serde::de::{
@@ -213,6 +213,7 @@ by_name! {
     Acceptance: "acceptance",
     ContextPolicy: "context",
     Speculation: "speculation",
+    Pooling: "pooling",
     KvDtype: "kv_dtype",
     WeightDtype: "dtype",
     DeviceChoice: "device",

@@ -56,6 +56,7 @@ pub struct SamplingDefaults {
     pub top_p: Option<f32>,
     pub min_p: Option<f32>,
     pub repetition_penalty: Option<f32>,
+    pub no_repeat_ngram_size: Option<usize>,
 }
 
 impl SamplingDefaults {
@@ -81,19 +82,20 @@ impl SamplingDefaults {
             None => None,
             Some(value) => return Err(bad("do_sample", format!("{value} is neither true nor false"))),
         };
-        let top_k = match number("top_k")? {
+        let count = |key: &str| match number(key)? {
             Some(count) if count < 0.0 || count.fract() != 0.0 => {
-                return Err(bad("top_k", format!("{count} is no whole number from 0 on")));
+                Err(bad(key, format!("{count} is no whole number from 0 on")))
             }
-            count => count.map(|count| count as usize),
+            count => Ok(count.map(|count| count as usize)),
         };
         Ok(Self {
             do_sample,
             temperature: number("temperature")?,
-            top_k,
+            top_k: count("top_k")?,
             top_p: number("top_p")?,
             min_p: number("min_p")?,
             repetition_penalty: number("repetition_penalty")?,
+            no_repeat_ngram_size: count("no_repeat_ngram_size")?,
         })
     }
 }
@@ -108,12 +110,25 @@ pub struct SamplingValues {
     pub top_p: f32,
     pub min_p: f32,
     pub repetition_penalty: f32,
+    pub presence_penalty: f32,
+    pub frequency_penalty: f32,
+    pub no_repeat_ngram_size: usize,
 }
 
 impl Default for SamplingValues {
     /// The most likely token, always.
     fn default() -> Self {
-        Self { do_sample: false, temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, repetition_penalty: 1.0 }
+        Self {
+            do_sample: false,
+            temperature: 1.0,
+            top_k: 0,
+            top_p: 1.0,
+            min_p: 0.0,
+            repetition_penalty: 1.0,
+            presence_penalty: 0.0,
+            frequency_penalty: 0.0,
+            no_repeat_ngram_size: 0,
+        }
     }
 }
 
@@ -129,6 +144,8 @@ impl SamplingValues {
             ("top_p", self.top_p, f32::MIN_POSITIVE..=1.0, "more than 0, up to 1"),
             ("min_p", self.min_p, 0.0..=1.0, "0 to 1"),
             ("repetition_penalty", self.repetition_penalty, 0.01..=100.0, "0.01 to 100; 1: none"),
+            ("presence_penalty", self.presence_penalty, -2.0..=2.0, "-2 to 2; 0: none"),
+            ("frequency_penalty", self.frequency_penalty, -2.0..=2.0, "-2 to 2; 0: none"),
         ] {
             if !range.contains(&value) {
                 return bad(option, value, allowed);
@@ -148,13 +165,14 @@ impl GenerateOptions {
         let model = if self.do_sample == DoSample::Model { model } else { &nothing };
         let do_sample = self.do_sample == DoSample::Yes || model.do_sample == Some(true);
         let merged = self.merged(model);
-        let plain = SamplingValues { repetition_penalty: merged.repetition_penalty, ..SamplingValues::default() };
+        let SamplingValues { temperature, top_k, top_p, min_p, .. } = SamplingValues::default();
+        let plain = SamplingValues { temperature, top_k, top_p, min_p, ..merged };
         let values = if do_sample { SamplingValues { do_sample, ..merged } } else { plain };
         values.validate()?;
         Ok(values)
     }
 
-    /// The values of drawing, if anything is drawn.
+    /// The values, if anything is drawn.
     pub(super) fn merged(&self, model: &SamplingDefaults) -> SamplingValues {
         let plain = SamplingValues::default();
         SamplingValues {
@@ -167,6 +185,9 @@ impl GenerateOptions {
                 .repetition_penalty
                 .or(model.repetition_penalty)
                 .unwrap_or(plain.repetition_penalty),
+            presence_penalty: self.presence_penalty,
+            frequency_penalty: self.frequency_penalty,
+            no_repeat_ngram_size: self.no_repeat_ngram_size.or(model.no_repeat_ngram_size).unwrap_or_default(),
         }
     }
 }

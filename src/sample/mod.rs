@@ -5,11 +5,13 @@ mod choose;
 mod noise;
 mod process;
 mod reject;
+mod report;
 
 pub use choose::{choose, choose_draft};
 pub use noise::{exponential, gumbel, threefry2x32, uniform};
 pub use process::{Bias, Processors, mask, softmax};
 pub use reject::{accepts, recovered};
+pub use report::{log_sum_exp, most_likely};
 
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +26,8 @@ pub struct Sampling {
     pub seed: u64,
     /// A draft ends behind a token that is less likely than this; 0: never.
     pub confidence: f32,
+    /// Whether log-probabilities are told, and of how many of the most likely tokens.
+    pub logprobs: Option<usize>,
 }
 
 /// How a token is taken from processed logits.

@@ -1,4 +1,5 @@
-//! The processors of transformers, in their order: biases, repetition penalty, temperature, top-k, top-p, min-p.
+//! The processors of transformers, in their order: biases, repetition penalty, n-grams that may not repeat, temperature, top-k,
+//! top-p, min-p. Behind the repetition penalty stand the two penalties of OpenAI, as in vLLM.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -9,6 +10,14 @@ pub struct Processors {
     pub biases: Vec<Bias>,
     /// Logits of tokens that occurred are divided by it where positive, else multiplied (CTRL, Keskar et al. 2019).
     pub repetition_penalty: f32,
+    /// Subtracted from the logits of tokens that were generated (OpenAI).
+    pub presence_penalty: f32,
+    /// The same, as many times as they were.
+    pub frequency_penalty: f32,
+    /// N-grams of this length do not come twice; 0: they may (Paulus et al. 2017).
+    pub no_repeat_ngram_size: usize,
+    /// Leading tokens that were not generated.
+    pub prompt_len: usize,
     /// Logits are divided by it.
     pub temperature: f32,
     /// So many most likely tokens remain, and those that tie with the last of them; 0: all.
@@ -21,7 +30,18 @@ pub struct Processors {
 
 impl Default for Processors {
     fn default() -> Self {
-        Self { biases: Vec::new(), repetition_penalty: 1.0, temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0 }
+        Self {
+            biases: Vec::new(),
+            repetition_penalty: 1.0,
+            presence_penalty: 0.0,
+            frequency_penalty: 0.0,
+            no_repeat_ngram_size: 0,
+            prompt_len: 0,
+            temperature: 1.0,
+            top_k: 0,
+            top_p: 1.0,
+            min_p: 0.0,
+        }
     }
 }
 
@@ -59,7 +79,16 @@ impl Bias {
 impl Processors {
     /// Whether single logits change, before the temperature.
     pub fn adjusts(&self) -> bool {
-        !self.biases.is_empty() || self.repetition_penalty != 1.0
+        !self.biases.is_empty() || self.looks_back()
+    }
+
+    /// Whether more of the text counts than its last tokens.
+    pub fn looks_back(&self) -> bool {
+        self.penalises() || self.no_repeat_ngram_size > 0
+    }
+
+    fn penalises(&self) -> bool {
+        self.repetition_penalty != 1.0 || self.presence_penalty != 0.0 || self.frequency_penalty != 0.0
     }
 
     /// Whether tokens are removed.
@@ -74,7 +103,7 @@ impl Processors {
         self.filter(logits);
     }
 
-    /// The biases, then the repetition penalty.
+    /// The biases, then the penalties, then n-grams.
     pub fn adjust(&self, logits: &mut [f32], history: &[u32]) {
         for Bias { after, token, bias, until } in &self.biases {
             if let Some(logit) = logits.get_mut(*token as usize)
@@ -84,7 +113,10 @@ impl Processors {
                 *logit += bias;
             }
         }
-        self.penalise(logits, history);
+        if self.penalises() {
+            self.penalise(logits, history);
+        }
+        self.ban_ngrams(logits, history);
     }
 
     /// Temperature, top-k, top-p, min-p.
@@ -109,16 +141,30 @@ impl Processors {
     }
 
     fn penalise(&self, logits: &mut [f32], history: &[u32]) {
-        if self.repetition_penalty == 1.0 {
+        let mut seen: Vec<(u32, bool)> =
+            history.iter().enumerate().map(|(at, token)| (*token, at >= self.prompt_len)).collect();
+        seen.sort_unstable();
+        for same in seen.chunk_by(|(a, _), (b, _)| a == b) {
+            let count = same.iter().filter(|(_, generated)| *generated).count() as f32;
+            if let Some(logit) = logits.get_mut(same[0].0 as usize) {
+                let penalty = self.repetition_penalty;
+                let penalised = if *logit < 0.0 { *logit * penalty } else { *logit / penalty };
+                *logit = penalised - self.frequency_penalty * count - self.presence_penalty * count.min(1.0);
+            }
+        }
+    }
+
+    /// Removes what would end an n-gram that the text has.
+    fn ban_ngrams(&self, logits: &mut [f32], history: &[u32]) {
+        if self.no_repeat_ngram_size == 0 {
             return;
         }
-        let mut seen: Vec<u32> = history.to_vec();
-        seen.sort_unstable();
-        seen.dedup();
-        for token in seen {
-            if let Some(logit) = logits.get_mut(token as usize) {
-                let penalty = self.repetition_penalty;
-                *logit = if *logit < 0.0 { *logit * penalty } else { *logit / penalty };
+        for ngram in history.windows(self.no_repeat_ngram_size) {
+            if let Some((end, before)) = ngram.split_last()
+                && history.ends_with(before)
+                && let Some(logit) = logits.get_mut(*end as usize)
+            {
+                *logit = f32::NEG_INFINITY;
             }
         }
     }

@@ -1,10 +1,11 @@
 //! Tokens -> text, stop strings, the caller.
 
-use super::{FinishReason, Generation, Progress, Token};
+use super::{FinishReason, Generation, Progress, Token, TokenLogprob};
 use crate::constraint::Shared;
 use crate::error::Result;
 use crate::options::GenerateOptions;
 use crate::speculate::{Origin, Stats};
+use crate::target::Logprobs;
 use crate::text::{StopStrings, TextStream, Tokenizer};
 use std::ops::ControlFlow;
 
@@ -12,6 +13,9 @@ use std::ops::ControlFlow;
 pub trait Sink {
     /// Tokens still wanted.
     fn room(&self) -> usize;
+
+    /// Hears the log-probabilities of the token that comes next, where they were asked for.
+    fn told(&mut self, _logprobs: Logprobs) {}
 
     /// Takes a token; `last` when nothing follows it. Breaks when no more are wanted.
     ///
@@ -42,6 +46,9 @@ pub(crate) struct Emitter<'a> {
     max_new_tokens: usize,
     text: String,
     token_ids: Vec<u32>,
+    logprobs: Vec<TokenLogprob>,
+    /// Of the token that comes next.
+    told: Option<Logprobs>,
     ends: &'a [u32],
     ended_by: Option<FinishReason>,
     /// What says when the text is complete, besides the tokens that end it.
@@ -64,6 +71,8 @@ impl<'a> Emitter<'a> {
             max_new_tokens: options.max_new_tokens,
             text: String::new(),
             token_ids: Vec::new(),
+            logprobs: Vec::new(),
+            told: None,
             ends,
             ended_by: None,
             constraint: None,
@@ -91,7 +100,8 @@ impl<'a> Emitter<'a> {
         // Whoever broke off did so behind a token that was not to be the last one.
         self.settle(String::new(), true)?;
         let finish_reason = self.ended_by.unwrap_or(FinishReason::Length);
-        Ok(Generation { text: self.text, token_ids: self.token_ids, finish_reason, stats })
+        let Self { text, token_ids, logprobs, .. } = self;
+        Ok(Generation { text, token_ids, logprobs, finish_reason, stats })
     }
 
     fn hear(&mut self, progress: Progress<'_>) -> ControlFlow<()> {
@@ -108,6 +118,10 @@ impl Sink for Emitter<'_> {
         self.max_new_tokens - self.token_ids.len()
     }
 
+    fn told(&mut self, logprobs: Logprobs) {
+        self.told = Some(logprobs);
+    }
+
     fn push(&mut self, id: u32, origin: Origin, last: bool) -> Result<ControlFlow<()>> {
         self.token_ids.push(id);
         let mut fresh = String::new();
@@ -118,8 +132,10 @@ impl Sink for Emitter<'_> {
         }
         let (text, stopped) = self.settle(fresh, last)?;
         // Whatever ends a round is the target's own token: it decided that the text ends here.
-        let flow =
-            self.hear(Progress::Token(&Token { id, text, origin: if stopped { Origin::Target } else { origin } }));
+        let origin = if stopped { Origin::Target } else { origin };
+        let logprobs = self.told.take().map(|told| TokenLogprob::new(self.tokenizer, id, &told));
+        self.logprobs.extend(logprobs.clone());
+        let flow = self.hear(Progress::Token(&Token { id, text, origin, logprobs }));
         if stopped {
             self.ended_by = Some(FinishReason::Stop);
             return Ok(ControlFlow::Break(()));

@@ -99,10 +99,36 @@ impl Prompts {
         if tokens.is_empty() {
             tokens.extend(self.spec.bos_token_id);
         }
+        match tokens.is_empty() {
+            true => bad("an empty prompt", "one token or more"),
+            false => self.known(tokens),
+        }
+    }
+
+    /// The tokens of what follows a prompt of the tokens `head`.
+    ///
+    /// # Errors
+    /// As [`Self::encode`], and [`Error::BadOption`] for messages.
+    pub fn continuation(&self, prompt: &Prompt, head: &[u32], continuation: &Prompt) -> Result<Vec<u32>> {
+        let text = match continuation {
+            Prompt::Text(text) => text,
+            Prompt::Tokens(tokens) => return self.known(tokens.clone()),
+            Prompt::Chat(_) => return bad("messages", "a text or token ids behind a prompt"),
+        };
+        if let Prompt::Text(prompt) = prompt {
+            let whole = self.tokenizer.encode(&format!("{prompt}{text}"), true)?;
+            if let Some(rest) = whole.strip_prefix(head) {
+                return self.known(rest.to_vec());
+            }
+        }
+        self.known(self.tokenizer.encode(text, false)?)
+    }
+
+    /// Tokens that the model has.
+    fn known(&self, tokens: Vec<u32>) -> Result<Vec<u32>> {
         let vocab = self.spec.vocab_size;
         match tokens.iter().find(|&&id| id as usize >= vocab) {
             Some(id) => bad(format!("token {id}"), format!("token ids below {vocab}")),
-            None if tokens.is_empty() => bad("an empty prompt", "one token or more"),
             None => Ok(tokens),
         }
     }

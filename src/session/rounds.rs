@@ -3,7 +3,7 @@
 use super::Sink;
 use crate::error::{Error, Result};
 use crate::speculate::{Accepted, Drafter, Origin, Round, Stats, accept};
-use crate::target::{Draft, Queue};
+use crate::target::{Draft, Logprobs, Queue};
 use std::ops::ControlFlow;
 use web_time::Instant;
 
@@ -43,6 +43,8 @@ struct Unemitted {
     round: Accepted,
     /// The tokens that it emits.
     ids: Vec<u32>,
+    /// Theirs, where they are asked for.
+    logprobs: Vec<Logprobs>,
     /// Who proposed the accepted ones.
     origin: Origin,
     /// Whether its last token ends the text.
@@ -52,8 +54,10 @@ struct Unemitted {
 impl Unemitted {
     fn emit(mut self, run: &mut Run, target: &mut impl Queue, sink: &mut impl Sink) -> Result<bool> {
         let count = self.ids.len();
+        let mut logprobs = self.logprobs.into_iter();
         for (i, &id) in self.ids.iter().enumerate() {
             let origin = if i < self.round.accepted { self.origin } else { Origin::Target };
+            logprobs.next().into_iter().for_each(|logprobs| sink.told(logprobs));
             let flow = sink.push(id, origin, self.is_last && i + 1 == count);
             if flow.as_ref().is_ok_and(ControlFlow::is_continue) {
                 continue;
@@ -274,7 +278,7 @@ async fn write<T: Queue>(
         let mut ids = verified.ids;
         ids.truncate(round.accepted + 1);
         let is_last = round.ended || ids.len() == room;
-        unemitted = Some(Unemitted { round, ids, origin: drafter.origin(), is_last });
+        unemitted = Some(Unemitted { round, ids, logprobs: verified.logprobs, origin: drafter.origin(), is_last });
         run.stats.times.emit += seconds(finished);
     }
     run.stats.times.host += seconds(finished);

@@ -50,15 +50,26 @@ pub(crate) fn sampling(
         let until = (prompt_len + options.min_new_tokens) as u32;
         biases.extend(spec.eos_token_id.iter().map(|&id| Bias { until, ..Bias::ban(id) }));
     }
-    let SamplingValues { do_sample, temperature, top_k, top_p, min_p, repetition_penalty } = *values;
-    let processors = Processors { biases, repetition_penalty, temperature, top_k, top_p, min_p };
-    let draw = match (do_sample, options.acceptance) {
+    let processors = Processors {
+        biases,
+        repetition_penalty: values.repetition_penalty,
+        presence_penalty: values.presence_penalty,
+        frequency_penalty: values.frequency_penalty,
+        no_repeat_ngram_size: values.no_repeat_ngram_size,
+        prompt_len,
+        temperature: values.temperature,
+        top_k: values.top_k,
+        top_p: values.top_p,
+        min_p: values.min_p,
+    };
+    let draw = match (values.do_sample, options.acceptance) {
         (false, _) => Draw::Greedy,
         (true, Acceptance::Coupled) => Draw::Coupled,
         (true, Acceptance::Rejection) => Draw::Rejection,
     };
     let seed = options.seed.unwrap_or_else(fresh_seed);
-    Ok(Sampling { processors, draw, seed, confidence: options.assistant_confidence_threshold })
+    let logprobs = options.logprobs.then_some(options.top_logprobs);
+    Ok(Sampling { processors, draw, seed, confidence: options.assistant_confidence_threshold, logprobs })
 }
 
 /// Options that were given and mean nothing, in words.

@@ -80,6 +80,17 @@ impl Timings {
     }
 }
 
+/// Log-probabilities of the target in one place, before its logits are processed.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Logprobs {
+    /// Of its id.
+    pub chosen: f32,
+    /// Of the draft token in that place; behind the last one it means nothing.
+    pub drafted: f32,
+    /// The most likely tokens and theirs, in their order.
+    pub top: Vec<(u32, f32)>,
+}
+
 /// What a round gave.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Verified {
@@ -87,6 +98,8 @@ pub struct Verified {
     pub draft: Vec<u32>,
     /// The target's token after the pending one and after each draft token [k + 1].
     pub ids: Vec<u32>,
+    /// Of each of these, where they are asked for [k + 1].
+    pub logprobs: Vec<Logprobs>,
     /// Seconds of its submission in which the device was waited for: a draft model with another tokenizer answers first.
     pub waited: f64,
 }
@@ -97,13 +110,13 @@ impl Verified {
     /// # Errors
     /// [`Error::Internal`] where it is none.
     pub fn check(&self, draft: &Draft) -> Result<()> {
-        let Self { draft: verified, ids, .. } = self;
+        let Self { draft: verified, ids, logprobs, .. } = self;
         let of_draft = match draft {
             Draft::Tokens(tokens) => tokens.starts_with(verified),
             // A translation may be longer.
             Draft::Model(_) => true,
         };
-        if of_draft && ids.len() == verified.len() + 1 {
+        if of_draft && ids.len() == verified.len() + 1 && (logprobs.is_empty() || logprobs.len() == ids.len()) {
             return Ok(());
         }
         let (count, rows, asked) = (ids.len(), verified.len() + 1, draft.len());

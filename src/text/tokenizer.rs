@@ -78,7 +78,8 @@ impl Tokenizer {
         }
         let mut literal = inner.get_added_vocabulary().clone();
         literal.set_encode_special_tokens(true);
-        let decodes = |with: fn(&DecoderWrapper) -> bool| inner.get_decoder().is_some_and(|decoder| has_part(decoder, with));
+        let decodes =
+            |with: fn(&DecoderWrapper) -> bool| inner.get_decoder().is_some_and(|decoder| has_part(decoder, with));
         let byte_fallback = decodes(|decoder| matches!(decoder, DecoderWrapper::ByteFallback(_)));
         let byte_level = decodes(|decoder| matches!(decoder, DecoderWrapper::ByteLevel(_)));
         Ok(Self { file: file.to_owned(), inner, literal, end, byte_fallback, byte_level })

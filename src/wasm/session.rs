@@ -9,9 +9,9 @@ use crate::gpu::GpuOptions;
 use crate::load::ModelFiles;
 use crate::options::{GenerateOptions, LoadOptions};
 use crate::parallel::Writer;
-use crate::session::{Progress, Prompt, Session};
+use crate::session::{Embedding, Progress, Prompt, Session};
 use crate::weights::Source;
-use js_sys::{Array, Function, Reflect, Uint8Array, Uint32Array};
+use js_sys::{Array, Float32Array, Function, Reflect, Uint8Array, Uint32Array};
 use serde_json::json;
 use serde_wasm_bindgen::Deserializer;
 use std::cell::RefCell;
@@ -172,6 +172,32 @@ impl JsSession {
         }
     }
 
+    /// The embedding of a prompt.
+    ///
+    /// # Errors
+    /// As [`Session::embed`]; `bad-option` where workers have the models.
+    pub async fn embed(&mut self, text: JsValue, pooling: &str, normalize: bool) -> Result<Float32Array, JsValue> {
+        let text = Prompt::read(Deserializer::from(text)).map_err(to_error)?;
+        let pooling = pooling.parse().map_err(to_error)?;
+        match self.alone()?.embed(&text, pooling, normalize).await {
+            Ok(Embedding { embedding, .. }) => Ok(Float32Array::from(&embedding[..])),
+            Err(error) => Err(self.1.take().unwrap_or_else(|| to_error(error))),
+        }
+    }
+
+    /// How likely a continuation of a prompt is: `{logprob, num_tokens}`.
+    ///
+    /// # Errors
+    /// As [`Session::score`]; `bad-option` where workers have the models.
+    pub async fn score(&mut self, prompt: JsValue, continuation: JsValue) -> Result<JsValue, JsValue> {
+        let [prompt, continuation] = [prompt, continuation].map(|prompt| Prompt::read(Deserializer::from(prompt)));
+        let (prompt, continuation) = (prompt.map_err(to_error)?, continuation.map_err(to_error)?);
+        match self.alone()?.score(&prompt, &[continuation]).await {
+            Ok(scores) => Ok(to_value(&scores[0])),
+            Err(error) => Err(self.1.take().unwrap_or_else(|| to_error(error))),
+        }
+    }
+
     /// What grammars need to know of the target, as their constructor takes it: `[bytes, lengths, ends]`; null where workers have the
     /// targets, which take none.
     pub fn vocabulary(&self) -> Option<Array> {
@@ -227,6 +253,18 @@ impl JsSession {
     /// What was asked of the device so far. Null where workers have the models.
     pub fn counters(&self) -> JsValue {
         to_value(&self.engine().map(|engine| engine.counters()))
+    }
+
+    /// The session, where the models are in this worker.
+    fn alone(&mut self) -> Result<&mut Session, JsValue> {
+        match &mut self.0 {
+            Writer::Session(session) => Ok(session),
+            Writer::Parallel(_) => Err(to_error(Error::BadOption {
+                option: "sp_degree".into(),
+                value: "models in several workers".into(),
+                allowed: "1, with draft_device auto, for embeddings and scores".into(),
+            })),
+        }
     }
 
     fn engine(&self) -> Option<&Engine> {

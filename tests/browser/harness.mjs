@@ -5,7 +5,7 @@ import { CSP, answer, listen } from "../../scripts/serve.mjs";
 import { needChromium, needFirefox, needVulkan } from "../../scripts/system.mjs";
 
 const WEBGPU = ["--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader"];
-const FLAGS = [
+export const FLAGS = [
   "--headless",
   "--no-sandbox",
   "--disable-quic",

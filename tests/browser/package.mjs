@@ -1,111 +1,323 @@
-// The packed package in an empty project, with the README's own examples: a plain page, Vite's build and its development
-// server, esbuild.
-import { spawnSync } from "node:child_process";
-import { cpSync, existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+// The packed package in the projects of examples/, built as their readers build them; other origins, pages that share.
+import { execFile } from "node:child_process";
+import { createHash } from "node:crypto";
+import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { extname, join } from "node:path";
-import { build, createServer } from "vite";
+import { promisify } from "node:util";
+import { chromium } from "playwright-core";
+import { createServer } from "vite";
 import { CSP, listen } from "../../scripts/serve.mjs";
-import { blocks, consumer, root } from "../consumer.mjs";
-import { browser, check, equal } from "./harness.mjs";
+import { needChromium } from "../../scripts/system.mjs";
+import { blocks, root } from "../consumer.mjs";
+import { examples } from "../examples.mjs";
+import { FLAGS, browser, check, equal } from "./harness.mjs";
 
-const TYPES = { ".html": "text/html", ".js": "text/javascript", ".wasm": "application/wasm" };
-/** That of the demo, but for trusted types: a page that wants those writes a policy. */
+const TYPES = { ".css": "text/css", ".html": "text/html", ".js": "text/javascript", ".json": "application/json", ".wasm": "application/wasm" };
+/** That of the demo, without its policy: the engine has one of its own. */
+const TRUSTING = CSP.replace(/trusted-types [^;]*/, "trusted-types foretoken");
+/** For an address of the worker that the page gives, it writes a policy itself. */
 const STRICT = CSP.replace(/; require-trusted-types-for.*/, "");
 
-let folder, remove, page, written;
+let folder, installed, context, written;
+const ours = join(root, "node_modules", ".bin");
 const servers = [];
-
-/** An example with less of a model and of a text than a reader would want. */
-function shorter(code, changes) {
-  for (const [long, short] of changes) {
-    check(long.test(code), `the README's example has no ${long}`);
-    code = code.replace(long, short);
-  }
-  return code;
-}
+const inside = (...path) => join(folder, ...path);
 
 export const before = async () => {
-  ({ folder, remove } = consumer());
-  cpSync(join(root, "models", "tales", "draft"), join(folder, "public", "draft"), { recursive: true });
-  const [markup] = blocks("html");
-  writeFileSync(join(folder, "plain.html"), markup);
-  writeFileSync(join(folder, "index.html"), markup.replace(/<script type="importmap">.*\n/, ""));
-  const code = shorter(blocks("js")[0], [[/"[^"]*360M[^"]*"/, '"/draft"'], [/assistant_model: .*,/, "max_context: 64,"], [/(max_new_tokens:) \d+/, "$1 4"]]);
-  writeFileSync(join(folder, "main.js"), `${code}document.title = "written";\n`);
-  page = await browser.newPage();
-  page.setDefaultTimeout(240_000);
+  folder = examples();
+  installed = inside("node_modules", ".bin");
+  // A model that lies here, a shorter text, and a word when it is written.
+  for (const [name, file = "main.js"] of [["plain"], ["cdn", "index.html"], ["vite"], ["webpack"], ["esbuild"], ["rollup"], ["extension"], ["next", "app/page.js"], ["ai-sdk-react", "main.jsx"]]) {
+    const code = readFileSync(inside(name, file), "utf8");
+    const changed = code.replace(/"HuggingFaceTB\/[^"]*"/g, '"/draft/"').replace(/(max_new_tokens|maxOutputTokens): \d+/, "$1: 24").replace(/^( *)for await .*$/m, '$&\n$1document.title = "written";');
+    check(changed.includes('"/draft/"'), `${name} loads no model`);
+    writeFileSync(inside(name, file), changed);
+  }
+  context = await browser.newContext();
 };
 export const after = async () => {
-  await page.close();
+  await context.close();
   for (const server of servers) await server.close();
-  remove();
 };
 
-/** Serves folders, the first that has the file. */
-async function serve(folders, headers) {
+/** Serves folders, the first that has the file; pages with a policy, if one is given. */
+async function serve(folders, { policy, ...headers } = {}) {
+  const from = [...folders, join(root, "models", "tales")];
   const { server, url } = await listen((request, response) => {
-    const path = new URL(request.url, "http://localhost").pathname;
-    const file = folders.map((from) => join(from, path)).find((file) => existsSync(file) && statSync(file).isFile());
-    if (!file) return response.writeHead(404).end();
-    response.writeHead(200, { "Content-Type": TYPES[extname(file)] ?? "application/octet-stream", ...headers }).end(readFileSync(file));
+    let { pathname } = new URL(request.url, "http://localhost");
+    if (pathname.endsWith("/")) pathname += "index.html";
+    const file = from.map((each) => join(each, pathname)).find((file) => existsSync(file) && statSync(file).isFile());
+    const all = { ...headers, ...(policy && { "Content-Security-Policy": policy }) };
+    // A page that does nothing.
+    if (!file && pathname === "/index.html") return response.writeHead(200, { "Content-Type": "text/html", ...all }).end("<!doctype html>");
+    if (!file) return response.writeHead(404, all).end();
+    response.writeHead(200, { "Content-Type": TYPES[extname(file)] ?? "application/octet-stream", ...all }).end(readFileSync(file));
   }, 0);
   servers.push(server);
   return url;
 }
 
-/** What the example writes at an address: the same everywhere. */
-async function write(address) {
+/** Runs a program of an installed package in an example's folder. */
+async function run(name, bin, program, ...args) {
+  // Whoever builds for production must not hear of the tests' own.
+  const { NODE_ENV, ...env } = process.env;
+  await promisify(execFile)(join(bin, program), args, { cwd: inside(name), env: { ...env, NEXT_TELEMETRY_DISABLED: "1" } }).catch(({ stdout, stderr }) => {
+    throw new Error(stdout + stderr);
+  });
+}
+
+async function visit(address, within = context) {
+  const page = await within.newPage();
+  page.setDefaultTimeout(240_000);
+  page.errors = [];
+  page.on("pageerror", ({ message }) => page.errors.push(message));
+  await page.goto(address);
+  return page;
+}
+
+/** What an example writes at an address: the same everywhere. @param {Function} [look] what to do before the page is closed */
+async function write(address, within, look) {
+  const page = await visit(address, within);
   const broken = page.waitForEvent("pageerror", { timeout: 0 }).then((error) => Promise.reject(error));
   broken.catch(() => {});
-  await page.goto(address);
-  await Promise.race([page.waitForFunction(() => document.title === "written"), broken]);
+  await Promise.race([page.waitForFunction(() => document.title === "written"), broken, page.errors.length ? Promise.reject(new Error(page.errors[0])) : broken]);
   const text = await page.textContent("#text");
   check(text, "no text");
   equal(text, (written ??= text), "text");
+  await look?.();
+  await page.close();
 }
 
-function vite(more) {
-  // Vite sets it where nobody did, and the build's would make a production of the development server.
-  delete process.env.NODE_ENV;
-  return { root: folder, configFile: false, logLevel: "warn", ...more };
+/** Why an engine does not come to be, in a page of this address. */
+async function refusal(address, module, options) {
+  const page = await visit(address);
+  const said = await page.evaluate(async ([module, options]) => {
+    const { Engine } = await import(module);
+    return Engine.load("/draft/", options).then(() => "it was loaded", ({ code, message }) => `${code}: ${message}`);
+  }, [module, options]);
+  await page.close();
+  return said;
+}
+const like = (said, wanted) => check(wanted.test(said), `${said} instead of ${wanted}`);
+
+/** In a shared worker: counts the tokens that pages are told, and, once it is closed, lets no timer end before a page has left. */
+function gate() {
+  const { setTimeout } = globalThis;
+  const { postMessage } = MessagePort.prototype;
+  const request = navigator.locks.request.bind(navigator.locks);
+  const channel = new BroadcastChannel("gate");
+  let [tokens, closed] = [0, false];
+  const held = [];
+  MessagePort.prototype.postMessage = function (message) {
+    tokens += message.event?.tokens?.length ?? 0;
+    postMessage.call(this, message);
+  };
+  globalThis.setTimeout = (callback, ...rest) => (closed && tokens ? held.push(callback) : setTimeout(callback, ...rest));
+  navigator.locks.request = (name, ...rest) => request(name, ...rest.slice(0, -1), async (lock) => {
+    const result = await rest.at(-1)(lock);
+    if (name.startsWith("foretoken/page/")) closed = false;
+    for (const callback of held.splice(0)) setTimeout(callback);
+    return result;
+  });
+  channel.onmessage = ({ data }) => {
+    channel.postMessage(tokens);
+    if (data === "close") [tokens, closed] = [0, true];
+  };
+}
+
+/** How many workers pages of an origin share. */
+async function sharedWorkers(within, address) {
+  const client = await within.browser().newBrowserCDPSession();
+  const { targetInfos } = await client.send("Target.getTargets");
+  await client.detach();
+  return targetInfos.filter(({ type, url }) => type === "shared_worker" && new URL(url).host === new URL(address).host).length;
 }
 
 export const tests = {
   async "a plain page imports the package by an import map"() {
-    await write(`${await serve([folder, join(folder, "public")])}/plain.html`);
-    const code = await page.evaluate(async () => {
-      const { Engine } = await import("foretoken");
-      globalThis.Worker = class {
-        constructor() {
-          throw new DOMException("another origin", "SecurityError");
-        }
+    await write(`${await serve([inside("plain"), folder])}/`);
+  },
+
+  async "a page that enforces trusted types lets the engine's own policy name the worker"() {
+    const bare = inside("plain", "bare.html");
+    const main = readFileSync(inside("plain", "main.js"), "utf8");
+    writeFileSync(inside("plain", "bare.js"), main.replace('"foretoken"', '"/node_modules/foretoken/www/engine.js"'));
+    writeFileSync(bare, readFileSync(inside("plain", "index.html"), "utf8").replace(/ *<script type="importmap">.*\n/, "").replace("main.js", "bare.js"));
+    await write(`${await serve([inside("plain"), folder], { policy: TRUSTING })}/bare.html`);
+    like(await refusal(`${await serve([folder], { policy: CSP })}/`, "/node_modules/foretoken/www/engine.js"), /^internal: .*TrustedScriptURL/);
+  },
+
+  async "a page imports the package from another origin"() {
+    const cdn = await serve([folder], { "Access-Control-Allow-Origin": "*" });
+    const away = `${cdn}/node_modules/foretoken/www/engine.js`;
+    const code = readFileSync(inside("cdn", "index.html"), "utf8");
+    const written = code.replace(/"https:\/\/cdn\.[^"]*"/, `"${away}"`);
+    check(written !== code, "the example names no CDN");
+    writeFileSync(inside("cdn", "here.html"), written);
+    await write(`${await serve([inside("cdn")])}/here.html`);
+
+    // The same with a policy, which may forbid the worker of our own that imports the one over there.
+    const policy = (workers) => `default-src 'self' ${cdn}; script-src 'self' 'unsafe-inline' 'wasm-unsafe-eval' ${cdn}; worker-src ${workers}`;
+    await write(`${await serve([inside("cdn")], { policy: policy(`blob: ${cdn}`) })}/here.html`);
+    const strict = `${await serve([folder], { policy: policy("'self'") })}/`;
+    like(await refusal(strict, away), /^internal: .*worker-src blob:/);
+    const page = `${await serve([folder])}/`;
+    like(await refusal(page, away, { shared: true }), /^internal: .*of their own origin/);
+    const silent = `${await serve([folder])}/node_modules/foretoken/www/worker.js`;
+    like(await refusal(page, away, { worker: silent }), /^internal: .*\(CORS\)/);
+  },
+
+  async "an app starts the worker itself"() {
+    const page = await visit(`${await serve([folder])}/`);
+    const started = await page.evaluate(async () => {
+      const { Engine } = await import("/node_modules/foretoken/www/engine.js");
+      let started = 0;
+      const worker = () => {
+        started++;
+        return new Worker("/node_modules/foretoken/www/worker.js", { type: "module" });
       };
-      return Engine.load("/draft").catch(({ code }) => code);
+      const engine = await Engine.load("/draft/", { worker });
+      const { text } = await engine.generate("Once upon a time", { max_new_tokens: 4 }).result;
+      engine.dispose();
+      const failed = await Engine.load("/draft/", { worker: () => { throw new DOMException("another origin", "SecurityError"); } }).catch(({ code, message }) => `${code}: ${message}`);
+      return { started, text, failed };
     });
-    equal(code, "internal", "code without a worker");
+    equal(started.started, 1, "workers");
+    check(started.text, "no text");
+    like(started.failed, /^internal: .*another origin/);
+    await page.close();
   },
 
-  async "Vite builds it without configuration, and the build runs under a strict content security policy"() {
-    await build(vite());
-    await write(`${await serve([join(folder, "dist")], { "Content-Security-Policy": STRICT })}/index.html`);
+  async "pages share one engine; an abort belongs to its page, and a page that closes gives up its texts"() {
+    writeFileSync(inside("gated.js"), `(${gate})();\nimport "/node_modules/foretoken/www/worker.js";\n`);
+    const address = `${await serve([folder])}/`;
+    const workers = () => sharedWorkers(context, address);
+    const [a, b, c] = await Promise.all([visit(address), visit(address), visit(address)]);
+    const load = (page, options) => page.evaluate(async (options) => {
+      const { Engine } = await import("/node_modules/foretoken/www/engine.js");
+      const phases = new Set();
+      globalThis.engine = await Engine.load("/draft/", { shared: true, worker: "/gated.js", onProgress: ({ phase }) => phases.add(phase), ...options });
+      return { phases: [...phases], warnings: engine.warnings.join() };
+    }, options);
+    for (const { phases, warnings } of await Promise.all([load(a), load(b)])) {
+      check(phases.includes("download"), `progress: ${phases}`);
+      check(!warnings.includes("cache"), warnings);
+    }
+    equal(await workers(), 1, "workers");
+    const count = (page, tokens) => page.evaluate(async (tokens) => (await engine.generate("Once upon a time", { max_new_tokens: tokens, min_new_tokens: tokens }).result).token_ids.length, tokens);
+    equal(await Promise.all([count(a, 8), count(b, 8)]), [8, 8], "tokens");
+
+    // One page's call waits behind the other's, which has the same number.
+    const long = count(a, 60);
+    const aborted = await b.evaluate(async () => {
+      const control = new AbortController();
+      const { result } = engine.generate("Once upon a time", { max_new_tokens: 900, min_new_tokens: 900, signal: control.signal });
+      control.abort(new Error("mine"));
+      return result.catch(({ code, cause }) => [code, cause.message]);
+    });
+    equal(aborted, ["aborted", "mine"], "a text that was taken back");
+    equal(await long, 60, "tokens of the other page's text");
+
+    // A text that stands still until its page is gone.
+    const ask = (question) => b.evaluate((question) => new Promise((answer) => {
+      const channel = new BroadcastChannel("gate");
+      channel.onmessage = ({ data }) => answer(data);
+      channel.postMessage(question);
+    }), question);
+    await ask("close");
+    await a.evaluate(() => engine.generate("Once upon a time", { max_new_tokens: 900, min_new_tokens: 900 })[Symbol.asyncIterator]().next());
+    const behind = count(b, 8);
+    await a.close();
+    equal(await behind, 8, "tokens behind a page that closed");
+    const tokens = await ask("tokens");
+    check(tokens < 900, `${tokens} tokens were written for nobody`);
+
+    await load(c, { max_context: 128 });
+    equal(await workers(), 2, "workers of different models");
+    equal(await c.evaluate(() => engine.constructor.load([new File([], "x")], { shared: true }).catch(({ code }) => code)), "bad-option", "files");
+    await c.evaluate(() => engine.dispose());
+    await b.evaluate(() => engine.dispose());
+    while (await workers()) await new Promise((soon) => setTimeout(soon, 50));
+    await load(b);
+    equal(await count(b, 8), 8, "tokens of the next engine");
+    await b.close();
+    await c.close();
   },
 
-  async "esbuild bundles it by the README's command, and the bundle runs under a strict content security policy"() {
-    const inside = join(folder, "esbuild");
-    mkdirSync(inside);
-    const code = shorter(blocks("javascript")[0], [[/"[^"]*360M[^"]*"/, '"/draft"'], [/worker, wasm }/, "worker, wasm, max_context: 64 }"]]);
-    const write4 = /^text.textContent = "";\n.*/ms.exec(readFileSync(join(folder, "main.js"), "utf8"))[0];
-    writeFileSync(join(inside, "main.js"), `${code}const text = document.getElementById("text");\n${write4}`);
-    const [, command] = /^npx (esbuild .*)$/m.exec(readFileSync(join(root, "README.md"), "utf8"));
-    const { status, stderr } = spawnSync(join(root, "node_modules", ".bin", command.split(" ")[0]), command.split(" ").slice(1), { cwd: inside, encoding: "utf8" });
-    equal(status, 0, stderr);
-    await write(`${await serve([join(inside, "dist"), folder, join(folder, "public")], { "Content-Security-Policy": STRICT })}/index.html`);
+  async "the pages of an extension share the model that it brings"() {
+    const profile = mkdtempSync(join(tmpdir(), "foretoken-extension-"));
+    const path = inside("extension");
+    // As its build does.
+    const [, from, to] = /^cp -r (\S+) (\S+)$/.exec(JSON.parse(readFileSync(join(path, "package.json"), "utf8")).scripts.build);
+    cpSync(join(folder, from), join(path, to), { recursive: true });
+    cpSync(join(root, "models", "tales", "draft"), join(path, "draft"), { recursive: true });
+    const args = [...FLAGS.filter((flag) => flag !== "--headless"), "--headless=new", `--disable-extensions-except=${path}`, `--load-extension=${path}`];
+    const extended = await chromium.launchPersistentContext(profile, { executablePath: needChromium(), headless: false, ignoreDefaultArgs: ["--disable-extensions"], args });
+    try {
+      // Chromium names it after its folder.
+      const id = createHash("sha256").update(path).digest("hex").slice(0, 32).replace(/./g, (digit) => "abcdefghijklmnop"[parseInt(digit, 16)]);
+      const address = `chrome-extension://${id}/page.html`;
+      await write(address, extended, async () => {
+        await write(address, extended);
+        equal(await sharedWorkers(extended, address), 1, "workers");
+      });
+    } finally {
+      await extended.close();
+      rmSync(profile, { recursive: true, force: true });
+    }
+  },
+
+  async "Vite 8 builds it without configuration, and the build runs under a strict content security policy"() {
+    await run("vite", ours, "vite", "build");
+    await write(`${await serve([inside("vite", "dist")], { policy: STRICT })}/`);
   },
 
   async "Vite's development server runs it without configuration"() {
-    const server = await createServer(vite({ server: { host: "localhost" } }));
+    const server = await createServer({ root: inside("vite"), configFile: false, logLevel: "warn", publicDir: join(root, "models", "tales"), server: { host: "localhost", fs: { strict: false } } });
     servers.push(server);
     await server.listen();
     await write(server.resolvedUrls.local[0]);
+  },
+
+  async "Vite 7 builds it"() {
+    await run("vite", installed, "vite", "build", "--outDir", "dist7");
+    await write(`${await serve([inside("vite", "dist7")], { policy: STRICT })}/`);
+  },
+
+  async "webpack builds it"() {
+    await run("webpack", installed, "webpack");
+    await write(`${await serve([inside("webpack")], { policy: STRICT })}/`);
+  },
+
+  async "esbuild bundles it by the README's command"() {
+    const { build } = JSON.parse(readFileSync(inside("esbuild", "package.json"), "utf8")).scripts;
+    check(blocks("sh").some((block) => block.includes(`npx ${build}\n`)), "the README has another command");
+    await run("esbuild", ours, ...build.split(" "));
+    await write(`${await serve([inside("esbuild")], { policy: STRICT })}/`);
+  },
+
+  async "Rollup bundles it"() {
+    await run("rollup", installed, "rollup", "--config", "--silent");
+    await write(`${await serve([inside("rollup")], { policy: STRICT })}/`);
+  },
+
+  async "Next builds it with Turbopack and with webpack"() {
+    for (const bundler of ["--turbopack", "--webpack"]) {
+      await run("next", installed, "next", "build", bundler);
+      await write(`${await serve([inside("next", "out")])}/`);
+    }
+  },
+
+  async "a chat of the AI SDK in React answers, and stops"() {
+    await run("ai-sdk-react", ours, "vite", "build");
+    const page = await visit(`${await serve([inside("ai-sdk-react", "dist")], { policy: STRICT })}/`);
+    await page.fill("input", "Tell me a tale about a fox.");
+    await page.click("text=Send");
+    await page.waitForFunction(() => document.querySelector("[role=status]").textContent === "ready" && document.querySelector(".assistant"));
+    check((await page.textContent(".assistant")).length > 20, "no answer");
+    equal(await page.textContent(".user"), "Tell me a tale about a fox.", "the question");
+    equal(page.errors, [], "errors");
+    await page.close();
   },
 };

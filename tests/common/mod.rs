@@ -76,7 +76,7 @@ type Loadable<S = Folder> = (Blueprint, Weights<S>);
 /// A target, and a draft model if one is given, on one device.
 pub fn engine_of<S: Source>(gpu: &Rc<Gpu>, target: Loadable<S>, draft: Option<Loadable<S>>) -> Engine {
     run(async {
-        let buffers = RoundBuffers::new(gpu, target.0.capacity.prefill_chunk, target.0.spec.vocab_size).unwrap();
+        let buffers = RoundBuffers::new(gpu, &target.0.capacity, target.0.spec.vocab_size).unwrap();
         let load = async |(blueprint, weights): Loadable<S>| {
             Model::load(gpu, &blueprint, Some(&weights), &buffers, &mut |_| ()).await.unwrap()
         };

@@ -37,6 +37,41 @@ pub fn cases() -> Vec<Case> {
     cases.collect()
 }
 
+/// A case of penalties and n-grams that may not repeat (`tests/golden/penalties.py`).
+pub struct Penalised {
+    pub processors: Processors,
+    pub history: Vec<u32>,
+    pub logits: Vec<f32>,
+    pub after: Vec<f32>,
+}
+
+/// All of them.
+pub fn penalised() -> Vec<Penalised> {
+    let file: Value = serde_json::from_str(include_str!("../golden/penalties.json")).unwrap();
+    let cases = file["cases"].as_array().unwrap().iter().map(|case| {
+        let number = |name: &str| case["options"][name].as_f64().unwrap();
+        let ids = |name: &str| -> Vec<u32> { serde_json::from_value(case[name].clone()).unwrap() };
+        let floats = |name: &str| -> Vec<f32> {
+            case[name].as_array().unwrap().iter().map(|x| x.as_f64().map_or(f32::NEG_INFINITY, |x| x as f32)).collect()
+        };
+        let (prompt, generated) = (ids("prompt"), ids("generated"));
+        Penalised {
+            processors: Processors {
+                repetition_penalty: number("repetition_penalty") as f32,
+                presence_penalty: number("presence_penalty") as f32,
+                frequency_penalty: number("frequency_penalty") as f32,
+                no_repeat_ngram_size: number("no_repeat_ngram_size") as usize,
+                prompt_len: prompt.len(),
+                ..Processors::default()
+            },
+            history: [prompt, generated].concat(),
+            logits: floats("logits"),
+            after: floats("after"),
+        }
+    });
+    cases.collect()
+}
+
 /// Which of equal logits top-p keeps, transformers leaves to an unstable sort: the reference with the lowest ids kept.
 pub fn rename_ties(logits: &[f32], probs: &mut [f32]) {
     for token in 0..logits.len() {

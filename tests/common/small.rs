@@ -140,7 +140,7 @@ impl Small {
         run(async {
             let blueprint = Blueprint::new(self.spec.clone(), &weights, capacity(), wanted).unwrap();
             let blueprint = Blueprint { arithmetic, ..blueprint };
-            let buffers = RoundBuffers::new(gpu, 64, Self::VOCAB).unwrap();
+            let buffers = RoundBuffers::new(gpu, &blueprint.capacity, Self::VOCAB).unwrap();
             let mut bytes = 0;
             let model = Model::load(gpu, &blueprint, Some(&weights), &buffers, &mut |more| bytes += more).await;
             (Engine::new(gpu, buffers, model.unwrap(), None).unwrap(), bytes)

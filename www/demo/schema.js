@@ -49,7 +49,7 @@ function mark(message) {
 
 /**
  * What the engine is told of the form; throws where the field holds no JSON.
- * @returns {{ response_format?: import("../engine.js").GenerateOptions["response_format"] }}
+ * @returns {{ response_format?: import("../api.js").GenerateOptions["response_format"] }}
  */
 export function readForm() {
   const message = fault();

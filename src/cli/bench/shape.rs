@@ -27,7 +27,7 @@ pub(super) async fn engine(gpu: &Rc<Gpu>, name: &str, options: &LoadOptions) -> 
         kv_dtype: options.kv_dtype.unwrap_or(KvDtype::F16),
     };
     let vocab = spec.vocab_size;
-    let buffers = RoundBuffers::new(gpu, capacity.prefill_chunk, vocab)?;
+    let buffers = RoundBuffers::new(gpu, &capacity, vocab)?;
     let blueprint = Blueprint::without_weights(spec, capacity, options.dtype);
     let blueprint = Blueprint { arithmetic: options.arithmetic, ..blueprint };
     let model = Model::load::<Folder>(gpu, &blueprint, None, &buffers, &mut |_| ()).await?;

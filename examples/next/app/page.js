@@ -1,0 +1,24 @@
+"use client";
+import { useEffect, useState } from "react";
+import { Engine } from "foretoken";
+
+export default function Page() {
+  const [text, setText] = useState("");
+  useEffect(() => {
+    const control = new AbortController();
+    write(setText, control.signal).catch((error) => control.signal.aborted || setText(error.message));
+    return () => control.abort();
+  }, []);
+  return <pre id="text">{text}</pre>;
+}
+
+/** Loads a model and shows what it writes, until the signal. */
+async function write(show, signal) {
+  const engine = await Engine.load("HuggingFaceTB/SmolLM2-360M-Instruct", { signal, onProgress: ({ phase, file }) => show(`${phase} ${file}`) });
+  try {
+    let text = "";
+    for await (const piece of engine.generate("Once upon a time", { max_new_tokens: 200, signal })) show((text += piece.text));
+  } finally {
+    engine.dispose();
+  }
+}

@@ -1,0 +1,113 @@
+//! What a model finds of texts, without writing any: embeddings, and how likely continuations are.
+
+use super::{Prompt, Session};
+use crate::device::Engine;
+use crate::error::{Error, Result};
+use crate::options::{GenerateOptions, Pooling};
+use crate::sample::Sampling;
+use crate::target::{Draft, MAX_DRAFT, Target};
+use serde::Serialize;
+
+/// How likely a continuation is.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Score {
+    /// The sum of its tokens' log-probabilities, each behind the prompt and the tokens before it.
+    pub logprob: f64,
+    /// How many tokens it has.
+    pub num_tokens: usize,
+}
+
+/// A text's place among others.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Embedding {
+    /// [hidden].
+    pub embedding: Vec<f32>,
+    /// Tokens of the text.
+    pub num_tokens: usize,
+}
+
+impl Session {
+    /// The embedding of a text: its hidden states after the final norm, pooled and, where that is wanted, divided by the length of
+    /// what results. What was cached of earlier texts is given up.
+    ///
+    /// # Errors
+    /// As [`Session::encode`], [`Error::ContextFull`], and what the device reports. The session stays usable.
+    pub async fn embed(&mut self, text: &Prompt, pooling: Pooling, normalize: bool) -> Result<Embedding> {
+        let tokens = self.encode(text, &GenerateOptions::default())?;
+        let wanted = if pooling == Pooling::Last { 1 } else { tokens.len() };
+        let hidden = self.read(async |engine: &mut Engine| hidden(engine, &tokens, wanted).await).await?;
+        let width = hidden.len() / wanted;
+        if let Some(at) = hidden.iter().position(|x| !x.is_finite()) {
+            let position = tokens.len() - wanted + at / width;
+            return Err(Error::NonFiniteLogits { model: "target".into(), position });
+        }
+        let mut sums = vec![0f64; width];
+        for row in hidden.chunks_exact(width) {
+            sums.iter_mut().zip(row).for_each(|(sum, x)| *sum += f64::from(*x));
+        }
+        let scale = match normalize {
+            true => sums.iter().map(|sum| sum * sum).sum::<f64>().sqrt().max(f64::MIN_POSITIVE),
+            false => wanted as f64,
+        };
+        let embedding = sums.iter().map(|sum| (sum / scale) as f32).collect();
+        Ok(Embedding { embedding, num_tokens: tokens.len() })
+    }
+
+    /// How likely each continuation of a prompt is, by the model's logits as they are. The prompt is read once, and stays cached; of
+    /// a text and its continuation, the tokens are those of both together, where they begin with the text's own.
+    ///
+    /// # Errors
+    /// As [`Session::embed`].
+    pub async fn score(&mut self, prompt: &Prompt, continuations: &[Prompt]) -> Result<Vec<Score>> {
+        let options = GenerateOptions::default();
+        let head = self.encode(prompt, &options)?;
+        let mut scores = Vec::new();
+        for continuation in continuations {
+            let tokens = self.prompts.continuation(prompt, &head, continuation)?;
+            let logprob = self.read(async |engine: &mut Engine| score(engine, &head, &tokens).await).await?;
+            scores.push(Score { logprob, num_tokens: tokens.len() });
+        }
+        Ok(scores)
+    }
+
+    /// Reads with the engine; once more with another one, where the device was lost.
+    async fn read<T>(&mut self, read: impl AsyncFn(&mut Engine) -> Result<T>) -> Result<T> {
+        let mut done = read(&mut self.engine).await;
+        if let (Err(Error::DeviceLost { .. }), Some(gpu)) = (&done, self.engine.gpu().cloned()) {
+            (self.engine, self.warnings) = self.origin.engine(gpu.reopen().await?).await?;
+            done = read(&mut self.engine).await;
+        }
+        if let Err(Error::OutOfGpuMemory { .. } | Error::Internal { .. }) = done {
+            // Where this fails, too, the next call hears of it.
+            let _ = self.engine.reset();
+        }
+        done
+    }
+}
+
+/// The last hidden states of a text [wanted, hidden], flattened.
+async fn hidden(engine: &mut Engine, tokens: &[u32], wanted: usize) -> Result<Vec<f32>> {
+    engine.truncate(0);
+    engine.hidden(tokens, wanted).await
+}
+
+/// The log-likelihood of tokens behind a prompt of one token or more, which stays cached but for its last token.
+async fn score(engine: &mut Engine, prompt: &[u32], tokens: &[u32]) -> Result<f64> {
+    let Some((&last, head)) = prompt.split_last() else { return Ok(0.0) };
+    engine.sample_by(&Sampling { logprobs: Some(0), ..Sampling::default() })?;
+    let reused = engine.cached().iter().zip(head).take_while(|(cached, token)| cached == token).count();
+    engine.truncate(reused);
+    engine.prefill(&head[reused..]).await?;
+    let (mut pending, mut sum) = (last, 0.0);
+    for chunk in tokens.chunks(MAX_DRAFT) {
+        let (position, draft) = (engine.cached().len(), Draft::Tokens(chunk.to_vec()));
+        let verified = engine.verify(pending, &draft).await?;
+        verified.check(&draft)?;
+        sum += verified.logprobs.iter().take(chunk.len()).map(|row| f64::from(row.drafted)).sum::<f64>();
+        // The last one is the next pending one.
+        engine.truncate(position + chunk.len());
+        pending = chunk[chunk.len() - 1];
+    }
+    engine.truncate(head.len());
+    Ok(sum)
+}

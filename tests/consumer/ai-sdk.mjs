@@ -1,0 +1,152 @@
+// foretoken/ai-sdk by the SDK's own functions: on a real engine, and on one that writes down what it is asked for.
+import { deepEqual, equal, match, ok, rejects } from "node:assert/strict";
+import { after, test } from "node:test";
+import { Output, generateText, jsonSchema, streamText, tool } from "ai";
+import { Engine, ForetokenError } from "foretoken";
+import { languageModel } from "foretoken/ai-sdk";
+
+const engine = await Engine.load(process.env.MODEL, { device: "cpu" });
+after(() => engine.dispose());
+const model = languageModel(engine, "tales");
+const prompt = "Tell me a tale about a fox.";
+const messages = [{ role: "user", content: prompt }];
+const { text: told, stats } = await engine.generate(messages, { max_new_tokens: 24 }).result;
+
+const schema = { type: "object", properties: { name: { type: "string" } }, required: ["name"], additionalProperties: false };
+const described = jsonSchema(schema);
+const weather = tool({ description: "The weather", inputSchema: described });
+
+/** An engine that says these pieces, and refuses options. */
+function spoken(pieces, refused = []) {
+  const bodies = [];
+  async function* chunks() {
+    const chunk = (delta, finish_reason = null) => ({ choices: [{ delta, finish_reason }] });
+    yield chunk({ role: "assistant", content: "" });
+    for (const content of pieces) yield chunk({ content });
+    yield chunk({}, "stop");
+    const usage = { prompt_tokens: 7, completion_tokens: 3, total_tokens: 10, prompt_tokens_details: { cached_tokens: 5 } };
+    yield { choices: [], usage };
+  }
+  const create = async (body) => {
+    bodies.push({ ...body });
+    const option = refused.find((name) => name in body);
+    if (option) throw new ForetokenError({ code: "bad-option", message: `${option} is not allowed`, detail: { option } });
+    return chunks();
+  };
+  return { model: languageModel({ chat: { completions: { create } } }), bodies };
+}
+
+test("generateText writes what the engine writes", async () => {
+  const { text, finishReason, usage, warnings } = await generateText({ model, prompt, maxOutputTokens: 24 });
+  equal(text, told);
+  equal(finishReason, "length");
+  equal(usage.inputTokens, stats.num_prompt_tokens);
+  equal(usage.outputTokens, 24);
+  deepEqual(warnings ?? [], []);
+});
+
+test("streamText streams it, with options of the engine's own", async () => {
+  const options = { model, prompt, maxOutputTokens: 24, providerOptions: { foretoken: { speculation: "off" } } };
+  const { textStream, finishReason, usage } = streamText(options);
+  const pieces = [];
+  for await (const piece of textStream) pieces.push(piece);
+  ok(pieces.length > 5);
+  equal(pieces.join(""), told);
+  equal(await finishReason, "length");
+  equal((await usage).outputTokens, 24);
+  equal(engine.stats.num_draft_tokens, 0);
+});
+
+test("a signal ends a text, and the SDK sees an abort", async () => {
+  const control = new AbortController();
+  const { fullStream } = streamText({ model, prompt, maxOutputTokens: 200, abortSignal: control.signal });
+  const seen = new Set();
+  for await (const { type } of fullStream) {
+    seen.add(type);
+    if (type === "text-delta") control.abort();
+  }
+  ok(seen.has("abort") && !seen.has("error"), [...seen].join());
+  const gone = new AbortController();
+  const long = { maxOutputTokens: 400, providerOptions: { foretoken: { min_new_tokens: 400 } } };
+  const writing = generateText({ model, prompt, ...long, abortSignal: gone.signal });
+  setTimeout(() => gone.abort(), 1);
+  await rejects(writing, { name: "AbortError" });
+  equal((await generateText({ model, prompt, maxOutputTokens: 24 })).text, told, "the engine goes on");
+});
+
+test("an error of the engine reaches the caller", async () => {
+  await rejects(generateText({ model, prompt, topP: 7, maxRetries: 0 }), { code: "bad-option", message: /top_p/ });
+  const errors = [];
+  const { fullStream } = streamText({ model, prompt, topP: 7, maxRetries: 0, onError() {} });
+  for await (const part of fullStream) if (part.type === "error") errors.push(part.error.code);
+  deepEqual(errors, ["bad-option"]);
+});
+
+test("settings arrive under the engine's names", async () => {
+  const { model, bodies } = spoken(["a"]);
+  await generateText({
+    model,
+    prompt,
+    maxOutputTokens: 5, temperature: 0.5, topP: 0.9, topK: 3, seed: 4, stopSequences: ["."], presencePenalty: 0.1, frequencyPenalty: 0.2,
+    providerOptions: { foretoken: { drafter: "lookup" } },
+  });
+  deepEqual(bodies, [{
+    messages, max_tokens: 5, temperature: 0.5, top_p: 0.9, top_k: 3, seed: 4, stop: ["."], presence_penalty: 0.1, frequency_penalty: 0.2,
+    drafter: "lookup", stream: true, stream_options: { include_usage: true },
+  }]);
+});
+
+test("a conversation with tools arrives as chat templates know it", async () => {
+  const { model, bodies } = spoken(["a"]);
+  const call = { toolCallId: "1", toolName: "weather" };
+  await generateText({
+    model,
+    instructions: "Be brief.",
+    messages: [
+      { role: "user", content: [{ type: "text", text: "How is " }, { type: "text", text: "it?" }] },
+      { role: "assistant", content: [{ type: "reasoning", text: "Hm." }, { type: "text", text: "Wait." }, { type: "tool-call", ...call, input: { name: "Rome" } }] },
+      { role: "tool", content: [{ type: "tool-result", ...call, output: { type: "json", value: { sun: true } } }] },
+    ],
+  });
+  deepEqual(bodies[0].messages, [
+    { role: "system", content: "Be brief." },
+    { role: "user", content: "How is it?" },
+    { role: "assistant", content: "Wait.", tool_calls: [{ id: "1", type: "function", function: { name: "weather", arguments: { name: "Rome" } } }] },
+    { role: "tool", tool_call_id: "1", name: "weather", content: '{"sun":true}' },
+  ]);
+  const picture = { role: "user", content: [{ type: "file", mediaType: "image/png", data: "AAAA" }] };
+  await rejects(generateText({ model, messages: [picture], maxRetries: 0 }), { code: "bad-option" });
+});
+
+test("structured output asks the engine for the schema, and streams partial objects", async () => {
+  const { model, bodies } = spoken(['{"na', 'me":"Reynard', '"}']);
+  const { partialOutputStream, output, usage, warnings } = streamText({ model, prompt, output: Output.object({ schema: described }) });
+  const partial = [];
+  for await (const object of partialOutputStream) partial.push(object);
+  deepEqual(await output, { name: "Reynard" });
+  deepEqual(partial.at(-1), { name: "Reynard" });
+  deepEqual((await warnings) ?? [], []);
+  const { type, json_schema } = bodies[0].response_format;
+  equal(type, "json_schema");
+  deepEqual(json_schema, { name: "answer", schema, strict: true });
+  const { inputTokens, inputTokenDetails, outputTokens } = await usage;
+  deepEqual([inputTokens, inputTokenDetails.cacheReadTokens, outputTokens], [7, 5, 3]);
+});
+
+test("what the engine refuses is a warning, and the text comes without it", async () => {
+  const { model, bodies } = spoken(["a", "b"], ["response_format", "presence_penalty"]);
+  const { text, warnings: told } = await generateText({ model, prompt, presencePenalty: 1, tools: { weather } });
+  equal(text, "ab");
+  deepEqual(told.map(({ feature }) => feature).sort(), ["presencePenalty", "tools"]);
+  ok("presence_penalty" in bodies[0] && !("presence_penalty" in bodies[1]));
+  const { warnings } = await model.doGenerate({
+    prompt: [{ role: "user", content: [{ type: "text", text: prompt }] }],
+    presencePenalty: 1,
+    responseFormat: { type: "json" },
+    tools: [{ type: "function", name: "weather", inputSchema: schema }],
+    toolChoice: { type: "required" },
+    reasoning: "high",
+  });
+  deepEqual(warnings.map(({ type, feature }) => `${type} ${feature}`).sort(), ["presencePenalty", "reasoning", "responseFormat", "toolChoice", "tools"].map((feature) => `unsupported ${feature}`));
+  match(warnings.find(({ feature }) => feature === "responseFormat").details, /response_format/);
+});

@@ -1,0 +1,33 @@
+// The folder examples/ as its readers have it: each example with the packages that it names, and foretoken as npm packs it.
+import { cpSync, existsSync, mkdirSync, readFileSync, readdirSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { output, root, unpack } from "./consumer.mjs";
+
+/** What the examples need, in the versions of a lock: one installation for all. */
+const LISTED = join(root, "tests", "examples");
+const folder = join(root, "target", "examples");
+const read = (...path) => readFileSync(join(...path), "utf8");
+
+/** Each example's name and its package.json, if it has one. */
+export const manifests = () =>
+  readdirSync(join(root, "examples")).map((name) => {
+    const file = join(root, "examples", name, "package.json");
+    return [name, existsSync(file) ? JSON.parse(readFileSync(file, "utf8")) : {}];
+  });
+
+/** Lays the examples out anew, in a folder that keeps what npm installed for as long as the lock is the same. */
+export function examples() {
+  mkdirSync(folder, { recursive: true });
+  const lock = join(folder, "package-lock.json");
+  const installed = join(folder, "node_modules", ".package-lock.json");
+  if (!existsSync(installed) || !existsSync(lock) || read(lock) !== read(LISTED, "package-lock.json")) {
+    for (const file of ["package.json", "package-lock.json"]) cpSync(join(LISTED, file), join(folder, file));
+    output("npm", ["ci", "--no-audit", "--no-fund"], { cwd: folder, shell: process.platform === "win32" });
+  }
+  unpack(folder);
+  for (const [name] of manifests()) {
+    rmSync(join(folder, name), { recursive: true, force: true });
+    cpSync(join(root, "examples", name), join(folder, name), { recursive: true });
+  }
+  return folder;
+}

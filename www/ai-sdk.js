@@ -1,0 +1,180 @@
+/** An engine as a language model of the AI SDK (https://ai-sdk.dev), after version 4 of its specification. */
+import { badOption } from "./error.js";
+
+/**
+ * @import { JSONObject, LanguageModelV4, LanguageModelV4CallOptions, LanguageModelV4Message, LanguageModelV4StreamPart,
+ *   LanguageModelV4ToolResultOutput, LanguageModelV4Usage, SharedV4Warning } from "@ai-sdk/provider"
+ * @import { Message } from "./api.js"
+ * @import { ChatCompletionChunk, ChatRequest, CompletionUsage } from "./chat.js"
+ * @import { Engine } from "./engine.js"
+ */
+
+/**
+ * For `generateText`, `streamText` and all else that takes a model. Options of foretoken's own go in
+ * `providerOptions: { foretoken: { drafter: "lookup" } }`. What the engine cannot do is a warning of the call, and it goes on without.
+ * @param {Engine | PromiseLike<Engine>} engine
+ * @param {string} [modelId] what the model is called in telemetry
+ * @returns {LanguageModelV4}
+ */
+export function languageModel(engine, modelId = "foretoken") {
+  return {
+    specificationVersion: "v4",
+    provider: "foretoken",
+    modelId,
+    supportedUrls: {},
+
+    async doGenerate(options) {
+      let text = "";
+      /** @type {any} */
+      let finish;
+      const { warnings, parts } = await begin(await engine, options);
+      for await (const part of parts) {
+        if (part.type === "text-delta") text += part.delta;
+        if (part.type === "finish") finish = part;
+      }
+      const { finishReason, usage } = finish;
+      return { content: [{ type: "text", text }], finishReason, usage, warnings };
+    },
+
+    async doStream(options) {
+      const { warnings, parts } = await begin(await engine, options);
+      const stream = new ReadableStream({
+        start: (controller) => controller.enqueue({ type: "stream-start", warnings }),
+        async pull(controller) {
+          const { done, value } = await parts.next();
+          if (done) controller.close();
+          else controller.enqueue(value);
+        },
+        cancel: () => parts.return().then(() => {}),
+      });
+      return { stream };
+    },
+  };
+}
+
+/** What may turn out to be unsupported, under the names of both. @type {Record<string, string>} */
+const OPTIONAL = { response_format: "responseFormat", presence_penalty: "presencePenalty", frequency_penalty: "frequencyPenalty" };
+
+/**
+ * Begins an answer: asks again without what the engine refuses, as the specification wants it.
+ * @param {Engine} engine
+ * @param {LanguageModelV4CallOptions} options
+ */
+async function begin(engine, options) {
+  const { abortSignal: signal } = options;
+  const { body, warnings } = request(options);
+  for (;;) {
+    try {
+      const chunks = (await engine.chat.completions.create(body, { signal }))[Symbol.asyncIterator]();
+      // The first one comes by itself; behind it the engine has begun, or refused.
+      await chunks.next();
+      return { warnings, parts: answer(chunks, await chunks.next(), signal) };
+    } catch (error) {
+      const option = String(error.detail?.option);
+      if (error.code !== "bad-option" || !OPTIONAL[option] || !(option in body)) throw reason(error, signal);
+      delete body[/** @type {keyof ChatRequest} */ (option)];
+      warnings.push({ type: "unsupported", feature: OPTIONAL[option], details: error.message });
+    }
+  }
+}
+
+/** @param {LanguageModelV4CallOptions} options */
+function request(options) {
+  const { prompt, tools, toolChoice, reasoning = "provider-default", responseFormat, providerOptions } = options;
+  /** @type {SharedV4Warning[]} */
+  const warnings = [];
+  const unsupported = (/** @type {string} */ feature, /** @type {string} */ details) => warnings.push({ type: "unsupported", feature, details });
+  if (tools?.length) unsupported("tools", "a call would be text that the model writes in its own way");
+  if (toolChoice && !["auto", "none"].includes(toolChoice.type)) unsupported("toolChoice", "the engine calls no tools");
+  if (reasoning !== "provider-default") unsupported("reasoning", "give the chat template's own variable as providerOptions.foretoken.chat_template_kwargs");
+  const { name = "answer", description, schema } = responseFormat?.type === "json" ? responseFormat : {};
+  const json = schema ? { type: "json_schema", json_schema: given({ name, description, schema, strict: true }) } : { type: "json_object" };
+  const body = /** @type {ChatRequest & { stream: true }} */ (given({
+    messages: prompt.flatMap(messages),
+    max_tokens: options.maxOutputTokens,
+    temperature: options.temperature,
+    top_p: options.topP,
+    top_k: options.topK,
+    seed: options.seed,
+    stop: options.stopSequences,
+    presence_penalty: options.presencePenalty,
+    frequency_penalty: options.frequencyPenalty,
+    response_format: responseFormat?.type === "json" ? json : undefined,
+    ...providerOptions?.foretoken,
+    stream: true,
+    stream_options: { include_usage: true },
+  }));
+  return { body, warnings };
+}
+
+/** @param {object} object without what is undefined */
+const given = (object) => Object.fromEntries(Object.entries(object).filter(([, value]) => value !== undefined));
+
+/** @param {readonly { type: string, text?: string }[]} parts of what a person or the model says */
+function textOf(parts) {
+  for (const { type } of parts) if (type !== "text") throw badOption("prompt", type, "text");
+  return parts.map(({ text }) => text).join("");
+}
+
+/** A message as chat templates know it: the results of several tools are a message each. @param {LanguageModelV4Message} message @returns {Message[]} */
+function messages(message) {
+  const { role, content } = message;
+  if (role === "system") return [{ role, content }];
+  if (role === "user") return [{ role, content: textOf(content) }];
+  if (role === "tool") {
+    return content.flatMap((part) => (part.type === "tool-result" ? [{ role, tool_call_id: part.toolCallId, name: part.toolName, content: inText(part.output) }] : []));
+  }
+  // What the model thought before an earlier answer is left out, as models that think expect it.
+  const said = content.filter(({ type }) => type !== "reasoning" && type !== "tool-call");
+  const tool_calls = content.flatMap((part) => (part.type === "tool-call" ? [{ id: part.toolCallId, type: "function", function: { name: part.toolName, arguments: part.input } }] : []));
+  return [given({ role, content: textOf(/** @type {any} */ (said)), tool_calls: tool_calls.length ? tool_calls : undefined })].map((each) => /** @type {Message} */ (each));
+}
+
+/** @param {LanguageModelV4ToolResultOutput} output */
+function inText(output) {
+  if (output.type === "content") return textOf(output.value);
+  if (output.type === "execution-denied") return output.reason ?? "execution denied";
+  return typeof output.value === "string" ? output.value : JSON.stringify(output.value);
+}
+
+/**
+ * @param {AsyncIterator<ChatCompletionChunk>} chunks
+ * @param {IteratorResult<ChatCompletionChunk>} first
+ * @param {AbortSignal | undefined} signal
+ * @returns {AsyncGenerator<LanguageModelV4StreamPart, void>}
+ */
+async function* answer(chunks, first, signal) {
+  const id = "0";
+  let reached = /** @type {string} */ ("other");
+  /** @type {CompletionUsage | undefined} */
+  let used;
+  try {
+    yield { type: "text-start", id };
+    for (let next = first; !next.done; next = await chunks.next()) {
+      const { choices: [choice], usage } = next.value;
+      if (choice?.delta.content) yield { type: "text-delta", id, delta: choice.delta.content };
+      reached = choice?.finish_reason ?? reached;
+      used = usage;
+    }
+    yield { type: "text-end", id };
+    yield { type: "finish", finishReason: { unified: /** @type {"stop" | "length"} */ (reached), raw: reached }, usage: tokens(used) };
+  } catch (error) {
+    throw reason(error, signal);
+  } finally {
+    await chunks.return?.();
+  }
+}
+
+/** The SDK knows an abort by the signal's own reason. @param {any} error @param {AbortSignal | undefined} signal */
+const reason = (error, signal) => (error.code === "aborted" && signal?.aborted ? signal.reason : error);
+
+/** @param {CompletionUsage | undefined} usage @returns {LanguageModelV4Usage} */
+function tokens(usage) {
+  const { prompt_tokens: total, completion_tokens: written } = usage ?? {};
+  const cacheRead = usage?.prompt_tokens_details.cached_tokens;
+  return {
+    inputTokens: { total, noCache: total === undefined ? undefined : total - (cacheRead ?? 0), cacheRead, cacheWrite: undefined },
+    outputTokens: { total: written, text: written, reasoning: undefined },
+    raw: /** @type {JSONObject | undefined} */ (/** @type {unknown} */ (usage)),
+  };
+}

@@ -1,0 +1,55 @@
+/** The engine's worker as a thread of Node: what worker.js expects around it, and `file:` addresses for fetch. */
+import { open } from "node:fs/promises";
+import { parentPort } from "node:worker_threads";
+
+const events = new EventTarget();
+const { fetch, navigator = {} } = globalThis;
+
+/** The GPU: Deno has one, Node where the package `webgpu` is installed. */
+async function findGpu() {
+  if (navigator.gpu) return navigator.gpu;
+  try {
+    const { create, globals } = await import("webgpu");
+    Object.assign(globalThis, globals);
+    return create([]);
+  } catch {
+    return undefined;
+  }
+}
+
+/** A file, or the part of it that is asked for, as a server would answer. */
+async function answer(url, { headers } = {}) {
+  const file = await open(url).catch(() => null);
+  try {
+    const { size } = (await file?.stat()) ?? {};
+    const [, first = 0, last = size - 1] = /^bytes=(\d+)-(\d+)$/.exec(new Headers(headers).get("range") ?? "") ?? [];
+    const bytes = new Uint8Array(Math.max(0, Math.min(Number(last) + 1, size) - Number(first)));
+    await file.read(bytes, 0, bytes.length, Number(first));
+    const type = url.pathname.endsWith(".wasm") ? "application/wasm" : "application/octet-stream";
+    const range = `bytes ${first}-${Number(first) + bytes.length - 1}/${size}`;
+    return new Response(bytes, { status: 206, headers: { "content-type": type, "content-range": range } });
+  } catch {
+    // No such file, or a folder.
+    return new Response(null, { status: 404 });
+  } finally {
+    await file?.close();
+  }
+}
+
+Object.defineProperty(globalThis, "navigator", { value: { gpu: await findGpu(), locks: navigator.locks }, configurable: true });
+Object.assign(globalThis, {
+  addEventListener: events.addEventListener.bind(events),
+  removeEventListener: events.removeEventListener.bind(events),
+  postMessage: parentPort.postMessage.bind(parentPort),
+  // By this the module knows a worker, and asks its navigator for the GPU.
+  WorkerGlobalScope: EventTarget,
+  fetch(address, options) {
+    const url = new URL(address instanceof Request ? address.url : address);
+    return url.protocol === "file:" ? answer(url, options) : fetch(address, options);
+  },
+});
+const fail = ({ message }) => events.dispatchEvent(Object.assign(new Event("error"), { message }));
+process.on("uncaughtException", fail).on("unhandledRejection", fail);
+
+await import("./worker.js");
+parentPort.on("message", (data) => globalThis.onmessage({ data }));

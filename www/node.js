@@ -1,0 +1,45 @@
+/** foretoken in Node, Deno and Bun: the engine's worker is a thread, and a model can be a folder on the disk. */
+import { pathToFileURL } from "node:url";
+import { Worker } from "node:worker_threads";
+import { badOption } from "./error.js";
+import { place } from "./spawn.js";
+
+export { Engine } from "./engine.js";
+export { ForetokenError } from "./error.js";
+
+// A variable, because bundlers of servers would take the worker apart.
+const here = import.meta.url;
+
+/** @implements {import("./spawn.js").Spawned} */
+class Thread {
+  /** @type {any} */
+  onmessage = null;
+  /** @type {any} */
+  onerror = null;
+  // Not what this process was started with: `--input-type` is an error there.
+  #worker = new Worker(new URL("node-worker.js", here), { execArgv: [] });
+
+  constructor() {
+    this.#worker.on("message", (data) => this.onmessage?.({ data }));
+    this.#worker.on("error", ({ message }) => this.onerror?.({ message, preventDefault() {} }));
+  }
+
+  postMessage(message, transfer) {
+    this.#worker.postMessage(message, transfer);
+  }
+
+  terminate() {
+    this.#worker.terminate();
+  }
+}
+
+const { spawn } = place;
+Object.assign(place, {
+  spawn(where, name, failed) {
+    if (typeof where === "string") throw badOption("worker", where, "a function that starts a worker");
+    if (name !== undefined) throw badOption("shared", true, "in a browser");
+    return spawn(where ?? (() => new Thread()), name, failed);
+  },
+  base: () => pathToFileURL("./").href,
+  cache: false,
+});

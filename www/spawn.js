@@ -1,0 +1,121 @@
+/** Starts the engine's workers: where worker.js lies or where the app says, for one page or for all pages that share a model. */
+import { ForetokenError } from "./error.js";
+
+/** @import { FromWorker, ToWorker } from "./protocol.js" */
+
+/**
+ * @typedef {object} Spawned a worker as the engine uses it
+ * @property {(message: ToWorker, transfer: Transferable[]) => void} postMessage
+ * @property {() => void} terminate of one that is shared: leaves it
+ * @property {((event: MessageEvent<FromWorker>) => any) | null} onmessage
+ */
+
+/**
+ * What differs outside of pages; node.js says what it is there.
+ * @type {{ spawn: typeof spawn, base: () => string | undefined, cache: boolean }}
+ */
+export const place = { spawn, base: () => globalThis.document?.baseURI ?? globalThis.location?.href, cache: true };
+
+/** The address of worker.js where no bundler was: those leave another name, or that of a file on the disk of who built. */
+const BESIDE = /^(?!file:).*\/(?=spawn\.js(\?|$))/.exec(import.meta.url)?.[0].concat("worker.js");
+
+/** @type {{ createScriptURL: (address: string) => any } | undefined} */
+let policy;
+
+/**
+ * Our own addresses, for a page that enforces trusted types and has no default policy. Those that the app gives are for its
+ * own policy to trust.
+ * @param {string} address
+ */
+function trusted(address) {
+  const { trustedTypes } = /** @type {any} */ (globalThis);
+  if (!trustedTypes || trustedTypes.defaultPolicy) return address;
+  try {
+    policy ??= trustedTypes.createPolicy("foretoken", { createScriptURL: (/** @type {string} */ ours) => ours });
+  } catch {
+    // The page's policy does not name it: the browser says so, and refuses the worker.
+  }
+  return policy?.createScriptURL(address) ?? address;
+}
+
+/**
+ * A worker with the engine in it. Throws where none may be started.
+ * @param {string | ((name?: string) => Worker | SharedWorker) | undefined} where the option `worker`
+ * @param {string | undefined} name pages that give the same one share the worker
+ * @param {(reason: string) => void} failed hears that it could not be started after all
+ * @returns {Spawned}
+ */
+export function spawn(where, name, failed) {
+  try {
+    const worker = typeof where === "function" ? where(name) : start(where, name);
+    worker.onerror = (/** @type {any} */ event) => {
+      event.preventDefault();
+      failed(event.message || unreachable(where));
+    };
+    return "port" in worker ? join(worker) : worker;
+  } catch (error) {
+    if (error instanceof ForetokenError) throw error;
+    // Against a policy of the page, for example.
+    throw internal(`the worker could not be started: ${error.message}`);
+  }
+}
+
+/** @param {string} message */
+const internal = (message) => new ForetokenError({ code: "internal", message });
+
+/** @param {string | undefined} where @param {string} [name] */
+function start(where, name) {
+  const address = where ?? BESIDE;
+  if (!address) {
+    // Bundlers look for these words.
+    return name === undefined
+      ? new Worker(new URL("./worker.js", import.meta.url), { type: "module" })
+      : new SharedWorker(new URL("./worker.js", import.meta.url), { type: "module", name });
+  }
+  const { origin } = new URL(address);
+  const isOurs = origin === globalThis.origin;
+  if (!isOurs && name !== undefined) throw internal(`pages can share a worker of their own origin only: give the address of a copy of worker.js as the option \`worker\`, instead of ${address}`);
+  const script = isOurs ? address : bootstrap(address);
+  const passed = where === undefined ? trusted(script) : script;
+  return name === undefined ? new Worker(passed, { type: "module" }) : new SharedWorker(passed, { type: "module", name });
+}
+
+/** Browsers start no worker from another origin, but one of our own may import from there. @param {string} address */
+function bootstrap(address) {
+  const code = `import ${JSON.stringify(address)};`;
+  // Not revoked: nobody says when the worker has read it.
+  return URL.createObjectURL(new Blob([code], { type: "text/javascript" }));
+}
+
+/** @param {unknown} where */
+function unreachable(where) {
+  const address = where === undefined ? BESIDE : where;
+  const { origin } = new URL(typeof address === "string" ? address : globalThis.origin);
+  if (origin !== globalThis.origin) {
+    return `the worker could not be started from ${origin}: that server must allow other origins (CORS), and a Content-Security-Policy of this page ` +
+      `\`worker-src blob: ${origin}\` and \`script-src ${origin}\`; or serve the package from this page's origin`;
+  }
+  return "the worker could not be started: are worker.js, foretoken.js and foretoken_bg.wasm beside engine.js, or where the option `worker` says? The README says what bundlers need";
+}
+
+/** A worker that other pages use too. @param {SharedWorker} worker @returns {Spawned} */
+function join({ port }) {
+  const lock = `foretoken/page/${crypto.randomUUID()}`;
+  const leaving = new AbortController();
+  const gone = new Promise((resolve) => leaving.signal.addEventListener("abort", resolve));
+  // A page that closes, or crashes, gives it up as well.
+  navigator.locks.request(lock, () => {
+    port.postMessage({ type: "join", lock });
+    return gone;
+  });
+  return {
+    postMessage: (message, transfer) => port.postMessage(message, transfer),
+    terminate() {
+      leaving.abort();
+      port.onmessage = null;
+    },
+    set onmessage(/** @type {any} */ hear) {
+      port.onmessage = hear;
+    },
+  };
+}
