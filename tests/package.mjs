@@ -22,6 +22,8 @@ const FILES = [
   "package.json",
   "www/foretoken.js",
   "www/foretoken_bg.wasm",
+  "www/grammar.js",
+  "www/grammar_bg.wasm",
   ...MODULES.flatMap((name) => [`www/${name}.js`, `www/types/${name}.d.ts`]),
   "www/types/api.d.ts",
   "www/types/protocol.d.ts",

@@ -47,7 +47,7 @@ void engine.embed(["text"], { pooling: "max" });
 // @ts-expect-error: no such encoding
 void engine.embeddings.create({ input: "text", encoding_format: "f16" });
 // @ts-expect-error: no other format
-void engine.chat.completions.create({ messages, response_format: { type: "json_object" } });
+void engine.chat.completions.create({ messages, response_format: { type: "yaml" } });
 // @ts-expect-error: texts only
 void engine.chat.completions.create({ messages: [{ role: "user", content: [{ type: "image_url", image_url: { url: "data:," } }] }] });
 // @ts-expect-error: no such code
