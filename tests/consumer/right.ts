@@ -37,9 +37,11 @@ const loading: LoadOptions = {
   dtype: "q8",
   kv_dtype: "f16",
   prefill_chunk: 32,
+  shared: true,
   worker: new URL("https://example.com/worker.js"),
   wasm: "/foretoken_bg.wasm",
 };
+const started: LoadOptions[] = [{ worker: () => new Worker("/worker.js") }, { worker: (name) => new SharedWorker("/worker.js", { name }) }];
 const generating: GenerateOptions = {
   max_new_tokens: 4,
   num_assistant_tokens: 3,
@@ -98,6 +100,7 @@ function advice(code: ErrorCode): string {
 
 export async function main(): Promise<void> {
   const engine: Engine = await Engine.load(models[0]!, loading);
+  await Engine.load(models[1]!, started[0]);
   const prompts: Prompt[] = ["text", messages, [1, 2], Uint32Array.of(1, 2)];
   const stream = engine.generate(prompts[0]!, { ...generating, signal: new AbortController().signal });
   for await (const { text, tokens } of stream satisfies AsyncIterable<Piece>) {

@@ -10,6 +10,8 @@ new Engine();
 void Engine.load(7);
 // @ts-expect-error: no such option
 void Engine.load("owner/name", { max_contexts: 64 });
+// @ts-expect-error: a worker, not its name
+void Engine.load("owner/name", { worker: () => "worker.js" });
 // @ts-expect-error: no such element type
 void Engine.load("owner/name", { kv_dtype: "q4" });
 // @ts-expect-error: no such phase
