@@ -2,7 +2,7 @@
 
 use super::parts::for_each_part;
 use super::rows::{Floats, Rows};
-use super::simd::{add_scaled, arch, dots};
+use super::simd::{add_scaled, arch, dot};
 use crate::options::KvDtype;
 use crate::weights::Float;
 use pulp::{Simd, WithSimd};
@@ -117,8 +117,7 @@ impl WithSimd for Group<'_> {
         for (i, position) in seen.clone().enumerate() {
             let k = k.padded(position, head_dim, &mut buffer, true);
             for head in 0..heads.len() {
-                let [[score]] = dots(simd, [k], [heads.padded(head)]);
-                scores.row_mut(head)[i] = score * scale;
+                scores.row_mut(head)[i] = dot(simd, k, heads.padded(head)) * scale;
             }
         }
         let sums: Vec<f32> = (0..heads.len()).map(|head| softmax(scores.row_mut(head))).collect();

@@ -4,19 +4,22 @@
 
 use super::instructions::{BLOCK, Integers, Plain};
 use super::rows::Rows;
-use super::simd::{arch, mul_add};
+use super::simd::{arch, unroll};
+use bytemuck::Zeroable;
 use pulp::{Arch, Simd, WithSimd};
 
-/// Activations in 8 bits [rows, width]: each is about `scale * code`, with a scale for each block.
+/// Activations in 8 bits [rows, width]: each is about `scale * code`, with a scale for each block. Blocks of four rows take turns, as
+/// long as there are four.
 pub struct Coded {
+    rows: usize,
     /// Blocks of a row.
     blocks: usize,
     codes: Vec<[i16; BLOCK]>,
-    /// [rows, blocks].
+    /// One for each block.
     scales: Vec<f32>,
-    /// Sums of the blocks [rows, blocks].
+    /// Sums of the blocks.
     sums: Vec<f32>,
-    /// Of the first and of the last 16 of each [rows, blocks, 2].
+    /// Of the first 16 of each, and of the last.
     halves: Vec<f32>,
 }
 
@@ -28,17 +31,18 @@ impl Coded {
 
     /// How many rows.
     pub fn len(&self) -> usize {
-        self.scales.len() / self.blocks.max(1)
+        self.rows
     }
 
+    /// N rows from one on, which take turns.
     #[inline(always)]
-    fn row(&self, row: usize) -> Row<'_> {
-        let range = row * self.blocks..(row + 1) * self.blocks;
-        Row {
-            codes: &self.codes[range.clone()],
-            scales: &self.scales[range.clone()],
-            sums: &self.sums[range.clone()],
-            halves: &self.halves[2 * range.start..2 * range.end],
+    fn panel<const N: usize>(&self, first: usize) -> Panel<'_, N> {
+        let range = first * self.blocks..(first + N) * self.blocks;
+        Panel {
+            codes: self.codes[range.clone()].as_chunks().0,
+            scales: self.scales[range.clone()].as_chunks().0,
+            sums: self.sums[range.clone()].as_chunks().0,
+            halves: self.halves[2 * range.start..2 * range.end].as_chunks().0.as_chunks().0,
         }
     }
 }
@@ -53,69 +57,84 @@ impl WithSimd for Round<'_> {
         /// What is smaller is nothing.
         const LEAST: f32 = 1e-30;
         let Self(x) = self;
-        let blocks = x.padded_width() / BLOCK;
-        let count = x.len() * blocks;
+        let (rows, blocks) = (x.len(), x.padded_width() / BLOCK);
+        let count = rows * blocks;
         let mut coded = Coded {
+            rows,
             blocks,
-            codes: Vec::with_capacity(count),
-            scales: Vec::with_capacity(count),
-            sums: Vec::with_capacity(count),
-            halves: Vec::with_capacity(2 * count),
+            codes: vec![[0; BLOCK]; count],
+            scales: vec![0.0; count],
+            sums: vec![0.0; count],
+            halves: vec![0.0; 2 * count],
         };
-        for row in 0..x.len() {
-            for block in x.padded(row).as_chunks::<BLOCK>().0 {
+        for row in 0..rows {
+            let width = if row / 4 < rows / 4 { 4 } else { 1 };
+            let first = (row - row % width) * blocks;
+            for (block, x) in x.padded(row).as_chunks::<BLOCK>().0.iter().enumerate() {
                 // As bits a NaN is the largest, so that the scale becomes one, and the logits.
                 let mut most = 0;
-                for x in block {
+                for x in x {
                     most = most.max(x.to_bits() & 0x7fff_ffff);
                 }
                 let most = f32::from_bits(most);
                 let (scale, factor) = (most / 127.0, if most >= LEAST { 127.0 / most } else { 0.0 });
-                let (mut codes, mut halves) = ([0i16; BLOCK], [0i16; 2]);
+                let at = first + block * width + row % width;
+                let (codes, mut halves) = (&mut coded.codes[at], [0i16; 2]);
                 for i in 0..BLOCK {
-                    codes[i] = (block[i] * factor).round_ties_even() as i16;
+                    codes[i] = (x[i] * factor).round_ties_even() as i16;
                     halves[i / (BLOCK / 2)] += codes[i];
                 }
-                coded.codes.push(codes);
-                coded.scales.push(scale);
-                coded.sums.push(scale * f32::from(halves[0] + halves[1]));
-                coded.halves.push(scale * f32::from(halves[0]));
-                coded.halves.push(scale * f32::from(halves[1]));
+                coded.scales[at] = scale;
+                coded.sums[at] = scale * f32::from(halves[0] + halves[1]);
+                for half in 0..2 {
+                    let at = 2 * first + (2 * block + half) * width + row % width;
+                    coded.halves[at] = scale * f32::from(halves[half]);
+                }
             }
         }
         coded
     }
 }
 
+/// N rows of activations.
 #[derive(Clone, Copy)]
-struct Row<'a> {
-    codes: &'a [[i16; BLOCK]],
-    scales: &'a [f32],
-    sums: &'a [f32],
-    halves: &'a [f32],
+struct Panel<'a, const N: usize> {
+    codes: &'a [[[i16; BLOCK]; N]],
+    scales: &'a [[f32; N]],
+    sums: &'a [[f32; N]],
+    halves: &'a [[[f32; N]; 2]],
 }
 
-/// A row of weights, in blocks: each is `scale * (code - center) + offset`.
+impl<const N: usize> Panel<'_, N> {
+    /// As long as a row of weights, so that not each block asks.
+    #[inline(always)]
+    fn cut(self, blocks: usize) -> Self {
+        let Self { codes, scales, sums, halves } = self;
+        Self { codes: &codes[..blocks], scales: &scales[..blocks], sums: &sums[..blocks], halves: &halves[..blocks] }
+    }
+}
+
+/// Four rows of weights, in blocks: each weight is `scale * (code - center) + offset`.
 #[derive(Clone, Copy)]
 pub struct Weights<'a> {
-    /// Where two share a byte, the lower bits are of code i, the upper ones of code i + 16.
     pub codes: Codes<'a>,
     /// The code that stands for no more than the offset.
     pub center: u8,
-    /// For each block or, twice as many, for each half of one.
-    pub scales: &'a [f32],
+    /// The rows' scales for each block or, twice as many, for each half of one.
+    pub scales: &'a [[f32; 4]],
     /// As many.
-    pub offsets: Option<&'a [f32]>,
+    pub offsets: Option<&'a [[f32; 4]]>,
 }
 
-/// Codes of a row, in blocks.
+/// Codes of four rows, in blocks.
 #[derive(Clone, Copy)]
 pub enum Codes<'a> {
-    Nibbles(&'a [[u8; BLOCK / 2]]),
-    Bytes(&'a [[u8; BLOCK]]),
+    /// The lower bits are of code i, the upper ones of code i + 16.
+    Nibbles([&'a [[u8; BLOCK / 2]]; 4]),
+    Bytes([&'a [[u8; BLOCK]]; 4]),
 }
 
-/// The products of rows of weights with each row of activations [outs, rows].
+/// The products of rows of weights, four at a time, with each row of activations [outs, rows].
 pub fn products<'a>(weights: impl Fn(usize) -> Weights<'a>, x: &Coded, products: &mut [f32]) {
     match arch() {
         #[cfg(target_arch = "x86_64")]
@@ -148,42 +167,13 @@ impl<'w, I: Integers, W: Fn(usize) -> Weights<'w>> Products<'_, I, W> {
     #[inline(always)]
     fn compute(self) {
         let Self { simd, weights, x, products } = self;
-        for (out, products) in products.chunks_exact_mut(x.len()).enumerate() {
-            // Each block of weights that is taken apart serves up to eight rows.
-            let (weights, mut row) = (weights(out), 0);
-            row = some::<I, 8>(simd, weights, x, row, products);
-            row = some::<I, 4>(simd, weights, x, row, products);
-            row = some::<I, 2>(simd, weights, x, row, products);
-            some::<I, 1>(simd, weights, x, row, products);
+        for (four, products) in products.chunks_mut(4 * x.len()).enumerate() {
+            let weights = weights(four);
+            match weights.codes {
+                Codes::Nibbles(codes) => four_outs(simd, codes, weights, x, products),
+                Codes::Bytes(codes) => four_outs(simd, codes, weights, x, products),
+            }
         }
-    }
-}
-
-/// The products with N rows at a time from one on, as long as there are so many. Returns the first that is left.
-#[inline(always)]
-fn some<I: Integers, const N: usize>(
-    simd: I,
-    weights: Weights<'_>,
-    x: &Coded,
-    mut from: usize,
-    products: &mut [f32],
-) -> usize {
-    while from + N <= x.len() {
-        let mut rows = [x.row(from); N];
-        for (i, row) in rows.iter_mut().enumerate().skip(1) {
-            *row = x.row(from + i);
-        }
-        products[from..from + N].copy_from_slice(&dots(simd, weights, rows));
-        from += N;
-    }
-    from
-}
-
-#[inline(always)]
-fn dots<I: Integers, const N: usize>(simd: I, weights: Weights<'_>, x: [Row<'_>; N]) -> [f32; N] {
-    match weights.codes {
-        Codes::Nibbles(codes) => dots_of(simd, weights, codes, x),
-        Codes::Bytes(codes) => dots_of(simd, weights, codes, x),
     }
 }
 
@@ -206,65 +196,125 @@ impl Block for [u8; BLOCK] {
     }
 }
 
+/// Products [outs, rows] of up to four outputs.
 #[inline(always)]
-fn dots_of<I: Integers, B: Block, const N: usize>(
+fn four_outs<I: Integers, B: Block>(
     simd: I,
+    codes: [&[B]; 4],
     weights: Weights<'_>,
+    x: &Coded,
+    products: &mut [f32],
+) {
+    let mut row = 0;
+    // Each block of weights that is taken apart serves up to eight rows.
+    while row + 8 <= x.len() {
+        let panels = [x.panel(row), x.panel(row + 4)];
+        for (out, products) in products.chunks_exact_mut(x.len()).enumerate() {
+            let found = with_panels(simd, codes[out], out, weights, panels);
+            products[row..row + 8].copy_from_slice(found.as_flattened());
+        }
+        row += 8;
+    }
+    if row + 4 <= x.len() {
+        for (out, products) in products.chunks_exact_mut(x.len()).enumerate() {
+            let found = with_panels(simd, codes[out], out, weights, [x.panel(row)]);
+            products[row..row + 4].copy_from_slice(found.as_flattened());
+        }
+        row += 4;
+    }
+    while row < x.len() {
+        let found = with_row(simd, codes, weights, x.panel(row));
+        for (found, products) in found.into_iter().zip(products.chunks_exact_mut(x.len())) {
+            products[row] = found;
+        }
+        row += 1;
+    }
+}
+
+/// The products of one of four rows of weights with N times four rows.
+#[inline(always)]
+fn with_panels<I: Integers, B: Block, const N: usize>(
+    simd: I,
     codes: &[B],
-    mut x: [Row<'_>; N],
-) -> [f32; N] {
-    let Weights { center, scales, offsets, .. } = weights;
-    // All as long as the codes, which need not be asked for each block then.
+    out: usize,
+    weights: Weights<'_>,
+    mut x: [Panel<'_, 4>; N],
+) -> [[f32; 4]; N]
+where
+    [I::Totals; N]: Zeroable,
+    [I::Four; N]: Zeroable,
+    [[f32; 4]; N]: Zeroable,
+{
     let len = codes.len();
-    for row in &mut x {
-        row.codes = &row.codes[..len];
-        row.scales = &row.scales[..len];
-    }
-    let mut totals = [simd.splat(0.0); N];
-    if scales.len() == len {
-        let scales = &scales[..len];
-        for at in 0..len {
-            let (block, scale) = (codes[at].widen(simd, center), simd.splat(scales[at]));
-            for i in 0..N {
-                let sums = simd.sum(simd.dot(block, &x[i].codes[at]));
-                totals[i] = simd.add(totals[i], sums, scale, x[i].scales[at]);
+    unroll!(i in N => { x[i] = x[i].cut(len); });
+    let (mut totals, mut more): ([I::Totals; N], [I::Four; N]) = (Zeroable::zeroed(), Zeroable::zeroed());
+    let has_halves = weights.scales.len() > len;
+    for at in 0..len {
+        let block = codes[at].widen(simd, weights.center);
+        unroll!(i in N => {
+            let [a, b, c, d] = &x[i].codes[at];
+            let products =
+                [simd.multiply(block, a), simd.multiply(block, b), simd.multiply(block, c), simd.multiply(block, d)];
+            let factors = simd.four(&x[i].scales[at]);
+            totals[i] = if has_halves {
+                let scales = [simd.splat(weights.scales[2 * at][out]), simd.splat(weights.scales[2 * at + 1][out])];
+                simd.add_halves(totals[i], products, scales, factors)
+            } else {
+                simd.add(totals[i], products, simd.splat(weights.scales[at][out]), factors)
+            };
+            if let Some(offsets) = weights.offsets {
+                if has_halves {
+                    let [first, last] = &x[i].halves[at];
+                    more[i] = simd.mul_add(simd.splat(offsets[2 * at][out]), simd.four(first), more[i]);
+                    more[i] = simd.mul_add(simd.splat(offsets[2 * at + 1][out]), simd.four(last), more[i]);
+                } else {
+                    more[i] = simd.mul_add(simd.splat(offsets[at][out]), simd.four(&x[i].sums[at]), more[i]);
+                }
             }
-        }
-    } else {
-        let scales = &scales.as_chunks::<2>().0[..len];
-        for at in 0..len {
-            let block = codes[at].widen(simd, center);
-            let (first, last) = (simd.splat(scales[at][0]), simd.splat(scales[at][1]));
-            for i in 0..N {
-                let sums = simd.dot(block, &x[i].codes[at]);
-                totals[i] = simd.add(totals[i], sums[0], first, x[i].scales[at]);
-                totals[i] = simd.add(totals[i], sums[1], last, x[i].scales[at]);
-            }
-        }
+        });
     }
-    let mut products = [0f32; N];
-    for i in 0..N {
-        products[i] = simd.total(totals[i]);
-        if let Some(offsets) = offsets {
-            products[i] += dot(offsets, if offsets.len() == len { x[i].sums } else { x[i].halves });
-        }
-    }
+    let mut products: [[f32; 4]; N] = Zeroable::zeroed();
+    unroll!(i in N => { products[i] = simd.total(totals[i], more[i]); });
     products
 }
 
-/// Eight sums that take turns, added up at the end.
+/// The products of four rows of weights with a row.
 #[inline(always)]
-fn dot(a: &[f32], b: &[f32]) -> f32 {
-    let mut sums = [0f32; 8];
-    let (a, a_rest) = a.as_chunks::<8>();
-    let (b, b_rest) = b.as_chunks::<8>();
-    for (a, b) in a.iter().zip(b) {
-        for i in 0..8 {
-            sums[i] = mul_add(a[i], b[i], sums[i]);
+fn with_row<I: Integers, B: Block>(
+    simd: I,
+    mut codes: [&[B]; 4],
+    weights: Weights<'_>,
+    x: Panel<'_, 1>,
+) -> [f32; 4] {
+    let len = codes[0].len();
+    unroll!(i in 4 => { codes[i] = &codes[i][..len]; });
+    let x = x.cut(len);
+    let (mut totals, mut more): (I::Totals, I::Four) = (Zeroable::zeroed(), Zeroable::zeroed());
+    let has_halves = weights.scales.len() > len;
+    let Weights { center, scales, offsets, .. } = weights;
+    for at in 0..len {
+        let [row] = &x.codes[at];
+        let products = [
+            simd.multiply(codes[0][at].widen(simd, center), row),
+            simd.multiply(codes[1][at].widen(simd, center), row),
+            simd.multiply(codes[2][at].widen(simd, center), row),
+            simd.multiply(codes[3][at].widen(simd, center), row),
+        ];
+        let factors = simd.splat(x.scales[at][0]);
+        totals = if has_halves {
+            simd.add_halves(totals, products, [simd.four(&scales[2 * at]), simd.four(&scales[2 * at + 1])], factors)
+        } else {
+            simd.add(totals, products, simd.four(&scales[at]), factors)
+        };
+        if let Some(offsets) = offsets {
+            if has_halves {
+                let [[first], [last]] = x.halves[at];
+                more = simd.mul_add(simd.four(&offsets[2 * at]), simd.splat(first), more);
+                more = simd.mul_add(simd.four(&offsets[2 * at + 1]), simd.splat(last), more);
+            } else {
+                more = simd.mul_add(simd.four(&offsets[at]), simd.splat(x.sums[at][0]), more);
+            }
         }
     }
-    for (i, (a, b)) in a_rest.iter().zip(b_rest).enumerate() {
-        sums[i] = mul_add(*a, *b, sums[i]);
-    }
-    sums.iter().sum()
+    simd.total(totals, more)
 }

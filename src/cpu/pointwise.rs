@@ -1,7 +1,7 @@
 //! Norms and activations of rows.
 
 use super::rows::Rows;
-use super::simd::{arch, dots};
+use super::simd::{arch, dot};
 use crate::model::Activation;
 use pulp::{Simd, WithSimd};
 
@@ -26,7 +26,7 @@ impl WithSimd for NormRms<'_> {
     fn with_simd<S: Simd>(self, simd: S) {
         let Self { x, gain, eps, y } = self;
         for row in 0..x.len() {
-            let [[squares]] = dots(simd, [x.padded(row)], [x.padded(row)]);
+            let squares = dot(simd, x.padded(row), x.padded(row));
             let scale = 1.0 / (squares / x.width as f32 + eps).sqrt();
             let factor = simd.splat_f32s(scale);
             let ((x, x_rest), (gain, gain_rest)) = (S::as_simd_f32s(x.row(row)), S::as_simd_f32s(gain));

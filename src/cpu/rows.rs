@@ -1,8 +1,10 @@
 //! Rows of numbers in the CPU's memory: activations, and what is stored as floats of any type.
 
-use super::simd::{LANES, widen_bf16, widen_f16};
+use super::simd::{LANES, arch, widen_bf16, widen_f16};
 use crate::weights::Float;
 use half::{bf16, f16};
+use pulp::{Simd, WithSimd};
+use std::borrow::Cow;
 use std::collections::TryReserveError;
 use std::ops::Range;
 
@@ -80,6 +82,55 @@ impl Rows {
         for row in 0..self.len() {
             self.row_mut(row).iter_mut().zip(vector).for_each(|(x, more)| *x += more);
         }
+    }
+}
+
+/// Activations of which vectors of four rows take turns, as long as there are four; then of two.
+pub(super) struct Panels<'a> {
+    rows: usize,
+    stride: usize,
+    data: Cow<'a, [f32]>,
+}
+
+impl<'a> Panels<'a> {
+    pub fn new(x: &'a Rows) -> Self {
+        let data = if x.len() == 1 { Cow::Borrowed(&x.data[..]) } else { Cow::Owned(arch().dispatch(TakeTurns(x))) };
+        Self { rows: x.len(), stride: x.stride, data }
+    }
+
+    /// How many rows.
+    pub fn len(&self) -> usize {
+        self.rows
+    }
+
+    /// N rows from one on, which take turns [vectors, N].
+    #[inline(always)]
+    pub fn panel<S: Simd, const N: usize>(&self, first: usize) -> &[[S::f32s; N]] {
+        S::as_simd_f32s(&self.data[first * self.stride..(first + N) * self.stride]).0.as_chunks().0
+    }
+}
+
+struct TakeTurns<'a>(&'a Rows);
+
+impl WithSimd for TakeTurns<'_> {
+    type Output = Vec<f32>;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> Vec<f32> {
+        let Self(x) = self;
+        let (mut all, mut first) = (vec![0.0; x.data.len()], 0);
+        for width in [4, 2, 1] {
+            while first + width <= x.len() {
+                let panel = S::as_mut_simd_f32s(&mut all[first * x.stride..(first + width) * x.stride]).0;
+                for row in 0..width {
+                    let vectors = S::as_simd_f32s(x.padded(first + row)).0;
+                    let places = panel.iter_mut().skip(row).step_by(width);
+                    places.zip(vectors).for_each(|(place, vector)| *place = *vector);
+                }
+                first += width;
+            }
+        }
+        all
     }
 }
 
