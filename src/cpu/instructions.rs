@@ -296,7 +296,7 @@ mod x86 {
 
 #[cfg(target_arch = "wasm32")]
 mod simd128 {
-    use super::{BLOCK, Integers, unroll};
+    use super::{BLOCK, Integers};
     use bytemuck::cast;
     use pulp::wasm::Simd128;
     use std::arch::wasm32::{i32x4_shuffle, v128};

@@ -34,15 +34,15 @@ impl Coded {
         self.rows
     }
 
-    /// N rows from one on, which take turns.
+    /// N rows from one on, which take turns, as far as weights go that have G scales for each block.
     #[inline(always)]
-    fn panel<const N: usize>(&self, first: usize) -> Panel<'_, N> {
-        let range = first * self.blocks..(first + N) * self.blocks;
+    fn panel<const N: usize, const G: usize>(&self, first: usize, blocks: usize) -> Panel<'_, N, G> {
+        let range = first * self.blocks..first * self.blocks + N * blocks;
+        let sums = if G == 1 { &self.sums } else { &self.halves };
         Panel {
-            codes: self.codes[range.clone()].as_chunks().0,
-            scales: self.scales[range.clone()].as_chunks().0,
-            sums: self.sums[range.clone()].as_chunks().0,
-            halves: self.halves[2 * range.start..2 * range.end].as_chunks().0.as_chunks().0,
+            codes: &self.codes[range.clone()].as_chunks().0[..blocks],
+            scales: &self.scales[range.clone()].as_chunks().0[..blocks],
+            sums: &sums[G * range.start..G * range.end].as_chunks().0.as_chunks().0[..blocks],
         }
     }
 }
@@ -96,22 +96,12 @@ impl WithSimd for Round<'_> {
     }
 }
 
-/// N rows of activations.
+/// N rows of activations: codes, scales, and G sums of each block.
 #[derive(Clone, Copy)]
-struct Panel<'a, const N: usize> {
+struct Panel<'a, const N: usize, const G: usize> {
     codes: &'a [[[i16; BLOCK]; N]],
     scales: &'a [[f32; N]],
-    sums: &'a [[f32; N]],
-    halves: &'a [[[f32; N]; 2]],
-}
-
-impl<const N: usize> Panel<'_, N> {
-    /// As long as a row of weights, so that not each block asks.
-    #[inline(always)]
-    fn cut(self, blocks: usize) -> Self {
-        let Self { codes, scales, sums, halves } = self;
-        Self { codes: &codes[..blocks], scales: &scales[..blocks], sums: &sums[..blocks], halves: &halves[..blocks] }
-    }
+    sums: &'a [[[f32; N]; G]],
 }
 
 /// Four rows of weights, in blocks: each weight is `scale * (code - center) + offset`.
@@ -170,9 +160,32 @@ impl<'w, I: Integers, W: Fn(usize) -> Weights<'w>> Products<'_, I, W> {
         for (four, products) in products.chunks_mut(4 * x.len()).enumerate() {
             let weights = weights(four);
             match weights.codes {
-                Codes::Nibbles(codes) => four_outs(simd, codes, weights, x, products),
-                Codes::Bytes(codes) => four_outs(simd, codes, weights, x, products),
+                Codes::Nibbles(codes) => weights.multiply(simd, codes, x, products),
+                Codes::Bytes(codes) => weights.multiply(simd, codes, x, products),
             }
+        }
+    }
+}
+
+impl Weights<'_> {
+    #[inline(always)]
+    fn multiply<I: Integers, B: Block>(self, simd: I, codes: [&[B]; 4], x: &Coded, products: &mut [f32]) {
+        if self.scales.len() == codes[0].len() {
+            self.grouped::<B, 1>(codes).multiply(simd, x, products);
+        } else {
+            self.grouped::<B, 2>(codes).multiply(simd, x, products);
+        }
+    }
+
+    #[inline(always)]
+    fn grouped<'a, B, const G: usize>(&'a self, [a, b, c, d]: [&'a [B]; 4]) -> Four<'a, B, G> {
+        // All as long, so that not each block asks.
+        let len = a.len();
+        Four {
+            codes: [a, &b[..len], &c[..len], &d[..len]],
+            center: self.center,
+            scales: &self.scales.as_chunks().0[..len],
+            offsets: self.offsets.map(|offsets| &offsets.as_chunks().0[..len]),
         }
     }
 }
@@ -196,125 +209,111 @@ impl Block for [u8; BLOCK] {
     }
 }
 
-/// Products [outs, rows] of up to four outputs.
-#[inline(always)]
-fn four_outs<I: Integers, B: Block>(
-    simd: I,
-    codes: [&[B]; 4],
-    weights: Weights<'_>,
-    x: &Coded,
-    products: &mut [f32],
-) {
-    let mut row = 0;
-    // Each block of weights that is taken apart serves up to eight rows.
-    while row + 8 <= x.len() {
-        let panels = [x.panel(row), x.panel(row + 4)];
-        for (out, products) in products.chunks_exact_mut(x.len()).enumerate() {
-            let found = with_panels(simd, codes[out], out, weights, panels);
-            products[row..row + 8].copy_from_slice(found.as_flattened());
-        }
-        row += 8;
-    }
-    if row + 4 <= x.len() {
-        for (out, products) in products.chunks_exact_mut(x.len()).enumerate() {
-            let found = with_panels(simd, codes[out], out, weights, [x.panel(row)]);
-            products[row..row + 4].copy_from_slice(found.as_flattened());
-        }
-        row += 4;
-    }
-    while row < x.len() {
-        let found = with_row(simd, codes, weights, x.panel(row));
-        for (found, products) in found.into_iter().zip(products.chunks_exact_mut(x.len())) {
-            products[row] = found;
-        }
-        row += 1;
-    }
+/// Four rows of weights of one kind, with G scales for each block.
+struct Four<'a, B, const G: usize> {
+    codes: [&'a [B]; 4],
+    center: u8,
+    scales: &'a [[[f32; 4]; G]],
+    offsets: Option<&'a [[[f32; 4]; G]]>,
 }
 
-/// The products of one of four rows of weights with N times four rows.
-#[inline(always)]
-fn with_panels<I: Integers, B: Block, const N: usize>(
-    simd: I,
-    codes: &[B],
-    out: usize,
-    weights: Weights<'_>,
-    mut x: [Panel<'_, 4>; N],
-) -> [[f32; 4]; N]
-where
-    [I::Totals; N]: Zeroable,
-    [I::Four; N]: Zeroable,
-    [[f32; 4]; N]: Zeroable,
-{
-    let len = codes.len();
-    unroll!(i in N => { x[i] = x[i].cut(len); });
-    let (mut totals, mut more): ([I::Totals; N], [I::Four; N]) = (Zeroable::zeroed(), Zeroable::zeroed());
-    let has_halves = weights.scales.len() > len;
-    for at in 0..len {
-        let block = codes[at].widen(simd, weights.center);
-        unroll!(i in N => {
-            let [a, b, c, d] = &x[i].codes[at];
-            let products =
-                [simd.multiply(block, a), simd.multiply(block, b), simd.multiply(block, c), simd.multiply(block, d)];
-            let factors = simd.four(&x[i].scales[at]);
-            totals[i] = if has_halves {
-                let scales = [simd.splat(weights.scales[2 * at][out]), simd.splat(weights.scales[2 * at + 1][out])];
-                simd.add_halves(totals[i], products, scales, factors)
-            } else {
-                simd.add(totals[i], products, simd.splat(weights.scales[at][out]), factors)
-            };
-            if let Some(offsets) = weights.offsets {
-                if has_halves {
-                    let [first, last] = &x[i].halves[at];
-                    more[i] = simd.mul_add(simd.splat(offsets[2 * at][out]), simd.four(first), more[i]);
-                    more[i] = simd.mul_add(simd.splat(offsets[2 * at + 1][out]), simd.four(last), more[i]);
+impl<B: Block, const G: usize> Four<'_, B, G> {
+    /// Products [outs, rows] of up to four outputs.
+    #[inline(always)]
+    fn multiply<I: Integers>(self, simd: I, x: &Coded, products: &mut [f32]) {
+        let (blocks, mut row) = (self.scales.len(), 0);
+        // Each block of weights that is taken apart serves up to eight rows.
+        while row + 8 <= x.len() {
+            let panels = [x.panel(row, blocks), x.panel(row + 4, blocks)];
+            for (out, products) in products.chunks_exact_mut(x.len()).enumerate() {
+                products[row..row + 8].copy_from_slice(self.with_panels(simd, out, panels).as_flattened());
+            }
+            row += 8;
+        }
+        if row + 4 <= x.len() {
+            let panels = [x.panel(row, blocks)];
+            for (out, products) in products.chunks_exact_mut(x.len()).enumerate() {
+                products[row..row + 4].copy_from_slice(self.with_panels(simd, out, panels).as_flattened());
+            }
+            row += 4;
+        }
+        while row < x.len() {
+            let found = self.with_row(simd, x, row);
+            for (found, products) in found.into_iter().zip(products.chunks_exact_mut(x.len())) {
+                products[row] = found;
+            }
+            row += 1;
+        }
+    }
+
+    /// The products of one of them with N times four rows.
+    #[inline(always)]
+    fn with_panels<I: Integers, const N: usize>(
+        &self,
+        simd: I,
+        out: usize,
+        panels: [Panel<'_, 4, G>; N],
+    ) -> [[f32; 4]; N]
+    where
+        [I::Totals; N]: Zeroable,
+        [I::Four; N]: Zeroable,
+        [[f32; 4]; N]: Zeroable,
+    {
+        let (mut totals, mut more): ([I::Totals; N], [I::Four; N]) = (Zeroable::zeroed(), Zeroable::zeroed());
+        for (at, codes) in self.codes[out].iter().enumerate() {
+            let block = codes.widen(simd, self.center);
+            unroll!(i in N => {
+                let [a, b, c, d] = &panels[i].codes[at];
+                let products =
+                    [simd.multiply(block, a), simd.multiply(block, b), simd.multiply(block, c), simd.multiply(block, d)];
+                let (scales, factors) = (&self.scales[at], simd.four(&panels[i].scales[at]));
+                let first = simd.splat(scales[0][out]);
+                totals[i] = if G == 1 {
+                    simd.add(totals[i], products, first, factors)
                 } else {
-                    more[i] = simd.mul_add(simd.splat(offsets[at][out]), simd.four(&x[i].sums[at]), more[i]);
+                    simd.add_halves(totals[i], products, [first, simd.splat(scales[G - 1][out])], factors)
+                };
+                if let Some(offsets) = self.offsets {
+                    unroll!(group in G => {
+                        let sums = simd.four(&panels[i].sums[at][group]);
+                        more[i] = simd.mul_add(simd.splat(offsets[at][group][out]), sums, more[i]);
+                    });
                 }
-            }
-        });
+            });
+        }
+        let mut products: [[f32; 4]; N] = Zeroable::zeroed();
+        unroll!(i in N => { products[i] = simd.total(totals[i], more[i]); });
+        products
     }
-    let mut products: [[f32; 4]; N] = Zeroable::zeroed();
-    unroll!(i in N => { products[i] = simd.total(totals[i], more[i]); });
-    products
-}
 
-/// The products of four rows of weights with a row.
-#[inline(always)]
-fn with_row<I: Integers, B: Block>(
-    simd: I,
-    mut codes: [&[B]; 4],
-    weights: Weights<'_>,
-    x: Panel<'_, 1>,
-) -> [f32; 4] {
-    let len = codes[0].len();
-    unroll!(i in 4 => { codes[i] = &codes[i][..len]; });
-    let x = x.cut(len);
-    let (mut totals, mut more): (I::Totals, I::Four) = (Zeroable::zeroed(), Zeroable::zeroed());
-    let has_halves = weights.scales.len() > len;
-    let Weights { center, scales, offsets, .. } = weights;
-    for at in 0..len {
-        let [row] = &x.codes[at];
-        let products = [
-            simd.multiply(codes[0][at].widen(simd, center), row),
-            simd.multiply(codes[1][at].widen(simd, center), row),
-            simd.multiply(codes[2][at].widen(simd, center), row),
-            simd.multiply(codes[3][at].widen(simd, center), row),
-        ];
-        let factors = simd.splat(x.scales[at][0]);
-        totals = if has_halves {
-            simd.add_halves(totals, products, [simd.four(&scales[2 * at]), simd.four(&scales[2 * at + 1])], factors)
-        } else {
-            simd.add(totals, products, simd.four(&scales[at]), factors)
-        };
-        if let Some(offsets) = offsets {
-            if has_halves {
-                let [[first], [last]] = x.halves[at];
-                more = simd.mul_add(simd.four(&offsets[2 * at]), simd.splat(first), more);
-                more = simd.mul_add(simd.four(&offsets[2 * at + 1]), simd.splat(last), more);
+    /// The products of all four with a row.
+    #[inline(always)]
+    fn with_row<I: Integers>(&self, simd: I, x: &Coded, row: usize) -> [f32; 4] {
+        let ([a, b, c, d], center) = (self.codes, self.center);
+        let x = x.panel::<1, G>(row, a.len());
+        let (mut totals, mut more): (I::Totals, I::Four) = (Zeroable::zeroed(), Zeroable::zeroed());
+        for at in 0..a.len() {
+            let [row] = &x.codes[at];
+            let products = [
+                simd.multiply(a[at].widen(simd, center), row),
+                simd.multiply(b[at].widen(simd, center), row),
+                simd.multiply(c[at].widen(simd, center), row),
+                simd.multiply(d[at].widen(simd, center), row),
+            ];
+            let (scales, factors) = (&self.scales[at], simd.splat(x.scales[at][0]));
+            let first = simd.four(&scales[0]);
+            totals = if G == 1 {
+                simd.add(totals, products, first, factors)
             } else {
-                more = simd.mul_add(simd.four(&offsets[at]), simd.splat(x.sums[at][0]), more);
+                simd.add_halves(totals, products, [first, simd.four(&scales[G - 1])], factors)
+            };
+            if let Some(offsets) = self.offsets {
+                unroll!(group in G => {
+                    let sums = simd.splat(x.sums[at][group][0]);
+                    more = simd.mul_add(simd.four(&offsets[at][group]), sums, more);
+                });
             }
         }
+        simd.total(totals, more)
     }
-    simd.total(totals, more)
 }

@@ -3,10 +3,9 @@
 use super::instructions::BLOCK;
 use super::integers::{self, Coded, Codes};
 use super::parts::for_each_part;
-use super::rows::{Floats, Panels, Rows, stride};
-#[cfg(target_arch = "wasm32")]
-use super::simd::Halves;
-use super::simd::{LANES, Row, Singles, arch, dots, widen_codes};
+use super::floats::{Floats, multiply_four};
+use super::rows::{Panels, Rows, stride};
+use super::simd::{LANES, arch, widen_codes};
 use crate::options::Arithmetic;
 use crate::weights::{self, Dtype, Float, Format, coded, widen};
 use pulp::{Simd, WithSimd};
@@ -117,9 +116,10 @@ impl Matrix {
     /// A row, as f32.
     pub fn row(&self, row: usize) -> Vec<f32> {
         let Some(piece) = self.pieces.iter().find(|piece| piece.rows.contains(&row)) else { return Vec::new() };
-        let mut row = piece.stored.row(row - piece.rows.start, self.cols, &mut Vec::new()).to_vec();
-        row.truncate(self.cols);
-        row
+        let mut values = vec![0.0; stride(self.cols)];
+        piece.stored.widen(row - piece.rows.start, self.cols, &mut values);
+        values.truncate(self.cols);
+        values
     }
 
     /// `x W^T`, for x [rows, cols]: [rows, outs]. A product depends on its two rows alone.
@@ -138,10 +138,17 @@ impl Matrix {
                         integers::products(|four| quantised.four(part * outs / 4 + four, self.cols), coded, products);
                     });
                 }
-                _ => {
+                Stored::Quantised(weights) => {
                     let x = panels.get_or_insert_with(|| Panels::new(x));
                     for_each_part(products, outs * count, |part, products| {
-                        arch().dispatch(Products { stored, cols: self.cols, first: part * outs, x, products });
+                        arch().dispatch(Widened { weights, cols: self.cols, first: part * outs, x, products });
+                    });
+                }
+                // The reader has looked at all of them.
+                Stored::Floats(floats) => {
+                    let x = panels.get_or_insert_with(|| Panels::new(x));
+                    for_each_part(products, outs * count, |part, products| {
+                        floats.multiply(part * outs, x, products, false);
                     });
                 }
             }
@@ -156,68 +163,28 @@ impl Matrix {
 }
 
 /// The products of some rows of weights with all rows of x [outs, rows], in f32.
-struct Products<'a> {
-    stored: &'a Stored,
+struct Widened<'a> {
+    weights: &'a Quantised,
     cols: usize,
     first: usize,
     x: &'a Panels<'a>,
     products: &'a mut [f32],
 }
 
-impl WithSimd for Products<'_> {
+impl WithSimd for Widened<'_> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { stored, cols, first, x, products } = self;
-        let last = first + products.len() / x.len() - 1;
-        let mut buffers: [Vec<f32>; 4] = Default::default();
-        for (four, products) in products.chunks_mut(4 * x.len()).enumerate() {
-            let out = first + 4 * four;
-            let outs = [out, (out + 1).min(last), (out + 2).min(last), (out + 3).min(last)];
-            #[cfg(target_arch = "wasm32")]
-            if let Stored::Floats(Floats::F16(all)) = stored {
-                let w = outs.map(|out| Halves::<false>::new(&all[out * stride(cols)..][..stride(cols)]));
-                four_outs(simd, w, x, products);
-                continue;
+        let Self { weights, cols, first, x, products } = self;
+        let width = stride(cols);
+        let mut four = vec![0.0; 4 * width];
+        for (at, products) in products.chunks_mut(4 * x.len()).enumerate() {
+            for i in 0..products.len() / x.len() {
+                weights.widen(first + 4 * at + i, &mut four[i * width..][..cols]);
             }
-            let [a, b, c, d] = &mut buffers;
-            let w = [
-                Singles::<S>::new(stored.row(outs[0], cols, a)),
-                Singles::new(stored.row(outs[1], cols, b)),
-                Singles::new(stored.row(outs[2], cols, c)),
-                Singles::new(stored.row(outs[3], cols, d)),
-            ];
-            four_outs(simd, w, x, products);
+            multiply_four(simd, &four, x, products);
         }
-    }
-}
-
-/// Products [outs, rows] of up to four outputs: eight at a time, so that each number that is read serves several.
-#[inline(always)]
-fn four_outs<S: Simd, R: Row<S>>(simd: S, w: [R; 4], x: &Panels<'_>, products: &mut [f32]) {
-    let [a, b, c, d] = w;
-    let mut row = 0;
-    while row + 4 <= x.len() {
-        let panel = x.panel::<S, 4>(row);
-        let ([a, b], [c, d]) = (dots(simd, [a, b], panel), dots(simd, [c, d], panel));
-        put([a, b, c, d], row, x.len(), products);
-        row += 4;
-    }
-    if row + 2 <= x.len() {
-        put(dots(simd, w, x.panel::<S, 2>(row)), row, x.len(), products);
-        row += 2;
-    }
-    if row < x.len() {
-        put(dots(simd, w, x.panel::<S, 1>(row)), row, x.len(), products);
-    }
-}
-
-/// Puts N rows' products where they belong [outs, rows].
-#[inline(always)]
-fn put<const N: usize>(found: [[f32; N]; 4], row: usize, rows: usize, products: &mut [f32]) {
-    for (found, products) in found.iter().zip(products.chunks_exact_mut(rows)) {
-        products[row..row + N].copy_from_slice(found);
     }
 }
 
@@ -232,16 +199,13 @@ impl Stored {
         Self::Floats(Floats::new(float))
     }
 
+    /// A row, as f32, with the zeros behind it.
     #[inline(always)]
-    fn row<'a>(&'a self, row: usize, cols: usize, buffer: &'a mut Vec<f32>) -> &'a [f32] {
+    fn widen(&self, row: usize, cols: usize, to: &mut [f32]) {
         match self {
             // The reader has looked at all of them.
-            Self::Floats(floats) => floats.padded(row, cols, buffer, false),
-            Self::Quantised(quantised) => {
-                buffer.resize(stride(cols), 0.0);
-                quantised.widen(row, &mut buffer[..cols]);
-                buffer
-            }
+            Self::Floats(floats) => floats.widen(row, to, false),
+            Self::Quantised(quantised) => quantised.widen(row, &mut to[..cols]),
         }
     }
 }

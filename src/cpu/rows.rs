@@ -1,11 +1,8 @@
-//! Rows of numbers in the CPU's memory: activations, and what is stored as floats of any type.
+//! Rows of activations in the CPU's memory.
 
-use super::simd::{LANES, arch, widen_bf16, widen_f16};
-use crate::weights::Float;
-use half::{bf16, f16};
+use super::simd::{LANES, arch};
 use pulp::{Simd, WithSimd};
 use std::borrow::Cow;
-use std::collections::TryReserveError;
 use std::ops::Range;
 
 /// Numbers from row to row: whole groups of lanes, zero past the width.
@@ -103,6 +100,11 @@ impl<'a> Panels<'a> {
         self.rows
     }
 
+    /// Numbers of a row with the zeros behind it.
+    pub fn padded_width(&self) -> usize {
+        self.stride
+    }
+
     /// N rows from one on, which take turns [vectors, N].
     #[inline(always)]
     pub fn panel<S: Simd, const N: usize>(&self, first: usize) -> &[[S::f32s; N]] {
@@ -131,77 +133,5 @@ impl WithSimd for TakeTurns<'_> {
             }
         }
         all
-    }
-}
-
-/// Floats as they are stored, row behind row; what is behind a row's width is zero.
-#[derive(Debug, Clone)]
-pub(super) enum Floats {
-    F32(Vec<f32>),
-    F16(Vec<f16>),
-    Bf16(Vec<bf16>),
-}
-
-impl Floats {
-    pub fn new(float: Float) -> Self {
-        match float {
-            Float::F32 => Self::F32(Vec::new()),
-            Float::F16 => Self::F16(Vec::new()),
-            Float::Bf16 => Self::Bf16(Vec::new()),
-        }
-    }
-
-    /// Bytes in memory.
-    pub fn bytes(&self) -> usize {
-        match self {
-            Self::F32(all) => 4 * all.len(),
-            Self::F16(all) => 2 * all.len(),
-            Self::Bf16(all) => 2 * all.len(),
-        }
-    }
-
-    /// Makes room for so many numbers more.
-    pub fn reserve(&mut self, numbers: usize) -> Result<(), TryReserveError> {
-        match self {
-            Self::F32(all) => all.try_reserve_exact(numbers),
-            Self::F16(all) => all.try_reserve_exact(numbers),
-            Self::Bf16(all) => all.try_reserve_exact(numbers),
-        }
-    }
-
-    /// Appends a row, rounded, and zeros up to its stride.
-    pub fn push(&mut self, row: &[f32]) {
-        let padded = row.iter().copied().chain(std::iter::repeat_n(0.0, stride(row.len()) - row.len()));
-        match self {
-            Self::F32(all) => all.extend(padded),
-            Self::F16(all) => all.extend(padded.map(f16::from_f32)),
-            Self::Bf16(all) => all.extend(padded.map(bf16::from_f32)),
-        }
-    }
-
-    /// Keeps so many rows of so many numbers each.
-    pub fn truncate(&mut self, rows: usize, width: usize) {
-        let len = rows * stride(width);
-        match self {
-            Self::F32(all) => all.truncate(len),
-            Self::F16(all) => all.truncate(len),
-            Self::Bf16(all) => all.truncate(len),
-        }
-    }
-
-    /// A row of `width` with the zeros behind it, as f32: in `buffer`, unless it is stored so. Without `all`, numbers are finite.
-    #[inline(always)]
-    pub fn padded<'a>(&'a self, row: usize, width: usize, buffer: &'a mut Vec<f32>, all: bool) -> &'a [f32] {
-        let stride = stride(width);
-        let range = row * stride..(row + 1) * stride;
-        if !matches!(self, Self::F32(_)) {
-            buffer.resize(stride, 0.0);
-        }
-        match self {
-            Self::F32(numbers) => return &numbers[range],
-            Self::F16(numbers) => widen_f16(&numbers[range], buffer, all),
-            Self::Bf16(numbers) => widen_bf16(&numbers[range], buffer),
-        }
-        buffer
     }
 }

@@ -146,6 +146,41 @@ pub fn add_scaled<S: Simd>(simd: S, y: &mut [f32], a: f32, x: &[f32]) {
     }
 }
 
+/// `y += w x` of each of some rows x [positions, width], one after the other, for four y [4, width] with weights of their own.
+#[inline(always)]
+pub fn add_weighted<S: Simd>(simd: S, y: &mut [f32], w: [&[f32]; 4], x: &[f32]) {
+    let (y, x) = (S::as_mut_simd_f32s(y).0.as_chunks_mut::<2>().0, S::as_simd_f32s(x).0.as_chunks::<2>().0);
+    let pairs = y.len() / 4;
+    for pair in 0..pairs {
+        let mut sums = [y[pair], y[pairs + pair], y[2 * pairs + pair], y[3 * pairs + pair]];
+        for i in 0..w[0].len() {
+            let x = x[i * pairs + pair];
+            unroll!(j in 4 => {
+                let w = simd.splat_f32s(w[j][i]);
+                sums[j][0] = simd.mul_add_e_f32s(w, x[0], sums[j][0]);
+                sums[j][1] = simd.mul_add_e_f32s(w, x[1], sums[j][1]);
+            });
+        }
+        unroll!(j in 4 => { y[j * pairs + pair] = sums[j]; });
+    }
+}
+
+/// e to the power of x: as exact as f32 is, but at least e^-87.
+#[inline(always)]
+pub fn exp(x: f32) -> f32 {
+    /// What is added to this is rounded to an integer.
+    const ROUND: f32 = 12_582_912.0;
+    let x = x.clamp(-87.0, 88.0);
+    let rounded = x * std::f32::consts::LOG2_E + ROUND;
+    let power = rounded - ROUND;
+    // ln 2 in two parts, so that no bit is lost.
+    let x = x - power * 0.693_359_4 + power * 2.121_944_4e-4;
+    // The polynomial of Cephes.
+    let series = ((((1.987_569_1e-4 * x + 1.398_2e-3) * x + 8.333_452e-3) * x + 4.166_579_6e-2) * x + 1.666_666_5e-1) * x;
+    let near = (series + 0.5) * x * x + x + 1.0;
+    near * f32::from_bits((rounded.to_bits() << 23).wrapping_add(127 << 23))
+}
+
 /// Half precision -> single precision; without `all`, of numbers that are finite.
 #[inline(always)]
 #[cfg(not(target_arch = "wasm32"))]
