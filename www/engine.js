@@ -174,8 +174,8 @@ export class Engine {
   }
 
   /**
-   * The embeddings of texts [hidden]: hidden states after the final norm, pooled. A conversation's cache is given up. Not where
-   * several workers have the models (`sp_degree`, `draft_device`). Rejects as {@link Engine.generate} does.
+   * The embeddings of texts [hidden]: hidden states after the final norm, pooled. Not where several workers have the models
+   * (`sp_degree`, `draft_device`). Rejects as {@link Engine.generate} does.
    * @param {string | readonly Prompt[]} texts one text, or a list of texts, chats or token ids
    * @param {EmbedOptions} [options]
    * @returns {Promise<Float32Array[]>} one each

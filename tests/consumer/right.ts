@@ -13,6 +13,7 @@ import {
   type Piece,
   type Progress,
   type Prompt,
+  type Score,
   type Stats,
   type Token,
   type TextPart,
@@ -57,12 +58,18 @@ const generating: GenerateOptions = {
   top_p: 0.9,
   min_p: 0.05,
   repetition_penalty: 1.1,
+  presence_penalty: 0.5,
+  frequency_penalty: -0.5,
+  no_repeat_ngram_size: 3,
+  logprobs: true,
+  top_logprobs: 5,
   seed: 1,
   acceptance: "rejection",
   logit_bias: { 17: -2.5 },
   bad_words_ids: [[1, 2], [3]],
   min_new_tokens: 2,
   stop: ["."],
+  response_format: { type: "json_schema", json_schema: { name: "fox", schema: { type: "object" }, strict: true } },
   context: "shift",
   speculation: "off",
   overlap: false,
@@ -98,7 +105,7 @@ export async function main(): Promise<void> {
   const stream = engine.generate(prompts[0]!, { ...generating, signal: new AbortController().signal });
   for await (const { text, tokens } of stream satisfies AsyncIterable<Piece>) {
     const first: Token | undefined = tokens[0];
-    const origin: "draft_model" | "lookup" | "prediction" | "target" | undefined = first?.origin;
+    const origin: "draft_model" | "lookup" | "prediction" | "grammar" | "target" | undefined = first?.origin;
     console.log(text, first?.id.toFixed(), origin);
   }
   const { text, token_ids, finish_reason, stats }: Generation = await stream.result;
@@ -112,9 +119,16 @@ export async function main(): Promise<void> {
   const body = { messages, stream: true, stream_options: { include_usage: true }, speculation: "off" } as const;
   const chunks: AsyncIterable<ChatCompletionChunk> = await engine.chat.completions.create(body, { signal: AbortSignal.timeout(1) });
   for await (const chunk of chunks) console.log(chunk.choices[0]?.delta.content, chunk.usage?.total_tokens);
-  await engine.chat.completions.create({ messages: conversation, frequency_penalty: 0, presence_penalty: null, n: 1, tools: [], tool_choice: "auto", response_format: { type: "text" }, store: false, metadata: { a: "b" } });
+  await engine.chat.completions.create({ messages: conversation, frequency_penalty: 0, presence_penalty: null, n: 1, tools: [], tool_choice: "auto", response_format: { type: "regex", regex: "[a-z]+" }, store: false, metadata: { a: "b" } });
   const either = await engine.chat.completions.create({ messages, stream: Math.random() < 0.5 });
   if ("usage" in either) console.log(either.usage);
+
+  const several = await engine.chat.completions.create({ messages, n: 2, temperature: 1, logprobs: true, top_logprobs: 1, presence_penalty: 0.5 });
+  for (const { index, logprobs } of several.choices) console.log(index, logprobs?.content[0]?.top_logprobs[0]?.logprob);
+  const vectors: Float32Array[] = await engine.embed(["text", "other"], { pooling: "last", normalize: false });
+  const [score]: Score[] = await engine.score(messages, ["text", [1, 2]], { signal: AbortSignal.timeout(1) });
+  const { data, usage } = await engine.embeddings.create({ input: ["text"], encoding_format: "float" });
+  console.log(vectors[0]?.length, score?.logprob, score?.num_tokens, data[0]?.embedding.length, usage.prompt_tokens);
 
   const ids: number[] = await engine.tokenize(messages);
   const back: string = await engine.detokenize(ids, { skip_special_tokens: false });
