@@ -145,6 +145,7 @@ test("Node runs it on the CPU, with models from a folder, a file's address and a
 
 test("in Node, what cannot be there is an error that says so", () => {
   const load = (model, options) => `await Engine.load(${JSON.stringify(model)}, ${options}).catch((error) => console.log(error instanceof ForetokenError && error.code, error.message));`;
+  ok(node("--input-type=module", "--eval", 'import * as all from "foretoken"; console.log(Object.keys(all).sort().join())').includes("Conversation,Engine,ForetokenError"));
   const cases = [["/nowhere", "{}"], [draft, '{ device: "webgpu" }'], [draft, "{ shared: true }"], [draft, '{ worker: "worker.js" }']];
   const script = `import { Engine, ForetokenError } from "foretoken"; ${cases.map(([model, options]) => load(model, options)).join("\n")}`;
   const codes = node("--input-type=module", "--eval", script).trim().split("\n").map((line) => line.split(" ")[0]);

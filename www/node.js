@@ -1,13 +1,12 @@
-/** foretoken in Node, Deno and Bun: the engine's worker is a thread, and a model can be a folder on the disk. */
+/** foretoken in Node and Deno: the engine's worker is a thread, and a model can be a folder on the disk. */
 import { pathToFileURL } from "node:url";
 import { Worker } from "node:worker_threads";
 import { badOption } from "./error.js";
 import { place } from "./spawn.js";
 
-export { Engine } from "./engine.js";
-export { ForetokenError } from "./error.js";
+export * from "./engine.js";
 
-// A variable, because bundlers of servers would take the worker apart.
+// By another name, because webpack would build the worker into a server's bundle.
 const here = import.meta.url;
 
 /** @implements {import("./spawn.js").Spawned} */

@@ -96,7 +96,7 @@ function bootstrap(address) {
 /** @param {unknown} where */
 function unreachable(where) {
   const address = where === undefined ? BESIDE : where;
-  const { origin } = new URL(typeof address === "string" ? address : globalThis.origin);
+  const { origin } = typeof address === "string" ? new URL(address) : globalThis;
   if (origin !== globalThis.origin) {
     return `the worker could not be started from ${origin}: that server must allow other origins (CORS), and a Content-Security-Policy of this page ` +
       `\`worker-src blob: ${origin}\` and \`script-src ${origin}\`; or serve the package from this page's origin`;
