@@ -31,20 +31,26 @@ fn token_at(at: u32, known: u32) -> u32 {
     return round[dims.drafts + at - known];
 }
 
-// `next`: the index in `round` behind the last draft token that counts.
-fn penalise(base: u32, token: u32, next: u32) {
-    if (!is_known(token)) {
-        return;
+// What a token loses by how often it was generated. `next`: the index in `round` behind the last draft token that counts.
+fn lost(token: u32, next: u32) -> f32 {
+    if (sampling.frequency_penalty == 0.0 && sampling.presence_penalty == 0.0) {
+        return 0.0;
     }
     var count = counts[token];
     for (var i = dims.drafts; i < next; i++) {
         count += u32(round[i] == token);
     }
+    return sampling.frequency_penalty * f32(count) + sampling.presence_penalty * f32(min(count, 1u));
+}
+
+fn penalise(base: u32, token: u32, next: u32) {
+    if (!is_known(token)) {
+        return;
+    }
     let at = base + token;
     let logit = logits[at];
     let divided = select(logit / sampling.repetition_penalty, logit * sampling.repetition_penalty, logit < 0.0);
-    let subtracted = sampling.frequency_penalty * f32(count) + sampling.presence_penalty * f32(min(count, 1u));
-    logits[at] = select(divided - subtracted, logit, is_removed(logit));
+    logits[at] = select(divided - lost(token, next), logit, is_removed(logit));
 }
 
 @compute @workgroup_size(THREADS)

@@ -14,7 +14,7 @@ import { blocks, consumer, contents, root } from "./consumer.mjs";
 import { examples, manifests } from "./examples.mjs";
 
 /** What is published, and nothing else. */
-const MODULES = ["ai-sdk", "cache", "chat", "chunks", "crew", "engine", "error", "hub", "options", "queue", "remote", "sealed", "spawn", "transfer", "worker"];
+const MODULES = ["ai-sdk", "cache", "chat", "chunks", "conversation", "crew", "engine", "error", "hub", "options", "queue", "remote", "saved", "sealed", "spawn", "tools", "transfer", "worker"];
 const FILES = [
   "LICENSE-APACHE",
   "LICENSE-MIT",

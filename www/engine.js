@@ -13,7 +13,7 @@ import { list as listSaved, remove as removeSaved } from "./saved.js";
 /**
  * @import { Counters, DeviceInfo, EmbedOptions, GenerateOptions, Generation, GenerationStream, Inspection, LoadOptions, Memory, Message, Model,
  *   Piece, PrefillProgress, Progress, Prompt, Score, Stats, TemplateOption, Token } from "./api.js"
- * @import { ChatRequest, CreateCompletion, EmbeddingRequest, RequestOptions } from "./chat.js"
+ * @import { ChatRequest, CreateCompletion, CreateEmbeddingResponse, EmbeddingRequest, RequestOptions } from "./chat.js"
  * @import { ConversationOptions } from "./conversation.js"
  * @import { FromWorker, Loading, Method, Methods } from "./protocol.js"
  * @import { SavedChatInfo } from "./saved.js"
@@ -77,8 +77,11 @@ export class Engine {
      * }}
      */
     this.chat = Object.assign(converse, { completions: { create }, restore, list: listSaved, delete: removeSaved });
-    /** OpenAI's embeddings, as {@link Engine.embed} computes them. */
-    this.embeddings = { create: (/** @type {EmbeddingRequest} */ body, /** @type {RequestOptions | undefined} */ request) => embeddings(this, body, request) };
+    /**
+     * OpenAI's embeddings, as {@link Engine.embed} computes them.
+     * @type {{ create: (body: EmbeddingRequest, request?: RequestOptions) => Promise<CreateEmbeddingResponse> }}
+     */
+    this.embeddings = { create: (body, request) => embeddings(this, body, request) };
   }
 
   /**

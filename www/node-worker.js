@@ -12,7 +12,8 @@ const { fetch, navigator = {} } = globalThis;
 async function findGpu() {
   if (navigator.gpu) return navigator.gpu;
   try {
-    const { create, globals } = await import("webgpu");
+    // Bundlers of servers cannot follow it to its driver.
+    const { create, globals } = await import(/* webpackIgnore: true */ /* turbopackIgnore: true */ "webgpu");
     Object.assign(globalThis, globals);
     const gpu = create([]);
     // Its `keys()` give no iterator.

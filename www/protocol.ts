@@ -61,6 +61,9 @@ export type FromWorker =
   | { type: "hire", id: number }
   | { type: "dismiss", id: number };
 
+/** of a worker that pages share: it is there for as long as it holds this lock */
+export type FromShared = FromWorker | { type: "joined", lock: string };
+
 /** what the worker that writes a text says to those that have a target, or the draft model, each */
 export type ToMember =
   | { type: "load", load: Work & { lock: string } }

@@ -1,7 +1,7 @@
 /** Starts the engine's workers: where worker.js lies or where the app says, for one page or for all pages that share a model. */
 import { ForetokenError } from "./error.js";
 
-/** @import { FromWorker, ToWorker } from "./protocol.js" */
+/** @import { FromShared, FromWorker, ToWorker } from "./protocol.js" */
 
 /**
  * @typedef {object} Spawned a worker as the engine uses it
@@ -57,7 +57,8 @@ export function spawn(where, name, failed) {
       event.preventDefault();
       failed(event.message || unreachable(where));
     };
-    return "port" in worker ? join(worker, () => breakdowns.set(name ?? "", broken + 1)) : worker;
+    if (!("port" in worker)) return worker;
+    return join(worker, () => breakdowns.set(name ?? "", broken + 1), failed);
   } catch (error) {
     if (error instanceof ForetokenError) throw error;
     // Against a policy of the page, for example.
@@ -103,8 +104,12 @@ function unreachable(where) {
   return "the worker could not be started: are worker.js, foretoken.js and foretoken_bg.wasm beside engine.js, or where the option `worker` says? The README says what bundlers need";
 }
 
-/** A worker that other pages use too. @param {SharedWorker} worker @param {() => void} broke @returns {Spawned} */
-function join({ port }, broke) {
+/**
+ * A worker that other pages use too.
+ * @param {SharedWorker} worker @param {() => void} broke @param {(reason: string) => void} failed
+ * @returns {Spawned}
+ */
+function join({ port }, broke, failed) {
   const lock = `foretoken/page/${crypto.randomUUID()}`;
   const leaving = new AbortController();
   const gone = new Promise((resolve) => leaving.signal.addEventListener("abort", resolve));
@@ -120,9 +125,15 @@ function join({ port }, broke) {
       port.onmessage = null;
     },
     set onmessage(/** @type {(event: MessageEvent<FromWorker>) => void} */ hear) {
-      port.onmessage = (event) => {
-        if (event.data.type === "fatal") broke();
-        hear(event);
+      const died = () => {
+        broke();
+        failed("the worker that pages share ended without a word");
+      };
+      port.onmessage = (/** @type {MessageEvent<FromShared>} */ event) => {
+        const { data } = event;
+        if (data.type === "fatal") broke();
+        if (data.type === "joined") navigator.locks.request(data.lock, { signal: leaving.signal }, died).catch(() => {});
+        else hear(/** @type {MessageEvent<FromWorker>} */ (event));
       };
     },
   };

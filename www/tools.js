@@ -10,7 +10,7 @@ import { badOption } from "./error.js";
  *
  * @typedef {{ id: string, type: "function", function: { name: string, arguments: string } }} ToolCall `arguments` are JSON
  * @typedef {{ index: number, id?: string, type?: "function", function: { name?: string, arguments: string } }} ToolCallDelta
- * @typedef {{ type: string, function: { name: string, description?: string, parameters?: object, strict?: boolean | null } }} Tool `type` is `function`
+ * @typedef {{ type: string, function: { name: string, description?: string, parameters?: object, strict?: boolean | null } }} Tool `type`: `function`
  * @typedef {"none" | "auto" | "required" | { type: "function", function: { name: string } }} ToolChoice
  */
 

@@ -12,7 +12,7 @@ import initGrammars, { Grammars } from "./grammar.js";
 import { failure, openFiles } from "./hub.js";
 import { restore as restoreChat, save as saveChat } from "./saved.js";
 
-/** @import { FromMember, FromWorker, Loaded, Loading, Method, Methods, ToMember, ToWorker } from "./protocol.js" */
+/** @import { FromMember, FromShared, FromWorker, Loaded, Loading, Method, Methods, ToMember, ToWorker } from "./protocol.js" */
 
 /** @type {import("./foretoken.js").Session} */
 let session;
@@ -264,6 +264,9 @@ function work(port) {
   };
 }
 
+/** The lock that a worker holds for as long as it lives, if pages share it. @type {Promise<string> | undefined} */
+let held;
+
 /** The page whose worker this is. @param {FromWorker} message */
 const say = (message) => globalThis.postMessage(message);
 
@@ -274,7 +277,7 @@ class Client {
   /** The call that is worked on, if it is one of these. */
   #current = -1;
 
-  /** @param {(message: FromWorker) => void} say */
+  /** @param {(message: FromShared) => void} say */
   constructor(say) {
     this.say = say;
   }
@@ -283,7 +286,7 @@ class Client {
   hear(message) {
     if (message.type === "call") this.#call(message);
     if (message.type === "abort") this.#abort(message.id);
-    if (message.type === "join") navigator.locks.request(message.lock, () => this.#leave());
+    if (message.type === "join") this.#join(message.lock);
     if (message.type === "serve") work(message.port);
     if (message.type === "hired" || message.type === "not_hired") hiring.get(message.id)?.(message);
   }
@@ -324,6 +327,16 @@ class Client {
     this.say({ type: "error", id, error: failure("aborted", "aborted") });
   }
 
+  /** @param {string} lock that the page holds */
+  #join(lock) {
+    navigator.locks.request(lock, () => this.#leave());
+    held ??= new Promise((held) => {
+      const lock = `foretoken/shared/${crypto.randomUUID()}`;
+      navigator.locks.request(lock, () => new Promise(() => held(lock)));
+    });
+    held.then((lock) => this.say({ type: "joined", lock }));
+  }
+
   /** The page is gone, and what it asked for nobody wants. */
   #leave() {
     clients.delete(this);
@@ -340,7 +353,7 @@ class Client {
 /** Those that share this worker. @type {Set<Client>} */
 const clients = new Set();
 
-/** @param {{ postMessage: (message: FromWorker) => void, onmessage: any }} port */
+/** @param {{ postMessage: (message: FromShared) => void, onmessage: any }} port */
 function attend(port) {
   const client = new Client((message) => port.postMessage(message));
   clients.add(client);

@@ -1,12 +1,9 @@
 import { Engine } from "foretoken";
-import file from "foretoken/foretoken_bg.wasm";
 
-const [worker, wasm] = ["./engine-worker.js", file].map((path) => new URL(path, import.meta.url));
 const text = document.getElementById("text");
 const engine = await Engine.load("HuggingFaceTB/SmolLM2-360M-Instruct", {
   assistant_model: "HuggingFaceTB/SmolLM2-135M-Instruct",
-  worker,
-  wasm,
+  worker: new URL("engine-worker.js", import.meta.url),
   onProgress: ({ phase, file, loaded, total }) => (text.textContent = `${phase} ${file} ${Math.floor((100 * loaded) / total)} %`),
 });
 text.textContent = "";

@@ -2,12 +2,14 @@ import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import resolve from "@rollup/plugin-node-resolve";
 
-/** Lays the module beside the worker, which looks for it there. */
+/** Lays the modules beside the worker, which looks for them there. */
 const wasm = {
   name: "wasm",
   generateBundle() {
-    const source = readFileSync(createRequire(import.meta.url).resolve("foretoken/foretoken_bg.wasm"));
-    this.emitFile({ type: "asset", fileName: "foretoken_bg.wasm", source });
+    const require = createRequire(import.meta.url);
+    for (const fileName of ["foretoken_bg.wasm", "grammar_bg.wasm"]) {
+      this.emitFile({ type: "asset", fileName, source: readFileSync(require.resolve(`foretoken/${fileName}`)) });
+    }
   },
 };
 

@@ -146,8 +146,7 @@ impl Sampler {
             };
             let Look { largest, tops, cuts, found, counts, list, bests } = look;
             let report = recipe.logprobs.and(report.as_ref());
-            if let Some(Report { asked, look, kept }) = report {
-                let Look { largest, tops, cuts, found, counts, .. } = look;
+            if let Some(Report { asked, cuts, found, counts, kept }) = report {
                 kept.iter().for_each(|kept| node(Kernel::Keep, segments, &[(3, kept)]));
                 node(Kernel::Survey, segments, &[(3, largest), (4, asked), (5, tops)]);
                 node(Kernel::Bound, Grid::Rows, &[(2, largest), (3, tops), (4, asked), (5, cuts)]);
@@ -186,9 +185,8 @@ impl Sampler {
                     }
                 }
             }
-            if let Some(Report { asked, look, kept }) = report {
+            if let Some(Report { asked, cuts, found, counts, kept }) = report {
                 let logits = kept.as_ref().unwrap_or(model.logits());
-                let Look { cuts, found, counts, .. } = look;
                 let own = [(2, logits), (4, asked), (5, cuts), (6, found), (7, counts)];
                 node(Kernel::Logprobs, Grid::Rows, &own);
             }
@@ -227,7 +225,10 @@ impl Sampler {
 struct Report {
     /// Which tokens are asked for, as a rule of which remain.
     asked: Buffer,
-    look: Look,
+    /// As in [`Look`], which has the rest, but they stay until a token is chosen.
+    cuts: Buffer,
+    found: Buffer,
+    counts: Buffer,
     /// Logits before they are changed in place [rows, stride], where they are.
     kept: Option<Buffer>,
 }
@@ -236,9 +237,13 @@ impl Report {
     fn new(gpu: &Gpu, target: &Model, top: usize, changes: bool) -> Result<Self> {
         let processors = Processors { top_k: top.max(1), ..Processors::default() };
         let asked = block(&Sampling { processors, ..Sampling::default() });
+        let (segments, rows) = (segments(target) as usize, MAX_DRAFT + 1);
+        let words = |words: usize| gpu.buffer("likely tokens", 4 * (rows * words) as u64);
         Ok(Self {
             asked: gpu.buffer_of("sampling", &[asked])?,
-            look: Look::new(gpu, target, true)?,
+            cuts: words(5)?,
+            found: words(segments * Kernel::SEGMENT)?,
+            counts: words(segments)?,
             kept: changes.then(|| gpu.buffer("logits", target.logits().size())).transpose()?,
         })
     }

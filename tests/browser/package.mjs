@@ -123,6 +123,7 @@ function gate() {
   channel.onmessage = ({ data }) => {
     channel.postMessage(tokens);
     if (data === "close") [tokens, closed] = [0, true];
+    if (data === "end") close();
     if (data === "break") setTimeout(() => { throw new Error("it broke"); });
   };
 }
@@ -242,10 +243,12 @@ export const tests = {
 
     // It breaks down: whoever waits hears of it, and whoever asks next gets another one.
     await load(c);
-    await begin(c);
-    await ask("break");
-    like(await c.evaluate(() => text.result.then(() => "it was written", ({ code, message }) => `${code}: ${message}`)), /^internal: .*it broke/);
-    equal(await Promise.all([count(b, 8), count(c, 8)]), [8, 8], "tokens after a breakdown");
+    for (const [how, said] of [["break", /^internal: .*it broke/], ["end", /^internal: .*without a word/]]) {
+      await begin(c);
+      await ask(how);
+      like(await c.evaluate(() => text.result.then(() => "it was written", ({ code, message }) => `${code}: ${message}`)), said);
+      equal(await Promise.all([count(b, 8), count(c, 8)]), [8, 8], "tokens after a breakdown");
+    }
     equal(await workers(), 1, "workers after a breakdown");
 
     // A page that loads again at once, another model, and the same model after all pages have left it.

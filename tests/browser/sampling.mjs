@@ -23,17 +23,17 @@ const devices = ["auto", "cpu"];
 export const tests = {
   async "penalties and n-grams give the same text whoever drafts, on both devices"() {
     for (const device of devices) {
-      const plain = await write(device, { max_new_tokens: 32 });
+      const plain = await write(device, { max_new_tokens: 16 });
       for (const way of [{ presence_penalty: -2 }, { frequency_penalty: -2 }, { no_repeat_ngram_size: 1 }]) {
-        const alone = await write(device, { max_new_tokens: 32, speculation: "off", ...way });
+        const alone = await write(device, { max_new_tokens: 16, speculation: "off", ...way });
         for (const drafts of [DRAFTED, LOOKUP]) {
-          const { token_ids } = await write(device, { max_new_tokens: 32, ...way, ...drafts });
+          const { token_ids } = await write(device, { max_new_tokens: 16, ...way, ...drafts });
           equal(token_ids, alone.token_ids, `${device} ${JSON.stringify(way)}`);
         }
         check(alone.token_ids.join() !== plain.token_ids.join(), `${device}: ${JSON.stringify(way)} changes nothing`);
         equal(alone.stats.sampling[Object.keys(way)[0]], Object.values(way)[0], "what was used");
       }
-      const { token_ids } = await write(device, { max_new_tokens: 32, no_repeat_ngram_size: 1 });
+      const { token_ids } = await write(device, { max_new_tokens: 16, no_repeat_ngram_size: 1 });
       const known = new Set(await page.evaluate((text) => engines.auto.tokenize(text), prompt));
       check(token_ids.every((id) => known.size < known.add(id).size), "a token comes twice");
     }

@@ -62,6 +62,24 @@ test("streamText streams it, with options of the engine's own", async () => {
   equal(engine.stats.num_draft_tokens, 0);
 });
 
+test("an object fulfils its schema, and comes piece by piece", async () => {
+  const person = { ...schema, properties: { name: { type: "string", minLength: 3, maxLength: 12 } } };
+  const { partialOutputStream, output, warnings } = streamText({ model, prompt, maxOutputTokens: 60, output: Output.object({ schema: jsonSchema(person) }) });
+  const lengths = [];
+  for await (const { name = "" } of partialOutputStream) lengths.push(name.length);
+  const { name, ...rest } = await output;
+  ok(name.length >= 3 && name.length <= 12, name);
+  deepEqual(rest, {});
+  ok(new Set(lengths).size > 2, lengths.join());
+  deepEqual((await warnings) ?? [], []);
+});
+
+test("tools of which the chat template knows nothing are a warning", async () => {
+  const { text, warnings } = await generateText({ model, prompt, maxOutputTokens: 24, tools: { weather } });
+  equal(text, told);
+  deepEqual(warnings.map(({ type, feature }) => `${type} ${feature}`), ["unsupported tools"]);
+});
+
 test("a signal ends a text, and the SDK sees an abort", async () => {
   const control = new AbortController();
   const { fullStream } = streamText({ model, prompt, maxOutputTokens: 200, abortSignal: control.signal });

@@ -115,7 +115,7 @@ export async function main(): Promise<void> {
   console.log(text.length, token_ids.length, reason, last?.times.tokens_per_second, rounds, stats.warnings.join());
 
   const whole: ChatCompletion = await engine.chat.completions.create({ messages, max_tokens: 4, stop: ".", temperature: 0, top_p: 1, seed: 3, prediction: { type: "content", content: "text" } });
-  console.log(whole.choices[0]?.message.content.length, whole.usage.completion_tokens_details.accepted_prediction_tokens);
+  console.log(whole.choices[0]?.message.content?.length, whole.usage.completion_tokens_details.accepted_prediction_tokens);
   const body = { messages, stream: true, stream_options: { include_usage: true }, speculation: "off" } as const;
   const chunks: AsyncIterable<ChatCompletionChunk> = await engine.chat.completions.create(body, { signal: AbortSignal.timeout(1) });
   for await (const chunk of chunks) console.log(chunk.choices[0]?.delta.content, chunk.usage?.total_tokens);
