@@ -71,7 +71,10 @@ fn grammar(ResponseFormat(format): &ResponseFormat) -> Result<TopLevelGrammar> {
         "json_object" => schema(&json!({ "type": "object" })),
         "json_schema" => match format.get(kind).and_then(|named| named.get("schema")) {
             Some(found) => schema(found),
-            None => bad(Value::from(format.clone()).to_string(), "{ type: \"json_schema\", json_schema: { schema } }".into()),
+            None => bad(
+                Value::from(format.clone()).to_string(),
+                "{ type: \"json_schema\", json_schema: { schema } }".into(),
+            ),
         },
         "regex" => Ok(TopLevelGrammar::from_regex(&text()?)),
         "grammar" => Ok(TopLevelGrammar::from_lark(text()?)),

@@ -24,9 +24,9 @@
 #![forbid(unsafe_code)]
 
 pub mod checkpoint;
-pub mod constraint;
 #[cfg(feature = "cli")]
 pub mod cli;
+pub mod constraint;
 pub mod cpu;
 pub mod decode;
 pub mod device;

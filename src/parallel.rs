@@ -114,7 +114,8 @@ impl<C: Crew> Parallel<C> {
     ) -> Result<Generation> {
         options.validate()?;
         if options.response_format.as_ref().is_some_and(ResponseFormat::constrains) {
-            let allowed = "one target, without sp_degree and draft_device: several do not know each other's grammar".into();
+            let allowed =
+                "one target, without sp_degree and draft_device: several do not know each other's grammar".into();
             return Err(Error::BadOption { option: "response_format".into(), value: "it".into(), allowed });
         }
         let (prompt, num_dropped_messages) = self.prompts.fit(prompt, options)?;

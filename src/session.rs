@@ -153,7 +153,8 @@ impl Session {
         };
         let spec = &self.prompts.spec;
         let tokenizer = self.prompts.tokenizer.clone();
-        let encode = Box::new(move |before: &[u32], text: &str| tokenizer.encode_behind(before, text).unwrap_or_default());
+        let encode =
+            Box::new(move |before: &[u32], text: &str| tokenizer.encode_behind(before, text).unwrap_or_default());
         Ok(Some(Constrained::new(grammars.compile(format)?, encode, prompt, spec.vocab_size, &spec.eos_token_id)))
     }
 

@@ -145,7 +145,10 @@ fn a_text_ends_where_its_form_is_complete_or_its_room() {
     assert!(found.text.starts_with("the fox"), "{}", found.text);
     let by_point = found.text.ends_with('.');
     assert_eq!(found.finish_reason, if by_point { FinishReason::Stop } else { found.finish_reason });
-    assert_eq!(found.token_ids.iter().any(|id| ends.contains(id)), found.finish_reason == FinishReason::Stop && !by_point);
+    assert_eq!(
+        found.token_ids.iter().any(|id| ends.contains(id)),
+        found.finish_reason == FinishReason::Stop && !by_point
+    );
     let (found, _) = write(&mut session, &of(ResponseFormat::grammar("start: \"fox\" (\" and \" \"fox\")*"), 9));
     assert!(found.text.starts_with("fox"), "{}", found.text);
     let (cut, _) = write(&mut session, &of(tale(), 10));
@@ -175,8 +178,14 @@ fn what_cannot_be_is_refused_by_name() {
     let free = GenerateOptions::default;
     for (format, words) in [
         (json!({ "type": "json_schema", "json_schema": { "schema": { "not": {} } } }), "\"not\""),
-        (json!({ "type": "json_schema", "json_schema": { "schema": { "type": "array", "uniqueItems": true } } }), "\"uniqueItems\""),
-        (json!({ "type": "json_schema", "json_schema": { "schema": { "oneOf": [{}, { "type": "null" }] } } }), "\"oneOf\""),
+        (
+            json!({ "type": "json_schema", "json_schema": { "schema": { "type": "array", "uniqueItems": true } } }),
+            "\"uniqueItems\"",
+        ),
+        (
+            json!({ "type": "json_schema", "json_schema": { "schema": { "oneOf": [{}, { "type": "null" }] } } }),
+            "\"oneOf\"",
+        ),
         (json!({ "type": "json_schema", "json_schema": { "schema": { "type": "sting" } } }), "sting"),
         (json!({ "type": "json_schema", "json_schema": { "schema": 5 } }), "5"),
         (json!({ "type": "json_schema" }), "json_schema"),
@@ -193,7 +202,8 @@ fn what_cannot_be_is_refused_by_name() {
     let every: Vec<Vec<u32>> = (0..4096).map(|id| vec![id]).collect();
     let none_left = GenerateOptions { bad_words_ids: every[..2000].to_vec(), ..free() };
     refused(json!({ "type": "regex", "regex": "[\\n]{9}" }), none_left);
-    let (text, _) = write(&mut session, &GenerateOptions { max_new_tokens: 3, context: ContextPolicy::Shift, ..free() });
+    let (text, _) =
+        write(&mut session, &GenerateOptions { max_new_tokens: 3, context: ContextPolicy::Shift, ..free() });
     assert_eq!(text.token_ids.len(), 3, "the session stays usable");
 }
 
@@ -204,7 +214,8 @@ fn masks_are_what_may_be_consumed() {
     let tokenizer = Tokenizer::from_json("tokenizer.json", &file).unwrap();
     let (vocab, ends) = (tokenizer.vocab_size(), [2]);
     let grammars = Llguidance::new(tokenizer.vocabulary(vocab), &ends).unwrap();
-    let text = tokenizer.encode("{\"title\": \"The \u{e9} wolf\", \"kind\": \"song\", \"animals\": [\"fox\"]", false).unwrap();
+    let text =
+        tokenizer.encode("{\"title\": \"The \u{e9} wolf\", \"kind\": \"song\", \"animals\": [\"fox\"]", false).unwrap();
     let followed = Constrained::new(grammars.compile(&tale()).unwrap(), Box::new(|_, _| Vec::new()), 1, vocab, &ends);
     let mut followed = followed.borrow_mut();
     let whole = [&[0], &text[..]].concat();

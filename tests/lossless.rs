@@ -421,7 +421,11 @@ fn logprobs_are_the_same_with_drafts_and_without() {
                 let (ids, logprobs) = told(&mut engine, drafter, prompt, 40);
                 assert_eq!(ids, expected, "{what}: {count}");
                 for (place, (found, expected)) in logprobs.iter().zip(&plain).enumerate() {
-                    assert_eq!((found.chosen, &found.top), (expected.chosen, &expected.top), "{what}: {count}, {place}");
+                    assert_eq!(
+                        (found.chosen, &found.top),
+                        (expected.chosen, &expected.top),
+                        "{what}: {count}, {place}"
+                    );
                 }
             }
         }
@@ -440,12 +444,7 @@ fn logprobs_are_the_same_with_drafts_and_without() {
 }
 
 /// A text, and what was told of each of its tokens.
-fn told(
-    engine: &mut Engine,
-    drafter: &mut dyn Drafter,
-    prompt: &[u32],
-    most: usize,
-) -> (Vec<u32>, Vec<Logprobs>) {
+fn told(engine: &mut Engine, drafter: &mut dyn Drafter, prompt: &[u32], most: usize) -> (Vec<u32>, Vec<Logprobs>) {
     engine.truncate(0);
     let ends = engine.target().spec().eos_token_id.clone();
     let mut sink = Collect { ids: Vec::new(), origins: Vec::new(), logprobs: Vec::new(), most };

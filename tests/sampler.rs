@@ -303,7 +303,8 @@ fn adjust_equals_its_twin_row_by_row() {
             reference::adjust(&mut expected, &chooser.processors, &text);
             for (id, (found, expected)) in found.iter().zip(&expected).enumerate() {
                 // What is subtracted may leave little.
-                let close = (found - expected).abs() <= (1e-5 * expected.abs()).max(if subtracts { 1e-6 } else { 1e-35 });
+                let close =
+                    (found - expected).abs() <= (1e-5 * expected.abs()).max(if subtracts { 1e-6 } else { 1e-35 });
                 let removed = *found == REMOVED && *expected == banned;
                 assert!(close || removed, "case {case}, row {row}, token {id}: {found} instead of {expected}");
             }
@@ -692,7 +693,9 @@ fn logprobs_equal_their_twin() {
             let found = chooser.logprobs(&lab, &padded(&logits, vocab), rows);
             for (row, (found, logits)) in found.chunks_exact(2 + 2 * top).zip(logits.chunks_exact(vocab)).enumerate() {
                 let want = reference::logprobs(logits, chosen[row], drafts.get(row).copied(), top);
-                let close = |bits: u32, expected: f32| (f32::from_bits(bits) - expected).abs() <= 2e-5 * expected.abs().max(1.0);
+                let close = |bits: u32, expected: f32| {
+                    (f32::from_bits(bits) - expected).abs() <= 2e-5 * expected.abs().max(1.0)
+                };
                 assert!(close(found[0], want.0), "{vocab}: {} instead of {}", f32::from_bits(found[0]), want.0);
                 assert!(row + 1 == rows || close(found[1], want.1), "{vocab}: a draft token");
                 let (pairs, _) = found[2..].as_chunks::<2>();

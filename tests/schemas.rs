@@ -85,7 +85,10 @@ fn the_official_suite_says_what_is_covered() {
         }
     }
     println!("{covered} schemas covered, refused {}", Value::from(refused.clone()));
-    println!("of {valid} valid instances {written} can be written; of {invalid} invalid ones {}: {wrong:#?}", wrong.len());
+    println!(
+        "of {valid} valid instances {written} can be written; of {invalid} invalid ones {}: {wrong:#?}",
+        wrong.len()
+    );
     // What is valid and cannot be written: keys in another order, and integers that are written as 1.0.
     assert_eq!((covered, valid, written, invalid, wrong.len()), (137, 263, 251, 216, 0));
 }
@@ -118,7 +121,9 @@ impl Random {
                 let least = self.below(4);
                 json!({ "type": "string", "minLength": least, "maxLength": least + self.below(12) })
             }
-            5 => json!({ "type": "string", "pattern": *self.pick(&["^[a-f]{2,5}$", "^\\d+-\\d+$", "x", "^(yes|no)$"]) }),
+            5 => {
+                json!({ "type": "string", "pattern": *self.pick(&["^[a-f]{2,5}$", "^\\d+-\\d+$", "x", "^(yes|no)$"]) })
+            }
             6 => json!({ "enum": [self.below(9), "a \"b\"\n\u{e9}", null, [1, { "k": true }]] }),
             // Not `time`: llguidance allows a leap second in any minute.
             7 => json!({ "type": "string", "format": *self.pick(&["date", "uuid", "ipv4", "ipv6"]) }),
@@ -127,7 +132,9 @@ impl Random {
                 let least = self.below(3);
                 json!({ "type": "array", "items": self.schema(depth - 1), "minItems": least, "maxItems": least + self.below(3) })
             }
-            10 => json!({ "type": "array", "prefixItems": [self.schema(depth - 1), self.schema(0)], "items": false, "minItems": 2 }),
+            10 => {
+                json!({ "type": "array", "prefixItems": [self.schema(depth - 1), self.schema(0)], "items": false, "minItems": 2 })
+            }
             11 => json!({ "type": "object", "additionalProperties": self.schema(depth - 1), "maxProperties": 2 }),
             _ => {
                 let names = ["name", "age", "a b", "\u{fc}ber", "x\"y", "t"];
@@ -152,7 +159,8 @@ struct Dice {
 
 impl Dice {
     fn logits(&self, position: usize) -> Vec<f32> {
-        let random = |token: usize| threefry2x32([self.seed, position as u32], [token as u32, 1])[0] as f32 / u32::MAX as f32;
+        let random =
+            |token: usize| threefry2x32([self.seed, position as u32], [token as u32, 1])[0] as f32 / u32::MAX as f32;
         self.ends.iter().enumerate().map(|(token, ends)| random(token) + if *ends { 0.2 } else { 0.0 }).collect()
     }
 }
@@ -271,7 +279,8 @@ fn every_text_that_ends_parses_and_validates() {
         let tokenizer = tokenizer.clone();
         Box::new(move |before: &[u32], text: &str| tokenizer.encode_behind(before, text).unwrap())
     };
-    let closes = |id: u32| tokenizer.token_bytes(id).is_some_and(|bytes| matches!(bytes.first(), Some(b'"' | b'}' | b']')));
+    let closes =
+        |id: u32| tokenizer.token_bytes(id).is_some_and(|bytes| matches!(bytes.first(), Some(b'"' | b'}' | b']')));
     let ends: Vec<bool> = (0..tokenizer.vocab_size() as u32).map(|id| id == END || closes(id)).collect();
     let mut random = Random(0);
     let (mut ended, mut cut) = (0, 0);

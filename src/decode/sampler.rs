@@ -61,7 +61,15 @@ impl Recipe {
         let filter = sampling.draw != Draw::Greedy && sampling.processors.removes();
         let survey = filter || sampling.draw == Draw::Rejection;
         let logprobs = sampling.logprobs.map(|top| top.min(MAX_TOP_LOGPROBS));
-        Self { masked, adjust: sampling.processors.adjusts(), filter, survey, draw: sampling.draw, logprobs, translated }
+        Self {
+            masked,
+            adjust: sampling.processors.adjusts(),
+            filter,
+            survey,
+            draw: sampling.draw,
+            logprobs,
+            translated,
+        }
     }
 
     /// How the draft model chooses. Noise and biases belong to the target's ids, so where its own mean something else,
@@ -118,7 +126,8 @@ impl Sampler {
         let masks = gpu.buffer("masks", 4 * u64::from(mask_words) * (MAX_DRAFT + 1) as u64)?;
         let looks = |model: &Model| Look::new(gpu, model, recipe.filter);
         let (look, draft_look) = (looks(target)?, draft.map(looks).transpose()?);
-        let report = recipe.logprobs.map(|top| Report::new(gpu, target, top, recipe.masked || recipe.adjust)).transpose()?;
+        let report =
+            recipe.logprobs.map(|top| Report::new(gpu, target, top, recipe.masked || recipe.adjust)).transpose()?;
         let bind = |model: &Model, look: &Look, block: usize, recipe: Recipe, drafted: Option<(&Model, &Look)>| {
             let step = (0, model.step().clone());
             let dims = (1, blocks[block].clone());

@@ -252,7 +252,18 @@ impl Kernel {
         let kvs = [KvDtype::F32, KvDtype::F16];
         let mut all =
             vec![Self::NormRms, Self::PostNorm, Self::NormLayer, Self::AttentionMerge, Self::Probe, Self::Halves];
-        all.extend([Self::Quantise, Self::Mask, Self::Keep, Self::Logprobs, Self::Adjust, Self::Survey, Self::Bound, Self::Gather, Self::Filter, Self::Follow]);
+        all.extend([
+            Self::Quantise,
+            Self::Mask,
+            Self::Keep,
+            Self::Logprobs,
+            Self::Adjust,
+            Self::Survey,
+            Self::Bound,
+            Self::Gather,
+            Self::Filter,
+            Self::Follow,
+        ]);
         all.extend([Noise::None, Noise::Gumbel].map(Self::Sample));
         all.extend([Self::Settle(Noise::None), Self::Settle(Noise::Gumbel), Self::SampleKept]);
         all.extend([Tokens::All, Tokens::Kept].map(Self::Reject));
