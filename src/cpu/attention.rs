@@ -1,12 +1,13 @@
 //! The KV cache of a layer, and attention over it.
 
-use super::parts::for_each_part;
 use super::floats::Floats;
+use super::parts::for_each_part;
 use super::rows::{Panels, Rows, stride};
 use super::simd::{add_scaled, add_weighted, arch, exp};
 use crate::options::KvDtype;
 use crate::weights::Float;
 use pulp::{Simd, WithSimd};
+use std::collections::TryReserveError;
 use std::ops::Range;
 
 /// Rows that read keys and values together.
@@ -37,6 +38,8 @@ pub struct Cache {
     k: Vec<Floats>,
     v: Vec<Floats>,
     positions: usize,
+    /// Positions that there is memory for.
+    room: usize,
 }
 
 impl Cache {
@@ -46,7 +49,7 @@ impl Cache {
             KvDtype::F16 => Float::F16,
         };
         let empty = vec![Floats::new(float); heads.kv_heads];
-        Self { heads, k: empty.clone(), v: empty, positions: 0 }
+        Self { heads, k: empty.clone(), v: empty, positions: 0, room: 0 }
     }
 
     /// Keeps so many positions.
@@ -54,6 +57,20 @@ impl Cache {
         let head_dim = self.heads.head_dim;
         self.k.iter_mut().chain(&mut self.v).for_each(|head| head.truncate(positions, head_dim));
         self.positions = self.positions.min(positions);
+    }
+
+    /// Makes room for so many positions, and at least twice as many as before, so that little is moved.
+    ///
+    /// # Errors
+    /// Where there is not so much memory.
+    pub fn reserve(&mut self, positions: usize) -> Result<(), TryReserveError> {
+        if positions > self.room {
+            let room = positions.max(2 * self.room);
+            let numbers = (room - self.positions) * stride(self.heads.head_dim);
+            self.k.iter_mut().chain(&mut self.v).try_for_each(|head| head.reserve(numbers))?;
+            self.room = room;
+        }
+        Ok(())
     }
 
     /// Takes what a projection gave for the next positions [rows, heads + 2 kv_heads, head_dim], rotates q and k by `table`
@@ -98,8 +115,14 @@ impl Cache {
                         queries.row_mut(row * group / head_dim + i).copy_from_slice(head);
                     }
                 }
-                let mut together =
-                    Together { heads: &self.heads, v: &self.v[kv_head], position: before + first, rows, products: Vec::new(), out };
+                let mut together = Together {
+                    heads: &self.heads,
+                    v: &self.v[kv_head],
+                    position: before + first,
+                    rows,
+                    products: Vec::new(),
+                    out,
+                };
                 let seen = together.seen(0).start..together.seen(rows - 1).end;
                 together.products = vec![0f32; seen.len() * queries.len()];
                 self.k[kv_head].multiply(seen.start, &Panels::new(&queries), &mut together.products, true);
@@ -153,7 +176,9 @@ impl WithSimd for Together<'_> {
             let seen = self.seen(query / (queries / self.rows));
             let seen = seen.start - start..seen.end - start;
             let weights = &mut weights[query * count..][seen.clone()];
-            for (weight, products) in weights.iter_mut().zip(self.products[seen.start * queries..].chunks_exact(queries)) {
+            for (weight, products) in
+                weights.iter_mut().zip(self.products[seen.start * queries..].chunks_exact(queries))
+            {
                 *weight = products[query] * scale;
             }
             totals[query] = softmax(weights);

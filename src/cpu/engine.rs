@@ -86,12 +86,12 @@ impl Engine {
     /// tests and perplexities.
     ///
     /// # Errors
-    /// [`Error::ContextFull`].
+    /// [`Error::ContextFull`], [`Error::OutOfGpuMemory`].
     pub fn logits(&mut self, tokens: &[u32], rows: usize) -> Result<Vec<f32>> {
         self.room(tokens.len())?;
         let mut all = Vec::new();
         for chunk in tokens.chunks(rows.max(1)) {
-            let logits = self.target.forward(chunk, self.cached.len(), 0..chunk.len());
+            let logits = self.target.forward(chunk, self.cached.len(), 0..chunk.len())?;
             (0..logits.len()).for_each(|row| all.extend_from_slice(logits.row(row)));
             self.cached.extend_from_slice(chunk);
         }
@@ -167,7 +167,7 @@ impl Target for Engine {
         self.room(tokens.len())?;
         for chunk in tokens.chunks(self.prefill_chunk()) {
             self.turn.give().await;
-            self.target.forward(chunk, self.cached.len(), 0..0);
+            self.target.forward(chunk, self.cached.len(), 0..0)?;
             self.cached.extend_from_slice(chunk);
         }
         Ok(())
@@ -182,7 +182,7 @@ impl Target for Engine {
         if count == 0 {
             return Ok(0);
         }
-        model.forward(&chunk, read, 0..0);
+        model.forward(&chunk, read, 0..0)?;
         match &mut self.translation {
             None => self.draft_cached += count,
             Some(translation) => translation.cached.extend(chunk),
@@ -210,7 +210,7 @@ impl Target for Engine {
         // A translation may be longer than what was asked for.
         tokens.truncate(room.min(MAX_DRAFT));
         let rows = [&[pending], &tokens[..]].concat();
-        let logits = self.target.forward(&rows, position, 0..rows.len());
+        let logits = self.target.forward(&rows, position, 0..rows.len())?;
         let ids = self.ids(&logits, pending, &tokens, &drawn_from)?;
         self.cached.extend(rows);
         Ok(Verified { draft: tokens, ids, ..Verified::default() })
@@ -236,7 +236,7 @@ fn continue_text(
     let mut from = read;
     for _ in 0..count.min(reach) {
         let fresh = &text[from..];
-        let mut row = model.forward(fresh, from, fresh.len() - 1..fresh.len()).row(0).to_vec();
+        let mut row = model.forward(fresh, from, fresh.len() - 1..fresh.len())?.row(0).to_vec();
         let (id, confident) = choose_draft(&mut row, sampling, &text)
             .ok_or(Error::NonFiniteLogits { model: DRAFT_MODEL.into(), position: text.len() - 1 })?;
         from = text.len();

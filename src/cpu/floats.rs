@@ -104,19 +104,30 @@ impl WithSimd for Products<'_> {
             match floats {
                 Floats::F32(of) => {
                     let rows = [&of[a], &of[b], &of[c], &of[d]];
-                    let w = [Singles::new(rows[0]), Singles::new(rows[1]), Singles::new(rows[2]), Singles::new(rows[3])];
+                    let w =
+                        [Singles::new(rows[0]), Singles::new(rows[1]), Singles::new(rows[2]), Singles::new(rows[3])];
                     multiply_rows(simd, w, x, products);
                 }
                 #[cfg(target_arch = "wasm32")]
                 Floats::F16(of) if all => {
                     let rows = [&of[a], &of[b], &of[c], &of[d]];
-                    let w = [Halves::<true>::new(rows[0]), Halves::new(rows[1]), Halves::new(rows[2]), Halves::new(rows[3])];
+                    let w = [
+                        Halves::<true>::new(rows[0]),
+                        Halves::new(rows[1]),
+                        Halves::new(rows[2]),
+                        Halves::new(rows[3]),
+                    ];
                     multiply_rows(simd, w, x, products);
                 }
                 #[cfg(target_arch = "wasm32")]
                 Floats::F16(of) => {
                     let rows = [&of[a], &of[b], &of[c], &of[d]];
-                    let w = [Halves::<false>::new(rows[0]), Halves::new(rows[1]), Halves::new(rows[2]), Halves::new(rows[3])];
+                    let w = [
+                        Halves::<false>::new(rows[0]),
+                        Halves::new(rows[1]),
+                        Halves::new(rows[2]),
+                        Halves::new(rows[3]),
+                    ];
                     multiply_rows(simd, w, x, products);
                 }
                 _ => {

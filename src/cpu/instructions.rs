@@ -219,10 +219,9 @@ mod x86 {
     #[inline(always)]
     fn split(simd: V3, codes: &[u8; BLOCK / 2], center: u8) -> __m256i {
         let both: __m128i = cast(*codes);
-        let codes = simd.avx2._mm256_inserti128_si256::<1>(
-            simd.avx._mm256_castsi128_si256(both),
-            simd.sse2._mm_srli_epi16::<4>(both),
-        );
+        let codes = simd
+            .avx2
+            ._mm256_inserti128_si256::<1>(simd.avx._mm256_castsi128_si256(both), simd.sse2._mm_srli_epi16::<4>(both));
         let codes = simd.avx2._mm256_and_si256(codes, cast([15u8; 32]));
         simd.avx2._mm256_sub_epi8(codes, cast([center; 32]))
     }
@@ -364,19 +363,12 @@ mod simd128 {
         fn add(self, totals: v128, products: [[v128; 2]; 4], scales: v128, factors: v128) -> v128 {
             let [[a, a2], [b, b2], [c, c2], [d, d2]] = products;
             let simd = self.simd128;
-            let products =
-                [simd.i32x4_add(a, a2), simd.i32x4_add(b, b2), simd.i32x4_add(c, c2), simd.i32x4_add(d, d2)];
+            let products = [simd.i32x4_add(a, a2), simd.i32x4_add(b, b2), simd.i32x4_add(c, c2), simd.i32x4_add(d, d2)];
             add(self, totals, products, simd.f32x4_mul(scales, factors))
         }
 
         #[inline(always)]
-        fn add_halves(
-            self,
-            totals: v128,
-            products: [[v128; 2]; 4],
-            [first, last]: [v128; 2],
-            factors: v128,
-        ) -> v128 {
+        fn add_halves(self, totals: v128, products: [[v128; 2]; 4], [first, last]: [v128; 2], factors: v128) -> v128 {
             let [[a, a2], [b, b2], [c, c2], [d, d2]] = products;
             let simd = self.simd128;
             let totals = add(self, totals, [a, b, c, d], simd.f32x4_mul(first, factors));

@@ -1,9 +1,9 @@
 //! Matrices in the CPU's memory, and their products with rows of activations.
 
+use super::floats::{Floats, multiply_four};
 use super::instructions::BLOCK;
 use super::integers::{self, Coded, Codes};
 use super::parts::for_each_part;
-use super::floats::{Floats, multiply_four};
 use super::rows::{Panels, Rows, stride};
 use super::simd::{LANES, arch, widen_codes};
 use crate::options::Arithmetic;

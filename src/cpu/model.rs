@@ -118,15 +118,14 @@ impl Model {
 
     /// Bytes of it, with a cache that a text fills. What a pass needs besides is freed behind it.
     pub fn memory(&self) -> model::Memory {
-        let Blueprint { spec, plan, capacity, .. } = &self.blueprint;
+        let Blueprint { plan, capacity, .. } = &self.blueprint;
         let floats = |all: &[Vec<f32>]| all.iter().map(|vector| 4 * vector.len() as u64).sum::<u64>();
         let bytes: Vec<u64> = self.memory.matrices.iter().map(Matrix::bytes).collect();
         let read = plan.multiplied().filter_map(|matrix| bytes.get(matrix.0));
         let vectors = floats(&self.memory.vectors);
-        let position = (2 * spec.kv_width()) as u64 * capacity.kv_dtype.size();
         model::Memory {
             weights: bytes.iter().sum::<u64>() + vectors,
-            kv: (spec.layers.len() * capacity.max_context) as u64 * position,
+            kv: self.blueprint.kv_bytes(capacity.max_context),
             scratch: floats(&self.memory.tables),
             read_per_token: read.sum::<u64>() + vectors,
         }
@@ -134,9 +133,21 @@ impl Model {
 
     /// Reads `tokens` behind the first `position` positions of its cache, which forgets the others, and returns the logits behind
     /// some of them [wanted, vocab].
-    pub fn forward(&mut self, tokens: &[u32], position: usize, wanted: Range<usize>) -> Rows {
-        let Self { blueprint: Blueprint { spec, plan, .. }, memory } = self;
-        memory.caches.iter_mut().for_each(|cache| cache.truncate(position));
+    ///
+    /// # Errors
+    /// [`Error::OutOfGpuMemory`] where there is no room for so many positions.
+    pub fn forward(&mut self, tokens: &[u32], position: usize, wanted: Range<usize>) -> Result<Rows> {
+        let Self { blueprint, memory } = self;
+        let Blueprint { spec, plan, .. } = &*blueprint;
+        let positions = position + tokens.len();
+        for cache in &mut memory.caches {
+            cache.truncate(position);
+            cache.reserve(positions).map_err(|_| Error::OutOfGpuMemory {
+                what: "the KV cache".into(),
+                need: blueprint.kv_bytes(positions),
+                limit: None,
+            })?;
+        }
         let none = Rows::default;
         let residual = Rows::new(tokens.len(), spec.hidden_size);
         let mut pass = Pass {
@@ -148,7 +159,7 @@ impl Model {
             mlp: none(),
             logits: none(),
         };
-        among_threads(|| {
+        Ok(among_threads(|| {
             for op in &plan.body {
                 memory.run(op, spec, tokens, position, &mut pass);
             }
@@ -157,7 +168,7 @@ impl Model {
                 plan.head.iter().for_each(|op| memory.run(op, spec, tokens, position, &mut pass));
             }
             pass.logits
-        })
+        }))
     }
 }
 

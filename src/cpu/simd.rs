@@ -176,7 +176,8 @@ pub fn exp(x: f32) -> f32 {
     // ln 2 in two parts, so that no bit is lost.
     let x = x - power * 0.693_359_4 + power * 2.121_944_4e-4;
     // The polynomial of Cephes.
-    let series = ((((1.987_569_1e-4 * x + 1.398_2e-3) * x + 8.333_452e-3) * x + 4.166_579_6e-2) * x + 1.666_666_5e-1) * x;
+    let series =
+        ((((1.987_569_1e-4 * x + 1.398_2e-3) * x + 8.333_452e-3) * x + 4.166_579_6e-2) * x + 1.666_666_5e-1) * x;
     let near = (series + 0.5) * x * x + x + 1.0;
     near * f32::from_bits((rounded.to_bits() << 23).wrapping_add(127 << 23))
 }
@@ -235,4 +236,22 @@ pub fn widen_bf16(from: &[bf16], to: &mut [f32]) {
 #[inline(always)]
 pub fn widen_codes(codes: &[u8; 16], center: f32, scale: f32, offset: f32, to: &mut [f32]) {
     to.iter_mut().zip(codes).for_each(|(to, code)| *to = scale * (f32::from(*code) - center) + offset);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::exp;
+
+    #[test]
+    fn powers_of_e() {
+        for i in -8_700..=8_800 {
+            let x = i as f32 / 100.0;
+            let expected = f64::from(x).exp();
+            let error = (f64::from(exp(x)) - expected).abs() / expected;
+            assert!(error <= 2.0 * f64::from(f32::EPSILON), "e^{x}: {error:e}");
+        }
+        assert_eq!(exp(0.0), 1.0);
+        assert!(exp(f32::NEG_INFINITY) < 2e-38);
+        assert!(exp(f32::NAN).is_nan());
+    }
 }
