@@ -1,6 +1,6 @@
 // npm run build: the Rust library -> www/foretoken.js and www/foretoken_bg.wasm, small enough for a web page; www/grammar.js and
 // grammar_bg.wasm, which a page loads when a text is to have a form; the page's
-// simulator, www/demo/simulate.js and simulate_bg.wasm, its parser of Markdown, marked.js, and its models, tales/; www/types/.
+// simulator, www/demo/simulate.js and simulate_bg.wasm, its parser of Markdown, marked.js, its models, tales/, and documents, docs/; www/types/.
 import { spawnSync } from "node:child_process";
 import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -8,6 +8,7 @@ import { homedir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
+import { makeDocs } from "./docs.mjs";
 import { nameInOrder } from "./order.mjs";
 import { fail, needRust, run } from "./system.mjs";
 import { weighCrates } from "./wasm.mjs";
@@ -139,6 +140,7 @@ export function build() {
   }
   quantise();
   bundleParser();
+  makeDocs();
 }
 
 /** Checks the modules' types and writes them down for TypeScript, into www/types/. */
@@ -177,11 +179,10 @@ export function outdated() {
 
 /** Builds what is missing or outdated. */
 export function needBuild() {
-  if (outdated()) build();
-  else if (!existsSync(parser)) {
-    needNpm();
-    bundleParser();
-  }
+  if (outdated()) return build();
+  needNpm();
+  if (!existsSync(parser)) bundleParser();
+  makeDocs();
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {

@@ -97,9 +97,19 @@ pub trait Constraint {
     fn ending(&mut self) -> Result<Ending>;
 }
 
+/// The tokens of a text behind others, as the tokenizer cuts it.
+pub type Encode = Box<dyn Fn(&[u32], &str) -> Vec<u32>>;
+
+/// Tokens before a text that decide how it is cut into tokens.
+const CONTEXT: usize = 4;
+
 /// A text under a constraint, followed wherever it goes: it may grow, be cut, or be asked about with a draft behind it.
+///
+/// Where the constraint leaves no choice of characters, the tokenizer's tokens for them are the only ones that may come, but for the
+/// last, which what follows may lengthen: models know texts as their tokenizer cuts them, and such a token is known beforehand.
 pub struct Constrained {
     by: Box<dyn Constraint>,
+    encode: Encode,
     /// Tokens of the prompt, which is not constrained.
     start: usize,
     /// Tokens that end a text.
@@ -116,9 +126,9 @@ pub type Shared = Rc<RefCell<Constrained>>;
 
 impl Constrained {
     /// A text behind a prompt of `start` tokens, of a vocabulary of `vocab` tokens of which `ends` end a text.
-    pub fn new(by: Box<dyn Constraint>, start: usize, vocab: usize, ends: &[u32]) -> Shared {
+    pub fn new(by: Box<dyn Constraint>, encode: Encode, start: usize, vocab: usize, ends: &[u32]) -> Shared {
         let (ends, words) = (ends.to_vec(), vocab.div_ceil(32));
-        Rc::new(RefCell::new(Self { by, start, ends, words, consumed: Vec::new(), seconds: 0.0 }))
+        Rc::new(RefCell::new(Self { by, encode, start, ends, words, consumed: Vec::new(), seconds: 0.0 }))
     }
 
     /// Consumes `token`; whether it may come and others may follow it.
@@ -180,24 +190,59 @@ impl Constrained {
     pub fn masks(&mut self, text: &[u32], draft: &[u32]) -> Result<Vec<u32>> {
         let began = Instant::now();
         self.follow(text)?;
+        let mut text = text.to_vec();
         let mut masks = vec![u32::MAX; self.words * (draft.len() + 1)];
         for (i, row) in masks.chunks_exact_mut(self.words.max(1)).enumerate() {
-            if i > 0 && !self.consume(draft[i - 1])? {
-                break;
+            if i > 0 {
+                text.push(draft[i - 1]);
+                if !self.consume(draft[i - 1])? {
+                    break;
+                }
             }
-            self.by.mask(row)?;
+            match self.certain(&text)?[..] {
+                [first, _, ..] => {
+                    row.fill(0);
+                    row[first as usize / 32] = 1 << (first % 32);
+                }
+                _ => self.by.mask(row)?,
+            }
         }
         self.seconds += began.elapsed().as_secs_f64();
         Ok(masks)
     }
 
-    /// The bytes that must follow `text`, as far as there is no choice.
+    /// The tokens for the characters that must follow `text`. All but the last must come; what follows may lengthen that.
     ///
     /// # Errors
     /// As [`Constraint::consume`].
-    pub fn forced(&mut self, text: &[u32]) -> Result<Vec<u8>> {
+    pub fn forced(&mut self, text: &[u32]) -> Result<Vec<u32>> {
         self.follow(text)?;
-        self.by.forced()
+        self.certain(text)
+    }
+
+    /// The same behind a text that was followed.
+    fn certain(&mut self, text: &[u32]) -> Result<Vec<u32>> {
+        let bytes = self.by.forced()?;
+        let forced = match std::str::from_utf8(&bytes) {
+            Ok(forced) => forced,
+            // It ends inside a character.
+            Err(error) => std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
+        };
+        if forced.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut tokens = (self.encode)(&text[text.len().saturating_sub(CONTEXT)..], forced);
+        // A tokenizer may have no way to write this behind other text.
+        let mut may_come = 0;
+        while let Some(token) = tokens.get(may_come)
+            && (*token as usize) < 32 * self.words
+            && self.by.consume(*token)?
+        {
+            may_come += 1;
+        }
+        self.by.rollback(may_come)?;
+        tokens.truncate(may_come);
+        Ok(tokens)
     }
 
     /// How many of the tokens `fresh`, chosen behind `text`, complete it, so that nothing can follow them; none if they do not.

@@ -161,7 +161,10 @@ impl Session {
             return Err(Error::BadOption { option: "response_format".into(), value: "it".into(), allowed });
         };
         let spec = &self.prompts.spec;
-        Ok(Some(Constrained::new(grammars.compile(format)?, prompt, spec.vocab_size, &spec.eos_token_id)))
+        let tokenizer = self.prompts.tokenizer.clone();
+        let encode =
+            Box::new(move |before: &[u32], text: &str| tokenizer.encode_behind(before, text).unwrap_or_default());
+        Ok(Some(Constrained::new(grammars.compile(format)?, encode, prompt, spec.vocab_size, &spec.eos_token_id)))
     }
 
     /// Continues a prompt. `on_progress` hears how the prompt is read, and of each token, and may break off. When the device
@@ -209,7 +212,7 @@ impl Session {
                     false => Box::new(NoDrafter),
                 };
                 if let Some(constraint) = constraint.clone().filter(|_| options.speculation == Speculation::Auto) {
-                    drafter = Box::new(UnderConstraint::new(constraint, self.prompts.tokenizer.clone(), drafter));
+                    drafter = Box::new(UnderConstraint::new(constraint, drafter));
                 }
                 rounds(&mut self.engine, &mut *drafter, &mut run, &ends, &mut out).await
             };

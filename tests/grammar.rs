@@ -216,7 +216,7 @@ fn masks_are_what_may_be_consumed() {
     let grammars = Llguidance::new(tokenizer.vocabulary(vocab), &ends).unwrap();
     let text =
         tokenizer.encode("{\"title\": \"The \u{e9} wolf\", \"kind\": \"song\", \"animals\": [\"fox\"]", false).unwrap();
-    let followed = Constrained::new(grammars.compile(&tale()).unwrap(), 1, vocab, &ends);
+    let followed = Constrained::new(grammars.compile(&tale()).unwrap(), Box::new(|_, _| Vec::new()), 1, vocab, &ends);
     let mut followed = followed.borrow_mut();
     let whole = [&[0], &text[..]].concat();
     let masks = followed.masks(&[0], &text).unwrap();

@@ -267,6 +267,40 @@ fn biases_bans_and_a_least_length_steer_the_text() {
 }
 
 #[test]
+fn a_text_has_the_form_that_a_flag_asks_for() {
+    let folder = std::env::temp_dir().join(format!("foretoken-forms-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let schema = r#"{"type": "object", "properties": {"fox": {"enum": ["red", "old"]}}, "required": ["fox"], "additionalProperties": false}"#;
+    let (schema, not) = (file("schema.json", schema), file("not.json", r#"{"not": {}}"#));
+    let grammar = file("tale.lark", "start: \"a fox\" | \"a wolf\"");
+    let prompt = ["generate", "Tell me a tale about", "--chat", "--max-new-tokens", "60"];
+    let text = |form: &[&str]| json(&[&prompt, form].concat())["text"].as_str().unwrap().to_owned();
+    let object: Value = serde_json::from_str(&text(&["--json-schema", &schema])).unwrap();
+    assert!(["red", "old"].contains(&object["fox"].as_str().unwrap()), "{object}");
+    assert!(["a fox", "a wolf"].contains(&text(&["--grammar", &grammar]).as_str()));
+    assert_eq!(text(&["--regex", "(so|thus) ended (it|all)"]).split(' ').nth(1), Some("ended"));
+    assert!(text(&["--json-object"]).starts_with('{'));
+    let (answers, code) = chat_json("Who is it?", &["--json-schema", &schema, "--max-new-tokens", "60"]);
+    assert_eq!((code, answers[0]["finish_reason"].as_str()), (0, Some("stop")), "{answers:?}");
+    assert_fails(&["generate", "x", "--json-schema", &not], 2, "bad-option", &["--json-schema", "\"not\""]);
+    assert_fails(&["generate", "x", "--regex", "("], 2, "bad-option", &["--regex"]);
+    assert_fails(&["generate", "x", "--regex", "x", "--json-object"], 2, "bad-option", &["--regex", "--json-object"]);
+    assert_fails(&["generate", "x", "--json-schema", "/nowhere"], 2, "bad-option", &["--json-schema"]);
+    assert_fails(
+        &["generate", "x", "--regex", "x", "--draft-device", "cpu"],
+        2,
+        "bad-option",
+        &["--regex", "draft_device"],
+    );
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
 fn a_closed_pipe_ends_it_quietly() {
     let mut child = command(&["generate", "Once upon a time", "--max-new-tokens", "8"]).spawn().unwrap();
     drop(child.stdout.take());
@@ -294,8 +328,10 @@ fn chat_answers_line_by_line() {
 
 /// The objects of a chat with `--json`, and its exit code.
 fn chat_json(input: &str, flags: &[&str]) -> (Vec<Value>, i32) {
-    let chat = ["chat", "--json", "--max-new-tokens", "8", "--num-assistant-tokens-schedule", "constant"];
-    let run = run_with(input, &[&chat, flags].concat());
+    let chat = ["chat", "--json", "--num-assistant-tokens-schedule", "constant"];
+    let flags =
+        if flags.contains(&"--max-new-tokens") { flags.to_vec() } else { [flags, &["--max-new-tokens", "8"]].concat() };
+    let run = run_with(input, &[&chat[..], &flags].concat());
     (run.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect(), run.code)
 }
 

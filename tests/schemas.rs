@@ -13,6 +13,7 @@ use foretoken::target::{Draft, Queue, Target, Verified};
 use foretoken::text::Tokenizer;
 use serde_json::{Map, Value, json};
 use std::ops::ControlFlow;
+use std::rc::Rc;
 
 const END: u32 = 2;
 const PROMPT: u32 = 5;
@@ -124,7 +125,8 @@ impl Random {
                 json!({ "type": "string", "pattern": *self.pick(&["^[a-f]{2,5}$", "^\\d+-\\d+$", "x", "^(yes|no)$"]) })
             }
             6 => json!({ "enum": [self.below(9), "a \"b\"\n\u{e9}", null, [1, { "k": true }]] }),
-            7 => json!({ "type": "string", "format": *self.pick(&["date", "time", "uuid", "ipv4"]) }),
+            // Not `time`: llguidance allows a leap second in any minute.
+            7 => json!({ "type": "string", "format": *self.pick(&["date", "uuid", "ipv4", "ipv6"]) }),
             8 => json!({ "anyOf": [self.schema(depth - 1), self.schema(depth - 1)] }),
             9 => {
                 let least = self.below(3);
@@ -271,8 +273,12 @@ fn parse(text: &str) -> serde_json::Result<Value> {
 #[test]
 fn every_text_that_ends_parses_and_validates() {
     const ROOM: usize = 300;
-    let tokenizer = tokenizer();
+    let tokenizer = Rc::new(tokenizer());
     let grammars = grammars(&tokenizer);
+    let encode = || {
+        let tokenizer = tokenizer.clone();
+        Box::new(move |before: &[u32], text: &str| tokenizer.encode_behind(before, text).unwrap())
+    };
     let closes =
         |id: u32| tokenizer.token_bytes(id).is_some_and(|bytes| matches!(bytes.first(), Some(b'"' | b'}' | b']')));
     let ends: Vec<bool> = (0..tokenizer.vocab_size() as u32).map(|id| id == END || closes(id)).collect();
@@ -284,7 +290,7 @@ fn every_text_that_ends_parses_and_validates() {
         let write = |drafter: &mut dyn Drafter| {
             let constraint = || {
                 let form = grammars.compile(&format).unwrap_or_else(|error| panic!("{schema}: {error}"));
-                Constrained::new(form, 1, ends.len(), &[END])
+                Constrained::new(form, encode(), 1, ends.len(), &[END])
             };
             let constraint = constraint();
             let (cached, ends) = (Vec::new(), ends.clone());

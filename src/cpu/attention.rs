@@ -7,6 +7,7 @@ use super::simd::{add_scaled, add_weighted, arch, exp};
 use crate::options::KvDtype;
 use crate::weights::Float;
 use pulp::{Simd, WithSimd};
+use std::collections::TryReserveError;
 use std::ops::Range;
 
 /// Rows that read keys and values together.
@@ -38,6 +39,8 @@ pub struct Cache {
     k: Vec<Floats>,
     v: Vec<Floats>,
     positions: usize,
+    /// Positions that there is memory for.
+    room: usize,
 }
 
 impl Cache {
@@ -47,7 +50,7 @@ impl Cache {
             KvDtype::F16 => Float::F16,
         };
         let empty = vec![Floats::new(float); heads.kv_heads];
-        Self { heads, k: empty.clone(), v: empty, positions: 0 }
+        Self { heads, k: empty.clone(), v: empty, positions: 0, room: 0 }
     }
 
     /// Keeps so many positions.
@@ -55,6 +58,13 @@ impl Cache {
         let head_dim = self.heads.head_dim;
         self.k.iter_mut().chain(&mut self.v).for_each(|head| head.truncate(positions, head_dim));
         self.positions = self.positions.min(positions);
+    }
+
+    /// The first positions of it.
+    pub fn copy(&self, positions: usize) -> Self {
+        let mut copy = Self { room: positions, ..self.clone() };
+        copy.truncate(positions);
+        copy
     }
 
     /// Of each KV head the keys, then of each the values, as they are stored.
@@ -68,13 +78,27 @@ impl Cache {
         let each = bytes.len() / heads.max(1);
         let mut parts = bytes.chunks_exact(each.max(1));
         let head_dim = self.heads.head_dim;
-        self.positions = positions;
+        (self.positions, self.room) = (positions, positions);
         bytes.len() == each * heads
             && self
                 .k
                 .iter_mut()
                 .chain(&mut self.v)
                 .all(|head| parts.next().is_some_and(|part| head.set_bytes(part) && head.is_of(positions, head_dim)))
+    }
+
+    /// Makes room for so many positions, and at least twice as many as before, so that little is moved.
+    ///
+    /// # Errors
+    /// Where there is not so much memory.
+    pub fn reserve(&mut self, positions: usize) -> Result<(), TryReserveError> {
+        if positions > self.room {
+            let room = positions.max(2 * self.room);
+            let numbers = (room - self.positions) * stride(self.heads.head_dim);
+            self.k.iter_mut().chain(&mut self.v).try_for_each(|head| head.reserve(numbers))?;
+            self.room = room;
+        }
+        Ok(())
     }
 
     /// Takes what a projection gave for the next positions [rows, heads + 2 kv_heads, head_dim], rotates q and k by `table`

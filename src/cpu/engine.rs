@@ -99,12 +99,12 @@ impl Engine {
     /// tests and perplexities.
     ///
     /// # Errors
-    /// [`Error::ContextFull`].
+    /// [`Error::ContextFull`], [`Error::OutOfGpuMemory`].
     pub fn logits(&mut self, tokens: &[u32], rows: usize) -> Result<Vec<f32>> {
         self.room(tokens.len())?;
         let mut all = Vec::new();
         for chunk in tokens.chunks(rows.max(1)) {
-            let logits = self.target.forward(chunk, self.cached.len(), 0..chunk.len());
+            let logits = self.target.forward(chunk, self.cached.len(), 0..chunk.len())?;
             (0..logits.len()).for_each(|row| all.extend_from_slice(logits.row(row)));
             self.cached.extend_from_slice(chunk);
         }
@@ -123,7 +123,7 @@ impl Engine {
         for (at, chunk) in tokens.chunks(self.prefill_chunk()).enumerate() {
             self.turn.give().await;
             let first = unwanted.saturating_sub(at * self.prefill_chunk()).min(chunk.len());
-            let hidden = self.target.hidden(chunk, self.cached.len(), first..chunk.len());
+            let hidden = self.target.hidden(chunk, self.cached.len(), first..chunk.len())?;
             (0..hidden.len()).for_each(|row| all.extend_from_slice(hidden.row(row)));
             self.cached.extend_from_slice(chunk);
         }
@@ -223,7 +223,7 @@ impl Target for Engine {
         self.room(tokens.len())?;
         for chunk in tokens.chunks(self.prefill_chunk()) {
             self.turn.give().await;
-            self.target.forward(chunk, self.cached.len(), 0..0);
+            self.target.forward(chunk, self.cached.len(), 0..0)?;
             self.cached.extend_from_slice(chunk);
         }
         Ok(())
@@ -238,7 +238,7 @@ impl Target for Engine {
         if count == 0 {
             return Ok(0);
         }
-        model.forward(&chunk, read, 0..0);
+        model.forward(&chunk, read, 0..0)?;
         match &mut self.translation {
             None => self.draft_cached += count,
             Some(translation) => translation.cached.extend(chunk),
@@ -270,7 +270,7 @@ impl Target for Engine {
             tokens.truncate(constraint.borrow_mut().allowed(&text, &tokens)?);
         }
         let rows = [&[pending], &tokens[..]].concat();
-        let logits = self.target.forward(&rows, position, 0..rows.len());
+        let logits = self.target.forward(&rows, position, 0..rows.len())?;
         let ids = self.ids(&logits, pending, &tokens, &drawn_from)?;
         let logprobs = self.logprobs(&logits, &ids, &tokens);
         self.cached.extend(rows);
@@ -298,7 +298,7 @@ fn continue_text(
     let mut from = read;
     for _ in 0..count.min(reach) {
         let fresh = &text[from..];
-        let mut row = model.forward(fresh, from, fresh.len() - 1..fresh.len()).row(0).to_vec();
+        let mut row = model.forward(fresh, from, fresh.len() - 1..fresh.len())?.row(0).to_vec();
         if let Some(constraint) = constraint.as_deref_mut() {
             mask(&mut row, &constraint.masks(&text, &[])?);
         }

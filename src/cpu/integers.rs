@@ -317,3 +317,62 @@ impl<B: Block, const G: usize> Four<'_, B, G> {
         simd.total(totals, more)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers in a disorder that is always the same.
+    fn codes(count: usize, seed: usize) -> Vec<u8> {
+        (0..count).map(|i| ((i + seed) * (i + 7 * seed + 3) >> 3) as u8).collect()
+    }
+
+    /// Every set of instructions that this processor has gives the same products, and a row alone the bits that it has in company.
+    #[test]
+    fn all_instructions_agree() {
+        let (blocks, rows, outs) = (5, 13, 6);
+        let bytes = codes(4 * blocks * BLOCK, 1);
+        let values: Vec<f32> = codes(rows * blocks * BLOCK, 2).iter().map(|code| f32::from(*code) - 127.0).collect();
+        let of_fours = |seed| -> Vec<[f32; 4]> {
+            let numbers: Vec<f32> = codes(8 * blocks, seed).iter().map(|code| f32::from(*code) / 256.0).collect();
+            numbers.as_chunks::<4>().0.to_vec()
+        };
+        let (scales, offsets) = (of_fours(3), of_fours(4));
+        let nibbles = Codes::Nibbles([0, 1, 2, 3].map(|row| bytes[row * blocks * 16..][..blocks * 16].as_chunks().0));
+        let whole = Codes::Bytes([0, 1, 2, 3].map(|row| bytes[row * blocks * 32..][..blocks * 32].as_chunks().0));
+        for (codes, center, groups, has_offsets) in [
+            (nibbles, 0, 1, true),
+            (nibbles, 8, 2, false),
+            (whole, 128, 1, false),
+            (whole, 32, 2, true),
+            (whole, 0, 1, true),
+        ] {
+            let scales = &scales[..groups * blocks];
+            let offsets = has_offsets.then_some(&offsets[..groups * blocks]);
+            let weights = |_| Weights { codes, center, scales, offsets };
+            let product = |run: &dyn Fn(&Coded, &mut [f32])| {
+                let x = Rows::from_flat(&values, blocks * BLOCK);
+                let mut all = vec![0f32; outs * rows];
+                run(&Coded::new(&x), &mut all);
+                for row in 0..rows {
+                    let mut alone = vec![0f32; outs];
+                    run(&Coded::new(&x.part(row..row + 1)), &mut alone);
+                    let in_company = all.iter().skip(row).step_by(rows);
+                    assert!(alone.iter().zip(in_company).all(|(a, b)| a.to_bits() == b.to_bits()), "row {row}");
+                }
+                all
+            };
+            let plain = product(&|x, products| Products { simd: Plain, weights, x, products }.compute());
+            let largest = plain.iter().fold(0f32, |most, x| most.max(x.abs()));
+            let mut others = vec![product(&|x, products| super::products(weights, x, products))];
+            #[cfg(target_arch = "x86_64")]
+            if let Some(simd) = pulp::x86::V3::try_new() {
+                others.push(product(&|x, products| simd.vectorize(Products { simd, weights, x, products })));
+            }
+            for other in others {
+                let worst = plain.iter().zip(&other).fold(0f32, |worst, (a, b)| worst.max((a - b).abs()));
+                assert!(worst <= 1e-6 * largest, "{worst} of {largest}");
+            }
+        }
+    }
+}

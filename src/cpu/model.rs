@@ -121,12 +121,6 @@ impl Model {
         &mut self.memory.caches
     }
 
-    /// Bytes of the keys and values of so many positions.
-    pub(super) fn kv_bytes(&self, positions: usize) -> u64 {
-        let Blueprint { spec, capacity, .. } = &self.blueprint;
-        (spec.layers.len() * positions * 2 * spec.kv_width()) as u64 * capacity.kv_dtype.size()
-    }
-
     /// Bytes of it, with a cache that a text fills. What a pass needs besides is freed behind it.
     pub fn memory(&self) -> model::Memory {
         let Blueprint { plan, capacity, .. } = &self.blueprint;
@@ -136,7 +130,7 @@ impl Model {
         let vectors = floats(&self.memory.vectors);
         model::Memory {
             weights: bytes.iter().sum::<u64>() + vectors,
-            kv: self.kv_bytes(capacity.max_context),
+            kv: self.blueprint.kv_bytes(capacity.max_context),
             scratch: floats(&self.memory.tables),
             read_per_token: read.sum::<u64>() + vectors,
         }
@@ -144,19 +138,34 @@ impl Model {
 
     /// Reads `tokens` behind the first `position` positions of its cache, which forgets the others, and returns the logits behind
     /// some of them [wanted, vocab].
-    pub fn forward(&mut self, tokens: &[u32], position: usize, wanted: Range<usize>) -> Rows {
-        self.pass(tokens, position, wanted, usize::MAX).logits
+    ///
+    /// # Errors
+    /// [`Error::OutOfGpuMemory`] where there is no room for so many positions.
+    pub fn forward(&mut self, tokens: &[u32], position: usize, wanted: Range<usize>) -> Result<Rows> {
+        Ok(self.pass(tokens, position, wanted, usize::MAX)?.logits)
     }
 
     /// The same, but the hidden states after the final norm [wanted, hidden].
-    pub fn hidden(&mut self, tokens: &[u32], position: usize, wanted: Range<usize>) -> Rows {
-        self.pass(tokens, position, wanted, 1).normed
+    ///
+    /// # Errors
+    /// As [`Model::forward`].
+    pub fn hidden(&mut self, tokens: &[u32], position: usize, wanted: Range<usize>) -> Result<Rows> {
+        Ok(self.pass(tokens, position, wanted, 1)?.normed)
     }
 
     /// All layers and, for the wanted rows, the first steps of the head.
-    fn pass(&mut self, tokens: &[u32], position: usize, wanted: Range<usize>, steps: usize) -> Pass {
-        let Self { blueprint: Blueprint { spec, plan, .. }, memory } = self;
-        memory.caches.iter_mut().for_each(|cache| cache.truncate(position));
+    fn pass(&mut self, tokens: &[u32], position: usize, wanted: Range<usize>, steps: usize) -> Result<Pass> {
+        let Self { blueprint, memory } = self;
+        let Blueprint { spec, plan, .. } = &*blueprint;
+        let positions = position + tokens.len();
+        for cache in &mut memory.caches {
+            cache.truncate(position);
+            cache.reserve(positions).map_err(|_| Error::OutOfGpuMemory {
+                what: "the KV cache".into(),
+                need: blueprint.kv_bytes(positions),
+                limit: None,
+            })?;
+        }
         let none = Rows::default;
         let residual = Rows::new(tokens.len(), spec.hidden_size);
         let mut pass = Pass {
@@ -168,7 +177,7 @@ impl Model {
             mlp: none(),
             logits: none(),
         };
-        among_threads(|| {
+        Ok(among_threads(|| {
             for op in &plan.body {
                 memory.run(op, spec, tokens, position, &mut pass);
             }
@@ -180,7 +189,7 @@ impl Model {
                 pass.normed = none();
             }
             pass
-        })
+        }))
     }
 }
 

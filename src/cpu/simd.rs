@@ -237,3 +237,21 @@ pub fn widen_bf16(from: &[bf16], to: &mut [f32]) {
 pub fn widen_codes(codes: &[u8; 16], center: f32, scale: f32, offset: f32, to: &mut [f32]) {
     to.iter_mut().zip(codes).for_each(|(to, code)| *to = scale * (f32::from(*code) - center) + offset);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::exp;
+
+    #[test]
+    fn powers_of_e() {
+        for i in -8_700..=8_800 {
+            let x = i as f32 / 100.0;
+            let expected = f64::from(x).exp();
+            let error = (f64::from(exp(x)) - expected).abs() / expected;
+            assert!(error <= 2.0 * f64::from(f32::EPSILON), "e^{x}: {error:e}");
+        }
+        assert_eq!(exp(0.0), 1.0);
+        assert!(exp(f32::NEG_INFINITY) < 2e-38);
+        assert!(exp(f32::NAN).is_nan());
+    }
+}

@@ -24,18 +24,15 @@ impl Snapshot {
 impl Engine {
     /// Bytes of a snapshot of what is cached now.
     pub fn snapshot_bytes(&self) -> u64 {
-        let draft = self.draft.as_ref().map_or(0, |draft| draft.kv_bytes(self.draft_cached));
-        self.target.kv_bytes(self.cached.len()) + draft
+        let draft = self.draft.as_ref().map_or(0, |draft| draft.blueprint().kv_bytes(self.draft_cached));
+        self.target.blueprint().kv_bytes(self.cached.len()) + draft
     }
 
     /// What is cached now. Of a draft model with another tokenizer nothing is kept.
     pub fn snapshot(&mut self) -> Snapshot {
         self.truncate(self.cached.len());
-        let copy = |model: &mut Model, positions| {
-            let mut caches = model.caches().clone();
-            caches.iter_mut().for_each(|cache| cache.truncate(positions));
-            caches
-        };
+        let copy =
+            |model: &mut Model, positions| model.caches().iter().map(|cache| cache.copy(positions)).collect::<Vec<_>>();
         let target = copy(&mut self.target, self.cached.len());
         let draft = match &mut self.draft {
             Some(draft) if self.draft_cached > 0 => copy(draft, self.draft_cached),

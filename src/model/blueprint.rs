@@ -46,6 +46,11 @@ impl Blueprint {
         Self { spec, plan, sections, capacity, arithmetic: ArithmeticChoice::F32 }
     }
 
+    /// Bytes of the keys and values of so many positions.
+    pub fn kv_bytes(&self, positions: usize) -> u64 {
+        (2 * self.spec.kv_width() * self.spec.layers.len() * positions) as u64 * self.capacity.kv_dtype.size()
+    }
+
     /// Whether products may be computed with integers.
     pub fn may_quantise(&self) -> bool {
         let mut sections = self.sections.iter().flatten();

@@ -351,6 +351,29 @@ export const tests = {
     await other.close();
   },
 
+  async "the documents are pages, and their links lead somewhere"() {
+    const other = await visit({ path: "/demo/" });
+    const documents = await other.$$eval("footer a[href^=docs]", (links) => links.map(({ href }) => href));
+    check(documents.length > 1, `${documents}`);
+    const known = new Map();
+    const open = async (address) => {
+      if (known.has(address)) return;
+      equal((await other.goto(address)).status(), 200, address);
+      const { ids, links } = await other.evaluate(() => ({ ids: [...document.querySelectorAll("[id]")].map(({ id }) => id), links: [...document.links].map(({ href }) => href) }));
+      known.set(address, { ids, links });
+      if (address.endsWith("index.html")) await inspect(other, "guide");
+      for (const [inside] of links.map((link) => link.split("#"))) if (inside.startsWith(`${url}/demo/docs/`)) await open(inside);
+    };
+    for (const address of documents) await open(address);
+    for (const [address, { links }] of known) {
+      for (const link of links) {
+        const [inside, hash] = link.split("#");
+        if (hash && known.has(inside)) check(known.get(inside).ids.includes(decodeURIComponent(hash)), `${address}: ${link} leads nowhere`);
+      }
+    }
+    await other.close();
+  },
+
   async "the paper's pairs are those of the benchmark"() {
     const pairs = JSON.parse(readFileSync(repo("benches/dsi_pairs.json"), "utf8"));
     const { PAIRS } = await import("../../www/demo/paper.js");

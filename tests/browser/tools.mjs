@@ -1,5 +1,6 @@
 // Calls of tools: what models write, apart, whole and piece by piece.
-import { check, equal } from "./harness.mjs";
+import { readFileSync } from "node:fs";
+import { check, equal, faults, open } from "./harness.mjs";
 import { AnswerReader, calling, readAnswer } from "../../www/tools.js";
 
 const NAMES = ["get_weather", "clock"];
@@ -40,6 +41,16 @@ const ANSWERS = {
     ["call:clock{}", "call:clock{}", []],
   ],
 };
+/** The draft model with a template that has words for calls, and wants their arguments as objects. */
+const TEMPLATE = "{{ tools | tojson if tools }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% for call in m.tool_calls or [] %}<tool_call>{{ raise_exception('a text') if call.function.arguments is string }}{{ call.function.arguments | tojson }}</tool_call>{% endfor %}{% endfor %}";
+faults.calling = (_, response, rest) => {
+  if (rest.at(-1) !== "tokenizer_config.json") return;
+  const config = JSON.parse(readFileSync(new URL("../../models/tales/draft/tokenizer_config.json", import.meta.url), "utf8"));
+  response.writeHead(200, { "Content-Type": "application/json" }).end(JSON.stringify({ ...config, chat_template: TEMPLATE }));
+};
+let page;
+export const after = () => page?.close();
+
 const apart = (calls) => calls.map(({ name, arguments: json }) => [name, json]);
 
 export const tests = {
@@ -109,5 +120,42 @@ export const tests = {
     check(grammar.includes('"const":"clock"') && grammar.includes('"$defs":{"A":{"type":"integer"}}}'), "definitions stand at the root");
     const { response_format: { grammar: one } } = calling({ tools, tool_choice: { type: "function", function: { name: "clock" } } }, "llama");
     check(one.startsWith("start: one\none: call_0\ncall_0: %json") && one.includes('"parameters"') && !one.includes("get_weather"), one);
+  },
+
+  async "a model calls: when it must the arguments fulfil their schema, streamed and whole, with drafts and without"() {
+    page = await open();
+    const told = await page.evaluate(async () => {
+      const engine = await Engine.load("/calling/models/tales/draft", { device: "cpu", max_context: 1024 });
+      const tool = (name, properties) => ({ type: "function", function: { name, description: name, parameters: { type: "object", properties, required: Object.keys(properties), additionalProperties: false } } });
+      const tools = [tool("get_weather", { place: { enum: ["Bern", "Basel"] }, days: { type: "integer", minimum: 1, maximum: 9 } }), tool("clock", {})];
+      const messages = [{ role: "user", content: "The weather?" }];
+      const create = (more) => engine.chat.completions.create({ messages, tools, max_tokens: 80, parallel_tool_calls: false, tool_choice: "required", ...more });
+      const whole = await create({});
+      const plain = await create({ speculation: "off" });
+      const deltas = [];
+      for await (const { choices: [{ delta, finish_reason }] } of await create({ stream: true })) deltas.push({ delta, finish_reason });
+      const named = await create({ tool_choice: { type: "function", function: { name: "clock" } } });
+      const { message } = whole.choices[0];
+      const behind = [...messages, message, { role: "tool", content: "rain", tool_call_id: message.tool_calls[0].id }];
+      const goesOn = await create({ messages: behind, tool_choice: "auto", max_tokens: 4 });
+      const cut = await create({ max_tokens: 5 });
+      const format = engine.toolFormat;
+      engine.dispose();
+      return { whole, plain, deltas, named, goesOn, cut, format };
+    });
+    equal(told.format, "hermes", "format");
+    const { message, finish_reason } = told.whole.choices[0];
+    equal([finish_reason, message.content, message.tool_calls.length], ["tool_calls", null, 1], "a call and nothing else");
+    const [{ id, type, function: { name, arguments: json } }] = message.tool_calls;
+    check(/^[a-z0-9]{9}$/.test(id) && type === "function", id);
+    const given = JSON.parse(json);
+    check(name === "clock" ? Object.keys(given).length === 0 : ["Bern", "Basel"].includes(given.place) && given.days >= 1 && given.days <= 9, json);
+    equal(told.plain.choices[0].message.tool_calls[0].function, { name, arguments: json }, "without drafts");
+    const streamed = told.deltas.flatMap(({ delta }) => delta.tool_calls ?? []);
+    equal([streamed[0].function.name, streamed.map(({ function: { arguments: part } }) => part).join("")], [name, json], "streamed");
+    equal(told.deltas.at(-1).finish_reason, "tool_calls", "streamed finish_reason");
+    equal(told.named.choices[0].message.tool_calls.map(({ function: called }) => called), [{ name: "clock", arguments: "{}" }], "the one that was named");
+    check(["stop", "length"].includes(told.goesOn.choices[0].finish_reason), "goes on behind the tool's answer");
+    equal(told.cut.choices[0].finish_reason, "length", "cut off");
   },
 };

@@ -1,0 +1,85 @@
+// The documents of the repository as pages, www/demo/docs/, so that whoever has the demo has them too.
+import { copyFileSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { dirname, join, normalize } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const root = join(dirname(fileURLToPath(import.meta.url)), "..");
+const folder = join(root, "www", "demo", "docs");
+/** Documents by their paths: the page's file, and what it is called. */
+const PAGES = {
+  "README.md": ["index", "Guide"],
+  "docs/statistics.md": ["statistics", "Statistics"],
+  "docs/dsi.md": ["dsi", "Distributed speculation"],
+  "benches/README.md": ["measured", "Measured"],
+  "ARCHITECTURE.md": ["architecture", "Architecture"],
+};
+const PICTURES = ["docs/dsi-timeline.svg"];
+
+/** As the hosts of repositories name headings, so that links into documents hold in both. */
+const anchor = (/** @type {string} */ text) => text.toLowerCase().replace(/[^\p{L}\p{N}\s_-]/gu, "").trim().replace(/\s/g, "-");
+const escape = (/** @type {string} */ text) => text.replace(/[&<>"]/g, (mark) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[mark]);
+
+/** Makes the pages. */
+export function makeDocs() {
+  const { Marked } = createRequire(import.meta.url)("marked");
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(folder, { recursive: true });
+  for (const picture of PICTURES) copyFileSync(join(root, picture), join(folder, picture.split("/").at(-1)));
+  for (const [path, [file, name]] of Object.entries(PAGES)) {
+    /** @param {string} href as the document has it */
+    const target = (href) => {
+      if (/^(https?:|#)/.test(href)) return href;
+      const [to, hash = ""] = href.split("#");
+      const document = normalize(join(dirname(path), to));
+      const page = PAGES[document];
+      if (page) return `${page[0]}.html${hash && `#${hash}`}`;
+      return PICTURES.includes(document) ? document.split("/").at(-1) : null;
+    };
+    const marked = new Marked({
+      gfm: true,
+      renderer: {
+        heading({ tokens, depth, text }) {
+          return `<h${depth} id="${anchor(text)}">${this.parser.parseInline(tokens)}</h${depth}>\n`;
+        },
+        // What is in the repository only is named, and no link.
+        link({ href, tokens }) {
+          const to = target(href);
+          const words = this.parser.parseInline(tokens);
+          return to === null ? words : `<a href="${escape(to)}">${words}</a>`;
+        },
+        image({ href, text }) {
+          return `<img src="${escape(target(href) ?? href)}" alt="${escape(text)}">`;
+        },
+        // Whoever has no mouse scrolls wide ones by keyboard.
+        code({ text }) {
+          return `<pre tabindex="0">${escape(text)}</pre>\n`;
+        },
+        html: ({ text }) => escape(text),
+      },
+    });
+    const body = marked.parse(readFileSync(join(root, path), "utf8")).replaceAll("<table>", '<div class="wide" tabindex="0" role="group" aria-label="A table"><table>').replaceAll("</table>", "</table></div>");
+    const links = Object.values(PAGES).map(([other, title]) => `<a href="${other}.html"${other === file ? ' aria-current="page"' : ""}>${title}</a>`);
+    writeFileSync(join(folder, `${file}.html`), page(name, links.join(" "), body));
+  }
+}
+
+const page = (/** @type {string} */ name, /** @type {string} */ links, /** @type {string} */ body) => `<!doctype html>
+<html lang="en">
+  <head>
+    <meta charset="utf-8">
+    <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'">
+    <meta name="viewport" content="width=device-width, initial-scale=1">
+    <meta name="color-scheme" content="light dark">
+    <title>foretoken: ${name}</title>
+    <link rel="icon" href="../icon.svg">
+    <link rel="stylesheet" href="../style.css">
+  </head>
+  <body>
+    <nav class="docs-nav" aria-label="Documents"><a href="../">The page</a> ${links}</nav>
+    <main class="docs">
+${body}
+    </main>
+  </body>
+</html>
+`;
