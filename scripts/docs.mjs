@@ -18,7 +18,7 @@ const PICTURES = ["docs/dsi-timeline.svg"];
 
 /** As the hosts of repositories name headings, so that links into documents hold in both. */
 const anchor = (/** @type {string} */ text) => text.toLowerCase().replace(/[^\p{L}\p{N}\s_-]/gu, "").trim().replace(/\s/g, "-");
-const escape = (/** @type {string} */ text) => text.replace(/[&<>"]/g, (mark) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[mark]);
+const escaped = (/** @type {string} */ text) => text.replace(/[&<>"]/g, (mark) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[mark]);
 
 /** Makes the pages. */
 export function makeDocs() {
@@ -46,16 +46,16 @@ export function makeDocs() {
         link({ href, tokens }) {
           const to = target(href);
           const words = this.parser.parseInline(tokens);
-          return to === null ? words : `<a href="${escape(to)}">${words}</a>`;
+          return to === null ? words : `<a href="${escaped(to)}">${words}</a>`;
         },
         image({ href, text }) {
-          return `<img src="${escape(target(href) ?? href)}" alt="${escape(text)}">`;
+          return `<img src="${escaped(target(href) ?? href)}" alt="${escaped(text)}">`;
         },
         // Whoever has no mouse scrolls wide ones by keyboard.
         code({ text }) {
-          return `<pre tabindex="0">${escape(text)}</pre>\n`;
+          return `<pre tabindex="0">${escaped(text)}</pre>\n`;
         },
-        html: ({ text }) => escape(text),
+        html: ({ text }) => escaped(text),
       },
     });
     const body = marked.parse(readFileSync(join(root, path), "utf8")).replaceAll("<table>", '<div class="wide" tabindex="0" role="group" aria-label="A table"><table>').replaceAll("</table>", "</table></div>");
