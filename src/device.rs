@@ -74,6 +74,24 @@ pub enum Engine {
     Cpu(Box<cpu::Engine>),
 }
 
+/// What an engine had cached of a text.
+pub enum Snapshot {
+    /// On a GPU.
+    Gpu(decode::Snapshot),
+    /// On the CPU.
+    Cpu(cpu::Snapshot),
+}
+
+impl Snapshot {
+    /// The tokens whose keys and values it has.
+    pub fn tokens(&self) -> &[u32] {
+        match self {
+            Self::Gpu(snapshot) => snapshot.tokens(),
+            Self::Cpu(snapshot) => snapshot.tokens(),
+        }
+    }
+}
+
 /// The same of whichever it is.
 macro_rules! either {
     ($self:expr, $engine:ident => $of:expr) => {
@@ -178,6 +196,61 @@ impl Engine {
     /// As [`decode::Engine::translate_by`].
     pub fn translate_by(&mut self, translate: Box<dyn Translate>) -> Result<()> {
         either!(self, engine => engine.translate_by(translate))
+    }
+
+    /// Bytes of a snapshot of what is cached now.
+    pub fn snapshot_bytes(&self) -> u64 {
+        either!(self, engine => engine.snapshot_bytes())
+    }
+
+    /// What is cached now. Of a draft model with another tokenizer nothing is kept.
+    ///
+    /// # Errors
+    /// [`crate::Error::OutOfGpuMemory`].
+    pub async fn snapshot(&mut self) -> Result<Snapshot> {
+        match self {
+            Self::Gpu(engine) => engine.snapshot().await.map(Snapshot::Gpu),
+            Self::Cpu(engine) => Ok(Snapshot::Cpu(engine.snapshot())),
+        }
+    }
+
+    /// Caches what a snapshot has, and nothing else. One that is not of this engine changes nothing.
+    ///
+    /// # Errors
+    /// [`crate::Error::OutOfGpuMemory`]; then nothing is cached.
+    pub async fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
+        match (self, snapshot) {
+            (Self::Gpu(engine), Snapshot::Gpu(snapshot)) => engine.restore(snapshot).await,
+            (Self::Cpu(engine), Snapshot::Cpu(snapshot)) => {
+                engine.restore(snapshot);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The keys and values of a layer, of what is cached, in an order that is this device's own.
+    ///
+    /// # Errors
+    /// What the device reports.
+    pub async fn read_kv(&mut self, layer: usize) -> Result<Vec<u8>> {
+        match self {
+            Self::Gpu(engine) => engine.read_kv(layer).await,
+            Self::Cpu(engine) => Ok(engine.read_kv(layer)),
+        }
+    }
+
+    /// Caches tokens whose keys and values [`Engine::read_kv`] gave, one layer after the other, and nothing else. False where they are
+    /// not as large as those of this model.
+    ///
+    /// # Errors
+    /// [`crate::Error::ContextFull`], what `read` and the device report; then nothing is cached.
+    pub async fn write_kv(
+        &mut self,
+        tokens: &[u32],
+        read: &mut impl AsyncFnMut(usize) -> Result<Vec<u8>>,
+    ) -> Result<bool> {
+        either!(self, engine => engine.write_kv(tokens, read).await)
     }
 
     /// After an error that leaves open what was computed: forgets what is cached.

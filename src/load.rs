@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::model::{Blueprint, Capacity, ModelSpec};
 use crate::options::{ArithmeticChoice, KvDtype, LoadOptions};
-use crate::session::{Building, Learned, Origination, Prompts, Session};
+use crate::session::{Building, Learned, Origination, PromptCache, Prompts, Session};
 use crate::target::Translate;
 use crate::text::{Tokenizer, Translator};
 use crate::weights::{Dtype, Source, Tensor, Weights};
@@ -170,7 +170,9 @@ impl Session {
         let learned = Learned::new(&mut engine).await;
         let spec = engine.spec().clone();
         let prompts = Prompts { tokenizer, template, sampling, spec, context };
-        Ok(Self { engine, prompts, learned, grammars: None, origin: Box::new(pair), warnings })
+        let prompt_cache = PromptCache::new(options.prompt_cache_bytes);
+        let grammars = None;
+        Ok(Self { engine, prompts, learned, prompt_cache, grammars, origin: Box::new(pair), warnings })
     }
 }
 

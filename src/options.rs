@@ -72,6 +72,8 @@ pub struct GenerateOptions {
     pub top_logprobs: usize,
     /// Texts that end the generation; they are not part of the result.
     pub stop: Vec<String>,
+    /// Whether the text leaves special tokens out. The one that ends it is never in it.
+    pub skip_special_tokens: bool,
     /// Which form the text is to have: only tokens that it allows are chosen, and the text ends where nothing can follow. A text that
     /// is cut by [`GenerateOptions::max_new_tokens`] is the beginning of one.
     pub response_format: Option<ResponseFormat>,
@@ -122,6 +124,7 @@ impl Default for GenerateOptions {
             logprobs: false,
             top_logprobs: 0,
             stop: Vec::new(),
+            skip_special_tokens: true,
             response_format: None,
             context: ContextPolicy::Error,
             tools: Vec::new(),

@@ -43,7 +43,7 @@ use crate::session::{Emitter, Generation, Progress, Prompt, Prompts, setup};
 use crate::speculate::PromptLookup;
 use crate::speculate::dsi::lookahead_for;
 use crate::target::{MAX_DRAFT, Target};
-use crate::text::Tokenizer;
+use crate::text::{Tokenizer, ToolFormat};
 use std::ops::ControlFlow;
 
 /// A model that one of a crew can have for itself.
@@ -86,6 +86,11 @@ impl<C: Crew> Parallel<C> {
     /// What the user should know of the loading, in words; the statistics of each text repeat it.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
+    }
+
+    /// How the target's chat template writes calls of tools; none where it does not say so in a known way.
+    pub fn tool_format(&self) -> Option<ToolFormat> {
+        self.prompts.template.as_ref()?.tool_format()
     }
 
     /// The tokens of a prompt.

@@ -4,8 +4,10 @@ mod constrained;
 mod emit;
 mod logprobs;
 mod measure;
+mod prompt_cache;
 mod prompts;
 mod rounds;
+mod saved;
 pub(crate) mod setup;
 mod shift;
 mod timing;
@@ -17,12 +19,13 @@ use crate::gpu::Gpu;
 use crate::options::{GenerateOptions, Speculation};
 use crate::speculate::{NoDrafter, Origin, Stats};
 use crate::target::{DRAFT_MODEL, Target};
-use crate::text::Tokenizer;
+use crate::text::{Tokenizer, ToolFormat};
 use constrained::UnderConstraint;
 pub(crate) use emit::Emitter;
 pub use emit::Sink;
 pub use logprobs::TokenLogprob;
 pub use measure::{Embedding, Score};
+pub(crate) use prompt_cache::PromptCache;
 pub use prompts::Prompt;
 pub(crate) use prompts::Prompts;
 pub use rounds::{Run, rounds};
@@ -37,6 +40,7 @@ pub struct Session {
     pub(crate) engine: Engine,
     pub(crate) prompts: Prompts,
     pub(crate) learned: Learned,
+    pub(crate) prompt_cache: PromptCache,
     /// What [`GenerateOptions::response_format`] needs, once it was asked for.
     pub(crate) grammars: Option<Box<dyn Grammars>>,
     pub(crate) origin: Box<dyn Origination>,
@@ -117,6 +121,11 @@ impl Session {
         &self.prompts.tokenizer
     }
 
+    /// How the target's chat template writes calls of tools; none where it does not say so in a known way.
+    pub fn tool_format(&self) -> Option<ToolFormat> {
+        self.prompts.template.as_ref()?.tool_format()
+    }
+
     /// The tokens of a prompt, under those options that are of a chat.
     ///
     /// # Errors
@@ -192,6 +201,7 @@ impl Session {
         let (mut lost_at, mut drafts) = (None, true);
         loop {
             let ended = async {
+                self.prompt_cache.turn_to(&mut self.engine, &run.tokens).await?;
                 self.engine.constrain(constraint.clone())?;
                 self.engine.sample_by(&sampling)?;
                 let cached = self.engine.cached();
@@ -213,6 +223,7 @@ impl Session {
                         && let Some(gpu) = self.engine.gpu().cloned() =>
                 {
                     lost_at = Some(run.tokens.len());
+                    self.prompt_cache.clear();
                     (self.engine, self.warnings) = self.origin.engine(gpu.reopen().await?).await?;
                     let emitted = run.stats.num_emitted_tokens;
                     let warning = format!("the GPU was lost after {emitted} tokens and set up again ({reason})");

@@ -4,16 +4,29 @@
 mod common;
 use common::{gpu, path, run};
 use foretoken::options::{ContextPolicy, Schedule};
+use foretoken::target::Target;
 use foretoken::text::{Chat, ChatTemplate, Tokenizer};
 use foretoken::weights::Folder;
-use foretoken::{DoSample, Error, GenerateOptions, Generation, LoadOptions, Message, Progress, Prompt, Session};
+use foretoken::{
+    Device, DoSample, Error, GenerateOptions, Generation, LoadOptions, Message, Progress, Prompt, Session,
+};
 use serde_json::json;
 use std::ops::ControlFlow;
 
 fn load(target: &str, draft: &str, max_context: usize) -> Session {
+    load_on(&gpu(), target, draft, max_context, 0)
+}
+
+fn load_on(
+    device: impl Into<Device>,
+    target: &str,
+    draft: &str,
+    max_context: usize,
+    prompt_cache_bytes: u64,
+) -> Session {
     let open = |folder: &str| Folder::open(path(folder)).unwrap();
-    let options = LoadOptions { max_context: Some(max_context), ..LoadOptions::default() };
-    run(Session::load(&gpu(), open(target), Some(open(draft)), &options, &mut |_, _| ())).unwrap()
+    let options = LoadOptions { max_context: Some(max_context), prompt_cache_bytes, ..LoadOptions::default() };
+    run(Session::load(device, open(target), Some(open(draft)), &options, &mut |_, _| ())).unwrap()
 }
 
 fn messages(texts: &[&str]) -> Vec<Message> {
@@ -73,6 +86,85 @@ fn a_turn_reuses_both_caches_and_its_text_is_that_of_a_fresh_session() {
             cached = [&prompt[..], &turn.token_ids[..turn.token_ids.len() - 1]].concat();
             chat.push(Message::new("assistant", turn.text));
         }
+    }
+}
+
+/// What three conversations find cached of their second turns, in tokens, after first turns in turn; and their texts.
+fn taking_turns(device: impl Into<Device>, prompt_cache_bytes: u64) -> (Vec<usize>, Vec<String>, Session) {
+    let mut session = load_on(device, "models/tales/target", "models/tales/draft", 512, prompt_cache_bytes);
+    let options = GenerateOptions { max_new_tokens: 12, ..GenerateOptions::default() };
+    let mut chats = TURNS.map(|text| messages(&[text]));
+    for chat in &mut chats {
+        let turn = answer(&mut session, chat, &options, 1000);
+        chat.extend([Message::new("assistant", turn.text), Message::new("user", TURNS[0])]);
+    }
+    let turns: Vec<_> = chats.iter().map(|chat| answer(&mut session, chat, &options, 1000)).collect();
+    let cached = turns.iter().map(|turn| turn.stats.num_cached_tokens).collect();
+    (cached, turns.into_iter().map(|turn| turn.text).collect(), session)
+}
+
+#[test]
+fn conversations_that_take_turns_are_not_read_again() {
+    for device in [Device::from(&gpu()), Device::Cpu] {
+        let (nothing, alone, _) = taking_turns(device.clone(), 0);
+        let (all, together, mut session) = taking_turns(device.clone(), 64 << 20);
+        assert_eq!(together, alone);
+        // Without it only the chat template's first tokens are there already.
+        assert!(nothing.iter().all(|cached| *cached < 16), "{nothing:?}");
+        assert!(all.iter().all(|cached| *cached > 24), "{all:?}");
+        // A branch of a conversation leaves it where it was.
+        let options = GenerateOptions { max_new_tokens: 4, ..GenerateOptions::default() };
+        let chat = messages(&[TURNS[0], "No.", TURNS[1]]);
+        let branch = answer(&mut session, &chat, &options, 1000);
+        assert!(branch.stats.num_cached_tokens > 16, "{:?}", branch.stats);
+        // A budget for one text: the oldest are forgotten.
+        let one = session.engine().snapshot_bytes() * 3 / 2;
+        let (some, _, _) = taking_turns(device, one);
+        assert!(some.iter().filter(|cached| **cached > 24).count() < 3, "{some:?}");
+    }
+}
+
+#[test]
+fn a_saved_conversation_goes_on_in_another_session() {
+    let options = GenerateOptions { max_new_tokens: 12, ..GenerateOptions::default() };
+    let begin = |device: Device, target: &str| load_on(device, target, "models/tales/draft", 512, 0);
+    for device in [Device::from(&gpu()), Device::Cpu] {
+        let mut session = begin(device.clone(), "models/tales/target");
+        let mut chat = messages(&[TURNS[0]]);
+        let turn = answer(&mut session, &chat, &options, 1000);
+        chat.push(Message::new("assistant", turn.text));
+        let mut layers = Vec::new();
+        let mut keep = async |layer: usize, bytes: Vec<u8>| {
+            assert_eq!(layer, layers.len());
+            layers.push(bytes);
+            Ok(())
+        };
+        let tokens = run(session.save(&Prompt::Chat(chat.clone()), &options, &mut keep)).unwrap();
+        assert!(tokens.len() > 24, "{tokens:?}");
+        chat.push(Message::new("user", TURNS[1]));
+        let expected = answer(&mut session, &chat, &options, 1000);
+
+        let restore = |session: &mut Session, tokens: &[u32], layers: &[Vec<u8>]| {
+            run(session.restore(tokens, &mut async |layer| Ok(layers[layer].clone()))).unwrap()
+        };
+        let mut other = begin(device.clone(), "models/tales/target");
+        assert!(restore(&mut other, &tokens, &layers));
+        let again = answer(&mut other, &chat, &options, 1000);
+        assert_eq!(again.token_ids, expected.token_ids);
+        assert_eq!(again.stats.num_cached_tokens, tokens.len());
+
+        // Another model, other bits, another last token, other sizes.
+        assert!(!restore(&mut begin(device.clone(), "models/tales/draft"), &tokens, &layers));
+        let mut fresh = begin(device.clone(), "models/tales/target");
+        let mut damaged = layers.clone();
+        damaged[0].iter_mut().step_by(7).for_each(|byte| *byte ^= 1);
+        assert!(!restore(&mut fresh, &tokens, &damaged));
+        let (last, before) = tokens.split_last().unwrap();
+        assert!(!restore(&mut fresh, &[before, &[last ^ 1]].concat(), &layers));
+        assert!(!restore(&mut fresh, &[&tokens[..], &[0; 300]].concat(), &layers));
+        assert!(!restore(&mut fresh, &[u32::MAX], &layers));
+        assert!(fresh.engine().cached().is_empty());
+        assert_eq!(answer(&mut fresh, &chat, &options, 1000).token_ids, expected.token_ids);
     }
 }
 

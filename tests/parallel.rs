@@ -523,6 +523,9 @@ fn generations_are_those_of_a_session() {
         };
         let refused = run(parallel.generate(&prompt, &rejection, &mut |_| ControlFlow::Continue(())));
         assert!(matches!(refused, Err(Error::BadOption { option, .. }) if option == "acceptance"));
+        let told = GenerateOptions { logprobs: true, ..GenerateOptions::default() };
+        let refused = run(parallel.generate(&prompt, &told, &mut |_| ControlFlow::Continue(())));
+        assert!(matches!(refused, Err(Error::BadOption { option, .. }) if option == "logprobs"));
     });
 }
 

@@ -172,10 +172,44 @@ fn prompt_tokens(text: &str) -> Value {
 }
 
 #[test]
+fn several_texts_are_written_behind_one_prompt() {
+    let generate = ["generate", "Once upon a time", "--no-assistant", "--max-new-tokens", "8", "--do-sample", "--seed"];
+    let run = run(&[&generate[..], &["5", "--num-return-sequences", "3", "--json"]].concat());
+    let texts: Vec<Value> = run.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(texts.len(), 3, "{}", run.err);
+    for (seed, text) in (5..).zip(&texts) {
+        assert_eq!(text["stats"]["seed"], seed);
+        let alone = json(&[&generate[..], &[&seed.to_string()]].concat());
+        assert_eq!(text["token_ids"], alone["token_ids"]);
+        // The first one read the prompt.
+        let read = text["stats"]["num_prompt_tokens"].as_u64().unwrap() - 1;
+        assert_eq!(text["stats"]["num_cached_tokens"], if seed == 5 { 0 } else { read });
+    }
+    let greedy = self::run(&["generate", "Once", "--num-return-sequences", "2"]);
+    assert_eq!(greedy.code, 2);
+    assert!(greedy.err.contains("--num-return-sequences: 2") && greedy.err.contains("--do-sample"), "{}", greedy.err);
+}
+
+#[test]
+fn texts_become_vectors_and_continuations_are_scored() {
+    let vectors = run(&["embed", "a king", "a queen", "--model", "models/tales/draft"]);
+    let vectors: Vec<Vec<f64>> = vectors.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(vectors.len(), 2);
+    assert!(vectors.iter().all(|vector| (vector.iter().map(|x| x * x).sum::<f64>() - 1.0).abs() < 1e-5));
+    let last = json(&["embed", "a king", "--pooling", "last", "--no-normalize", "--model", "models/tales/draft"]);
+    assert_eq!(last["num_tokens"], prompt_tokens("a king"));
+    assert_eq!(last["embedding"].as_array().unwrap().len(), vectors[0].len());
+    let scored = ["score", "Once upon a", " time", " xylophone", "--model", "models/tales/draft"];
+    let scores = &json(&scored)["scores"];
+    assert!(scores[0]["logprob"].as_f64() > scores[1]["logprob"].as_f64(), "{scores}");
+    let lines = run(&scored).out;
+    assert!(lines.lines().nth(1).is_some_and(|line| line.ends_with("tokens   xylophone")), "{lines}");
+}
+
+#[test]
 fn the_models_files_recommend_how_to_choose_tokens() {
     let file = "generation_config.json";
-    let recommended =
-        "\"do_sample\": true, \"temperature\": 0.5, \"top_k\": 7, \"repetition_penalty\": 1.25, \"pad_token_id\"";
+    let recommended = "\"do_sample\": true, \"temperature\": 0.5, \"top_k\": 7, \"repetition_penalty\": 1.25, \"no_repeat_ngram_size\": 4, \"pad_token_id\"";
     let model = Damaged::new("recommended").replace(file, "\"pad_token_id\"", recommended);
     let folder = model.0.display().to_string();
     let run = |flags: &[&str]| {
@@ -183,10 +217,16 @@ fn the_models_files_recommend_how_to_choose_tokens() {
     };
     let (theirs, same) = (
         run(&["--do-sample=model", "--top-k", "9"]),
-        run(&["--do-sample", "--temperature", "0.5", "--top-k", "9", "--repetition-penalty", "1.25"]),
+        run(&[
+            "--do-sample",
+            "--temperature=0.5",
+            "--top-k=9",
+            "--repetition-penalty=1.25",
+            "--no-repeat-ngram-size=4",
+        ]),
     );
     let used = serde_json::json!({ "do_sample": true, "temperature": 0.5, "top_k": 9, "top_p": 1.0, "min_p": 0.0,
-        "repetition_penalty": 1.25 });
+        "repetition_penalty": 1.25, "presence_penalty": 0.0, "frequency_penalty": 0.0, "no_repeat_ngram_size": 4 });
     assert_eq!((&theirs["stats"]["sampling"], &same["stats"]["sampling"]), (&used, &used));
     assert_eq!(theirs["token_ids"], same["token_ids"]);
     assert_eq!(theirs["options"]["do_sample"], "model");

@@ -4,7 +4,7 @@
 //! such folder.
 
 use foretoken::error::Error;
-use foretoken::text::{Chat, ChatTemplate, Message};
+use foretoken::text::{Chat, ChatTemplate, Message, ToolFormat};
 use serde_json::{Map, Value};
 use std::path::PathBuf;
 
@@ -58,6 +58,22 @@ fn expressions_mean_what_they_mean_in_python() {
         }
     }
     assert!(wrong.is_empty(), "{} are not:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn templates_tell_how_calls_are_written() {
+    let format = |name: &str| {
+        let source = std::fs::read(folder().join(format!("{name}.jinja"))).unwrap();
+        ChatTemplate::from_files(None, Some(&source)).unwrap().unwrap().tool_format()
+    };
+    assert_eq!(format("qwen2.5"), Some(ToolFormat::Hermes));
+    assert_eq!(format("qwen3"), Some(ToolFormat::Hermes));
+    assert_eq!(format("like-llama-3.2"), Some(ToolFormat::Llama));
+    assert_eq!(format("mistral-nemo"), Some(ToolFormat::Mistral));
+    assert_eq!(format("smollm2"), None);
+    let named = br#"{"chat_template": [{"name": "default", "template": "a"}, {"name": "tool_use", "template": "<tool_call>"}]}"#;
+    let template = ChatTemplate::from_files(Some(named), None).unwrap().unwrap();
+    assert_eq!(template.tool_format(), Some(ToolFormat::Hermes));
 }
 
 #[test]

@@ -145,6 +145,20 @@ fn a_stream_never_shows_half_a_character_or_takes_one_back() {
 }
 
 #[test]
+fn a_stream_shows_special_tokens_when_asked() {
+    for tokenizer in [tales(), built(&byte_fallback())] {
+        let special = (0..9).rfind(|id| tokenizer.is_special(*id)).unwrap();
+        let a = tokenizer.encode("a", false).unwrap();
+        let ids = [&a[..], &[special], &a].concat();
+        let mut stream = TextStream::new(&[]).skipping_special(false);
+        let mut text: String = ids.iter().map(|id| stream.push(&tokenizer, *id).unwrap()).collect();
+        text += &stream.finish(&tokenizer).unwrap();
+        assert_eq!(text, tokenizer.decode(&ids, false).unwrap());
+        assert!(text.contains(&tokenizer.id_to_token(special).unwrap()), "{text}");
+    }
+}
+
+#[test]
 fn an_answer_keeps_its_leading_space() {
     let mut random = Random(4);
     for tokenizer in [tales(), built(&byte_fallback()), built(&metaspace())] {

@@ -1,6 +1,9 @@
 // The types of the package: what engine.js takes and what it gives.
+export { Conversation, type ConversationOptions } from "./conversation.js";
 export { Engine } from "./engine.js";
 export { ForetokenError, type ErrorCode } from "./error.js";
+export type { SavedChatInfo } from "./saved.js";
+export type { Tool, ToolCall, ToolCallDelta, ToolChoice, ToolFormat } from "./tools.js";
 export type { ChatCompletion, ChatCompletionChunk, ChatRequest, ChoiceLogprobs, CompletionUsage, CreateCompletion, CreateEmbeddingResponse, EmbeddingRequest, RequestOptions, TopLogprob } from "./chat.js";
 
 export type Phase = "download" | "upload" | "compile";
@@ -125,13 +128,18 @@ export type LoadOptions = {
   /** prompt tokens per forward pass, 1 to 4096; 64 by default. The text is always the same */
   prefill_chunk?: number;
   /**
+   * most bytes that keys and values of earlier texts take besides the KV cache, so that conversations which take turns are not
+   * read again; 256 MB by default, 0: none. What there is no memory for is not kept
+   */
+  prompt_cache_bytes?: number;
+  /**
    * instances of the target that verify at the same time (distributed speculative inference), 1 to 8, each in a worker with its
    * own GPU device, weights and KV cache; 1 by default. Pays only where they really run at the same time
    */
   sp_degree?: number;
   /**
    * whether all pages of this origin that load the same share one engine, in a `SharedWorker`, instead of loading it each; false by
-   * default. It ends with the last of them. Calls are answered in the order in which they come, whosever they are
+   * default. It is freed with the last of them. Calls are answered in the order in which they come, whosever they are
    */
   shared?: boolean;
   /**
@@ -229,6 +237,8 @@ export type GenerateOptions = {
   top_logprobs?: number;
   /** texts that end the generation; they are not part of the result */
   stop?: readonly string[];
+  /** whether the text leaves special tokens out; true by default. The one that ends it is never in it */
+  skip_special_tokens?: boolean;
   /**
    * which form the text is to have: only tokens that it allows are chosen, and the text ends where nothing can follow. What the form
    * leaves no choice about is drafted from it (`origin: "grammar"`). The first such text loads another 0.5 MB

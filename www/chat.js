@@ -1,9 +1,11 @@
 /** OpenAI's chat completions and embeddings, by the engine. */
 import { badOption, inWords } from "./error.js";
+import { AnswerReader, calling } from "./tools.js";
 
 /**
  * @import { GenerateOptions, GenerationStream, Message, Stats, TextPart, TokenLogprob } from "./api.js"
  * @import { Engine } from "./engine.js"
+ * @import { Tool, ToolCall, ToolCallDelta, ToolChoice } from "./tools.js"
  */
 
 /**
@@ -26,9 +28,9 @@ import { badOption, inWords } from "./error.js";
  * @property {string} model
  * @property {{
  *   index: number,
- *   message: { role: "assistant", content: string, refusal: null },
+ *   message: { role: "assistant", content: string | null, tool_calls?: ToolCall[], refusal: null },
  *   logprobs: ChoiceLogprobs | null,
- *   finish_reason: "stop" | "length",
+ *   finish_reason: "stop" | "length" | "tool_calls",
  * }[]} choices `n` of them
  * @property {CompletionUsage} usage
  *
@@ -39,9 +41,9 @@ import { badOption, inWords } from "./error.js";
  * @property {string} model
  * @property {{
  *   index: number,
- *   delta: { role?: "assistant", content?: string },
+ *   delta: { role?: "assistant", content?: string, tool_calls?: ToolCallDelta[] },
  *   logprobs: ChoiceLogprobs | null,
- *   finish_reason: "stop" | "length" | null,
+ *   finish_reason: "stop" | "length" | "tool_calls" | null,
  * }[]} choices one, all chunks of a choice before those of the next; none in the chunk that carries `usage`
  * @property {CompletionUsage} [usage] in the last chunk, with `stream_options: { include_usage: true }`
  *
@@ -64,6 +66,10 @@ import { badOption, inWords } from "./error.js";
  * @property {{ type: "content", content: string | readonly TextPart[] } | string | null} [prediction] the text that is
  *   expected
  * @property {{ include_usage?: boolean } | null} [stream_options]
+ * @property {readonly Tool[] | null} [tools] functions that the model may call: its chat template describes them
+ * @property {ToolChoice | null} [tool_choice] `auto` by default; with `required`, or one named, the answer is a call whose arguments
+ *   fulfil the schema
+ * @property {boolean | null} [parallel_tool_calls] whether an answer may have several; true by default
  *
  * @typedef {{ [name in keyof typeof NEUTRAL]?: (typeof NEUTRAL)[name][number] | null }} NeutralOptions
  * @typedef {{ [name in (typeof IGNORED)[number]]?: unknown }} IgnoredOptions
@@ -85,12 +91,11 @@ const NEUTRAL = /** @type {const} */ ({
   functions: [[]],
   modalities: [["text"]],
   reasoning_effort: [],
-  tool_choice: ["none", "auto"],
   verbosity: ["medium"],
   web_search_options: [],
 });
 /** OpenAI's options that have no part in the text. */
-const IGNORED = /** @type {const} */ (["metadata", "parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "service_tier", "store", "user"]);
+const IGNORED = /** @type {const} */ (["metadata", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "service_tier", "store", "user"]);
 
 /** What a request asks for: null stands for the default. @param {Record<string, any>} body */
 function meant(body) {
@@ -108,11 +113,23 @@ function copy(messages) {
   const isMessage = (/** @type {unknown} */ each) => typeof each === "object" && each !== null;
   try {
     // As they would travel to OpenAI: what a framework watches through proxies can be cloned no other way.
-    if (Array.isArray(messages) && messages.length && messages.every(isMessage)) return JSON.parse(JSON.stringify(messages));
+    if (Array.isArray(messages) && messages.length && messages.every(isMessage)) return JSON.parse(JSON.stringify(messages)).map(withObjects);
   } catch {
     // A BigInt, or a circle.
   }
   throw badOption("messages", messages, "a list of one { role, content } or more");
+}
+
+/** Templates want the arguments of calls as objects, where OpenAI's are JSON. @param {any} message */
+function withObjects(message) {
+  for (const { function: called } of Array.isArray(message.tool_calls) ? message.tool_calls : []) {
+    try {
+      if (typeof called?.arguments === "string") called.arguments = JSON.parse(called.arguments || "{}");
+    } catch {
+      throw badOption("messages", called.arguments, "as arguments of a call: JSON");
+    }
+  }
+  return message;
 }
 
 /** @param {NonNullable<ChatOptions["prediction"]>} prediction */
@@ -131,15 +148,19 @@ function expected(prediction) {
  */
 export async function complete(engine, body, request) {
   const { messages, model = "foretoken", stream = false, stream_options, n = 1, ...rest } = meant(body ?? {});
-  const { max_tokens, max_completion_tokens = max_tokens, stop, temperature, prediction, ...others } = rest;
+  const { max_tokens, max_completion_tokens = max_tokens, stop, temperature, prediction, tool_choice, parallel_tool_calls, ...others } = rest;
   const prompt = copy(messages);
   /** @type {GenerateOptions} */
   const options = { signal: request?.signal, ...others };
   // Temperature 0 asks for what greedy decoding does.
   options.do_sample ??= temperature === undefined ? "top_p" in rest || "seed" in rest : temperature !== 0;
   if (temperature !== undefined && (temperature !== 0 || options.do_sample)) options.temperature = temperature;
-  // Otherwise the model may call them, in its own words.
-  if (body.tool_choice === "none") delete options.tools;
+  const tools = calling({ tools: rest.tools, tool_choice, parallel_tool_calls }, engine.toolFormat);
+  if (tool_choice === "none") delete options.tools;
+  // What marks a call is a special token of many models.
+  if (tools) options.skip_special_tokens = false;
+  if (tools?.response_format) options.response_format = tools.response_format;
+  const newReader = () => (tools ? new AnswerReader(tools.format, tools.names, tools.most) : AS_IT_IS);
   if (prediction !== undefined) options.prediction = expected(prediction);
   if (max_completion_tokens !== undefined) options.max_new_tokens = max_completion_tokens;
   if (stop !== undefined) options.stop = [stop].flat();
@@ -150,14 +171,15 @@ export async function complete(engine, body, request) {
   const seeded = (/** @type {number} */ index) => (index && seed !== undefined ? { ...options, seed: Number(seed) + index } : options);
   // All at once, so that nobody else's prompt comes between.
   const generate = () => Array.from({ length: n }, (_, index) => engine.generate(prompt, seeded(index)));
-  if (stream) return chunks(generate, { ...head, object: "chat.completion.chunk" }, stream_options?.include_usage);
+  if (stream) return chunks(generate, { ...head, object: "chat.completion.chunk" }, newReader, stream_options?.include_usage);
   const generations = await Promise.all(generate().map(({ result }) => result));
-  const choices = generations.map(({ text, logprobs, finish_reason }, index) => ({
-    index,
-    message: { role: "assistant", content: text, refusal: null },
-    logprobs: told(logprobs),
-    finish_reason,
-  }));
+  const choices = generations.map(({ text, logprobs, finish_reason }, index) => {
+    const reader = newReader();
+    const content = reader.read(text, true).map(({ content = "" }) => content).join("");
+    const { calls } = reader;
+    const message = { role: "assistant", content: content || !calls.length ? content : null, ...(calls.length && { tool_calls: calls }), refusal: null };
+    return { index, message, logprobs: told(logprobs), finish_reason: finish(finish_reason, calls) };
+  });
   return { ...head, object: "chat.completion", choices, usage: usage(generations.map(({ stats }) => stats)) };
 }
 
@@ -169,11 +191,23 @@ function told(logprobs) {
 }
 
 /**
+ * What reads an answer apart: its content from its calls of tools.
+ * @typedef {{ read: (piece: string, isWhole?: boolean) => { content?: string, tool_calls?: ToolCallDelta[] }[], calls: ToolCall[] }} Reader
+ */
+
+/** Where no tool may be called. @type {Reader} */
+const AS_IT_IS = { read: (text) => (text ? [{ content: text }] : []), calls: [] };
+
+/** @param {string} reason @param {ToolCall[]} calls */
+const finish = (reason, calls) => (reason === "stop" && calls.length ? "tool_calls" : reason);
+
+/**
  * @param {() => GenerationStream[]} generate not called before somebody reads
  * @param {object} head
+ * @param {() => Reader} newReader
  * @param {boolean} [includeUsage]
  */
-async function* chunks(generate, head, includeUsage) {
+async function* chunks(generate, head, newReader, includeUsage) {
   const chunk = (/** @type {number} */ index, /** @type {object} */ delta, /** @type {object} */ more = {}) => ({ ...head, choices: [{ index, delta, logprobs: null, finish_reason: null, ...more }] });
   yield chunk(0, { role: "assistant", content: "" });
   const runs = generate();
@@ -181,13 +215,17 @@ async function* chunks(generate, head, includeUsage) {
   try {
     for (const [index, run] of runs.entries()) {
       if (index) yield chunk(index, { role: "assistant", content: "" });
+      const reader = newReader();
       for await (const { text, tokens } of run) {
         const logprobs = told(tokens.flatMap(({ logprobs }) => logprobs ?? []));
-        if (text || logprobs) yield chunk(index, { content: text }, { logprobs });
+        const [first, ...more] = reader.read(text);
+        if (first || logprobs) yield chunk(index, first ?? {}, { logprobs });
+        for (const delta of more) yield chunk(index, delta);
       }
+      for (const delta of reader.read("", true)) yield chunk(index, delta);
       const { finish_reason, stats } = await run.result;
       all.push(stats);
-      yield chunk(index, {}, { finish_reason });
+      yield chunk(index, {}, { finish_reason: finish(finish_reason, reader.calls) });
     }
   } finally {
     for (const run of runs) run[Symbol.asyncIterator]().return?.();

@@ -4,19 +4,24 @@
  */
 import { list, remove } from "./cache.js";
 import { complete, embeddings } from "./chat.js";
+import { Conversation } from "./conversation.js";
 import { ForetokenError, aborted, badOption } from "./error.js";
+import { checked, readLoad } from "./options.js";
 import { Queue } from "./queue.js";
-import { place, spawn } from "./spawn.js";
+import { list as listSaved, remove as removeSaved } from "./saved.js";
 
 /**
  * @import { Counters, DeviceInfo, EmbedOptions, GenerateOptions, Generation, GenerationStream, Inspection, LoadOptions, Memory, Message, Model,
  *   Piece, PrefillProgress, Progress, Prompt, Score, Stats, TemplateOption, Token } from "./api.js"
  * @import { ChatRequest, CreateCompletion, EmbeddingRequest, RequestOptions } from "./chat.js"
- * @import { FromWorker, Loading, Method, Methods, Source } from "./protocol.js"
+ * @import { ConversationOptions } from "./conversation.js"
+ * @import { FromWorker, Loading, Method, Methods } from "./protocol.js"
+ * @import { SavedChatInfo } from "./saved.js"
  * @import { Spawned } from "./spawn.js"
+ * @import { ToolFormat } from "./tools.js"
  */
 
-export { ForetokenError };
+export { Conversation, ForetokenError };
 
 /** A model, and the draft model that guesses for it, on the GPU. Calls are answered one after the other. */
 export class Engine {
@@ -39,8 +44,8 @@ export class Engine {
   #end = null;
   /** @type {Stats | null} */
   #last = null;
-  /** @type {{ device: DeviceInfo, memory: Memory, warnings: string[] }} */
-  #info = /** @type {any} */ ({ device: null, memory: null, warnings: [] });
+  /** @type {{ device: DeviceInfo, memory: Memory, warnings: string[], toolFormat: ToolFormat | null }} */
+  #info = /** @type {any} */ ({ device: null, memory: null, warnings: [], toolFormat: null });
 
   /**
    * @private Use {@link Engine.load}.
@@ -52,13 +57,26 @@ export class Engine {
     this.#load = { args, onProgress, spawn };
     /** @type {any} its result depends on `stream` */
     const create = (/** @type {ChatRequest} */ body, /** @type {RequestOptions} */ request) => complete(this, body, request);
+    /** @param {ConversationOptions} [options] */
+    const converse = (options) => new Conversation(this, options);
+    /** @param {string} name */
+    const restore = async (name) => {
+      const { messages, options } = await this.#call("restore", { name }).result;
+      return new Conversation(this, { ...options, messages });
+    };
     /**
+     * `engine.chat(options)` begins a {@link Conversation}; `restore(name)` goes on with one that was saved in this browser, `list()`
+     * and `delete(name)` are of these.
+     *
      * OpenAI's chat completions: `create(body, { signal })` fulfils with a {@link ChatCompletion}, or with `stream: true`
      * with an async iterable of {@link ChatCompletionChunk}s, whose text begins when it is read and ends when its reader leaves.
      * Errors are those of {@link Engine.generate}.
-     * @type {{ completions: { create: CreateCompletion } }}
+     * @type {((options?: ConversationOptions) => Conversation) & {
+     *   completions: { create: CreateCompletion }, restore: (name: string) => Promise<Conversation>,
+     *   list: () => Promise<SavedChatInfo[]>, delete: (name: string) => Promise<boolean>,
+     * }}
      */
-    this.chat = { completions: { create } };
+    this.chat = Object.assign(converse, { completions: { create }, restore, list: listSaved, delete: removeSaved });
     /** OpenAI's embeddings, as {@link Engine.embed} computes them. */
     this.embeddings = { create: (/** @type {EmbeddingRequest} */ body, /** @type {RequestOptions | undefined} */ request) => embeddings(this, body, request) };
   }
@@ -96,24 +114,8 @@ export class Engine {
    * @param {LoadOptions} [options]
    */
   static async #begin(method, model, options) {
-    const { assistant_model, onProgress, signal, endpoint, revision, token, cache = place.cache, persist = false, shared = false, worker, wasm, ...rest } = checked(options);
-    if (signal?.aborted) throw aborted(signal);
-    if (method === "load" && place.spawn === spawn && (rest.device === "webgpu" || Number(rest.sp_degree) > 1)) requireWebGpu();
-    // The browser may refuse, or ask the user; nothing waits for it.
-    const remote = [model, assistant_model].some((files) => typeof files === "string" || files instanceof URL);
-    if (persist && cache && remote) navigator.storage?.persist?.().catch(() => {});
-    const base = place.base();
-    const args = {
-      model: portable("model", model),
-      assistant: assistant_model && portable("assistant_model", assistant_model),
-      wasm: wasm && absolute("wasm", wasm, base),
-      hub: { endpoint, revision, token, cache },
-      base,
-      options: rest,
-    };
-    const where = typeof worker === "function" ? worker : worker && absolute("worker", worker, base);
-    const name = shared ? sharedName(args) : undefined;
-    const engine = new Engine(args, onProgress, (failed) => place.spawn(where, name, failed));
+    const { args, onProgress, signal, spawn } = readLoad(method, model, options);
+    const engine = new Engine(args, onProgress, spawn);
     const stop = () => engine.#dispose(aborted(signal));
     signal?.addEventListener("abort", stop, { once: true });
     try {
@@ -172,8 +174,8 @@ export class Engine {
   }
 
   /**
-   * The embeddings of texts [hidden]: hidden states after the final norm, pooled. A conversation's cache is given up. Not where
-   * several workers have the models (`sp_degree`, `draft_device`). Rejects as {@link Engine.generate} does.
+   * The embeddings of texts [hidden]: hidden states after the final norm, pooled. Not where several workers have the models
+   * (`sp_degree`, `draft_device`). Rejects as {@link Engine.generate} does.
    * @param {string | readonly Prompt[]} texts one text, or a list of texts, chats or token ids
    * @param {EmbedOptions} [options]
    * @returns {Promise<Float32Array[]>} one each
@@ -223,6 +225,15 @@ export class Engine {
     return this.#call("decode", { ids: plain, skip_special: skip_special_tokens }).result;
   }
 
+  /**
+   * What {@link Conversation.save} does.
+   * @param {string} name @param {readonly Message[]} messages @param {object} options
+   * @returns {Promise<number>} tokens that are not read again
+   */
+  saveChat(name, messages, options) {
+    return this.#call("save", { name, messages, options }).result;
+  }
+
   /** Statistics of the last generation, under vLLM's names; null before the first. */
   get stats() {
     return this.#last;
@@ -241,6 +252,11 @@ export class Engine {
   /** What a person should know of the loading: that nothing could be kept, for example. @returns {string[]} */
   get warnings() {
     return this.#info.warnings;
+  }
+
+  /** How the model's chat template writes calls of tools; null where that is not known. */
+  get toolFormat() {
+    return this.#info.toolFormat;
   }
 
   /**
@@ -375,64 +391,4 @@ export class Engine {
     this.#calls.clear();
     for (const { reject } of calls) reject(reason);
   }
-}
-
-/** The types of options that the engine's module does not see. */
-const TYPES = { onProgress: "function", endpoint: "string", revision: "string", token: "string", cache: "boolean", persist: "boolean", shared: "boolean" };
-
-/**
- * The options that say something: null stands for the default.
- * @template {LoadOptions | EmbedOptions | Pick<GenerateOptions, "signal" | "onProgress">} T
- * @param {T | null} [options]
- * @returns {T}
- */
-function checked(options) {
-  const given = Object.entries(options ?? {}).filter(([, value]) => value != null);
-  for (const [name, value] of given) {
-    const type = TYPES[/** @type {keyof typeof TYPES} */ (name)];
-    if (type && typeof value !== type) throw badOption(name, value, `a ${type}`);
-    if (name === "signal" && typeof value.addEventListener !== "function") throw badOption(name, value, "an AbortSignal");
-  }
-  return /** @type {T} */ (Object.fromEntries(given));
-}
-
-/**
- * @param {string} option
- * @param {string | URL} address
- * @param {string} [base]
- */
-function absolute(option, address, base) {
-  try {
-    return new URL(address, base).href;
-  } catch {
-    throw badOption(option, address, "a URL");
-  }
-}
-
-/** @param {string} option @param {any} model @returns {Source} */
-function portable(option, model) {
-  if (model instanceof URL) return model.href;
-  const files = typeof FileList !== "undefined" && model instanceof FileList ? [...model] : model;
-  const known = Array.isArray(files) ? files.every((file) => file instanceof Blob) : typeof files === "string" || files?.getFileHandle;
-  if (!known) throw badOption(option, model, "owner/name on the Hub, a URL, files");
-  return files;
-}
-
-/**
- * What a worker is called that several pages share: those that load the same into it. Whose token it was is no difference.
- * @param {Loading} args
- */
-function sharedName({ model, assistant, hub: { token, ...hub }, options, ...rest }) {
-  if ([model, assistant].some((files) => files && typeof files !== "string")) throw badOption("shared", true, "with models that have a name or a URL");
-  if (Number(options.sp_degree) > 1 || options.draft_device === "cpu") throw badOption("shared", true, "with one target, and the draft model where the target runs");
-  return `foretoken ${JSON.stringify({ model, assistant, hub, options, ...rest })}`;
-}
-
-function requireWebGpu() {
-  if (globalThis.navigator?.gpu) return;
-  const reason = globalThis.isSecureContext
-    ? "this browser has no WebGPU, or it is switched off. Chrome and Edge 113 or later have it, Safari 26 and Firefox 141 on Windows; " +
-      "on Linux start Chrome with --enable-unsafe-webgpu --enable-features=Vulkan"
-    : "WebGPU needs a secure page: https, or localhost";
-  throw new ForetokenError({ code: "webgpu-unavailable", message: `no usable GPU: ${reason}`, detail: { reason } });
 }

@@ -1,6 +1,7 @@
 // What a page and its workers say to each other: plain objects, whose `type` says which they are.
 import type { Work } from "./crew.js";
 import type { ErrorCode } from "./error.js";
+import type { ToolFormat } from "./tools.js";
 import type { Counters, DeviceInfo, GenerateOptions, Generation, Inspection, Memory, Message, PrefillProgress, Progress, Prompt, Score, TemplateOption, Token } from "./api.js";
 
 /** an error, before the page makes a `ForetokenError` of it: a cloned `Error` loses its fields */
@@ -21,7 +22,7 @@ export type Loading = {
   options: Record<string, any>;
 };
 
-export type Loaded = { device: DeviceInfo, memory: Memory, warnings: string[] };
+export type Loaded = { device: DeviceInfo, memory: Memory, warnings: string[], toolFormat: ToolFormat | null };
 
 /** What a page may ask for, one call after the other: what goes in, what comes out, and what is told meanwhile. */
 export type Methods = {
@@ -32,7 +33,10 @@ export type Methods = {
   score: { args: { prompt: Prompt, continuations: (string | readonly number[])[] }, result: Score[], event: never };
   encode: { args: { prompt: string | readonly Message[], options: Pick<GenerateOptions, TemplateOption> }, result: number[], event: never };
   decode: { args: { ids: number[], skip_special: boolean }, result: string, event: never };
-  counters: { args: {}, result: Counters, event: never };
+  /** gives the tokens that are not read again */
+  save: { args: { name: string, messages: readonly Message[], options: object }, result: number, event: never };
+  restore: { args: { name: string }, result: { messages: Message[], options: object, cached: number }, event: never };
+  counters: { args: Record<string, never>, result: Counters, event: never };
 };
 export type Method = keyof Methods;
 

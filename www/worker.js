@@ -10,6 +10,7 @@ import { Crew } from "./crew.js";
 import init, { inspect, load, loadParallel, serve } from "./foretoken.js";
 import initGrammars, { Grammars } from "./grammar.js";
 import { failure, openFiles } from "./hub.js";
+import { restore as restoreChat, save as saveChat } from "./saved.js";
 
 /** @import { FromMember, FromWorker, Loaded, Loading, Method, Methods, ToMember, ToWorker } from "./protocol.js" */
 
@@ -144,7 +145,7 @@ const methods = {
     done();
     const device = session.device();
     device.name ||= await adapterName();
-    loaded = { device, memory: crew?.memory() ?? session.memory(), warnings: [...warnings, ...session.warnings()] };
+    loaded = { device, memory: crew?.memory() ?? session.memory(), warnings: [...warnings, ...session.warnings()], toolFormat: session.tool_format() };
     return loaded;
   },
 
@@ -194,6 +195,15 @@ const methods = {
 
   async decode({ ids, skip_special }) {
     return session.decode(ids, skip_special);
+  },
+
+  async save({ name, messages, options }) {
+    if (typeof name !== "string" || !name) throw failure("bad-option", `name: ${name} is not allowed; allowed: a text`, { option: "name", value: String(name), allowed: "a text" });
+    return saveChat(name, { messages: [...messages], options }, async (write) => (messages.length ? [...(await session.save(messages, options, write))] : []));
+  },
+
+  async restore({ name }) {
+    return restoreChat(name, ({ tokens }, read) => session.restore(new Uint32Array(tokens), read));
   },
 
   async counters() {
@@ -318,8 +328,12 @@ class Client {
   #leave() {
     clients.delete(this);
     for (const id of [...this.#calls.keys()]) this.#abort(id);
-    // Without pages the browser ends it, but a page may have disposed of its engine and stay.
-    if (!clients.size) close();
+    // Not the whole worker: a page that comes just then would wait for ever.
+    queue = queue.then(() => {
+      if (clients.size || !loaded) return;
+      session.free();
+      loaded = null;
+    });
   }
 }
 
@@ -353,7 +367,7 @@ function die(reason) {
   const message = { type: "fatal", error: failure("internal", String(panicked() ?? reason)) };
   if (crewed) return crewed.postMessage(message);
   for (const client of clients) client.say(message);
-  // The next page that asks gets another one.
+  // The next page that asks gets another one, under another name.
   if ("onconnect" in globalThis) close();
 }
 

@@ -97,6 +97,9 @@ pub(super) struct GenerateFlags {
     /// End before this text; may be repeated
     #[arg(long, value_name = "TEXT")]
     stop: Vec<String>,
+    /// Write special tokens too
+    #[arg(long)]
+    keep_special_tokens: bool,
     /// Write JSON that this schema describes
     #[arg(long, value_name = "FILE", value_parser = schema, group = "form")]
     json_schema: Option<Form>,
@@ -156,6 +159,7 @@ impl GenerateFlags {
             logprobs: self.logprobs,
             top_logprobs: self.top_logprobs,
             stop: self.stop.clone(),
+            skip_special_tokens: !self.keep_special_tokens,
             response_format: self.form(),
             context: ContextPolicy::Error,
             tools: self.tools.clone().unwrap_or_default().0,

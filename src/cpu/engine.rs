@@ -13,13 +13,13 @@ const MISSED: usize = 16;
 
 /// Models on the CPU.
 pub struct Engine {
-    target: Model,
-    draft: Option<Model>,
+    pub(super) target: Model,
+    pub(super) draft: Option<Model>,
     sampling: Sampling,
     /// Which tokens may be chosen.
     constraint: Option<Shared>,
-    cached: Vec<u32>,
-    draft_cached: usize,
+    pub(super) cached: Vec<u32>,
+    pub(super) draft_cached: usize,
     submitted: Option<(u32, Draft)>,
     /// Of a draft model with another tokenizer.
     translation: Option<Translation>,
@@ -90,7 +90,7 @@ impl Engine {
         Ok(())
     }
 
-    fn room(&self, more: usize) -> Result<()> {
+    pub(super) fn room(&self, more: usize) -> Result<()> {
         let (need, limit) = (self.cached.len() + more, self.capacity());
         if need > limit { Err(Error::ContextFull { need, limit }) } else { Ok(()) }
     }

@@ -5,6 +5,7 @@
 
 mod attention;
 mod engine;
+mod floats;
 mod instructions;
 mod integers;
 mod matrix;
@@ -13,6 +14,7 @@ mod parts;
 mod pointwise;
 mod rows;
 mod simd;
+mod snapshot;
 mod turn;
 
 use crate::gpu::DeviceInfo;
@@ -22,6 +24,7 @@ pub use engine::Engine;
 pub use matrix::Matrix;
 pub use model::Model;
 pub use rows::Rows;
+pub use snapshot::Snapshot;
 
 /// The processor.
 pub fn info() -> &'static DeviceInfo {

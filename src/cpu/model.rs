@@ -59,11 +59,12 @@ impl Model {
             let mut read = Matrix::new(matrix.cols);
             for section in sections {
                 let row_bytes = section.dtype.bytes(matrix.cols as u64).unwrap_or(0).max(1) as usize;
-                read.reserve(section.dtype, section.rows.len()).map_err(|_| Error::OutOfGpuMemory {
+                let full = |_| Error::OutOfGpuMemory {
                     what: matrix.label.clone(),
                     need: (section.rows.len() * row_bytes) as u64,
                     limit: None,
-                })?;
+                };
+                read.reserve(section.dtype, section.rows.len()).map_err(full)?;
                 let portion = if matrix.layout.transposed { matrix.rows } else { (PORTION / row_bytes).max(1) };
                 for first in section.rows.clone().step_by(portion) {
                     let rows = first..section.rows.end.min(first + portion);
@@ -72,7 +73,7 @@ impl Model {
                         bytes[row * row_bytes..][..row_bytes].copy_from_slice(from);
                     })
                     .await?;
-                    read.push(section.dtype, &bytes);
+                    read.push(section.dtype, &bytes).map_err(full)?;
                     loaded(bytes.len() as u64);
                 }
             }
@@ -115,17 +116,27 @@ impl Model {
         self.memory.arithmetic
     }
 
+    /// Its KV cache, a part for each layer.
+    pub(super) fn caches(&mut self) -> &mut Vec<Cache> {
+        &mut self.memory.caches
+    }
+
+    /// Bytes of the keys and values of so many positions.
+    pub(super) fn kv_bytes(&self, positions: usize) -> u64 {
+        let Blueprint { spec, capacity, .. } = &self.blueprint;
+        (spec.layers.len() * positions * 2 * spec.kv_width()) as u64 * capacity.kv_dtype.size()
+    }
+
     /// Bytes of it, with a cache that a text fills. What a pass needs besides is freed behind it.
     pub fn memory(&self) -> model::Memory {
-        let Blueprint { spec, plan, capacity, .. } = &self.blueprint;
+        let Blueprint { plan, capacity, .. } = &self.blueprint;
         let floats = |all: &[Vec<f32>]| all.iter().map(|vector| 4 * vector.len() as u64).sum::<u64>();
         let bytes: Vec<u64> = self.memory.matrices.iter().map(Matrix::bytes).collect();
         let read = plan.multiplied().filter_map(|matrix| bytes.get(matrix.0));
         let vectors = floats(&self.memory.vectors);
-        let position = (2 * spec.kv_width()) as u64 * capacity.kv_dtype.size();
         model::Memory {
             weights: bytes.iter().sum::<u64>() + vectors,
-            kv: (spec.layers.len() * capacity.max_context) as u64 * position,
+            kv: self.kv_bytes(capacity.max_context),
             scratch: floats(&self.memory.tables),
             read_per_token: read.sum::<u64>() + vectors,
         }

@@ -205,6 +205,28 @@ impl Model {
         Ok(true)
     }
 
+    /// Bytes of the keys and values of so many positions.
+    pub(super) fn kv_bytes(&self, positions: usize) -> u64 {
+        let layer = CacheSizes::new(self.spec(), self.capacity().kv_dtype, positions).layer_kv;
+        layer * self.kv.len() as u64
+    }
+
+    /// The keys and values of the first positions, copied.
+    pub(super) async fn copy_kv(&self, positions: usize) -> Result<Vec<Buffer>> {
+        let bytes = self.kv_bytes(positions);
+        let layers = self.kv.len() as u64;
+        let what = "a snapshot of the KV cache";
+        let buffers = || self.kv.iter().map(|_| self.gpu.buffer(what, bytes / layers)).collect::<Result<Vec<_>>>();
+        let copies = self.gpu.allocating(what, bytes, buffers).await?;
+        self.kv.iter().zip(&copies).for_each(|(layer, copy)| self.gpu.copy(layer, copy));
+        Ok(copies)
+    }
+
+    /// Puts them back; there must be room for them.
+    pub(super) fn restore_kv(&self, copies: &[Buffer]) {
+        copies.iter().zip(&self.kv).for_each(|(copy, layer)| self.gpu.copy(copy, layer));
+    }
+
     /// What it is.
     pub fn spec(&self) -> &ModelSpec {
         &self.blueprint.spec

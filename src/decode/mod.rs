@@ -12,6 +12,7 @@ mod node;
 mod read;
 mod round;
 mod sampler;
+mod snapshot;
 mod translate;
 mod upload;
 
@@ -21,3 +22,4 @@ pub use forward::Model;
 pub use invariance::Variants;
 pub use round::{BIAS_WORDS, MAX_AFTER, RoundBuffers};
 pub use sampler::bias_words;
+pub use snapshot::Snapshot;

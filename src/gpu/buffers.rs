@@ -110,10 +110,10 @@ impl Gpu {
         self.queue.write_buffer(buffer.raw(), offset, bytes);
     }
 
-    /// Copies all of a buffer to the beginning of a larger one, behind what was submitted.
+    /// Copies as much of a buffer as both hold, from their beginnings, behind what was submitted.
     pub fn copy(&self, from: &Buffer, to: &Buffer) {
         let mut encoder = self.device.create_command_encoder(&Default::default());
-        encoder.copy_buffer_to_buffer(from.raw(), 0, to.raw(), 0, from.size());
+        encoder.copy_buffer_to_buffer(from.raw(), 0, to.raw(), 0, from.size().min(to.size()));
         self.queue.submit([encoder.finish()]);
     }
 

@@ -26,6 +26,9 @@ pub struct LoadOptions {
     pub kv_dtype: Option<KvDtype>,
     /// Rows of a prefill chunk.
     pub prefill_chunk: usize,
+    /// Most bytes that keys and values of earlier texts take besides the cache, so that conversations which take turns are not read
+    /// again; 0: none. What there is no memory for is not kept.
+    pub prompt_cache_bytes: u64,
     /// Instances of the target that verify at the same time, each with its own device, weights and KV cache. More than one
     /// are for `parallel::Parallel`.
     pub sp_degree: usize,
@@ -43,6 +46,7 @@ impl Default for LoadOptions {
             arithmetic: ArithmeticChoice::Auto,
             kv_dtype: None,
             prefill_chunk: 64,
+            prompt_cache_bytes: 256 << 20,
             sp_degree: 1,
         }
     }

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::gpu::DeviceInfo;
 use crate::options::GenerateOptions;
 use crate::session::{Generation, Progress, Prompt, Session};
-use crate::text::Tokenizer;
+use crate::text::{Tokenizer, ToolFormat};
 use std::ops::ControlFlow;
 
 /// What continues a prompt, with the same text either way.
@@ -38,6 +38,14 @@ impl<C: Crew> Writer<C> {
         match self {
             Self::Session(session) => session.tokenizer(),
             Self::Parallel(parallel) => parallel.tokenizer(),
+        }
+    }
+
+    /// How the target's chat template writes calls of tools.
+    pub fn tool_format(&self) -> Option<ToolFormat> {
+        match self {
+            Self::Session(session) => session.tool_format(),
+            Self::Parallel(parallel) => parallel.tool_format(),
         }
     }
 

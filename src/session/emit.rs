@@ -66,7 +66,7 @@ impl<'a> Emitter<'a> {
         Self {
             tokenizer,
             on_progress,
-            stream: TextStream::new(prompt),
+            stream: TextStream::new(prompt).skipping_special(options.skip_special_tokens),
             stops: StopStrings::new(options.stop.clone()),
             max_new_tokens: options.max_new_tokens,
             text: String::new(),

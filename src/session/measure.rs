@@ -28,14 +28,14 @@ pub struct Embedding {
 
 impl Session {
     /// The embedding of a text: its hidden states after the final norm, pooled and, where that is wanted, divided by the length of
-    /// what results. What was cached of earlier texts is given up.
+    /// what results. Conversations stay cached, the text does not.
     ///
     /// # Errors
     /// As [`Session::encode`], [`Error::ContextFull`], and what the device reports. The session stays usable.
     pub async fn embed(&mut self, text: &Prompt, pooling: Pooling, normalize: bool) -> Result<Embedding> {
         let tokens = self.encode(text, &GenerateOptions::default())?;
         let wanted = if pooling == Pooling::Last { 1 } else { tokens.len() };
-        let hidden = self.read(async |engine: &mut Engine| hidden(engine, &tokens, wanted).await).await?;
+        let hidden = self.read(&[], async |engine: &mut Engine| hidden(engine, &tokens, wanted).await).await?;
         let width = hidden.len() / wanted;
         if let Some(at) = hidden.iter().position(|x| !x.is_finite()) {
             let position = tokens.len() - wanted + at / width;
@@ -53,8 +53,8 @@ impl Session {
         Ok(Embedding { embedding, num_tokens: tokens.len() })
     }
 
-    /// How likely each continuation of a prompt is, by the model's logits as they are. The prompt is read once, and stays cached; of
-    /// a text and its continuation, the tokens are those of both together, where they begin with the text's own.
+    /// How likely each continuation of a prompt is, by the model's logits as they are. The prompt is read once, and stays cached; a
+    /// continuation has the tokens that it has behind the prompt, or where they share one, by itself.
     ///
     /// # Errors
     /// As [`Session::embed`].
@@ -63,19 +63,24 @@ impl Session {
         let head = self.encode(prompt, &options)?;
         let mut scores = Vec::new();
         for continuation in continuations {
-            let tokens = self.prompts.continuation(prompt, &head, continuation)?;
-            let logprob = self.read(async |engine: &mut Engine| score(engine, &head, &tokens).await).await?;
+            let tokens = self.prompts.continuation(&head, continuation)?;
+            let logprob = self.read(&head, async |engine: &mut Engine| score(engine, &head, &tokens).await).await?;
             scores.push(Score { logprob, num_tokens: tokens.len() });
         }
         Ok(scores)
     }
 
-    /// Reads with the engine; once more with another one, where the device was lost.
-    async fn read<T>(&mut self, read: impl AsyncFn(&mut Engine) -> Result<T>) -> Result<T> {
-        let mut done = read(&mut self.engine).await;
+    /// Reads with the engine, which goes on from what is known of a prompt; once more with another one, where the device was lost.
+    async fn read<T>(&mut self, prompt: &[u32], read: impl AsyncFn(&mut Engine) -> Result<T>) -> Result<T> {
+        let attempt = async |session: &mut Self| {
+            session.prompt_cache.turn_to(&mut session.engine, prompt).await?;
+            read(&mut session.engine).await
+        };
+        let mut done = attempt(self).await;
         if let (Err(Error::DeviceLost { .. }), Some(gpu)) = (&done, self.engine.gpu().cloned()) {
+            self.prompt_cache.clear();
             (self.engine, self.warnings) = self.origin.engine(gpu.reopen().await?).await?;
-            done = read(&mut self.engine).await;
+            done = attempt(self).await;
         }
         if let Err(Error::OutOfGpuMemory { .. } | Error::Internal { .. }) = done {
             // Where this fails, too, the next call hears of it.
@@ -88,12 +93,16 @@ impl Session {
 /// The last hidden states of a text [wanted, hidden], flattened.
 async fn hidden(engine: &mut Engine, tokens: &[u32], wanted: usize) -> Result<Vec<f32>> {
     engine.truncate(0);
-    engine.hidden(tokens, wanted).await
+    let hidden = engine.hidden(tokens, wanted).await;
+    // It is no conversation that may go on.
+    engine.truncate(0);
+    hidden
 }
 
 /// The log-likelihood of tokens behind a prompt of one token or more, which stays cached but for its last token.
 async fn score(engine: &mut Engine, prompt: &[u32], tokens: &[u32]) -> Result<f64> {
     let Some((&last, head)) = prompt.split_last() else { return Ok(0.0) };
+    engine.constrain(None)?;
     engine.sample_by(&Sampling { logprobs: Some(0), ..Sampling::default() })?;
     let reused = engine.cached().iter().zip(head).take_while(|(cached, token)| cached == token).count();
     engine.truncate(reused);

@@ -19,6 +19,30 @@ pub enum Prompt {
     Chat(Vec<Message>),
 }
 
+impl From<&str> for Prompt {
+    fn from(text: &str) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+impl From<String> for Prompt {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<Vec<Message>> for Prompt {
+    fn from(messages: Vec<Message>) -> Self {
+        Self::Chat(messages)
+    }
+}
+
+impl From<Vec<u32>> for Prompt {
+    fn from(ids: Vec<u32>) -> Self {
+        Self::Tokens(ids)
+    }
+}
+
 impl Prompt {
     /// Reads a text, a list of token ids, or a list of messages.
     ///
@@ -109,19 +133,12 @@ impl Prompts {
     ///
     /// # Errors
     /// As [`Self::encode`], and [`Error::BadOption`] for messages.
-    pub fn continuation(&self, prompt: &Prompt, head: &[u32], continuation: &Prompt) -> Result<Vec<u32>> {
-        let text = match continuation {
-            Prompt::Text(text) => text,
-            Prompt::Tokens(tokens) => return self.known(tokens.clone()),
-            Prompt::Chat(_) => return bad("messages", "a text or token ids behind a prompt"),
-        };
-        if let Prompt::Text(prompt) = prompt {
-            let whole = self.tokenizer.encode(&format!("{prompt}{text}"), true)?;
-            if let Some(rest) = whole.strip_prefix(head) {
-                return self.known(rest.to_vec());
-            }
+    pub fn continuation(&self, head: &[u32], continuation: &Prompt) -> Result<Vec<u32>> {
+        match continuation {
+            Prompt::Text(text) => self.known(self.tokenizer.encode_behind(head, text)?),
+            Prompt::Tokens(tokens) => self.known(tokens.clone()),
+            Prompt::Chat(_) => bad("messages", "a text or token ids behind a prompt"),
         }
-        self.known(self.tokenizer.encode(text, false)?)
     }
 
     /// Tokens that the model has.

@@ -17,7 +17,7 @@ pub use chat::Chat;
 pub use message::Message;
 pub use stop::StopStrings;
 pub use stream::TextStream;
-pub use template::ChatTemplate;
+pub use template::{ChatTemplate, ToolFormat};
 pub use tokenizer::Tokenizer;
 pub use translate::Translator;
 pub use vocabulary::Vocabulary;

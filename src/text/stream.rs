@@ -12,7 +12,7 @@ const PATIENCE: usize = 16;
 /// The character that decoders put for bytes that are no text (yet).
 const BROKEN: char = '\u{FFFD}';
 
-/// Decodes a stream of tokens, special ones left out.
+/// Decodes a stream of tokens, special ones left out unless they are asked for.
 ///
 /// All pieces together are what the tokens add to the prompt's text: `decode(prompt + tokens)` without `decode(prompt)`.
 /// So the first word of an answer keeps the space that sentencepiece decoders strip at the beginning of a text. Text is
@@ -26,19 +26,25 @@ pub struct TextStream {
     /// Bytes of the window's text that were given out, or are the prompt's.
     shown: usize,
     started: bool,
+    skip_special: bool,
 }
 
 impl TextStream {
     /// A stream that goes on after these tokens; none for a text of its own.
     pub fn new(prompt_ids: &[u32]) -> Self {
         let window = prompt_ids.iter().rev().take(CONTEXT).copied().collect();
-        Self { window, fresh: 0, shown: 0, started: false }
+        Self { window, fresh: 0, shown: 0, started: false, skip_special: true }
+    }
+
+    /// The same, with or without the text of special tokens.
+    pub fn skipping_special(self, skip_special: bool) -> Self {
+        Self { skip_special, ..self }
     }
 
     /// The text that this token makes certain; often empty.
     pub fn push(&mut self, tokenizer: &Tokenizer, id: u32) -> Result<String> {
         self.start(tokenizer)?;
-        if tokenizer.is_special(id) || tokenizer.id_to_token(id).is_none() {
+        if self.skip_special && tokenizer.is_special(id) || tokenizer.id_to_token(id).is_none() {
             return Ok(String::new());
         }
         self.window.push(id);
@@ -48,7 +54,7 @@ impl TextStream {
     /// The text that was held back. The stream is empty then.
     pub fn finish(&mut self, tokenizer: &Tokenizer) -> Result<String> {
         self.start(tokenizer)?;
-        let text = tokenizer.decode(&self.window, true)?;
+        let text = tokenizer.decode(&self.window, self.skip_special)?;
         let rest = text.get(self.shown..).unwrap_or_default().to_owned();
         (self.window, self.fresh, self.shown) = (Vec::new(), 0, 0);
         Ok(rest)
@@ -71,7 +77,7 @@ impl TextStream {
     }
 
     fn show(&mut self, tokenizer: &Tokenizer) -> Result<String> {
-        let text = tokenizer.decode(&self.window, true)?;
+        let text = tokenizer.decode(&self.window, self.skip_special)?;
         // Only the last character can be one that later tokens complete.
         let certain = text.strip_suffix(BROKEN).unwrap_or(&text);
         let piece = certain.get(self.shown..).unwrap_or_default().to_owned();
@@ -81,7 +87,7 @@ impl TextStream {
         } else if !piece.is_empty() {
             self.window.drain(..self.fresh);
             self.fresh = self.window.len();
-            self.shown = tokenizer.decode(&self.window, true)?.len();
+            self.shown = tokenizer.decode(&self.window, self.skip_special)?.len();
         }
         Ok(piece)
     }

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, io, sync::Arc};
 
 use minijinja::{Environment, ErrorKind, Value, syntax::SyntaxConfig, value::ValueKind};
+use serde::Serialize;
 use serde_json::{Map, Value as Json};
 use web_time::{SystemTime, UNIX_EPOCH};
 
@@ -13,6 +14,31 @@ use super::{
     python::{method, strftime, tojson},
 };
 use crate::error::{Error, Result};
+
+/// How a model writes the call of a tool, told from its chat template.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolFormat {
+    /// `<tool_call>{"name", "arguments"}</tool_call>`: Hermes, Qwen, SmolLM.
+    Hermes,
+    /// `{"name", "parameters"}`, behind `<|python_tag|>` or not: Llama 3.
+    Llama,
+    /// `[TOOL_CALLS][{"name", "arguments"}]`.
+    Mistral,
+    /// `[TOOL_CALLS]name[ARGS]{}`: Mistral's later models.
+    MistralArgs,
+    /// `<start_function_call>call:name{key:<escape>text<escape>}<end_function_call>`: FunctionGemma.
+    Gemma,
+}
+
+/// What a template says where it writes calls in such a way; of two the first counts.
+const TOOL_FORMATS: [(&str, ToolFormat); 5] = [
+    ("<start_function_call>", ToolFormat::Gemma),
+    ("[ARGS]", ToolFormat::MistralArgs),
+    ("[TOOL_CALLS]", ToolFormat::Mistral),
+    ("<tool_call>", ToolFormat::Hermes),
+    ("\"parameters\": ", ToolFormat::Llama),
+];
 
 const MAX_SOURCE: usize = 64 << 10;
 const MAX_OUTPUT: usize = 4 << 20;
@@ -88,6 +114,12 @@ impl ChatTemplate {
         self.environment.template_from_named_str(name, &source).map_err(explain)?;
         self.sources.insert(name.into(), source);
         Ok(())
+    }
+
+    /// How the model writes calls of tools; none where its template does not say so in a known way.
+    pub fn tool_format(&self) -> Option<ToolFormat> {
+        let source = self.sources.get("tool_use").or_else(|| self.sources.get(DEFAULT))?;
+        TOOL_FORMATS.into_iter().find_map(|(words, format)| source.contains(words).then_some(format))
     }
 
     /// Sets the time that `strftime_now` tells, in seconds since 1970 (UTC), instead of the system's clock.

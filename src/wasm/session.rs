@@ -11,13 +11,14 @@ use crate::options::{GenerateOptions, LoadOptions};
 use crate::parallel::Writer;
 use crate::session::{Embedding, Progress, Prompt, Session};
 use crate::weights::Source;
-use js_sys::{Array, Float32Array, Function, Reflect, Uint8Array, Uint32Array};
+use js_sys::{Array, Float32Array, Function, Promise, Reflect, Uint8Array, Uint32Array};
 use serde_json::json;
 use serde_wasm_bindgen::Deserializer;
 use std::cell::RefCell;
 use std::ops::{ControlFlow, Range};
 use std::rc::Rc;
 use wasm_bindgen::prelude::*;
+use wasm_bindgen_futures::JsFuture;
 
 #[wasm_bindgen]
 extern "C" {
@@ -138,6 +139,15 @@ pub async fn inspect(model: Files, options: JsValue) -> Result<JsValue, JsValue>
     }
 }
 
+/// What a promise gives. What JS throws is put aside, because it says more than an [`Error`] can.
+async fn ended(promise: Result<Promise, JsValue>, thrown: &mut Option<JsValue>) -> Result<JsValue> {
+    let given = async { JsFuture::from(promise?).await };
+    given.await.map_err(|error| {
+        *thrown = Some(error);
+        Error::Internal { reason: "what keeps a conversation failed".into() }
+    })
+}
+
 #[wasm_bindgen(js_class = Session)]
 impl JsSession {
     /// Continues a prompt: a text, messages `[{role, content}]`, or token ids. `on_token({id, text, origin})` hears of each
@@ -226,6 +236,40 @@ impl JsSession {
         self.0.encode(&prompt, &options).map_err(to_error)
     }
 
+    /// Gives `write(layer, bytes): Promise` the keys and values of what is known of a prompt, and returns its tokens.
+    ///
+    /// # Errors
+    /// As [`Session::save`], and what `write` throws.
+    pub async fn save(&mut self, prompt: JsValue, options: JsValue, write: Function) -> Result<Vec<u32>, JsValue> {
+        let options = GenerateOptions::read(Deserializer::from(options)).map_err(to_error)?;
+        let prompt = Prompt::read(Deserializer::from(prompt)).map_err(to_error)?;
+        // Several instances have nothing of a text that could be kept.
+        let Writer::Session(session) = &mut self.0 else { return Ok(Vec::new()) };
+        let mut thrown = None;
+        let mut write = async |layer: usize, bytes: Vec<u8>| {
+            let bytes = Uint8Array::from(&bytes[..]);
+            let written = write.call2(&JsValue::NULL, &layer.into(), &bytes).map(|promise| promise.unchecked_into());
+            ended(written, &mut thrown).await.map(drop)
+        };
+        let saved = session.save(&prompt, &options, &mut write).await;
+        saved.map_err(|error| thrown.unwrap_or_else(|| to_error(error)))
+    }
+
+    /// Caches what `save` gave; `read(layer): Promise<Uint8Array>`. Returns whether it was of this model on this device.
+    ///
+    /// # Errors
+    /// As [`Session::restore`], and what `read` throws.
+    pub async fn restore(&mut self, tokens: Vec<u32>, read: Function) -> Result<bool, JsValue> {
+        let Writer::Session(session) = &mut self.0 else { return Ok(false) };
+        let mut thrown = None;
+        let mut read = async |layer: usize| {
+            let bytes = read.call1(&JsValue::NULL, &layer.into()).map(|promise| promise.unchecked_into());
+            Ok(Uint8Array::new(&ended(bytes, &mut thrown).await?).to_vec())
+        };
+        let restored = session.restore(&tokens, &mut read).await;
+        restored.map_err(|error| thrown.unwrap_or_else(|| to_error(error)))
+    }
+
     /// The text of some tokens.
     ///
     /// # Errors
@@ -242,6 +286,11 @@ impl JsSession {
     /// What the user should know of the loading, in words.
     pub fn warnings(&self) -> JsValue {
         to_value(&self.0.warnings())
+    }
+
+    /// How the chat template writes calls of tools, null where that is not known.
+    pub fn tool_format(&self) -> JsValue {
+        to_value(&self.0.tool_format())
     }
 
     /// Bytes on the GPU: `{target, draft}`, each `{weights, kv, scratch, read_per_token}`. Null where workers have the models.

@@ -453,7 +453,7 @@ export const tests = {
       const { choices, usage } = await engine.chat.completions.create({ messages, max_tokens: 8 });
       return { content: choices[0].message.content, cached: usage.prompt_tokens_details.cached_tokens };
     }, turns.second);
-    check(fresh.cached < 4, "nothing to reuse");
+    check(fresh.cached >= cached, `behind another text ${fresh.cached} tokens are cached, before ${cached}`);
     equal(fresh.content, turns.content, "the text does not depend on it");
   },
 
@@ -549,7 +549,7 @@ export const tests = {
     equal(await create(neutral), plain, "neutral values");
     equal(await create(Object.fromEntries(Object.keys(neutral).map((name) => [name, null]))), plain, "null");
     for (const [name, value] of Object.entries({
-      audio: { voice: "alloy" }, frequency_penalty: 0.5, logprobs: true, n: 2, presence_penalty: NaN, reasoning_effort: "high", response_format: { type: "yaml" },
+      audio: { voice: "alloy" }, frequency_penalty: 2.5, logprobs: "yes", n: 2, presence_penalty: NaN, reasoning_effort: "high", response_format: { type: "yaml" },
       tool_choice: "required", tools: [{ type: "function", function: { name: "f" } }], top_logprobs: 3, prediction: { type: "content", content: [{ type: "image_url" }] },
     })) {
       const { code, option, message } = await create({ [name]: value });
@@ -745,7 +745,7 @@ export const tests = {
       other.dispose();
       return answers;
     });
-    equal(theirs.stats.sampling, { do_sample: true, temperature: 0.5, top_k: 9, top_p: 1, min_p: 0, repetition_penalty: 1 }, "what was used");
+    equal(theirs.stats.sampling, { do_sample: true, temperature: 0.5, top_k: 9, top_p: 1, min_p: 0, repetition_penalty: 1, presence_penalty: 0, frequency_penalty: 0, no_repeat_ngram_size: 0 }, "what was used");
     equal(theirs.token_ids, same.token_ids, "ids");
     equal(plain.stats.sampling.do_sample, false, "greedy");
   },

@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { Skipped, browser, browserName, codes, equal, server, violations } from "./harness.mjs";
 
 /** Suites that share no browser page run side by side, because compiling kernels keeps only one core busy. */
-const LANES = [["engine", "page", "chat", "arrival", "parallel"], ["recovery", "life", "cpu", "published", "downloads"]];
+const LANES = [["engine", "sampling", "page", "chat", "arrival", "parallel"], ["tools", "conversation", "recovery", "life", "cpu", "published", "downloads"]];
 // What WebKit keeps and what bundlers make of the package does not depend on the browser.
 if (browserName === "chromium") LANES[1].push("webkit", "package");
 /** Against tests that hang; a busy machine may take long. */

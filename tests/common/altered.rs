@@ -3,7 +3,7 @@
 use foretoken::weights::Memory;
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use std::path::Path;
 
 const FILES: [&str; 5] =
@@ -25,6 +25,21 @@ pub fn configured(folder: &Path, file: &str, key: &str, value: &Value) -> Memory
         json[key] = value.clone();
         json.to_string().into()
     })
+}
+
+/// A model that has no tokenizer, with one of as many tokens.
+pub fn with_tokenizer(folder: &Path) -> Memory {
+    let read = |name: &str| std::fs::read(folder.join(name)).unwrap();
+    let config: Value = serde_json::from_slice(&read("config.json")).unwrap();
+    let token = |id: u32| (char::from_u32(0x4e00 + id).unwrap().to_string(), id.into());
+    let vocab: Map<String, Value> = (0..config["vocab_size"].as_u64().unwrap() as u32).map(token).collect();
+    let model = json!({ "type": "BPE", "vocab": vocab, "merges": [] });
+    let tokenizer = json!({ "version": "1.0", "added_tokens": [], "model": model }).to_string();
+    let files = ["config.json", "model.safetensors"].map(|name| (name, read(name).into()));
+    Memory::new(
+        folder.display().to_string(),
+        files.into_iter().chain([("tokenizer.json", tokenizer.into_bytes().into())]),
+    )
 }
 
 /// With weights so large that no logit is finite. Those that are not finite themselves are refused on loading.

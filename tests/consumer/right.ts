@@ -13,6 +13,7 @@ import {
   type Piece,
   type Progress,
   type Prompt,
+  type Score,
   type Stats,
   type Token,
   type TextPart,
@@ -36,9 +37,11 @@ const loading: LoadOptions = {
   dtype: "q8",
   kv_dtype: "f16",
   prefill_chunk: 32,
+  shared: true,
   worker: new URL("https://example.com/worker.js"),
   wasm: "/foretoken_bg.wasm",
 };
+const started: LoadOptions[] = [{ worker: () => new Worker("/worker.js") }, { worker: (name) => new SharedWorker("/worker.js", { name }) }];
 const generating: GenerateOptions = {
   max_new_tokens: 4,
   num_assistant_tokens: 3,
@@ -55,6 +58,11 @@ const generating: GenerateOptions = {
   top_p: 0.9,
   min_p: 0.05,
   repetition_penalty: 1.1,
+  presence_penalty: 0.5,
+  frequency_penalty: -0.5,
+  no_repeat_ngram_size: 3,
+  logprobs: true,
+  top_logprobs: 5,
   seed: 1,
   acceptance: "rejection",
   logit_bias: { 17: -2.5 },
@@ -92,6 +100,7 @@ function advice(code: ErrorCode): string {
 
 export async function main(): Promise<void> {
   const engine: Engine = await Engine.load(models[0]!, loading);
+  await Engine.load(models[1]!, started[0]);
   const prompts: Prompt[] = ["text", messages, [1, 2], Uint32Array.of(1, 2)];
   const stream = engine.generate(prompts[0]!, { ...generating, signal: new AbortController().signal });
   for await (const { text, tokens } of stream satisfies AsyncIterable<Piece>) {
@@ -113,6 +122,13 @@ export async function main(): Promise<void> {
   await engine.chat.completions.create({ messages: conversation, frequency_penalty: 0, presence_penalty: null, n: 1, tools: [], tool_choice: "auto", response_format: { type: "regex", regex: "[a-z]+" }, store: false, metadata: { a: "b" } });
   const either = await engine.chat.completions.create({ messages, stream: Math.random() < 0.5 });
   if ("usage" in either) console.log(either.usage);
+
+  const several = await engine.chat.completions.create({ messages, n: 2, temperature: 1, logprobs: true, top_logprobs: 1, presence_penalty: 0.5 });
+  for (const { index, logprobs } of several.choices) console.log(index, logprobs?.content[0]?.top_logprobs[0]?.logprob);
+  const vectors: Float32Array[] = await engine.embed(["text", "other"], { pooling: "last", normalize: false });
+  const [score]: Score[] = await engine.score(messages, ["text", [1, 2]], { signal: AbortSignal.timeout(1) });
+  const { data, usage } = await engine.embeddings.create({ input: ["text"], encoding_format: "float" });
+  console.log(vectors[0]?.length, score?.logprob, score?.num_tokens, data[0]?.embedding.length, usage.prompt_tokens);
 
   const ids: number[] = await engine.tokenize(messages);
   const back: string = await engine.detokenize(ids, { skip_special_tokens: false });

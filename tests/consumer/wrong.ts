@@ -10,6 +10,8 @@ new Engine();
 void Engine.load(7);
 // @ts-expect-error: no such option
 void Engine.load("owner/name", { max_contexts: 64 });
+// @ts-expect-error: a worker, not its name
+void Engine.load("owner/name", { worker: () => "worker.js" });
 // @ts-expect-error: no such element type
 void Engine.load("owner/name", { kv_dtype: "q4" });
 // @ts-expect-error: no such phase
@@ -38,10 +40,14 @@ for await (const chunk of await engine.chat.completions.create({ messages })) vo
 void (await engine.chat.completions.create({ messages, stream: true })).choices;
 // @ts-expect-error: no such option
 void engine.chat.completions.create({ messages, max_token: 4 });
-// @ts-expect-error: one answer only
-void engine.chat.completions.create({ messages, n: 2 });
-// @ts-expect-error: no penalty
-void engine.chat.completions.create({ messages, frequency_penalty: 0.5 });
+// @ts-expect-error: a number
+void engine.chat.completions.create({ messages, n: "2" });
+// @ts-expect-error: not asked for, perhaps
+void (await engine.generate("text").result).logprobs.length;
+// @ts-expect-error: no such pooling
+void engine.embed(["text"], { pooling: "max" });
+// @ts-expect-error: no such encoding
+void engine.embeddings.create({ input: "text", encoding_format: "f16" });
 // @ts-expect-error: no other format
 void engine.chat.completions.create({ messages, response_format: { type: "yaml" } });
 // @ts-expect-error: texts only

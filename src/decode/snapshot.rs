@@ -1,0 +1,93 @@
+//! What is cached of a text, apart from the cache: to go on with it after others.
+
+use super::Engine;
+use crate::error::Result;
+use crate::gpu::Buffer;
+use crate::target::Target;
+
+/// What is cached of a text, copied on the GPU.
+pub struct Snapshot {
+    tokens: Vec<u32>,
+    draft_cached: usize,
+    target: Vec<Buffer>,
+    draft: Vec<Buffer>,
+}
+
+impl Snapshot {
+    /// The tokens whose keys and values it has.
+    pub fn tokens(&self) -> &[u32] {
+        &self.tokens
+    }
+}
+
+impl Engine {
+    /// Bytes of a snapshot of what is cached now.
+    pub fn snapshot_bytes(&self) -> u64 {
+        let draft = self.draft.as_ref().map_or(0, |draft| draft.kv_bytes(self.draft_cached));
+        self.target.kv_bytes(self.cached.len()) + draft
+    }
+
+    /// What is cached now. Of a draft model with another tokenizer nothing is kept.
+    ///
+    /// # Errors
+    /// [`crate::Error::OutOfGpuMemory`].
+    pub async fn snapshot(&mut self) -> Result<Snapshot> {
+        self.truncate(self.cached.len());
+        let target = self.target.copy_kv(self.cached.len()).await?;
+        let draft = match &self.draft {
+            Some(draft) if self.draft_cached > 0 => draft.copy_kv(self.draft_cached).await?,
+            _ => Vec::new(),
+        };
+        Ok(Snapshot { tokens: self.cached.clone(), draft_cached: self.draft_cached, target, draft })
+    }
+
+    /// The keys and values of a layer, of what is cached, as they lie in their buffer.
+    ///
+    /// # Errors
+    /// As [`crate::Gpu::read`].
+    pub async fn read_kv(&mut self, layer: usize) -> Result<Vec<u8>> {
+        let bytes = self.target.kv_bytes(self.cached.len()) / self.target.kv().len() as u64;
+        let words = self.gpu.read(&self.target.kv()[layer], 0, bytes).await?;
+        Ok(bytemuck::cast_slice(&words).to_vec())
+    }
+
+    /// Caches tokens whose keys and values [`Engine::read_kv`] gave, one layer after the other, and nothing else. False where they are
+    /// not as large as those of this model.
+    ///
+    /// # Errors
+    /// [`crate::Error::OutOfGpuMemory`], and what `read` reports; then nothing is cached.
+    pub async fn write_kv(
+        &mut self,
+        tokens: &[u32],
+        read: &mut impl AsyncFnMut(usize) -> Result<Vec<u8>>,
+    ) -> Result<bool> {
+        self.truncate(0);
+        self.make_room(tokens.len()).await?;
+        let layers = self.target.kv();
+        let expected = self.target.kv_bytes(tokens.len()) / layers.len() as u64;
+        for (layer, buffer) in layers.iter().enumerate() {
+            let bytes = read(layer).await?;
+            if bytes.len() as u64 != expected {
+                return Ok(false);
+            }
+            self.gpu.write(buffer, 0, &bytes);
+        }
+        self.cached.extend_from_slice(tokens);
+        Ok(true)
+    }
+
+    /// Caches what a snapshot of this engine has, and nothing else.
+    ///
+    /// # Errors
+    /// [`crate::Error::OutOfGpuMemory`]; then nothing is cached.
+    pub async fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
+        self.truncate(0);
+        self.make_room(snapshot.tokens.len()).await?;
+        self.make_draft_room(snapshot.draft_cached).await?;
+        self.target.restore_kv(&snapshot.target);
+        self.draft.iter().for_each(|draft| draft.restore_kv(&snapshot.draft));
+        self.cached.extend_from_slice(&snapshot.tokens);
+        self.draft_cached = snapshot.draft_cached;
+        Ok(())
+    }
+}

@@ -1,0 +1,71 @@
+//! What is cached of a text, kept for another session: keys and values, layer by layer.
+
+use super::{Prompt, Session};
+use crate::error::Result;
+use crate::options::GenerateOptions;
+use crate::target::Target;
+
+impl Session {
+    /// Gives `write` the keys and values of what is known of a prompt, layer by layer, and returns the tokens that they belong to:
+    /// none where nothing of it was read yet.
+    ///
+    /// # Errors
+    /// As [`Session::encode`]; what `write` and the device report.
+    pub async fn save(
+        &mut self,
+        prompt: &Prompt,
+        options: &GenerateOptions,
+        write: &mut impl AsyncFnMut(usize, Vec<u8>) -> Result<()>,
+    ) -> Result<Vec<u32>> {
+        let prompt = self.prompts.encode(prompt, options)?;
+        self.prompt_cache.turn_to(&mut self.engine, &prompt).await?;
+        let shared = self.engine.cached().iter().zip(&prompt).take_while(|(cached, token)| cached == token).count();
+        self.engine.truncate(shared);
+        for layer in 0..if shared > 0 { self.layers() } else { 0 } {
+            let bytes = self.engine.read_kv(layer).await?;
+            write(layer, bytes).await?;
+        }
+        Ok(self.engine.cached().to_vec())
+    }
+
+    /// Caches what [`Session::save`] gave, here or in another session; `read` gives the bytes of a layer. The last token is computed
+    /// again: false, and nothing is cached, where that gives other bits, since then another model, device or version saved it. A
+    /// draft model reads the text when it is first wanted.
+    ///
+    /// # Errors
+    /// What `read` and the device report; then nothing is cached.
+    pub async fn restore(
+        &mut self,
+        tokens: &[u32],
+        read: &mut impl AsyncFnMut(usize) -> Result<Vec<u8>>,
+    ) -> Result<bool> {
+        let vocab = self.engine.spec().vocab_size as u32;
+        let Some((last, before)) = tokens.split_last().filter(|_| tokens.iter().all(|id| *id < vocab)) else {
+            return Ok(false);
+        };
+        if tokens.len() > self.engine.capacity() {
+            return Ok(false);
+        }
+        self.prompt_cache.turn_to(&mut self.engine, tokens).await?;
+        let restored = async {
+            if !self.engine.write_kv(tokens, read).await? {
+                return Ok(false);
+            }
+            // All that came before it goes into the last layer's keys and values of the last token.
+            let top = self.layers() - 1;
+            let saved = self.engine.read_kv(top).await?;
+            self.engine.truncate(before.len());
+            self.engine.prefill(&[*last]).await?;
+            Ok(self.engine.read_kv(top).await? == saved)
+        };
+        let restored = restored.await;
+        if !matches!(restored, Ok(true)) {
+            self.engine.truncate(0);
+        }
+        restored
+    }
+
+    fn layers(&self) -> usize {
+        self.engine.spec().layers.len()
+    }
+}

@@ -1,0 +1,113 @@
+// Calls of tools: what models write, apart, whole and piece by piece.
+import { check, equal } from "./harness.mjs";
+import { AnswerReader, calling, readAnswer } from "../../www/tools.js";
+
+const NAMES = ["get_weather", "clock"];
+/** By format: what a model writes, the content in it, and its calls as `[name, arguments]`. */
+const ANSWERS = {
+  hermes: [
+    ["It is sunny. ", "It is sunny. ", []],
+    ['<tool_call>\n{"name": "get_weather", "arguments": {"place": "Bern", "days": 2}}\n</tool_call>', "", [["get_weather", '{"place": "Bern", "days": 2}']]],
+    [
+      'Let me look.\n<tool_call>\n{"name": "clock", "arguments": {}}\n</tool_call>\n<tool_call>\n{"arguments": {"place": "a \\"b\\" </tool_call> {"}, "name": "get_weather"}\n</tool_call>',
+      "Let me look.", [["clock", "{}"], ["get_weather", '{"place": "a \\"b\\" </tool_call> {"}']],
+    ],
+    ['<tool_call>\n{"name": "clock"}\n</tool_call> Done.', "Done.", [["clock", "{}"]]],
+    ['<tool_call>\n{"name": "clock", "arguments": "{\\"a\\": 1}"}\n</tool_call>', "", [["clock", '{"a": 1}']]],
+    // No tool, no JSON, nothing that was begun: it is what the model said.
+    ['<tool_call>\n{"name": "other", "arguments": {}}\n</tool_call>', '<tool_call>\n{"name": "other", "arguments": {}}\n</tool_call>', []],
+    ["<tool_call> is how one calls, 1 < 2 <tool", "<tool_call> is how one calls, 1 < 2 <tool", []],
+    // Cut off.
+    ['<tool_call>\n{"name": "get_weather", "arguments": {"place": "Be', "", [["get_weather", '{"place": "Be']]],
+    ['<tool_call>\n{"na', '<tool_call>\n{"na', []],
+  ],
+  llama: [
+    ['{"name": "get_weather", "parameters": {"place": "Bern"}}', "", [["get_weather", '{"place": "Bern"}']]],
+    ['<|python_tag|>{"name": "clock", "parameters": {}}; {"name": "clock", "parameters": {"a": [1, {"b": 2}]}}', "", [["clock", "{}"], ["clock", '{"a": [1, {"b": 2}]}']]],
+    ['{"a": 1} is an object', '{"a": 1} is an object', []],
+    ["Nothing to call {here}.", "Nothing to call {here}.", []],
+  ],
+  mistral: [
+    ['[TOOL_CALLS][{"name": "clock", "arguments": {}}, {"name": "get_weather", "arguments": {"place": "x]"}, "id": "abcdefghi"}]', "", [["clock", "{}"], ["get_weather", '{"place": "x]"}']]],
+    ['I call. [TOOL_CALLS] [{"name": "clock", "arguments": {"a": -1.5e3}}]', "I call.", [["clock", '{"a": -1.5e3}']]],
+  ],
+  mistral_args: [['[TOOL_CALLS]get_weather[ARGS]{"place": "Bern"}[TOOL_CALLS]clock[CALL_ID]abc[ARGS]{}', "", [["get_weather", '{"place": "Bern"}'], ["clock", "{}"]]]],
+  gemma: [
+    [
+      "<start_function_call>call:get_weather{place:<escape>St. \"Gallen\", {1}: <escape>,days:3,tags:[<escape>a<escape>,<escape>b<escape>],now:true}<end_function_call><start_function_call>call:clock{}<end_function_call>",
+      "", [["get_weather", '{"place":"St. \\"Gallen\\", {1}: ","days":3,"tags":["a","b"],"now":true}'], ["clock", "{}"]],
+    ],
+    ["call:clock{}", "call:clock{}", []],
+  ],
+};
+const apart = (calls) => calls.map(({ name, arguments: json }) => [name, json]);
+
+export const tests = {
+  "answers in every format are told apart from calls, whole and piece by piece"() {
+    for (const [format, answers] of Object.entries(ANSWERS)) {
+      for (const [text, content, calls] of answers) {
+        const whole = readAnswer(text, format, NAMES, true);
+        equal([whole.content, apart(whole.calls)], [content, calls], `${format}: ${text}`);
+        for (const size of [1, 2, 3, 7]) {
+          const reader = new AnswerReader(format, NAMES);
+          const deltas = [];
+          for (let at = 0; at < text.length; at += size) deltas.push(...reader.read(text.slice(at, at + size)));
+          deltas.push(...reader.read("", true));
+          const written = { content: "", calls: [] };
+          for (const { content = "", tool_calls = [] } of deltas) {
+            written.content += content;
+            for (const { index, id, type, function: { name, arguments: json } } of tool_calls) {
+              equal([index === written.calls.length, !!name, !!id, type], index < written.calls.length ? [false, false, false, undefined] : [true, true, true, "function"], "a call's head comes once");
+              if (id) check(/^[a-z0-9]{9}$/.test(id), id);
+              (written.calls[index] ??= [name, ""])[1] += json;
+            }
+          }
+          equal([written.content, written.calls], [content, calls], `${format}, by ${size}: ${text}`);
+          equal(reader.calls.map(({ function: { name, arguments: json } }) => [name, json]), calls, "what the reader has");
+        }
+      }
+    }
+  },
+
+  "no answer, however broken, throws, loops or takes back what it gave"() {
+    let seed = 7;
+    const random = (below) => (seed = (seed * 48271) % 2147483647) % below;
+    const parts = ["<tool_call>", "</tool_call>", "[TOOL_CALLS]", "[ARGS]", "<|python_tag|>", "<start_function_call>", "<end_function_call>", "call:", "clock", "<escape>", '{"name"', ': "clock"', ', "arguments": ', "{", "}", "[", "]", '"', "\\", ":", ",", " ", "\n", "1", "-", "text"];
+    for (let round = 0; round < 4000; round += 1) {
+      const text = Array.from({ length: 1 + random(14) }, () => parts[random(parts.length)]).join("");
+      for (const format of Object.keys(ANSWERS)) {
+        const reader = new AnswerReader(format, NAMES);
+        let content = "";
+        for (const piece of text.match(/.{1,5}/gs)) for (const delta of reader.read(piece)) content += delta.content ?? "";
+        for (const delta of reader.read("", true)) content += delta.content ?? "";
+        const whole = readAnswer(text, format, NAMES, true);
+        equal([content, reader.calls.map(({ function: { name, arguments: json } }) => [name, json])], [whole.content, apart(whole.calls)], `${format}: ${JSON.stringify(text)}`);
+      }
+    }
+  },
+
+  "a request's tools are checked, and required ones make a grammar"() {
+    const tools = NAMES.map((name) => ({ type: "function", function: { name, parameters: { type: "object", properties: { a: { $ref: "#/$defs/A" } }, $defs: { A: { type: "integer" } } } } }));
+    const refused = (body, format, option) => {
+      try {
+        calling(body, format);
+      } catch (error) {
+        equal([error.code, error.detail.option], ["bad-option", option], JSON.stringify(body));
+        return;
+      }
+      throw new Error(`${JSON.stringify(body)} was taken`);
+    };
+    refused({ tools: [{}] }, "hermes", "tools");
+    refused({ tools, tool_choice: "always" }, "hermes", "tool_choice");
+    refused({ tools, tool_choice: { type: "function", function: { name: "none" } } }, "hermes", "tool_choice");
+    refused({ tool_choice: "required" }, "hermes", "tool_choice");
+    refused({ tools, tool_choice: "required" }, null, "tool_choice");
+    equal([calling({ tools, tool_choice: "none" }, "hermes"), calling({ tools: [] }, "hermes"), calling({ tools }, null)], [null, null, null], "nothing to read");
+    equal(calling({ tools, parallel_tool_calls: false }, "llama").most, 1, "one call");
+    const { response_format: { grammar } } = calling({ tools, tool_choice: "required" }, "hermes");
+    check(grammar.startsWith('start: one ("\\n" one)*\none: "<tool_call>\\n" (call_0 | call_1)'), grammar);
+    check(grammar.includes('"const":"clock"') && grammar.includes('"$defs":{"A":{"type":"integer"}}}'), "definitions stand at the root");
+    const { response_format: { grammar: one } } = calling({ tools, tool_choice: { type: "function", function: { name: "clock" } } }, "llama");
+    check(one.startsWith("start: one\none: call_0\ncall_0: %json") && one.includes('"parameters"') && !one.includes("get_weather"), one);
+  },
+};

@@ -1,0 +1,254 @@
+/** Calls of tools: how models write them, and OpenAI's shapes of them. */
+import { badOption } from "./error.js";
+
+/**
+ * How the model's chat template writes calls:
+ * `hermes` (Qwen, SmolLM, Hermes) `<tool_call>{"name", "arguments"}</tool_call>`; `llama` `{"name", "parameters"}`, with or without
+ * `<|python_tag|>`; `mistral` `[TOOL_CALLS][{"name", "arguments"}]`; `mistral_args`, of its later models, `[TOOL_CALLS]name[ARGS]{}`;
+ * `gemma` (FunctionGemma) `<start_function_call>call:name{key:<escape>text<escape>}<end_function_call>`.
+ * @typedef {"hermes" | "llama" | "mistral" | "mistral_args" | "gemma"} ToolFormat
+ *
+ * @typedef {{ id: string, type: "function", function: { name: string, arguments: string } }} ToolCall `arguments` are JSON
+ * @typedef {{ index: number, id?: string, type?: "function", function: { name?: string, arguments: string } }} ToolCallDelta
+ * @typedef {{ type: "function", function: { name: string, description?: string, parameters?: object, strict?: boolean | null } }} Tool
+ * @typedef {"none" | "auto" | "required" | { type: "function", function: { name: string } }} ToolChoice
+ */
+
+/**
+ * A call as far as it is there.
+ * @typedef {object} Call
+ * @property {string} [name]
+ * @property {string} arguments JSON, or its beginning
+ * @property {number} end where the text goes on behind it; -1 where the call does
+ */
+
+/** @type {Record<ToolFormat, { open: string, close: string, isBare?: true, read: (text: string, from: number) => Call | null }>} */
+const FORMATS = {
+  hermes: { open: "<tool_call>", close: "</tool_call>", read: readJson },
+  llama: { open: "<|python_tag|>", close: "", isBare: true, read: readJson },
+  mistral: { open: "[TOOL_CALLS]", close: "]", read: (text, from) => readJson(text, skip(text, from, /\s*\[?/y)) },
+  mistral_args: { open: "[TOOL_CALLS]", close: "", read: readNamed },
+  gemma: { open: "<start_function_call>", close: "<end_function_call>", read: readGemma },
+};
+
+/** @param {string} text @param {number} from @param {RegExp} pattern sticky @returns {number} */
+function skip(text, from, pattern) {
+  pattern.lastIndex = from;
+  return from + (pattern.exec(text)?.[0].length ?? 0);
+}
+
+/** Where the JSON value that begins there ends; -1 where it is cut off. @param {string} text @param {number} from */
+function endOfValue(text, from) {
+  let depth = 0;
+  const pattern = /"(?:[^"\\]|\\.)*"|[[{]|[\]}]|[^\s"[\]{},:]+|[\s,:]+|"/gsy;
+  pattern.lastIndex = from;
+  for (let token; (token = pattern.exec(text)); ) {
+    const [piece] = token;
+    if (piece === '"') return -1;
+    if (/[[{]/.test(piece) && piece.length === 1) depth += 1;
+    else if (/[\]}]/.test(piece) && piece.length === 1) depth -= 1;
+    // A number may go on.
+    if (depth <= 0 && !/^[\s,:]/.test(piece)) return pattern.lastIndex < text.length || /["\]}]$/.test(piece) ? pattern.lastIndex : -1;
+  }
+  return -1;
+}
+
+/** `{"name": ..., "arguments": ...}`, or `"parameters"`. @type {(text: string, from: number) => Call | null} */
+function readJson(text, from) {
+  let at = skip(text, from, /\s*/y);
+  if (at === text.length) return { arguments: "", end: -1 };
+  if (text[at] !== "{") return null;
+  /** @type {Call} */
+  const call = { arguments: "", end: -1 };
+  at += 1;
+  for (;;) {
+    const start = skip(text, at, /[\s,]*/y);
+    if (text[start] === "}") return { ...call, arguments: call.arguments || "{}", end: start + 1 };
+    const key = endOfValue(text, start);
+    if (key < 0) return call;
+    const value = skip(text, key, /\s*:\s*/y);
+    if (value === key && value < text.length) return call.arguments ? { ...call, end: start } : null;
+    const end = endOfValue(text, value);
+    const name = text.slice(start + 1, key - 1);
+    const json = text.slice(value, end < 0 ? text.length : end);
+    if (name === "arguments" || name === "parameters") {
+      if (json.startsWith("{")) call.arguments = json;
+      // Some write them as a text that is JSON.
+      else if (end > 0) call.arguments = json.startsWith('"') ? (parsed(json) ?? "") : "";
+    }
+    if (end < 0) return call;
+    if (name === "name") call.name = parsed(json);
+    at = end;
+  }
+}
+
+/** @param {string} json */
+function parsed(json) {
+  try {
+    return JSON.parse(json);
+  } catch {
+    return undefined;
+  }
+}
+
+/** `name[ARGS]{...}`, with or without a `[CALL_ID]`. @type {(text: string, from: number) => Call | null} */
+function readNamed(text, from) {
+  const head = /\s*([\w.-]+)(?:\[CALL_ID\]\w*)?(?:\[ARGS\])?\s*(?=\{)/y;
+  head.lastIndex = from;
+  const found = head.exec(text);
+  if (!found) return /^\s*[\w.-]*(?:\[[\w[\]]*)?\s*$/.test(text.slice(from)) ? { arguments: "", end: -1 } : null;
+  const end = endOfValue(text, head.lastIndex);
+  return { name: found[1], arguments: text.slice(head.lastIndex, end < 0 ? text.length : end), end };
+}
+
+/** `call:name{key:<escape>text<escape>,other:1}`. @type {(text: string, from: number) => Call | null} */
+function readGemma(text, from) {
+  const head = /\s*call:\s*([\w.-]+)(?=\{)/y;
+  head.lastIndex = from;
+  const found = head.exec(text);
+  if (!found) return /^\s*(?:c|ca|cal|call|call:\s*[\w.-]*)?$/.test(text.slice(from)) ? { arguments: "", end: -1 } : null;
+  const close = text.indexOf(FORMATS.gemma.close, head.lastIndex);
+  const raw = text.slice(head.lastIndex, close < 0 ? text.length : close).trimEnd();
+  // Texts stand between marks; what lies between texts is JSON but for the marks of its keys.
+  const json = raw.split("<escape>").map((part, i) => (i % 2 ? JSON.stringify(part) : part.replace(/([{,]\s*)([^\s:{}[\],"]+)\s*:/g, '$1"$2":'))).join("");
+  if (parsed(json) === undefined) return close < 0 ? { name: found[1], arguments: "", end: -1 } : null;
+  return { name: found[1], arguments: json, end: close < 0 ? -1 : close };
+}
+
+/** So many characters at the end of a text may be the beginning of `mark`. @param {string} text @param {string} mark */
+function begun(text, mark) {
+  const most = Math.min(mark.length - 1, text.length);
+  for (let length = most; length > 0; length -= 1) if (text.endsWith(mark.slice(0, length))) return length;
+  return 0;
+}
+
+/**
+ * An answer, apart: its content, and the calls of the named tools. What is no such call is content. With `isWhole` false the answer
+ * goes on: then both are beginnings of what they will be.
+ * @param {string} text special tokens included
+ * @param {ToolFormat} format
+ * @param {readonly string[]} names
+ * @param {boolean} isWhole
+ */
+export function readAnswer(text, format, names, isWhole) {
+  const { open, close, isBare, read } = FORMATS[format];
+  /** @type {(Call & { name: string })[]} */
+  const calls = [];
+  let [content, at] = ["", 0];
+  const bare = isBare ? skip(text, 0, /\s*/y) : -1;
+  for (;;) {
+    const isCallNext = calls.length > 0 && text[at] === "{";
+    const start = isCallNext || text[bare] === "{" && at === 0 ? Math.max(at, bare) : text.indexOf(open, at);
+    if (start < 0) break;
+    const call = read(text, text.startsWith(open, start) ? start + open.length : start);
+    // Whether it is one must never be taken back, so its arguments must have begun.
+    const isCall = call?.name !== undefined && names.includes(call.name) && (call.arguments !== "" || call.end >= 0);
+    if (!isCall) {
+      // It is not known yet what it is.
+      if (call && call.end < 0 && !isWhole) return { content: (content + text.slice(at, start)).trimEnd(), calls };
+      content += text.slice(at, start + 1);
+      at = start + 1;
+      continue;
+    }
+    content += text.slice(at, start);
+    calls.push(/** @type {Call & { name: string }} */ (call));
+    if (call.end < 0) return { content: content.trimEnd(), calls };
+    at = skip(text, call.end, /[\s;,]*/y);
+    if (close && text.startsWith(close, at)) at = skip(text, at + close.length, /\s*/y);
+    else if (!isWhole && close.startsWith(text.slice(at))) return { content: content.trimEnd(), calls };
+  }
+  const rest = text.slice(at);
+  content += isWhole ? rest : rest.slice(0, rest.length - begun(rest, open));
+  // Whitespace before a call is part of neither.
+  return { content: isWhole && calls.length === 0 ? content : content.trimEnd(), calls };
+}
+
+/** Mistral's templates want ids like this. */
+const newId = () => Array.from(crypto.getRandomValues(new Uint8Array(9)), (byte) => (byte % 36).toString(36)).join("");
+
+/** Reads an answer as it grows, and gives what is new of it. */
+export class AnswerReader {
+  #text = "";
+  #content = 0;
+  /** @type {ToolCall[]} */
+  calls = [];
+
+  /** @param {ToolFormat} format @param {readonly string[]} names of the tools @param {number} [most] calls */
+  constructor(format, names, most = Infinity) {
+    this.format = format;
+    this.names = names;
+    this.most = most;
+  }
+
+  /**
+   * @param {string} piece @param {boolean} [isWhole] whether that was all
+   * @returns {{ content?: string, tool_calls?: ToolCallDelta[] }[]}
+   */
+  read(piece, isWhole = false) {
+    const { content, calls } = readAnswer((this.#text += piece), this.format, this.names, isWhole);
+    const deltas = [];
+    if (content.length > this.#content) deltas.push({ content: content.slice(this.#content) });
+    this.#content = Math.max(this.#content, content.length);
+    for (const [index, { name, arguments: now }] of calls.slice(0, this.most).entries()) {
+      const known = this.calls[index];
+      if (!known) {
+        const call = { id: newId(), type: /** @type {const} */ ("function"), function: { name, arguments: now } };
+        this.calls.push(call);
+        deltas.push({ tool_calls: [{ index, ...call, function: { ...call.function } }] });
+      } else if (now.length > known.function.arguments.length) {
+        const more = now.slice(known.function.arguments.length);
+        known.function.arguments = now;
+        deltas.push({ tool_calls: [{ index, function: { arguments: more } }] });
+      }
+    }
+    return deltas;
+  }
+}
+
+/**
+ * What a request asks for, of its tools: how answers are read, and what they must be; null where no tool may be called.
+ * @param {{ tools?: any, tool_choice?: any, parallel_tool_calls?: any }} body
+ * @param {ToolFormat | null} format
+ */
+export function calling({ tools, tool_choice: choice = "auto", parallel_tool_calls: isParallel = true }, format) {
+  const named = choice?.type === "function" ? choice.function?.name : undefined;
+  if (!["none", "auto", "required"].includes(choice) && typeof named !== "string") throw badOption("tool_choice", choice, 'none, auto, required, or { type: "function", function: { name } }');
+  if (tools === undefined || tools?.length === 0) {
+    if (choice === "required" || named) throw badOption("tool_choice", choice, "none or auto without tools");
+    return null;
+  }
+  const isTool = (/** @type {any} */ tool) => tool?.type === "function" && typeof tool.function?.name === "string";
+  if (!Array.isArray(tools) || !tools.every(isTool)) throw badOption("tools", tools, 'a list of { type: "function", function: { name, description, parameters } }');
+  const names = tools.map((tool) => tool.function.name);
+  if (named && !names.includes(named)) throw badOption("tool_choice", named, names.join(", "));
+  if (choice === "none") return null;
+  if (choice === "auto") return format && { format, names, most: isParallel ? Infinity : 1 };
+  const response_format = format && mustCall(format, tools.filter(({ function: { name } }) => !named || name === named), isParallel && !named);
+  if (!response_format) throw badOption("tool_choice", choice, `auto: the model writes calls ${format ? `as ${format}` : "in an unknown way"}, which no grammar describes`);
+  return { format: /** @type {ToolFormat} */ (format), names, most: Infinity, response_format };
+}
+
+/**
+ * The grammar of one call, or of several, in Lark as llguidance reads it; null where there is none for the format.
+ * @param {ToolFormat} format @param {readonly Tool[]} tools @param {boolean} several
+ */
+function mustCall(format, tools, several) {
+  const json = (/** @type {object} */ schema) => `%json ${JSON.stringify(schema)}`;
+  const key = format === "llama" ? "parameters" : "arguments";
+  const objects = tools.map(({ function: { name, parameters = {} } }) => {
+    // A reference points to the root of its schema, which now is that of the call.
+    const { $defs, definitions, ...schema } = /** @type {any} */ (parameters);
+    const properties = { name: { const: name }, [key]: { type: "object", ...schema } };
+    return { type: "object", properties, required: ["name", key], additionalProperties: false, ...($defs && { $defs }), ...(definitions && { definitions }) };
+  });
+  const calls = objects.map((object, i) => `call_${i}: ${json(object)}`);
+  const any = calls.map((_, i) => `call_${i}`).join(" | ");
+  const start = {
+    hermes: several ? 'start: one ("\\n" one)*' : "start: one",
+    llama: several ? 'start: one ("; " one)*' : "start: one",
+    mistral: several ? 'start: "[TOOL_CALLS][" one (", " one)* "]"' : 'start: "[TOOL_CALLS][" one "]"',
+  };
+  if (!(format in start)) return null;
+  const one = format === "hermes" ? `one: "<tool_call>\\n" (${any}) "\\n</tool_call>"` : `one: ${any}`;
+  return { type: /** @type {const} */ ("grammar"), grammar: [start[/** @type {keyof typeof start} */ (format)], one, ...calls].join("\n") };
+}
