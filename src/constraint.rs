@@ -251,10 +251,10 @@ impl Constrained {
     /// [`Error::BadOption`] for a token that may not come: other options left none that may. As [`Constraint::consume`].
     pub fn completes(&mut self, text: &[u32], fresh: &[u32]) -> Result<Option<usize>> {
         self.follow(text)?;
-        for (i, token) in fresh.iter().enumerate() {
-            let before = self.by.ending()?;
-            let (ends, may_end) = (self.ends.contains(token), before != Ending::No);
-            if if ends { !may_end } else { !self.consume(*token)? } {
+        for (i, &token) in fresh.iter().enumerate() {
+            let ends = self.ends.contains(&token);
+            let may_come = if ends { self.by.ending()? != Ending::No } else { self.consume(token)? };
+            if !may_come {
                 return Err(Error::BadOption {
                     option: "response_format".into(),
                     value: "a form of which logit_bias, bad_words_ids or min_new_tokens forbid every next token".into(),
