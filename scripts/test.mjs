@@ -1,8 +1,10 @@
-// npm test: format, lints for both targets, every test, natively, of the packages and in both browsers. A missing adapter fails the run.
+// npm test: format and lints, of JavaScript and for both targets, every test, natively, of the packages and in both browsers. A missing adapter fails the run.
 import { tmpdir } from "node:os";
+import { needNpm } from "./build.mjs";
 import { needChromium, needFirefox, needRust, needVulkan, needWebKit, run } from "./system.mjs";
 
 needRust();
+needNpm();
 needVulkan();
 needChromium();
 needFirefox();
@@ -10,6 +12,7 @@ needWebKit();
 // Mesa complains on every start where no desktop session has set it.
 const env = { XDG_RUNTIME_DIR: tmpdir(), ...process.env };
 const cargo = (...args) => run("cargo", args, { env });
+run(process.execPath, ["node_modules/@biomejs/biome/bin/biome", "ci", "--error-on-warnings"]);
 cargo("fmt", "--check");
 cargo("clippy", "--features", "cli", "--all-targets", "--", "--deny", "warnings");
 cargo("clippy", "--lib", "--target", "wasm32-unknown-unknown", "--", "--deny", "warnings");

@@ -5,6 +5,7 @@ export const CUSTOM = 0;
 const IMPORTS = 2;
 const CODE = 10;
 const DATA = 11;
+const LAST = 13;
 export const FUNCTION_NAMES = 1;
 
 /** What is read from front to back. */
@@ -81,7 +82,7 @@ function functionNames(wasm) {
   return names;
 }
 
-/** Prints the bytes of code by crate, from the names of functions: generic code is its author's, not its user's. */
+/** Prints the bytes of a module by crate, from the names of functions: generic code is its author's, not its user's. */
 export function weighCrates(wasm) {
   const names = functionNames(wasm);
   const crates = new Map();
@@ -90,5 +91,9 @@ export function weighCrates(wasm) {
   const crateOf = (name) => /\b([a-z]\w*)(\[\w+\])?::/.exec(name)?.[1] ?? "(no crate)";
   bodies(wasm).forEach(({ length }, index) => add(crateOf(names[index]), length));
   add("(data)", section(wasm, DATA).bytes.length);
+  for (let id = 1; id <= LAST; id++) {
+    if (id === CODE || id === DATA) continue;
+    for (const { bytes } of new Reader(wasm.subarray(8)).sections(id)) add("(types, tables, imports)", bytes.length);
+  }
   for (const [name, bytes] of [...crates].sort((a, b) => b[1] - a[1])) console.log(`${String(bytes).padStart(9)} ${name}`);
 }

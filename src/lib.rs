@@ -1,6 +1,25 @@
 //! Language models on the user's own GPU, made fast by speculation: the text is the one that the target model alone
 //! would have written, token for token.
 //!
+//! ```no_run
+//! use foretoken::{Engine, GenerateOptions};
+//!
+//! let engine = Engine::builder("HuggingFaceTB/SmolLM2-1.7B-Instruct")
+//!     .assistant_model("HuggingFaceTB/SmolLM2-135M-Instruct")
+//!     .load()?;
+//! let mut chat = engine.chat(GenerateOptions { max_new_tokens: 200, ..GenerateOptions::default() });
+//! for token in chat.send("Why is the sky blue?") {
+//!     print!("{}", token?.text);
+//! }
+//! # Ok::<(), foretoken::Error>(())
+//! ```
+//!
+//! [`Engine`] is what programs use: a handle that any thread may hold, blocking or awaited. [`GenerateOptions`] say how a text is
+//! written and who guesses, [`LoadOptions`] how models are loaded; [`Error`] what went wrong and what to do. The features: `hub`
+//! (models by their names on the Hugging Face Hub), `cli` (the program).
+//!
+//! Underneath is a [`Session`], which belongs to one thread:
+//!
 //! ```text
 //!  config.json ──> model::ModelSpec ──> model::Plan ─┐
 //!  *.safetensors ─> weights::Weights ────────────────┴─> decode::Model on the gpu::Gpu
@@ -30,7 +49,11 @@ pub mod constraint;
 pub mod cpu;
 pub mod decode;
 pub mod device;
+#[cfg(not(target_arch = "wasm32"))]
+mod engine;
 pub mod error;
+#[cfg(not(target_arch = "wasm32"))]
+mod files;
 pub mod gpu;
 #[cfg(feature = "grammar")]
 pub mod grammar;
@@ -54,6 +77,8 @@ pub mod weights;
 pub use checkpoint::Checkpoint;
 pub use constraint::ResponseFormat;
 pub use device::Device;
+#[cfg(not(target_arch = "wasm32"))]
+pub use engine::{Answer, CancelToken, Chat, Engine, EngineBuilder, Turn, Writing};
 pub use error::{Error, Result};
 pub use gpu::{Gpu, GpuOptions, KvDtype};
 pub use load::{Inspection, ModelFiles, Share, Tensors};

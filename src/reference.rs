@@ -12,7 +12,7 @@ pub use self::model::Model;
 
 use crate::model::Activation;
 use crate::options::KvDtype;
-use crate::sample::{Processors, accepts, log_sum_exp, most_likely, recovered};
+use crate::sample::{self, Processors, accepts, log_sum_exp, most_likely, recovered};
 use half::f16;
 
 /// Sizes and rules of an attention layer.
@@ -258,6 +258,11 @@ pub fn attention(q: &[f32], kv: &Kv, heads: &Heads) -> Vec<f32> {
         }
     }
     out
+}
+
+/// Removes tokens of a row's logits [vocab]: those whose bit is not set in `allowed` [vocab / 32 in whole words].
+pub fn mask(logits: &mut [f32], allowed: &[u32]) {
+    sample::mask(logits, allowed);
 }
 
 /// The biases and penalties of a row's logits [vocab], which follows the tokens of `history`.

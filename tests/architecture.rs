@@ -52,6 +52,8 @@ fn dependencies_point_one_way() {
         ("device", &["constraint", "cpu", "decode", "error", "gpu", "model", "options", "sample", "target"]),
         ("speculate", &["error", "options", "target"]),
         ("hub", &["checkpoint", "error", "weights"]),
+        ("files", &["error", "hub", "weights"]),
+        ("engine", &["checkpoint", "device", "error", "files", "gpu", "options", "session", "text"]),
         ("simulate", &["error", "speculate"]),
         (
             "session",

@@ -153,13 +153,13 @@ fn products_with_stored_weights() {
         let mut matrix = Matrix::new(cols);
         // In two portions, as files are read.
         let (first, rest) = bytes.split_at(bytes.len() / rows * 3);
-        matrix.push(dtype, first);
-        matrix.push(dtype, rest);
+        matrix.push(dtype, first).unwrap();
+        matrix.push(dtype, rest).unwrap();
         let w = widen(dtype, &bytes);
         let found: Vec<f32> = (0..rows).flat_map(|row| matrix.row(row)).collect();
         let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
         assert_eq!(bits(&found), bits(&w), "{dtype:?}");
-        for count in [1, 2, 5] {
+        for count in [1, 2, 3, 5, 8, 15] {
             let x: Vec<f32> = (0..count * cols).map(|_| random.unit() as f32 - 0.5).collect();
             let product = |arithmetic| {
                 let y = matrix.times(&Rows::from_flat(&x, cols), arithmetic);

@@ -22,7 +22,7 @@ export function examples() {
   const installed = join(folder, "node_modules", ".package-lock.json");
   if (!existsSync(installed) || !existsSync(lock) || read(lock) !== read(LISTED, "package-lock.json")) {
     for (const file of ["package.json", "package-lock.json"]) cpSync(join(LISTED, file), join(folder, file));
-    output("npm", ["ci", "--no-audit", "--no-fund"], { cwd: folder, shell: process.platform === "win32" });
+    output("npm", ["ci", "--no-audit", "--no-fund", "--ignore-scripts"], { cwd: folder, shell: process.platform === "win32" });
   }
   unpack(folder);
   for (const [name] of manifests()) {

@@ -1,7 +1,7 @@
 // The npm package without a browser: what is in it, what TypeScript, Node and React make of it, what the README says of it.
 import { equal, match, notEqual, ok } from "node:assert/strict";
 import { execFile, spawnSync } from "node:child_process";
-import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join, relative } from "node:path";
 import { after, test } from "node:test";
 import { pathToFileURL } from "node:url";
@@ -14,7 +14,7 @@ import { blocks, consumer, contents, root } from "./consumer.mjs";
 import { examples, manifests } from "./examples.mjs";
 
 /** What is published, and nothing else. */
-const MODULES = ["ai-sdk", "cache", "chat", "chunks", "crew", "engine", "error", "hub", "queue", "remote", "sealed", "spawn", "transfer", "worker"];
+const MODULES = ["ai-sdk", "cache", "chat", "chunks", "crew", "engine", "error", "hub", "options", "queue", "remote", "sealed", "spawn", "transfer", "worker"];
 const FILES = [
   "LICENSE-APACHE",
   "LICENSE-MIT",
@@ -22,6 +22,8 @@ const FILES = [
   "package.json",
   "www/foretoken.js",
   "www/foretoken_bg.wasm",
+  "www/grammar.js",
+  "www/grammar_bg.wasm",
   ...MODULES.flatMap((name) => [`www/${name}.js`, `www/types/${name}.d.ts`]),
   "www/types/api.d.ts",
   "www/types/protocol.d.ts",
@@ -35,12 +37,12 @@ after(remove);
 const read = (...path) => readFileSync(join(...path), "utf8");
 const declared = (module) => read(folder, "node_modules", "foretoken", "www", "types", `${module}.d.ts`);
 
-/** Compiles files of the consumer; what the compiler says. */
-function compile(files, options) {
+/** Compiles files of a project, the consumer's by default; what the compiler says. */
+function compile(files, options, within = folder) {
   const common = { noEmit: true, target: "es2022", module: "esnext", moduleResolution: "bundler", types: [] };
-  writeFileSync(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions: { ...common, ...options }, files }));
+  writeFileSync(join(within, "tsconfig.json"), JSON.stringify({ compilerOptions: { ...common, ...options }, files }));
   const tsc = join(root, "node_modules", "typescript", "bin", "tsc");
-  const { status, stdout, stderr } = spawnSync(process.execPath, [tsc, "--project", folder], { encoding: "utf8" });
+  const { status, stdout, stderr } = spawnSync(process.execPath, [tsc, "--project", within], { encoding: "utf8" });
   return status === 0 ? "" : stdout + stderr;
 }
 
@@ -77,7 +79,7 @@ test("the README lists the codes that the types have, and the types have those o
   const table = /\| code \|.*?\n\n/s.exec(read(root, "README.md"))[0];
   const told = codes(table.replace(/^(\|[^|]*\|).*$/gm, "$1"));
   equal(told.join(), typed.join());
-  const rust = [.../fn code\(.*?\n    }\n/s.exec(read(root, "src", "error.rs"))[0].matchAll(/"(.+?)"/g)].map(([, code]) => code);
+  const rust = [.../fn code\(.*?\n {4}}\n/s.exec(read(root, "src", "error.rs"))[0].matchAll(/"(.+?)"/g)].map(([, code]) => code);
   ok(rust.length > 10);
   for (const code of rust) ok(typed.includes(code), code);
 });
@@ -97,9 +99,9 @@ test("options and statistics are typed as the engine names them", () => {
     ["model/blueprint.rs", "Memory", "ModelMemory", []],
   ]) {
     const fields = new RegExp(`pub struct ${name} \\{(.*?)\\n\\}`, "s").exec(read(root, "src", file))[1];
-    const rust = [...fields.matchAll(/^    pub (\w+):/gm)].map(([, field]) => field);
+    const rust = [...fields.matchAll(/^ {4}pub (\w+):/gm)].map(([, field]) => field);
     const body = new RegExp(`export type ${type} = \\{(.*?)\\n\\};`, "s").exec(declared("api"))[1];
-    const typed = [...body.matchAll(/^    (\w+)\??:/gm)].map(([, field]) => field);
+    const typed = [...body.matchAll(/^ {4}(\w+)\??:/gm)].map(([, field]) => field);
     equal(typed.sort().join(), [...rust, ...more].sort().join(), type);
   }
 });
@@ -149,6 +151,24 @@ test("in Node, what cannot be there is an error that says so", () => {
   equal(codes.join(), "not-found,webgpu-unavailable,bad-option,bad-option");
 });
 
+test("Deno runs it too, and Node on the GPU that the package webgpu finds", (t) => {
+  const inside = examples();
+  const load = `import { Engine } from "foretoken"; const engine = await Engine.load(${JSON.stringify(draft)}, { device: process.argv.at(-1) });`;
+  writeFileSync(join(inside, "device.mjs"), `${load} console.log(engine.device.backend, (await engine.generate("Once upon a time", { max_new_tokens: 24 }).result).text); engine.dispose();`);
+  const run = (program, args, env) => {
+    const { status, stdout, stderr } = spawnSync(program, args, { cwd: inside, encoding: "utf8", env: { ...process.env, ...env } });
+    equal(status, 0, stderr);
+    return stdout.trim();
+  };
+  const [first, ...told] = run(join(inside, "node_modules", ".bin", "deno"), ["run", "--allow-all", "device.mjs", "cpu"]).split(" ");
+  equal(first, "Cpu");
+  ok(told.length > 10, told.join(" "));
+  // What Dawn asks of a driver, Chromium's own has; Mesa's may not.
+  const driver = ["/usr/lib/chromium", "/opt/google/chrome"].map((folder) => join(folder, "vk_swiftshader_icd.json")).find(existsSync);
+  if (!driver) return t.skip("no SwiftShader beside Chromium");
+  match(run(process.execPath, ["device.mjs", "webgpu"], { VK_ICD_FILENAMES: driver }), /^BrowserWebGpu .{20}/);
+});
+
 test("the AI SDK's functions take an engine, and so does the README's code for Node", () => {
   const inside = examples();
   for (const [i, code] of blocks("mjs").entries()) {
@@ -159,7 +179,8 @@ test("the AI SDK's functions take an engine, and so does the README's code for N
     equal(status, 0, stderr);
     ok(stdout.length > 20, stdout);
   }
-  copyFileSync(join(root, "tests", "consumer", "ai-sdk.mjs"), join(inside, "ai-sdk.mjs"));
+  for (const file of ["ai-sdk.mjs", "ai-sdk.ts"]) copyFileSync(join(root, "tests", "consumer", file), join(inside, file));
+  equal(compile(["ai-sdk.ts"], { strict: true, skipLibCheck: true }, inside), "");
   const { status, stdout } = spawnSync(process.execPath, ["--test", "ai-sdk.mjs"], { cwd: inside, encoding: "utf8", env: { ...process.env, MODEL: draft } });
   equal(status, 0, stdout);
 });

@@ -314,6 +314,29 @@ fn adjust_equals_its_twin_row_by_row() {
     }
 }
 
+/// Each row has bits of its own; what is not finite stays, and nothing behind the vocabulary changes.
+#[test]
+fn mask_equals_its_twin_row_by_row() {
+    let mut lab = Lab::new(3);
+    for case in 0..12 {
+        let (vocab, rows) = (lab.random.pick(&[1, 31, 32, 33, 4095, 4096, 4097, 9000]) + case % 2, lab.random.upto(9));
+        let (stride, words) = (stride(vocab + case % 3), vocab.div_ceil(32));
+        let mut logits = lab.random.values(INPUTS[case % 2], rows * stride);
+        logits[vocab / 2] = f32::NAN;
+        let allowed: Vec<u32> = (0..rows * words).map(|_| lab.random.below(1 << 16) as u32 * 0x1_0003).collect();
+        let chooser = Chooser::new(vocab, stride, 5, rows);
+        let out = lab.output(cast_slice(&logits));
+        let common = [(0, lab.uniform(&chooser.step)), (1, chooser.dims(&lab)), (4, chooser.block(&lab))];
+        let own = [(2, out.slice()), (3, lab.uniform(&allowed))];
+        lab.run(Kernel::Mask, [chooser.segments() as u32, rows as u32, 1], &[&common[..], &own].concat());
+        for (row, found) in lab.read(&out).chunks_exact(stride).enumerate() {
+            let mut expected = logits[row * stride..][..stride].to_vec();
+            reference::mask(&mut expected[..vocab], &allowed[row * words..][..words]);
+            assert_eq!(found, cast_slice::<f32, u32>(&expected), "case {case}, row {row}");
+        }
+    }
+}
+
 /// What remains of large vocabularies holds what the options ask for, ties included, and no more.
 #[test]
 fn filter_keeps_what_its_twin_keeps() {

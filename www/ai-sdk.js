@@ -2,7 +2,7 @@
 import { badOption } from "./error.js";
 
 /**
- * @import { JSONObject, LanguageModelV4, LanguageModelV4CallOptions, LanguageModelV4Message, LanguageModelV4StreamPart,
+ * @import { JSONObject, LanguageModelV4, LanguageModelV4CallOptions, LanguageModelV4Content, LanguageModelV4Message, LanguageModelV4StreamPart,
  *   LanguageModelV4ToolResultOutput, LanguageModelV4Usage, SharedV4Warning } from "@ai-sdk/provider"
  * @import { Message } from "./api.js"
  * @import { ChatCompletionChunk, ChatRequest, CompletionUsage } from "./chat.js"
@@ -24,16 +24,21 @@ export function languageModel(engine, modelId = "foretoken") {
     supportedUrls: {},
 
     async doGenerate(options) {
-      let text = "";
+      /** @type {LanguageModelV4Content[]} */
+      const content = [];
       /** @type {any} */
       let finish;
+      let text = "";
       const { warnings, parts } = await begin(await engine, options);
       for await (const part of parts) {
         if (part.type === "text-delta") text += part.delta;
+        if (part.type === "text-end") content.push({ type: "text", text });
+        if (part.type === "text-end") text = "";
+        if (part.type === "tool-call") content.push(part);
         if (part.type === "finish") finish = part;
       }
       const { finishReason, usage } = finish;
-      return { content: [{ type: "text", text }], finishReason, usage, warnings };
+      return { content, finishReason, usage, warnings };
     },
 
     async doStream(options) {
@@ -41,9 +46,15 @@ export function languageModel(engine, modelId = "foretoken") {
       const stream = new ReadableStream({
         start: (controller) => controller.enqueue({ type: "stream-start", warnings }),
         async pull(controller) {
-          const { done, value } = await parts.next();
-          if (done) controller.close();
-          else controller.enqueue(value);
+          try {
+            const { done, value } = await parts.next();
+            if (done) controller.close();
+            else controller.enqueue(value);
+          } catch (error) {
+            if (options.abortSignal?.aborted) throw error;
+            controller.enqueue({ type: "error", error });
+            controller.close();
+          }
         },
         cancel: () => parts.return().then(() => {}),
       });
@@ -53,7 +64,13 @@ export function languageModel(engine, modelId = "foretoken") {
 }
 
 /** What may turn out to be unsupported, under the names of both. @type {Record<string, string>} */
-const OPTIONAL = { response_format: "responseFormat", presence_penalty: "presencePenalty", frequency_penalty: "frequencyPenalty" };
+const OPTIONAL = {
+  response_format: "responseFormat",
+  presence_penalty: "presencePenalty",
+  frequency_penalty: "frequencyPenalty",
+  tools: "tools",
+  tool_choice: "toolChoice",
+};
 
 /**
  * Begins an answer: asks again without what the engine refuses, as the specification wants it.
@@ -62,34 +79,39 @@ const OPTIONAL = { response_format: "responseFormat", presence_penalty: "presenc
  */
 async function begin(engine, options) {
   const { abortSignal: signal } = options;
-  const { body, warnings } = request(options);
+  const { body, warnings } = asked(options);
   for (;;) {
     try {
-      const chunks = (await engine.chat.completions.create(body, { signal }))[Symbol.asyncIterator]();
+      const request = /** @type {ChatRequest & { stream: true }} */ (body);
+      const chunks = (await engine.chat.completions.create(request, { signal }))[Symbol.asyncIterator]();
       // The first one comes by itself; behind it the engine has begun, or refused.
       await chunks.next();
       return { warnings, parts: answer(chunks, await chunks.next(), signal) };
     } catch (error) {
       const option = String(error.detail?.option);
       if (error.code !== "bad-option" || !OPTIONAL[option] || !(option in body)) throw reason(error, signal);
-      delete body[/** @type {keyof ChatRequest} */ (option)];
+      delete body[option];
+      if (option === "tools") delete body.tool_choice;
       warnings.push({ type: "unsupported", feature: OPTIONAL[option], details: error.message });
     }
   }
 }
 
 /** @param {LanguageModelV4CallOptions} options */
-function request(options) {
+function asked(options) {
   const { prompt, tools, toolChoice, reasoning = "provider-default", responseFormat, providerOptions } = options;
   /** @type {SharedV4Warning[]} */
   const warnings = [];
   const unsupported = (/** @type {string} */ feature, /** @type {string} */ details) => warnings.push({ type: "unsupported", feature, details });
-  if (tools?.length) unsupported("tools", "a call would be text that the model writes in its own way");
-  if (toolChoice && !["auto", "none"].includes(toolChoice.type)) unsupported("toolChoice", "the engine calls no tools");
+  const functions = tools?.flatMap((tool) => {
+    if (tool.type === "function") return [{ type: "function", function: given({ name: tool.name, description: tool.description, parameters: tool.inputSchema, strict: tool.strict }) }];
+    unsupported(`tool ${tool.id}`, "only functions of the app can be called");
+    return [];
+  });
   if (reasoning !== "provider-default") unsupported("reasoning", "give the chat template's own variable as providerOptions.foretoken.chat_template_kwargs");
   const { name = "answer", description, schema } = responseFormat?.type === "json" ? responseFormat : {};
   const json = schema ? { type: "json_schema", json_schema: given({ name, description, schema, strict: true }) } : { type: "json_object" };
-  const body = /** @type {ChatRequest & { stream: true }} */ (given({
+  const body = given({
     messages: prompt.flatMap(messages),
     max_tokens: options.maxOutputTokens,
     temperature: options.temperature,
@@ -100,14 +122,15 @@ function request(options) {
     presence_penalty: options.presencePenalty,
     frequency_penalty: options.frequencyPenalty,
     response_format: responseFormat?.type === "json" ? json : undefined,
+    ...(functions?.length && { tools: functions, tool_choice: toolChoice?.type === "tool" ? { type: "function", function: { name: toolChoice.toolName } } : toolChoice?.type }),
     ...providerOptions?.foretoken,
     stream: true,
     stream_options: { include_usage: true },
-  }));
+  });
   return { body, warnings };
 }
 
-/** @param {object} object without what is undefined */
+/** @param {object} object @returns {Record<string, any>} without what is undefined */
 const given = (object) => Object.fromEntries(Object.entries(object).filter(([, value]) => value !== undefined));
 
 /** @param {readonly { type: string, text?: string }[]} parts of what a person or the model says */
@@ -127,7 +150,7 @@ function messages(message) {
   // What the model thought before an earlier answer is left out, as models that think expect it.
   const said = content.filter(({ type }) => type !== "reasoning" && type !== "tool-call");
   const tool_calls = content.flatMap((part) => (part.type === "tool-call" ? [{ id: part.toolCallId, type: "function", function: { name: part.toolName, arguments: part.input } }] : []));
-  return [given({ role, content: textOf(/** @type {any} */ (said)), tool_calls: tool_calls.length ? tool_calls : undefined })].map((each) => /** @type {Message} */ (each));
+  return [{ role, content: textOf(/** @type {any} */ (said)), ...(tool_calls.length && { tool_calls }) }];
 }
 
 /** @param {LanguageModelV4ToolResultOutput} output */
@@ -144,24 +167,74 @@ function inText(output) {
  * @returns {AsyncGenerator<LanguageModelV4StreamPart, void>}
  */
 async function* answer(chunks, first, signal) {
-  const id = "0";
-  let reached = /** @type {string} */ ("other");
+  /** @type {Block | null} what is being written */
+  let block = null;
+  let [raw, texts] = ["other", 0];
   /** @type {CompletionUsage | undefined} */
   let used;
   try {
-    yield { type: "text-start", id };
     for (let next = first; !next.done; next = await chunks.next()) {
       const { choices: [choice], usage } = next.value;
-      if (choice?.delta.content) yield { type: "text-delta", id, delta: choice.delta.content };
-      reached = choice?.finish_reason ?? reached;
+      /** @type {{ content?: string, tool_calls?: readonly { index: number, id?: string, function: { name?: string, arguments: string } }[] }} */
+      const { content, tool_calls = [] } = choice?.delta ?? {};
+      if (content) {
+        if (block?.kind !== "text") {
+          yield* block?.end() ?? [];
+          yield (block = new Block(String(texts++))).begin();
+        }
+        yield block.write(content);
+      }
+      for (const { id, function: called } of tool_calls) {
+        if (id !== undefined) {
+          yield* block?.end() ?? [];
+          yield (block = new Block(id, called.name ?? "")).begin();
+        }
+        if (block && called.arguments) yield block.write(called.arguments);
+      }
+      raw = choice?.finish_reason ?? raw;
       used = usage;
     }
-    yield { type: "text-end", id };
-    yield { type: "finish", finishReason: { unified: /** @type {"stop" | "length"} */ (reached), raw: reached }, usage: tokens(used) };
+    yield* block?.end() ?? [];
+    const unified = /** @type {"stop" | "length" | "tool-calls"} */ (raw.replace("_", "-"));
+    yield { type: "finish", finishReason: { unified, raw }, usage: tokens(used) };
   } catch (error) {
     throw reason(error, signal);
   } finally {
     await chunks.return?.();
+  }
+}
+
+/** A text, or a call of a tool, while it is written. */
+class Block {
+  #written = "";
+
+  /** @param {string} id @param {string} [toolName] of a call */
+  constructor(id, toolName) {
+    this.id = id;
+    this.toolName = toolName;
+    this.kind = toolName === undefined ? "text" : "tool-input";
+  }
+
+  begin() {
+    return this.#part("start", this.toolName === undefined ? {} : { toolName: this.toolName });
+  }
+
+  /** @param {string} delta */
+  write(delta) {
+    this.#written += delta;
+    return this.#part("delta", { delta });
+  }
+
+  /** @returns {LanguageModelV4StreamPart[]} */
+  end() {
+    const { id, toolName } = this;
+    const end = this.#part("end", {});
+    return toolName === undefined ? [end] : [end, { type: "tool-call", toolCallId: id, toolName, input: this.#written }];
+  }
+
+  /** @param {string} what @param {object} more @returns {LanguageModelV4StreamPart} */
+  #part(what, more) {
+    return /** @type {any} */ ({ type: `${this.kind}-${what}`, id: this.id, ...more });
   }
 }
 

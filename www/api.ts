@@ -139,7 +139,7 @@ export type LoadOptions = {
   sp_degree?: number;
   /**
    * whether all pages of this origin that load the same share one engine, in a `SharedWorker`, instead of loading it each; false by
-   * default. It ends with the last of them. Calls are answered in the order in which they come, whosever they are
+   * default. It is freed with the last of them. Calls are answered in the order in which they come, whosever they are
    */
   shared?: boolean;
   /**

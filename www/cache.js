@@ -293,6 +293,9 @@ function megabytes(bytes) {
   return `${Math.ceil(bytes / 1e6)} MB`;
 }
 
+/** Whether a model is named by where it lies, and not as on the Hub. @param {string} model */
+export const isAddress = (model) => /^(\.{0,2}\/|[a-z][a-z0-9+.-]*:)/i.test(model);
+
 /**
  * An address as it may be kept and shown. Queries hold signatures, which are secret, and new each time although the files
  * are the same.

@@ -56,6 +56,7 @@ import { AnswerReader, calling } from "./tools.js";
  * @property {number | null} [temperature] above 0 it draws tokens at random; without it, or with 0, the most likely one is
  *   taken. So do `top_p` and `seed`
  * @property {number | null} [top_p]
+ * @property {import("./api.js").ResponseFormat | null} [response_format]
  * @property {number | null} [seed] of the first choice; that of the next is one more
  * @property {number | null} [n] choices, 1 to 128; more than one only where tokens are drawn at random. The prompt is read once
  * @property {number | null} [presence_penalty]

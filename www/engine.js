@@ -6,16 +6,16 @@ import { list, remove } from "./cache.js";
 import { complete, embeddings } from "./chat.js";
 import { Conversation } from "./conversation.js";
 import { ForetokenError, aborted, badOption } from "./error.js";
+import { checked, readLoad } from "./options.js";
 import { Queue } from "./queue.js";
 import { list as listSaved, remove as removeSaved } from "./saved.js";
-import { place, spawn } from "./spawn.js";
 
 /**
  * @import { Counters, DeviceInfo, EmbedOptions, GenerateOptions, Generation, GenerationStream, Inspection, LoadOptions, Memory, Message, Model,
  *   Piece, PrefillProgress, Progress, Prompt, Score, Stats, TemplateOption, Token } from "./api.js"
  * @import { ChatRequest, CreateCompletion, CreateEmbeddingResponse, EmbeddingRequest, RequestOptions } from "./chat.js"
  * @import { ConversationOptions } from "./conversation.js"
- * @import { FromWorker, Loading, Method, Methods, Source } from "./protocol.js"
+ * @import { FromWorker, Loading, Method, Methods } from "./protocol.js"
  * @import { SavedChatInfo } from "./saved.js"
  * @import { Spawned } from "./spawn.js"
  * @import { ToolFormat } from "./tools.js"
@@ -117,24 +117,8 @@ export class Engine {
    * @param {LoadOptions} [options]
    */
   static async #begin(method, model, options) {
-    const { assistant_model, onProgress, signal, endpoint, revision, token, cache = place.cache, persist = false, shared = false, worker, wasm, ...rest } = checked(options);
-    if (signal?.aborted) throw aborted(signal);
-    if (method === "load" && place.spawn === spawn && (rest.device === "webgpu" || Number(rest.sp_degree) > 1)) requireWebGpu();
-    // The browser may refuse, or ask the user; nothing waits for it.
-    const remote = [model, assistant_model].some((files) => typeof files === "string" || files instanceof URL);
-    if (persist && cache && remote) navigator.storage?.persist?.().catch(() => {});
-    const base = place.base();
-    const args = {
-      model: portable("model", model),
-      assistant: assistant_model && portable("assistant_model", assistant_model),
-      wasm: wasm && absolute("wasm", wasm, base),
-      hub: { endpoint, revision, token, cache },
-      base,
-      options: rest,
-    };
-    const where = typeof worker === "function" ? worker : worker && absolute("worker", worker, base);
-    const name = shared ? sharedName(args) : undefined;
-    const engine = new Engine(args, onProgress, (failed) => place.spawn(where, name, failed));
+    const { args, onProgress, signal, spawn } = readLoad(method, model, options);
+    const engine = new Engine(args, onProgress, spawn);
     const stop = () => engine.#dispose(aborted(signal));
     signal?.addEventListener("abort", stop, { once: true });
     try {
@@ -410,64 +394,4 @@ export class Engine {
     this.#calls.clear();
     for (const { reject } of calls) reject(reason);
   }
-}
-
-/** The types of options that the engine's module does not see. */
-const TYPES = { onProgress: "function", endpoint: "string", revision: "string", token: "string", cache: "boolean", persist: "boolean", shared: "boolean" };
-
-/**
- * The options that say something: null stands for the default.
- * @template {LoadOptions | EmbedOptions | Pick<GenerateOptions, "signal" | "onProgress">} T
- * @param {T | null} [options]
- * @returns {T}
- */
-function checked(options) {
-  const given = Object.entries(options ?? {}).filter(([, value]) => value != null);
-  for (const [name, value] of given) {
-    const type = TYPES[/** @type {keyof typeof TYPES} */ (name)];
-    if (type && typeof value !== type) throw badOption(name, value, `a ${type}`);
-    if (name === "signal" && typeof value.addEventListener !== "function") throw badOption(name, value, "an AbortSignal");
-  }
-  return /** @type {T} */ (Object.fromEntries(given));
-}
-
-/**
- * @param {string} option
- * @param {string | URL} address
- * @param {string} [base]
- */
-function absolute(option, address, base) {
-  try {
-    return new URL(address, base).href;
-  } catch {
-    throw badOption(option, address, "a URL");
-  }
-}
-
-/** @param {string} option @param {any} model @returns {Source} */
-function portable(option, model) {
-  if (model instanceof URL) return model.href;
-  const files = typeof FileList !== "undefined" && model instanceof FileList ? [...model] : model;
-  const known = Array.isArray(files) ? files.every((file) => file instanceof Blob) : typeof files === "string" || files?.getFileHandle;
-  if (!known) throw badOption(option, model, "owner/name on the Hub, a URL, files");
-  return files;
-}
-
-/**
- * What a worker is called that several pages share: those that load the same into it. Whose token it was is no difference.
- * @param {Loading} args
- */
-function sharedName({ model, assistant, hub: { token, ...hub }, options, ...rest }) {
-  if ([model, assistant].some((files) => files && typeof files !== "string")) throw badOption("shared", true, "with models that have a name or a URL");
-  if (Number(options.sp_degree) > 1 || options.draft_device === "cpu") throw badOption("shared", true, "with one target, and the draft model where the target runs");
-  return `foretoken ${JSON.stringify({ model, assistant, hub, options, ...rest })}`;
-}
-
-function requireWebGpu() {
-  if (globalThis.navigator?.gpu) return;
-  const reason = globalThis.isSecureContext
-    ? "this browser has no WebGPU, or it is switched off. Chrome and Edge 113 or later have it, Safari 26 and Firefox 141 on Windows; " +
-      "on Linux start Chrome with --enable-unsafe-webgpu --enable-features=Vulkan"
-    : "WebGPU needs a secure page: https, or localhost";
-  throw new ForetokenError({ code: "webgpu-unavailable", message: `no usable GPU: ${reason}`, detail: { reason } });
 }

@@ -1,5 +1,5 @@
 /** Where the files of a model come from in a browser: a Hub id, a base URL, or files that the user picked. */
-import { withoutQuery } from "./cache.js";
+import { isAddress, withoutQuery } from "./cache.js";
 import { Remote } from "./remote.js";
 import { failure } from "./transfer.js";
 
@@ -33,7 +33,7 @@ export function openFiles(model, options) {
   if (typeof model === "object" && "getFileHandle" in model) return new Directory(model);
   const text = String(model);
   const refused = () => failure("bad-option", `model: ${text} is not allowed; allowed: owner/name on the Hub, a URL, files`, { option: "model", value: text });
-  if (/^(\.{0,2}\/|[a-z][a-z0-9+.-]*:)/i.test(text)) {
+  if (isAddress(text)) {
     if (!URL.canParse(text, options.base)) throw refused();
     const folder = new URL(text, options.base);
     const only = /[^/]+\.gguf$/.exec(folder.pathname)?.[0];

@@ -1,7 +1,10 @@
 /** The engine's worker as a thread of Node: what worker.js expects around it, and `file:` addresses for fetch. */
+import { setMaxListeners } from "node:events";
 import { open } from "node:fs/promises";
 import { parentPort } from "node:worker_threads";
 
+// A signal has a listener for each request of a model.
+setMaxListeners(0);
 const events = new EventTarget();
 const { fetch, navigator = {} } = globalThis;
 
@@ -11,7 +14,9 @@ async function findGpu() {
   try {
     const { create, globals } = await import("webgpu");
     Object.assign(globalThis, globals);
-    return create([]);
+    const gpu = create([]);
+    // Its `keys()` give no iterator.
+    return Object.defineProperty(gpu, "wgslLanguageFeatures", { value: new Set(gpu.wgslLanguageFeatures) });
   } catch {
     return undefined;
   }
@@ -48,8 +53,8 @@ Object.assign(globalThis, {
     return url.protocol === "file:" ? answer(url, options) : fetch(address, options);
   },
 });
-const fail = ({ message }) => events.dispatchEvent(Object.assign(new Event("error"), { message }));
-process.on("uncaughtException", fail).on("unhandledRejection", fail);
 
 await import("./worker.js");
+const fail = ({ message }) => events.dispatchEvent(Object.assign(new Event("error"), { message }));
+process.on("uncaughtException", fail).on("unhandledRejection", fail);
 parentPort.on("message", (data) => globalThis.onmessage({ data }));

@@ -36,7 +36,7 @@ export type Methods = {
   /** gives the tokens that are not read again */
   save: { args: { name: string, messages: readonly Message[], options: object }, result: number, event: never };
   restore: { args: { name: string }, result: { messages: Message[], options: object, cached: number }, event: never };
-  counters: { args: {}, result: Counters, event: never };
+  counters: { args: Record<string, never>, result: Counters, event: never };
 };
 export type Method = keyof Methods;
 

@@ -38,6 +38,9 @@ function trusted(address) {
   return policy?.createScriptURL(address) ?? address;
 }
 
+/** How often a worker broke down that pages share, by its name: the next one has another, because a page may still reach the old one. @type {Map<string, number>} */
+const breakdowns = new Map();
+
 /**
  * A worker with the engine in it. Throws where none may be started.
  * @param {string | ((name?: string) => Worker | SharedWorker) | undefined} where the option `worker`
@@ -46,13 +49,15 @@ function trusted(address) {
  * @returns {Spawned}
  */
 export function spawn(where, name, failed) {
+  const broken = breakdowns.get(name ?? "") ?? 0;
+  const called = broken ? `${name} ${broken}` : name;
   try {
-    const worker = typeof where === "function" ? where(name) : start(where, name);
+    const worker = typeof where === "function" ? where(called) : start(where, called);
     worker.onerror = (/** @type {any} */ event) => {
       event.preventDefault();
       failed(event.message || unreachable(where));
     };
-    return "port" in worker ? join(worker) : worker;
+    return "port" in worker ? join(worker, () => breakdowns.set(name ?? "", broken + 1)) : worker;
   } catch (error) {
     if (error instanceof ForetokenError) throw error;
     // Against a policy of the page, for example.
@@ -98,8 +103,8 @@ function unreachable(where) {
   return "the worker could not be started: are worker.js, foretoken.js and foretoken_bg.wasm beside engine.js, or where the option `worker` says? The README says what bundlers need";
 }
 
-/** A worker that other pages use too. @param {SharedWorker} worker @returns {Spawned} */
-function join({ port }) {
+/** A worker that other pages use too. @param {SharedWorker} worker @param {() => void} broke @returns {Spawned} */
+function join({ port }, broke) {
   const lock = `foretoken/page/${crypto.randomUUID()}`;
   const leaving = new AbortController();
   const gone = new Promise((resolve) => leaving.signal.addEventListener("abort", resolve));
@@ -114,8 +119,11 @@ function join({ port }) {
       leaving.abort();
       port.onmessage = null;
     },
-    set onmessage(/** @type {any} */ hear) {
-      port.onmessage = hear;
+    set onmessage(/** @type {(event: MessageEvent<FromWorker>) => void} */ hear) {
+      port.onmessage = (event) => {
+        if (event.data.type === "fatal") broke();
+        hear(event);
+      };
     },
   };
 }

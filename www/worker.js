@@ -328,8 +328,12 @@ class Client {
   #leave() {
     clients.delete(this);
     for (const id of [...this.#calls.keys()]) this.#abort(id);
-    // Without pages the browser ends it, but a page may have disposed of its engine and stay.
-    if (!clients.size) close();
+    // Not the whole worker: a page that comes just then would wait for ever.
+    queue = queue.then(() => {
+      if (clients.size || !loaded) return;
+      session.free();
+      loaded = null;
+    });
   }
 }
 
@@ -363,7 +367,7 @@ function die(reason) {
   const message = { type: "fatal", error: failure("internal", String(panicked() ?? reason)) };
   if (crewed) return crewed.postMessage(message);
   for (const client of clients) client.say(message);
-  // The next page that asks gets another one.
+  // The next page that asks gets another one, under another name.
   if ("onconnect" in globalThis) close();
 }
 

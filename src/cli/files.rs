@@ -2,9 +2,9 @@
 
 use super::bar::Bar;
 use crate::error::{Error, Result};
-use crate::hub::{Hub, HubId, Settings};
+use crate::files;
 use crate::weights::Folder;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The tales pair's target.
 pub(super) fn tales() -> Result<Folder> {
@@ -32,54 +32,8 @@ fn part_of_tales(part: &str) -> Result<Folder> {
     }
 }
 
-/// The files that an option names: a folder, or a model of the Hub, which is downloaded first where it is not in the cache.
+/// The files that an option names; a bar shows how far a download is.
 pub(super) fn open(option: &'static str, name: &str) -> Result<Folder> {
-    Folder::open(match locate(option, name)? {
-        Place::Here(path) => path,
-        Place::Hub(id) => {
-            let bar = Bar::new(&format!("downloading {id} {{bar:30}} {{bytes}} of {{total_bytes}}, {{eta}} left"));
-            hub()?.download(&id, &mut |done, all| bar.show(done, all)).map_err(|error| neither(error, &id))?
-        }
-    })
-}
-
-/// What an option names.
-pub(super) enum Place {
-    Here(PathBuf),
-    Hub(HubId),
-}
-
-/// What is here goes before what the Hub has.
-pub(super) fn locate(option: &'static str, name: &str) -> Result<Place> {
-    if name.is_empty() {
-        let (value, allowed) = ("an empty name".into(), "owner/name on the Hub, or the name of a folder".into());
-        return Err(Error::BadOption { option: option.into(), value, allowed });
-    }
-    let path = PathBuf::from(name);
-    match name.parse() {
-        Ok(id) if !path.exists() => Ok(Place::Hub(id)),
-        Err(()) if !path.exists() => Err(Error::NotFound {
-            path: name.into(),
-            reason:
-                "there is no such folder or file, and models of the Hub are called owner/name, owner/name@revision or \
-                     owner/name:file.gguf"
-                    .into(),
-        }),
-        _ => Ok(Place::Here(path)),
-    }
-}
-
-/// What looks like the name of a model may have been meant for that of a folder.
-pub(super) fn neither(error: Error, id: &HubId) -> Error {
-    match error {
-        Error::NotFound { path, reason } if path == id.to_string() => {
-            Error::NotFound { path, reason: format!("{reason}; nor is there such a folder here") }
-        }
-        other => other,
-    }
-}
-
-/// The Hub that the environment names.
-pub(super) fn hub() -> Result<Hub> {
-    Hub::new(Settings::from_env())
+    let bar = Bar::new(&format!("downloading {name} {{bar:30}} {{bytes}} of {{total_bytes}}, {{eta}} left"));
+    files::open(option, name, &mut |done, all| bar.show(done, all))
 }

@@ -1,9 +1,10 @@
 //! `foretoken inspect`: what a model is, what it does, and whether it fits the device; from its headers alone.
 
-use super::files::{self, Place};
+use super::files::tales;
 use super::load::Room;
 use super::reading::reading;
 use super::{Failure, print_json};
+use crate::files::{self, Place};
 use crate::gpu::{Gpu, GpuOptions};
 use crate::load::{Inspection, ModelFiles, Share};
 use crate::model::ModelSpec;
@@ -50,7 +51,7 @@ struct Unsplit {
 pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
     let options = args.room.options()?;
     let report = match args.name.as_deref().or(args.model.as_deref()) {
-        None => Report::new(files::tales()?, &options).await?,
+        None => Report::new(tales()?, &options).await?,
         Some(name) => match files::locate("model", name)? {
             Place::Here(path) => Report::new(Folder::open(path)?, &options).await?,
             Place::Hub(id) => {

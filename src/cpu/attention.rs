@@ -1,12 +1,18 @@
 //! The KV cache of a layer, and attention over it.
 
+use super::floats::Floats;
 use super::parts::for_each_part;
-use super::rows::{Floats, Rows};
-use super::simd::{add_scaled, arch, dots};
+use super::rows::{Panels, Rows, stride};
+use super::simd::{add_scaled, add_weighted, arch, exp};
 use crate::options::KvDtype;
 use crate::weights::Float;
 use pulp::{Simd, WithSimd};
 use std::ops::Range;
+
+/// Rows that read keys and values together.
+const TOGETHER: usize = 8;
+/// Positions whose values are widened at a time.
+const AT_A_TIME: usize = 64;
 
 /// Sizes and rules of a layer.
 #[derive(Debug, Clone, Copy)]
@@ -97,70 +103,133 @@ impl Cache {
 
     /// Softmax attention of q [rows, heads, head_dim], whose rows are the last positions: [rows, heads, head_dim].
     pub fn attend(&self, q: &Rows) -> Rows {
-        let Heads { heads, kv_heads, head_dim, window, .. } = self.heads;
+        let Heads { heads, kv_heads, head_dim, .. } = self.heads;
         let group = heads / kv_heads * head_dim;
         let before = self.positions - q.len();
         let mut attended = vec![0f32; q.len() * q.width];
-        for_each_part(&mut attended, group, |part, out| {
-            let (row, kv_head) = (part / kv_heads, part % kv_heads);
-            let end = before + row + 1;
-            let seen = end.saturating_sub(window)..end;
-            let q = &q.row(row)[kv_head * group..][..group];
-            let (k, v) = (&self.k[kv_head], &self.v[kv_head]);
-            arch().dispatch(Group { q, k, v, head_dim, scale: self.heads.scale, seen, out });
-        });
-        Rows::from_flat(&attended, q.width)
+        // Rows that read keys and values together [kv_heads, rows, heads, head_dim].
+        for (chunk, out) in attended.chunks_mut(TOGETHER * q.width).enumerate() {
+            let first = TOGETHER * chunk;
+            let rows = out.len() / q.width;
+            for_each_part(out, rows * group, |kv_head, out| {
+                let mut queries = Rows::new(rows * group / head_dim, head_dim);
+                for row in 0..rows {
+                    let heads = q.row(first + row)[kv_head * group..][..group].chunks_exact(head_dim);
+                    for (i, head) in heads.enumerate() {
+                        queries.row_mut(row * group / head_dim + i).copy_from_slice(head);
+                    }
+                }
+                let mut together = Together {
+                    heads: &self.heads,
+                    v: &self.v[kv_head],
+                    position: before + first,
+                    rows,
+                    products: Vec::new(),
+                    out,
+                };
+                let seen = together.seen(0).start..together.seen(rows - 1).end;
+                together.products = vec![0f32; seen.len() * queries.len()];
+                self.k[kv_head].multiply(seen.start, &Panels::new(&queries), &mut together.products, true);
+                arch().dispatch(together);
+            });
+        }
+        let mut y = Rows::new(q.len(), q.width);
+        for row in 0..q.len() {
+            let rows = TOGETHER.min(q.len() - row / TOGETHER * TOGETHER);
+            let chunk = &attended[row / TOGETHER * TOGETHER * q.width..][..rows * q.width];
+            for (kv_head, y) in y.row_mut(row).chunks_exact_mut(group).enumerate() {
+                y.copy_from_slice(&chunk[(kv_head * rows + row % TOGETHER) * group..][..group]);
+            }
+        }
+        y
     }
 }
 
-/// The query heads of a row that share a KV head.
-struct Group<'a> {
-    /// [heads, head_dim].
-    q: &'a [f32],
-    k: &'a Floats,
+/// Rows from a position on, which read one head of keys and values together.
+struct Together<'a> {
+    heads: &'a Heads,
     v: &'a Floats,
-    head_dim: usize,
-    scale: f32,
-    seen: Range<usize>,
-    /// [heads, head_dim].
+    position: usize,
+    rows: usize,
+    /// Of keys, from the first that is seen, and queries [positions, rows, heads].
+    products: Vec<f32>,
+    /// [rows, heads, head_dim].
     out: &'a mut [f32],
 }
 
-impl WithSimd for Group<'_> {
+impl Together<'_> {
+    fn seen(&self, row: usize) -> Range<usize> {
+        let end = self.position + row + 1;
+        end.saturating_sub(self.heads.window)..end
+    }
+}
+
+impl WithSimd for Together<'_> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { q, k, v, head_dim, scale, seen, out } = self;
-        let heads = Rows::from_flat(q, head_dim);
-        let mut buffer = Vec::new();
-        let mut scores = Rows::new(heads.len(), seen.len());
-        for (i, position) in seen.clone().enumerate() {
-            let k = k.padded(position, head_dim, &mut buffer, true);
-            for head in 0..heads.len() {
-                let [[score]] = dots(simd, [k], [heads.padded(head)]);
-                scores.row_mut(head)[i] = score * scale;
+        let Heads { head_dim, scale, .. } = *self.heads;
+        let (width, queries) = (stride(head_dim), self.out.len() / head_dim);
+        let (start, count) = (self.seen(0).start, self.products.len() / queries);
+        // Four queries at a time.
+        let fours = queries.div_ceil(4);
+        let (mut weights, mut sums) = (vec![0f32; 4 * fours * count], vec![0f32; 4 * fours * width]);
+        let mut totals = vec![0f32; queries];
+        for query in 0..queries {
+            let seen = self.seen(query / (queries / self.rows));
+            let seen = seen.start - start..seen.end - start;
+            let weights = &mut weights[query * count..][seen.clone()];
+            for (weight, products) in
+                weights.iter_mut().zip(self.products[seen.start * queries..].chunks_exact(queries))
+            {
+                *weight = products[query] * scale;
             }
+            totals[query] = softmax(weights);
         }
-        let sums: Vec<f32> = (0..heads.len()).map(|head| softmax(scores.row_mut(head))).collect();
-        for (i, position) in seen.enumerate() {
-            let v = v.padded(position, head_dim, &mut buffer, true);
-            for (head, out) in out.chunks_exact_mut(head_dim).enumerate() {
-                add_scaled(simd, out, scores.row(head)[i], v);
+        let common = self.seen(self.rows - 1).start - start..self.seen(0).end - start;
+        let mut values = vec![0f32; AT_A_TIME * width];
+        let mut at = 0;
+        while at < count {
+            let block = if common.contains(&at) { (common.end - at).min(AT_A_TIME) } else { 1 };
+            let values = &mut values[..block * width];
+            for (i, values) in values.chunks_exact_mut(width).enumerate() {
+                self.v.widen(start + at + i, values, true);
             }
+            if common.contains(&at) {
+                for (weights, sums) in weights.chunks_exact(4 * count).zip(sums.chunks_exact_mut(4 * width)) {
+                    let (a, b) = (&weights[at..], &weights[count + at..]);
+                    let (c, d) = (&weights[2 * count + at..], &weights[3 * count + at..]);
+                    add_weighted(simd, sums, [&a[..block], &b[..block], &c[..block], &d[..block]], values);
+                }
+            } else {
+                for (weights, sums) in weights.chunks_exact(count).zip(sums.chunks_exact_mut(width)) {
+                    // What a row does not see has no weight, and may be no number.
+                    if weights[at] != 0.0 {
+                        add_scaled(simd, sums, weights[at], values);
+                    }
+                }
+            }
+            at += block;
         }
-        for (out, sum) in out.chunks_exact_mut(head_dim).zip(sums) {
-            out.iter_mut().for_each(|value| *value /= sum);
+        for ((out, sums), total) in self.out.chunks_exact_mut(head_dim).zip(sums.chunks_exact(width)).zip(totals) {
+            for (out, sum) in out.iter_mut().zip(sums) {
+                *out = sum / total;
+            }
         }
     }
 }
 
 /// Scores -> exp(score - top); returns their sum.
+#[inline(always)]
 fn softmax(scores: &mut [f32]) -> f32 {
-    let top = scores.iter().fold(f32::NEG_INFINITY, |top, score| top.max(*score));
+    let mut top = f32::NEG_INFINITY;
+    for score in &*scores {
+        top = if *score > top { *score } else { top };
+    }
     let mut sum = 0f64;
     for score in scores {
-        *score = (*score - top).exp();
+        *score = exp(*score - top);
         sum += f64::from(*score);
     }
     sum as f32

@@ -1,5 +1,8 @@
-//! The integer instructions of processors: products of blocks of 8-bit codes. What is inlined has no closures: they are functions of
-//! their own, compiled for any processor.
+//! The integer instructions of processors: products of blocks of 8-bit codes, four at a time. What is inlined has no closures: they are
+//! functions of their own, compiled for any processor.
+
+use super::simd::{mul_add, unroll};
+use bytemuck::Zeroable;
 
 /// Activations that share a scale.
 pub const BLOCK: usize = 32;
@@ -8,23 +11,63 @@ pub const BLOCK: usize = 32;
 pub trait Integers: Copy {
     /// 32 weights.
     type Weights: Copy;
-    /// Integer sums side by side.
-    type Sums: Copy;
-    /// Their multiples, added up.
-    type Total: Copy;
+    /// The products of a block with 32 activations, some of them added up.
+    type Products: Copy;
+    /// Four numbers.
+    type Four: Copy + Zeroable;
+    /// Four sums of such products.
+    type Totals: Copy + Zeroable;
 
     /// `code - center`.
     fn nibbles(self, codes: &[u8; BLOCK / 2], center: u8) -> Self::Weights;
     /// `code - center`.
     fn bytes(self, codes: &[u8; BLOCK], center: u8) -> Self::Weights;
-    /// The products with the first and with the last 16 activations.
-    fn dot(self, weights: Self::Weights, codes: &[i16; BLOCK]) -> [Self::Sums; 2];
-    fn sum(self, sums: [Self::Sums; 2]) -> Self::Sums;
-    /// A factor of such multiples.
-    fn splat(self, factor: f32) -> Self::Total;
-    /// `total + sums * (scale * factor)`.
-    fn add(self, total: Self::Total, sums: Self::Sums, scale: Self::Total, factor: f32) -> Self::Total;
-    fn total(self, total: Self::Total) -> f32;
+    fn multiply(self, weights: Self::Weights, codes: &[i16; BLOCK]) -> Self::Products;
+    fn splat(self, number: f32) -> Self::Four;
+    fn four(self, numbers: &[f32; 4]) -> Self::Four;
+    /// `a * b + c`.
+    fn mul_add(self, a: Self::Four, b: Self::Four, c: Self::Four) -> Self::Four;
+    /// `totals + products * (scales * factors)`.
+    fn add(
+        self,
+        totals: Self::Totals,
+        products: [Self::Products; 4],
+        scales: Self::Four,
+        factors: Self::Four,
+    ) -> Self::Totals;
+    /// The same with scales for the first 16 and for the last 16 of each.
+    fn add_halves(
+        self,
+        totals: Self::Totals,
+        products: [Self::Products; 4],
+        scales: [Self::Four; 2],
+        factors: Self::Four,
+    ) -> Self::Totals;
+    /// `totals + more`.
+    fn total(self, totals: Self::Totals, more: Self::Four) -> [f32; 4];
+}
+
+/// Four numbers one by one, where the compiler makes a vector of them.
+macro_rules! four_floats {
+    () => {
+        type Four = [f32; 4];
+
+        #[inline(always)]
+        fn splat(self, number: f32) -> [f32; 4] {
+            [number; 4]
+        }
+
+        #[inline(always)]
+        fn four(self, numbers: &[f32; 4]) -> [f32; 4] {
+            *numbers
+        }
+
+        #[inline(always)]
+        fn mul_add(self, a: [f32; 4], b: [f32; 4], mut c: [f32; 4]) -> [f32; 4] {
+            unroll!(i in 4 => { c[i] = mul_add(a[i], b[i], c[i]); });
+            c
+        }
+    };
 }
 
 /// Without vectors, or with those that the compiler finds.
@@ -33,8 +76,10 @@ pub struct Plain;
 
 impl Integers for Plain {
     type Weights = [i16; BLOCK];
-    type Sums = [i32; 8];
-    type Total = [f32; 8];
+    type Products = [i32; BLOCK / 2];
+    type Totals = [[f32; 8]; 4];
+
+    four_floats!();
 
     #[inline(always)]
     fn nibbles(self, codes: &[u8; BLOCK / 2], center: u8) -> Self::Weights {
@@ -47,57 +92,68 @@ impl Integers for Plain {
     }
 
     #[inline(always)]
-    fn dot(self, weights: Self::Weights, codes: &[i16; BLOCK]) -> [Self::Sums; 2] {
+    fn multiply(self, weights: Self::Weights, codes: &[i16; BLOCK]) -> Self::Products {
         let product = |i: usize| i32::from(weights[i]) * i32::from(codes[i]);
-        [0, 16].map(|from| std::array::from_fn(|i| product(from + 2 * i) + product(from + 2 * i + 1)))
+        std::array::from_fn(|i| product(2 * i) + product(2 * i + 1))
     }
 
     #[inline(always)]
-    fn sum(self, [a, b]: [Self::Sums; 2]) -> Self::Sums {
-        std::array::from_fn(|i| a[i] + b[i])
-    }
-
-    #[inline(always)]
-    fn splat(self, factor: f32) -> Self::Total {
-        [factor; 8]
-    }
-
-    #[inline(always)]
-    fn add(self, mut total: Self::Total, sums: Self::Sums, scale: Self::Total, factor: f32) -> Self::Total {
-        for i in 0..8 {
-            total[i] += sums[i] as f32 * (scale[i] * factor);
+    fn add(
+        self,
+        mut totals: Self::Totals,
+        products: [Self::Products; 4],
+        scales: [f32; 4],
+        factors: [f32; 4],
+    ) -> Self::Totals {
+        for i in 0..4 {
+            for j in 0..8 {
+                totals[i][j] += (products[i][j] + products[i][j + 8]) as f32 * (scales[i] * factors[i]);
+            }
         }
-        total
+        totals
     }
 
     #[inline(always)]
-    fn total(self, total: Self::Total) -> f32 {
-        total.iter().sum()
+    fn add_halves(
+        self,
+        mut totals: Self::Totals,
+        products: [Self::Products; 4],
+        scales: [[f32; 4]; 2],
+        factors: [f32; 4],
+    ) -> Self::Totals {
+        for i in 0..4 {
+            for j in 0..16 {
+                totals[i][j % 8] += products[i][j] as f32 * (scales[j / 8][i] * factors[i]);
+            }
+        }
+        totals
+    }
+
+    #[inline(always)]
+    fn total(self, totals: Self::Totals, more: [f32; 4]) -> [f32; 4] {
+        std::array::from_fn(|i| totals[i].iter().sum::<f32>() + more[i])
     }
 }
 
 #[cfg(target_arch = "x86_64")]
-mod avx2 {
-    use super::{BLOCK, Integers};
+mod x86 {
+    use super::{BLOCK, Integers, mul_add, unroll};
     use bytemuck::cast;
-    use pulp::x86::V3;
-    use std::arch::x86_64::{__m128i, __m256, __m256i};
+    use pulp::Simd;
+    use pulp::x86::{V3, V4};
+    use std::arch::x86_64::{__m128i, __m256, __m256i, __m512, __m512i};
 
     impl Integers for V3 {
         type Weights = [__m256i; 2];
-        type Sums = __m256i;
-        type Total = __m256;
+        type Products = [__m256i; 2];
+        type Totals = [__m256; 4];
+
+        four_floats!();
 
         #[inline(always)]
         fn nibbles(self, codes: &[u8; BLOCK / 2], center: u8) -> Self::Weights {
-            let both: __m128i = cast(*codes);
-            let (mask, center) = (cast([15u8; 16]), cast([center; 16]));
-            let low = self.sse2._mm_and_si128(both, mask);
-            let high = self.sse2._mm_and_si128(self.sse2._mm_srli_epi16::<4>(both), mask);
-            [
-                self.avx2._mm256_cvtepi8_epi16(self.sse2._mm_sub_epi8(low, center)),
-                self.avx2._mm256_cvtepi8_epi16(self.sse2._mm_sub_epi8(high, center)),
-            ]
+            let [low, high]: [__m128i; 2] = cast(split(self, codes, center));
+            [self.avx2._mm256_cvtepi8_epi16(low), self.avx2._mm256_cvtepi8_epi16(high)]
         }
 
         #[inline(always)]
@@ -111,31 +167,128 @@ mod avx2 {
         }
 
         #[inline(always)]
-        fn dot(self, weights: Self::Weights, codes: &[i16; BLOCK]) -> [Self::Sums; 2] {
+        fn multiply(self, weights: Self::Weights, codes: &[i16; BLOCK]) -> Self::Products {
             let [low, high]: [__m256i; 2] = cast(*codes);
             [self.avx2._mm256_madd_epi16(weights[0], low), self.avx2._mm256_madd_epi16(weights[1], high)]
         }
 
         #[inline(always)]
-        fn sum(self, [a, b]: [Self::Sums; 2]) -> Self::Sums {
-            self.avx2._mm256_add_epi32(a, b)
+        fn add(
+            self,
+            mut totals: Self::Totals,
+            products: [Self::Products; 4],
+            scales: [f32; 4],
+            factors: [f32; 4],
+        ) -> Self::Totals {
+            unroll!(i in 4 => {
+                let sums = self.avx2._mm256_add_epi32(products[i][0], products[i][1]);
+                totals[i] = add(self, totals[i], sums, scales[i], factors[i]);
+            });
+            totals
         }
 
         #[inline(always)]
-        fn splat(self, factor: f32) -> Self::Total {
-            self.avx._mm256_set1_ps(factor)
+        fn add_halves(
+            self,
+            mut totals: Self::Totals,
+            products: [Self::Products; 4],
+            [first, last]: [[f32; 4]; 2],
+            factors: [f32; 4],
+        ) -> Self::Totals {
+            unroll!(i in 4 => {
+                let total = add(self, totals[i], products[i][0], first[i], factors[i]);
+                totals[i] = add(self, total, products[i][1], last[i], factors[i]);
+            });
+            totals
         }
 
         #[inline(always)]
-        fn add(self, total: Self::Total, sums: Self::Sums, scale: Self::Total, factor: f32) -> Self::Total {
-            let by = self.avx._mm256_mul_ps(scale, self.avx._mm256_set1_ps(factor));
-            self.fma._mm256_fmadd_ps(self.avx._mm256_cvtepi32_ps(sums), by, total)
+        fn total(self, totals: Self::Totals, mut more: [f32; 4]) -> [f32; 4] {
+            unroll!(i in 4 => { more[i] += self.reduce_sum_f32s(cast(totals[i])); });
+            more
+        }
+    }
+
+    #[inline(always)]
+    fn add(simd: V3, total: __m256, sums: __m256i, scale: f32, factor: f32) -> __m256 {
+        let by = simd.avx._mm256_mul_ps(simd.avx._mm256_set1_ps(scale), simd.avx._mm256_set1_ps(factor));
+        simd.fma._mm256_fmadd_ps(simd.avx._mm256_cvtepi32_ps(sums), by, total)
+    }
+
+    /// `code - center` of the lower and of the upper bits.
+    #[inline(always)]
+    fn split(simd: V3, codes: &[u8; BLOCK / 2], center: u8) -> __m256i {
+        let both: __m128i = cast(*codes);
+        let codes = simd
+            .avx2
+            ._mm256_inserti128_si256::<1>(simd.avx._mm256_castsi128_si256(both), simd.sse2._mm_srli_epi16::<4>(both));
+        let codes = simd.avx2._mm256_and_si256(codes, cast([15u8; 32]));
+        simd.avx2._mm256_sub_epi8(codes, cast([center; 32]))
+    }
+
+    #[inline(always)]
+    fn scaled(simd: V4, total: __m512, products: __m512i, scales: __m512, factor: f32) -> __m512 {
+        let by = simd.avx512f._mm512_mul_ps(scales, simd.avx512f._mm512_set1_ps(factor));
+        simd.avx512f._mm512_fmadd_ps(simd.avx512f._mm512_cvtepi32_ps(products), by, total)
+    }
+
+    impl Integers for V4 {
+        type Weights = __m512i;
+        type Products = __m512i;
+        type Totals = [__m512; 4];
+
+        four_floats!();
+
+        #[inline(always)]
+        fn nibbles(self, codes: &[u8; BLOCK / 2], center: u8) -> Self::Weights {
+            self.avx512bw._mm512_cvtepi8_epi16(split(*self, codes, center))
         }
 
         #[inline(always)]
-        fn total(self, total: Self::Total) -> f32 {
-            let sums: [f32; 8] = cast(total);
-            sums.iter().sum()
+        fn bytes(self, codes: &[u8; BLOCK], center: u8) -> Self::Weights {
+            let codes = self.avx512bw._mm512_cvtepu8_epi16(cast(*codes));
+            self.avx512bw._mm512_sub_epi16(codes, cast([u16::from(center); 32]))
+        }
+
+        #[inline(always)]
+        fn multiply(self, weights: Self::Weights, codes: &[i16; BLOCK]) -> Self::Products {
+            self.avx512bw._mm512_madd_epi16(weights, cast(*codes))
+        }
+
+        #[inline(always)]
+        fn add(
+            self,
+            mut totals: Self::Totals,
+            products: [Self::Products; 4],
+            scales: [f32; 4],
+            factors: [f32; 4],
+        ) -> Self::Totals {
+            unroll!(i in 4 => {
+                totals[i] = scaled(self, totals[i], products[i], self.avx512f._mm512_set1_ps(scales[i]), factors[i]);
+            });
+            totals
+        }
+
+        #[inline(always)]
+        fn add_halves(
+            self,
+            mut totals: Self::Totals,
+            products: [Self::Products; 4],
+            [first, last]: [[f32; 4]; 2],
+            factors: [f32; 4],
+        ) -> Self::Totals {
+            unroll!(i in 4 => {
+                let (first, last) = (self.avx512f._mm512_set1_ps(first[i]), self.avx512f._mm512_set1_ps(last[i]));
+                let scales = self.avx512f._mm512_mask_blend_ps(0xff00, first, last);
+                totals[i] = scaled(self, totals[i], products[i], scales, factors[i]);
+            });
+            totals
+        }
+
+        #[inline(always)]
+        fn total(self, totals: Self::Totals, mut more: [f32; 4]) -> [f32; 4] {
+            unroll!(i in 4 => { more[i] += self.reduce_sum_f32s(cast(totals[i])); });
+            more
         }
     }
 }
@@ -145,18 +298,19 @@ mod simd128 {
     use super::{BLOCK, Integers};
     use bytemuck::cast;
     use pulp::wasm::Simd128;
-    use std::arch::wasm32::v128;
+    use std::arch::wasm32::{i32x4_shuffle, v128};
 
     impl Integers for Simd128 {
         type Weights = [v128; 4];
-        type Sums = v128;
-        type Total = v128;
+        type Products = [v128; 2];
+        type Four = v128;
+        type Totals = v128;
 
         #[inline(always)]
         fn nibbles(self, codes: &[u8; BLOCK / 2], center: u8) -> Self::Weights {
             let simd = self.simd128;
             let (both, center) = (cast(*codes), simd.u8x16_splat(center));
-            let low = simd.i8x16_sub(simd.v128_and(both, cast([15u8; 16])), center);
+            let low = simd.i8x16_sub(simd.v128_and(both, simd.u8x16_splat(15)), center);
             let high = simd.i8x16_sub(simd.u8x16_shr(both, 4), center);
             [
                 simd.i16x8_extend_low_i8x16(low),
@@ -180,7 +334,7 @@ mod simd128 {
         }
 
         #[inline(always)]
-        fn dot(self, weights: Self::Weights, codes: &[i16; BLOCK]) -> [Self::Sums; 2] {
+        fn multiply(self, weights: Self::Weights, codes: &[i16; BLOCK]) -> Self::Products {
             let simd = self.simd128;
             let codes: [v128; 4] = cast(*codes);
             let first = simd.i32x4_dot_i16x8(weights[0], codes[0]);
@@ -191,26 +345,49 @@ mod simd128 {
         }
 
         #[inline(always)]
-        fn sum(self, [a, b]: [Self::Sums; 2]) -> Self::Sums {
-            self.simd128.i32x4_add(a, b)
+        fn splat(self, number: f32) -> v128 {
+            self.simd128.f32x4_splat(number)
         }
 
         #[inline(always)]
-        fn splat(self, factor: f32) -> Self::Total {
-            self.simd128.f32x4_splat(factor)
+        fn four(self, numbers: &[f32; 4]) -> v128 {
+            cast(*numbers)
         }
 
         #[inline(always)]
-        fn add(self, total: Self::Total, sums: Self::Sums, scale: Self::Total, factor: f32) -> Self::Total {
+        fn mul_add(self, a: v128, b: v128, c: v128) -> v128 {
+            self.simd128.f32x4_add(self.simd128.f32x4_mul(a, b), c)
+        }
+
+        #[inline(always)]
+        fn add(self, totals: v128, products: [[v128; 2]; 4], scales: v128, factors: v128) -> v128 {
+            let [[a, a2], [b, b2], [c, c2], [d, d2]] = products;
             let simd = self.simd128;
-            let by = simd.f32x4_mul(scale, simd.f32x4_splat(factor));
-            simd.f32x4_add(total, simd.f32x4_mul(simd.f32x4_convert_i32x4(sums), by))
+            let products = [simd.i32x4_add(a, a2), simd.i32x4_add(b, b2), simd.i32x4_add(c, c2), simd.i32x4_add(d, d2)];
+            add(self, totals, products, simd.f32x4_mul(scales, factors))
         }
 
         #[inline(always)]
-        fn total(self, total: Self::Total) -> f32 {
-            let sums: [f32; 4] = cast(total);
-            sums.iter().sum()
+        fn add_halves(self, totals: v128, products: [[v128; 2]; 4], [first, last]: [v128; 2], factors: v128) -> v128 {
+            let [[a, a2], [b, b2], [c, c2], [d, d2]] = products;
+            let simd = self.simd128;
+            let totals = add(self, totals, [a, b, c, d], simd.f32x4_mul(first, factors));
+            add(self, totals, [a2, b2, c2, d2], simd.f32x4_mul(last, factors))
         }
+
+        #[inline(always)]
+        fn total(self, totals: v128, more: v128) -> [f32; 4] {
+            cast(self.simd128.f32x4_add(totals, more))
+        }
+    }
+
+    /// Adds each four integers up, so that four sums are converted and multiplied at once.
+    #[inline(always)]
+    fn add(simd: Simd128, totals: v128, [a, b, c, d]: [v128; 4], scales: v128) -> v128 {
+        let integers = simd.simd128;
+        let ab = integers.i32x4_add(i32x4_shuffle::<0, 4, 1, 5>(a, b), i32x4_shuffle::<2, 6, 3, 7>(a, b));
+        let cd = integers.i32x4_add(i32x4_shuffle::<0, 4, 1, 5>(c, d), i32x4_shuffle::<2, 6, 3, 7>(c, d));
+        let sums = integers.i32x4_add(i32x4_shuffle::<0, 1, 4, 5>(ab, cd), i32x4_shuffle::<2, 3, 6, 7>(ab, cd));
+        simd.mul_add(integers.f32x4_convert_i32x4(sums), scales, totals)
     }
 }

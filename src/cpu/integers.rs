@@ -4,19 +4,22 @@
 
 use super::instructions::{BLOCK, Integers, Plain};
 use super::rows::Rows;
-use super::simd::{arch, mul_add};
+use super::simd::{arch, unroll};
+use bytemuck::Zeroable;
 use pulp::{Arch, Simd, WithSimd};
 
-/// Activations in 8 bits [rows, width]: each is about `scale * code`, with a scale for each block.
+/// Activations in 8 bits [rows, width]: each is about `scale * code`, with a scale for each block. Blocks of four rows take turns, as
+/// long as there are four.
 pub struct Coded {
+    rows: usize,
     /// Blocks of a row.
     blocks: usize,
     codes: Vec<[i16; BLOCK]>,
-    /// [rows, blocks].
+    /// One for each block.
     scales: Vec<f32>,
-    /// Sums of the blocks [rows, blocks].
+    /// Sums of the blocks.
     sums: Vec<f32>,
-    /// Of the first and of the last 16 of each [rows, blocks, 2].
+    /// Of the first 16 of each, and of the last.
     halves: Vec<f32>,
 }
 
@@ -28,17 +31,18 @@ impl Coded {
 
     /// How many rows.
     pub fn len(&self) -> usize {
-        self.scales.len() / self.blocks.max(1)
+        self.rows
     }
 
+    /// N rows from one on, which take turns, as far as weights go that have G scales for each block.
     #[inline(always)]
-    fn row(&self, row: usize) -> Row<'_> {
-        let range = row * self.blocks..(row + 1) * self.blocks;
-        Row {
-            codes: &self.codes[range.clone()],
-            scales: &self.scales[range.clone()],
-            sums: &self.sums[range.clone()],
-            halves: &self.halves[2 * range.start..2 * range.end],
+    fn panel<const N: usize, const G: usize>(&self, first: usize, blocks: usize) -> Panel<'_, N, G> {
+        let range = first * self.blocks..first * self.blocks + N * blocks;
+        let sums = if G == 1 { &self.sums } else { &self.halves };
+        Panel {
+            codes: &self.codes[range.clone()].as_chunks().0[..blocks],
+            scales: &self.scales[range.clone()].as_chunks().0[..blocks],
+            sums: &sums[G * range.start..G * range.end].as_chunks().0.as_chunks().0[..blocks],
         }
     }
 }
@@ -53,69 +57,74 @@ impl WithSimd for Round<'_> {
         /// What is smaller is nothing.
         const LEAST: f32 = 1e-30;
         let Self(x) = self;
-        let blocks = x.padded_width() / BLOCK;
-        let count = x.len() * blocks;
+        let (rows, blocks) = (x.len(), x.padded_width() / BLOCK);
+        let count = rows * blocks;
         let mut coded = Coded {
+            rows,
             blocks,
-            codes: Vec::with_capacity(count),
-            scales: Vec::with_capacity(count),
-            sums: Vec::with_capacity(count),
-            halves: Vec::with_capacity(2 * count),
+            codes: vec![[0; BLOCK]; count],
+            scales: vec![0.0; count],
+            sums: vec![0.0; count],
+            halves: vec![0.0; 2 * count],
         };
-        for row in 0..x.len() {
-            for block in x.padded(row).as_chunks::<BLOCK>().0 {
+        for row in 0..rows {
+            let width = if row / 4 < rows / 4 { 4 } else { 1 };
+            let first = (row - row % width) * blocks;
+            for (block, x) in x.padded(row).as_chunks::<BLOCK>().0.iter().enumerate() {
                 // As bits a NaN is the largest, so that the scale becomes one, and the logits.
                 let mut most = 0;
-                for x in block {
+                for x in x {
                     most = most.max(x.to_bits() & 0x7fff_ffff);
                 }
                 let most = f32::from_bits(most);
                 let (scale, factor) = (most / 127.0, if most >= LEAST { 127.0 / most } else { 0.0 });
-                let (mut codes, mut halves) = ([0i16; BLOCK], [0i16; 2]);
+                let at = first + block * width + row % width;
+                let (codes, mut halves) = (&mut coded.codes[at], [0i16; 2]);
                 for i in 0..BLOCK {
-                    codes[i] = (block[i] * factor).round_ties_even() as i16;
+                    codes[i] = (x[i] * factor).round_ties_even() as i16;
                     halves[i / (BLOCK / 2)] += codes[i];
                 }
-                coded.codes.push(codes);
-                coded.scales.push(scale);
-                coded.sums.push(scale * f32::from(halves[0] + halves[1]));
-                coded.halves.push(scale * f32::from(halves[0]));
-                coded.halves.push(scale * f32::from(halves[1]));
+                coded.scales[at] = scale;
+                coded.sums[at] = scale * f32::from(halves[0] + halves[1]);
+                for half in 0..2 {
+                    let at = 2 * first + (2 * block + half) * width + row % width;
+                    coded.halves[at] = scale * f32::from(halves[half]);
+                }
             }
         }
         coded
     }
 }
 
+/// N rows of activations: codes, scales, and G sums of each block.
 #[derive(Clone, Copy)]
-struct Row<'a> {
-    codes: &'a [[i16; BLOCK]],
-    scales: &'a [f32],
-    sums: &'a [f32],
-    halves: &'a [f32],
+struct Panel<'a, const N: usize, const G: usize> {
+    codes: &'a [[[i16; BLOCK]; N]],
+    scales: &'a [[f32; N]],
+    sums: &'a [[[f32; N]; G]],
 }
 
-/// A row of weights, in blocks: each is `scale * (code - center) + offset`.
+/// Four rows of weights, in blocks: each weight is `scale * (code - center) + offset`.
 #[derive(Clone, Copy)]
 pub struct Weights<'a> {
-    /// Where two share a byte, the lower bits are of code i, the upper ones of code i + 16.
     pub codes: Codes<'a>,
     /// The code that stands for no more than the offset.
     pub center: u8,
-    /// For each block or, twice as many, for each half of one.
-    pub scales: &'a [f32],
+    /// The rows' scales for each block or, twice as many, for each half of one.
+    pub scales: &'a [[f32; 4]],
     /// As many.
-    pub offsets: Option<&'a [f32]>,
+    pub offsets: Option<&'a [[f32; 4]]>,
 }
 
-/// Codes of a row, in blocks.
+/// Codes of four rows, in blocks.
 #[derive(Clone, Copy)]
 pub enum Codes<'a> {
-    Nibbles(&'a [[u8; BLOCK / 2]]),
-    Bytes(&'a [[u8; BLOCK]]),
+    /// The lower bits are of code i, the upper ones of code i + 16.
+    Nibbles([&'a [[u8; BLOCK / 2]]; 4]),
+    Bytes([&'a [[u8; BLOCK]]; 4]),
 }
 
-/// The products of rows of weights with each row of activations [outs, rows].
+/// The products of rows of weights, four at a time, with each row of activations [outs, rows].
 pub fn products<'a>(weights: impl Fn(usize) -> Weights<'a>, x: &Coded, products: &mut [f32]) {
     match arch() {
         #[cfg(target_arch = "x86_64")]
@@ -148,42 +157,36 @@ impl<'w, I: Integers, W: Fn(usize) -> Weights<'w>> Products<'_, I, W> {
     #[inline(always)]
     fn compute(self) {
         let Self { simd, weights, x, products } = self;
-        for (out, products) in products.chunks_exact_mut(x.len()).enumerate() {
-            // Each block of weights that is taken apart serves up to eight rows.
-            let (weights, mut row) = (weights(out), 0);
-            row = some::<I, 8>(simd, weights, x, row, products);
-            row = some::<I, 4>(simd, weights, x, row, products);
-            row = some::<I, 2>(simd, weights, x, row, products);
-            some::<I, 1>(simd, weights, x, row, products);
+        for (four, products) in products.chunks_mut(4 * x.len()).enumerate() {
+            let weights = weights(four);
+            match weights.codes {
+                Codes::Nibbles(codes) => weights.multiply(simd, codes, x, products),
+                Codes::Bytes(codes) => weights.multiply(simd, codes, x, products),
+            }
         }
     }
 }
 
-/// The products with N rows at a time from one on, as long as there are so many. Returns the first that is left.
-#[inline(always)]
-fn some<I: Integers, const N: usize>(
-    simd: I,
-    weights: Weights<'_>,
-    x: &Coded,
-    mut from: usize,
-    products: &mut [f32],
-) -> usize {
-    while from + N <= x.len() {
-        let mut rows = [x.row(from); N];
-        for (i, row) in rows.iter_mut().enumerate().skip(1) {
-            *row = x.row(from + i);
+impl Weights<'_> {
+    #[inline(always)]
+    fn multiply<I: Integers, B: Block>(self, simd: I, codes: [&[B]; 4], x: &Coded, products: &mut [f32]) {
+        if self.scales.len() == codes[0].len() {
+            self.grouped::<B, 1>(codes).multiply(simd, x, products);
+        } else {
+            self.grouped::<B, 2>(codes).multiply(simd, x, products);
         }
-        products[from..from + N].copy_from_slice(&dots(simd, weights, rows));
-        from += N;
     }
-    from
-}
 
-#[inline(always)]
-fn dots<I: Integers, const N: usize>(simd: I, weights: Weights<'_>, x: [Row<'_>; N]) -> [f32; N] {
-    match weights.codes {
-        Codes::Nibbles(codes) => dots_of(simd, weights, codes, x),
-        Codes::Bytes(codes) => dots_of(simd, weights, codes, x),
+    #[inline(always)]
+    fn grouped<'a, B, const G: usize>(&'a self, [a, b, c, d]: [&'a [B]; 4]) -> Four<'a, B, G> {
+        // All as long, so that not each block asks.
+        let len = a.len();
+        Four {
+            codes: [a, &b[..len], &c[..len], &d[..len]],
+            center: self.center,
+            scales: &self.scales.as_chunks().0[..len],
+            offsets: self.offsets.map(|offsets| &offsets.as_chunks().0[..len]),
+        }
     }
 }
 
@@ -206,65 +209,111 @@ impl Block for [u8; BLOCK] {
     }
 }
 
-#[inline(always)]
-fn dots_of<I: Integers, B: Block, const N: usize>(
-    simd: I,
-    weights: Weights<'_>,
-    codes: &[B],
-    mut x: [Row<'_>; N],
-) -> [f32; N] {
-    let Weights { center, scales, offsets, .. } = weights;
-    // All as long as the codes, which need not be asked for each block then.
-    let len = codes.len();
-    for row in &mut x {
-        row.codes = &row.codes[..len];
-        row.scales = &row.scales[..len];
-    }
-    let mut totals = [simd.splat(0.0); N];
-    if scales.len() == len {
-        let scales = &scales[..len];
-        for at in 0..len {
-            let (block, scale) = (codes[at].widen(simd, center), simd.splat(scales[at]));
-            for i in 0..N {
-                let sums = simd.sum(simd.dot(block, &x[i].codes[at]));
-                totals[i] = simd.add(totals[i], sums, scale, x[i].scales[at]);
-            }
-        }
-    } else {
-        let scales = &scales.as_chunks::<2>().0[..len];
-        for at in 0..len {
-            let block = codes[at].widen(simd, center);
-            let (first, last) = (simd.splat(scales[at][0]), simd.splat(scales[at][1]));
-            for i in 0..N {
-                let sums = simd.dot(block, &x[i].codes[at]);
-                totals[i] = simd.add(totals[i], sums[0], first, x[i].scales[at]);
-                totals[i] = simd.add(totals[i], sums[1], last, x[i].scales[at]);
-            }
-        }
-    }
-    let mut products = [0f32; N];
-    for i in 0..N {
-        products[i] = simd.total(totals[i]);
-        if let Some(offsets) = offsets {
-            products[i] += dot(offsets, if offsets.len() == len { x[i].sums } else { x[i].halves });
-        }
-    }
-    products
+/// Four rows of weights of one kind, with G scales for each block.
+struct Four<'a, B, const G: usize> {
+    codes: [&'a [B]; 4],
+    center: u8,
+    scales: &'a [[[f32; 4]; G]],
+    offsets: Option<&'a [[[f32; 4]; G]]>,
 }
 
-/// Eight sums that take turns, added up at the end.
-#[inline(always)]
-fn dot(a: &[f32], b: &[f32]) -> f32 {
-    let mut sums = [0f32; 8];
-    let (a, a_rest) = a.as_chunks::<8>();
-    let (b, b_rest) = b.as_chunks::<8>();
-    for (a, b) in a.iter().zip(b) {
-        for i in 0..8 {
-            sums[i] = mul_add(a[i], b[i], sums[i]);
+impl<B: Block, const G: usize> Four<'_, B, G> {
+    /// Products [outs, rows] of up to four outputs.
+    #[inline(always)]
+    fn multiply<I: Integers>(self, simd: I, x: &Coded, products: &mut [f32]) {
+        let (blocks, mut row) = (self.scales.len(), 0);
+        // Each block of weights that is taken apart serves up to eight rows.
+        while row + 8 <= x.len() {
+            let panels = [x.panel(row, blocks), x.panel(row + 4, blocks)];
+            for (out, products) in products.chunks_exact_mut(x.len()).enumerate() {
+                products[row..row + 8].copy_from_slice(self.with_panels(simd, out, panels).as_flattened());
+            }
+            row += 8;
+        }
+        if row + 4 <= x.len() {
+            let panels = [x.panel(row, blocks)];
+            for (out, products) in products.chunks_exact_mut(x.len()).enumerate() {
+                products[row..row + 4].copy_from_slice(self.with_panels(simd, out, panels).as_flattened());
+            }
+            row += 4;
+        }
+        while row < x.len() {
+            let found = self.with_row(simd, x, row);
+            for (found, products) in found.into_iter().zip(products.chunks_exact_mut(x.len())) {
+                products[row] = found;
+            }
+            row += 1;
         }
     }
-    for (i, (a, b)) in a_rest.iter().zip(b_rest).enumerate() {
-        sums[i] = mul_add(*a, *b, sums[i]);
+
+    /// The products of one of them with N times four rows.
+    #[inline(always)]
+    fn with_panels<I: Integers, const N: usize>(
+        &self,
+        simd: I,
+        out: usize,
+        panels: [Panel<'_, 4, G>; N],
+    ) -> [[f32; 4]; N]
+    where
+        [I::Totals; N]: Zeroable,
+        [I::Four; N]: Zeroable,
+        [[f32; 4]; N]: Zeroable,
+    {
+        let (mut totals, mut more): ([I::Totals; N], [I::Four; N]) = (Zeroable::zeroed(), Zeroable::zeroed());
+        for (at, codes) in self.codes[out].iter().enumerate() {
+            let block = codes.widen(simd, self.center);
+            unroll!(i in N => {
+                let [a, b, c, d] = &panels[i].codes[at];
+                let products =
+                    [simd.multiply(block, a), simd.multiply(block, b), simd.multiply(block, c), simd.multiply(block, d)];
+                let (scales, factors) = (&self.scales[at], simd.four(&panels[i].scales[at]));
+                let first = simd.splat(scales[0][out]);
+                totals[i] = if G == 1 {
+                    simd.add(totals[i], products, first, factors)
+                } else {
+                    simd.add_halves(totals[i], products, [first, simd.splat(scales[G - 1][out])], factors)
+                };
+                if let Some(offsets) = self.offsets {
+                    unroll!(group in G => {
+                        let sums = simd.four(&panels[i].sums[at][group]);
+                        more[i] = simd.mul_add(simd.splat(offsets[at][group][out]), sums, more[i]);
+                    });
+                }
+            });
+        }
+        let mut products: [[f32; 4]; N] = Zeroable::zeroed();
+        unroll!(i in N => { products[i] = simd.total(totals[i], more[i]); });
+        products
     }
-    sums.iter().sum()
+
+    /// The products of all four with a row.
+    #[inline(always)]
+    fn with_row<I: Integers>(&self, simd: I, x: &Coded, row: usize) -> [f32; 4] {
+        let ([a, b, c, d], center) = (self.codes, self.center);
+        let x = x.panel::<1, G>(row, a.len());
+        let (mut totals, mut more): (I::Totals, I::Four) = (Zeroable::zeroed(), Zeroable::zeroed());
+        for at in 0..a.len() {
+            let [row] = &x.codes[at];
+            let products = [
+                simd.multiply(a[at].widen(simd, center), row),
+                simd.multiply(b[at].widen(simd, center), row),
+                simd.multiply(c[at].widen(simd, center), row),
+                simd.multiply(d[at].widen(simd, center), row),
+            ];
+            let (scales, factors) = (&self.scales[at], simd.splat(x.scales[at][0]));
+            let first = simd.four(&scales[0]);
+            totals = if G == 1 {
+                simd.add(totals, products, first, factors)
+            } else {
+                simd.add_halves(totals, products, [first, simd.four(&scales[G - 1])], factors)
+            };
+            if let Some(offsets) = self.offsets {
+                unroll!(group in G => {
+                    let sums = simd.splat(x.sums[at][group][0]);
+                    more = simd.mul_add(simd.four(&offsets[at][group]), sums, more);
+                });
+            }
+        }
+        simd.total(totals, more)
+    }
 }

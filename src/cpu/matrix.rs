@@ -1,10 +1,11 @@
 //! Matrices in the CPU's memory, and their products with rows of activations.
 
+use super::floats::{Floats, multiply_four};
 use super::instructions::BLOCK;
 use super::integers::{self, Coded, Codes};
 use super::parts::for_each_part;
-use super::rows::{Floats, Rows, stride};
-use super::simd::{LANES, arch, dots, widen_codes};
+use super::rows::{Panels, Rows, stride};
+use super::simd::{LANES, arch, widen_codes};
 use crate::options::Arithmetic;
 use crate::weights::{self, Dtype, Float, Format, coded, widen};
 use pulp::{Simd, WithSimd};
@@ -47,9 +48,10 @@ struct Quantised {
     group: usize,
     /// Blocks that share them where they are stored.
     repeats: usize,
-    scales: Vec<f32>,
-    /// None where no weight has one.
-    offsets: Option<Vec<f32>>,
+    /// Of four rows in turn [rows / 4, groups of a row, 4].
+    scales: Vec<[f32; 4]>,
+    /// As many; none where no weight has one.
+    offsets: Option<Vec<[f32; 4]>>,
 }
 
 impl Matrix {
@@ -63,27 +65,32 @@ impl Matrix {
     /// # Errors
     /// Where there is not so much memory.
     pub fn reserve(&mut self, dtype: Dtype, rows: usize) -> Result<(), TryReserveError> {
-        let weights = rows * stride(self.cols);
+        let width = stride(self.cols);
+        let weights = rows * width;
         match &mut self.piece(dtype).stored {
             Stored::Floats(floats) => floats.reserve(weights),
             Stored::Quantised(Quantised { codes, has_nibbles, scales, group, .. }) => {
                 codes.try_reserve_exact(if *has_nibbles { weights / 2 } else { weights })?;
-                scales.try_reserve_exact(weights / *group)
+                scales.try_reserve_exact(rows.div_ceil(4) * (width / *group))
             }
         }
     }
 
     /// Appends rows, given as the bytes of a type.
-    pub fn push(&mut self, dtype: Dtype, bytes: &[u8]) {
+    ///
+    /// # Errors
+    /// Where there is not so much memory.
+    pub fn push(&mut self, dtype: Dtype, bytes: &[u8]) -> Result<(), TryReserveError> {
         let (cols, row_bytes) = (self.cols, dtype.bytes(self.cols as u64));
         let rows = bytes.len() / row_bytes.map_or(usize::MAX, |bytes| bytes.max(1) as usize);
         let piece = self.piece(dtype);
-        piece.rows.end += rows;
         match &mut piece.stored {
             Stored::Floats(floats) => widen(dtype, bytes).chunks_exact(cols).for_each(|row| floats.push(row)),
-            Stored::Quantised(quantised) => quantised.push(coded(dtype, bytes)),
+            Stored::Quantised(quantised) => quantised.push(coded(dtype, bytes), piece.rows.len(), cols)?,
         }
+        piece.rows.end += rows;
         self.rows += rows;
+        Ok(())
     }
 
     /// The last piece, if it is of this type, or a new one.
@@ -100,7 +107,7 @@ impl Matrix {
         let of = |piece: &Piece| match &piece.stored {
             Stored::Floats(floats) => floats.bytes(),
             Stored::Quantised(Quantised { codes, scales, offsets, .. }) => {
-                codes.len() + 4 * (scales.len() + offsets.as_ref().map_or(0, Vec::len))
+                codes.len() + 16 * (scales.len() + offsets.as_ref().map_or(0, Vec::len))
             }
         };
         self.pieces.iter().map(of).sum::<usize>() as u64
@@ -109,9 +116,10 @@ impl Matrix {
     /// A row, as f32.
     pub fn row(&self, row: usize) -> Vec<f32> {
         let Some(piece) = self.pieces.iter().find(|piece| piece.rows.contains(&row)) else { return Vec::new() };
-        let mut row = piece.stored.row(row - piece.rows.start, self.cols, &mut Vec::new()).to_vec();
-        row.truncate(self.cols);
-        row
+        let mut values = vec![0.0; stride(self.cols)];
+        piece.stored.widen(row - piece.rows.start, self.cols, &mut values);
+        values.truncate(self.cols);
+        values
     }
 
     /// `x W^T`, for x [rows, cols]: [rows, outs]. A product depends on its two rows alone.
@@ -119,20 +127,30 @@ impl Matrix {
         let count = x.len();
         // By output, so that threads write apart from each other.
         let mut products = vec![0f32; self.rows * count];
-        let outs = (PORTION / (self.cols * count).max(1)).next_multiple_of(2).clamp(4, 256);
-        let mut coded = None;
+        let outs = (PORTION / (self.cols * count).max(1)).next_multiple_of(4).clamp(4, 256);
+        let (mut panels, mut coded) = (None, None);
         for Piece { rows, stored, .. } in &self.pieces {
             let products = &mut products[rows.start * count..rows.end * count];
             match stored {
                 Stored::Quantised(quantised) if arithmetic == Arithmetic::Int8 => {
                     let coded = coded.get_or_insert_with(|| Coded::new(x));
                     for_each_part(products, outs * count, |part, products| {
-                        integers::products(|out| quantised.row(part * outs + out, self.cols), coded, products);
+                        integers::products(|four| quantised.four(part * outs / 4 + four, self.cols), coded, products);
                     });
                 }
-                _ => for_each_part(products, outs * count, |part, products| {
-                    arch().dispatch(Products { stored, cols: self.cols, first: part * outs, x, products });
-                }),
+                Stored::Quantised(weights) => {
+                    let x = panels.get_or_insert_with(|| Panels::new(x));
+                    for_each_part(products, outs * count, |part, products| {
+                        arch().dispatch(Widened { weights, cols: self.cols, first: part * outs, x, products });
+                    });
+                }
+                // The reader has looked at all of them.
+                Stored::Floats(floats) => {
+                    let x = panels.get_or_insert_with(|| Panels::new(x));
+                    for_each_part(products, outs * count, |part, products| {
+                        floats.multiply(part * outs, x, products, false);
+                    });
+                }
             }
         }
         let mut y = Rows::new(count, self.rows);
@@ -145,42 +163,27 @@ impl Matrix {
 }
 
 /// The products of some rows of weights with all rows of x [outs, rows], in f32.
-struct Products<'a> {
-    stored: &'a Stored,
+struct Widened<'a> {
+    weights: &'a Quantised,
     cols: usize,
     first: usize,
-    x: &'a Rows,
+    x: &'a Panels<'a>,
     products: &'a mut [f32],
 }
 
-impl WithSimd for Products<'_> {
+impl WithSimd for Widened<'_> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { stored, cols, first, x, products } = self;
-        let (mut a, mut b) = (Vec::new(), Vec::new());
-        let count = x.len();
-        let outs = products.len() / count;
-        // Two by two, so that each number that is read serves two products.
-        for (pair, products) in products.chunks_mut(2 * count).enumerate() {
-            let out = first + 2 * pair;
-            let other = (out + 1).min(first + outs - 1);
-            let w = [stored.row(out, cols, &mut a), stored.row(other, cols, &mut b)];
-            for row in (0..count).step_by(2) {
-                let next = (row + 1).min(count - 1);
-                let sums = match next == row {
-                    true => {
-                        let [[a], [b]] = dots(simd, w, [x.padded(row)]);
-                        [[a, a], [b, b]]
-                    }
-                    false => dots(simd, w, [x.padded(row), x.padded(next)]),
-                };
-                for (sums, products) in sums.into_iter().zip(products.chunks_exact_mut(count)) {
-                    products[row] = sums[0];
-                    products[next] = sums[1];
-                }
+        let Self { weights, cols, first, x, products } = self;
+        let width = stride(cols);
+        let mut four = vec![0.0; 4 * width];
+        for (at, products) in products.chunks_mut(4 * x.len()).enumerate() {
+            for i in 0..products.len() / x.len() {
+                weights.widen(first + 4 * at + i, &mut four[i * width..][..cols]);
             }
+            multiply_four(simd, &four, x, products);
         }
     }
 }
@@ -196,16 +199,13 @@ impl Stored {
         Self::Floats(Floats::new(float))
     }
 
+    /// A row, as f32, with the zeros behind it.
     #[inline(always)]
-    fn row<'a>(&'a self, row: usize, cols: usize, buffer: &'a mut Vec<f32>) -> &'a [f32] {
+    fn widen(&self, row: usize, cols: usize, to: &mut [f32]) {
         match self {
             // The reader has looked at all of them.
-            Self::Floats(floats) => floats.padded(row, cols, buffer, false),
-            Self::Quantised(quantised) => {
-                buffer.resize(stride(cols), 0.0);
-                quantised.widen(row, &mut buffer[..cols]);
-                buffer
-            }
+            Self::Floats(floats) => floats.widen(row, to, false),
+            Self::Quantised(quantised) => quantised.widen(row, &mut to[..cols]),
         }
     }
 }
@@ -217,7 +217,13 @@ impl Quantised {
         Self { has_nibbles, center: dtype.center(), group, repeats: dtype.group() / group, ..Self::default() }
     }
 
-    fn push(&mut self, weights::Coded { codes, scales, offsets }: weights::Coded) {
+    /// Appends rows behind so many.
+    ///
+    /// # Errors
+    /// Where there is not so much memory.
+    fn push(&mut self, coded: weights::Coded, rows: usize, cols: usize) -> Result<(), TryReserveError> {
+        let weights::Coded { codes, scales, offsets } = coded;
+        let (groups, fours) = (cols / self.group, (rows + codes.len() / cols).div_ceil(4));
         if self.has_nibbles {
             for block in codes.as_chunks::<BLOCK>().0 {
                 let (low, high) = block.split_at(BLOCK / 2);
@@ -226,24 +232,36 @@ impl Quantised {
         } else {
             self.codes.extend(codes);
         }
-        let has_offsets = self.offsets.is_some() || offsets.iter().any(|offset| *offset != 0.0);
-        if has_offsets {
-            let before = self.scales.len();
-            let all = self.offsets.get_or_insert_with(|| Vec::with_capacity(self.scales.capacity()));
-            all.resize(before, -0.0);
-            all.extend(offsets.into_iter().flat_map(|offset| repeat_n(offset, self.repeats)));
+        let put = |all: &mut [[f32; 4]], numbers: Vec<f32>| {
+            for (i, number) in numbers.into_iter().flat_map(|number| repeat_n(number, self.repeats)).enumerate() {
+                let row = rows + i / groups;
+                all[row / 4 * groups + i % groups][row % 4] = number;
+            }
+        };
+        self.scales.resize(fours * groups, [0.0; 4]);
+        put(&mut self.scales, scales);
+        if self.offsets.is_some() || offsets.iter().any(|offset| *offset != 0.0) {
+            let all = self.offsets.get_or_insert_default();
+            all.try_reserve_exact(self.scales.capacity() - all.len())?;
+            all.resize(fours * groups, [-0.0; 4]);
+            put(all, offsets);
         }
-        self.scales.extend(scales.into_iter().flat_map(|scale| repeat_n(scale, self.repeats)));
+        Ok(())
     }
 
-    /// A row of blocks.
+    /// Four rows of blocks; the last one again where there are fewer.
     #[inline(always)]
-    fn row(&self, row: usize, cols: usize) -> integers::Weights<'_> {
-        let groups = row * cols / self.group..(row + 1) * cols / self.group;
+    fn four(&self, four: usize, cols: usize) -> integers::Weights<'_> {
+        let bytes = if self.has_nibbles { cols / 2 } else { cols };
+        let last = self.codes.len() / bytes - 1;
+        let row = |i: usize| &self.codes[(4 * four + i).min(last) * bytes..][..bytes];
+        let [a, b, c, d] = [row(0), row(1), row(2), row(3)];
         let codes = match self.has_nibbles {
-            true => Codes::Nibbles(self.codes[row * cols / 2..(row + 1) * cols / 2].as_chunks().0),
-            false => Codes::Bytes(self.codes[row * cols..(row + 1) * cols].as_chunks().0),
+            true => Codes::Nibbles([a.as_chunks().0, b.as_chunks().0, c.as_chunks().0, d.as_chunks().0]),
+            false => Codes::Bytes([a.as_chunks().0, b.as_chunks().0, c.as_chunks().0, d.as_chunks().0]),
         };
+        let groups = cols / self.group;
+        let groups = four * groups..(four + 1) * groups;
         integers::Weights {
             codes,
             center: self.center,
@@ -256,11 +274,11 @@ impl Quantised {
     #[inline(always)]
     fn widen(&self, row: usize, to: &mut [f32]) {
         let groups = to.len() / self.group;
-        let scales = &self.scales[row * groups..][..groups];
-        let offsets = self.offsets.as_ref().map(|offsets| &offsets[row * groups..][..groups]);
+        let scales = &self.scales[row / 4 * groups..][..groups];
+        let offsets = self.offsets.as_ref().map(|offsets| &offsets[row / 4 * groups..][..groups]);
         let of = |i: usize| {
             let group = 16 * i / self.group;
-            (scales[group], offsets.map_or(-0.0, |offsets| offsets[group]))
+            (scales[group][row % 4], offsets.map_or(-0.0, |offsets| offsets[group][row % 4]))
         };
         let center = self.center.into();
         let put = |i: usize, codes: &[u8; 16], to: &mut [f32]| {

@@ -5,6 +5,7 @@
 
 mod attention;
 mod engine;
+mod floats;
 mod instructions;
 mod integers;
 mod matrix;

@@ -59,11 +59,12 @@ impl Model {
             let mut read = Matrix::new(matrix.cols);
             for section in sections {
                 let row_bytes = section.dtype.bytes(matrix.cols as u64).unwrap_or(0).max(1) as usize;
-                read.reserve(section.dtype, section.rows.len()).map_err(|_| Error::OutOfGpuMemory {
+                let full = |_| Error::OutOfGpuMemory {
                     what: matrix.label.clone(),
                     need: (section.rows.len() * row_bytes) as u64,
                     limit: None,
-                })?;
+                };
+                read.reserve(section.dtype, section.rows.len()).map_err(full)?;
                 let portion = if matrix.layout.transposed { matrix.rows } else { (PORTION / row_bytes).max(1) };
                 for first in section.rows.clone().step_by(portion) {
                     let rows = first..section.rows.end.min(first + portion);
@@ -72,7 +73,7 @@ impl Model {
                         bytes[row * row_bytes..][..row_bytes].copy_from_slice(from);
                     })
                     .await?;
-                    read.push(section.dtype, &bytes);
+                    read.push(section.dtype, &bytes).map_err(full)?;
                     loaded(bytes.len() as u64);
                 }
             }

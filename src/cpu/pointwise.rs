@@ -1,7 +1,7 @@
 //! Norms and activations of rows.
 
 use super::rows::Rows;
-use super::simd::{arch, dots};
+use super::simd::{arch, dot, exp};
 use crate::model::Activation;
 use pulp::{Simd, WithSimd};
 
@@ -26,7 +26,7 @@ impl WithSimd for NormRms<'_> {
     fn with_simd<S: Simd>(self, simd: S) {
         let Self { x, gain, eps, y } = self;
         for row in 0..x.len() {
-            let [[squares]] = dots(simd, [x.padded(row)], [x.padded(row)]);
+            let squares = dot(simd, x.padded(row), x.padded(row));
             let scale = 1.0 / (squares / x.width as f32 + eps).sqrt();
             let factor = simd.splat_f32s(scale);
             let ((x, x_rest), (gain, gain_rest)) = (S::as_simd_f32s(x.row(row)), S::as_simd_f32s(gain));
@@ -59,11 +59,47 @@ pub fn norm_layer(x: &Rows, gain: &[f32], bias: &[f32], eps: f64) -> Rows {
 
 /// A pointwise function, in place.
 pub fn activation(function: Activation, values: &mut [f32]) {
-    let mut each = |of: fn(f32) -> f32| values.iter_mut().for_each(|value| *value = of(*value));
-    match function {
-        Activation::Silu => each(|v| v / (1.0 + (-v).exp())),
-        Activation::Gelu => each(|v| v * 0.5 * libm::erfcf(-v * std::f32::consts::FRAC_1_SQRT_2)),
-        Activation::GeluTanh => each(|v| v / (1.0 + (-2.0 * 0.797_884_6 * (0.044_715 * v * v * v + v)).exp())),
-        Activation::Relu => each(|v| v.max(0.0)),
+    arch().dispatch(Activate { function, values });
+}
+
+struct Activate<'a> {
+    function: Activation,
+    values: &'a mut [f32],
+}
+
+impl WithSimd for Activate<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { function, values } = self;
+        match function {
+            Activation::Silu => {
+                for v in values {
+                    *v = sigmoid(*v) * *v;
+                }
+            }
+            Activation::Gelu => {
+                for v in values {
+                    *v = *v * 0.5 * libm::erfcf(-*v * std::f32::consts::FRAC_1_SQRT_2);
+                }
+            }
+            Activation::GeluTanh => {
+                for v in values {
+                    *v = *v * sigmoid(2.0 * 0.797_884_6 * (0.044_715 * *v * *v * *v + *v));
+                }
+            }
+            Activation::Relu => {
+                for v in values {
+                    *v = v.max(0.0);
+                }
+            }
+        }
     }
+}
+
+/// `1 / (1 + e^-x)`.
+#[inline(always)]
+fn sigmoid(x: f32) -> f32 {
+    1.0 / (1.0 + exp(-x))
 }

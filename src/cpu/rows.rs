@@ -1,9 +1,8 @@
-//! Rows of numbers in the CPU's memory: activations, and what is stored as floats of any type.
+//! Rows of activations in the CPU's memory.
 
-use super::simd::{LANES, widen_bf16, widen_f16};
-use crate::weights::Float;
-use half::{bf16, f16};
-use std::collections::TryReserveError;
+use super::simd::{LANES, arch};
+use pulp::{Simd, WithSimd};
+use std::borrow::Cow;
 use std::ops::Range;
 
 /// Numbers from row to row: whole groups of lanes, zero past the width.
@@ -83,106 +82,56 @@ impl Rows {
     }
 }
 
-/// Floats as they are stored, row behind row; what is behind a row's width is zero.
-#[derive(Debug, Clone)]
-pub(super) enum Floats {
-    F32(Vec<f32>),
-    F16(Vec<f16>),
-    Bf16(Vec<bf16>),
+/// Activations of which vectors of four rows take turns, as long as there are four; then of two.
+pub(super) struct Panels<'a> {
+    rows: usize,
+    stride: usize,
+    data: Cow<'a, [f32]>,
 }
 
-impl Floats {
-    pub fn new(float: Float) -> Self {
-        match float {
-            Float::F32 => Self::F32(Vec::new()),
-            Float::F16 => Self::F16(Vec::new()),
-            Float::Bf16 => Self::Bf16(Vec::new()),
-        }
+impl<'a> Panels<'a> {
+    pub fn new(x: &'a Rows) -> Self {
+        let data = if x.len() == 1 { Cow::Borrowed(&x.data[..]) } else { Cow::Owned(arch().dispatch(TakeTurns(x))) };
+        Self { rows: x.len(), stride: x.stride, data }
     }
 
-    /// Bytes in memory.
-    pub fn bytes(&self) -> usize {
-        match self {
-            Self::F32(all) => 4 * all.len(),
-            Self::F16(all) => 2 * all.len(),
-            Self::Bf16(all) => 2 * all.len(),
-        }
+    /// How many rows.
+    pub fn len(&self) -> usize {
+        self.rows
     }
 
-    /// Makes room for so many numbers more.
-    pub fn reserve(&mut self, numbers: usize) -> Result<(), TryReserveError> {
-        match self {
-            Self::F32(all) => all.try_reserve_exact(numbers),
-            Self::F16(all) => all.try_reserve_exact(numbers),
-            Self::Bf16(all) => all.try_reserve_exact(numbers),
-        }
+    /// Numbers of a row with the zeros behind it.
+    pub fn padded_width(&self) -> usize {
+        self.stride
     }
 
-    /// Appends a row, rounded, and zeros up to its stride.
-    pub fn push(&mut self, row: &[f32]) {
-        let padded = row.iter().copied().chain(std::iter::repeat_n(0.0, stride(row.len()) - row.len()));
-        match self {
-            Self::F32(all) => all.extend(padded),
-            Self::F16(all) => all.extend(padded.map(f16::from_f32)),
-            Self::Bf16(all) => all.extend(padded.map(bf16::from_f32)),
-        }
-    }
-
-    /// All of it.
-    pub fn as_bytes(&self) -> &[u8] {
-        match self {
-            Self::F32(all) => bytemuck::cast_slice(all),
-            Self::F16(all) => bytemuck::cast_slice(all),
-            Self::Bf16(all) => bytemuck::cast_slice(all),
-        }
-    }
-
-    /// These bytes in its place; false where they are no whole numbers.
-    pub fn set_bytes(&mut self, bytes: &[u8]) -> bool {
-        fn read<T: bytemuck::AnyBitPattern>(bytes: &[u8], into: &mut Vec<T>) -> bool {
-            *into = bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect();
-            bytes.len().is_multiple_of(size_of::<T>())
-        }
-        match self {
-            Self::F32(all) => read(bytes, all),
-            Self::F16(all) => read(bytes, all),
-            Self::Bf16(all) => read(bytes, all),
-        }
-    }
-
-    /// Whether it has so many rows of so many numbers each.
-    pub fn is_of(&self, rows: usize, width: usize) -> bool {
-        let numbers = match self {
-            Self::F32(all) => all.len(),
-            Self::F16(all) => all.len(),
-            Self::Bf16(all) => all.len(),
-        };
-        numbers == rows * stride(width)
-    }
-
-    /// Keeps so many rows of so many numbers each.
-    pub fn truncate(&mut self, rows: usize, width: usize) {
-        let len = rows * stride(width);
-        match self {
-            Self::F32(all) => all.truncate(len),
-            Self::F16(all) => all.truncate(len),
-            Self::Bf16(all) => all.truncate(len),
-        }
-    }
-
-    /// A row of `width` with the zeros behind it, as f32: in `buffer`, unless it is stored so. Without `all`, numbers are finite.
+    /// N rows from one on, which take turns [vectors, N].
     #[inline(always)]
-    pub fn padded<'a>(&'a self, row: usize, width: usize, buffer: &'a mut Vec<f32>, all: bool) -> &'a [f32] {
-        let stride = stride(width);
-        let range = row * stride..(row + 1) * stride;
-        if !matches!(self, Self::F32(_)) {
-            buffer.resize(stride, 0.0);
+    pub fn panel<S: Simd, const N: usize>(&self, first: usize) -> &[[S::f32s; N]] {
+        S::as_simd_f32s(&self.data[first * self.stride..(first + N) * self.stride]).0.as_chunks().0
+    }
+}
+
+struct TakeTurns<'a>(&'a Rows);
+
+impl WithSimd for TakeTurns<'_> {
+    type Output = Vec<f32>;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> Vec<f32> {
+        let Self(x) = self;
+        let (mut all, mut first) = (vec![0.0; x.data.len()], 0);
+        for width in [4, 2, 1] {
+            while first + width <= x.len() {
+                let panel = S::as_mut_simd_f32s(&mut all[first * x.stride..(first + width) * x.stride]).0;
+                for row in 0..width {
+                    let vectors = S::as_simd_f32s(x.padded(first + row)).0;
+                    let places = panel.iter_mut().skip(row).step_by(width);
+                    places.zip(vectors).for_each(|(place, vector)| *place = *vector);
+                }
+                first += width;
+            }
         }
-        match self {
-            Self::F32(numbers) => return &numbers[range],
-            Self::F16(numbers) => widen_f16(&numbers[range], buffer, all),
-            Self::Bf16(numbers) => widen_bf16(&numbers[range], buffer),
-        }
-        buffer
+        all
     }
 }

@@ -2,6 +2,7 @@
 //! compiles for what the processor has. They are loops, because closures of `map` and `from_fn` are functions of their own, for any
 //! processor, and calls of them half of the time.
 
+use bytemuck::Zeroable;
 use half::{bf16, f16};
 use pulp::{Arch, Simd};
 
@@ -25,38 +26,110 @@ pub fn mul_add(a: f32, b: f32, c: f32) -> f32 {
     if cfg!(target_arch = "wasm32") { a * b + c } else { a.mul_add(b, c) }
 }
 
-/// The dot products of each of some rows with each of some others, all of one length that is a multiple of [`LANES`]. On one device
-/// every such sum has one order, however many rows there are: two vectors of sums take turns, and are added up at the end.
+/// A loop over `0..N`, for an N up to 8, written out: where code is to be small no loop is unrolled, and an array that is indexed by a
+/// variable is in no register.
+macro_rules! unroll {
+    ($i:ident in $n:expr => $body:block) => {
+        unroll!(@ $i $n, $body, 0 1 2 3 4 5 6 7)
+    };
+    (@ $i:ident $n:expr, $body:block, $($at:literal)*) => {
+        $(if $at < $n {
+            let $i = $at;
+            $body
+        })*
+    };
+}
+pub(super) use unroll;
+
+/// A row of numbers, as they are stored.
+pub trait Row<S: Simd>: Copy {
+    /// So many vectors of it.
+    fn cut(self, vectors: usize) -> Self;
+    /// One of them, as f32.
+    fn vector(self, simd: S, at: usize) -> S::f32s;
+}
+
+/// A row of f32.
+#[derive(Clone, Copy)]
+pub struct Singles<'a, S: Simd>(&'a [S::f32s]);
+
+impl<'a, S: Simd> Singles<'a, S> {
+    #[inline(always)]
+    pub fn new(row: &'a [f32]) -> Self {
+        Self(S::as_simd_f32s(row).0)
+    }
+}
+
+impl<S: Simd> Row<S> for Singles<'_, S> {
+    #[inline(always)]
+    fn cut(self, vectors: usize) -> Self {
+        Self(&self.0[..vectors])
+    }
+
+    #[inline(always)]
+    fn vector(self, _: S, at: usize) -> S::f32s {
+        self.0[at]
+    }
+}
+
+/// A row of f16; unless it says `ALL`, of numbers that are finite.
+#[derive(Clone, Copy)]
+#[cfg(target_arch = "wasm32")]
+pub struct Halves<'a, const ALL: bool>(&'a [[f16; 4]]);
+
+#[cfg(target_arch = "wasm32")]
+impl<'a, const ALL: bool> Halves<'a, ALL> {
+    #[inline(always)]
+    pub fn new(row: &'a [f16]) -> Self {
+        Self(row.as_chunks().0)
+    }
+}
+
+#[cfg(target_arch = "wasm32")]
+impl<S: Simd, const ALL: bool> Row<S> for Halves<'_, ALL> {
+    #[inline(always)]
+    fn cut(self, vectors: usize) -> Self {
+        Self(&self.0[..vectors])
+    }
+
+    #[inline(always)]
+    fn vector(self, _: S, at: usize) -> S::f32s {
+        use std::arch::wasm32::{i32x4_extend_low_i16x8, i64x2};
+        let four: i64 = bytemuck::cast(self.0[at]);
+        bytemuck::cast(widen_four(i32x4_extend_low_i16x8(i64x2(four, 0)), ALL))
+    }
+}
+
+/// The dot products of A rows with B others [vectors, B], which are as long. On one device every such sum has one order, however many
+/// rows there are: a vector of sums, which are added up at the end.
 #[inline(always)]
-pub fn dots<S: Simd, const A: usize, const B: usize>(simd: S, a: [&[f32]; A], b: [&[f32]; B]) -> [[f32; B]; A] {
-    let mut sums = [[[simd.splat_f32s(0.0); 2]; B]; A];
-    let (mut a_pairs, mut b_pairs) = ([&[][..]; A], [&[][..]; B]);
-    let mut len = usize::MAX;
-    for i in 0..A {
-        a_pairs[i] = S::as_simd_f32s(a[i]).0.as_chunks::<2>().0;
-        len = len.min(a_pairs[i].len());
+pub fn dots<S: Simd, R: Row<S>, const A: usize, const B: usize>(
+    simd: S,
+    mut a: [R; A],
+    b: &[[S::f32s; B]],
+) -> [[f32; B]; A]
+where
+    [[S::f32s; B]; A]: Zeroable,
+    [[f32; B]; A]: Zeroable,
+{
+    let mut sums: [[S::f32s; B]; A] = Zeroable::zeroed();
+    unroll!(i in A => { a[i] = a[i].cut(b.len()); });
+    for (at, b) in b.iter().enumerate() {
+        unroll!(i in A => {
+            let a = a[i].vector(simd, at);
+            unroll!(j in B => { sums[i][j] = simd.mul_add_e_f32s(a, b[j], sums[i][j]); });
+        });
     }
-    for j in 0..B {
-        b_pairs[j] = S::as_simd_f32s(b[j]).0.as_chunks::<2>().0;
-        len = len.min(b_pairs[j].len());
-    }
-    for at in 0..len {
-        for turn in 0..2 {
-            for i in 0..A {
-                for j in 0..B {
-                    sums[i][j][turn] =
-                        simd.mul_add_e_f32s(a_pairs[i][at][turn], b_pairs[j][at][turn], sums[i][j][turn]);
-                }
-            }
-        }
-    }
-    let mut products = [[0.0; B]; A];
-    for i in 0..A {
-        for j in 0..B {
-            products[i][j] = simd.reduce_sum_f32s(simd.add_f32s(sums[i][j][0], sums[i][j][1]));
-        }
-    }
+    let mut products: [[f32; B]; A] = Zeroable::zeroed();
+    unroll!(i in A => { unroll!(j in B => { products[i][j] = simd.reduce_sum_f32s(sums[i][j]); }); });
     products
+}
+
+/// The dot product of two rows of one length, a multiple of [`LANES`].
+#[inline(always)]
+pub fn dot<S: Simd>(simd: S, a: &[f32], b: &[f32]) -> f32 {
+    let [[sum]] = dots(simd, [Singles::new(a)], S::as_simd_f32s(b).0.as_chunks::<1>().0);
+    sum
 }
 
 /// `y += a x`, for an x that may be longer.
@@ -71,6 +144,42 @@ pub fn add_scaled<S: Simd>(simd: S, y: &mut [f32], a: f32, x: &[f32]) {
     for (y, x) in y_rest.iter_mut().zip(x_rest) {
         *y = mul_add(a, *x, *y);
     }
+}
+
+/// `y += w x` of each of some rows x [positions, width], one after the other, for four y [4, width] with weights of their own.
+#[inline(always)]
+pub fn add_weighted<S: Simd>(simd: S, y: &mut [f32], w: [&[f32]; 4], x: &[f32]) {
+    let (y, x) = (S::as_mut_simd_f32s(y).0.as_chunks_mut::<2>().0, S::as_simd_f32s(x).0.as_chunks::<2>().0);
+    let pairs = y.len() / 4;
+    for pair in 0..pairs {
+        let mut sums = [y[pair], y[pairs + pair], y[2 * pairs + pair], y[3 * pairs + pair]];
+        for i in 0..w[0].len() {
+            let x = x[i * pairs + pair];
+            unroll!(j in 4 => {
+                let w = simd.splat_f32s(w[j][i]);
+                sums[j][0] = simd.mul_add_e_f32s(w, x[0], sums[j][0]);
+                sums[j][1] = simd.mul_add_e_f32s(w, x[1], sums[j][1]);
+            });
+        }
+        unroll!(j in 4 => { y[j * pairs + pair] = sums[j]; });
+    }
+}
+
+/// e to the power of x: as exact as f32 is, but at least e^-87.
+#[inline(always)]
+pub fn exp(x: f32) -> f32 {
+    /// What is added to this is rounded to an integer.
+    const ROUND: f32 = 12_582_912.0;
+    let x = x.clamp(-87.0, 88.0);
+    let rounded = x * std::f32::consts::LOG2_E + ROUND;
+    let power = rounded - ROUND;
+    // ln 2 in two parts, so that no bit is lost.
+    let x = x - power * 0.693_359_4 + power * 2.121_944_4e-4;
+    // The polynomial of Cephes.
+    let series =
+        ((((1.987_569_1e-4 * x + 1.398_2e-3) * x + 8.333_452e-3) * x + 4.166_579_6e-2) * x + 1.666_666_5e-1) * x;
+    let near = (series + 0.5) * x * x + x + 1.0;
+    near * f32::from_bits((rounded.to_bits() << 23).wrapping_add(127 << 23))
 }
 
 /// Half precision -> single precision; without `all`, of numbers that are finite.

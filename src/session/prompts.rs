@@ -19,6 +19,30 @@ pub enum Prompt {
     Chat(Vec<Message>),
 }
 
+impl From<&str> for Prompt {
+    fn from(text: &str) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+impl From<String> for Prompt {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<Vec<Message>> for Prompt {
+    fn from(messages: Vec<Message>) -> Self {
+        Self::Chat(messages)
+    }
+}
+
+impl From<Vec<u32>> for Prompt {
+    fn from(ids: Vec<u32>) -> Self {
+        Self::Tokens(ids)
+    }
+}
+
 impl Prompt {
     /// Reads a text, a list of token ids, or a list of messages.
     ///

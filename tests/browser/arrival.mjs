@@ -17,11 +17,11 @@ export const tests = {
       globalThis.jumped = 0;
       globalThis.together = globalThis.flashed = 0;
       if (PerformanceObserver.supportedEntryTypes.includes("layout-shift")) {
-        new PerformanceObserver((list) => list.getEntries().forEach(({ value, hadRecentInput }) => (jumped += hadRecentInput ? 0 : value))).observe({ type: "layout-shift", buffered: true });
+        new PerformanceObserver((list) => list.getEntries().forEach(({ value, hadRecentInput }) => (globalThis.jumped += hadRecentInput ? 0 : value))).observe({ type: "layout-shift", buffered: true });
       }
       addEventListener("DOMContentLoaded", () => new MutationObserver(() => {
-        together = Math.max(together, document.querySelectorAll(".lane[data-state=replaying]").length);
-        flashed = Math.max(flashed, document.querySelectorAll(".text .rejected").length);
+        globalThis.together = Math.max(globalThis.together, document.querySelectorAll(".lane[data-state=replaying]").length);
+        globalThis.flashed = Math.max(globalThis.flashed, document.querySelectorAll(".text .rejected").length);
       }).observe(document.getElementById("stage"), { subtree: true, attributes: true, childList: true }));
     }) });
     await done(page);

@@ -155,6 +155,37 @@ export const tests = {
     equal(await messages(), [], "a new conversation");
   },
 
+  async "JSON mode: a form is chosen, held to, and refused where it is none"() {
+    await type(page, { max_new_tokens: "", min_new_tokens: "" });
+    await page.evaluate(() => (document.getElementById("option-max_new_tokens").value = "120"));
+    await page.evaluate(() => (document.getElementById("json-mode").open = true));
+    await page.selectOption("#schema-preset", "person");
+    const schema = JSON.parse(await page.inputValue("#schema"));
+    equal(schema.required, ["name", "age", "likes"], "the preset");
+    schema.properties.name.maxLength = 12;
+    schema.properties.likes = { type: "array", items: { type: "string", maxLength: 9 }, maxItems: 2 };
+    await page.fill("#schema", JSON.stringify(schema));
+    equal(await page.inputValue("#schema-preset"), "own", "it is the visitor's own now");
+    await inspect(page, "json");
+    await send("Who is the king?");
+    check(await page.isHidden("#problem"), await text(page, "problem"));
+    const [, answer] = await messages();
+    const { name, age, likes } = JSON.parse(answer);
+    check(name.length <= 12 && age <= 150 && likes.length <= 2, answer);
+    await page.click("text=Who guessed");
+    check((await page.$$(".message:last-child .token[data-origin=grammar]")).length > 5, "what the form left no choice about");
+    for (const [wrong, words] of [["{", "not JSON"], ['{ "not": {} }', '"not"']]) {
+      await page.fill("#schema", wrong);
+      await send("And the queen?");
+      check((await text(page, "problem")).includes(words), await text(page, "problem"));
+      equal([await page.getAttribute("#schema", "aria-invalid"), await page.inputValue("#message")], ["true", "And the queen?"], "nothing is lost");
+    }
+    await page.selectOption("#schema-preset", "none");
+    equal([await page.inputValue("#schema"), await page.getAttribute("#schema", "aria-invalid")], ["", null], "free text again");
+    await page.fill("#message", "");
+    await page.click("#new-chat");
+  },
+
   async "Markdown becomes elements of a short list, and nothing hostile passes"() {
     const found = await page.evaluate(async () => {
       const { markdown } = await import("./markdown.js");

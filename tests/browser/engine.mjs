@@ -480,6 +480,55 @@ export const tests = {
     equal(parts.at(-1).usage.completion_tokens, 12, "usage chunk");
   },
 
+  async "a text of a given form is the same with every drafter, and takes fewer rounds"() {
+    const { texts, requests, refused, chunks, hard } = await page.evaluate(async ([MODEL, LOOKUP, max_new_tokens]) => {
+      const schema = {
+        type: "object",
+        properties: { title: { type: "string", maxLength: 20 }, kind: { enum: ["tale", "song"] }, length: { type: "integer", minimum: 1, maximum: 99 } },
+        required: ["title", "kind", "length"],
+        additionalProperties: false,
+      };
+      const response_format = { type: "json_schema", json_schema: { name: "tale", strict: true, schema } };
+      const messages = [{ role: "user", content: "Tell me a tale about a fox." }];
+      const fetched = () => performance.getEntriesByType("resource").filter(({ name }) => name.endsWith("grammar_bg.wasm")).length;
+      const write = async (options) => {
+        const tokens = [];
+        const stream = engine.generate(messages, { max_new_tokens, response_format, ...options });
+        for await (const piece of stream) tokens.push(...piece.tokens);
+        const { text, token_ids, finish_reason, stats } = await stream.result;
+        return { text, ids: token_ids.join(), finish_reason, rounds: stats.num_spec_steps, forced: tokens.filter(({ origin }) => origin === "grammar").length, masks: stats.times.masks };
+      };
+      const texts = [];
+      for (const more of [{}, { do_sample: true, seed: 7 }]) {
+        for (const options of [{ speculation: "off" }, MODEL, LOOKUP, {}]) texts.push(await write({ ...options, ...more }));
+      }
+      const refused = [];
+      for (const bad of [{ type: "json_schema", json_schema: { schema: { not: {} } } }, { type: "yaml" }, { type: "regex", regex: "(" }]) {
+        refused.push(await write({ response_format: bad }).catch(({ code, message, detail }) => ({ code, message, option: detail?.option })));
+      }
+      const hard = await write({ response_format: { type: "regex", regex: "(the fox|the wolf)" } });
+      const chunks = [];
+      for await (const { choices } of await engine.chat.completions.create({ messages, response_format, max_tokens: max_new_tokens, stream: true })) chunks.push(choices[0]);
+      return { texts, requests: fetched(), refused, chunks, hard };
+    }, [MODEL, LOOKUP, 80]);
+    for (const each of [texts.slice(0, 4), texts.slice(4)]) {
+      const [plain, ...others] = each;
+      equal([plain.finish_reason, plain.forced], ["stop", 0], plain.text);
+      const { title, kind, length } = JSON.parse(plain.text);
+      check(title.length <= 20 && ["tale", "song"].includes(kind) && length >= 1 && length <= 99, plain.text);
+      for (const other of others) {
+        equal([other.text, other.ids, other.finish_reason], [plain.text, plain.ids, "stop"], "the same text");
+        check(other.forced > 5 && other.rounds < 0.8 * plain.rounds && other.masks > 0, JSON.stringify(other));
+      }
+    }
+    equal(refused.map(({ code, option }) => [code, option]), Array(3).fill(["bad-option", "response_format"]), JSON.stringify(refused));
+    check(refused[0].message.includes('"not"'), refused[0].message);
+    check(["the fox", "the wolf"].includes(hard.text) && hard.finish_reason === "stop", hard.text);
+    equal(chunks.map(({ delta }) => delta.content ?? "").join(""), texts[3].text, "as OpenAI streams it");
+    equal(chunks.at(-1).finish_reason, "stop", "the last chunk");
+    check(requests === 0, "the page itself fetches nothing");
+  },
+
   async "chats take what asks for nothing, and refuse what cannot be honoured"() {
     const body = { messages: [{ role: "user", content: "Tell me a tale about a fox." }], max_tokens: 4 };
     const neutral = {
@@ -500,7 +549,7 @@ export const tests = {
     equal(await create(neutral), plain, "neutral values");
     equal(await create(Object.fromEntries(Object.keys(neutral).map((name) => [name, null]))), plain, "null");
     for (const [name, value] of Object.entries({
-      audio: { voice: "alloy" }, frequency_penalty: 2.5, logprobs: "yes", n: 2, presence_penalty: NaN, reasoning_effort: "high", response_format: { type: "json_object" },
+      audio: { voice: "alloy" }, frequency_penalty: 2.5, logprobs: "yes", n: 2, presence_penalty: NaN, reasoning_effort: "high", response_format: { type: "yaml" },
       tool_choice: "required", tools: [{ type: "function", function: { name: "f" } }], top_logprobs: 3, prediction: { type: "content", content: [{ type: "image_url" }] },
     })) {
       const { code, option, message } = await create({ [name]: value });

@@ -155,7 +155,7 @@ function writeOtherwise() {
   };
 }
 
-onmessage = async ({ data: { job, abort, online, onLine, forbid, estimate, clock, synchronous = true, patience: less = {}, ...args } }) => {
+globalThis.onmessage = async ({ data: { job, abort, online, onLine, forbid, estimate, clock, synchronous = true, patience: less = {}, ...args } }) => {
   if (abort) return control.abort();
   if (online) return connect(true);
   if (forbid) StorageManager.prototype.getDirectory = () => Promise.reject(new DOMException("not here", "SecurityError"));

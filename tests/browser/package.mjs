@@ -50,7 +50,7 @@ async function serve(folders, { policy, ...headers } = {}) {
     const file = from.map((each) => join(each, pathname)).find((file) => existsSync(file) && statSync(file).isFile());
     const all = { ...headers, ...(policy && { "Content-Security-Policy": policy }) };
     // A page that does nothing.
-    if (!file && pathname === "/index.html") return response.writeHead(200, { "Content-Type": "text/html", ...all }).end("<!doctype html>");
+    if (!file && pathname.endsWith("/index.html")) return response.writeHead(200, { "Content-Type": "text/html", ...all }).end("<!doctype html>");
     if (!file) return response.writeHead(404, all).end();
     response.writeHead(200, { "Content-Type": TYPES[extname(file)] ?? "application/octet-stream", ...all }).end(readFileSync(file));
   }, 0);
@@ -123,6 +123,7 @@ function gate() {
   channel.onmessage = ({ data }) => {
     channel.postMessage(tokens);
     if (data === "close") [tokens, closed] = [0, true];
+    if (data === "break") setTimeout(() => { throw new Error("it broke"); });
   };
 }
 
@@ -193,7 +194,7 @@ export const tests = {
     writeFileSync(inside("gated.js"), `(${gate})();\nimport "/node_modules/foretoken/www/worker.js";\n`);
     const address = `${await serve([folder])}/`;
     const workers = () => sharedWorkers(context, address);
-    const [a, b, c] = await Promise.all([visit(address), visit(address), visit(address)]);
+    const [a, b, c] = await Promise.all([visit(address), visit(`${address}elsewhere/`), visit(address)]);
     const load = (page, options) => page.evaluate(async (options) => {
       const { Engine } = await import("/node_modules/foretoken/www/engine.js");
       const phases = new Set();
@@ -225,22 +226,42 @@ export const tests = {
       channel.onmessage = ({ data }) => answer(data);
       channel.postMessage(question);
     }), question);
-    await ask("close");
-    await a.evaluate(() => engine.generate("Once upon a time", { max_new_tokens: 900, min_new_tokens: 900 })[Symbol.asyncIterator]().next());
+    const begin = async (page) => {
+      await ask("close");
+      await page.evaluate(() => {
+        globalThis.text = engine.generate("Once upon a time", { max_new_tokens: 900, min_new_tokens: 900 });
+        return text[Symbol.asyncIterator]().next();
+      });
+    };
+    await begin(a);
     const behind = count(b, 8);
     await a.close();
     equal(await behind, 8, "tokens behind a page that closed");
     const tokens = await ask("tokens");
     check(tokens < 900, `${tokens} tokens were written for nobody`);
 
+    // It breaks down: whoever waits hears of it, and whoever asks next gets another one.
+    await load(c);
+    await begin(c);
+    await ask("break");
+    like(await c.evaluate(() => text.result.then(() => "it was written", ({ code, message }) => `${code}: ${message}`)), /^internal: .*it broke/);
+    equal(await Promise.all([count(b, 8), count(c, 8)]), [8, 8], "tokens after a breakdown");
+    equal(await workers(), 1, "workers after a breakdown");
+
+    // A page that loads again at once, another model, and the same model after all pages have left it.
+    await c.evaluate(() => engine.dispose());
+    await load(c);
+    equal(await count(c, 8), 8, "tokens of an engine that was loaded again");
+    await c.evaluate(() => engine.dispose());
     await load(c, { max_context: 128 });
     equal(await workers(), 2, "workers of different models");
     equal(await c.evaluate(() => engine.constructor.load([new File([], "x")], { shared: true }).catch(({ code }) => code)), "bad-option", "files");
     await c.evaluate(() => engine.dispose());
     await b.evaluate(() => engine.dispose());
-    while (await workers()) await new Promise((soon) => setTimeout(soon, 50));
-    await load(b);
-    equal(await count(b, 8), 8, "tokens of the next engine");
+    for (let phases = []; !phases.includes("upload"); await b.evaluate(() => engine.dispose())) {
+      ({ phases } = await load(b));
+      equal(await count(b, 8), 8, "tokens of the next engine");
+    }
     await b.close();
     await c.close();
   },

@@ -79,7 +79,7 @@ export const tests = {
     await page.evaluate(() => {
       globalThis.announced = 0;
       const spoken = document.querySelectorAll("[role=status], [aria-live], output");
-      for (const each of spoken) new MutationObserver(() => announced++).observe(each, { childList: true, characterData: true, subtree: true });
+      for (const each of spoken) new MutationObserver(() => globalThis.announced++).observe(each, { childList: true, characterData: true, subtree: true });
     });
     await type(page, { max_new_tokens: "8" });
     await write(page);

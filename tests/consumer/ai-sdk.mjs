@@ -1,7 +1,7 @@
 // foretoken/ai-sdk by the SDK's own functions: on a real engine, and on one that writes down what it is asked for.
 import { deepEqual, equal, match, ok, rejects } from "node:assert/strict";
 import { after, test } from "node:test";
-import { Output, generateText, jsonSchema, streamText, tool } from "ai";
+import { Output, generateText, isStepCount, jsonSchema, streamText, tool } from "ai";
 import { Engine, ForetokenError } from "foretoken";
 import { languageModel } from "foretoken/ai-sdk";
 
@@ -16,14 +16,19 @@ const schema = { type: "object", properties: { name: { type: "string" } }, requi
 const described = jsonSchema(schema);
 const weather = tool({ description: "The weather", inputSchema: described });
 
-/** An engine that says these pieces, and refuses options. */
-function spoken(pieces, refused = []) {
+/** An engine that says these pieces, or in turn what these answers have, and refuses options. */
+function spoken(said, refused = []) {
   const bodies = [];
+  const answers = Array.isArray(said[0]) ? [...said] : null;
   async function* chunks() {
     const chunk = (delta, finish_reason = null) => ({ choices: [{ delta, finish_reason }] });
     yield chunk({ role: "assistant", content: "" });
-    for (const content of pieces) yield chunk({ content });
-    yield chunk({}, "stop");
+    const deltas = (answers?.shift() ?? said).map((piece) => (typeof piece === "string" ? { content: piece } : { tool_calls: [piece] }));
+    for (const delta of deltas) {
+      if (delta.tool_calls?.[0] instanceof Error) throw delta.tool_calls[0];
+      yield chunk(delta);
+    }
+    yield chunk({}, deltas.some(({ tool_calls }) => tool_calls) ? "tool_calls" : "stop");
     const usage = { prompt_tokens: 7, completion_tokens: 3, total_tokens: 10, prompt_tokens_details: { cached_tokens: 5 } };
     yield { choices: [], usage };
   }
@@ -76,10 +81,14 @@ test("a signal ends a text, and the SDK sees an abort", async () => {
 
 test("an error of the engine reaches the caller", async () => {
   await rejects(generateText({ model, prompt, topP: 7, maxRetries: 0 }), { code: "bad-option", message: /top_p/ });
-  const errors = [];
-  const { fullStream } = streamText({ model, prompt, topP: 7, maxRetries: 0, onError() {} });
-  for await (const part of fullStream) if (part.type === "error") errors.push(part.error.code);
-  deepEqual(errors, ["bad-option"]);
+  const codes = async (model, options) => {
+    const seen = [];
+    const { fullStream } = streamText({ model, prompt, maxRetries: 0, onError() {}, ...options });
+    for await (const part of fullStream) if (part.type === "error" || part.type === "text-delta") seen.push(part.text ?? part.error.code);
+    return seen.join();
+  };
+  equal(await codes(model, { topP: 7 }), "bad-option");
+  equal(await codes(spoken(["a", new ForetokenError({ code: "device-lost", message: "gone" })]).model), "a,device-lost");
 });
 
 test("settings arrive under the engine's names", async () => {
@@ -133,20 +142,43 @@ test("structured output asks the engine for the schema, and streams partial obje
   deepEqual([inputTokens, inputTokenDetails.cacheReadTokens, outputTokens], [7, 5, 3]);
 });
 
+test("calls of tools are streamed, executed and answered", async () => {
+  const first = ["Let me see.", { index: 0, id: "a", type: "function", function: { name: "weather", arguments: "" } }, { index: 0, function: { arguments: '{"name":' } }, { index: 0, function: { arguments: '"Rome"}' } }];
+  const { model, bodies } = spoken([first, ["Sunny."]]);
+  const working = tool({ description: "The weather", inputSchema: described, execute: ({ name }) => `sun in ${name}` });
+  const { fullStream, text, steps } = streamText({ model, prompt, tools: { weather: working }, stopWhen: isStepCount(2) });
+  const types = [];
+  for await (const { type } of fullStream) if (/^(text|tool)/.test(type) && type !== types.at(-1)) types.push(type);
+  deepEqual(types, ["text-start", "text-delta", "text-end", "tool-input-start", "tool-input-delta", "tool-input-end", "tool-call", "tool-result", "text-start", "text-delta", "text-end"]);
+  equal(await text, "Sunny.");
+  deepEqual((await steps).map(({ finishReason }) => finishReason), ["tool-calls", "stop"]);
+  deepEqual(bodies[0].tools, [{ type: "function", function: { name: "weather", description: "The weather", parameters: schema } }]);
+  equal(bodies[0].tool_choice, "auto");
+  deepEqual(bodies[1].messages.slice(1), [
+    { role: "assistant", content: "Let me see.", tool_calls: [{ id: "a", type: "function", function: { name: "weather", arguments: { name: "Rome" } } }] },
+    { role: "tool", tool_call_id: "a", name: "weather", content: "sun in Rome" },
+  ]);
+  const named = spoken([first]);
+  const { toolCalls } = await generateText({ model: named.model, prompt, tools: { weather }, toolChoice: { type: "tool", toolName: "weather" } });
+  deepEqual(named.bodies[0].tool_choice, { type: "function", function: { name: "weather" } });
+  deepEqual(toolCalls.map(({ toolName, input }) => [toolName, input]), [["weather", { name: "Rome" }]]);
+});
+
 test("what the engine refuses is a warning, and the text comes without it", async () => {
-  const { model, bodies } = spoken(["a", "b"], ["response_format", "presence_penalty"]);
+  const { model, bodies } = spoken(["a", "b"], ["response_format", "presence_penalty", "tools"]);
   const { text, warnings: told } = await generateText({ model, prompt, presencePenalty: 1, tools: { weather } });
   equal(text, "ab");
   deepEqual(told.map(({ feature }) => feature).sort(), ["presencePenalty", "tools"]);
-  ok("presence_penalty" in bodies[0] && !("presence_penalty" in bodies[1]));
+  ok("presence_penalty" in bodies[0] && !("presence_penalty" in bodies.at(-1)));
   const { warnings } = await model.doGenerate({
     prompt: [{ role: "user", content: [{ type: "text", text: prompt }] }],
     presencePenalty: 1,
     responseFormat: { type: "json" },
-    tools: [{ type: "function", name: "weather", inputSchema: schema }],
+    tools: [{ type: "function", name: "weather", inputSchema: schema }, { type: "provider", id: "other.search", name: "search", args: {} }],
     toolChoice: { type: "required" },
     reasoning: "high",
   });
-  deepEqual(warnings.map(({ type, feature }) => `${type} ${feature}`).sort(), ["presencePenalty", "reasoning", "responseFormat", "toolChoice", "tools"].map((feature) => `unsupported ${feature}`));
+  const features = ["presencePenalty", "reasoning", "responseFormat", "tool other.search", "tools"];
+  deepEqual(warnings.map(({ type, feature }) => `${type} ${feature}`).sort(), features.map((feature) => `unsupported ${feature}`));
   match(warnings.find(({ feature }) => feature === "responseFormat").details, /response_format/);
 });

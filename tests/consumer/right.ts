@@ -37,9 +37,11 @@ const loading: LoadOptions = {
   dtype: "q8",
   kv_dtype: "f16",
   prefill_chunk: 32,
+  shared: true,
   worker: new URL("https://example.com/worker.js"),
   wasm: "/foretoken_bg.wasm",
 };
+const started: LoadOptions[] = [{ worker: () => new Worker("/worker.js") }, { worker: (name) => new SharedWorker("/worker.js", { name }) }];
 const generating: GenerateOptions = {
   max_new_tokens: 4,
   num_assistant_tokens: 3,
@@ -67,6 +69,7 @@ const generating: GenerateOptions = {
   bad_words_ids: [[1, 2], [3]],
   min_new_tokens: 2,
   stop: ["."],
+  response_format: { type: "json_schema", json_schema: { name: "fox", schema: { type: "object" }, strict: true } },
   context: "shift",
   speculation: "off",
   overlap: false,
@@ -97,11 +100,12 @@ function advice(code: ErrorCode): string {
 
 export async function main(): Promise<void> {
   const engine: Engine = await Engine.load(models[0]!, loading);
+  await Engine.load(models[1]!, started[0]);
   const prompts: Prompt[] = ["text", messages, [1, 2], Uint32Array.of(1, 2)];
   const stream = engine.generate(prompts[0]!, { ...generating, signal: new AbortController().signal });
   for await (const { text, tokens } of stream satisfies AsyncIterable<Piece>) {
     const first: Token | undefined = tokens[0];
-    const origin: "draft_model" | "lookup" | "prediction" | "target" | undefined = first?.origin;
+    const origin: "draft_model" | "lookup" | "prediction" | "grammar" | "target" | undefined = first?.origin;
     console.log(text, first?.id.toFixed(), origin);
   }
   const { text, token_ids, finish_reason, stats }: Generation = await stream.result;
@@ -115,7 +119,7 @@ export async function main(): Promise<void> {
   const body = { messages, stream: true, stream_options: { include_usage: true }, speculation: "off" } as const;
   const chunks: AsyncIterable<ChatCompletionChunk> = await engine.chat.completions.create(body, { signal: AbortSignal.timeout(1) });
   for await (const chunk of chunks) console.log(chunk.choices[0]?.delta.content, chunk.usage?.total_tokens);
-  await engine.chat.completions.create({ messages: conversation, frequency_penalty: 0, presence_penalty: null, n: 1, tools: [], tool_choice: "auto", response_format: { type: "text" }, store: false, metadata: { a: "b" } });
+  await engine.chat.completions.create({ messages: conversation, frequency_penalty: 0, presence_penalty: null, n: 1, tools: [], tool_choice: "auto", response_format: { type: "regex", regex: "[a-z]+" }, store: false, metadata: { a: "b" } });
   const either = await engine.chat.completions.create({ messages, stream: Math.random() < 0.5 });
   if ("usage" in either) console.log(either.usage);
 

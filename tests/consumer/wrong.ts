@@ -10,6 +10,8 @@ new Engine();
 void Engine.load(7);
 // @ts-expect-error: no such option
 void Engine.load("owner/name", { max_contexts: 64 });
+// @ts-expect-error: a worker, not its name
+void Engine.load("owner/name", { worker: () => "worker.js" });
 // @ts-expect-error: no such element type
 void Engine.load("owner/name", { kv_dtype: "q4" });
 // @ts-expect-error: no such phase
@@ -47,7 +49,7 @@ void engine.embed(["text"], { pooling: "max" });
 // @ts-expect-error: no such encoding
 void engine.embeddings.create({ input: "text", encoding_format: "f16" });
 // @ts-expect-error: no other format
-void engine.chat.completions.create({ messages, response_format: { type: "json_object" } });
+void engine.chat.completions.create({ messages, response_format: { type: "yaml" } });
 // @ts-expect-error: texts only
 void engine.chat.completions.create({ messages: [{ role: "user", content: [{ type: "image_url", image_url: { url: "data:," } }] }] });
 // @ts-expect-error: no such code

@@ -3,6 +3,7 @@ import { at, say } from "./dom.js";
 import { MessageView } from "./message.js";
 import { chosen, need, onModel, ready } from "./model.js";
 import { TALES } from "./pairs.js";
+import { readForm, refuseForm, startForms } from "./schema.js";
 import { readSettings } from "./settings.js";
 
 /** What a conversation takes where the settings say nothing: as the model's makers advise, and the oldest turns go first. */
@@ -50,15 +51,16 @@ async function again(signal) {
 /** @param {AbortSignal} signal */
 async function answer(signal) {
   say(ready() ? "Writing." : "Loading the model.");
+  const form = readForm();
   const engine = await need(signal);
   say("Writing.");
   const question = messages();
-  const view = new MessageView("assistant");
+  const view = new MessageView("assistant", "", Boolean(form.response_format));
   views.push(view);
   show();
   let stats;
   try {
-    const stream = engine.generate(question, { ...DEFAULTS, ...readSettings("generation"), signal });
+    const stream = engine.generate(question, { ...DEFAULTS, ...readSettings("generation"), ...form, signal });
     for await (const { tokens } of stream) {
       const follows = innerHeight + scrollY > document.documentElement.scrollHeight - 120;
       view.add(tokens);
@@ -68,6 +70,7 @@ async function answer(signal) {
     say("Done.", true);
   } catch (error) {
     stats = error.detail?.stats;
+    refuseForm(error);
     if (!view.content) views.pop();
     throw error;
   } finally {
@@ -108,6 +111,7 @@ export function startChat(begin) {
     event.preventDefault();
     at("composer").requestSubmit();
   });
+  startForms();
   at("new-chat").addEventListener("click", () => {
     if (document.body.dataset.state === "busy") return;
     views = [];

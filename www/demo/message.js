@@ -10,9 +10,10 @@ export class MessageView {
   #tokens = /** @type {import("../engine.js").Token[]} */ ([]);
   #coloured = false;
 
-  /** @param {"user" | "assistant"} role @param {string} content */
-  constructor(role, content = "") {
+  /** @param {"user" | "assistant"} role @param {string} content @param {boolean} isJson no Markdown */
+  constructor(role, content = "", isJson = false) {
     this.role = role;
+    this.isJson = isJson;
     this.content = content;
     this.body = make("div", { className: "body", dir: "auto" });
     this.numbers = make("p", { className: "hint numbers" });
@@ -32,6 +33,7 @@ export class MessageView {
     this.#frame = 0;
     if (this.role === "user") this.body.textContent = this.content;
     else if (this.#coloured) this.body.replaceChildren(make("p", { className: "raw" }, ...this.#tokens.flatMap((token) => words(token))));
+    else if (this.isJson) this.body.replaceChildren(make("pre", { className: "raw", textContent: this.content }));
     else this.body.replaceChildren(...markdown(this.content));
   }
 

@@ -9,9 +9,10 @@ const at = (/** @type {string} */ path) => new URL(path, self.location.href).hre
 const FILES = [
   ...["./", "icon.svg", "style.css", "simulate_bg.wasm", "simulate.js", "marked.js", "engine-worker.js"],
   ...["app", "card", "charts", "chat", "dom", "download", "guesses", "lane", "latencies", "markdown", "message", "model", "outcome", "pairs"].map((name) => `${name}.js`),
-  ...["paper", "policy", "presets", "race", "record", "replay", "settings", "share", "shelf", "simulator", "stage", "support", "tabs", "turn", "welcome"].map((name) => `${name}.js`),
-  ...["cache", "chat", "chunks", "crew", "engine", "error", "foretoken", "hub", "queue", "remote", "sealed", "transfer", "worker"].map((name) => `../${name}.js`),
+  ...["paper", "policy", "presets", "race", "record", "replay", "schema", "settings", "share", "shelf", "simulator", "stage", "support", "tabs", "turn", "welcome"].map((name) => `${name}.js`),
+  ...["cache", "chat", "chunks", "conversation", "crew", "engine", "error", "foretoken", "grammar", "hub", "options", "queue", "remote", "saved", "sealed", "spawn", "tools", "transfer", "worker"].map((name) => `../${name}.js`),
   "../foretoken_bg.wasm",
+  "../grammar_bg.wasm",
 ].map(at);
 
 self.addEventListener("install", (event) => {

@@ -91,7 +91,8 @@ function choosePair() {
 
 /** Draws, the first time that the tab is shown. */
 export function openSimulator() {
-  ready ??= init().then(
+  if (ready) return;
+  ready = init().then(
     () => {
       const soon = () => (frame ||= requestAnimationFrame(redraw));
       for (const slider of sliders) {

@@ -1,0 +1,211 @@
+//! What is stored as floats of any type: weights, keys and values; products with rows of activations.
+
+use super::rows::{Panels, stride};
+#[cfg(target_arch = "wasm32")]
+use super::simd::Halves;
+use super::simd::{Row, Singles, arch, dots, widen_bf16, widen_f16};
+use crate::weights::Float;
+use half::{bf16, f16};
+use pulp::{Simd, WithSimd};
+use std::collections::TryReserveError;
+
+/// Floats as they are stored, row behind row; what is behind a row's width is zero.
+#[derive(Debug, Clone)]
+pub(super) enum Floats {
+    F32(Vec<f32>),
+    F16(Vec<f16>),
+    Bf16(Vec<bf16>),
+}
+
+impl Floats {
+    pub fn new(float: Float) -> Self {
+        match float {
+            Float::F32 => Self::F32(Vec::new()),
+            Float::F16 => Self::F16(Vec::new()),
+            Float::Bf16 => Self::Bf16(Vec::new()),
+        }
+    }
+
+    /// Bytes in memory.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::F32(all) => 4 * all.len(),
+            Self::F16(all) => 2 * all.len(),
+            Self::Bf16(all) => 2 * all.len(),
+        }
+    }
+
+    /// Makes room for so many numbers more.
+    pub fn reserve(&mut self, numbers: usize) -> Result<(), TryReserveError> {
+        match self {
+            Self::F32(all) => all.try_reserve_exact(numbers),
+            Self::F16(all) => all.try_reserve_exact(numbers),
+            Self::Bf16(all) => all.try_reserve_exact(numbers),
+        }
+    }
+
+    /// Appends a row, rounded, and zeros up to its stride.
+    pub fn push(&mut self, row: &[f32]) {
+        let padded = row.iter().copied().chain(std::iter::repeat_n(0.0, stride(row.len()) - row.len()));
+        match self {
+            Self::F32(all) => all.extend(padded),
+            Self::F16(all) => all.extend(padded.map(f16::from_f32)),
+            Self::Bf16(all) => all.extend(padded.map(bf16::from_f32)),
+        }
+    }
+
+    /// All of it.
+    pub fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::F32(all) => bytemuck::cast_slice(all),
+            Self::F16(all) => bytemuck::cast_slice(all),
+            Self::Bf16(all) => bytemuck::cast_slice(all),
+        }
+    }
+
+    /// These bytes in its place; false where they are no whole numbers.
+    pub fn set_bytes(&mut self, bytes: &[u8]) -> bool {
+        fn read<T: bytemuck::AnyBitPattern>(bytes: &[u8], into: &mut Vec<T>) -> bool {
+            *into = bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect();
+            bytes.len().is_multiple_of(size_of::<T>())
+        }
+        match self {
+            Self::F32(all) => read(bytes, all),
+            Self::F16(all) => read(bytes, all),
+            Self::Bf16(all) => read(bytes, all),
+        }
+    }
+
+    /// Whether it has so many rows of so many numbers each.
+    pub fn is_of(&self, rows: usize, width: usize) -> bool {
+        let numbers = match self {
+            Self::F32(all) => all.len(),
+            Self::F16(all) => all.len(),
+            Self::Bf16(all) => all.len(),
+        };
+        numbers == rows * stride(width)
+    }
+
+    /// Keeps so many rows of so many numbers each.
+    pub fn truncate(&mut self, rows: usize, width: usize) {
+        let len = rows * stride(width);
+        match self {
+            Self::F32(all) => all.truncate(len),
+            Self::F16(all) => all.truncate(len),
+            Self::Bf16(all) => all.truncate(len),
+        }
+    }
+
+    /// A row, as f32, with the zeros behind it; without `all`, of numbers that are finite.
+    #[inline(always)]
+    pub fn widen(&self, row: usize, to: &mut [f32], all: bool) {
+        let range = row * to.len()..(row + 1) * to.len();
+        match self {
+            Self::F32(numbers) => to.copy_from_slice(&numbers[range]),
+            Self::F16(numbers) => widen_f16(&numbers[range], to, all),
+            Self::Bf16(numbers) => widen_bf16(&numbers[range], to),
+        }
+    }
+
+    /// The products of rows from one on with all of x [outs, rows].
+    pub fn multiply(&self, first: usize, x: &Panels<'_>, products: &mut [f32], all: bool) {
+        arch().dispatch(Products { floats: self, first, x, products, all });
+    }
+}
+
+struct Products<'a> {
+    floats: &'a Floats,
+    first: usize,
+    x: &'a Panels<'a>,
+    products: &'a mut [f32],
+    all: bool,
+}
+
+impl WithSimd for Products<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let Self { floats, first, x, products, all } = self;
+        let (width, last) = (x.padded_width(), first + products.len() / x.len() - 1);
+        let mut four = vec![0.0; 4 * width];
+        for (at, products) in products.chunks_mut(4 * x.len()).enumerate() {
+            let out = first + 4 * at;
+            let row = |i: usize| (out + i).min(last) * width..((out + i).min(last) + 1) * width;
+            let [a, b, c, d] = [row(0), row(1), row(2), row(3)];
+            match floats {
+                Floats::F32(of) => {
+                    let rows = [&of[a], &of[b], &of[c], &of[d]];
+                    let w =
+                        [Singles::new(rows[0]), Singles::new(rows[1]), Singles::new(rows[2]), Singles::new(rows[3])];
+                    multiply_rows(simd, w, x, products);
+                }
+                #[cfg(target_arch = "wasm32")]
+                Floats::F16(of) if all => {
+                    let rows = [&of[a], &of[b], &of[c], &of[d]];
+                    let w = [
+                        Halves::<true>::new(rows[0]),
+                        Halves::new(rows[1]),
+                        Halves::new(rows[2]),
+                        Halves::new(rows[3]),
+                    ];
+                    multiply_rows(simd, w, x, products);
+                }
+                #[cfg(target_arch = "wasm32")]
+                Floats::F16(of) => {
+                    let rows = [&of[a], &of[b], &of[c], &of[d]];
+                    let w = [
+                        Halves::<false>::new(rows[0]),
+                        Halves::new(rows[1]),
+                        Halves::new(rows[2]),
+                        Halves::new(rows[3]),
+                    ];
+                    multiply_rows(simd, w, x, products);
+                }
+                _ => {
+                    for i in 0..products.len() / x.len() {
+                        floats.widen(out + i, &mut four[i * width..][..width], all);
+                    }
+                    multiply_four(simd, &four, x, products);
+                }
+            }
+        }
+    }
+}
+
+/// Products [outs, rows] of up to four outputs, whose weights are [4, width].
+#[inline(always)]
+pub fn multiply_four<S: Simd>(simd: S, four: &[f32], x: &Panels<'_>, products: &mut [f32]) {
+    let width = four.len() / 4;
+    let (first, last) = four.split_at(2 * width);
+    let ((a, b), (c, d)) = (first.split_at(width), last.split_at(width));
+    multiply_rows(simd, [Singles::new(a), Singles::new(b), Singles::new(c), Singles::new(d)], x, products);
+}
+
+/// Products [outs, rows] of up to four outputs: eight at a time, so that each number that is read serves several.
+#[inline(always)]
+fn multiply_rows<S: Simd, R: Row<S>>(simd: S, w: [R; 4], x: &Panels<'_>, products: &mut [f32]) {
+    let [a, b, c, d] = w;
+    let mut row = 0;
+    while row + 4 <= x.len() {
+        let panel = x.panel::<S, 4>(row);
+        let ([a, b], [c, d]) = (dots(simd, [a, b], panel), dots(simd, [c, d], panel));
+        put([a, b, c, d], row, x.len(), products);
+        row += 4;
+    }
+    if row + 2 <= x.len() {
+        put(dots(simd, w, x.panel::<S, 2>(row)), row, x.len(), products);
+        row += 2;
+    }
+    if row < x.len() {
+        put(dots(simd, w, x.panel::<S, 1>(row)), row, x.len(), products);
+    }
+}
+
+/// Puts N rows' products where they belong [outs, rows].
+#[inline(always)]
+fn put<const N: usize>(found: [[f32; N]; 4], row: usize, rows: usize, products: &mut [f32]) {
+    for (found, products) in found.iter().zip(products.chunks_exact_mut(rows)) {
+        products[row..row + N].copy_from_slice(found);
+    }
+}

@@ -1,0 +1,67 @@
+//! The files that a name means: a folder or file here, or a model of the Hub.
+
+use crate::error::{Error, Result};
+#[cfg(feature = "hub")]
+use crate::hub::{Hub, HubId, Settings};
+use crate::weights::Folder;
+use std::path::PathBuf;
+
+/// What an option names.
+pub(crate) enum Place {
+    Here(PathBuf),
+    #[cfg(feature = "hub")]
+    Hub(HubId),
+}
+
+/// What is here goes before what the Hub has.
+pub(crate) fn locate(option: &'static str, name: &str) -> Result<Place> {
+    if name.is_empty() {
+        let (value, allowed) = ("an empty name".into(), "owner/name on the Hub, or the name of a folder".into());
+        return Err(Error::BadOption { option: option.into(), value, allowed });
+    }
+    let path = PathBuf::from(name);
+    if path.exists() {
+        return Ok(Place::Here(path));
+    }
+    #[cfg(feature = "hub")]
+    if let Ok(id) = name.parse() {
+        return Ok(Place::Hub(id));
+    }
+    let hub = match cfg!(feature = "hub") {
+        true => "models of the Hub are called owner/name, owner/name@revision or owner/name:file.gguf",
+        false => "models of the Hub need the crate's feature hub",
+    };
+    Err(Error::NotFound { path: name.into(), reason: format!("there is no such folder or file, and {hub}") })
+}
+
+/// The files that an option names: a folder, or a model of the Hub, which is downloaded first where it is not in the cache. `progress`
+/// hears of bytes that came and of all bytes.
+pub(crate) fn open(
+    option: &'static str,
+    name: &str,
+    #[cfg_attr(not(feature = "hub"), expect(unused_variables, reason = "nothing is downloaded"))]
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Folder> {
+    Folder::open(match locate(option, name)? {
+        Place::Here(path) => path,
+        #[cfg(feature = "hub")]
+        Place::Hub(id) => hub()?.download(&id, progress).map_err(|error| neither(error, &id))?,
+    })
+}
+
+/// What looks like the name of a model may have been meant for that of a folder.
+#[cfg(feature = "hub")]
+pub(crate) fn neither(error: Error, id: &HubId) -> Error {
+    match error {
+        Error::NotFound { path, reason } if path == id.to_string() => {
+            Error::NotFound { path, reason: format!("{reason}; nor is there such a folder here") }
+        }
+        other => other,
+    }
+}
+
+/// The Hub that the environment names.
+#[cfg(feature = "hub")]
+pub(crate) fn hub() -> Result<Hub> {
+    Hub::new(Settings::from_env())
+}

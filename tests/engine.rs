@@ -1,0 +1,92 @@
+//! The handle for programs: from any thread, blocking or awaited, cancelled, and in conversations.
+
+mod common;
+use common::{path, run};
+use foretoken::options::DeviceChoice;
+use foretoken::{Engine, Error, FinishReason, GenerateOptions, LoadOptions, Message};
+use std::thread;
+
+fn engine() -> Engine {
+    let model = |part: &str| path("models/tales").join(part).display().to_string();
+    Engine::builder(model("target")).assistant_model(model("draft")).device(DeviceChoice::Cpu).load().unwrap()
+}
+
+fn few(max_new_tokens: usize) -> GenerateOptions {
+    GenerateOptions { max_new_tokens, ..GenerateOptions::default() }
+}
+
+#[test]
+fn tokens_come_blocking_and_awaited_on_any_thread() {
+    fn anywhere<T: Send + 'static>(value: T) -> T {
+        value
+    }
+    let engine = anywhere(engine());
+    let whole = engine.generate("Once upon a time", few(24)).wait().unwrap();
+    assert_eq!((whole.token_ids.len(), whole.finish_reason), (24, FinishReason::Length));
+    let mut writing = anywhere(engine.generate("Once upon a time", few(24)));
+    let text: String = writing.by_ref().map(|token| token.unwrap().text).collect();
+    assert_eq!(text, whole.text);
+    assert_eq!(writing.generation().unwrap().token_ids, whole.token_ids);
+    assert!(writing.next().is_none());
+    let threads: Vec<_> = (0..3)
+        .map(|_| {
+            let engine = engine.clone();
+            thread::spawn(move || run(engine.generate("Once upon a time", few(24)).complete()).unwrap().text)
+        })
+        .collect();
+    assert!(threads.into_iter().all(|thread| thread.join().unwrap() == whole.text));
+    let ids = engine.tokenize("Once upon a time", GenerateOptions::default()).wait().unwrap();
+    assert_eq!(run(engine.detokenize(ids.clone(), true)).unwrap(), "Once upon a time");
+    assert_eq!(engine.generate(ids, few(24)).wait().unwrap().text, whole.text);
+}
+
+#[test]
+fn a_text_ends_when_it_is_cancelled_or_dropped() {
+    let engine = engine();
+    let mut writing = engine.generate("Once upon a time", few(400));
+    let cancel = writing.cancel_token();
+    writing.next().unwrap().unwrap();
+    thread::spawn(move || cancel.cancel()).join().unwrap();
+    let written = writing.wait().unwrap();
+    assert_eq!(written.finish_reason, FinishReason::Aborted);
+    assert!(written.token_ids.len() < 400);
+    drop(engine.generate("Once upon a time", few(400)));
+    assert_eq!(engine.generate("Once upon a time", few(3)).wait().unwrap().token_ids.len(), 3);
+}
+
+#[test]
+fn a_conversation_keeps_what_was_said() {
+    let engine = engine();
+    let mut chat = engine.chat(few(8)).with_messages([Message::new("system", "You tell tales.")]);
+    let answer = chat.send("Tell me a tale about a fox.").wait().unwrap();
+    let said = |chat: &foretoken::Chat| -> Vec<(String, String)> {
+        chat.messages().iter().map(|message| (message.role().to_owned(), message.content().to_owned())).collect()
+    };
+    let first = said(&chat);
+    assert_eq!(first.len(), 3);
+    assert_eq!(first[2], ("assistant".into(), answer.text.clone()));
+    let mut branch = chat.clone();
+    assert_eq!(branch.regenerate().unwrap().wait().unwrap().text, answer.text);
+    assert_eq!(said(&branch), first);
+    // What was written of an answer stays; a message without one is taken back.
+    let begun = branch.send("And then?").next().unwrap().unwrap().text;
+    assert_eq!(said(&branch)[4], ("assistant".into(), begun));
+    chat.truncate(1);
+    assert!(matches!(chat.regenerate().map(drop), Err(Error::BadOption { .. })));
+    let mut refused = engine.chat(few(0));
+    assert!(matches!(refused.send("x").wait(), Err(Error::BadOption { .. })));
+    assert!(refused.messages().is_empty());
+}
+
+#[test]
+fn what_cannot_be_loaded_says_why_and_a_breakdown_is_told() {
+    let missing = Engine::load("./models/none").map(drop).unwrap_err();
+    assert!(matches!(&missing, Error::NotFound { path, .. } if path == "./models/none"), "{missing}");
+    let model = path("models/tales/draft").display().to_string();
+    let options = LoadOptions { max_context: Some(1), ..LoadOptions::default() };
+    assert!(matches!(Engine::builder(&model).options(options).load(), Err(Error::BadOption { .. })));
+    let engine = Engine::builder(&model).device(DeviceChoice::Cpu).load().unwrap();
+    let broken = engine.call::<()>(|_| panic!("on purpose"));
+    assert!(matches!(broken.wait(), Err(Error::Internal { .. })));
+    assert!(matches!(engine.generate("Once", few(1)).wait(), Err(Error::Internal { .. })));
+}

@@ -1,0 +1,245 @@
+//! Texts of a given form, by real models: the same with every drafter, on every device, and no token that the form forbids.
+
+mod common;
+
+use common::{gpu, path, run};
+use foretoken::constraint::{Constrained, Grammars, ResponseFormat};
+use foretoken::grammar::Llguidance;
+use foretoken::options::{Acceptance, ContextPolicy, DrafterChoice, Schedule};
+use foretoken::text::Tokenizer;
+use foretoken::weights::Folder;
+use foretoken::{
+    Device, DoSample, Error, FinishReason, GenerateOptions, Generation, LoadOptions, Message, Origin, Prompt, Session,
+    Speculation,
+};
+use serde_json::{Value, json};
+use std::ops::ControlFlow;
+
+fn load(device: impl Into<Device>) -> Session {
+    let open = |folder: &str| Folder::open(path(folder)).unwrap();
+    let (target, draft) = (open("models/tales/target"), open("models/tales/draft"));
+    let options = LoadOptions { max_context: Some(512), ..LoadOptions::default() };
+    run(Session::load(device, target, Some(draft), &options, &mut |_, _| ())).unwrap()
+}
+
+fn write(session: &mut Session, options: &GenerateOptions) -> (Generation, Vec<Origin>) {
+    let prompt = Prompt::Chat(vec![Message::new("user", "Continue the tale: The fox met a wolf.")]);
+    let mut origins = Vec::new();
+    let generation = run(session.generate(&prompt, options, &mut |progress| {
+        if let foretoken::Progress::Token(token) = progress {
+            origins.push(token.origin);
+        }
+        ControlFlow::Continue(())
+    }));
+    (generation.unwrap(), origins)
+}
+
+fn tale() -> ResponseFormat {
+    ResponseFormat::json_schema(json!({
+        "type": "object",
+        "properties": {
+            "title": { "type": "string", "maxLength": 24 },
+            "kind": { "enum": ["tale", "song"] },
+            "animals": { "type": "array", "items": { "type": "string", "maxLength": 8 }, "minItems": 1, "maxItems": 2 },
+            "length": { "type": "integer", "minimum": 1, "maximum": 99 },
+        },
+        "required": ["title", "kind", "animals", "length"],
+        "additionalProperties": false,
+    }))
+}
+
+fn options(format: ResponseFormat) -> GenerateOptions {
+    GenerateOptions { max_new_tokens: 120, response_format: Some(format), ..GenerateOptions::default() }
+}
+
+fn drafters() -> Vec<GenerateOptions> {
+    let constant = GenerateOptions {
+        num_assistant_tokens_schedule: Schedule::Constant,
+        num_assistant_tokens: 4,
+        ..options(tale())
+    };
+    let with = |drafter| GenerateOptions { drafter, ..constant.clone() };
+    vec![
+        options(tale()),
+        with(DrafterChoice::Lookup),
+        with(DrafterChoice::DraftModel),
+        with(DrafterChoice::Chain),
+        GenerateOptions { prediction: Some("{\"title\": \"The wolf\", \"kind\": \"song\"".into()), ..constant.clone() },
+        GenerateOptions { assistant_confidence_threshold: 0.4, ..with(DrafterChoice::DraftModel) },
+        GenerateOptions { overlap: false, ..with(DrafterChoice::DraftModel) },
+    ]
+}
+
+fn the_text_is_that_of_plain_decoding(device: Device) {
+    let mut session = load(device);
+    for seed in [None, Some(3), Some(4)] {
+        let sampled = |options: &GenerateOptions| GenerateOptions {
+            do_sample: seed.is_some().into(),
+            top_p: seed.map(|_| 0.9),
+            seed,
+            ..options.clone()
+        };
+        let off = GenerateOptions { speculation: Speculation::Off, ..options(tale()) };
+        let (plain, origins) = write(&mut session, &sampled(&off));
+        assert!(origins.iter().all(|origin| *origin == Origin::Target));
+        assert_eq!(plain.finish_reason, FinishReason::Stop, "{}", plain.text);
+        let value: Value = serde_json::from_str(&plain.text).unwrap();
+        assert!(value["title"].is_string() && value["length"].as_u64().is_some_and(|length| length < 100), "{value}");
+        for options in drafters() {
+            let (found, origins) = write(&mut session, &sampled(&options));
+            assert_eq!((&found.text, &found.token_ids), (&plain.text, &plain.token_ids), "{options:?}");
+            assert_eq!(found.finish_reason, FinishReason::Stop);
+            let forced = origins.iter().filter(|origin| **origin == Origin::Grammar).count();
+            assert!(forced > 8, "{forced} of {} tokens are forced", origins.len());
+            let (rounds, plain) = (found.stats.num_spec_steps, plain.token_ids.len());
+            assert!(rounds * 10 < plain * 8, "{rounds} rounds for {plain} tokens");
+            assert!(found.stats.times.masks > 0.0);
+        }
+        // What it knows of the form is forgotten with the text.
+        let free = GenerateOptions { max_new_tokens: 8, ..GenerateOptions::default() };
+        assert!(!write(&mut session, &free).0.text.starts_with('{'));
+    }
+}
+
+#[test]
+fn on_the_gpu_the_text_is_that_of_plain_decoding() {
+    the_text_is_that_of_plain_decoding((&gpu()).into());
+}
+
+#[test]
+fn on_the_cpu_the_text_is_that_of_plain_decoding() {
+    the_text_is_that_of_plain_decoding(Device::Cpu);
+}
+
+/// With rejection sampling the text depends on who drafts; what it is not allowed to write it never writes.
+#[test]
+fn rejection_sampling_keeps_to_the_form() {
+    for device in [(&gpu()).into(), Device::Cpu] {
+        let mut session = load(device);
+        for (seed, drafter) in (0..6).zip([DrafterChoice::DraftModel, DrafterChoice::Lookup].into_iter().cycle()) {
+            let options = GenerateOptions {
+                drafter,
+                do_sample: DoSample::Yes,
+                acceptance: Acceptance::Rejection,
+                num_assistant_tokens_schedule: Schedule::Constant,
+                seed: Some(seed),
+                ..options(tale())
+            };
+            let (found, _) = write(&mut session, &options);
+            assert_eq!(found.finish_reason, FinishReason::Stop, "{}", found.text);
+            assert!(serde_json::from_str::<Value>(&found.text).is_ok(), "{}", found.text);
+        }
+    }
+}
+
+#[test]
+fn a_text_ends_where_its_form_is_complete_or_its_room() {
+    let mut session = load(Device::Cpu);
+    let of = |format: ResponseFormat, room| GenerateOptions { max_new_tokens: room, ..options(format) };
+    let (found, _) = write(&mut session, &of(ResponseFormat::regex("(the fox|the wolf)"), 50));
+    assert!(["the fox", "the wolf"].contains(&found.text.as_str()), "{}", found.text);
+    assert_eq!(found.finish_reason, FinishReason::Stop);
+    // It may end after each word: then the model says so, by an end token.
+    let (found, _) = write(&mut session, &of(ResponseFormat::regex("the fox( [a-z]+)*[.]?"), 200));
+    let ends = &session.engine().spec().eos_token_id;
+    assert!(found.text.starts_with("the fox"), "{}", found.text);
+    let by_point = found.text.ends_with('.');
+    assert_eq!(found.finish_reason, if by_point { FinishReason::Stop } else { found.finish_reason });
+    assert_eq!(
+        found.token_ids.iter().any(|id| ends.contains(id)),
+        found.finish_reason == FinishReason::Stop && !by_point
+    );
+    let (found, _) = write(&mut session, &of(ResponseFormat::grammar("start: \"fox\" (\" and \" \"fox\")*"), 9));
+    assert!(found.text.starts_with("fox"), "{}", found.text);
+    let (cut, _) = write(&mut session, &of(tale(), 10));
+    assert_eq!((cut.finish_reason, cut.token_ids.len()), (FinishReason::Length, 10));
+    assert!(serde_json::from_str::<Value>(&cut.text).is_err());
+    let (found, _) = write(&mut session, &of(ResponseFormat::json_object(), 400));
+    assert!(found.text.starts_with('{'));
+    if found.finish_reason == FinishReason::Stop {
+        assert!(serde_json::from_str::<Value>(&found.text).unwrap().is_object());
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_by_name() {
+    let mut session = load(Device::Cpu);
+    let mut refused = |format: Value, more: GenerateOptions| {
+        let response_format = Some(ResponseFormat(format.as_object().unwrap().clone()));
+        let options = GenerateOptions { response_format, ..more };
+        match run(session.generate(&Prompt::Text("x".into()), &options, &mut |_| ControlFlow::Continue(()))) {
+            Err(Error::BadOption { option, value, .. }) => {
+                assert_eq!(option, "response_format");
+                value
+            }
+            other => panic!("{format}: {other:?}"),
+        }
+    };
+    let free = GenerateOptions::default;
+    for (format, words) in [
+        (json!({ "type": "json_schema", "json_schema": { "schema": { "not": {} } } }), "\"not\""),
+        (
+            json!({ "type": "json_schema", "json_schema": { "schema": { "type": "array", "uniqueItems": true } } }),
+            "\"uniqueItems\"",
+        ),
+        (
+            json!({ "type": "json_schema", "json_schema": { "schema": { "oneOf": [{}, { "type": "null" }] } } }),
+            "\"oneOf\"",
+        ),
+        (json!({ "type": "json_schema", "json_schema": { "schema": { "type": "sting" } } }), "sting"),
+        (json!({ "type": "json_schema", "json_schema": { "schema": 5 } }), "5"),
+        (json!({ "type": "json_schema" }), "json_schema"),
+        (json!({ "type": "regex", "regex": "(" }), "regex"),
+        (json!({ "type": "regex", "regex": 5 }), "5"),
+        (json!({ "type": "regex", "regex": "" }), "empty"),
+        (json!({ "type": "grammar", "grammar": "start: nothing" }), "nothing"),
+        (json!({ "type": "json" }), "json"),
+        (json!({}), "no type"),
+    ] {
+        let value = refused(format.clone(), free());
+        assert!(value.contains(words) && !value.contains('\n'), "{format}: {value}");
+    }
+    let every: Vec<Vec<u32>> = (0..4096).map(|id| vec![id]).collect();
+    let none_left = GenerateOptions { bad_words_ids: every[..2000].to_vec(), ..free() };
+    refused(json!({ "type": "regex", "regex": "[\\n]{9}" }), none_left);
+    let (text, _) =
+        write(&mut session, &GenerateOptions { max_new_tokens: 3, context: ContextPolicy::Shift, ..free() });
+    assert_eq!(text.token_ids.len(), 3, "the session stays usable");
+}
+
+/// Each bit of a mask is what consuming that token says, wherever the text went before.
+#[test]
+fn masks_are_what_may_be_consumed() {
+    let file = std::fs::read(path("models/tales/target/tokenizer.json")).unwrap();
+    let tokenizer = Tokenizer::from_json("tokenizer.json", &file).unwrap();
+    let (vocab, ends) = (tokenizer.vocab_size(), [2]);
+    let grammars = Llguidance::new(tokenizer.vocabulary(vocab), &ends).unwrap();
+    let text =
+        tokenizer.encode("{\"title\": \"The \u{e9} wolf\", \"kind\": \"song\", \"animals\": [\"fox\"]", false).unwrap();
+    let followed = Constrained::new(grammars.compile(&tale()).unwrap(), 1, vocab, &ends);
+    let mut followed = followed.borrow_mut();
+    let whole = [&[0], &text[..]].concat();
+    let masks = followed.masks(&[0], &text).unwrap();
+    let words = vocab.div_ceil(32);
+    for at in (0..=text.len()).rev().chain([3, 1, 2]) {
+        // Asking what is forced, and about other drafts, changes nothing.
+        followed.forced(&whole[..1 + at]).unwrap();
+        followed.allowed(&whole[..1 + at], &[40, 41]).unwrap();
+        let again = followed.masks(&whole[..1 + at], &[]).unwrap();
+        assert_eq!(again, masks[at * words..][..words], "at {at}");
+    }
+    let mut form = grammars.compile(&tale()).unwrap();
+    for (at, token) in text.iter().enumerate() {
+        if at % 5 == 0 {
+            for id in (0..vocab as u32).filter(|id| !ends.contains(id)) {
+                let may_come = form.consume(id).unwrap();
+                if may_come {
+                    form.rollback(1).unwrap();
+                }
+                let bit = (masks[at * words + id as usize / 32] >> (id % 32)) & 1 == 1;
+                assert_eq!(may_come, bit, "{id} at {at}: {:?}", tokenizer.id_to_token(id));
+            }
+        }
+        assert!(form.consume(*token).unwrap());
+    }
+}

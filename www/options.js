@@ -1,0 +1,100 @@
+/** What a page's options say, as far as the page itself reads them: the engine's module reads the others. */
+import { isAddress } from "./cache.js";
+import { ForetokenError, aborted, badOption } from "./error.js";
+import { place, spawn } from "./spawn.js";
+
+/**
+ * @import { EmbedOptions, GenerateOptions, LoadOptions, Model } from "./api.js"
+ * @import { Loading, Source } from "./protocol.js"
+ */
+
+/**
+ * How to load, or to inspect, a model. Throws where that cannot be.
+ * @param {"load" | "inspect"} method
+ * @param {Model} model
+ * @param {LoadOptions} [options]
+ */
+export function readLoad(method, model, options) {
+  const { assistant_model, onProgress, signal, endpoint, revision, token, cache = place.cache, persist = false, shared = false, worker, wasm, ...rest } = checked(options);
+  if (signal?.aborted) throw aborted(signal);
+  if (method === "load" && place.spawn === spawn && (rest.device === "webgpu" || Number(rest.sp_degree) > 1)) requireWebGpu();
+  // The browser may refuse, or ask the user; nothing waits for it.
+  const remote = [model, assistant_model].some((files) => typeof files === "string" || files instanceof URL);
+  if (persist && cache && remote) navigator.storage?.persist?.().catch(() => {});
+  const base = place.base();
+  /** @type {Loading} */
+  const args = {
+    model: portable("model", model),
+    assistant: assistant_model && portable("assistant_model", assistant_model),
+    wasm: wasm && absolute("wasm", wasm, base),
+    hub: { endpoint, revision, token, cache },
+    base,
+    options: rest,
+  };
+  const where = typeof worker === "function" ? worker : worker && absolute("worker", worker, base);
+  const name = shared ? sharedName(args) : undefined;
+  return { args, onProgress, signal, spawn: (/** @type {(reason: string) => void} */ failed) => place.spawn(where, name, failed) };
+}
+
+/** The types of options that the engine's module does not see. */
+const TYPES = { onProgress: "function", endpoint: "string", revision: "string", token: "string", cache: "boolean", persist: "boolean", shared: "boolean" };
+
+/**
+ * The options that say something: null stands for the default.
+ * @template {LoadOptions | EmbedOptions | Pick<GenerateOptions, "signal" | "onProgress">} T
+ * @param {T | null} [options]
+ * @returns {T}
+ */
+export function checked(options) {
+  const given = Object.entries(options ?? {}).filter(([, value]) => value != null);
+  for (const [name, value] of given) {
+    const type = TYPES[/** @type {keyof typeof TYPES} */ (name)];
+    if (type && typeof value !== type) throw badOption(name, value, `a ${type}`);
+    if (name === "signal" && typeof value.addEventListener !== "function") throw badOption(name, value, "an AbortSignal");
+  }
+  return /** @type {T} */ (Object.fromEntries(given));
+}
+
+/**
+ * @param {string} option
+ * @param {string | URL} address
+ * @param {string} [base]
+ */
+function absolute(option, address, base) {
+  try {
+    return new URL(address, base).href;
+  } catch {
+    throw badOption(option, address, "a URL");
+  }
+}
+
+/** @param {string} option @param {any} model @returns {Source} */
+function portable(option, model) {
+  if (model instanceof URL) return model.href;
+  const files = typeof FileList !== "undefined" && model instanceof FileList ? [...model] : model;
+  const known = Array.isArray(files) ? files.every((file) => file instanceof Blob) : typeof files === "string" || files?.getFileHandle;
+  if (!known) throw badOption(option, model, "owner/name on the Hub, a URL, files");
+  return files;
+}
+
+/**
+ * What a worker is called that several pages share: those that load the same into it. Whose token it was is no difference.
+ * @param {Loading} args
+ */
+function sharedName({ model, assistant, hub: { token, ...hub }, base, options, ...rest }) {
+  const models = [model, assistant].filter((files) => files !== undefined).map((files) => {
+    if (typeof files !== "string") throw badOption("shared", true, "with models that have a name or a URL");
+    return isAddress(files) ? absolute("model", files, base) : files;
+  });
+  if (Number(options.sp_degree) > 1 || options.draft_device === "cpu") throw badOption("shared", true, "with one target, and the draft model where the target runs");
+  return `foretoken ${JSON.stringify({ models, hub, options, ...rest })}`;
+}
+
+function requireWebGpu() {
+  if (globalThis.navigator?.gpu) return;
+  const reason = globalThis.isSecureContext
+    ? "this browser has no WebGPU, or it is switched off. Chrome and Edge 113 or later have it, Safari 26 and Firefox 141 on Windows; " +
+      "on Linux start Chrome with --enable-unsafe-webgpu --enable-features=Vulkan"
+    : "WebGPU needs a secure page: https, or localhost";
+  throw new ForetokenError({ code: "webgpu-unavailable", message: `no usable GPU: ${reason}`, detail: { reason } });
+}
