@@ -9,9 +9,11 @@ use bytemuck::Zeroable;
 use pulp::{Arch, Simd, WithSimd};
 
 /// Activations in 8 bits [rows, width]: each is about `scale * code`, with a scale for each block. Blocks of four rows take turns, as
-/// long as there are four.
+/// long as there are four; three are cheaper with a row of zeros than one by one.
 pub struct Coded {
     rows: usize,
+    /// With the row of zeros.
+    padded: usize,
     /// Blocks of a row.
     blocks: usize,
     codes: Vec<[i16; BLOCK]>,
@@ -58,9 +60,11 @@ impl WithSimd for Round<'_> {
         const LEAST: f32 = 1e-30;
         let Self(x) = self;
         let (rows, blocks) = (x.len(), x.padded_width() / BLOCK);
-        let count = rows * blocks;
+        let padded = if rows % 4 == 3 { rows + 1 } else { rows };
+        let count = padded * blocks;
         let mut coded = Coded {
             rows,
+            padded,
             blocks,
             codes: vec![[0; BLOCK]; count],
             scales: vec![0.0; count],
@@ -68,7 +72,7 @@ impl WithSimd for Round<'_> {
             halves: vec![0.0; 2 * count],
         };
         for row in 0..rows {
-            let width = if row / 4 < rows / 4 { 4 } else { 1 };
+            let width = if row / 4 < padded / 4 { 4 } else { 1 };
             let first = (row - row % width) * blocks;
             for (block, x) in x.padded(row).as_chunks::<BLOCK>().0.iter().enumerate() {
                 // As bits a NaN is the largest, so that the scale becomes one, and the logits.
@@ -209,6 +213,13 @@ impl Block for [u8; BLOCK] {
     }
 }
 
+/// All that there is room for.
+#[inline(always)]
+fn put(found: &[f32], products: &mut [f32]) {
+    let count = found.len().min(products.len());
+    products[..count].copy_from_slice(&found[..count]);
+}
+
 /// Four rows of weights of one kind, with G scales for each block.
 struct Four<'a, B, const G: usize> {
     codes: [&'a [B]; 4],
@@ -223,17 +234,17 @@ impl<B: Block, const G: usize> Four<'_, B, G> {
     fn multiply<I: Integers>(self, simd: I, x: &Coded, products: &mut [f32]) {
         let (blocks, mut row) = (self.scales.len(), 0);
         // Each block of weights that is taken apart serves up to eight rows.
-        while row + 8 <= x.len() {
+        while row + 8 <= x.padded {
             let panels = [x.panel(row, blocks), x.panel(row + 4, blocks)];
             for (out, products) in products.chunks_exact_mut(x.len()).enumerate() {
-                products[row..row + 8].copy_from_slice(self.with_panels(simd, out, panels).as_flattened());
+                put(self.with_panels(simd, out, panels).as_flattened(), &mut products[row..]);
             }
             row += 8;
         }
-        if row + 4 <= x.len() {
+        if row + 4 <= x.padded {
             let panels = [x.panel(row, blocks)];
             for (out, products) in products.chunks_exact_mut(x.len()).enumerate() {
-                products[row..row + 4].copy_from_slice(self.with_panels(simd, out, panels).as_flattened());
+                put(self.with_panels(simd, out, panels).as_flattened(), &mut products[row..]);
             }
             row += 4;
         }
@@ -330,7 +341,7 @@ mod tests {
     /// Every set of instructions that this processor has gives the same products, and a row alone the bits that it has in company.
     #[test]
     fn all_instructions_agree() {
-        let (blocks, rows, outs) = (5, 13, 6);
+        let (blocks, rows, outs) = (5, 15, 6);
         let bytes = codes(4 * blocks * BLOCK, 1);
         let values: Vec<f32> = codes(rows * blocks * BLOCK, 2).iter().map(|code| f32::from(*code) - 127.0).collect();
         let of_fours = |seed| -> Vec<[f32; 4]> {
