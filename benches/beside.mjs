@@ -56,25 +56,35 @@ for (const delay of delays) {
     const load = { assistant_model: DRAFT, max_context: 512, device: "webgpu" };
     globalThis.engines = { alone: await Engine.load(TALES, load), both: await Engine.load(TALES, { ...load, draft_device: "cpu" }) };
   });
-  const write = (engine, prompt, options) => page.evaluate(
-    async ([engine, prompt, options]) => (await engines[engine].generate(prompt, options).result).stats,
-    [engine, prompt, options],
-  );
+  const write = (engine, prompt, options) =>
+    page.evaluate(async ([engine, prompt, options]) => (await engines[engine].generate(prompt, options).result).stats, [engine, prompt, options]);
   for (const { kind, prompt, max_new_tokens } of kinds) {
     const found = Object.fromEntries(Object.keys(MODES).map((mode) => [mode, []]));
     for (const [engine, options] of Object.values(MODES)) await write(engine, prompt, { ...options, max_new_tokens: 8 });
     for (let pass = 0; pass < passes; pass += 1) {
-      const shuffled = Object.entries(MODES).map((mode) => ({ mode, at: Math.random() })).sort((a, b) => a.at - b.at);
-      for (const { mode: [name, [engine, options]] } of shuffled) {
+      const shuffled = Object.entries(MODES)
+        .map((mode) => ({ mode, at: Math.random() }))
+        .sort((a, b) => a.at - b.at);
+      for (const {
+        mode: [name, [engine, options]],
+      } of shuffled) {
         found[name].push(await write(engine, prompt, { ...options, max_new_tokens: Math.min(tokens, max_new_tokens) }));
       }
     }
-    const took = Object.fromEntries(Object.entries(found).map(([mode, all]) => [mode, median(all.map(({ times, num_emitted_tokens }) => times.total / num_emitted_tokens))]));
+    const took = Object.fromEntries(
+      Object.entries(found).map(([mode, all]) => [mode, median(all.map(({ times, num_emitted_tokens }) => times.total / num_emitted_tokens))]),
+    );
     const [{ distributed, num_emitted_tokens: count, per_step_accepted: matches }] = found.beside;
     const { target_latency: target, drafter_latency: drafter, lookahead } = distributed;
     const predicted = predict({ target, drafter, matches, lookahead, count });
     const mean = matches.reduce((a, b) => a + b, 0) / matches.length;
-    const cells = [ms(target), ms(drafter), mean.toFixed(2).padStart(8), ...["plain", "lookup", "in turn", "beside"].map((mode) => `  ${ms(took[mode])}`), `   ${ms(predicted)}`];
+    const cells = [
+      ms(target),
+      ms(drafter),
+      mean.toFixed(2).padStart(8),
+      ...["plain", "lookup", "in turn", "beside"].map((mode) => `  ${ms(took[mode])}`),
+      `   ${ms(predicted)}`,
+    ];
     console.log(`${String(delay).padStart(5)} ${kind.padEnd(8)}${cells.join("")}`);
   }
   await context.close();

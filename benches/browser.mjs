@@ -36,7 +36,13 @@ const unknown = values.modes.split(",").filter((mode) => !Object.hasOwn(ALL, mod
 if (unknown.length > 0) fail(`--modes: ${unknown} is not allowed; allowed: ${Object.keys(ALL).slice(1)}`);
 const MODES = Object.fromEntries(["plain", ...values.modes.split(",")].map((mode) => [mode, ALL[mode]]));
 /** A mode again, to see what is noise, and the modes with `overlap: false`. */
-const RUNS = [...Object.keys(MODES).flatMap((mode) => [[mode, true], [mode, false]]), ["plain again", true]];
+const RUNS = [
+  ...Object.keys(MODES).flatMap((mode) => [
+    [mode, true],
+    [mode, false],
+  ]),
+  ["plain again", true],
+];
 MODES["plain again"] = MODES.plain;
 
 const exercises = JSON.parse(readFileSync(new URL("../src/cli/bench/prompts.json", import.meta.url), "utf8"));
@@ -47,24 +53,27 @@ const context = await browser.newContext();
 await answerLate(context, delay);
 const version = browser.version();
 const page = await open(context);
-const load = () => page.evaluate(async (options) => {
-  globalThis.engine?.dispose();
-  globalThis.engine = await Engine.load(TALES, { assistant_model: DRAFT, ...options });
-  return engine.device;
-}, { device: values.device, dtype: values.dtype });
+const load = () =>
+  page.evaluate(
+    async (options) => {
+      globalThis.engine?.dispose();
+      globalThis.engine = await Engine.load(TALES, { assistant_model: DRAFT, ...options });
+      return engine.device;
+    },
+    { device: values.device, dtype: values.dtype },
+  );
 const device = await load();
 
-const write = (prompt, options) => page.evaluate(
-  async ([prompt, options]) => (await engine.generate(prompt, options).result).stats,
-  [prompt, options],
-);
+const write = (prompt, options) => page.evaluate(async ([prompt, options]) => (await engine.generate(prompt, options).result).stats, [prompt, options]);
 const written = [];
 for (let pass = 0; pass < passes; pass += 1) {
   for (const [text, { kind, prompt, max_new_tokens }] of chosen.entries()) {
     // Both models have read the prompt before anything counts.
     await write(prompt, { ...ALL["draft model"], max_new_tokens: 8 });
     const shuffled = RUNS.map((run) => ({ run, at: Math.random() })).sort((a, b) => a.at - b.at);
-    for (const { run: [mode, overlap] } of shuffled) {
+    for (const {
+      run: [mode, overlap],
+    } of shuffled) {
       if (values.first) {
         await load();
         await write(prompt, { speculation: "off", max_new_tokens: 1 });
@@ -86,7 +95,9 @@ const speedup = (runs, others) => {
   return `${(seconds(others) / seconds(runs)).toFixed(2)}x`.padStart(8);
 };
 const later = (delay > 0 ? `, readbacks ${delay} ms later` : "") + (values.first ? ", each the first of an engine" : "");
-console.log(`${device.name || device.driver || device.backend} in ${browserName} ${version}; at most ${tokens} tokens per text, each ${passes} times, prompts cached${later}\n`);
+console.log(
+  `${device.name || device.driver || device.backend} in ${browserName} ${version}; at most ${tokens} tokens per text, each ${passes} times, prompts cached${later}\n`,
+);
 console.log("task       mode         tokens  rounds  per round  accepted  tokens/s  speed-up");
 for (const kind of new Set(chosen.map(({ kind }) => kind))) {
   for (const mode of Object.keys(MODES)) {
@@ -95,7 +106,11 @@ for (const kind of new Set(chosen.map(({ kind }) => kind))) {
     const [emitted, rounds, drafted, accepted] = names.map((name) => sum(own.map(({ stats }) => stats[name])));
     const cells = [String(emitted).padStart(6), String(rounds).padStart(6), (emitted / rounds).toFixed(2).padStart(9)];
     cells.push((drafted ? `${Math.round((100 * accepted) / drafted)} %` : "").padStart(8));
-    cells.push(median(own.map(({ stats }) => stats.times.tokens_per_second)).toFixed(1).padStart(8));
+    cells.push(
+      median(own.map(({ stats }) => stats.times.tokens_per_second))
+        .toFixed(1)
+        .padStart(8),
+    );
     console.log(`${kind.padEnd(10)} ${mode.padEnd(12)} ${cells.join("  ")}  ${speedup(own, of({ kind, mode: "plain", overlap: true }))}`);
   }
 }

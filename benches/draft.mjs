@@ -12,7 +12,12 @@ const FREQUENT = 8192;
 function weights(name) {
   const { hidden_size: hidden, intermediate_size: mlp, num_hidden_layers: layers, vocab_size: vocab, ...heads } = shapes[name];
   const kv = (hidden * heads.num_key_value_heads) / heads.num_attention_heads;
-  return { layers: layers * (2 * hidden * hidden + 2 * hidden * kv + 3 * hidden * mlp), head: vocab * hidden, cut: FREQUENT * hidden, dispatches: 5 * layers + 4 };
+  return {
+    layers: layers * (2 * hidden * hidden + 2 * hidden * kv + 3 * hidden * mlp),
+    head: vocab * hidden,
+    cut: FREQUENT * hidden,
+    dispatches: 5 * layers + 4,
+  };
 }
 
 const line = (...cells) => console.log(cells.map((cell, i) => (i < 2 ? String(cell).padEnd(14) : String(cell).padStart(10))).join(" "));
@@ -23,6 +28,16 @@ for (const draft of ["smollm2-135m", "smollm2-360m"]) {
     const [small, large] = [weights(draft), weights(target)];
     const [step, forward] = [small.layers + small.head, large.layers + large.head];
     const mb = (count) => `${((bytes * count) / 1e6).toFixed(0)} MB`;
-    line(draft, target, type, mb(step), mb(forward), (step / forward).toFixed(3), `${((100 * small.head) / step).toFixed(0)} %`, ((small.layers + small.cut) / forward).toFixed(3), `${small.dispatches}/${large.dispatches}`);
+    line(
+      draft,
+      target,
+      type,
+      mb(step),
+      mb(forward),
+      (step / forward).toFixed(3),
+      `${((100 * small.head) / step).toFixed(0)} %`,
+      ((small.layers + small.cut) / forward).toFixed(3),
+      `${small.dispatches}/${large.dispatches}`,
+    );
   }
 }

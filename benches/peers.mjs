@@ -16,7 +16,10 @@ const root = fileURLToPath(new URL("..", import.meta.url));
 const MODELS = {
   tales: { gguf: "target/peers/tales-F16.gguf", onnx: "target/peers/tales-onnx", dtype: "fp32", prompts: "../src/cli/bench/prompts.json" },
   smollm2: {
-    gguf: "target/models/SmolLM2-135M-Instruct.Q4_1.gguf", onnx: "target/peers/smollm2-onnx", dtype: "q4", prompts: "./peers/smollm2.json",
+    gguf: "target/models/SmolLM2-135M-Instruct.Q4_1.gguf",
+    onnx: "target/peers/smollm2-onnx",
+    dtype: "q4",
+    prompts: "./peers/smollm2.json",
   },
 };
 const { values } = parseArgs({
@@ -34,9 +37,10 @@ const chosen = values.models.split(",");
 const unknown = chosen.filter((name) => !Object.hasOwn(MODELS, name));
 if (unknown.length > 0) fail(`--models: ${unknown} is not allowed; allowed: ${Object.keys(MODELS)}`);
 const kinds = values.kinds.split(",");
-const exercisesOf = ({ prompts }) => JSON.parse(readFileSync(new URL(prompts, import.meta.url), "utf8"))
-  .filter(({ kind }) => kinds.includes(kind))
-  .map((exercise) => ({ ...exercise, max_new_tokens: Math.min(exercise.max_new_tokens, tokens) }));
+const exercisesOf = ({ prompts }) =>
+  JSON.parse(readFileSync(new URL(prompts, import.meta.url), "utf8"))
+    .filter(({ kind }) => kinds.includes(kind))
+    .map((exercise) => ({ ...exercise, max_new_tokens: Math.min(exercise.max_new_tokens, tokens) }));
 if (chosen.some((name) => exercisesOf(MODELS[name]).length === 0)) fail(`--kinds: ${values.kinds} is not allowed`);
 
 mkdirSync(new URL("../target/peers/", import.meta.url), { recursive: true });
@@ -86,7 +90,15 @@ function report(writers, written) {
       const speed = ({ tokens, seconds }) => tokens / seconds;
       // Arithmetic differs between engines, so texts may: the first writer's is what the others' are held against.
       const same = own.filter((one) => of(writers[0]).some((other) => pairs(one, other) && one.text === other.text));
-      const ratios = peers.map((peer) => median(own.flatMap((one) => of(peer).filter((other) => pairs(one, other)).map((other) => speed(one) / speed(other)))));
+      const ratios = peers.map((peer) =>
+        median(
+          own.flatMap((one) =>
+            of(peer)
+              .filter((other) => pairs(one, other))
+              .map((other) => speed(one) / speed(other)),
+          ),
+        ),
+      );
       const tokens = own.reduce((sum, one) => sum + one.tokens, 0);
       line(kind, writer.name, tokens, median(own.map(speed)).toFixed(1), `${same.length}/${own.length}`, ...ratios.map((ratio) => `${ratio?.toFixed(2)}x`));
     }

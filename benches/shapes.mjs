@@ -25,9 +25,18 @@ for (const shape of values.shapes.split(",")) {
     const bench = ["bench", "--quick", "--json", "--shape", shape, "--dtype", dtype, "--time-limit", values["time-limit"]];
     const { status, stdout, stderr } = spawnSync("cargo", ["run", "--release", "--quiet", "--features", "cli", "--", ...bench], { encoding: "utf8" });
     if (status !== 0) fail(`${bench.join(" ")}: ${stderr}`);
-    const { device, decode, verify: [shortest], memory, cut } = JSON.parse(stdout);
+    const {
+      device,
+      decode,
+      verify: [shortest],
+      memory,
+      cut,
+    } = JSON.parse(stdout);
     // None where the time was up before.
-    const { ms: [one], ratio } = shortest ?? { ms: [NaN], ratio: [] };
+    const {
+      ms: [one],
+      ratio,
+    } = shortest ?? { ms: [NaN], ratio: [] };
     if (!begun) {
       console.log(`${device.name}, ${device.driver}; * where the time was up`);
       line("shape", "type", "weights", "memory", "tokens/s", "T(2)", "T(4)", "T(8)", "T(16)", "draft");

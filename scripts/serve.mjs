@@ -66,7 +66,9 @@ export function answer(request, response) {
     ...(part && { "Content-Range": `bytes ${start}-${end}/${size}` }),
   });
   if (request.method === "HEAD" || size === 0) return response.end();
-  createReadStream(file, { start, end }).on("error", () => response.destroy()).pipe(response);
+  createReadStream(file, { start, end })
+    .on("error", () => response.destroy())
+    .pipe(response);
 }
 
 /** Listens on the port, or on the next free one; 0: any. */

@@ -19,9 +19,7 @@ export function fail(message) {
 
 function onPath(program) {
   const extensions = process.platform === "win32" ? [".exe", ".cmd"] : [""];
-  return (process.env.PATH ?? "")
-    .split(delimiter)
-    .some((folder) => extensions.some((extension) => existsSync(join(folder, program + extension))));
+  return (process.env.PATH ?? "").split(delimiter).some((folder) => extensions.some((extension) => existsSync(join(folder, program + extension))));
 }
 
 /** Installs a Debian package where that is possible. */
@@ -61,8 +59,7 @@ function needBrowser(name, variable, places, debianPackage) {
 }
 
 /** The path of a Chromium for the browser tests; CHROMIUM names another one. */
-export const needChromium = () =>
-  needBrowser("Chromium", "CHROMIUM", ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"], "chromium");
+export const needChromium = () => needBrowser("Chromium", "CHROMIUM", ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"], "chromium");
 
 /** The path of a Firefox for the browser tests; FIREFOX names another one. */
 export const needFirefox = () => needBrowser("Firefox", "FIREFOX", ["/usr/bin/firefox-esr", "/usr/bin/firefox"], "firefox-esr");

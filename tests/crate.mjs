@@ -30,7 +30,9 @@ test("the crate is small, and has no weights and no tests", () => {
   const { size } = statSync(`${packed}.crate`);
   console.log(`the crate has ${size} bytes`);
   ok(size <= MOST, `${size} bytes`);
-  const files = run("tar", ["-tzf", basename(`${packed}.crate`)], packages).trim().split("\n");
+  const files = run("tar", ["-tzf", basename(`${packed}.crate`)], packages)
+    .trim()
+    .split("\n");
   const tops = new Set(files.map((file) => file.split("/")[1]).filter((top) => !/^(Cargo\.|\.cargo|LICENSE-)/.test(top)));
   deepEqual([...tops].sort(), ["ARCHITECTURE.md", "README.md", "benches", "build.rs", "docs", "shaders", "src"]);
 });

@@ -14,7 +14,26 @@ import { blocks, consumer, contents, root } from "./consumer.mjs";
 import { examples, manifests } from "./examples.mjs";
 
 /** What is published, and nothing else. */
-const MODULES = ["ai-sdk", "cache", "chat", "chunks", "conversation", "crew", "engine", "error", "hub", "options", "queue", "remote", "saved", "sealed", "spawn", "tools", "transfer", "worker"];
+const MODULES = [
+  "ai-sdk",
+  "cache",
+  "chat",
+  "chunks",
+  "conversation",
+  "crew",
+  "engine",
+  "error",
+  "hub",
+  "options",
+  "queue",
+  "remote",
+  "saved",
+  "sealed",
+  "spawn",
+  "tools",
+  "transfer",
+  "worker",
+];
 const FILES = [
   "LICENSE-APACHE",
   "LICENSE-MIT",
@@ -49,7 +68,13 @@ function compile(files, options, within = folder) {
 test("npm packs the files of the list, and no others", () => {
   const { files, size, unpackedSize } = contents();
   console.log(`the package has ${size} bytes, ${unpackedSize} unpacked`);
-  equal(files.map(({ path }) => path).sort().join("\n"), FILES.sort().join("\n"));
+  equal(
+    files
+      .map(({ path }) => path)
+      .sort()
+      .join("\n"),
+    FILES.sort().join("\n"),
+  );
   const { dependencies, optionalDependencies, peerDependencies, peerDependenciesMeta } = JSON.parse(read(root, "package.json"));
   equal(dependencies ?? optionalDependencies, undefined, "dependencies");
   for (const name of Object.keys(peerDependencies)) ok(peerDependenciesMeta[name].optional, name);
@@ -86,7 +111,12 @@ test("the README lists the codes that the types have, and the types have those o
 
 test("options and statistics are typed as the engine names them", () => {
   for (const [file, name, type, more] of [
-    ["options/load.rs", "LoadOptions", "LoadOptions", ["assistant_model", "cache", "endpoint", "onProgress", "persist", "revision", "shared", "signal", "token", "wasm", "worker"]],
+    [
+      "options/load.rs",
+      "LoadOptions",
+      "LoadOptions",
+      ["assistant_model", "cache", "endpoint", "onProgress", "persist", "revision", "shared", "signal", "token", "wasm", "worker"],
+    ],
     ["options.rs", "GenerateOptions", "GenerateOptions", ["onProgress", "signal"]],
     ["session.rs", "Token", "Token", []],
     ["session.rs", "Generation", "Generation", []],
@@ -113,12 +143,26 @@ test("bundlers find the worker and the WASM by their names in the package", asyn
   const common = { absWorkingDir: folder, bundle: true, format: "esm", outdir: "out", write: false, loader: { ".wasm": "file" } };
   const { outputFiles } = await esbuild({ ...common, entryPoints: { entry: "./entry.js", worker: "foretoken/worker" } });
   outputs.esbuild = outputFiles.map(({ path, contents }) => [path, contents]);
-  writeFileSync(join(folder, "entry.js"), 'import wasm from "foretoken/foretoken_bg.wasm?url"; import worker from "foretoken/worker?worker&url"; console.log(wasm, worker);');
-  const { output } = await vite({ root: folder, configFile: false, logLevel: "warn", build: { write: false, rollupOptions: { input: join(folder, "entry.js") } } });
+  writeFileSync(
+    join(folder, "entry.js"),
+    'import wasm from "foretoken/foretoken_bg.wasm?url"; import worker from "foretoken/worker?worker&url"; console.log(wasm, worker);',
+  );
+  const { output } = await vite({
+    root: folder,
+    configFile: false,
+    logLevel: "warn",
+    build: { write: false, rollupOptions: { input: join(folder, "entry.js") } },
+  });
   outputs.vite = output.map((each) => [each.fileName, Buffer.from(each.type === "asset" ? each.source : each.code)]);
   for (const [name, files] of Object.entries(outputs)) {
-    ok(files.some(([path, bytes]) => path.endsWith(".wasm") && wasm.equals(bytes)), `${name}: the WASM`);
-    ok(files.some(([path, bytes]) => /worker.*js$/.test(path) && String(Buffer.from(bytes)).includes("onmessage")), `${name}: the worker`);
+    ok(
+      files.some(([path, bytes]) => path.endsWith(".wasm") && wasm.equals(bytes)),
+      `${name}: the WASM`,
+    );
+    ok(
+      files.some(([path, bytes]) => /worker.*js$/.test(path) && String(Buffer.from(bytes)).includes("onmessage")),
+      `${name}: the worker`,
+    );
   }
 });
 
@@ -144,18 +188,34 @@ test("Node runs it on the CPU, with models from a folder, a file's address and a
 });
 
 test("in Node, what cannot be there is an error that says so", () => {
-  const load = (model, options) => `await Engine.load(${JSON.stringify(model)}, ${options}).catch((error) => console.log(error instanceof ForetokenError && error.code, error.message));`;
-  ok(node("--input-type=module", "--eval", 'import * as all from "foretoken"; console.log(Object.keys(all).sort().join())').includes("Conversation,Engine,ForetokenError"));
-  const cases = [["/nowhere", "{}"], [draft, '{ device: "webgpu" }'], [draft, "{ shared: true }"], [draft, '{ worker: "worker.js" }']];
+  const load = (model, options) =>
+    `await Engine.load(${JSON.stringify(model)}, ${options}).catch((error) => console.log(error instanceof ForetokenError && error.code, error.message));`;
+  ok(
+    node("--input-type=module", "--eval", 'import * as all from "foretoken"; console.log(Object.keys(all).sort().join())').includes(
+      "Conversation,Engine,ForetokenError",
+    ),
+  );
+  const cases = [
+    ["/nowhere", "{}"],
+    [draft, '{ device: "webgpu" }'],
+    [draft, "{ shared: true }"],
+    [draft, '{ worker: "worker.js" }'],
+  ];
   const script = `import { Engine, ForetokenError } from "foretoken"; ${cases.map(([model, options]) => load(model, options)).join("\n")}`;
-  const codes = node("--input-type=module", "--eval", script).trim().split("\n").map((line) => line.split(" ")[0]);
+  const codes = node("--input-type=module", "--eval", script)
+    .trim()
+    .split("\n")
+    .map((line) => line.split(" ")[0]);
   equal(codes.join(), "not-found,webgpu-unavailable,bad-option,bad-option");
 });
 
 test("Deno runs it too, and Node on the GPU that the package webgpu finds", (t) => {
   const inside = examples();
   const load = `import { Engine } from "foretoken"; const engine = await Engine.load(${JSON.stringify(draft)}, { device: process.argv.at(-1) });`;
-  writeFileSync(join(inside, "device.mjs"), `${load} console.log(engine.device.backend, (await engine.generate("Once upon a time", { max_new_tokens: 24 }).result).text); engine.dispose();`);
+  writeFileSync(
+    join(inside, "device.mjs"),
+    `${load} console.log(engine.device.backend, (await engine.generate("Once upon a time", { max_new_tokens: 24 }).result).text); engine.dispose();`,
+  );
   const run = (program, args, env) => {
     const { status, stdout, stderr } = spawnSync(program, args, { cwd: inside, encoding: "utf8", env: { ...process.env, ...env } });
     equal(status, 0, stderr);
@@ -197,7 +257,8 @@ test("the examples name the packages that are tested", () => {
   const { version, devDependencies } = JSON.parse(read(root, "package.json"));
   const tested = { ...devDependencies, ...dependencies, foretoken: version };
   for (const [example, manifest] of manifests()) {
-    for (const [name, range] of Object.entries({ ...manifest.dependencies, ...manifest.devDependencies })) equal(range, `^${tested[name]}`, `${example}: ${name}`);
+    for (const [name, range] of Object.entries({ ...manifest.dependencies, ...manifest.devDependencies }))
+      equal(range, `^${tested[name]}`, `${example}: ${name}`);
   }
 });
 

@@ -104,7 +104,8 @@ function asked(options) {
   const warnings = [];
   const unsupported = (/** @type {string} */ feature, /** @type {string} */ details) => warnings.push({ type: "unsupported", feature, details });
   const functions = tools?.flatMap((tool) => {
-    if (tool.type === "function") return [{ type: "function", function: given({ name: tool.name, description: tool.description, parameters: tool.inputSchema, strict: tool.strict }) }];
+    if (tool.type === "function")
+      return [{ type: "function", function: given({ name: tool.name, description: tool.description, parameters: tool.inputSchema, strict: tool.strict }) }];
     unsupported(`tool ${tool.id}`, "only functions of the app can be called");
     return [];
   });
@@ -122,7 +123,10 @@ function asked(options) {
     presence_penalty: options.presencePenalty,
     frequency_penalty: options.frequencyPenalty,
     response_format: responseFormat?.type === "json" ? json : undefined,
-    ...(functions?.length && { tools: functions, tool_choice: toolChoice?.type === "tool" ? { type: "function", function: { name: toolChoice.toolName } } : toolChoice?.type }),
+    ...(functions?.length && {
+      tools: functions,
+      tool_choice: toolChoice?.type === "tool" ? { type: "function", function: { name: toolChoice.toolName } } : toolChoice?.type,
+    }),
     ...providerOptions?.foretoken,
     stream: true,
     stream_options: { include_usage: true },
@@ -145,11 +149,15 @@ function messages(message) {
   if (role === "system") return [{ role, content }];
   if (role === "user") return [{ role, content: textOf(content) }];
   if (role === "tool") {
-    return content.flatMap((part) => (part.type === "tool-result" ? [{ role, tool_call_id: part.toolCallId, name: part.toolName, content: inText(part.output) }] : []));
+    return content.flatMap((part) =>
+      part.type === "tool-result" ? [{ role, tool_call_id: part.toolCallId, name: part.toolName, content: inText(part.output) }] : [],
+    );
   }
   // What the model thought before an earlier answer is left out, as models that think expect it.
   const said = content.filter(({ type }) => type !== "reasoning" && type !== "tool-call");
-  const tool_calls = content.flatMap((part) => (part.type === "tool-call" ? [{ id: part.toolCallId, type: "function", function: { name: part.toolName, arguments: part.input } }] : []));
+  const tool_calls = content.flatMap((part) =>
+    part.type === "tool-call" ? [{ id: part.toolCallId, type: "function", function: { name: part.toolName, arguments: part.input } }] : [],
+  );
   return [{ role, content: textOf(/** @type {any} */ (said)), ...(tool_calls.length && { tool_calls }) }];
 }
 
@@ -174,7 +182,10 @@ async function* answer(chunks, first, signal) {
   let used;
   try {
     for (let next = first; !next.done; next = await chunks.next()) {
-      const { choices: [choice], usage } = next.value;
+      const {
+        choices: [choice],
+        usage,
+      } = next.value;
       /** @type {{ content?: string, tool_calls?: readonly { index: number, id?: string, function: { name?: string, arguments: string } }[] }} */
       const { content, tool_calls = [] } = choice?.delta ?? {};
       if (content) {

@@ -4,7 +4,18 @@ export { Engine } from "./engine.js";
 export { ForetokenError, type ErrorCode } from "./error.js";
 export type { SavedChatInfo } from "./saved.js";
 export type { Tool, ToolCall, ToolCallDelta, ToolChoice, ToolFormat } from "./tools.js";
-export type { ChatCompletion, ChatCompletionChunk, ChatRequest, ChoiceLogprobs, CompletionUsage, CreateCompletion, CreateEmbeddingResponse, EmbeddingRequest, RequestOptions, TopLogprob } from "./chat.js";
+export type {
+  ChatCompletion,
+  ChatCompletionChunk,
+  ChatRequest,
+  ChoiceLogprobs,
+  CompletionUsage,
+  CreateCompletion,
+  CreateEmbeddingResponse,
+  EmbeddingRequest,
+  RequestOptions,
+  TopLogprob,
+} from "./chat.js";
 
 export type Phase = "download" | "upload" | "compile";
 
@@ -32,13 +43,13 @@ export type PrefillProgress = {
 /** a Hub id (`owner/name`), a base URL or that of a GGUF file (starts with `/`, `./` or a scheme), or what the user picked */
 export type Model = string | URL | readonly File[] | FileList | FileSystemDirectoryHandle;
 
-export type TextPart = { type: "text", text: string };
+export type TextPart = { type: "text"; text: string };
 
 /**
  * `role`: `system`, `user` or `assistant`; what else there is depends on the model's chat template, which also sees the other
  * fields (`name`, `tool_calls`, `tool_call_id`, ...). Text parts are joined
  */
-export type Message = { role: string, content?: string | readonly TextPart[] | null, [field: string]: any };
+export type Message = { role: string; content?: string | readonly TextPart[] | null; [field: string]: any };
 
 /** a text, messages for the model's chat template, or token ids */
 export type Prompt = string | readonly Message[] | readonly number[] | Uint32Array;
@@ -160,11 +171,11 @@ export type ResponseFormat =
    * what a JSON schema describes, always strictly. It is written with one space behind commas and colons; a key `x-guidance` of the
    * schema can ask for other whitespace
    */
-  | { type: "json_schema", json_schema: { schema: object | boolean, name?: string, description?: string, strict?: boolean | null } }
+  | { type: "json_schema"; json_schema: { schema: object | boolean; name?: string; description?: string; strict?: boolean | null } }
   /** what a regular expression matches as a whole, in Rust's syntax */
-  | { type: "regex", regex: string }
+  | { type: "regex"; regex: string }
   /** what a grammar derives from its rule `start`, in llguidance's variant of Lark */
-  | { type: "grammar", grammar: string };
+  | { type: "grammar"; grammar: string };
 
 export type GenerateOptions = {
   /** tokens, 1 or more; 256 by default */
@@ -333,7 +344,7 @@ export type Speculating = {
   /** in words */
   reason: string;
   /** by who drafted */
-  rounds: { plain: number, prediction: number, lookup: number, draft_model: number };
+  rounds: { plain: number; prediction: number; lookup: number; draft_model: number };
 };
 
 /** what several targets did */
@@ -454,7 +465,7 @@ export type ModelMemory = {
   read_per_token: number;
 };
 
-export type Memory = { target: ModelMemory, draft: ModelMemory | null };
+export type Memory = { target: ModelMemory; draft: ModelMemory | null };
 
 export type Counters = {
   /** queue submissions */
@@ -482,9 +493,9 @@ export type Inspection = {
   /** of all files that loading it reads */
   download_bytes: number;
   /** the weights, in all and by their type, such as `F16` or `Q4_K` */
-  tensors: { count: number, bytes: number, dtypes: Record<string, { count: number, bytes: number }> };
+  tensors: { count: number; bytes: number; dtypes: Record<string, { count: number; bytes: number }> };
   /** the room that it would get */
-  capacity: { max_context: number, prefill_chunk: number, kv_dtype: string };
+  capacity: { max_context: number; prefill_chunk: number; kv_dtype: string };
   memory: ModelMemory;
   /** bytes on the GPU, without those of a draft model */
   total: number;

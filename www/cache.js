@@ -239,30 +239,32 @@ export async function remove(model) {
   const called = withoutQuery(String(model));
   const wanted = (await stored()).filter(({ model: name, url }) => model === undefined || [name, url].includes(called));
   const root = wanted.length ? await openRoot(false) : null;
-  const removed = wanted.map(({ key }) =>
-    navigator.locks.request(lockName(key), { ifAvailable: true }, (lock) => !!lock && !!root && removeFrom(root, key)),
-  );
+  const removed = wanted.map(({ key }) => navigator.locks.request(lockName(key), { ifAvailable: true }, (lock) => !!lock && !!root && removeFrom(root, key)));
   return removed.length > 0 && (await Promise.all(removed)).every(Boolean);
 }
 
 async function stored() {
   const root = await openRoot(false).catch(() => null);
   const folders = root ? await entries(root) : [];
-  return Promise.all(folders.map(async ([key, folder]) => {
-    const info = { key, model: key, url: "", bytes: 0, complete: true };
-    for (const [, files] of await entries(folder)) {
-      const meta = await readMeta(files);
-      if (meta) Object.assign(info, { model: meta.model, url: meta.url });
-      const sizes = await Promise.all((await entries(files)).map(async ([name, file]) => {
-        // A file that is being written may not be readable.
-        const { size } = await file.getFile().catch(() => ({ size: 0 }));
-        info.bytes += size;
-        return name.endsWith(`-${meta?.tag}`) ? size - SEAL : 0;
-      }));
-      if (!meta?.absent && sizes.reduce((sum, size) => sum + size, 0) !== meta?.total) info.complete = false;
-    }
-    return info;
-  }));
+  return Promise.all(
+    folders.map(async ([key, folder]) => {
+      const info = { key, model: key, url: "", bytes: 0, complete: true };
+      for (const [, files] of await entries(folder)) {
+        const meta = await readMeta(files);
+        if (meta) Object.assign(info, { model: meta.model, url: meta.url });
+        const sizes = await Promise.all(
+          (await entries(files)).map(async ([name, file]) => {
+            // A file that is being written may not be readable.
+            const { size } = await file.getFile().catch(() => ({ size: 0 }));
+            info.bytes += size;
+            return name.endsWith(`-${meta?.tag}`) ? size - SEAL : 0;
+          }),
+        );
+        if (!meta?.absent && sizes.reduce((sum, size) => sum + size, 0) !== meta?.total) info.complete = false;
+      }
+      return info;
+    }),
+  );
 }
 
 /**

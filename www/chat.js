@@ -137,7 +137,8 @@ function expected(prediction) {
   if (typeof prediction === "string") return prediction;
   const { content } = prediction;
   const parts = Array.isArray(content) ? content : [{ type: "text", text: content }];
-  if (!parts.every((part) => part?.type === "text" && typeof part.text === "string")) throw badOption("prediction", prediction, "a text, or { type, content } of texts");
+  if (!parts.every((part) => part?.type === "text" && typeof part.text === "string"))
+    throw badOption("prediction", prediction, "a text, or { type, content } of texts");
   return parts.map(({ text }) => text).join("");
 }
 
@@ -166,7 +167,8 @@ export async function complete(engine, body, request) {
   if (stop !== undefined) options.stop = [stop].flat();
   const head = { id: `chatcmpl-${crypto.randomUUID()}`, created: Math.floor(Date.now() / 1000), model };
   const most = options.do_sample ? 128 : 1;
-  if (!Number.isInteger(n) || n < 1 || n > most) throw badOption("n", n, most > 1 ? "1 to 128" : "1, where no tokens are drawn at random: the most likely text is only one");
+  if (!Number.isInteger(n) || n < 1 || n > most)
+    throw badOption("n", n, most > 1 ? "1 to 128" : "1, where no tokens are drawn at random: the most likely text is only one");
   const { seed } = options;
   const seeded = (/** @type {number} */ index) => (index && seed !== undefined ? { ...options, seed: Number(seed) + index } : options);
   // All at once, so that nobody else's prompt comes between.
@@ -175,7 +177,10 @@ export async function complete(engine, body, request) {
   const generations = await Promise.all(generate().map(({ result }) => result));
   const choices = generations.map(({ text, logprobs, finish_reason }, index) => {
     const reader = newReader();
-    const content = reader.read(text, true).map(({ content = "" }) => content).join("");
+    const content = reader
+      .read(text, true)
+      .map(({ content = "" }) => content)
+      .join("");
     const { calls } = reader;
     const message = { role: "assistant", content: content || !calls.length ? content : null, ...(calls.length && { tool_calls: calls }), refusal: null };
     return { index, message, logprobs: told(logprobs), finish_reason: finish(finish_reason, calls) };
@@ -208,7 +213,10 @@ const finish = (reason, calls) => (reason === "stop" && calls.length ? "tool_cal
  * @param {boolean} [includeUsage]
  */
 async function* chunks(generate, head, newReader, includeUsage) {
-  const chunk = (/** @type {number} */ index, /** @type {object} */ delta, /** @type {object} */ more = {}) => ({ ...head, choices: [{ index, delta, logprobs: null, finish_reason: null, ...more }] });
+  const chunk = (/** @type {number} */ index, /** @type {object} */ delta, /** @type {object} */ more = {}) => ({
+    ...head,
+    choices: [{ index, delta, logprobs: null, finish_reason: null, ...more }],
+  });
   yield chunk(0, { role: "assistant", content: "" });
   const runs = generate();
   const all = [];

@@ -139,10 +139,13 @@ export class Crew {
     const { target, assistant, ...work } = this.work;
     const targets = Array.from({ length: Number(work.options.sp_degree ?? 1) }, (_, index) => this.#add({ ...work, ...target, index }, index === 0));
     const drafter = withDrafter ? this.#add({ ...work, ...assistant, index: targets.length, context }, true) : null;
-    const assisted = drafter?.start().then(() => null, ({ message }) => {
-      this.#members.pop();
-      return message;
-    });
+    const assisted = drafter?.start().then(
+      () => null,
+      ({ message }) => {
+        this.#members.pop();
+        return message;
+      },
+    );
     await Promise.all(targets.map((member) => member.start()));
     return { device: targets[0].found.device, failed: (await assisted) ?? null };
   }

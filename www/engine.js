@@ -158,7 +158,10 @@ export class Engine {
       if (signal?.aborted && generation.finish_reason === "aborted") throw aborted(signal, generation);
       return generation;
     });
-    result.then(() => pieces.end(), (error) => pieces.end(error));
+    result.then(
+      () => pieces.end(),
+      (error) => pieces.end(error),
+    );
     /** @type {AsyncIterableIterator<Piece, undefined>} */
     const reader = {
       async next() {

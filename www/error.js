@@ -26,8 +26,7 @@ export class ForetokenError extends Error {
  * @param {AbortSignal | null} [signal] that did it
  * @param {unknown} [detail]
  */
-export const aborted = (signal, detail) =>
-  new ForetokenError({ code: "aborted", message: "aborted", detail }, signal ? { cause: signal.reason } : undefined);
+export const aborted = (signal, detail) => new ForetokenError({ code: "aborted", message: "aborted", detail }, signal ? { cause: signal.reason } : undefined);
 
 /**
  * @param {string} option

@@ -15,7 +15,20 @@ import { place, spawn } from "./spawn.js";
  * @param {LoadOptions} [options]
  */
 export function readLoad(method, model, options) {
-  const { assistant_model, onProgress, signal, endpoint, revision, token, cache = place.cache, persist = false, shared = false, worker, wasm, ...rest } = checked(options);
+  const {
+    assistant_model,
+    onProgress,
+    signal,
+    endpoint,
+    revision,
+    token,
+    cache = place.cache,
+    persist = false,
+    shared = false,
+    worker,
+    wasm,
+    ...rest
+  } = checked(options);
   if (signal?.aborted) throw aborted(signal);
   if (method === "load" && place.spawn === spawn && (rest.device === "webgpu" || Number(rest.sp_degree) > 1)) requireWebGpu();
   // The browser may refuse, or ask the user; nothing waits for it.
@@ -82,11 +95,14 @@ function portable(option, model) {
  * @param {Loading} args
  */
 function sharedName({ model, assistant, hub: { token, ...hub }, base, options, ...rest }) {
-  const models = [model, assistant].filter((files) => files !== undefined).map((files) => {
-    if (typeof files !== "string") throw badOption("shared", true, "with models that have a name or a URL");
-    return isAddress(files) ? absolute("model", files, base) : files;
-  });
-  if (Number(options.sp_degree) > 1 || options.draft_device === "cpu") throw badOption("shared", true, "with one target, and the draft model where the target runs");
+  const models = [model, assistant]
+    .filter((files) => files !== undefined)
+    .map((files) => {
+      if (typeof files !== "string") throw badOption("shared", true, "with models that have a name or a URL");
+      return isAddress(files) ? absolute("model", files, base) : files;
+    });
+  if (Number(options.sp_degree) > 1 || options.draft_device === "cpu")
+    throw badOption("shared", true, "with one target, and the draft model where the target runs");
   return `foretoken ${JSON.stringify({ models, hub, options, ...rest })}`;
 }
 

@@ -59,11 +59,13 @@ export class Remote {
     if (!listing) return only ? [only] : [];
     const kept = async () => (await (await this.kept())?.names()) ?? [];
     try {
-      const told = await listing.retry("", async () => (await listing.fetch("")).json().catch((error) => {
-        // What answers may be no Hub.
-        if (error instanceof SyntaxError) return null;
-        throw error;
-      }));
+      const told = await listing.retry("", async () =>
+        (await listing.fetch("")).json().catch((error) => {
+          // What answers may be no Hub.
+          if (error instanceof SyntaxError) return null;
+          throw error;
+        }),
+      );
       if (!Array.isArray(told?.siblings)) return kept();
       return told.siblings.map((/** @type {any} */ file) => String(file?.rfilename));
     } catch (error) {
@@ -259,10 +261,14 @@ export class Remote {
       });
     });
     for (let index = 0; index * CHUNK < total; index++) {
-      this.set(opened, index, all.then((chunks) => {
-        counted.add(index);
-        return chunks[index];
-      }));
+      this.set(
+        opened,
+        index,
+        all.then((chunks) => {
+          counted.add(index);
+          return chunks[index];
+        }),
+      );
     }
   }
 

@@ -45,7 +45,8 @@ export function restore(name, restore) {
   return locked(name, "shared", async () => {
     const folder = await openFolder(name);
     const saved = folder && (await readMeta(folder));
-    if (!saved) throw failure("not-found", `there is no saved conversation with the name ${name}`, { path: name, reason: "it was not saved here, or was deleted" });
+    if (!saved)
+      throw failure("not-found", `there is no saved conversation with the name ${name}`, { path: name, reason: "it was not saved here, or was deleted" });
     const read = async (/** @type {number} */ layer) => (await unseal(await readFile(folder, `${layer}-${saved.tag}`))) ?? new Uint8Array();
     // Whatever became of them, the messages are enough: they are read again.
     const isCached = saved.tokens.length > 0 && (await restore(saved, read).catch(() => false));
@@ -56,12 +57,16 @@ export function restore(name, restore) {
 
 /** @param {string} name @returns {Promise<FileSystemDirectoryHandle | null>} */
 async function openFolder(name) {
-  return openRoot(false).then((root) => root.getDirectoryHandle(encodeURIComponent(name))).catch(() => null);
+  return openRoot(false)
+    .then((root) => root.getDirectoryHandle(encodeURIComponent(name)))
+    .catch(() => null);
 }
 
 /** @param {FileSystemDirectoryHandle} folder @returns {Promise<Saved | null>} */
 async function readMeta(folder) {
-  const bytes = await readFile(folder, "meta").then(unseal).catch(() => null);
+  const bytes = await readFile(folder, "meta")
+    .then(unseal)
+    .catch(() => null);
   return bytes && JSON.parse(new TextDecoder().decode(bytes));
 }
 
@@ -69,11 +74,13 @@ async function readMeta(folder) {
 export async function list() {
   const root = await openRoot(false).catch(() => null);
   const all = root ? await entries(root) : [];
-  const found = await Promise.all(all.map(async ([name, folder]) => {
-    const meta = await readMeta(folder);
-    const files = await Promise.all((await entries(folder)).map(([, file]) => file.getFile()));
-    return meta && { name: decodeURIComponent(name), messages: meta.messages.length, bytes: files.reduce((sum, { size }) => sum + size, 0) };
-  }));
+  const found = await Promise.all(
+    all.map(async ([name, folder]) => {
+      const meta = await readMeta(folder);
+      const files = await Promise.all((await entries(folder)).map(([, file]) => file.getFile()));
+      return meta && { name: decodeURIComponent(name), messages: meta.messages.length, bytes: files.reduce((sum, { size }) => sum + size, 0) };
+    }),
+  );
   return found.filter((each) => each !== null);
 }
 

@@ -74,7 +74,10 @@ export async function entries(folder) {
 
 /** Whether it is gone; what is open elsewhere stays. @param {FileSystemDirectoryHandle} folder @param {string} name */
 export function removeFrom(folder, name) {
-  return folder.removeEntry(name, { recursive: true }).then(() => true, () => false);
+  return folder.removeEntry(name, { recursive: true }).then(
+    () => true,
+    () => false,
+  );
 }
 
 /** @param {FileSystemDirectoryHandle} folder @param {string} name */

@@ -80,7 +80,10 @@ function start(where, name) {
   }
   const { origin } = new URL(address);
   const isOurs = origin === globalThis.origin;
-  if (!isOurs && name !== undefined) throw internal(`pages can share a worker of their own origin only: give the address of a copy of worker.js as the option \`worker\`, instead of ${address}`);
+  if (!isOurs && name !== undefined)
+    throw internal(
+      `pages can share a worker of their own origin only: give the address of a copy of worker.js as the option \`worker\`, instead of ${address}`,
+    );
   const script = isOurs ? address : bootstrap(address);
   const passed = where === undefined ? trusted(script) : script;
   return name === undefined ? new Worker(passed, { type: "module" }) : new SharedWorker(passed, { type: "module", name });
@@ -98,8 +101,10 @@ function unreachable(where) {
   const address = where === undefined ? BESIDE : where;
   const { origin } = typeof address === "string" ? new URL(address) : globalThis;
   if (origin !== globalThis.origin) {
-    return `the worker could not be started from ${origin}: that server must allow other origins (CORS), and a Content-Security-Policy of this page ` +
-      `\`worker-src blob: ${origin}\` and \`script-src ${origin}\`; or serve the package from this page's origin`;
+    return (
+      `the worker could not be started from ${origin}: that server must allow other origins (CORS), and a Content-Security-Policy of this page ` +
+      `\`worker-src blob: ${origin}\` and \`script-src ${origin}\`; or serve the package from this page's origin`
+    );
   }
   return "the worker could not be started: are worker.js, foretoken.js and foretoken_bg.wasm beside engine.js, or where the option `worker` says? The README says what bundlers need";
 }

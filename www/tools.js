@@ -110,7 +110,10 @@ function readGemma(text, from) {
   const close = text.indexOf(FORMATS.gemma.close, head.lastIndex);
   const raw = text.slice(head.lastIndex, close < 0 ? text.length : close).trimEnd();
   // Texts stand between marks; what lies between texts is JSON but for the marks of its keys.
-  const json = raw.split("<escape>").map((part, i) => (i % 2 ? JSON.stringify(part) : part.replace(/([{,]\s*)([^\s:{}[\],"]+)\s*:/g, '$1"$2":'))).join("");
+  const json = raw
+    .split("<escape>")
+    .map((part, i) => (i % 2 ? JSON.stringify(part) : part.replace(/([{,]\s*)([^\s:{}[\],"]+)\s*:/g, '$1"$2":')))
+    .join("");
   if (parsed(json) === undefined) return close < 0 ? { name: found[1], arguments: "", end: -1 } : null;
   return { name: found[1], arguments: json, end: close < 0 ? -1 : close };
 }
@@ -138,7 +141,7 @@ export function readAnswer(text, format, names, isWhole) {
   const bare = isBare ? skip(text, 0, /\s*/y) : -1;
   for (;;) {
     const isCallNext = calls.length > 0 && text[at] === "{";
-    const start = isCallNext || text[bare] === "{" && at === 0 ? Math.max(at, bare) : text.indexOf(open, at);
+    const start = isCallNext || (text[bare] === "{" && at === 0) ? Math.max(at, bare) : text.indexOf(open, at);
     if (start < 0) break;
     const call = read(text, text.startsWith(open, start) ? start + open.length : start);
     // Whether it is one must never be taken back, so its arguments must have begun.
@@ -212,19 +215,28 @@ export class AnswerReader {
  */
 export function calling({ tools, tool_choice: choice = "auto", parallel_tool_calls: isParallel = true }, format) {
   const named = choice?.type === "function" ? choice.function?.name : undefined;
-  if (!["none", "auto", "required"].includes(choice) && typeof named !== "string") throw badOption("tool_choice", choice, 'none, auto, required, or { type: "function", function: { name } }');
+  if (!["none", "auto", "required"].includes(choice) && typeof named !== "string")
+    throw badOption("tool_choice", choice, 'none, auto, required, or { type: "function", function: { name } }');
   if (tools === undefined || tools?.length === 0) {
     if (choice === "required" || named) throw badOption("tool_choice", choice, "none or auto without tools");
     return null;
   }
   const isTool = (/** @type {any} */ tool) => tool?.type === "function" && typeof tool.function?.name === "string";
-  if (!Array.isArray(tools) || !tools.every(isTool)) throw badOption("tools", tools, 'a list of { type: "function", function: { name, description, parameters } }');
+  if (!Array.isArray(tools) || !tools.every(isTool))
+    throw badOption("tools", tools, 'a list of { type: "function", function: { name, description, parameters } }');
   const names = tools.map((tool) => tool.function.name);
   if (named && !names.includes(named)) throw badOption("tool_choice", named, names.join(", "));
   if (choice === "none") return null;
   if (choice === "auto") return format && { format, names, most: isParallel ? Infinity : 1 };
-  const response_format = format && mustCall(format, tools.filter(({ function: { name } }) => !named || name === named), isParallel && !named);
-  if (!response_format) throw badOption("tool_choice", choice, `auto: the model writes calls ${format ? `as ${format}` : "in an unknown way"}, which no grammar describes`);
+  const response_format =
+    format &&
+    mustCall(
+      format,
+      tools.filter(({ function: { name } }) => !named || name === named),
+      isParallel && !named,
+    );
+  if (!response_format)
+    throw badOption("tool_choice", choice, `auto: the model writes calls ${format ? `as ${format}` : "in an unknown way"}, which no grammar describes`);
   return { format: /** @type {ToolFormat} */ (format), names, most: Infinity, response_format };
 }
 

@@ -58,8 +58,7 @@ function opening({ hub, base }, { emit, signal }) {
   const tell = (phase, loaded, total) => emit({ phase, model: "", file: "", loaded, total });
   let uploaded = false;
   return {
-    open: (/** @type {any} */ model, /** @type {"target" | "assistant"} */ role) =>
-      openFiles(model, { ...hub, cache, base, signal, role, onProgress: emit }),
+    open: (/** @type {any} */ model, /** @type {"target" | "assistant"} */ role) => openFiles(model, { ...hub, cache, base, signal, role, onProgress: emit }),
     upload(/** @type {number} */ loaded, /** @type {number} */ total) {
       tell("upload", loaded, total);
       // The kernels are compiled and checked on this device between the last byte and the end of loading.
@@ -167,14 +166,19 @@ const methods = {
       if (tokens.length) emit({ tokens });
       tokens = [];
     };
-    const generation = await session.generate(prompt, options, (/** @type {unknown} */ token) => {
-      // A round's tokens come one after the other before the engine waits for the GPU again: they travel together.
-      if (tokens.push(token) === 1) queueMicrotask(flush);
-      return !signal.aborted;
-    }, (/** @type {number} */ loaded, /** @type {number} */ total) => {
-      emit({ phase: "prefill", loaded, total });
-      return !signal.aborted;
-    });
+    const generation = await session.generate(
+      prompt,
+      options,
+      (/** @type {unknown} */ token) => {
+        // A round's tokens come one after the other before the engine waits for the GPU again: they travel together.
+        if (tokens.push(token) === 1) queueMicrotask(flush);
+        return !signal.aborted;
+      },
+      (/** @type {number} */ loaded, /** @type {number} */ total) => {
+        emit({ phase: "prefill", loaded, total });
+        return !signal.aborted;
+      },
+    );
     flush();
     generation.stats.warnings.push(...warnings);
     generation.stats.wasm_memory = memory.buffer.byteLength;
@@ -198,7 +202,8 @@ const methods = {
   },
 
   async save({ name, messages, options }) {
-    if (typeof name !== "string" || !name) throw failure("bad-option", `name: ${name} is not allowed; allowed: a text`, { option: "name", value: String(name), allowed: "a text" });
+    if (typeof name !== "string" || !name)
+      throw failure("bad-option", `name: ${name} is not allowed; allowed: a text`, { option: "name", value: String(name), allowed: "a text" });
     return saveChat(name, { messages: [...messages], options }, async (write) => (messages.length ? [...(await session.save(messages, options, write))] : []));
   },
 

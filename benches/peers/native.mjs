@@ -49,10 +49,14 @@ export async function open({ root, gguf, device }) {
       },
     });
   }
-  const costs = () => counts.map((threads) => {
-    const { verify: [{ rows, ratio }], device } = foretoken(threads, "bench", "--quick");
-    return [`${device.name}, ${device.driver}`, ratio[rows.indexOf(8)]];
-  });
+  const costs = () =>
+    counts.map((threads) => {
+      const {
+        verify: [{ rows, ratio }],
+        device,
+      } = foretoken(threads, "bench", "--quick");
+      return [`${device.name}, ${device.driver}`, ratio[rows.indexOf(8)]];
+    });
   return { about: [...about], writers, costs, close: () => llamas.forEach((llama) => llama.stdin.end()) };
 }
 

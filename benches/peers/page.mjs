@@ -57,11 +57,12 @@ export async function open({ root, gguf, onnx, dtype, device }) {
     isPeer: false,
     write: ({ prompt, max_new_tokens }) => page.evaluate((given) => write.foretoken(...given), [prompt, { ...options, max_new_tokens }]),
   }));
-  const peer = (name, key) => writers.push({
-    name: `${name} ${there(name)}`,
-    isPeer: true,
-    write: ({ prompt, max_new_tokens }) => page.evaluate(([key, ...given]) => write[key](...given), [key, prompt, max_new_tokens]),
-  });
+  const peer = (name, key) =>
+    writers.push({
+      name: `${name} ${there(name)}`,
+      isPeer: true,
+      write: ({ prompt, max_new_tokens }) => page.evaluate(([key, ...given]) => write[key](...given), [key, prompt, max_new_tokens]),
+    });
   const llama = await page.evaluate(wllama, [file, WLLAMA]);
   peer(WLLAMA, "wllama");
   if (existsSync(join(root, onnx))) {
@@ -107,12 +108,18 @@ async function foretoken([model, device]) {
 /** The same of wllama. */
 async function wllama([model, name]) {
   const { Wllama, LoggerWithoutDebug } = await import(name);
-  const engine = new Wllama({ default: "/peers/peers/node_modules/@wllama/wllama/esm/wasm/wllama.wasm" }, { logger: LoggerWithoutDebug, suppressNativeLog: true });
+  const engine = new Wllama(
+    { default: "/peers/peers/node_modules/@wllama/wllama/esm/wasm/wllama.wasm" },
+    { logger: LoggerWithoutDebug, suppressNativeLog: true },
+  );
   await engine.loadModel([await (await fetch(model)).blob()], { n_ctx: 4096, n_threads: 1, n_gpu_layers: 0 });
   globalThis.write.wllama = async (prompt, max_tokens) => {
     const times = [];
     let [text, tokens] = ["", 0];
-    for await (const { choices: [choice], timings } of await engine.createCompletion({ prompt, max_tokens, stream: true, temperature: 0, temp: 0 })) {
+    for await (const {
+      choices: [choice],
+      timings,
+    } of await engine.createCompletion({ prompt, max_tokens, stream: true, temperature: 0, temp: 0 })) {
       text += choice?.text ?? "";
       tokens = timings?.predicted_n ?? tokens;
       times.push(performance.now());

@@ -26,7 +26,13 @@ function Chat() {
       ))}
       <form onSubmit={send}>
         <input value={text} onChange={(event) => setText(event.target.value)} aria-label="Message" />
-        {status === "ready" || status === "error" ? <button type="submit">Send</button> : <button type="button" onClick={stop}>Stop</button>}
+        {status === "ready" || status === "error" ? (
+          <button type="submit">Send</button>
+        ) : (
+          <button type="button" onClick={stop}>
+            Stop
+          </button>
+        )}
       </form>
       <p role="status">{error ? error.message : status}</p>
     </>

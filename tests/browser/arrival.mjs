@@ -13,27 +13,41 @@ const asked = (page) => page.evaluate(() => workers.length + performance.getEntr
 
 export const tests = {
   async "the page begins by itself, and replays together what it measured one after the other; nothing jumps"() {
-    const page = await visit({ path: "/demo/#race?max_new_tokens=12", lively: true, before: (page) => page.addInitScript(() => {
-      globalThis.jumped = 0;
-      globalThis.together = globalThis.flashed = 0;
-      if (PerformanceObserver.supportedEntryTypes.includes("layout-shift")) {
-        new PerformanceObserver((list) => list.getEntries().forEach(({ value, hadRecentInput }) => (globalThis.jumped += hadRecentInput ? 0 : value))).observe({ type: "layout-shift", buffered: true });
-      }
-      addEventListener("DOMContentLoaded", () => new MutationObserver(() => {
-        globalThis.together = Math.max(globalThis.together, document.querySelectorAll(".lane[data-state=replaying]").length);
-        globalThis.flashed = Math.max(globalThis.flashed, document.querySelectorAll(".text .rejected").length);
-      }).observe(document.getElementById("stage"), { subtree: true, attributes: true, childList: true }));
-    }) });
+    const page = await visit({
+      path: "/demo/#race?max_new_tokens=12",
+      lively: true,
+      before: (page) =>
+        page.addInitScript(() => {
+          globalThis.jumped = 0;
+          globalThis.together = globalThis.flashed = 0;
+          if (PerformanceObserver.supportedEntryTypes.includes("layout-shift")) {
+            new PerformanceObserver((list) =>
+              list.getEntries().forEach(({ value, hadRecentInput }) => (globalThis.jumped += hadRecentInput ? 0 : value)),
+            ).observe({ type: "layout-shift", buffered: true });
+          }
+          addEventListener("DOMContentLoaded", () =>
+            new MutationObserver(() => {
+              globalThis.together = Math.max(globalThis.together, document.querySelectorAll(".lane[data-state=replaying]").length);
+              globalThis.flashed = Math.max(globalThis.flashed, document.querySelectorAll(".text .rejected").length);
+            }).observe(document.getElementById("stage"), { subtree: true, attributes: true, childList: true }),
+          );
+        }),
+    });
     await done(page);
     await until(page, "the last wrong guesses to vanish", () => !document.querySelector(".text .rejected"));
     const { jumped, together, flashed, texts } = await page.evaluate(() => ({
-      jumped, together, flashed,
+      jumped,
+      together,
+      flashed,
       texts: [...document.querySelectorAll(".text")].map(({ textContent }) => textContent),
     }));
     equal(together, 2, "lanes that replay at the same time");
     check(jumped < 0.02, `layout shift ${jumped}`);
     const { speculative, plain } = await report(page);
-    check(!flashed === (speculative.num_draft_tokens === speculative.num_accepted_draft_tokens), `${flashed} wrong guesses were seen: ${JSON.stringify(speculative.per_step_drafted)}`);
+    check(
+      !flashed === (speculative.num_draft_tokens === speculative.num_accepted_draft_tokens),
+      `${flashed} wrong guesses were seen: ${JSON.stringify(speculative.per_step_drafted)}`,
+    );
     check(texts[1].startsWith(texts[0].slice(0, 60)) && /daughter|her parents/.test(texts[0]), texts.join(" | "));
     check(/the same 12 tokens/i.test(await text(page, "claim")) && /Replayed as it was measured/.test(await said(page)), await text(page, "claim"));
     equal([speculative.num_emitted_tokens, plain.num_emitted_tokens], [12, 12], "tokens");
@@ -51,18 +65,32 @@ export const tests = {
     const { acceptanceOf } = await import("../../www/demo/latencies.js");
     const generation = (speed, more = {}, ids = [1, 2, 3, 4]) => ({
       token_ids: ids,
-      stats: { num_spec_steps: 2, num_draft_tokens: 3, num_accepted_draft_tokens: 2, num_emitted_tokens: 4, speculating: { reason: "" }, times: { tokens_per_second: speed }, ...more },
+      stats: {
+        num_spec_steps: 2,
+        num_draft_tokens: 3,
+        num_accepted_draft_tokens: 2,
+        num_emitted_tokens: 4,
+        speculating: { reason: "" },
+        times: { tokens_per_second: speed },
+        ...more,
+      },
     });
     const outcome = (speculative, options = {}) => ({ plain: generation(100, { num_spec_steps: 4 }), speculative, options });
     equal(headline(outcome(generation(230))), { number: "2.3", words: "times as fast, the same 4 tokens" }, "faster");
     check(headline(outcome(generation(97))).words.includes("neither helped nor hurt"), "as fast");
     check(/^0\.70 times the speed, .*: slower\./.test(Object.values(headline(outcome(generation(70)))).join(" ")), "slower");
-    for (const [silent, words] of [[generation(60, { num_draft_tokens: 0 }), "Nobody guessed"], [generation(200, {}, [1, 2, 3, 5]), "The two texts differ"]]) {
+    for (const [silent, words] of [
+      [generation(60, { num_draft_tokens: 0 }), "Nobody guessed"],
+      [generation(200, {}, [1, 2, 3, 5]), "The two texts differ"],
+    ]) {
       const { number, words: said } = headline(outcome(silent));
       check(number === "" && said.includes(words), `${number} ${said}`);
     }
     equal(headline(outcome(generation(200), { do_sample: true, acceptance: "rejection" })).number, "", "two texts by rejection");
-    check(meaning(outcome(generation(230))).startsWith("3 guesses were made and 2 were right, so 4 tokens took 2 passes of the big model instead of 4."), "the sentence");
+    check(
+      meaning(outcome(generation(230))).startsWith("3 guesses were made and 2 were right, so 4 tokens took 2 passes of the big model instead of 4."),
+      "the sentence",
+    );
     equal([pace(0.4), pace(5), pace(18)], [0.1, 1, 2], "times the measured speed");
     check(paceInWords(0.1).includes("10 times slower") && paceInWords(2).includes("2.0 times faster"), "the pace in words");
     // As the engine's own: two tokens before one, the leftmost place.
@@ -83,10 +111,15 @@ export const tests = {
       equal(await asked(page), 0, words);
       await page.close();
     }
-    const page = await visit({ path: "/demo/#race?max_new_tokens=2", lively: true, before: (page) => page.addInitScript(() => {
-      globalThis.state = "hidden";
-      Object.defineProperty(document, "visibilityState", { get: () => state });
-    }) });
+    const page = await visit({
+      path: "/demo/#race?max_new_tokens=2",
+      lively: true,
+      before: (page) =>
+        page.addInitScript(() => {
+          globalThis.state = "hidden";
+          Object.defineProperty(document, "visibilityState", { get: () => state });
+        }),
+    });
     await page.waitForFunction(() => document.querySelectorAll("[data-preset]").length === 4);
     equal(await asked(page), 0, "while nobody looks");
     await page.evaluate(() => {
@@ -124,18 +157,27 @@ export const tests = {
     const { speculative, options } = await report(page);
     const hash = await page.evaluate(() => location.hash);
     const values = new URLSearchParams(hash.split("?")[1]);
-    equal([values.get("prompt"), values.get("seed"), values.get("temperature")], ["There was once a fox & a \u201cwolf\u201d", String(options.seed), "0.8"], "the address");
+    equal(
+      [values.get("prompt"), values.get("seed"), values.get("temperature")],
+      ["There was once a fox & a \u201cwolf\u201d", String(options.seed), "0.8"],
+      "the address",
+    );
     await page.click("#share");
     await inspect(page, "card");
     const words = await text(page, "card-words");
     check(words.includes(hash) && words.toLowerCase().includes(`the same ${speculative.num_emitted_tokens} tokens`) && words.includes("fox & a"), words);
-    const colours = await page.evaluate(() => new Set(new Uint32Array(document.getElementById("card").getContext("2d").getImageData(0, 0, 1200, 630).data.buffer)).size);
+    const colours = await page.evaluate(
+      () => new Set(new Uint32Array(document.getElementById("card").getContext("2d").getImageData(0, 0, 1200, 630).data.buffer)).size,
+    );
     check(colours > 20, `${colours} colours in the picture`);
     // WebDriver BiDi tells of no downloads.
     const [file] = browserName === "chromium" ? await Promise.all([page.waitForEvent("download"), page.click("#save-card")]) : [];
     if (file) equal(file.suggestedFilename(), "foretoken.png", "the picture's name");
     await page.close();
-    for (const [sent, answer] of [[hash, "yes"], [hash.replace(/text=\w{4}/, "text=0000"), "no"]]) {
+    for (const [sent, answer] of [
+      [hash, "yes"],
+      [hash.replace(/text=\w{4}/, "text=0000"), "no"],
+    ]) {
       const second = await visit({ path: `/demo/${sent}` });
       await second.click("#start");
       await idle(second);
@@ -182,7 +224,10 @@ export const tests = {
     const list = new Function("self", "caches", `${source}; return FILES;`)({ location: { href: "http://x/demo/offline.js" }, addEventListener() {} }, {});
     // What no page imports by itself, or only Node.
     const others = ["offline.js", "ai-sdk.js", "node.js", "node-worker.js"];
-    const modules = (folder, path) => readdirSync(repo(folder)).filter((name) => /\.(js|wasm|css|svg)$/.test(name) && !others.includes(name)).map((name) => `http://x${path}${name}`);
+    const modules = (folder, path) =>
+      readdirSync(repo(folder))
+        .filter((name) => /\.(js|wasm|css|svg)$/.test(name) && !others.includes(name))
+        .map((name) => `http://x${path}${name}`);
     equal([...list].sort(), ["http://x/demo/", ...modules("www", "/"), ...modules("www/demo", "/demo/")].sort(), "files");
   },
 

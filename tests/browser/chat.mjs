@@ -45,7 +45,11 @@ export const tests = {
 
   async "a model that is not there gives a typed message, and the token is not shown"() {
     await type(page, { endpoint: `${url}/nowhere`, token: "secret-of-mine", max_context: "128" });
-    for (const [model, code] of [["owner/none", "not-found"], ["no model", "bad-option"], ["/models/none", "not-found"]]) {
+    for (const [model, code] of [
+      ["owner/none", "not-found"],
+      ["no model", "bad-option"],
+      ["/models/none", "not-found"],
+    ]) {
       await other(model);
       await page.click("#other-load");
       await idle(page);
@@ -68,11 +72,16 @@ export const tests = {
     check(/^14 MB to download, [\d.]+ MB of memory for 128 tokens: within this device's limits\.$/.test(fit), `${fit} ${await text(page, "problem")}`);
     equal(await text(page, "model-state"), "not loaded yet", "state");
     // On a GPU whose buffers hold a megabyte.
-    const small = "for (const name of ['maxBufferSize', 'maxStorageBufferBindingSize']) Object.defineProperty(GPUSupportedLimits.prototype, name, { get: () => 1 << 20 });";
-    const cramped = await visit({ path: "/demo/#chat", before: (page) => page.route("**/engine-worker.js", async (route) => {
-      const response = await route.fetch();
-      await route.fulfill({ response, body: `${await response.text()}\n${small}` });
-    }) });
+    const small =
+      "for (const name of ['maxBufferSize', 'maxStorageBufferBindingSize']) Object.defineProperty(GPUSupportedLimits.prototype, name, { get: () => 1 << 20 });";
+    const cramped = await visit({
+      path: "/demo/#chat",
+      before: (page) =>
+        page.route("**/engine-worker.js", async (route) => {
+          const response = await route.fetch();
+          await route.fulfill({ response, body: `${await response.text()}\n${small}` });
+        }),
+    });
     await type(cramped, { prefill_chunk: "1024", device: "webgpu" });
     await cramped.evaluate(() => document.querySelectorAll("#shelf details").forEach((fold) => (fold.open = true)));
     await cramped.fill("#other-model", "/models/tales/target");
@@ -137,7 +146,11 @@ export const tests = {
     check(/^\d+ tokens \u00b7 [\d.]+ a second .* guesses kept per round/.test(numbers), numbers);
     await inspect(page, "chat");
     await page.click("text=Who guessed");
-    equal([await page.textContent(".message:last-child .raw"), await page.getAttribute("text=Who guessed", "aria-pressed")], [answer, "true"], "the same text, coloured");
+    equal(
+      [await page.textContent(".message:last-child .raw"), await page.getAttribute("text=Who guessed", "aria-pressed")],
+      [answer, "true"],
+      "the same text, coloured",
+    );
     check((await page.$$(".message:last-child .token[data-origin]")).length > 3, "tokens by who guessed them");
     await page.click("text=Write again");
     await idle(page);
@@ -174,7 +187,10 @@ export const tests = {
     check(name.length <= 12 && age <= 150 && likes.length <= 2, answer);
     await page.click("text=Who guessed");
     check((await page.$$(".message:last-child .token[data-origin=grammar]")).length > 5, "what the form left no choice about");
-    for (const [wrong, words] of [["{", "not JSON"], ['{ "not": {} }', '"not"']]) {
+    for (const [wrong, words] of [
+      ["{", "not JSON"],
+      ['{ "not": {} }', '"not"'],
+    ]) {
       await page.fill("#schema", wrong);
       await send("And the queen?");
       check((await text(page, "problem")).includes(words), await text(page, "problem"));
@@ -190,7 +206,8 @@ export const tests = {
     const found = await page.evaluate(async () => {
       const { markdown } = await import("./markdown.js");
       const place = document.querySelector("#messages");
-      place.replaceChildren(...markdown(`<think>hm <b>x</b></think>
+      place.replaceChildren(
+        ...markdown(`<think>hm <b>x</b></think>
 # A title
 *a* **b** \`c\` [d](https://example.org/x) [e](javascript:globalThis.hacked=1) ![f](https://example.org/p.png) <img src=x onerror="globalThis.hacked=1">
 5 &lt; 6
@@ -207,23 +224,51 @@ export const tests = {
 | 1 | <iframe src="https://example.org"></iframe> |
 
 <script>globalThis.hacked = 1</script>
-`));
+`),
+      );
       const tags = new Set([...place.querySelectorAll("*")].map(({ localName }) => localName));
       return {
         tags: [...tags].sort(),
         links: [...place.querySelectorAll("a")].map(({ href, rel }) => [href, rel]),
         code: place.querySelector("pre").textContent,
         said: ["hm <b>x</b>", "5 < 6", "<img src=x", "<iframe", "<script>"].filter((words) => place.textContent.includes(words)).length,
-        attributes: [...place.querySelectorAll("*")].flatMap(({ attributes }) => [...attributes].map(({ name }) => name)).filter((name) => name.startsWith("on") || name === "src"),
+        attributes: [...place.querySelectorAll("*")]
+          .flatMap(({ attributes }) => [...attributes].map(({ name }) => name))
+          .filter((name) => name.startsWith("on") || name === "src"),
         hacked: globalThis.hacked,
       };
     });
-    equal(found, {
-      tags: ["a", "button", "code", "details", "div", "em", "h4", "li", "p", "pre", "span", "strong", "summary", "table", "tbody", "td", "th", "thead", "tr", "ul"],
-      links: [["https://example.org/x", "noreferrer nofollow"]],
-      code: '"<script>globalThis.hacked = 1</script>"',
-      said: 5,
-      attributes: [],
-    }, "the elements");
+    equal(
+      found,
+      {
+        tags: [
+          "a",
+          "button",
+          "code",
+          "details",
+          "div",
+          "em",
+          "h4",
+          "li",
+          "p",
+          "pre",
+          "span",
+          "strong",
+          "summary",
+          "table",
+          "tbody",
+          "td",
+          "th",
+          "thead",
+          "tr",
+          "ul",
+        ],
+        links: [["https://example.org/x", "noreferrer nofollow"]],
+        code: '"<script>globalThis.hacked = 1</script>"',
+        said: 5,
+        attributes: [],
+      },
+      "the elements",
+    );
   },
 };

@@ -26,11 +26,33 @@ export const tests = {
       const shorter = contents(chat);
       await other.edit(0, "Another tale.").result;
       const earlier = engine.chat({ messages: chat.messages }).branch(1);
-      return { pieces, first, again: again.text, shorter, other: contents(other), earlier: contents(earlier), alone: (await engine.generate([{ role: "user", content: asked }], { max_new_tokens: 6 }).result).text };
+      return {
+        pieces,
+        first,
+        again: again.text,
+        shorter,
+        other: contents(other),
+        earlier: contents(earlier),
+        alone: (await engine.generate([{ role: "user", content: asked }], { max_new_tokens: 6 }).result).text,
+      };
     }, ASKED);
-    equal(told.first, [["user", ASKED], ["assistant", told.alone]], "a first turn");
+    equal(
+      told.first,
+      [
+        ["user", ASKED],
+        ["assistant", told.alone],
+      ],
+      "a first turn",
+    );
     equal(told.pieces.join(""), told.alone, "pieces");
-    equal(told.shorter, [["user", ASKED], ["assistant", told.again]], "another answer");
+    equal(
+      told.shorter,
+      [
+        ["user", ASKED],
+        ["assistant", told.again],
+      ],
+      "another answer",
+    );
     check(told.alone.startsWith(told.again) && told.again.length < told.alone.length, told.again);
     equal([told.other.length, told.other[0]], [2, ["user", "Another tale."]], "what came behind an edited message is gone");
     equal(told.earlier, [["user", ASKED]], "a branch of one message");
@@ -38,7 +60,13 @@ export const tests = {
 
   async "what comes to nothing is taken back, what was written stays, and one turn comes after the other"() {
     const told = await page.evaluate(async (asked) => {
-      const failed = (attempt) => Promise.resolve().then(attempt).then(() => null, ({ code, detail }) => [code, detail?.option]);
+      const failed = (attempt) =>
+        Promise.resolve()
+          .then(attempt)
+          .then(
+            () => null,
+            ({ code, detail }) => [code, detail?.option],
+          );
       const chat = engine.chat({ max_new_tokens: 200 });
       const none = await failed(() => chat.regenerate());
       const bad = await failed(() => chat.send(asked, { max_new_tokens: 0 }).result);
@@ -54,10 +82,26 @@ export const tests = {
       const unanswered = await failed(() => chat.send("And?", { signal: control.signal }).result);
       return { none, bad, empty, second, text, begun, gone, unanswered, end: contents(chat) };
     }, ASKED);
-    equal([told.none, told.bad, told.second, told.gone], [["bad-option", "messages"], ["bad-option", "max_new_tokens"], ["bad-option", "messages"], ["bad-option", "index"]], "errors");
+    equal(
+      [told.none, told.bad, told.second, told.gone],
+      [
+        ["bad-option", "messages"],
+        ["bad-option", "max_new_tokens"],
+        ["bad-option", "messages"],
+        ["bad-option", "index"],
+      ],
+      "errors",
+    );
     equal(told.unanswered[0], "aborted", "aborted");
     equal(told.empty, [], "nothing was said");
-    equal(told.begun, [["user", ASKED], ["assistant", told.text]], "an answer that was left early");
+    equal(
+      told.begun,
+      [
+        ["user", ASKED],
+        ["assistant", told.text],
+      ],
+      "an answer that was left early",
+    );
     equal(told.end, told.begun, "a message without an answer");
   },
 
@@ -65,7 +109,15 @@ export const tests = {
     const [kept, alone] = await page.evaluate(async (asked) => {
       const turns = async (options) => {
         const engine = await Engine.load("/models/tales/draft", { device: "cpu", max_context: 512, ...options });
-        const chats = ["fox", "king", "miller"].map((who) => engine.chat({ messages: [{ role: "user", content: `${asked} With a ${who}.` }, { role: "assistant", content: "Once upon a time there was one." }], max_new_tokens: 8 }));
+        const chats = ["fox", "king", "miller"].map((who) =>
+          engine.chat({
+            messages: [
+              { role: "user", content: `${asked} With a ${who}.` },
+              { role: "assistant", content: "Once upon a time there was one." },
+            ],
+            max_new_tokens: 8,
+          }),
+        );
         for (const chat of chats) await chat.send("Go on.").result;
         const told = [];
         for (const chat of chats) {
@@ -77,8 +129,15 @@ export const tests = {
       };
       return [await turns({}), await turns({ prompt_cache_bytes: 0 })];
     }, ASKED);
-    equal(kept.map(({ text }) => text), alone.map(({ text }) => text), "texts");
-    check(kept.every(({ cached }, i) => cached > alone[i].cached + 16), JSON.stringify([kept, alone]));
+    equal(
+      kept.map(({ text }) => text),
+      alone.map(({ text }) => text),
+      "texts",
+    );
+    check(
+      kept.every(({ cached }, i) => cached > alone[i].cached + 16),
+      JSON.stringify([kept, alone]),
+    );
   },
 
   async "a saved conversation goes on after a reload without being read again; what is damaged is read"() {
@@ -88,20 +147,24 @@ export const tests = {
       const kept = await chat.save("fox & wolf");
       await chat.save("fox & wolf");
       const next = (await chat.branch().send("And then?").result).text;
-      const none = await engine.chat.restore("nobody").then(() => "", ({ code }) => code);
+      const none = await engine.chat.restore("nobody").then(
+        () => "",
+        ({ code }) => code,
+      );
       return { kept, next, none, said: contents(chat), list: await engine.chat.list() };
     }, ASKED);
     check(told.kept > 20, `${told.kept} tokens were kept`);
     equal([told.list.map(({ name, messages }) => [name, messages]), told.none], [[["fox & wolf", 2]], "not-found"], "what is saved");
     check(told.list[0].bytes > 10_000, "bytes");
-    const again = async () => page.evaluate(async () => {
-      const other = await Engine.load("/models/tales/draft", { device: "cpu", max_context: 512 });
-      const chat = await other.chat.restore("fox & wolf");
-      const said = chat.messages.map(({ role, content }) => [role, content]);
-      const { text, stats } = await chat.send("And then?").result;
-      other.dispose();
-      return { said, text, cached: stats.num_cached_tokens, tokens: stats.num_emitted_tokens };
-    });
+    const again = async () =>
+      page.evaluate(async () => {
+        const other = await Engine.load("/models/tales/draft", { device: "cpu", max_context: 512 });
+        const chat = await other.chat.restore("fox & wolf");
+        const said = chat.messages.map(({ role, content }) => [role, content]);
+        const { text, stats } = await chat.send("And then?").result;
+        other.dispose();
+        return { said, text, cached: stats.num_cached_tokens, tokens: stats.num_emitted_tokens };
+      });
     const restored = await again();
     equal([restored.said, restored.text, restored.tokens], [told.said, told.next, 6], "it goes on, with its options");
     check(restored.cached >= told.kept, `${restored.cached} of ${told.kept} tokens were cached`);
@@ -118,6 +181,10 @@ export const tests = {
     const damaged = await again();
     equal([damaged.said, damaged.text], [told.said, told.next], "it is read again");
     check(damaged.cached < 16, `${damaged.cached} tokens were cached`);
-    equal(await page.evaluate(async () => [await engine.chat.delete("fox & wolf"), await engine.chat.delete("fox & wolf"), await engine.chat.list()]), [true, false, []], "deleted");
+    equal(
+      await page.evaluate(async () => [await engine.chat.delete("fox & wolf"), await engine.chat.delete("fox & wolf"), await engine.chat.list()]),
+      [true, false, []],
+      "deleted",
+    );
   },
 };

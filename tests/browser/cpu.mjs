@@ -15,7 +15,8 @@ const tokenizer = (count) => {
 };
 faults.golden = (_, response, [model, file]) => {
   const read = (name) => readFileSync(new URL(`${model}/${name}`, folder));
-  const content = file === "tokenizer.json" ? tokenizer(JSON.parse(read("config.json")).vocab_size) : readdirSync(new URL(`${model}/`, folder)).includes(file) && read(file);
+  const content =
+    file === "tokenizer.json" ? tokenizer(JSON.parse(read("config.json")).vocab_size) : readdirSync(new URL(`${model}/`, folder)).includes(file) && read(file);
   response.writeHead(content ? 200 : 404).end(content || "");
 };
 
@@ -38,17 +39,21 @@ export const before = async () => {
 export const after = () => page.close();
 
 /** Writes in a page that has the engine; what each text is and who guessed it. */
-const write = (page, texts, load) => page.evaluate(async ([texts, load]) => {
-  const engine = await Engine.load(TALES, { assistant_model: DRAFT, max_context: 512, ...load });
-  const results = [];
-  for (const [prompt, options] of texts) {
-    const { token_ids: ids, stats } = await engine.generate(prompt, options).result;
-    results.push({ ids, accepted: stats.num_accepted_draft_tokens });
-  }
-  const { device, warnings } = engine;
-  engine.dispose();
-  return { results, device, warnings };
-}, [texts, load]);
+const write = (page, texts, load) =>
+  page.evaluate(
+    async ([texts, load]) => {
+      const engine = await Engine.load(TALES, { assistant_model: DRAFT, max_context: 512, ...load });
+      const results = [];
+      for (const [prompt, options] of texts) {
+        const { token_ids: ids, stats } = await engine.generate(prompt, options).result;
+        results.push({ ids, accepted: stats.num_accepted_draft_tokens });
+      }
+      const { device, warnings } = engine;
+      engine.dispose();
+      return { results, device, warnings };
+    },
+    [texts, load],
+  );
 
 export const tests = {
   async "every architecture writes what transformers writes"() {
@@ -95,7 +100,11 @@ export const tests = {
   },
 
   async "with integers, too, the text is the same whoever drafts"() {
-    const drafters = [{ speculation: "off" }, { drafter: "lookup", num_assistant_tokens_schedule: "constant" }, { drafter: "draft_model", num_assistant_tokens_schedule: "constant" }];
+    const drafters = [
+      { speculation: "off" },
+      { drafter: "lookup", num_assistant_tokens_schedule: "constant" },
+      { drafter: "draft_model", num_assistant_tokens_schedule: "constant" },
+    ];
     for (const dtype of ["q8", "q4"]) {
       const texts = drafters.map((how) => [tales[12].prompt, { max_new_tokens: FEW, ...how }]);
       const { results } = await write(page, texts, { device: "cpu", dtype });
@@ -107,24 +116,30 @@ export const tests = {
   },
 
   async "an abort is heard while the CPU computes, and the engine goes on"() {
-    const outcome = await page.evaluate(async ([prompt, many]) => {
-      const engine = await Engine.load(TALES, { device: "cpu", max_context: 512 });
-      const control = new AbortController();
-      const stream = engine.generate(prompt, { max_new_tokens: many, min_new_tokens: many, signal: control.signal, speculation: "off" });
-      let count = 0;
-      try {
-        for await (const { tokens } of stream) {
-          count += tokens.length;
-          control.abort();
+    const outcome = await page.evaluate(
+      async ([prompt, many]) => {
+        const engine = await Engine.load(TALES, { device: "cpu", max_context: 512 });
+        const control = new AbortController();
+        const stream = engine.generate(prompt, { max_new_tokens: many, min_new_tokens: many, signal: control.signal, speculation: "off" });
+        let count = 0;
+        try {
+          for await (const { tokens } of stream) {
+            count += tokens.length;
+            control.abort();
+          }
+        } catch (error) {
+          globalThis.sawCode?.(error.code);
         }
-      } catch (error) {
-        globalThis.sawCode?.(error.code);
-      }
-      const code = await stream.result.then(() => null, ({ code }) => code);
-      const { token_ids: ids } = await engine.generate(prompt, { max_new_tokens: 4 }).result;
-      engine.dispose();
-      return { count, code, after: ids.length };
-    }, [tales[0].prompt, MANY]);
+        const code = await stream.result.then(
+          () => null,
+          ({ code }) => code,
+        );
+        const { token_ids: ids } = await engine.generate(prompt, { max_new_tokens: 4 }).result;
+        engine.dispose();
+        return { count, code, after: ids.length };
+      },
+      [tales[0].prompt, MANY],
+    );
     equal([outcome.code, outcome.after], ["aborted", 4], "the code, and tokens afterwards");
     check(outcome.count < MANY, `${outcome.count} tokens before the abort was heard`);
   },
@@ -133,7 +148,10 @@ export const tests = {
     const { results, device, warnings } = await write(page, [[tales[0].prompt, { max_new_tokens: 4 }]], { device: "auto" });
     equal(device.backend, "Cpu", "where it ran");
     check(device.name.startsWith("CPU with"), device.name);
-    check(warnings.some((warning) => warning.includes("run on the CPU")), warnings.join());
+    check(
+      warnings.some((warning) => warning.includes("run on the CPU")),
+      warnings.join(),
+    );
     equal(results[0].ids, tales[0].greedy_ids.slice(0, 4), "the text");
   },
 
@@ -143,7 +161,10 @@ export const tests = {
       const plain = await open(other);
       const { results, device, warnings } = await write(plain, [[tales[12].prompt, { max_new_tokens: FEW }]], { device: "auto" });
       equal(device.backend, "Cpu", "where it ran");
-      check(warnings.some((warning) => warning.includes("run on the CPU")), warnings.join());
+      check(
+        warnings.some((warning) => warning.includes("run on the CPU")),
+        warnings.join(),
+      );
       equal(results[0].ids, tales[12].greedy_ids.slice(0, FEW), "the text");
       const refused = await plain.evaluate(() => failed(Engine.load(TALES, { device: "webgpu" })));
       equal(refused?.code, "webgpu-unavailable", `a GPU that is asked for in ${browserName}`);

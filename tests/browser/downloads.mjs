@@ -47,10 +47,11 @@ async function newestWorker(client) {
     answers.get(id)?.(result);
   });
   await client.send("Target.setAutoAttach", { autoAttach: true, waitForDebuggerOnStart: false, flatten: false });
-  return (method) => new Promise((answer) => {
-    answers.set(answers.size, answer);
-    client.send("Target.sendMessageToTarget", { sessionId, message: JSON.stringify({ id: answers.size - 1, method }) });
-  });
+  return (method) =>
+    new Promise((answer) => {
+      answers.set(answers.size, answer);
+      client.send("Target.sendMessageToTarget", { sessionId, message: JSON.stringify({ id: answers.size - 1, method }) });
+    });
 }
 
 /** What any browser must do with files. */
@@ -68,7 +69,12 @@ export const files = {
   async "a chunk that was damaged, cut or deleted is fetched again, and no other"({ right, run }) {
     const served = model("damaged");
     await right(served, ALL);
-    for (const [how, index] of [["flip", 0], ["flip", 3], ["cut", 1], ["drop", 2]]) {
+    for (const [how, index] of [
+      ["flip", 0],
+      ["flip", 3],
+      ["cut", 1],
+      ["drop", 2],
+    ]) {
       equal(await run({ job: "damage", how, path: `model.safetensors/${index}-[^/]*$` }), 1, `${how}: chunks`);
       await right(served, [String(index), ...QUESTIONS.split(", ")].sort().join(", "));
       await right(served, QUESTIONS);
@@ -143,7 +149,11 @@ export const files = {
           response.writeHead(302, { Location: `http://127.0.0.1:${new URL(url).port}${request.url}?signature` }).end();
           return true;
         }
-        for (const [name, value] of [["Allow-Origin", "*"], ["Allow-Headers", "*"], ["Expose-Headers", exposed]]) {
+        for (const [name, value] of [
+          ["Allow-Origin", "*"],
+          ["Allow-Headers", "*"],
+          ["Expose-Headers", exposed],
+        ]) {
           response.setHeader(`Access-Control-${name}`, value);
         }
         if (request.method !== "OPTIONS") seen.push(`other ${authorization}`);
@@ -162,9 +172,10 @@ export const files = {
   },
 
   async "the Hub's refusals say what to do"({ read }) {
-    const refuse = (status, code) => model("refused", {
-      misbehave: (_, request, response) => response.writeHead(status, code && { "X-Error-Code": code }).end(),
-    });
+    const refuse = (status, code) =>
+      model("refused", {
+        misbehave: (_, request, response) => response.writeHead(status, code && { "X-Error-Code": code }).end(),
+      });
     for (const [status, code, says] of [
       [403, "GatedRepo", "accept its conditions"],
       [401, "GatedRepo", "accept its conditions"],
@@ -259,7 +270,6 @@ export const files = {
 
     const { code: outside, message: said } = await read(served, { files: ["../twice/config.json"] });
     equal(outside, "not-found", said);
-
   },
 
   async "a server without Range gives whole files: kept or not, damaged, read again, or no longer with Range"({ read, right, run }) {
@@ -271,19 +281,32 @@ export const files = {
     equal(await run({ job: "damage", how: "flip", path: "model.safetensors/2-" }), 1, "chunks");
     await right(whole, "2, ?, absent.json -, all, config.json ?");
     await right(whole, QUESTIONS);
-    const ends = [[0, 10], [LARGE.length - 10, LARGE.length]];
+    const ends = [
+      [0, 10],
+      [LARGE.length - 10, LARGE.length],
+    ];
     for (const cache of [true, false]) {
       const { hashes } = await run({ job: "pass", model: whole.url, file: WEIGHTS, pieces: ends, again: ends, cache });
-      equal(hashes, [...ends, ...ends].map(([start, end]) => sha256(LARGE.subarray(start, end))), "pieces");
+      equal(
+        hashes,
+        [...ends, ...ends].map(([start, end]) => sha256(LARGE.subarray(start, end))),
+        "pieces",
+      );
       equal(whole.sent(), cache ? "?" : "0, all", "sent");
     }
     whole.etag = '"2"';
     await right(whole, "0, ?, absent.json -, config.json 0, config.json ?");
     // A Range that goes away in the middle.
-    const fickle = model("fickle", { misbehave: (part) => { fickle.wholly = part.what === "1"; } });
+    const fickle = model("fickle", {
+      misbehave: (part) => {
+        fickle.wholly = part.what === "1";
+      },
+    });
     equal((await read(fickle, { files: [WEIGHTS] })).hashes, { [WEIGHTS]: RIGHT[WEIGHTS] }, "bytes");
     const changing = model("changing-whole", { wholly: true });
-    changing.misbehave = ({ what }) => { if (what === "all") changing.etag = '"2"'; };
+    changing.misbehave = ({ what }) => {
+      if (what === "all") changing.etag = '"2"';
+    };
     const { code, message } = await run({ job: "pass", model: changing.url, file: WEIGHTS, pieces: ends, again: ends, cache: false });
     equal(code, "integrity", message);
   },
@@ -294,7 +317,9 @@ export const files = {
     equal(await run({ job: "damage", how: "flip", path: "model.safetensors/[23]-" }), 2, "chunks");
     leaving.wholly = true;
     let gone;
-    const left = new Promise((resolve) => { gone = resolve; });
+    const left = new Promise((resolve) => {
+      gone = resolve;
+    });
     leaving.misbehave = ({ what }, request, response) => {
       if (what === "2") response.on("close", gone);
       if (what !== "3") return false;
@@ -353,18 +378,35 @@ export const files = {
     equal([code, never.times], ["network", pauses.length + 1], message);
     check(message.endsWith(`/${WEIGHTS}: the server answered 502, 7 times in a row`), message);
 
-    const seconds = await read(trouble(1, 429, () => ({ "Retry-After": "120" })), { clock });
+    const seconds = await read(
+      trouble(1, 429, () => ({ "Retry-After": "120" })),
+      { clock },
+    );
     equal([seconds.hashes, seconds.skipped], [RIGHT, [120_000]], "seconds");
-    const date = await read(trouble(1, 503, () => ({ "Retry-After": new Date(Date.now() + 200_000).toUTCString() })), { clock });
+    const date = await read(
+      trouble(1, 503, () => ({ "Retry-After": new Date(Date.now() + 200_000).toUTCString() })),
+      { clock },
+    );
     equal(date.hashes, RIGHT, "bytes");
     check(date.skipped.length === 1 && date.skipped[0] > 100_000 && date.skipped[0] <= 200_000, `date: ${date.skipped}`);
-    const past = await read(trouble(2, 500, () => ({ "Retry-After": new Date(0).toUTCString() })), { clock });
+    const past = await read(
+      trouble(2, 500, () => ({ "Retry-After": new Date(0).toUTCString() })),
+      { clock },
+    );
     check(past.skipped.length === 2 && past.skipped[1] < 3000, `past: ${past.skipped}`);
-    const busy = await read(trouble(99, 504, () => ({ "Retry-After": "3600" })), { clock, files: [WEIGHTS] });
+    const busy = await read(
+      trouble(99, 504, () => ({ "Retry-After": "3600" })),
+      { clock, files: [WEIGHTS] },
+    );
     equal([busy.code, busy.skipped], ["network", []], busy.message);
     check(busy.message.endsWith("asked again in 3600 s"), busy.message);
 
-    for (const [status, wanted] of [[401, "not-found"], [403, "not-found"], [501, "network"], [410, "network"]]) {
+    for (const [status, wanted] of [
+      [401, "not-found"],
+      [403, "not-found"],
+      [501, "network"],
+      [410, "network"],
+    ]) {
       const served = trouble(99, status);
       const { code, skipped } = await read(served, { clock, files: [WEIGHTS] });
       equal([code, skipped, served.times], [wanted, [], 1], String(status));
@@ -411,7 +453,11 @@ export const files = {
     });
     await right(served, ALL, { model: served.url + valid });
     const list = () => run({ job: "list" });
-    equal((await list()).map(({ model, url, complete }) => [model, url, complete]), [[served.url, `${url}${served.url}/`, true]], "list");
+    equal(
+      (await list()).map(({ model, url, complete }) => [model, url, complete]),
+      [[served.url, `${url}${served.url}/`, true]],
+      "list",
+    );
     const outdated = await read(served, { model: served.url + valid.replace("1", "0") });
     equal(outdated.code, "not-found", outdated.message);
     check(!JSON.stringify(outdated).includes("secret"), JSON.stringify(outdated));
@@ -457,17 +503,34 @@ export const files = {
     }
     const pieces = [...large.filter(([start, end]) => start < end), ...small];
     const { hashes, message } = await pass(pieces);
-    equal(hashes, pieces.map(([start, end]) => sha256(served.files[WEIGHTS].subarray(start, end))), message ?? "bytes");
-    const each = Array.from({ length: chunks }, (_, index) => String(index)).sort().join(", ");
+    equal(
+      hashes,
+      pieces.map(([start, end]) => sha256(served.files[WEIGHTS].subarray(start, end))),
+      message ?? "bytes",
+    );
+    const each = Array.from({ length: chunks }, (_, index) => String(index))
+      .sort()
+      .join(", ");
     equal(served.sent(), each, "sent");
     // More waits than may: the little that is left of many chunks is not worth forgetting.
     const begun = small.slice(chunks / 2).map(([start]) => [start, start + 10]);
     await pass([...large.filter(([start, end]) => start < end && end <= middle), ...begun, ...small.slice(0, chunks / 2)]);
     equal(served.sent(), each, "sent");
     // Twice, within a load and after it.
-    const [first, second] = [[0, CHUNK], [CHUNK, 2 * CHUNK]];
+    const [first, second] = [
+      [0, CHUNK],
+      [CHUNK, 2 * CHUNK],
+    ];
     await pass([first, second, first], [second]);
-    equal(served.sent().split(", ").filter((index) => index < 2).join(", "), "0, 0, 1, 1", "sent");
+    equal(
+      served
+        .sent()
+        .split(", ")
+        .filter((index) => index < 2)
+        .join(", "),
+      "0, 0, 1, 1",
+      "sent",
+    );
   },
 
   async "an abort ends a slow download at once, and the next load goes on from there"({ read }) {
@@ -505,7 +568,11 @@ export const files = {
     const served = model("shared");
     const both = await Promise.all([read(served), read(served)]);
     for (const { hashes, warnings } of both) equal([hashes, warnings], [RIGHT, []], "both");
-    const sent = served.sent().split(", ").filter((what) => !/absent|\?/.test(what)).join(", ");
+    const sent = served
+      .sent()
+      .split(", ")
+      .filter((what) => !/absent|\?/.test(what))
+      .join(", ");
     equal(sent, "0, 1, 2, 3, config.json 0", "sent");
     equal(await parts(), [], "parts");
   },
@@ -552,7 +619,11 @@ const limited = {
     const processes = await devtools(own);
     const chunks = 75;
     // Whole chunks, or a little of each: then what was not read must not pile up either.
-    for (const [cache, length, most] of [[false, CHUNK, 100e6], [false, 10, 200e6], [true, CHUNK, 100e6]]) {
+    for (const [cache, length, most] of [
+      [false, CHUNK, 100e6],
+      [false, 10, 200e6],
+      [true, CHUNK, 100e6],
+    ]) {
       const pieces = Array.from({ length: chunks }, (_, index) => [index * CHUNK, index * CHUNK + length]);
       const [heaps, totals] = [[], []];
       const served = model(`stream-${cache}-${length}`, {
@@ -590,27 +661,39 @@ export const tests = {
       if (response.url().includes("/hub/") && response.status() === 206) fetched.push(Number(response.headers()["content-length"]));
       if (response.url().includes("/hub/")) requests.push(`${response.url()} ${response.request().headers().range}`);
     });
-    const load = (options = {}) => page.evaluate(async (options) => {
-      const names = ["config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"];
-      const picked = () => Promise.all(names.map(async (name) => new File([await (await fetch(`${DRAFT}/${name}`)).blob()], name)));
-      const assistant_model = options.assisted ? await picked() : undefined;
-      const hub = { endpoint: `${location.origin}/hub`, revision: "v1", token: "secret" };
-      const engine = await Engine.load("owner/tales", { max_context: 64, assistant_model, cache: options.cache, ...hub });
-      const { text, stats } = await engine.generate("Once upon a time", { max_new_tokens: 4 }).result;
-      engine.dispose();
-      return { text, warnings: [stats.warnings, engine.warnings], models: await Engine.cache.list() };
-    }, options);
+    const load = (options = {}) =>
+      page.evaluate(async (options) => {
+        const names = ["config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"];
+        const picked = () => Promise.all(names.map(async (name) => new File([await (await fetch(`${DRAFT}/${name}`)).blob()], name)));
+        const assistant_model = options.assisted ? await picked() : undefined;
+        const hub = { endpoint: `${location.origin}/hub`, revision: "v1", token: "secret" };
+        const engine = await Engine.load("owner/tales", { max_context: 64, assistant_model, cache: options.cache, ...hub });
+        const { text, stats } = await engine.generate("Once upon a time", { max_new_tokens: 4 }).result;
+        engine.dispose();
+        return { text, warnings: [stats.warnings, engine.warnings], models: await Engine.cache.list() };
+      }, options);
     const first = await load();
     check(first.text, "text");
-    check(fetched.some((length) => length > 1e6), "weights were fetched");
+    check(
+      fetched.some((length) => length > 1e6),
+      "weights were fetched",
+    );
     equal(first.warnings, [[], []], "warnings");
-    equal(first.models.map(({ bytes, ...model }) => [model, bytes > 1e6]), [[{ model: "owner/tales", url: `${url}/hub/owner/tales/resolve/v1/`, complete: true }, true]], "list");
+    equal(
+      first.models.map(({ bytes, ...model }) => [model, bytes > 1e6]),
+      [[{ model: "owner/tales", url: `${url}/hub/owner/tales/resolve/v1/`, complete: true }, true]],
+      "list",
+    );
 
     // Without the cache, each part comes once.
     requests.splice(0);
     equal((await load({ cache: false })).text, first.text, "text without a cache");
     check(requests.length >= 5, `requests: ${requests}`);
-    equal(requests.filter((request, i) => requests.indexOf(request) !== i), [], "fetched twice");
+    equal(
+      requests.filter((request, i) => requests.indexOf(request) !== i),
+      [],
+      "fetched twice",
+    );
 
     // Once more, with one file gone and no space for it.
     await page.evaluate(async () => {
@@ -624,7 +707,11 @@ export const tests = {
     await client.send("Storage.overrideQuotaForOrigin", { origin: url });
     equal(second.text, first.text, "text of the second load");
     const config = (await (await fetch(`${url}/models/tales/draft/config.json`)).arrayBuffer()).byteLength;
-    equal(fetched.filter((length) => length !== 1), [config], "fetched again");
+    equal(
+      fetched.filter((length) => length !== 1),
+      [config],
+      "fetched again",
+    );
     const [told, shown] = second.warnings;
     check(told.length === 1 && told[0].startsWith("quota: "), `warnings: ${told}`);
     equal(shown, told, "warnings of the engine");
@@ -634,7 +721,9 @@ export const tests = {
       const { value: key } = await root.keys().next();
       let loaded;
       // As a page does that is loading.
-      await new Promise((locked) => navigator.locks.request(`foretoken/${key}`, { mode: "shared" }, () => new Promise((release) => locked((loaded = release)))));
+      await new Promise((locked) =>
+        navigator.locks.request(`foretoken/${key}`, { mode: "shared" }, () => new Promise((release) => locked((loaded = release)))),
+      );
       const during = [await Engine.cache.delete("someone/else"), await Engine.cache.delete("owner/tales")];
       loaded();
       return [...during, await Engine.cache.delete("owner/tales"), await Engine.cache.delete(), await Engine.cache.list()];
@@ -665,7 +754,11 @@ export const tests = {
     const { inspection } = headers;
     const folder = new URL("../../models/tales/draft/", import.meta.url);
     const sizes = readdirSync(folder).filter((file) => /^(config|generation_config|tokenizer|tokenizer_config)\.json$|safetensors$/.test(file));
-    equal(inspection.download_bytes, sizes.reduce((sum, file) => sum + statSync(new URL(file, folder)).size, 0), "bytes of the files");
+    equal(
+      inspection.download_bytes,
+      sizes.reduce((sum, file) => sum + statSync(new URL(file, folder)).size, 0),
+      "bytes of the files",
+    );
     equal([inspection.model, inspection.architecture, headers.unfit, headers.parts, headers.less], ["owner/tales", "llama", null, 0, 2], "inspection");
     equal(Object.keys(inspection.tensors.dtypes), ["F16"], "types");
     check(headers.device.max_binding_size > 1e6, JSON.stringify(headers.device));

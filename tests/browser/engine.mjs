@@ -16,7 +16,8 @@ faults.forbidden = (_, response) => response.writeHead(403).end();
 let versions = 0;
 faults.changing = (_, response, rest) => {
   const { writeHead } = response;
-  response.writeHead = (status, headers) => writeHead.call(response, status, { ...headers, ...(rest.at(-1).endsWith(".safetensors") && { ETag: `"${versions++}"` }) });
+  response.writeHead = (status, headers) =>
+    writeHead.call(response, status, { ...headers, ...(rest.at(-1).endsWith(".safetensors") && { ETag: `"${versions++}"` }) });
 };
 faults.broken = (_, response) => response.writeHead(501).end();
 
@@ -29,7 +30,8 @@ const json = (file, change) => () => {
 /** A template that shows all that a message may have. */
 const ECHO = "{% for m in messages %}{{ m | tojson }}\n{% endfor %}";
 /** Shows what a template is given beside the messages. */
-const VARIABLES = "{{ [tools, documents, enable_thinking is defined and enable_thinking] | tojson }}{% for m in messages %}<{{ m.content }}>{% endfor %}{{ '...' if add_generation_prompt }}";
+const VARIABLES =
+  "{{ [tools, documents, enable_thinking is defined and enable_thinking] | tojson }}{% for m in messages %}<{{ m.content }}>{% endfor %}{{ '...' if add_generation_prompt }}";
 /** Copies of the draft model, by kind: the file that differs and what it holds. All but the last six are broken. */
 const altered = {
   weights: ["model.safetensors", () => "abcd"],
@@ -41,8 +43,18 @@ const altered = {
   echo: ["tokenizer_config.json", json("tokenizer_config.json", (config) => (config.chat_template = ECHO))],
   variables: ["tokenizer_config.json", json("tokenizer_config.json", (config) => (config.chat_template = VARIABLES))],
   recommended: ["generation_config.json", () => JSON.stringify({ do_sample: true, temperature: 0.5, top_k: 7, eos_token_id: [0, 2] })],
-  dated: ["tokenizer_config.json", json("tokenizer_config.json", (config) => (config.chat_template = "{{ strftime_now('%A, %d %B %Y') }}: {{ messages[0].content }}"))],
-  tools: ["tokenizer_config.json", json("tokenizer_config.json", (config) => (config.chat_template = "{% for m in messages %}{{ m.role }} {{ m.name }}: {{ m.content }} {{ m.tool_calls | tojson if m.tool_calls }}\n{% endfor %}"))],
+  dated: [
+    "tokenizer_config.json",
+    json("tokenizer_config.json", (config) => (config.chat_template = "{{ strftime_now('%A, %d %B %Y') }}: {{ messages[0].content }}")),
+  ],
+  tools: [
+    "tokenizer_config.json",
+    json(
+      "tokenizer_config.json",
+      (config) =>
+        (config.chat_template = "{% for m in messages %}{{ m.role }} {{ m.name }}: {{ m.content }} {{ m.tool_calls | tojson if m.tool_calls }}\n{% endfor %}"),
+    ),
+  ],
 };
 faults.huge = synthetic({ hidden_size: 64, vocab_size: 4096, num_hidden_layers: 1, heads: 2, head_dim: 32, intermediate_size: 64 }, 1e18).answer;
 faults.altered = (_, response, rest) => {
@@ -59,27 +71,36 @@ export const before = async () => {
 export const after = () => page.close();
 
 /** Loads the tales pair where `engine` is not loaded yet. */
-const loaded = () => page.evaluate(async () => {
-  globalThis.reports ??= [];
-  globalThis.engine ??= await Engine.load(TALES, { assistant_model: DRAFT, max_context: 512, kv_dtype: "f32", onProgress: (at) => reports.push(at) });
-  return reports;
-});
+const loaded = () =>
+  page.evaluate(async () => {
+    globalThis.reports ??= [];
+    globalThis.engine ??= await Engine.load(TALES, { assistant_model: DRAFT, max_context: 512, kv_dtype: "f32", onProgress: (at) => reports.push(at) });
+    return reports;
+  });
 /** Generates in the page and returns {ids, pieces, result}. */
-const generate = (prompt, options) => page.evaluate(async ([prompt, options]) => {
-  const stream = engine.generate(prompt, options);
-  const pieces = [];
-  for await (const piece of stream) pieces.push(piece);
-  return { pieces, ...(await stream.result) };
-}, [prompt, options]);
+const generate = (prompt, options) =>
+  page.evaluate(
+    async ([prompt, options]) => {
+      const stream = engine.generate(prompt, options);
+      const pieces = [];
+      for await (const piece of stream) pieces.push(piece);
+      return { pieces, ...(await stream.result) };
+    },
+    [prompt, options],
+  );
 
 /** Loads a copy of the draft model, and returns the prompts that its template makes of messages. */
-const prompts = (kind, chats) => page.evaluate(async ([kind, chats]) => {
-  const other = await Engine.load(`/altered/${kind}/models/tales/draft`, { max_context: 64 });
-  const texts = [];
-  for (const chat of chats) texts.push(await other.detokenize(await other.tokenize(chat)));
-  other.dispose();
-  return texts;
-}, [kind, chats]);
+const prompts = (kind, chats) =>
+  page.evaluate(
+    async ([kind, chats]) => {
+      const other = await Engine.load(`/altered/${kind}/models/tales/draft`, { max_context: 64 });
+      const texts = [];
+      for (const chat of chats) texts.push(await other.detokenize(await other.tokenize(chat)));
+      other.dispose();
+      return texts;
+    },
+    [kind, chats],
+  );
 
 export const tests = {
   async "an adapter is there, and the tales pair loads with growing progress"() {
@@ -96,45 +117,63 @@ export const tests = {
   },
 
   async "with integers a text is the same with drafts and without, and the statistics say what computed it"() {
-    const [plain, drafted, floats] = await page.evaluate(async ([options, LOOKUP]) => {
-      const texts = [];
-      for (const arithmetic of ["int8", "f32"]) {
-        const other = await Engine.load(DRAFT, { max_context: 128, dtype: "q4", arithmetic });
-        for (const way of arithmetic === "int8" ? [{ speculation: "off" }, LOOKUP] : [LOOKUP]) {
-          const { token_ids, stats } = await other.generate("Once upon a time, upon a time, upon", { ...options, ...way }).result;
-          texts.push({ token_ids, arithmetic: stats.arithmetic, drafts: stats.num_draft_tokens });
+    const [plain, drafted, floats] = await page.evaluate(
+      async ([options, LOOKUP]) => {
+        const texts = [];
+        for (const arithmetic of ["int8", "f32"]) {
+          const other = await Engine.load(DRAFT, { max_context: 128, dtype: "q4", arithmetic });
+          for (const way of arithmetic === "int8" ? [{ speculation: "off" }, LOOKUP] : [LOOKUP]) {
+            const { token_ids, stats } = await other.generate("Once upon a time, upon a time, upon", { ...options, ...way }).result;
+            texts.push({ token_ids, arithmetic: stats.arithmetic, drafts: stats.num_draft_tokens });
+          }
+          other.dispose();
         }
-        other.dispose();
-      }
-      return texts;
-    }, [{ max_new_tokens: FEW }, LOOKUP]);
+        return texts;
+      },
+      [{ max_new_tokens: FEW }, LOOKUP],
+    );
     equal(drafted.token_ids, plain.token_ids, "ids");
-    equal([plain, drafted, floats].map(({ arithmetic }) => arithmetic), ["int8", "int8", "f32"], "arithmetic");
+    equal(
+      [plain, drafted, floats].map(({ arithmetic }) => arithmetic),
+      ["int8", "int8", "f32"],
+      "arithmetic",
+    );
     check(drafted.drafts > 0, "nothing was drafted");
   },
 
-  ...Object.fromEntries([0, 3, 12].map((index) => [
-    `greedy ids of golden ${index} (${golden[index].kind}) are those of transformers: plain, draft model, lookup`,
-    async () => {
-      const { prompt, prompt_ids, greedy_ids } = golden[index];
-      equal(await page.evaluate((text) => engine.tokenize(text), prompt), prompt_ids, "prompt");
-      const ways = [{ speculation: "off" }, MODEL, LOOKUP];
-      for (const [i, way] of ways.entries()) {
-        const { token_ids, stats, pieces, text } = await generate(prompt, { max_new_tokens: FEW, ...way });
-        equal(token_ids, greedy_ids.slice(0, FEW), `way ${i}`);
-        equal(stats.warnings, [], "warnings");
-        equal(stats.num_emitted_tokens, stats.num_accepted_draft_tokens + stats.num_spec_steps, "emitted");
-        equal(pieces.flatMap(({ tokens }) => tokens.map(({ id }) => id)), token_ids, "streamed ids");
-        equal(pieces.map(({ text }) => text).join(""), text, "streamed text");
-        const drafted = pieces.flatMap(({ tokens }) => tokens).filter(({ origin }) => origin !== "target").length;
-        equal(drafted, stats.num_accepted_draft_tokens, "origins");
-      }
-    },
-  ])),
+  ...Object.fromEntries(
+    [0, 3, 12].map((index) => [
+      `greedy ids of golden ${index} (${golden[index].kind}) are those of transformers: plain, draft model, lookup`,
+      async () => {
+        const { prompt, prompt_ids, greedy_ids } = golden[index];
+        equal(await page.evaluate((text) => engine.tokenize(text), prompt), prompt_ids, "prompt");
+        const ways = [{ speculation: "off" }, MODEL, LOOKUP];
+        for (const [i, way] of ways.entries()) {
+          const { token_ids, stats, pieces, text } = await generate(prompt, { max_new_tokens: FEW, ...way });
+          equal(token_ids, greedy_ids.slice(0, FEW), `way ${i}`);
+          equal(stats.warnings, [], "warnings");
+          equal(stats.num_emitted_tokens, stats.num_accepted_draft_tokens + stats.num_spec_steps, "emitted");
+          equal(
+            pieces.flatMap(({ tokens }) => tokens.map(({ id }) => id)),
+            token_ids,
+            "streamed ids",
+          );
+          equal(pieces.map(({ text }) => text).join(""), text, "streamed text");
+          const drafted = pieces.flatMap(({ tokens }) => tokens).filter(({ origin }) => origin !== "target").length;
+          equal(drafted, stats.num_accepted_draft_tokens, "origins");
+        }
+      },
+    ]),
+  ),
 
   async "a steady round is 1 submission, 1 readback of at most 256 bytes, and creates nothing"() {
     const prompt = golden[0].prompt;
-    for (const way of [{ speculation: "off" }, MODEL, { ...LOOKUP, prompt_lookup_num_tokens: 5 }, { ...MODEL, do_sample: true, top_p: 0.9, repetition_penalty: 1.1 }]) {
+    for (const way of [
+      { speculation: "off" },
+      MODEL,
+      { ...LOOKUP, prompt_lookup_num_tokens: 5 },
+      { ...MODEL, do_sample: true, top_p: 0.9, repetition_penalty: 1.1 },
+    ]) {
       const options = { max_new_tokens: 12, ...way };
       await generate(prompt, options);
       const before = await page.evaluate(() => engine.counters());
@@ -171,20 +210,23 @@ export const tests = {
           await told;
           return createComputePipelineAsync.call(this, descriptor);
         };`;
-      await route.fulfill({ response, body: await response.text() + changes });
+      await route.fulfill({ response, body: (await response.text()) + changes });
     });
-    const texts = await other.evaluate(async ([prompt, way]) => {
-      const small = await Engine.load(DRAFT, { max_context: 256 });
-      const text = async (options) => {
-        const { token_ids, stats } = await small.generate(prompt, { max_new_tokens: 24, ...options }).result;
-        return { token_ids, drafted: stats.num_draft_tokens };
-      };
-      const all = [await text({ speculation: "off" }), await text(way)];
-      workers.at(-1).postMessage("go on");
-      for (let i = 0; i < 100 && !all.at(-1).drafted; i++) all.push(await text(way));
-      small.dispose();
-      return all;
-    }, [prompt, looked(7)]);
+    const texts = await other.evaluate(
+      async ([prompt, way]) => {
+        const small = await Engine.load(DRAFT, { max_context: 256 });
+        const text = async (options) => {
+          const { token_ids, stats } = await small.generate(prompt, { max_new_tokens: 24, ...options }).result;
+          return { token_ids, drafted: stats.num_draft_tokens };
+        };
+        const all = [await text({ speculation: "off" }), await text(way)];
+        workers.at(-1).postMessage("go on");
+        for (let i = 0; i < 100 && !all.at(-1).drafted; i++) all.push(await text(way));
+        small.dispose();
+        return all;
+      },
+      [prompt, looked(7)],
+    );
     for (const { token_ids } of texts) equal(token_ids, texts[0].token_ids, "with and without drafts");
     equal(texts[1].drafted, 0, "draft tokens before kernels are there");
     check(texts.at(-1).drafted > 0, "drafts are verified once their kernels are there");
@@ -195,15 +237,18 @@ export const tests = {
     const prompt = golden[4].prompt;
     const undisturbed = await generate(prompt, { max_new_tokens: 16 });
     for (const after of [1, 3]) {
-      const error = await page.evaluate(async ([prompt, after, max_new_tokens]) => {
-        const control = new AbortController();
-        const stream = engine.generate(prompt, { max_new_tokens, signal: control.signal });
-        let seen = 0;
-        const read = (async () => {
-          for await (const { tokens } of stream) if ((seen += tokens.length) >= after) control.abort();
-        })();
-        return failed(read);
-      }, [prompt, after, MANY]);
+      const error = await page.evaluate(
+        async ([prompt, after, max_new_tokens]) => {
+          const control = new AbortController();
+          const stream = engine.generate(prompt, { max_new_tokens, signal: control.signal });
+          let seen = 0;
+          const read = (async () => {
+            for await (const { tokens } of stream) if ((seen += tokens.length) >= after) control.abort();
+          })();
+          return failed(read);
+        },
+        [prompt, after, MANY],
+      );
       equal(error.code, "aborted", "code");
       equal(error.detail.finish_reason, "aborted", "what was generated comes with the error");
       const again = await generate(prompt, { max_new_tokens: 16 });
@@ -212,30 +257,33 @@ export const tests = {
   },
 
   async "a call that waits is taken back at once, and the signal's reason is the cause: of calls, of loading"() {
-    const found = await page.evaluate(async ([prompt, max_new_tokens]) => {
-      const why = (promise) => promise.catch(({ code, cause, detail }) => ({ code, cause, detail }));
-      const [first, second] = [new AbortController(), new AbortController()];
-      const running = engine.generate(prompt, { max_new_tokens, signal: first.signal }).result;
-      const waiting = engine.generate(prompt, { max_new_tokens, signal: second.signal });
-      const before = why(engine.generate(prompt, { signal: AbortSignal.abort("before") }).result);
-      const left = engine.generate(prompt, { max_new_tokens })[Symbol.asyncIterator]();
-      second.abort("waiting");
-      const taken = [await before, await why(waiting.result), await why(waiting[Symbol.asyncIterator]().next()), await left.return()];
-      first.abort("running");
-      const { code, cause, detail } = await why(running);
-      const chat = new AbortController();
-      const messages = [{ role: "user", content: prompt }];
-      const talking = why(engine.chat.completions.create({ messages, max_tokens: max_new_tokens }, { signal: chat.signal }));
-      chat.abort("chat");
-      const loading = new AbortController();
-      const loaded = why(Engine.load(DRAFT, { signal: loading.signal, onProgress: () => loading.abort("loading") }));
-      return {
-        taken,
-        running: [code, cause, detail.finish_reason],
-        chat: (await talking).cause,
-        loading: [await why(Engine.load(DRAFT, { signal: AbortSignal.abort("before") })), await loaded],
-      };
-    }, [golden[4].prompt, MANY]);
+    const found = await page.evaluate(
+      async ([prompt, max_new_tokens]) => {
+        const why = (promise) => promise.catch(({ code, cause, detail }) => ({ code, cause, detail }));
+        const [first, second] = [new AbortController(), new AbortController()];
+        const running = engine.generate(prompt, { max_new_tokens, signal: first.signal }).result;
+        const waiting = engine.generate(prompt, { max_new_tokens, signal: second.signal });
+        const before = why(engine.generate(prompt, { signal: AbortSignal.abort("before") }).result);
+        const left = engine.generate(prompt, { max_new_tokens })[Symbol.asyncIterator]();
+        second.abort("waiting");
+        const taken = [await before, await why(waiting.result), await why(waiting[Symbol.asyncIterator]().next()), await left.return()];
+        first.abort("running");
+        const { code, cause, detail } = await why(running);
+        const chat = new AbortController();
+        const messages = [{ role: "user", content: prompt }];
+        const talking = why(engine.chat.completions.create({ messages, max_tokens: max_new_tokens }, { signal: chat.signal }));
+        chat.abort("chat");
+        const loading = new AbortController();
+        const loaded = why(Engine.load(DRAFT, { signal: loading.signal, onProgress: () => loading.abort("loading") }));
+        return {
+          taken,
+          running: [code, cause, detail.finish_reason],
+          chat: (await talking).cause,
+          loading: [await why(Engine.load(DRAFT, { signal: AbortSignal.abort("before") })), await loaded],
+        };
+      },
+      [golden[4].prompt, MANY],
+    );
     const aborted = (cause) => ({ code: "aborted", cause, detail: null });
     equal(found.taken, [aborted("before"), aborted("waiting"), aborted("waiting"), { done: true }], "while another was written");
     equal(found.running, ["aborted", "running", "aborted"], "the one that ran");
@@ -244,19 +292,22 @@ export const tests = {
   },
 
   async "a reader may leave at any time: after a piece, before the first one came, before it asked"() {
-    const found = await page.evaluate(async ([prompt, max_new_tokens]) => {
-      const write = () => engine.generate(prompt, { max_new_tokens });
-      const streams = [write(), write(), write()];
-      for await (const _ of streams[0]) break;
-      const reasons = [(await streams[0].result).finish_reason];
-      const reader = streams[1][Symbol.asyncIterator]();
-      const pending = reader.next();
-      await reader.return();
-      reasons.push((await pending).done, (await reader.next()).done, (await streams[1].result.catch(({ code }) => ({ finish_reason: code }))).finish_reason);
-      await streams[2][Symbol.asyncIterator]().return();
-      reasons.push((await streams[2].result.catch(({ code }) => ({ finish_reason: code }))).finish_reason);
-      return reasons;
-    }, [golden[4].prompt, MANY]);
+    const found = await page.evaluate(
+      async ([prompt, max_new_tokens]) => {
+        const write = () => engine.generate(prompt, { max_new_tokens });
+        const streams = [write(), write(), write()];
+        for await (const _ of streams[0]) break;
+        const reasons = [(await streams[0].result).finish_reason];
+        const reader = streams[1][Symbol.asyncIterator]();
+        const pending = reader.next();
+        await reader.return();
+        reasons.push((await pending).done, (await reader.next()).done, (await streams[1].result.catch(({ code }) => ({ finish_reason: code }))).finish_reason);
+        await streams[2][Symbol.asyncIterator]().return();
+        reasons.push((await streams[2].result.catch(({ code }) => ({ finish_reason: code }))).finish_reason);
+        return reasons;
+      },
+      [golden[4].prompt, MANY],
+    );
     equal(found, ["aborted", true, true, "aborted", "aborted"], "reasons");
   },
 
@@ -301,7 +352,11 @@ export const tests = {
       const again = await engine.generate(prompt, { max_new_tokens: 1 }).result;
       return { seen, error, cause, again: again.stats.num_cached_tokens / chunk };
     });
-    equal(seen.map(({ phase, loaded, total }) => [phase, loaded / 64, total]), [1, 2, 3, 4, 5].map((chunks) => ["prefill", chunks, 383]), "progress");
+    equal(
+      seen.map(({ phase, loaded, total }) => [phase, loaded / 64, total]),
+      [1, 2, 3, 4, 5].map((chunks) => ["prefill", chunks, 383]),
+      "progress",
+    );
     equal([error.code, error.detail.finish_reason, error.detail.text, error.detail.token_ids, cause], ["aborted", "aborted", "", [], "enough"], "the error");
     check(again > 0 && again <= 2, `${again} chunks were read before the abort took effect`);
   },
@@ -338,7 +393,10 @@ export const tests = {
       ["engine.detokenize(['a'])", "ids"],
       ["engine.detokenize([-1])", "ids"],
       ["engine.chat.completions.create(null)", "messages"],
-      ...["undefined", "null", "'Why?'", "[]", "[null]", "['Why?']"].map((messages) => [`engine.chat.completions.create({ messages: ${messages} })`, "messages"]),
+      ...["undefined", "null", "'Why?'", "[]", "[null]", "['Why?']"].map((messages) => [
+        `engine.chat.completions.create({ messages: ${messages} })`,
+        "messages",
+      ]),
     ]) {
       const error = await page.evaluate((call) => failed(eval(call)), call);
       equal([error?.is, error?.code, error?.detail?.option], [true, "bad-option", option], call);
@@ -391,12 +449,15 @@ export const tests = {
 
   async "an assistant with another tokenizer changes nothing but the speed"() {
     const { prompt, greedy_ids } = golden[0];
-    const { token_ids, stats } = await page.evaluate(async ([prompt, options]) => {
-      const other = await Engine.load(TALES, { assistant_model: "/altered/vocabulary/models/tales/draft", max_context: 256, kv_dtype: "f32" });
-      const result = await other.generate(prompt, options).result;
-      other.dispose();
-      return result;
-    }, [prompt, { max_new_tokens: FEW, ...MODEL }]);
+    const { token_ids, stats } = await page.evaluate(
+      async ([prompt, options]) => {
+        const other = await Engine.load(TALES, { assistant_model: "/altered/vocabulary/models/tales/draft", max_context: 256, kv_dtype: "f32" });
+        const result = await other.generate(prompt, options).result;
+        other.dispose();
+        return result;
+      },
+      [prompt, { max_new_tokens: FEW, ...MODEL }],
+    );
     equal(token_ids, greedy_ids.slice(0, FEW), "ids");
     check(stats.num_draft_tokens > 0, "drafts");
     check(stats.warnings[0].includes("tokenizer"), `warnings: ${stats.warnings}`);
@@ -417,18 +478,21 @@ export const tests = {
     const { greedy_ids, prompt } = golden[4];
     // The same numbers in every run: a linear congruential generator.
     let state = 7;
-    const random = (most) => 1 + ((state = (state * 1103515245 + 12345) % 2 ** 31) >> 8) % most;
+    const random = (most) => 1 + (((state = (state * 1103515245 + 12345) % 2 ** 31) >> 8) % most);
     for (let i = 0; i < 20; i++) {
       const after = random(12);
-      const { code, ids } = await page.evaluate(async ([prompt, after, max_new_tokens]) => {
-        const control = new AbortController();
-        const stream = engine.generate(prompt, { max_new_tokens, signal: control.signal });
-        const ids = [];
-        const read = (async () => {
-          for await (const { tokens } of stream) if (ids.push(...tokens.map(({ id }) => id)) >= after) control.abort();
-        })();
-        return { code: (await failed(read))?.code, ids };
-      }, [prompt, after, MANY]);
+      const { code, ids } = await page.evaluate(
+        async ([prompt, after, max_new_tokens]) => {
+          const control = new AbortController();
+          const stream = engine.generate(prompt, { max_new_tokens, signal: control.signal });
+          const ids = [];
+          const read = (async () => {
+            for await (const { tokens } of stream) if (ids.push(...tokens.map(({ id }) => id)) >= after) control.abort();
+          })();
+          return { code: (await failed(read))?.code, ids };
+        },
+        [prompt, after, MANY],
+      );
       equal(code, "aborted", `after ${after}`);
       equal(ids.slice(0, greedy_ids.length), greedy_ids.slice(0, ids.length), `ids before the abort after ${after}`);
       const fresh = await generate(prompt, { max_new_tokens: 3 });
@@ -460,7 +524,8 @@ export const tests = {
   async "chat completions have OpenAI's shapes, whole and streamed"() {
     const { whole, parts } = await page.evaluate(async () => {
       const messages = [{ role: "user", content: "Tell me a tale about a fox." }];
-      const create = (more) => engine.chat.completions.create({ messages, max_tokens: 12, drafter: "draft_model", num_assistant_tokens_schedule: "constant", ...more });
+      const create = (more) =>
+        engine.chat.completions.create({ messages, max_tokens: 12, drafter: "draft_model", num_assistant_tokens_schedule: "constant", ...more });
       const parts = [];
       for await (const part of await create({ stream: true, stream_options: { include_usage: true } })) parts.push(part);
       return { whole: await create({}), parts };
@@ -474,43 +539,57 @@ export const tests = {
     const { accepted_prediction_tokens, rejected_prediction_tokens } = usage.completion_tokens_details;
     check(accepted_prediction_tokens >= 0 && accepted_prediction_tokens + rejected_prediction_tokens > 0, "prediction tokens");
     equal(parts[0].choices[0].delta.role, "assistant", "first delta");
-    check(parts.every(({ object }) => object === "chat.completion.chunk"), "object");
+    check(
+      parts.every(({ object }) => object === "chat.completion.chunk"),
+      "object",
+    );
     equal(parts.map(({ choices }) => choices[0]?.delta.content ?? "").join(""), choices[0].message.content, "streamed text");
     equal(parts.at(-2).choices[0].finish_reason, "length", "last finish_reason");
     equal(parts.at(-1).usage.completion_tokens, 12, "usage chunk");
   },
 
   async "a text of a given form is the same with every drafter, and takes fewer rounds"() {
-    const { texts, requests, refused, chunks, hard } = await page.evaluate(async ([MODEL, LOOKUP, max_new_tokens]) => {
-      const schema = {
-        type: "object",
-        properties: { title: { type: "string", maxLength: 20 }, kind: { enum: ["tale", "song"] }, length: { type: "integer", minimum: 1, maximum: 99 } },
-        required: ["title", "kind", "length"],
-        additionalProperties: false,
-      };
-      const response_format = { type: "json_schema", json_schema: { name: "tale", strict: true, schema } };
-      const messages = [{ role: "user", content: "Tell me a tale about a fox." }];
-      const fetched = () => performance.getEntriesByType("resource").filter(({ name }) => name.endsWith("grammar_bg.wasm")).length;
-      const write = async (options) => {
-        const tokens = [];
-        const stream = engine.generate(messages, { max_new_tokens, response_format, ...options });
-        for await (const piece of stream) tokens.push(...piece.tokens);
-        const { text, token_ids, finish_reason, stats } = await stream.result;
-        return { text, ids: token_ids.join(), finish_reason, rounds: stats.num_spec_steps, forced: tokens.filter(({ origin }) => origin === "grammar").length, masks: stats.times.masks };
-      };
-      const texts = [];
-      for (const more of [{}, { do_sample: true, seed: 7 }]) {
-        for (const options of [{ speculation: "off" }, MODEL, LOOKUP, {}]) texts.push(await write({ ...options, ...more }));
-      }
-      const refused = [];
-      for (const bad of [{ type: "json_schema", json_schema: { schema: { not: {} } } }, { type: "yaml" }, { type: "regex", regex: "(" }]) {
-        refused.push(await write({ response_format: bad }).catch(({ code, message, detail }) => ({ code, message, option: detail?.option })));
-      }
-      const hard = await write({ response_format: { type: "regex", regex: "(the fox|the wolf)" } });
-      const chunks = [];
-      for await (const { choices } of await engine.chat.completions.create({ messages, response_format, max_tokens: max_new_tokens, stream: true })) chunks.push(choices[0]);
-      return { texts, requests: fetched(), refused, chunks, hard };
-    }, [MODEL, LOOKUP, 80]);
+    const { texts, requests, refused, chunks, hard } = await page.evaluate(
+      async ([MODEL, LOOKUP, max_new_tokens]) => {
+        const schema = {
+          type: "object",
+          properties: { title: { type: "string", maxLength: 20 }, kind: { enum: ["tale", "song"] }, length: { type: "integer", minimum: 1, maximum: 99 } },
+          required: ["title", "kind", "length"],
+          additionalProperties: false,
+        };
+        const response_format = { type: "json_schema", json_schema: { name: "tale", strict: true, schema } };
+        const messages = [{ role: "user", content: "Tell me a tale about a fox." }];
+        const fetched = () => performance.getEntriesByType("resource").filter(({ name }) => name.endsWith("grammar_bg.wasm")).length;
+        const write = async (options) => {
+          const tokens = [];
+          const stream = engine.generate(messages, { max_new_tokens, response_format, ...options });
+          for await (const piece of stream) tokens.push(...piece.tokens);
+          const { text, token_ids, finish_reason, stats } = await stream.result;
+          return {
+            text,
+            ids: token_ids.join(),
+            finish_reason,
+            rounds: stats.num_spec_steps,
+            forced: tokens.filter(({ origin }) => origin === "grammar").length,
+            masks: stats.times.masks,
+          };
+        };
+        const texts = [];
+        for (const more of [{}, { do_sample: true, seed: 7 }]) {
+          for (const options of [{ speculation: "off" }, MODEL, LOOKUP, {}]) texts.push(await write({ ...options, ...more }));
+        }
+        const refused = [];
+        for (const bad of [{ type: "json_schema", json_schema: { schema: { not: {} } } }, { type: "yaml" }, { type: "regex", regex: "(" }]) {
+          refused.push(await write({ response_format: bad }).catch(({ code, message, detail }) => ({ code, message, option: detail?.option })));
+        }
+        const hard = await write({ response_format: { type: "regex", regex: "(the fox|the wolf)" } });
+        const chunks = [];
+        for await (const { choices } of await engine.chat.completions.create({ messages, response_format, max_tokens: max_new_tokens, stream: true }))
+          chunks.push(choices[0]);
+        return { texts, requests: fetched(), refused, chunks, hard };
+      },
+      [MODEL, LOOKUP, 80],
+    );
     for (const each of [texts.slice(0, 4), texts.slice(4)]) {
       const [plain, ...others] = each;
       equal([plain.finish_reason, plain.forced], ["stop", 0], plain.text);
@@ -521,7 +600,11 @@ export const tests = {
         check(other.forced > 5 && other.rounds < 0.8 * plain.rounds && other.masks > 0, JSON.stringify(other));
       }
     }
-    equal(refused.map(({ code, option }) => [code, option]), Array(3).fill(["bad-option", "response_format"]), JSON.stringify(refused));
+    equal(
+      refused.map(({ code, option }) => [code, option]),
+      Array(3).fill(["bad-option", "response_format"]),
+      JSON.stringify(refused),
+    );
     check(refused[0].message.includes('"not"'), refused[0].message);
     check(["the fox", "the wolf"].includes(hard.text) && hard.finish_reason === "stop", hard.text);
     equal(chunks.map(({ delta }) => delta.content ?? "").join(""), texts[3].text, "as OpenAI streams it");
@@ -532,25 +615,62 @@ export const tests = {
   async "chats take what asks for nothing, and refuse what cannot be honoured"() {
     const body = { messages: [{ role: "user", content: "Tell me a tale about a fox." }], max_tokens: 4 };
     const neutral = {
-      audio: null, frequency_penalty: 0, function_call: "none", functions: [], logit_bias: null, logprobs: false, metadata: { a: "b" },
-      modalities: ["text"], n: 1, parallel_tool_calls: true, prediction: null, presence_penalty: 0, prompt_cache_key: "a", response_format: { type: "text" },
-      safety_identifier: "a", seed: null, service_tier: "auto", stop: null, store: false, stream: false, stream_options: null, temperature: 0,
-      tool_choice: "auto", tools: [], top_logprobs: 0, top_p: null, user: "a", verbosity: "medium",
+      audio: null,
+      frequency_penalty: 0,
+      function_call: "none",
+      functions: [],
+      logit_bias: null,
+      logprobs: false,
+      metadata: { a: "b" },
+      modalities: ["text"],
+      n: 1,
+      parallel_tool_calls: true,
+      prediction: null,
+      presence_penalty: 0,
+      prompt_cache_key: "a",
+      response_format: { type: "text" },
+      safety_identifier: "a",
+      seed: null,
+      service_tier: "auto",
+      stop: null,
+      store: false,
+      stream: false,
+      stream_options: null,
+      temperature: 0,
+      tool_choice: "auto",
+      tools: [],
+      top_logprobs: 0,
+      top_p: null,
+      user: "a",
+      verbosity: "medium",
     };
-    const create = (more) => page.evaluate(async (body) => {
-      try {
-        return (await engine.chat.completions.create(body)).choices[0].message.content;
-      } catch ({ code, message, detail }) {
-        return { code, message, option: detail?.option };
-      }
-    }, { ...body, ...more });
+    const create = (more) =>
+      page.evaluate(
+        async (body) => {
+          try {
+            return (await engine.chat.completions.create(body)).choices[0].message.content;
+          } catch ({ code, message, detail }) {
+            return { code, message, option: detail?.option };
+          }
+        },
+        { ...body, ...more },
+      );
     const plain = await create({});
     check(typeof plain === "string" && plain, JSON.stringify(plain));
     equal(await create(neutral), plain, "neutral values");
     equal(await create(Object.fromEntries(Object.keys(neutral).map((name) => [name, null]))), plain, "null");
     for (const [name, value] of Object.entries({
-      audio: { voice: "alloy" }, frequency_penalty: 2.5, logprobs: "yes", n: 2, presence_penalty: NaN, reasoning_effort: "high", response_format: { type: "yaml" },
-      tool_choice: "required", tools: [{ type: "function", function: { name: "f" } }], top_logprobs: 3, prediction: { type: "content", content: [{ type: "image_url" }] },
+      audio: { voice: "alloy" },
+      frequency_penalty: 2.5,
+      logprobs: "yes",
+      n: 2,
+      presence_penalty: NaN,
+      reasoning_effort: "high",
+      response_format: { type: "yaml" },
+      tool_choice: "required",
+      tools: [{ type: "function", function: { name: "f" } }],
+      top_logprobs: 3,
+      prediction: { type: "content", content: [{ type: "image_url" }] },
     })) {
       const { code, option, message } = await create({ [name]: value });
       equal([code, option], ["bad-option", name], message);
@@ -562,9 +682,15 @@ export const tests = {
     const { shown, joined, refused } = await page.evaluate(async () => {
       const other = await Engine.load("/altered/echo/models/tales/draft", { max_context: 512 });
       const calls = [{ id: "c", type: "function", function: { name: "weather", arguments: "{}" } }];
-      const parts = [{ type: "text", text: "one " }, { type: "text", text: "two" }];
+      const parts = [
+        { type: "text", text: "one " },
+        { type: "text", text: "two" },
+      ];
       const show = async (message) => JSON.parse(await other.detokenize(await other.tokenize([message])));
-      const image = [{ type: "text", text: "What is it?" }, { type: "image_url", image_url: { url: "data:image/png;base64," } }];
+      const image = [
+        { type: "text", text: "What is it?" },
+        { type: "image_url", image_url: { url: "data:image/png;base64," } },
+      ];
       const answers = {
         shown: [
           await show({ role: "user", content: "no", name: "Ann" }),
@@ -577,7 +703,15 @@ export const tests = {
       other.dispose();
       return answers;
     });
-    equal(shown.map(({ name, tool_calls, tool_call_id }) => [name, tool_calls?.[0].function.name, tool_call_id]), [["Ann", null, null], [null, "weather", null], [null, null, "c"]], "fields");
+    equal(
+      shown.map(({ name, tool_calls, tool_call_id }) => [name, tool_calls?.[0].function.name, tool_call_id]),
+      [
+        ["Ann", null, null],
+        [null, "weather", null],
+        [null, null, "c"],
+      ],
+      "fields",
+    );
     equal(joined.content, "one two", "text parts");
     equal([refused?.code, refused?.is], ["bad-option", true], JSON.stringify(refused));
   },
@@ -597,7 +731,10 @@ export const tests = {
     const expected = await generate(prompt, { ...drawn, ...fixed, prediction: plain.text });
     equal(expected.token_ids, plain.token_ids, "prediction");
     check(expected.stats.num_spec_steps < plain.stats.num_spec_steps / 2, "what was expected is accepted");
-    check(expected.pieces.some(({ tokens }) => tokens.some(({ origin }) => origin === "prediction")), "its origin is told");
+    check(
+      expected.pieces.some(({ tokens }) => tokens.some(({ origin }) => origin === "prediction")),
+      "its origin is told",
+    );
     // The adaptive schedule drafts what pays here, and writes the same text.
     const longer = { ...drawn, max_new_tokens: 48 };
     const { text, token_ids } = await generate(prompt, { ...longer, speculation: "off" });
@@ -640,7 +777,7 @@ export const tests = {
 
   async "BigInt, undefined and null are taken for what they are"() {
     const { same, ids, stats, wide, banned } = await page.evaluate(async () => {
-      const run = async (options, prompt = "Once upon a time") => (await engine.generate(prompt, { max_new_tokens: 4, ...options }).result);
+      const run = async (options, prompt = "Once upon a time") => await engine.generate(prompt, { max_new_tokens: 4, ...options }).result;
       const plain = await run({});
       const same = [
         await run({ max_new_tokens: 4n, num_assistant_tokens: undefined, prediction: null, temperature: undefined }),
@@ -665,13 +802,38 @@ export const tests = {
       const errors = [];
       const hear = async (name, promise) => errors.push([name, await failed(promise)]);
       for (const [name, value] of [
-        ["temperature", NaN], ["temperature", "hot"], ["temperature", Infinity], ["top_p", NaN], ["max_new_tokens", NaN], ["max_new_tokens", "7"],
-        ["max_new_tokens", 1.5], ["max_new_tokens", -1], ["max_new_tokens", -1n], ["seed", 2n ** 64n], ["seed", 2 ** 53], ["stop", "."], ["stop", [1]],
-        ["do_sample", 1], ["speculation", "on"], ["drafter", 5], ["logit_bias", { 300: NaN }], ["logit_bias", [1]], ["logit_bias", { a: 1 }],
-        ["bad_words_ids", [["x"]]], ["prediction", new Set()], ["prediction", {}],
-      ]) await hear(name, engine.generate("Once", { [name]: value }).result);
+        ["temperature", NaN],
+        ["temperature", "hot"],
+        ["temperature", Infinity],
+        ["top_p", NaN],
+        ["max_new_tokens", NaN],
+        ["max_new_tokens", "7"],
+        ["max_new_tokens", 1.5],
+        ["max_new_tokens", -1],
+        ["max_new_tokens", -1n],
+        ["seed", 2n ** 64n],
+        ["seed", 2 ** 53],
+        ["stop", "."],
+        ["stop", [1]],
+        ["do_sample", 1],
+        ["speculation", "on"],
+        ["drafter", 5],
+        ["logit_bias", { 300: NaN }],
+        ["logit_bias", [1]],
+        ["logit_bias", { a: 1 }],
+        ["bad_words_ids", [["x"]]],
+        ["prediction", new Set()],
+        ["prediction", {}],
+      ])
+        await hear(name, engine.generate("Once", { [name]: value }).result);
       await hear("options", engine.generate("Once", { max_new_token: 7 }).result);
-      for (const [name, value] of [["max_context", NaN], ["max_context", "64"], ["kv_dtype", 5], ["sp_degree", 1.5], ["prefill_chunk", 2n ** 70n]])
+      for (const [name, value] of [
+        ["max_context", NaN],
+        ["max_context", "64"],
+        ["kv_dtype", 5],
+        ["sp_degree", 1.5],
+        ["prefill_chunk", 2n ** 70n],
+      ])
         await hear(name, Engine.load(DRAFT, { [name]: value }));
       for (const prompt of [5, {}, [1, NaN], [1, -1n]]) await hear("prompt", engine.generate(prompt).result);
       return errors;
@@ -685,13 +847,23 @@ export const tests = {
   async "what messages hold reaches the template, or is bad-option"() {
     const call = { type: "function", function: { name: "sail", arguments: { to: "Ithaca", at: 7 } } };
     const texts = await prompts("tools", [
-      [{ role: "user", name: "Ann", content: [{ type: "text", text: "Sail " }, { type: "text", text: "on" }] }],
+      [
+        {
+          role: "user",
+          name: "Ann",
+          content: [
+            { type: "text", text: "Sail " },
+            { type: "text", text: "on" },
+          ],
+        },
+      ],
       [{ role: "assistant", content: null, tool_calls: [call], refusal: null }],
     ]);
-    equal(texts, [
-      "user Ann: Sail on \n",
-      'assistant : None [{"type": "function", "function": {"name": "sail", "arguments": {"to": "Ithaca", "at": 7}}}]\n',
-    ], "prompts");
+    equal(
+      texts,
+      ["user Ann: Sail on \n", 'assistant : None [{"type": "function", "function": {"name": "sail", "arguments": {"to": "Ithaca", "at": 7}}}]\n'],
+      "prompts",
+    );
     const errors = await page.evaluate(async () => {
       const errors = [];
       for (const [message, value] of [
@@ -701,7 +873,8 @@ export const tests = {
         [{ role: "user", content: 5n }, "message 0: a number as content"],
         [{ role: "user", content: [{ type: "image_url", image_url: { url: "data:" } }] }, "message 0: a content part of the type image_url"],
         [{ role: "user", content: "hi", name: "Ann" }, "the field name"],
-      ]) errors.push([value, await failed(engine.generate([message]).result)]);
+      ])
+        errors.push([value, await failed(engine.generate([message]).result)]);
       return errors;
     });
     for (const [value, error] of errors) {
@@ -712,27 +885,53 @@ export const tests = {
   async "a template is given tools, documents, variables and the beginning of an answer, or it is bad-option"() {
     const { texts, errors, completion } = await page.evaluate(async () => {
       const other = await Engine.load("/altered/variables/models/tales/draft", { max_context: 512 });
-      const [hi, begun] = [{ role: "user", content: "hi" }, { role: "assistant", content: "Once " }];
+      const [hi, begun] = [
+        { role: "user", content: "hi" },
+        { role: "assistant", content: "Once " },
+      ];
       const tools = [{ type: "function", function: { name: "clock" } }];
       const texts = [];
       for (const [messages, options] of [
-        [[hi]], [[hi], { tools }], [[hi], { documents: [{ title: "Sky" }] }], [[hi], { chat_template_kwargs: { enable_thinking: true } }],
-        [[hi, begun], { continue_final_message: true }], [[hi], { add_generation_prompt: false }], [[hi], { tools: [], chat_template_kwargs: null }],
-      ]) texts.push(await other.detokenize(await other.tokenize(messages, options)));
+        [[hi]],
+        [[hi], { tools }],
+        [[hi], { documents: [{ title: "Sky" }] }],
+        [[hi], { chat_template_kwargs: { enable_thinking: true } }],
+        [[hi, begun], { continue_final_message: true }],
+        [[hi], { add_generation_prompt: false }],
+        [[hi], { tools: [], chat_template_kwargs: null }],
+      ])
+        texts.push(await other.detokenize(await other.tokenize(messages, options)));
       const errors = [];
       for (const [name, value, prompt = [hi]] of [
-        ["chat_template_kwargs", { enable_thought: true }], ["chat_template_kwargs", { tools }], ["chat_template_kwargs", 5], ["tools", {}], ["tools", [5]],
-        ["continue_final_message", true], ["continue_final_message", "yes"], ["tools", tools, "Once"], ["add_generation_prompt", true, [1, 2]],
-      ]) errors.push([name, await failed(other.generate(prompt, { [name]: value }).result)]);
+        ["chat_template_kwargs", { enable_thought: true }],
+        ["chat_template_kwargs", { tools }],
+        ["chat_template_kwargs", 5],
+        ["tools", {}],
+        ["tools", [5]],
+        ["continue_final_message", true],
+        ["continue_final_message", "yes"],
+        ["tools", tools, "Once"],
+        ["add_generation_prompt", true, [1, 2]],
+      ])
+        errors.push([name, await failed(other.generate(prompt, { [name]: value }).result)]);
       const usage = async (more) => (await other.chat.completions.create({ messages: [hi], max_tokens: 1, ...more })).usage.prompt_tokens;
       const completion = [await usage({}), await usage({ tools }), await usage({ tools, tool_choice: "none" })];
       other.dispose();
       return { texts, errors, completion };
     });
-    equal(texts, [
-      "[null, null, false]<hi>...", '[[{"type": "function", "function": {"name": "clock"}}], null, false]<hi>...', '[null, [{"title": "Sky"}], false]<hi>...',
-      "[null, null, true]<hi>...", "[null, null, false]<hi><Once ", "[null, null, false]<hi>", "[null, null, false]<hi>...",
-    ], "prompts");
+    equal(
+      texts,
+      [
+        "[null, null, false]<hi>...",
+        '[[{"type": "function", "function": {"name": "clock"}}], null, false]<hi>...',
+        '[null, [{"title": "Sky"}], false]<hi>...',
+        "[null, null, true]<hi>...",
+        "[null, null, false]<hi><Once ",
+        "[null, null, false]<hi>",
+        "[null, null, false]<hi>...",
+      ],
+      "prompts",
+    );
     for (const [name, error] of errors) equal([error?.code, error?.detail?.option], ["bad-option", name], `${name}: ${error?.message}`);
     check(completion[1] > completion[0] && completion[2] === completion[0], `prompt tokens: ${completion}`);
   },
@@ -745,7 +944,21 @@ export const tests = {
       other.dispose();
       return answers;
     });
-    equal(theirs.stats.sampling, { do_sample: true, temperature: 0.5, top_k: 9, top_p: 1, min_p: 0, repetition_penalty: 1, presence_penalty: 0, frequency_penalty: 0, no_repeat_ngram_size: 0 }, "what was used");
+    equal(
+      theirs.stats.sampling,
+      {
+        do_sample: true,
+        temperature: 0.5,
+        top_k: 9,
+        top_p: 1,
+        min_p: 0,
+        repetition_penalty: 1,
+        presence_penalty: 0,
+        frequency_penalty: 0,
+        no_repeat_ngram_size: 0,
+      },
+      "what was used",
+    );
     equal(theirs.token_ids, same.token_ids, "ids");
     equal(plain.stats.sampling.do_sample, false, "greedy");
   },

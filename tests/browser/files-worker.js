@@ -142,11 +142,15 @@ function writeOtherwise() {
       truncate() {},
       write: (bytes, { at }) => pieces.push({ type: "write", position: at, data: bytes.slice() }) && bytes.length,
       flush() {},
-      close: () => written.set(this, (async () => {
-        const writable = await this.createWritable();
-        for (const piece of pieces) await writable.write(piece);
-        await writable.close();
-      })()),
+      close: () =>
+        written.set(
+          this,
+          (async () => {
+            const writable = await this.createWritable();
+            for (const piece of pieces) await writable.write(piece);
+            await writable.close();
+          })(),
+        ),
     };
   };
   prototype.move = async function (...to) {

@@ -43,7 +43,11 @@ export function header(metadata, tensors) {
     const start = end;
     const length = (shape.reduce((a, b) => a * b) / elements) * bytes;
     end += Math.ceil(length / ALIGNMENT) * ALIGNMENT;
-    return { length, padding: end - start - length, entry: Buffer.concat([text(name), u32(shape.length), ...shape.toReversed().map(u64), u32(kind), u64(start)]) };
+    return {
+      length,
+      padding: end - start - length,
+      entry: Buffer.concat([text(name), u32(shape.length), ...shape.toReversed().map(u64), u32(kind), u64(start)]),
+    };
   });
   const keys = Object.entries(metadata).map(([key, value]) => Buffer.concat([text(key), typed(value)]));
   const head = Buffer.concat([Buffer.from("GGUF"), u32(3), u64(tensors.length), u64(keys.length), ...keys, ...places.map(({ entry }) => entry)]);
@@ -117,6 +121,9 @@ export function converted(folder) {
     "tokenizer.ggml.eos_token_id": added_tokens.find(({ content }) => content === "<|im_end|>").id,
     "tokenizer.chat_template": chat_template,
   };
-  const { head, places } = header(metadata, tensors.map(({ entry }) => entry));
+  const { head, places } = header(
+    metadata,
+    tensors.map(({ entry }) => entry),
+  );
   return Buffer.concat([head, ...tensors.flatMap(({ data }, i) => [data, Buffer.alloc(places[i].padding)])]);
 }

@@ -23,7 +23,9 @@ export const FLAGS = [
 export const faults = {
   /** A page that does nothing, under the demo's policies. */
   blank(_, response) {
-    response.writeHead(200, { "Content-Type": "text/html", "Content-Security-Policy": CSP }).end('<!doctype html><title>blank</title><script type="module" src="/demo/policy.js"></script>');
+    response
+      .writeHead(200, { "Content-Type": "text/html", "Content-Security-Policy": CSP })
+      .end('<!doctype html><title>blank</title><script type="module" src="/demo/policy.js"></script>');
   },
 };
 
@@ -97,15 +99,17 @@ export function keepWorkers() {
 }
 
 /** Lets the page's workers, of this script, do what a message names: a browser may have no other way into them. */
-export const teach = (page, lessons, script = "worker.js") => page.route(`**/${script}`, async (route) => {
-  const response = await route.fetch();
-  const lines = Object.values(lessons).map((lesson) => `addEventListener("message", ({ data }) => data === "${lesson.name}" && ${lesson.name}());\n${lesson}`);
-  await route.fulfill({ response, body: [await response.text(), ...lines].join("\n") });
-});
+export const teach = (page, lessons, script = "worker.js") =>
+  page.route(`**/${script}`, async (route) => {
+    const response = await route.fetch();
+    const lines = Object.values(lessons).map(
+      (lesson) => `addEventListener("message", ({ data }) => data === "${lesson.name}" && ${lesson.name}());\n${lesson}`,
+    );
+    await route.fulfill({ response, body: [await response.text(), ...lines].join("\n") });
+  });
 
 /** How many workers a page has; to WebDriver BiDi they do not show. */
-export const countWorkers = async (page) =>
-  browserName === "chromium" ? page.workers().length : page.evaluate(() => globalThis.workers.length);
+export const countWorkers = async (page) => (browserName === "chromium" ? page.workers().length : page.evaluate(() => globalThis.workers.length));
 
 /**
  * A page that has imported the engine: `Engine`, `ForetokenError`, `failed(promise)`, the addresses `TALES`, `DRAFT`.
@@ -126,14 +130,16 @@ export async function open(within = browser) {
     Object.assign(globalThis, await import("/engine.js"));
     // Here every adapter computes on the CPU, which auto would not take.
     const { load } = Engine;
-    Engine.load = (model, options) => load.call(Engine, model, options === undefined || options?.constructor === Object ? { device: "webgpu", ...options } : options);
-    globalThis.failed = (promise) => promise.then(
-      () => null,
-      ({ constructor, code, message, detail }) => {
-        sawCode(code);
-        return { is: constructor === ForetokenError, code, message, detail };
-      },
-    );
+    Engine.load = (model, options) =>
+      load.call(Engine, model, options === undefined || options?.constructor === Object ? { device: "webgpu", ...options } : options);
+    globalThis.failed = (promise) =>
+      promise.then(
+        () => null,
+        ({ constructor, code, message, detail }) => {
+          sawCode(code);
+          return { is: constructor === ForetokenError, code, message, detail };
+        },
+      );
     globalThis.TALES = "/models/tales/target";
     globalThis.DRAFT = "/models/tales/draft";
   });

@@ -47,20 +47,28 @@ async function gpuMemory() {
 }
 
 export const tests = {
-  ...Object.fromEntries([["llama-gqa-tied", 512], ["qwen3", 7]].map(([name, chunk]) => [
-    `greedy ids of the reference model ${name} are those of transformers, its prompt in chunks of ${chunk}`,
-    async () => {
-      const wanted = ids(name, "greedy_ids").slice(0, 24);
-      const { token_ids, stats } = await page.evaluate(async ([name, prompt, prefill_chunk]) => {
-        const engine = await Engine.load(`/golden/${name}`, { max_context: 128, prefill_chunk, kv_dtype: "f32" });
-        const generation = await engine.generate(prompt, { max_new_tokens: 24, prompt_lookup_num_tokens: 4 }).result;
-        engine.dispose();
-        return generation;
-      }, [name, ids(name, "prompt_ids"), chunk]);
-      equal(token_ids, wanted.slice(0, token_ids.length), "ids");
-      equal(stats.warnings, [], "the device computes a row the same way alone and in a batch");
-    },
-  ])),
+  ...Object.fromEntries(
+    [
+      ["llama-gqa-tied", 512],
+      ["qwen3", 7],
+    ].map(([name, chunk]) => [
+      `greedy ids of the reference model ${name} are those of transformers, its prompt in chunks of ${chunk}`,
+      async () => {
+        const wanted = ids(name, "greedy_ids").slice(0, 24);
+        const { token_ids, stats } = await page.evaluate(
+          async ([name, prompt, prefill_chunk]) => {
+            const engine = await Engine.load(`/golden/${name}`, { max_context: 128, prefill_chunk, kv_dtype: "f32" });
+            const generation = await engine.generate(prompt, { max_new_tokens: 24, prompt_lookup_num_tokens: 4 }).result;
+            engine.dispose();
+            return generation;
+          },
+          [name, ids(name, "prompt_ids"), chunk],
+        );
+        equal(token_ids, wanted.slice(0, token_ids.length), "ids");
+        equal(stats.warnings, [], "the device computes a row the same way alone and in a batch");
+      },
+    ]),
+  ),
 
   async "two engines write at the same time, each its own text"() {
     const { prompt, greedy_ids } = tales[0];
@@ -79,18 +87,19 @@ export const tests = {
   },
 
   async "20 engines loaded and disposed of, at any point, leave no worker and no memory behind"() {
-    const cycle = (milliseconds) => page.evaluate(async (milliseconds) => {
-      const control = new AbortController();
-      // Most are given up while they load; the others write.
-      if (milliseconds) setTimeout(() => control.abort(), milliseconds);
-      const engine = await Engine.load("/heavy/model", { max_context: 64, cache: false, signal: control.signal }).catch((error) => {
-        if (error.code !== "aborted") throw error;
-      });
-      const allocated = engine && (await engine.counters()).allocated;
-      await engine?.generate([1, 2], { max_new_tokens: 2 }).result;
-      engine?.dispose();
-      return allocated ?? null;
-    }, milliseconds);
+    const cycle = (milliseconds) =>
+      page.evaluate(async (milliseconds) => {
+        const control = new AbortController();
+        // Most are given up while they load; the others write.
+        if (milliseconds) setTimeout(() => control.abort(), milliseconds);
+        const engine = await Engine.load("/heavy/model", { max_context: 64, cache: false, signal: control.signal }).catch((error) => {
+          if (error.code !== "aborted") throw error;
+        });
+        const allocated = engine && (await engine.counters()).allocated;
+        await engine?.generate([1, 2], { max_new_tokens: 2 }).result;
+        engine?.dispose();
+        return allocated ?? null;
+      }, milliseconds);
     const soon = () => new Promise((resolve) => setTimeout(resolve, 1500));
     const first = await cycle(0);
     await soon();
@@ -129,22 +138,25 @@ export const tests = {
   async "what it costs, measured"() {
     // By no clock: its rounds are counted below.
     const lookup = { drafter: "lookup", num_assistant_tokens_schedule: "constant", prompt_lookup_num_tokens: 10, max_matching_ngram_size: 3 };
-    const { device, runs, loading } = await page.evaluate(async ([prompt, lookup]) => {
-      const began = performance.now();
-      const engine = await Engine.load(TALES, { assistant_model: DRAFT, max_context: 512 });
-      const loading = (performance.now() - began) / 1000;
-      const runs = {};
-      for (const [name, options] of Object.entries({ plain: { speculation: "off" }, "draft model": { drafter: "draft_model" }, lookup, adaptive: {} })) {
-        runs[name] = (await engine.generate(prompt, { max_new_tokens: 32, ...options }).result).stats;
-      }
-      const { device } = engine;
-      engine.dispose();
-      return { device, runs, loading };
-    }, [tales[12].prompt, lookup]);
+    const { device, runs, loading } = await page.evaluate(
+      async ([prompt, lookup]) => {
+        const began = performance.now();
+        const engine = await Engine.load(TALES, { assistant_model: DRAFT, max_context: 512 });
+        const loading = (performance.now() - began) / 1000;
+        const runs = {};
+        for (const [name, options] of Object.entries({ plain: { speculation: "off" }, "draft model": { drafter: "draft_model" }, lookup, adaptive: {} })) {
+          runs[name] = (await engine.generate(prompt, { max_new_tokens: 32, ...options }).result).stats;
+        }
+        const { device } = engine;
+        engine.dispose();
+        return { device, runs, loading };
+      },
+      [tales[12].prompt, lookup],
+    );
     const print = (line) => console.log(`      ${line}`);
     print(`${device.name || device.driver}, ${device.backend}; loaded in ${loading.toFixed(1)} s; a retelling, 32 tokens`);
     for (const [name, { times, num_spec_steps, num_emitted_tokens, wasm_memory }] of Object.entries(runs)) {
-      const round = (phase) => `${phase} ${(1000 * times[phase] / num_spec_steps).toFixed(2)}`;
+      const round = (phase) => `${phase} ${((1000 * times[phase]) / num_spec_steps).toFixed(2)}`;
       print(
         `${name.padEnd(12)} first token ${(1000 * times.first_token).toFixed(0)} ms, ${times.tokens_per_second.toFixed(1)} tokens/s, ` +
           `${num_spec_steps} rounds; ms per round: ${["draft", "verify", "emit"].map(round).join(", ")}; WASM memory ${(wasm_memory / 1e6).toFixed(1)} MB`,

@@ -28,9 +28,22 @@ export const before = async () => {
   folder = examples();
   installed = inside("node_modules", ".bin");
   // A model that lies here, a shorter text, and a word when it is written.
-  for (const [name, file = "main.js"] of [["plain"], ["cdn", "index.html"], ["vite"], ["webpack"], ["esbuild"], ["rollup"], ["extension"], ["next", "app/page.js"], ["ai-sdk-react", "main.jsx"]]) {
+  for (const [name, file = "main.js"] of [
+    ["plain"],
+    ["cdn", "index.html"],
+    ["vite"],
+    ["webpack"],
+    ["esbuild"],
+    ["rollup"],
+    ["extension"],
+    ["next", "app/page.js"],
+    ["ai-sdk-react", "main.jsx"],
+  ]) {
     const code = readFileSync(inside(name, file), "utf8");
-    const changed = code.replace(/"HuggingFaceTB\/[^"]*"/g, '"/draft/"').replace(/(max_new_tokens|maxOutputTokens): \d+/, "$1: 24").replace(/^( *)for await .*$/m, '$&\n$1document.title = "written";');
+    const changed = code
+      .replace(/"HuggingFaceTB\/[^"]*"/g, '"/draft/"')
+      .replace(/(max_new_tokens|maxOutputTokens): \d+/, "$1: 24")
+      .replace(/^( *)for await .*$/m, '$&\n$1document.title = "written";');
     check(changed.includes('"/draft/"'), `${name} loads no model`);
     writeFileSync(inside(name, file), changed);
   }
@@ -81,7 +94,11 @@ async function write(address, within, look) {
   const page = await visit(address, within);
   const broken = page.waitForEvent("pageerror", { timeout: 0 }).then((error) => Promise.reject(error));
   broken.catch(() => {});
-  await Promise.race([page.waitForFunction(() => document.title === "written"), broken, page.errors.length ? Promise.reject(new Error(page.errors[0])) : broken]);
+  await Promise.race([
+    page.waitForFunction(() => document.title === "written"),
+    broken,
+    page.errors.length ? Promise.reject(new Error(page.errors[0])) : broken,
+  ]);
   const text = await page.textContent("#text");
   check(text, "no text");
   equal(text, (written ??= text), "text");
@@ -92,10 +109,16 @@ async function write(address, within, look) {
 /** Why an engine does not come to be, in a page of this address. */
 async function refusal(address, module, options) {
   const page = await visit(address);
-  const said = await page.evaluate(async ([module, options]) => {
-    const { Engine } = await import(module);
-    return Engine.load("/draft/", options).then(() => "it was loaded", ({ code, message }) => `${code}: ${message}`);
-  }, [module, options]);
+  const said = await page.evaluate(
+    async ([module, options]) => {
+      const { Engine } = await import(module);
+      return Engine.load("/draft/", options).then(
+        () => "it was loaded",
+        ({ code, message }) => `${code}: ${message}`,
+      );
+    },
+    [module, options],
+  );
   await page.close();
   return said;
 }
@@ -114,17 +137,21 @@ function gate() {
     postMessage.call(this, message);
   };
   globalThis.setTimeout = (callback, ...rest) => (closed && tokens ? held.push(callback) : setTimeout(callback, ...rest));
-  navigator.locks.request = (name, ...rest) => request(name, ...rest.slice(0, -1), async (lock) => {
-    const result = await rest.at(-1)(lock);
-    if (name.startsWith("foretoken/page/")) closed = false;
-    for (const callback of held.splice(0)) setTimeout(callback);
-    return result;
-  });
+  navigator.locks.request = (name, ...rest) =>
+    request(name, ...rest.slice(0, -1), async (lock) => {
+      const result = await rest.at(-1)(lock);
+      if (name.startsWith("foretoken/page/")) closed = false;
+      for (const callback of held.splice(0)) setTimeout(callback);
+      return result;
+    });
   channel.onmessage = ({ data }) => {
     channel.postMessage(tokens);
     if (data === "close") [tokens, closed] = [0, true];
     if (data === "end") close();
-    if (data === "break") setTimeout(() => { throw new Error("it broke"); });
+    if (data === "break")
+      setTimeout(() => {
+        throw new Error("it broke");
+      });
   };
 }
 
@@ -145,7 +172,12 @@ export const tests = {
     const bare = inside("plain", "bare.html");
     const main = readFileSync(inside("plain", "main.js"), "utf8");
     writeFileSync(inside("plain", "bare.js"), main.replace('"foretoken"', '"/node_modules/foretoken/www/engine.js"'));
-    writeFileSync(bare, readFileSync(inside("plain", "index.html"), "utf8").replace(/ *<script type="importmap">.*\n/, "").replace("main.js", "bare.js"));
+    writeFileSync(
+      bare,
+      readFileSync(inside("plain", "index.html"), "utf8")
+        .replace(/ *<script type="importmap">.*\n/, "")
+        .replace("main.js", "bare.js"),
+    );
     await write(`${await serve([inside("plain"), folder], { policy: TRUSTING })}/bare.html`);
     like(await refusal(`${await serve([folder], { policy: CSP })}/`, "/node_modules/foretoken/www/engine.js"), /^internal: .*TrustedScriptURL/);
   },
@@ -182,7 +214,11 @@ export const tests = {
       const engine = await Engine.load("/draft/", { worker });
       const { text } = await engine.generate("Once upon a time", { max_new_tokens: 4 }).result;
       engine.dispose();
-      const failed = await Engine.load("/draft/", { worker: () => { throw new DOMException("another origin", "SecurityError"); } }).catch(({ code, message }) => `${code}: ${message}`);
+      const failed = await Engine.load("/draft/", {
+        worker: () => {
+          throw new DOMException("another origin", "SecurityError");
+        },
+      }).catch(({ code, message }) => `${code}: ${message}`);
       return { started, text, failed };
     });
     equal(started.started, 1, "workers");
@@ -196,18 +232,23 @@ export const tests = {
     const address = `${await serve([folder])}/`;
     const workers = () => sharedWorkers(context, address);
     const [a, b, c] = await Promise.all([visit(address), visit(`${address}elsewhere/`), visit(address)]);
-    const load = (page, options) => page.evaluate(async (options) => {
-      const { Engine } = await import("/node_modules/foretoken/www/engine.js");
-      const phases = new Set();
-      globalThis.engine = await Engine.load("/draft/", { shared: true, worker: "/gated.js", onProgress: ({ phase }) => phases.add(phase), ...options });
-      return { phases: [...phases], warnings: engine.warnings.join() };
-    }, options);
+    const load = (page, options) =>
+      page.evaluate(async (options) => {
+        const { Engine } = await import("/node_modules/foretoken/www/engine.js");
+        const phases = new Set();
+        globalThis.engine = await Engine.load("/draft/", { shared: true, worker: "/gated.js", onProgress: ({ phase }) => phases.add(phase), ...options });
+        return { phases: [...phases], warnings: engine.warnings.join() };
+      }, options);
     for (const { phases, warnings } of await Promise.all([load(a), load(b)])) {
       check(phases.includes("download"), `progress: ${phases}`);
       check(!warnings.includes("cache"), warnings);
     }
     equal(await workers(), 1, "workers");
-    const count = (page, tokens) => page.evaluate(async (tokens) => (await engine.generate("Once upon a time", { max_new_tokens: tokens, min_new_tokens: tokens }).result).token_ids.length, tokens);
+    const count = (page, tokens) =>
+      page.evaluate(
+        async (tokens) => (await engine.generate("Once upon a time", { max_new_tokens: tokens, min_new_tokens: tokens }).result).token_ids.length,
+        tokens,
+      );
     equal(await Promise.all([count(a, 8), count(b, 8)]), [8, 8], "tokens");
 
     // One page's call waits behind the other's, which has the same number.
@@ -222,11 +263,16 @@ export const tests = {
     equal(await long, 60, "tokens of the other page's text");
 
     // A text that stands still until its page is gone.
-    const ask = (question) => b.evaluate((question) => new Promise((answer) => {
-      const channel = new BroadcastChannel("gate");
-      channel.onmessage = ({ data }) => answer(data);
-      channel.postMessage(question);
-    }), question);
+    const ask = (question) =>
+      b.evaluate(
+        (question) =>
+          new Promise((answer) => {
+            const channel = new BroadcastChannel("gate");
+            channel.onmessage = ({ data }) => answer(data);
+            channel.postMessage(question);
+          }),
+        question,
+      );
     const begin = async (page) => {
       await ask("close");
       await page.evaluate(() => {
@@ -243,10 +289,21 @@ export const tests = {
 
     // It breaks down: whoever waits hears of it, and whoever asks next gets another one.
     await load(c);
-    for (const [how, said] of [["break", /^internal: .*it broke/], ["end", /^internal: .*without a word/]]) {
+    for (const [how, said] of [
+      ["break", /^internal: .*it broke/],
+      ["end", /^internal: .*without a word/],
+    ]) {
       await begin(c);
       await ask(how);
-      like(await c.evaluate(() => text.result.then(() => "it was written", ({ code, message }) => `${code}: ${message}`)), said);
+      like(
+        await c.evaluate(() =>
+          text.result.then(
+            () => "it was written",
+            ({ code, message }) => `${code}: ${message}`,
+          ),
+        ),
+        said,
+      );
       equal(await Promise.all([count(b, 8), count(c, 8)]), [8, 8], "tokens after a breakdown");
     }
     equal(await workers(), 1, "workers after a breakdown");
@@ -277,10 +334,19 @@ export const tests = {
     cpSync(join(folder, from), join(path, to), { recursive: true });
     cpSync(join(root, "models", "tales", "draft"), join(path, "draft"), { recursive: true });
     const args = [...FLAGS.filter((flag) => flag !== "--headless"), "--headless=new", `--disable-extensions-except=${path}`, `--load-extension=${path}`];
-    const extended = await chromium.launchPersistentContext(profile, { executablePath: needChromium(), headless: false, ignoreDefaultArgs: ["--disable-extensions"], args });
+    const extended = await chromium.launchPersistentContext(profile, {
+      executablePath: needChromium(),
+      headless: false,
+      ignoreDefaultArgs: ["--disable-extensions"],
+      args,
+    });
     try {
       // Chromium names it after its folder.
-      const id = createHash("sha256").update(path).digest("hex").slice(0, 32).replace(/./g, (digit) => "abcdefghijklmnop"[parseInt(digit, 16)]);
+      const id = createHash("sha256")
+        .update(path)
+        .digest("hex")
+        .slice(0, 32)
+        .replace(/./g, (digit) => "abcdefghijklmnop"[parseInt(digit, 16)]);
       const address = `chrome-extension://${id}/page.html`;
       await write(address, extended, async () => {
         await write(address, extended);
@@ -298,7 +364,13 @@ export const tests = {
   },
 
   async "Vite's development server runs it without configuration"() {
-    const server = await createServer({ root: inside("vite"), configFile: false, logLevel: "warn", publicDir: join(root, "models", "tales"), server: { host: "localhost", fs: { strict: false } } });
+    const server = await createServer({
+      root: inside("vite"),
+      configFile: false,
+      logLevel: "warn",
+      publicDir: join(root, "models", "tales"),
+      server: { host: "localhost", fs: { strict: false } },
+    });
     servers.push(server);
     await server.listen();
     await write(server.resolvedUrls.local[0]);
@@ -316,7 +388,10 @@ export const tests = {
 
   async "esbuild bundles it by the README's command"() {
     const { build } = JSON.parse(readFileSync(inside("esbuild", "package.json"), "utf8")).scripts;
-    check(blocks("sh").some((block) => block.includes(`npx ${build}\n`)), "the README has another command");
+    check(
+      blocks("sh").some((block) => block.includes(`npx ${build}\n`)),
+      "the README has another command",
+    );
     await run("esbuild", ours, ...build.split(" "));
     await write(`${await serve([inside("esbuild")], { policy: STRICT })}/`);
   },

@@ -158,12 +158,18 @@ export const tests = {
     const visited = [];
     while (visited.at(-1) !== "write" && visited.length < 40) {
       await page.keyboard.press("Tab");
-      visited.push(await page.evaluate(() => {
-        const { id, dataset, className, outlineWidth = getComputedStyle(document.activeElement).outlineWidth } = document.activeElement;
-        return parseFloat(outlineWidth) >= 2 ? id || dataset.preset || dataset.tab || className : "no visible focus";
-      }));
+      visited.push(
+        await page.evaluate(() => {
+          const { id, dataset, className, outlineWidth = getComputedStyle(document.activeElement).outlineWidth } = document.activeElement;
+          return parseFloat(outlineWidth) >= 2 ? id || dataset.preset || dataset.tab || className : "no visible focus";
+        }),
+      );
     }
-    equal(visited, ["share", "text", "text", "open", "retell", "rename", "continue", "prompt", "kind", "drafter", "lookahead", "option-max_new_tokens", "tab-chat", "write"], "the order of Tab");
+    equal(
+      visited,
+      ["share", "text", "text", "open", "retell", "rename", "continue", "prompt", "kind", "drafter", "lookahead", "option-max_new_tokens", "tab-chat", "write"],
+      "the order of Tab",
+    );
     await page.evaluate(() => workers.at(-1)?.postMessage("slow"));
     await page.keyboard.press("Enter");
     await busy(page);
@@ -178,7 +184,11 @@ export const tests = {
 
   async "what the engine refuses is shown in its words, at the field"() {
     await page.evaluate(() => (document.getElementById("settings").open = true));
-    for (const [name, value] of [["max_new_tokens", "0"], ["num_assistant_tokens", "many"], ["max_matching_ngram_size", "65"]]) {
+    for (const [name, value] of [
+      ["max_new_tokens", "0"],
+      ["num_assistant_tokens", "many"],
+      ["max_matching_ngram_size", "65"],
+    ]) {
       await type(page, { [name]: value });
       await page.click("#write");
       await idle(page);
@@ -253,10 +263,15 @@ export const tests = {
 
   async "on a host that sends no policy the page has its own: it works, and what was injected does not"() {
     const refused = [];
-    const other = await visit({ path: "/static/demo/#race?model=%2Fmodels%2Ftales%2Fdraft&max_new_tokens=4&max_context=64", errors: refused, before: (page) => page.addInitScript(() => {
-      globalThis.broken = [];
-      document.addEventListener("securitypolicyviolation", ({ effectiveDirective }) => globalThis.broken.push(effectiveDirective));
-    }) });
+    const other = await visit({
+      path: "/static/demo/#race?model=%2Fmodels%2Ftales%2Fdraft&max_new_tokens=4&max_context=64",
+      errors: refused,
+      before: (page) =>
+        page.addInitScript(() => {
+          globalThis.broken = [];
+          document.addEventListener("securitypolicyviolation", ({ effectiveDirective }) => globalThis.broken.push(effectiveDirective));
+        }),
+    });
     const [answer] = await other.evaluate(async () => [(await fetch(location.href)).headers.get("content-security-policy")]);
     equal(answer, null, "the host's policy");
     await write(other);
@@ -270,18 +285,23 @@ export const tests = {
     });
     await other.goto(`${url}/static/demo/`);
     // What a debugger evaluates may evaluate more; what it leaves behind may not.
-    const evaluated = await other.evaluate(() => new Promise((done) => setTimeout(() => {
-      const outcome = (code) => {
-        try {
-          return code();
-        } catch ({ name }) {
-          return name;
-        }
-      };
-      const script = document.createElement("script");
-      const text = () => document.body.append(Object.assign(script, { textContent: "globalThis.injected = 2" }));
-      done([outcome(() => (0, eval)("1")), outcome(text), globalThis.injected]);
-    })));
+    const evaluated = await other.evaluate(
+      () =>
+        new Promise((done) =>
+          setTimeout(() => {
+            const outcome = (code) => {
+              try {
+                return code();
+              } catch ({ name }) {
+                return name;
+              }
+            };
+            const script = document.createElement("script");
+            const text = () => document.body.append(Object.assign(script, { textContent: "globalThis.injected = 2" }));
+            done([outcome(() => (0, eval)("1")), outcome(text), globalThis.injected]);
+          }),
+        ),
+    );
     equal(evaluated, ["EvalError", "TypeError", undefined], "eval; a script's text, by trusted types; what ran");
     const broken = await other.evaluate(() => globalThis.broken);
     for (const what of ["script-src-elem", "script-src-attr"]) check(broken.includes(what), `${what}: ${broken}`);
@@ -289,12 +309,18 @@ export const tests = {
   },
 
   async "without WebGPU the page runs on the CPU, says so, and says what to do"() {
-    for (const [userAgent, own] of [[undefined, browserName === "firefox" ? "Firefox" : "Chrome"], ["Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0", "Firefox"]]) {
+    for (const [userAgent, own] of [
+      [undefined, browserName === "firefox" ? "Firefox" : "Chrome"],
+      ["Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0", "Firefox"],
+    ]) {
       const without = () => Object.defineProperty(Navigator.prototype, "gpu", { value: undefined });
       const other = await visit({ path: "/demo/#race?max_new_tokens=4", userAgent, before: (page) => page.addInitScript(without) });
       await other.click("#start");
       await idle(other);
-      check(/on the CPU with \d+ threads?, because this page gets no GPU here/.test(await text(other, "measured-on")), `${await text(other, "measured-on")} ${await text(other, "problem")}`);
+      check(
+        /on the CPU with \d+ threads?, because this page gets no GPU here/.test(await text(other, "measured-on")),
+        `${await text(other, "measured-on")} ${await text(other, "problem")}`,
+      );
       await other.click("#why-cpu");
       const names = await other.$$eval("#help h3", (all) => all.map(({ textContent }) => textContent));
       equal(names.length, 4, "browsers");
@@ -309,11 +335,18 @@ export const tests = {
   },
 
   async "the simulator opens by keyboard, follows its sliders, and asks for no GPU"() {
-    const other = await visit({ before: (page) => page.addInitScript(() => {
-      globalThis.asked = 0;
-      if (globalThis.GPU) GPU.prototype.requestAdapter = async () => (globalThis.asked++, null);
-      globalThis.Worker = class { constructor() { globalThis.asked++; } };
-    }) });
+    const other = await visit({
+      before: (page) =>
+        page.addInitScript(() => {
+          globalThis.asked = 0;
+          if (globalThis.GPU) GPU.prototype.requestAdapter = async () => (globalThis.asked++, null);
+          globalThis.Worker = class {
+            constructor() {
+              globalThis.asked++;
+            }
+          };
+        }),
+    });
     await other.focus("#tab-race");
     await other.keyboard.press("ArrowRight");
     await other.keyboard.press("ArrowRight");
@@ -359,7 +392,10 @@ export const tests = {
     const open = async (address) => {
       if (known.has(address)) return;
       equal((await other.goto(address)).status(), 200, address);
-      const { ids, links } = await other.evaluate(() => ({ ids: [...document.querySelectorAll("[id]")].map(({ id }) => id), links: [...document.links].map(({ href }) => href) }));
+      const { ids, links } = await other.evaluate(() => ({
+        ids: [...document.querySelectorAll("[id]")].map(({ id }) => id),
+        links: [...document.links].map(({ href }) => href),
+      }));
       known.set(address, { ids, links });
       if (address.endsWith("index.html")) await inspect(other, "guide");
       for (const [inside] of links.map((link) => link.split("#"))) if (inside.startsWith(`${url}/demo/docs/`)) await open(inside);
@@ -377,6 +413,15 @@ export const tests = {
   async "the paper's pairs are those of the benchmark"() {
     const pairs = JSON.parse(readFileSync(repo("benches/dsi_pairs.json"), "utf8"));
     const { PAIRS } = await import("../../www/demo/paper.js");
-    equal(PAIRS, pairs.map(({ name, target_latency_ms, drafter_latency_ms, acceptance }) => ({ name, target: target_latency_ms, drafter: drafter_latency_ms, acceptance })), "pairs");
+    equal(
+      PAIRS,
+      pairs.map(({ name, target_latency_ms, drafter_latency_ms, acceptance }) => ({
+        name,
+        target: target_latency_ms,
+        drafter: drafter_latency_ms,
+        acceptance,
+      })),
+      "pairs",
+    );
   },
 };

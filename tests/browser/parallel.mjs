@@ -8,16 +8,24 @@ const SAMPLED = { ...OPTIONS, do_sample: true, temperature: 0.8, seed: 5, bad_wo
 faults.gone = (_, response) => response.writeHead(501).end();
 
 let page;
-const load = (name, model, options) => page.evaluate(async ([name, model, options]) => {
-  globalThis[name]?.dispose();
-  globalThis[name] = await Engine.load(model, options);
-}, [name, model, options]);
-const generate = (name, options = OPTIONS) => page.evaluate(async ([name, prompt, options]) => {
-  const stream = globalThis[name].generate(prompt, options);
-  let text = "";
-  for await (const piece of stream) text += piece.text;
-  return { streamed: text, ...(await stream.result) };
-}, [name, PROMPT, options]);
+const load = (name, model, options) =>
+  page.evaluate(
+    async ([name, model, options]) => {
+      globalThis[name]?.dispose();
+      globalThis[name] = await Engine.load(model, options);
+    },
+    [name, model, options],
+  );
+const generate = (name, options = OPTIONS) =>
+  page.evaluate(
+    async ([name, prompt, options]) => {
+      const stream = globalThis[name].generate(prompt, options);
+      let text = "";
+      for await (const piece of stream) text += piece.text;
+      return { streamed: text, ...(await stream.result) };
+    },
+    [name, PROMPT, options],
+  );
 
 let greedy, sampled, reports;
 export const before = async () => {
@@ -91,7 +99,11 @@ export const tests = {
     await load("beside", "/models/tales/target", { assistant_model: "/models/tales/draft", max_context: 256, draft_device: "cpu" });
     await workers(7, "also the text, a target, the draft model on the CPU");
     let accepted = 0;
-    for (const [way, expected] of [[OPTIONS, greedy], [SAMPLED, sampled], [{ ...OPTIONS, drafter: "lookup" }, greedy]]) {
+    for (const [way, expected] of [
+      [OPTIONS, greedy],
+      [SAMPLED, sampled],
+      [{ ...OPTIONS, drafter: "lookup" }, greedy],
+    ]) {
       const found = await generate("beside", way);
       same(found, expected, JSON.stringify(way));
       const { distributed, warnings, num_accepted_draft_tokens } = found.stats;
@@ -114,35 +126,48 @@ export const tests = {
     const stop = greedy.text.slice(10, 14);
     const stopped = await generate("two", { ...OPTIONS, stop: [stop] });
     equal([stopped.text, stopped.finish_reason], [greedy.text.slice(0, greedy.text.indexOf(stop)), "stop"], "stopped");
-    const left = await page.evaluate(async ([prompt, options]) => {
-      const stream = two.generate(prompt, options);
-      for await (const _ of stream) break;
-      return stream.result;
-    }, [PROMPT, { max_new_tokens: 200 }]);
+    const left = await page.evaluate(
+      async ([prompt, options]) => {
+        const stream = two.generate(prompt, options);
+        for await (const _ of stream) break;
+        return stream.result;
+      },
+      [PROMPT, { max_new_tokens: 200 }],
+    );
     equal(left.finish_reason, "aborted", "left");
-    const aborted = await page.evaluate(async ([prompt, options]) => {
-      const control = new AbortController();
-      const stream = two.generate(prompt, { ...options, signal: control.signal });
-      const read = (async () => {
-        for await (const _ of stream) control.abort();
-      })();
-      return failed(read);
-    }, [PROMPT, { max_new_tokens: 200 }]);
+    const aborted = await page.evaluate(
+      async ([prompt, options]) => {
+        const control = new AbortController();
+        const stream = two.generate(prompt, { ...options, signal: control.signal });
+        const read = (async () => {
+          for await (const _ of stream) control.abort();
+        })();
+        return failed(read);
+      },
+      [PROMPT, { max_new_tokens: 200 }],
+    );
     equal(aborted.code, "aborted", "aborted");
     same(await generate("two"), greedy, "the next text");
   },
 
   async "what is wrong is said under its name, and costs nothing"() {
-    const errors = await page.evaluate(async (prompt) => [
-      await failed(two.generate(prompt, { do_sample: true, acceptance: "rejection" }).result),
-      await failed(two.generate(prompt, { drafter: "chain" }).result),
-      await failed(two.generate([1e6]).result),
-      await failed(two.generate(Array(300).fill(5)).result),
-      await failed(Engine.load(TALES, { sp_degree: 9 })),
-      await failed(Engine.load("/gone/models/tales/target", { sp_degree: 2 })),
-      await failed(Engine.load(TALES, { sp_degree: 2, max_context: 1 })),
-    ], PROMPT);
-    equal(errors.map((error) => error?.code), ["bad-option", "bad-option", "bad-option", "context-full", "bad-option", "network", "bad-option"], JSON.stringify(errors));
+    const errors = await page.evaluate(
+      async (prompt) => [
+        await failed(two.generate(prompt, { do_sample: true, acceptance: "rejection" }).result),
+        await failed(two.generate(prompt, { drafter: "chain" }).result),
+        await failed(two.generate([1e6]).result),
+        await failed(two.generate(Array(300).fill(5)).result),
+        await failed(Engine.load(TALES, { sp_degree: 9 })),
+        await failed(Engine.load("/gone/models/tales/target", { sp_degree: 2 })),
+        await failed(Engine.load(TALES, { sp_degree: 2, max_context: 1 })),
+      ],
+      PROMPT,
+    );
+    equal(
+      errors.map((error) => error?.code),
+      ["bad-option", "bad-option", "bad-option", "context-full", "bad-option", "network", "bad-option"],
+      JSON.stringify(errors),
+    );
     await workers(4, "those of engines that were not loaded are gone");
     same(await generate("two"), greedy, "the text after the errors");
   },
@@ -152,7 +177,10 @@ export const tests = {
     await killInText(1);
     const { token_ids: without, stats: before } = await generate("two", ONE_BY_ONE);
     begins(without, "ids of a text that loses its draft model");
-    check(before.warnings.some((warning) => warning.includes("without the draft model")), JSON.stringify(before.warnings));
+    check(
+      before.warnings.some((warning) => warning.includes("without the draft model")),
+      JSON.stringify(before.warnings),
+    );
     // Only with a draft model both targets have work; the next text brings it back.
     const drafts = async () => (await generate("two", ONE_BY_ONE)).stats.num_draft_tokens > 0;
     for (let i = 0; i < 20 && !(await drafts()); i++);

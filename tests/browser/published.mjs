@@ -71,22 +71,29 @@ export const tests = {
       return { texts, warnings, several: await failed(Engine.load("owner/tales", hub)) };
     }, SMALL);
     check(texts[0].length > 20, texts[0]);
-    equal(texts, texts.map(() => texts[0]), "texts");
+    equal(
+      texts,
+      texts.map(() => texts[0]),
+      "texts",
+    );
     equal(several?.detail.option, "file", several?.message);
     check(warnings.length === 1 && warnings[0].includes("assistant_file: none is not allowed"), `warnings: ${warnings}`);
   },
 
   async "the README's way from a name on the Hub to a text: SmolLM2 in 4 bits answers as transformers does, plainly and with a lookup"() {
     if (!existsSync(file)) throw new Skipped("it is not there; `node scripts/models.mjs` fetches it");
-    const { text, ids } = await page.evaluate(async ([prompt, max_new_tokens]) => {
-      const { engine, text } = await import("/readme/example.js");
-      const ids = [];
-      for (const more of [{ speculation: "off" }, { drafter: "lookup", prompt_lookup_num_tokens: 10 }]) {
-        ids.push((await engine.generate(prompt, { max_new_tokens, ...more }).result).token_ids);
-      }
-      engine.dispose();
-      return { text, ids };
-    }, [question.prompt, question.ids.length]);
+    const { text, ids } = await page.evaluate(
+      async ([prompt, max_new_tokens]) => {
+        const { engine, text } = await import("/readme/example.js");
+        const ids = [];
+        for (const more of [{ speculation: "off" }, { drafter: "lookup", prompt_lookup_num_tokens: 10 }]) {
+          ids.push((await engine.generate(prompt, { max_new_tokens, ...more }).result).token_ids);
+        }
+        engine.dispose();
+        return { text, ids };
+      },
+      [question.prompt, question.ids.length],
+    );
     equal(text, question.text.replace("<|im_end|>", ""), "text");
     equal(ids, [question.ids, question.ids], "ids");
   },

@@ -7,8 +7,24 @@ const OPTIONS = { max_new_tokens: 20, drafter: "draft_model", num_assistant_toke
 
 /** 600 MB of weights, most of them in an embedding table and an LM head; a cache that no buffer holds; and one that no device has room for. */
 const large = synthetic({ hidden_size: 1024, vocab_size: 71_680, num_hidden_layers: 2, heads: 16, head_dim: 64, intermediate_size: 1024 });
-const greedy = synthetic({ hidden_size: 64, vocab_size: 4096, num_hidden_layers: 24, heads: 32, head_dim: 64, intermediate_size: 64, max_position_embeddings: 131_072 });
-const vast = synthetic({ hidden_size: 64, vocab_size: 4096, num_hidden_layers: 24, heads: 1024, head_dim: 128, intermediate_size: 64, max_position_embeddings: 1024 });
+const greedy = synthetic({
+  hidden_size: 64,
+  vocab_size: 4096,
+  num_hidden_layers: 24,
+  heads: 32,
+  head_dim: 64,
+  intermediate_size: 64,
+  max_position_embeddings: 131_072,
+});
+const vast = synthetic({
+  hidden_size: 64,
+  vocab_size: 4096,
+  num_hidden_layers: 24,
+  heads: 1024,
+  head_dim: 128,
+  intermediate_size: 64,
+  max_position_embeddings: 1024,
+});
 /** Those of SmolLM2-1.7B, the sizes of a GGUF file of 1.1 GB. */
 const billions = quantised({ hidden_size: 2048, vocab_size: 49_152, num_hidden_layers: 24, heads: 32, head_dim: 64, intermediate_size: 8192 });
 faults.large = large.answer;
@@ -37,10 +53,14 @@ export const before = async () => {
 };
 export const after = () => browser.close();
 
-const load = (model, options) => page.evaluate(async ([model, options]) => {
-  globalThis.engine?.dispose();
-  globalThis.engine = await Engine.load(model, options);
-}, [model, options]);
+const load = (model, options) =>
+  page.evaluate(
+    async ([model, options]) => {
+      globalThis.engine?.dispose();
+      globalThis.engine = await Engine.load(model, options);
+    },
+    [model, options],
+  );
 const generate = (options) => page.evaluate(([prompt, options]) => engine.generate(prompt, options).result, [PROMPT, options]);
 
 /**
@@ -50,25 +70,34 @@ const generate = (options) => page.evaluate(([prompt, options]) => engine.genera
 async function crashAt(nth) {
   const client = await devtools(browser);
   const [worker] = page.workers();
-  const waits = worker.evaluate((nth) => new Promise((waits) => {
-    const { mapAsync } = GPUBuffer.prototype;
-    let seen = 0;
-    GPUBuffer.prototype.mapAsync = async function (...range) {
-      if (++seen === nth) {
-        waits();
-        await new Promise((crashed) => Object.assign(self, { crashed }));
-      }
-      return mapAsync.apply(this, range);
-    };
-  }), nth);
-  const outcome = page.evaluate(async ([prompt, options]) => {
-    const stream = engine.generate(prompt, options);
-    const ids = [];
-    const error = await failed((async () => {
-      for await (const { tokens } of stream) ids.push(...tokens.map(({ id }) => id));
-    })());
-    return { ids, error, generation: error ? null : await stream.result };
-  }, [PROMPT, OPTIONS]);
+  const waits = worker.evaluate(
+    (nth) =>
+      new Promise((waits) => {
+        const { mapAsync } = GPUBuffer.prototype;
+        let seen = 0;
+        GPUBuffer.prototype.mapAsync = async function (...range) {
+          if (++seen === nth) {
+            waits();
+            await new Promise((crashed) => Object.assign(self, { crashed }));
+          }
+          return mapAsync.apply(this, range);
+        };
+      }),
+    nth,
+  );
+  const outcome = page.evaluate(
+    async ([prompt, options]) => {
+      const stream = engine.generate(prompt, options);
+      const ids = [];
+      const error = await failed(
+        (async () => {
+          for await (const { tokens } of stream) ids.push(...tokens.map(({ id }) => id));
+        })(),
+      );
+      return { ids, error, generation: error ? null : await stream.result };
+    },
+    [PROMPT, OPTIONS],
+  );
   await waits;
   crashes++;
   await client.send("Browser.crashGpuProcess").catch(() => {});
@@ -109,7 +138,10 @@ export const tests = {
     equal(error, null, "error");
     equal(ids, undisturbed.token_ids, "streamed ids");
     equal(generation.text, undisturbed.text, "text");
-    check(generation.stats.warnings.some((warning) => warning.includes("the GPU was lost")), "a warning says so");
+    check(
+      generation.stats.warnings.some((warning) => warning.includes("the GPU was lost")),
+      "a warning says so",
+    );
     console.log(`      the text was finished ${seconds.toFixed(1)} s after the crash`);
     equal((await generate(OPTIONS)).token_ids, undisturbed.token_ids, "the next text");
   },
@@ -136,7 +168,8 @@ export const tests = {
   },
 
   async "a device that is lost again and again is an error, not a loop"() {
-    const patch = "const ask = GPUAdapter.prototype.requestDevice; let asked = 0;" +
+    const patch =
+      "const ask = GPUAdapter.prototype.requestDevice; let asked = 0;" +
       "GPUAdapter.prototype.requestDevice = async function (want) { asked++; const device = await ask.call(this, want); device.destroy(); return device; };" +
       "self.asked = () => asked;";
     await page.route("**/worker.js", async (route) => {

@@ -4,7 +4,10 @@ import { readFileSync } from "node:fs";
 import { Skipped, browser, browserName, codes, equal, server, violations } from "./harness.mjs";
 
 /** Suites that share no browser page run side by side, because compiling kernels keeps only one core busy. */
-const LANES = [["engine", "sampling", "page", "chat", "arrival", "parallel"], ["tools", "conversation", "recovery", "life", "cpu", "published", "downloads"]];
+const LANES = [
+  ["engine", "sampling", "page", "chat", "arrival", "parallel"],
+  ["tools", "conversation", "recovery", "life", "cpu", "published", "downloads"],
+];
 // What WebKit keeps and what bundlers make of the package does not depend on the browser.
 if (browserName === "chromium") LANES[1].push("webkit", "package");
 /** Against tests that hang; a busy machine may take long. */
@@ -49,7 +52,11 @@ if (!only && browserName === "chromium") {
     const source = readFileSync(new URL("../../src/error.rs", import.meta.url), "utf8");
     const all = [...source.matchAll(/Self::\w+(?: \{ \.\. \})? => "([a-z-]+)"/g)].map(([, code]) => code);
     equal(all.length, source.match(/^ {4}#\[error\(/gm).length, "codes in error.rs, one for each variant");
-    equal([...all, "aborted"].filter((code) => !codes.has(code)), [], "codes that were not seen");
+    equal(
+      [...all, "aborted"].filter((code) => !codes.has(code)),
+      [],
+      "codes that were not seen",
+    );
   });
 }
 await browser.close();

@@ -17,7 +17,8 @@ export const before = async () => {
 export const after = () => page.close();
 
 /** A text by one of the engines. */
-const write = (device, options, text = prompt) => page.evaluate(([device, prompt, options]) => engines[device].generate(prompt, options).result, [device, text, options]);
+const write = (device, options, text = prompt) =>
+  page.evaluate(([device, prompt, options]) => engines[device].generate(prompt, options).result, [device, text, options]);
 const devices = ["auto", "cpu"];
 
 export const tests = {
@@ -35,7 +36,10 @@ export const tests = {
       }
       const { token_ids } = await write(device, { max_new_tokens: 16, no_repeat_ngram_size: 1 });
       const known = new Set(await page.evaluate((text) => engines.auto.tokenize(text), prompt));
-      check(token_ids.every((id) => known.size < known.add(id).size), "a token comes twice");
+      check(
+        token_ids.every((id) => known.size < known.add(id).size),
+        "a token comes twice",
+      );
     }
   },
 
@@ -45,8 +49,17 @@ export const tests = {
       const alone = await write(device, { ...asked, speculation: "off" });
       const { logprobs } = await write(device, { ...asked, ...DRAFTED });
       equal(logprobs, alone.logprobs, device);
-      equal(logprobs.map(({ id }) => id), alone.token_ids, "ids");
-      check(logprobs.every(({ logprob, top_logprobs: [first, second, third] }) => logprob <= first.logprob && first.logprob >= second.logprob && second.logprob >= third.logprob), "order");
+      equal(
+        logprobs.map(({ id }) => id),
+        alone.token_ids,
+        "ids",
+      );
+      check(
+        logprobs.every(
+          ({ logprob, top_logprobs: [first, second, third] }) => logprob <= first.logprob && first.logprob >= second.logprob && second.logprob >= third.logprob,
+        ),
+        "order",
+      );
       const bytes = Uint8Array.from(logprobs.flatMap(({ bytes }) => bytes));
       check(new TextDecoder().decode(bytes).startsWith(alone.text), "bytes");
       equal((await write(device, { max_new_tokens: 4 })).logprobs, undefined, "nobody asked");
@@ -69,15 +82,34 @@ export const tests = {
       await engine.generate("Once", { max_new_tokens: 1 }).result;
       return { whole, parts, ids, refused };
     });
-    equal(whole.choices.map(({ index }) => index), [0, 1, 2], "indices");
-    equal(whole.choices.map(({ message }) => message.content), ids, "choice i has seed + i");
-    equal(whole.usage.completion_tokens, whole.choices.reduce((sum, { logprobs }) => sum + logprobs.content.length, 0), "usage");
+    equal(
+      whole.choices.map(({ index }) => index),
+      [0, 1, 2],
+      "indices",
+    );
+    equal(
+      whole.choices.map(({ message }) => message.content),
+      ids,
+      "choice i has seed + i",
+    );
+    equal(
+      whole.usage.completion_tokens,
+      whole.choices.reduce((sum, { logprobs }) => sum + logprobs.content.length, 0),
+      "usage",
+    );
     for (const { index, logprobs } of whole.choices) {
       const streamed = parts.filter(({ choices: [choice] }) => choice?.index === index).map(({ choices: [choice] }) => choice);
       equal(streamed.map(({ delta }) => delta.content ?? "").join(""), ids[index], "streamed text");
-      equal(streamed.flatMap(({ logprobs }) => logprobs?.content ?? []), logprobs.content, "streamed logprobs");
+      equal(
+        streamed.flatMap(({ logprobs }) => logprobs?.content ?? []),
+        logprobs.content,
+        "streamed logprobs",
+      );
       equal([streamed[0].delta.role, streamed.at(-1).finish_reason], ["assistant", whole.choices[index].finish_reason], "first and last");
-      check(logprobs.content.every(({ token, bytes, top_logprobs }) => typeof token === "string" && bytes.length && top_logprobs.length === 2), "shape");
+      check(
+        logprobs.content.every(({ token, bytes, top_logprobs }) => typeof token === "string" && bytes.length && top_logprobs.length === 2),
+        "shape",
+      );
     }
     equal(parts.at(-1).usage.completion_tokens, whole.usage.completion_tokens, "usage of the stream");
     equal([refused.code, refused.detail.option], ["bad-option", "n"], refused.message);
@@ -88,19 +120,34 @@ export const tests = {
       const readings = [];
       for (const engine of Object.values(engines)) {
         const [king, queen] = (await engine.embed(["The king lived in a castle.", "A queen lives in the castle."])).map((vector) => [...vector]);
-        const [[last]] = [await engine.embed("The king lived in a castle.", { pooling: "last", normalize: false })].map((list) => list.map((vector) => [...vector]));
+        const [[last]] = [await engine.embed("The king lived in a castle.", { pooling: "last", normalize: false })].map((list) =>
+          list.map((vector) => [...vector]),
+        );
         const { data, usage } = await engine.embeddings.create({ input: "The king lived in a castle.", encoding_format: "base64" });
         const bytes = Uint8Array.from(atob(data[0].embedding), (character) => character.charCodeAt(0));
         const { token_ids, logprobs } = await engine.generate(prompt, { max_new_tokens: 12, logprobs: true }).result;
         const scores = await engine.score(prompt, [token_ids, " xq zzz"]);
         const after = await engine.generate(prompt, { max_new_tokens: 12 }).result;
         const errors = [];
-        for (const call of [engine.embed(["a"], { pooling: "max" }), engine.embed(["a"], { normalize: "yes" }), engine.embed(["a", 5]), engine.score("a", [[-1]]), engine.embed(["a"], { signal: AbortSignal.abort("now") })])
+        for (const call of [
+          engine.embed(["a"], { pooling: "max" }),
+          engine.embed(["a"], { normalize: "yes" }),
+          engine.embed(["a", 5]),
+          engine.score("a", [[-1]]),
+          engine.embed(["a"], { signal: AbortSignal.abort("now") }),
+        ])
           errors.push(await failed(call).then(({ code, detail }) => [code, detail?.option ?? null]));
         readings.push({
-          king, queen, last, base64: [...new Float32Array(bytes.buffer)], tokens: usage.prompt_tokens, scores, errors,
+          king,
+          queen,
+          last,
+          base64: [...new Float32Array(bytes.buffer)],
+          tokens: usage.prompt_tokens,
+          scores,
+          errors,
           summed: logprobs.reduce((sum, { logprob }) => sum + logprob, 0),
-          same: after.token_ids.join() === token_ids.join(), cached: after.stats.num_cached_tokens === after.stats.num_prompt_tokens - 1,
+          same: after.token_ids.join() === token_ids.join(),
+          cached: after.stats.num_cached_tokens === after.stats.num_prompt_tokens - 1,
         });
       }
       return readings;
@@ -112,7 +159,17 @@ export const tests = {
       check(tokens > 3 && same && cached, "the chat goes on");
       check(Math.abs(scores[0].logprob - summed) < 1e-4 && scores[0].num_tokens === 12, `${scores[0].logprob} and ${summed}`);
       check(scores[1].logprob < scores[0].logprob, "nonsense is less likely");
-      equal(errors, [["bad-option", "pooling"], ["bad-option", "normalize"], ["bad-option", "prompt"], ["bad-option", "prompt"], ["aborted", null]], "errors");
+      equal(
+        errors,
+        [
+          ["bad-option", "pooling"],
+          ["bad-option", "normalize"],
+          ["bad-option", "prompt"],
+          ["bad-option", "prompt"],
+          ["aborted", null],
+        ],
+        "errors",
+      );
     }
     const [gpu, cpu] = readings;
     check(dot(gpu.king, cpu.king) > 0.9999 && Math.abs(gpu.scores[1].logprob - cpu.scores[1].logprob) < 0.01, "devices");

@@ -40,7 +40,11 @@ export function model(name, behaviour = {}) {
     asked: [],
     /** Which chunks went out whole since the last call, in order; `?` is a question of one byte, `-` one for what is not there. */
     sent() {
-      return made.asked.splice(0).map(({ file, what }) => (file === WEIGHTS ? what : `${file} ${what}`)).sort().join(", ");
+      return made.asked
+        .splice(0)
+        .map(({ file, what }) => (file === WEIGHTS ? what : `${file} ${what}`))
+        .sort()
+        .join(", ");
     },
     ...behaviour,
   };
@@ -76,14 +80,20 @@ faults.synthetic = async (request, response, [name, ...rest]) => {
  * @param {Record<string, (reader: object) => Promise<void>>} tests
  * @param {() => Promise<{ run: (job: object) => Promise<any>, close: () => Promise<void> }>} open
  */
-export const fresh = (tests, open) => Object.fromEntries(Object.entries(tests).map(([name, test]) => [name, async () => {
-  const page = await open();
-  try {
-    await test(reader(page));
-  } finally {
-    await page.close();
-  }
-}]));
+export const fresh = (tests, open) =>
+  Object.fromEntries(
+    Object.entries(tests).map(([name, test]) => [
+      name,
+      async () => {
+        const page = await open();
+        try {
+          await test(reader(page));
+        } finally {
+          await page.close();
+        }
+      },
+    ]),
+  );
 
 /** What a bare page runs: `run(job)` in a worker of its own, `abortAfter` and `killAfter` milliseconds after the first byte. */
 export const RUN = `

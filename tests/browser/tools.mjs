@@ -11,7 +11,11 @@ const ANSWERS = {
     ['<tool_call>\n{"name": "get_weather", "arguments": {"place": "Bern", "days": 2}}\n</tool_call>', "", [["get_weather", '{"place": "Bern", "days": 2}']]],
     [
       'Let me look.\n<tool_call>\n{"name": "clock", "arguments": {}}\n</tool_call>\n<tool_call>\n{"arguments": {"place": "a \\"b\\" </tool_call> {"}, "name": "get_weather"}\n</tool_call>',
-      "Let me look.", [["clock", "{}"], ["get_weather", '{"place": "a \\"b\\" </tool_call> {"}']],
+      "Let me look.",
+      [
+        ["clock", "{}"],
+        ["get_weather", '{"place": "a \\"b\\" </tool_call> {"}'],
+      ],
     ],
     ['<tool_call>\n{"name": "clock"}\n</tool_call> Done.', "Done.", [["clock", "{}"]]],
     ['<tool_call>\n{"name": "clock", "arguments": "{\\"a\\": 1}"}\n</tool_call>', "", [["clock", '{"a": 1}']]],
@@ -24,25 +28,53 @@ const ANSWERS = {
   ],
   llama: [
     ['{"name": "get_weather", "parameters": {"place": "Bern"}}', "", [["get_weather", '{"place": "Bern"}']]],
-    ['<|python_tag|>{"name": "clock", "parameters": {}}; {"name": "clock", "parameters": {"a": [1, {"b": 2}]}}', "", [["clock", "{}"], ["clock", '{"a": [1, {"b": 2}]}']]],
+    [
+      '<|python_tag|>{"name": "clock", "parameters": {}}; {"name": "clock", "parameters": {"a": [1, {"b": 2}]}}',
+      "",
+      [
+        ["clock", "{}"],
+        ["clock", '{"a": [1, {"b": 2}]}'],
+      ],
+    ],
     ['{"a": 1} is an object', '{"a": 1} is an object', []],
     ["Nothing to call {here}.", "Nothing to call {here}.", []],
   ],
   mistral: [
-    ['[TOOL_CALLS][{"name": "clock", "arguments": {}}, {"name": "get_weather", "arguments": {"place": "x]"}, "id": "abcdefghi"}]', "", [["clock", "{}"], ["get_weather", '{"place": "x]"}']]],
+    [
+      '[TOOL_CALLS][{"name": "clock", "arguments": {}}, {"name": "get_weather", "arguments": {"place": "x]"}, "id": "abcdefghi"}]',
+      "",
+      [
+        ["clock", "{}"],
+        ["get_weather", '{"place": "x]"}'],
+      ],
+    ],
     ['I call. [TOOL_CALLS] [{"name": "clock", "arguments": {"a": -1.5e3}}]', "I call.", [["clock", '{"a": -1.5e3}']]],
   ],
-  mistral_args: [['[TOOL_CALLS]get_weather[ARGS]{"place": "Bern"}[TOOL_CALLS]clock[CALL_ID]abc[ARGS]{}', "", [["get_weather", '{"place": "Bern"}'], ["clock", "{}"]]]],
+  mistral_args: [
+    [
+      '[TOOL_CALLS]get_weather[ARGS]{"place": "Bern"}[TOOL_CALLS]clock[CALL_ID]abc[ARGS]{}',
+      "",
+      [
+        ["get_weather", '{"place": "Bern"}'],
+        ["clock", "{}"],
+      ],
+    ],
+  ],
   gemma: [
     [
-      "<start_function_call>call:get_weather{place:<escape>St. \"Gallen\", {1}: <escape>,days:3,tags:[<escape>a<escape>,<escape>b<escape>],now:true}<end_function_call><start_function_call>call:clock{}<end_function_call>",
-      "", [["get_weather", '{"place":"St. \\"Gallen\\", {1}: ","days":3,"tags":["a","b"],"now":true}'], ["clock", "{}"]],
+      '<start_function_call>call:get_weather{place:<escape>St. "Gallen", {1}: <escape>,days:3,tags:[<escape>a<escape>,<escape>b<escape>],now:true}<end_function_call><start_function_call>call:clock{}<end_function_call>',
+      "",
+      [
+        ["get_weather", '{"place":"St. \\"Gallen\\", {1}: ","days":3,"tags":["a","b"],"now":true}'],
+        ["clock", "{}"],
+      ],
     ],
     ["call:clock{}", "call:clock{}", []],
   ],
 };
 /** The draft model with a template that has words for calls, and wants their arguments as objects. */
-const TEMPLATE = "{{ tools | tojson if tools }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% for call in m.tool_calls or [] %}<tool_call>{{ raise_exception('a text') if call.function.arguments is string }}{{ call.function.arguments | tojson }}</tool_call>{% endfor %}{% endfor %}";
+const TEMPLATE =
+  "{{ tools | tojson if tools }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% for call in m.tool_calls or [] %}<tool_call>{{ raise_exception('a text') if call.function.arguments is string }}{{ call.function.arguments | tojson }}</tool_call>{% endfor %}{% endfor %}";
 faults.calling = (_, response, rest) => {
   if (rest.at(-1) !== "tokenizer_config.json") return;
   const config = JSON.parse(readFileSync(new URL("../../models/tales/draft/tokenizer_config.json", import.meta.url), "utf8"));
@@ -67,14 +99,27 @@ export const tests = {
           const written = { content: "", calls: [] };
           for (const { content = "", tool_calls = [] } of deltas) {
             written.content += content;
-            for (const { index, id, type, function: { name, arguments: json } } of tool_calls) {
-              equal([index === written.calls.length, !!name, !!id, type], index < written.calls.length ? [false, false, false, undefined] : [true, true, true, "function"], "a call's head comes once");
+            for (const {
+              index,
+              id,
+              type,
+              function: { name, arguments: json },
+            } of tool_calls) {
+              equal(
+                [index === written.calls.length, !!name, !!id, type],
+                index < written.calls.length ? [false, false, false, undefined] : [true, true, true, "function"],
+                "a call's head comes once",
+              );
               if (id) check(/^[a-z0-9]{9}$/.test(id), id);
               (written.calls[index] ??= [name, ""])[1] += json;
             }
           }
           equal([written.content, written.calls], [content, calls], `${format}, by ${size}: ${text}`);
-          equal(reader.calls.map(({ function: { name, arguments: json } }) => [name, json]), calls, "what the reader has");
+          equal(
+            reader.calls.map(({ function: { name, arguments: json } }) => [name, json]),
+            calls,
+            "what the reader has",
+          );
         }
       }
     }
@@ -83,7 +128,34 @@ export const tests = {
   "no answer, however broken, throws, loops or takes back what it gave"() {
     let seed = 7;
     const random = (below) => (seed = (seed * 48271) % 2147483647) % below;
-    const parts = ["<tool_call>", "</tool_call>", "[TOOL_CALLS]", "[ARGS]", "<|python_tag|>", "<start_function_call>", "<end_function_call>", "call:", "clock", "<escape>", '{"name"', ': "clock"', ', "arguments": ', "{", "}", "[", "]", '"', "\\", ":", ",", " ", "\n", "1", "-", "text"];
+    const parts = [
+      "<tool_call>",
+      "</tool_call>",
+      "[TOOL_CALLS]",
+      "[ARGS]",
+      "<|python_tag|>",
+      "<start_function_call>",
+      "<end_function_call>",
+      "call:",
+      "clock",
+      "<escape>",
+      '{"name"',
+      ': "clock"',
+      ', "arguments": ',
+      "{",
+      "}",
+      "[",
+      "]",
+      '"',
+      "\\",
+      ":",
+      ",",
+      " ",
+      "\n",
+      "1",
+      "-",
+      "text",
+    ];
     for (let round = 0; round < 4000; round += 1) {
       const text = Array.from({ length: 1 + random(14) }, () => parts[random(parts.length)]).join("");
       for (const format of Object.keys(ANSWERS)) {
@@ -92,13 +164,20 @@ export const tests = {
         for (const piece of text.match(/.{1,5}/gs)) for (const delta of reader.read(piece)) content += delta.content ?? "";
         for (const delta of reader.read("", true)) content += delta.content ?? "";
         const whole = readAnswer(text, format, NAMES, true);
-        equal([content, reader.calls.map(({ function: { name, arguments: json } }) => [name, json])], [whole.content, apart(whole.calls)], `${format}: ${JSON.stringify(text)}`);
+        equal(
+          [content, reader.calls.map(({ function: { name, arguments: json } }) => [name, json])],
+          [whole.content, apart(whole.calls)],
+          `${format}: ${JSON.stringify(text)}`,
+        );
       }
     }
   },
 
   "a request's tools are checked, and required ones make a grammar"() {
-    const tools = NAMES.map((name) => ({ type: "function", function: { name, parameters: { type: "object", properties: { a: { $ref: "#/$defs/A" } }, $defs: { A: { type: "integer" } } } } }));
+    const tools = NAMES.map((name) => ({
+      type: "function",
+      function: { name, parameters: { type: "object", properties: { a: { $ref: "#/$defs/A" } }, $defs: { A: { type: "integer" } } } },
+    }));
     const refused = (body, format, option) => {
       try {
         calling(body, format);
@@ -113,12 +192,20 @@ export const tests = {
     refused({ tools, tool_choice: { type: "function", function: { name: "none" } } }, "hermes", "tool_choice");
     refused({ tool_choice: "required" }, "hermes", "tool_choice");
     refused({ tools, tool_choice: "required" }, null, "tool_choice");
-    equal([calling({ tools, tool_choice: "none" }, "hermes"), calling({ tools: [] }, "hermes"), calling({ tools }, null)], [null, null, null], "nothing to read");
+    equal(
+      [calling({ tools, tool_choice: "none" }, "hermes"), calling({ tools: [] }, "hermes"), calling({ tools }, null)],
+      [null, null, null],
+      "nothing to read",
+    );
     equal(calling({ tools, parallel_tool_calls: false }, "llama").most, 1, "one call");
-    const { response_format: { grammar } } = calling({ tools, tool_choice: "required" }, "hermes");
+    const {
+      response_format: { grammar },
+    } = calling({ tools, tool_choice: "required" }, "hermes");
     check(grammar.startsWith('start: one ("\\n" one)*\none: "<tool_call>\\n" (call_0 | call_1)'), grammar);
     check(grammar.includes('"const":"clock"') && grammar.includes('"$defs":{"A":{"type":"integer"}}}'), "definitions stand at the root");
-    const { response_format: { grammar: one } } = calling({ tools, tool_choice: { type: "function", function: { name: "clock" } } }, "llama");
+    const {
+      response_format: { grammar: one },
+    } = calling({ tools, tool_choice: { type: "function", function: { name: "clock" } } }, "llama");
     check(one.startsWith("start: one\none: call_0\ncall_0: %json") && one.includes('"parameters"') && !one.includes("get_weather"), one);
   },
 
@@ -126,14 +213,21 @@ export const tests = {
     page = await open();
     const told = await page.evaluate(async () => {
       const engine = await Engine.load("/calling/models/tales/draft", { device: "cpu", max_context: 1024 });
-      const tool = (name, properties) => ({ type: "function", function: { name, description: name, parameters: { type: "object", properties, required: Object.keys(properties), additionalProperties: false } } });
+      const tool = (name, properties) => ({
+        type: "function",
+        function: { name, description: name, parameters: { type: "object", properties, required: Object.keys(properties), additionalProperties: false } },
+      });
       const tools = [tool("get_weather", { place: { enum: ["Bern", "Basel"] }, days: { type: "integer", minimum: 1, maximum: 9 } }), tool("clock", {})];
       const messages = [{ role: "user", content: "The weather?" }];
-      const create = (more) => engine.chat.completions.create({ messages, tools, max_tokens: 80, parallel_tool_calls: false, tool_choice: "required", ...more });
+      const create = (more) =>
+        engine.chat.completions.create({ messages, tools, max_tokens: 80, parallel_tool_calls: false, tool_choice: "required", ...more });
       const whole = await create({});
       const plain = await create({ speculation: "off" });
       const deltas = [];
-      for await (const { choices: [{ delta, finish_reason }] } of await create({ stream: true })) deltas.push({ delta, finish_reason });
+      for await (const {
+        choices: [{ delta, finish_reason }],
+      } of await create({ stream: true }))
+        deltas.push({ delta, finish_reason });
       const named = await create({ tool_choice: { type: "function", function: { name: "clock" } } });
       const { message } = whole.choices[0];
       const behind = [...messages, message, { role: "tool", content: "rain", tool_call_id: message.tool_calls[0].id }];
@@ -146,7 +240,13 @@ export const tests = {
     equal(told.format, "hermes", "format");
     const { message, finish_reason } = told.whole.choices[0];
     equal([finish_reason, message.content, message.tool_calls.length], ["tool_calls", null, 1], "a call and nothing else");
-    const [{ id, type, function: { name, arguments: json } }] = message.tool_calls;
+    const [
+      {
+        id,
+        type,
+        function: { name, arguments: json },
+      },
+    ] = message.tool_calls;
     check(/^[a-z0-9]{9}$/.test(id) && type === "function", id);
     const given = JSON.parse(json);
     check(name === "clock" ? Object.keys(given).length === 0 : ["Bern", "Basel"].includes(given.place) && given.days >= 1 && given.days <= 9, json);
@@ -154,7 +254,11 @@ export const tests = {
     const streamed = told.deltas.flatMap(({ delta }) => delta.tool_calls ?? []);
     equal([streamed[0].function.name, streamed.map(({ function: { arguments: part } }) => part).join("")], [name, json], "streamed");
     equal(told.deltas.at(-1).finish_reason, "tool_calls", "streamed finish_reason");
-    equal(told.named.choices[0].message.tool_calls.map(({ function: called }) => called), [{ name: "clock", arguments: "{}" }], "the one that was named");
+    equal(
+      told.named.choices[0].message.tool_calls.map(({ function: called }) => called),
+      [{ name: "clock", arguments: "{}" }],
+      "the one that was named",
+    );
     check(["stop", "length"].includes(told.goesOn.choices[0].finish_reason), "goes on behind the tool's answer");
     equal(told.cut.choices[0].finish_reason, "length", "cut off");
   },

@@ -51,10 +51,13 @@ export async function visit({ path = "/demo/", lively = false, offline = false, 
 }
 
 /** Waits until something holds in the page; if it never does, the error says what. */
-export const until = (page, what, holds, argument) => page.waitForFunction(holds, argument).catch(async ({ message }) => {
-  const state = await page.evaluate(() => ["verdict", "problem", "doing", "report"].map((id) => document.getElementById(id).textContent.slice(0, 500)).join(" | "));
-  throw new Error(`${what}: ${message} ${state}`);
-});
+export const until = (page, what, holds, argument) =>
+  page.waitForFunction(holds, argument).catch(async ({ message }) => {
+    const state = await page.evaluate(() =>
+      ["verdict", "problem", "doing", "report"].map((id) => document.getElementById(id).textContent.slice(0, 500)).join(" | "),
+    );
+    throw new Error(`${what}: ${message} ${state}`);
+  });
 export const idle = (page) => until(page, "idle", () => document.body.dataset.state === "idle");
 export const busy = (page) => until(page, "busy", () => document.body.dataset.state === "busy");
 export const text = (page, id) => page.textContent(`#${id}`);
@@ -64,11 +67,15 @@ export const said = (page) => page.textContent("[role=tabpanel]:not([hidden]) .s
 
 /** Types options, by name. */
 export async function type(page, values) {
-  for (const [name, value] of Object.entries(values)) await page.evaluate(([name, value]) => {
-    const field = document.getElementById(`option-${name}`);
-    field.value = value;
-    field.dispatchEvent(new Event("input", { bubbles: true }));
-  }, [name, value]);
+  for (const [name, value] of Object.entries(values))
+    await page.evaluate(
+      ([name, value]) => {
+        const field = document.getElementById(`option-${name}`);
+        field.value = value;
+        field.dispatchEvent(new Event("input", { bubbles: true }));
+      },
+      [name, value],
+    );
 }
 
 /** Runs to the end, which is not a problem, and until the charts show it. */
@@ -80,14 +87,18 @@ export async function write(page) {
 }
 
 /** A change of size is heard of in one frame, and what hears of it draws in the next. */
-export const drawn = (page) => page.evaluate(async () => {
-  for (let i = 0; i < 3; i++) await new Promise(requestAnimationFrame);
-});
+export const drawn = (page) =>
+  page.evaluate(async () => {
+    for (let i = 0; i < 3; i++) await new Promise(requestAnimationFrame);
+  });
 
 /** Nothing serious by axe, in light and in dark, nothing wider than the window, and a picture that shows something. */
 export async function inspect(page, name) {
   if (!(await page.evaluate(() => "axe" in globalThis))) await page.evaluate(axe);
-  for (const [device, width] of [["desktop", 1280], ["phone", 360]]) {
+  for (const [device, width] of [
+    ["desktop", 1280],
+    ["phone", 360],
+  ]) {
     await page.setViewportSize({ width, height: HEIGHT });
     for (const colorScheme of COLOURS) {
       await page.emulateMedia({ colorScheme });
@@ -98,12 +109,22 @@ export async function inspect(page, name) {
       const picture = await page.screenshot({ path: join(tmpdir(), `foretoken-${name}-${device}-${colorScheme}.png`), fullPage: true });
       check(picture.readUInt32BE(16) >= visible && picture.length > 30_000, `${where}: a blank picture of ${picture.length} bytes`);
       if ((device === "phone") !== (colorScheme === "dark")) continue;
-      const found = await page.evaluate(async () => (await globalThis.axe.run(document, { resultTypes: ["violations"] })).violations
-        .filter(({ impact }) => impact === "serious" || impact === "critical")
-        .map(({ id, nodes }) => `${id}: ${nodes.map(({ target, failureSummary }) => `${target} ${failureSummary}`).slice(0, 3).join("; ")}`));
+      const found = await page.evaluate(async () =>
+        (await globalThis.axe.run(document, { resultTypes: ["violations"] })).violations
+          .filter(({ impact }) => impact === "serious" || impact === "critical")
+          .map(
+            ({ id, nodes }) =>
+              `${id}: ${nodes
+                .map(({ target, failureSummary }) => `${target} ${failureSummary}`)
+                .slice(0, 3)
+                .join("; ")}`,
+          ),
+      );
       equal(found, [], where);
     }
   }
-  const order = await page.evaluate(() => [...document.querySelectorAll("h1, h2, h3, h4, h5, h6")].filter((each) => each.checkVisibility()).map(({ tagName }) => Number(tagName[1])));
+  const order = await page.evaluate(() =>
+    [...document.querySelectorAll("h1, h2, h3, h4, h5, h6")].filter((each) => each.checkVisibility()).map(({ tagName }) => Number(tagName[1])),
+  );
   check(order[0] === 1 && order.every((level, i) => !i || level <= order[i - 1] + 1), `headings: ${order}`);
 }

@@ -120,7 +120,10 @@ export const tests = browser
         const { texts, device, warnings } = await page.run({ model: "/models/tales/target", prompt, ids });
         await page.close();
         equal(device.backend, "Cpu", "where it ran");
-        check(warnings.some((warning) => warning.includes("run on the CPU")), warnings.join());
+        check(
+          warnings.some((warning) => warning.includes("run on the CPU")),
+          warnings.join(),
+        );
         for (const text of texts) equal(text, ids, "the text");
       },
     }

@@ -77,7 +77,10 @@ test("an object fulfils its schema, and comes piece by piece", async () => {
 test("tools of which the chat template knows nothing are a warning", async () => {
   const { text, warnings } = await generateText({ model, prompt, maxOutputTokens: 24, tools: { weather } });
   equal(text, told);
-  deepEqual(warnings.map(({ type, feature }) => `${type} ${feature}`), ["unsupported tools"]);
+  deepEqual(
+    warnings.map(({ type, feature }) => `${type} ${feature}`),
+    ["unsupported tools"],
+  );
 });
 
 test("a signal ends a text, and the SDK sees an abort", async () => {
@@ -114,13 +117,32 @@ test("settings arrive under the engine's names", async () => {
   await generateText({
     model,
     prompt,
-    maxOutputTokens: 5, temperature: 0.5, topP: 0.9, topK: 3, seed: 4, stopSequences: ["."], presencePenalty: 0.1, frequencyPenalty: 0.2,
+    maxOutputTokens: 5,
+    temperature: 0.5,
+    topP: 0.9,
+    topK: 3,
+    seed: 4,
+    stopSequences: ["."],
+    presencePenalty: 0.1,
+    frequencyPenalty: 0.2,
     providerOptions: { foretoken: { drafter: "lookup" } },
   });
-  deepEqual(bodies, [{
-    messages, max_tokens: 5, temperature: 0.5, top_p: 0.9, top_k: 3, seed: 4, stop: ["."], presence_penalty: 0.1, frequency_penalty: 0.2,
-    drafter: "lookup", stream: true, stream_options: { include_usage: true },
-  }]);
+  deepEqual(bodies, [
+    {
+      messages,
+      max_tokens: 5,
+      temperature: 0.5,
+      top_p: 0.9,
+      top_k: 3,
+      seed: 4,
+      stop: ["."],
+      presence_penalty: 0.1,
+      frequency_penalty: 0.2,
+      drafter: "lookup",
+      stream: true,
+      stream_options: { include_usage: true },
+    },
+  ]);
 });
 
 test("a conversation with tools arrives as chat templates know it", async () => {
@@ -130,8 +152,21 @@ test("a conversation with tools arrives as chat templates know it", async () => 
     model,
     instructions: "Be brief.",
     messages: [
-      { role: "user", content: [{ type: "text", text: "How is " }, { type: "text", text: "it?" }] },
-      { role: "assistant", content: [{ type: "reasoning", text: "Hm." }, { type: "text", text: "Wait." }, { type: "tool-call", ...call, input: { name: "Rome" } }] },
+      {
+        role: "user",
+        content: [
+          { type: "text", text: "How is " },
+          { type: "text", text: "it?" },
+        ],
+      },
+      {
+        role: "assistant",
+        content: [
+          { type: "reasoning", text: "Hm." },
+          { type: "text", text: "Wait." },
+          { type: "tool-call", ...call, input: { name: "Rome" } },
+        ],
+      },
       { role: "tool", content: [{ type: "tool-result", ...call, output: { type: "json", value: { sun: true } } }] },
     ],
   });
@@ -161,15 +196,35 @@ test("structured output asks the engine for the schema, and streams partial obje
 });
 
 test("calls of tools are streamed, executed and answered", async () => {
-  const first = ["Let me see.", { index: 0, id: "a", type: "function", function: { name: "weather", arguments: "" } }, { index: 0, function: { arguments: '{"name":' } }, { index: 0, function: { arguments: '"Rome"}' } }];
+  const first = [
+    "Let me see.",
+    { index: 0, id: "a", type: "function", function: { name: "weather", arguments: "" } },
+    { index: 0, function: { arguments: '{"name":' } },
+    { index: 0, function: { arguments: '"Rome"}' } },
+  ];
   const { model, bodies } = spoken([first, ["Sunny."]]);
   const working = tool({ description: "The weather", inputSchema: described, execute: ({ name }) => `sun in ${name}` });
   const { fullStream, text, steps } = streamText({ model, prompt, tools: { weather: working }, stopWhen: isStepCount(2) });
   const types = [];
   for await (const { type } of fullStream) if (/^(text|tool)/.test(type) && type !== types.at(-1)) types.push(type);
-  deepEqual(types, ["text-start", "text-delta", "text-end", "tool-input-start", "tool-input-delta", "tool-input-end", "tool-call", "tool-result", "text-start", "text-delta", "text-end"]);
+  deepEqual(types, [
+    "text-start",
+    "text-delta",
+    "text-end",
+    "tool-input-start",
+    "tool-input-delta",
+    "tool-input-end",
+    "tool-call",
+    "tool-result",
+    "text-start",
+    "text-delta",
+    "text-end",
+  ]);
   equal(await text, "Sunny.");
-  deepEqual((await steps).map(({ finishReason }) => finishReason), ["tool-calls", "stop"]);
+  deepEqual(
+    (await steps).map(({ finishReason }) => finishReason),
+    ["tool-calls", "stop"],
+  );
   deepEqual(bodies[0].tools, [{ type: "function", function: { name: "weather", description: "The weather", parameters: schema } }]);
   equal(bodies[0].tool_choice, "auto");
   deepEqual(bodies[1].messages.slice(1), [
@@ -179,7 +234,10 @@ test("calls of tools are streamed, executed and answered", async () => {
   const named = spoken([first]);
   const { toolCalls } = await generateText({ model: named.model, prompt, tools: { weather }, toolChoice: { type: "tool", toolName: "weather" } });
   deepEqual(named.bodies[0].tool_choice, { type: "function", function: { name: "weather" } });
-  deepEqual(toolCalls.map(({ toolName, input }) => [toolName, input]), [["weather", { name: "Rome" }]]);
+  deepEqual(
+    toolCalls.map(({ toolName, input }) => [toolName, input]),
+    [["weather", { name: "Rome" }]],
+  );
 });
 
 test("what the engine refuses is a warning, and the text comes without it", async () => {
@@ -192,11 +250,17 @@ test("what the engine refuses is a warning, and the text comes without it", asyn
     prompt: [{ role: "user", content: [{ type: "text", text: prompt }] }],
     presencePenalty: 1,
     responseFormat: { type: "json" },
-    tools: [{ type: "function", name: "weather", inputSchema: schema }, { type: "provider", id: "other.search", name: "search", args: {} }],
+    tools: [
+      { type: "function", name: "weather", inputSchema: schema },
+      { type: "provider", id: "other.search", name: "search", args: {} },
+    ],
     toolChoice: { type: "required" },
     reasoning: "high",
   });
   const features = ["presencePenalty", "reasoning", "responseFormat", "tool other.search", "tools"];
-  deepEqual(warnings.map(({ type, feature }) => `${type} ${feature}`).sort(), features.map((feature) => `unsupported ${feature}`));
+  deepEqual(
+    warnings.map(({ type, feature }) => `${type} ${feature}`).sort(),
+    features.map((feature) => `unsupported ${feature}`),
+  );
   match(warnings.find(({ feature }) => feature === "responseFormat").details, /response_format/);
 });

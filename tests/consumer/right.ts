@@ -77,23 +77,38 @@ const generating: GenerateOptions = {
 const messages = [{ role: "user", content: "Why?" }] as const satisfies readonly Message[];
 const part: TextPart = { type: "text", text: "Why?" };
 /** Messages as another library may declare them. */
-interface Assistant { role: "assistant"; content?: string | null; tool_calls?: { id: string }[] }
+interface Assistant {
+  role: "assistant";
+  content?: string | null;
+  tool_calls?: { id: string }[];
+}
 const answer: Assistant = { role: "assistant", content: null, tool_calls: [{ id: "1" }] };
 const conversation: Message[] = [{ role: "user", name: "Ann", content: [part] }, answer, { role: "tool", tool_call_id: "1", content: "Because." }];
 
 /** What to do about an error; the compiler knows that no code was forgotten. */
 function advice(code: ErrorCode): string {
   switch (code) {
-    case "webgpu-unavailable": case "out-of-gpu-memory": case "device-lost": case "gpu-blocked":
+    case "webgpu-unavailable":
+    case "out-of-gpu-memory":
+    case "device-lost":
+    case "gpu-blocked":
       return "GPU";
-    case "not-found": case "network": case "integrity":
+    case "not-found":
+    case "network":
+    case "integrity":
       return "download";
-    case "bad-config": case "bad-weights": case "bad-tokenizer": case "bad-template": case "unsupported-architecture":
+    case "bad-config":
+    case "bad-weights":
+    case "bad-tokenizer":
+    case "bad-template":
+    case "unsupported-architecture":
     case "non-finite-logits":
       return "model";
-    case "bad-option": case "context-full":
+    case "bad-option":
+    case "context-full":
       return "call";
-    case "aborted": case "internal":
+    case "aborted":
+    case "internal":
       return "none";
   }
 }
@@ -114,12 +129,30 @@ export async function main(): Promise<void> {
   const rounds: number = stats.num_spec_steps;
   console.log(text.length, token_ids.length, reason, last?.times.tokens_per_second, rounds, stats.warnings.join());
 
-  const whole: ChatCompletion = await engine.chat.completions.create({ messages, max_tokens: 4, stop: ".", temperature: 0, top_p: 1, seed: 3, prediction: { type: "content", content: "text" } });
+  const whole: ChatCompletion = await engine.chat.completions.create({
+    messages,
+    max_tokens: 4,
+    stop: ".",
+    temperature: 0,
+    top_p: 1,
+    seed: 3,
+    prediction: { type: "content", content: "text" },
+  });
   console.log(whole.choices[0]?.message.content?.length, whole.usage.completion_tokens_details.accepted_prediction_tokens);
   const body = { messages, stream: true, stream_options: { include_usage: true }, speculation: "off" } as const;
   const chunks: AsyncIterable<ChatCompletionChunk> = await engine.chat.completions.create(body, { signal: AbortSignal.timeout(1) });
   for await (const chunk of chunks) console.log(chunk.choices[0]?.delta.content, chunk.usage?.total_tokens);
-  await engine.chat.completions.create({ messages: conversation, frequency_penalty: 0, presence_penalty: null, n: 1, tools: [], tool_choice: "auto", response_format: { type: "regex", regex: "[a-z]+" }, store: false, metadata: { a: "b" } });
+  await engine.chat.completions.create({
+    messages: conversation,
+    frequency_penalty: 0,
+    presence_penalty: null,
+    n: 1,
+    tools: [],
+    tool_choice: "auto",
+    response_format: { type: "regex", regex: "[a-z]+" },
+    store: false,
+    metadata: { a: "b" },
+  });
   const either = await engine.chat.completions.create({ messages, stream: Math.random() < 0.5 });
   if ("usage" in either) console.log(either.usage);
 

@@ -86,7 +86,9 @@ export function drawCard(canvas, outcome) {
     write(`${number}\u00d7`, MARGIN, y, `600 140px ${SERIF}`, accent);
     const x = MARGIN + pen.measureText(`${number}\u00d7`).width + 36;
     pen.font = `28px ${SANS}`;
-    lines(pen, words.replace(/^times /, ""), WIDTH - MARGIN - x, 4).forEach((each, i, all) => write(each, x, y - (all.length - 1 - i) * 36, `28px ${SANS}`, ink));
+    lines(pen, words.replace(/^times /, ""), WIDTH - MARGIN - x, 4).forEach((each, i, all) =>
+      write(each, x, y - (all.length - 1 - i) * 36, `28px ${SANS}`, ink),
+    );
   } else {
     pen.font = `40px ${SANS}`;
     for (const each of lines(pen, words, WIDTH - 2 * MARGIN, 3)) write(each, MARGIN, (y += 56), `40px ${SANS}`, ink);

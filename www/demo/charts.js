@@ -111,11 +111,13 @@ export class SpeedChart extends Chart {
   }
 
   summary() {
-    const told = Object.values(this.lanes).filter(({ points }) => points.length).map(({ name, points }) => {
-      const speeds = points.map(({ speed }) => speed);
-      const [low, high, last] = [Math.min(...speeds), Math.max(...speeds), speeds.at(-1)].map((speed) => speed.toFixed(1));
-      return `${name}: between ${low} and ${high}, ${last} at the end, after ${points.at(-1).seconds.toFixed(1)} seconds.`;
-    });
+    const told = Object.values(this.lanes)
+      .filter(({ points }) => points.length)
+      .map(({ name, points }) => {
+        const speeds = points.map(({ speed }) => speed);
+        const [low, high, last] = [Math.min(...speeds), Math.max(...speeds), speeds.at(-1)].map((speed) => speed.toFixed(1));
+        return `${name}: between ${low} and ${high}, ${last} at the end, after ${points.at(-1).seconds.toFixed(1)} seconds.`;
+      });
     return ["Tokens per second over time.", ...(told.length ? told : ["Nothing has been written yet."])].join(" ");
   }
 }

@@ -95,7 +95,9 @@ async function send(signal) {
 
 function showModel() {
   const tales = chosen().id === TALES.id;
-  at("talking-to").textContent = tales ? "Nobody to talk to yet: the tales pair knows fairy tales and nothing else. Choose a model above." : `You talk to ${chosen().name}. Nothing of it leaves this device.`;
+  at("talking-to").textContent = tales
+    ? "Nobody to talk to yet: the tales pair knows fairy tales and nothing else. Choose a model above."
+    : `You talk to ${chosen().name}. Nothing of it leaves this device.`;
   at("message").placeholder = tales ? "Tell this again: ..." : "Ask something";
 }
 

@@ -21,32 +21,58 @@ function element(token) {
   const inside = () => tokens.map(element);
   if (type in PLAIN) return make(PLAIN[type], {}, ...inside());
   switch (type) {
-    case "space": return "";
-    case "br": return make("br");
-    case "hr": return make("hr");
-    case "codespan": return make("code", { textContent: text });
-    case "escape": return text;
-    case "text": return tokens.length ? make("span", {}, ...inside()) : decoded(text);
+    case "space":
+      return "";
+    case "br":
+      return make("br");
+    case "hr":
+      return make("hr");
+    case "codespan":
+      return make("code", { textContent: text });
+    case "escape":
+      return text;
+    case "text":
+      return tokens.length ? make("span", {}, ...inside()) : decoded(text);
     // The page's own headings end at h3.
-    case "heading": return make(`h${Math.min(6, token.depth + 3)}`, {}, ...inside());
-    case "code": return code(token);
-    case "list": return list(token);
-    case "table": return table(token);
-    case "link": return harmless(token.href) ? make("a", { href: token.href, target: "_blank", rel: "noreferrer nofollow" }, ...inside()) : make("span", {}, ...inside());
+    case "heading":
+      return make(`h${Math.min(6, token.depth + 3)}`, {}, ...inside());
+    case "code":
+      return code(token);
+    case "list":
+      return list(token);
+    case "table":
+      return table(token);
+    case "link":
+      return harmless(token.href) ? make("a", { href: token.href, target: "_blank", rel: "noreferrer nofollow" }, ...inside()) : make("span", {}, ...inside());
     // A picture's address tells its server what was said: only its words are shown.
-    case "image": return text;
-    default: return token.raw ?? "";
+    case "image":
+      return text;
+    default:
+      return token.raw ?? "";
   }
 }
 
 function code({ text, lang }) {
   const told = make("span", { className: "hint", role: "status" });
   const block = make("pre", { tabIndex: 0, role: "group", ariaLabel: lang ? `Code, ${lang}` : "Code" }, make("code", { textContent: text }));
-  return make("div", { className: "code" }, make("p", { className: "row" }, make("span", { className: "hint", textContent: lang ?? "" }), told, button("Copy", () => copy(text, block, told), { className: "small" })), block);
+  return make(
+    "div",
+    { className: "code" },
+    make(
+      "p",
+      { className: "row" },
+      make("span", { className: "hint", textContent: lang ?? "" }),
+      told,
+      button("Copy", () => copy(text, block, told), { className: "small" }),
+    ),
+    block,
+  );
 }
 
 function list({ ordered, start, items }) {
-  const made = items.map(({ tokens, task, checked }) => make("li", {}, ...(task ? [checked ? "\u2611 " : "\u2610 "] : []), ...tokens.filter(({ type }) => type !== "checkbox").map(element)));
+  const made = items.map(({ tokens, task, checked }) =>
+    make("li", {}, ...(task ? [checked ? "\u2611 " : "\u2610 "] : []), ...tokens.filter(({ type }) => type !== "checkbox").map(element)),
+  );
   return make(ordered ? "ol" : "ul", ordered && start > 1 ? { start } : {}, ...made);
 }
 
@@ -63,6 +89,9 @@ const THOUGHT = /^\s*<think>([\s\S]*?)(<\/think>|$)/;
 export function markdown(text) {
   const thought = THOUGHT.exec(text);
   const blocks = /** @type {any[]} */ (lexer(thought ? text.slice(thought[0].length) : text)).map(element);
-  if (thought?.[1].trim()) blocks.unshift(make("details", { className: "thought" }, make("summary", { textContent: "What it thought" }), make("p", { textContent: thought[1].trim() })));
+  if (thought?.[1].trim())
+    blocks.unshift(
+      make("details", { className: "thought" }, make("summary", { textContent: "What it thought" }), make("p", { textContent: thought[1].trim() })),
+    );
   return blocks.map((block) => (typeof block === "string" ? document.createTextNode(block) : block));
 }

@@ -18,7 +18,14 @@ export class MessageView {
     this.body = make("div", { className: "body", dir: "auto" });
     this.numbers = make("p", { className: "hint numbers" });
     this.tools = make("p", { className: "tools" });
-    this.element = make("article", { className: "message", ariaLabel: NAMES[role], dataset: { role } }, make("h3", { textContent: NAMES[role] }), this.body, this.numbers, this.tools);
+    this.element = make(
+      "article",
+      { className: "message", ariaLabel: NAMES[role], dataset: { role } },
+      make("h3", { textContent: NAMES[role] }),
+      this.body,
+      this.numbers,
+      this.tools,
+    );
     this.#draw();
   }
 
@@ -71,11 +78,15 @@ export class MessageView {
   }
 
   #colouring() {
-    const toggle = button("Who guessed", () => {
-      this.#coloured = !this.#coloured;
-      toggle.ariaPressed = String(this.#coloured);
-      this.#draw();
-    }, { className: "quiet", ariaPressed: String(this.#coloured) });
+    const toggle = button(
+      "Who guessed",
+      () => {
+        this.#coloured = !this.#coloured;
+        toggle.ariaPressed = String(this.#coloured);
+        this.#draw();
+      },
+      { className: "quiet", ariaPressed: String(this.#coloured) },
+    );
     return toggle;
   }
 }

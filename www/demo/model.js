@@ -36,7 +36,8 @@ const tell = () => listeners.forEach((listener) => listener());
 
 /** Options of loading, those of the Hub among them. */
 const loading = () => ({ ...readSettings("loading"), ...readSettings("hub") });
-const fingerprint = () => JSON.stringify([wanted, loading()], (_, each) => (each instanceof File ? [each.webkitRelativePath, each.name, each.size, each.lastModified] : each));
+const fingerprint = () =>
+  JSON.stringify([wanted, loading()], (_, each) => (each instanceof File ? [each.webkitRelativePath, each.name, each.size, each.lastModified] : each));
 
 /** @param {Spec} spec */
 export function choose(spec) {
@@ -75,7 +76,14 @@ export async function need(signal) {
   }
   loaded = key;
   const { token, ...open } = options;
-  about = { model: described(spec.model), assistant_model: spec.assistant_model ? described(spec.assistant_model) : null, load_options: open, device: engine.device, memory: engine.memory, warnings: engine.warnings };
+  about = {
+    model: described(spec.model),
+    assistant_model: spec.assistant_model ? described(spec.assistant_model) : null,
+    load_options: open,
+    device: engine.device,
+    memory: engine.memory,
+    warnings: engine.warnings,
+  };
   tell();
   return engine;
 }
@@ -86,7 +94,15 @@ async function load({ model, file, assistant_model, assistant_file }, options, d
     const { pause } = download;
     try {
       const signals = AbortSignal.any([signal, pause.signal]);
-      return await Engine.load(model, { ...options, file, assistant_model, assistant_file, worker: WORKER, signal: signals, onProgress: (event) => download.show(event) });
+      return await Engine.load(model, {
+        ...options,
+        file,
+        assistant_model,
+        assistant_file,
+        worker: WORKER,
+        signal: signals,
+        onProgress: (event) => download.show(event),
+      });
     } catch (error) {
       if (!pause.signal.aborted || signal.aborted) throw error;
       await download.resumed(signal);

@@ -8,16 +8,60 @@ const at = (/** @type {string} */ path) => new URL(path, self.location.href).hre
 /** All that the page is made of. A test holds this list against the folders. */
 const FILES = [
   ...["./", "icon.svg", "style.css", "simulate_bg.wasm", "simulate.js", "marked.js", "engine-worker.js"],
-  ...["app", "card", "charts", "chat", "dom", "download", "guesses", "lane", "latencies", "markdown", "message", "model", "outcome", "pairs"].map((name) => `${name}.js`),
-  ...["paper", "policy", "presets", "race", "record", "replay", "schema", "settings", "share", "shelf", "simulator", "stage", "support", "tabs", "turn", "welcome"].map((name) => `${name}.js`),
-  ...["cache", "chat", "chunks", "conversation", "crew", "engine", "error", "foretoken", "grammar", "hub", "options", "queue", "remote", "saved", "sealed", "spawn", "tools", "transfer", "worker"].map((name) => `../${name}.js`),
+  ...["app", "card", "charts", "chat", "dom", "download", "guesses", "lane", "latencies", "markdown", "message", "model", "outcome", "pairs"].map(
+    (name) => `${name}.js`,
+  ),
+  ...[
+    "paper",
+    "policy",
+    "presets",
+    "race",
+    "record",
+    "replay",
+    "schema",
+    "settings",
+    "share",
+    "shelf",
+    "simulator",
+    "stage",
+    "support",
+    "tabs",
+    "turn",
+    "welcome",
+  ].map((name) => `${name}.js`),
+  ...[
+    "cache",
+    "chat",
+    "chunks",
+    "conversation",
+    "crew",
+    "engine",
+    "error",
+    "foretoken",
+    "grammar",
+    "hub",
+    "options",
+    "queue",
+    "remote",
+    "saved",
+    "sealed",
+    "spawn",
+    "tools",
+    "transfer",
+    "worker",
+  ].map((name) => `../${name}.js`),
   "../foretoken_bg.wasm",
   "../grammar_bg.wasm",
 ].map(at);
 
 self.addEventListener("install", (event) => {
   // What the page has just loaded comes from the browser's own cache.
-  event.waitUntil(caches.open(KEPT).then((kept) => kept.addAll(FILES)).then(() => self.skipWaiting()));
+  event.waitUntil(
+    caches
+      .open(KEPT)
+      .then((kept) => kept.addAll(FILES))
+      .then(() => self.skipWaiting()),
+  );
 });
 
 self.addEventListener("activate", (event) => event.waitUntil(self.clients.claim()));

@@ -35,14 +35,22 @@ const differ = ({ plain, speculative }) => plain.token_ids.join() !== speculativ
  * @returns {{ number: string, words: string }}
  */
 export function headline(outcome) {
-  const { speculative: { token_ids, stats }, options } = outcome;
-  if (options.acceptance === "rejection" && options.do_sample) return { number: "", words: "Drawn at random by rejection sampling: the two texts are each as likely as the model says." };
+  const {
+    speculative: { token_ids, stats },
+    options,
+  } = outcome;
+  if (options.acceptance === "rejection" && options.do_sample)
+    return { number: "", words: "Drawn at random by rejection sampling: the two texts are each as likely as the model says." };
   if (differ(outcome)) return { number: "", words: "The two texts differ: please report this, with your device's name." };
   const same = `the same ${token_ids.length} tokens`;
   const value = ratio(outcome);
   if (!Number.isFinite(value) || !value) return { number: "", words: `T${same.slice(1)}.` };
   // Then any difference is chance.
-  if (!stats.num_draft_tokens) return { number: "", words: `T${same.slice(1)}. Nobody guessed: ${stats.speculating ? "on this device it would not pay here." : "speculation is off, or there is no one to guess."}` };
+  if (!stats.num_draft_tokens)
+    return {
+      number: "",
+      words: `T${same.slice(1)}. Nobody guessed: ${stats.speculating ? "on this device it would not pay here." : "speculation is off, or there is no one to guess."}`,
+    };
   if (value < 1 - SAME_SPEED) return { number: value.toFixed(2), words: `times the speed, ${same}: slower. Here guesses cost more than they saved.` };
   if (value < 1 + SAME_SPEED) return { number: value.toFixed(2), words: `times the speed, ${same}: on this device guessing neither helped nor hurt here.` };
   return { number: times(value), words: `times as fast, ${same}` };
@@ -54,9 +62,15 @@ export function meaning(outcome) {
   const { num_spec_steps: passes, num_draft_tokens: drafted, num_accepted_draft_tokens: kept, num_emitted_tokens: tokens, times: spent } = speculative.stats;
   const speeds = `${plain.stats.times.tokens_per_second.toFixed(1)} tokens a second one at a time, ${spent.tokens_per_second.toFixed(1)} with guesses.`;
   if (!drafted) return `Every one of the ${tokens} tokens took a pass of its own: nobody guessed. ${speeds}`;
-  const forced = !speculative.stats.speculating && ratio(outcome) < 1 - SAME_SPEED ? " Left to itself, the engine guesses only where that pays: set \u201cguess ahead\u201d back to the left." : "";
+  const forced =
+    !speculative.stats.speculating && ratio(outcome) < 1 - SAME_SPEED
+      ? " Left to itself, the engine guesses only where that pays: set \u201cguess ahead\u201d back to the left."
+      : "";
   return `${drafted} guesses were made and ${kept} were right, so ${tokens} tokens took ${passes} passes of the big model instead of ${plain.stats.num_spec_steps}. ${speeds}${forced}`;
 }
 
 /** Whether a text is the one that somebody else got. @param {Outcome} outcome @param {string} expected */
-export const sameAs = (outcome, expected) => (outcome.digest === expected ? "Same text here as where you got this from: yes, token for token." : "Same text here as where you got this from: no. Their device, or their version of the model, chose another token somewhere.");
+export const sameAs = (outcome, expected) =>
+  outcome.digest === expected
+    ? "Same text here as where you got this from: yes, token for token."
+    : "Same text here as where you got this from: no. Their device, or their version of the model, chose another token somewhere.";

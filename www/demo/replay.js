@@ -58,24 +58,26 @@ export function replay(parts, prompt, speed, signal) {
   }
   const scripts = parts.map(({ lane, recording, rejected }) => ({ lane, steps: script(lane, recording, rejected), next: 0 }));
   let [seconds, last, first] = [0, 0, true];
-  return /** @type {Promise<boolean>} */ (new Promise((resolve) => {
-    const frame = (/** @type {number} */ now) => {
-      if (last) seconds += (Math.min(now - last, FRAME) / 1000) * speed;
-      last = now;
-      if (signal.aborted && signal.reason !== SKIP) return resolve(false);
-      const end = signal.aborted ? Infinity : seconds;
-      for (const each of scripts) {
-        const { lane, steps } = each;
-        if (each.next === steps.length) continue;
-        while (each.next < steps.length && steps[each.next].seconds <= end) steps[each.next++].act();
-        if (each.next < steps.length) continue;
-        lane.state = "done";
-        if (first && parts.length > 1) lane.section.classList.add("first");
-        first = false;
-      }
-      if (scripts.every(({ next, steps }) => next === steps.length)) resolve(true);
-      else requestAnimationFrame(frame);
-    };
-    requestAnimationFrame(frame);
-  }));
+  return /** @type {Promise<boolean>} */ (
+    new Promise((resolve) => {
+      const frame = (/** @type {number} */ now) => {
+        if (last) seconds += (Math.min(now - last, FRAME) / 1000) * speed;
+        last = now;
+        if (signal.aborted && signal.reason !== SKIP) return resolve(false);
+        const end = signal.aborted ? Infinity : seconds;
+        for (const each of scripts) {
+          const { lane, steps } = each;
+          if (each.next === steps.length) continue;
+          while (each.next < steps.length && steps[each.next].seconds <= end) steps[each.next++].act();
+          if (each.next < steps.length) continue;
+          lane.state = "done";
+          if (first && parts.length > 1) lane.section.classList.add("first");
+          first = false;
+        }
+        if (scripts.every(({ next, steps }) => next === steps.length)) resolve(true);
+        else requestAnimationFrame(frame);
+      };
+      requestAnimationFrame(frame);
+    })
+  );
 }

@@ -9,7 +9,11 @@ const FORMS = {
     title: "a person",
     schema: {
       type: "object",
-      properties: { name: { type: "string" }, age: { type: "integer", minimum: 0, maximum: 150 }, likes: { type: "array", items: { type: "string" }, maxItems: 5 } },
+      properties: {
+        name: { type: "string" },
+        age: { type: "integer", minimum: 0, maximum: 150 },
+        likes: { type: "array", items: { type: "string" }, maxItems: 5 },
+      },
       required: ["name", "age", "likes"],
       additionalProperties: false,
     },

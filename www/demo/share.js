@@ -66,7 +66,15 @@ function addressOf({ spec: one, prompt, kind, options, speculative, digest }) {
 export function words(outcome) {
   const { number, words } = headline(outcome);
   const address = addressOf(outcome);
-  return [`${number} ${words}`.trim(), `${outcome.spec.name}, ${outcome.device}`, `\u201c${outcome.prompt}\u201d`, outcome.speculative.text.trim(), address && `Same text on your device? ${address}`].filter(Boolean).join("\n\n");
+  return [
+    `${number} ${words}`.trim(),
+    `${outcome.spec.name}, ${outcome.device}`,
+    `\u201c${outcome.prompt}\u201d`,
+    outcome.speculative.text.trim(),
+    address && `Same text on your device? ${address}`,
+  ]
+    .filter(Boolean)
+    .join("\n\n");
 }
 
 export function startSharing() {
@@ -86,11 +94,13 @@ export function startSharing() {
   });
   at("copy-address").addEventListener("click", () => copy(addressOf(shown), at("card-words"), at("shared")));
   at("copy-words").addEventListener("click", () => copy(words(shown), at("card-words"), at("shared")));
-  at("save-card").addEventListener("click", () => at("card").toBlob((/** @type {Blob} */ blob) => {
-    const href = URL.createObjectURL(blob);
-    Object.assign(document.createElement("a"), { href, download: "foretoken.png" }).click();
-    // Not at once: the browser reads it after the click.
-    setTimeout(() => URL.revokeObjectURL(href), 60_000);
-  }));
+  at("save-card").addEventListener("click", () =>
+    at("card").toBlob((/** @type {Blob} */ blob) => {
+      const href = URL.createObjectURL(blob);
+      Object.assign(document.createElement("a"), { href, download: "foretoken.png" }).click();
+      // Not at once: the browser reads it after the click.
+      setTimeout(() => URL.revokeObjectURL(href), 60_000);
+    }),
+  );
   at("close-card").addEventListener("click", () => at("card-dialog").close());
 }

@@ -45,8 +45,20 @@ function row(known) {
   const place = make("p", { className: "hint state" });
   const facts = make("p", { className: "hint facts" });
   const loading = button("Load", () => attempt(load(spec(id, drafting()))), { dataset: { starts: "" }, ariaLabel: `Load ${name}` });
-  const checking = button("Does it fit?", () => attempt(check(spec(id, false), place)), { className: "quiet", dataset: { starts: "" }, ariaLabel: `Does it fit? ${name}` });
-  const item = make("li", { dataset: { model: id } }, make("h3", { textContent: name }), make("p", { className: "good", textContent: good }), facts, place, make("p", { className: "tools" }, loading, checking));
+  const checking = button("Does it fit?", () => attempt(check(spec(id, false), place)), {
+    className: "quiet",
+    dataset: { starts: "" },
+    ariaLabel: `Does it fit? ${name}`,
+  });
+  const item = make(
+    "li",
+    { dataset: { model: id } },
+    make("h3", { textContent: name }),
+    make("p", { className: "good", textContent: good }),
+    facts,
+    place,
+    make("p", { className: "tools" }, loading, checking),
+  );
   const showFacts = () => {
     const draft = drafting() && known.draft ? `, with ${SHELF.find((each) => each.id === known.draft).name} to guess` : "";
     facts.textContent = `about ${size(bytesOf(known, drafting()))}${draft} \u00b7 ${licence}`;
@@ -78,17 +90,29 @@ async function showKept() {
   const kept = (await Engine.cache.list().catch(() => [])).filter(({ bytes }) => bytes);
   const all = kept.reduce((sum, { bytes }) => sum + bytes, 0);
   at("kept-title").textContent = kept.length ? `Kept on this device: ${size(all)}` : "Kept on this device: nothing yet";
-  at("kept-list").replaceChildren(...kept.map(({ model, url, bytes, complete }) => {
-    const name = model.startsWith(location.origin) ? new URL(model).pathname : model;
-    const place = make("span", { className: "hint" });
-    const remove = button("Delete", async () => {
-      // What is loaded is in use.
-      if (String(chosen().model) === model || String(chosen().assistant_model) === model) forget();
-      if (await Engine.cache.delete(url)) return showKept();
-      place.textContent = "It is being loaded just now.";
-    }, { className: "quiet", ariaLabel: `Delete ${name}` });
-    return make("li", { className: "row" }, make("span", { textContent: `${name}, ${size(bytes)}${complete ? "" : ", not all of it: a load goes on from here"}` }), place, remove);
-  }));
+  at("kept-list").replaceChildren(
+    ...kept.map(({ model, url, bytes, complete }) => {
+      const name = model.startsWith(location.origin) ? new URL(model).pathname : model;
+      const place = make("span", { className: "hint" });
+      const remove = button(
+        "Delete",
+        async () => {
+          // What is loaded is in use.
+          if (String(chosen().model) === model || String(chosen().assistant_model) === model) forget();
+          if (await Engine.cache.delete(url)) return showKept();
+          place.textContent = "It is being loaded just now.";
+        },
+        { className: "quiet", ariaLabel: `Delete ${name}` },
+      );
+      return make(
+        "li",
+        { className: "row" },
+        make("span", { textContent: `${name}, ${size(bytes)}${complete ? "" : ", not all of it: a load goes on from here"}` }),
+        place,
+        remove,
+      );
+    }),
+  );
   for (const item of document.querySelectorAll("[data-model]")) {
     const one = SHELF.find(({ id }) => id === /** @type {HTMLElement} */ (item).dataset.model);
     /** @type {HTMLElement} */ (item).dataset.kept = String(kept.some(({ model, complete }) => model === one.model && complete));
@@ -112,7 +136,11 @@ export function startShelf(begin) {
     attempt(async (signal) => load(other())(signal));
   });
   at("other-check").addEventListener("click", () => attempt(async (signal) => check(other(), at("other-fit"))(signal)));
-  for (const [one, rest] of [["files", "folder"], ["folder", "files"]]) at(one).addEventListener("change", () => (at(rest).value = ""));
+  for (const [one, rest] of [
+    ["files", "folder"],
+    ["folder", "files"],
+  ])
+    at(one).addEventListener("change", () => (at(rest).value = ""));
   at("back-to-tales").addEventListener("click", () => document.body.dataset.state === "idle" && choose(TALES));
   at("settings").addEventListener("input", showModel);
   at("kept").addEventListener("toggle", showKept);

@@ -37,7 +37,11 @@ function values() {
 
 function told({ plain, si, dsi }, lookaheads) {
   const all = `Plain decoding takes ${ms(plain)}, SI (lookahead ${lookaheads.si}) ${ms(si)}, DSI ${ms(dsi)}`;
-  const [[winner, best], [second, next]] = [["plain decoding", plain], ["SI", si], ["DSI", dsi]].sort((a, b) => a[1] - b[1]);
+  const [[winner, best], [second, next]] = [
+    ["plain decoding", plain],
+    ["SI", si],
+    ["DSI", dsi],
+  ].sort((a, b) => a[1] - b[1]);
   if (next / best < 1.005) return `${all}: ${winner} and ${second} are equally fast.`;
   const gain = winner === "plain decoding" ? "speculation costs more than it saves" : `${times(plain / best)} as fast as plain decoding`;
   return `${all}: ${winner} wins, ${gain}${second === "plain decoding" ? "" : `, ${times(next / best)} as fast as ${second}`}.`;
@@ -51,7 +55,8 @@ function redraw() {
     slider.setAttribute("aria-valuetext", text);
   }
   const { target, drafter, acceptance, lookahead, sp, tokens } = values();
-  at("place").textContent = `Your setting: ${Number((drafter / target).toPrecision(2))} to the right${drafter > target ? ", beyond the edge" : ""}, ${acceptance} up.`;
+  at("place").textContent =
+    `Your setting: ${Number((drafter / target).toPrecision(2))} to the right${drafter > target ? ", beyond the edge" : ""}, ${acceptance} up.`;
   try {
     const { picture, means, lookaheads } = simulateCell(target, drafter, acceptance, lookahead, sp, tokens);
     at("simulated").textContent = told(means, lookaheads);

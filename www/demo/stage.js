@@ -90,8 +90,15 @@ export async function present(race, { plain, speculative }, signal) {
     { lane: lanes.speculative, recording: speculative, rejected },
   ];
   outcome = {
-    spec, prompt: text, kind, options, device: deviceName(about.device),
-    plain: plain.generation, speculative: speculative.generation, tokens: speculative.rounds.flatMap(({ tokens }) => tokens), digest: await digest(speculative.generation.token_ids),
+    spec,
+    prompt: text,
+    kind,
+    options,
+    device: deviceName(about.device),
+    plain: plain.generation,
+    speculative: speculative.generation,
+    tokens: speculative.rounds.flatMap(({ tokens }) => tokens),
+    digest: await digest(speculative.generation.token_ids),
   };
   if (calm.matches) {
     say("Measured one after the other.", true);

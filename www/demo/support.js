@@ -22,7 +22,12 @@ const HELP = {
 };
 
 /** The order matters: Edge calls itself Chrome too, and Chrome calls itself Safari. */
-const OWN = [["Edge", /Edg(A|iOS)?\//], ["Firefox", /Firefox\/|FxiOS\//], ["Chrome", /Chrom(e|ium)\/|CriOS\//], ["Safari", /Safari\//]];
+const OWN = [
+  ["Edge", /Edg(A|iOS)?\//],
+  ["Firefox", /Firefox\/|FxiOS\//],
+  ["Chrome", /Chrom(e|ium)\/|CriOS\//],
+  ["Safari", /Safari\//],
+];
 
 /** Shows the list, the visitor's own browser first. */
 export function showHelp() {

@@ -5,21 +5,24 @@ import { at, say } from "./dom.js";
 function reluctance() {
   const { saveData, type, effectiveType } = /** @type {any} */ (navigator).connection ?? {};
   if (matchMedia("(prefers-reduced-motion: reduce)").matches) return "You prefer less motion, so nothing moves before you press Start.";
-  if (saveData || type === "cellular" || /2g/.test(effectiveType ?? "")) return "You seem to pay for data or to be short of it, so nothing is loaded before you press Start: 8 MB.";
+  if (saveData || type === "cellular" || /2g/.test(effectiveType ?? ""))
+    return "You seem to pay for data or to be short of it, so nothing is loaded before you press Start: 8 MB.";
   return "";
 }
 
 /** Fulfils when the page is seen. */
 function seen() {
-  return /** @type {Promise<void>} */ (new Promise((resolve) => {
-    const look = () => {
-      if (document.visibilityState !== "visible") return;
-      document.removeEventListener("visibilitychange", look);
-      resolve();
-    };
-    document.addEventListener("visibilitychange", look);
-    look();
-  }));
+  return /** @type {Promise<void>} */ (
+    new Promise((resolve) => {
+      const look = () => {
+        if (document.visibilityState !== "visible") return;
+        document.removeEventListener("visibilitychange", look);
+        resolve();
+      };
+      document.addEventListener("visibilitychange", look);
+      look();
+    })
+  );
 }
 
 /**
