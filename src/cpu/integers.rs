@@ -90,9 +90,9 @@ impl WithSimd for Round<'_> {
                 }
                 coded.scales[at] = scale;
                 coded.sums[at] = scale * f32::from(halves[0] + halves[1]);
-                for half in 0..2 {
+                for (half, sum) in halves.into_iter().enumerate() {
                     let at = 2 * first + (2 * block + half) * width + row % width;
-                    coded.halves[at] = scale * f32::from(halves[half]);
+                    coded.halves[at] = scale * f32::from(sum);
                 }
             }
         }
@@ -335,7 +335,7 @@ mod tests {
 
     /// Numbers in a disorder that is always the same.
     fn codes(count: usize, seed: usize) -> Vec<u8> {
-        (0..count).map(|i| ((i + seed) * (i + 7 * seed + 3) >> 3) as u8).collect()
+        (0..count).map(|i| (((i + seed) * (i + 7 * seed + 3)) >> 3) as u8).collect()
     }
 
     /// Every set of instructions that this processor has gives the same products, and a row alone the bits that it has in company.
