@@ -149,12 +149,18 @@ export function types() {
   run(process.execPath, [join(root, "node_modules", "typescript", "bin", "tsc"), "--project", root]);
 }
 
+/** Bytes as `gzip -9` packs them, and servers do; Node's own zlib is another one, and takes 2 % more. @param {Uint8Array} bytes */
+function gzipped(bytes) {
+  const { status, stdout } = spawnSync("gzip", ["-9", "-c"], { input: bytes, maxBuffer: 1 << 28 });
+  return (status === 0 ? stdout : gzipSync(bytes, { level: 9 })).length;
+}
+
 /** Prints what a page downloads, at first and on demand; fails above the limits. */
 function weigh() {
   const sums = { "at first": 0, "on demand": 0 };
   for (const file of readdirSync(www).filter((name) => /\.(js|wasm)$/.test(name))) {
     const bytes = readFileSync(join(www, file));
-    const packed = gzipSync(bytes, { level: 9 }).length;
+    const packed = gzipped(bytes);
     sums[file === LATER.file ? "on demand" : "at first"] += packed;
     console.log(`${file.padEnd(18)} ${String(bytes.length).padStart(9)} bytes  ${String(packed).padStart(9)} gzipped`);
   }
