@@ -408,7 +408,7 @@ export const tests = {
     }
   },
 
-  async "a chat of the AI SDK in React answers, and stops"() {
+  async "a chat of the AI SDK in React answers"() {
     await run("ai-sdk-react", ours, "vite", "build");
     const page = await visit(`${await serve([inside("ai-sdk-react", "dist")], { policy: STRICT })}/`);
     await page.fill("input", "Tell me a tale about a fox.");
