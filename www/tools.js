@@ -245,7 +245,9 @@ export function calling({ tools, tool_choice: choice = "auto", parallel_tool_cal
  * @param {ToolFormat} format @param {readonly Tool[]} tools @param {boolean} several
  */
 function mustCall(format, tools, several) {
-  const json = (/** @type {object} */ schema) => `%json ${JSON.stringify(schema)}`;
+  // Spaces as models have seen them, and no others.
+  const spacing = { item_separator: ", ", key_separator: ": ", whitespace_flexible: false };
+  const json = (/** @type {object} */ schema) => `%json ${JSON.stringify({ ...schema, "x-guidance": spacing })}`;
   const key = format === "llama" ? "parameters" : "arguments";
   const objects = tools.map(({ function: { name, parameters = {} } }) => {
     // A reference points to the root of its schema, which now is that of the call.

@@ -341,15 +341,15 @@ export const tests = {
       const prompt = Array.from({ length: 6 * chunk }, (_, i) => 5 + (i % 200));
       const seen = [];
       await engine.generate(prompt, { max_new_tokens: 1, speculation: "off", onProgress: (progress) => seen.push(progress) }).result;
-      // Something else, so that nothing of it is cached.
-      await engine.generate("Once", { max_new_tokens: 1 }).result;
+      // Something else, of which nothing is cached.
+      const other = prompt.toReversed();
       const control = new AbortController();
-      const { result } = engine.generate(prompt, { max_new_tokens: 1, speculation: "off", signal: control.signal });
+      const { result } = engine.generate(other, { max_new_tokens: 1, speculation: "off", signal: control.signal });
       // It arrives before the first chunk is read.
       control.abort("enough");
       const error = await failed(result);
       const { cause } = await result.catch((error) => error);
-      const again = await engine.generate(prompt, { max_new_tokens: 1 }).result;
+      const again = await engine.generate(other, { max_new_tokens: 1 }).result;
       return { seen, error, cause, again: again.stats.num_cached_tokens / chunk };
     });
     equal(

@@ -202,7 +202,7 @@ export const tests = {
       response_format: { grammar },
     } = calling({ tools, tool_choice: "required" }, "hermes");
     check(grammar.startsWith('start: one ("\\n" one)*\none: "<tool_call>\\n" (call_0 | call_1)'), grammar);
-    check(grammar.includes('"const":"clock"') && grammar.includes('"$defs":{"A":{"type":"integer"}}}'), "definitions stand at the root");
+    check(grammar.includes('"const":"clock"') && grammar.includes('"$defs":{"A":{"type":"integer"}}'), "definitions stand at the root");
     const {
       response_format: { grammar: one },
     } = calling({ tools, tool_choice: { type: "function", function: { name: "clock" } } }, "llama");
