@@ -17,7 +17,9 @@ const CLOSE_BEHIND: usize = 15;
 /// The draft model of the tales as target, with itself as draft model, because it is small.
 fn session() -> Session {
     let source = Folder::open(path("models/tales/draft")).unwrap();
-    let options = LoadOptions { max_context: Some(256), prefill_chunk: CHUNK, ..LoadOptions::default() };
+    // What is read again must not be known of before.
+    let options =
+        LoadOptions { max_context: Some(256), prefill_chunk: CHUNK, prompt_cache_bytes: 0, ..LoadOptions::default() };
     run(Session::load(&gpu(), source.clone(), Some(source), &options, &mut |_, _| ())).unwrap()
 }
 
