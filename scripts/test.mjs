@@ -16,7 +16,7 @@ run(process.execPath, ["node_modules/@biomejs/biome/bin/biome", "ci", "--error-o
 cargo("fmt", "--check");
 cargo("clippy", "--features", "cli", "--all-targets", "--", "--deny", "warnings");
 cargo("clippy", "--lib", "--target", "wasm32-unknown-unknown", "--", "--deny", "warnings");
-cargo("clippy", "--lib", "--features", "simulator", "--target", "wasm32-unknown-unknown", "--", "--deny", "warnings");
+for (const module of ["simulator", "grammar"]) cargo("clippy", "--lib", "--features", module, "--target", "wasm32-unknown-unknown", "--", "--deny", "warnings");
 cargo("test", "--release", "--features", "cli");
 run(process.execPath, ["tests/crate.mjs"], { env });
 run(process.execPath, ["scripts/build.mjs"]);
