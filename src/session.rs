@@ -204,8 +204,7 @@ impl Session {
                 self.prompt_cache.turn_to(&mut self.engine, &run.tokens).await?;
                 self.engine.constrain(constraint.clone())?;
                 self.engine.sample_by(&sampling)?;
-                let cached = self.engine.cached();
-                let read = cached.iter().zip(&prompt).take_while(|(cached, token)| cached == token).count();
+                let read = self.engine.cached_of(&prompt);
                 let read = self.engine.draft_memory().map(|_| read.min(self.engine.draft_cached()));
                 let mut drafter = match drafts {
                     true => self.learned.drafter(options, &prediction, &run, &ends, read),

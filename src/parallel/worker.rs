@@ -92,7 +92,7 @@ impl<T: Instance, B: AsyncFn() -> Result<T>> Worker<T, B> {
         let gone = || Error::DeviceLost { reason: "it could not be set up again".into() };
         let instance = self.instance.as_mut().ok_or_else(gone)?;
         let known = &self.text[..self.text.len().saturating_sub(rows)];
-        let reused = instance.cached().iter().zip(known).take_while(|(cached, token)| cached == token).count();
+        let reused = instance.cached_of(known);
         instance.truncate(reused);
         let missed = &self.text[reused..];
         let (head, last) = missed.split_at(missed.len().saturating_sub(MAX_DRAFT + 1));

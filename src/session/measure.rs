@@ -104,7 +104,7 @@ async fn score(engine: &mut Engine, prompt: &[u32], tokens: &[u32]) -> Result<f6
     let Some((&last, head)) = prompt.split_last() else { return Ok(0.0) };
     engine.constrain(None)?;
     engine.sample_by(&Sampling { logprobs: Some(0), ..Sampling::default() })?;
-    let reused = engine.cached().iter().zip(head).take_while(|(cached, token)| cached == token).count();
+    let reused = engine.cached_of(head);
     engine.truncate(reused);
     engine.prefill(&head[reused..]).await?;
     let (mut pending, mut sum) = (last, 0.0);

@@ -43,7 +43,7 @@ impl PromptCache {
 
     async fn exchange(&mut self, engine: &mut Engine, prompt: &[u32]) -> Result<()> {
         let cached = engine.cached();
-        let here = shared(cached, prompt);
+        let here = engine.cached_of(prompt);
         let known = self.kept.iter().map(|(_, snapshot)| shared(snapshot.tokens(), prompt));
         let best = known.enumerate().max_by_key(|(_, shared)| *shared).filter(|(_, shared)| *shared >= here + WORTH);
         let best = best.map(|(index, shared)| (self.kept.remove(index), shared));

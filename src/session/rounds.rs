@@ -127,7 +127,7 @@ pub async fn rounds<T: Queue>(
 async fn prefill(target: &mut impl Queue, run: &mut Run, sink: &mut impl Sink) -> Result<ControlFlow<(), usize>> {
     let started = Instant::now();
     let head = &run.tokens[..run.tokens.len() - 1];
-    let reused = target.cached().iter().zip(head).take_while(|(cached, token)| cached == token).count();
+    let reused = target.cached_of(head);
     target.truncate(reused);
     if run.stats.num_spec_steps == 0 {
         run.stats.num_cached_tokens = reused;

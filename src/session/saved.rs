@@ -19,9 +19,9 @@ impl Session {
     ) -> Result<Vec<u32>> {
         let prompt = self.prompts.encode(prompt, options)?;
         self.prompt_cache.turn_to(&mut self.engine, &prompt).await?;
-        let shared = self.engine.cached().iter().zip(&prompt).take_while(|(cached, token)| cached == token).count();
-        self.engine.truncate(shared);
-        for layer in 0..if shared > 0 { self.layers() } else { 0 } {
+        let known = self.engine.cached_of(&prompt);
+        self.engine.truncate(known);
+        for layer in 0..if known > 0 { self.layers() } else { 0 } {
             let bytes = self.engine.read_kv(layer).await?;
             write(layer, bytes).await?;
         }

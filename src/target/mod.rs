@@ -133,6 +133,11 @@ pub trait Target {
     /// Tokens whose keys and values are cached.
     fn cached(&self) -> &[u32];
 
+    /// How many tokens at the beginning of a text are cached.
+    fn cached_of(&self, text: &[u32]) -> usize {
+        self.cached().iter().zip(text).take_while(|(cached, token)| cached == token).count()
+    }
+
     /// Leading cached tokens that a draft model's cache holds too.
     fn draft_cached(&self) -> usize {
         0

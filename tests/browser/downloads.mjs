@@ -621,7 +621,7 @@ const limited = {
     // Whole chunks, or a little of each: then what was not read must not pile up either.
     for (const [cache, length, most] of [
       [false, CHUNK, 100e6],
-      [false, 10, 250e6],
+      [false, 10, 200e6],
       [true, CHUNK, 100e6],
     ]) {
       const pieces = Array.from({ length: chunks }, (_, index) => [index * CHUNK, index * CHUNK + length]);
