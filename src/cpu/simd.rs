@@ -26,6 +26,19 @@ pub fn mul_add(a: f32, b: f32, c: f32) -> f32 {
     if cfg!(target_arch = "wasm32") { a * b + c } else { a.mul_add(b, c) }
 }
 
+/// The same for vectors.
+#[inline(always)]
+pub fn mul_add_vectors<S: Simd>(simd: S, a: S::f32s, b: S::f32s, c: S::f32s) -> S::f32s {
+    #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+    {
+        use bytemuck::cast;
+        let _ = simd;
+        cast(std::arch::wasm32::f32x4_relaxed_madd(cast(a), cast(b), cast(c)))
+    }
+    #[cfg(not(all(target_arch = "wasm32", target_feature = "relaxed-simd")))]
+    simd.mul_add_e_f32s(a, b, c)
+}
+
 /// A loop over `0..N`, for an N up to 8, written out: where code is to be small no loop is unrolled, and an array that is indexed by a
 /// variable is in no register.
 macro_rules! unroll {
@@ -117,7 +130,7 @@ where
     for (at, b) in b.iter().enumerate() {
         unroll!(i in A => {
             let a = a[i].vector(simd, at);
-            unroll!(j in B => { sums[i][j] = simd.mul_add_e_f32s(a, b[j], sums[i][j]); });
+            unroll!(j in B => { sums[i][j] = mul_add_vectors(simd, a, b[j], sums[i][j]); });
         });
     }
     let mut products: [[f32; B]; A] = Zeroable::zeroed();
@@ -139,7 +152,7 @@ pub fn add_scaled<S: Simd>(simd: S, y: &mut [f32], a: f32, x: &[f32]) {
     let (y, y_rest) = S::as_mut_simd_f32s(y);
     let factor = simd.splat_f32s(a);
     for (y, x) in y.iter_mut().zip(x) {
-        *y = simd.mul_add_e_f32s(factor, *x, *y);
+        *y = mul_add_vectors(simd, factor, *x, *y);
     }
     for (y, x) in y_rest.iter_mut().zip(x_rest) {
         *y = mul_add(a, *x, *y);
@@ -157,8 +170,8 @@ pub fn add_weighted<S: Simd>(simd: S, y: &mut [f32], w: [&[f32]; 4], x: &[f32]) 
             let x = x[i * pairs + pair];
             unroll!(j in 4 => {
                 let w = simd.splat_f32s(w[j][i]);
-                sums[j][0] = simd.mul_add_e_f32s(w, x[0], sums[j][0]);
-                sums[j][1] = simd.mul_add_e_f32s(w, x[1], sums[j][1]);
+                sums[j][0] = mul_add_vectors(simd, w, x[0], sums[j][0]);
+                sums[j][1] = mul_add_vectors(simd, w, x[1], sums[j][1]);
             });
         }
         unroll!(j in 4 => { y[j * pairs + pair] = sums[j]; });
