@@ -25,6 +25,8 @@ enum Happens {
     Begins { user: usize },
     /// The request is at its server.
     Arrives(Request),
+    /// A server that has waited begins with whatever arrived at that moment.
+    Wakes { server: usize },
     /// A forward ends.
     Computed { server: usize },
     /// The answer is at its user's.
@@ -121,10 +123,10 @@ impl Run<'_> {
             Happens::Arrives(request) => {
                 let server = self.server_of(request.user);
                 self.servers[server].waiting.push_back(request);
-                if self.servers[server].running.is_empty() {
-                    self.compute(server);
-                }
+                self.plan(0.0, Happens::Wakes { server });
             }
+            Happens::Wakes { server } if self.servers[server].running.is_empty() => self.compute(server),
+            Happens::Wakes { .. } => {}
             Happens::Computed { server } => self.computed(server),
             Happens::Heard(request) => self.heard(request),
             Happens::Drafted { user, text, task } => self.drafted(user, text, task),
@@ -337,6 +339,7 @@ impl Run<'_> {
         Outcome {
             lookahead,
             tokens_per_second: tokens as f64 / time * 1000.0,
+            latency_mean: latencies.iter().sum::<f64>() / latencies.len() as f64,
             latency_median: of_100(50),
             latency_p95: of_100(95),
             rows_per_token: rows as f64 / tokens as f64,

@@ -16,7 +16,7 @@ fn colour(schedule: Schedule) -> &'static str {
         Schedule::Plain => "quiet",
         Schedule::Server => "target",
         Schedule::Device => "accepted",
-        Schedule::Distributed => "7",
+        Schedule::Distributed => "draft",
     }
 }
 
@@ -26,15 +26,21 @@ pub fn cluster(cluster: &Cluster, points: &[Point]) -> String {
     let mut svg = Svg::new(WIDTH, TOP + SIDE.1 + 84.0, "Tokens per second and latency by number of users");
     let Cluster { servers, drafter_latency, acceptance, round_trip, server_drafter, .. } = cluster;
     let servers = if *servers == 1 { "1 server".to_owned() } else { format!("{servers} servers") };
-    let what = format!(
-        "{servers}, {} ms a forward of one row, {} of 256; round trip {} ms, acceptance {acceptance}, drafter {} ms on \
-         devices, {server_drafter} forwards in the server",
-        short(cluster.curve.at(1)),
-        short(cluster.curve.at(256)),
-        short(*round_trip),
-        short(*drafter_latency),
+    let forward = |rows| short(cluster.curve.at(rows));
+    let of_servers = format!(
+        "{servers}: a forward of 1 row {} ms, of 64 {} ms, of 256 {} ms",
+        forward(1),
+        forward(64),
+        forward(256)
     );
-    svg.text(LEFT, 22.0, Anchor::Start, "ft-quiet", &what);
+    let of_drafts = format!(
+        "acceptance {acceptance}; draft tokens on devices {} ms, round trip {} ms; in the server {} forwards",
+        short(*drafter_latency),
+        short(*round_trip),
+        short(*server_drafter),
+    );
+    svg.text(LEFT, 18.0, Anchor::Start, "ft-quiet", &of_servers);
+    svg.text(LEFT, 35.0, Anchor::Start, "ft-quiet", &of_drafts);
     plot(&mut svg, points, LEFT, "tokens per second of all", &[|outcome| outcome.tokens_per_second]);
     let latencies: [fn(&Outcome) -> f64; 2] = [|outcome| outcome.latency_median, |outcome| outcome.latency_p95];
     plot(&mut svg, points, LEFT + STRIDE, "milliseconds per token (dashed: p95)", &latencies);

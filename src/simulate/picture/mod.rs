@@ -65,7 +65,7 @@ impl Svg {
                 // Writing to a string does not fail.
                 let _ = write!(rules, ".ft .ft-{name}{{fill:var(--ft-{name},{colour})}}");
                 let _ = match *name {
-                    "line" | "quiet" | "accepted" | "target" | "7" => {
+                    "line" | "quiet" | "accepted" | "target" | "draft" => {
                         write!(rules, ".ft .ft-s-{name}{{stroke:var(--ft-{name},{colour})}}")
                     }
                     _ => Ok(()),
