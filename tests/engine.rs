@@ -2,8 +2,7 @@
 
 mod common;
 use common::{path, run};
-use foretoken::options::DeviceChoice;
-use foretoken::{Engine, Error, FinishReason, GenerateOptions, LoadOptions, Message};
+use foretoken::{DeviceChoice, Engine, Error, FinishReason, GenerateOptions, LoadOptions, Message};
 use std::thread;
 
 fn engine() -> Engine {

@@ -2,17 +2,19 @@
 
 mod common;
 use common::{Tales, engine, gpu, path, run};
-use foretoken::cpu;
-use foretoken::device::Engine;
-use foretoken::options::{DeviceChoice, LookupRule};
-use foretoken::parallel::{self, Build, Crew, Guess, Instance, Parallel, Plan, Servers};
-use foretoken::sample::{Draw, Sampling};
-use foretoken::session::Sink;
-use foretoken::speculate::dsi::lookahead_for;
-use foretoken::speculate::{Origin, PromptLookup, Stats};
-use foretoken::target::{Draft, Target, Verified};
-use foretoken::weights::Folder;
-use foretoken::{Error, GenerateOptions, GpuOptions, LoadOptions, Progress, Prompt, Result, Schedule, Session};
+use foretoken::internals::cpu;
+use foretoken::internals::device::Engine;
+use foretoken::internals::gpu::GpuOptions;
+use foretoken::internals::parallel::{self, Build, Crew, Guess, Instance, Parallel, Plan, Servers};
+use foretoken::internals::sample::{Draw, Sampling};
+use foretoken::internals::session::{Progress, Session, Sink};
+use foretoken::internals::speculate::PromptLookup;
+use foretoken::internals::speculate::dsi::lookahead_for;
+use foretoken::internals::target::{Draft, Target, Verified};
+use foretoken::internals::weights::Folder;
+use foretoken::{
+    DeviceChoice, Error, GenerateOptions, LoadOptions, LookupRule, Origin, Prompt, Result, Schedule, Stats,
+};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
@@ -514,7 +516,7 @@ fn generations_are_those_of_a_session() {
             if count == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         }));
         assert_eq!(aborted.unwrap().token_ids, expected_start(&mut session, &prompt, 3));
-        let rejection = GenerateOptions::new().do_sample(true).acceptance(foretoken::options::Acceptance::Rejection);
+        let rejection = GenerateOptions::new().do_sample(true).acceptance(foretoken::Acceptance::Rejection);
         let refused = run(parallel.generate(&prompt, &rejection, &mut |_| ControlFlow::Continue(())));
         assert!(matches!(refused, Err(Error::BadOption { option, .. }) if option == "acceptance"));
         let told = GenerateOptions::new().logprobs(true);

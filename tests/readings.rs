@@ -3,11 +3,11 @@
 mod common;
 use common::altered::with_tokenizer;
 use common::{gpu, path, run};
-use foretoken::options::{ArithmeticChoice, KvDtype, Pooling};
-use foretoken::session::Score;
-use foretoken::target::Target;
-use foretoken::weights::{Folder, Source};
-use foretoken::{Device, GenerateOptions, LoadOptions, Prompt, Session};
+use foretoken::internals::device::Device;
+use foretoken::internals::session::Session;
+use foretoken::internals::target::Target;
+use foretoken::internals::weights::{Folder, Source};
+use foretoken::{ArithmeticChoice, GenerateOptions, KvDtype, LoadOptions, Pooling, Prompt, Score};
 use std::ops::ControlFlow;
 
 #[derive(serde::Deserialize)]
