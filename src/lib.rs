@@ -87,7 +87,10 @@ pub use session::{FinishReason, Generation, Progress, Prompt, Session, Token};
 pub use speculate::{Origin, Stats};
 pub use text::Message;
 
-/// The README's example compiles.
+/// The documents' examples compile.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
-pub struct Readme;
+#[doc = include_str!("../docs/chat.md")]
+#[doc = include_str!("../docs/drafters.md")]
+#[doc = include_str!("../docs/json.md")]
+pub struct Documents;

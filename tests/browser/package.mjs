@@ -9,7 +9,7 @@ import { chromium } from "playwright-core";
 import { createServer } from "vite";
 import { CSP, listen } from "../../scripts/serve.mjs";
 import { needChromium } from "../../scripts/system.mjs";
-import { blocks, root } from "../consumer.mjs";
+import { codeOf, root } from "../consumer.mjs";
 import { examples } from "../examples.mjs";
 import { FLAGS, browser, check, equal } from "./harness.mjs";
 
@@ -386,11 +386,11 @@ export const tests = {
     await write(`${await serve([inside("webpack")], { policy: STRICT })}/`);
   },
 
-  async "esbuild bundles it by the README's command"() {
+  async "esbuild bundles it by the guide's command"() {
     const { build } = JSON.parse(readFileSync(inside("esbuild", "package.json"), "utf8")).scripts;
     check(
-      blocks("sh").some((block) => block.includes(`npx ${build}\n`)),
-      "the README has another command",
+      codeOf("docs/deploy.md", "sh").some((code) => code.includes(`npx ${build}\n`)),
+      "the guide has another command",
     );
     await run("esbuild", ours, ...build.split(" "));
     await write(`${await serve([inside("esbuild")], { policy: STRICT })}/`);
