@@ -98,8 +98,8 @@ function bundleParser() {
   buildSync({ stdin, banner: { js: `/*!\n${licence}\n*/` }, bundle: true, minify: true, format: "esm", outfile: parser, logLevel: "warning" });
 }
 
-/** Builds the modules and the page's models. */
-export function build() {
+/** Builds the modules, the page's models, types and documents. */
+export async function build() {
   needRust();
   needNpm();
   const bindgen = needBindgen();
@@ -140,7 +140,8 @@ export function build() {
   }
   quantise();
   bundleParser();
-  makeDocs();
+  types();
+  await makeDocs();
 }
 
 /** Checks the modules' types and writes them down for TypeScript, into www/types/. */
@@ -187,15 +188,15 @@ export function outdated() {
 }
 
 /** Builds what is missing or outdated. */
-export function needBuild() {
+export async function needBuild() {
   if (outdated()) return build();
   needNpm();
   if (!existsSync(parser)) bundleParser();
-  makeDocs();
+  types();
+  await makeDocs();
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  build();
-  types();
+  await build();
   weigh();
 }

@@ -15,6 +15,8 @@ import { delimiter, extname, join } from "node:path";
 import { after, describe, test } from "node:test";
 import { promisify } from "node:util";
 import { transformWithOxc } from "vite";
+import { types } from "../scripts/build.mjs";
+import { reference } from "../scripts/reference.mjs";
 import { listen } from "../scripts/serve.mjs";
 import { run } from "../scripts/system.mjs";
 import { browser, server as unused } from "./browser/harness.mjs";
@@ -161,6 +163,18 @@ test("the documents' code compiles", () => {
   }
   ok(files.length > 20);
   equal(compile(files, { allowJs: true, checkJs: true, strict: false, skipLibCheck: true }, folder), "");
+});
+
+test("the reference tells of all that the types declare, and its links lead somewhere", () => {
+  types();
+  const html = reference();
+  const ids = new Set([...html.matchAll(/ id="([^"]*)"/g)].map(([, id]) => id));
+  for (const [, to] of html.matchAll(/href="#([^"]*)"/g)) ok(ids.has(to), to);
+  const declared = readFileSync(join(root, "www", "types", "api.d.ts"), "utf8");
+  const names = [...declared.matchAll(/^export (?:declare )?(?:type|class) (\w+)|^ {4}(\w+)\??:/gm)];
+  ok(names.length > 100);
+  for (const [, exported, field] of names) ok(exported ? ids.has(exported.toLowerCase()) : html.includes(`<code>${field}`), exported ?? field);
+  ok(ids.has("engine.generate") && ids.has("conversation.send") && ids.has("languagemodel"));
 });
 
 describe("the documents' code runs", { concurrency: 2 }, () => {
