@@ -35,7 +35,7 @@ const anchor = (/** @type {string} */ text) =>
     .replace(/\s/g, "-");
 const escaped = (/** @type {string} */ text) => text.replace(/[&<>"]/g, (mark) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[mark]);
 
-/** Makes the pages, of the types as they are in www/types/. */
+/** Makes the pages, of the types as they are in dist/. */
 export async function makeDocs() {
   // Not imported above, because they may just have been installed.
   const { Marked } = await import("marked");

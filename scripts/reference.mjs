@@ -6,7 +6,7 @@ import { Marked } from "marked";
 import { ModifierFlags, SymbolFlags, API } from "typescript/unstable/sync";
 import { SyntaxKind } from "typescript/unstable/ast";
 
-const declared = join(dirname(fileURLToPath(import.meta.url)), "..", "www", "types");
+const declared = join(dirname(fileURLToPath(import.meta.url)), "..", "dist", "types");
 /** What is imported from where. */
 const MODULES = { foretoken: "api.d.ts", "foretoken/ai-sdk": "ai-sdk.d.ts" };
 

@@ -15,7 +15,7 @@ import { delimiter, extname, join } from "node:path";
 import { after, describe, test } from "node:test";
 import { promisify } from "node:util";
 import { transformWithOxc } from "vite";
-import { types } from "../scripts/build.mjs";
+import { makePackage } from "../scripts/build.mjs";
 import { reference } from "../scripts/reference.mjs";
 import { listen } from "../scripts/serve.mjs";
 import { run } from "../scripts/system.mjs";
@@ -32,9 +32,10 @@ const DOCUMENTS = [
 ];
 const TYPES = { ".html": "text/html", ".js": "text/javascript", ".wasm": "application/wasm" };
 /** Where an import map finds the package, and a document without a page of its own. */
-const PAGE = '<!doctype html><script type="importmap">{ "imports": { "foretoken": "/node_modules/foretoken/www/engine.js" } }</script><pre id="text"></pre>';
+const PAGE = '<!doctype html><script type="importmap">{ "imports": { "foretoken": "/node_modules/foretoken/dist/engine.js" } }</script><pre id="text"></pre>';
 const CDN = "https://cdn.jsdelivr.net/npm/foretoken@0.1/";
 
+makePackage();
 const folder = examples();
 /** A folder that looks like a checkout to the program. */
 const scratch = mkdtempSync(join(tmpdir(), "foretoken-docs-"));
@@ -59,7 +60,7 @@ after(async () => {
 });
 
 // Whoever names no Hub gets this one.
-const hub = join(folder, "node_modules", "foretoken", "www", "hub.js");
+const hub = join(folder, "node_modules", "foretoken", "dist", "hub.js");
 const named = readFileSync(hub, "utf8");
 ok(named.includes('"https://huggingface.co"'));
 writeFileSync(hub, named.replace('"https://huggingface.co"', JSON.stringify(url)));
@@ -157,7 +158,7 @@ test("the documents' code compiles", () => {
       if (!["js", "ts"].includes(language)) continue;
       const file = `docs-${i}-${index}.${language}`;
       // What a page imports by its address.
-      writeFileSync(join(folder, file), code.replace('"/node_modules/foretoken/www/engine.js"', '"foretoken"'));
+      writeFileSync(join(folder, file), code.replace('"/node_modules/foretoken/dist/engine.js"', '"foretoken"'));
       files.push(file);
     }
   }
@@ -166,11 +167,10 @@ test("the documents' code compiles", () => {
 });
 
 test("the reference tells of all that the types declare, and its links lead somewhere", () => {
-  types();
   const html = reference();
   const ids = new Set([...html.matchAll(/ id="([^"]*)"/g)].map(([, id]) => id));
   for (const [, to] of html.matchAll(/href="#([^"]*)"/g)) ok(ids.has(to), to);
-  const declared = readFileSync(join(root, "www", "types", "api.d.ts"), "utf8");
+  const declared = readFileSync(join(root, "dist", "types", "api.d.ts"), "utf8");
   const names = [...declared.matchAll(/^export (?:declare )?(?:type|class) (\w+)|^ {4}(\w+)\??:/gm)];
   ok(names.length > 100);
   for (const [, exported, field] of names) ok(exported ? ids.has(exported.toLowerCase()) : new RegExp(`\\b${field}\\??:`).test(html), exported ?? field);

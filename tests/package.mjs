@@ -8,7 +8,7 @@ import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
 import { build as esbuild } from "esbuild";
 import { build as vite, transformWithOxc } from "vite";
-import { types } from "../scripts/build.mjs";
+import { makePackage } from "../scripts/build.mjs";
 import { answer, listen } from "../scripts/serve.mjs";
 import { codeOf, compile, consumer, contents, root } from "./consumer.mjs";
 import { examples, manifests } from "./examples.mjs";
@@ -39,22 +39,22 @@ const FILES = [
   "LICENSE-MIT",
   "README.md",
   "package.json",
-  "www/foretoken.js",
-  "www/foretoken_bg.wasm",
-  "www/grammar.js",
-  "www/grammar_bg.wasm",
-  ...MODULES.flatMap((name) => [`www/${name}.js`, `www/types/${name}.d.ts`]),
-  "www/types/api.d.ts",
-  "www/types/protocol.d.ts",
-  "www/node.js",
-  "www/node-worker.js",
+  "dist/foretoken.js",
+  "dist/foretoken_bg.wasm",
+  "dist/grammar.js",
+  "dist/grammar_bg.wasm",
+  ...MODULES.flatMap((name) => [`dist/${name}.js`, `dist/types/${name}.d.ts`]),
+  "dist/types/api.d.ts",
+  "dist/types/protocol.d.ts",
+  "dist/node.js",
+  "dist/node-worker.js",
 ];
 
-types();
+makePackage();
 const { folder, remove } = consumer();
 after(remove);
 const read = (...path) => readFileSync(join(...path), "utf8");
-const declared = (module) => read(folder, "node_modules", "foretoken", "www", "types", `${module}.d.ts`);
+const declared = (module) => read(folder, "node_modules", "foretoken", "dist", "types", `${module}.d.ts`);
 
 test("npm packs the files of the list, and no others", () => {
   const { files, size, unpackedSize } = contents();
@@ -68,6 +68,10 @@ test("npm packs the files of the list, and no others", () => {
   );
   const { dependencies, optionalDependencies, peerDependencies, peerDependenciesMeta } = JSON.parse(read(root, "package.json"));
   equal(dependencies ?? optionalDependencies, undefined, "dependencies");
+  const published = (file) => read(folder, "node_modules", "foretoken", "dist", file);
+  ok(!published("engine.js").includes("/**") && published("engine.js").split("\n").length > 200, "modules without comments, in lines");
+  ok(published("types/engine.d.ts").includes("/**"), "declarations with comments");
+  match(published("node-worker.js"), /import\(\/\* webpackIgnore: true \*\/ .*"webgpu"/, "what bundlers read");
   for (const name of Object.keys(peerDependencies)) ok(peerDependenciesMeta[name].optional, name);
 });
 
@@ -117,7 +121,7 @@ test("options and statistics are typed as the engine names them", () => {
 });
 
 test("bundlers find the worker and the WASM by their names in the package", async () => {
-  const wasm = readFileSync(join(folder, "node_modules", "foretoken", "www", "foretoken_bg.wasm"));
+  const wasm = readFileSync(join(folder, "node_modules", "foretoken", "dist", "foretoken_bg.wasm"));
   const outputs = {};
   writeFileSync(join(folder, "entry.js"), 'import wasm from "foretoken/foretoken_bg.wasm"; console.log(wasm);');
   const common = { absWorkingDir: folder, bundle: true, format: "esm", outdir: "out", write: false, loader: { ".wasm": "file" } };
