@@ -7,7 +7,7 @@
 //! let engine = Engine::builder("HuggingFaceTB/SmolLM2-1.7B-Instruct")
 //!     .assistant_model("HuggingFaceTB/SmolLM2-135M-Instruct")
 //!     .load()?;
-//! let mut chat = engine.chat(GenerateOptions { max_new_tokens: 200, ..GenerateOptions::default() });
+//! let mut chat = engine.chat(GenerateOptions::new().max_new_tokens(200));
 //! for token in chat.send("Why is the sky blue?") {
 //!     print!("{}", token?.text);
 //! }
@@ -41,51 +41,78 @@
 //! Start reading at [`session`]; the rules of acceptance are in [`speculate`].
 
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(feature = "internals"),
+    allow(dead_code, unused_imports, reason = "the browser, the program and the tests use different parts")
+)]
 
-pub mod checkpoint;
+mod checkpoint;
 #[cfg(feature = "cli")]
+#[doc(hidden)]
 pub mod cli;
-pub mod constraint;
-pub mod cpu;
-pub mod decode;
-pub mod device;
+mod constraint;
+mod cpu;
+mod decode;
+mod device;
 #[cfg(not(target_arch = "wasm32"))]
 mod engine;
-pub mod error;
+mod error;
 #[cfg(not(target_arch = "wasm32"))]
 mod files;
-pub mod gpu;
+mod gpu;
 #[cfg(feature = "grammar")]
-pub mod grammar;
+mod grammar;
 #[cfg(feature = "hub")]
-pub mod hub;
+mod hub;
 mod load;
-pub mod model;
-pub mod options;
-pub mod parallel;
-pub mod reference;
-pub mod sample;
-pub mod session;
+mod model;
+mod options;
+mod parallel;
+#[cfg(feature = "internals")]
+mod reference;
+mod sample;
+mod session;
+#[cfg(feature = "simulator")]
 pub mod simulate;
-pub mod speculate;
-pub mod target;
-pub mod text;
+mod speculate;
+mod target;
+mod text;
 #[cfg(target_arch = "wasm32")]
-pub mod wasm;
-pub mod weights;
+mod wasm;
+mod weights;
 
-pub use checkpoint::Checkpoint;
 pub use constraint::ResponseFormat;
-pub use device::Device;
 #[cfg(not(target_arch = "wasm32"))]
 pub use engine::{Answer, CancelToken, Chat, Engine, EngineBuilder, Turn, Writing};
-pub use error::{Error, Result};
-pub use gpu::{Gpu, GpuOptions, KvDtype};
-pub use load::{Inspection, ModelFiles, Share, Tensors};
-pub use options::{DoSample, GenerateOptions, LoadOptions, LookupRule, Schedule, Speculation};
-pub use session::{FinishReason, Generation, Progress, Prompt, Session, Token};
-pub use speculate::{Origin, Stats};
+pub use error::{Error, Result, WeightsRule};
+pub use gpu::DeviceInfo;
+pub use options::{
+    Acceptance, Arithmetic, ArithmeticChoice, ChatOptions, ContextOptions, ContextPolicy, DeviceChoice, DoSample,
+    DrafterChoice, DraftingOptions, GenerateOptions, KvDtype, LoadOptions, LookupRule, Pooling, SamplingOptions,
+    SamplingValues, Schedule, Speculation, WeightDtype,
+};
+pub use session::{Embedding, FinishReason, Generation, Prompt, Score, Token, TokenLogprob};
+pub use speculate::{Distributed, Origin, RoundsBy, Speculating, Stats, Times};
 pub use text::Message;
+
+/// The inside, for this crate's own tests: nothing here is stable.
+#[cfg(feature = "internals")]
+#[allow(missing_docs, reason = "each module says in its file what it is")]
+pub mod internals {
+    macro_rules! modules {
+        ($($module:ident)*) => {
+            $(pub mod $module {
+                pub use crate::$module::*;
+            })*
+        };
+    }
+
+    modules! { checkpoint constraint cpu decode device gpu load model options parallel reference sample session speculate target text weights }
+    #[cfg(feature = "grammar")]
+    modules! { grammar }
+    #[cfg(feature = "hub")]
+    modules! { hub }
+}
 
 /// The documents' examples compile.
 #[cfg(doctest)]

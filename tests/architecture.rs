@@ -1,6 +1,6 @@
 //! The house rules, read from the source itself: who may use whom, and how long a file may be.
 
-use foretoken::model::Architecture;
+use foretoken::internals::model::Architecture;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
