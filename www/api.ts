@@ -1,13 +1,15 @@
 // The types of the package: what engine.js takes and what it gives.
-export { Conversation, type ConversationOptions } from "./conversation.js";
 export { Engine } from "./engine.js";
+export { Conversation, type ConversationOptions } from "./conversation.js";
 import type { ErrorCode } from "./error.js";
 export { ForetokenError, type ErrorCode } from "./error.js";
+export type { CachedModelInfo } from "./cache.js";
 export type { SavedChatInfo } from "./saved.js";
 export type { Tool, ToolCall, ToolCallDelta, ToolChoice, ToolFormat } from "./tools.js";
 export type {
   ChatCompletion,
   ChatCompletionChunk,
+  ChatOptions,
   ChatRequest,
   ChoiceLogprobs,
   CompletionUsage,
