@@ -1,5 +1,6 @@
 /** A server with OpenAI's API where an engine would have a worker: what it is asked, and what it answers. */
 import { ForetokenError, aborted, badOption } from "./error.js";
+import { place } from "./spawn.js";
 
 /**
  * @import { DeviceInfo, GenerateOptions, Generation, Memory, ModelMemory, Prompt, Server, Stats } from "./api.js"
@@ -102,7 +103,7 @@ export class OpenAI {
     this.model = model;
     this.#key = api_key ?? "";
     try {
-      const { origin, pathname } = new URL(url, globalThis.document?.baseURI);
+      const { origin, pathname } = new URL(url, place.base());
       // Of a host alone, what is usual.
       this.url = `${origin}${pathname === "/" ? "/v1" : pathname.replace(/\/$/, "")}`;
     } catch {

@@ -2,12 +2,12 @@
 //! on simulated latencies and acceptances (after the simulations of Timor et al. 2024, arXiv 2405.14105).
 //!
 //! - [`offline`] adds latencies: exact, fast, the same for the same seed. [`online`] waits for them on real threads, so
-//!   that what scheduling costs is in its times.
+//!   that what scheduling costs is in its times. [`cluster`] has many users share servers.
 //! - A draft token is accepted with the same probability at every position, whatever came before.
 //! - The time of a forward does not depend on how many tokens go through it, except for the first one, which has the
-//!   prompt to read.
+//!   prompt to read. In a cluster it does.
 //!
-//! Latencies are in whatever unit the caller thinks in; only their ratio matters offline. Online it is milliseconds.
+//! Latencies are in whatever unit the caller thinks in; only their ratio matters offline. Elsewhere it is milliseconds.
 
 pub mod cluster;
 mod draws;
