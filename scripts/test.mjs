@@ -21,4 +21,5 @@ cargo("test", "--release", "--features", "cli");
 run(process.execPath, ["tests/crate.mjs"], { env });
 run(process.execPath, ["scripts/build.mjs"]);
 run(process.execPath, ["tests/package.mjs"]);
+run(process.execPath, ["tests/docs.mjs"]);
 for (const BROWSER of ["chromium", "firefox"]) run(process.execPath, ["tests/browser/run.mjs"], { env: { ...process.env, BROWSER } });
