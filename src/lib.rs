@@ -83,7 +83,7 @@ mod weights;
 
 pub use constraint::ResponseFormat;
 #[cfg(not(target_arch = "wasm32"))]
-pub use engine::{Answer, CancelToken, Chat, Engine, EngineBuilder, Turn, Writing};
+pub use engine::{Answer, CancelToken, Chat, Engine, EngineBuilder, Writing};
 pub use error::{Error, Result, WeightsRule};
 pub use gpu::DeviceInfo;
 pub use options::{

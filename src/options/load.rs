@@ -18,8 +18,7 @@ options! {
     pub struct LoadOptions set by LoadOptions {
         /// Where the models run; several targets run on GPUs.
         device: DeviceChoice = DeviceChoice::Auto,
-        /// Where the draft model runs: where the target runs or, with `cpu`, on the CPU, at the same time as the target. That is for
-        /// `parallel::Parallel`.
+        /// Where the draft model runs: where the target runs or, with `cpu`, on the CPU, at the same time as the target.
         draft_device: DeviceChoice = DeviceChoice::Auto,
         /// Which GGUF file of several is meant, `*` standing for any characters; none: the only one.
         file: Option<String> = None,
@@ -29,8 +28,8 @@ options! {
         dtype: WeightDtype = WeightDtype::Auto,
         /// What products of quantised weights are computed with.
         arithmetic: ArithmeticChoice = ArithmeticChoice::Auto,
-        /// Instances of the target that verify at the same time, each with its own device, weights and KV cache. More than one
-        /// are for `parallel::Parallel`.
+        /// Instances of the target that verify at the same time, each with its own device, weights and KV cache: distributed
+        /// speculative inference.
         sp_degree: usize = 1,
     } with {
         /// How much text is held.
