@@ -65,6 +65,7 @@ pub enum Progress<'a> {
 
 /// A generated token.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Token {
     /// Its id.
     pub id: u32,
@@ -79,6 +80,7 @@ pub struct Token {
 
 /// Why a generation ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 #[serde(rename_all = "snake_case")]
 pub enum FinishReason {
     /// An end-of-text token or a stop string.
@@ -91,6 +93,7 @@ pub enum FinishReason {
 
 /// A finished generation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Generation {
     /// The text, without what ended it.
     pub text: String,

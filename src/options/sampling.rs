@@ -141,6 +141,7 @@ impl SamplingDefaults {
 
 /// The values that a text was chosen with; those of drawing change nothing where nothing was drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[non_exhaustive]
 #[allow(missing_docs, reason = "as in SamplingOptions")]
 pub struct SamplingValues {
     pub do_sample: bool,
