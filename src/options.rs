@@ -75,13 +75,13 @@ impl GenerateOptions {
     /// The defaults, with what an object names in their place; null leaves the default.
     ///
     /// # Errors
-    /// [`Error::BadOption`] for an unknown name, or a value of another type.
+    /// [`Error::BadOption`](crate::Error::BadOption) for an unknown name, or a value of another type.
     pub fn read<'de>(from: impl Deserializer<'de>) -> Result<Self> {
         read(from)
     }
 
     /// # Errors
-    /// [`Error::BadOption`] with the allowed range.
+    /// [`Error::BadOption`](crate::Error::BadOption) with the allowed range.
     pub fn validate(&self) -> Result<()> {
         if self.max_new_tokens == 0 {
             return bad("max_new_tokens", 0, "1 or more");

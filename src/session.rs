@@ -1,4 +1,19 @@
 //! START HERE. A prompt becomes text: prefill, then rounds of draft, verify, accept, emit, until something ends it.
+//!
+//! ```text
+//!  prompt ─> text::Tokenizer ─> prefill ─┐
+//!            ┌───────────────────────────┘
+//!            v                                                                    session::rounds
+//!      tokens ──> Drafter::draft ──> draft tokens ──┐
+//!         │                                         v
+//!         └────> pending token ──────────> Target::submit : 1 submission, and beside it what the round before emitted
+//!                                          Target::finish : 1 readback
+//!                                                   │ draft tokens, target's ids
+//!                                                   v
+//!            ┌──── emit <── accept : longest common prefix, then one token of the target's own
+//!            v
+//!      text::TextStream ─> text::StopStrings ─> the caller
+//! ```
 
 mod constrained;
 mod emit;

@@ -153,18 +153,18 @@ impl LoadOptions {
     /// The defaults, with what an object names in their place; null leaves the default.
     ///
     /// # Errors
-    /// [`Error::BadOption`] for an unknown name, or a value of another type.
+    /// [`Error::BadOption`](crate::Error::BadOption) for an unknown name, or a value of another type.
     pub fn read<'de>(from: impl Deserializer<'de>) -> Result<Self> {
         read(from)
     }
 
     /// Whether models compute at the same time, each on its own: several targets, or a target and its draft model.
-    pub fn is_parallel(&self, has_assistant: bool) -> bool {
+    pub(crate) fn is_parallel(&self, has_assistant: bool) -> bool {
         self.sp_degree > 1 || has_assistant && self.draft_device == DeviceChoice::Cpu
     }
 
     /// # Errors
-    /// [`Error::BadOption`] with the allowed range.
+    /// [`Error::BadOption`](crate::Error::BadOption) with the allowed range.
     pub fn validate(&self) -> Result<()> {
         let ContextOptions { max_context, prefill_chunk, .. } = self.context;
         match max_context {

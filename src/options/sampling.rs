@@ -214,7 +214,7 @@ impl SamplingOptions {
     ///
     /// # Errors
     /// [`Error::BadOption`] for a value of theirs that is out of range.
-    pub fn values(&self, model: &SamplingDefaults) -> Result<SamplingValues> {
+    pub(crate) fn values(&self, model: &SamplingDefaults) -> Result<SamplingValues> {
         let nothing = SamplingDefaults::default();
         let model = if self.do_sample == DoSample::Model { model } else { &nothing };
         let do_sample = self.do_sample == DoSample::Yes || model.do_sample == Some(true);

@@ -22,7 +22,7 @@ pub struct Score {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Embedding {
-    /// [hidden].
+    /// As many numbers as a hidden state has.
     pub embedding: Vec<f32>,
     /// Tokens of the text.
     pub num_tokens: usize,

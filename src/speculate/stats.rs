@@ -106,7 +106,7 @@ pub struct Times {
 
 impl Stats {
     /// Counts a round.
-    pub fn add_round(&mut self, round: &Accepted) {
+    pub(crate) fn add_round(&mut self, round: &Accepted) {
         self.num_spec_steps += 1;
         self.num_draft_tokens += round.drafted;
         self.num_accepted_draft_tokens += round.accepted;
