@@ -22,4 +22,5 @@ cargo("test", "--release");
 run(process.execPath, ["tests/crate.mjs"], { env });
 run(process.execPath, ["scripts/build.mjs"]);
 run(process.execPath, ["tests/package.mjs"]);
+run(process.execPath, ["tests/docs.mjs"]);
 for (const BROWSER of ["chromium", "firefox"]) run(process.execPath, ["tests/browser/run.mjs"], { env: { ...process.env, BROWSER } });

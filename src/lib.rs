@@ -291,7 +291,10 @@ pub mod internals {
     modules! { hub }
 }
 
-/// The README's example compiles.
+/// The documents' examples compile.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
-pub struct Readme;
+#[doc = include_str!("../docs/chat.md")]
+#[doc = include_str!("../docs/drafters.md")]
+#[doc = include_str!("../docs/json.md")]
+pub struct Documents;
