@@ -10,14 +10,13 @@ mod sampling;
 use crate::constraint::ResponseFormat;
 use crate::error::Result;
 pub use chat::{ChatOptions, ContextPolicy};
-use declare::{Options, options, replace, taken};
+use declare::options;
 pub use drafting::{Acceptance, DrafterChoice, DraftingOptions, LookupRule, Schedule, Speculation};
 pub use load::{Arithmetic, ArithmeticChoice, ContextOptions, DeviceChoice, KvDtype, LoadOptions, WeightDtype};
 pub(crate) use read::Given;
 use read::{bad, read};
 pub use sampling::{DoSample, SamplingDefaults, SamplingOptions, SamplingValues};
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::Value;
 
 options! {
     /// How to continue a prompt. The groups are fields; the methods set the options of all groups.

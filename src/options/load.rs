@@ -1,10 +1,9 @@
 //! Options of loading.
 
-use super::declare::{Options, options, replace, taken};
+use super::declare::options;
 use super::read::{bad, read};
 use crate::error::Result;
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::Value;
 
 options! {
     /// How to load a model, and its draft model. The group is a field; the methods set all options.

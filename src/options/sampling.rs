@@ -1,7 +1,7 @@
 //! How tokens are chosen: by the options, by what the model's files recommend, or plainly.
 
 use super::GenerateOptions;
-use super::declare::{Options, options, replace, taken};
+use super::declare::options;
 use super::read::bad;
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
