@@ -1,5 +1,4 @@
-//! Two conversations with one model that take turns, awaited, each with its own end: `cargo run --release --example chats [MODEL]`. A
-//! model of the Hub needs `--features hub`.
+//! Two conversations with one model that take turns, awaited, each with its own end: `cargo run --release --example chats [MODEL]`.
 
 use foretoken::{Engine, GenerateOptions};
 
@@ -8,7 +7,7 @@ fn main() -> foretoken::Result<()> {
     // On any executor.
     pollster::block_on(async {
         let engine = Engine::builder(model).load_async().await?;
-        let options = GenerateOptions { max_new_tokens: 24, ..GenerateOptions::default() };
+        let options = GenerateOptions::new().max_new_tokens(24);
         let (mut fox, mut king) = (engine.chat(options.clone()), engine.chat(options));
         for (chat, message) in [
             (&mut fox, "Continue the tale: The fox went into the wood."),

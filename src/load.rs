@@ -45,16 +45,16 @@ impl<S: Source + 'static> ModelFiles<S> {
         let mut spec = checkpoint.spec().clone();
         let warnings = drop_unknown_tokens(&mut spec);
         let most = spec.max_position_embeddings;
-        let max_context = options.max_context.unwrap_or(most.min(DEFAULT_CONTEXT));
+        let max_context = options.context.max_context.unwrap_or(most.min(DEFAULT_CONTEXT));
         if max_context > most {
             let allowed = format!("2 to {most}, the positions that the model was made for");
             return Err(Error::BadOption { option: "max_context".into(), value: max_context.to_string(), allowed });
         }
-        let kv_dtype = options.kv_dtype.unwrap_or_else(|| {
+        let kv_dtype = options.context.kv_dtype.unwrap_or_else(|| {
             let is_wide = |tensor: &Tensor| tensor.dtype == Dtype::F32 && tensor.shape.len() > 1;
             if checkpoint.weights().iter().any(|(_, tensor)| is_wide(tensor)) { KvDtype::F32 } else { KvDtype::F16 }
         });
-        let capacity = Capacity { max_context, prefill_chunk: options.prefill_chunk, kv_dtype };
+        let capacity = Capacity { max_context, prefill_chunk: options.context.prefill_chunk, kv_dtype };
         let blueprint = Blueprint::new(spec, checkpoint.weights(), capacity, options.dtype);
         let mut blueprint = blueprint.map_err(|error| error.within(&place))?;
         blueprint.arithmetic = options.arithmetic;
@@ -130,7 +130,7 @@ impl Session {
                 1 => ("draft_device", "cpu".into()),
                 more => ("sp_degree", more.to_string()),
             };
-            let allowed = "what one device computes: the rest is for `parallel::Parallel`".into();
+            let allowed = "what one device computes".into();
             return Err(Error::BadOption { option: option.into(), value, allowed });
         }
         let target = ModelFiles::open(target, options).await?;
@@ -170,7 +170,7 @@ impl Session {
         let learned = Learned::new(&mut engine).await;
         let spec = engine.spec().clone();
         let prompts = Prompts { tokenizer, template, sampling, spec, context };
-        let prompt_cache = PromptCache::new(options.prompt_cache_bytes);
+        let prompt_cache = PromptCache::new(options.context.prompt_cache_bytes);
         let grammars = None;
         Ok(Self { engine, prompts, learned, prompt_cache, grammars, origin: Box::new(pair), warnings })
     }
@@ -319,10 +319,36 @@ pub(crate) async fn open_assistant<A: Source + 'static>(
     options: &LoadOptions,
     context: usize,
 ) -> Result<(ModelFiles<A>, Tokenizer)> {
-    let own = LoadOptions { max_context: None, file: options.assistant_file.clone(), ..options.clone() };
+    let own = options.clone().max_context(None).file(options.assistant_file.clone());
     let mut assistant = ModelFiles::open(source, &own).await.map_err(checkpoint::of_assistant)?;
     let most = assistant.blueprint.spec.max_position_embeddings;
     assistant.blueprint.capacity.max_context = context.min(most);
     let tokenizer = assistant.tokenizer().await?;
     Ok((assistant, tokenizer))
+}
+
+#[cfg(all(test, not(target_arch = "wasm32")))]
+mod tests {
+    use super::*;
+    use crate::gpu::{Arithmetic, GpuOptions};
+    use crate::options::WeightDtype;
+    use crate::weights::Folder;
+
+    /// Measured anew on the device that takes the place of a lost one, it might be another one, and in mid-text the text, too.
+    #[test]
+    fn what_was_chosen_for_a_model_stays_with_it() {
+        pollster::block_on(async {
+            let gpu = Rc::new(Gpu::open(&GpuOptions::default()).await.unwrap());
+            let source = Folder::open(concat!(env!("CARGO_MANIFEST_DIR"), "/models/tales/draft")).unwrap();
+            let options = LoadOptions::new().dtype(WeightDtype::Q8).max_context(64);
+            let loadable = ModelFiles::open(source, &options).await.unwrap().into_loadable();
+            let Blueprint { spec, capacity, .. } = &loadable.blueprint;
+            let buffers = RoundBuffers::new(&gpu, capacity, spec.vocab_size).unwrap();
+            let measured = loadable.put(&gpu, &buffers, &mut |_| ()).await.unwrap().arithmetic();
+            assert_eq!(loadable.arithmetic.get(), measured.into());
+            let other = if measured == Arithmetic::F32 { Arithmetic::Int8 } else { Arithmetic::F32 };
+            loadable.arithmetic.set(other.into());
+            assert_eq!(loadable.put(&gpu, &buffers, &mut |_| ()).await.unwrap().arithmetic(), other);
+        });
+    }
 }

@@ -41,7 +41,7 @@ use crate::options::{Acceptance, Arithmetic, DrafterChoice, GenerateOptions, Sch
 use crate::sample::Sampling;
 use crate::session::{Emitter, Generation, Progress, Prompt, Prompts, setup};
 use crate::speculate::PromptLookup;
-use crate::speculate::dsi::lookahead_for;
+use crate::speculate::dsi::Tuner;
 use crate::target::{MAX_DRAFT, Target};
 use crate::text::{Tokenizer, ToolFormat};
 use std::ops::ControlFlow;
@@ -68,8 +68,8 @@ pub struct Parallel<C> {
     crew: C,
     device: DeviceInfo,
     warnings: Vec<String>,
-    /// Seconds of a target forward and of a draft step in the text before.
-    latencies: Option<[f64; 2]>,
+    /// What was measured with the lookup, and with the draft model.
+    tuners: [Tuner; 2],
 }
 
 impl<C: Crew> Parallel<C> {
@@ -104,9 +104,8 @@ impl<C: Crew> Parallel<C> {
     /// Continues a prompt. `on_progress` hears how the prompt is read, and of each token, and may break off.
     ///
     /// Drafts come from the draft model, else from the text so far. The lookahead, the draft tokens that make a verify task,
-    /// is `num_assistant_tokens` (with the lookup `prompt_lookup_num_tokens`); under the schedule `adaptive` the draft model's
-    /// is, from the second text on, the smallest with which the targets keep up with it (equation 1 of the paper), by the
-    /// latencies of the text before.
+    /// is `num_assistant_tokens` (with the lookup `prompt_lookup_num_tokens`). Under the schedule `adaptive` it follows what is measured
+    /// ([`Tuner::lookahead`]), with the lookup up to that number.
     ///
     /// # Errors
     /// As [`crate::Session::generate`], and [`Error::BadOption`] for acceptance by rejection, for log-probabilities and for other drafters. The
@@ -125,26 +124,28 @@ impl<C: Crew> Parallel<C> {
         }
         let (prompt, num_dropped_messages) = self.prompts.fit(prompt, options)?;
         let ends = self.prompts.spec.eos_token_id.clone();
-        let values = options.sampling(&self.prompts.sampling)?;
+        let values = options.sampling.values(&self.prompts.sampling)?;
         let sampling = setup::sampling(options, &values, &self.prompts.spec, prompt.len())?;
-        let (guess, lookahead) = self.guess(options, values.do_sample, &ends)?;
+        let (guess, lookahead, longest) = self.guess(options, values.do_sample, &ends)?;
+        let longest = longest.filter(|_| options.drafting.num_assistant_tokens_schedule == Schedule::Adaptive);
         let mut out = Emitter::new(&self.prompts.tokenizer, &prompt, &ends, options, on_progress);
         let seed = values.do_sample.then_some(sampling.seed);
-        let plan = Plan { sampling, lookahead, guess, ends: ends.clone(), capacity: self.prompts.context };
-        let mut stats = write(&mut self.crew, &prompt, plan, &mut out).await?;
-        let latencies = stats.distributed.map(|found| [found.target_latency, found.drafter_latency]);
-        self.latencies = latencies.filter(|[target, drafter]| *target > 0.0 && *drafter > 0.0).or(self.latencies);
+        let tuner = &mut self.tuners[usize::from(matches!(guess, Guess::Model))];
+        let plan = Plan { sampling, lookahead, longest, guess, ends: ends.clone(), capacity: self.prompts.context };
+        let mut stats = write(&mut self.crew, &prompt, plan, tuner, &mut out).await?;
         stats.num_dropped_messages = num_dropped_messages;
         (stats.sampling, stats.seed, stats.arithmetic) = (values, seed, self.arithmetic);
         let known = self.warnings.iter().cloned();
-        let missing = setup::missing(options, self.crew.has_drafter());
-        let ignored = options.prediction.is_some().then(|| "with several targets no prediction is used".to_owned());
+        let missing = setup::missing(&options.drafting, self.crew.has_drafter());
+        let ignored =
+            options.drafting.prediction.is_some().then(|| "with several targets no prediction is used".to_owned());
         stats.warnings.splice(0..0, known.chain(setup::idle(options, &values)).chain(missing).chain(ignored));
         out.finish(stats)
     }
 
-    /// Who drafts, and how many tokens make a verify task.
-    fn guess(&self, options: &GenerateOptions, drawn: bool, ends: &[u32]) -> Result<(Guess, usize)> {
+    /// Who drafts, how many tokens make a verify task, and how many may.
+    fn guess(&self, options: &GenerateOptions, drawn: bool, ends: &[u32]) -> Result<(Guess, usize, Option<usize>)> {
+        let drafting = &options.drafting;
         let bad = |option: &'static str, value: &str, allowed: &str| {
             let allowed = format!("{allowed}, with several targets (sp_degree)");
             Err(Error::BadOption { option: option.into(), value: value.into(), allowed })
@@ -152,28 +153,25 @@ impl<C: Crew> Parallel<C> {
         if options.logprobs {
             return bad("logprobs", "true", "false");
         }
-        if drawn && options.acceptance == Acceptance::Rejection {
+        if drawn && drafting.acceptance == Acceptance::Rejection {
             return bad("acceptance", "rejection", "coupled");
         }
-        let model = self.crew.has_drafter() && options.num_assistant_tokens > 0;
-        let model = match options.drafter {
-            DrafterChoice::Auto => model && options.prompt_lookup_num_tokens.is_none(),
+        let model = self.crew.has_drafter() && drafting.num_assistant_tokens > 0;
+        let model = match drafting.drafter {
+            DrafterChoice::Auto => model && drafting.prompt_lookup_num_tokens.is_none(),
             DrafterChoice::DraftModel => model,
             DrafterChoice::Lookup => false,
             DrafterChoice::Prediction => return bad("drafter", "prediction", "auto, draft_model or lookup"),
             DrafterChoice::Chain => return bad("drafter", "chain", "auto, draft_model or lookup"),
         };
-        if options.speculation == Speculation::Off || options.drafter == DrafterChoice::DraftModel && !model {
-            return Ok((Guess::Nothing, 1));
+        if drafting.speculation == Speculation::Off || drafting.drafter == DrafterChoice::DraftModel && !model {
+            return Ok((Guess::Nothing, 1, None));
         }
         if model {
-            let adaptive = options.num_assistant_tokens_schedule == Schedule::Adaptive;
-            let latencies = self.latencies.filter(|_| adaptive);
-            let measured = latencies.map(|[target, drafter]| lookahead_for(target, drafter, self.crew.sp_degree()));
-            return Ok((Guess::Model, measured.unwrap_or(options.num_assistant_tokens).clamp(1, MAX_DRAFT)));
+            return Ok((Guess::Model, drafting.num_assistant_tokens.clamp(1, MAX_DRAFT), Some(MAX_DRAFT)));
         }
-        let count = options.prompt_lookup_num_tokens.unwrap_or(setup::LOOKUP_TOKENS).min(MAX_DRAFT);
-        let lookup = PromptLookup::new(count, options.max_matching_ngram_size, options.prompt_lookup_rule, ends);
-        Ok((Guess::Lookup(lookup), count))
+        let count = drafting.prompt_lookup_num_tokens.unwrap_or(setup::LOOKUP_TOKENS).min(MAX_DRAFT);
+        let lookup = PromptLookup::new(count, drafting.max_matching_ngram_size, drafting.prompt_lookup_rule, ends);
+        Ok((Guess::Lookup(lookup), count, Some(count)))
     }
 }

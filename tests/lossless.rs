@@ -3,15 +3,13 @@
 mod common;
 use common::altered::configured;
 use common::{Golden, Tales, blueprint, capacity, engine, goldens, gpu, path, plain, run};
-use foretoken::decode::{Engine, Variants};
-use foretoken::model::Capacity;
-use foretoken::model::{NormKind, Residual};
-use foretoken::options::{LookupRule, Schedule};
-use foretoken::sample::{Bias, Draw, Processors, Sampling};
-use foretoken::session::{Run, Sink, rounds};
-use foretoken::speculate::{DraftModel, Drafter, Lookahead, NoDrafter, Origin, PromptLookup, Round, Stats};
-use foretoken::target::{Draft, Logprobs, Target};
-use foretoken::{GenerateOptions, LoadOptions, Prompt, Result, Session, Speculation};
+use foretoken::internals::decode::{Engine, Variants};
+use foretoken::internals::model::{Capacity, NormKind, Residual};
+use foretoken::internals::sample::{Bias, Draw, Processors, Sampling};
+use foretoken::internals::session::{Run, Session, Sink, rounds};
+use foretoken::internals::speculate::{DraftModel, Drafter, Lookahead, NoDrafter, PromptLookup, Round};
+use foretoken::internals::target::{Draft, Logprobs, Target};
+use foretoken::{GenerateOptions, LoadOptions, LookupRule, Origin, Prompt, Result, Schedule, Speculation, Stats};
 use serde_json::json;
 use std::ops::ControlFlow;
 
@@ -184,12 +182,12 @@ fn the_tokens_are_the_same_whichever_kernel_variants_are_in_use() {
 #[test]
 fn an_end_of_text_beyond_the_vocabulary_changes_nothing() {
     let folder = path("models/tales/draft");
-    let options = GenerateOptions { max_new_tokens: 24, min_new_tokens: 20, ..GenerateOptions::default() };
-    let plain = GenerateOptions { speculation: Speculation::Off, ..options.clone() };
-    let drafted = GenerateOptions { num_assistant_tokens_schedule: Schedule::Constant, ..options };
+    let options = GenerateOptions::new().max_new_tokens(24).min_new_tokens(20);
+    let plain = options.clone().speculation(Speculation::Off);
+    let drafted = options.num_assistant_tokens_schedule(Schedule::Constant);
     let generate = |ends: &[u32], options: &GenerateOptions| {
         let source = || configured(&folder, "generation_config.json", "eos_token_id", &json!(ends));
-        let load = LoadOptions { max_context: Some(128), ..LoadOptions::default() };
+        let load = LoadOptions::new().max_context(128);
         let mut session = run(Session::load(&gpu(), source(), Some(source()), &load, &mut |_, _| ())).unwrap();
         let prompt = Prompt::Text("Once upon a time there was a king.".into());
         run(session.generate(&prompt, options, &mut |_| ControlFlow::Continue(()))).unwrap()
@@ -200,7 +198,7 @@ fn an_end_of_text_beyond_the_vocabulary_changes_nothing() {
     let beyond: Vec<u32> = [0, 2].into_iter().chain(expected.token_ids.iter().map(|id| 4096 + id)).collect();
     for options in [plain, drafted] {
         let found = generate(&beyond, &options);
-        assert_eq!(found.token_ids, expected.token_ids, "{:?}", options.speculation);
+        assert_eq!(found.token_ids, expected.token_ids, "{:?}", options.drafting.speculation);
         let says = format!("eos_token_id {} is ignored", beyond[2]);
         assert!(found.stats.warnings.iter().any(|warning| warning.contains(&says)), "{:?}", found.stats.warnings);
     }
@@ -435,10 +433,10 @@ fn logprobs_are_the_same_with_drafts_and_without() {
         let logits = run(engine.logits(&text, 64)).unwrap();
         for (place, (told, id)) in plain.iter().zip(&expected).enumerate() {
             let row = &logits[(prompt.len() - 1 + place) * vocab..][..vocab];
-            let all = foretoken::sample::log_sum_exp(row);
+            let all = foretoken::internals::sample::log_sum_exp(row);
             assert!((told.chosen - (row[*id as usize] - all)).abs() < 2e-5, "{what}: {place}");
             let likely: Vec<u32> = told.top.iter().map(|(id, _)| *id).collect();
-            assert_eq!(likely, foretoken::sample::most_likely(row, 5), "{what}: {place}");
+            assert_eq!(likely, foretoken::internals::sample::most_likely(row, 5), "{what}: {place}");
         }
     }
 }

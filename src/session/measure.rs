@@ -10,6 +10,7 @@ use serde::Serialize;
 
 /// How likely a continuation is.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Score {
     /// The sum of its tokens' log-probabilities, each behind the prompt and the tokens before it.
     pub logprob: f64,
@@ -19,8 +20,9 @@ pub struct Score {
 
 /// A text's place among others.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Embedding {
-    /// [hidden].
+    /// As many numbers as a hidden state has.
     pub embedding: Vec<f32>,
     /// Tokens of the text.
     pub num_tokens: usize,
@@ -33,7 +35,7 @@ impl Session {
     /// # Errors
     /// As [`Session::encode`], [`Error::ContextFull`], and what the device reports. The session stays usable.
     pub async fn embed(&mut self, text: &Prompt, pooling: Pooling, normalize: bool) -> Result<Embedding> {
-        let tokens = self.encode(text, &GenerateOptions::default())?;
+        let tokens = self.encode(text, &GenerateOptions::new())?;
         let wanted = if pooling == Pooling::Last { 1 } else { tokens.len() };
         let hidden = self.read(&[], async |engine: &mut Engine| hidden(engine, &tokens, wanted).await).await?;
         let width = hidden.len() / wanted;
@@ -59,7 +61,7 @@ impl Session {
     /// # Errors
     /// As [`Session::embed`].
     pub async fn score(&mut self, prompt: &Prompt, continuations: &[Prompt]) -> Result<Vec<Score>> {
-        let options = GenerateOptions::default();
+        let options = GenerateOptions::new();
         let head = self.encode(prompt, &options)?;
         let mut scores = Vec::new();
         for continuation in continuations {

@@ -10,8 +10,9 @@
 mod radv;
 mod report;
 
-use foretoken::gpu::{Arithmetic, Kernel, Subnormals};
-use foretoken::weights::{Affine, Dtype, Float, Format, Scales};
+use foretoken::Arithmetic;
+use foretoken::internals::gpu::{Kernel, Subnormals};
+use foretoken::internals::weights::{Affine, Dtype, Float, Format, Scales};
 use radv::Compiler;
 use report::Report;
 use std::collections::HashSet;
@@ -92,7 +93,7 @@ fn check_instructions(
                 Arithmetic::F32 => bound(&[(1, 10.0), (8, 24.0)]),
                 // Factors have to be unpacked.
                 Arithmetic::Int8 if has_factors(format) => bound(&[(1, 3.0), (8, 11.0)]),
-                Arithmetic::Int8 => bound(&[(1, 2.0), (8, 11.0)]),
+                _ => bound(&[(1, 2.0), (8, 11.0)]),
             };
             (report.inner.vector as f64 / bytes(format), most)
         }
