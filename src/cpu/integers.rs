@@ -10,11 +10,14 @@ use super::simd::{arch, unroll};
 use bytemuck::Zeroable;
 use pulp::{Arch, Simd, WithSimd};
 
+/// So many rows are cheaper as four, with rows of zeros, than one by one.
+const FEWEST: usize = if cfg!(target_arch = "wasm32") { 3 } else { 2 };
+
 /// Activations in 8 bits [rows, width]: each is about `scale * code`, with a scale for each block. Blocks of four rows take turns, as
-/// long as there are four; three are cheaper with a row of zeros than one by one.
+/// long as there are four, rows of zeros included.
 pub struct Coded {
     rows: usize,
-    /// With the row of zeros.
+    /// With the rows of zeros.
     padded: usize,
     /// Blocks of a row.
     blocks: usize,
@@ -62,7 +65,7 @@ impl WithSimd for Round<'_> {
         const LEAST: f32 = 1e-30;
         let Self(x) = self;
         let (rows, blocks) = (x.len(), x.padded_width() / BLOCK);
-        let padded = if rows % 4 == 3 { rows + 1 } else { rows };
+        let padded = if rows % 4 >= FEWEST { rows.next_multiple_of(4) } else { rows };
         let count = padded * blocks;
         let mut coded = Coded {
             rows,

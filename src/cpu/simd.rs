@@ -20,22 +20,29 @@ pub fn arch() -> Arch {
     Arch::new()
 }
 
+/// What that is called.
+pub fn level() -> String {
+    if cfg!(target_feature = "relaxed-simd") {
+        return "RelaxedSimd".into();
+    }
+    // The instructions stand behind the name.
+    format!("{:?}", arch()).split('(').take(1).collect()
+}
+
 /// `a * b + c`: in one rounding, but in WebAssembly, which has no instruction for that.
 #[inline(always)]
 pub fn mul_add(a: f32, b: f32, c: f32) -> f32 {
     if cfg!(target_arch = "wasm32") { a * b + c } else { a.mul_add(b, c) }
 }
 
-/// The same for vectors.
+/// The same for vectors; WebAssembly has it where its SIMD is relaxed.
 #[inline(always)]
 pub fn mul_add_vectors<S: Simd>(simd: S, a: S::f32s, b: S::f32s, c: S::f32s) -> S::f32s {
-    #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
-    {
+    #[cfg(target_feature = "relaxed-simd")]
+    if let Arch::Simd128(_) = arch() {
         use bytemuck::cast;
-        let _ = simd;
-        cast(std::arch::wasm32::f32x4_relaxed_madd(cast(a), cast(b), cast(c)))
+        return cast(std::arch::wasm32::f32x4_relaxed_madd(cast(a), cast(b), cast(c)));
     }
-    #[cfg(not(all(target_arch = "wasm32", target_feature = "relaxed-simd")))]
     simd.mul_add_e_f32s(a, b, c)
 }
 
