@@ -72,7 +72,7 @@ function numberImports(...texts) {
  */
 const MODULES = [
   { name: "foretoken", folder: www, flags: [] },
-  { name: "relaxed", script: "foretoken", folder: www, flags: ["--", "-Ctarget-feature=+relaxed-simd", "-Copt-level=s"] },
+  { name: "relaxed", script: "foretoken", folder: www, flags: ["--", "-Ctarget-feature=+relaxed-simd"] },
   { name: "grammar", folder: www, flags: ["--features", "grammar"] },
   { name: "simulate", folder: join(www, "demo"), flags: ["--features", "simulator"] },
 ];

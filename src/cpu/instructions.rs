@@ -21,11 +21,9 @@ impl Activations {
     pub fn new(wide: [i16; BLOCK]) -> Self {
         #[cfg(target_feature = "relaxed-simd")]
         {
-            let mut narrow = [0i8; BLOCK];
-            for i in 0..BLOCK {
-                narrow[i] = wide[i] as i8;
-            }
-            Self { wide, narrow }
+            use std::arch::wasm32::i8x16_narrow_i16x8;
+            let [a, b, c, d]: [_; 4] = bytemuck::cast(wide);
+            Self { wide, narrow: bytemuck::cast([i8x16_narrow_i16x8(a, b), i8x16_narrow_i16x8(c, d)]) }
         }
         #[cfg(not(target_feature = "relaxed-simd"))]
         Self { wide }

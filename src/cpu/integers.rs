@@ -6,7 +6,7 @@
 use super::instructions::Relaxed;
 use super::instructions::{Activations, BLOCK, Integers, Plain};
 use super::rows::Rows;
-use super::simd::{arch, unroll};
+use super::simd::{arch, largest, round, unroll};
 use bytemuck::Zeroable;
 use pulp::{Arch, Simd, WithSimd};
 
@@ -80,19 +80,13 @@ impl WithSimd for Round<'_> {
             let width = if row / 4 < padded / 4 { 4 } else { 1 };
             let first = (row - row % width) * blocks;
             for (block, x) in x.padded(row).as_chunks::<BLOCK>().0.iter().enumerate() {
-                // As bits a NaN is the largest, so that the scale becomes one, and the logits.
-                let mut most = 0;
-                for x in x {
-                    most = most.max(x.to_bits() & 0x7fff_ffff);
-                }
-                let most = f32::from_bits(most);
+                let most = largest(x);
                 let (scale, factor) = (most / 127.0, if most >= LEAST { 127.0 / most } else { 0.0 });
                 let at = first + block * width + row % width;
-                let (mut codes, mut halves) = ([0i16; BLOCK], [0i16; 2]);
-                for i in 0..BLOCK {
-                    codes[i] = (x[i] * factor).round_ties_even() as i16;
-                    halves[i / (BLOCK / 2)] += codes[i];
-                }
+                let codes = round(x, factor);
+                let mut halves = [0i16; 2];
+                unroll!(i in 8 => { halves[0] += codes[2 * i] + codes[2 * i + 1]; });
+                unroll!(i in 8 => { halves[1] += codes[16 + 2 * i] + codes[17 + 2 * i]; });
                 coded.codes[at] = Activations::new(codes);
                 coded.scales[at] = scale;
                 coded.sums[at] = scale * f32::from(halves[0] + halves[1]);
@@ -118,7 +112,7 @@ struct Panel<'a, const N: usize, const G: usize> {
 #[derive(Clone, Copy)]
 pub struct Weights<'a> {
     pub codes: Codes<'a>,
-    /// The code that stands for no more than the offset.
+    /// The code that stands for no more than the offset; codes of 4 bits have no offset besides.
     pub center: u8,
     /// The rows' scales for each block or, twice as many, for each half of one.
     pub scales: &'a [[f32; 4]],
@@ -293,11 +287,10 @@ impl<B: Block, const G: usize> Four<'_, B, G> {
         }
     }
 
-    /// Whether weights have offsets; what a scale is multiplied with for one, where none is stored.
+    /// What a scale gives an offset with, where none is stored and products are of codes without their center.
     #[inline(always)]
-    fn offset<I: Integers>(&self) -> (bool, f32) {
-        let center = if B::is_signed::<I>() { 0 } else { self.center };
-        (self.offsets.is_some() || center != 0, -f32::from(center))
+    fn less<I: Integers>(&self) -> f32 {
+        if B::is_signed::<I>() { 0.0 } else { -f32::from(self.center) }
     }
 
     /// The products of one of them with N times four rows.
@@ -314,7 +307,7 @@ impl<B: Block, const G: usize> Four<'_, B, G> {
         [[f32; 4]; N]: Zeroable,
     {
         let (mut totals, mut more): ([I::Totals; N], [I::Four; N]) = (Zeroable::zeroed(), Zeroable::zeroed());
-        let (has_offsets, less) = self.offset::<I>();
+        let less = self.less::<I>();
         for (at, codes) in self.codes[out].iter().enumerate() {
             let block = codes.widen(simd, self.center);
             unroll!(i in N => {
@@ -328,14 +321,15 @@ impl<B: Block, const G: usize> Four<'_, B, G> {
                 } else {
                     simd.add_halves(totals[i], products, [first, simd.splat(scales[G - 1][out])], factors)
                 };
-                if has_offsets {
+                if let Some(offsets) = self.offsets {
                     unroll!(group in G => {
                         let sums = simd.four(&panels[i].sums[at][group]);
-                        let offset = match self.offsets {
-                            Some(offsets) => offsets[at][group][out],
-                            None => scales[group][out] * less,
-                        };
-                        more[i] = simd.mul_add(simd.splat(offset), sums, more[i]);
+                        more[i] = simd.mul_add(simd.splat(offsets[at][group][out]), sums, more[i]);
+                    });
+                } else if less != 0.0 {
+                    unroll!(group in G => {
+                        let sums = simd.four(&panels[i].sums[at][group]);
+                        more[i] = simd.mul_add(simd.splat(scales[group][out] * less), sums, more[i]);
                     });
                 }
             });
@@ -351,7 +345,7 @@ impl<B: Block, const G: usize> Four<'_, B, G> {
         let ([a, b, c, d], center) = (self.codes, self.center);
         let x = x.panel::<1, G>(row, a.len());
         let (mut totals, mut more): (I::Totals, I::Four) = (Zeroable::zeroed(), Zeroable::zeroed());
-        let (has_offsets, less) = self.offset::<I>();
+        let less = self.less::<I>();
         for at in 0..a.len() {
             let [row] = &x.codes[at];
             let products = [
@@ -367,13 +361,15 @@ impl<B: Block, const G: usize> Four<'_, B, G> {
             } else {
                 simd.add_halves(totals, products, [first, simd.four(&scales[G - 1])], factors)
             };
-            if has_offsets {
+            if let Some(offsets) = self.offsets {
                 unroll!(group in G => {
                     let sums = simd.splat(x.sums[at][group][0]);
-                    let offsets = match self.offsets {
-                        Some(offsets) => simd.four(&offsets[at][group]),
-                        None => simd.mul_add(simd.four(&scales[group]), simd.splat(less), simd.splat(0.0)),
-                    };
+                    more = simd.mul_add(simd.four(&offsets[at][group]), sums, more);
+                });
+            } else if less != 0.0 {
+                unroll!(group in G => {
+                    let sums = simd.splat(x.sums[at][group][0]);
+                    let offsets = simd.mul_add(simd.four(&scales[group]), simd.splat(less), simd.splat(0.0));
                     more = simd.mul_add(offsets, sums, more);
                 });
             }

@@ -246,6 +246,51 @@ fn widen_four(bits: std::arch::wasm32::v128, all: bool) -> std::arch::wasm32::v1
     v128_or(widened, v128_and(is_infinite, u32x4_splat(0x7f80_0000)))
 }
 
+/// The largest magnitude. As bits a NaN is the largest, so that it becomes the scale, and the logits.
+#[inline(always)]
+#[cfg(not(target_arch = "wasm32"))]
+pub fn largest(x: &[f32; LANES]) -> f32 {
+    let mut most = 0;
+    for x in x {
+        most = most.max(x.to_bits() & 0x7fff_ffff);
+    }
+    f32::from_bits(most)
+}
+
+/// The same by instructions.
+#[inline(always)]
+#[cfg(target_arch = "wasm32")]
+pub fn largest(x: &[f32; LANES]) -> f32 {
+    use std::arch::wasm32::{f32x4_abs, i32x4_max};
+    let x: [_; 8] = bytemuck::cast(*x);
+    let mut most = f32x4_abs(x[0]);
+    unroll!(i in 8 => { most = i32x4_max(most, f32x4_abs(x[i])); });
+    let most: [u32; 4] = bytemuck::cast(most);
+    f32::from_bits(most[0].max(most[1]).max(most[2].max(most[3])))
+}
+
+/// `x * factor`, rounded to integers of 8 bits.
+#[inline(always)]
+#[cfg(not(target_arch = "wasm32"))]
+pub fn round(x: &[f32; LANES], factor: f32) -> [i16; LANES] {
+    let mut codes = [0; LANES];
+    for i in 0..LANES {
+        codes[i] = (x[i] * factor).round_ties_even() as i16;
+    }
+    codes
+}
+
+/// The same by instructions.
+#[inline(always)]
+#[cfg(target_arch = "wasm32")]
+pub fn round(x: &[f32; LANES], factor: f32) -> [i16; LANES] {
+    use std::arch::wasm32::{f32x4_mul, f32x4_nearest, f32x4_splat, i16x8_narrow_i32x4, i32x4_trunc_sat_f32x4};
+    let (x, factor): ([_; 8], _) = (bytemuck::cast(*x), f32x4_splat(factor));
+    let four = |i: usize| i32x4_trunc_sat_f32x4(f32x4_nearest(f32x4_mul(x[i], factor)));
+    let eight = |i: usize| i16x8_narrow_i32x4(four(2 * i), four(2 * i + 1));
+    bytemuck::cast([eight(0), eight(1), eight(2), eight(3)])
+}
+
 /// The upper half of an f32 -> f32.
 #[inline(always)]
 pub fn widen_bf16(from: &[bf16], to: &mut [f32]) {
