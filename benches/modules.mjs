@@ -19,7 +19,6 @@ await needBuild();
 
 const { browser, faults, open, server } = await import("../tests/browser/harness.mjs");
 const repo = (path) => new URL(`../${path}`, import.meta.url);
-faults.plain = (_, response, [file]) => file === "relaxed_bg.wasm" && response.writeHead(404).end();
 faults.repository = (_, response, path) => {
   const file = repo(path.join("/"));
   response.writeHead(existsSync(file) ? 200 : 404).end(existsSync(file) ? readFileSync(file) : "");
@@ -30,7 +29,7 @@ for (const name of chosen) {
   const page = await open(browser);
   await page.evaluate(async (model) => {
     globalThis.engines = [];
-    for (const module of [{ worker: "/plain/worker.js" }, {}]) engines.push(await Engine.load(model, { device: "cpu", cache: false, ...module }));
+    for (const module of [{ wasm: "/foretoken_bg.wasm" }, {}]) engines.push(await Engine.load(model, { device: "cpu", cache: false, ...module }));
   }, `/repository/${path}`);
   const exercises = JSON.parse(readFileSync(new URL(prompts, import.meta.url), "utf8")).filter(({ kind }) => ["retell", "rename"].includes(kind));
   const found = [0, 1].map(() => ({ 1: [], 8: [] }));
