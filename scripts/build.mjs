@@ -154,7 +154,8 @@ export function makePackage() {
       ? code
       : [{ minifyWhitespace: true }, {}].reduce((code, options) => transformSync(code, { charset: "utf8", ...options }).code, code);
   rmSync(dist, { recursive: true, force: true });
-  run(process.execPath, [join(root, "node_modules", "typescript", "bin", "tsc"), "--project", root]);
+  for (const project of ["tsconfig.json", "tsconfig.node.json"])
+    run(process.execPath, [join(root, "node_modules", "typescript", "bin", "tsc"), "--project", join(root, project)]);
   for (const file of readdirSync(www).filter((name) => /\.(js|wasm)$/.test(name))) {
     const isBuilt = MODULES.some(({ name }) => file.startsWith(`${name}.`));
     if (file.endsWith(".js") && !isBuilt) writeFileSync(join(dist, file), bare(readFileSync(join(www, file), "utf8")));
