@@ -13,6 +13,7 @@ const PAGES = {
   "docs/tools.md": ["tools", "Tools"],
   "docs/models.md": ["models", "Models"],
   "docs/drafters.md": ["drafters", "Drafters"],
+  "docs/device-or-server.md": ["device-or-server", "Device or server"],
   "docs/deploy.md": ["deploy", "Deploy"],
   "docs/csp.md": ["csp", "CSP"],
   "docs/troubleshoot.md": ["troubleshoot", "Troubleshoot"],
@@ -21,10 +22,11 @@ const PAGES = {
   "www/api.ts": ["reference", "Reference"],
   "docs/statistics.md": ["statistics", "Statistics"],
   "docs/dsi.md": ["dsi", "Distributed speculation"],
+  "docs/cluster.md": ["cluster", "Users and servers"],
   "benches/README.md": ["measured", "Measured"],
   "ARCHITECTURE.md": ["architecture", "Architecture"],
 };
-const PICTURES = ["docs/dsi-timeline.svg"];
+const PICTURES = ["docs/cluster.svg", "docs/dsi-timeline.svg"];
 
 /** As the hosts of repositories name headings, so that links into documents hold in both. */
 const anchor = (/** @type {string} */ text) =>

@@ -17,6 +17,7 @@ import { examples, manifests } from "./examples.mjs";
 const MODULES = [
   "ai-sdk",
   "cache",
+  "candidates",
   "chat",
   "chunks",
   "conversation",
@@ -24,6 +25,7 @@ const MODULES = [
   "engine",
   "error",
   "hub",
+  "openai",
   "options",
   "queue",
   "remote",
