@@ -130,7 +130,7 @@ impl Session {
                 1 => ("draft_device", "cpu".into()),
                 more => ("sp_degree", more.to_string()),
             };
-            let allowed = "what one device computes: the rest is for `parallel::Parallel`".into();
+            let allowed = "what one device computes".into();
             return Err(Error::BadOption { option: option.into(), value, allowed });
         }
         let target = ModelFiles::open(target, options).await?;

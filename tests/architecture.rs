@@ -53,7 +53,7 @@ fn dependencies_point_one_way() {
         ("speculate", &["error", "options", "target"]),
         ("hub", &["checkpoint", "error", "weights"]),
         ("files", &["error", "hub", "weights"]),
-        ("engine", &["checkpoint", "device", "error", "files", "gpu", "options", "session", "text"]),
+        ("engine", &["checkpoint", "error", "files", "gpu", "options", "parallel", "session", "text"]),
         ("simulate", &["error", "speculate"]),
         (
             "session",

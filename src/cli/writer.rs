@@ -1,11 +1,10 @@
 //! How many targets write, and bringing them to the device.
 
+use super::bar::Bar;
 use super::load::{On, Pair, Room};
-use crate::device::Device;
 use crate::error::Result;
-use crate::gpu::GpuOptions;
 use crate::options::LoadOptions;
-use crate::parallel::{self, Parallel, Servers};
+use crate::parallel::{self, Servers};
 
 /// How many targets, and where.
 #[derive(clap::Args)]
@@ -39,13 +38,6 @@ pub(super) type Writer = parallel::Writer<Servers>;
 
 /// Loads what the options ask for.
 pub(super) async fn load(pair: &Pair, options: &LoadOptions) -> Result<Writer> {
-    let assistant = pair.assistant()?;
-    if !options.is_parallel(assistant.is_some()) {
-        let (device, reason) = Device::open(options.device, &GpuOptions::default()).await?;
-        let mut session = pair.load(device, options).await?;
-        session.warnings.extend(reason);
-        return Ok(Writer::Session(Box::new(session)));
-    }
-    let parallel = Parallel::load(&GpuOptions::default(), pair.target()?, assistant, options).await?;
-    Ok(Writer::Parallel(Box::new(parallel)))
+    let bar = Bar::loading();
+    Writer::load(pair.target()?, pair.assistant()?, options, &mut |done, all| bar.show(done, all)).await
 }

@@ -1,13 +1,10 @@
 //! How an engine is loaded.
 
-use super::{About, Answer, Call, Engine};
+use super::{About, Answer, Call, Engine, Writer};
 use crate::checkpoint::of_assistant;
-use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::files;
-use crate::gpu::GpuOptions;
-use crate::options::{DeviceChoice, LoadOptions};
-use crate::session::Session;
+use crate::options::LoadOptions;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
@@ -32,13 +29,7 @@ impl EngineBuilder {
         self
     }
 
-    /// Where the models run.
-    pub fn device(mut self, device: DeviceChoice) -> Self {
-        self.options.device = device;
-        self
-    }
-
-    /// All options of loading; those that were set before are gone.
+    /// Where the models run, how they are stored, and how much text is held.
     pub fn options(mut self, options: LoadOptions) -> Self {
         self.options = options;
         self
@@ -53,7 +44,9 @@ impl EngineBuilder {
     /// Loads it, and blocks until that is done.
     ///
     /// # Errors
-    /// As [`Session::load`]; [`Error::NotFound`]; of a download [`Error::Network`] and [`Error::Integrity`].
+    /// [`Error::NotFound`] for what is not there; of its files [`Error::BadConfig`], [`Error::BadWeights`], [`Error::BadTokenizer`] and
+    /// [`Error::UnsupportedArchitecture`]; of a download [`Error::Network`] and [`Error::Integrity`]; of the device
+    /// [`Error::WebGpuUnavailable`] and [`Error::OutOfGpuMemory`]; [`Error::BadOption`].
     pub fn load(self) -> Result<Engine> {
         self.load_async().wait()
     }
@@ -66,15 +59,14 @@ impl EngineBuilder {
         let (answer, asked) = Answer::new();
         let (calls, called) = mpsc::channel::<Call>();
         let work = move || {
-            let (mut session, device) = match self.session() {
-                Ok(loaded) => loaded,
+            let mut writer = match self.writer() {
+                Ok(writer) => writer,
                 Err(error) => return asked.answer(Err(error)),
             };
-            let warnings = session.warnings().to_vec();
-            let about = Arc::new(About { device: device.info().clone(), warnings });
-            asked.answer(Ok(Engine { calls, about }));
+            let about = About { device: writer.device().clone(), warnings: writer.warnings().to_vec() };
+            asked.answer(Ok(Engine { calls, about: Arc::new(about) }));
             for call in called {
-                call(&mut session);
+                call(&mut writer);
             }
         };
         if let Err(error) = thread::Builder::new().name("foretoken".into()).spawn(work) {
@@ -86,18 +78,12 @@ impl EngineBuilder {
     }
 
     /// On the thread where it stays.
-    fn session(mut self) -> Result<(Session, Device)> {
+    fn writer(mut self) -> Result<Writer> {
         self.options.validate()?;
         let target = files::open("model", &self.model, &mut self.on_progress)?;
         let assistant = self.assistant_model.as_deref();
         let assistant = assistant.map(|name| files::open("assistant_model", name, &mut self.on_progress));
         let assistant = assistant.transpose().map_err(of_assistant)?;
-        pollster::block_on(async {
-            let (device, reason) = Device::open(self.options.device, &GpuOptions::default()).await?;
-            let mut session =
-                Session::load(device.clone(), target, assistant, &self.options, &mut self.on_progress).await?;
-            session.warnings.extend(reason);
-            Ok((session, device))
-        })
+        pollster::block_on(Writer::load(target, assistant, &self.options, &mut self.on_progress))
     }
 }
