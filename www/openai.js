@@ -99,10 +99,12 @@ export class OpenAI {
   constructor({ url, model, api_key }) {
     if (typeof model !== "string" || !model) throw badOption("model", model, "the name of a model of the server");
     if (api_key != null && typeof api_key !== "string") throw badOption("api_key", typeof api_key, "a text");
+    const [address, ...others] = [url].flat();
+    if (others.length) throw badOption("url", url, "one address, or several with a `tokenizer`");
     this.model = model;
     this.#key = api_key ?? "";
     try {
-      const { origin, pathname } = new URL(url, place.base());
+      const { origin, pathname } = new URL(address, place.base());
       // Of a host alone, what is usual.
       this.url = `${origin}${pathname === "/" ? "/v1" : pathname.replace(/\/$/, "")}`;
     } catch {
