@@ -87,6 +87,7 @@ export type Prompt = string | readonly Message[] | readonly number[] | Uint32Arr
 export type Origin = "draft_model" | "lookup" | "prediction" | "grammar" | "target";
 
 export type Token = {
+  /** -1 where a server wrote it, which does not say */
   id: number;
   /** what it completes: empty in the middle of a character, or while a stop string may be beginning */
   text: string;

@@ -28,6 +28,9 @@ const UNKNOWN = /** @type {const} */ ({ no_repeat_ngram_size: 0, bad_words_ids: 
 /** What the API calls them. @type {Record<string, string>} */
 const NAMES = { max_new_tokens: "max_tokens", min_new_tokens: "min_tokens" };
 
+/** Seconds in which a server has to say that it is there. */
+const REACH = 20;
+
 /** What a status is among the engine's errors; others of 400 to 499 are about the request, the rest is the server's trouble. @type {Record<number, ErrorCode>} */
 const CODES = { 401: "unauthorized", 403: "unauthorized", 404: "not-found", 408: "overloaded", 429: "overloaded", 503: "overloaded", 529: "overloaded" };
 
@@ -217,14 +220,14 @@ export class OpenAI {
    * @param {AbortSignal} signal
    * @returns {Promise<Generation>}
    */
-  async #generate({ prompt, options: { logprobs, ...options } }, tell, signal) {
+  async #generate({ prompt, options: { logprobs, do_sample, ...options } }, tell, signal) {
     if (logprobs) throw badOption("logprobs", logprobs, "false where a server writes, or chat.completions");
     const begun = performance.now();
     const seconds = () => (performance.now() - begun) / 1000;
     const isChat = Array.isArray(prompt) && typeof prompt[0] === "object";
     const body = {
       max_tokens: 256,
-      ...asked(options),
+      ...asked({ ...options, do_sample: do_sample ?? false }),
       ...(isChat ? { messages: prompt } : { prompt }),
       model: this.model,
       stream_options: { include_usage: true },
@@ -253,12 +256,15 @@ export class OpenAI {
 
   /** Whether the server is there and takes the key. @param {AbortSignal} signal @returns {Promise<string[]>} warnings */
   async #check(signal) {
+    const late = AbortSignal.timeout(REACH * 1000);
+    const both = AbortSignal.any([signal, late]);
     try {
-      const response = await this.#ask("models", undefined, signal);
-      const { data } = await this.#during(signal, () => response.json());
+      const response = await this.#ask("models", undefined, both);
+      const { data } = await this.#during(both, () => response.json());
       const isListed = !Array.isArray(data) || data.some(({ id }) => id === this.model);
       return isListed ? [] : [`${this.url} does not list a model ${this.model}`];
     } catch (error) {
+      if (late.aborted && !signal.aborted) throw this.#failed("network", `no answer within ${REACH} seconds`);
       // Not all of them have a list.
       if (["not-found", "bad-option"].includes(error.code)) return [];
       throw error;

@@ -51,6 +51,7 @@ async function stub(request, response) {
   const body = text && JSON.parse(text);
   asked.push({ method: request.method, path: request.url, key: request.headers.authorization, body });
   response.on("close", () => (left += Number(!response.writableFinished)));
+  if (fault === "silent") return;
   const isList = request.url.endsWith("/models");
   if (isList && fault !== "refuses") return response.end(JSON.stringify({ object: "list", data: [{ id: "big" }] }));
   const isChat = request.url.endsWith("/chat/completions");
@@ -193,6 +194,17 @@ export const tests = {
     equal(await failure(() => globalThis.failed(Engine.load(at("closed"))).then(({ code }) => code)), "network", "a server that allows no other origin");
   },
 
+  async "a server that says nothing is not waited for"() {
+    const failed = await page.evaluate(async () => {
+      const { timeout } = AbortSignal;
+      AbortSignal.timeout = () => timeout.call(AbortSignal, 20);
+      const failed = await globalThis.failed(Engine.load(at("silent")));
+      AbortSignal.timeout = timeout;
+      return failed;
+    });
+    check(failed.code === "network" && /no answer within 20 seconds/.test(failed.message), JSON.stringify(failed));
+  },
+
   async "an app's mistake is no reason to go on"() {
     const codes = await failure(() =>
       Promise.all(
@@ -295,6 +307,7 @@ export const tests = {
       const chat = engine.chat({ messages: [{ role: "system", content: "Be brief." }] });
       await chat.send("A story").result;
       const completed = await engine.generate("Once", { do_sample: true, temperature: 0.5, top_k: 5, min_new_tokens: 2 }).result;
+      await engine.generate("Upon", { temperature: 0.5, top_k: 5 }).result;
       const attempts = [
         engine.tokenize("Once"),
         engine.embed("Once"),
@@ -310,7 +323,9 @@ export const tests = {
     equal(messages.at(-1), { role: "assistant", content: "Once upon a time" }, "the answer");
     equal([completed.text, completed.finish_reason, completed.stats.sampling.temperature], ["Once upon a time", "stop", 0.5], "a text");
     equal(refused, Array(6).fill("bad-option"), "what it cannot do");
-    const { path, body } = asked.at(-1);
+    const greedy = asked.at(-1).body;
+    equal([greedy.prompt, greedy.temperature, "top_k" in greedy], ["Upon", 0, false], "without do_sample");
+    const { path, body } = asked.at(-2);
     equal([path, body.prompt, body.temperature, body.top_k, body.min_tokens], ["/ok/v1/completions", "Once", 0.5, 5, 2], "what was asked for");
   },
 
