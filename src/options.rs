@@ -19,7 +19,7 @@ pub use drafting::{Acceptance, DrafterChoice, DraftingOptions, LookupRule, Sched
 pub use generate::{GenerateOptions, MAX_TOP_LOGPROBS};
 pub use load::{Arithmetic, ArithmeticChoice, ContextOptions, DeviceChoice, KvDtype, LoadOptions, WeightDtype};
 pub(crate) use read::Given;
-pub use sampling::{DoSample, SamplingDefaults, SamplingOptions, SamplingValues};
+pub use sampling::{DoSample, SamplingOptions, SamplingValues};
 use serde::{Deserialize, Serialize};
 
 /// Which of a text's hidden states make its embedding.

@@ -11,7 +11,7 @@ impl LoadOptions {
         Self::default()
     }
 
-    /// The defaults, with what an object names in their place, without groups; null leaves the default.
+    /// The defaults, with what an object has in their place, by the names of the options alone; null leaves the default.
     ///
     /// # Errors
     /// [`Error::BadOption`](crate::Error::BadOption) for an unknown name, or a value of another type.
