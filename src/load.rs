@@ -273,12 +273,12 @@ pub(crate) fn without_assistant(reason: impl Display) -> String {
 }
 
 impl Translate for Translator {
-    fn to_draft(&mut self, text: &[u32]) -> Result<Vec<u32>> {
-        self.to_draft(text)
+    fn for_draft(&mut self, text: &[u32]) -> Result<Vec<u32>> {
+        self.for_draft(text)
     }
 
-    fn to_target(&self, drafted: &[u32]) -> Result<Vec<u32>> {
-        self.to_target(drafted)
+    fn for_target(&self, drafted: &[u32]) -> Result<Vec<u32>> {
+        self.for_target(drafted)
     }
 }
 

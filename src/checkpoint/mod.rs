@@ -7,7 +7,7 @@ mod words;
 
 use crate::error::{Error, Result};
 use crate::model::ModelSpec;
-use crate::options::SamplingDefaults;
+use crate::options::SamplingOptions;
 use crate::text::{ChatTemplate, Tokenizer};
 use crate::weights::{Source, Weights, has_safetensors};
 
@@ -17,7 +17,7 @@ use std::pin::Pin;
 /// What every format says when it is opened.
 pub struct Headers<S> {
     spec: ModelSpec,
-    sampling: SamplingDefaults,
+    sampling: SamplingOptions,
     weights: Weights<S>,
 }
 
@@ -32,7 +32,7 @@ pub trait Checkpoint<S: 'static> {
     }
 
     /// How it recommends to choose tokens.
-    fn sampling(&self) -> &SamplingDefaults {
+    fn sampling(&self) -> &SamplingOptions {
         &self.headers().sampling
     }
 

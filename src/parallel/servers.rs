@@ -3,12 +3,13 @@
 use super::Instance;
 use super::crew::{Crew, Order, Report, Role};
 use super::threads::{Build, Thread, Told, start};
-use super::{Parallel, Prepared, load_alone};
+use super::{Parallel, Prepared, Writer, load_alone};
 use crate::device::{Device, Engine};
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, GpuOptions};
 use crate::options::{DeviceChoice, LoadOptions};
 use crate::sample::Sampling;
+use crate::session::Session;
 use crate::weights::Source;
 use futures_channel::mpsc::UnboundedSender;
 use std::collections::VecDeque;
@@ -157,6 +158,33 @@ impl Parallel<Servers> {
         let targets = (0..options.sp_degree).map(|at| build(on(at), target.clone(), None, options)).collect();
         let (servers, failed) = Servers::start(targets, drafter)?;
         Ok(prepared.with(servers, device.info().clone(), failed.as_ref()))
+    }
+}
+
+impl Writer<Servers> {
+    /// Loads a target and, if given, a draft model, on the devices that the options say. `loaded` hears of bytes that are there and
+    /// of all bytes, where one device has the models.
+    ///
+    /// # Errors
+    /// As [`Session::load`].
+    pub async fn load<S, A>(
+        target: S,
+        assistant: Option<A>,
+        options: &LoadOptions,
+        loaded: &mut dyn FnMut(u64, u64),
+    ) -> Result<Self>
+    where
+        S: Source + Clone + Send + 'static,
+        A: Source + Clone + Send + 'static,
+    {
+        let gpu = GpuOptions::default();
+        if options.is_parallel(assistant.is_some()) {
+            return Ok(Self::Parallel(Box::new(Parallel::load(&gpu, target, assistant, options).await?)));
+        }
+        let (device, reason) = Device::open(options.device, &gpu).await?;
+        let mut session = Session::load(device, target, assistant, options, loaded).await?;
+        session.warnings.extend(reason);
+        Ok(Self::Session(Box::new(session)))
     }
 }
 
