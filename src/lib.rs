@@ -64,6 +64,7 @@ pub mod model;
 pub mod options;
 pub mod parallel;
 pub mod reference;
+pub mod remote;
 pub mod sample;
 pub mod session;
 pub mod simulate;

@@ -49,7 +49,7 @@ impl Prepared {
                 Ok(None) => with_drafter = true,
             }
         }
-        let prompts = Prompts { tokenizer, template, sampling, spec, context };
+        let prompts = Prompts { tokenizer, template, sampling, spec: (&spec).into(), context };
         Ok(Self { prompts, arithmetic, with_drafter, warnings })
     }
 

@@ -1,7 +1,7 @@
 //! Prompts -> tokens: the tokenizer, the chat template, and what the model allows.
 
 use crate::error::{Error, Result};
-use crate::model::ModelSpec;
+use crate::model::TokenSpec;
 use crate::options::{GenerateOptions, Given, SamplingDefaults};
 use crate::text::{Chat, ChatTemplate, Message, Tokenizer};
 use serde::Deserializer;
@@ -96,7 +96,7 @@ pub(crate) struct Prompts {
     pub tokenizer: Rc<Tokenizer>,
     pub template: Option<ChatTemplate>,
     pub sampling: SamplingDefaults,
-    pub spec: ModelSpec,
+    pub spec: TokenSpec,
     /// Positions of the KV cache.
     pub context: usize,
 }
