@@ -8,7 +8,7 @@ fn main() -> foretoken::Result<()> {
     // On any executor.
     pollster::block_on(async {
         let engine = Engine::builder(model).load_async().await?;
-        let options = GenerateOptions { max_new_tokens: 24, ..GenerateOptions::default() };
+        let options = GenerateOptions::new().max_new_tokens(24);
         let (mut fox, mut king) = (engine.chat(options.clone()), engine.chat(options));
         for (chat, message) in [
             (&mut fox, "Continue the tale: The fox went into the wood."),

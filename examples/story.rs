@@ -5,8 +5,7 @@ use std::io::{self, Write};
 
 fn main() -> foretoken::Result<()> {
     let engine = Engine::builder("models/tales/target").assistant_model("models/tales/draft").load()?;
-    let mut story =
-        engine.generate("Once upon a time", GenerateOptions { max_new_tokens: 60, ..GenerateOptions::default() });
+    let mut story = engine.generate("Once upon a time", GenerateOptions::new().max_new_tokens(60));
     for token in story.by_ref() {
         print!("{}", token?.text);
         let _ = io::stdout().flush();

@@ -13,6 +13,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What went wrong, and what to do about it. The `Display` text is one line for a person, [`Error::code`] is for programs.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// No adapter, or none that can do what is needed.
     #[error("no usable GPU: {reason}")]

@@ -7,7 +7,7 @@
 //! let engine = Engine::builder("HuggingFaceTB/SmolLM2-1.7B-Instruct")
 //!     .assistant_model("HuggingFaceTB/SmolLM2-135M-Instruct")
 //!     .load()?;
-//! let mut chat = engine.chat(GenerateOptions { max_new_tokens: 200, ..GenerateOptions::default() });
+//! let mut chat = engine.chat(GenerateOptions::new().max_new_tokens(200));
 //! for token in chat.send("Why is the sky blue?") {
 //!     print!("{}", token?.text);
 //! }

@@ -46,16 +46,16 @@ impl<S: Source + 'static> ModelFiles<S> {
         let mut spec = checkpoint.spec().clone();
         let warnings = drop_unknown_tokens(&mut spec);
         let most = spec.max_position_embeddings;
-        let max_context = options.max_context.unwrap_or(most.min(DEFAULT_CONTEXT));
+        let max_context = options.context.max_context.unwrap_or(most.min(DEFAULT_CONTEXT));
         if max_context > most {
             let allowed = format!("2 to {most}, the positions that the model was made for");
             return Err(Error::BadOption { option: "max_context".into(), value: max_context.to_string(), allowed });
         }
-        let kv_dtype = options.kv_dtype.unwrap_or_else(|| {
+        let kv_dtype = options.context.kv_dtype.unwrap_or_else(|| {
             let is_wide = |tensor: &Tensor| tensor.dtype == Dtype::F32 && tensor.shape.len() > 1;
             if checkpoint.weights().iter().any(|(_, tensor)| is_wide(tensor)) { KvDtype::F32 } else { KvDtype::F16 }
         });
-        let capacity = Capacity { max_context, prefill_chunk: options.prefill_chunk, kv_dtype };
+        let capacity = Capacity { max_context, prefill_chunk: options.context.prefill_chunk, kv_dtype };
         let blueprint = Blueprint::new(spec, checkpoint.weights(), capacity, options.dtype);
         let mut blueprint = blueprint.map_err(|error| error.within(&place))?;
         blueprint.arithmetic = options.arithmetic;
@@ -167,7 +167,7 @@ impl Session {
         }?;
         let learned = Learned::new(&mut engine).await;
         let prompts = Prompts { tokenizer, template, sampling, spec: (&pair.target.blueprint.spec).into(), context };
-        let prompt_cache = PromptCache::new(options.prompt_cache_bytes);
+        let prompt_cache = PromptCache::new(options.context.prompt_cache_bytes);
         let grammars = None;
         Ok(Self { engine, prompts, learned, prompt_cache, grammars, origin: Box::new(pair), warnings })
     }
@@ -330,7 +330,7 @@ pub(crate) async fn open_assistant<A: Source + 'static>(
     options: &LoadOptions,
     context: usize,
 ) -> Result<(ModelFiles<A>, Tokenizer)> {
-    let own = LoadOptions { max_context: None, file: options.assistant_file.clone(), ..options.clone() };
+    let own = options.clone().max_context(None).file(options.assistant_file.clone());
     let mut assistant = ModelFiles::open(source, &own).await.map_err(checkpoint::of_assistant)?;
     let most = assistant.blueprint.spec.max_position_embeddings;
     assistant.blueprint.capacity.max_context = context.min(most);

@@ -125,7 +125,7 @@ impl<C: Crew> Parallel<C> {
         }
         let (prompt, num_dropped_messages) = self.prompts.fit(prompt, options)?;
         let ends = self.prompts.spec.eos_token_id.clone();
-        let values = options.sampling(&self.prompts.sampling)?;
+        let values = options.sampling.values(&self.prompts.sampling)?;
         let sampling = setup::sampling(options, &values, &self.prompts.spec, prompt.len())?;
         let (guess, lookahead) = self.guess(options, values.do_sample, &ends)?;
         let mut out = Emitter::new(&self.prompts.tokenizer, &prompt, &ends, options, on_progress);
@@ -137,14 +137,16 @@ impl<C: Crew> Parallel<C> {
         stats.num_dropped_messages = num_dropped_messages;
         (stats.sampling, stats.seed, stats.arithmetic) = (values, seed, self.arithmetic);
         let known = self.warnings.iter().cloned();
-        let missing = setup::missing(options, self.crew.has_drafter());
-        let ignored = options.prediction.is_some().then(|| "with several targets no prediction is used".to_owned());
+        let missing = setup::missing(&options.drafting, self.crew.has_drafter());
+        let ignored =
+            options.drafting.prediction.is_some().then(|| "with several targets no prediction is used".to_owned());
         stats.warnings.splice(0..0, known.chain(setup::idle(options, &values)).chain(missing).chain(ignored));
         out.finish(stats)
     }
 
     /// Who drafts, and how many tokens make a verify task.
     fn guess(&self, options: &GenerateOptions, drawn: bool, ends: &[u32]) -> Result<(Guess, usize)> {
+        let drafting = &options.drafting;
         let bad = |option: &'static str, value: &str, allowed: &str| {
             let allowed = format!("{allowed}, with several targets (sp_degree)");
             Err(Error::BadOption { option: option.into(), value: value.into(), allowed })
@@ -152,28 +154,28 @@ impl<C: Crew> Parallel<C> {
         if options.logprobs {
             return bad("logprobs", "true", "false");
         }
-        if drawn && options.acceptance == Acceptance::Rejection {
+        if drawn && drafting.acceptance == Acceptance::Rejection {
             return bad("acceptance", "rejection", "coupled");
         }
-        let model = self.crew.has_drafter() && options.num_assistant_tokens > 0;
-        let model = match options.drafter {
-            DrafterChoice::Auto => model && options.prompt_lookup_num_tokens.is_none(),
+        let model = self.crew.has_drafter() && drafting.num_assistant_tokens > 0;
+        let model = match drafting.drafter {
+            DrafterChoice::Auto => model && drafting.prompt_lookup_num_tokens.is_none(),
             DrafterChoice::DraftModel => model,
             DrafterChoice::Lookup => false,
             DrafterChoice::Prediction => return bad("drafter", "prediction", "auto, draft_model or lookup"),
             DrafterChoice::Chain => return bad("drafter", "chain", "auto, draft_model or lookup"),
         };
-        if options.speculation == Speculation::Off || options.drafter == DrafterChoice::DraftModel && !model {
+        if drafting.speculation == Speculation::Off || drafting.drafter == DrafterChoice::DraftModel && !model {
             return Ok((Guess::Nothing, 1));
         }
         if model {
-            let adaptive = options.num_assistant_tokens_schedule == Schedule::Adaptive;
+            let adaptive = drafting.num_assistant_tokens_schedule == Schedule::Adaptive;
             let latencies = self.latencies.filter(|_| adaptive);
             let measured = latencies.map(|[target, drafter]| lookahead_for(target, drafter, self.crew.sp_degree()));
-            return Ok((Guess::Model, measured.unwrap_or(options.num_assistant_tokens).clamp(1, MAX_DRAFT)));
+            return Ok((Guess::Model, measured.unwrap_or(drafting.num_assistant_tokens).clamp(1, MAX_DRAFT)));
         }
-        let count = options.prompt_lookup_num_tokens.unwrap_or(setup::LOOKUP_TOKENS).min(MAX_DRAFT);
-        let lookup = PromptLookup::new(count, options.max_matching_ngram_size, options.prompt_lookup_rule, ends);
+        let count = drafting.prompt_lookup_num_tokens.unwrap_or(setup::LOOKUP_TOKENS).min(MAX_DRAFT);
+        let lookup = PromptLookup::new(count, drafting.max_matching_ngram_size, drafting.prompt_lookup_rule, ends);
         Ok((Guess::Lookup(lookup), count))
     }
 }

@@ -182,22 +182,22 @@ impl Session {
         options.validate()?;
         let (prompt, num_dropped_messages) = self.prompts.fit(prompt, options)?;
         let ends = self.prompts.spec.eos_token_id.clone();
-        let values = options.sampling(&self.prompts.sampling)?;
+        let values = options.sampling.values(&self.prompts.sampling)?;
         let sampling = setup::sampling(options, &values, &self.prompts.spec, prompt.len())?;
         let constraint = self.constraint(options, prompt.len())?;
         let mut out = Emitter::new(&self.prompts.tokenizer, &prompt, &ends, options, on_progress);
-        let prediction = match &options.prediction {
+        let prediction = match &options.drafting.prediction {
             Some(text) => self.prompts.tokenizer.encode(text, false)?,
             None => Vec::new(),
         };
         out.constraint = constraint.clone();
         let mut run = Run::new(&prompt);
-        run.overlap = options.overlap;
+        run.overlap = options.drafting.overlap;
         run.stats.num_dropped_messages = num_dropped_messages;
         run.stats.seed = values.do_sample.then_some(sampling.seed);
         run.stats.warnings.extend(setup::idle(options, &values));
         run.stats.sampling = values;
-        run.stats.warnings.extend(setup::missing(options, self.engine.draft_memory().is_some()));
+        run.stats.warnings.extend(setup::missing(&options.drafting, self.engine.draft_memory().is_some()));
         let (mut lost_at, mut drafts) = (None, true);
         loop {
             let ended = async {
@@ -207,10 +207,12 @@ impl Session {
                 let read = self.engine.cached_of(&prompt);
                 let read = self.engine.draft_memory().map(|_| read.min(self.engine.draft_cached()));
                 let mut drafter = match drafts {
-                    true => self.learned.drafter(options, &prediction, &run, &ends, read),
+                    true => self.learned.drafter(&options.drafting, &prediction, &run, &ends, read),
                     false => Box::new(NoDrafter),
                 };
-                if let Some(constraint) = constraint.clone().filter(|_| options.speculation == Speculation::Auto) {
+                if let Some(constraint) =
+                    constraint.clone().filter(|_| options.drafting.speculation == Speculation::Auto)
+                {
                     drafter = Box::new(UnderConstraint::new(constraint, drafter));
                 }
                 rounds(&mut self.engine, &mut *drafter, &mut run, &ends, &mut out).await
@@ -246,7 +248,7 @@ impl Session {
         }
         run.stats.times.masks = constraint.map_or(0.0, |constraint| constraint.borrow().seconds);
         run.stats.arithmetic = self.engine.arithmetic();
-        run.stats.speculating = self.learned.speculating(options);
+        run.stats.speculating = self.learned.speculating(&options.drafting);
         let differing = self.engine.warning().map(str::to_owned);
         run.stats.warnings.splice(0..0, self.warnings.iter().cloned().chain(differing));
         out.finish(run.stats)

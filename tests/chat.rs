@@ -7,9 +7,7 @@ use foretoken::options::{ContextPolicy, Schedule};
 use foretoken::target::Target;
 use foretoken::text::{Chat, ChatTemplate, Tokenizer};
 use foretoken::weights::Folder;
-use foretoken::{
-    Device, DoSample, Error, GenerateOptions, Generation, LoadOptions, Message, Progress, Prompt, Session,
-};
+use foretoken::{Device, Error, GenerateOptions, Generation, LoadOptions, Message, Progress, Prompt, Session};
 use serde_json::json;
 use std::ops::ControlFlow;
 
@@ -25,7 +23,7 @@ fn load_on(
     prompt_cache_bytes: u64,
 ) -> Session {
     let open = |folder: &str| Folder::open(path(folder)).unwrap();
-    let options = LoadOptions { max_context: Some(max_context), prompt_cache_bytes, ..LoadOptions::default() };
+    let options = LoadOptions::new().max_context(max_context).prompt_cache_bytes(prompt_cache_bytes);
     run(Session::load(device, open(target), Some(open(draft)), &options, &mut |_, _| ())).unwrap()
 }
 
@@ -59,8 +57,8 @@ fn a_turn_reuses_both_caches_and_its_text_is_that_of_a_fresh_session() {
     let mut fresh = load("models/tales/target", "models/tales/draft", 512);
     // Another schedule may leave the draft model behind.
     let num_assistant_tokens_schedule = Schedule::Constant;
-    let greedy = GenerateOptions { max_new_tokens: 24, num_assistant_tokens_schedule, ..GenerateOptions::default() };
-    let sampled = GenerateOptions { do_sample: DoSample::Yes, temperature: Some(0.7), seed: Some(5), ..greedy.clone() };
+    let greedy = GenerateOptions::new().max_new_tokens(24).num_assistant_tokens_schedule(num_assistant_tokens_schedule);
+    let sampled = greedy.clone().do_sample(true).temperature(0.7).seed(5);
     for (options, most) in [(&greedy, 1000), (&sampled, 1000), (&greedy, 9)] {
         let (mut chat, mut read, mut cached) = (Vec::new(), 0, Vec::new());
         for text in TURNS {
@@ -92,7 +90,7 @@ fn a_turn_reuses_both_caches_and_its_text_is_that_of_a_fresh_session() {
 /// What three conversations find cached of their second turns, in tokens, after first turns in turn; and their texts.
 fn taking_turns(device: impl Into<Device>, prompt_cache_bytes: u64) -> (Vec<usize>, Vec<String>, Session) {
     let mut session = load_on(device, "models/tales/target", "models/tales/draft", 512, prompt_cache_bytes);
-    let options = GenerateOptions { max_new_tokens: 12, ..GenerateOptions::default() };
+    let options = GenerateOptions::new().max_new_tokens(12);
     let mut chats = TURNS.map(|text| messages(&[text]));
     for chat in &mut chats {
         let turn = answer(&mut session, chat, &options, 1000);
@@ -113,7 +111,7 @@ fn conversations_that_take_turns_are_not_read_again() {
         assert!(nothing.iter().all(|cached| *cached < 16), "{nothing:?}");
         assert!(all.iter().all(|cached| *cached > 24), "{all:?}");
         // A branch of a conversation leaves it where it was.
-        let options = GenerateOptions { max_new_tokens: 4, ..GenerateOptions::default() };
+        let options = GenerateOptions::new().max_new_tokens(4);
         let chat = messages(&[TURNS[0], "No.", TURNS[1]]);
         let branch = answer(&mut session, &chat, &options, 1000);
         assert!(branch.stats.num_cached_tokens > 16, "{:?}", branch.stats);
@@ -126,7 +124,7 @@ fn conversations_that_take_turns_are_not_read_again() {
 
 #[test]
 fn a_saved_conversation_goes_on_in_another_session() {
-    let options = GenerateOptions { max_new_tokens: 12, ..GenerateOptions::default() };
+    let options = GenerateOptions::new().max_new_tokens(12);
     let begin = |device: Device, target: &str| load_on(device, target, "models/tales/draft", 512, 0);
     for device in [Device::from(&gpu()), Device::Cpu] {
         let mut session = begin(device.clone(), "models/tales/target");
@@ -172,8 +170,8 @@ fn a_saved_conversation_goes_on_in_another_session() {
 fn a_chat_that_outgrows_the_context_goes_on_as_if_it_had_begun_later() {
     let mut session = load("models/tales/draft", "models/tales/draft", 128);
     let mut fresh = load("models/tales/draft", "models/tales/draft", 128);
-    let error = GenerateOptions { max_new_tokens: 24, ..GenerateOptions::default() };
-    let shift = GenerateOptions { context: ContextPolicy::Shift, ..error.clone() };
+    let error = GenerateOptions::new().max_new_tokens(24);
+    let shift = error.clone().context(ContextPolicy::Shift);
     let turn = ["Tell this again: The king had a daughter.", "The king had a daughter."];
     let turns = messages(&[turn, turn, turn, turn, turn, turn].concat());
     let chat = [&[Message::new("system", "You tell tales.")], &turns[..], &messages(&["Once more."])].concat();

@@ -12,7 +12,7 @@ fn engine() -> Engine {
 }
 
 fn few(max_new_tokens: usize) -> GenerateOptions {
-    GenerateOptions { max_new_tokens, ..GenerateOptions::default() }
+    GenerateOptions::new().max_new_tokens(max_new_tokens)
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn tokens_come_blocking_and_awaited_on_any_thread() {
         })
         .collect();
     assert!(threads.into_iter().all(|thread| thread.join().unwrap() == whole.text));
-    let ids = engine.tokenize("Once upon a time", GenerateOptions::default()).wait().unwrap();
+    let ids = engine.tokenize("Once upon a time", GenerateOptions::new()).wait().unwrap();
     assert_eq!(run(engine.detokenize(ids.clone(), true)).unwrap(), "Once upon a time");
     assert_eq!(engine.generate(ids, few(24)).wait().unwrap().text, whole.text);
 }
@@ -83,7 +83,7 @@ fn what_cannot_be_loaded_says_why_and_a_breakdown_is_told() {
     let missing = Engine::load("./models/none").map(drop).unwrap_err();
     assert!(matches!(&missing, Error::NotFound { path, .. } if path == "./models/none"), "{missing}");
     let model = path("models/tales/draft").display().to_string();
-    let options = LoadOptions { max_context: Some(1), ..LoadOptions::default() };
+    let options = LoadOptions::new().max_context(1);
     assert!(matches!(Engine::builder(&model).options(options).load(), Err(Error::BadOption { .. })));
     let engine = Engine::builder(&model).device(DeviceChoice::Cpu).load().unwrap();
     let broken = engine.call::<()>(|_| panic!("on purpose"));

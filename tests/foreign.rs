@@ -8,7 +8,7 @@ use foretoken::target::{Draft, Target};
 use foretoken::text::{Tokenizer, Translator};
 use foretoken::weights::Folder;
 use foretoken::{
-    DoSample, GenerateOptions, Generation, LoadOptions, Origin, Progress, Prompt, Schedule, Session, Speculation, Stats,
+    GenerateOptions, Generation, LoadOptions, Origin, Progress, Prompt, Schedule, Session, Speculation, Stats,
 };
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -19,7 +19,7 @@ const ALL: usize = 3_837;
 const FEWER: usize = 1_500;
 
 fn load(draft: &Path, max_context: usize) -> foretoken::Result<Session> {
-    let options = LoadOptions { max_context: Some(max_context), ..LoadOptions::default() };
+    let options = LoadOptions::new().max_context(max_context);
     let target = Folder::open(path("models/tales/target")).unwrap();
     run(Session::load(&gpu(), target, Some(Folder::open(draft).unwrap()), &options, &mut |_, _| ()))
 }
@@ -41,12 +41,7 @@ fn generate(session: &mut Session, prompt: &[u32], options: &GenerateOptions) ->
 }
 
 fn drafting(count: usize, schedule: Schedule, most: usize) -> GenerateOptions {
-    GenerateOptions {
-        max_new_tokens: most,
-        num_assistant_tokens: count,
-        num_assistant_tokens_schedule: schedule,
-        ..GenerateOptions::default()
-    }
+    GenerateOptions::new().max_new_tokens(most).num_assistant_tokens(count).num_assistant_tokens_schedule(schedule)
 }
 
 fn cases(kinds: &[&str]) -> Vec<Tale> {
@@ -96,26 +91,24 @@ fn samples_are_the_plain_ones() {
     let foreign = Foreign::new("samples", FEWER);
     let mut session = load(foreign.folder(), 256).unwrap();
     let case = &cases(&["open"])[0];
-    let sampled = GenerateOptions {
-        do_sample: DoSample::Yes,
-        seed: Some(7),
-        temperature: Some(0.7),
-        top_k: Some(50),
-        repetition_penalty: Some(1.2),
-        logit_bias: [(1, 3.0), (300, -4.0)].into(),
-        assistant_confidence_threshold: 0.1,
-        ..drafting(5, Schedule::Constant, 24)
-    };
-    let plain = GenerateOptions { speculation: Speculation::Off, ..sampled.clone() };
+    let sampled = drafting(5, Schedule::Constant, 24)
+        .do_sample(true)
+        .seed(7)
+        .temperature(0.7)
+        .top_k(50)
+        .repetition_penalty(1.2)
+        .logit_bias([(1, 3.0), (300, -4.0)])
+        .assistant_confidence_threshold(0.1);
+    let plain = sampled.clone().speculation(Speculation::Off);
     let expected = generate(&mut session, &case.prompt_ids, &plain).token_ids;
     assert_eq!(generate(&mut session, &case.prompt_ids, &sampled).token_ids, expected);
     // Of rejection sampling, the text is another one; what the rounds count holds.
-    let rejected = GenerateOptions { acceptance: Acceptance::Rejection, ..sampled };
+    let rejected = sampled.acceptance(Acceptance::Rejection);
     assert!(generate(&mut session, &case.prompt_ids, &rejected).stats.num_accepted_draft_tokens > 0);
 
     // A draft that ends where the draft model is in doubt is shorter, and right more often.
     let free = generate(&mut session, &case.prompt_ids, &drafting(8, Schedule::Constant, 30)).stats;
-    let sure = GenerateOptions { assistant_confidence_threshold: 0.4, ..drafting(8, Schedule::Constant, 30) };
+    let sure = drafting(8, Schedule::Constant, 30).assistant_confidence_threshold(0.4);
     let sure = generate(&mut session, &case.prompt_ids, &sure).stats;
     assert!(
         sure.num_draft_tokens < free.num_draft_tokens / 2,

@@ -9,7 +9,7 @@ use foretoken::options::{Acceptance, ContextPolicy, DrafterChoice, Schedule};
 use foretoken::text::Tokenizer;
 use foretoken::weights::Folder;
 use foretoken::{
-    Device, DoSample, Error, FinishReason, GenerateOptions, Generation, LoadOptions, Message, Origin, Prompt, Session,
+    Device, Error, FinishReason, GenerateOptions, Generation, LoadOptions, Message, Origin, Prompt, Session,
     Speculation,
 };
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ use std::ops::ControlFlow;
 fn load(device: impl Into<Device>) -> Session {
     let open = |folder: &str| Folder::open(path(folder)).unwrap();
     let (target, draft) = (open("models/tales/target"), open("models/tales/draft"));
-    let options = LoadOptions { max_context: Some(512), ..LoadOptions::default() };
+    let options = LoadOptions::new().max_context(512);
     run(Session::load(device, target, Some(draft), &options, &mut |_, _| ())).unwrap()
 }
 
@@ -49,37 +49,29 @@ fn tale() -> ResponseFormat {
 }
 
 fn options(format: ResponseFormat) -> GenerateOptions {
-    GenerateOptions { max_new_tokens: 120, response_format: Some(format), ..GenerateOptions::default() }
+    GenerateOptions::new().max_new_tokens(120).response_format(format)
 }
 
 fn drafters() -> Vec<GenerateOptions> {
-    let constant = GenerateOptions {
-        num_assistant_tokens_schedule: Schedule::Constant,
-        num_assistant_tokens: 4,
-        ..options(tale())
-    };
-    let with = |drafter| GenerateOptions { drafter, ..constant.clone() };
+    let constant = options(tale()).num_assistant_tokens_schedule(Schedule::Constant).num_assistant_tokens(4);
+    let with = |drafter| constant.clone().drafter(drafter);
     vec![
         options(tale()),
         with(DrafterChoice::Lookup),
         with(DrafterChoice::DraftModel),
         with(DrafterChoice::Chain),
-        GenerateOptions { prediction: Some("{\"title\": \"The wolf\", \"kind\": \"song\"".into()), ..constant.clone() },
-        GenerateOptions { assistant_confidence_threshold: 0.4, ..with(DrafterChoice::DraftModel) },
-        GenerateOptions { overlap: false, ..with(DrafterChoice::DraftModel) },
+        constant.clone().prediction("{\"title\": \"The wolf\", \"kind\": \"song\"".to_owned()),
+        with(DrafterChoice::DraftModel).assistant_confidence_threshold(0.4),
+        with(DrafterChoice::DraftModel).overlap(false),
     ]
 }
 
 fn the_text_is_that_of_plain_decoding(device: Device) {
     let mut session = load(device);
     for seed in [None, Some(3), Some(4)] {
-        let sampled = |options: &GenerateOptions| GenerateOptions {
-            do_sample: seed.is_some().into(),
-            top_p: seed.map(|_| 0.9),
-            seed,
-            ..options.clone()
-        };
-        let off = GenerateOptions { speculation: Speculation::Off, ..options(tale()) };
+        let sampled =
+            |options: &GenerateOptions| options.clone().do_sample(seed.is_some()).top_p(seed.map(|_| 0.9)).seed(seed);
+        let off = options(tale()).speculation(Speculation::Off);
         let (plain, origins) = write(&mut session, &sampled(&off));
         assert!(origins.iter().all(|origin| *origin == Origin::Target));
         assert_eq!(plain.finish_reason, FinishReason::Stop, "{}", plain.text);
@@ -96,7 +88,7 @@ fn the_text_is_that_of_plain_decoding(device: Device) {
             assert!(found.stats.times.masks > 0.0);
         }
         // What it knows of the form is forgotten with the text.
-        let free = GenerateOptions { max_new_tokens: 8, ..GenerateOptions::default() };
+        let free = GenerateOptions::new().max_new_tokens(8);
         assert!(!write(&mut session, &free).0.text.starts_with('{'));
     }
 }
@@ -117,14 +109,12 @@ fn rejection_sampling_keeps_to_the_form() {
     for device in [(&gpu()).into(), Device::Cpu] {
         let mut session = load(device);
         for (seed, drafter) in (0..6).zip([DrafterChoice::DraftModel, DrafterChoice::Lookup].into_iter().cycle()) {
-            let options = GenerateOptions {
-                drafter,
-                do_sample: DoSample::Yes,
-                acceptance: Acceptance::Rejection,
-                num_assistant_tokens_schedule: Schedule::Constant,
-                seed: Some(seed),
-                ..options(tale())
-            };
+            let options = options(tale())
+                .drafter(drafter)
+                .do_sample(true)
+                .acceptance(Acceptance::Rejection)
+                .num_assistant_tokens_schedule(Schedule::Constant)
+                .seed(seed);
             let (found, _) = write(&mut session, &options);
             assert_eq!(found.finish_reason, FinishReason::Stop, "{}", found.text);
             assert!(serde_json::from_str::<Value>(&found.text).is_ok(), "{}", found.text);
@@ -135,7 +125,7 @@ fn rejection_sampling_keeps_to_the_form() {
 #[test]
 fn a_text_ends_where_its_form_is_complete_or_its_room() {
     let mut session = load(Device::Cpu);
-    let of = |format: ResponseFormat, room| GenerateOptions { max_new_tokens: room, ..options(format) };
+    let of = |format: ResponseFormat, room| options(format).max_new_tokens(room);
     let (found, _) = write(&mut session, &of(ResponseFormat::regex("(the fox|the wolf)"), 50));
     assert!(["the fox", "the wolf"].contains(&found.text.as_str()), "{}", found.text);
     assert_eq!(found.finish_reason, FinishReason::Stop);
@@ -166,7 +156,7 @@ fn what_cannot_be_is_refused_by_name() {
     let mut session = load(Device::Cpu);
     let mut refused = |format: Value, more: GenerateOptions| {
         let response_format = Some(ResponseFormat(format.as_object().unwrap().clone()));
-        let options = GenerateOptions { response_format, ..more };
+        let options = more.response_format(response_format);
         match run(session.generate(&Prompt::Text("x".into()), &options, &mut |_| ControlFlow::Continue(()))) {
             Err(Error::BadOption { option, value, .. }) => {
                 assert_eq!(option, "response_format");
@@ -200,10 +190,9 @@ fn what_cannot_be_is_refused_by_name() {
         assert!(value.contains(words) && !value.contains('\n'), "{format}: {value}");
     }
     let every: Vec<Vec<u32>> = (0..4096).map(|id| vec![id]).collect();
-    let none_left = GenerateOptions { bad_words_ids: every[..2000].to_vec(), ..free() };
+    let none_left = free().bad_words_ids(every[..2000].to_vec());
     refused(json!({ "type": "regex", "regex": "[\\n]{9}" }), none_left);
-    let (text, _) =
-        write(&mut session, &GenerateOptions { max_new_tokens: 3, context: ContextPolicy::Shift, ..free() });
+    let (text, _) = write(&mut session, &free().max_new_tokens(3).context(ContextPolicy::Shift));
     assert_eq!(text.token_ids.len(), 3, "the session stays usable");
 }
 

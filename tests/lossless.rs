@@ -184,12 +184,12 @@ fn the_tokens_are_the_same_whichever_kernel_variants_are_in_use() {
 #[test]
 fn an_end_of_text_beyond_the_vocabulary_changes_nothing() {
     let folder = path("models/tales/draft");
-    let options = GenerateOptions { max_new_tokens: 24, min_new_tokens: 20, ..GenerateOptions::default() };
-    let plain = GenerateOptions { speculation: Speculation::Off, ..options.clone() };
-    let drafted = GenerateOptions { num_assistant_tokens_schedule: Schedule::Constant, ..options };
+    let options = GenerateOptions::new().max_new_tokens(24).min_new_tokens(20);
+    let plain = options.clone().speculation(Speculation::Off);
+    let drafted = options.num_assistant_tokens_schedule(Schedule::Constant);
     let generate = |ends: &[u32], options: &GenerateOptions| {
         let source = || configured(&folder, "generation_config.json", "eos_token_id", &json!(ends));
-        let load = LoadOptions { max_context: Some(128), ..LoadOptions::default() };
+        let load = LoadOptions::new().max_context(128);
         let mut session = run(Session::load(&gpu(), source(), Some(source()), &load, &mut |_, _| ())).unwrap();
         let prompt = Prompt::Text("Once upon a time there was a king.".into());
         run(session.generate(&prompt, options, &mut |_| ControlFlow::Continue(()))).unwrap()
@@ -200,7 +200,7 @@ fn an_end_of_text_beyond_the_vocabulary_changes_nothing() {
     let beyond: Vec<u32> = [0, 2].into_iter().chain(expected.token_ids.iter().map(|id| 4096 + id)).collect();
     for options in [plain, drafted] {
         let found = generate(&beyond, &options);
-        assert_eq!(found.token_ids, expected.token_ids, "{:?}", options.speculation);
+        assert_eq!(found.token_ids, expected.token_ids, "{:?}", options.drafting.speculation);
         let says = format!("eos_token_id {} is ignored", beyond[2]);
         assert!(found.stats.warnings.iter().any(|warning| warning.contains(&says)), "{:?}", found.stats.warnings);
     }

@@ -11,8 +11,7 @@ use foretoken::speculate::{DraftModel, Drafter, Lookahead, NoDrafter, Origin, Pr
 use foretoken::target::{Draft, Queue, Target, Verified};
 use foretoken::weights::Folder;
 use foretoken::{
-    DoSample, Error, FinishReason, GenerateOptions, Generation, LoadOptions, Progress, Prompt, Result, Session,
-    Speculation,
+    Error, FinishReason, GenerateOptions, Generation, LoadOptions, Progress, Prompt, Result, Session, Speculation,
 };
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -183,7 +182,7 @@ fn a_submitted_round_can_be_given_up() {
 /// The draft model of the tales as target, with itself as draft model, because it is small.
 fn session() -> Session {
     let source = Folder::open(path("models/tales/draft")).unwrap();
-    let options = LoadOptions { max_context: Some(128), ..LoadOptions::default() };
+    let options = LoadOptions::new().max_context(128);
     run(Session::load(&gpu(), source.clone(), Some(source), &options, &mut |_, _| ())).unwrap()
 }
 
@@ -200,11 +199,12 @@ fn generate(session: &mut Session, options: &GenerateOptions, most: usize) -> Ge
 fn ways() -> [GenerateOptions; 3] {
     // The other schedules learn over calls.
     let num_assistant_tokens_schedule = Schedule::HeuristicTransient;
-    let options = GenerateOptions { max_new_tokens: 24, num_assistant_tokens_schedule, ..GenerateOptions::default() };
+    let options =
+        GenerateOptions::new().max_new_tokens(24).num_assistant_tokens_schedule(num_assistant_tokens_schedule);
     [
-        GenerateOptions { speculation: Speculation::Off, ..options.clone() },
-        GenerateOptions { num_assistant_tokens: 4, ..options.clone() },
-        GenerateOptions { prompt_lookup_num_tokens: Some(6), do_sample: DoSample::Yes, seed: Some(4), ..options },
+        options.clone().speculation(Speculation::Off),
+        options.clone().num_assistant_tokens(4),
+        options.prompt_lookup_num_tokens(6).do_sample(true).seed(4),
     ]
 }
 
@@ -220,7 +220,7 @@ fn seen(generation: Generation) -> impl PartialEq + std::fmt::Debug {
 fn a_caller_may_break_off_at_every_token() {
     let mut session = session();
     for options in ways() {
-        let sequential = GenerateOptions { overlap: false, ..options.clone() };
+        let sequential = options.clone().overlap(false);
         let whole = seen(generate(&mut session, &sequential, usize::MAX));
         for most in 1..=24 {
             let expected = seen(generate(&mut session, &sequential, most));
@@ -238,11 +238,11 @@ fn what_was_held_back_is_in_a_text_that_was_broken_off() {
     let whole = generate(&mut session, &options, usize::MAX);
     let prompt = Prompt::Text("Once upon a time there was a king. Once upon a time".into());
     // Half of a character, and what never becomes a stop string.
-    let character = session.encode(&Prompt::Text("\u{1F451}".into()), &GenerateOptions::default()).unwrap();
+    let character = session.encode(&Prompt::Text("\u{1F451}".into()), &GenerateOptions::new()).unwrap();
     assert!(character.len() > 1, "the crown is one token");
-    let forced = GenerateOptions { logit_bias: [(character[0], 100.0)].into(), ..options.clone() };
+    let forced = options.clone().logit_bias([(character[0], 100.0)]);
     let stop = vec![whole.text.clone() + "!"];
-    let held = GenerateOptions { stop, ..options };
+    let held = options.stop(stop);
     for options in [held, forced] {
         for most in [1, 2, 3, 9] {
             let mut shown = String::new();
@@ -256,7 +256,7 @@ fn what_was_held_back_is_in_a_text_that_was_broken_off() {
             }))
             .unwrap();
             assert_eq!(broken_off.finish_reason, FinishReason::Aborted);
-            let ended = GenerateOptions { max_new_tokens: most, ..options.clone() };
+            let ended = options.clone().max_new_tokens(most);
             let ended = generate(&mut session, &ended, usize::MAX);
             assert_eq!((&broken_off.text, &broken_off.token_ids), (&ended.text, &ended.token_ids));
             assert!(shown.len() < broken_off.text.len(), "nothing was held back of {:?}", broken_off.text);
@@ -274,8 +274,8 @@ fn stop_strings_end_overlapped_rounds_at_the_same_token() {
         for (i, &start) in starts.iter().enumerate().step_by(3) {
             let end = starts.get(i + 7).copied().unwrap_or(text.len());
             let stop = vec![text[start..end].to_owned()];
-            let overlapped = GenerateOptions { stop, ..options.clone() };
-            let sequential = GenerateOptions { overlap: false, ..overlapped.clone() };
+            let overlapped = options.clone().stop(stop);
+            let sequential = overlapped.clone().overlap(false);
             let expected = seen(generate(&mut session, &sequential, usize::MAX));
             assert_eq!(seen(generate(&mut session, &overlapped, usize::MAX)), expected, "{:?}", overlapped.stop);
         }

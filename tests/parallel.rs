@@ -12,9 +12,7 @@ use foretoken::speculate::dsi::lookahead_for;
 use foretoken::speculate::{Origin, PromptLookup, Stats};
 use foretoken::target::{Draft, Target, Verified};
 use foretoken::weights::Folder;
-use foretoken::{
-    DoSample, Error, GenerateOptions, GpuOptions, LoadOptions, Progress, Prompt, Result, Schedule, Session,
-};
+use foretoken::{Error, GenerateOptions, GpuOptions, LoadOptions, Progress, Prompt, Result, Schedule, Session};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
@@ -459,23 +457,23 @@ fn a_text_is_broken_off_while_its_prompt_is_read() {
 fn generations_are_those_of_a_session() {
     within(300, || {
         let files = |which: &str| Folder::open(path("models/tales").join(which)).unwrap();
-        let load = |sp_degree| LoadOptions { sp_degree, max_context: Some(512), ..LoadOptions::default() };
+        let load = |sp_degree| LoadOptions::new().sp_degree(sp_degree).max_context(512);
         let device = gpu();
         let (one, two, any) = (load(1), load(2), GpuOptions::default());
         let mut session =
             run(Session::load(&device, files("target"), Some(files("draft")), &one, &mut |_, _| ())).unwrap();
         let refused = run(Session::load(&device, files("target"), None::<Folder>, &two, &mut |_, _| ()));
         assert!(matches!(refused.err(), Some(Error::BadOption { option, .. }) if option == "sp_degree"));
-        let beside = LoadOptions { device: DeviceChoice::Webgpu, draft_device: DeviceChoice::Cpu, ..one.clone() };
+        let beside = one.clone().device(DeviceChoice::Webgpu).draft_device(DeviceChoice::Cpu);
         let refused = run(Session::load(&device, files("target"), Some(files("draft")), &beside, &mut |_, _| ()));
         assert!(matches!(refused.err(), Some(Error::BadOption { option, .. }) if option == "draft_device"));
         let mut with_cpu = run(Parallel::load(&any, files("target"), Some(files("draft")), &beside)).unwrap();
         let mut parallel = run(Parallel::load(&any, files("target"), Some(files("draft")), &two)).unwrap();
         let prompt = Prompt::Text(Tales::cases()[0].prompt.clone());
-        let options = GenerateOptions { max_new_tokens: 24, ..GenerateOptions::default() };
+        let options = GenerateOptions::new().max_new_tokens(24);
         let mut whole = String::new();
         for sampled in [false, true] {
-            let options = GenerateOptions { do_sample: sampled.into(), seed: Some(3), ..options.clone() };
+            let options = options.clone().do_sample(sampled).seed(3);
             let expected = run(session.generate(&prompt, &options, &mut |_| ControlFlow::Continue(()))).unwrap();
             let mut streamed = String::new();
             let mut hear = |progress: Progress<'_>| {
@@ -503,10 +501,10 @@ fn generations_are_those_of_a_session() {
         assert!(first.target_latency > first.drafter_latency && first.drafter_latency > 0.0, "{first:?}");
         let wanted = lookahead_for(first.target_latency, first.drafter_latency, 2).min(31);
         assert_eq!(distributed(&options).lookahead, wanted, "{first:?}");
-        let constant = GenerateOptions { num_assistant_tokens_schedule: Schedule::Constant, ..options.clone() };
-        assert_eq!(distributed(&constant).lookahead, constant.num_assistant_tokens);
+        let constant = options.clone().num_assistant_tokens_schedule(Schedule::Constant);
+        assert_eq!(distributed(&constant).lookahead, constant.drafting.num_assistant_tokens);
         let middle: String = whole.chars().skip(whole.chars().count() / 2).take(4).collect();
-        let options = GenerateOptions { stop: vec![middle], ..options };
+        let options = options.stop(vec![middle]);
         let expected = run(session.generate(&prompt, &options, &mut |_| ControlFlow::Continue(()))).unwrap();
         let found = run(parallel.generate(&prompt, &options, &mut |_| ControlFlow::Continue(()))).unwrap();
         assert_eq!((found.text, found.token_ids), (expected.text, expected.token_ids));
@@ -516,20 +514,16 @@ fn generations_are_those_of_a_session() {
             if count == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         }));
         assert_eq!(aborted.unwrap().token_ids, expected_start(&mut session, &prompt, 3));
-        let rejection = GenerateOptions {
-            do_sample: DoSample::Yes,
-            acceptance: foretoken::options::Acceptance::Rejection,
-            ..GenerateOptions::default()
-        };
+        let rejection = GenerateOptions::new().do_sample(true).acceptance(foretoken::options::Acceptance::Rejection);
         let refused = run(parallel.generate(&prompt, &rejection, &mut |_| ControlFlow::Continue(())));
         assert!(matches!(refused, Err(Error::BadOption { option, .. }) if option == "acceptance"));
-        let told = GenerateOptions { logprobs: true, ..GenerateOptions::default() };
+        let told = GenerateOptions::new().logprobs(true);
         let refused = run(parallel.generate(&prompt, &told, &mut |_| ControlFlow::Continue(())));
         assert!(matches!(refused, Err(Error::BadOption { option, .. }) if option == "logprobs"));
     });
 }
 
 fn expected_start(session: &mut Session, prompt: &Prompt, count: usize) -> Vec<u32> {
-    let options = GenerateOptions { max_new_tokens: count, ..GenerateOptions::default() };
+    let options = GenerateOptions::new().max_new_tokens(count);
     run(session.generate(prompt, &options, &mut |_| ControlFlow::Continue(()))).unwrap().token_ids
 }

@@ -18,8 +18,7 @@ const CLOSE_BEHIND: usize = 15;
 fn session() -> Session {
     let source = Folder::open(path("models/tales/draft")).unwrap();
     // What is read again must not be known of before.
-    let options =
-        LoadOptions { max_context: Some(256), prefill_chunk: CHUNK, prompt_cache_bytes: 0, ..LoadOptions::default() };
+    let options = LoadOptions::new().max_context(256).prefill_chunk(CHUNK).prompt_cache_bytes(0);
     run(Session::load(&gpu(), source.clone(), Some(source), &options, &mut |_, _| ())).unwrap()
 }
 
@@ -28,12 +27,12 @@ fn prompt(first: u32) -> Prompt {
 }
 
 fn plain() -> GenerateOptions {
-    GenerateOptions { max_new_tokens: 6, speculation: Speculation::Off, ..GenerateOptions::default() }
+    GenerateOptions::new().max_new_tokens(6).speculation(Speculation::Off)
 }
 
 fn drafted() -> GenerateOptions {
     let num_assistant_tokens_schedule = Schedule::Constant;
-    GenerateOptions { num_assistant_tokens_schedule, max_new_tokens: 6, ..GenerateOptions::default() }
+    GenerateOptions::new().num_assistant_tokens_schedule(num_assistant_tokens_schedule).max_new_tokens(6)
 }
 
 /// What was heard before the first token, and what came of it; `hear` may break off.

@@ -102,7 +102,7 @@ fn greedy_texts_are_those_of_transformers_with_and_without_prompt_lookup() {
         let gpu = common::gpu();
         // transformers computes with floats.
         let arithmetic = ArithmeticChoice::F32;
-        let options = LoadOptions { max_context: Some(512), arithmetic, ..LoadOptions::default() };
+        let options = LoadOptions::new().max_context(512).arithmetic(arithmetic);
         let folder = Folder::open(&path).unwrap();
         let mut session = run(Session::load(&gpu, folder, None::<Folder>, &options, &mut |_, _| ())).unwrap();
         for case in model["generations"].as_array().unwrap() {
@@ -112,24 +112,16 @@ fn greedy_texts_are_those_of_transformers_with_and_without_prompt_lookup() {
             };
             let mut expected = ids(&case["ids"]);
             expected.truncate(TOKENS);
-            assert_eq!(session.encode(&prompt, &GenerateOptions::default()).unwrap(), ids(&case["prompt_ids"]));
-            let plain = GenerateOptions {
-                max_new_tokens: expected.len(),
-                speculation: Speculation::Off,
-                ..GenerateOptions::default()
-            };
+            assert_eq!(session.encode(&prompt, &GenerateOptions::new()).unwrap(), ids(&case["prompt_ids"]));
+            let plain = GenerateOptions::new().max_new_tokens(expected.len()).speculation(Speculation::Off);
             let found = run(generate(&mut session, &prompt, plain.clone())).unwrap();
             let at = found.token_ids.iter().zip(&expected).take_while(|(found, expected)| found == expected).count();
             if at < expected.len() {
                 let margin = case["margins"][at].as_f64().unwrap();
                 assert!(margin < MARGIN, "{}: token {at} is another, by {margin}: {:?}", path.display(), found.text);
             }
-            let lookup = GenerateOptions {
-                speculation: Speculation::Auto,
-                drafter: DrafterChoice::Lookup,
-                prompt_lookup_num_tokens: Some(10),
-                ..plain
-            };
+            let lookup =
+                plain.speculation(Speculation::Auto).drafter(DrafterChoice::Lookup).prompt_lookup_num_tokens(10);
             let looked_up = run(generate(&mut session, &prompt, lookup)).unwrap();
             assert_eq!(looked_up.token_ids, found.token_ids, "{}: {:?}", path.display(), case["prompt"]);
         }

@@ -32,7 +32,7 @@ struct Likely {
 }
 
 fn load(device: impl Into<Device>, source: impl Source + 'static, options: LoadOptions) -> Session {
-    let options = LoadOptions { arithmetic: ArithmeticChoice::F32, kv_dtype: Some(KvDtype::F32), ..options };
+    let options = options.arithmetic(ArithmeticChoice::F32).kv_dtype(KvDtype::F32);
     run(Session::load(device, source, None::<Folder>, &options, &mut |_, _| ())).unwrap()
 }
 
@@ -49,7 +49,7 @@ fn embeddings_and_scores_are_those_of_transformers() {
         let folder = path("tests/golden/models").join(&model);
         for device in [Device::from(&gpu()), Device::Cpu] {
             // A prompt of several chunks, of which the last is not whole.
-            let options = LoadOptions { max_context: Some(128), prefill_chunk: 10, ..LoadOptions::default() };
+            let options = LoadOptions::new().max_context(128).prefill_chunk(10);
             let mut session = load(device.clone(), with_tokenizer(&folder), options);
             let text = Prompt::Tokens(prompt.clone());
             for (pooling, expected) in [(Pooling::Mean, &mean), (Pooling::Last, &last)] {
@@ -86,8 +86,8 @@ fn write(session: &mut Session, options: &GenerateOptions) -> foretoken::Generat
 fn a_text_is_likelier_than_another_and_its_score_is_that_of_its_tokens() {
     let tales = || Folder::open(path("models/tales/target")).unwrap();
     for device in [Device::from(&gpu()), Device::Cpu] {
-        let mut session = load(device, tales(), LoadOptions::default());
-        let options = GenerateOptions { max_new_tokens: 40, logprobs: true, top_logprobs: 2, ..Default::default() };
+        let mut session = load(device, tales(), LoadOptions::new());
+        let options = GenerateOptions::new().max_new_tokens(40).logprobs(true).top_logprobs(2);
         let written = write(&mut session, &options);
         let prompt = Prompt::Text(BEGINNING.into());
         let text = |text: &str| Prompt::Text(text.into());
@@ -121,7 +121,7 @@ fn a_text_is_likelier_than_another_and_its_score_is_that_of_its_tokens() {
 #[test]
 fn what_cannot_be_read_is_refused() {
     let folder = path("tests/golden/models/llama-gqa-tied");
-    let options = LoadOptions { max_context: Some(32), ..LoadOptions::default() };
+    let options = LoadOptions::new().max_context(32);
     let mut session = load(&gpu(), with_tokenizer(&folder), options);
     let long = Prompt::Tokens(vec![1; 33]);
     assert_eq!(run(session.embed(&long, Pooling::Mean, true)).unwrap_err().code(), "context-full");

@@ -7,8 +7,7 @@ use common::{gpu, path, run};
 use foretoken::options::DrafterChoice;
 use foretoken::weights::{Folder, Source};
 use foretoken::{
-    DoSample, Error, GenerateOptions, Generation, Gpu, LoadOptions, Progress, Prompt, Result, Schedule, Session,
-    Speculation,
+    Error, GenerateOptions, Generation, Gpu, LoadOptions, Progress, Prompt, Result, Schedule, Session, Speculation,
 };
 use std::cell::Cell;
 use std::ops::{ControlFlow, Range};
@@ -52,7 +51,7 @@ fn load(gpu: &Rc<Gpu>, source: &Watched, max_context: usize) -> Result<Session> 
 }
 
 fn load_pair(gpu: &Rc<Gpu>, target: &Watched, assistant: &Watched, max_context: usize) -> Result<Session> {
-    let options = LoadOptions { max_context: Some(max_context), ..LoadOptions::default() };
+    let options = LoadOptions::new().max_context(max_context);
     run(Session::load(gpu, target.clone(), Some(assistant.clone()), &options, &mut |_, _| ()))
 }
 
@@ -90,11 +89,12 @@ fn disturb(
 fn ways() -> [GenerateOptions; 3] {
     // The other schedules learn over calls.
     let num_assistant_tokens_schedule = Schedule::HeuristicTransient;
-    let options = GenerateOptions { max_new_tokens: 24, num_assistant_tokens_schedule, ..GenerateOptions::default() };
+    let options =
+        GenerateOptions::new().max_new_tokens(24).num_assistant_tokens_schedule(num_assistant_tokens_schedule);
     [
-        GenerateOptions { speculation: Speculation::Off, ..options.clone() },
-        GenerateOptions { num_assistant_tokens: 4, ..options.clone() },
-        GenerateOptions { prompt_lookup_num_tokens: Some(6), ..options },
+        options.clone().speculation(Speculation::Off),
+        options.clone().num_assistant_tokens(4),
+        options.prompt_lookup_num_tokens(6),
     ]
 }
 
@@ -126,8 +126,8 @@ fn a_device_lost_between_two_texts_is_replaced() {
     let source = Watched::new("models/tales/draft");
     let mut session = load(&gpu(), &source, 128).unwrap();
     let [greedy, ..] = ways();
-    let sampled = GenerateOptions { do_sample: DoSample::Yes, temperature: Some(0.8), seed: Some(3), ..greedy.clone() };
-    let biased = GenerateOptions { logit_bias: [(300, 1.5)].into(), repetition_penalty: Some(1.3), ..greedy.clone() };
+    let sampled = greedy.clone().do_sample(true).temperature(0.8).seed(3);
+    let biased = greedy.clone().logit_bias([(300, 1.5)]).repetition_penalty(1.3);
     // What another way of choosing needs is made before the first round.
     for options in [greedy, sampled, biased] {
         let undisturbed = generate(&mut load(&gpu(), &source, 128).unwrap(), &options, &[]).unwrap();
@@ -187,19 +187,16 @@ fn a_draft_model_that_cannot_be_set_up_again_is_a_warning() {
 fn a_draft_model_whose_logits_are_not_finite_costs_its_drafts_only() {
     let foreign = Foreign::new("overflowing", 1_500);
     let target = Folder::open(path("models/tales/target")).unwrap();
-    let load = LoadOptions { max_context: Some(128), ..LoadOptions::default() };
+    let load = LoadOptions::new().max_context(128);
     for folder in [path("models/tales/draft"), foreign.folder().to_owned()] {
         let assistant = Some(overflowing(&folder));
         let mut session = run(Session::load(&gpu(), target.clone(), assistant, &load, &mut |_, _| ())).unwrap();
         let [plain, drafted, _] = ways();
         // The draft model is asked where the lookup finds nothing.
-        let chain = GenerateOptions { drafter: DrafterChoice::Chain, ..drafted.clone() };
+        let chain = drafted.clone().drafter(DrafterChoice::Chain);
         for sampled in [false, true] {
-            let sampled = |options: &GenerateOptions| GenerateOptions {
-                do_sample: sampled.into(),
-                seed: Some(4),
-                repetition_penalty: sampled.then_some(1.1),
-                ..options.clone()
+            let sampled = |options: &GenerateOptions| {
+                options.clone().do_sample(sampled).seed(4).repetition_penalty(sampled.then_some(1.1))
             };
             let expected = generate(&mut session, &sampled(&plain), &[]).unwrap();
             for options in [&drafted, &chain] {
@@ -254,7 +251,7 @@ fn dropped_sessions_free_all_their_buffers() {
     let mut held = None;
     for _ in 0..20 {
         let mut session = load(&gpu, &source, 64).unwrap();
-        generate(&mut session, &GenerateOptions { max_new_tokens: 2, ..GenerateOptions::default() }, &[]).unwrap();
+        generate(&mut session, &GenerateOptions::new().max_new_tokens(2), &[]).unwrap();
         let allocated = gpu.counters().allocated;
         assert_eq!(*held.get_or_insert(allocated), allocated);
         drop(session);

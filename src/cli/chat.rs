@@ -56,7 +56,7 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
     let load = args.targets.options(&args.room)?;
-    let options = GenerateOptions { context: args.context.parse()?, ..args.generation.options()? };
+    let options = args.generation.options()?.context(args.context.parse()?);
     let writer = writer::load(&args.pair, &load).await?;
     let mut chat = Chat {
         writer,

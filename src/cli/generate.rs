@@ -69,7 +69,7 @@ pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
     let (load, mut options) = (args.targets.options(&args.room)?, args.generation.options()?);
     let prompt = args.prompt()?;
     let count = args.num_return_sequences;
-    if count == 0 || count > 1 && options.do_sample == DoSample::No {
+    if count == 0 || count > 1 && options.sampling.do_sample == DoSample::No {
         let (value, allowed) =
             (count.to_string(), "1, or more with --do-sample: the most likely text is only one".into());
         return Err(Error::BadOption { option: "num_return_sequences".into(), value, allowed }.into());
@@ -77,7 +77,7 @@ pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
     let mut writer = writer::load(&args.pair, &load).await?;
     for _ in 0..count {
         write(args, json, &mut writer, &load, &prompt, &options).await?;
-        options.seed = options.seed.map(|seed| seed + 1);
+        options.sampling.seed = options.sampling.seed.map(|seed| seed + 1);
     }
     Ok(())
 }

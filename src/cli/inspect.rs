@@ -56,7 +56,7 @@ pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
             Place::Here(path) => Report::new(Folder::open(path)?, &options).await?,
             Place::Hub(id) => {
                 let source = files::hub()?.open(&id).map_err(|error| files::neither(error, &id))?;
-                Report::new(source, &LoadOptions { file: id.file, ..options }).await?
+                Report::new(source, &options.file(id.file)).await?
             }
         },
     };

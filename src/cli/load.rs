@@ -43,7 +43,7 @@ pub(super) struct Room {
     #[arg(long, value_name = "TYPE")]
     kv_dtype: Option<String>,
     /// Prompt tokens computed at a time
-    #[arg(long, value_name = "N", value_parser = count, default_value_t = LoadOptions::default().prefill_chunk)]
+    #[arg(long, value_name = "N", value_parser = count, default_value_t = LoadOptions::new().context.prefill_chunk)]
     prefill_chunk: usize,
 }
 
@@ -65,14 +65,12 @@ impl On {
 impl Room {
     /// As the library wants it, validated.
     pub fn options(&self) -> Result<LoadOptions> {
-        let options = LoadOptions {
-            max_context: self.max_context,
-            dtype: self.dtype.parse()?,
-            arithmetic: self.arithmetic.parse()?,
-            kv_dtype: self.kv_dtype.as_deref().map(str::parse).transpose()?,
-            prefill_chunk: self.prefill_chunk,
-            ..LoadOptions::default()
-        };
+        let options = LoadOptions::new()
+            .max_context(self.max_context)
+            .dtype(self.dtype.parse()?)
+            .arithmetic(self.arithmetic.parse()?)
+            .kv_dtype(self.kv_dtype.as_deref().map(str::parse).transpose()?)
+            .prefill_chunk(self.prefill_chunk);
         options.validate()?;
         Ok(options)
     }

@@ -4,7 +4,6 @@ use super::load::{On, Pair, Room};
 use super::{Failure, print_json};
 use crate::device::Device;
 use crate::gpu::GpuOptions;
-use crate::options::LoadOptions;
 use crate::session::{Prompt, Session};
 use std::io::{self, Write};
 
@@ -21,7 +20,7 @@ struct Reader {
 
 impl Reader {
     async fn load(&self) -> Result<Session, Failure> {
-        let options = LoadOptions { device: self.on.device()?, ..self.room.options()? };
+        let options = self.room.options()?.device(self.on.device()?);
         let (device, _) = Device::open(options.device, &GpuOptions::default()).await?;
         Ok(self.pair.load(device, &options).await?)
     }

@@ -3,8 +3,9 @@
 use super::count;
 use crate::constraint::ResponseFormat;
 use crate::error::Result;
-use crate::options::{ContextPolicy, GenerateOptions};
+use crate::options::{DoSample, GenerateOptions};
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 
 /// How to generate.
 #[derive(clap::Args)]
@@ -13,7 +14,7 @@ pub(super) struct GenerateFlags {
     #[arg(long, value_name = "N", value_parser = count, default_value_t = defaults().max_new_tokens)]
     max_new_tokens: usize,
     /// Draft tokens that a round begins with; 0: no draft model
-    #[arg(long, value_name = "N", value_parser = count, default_value_t = defaults().num_assistant_tokens)]
+    #[arg(long, value_name = "N", value_parser = count, default_value_t = defaults().drafting.num_assistant_tokens)]
     num_assistant_tokens: usize,
     /// How that number changes from round to round: adaptive, constant, heuristic, heuristic_transient
     #[arg(long, value_name = "SCHEDULE", default_value = "adaptive")]
@@ -23,13 +24,13 @@ pub(super) struct GenerateFlags {
     #[arg(long, value_name = "N", value_parser = count)]
     prompt_lookup_num_tokens: Option<usize>,
     /// How many of the last tokens that lookup compares at most
-    #[arg(long, value_name = "N", value_parser = count, default_value_t = defaults().max_matching_ngram_size)]
+    #[arg(long, value_name = "N", value_parser = count, default_value_t = defaults().drafting.max_matching_ngram_size)]
     max_matching_ngram_size: usize,
     /// Which of several matches that lookup takes: leftmost, whole (if all tokens asked for follow), most_recent
     #[arg(long, value_name = "RULE", default_value = "leftmost")]
     prompt_lookup_rule: String,
     /// A draft ends behind a token less likely than this; 0: never
-    #[arg(long, value_name = "P", default_value_t = defaults().assistant_confidence_threshold)]
+    #[arg(long, value_name = "P", default_value_t = defaults().drafting.assistant_confidence_threshold)]
     assistant_confidence_threshold: f32,
     /// The text that is expected, to draft from
     #[arg(long, value_name = "TEXT")]
@@ -65,10 +66,10 @@ pub(super) struct GenerateFlags {
     #[arg(long, value_name = "FACTOR")]
     repetition_penalty: Option<f32>,
     /// Subtracted from the logits of tokens that were generated, -2 to 2
-    #[arg(long, value_name = "X", default_value_t = defaults().presence_penalty, allow_hyphen_values = true)]
+    #[arg(long, value_name = "X", default_value_t = defaults().sampling.presence_penalty, allow_hyphen_values = true)]
     presence_penalty: f32,
     /// The same, as many times as they were
-    #[arg(long, value_name = "X", default_value_t = defaults().frequency_penalty, allow_hyphen_values = true)]
+    #[arg(long, value_name = "X", default_value_t = defaults().sampling.frequency_penalty, allow_hyphen_values = true)]
     frequency_penalty: f32,
     /// Runs of so many tokens do not come twice, those of the prompt included; 0: they may [default: 0]
     #[arg(long, value_name = "N", value_parser = count)]
@@ -132,44 +133,42 @@ pub(super) struct GenerateFlags {
 impl GenerateFlags {
     /// As the library wants them, validated.
     pub fn options(&self) -> Result<GenerateOptions> {
-        let options = GenerateOptions {
-            max_new_tokens: self.max_new_tokens,
-            num_assistant_tokens: self.num_assistant_tokens,
-            num_assistant_tokens_schedule: self.num_assistant_tokens_schedule.parse()?,
-            prompt_lookup_num_tokens: self.prompt_lookup_num_tokens,
-            max_matching_ngram_size: self.max_matching_ngram_size,
-            prompt_lookup_rule: self.prompt_lookup_rule.parse()?,
-            assistant_confidence_threshold: self.assistant_confidence_threshold,
-            prediction: self.prediction.clone(),
-            drafter: self.drafter.parse()?,
-            do_sample: self.do_sample.parse()?,
-            temperature: self.temperature,
-            top_k: self.top_k,
-            top_p: self.top_p,
-            min_p: self.min_p,
-            repetition_penalty: self.repetition_penalty,
-            presence_penalty: self.presence_penalty,
-            frequency_penalty: self.frequency_penalty,
-            no_repeat_ngram_size: self.no_repeat_ngram_size,
-            seed: self.seed,
-            acceptance: self.acceptance.parse()?,
-            logit_bias: self.logit_bias.iter().copied().collect(),
-            bad_words_ids: self.bad_words_ids.iter().map(|ids| ids.0.clone()).collect(),
-            min_new_tokens: self.min_new_tokens,
-            logprobs: self.logprobs,
-            top_logprobs: self.top_logprobs,
-            stop: self.stop.clone(),
-            skip_special_tokens: !self.keep_special_tokens,
-            response_format: self.form(),
-            context: ContextPolicy::Error,
-            tools: self.tools.clone().unwrap_or_default().0,
-            documents: self.documents.clone().unwrap_or_default().0,
-            chat_template_kwargs: self.chat_template_kwargs.clone().unwrap_or_default(),
-            continue_final_message: self.continue_final_message,
-            add_generation_prompt: self.no_generation_prompt.then_some(false),
-            speculation: self.speculation.parse()?,
-            overlap: !self.no_overlap,
-        };
+        let options = GenerateOptions::new()
+            .max_new_tokens(self.max_new_tokens)
+            .num_assistant_tokens(self.num_assistant_tokens)
+            .num_assistant_tokens_schedule(self.num_assistant_tokens_schedule.parse()?)
+            .prompt_lookup_num_tokens(self.prompt_lookup_num_tokens)
+            .max_matching_ngram_size(self.max_matching_ngram_size)
+            .prompt_lookup_rule(self.prompt_lookup_rule.parse()?)
+            .assistant_confidence_threshold(self.assistant_confidence_threshold)
+            .prediction(self.prediction.clone())
+            .drafter(self.drafter.parse()?)
+            .do_sample(self.do_sample.parse::<DoSample>()?)
+            .temperature(self.temperature)
+            .top_k(self.top_k)
+            .top_p(self.top_p)
+            .min_p(self.min_p)
+            .repetition_penalty(self.repetition_penalty)
+            .presence_penalty(self.presence_penalty)
+            .frequency_penalty(self.frequency_penalty)
+            .no_repeat_ngram_size(self.no_repeat_ngram_size)
+            .seed(self.seed)
+            .acceptance(self.acceptance.parse()?)
+            .logit_bias(self.logit_bias.iter().copied().collect::<BTreeMap<_, _>>())
+            .bad_words_ids(self.bad_words_ids.iter().map(|ids| ids.0.clone()).collect::<Vec<_>>())
+            .min_new_tokens(self.min_new_tokens)
+            .logprobs(self.logprobs)
+            .top_logprobs(self.top_logprobs)
+            .stop(self.stop.clone())
+            .skip_special_tokens(!self.keep_special_tokens)
+            .response_format(self.form())
+            .tools(self.tools.clone().unwrap_or_default().0)
+            .documents(self.documents.clone().unwrap_or_default().0)
+            .chat_template_kwargs(self.chat_template_kwargs.clone().unwrap_or_default())
+            .continue_final_message(self.continue_final_message)
+            .add_generation_prompt(self.no_generation_prompt.then_some(false))
+            .speculation(self.speculation.parse()?)
+            .overlap(!self.no_overlap);
         options.validate()?;
         Ok(options)
     }
@@ -182,7 +181,7 @@ impl GenerateFlags {
 }
 
 fn defaults() -> GenerateOptions {
-    GenerateOptions::default()
+    GenerateOptions::new()
 }
 
 /// A list of token ids.

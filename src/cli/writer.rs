@@ -24,12 +24,11 @@ pub(super) struct Targets {
 impl Targets {
     /// The options of loading, validated.
     pub fn options(&self, room: &Room) -> Result<LoadOptions> {
-        let options = LoadOptions {
-            sp_degree: self.sp_degree,
-            device: self.on.device()?,
-            draft_device: self.draft_device.parse()?,
-            ..room.options()?
-        };
+        let options = room
+            .options()?
+            .sp_degree(self.sp_degree)
+            .device(self.on.device()?)
+            .draft_device(self.draft_device.parse()?);
         options.validate()?;
         Ok(options)
     }

@@ -1,59 +1,61 @@
 //! Options of loading.
 
+use super::declare::{Options, options, replace, taken};
 use super::read::{bad, read};
 use crate::error::Result;
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
-/// How to load a model pair.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct LoadOptions {
-    /// Where the models run; several targets run on GPUs.
-    pub device: DeviceChoice,
-    /// Where the draft model runs: where the target runs or, with `cpu`, on the CPU, at the same time as the target. That is for
-    /// `parallel::Parallel`.
-    pub draft_device: DeviceChoice,
-    /// Which GGUF file of several is meant, `*` standing for any characters; none: the only one.
-    pub file: Option<String>,
-    /// The same for the draft model.
-    pub assistant_file: Option<String>,
-    /// Positions that the KV cache can grow to; none: what the model was made for, at most 4,096.
-    pub max_context: Option<usize>,
-    /// How the weights are stored on the GPU.
-    pub dtype: WeightDtype,
-    /// What products of quantised weights are computed with.
-    pub arithmetic: ArithmeticChoice,
-    /// How the KV cache stores its elements; none: f16 where no matrix of the checkpoint has more bits, else f32.
-    pub kv_dtype: Option<KvDtype>,
-    /// Rows of a prefill chunk.
-    pub prefill_chunk: usize,
-    /// Most bytes that keys and values of earlier texts take besides the cache, so that conversations which take turns are not read
-    /// again; 0: none. What there is no memory for is not kept.
-    pub prompt_cache_bytes: u64,
-    /// Instances of the target that verify at the same time, each with its own device, weights and KV cache. More than one
-    /// are for `parallel::Parallel`.
-    pub sp_degree: usize,
+options! {
+    /// How to load a model, and its draft model. The group is a field; the methods set all options.
+    ///
+    /// ```
+    /// use foretoken::{DeviceChoice, LoadOptions};
+    ///
+    /// let options = LoadOptions::new().device(DeviceChoice::Cpu).max_context(8192);
+    /// assert_eq!(options.context.max_context, Some(8192));
+    /// ```
+    pub struct LoadOptions set by LoadOptions {
+        /// Where the models run; several targets run on GPUs.
+        device: DeviceChoice = DeviceChoice::Auto,
+        /// Where the draft model runs: where the target runs or, with `cpu`, on the CPU, at the same time as the target. That is for
+        /// `parallel::Parallel`.
+        draft_device: DeviceChoice = DeviceChoice::Auto,
+        /// Which GGUF file of several is meant, `*` standing for any characters; none: the only one.
+        file: Option<String> = None,
+        /// The same for the draft model.
+        assistant_file: Option<String> = None,
+        /// How the weights are stored on the GPU.
+        dtype: WeightDtype = WeightDtype::Auto,
+        /// What products of quantised weights are computed with.
+        arithmetic: ArithmeticChoice = ArithmeticChoice::Auto,
+        /// Instances of the target that verify at the same time, each with its own device, weights and KV cache. More than one
+        /// are for `parallel::Parallel`.
+        sp_degree: usize = 1,
+    } with {
+        /// How much text is held.
+        context: ContextOptions,
+    }
 }
 
-impl Default for LoadOptions {
-    fn default() -> Self {
-        Self {
-            device: DeviceChoice::Auto,
-            draft_device: DeviceChoice::Auto,
-            file: None,
-            assistant_file: None,
-            max_context: None,
-            dtype: WeightDtype::Auto,
-            arithmetic: ArithmeticChoice::Auto,
-            kv_dtype: None,
-            prefill_chunk: 64,
-            prompt_cache_bytes: 256 << 20,
-            sp_degree: 1,
-        }
+options! {
+    /// How much text is held, and in what.
+    pub struct ContextOptions set by LoadOptions.context {
+        /// Positions that the KV cache can grow to; none: what the model was made for, at most 4,096.
+        max_context: Option<usize> = None,
+        /// How the KV cache stores its elements; none: f16 where no matrix of the checkpoint has more bits, else f32.
+        kv_dtype: Option<KvDtype> = None,
+        /// Prompt tokens that are read at a time.
+        prefill_chunk: usize = 64,
+        /// Most bytes that keys and values of earlier texts take besides the cache, so that conversations which take turns are not
+        /// read again; 0: none. What there is no memory for is not kept.
+        prompt_cache_bytes: u64 = 256 << 20,
     }
 }
 
 /// Where models run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 #[serde(rename_all = "lowercase")]
 pub enum DeviceChoice {
     /// On the GPU; on the CPU where there is none, or only an adapter that computes on the CPU, which is slower.
@@ -68,6 +70,7 @@ pub enum DeviceChoice {
 /// How weights are stored on the GPU. The quantised types are made of matrices that the checkpoint has as floats, in rows of
 /// whole blocks of 32; the others stay as they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 #[serde(rename_all = "lowercase")]
 pub enum WeightDtype {
     /// As the checkpoint has them.
@@ -85,6 +88,7 @@ pub enum WeightDtype {
 
 /// What products of quantised weights are wanted to be computed with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 #[serde(rename_all = "lowercase")]
 pub enum ArithmeticChoice {
     /// Integers where the device computes clearly faster with them, which is measured at load of a GPU and known of the CPU. So
@@ -100,6 +104,7 @@ pub enum ArithmeticChoice {
 /// What products of quantised weights are computed with. A text is the same whatever drafts and however many rows are verified,
 /// but not in the one arithmetic and in the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 #[serde(rename_all = "lowercase")]
 pub enum Arithmetic {
     /// Weights are widened to f32.
@@ -121,6 +126,7 @@ impl From<Arithmetic> for ArithmeticChoice {
 
 /// How the KV cache stores its elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
 #[serde(rename_all = "lowercase")]
 pub enum KvDtype {
     /// 4 bytes, exact.
@@ -140,6 +146,11 @@ impl KvDtype {
 }
 
 impl LoadOptions {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
     /// The defaults, with what an object names in their place; null leaves the default.
     ///
     /// # Errors
@@ -156,9 +167,10 @@ impl LoadOptions {
     /// # Errors
     /// [`Error::BadOption`] with the allowed range.
     pub fn validate(&self) -> Result<()> {
-        match self.max_context {
+        let ContextOptions { max_context, prefill_chunk, .. } = self.context;
+        match max_context {
             Some(context) if !(2..=1 << 20).contains(&context) => bad("max_context", context, "2 to 1048576"),
-            _ if !(1..=4096).contains(&self.prefill_chunk) => bad("prefill_chunk", self.prefill_chunk, "1 to 4096"),
+            _ if !(1..=4096).contains(&prefill_chunk) => bad("prefill_chunk", prefill_chunk, "1 to 4096"),
             _ if !(1..=8).contains(&self.sp_degree) => bad("sp_degree", self.sp_degree, "1 to 8"),
             _ if self.draft_device == DeviceChoice::Webgpu => bad("draft_device", "webgpu", "auto or cpu"),
             _ if self.sp_degree > 1 && self.device == DeviceChoice::Cpu => {

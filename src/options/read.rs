@@ -1,15 +1,16 @@
 //! Options by name, from whatever serde reads: JSON, values of JavaScript; and single values from words. What is refused
 //! says what would have been right.
 
+use super::declare::Options;
 use super::{
     Acceptance, ArithmeticChoice, ContextPolicy, DeviceChoice, DoSample, DrafterChoice, KvDtype, LookupRule, Pooling,
     Schedule, Speculation, WeightDtype,
 };
 use crate::error::{Error, Result};
+use serde::Deserialize;
 use serde::de::{
     DeserializeOwned, DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Unexpected, Visitor,
 };
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::fmt;
@@ -164,27 +165,17 @@ fn by_name<T: DeserializeOwned>(option: &'static str, name: &str) -> Result<T> {
 }
 
 /// The defaults, with what an object names in their place; null leaves the default.
-pub(super) fn read<'de, T, D>(from: D) -> Result<T>
-where
-    T: Default + Serialize + DeserializeOwned,
-    D: Deserializer<'de>,
-{
+pub(super) fn read<'de, T: Options, D: Deserializer<'de>>(from: D) -> Result<T> {
     let given = from.deserialize_map(Fields).or_else(|error| refuse("options", &error))??;
-    let object = |value| match value {
-        Ok(Value::Object(object)) => object,
-        _ => Map::new(),
-    };
-    let mut all = object(serde_json::to_value(T::default()));
+    let mut options = T::default();
     for (name, value) in given.into_iter().filter(|(_, value)| !value.is_null()) {
-        if !all.contains_key(&name) {
-            return bad("options", name, &all.keys().map(String::as_str).collect::<Vec<_>>().join(", "));
-        }
-        all.insert(name.clone(), value.clone());
-        if let Err(error) = serde_json::from_value::<T>(Value::Object(all.clone())) {
-            return bad(name, value, &wanted(&error));
+        match options.set(&name, value.clone()) {
+            None => return bad("options", name, &T::names().join(", ")),
+            Some(Err(error)) => return bad(name, value, &wanted(&error)),
+            Some(Ok(())) => {}
         }
     }
-    serde_json::from_value(Value::Object(all)).or_else(|error| bad("options", &error, &wanted(&error)))
+    Ok(options)
 }
 
 macro_rules! by_name {

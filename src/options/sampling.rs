@@ -1,13 +1,52 @@
 //! How tokens are chosen: by the options, by what the model's files recommend, or plainly.
 
 use super::GenerateOptions;
+use super::declare::{Options, options, replace, taken};
 use super::read::bad;
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::BTreeMap;
+
+options! {
+    /// How tokens are chosen.
+    pub struct SamplingOptions set by GenerateOptions.sampling {
+        /// Whether to draw tokens at random; if not, the most likely one is taken.
+        do_sample: DoSample = DoSample::No,
+        /// Logits are divided by it. None, here and in the next four: what the model's files say where `do_sample` asks for it, else
+        /// what changes nothing.
+        temperature: Option<f32> = None,
+        /// So many most likely tokens remain; 0: all.
+        top_k: Option<usize> = None,
+        /// The most likely tokens whose probabilities sum up to this remain.
+        top_p: Option<f32> = None,
+        /// Tokens remain that have at least this times the highest probability.
+        min_p: Option<f32> = None,
+        /// Logits of tokens that the text has are divided by it where positive, else multiplied.
+        repetition_penalty: Option<f32> = None,
+        /// Subtracted from the logits of tokens that were generated; below 0 they become likelier. The prompt does not count.
+        presence_penalty: f32 = 0.0,
+        /// The same, as many times as they were generated.
+        frequency_penalty: f32 = 0.0,
+        /// N-grams of this length do not come twice, those of the prompt included; 0: they may. None: what the model's files say
+        /// where `do_sample` asks for it.
+        no_repeat_ngram_size: Option<usize> = None,
+        /// Added to the logits of tokens, by id; -100 to 100.
+        logit_bias: BTreeMap<u32, f32> = BTreeMap::new(),
+        /// Token sequences that may not come.
+        bad_words_ids: Vec<Vec<u32>> = Vec::new(),
+        /// Key of the random choices, below 2^53: the same seed gives the same text. None: another one each time, told in the
+        /// statistics.
+        seed: Option<u64> = None,
+    }
+}
+
+/// The largest seed: JavaScript knows larger numbers only roughly.
+const MAX_SEED: u64 = (1 << 53) - 1;
 
 /// Whether tokens are drawn at random.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 #[serde(try_from = "Value", into = "Value")]
 pub enum DoSample {
     /// No: the most likely one is taken.
@@ -48,7 +87,7 @@ impl From<DoSample> for Value {
 
 /// What a model's files recommend; none where they say nothing.
 #[derive(Debug, Clone, Default, PartialEq)]
-#[allow(missing_docs, reason = "as in GenerateOptions")]
+#[allow(missing_docs, reason = "as in SamplingOptions")]
 pub struct SamplingDefaults {
     pub do_sample: Option<bool>,
     pub temperature: Option<f32>,
@@ -102,7 +141,7 @@ impl SamplingDefaults {
 
 /// The values that a text was chosen with; those of drawing change nothing where nothing was drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[allow(missing_docs, reason = "as in GenerateOptions")]
+#[allow(missing_docs, reason = "as in SamplingOptions")]
 pub struct SamplingValues {
     pub do_sample: bool,
     pub temperature: f32,
@@ -133,7 +172,7 @@ impl Default for SamplingValues {
 }
 
 impl SamplingValues {
-    pub(super) fn validate(&self) -> Result<()> {
+    fn validate(&self) -> Result<()> {
         for (option, value, range, allowed) in [
             (
                 "temperature",
@@ -155,12 +194,26 @@ impl SamplingValues {
     }
 }
 
-impl GenerateOptions {
+impl SamplingOptions {
+    pub(super) fn validate(&self) -> Result<()> {
+        self.merged(&SamplingDefaults::default()).validate()?;
+        if let Some(seed) = self.seed.filter(|seed| *seed > MAX_SEED) {
+            return bad("seed", seed, "whole numbers from 0 to 2^53 - 1");
+        }
+        if let Some((token, bias)) = self.logit_bias.iter().find(|(_, bias)| !(-100.0..=100.0).contains(*bias)) {
+            return bad("logit_bias", format!("{bias} for token {token}"), "-100 to 100");
+        }
+        if self.bad_words_ids.iter().any(Vec::is_empty) {
+            return bad("bad_words_ids", "an empty sequence", "sequences of one token or more");
+        }
+        Ok(())
+    }
+
     /// How tokens are chosen: as the options say, else, where `do_sample` is [`DoSample::Model`], as the model's files do.
     ///
     /// # Errors
     /// [`Error::BadOption`] for a value of theirs that is out of range.
-    pub fn sampling(&self, model: &SamplingDefaults) -> Result<SamplingValues> {
+    pub fn values(&self, model: &SamplingDefaults) -> Result<SamplingValues> {
         let nothing = SamplingDefaults::default();
         let model = if self.do_sample == DoSample::Model { model } else { &nothing };
         let do_sample = self.do_sample == DoSample::Yes || model.do_sample == Some(true);
@@ -173,7 +226,7 @@ impl GenerateOptions {
     }
 
     /// The values, if anything is drawn.
-    pub(super) fn merged(&self, model: &SamplingDefaults) -> SamplingValues {
+    fn merged(&self, model: &SamplingDefaults) -> SamplingValues {
         let plain = SamplingValues::default();
         SamplingValues {
             do_sample: plain.do_sample,
@@ -204,7 +257,7 @@ mod tests {
     fn values(options: Value, model: &SamplingDefaults) -> Value {
         let options = GenerateOptions::read(options).unwrap();
         options.validate().unwrap();
-        let values = serde_json::to_value(options.sampling(model).unwrap()).unwrap();
+        let values = serde_json::to_value(options.sampling.values(model).unwrap()).unwrap();
         let given = serde_json::to_value(SamplingValues::default()).unwrap();
         // Only what is not plain, with f32's digits cut.
         let changed = values.as_object().unwrap().iter().filter(|(name, value)| given[*name] != **value);
@@ -241,7 +294,7 @@ mod tests {
         }
         assert_eq!(SamplingDefaults::parse(b"{").unwrap_err().code(), "bad-config");
         let cold = defaults(json!({ "do_sample": true, "temperature": 0 })).unwrap();
-        let sampling = |options| GenerateOptions::read(options).unwrap().sampling(&cold);
+        let sampling = |options| GenerateOptions::read(options).unwrap().sampling.values(&cold);
         assert!(matches!(sampling(json!({ "do_sample": "model" })),
             Err(Error::BadOption { option, .. }) if option == "temperature"));
         assert!(sampling(json!({ "do_sample": "model", "temperature": 0.5 })).is_ok());

@@ -33,7 +33,7 @@ impl Session {
     /// # Errors
     /// As [`Session::encode`], [`Error::ContextFull`], and what the device reports. The session stays usable.
     pub async fn embed(&mut self, text: &Prompt, pooling: Pooling, normalize: bool) -> Result<Embedding> {
-        let tokens = self.encode(text, &GenerateOptions::default())?;
+        let tokens = self.encode(text, &GenerateOptions::new())?;
         let wanted = if pooling == Pooling::Last { 1 } else { tokens.len() };
         let hidden = self.read(&[], async |engine: &mut Engine| hidden(engine, &tokens, wanted).await).await?;
         let width = hidden.len() / wanted;
@@ -59,7 +59,7 @@ impl Session {
     /// # Errors
     /// As [`Session::embed`].
     pub async fn score(&mut self, prompt: &Prompt, continuations: &[Prompt]) -> Result<Vec<Score>> {
-        let options = GenerateOptions::default();
+        let options = GenerateOptions::new();
         let head = self.encode(prompt, &options)?;
         let mut scores = Vec::new();
         for continuation in continuations {

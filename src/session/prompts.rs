@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::model::TokenSpec;
-use crate::options::{GenerateOptions, Given, SamplingDefaults};
+use crate::options::{ChatOptions, GenerateOptions, Given, SamplingDefaults};
 use crate::text::{Chat, ChatTemplate, Message, Tokenizer};
 use serde::Deserializer;
 use serde_json::Value;
@@ -75,13 +75,14 @@ fn message((at, value): (usize, Value)) -> Result<Message> {
 }
 
 /// Messages, and what the options say of them.
-fn chat<'a>(messages: &'a [Message], options: &'a GenerateOptions) -> Chat<'a> {
-    let GenerateOptions { tools, documents, continue_final_message, add_generation_prompt, .. } = options;
+fn chat<'a>(messages: &'a [Message], options: &'a ChatOptions) -> Chat<'a> {
+    let ChatOptions { tools, documents, chat_template_kwargs, continue_final_message, add_generation_prompt, .. } =
+        options;
     Chat {
         messages,
         tools,
         documents,
-        kwargs: Some(&options.chat_template_kwargs),
+        kwargs: Some(chat_template_kwargs),
         add_generation_prompt: add_generation_prompt.unwrap_or(!continue_final_message),
         continue_final_message: *continue_final_message,
     }
@@ -108,7 +109,7 @@ impl Prompts {
     /// [`Error::BadOption`] for an empty prompt and for options that do not fit it, [`Error::BadTemplate`],
     /// [`Error::BadTokenizer`].
     pub fn encode(&self, prompt: &Prompt, options: &GenerateOptions) -> Result<Vec<u32>> {
-        if let (Prompt::Text(_) | Prompt::Tokens(_), Some(option)) = (prompt, options.of_a_chat()) {
+        if let (Prompt::Text(_) | Prompt::Tokens(_), Some(option)) = (prompt, options.chat.given()) {
             let allowed = "nothing, where the prompt is no list of messages".into();
             return Err(Error::BadOption { option: option.into(), value: "it".into(), allowed });
         }
@@ -116,7 +117,7 @@ impl Prompts {
             Prompt::Text(text) => self.tokenizer.encode(text, true)?,
             Prompt::Tokens(tokens) => tokens.clone(),
             Prompt::Chat(messages) => match &self.template {
-                Some(template) => template.encode(&self.tokenizer, &chat(messages, options))?,
+                Some(template) => template.encode(&self.tokenizer, &chat(messages, &options.chat))?,
                 None => return Err(Error::BadTemplate { reason: "the model has none; use a plain prompt".into() }),
             },
         };

@@ -7,7 +7,9 @@ use crate::device::Engine;
 use crate::error::{Error, Result};
 use crate::gpu::DeviceInfo;
 use crate::model::TokenSpec;
-use crate::options::{Acceptance, DrafterChoice, GenerateOptions, SamplingValues, Schedule, Speculation};
+use crate::options::{
+    Acceptance, DrafterChoice, DraftingOptions, GenerateOptions, SamplingValues, Schedule, Speculation,
+};
 use crate::sample::{Bias, Draw, Processors, Sampling, threefry2x32};
 use crate::speculate::{
     Adaptive, Chain, DraftModel, Drafter, Lookahead, NoDrafter, Prediction, PromptLookup, Speculating,
@@ -31,11 +33,12 @@ pub(crate) fn sampling(
     };
     let vocab = spec.vocab_size;
     let unknown = |id: &&u32| **id as usize >= vocab;
-    if let Some(id) = options.logit_bias.keys().find(unknown) {
+    if let Some(id) = options.sampling.logit_bias.keys().find(unknown) {
         return bad("logit_bias", format!("token {id}"), format!("token ids below {vocab}"));
     }
-    let mut biases: Vec<Bias> = options.logit_bias.iter().map(|(&token, &bias)| Bias::always(token, bias)).collect();
-    for sequence in &options.bad_words_ids {
+    let mut biases: Vec<Bias> =
+        options.sampling.logit_bias.iter().map(|(&token, &bias)| Bias::always(token, bias)).collect();
+    for sequence in &options.sampling.bad_words_ids {
         if let Some(id) = sequence.iter().find(unknown) {
             return bad("bad_words_ids", format!("token {id}"), format!("token ids below {vocab}"));
         }
@@ -62,24 +65,25 @@ pub(crate) fn sampling(
         top_p: values.top_p,
         min_p: values.min_p,
     };
-    let draw = match (values.do_sample, options.acceptance) {
+    let draw = match (values.do_sample, options.drafting.acceptance) {
         (false, _) => Draw::Greedy,
         (true, Acceptance::Coupled) => Draw::Coupled,
         (true, Acceptance::Rejection) => Draw::Rejection,
     };
-    let seed = options.seed.unwrap_or_else(fresh_seed);
+    let seed = options.sampling.seed.unwrap_or_else(fresh_seed);
     let logprobs = options.logprobs.then_some(options.top_logprobs);
-    Ok(Sampling { processors, draw, seed, confidence: options.assistant_confidence_threshold, logprobs })
+    Ok(Sampling { processors, draw, seed, confidence: options.drafting.assistant_confidence_threshold, logprobs })
 }
 
 /// Options that were given and mean nothing, in words.
 pub(crate) fn idle(options: &GenerateOptions, values: &SamplingValues) -> Option<String> {
+    let sampling = &options.sampling;
     let given = [
-        ("temperature", options.temperature.is_some()),
-        ("top_k", options.top_k.is_some()),
-        ("top_p", options.top_p.is_some()),
-        ("min_p", options.min_p.is_some()),
-        ("acceptance", options.acceptance != Acceptance::Coupled),
+        ("temperature", sampling.temperature.is_some()),
+        ("top_k", sampling.top_k.is_some()),
+        ("top_p", sampling.top_p.is_some()),
+        ("min_p", sampling.min_p.is_some()),
+        ("acceptance", options.drafting.acceptance != Acceptance::Coupled),
     ];
     let names: Vec<&str> = given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect();
     (!values.do_sample && !names.is_empty())
@@ -124,7 +128,7 @@ impl Learned {
     /// Who drafts in a call. `draft_model` is how many tokens of the prompt the draft model has read, where there is one.
     pub fn drafter(
         &mut self,
-        options: &GenerateOptions,
+        options: &DraftingOptions,
         prediction: &[u32],
         run: &Run,
         ends: &[u32],
@@ -173,17 +177,17 @@ impl Learned {
     }
 
     /// What the adaptive schedule chose, and why, if the call had it.
-    pub fn speculating(&self, options: &GenerateOptions) -> Option<Speculating> {
+    pub fn speculating(&self, options: &DraftingOptions) -> Option<Speculating> {
         is_adaptive(options).then(|| self.adaptive.speculating())
     }
 }
 
-fn is_adaptive(options: &GenerateOptions) -> bool {
+fn is_adaptive(options: &DraftingOptions) -> bool {
     options.speculation == Speculation::Auto && options.num_assistant_tokens_schedule == Schedule::Adaptive
 }
 
 /// Says that the drafter that was asked for is not there.
-pub(crate) fn missing(options: &GenerateOptions, has_draft_model: bool) -> Option<String> {
+pub(crate) fn missing(options: &DraftingOptions, has_draft_model: bool) -> Option<String> {
     let wanted = options.speculation == Speculation::Auto && options.drafter == DrafterChoice::DraftModel;
     (wanted && !has_draft_model).then(|| "there is no draft model (assistant_model): plain decoding".into())
 }

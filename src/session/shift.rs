@@ -11,7 +11,7 @@ impl Prompts {
         let whole = self.encode(prompt, options)?;
         let most = most(self.context, options.max_new_tokens);
         match prompt {
-            Prompt::Chat(messages) if options.context == ContextPolicy::Shift && whole.len() > most => {
+            Prompt::Chat(messages) if options.chat.context == ContextPolicy::Shift && whole.len() > most => {
                 let shifted = shift(messages, most, |kept| self.encode(&Prompt::Chat(kept), options))?;
                 Ok(shifted.unwrap_or((whole, 0)))
             }

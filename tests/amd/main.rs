@@ -92,7 +92,7 @@ fn check_instructions(
                 Arithmetic::F32 => bound(&[(1, 10.0), (8, 24.0)]),
                 // Factors have to be unpacked.
                 Arithmetic::Int8 if has_factors(format) => bound(&[(1, 3.0), (8, 11.0)]),
-                Arithmetic::Int8 => bound(&[(1, 2.0), (8, 11.0)]),
+                _ => bound(&[(1, 2.0), (8, 11.0)]),
             };
             (report.inner.vector as f64 / bytes(format), most)
         }

@@ -56,7 +56,7 @@ pub(super) async fn run(
             break;
         }
         let began = Instant::now();
-        let options = LoadOptions { dtype, arithmetic: arithmetic.into(), kv_dtype: Some(kv_dtype), ..options.clone() };
+        let options = options.clone().dtype(dtype).arithmetic(arithmetic.into()).kv_dtype(kv_dtype);
         let mut session = Session::load(device.clone(), open()?, None::<Folder>, &options, &mut |_, _| ()).await?;
         let mut text = session.prompts.tokenizer.encode(TALE, true)?;
         text.truncate(effort.tale);

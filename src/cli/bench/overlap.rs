@@ -86,14 +86,12 @@ fn modes(session: &Session, effort: Effort) -> Vec<Mode> {
         modes.insert(1, ("draft_model", DrafterChoice::DraftModel, auto, constant));
     }
     let mode = |(name, drafter, speculation, num_assistant_tokens_schedule)| {
-        let options = GenerateOptions {
-            max_new_tokens: effort.tokens.min(TOKENS),
-            num_assistant_tokens_schedule,
-            prompt_lookup_num_tokens: Some(LOOKUP_TOKENS),
-            drafter,
-            speculation,
-            ..GenerateOptions::default()
-        };
+        let options = GenerateOptions::new()
+            .max_new_tokens(effort.tokens.min(TOKENS))
+            .num_assistant_tokens_schedule(num_assistant_tokens_schedule)
+            .prompt_lookup_num_tokens(LOOKUP_TOKENS)
+            .drafter(drafter)
+            .speculation(speculation);
         Mode { name, options, texts: Default::default(), speedups: Vec::new(), prepared: 0, ahead: 0 }
     };
     modes.into_iter().map(mode).collect()
@@ -107,7 +105,7 @@ impl Mode {
         for turn in 0..2 {
             let overlap = (pair + turn) % 2 == 1;
             let before = session.engine().counters();
-            let options = GenerateOptions { overlap, ..self.options.clone() };
+            let options = self.options.clone().overlap(overlap);
             let Some(stats) = write(session, prompt, &options, limit).await? else { return Ok(false) };
             if overlap {
                 let did = session.engine().counters().since(&before);

@@ -22,9 +22,9 @@ pub(super) async fn engine(gpu: &Rc<Gpu>, name: &str, options: &LoadOptions) -> 
     let shapes: Value = serde_json::from_str(include_str!("shapes.json")).map_err(|error| bad(error.to_string()))?;
     let spec = parse_config(shapes[name].to_string().as_bytes(), None)?;
     let capacity = Capacity {
-        max_context: options.max_context.unwrap_or(DEFAULT_CONTEXT).min(spec.max_position_embeddings),
-        prefill_chunk: options.prefill_chunk,
-        kv_dtype: options.kv_dtype.unwrap_or(KvDtype::F16),
+        max_context: options.context.max_context.unwrap_or(DEFAULT_CONTEXT).min(spec.max_position_embeddings),
+        prefill_chunk: options.context.prefill_chunk,
+        kv_dtype: options.context.kv_dtype.unwrap_or(KvDtype::F16),
     };
     let vocab = spec.vocab_size;
     let buffers = RoundBuffers::new(gpu, &capacity, vocab)?;

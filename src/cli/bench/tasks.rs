@@ -3,7 +3,7 @@
 use super::measure::{Effort, median};
 use super::parts::Limit;
 use crate::error::{Error, Result};
-use crate::options::{Acceptance, DoSample, DrafterChoice, GenerateOptions, Schedule, Speculation};
+use crate::options::{Acceptance, DrafterChoice, GenerateOptions, Schedule, Speculation};
 use crate::session::{Progress, Prompt, Session};
 use crate::speculate::Stats;
 use serde::{Deserialize, Serialize};
@@ -108,7 +108,7 @@ pub(super) async fn run(
         for (exercise, texts) in &mut written {
             for (Mode { options, .. }, texts) in modes.iter().zip(texts) {
                 let max_new_tokens = exercise.max_new_tokens.min(effort.tokens);
-                let options = GenerateOptions { max_new_tokens, ..options.clone() };
+                let options = options.clone().max_new_tokens(max_new_tokens);
                 let prompt = Prompt::Text(exercise.prompt.clone());
                 warm_up(session, &prompt, &options, limit).await?;
                 let Some(stats) = write(session, &prompt, &options, limit).await? else { break 'passes };
@@ -165,21 +165,21 @@ fn modes(session: &Session) -> Vec<Mode> {
     let (off, auto) = (Speculation::Off, Speculation::Auto);
     let has_draft_model = session.engine().draft_memory().is_some();
     // Transient, so that no run depends on the one before.
-    let by_drafter = |drafter| GenerateOptions {
-        drafter,
-        num_assistant_tokens_schedule: Schedule::HeuristicTransient,
-        prompt_lookup_num_tokens: Some(LOOKUP_TOKENS),
-        ..GenerateOptions::default()
+    let by_drafter = |drafter| {
+        GenerateOptions::new()
+            .drafter(drafter)
+            .num_assistant_tokens_schedule(Schedule::HeuristicTransient)
+            .prompt_lookup_num_tokens(LOOKUP_TOKENS)
     };
     let mut modes = Vec::new();
     let mut mode = |name, plain, options| modes.push(Mode { name, options, plain });
-    mode("plain", 0, GenerateOptions { speculation: off, ..by_drafter(DrafterChoice::Lookup) });
+    mode("plain", 0, by_drafter(DrafterChoice::Lookup).speculation(off));
     if has_draft_model {
         mode("draft_model", 0, by_drafter(DrafterChoice::DraftModel));
     }
     mode("lookup", 0, by_drafter(DrafterChoice::Lookup));
     mode("chain", 0, by_drafter(DrafterChoice::Chain));
-    mode("adaptive", 0, GenerateOptions::default());
+    mode("adaptive", 0, GenerateOptions::new());
     let plain = if has_draft_model { 5 } else { 4 };
     for (name, speculation, acceptance) in [
         ("sampled", off, Acceptance::Coupled),
@@ -187,11 +187,7 @@ fn modes(session: &Session) -> Vec<Mode> {
         ("rejection", auto, Acceptance::Rejection),
     ] {
         let options = by_drafter(if has_draft_model { DrafterChoice::DraftModel } else { DrafterChoice::Lookup });
-        mode(
-            name,
-            plain,
-            GenerateOptions { do_sample: DoSample::Yes, seed: Some(SEED), speculation, acceptance, ..options },
-        );
+        mode(name, plain, options.do_sample(true).seed(SEED).speculation(speculation).acceptance(acceptance));
     }
     modes
 }
@@ -203,7 +199,7 @@ pub(super) async fn warm_up(
     options: &GenerateOptions,
     limit: &Limit,
 ) -> Result<()> {
-    let options = GenerateOptions { max_new_tokens: options.max_new_tokens.min(WARM_UP), ..options.clone() };
+    let options = options.clone().max_new_tokens(options.max_new_tokens.min(WARM_UP));
     write(session, prompt, &options, limit).await.map(drop)
 }
 

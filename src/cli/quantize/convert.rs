@@ -24,7 +24,7 @@ struct Made {
 
 pub(super) async fn write(source: Folder, output: &Path, dtype: &str) -> Result<()> {
     let (to, mut header) = gguf::begin(dtype)?;
-    let files = ModelFiles::open(source, &LoadOptions::default()).await?;
+    let files = ModelFiles::open(source, &LoadOptions::new()).await?;
     let (spec, weights) = (&files.blueprint.spec, files.checkpoint.weights());
     facts::put(spec, &mut header);
     let place = weights.source().name();
