@@ -41,7 +41,7 @@ use crate::options::{Acceptance, Arithmetic, DrafterChoice, GenerateOptions, Sch
 use crate::sample::Sampling;
 use crate::session::{Emitter, Generation, Progress, Prompt, Prompts, setup};
 use crate::speculate::PromptLookup;
-use crate::speculate::dsi::lookahead_for;
+use crate::speculate::dsi::Tuner;
 use crate::target::{MAX_DRAFT, Target};
 use crate::text::{Tokenizer, ToolFormat};
 use std::ops::ControlFlow;
@@ -68,8 +68,8 @@ pub struct Parallel<C> {
     crew: C,
     device: DeviceInfo,
     warnings: Vec<String>,
-    /// Seconds of a target forward and of a draft step in the text before.
-    latencies: Option<[f64; 2]>,
+    /// What was measured with the lookup, and with the draft model.
+    tuners: [Tuner; 2],
 }
 
 impl<C: Crew> Parallel<C> {
@@ -104,9 +104,8 @@ impl<C: Crew> Parallel<C> {
     /// Continues a prompt. `on_progress` hears how the prompt is read, and of each token, and may break off.
     ///
     /// Drafts come from the draft model, else from the text so far. The lookahead, the draft tokens that make a verify task,
-    /// is `num_assistant_tokens` (with the lookup `prompt_lookup_num_tokens`); under the schedule `adaptive` the draft model's
-    /// is, from the second text on, the smallest with which the targets keep up with it (equation 1 of the paper), by the
-    /// latencies of the text before.
+    /// is `num_assistant_tokens` (with the lookup `prompt_lookup_num_tokens`). Under the schedule `adaptive` it follows what is measured
+    /// ([`Tuner::lookahead`]), with the lookup up to that number.
     ///
     /// # Errors
     /// As [`crate::Session::generate`], and [`Error::BadOption`] for acceptance by rejection, for log-probabilities and for other drafters. The
@@ -127,13 +126,13 @@ impl<C: Crew> Parallel<C> {
         let ends = self.prompts.spec.eos_token_id.clone();
         let values = options.sampling.values(&self.prompts.sampling)?;
         let sampling = setup::sampling(options, &values, &self.prompts.spec, prompt.len())?;
-        let (guess, lookahead) = self.guess(options, values.do_sample, &ends)?;
+        let (guess, lookahead, longest) = self.guess(options, values.do_sample, &ends)?;
+        let longest = longest.filter(|_| options.drafting.num_assistant_tokens_schedule == Schedule::Adaptive);
         let mut out = Emitter::new(&self.prompts.tokenizer, &prompt, &ends, options, on_progress);
         let seed = values.do_sample.then_some(sampling.seed);
-        let plan = Plan { sampling, lookahead, guess, ends: ends.clone(), capacity: self.prompts.context };
-        let mut stats = write(&mut self.crew, &prompt, plan, &mut out).await?;
-        let latencies = stats.distributed.map(|found| [found.target_latency, found.drafter_latency]);
-        self.latencies = latencies.filter(|[target, drafter]| *target > 0.0 && *drafter > 0.0).or(self.latencies);
+        let tuner = &mut self.tuners[usize::from(matches!(guess, Guess::Model))];
+        let plan = Plan { sampling, lookahead, longest, guess, ends: ends.clone(), capacity: self.prompts.context };
+        let mut stats = write(&mut self.crew, &prompt, plan, tuner, &mut out).await?;
         stats.num_dropped_messages = num_dropped_messages;
         (stats.sampling, stats.seed, stats.arithmetic) = (values, seed, self.arithmetic);
         let known = self.warnings.iter().cloned();
@@ -144,8 +143,8 @@ impl<C: Crew> Parallel<C> {
         out.finish(stats)
     }
 
-    /// Who drafts, and how many tokens make a verify task.
-    fn guess(&self, options: &GenerateOptions, drawn: bool, ends: &[u32]) -> Result<(Guess, usize)> {
+    /// Who drafts, how many tokens make a verify task, and how many may.
+    fn guess(&self, options: &GenerateOptions, drawn: bool, ends: &[u32]) -> Result<(Guess, usize, Option<usize>)> {
         let drafting = &options.drafting;
         let bad = |option: &'static str, value: &str, allowed: &str| {
             let allowed = format!("{allowed}, with several targets (sp_degree)");
@@ -166,16 +165,13 @@ impl<C: Crew> Parallel<C> {
             DrafterChoice::Chain => return bad("drafter", "chain", "auto, draft_model or lookup"),
         };
         if drafting.speculation == Speculation::Off || drafting.drafter == DrafterChoice::DraftModel && !model {
-            return Ok((Guess::Nothing, 1));
+            return Ok((Guess::Nothing, 1, None));
         }
         if model {
-            let adaptive = drafting.num_assistant_tokens_schedule == Schedule::Adaptive;
-            let latencies = self.latencies.filter(|_| adaptive);
-            let measured = latencies.map(|[target, drafter]| lookahead_for(target, drafter, self.crew.sp_degree()));
-            return Ok((Guess::Model, measured.unwrap_or(drafting.num_assistant_tokens).clamp(1, MAX_DRAFT)));
+            return Ok((Guess::Model, drafting.num_assistant_tokens.clamp(1, MAX_DRAFT), Some(MAX_DRAFT)));
         }
         let count = drafting.prompt_lookup_num_tokens.unwrap_or(setup::LOOKUP_TOKENS).min(MAX_DRAFT);
         let lookup = PromptLookup::new(count, drafting.max_matching_ngram_size, drafting.prompt_lookup_rule, ends);
-        Ok((Guess::Lookup(lookup), count))
+        Ok((Guess::Lookup(lookup), count, Some(count)))
     }
 }

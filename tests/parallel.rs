@@ -5,14 +5,16 @@ use common::{Tales, engine, gpu, path, run};
 use foretoken::cpu;
 use foretoken::device::Engine;
 use foretoken::options::{DeviceChoice, LookupRule};
-use foretoken::parallel::{self, Build, Crew, Guess, Instance, Parallel, Plan, Servers};
+use foretoken::parallel::{self, Build, Crew, Guess, Instance, Order, Parallel, Plan, Report, Role, Servers};
 use foretoken::sample::{Draw, Sampling};
 use foretoken::session::Sink;
-use foretoken::speculate::dsi::lookahead_for;
+use foretoken::speculate::dsi::Tuner;
 use foretoken::speculate::{Origin, PromptLookup, Stats};
 use foretoken::target::{Draft, Target, Verified};
 use foretoken::weights::Folder;
 use foretoken::{Error, GenerateOptions, GpuOptions, LoadOptions, Progress, Prompt, Result, Schedule, Session};
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
@@ -58,7 +60,7 @@ impl Sink for Collect {
 }
 
 fn write(servers: &mut Servers, prompt: &[u32], plan: Plan, sink: &mut Collect) -> Result<Stats> {
-    let stats = run(parallel::write(servers, prompt, plan, sink))?;
+    let stats = run(parallel::write(servers, prompt, plan, &mut Tuner::default(), sink))?;
     assert!(sink.ended);
     assert_eq!(stats.num_emitted_tokens, sink.ids.len());
     assert_eq!(stats.num_emitted_tokens, stats.num_accepted_draft_tokens + stats.num_spec_steps);
@@ -93,7 +95,14 @@ fn ends() -> Vec<u32> {
 fn plan(sampling: &Sampling, lookahead: usize, model: bool) -> Plan {
     let lookup = || PromptLookup::new(lookahead, 2, LookupRule::Leftmost, &ends());
     let guess = if model { Guess::Model } else { Guess::Lookup(lookup()) };
-    Plan { sampling: sampling.clone(), lookahead, guess, ends: ends(), capacity: Tales::capacity().max_context }
+    Plan {
+        sampling: sampling.clone(),
+        lookahead,
+        longest: None,
+        guess,
+        ends: ends(),
+        capacity: Tales::capacity().max_context,
+    }
 }
 
 fn cut(ids: &[u32], most: usize) -> Vec<u32> {
@@ -157,7 +166,13 @@ fn a_text_ends_in_the_middle_of_a_block() {
         }
         assert_eq!(text(96, None), case.greedy_ids);
         let long = vec![5; 512];
-        let full = run(parallel::write(&mut servers, &long, plan(&Sampling::default(), 5, true), &mut Collect::new(3)));
+        let full = run(parallel::write(
+            &mut servers,
+            &long,
+            plan(&Sampling::default(), 5, true),
+            &mut Tuner::default(),
+            &mut Collect::new(3),
+        ));
         assert_eq!(full, Err(Error::ContextFull { need: 512, limit: 512 }));
     });
 }
@@ -234,7 +249,13 @@ fn a_lost_device_does_not_change_the_text() {
         let (mut servers, _) = Servers::start(vec![mortal(&dying, 1)], None).unwrap();
         dying.store(2, Ordering::Relaxed);
         let mut sink = Collect::new(16);
-        let failed = run(parallel::write(&mut servers, &case.prompt_ids, plan(&greedy, 3, false), &mut sink));
+        let failed = run(parallel::write(
+            &mut servers,
+            &case.prompt_ids,
+            plan(&greedy, 3, false),
+            &mut Tuner::default(),
+            &mut sink,
+        ));
         assert!(matches!(failed, Err(Error::WebGpuUnavailable { .. })), "{failed:?}");
         assert_eq!(sink.ids, expected[..sink.ids.len()]);
     });
@@ -327,7 +348,7 @@ fn threads_of_any_speed_write_the_same_text() {
         const NEVER: usize = usize::MAX;
         let forwards = |lookahead, capacity| {
             let (sampling, ends) = (Sampling::default(), Vec::new());
-            Plan { sampling, lookahead, guess: Guess::Model, ends, capacity }
+            Plan { sampling, lookahead, longest: Some(31), guess: Guess::Model, ends, capacity }
         };
         for (right, rows, slow, left) in
             [(10, 32, 400, NEVER), (7, 32, 900, NEVER), (7, 2, 200, NEVER), (0, 32, 300, NEVER), (7, 32, 300, 5)]
@@ -338,6 +359,7 @@ fn threads_of_any_speed_write_the_same_text() {
                 let targets = targets.chain([Mock::build(10, rows, slow, left)]).collect();
                 let drafter = Mock::build(right, 32, 100, if sp_degree > 2 { left } else { NEVER });
                 let (mut servers, _) = Servers::start(targets, Some(drafter)).unwrap();
+                let mut tuner = Tuner::default();
                 for (lookahead, most, prompt) in [(1, 30, 3), (3, 30, 70), (5, 300, 190), (5, 30, 3)] {
                     let prompt: Vec<u32> = (0..prompt).map(|at| at % 5).collect();
                     let mut expected = prompt.clone();
@@ -345,7 +367,8 @@ fn threads_of_any_speed_write_the_same_text() {
                         expected.push(Mock::token(&expected, 10));
                     }
                     let mut sink = Collect::new(most);
-                    let wrote = run(parallel::write(&mut servers, &prompt, forwards(lookahead, 200), &mut sink));
+                    let wrote =
+                        run(parallel::write(&mut servers, &prompt, forwards(lookahead, 200), &mut tuner, &mut sink));
                     let what = format!("{right} of 10, {rows} rows, {sp_degree} targets, {lookahead}: {wrote:?}");
                     if sp_degree == 1 && left < NEVER {
                         assert!(matches!(wrote, Err(Error::Internal { .. })), "{what}");
@@ -432,19 +455,20 @@ fn a_text_is_broken_off_while_its_prompt_is_read() {
             let plan = || Plan {
                 sampling: Sampling::default(),
                 lookahead: 3,
+                longest: None,
                 guess: Guess::Nothing,
                 ends: Vec::new(),
                 capacity: 200,
             };
             let prompt: Vec<u32> = (0..180).map(|at| at % 5).collect();
             let mut sink = Impatient(Vec::new());
-            let stats = run(parallel::write(&mut servers, &prompt, plan(), &mut sink)).unwrap();
+            let stats = run(parallel::write(&mut servers, &prompt, plan(), &mut Tuner::default(), &mut sink)).unwrap();
             assert_eq!(sink.0, [(10, 179)], "{stats:?}");
             assert_eq!(stats.num_emitted_tokens, 0);
             open.store(true, Ordering::Relaxed);
             let mut sink = Collect::new(4);
             let read = chunks.load(Ordering::Relaxed);
-            run(parallel::write(&mut servers, &[3, 1], plan(), &mut sink)).unwrap();
+            run(parallel::write(&mut servers, &[3, 1], plan(), &mut Tuner::default(), &mut sink)).unwrap();
             assert_eq!(sink.ids.len(), 4);
             // A chunk that had begun.
             assert!(chunks.load(Ordering::Relaxed) <= read + sp_degree, "{chunks:?} chunks after {read}");
@@ -492,15 +516,12 @@ fn generations_are_those_of_a_session() {
             assert_eq!((&found.text, &found.token_ids), (&expected.text, &expected.token_ids));
             assert!(found.stats.num_accepted_draft_tokens > 0 && found.stats.warnings.is_empty(), "{:?}", found.stats);
         }
-        // With the schedule `adaptive`, the lookahead is that of equation 1 for what the text before took.
         let mut distributed = |options: &GenerateOptions| {
             let wrote = run(parallel.generate(&prompt, options, &mut |_| ControlFlow::Continue(())));
             wrote.unwrap().stats.distributed.unwrap()
         };
         let first = distributed(&options);
         assert!(first.target_latency > first.drafter_latency && first.drafter_latency > 0.0, "{first:?}");
-        let wanted = lookahead_for(first.target_latency, first.drafter_latency, 2).min(31);
-        assert_eq!(distributed(&options).lookahead, wanted, "{first:?}");
         let constant = options.clone().num_assistant_tokens_schedule(Schedule::Constant);
         assert_eq!(distributed(&constant).lookahead, constant.drafting.num_assistant_tokens);
         let middle: String = whole.chars().skip(whole.chars().count() / 2).take(4).collect();
@@ -526,4 +547,106 @@ fn generations_are_those_of_a_session() {
 fn expected_start(session: &mut Session, prompt: &Prompt, count: usize) -> Vec<u32> {
     let options = GenerateOptions::new().max_new_tokens(count);
     run(session.generate(prompt, &options, &mut |_| ControlFlow::Continue(()))).unwrap().token_ids
+}
+
+/// A target and a drafter on a clock of their own: a forward takes 100 seconds and one for each row, a draft step one. So whoever drafts is
+/// heard first.
+struct Clockwork {
+    orders: RefCell<VecDeque<(Role, Order)>>,
+    reports: VecDeque<Report>,
+    /// The text as each of them knows it.
+    copies: [Vec<u32>; 2],
+    /// Draft tokens until the drafter says nothing more.
+    drafts: usize,
+    forwards: usize,
+}
+
+impl Clockwork {
+    fn carry_out(&mut self, to: Role, order: Order) {
+        let copy = &mut self.copies[usize::from(to == Role::Drafter)];
+        match order {
+            Order::Verify { task, feed, rows } => {
+                let reused = feed.keep.min(copy.len());
+                copy.truncate(feed.keep);
+                copy.extend(feed.tokens);
+                let ids = (copy.len() - rows..copy.len()).map(|at| Mock::token(&copy[..=at], 10)).collect();
+                let seconds = 100.0 + (copy.len() - reused) as f64;
+                self.forwards += 1;
+                self.reports.push_back(Report::Verified { server: 0, task, ids, reused, seconds });
+            }
+            Order::Draft { task, feed, most } => {
+                copy.truncate(feed.keep);
+                copy.extend(feed.tokens);
+                for _ in 0..most.min(self.drafts) {
+                    copy.push(Mock::token(copy, 7));
+                    self.drafts -= 1;
+                    let ids = copy[copy.len() - 1..].to_vec();
+                    self.reports.push_back(Report::Drafted { task, ids, seconds: 1.0 });
+                }
+            }
+            Order::Begin { .. } => self.reports.push_back(Report::Free { server: 0 }),
+            Order::Cancel { .. } => {}
+        }
+    }
+}
+
+impl Crew for Clockwork {
+    fn sp_degree(&self) -> usize {
+        1
+    }
+    fn has_drafter(&self) -> bool {
+        true
+    }
+    fn begin(&mut self, sampling: &Sampling) {
+        self.order(Role::Server(0), Order::Begin { text: 1, sampling: sampling.clone() });
+    }
+    fn order(&self, to: Role, order: Order) {
+        self.orders.borrow_mut().push_back((to, order));
+    }
+    async fn report(&mut self, within: Option<f64>) -> Result<Option<Report>> {
+        while self.reports.is_empty() {
+            let mut orders = self.orders.take();
+            let first = orders.iter().position(|(to, _)| *to == Role::Drafter).unwrap_or(0);
+            let next = orders.remove(first);
+            self.orders.replace(orders);
+            match next {
+                Some((to, order)) => self.carry_out(to, order),
+                None => {
+                    assert!(within.is_some(), "nobody has anything to do");
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(self.reports.pop_front())
+    }
+}
+
+/// A target that would begin at once with the one token that it knows would have to look at the draft in another forward.
+#[test]
+fn an_idle_target_waits_for_a_drafter_that_is_fast_and_not_for_one_that_says_nothing() {
+    within(60, || {
+        for (drafts, more) in [(usize::MAX, 5), (40, 120)] {
+            let (reports, copies) = (VecDeque::new(), [Vec::new(), Vec::new()]);
+            let mut crew = Clockwork { orders: RefCell::default(), reports, copies, drafts, forwards: 0 };
+            let plan = Plan {
+                sampling: Sampling::default(),
+                lookahead: 5,
+                longest: Some(31),
+                guess: Guess::Model,
+                ends: Vec::new(),
+                capacity: 200,
+            };
+            let mut sink = Collect::new(120);
+            let mut expected = vec![3, 1, 4];
+            while expected.len() < 123 {
+                expected.push(Mock::token(&expected, 10));
+            }
+            let stats =
+                run(parallel::write(&mut crew, &expected[..3], plan, &mut Tuner::default(), &mut sink)).unwrap();
+            assert_eq!(sink.ids, expected[3..]);
+            let rounds = stats.num_spec_steps;
+            assert!(crew.forwards <= rounds + more, "{} forwards, {stats:?}", crew.forwards);
+            assert!(stats.num_accepted_draft_tokens > 0);
+        }
+    });
 }

@@ -209,8 +209,9 @@ export class Crew {
     this.#members[to]?.order(order);
   }
 
-  report() {
-    return this.#reports.shift();
+  /** @param {number} [within] milliseconds */
+  report(within) {
+    return this.#reports.shift(within);
   }
 
   /** What a target, and the draft model, takes of the GPU. */

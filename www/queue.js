@@ -30,9 +30,19 @@ export class Queue {
     this.#wake();
   }
 
-  /** @returns {Promise<T | undefined>} the next item; undefined at the end */
-  async shift() {
-    while (!this.#items.length && !this.#ended) await new Promise((wake) => (this.#wake = wake));
+  /**
+   * @param {number} [within] milliseconds
+   * @returns {Promise<T | undefined>} the next item; undefined at the end, and where none comes in that time
+   */
+  async shift(within) {
+    let late = false;
+    const becomeLate = () => {
+      late = true;
+      this.#wake();
+    };
+    const timer = within === undefined ? undefined : setTimeout(becomeLate, within);
+    while (!this.#items.length && !this.#ended && !late) await new Promise((wake) => (this.#wake = wake));
+    clearTimeout(timer);
     if (!this.#items.length && this.#error) throw this.#error;
     return this.#items.shift();
   }

@@ -139,11 +139,11 @@ pub trait Crew {
     /// Gives an order. An instance that is gone takes none, and has said so.
     fn order(&self, to: Role, order: Order);
 
-    /// The next report on the text that began last.
+    /// The next report on the text that began last; none where it does not come within so many seconds.
     ///
     /// # Errors
     /// [`Error::Internal`] where nobody is left who could report.
-    async fn report(&mut self) -> Result<Report>;
+    async fn report(&mut self, within: Option<f64>) -> Result<Option<Report>>;
 }
 
 #[cfg(test)]

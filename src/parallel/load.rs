@@ -62,6 +62,6 @@ impl Prepared {
     pub fn with<C: Crew>(self, crew: C, device: DeviceInfo, failed: Option<impl Display>) -> Parallel<C> {
         let Self { prompts, arithmetic, mut warnings, .. } = self;
         warnings.extend(failed.map(without_assistant));
-        Parallel { prompts, arithmetic, crew, device, warnings, latencies: None }
+        Parallel { prompts, arithmetic, crew, device, warnings, tuners: Default::default() }
     }
 }

@@ -12,8 +12,9 @@ use crate::sample::Sampling;
 use crate::weights::Source;
 use futures_channel::mpsc::UnboundedSender;
 use std::collections::VecDeque;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Threads with an instance each.
 pub struct Servers {
@@ -94,15 +95,22 @@ impl Crew for Servers {
         let _ = orders.map(|orders| orders.unbounded_send(order));
     }
 
-    async fn report(&mut self) -> Result<Report> {
+    async fn report(&mut self, within: Option<f64>) -> Result<Option<Report>> {
         if let Some(report) = self.missing.pop_front() {
-            return Ok(report);
+            return Ok(Some(report));
         }
         loop {
-            let nobody = |_| Error::Internal { reason: "the drivers of all instances failed".into() };
-            let (text, report) = self.reports.recv().map_err(nobody)?;
-            if text.is_none_or(|text| text == self.text) {
-                return Ok(report);
+            let next = match within {
+                Some(seconds) => self.reports.recv_timeout(Duration::from_secs_f64(seconds)),
+                None => self.reports.recv().map_err(RecvTimeoutError::from),
+            };
+            match next {
+                Ok((text, report)) if text.is_none_or(|text| text == self.text) => return Ok(Some(report)),
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) => return Ok(None),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Error::Internal { reason: "the drivers of all instances failed".into() });
+                }
             }
         }
     }

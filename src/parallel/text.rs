@@ -4,7 +4,7 @@ use super::crew::{Crew, Order, Report, Role};
 use crate::error::{Error, Result};
 use crate::sample::Sampling;
 use crate::session::Sink;
-use crate::speculate::dsi::{Action, Dsi, DsiOptions, Event, Feed, TaskId};
+use crate::speculate::dsi::{Action, Dsi, DsiOptions, Event, Feed, TaskId, Tuner};
 use crate::speculate::{Accepted, Distributed, Drafter, Origin, PromptLookup, Stats};
 use crate::target::Draft;
 use std::collections::{HashMap, VecDeque};
@@ -24,8 +24,10 @@ pub enum Guess {
 pub struct Plan {
     /// How all instances choose their tokens: the same seed, the same text.
     pub sampling: Sampling,
-    /// Draft tokens that make a verify task, 1 to [`crate::target::MAX_DRAFT`].
+    /// Draft tokens that make a verify task, 1 to [`crate::target::MAX_DRAFT`]; at first, where that follows what is measured.
     pub lookahead: usize,
+    /// The most that these may become; none: they stay as they are.
+    pub longest: Option<usize>,
     /// Who drafts.
     pub guess: Guess,
     /// Tokens that end a text.
@@ -34,25 +36,39 @@ pub struct Plan {
     pub capacity: usize,
 }
 
-/// Writes a text behind a prompt of one token or more: what plain decoding would write. A server whose device is lost sets
+/// How many times as long as drafting should take the target waits for it.
+const LATE: f64 = 2.0;
+
+/// Writes a text behind a prompt of one token or more: what plain decoding would write. `tuner` knows what was measured in earlier
+/// texts with this drafter, and learns. A server whose device is lost sets
 /// itself up again, and meanwhile the others go on.
 ///
 /// # Errors
 /// [`Error::ContextFull`] before anything is computed; [`Error::BadOption`]; what the sink reports; what a target reports,
 /// where another instance would report it too, or where no server is left.
-pub async fn write(crew: &mut impl Crew, prompt: &[u32], plan: Plan, sink: &mut impl Sink) -> Result<Stats> {
+pub async fn write(
+    crew: &mut impl Crew,
+    prompt: &[u32],
+    plan: Plan,
+    tuner: &mut Tuner,
+    sink: &mut impl Sink,
+) -> Result<Stats> {
     if prompt.len() >= plan.capacity {
         return Err(Error::ContextFull { need: prompt.len(), limit: plan.capacity });
     }
     let (room, sp_degree) = (sink.room().min(plan.capacity - prompt.len() + 1), crew.sp_degree());
     let machine = Dsi::new(prompt, DsiOptions::pair(plan.lookahead, sp_degree, room, &plan.ends))?;
     let stats = Stats { num_prompt_tokens: prompt.len(), ..Stats::default() };
-    let distributed = Distributed { sp_degree, lookahead: plan.lookahead, ..Default::default() };
+    let distributed = Distributed { sp_degree, ..Default::default() };
     crew.begin(&plan.sampling);
     let text = Text {
         crew,
         machine,
         guess: plan.guess,
+        lookahead: plan.lookahead,
+        longest: plan.longest,
+        tuner,
+        drafts: false,
         copy: Vec::new(),
         holders: HashMap::new(),
         own: VecDeque::new(),
@@ -73,10 +89,15 @@ struct Text<'a, C> {
     crew: &'a mut C,
     machine: Dsi,
     guess: Guess,
+    lookahead: usize,
+    longest: Option<usize>,
+    tuner: &'a mut Tuner,
+    /// Whether the drafter answered since it was last waited for in vain.
+    drafts: bool,
     /// The lookup's copy of the text.
     copy: Vec<u32>,
-    /// Who has a task; those of the drafter are not in it.
-    holders: HashMap<TaskId, usize>,
+    /// Who has a task, and the length of its text; those of the drafter are not in it.
+    holders: HashMap<TaskId, (usize, usize)>,
     /// Reports of the lookup.
     own: VecDeque<Report>,
     /// By server.
@@ -102,12 +123,15 @@ struct Latency {
 }
 
 impl Latency {
-    fn add(&mut self, instance: usize, seconds: f64) {
+    /// Whether it was one of these.
+    fn add(&mut self, instance: usize, seconds: f64) -> bool {
         self.began.resize(self.began.len().max(instance + 1), false);
-        if std::mem::replace(&mut self.began[instance], true) {
+        let counts = std::mem::replace(&mut self.began[instance], true);
+        if counts {
             self.sum += seconds;
             self.count += 1;
         }
+        counts
     }
 
     /// In seconds; 0 without any.
@@ -121,13 +145,20 @@ impl<C: Crew> Text<'_, C> {
         while !self.machine.is_done() {
             let waited = Instant::now();
             let report = match self.own.pop_front() {
-                Some(report) => report,
-                None => self.crew.report().await?,
+                Some(report) => Some(report),
+                None => self.crew.report(self.limit()).await?,
             };
             self.stats.times.verify += waited.elapsed().as_secs_f64();
             let heard = Instant::now();
             let mut actions = Vec::new();
-            let mut handled = self.hear(report, &mut actions, sink);
+            let mut handled = match report {
+                Some(report) => self.hear(report, &mut actions, sink),
+                None => {
+                    self.drafts = false;
+                    Ok(())
+                }
+            };
+            self.tune(&mut actions);
             if handled.is_ok() {
                 handled = self.emit(&mut actions, sink);
             }
@@ -139,6 +170,7 @@ impl<C: Crew> Text<'_, C> {
             self.stats.times.emit += heard.elapsed().as_secs_f64();
         }
         let counts = self.machine.counts();
+        self.distributed.lookahead = self.lookahead;
         self.distributed.num_verify_tasks = counts.verified;
         self.distributed.num_cancelled_tasks = counts.cancelled;
         self.distributed.num_rejected_tokens = counts.rejected;
@@ -151,6 +183,26 @@ impl<C: Crew> Text<'_, C> {
         }
         self.stats.distributed = Some(self.distributed);
         Ok(self.stats)
+    }
+
+    /// Seconds for which a report is waited for; none: for ever.
+    fn limit(&self) -> Option<f64> {
+        let patience = self.patience();
+        let waits = patience > 0 && self.machine.is_idle();
+        waits.then(|| LATE * patience as f64 * self.tuner.drafter_latency())
+    }
+
+    fn patience(&self) -> usize {
+        if self.drafts { self.tuner.patience(self.distributed.sp_degree).min(self.lookahead) } else { 0 }
+    }
+
+    fn tune(&mut self, actions: &mut Vec<Action>) {
+        if let Some(longest) = self.longest
+            && let Some(lookahead) = self.tuner.lookahead(self.distributed.sp_degree)
+        {
+            self.lookahead = lookahead.clamp(1, longest);
+        }
+        self.machine.tune(self.lookahead, self.patience(), actions);
     }
 
     /// A report is an event.
@@ -169,12 +221,19 @@ impl<C: Crew> Text<'_, C> {
                     self.stats.num_cached_tokens = (*reused).min(self.stats.num_prompt_tokens - 1);
                 }
                 self.distributed.num_forwards += 1;
-                self.forwards.add(*server, *seconds);
+                let counts = self.forwards.add(*server, *seconds);
+                if let Some((_, end)) = self.holders.remove(task).filter(|_| counts) {
+                    self.tuner.forward(end.saturating_sub(*reused), *seconds);
+                }
                 self.machine.handle(Event::Verified { server: *server, task: *task, ids }, actions);
             }
             Report::Drafted { task, ids, seconds } => {
-                if let Guess::Model = self.guess {
-                    self.draft_steps.add(0, *seconds);
+                if !ids.is_empty() {
+                    self.drafts = true;
+                    let counts = matches!(self.guess, Guess::Lookup(_)) || self.draft_steps.add(0, *seconds);
+                    if counts {
+                        self.tuner.step(*seconds);
+                    }
                 }
                 self.machine.handle(Event::Drafted { task: *task, ids }, actions);
             }
@@ -194,6 +253,7 @@ impl<C: Crew> Text<'_, C> {
             }
             Report::NoDrafter { error } => {
                 self.guess = Guess::Nothing;
+                self.drafts = false;
                 self.stats.warnings.push(format!("the text goes on without the draft model ({error})"));
             }
             Report::Failed { error } => return Err(error.clone()),
@@ -222,6 +282,9 @@ impl<C: Crew> Text<'_, C> {
             } else {
                 let (accepted, counted) = self.round;
                 let drafted = self.machine.counts().drafted;
+                if !broke {
+                    self.tuner.round(drafted - counted, accepted);
+                }
                 self.stats.add_round(&Accepted { drafted: drafted - counted, accepted, ended: broke });
                 self.round = (0, drafted);
             }
@@ -239,11 +302,11 @@ impl<C: Crew> Text<'_, C> {
             match action {
                 Action::Draft { task, feed, most } => self.draft(task, feed, most),
                 Action::Verify { task, server, feed, rows } => {
-                    self.holders.insert(task, server);
+                    self.holders.insert(task, (server, feed.keep + feed.tokens.len()));
                     self.crew.order(Role::Server(server), Order::Verify { task, feed, rows });
                 }
                 Action::Cancel { task } => {
-                    let to = self.holders.remove(&task).map_or(Role::Drafter, Role::Server);
+                    let to = self.holders.remove(&task).map_or(Role::Drafter, |(server, _)| Role::Server(server));
                     self.crew.order(to, Order::Cancel { task });
                 }
                 Action::Emit { .. } => {}
@@ -271,5 +334,7 @@ impl<C: Crew> Text<'_, C> {
             Guess::Nothing => Vec::new(),
         };
         self.own.push_back(Report::Drafted { task, ids, seconds: 0.0 });
+        // That was all of it.
+        self.own.push_back(Report::Drafted { task, ids: Vec::new(), seconds: 0.0 });
     }
 }

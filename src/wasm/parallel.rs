@@ -31,9 +31,9 @@ extern "C" {
     fn begin(this: &Workers, order: JsValue);
     #[wasm_bindgen(method)]
     fn order(this: &Workers, to: usize, order: JsValue);
-    /// The next [`NumberedReport`].
+    /// The next [`NumberedReport`]; undefined where it does not come within so many milliseconds.
     #[wasm_bindgen(method)]
-    async fn report(this: &Workers) -> JsValue;
+    async fn report(this: &Workers, within: Option<f64>) -> JsValue;
 }
 
 /// [`Workers`] as a crew.
@@ -67,11 +67,11 @@ impl Crew for JsCrew {
         self.workers.order(to, to_value(&order));
     }
 
-    async fn report(&mut self) -> Result<Report> {
+    async fn report(&mut self, within: Option<f64>) -> Result<Option<Report>> {
         loop {
-            let NumberedReport { text, report } = read(self.workers.report().await)?;
-            if text.is_none_or(|text| text == self.text) {
-                return Ok(report);
+            match read(self.workers.report(within.map(|seconds| 1000.0 * seconds)).await)? {
+                Some(NumberedReport { text: Some(text), .. }) if text != self.text => {}
+                other => return Ok(other.map(|NumberedReport { report, .. }| report)),
             }
         }
     }

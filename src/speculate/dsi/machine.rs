@@ -116,6 +116,23 @@ impl Dsi {
         }
     }
 
+    /// From now on so many draft tokens make a verify task of the target, at least one, and an idle server of it waits for so many.
+    pub fn tune(&mut self, lookahead: usize, patience: usize, actions: &mut Vec<Action>) {
+        if let Some(target) = self.verifiers.last_mut() {
+            target.lookahead = lookahead.max(1);
+            target.patience = patience.min(target.lookahead);
+        }
+        if !self.done {
+            self.verify(actions);
+            self.draft(actions);
+        }
+    }
+
+    /// Whether nothing is verified: then a target waits for the drafter.
+    pub fn is_idle(&self) -> bool {
+        self.tasks.is_empty()
+    }
+
     /// Ends the text here: a stop string, or a caller that has seen enough. Everything in flight is cancelled.
     pub fn stop(&mut self, actions: &mut Vec<Action>) {
         self.done = true;

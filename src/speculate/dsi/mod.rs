@@ -26,8 +26,10 @@
 
 mod chain;
 mod machine;
+mod tuner;
 
 pub use machine::Dsi;
+pub use tuner::Tuner;
 
 use serde::{Deserialize, Serialize};
 
@@ -56,7 +58,7 @@ pub struct Verifier {
 }
 
 impl DsiOptions {
-    /// One drafter and one target on `sp_degree` servers, without patience.
+    /// One drafter and one target on `sp_degree` servers, without patience. [`Dsi::tune`] changes that on the way.
     pub fn pair(lookahead: usize, sp_degree: usize, room: usize, ends: &[u32]) -> Self {
         let target = Verifier { lookahead, sp_degree, patience: 0, depth: 1 };
         Self { verifiers: vec![target], room, ends: ends.to_vec() }
