@@ -10,7 +10,7 @@ use foretoken::sample::{Draw, Sampling};
 use foretoken::session::Sink;
 use foretoken::speculate::dsi::Tuner;
 use foretoken::speculate::{Origin, PromptLookup, Stats};
-use foretoken::target::{Draft, Target, Verified};
+use foretoken::target::{Draft, Target, Traffic, Verified};
 use foretoken::weights::Folder;
 use foretoken::{Error, GenerateOptions, GpuOptions, LoadOptions, Progress, Prompt, Result, Schedule, Session};
 use std::cell::RefCell;
@@ -572,7 +572,7 @@ impl Clockwork {
                 let ids = (copy.len() - rows..copy.len()).map(|at| Mock::token(&copy[..=at], 10)).collect();
                 let seconds = 100.0 + (copy.len() - reused) as f64;
                 self.forwards += 1;
-                self.reports.push_back(Report::Verified { server: 0, task, ids, reused, seconds });
+                self.reports.push_back(Report::Verified { server: 0, task, ids, reused, seconds, traffic: Traffic::default() });
             }
             Order::Draft { task, feed, most } => {
                 copy.truncate(feed.keep);

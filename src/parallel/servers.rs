@@ -4,14 +4,22 @@ use super::Instance;
 use super::crew::{Crew, Order, Report, Role};
 use super::threads::{Build, Thread, Told, start};
 use super::{Parallel, Prepared, load_alone};
+#[cfg(feature = "remote")]
+use crate::checkpoint;
 use crate::device::{Device, Engine};
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, GpuOptions};
+#[cfg(feature = "remote")]
+use crate::remote::{Endpoint, Http, Probe, Server};
 use crate::options::{DeviceChoice, LoadOptions};
 use crate::sample::Sampling;
+#[cfg(feature = "remote")]
+use crate::target::Target;
 use crate::weights::Source;
 use futures_channel::mpsc::UnboundedSender;
 use std::collections::VecDeque;
+#[cfg(feature = "remote")]
+use std::rc::Rc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -34,17 +42,18 @@ impl Servers {
     ///
     /// # Errors
     /// What building a target reports.
-    pub fn start<T: Instance + 'static>(
+    pub fn start<T: Instance + 'static, D: Instance + 'static>(
         targets: Vec<Build<T>>,
-        drafter: Option<Build<T>>,
+        drafter: Option<Build<D>>,
     ) -> Result<(Self, Option<Error>)> {
         let (report, reports) = channel();
         let (missing, handles) = (VecDeque::new(), Vec::new());
         let mut servers = Self { targets: Vec::new(), drafter: None, reports, missing, text: 0, handles };
         let mut started = Vec::new();
-        let roles = (0..).map(Role::Server).zip(targets).chain(drafter.map(|build| (Role::Drafter, build)));
-        for (role, build) in roles {
-            let Thread { orders, built, handle } = start(role, build, &report)?;
+        let targets = (0..).map(Role::Server).zip(targets).map(|(role, build)| (role, start(role, build, &report)));
+        let drafter = drafter.map(|build| (Role::Drafter, start(Role::Drafter, build, &report)));
+        for (role, thread) in targets.chain(drafter) {
+            let Thread { orders, built, handle } = thread?;
             servers.handles.push(handle);
             started.push((role, orders, built));
         }
@@ -157,6 +166,52 @@ impl Parallel<Servers> {
         let targets = (0..options.sp_degree).map(|at| build(on(at), target.clone(), None, options)).collect();
         let (servers, failed) = Servers::start(targets, drafter)?;
         Ok(prepared.with(servers, device.info().clone(), failed.as_ref()))
+    }
+}
+
+#[cfg(feature = "remote")]
+impl Parallel<Servers> {
+    /// Connects `options.sp_degree` times to servers that have the target, each time beginning with another one of them, and loads a
+    /// draft model here, if given, on `options.device` or beside it. `words` is as in [`crate::Session::connect`].
+    ///
+    /// # Errors
+    /// As [`crate::Session::connect`].
+    pub async fn connect<S, A>(
+        gpu: &GpuOptions,
+        endpoint: &Endpoint,
+        words: S,
+        assistant: Option<A>,
+        options: &LoadOptions,
+    ) -> Result<Self>
+    where
+        S: Source + 'static,
+        A: Source + Clone + Send + 'static,
+    {
+        let texts = checkpoint::texts(words, options.file.as_deref()).await?;
+        let probe = Probe::new(&texts.tokenizer)?;
+        let context = options.context.max_context.or(texts.positions);
+        let first = Server::connect(Rc::new(Http::new()), endpoint.clone(), probe.clone(), context).await?;
+        let (context, info) = (first.capacity(), first.info().clone());
+        let warnings = first.warnings().to_vec();
+        let prepared = Prepared::of_texts(texts, context, warnings, assistant.clone(), options).await;
+        let connect = |at| -> Build<Server> {
+            let (endpoint, probe) = (endpoint.clone().beginning_with(at), probe.clone());
+            Box::new(move || {
+                let (endpoint, probe) = (endpoint.clone(), probe.clone());
+                pollster::block_on(Server::connect(Rc::new(Http::new()), endpoint, probe, Some(context)))
+            })
+        };
+        let place = match options.draft_device {
+            DeviceChoice::Cpu => Place::Cpu,
+            _ => match Device::open(options.device, gpu).await? {
+                (Device::Gpu(_), _) => Place::Gpu(gpu.clone(), 0),
+                (Device::Cpu, _) => Place::Cpu,
+            },
+        };
+        let drafter = assistant.filter(|_| prepared.with_drafter);
+        let drafter = drafter.map(|files| build(place, files, Some(context), options));
+        let (servers, failed) = Servers::start((0..options.sp_degree).map(connect).collect(), drafter)?;
+        Ok(prepared.with(servers, info, failed.as_ref()))
     }
 }
 
