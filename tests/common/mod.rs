@@ -7,6 +7,8 @@ pub mod foreign;
 pub mod gguf;
 pub mod lab;
 pub mod sampling;
+#[cfg(feature = "remote")]
+pub mod served;
 pub mod small;
 pub mod tokenizers;
 
