@@ -134,17 +134,23 @@ impl Client {
             *sent = self.send(text, rows);
         }
         let Some(Sent { replica, dialect, incoming }) = sent else { return Err("it was not met".to_owned().into()) };
-        let (replica, dialect) = (*replica, *dialect);
-        let Answer { ids, cached } = dialect.read(&self.whole(&mut **incoming).await?, text.len(), rows)?;
-        self.traffic.num_prompt_tokens += text.len();
-        self.traffic.num_cached_tokens += cached.unwrap_or(0);
-        let first = text.len() - rows;
-        let tells_cached = &mut self.replicas[replica].tells_cached;
-        if rows == 1 || dialect != Dialect::Vllm || !*tells_cached || cached.is_some_and(|cached| cached <= first) {
-            return Ok(ids);
+        let (replica, dialect, first) = (*replica, *dialect, text.len() - rows);
+        let reads_cache = dialect == Dialect::Vllm && rows > 1 && self.replicas[replica].tells_cached;
+        match self.whole(&mut **incoming).await {
+            Ok(answer) => {
+                let Answer { ids, cached } = dialect.read(&answer, text.len(), rows)?;
+                self.traffic.num_prompt_tokens += text.len();
+                self.traffic.num_cached_tokens += cached.unwrap_or(0);
+                if !reads_cache || cached.is_some_and(|cached| cached <= first) {
+                    return Ok(ids);
+                }
+                self.replicas[replica].tells_cached = cached.is_some();
+            }
+            // Of what it has cached vLLM tells what happens to be in memory: numbers that JSON lacks make it fail.
+            Err(Failed::Refused(400, _)) if reads_cache => {}
+            Err(failed) => return Err(failed),
         }
-        // What it has cached it knows nothing of, but writes on from it at little cost: as far as it agrees, that is the same.
-        *tells_cached = cached.is_some();
+        // It writes on from its cache at little cost: as far as it agrees with the text, that is the same.
         let body = dialect.generation(&self.endpoint.model, &text[..=first], rows);
         let Sent { incoming, .. } = sent.insert(self.send_body(dialect, body));
         let mut ids = dialect.written(&self.whole(&mut **incoming).await?, rows)?;

@@ -292,7 +292,7 @@ fn continued(text: &[u32], most: usize) -> Vec<u32> {
     let mut text = text.to_vec();
     let begin = text.len();
     // A stream of a whole context would take long, and nobody reads it to the end.
-    for _ in 0..most.min(80) {
+    for _ in 0..most.min(48) {
         let next = *oracle(&text).last().unwrap();
         text.push(next);
         if [0, 2].contains(&next) {
