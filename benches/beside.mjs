@@ -20,7 +20,7 @@ const { values } = parseArgs({
 const delays = values.delays.split(",").map(Number);
 const [tokens, passes] = [values.tokens, values.passes].map(Number);
 if (![...delays, tokens, passes].every(Number.isFinite)) fail("--delays, --tokens and --passes are numbers");
-needBuild();
+await needBuild();
 const built = spawnSync("cargo", ["build", "--release", "--features", "cli"], { stdio: "inherit" });
 if (built.status !== 0) fail("the native program was not built");
 

@@ -48,7 +48,7 @@ MODES["plain again"] = MODES.plain;
 const exercises = JSON.parse(readFileSync(new URL("../src/cli/bench/prompts.json", import.meta.url), "utf8"));
 const chosen = exercises.filter(({ kind }) => values.kinds.split(",").includes(kind));
 if (chosen.length === 0) fail(`--kinds: ${values.kinds} is not allowed; allowed: ${[...new Set(exercises.map(({ kind }) => kind))]}`);
-needBuild();
+await needBuild();
 const context = await browser.newContext();
 await answerLate(context, delay);
 const version = browser.version();

@@ -1,5 +1,4 @@
-//! Two conversations with one model that take turns, awaited, each with its own end: `cargo run --release --example chats [MODEL]`. A
-//! model of the Hub needs `--features hub`.
+//! Two conversations with one model that take turns, awaited, each with its own end: `cargo run --release --example chats [MODEL]`.
 
 use foretoken::{Engine, GenerateOptions};
 

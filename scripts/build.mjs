@@ -1,6 +1,6 @@
 // npm run build: the Rust library -> www/foretoken.js and www/foretoken_bg.wasm, small enough for a web page; www/grammar.js and
 // grammar_bg.wasm, which a page loads when a text is to have a form; the page's
-// simulator, www/demo/simulate.js and simulate_bg.wasm, its parser of Markdown, marked.js, its models, tales/, and documents, docs/; www/types/.
+// simulator, www/demo/simulate.js and simulate_bg.wasm, its parser of Markdown, marked.js, its models, tales/, and documents, docs/. Of www/ then dist/, which npm publishes.
 import { spawnSync } from "node:child_process";
 import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -16,6 +16,7 @@ import { weighCrates } from "./wasm.mjs";
 const root = join(dirname(fileURLToPath(import.meta.url)), "..");
 const target = process.env.CARGO_TARGET_DIR ?? join(root, "target");
 const www = join(root, "www");
+const dist = join(root, "dist");
 /** Promised: JS and WASM together, gzipped. */
 const LIMIT = 1_200_000;
 /** The same of what is loaded on demand. */
@@ -98,8 +99,8 @@ function bundleParser() {
   buildSync({ stdin, banner: { js: `/*!\n${licence}\n*/` }, bundle: true, minify: true, format: "esm", outfile: parser, logLevel: "warning" });
 }
 
-/** Builds the modules and the page's models. */
-export function build() {
+/** Builds the modules, the page's models, types and documents. */
+export async function build() {
   needRust();
   needNpm();
   const bindgen = needBindgen();
@@ -140,13 +141,25 @@ export function build() {
   }
   quantise();
   bundleParser();
-  makeDocs();
+  makePackage();
+  await makeDocs();
 }
 
-/** Checks the modules' types and writes them down for TypeScript, into www/types/. */
-export function types() {
-  rmSync(join(www, "types"), { recursive: true, force: true });
+/** Checks the modules' types, and makes dist/ of them: declarations with their comments, and the modules without. */
+export function makePackage() {
+  const { transformSync } = createRequire(import.meta.url)("esbuild");
+  // In one line there are none; then it has lines again, for who debugs. Of what bundlers read in comments all stay.
+  const bare = (/** @type {string} */ code) =>
+    code.includes("webpackIgnore")
+      ? code
+      : [{ minifyWhitespace: true }, {}].reduce((code, options) => transformSync(code, { charset: "utf8", ...options }).code, code);
+  rmSync(dist, { recursive: true, force: true });
   run(process.execPath, [join(root, "node_modules", "typescript", "bin", "tsc"), "--project", root]);
+  for (const file of readdirSync(www).filter((name) => /\.(js|wasm)$/.test(name))) {
+    const isBuilt = MODULES.some(({ name }) => file.startsWith(`${name}.`));
+    if (file.endsWith(".js") && !isBuilt) writeFileSync(join(dist, file), bare(readFileSync(join(www, file), "utf8")));
+    else copyFileSync(join(www, file), join(dist, file));
+  }
 }
 
 /** Bytes as `gzip -9` packs them, and servers do; Node's own zlib is another one, and takes 2 % more. @param {Uint8Array} bytes */
@@ -158,8 +171,8 @@ function gzipped(bytes) {
 /** Prints what a page downloads, at first and on demand; fails above the limits. */
 function weigh() {
   const sums = { "at first": 0, "on demand": 0 };
-  for (const file of readdirSync(www).filter((name) => /\.(js|wasm)$/.test(name))) {
-    const bytes = readFileSync(join(www, file));
+  for (const file of readdirSync(dist).filter((name) => /\.(js|wasm)$/.test(name))) {
+    const bytes = readFileSync(join(dist, file));
     const packed = gzipped(bytes);
     sums[file === LATER.file ? "on demand" : "at first"] += packed;
     console.log(`${file.padEnd(18)} ${String(bytes.length).padStart(9)} bytes  ${String(packed).padStart(9)} gzipped`);
@@ -187,15 +200,15 @@ export function outdated() {
 }
 
 /** Builds what is missing or outdated. */
-export function needBuild() {
+export async function needBuild() {
   if (outdated()) return build();
   needNpm();
   if (!existsSync(parser)) bundleParser();
-  makeDocs();
+  makePackage();
+  await makeDocs();
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  build();
-  types();
+  await build();
   weigh();
 }

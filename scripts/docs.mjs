@@ -1,6 +1,5 @@
 // The documents of the repository as pages, www/demo/docs/, so that whoever has the demo has them too.
 import { copyFileSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { createRequire } from "node:module";
 import { dirname, join, normalize } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -9,12 +8,25 @@ const folder = join(root, "www", "demo", "docs");
 /** Documents by their paths: the page's file, and what it is called. */
 const PAGES = {
   "README.md": ["index", "Guide"],
+  "docs/chat.md": ["chat", "Chat"],
+  "docs/json.md": ["json", "JSON"],
+  "docs/tools.md": ["tools", "Tools"],
+  "docs/models.md": ["models", "Models"],
+  "docs/drafters.md": ["drafters", "Drafters"],
+  "docs/device-or-server.md": ["device-or-server", "Device or server"],
+  "docs/deploy.md": ["deploy", "Deploy"],
+  "docs/csp.md": ["csp", "CSP"],
+  "docs/troubleshoot.md": ["troubleshoot", "Troubleshoot"],
+  "docs/program.md": ["program", "The program"],
+  "docs/peers.md": ["peers", "Beside others"],
+  "www/api.ts": ["reference", "Reference"],
   "docs/statistics.md": ["statistics", "Statistics"],
   "docs/dsi.md": ["dsi", "Distributed speculation"],
+  "docs/cluster.md": ["cluster", "Users and servers"],
   "benches/README.md": ["measured", "Measured"],
   "ARCHITECTURE.md": ["architecture", "Architecture"],
 };
-const PICTURES = ["docs/dsi-timeline.svg"];
+const PICTURES = ["docs/cluster.svg", "docs/dsi-timeline.svg"];
 
 /** As the hosts of repositories name headings, so that links into documents hold in both. */
 const anchor = (/** @type {string} */ text) =>
@@ -25,9 +37,11 @@ const anchor = (/** @type {string} */ text) =>
     .replace(/\s/g, "-");
 const escaped = (/** @type {string} */ text) => text.replace(/[&<>"]/g, (mark) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[mark]);
 
-/** Makes the pages. */
-export function makeDocs() {
-  const { Marked } = createRequire(import.meta.url)("marked");
+/** Makes the pages, of the types as they are in dist/. */
+export async function makeDocs() {
+  // Not imported above, because they may just have been installed.
+  const { Marked } = await import("marked");
+  const { reference } = await import("./reference.mjs");
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });
   for (const picture of PICTURES) copyFileSync(join(root, picture), join(folder, picture.split("/").at(-1)));
@@ -63,8 +77,7 @@ export function makeDocs() {
         html: ({ text }) => escaped(text),
       },
     });
-    const body = marked
-      .parse(readFileSync(join(root, path), "utf8"))
+    const body = (path.endsWith(".md") ? marked.parse(readFileSync(join(root, path), "utf8")) : reference())
       .replaceAll("<table>", '<div class="wide" tabindex="0" role="group" aria-label="A table"><table>')
       .replaceAll("</table>", "</table></div>");
     const links = Object.values(PAGES).map(([other, title]) => `<a href="${other}.html"${other === file ? ' aria-current="page"' : ""}>${title}</a>`);

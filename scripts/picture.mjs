@@ -6,7 +6,7 @@ import { needBuild } from "./build.mjs";
 import { answer, listen } from "./serve.mjs";
 import { needChromium } from "./system.mjs";
 
-needBuild();
+await needBuild();
 const { server, url } = await listen(answer, 0);
 const args = ["--headless", "--no-sandbox", "--enable-unsafe-webgpu", ...process.argv.slice(2)];
 const browser = await chromium.launch({ executablePath: needChromium(), args });

@@ -82,7 +82,7 @@ export function listen(handler, port) {
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  needBuild();
+  await needBuild();
   const { url } = await listen(answer, Number(process.env.PORT ?? 8080));
   console.log(`\nforetoken: ${url}/demo/   (end with Ctrl-C)`);
 }

@@ -1,94 +1,302 @@
-//! Language models on the user's own GPU, made fast by speculation: the text is the one that the target model alone
-//! would have written, token for token.
+//! Language models on the user's own GPU, made fast by **speculation**: cheap guesses of the next tokens, verified by the model in one
+//! pass over all of them. The text is the one that the model alone would have written, token for token.
 //!
 //! ```no_run
 //! use foretoken::{Engine, GenerateOptions};
 //!
+//! fn main() -> foretoken::Result<()> {
+//!     let engine = Engine::load("HuggingFaceTB/SmolLM2-360M-Instruct")?;
+//!     let mut chat = engine.chat(GenerateOptions::new().max_new_tokens(200));
+//!     for token in chat.send("Why is the sky blue?") {
+//!         print!("{}", token?.text);
+//!     }
+//!     Ok(())
+//! }
+//! ```
+//!
+//! `cargo add foretoken --features hub` is all that it needs: the GPU is used through Vulkan, Metal or DirectX 12, and where there is none
+//! the models run on the CPU.
+//!
+//! 1. [Models](#models)
+//! 2. [Options](#options)
+//! 3. [Streaming](#streaming)
+//! 4. [Chats](#chats)
+//! 5. [Forms](#forms)
+//! 6. [Speculation](#speculation)
+//! 7. [Embeddings and scores](#embeddings-and-scores)
+//! 8. [Errors](#errors)
+//! 9. [Features](#features)
+//!
+//! # Models
+//!
+//! A model is a folder (`config.json`, `*.safetensors`, `tokenizer.json`), a GGUF file or, with the feature `hub`, the name of one on the
+//! Hugging Face Hub: `owner/name`, `owner/name@revision`, `owner/name:file.gguf`. What is downloaded is kept in the cache that Python's
+//! `huggingface_hub` has, and `HF_TOKEN` opens gated models. [`Engine::builder`] takes what there is to say besides:
+//!
+//! ```no_run
+//! use foretoken::{Engine, LoadOptions, WeightDtype};
+//!
 //! let engine = Engine::builder("HuggingFaceTB/SmolLM2-1.7B-Instruct")
 //!     .assistant_model("HuggingFaceTB/SmolLM2-135M-Instruct")
+//!     .options(LoadOptions::new().dtype(WeightDtype::Q4).max_context(8192))
+//!     .on_progress(|done, all| eprint!("\r{done} of {all} bytes"))
 //!     .load()?;
-//! let mut chat = engine.chat(GenerateOptions::new().max_new_tokens(200));
-//! for token in chat.send("Why is the sky blue?") {
-//!     print!("{}", token?.text);
+//! println!("on {}", engine.device().name);
+//! for warning in engine.warnings() {
+//!     eprintln!("{warning}");
 //! }
 //! # Ok::<(), foretoken::Error>(())
 //! ```
 //!
-//! [`Engine`] is what programs use: a handle that any thread may hold, blocking or awaited. [`GenerateOptions`] say how a text is
-//! written and who guesses, [`LoadOptions`] how models are loaded; [`Error`] what went wrong and what to do. The features: `hub`
-//! (models by their names on the Hugging Face Hub), `cli` (the program).
+//! An [`Engine`] is a handle: any thread may hold it and clone it, the models are on a thread of their own, and calls are answered one
+//! after the other. The last clone frees the models.
 //!
-//! Underneath is a [`Session`], which belongs to one thread:
+//! # Options
 //!
-//! ```text
-//!  config.json ──> model::ModelSpec ──> model::Plan ─┐
-//!  *.safetensors ─> weights::Weights ────────────────┴─> decode::Model on the gpu::Gpu
+//! [`GenerateOptions`] say how a text is written, [`LoadOptions`] how a model is loaded. Both are made by methods that are chained, have
+//! Hugging Face's names, and can be read from JSON. The fields are in groups: [`SamplingOptions`], [`DraftingOptions`], [`ChatOptions`],
+//! and [`ContextOptions`] of loading.
 //!
-//!  prompt ─> text::Tokenizer ─> prefill ─┐
-//!            ┌───────────────────────────┘
-//!            v                                                                    session::rounds
-//!      tokens ──> Drafter::draft ──> draft tokens ──┐
-//!         │                                         v
-//!         └────> pending token ──────────> Target::submit : 1 submission, and beside it what the round before emitted
-//!                                          Target::finish : 1 readback
-//!                                                   │ draft tokens, target's ids
-//!                                                   v
-//!            ┌──── emit <── accept : longest common prefix, then one token of the target's own
-//!            v
-//!      text::TextStream ─> text::StopStrings ─> the caller
+//! ```
+//! use foretoken::GenerateOptions;
+//! use serde_json::json;
+//!
+//! let options = GenerateOptions::new().max_new_tokens(60).do_sample(true).temperature(0.8).seed(7).stop(["\n\n".to_owned()]);
+//! let same = json!({ "max_new_tokens": 60, "do_sample": true, "temperature": 0.8, "seed": 7, "stop": ["\n\n"] });
+//! assert_eq!(GenerateOptions::read(same)?, options);
+//! assert_eq!(options.sampling.seed, Some(7));
+//! # Ok::<(), foretoken::Error>(())
 //! ```
 //!
-//! Start reading at [`session`]; the rules of acceptance are in [`speculate`].
+//! Unless told otherwise, the most likely token is taken. `do_sample(DoSample::Model)` samples as the model's files recommend; the same
+//! seed gives the same text, whoever drafts.
+//!
+//! # Streaming
+//!
+//! [`Engine::generate`] gives a [`Writing`], which is an iterator of [`Token`]s for programs that block, and a
+//! [`Stream`](futures_core::Stream) for those that do not. [`wait`](Writing::wait) and [`complete`](Writing::complete) give the whole
+//! [`Generation`].
+//!
+//! ```
+//! use foretoken::{Engine, FinishReason, GenerateOptions};
+//!
+//! let engine = Engine::load("models/tales/target")?;
+//! let mut story = engine.generate("Once upon a time", GenerateOptions::new().max_new_tokens(100));
+//! let enough = story.cancel_token(); // for any other thread
+//! let mut text = String::new();
+//! for token in story.by_ref() {
+//!     text += &token?.text;
+//!     if text.len() > 40 {
+//!         enough.cancel();
+//!     }
+//! }
+//! let story = story.generation().expect("it has ended");
+//! assert_eq!((&story.text, story.finish_reason), (&text, FinishReason::Aborted));
+//!
+//! // The same on any executor.
+//! let story = pollster::block_on(async {
+//!     let mut story = engine.generate("Once upon a time", GenerateOptions::new().max_new_tokens(5));
+//!     while let Some(token) = story.next_token().await {
+//!         print!("{}", token?.text);
+//!     }
+//!     engine.generate("Once upon a time", GenerateOptions::new().max_new_tokens(5)).complete().await
+//! })?;
+//! assert_eq!(story.token_ids.len(), 5);
+//! # Ok::<(), foretoken::Error>(())
+//! ```
+//!
+//! # Chats
+//!
+//! A [`Chat`] keeps what was said; its model's own template puts it in words. What the model has read of the conversation stays in its
+//! cache, also while others have their turn, so that an answer reads only what is new. A clone of a chat is a branch of it.
+//!
+//! ```
+//! use foretoken::{Engine, GenerateOptions, Message};
+//!
+//! let engine = Engine::load("models/tales/target")?;
+//! let options = GenerateOptions::new().max_new_tokens(20);
+//! let mut chat = engine.chat(options).with_messages([Message::new("system", "You tell tales.")]);
+//! chat.send("Continue the tale: The fox went into the wood.").wait()?;
+//! let mut branch = chat.clone();
+//! let answer = branch.send("And then?").wait()?;
+//! assert!(answer.stats.num_cached_tokens > 20);
+//! assert_eq!((chat.messages().len(), branch.messages().len()), (3, 5));
+//! # Ok::<(), foretoken::Error>(())
+//! ```
+//!
+//! # Forms
+//!
+//! With the feature `grammar` a text can have a form: only tokens that a [`ResponseFormat`] allows are chosen, here those of a JSON
+//! schema. A form speeds speculation up: where it leaves no choice, the next tokens are known before the model is asked.
+//!
+//! ```
+//! use foretoken::{Engine, GenerateOptions, ResponseFormat};
+//! use serde_json::{Value, json};
+//!
+//! # if cfg!(feature = "grammar") {
+//! let engine = Engine::load("models/tales/target")?;
+//! let form = ResponseFormat::json_schema(json!({
+//!     "type": "object",
+//!     "properties": { "animal": { "enum": ["fox", "wolf", "hare"] }, "old": { "type": "boolean" } },
+//!     "required": ["animal", "old"],
+//!     "additionalProperties": false,
+//! }));
+//! let answer = engine.generate("The fox was old. ", GenerateOptions::new().response_format(form)).wait()?;
+//! let animal: Value = serde_json::from_str(&answer.text).expect("it is JSON");
+//! assert!(animal["old"].is_boolean());
+//! # }
+//! # Ok::<(), foretoken::Error>(())
+//! ```
+//!
+//! # Speculation
+//!
+//! Three kinds of drafters guess: a small model of the same family ([`assistant_model`](EngineBuilder::assistant_model)), the text so far,
+//! where what came before comes again, and a [`prediction`](GenerateOptions::prediction) of the caller's. Who drafts, and how many tokens
+//! at a time, is measured as the text goes on; where nothing helps, nobody does. [`DraftingOptions`] can say otherwise. [`Stats`] tell
+//! what came of it, under vLLM's names.
+//!
+//! ```
+//! use foretoken::{DrafterChoice, Engine, GenerateOptions, Schedule, Speculation};
+//!
+//! let engine = Engine::builder("models/tales/target").assistant_model("models/tales/draft").load()?;
+//! let options = GenerateOptions::new().max_new_tokens(60);
+//! let plain = engine.generate("Once upon a time", options.clone().speculation(Speculation::Off)).wait()?;
+//! let by_model = options.drafter(DrafterChoice::DraftModel).num_assistant_tokens_schedule(Schedule::Constant);
+//! let drafted = engine.generate("Once upon a time", by_model).wait()?;
+//! assert_eq!(drafted.text, plain.text);
+//! // Passes of the model, and tokens that each gave.
+//! assert!(drafted.stats.num_spec_steps < plain.stats.num_spec_steps);
+//! assert!(drafted.stats.mean_acceptance_length > 1.5);
+//! # Ok::<(), foretoken::Error>(())
+//! ```
+//!
+//! [`Stats::speculating`] says in words what was chosen and why, [`Stats::times`] where the time went, [`Token::origin`] who proposed a
+//! token. With [`sp_degree`](LoadOptions::sp_degree) several instances of the model verify at the same time, on a GPU each, and
+//! with [`draft_device`](LoadOptions::draft_device) the CPU drafts while the GPU verifies: distributed speculative inference.
+//!
+//! # Embeddings and scores
+//!
+//! ```
+//! use foretoken::{Engine, Pooling};
+//!
+//! let engine = Engine::load("models/tales/target")?;
+//! let place = engine.embed("The fox went into the wood.", Pooling::Mean, true).wait()?;
+//! let length: f32 = place.embedding.iter().map(|x| x * x).sum();
+//! assert!((length - 1.0).abs() < 1e-4);
+//! let scores = engine.score("Once upon a", [" time", " stone"]).wait()?;
+//! assert!(scores[0].logprob > scores[1].logprob);
+//! # Ok::<(), foretoken::Error>(())
+//! ```
+//!
+//! # Errors
+//!
+//! Everything that can go wrong is an [`Error`], whose text says what to do, and whose [`code`](Error::code) is stable. After an error
+//! the engine goes on; when the GPU is lost, it is set up again, and the text goes on as if nothing had happened.
+//!
+//! ```
+//! use foretoken::{Engine, Error, GenerateOptions};
+//!
+//! match Engine::load("./no-such-model") {
+//!     Err(Error::NotFound { path, .. }) => assert_eq!(path, "./no-such-model"),
+//!     other => panic!("{:?}", other.err()),
+//! }
+//! let error = GenerateOptions::new().temperature(-1.0).validate().unwrap_err();
+//! assert_eq!(error.code(), "bad-option");
+//! assert!(error.to_string().starts_with("temperature: -1 is not allowed; allowed: "));
+//! ```
+//!
+//! # Features
+//!
+//! None is on by default.
+//!
+//! | feature | is |
+//! |---|---|
+//! | `hub` | models by their names on the Hugging Face Hub |
+//! | `grammar` | forms: JSON schemas, regular expressions, grammars |
+//! | `remote` | targets on servers of vLLM or SGLang ([`EngineBuilder::target_url`]) |
+//! | `simulator` | the module `simulate`: what speculation would gain at given latencies and acceptance |
+//! | `cli` | the program `foretoken`, with all of these |
+//! | `internals` | the inside, for this crate's own tests; nothing of it is stable |
 
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(feature = "internals"),
+    allow(dead_code, unused_imports, reason = "the browser, the program and the tests use different parts")
+)]
 
-pub mod checkpoint;
+mod checkpoint;
 #[cfg(feature = "cli")]
+#[doc(hidden)]
 pub mod cli;
-pub mod constraint;
-pub mod cpu;
-pub mod decode;
-pub mod device;
+mod constraint;
+mod cpu;
+mod decode;
+mod device;
 #[cfg(not(target_arch = "wasm32"))]
 mod engine;
-pub mod error;
+mod error;
 #[cfg(not(target_arch = "wasm32"))]
 mod files;
-pub mod gpu;
+mod gpu;
 #[cfg(feature = "grammar")]
-pub mod grammar;
+mod grammar;
 #[cfg(feature = "hub")]
-pub mod hub;
+mod hub;
 mod load;
-pub mod model;
-pub mod options;
-pub mod parallel;
-pub mod reference;
-pub mod remote;
-pub mod sample;
-pub mod session;
+mod model;
+mod options;
+mod parallel;
+#[cfg(feature = "internals")]
+mod reference;
+mod remote;
+mod sample;
+mod session;
+#[cfg(feature = "simulator")]
 pub mod simulate;
-pub mod speculate;
-pub mod target;
-pub mod text;
+mod speculate;
+mod target;
+mod text;
 #[cfg(target_arch = "wasm32")]
-pub mod wasm;
-pub mod weights;
+mod wasm;
+mod weights;
 
-pub use checkpoint::Checkpoint;
 pub use constraint::ResponseFormat;
-pub use device::Device;
 #[cfg(not(target_arch = "wasm32"))]
-pub use engine::{Answer, CancelToken, Chat, Engine, EngineBuilder, Turn, Writing};
-pub use error::{Error, Result};
-pub use gpu::{Gpu, GpuOptions, KvDtype};
-pub use load::{Inspection, ModelFiles, Share, Tensors};
-pub use options::{DoSample, GenerateOptions, LoadOptions, LookupRule, Schedule, Speculation};
-pub use session::{FinishReason, Generation, Progress, Prompt, Session, Token};
-pub use speculate::{Origin, Stats};
+pub use engine::{Answer, CancelToken, Chat, Engine, EngineBuilder, Writing};
+pub use error::{Error, Result, WeightsRule};
+pub use gpu::DeviceInfo;
+pub use options::{
+    Acceptance, Arithmetic, ArithmeticChoice, ChatOptions, ContextOptions, ContextPolicy, DeviceChoice, DoSample,
+    DrafterChoice, DraftingOptions, GenerateOptions, KvDtype, LoadOptions, LookupRule, Pooling, SamplingOptions,
+    SamplingValues, Schedule, Speculation, WeightDtype,
+};
+pub use session::{Embedding, FinishReason, Generation, Prompt, Score, Token, TokenLogprob};
+pub use speculate::{Distributed, Origin, RoundsBy, Speculating, Stats, Times};
 pub use text::Message;
 
-/// The README's example compiles.
+/// The inside, for this crate's own tests: nothing here is stable.
+#[cfg(feature = "internals")]
+#[allow(missing_docs, reason = "each module says in its file what it is")]
+pub mod internals {
+    macro_rules! modules {
+        ($($module:ident)*) => {
+            $(pub mod $module {
+                pub use crate::$module::*;
+            })*
+        };
+    }
+
+    modules! { checkpoint constraint cpu decode device gpu load model options parallel reference remote sample session speculate target text weights }
+    #[cfg(feature = "grammar")]
+    modules! { grammar }
+    #[cfg(feature = "hub")]
+    modules! { hub }
+}
+
+/// The documents' examples compile.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
-pub struct Readme;
+#[doc = include_str!("../docs/chat.md")]
+#[doc = include_str!("../docs/drafters.md")]
+#[doc = include_str!("../docs/json.md")]
+pub struct Documents;

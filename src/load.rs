@@ -131,7 +131,7 @@ impl Session {
                 1 => ("draft_device", "cpu".into()),
                 more => ("sp_degree", more.to_string()),
             };
-            let allowed = "what one device computes: the rest is for `parallel::Parallel`".into();
+            let allowed = "what one device computes".into();
             return Err(Error::BadOption { option: option.into(), value, allowed });
         }
         let target = ModelFiles::open(target, options).await?;
@@ -336,4 +336,30 @@ pub(crate) async fn open_assistant<A: Source + 'static>(
     assistant.blueprint.capacity.max_context = context.min(most);
     let tokenizer = assistant.tokenizer().await?;
     Ok((assistant, tokenizer))
+}
+
+#[cfg(all(test, not(target_arch = "wasm32")))]
+mod tests {
+    use super::*;
+    use crate::gpu::{Arithmetic, GpuOptions};
+    use crate::options::WeightDtype;
+    use crate::weights::Folder;
+
+    /// Measured anew on the device that takes the place of a lost one, it might be another one, and in mid-text the text, too.
+    #[test]
+    fn what_was_chosen_for_a_model_stays_with_it() {
+        pollster::block_on(async {
+            let gpu = Rc::new(Gpu::open(&GpuOptions::default()).await.unwrap());
+            let source = Folder::open(concat!(env!("CARGO_MANIFEST_DIR"), "/models/tales/draft")).unwrap();
+            let options = LoadOptions::new().dtype(WeightDtype::Q8).max_context(64);
+            let loadable = ModelFiles::open(source, &options).await.unwrap().into_loadable();
+            let Blueprint { spec, capacity, .. } = &loadable.blueprint;
+            let buffers = RoundBuffers::new(&gpu, capacity, spec.vocab_size).unwrap();
+            let measured = loadable.put(&gpu, &buffers, &mut |_| ()).await.unwrap().arithmetic();
+            assert_eq!(loadable.arithmetic.get(), measured.into());
+            let other = if measured == Arithmetic::F32 { Arithmetic::Int8 } else { Arithmetic::F32 };
+            loadable.arithmetic.set(other.into());
+            assert_eq!(loadable.put(&gpu, &buffers, &mut |_| ()).await.unwrap().arithmetic(), other);
+        });
+    }
 }

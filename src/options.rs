@@ -10,14 +10,13 @@ mod sampling;
 use crate::constraint::ResponseFormat;
 use crate::error::Result;
 pub use chat::{ChatOptions, ContextPolicy};
-use declare::{Options, options, replace, taken};
+use declare::options;
 pub use drafting::{Acceptance, DrafterChoice, DraftingOptions, LookupRule, Schedule, Speculation};
 pub use load::{Arithmetic, ArithmeticChoice, ContextOptions, DeviceChoice, KvDtype, LoadOptions, WeightDtype};
 pub(crate) use read::Given;
 use read::{bad, read};
 pub use sampling::{DoSample, SamplingDefaults, SamplingOptions, SamplingValues};
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::Value;
 
 options! {
     /// How to continue a prompt. The groups are fields; the methods set the options of all groups.
@@ -75,13 +74,13 @@ impl GenerateOptions {
     /// The defaults, with what an object names in their place; null leaves the default.
     ///
     /// # Errors
-    /// [`Error::BadOption`] for an unknown name, or a value of another type.
+    /// [`Error::BadOption`](crate::Error::BadOption) for an unknown name, or a value of another type.
     pub fn read<'de>(from: impl Deserializer<'de>) -> Result<Self> {
         read(from)
     }
 
     /// # Errors
-    /// [`Error::BadOption`] with the allowed range.
+    /// [`Error::BadOption`](crate::Error::BadOption) with the allowed range.
     pub fn validate(&self) -> Result<()> {
         if self.max_new_tokens == 0 {
             return bad("max_new_tokens", 0, "1 or more");

@@ -1,4 +1,19 @@
 //! START HERE. A prompt becomes text: prefill, then rounds of draft, verify, accept, emit, until something ends it.
+//!
+//! ```text
+//!  prompt ─> text::Tokenizer ─> prefill ─┐
+//!            ┌───────────────────────────┘
+//!            v                                                                    session::rounds
+//!      tokens ──> Drafter::draft ──> draft tokens ──┐
+//!         │                                         v
+//!         └────> pending token ──────────> Target::submit : 1 submission, and beside it what the round before emitted
+//!                                          Target::finish : 1 readback
+//!                                                   │ draft tokens, target's ids
+//!                                                   v
+//!            ┌──── emit <── accept : longest common prefix, then one token of the target's own
+//!            v
+//!      text::TextStream ─> text::StopStrings ─> the caller
+//! ```
 
 mod constrained;
 mod emit;
@@ -65,6 +80,7 @@ pub enum Progress<'a> {
 
 /// A generated token.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Token {
     /// Its id.
     pub id: u32,
@@ -79,6 +95,7 @@ pub struct Token {
 
 /// Why a generation ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 #[serde(rename_all = "snake_case")]
 pub enum FinishReason {
     /// An end-of-text token or a stop string.
@@ -91,6 +108,7 @@ pub enum FinishReason {
 
 /// A finished generation.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Generation {
     /// The text, without what ended it.
     pub text: String,

@@ -3,8 +3,9 @@
 //! Times are those of the device without noise; the timings that the drafter hears have it. "Best" is the best choice of
 //! drafter and lookahead that never changes, found in hindsight over all texts of a world.
 
-use foretoken::speculate::{Adaptive, Drafter, Origin, Prediction, Round, Speculating};
-use foretoken::target::{Draft, Timings as Told};
+use foretoken::internals::speculate::{Adaptive, Drafter, Prediction, Round};
+use foretoken::internals::target::{Draft, Timings as Told};
+use foretoken::{Origin, Speculating};
 use std::sync::LazyLock;
 
 /// The first seed of all texts and timings: `SEED=1000 cargo test --test adaptive` judges by others.

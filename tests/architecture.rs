@@ -1,6 +1,6 @@
 //! The house rules, read from the source itself: who may use whom, and how long a file may be.
 
-use foretoken::model::Architecture;
+use foretoken::internals::model::Architecture;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -53,7 +53,7 @@ fn dependencies_point_one_way() {
         ("speculate", &["error", "options", "target"]),
         ("hub", &["checkpoint", "error", "weights"]),
         ("files", &["error", "hub", "weights"]),
-        ("engine", &["checkpoint", "device", "error", "files", "gpu", "options", "session", "text"]),
+        ("engine", &["checkpoint", "error", "files", "gpu", "options", "parallel", "session", "text"]),
         ("simulate", &["error", "speculate"]),
         (
             "session",

@@ -3,11 +3,12 @@
 
 mod common;
 use common::{gpu, path, run};
-use foretoken::options::{ContextPolicy, Schedule};
-use foretoken::target::Target;
-use foretoken::text::{Chat, ChatTemplate, Tokenizer};
-use foretoken::weights::Folder;
-use foretoken::{Device, Error, GenerateOptions, Generation, LoadOptions, Message, Progress, Prompt, Session};
+use foretoken::internals::device::Device;
+use foretoken::internals::session::{Progress, Session};
+use foretoken::internals::target::Target;
+use foretoken::internals::text::{Chat, ChatTemplate, Tokenizer};
+use foretoken::internals::weights::Folder;
+use foretoken::{ContextPolicy, Error, GenerateOptions, Generation, LoadOptions, Message, Prompt, Schedule};
 use serde_json::json;
 use std::ops::ControlFlow;
 

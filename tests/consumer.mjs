@@ -4,6 +4,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "nod
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { Marked } from "marked";
 
 export const root = join(dirname(fileURLToPath(import.meta.url)), "..");
 
@@ -39,8 +40,25 @@ export function consumer() {
   return { folder, remove: () => rmSync(folder, { recursive: true, force: true }) };
 }
 
-/** The README's code blocks in a language. */
-export function blocks(language) {
-  const text = readFileSync(join(root, "README.md"), "utf8");
-  return [...text.matchAll(/^```(\w+)\n(.*?)^```$/gms)].filter(([, found]) => found === language).map(([, , code]) => code);
+/** Compiles files of a project; what the compiler says. */
+export function compile(files, options, within) {
+  const common = { noEmit: true, target: "es2022", module: "esnext", moduleResolution: "bundler", types: [] };
+  writeFileSync(join(within, "tsconfig.json"), JSON.stringify({ compilerOptions: { ...common, ...options }, files }));
+  const tsc = join(root, "node_modules", "typescript", "bin", "tsc");
+  const { status, stdout, stderr } = spawnSync(process.execPath, [tsc, "--project", within], { encoding: "utf8" });
+  return status === 0 ? "" : stdout + stderr;
 }
+
+/** The code blocks of a document: `language`, the `file` that the fence names, `code`, `index`. */
+export function blocks(document) {
+  const tokens = new Marked().lexer(readFileSync(join(root, document), "utf8"));
+  return tokens
+    .filter(({ type }) => type === "code")
+    .map(({ lang = "", text }, index) => {
+      const [language, file] = lang.split(" ");
+      return { language: language.split(",")[0], file, code: `${text}\n`, index };
+    });
+}
+
+/** The code of a document's blocks in a language. */
+export const codeOf = (document, wanted) => blocks(document).flatMap(({ language, code }) => (language === wanted ? [code] : []));

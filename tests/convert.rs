@@ -4,11 +4,11 @@
 mod common;
 use common::tokenizers::{Random, byte_fallback, file};
 use common::{Golden, goldens, path, run};
-use foretoken::checkpoint;
-use foretoken::options::KvDtype;
-use foretoken::reference::Model;
-use foretoken::text::Tokenizer;
-use foretoken::weights::{Dtype, Folder};
+use foretoken::KvDtype;
+use foretoken::internals::checkpoint;
+use foretoken::internals::reference::Model;
+use foretoken::internals::text::Tokenizer;
+use foretoken::internals::weights::{Dtype, Folder};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -153,7 +153,7 @@ fn tokenizer_and_template_are_the_same() {
         let scratch = Scratch::new(name, &folder, &[("tokenizer.json", bytes.clone())]);
         scratch.convert("F16").unwrap();
         let source = Folder::open(scratch.file()).unwrap();
-        let (_, metadata) = run(foretoken::weights::Weights::open_gguf(source, "made.gguf")).unwrap();
+        let (_, metadata) = run(foretoken::internals::weights::Weights::open_gguf(source, "made.gguf")).unwrap();
         assert_eq!(metadata.get("tokenizer.ggml.pre").unwrap(), pre);
         let checkpoint = run(checkpoint::open(Folder::open(scratch.file()).unwrap(), None)).unwrap();
         let own = run(checkpoint::open(Folder::open(&folder).unwrap(), None)).unwrap();

@@ -1,7 +1,9 @@
 //! The state machine of distributed speculative inference, under schedules that a seed makes up: latencies,
 //! acceptances, servers that come, go and answer late.
 
-use foretoken::speculate::dsi::{Action, Dsi, DsiOptions, Event, Feed, TaskId, Verifier, lookahead_for, sp_degree_for};
+use foretoken::internals::speculate::dsi::{
+    Action, Dsi, DsiOptions, Event, Feed, TaskId, Verifier, lookahead_for, sp_degree_for,
+};
 use std::collections::HashMap;
 
 struct Random(u64);

@@ -2,13 +2,16 @@
 
 mod common;
 use common::{path, run};
-use foretoken::options::DeviceChoice;
-use foretoken::{Engine, Error, FinishReason, GenerateOptions, LoadOptions, Message};
+use foretoken::{DeviceChoice, Embedding, Engine, Error, FinishReason, GenerateOptions, LoadOptions, Message, Pooling};
 use std::thread;
+
+fn on_cpu() -> LoadOptions {
+    LoadOptions::new().device(DeviceChoice::Cpu)
+}
 
 fn engine() -> Engine {
     let model = |part: &str| path("models/tales").join(part).display().to_string();
-    Engine::builder(model("target")).assistant_model(model("draft")).device(DeviceChoice::Cpu).load().unwrap()
+    Engine::builder(model("target")).assistant_model(model("draft")).options(on_cpu()).load().unwrap()
 }
 
 fn few(max_new_tokens: usize) -> GenerateOptions {
@@ -79,14 +82,37 @@ fn a_conversation_keeps_what_was_said() {
 }
 
 #[test]
-fn what_cannot_be_loaded_says_why_and_a_breakdown_is_told() {
+fn what_cannot_be_loaded_says_why() {
     let missing = Engine::load("./models/none").map(drop).unwrap_err();
     assert!(matches!(&missing, Error::NotFound { path, .. } if path == "./models/none"), "{missing}");
     let model = path("models/tales/draft").display().to_string();
     let options = LoadOptions::new().max_context(1);
     assert!(matches!(Engine::builder(&model).options(options).load(), Err(Error::BadOption { .. })));
-    let engine = Engine::builder(&model).device(DeviceChoice::Cpu).load().unwrap();
-    let broken = engine.call::<()>(|_| panic!("on purpose"));
-    assert!(matches!(broken.wait(), Err(Error::Internal { .. })));
-    assert!(matches!(engine.generate("Once", few(1)).wait(), Err(Error::Internal { .. })));
+    let broken = Engine::builder(&model).options(on_cpu()).on_progress(|_, _| panic!("on purpose")).load();
+    assert!(matches!(broken, Err(Error::Internal { .. })));
+}
+
+#[test]
+fn texts_are_placed_and_continuations_weighed() {
+    let engine = engine();
+    let text = "The fox went into the wood.";
+    let place = |pooling| engine.embed(text, pooling, true).wait().unwrap();
+    let (mean, last) = (place(Pooling::Mean), place(Pooling::Last));
+    let length = |place: &Embedding| place.embedding.iter().map(|x| x * x).sum::<f32>().sqrt();
+    assert!((length(&mean) - 1.0).abs() < 1e-5 && (length(&last) - 1.0).abs() < 1e-5);
+    assert_ne!(mean.embedding, last.embedding);
+    let scores = engine.score("Once upon a", [" time", " stone"]).wait().unwrap();
+    assert!(scores[0].logprob > scores[1].logprob, "{scores:?}");
+}
+
+#[test]
+fn several_targets_write_the_same_text() {
+    let one = engine();
+    let model = |part: &str| path("models/tales").join(part).display().to_string();
+    let beside = LoadOptions::new().device(DeviceChoice::Cpu).draft_device(DeviceChoice::Cpu);
+    let several = Engine::builder(model("target")).assistant_model(model("draft")).options(beside).load().unwrap();
+    let written = several.generate("Once upon a time", few(24)).wait().unwrap();
+    assert!(written.stats.distributed.is_some());
+    assert_eq!(written.token_ids, one.generate("Once upon a time", few(24)).wait().unwrap().token_ids);
+    assert!(matches!(several.embed("Once", Pooling::Mean, true).wait(), Err(Error::BadOption { .. })));
 }

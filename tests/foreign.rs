@@ -3,13 +3,11 @@
 mod common;
 use common::foreign::Foreign;
 use common::{Tale, Tales, gpu, path, run};
-use foretoken::options::Acceptance;
-use foretoken::target::{Draft, Target};
-use foretoken::text::{Tokenizer, Translator};
-use foretoken::weights::Folder;
-use foretoken::{
-    GenerateOptions, Generation, LoadOptions, Origin, Progress, Prompt, Schedule, Session, Speculation, Stats,
-};
+use foretoken::internals::session::{Progress, Session};
+use foretoken::internals::target::{Draft, Target};
+use foretoken::internals::text::{Tokenizer, Translator};
+use foretoken::internals::weights::Folder;
+use foretoken::{Acceptance, GenerateOptions, Generation, LoadOptions, Origin, Prompt, Schedule, Speculation, Stats};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::rc::Rc;

@@ -4,11 +4,11 @@
 mod file;
 
 use file::{ARRAY, BOOL, F32, File, TEXT, U8, U16, U32, U64, array, text, texts};
-use foretoken::checkpoint;
-use foretoken::error::{Error, Result, WeightsRule as Rule};
-use foretoken::model::{ModelSpec, Residual, RopeScaling};
-use foretoken::text::Vocabulary;
-use foretoken::weights::{Dtype, Memory, Metadata, Source, Weights};
+use foretoken::internals::checkpoint;
+use foretoken::internals::model::{ModelSpec, Residual, RopeScaling};
+use foretoken::internals::text::Vocabulary;
+use foretoken::internals::weights::{Dtype, Memory, Metadata, Source, Weights};
+use foretoken::{Error, Result, WeightsRule as Rule};
 use pollster::block_on;
 use serde_json::{Value, json};
 use std::borrow::Cow;

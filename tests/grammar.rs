@@ -3,14 +3,15 @@
 mod common;
 
 use common::{gpu, path, run};
-use foretoken::constraint::{Constrained, Grammars, ResponseFormat};
-use foretoken::grammar::Llguidance;
-use foretoken::options::{Acceptance, ContextPolicy, DrafterChoice, Schedule};
-use foretoken::text::Tokenizer;
-use foretoken::weights::Folder;
+use foretoken::internals::constraint::{Constrained, Grammars};
+use foretoken::internals::device::Device;
+use foretoken::internals::grammar::Llguidance;
+use foretoken::internals::session::Session;
+use foretoken::internals::text::Tokenizer;
+use foretoken::internals::weights::Folder;
 use foretoken::{
-    Device, Error, FinishReason, GenerateOptions, Generation, LoadOptions, Message, Origin, Prompt, Session,
-    Speculation,
+    Acceptance, ContextPolicy, DrafterChoice, Error, FinishReason, GenerateOptions, Generation, LoadOptions, Message,
+    Origin, Prompt, ResponseFormat, Schedule, Speculation,
 };
 use serde_json::{Value, json};
 use std::ops::ControlFlow;
@@ -26,7 +27,7 @@ fn write(session: &mut Session, options: &GenerateOptions) -> (Generation, Vec<O
     let prompt = Prompt::Chat(vec![Message::new("user", "Continue the tale: The fox met a wolf.")]);
     let mut origins = Vec::new();
     let generation = run(session.generate(&prompt, options, &mut |progress| {
-        if let foretoken::Progress::Token(token) = progress {
+        if let foretoken::internals::session::Progress::Token(token) = progress {
             origins.push(token.origin);
         }
         ControlFlow::Continue(())

@@ -2,14 +2,12 @@
 
 mod common;
 use common::{engine, gpu, path, run};
-use foretoken::Result;
-use foretoken::decode::Engine;
-use foretoken::gpu::KvDtype;
-use foretoken::model::Capacity;
-use foretoken::options::Schedule;
-use foretoken::session::{Run, Sink, rounds};
-use foretoken::speculate::{DraftModel, Drafter, Lookahead, NoDrafter, Origin};
-use foretoken::target::Target;
+use foretoken::internals::decode::Engine;
+use foretoken::internals::model::Capacity;
+use foretoken::internals::session::{Run, Sink, rounds};
+use foretoken::internals::speculate::{DraftModel, Drafter, Lookahead, NoDrafter};
+use foretoken::internals::target::Target;
+use foretoken::{KvDtype, Origin, Result, Schedule};
 use std::ops::ControlFlow;
 
 /// Positions for which there is room at first.

@@ -4,7 +4,7 @@
 mod fake;
 
 use fake::{Answer, COMMIT, Fake, Misbehave, REPOSITORY, digest_of, honest, taciturn};
-use foretoken::hub::{Hub, Settings};
+use foretoken::internals::hub::{Hub, Settings};
 use foretoken::{Error, Result};
 use serde_json::Value;
 use std::path::{Path, PathBuf};

@@ -2,10 +2,11 @@
 
 mod common;
 use common::{Tales, capacity, engine, goldens, gpu, gpu_of, gpu_with, path, run};
-use foretoken::decode::{Engine, Variants};
-use foretoken::model::Capacity;
-use foretoken::target::{Draft, Target};
-use foretoken::{GpuOptions, KvDtype};
+use foretoken::KvDtype;
+use foretoken::internals::decode::{Engine, Variants};
+use foretoken::internals::gpu::GpuOptions;
+use foretoken::internals::model::Capacity;
+use foretoken::internals::target::{Draft, Target};
 use std::path::Path;
 
 /// Past the first block of 256 positions.

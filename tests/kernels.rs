@@ -1,4 +1,4 @@
-//! Each kernel on the GPU against its twin in `foretoken::reference`, and against itself: a row has the same bits in
+//! Each kernel on the GPU against its twin in `internals::reference`, and against itself: a row has the same bits in
 //! whatever company it is computed. Seeds are fixed.
 
 mod common;
@@ -6,10 +6,11 @@ use common::blocks::{quantised, random_blocks};
 use common::lab::{INPUTS, Input, Lab, Output, UNTOUCHED};
 
 use bytemuck::cast_slice;
-use foretoken::gpu::{Arithmetic, Epilogue, Epilogues, Kernel, KvDtype, Slice, split_grid};
-use foretoken::model::{Activation, RopeScaling, RopeSpec, Table, rotary_table};
-use foretoken::reference::{self, Heads, Kv, Pairs};
-use foretoken::weights::{Affine, Dtype, Float, Format, Row, interleave, narrow, pack_row, widen};
+use foretoken::internals::gpu::{Epilogue, Epilogues, Kernel, Slice, split_grid};
+use foretoken::internals::model::{Activation, RopeScaling, RopeSpec, Table, rotary_table};
+use foretoken::internals::reference::{self, Heads, Kv, Pairs};
+use foretoken::internals::weights::{Affine, Dtype, Float, Format, Row, interleave, narrow, pack_row, widen};
+use foretoken::{Arithmetic, KvDtype};
 use half::f16;
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -1170,7 +1171,7 @@ fn the_oracle_agrees_with_transformers_and_the_gpu_with_the_oracle() {
         let model = common::run(reference::Model::load(blueprint.spec, &weights)).unwrap();
         let theirs = difference(&model.logits(&golden.prompt_ids, KvDtype::F32), &golden.prompt_logits);
         let ours = KV_DTYPES.map(|kv_dtype| {
-            let capacity = foretoken::model::Capacity { kv_dtype, ..common::capacity() };
+            let capacity = foretoken::internals::model::Capacity { kv_dtype, ..common::capacity() };
             let mut engine = common::engine(&gpu, &folder, None, capacity);
             let logits = common::run(engine.logits(&golden.prompt_ids, 64)).unwrap();
             difference(&logits, &model.logits(&golden.prompt_ids, kv_dtype))

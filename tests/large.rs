@@ -4,10 +4,9 @@
 mod common;
 use common::gguf::{File, TEXT, U32, text};
 use common::{blueprint_as, engine_of, gpu, path, run};
-use foretoken::gpu::KvDtype;
-use foretoken::model::Capacity;
-use foretoken::options::WeightDtype;
-use foretoken::target::{Draft, Target};
+use foretoken::internals::model::Capacity;
+use foretoken::internals::target::{Draft, Target};
+use foretoken::{KvDtype, WeightDtype};
 use peak_alloc::PeakAlloc;
 use serde_json::{Map, Value, json};
 use std::fs::{self, create_dir_all, write};

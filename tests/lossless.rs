@@ -3,15 +3,13 @@
 mod common;
 use common::altered::configured;
 use common::{Golden, Tales, blueprint, capacity, engine, goldens, gpu, path, plain, run};
-use foretoken::decode::{Engine, Variants};
-use foretoken::model::Capacity;
-use foretoken::model::{NormKind, Residual};
-use foretoken::options::{LookupRule, Schedule};
-use foretoken::sample::{Bias, Draw, Processors, Sampling};
-use foretoken::session::{Run, Sink, rounds};
-use foretoken::speculate::{DraftModel, Drafter, Lookahead, NoDrafter, Origin, PromptLookup, Round, Stats};
-use foretoken::target::{Draft, Logprobs, Target};
-use foretoken::{GenerateOptions, LoadOptions, Prompt, Result, Session, Speculation};
+use foretoken::internals::decode::{Engine, Variants};
+use foretoken::internals::model::{Capacity, NormKind, Residual};
+use foretoken::internals::sample::{Bias, Draw, Processors, Sampling};
+use foretoken::internals::session::{Run, Session, Sink, rounds};
+use foretoken::internals::speculate::{DraftModel, Drafter, Lookahead, NoDrafter, PromptLookup, Round};
+use foretoken::internals::target::{Draft, Logprobs, Target};
+use foretoken::{GenerateOptions, LoadOptions, LookupRule, Origin, Prompt, Result, Schedule, Speculation, Stats};
 use serde_json::json;
 use std::ops::ControlFlow;
 
@@ -435,10 +433,10 @@ fn logprobs_are_the_same_with_drafts_and_without() {
         let logits = run(engine.logits(&text, 64)).unwrap();
         for (place, (told, id)) in plain.iter().zip(&expected).enumerate() {
             let row = &logits[(prompt.len() - 1 + place) * vocab..][..vocab];
-            let all = foretoken::sample::log_sum_exp(row);
+            let all = foretoken::internals::sample::log_sum_exp(row);
             assert!((told.chosen - (row[*id as usize] - all)).abs() < 2e-5, "{what}: {place}");
             let likely: Vec<u32> = told.top.iter().map(|(id, _)| *id).collect();
-            assert_eq!(likely, foretoken::sample::most_likely(row, 5), "{what}: {place}");
+            assert_eq!(likely, foretoken::internals::sample::most_likely(row, 5), "{what}: {place}");
         }
     }
 }

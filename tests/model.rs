@@ -3,8 +3,8 @@
 mod common;
 use common::{Golden, capacity, engine, goldens, gpu, path, plain, run};
 use foretoken::Error;
-use foretoken::model::{ModelSpec, RopeScaling, RopeSpec, parse_config};
-use foretoken::target::Target;
+use foretoken::internals::model::{ModelSpec, RopeScaling, RopeSpec, parse_config};
+use foretoken::internals::target::Target;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 

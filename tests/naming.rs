@@ -3,10 +3,9 @@
 
 mod common;
 use common::{Golden, blueprint, capacity, engine, engine_of, gpu, path, run};
-use foretoken::model::Blueprint;
-use foretoken::model::{ModelSpec, Naming, RopeScaling, parse_config, spec_of_gguf};
-use foretoken::options::WeightDtype;
-use foretoken::weights::{Memory, Weights};
+use foretoken::WeightDtype;
+use foretoken::internals::model::{Blueprint, ModelSpec, Naming, RopeScaling, parse_config, spec_of_gguf};
+use foretoken::internals::weights::{Memory, Weights};
 use half::{bf16, f16};
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};

@@ -2,16 +2,16 @@
 
 mod common;
 use common::{Tales, engine, gpu, path, run};
-use foretoken::decode::Engine;
-use foretoken::gpu::Counters;
-use foretoken::options::{LookupRule, Schedule};
-use foretoken::sample::{Draw, Processors, Sampling};
-use foretoken::session::{Run, Sink, rounds};
-use foretoken::speculate::{DraftModel, Drafter, Lookahead, NoDrafter, Origin, PromptLookup, Round, Stats};
-use foretoken::target::{Draft, Queue, Target, Verified};
-use foretoken::weights::Folder;
+use foretoken::internals::decode::Engine;
+use foretoken::internals::gpu::Counters;
+use foretoken::internals::sample::{Draw, Processors, Sampling};
+use foretoken::internals::session::{Progress, Run, Session, Sink, rounds};
+use foretoken::internals::speculate::{DraftModel, Drafter, Lookahead, NoDrafter, PromptLookup, Round};
+use foretoken::internals::target::{Draft, Queue, Target, Verified};
+use foretoken::internals::weights::Folder;
 use foretoken::{
-    Error, FinishReason, GenerateOptions, Generation, LoadOptions, Progress, Prompt, Result, Session, Speculation,
+    Error, FinishReason, GenerateOptions, Generation, LoadOptions, LookupRule, Origin, Prompt, Result, Schedule,
+    Speculation, Stats,
 };
 use std::cell::RefCell;
 use std::ops::ControlFlow;

@@ -1,5 +1,5 @@
-// The npm package without a browser: what is in it, what TypeScript, Node and React make of it, what the README says of it.
-import { equal, match, notEqual, ok } from "node:assert/strict";
+// The npm package without a browser: what is in it, what TypeScript, Node and React make of it.
+import { equal, match, ok } from "node:assert/strict";
 import { execFile, spawnSync } from "node:child_process";
 import { copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join, relative } from "node:path";
@@ -8,15 +8,16 @@ import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
 import { build as esbuild } from "esbuild";
 import { build as vite, transformWithOxc } from "vite";
-import { types } from "../scripts/build.mjs";
+import { makePackage } from "../scripts/build.mjs";
 import { answer, listen } from "../scripts/serve.mjs";
-import { blocks, consumer, contents, root } from "./consumer.mjs";
+import { codeOf, compile, consumer, contents, root } from "./consumer.mjs";
 import { examples, manifests } from "./examples.mjs";
 
 /** What is published, and nothing else. */
 const MODULES = [
   "ai-sdk",
   "cache",
+  "candidates",
   "chat",
   "chunks",
   "conversation",
@@ -24,6 +25,7 @@ const MODULES = [
   "engine",
   "error",
   "hub",
+  "openai",
   "options",
   "queue",
   "remote",
@@ -39,31 +41,22 @@ const FILES = [
   "LICENSE-MIT",
   "README.md",
   "package.json",
-  "www/foretoken.js",
-  "www/foretoken_bg.wasm",
-  "www/grammar.js",
-  "www/grammar_bg.wasm",
-  ...MODULES.flatMap((name) => [`www/${name}.js`, `www/types/${name}.d.ts`]),
-  "www/types/api.d.ts",
-  "www/types/protocol.d.ts",
-  "www/node.js",
-  "www/node-worker.js",
+  "dist/foretoken.js",
+  "dist/foretoken_bg.wasm",
+  "dist/grammar.js",
+  "dist/grammar_bg.wasm",
+  ...MODULES.flatMap((name) => [`dist/${name}.js`, `dist/types/${name}.d.ts`]),
+  "dist/types/api.d.ts",
+  "dist/types/protocol.d.ts",
+  "dist/node.js",
+  "dist/node-worker.js",
 ];
 
-types();
+makePackage();
 const { folder, remove } = consumer();
 after(remove);
 const read = (...path) => readFileSync(join(...path), "utf8");
-const declared = (module) => read(folder, "node_modules", "foretoken", "www", "types", `${module}.d.ts`);
-
-/** Compiles files of a project, the consumer's by default; what the compiler says. */
-function compile(files, options, within = folder) {
-  const common = { noEmit: true, target: "es2022", module: "esnext", moduleResolution: "bundler", types: [] };
-  writeFileSync(join(within, "tsconfig.json"), JSON.stringify({ compilerOptions: { ...common, ...options }, files }));
-  const tsc = join(root, "node_modules", "typescript", "bin", "tsc");
-  const { status, stdout, stderr } = spawnSync(process.execPath, [tsc, "--project", within], { encoding: "utf8" });
-  return status === 0 ? "" : stdout + stderr;
-}
+const declared = (module) => read(folder, "node_modules", "foretoken", "dist", "types", `${module}.d.ts`);
 
 test("npm packs the files of the list, and no others", () => {
   const { files, size, unpackedSize } = contents();
@@ -77,31 +70,24 @@ test("npm packs the files of the list, and no others", () => {
   );
   const { dependencies, optionalDependencies, peerDependencies, peerDependenciesMeta } = JSON.parse(read(root, "package.json"));
   equal(dependencies ?? optionalDependencies, undefined, "dependencies");
+  const published = (file) => read(folder, "node_modules", "foretoken", "dist", file);
+  ok(!published("engine.js").includes("/**") && published("engine.js").split("\n").length > 200, "modules without comments, in lines");
+  ok(published("types/engine.d.ts").includes("/**"), "declarations with comments");
+  match(published("node-worker.js"), /import\(\/\* webpackIgnore: true \*\/ .*"webgpu"/, "what bundlers read");
   for (const name of Object.keys(peerDependencies)) ok(peerDependenciesMeta[name].optional, name);
 });
 
 test("TypeScript takes the whole API, and no mistake", () => {
   for (const file of ["right.ts", "wrong.ts"]) copyFileSync(join(root, "tests", "consumer", file), join(folder, file));
   for (const options of [{}, { module: "nodenext", moduleResolution: "nodenext" }]) {
-    equal(compile(["right.ts", "wrong.ts"], { strict: true, ...options }), "");
+    equal(compile(["right.ts", "wrong.ts"], { strict: true, ...options }, folder), "");
   }
 });
 
-test("the README's examples are right", async () => {
-  const examples = blocks("js");
-  ok(examples.length >= 3);
-  const files = examples.map((code, i) => {
-    writeFileSync(join(folder, `example${i}.js`), code);
-    return `example${i}.js`;
-  });
-  equal(compile(files, { allowJs: true, checkJs: true, strict: false }), "");
-  for (const code of blocks("jsx")) await transformWithOxc(code, "example.jsx");
-});
-
-test("the README lists the codes that the types have, and the types have those of the engine", () => {
+test("the guide lists the codes that the types have, and the types have those of the engine", () => {
   const codes = (text) => [...new Set([...text.matchAll(/["`]([a-z0-9]+(?:-[a-z0-9]+)*)["`]/g)].map(([, code]) => code))].sort();
   const typed = codes(/type ErrorCode = (.*?);/s.exec(declared("error"))[1]);
-  const table = /\| code \|.*?\n\n/s.exec(read(root, "README.md"))[0];
+  const table = /\| code \|.*?\n\n/s.exec(read(root, "docs", "troubleshoot.md"))[0];
   const told = codes(table.replace(/^(\|[^|]*\|).*$/gm, "$1"));
   equal(told.join(), typed.join());
   const rust = [.../fn code\(.*?\n {4}}\n/s.exec(read(root, "src", "error.rs"))[0].matchAll(/"(.+?)"/g)].map(([, code]) => code);
@@ -137,7 +123,7 @@ test("options and statistics are typed as the engine names them", () => {
 });
 
 test("bundlers find the worker and the WASM by their names in the package", async () => {
-  const wasm = readFileSync(join(folder, "node_modules", "foretoken", "www", "foretoken_bg.wasm"));
+  const wasm = readFileSync(join(folder, "node_modules", "foretoken", "dist", "foretoken_bg.wasm"));
   const outputs = {};
   writeFileSync(join(folder, "entry.js"), 'import wasm from "foretoken/foretoken_bg.wasm"; console.log(wasm);');
   const common = { absWorkingDir: folder, bundle: true, format: "esm", outdir: "out", write: false, loader: { ".wasm": "file" } };
@@ -230,16 +216,8 @@ test("Deno runs it too, and Node on the GPU that the package webgpu finds", (t) 
   match(run(process.execPath, ["device.mjs", "webgpu"], { VK_ICD_FILENAMES: driver }), /^BrowserWebGpu .{20}/);
 });
 
-test("the AI SDK's functions take an engine, and so does the README's code for Node", () => {
+test("the AI SDK's functions take an engine", () => {
   const inside = examples();
-  for (const [i, code] of blocks("mjs").entries()) {
-    const here = code.replace(/"HuggingFaceTB\/[^"]*"/, JSON.stringify(draft));
-    notEqual(here, code);
-    writeFileSync(join(inside, `readme${i}.mjs`), here);
-    const { status, stdout, stderr } = spawnSync(process.execPath, [`readme${i}.mjs`], { cwd: inside, encoding: "utf8" });
-    equal(status, 0, stderr);
-    ok(stdout.length > 20, stdout);
-  }
   for (const file of ["ai-sdk.mjs", "ai-sdk.ts"]) copyFileSync(join(root, "tests", "consumer", file), join(inside, file));
   equal(compile(["ai-sdk.ts"], { strict: true, skipLibCheck: true }, inside), "");
   const { status, stdout } = spawnSync(process.execPath, ["--test", "ai-sdk.mjs"], { cwd: inside, encoding: "utf8", env: { ...process.env, MODEL: draft } });
@@ -247,7 +225,7 @@ test("the AI SDK's functions take an engine, and so does the README's code for N
 });
 
 test("the README shows the plain page of the examples", () => {
-  const [html, code] = [blocks("html")[0], blocks("js")[0]];
+  const [[html], [code]] = [codeOf("README.md", "html"), codeOf("README.md", "js")];
   ok(read(root, "examples", "plain", "index.html").endsWith(`${html.replace(/^(?=.)/gm, "  ")}</html>\n`), html);
   equal(read(root, "examples", "plain", "main.js"), code);
 });
@@ -315,7 +293,7 @@ test("the React hook loads once under StrictMode, streams, stops, and leaves no 
   for (const name of ["react", "foretoken"]) write(`node_modules/${name}/package.json`, '{ "type": "module", "exports": "./index.js" }');
   const { render, unmount } = await import(write("node_modules/react/index.js", REACT));
   const { engines } = await import(write("node_modules/foretoken/index.js", ENGINE));
-  const { useForetoken } = await import(write("hook.mjs", (await transformWithOxc(blocks("jsx")[0], "hook.jsx")).code));
+  const { useForetoken } = await import(write("hook.mjs", (await transformWithOxc(codeOf("docs/chat.md", "jsx")[0], "hook.jsx")).code));
   const soon = () => new Promise((resolve) => setTimeout(resolve, 5));
   const use = (model) => render(useForetoken, model);
 

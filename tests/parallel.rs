@@ -2,17 +2,21 @@
 
 mod common;
 use common::{Tales, engine, gpu, path, run};
-use foretoken::cpu;
-use foretoken::device::Engine;
-use foretoken::options::{DeviceChoice, LookupRule};
-use foretoken::parallel::{self, Build, Crew, Guess, Instance, Order, Parallel, Plan, Report, Role, Servers};
-use foretoken::sample::{Draw, Sampling};
-use foretoken::session::Sink;
-use foretoken::speculate::dsi::Tuner;
-use foretoken::speculate::{Origin, PromptLookup, Stats};
-use foretoken::target::{Draft, Target, Traffic, Verified};
-use foretoken::weights::Folder;
-use foretoken::{Error, GenerateOptions, GpuOptions, LoadOptions, Progress, Prompt, Result, Schedule, Session};
+use foretoken::internals::cpu;
+use foretoken::internals::device::Engine;
+use foretoken::internals::gpu::GpuOptions;
+use foretoken::internals::parallel::{
+    self, Build, Crew, Guess, Instance, Order, Parallel, Plan, Report, Role, Servers,
+};
+use foretoken::internals::sample::{Draw, Sampling};
+use foretoken::internals::session::{Progress, Session, Sink};
+use foretoken::internals::speculate::PromptLookup;
+use foretoken::internals::speculate::dsi::Tuner;
+use foretoken::internals::target::{Draft, Target, Traffic, Verified};
+use foretoken::internals::weights::Folder;
+use foretoken::{
+    DeviceChoice, Error, GenerateOptions, LoadOptions, LookupRule, Origin, Prompt, Result, Schedule, Stats,
+};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -237,7 +241,7 @@ fn a_lost_device_does_not_change_the_text() {
         let greedy = Sampling::default();
         for (lives, sp_degree) in [(9, 1), (9, 2), (1, 2)] {
             let targets = (1..sp_degree).map(|_| mortal(&never, 9)).chain([mortal(&dying, lives)]).collect();
-            let (mut servers, _) = Servers::start(targets, None).unwrap();
+            let (mut servers, _) = Servers::start(targets, None::<Build<Engine>>).unwrap();
             for at in [0, 2] {
                 dying.store(at, Ordering::Relaxed);
                 let mut sink = Collect::new(16);
@@ -451,7 +455,7 @@ fn a_text_is_broken_off_while_its_prompt_is_read() {
                 let (chunks, open, mock) = (chunks.clone(), open.clone(), Mock::build(10, 32, 0, usize::MAX));
                 Box::new(move || Ok(Gated { mock: mock()?, chunks: chunks.clone(), open: open.clone() }))
             };
-            let (mut servers, _) = Servers::start((0..sp_degree).map(|_| build()).collect(), None).unwrap();
+            let (mut servers, _) = Servers::start((0..sp_degree).map(|_| build()).collect(), None::<Build<Engine>>).unwrap();
             let plan = || Plan {
                 sampling: Sampling::default(),
                 lookahead: 3,
@@ -535,7 +539,7 @@ fn generations_are_those_of_a_session() {
             if count == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         }));
         assert_eq!(aborted.unwrap().token_ids, expected_start(&mut session, &prompt, 3));
-        let rejection = GenerateOptions::new().do_sample(true).acceptance(foretoken::options::Acceptance::Rejection);
+        let rejection = GenerateOptions::new().do_sample(true).acceptance(foretoken::Acceptance::Rejection);
         let refused = run(parallel.generate(&prompt, &rejection, &mut |_| ControlFlow::Continue(())));
         assert!(matches!(refused, Err(Error::BadOption { option, .. }) if option == "acceptance"));
         let told = GenerateOptions::new().logprobs(true);

@@ -4,13 +4,13 @@ mod common;
 use common::lab::Random;
 use common::small::Small;
 use common::{blueprint_as, capacity, engine_of, gpu, path, rounded, run};
-use foretoken::model::{Blueprint, parse_config};
-use foretoken::options::{ArithmeticChoice, KvDtype, WeightDtype};
-use foretoken::reference::Model;
-use foretoken::sample::softmax;
-use foretoken::target::Target;
-use foretoken::text::Tokenizer;
-use foretoken::weights::{Dtype, Float, widen};
+use foretoken::internals::model::{Blueprint, parse_config};
+use foretoken::internals::reference::Model;
+use foretoken::internals::sample::softmax;
+use foretoken::internals::target::Target;
+use foretoken::internals::text::Tokenizer;
+use foretoken::internals::weights::{Dtype, Float, widen};
+use foretoken::{ArithmeticChoice, KvDtype, WeightDtype};
 
 const TOKENS: usize = 2000;
 /// Tokens that are read at once, without those before them.

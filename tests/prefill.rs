@@ -2,10 +2,11 @@
 
 mod common;
 use common::{gpu, path, run};
-use foretoken::options::Schedule;
-use foretoken::target::Target;
-use foretoken::weights::Folder;
-use foretoken::{FinishReason, GenerateOptions, Generation, Gpu, LoadOptions, Progress, Prompt, Session, Speculation};
+use foretoken::internals::gpu::Gpu;
+use foretoken::internals::session::{Progress, Session};
+use foretoken::internals::target::Target;
+use foretoken::internals::weights::Folder;
+use foretoken::{FinishReason, GenerateOptions, Generation, LoadOptions, Prompt, Schedule, Speculation};
 use std::ops::ControlFlow;
 
 const CHUNK: usize = 16;

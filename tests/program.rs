@@ -732,7 +732,15 @@ fn simulations_print_their_latencies_and_parameters() {
     }
     let pairs = path("benches/dsi_pairs.json");
     let table = ["simulate", "table", "--repeats", "10", "--pairs", pairs.to_str().unwrap()];
-    for args in [&table[..], &["simulate", "offline", "--repeats", "10"]] {
+    let cluster = ["simulate", "cluster", "--users", "1,40", "--tokens", "10"];
+    let told = json(&cluster);
+    assert_eq!(told["points"][1]["users"], 40);
+    assert_keys(
+        &told["points"][1]["device"],
+        &["tokens_per_second", "latency_median", "latency_p95", "rows_per_token"],
+    );
+    assert_keys(&told["cluster"], &["curve", "kv_latency", "servers", "round_trip", "seed"]);
+    for args in [&table[..], &cluster, &["simulate", "offline", "--repeats", "10"]] {
         assert!(run(args).out.contains("SI"), "{args:?} prints a table");
     }
 }
@@ -745,6 +753,7 @@ fn simulations_draw() {
         &["heatmap", "--columns", "4", "--rows", "4", "--repeats", "2"][..],
         &["heatmap", "--columns", "4", "--rows", "4", "--repeats", "2", "--which", "dsi_si"],
         &["timeline", "--sp-degree", "2"],
+        &["cluster", "--users", "1,9", "--tokens", "10"],
     ] {
         json(&[&["simulate"], args, &["--out", file]].concat());
         assert!(std::fs::read_to_string(&out).unwrap().starts_with("<svg"), "{args:?}");
@@ -768,6 +777,10 @@ fn simulations_refuse_what_cannot_be() {
         ("offline", "--repeats", "0"),
         ("offline", "--seed", "-1"),
         ("online", "--drafter-latency", "1e8"),
+        ("cluster", "--users", "3,0"),
+        ("cluster", "--curve", "1:30,2"),
+        ("cluster", "--acceptance", "2"),
+        ("cluster", "--tokens", "0"),
     ] {
         assert_fails(&["simulate", what, flag, value], 2, "bad-option", &[flag]);
     }

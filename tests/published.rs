@@ -3,11 +3,12 @@
 mod common;
 
 use common::run;
-use foretoken::checkpoint;
-use foretoken::error::Result;
-use foretoken::options::{ArithmeticChoice, DrafterChoice};
-use foretoken::weights::Folder;
-use foretoken::{GenerateOptions, Generation, LoadOptions, Message, Prompt, Session, Speculation};
+use foretoken::internals::checkpoint;
+use foretoken::internals::session::Session;
+use foretoken::internals::weights::Folder;
+use foretoken::{
+    ArithmeticChoice, DrafterChoice, GenerateOptions, Generation, LoadOptions, Message, Prompt, Result, Speculation,
+};
 use serde_json::Value;
 use std::path::PathBuf;
 

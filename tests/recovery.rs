@@ -4,10 +4,11 @@ mod common;
 use common::altered::overflowing;
 use common::foreign::Foreign;
 use common::{gpu, path, run};
-use foretoken::options::DrafterChoice;
-use foretoken::weights::{Folder, Source};
+use foretoken::internals::gpu::Gpu;
+use foretoken::internals::session::{Progress, Session};
+use foretoken::internals::weights::{Folder, Source};
 use foretoken::{
-    Error, GenerateOptions, Generation, Gpu, LoadOptions, Progress, Prompt, Result, Schedule, Session, Speculation,
+    DrafterChoice, Error, GenerateOptions, Generation, LoadOptions, Prompt, Result, Schedule, Speculation,
 };
 use std::cell::Cell;
 use std::ops::{ControlFlow, Range};

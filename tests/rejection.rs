@@ -6,12 +6,12 @@ mod common;
 use common::lab::Random;
 use common::sampling::{chi_square, chi_square_p};
 use common::{Tales, engine, gpu, path, run};
-use foretoken::Result;
-use foretoken::reference::reject;
-use foretoken::sample::{Draw, Processors, Sampling, accepts, recovered, softmax};
-use foretoken::session::{Run, Sink, rounds};
-use foretoken::speculate::{Drafter, Origin, Round};
-use foretoken::target::{Draft, Queue, Target, Verified};
+use foretoken::internals::reference::reject;
+use foretoken::internals::sample::{Draw, Processors, Sampling, accepts, recovered, softmax};
+use foretoken::internals::session::{Run, Sink, rounds};
+use foretoken::internals::speculate::{Drafter, Round};
+use foretoken::internals::target::{Draft, Queue, Target, Verified};
+use foretoken::{Origin, Result};
 use std::ops::ControlFlow;
 
 type Accepts = fn(f32, f32, f32) -> bool;

@@ -3,13 +3,15 @@
 mod common;
 use common::served::{Answer, Asked, Misbehave, Served, honest};
 use common::{path, run};
-use foretoken::device::Device;
-use foretoken::options::{DrafterChoice, Speculation};
-use foretoken::parallel::Parallel;
-use foretoken::remote::{Dialect, Endpoint, Http, Key};
-use foretoken::weights::Folder;
+use foretoken::internals::device::Device;
+use foretoken::internals::gpu::GpuOptions;
+use foretoken::internals::parallel::Parallel;
+use foretoken::internals::remote::{Dialect, Endpoint, Http, Key};
+use foretoken::internals::session::{Progress, Session};
+use foretoken::internals::weights::Folder;
 use foretoken::{
-    DoSample, Error, GenerateOptions, Generation, GpuOptions, LoadOptions, Prompt, ResponseFormat, Result, Session,
+    DeviceChoice, DoSample, DrafterChoice, Error, GenerateOptions, Generation, LoadOptions, Prompt, ResponseFormat, Result,
+    Schedule, Speculation,
 };
 use serde_json::{Value, json};
 use std::ops::ControlFlow;
@@ -122,9 +124,9 @@ fn texts_are_those_of_the_target_whoever_drafts() {
             ("off", options(count).speculation(Speculation::Off)),
             ("no overlap", options(count).speculation(Speculation::Off).overlap(false)),
             ("adaptive", options(count)),
-            ("lookup", options(count).drafter(DrafterChoice::Lookup).num_assistant_tokens_schedule(foretoken::Schedule::Constant)),
-            ("model", options(count).num_assistant_tokens_schedule(foretoken::Schedule::Constant)),
-            ("prediction", options(count).drafter(DrafterChoice::Prediction).prediction(Some(prediction)).num_assistant_tokens_schedule(foretoken::Schedule::Constant)),
+            ("lookup", options(count).drafter(DrafterChoice::Lookup).num_assistant_tokens_schedule(Schedule::Constant)),
+            ("model", options(count).num_assistant_tokens_schedule(Schedule::Constant)),
+            ("prediction", options(count).drafter(DrafterChoice::Prediction).prediction(Some(prediction)).num_assistant_tokens_schedule(Schedule::Constant)),
         ] {
             served.asked();
             let generation = generate(&mut session, &options).unwrap();
@@ -152,7 +154,7 @@ fn texts_are_those_of_the_target_whoever_drafts() {
 fn what_a_server_has_cached_is_not_believed() {
     let served = Served::new(Dialect::Vllm, honest());
     let mut session = connect(&endpoint(&[&served]), true).unwrap();
-    let options = options(48).num_assistant_tokens(9).num_assistant_tokens_schedule(foretoken::Schedule::Constant);
+    let options = options(48).num_assistant_tokens(9).num_assistant_tokens_schedule(Schedule::Constant);
     for again in [false, true] {
         served.asked();
         let generation = generate(&mut session, &options).unwrap();
@@ -177,7 +179,7 @@ fn what_a_server_cannot_say_of_its_cache_is_asked_otherwise() {
     let served = Served::new(Dialect::Vllm, at(1..usize::MAX, &armed, refuse));
     let mut session = connect(&endpoint(&[&served]), true).unwrap();
     armed.store(true, Ordering::Relaxed);
-    let options = options(30).num_assistant_tokens_schedule(foretoken::Schedule::Constant);
+    let options = options(30).num_assistant_tokens_schedule(Schedule::Constant);
     let generation = generate(&mut session, &options).unwrap();
     assert_eq!(generation.token_ids, expected(30));
     assert!(generation.stats.num_accepted_draft_tokens > 5, "{:?}", generation.stats);
@@ -198,7 +200,7 @@ fn a_server_that_does_not_tell_what_it_cached_reads_everything() {
     let served = Served::new(Dialect::Vllm, quiet);
     let mut session = connect(&endpoint(&[&served]), true).unwrap();
     assert!(session.warnings().iter().any(|warning| warning.contains("--enable-prompt-tokens-details")));
-    let options = options(40).overlap(false).num_assistant_tokens_schedule(foretoken::Schedule::Constant);
+    let options = options(40).overlap(false).num_assistant_tokens_schedule(Schedule::Constant);
     for _ in 0..2 {
         assert_eq!(generate(&mut session, &options).unwrap().token_ids, expected(40));
     }
@@ -238,7 +240,7 @@ fn failures_that_pass_cost_time_and_nothing_else() {
         let endpoint = Endpoint { timeout: if name == "slow" { 0.4 } else { 20.0 }, ..endpoint(&[&served]) };
         let mut session = connect(&endpoint, true).unwrap();
         armed.store(true, Ordering::Relaxed);
-        let options = options(24).overlap(false).num_assistant_tokens_schedule(foretoken::Schedule::Constant);
+        let options = options(24).overlap(false).num_assistant_tokens_schedule(Schedule::Constant);
         let generation = generate(&mut session, &options).unwrap();
         assert_eq!(generation.token_ids, expected(24), "{name}");
         let traffic = generation.stats.traffic.unwrap();
@@ -265,7 +267,7 @@ fn another_server_takes_over() {
     let other = Served::new(Dialect::Sglang, honest());
     let mut session = connect(&endpoint(&[&dies, &other]), true).unwrap();
     armed.store(true, Ordering::Relaxed);
-    let options = options(40).num_assistant_tokens_schedule(foretoken::Schedule::Constant);
+    let options = options(40).num_assistant_tokens_schedule(Schedule::Constant);
     let generation = generate(&mut session, &options).unwrap();
     assert_eq!(generation.token_ids, expected(40));
     assert!(generation.stats.traffic.unwrap().num_retries > 0);
@@ -348,7 +350,7 @@ fn what_does_not_pass_is_an_error_that_says_what_to_do() {
     armed.store(true, Ordering::Relaxed);
     let mut heard = Vec::new();
     let written = run(session.generate(&Prompt::Text(PROMPT.into()), &options(40).overlap(false), &mut |progress| {
-        if let foretoken::Progress::Token(token) = progress {
+        if let Progress::Token(token) = progress {
             heard.push(token.id);
         }
         ControlFlow::Continue(())
@@ -373,7 +375,7 @@ fn nothing_is_approximated() {
         fails(generate(&mut session, &options), "bad-option", &[name, "approximated"]);
     }
     let prompt = Prompt::Text(PROMPT.into());
-    fails(run(session.embed(&prompt, foretoken::options::Pooling::Mean, true)), "bad-option", &["embeddings"]);
+    fails(run(session.embed(&prompt, foretoken::Pooling::Mean, true)), "bad-option", &["embeddings"]);
     fails(run(session.score(&prompt, &[" a".into()])), "bad-option", &["logprobs"]);
     assert_eq!(generate(&mut session, &options(4)).unwrap().token_ids, expected(4));
 }
@@ -387,7 +389,7 @@ fn several_requests_are_under_way_and_those_that_nobody_wants_are_broken_off() {
     });
     let served = Served::new(Dialect::Vllm, slow);
     for sp_degree in [1, 2, 4] {
-        let load = LoadOptions::new().sp_degree(sp_degree).draft_device(foretoken::options::DeviceChoice::Cpu);
+        let load = LoadOptions::new().sp_degree(sp_degree).draft_device(DeviceChoice::Cpu);
         let (words, draft) = (folder("target"), Some(folder("draft")));
         let mut parallel =
             run(Parallel::connect(&GpuOptions::default(), &endpoint(&[&served]), words, draft, &load)).unwrap();
@@ -418,8 +420,8 @@ fn a_real_vllm_writes_what_it_writes_by_itself() {
     eprintln!("vLLM by itself: {:.1} tokens/s", own.stats.times.tokens_per_second);
     for (name, options) in [
         ("adaptive", options(200)),
-        ("draft model", options(200).num_assistant_tokens_schedule(foretoken::Schedule::Constant)),
-        ("lookup", options(200).drafter(DrafterChoice::Lookup).num_assistant_tokens_schedule(foretoken::Schedule::Constant)),
+        ("draft model", options(200).num_assistant_tokens_schedule(Schedule::Constant)),
+        ("lookup", options(200).drafter(DrafterChoice::Lookup).num_assistant_tokens_schedule(Schedule::Constant)),
     ] {
         for _ in 0..2 {
             let generation = generate(&mut session, &options).unwrap();
@@ -429,7 +431,7 @@ fn a_real_vllm_writes_what_it_writes_by_itself() {
         }
     }
     for sp_degree in [1, 2, 4] {
-        let load = LoadOptions::new().sp_degree(sp_degree).draft_device(foretoken::options::DeviceChoice::Cpu);
+        let load = LoadOptions::new().sp_degree(sp_degree).draft_device(DeviceChoice::Cpu);
         let (words, draft) = (folder("target"), Some(folder("draft")));
         let mut parallel = run(Parallel::connect(&GpuOptions::default(), &endpoint, words, draft, &load)).unwrap();
         for _ in 0..2 {

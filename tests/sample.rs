@@ -3,7 +3,7 @@
 mod common;
 
 use common::sampling::{Case, Penalised, cases, chi_square, chi_square_p, penalised, rename_ties};
-use foretoken::sample::{Bias, Processors, draw, gumbel, log_sum_exp, most_likely, softmax, stream};
+use foretoken::internals::sample::{Bias, Processors, draw, gumbel, log_sum_exp, most_likely, softmax, stream};
 
 #[test]
 fn probabilities_are_those_of_transformers() {

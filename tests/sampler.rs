@@ -5,10 +5,10 @@ mod common;
 use bytemuck::cast_slice;
 use common::lab::{INPUTS, Lab, Output, Random, UNTOUCHED};
 use common::sampling::{Penalised, cases, chi_square, chi_square_p, penalised, rename_ties};
-use foretoken::decode::bias_words;
-use foretoken::gpu::{Kernel, Noise, Slice, Subnormals, Tokens};
-use foretoken::reference;
-use foretoken::sample::{Bias, Processors, exponential, softmax, stream, uniform};
+use foretoken::internals::decode::bias_words;
+use foretoken::internals::gpu::{Kernel, Noise, Slice, Subnormals, Tokens};
+use foretoken::internals::reference;
+use foretoken::internals::sample::{Bias, Processors, exponential, softmax, stream, uniform};
 
 /// Words of a round buffer as kernels see it here: 15 tokens before, the pending one, 31 draft tokens, ids.
 const PENDING: usize = 15;

@@ -3,14 +3,14 @@
 mod common;
 
 use common::{path, run};
-use foretoken::constraint::{Constrained, Ending, Grammars, ResponseFormat, Shared};
-use foretoken::error::{Error, Result};
-use foretoken::grammar::Llguidance;
-use foretoken::sample::{Sampling, choose, mask, threefry2x32};
-use foretoken::session::{Run, Sink, rounds};
-use foretoken::speculate::{Drafter, NoDrafter, Origin, Round};
-use foretoken::target::{Draft, Queue, Target, Verified};
-use foretoken::text::Tokenizer;
+use foretoken::internals::constraint::{Constrained, Ending, Grammars, Shared};
+use foretoken::internals::grammar::Llguidance;
+use foretoken::internals::sample::{Sampling, choose, mask, threefry2x32};
+use foretoken::internals::session::{Run, Sink, rounds};
+use foretoken::internals::speculate::{Drafter, NoDrafter, Round};
+use foretoken::internals::target::{Draft, Queue, Target, Verified};
+use foretoken::internals::text::Tokenizer;
+use foretoken::{Error, Origin, ResponseFormat, Result};
 use serde_json::{Map, Value, json};
 use std::ops::ControlFlow;
 use std::rc::Rc;

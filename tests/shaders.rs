@@ -1,7 +1,7 @@
 //! Every composed kernel is valid, fits WebGPU's default limits, and agrees with its Rust side; every WGSL file is used
 //! and says what it is.
 
-use foretoken::gpu::{Kernel, Subnormals};
+use foretoken::internals::gpu::{Kernel, Subnormals};
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 use naga::{AddressSpace, Module, ScalarKind, TypeInner};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,11 +1,11 @@
 //! Simulations of speculation: against reference cells, against theory, and against each other.
 
+use foretoken::internals::speculate::dsi::{lookahead_for, sp_degree_for};
 use foretoken::simulate::heatmap::{GridOptions, Ratio, grid};
 use foretoken::simulate::offline::{Lookaheads, Watch, best_means, dsi, means};
 use foretoken::simulate::online::measure;
 use foretoken::simulate::table::parse;
 use foretoken::simulate::{Cell, Draws, Latency, acceptance_from_matches, best_lookahead, expected_si, picture, si};
-use foretoken::speculate::dsi::{lookahead_for, sp_degree_for};
 use serde_json::Value;
 
 fn cell(drafter: f64, acceptance: f64, lookahead: usize, sp_degree: usize) -> Cell {

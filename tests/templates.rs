@@ -3,8 +3,8 @@
 //! `tests/golden/templates/` holds them, and what `tests/golden/templates.py` made of them; `FORETOKEN_TEMPLATES_DIR` names another
 //! such folder.
 
-use foretoken::error::Error;
-use foretoken::text::{Chat, ChatTemplate, Message, ToolFormat};
+use foretoken::internals::text::{Chat, ChatTemplate, ToolFormat};
+use foretoken::{Error, Message};
 use serde_json::{Map, Value};
 use std::path::PathBuf;
 

@@ -2,10 +2,8 @@
 
 mod common;
 use common::tokenizers::{Random, added, built, byte_fallback, file, metaspace, tales};
-use foretoken::{
-    error::{Error, Result},
-    text::{Chat, ChatTemplate, Message, StopStrings, TextStream, Tokenizer},
-};
+use foretoken::internals::text::{Chat, ChatTemplate, StopStrings, TextStream, Tokenizer};
+use foretoken::{Error, Message, Result};
 use serde_json::{Value, json};
 
 fn tales_template() -> ChatTemplate {

@@ -3,7 +3,7 @@
 
 mod common;
 use common::tokenizers::{Random, file};
-use foretoken::text::{ChatTemplate, TextStream, Tokenizer, Vocabulary};
+use foretoken::internals::text::{ChatTemplate, TextStream, Tokenizer, Vocabulary};
 use serde_json::Value;
 use std::path::PathBuf;
 

@@ -1,9 +1,10 @@
 //! What the matmul kernels read: which of a wave's bytes lie together in memory, and how many it reads for each byte of weights.
 //! The addresses are those of `shaders/lib/matmul.wgsl` and `units.wgsl`; what lies there is what `interleave` put there.
 
-use foretoken::gpu::{Arithmetic, Epilogues, Kernel, KvDtype, split_grid};
-use foretoken::model::Activation;
-use foretoken::weights::{Dtype, Format, Row, TOGETHER, UNIT, interleave};
+use foretoken::internals::gpu::{Epilogues, Kernel, split_grid};
+use foretoken::internals::model::Activation;
+use foretoken::internals::weights::{Dtype, Format, Row, TOGETHER, UNIT, interleave};
+use foretoken::{Arithmetic, KvDtype};
 use std::collections::HashSet;
 
 /// Bytes that memory is read by.

@@ -3,7 +3,7 @@
 mod common;
 use common::foreign;
 use common::tokenizers::{Random, built, byte_fallback, metaspace, tales};
-use foretoken::text::{Tokenizer, Translator};
+use foretoken::internals::text::{Tokenizer, Translator};
 use std::rc::Rc;
 
 /// Byte-level tokenizers that can write every text and have the same special tokens, and then others.

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::ops::Range;
 
-use foretoken::error::{Error, Result, WeightsRule as Rule};
-use foretoken::weights::{Dtype, Folder, Memory, Source, Weights, read_small, widen};
+use foretoken::internals::weights::{Dtype, Folder, Memory, Source, Weights, read_small, widen};
+use foretoken::{Error, Result, WeightsRule as Rule};
 use half::{bf16, f16};
 use pollster::block_on;
 use safetensors::tensor::{SafeTensors, TensorView, serialize};

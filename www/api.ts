@@ -1,12 +1,15 @@
 // The types of the package: what engine.js takes and what it gives.
-export { Conversation, type ConversationOptions } from "./conversation.js";
 export { Engine } from "./engine.js";
+export { Conversation, type ConversationOptions } from "./conversation.js";
+import type { ErrorCode } from "./error.js";
 export { ForetokenError, type ErrorCode } from "./error.js";
+export type { CachedModelInfo } from "./cache.js";
 export type { SavedChatInfo } from "./saved.js";
 export type { Tool, ToolCall, ToolCallDelta, ToolChoice, ToolFormat } from "./tools.js";
 export type {
   ChatCompletion,
   ChatCompletionChunk,
+  ChatOptions,
   ChatRequest,
   ChoiceLogprobs,
   CompletionUsage,
@@ -43,6 +46,32 @@ export type PrefillProgress = {
 /** a Hub id (`owner/name`), a base URL or that of a GGUF file (starts with `/`, `./` or a scheme), or what the user picked */
 export type Model = string | URL | readonly File[] | FileList | FileSystemDirectoryHandle;
 
+/**
+ * a server with OpenAI's API: vLLM, SGLang, llama.cpp, Ollama, OpenAI, ... It writes the texts of `chat.completions`, `chat` and
+ * `generate`; what else an engine does needs a model on this device
+ */
+export type Server = {
+  /** its API, as OpenAI's libraries take it, `https://host/v1`; of a host alone, `/v1` is meant */
+  url: string | URL;
+  /** the model's name there */
+  model: string;
+  /** sent to that server only. Who opens the page can read it: give users their own, or have a server of yours in between */
+  api_key?: string;
+};
+
+/** a model and how to load it: on this device, if there is not more to download than that, or on a server */
+export type Candidate =
+  | Model
+  | ({
+      model: Model;
+      /** bytes, the draft model's included, those left out that the browser has kept; 0: only what it has kept */
+      max_download?: number;
+    } & LoadOptions)
+  | Server;
+
+/** a candidate that does not serve, and why */
+export type Skipped = { model: string; url?: string; code: ErrorCode; message: string };
+
 export type TextPart = { type: "text"; text: string };
 
 /**
@@ -58,6 +87,7 @@ export type Prompt = string | readonly Message[] | readonly number[] | Uint32Arr
 export type Origin = "draft_model" | "lookup" | "prediction" | "grammar" | "target";
 
 export type Token = {
+  /** -1 where a server wrote it, which does not say */
   id: number;
   /** what it completes: empty in the middle of a character, or while a stop string may be beginning */
   text: string;

@@ -11,8 +11,8 @@ import { Queue } from "./queue.js";
 import { list as listSaved, remove as removeSaved } from "./saved.js";
 
 /**
- * @import { Counters, DeviceInfo, EmbedOptions, GenerateOptions, Generation, GenerationStream, Inspection, LoadOptions, Memory, Message, Model,
- *   Piece, PrefillProgress, Progress, Prompt, Score, Stats, TemplateOption, Token } from "./api.js"
+ * @import { Candidate, Counters, DeviceInfo, EmbedOptions, GenerateOptions, Generation, GenerationStream, Inspection, LoadOptions, Memory,
+ *   Message, Model, Piece, PrefillProgress, Progress, Prompt, Score, Server, Skipped, Stats, TemplateOption, Token } from "./api.js"
  * @import { ChatRequest, CreateCompletion, CreateEmbeddingResponse, EmbeddingRequest, RequestOptions } from "./chat.js"
  * @import { ConversationOptions } from "./conversation.js"
  * @import { FromWorker, Loading, Method, Methods } from "./protocol.js"
@@ -55,6 +55,8 @@ export class Engine {
    */
   constructor(args, onProgress, spawn) {
     this.#load = { args, onProgress, spawn };
+    /** Candidates before the one that serves, and why they do not. @type {readonly Skipped[]} */
+    this.skipped = [];
     /** @type {any} its result depends on `stream` */
     const create = (/** @type {ChatRequest} */ body, /** @type {RequestOptions} */ request) => complete(this, body, request);
     /** @param {ConversationOptions} [options] */
@@ -89,13 +91,18 @@ export class Engine {
    *
    * Rejects with a {@link ForetokenError}: `webgpu-unavailable`, `gpu-blocked`, `out-of-gpu-memory`, `device-lost`;
    * `not-found`, `network`, `integrity`; `bad-config`, `bad-weights`, `bad-tokenizer`, `bad-template`,
-   * `unsupported-architecture`; `bad-option`, `aborted`, `internal`.
-   * @param {Model} model
+   * `unsupported-architecture`; `bad-option`, `aborted`, `internal`; of servers `unauthorized`, `overloaded`; of candidates
+   * `download-too-large`.
+   * Of several candidates, the first serves that this machine can run and this page can reach; `skipped` says why others do not.
+   * @param {Model | Server | readonly Candidate[]} model
    * @param {LoadOptions} [options]
    * @returns {Promise<Engine>}
    */
   static async load(model, options) {
-    return Engine.#begin("load", model, options);
+    const given = /** @type {any} */ (model);
+    const areCandidates = Array.isArray(given) ? !(given[0] instanceof Blob) : given?.url && !given.tokenizer;
+    if (areCandidates) return (await import("./candidates.js")).loadFirst(given, options);
+    return Engine.#begin("load", given, options);
   }
 
   /**

@@ -2,8 +2,8 @@
 
 /**
  * @typedef {"aborted" | "bad-config" | "bad-option" | "bad-template" | "bad-tokenizer" | "bad-weights" | "context-full"
- *   | "device-lost" | "gpu-blocked" | "integrity" | "internal" | "network" | "non-finite-logits" | "not-found"
- *   | "out-of-gpu-memory" | "unsupported-architecture" | "webgpu-unavailable"} ErrorCode
+ *   | "device-lost" | "download-too-large" | "gpu-blocked" | "integrity" | "internal" | "network" | "non-finite-logits" | "not-found"
+ *   | "out-of-gpu-memory" | "overloaded" | "unauthorized" | "unsupported-architecture" | "webgpu-unavailable"} ErrorCode
  */
 
 /** Every failure of the engine. `code` is stable and for programs, `message` is for people. */

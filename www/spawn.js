@@ -106,7 +106,7 @@ function unreachable(where) {
       `\`worker-src blob: ${origin}\` and \`script-src ${origin}\`; or serve the package from this page's origin`
     );
   }
-  return "the worker could not be started: are worker.js, foretoken.js and foretoken_bg.wasm beside engine.js, or where the option `worker` says? The README says what bundlers need";
+  return "the worker could not be started: are worker.js, foretoken.js and foretoken_bg.wasm beside engine.js, or where the option `worker` says? docs/deploy.md says what bundlers need";
 }
 
 /**

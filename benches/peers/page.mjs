@@ -37,7 +37,7 @@ export async function end() {
 
 /** Writers of one model, in a page of their own. */
 export async function open({ root, gguf, onnx, dtype, device }) {
-  needBuild();
+  await needBuild();
   const installed = join(root, "target", "peers");
   const there = (name) => JSON.parse(readFileSync(join(installed, "node_modules", name, "package.json"), "utf8")).version;
   if (!existsSync(join(installed, "node_modules", WLLAMA))) {

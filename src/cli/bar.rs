@@ -13,6 +13,11 @@ pub(super) struct Bar {
 }
 
 impl Bar {
+    /// Of models on their way to the device.
+    pub fn loading() -> Self {
+        Self::new("loading {bar:30} {bytes} of {total_bytes}, {eta} left")
+    }
+
     /// In a template of indicatif.
     pub fn new(template: &str) -> Self {
         let bar = ProgressBar::hidden();

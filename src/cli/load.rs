@@ -99,7 +99,7 @@ impl Pair {
     /// Loads both; a bar on a terminal shows how far it is.
     pub async fn load(&self, device: Device, options: &LoadOptions) -> Result<Session> {
         let (target, assistant) = (self.target()?, self.assistant()?);
-        let bar = Bar::new("loading {bar:30} {bytes} of {total_bytes}, {eta} left");
+        let bar = Bar::loading();
         Session::load(device, target, assistant, options, &mut |done, all| bar.show(done, all)).await
     }
 }

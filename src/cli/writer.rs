@@ -2,15 +2,11 @@
 
 use super::bar::Bar;
 use super::load::{On, Pair, Room};
-use crate::device::Device;
 use crate::error::Result;
-use crate::gpu::GpuOptions;
 use crate::options::LoadOptions;
-use crate::parallel::{self, Parallel, Servers};
-use crate::remote::{Endpoint, Http, Key};
-use crate::session::Session;
-use crate::weights::{Folder, Source};
-use std::rc::Rc;
+use crate::parallel::{self, Servers};
+use crate::remote::{Endpoint, Key};
+use crate::weights::Source;
 
 /// How many targets, and where.
 #[derive(clap::Args)]
@@ -72,37 +68,10 @@ pub(super) type Writer = parallel::Writer<Servers>;
 
 /// Loads what the options ask for.
 pub(super) async fn load(pair: &Pair, targets: &Targets, options: &LoadOptions) -> Result<Writer> {
-    let assistant = pair.assistant()?;
-    if let Some(endpoint) = targets.endpoint(pair)? {
-        return connect(pair.words()?, assistant, &endpoint, options).await;
-    }
-    if !options.is_parallel(assistant.is_some()) {
-        let (device, reason) = Device::open(options.device, &GpuOptions::default()).await?;
-        let mut session = pair.load(device, options).await?;
-        session.warnings.extend(reason);
-        return Ok(Writer::Session(Box::new(session)));
-    }
-    let parallel = Parallel::load(&GpuOptions::default(), pair.target()?, assistant, options).await?;
-    Ok(Writer::Parallel(Box::new(parallel)))
-}
-
-/// The same for a target on servers.
-async fn connect(words: Folder, assistant: Option<Folder>, endpoint: &Endpoint, options: &LoadOptions) -> Result<Writer> {
-    if options.is_parallel(assistant.is_some()) {
-        let parallel = Parallel::connect(&GpuOptions::default(), endpoint, words, assistant, options).await?;
-        return Ok(Writer::Parallel(Box::new(parallel)));
-    }
-    let (drafting, reason) = match assistant {
-        None => (None, None),
-        Some(files) => {
-            let (device, reason) = Device::open(options.device, &GpuOptions::default()).await?;
-            (Some((device, files)), reason)
-        }
-    };
-    let bar = Bar::new("loading {bar:30} {bytes} of {total_bytes}, {eta} left");
+    let bar = Bar::loading();
     let mut loaded = |done, all| bar.show(done, all);
-    let mut session =
-        Session::connect(Rc::new(Http::new()), endpoint, words, drafting, options, &mut loaded).await?;
-    session.warnings.extend(reason);
-    Ok(Writer::Session(Box::new(session)))
+    match targets.endpoint(pair)? {
+        Some(endpoint) => Writer::connect(&endpoint, pair.words()?, pair.assistant()?, options, &mut loaded).await,
+        None => Writer::load(pair.target()?, pair.assistant()?, options, &mut loaded).await,
+    }
 }

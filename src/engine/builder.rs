@@ -1,13 +1,12 @@
 //! How an engine is loaded.
 
-use super::{About, Answer, Call, Engine};
+use super::{About, Answer, Call, Engine, Writer};
 use crate::checkpoint::of_assistant;
-use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::files;
-use crate::gpu::GpuOptions;
-use crate::options::{DeviceChoice, LoadOptions};
-use crate::session::Session;
+use crate::options::LoadOptions;
+#[cfg(feature = "remote")]
+use crate::remote::{Endpoint, Key};
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
@@ -17,13 +16,53 @@ use std::thread;
 pub struct EngineBuilder {
     model: String,
     assistant_model: Option<String>,
+    #[cfg(feature = "remote")]
+    served: Served,
     options: LoadOptions,
     on_progress: Box<dyn FnMut(u64, u64) + Send>,
 }
 
+/// Where a target is served.
+#[cfg(feature = "remote")]
+#[derive(Default)]
+struct Served {
+    urls: Vec<String>,
+    model: Option<String>,
+    key: Option<Result<Key>>,
+}
+
 impl EngineBuilder {
     pub(super) fn new(model: String) -> Self {
-        Self { model, assistant_model: None, options: LoadOptions::default(), on_progress: Box::new(|_, _| ()) }
+        Self {
+            model,
+            assistant_model: None,
+            #[cfg(feature = "remote")]
+            served: Served::default(),
+            options: LoadOptions::default(),
+            on_progress: Box::new(|_, _| ()),
+        }
+    }
+
+    /// The target is on this server of vLLM or SGLang, `http://host:port`, and only its tokenizer and configuration are read of the
+    /// model that is named here. Called again: on this one, too, which takes over where another fails.
+    #[cfg(feature = "remote")]
+    pub fn target_url(mut self, url: impl Into<String>) -> Self {
+        self.served.urls.push(url.into());
+        self
+    }
+
+    /// What the target is called on the servers; as the model, unless said otherwise.
+    #[cfg(feature = "remote")]
+    pub fn target_model(mut self, name: impl Into<String>) -> Self {
+        self.served.model = Some(name.into());
+        self
+    }
+
+    /// What the servers want to see before they answer. It is sent nowhere else and shown nowhere.
+    #[cfg(feature = "remote")]
+    pub fn api_key(mut self, key: &str) -> Self {
+        self.served.key = Some(Key::new(key));
+        self
     }
 
     /// The draft model, named as the model is.
@@ -32,13 +71,7 @@ impl EngineBuilder {
         self
     }
 
-    /// Where the models run.
-    pub fn device(mut self, device: DeviceChoice) -> Self {
-        self.options.device = device;
-        self
-    }
-
-    /// All options of loading; those that were set before are gone.
+    /// Where the models run, how they are stored, and how much text is held.
     pub fn options(mut self, options: LoadOptions) -> Self {
         self.options = options;
         self
@@ -53,7 +86,9 @@ impl EngineBuilder {
     /// Loads it, and blocks until that is done.
     ///
     /// # Errors
-    /// As [`Session::load`]; [`Error::NotFound`]; of a download [`Error::Network`] and [`Error::Integrity`].
+    /// [`Error::NotFound`] for what is not there; of its files [`Error::BadConfig`], [`Error::BadWeights`], [`Error::BadTokenizer`] and
+    /// [`Error::UnsupportedArchitecture`]; of a download [`Error::Network`] and [`Error::Integrity`]; of the device
+    /// [`Error::WebGpuUnavailable`] and [`Error::OutOfGpuMemory`]; [`Error::BadOption`].
     pub fn load(self) -> Result<Engine> {
         self.load_async().wait()
     }
@@ -66,15 +101,14 @@ impl EngineBuilder {
         let (answer, asked) = Answer::new();
         let (calls, called) = mpsc::channel::<Call>();
         let work = move || {
-            let (mut session, device) = match self.session() {
-                Ok(loaded) => loaded,
+            let mut writer = match self.writer() {
+                Ok(writer) => writer,
                 Err(error) => return asked.answer(Err(error)),
             };
-            let warnings = session.warnings().to_vec();
-            let about = Arc::new(About { device: device.info().clone(), warnings });
-            asked.answer(Ok(Engine { calls, about }));
+            let about = About { device: writer.device().clone(), warnings: writer.warnings().to_vec() };
+            asked.answer(Ok(Engine { calls, about: Arc::new(about) }));
             for call in called {
-                call(&mut session);
+                call(&mut writer);
             }
         };
         if let Err(error) = thread::Builder::new().name("foretoken".into()).spawn(work) {
@@ -86,18 +120,25 @@ impl EngineBuilder {
     }
 
     /// On the thread where it stays.
-    fn session(mut self) -> Result<(Session, Device)> {
+    fn writer(mut self) -> Result<Writer> {
         self.options.validate()?;
-        let target = files::open("model", &self.model, &mut self.on_progress)?;
         let assistant = self.assistant_model.as_deref();
         let assistant = assistant.map(|name| files::open("assistant_model", name, &mut self.on_progress));
         let assistant = assistant.transpose().map_err(of_assistant)?;
-        pollster::block_on(async {
-            let (device, reason) = Device::open(self.options.device, &GpuOptions::default()).await?;
-            let mut session =
-                Session::load(device.clone(), target, assistant, &self.options, &mut self.on_progress).await?;
-            session.warnings.extend(reason);
-            Ok((session, device))
-        })
+        #[cfg(feature = "remote")]
+        if !self.served.urls.is_empty() {
+            let words = files::words("model", &self.model, &mut self.on_progress)?;
+            let mut endpoint = Endpoint::new(&self.served.urls, self.served.model.as_ref().unwrap_or(&self.model))?;
+            endpoint.api_key = self.served.key.transpose()?;
+            return pollster::block_on(Writer::connect(
+                &endpoint,
+                words,
+                assistant,
+                &self.options,
+                &mut self.on_progress,
+            ));
+        }
+        let target = files::open("model", &self.model, &mut self.on_progress)?;
+        pollster::block_on(Writer::load(target, assistant, &self.options, &mut self.on_progress))
     }
 }

@@ -1,9 +1,9 @@
 //! A conversation: what was said, and how it goes on.
 
-use super::{CancelToken, Engine, Writing};
+use super::{Engine, Writing};
 use crate::error::{Error, Result};
 use crate::options::GenerateOptions;
-use crate::session::{Generation, Prompt, Token};
+use crate::session::Prompt;
 use crate::text::Message;
 
 /// A conversation with a model. A clone goes its own way from there.
@@ -37,18 +37,18 @@ impl Chat {
     }
 
     /// The user says something, and the model answers. Where nothing comes of that, the message is taken back.
-    pub fn send(&mut self, message: impl Into<String>) -> Turn<'_> {
+    pub fn send(&mut self, message: impl Into<String>) -> Writing<'_> {
         self.messages.push(Message::new("user", message));
-        self.turn(None)
+        self.answer(None)
     }
 
     /// The model answers once more; where nothing comes of that, its former answer stays.
     ///
     /// # Errors
     /// [`Error::BadOption`] where the last message is no answer.
-    pub fn regenerate(&mut self) -> Result<Turn<'_>> {
+    pub fn regenerate(&mut self) -> Result<Writing<'_>> {
         match self.messages.pop_if(|last| last.role() == "assistant") {
-            Some(former) => Ok(self.turn(Some(former))),
+            Some(former) => Ok(self.answer(Some(former))),
             None => Err(Error::BadOption {
                 option: "messages".into(),
                 value: "no answer at the end".into(),
@@ -57,77 +57,36 @@ impl Chat {
         }
     }
 
-    fn turn(&mut self, former: Option<Message>) -> Turn<'_> {
-        let writing = self.engine.generate(Prompt::Chat(self.messages.clone()), self.options.clone());
-        Turn { chat: self, writing, former, text: String::new() }
+    fn answer(&mut self, former: Option<Message>) -> Writing<'_> {
+        let prompt = Prompt::Chat(self.messages.clone());
+        let reply = Reply { messages: &mut self.messages, former, text: String::new() };
+        Writing::begin(&self.engine, prompt, self.options.clone(), Some(reply))
     }
 }
 
-/// An answer that is being written: an iterator of its tokens. What there is of it when it is dropped stays in the conversation.
-#[must_use = "dropping it ends the answer"]
-pub struct Turn<'a> {
-    chat: &'a mut Chat,
-    writing: Writing,
+/// Where an answer belongs, once there is no more of it.
+pub(super) struct Reply<'chat> {
+    messages: &'chat mut Vec<Message>,
     /// The answer that this one replaces.
     former: Option<Message>,
     text: String,
 }
 
-impl Turn<'_> {
-    /// What ends it, for other threads.
-    pub fn cancel_token(&self) -> CancelToken {
-        self.writing.cancel_token()
-    }
-
-    /// Blocks until the answer is complete.
-    ///
-    /// # Errors
-    /// As [`Writing::wait`].
-    pub fn wait(self) -> Result<Generation> {
-        pollster::block_on(self.complete())
-    }
-
-    /// The complete answer.
-    ///
-    /// # Errors
-    /// As [`Writing::wait`].
-    pub async fn complete(mut self) -> Result<Generation> {
-        while let Some(token) = self.next_token().await {
-            token?;
-        }
-        self.writing.generation().cloned().ok_or_else(super::answer::broken_down)
-    }
-
-    /// The next token; none behind the last one.
-    ///
-    /// # Errors
-    /// As [`Writing::wait`], once.
-    pub async fn next_token(&mut self) -> Option<Result<Token>> {
-        let token = self.writing.next_token().await;
-        if let Some(Ok(token)) = &token {
-            self.text.push_str(&token.text);
-        }
-        token
+impl Reply<'_> {
+    /// The answer goes on.
+    pub fn hear(&mut self, text: &str) {
+        self.text.push_str(text);
     }
 }
 
-impl Iterator for Turn<'_> {
-    type Item = Result<Token>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        pollster::block_on(self.next_token())
-    }
-}
-
-impl Drop for Turn<'_> {
+impl Drop for Reply<'_> {
     fn drop(&mut self) {
-        let messages = &mut self.chat.messages;
         if !self.text.is_empty() {
-            messages.push(Message::new("assistant", std::mem::take(&mut self.text)));
+            self.messages.push(Message::new("assistant", std::mem::take(&mut self.text)));
         } else if let Some(former) = self.former.take() {
-            messages.push(former);
+            self.messages.push(former);
         } else {
-            messages.pop();
+            self.messages.pop();
         }
     }
 }

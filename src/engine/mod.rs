@@ -8,18 +8,22 @@ mod writing;
 
 pub use answer::Answer;
 pub use builder::EngineBuilder;
-pub use chat::{Chat, Turn};
+pub use chat::Chat;
 pub use writing::{CancelToken, Writing};
 
 use crate::error::Result;
 use crate::gpu::DeviceInfo;
-use crate::options::GenerateOptions;
-use crate::session::{Prompt, Session};
+use crate::options::{GenerateOptions, Pooling};
+use crate::parallel::{self, Servers};
+use crate::session::{Embedding, Prompt, Score};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-/// What the models' thread does next.
-type Call = Box<dyn FnOnce(&mut Session) + Send>;
+/// The models, on their thread.
+type Writer = parallel::Writer<Servers>;
+
+/// What that thread does next.
+type Call = Box<dyn FnOnce(&mut Writer) + Send>;
 
 /// A model, and the draft model that guesses for it, on a device. The last clone frees both.
 ///
@@ -58,12 +62,12 @@ impl Engine {
 
     /// Continues a prompt, at once or behind the calls before: a text, messages, or token ids. Iterate over the tokens, await them, or
     /// take the whole; dropping it ends the text.
-    pub fn generate(&self, prompt: impl Into<Prompt>, options: GenerateOptions) -> Writing {
-        Writing::begin(self, prompt.into(), options)
+    pub fn generate(&self, prompt: impl Into<Prompt>, options: GenerateOptions) -> Writing<'static> {
+        Writing::begin(self, prompt.into(), options, None)
     }
 
     /// A conversation. Those of one engine may take turns: what is cached of the latest ones stays
-    /// ([`crate::LoadOptions::prompt_cache_bytes`]).
+    /// ([`prompt_cache_bytes`](crate::ContextOptions::prompt_cache_bytes)).
     pub fn chat(&self, options: GenerateOptions) -> Chat {
         Chat::new(self.clone(), options)
     }
@@ -71,29 +75,51 @@ impl Engine {
     /// The tokens of a prompt, under those options that are of a chat.
     ///
     /// # Errors
-    /// Of the answer: as [`Session::encode`].
+    /// Of the answer: [`Error::BadOption`](crate::Error::BadOption) for an empty prompt and for options that do not fit it,
+    /// [`Error::BadTemplate`](crate::Error::BadTemplate), [`Error::BadTokenizer`](crate::Error::BadTokenizer).
     pub fn tokenize(&self, prompt: impl Into<Prompt>, options: GenerateOptions) -> Answer<Vec<u32>> {
         let prompt = prompt.into();
-        self.call(move |session| session.encode(&prompt, &options))
+        self.call(move |writer| writer.encode(&prompt, &options))
     }
 
     /// The text of some tokens, with or without special ones.
     ///
     /// # Errors
-    /// Of the answer: [`crate::Error::BadTokenizer`].
+    /// Of the answer: [`Error::BadTokenizer`](crate::Error::BadTokenizer).
     pub fn detokenize(&self, ids: impl Into<Vec<u32>>, skip_special_tokens: bool) -> Answer<String> {
         let ids = ids.into();
-        self.call(move |session| session.tokenizer().decode(&ids, skip_special_tokens))
+        self.call(move |writer| writer.tokenizer().decode(&ids, skip_special_tokens))
     }
 
-    /// Does something with the session on its thread, behind the calls before.
+    /// The embedding of a text: its hidden states after the final norm, pooled and, if `normalize`, divided by their length. One
+    /// device must have the models.
     ///
     /// # Errors
-    /// Of the answer: what `work` returns.
-    pub fn call<T: Send + 'static>(&self, work: impl FnOnce(&mut Session) -> Result<T> + Send + 'static) -> Answer<T> {
+    /// Of the answer: as [`Engine::tokenize`], [`Error::ContextFull`](crate::Error::ContextFull), and what the device reports.
+    pub fn embed(&self, text: impl Into<Prompt>, pooling: Pooling, normalize: bool) -> Answer<Embedding> {
+        let text = text.into();
+        self.call(move |writer| pollster::block_on(writer.session()?.embed(&text, pooling, normalize)))
+    }
+
+    /// How likely each continuation of a prompt is, by the model's logits as they are. The prompt is read once; a text continues it as
+    /// it is, so it begins with the space that belongs there. One device must have the models.
+    ///
+    /// # Errors
+    /// Of the answer: as [`Engine::embed`].
+    pub fn score<P: Into<Prompt>>(
+        &self,
+        prompt: impl Into<Prompt>,
+        continuations: impl IntoIterator<Item = P>,
+    ) -> Answer<Vec<Score>> {
+        let (prompt, continuations) = (prompt.into(), continuations.into_iter().map(Into::into).collect::<Vec<_>>());
+        self.call(move |writer| pollster::block_on(writer.session()?.score(&prompt, &continuations)))
+    }
+
+    /// Does something with the models on their thread, behind the calls before.
+    fn call<T: Send + 'static>(&self, work: impl FnOnce(&mut Writer) -> Result<T> + Send + 'static) -> Answer<T> {
         let (answer, asked) = Answer::new();
         // Where the thread is gone, so is the answer's other end, which says so.
-        let _ = self.calls.send(Box::new(move |session| asked.answer(work(session))));
+        let _ = self.calls.send(Box::new(move |writer| asked.answer(work(writer))));
         answer
     }
 
@@ -105,5 +131,21 @@ impl Engine {
     /// What the user should know of the loading, in words.
     pub fn warnings(&self) -> &[String] {
         &self.about.warnings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+    use crate::options::{DeviceChoice, LoadOptions};
+
+    #[test]
+    fn a_breakdown_is_told() {
+        let model = concat!(env!("CARGO_MANIFEST_DIR"), "/models/tales/draft");
+        let engine = Engine::builder(model).options(LoadOptions::new().device(DeviceChoice::Cpu)).load().unwrap();
+        let broken = engine.call::<()>(|_| panic!("on purpose"));
+        assert!(matches!(broken.wait(), Err(Error::Internal { .. })));
+        assert!(matches!(engine.generate("Once", GenerateOptions::new()).wait(), Err(Error::Internal { .. })));
     }
 }

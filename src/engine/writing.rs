@@ -2,6 +2,7 @@
 
 use super::Engine;
 use super::answer::broken_down;
+use super::chat::Reply;
 use crate::error::Result;
 use crate::options::GenerateOptions;
 use crate::session::{Generation, Progress, Prompt, Token};
@@ -34,22 +35,29 @@ enum Event {
     End(Box<Result<Generation>>),
 }
 
-/// A text that is being written: an iterator that blocks and a stream that does not, both of its tokens; dropping it ends the text.
+/// A text that is being written: an iterator that blocks and a stream that does not, both of its tokens. Dropping it ends the text; of an
+/// answer in a [`Chat`](super::Chat), what there is of it stays in the conversation.
 #[must_use = "dropping it ends the text"]
-pub struct Writing {
+pub struct Writing<'chat> {
     events: UnboundedReceiver<Event>,
     cancel: CancelToken,
     generation: Option<Generation>,
     has_ended: bool,
+    reply: Option<Reply<'chat>>,
 }
 
-impl Writing {
-    pub(super) fn begin(engine: &Engine, prompt: Prompt, options: GenerateOptions) -> Self {
+impl<'chat> Writing<'chat> {
+    pub(super) fn begin(
+        engine: &Engine,
+        prompt: Prompt,
+        options: GenerateOptions,
+        reply: Option<Reply<'chat>>,
+    ) -> Self {
         let (sender, events) = unbounded();
         let cancel = CancelToken::default();
         let cancelled = cancel.clone();
         // What comes of it is the last event; without one, the thread broke down.
-        drop(engine.call(move |session| {
+        drop(engine.call(move |writer| {
             let mut hear = |progress: Progress<'_>| {
                 if let Progress::Token(token) = progress {
                     // Nobody listens any more: then it was cancelled, too.
@@ -57,11 +65,11 @@ impl Writing {
                 }
                 if cancelled.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             };
-            let generation = pollster::block_on(session.generate(&prompt, &options, &mut hear));
+            let generation = pollster::block_on(writer.generate(&prompt, &options, &mut hear));
             let _ = sender.unbounded_send(Event::End(Box::new(generation)));
             Ok(())
         }));
-        Self { events, cancel, generation: None, has_ended: false }
+        Self { events, cancel, generation: None, has_ended: false, reply }
     }
 
     /// What ends it, for other threads.
@@ -72,7 +80,8 @@ impl Writing {
     /// Blocks until the text is complete.
     ///
     /// # Errors
-    /// As [`crate::Session::generate`]; [`crate::Error::Internal`] where the engine's thread broke down.
+    /// [`BadOption`](crate::Error::BadOption), [`ContextFull`](crate::Error::ContextFull), [`GpuBlocked`](crate::Error::GpuBlocked), and
+    /// what text and device report; [`Internal`](crate::Error::Internal) where the engine's thread broke down.
     pub fn wait(self) -> Result<Generation> {
         pollster::block_on(self.complete())
     }
@@ -102,7 +111,7 @@ impl Writing {
     }
 }
 
-impl Stream for Writing {
+impl Stream for Writing<'_> {
     type Item = Result<Token>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -111,7 +120,12 @@ impl Stream for Writing {
         }
         Pin::new(&mut self.events).poll_next(context).map(|event| {
             let end = match event {
-                Some(Event::Token(token)) => return Some(Ok(token)),
+                Some(Event::Token(token)) => {
+                    if let Some(reply) = &mut self.reply {
+                        reply.hear(&token.text);
+                    }
+                    return Some(Ok(token));
+                }
                 Some(Event::End(end)) => *end,
                 None => Err(broken_down()),
             };
@@ -127,7 +141,7 @@ impl Stream for Writing {
     }
 }
 
-impl Iterator for Writing {
+impl Iterator for Writing<'_> {
     type Item = Result<Token>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -135,7 +149,7 @@ impl Iterator for Writing {
     }
 }
 
-impl Drop for Writing {
+impl Drop for Writing<'_> {
     fn drop(&mut self) {
         self.cancel.cancel();
     }

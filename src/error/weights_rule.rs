@@ -2,6 +2,7 @@
 
 /// The rules for weight files, one variant each; `weights/` checks them before anything is allocated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum WeightsRule {
     /// A tensor that the architecture needs is not in any file.
     #[error("the tensor {tensor} is missing")]

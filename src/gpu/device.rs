@@ -24,6 +24,7 @@ pub struct GpuOptions {
 
 /// Which device it is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct DeviceInfo {
     /// The adapter's name.
     pub name: String,

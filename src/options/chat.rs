@@ -1,7 +1,7 @@
 //! What is of chats alone.
 
 use super::GenerateOptions;
-use super::declare::{Options, options, replace, taken};
+use super::declare::options;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 

@@ -35,7 +35,7 @@ macro_rules! options {
         })?
     ) => {
         $(#[$about])*
-        #[derive(Debug, Clone, PartialEq, Serialize)]
+        #[derive(Debug, Clone, PartialEq, serde::Serialize)]
         #[non_exhaustive]
         pub struct $Options {
             $($(#[$doc])* pub $option: $kind $(<$($of),+>)?,)*
@@ -53,35 +53,29 @@ macro_rules! options {
             $(
                 $(#[$doc])*
                 #[must_use]
-                pub fn $option(mut self, $option: taken!($kind $(<$($of),+>)?)) -> Self {
-                    $Options::of(&mut self).$option = $option.into();
+                pub fn $option(mut self, $option: $crate::options::declare::taken!($kind $(<$($of),+>)?)) -> Self {
+                    <$Options as $crate::options::declare::Options>::of(&mut self).$option = $option.into();
                     self
                 }
             )*
         }
 
-        impl Options for $Options {
+        impl $crate::options::declare::Options for $Options {
             type Whole = $Whole;
 
             fn of(whole: &mut $Whole) -> &mut Self {
-                let all = whole;
-                $(let all = &mut all.$group;)?
-                all
+                $(let whole = &mut whole.$group;)?
+                whole
             }
 
             fn names() -> Vec<&'static str> {
-                [&[$(stringify!($option)),*][..] $($(, &$Part::names()[..])*)?].concat()
+                [&[$(stringify!($option)),*][..] $($(, &$Part::names())*)?].concat()
             }
 
-            fn set(&mut self, name: &str, value: Value) -> Option<serde_json::Result<()>> {
-                $($(
-                    if let found @ Some(_) = self.$part.set(name, value.clone()) {
-                        return found;
-                    }
-                )*)?
+            fn set(&mut self, name: &str, value: serde_json::Value) -> Option<serde_json::Result<()>> {
                 match name {
-                    $(stringify!($option) => Some(replace(&mut self.$option, value)),)*
-                    _ => None,
+                    $(stringify!($option) => Some($crate::options::declare::replace(&mut self.$option, value)),)*
+                    _ => None $($(.or_else(|| self.$part.set(name, value.clone())))*)?,
                 }
             }
         }

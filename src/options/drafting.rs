@@ -1,11 +1,10 @@
 //! Who drafts, and how much.
 
 use super::GenerateOptions;
-use super::declare::{Options, options, replace, taken};
+use super::declare::options;
 use super::read::bad;
 use crate::error::Result;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 options! {
     /// Who drafts, and how much. Unless `acceptance` is [`Acceptance::Rejection`], these change how fast a text comes and never the text.

@@ -1,10 +1,9 @@
 //! Options of loading.
 
-use super::declare::{Options, options, replace, taken};
+use super::declare::options;
 use super::read::{bad, read};
 use crate::error::Result;
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::Value;
 
 options! {
     /// How to load a model, and its draft model. The group is a field; the methods set all options.
@@ -18,8 +17,7 @@ options! {
     pub struct LoadOptions set by LoadOptions {
         /// Where the models run; several targets run on GPUs.
         device: DeviceChoice = DeviceChoice::Auto,
-        /// Where the draft model runs: where the target runs or, with `cpu`, on the CPU, at the same time as the target. That is for
-        /// `parallel::Parallel`.
+        /// Where the draft model runs: where the target runs or, with `cpu`, on the CPU, at the same time as the target.
         draft_device: DeviceChoice = DeviceChoice::Auto,
         /// Which GGUF file of several is meant, `*` standing for any characters; none: the only one.
         file: Option<String> = None,
@@ -29,8 +27,8 @@ options! {
         dtype: WeightDtype = WeightDtype::Auto,
         /// What products of quantised weights are computed with.
         arithmetic: ArithmeticChoice = ArithmeticChoice::Auto,
-        /// Instances of the target that verify at the same time, each with its own device, weights and KV cache. More than one
-        /// are for `parallel::Parallel`.
+        /// Instances of the target that verify at the same time, each with its own device, weights and KV cache: distributed
+        /// speculative inference.
         sp_degree: usize = 1,
     } with {
         /// How much text is held.
@@ -154,18 +152,18 @@ impl LoadOptions {
     /// The defaults, with what an object names in their place; null leaves the default.
     ///
     /// # Errors
-    /// [`Error::BadOption`] for an unknown name, or a value of another type.
+    /// [`Error::BadOption`](crate::Error::BadOption) for an unknown name, or a value of another type.
     pub fn read<'de>(from: impl Deserializer<'de>) -> Result<Self> {
         read(from)
     }
 
     /// Whether models compute at the same time, each on its own: several targets, or a target and its draft model.
-    pub fn is_parallel(&self, has_assistant: bool) -> bool {
+    pub(crate) fn is_parallel(&self, has_assistant: bool) -> bool {
         self.sp_degree > 1 || has_assistant && self.draft_device == DeviceChoice::Cpu
     }
 
     /// # Errors
-    /// [`Error::BadOption`] with the allowed range.
+    /// [`Error::BadOption`](crate::Error::BadOption) with the allowed range.
     pub fn validate(&self) -> Result<()> {
         let ContextOptions { max_context, prefill_chunk, .. } = self.context;
         match max_context {

@@ -1,7 +1,7 @@
 //! How tokens are chosen: by the options, by what the model's files recommend, or plainly.
 
 use super::GenerateOptions;
-use super::declare::{Options, options, replace, taken};
+use super::declare::options;
 use super::read::bad;
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -141,6 +141,7 @@ impl SamplingDefaults {
 
 /// The values that a text was chosen with; those of drawing change nothing where nothing was drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[non_exhaustive]
 #[allow(missing_docs, reason = "as in SamplingOptions")]
 pub struct SamplingValues {
     pub do_sample: bool,
@@ -213,7 +214,7 @@ impl SamplingOptions {
     ///
     /// # Errors
     /// [`Error::BadOption`] for a value of theirs that is out of range.
-    pub fn values(&self, model: &SamplingDefaults) -> Result<SamplingValues> {
+    pub(crate) fn values(&self, model: &SamplingDefaults) -> Result<SamplingValues> {
         let nothing = SamplingDefaults::default();
         let model = if self.do_sample == DoSample::Model { model } else { &nothing };
         let do_sample = self.do_sample == DoSample::Yes || model.do_sample == Some(true);

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 /// A token and how likely the model finds it, under OpenAI's names.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct TokenLogprob {
     /// Its id.
     pub id: u32,

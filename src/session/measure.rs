@@ -10,6 +10,7 @@ use serde::Serialize;
 
 /// How likely a continuation is.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Score {
     /// The sum of its tokens' log-probabilities, each behind the prompt and the tokens before it.
     pub logprob: f64,
@@ -19,8 +20,9 @@ pub struct Score {
 
 /// A text's place among others.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Embedding {
-    /// [hidden].
+    /// As many numbers as a hidden state has.
     pub embedding: Vec<f32>,
     /// Tokens of the text.
     pub num_tokens: usize,

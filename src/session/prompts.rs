@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 /// What to continue.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub enum Prompt {
     /// Text as it is; special tokens written in it count as such.
     Text(String),

@@ -2,13 +2,14 @@
 //! on simulated latencies and acceptances (after the simulations of Timor et al. 2024, arXiv 2405.14105).
 //!
 //! - [`offline`] adds latencies: exact, fast, the same for the same seed. [`online`] waits for them on real threads, so
-//!   that what scheduling costs is in its times.
+//!   that what scheduling costs is in its times. [`cluster`] has many users share servers.
 //! - A draft token is accepted with the same probability at every position, whatever came before.
 //! - The time of a forward does not depend on how many tokens go through it, except for the first one, which has the
-//!   prompt to read.
+//!   prompt to read. In a cluster it does.
 //!
-//! Latencies are in whatever unit the caller thinks in; only their ratio matters offline. Online it is milliseconds.
+//! Latencies are in whatever unit the caller thinks in; only their ratio matters offline. Elsewhere it is milliseconds.
 
+pub mod cluster;
 mod draws;
 pub mod heatmap;
 pub mod offline;
@@ -24,12 +25,31 @@ pub use rounds::{Pass, best_lookahead, expected_si, pearl, plain, si};
 use crate::error::{Error, Result};
 use crate::speculate::dsi::{lookahead_for, patience};
 use serde::Serialize;
+use std::ops::RangeInclusive;
 
 /// Lookaheads among which sequential speculation has its best one.
-pub const LOOKAHEADS: std::ops::RangeInclusive<usize> = 1..=200;
+pub const LOOKAHEADS: RangeInclusive<usize> = 1..=200;
 
 /// Most tokens, and most repeats, of a simulation.
 pub const MOST: usize = 100_000;
+
+/// Latencies beyond which sums lose their small parts.
+const LATENCIES: RangeInclusive<f64> = 1e-6..=1e9;
+
+fn check(option: &'static str, value: f64, allowed: RangeInclusive<f64>) -> Result<()> {
+    if allowed.contains(&value) {
+        return Ok(());
+    }
+    let allowed = format!("{} to {}", allowed.start(), allowed.end());
+    Err(Error::BadOption { option: option.into(), value: value.to_string(), allowed })
+}
+
+fn check_count(option: &'static str, value: usize, most: usize) -> Result<()> {
+    if (1..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(Error::BadOption { option: option.into(), value: value.to_string(), allowed: format!("1 to {most}") })
+}
 
 /// What a model's forward takes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -68,34 +88,21 @@ impl Cell {
     /// # Errors
     /// [`Error::BadOption`], under the names that the program uses.
     pub fn validate(&self) -> Result<()> {
-        let bad = |option: &'static str, value: String, allowed: String| {
-            Err(Error::BadOption { option: option.into(), value, allowed })
-        };
-        let latencies = [
+        for (option, value) in [
             ("target_latency", self.target.tpot),
             ("target_ttft", self.target.ttft),
             ("drafter_latency", self.drafter.tpot),
             ("drafter_ttft", self.drafter.ttft),
-        ];
-        for (option, value) in latencies {
-            // Beyond these, sums lose their small parts.
-            if !(1e-6..=1e9).contains(&value) {
-                return bad(option, value.to_string(), "0.000001 to 1000000000".into());
-            }
+        ] {
+            check(option, value, LATENCIES)?;
         }
-        if self.drafter.tpot < self.target.tpot * 1e-4 {
-            let least = self.target.tpot * 1e-4;
-            return bad("drafter_latency", self.drafter.tpot.to_string(), format!("{least} (target / 10000) or more"));
-        }
-        if !(0.0..=1.0).contains(&self.acceptance) {
-            return bad("acceptance", self.acceptance.to_string(), "0 to 1".into());
-        }
+        // A target that waits for more than 10,000 draft tokens is no pair that anybody has.
+        check("drafter_latency", self.drafter.tpot, self.target.tpot * 1e-4..=*LATENCIES.end())?;
+        check("acceptance", self.acceptance, 0.0..=1.0)?;
         for (option, value, most) in
             [("lookahead", self.lookahead, 10_000), ("sp_degree", self.sp_degree, 1000), ("tokens", self.tokens, MOST)]
         {
-            if !(1..=most).contains(&value) {
-                return bad(option, value.to_string(), format!("1 to {most}"));
-            }
+            check_count(option, value, most)?;
         }
         Ok(())
     }

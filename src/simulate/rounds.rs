@@ -51,7 +51,7 @@ pub fn plain(cell: &Cell, wait: &mut dyn FnMut(Pass)) {
 }
 
 /// Accepted of `drafts` draft tokens from a position on.
-fn accepted(agreements: &[bool], from: usize, drafts: usize) -> usize {
+pub(super) fn accepted(agreements: &[bool], from: usize, drafts: usize) -> usize {
     agreements[from..from + drafts].iter().take_while(|&&agrees| agrees).count()
 }
 

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 /// The state of an adaptive drafter, for the statistics.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Speculating {
     /// Who drafted in the latest round; none: plain decoding.
     pub drafter: Option<Origin>,
@@ -22,6 +23,7 @@ pub struct Speculating {
 
 /// Rounds by who drafted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct RoundsBy {
     /// Nobody: plain decoding.
     pub plain: usize,

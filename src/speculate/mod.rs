@@ -33,6 +33,7 @@ use serde::Serialize;
 
 /// Who proposed a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
     /// The draft model; the target agreed.

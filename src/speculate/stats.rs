@@ -8,6 +8,7 @@ use serde::Serialize;
 /// Counts and times of one generation. Every round emits its accepted draft tokens and one token of the target's own
 /// (recovered or bonus), so `num_emitted_tokens == num_accepted_draft_tokens + num_spec_steps`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Stats {
     /// Rounds, which are the target forwards after prefill.
     pub num_spec_steps: usize,
@@ -58,6 +59,7 @@ pub struct Stats {
 /// What several targets did. There is no round then: what counts as one is each token of the target's own, with the
 /// accepted draft tokens before it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Distributed {
     /// Targets.
     pub sp_degree: usize,
@@ -81,6 +83,7 @@ pub struct Distributed {
 
 /// Seconds by phase.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Times {
     /// Reading the prompt; the device may still compute the last chunk of it afterwards.
     pub prefill: f64,
@@ -114,7 +117,7 @@ impl Stats {
     }
 
     /// Counts a round.
-    pub fn add_round(&mut self, round: &Accepted) {
+    pub(crate) fn add_round(&mut self, round: &Accepted) {
         self.num_spec_steps += 1;
         self.num_draft_tokens += round.drafted;
         self.num_accepted_draft_tokens += round.accepted;

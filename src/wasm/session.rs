@@ -189,7 +189,7 @@ impl JsSession {
     pub async fn embed(&mut self, text: JsValue, pooling: &str, normalize: bool) -> Result<Float32Array, JsValue> {
         let text = Prompt::read(Deserializer::from(text)).map_err(to_error)?;
         let pooling = pooling.parse().map_err(to_error)?;
-        match self.alone()?.embed(&text, pooling, normalize).await {
+        match self.0.session().map_err(to_error)?.embed(&text, pooling, normalize).await {
             Ok(Embedding { embedding, .. }) => Ok(Float32Array::from(&embedding[..])),
             Err(error) => Err(self.1.take().unwrap_or_else(|| to_error(error))),
         }
@@ -202,7 +202,7 @@ impl JsSession {
     pub async fn score(&mut self, prompt: JsValue, continuation: JsValue) -> Result<JsValue, JsValue> {
         let [prompt, continuation] = [prompt, continuation].map(|prompt| Prompt::read(Deserializer::from(prompt)));
         let (prompt, continuation) = (prompt.map_err(to_error)?, continuation.map_err(to_error)?);
-        match self.alone()?.score(&prompt, &[continuation]).await {
+        match self.0.session().map_err(to_error)?.score(&prompt, &[continuation]).await {
             Ok(scores) => Ok(to_value(&scores[0])),
             Err(error) => Err(self.1.take().unwrap_or_else(|| to_error(error))),
         }
@@ -302,18 +302,6 @@ impl JsSession {
     /// What was asked of the device so far. Null where workers have the models.
     pub fn counters(&self) -> JsValue {
         to_value(&self.engine().map(|engine| engine.counters()))
-    }
-
-    /// The session, where the models are in this worker.
-    fn alone(&mut self) -> Result<&mut Session, JsValue> {
-        match &mut self.0 {
-            Writer::Session(session) => Ok(session),
-            Writer::Parallel(_) => Err(to_error(Error::BadOption {
-                option: "sp_degree".into(),
-                value: "models in several workers".into(),
-                allowed: "1, with draft_device auto, for embeddings and scores".into(),
-            })),
-        }
     }
 
     fn engine(&self) -> Option<&Engine> {

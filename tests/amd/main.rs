@@ -10,8 +10,9 @@
 mod radv;
 mod report;
 
-use foretoken::gpu::{Arithmetic, Kernel, Subnormals};
-use foretoken::weights::{Affine, Dtype, Float, Format, Scales};
+use foretoken::Arithmetic;
+use foretoken::internals::gpu::{Kernel, Subnormals};
+use foretoken::internals::weights::{Affine, Dtype, Float, Format, Scales};
 use radv::Compiler;
 use report::Report;
 use std::collections::HashSet;

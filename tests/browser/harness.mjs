@@ -115,8 +115,9 @@ export const countWorkers = async (page) => (browserName === "chromium" ? page.w
  * A page that has imported the engine: `Engine`, `ForetokenError`, `failed(promise)`, the addresses `TALES`, `DRAFT`.
  * Pages of one context share what is stored; a context by default has one page.
  * @param {import("playwright-core").BrowserContext | import("playwright-core").Browser} [within]
+ * @param {string} [path] of the page
  */
-export async function open(within = browser) {
+export async function open(within = browser, path = "/blank/") {
   const page = await within.newPage();
   page.setDefaultTimeout(240_000);
   await page.addInitScript(keepWorkers);
@@ -125,7 +126,7 @@ export async function open(within = browser) {
     if (process.env.VERBOSE) console.log("  page:", message.text());
   });
   await page.exposeFunction("sawCode", (code) => codes.add(code));
-  await page.goto(`${url}/blank/`);
+  await page.goto(url + path);
   await page.evaluate(async () => {
     Object.assign(globalThis, await import("/engine.js"));
     // Here every adapter computes on the CPU, which auto would not take.

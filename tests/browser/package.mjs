@@ -9,7 +9,7 @@ import { chromium } from "playwright-core";
 import { createServer } from "vite";
 import { CSP, listen } from "../../scripts/serve.mjs";
 import { needChromium } from "../../scripts/system.mjs";
-import { blocks, root } from "../consumer.mjs";
+import { codeOf, root } from "../consumer.mjs";
 import { examples } from "../examples.mjs";
 import { FLAGS, browser, check, equal } from "./harness.mjs";
 
@@ -171,7 +171,7 @@ export const tests = {
   async "a page that enforces trusted types lets the engine's own policy name the worker"() {
     const bare = inside("plain", "bare.html");
     const main = readFileSync(inside("plain", "main.js"), "utf8");
-    writeFileSync(inside("plain", "bare.js"), main.replace('"foretoken"', '"/node_modules/foretoken/www/engine.js"'));
+    writeFileSync(inside("plain", "bare.js"), main.replace('"foretoken"', '"/node_modules/foretoken/dist/engine.js"'));
     writeFileSync(
       bare,
       readFileSync(inside("plain", "index.html"), "utf8")
@@ -179,12 +179,12 @@ export const tests = {
         .replace("main.js", "bare.js"),
     );
     await write(`${await serve([inside("plain"), folder], { policy: TRUSTING })}/bare.html`);
-    like(await refusal(`${await serve([folder], { policy: CSP })}/`, "/node_modules/foretoken/www/engine.js"), /^internal: .*TrustedScriptURL/);
+    like(await refusal(`${await serve([folder], { policy: CSP })}/`, "/node_modules/foretoken/dist/engine.js"), /^internal: .*TrustedScriptURL/);
   },
 
   async "a page imports the package from another origin"() {
     const cdn = await serve([folder], { "Access-Control-Allow-Origin": "*" });
-    const away = `${cdn}/node_modules/foretoken/www/engine.js`;
+    const away = `${cdn}/node_modules/foretoken/dist/engine.js`;
     const code = readFileSync(inside("cdn", "index.html"), "utf8");
     const written = code.replace(/"https:\/\/cdn\.[^"]*"/, `"${away}"`);
     check(written !== code, "the example names no CDN");
@@ -198,18 +198,18 @@ export const tests = {
     like(await refusal(strict, away), /^internal: .*worker-src blob:/);
     const page = `${await serve([folder])}/`;
     like(await refusal(page, away, { shared: true }), /^internal: .*of their own origin/);
-    const silent = `${await serve([folder])}/node_modules/foretoken/www/worker.js`;
+    const silent = `${await serve([folder])}/node_modules/foretoken/dist/worker.js`;
     like(await refusal(page, away, { worker: silent }), /^internal: .*\(CORS\)/);
   },
 
   async "an app starts the worker itself"() {
     const page = await visit(`${await serve([folder])}/`);
     const started = await page.evaluate(async () => {
-      const { Engine } = await import("/node_modules/foretoken/www/engine.js");
+      const { Engine } = await import("/node_modules/foretoken/dist/engine.js");
       let started = 0;
       const worker = () => {
         started++;
-        return new Worker("/node_modules/foretoken/www/worker.js", { type: "module" });
+        return new Worker("/node_modules/foretoken/dist/worker.js", { type: "module" });
       };
       const engine = await Engine.load("/draft/", { worker });
       const { text } = await engine.generate("Once upon a time", { max_new_tokens: 4 }).result;
@@ -228,13 +228,13 @@ export const tests = {
   },
 
   async "pages share one engine; an abort belongs to its page, and a page that closes gives up its texts"() {
-    writeFileSync(inside("gated.js"), `(${gate})();\nimport "/node_modules/foretoken/www/worker.js";\n`);
+    writeFileSync(inside("gated.js"), `(${gate})();\nimport "/node_modules/foretoken/dist/worker.js";\n`);
     const address = `${await serve([folder])}/`;
     const workers = () => sharedWorkers(context, address);
     const [a, b, c] = await Promise.all([visit(address), visit(`${address}elsewhere/`), visit(address)]);
     const load = (page, options) =>
       page.evaluate(async (options) => {
-        const { Engine } = await import("/node_modules/foretoken/www/engine.js");
+        const { Engine } = await import("/node_modules/foretoken/dist/engine.js");
         const phases = new Set();
         globalThis.engine = await Engine.load("/draft/", { shared: true, worker: "/gated.js", onProgress: ({ phase }) => phases.add(phase), ...options });
         return { phases: [...phases], warnings: engine.warnings.join() };
@@ -386,11 +386,11 @@ export const tests = {
     await write(`${await serve([inside("webpack")], { policy: STRICT })}/`);
   },
 
-  async "esbuild bundles it by the README's command"() {
+  async "esbuild bundles it by the guide's command"() {
     const { build } = JSON.parse(readFileSync(inside("esbuild", "package.json"), "utf8")).scripts;
     check(
-      blocks("sh").some((block) => block.includes(`npx ${build}\n`)),
-      "the README has another command",
+      codeOf("docs/deploy.md", "sh").some((code) => code.includes(`npx ${build}\n`)),
+      "the guide has another command",
     );
     await run("esbuild", ours, ...build.split(" "));
     await write(`${await serve([inside("esbuild")], { policy: STRICT })}/`);

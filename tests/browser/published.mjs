@@ -1,7 +1,7 @@
 // GGUF files on all their ways into a page: by a name on the Hub, by an address, picked. A small one, and a published model in 4 bits
 // where `node scripts/models.mjs` put it.
 import { closeSync, existsSync, openSync, readFileSync, readSync, statSync } from "node:fs";
-import { blocks } from "../consumer.mjs";
+import { codeOf } from "../consumer.mjs";
 import { converted } from "./gguf.mjs";
 import { Skipped, browser, check, equal, faults, open, url } from "./harness.mjs";
 
@@ -38,9 +38,9 @@ faults.stored = (request, response, [name]) => {
   response.writeHead(206, { ETag: '"1"', "Content-Length": bytes.length, "Content-Range": `bytes ${start}-${end - 1}/${size}` }).end(bytes);
 };
 
-/** The README's shortest way from a name on the Hub to a text, with the test's server as the Hub. */
+/** The guide's shortest way from a name on the Hub to a text, with the test's server as the Hub. */
 faults.readme = (_, response) => {
-  const example = blocks("js").find((code) => code.includes("gguf"));
+  const example = codeOf("docs/models.md", "js").find((code) => code.includes("gguf"));
   const code = example.replace('"foretoken"', '"/engine.js"').replace("{ file:", `{ endpoint: "${url}/repositories", arithmetic: "f32", file:`);
   response.writeHead(200, { "Content-Type": "text/javascript" }).end(`${code}export { engine, text };`);
 };
@@ -80,7 +80,7 @@ export const tests = {
     check(warnings.length === 1 && warnings[0].includes("assistant_file: none is not allowed"), `warnings: ${warnings}`);
   },
 
-  async "the README's way from a name on the Hub to a text: SmolLM2 in 4 bits answers as transformers does, plainly and with a lookup"() {
+  async "the guide's way from a name on the Hub to a text: SmolLM2 in 4 bits answers as transformers does, plainly and with a lookup"() {
     if (!existsSync(file)) throw new Skipped("it is not there; `node scripts/models.mjs` fetches it");
     const { text, ids } = await page.evaluate(
       async ([prompt, max_new_tokens]) => {

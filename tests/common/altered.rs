@@ -1,6 +1,6 @@
 //! Models with a file that is not as it should be.
 
-use foretoken::weights::Memory;
+use foretoken::internals::weights::Memory;
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};
 use serde_json::{Map, Value, json};

@@ -1,7 +1,7 @@
 //! Random weights in stored types.
 
 use super::lab::Random;
-use foretoken::weights::{Affine, Dtype, Float, narrow};
+use foretoken::internals::weights::{Affine, Dtype, Float, narrow};
 use half::f16;
 
 /// Where the floats of a block are, if it has several: of GGUF's types all are f16.

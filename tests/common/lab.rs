@@ -2,7 +2,7 @@
 
 use super::{gpu, run};
 use bytemuck::cast_slice;
-use foretoken::gpu::{Buffer, Gpu, Kernel, Slice};
+use foretoken::internals::gpu::{Buffer, Gpu, Kernel, Slice};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::rc::Rc;

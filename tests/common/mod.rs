@@ -7,17 +7,16 @@ pub mod foreign;
 pub mod gguf;
 pub mod lab;
 pub mod sampling;
-#[cfg(feature = "remote")]
 pub mod served;
 pub mod small;
 pub mod tokenizers;
 
-use foretoken::checkpoint;
-use foretoken::decode::{Engine, Model, RoundBuffers};
-use foretoken::gpu::{Gpu, GpuOptions, KvDtype};
-use foretoken::model::{Blueprint, Capacity};
-use foretoken::options::WeightDtype;
-use foretoken::weights::{Dtype, Folder, Memory, Source, Weights, narrow, widen};
+use foretoken::internals::checkpoint;
+use foretoken::internals::decode::{Engine, Model, RoundBuffers};
+use foretoken::internals::gpu::{Gpu, GpuOptions};
+use foretoken::internals::model::{Blueprint, Capacity};
+use foretoken::internals::weights::{Dtype, Folder, Memory, Source, Weights, narrow, widen};
+use foretoken::{KvDtype, WeightDtype};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -161,7 +160,7 @@ impl Golden {
 
 /// Greedy tokens by plain steps.
 pub fn plain(engine: &mut Engine, prompt: &[u32], count: usize) -> Vec<u32> {
-    use foretoken::target::{Draft, Target};
+    use foretoken::internals::target::{Draft, Target};
     run(async {
         engine.truncate(0);
         let (pending, head) = prompt.split_last().unwrap();

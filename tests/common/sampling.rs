@@ -1,6 +1,6 @@
 //! Reference cases of the processors, and the chi-square test.
 
-use foretoken::sample::Processors;
+use foretoken::internals::sample::Processors;
 use serde_json::Value;
 
 /// A case of transformers.

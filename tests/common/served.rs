@@ -1,12 +1,12 @@
 //! Servers that speak as vLLM and SGLang do and have the tales target, on this machine's CPU; they can be told to misbehave.
 
 use super::path;
-use foretoken::device::{Device, Engine};
-use foretoken::parallel::load_alone;
-use foretoken::remote::Dialect;
-use foretoken::target::Target;
-use foretoken::text::Tokenizer;
-use foretoken::weights::Folder;
+use foretoken::internals::device::{Device, Engine};
+use foretoken::internals::parallel::load_alone;
+use foretoken::internals::remote::Dialect;
+use foretoken::internals::target::Target;
+use foretoken::internals::text::Tokenizer;
+use foretoken::internals::weights::Folder;
 use foretoken::LoadOptions;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};

@@ -3,12 +3,11 @@
 use super::blocks::random_weights;
 use super::lab::Random;
 use super::{capacity, run, safetensors_file};
-use foretoken::Gpu;
-use foretoken::decode::{Engine, Model, RoundBuffers};
-use foretoken::model::Blueprint;
-use foretoken::model::{ModelSpec, parse_config};
-use foretoken::options::{ArithmeticChoice, WeightDtype};
-use foretoken::weights::{Affine, Dtype, Memory, Quantization, Weights, widen};
+use foretoken::internals::decode::{Engine, Model, RoundBuffers};
+use foretoken::internals::gpu::Gpu;
+use foretoken::internals::model::{Blueprint, ModelSpec, parse_config};
+use foretoken::internals::weights::{Affine, Dtype, Memory, Quantization, Weights, widen};
+use foretoken::{ArithmeticChoice, WeightDtype};
 use serde_json::json;
 use std::rc::Rc;
 

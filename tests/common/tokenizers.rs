@@ -1,6 +1,6 @@
 //! Tokenizers of several kinds, and texts that are hard on them.
 
-use foretoken::text::Tokenizer;
+use foretoken::internals::text::Tokenizer;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 

@@ -82,7 +82,7 @@ pub(super) fn timeline(args: &Timeline, json: bool) -> Result<(), Failure> {
     if json { print_json(&cell) } else { told(&args.out) }
 }
 
-fn write(path: &Path, picture: &str) -> Result<()> {
+pub(super) fn write(path: &Path, picture: &str) -> Result<()> {
     std::fs::write(path, picture).map_err(|error| Error::BadOption {
         option: "out".into(),
         value: path.display().to_string(),
@@ -90,7 +90,7 @@ fn write(path: &Path, picture: &str) -> Result<()> {
     })
 }
 
-fn told(path: &Path) -> Result<(), Failure> {
+pub(super) fn told(path: &Path) -> Result<(), Failure> {
     writeln!(io::stderr(), "wrote {}", path.display())?;
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! `foretoken simulate`: what speculation would gain, without a model and without a GPU.
 
+mod cluster;
 mod draw;
 mod table;
 
@@ -43,6 +44,9 @@ enum What {
     /// Draw one run of DSI as SVG: who drafts, who verifies, what is cancelled; latencies in milliseconds
     #[command(after_help = SCHEDULES, allow_negative_numbers = true)]
     Timeline(draw::Timeline),
+    /// Many users of a few servers: who should draft, nobody, the servers or the users' devices; times in milliseconds
+    #[command(after_help = cluster::ABOUT, allow_negative_numbers = true)]
+    Cluster(cluster::Args),
 }
 
 /// A pair, under the names that errors use.
@@ -133,6 +137,7 @@ pub(super) fn run(args: &Args, json: bool) -> Result<(), Failure> {
         What::Table(args) => table::run(args, json),
         What::Heatmap(args) => draw::heatmap(args, json),
         What::Timeline(args) => draw::timeline(args, json),
+        What::Cluster(args) => cluster::run(args, json),
     }
 }
 

@@ -3,9 +3,11 @@
 //! A page can set the custom properties `--ft-paper`, `--ft-ink`, `--ft-quiet`, `--ft-line`, `--ft-accepted`,
 //! `--ft-target`, `--ft-draft`, `--ft-verify` and `--ft-0` to `--ft-10` on any element around a picture.
 
+mod cluster;
 mod heatmaps;
 mod timeline;
 
+pub use cluster::cluster;
 pub use heatmaps::heatmaps;
 pub use timeline::timeline;
 
@@ -63,7 +65,9 @@ impl Svg {
                 // Writing to a string does not fail.
                 let _ = write!(rules, ".ft .ft-{name}{{fill:var(--ft-{name},{colour})}}");
                 let _ = match *name {
-                    "line" | "quiet" => write!(rules, ".ft .ft-s-{name}{{stroke:var(--ft-{name},{colour})}}"),
+                    "line" | "quiet" | "accepted" | "target" | "draft" => {
+                        write!(rules, ".ft .ft-s-{name}{{stroke:var(--ft-{name},{colour})}}")
+                    }
                     _ => Ok(()),
                 };
                 rules
@@ -73,7 +77,8 @@ impl Svg {
         svg.add("@media(prefers-color-scheme:dark){");
         svg.add(&rules(true));
         svg.add("}.ft text{font-family:system-ui,sans-serif;font-size:12px}.ft rect{shape-rendering:crispEdges}.ft .ft-b{font-weight:600}.ft .ft-small{font-size:10px}");
-        svg.add(".ft .ft-off{fill-opacity:.25;stroke-dasharray:2 2}</style>");
+        svg.add(".ft .ft-off{fill-opacity:.25;stroke-dasharray:2 2}");
+        svg.add(".ft path{fill:none;stroke-width:2}.ft .ft-dashed{stroke-width:1;stroke-dasharray:4 3}</style>");
         svg.rect(0.0, 0.0, width, height, "ft-paper");
         svg
     }
@@ -91,6 +96,12 @@ impl Svg {
     fn line(&mut self, from: (f64, f64), to: (f64, f64), class: &str) {
         let (x1, y1, x2, y2) = (short(from.0), short(from.1), short(to.0), short(to.1));
         self.add(&format!("<line x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\" class=\"{class}\"/>"));
+    }
+
+    /// A line through all these points.
+    fn path(&mut self, points: &[(f64, f64)], class: &str) {
+        let points: Vec<String> = points.iter().map(|&(x, y)| format!("{} {}", short(x), short(y))).collect();
+        self.add(&format!("<path d=\"M{}\" class=\"{class}\"/>", points.join("L")));
     }
 
     fn text(&mut self, x: f64, y: f64, anchor: Anchor, class: &str, text: &str) {

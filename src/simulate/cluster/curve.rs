@@ -1,0 +1,77 @@
+//! What a forward takes, by the rows in its batch.
+
+use crate::error::{Error, Result};
+use crate::simulate::LATENCIES;
+use serde::Serialize;
+use std::str::FromStr;
+
+/// Measured points (rows, milliseconds) with straight lines between them. Below the first point a forward takes as long
+/// as there, beyond the last one the last line goes on.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Curve(Vec<(usize, f64)>);
+
+impl Curve {
+    /// # Errors
+    /// [`Error::BadOption`] for no points, and for points that do not go up.
+    pub fn new(points: Vec<(usize, f64)>) -> Result<Self> {
+        let fits = |&(rows, latency): &(usize, f64)| rows > 0 && LATENCIES.contains(&latency);
+        let goes_up = |pair: &[(usize, f64)]| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1;
+        if points.is_empty() || !points.iter().all(fits) || !points.windows(2).all(goes_up) {
+            let value: Vec<String> = points.iter().map(|(rows, latency)| format!("{rows}:{latency}")).collect();
+            return Err(bad(&value.join(",")));
+        }
+        Ok(Self(points))
+    }
+
+    /// Milliseconds of a forward of so many rows.
+    pub fn at(&self, rows: usize) -> f64 {
+        let Self(points) = self;
+        let beyond = points.partition_point(|point| point.0 < rows);
+        match &points[..(beyond + 1).min(points.len())] {
+            [.., from, to] => {
+                let slope = (to.1 - from.1) / (to.0 - from.0) as f64;
+                from.1 + slope * (rows as f64 - from.0 as f64)
+            }
+            rest => rest[0].1,
+        }
+    }
+}
+
+impl FromStr for Curve {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let point = |point: &str| {
+            let (rows, latency) = point.split_once(':')?;
+            Some((rows.trim().parse().ok()?, latency.trim().parse().ok()?))
+        };
+        let points: Option<Vec<_>> = text.split(',').map(point).collect();
+        Self::new(points.ok_or_else(|| bad(text))?)
+    }
+}
+
+fn bad(value: &str) -> Error {
+    let allowed = "ROWS:MS,ROWS:MS,... with more rows from point to point, in no less time".into();
+    Error::BadOption { option: "curve".into(), value: value.into(), allowed }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_are_met_and_joined_by_lines() {
+        let curve: Curve = "2:10, 4:10,8:30".parse().unwrap();
+        assert_eq!([1, 2, 3, 4, 5, 8, 10].map(|rows| curve.at(rows)), [10.0, 10.0, 10.0, 10.0, 15.0, 30.0, 40.0]);
+        let flat: Curve = "1:7".parse().unwrap();
+        assert_eq!([1, 2, 1000].map(|rows| flat.at(rows)), [7.0; 3]);
+    }
+
+    #[test]
+    fn what_is_no_curve_is_refused() {
+        for text in ["", "1", "1:", "0:3", "1:0", "1:nan", "1:2,1:3", "4:2,2:3", "1:3,2:2", "1:2,,2:3", "-1:2"] {
+            let error = text.parse::<Curve>().unwrap_err();
+            assert!(error.to_string().contains("curve") && error.code() == "bad-option", "{text}: {error}");
+        }
+    }
+}

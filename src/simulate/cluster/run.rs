@@ -1,0 +1,349 @@
+//! One run: events in the order of their times.
+
+use super::{Cluster, Outcome, Schedule};
+use crate::error::Result;
+use crate::simulate::draws::SplitMix;
+use crate::simulate::offline::{PROMPT, id};
+use crate::simulate::rounds::accepted;
+use crate::speculate::dsi::{Action, Dsi, DsiOptions, Event, TaskId, Verifier, patience};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Rows of a text for the target: a known token and draft tokens.
+#[derive(Debug, Clone, Copy)]
+struct Request {
+    user: usize,
+    text: usize,
+    /// Of distributed speculation.
+    task: TaskId,
+    /// Position of the token that follows the known one.
+    position: usize,
+    rows: usize,
+}
+
+enum Happens {
+    /// A user wants a text.
+    Begins { user: usize },
+    /// The request is at its server.
+    Arrives(Request),
+    /// A server that has waited begins with whatever arrived at that moment.
+    Wakes { server: usize },
+    /// A forward ends.
+    Computed { server: usize },
+    /// The answer is at its user's.
+    Heard(Request),
+    /// A draft token of distributed speculation.
+    Drafted { user: usize, text: usize, task: TaskId },
+    /// The server hears that a request is not wanted any more.
+    Cancels { user: usize, text: usize, task: TaskId },
+}
+
+/// What distributed speculation needs besides.
+struct Distributed {
+    machine: Dsi,
+    /// The drafter's task, and the position of its next token.
+    drafting: Option<(TaskId, usize, usize)>,
+    /// Requests that are wanted, by their number of the SP degree.
+    in_flight: Vec<(TaskId, usize)>,
+}
+
+#[derive(Default)]
+struct User {
+    /// Number of the text.
+    text: usize,
+    begun: f64,
+    /// Tokens of the text.
+    known: usize,
+    distributed: Option<Distributed>,
+}
+
+#[derive(Default)]
+struct Server {
+    waiting: VecDeque<Request>,
+    running: Vec<Request>,
+    since: f64,
+}
+
+/// What is measured, from the moment on when there are as many finished texts as users.
+#[derive(Default)]
+struct Tally {
+    texts: usize,
+    from: Option<f64>,
+    tokens: usize,
+    rows: usize,
+    busy: f64,
+    latencies: Vec<f64>,
+}
+
+struct Run<'a> {
+    cluster: &'a Cluster,
+    schedule: Schedule,
+    lookahead: usize,
+    /// Of each text, whether the drafter's token is right, by position.
+    texts: &'a [Vec<bool>],
+    begun: usize,
+    now: f64,
+    /// By time, whose bits are in its order, then in the order of their planning.
+    agenda: BTreeMap<(u64, u64), Happens>,
+    planned: u64,
+    random: SplitMix,
+    users: Vec<User>,
+    servers: Vec<Server>,
+    tally: Tally,
+}
+
+/// # Errors
+/// [`crate::Error::BadOption`].
+pub(super) fn run(cluster: &Cluster, schedule: Schedule, lookahead: usize, texts: &[Vec<bool>]) -> Result<Outcome> {
+    let users = (0..cluster.users).map(|_| User::default()).collect();
+    let servers = (0..cluster.servers).map(|_| Server::default()).collect();
+    let (agenda, random, tally) = (BTreeMap::new(), SplitMix(cluster.seed), Tally::default());
+    let (begun, now, planned) = (0, 0.0, 0);
+    let mut run =
+        Run { cluster, schedule, lookahead, texts, begun, now, agenda, planned, random, users, servers, tally };
+    for user in 0..cluster.users {
+        run.rest(user);
+    }
+    while run.tally.texts < cluster.users * (cluster.texts + 1) {
+        let Some(((at, _), happens)) = run.agenda.pop_first() else { break };
+        run.now = f64::from_bits(at);
+        run.happen(happens)?;
+    }
+    Ok(run.outcome())
+}
+
+impl Run<'_> {
+    fn plan(&mut self, after: f64, happens: Happens) {
+        self.agenda.insert(((self.now + after).to_bits(), self.planned), happens);
+        self.planned += 1;
+    }
+
+    fn happen(&mut self, happens: Happens) -> Result<()> {
+        match happens {
+            Happens::Begins { user } => self.begin(user)?,
+            Happens::Arrives(request) => {
+                let server = self.server_of(request.user);
+                self.servers[server].waiting.push_back(request);
+                self.plan(0.0, Happens::Wakes { server });
+            }
+            Happens::Wakes { server } if self.servers[server].running.is_empty() => self.compute(server),
+            Happens::Wakes { .. } => {}
+            Happens::Computed { server } => self.computed(server),
+            Happens::Heard(request) => self.heard(request),
+            Happens::Drafted { user, text, task } => self.drafted(user, text, task),
+            Happens::Cancels { user, text, task } => {
+                let server = self.server_of(user);
+                let cancelled = |request: &Request| (request.user, request.text, request.task) == (user, text, task);
+                self.servers[server].waiting.retain(|request| !cancelled(request));
+            }
+        }
+        Ok(())
+    }
+
+    fn server_of(&self, user: usize) -> usize {
+        user % self.cluster.servers
+    }
+
+    /// A time that is not always the same.
+    fn about(&mut self, time: f64) -> f64 {
+        time * (1.0 + self.cluster.jitter * (2.0 * self.random.uniform() - 1.0))
+    }
+
+    /// Until the user's next text.
+    fn rest(&mut self, user: usize) {
+        let think = -(1.0 - self.random.uniform()).ln() * self.cluster.think;
+        self.plan(think, Happens::Begins { user });
+    }
+
+    fn begin(&mut self, user: usize) -> Result<()> {
+        let text = self.begun % self.texts.len();
+        self.begun += 1;
+        let mut distributed = None;
+        let Cluster { tokens, sp_degree, drafter_latency, acceptance, round_trip, .. } = *self.cluster;
+        let is_distributed = self.schedule == Schedule::Distributed;
+        if is_distributed {
+            let lookahead = self.lookahead;
+            let latency = self.cluster.curve.at(lookahead + 1) + self.cluster.kv_latency + round_trip;
+            let patience = if sp_degree == 1 { patience(latency, drafter_latency, acceptance, lookahead) } else { 0 };
+            let target = Verifier { lookahead, sp_degree, patience, depth: 1 };
+            let options = DsiOptions { verifiers: vec![target], room: tokens, ends: Vec::new() };
+            let machine = Dsi::new(&PROMPT, options)?;
+            distributed = Some(Distributed { machine, drafting: None, in_flight: Vec::new() });
+        }
+        self.users[user] = User { text, begun: self.now, known: 0, distributed };
+        if is_distributed {
+            (0..sp_degree).for_each(|server| self.hear(user, Event::Free { server }));
+        } else {
+            let request = self.next(user);
+            self.send(request);
+        }
+        Ok(())
+    }
+
+    /// What is to be verified next, in rounds.
+    fn next(&self, user: usize) -> Request {
+        let User { text, known, .. } = self.users[user];
+        let drafts = self.lookahead.min(self.cluster.tokens - known - 1);
+        Request { user, text, task: 0, position: known, rows: drafts + 1 }
+    }
+
+    fn send(&mut self, request: Request) {
+        let drafts = if self.schedule == Schedule::Device { request.rows - 1 } else { 0 };
+        let drafting = self.about(drafts as f64 * self.cluster.drafter_latency);
+        self.plan(drafting + self.cluster.round_trip / 2.0, Happens::Arrives(request));
+    }
+
+    /// Begins a forward with all that is there.
+    fn compute(&mut self, server: usize) {
+        let Cluster { curve, kv_latency, max_num_seqs, server_drafter, .. } = self.cluster;
+        let Server { waiting, running, since } = &mut self.servers[server];
+        let room = (max_num_seqs - running.len()).min(waiting.len());
+        running.extend(waiting.drain(..room));
+        let texts = running.len();
+        if texts == 0 {
+            return;
+        }
+        *since = self.now;
+        let rows = running.iter().map(|request| request.rows).sum();
+        let mut latency = curve.at(rows) + kv_latency * texts as f64;
+        if self.schedule == Schedule::Server {
+            let steps = running.iter().map(|request| request.rows - 1).max().unwrap_or(0);
+            latency += steps as f64 * server_drafter * curve.at(texts);
+        }
+        self.plan(latency, Happens::Computed { server });
+    }
+
+    fn computed(&mut self, server: usize) {
+        let Server { running, since, .. } = &mut self.servers[server];
+        let done = std::mem::take(running);
+        if let Some(from) = self.tally.from {
+            self.tally.busy += self.now - since.max(from);
+            self.tally.rows += done.iter().map(|request| request.rows).sum::<usize>();
+        }
+        for request in done {
+            let Request { user, text, position, rows, .. } = request;
+            if self.schedule != Schedule::Distributed {
+                let right = accepted(&self.texts[text], position, rows - 1);
+                self.write(user, right + 1);
+            }
+            let in_server = matches!(self.schedule, Schedule::Plain | Schedule::Server);
+            if in_server && self.users[user].known < self.cluster.tokens {
+                let next = self.next(user);
+                self.servers[server].running.push(next);
+            } else {
+                let way = self.about(self.cluster.round_trip / 2.0);
+                self.plan(way, Happens::Heard(request));
+            }
+        }
+        self.compute(server);
+    }
+
+    fn write(&mut self, user: usize, tokens: usize) {
+        self.users[user].known += tokens;
+        if self.tally.from.is_some() {
+            self.tally.tokens += tokens;
+        }
+    }
+
+    fn heard(&mut self, request: Request) {
+        let Request { user, text, task, position, rows } = request;
+        if self.schedule == Schedule::Distributed {
+            // What was cancelled meanwhile, nobody waits for.
+            let wanted = self.of(user, text).and_then(|distributed| {
+                let at = distributed.in_flight.iter().position(|flying| flying.0 == task)?;
+                Some(distributed.in_flight.remove(at).1)
+            });
+            let Some(server) = wanted else { return };
+            let ids: Vec<u32> = (position..position + rows).map(|at| id(at, true)).collect();
+            self.hear(user, Event::Verified { server, task, ids: &ids });
+        }
+        let User { known, begun, .. } = self.users[user];
+        if known == self.cluster.tokens {
+            self.finish(user, begun);
+        } else if self.schedule == Schedule::Device {
+            let next = self.next(user);
+            self.send(next);
+        }
+    }
+
+    fn finish(&mut self, user: usize, begun: f64) {
+        // Its late answers and draft tokens are nobody's.
+        self.users[user].distributed = None;
+        self.tally.texts += 1;
+        if self.tally.from.is_some() {
+            self.tally.latencies.push((self.now - begun) / self.cluster.tokens as f64);
+        } else if self.tally.texts == self.cluster.users {
+            self.tally.from = Some(self.now);
+        }
+        self.rest(user);
+    }
+
+    /// The user's distributed speculation, while that text is being written.
+    fn of(&mut self, user: usize, text: usize) -> Option<&mut Distributed> {
+        let user = &mut self.users[user];
+        user.distributed.as_mut().filter(|_| user.text == text)
+    }
+
+    fn drafted(&mut self, user: usize, text: usize, task: TaskId) {
+        let latency = self.about(self.cluster.drafter_latency);
+        let Some(distributed) = self.of(user, text) else { return };
+        let Some((_, position, left)) = distributed.drafting.take_if(|drafting| drafting.0 == task) else { return };
+        if left > 1 {
+            distributed.drafting = Some((task, position + 1, left - 1));
+            self.plan(latency, Happens::Drafted { user, text, task });
+        }
+        let right = self.texts[text][position];
+        self.hear(user, Event::Drafted { task, ids: &[id(position, right)] });
+    }
+
+    fn hear(&mut self, user: usize, event: Event<'_>) {
+        let text = self.users[user].text;
+        let Some(distributed) = self.of(user, text) else { return };
+        let (mut actions, mut free) = (Vec::new(), Vec::new());
+        distributed.machine.handle(event, &mut actions);
+        for action in actions {
+            let Some(distributed) = self.of(user, text) else { return };
+            match action {
+                Action::Draft { task, feed, most } => {
+                    let position = feed.keep + feed.tokens.len() - PROMPT.len();
+                    distributed.drafting = Some((task, position, most));
+                    let latency = self.about(self.cluster.drafter_latency);
+                    self.plan(latency, Happens::Drafted { user, text, task });
+                }
+                Action::Verify { task, server, feed, rows } => {
+                    distributed.in_flight.push((task, server));
+                    let position = feed.keep + feed.tokens.len() - rows;
+                    self.send(Request { user, text, task, position, rows });
+                }
+                Action::Cancel { task } => {
+                    distributed.drafting.take_if(|drafting| drafting.0 == task);
+                    let flying = distributed.in_flight.iter().position(|flying| flying.0 == task);
+                    if let Some(at) = flying {
+                        free.push(distributed.in_flight.remove(at).1);
+                        self.plan(self.cluster.round_trip / 2.0, Happens::Cancels { user, text, task });
+                    }
+                }
+                Action::Emit { .. } => self.write(user, 1),
+            }
+        }
+        for server in free {
+            self.hear(user, Event::Free { server });
+        }
+    }
+
+    fn outcome(self) -> Outcome {
+        let Self { cluster, lookahead, now, tally, .. } = self;
+        let Tally { from, tokens, rows, busy, mut latencies, .. } = tally;
+        latencies.sort_by(f64::total_cmp);
+        let of_100 = |percent: usize| latencies[(latencies.len() * percent).div_ceil(100) - 1];
+        let time = now - from.unwrap_or(0.0);
+        Outcome {
+            lookahead,
+            tokens_per_second: tokens as f64 / time * 1000.0,
+            latency_mean: latencies.iter().sum::<f64>() / latencies.len() as f64,
+            latency_median: of_100(50),
+            latency_p95: of_100(95),
+            rows_per_token: rows as f64 / tokens as f64,
+            busy: busy / time / cluster.servers as f64,
+        }
+    }
+}

@@ -1,0 +1,84 @@
+/** Which of several models serves: the first that this machine can run and this page can reach. */
+import { Engine } from "./engine.js";
+import { ForetokenError, badOption } from "./error.js";
+import { OpenAI } from "./openai.js";
+
+/** @import { Candidate, LoadOptions, Server, Skipped } from "./api.js" */
+
+/**
+ * @param {Server | readonly Candidate[]} given
+ * @param {LoadOptions} [options] of all of them; what a candidate says itself comes first
+ * @returns {Promise<Engine>}
+ */
+export async function loadFirst(given, options) {
+  const candidates = [given].flat();
+  if (!candidates.length) throw badOption("model", [], "one candidate or more");
+  /** @type {Skipped[]} */
+  const skipped = [];
+  for (const candidate of candidates) {
+    const { model, url, ...own } = described(candidate);
+    try {
+      const engine = await begin(model, url, { ...options, ...own });
+      engine.skipped = skipped;
+      return engine;
+    } catch (error) {
+      // The app made a mistake, or has ended it.
+      if (!(error instanceof ForetokenError) || ["bad-option", "aborted"].includes(error.code)) throw error;
+      skipped.push({ model: called(model), ...(url && { url: String(url) }), code: error.code, message: error.message });
+    }
+  }
+  const reasons = skipped.map(({ model, url, message }) => `${url ? `${model} at ${url}` : model}: ${message}`);
+  const message = skipped.length > 1 ? `no candidate can serve. ${reasons.join("; ")}` : skipped[0].message;
+  throw new ForetokenError({ code: skipped[skipped.length - 1].code, message, detail: { skipped } });
+}
+
+/** @param {any} candidate @returns {any} with its model by name */
+function described(candidate) {
+  const isModel = typeof candidate === "string" || candidate instanceof URL || Array.isArray(candidate) || candidate?.getFileHandle;
+  if (isModel) return { model: candidate };
+  if (!candidate?.model) throw badOption("model", candidate, "of a candidate: { model, ... } or { url, model, ... }");
+  return candidate;
+}
+
+/** @param {any} model @returns {string} */
+const called = (model) => (typeof model === "string" || model instanceof URL ? String(model) : (model.name ?? "files"));
+
+/**
+ * @param {any} model
+ * @param {string | URL | undefined} url
+ * @param {LoadOptions & { max_download?: number, api_key?: string, tokenizer?: unknown }} options
+ */
+async function begin(model, url, { max_download, api_key, tokenizer, ...options }) {
+  if (url && tokenizer) return Engine.load(/** @type {any} */ ({ url, model, api_key, tokenizer }), options);
+  if (url) {
+    const server = new OpenAI({ url, model, api_key });
+    const { onProgress, signal } = options;
+    // Nothing of it runs here, so that no GPU is asked for.
+    const engine = await Engine.load(server.url, { device: "auto", onProgress, signal, worker: () => /** @type {any} */ (server.connect()) });
+    engine.chat.completions.create = /** @type {any} */ (server.create.bind(server));
+    return engine;
+  }
+  if (max_download !== undefined) await check(model, max_download, options);
+  return Engine.load(model, options);
+}
+
+/**
+ * Throws where more would have to be downloaded.
+ * @param {any} model
+ * @param {number} most bytes
+ * @param {LoadOptions} options
+ */
+async function check(model, most, { assistant_model, assistant_file, ...options }) {
+  if (!(most >= 0)) throw badOption("max_download", most, "bytes, 0 or more");
+  const kept = options.cache === false ? [] : await Engine.cache.list();
+  let bytes = 0;
+  for (const [files, file] of [[model, options.file], ...(assistant_model ? [[assistant_model, assistant_file]] : [])]) {
+    const { download_bytes, unfit } = await Engine.inspect(files, { ...options, file });
+    if (unfit && files === model) throw new ForetokenError({ code: "out-of-gpu-memory", message: unfit });
+    const isRemote = typeof files === "string" || files instanceof URL;
+    const here = kept.find((/** @type {{ model: string, url: string }} */ { model, url }) => [model, url].includes(called(files)))?.bytes ?? 0;
+    if (isRemote) bytes += Math.max(download_bytes - here, 0);
+  }
+  if (bytes > most)
+    throw new ForetokenError({ code: "download-too-large", message: `${bytes} bytes to download, ${most} are allowed`, detail: { bytes, max_download: most } });
+}

@@ -1,0 +1,362 @@
+/** A server with OpenAI's API where an engine would have a worker: what it is asked, and what it answers. */
+import { ForetokenError, aborted, badOption } from "./error.js";
+import { place } from "./spawn.js";
+
+/**
+ * @import { DeviceInfo, GenerateOptions, Generation, Memory, ModelMemory, Prompt, Server, Stats } from "./api.js"
+ * @import { ChatCompletion, ChatCompletionChunk, ChatRequest, CompletionUsage, RequestOptions } from "./chat.js"
+ * @import { ErrorCode } from "./error.js"
+ * @import { ToWorker } from "./protocol.js"
+ * @import { Spawned } from "./spawn.js"
+ */
+
+/** Options that say how a text is computed, not which. */
+const NO_PART = [
+  "num_assistant_tokens",
+  "num_assistant_tokens_schedule",
+  "prompt_lookup_num_tokens",
+  "max_matching_ngram_size",
+  "prompt_lookup_rule",
+  "assistant_confidence_threshold",
+  "drafter",
+  "acceptance",
+  "speculation",
+  "overlap",
+];
+/** Options that no server hears of, with what they say by default. */
+const UNKNOWN = /** @type {const} */ ({ no_repeat_ngram_size: 0, bad_words_ids: [], context: "error" });
+/** What the API calls them. @type {Record<string, string>} */
+const NAMES = { max_new_tokens: "max_tokens", min_new_tokens: "min_tokens" };
+
+/** Seconds in which a server has to say that it is there. */
+const REACH = 20;
+
+/** What a status is among the engine's errors; others of 400 to 499 are about the request, the rest is the server's trouble. @type {Record<number, ErrorCode>} */
+const CODES = { 401: "unauthorized", 403: "unauthorized", 404: "not-found", 408: "overloaded", 429: "overloaded", 503: "overloaded", 529: "overloaded" };
+
+/**
+ * The options of a request, under the API's names. Like the engine, it takes the most likely token where nothing asks for others.
+ * @param {Record<string, any>} options
+ */
+function asked(options) {
+  const given = Object.entries(options).filter(([name, value]) => value != null && !NO_PART.includes(name));
+  /** @type {Record<string, any>} */
+  const body = Object.fromEntries(given.map(([name, value]) => [NAMES[name] ?? name, value]));
+  for (const [name, value] of Object.entries(UNKNOWN)) {
+    if (name in body && JSON.stringify(body[name]) !== JSON.stringify(value))
+      throw badOption(name, body[name], `${JSON.stringify(value)}, where a server writes`);
+    delete body[name];
+  }
+  const { do_sample = body.temperature === undefined ? "top_p" in body || "seed" in body : body.temperature !== 0, response_format: form, prediction } = body;
+  delete body.do_sample;
+  if (!do_sample) for (const name of ["top_p", "top_k", "min_p"]) delete body[name];
+  if (!do_sample) body.temperature = 0;
+  if (typeof prediction === "string") body.prediction = { type: "content", content: prediction };
+  if (form?.type === "regex" || form?.type === "grammar")
+    throw badOption("response_format", form.type, "text, json_object or json_schema, where a server writes");
+  // What the engine does in any case, OpenAI wants to be told.
+  if (form?.json_schema) body.response_format = { ...form, json_schema: { name: "answer", strict: true, ...form.json_schema } };
+  return body;
+}
+
+/** Seconds, or the time of day. @param {string | null} header @returns {number | null} seconds */
+function retryAfter(header) {
+  if (!header) return null;
+  const seconds = /^\d+$/.test(header.trim()) ? Number(header) : (Date.parse(header) - Date.now()) / 1000;
+  return Number.isNaN(seconds) ? null : Math.max(seconds, 0);
+}
+
+/** The events of a stream, parsed; whether the last one was there, `[DONE]` says. @param {ReadableStream<Uint8Array>} bytes */
+async function* events(bytes) {
+  const reader = bytes.pipeThrough(/** @type {any} */ (new TextDecoderStream())).getReader();
+  let rest = "";
+  try {
+    for (;;) {
+      const { done, value = "" } = await reader.read();
+      const lines = (rest + value).split(/\r\n|\n|\r/);
+      rest = done ? "" : /** @type {string} */ (lines.pop());
+      for (const line of lines) {
+        const data = /^data: ?(.*)$/.exec(line)?.[1];
+        if (data === "[DONE]") return;
+        if (data) yield JSON.parse(data);
+      }
+      if (done) throw new Error("the stream broke off");
+    }
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}
+
+/** All of it, where a server leaves something out. @param {any} usage @returns {CompletionUsage} */
+const whole = ({ prompt_tokens_details, completion_tokens_details, ...usage }) => ({
+  ...usage,
+  prompt_tokens_details: { cached_tokens: 0, ...prompt_tokens_details },
+  completion_tokens_details: { accepted_prediction_tokens: 0, rejected_prediction_tokens: 0, ...completion_tokens_details },
+});
+
+export class OpenAI {
+  #key;
+  /** Ends what is on its way. */
+  #closing = new AbortController();
+
+  /** @param {Server} server */
+  constructor({ url, model, api_key }) {
+    if (typeof model !== "string" || !model) throw badOption("model", model, "the name of a model of the server");
+    if (api_key != null && typeof api_key !== "string") throw badOption("api_key", typeof api_key, "a text");
+    this.model = model;
+    this.#key = api_key ?? "";
+    try {
+      const { origin, pathname } = new URL(url, place.base());
+      // Of a host alone, what is usual.
+      this.url = `${origin}${pathname === "/" ? "/v1" : pathname.replace(/\/$/, "")}`;
+    } catch {
+      throw badOption("url", url, "the address of an API like OpenAI's, https://host/v1");
+    }
+  }
+
+  /** @param {string} text that may hold the key, since servers quote what they refuse */
+  #withoutKey(text) {
+    return this.#key ? text.replaceAll(this.#key, "...") : text;
+  }
+
+  /** @param {ErrorCode} code @param {string} message @param {object} [detail] */
+  #failed(code, message, detail = {}) {
+    return new ForetokenError({ code, message: this.#withoutKey(`${this.url}: ${message}`), detail });
+  }
+
+  /** What a refusal says. @param {any} said the body, as far as it was JSON @param {number} status @param {Headers} [headers] */
+  #refused(said, status, headers) {
+    const { message = said?.message ?? said?.detail, code: reason, param } = said?.error ?? {};
+    const words = typeof message === "string" ? message : typeof said?.error === "string" ? said.error : "";
+    const code = reason === "context_length_exceeded" ? "context-full" : (CODES[status] ?? (status >= 400 && status < 500 ? "bad-option" : "network"));
+    const more = {
+      ...(code === "overloaded" && { retry_after: retryAfter(headers?.get("Retry-After") ?? null) }),
+      ...(code === "bad-option" && { option: typeof param === "string" ? param : "request" }),
+    };
+    return this.#failed(code, `${status}${words && `: ${words.slice(0, 500)}`}`, { status, ...more });
+  }
+
+  /** @param {AbortSignal | null} [signal] the caller's @returns {AbortSignal} that, and the end of the engine */
+  #until(signal) {
+    return AbortSignal.any([this.#closing.signal, ...(signal ? [signal] : [])]);
+  }
+
+  /**
+   * @param {string} path
+   * @param {object | undefined} body
+   * @param {AbortSignal} signal
+   */
+  async #ask(path, body, signal) {
+    const headers = { ...(body && { "Content-Type": "application/json" }), ...(this.#key && { Authorization: `Bearer ${this.#key}` }) };
+    const request = { method: body ? "POST" : "GET", headers, body: body && JSON.stringify(body), signal };
+    const response = await this.#during(signal, () => fetch(`${this.url}/${path}`, request));
+    if (response.ok) return response;
+    const said = await response.json().catch(() => null);
+    throw this.#refused(said, response.status, response.headers);
+  }
+
+  /**
+   * What goes wrong on the way is an error of the network, unless somebody has ended it.
+   * @template T
+   * @param {AbortSignal} signal
+   * @param {() => Promise<T>} work
+   */
+  async #during(signal, work) {
+    try {
+      return await work();
+    } catch (error) {
+      if (signal.aborted) throw aborted(signal);
+      if (error instanceof SyntaxError) throw this.#foreign();
+      throw this.#failed("network", `${error.message}. Can it be reached, and does it allow other origins (CORS)?`);
+    }
+  }
+
+  #foreign() {
+    return this.#failed("network", "the answer is not that of such an API");
+  }
+
+  /**
+   * @param {string} path
+   * @param {object} body
+   * @param {AbortSignal} signal
+   * @returns {AsyncGenerator<any, void>} the chunks
+   */
+  async *#stream(path, body, signal) {
+    const response = await this.#ask(path, { ...body, stream: true }, signal);
+    const chunks = events(/** @type {ReadableStream<Uint8Array>} */ (response.body));
+    try {
+      for (;;) {
+        const { done, value } = await this.#during(signal, () => chunks.next());
+        if (done) return;
+        if (value?.error) throw this.#refused(value, Number(value.error.code) || 500);
+        if (!Array.isArray(value?.choices)) throw this.#foreign();
+        yield value.usage ? { ...value, usage: whole(value.usage) } : value;
+      }
+    } finally {
+      await chunks.return();
+    }
+  }
+
+  /**
+   * Chat completions: what the engine's own do, but for the model's name, which is the server's.
+   * @param {ChatRequest & { stream?: boolean | null }} body
+   * @param {RequestOptions | null} [request]
+   * @returns {Promise<ChatCompletion | AsyncIterable<ChatCompletionChunk>>}
+   */
+  async create(body, request) {
+    const { stream, ...rest } = body ?? {};
+    const signal = this.#until(request?.signal);
+    const wanted = { ...asked(rest), model: this.model };
+    if (stream) return this.#stream("chat/completions", wanted, signal);
+    const response = await this.#ask("chat/completions", wanted, signal);
+    const answer = await this.#during(signal, () => response.json());
+    if (!Array.isArray(answer?.choices)) throw this.#foreign();
+    return answer.usage ? { ...answer, usage: whole(answer.usage) } : answer;
+  }
+
+  /**
+   * @param {{ prompt: Prompt, options: Partial<GenerateOptions> }} args
+   * @param {(event: any) => void} tell
+   * @param {AbortSignal} signal
+   * @returns {Promise<Generation>}
+   */
+  async #generate({ prompt, options: { logprobs, do_sample, ...options } }, tell, signal) {
+    if (logprobs) throw badOption("logprobs", logprobs, "false where a server writes, or chat.completions");
+    const begun = performance.now();
+    const seconds = () => (performance.now() - begun) / 1000;
+    const isChat = Array.isArray(prompt) && typeof prompt[0] === "object";
+    const body = {
+      max_tokens: 256,
+      ...asked({ ...options, do_sample: do_sample ?? false }),
+      ...(isChat ? { messages: prompt } : { prompt }),
+      model: this.model,
+      stream_options: { include_usage: true },
+    };
+    let [text, first, ended] = ["", 0, "aborted"];
+    /** @type {CompletionUsage | undefined} */
+    let usage;
+    try {
+      for await (const { choices, usage: used } of this.#stream(isChat ? "chat/completions" : "completions", body, signal)) {
+        const [choice] = choices;
+        const piece = choice?.delta?.content ?? choice?.text ?? "";
+        first ||= piece && seconds();
+        text += piece;
+        // Which token it is, the API does not say.
+        if (piece) tell({ tokens: [{ id: -1, text: piece, origin: "target" }] });
+        if (choice?.finish_reason) ended = choice.finish_reason === "length" ? "length" : "stop";
+        usage = used ?? usage;
+      }
+    } catch (error) {
+      if (error.code !== "aborted") throw error;
+      ended = "aborted";
+    }
+    const finish_reason = /** @type {Generation["finish_reason"]} */ (ended);
+    return { text, token_ids: [], finish_reason, stats: statistics(body, usage, first, seconds()) };
+  }
+
+  /** Whether the server is there and takes the key. @param {AbortSignal} signal @returns {Promise<string[]>} warnings */
+  async #check(signal) {
+    const late = AbortSignal.timeout(REACH * 1000);
+    const both = AbortSignal.any([signal, late]);
+    try {
+      const response = await this.#ask("models", undefined, both);
+      const { data } = await this.#during(both, () => response.json());
+      const isListed = !Array.isArray(data) || data.some(({ id }) => id === this.model);
+      return isListed ? [] : [`${this.url} does not list a model ${this.model}`];
+    } catch (error) {
+      if (late.aborted && !signal.aborted) throw this.#failed("network", `no answer within ${REACH} seconds`);
+      // Not all of them have a list.
+      if (["not-found", "bad-option"].includes(error.code)) return [];
+      throw error;
+    }
+  }
+
+  /**
+   * In a worker's place.
+   * @returns {Spawned}
+   */
+  connect() {
+    this.#closing = new AbortController();
+    /** @type {Map<number, AbortController>} */
+    const running = new Map();
+    /** @param {Extract<ToWorker, { type: "call" }>} call @param {(event: any) => void} tell @returns {Promise<unknown>} */
+    const answer = async ({ id, method, args }, tell) => {
+      const signal = this.#until(running.get(id)?.signal);
+      if (method === "load") return { device: this.#device(), memory: MEMORY, warnings: await this.#check(signal), toolFormat: null };
+      if (method === "generate") return this.#generate(/** @type {any} */ (args), tell, signal);
+      throw badOption("model", this.model, `for ${method}: a model on this device`);
+    };
+    /** @type {Spawned} */
+    const port = {
+      onmessage: null,
+      postMessage(message) {
+        if (message.type === "abort") running.get(message.id)?.abort();
+        if (message.type !== "call") return;
+        const { id } = message;
+        const say = (/** @type {any} */ data) => port.onmessage?.(/** @type {any} */ ({ data: { id, ...data } }));
+        running.set(id, new AbortController());
+        answer(message, (event) => say({ type: "event", event }))
+          .then(
+            (result) => say({ type: "result", result }),
+            ({ code = "internal", message, detail = null }) => say({ type: "error", error: { code, message, detail } }),
+          )
+          .finally(() => running.delete(id));
+      },
+      terminate: () => this.#closing.abort(),
+    };
+    return port;
+  }
+
+  /** @returns {DeviceInfo} */
+  #device() {
+    return { name: `${this.model} at ${this.url}`, backend: "server", driver: "", max_buffer_size: 0, max_binding_size: 0, software: false };
+  }
+}
+
+/** @type {ModelMemory} */
+const NOTHING = { weights: 0, kv: 0, scratch: 0, read_per_token: 0 };
+/** @type {Memory} */
+const MEMORY = { target: NOTHING, draft: null };
+
+/**
+ * What can be known of a text that a server wrote; the rest is 0.
+ * @param {Record<string, any>} asked @param {CompletionUsage | undefined} usage @param {number} first seconds to the first piece @param {number} total seconds
+ * @returns {Stats}
+ */
+function statistics(asked, usage, first, total) {
+  const written = usage?.completion_tokens ?? 0;
+  const tokens_per_second = written > 1 && total > first ? (written - 1) / (total - first) : 0;
+  const { temperature = 1, top_k = 0, top_p = 1, min_p = 0, repetition_penalty = 1, presence_penalty = 0, frequency_penalty = 0, seed = null } = asked;
+  return /** @type {any} */ ({
+    num_spec_steps: 0,
+    num_draft_tokens: 0,
+    num_accepted_draft_tokens: 0,
+    num_emitted_tokens: written,
+    mean_acceptance_length: 0,
+    draft_acceptance_rate: 0,
+    acceptance_histogram: [],
+    per_step_drafted: [],
+    per_step_accepted: [],
+    num_prompt_tokens: usage?.prompt_tokens ?? 0,
+    num_cached_tokens: usage?.prompt_tokens_details.cached_tokens ?? 0,
+    num_cached_draft_tokens: 0,
+    num_dropped_messages: 0,
+    speculating: null,
+    distributed: null,
+    times: { prefill: 0, first_token: first, draft: 0, masks: 0, verify: 0, emit: 0, host: 0, hidden: 0, total, tokens_per_second },
+    sampling: {
+      do_sample: temperature !== 0,
+      temperature,
+      top_k,
+      top_p,
+      min_p,
+      repetition_penalty,
+      presence_penalty,
+      frequency_penalty,
+      no_repeat_ngram_size: 0,
+    },
+    seed,
+    warnings: [],
+    wasm_memory: 0,
+  });
+}
