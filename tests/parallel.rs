@@ -250,7 +250,7 @@ fn a_lost_device_does_not_change_the_text() {
                 dying.store(-1, Ordering::Relaxed);
             }
         }
-        let (mut servers, _) = Servers::start(vec![mortal(&dying, 1)], None).unwrap();
+        let (mut servers, _) = Servers::start(vec![mortal(&dying, 1)], None::<Build<Engine>>).unwrap();
         dying.store(2, Ordering::Relaxed);
         let mut sink = Collect::new(16);
         let failed = run(parallel::write(
