@@ -101,10 +101,8 @@ fn recorded_answers_are_read() {
         assert_eq!((found, ended), (ids, true), "{name}");
     }
     // Other lengths than were asked for are refused, and so is garbage.
-    for (length, rows, says) in [(39, 4, "it read 40 tokens"), (40, 41, "")] {
-        let read = std::panic::catch_unwind(|| Dialect::Vllm.read(&file("vllm_verified.json"), length, rows.min(40)));
-        assert!(rows == 41 || read.unwrap().unwrap_err().contains(says));
-    }
+    let other_length = Dialect::Vllm.read(&file("vllm_verified.json"), 39, 4).unwrap_err();
+    assert!(other_length.contains("it read 40 tokens"), "{other_length}");
     for garbage in [&b"<html>"[..], b"{}", b"[]", b"{\"choices\": [{\"token_ids\": [1, 2]}]}", b"{\"choices\": [{\"token_ids\": [-1]}]}"] {
         for dialect in DIALECTS {
             assert!(dialect.read(garbage, 4, 1).is_err() && dialect.read(garbage, 4, 2).is_err());
@@ -161,6 +159,7 @@ fn what_a_server_has_cached_is_not_believed() {
         assert_eq!(generation.token_ids, expected(48), "{again}");
         let traffic = generation.stats.traffic.unwrap();
         assert!(traffic.num_cached_tokens * 2 > traffic.num_prompt_tokens, "{traffic:?}");
+        assert_eq!(traffic.num_retries, 0);
         // The second time the cache has places that are asked for; the server goes on from there.
         let goes_on = |asked: &Asked| asked.body["sampling_params"]["max_tokens"] != 1;
         assert_eq!(served.asked().iter().any(goes_on), again);

@@ -112,6 +112,9 @@ impl Dialect {
         if let Some(read) = read.as_u64().filter(|read| *read != length as u64) {
             return Err(format!("it read {read} tokens, but {length} were sent"));
         }
+        let cached = cached.as_u64().map(|cached| cached as usize);
+        // Of places that it had cached vLLM tells whatever is in memory, and who reads it looks at `cached`.
+        let means_nothing = self == Self::Vllm && cached.is_some_and(|cached| cached > length - rows);
         let mut ids = Vec::new();
         if rows > 1 {
             let places = places.as_array().ok_or("it says nothing of the prompt's tokens")?;
@@ -121,14 +124,15 @@ impl Dialect {
             }
             // The first place tells of what comes before it.
             for place in &places[expected + 1 - rows..] {
-                ids.push(self.most_likely(place).ok_or("it does not tell the most likely token of a place")?);
+                let id = self.most_likely(place).or(means_nothing.then_some(0));
+                ids.push(id.ok_or("it does not tell the most likely token of a place")?);
             }
         }
         match last.as_array().map(Vec::as_slice) {
             Some([last]) => ids.push(token(last).ok_or("its token is none")?),
             other => return Err(format!("it wrote {} tokens, but 1 was asked for", other.map_or(0, <[_]>::len))),
         }
-        Ok(Answer { ids, cached: cached.as_u64().map(|cached| cached as usize) })
+        Ok(Answer { ids, cached })
     }
 
     /// What was answered to [`Self::generation`]: 1 to `most` tokens. Fails with a reason, in words.
