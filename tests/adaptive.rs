@@ -167,7 +167,7 @@ fn told(world: &World, timings: Timings, seed: u64, guess: f64) -> Adaptive {
     let rows = [1.0, rows[0], rows[1], rows[2], rows[3]];
     let step = guess * world.step * disturbed(1) / plain;
     let waiting = f64::max((1.0 + world.host) * disturbed(20) / plain - 1.0, 0.0);
-    Adaptive::new(Told { plain: Some(0.02 * plain), rows, timed: true, step, waiting })
+    Adaptive::new(Told { plain: Some(0.02 * plain), rows, timed: true, step, waiting, far: false })
 }
 
 /// The time of a text, and the state of the drafter after it.

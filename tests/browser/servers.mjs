@@ -17,6 +17,9 @@ let failsAfter = Infinity;
 /** What the target finds most likely behind so many tokens of a text; behind another text it says something else. */
 const next = (ids, count) => (ids.slice(0, count).every((id, at) => id === text[at]) ? (text[count] ?? 0) : 7);
 
+/** Whether it is about the prompt's text: what rounds cost is measured at load, with others. */
+const isText = (ids) => ids.length > 10 && ids[0] === text[0] && ids[1] === text[1];
+
 const FAULTS = {
   locked: (response) => response.writeHead(401).end(JSON.stringify({ error: `Unauthorized: ${KEY}` })),
   busy: (response) => response.writeHead(429, { "Retry-After": "1000" }).end(JSON.stringify({ error: { message: "slow down" } })),
@@ -40,18 +43,18 @@ async function stub(request, response) {
   if (path === "v1/models") return response.end(JSON.stringify({ data: [{ id: "tales", owned_by: "vllm", max_model_len: 1024 }] }));
   if (path === "tokenize" && fault === "other") return response.end(JSON.stringify({ tokens: [5, 6, 7] }));
   if (path !== "inference/v1/generate") return response.writeHead(404).end();
-  if (failsAfter-- <= 0) {
+  const { token_ids: ids, sampling_params: wanted, stream } = body;
+  if (isText(ids) && failsAfter-- <= 0) {
     failsAfter = Infinity;
     return response.writeHead(500).end("oops");
   }
-  const { token_ids: ids, sampling_params: wanted, stream } = body;
   if (stream) {
-    for (let at = ids.length; at < ids.length + wanted.max_tokens && at <= text.length; at++) {
+    for (let at = ids.length; at < ids.length + wanted.max_tokens; at++) {
+      // Whoever wants no more hangs up.
       if (response.destroyed) return;
       await new Promise((resolve) => response.write(`data: ${JSON.stringify({ choices: [{ index: 0, token_ids: [next(text, at)] }] })}\n\n`, resolve));
     }
-    // Whoever wants no more hangs up.
-    return;
+    return response.end("data: [DONE]\n\n");
   }
   const place = (count) => ({ [ids[count] ?? 0]: { logprob: -9, rank: 50 }, [next(ids, count)]: { logprob: -0.5, rank: 1 } });
   const prompt_logprobs = wanted.prompt_logprobs ? [null, ...ids.slice(1).map((_, at) => place(at + 1))] : null;
@@ -60,10 +63,15 @@ async function stub(request, response) {
 }
 
 let page, elsewhere, server;
-faults.served = (_, response) =>
-  response
-    .writeHead(200, { "Content-Type": "text/html", "Content-Security-Policy": CSP.replace("connect-src", `connect-src ${elsewhere}`) })
-    .end('<!doctype html><title>served</title><script type="module" src="/demo/policy.js"></script>');
+/** A page that may ask the stub, and so may its worker. */
+faults.served = (_, response, rest) => {
+  // The demo's policy of trusted types knows one worker only.
+  const policy = CSP.replace("connect-src", `connect-src ${elsewhere}`).replace(/require-trusted-types-for[^;]*;/, "");
+  const writeHead = response.writeHead.bind(response);
+  response.writeHead = (status, headers) => writeHead(status, { ...headers, "Content-Security-Policy": policy });
+  if (rest.join("")) return;
+  response.writeHead(200, { "Content-Type": "text/html" }).end('<!doctype html><title>served</title><script type="module" src="/demo/policy.js"></script>');
+};
 
 export const before = async () => {
   ({ server, url: elsewhere } = await listen(stub, 0));
@@ -92,7 +100,7 @@ const write = (more, options) =>
   page.evaluate(
     async ([more, options]) => {
       const { load, ...target } = more;
-      const engine = await Engine.load(at("ok", target), { device: "cpu", ...load });
+      const engine = await Engine.load(at("ok", target), { device: "cpu", worker: "/served/worker.js", ...load });
       const { token_ids, stats } = await engine.generate(PROMPT, { max_new_tokens: 36, ...options }).result;
       const { device, warnings } = engine;
       engine.dispose();
@@ -117,7 +125,7 @@ export const tests = {
         warnings.some((warning) => warning.includes("vocabulary")),
         `${name}: ${warnings}`,
       );
-      const texts = asked.filter(({ path, body }) => path === "inference/v1/generate" && body.token_ids.length > 20);
+      const texts = asked.filter(({ path, body }) => path === "inference/v1/generate" && isText(body.token_ids));
       if (name === "nobody") equal(texts.length, 1, "requests of the server's own decoding");
       if (name === "draft model") check(texts.length < 36 && stats.num_accepted_draft_tokens > 10, `${texts.length} requests`);
       check(
@@ -137,7 +145,7 @@ export const tests = {
   async "what is not wanted any more is broken off"() {
     left = 0;
     const heard = await page.evaluate(async () => {
-      const engine = await Engine.load(at(), { device: "cpu" });
+      const engine = await Engine.load(at(), { device: "cpu", worker: "/served/worker.js" });
       let heard = 0;
       for await (const _ of engine.generate(PROMPT, { max_new_tokens: 30, speculation: "off" })) if (++heard === 5) break;
       // The engine goes on with the next call.
@@ -154,7 +162,7 @@ export const tests = {
       page.evaluate(
         async ([fault, options, more]) => {
           try {
-            const engine = await Engine.load(at(fault, more), { device: "cpu" });
+            const engine = await Engine.load(at(fault, more), { device: "cpu", worker: "/served/worker.js" });
             await engine.generate(PROMPT, options).result.finally(() => engine.dispose());
           } catch ({ code, message, detail }) {
             return { code, message, detail: JSON.stringify(detail) };
