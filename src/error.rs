@@ -132,7 +132,9 @@ pub enum Error {
         retry_after: Option<f64>,
     },
     /// A server means something else by a token than the tokenizer here.
-    #[error("{url}: its model has another tokenizer ({reason}): name the model that runs there, or a model that shares its tokenizer")]
+    #[error(
+        "{url}: its model has another tokenizer ({reason}): name the model that runs there, or a model that shares its tokenizer"
+    )]
     TokenizerMismatch {
         /// The server.
         url: String,

@@ -274,12 +274,12 @@ pub(crate) fn without_assistant(reason: impl Display) -> String {
 }
 
 impl Translate for Translator {
-    fn to_draft(&mut self, text: &[u32]) -> Result<Vec<u32>> {
-        self.to_draft(text)
+    fn for_draft(&mut self, text: &[u32]) -> Result<Vec<u32>> {
+        self.for_draft(text)
     }
 
-    fn to_target(&self, drafted: &[u32]) -> Result<Vec<u32>> {
-        self.to_target(drafted)
+    fn for_target(&self, drafted: &[u32]) -> Result<Vec<u32>> {
+        self.for_target(drafted)
     }
 }
 
@@ -330,7 +330,7 @@ pub(crate) async fn open_assistant<A: Source + 'static>(
     options: &LoadOptions,
     context: usize,
 ) -> Result<(ModelFiles<A>, Tokenizer)> {
-    let own = options.clone().max_context(None).file(options.assistant_file.clone());
+    let own = options.clone().max_context(None).file(options.assistant_file.clone()).sp_degree(1);
     let mut assistant = ModelFiles::open(source, &own).await.map_err(checkpoint::of_assistant)?;
     let most = assistant.blueprint.spec.max_position_embeddings;
     assistant.blueprint.capacity.max_context = context.min(most);

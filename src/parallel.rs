@@ -13,6 +13,8 @@
 mod crew;
 mod load;
 mod serve;
+#[cfg(all(feature = "remote", not(target_arch = "wasm32")))]
+mod served;
 #[cfg(not(target_arch = "wasm32"))]
 mod servers;
 mod text;

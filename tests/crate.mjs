@@ -9,7 +9,7 @@ import { fileURLToPath } from "node:url";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 /** The most bytes of the packed crate; crates.io takes 10 MB. */
-const MOST = 480_000;
+const MOST = 490_000;
 
 /** Runs a command and returns its output. */
 function run(command, args, cwd = root) {
@@ -26,7 +26,7 @@ run("cargo", ["package", "--no-verify", "--allow-dirty", "--offline", "--quiet"]
 const scratch = mkdtempSync(join(tmpdir(), "foretoken-crate-"));
 after(() => rmSync(scratch, { recursive: true }));
 
-test("the crate is small, and has no weights and no tests", () => {
+test("the crate is small, and has no weights, no measurements and no tests", () => {
   const { size } = statSync(`${packed}.crate`);
   console.log(`the crate has ${size} bytes`);
   ok(size <= MOST, `${size} bytes`);
@@ -34,7 +34,7 @@ test("the crate is small, and has no weights and no tests", () => {
     .trim()
     .split("\n");
   const tops = new Set(files.map((file) => file.split("/")[1]).filter((top) => !/^(Cargo\.|\.cargo|LICENSE-)/.test(top)));
-  deepEqual([...tops].sort(), ["ARCHITECTURE.md", "README.md", "benches", "build.rs", "docs", "examples", "shaders", "src"]);
+  deepEqual([...tops].sort(), ["ARCHITECTURE.md", "README.md", "build.rs", "docs", "examples", "shaders", "src"]);
 });
 
 test("the packed crate builds, examples and documentation with it; its program says how to get a model", () => {

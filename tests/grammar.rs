@@ -153,6 +153,19 @@ fn a_text_ends_where_its_form_is_complete_or_its_room() {
 }
 
 #[test]
+fn a_special_token_is_written_as_one() {
+    let mut session = load(Device::Cpu);
+    // `<|im_start|>`, by its id and by its name.
+    let form = ResponseFormat::grammar("start: <[1]> \"fox \" /[a-c]/ <|im_start|> \"wolf\"");
+    let written = |more: GenerateOptions| more.response_format(form.clone());
+    let (plain, _) = write(&mut session, &written(GenerateOptions::new().speculation(Speculation::Off)));
+    assert_eq!((plain.token_ids[0], plain.token_ids.iter().filter(|id| **id == 1).count()), (1, 2));
+    assert!(plain.text.starts_with("fox ") && plain.text.ends_with("wolf") && plain.text.len() == 9, "{}", plain.text);
+    let (drafted, _) = write(&mut session, &written(GenerateOptions::new().drafter(DrafterChoice::DraftModel)));
+    assert_eq!(drafted.token_ids, plain.token_ids);
+}
+
+#[test]
 fn what_cannot_be_is_refused_by_name() {
     let mut session = load(Device::Cpu);
     let mut refused = |format: Value, more: GenerateOptions| {

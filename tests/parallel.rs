@@ -455,7 +455,8 @@ fn a_text_is_broken_off_while_its_prompt_is_read() {
                 let (chunks, open, mock) = (chunks.clone(), open.clone(), Mock::build(10, 32, 0, usize::MAX));
                 Box::new(move || Ok(Gated { mock: mock()?, chunks: chunks.clone(), open: open.clone() }))
             };
-            let (mut servers, _) = Servers::start((0..sp_degree).map(|_| build()).collect(), None::<Build<Engine>>).unwrap();
+            let (mut servers, _) =
+                Servers::start((0..sp_degree).map(|_| build()).collect(), None::<Build<Engine>>).unwrap();
             let plan = || Plan {
                 sampling: Sampling::default(),
                 lookahead: 3,
@@ -576,7 +577,14 @@ impl Clockwork {
                 let ids = (copy.len() - rows..copy.len()).map(|at| Mock::token(&copy[..=at], 10)).collect();
                 let seconds = 100.0 + (copy.len() - reused) as f64;
                 self.forwards += 1;
-                self.reports.push_back(Report::Verified { server: 0, task, ids, reused, seconds, traffic: Traffic::default() });
+                self.reports.push_back(Report::Verified {
+                    server: 0,
+                    task,
+                    ids,
+                    reused,
+                    seconds,
+                    traffic: Traffic::default(),
+                });
             }
             Order::Draft { task, feed, most } => {
                 copy.truncate(feed.keep);

@@ -10,8 +10,8 @@ use foretoken::internals::remote::{Dialect, Endpoint, Http, Key};
 use foretoken::internals::session::{Progress, Session};
 use foretoken::internals::weights::Folder;
 use foretoken::{
-    DeviceChoice, DoSample, DrafterChoice, Error, GenerateOptions, Generation, LoadOptions, Prompt, ResponseFormat, Result,
-    Schedule, Speculation,
+    DeviceChoice, DoSample, DrafterChoice, Error, GenerateOptions, Generation, LoadOptions, Prompt, ResponseFormat,
+    Result, Schedule, Speculation,
 };
 use serde_json::{Value, json};
 use std::ops::ControlFlow;
@@ -59,7 +59,11 @@ fn connect(endpoint: &Endpoint, with_assistant: bool) -> Result<Session> {
 }
 
 /// Requests about texts are numbered from 0 on, once `armed`; these are answered otherwise.
-fn at(times: std::ops::Range<usize>, armed: &Arc<AtomicBool>, mut instead: impl FnMut(Answer) -> Answer + Send + 'static) -> Misbehave {
+fn at(
+    times: std::ops::Range<usize>,
+    armed: &Arc<AtomicBool>,
+    mut instead: impl FnMut(Answer) -> Answer + Send + 'static,
+) -> Misbehave {
     let (mut count, armed) = (0, armed.clone());
     Box::new(move |asked, answer| {
         if !asked.generates() || !armed.load(Ordering::Relaxed) {
@@ -103,7 +107,13 @@ fn recorded_answers_are_read() {
     // Other lengths than were asked for are refused, and so is garbage.
     let other_length = Dialect::Vllm.read(&file("vllm_verified.json"), 39, 4).unwrap_err();
     assert!(other_length.contains("it read 40 tokens"), "{other_length}");
-    for garbage in [&b"<html>"[..], b"{}", b"[]", b"{\"choices\": [{\"token_ids\": [1, 2]}]}", b"{\"choices\": [{\"token_ids\": [-1]}]}"] {
+    for garbage in [
+        &b"<html>"[..],
+        b"{}",
+        b"[]",
+        b"{\"choices\": [{\"token_ids\": [1, 2]}]}",
+        b"{\"choices\": [{\"token_ids\": [-1]}]}",
+    ] {
         for dialect in DIALECTS {
             assert!(dialect.read(garbage, 4, 1).is_err() && dialect.read(garbage, 4, 2).is_err());
         }
@@ -124,7 +134,13 @@ fn texts_are_those_of_the_target_whoever_drafts() {
             ("adaptive", options(count)),
             ("lookup", options(count).drafter(DrafterChoice::Lookup).num_assistant_tokens_schedule(Schedule::Constant)),
             ("model", options(count).num_assistant_tokens_schedule(Schedule::Constant)),
-            ("prediction", options(count).drafter(DrafterChoice::Prediction).prediction(Some(prediction)).num_assistant_tokens_schedule(Schedule::Constant)),
+            (
+                "prediction",
+                options(count)
+                    .drafter(DrafterChoice::Prediction)
+                    .prediction(Some(prediction))
+                    .num_assistant_tokens_schedule(Schedule::Constant),
+            ),
         ] {
             served.asked();
             let generation = generate(&mut session, &options).unwrap();
@@ -251,7 +267,8 @@ fn failures_that_pass_cost_time_and_nothing_else() {
 fn a_stream_that_is_cut_goes_on() {
     for dialect in DIALECTS {
         let armed = Arc::new(AtomicBool::new(false));
-        let served = Served::new(dialect, at(0..3, &armed, |answer| Answer { cut: Some(5.min(answer.events.len())), ..answer }));
+        let served =
+            Served::new(dialect, at(0..3, &armed, |answer| Answer { cut: Some(5.min(answer.events.len())), ..answer }));
         let mut session = connect(&endpoint(&[&served]), false).unwrap();
         armed.store(true, Ordering::Relaxed);
         let generation = generate(&mut session, &options(40).speculation(Speculation::Off)).unwrap();
@@ -312,11 +329,14 @@ fn what_does_not_pass_is_an_error_that_says_what_to_do() {
         (asked.authorization.as_deref() != Some("Bearer very-secret")).then(|| Answer::status(401, &told))
     });
     fails(connect(&endpoint(&[&locked]), false), "unauthorized", &["FORETOKEN_API_KEY"]);
-    let with_key = |served: &Served, key: &str| Endpoint { api_key: Some(Key::new(key).unwrap()), ..endpoint(&[served]) };
+    let with_key =
+        |served: &Served, key: &str| Endpoint { api_key: Some(Key::new(key).unwrap()), ..endpoint(&[served]) };
     fails(connect(&with_key(&locked, "very-secret-too"), false), "unauthorized", &["refuses"]);
     let mut session = connect(&with_key(&locked, "very-secret"), false).unwrap();
     assert_eq!(generate(&mut session, &options(4)).unwrap().token_ids, expected(4));
-    assert!(locked.asked().iter().all(|asked| !asked.path.contains("secret") && !asked.body.to_string().contains("secret")));
+    assert!(
+        locked.asked().iter().all(|asked| !asked.path.contains("secret") && !asked.body.to_string().contains("secret"))
+    );
 
     let echoes = served(|asked| asked.generates().then(|| Answer::status(400, "Bearer very-secret is odd")));
     fails(connect(&with_key(&echoes, "very-secret"), false), "network", &["vLLM and SGLang", "... is odd"]);
@@ -339,7 +359,8 @@ fn what_does_not_pass_is_an_error_that_says_what_to_do() {
     fails(connect(&with_key(&redirects, "very-secret"), false), "network", &["redirects"]);
     assert!(elsewhere.asked().is_empty());
 
-    let full = served(|_| Some(Answer { headers: vec![("Retry-After", "1000".into())], ..Answer::status(429, "busy") }));
+    let full =
+        served(|_| Some(Answer { headers: vec![("Retry-After", "1000".into())], ..Answer::status(429, "busy") }));
     let error = fails(connect(&endpoint(&[&full]), false), "overloaded", &["429", "busy"]);
     assert_eq!(error.detail()["retry_after"], 1000.0);
 
@@ -398,11 +419,10 @@ fn several_requests_are_under_way_and_those_that_nobody_wants_are_broken_off() {
             assert_eq!(generation.token_ids, expected(40), "{sp_degree}");
             assert!(generation.stats.traffic.unwrap().num_requests > 0);
         }
-        let refused = run(parallel.generate(
-            &Prompt::Text(PROMPT.into()),
-            &options(4).do_sample(DoSample::Yes),
-            &mut |_| ControlFlow::Continue(()),
-        ));
+        let refused =
+            run(parallel.generate(&Prompt::Text(PROMPT.into()), &options(4).do_sample(DoSample::Yes), &mut |_| {
+                ControlFlow::Continue(())
+            }));
         fails(refused, "bad-option", &["do_sample"]);
     }
     assert!(served.aborted() > 0, "no request was broken off");
@@ -435,7 +455,8 @@ fn a_real_vllm_writes_what_it_writes_by_itself() {
         let mut parallel = run(Parallel::connect(&GpuOptions::default(), &endpoint, words, draft, &load)).unwrap();
         for _ in 0..2 {
             let prompt = Prompt::Text(PROMPT.into());
-            let generation = run(parallel.generate(&prompt, &options(200), &mut |_| ControlFlow::Continue(()))).unwrap();
+            let generation =
+                run(parallel.generate(&prompt, &options(200), &mut |_| ControlFlow::Continue(()))).unwrap();
             assert_eq!(generation.token_ids, own.token_ids, "{sp_degree}");
             let (stats, traffic) = (&generation.stats, generation.stats.traffic.unwrap());
             eprintln!("SP {sp_degree}: {:.1} tokens/s, {traffic:?}", stats.times.tokens_per_second);

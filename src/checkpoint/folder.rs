@@ -3,7 +3,7 @@
 use super::{Checkpoint, Headers, Reading, Texts};
 use crate::error::{Error, Result};
 use crate::model::{parse_config, parse_tokens};
-use crate::options::SamplingDefaults;
+use crate::options::SamplingOptions;
 use crate::text::{ChatTemplate, Tokenizer};
 use crate::weights::{Quantization, Source, Weights, read_small};
 
@@ -23,7 +23,7 @@ impl<S: Source> Folder<S> {
         let config = required(&source, "config.json", SMALL_FILE).await?;
         let generation_config = read_small(&source, "generation_config.json", SMALL_FILE).await?;
         let spec = parse_config(&config, generation_config.as_deref())?;
-        let sampling = generation_config.as_deref().map(SamplingDefaults::parse).transpose()?.unwrap_or_default();
+        let sampling = generation_config.as_deref().map(SamplingOptions::recommended).transpose()?.unwrap_or_default();
         let mut weights = Weights::open(source).await?;
         if let Some(quantization) = Quantization::parse(&config)? {
             weights.join(&quantization)?;
@@ -55,7 +55,7 @@ pub(super) async fn texts(source: &impl Source) -> Result<Texts> {
     let tokenizer = tokenizer(source).await?;
     let config = required(source, "config.json", SMALL_FILE).await?;
     let generation_config = read_small(source, "generation_config.json", SMALL_FILE).await?;
-    let sampling = generation_config.as_deref().map(SamplingDefaults::parse).transpose()?.unwrap_or_default();
+    let sampling = generation_config.as_deref().map(SamplingOptions::recommended).transpose()?.unwrap_or_default();
     let (tokens, positions) = parse_tokens(&config, generation_config.as_deref(), tokenizer.vocab_size())?;
     Ok(Texts { tokenizer, template: template(source).await?, sampling, tokens, positions })
 }

@@ -7,7 +7,7 @@ mod words;
 
 use crate::error::{Error, Result};
 use crate::model::{ModelSpec, TokenSpec};
-use crate::options::SamplingDefaults;
+use crate::options::SamplingOptions;
 use crate::text::{ChatTemplate, Tokenizer};
 use crate::weights::{Source, Weights, has_safetensors};
 
@@ -17,7 +17,7 @@ use std::pin::Pin;
 /// What every format says when it is opened.
 pub struct Headers<S> {
     spec: ModelSpec,
-    sampling: SamplingDefaults,
+    sampling: SamplingOptions,
     weights: Weights<S>,
 }
 
@@ -32,7 +32,7 @@ pub trait Checkpoint<S: 'static> {
     }
 
     /// How it recommends to choose tokens.
-    fn sampling(&self) -> &SamplingDefaults {
+    fn sampling(&self) -> &SamplingOptions {
         &self.headers().sampling
     }
 
@@ -58,7 +58,7 @@ pub struct Texts {
     /// Its chat template, if it has one.
     pub template: Option<ChatTemplate>,
     /// How it recommends to choose tokens.
-    pub sampling: SamplingDefaults,
+    pub sampling: SamplingOptions,
     /// Which tokens begin and end a text.
     pub tokens: TokenSpec,
     /// Positions that it was made for, where that is known.

@@ -37,7 +37,11 @@ impl Targets {
             .sp_degree(self.sp_degree)
             .device(self.on.device()?)
             .draft_device(self.draft_device.parse()?);
-        options.validate()?;
+        if self.target_url.is_empty() {
+            options.validate()?
+        } else {
+            options.validate_elsewhere()?
+        }
         Ok(options)
     }
 }

@@ -121,12 +121,16 @@ impl EngineBuilder {
 
     /// On the thread where it stays.
     fn writer(mut self) -> Result<Writer> {
-        self.options.validate()?;
+        #[cfg(feature = "remote")]
+        let is_served = !self.served.urls.is_empty();
+        #[cfg(not(feature = "remote"))]
+        let is_served = false;
+        if is_served { self.options.validate_elsewhere() } else { self.options.validate() }?;
         let assistant = self.assistant_model.as_deref();
         let assistant = assistant.map(|name| files::open("assistant_model", name, &mut self.on_progress));
         let assistant = assistant.transpose().map_err(of_assistant)?;
         #[cfg(feature = "remote")]
-        if !self.served.urls.is_empty() {
+        if is_served {
             let words = files::words("model", &self.model, &mut self.on_progress)?;
             let mut endpoint = Endpoint::new(&self.served.urls, self.served.model.as_ref().unwrap_or(&self.model))?;
             endpoint.api_key = self.served.key.transpose()?;

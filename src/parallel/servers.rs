@@ -3,23 +3,16 @@
 use super::Instance;
 use super::crew::{Crew, Order, Report, Role};
 use super::threads::{Build, Thread, Told, start};
-use super::{Parallel, Prepared, load_alone};
-#[cfg(feature = "remote")]
-use crate::checkpoint;
+use super::{Parallel, Prepared, Writer, load_alone};
 use crate::device::{Device, Engine};
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, GpuOptions};
-#[cfg(feature = "remote")]
-use crate::remote::{Endpoint, Http, Probe, Server};
 use crate::options::{DeviceChoice, LoadOptions};
 use crate::sample::Sampling;
-#[cfg(feature = "remote")]
-use crate::target::Target;
+use crate::session::Session;
 use crate::weights::Source;
 use futures_channel::mpsc::UnboundedSender;
 use std::collections::VecDeque;
-#[cfg(feature = "remote")]
-use std::rc::Rc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -169,62 +162,43 @@ impl Parallel<Servers> {
     }
 }
 
-#[cfg(feature = "remote")]
-impl Parallel<Servers> {
-    /// Connects `options.sp_degree` times to servers that have the target, each time beginning with another one of them, and loads a
-    /// draft model here, if given, on `options.device` or beside it. `words` is as in [`crate::Session::connect`].
+impl Writer<Servers> {
+    /// Loads a target and, if given, a draft model, on the devices that the options say. `loaded` hears of bytes that are there and
+    /// of all bytes, where one device has the models.
     ///
     /// # Errors
-    /// As [`crate::Session::connect`].
-    pub async fn connect<S, A>(
-        gpu: &GpuOptions,
-        endpoint: &Endpoint,
-        words: S,
+    /// As [`Session::load`].
+    pub async fn load<S, A>(
+        target: S,
         assistant: Option<A>,
         options: &LoadOptions,
+        loaded: &mut dyn FnMut(u64, u64),
     ) -> Result<Self>
     where
-        S: Source + 'static,
+        S: Source + Clone + Send + 'static,
         A: Source + Clone + Send + 'static,
     {
-        let texts = checkpoint::texts(words, options.file.as_deref()).await?;
-        let probe = Probe::new(&texts.tokenizer)?;
-        let context = options.context.max_context.or(texts.positions);
-        let first = Server::connect(Rc::new(Http::new()), endpoint.clone(), probe.clone(), context).await?;
-        let (context, info) = (first.capacity(), first.info().clone());
-        let warnings = first.warnings().to_vec();
-        let prepared = Prepared::of_texts(texts, context, warnings, assistant.clone(), options).await;
-        let connect = |at| -> Build<Server> {
-            let (endpoint, probe) = (endpoint.clone().beginning_with(at), probe.clone());
-            Box::new(move || {
-                let (endpoint, probe) = (endpoint.clone(), probe.clone());
-                pollster::block_on(Server::connect(Rc::new(Http::new()), endpoint, probe, Some(context)))
-            })
-        };
-        let place = match options.draft_device {
-            DeviceChoice::Cpu => Place::Cpu,
-            _ => match Device::open(options.device, gpu).await? {
-                (Device::Gpu(_), _) => Place::Gpu(gpu.clone(), 0),
-                (Device::Cpu, _) => Place::Cpu,
-            },
-        };
-        let drafter = assistant.filter(|_| prepared.with_drafter);
-        let drafter = drafter.map(|files| build(place, files, Some(context), options));
-        let (servers, failed) = Servers::start((0..options.sp_degree).map(connect).collect(), drafter)?;
-        Ok(prepared.with(servers, info, failed.as_ref()))
+        let gpu = GpuOptions::default();
+        if options.is_parallel(assistant.is_some()) {
+            return Ok(Self::Parallel(Box::new(Parallel::load(&gpu, target, assistant, options).await?)));
+        }
+        let (device, reason) = Device::open(options.device, &gpu).await?;
+        let mut session = Session::load(device, target, assistant, options, loaded).await?;
+        session.warnings.extend(reason);
+        Ok(Self::Session(Box::new(session)))
     }
 }
 
 /// Where an instance is to run.
 #[derive(Clone)]
-enum Place {
+pub(super) enum Place {
     /// On one of the machine's GPUs of a kind.
     Gpu(GpuOptions, usize),
     Cpu,
 }
 
 /// How the thread of an instance makes it.
-fn build<S: Source + Clone + Send + 'static>(
+pub(super) fn build<S: Source + Clone + Send + 'static>(
     place: Place,
     source: S,
     context: Option<usize>,

@@ -1,10 +1,10 @@
 //! Asks servers that serve the same: finds out how, tries again, and turns to another one where one fails.
 
+use super::Endpoint;
 use super::dialect::{Answer, Dialect, words};
 use super::stream::Stream;
 use super::transport::{Incoming, Piece, Request, Transport};
 use super::vocabulary::Probe;
-use super::Endpoint;
 use crate::error::{Error, Result};
 use crate::sample::threefry2x32;
 use crate::target::Traffic;
@@ -213,7 +213,8 @@ impl Client {
                 Err(words) => reason = words,
             }
         }
-        let reason = format!("it does not tell what the model finds of a prompt's tokens, as vLLM and SGLang do ({reason})");
+        let reason =
+            format!("it does not tell what the model finds of a prompt's tokens, as vLLM and SGLang do ({reason})");
         Err(Failed::Finally(Error::Network { url: self.place().0.into(), reason }))
     }
 
@@ -229,7 +230,9 @@ impl Client {
             Some(Some(difference)) => {
                 return Err(Failed::Finally(Error::TokenizerMismatch { url, reason: difference }));
             }
-            None => self.warnings.push(format!("{url} does not tell how it tokenizes: nobody checked that its vocabulary is this one")),
+            None => self
+                .warnings
+                .push(format!("{url} does not tell how it tokenizes: nobody checked that its vocabulary is this one")),
         }
         Ok(())
     }
@@ -270,7 +273,10 @@ impl Client {
         }
         let url = self.place().0.to_owned();
         match (status, &self.endpoint.api_key) {
-            (401 | 403, None) => Failed::Finally(Error::Unauthorized { url, reason: "it wants a key (FORETOKEN_API_KEY, api_key)".into() }),
+            (401 | 403, None) => Failed::Finally(Error::Unauthorized {
+                url,
+                reason: "it wants a key (FORETOKEN_API_KEY, api_key)".into(),
+            }),
             (401 | 403, Some(_)) => Failed::Finally(Error::Unauthorized { url, reason: "it refuses the key".into() }),
             (300..=399, _) => Failed::Refused(status, "it redirects to another address: name that one".into()),
             // What a server cannot do does not pass.

@@ -111,7 +111,8 @@ mod tests {
 
     #[test]
     fn a_key_is_shown_nowhere() {
-        let endpoint = Endpoint { api_key: Some(Key::new(" secret ").unwrap()), ..Endpoint::new(["http://a"], "m").unwrap() };
+        let endpoint =
+            Endpoint { api_key: Some(Key::new(" secret ").unwrap()), ..Endpoint::new(["http://a"], "m").unwrap() };
         assert_eq!(endpoint.api_key.as_ref().map(Key::expose), Some("secret"));
         assert!(!format!("{endpoint:?}").contains("secret"));
         let error = Key::new("sec\nret").unwrap_err();

@@ -51,7 +51,11 @@ impl<D: Target> Engine<D> {
     ///
     /// # Errors
     /// As [`Server::sample_by`]; what `choose` reports.
-    pub fn sample_by(&mut self, sampling: &Sampling, choose: impl FnOnce(&mut D, &Sampling) -> Result<()>) -> Result<()> {
+    pub fn sample_by(
+        &mut self,
+        sampling: &Sampling,
+        choose: impl FnOnce(&mut D, &Sampling) -> Result<()>,
+    ) -> Result<()> {
         self.server.sample_by(sampling)?;
         let Some(Drafting { model, confidence, .. }) = &mut self.drafting else { return Ok(()) };
         *confidence = sampling.confidence;
@@ -93,7 +97,7 @@ impl<D: Target> Drafting<D> {
     /// The text as the draft model has it.
     fn translated(&mut self, text: &[u32]) -> Result<Vec<u32>> {
         match &mut self.translate {
-            Some(translate) => translate.to_draft(text),
+            Some(translate) => translate.for_draft(text),
             None => Ok(text.to_vec()),
         }
     }
@@ -140,7 +144,7 @@ impl<D: Target> Drafting<D> {
         }
         let drafted = own.split_off(begin);
         match &self.translate {
-            Some(translate) if !drafted.is_empty() => translate.to_target(&drafted),
+            Some(translate) if !drafted.is_empty() => translate.for_target(&drafted),
             _ => Ok(drafted),
         }
     }

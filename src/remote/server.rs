@@ -2,8 +2,8 @@
 
 use super::Endpoint;
 use super::client::{Client, Sent};
-use super::stream::Stream;
 use super::dialect::Dialect;
+use super::stream::Stream;
 use super::transport::Transport;
 use super::vocabulary::Probe;
 use crate::error::{Error, Result};
@@ -83,8 +83,9 @@ impl Server {
     /// [`Error::BadOption`] for the first option that it cannot.
     pub fn sample_by(&mut self, sampling: &Sampling) -> Result<()> {
         let Sampling { processors, draw, logprobs, .. } = sampling;
-        let Processors { biases, repetition_penalty, presence_penalty, frequency_penalty, no_repeat_ngram_size, .. } =
-            processors;
+        let Processors {
+            biases, repetition_penalty, presence_penalty, frequency_penalty, no_repeat_ngram_size, ..
+        } = processors;
         let asked = [
             ("do_sample", *draw != Draw::Greedy, "false"),
             ("logprobs", logprobs.is_some(), "false"),
@@ -120,7 +121,8 @@ impl Server {
 
 /// An option that a server cannot do exactly.
 pub(super) fn refused(option: &'static str, allowed: &str) -> Error {
-    let allowed = format!("{allowed}: a target on a server tells its most likely tokens only, and nothing is approximated");
+    let allowed =
+        format!("{allowed}: a target on a server tells its most likely tokens only, and nothing is approximated");
     Error::BadOption { option: option.into(), value: "it".into(), allowed }
 }
 
@@ -174,7 +176,8 @@ impl Target for Server {
             }
         };
         if let Some(id) = ids.iter().find(|id| **id >= self.vocab) {
-            let (url, reason) = (self.client.place().0.into(), format!("it wrote token {id}, which the tokenizer does not have"));
+            let (url, reason) =
+                (self.client.place().0.into(), format!("it wrote token {id}, which the tokenizer does not have"));
             return Err(Error::TokenizerMismatch { url, reason });
         }
         let mut draft = std::mem::take(draft);

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::model::TokenSpec;
-use crate::options::{ChatOptions, GenerateOptions, Given, SamplingDefaults};
+use crate::options::{ChatOptions, GenerateOptions, Given, SamplingOptions};
 use crate::text::{Chat, ChatTemplate, Message, Tokenizer};
 use serde::Deserializer;
 use serde_json::Value;
@@ -97,7 +97,7 @@ fn bad<T>(value: impl ToString, allowed: impl Into<String>) -> Result<T> {
 pub(crate) struct Prompts {
     pub tokenizer: Rc<Tokenizer>,
     pub template: Option<ChatTemplate>,
-    pub sampling: SamplingDefaults,
+    pub sampling: SamplingOptions,
     pub spec: TokenSpec,
     /// Positions of the KV cache.
     pub context: usize,

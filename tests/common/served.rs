@@ -1,13 +1,13 @@
 //! Servers that speak as vLLM and SGLang do and have the tales target, on this machine's CPU; they can be told to misbehave.
 
 use super::path;
+use foretoken::LoadOptions;
 use foretoken::internals::device::{Device, Engine};
 use foretoken::internals::parallel::load_alone;
 use foretoken::internals::remote::Dialect;
 use foretoken::internals::target::Target;
 use foretoken::internals::text::Tokenizer;
 use foretoken::internals::weights::Folder;
-use foretoken::LoadOptions;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -265,11 +265,10 @@ impl State {
         let most = body["sampling_params"]["max_new_tokens"].as_u64().unwrap() as usize;
         let cached = self.cache(&text);
         let ids = continued(&text, most);
-        let about = |count: usize, cached: usize| {
-            json!({ "prompt_tokens": text.len(), "completion_tokens": count, "cached_tokens": cached })
-        };
+        let about = |count: usize, cached: usize| json!({ "prompt_tokens": text.len(), "completion_tokens": count, "cached_tokens": cached });
         if body["stream"] == true {
-            let event = |count: usize| json!({ "output_ids": ids[..count], "meta_info": about(count, cached) }).to_string();
+            let event =
+                |count: usize| json!({ "output_ids": ids[..count], "meta_info": about(count, cached) }).to_string();
             let events = (1..=ids.len()).map(event).chain(["[DONE]".into()]).collect();
             return Answer { status: 200, events, ..Answer::default() };
         }
