@@ -222,6 +222,7 @@
 //! |---|---|
 //! | `hub` | models by their names on the Hugging Face Hub |
 //! | `grammar` | forms: JSON schemas, regular expressions, grammars |
+//! | `remote` | targets on servers of vLLM or SGLang ([`EngineBuilder::target_url`]) |
 //! | `simulator` | the module `simulate`: what speculation would gain at given latencies and acceptance |
 //! | `cli` | the program `foretoken`, with all of these |
 //! | `internals` | the inside, for this crate's own tests; nothing of it is stable |
@@ -256,6 +257,7 @@ mod options;
 mod parallel;
 #[cfg(feature = "internals")]
 mod reference;
+mod remote;
 mod sample;
 mod session;
 #[cfg(feature = "simulator")]
@@ -293,7 +295,7 @@ pub mod internals {
         };
     }
 
-    modules! { checkpoint constraint cpu decode device gpu load model options parallel reference sample session speculate target text weights }
+    modules! { checkpoint constraint cpu decode device gpu load model options parallel reference remote sample session speculate target text weights }
     #[cfg(feature = "grammar")]
     modules! { grammar }
     #[cfg(feature = "hub")]

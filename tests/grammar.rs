@@ -132,7 +132,7 @@ fn a_text_ends_where_its_form_is_complete_or_its_room() {
     assert_eq!(found.finish_reason, FinishReason::Stop);
     // It may end after each word: then the model says so, by an end token.
     let (found, _) = write(&mut session, &of(ResponseFormat::regex("the fox( [a-z]+)*[.]?"), 200));
-    let ends = &session.engine().spec().eos_token_id;
+    let ends = &session.engine().spec().unwrap().eos_token_id;
     assert!(found.text.starts_with("the fox"), "{}", found.text);
     let by_point = found.text.ends_with('.');
     assert_eq!(found.finish_reason, if by_point { FinishReason::Stop } else { found.finish_reason });

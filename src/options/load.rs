@@ -29,15 +29,20 @@ impl LoadOptions {
     /// # Errors
     /// [`Error::BadOption`](crate::Error::BadOption) with the allowed range.
     pub fn validate(&self) -> Result<()> {
+        if self.sp_degree > 1 && self.device == DeviceChoice::Cpu {
+            return bad("device", "cpu", "webgpu, with sp_degree above 1: targets do not share the CPU");
+        }
+        self.validate_elsewhere()
+    }
+
+    /// The same where the target is on servers: where models run is the draft model's affair.
+    pub(crate) fn validate_elsewhere(&self) -> Result<()> {
         let ContextOptions { max_context, prefill_chunk, .. } = self.context;
         match max_context {
             Some(context) if !(2..=1 << 20).contains(&context) => bad("max_context", context, "2 to 1048576"),
             _ if !(1..=4096).contains(&prefill_chunk) => bad("prefill_chunk", prefill_chunk, "1 to 4096"),
             _ if !(1..=8).contains(&self.sp_degree) => bad("sp_degree", self.sp_degree, "1 to 8"),
             _ if self.draft_device == DeviceChoice::Webgpu => bad("draft_device", "webgpu", "auto or cpu"),
-            _ if self.sp_degree > 1 && self.device == DeviceChoice::Cpu => {
-                bad("device", "cpu", "webgpu, with sp_degree above 1: targets do not share the CPU")
-            }
             _ => Ok(()),
         }
     }

@@ -35,17 +35,18 @@ impl Servers {
     ///
     /// # Errors
     /// What building a target reports.
-    pub fn start<T: Instance + 'static>(
+    pub fn start<T: Instance + 'static, D: Instance + 'static>(
         targets: Vec<Build<T>>,
-        drafter: Option<Build<T>>,
+        drafter: Option<Build<D>>,
     ) -> Result<(Self, Option<Error>)> {
         let (report, reports) = channel();
         let (missing, handles) = (VecDeque::new(), Vec::new());
         let mut servers = Self { targets: Vec::new(), drafter: None, reports, missing, text: 0, handles };
         let mut started = Vec::new();
-        let roles = (0..).map(Role::Server).zip(targets).chain(drafter.map(|build| (Role::Drafter, build)));
-        for (role, build) in roles {
-            let Thread { orders, built, handle } = start(role, build, &report)?;
+        let targets = (0..).map(Role::Server).zip(targets).map(|(role, build)| (role, start(role, build, &report)));
+        let drafter = drafter.map(|build| (Role::Drafter, start(Role::Drafter, build, &report)));
+        for (role, thread) in targets.chain(drafter) {
+            let Thread { orders, built, handle } = thread?;
             servers.handles.push(handle);
             started.push((role, orders, built));
         }
@@ -190,14 +191,14 @@ impl Writer<Servers> {
 
 /// Where an instance is to run.
 #[derive(Clone)]
-enum Place {
+pub(super) enum Place {
     /// On one of the machine's GPUs of a kind.
     Gpu(GpuOptions, usize),
     Cpu,
 }
 
 /// How the thread of an instance makes it.
-fn build<S: Source + Clone + Send + 'static>(
+pub(super) fn build<S: Source + Clone + Send + 'static>(
     place: Place,
     source: S,
     context: Option<usize>,

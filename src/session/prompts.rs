@@ -1,7 +1,7 @@
 //! Prompts -> tokens: the tokenizer, the chat template, and what the model allows.
 
 use crate::error::{Error, Result};
-use crate::model::ModelSpec;
+use crate::model::TokenSpec;
 use crate::options::{ChatOptions, GenerateOptions, Given, SamplingOptions};
 use crate::text::{Chat, ChatTemplate, Message, Tokenizer};
 use serde::Deserializer;
@@ -98,7 +98,7 @@ pub(crate) struct Prompts {
     pub tokenizer: Rc<Tokenizer>,
     pub template: Option<ChatTemplate>,
     pub sampling: SamplingOptions,
-    pub spec: ModelSpec,
+    pub spec: TokenSpec,
     /// Positions of the KV cache.
     pub context: usize,
 }
