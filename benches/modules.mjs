@@ -56,7 +56,9 @@ for (const name of chosen) {
     const [medians, least] = [(all) => all[all.length >> 1], (all) => all[0]].map((of) => sorted.map(of));
     const driver = await page.evaluate((engine) => engines[engine].device.driver, engine);
     const ratio = ([one, eight]) => `T(1) ${one.toFixed(2)}  T(8) ${eight.toFixed(2)}  ${(eight / one).toFixed(2)}`;
-    console.log(`${name.padEnd(8)} ${driver.padEnd(12)} median ${ratio(medians)}   least ${ratio(least)}   of ${sorted.map((all) => all.length).join(" and ")}`);
+    console.log(
+      `${name.padEnd(8)} ${driver.padEnd(12)} median ${ratio(medians)}   least ${ratio(least)}   of ${sorted.map((all) => all.length).join(" and ")}`,
+    );
   }
   await page.close();
 }

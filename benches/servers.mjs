@@ -107,22 +107,23 @@ function simulate({ target, drafter, matches, lookahead, sp, count }) {
   const options = { "target-latency": target, "drafter-latency": drafter, "match-lengths": matches, lookahead, "sp-degree": sp, tokens: count };
   const args = ["simulate", "offline", "--json", ...Object.entries(options).flatMap(([name, value]) => [`--${name}`, String(value)])];
   const { status, stdout, stderr } = spawnSync(program, args, { encoding: "utf8" });
-  if (status !== 0) fail(stderr);
+  if (status !== 0) fail(stderr || stdout);
   return JSON.parse(stdout);
 }
 
 const fixed = ["--num-assistant-tokens-schedule", "constant"];
 const lookup = ["--drafter", "lookup", "--prompt-lookup-num-tokens", "10"];
-const model = ["--assistant-model", values["assistant-model"], "--drafter", "draft_model"];
+const model = ["--assistant-model", values["assistant-model"]];
+const drafts = [...model, "--drafter", "draft_model"];
 /** Ways to write a text; those with a prediction say which schedule of the simulator they are. */
 const MODES = {
   streamed: null,
   lookup: { options: [...lookup, ...fixed], schedule: "si" },
   "lookup, SP 2": { options: [...lookup, ...fixed, "--sp-degree", "2"], schedule: "dsi" },
-  model: { options: [...model, "--num-assistant-tokens", "5", ...fixed], schedule: "si" },
-  "model, SP 2": { options: [...model, "--sp-degree", "2"], schedule: "dsi" },
-  "model, SP 4": { options: [...model, "--sp-degree", "4"], schedule: "dsi" },
-  adaptive: { options: [...model, "--drafter", "auto"], schedule: null },
+  model: { options: [...drafts, "--num-assistant-tokens", "5", ...fixed], schedule: "si" },
+  "model, SP 2": { options: [...drafts, "--sp-degree", "2"], schedule: "dsi" },
+  "model, SP 4": { options: [...drafts, "--sp-degree", "4"], schedule: "dsi" },
+  adaptive: { options: model, schedule: null },
 };
 
 const median = (values) => values.sort((a, b) => a - b)[Math.floor(values.length / 2)];
@@ -132,7 +133,7 @@ function predicted({ stats, ids }, schedule, count) {
   if (!schedule) return null;
   const { distributed, times, num_spec_steps: rounds, per_step_accepted: matches, per_step_drafted: drafts } = stats;
   const target = distributed?.target_latency ?? (times.total - times.draft) / rounds;
-  const drafter = Math.max(distributed?.drafter_latency ?? times.draft / Math.max(1, mean(drafts) * rounds), 1e-6);
+  const drafter = Math.max(distributed?.drafter_latency ?? times.draft / Math.max(1, mean(drafts) * rounds), target / 5000);
   const lookahead = distributed?.lookahead ?? Math.max(1, Math.round(mean(drafts)));
   const found = simulate({ target, drafter, matches, lookahead, sp: distributed?.sp_degree ?? 1, count: Math.min(count, ids.length) });
   return found[schedule] / Math.min(count, ids.length);

@@ -14,6 +14,7 @@ const PAGES = {
   "docs/models.md": ["models", "Models"],
   "docs/drafters.md": ["drafters", "Drafters"],
   "docs/device-or-server.md": ["device-or-server", "Device or server"],
+  "docs/servers.md": ["servers", "Targets on servers"],
   "docs/deploy.md": ["deploy", "Deploy"],
   "docs/csp.md": ["csp", "CSP"],
   "docs/troubleshoot.md": ["troubleshoot", "Troubleshoot"],

@@ -1,4 +1,4 @@
-//! Where models run: on a GPU or on the CPU; and the models there, as one target.
+//! Where models run: on a GPU, on the CPU, the target on a server; and the models there, as one target.
 
 use crate::constraint::Shared;
 use crate::cpu;
@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::gpu::{Arithmetic, Counters, DeviceInfo, Gpu, GpuOptions};
 use crate::model::{Memory, ModelSpec};
 use crate::options::DeviceChoice;
+use crate::remote;
 use crate::sample::Sampling;
 use crate::target::{Draft, Queue, Target, Translate, Verified};
 use std::rc::Rc;
@@ -72,6 +73,8 @@ pub enum Engine {
     Gpu(Box<decode::Engine>),
     /// On the CPU.
     Cpu(Box<cpu::Engine>),
+    /// The target on a server, the draft model here.
+    Server(Box<remote::Engine<Engine>>),
 }
 
 /// What an engine had cached of a text.
@@ -98,6 +101,7 @@ macro_rules! either {
         match $self {
             Self::Gpu($engine) => $of,
             Self::Cpu($engine) => $of,
+            Self::Server($engine) => $of,
         }
     };
 }
@@ -107,7 +111,7 @@ impl Engine {
     pub fn on_gpu(&self) -> Option<&decode::Engine> {
         match self {
             Self::Gpu(engine) => Some(engine),
-            Self::Cpu(_) => None,
+            Self::Cpu(_) | Self::Server(_) => None,
         }
     }
 
@@ -126,17 +130,26 @@ impl Engine {
         match self {
             Self::Gpu(engine) => engine.gpu().info(),
             Self::Cpu(_) => cpu::info(),
+            Self::Server(engine) => engine.server().info(),
         }
     }
 
-    /// What products of the target's quantised weights are computed with.
+    /// What products of the target's quantised weights are computed with; a server does not tell.
     pub fn arithmetic(&self) -> Arithmetic {
-        either!(self, engine => engine.target().arithmetic())
+        match self {
+            Self::Gpu(engine) => engine.target().arithmetic(),
+            Self::Cpu(engine) => engine.target().arithmetic(),
+            Self::Server(_) => Arithmetic::default(),
+        }
     }
 
-    /// What the target is.
-    pub fn spec(&self) -> &ModelSpec {
-        either!(self, engine => engine.target().spec())
+    /// What the target is, where it is here.
+    pub fn spec(&self) -> Option<&ModelSpec> {
+        match self {
+            Self::Gpu(engine) => Some(engine.target().spec()),
+            Self::Cpu(engine) => Some(engine.target().spec()),
+            Self::Server(_) => None,
+        }
     }
 
     /// Caches `tokens` behind the cached ones, so many rows at a time, and returns the logits of each [tokens, vocab], flattened.
@@ -147,6 +160,7 @@ impl Engine {
         match self {
             Self::Gpu(engine) => engine.logits(tokens, rows).await,
             Self::Cpu(engine) => engine.logits(tokens, rows),
+            Self::Server(_) => remote::lacks("logits"),
         }
     }
 
@@ -156,12 +170,20 @@ impl Engine {
     /// # Errors
     /// As [`Target::prefill`].
     pub async fn hidden(&mut self, tokens: &[u32], wanted: usize) -> Result<Vec<f32>> {
-        either!(self, engine => engine.hidden(tokens, wanted).await)
+        match self {
+            Self::Gpu(engine) => engine.hidden(tokens, wanted).await,
+            Self::Cpu(engine) => engine.hidden(tokens, wanted).await,
+            Self::Server(_) => remote::lacks("embeddings"),
+        }
     }
 
-    /// Bytes planned for the target.
+    /// Bytes planned for the target; none for one on a server.
     pub fn memory(&self) -> Memory {
-        either!(self, engine => engine.target().memory())
+        match self {
+            Self::Gpu(engine) => engine.target().memory(),
+            Self::Cpu(engine) => engine.target().memory(),
+            Self::Server(_) => Memory::default(),
+        }
     }
 
     /// Bytes planned for the draft model, where there is one.
@@ -170,8 +192,12 @@ impl Engine {
     }
 
     /// What was found out about the device as it computed.
-    pub fn warning(&self) -> Option<&'static str> {
-        self.on_gpu().and_then(|engine| engine.target().variants().warning())
+    pub fn warning(&self) -> Option<&str> {
+        match self {
+            Self::Gpu(engine) => engine.target().variants().warning(),
+            Self::Cpu(_) => None,
+            Self::Server(engine) => engine.warning(),
+        }
     }
 
     /// From now on target and draft model choose their tokens like this.
@@ -179,7 +205,11 @@ impl Engine {
     /// # Errors
     /// As [`decode::Engine::sample_by`].
     pub fn sample_by(&mut self, sampling: &Sampling) -> Result<()> {
-        either!(self, engine => engine.sample_by(sampling))
+        match self {
+            Self::Gpu(engine) => engine.sample_by(sampling),
+            Self::Cpu(engine) => engine.sample_by(sampling),
+            Self::Server(engine) => engine.sample_by(sampling, Self::sample_by),
+        }
     }
 
     /// From now on the target chooses only tokens that may come in this text; none: any.
@@ -187,7 +217,11 @@ impl Engine {
     /// # Errors
     /// As [`decode::Engine::constrain`].
     pub fn constrain(&mut self, constraint: Option<Shared>) -> Result<()> {
-        either!(self, engine => engine.constrain(constraint))
+        match self {
+            Self::Gpu(engine) => engine.constrain(constraint),
+            Self::Cpu(engine) => engine.constrain(constraint),
+            Self::Server(engine) => engine.constrain(constraint.is_some()),
+        }
     }
 
     /// From now on the draft model is one with another tokenizer.
@@ -195,12 +229,23 @@ impl Engine {
     /// # Errors
     /// As [`decode::Engine::translate_by`].
     pub fn translate_by(&mut self, translate: Box<dyn Translate>) -> Result<()> {
-        either!(self, engine => engine.translate_by(translate))
+        match self {
+            Self::Gpu(engine) => engine.translate_by(translate),
+            Self::Cpu(engine) => engine.translate_by(translate),
+            Self::Server(engine) => {
+                engine.translate_by(translate);
+                Ok(())
+            }
+        }
     }
 
-    /// Bytes of a snapshot of what is cached now.
-    pub fn snapshot_bytes(&self) -> u64 {
-        either!(self, engine => engine.snapshot_bytes())
+    /// Bytes of a snapshot of what is cached now; a server keeps what it wants.
+    pub fn snapshot_bytes(&self) -> Option<u64> {
+        match self {
+            Self::Gpu(engine) => Some(engine.snapshot_bytes()),
+            Self::Cpu(engine) => Some(engine.snapshot_bytes()),
+            Self::Server(_) => None,
+        }
     }
 
     /// What is cached now. Of a draft model with another tokenizer nothing is kept.
@@ -211,6 +256,7 @@ impl Engine {
         match self {
             Self::Gpu(engine) => engine.snapshot().await.map(Snapshot::Gpu),
             Self::Cpu(engine) => Ok(Snapshot::Cpu(engine.snapshot())),
+            Self::Server(_) => remote::lacks("snapshots"),
         }
     }
 
@@ -237,6 +283,7 @@ impl Engine {
         match self {
             Self::Gpu(engine) => engine.read_kv(layer).await,
             Self::Cpu(engine) => Ok(engine.read_kv(layer)),
+            Self::Server(_) => remote::lacks("saved conversations"),
         }
     }
 
@@ -250,7 +297,11 @@ impl Engine {
         tokens: &[u32],
         read: &mut impl AsyncFnMut(usize) -> Result<Vec<u8>>,
     ) -> Result<bool> {
-        either!(self, engine => engine.write_kv(tokens, read).await)
+        match self {
+            Self::Gpu(engine) => engine.write_kv(tokens, read).await,
+            Self::Cpu(engine) => engine.write_kv(tokens, read).await,
+            Self::Server(_) => Ok(false),
+        }
     }
 
     /// After an error that leaves open what was computed: forgets what is cached.
@@ -258,7 +309,14 @@ impl Engine {
     /// # Errors
     /// As [`decode::Engine::reset`].
     pub fn reset(&mut self) -> Result<()> {
-        either!(self, engine => engine.reset())
+        match self {
+            Self::Gpu(engine) => engine.reset(),
+            Self::Cpu(engine) => engine.reset(),
+            Self::Server(engine) => {
+                engine.truncate(0);
+                Ok(())
+            }
+        }
     }
 }
 
@@ -315,6 +373,10 @@ impl Queue for Engine {
 
     fn is_computing(&mut self) -> bool {
         either!(self, engine => engine.is_computing())
+    }
+
+    fn is_far(&self) -> bool {
+        either!(self, engine => engine.is_far())
     }
 
     fn keep(&mut self, len: usize) {

@@ -113,6 +113,34 @@ pub enum Error {
         /// What came instead, and what to do.
         reason: String,
     },
+    /// A server wants a key, or another one.
+    #[error("{url}: {reason}")]
+    Unauthorized {
+        /// The server.
+        url: String,
+        /// What it wants, and how to give it.
+        reason: String,
+    },
+    /// A server has too much to do.
+    #[error("{url}: {reason}")]
+    Overloaded {
+        /// The server.
+        url: String,
+        /// What it answered, and what to do.
+        reason: String,
+        /// Seconds after which it wants to be asked again, where it says so.
+        retry_after: Option<f64>,
+    },
+    /// A server means something else by a token than the tokenizer here.
+    #[error(
+        "{url}: its model has another tokenizer ({reason}): name the model that runs there, or a model that shares its tokenizer"
+    )]
+    TokenizerMismatch {
+        /// The server.
+        url: String,
+        /// The first difference.
+        reason: String,
+    },
     /// What was downloaded is not what the server lists.
     #[error("{file}: {reason}")]
     Integrity {
@@ -163,6 +191,9 @@ impl Error {
             Self::ContextFull { .. } => "context-full",
             Self::BadOption { .. } => "bad-option",
             Self::Network { .. } => "network",
+            Self::Unauthorized { .. } => "unauthorized",
+            Self::Overloaded { .. } => "overloaded",
+            Self::TokenizerMismatch { .. } => "tokenizer-mismatch",
             Self::Integrity { .. } => "integrity",
             Self::NotFound { .. } => "not-found",
             Self::NonFiniteLogits { .. } => "non-finite-logits",
@@ -184,7 +215,12 @@ impl Error {
             Self::UnsupportedArchitecture { architecture, supported } => {
                 json!({ "architecture": architecture, "supported": supported })
             }
-            Self::Network { url, reason } => json!({ "url": url, "reason": reason }),
+            Self::Network { url, reason }
+            | Self::Unauthorized { url, reason }
+            | Self::TokenizerMismatch { url, reason } => json!({ "url": url, "reason": reason }),
+            Self::Overloaded { url, reason, retry_after } => {
+                json!({ "url": url, "reason": reason, "retry_after": retry_after })
+            }
             Self::BadTokenizer { file, reason } | Self::Integrity { file, reason } => {
                 json!({ "file": file, "reason": reason })
             }
@@ -243,6 +279,12 @@ impl<'de> Deserialize<'de> for Error {
                 value: text(&detail["value"]),
                 allowed: text(&detail["allowed"]),
             },
+            "network" if detail["url"].is_string() => Self::Network { url: text(&detail["url"]), reason },
+            "unauthorized" => Self::Unauthorized { url: text(&detail["url"]), reason },
+            "overloaded" => {
+                Self::Overloaded { url: text(&detail["url"]), reason, retry_after: detail["retry_after"].as_f64() }
+            }
+            "tokenizer-mismatch" => Self::TokenizerMismatch { url: text(&detail["url"]), reason },
             "not-found" => Self::NotFound { path: text(&detail["path"]), reason },
             "device-lost" => Self::DeviceLost { reason },
             _ => Self::Internal { reason },

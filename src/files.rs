@@ -49,6 +49,25 @@ pub(crate) fn open(
     })
 }
 
+/// The same, of a model that runs elsewhere: its tokenizer and its configuration are enough.
+pub(crate) fn words(
+    option: &'static str,
+    name: &str,
+    #[cfg_attr(not(feature = "hub"), expect(unused_variables, reason = "nothing is downloaded"))]
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Folder> {
+    Folder::open(match locate(option, name)? {
+        Place::Here(path) => path,
+        #[cfg(feature = "hub")]
+        Place::Hub(id) if id.file.is_none() => {
+            hub()?.download_words(&id, progress).map_err(|error| neither(error, &id))?
+        }
+        // Of a GGUF file nothing can be left out.
+        #[cfg(feature = "hub")]
+        Place::Hub(_) => return open(option, name, progress),
+    })
+}
+
 /// What looks like the name of a model may have been meant for that of a folder.
 #[cfg(feature = "hub")]
 pub(crate) fn neither(error: Error, id: &HubId) -> Error {

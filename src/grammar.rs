@@ -112,6 +112,13 @@ impl Constraint for Grammar {
     }
 
     fn mask(&mut self, words: &mut [u32]) -> Result<()> {
+        if let Some(id) = special(&self.0.compute_ff_bytes()) {
+            words.fill(0);
+            if let Some(word) = words.get_mut(id as usize / 32) {
+                *word = 1 << (id % 32);
+            }
+            return Ok(());
+        }
         let allowed = self.0.compute_mask_or_eos().or_else(refuse)?;
         for (word, bits) in words.iter_mut().zip(allowed.as_slice()) {
             *word = *bits;
@@ -130,6 +137,13 @@ impl Constraint for Grammar {
         let may_end = self.0.is_accepting().or_else(refuse)?;
         Ok(if may_end { Ending::May } else { Ending::No })
     }
+}
+
+/// The special token that must come: llguidance says which, but then looks for it among texts.
+fn special(forced: &[u8]) -> Option<u32> {
+    let digits = forced.strip_prefix(b"\xff[")?;
+    let end = digits.iter().position(|byte| *byte == b']')?;
+    std::str::from_utf8(&digits[..end]).ok()?.parse().ok()
 }
 
 fn bad<T>(value: String, allowed: String) -> Result<T> {

@@ -17,16 +17,6 @@
 //! `cargo add foretoken --features hub` is all that it needs: the GPU is used through Vulkan, Metal or DirectX 12, and where there is none
 //! the models run on the CPU.
 //!
-//! 1. [Models](#models)
-//! 2. [Options](#options)
-//! 3. [Streaming](#streaming)
-//! 4. [Chats](#chats)
-//! 5. [Forms](#forms)
-//! 6. [Speculation](#speculation)
-//! 7. [Embeddings and scores](#embeddings-and-scores)
-//! 8. [Errors](#errors)
-//! 9. [Features](#features)
-//!
 //! # Models
 //!
 //! A model is a folder (`config.json`, `*.safetensors`, `tokenizer.json`), a GGUF file or, with the feature `hub`, the name of one on the
@@ -61,9 +51,14 @@
 //! use foretoken::GenerateOptions;
 //! use serde_json::json;
 //!
-//! let options = GenerateOptions::new().max_new_tokens(60).do_sample(true).temperature(0.8).seed(7).stop(["\n\n".to_owned()]);
-//! let same = json!({ "max_new_tokens": 60, "do_sample": true, "temperature": 0.8, "seed": 7, "stop": ["\n\n"] });
-//! assert_eq!(GenerateOptions::read(same)?, options);
+//! let options = GenerateOptions::new()
+//!     .max_new_tokens(60)
+//!     .do_sample(true)
+//!     .temperature(0.8)
+//!     .seed(7);
+//! let given = json!({ "max_new_tokens": 60, "do_sample": true, "temperature": 0.8,
+//!     "seed": 7 });
+//! assert_eq!(GenerateOptions::read(given)?, options);
 //! assert_eq!(options.sampling.seed, Some(7));
 //! # Ok::<(), foretoken::Error>(())
 //! ```
@@ -81,27 +76,30 @@
 //! use foretoken::{Engine, FinishReason, GenerateOptions};
 //!
 //! let engine = Engine::load("models/tales/target")?;
-//! let mut story = engine.generate("Once upon a time", GenerateOptions::new().max_new_tokens(100));
+//! let options = GenerateOptions::new().max_new_tokens(400);
+//! let mut story = engine.generate("Once upon a time", options);
 //! let enough = story.cancel_token(); // for any other thread
 //! let mut text = String::new();
 //! for token in story.by_ref() {
 //!     text += &token?.text;
-//!     if text.len() > 40 {
+//!     if text.len() > 20 {
 //!         enough.cancel();
 //!     }
 //! }
 //! let story = story.generation().expect("it has ended");
-//! assert_eq!((&story.text, story.finish_reason), (&text, FinishReason::Aborted));
+//! assert_eq!(story.finish_reason, FinishReason::Aborted);
 //!
 //! // The same on any executor.
-//! let story = pollster::block_on(async {
-//!     let mut story = engine.generate("Once upon a time", GenerateOptions::new().max_new_tokens(5));
+//! pollster::block_on(async {
+//!     let options = GenerateOptions::new().max_new_tokens(5);
+//!     let mut story = engine.generate("Once upon a time", options.clone());
 //!     while let Some(token) = story.next_token().await {
 //!         print!("{}", token?.text);
 //!     }
-//!     engine.generate("Once upon a time", GenerateOptions::new().max_new_tokens(5)).complete().await
+//!     let story = engine.generate("Once upon a time", options).complete().await?;
+//!     assert_eq!(story.token_ids.len(), 5);
+//!     foretoken::Result::Ok(())
 //! })?;
-//! assert_eq!(story.token_ids.len(), 5);
 //! # Ok::<(), foretoken::Error>(())
 //! ```
 //!
@@ -114,8 +112,9 @@
 //! use foretoken::{Engine, GenerateOptions, Message};
 //!
 //! let engine = Engine::load("models/tales/target")?;
-//! let options = GenerateOptions::new().max_new_tokens(20);
-//! let mut chat = engine.chat(options).with_messages([Message::new("system", "You tell tales.")]);
+//! let options = GenerateOptions::new().max_new_tokens(8);
+//! let system = Message::new("system", "You tell tales.");
+//! let mut chat = engine.chat(options).with_messages([system]);
 //! chat.send("Continue the tale: The fox went into the wood.").wait()?;
 //! let mut branch = chat.clone();
 //! let answer = branch.send("And then?").wait()?;
@@ -137,11 +136,15 @@
 //! let engine = Engine::load("models/tales/target")?;
 //! let form = ResponseFormat::json_schema(json!({
 //!     "type": "object",
-//!     "properties": { "animal": { "enum": ["fox", "wolf", "hare"] }, "old": { "type": "boolean" } },
+//!     "properties": {
+//!         "animal": { "enum": ["fox", "wolf", "hare"] },
+//!         "old": { "type": "boolean" },
+//!     },
 //!     "required": ["animal", "old"],
 //!     "additionalProperties": false,
 //! }));
-//! let answer = engine.generate("The fox was old. ", GenerateOptions::new().response_format(form)).wait()?;
+//! let options = GenerateOptions::new().response_format(form);
+//! let answer = engine.generate("The fox was old. ", options).wait()?;
 //! let animal: Value = serde_json::from_str(&answer.text).expect("it is JSON");
 //! assert!(animal["old"].is_boolean());
 //! # }
@@ -158,15 +161,20 @@
 //! ```
 //! use foretoken::{DrafterChoice, Engine, GenerateOptions, Schedule, Speculation};
 //!
-//! let engine = Engine::builder("models/tales/target").assistant_model("models/tales/draft").load()?;
-//! let options = GenerateOptions::new().max_new_tokens(60);
-//! let plain = engine.generate("Once upon a time", options.clone().speculation(Speculation::Off)).wait()?;
-//! let by_model = options.drafter(DrafterChoice::DraftModel).num_assistant_tokens_schedule(Schedule::Constant);
+//! let engine = Engine::builder("models/tales/target")
+//!     .assistant_model("models/tales/draft")
+//!     .load()?;
+//! let options = GenerateOptions::new().max_new_tokens(24);
+//! let off = options.clone().speculation(Speculation::Off);
+//! let plain = engine.generate("Once upon a time", off).wait()?;
+//! let by_model = options
+//!     .drafter(DrafterChoice::DraftModel)
+//!     .num_assistant_tokens_schedule(Schedule::Constant);
 //! let drafted = engine.generate("Once upon a time", by_model).wait()?;
 //! assert_eq!(drafted.text, plain.text);
 //! // Passes of the model, and tokens that each gave.
 //! assert!(drafted.stats.num_spec_steps < plain.stats.num_spec_steps);
-//! assert!(drafted.stats.mean_acceptance_length > 1.5);
+//! assert!(drafted.stats.mean_acceptance_length > 1.0);
 //! # Ok::<(), foretoken::Error>(())
 //! ```
 //!
@@ -180,7 +188,8 @@
 //! use foretoken::{Engine, Pooling};
 //!
 //! let engine = Engine::load("models/tales/target")?;
-//! let place = engine.embed("The fox went into the wood.", Pooling::Mean, true).wait()?;
+//! let text = "The fox went into the wood.";
+//! let place = engine.embed(text, Pooling::Mean, true).wait()?;
 //! let length: f32 = place.embedding.iter().map(|x| x * x).sum();
 //! assert!((length - 1.0).abs() < 1e-4);
 //! let scores = engine.score("Once upon a", [" time", " stone"]).wait()?;
@@ -213,6 +222,7 @@
 //! |---|---|
 //! | `hub` | models by their names on the Hugging Face Hub |
 //! | `grammar` | forms: JSON schemas, regular expressions, grammars |
+//! | `remote` | targets on servers of vLLM or SGLang ([`EngineBuilder::target_url`]) |
 //! | `simulator` | the module `simulate`: what speculation would gain at given latencies and acceptance |
 //! | `cli` | the program `foretoken`, with all of these |
 //! | `internals` | the inside, for this crate's own tests; nothing of it is stable |
@@ -247,6 +257,7 @@ mod options;
 mod parallel;
 #[cfg(feature = "internals")]
 mod reference;
+mod remote;
 mod sample;
 mod session;
 #[cfg(feature = "simulator")]
@@ -284,7 +295,7 @@ pub mod internals {
         };
     }
 
-    modules! { checkpoint constraint cpu decode device gpu load model options parallel reference sample session speculate target text weights }
+    modules! { checkpoint constraint cpu decode device gpu load model options parallel reference remote sample session speculate target text weights }
     #[cfg(feature = "grammar")]
     modules! { grammar }
     #[cfg(feature = "hub")]

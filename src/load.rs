@@ -1,6 +1,7 @@
 //! A model's files -> a session: config, weights and tokenizer of the target, and of the draft model if there is one.
 
 mod inspect;
+mod remote;
 
 pub use self::inspect::{Inspection, Share, Tensors};
 
@@ -145,10 +146,7 @@ impl Session {
                 Err(error) => pair.warnings.push(without_assistant(&error)),
                 Ok((assistant, other)) => {
                     if let Some(difference) = tokenizer.difference(&other) {
-                        pair.warnings.push(format!(
-                            "the assistant model has another tokenizer ({difference}): its drafts go through text, which \
-                             costs speed"
-                        ));
+                        pair.warnings.push(translated(&difference));
                         pair.tokenizers = Some([tokenizer.clone(), Rc::new(other)]);
                     }
                     pair.assistant = Some(assistant.into_loadable());
@@ -168,8 +166,7 @@ impl Session {
             (built, _) => built,
         }?;
         let learned = Learned::new(&mut engine).await;
-        let spec = engine.spec().clone();
-        let prompts = Prompts { tokenizer, template, sampling, spec, context };
+        let prompts = Prompts { tokenizer, template, sampling, spec: (&pair.target.blueprint.spec).into(), context };
         let prompt_cache = PromptCache::new(options.context.prompt_cache_bytes);
         let grammars = None;
         Ok(Self { engine, prompts, learned, prompt_cache, grammars, origin: Box::new(pair), warnings })
@@ -268,17 +265,21 @@ fn or_warning<M>(loaded: Result<M>, warnings: &mut Vec<String>) -> Result<Option
     }
 }
 
+fn translated(difference: &str) -> String {
+    format!("the assistant model has another tokenizer ({difference}): its drafts go through text, which costs speed")
+}
+
 pub(crate) fn without_assistant(reason: impl Display) -> String {
     format!("the assistant model is not used: {reason}")
 }
 
 impl Translate for Translator {
-    fn to_draft(&mut self, text: &[u32]) -> Result<Vec<u32>> {
-        self.to_draft(text)
+    fn for_draft(&mut self, text: &[u32]) -> Result<Vec<u32>> {
+        self.for_draft(text)
     }
 
-    fn to_target(&self, drafted: &[u32]) -> Result<Vec<u32>> {
-        self.to_target(drafted)
+    fn for_target(&self, drafted: &[u32]) -> Result<Vec<u32>> {
+        self.for_target(drafted)
     }
 }
 
@@ -300,12 +301,22 @@ pub async fn load_alone<S: Source + 'static>(
     options: &LoadOptions,
     loaded: &mut dyn FnMut(u64, u64),
 ) -> Result<Engine> {
-    let mut model = match context {
+    let model = match context {
         Some(context) => open_assistant(source, options, context).await?.0,
         None => ModelFiles::open(source, options).await?,
     };
+    build_alone(device, model, context.is_none(), loaded).await
+}
+
+/// A model that was opened.
+async fn build_alone<S: Source + 'static>(
+    device: &Device,
+    mut model: ModelFiles<S>,
+    is_target: bool,
+    loaded: &mut dyn FnMut(u64, u64),
+) -> Result<Engine> {
     // Measured by each target for itself, it might be another one.
-    if context.is_none() && options.arithmetic == ArithmeticChoice::Auto {
+    if is_target && model.blueprint.arithmetic == ArithmeticChoice::Auto {
         model.blueprint.arithmetic = ArithmeticChoice::F32;
     }
     let assistant = None::<Loadable<S>>;
@@ -319,7 +330,7 @@ pub(crate) async fn open_assistant<A: Source + 'static>(
     options: &LoadOptions,
     context: usize,
 ) -> Result<(ModelFiles<A>, Tokenizer)> {
-    let own = options.clone().max_context(None).file(options.assistant_file.clone());
+    let own = options.clone().max_context(None).file(options.assistant_file.clone()).sp_degree(1);
     let mut assistant = ModelFiles::open(source, &own).await.map_err(checkpoint::of_assistant)?;
     let most = assistant.blueprint.spec.max_position_embeddings;
     assistant.blueprint.capacity.max_context = context.min(most);

@@ -1,58 +1,26 @@
 //! Options of loading and generating, under Hugging Face's names, validated once.
 
-mod chat;
 mod declare;
-mod drafting;
-mod load;
 mod read;
+
+// In the order in which they are documented.
+mod generate;
+
 mod sampling;
 
-use crate::constraint::ResponseFormat;
-use crate::error::Result;
+mod drafting;
+
+mod chat;
+
+mod load;
+
 pub use chat::{ChatOptions, ContextPolicy};
-use declare::options;
 pub use drafting::{Acceptance, DrafterChoice, DraftingOptions, LookupRule, Schedule, Speculation};
+pub use generate::{GenerateOptions, MAX_TOP_LOGPROBS};
 pub use load::{Arithmetic, ArithmeticChoice, ContextOptions, DeviceChoice, KvDtype, LoadOptions, WeightDtype};
 pub(crate) use read::Given;
-use read::{bad, read};
-pub use sampling::{DoSample, SamplingDefaults, SamplingOptions, SamplingValues};
-use serde::{Deserialize, Deserializer, Serialize};
-
-options! {
-    /// How to continue a prompt. The groups are fields; the methods set the options of all groups.
-    ///
-    /// ```
-    /// use foretoken::{GenerateOptions, Schedule};
-    ///
-    /// let options = GenerateOptions::new().max_new_tokens(200).do_sample(true).temperature(0.7).seed(1);
-    /// assert_eq!(options.sampling.temperature, Some(0.7));
-    /// assert_eq!(options.drafting.num_assistant_tokens_schedule, Schedule::Adaptive);
-    /// ```
-    pub struct GenerateOptions set by GenerateOptions {
-        /// Most tokens to generate.
-        max_new_tokens: usize = 256,
-        /// No end of text before so many tokens.
-        min_new_tokens: usize = 0,
-        /// Texts that end the generation; they are not part of the result.
-        stop: Vec<String> = Vec::new(),
-        /// Whether the text leaves special tokens out. The one that ends it is never in it.
-        skip_special_tokens: bool = true,
-        /// Which form the text is to have: only tokens that it allows are chosen, and the text ends where nothing can follow. A
-        /// text that is cut by `max_new_tokens` is the beginning of one.
-        response_format: Option<ResponseFormat> = None,
-        /// Whether log-probabilities of the tokens are told: those of the model itself, before penalties, temperature and filters.
-        logprobs: bool = false,
-        /// Of how many of the most likely tokens in each place besides; at most 20.
-        top_logprobs: usize = 0,
-    } with {
-        /// How tokens are chosen.
-        sampling: SamplingOptions,
-        /// Who drafts, and how much.
-        drafting: DraftingOptions,
-        /// What is of chats alone.
-        chat: ChatOptions,
-    }
-}
+pub use sampling::{DoSample, SamplingOptions, SamplingValues};
+use serde::{Deserialize, Serialize};
 
 /// Which of a text's hidden states make its embedding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,50 +33,10 @@ pub enum Pooling {
     Last,
 }
 
-impl GenerateOptions {
-    /// The defaults.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// The defaults, with what an object names in their place; null leaves the default.
-    ///
-    /// # Errors
-    /// [`Error::BadOption`](crate::Error::BadOption) for an unknown name, or a value of another type.
-    pub fn read<'de>(from: impl Deserializer<'de>) -> Result<Self> {
-        read(from)
-    }
-
-    /// # Errors
-    /// [`Error::BadOption`](crate::Error::BadOption) with the allowed range.
-    pub fn validate(&self) -> Result<()> {
-        if self.max_new_tokens == 0 {
-            return bad("max_new_tokens", 0, "1 or more");
-        }
-        if self.min_new_tokens > self.max_new_tokens {
-            return bad("min_new_tokens", self.min_new_tokens, "0 to max_new_tokens");
-        }
-        if self.stop.iter().any(String::is_empty) {
-            return bad("stop", "an empty text", "texts of one character or more");
-        }
-        if self.top_logprobs > MAX_TOP_LOGPROBS {
-            return bad("top_logprobs", self.top_logprobs, "0 to 20");
-        }
-        if self.top_logprobs > 0 && !self.logprobs {
-            return bad("top_logprobs", self.top_logprobs, "0, unless logprobs is true");
-        }
-        self.sampling.validate()?;
-        self.drafting.validate()
-    }
-}
-
-/// Most tokens of which log-probabilities are told in one place, besides the chosen one; as in OpenAI's API and in vLLM.
-pub const MAX_TOP_LOGPROBS: usize = 20;
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Error;
+    use crate::error::{Error, Result};
     use serde_json::json;
 
     #[test]

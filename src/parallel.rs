@@ -13,6 +13,8 @@
 mod crew;
 mod load;
 mod serve;
+#[cfg(all(feature = "remote", not(target_arch = "wasm32")))]
+mod served;
 #[cfg(not(target_arch = "wasm32"))]
 mod servers;
 mod text;
@@ -38,6 +40,7 @@ use crate::device::Engine;
 use crate::error::{Error, Result};
 use crate::gpu::DeviceInfo;
 use crate::options::{Acceptance, Arithmetic, DrafterChoice, GenerateOptions, Schedule, Speculation};
+use crate::remote::Server;
 use crate::sample::Sampling;
 use crate::session::{Emitter, Generation, Progress, Prompt, Prompts, setup};
 use crate::speculate::PromptLookup;
@@ -53,11 +56,36 @@ pub trait Instance: Target {
     /// # Errors
     /// [`Error::BadOption`], and what the device reports.
     fn sample_by(&mut self, sampling: &Sampling) -> Result<()>;
+
+    /// Most tokens that it reads in a forward that is asked for so many ids.
+    fn forward_rows(&self, _wanted: usize) -> usize {
+        MAX_DRAFT + 1
+    }
+
+    /// Whether a forward that nobody wants can be broken off.
+    fn breaks_off(&self) -> bool {
+        false
+    }
 }
 
 impl Instance for Engine {
     fn sample_by(&mut self, sampling: &Sampling) -> Result<()> {
         self.sample_by(sampling)
+    }
+}
+
+impl Instance for Server {
+    fn sample_by(&mut self, sampling: &Sampling) -> Result<()> {
+        self.sample_by(sampling)
+    }
+
+    /// What comes before is read by the server, for nothing where it is known there.
+    fn forward_rows(&self, wanted: usize) -> usize {
+        wanted
+    }
+
+    fn breaks_off(&self) -> bool {
+        true
     }
 }
 

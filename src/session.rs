@@ -199,9 +199,9 @@ impl Session {
     ) -> Result<Generation> {
         options.validate()?;
         let (prompt, num_dropped_messages) = self.prompts.fit(prompt, options)?;
-        let ends = self.engine.spec().eos_token_id.clone();
+        let ends = self.prompts.spec.eos_token_id.clone();
         let values = options.sampling.values(&self.prompts.sampling)?;
-        let sampling = setup::sampling(options, &values, self.engine.spec(), prompt.len())?;
+        let sampling = setup::sampling(options, &values, &self.prompts.spec, prompt.len())?;
         let constraint = self.constraint(options, prompt.len())?;
         let mut out = Emitter::new(&self.prompts.tokenizer, &prompt, &ends, options, on_progress);
         let prediction = match &options.drafting.prediction {
@@ -267,7 +267,7 @@ impl Session {
         run.stats.times.masks = constraint.map_or(0.0, |constraint| constraint.borrow().seconds);
         run.stats.arithmetic = self.engine.arithmetic();
         run.stats.speculating = self.learned.speculating(&options.drafting);
-        let differing = self.engine.warning().map(Into::into);
+        let differing = self.engine.warning().map(str::to_owned);
         run.stats.warnings.splice(0..0, self.warnings.iter().cloned().chain(differing));
         out.finish(run.stats)
     }

@@ -15,6 +15,8 @@ mod grammar;
 #[cfg(not(any(feature = "grammar", feature = "simulator")))]
 mod parallel;
 #[cfg(not(any(feature = "grammar", feature = "simulator")))]
+mod served;
+#[cfg(not(any(feature = "grammar", feature = "simulator")))]
 mod session;
 #[cfg(feature = "simulator")]
 mod simulate;

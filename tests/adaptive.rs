@@ -33,6 +33,8 @@ struct World {
     prompt: usize,
     /// What a round takes more that was not submitted before the one before it was read.
     host: f64,
+    /// Whether that is the way to a server.
+    far: bool,
 }
 
 /// What the draft model takes to read a token, in draft steps, when it reads many.
@@ -167,7 +169,7 @@ fn told(world: &World, timings: Timings, seed: u64, guess: f64) -> Adaptive {
     let rows = [1.0, rows[0], rows[1], rows[2], rows[3]];
     let step = guess * world.step * disturbed(1) / plain;
     let waiting = f64::max((1.0 + world.host) * disturbed(20) / plain - 1.0, 0.0);
-    Adaptive::new(Told { plain: Some(0.02 * plain), rows, timed: true, step, waiting })
+    Adaptive::new(Told { plain: Some(0.02 * plain), rows, timed: true, step, waiting, far: false })
 }
 
 /// The time of a text, and the state of the drafter after it.
@@ -192,7 +194,9 @@ fn adaptive(adaptive: &mut Adaptive, text: Text, timings: Timings) -> (f64, Spec
         cost += if ahead { 0.0 } else { world.host };
         let was_ahead = ahead;
         let repeats = adaptive.repeats(&tokens, room) && room >= 2 * (draft.len() + 1);
-        ahead = repeats && (draft.is_empty() || matches!(draft, Draft::Model(_)));
+        // Of what is far only plain rounds are.
+        let model_too = !world.far && matches!(draft, Draft::Model(_));
+        ahead = repeats && (draft.is_empty() || model_too);
         let mut caught_up = 0;
         if let Draft::Model(_) = draft {
             caught_up = (tokens.len() - 1 - read).saturating_sub(CLOSE_BEHIND);
@@ -265,7 +269,7 @@ fn worlds() -> Vec<World> {
                 for (lookup_name, lookup) in lookups {
                     if drafts.is_some() || step == 1.0 {
                         let name = (draft_name, verify_name, step, lookup_name);
-                        worlds.push(World { name, drafts, step, verify, lookup, prompt: 20, host: 0.0 });
+                        worlds.push(World { name, drafts, step, verify, lookup, prompt: 20, host: 0.0, far: false });
                     }
                 }
             }
@@ -564,4 +568,34 @@ fn a_clock_that_stands_still_is_no_error() {
     }
     let state = drafter.speculating();
     assert_eq!((state.plain_tokens_per_second, state.expected_tokens_per_second), (0.0, 0.0));
+}
+
+/// On a server a round waits for the way there and back, also one of the draft model; what the server streams does not.
+#[test]
+fn a_server_writes_by_itself_where_the_way_costs_more_than_drafts_win() {
+    let total = |way: f64, drafts: f64| {
+        let world = World {
+            name: ("server", "flat", 0.1, "no lookup"),
+            drafts: Some((drafts, drafts)),
+            step: 0.1,
+            verify: FLAT,
+            lookup: None,
+            prompt: 20,
+            host: way,
+            far: true,
+        };
+        let rows = [1.0, 2.0, 4.0, 8.0, 16.0].map(FLAT);
+        let told = Told { plain: Some(0.02), rows, timed: true, step: world.step, waiting: way, far: true };
+        let (mut drafter, mut time, mut plain) = (Adaptive::new(told), 0.0, 0.0);
+        for seed in 0..4 {
+            let text = Text { world, length: 256, seed };
+            time += adaptive(&mut drafter, text, Timings::Exact).0;
+            plain += text.plain();
+        }
+        time / plain
+    };
+    for (way, drafts) in [(15.0, 0.95), (15.0, 0.3), (2.0, 0.3), (0.5, 0.0)] {
+        assert!(total(way, drafts) < 1.08, "way {way}, drafts {drafts}: {:.3} of plain", total(way, drafts));
+    }
+    assert!(total(1.0, 0.95) < 0.6, "{:.3} of plain", total(1.0, 0.95));
 }

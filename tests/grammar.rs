@@ -132,7 +132,7 @@ fn a_text_ends_where_its_form_is_complete_or_its_room() {
     assert_eq!(found.finish_reason, FinishReason::Stop);
     // It may end after each word: then the model says so, by an end token.
     let (found, _) = write(&mut session, &of(ResponseFormat::regex("the fox( [a-z]+)*[.]?"), 200));
-    let ends = &session.engine().spec().eos_token_id;
+    let ends = &session.engine().spec().unwrap().eos_token_id;
     assert!(found.text.starts_with("the fox"), "{}", found.text);
     let by_point = found.text.ends_with('.');
     assert_eq!(found.finish_reason, if by_point { FinishReason::Stop } else { found.finish_reason });
@@ -150,6 +150,19 @@ fn a_text_ends_where_its_form_is_complete_or_its_room() {
     if found.finish_reason == FinishReason::Stop {
         assert!(serde_json::from_str::<Value>(&found.text).unwrap().is_object());
     }
+}
+
+#[test]
+fn a_special_token_is_written_as_one() {
+    let mut session = load(Device::Cpu);
+    // `<|im_start|>`, by its id and by its name.
+    let form = ResponseFormat::grammar("start: <[1]> \"fox \" /[a-c]/ <|im_start|> \"wolf\"");
+    let written = |more: GenerateOptions| more.response_format(form.clone());
+    let (plain, _) = write(&mut session, &written(GenerateOptions::new().speculation(Speculation::Off)));
+    assert_eq!((plain.token_ids[0], plain.token_ids.iter().filter(|id| **id == 1).count()), (1, 2));
+    assert!(plain.text.starts_with("fox ") && plain.text.ends_with("wolf") && plain.text.len() == 9, "{}", plain.text);
+    let (drafted, _) = write(&mut session, &written(GenerateOptions::new().drafter(DrafterChoice::DraftModel)));
+    assert_eq!(drafted.token_ids, plain.token_ids);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 // The npm package without a browser: what is in it, what TypeScript, Node and React make of it.
 import { equal, match, ok } from "node:assert/strict";
 import { execFile, spawnSync } from "node:child_process";
-import { copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { copyFileSync, existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join, relative } from "node:path";
 import { after, test } from "node:test";
 import { pathToFileURL } from "node:url";
@@ -97,14 +97,20 @@ test("the guide lists the codes that the types have, and the types have those of
 });
 
 test("options and statistics are typed as the engine names them", () => {
+  const typed = (type) =>
+    [...new RegExp(`export type ${type} = \\{(.*?)\\n\\};`, "s").exec(declared("api"))[1].matchAll(/^ {4}(\w+)\??:/gm)].map(([, field]) => field);
+  const options = ["options.rs", ...readdirSync(join(root, "src", "options")).map((file) => join("options", file))]
+    .map((file) => read(root, "src", file))
+    .join("\n");
+  for (const [type, more] of [
+    ["LoadOptions", ["assistant_model", "cache", "endpoint", "onProgress", "persist", "revision", "shared", "signal", "token", "wasm", "worker"]],
+    ["GenerateOptions", ["onProgress", "signal"]],
+  ]) {
+    const groups = [...options.matchAll(new RegExp(`pub struct \\w+ set by ${type}\\b.*?\\n {4}\\}`, "gs"))].map(([group]) => group);
+    const rust = groups.flatMap((group) => [...group.matchAll(/^ {8}(\w+): .* = /gm)].map(([, option]) => option));
+    equal(typed(type).sort().join(), [...rust, ...more].sort().join(), type);
+  }
   for (const [file, name, type, more] of [
-    [
-      "options/load.rs",
-      "LoadOptions",
-      "LoadOptions",
-      ["assistant_model", "cache", "endpoint", "onProgress", "persist", "revision", "shared", "signal", "token", "wasm", "worker"],
-    ],
-    ["options.rs", "GenerateOptions", "GenerateOptions", ["onProgress", "signal"]],
     ["session.rs", "Token", "Token", []],
     ["session.rs", "Generation", "Generation", []],
     ["speculate/stats.rs", "Stats", "Stats", ["wasm_memory"]],
@@ -117,9 +123,7 @@ test("options and statistics are typed as the engine names them", () => {
   ]) {
     const fields = new RegExp(`pub struct ${name} \\{(.*?)\\n\\}`, "s").exec(read(root, "src", file))[1];
     const rust = [...fields.matchAll(/^ {4}pub (\w+):/gm)].map(([, field]) => field);
-    const body = new RegExp(`export type ${type} = \\{(.*?)\\n\\};`, "s").exec(declared("api"))[1];
-    const typed = [...body.matchAll(/^ {4}(\w+)\??:/gm)].map(([, field]) => field);
-    equal(typed.sort().join(), [...rust, ...more].sort().join(), type);
+    equal(typed(type).sort().join(), [...rust, ...more].sort().join(), type);
   }
 });
 

@@ -12,7 +12,7 @@ use foretoken::internals::sample::{Draw, Sampling};
 use foretoken::internals::session::{Progress, Session, Sink};
 use foretoken::internals::speculate::PromptLookup;
 use foretoken::internals::speculate::dsi::Tuner;
-use foretoken::internals::target::{Draft, Target, Verified};
+use foretoken::internals::target::{Draft, Target, Traffic, Verified};
 use foretoken::internals::weights::Folder;
 use foretoken::{
     DeviceChoice, Error, GenerateOptions, LoadOptions, LookupRule, Origin, Prompt, Result, Schedule, Stats,
@@ -241,7 +241,7 @@ fn a_lost_device_does_not_change_the_text() {
         let greedy = Sampling::default();
         for (lives, sp_degree) in [(9, 1), (9, 2), (1, 2)] {
             let targets = (1..sp_degree).map(|_| mortal(&never, 9)).chain([mortal(&dying, lives)]).collect();
-            let (mut servers, _) = Servers::start(targets, None).unwrap();
+            let (mut servers, _) = Servers::start(targets, None::<Build<Engine>>).unwrap();
             for at in [0, 2] {
                 dying.store(at, Ordering::Relaxed);
                 let mut sink = Collect::new(16);
@@ -250,7 +250,7 @@ fn a_lost_device_does_not_change_the_text() {
                 dying.store(-1, Ordering::Relaxed);
             }
         }
-        let (mut servers, _) = Servers::start(vec![mortal(&dying, 1)], None).unwrap();
+        let (mut servers, _) = Servers::start(vec![mortal(&dying, 1)], None::<Build<Engine>>).unwrap();
         dying.store(2, Ordering::Relaxed);
         let mut sink = Collect::new(16);
         let failed = run(parallel::write(
@@ -455,7 +455,8 @@ fn a_text_is_broken_off_while_its_prompt_is_read() {
                 let (chunks, open, mock) = (chunks.clone(), open.clone(), Mock::build(10, 32, 0, usize::MAX));
                 Box::new(move || Ok(Gated { mock: mock()?, chunks: chunks.clone(), open: open.clone() }))
             };
-            let (mut servers, _) = Servers::start((0..sp_degree).map(|_| build()).collect(), None).unwrap();
+            let (mut servers, _) =
+                Servers::start((0..sp_degree).map(|_| build()).collect(), None::<Build<Engine>>).unwrap();
             let plan = || Plan {
                 sampling: Sampling::default(),
                 lookahead: 3,
@@ -576,7 +577,14 @@ impl Clockwork {
                 let ids = (copy.len() - rows..copy.len()).map(|at| Mock::token(&copy[..=at], 10)).collect();
                 let seconds = 100.0 + (copy.len() - reused) as f64;
                 self.forwards += 1;
-                self.reports.push_back(Report::Verified { server: 0, task, ids, reused, seconds });
+                self.reports.push_back(Report::Verified {
+                    server: 0,
+                    task,
+                    ids,
+                    reused,
+                    seconds,
+                    traffic: Traffic::default(),
+                });
             }
             Order::Draft { task, feed, most } => {
                 copy.truncate(feed.keep);

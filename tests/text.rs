@@ -599,6 +599,9 @@ fn what_a_template_would_lose_is_refused_by_name() {
     let calls =
         "{% for m in messages %}{{ m.content }}{% for call in m.tool_calls %}{{ call.name }}{% endfor %}{% endfor %}";
     assert_eq!(refused(calls, json!([{ "role": "user", "content": "Sail", "name": "Ulysses" }])), "the field name");
+    // Which function answers is said by its place.
+    let answer = json!([{ "role": "tool", "content": "there", "tool_call_id": "1", "name": "sail" }]);
+    assert_eq!(rendered_value(plain, answer).unwrap(), "toolthere");
     for nothing in [json!(null), json!([])] {
         assert_eq!(
             rendered_value(plain, json!([{ "role": "user", "content": "hi", "name": nothing }])).unwrap(),

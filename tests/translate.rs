@@ -37,8 +37,8 @@ fn piece_by_piece_gives_what_the_whole_text_gives() {
                 let mut at = 0;
                 while at < tokens.len() {
                     at = (at + 1 + random.below(4)).min(tokens.len());
-                    let pieces = translator.to_draft(&tokens[..at]).unwrap();
-                    let whole = Translator::new(target.clone(), draft.clone()).to_draft(&tokens[..at]).unwrap();
+                    let pieces = translator.for_draft(&tokens[..at]).unwrap();
+                    let whole = Translator::new(target.clone(), draft.clone()).for_draft(&tokens[..at]).unwrap();
                     assert_eq!(pieces, whole, "{from} -> {to}: {:?}", target.decode(&tokens[..at], false));
                 }
             }
@@ -56,16 +56,16 @@ fn what_the_draft_model_writes_comes_back_as_the_targets_tokens() {
                 let text: String = (0..6).map(|_| random.text()).collect();
                 let tokens = target.encode(&text, true).unwrap();
                 let mut translator = Translator::new(target.clone(), draft.clone());
-                let whole = translator.to_draft(&tokens).unwrap();
+                let whole = translator.for_draft(&tokens).unwrap();
                 let mut translator = Translator::new(target.clone(), draft.clone());
                 for at in 1..tokens.len() {
-                    let known = translator.to_draft(&tokens[..at]).unwrap();
+                    let known = translator.for_draft(&tokens[..at]).unwrap();
                     if known.is_empty() {
                         continue;
                     }
                     let Some(rest) = whole.strip_prefix(&known[..]) else { continue };
                     let what = format!("{from} -> {to}: {:?}", target.decode(&tokens[..at], false));
-                    let guess = translator.to_target(rest).unwrap();
+                    let guess = translator.for_target(rest).unwrap();
                     assert!(tokens[at..].starts_with(&guess), "{what} {guess:?}");
                     let ended = rest.iter().any(|&id| draft.is_special(id));
                     assert!(ended || guess == tokens[at..], "{what} {guess:?}");
@@ -73,7 +73,7 @@ fn what_the_draft_model_writes_comes_back_as_the_targets_tokens() {
                     // Of a draft that ends anywhere, all whole characters come back.
                     let some = &rest[..random.below(rest.len() + 1)];
                     if !some.iter().any(|&id| draft.is_special(id)) {
-                        let guess = translator.to_target(some).unwrap();
+                        let guess = translator.for_target(some).unwrap();
                         let written = draft.decode(&[&known[..], some].concat(), false).unwrap();
                         let read = target.decode(&[&tokens[..at], &guess].concat(), false).unwrap();
                         assert!(read.ends_with(written.trim_end_matches('\u{FFFD}')), "{what}: {written:?}, {read:?}");
@@ -92,7 +92,7 @@ fn repetitions_do_not_mislead() {
     let tokens = target.encode(&text, false).unwrap();
     for at in 1..=tokens.len() {
         let part = target.decode(&tokens[..at], false).unwrap();
-        assert_eq!(translator.to_draft(&tokens[..at]).unwrap(), draft.encode(&part, false).unwrap());
+        assert_eq!(translator.for_draft(&tokens[..at]).unwrap(), draft.encode(&part, false).unwrap());
     }
 }
 
@@ -102,17 +102,17 @@ fn nothing_is_drafted_inside_a_character() {
     let tokens = target.encode("King 👩", false).unwrap();
     let king = target.encode("King ", false).unwrap().len();
     for at in king + 1..tokens.len() {
-        assert_eq!(translator.to_draft(&tokens[..at]).unwrap(), [0u32; 0]);
+        assert_eq!(translator.for_draft(&tokens[..at]).unwrap(), [0u32; 0]);
     }
-    assert_eq!(translator.to_draft(&tokens).unwrap(), draft.encode("King 👩", false).unwrap());
+    assert_eq!(translator.for_draft(&tokens).unwrap(), draft.encode("King 👩", false).unwrap());
     let woman = draft.encode("👩", false).unwrap();
     let next = target.encode("👩", false).unwrap();
-    assert_eq!(translator.to_target(&woman).unwrap(), next);
+    assert_eq!(translator.for_target(&woman).unwrap(), next);
     // A character that is not whole does not come back, and what stands before it does.
-    assert_eq!(translator.to_target(&woman[..2]).unwrap(), [0u32; 0]);
+    assert_eq!(translator.for_target(&woman[..2]).unwrap(), [0u32; 0]);
     let more = draft.encode(" the 👩", false).unwrap();
     let the = target.encode(" the ", false).unwrap();
-    assert_eq!(translator.to_target(&more[..more.len() - 1]).unwrap(), the);
+    assert_eq!(translator.for_target(&more[..more.len() - 1]).unwrap(), the);
 }
 
 #[test]
@@ -120,13 +120,13 @@ fn a_guess_inside_a_token_is_none() {
     let (target, draft, mut translator) = pair(0, 1);
     assert_eq!(target.encode(" king", false).unwrap().len(), 1);
     let split = ["Ġk", "i"].map(|token| target.token_to_id(token).unwrap());
-    translator.to_draft(&split).unwrap();
-    assert_eq!(translator.to_target(&draft.encode("ng was", false).unwrap()).unwrap(), [0u32; 0]);
+    translator.for_draft(&split).unwrap();
+    assert_eq!(translator.for_target(&draft.encode("ng was", false).unwrap()).unwrap(), [0u32; 0]);
     // Another text is translated from its beginning.
     let king = target.encode(" king", false).unwrap();
-    assert_eq!(translator.to_draft(&king).unwrap(), draft.encode(" king", false).unwrap());
+    assert_eq!(translator.for_draft(&king).unwrap(), draft.encode(" king", false).unwrap());
     let was = target.encode(" was", false).unwrap();
-    assert_eq!(translator.to_target(&draft.encode(" was", false).unwrap()).unwrap(), was);
+    assert_eq!(translator.for_target(&draft.encode(" was", false).unwrap()).unwrap(), was);
 }
 
 #[test]
@@ -135,21 +135,21 @@ fn special_tokens_are_those_with_the_same_string() {
     let (end, theirs) = (target.token_to_id("<|im_end|>").unwrap(), draft.token_to_id("<|im_end|>").unwrap());
     assert_ne!(end, theirs);
     let tokens = target.encode("The king<|im_end|> and", false).unwrap();
-    assert_eq!(translator.to_draft(&tokens).unwrap(), draft.encode("The king<|im_end|> and", false).unwrap());
+    assert_eq!(translator.for_draft(&tokens).unwrap(), draft.encode("The king<|im_end|> and", false).unwrap());
     let drafted = draft.encode(" his<|im_end|>so", false).unwrap();
-    assert_eq!(translator.to_target(&drafted).unwrap(), target.encode(" his<|im_end|>", false).unwrap());
+    assert_eq!(translator.for_target(&drafted).unwrap(), target.encode(" his<|im_end|>", false).unwrap());
 
     // Those that the other side lacks are left out, and end a draft. The other side's text begins as its file says.
     let (target, draft, mut translator) = pair(0, 2);
     let tokens = target.encode("<|im_end|>ab c", false).unwrap();
-    let known = translator.to_draft(&tokens).unwrap();
+    let known = translator.for_draft(&tokens).unwrap();
     assert_eq!(known, draft.encode("ab c", true).unwrap());
     assert_eq!(known[0], draft.token_to_id("<s>").unwrap());
     let drafted = [draft.encode("ab", false).unwrap(), vec![2, known[1]]].concat();
-    assert_eq!(translator.to_target(&drafted).unwrap(), target.encode(" ab", false).unwrap());
+    assert_eq!(translator.for_target(&drafted).unwrap(), target.encode(" ab", false).unwrap());
     let (target, _, mut translator) = pair(2, 2);
     let tokens = target.encode("ab c", true).unwrap();
-    assert_eq!(translator.to_draft(&tokens).unwrap(), tokens);
+    assert_eq!(translator.for_draft(&tokens).unwrap(), tokens);
 }
 
 #[test]
@@ -159,6 +159,6 @@ fn bytes_that_may_go_on_count_as_what_they_are_now() {
     let tokens = target.encode(text, true).unwrap();
     for at in 2..=tokens.len() {
         let part = target.decode(&tokens[..at], true).unwrap();
-        assert_eq!(translator.to_draft(&tokens[..at]).unwrap(), draft.encode(&part, false).unwrap(), "{part:?}");
+        assert_eq!(translator.for_draft(&tokens[..at]).unwrap(), draft.encode(&part, false).unwrap(), "{part:?}");
     }
 }

@@ -51,12 +51,20 @@ export type Model = string | URL | readonly File[] | FileList | FileSystemDirect
  * `generate`; what else an engine does needs a model on this device
  */
 export type Server = {
-  /** its API, as OpenAI's libraries take it, `https://host/v1`; of a host alone, `/v1` is meant */
-  url: string | URL;
+  /**
+   * its API, as OpenAI's libraries take it, `https://host/v1`; of a host alone, `/v1` is meant. With a `tokenizer`, several servers
+   * that have the same: one takes over where another fails
+   */
+  url: string | URL | readonly (string | URL)[];
   /** the model's name there */
   model: string;
   /** sent to that server only. Who opens the page can read it: give users their own, or have a server of yours in between */
   api_key?: string;
+  /**
+   * the model that runs there, as {@link Model} says, of which only tokenizer and configuration are read. With it the server (vLLM or
+   * SGLang) verifies what is drafted here, by the text so far, by a prediction or by an `assistant_model`
+   */
+  tokenizer?: Model;
 };
 
 /** a model and how to load it: on this device, if there is not more to download than that, or on a server */
@@ -449,11 +457,26 @@ export type Stats = {
   speculating: Speculating | null;
   /** what several targets did (`sp_degree`); null with one */
   distributed: Distributed | null;
+  /** what was asked of servers; only where the target is on one */
+  traffic?: Traffic;
   times: Times;
   /** what the user should know about this device or model, in words */
   warnings: string[];
   /** bytes of the engine outside the GPU */
   wasm_memory: number;
+};
+
+/** what was asked of servers that have the target */
+export type Traffic = {
+  num_requests: number;
+  /** requests that were sent again because one before failed */
+  num_retries: number;
+  /** requests that were broken off */
+  num_aborted: number;
+  /** tokens in requests that were answered, each time they were sent */
+  num_prompt_tokens: number;
+  /** of these, those that servers had in their prefix caches, as far as they tell */
+  num_cached_tokens: number;
 };
 
 export type Generation = {

@@ -1,6 +1,6 @@
 /** OpenAI's chat completions and embeddings, by the engine. */
 import { badOption, inWords } from "./error.js";
-import { AnswerReader, calling } from "./tools.js";
+import { AnswerReader, calling, marksOf } from "./tools.js";
 
 /**
  * @import { GenerateOptions, GenerationStream, Message, Stats, TextPart, TokenLogprob } from "./api.js"
@@ -156,7 +156,8 @@ export async function complete(engine, body, request) {
   // Temperature 0 asks for what greedy decoding does.
   options.do_sample ??= temperature === undefined ? "top_p" in rest || "seed" in rest : temperature !== 0;
   if (temperature !== undefined && (temperature !== 0 || options.do_sample)) options.temperature = temperature;
-  const tools = calling({ tools: rest.tools, tool_choice, parallel_tool_calls }, engine.toolFormat);
+  const marks = ["auto", "none", undefined].includes(tool_choice) ? undefined : await marksOf(engine);
+  const tools = calling({ tools: rest.tools, tool_choice, parallel_tool_calls }, engine.toolFormat, marks);
   if (tool_choice === "none") delete options.tools;
   // What marks a call is a special token of many models.
   if (tools) options.skip_special_tokens = false;

@@ -91,7 +91,7 @@ export class Engine {
    *
    * Rejects with a {@link ForetokenError}: `webgpu-unavailable`, `gpu-blocked`, `out-of-gpu-memory`, `device-lost`;
    * `not-found`, `network`, `integrity`; `bad-config`, `bad-weights`, `bad-tokenizer`, `bad-template`,
-   * `unsupported-architecture`; `bad-option`, `aborted`, `internal`; of servers `unauthorized`, `overloaded`; of candidates
+   * `unsupported-architecture`; `bad-option`, `aborted`, `internal`; of servers `unauthorized`, `overloaded`, `tokenizer-mismatch`; of candidates
    * `download-too-large`.
    * Of several candidates, the first serves that this machine can run and this page can reach; `skipped` says why others do not.
    * @param {Model | Server | readonly Candidate[]} model

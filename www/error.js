@@ -3,7 +3,7 @@
 /**
  * @typedef {"aborted" | "bad-config" | "bad-option" | "bad-template" | "bad-tokenizer" | "bad-weights" | "context-full"
  *   | "device-lost" | "download-too-large" | "gpu-blocked" | "integrity" | "internal" | "network" | "non-finite-logits" | "not-found"
- *   | "out-of-gpu-memory" | "overloaded" | "unauthorized" | "unsupported-architecture" | "webgpu-unavailable"} ErrorCode
+ *   | "out-of-gpu-memory" | "overloaded" | "tokenizer-mismatch" | "unauthorized" | "unsupported-architecture" | "webgpu-unavailable"} ErrorCode
  */
 
 /** Every failure of the engine. `code` is stable and for programs, `message` is for people. */

@@ -3,16 +3,22 @@ import { setMaxListeners } from "node:events";
 import { open } from "node:fs/promises";
 import { parentPort } from "node:worker_threads";
 
+/** @import { MessagePort } from "node:worker_threads" */
+
 // A signal has a listener for each request of a model.
 setMaxListeners(0);
 const events = new EventTarget();
-const { fetch, navigator = {} } = globalThis;
+const { fetch } = globalThis;
+/** @type {{ gpu?: unknown, locks?: LockManager }} */
+const navigator = globalThis.navigator ?? {};
+const port = /** @type {MessagePort} */ (parentPort);
 
 /** The GPU: Deno has one, Node where the package `webgpu` is installed. */
 async function findGpu() {
   if (navigator.gpu) return navigator.gpu;
   try {
     // Bundlers of servers cannot follow it to its driver.
+    // @ts-expect-error: it is an optional peer.
     const { create, globals } = await import(/* webpackIgnore: true */ /* turbopackIgnore: true */ "webgpu");
     Object.assign(globalThis, globals);
     const gpu = create([]);
@@ -23,11 +29,13 @@ async function findGpu() {
   }
 }
 
-/** A file, or the part of it that is asked for, as a server would answer. */
+/** A file, or the part of it that is asked for, as a server would answer. @param {URL} url @param {RequestInit} [options] */
 async function answer(url, { headers } = {}) {
-  const file = await open(url).catch(() => null);
+  /** @type {import("node:fs/promises").FileHandle | undefined} */
+  let file;
   try {
-    const { size } = (await file?.stat()) ?? {};
+    file = await open(url);
+    const { size } = await file.stat();
     const [, first = 0, last = size - 1] = /^bytes=(\d+)-(\d+)$/.exec(new Headers(headers).get("range") ?? "") ?? [];
     const bytes = new Uint8Array(Math.max(0, Math.min(Number(last) + 1, size) - Number(first)));
     await file.read(bytes, 0, bytes.length, Number(first));
@@ -46,16 +54,16 @@ Object.defineProperty(globalThis, "navigator", { value: { gpu: await findGpu(), 
 Object.assign(globalThis, {
   addEventListener: events.addEventListener.bind(events),
   removeEventListener: events.removeEventListener.bind(events),
-  postMessage: parentPort.postMessage.bind(parentPort),
+  postMessage: port.postMessage.bind(port),
   // By this the module knows a worker, and asks its navigator for the GPU.
   WorkerGlobalScope: EventTarget,
-  fetch(address, options) {
+  fetch(/** @type {RequestInfo | URL} */ address, /** @type {RequestInit | undefined} */ options) {
     const url = new URL(address instanceof Request ? address.url : address);
     return url.protocol === "file:" ? answer(url, options) : fetch(address, options);
   },
 });
 
 await import("./worker.js");
-const fail = ({ message }) => events.dispatchEvent(Object.assign(new Event("error"), { message }));
+const fail = (/** @type {Error} */ { message }) => events.dispatchEvent(Object.assign(new Event("error"), { message }));
 process.on("uncaughtException", fail).on("unhandledRejection", fail);
-parentPort.on("message", (data) => globalThis.onmessage({ data }));
+port.on("message", (data) => /** @type {any} */ (globalThis).onmessage({ data }));

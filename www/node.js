@@ -9,7 +9,9 @@ export * from "./engine.js";
 // By another name, because webpack would build the worker into a server's bundle.
 const here = import.meta.url;
 
-/** @implements {import("./spawn.js").Spawned} */
+/** @import { Spawned } from "./spawn.js" */
+
+/** @implements {Spawned} */
 class Thread {
   /** @type {any} */
   onmessage = null;
@@ -23,8 +25,9 @@ class Thread {
     this.#worker.on("error", ({ message }) => this.onerror?.({ message, preventDefault() {} }));
   }
 
+  /** @type {Spawned["postMessage"]} */
   postMessage(message, transfer) {
-    this.#worker.postMessage(message, transfer);
+    this.#worker.postMessage(message, /** @type {any} */ (transfer));
   }
 
   terminate() {
@@ -33,12 +36,14 @@ class Thread {
 }
 
 const { spawn } = place;
-Object.assign(place, {
+/** @type {typeof place} */
+const inNode = {
   spawn(where, name, failed) {
     if (typeof where === "string") throw badOption("worker", where, "a function that starts a worker");
     if (name !== undefined) throw badOption("shared", true, "in a browser");
-    return spawn(where ?? (() => new Thread()), name, failed);
+    return spawn(where ?? (() => /** @type {any} */ (new Thread())), name, failed);
   },
   base: () => pathToFileURL("./").href,
   cache: false,
-});
+};
+Object.assign(place, inNode);

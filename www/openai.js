@@ -70,20 +70,16 @@ function retryAfter(header) {
 async function* events(bytes) {
   const reader = bytes.pipeThrough(/** @type {any} */ (new TextDecoderStream())).getReader();
   let rest = "";
-  try {
-    for (;;) {
-      const { done, value = "" } = await reader.read();
-      const lines = (rest + value).split(/\r\n|\n|\r/);
-      rest = done ? "" : /** @type {string} */ (lines.pop());
-      for (const line of lines) {
-        const data = /^data: ?(.*)$/.exec(line)?.[1];
-        if (data === "[DONE]") return;
-        if (data) yield JSON.parse(data);
-      }
-      if (done) throw new Error("the stream broke off");
+  for (;;) {
+    const { done, value = "" } = await reader.read();
+    const lines = (rest + value).split(/\r\n|\n|\r/);
+    rest = done ? "" : /** @type {string} */ (lines.pop());
+    for (const line of lines) {
+      const data = /^data: ?(.*)$/.exec(line)?.[1];
+      if (data === "[DONE]") return;
+      if (data) yield JSON.parse(data);
     }
-  } finally {
-    reader.cancel().catch(() => {});
+    if (done) throw new Error("the stream broke off");
   }
 }
 
@@ -103,10 +99,12 @@ export class OpenAI {
   constructor({ url, model, api_key }) {
     if (typeof model !== "string" || !model) throw badOption("model", model, "the name of a model of the server");
     if (api_key != null && typeof api_key !== "string") throw badOption("api_key", typeof api_key, "a text");
+    const [address, ...others] = [url].flat();
+    if (others.length) throw badOption("url", url, "one address, or several with a `tokenizer`");
     this.model = model;
     this.#key = api_key ?? "";
     try {
-      const { origin, pathname } = new URL(url, place.base());
+      const { origin, pathname } = new URL(address, place.base());
       // Of a host alone, what is usual.
       this.url = `${origin}${pathname === "/" ? "/v1" : pathname.replace(/\/$/, "")}`;
     } catch {
@@ -182,18 +180,23 @@ export class OpenAI {
    * @returns {AsyncGenerator<any, void>} the chunks
    */
   async *#stream(path, body, signal) {
-    const response = await this.#ask(path, { ...body, stream: true }, signal);
+    const leaving = new AbortController();
+    const both = AbortSignal.any([signal, leaving.signal]);
+    const response = await this.#ask(path, { ...body, stream: true }, both);
     const chunks = events(/** @type {ReadableStream<Uint8Array>} */ (response.body));
+    let isWhole = false;
     try {
       for (;;) {
-        const { done, value } = await this.#during(signal, () => chunks.next());
+        const { done, value } = await this.#during(both, () => chunks.next());
+        isWhole = !!done;
         if (done) return;
         if (value?.error) throw this.#refused(value, Number(value.error.code) || 500);
         if (!Array.isArray(value?.choices)) throw this.#foreign();
         yield value.usage ? { ...value, usage: whole(value.usage) } : value;
       }
     } finally {
-      await chunks.return();
+      // So that the server stops writing.
+      if (!isWhole) leaving.abort();
     }
   }
 

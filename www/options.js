@@ -4,14 +4,14 @@ import { ForetokenError, aborted, badOption } from "./error.js";
 import { place, spawn } from "./spawn.js";
 
 /**
- * @import { EmbedOptions, GenerateOptions, LoadOptions, Model } from "./api.js"
+ * @import { EmbedOptions, GenerateOptions, LoadOptions, Model, Server } from "./api.js"
  * @import { Loading, Source } from "./protocol.js"
  */
 
 /**
  * How to load, or to inspect, a model. Throws where that cannot be.
  * @param {"load" | "inspect"} method
- * @param {Model} model
+ * @param {Model | Server} model
  * @param {LoadOptions} [options]
  */
 export function readLoad(method, model, options) {
@@ -35,9 +35,12 @@ export function readLoad(method, model, options) {
   const remote = [model, assistant_model].some((files) => typeof files === "string" || files instanceof URL);
   if (persist && cache && remote) navigator.storage?.persist?.().catch(() => {});
   const base = place.base();
+  const { url, model: name, api_key, tokenizer } = /** @type {any} */ (model)?.url ? /** @type {any} */ (model) : { tokenizer: model };
+  if (url && shared) throw badOption("shared", true, "with a target on this device");
   /** @type {Loading} */
   const args = {
-    model: portable("model", model),
+    model: portable(url ? "tokenizer" : "model", tokenizer),
+    server: url && { urls: [url].flat().map((one) => absolute("url", one, base)), model: String(name ?? ""), api_key },
     assistant: assistant_model && portable("assistant_model", assistant_model),
     wasm: wasm && absolute("wasm", wasm, base),
     hub: { endpoint, revision, token, cache },
@@ -45,8 +48,8 @@ export function readLoad(method, model, options) {
     options: rest,
   };
   const where = typeof worker === "function" ? worker : worker && absolute("worker", worker, base);
-  const name = shared ? sharedName(args) : undefined;
-  return { args, onProgress, signal, spawn: (/** @type {(reason: string) => void} */ failed) => place.spawn(where, name, failed) };
+  const shareName = shared ? sharedName(args) : undefined;
+  return { args, onProgress, signal, spawn: (/** @type {(reason: string) => void} */ failed) => place.spawn(where, shareName, failed) };
 }
 
 /** The types of options that the engine's module does not see. */

@@ -25,7 +25,10 @@ export type Failure = { code: ErrorCode; message: string; detail: unknown };
 export type Source = string | readonly File[] | FileSystemDirectoryHandle;
 
 export type Loading = {
+  /** of a target on a server: what has its tokenizer and configuration */
   model: Source;
+  /** where the target is, if it is on servers */
+  server?: { urls: string[]; model: string; api_key?: string };
   assistant?: Source;
   /** the address of the module, where it is not beside the worker */
   wasm?: string;

@@ -1,6 +1,8 @@
 /** Calls of tools: how models write them, and OpenAI's shapes of them. */
 import { badOption } from "./error.js";
 
+/** @import { Engine } from "./engine.js" */
+
 /**
  * How the model's chat template writes calls:
  * `hermes` (Qwen, SmolLM, Hermes) `<tool_call>{"name", "arguments"}</tool_call>`; `llama` `{"name", "parameters"}`, with or without
@@ -208,12 +210,34 @@ export class AnswerReader {
   }
 }
 
+/** What stands around calls, and is a special token of many models. @type {Record<ToolFormat, string[]>} */
+const MARKS = {
+  hermes: ["<tool_call>", "</tool_call>"],
+  llama: [],
+  mistral: ["[TOOL_CALLS]"],
+  mistral_args: ["[TOOL_CALLS]", "[ARGS]"],
+  gemma: ["<start_function_call>", "<escape>", "<end_function_call>"],
+};
+
+/** How the marks stand in a grammar of this model: special tokens by their ids, others by their characters. @typedef {Record<string, string>} Marks */
+
+/** @param {Pick<Engine, "toolFormat" | "tokenize" | "detokenize">} engine @returns {Promise<Marks>} */
+export async function marksOf(engine) {
+  const entries = (engine.toolFormat ? MARKS[engine.toolFormat] : []).map(async (text) => {
+    const id = (await engine.tokenize(text)).at(-1) ?? -1;
+    const [told, hidden] = id < 0 ? [] : await Promise.all([engine.detokenize([id], { skip_special_tokens: false }), engine.detokenize([id])]);
+    return [text, told === text && hidden === "" ? `<[${id}]>` : JSON.stringify(text)];
+  });
+  return Object.fromEntries(await Promise.all(entries));
+}
+
 /**
  * What a request asks for, of its tools: how answers are read, and what they must be; null where no tool may be called.
  * @param {{ tools?: any, tool_choice?: any, parallel_tool_calls?: any }} body
  * @param {ToolFormat | null} format
+ * @param {Marks} [marks] for a call that must come
  */
-export function calling({ tools, tool_choice: choice = "auto", parallel_tool_calls: isParallel = true }, format) {
+export function calling({ tools, tool_choice: choice = "auto", parallel_tool_calls: isParallel = true }, format, marks = {}) {
   const named = choice?.type === "function" ? choice.function?.name : undefined;
   if (!["none", "auto", "required"].includes(choice) && typeof named !== "string")
     throw badOption("tool_choice", choice, 'none, auto, required, or { type: "function", function: { name } }');
@@ -228,41 +252,95 @@ export function calling({ tools, tool_choice: choice = "auto", parallel_tool_cal
   if (named && !names.includes(named)) throw badOption("tool_choice", named, names.join(", "));
   if (choice === "none") return null;
   if (choice === "auto") return format && { format, names, most: isParallel ? Infinity : 1 };
-  const response_format =
-    format &&
-    mustCall(
-      format,
-      tools.filter(({ function: { name } }) => !named || name === named),
-      isParallel && !named,
-    );
-  if (!response_format)
-    throw badOption("tool_choice", choice, `auto: the model writes calls ${format ? `as ${format}` : "in an unknown way"}, which no grammar describes`);
-  return { format: /** @type {ToolFormat} */ (format), names, most: Infinity, response_format };
+  if (!format) throw badOption("tool_choice", choice, "auto: the model writes calls in an unknown way");
+  const callable = tools.filter(({ function: { name } }) => !named || name === named);
+  const grammar = mustCall(format, callable, isParallel && !named, (text) => marks[text] ?? JSON.stringify(text));
+  return { format, names, most: Infinity, response_format: { type: /** @type {const} */ ("grammar"), grammar } };
 }
 
+/** Spaces as models have seen them, and no others. */
+const SPACING = { item_separator: ", ", key_separator: ": ", whitespace_flexible: false };
+/** @param {object} schema */
+const json = (schema) => `%json ${JSON.stringify({ ...schema, "x-guidance": SPACING })}`;
+
 /**
- * The grammar of one call, or of several, in Lark as llguidance reads it; null where there is none for the format.
- * @param {ToolFormat} format @param {readonly Tool[]} tools @param {boolean} several
+ * The grammar of one call, or of several, in Lark as llguidance reads it.
+ * @param {ToolFormat} format @param {readonly Tool[]} tools @param {boolean} several @param {(text: string) => string} mark
  */
-function mustCall(format, tools, several) {
-  // Spaces as models have seen them, and no others.
-  const spacing = { item_separator: ", ", key_separator: ": ", whitespace_flexible: false };
-  const json = (/** @type {object} */ schema) => `%json ${JSON.stringify({ ...schema, "x-guidance": spacing })}`;
+function mustCall(format, tools, several, mark) {
   const key = format === "llama" ? "parameters" : "arguments";
-  const objects = tools.map(({ function: { name, parameters = {} } }) => {
+  /** @type {string[]} */
+  const rules = [];
+  const calls = tools.map(({ function: { name, parameters = {} } }) => {
+    if (format === "mistral_args") return `${JSON.stringify(name)} ${mark("[ARGS]")} ${json({ type: "object", ...parameters })}`;
+    if (format === "gemma") return `${JSON.stringify(`call:${name}`)} ${gemmaValue({ type: "object", ...parameters }, mark("<escape>"), rules)}`;
     // A reference points to the root of its schema, which now is that of the call.
     const { $defs, definitions, ...schema } = /** @type {any} */ (parameters);
     const properties = { name: { const: name }, [key]: { type: "object", ...schema } };
-    return { type: "object", properties, required: ["name", key], additionalProperties: false, ...($defs && { $defs }), ...(definitions && { definitions }) };
+    return json({
+      type: "object",
+      properties,
+      required: ["name", key],
+      additionalProperties: false,
+      ...($defs && { $defs }),
+      ...(definitions && { definitions }),
+    });
   });
-  const calls = objects.map((object, i) => `call_${i}: ${json(object)}`);
-  const any = calls.map((_, i) => `call_${i}`).join(" | ");
-  const start = {
-    hermes: several ? 'start: one ("\\n" one)*' : "start: one",
-    llama: several ? 'start: one ("; " one)*' : "start: one",
-    mistral: several ? 'start: "[TOOL_CALLS][" one (", " one)* "]"' : 'start: "[TOOL_CALLS][" one "]"',
-  };
-  if (!(format in start)) return null;
-  const one = format === "hermes" ? `one: "<tool_call>\\n" (${any}) "\\n</tool_call>"` : `one: ${any}`;
-  return { type: /** @type {const} */ ("grammar"), grammar: [start[/** @type {keyof typeof start} */ (format)], one, ...calls].join("\n") };
+  const any = `(${calls.map((_, i) => `call_${i}`).join(" | ")})`;
+  const [before, one, between, after] = {
+    hermes: ["", `${mark("<tool_call>")} "\\n" ${any} "\\n" ${mark("</tool_call>")}`, '"\\n"', ""],
+    llama: ["", any, '"; "', ""],
+    mistral: [`${mark("[TOOL_CALLS]")} "["`, any, '", "', '"]"'],
+    mistral_args: ["", `${mark("[TOOL_CALLS]")} ${any}`, "", ""],
+    gemma: ["", `${mark("<start_function_call>")} ${any} ${mark("<end_function_call>")}`, "", ""],
+  }[format];
+  return [`start: ${before} one ${several ? `(${between} one)*` : ""} ${after}`, `one: ${one}`, ...calls.map((call, i) => `call_${i}: ${call}`), ...rules].join(
+    "\n",
+  );
+}
+
+/** Keywords of JSON Schema that say nothing of a value, or what is so anyway. */
+const ANNOTATIONS = ["type", "title", "description", "default", "examples", "$schema", "additionalProperties"];
+/** Those that are covered where a value is not written as JSON. @type {Record<string, string[]>} */
+const COVERED = { string: ["minLength", "maxLength"], array: ["items"], object: ["properties", "required"] };
+
+/**
+ * How FunctionGemma writes a value that a schema describes: texts between marks, keys bare and in the order of the alphabet.
+ * @param {any} schema @param {string} mark around texts @param {string[]} rules of the grammar, which may become more
+ * @returns {string}
+ */
+function gemmaValue(schema, mark, rules) {
+  const either = (/** @type {string[]} */ parts) => `(${parts.join(" | ")})`;
+  const text = (/** @type {any} */ value) => (typeof value === "string" ? `${mark} ${JSON.stringify(value)} ${mark}` : JSON.stringify(JSON.stringify(value)));
+  if ("const" in schema) return text(schema.const);
+  if (schema.enum) return either(schema.enum.map(text));
+  if (Array.isArray(schema.type)) return either(schema.type.map((/** @type {string} */ type) => gemmaValue({ ...schema, type }, mark, rules)));
+  const { type, minLength = 0, maxLength = "", items, properties = {}, required = [] } = schema;
+  if (["number", "integer", "boolean", "null"].includes(type)) return json(schema);
+  const unknown = Object.keys(schema).find((key) => ![...ANNOTATIONS, ...(COVERED[type] ?? [])].includes(key));
+  if (unknown || !(type in COVERED))
+    throw badOption(
+      "tools",
+      `JSON Schema's ${unknown ?? "type"}`,
+      "what this model can be made to write: types, enum, const, minLength, maxLength, items, properties, required",
+    );
+  if (type === "string") return `${mark} /[^<]{${Math.max(1, minLength)},${maxLength}}/${minLength ? "" : "?"} ${mark}`;
+  if (type === "array") {
+    const item = gemmaValue(items ?? { type: "string" }, mark, rules);
+    return `"[" (${item} ("," ${item})*)? "]"`;
+  }
+  const fields = Object.keys(properties)
+    .sort()
+    .map((name) => {
+      const value = gemmaValue(properties[name], mark, rules);
+      const rule = `field_${rules.length}`;
+      rules.push(`${rule}: ${JSON.stringify(`${name}:`)} ${value}`);
+      return { rule, isRequired: required.includes(name) };
+    });
+  // The first one that is there has no comma before it.
+  const last = fields.findIndex(({ isRequired }) => isRequired);
+  const lists = (last < 0 ? fields : fields.slice(0, last + 1)).map(({ rule }, i) =>
+    [rule, ...fields.slice(i + 1).map(({ rule, isRequired }) => `("," ${rule})${isRequired ? "" : "?"}`)].join(" "),
+  );
+  return lists.length ? `"{" ${either(lists)}${last < 0 ? "?" : ""} "}"` : '"{}"';
 }

@@ -7,9 +7,10 @@
  */
 import { Cache } from "./cache.js";
 import { Crew } from "./crew.js";
-import init, { inspect, load, loadParallel, serve } from "./foretoken.js";
+import init, { connect, inspect, load, loadParallel, serve } from "./foretoken.js";
 import initGrammars, { Grammars } from "./grammar.js";
 import { failure, openFiles } from "./hub.js";
+import { transport } from "./served.js";
 import { restore as restoreChat, save as saveChat } from "./saved.js";
 
 /** The shortest module with an instruction of relaxed SIMD. */
@@ -136,13 +137,13 @@ let queue = Promise.resolve();
 
 /** @type {{ [M in Method]: (args: Methods[M]["args"], context: { emit: (event: any) => void, signal: AbortSignal }) => Promise<any> }} */
 const methods = {
-  async load({ model, assistant, wasm, hub, base, options }, { emit, signal }) {
+  async load({ model, server, assistant, wasm, hub, base, options }, { emit, signal }) {
     if (loaded) return loaded;
     ({ memory } = await start(wasm));
     warnings = [];
     hasGrammars = false;
     crew = null;
-    const isParallel = options.sp_degree > 1 || (assistant && options.draft_device === "cpu");
+    const isParallel = !server && (options.sp_degree > 1 || (assistant && options.draft_device === "cpu"));
     if (isParallel && !navigator.locks) throw failure("bad-option", "sp_degree, draft_device: several workers need Web Locks, which this place does not have");
     // Several workers read the same file, each from its beginning.
     if (isParallel) emit = rising(emit);
@@ -151,7 +152,8 @@ const methods = {
     const files = open(model, "target");
     if (isParallel) crew = new Crew({ target: { model }, assistant: { model: assistant }, wasm, hub, base, options }, hire, emit);
     try {
-      session = await (crew ? loadParallel(files, assisting, crew, options) : load(files, assisting, options, upload));
+      if (server) session = await connect(transport, server, files, assisting, options, upload);
+      else session = await (crew ? loadParallel(files, assisting, crew, options) : load(files, assisting, options, upload));
     } finally {
       files.close?.();
       assisting?.close?.();

@@ -26,10 +26,13 @@ function Chat() {
       ))}
       <form onSubmit={send}>
         <input value={text} onChange={(event) => setText(event.target.value)} aria-label="Message" />
+        {/* Two buttons by their keys: one that became the other while it is clicked would send the form. */}
         {status === "ready" || status === "error" ? (
-          <button type="submit">Send</button>
+          <button key="send" type="submit">
+            Send
+          </button>
         ) : (
-          <button type="button" onClick={stop}>
+          <button key="stop" type="button" onClick={stop}>
             Stop
           </button>
         )}

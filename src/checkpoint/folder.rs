@@ -1,9 +1,9 @@
 //! A folder in the format of Hugging Face: `config.json`, safetensors, `tokenizer.json` and what goes with them.
 
-use super::{Checkpoint, Headers, Reading};
+use super::{Checkpoint, Headers, Reading, Texts};
 use crate::error::{Error, Result};
-use crate::model::parse_config;
-use crate::options::SamplingDefaults;
+use crate::model::{parse_config, parse_tokens};
+use crate::options::SamplingOptions;
 use crate::text::{ChatTemplate, Tokenizer};
 use crate::weights::{Quantization, Source, Weights, read_small};
 
@@ -23,7 +23,7 @@ impl<S: Source> Folder<S> {
         let config = required(&source, "config.json", SMALL_FILE).await?;
         let generation_config = read_small(&source, "generation_config.json", SMALL_FILE).await?;
         let spec = parse_config(&config, generation_config.as_deref())?;
-        let sampling = generation_config.as_deref().map(SamplingDefaults::parse).transpose()?.unwrap_or_default();
+        let sampling = generation_config.as_deref().map(SamplingOptions::recommended).transpose()?.unwrap_or_default();
         let mut weights = Weights::open(source).await?;
         if let Some(quantization) = Quantization::parse(&config)? {
             weights.join(&quantization)?;
@@ -38,36 +38,48 @@ impl<S: Source + 'static> Checkpoint<S> for Folder<S> {
     }
 
     fn tokenizer(&self) -> Reading<'_, Tokenizer> {
-        Box::pin(async {
-            let file = "tokenizer.json";
-            let source = self.weights().source();
-            let bytes = required(source, file, TOKENIZER_FILE).await?;
-            let config = read_small(source, "tokenizer_config.json", TOKENIZER_CONFIG).await?;
-            Tokenizer::from_files(file, &bytes, config.as_deref()).map_err(|error| error.within(&source.name()))
-        })
+        Box::pin(tokenizer(self.weights().source()))
     }
 
     fn template(&self) -> Reading<'_, Option<ChatTemplate>> {
-        Box::pin(async {
-            let source = self.weights().source();
-            let config = read_small(source, "tokenizer_config.json", TOKENIZER_CONFIG).await?;
-            let jinja = read_small(source, "chat_template.jinja", SMALL_FILE).await?;
-            let mut template = ChatTemplate::from_files(config.as_deref(), jinja.as_deref())?;
-            if let (Some(template), Some(_)) = (&mut template, jinja) {
-                for name in ["tool_use", "rag"] {
-                    let file = format!("additional_chat_templates/{name}.jinja");
-                    if let Some(source) = read_small(source, &file, SMALL_FILE).await? {
-                        template.add(name, &source)?;
-                    }
-                }
-            }
-            Ok(template)
-        })
+        Box::pin(template(self.weights().source()))
     }
 
     fn into_weights(self: Box<Self>) -> Weights<S> {
         self.headers.weights
     }
+}
+
+/// What texts need of a folder, whose weights are not looked at.
+pub(super) async fn texts(source: &impl Source) -> Result<Texts> {
+    let tokenizer = tokenizer(source).await?;
+    let config = required(source, "config.json", SMALL_FILE).await?;
+    let generation_config = read_small(source, "generation_config.json", SMALL_FILE).await?;
+    let sampling = generation_config.as_deref().map(SamplingOptions::recommended).transpose()?.unwrap_or_default();
+    let (tokens, positions) = parse_tokens(&config, generation_config.as_deref(), tokenizer.vocab_size())?;
+    Ok(Texts { tokenizer, template: template(source).await?, sampling, tokens, positions })
+}
+
+async fn tokenizer(source: &impl Source) -> Result<Tokenizer> {
+    let file = "tokenizer.json";
+    let bytes = required(source, file, TOKENIZER_FILE).await?;
+    let config = read_small(source, "tokenizer_config.json", TOKENIZER_CONFIG).await?;
+    Tokenizer::from_files(file, &bytes, config.as_deref()).map_err(|error| error.within(&source.name()))
+}
+
+async fn template(source: &impl Source) -> Result<Option<ChatTemplate>> {
+    let config = read_small(source, "tokenizer_config.json", TOKENIZER_CONFIG).await?;
+    let jinja = read_small(source, "chat_template.jinja", SMALL_FILE).await?;
+    let mut template = ChatTemplate::from_files(config.as_deref(), jinja.as_deref())?;
+    if let (Some(template), Some(_)) = (&mut template, jinja) {
+        for name in ["tool_use", "rag"] {
+            let file = format!("additional_chat_templates/{name}.jinja");
+            if let Some(source) = read_small(source, &file, SMALL_FILE).await? {
+                template.add(name, &source)?;
+            }
+        }
+    }
+    Ok(template)
 }
 
 async fn required<S: Source>(source: &S, file: &str, limit: u64) -> Result<Vec<u8>> {

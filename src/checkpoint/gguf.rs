@@ -4,7 +4,7 @@ use super::words::{self, text};
 use super::{Checkpoint, Headers, Reading};
 use crate::error::{Error, Result};
 use crate::model::ModelSpec;
-use crate::options::SamplingDefaults;
+use crate::options::SamplingOptions;
 use crate::text::{ChatTemplate, Tokenizer, Vocabulary};
 use crate::weights::{Metadata, Source, Weights};
 use serde_json::{Map, Value};
@@ -24,7 +24,7 @@ impl<S: Source> Gguf<S> {
         let (weights, metadata) = Weights::open_gguf(source, file).await?;
         let mut spec = words::spec(file, &metadata, &weights).await?;
         add_ends(&mut spec, &metadata);
-        let headers = Headers { spec, sampling: SamplingDefaults::default(), weights };
+        let headers = Headers { spec, sampling: SamplingOptions::default(), weights };
         Ok(Self { file: file.to_owned(), metadata, headers })
     }
 

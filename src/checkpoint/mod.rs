@@ -6,8 +6,8 @@ mod gguf;
 mod words;
 
 use crate::error::{Error, Result};
-use crate::model::ModelSpec;
-use crate::options::SamplingDefaults;
+use crate::model::{ModelSpec, TokenSpec};
+use crate::options::SamplingOptions;
 use crate::text::{ChatTemplate, Tokenizer};
 use crate::weights::{Source, Weights, has_safetensors};
 
@@ -17,7 +17,7 @@ use std::pin::Pin;
 /// What every format says when it is opened.
 pub struct Headers<S> {
     spec: ModelSpec,
-    sampling: SamplingDefaults,
+    sampling: SamplingOptions,
     weights: Weights<S>,
 }
 
@@ -32,7 +32,7 @@ pub trait Checkpoint<S: 'static> {
     }
 
     /// How it recommends to choose tokens.
-    fn sampling(&self) -> &SamplingDefaults {
+    fn sampling(&self) -> &SamplingOptions {
         &self.headers().sampling
     }
 
@@ -49,6 +49,36 @@ pub trait Checkpoint<S: 'static> {
 
     /// The tensors, when all else was read.
     fn into_weights(self: Box<Self>) -> Weights<S>;
+}
+
+/// What texts need of a model: enough for one that runs elsewhere.
+pub struct Texts {
+    /// Its tokenizer.
+    pub tokenizer: Tokenizer,
+    /// Its chat template, if it has one.
+    pub template: Option<ChatTemplate>,
+    /// How it recommends to choose tokens.
+    pub sampling: SamplingOptions,
+    /// Which tokens begin and end a text.
+    pub tokens: TokenSpec,
+    /// Positions that it was made for, where that is known.
+    pub positions: Option<usize>,
+}
+
+/// What texts need of a model's files, without its weights: those of a folder may be missing, and the architecture be any; of a GGUF
+/// file the header is read.
+///
+/// # Errors
+/// As [`open`], [`Checkpoint::tokenizer`] and [`Checkpoint::template`].
+pub async fn texts<S: Source + 'static>(source: S, file: Option<&str>) -> Result<Texts> {
+    if file.is_none() && source.size("tokenizer.json").await?.is_some() {
+        let place = source.name();
+        return folder::texts(&source).await.map_err(|error| error.within(&place));
+    }
+    let opened = open(source, file).await?;
+    let (spec, sampling) = (opened.spec(), opened.sampling().clone());
+    let (tokens, positions) = (spec.into(), Some(spec.max_position_embeddings));
+    Ok(Texts { tokenizer: opened.tokenizer().await?, template: opened.template().await?, sampling, tokens, positions })
 }
 
 /// What comes of reading a file. Fails with [`Error::NotFound`], [`Error::BadTokenizer`] or [`Error::BadTemplate`].

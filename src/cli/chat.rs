@@ -57,7 +57,7 @@ pub(super) struct Args {
 pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
     let load = args.targets.options(&args.room)?;
     let options = args.generation.options()?.context(args.context.parse()?);
-    let writer = writer::load(&args.pair, &load).await?;
+    let writer = writer::load(&args.pair, &args.targets, &load).await?;
     let mut chat = Chat {
         writer,
         options,
@@ -149,7 +149,7 @@ impl Chat<'_> {
     fn greet(&self, args: &Args) -> Result<()> {
         let draft = args.pair.assistant()?.map_or(String::new(), |files| format!(", drafted by {}", files.name()));
         let device = self.writer.device();
-        note(&format!("{}{draft}, on {}, {}", args.pair.target()?.name(), device.name, device.backend));
+        note(&format!("{}{draft}, on {}, {}", args.targets.name(&args.pair)?, device.name, device.backend));
         if args.pair.model.is_none() {
             note(TALES);
         }

@@ -34,6 +34,16 @@ fn part_of_tales(part: &str) -> Result<Folder> {
 
 /// The files that an option names; a bar shows how far a download is.
 pub(super) fn open(option: &'static str, name: &str) -> Result<Folder> {
-    let bar = Bar::new(&format!("downloading {name} {{bar:30}} {{bytes}} of {{total_bytes}}, {{eta}} left"));
+    let bar = bar(name);
     files::open(option, name, &mut |done, all| bar.show(done, all))
+}
+
+/// The same, without weights.
+pub(super) fn words(option: &'static str, name: &str) -> Result<Folder> {
+    let bar = bar(name);
+    files::words(option, name, &mut |done, all| bar.show(done, all))
+}
+
+fn bar(name: &str) -> Bar {
+    Bar::new(&format!("downloading {name} {{bar:30}} {{bytes}} of {{total_bytes}}, {{eta}} left"))
 }

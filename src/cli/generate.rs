@@ -74,7 +74,7 @@ pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
             (count.to_string(), "1, or more with --do-sample: the most likely text is only one".into());
         return Err(Error::BadOption { option: "num_return_sequences".into(), value, allowed }.into());
     }
-    let mut writer = writer::load(&args.pair, &load).await?;
+    let mut writer = writer::load(&args.pair, &args.targets, &load).await?;
     for _ in 0..count {
         write(args, json, &mut writer, &load, &prompt, &options).await?;
         options.sampling.seed = options.sampling.seed.map(|seed| seed + 1);
@@ -93,7 +93,7 @@ async fn write(
 ) -> Result<(), Failure> {
     if json {
         let generation = writer.generate(prompt, options, &mut |_| ControlFlow::Continue(())).await?;
-        let model = args.pair.target()?.name();
+        let model = args.targets.name(&args.pair)?;
         let assistant_model = args.pair.assistant()?.map(|files| files.name());
         let options = Used { model, assistant_model, load, generate: options, chat: args.chat };
         return print_json(&Report { generation: &generation, device: writer.device(), options });

@@ -82,6 +82,11 @@ impl Pair {
         target(self.model.as_deref())
     }
 
+    /// What texts need of the target, where that is elsewhere.
+    pub fn words(&self) -> Result<Folder> {
+        self.model.as_deref().map_or_else(files::tales, |name| files::words("model", name))
+    }
+
     /// The draft model's files, if there is to be one.
     pub fn assistant(&self) -> Result<Option<Folder>> {
         match &self.assistant_model {

@@ -5,6 +5,8 @@ use super::load::{On, Pair, Room};
 use crate::error::Result;
 use crate::options::LoadOptions;
 use crate::parallel::{self, Servers};
+use crate::remote::{Endpoint, Key};
+use crate::weights::Source;
 
 /// How many targets, and where.
 #[derive(clap::Args)]
@@ -13,6 +15,13 @@ pub(super) struct Targets {
     /// weights and cache; pays with several GPUs of one kind
     #[arg(long, value_name = "N", value_parser = super::count, default_value_t = 1)]
     sp_degree: usize,
+    /// The target is on this server of vLLM or SGLang; --model then names it for its tokenizer and configuration, without weights.
+    /// Several servers have the same: others take over where one fails, and --sp-degree asks them in turn. FORETOKEN_API_KEY is the key
+    #[arg(long, value_name = "URL")]
+    target_url: Vec<String>,
+    /// What the target is called there [default: as --model says]
+    #[arg(long, value_name = "NAME", requires = "target_url")]
+    target_model: Option<String>,
     #[command(flatten)]
     on: On,
     /// Where the draft model runs: auto (where the target runs), or cpu, at the same time as the target
@@ -28,8 +37,33 @@ impl Targets {
             .sp_degree(self.sp_degree)
             .device(self.on.device()?)
             .draft_device(self.draft_device.parse()?);
-        options.validate()?;
+        if self.target_url.is_empty() {
+            options.validate()?
+        } else {
+            options.validate_elsewhere()?
+        }
         Ok(options)
+    }
+}
+
+impl Targets {
+    /// Where the target is, if it is not here.
+    fn endpoint(&self, pair: &Pair) -> Result<Option<Endpoint>> {
+        if self.target_url.is_empty() {
+            return Ok(None);
+        }
+        let model = self.target_model.as_deref().or(pair.model.as_deref()).unwrap_or_default();
+        let mut endpoint = Endpoint::new(&self.target_url, model)?;
+        endpoint.api_key = std::env::var("FORETOKEN_API_KEY").ok().map(|key| Key::new(&key)).transpose()?;
+        Ok(Some(endpoint))
+    }
+
+    /// What the target is called.
+    pub fn name(&self, pair: &Pair) -> Result<String> {
+        match self.endpoint(pair)? {
+            Some(endpoint) => Ok(endpoint.model),
+            None => Ok(pair.target()?.name()),
+        }
     }
 }
 
@@ -37,7 +71,11 @@ impl Targets {
 pub(super) type Writer = parallel::Writer<Servers>;
 
 /// Loads what the options ask for.
-pub(super) async fn load(pair: &Pair, options: &LoadOptions) -> Result<Writer> {
+pub(super) async fn load(pair: &Pair, targets: &Targets, options: &LoadOptions) -> Result<Writer> {
     let bar = Bar::loading();
-    Writer::load(pair.target()?, pair.assistant()?, options, &mut |done, all| bar.show(done, all)).await
+    let mut loaded = |done, all| bar.show(done, all);
+    match targets.endpoint(pair)? {
+        Some(endpoint) => Writer::connect(&endpoint, pair.words()?, pair.assistant()?, options, &mut loaded).await,
+        None => Writer::load(pair.target()?, pair.assistant()?, options, &mut loaded).await,
+    }
 }

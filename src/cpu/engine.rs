@@ -152,7 +152,7 @@ impl Engine {
         if drafted.is_empty() {
             return Ok(drafted);
         }
-        let draft = translation.by.to_target(&drafted)?;
+        let draft = translation.by.for_target(&drafted)?;
         drafted.pop();
         translation.cached = [text, drafted].concat();
         Ok(draft)

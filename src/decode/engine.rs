@@ -344,7 +344,8 @@ impl Target for Engine {
         let agreed = draft.iter().zip(&ids).take_while(|(draft, id)| draft == id).count();
         let place = |flight| Flight { position: position + 1 + agreed, pending: ids[agreed], ..flight };
         self.flights = behind.into_iter().map(place).collect();
-        Ok(Verified { draft, ids, logprobs: logprobs.unwrap_or_default(), waited })
+        let logprobs = logprobs.unwrap_or_default();
+        Ok(Verified { draft, ids, logprobs, waited, ..Verified::default() })
     }
 }
 

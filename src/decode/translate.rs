@@ -50,7 +50,7 @@ impl Engine {
         check_finite(DRAFT_MODEL, &drafted, head.len())?;
         let room = self.capacity().saturating_sub(self.cached.len() + 1);
         let Some(translation) = &mut self.translation else { return Ok(Translated::default()) };
-        let mut draft = translation.by.to_target(&drafted)?;
+        let mut draft = translation.by.for_target(&drafted)?;
         // Its tokens may be longer than the target's: then more come back than were asked for.
         draft.truncate(room);
         translation.cached = text;

@@ -5,6 +5,8 @@ use crate::checkpoint::of_assistant;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::options::LoadOptions;
+#[cfg(feature = "remote")]
+use crate::remote::{Endpoint, Key};
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
@@ -14,13 +16,53 @@ use std::thread;
 pub struct EngineBuilder {
     model: String,
     assistant_model: Option<String>,
+    #[cfg(feature = "remote")]
+    served: Served,
     options: LoadOptions,
     on_progress: Box<dyn FnMut(u64, u64) + Send>,
 }
 
+/// Where a target is served.
+#[cfg(feature = "remote")]
+#[derive(Default)]
+struct Served {
+    urls: Vec<String>,
+    model: Option<String>,
+    key: Option<Result<Key>>,
+}
+
 impl EngineBuilder {
     pub(super) fn new(model: String) -> Self {
-        Self { model, assistant_model: None, options: LoadOptions::default(), on_progress: Box::new(|_, _| ()) }
+        Self {
+            model,
+            assistant_model: None,
+            #[cfg(feature = "remote")]
+            served: Served::default(),
+            options: LoadOptions::default(),
+            on_progress: Box::new(|_, _| ()),
+        }
+    }
+
+    /// The target is on this server of vLLM or SGLang, `http://host:port`, and only its tokenizer and configuration are read of the
+    /// model that is named here. Called again: on this one, too, which takes over where another fails.
+    #[cfg(feature = "remote")]
+    pub fn target_url(mut self, url: impl Into<String>) -> Self {
+        self.served.urls.push(url.into());
+        self
+    }
+
+    /// What the target is called on the servers; as the model, unless said otherwise.
+    #[cfg(feature = "remote")]
+    pub fn target_model(mut self, name: impl Into<String>) -> Self {
+        self.served.model = Some(name.into());
+        self
+    }
+
+    /// What the servers want to see before they answer. It is sent nowhere else and shown nowhere.
+    #[cfg(feature = "remote")]
+    pub fn api_key(mut self, key: &str) -> Self {
+        self.served.key = Some(Key::new(key));
+        self
     }
 
     /// The draft model, named as the model is.
@@ -79,11 +121,28 @@ impl EngineBuilder {
 
     /// On the thread where it stays.
     fn writer(mut self) -> Result<Writer> {
-        self.options.validate()?;
-        let target = files::open("model", &self.model, &mut self.on_progress)?;
+        #[cfg(feature = "remote")]
+        let is_served = !self.served.urls.is_empty();
+        #[cfg(not(feature = "remote"))]
+        let is_served = false;
+        if is_served { self.options.validate_elsewhere() } else { self.options.validate() }?;
         let assistant = self.assistant_model.as_deref();
         let assistant = assistant.map(|name| files::open("assistant_model", name, &mut self.on_progress));
         let assistant = assistant.transpose().map_err(of_assistant)?;
+        #[cfg(feature = "remote")]
+        if is_served {
+            let words = files::words("model", &self.model, &mut self.on_progress)?;
+            let mut endpoint = Endpoint::new(&self.served.urls, self.served.model.as_ref().unwrap_or(&self.model))?;
+            endpoint.api_key = self.served.key.transpose()?;
+            return pollster::block_on(Writer::connect(
+                &endpoint,
+                words,
+                assistant,
+                &self.options,
+                &mut self.on_progress,
+            ));
+        }
+        let target = files::open("model", &self.model, &mut self.on_progress)?;
         pollster::block_on(Writer::load(target, assistant, &self.options, &mut self.on_progress))
     }
 }

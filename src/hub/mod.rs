@@ -17,7 +17,7 @@ use self::client::Client;
 use self::listing::Listing;
 use crate::checkpoint::choose;
 use crate::error::{Error, Result};
-use crate::weights::{INDEX, parse_index};
+use crate::weights::{INDEX, SMALL_FILES, parse_index};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -55,12 +55,34 @@ impl Hub {
         let repository = self.repository(id);
         let (snapshot, files) = match self.listing(id, &repository)? {
             Found::Kept(snapshot, files) => (snapshot, files),
-            Found::Listed(listing) => self.bring(id, &repository, &listing, progress)?,
+            Found::Listed(listing) => {
+                let files = choose(&id.to_string(), id.file.as_deref(), &listing.names())?;
+                let brought = self.bring(id, &repository, &listing, files, progress)?;
+                // Only now, so that without the Hub the revision is what was there as a whole.
+                repository.remember(id, &listing.commit)?;
+                brought
+            }
         };
         Ok(match files.first() {
             Some(file) if file.ends_with(".gguf") => snapshot.join(file),
             _ => snapshot,
         })
+    }
+
+    /// The same, of what texts need of it alone: its folder, with everything but the weights.
+    ///
+    /// # Errors
+    /// As [`Self::download`].
+    pub fn download_words(&self, id: &HubId, progress: &mut dyn FnMut(u64, u64)) -> Result<PathBuf> {
+        let repository = self.repository(id);
+        match self.listing(id, &repository)? {
+            Found::Kept(snapshot, _) => Ok(snapshot),
+            Found::Listed(listing) => {
+                let names = SMALL_FILES.iter().filter(|name| listing.files.contains_key(**name));
+                let names = names.map(ToString::to_string).collect();
+                Ok(self.bring(id, &repository, &listing, names, progress)?.0)
+            }
+        }
     }
 
     /// The files of a model where they are, on the Hub or in the cache: what is read of them is not kept.
@@ -101,9 +123,9 @@ impl Hub {
         id: &HubId,
         repository: &Repository,
         listing: &Listing,
+        mut files: Vec<String>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(PathBuf, Vec<String>)> {
-        let mut files = choose(&id.to_string(), id.file.as_deref(), &listing.names())?;
         let snapshot = repository.snapshot(&listing.commit);
         let (mut done, mut next) = (0, 0);
         while let Some(name) = files.get(next).cloned() {
@@ -118,8 +140,6 @@ impl Hub {
                 files.extend(shards(&index)?);
             }
         }
-        // Only now, so that without the Hub the revision is what was there as a whole.
-        repository.remember(id, &listing.commit)?;
         Ok((snapshot, files))
     }
 }

@@ -3,7 +3,7 @@
 use super::architecture::{Architecture, AttentionScale, Bias, Facts, KvHeads, Residual, RopeFacts, Slides};
 use super::keys::Keys;
 use super::names::Naming;
-use super::spec::{Activation, LayerSpec, Mlp, ModelSpec, RopeScaling, RopeSpec};
+use super::spec::{Activation, LayerSpec, Mlp, ModelSpec, RopeScaling, RopeSpec, TokenSpec};
 use crate::error::Result;
 use serde_json::{Map, Value};
 
@@ -34,13 +34,42 @@ pub fn parse_config(config: &[u8], generation_config: Option<&[u8]>) -> Result<M
         keys = keys.with("model_type", architecture.facts().model_type.into()).with_all_of("text_config")?;
     }
     let mut spec = read_spec(keys, Naming::HuggingFace)?;
-    if let Some(bytes) = generation_config {
-        let generation = Keys::parse("generation_config.json", bytes)?;
-        if generation.optional("eos_token_id").is_some() {
-            spec.eos_token_id = generation.tokens("eos_token_id", None)?;
-        }
+    if let Some(ends) = generation_config.map(generation_ends).transpose()?.flatten() {
+        spec.eos_token_id = ends;
     }
     Ok(spec)
+}
+
+/// What texts have to know of a model of any architecture, and the positions that it was made for, where it says so. The tokenizer
+/// knows the number of tokens.
+///
+/// # Errors
+/// [`Error::BadConfig`](crate::Error::BadConfig) with the key.
+pub fn parse_tokens(
+    config: &[u8],
+    generation_config: Option<&[u8]>,
+    vocab_size: usize,
+) -> Result<(TokenSpec, Option<usize>)> {
+    let keys = Keys::parse(FILE, config)?.with_all_of("text_config")?;
+    let bos = keys.tokens("bos_token_id", None)?;
+    let mut eos = match generation_config.map(generation_ends).transpose()?.flatten() {
+        Some(ends) => ends,
+        None => keys.tokens("eos_token_id", None)?,
+    };
+    let positions = match keys.optional("max_position_embeddings") {
+        Some(_) => Some(keys.count("max_position_embeddings", 2..=1 << 24)?),
+        None => None,
+    };
+    let is_known = |id: &u32| (*id as usize) < vocab_size;
+    eos.retain(is_known);
+    let bos_token_id = bos.first().copied().filter(is_known);
+    Ok((TokenSpec { vocab_size, bos_token_id, eos_token_id: eos }, positions))
+}
+
+/// The tokens that end a text, where `generation_config.json` names any.
+fn generation_ends(bytes: &[u8]) -> Result<Option<Vec<u32>>> {
+    let generation = Keys::parse("generation_config.json", bytes)?;
+    generation.optional("eos_token_id").map(|_| generation.tokens("eos_token_id", None)).transpose()
 }
 
 /// As [`parse_config`], from a GGUF file's metadata in the keys of `config.json` as Llama has them (`hidden_size` and

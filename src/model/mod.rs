@@ -13,10 +13,10 @@ mod stored;
 
 pub use architecture::{Architecture, NormKind, Residual};
 pub use blueprint::{Blueprint, Capacity, Memory, Section};
-pub use config::{parse_config, spec_of_gguf};
+pub use config::{parse_config, parse_tokens, spec_of_gguf};
 pub use layout::{Layout, Part, RowOrder};
 pub use names::{Names, Naming};
 pub use plan::{Input, MatrixId, MatrixPlan, Op, Output, Plan, Table, VectorId, VectorPlan};
 pub use rope::rotary_table;
-pub use spec::{Activation, LayerSpec, Mlp, ModelSpec, RopeScaling, RopeSpec};
+pub use spec::{Activation, LayerSpec, Mlp, ModelSpec, RopeScaling, RopeSpec, TokenSpec};
 pub(crate) use stored::{stored_rows, vector};

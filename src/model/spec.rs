@@ -57,6 +57,24 @@ pub struct ModelSpec {
     pub eos_token_id: Vec<u32>,
 }
 
+/// What texts have to know of a model, be it here or on a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenSpec {
+    /// Tokens that it has.
+    pub vocab_size: usize,
+    /// The token that begins a text, if any.
+    pub bos_token_id: Option<u32>,
+    /// Tokens that end a text.
+    pub eos_token_id: Vec<u32>,
+}
+
+impl From<&ModelSpec> for TokenSpec {
+    fn from(spec: &ModelSpec) -> Self {
+        let ModelSpec { vocab_size, bos_token_id, eos_token_id, .. } = spec;
+        Self { vocab_size: *vocab_size, bos_token_id: *bos_token_id, eos_token_id: eos_token_id.clone() }
+    }
+}
+
 /// What differs from layer to layer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LayerSpec {

@@ -38,7 +38,7 @@ macro_rules! options {
         #[derive(Debug, Clone, PartialEq, serde::Serialize)]
         #[non_exhaustive]
         pub struct $Options {
-            $($(#[$doc])* pub $option: $kind $(<$($of),+>)?,)*
+            $($(#[$doc])* #[doc = concat!("Default: `", stringify!($default), "`.")] pub $option: $kind $(<$($of),+>)?,)*
             $($($(#[$part_doc])* #[serde(flatten)] pub $part: $Part,)*)?
         }
 
@@ -48,10 +48,11 @@ macro_rules! options {
             }
         }
 
-        #[doc = concat!("Sets [`", stringify!($Options), "`].")]
+        #[doc = concat!("Sets the options in [`", stringify!($Options), "`].")]
         impl $Whole {
             $(
                 $(#[$doc])*
+                #[doc = concat!("Default: `", stringify!($default), "`.")]
                 #[must_use]
                 pub fn $option(mut self, $option: $crate::options::declare::taken!($kind $(<$($of),+>)?)) -> Self {
                     <$Options as $crate::options::declare::Options>::of(&mut self).$option = $option.into();

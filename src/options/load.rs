@@ -5,6 +5,49 @@ use super::read::{bad, read};
 use crate::error::Result;
 use serde::{Deserialize, Deserializer, Serialize};
 
+impl LoadOptions {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The defaults, with what an object has in their place, by the names of the options alone; null leaves the default.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`](crate::Error::BadOption) for an unknown name, or a value of another type.
+    pub fn read<'de>(from: impl Deserializer<'de>) -> Result<Self> {
+        read(from)
+    }
+
+    /// Whether models compute at the same time, each on its own: several targets, or a target and its draft model.
+    pub(crate) fn is_parallel(&self, has_assistant: bool) -> bool {
+        self.sp_degree > 1 || has_assistant && self.draft_device == DeviceChoice::Cpu
+    }
+
+    /// Whether every value is in its range.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`](crate::Error::BadOption) with the allowed range.
+    pub fn validate(&self) -> Result<()> {
+        if self.sp_degree > 1 && self.device == DeviceChoice::Cpu {
+            return bad("device", "cpu", "webgpu, with sp_degree above 1: targets do not share the CPU");
+        }
+        self.validate_elsewhere()
+    }
+
+    /// The same where the target is on servers: where models run is the draft model's affair.
+    pub(crate) fn validate_elsewhere(&self) -> Result<()> {
+        let ContextOptions { max_context, prefill_chunk, .. } = self.context;
+        match max_context {
+            Some(context) if !(2..=1 << 20).contains(&context) => bad("max_context", context, "2 to 1048576"),
+            _ if !(1..=4096).contains(&prefill_chunk) => bad("prefill_chunk", prefill_chunk, "1 to 4096"),
+            _ if !(1..=8).contains(&self.sp_degree) => bad("sp_degree", self.sp_degree, "1 to 8"),
+            _ if self.draft_device == DeviceChoice::Webgpu => bad("draft_device", "webgpu", "auto or cpu"),
+            _ => Ok(()),
+        }
+    }
+}
+
 options! {
     /// How to load a model, and its draft model. The group is a field; the methods set all options.
     ///
@@ -139,42 +182,6 @@ impl KvDtype {
         match self {
             Self::F32 => 4,
             Self::F16 => 2,
-        }
-    }
-}
-
-impl LoadOptions {
-    /// The defaults.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// The defaults, with what an object names in their place; null leaves the default.
-    ///
-    /// # Errors
-    /// [`Error::BadOption`](crate::Error::BadOption) for an unknown name, or a value of another type.
-    pub fn read<'de>(from: impl Deserializer<'de>) -> Result<Self> {
-        read(from)
-    }
-
-    /// Whether models compute at the same time, each on its own: several targets, or a target and its draft model.
-    pub(crate) fn is_parallel(&self, has_assistant: bool) -> bool {
-        self.sp_degree > 1 || has_assistant && self.draft_device == DeviceChoice::Cpu
-    }
-
-    /// # Errors
-    /// [`Error::BadOption`](crate::Error::BadOption) with the allowed range.
-    pub fn validate(&self) -> Result<()> {
-        let ContextOptions { max_context, prefill_chunk, .. } = self.context;
-        match max_context {
-            Some(context) if !(2..=1 << 20).contains(&context) => bad("max_context", context, "2 to 1048576"),
-            _ if !(1..=4096).contains(&prefill_chunk) => bad("prefill_chunk", prefill_chunk, "1 to 4096"),
-            _ if !(1..=8).contains(&self.sp_degree) => bad("sp_degree", self.sp_degree, "1 to 8"),
-            _ if self.draft_device == DeviceChoice::Webgpu => bad("draft_device", "webgpu", "auto or cpu"),
-            _ if self.sp_degree > 1 && self.device == DeviceChoice::Cpu => {
-                bad("device", "cpu", "webgpu, with sp_degree above 1: targets do not share the CPU")
-            }
-            _ => Ok(()),
         }
     }
 }

@@ -85,60 +85,6 @@ impl From<DoSample> for Value {
     }
 }
 
-/// What a model's files recommend; none where they say nothing.
-#[derive(Debug, Clone, Default, PartialEq)]
-#[allow(missing_docs, reason = "as in SamplingOptions")]
-pub struct SamplingDefaults {
-    pub do_sample: Option<bool>,
-    pub temperature: Option<f32>,
-    pub top_k: Option<usize>,
-    pub top_p: Option<f32>,
-    pub min_p: Option<f32>,
-    pub repetition_penalty: Option<f32>,
-    pub no_repeat_ngram_size: Option<usize>,
-}
-
-impl SamplingDefaults {
-    /// From the bytes of `generation_config.json`.
-    ///
-    /// # Errors
-    /// [`Error::BadConfig`].
-    pub fn parse(generation_config: &[u8]) -> Result<Self> {
-        let bad = |key: &str, reason: String| Error::BadConfig {
-            file: "generation_config.json".into(),
-            key: key.into(),
-            reason,
-        };
-        let config: Value = serde_json::from_slice(generation_config).map_err(|error| bad("-", error.to_string()))?;
-        let given = |key: &str| config.get(key).filter(|value| !value.is_null());
-        let number = |key: &str| match given(key).map(|value| (value, value.as_f64())) {
-            None => Ok(None),
-            Some((_, Some(number))) => Ok(Some(number as f32)),
-            Some((value, None)) => Err(bad(key, format!("{value} is no number"))),
-        };
-        let do_sample = match given("do_sample") {
-            Some(Value::Bool(drawn)) => Some(*drawn),
-            None => None,
-            Some(value) => return Err(bad("do_sample", format!("{value} is neither true nor false"))),
-        };
-        let count = |key: &str| match number(key)? {
-            Some(count) if count < 0.0 || count.fract() != 0.0 => {
-                Err(bad(key, format!("{count} is no whole number from 0 on")))
-            }
-            count => Ok(count.map(|count| count as usize)),
-        };
-        Ok(Self {
-            do_sample,
-            temperature: number("temperature")?,
-            top_k: count("top_k")?,
-            top_p: number("top_p")?,
-            min_p: number("min_p")?,
-            repetition_penalty: number("repetition_penalty")?,
-            no_repeat_ngram_size: count("no_repeat_ngram_size")?,
-        })
-    }
-}
-
 /// The values that a text was chosen with; those of drawing change nothing where nothing was drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[non_exhaustive]
@@ -196,8 +142,48 @@ impl SamplingValues {
 }
 
 impl SamplingOptions {
+    /// What a model's files recommend, from the bytes of `generation_config.json`.
+    ///
+    /// # Errors
+    /// [`Error::BadConfig`].
+    pub(crate) fn recommended(generation_config: &[u8]) -> Result<Self> {
+        let bad = |key: &str, reason: String| Error::BadConfig {
+            file: "generation_config.json".into(),
+            key: key.into(),
+            reason,
+        };
+        let config: Value = serde_json::from_slice(generation_config).map_err(|error| bad("-", error.to_string()))?;
+        let given = |key: &str| config.get(key).filter(|value| !value.is_null());
+        let number = |key: &str| match given(key).map(|value| (value, value.as_f64())) {
+            None => Ok(None),
+            Some((_, Some(number))) => Ok(Some(number as f32)),
+            Some((value, None)) => Err(bad(key, format!("{value} is no number"))),
+        };
+        let do_sample = match given("do_sample") {
+            Some(Value::Bool(drawn)) => (*drawn).into(),
+            None => DoSample::No,
+            Some(value) => return Err(bad("do_sample", format!("{value} is neither true nor false"))),
+        };
+        let count = |key: &str| match number(key)? {
+            Some(count) if count < 0.0 || count.fract() != 0.0 => {
+                Err(bad(key, format!("{count} is no whole number from 0 on")))
+            }
+            count => Ok(count.map(|count| count as usize)),
+        };
+        Ok(Self {
+            do_sample,
+            temperature: number("temperature")?,
+            top_k: count("top_k")?,
+            top_p: number("top_p")?,
+            min_p: number("min_p")?,
+            repetition_penalty: number("repetition_penalty")?,
+            no_repeat_ngram_size: count("no_repeat_ngram_size")?,
+            ..Self::default()
+        })
+    }
+
     pub(super) fn validate(&self) -> Result<()> {
-        self.merged(&SamplingDefaults::default()).validate()?;
+        self.merged(&Self::default()).validate()?;
         if let Some(seed) = self.seed.filter(|seed| *seed > MAX_SEED) {
             return bad("seed", seed, "whole numbers from 0 to 2^53 - 1");
         }
@@ -214,10 +200,10 @@ impl SamplingOptions {
     ///
     /// # Errors
     /// [`Error::BadOption`] for a value of theirs that is out of range.
-    pub(crate) fn values(&self, model: &SamplingDefaults) -> Result<SamplingValues> {
-        let nothing = SamplingDefaults::default();
+    pub(crate) fn values(&self, model: &Self) -> Result<SamplingValues> {
+        let nothing = Self::default();
         let model = if self.do_sample == DoSample::Model { model } else { &nothing };
-        let do_sample = self.do_sample == DoSample::Yes || model.do_sample == Some(true);
+        let do_sample = self.do_sample == DoSample::Yes || model.do_sample == DoSample::Yes;
         let merged = self.merged(model);
         let SamplingValues { temperature, top_k, top_p, min_p, .. } = SamplingValues::default();
         let plain = SamplingValues { temperature, top_k, top_p, min_p, ..merged };
@@ -227,7 +213,7 @@ impl SamplingOptions {
     }
 
     /// The values, if anything is drawn.
-    fn merged(&self, model: &SamplingDefaults) -> SamplingValues {
+    fn merged(&self, model: &Self) -> SamplingValues {
         let plain = SamplingValues::default();
         SamplingValues {
             do_sample: plain.do_sample,
@@ -251,11 +237,11 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn defaults(config: Value) -> Result<SamplingDefaults> {
-        SamplingDefaults::parse(config.to_string().as_bytes())
+    fn defaults(config: Value) -> Result<SamplingOptions> {
+        SamplingOptions::recommended(config.to_string().as_bytes())
     }
 
-    fn values(options: Value, model: &SamplingDefaults) -> Value {
+    fn values(options: Value, model: &SamplingOptions) -> Value {
         let options = GenerateOptions::read(options).unwrap();
         options.validate().unwrap();
         let values = serde_json::to_value(options.sampling.values(model).unwrap()).unwrap();
@@ -285,7 +271,7 @@ mod tests {
         // As in transformers, what draws is off unless the file says that it is on; a penalty is not part of drawing.
         let greedy = defaults(json!({ "temperature": 0, "repetition_penalty": 1.1 })).unwrap();
         assert_eq!(values(json!({ "do_sample": "model" }), &greedy), json!({ "repetition_penalty": 1.1 }));
-        assert_eq!(values(json!({ "do_sample": "model" }), &SamplingDefaults::default()), json!({}));
+        assert_eq!(values(json!({ "do_sample": "model" }), &SamplingOptions::default()), json!({}));
     }
 
     #[test]
@@ -293,7 +279,7 @@ mod tests {
         for wrong in [json!({ "temperature": "hot" }), json!({ "top_k": -1 }), json!({ "do_sample": 1 })] {
             assert_eq!(defaults(wrong).unwrap_err().code(), "bad-config");
         }
-        assert_eq!(SamplingDefaults::parse(b"{").unwrap_err().code(), "bad-config");
+        assert_eq!(SamplingOptions::recommended(b"{").unwrap_err().code(), "bad-config");
         let cold = defaults(json!({ "do_sample": true, "temperature": 0 })).unwrap();
         let sampling = |options| GenerateOptions::read(options).unwrap().sampling.values(&cold);
         assert!(matches!(sampling(json!({ "do_sample": "model" })),

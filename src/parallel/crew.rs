@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::sample::Sampling;
 use crate::speculate::dsi::{Feed, TaskId};
+use crate::target::Traffic;
 use serde::{Deserialize, Serialize};
 
 /// Who an instance is.
@@ -78,6 +79,9 @@ pub enum Report {
         reused: usize,
         /// How long it took.
         seconds: f64,
+        /// What was asked of a server that has the target.
+        #[serde(default)]
+        traffic: Traffic,
     },
     /// The drafter's next tokens.
     Drafted {

@@ -1,6 +1,8 @@
 //! A model's files -> a crew: the one who writes needs the tokenizer, each instance reads its weights for itself.
 
 use super::{Crew, Parallel};
+#[cfg(feature = "remote")]
+use crate::checkpoint::Texts;
 use crate::error::Result;
 use crate::gpu::DeviceInfo;
 use crate::load::{ModelFiles, open_assistant, without_assistant};
@@ -38,9 +40,36 @@ impl Prepared {
             _ => Arithmetic::F32,
         };
         let (sampling, context) = (target.checkpoint.sampling().clone(), target.blueprint.capacity.max_context);
-        let (mut with_drafter, mut warnings, spec) = (false, target.warnings, target.blueprint.spec);
+        let spec = (&target.blueprint.spec).into();
+        let prompts = Prompts { tokenizer, template, sampling, spec, context };
+        Ok(Self::open_drafter(prompts, arithmetic, target.warnings, assistant, options).await)
+    }
+
+    /// The same of a target on servers, whose context is known.
+    #[cfg(feature = "remote")]
+    pub(super) async fn of_texts<A: Source + 'static>(
+        texts: Texts,
+        context: usize,
+        warnings: Vec<String>,
+        assistant: Option<A>,
+        options: &LoadOptions,
+    ) -> Self {
+        let Texts { tokenizer, template, sampling, tokens, .. } = texts;
+        let prompts = Prompts { tokenizer: Rc::new(tokenizer), template, sampling, spec: tokens, context };
+        Self::open_drafter(prompts, Arithmetic::default(), warnings, assistant, options).await
+    }
+
+    async fn open_drafter<A: Source + 'static>(
+        prompts: Prompts,
+        arithmetic: Arithmetic,
+        mut warnings: Vec<String>,
+        assistant: Option<A>,
+        options: &LoadOptions,
+    ) -> Self {
+        let mut with_drafter = false;
         if let Some(assistant) = assistant {
-            match open_assistant(assistant, options, context).await.map(|(_, other)| tokenizer.difference(&other)) {
+            let opened = open_assistant(assistant, options, prompts.context).await;
+            match opened.map(|(_, other)| prompts.tokenizer.difference(&other)) {
                 Err(error) => warnings.push(without_assistant(&error)),
                 Ok(Some(difference)) => warnings.push(format!(
                     "the assistant model is not used: it has another tokenizer ({difference}), and with several targets \
@@ -49,8 +78,7 @@ impl Prepared {
                 Ok(None) => with_drafter = true,
             }
         }
-        let prompts = Prompts { tokenizer, template, sampling, spec, context };
-        Ok(Self { prompts, arithmetic, with_drafter, warnings })
+        Self { prompts, arithmetic, with_drafter, warnings }
     }
 
     /// Positions of the target's cache.

@@ -2,12 +2,15 @@
 
 use super::Instance;
 use super::crew::{Order, Report, Role};
-use super::worker::Worker;
+use super::worker::{Read, Worker};
 use crate::error::{Error, Result};
 use crate::speculate::dsi::TaskId;
 use futures_channel::mpsc::UnboundedReceiver;
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::ops::ControlFlow;
+use std::pin::pin;
+use std::task::Poll;
 use web_time::Instant;
 
 /// Orders in their order, looked through for those that take others back.
@@ -46,6 +49,29 @@ impl Inbox {
     }
 }
 
+impl Inbox {
+    /// Waits until a task's result is of no use any more.
+    async fn voided(&mut self, task: TaskId) {
+        while !self.is_void(task) {
+            match self.orders.recv().await {
+                Ok(order) => self.waiting.push_back(order),
+                // Nobody is left who could want it.
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+/// What comes of a work, unless it is stopped before.
+async fn unless<T>(stopped: impl Future<Output = ()>, work: impl Future<Output = T>) -> Option<T> {
+    let (mut stopped, mut work) = (pin!(stopped), pin!(work));
+    poll_fn(|context| match work.as_mut().poll(context) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
+        Poll::Pending => stopped.as_mut().poll(context).map(|()| None),
+    })
+    .await
+}
+
 /// Carries out orders until nobody is left to give one. `tell` takes the number of a text and a report on it.
 pub async fn work<T: Instance, B: AsyncFn() -> Result<T>>(
     role: Role,
@@ -78,14 +104,25 @@ async fn serve<T: Instance, B: AsyncFn() -> Result<T>>(
                     Ok(Report::Free { server })
                 } else {
                     let began = Instant::now();
-                    let mut prefilled = |done| {
-                        tell(text, Report::Prefilled { done });
-                        flow(!inbox.is_void(task))
+                    let read = if worker.breaks_off() {
+                        let goes_on = &mut |_| ControlFlow::Continue(());
+                        let read = unless(inbox.voided(task), worker.read(rows, goes_on)).await;
+                        read.unwrap_or_else(|| {
+                            worker.break_off();
+                            Ok(None)
+                        })
+                    } else {
+                        let mut prefilled = |done| {
+                            tell(text, Report::Prefilled { done });
+                            flow(!inbox.is_void(task))
+                        };
+                        worker.read(rows, &mut prefilled).await
                     };
-                    let read = worker.read(rows, &mut prefilled).await;
                     let seconds = began.elapsed().as_secs_f64();
                     read.map(|read| match read {
-                        Some((ids, reused)) => Report::Verified { server, task, ids, reused, seconds },
+                        Some(Read { ids, reused, traffic }) => {
+                            Report::Verified { server, task, ids, reused, seconds, traffic }
+                        }
                         None => Report::Free { server },
                     })
                 }
@@ -165,7 +202,8 @@ fn flow(goes_on: bool) -> ControlFlow<()> {
     if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
 }
 
-/// Whether nobody knows what was computed before an error.
+/// Whether nobody knows what was computed before an error, or another instance may succeed.
 fn leaves_open(error: &Error) -> bool {
-    matches!(error, Error::DeviceLost { .. } | Error::OutOfGpuMemory { .. } | Error::Internal { .. })
+    let of_device = matches!(error, Error::DeviceLost { .. } | Error::OutOfGpuMemory { .. } | Error::Internal { .. });
+    of_device || matches!(error, Error::Network { .. } | Error::Overloaded { .. })
 }

@@ -3,12 +3,13 @@
 use super::Instance;
 use super::crew::{Crew, Order, Report, Role};
 use super::threads::{Build, Thread, Told, start};
-use super::{Parallel, Prepared, load_alone};
+use super::{Parallel, Prepared, Writer, load_alone};
 use crate::device::{Device, Engine};
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, GpuOptions};
 use crate::options::{DeviceChoice, LoadOptions};
 use crate::sample::Sampling;
+use crate::session::Session;
 use crate::weights::Source;
 use futures_channel::mpsc::UnboundedSender;
 use std::collections::VecDeque;
@@ -34,17 +35,18 @@ impl Servers {
     ///
     /// # Errors
     /// What building a target reports.
-    pub fn start<T: Instance + 'static>(
+    pub fn start<T: Instance + 'static, D: Instance + 'static>(
         targets: Vec<Build<T>>,
-        drafter: Option<Build<T>>,
+        drafter: Option<Build<D>>,
     ) -> Result<(Self, Option<Error>)> {
         let (report, reports) = channel();
         let (missing, handles) = (VecDeque::new(), Vec::new());
         let mut servers = Self { targets: Vec::new(), drafter: None, reports, missing, text: 0, handles };
         let mut started = Vec::new();
-        let roles = (0..).map(Role::Server).zip(targets).chain(drafter.map(|build| (Role::Drafter, build)));
-        for (role, build) in roles {
-            let Thread { orders, built, handle } = start(role, build, &report)?;
+        let targets = (0..).map(Role::Server).zip(targets).map(|(role, build)| (role, start(role, build, &report)));
+        let drafter = drafter.map(|build| (Role::Drafter, start(Role::Drafter, build, &report)));
+        for (role, thread) in targets.chain(drafter) {
+            let Thread { orders, built, handle } = thread?;
             servers.handles.push(handle);
             started.push((role, orders, built));
         }
@@ -160,16 +162,43 @@ impl Parallel<Servers> {
     }
 }
 
+impl Writer<Servers> {
+    /// Loads a target and, if given, a draft model, on the devices that the options say. `loaded` hears of bytes that are there and
+    /// of all bytes, where one device has the models.
+    ///
+    /// # Errors
+    /// As [`Session::load`].
+    pub async fn load<S, A>(
+        target: S,
+        assistant: Option<A>,
+        options: &LoadOptions,
+        loaded: &mut dyn FnMut(u64, u64),
+    ) -> Result<Self>
+    where
+        S: Source + Clone + Send + 'static,
+        A: Source + Clone + Send + 'static,
+    {
+        let gpu = GpuOptions::default();
+        if options.is_parallel(assistant.is_some()) {
+            return Ok(Self::Parallel(Box::new(Parallel::load(&gpu, target, assistant, options).await?)));
+        }
+        let (device, reason) = Device::open(options.device, &gpu).await?;
+        let mut session = Session::load(device, target, assistant, options, loaded).await?;
+        session.warnings.extend(reason);
+        Ok(Self::Session(Box::new(session)))
+    }
+}
+
 /// Where an instance is to run.
 #[derive(Clone)]
-enum Place {
+pub(super) enum Place {
     /// On one of the machine's GPUs of a kind.
     Gpu(GpuOptions, usize),
     Cpu,
 }
 
 /// How the thread of an instance makes it.
-fn build<S: Source + Clone + Send + 'static>(
+pub(super) fn build<S: Source + Clone + Send + 'static>(
     place: Place,
     source: S,
     context: Option<usize>,

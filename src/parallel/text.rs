@@ -216,7 +216,8 @@ impl<C: Crew> Text<'_, C> {
                 }
             }
             Report::Free { server } => self.machine.handle(Event::Free { server: *server }, actions),
-            Report::Verified { server, task, ids, reused, seconds } => {
+            Report::Verified { server, task, ids, reused, seconds, traffic } => {
+                self.stats.add_traffic(traffic);
                 if self.distributed.num_forwards == 0 {
                     self.stats.num_cached_tokens = (*reused).min(self.stats.num_prompt_tokens - 1);
                 }

@@ -4,8 +4,19 @@ use super::Instance;
 use crate::error::{Error, Result};
 use crate::sample::Sampling;
 use crate::speculate::dsi::Feed;
-use crate::target::{Draft, MAX_DRAFT};
+use crate::target::{Draft, Traffic};
 use std::ops::ControlFlow;
+
+/// What came of a forward.
+#[derive(Default)]
+pub struct Read {
+    /// The model's token after each of the last tokens.
+    pub ids: Vec<u32>,
+    /// Tokens that were cached before.
+    pub reused: usize,
+    /// What was asked of a server.
+    pub traffic: Traffic,
+}
 
 /// An instance and its copy of the text.
 pub struct Worker<T, B> {
@@ -57,6 +68,18 @@ impl<T: Instance, B: AsyncFn() -> Result<T>> Worker<T, B> {
         self.instance.as_ref()
     }
 
+    /// Whether a forward can be broken off: dropped before it is done.
+    pub fn breaks_off(&self) -> bool {
+        self.instance.as_ref().is_some_and(T::breaks_off)
+    }
+
+    /// Forgets a forward that was broken off.
+    pub fn break_off(&mut self) {
+        if let Some(instance) = &mut self.instance {
+            instance.truncate(instance.cached().len());
+        }
+    }
+
     /// Until the next text begins.
     pub fn give_up(&mut self) {
         self.instance = None;
@@ -78,8 +101,7 @@ impl<T: Instance, B: AsyncFn() -> Result<T>> Worker<T, B> {
         self.text.extend(feed.tokens);
     }
 
-    /// The model's token after each of the last `rows` tokens of the text, and how many tokens were cached before. What was
-    /// not goes through the model in the same forward, as far as one forward holds it; what is before that, chunk by chunk:
+    /// The model's token after each of the last `rows` tokens of the text. What was not cached goes through the model in the same forward, as far as one forward holds it; what is before that, chunk by chunk:
     /// `prefilled` hears how many tokens were read, and none come back where it breaks.
     ///
     /// # Errors
@@ -88,15 +110,15 @@ impl<T: Instance, B: AsyncFn() -> Result<T>> Worker<T, B> {
         &mut self,
         rows: usize,
         prefilled: &mut impl FnMut(usize) -> ControlFlow<()>,
-    ) -> Result<Option<(Vec<u32>, usize)>> {
+    ) -> Result<Option<Read>> {
         let gone = || Error::DeviceLost { reason: "it could not be set up again".into() };
         let instance = self.instance.as_mut().ok_or_else(gone)?;
         let known = &self.text[..self.text.len().saturating_sub(rows)];
         let reused = instance.cached_of(known);
         instance.truncate(reused);
         let missed = &self.text[reused..];
-        let (head, last) = missed.split_at(missed.len().saturating_sub(MAX_DRAFT + 1));
-        let Some((&pending, draft)) = last.split_first() else { return Ok(Some((Vec::new(), reused))) };
+        let (head, last) = missed.split_at(missed.len().saturating_sub(instance.forward_rows(rows)));
+        let Some((&pending, draft)) = last.split_first() else { return Ok(Some(Read::default())) };
         for chunk in head.chunks(instance.prefill_chunk().max(1)) {
             let done = instance.cached().len();
             instance.prefill(chunk).await?;
@@ -110,7 +132,7 @@ impl<T: Instance, B: AsyncFn() -> Result<T>> Worker<T, B> {
         self.proven = true;
         // A forward may hold fewer tokens than were given to it.
         let ids = verified.ids.get(last.len().saturating_sub(rows)..).unwrap_or_default();
-        Ok(Some((ids.to_vec(), reused)))
+        Ok(Some(Read { ids: ids.to_vec(), reused, traffic: verified.traffic }))
     }
 
     /// The model's own next token, which becomes part of the text; none where its context is full, or where `prefilled`
@@ -122,7 +144,7 @@ impl<T: Instance, B: AsyncFn() -> Result<T>> Worker<T, B> {
         if self.instance.as_ref().is_some_and(|instance| self.text.len() > instance.capacity()) {
             return Ok(None);
         }
-        let next = self.read(1, prefilled).await?.and_then(|(ids, _)| ids.first().copied());
+        let next = self.read(1, prefilled).await?.and_then(|read| read.ids.first().copied());
         self.text.extend(next);
         Ok(next)
     }

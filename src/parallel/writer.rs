@@ -1,21 +1,11 @@
 //! Who writes: a session, or a target on several servers.
 
-#[cfg(not(target_arch = "wasm32"))]
-use super::Servers;
 use super::{Crew, Parallel};
-#[cfg(not(target_arch = "wasm32"))]
-use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::gpu::DeviceInfo;
-#[cfg(not(target_arch = "wasm32"))]
-use crate::gpu::GpuOptions;
 use crate::options::GenerateOptions;
-#[cfg(not(target_arch = "wasm32"))]
-use crate::options::LoadOptions;
 use crate::session::{Generation, Progress, Prompt, Session};
 use crate::text::{Tokenizer, ToolFormat};
-#[cfg(not(target_arch = "wasm32"))]
-use crate::weights::Source;
 use std::ops::ControlFlow;
 
 /// What continues a prompt, with the same text either way.
@@ -24,34 +14,6 @@ pub enum Writer<C> {
     Session(Box<Session>),
     /// Several.
     Parallel(Box<Parallel<C>>),
-}
-
-#[cfg(not(target_arch = "wasm32"))]
-impl Writer<Servers> {
-    /// Loads a target and, if given, a draft model, on the devices that the options say. `loaded` hears of bytes that are there and
-    /// of all bytes, where one device has the models.
-    ///
-    /// # Errors
-    /// As [`Session::load`].
-    pub async fn load<S, A>(
-        target: S,
-        assistant: Option<A>,
-        options: &LoadOptions,
-        loaded: &mut dyn FnMut(u64, u64),
-    ) -> Result<Self>
-    where
-        S: Source + Clone + Send + 'static,
-        A: Source + Clone + Send + 'static,
-    {
-        let gpu = GpuOptions::default();
-        if options.is_parallel(assistant.is_some()) {
-            return Ok(Self::Parallel(Box::new(Parallel::load(&gpu, target, assistant, options).await?)));
-        }
-        let (device, reason) = Device::open(options.device, &gpu).await?;
-        let mut session = Session::load(device, target, assistant, options, loaded).await?;
-        session.warnings.extend(reason);
-        Ok(Self::Session(Box::new(session)))
-    }
 }
 
 impl<C: Crew> Writer<C> {

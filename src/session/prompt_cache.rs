@@ -51,8 +51,10 @@ impl PromptCache {
             // What it goes on from needs not be kept besides.
             self.kept.retain(|(_, snapshot)| !cached.starts_with(snapshot.tokens()));
             let is_known = self.kept.iter().any(|(_, snapshot)| snapshot.tokens().starts_with(cached));
-            let bytes = engine.snapshot_bytes();
-            if !is_known && self.make_room(bytes) {
+            if let Some(bytes) = engine.snapshot_bytes()
+                && !is_known
+                && self.make_room(bytes)
+            {
                 self.kept.push((bytes, engine.snapshot().await?));
             }
         }

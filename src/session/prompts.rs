@@ -1,8 +1,8 @@
 //! Prompts -> tokens: the tokenizer, the chat template, and what the model allows.
 
 use crate::error::{Error, Result};
-use crate::model::ModelSpec;
-use crate::options::{ChatOptions, GenerateOptions, Given, SamplingDefaults};
+use crate::model::TokenSpec;
+use crate::options::{ChatOptions, GenerateOptions, Given, SamplingOptions};
 use crate::text::{Chat, ChatTemplate, Message, Tokenizer};
 use serde::Deserializer;
 use serde_json::Value;
@@ -97,8 +97,8 @@ fn bad<T>(value: impl ToString, allowed: impl Into<String>) -> Result<T> {
 pub(crate) struct Prompts {
     pub tokenizer: Rc<Tokenizer>,
     pub template: Option<ChatTemplate>,
-    pub sampling: SamplingDefaults,
-    pub spec: ModelSpec,
+    pub sampling: SamplingOptions,
+    pub spec: TokenSpec,
     /// Positions of the KV cache.
     pub context: usize,
 }

@@ -249,6 +249,7 @@ async fn write<T: Queue>(
         run.stats.times.host += seconds(finished) - waited;
         let verified = target.finish().await?;
         verified.check(&draft)?;
+        run.stats.add_traffic(&verified.traffic);
         finished = Instant::now();
         let verifying = (finished - began).as_secs_f64();
         run.stats.times.verify += verifying;

@@ -25,7 +25,8 @@ impl Session {
             let bytes = self.engine.read_kv(layer).await?;
             write(layer, bytes).await?;
         }
-        Ok(self.engine.cached().to_vec())
+        // A server keeps what it wants.
+        Ok(if self.layers() > 0 { self.engine.cached().to_vec() } else { Vec::new() })
     }
 
     /// Caches what [`Session::save`] gave, here or in another session; `read` gives the bytes of a layer. The last token is computed
@@ -39,11 +40,11 @@ impl Session {
         tokens: &[u32],
         read: &mut impl AsyncFnMut(usize) -> Result<Vec<u8>>,
     ) -> Result<bool> {
-        let vocab = self.engine.spec().vocab_size as u32;
+        let vocab = self.prompts.spec.vocab_size as u32;
         let Some((last, before)) = tokens.split_last().filter(|_| tokens.iter().all(|id| *id < vocab)) else {
             return Ok(false);
         };
-        if tokens.len() > self.engine.capacity() {
+        if tokens.len() > self.engine.capacity() || self.layers() == 0 {
             return Ok(false);
         }
         self.prompt_cache.turn_to(&mut self.engine, tokens).await?;
@@ -66,6 +67,6 @@ impl Session {
     }
 
     fn layers(&self) -> usize {
-        self.engine.spec().layers.len()
+        self.engine.spec().map_or(0, |spec| spec.layers.len())
     }
 }

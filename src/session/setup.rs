@@ -6,7 +6,7 @@ use crate::decode::MAX_AFTER;
 use crate::device::Engine;
 use crate::error::{Error, Result};
 use crate::gpu::DeviceInfo;
-use crate::model::ModelSpec;
+use crate::model::TokenSpec;
 use crate::options::{
     Acceptance, DrafterChoice, DraftingOptions, GenerateOptions, SamplingValues, Schedule, Speculation,
 };
@@ -25,7 +25,7 @@ use web_time::{SystemTime, UNIX_EPOCH};
 pub(crate) fn sampling(
     options: &GenerateOptions,
     values: &SamplingValues,
-    spec: &ModelSpec,
+    spec: &TokenSpec,
     prompt_len: usize,
 ) -> Result<Sampling> {
     let bad = |option: &'static str, value: String, allowed: String| {
@@ -102,6 +102,9 @@ pub(crate) fn other_device(lost: &DeviceInfo, found: &DeviceInfo) -> Option<Stri
 /// Tokens that a lookup proposes unless the options say how many: as many as users of transformers give it.
 pub(crate) const LOOKUP_TOKENS: usize = 10;
 
+/// What a draft step takes, in plain rounds of a target on a server.
+const FAR_STEP: f64 = 0.1;
+
 /// What drafting learned in earlier calls.
 pub(crate) struct Learned {
     lookahead: Option<Lookahead>,
@@ -114,6 +117,8 @@ impl Learned {
         let target = engine.memory().read_per_token as f64;
         let draft = engine.draft_memory();
         let step = draft.map_or(1.0, |draft| (draft.read_per_token as f64 / target).clamp(0.01, 1.0));
+        // Of a target on a server nobody knows how large it is.
+        let step = if target > 0.0 { step } else { FAR_STEP };
         // Whatever fails here, the first text hears of.
         let timings = time_rounds(engine, draft.is_some(), step).await.unwrap_or(Timings::guess(step));
         engine.truncate(0);

@@ -40,11 +40,13 @@ pub(super) async fn time_rounds(target: &mut impl Queue, has_draft_model: bool, 
     let waited = time(target, &plain).await?;
     let ahead = time_ahead(target).await?.filter(|ahead| *ahead > 0.0).unwrap_or(waited);
     target.truncate(0);
-    let mut timings = Timings::guess(step);
+    let mut timings = Timings { far: target.is_far(), ..Timings::guess(step) };
     // A coarse clock may say that no time passed.
     if ahead > 0.0 {
         timings.plain = Some(ahead);
-        timings.waiting = (waited / ahead - 1.0).clamp(0.0, MOST_WAITING);
+        // The way to a server is no noise.
+        let most = if timings.far { [f64::MAX; 2] } else { [MOST_WAITING, 1.0] };
+        timings.waiting = (waited / ahead - 1.0).clamp(0.0, most[0]);
         timings.timed = eight.is_some();
         for (rows, seconds) in [(8, eight), (16, sixteen)].into_iter().chain(few) {
             // Noise may make nothing of a forward, or more than as many plain rounds.
@@ -52,7 +54,7 @@ pub(super) async fn time_rounds(target: &mut impl Queue, has_draft_model: bool, 
             forward.into_iter().for_each(|forward| timings.set_rows(rows, forward));
         }
         if let Some(both) = both {
-            timings.step = (both / ahead - timings.waiting - timings.rows[1]).clamp(step / 4.0, 1.0);
+            timings.step = (both / ahead - timings.waiting - timings.rows[1]).clamp(step / 4.0, most[1]);
         }
     }
     Ok(timings)

@@ -52,11 +52,12 @@ impl Costs {
         self.told.waiting
     }
 
-    /// A round of a drafter. Those of the draft model are submitted ahead.
+    /// A round of a drafter. Those of the draft model are submitted ahead, unless the target is far.
     pub fn cost(&self, drafter: Origin, tokens: usize) -> f64 {
-        let Timings { rows, step, waiting, .. } = self.told;
-        let verifying = rows[variant(tokens)];
-        if drafter == Origin::DraftModel { verifying + step * tokens as f64 } else { verifying + waiting }
+        let Timings { rows, step, waiting, far, .. } = self.told;
+        let drafting = if drafter == Origin::DraftModel { step * tokens as f64 } else { 0.0 };
+        let waiting = if drafter == Origin::DraftModel && !far { 0.0 } else { waiting };
+        rows[variant(tokens)] + drafting + waiting
     }
 
     /// What the draft model takes to read so many tokens.
@@ -67,7 +68,7 @@ impl Costs {
     /// A round of a drafter took so many seconds. Returns what it is believed to have cost.
     pub fn learn(&mut self, drafter: Origin, tokens: usize, seconds: f64, ahead: bool) -> f64 {
         self.before = None;
-        let waited = if ahead || drafter != Origin::DraftModel { 0.0 } else { self.told.waiting };
+        let waited = if ahead || drafter != Origin::DraftModel || self.told.far { 0.0 } else { self.told.waiting };
         let expected = self.cost(drafter, tokens) + waited;
         let seen = self.told.plain.map_or(expected, |plain| seconds / plain);
         let rows = variant(tokens);

@@ -2,6 +2,7 @@
 
 use super::{Accepted, Speculating};
 use crate::options::{Arithmetic, SamplingValues};
+use crate::target::Traffic;
 use serde::Serialize;
 
 /// Counts and times of one generation. Every round emits its accepted draft tokens and one token of the target's own
@@ -46,6 +47,9 @@ pub struct Stats {
     pub speculating: Option<Speculating>,
     /// What several targets did, where there were several.
     pub distributed: Option<Distributed>,
+    /// What was asked of servers, where the target is on one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub traffic: Option<Traffic>,
     /// Where the time went.
     pub times: Times,
     /// What the user should know about this device or model, in words.
@@ -105,6 +109,13 @@ pub struct Times {
 }
 
 impl Stats {
+    /// Counts what was asked of servers, if anything was.
+    pub fn add_traffic(&mut self, more: &Traffic) {
+        if *more != Traffic::default() {
+            self.traffic.get_or_insert_default().add(more);
+        }
+    }
+
     /// Counts a round.
     pub(crate) fn add_round(&mut self, round: &Accepted) {
         self.num_spec_steps += 1;

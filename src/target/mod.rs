@@ -6,6 +6,7 @@ pub use translate::Translate;
 pub(crate) use translate::{Translation, missed};
 
 use crate::error::{Error, Result};
+use serde::{Deserialize, Serialize};
 
 /// Most draft tokens of one round: with the target's own they fit a readback of 256 bytes.
 pub const MAX_DRAFT: usize = 31;
@@ -61,12 +62,14 @@ pub struct Timings {
     pub step: f64,
     /// What a round takes more that waits for the one before it to be read, in plain rounds.
     pub waiting: f64,
+    /// As [`Queue::is_far`] says.
+    pub far: bool,
 }
 
 impl Timings {
     /// Nothing is measured; a draft step is guessed, and that 8 rows take 1.5 times as long as one, as on a GPU.
     pub fn guess(step: f64) -> Self {
-        let mut timings = Self { plain: None, rows: [1.0; 5], timed: false, step, waiting: 0.0 };
+        let mut timings = Self { plain: None, rows: [1.0; 5], timed: false, step, waiting: 0.0, far: false };
         timings.set_rows(8, 1.5);
         timings
     }
@@ -91,6 +94,32 @@ pub struct Logprobs {
     pub top: Vec<(u32, f32)>,
 }
 
+/// What was asked of servers that have the target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Traffic {
+    /// Requests sent.
+    pub num_requests: usize,
+    /// Of these, those that were sent again because one before failed.
+    pub num_retries: usize,
+    /// Requests that were broken off: nobody wanted their answer any more.
+    pub num_aborted: usize,
+    /// Tokens in requests that were answered, each time they were sent.
+    pub num_prompt_tokens: usize,
+    /// Of these, those that servers had in their prefix caches, as far as they tell.
+    pub num_cached_tokens: usize,
+}
+
+impl Traffic {
+    /// With more of it.
+    pub fn add(&mut self, more: &Self) {
+        self.num_requests += more.num_requests;
+        self.num_retries += more.num_retries;
+        self.num_aborted += more.num_aborted;
+        self.num_prompt_tokens += more.num_prompt_tokens;
+        self.num_cached_tokens += more.num_cached_tokens;
+    }
+}
+
 /// What a round gave.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Verified {
@@ -102,6 +131,8 @@ pub struct Verified {
     pub logprobs: Vec<Logprobs>,
     /// Seconds of its submission in which the device was waited for: a draft model with another tokenizer answers first.
     pub waited: f64,
+    /// What was asked of servers since the round before.
+    pub traffic: Traffic,
 }
 
 impl Verified {
@@ -222,6 +253,12 @@ pub trait Queue: Target {
     /// Whether the device still computes the first submitted round. A browser tells that only to those who wait: there it always
     /// does.
     fn is_computing(&mut self) -> bool {
+        false
+    }
+
+    /// Whether the target is on a server: the way there, which may take many plain rounds, is waited for by each round that is not
+    /// submitted ahead, and those are plain ones.
+    fn is_far(&self) -> bool {
         false
     }
 

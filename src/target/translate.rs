@@ -10,13 +10,13 @@ pub trait Translate {
     ///
     /// # Errors
     /// [`crate::Error::BadTokenizer`].
-    fn to_draft(&mut self, text: &[u32]) -> Result<Vec<u32>>;
+    fn for_draft(&mut self, text: &[u32]) -> Result<Vec<u32>>;
 
-    /// The target's tokens for what the draft model wrote behind the text that [`Translate::to_draft`] was given last.
+    /// The target's tokens for what the draft model wrote behind the text that [`Translate::for_draft`] was given last.
     ///
     /// # Errors
     /// [`crate::Error::BadTokenizer`].
-    fn to_target(&self, drafted: &[u32]) -> Result<Vec<u32>>;
+    fn for_target(&self, drafted: &[u32]) -> Result<Vec<u32>>;
 }
 
 /// The text as the draft model has it.
@@ -29,7 +29,7 @@ pub(crate) struct Translation {
 impl Translation {
     /// The draft model's tokens for the cached ones and the pending one, and how many of them it has cached.
     pub fn text(&mut self, cached: &[u32], pending: u32) -> Result<(Vec<u32>, usize)> {
-        let text = self.by.to_draft(&[cached, &[pending]].concat())?;
+        let text = self.by.for_draft(&[cached, &[pending]].concat())?;
         let head = &text[..text.len().saturating_sub(1)];
         let reused = head.iter().zip(&self.cached).take_while(|(token, cached)| token == cached).count();
         self.cached.truncate(reused);

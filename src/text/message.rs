@@ -175,8 +175,10 @@ impl Fields {
 
     /// The names of the fields beside those that every message may have, if they hold something, and whether they were looked at.
     pub fn more(&self) -> impl Iterator<Item = (&str, bool)> {
-        // Which call a message answers, its place says too.
-        let known = ["role", "content", "tool_call_id"];
+        // Which call a message answers, and with that which function, its place says too.
+        let is_answer = self.0.iter().any(|field| field.name == "tool_call_id");
+        let known: &[&str] =
+            if is_answer { &["role", "content", "tool_call_id", "name"] } else { &["role", "content", "tool_call_id"] };
         let more = self.0.iter().filter(move |field| field.is_data && !known.contains(&field.name.as_str()));
         more.map(|field| (field.name.as_str(), field.seen.load(Relaxed)))
     }

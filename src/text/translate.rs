@@ -44,7 +44,7 @@ impl Translator {
     ///
     /// # Errors
     /// [`crate::Error::BadTokenizer`].
-    pub fn to_draft(&mut self, text: &[u32]) -> Result<Vec<u32>> {
+    pub fn for_draft(&mut self, text: &[u32]) -> Result<Vec<u32>> {
         if !text.starts_with(&self.seen) {
             *self = Self::new(self.target.clone(), self.draft.clone());
         }
@@ -69,13 +69,13 @@ impl Translator {
         Ok(self.ids())
     }
 
-    /// The target's tokens for what the draft model wrote behind the text that [`Translator::to_draft`] was given last, up
+    /// The target's tokens for what the draft model wrote behind the text that [`Translator::for_draft`] was given last, up
     /// to a special token that the target lacks or a character that is not whole. None where the text's last token would be
     /// another one, as in `hel` before `lo`.
     ///
     /// # Errors
     /// [`crate::Error::BadTokenizer`].
-    pub fn to_target(&self, drafted: &[u32]) -> Result<Vec<u32>> {
+    pub fn for_target(&self, drafted: &[u32]) -> Result<Vec<u32>> {
         let (_, from) = self.window(LOOK_BEHIND);
         let known = self.text.get(from..).unwrap_or(&self.text);
         let text = format!("{known}{}", self.written(drafted)?);

@@ -213,13 +213,14 @@ export const tests = {
           [{}],
           [{ url: "http://", model: "big" }, at()],
           [{ url: "http://localhost:9" }],
+          [{ url: ["http://localhost:9", "http://localhost:10"], model: "big" }, at()],
           [{ url: "http://localhost:9", model: "big", api_key: 5 }],
           [{ model: TALES, max_download: -1 }, at()],
           [{ model: TALES, dtype: "q5" }, at()],
         ].map((candidates) => globalThis.failed(Engine.load(candidates)).then((error) => error?.code)),
       ),
     );
-    equal(codes, Array(7).fill("bad-option"), "codes");
+    equal(codes, Array(8).fill("bad-option"), "codes");
     const aborted = await failure(() =>
       globalThis.failed(Engine.load([at("refuses"), { model: TALES }], { signal: AbortSignal.abort() })).then(({ code }) => code),
     );
@@ -331,8 +332,11 @@ export const tests = {
 
   async "a text that is broken off ends at the server, too"() {
     left = 0;
-    const { aborted, whole, streamed, disposed, late } = await page.evaluate(async () => {
-      const engine = await Engine.load(at("hangs"));
+    const closed = async (count) => {
+      while (left < count) await new Promise((resolve) => setTimeout(resolve, 10));
+    };
+    const { aborted, whole, streamed } = await page.evaluate(async () => {
+      globalThis.engine = await Engine.load(at("hangs"));
       const controller = new AbortController();
       const stream = engine.generate("Once", { signal: controller.signal });
       const reading = (async () => {
@@ -344,21 +348,23 @@ export const tests = {
       for await (const { text } of left) if (text === "upon ") break;
       const whole = await left.result;
       let streamed = "";
-      const messages = [{ role: "user", content: "A story" }];
-      for await (const { choices } of await engine.chat.completions.create({ messages, stream: true })) {
+      for await (const { choices } of await engine.chat.completions.create({ messages: [{ role: "user", content: "A story" }], stream: true })) {
         streamed += choices[0].delta.content;
         if (streamed === "Once upon ") break;
       }
+      return { aborted, whole, streamed };
+    });
+    await closed(3);
+    const { disposed, late } = await page.evaluate(async () => {
+      const messages = [{ role: "user", content: "A story" }];
       const waiting = engine.chat.completions.create({ messages, stream: true }).then(async (chunks) => {
         for await (const { choices } of chunks) if (choices[0].delta.content === "upon ") engine.dispose();
       });
-      const disposed = await failed(waiting);
-      const late = await failed(engine.chat.completions.create({ messages }));
-      return { aborted, whole, streamed, disposed, late };
+      return { disposed: await failed(waiting), late: await failed(engine.chat.completions.create({ messages })) };
     });
+    await closed(4);
     equal([aborted.code, aborted.detail.text], ["aborted", "Once upon "], "aborted");
     equal([whole.finish_reason, whole.text, streamed], ["aborted", "Once upon ", "Once upon "], "left");
     equal([disposed.code, late.code], ["aborted", "aborted"], "disposed of");
-    while (left < 4) await new Promise((resolve) => setTimeout(resolve, 10));
   },
 };

@@ -80,8 +80,10 @@ async function run(name, bin, program, ...args) {
   });
 }
 
-async function visit(address, within = context) {
+/** @param {Function} [first] what the page does before its own scripts */
+async function visit(address, within = context, first = () => {}) {
   const page = await within.newPage();
+  await page.addInitScript(first);
   page.setDefaultTimeout(240_000);
   page.errors = [];
   page.on("pageerror", ({ message }) => page.errors.push(message));
@@ -152,6 +154,28 @@ function gate() {
       setTimeout(() => {
         throw new Error("it broke");
       });
+  };
+}
+
+/** In a page: while `holding`, what a text's worker says behind its first pieces waits for the abort. */
+function holdTexts() {
+  globalThis.Worker = class extends Worker {
+    #held = [];
+    set onmessage(hear) {
+      let pieces = 0;
+      super.onmessage = (message) => {
+        if (globalThis.holding && message.data.event?.tokens) pieces++;
+        if (pieces > 2 && globalThis.holding) this.#held.push(() => hear(message));
+        else hear(message);
+      };
+    }
+
+    postMessage(message, transfer) {
+      super.postMessage(message, transfer);
+      if (message.type !== "abort") return;
+      globalThis.holding = false;
+      for (const release of this.#held.splice(0)) release();
+    }
   };
 }
 
@@ -410,12 +434,31 @@ export const tests = {
 
   async "a chat of the AI SDK in React answers"() {
     await run("ai-sdk-react", ours, "vite", "build");
-    const page = await visit(`${await serve([inside("ai-sdk-react", "dist")], { policy: STRICT })}/`);
-    await page.fill("input", "Tell me a tale about a fox.");
-    await page.click("text=Send");
-    await page.waitForFunction(() => document.querySelector("[role=status]").textContent === "ready" && document.querySelector(".assistant"));
-    check((await page.textContent(".assistant")).length > 20, "no answer");
+    const page = await visit(`${await serve([inside("ai-sdk-react", "dist")], { policy: STRICT })}/`, context, holdTexts);
+    const send = async (text) => {
+      await page.locator("input").pressSequentially(text);
+      await page.click("text=Send");
+    };
+    const answered = (count) =>
+      page.waitForFunction(
+        (count) => document.querySelector("[role=status]").textContent === "ready" && document.querySelectorAll(".assistant").length === count,
+        count,
+      );
+    const answers = () => page.$$eval(".assistant", (all) => all.map(({ textContent }) => textContent));
+    await send("Tell me a tale about a fox.");
+    await answered(1);
     equal(await page.textContent(".user"), "Tell me a tale about a fox.", "the question");
+    // The next one is stopped in its middle, and the one behind it is answered again.
+    await page.evaluate(() => (globalThis.holding = true));
+    await send("And about a wolf.");
+    await page.waitForFunction(() => document.querySelectorAll(".assistant")[1]?.textContent);
+    await page.click("text=Stop");
+    await answered(2);
+    equal(await page.evaluate(() => globalThis.holding), false, "whether texts are held: the engine heard no abort");
+    await send("And about a bear.");
+    await answered(3);
+    const [whole, stopped, next] = (await answers()).map((text) => text.length);
+    check(whole > 20 && next > 20 && stopped > 0 && stopped < whole, `lengths of the answers: ${[whole, stopped, next]}`);
     equal(page.errors, [], "errors");
     await page.close();
   },

@@ -75,10 +75,14 @@ const ANSWERS = {
 /** The draft model with a template that has words for calls, and wants their arguments as objects. */
 const TEMPLATE =
   "{{ tools | tojson if tools }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% for call in m.tool_calls or [] %}<tool_call>{{ raise_exception('a text') if call.function.arguments is string }}{{ call.function.arguments | tojson }}</tool_call>{% endfor %}{% endfor %}";
+/** What other templates say instead of `<tool_call>`; a special token of this model, in place of one that it has, is Mistral's. */
+const WORDS = { hermes: "<tool_call>", mistral: "[TOOL_CALLS]", mistral_args: "[TOOL_CALLS][ARGS]", gemma: "<start_function_call>" };
 faults.calling = (_, response, rest) => {
-  if (rest.at(-1) !== "tokenizer_config.json") return;
-  const config = JSON.parse(readFileSync(new URL("../../models/tales/draft/tokenizer_config.json", import.meta.url), "utf8"));
-  response.writeHead(200, { "Content-Type": "application/json" }).end(JSON.stringify({ ...config, chat_template: TEMPLATE }));
+  const format = rest.shift();
+  if (!/^tokenizer(_config)?\.json$/.test(rest.at(-1))) return;
+  const text = readFileSync(new URL(`../../models/tales/draft/${rest.at(-1)}`, import.meta.url), "utf8").replaceAll('"<|im_start|>"', '"[TOOL_CALLS]"');
+  const changed = rest.at(-1) === "tokenizer.json" ? {} : { chat_template: TEMPLATE.replace("<tool_call>", WORDS[format]) };
+  response.writeHead(200, { "Content-Type": "application/json" }).end(JSON.stringify({ ...JSON.parse(text), ...changed }));
 };
 let page;
 export const after = () => page?.close();
@@ -201,18 +205,32 @@ export const tests = {
     const {
       response_format: { grammar },
     } = calling({ tools, tool_choice: "required" }, "hermes");
-    check(grammar.startsWith('start: one ("\\n" one)*\none: "<tool_call>\\n" (call_0 | call_1)'), grammar);
+    check(/^start: +one \("\\n" one\)\* +\none: "<tool_call>" "\\n" \(call_0 \| call_1\) /.test(grammar), grammar);
     check(grammar.includes('"const":"clock"') && grammar.includes('"$defs":{"A":{"type":"integer"}}'), "definitions stand at the root");
     const {
       response_format: { grammar: one },
     } = calling({ tools, tool_choice: { type: "function", function: { name: "clock" } } }, "llama");
-    check(one.startsWith("start: one\none: call_0\ncall_0: %json") && one.includes('"parameters"') && !one.includes("get_weather"), one);
+    check(/^start: +one +\none: \(call_0\)\ncall_0: %json/.test(one) && one.includes('"parameters"') && !one.includes("get_weather"), one);
+    const odd = (schema) => [{ type: "function", function: { name: "odd", parameters: { properties: { a: schema } } } }];
+    for (const [schema, keyword] of [
+      [{ type: "string", pattern: "a" }, "pattern"],
+      [{ type: "array", minItems: 1 }, "minItems"],
+      [{ $ref: "#/$defs/A" }, "$ref"],
+      [{}, "type"],
+    ]) {
+      try {
+        calling({ tools: odd(schema), tool_choice: "required" }, "gemma");
+        check(false, `${keyword} was taken`);
+      } catch ({ code, message }) {
+        check(code === "bad-option" && message.includes(keyword), message);
+      }
+    }
   },
 
   async "a model calls: when it must the arguments fulfil their schema, streamed and whole, with drafts and without"() {
     page = await open();
     const told = await page.evaluate(async () => {
-      const engine = await Engine.load("/calling/models/tales/draft", { device: "cpu", max_context: 1024 });
+      const engine = await Engine.load("/calling/hermes/models/tales/draft", { device: "cpu", max_context: 1024 });
       const tool = (name, properties) => ({
         type: "function",
         function: { name, description: name, parameters: { type: "object", properties, required: Object.keys(properties), additionalProperties: false } },
@@ -261,5 +279,51 @@ export const tests = {
     );
     check(["stop", "length"].includes(told.goesOn.choices[0].finish_reason), "goes on behind the tool's answer");
     equal(told.cut.choices[0].finish_reason, "length", "cut off");
+  },
+
+  async "a call must come in every format, with Mistral's mark as the special token that it is"() {
+    const properties = {
+      city: { type: "string", maxLength: 6 },
+      days: { type: "integer", minimum: 1, maximum: 9 },
+      kinds: { type: "array", items: { enum: ["rain", "wind"] } },
+      more: { type: "object", properties: { now: { type: "boolean" } }, required: ["now"], additionalProperties: false },
+      units: { enum: ["C", 1] },
+    };
+    const parameters = { type: "object", properties, required: ["city", "more"], additionalProperties: false };
+    for (const format of ["mistral", "mistral_args", "gemma"]) {
+      const { whole, plain, found } = await page.evaluate(
+        async ([format, parameters]) => {
+          const engine = await Engine.load(`/calling/${format}/models/tales/draft`, { device: "cpu", max_context: 1024 });
+          const tools = [{ type: "function", function: { name: "get_weather", parameters } }];
+          const body = {
+            messages: [{ role: "user", content: "The weather?" }],
+            tools,
+            tool_choice: "required",
+            parallel_tool_calls: false,
+            max_tokens: 400,
+            logprobs: true,
+          };
+          const [whole, plain] = [await engine.chat.completions.create(body), await engine.chat.completions.create({ ...body, speculation: "off" })];
+          const found = engine.toolFormat;
+          engine.dispose();
+          return { whole, plain, found };
+        },
+        [format, parameters],
+      );
+      equal(found, format, "format");
+      const [{ message, finish_reason, logprobs }] = whole.choices;
+      equal([message.content, finish_reason, message.tool_calls?.length], [null, "tool_calls", 1], `${format}: a call and nothing else`);
+      const [{ function: called }] = message.tool_calls;
+      equal(plain.choices[0].message.tool_calls[0].function, called, `${format}: without drafts`);
+      const given = JSON.parse(called.arguments);
+      check(given.city.length <= 6 && typeof given.more.now === "boolean", called.arguments);
+      check(given.days === undefined || (given.days >= 1 && given.days <= 9), called.arguments);
+      check((given.kinds ?? []).every((kind) => ["rain", "wind"].includes(kind)) && ["C", 1, undefined].includes(given.units), called.arguments);
+      check(
+        Object.keys(given).every((key) => key in properties),
+        called.arguments,
+      );
+      equal(logprobs.content[0].token, format === "gemma" ? logprobs.content[0].token : "[TOOL_CALLS]", "the first token");
+    }
   },
 };

@@ -7,6 +7,7 @@ pub mod foreign;
 pub mod gguf;
 pub mod lab;
 pub mod sampling;
+pub mod served;
 pub mod small;
 pub mod tokenizers;
 

@@ -1,5 +1,8 @@
 // foretoken/ai-sdk by the SDK's own functions: on a real engine, and on one that writes down what it is asked for.
 import { deepEqual, equal, match, ok, rejects } from "node:assert/strict";
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { after, test } from "node:test";
 import { Output, generateText, isStepCount, jsonSchema, streamText, tool } from "ai";
 import { Engine, ForetokenError } from "foretoken";
@@ -81,6 +84,47 @@ test("tools of which the chat template knows nothing are a warning", async () =>
     warnings.map(({ type, feature }) => `${type} ${feature}`),
     ["unsupported tools"],
   );
+});
+
+test("a model whose template knows tools calls one, which is executed and answered", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "foretoken-tools-"));
+  cpSync(process.env.MODEL, folder, { recursive: true });
+  const file = join(folder, "tokenizer_config.json");
+  const chat_template =
+    "{{ tools | tojson if tools }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% for call in m.tool_calls or [] %}<tool_call>{{ call.function | tojson }}</tool_call>{% endfor %}{% endfor %}";
+  writeFileSync(file, JSON.stringify({ ...JSON.parse(readFileSync(file, "utf8")), chat_template }));
+  const engine = await Engine.load(folder, { device: "cpu" });
+  try {
+    const heating = {
+      type: "object",
+      properties: { celsius: { type: "integer", minimum: 5, maximum: 30 } },
+      required: ["celsius"],
+      additionalProperties: false,
+    };
+    const set_heating = tool({ description: "Sets the heating", inputSchema: jsonSchema(heating), execute: ({ celsius }) => `now at ${celsius}` });
+    const { fullStream, steps } = streamText({
+      model: languageModel(engine),
+      prompt: "It is cold.",
+      tools: { set_heating },
+      toolChoice: "required",
+      maxOutputTokens: 80,
+      providerOptions: { foretoken: { parallel_tool_calls: false } },
+      prepareStep: ({ stepNumber }) => (stepNumber ? { toolChoice: "none" } : {}),
+      stopWhen: isStepCount(2),
+    });
+    const input = [];
+    for await (const { type, delta } of fullStream) if (type === "tool-input-delta") input.push(delta);
+    const [called, answered] = await steps;
+    const [{ toolName, input: given }] = called.toolCalls;
+    equal(toolName, "set_heating");
+    ok(given.celsius >= 5 && given.celsius <= 30, given.celsius);
+    deepEqual(JSON.parse(input.join("")), given);
+    equal(called.toolResults[0].output, `now at ${given.celsius}`);
+    deepEqual([called.finishReason, answered.toolCalls.length], ["tool-calls", 0]);
+  } finally {
+    engine.dispose();
+    rmSync(folder, { recursive: true });
+  }
 });
 
 test("a signal ends a text, and the SDK sees an abort", async () => {

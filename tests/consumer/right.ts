@@ -2,6 +2,7 @@
 import {
   Engine,
   ForetokenError,
+  type Candidate,
   type ChatCompletion,
   type ChatCompletionChunk,
   type ErrorCode,
@@ -14,6 +15,7 @@ import {
   type Progress,
   type Prompt,
   type Score,
+  type Skipped,
   type Stats,
   type Token,
   type TextPart,
@@ -96,7 +98,11 @@ function advice(code: ErrorCode): string {
     case "not-found":
     case "network":
     case "integrity":
+    case "download-too-large":
       return "download";
+    case "unauthorized":
+    case "overloaded":
+      return "server";
     case "bad-config":
     case "bad-weights":
     case "bad-tokenizer":
@@ -116,6 +122,13 @@ function advice(code: ErrorCode): string {
 export async function main(): Promise<void> {
   const engine: Engine = await Engine.load(models[0]!, loading);
   await Engine.load(models[1]!, started[0]);
+  const candidates: Candidate[] = [
+    "owner/name",
+    { model: models[0]!, max_download: 1e9, device: "webgpu" },
+    { url: "https://host/v1", model: "name", api_key: "key" },
+  ];
+  const { skipped } = await Engine.load(candidates, loading);
+  console.log(skipped.map(({ model, url, code, message }: Skipped) => `${model} ${url ?? ""} ${code}: ${message}`));
   const prompts: Prompt[] = ["text", messages, [1, 2], Uint32Array.of(1, 2)];
   const stream = engine.generate(prompts[0]!, { ...generating, signal: new AbortController().signal });
   for await (const { text, tokens } of stream satisfies AsyncIterable<Piece>) {

@@ -16,6 +16,10 @@ void Engine.load("owner/name", { worker: () => "worker.js" });
 void Engine.load("owner/name", { kv_dtype: "q4" });
 // @ts-expect-error: no such phase
 void Engine.load("owner/name", { onProgress: ({ phase }) => phase === "done" });
+// @ts-expect-error: a server's model has a name
+void Engine.load([{ url: "https://host/v1" }]);
+// @ts-expect-error: bytes, not a text
+void Engine.load([{ model: "owner/name", max_download: "1 GB" }]);
 // @ts-expect-error: no such option
 engine.generate("text", { max_new_token: 4 });
 // @ts-expect-error: a number, not a text

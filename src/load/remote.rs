@@ -1,0 +1,71 @@
+//! A target on a server and the files of its tokenizer -> a session, with a draft model here if there is one.
+
+use super::{build_alone, open_assistant, translated, without_assistant};
+use crate::checkpoint::{self, Texts};
+use crate::device::{Device, Engine};
+use crate::error::{Error, Result};
+use crate::gpu::Gpu;
+use crate::options::LoadOptions;
+use crate::remote::{self, Endpoint, Probe, Server, Transport};
+use crate::session::{Building, Learned, Origination, PromptCache, Prompts, Session};
+use crate::target::Target;
+use crate::text::Translator;
+use crate::weights::Source;
+use std::rc::Rc;
+
+impl Session {
+    /// Connects to servers that have the target, whose tokenizer, configuration and chat template `words` has, weights or not; the draft
+    /// model runs on a device here. Where it cannot be loaded, there is none, and the warnings say why.
+    ///
+    /// # Errors
+    /// As [`Server::connect`] and [`checkpoint::texts`].
+    pub async fn connect<S: Source + 'static, A: Source + 'static>(
+        transport: Rc<dyn Transport>,
+        endpoint: &Endpoint,
+        words: S,
+        assistant: Option<(Device, A)>,
+        options: &LoadOptions,
+        loaded: &mut dyn FnMut(u64, u64),
+    ) -> Result<Self> {
+        let Texts { tokenizer, template, sampling, tokens, positions } =
+            checkpoint::texts(words, options.file.as_deref()).await?;
+        let tokenizer = Rc::new(tokenizer);
+        let longest = options.context.max_context.or(positions);
+        let server = Server::connect(transport, endpoint.clone(), Probe::new(&tokenizer)?, longest).await?;
+        let (context, mut warnings) = (server.capacity(), server.warnings().to_vec());
+        let (mut draft, mut translator) = (None, None);
+        if let Some((device, source)) = assistant {
+            let built = async {
+                let (model, other) = open_assistant(source, options, context).await?;
+                Ok::<_, Error>((build_alone(&device, model, false, loaded).await?, other))
+            };
+            match built.await {
+                Ok((model, other)) => {
+                    if let Some(difference) = tokenizer.difference(&other) {
+                        warnings.push(translated(&difference));
+                        translator = Some(Translator::new(tokenizer.clone(), Rc::new(other)));
+                    }
+                    draft = Some(model);
+                }
+                Err(error) => warnings.push(without_assistant(&error)),
+            }
+        }
+        let mut engine = Engine::Server(Box::new(remote::Engine::new(server, draft)));
+        if let Some(translator) = translator {
+            engine.translate_by(Box::new(translator))?;
+        }
+        let learned = Learned::new(&mut engine).await;
+        let prompts = Prompts { tokenizer, template, sampling, spec: tokens, context };
+        let (prompt_cache, origin) = (PromptCache::new(0), Box::new(Elsewhere));
+        Ok(Self { engine, prompts, learned, prompt_cache, grammars: None, origin, warnings })
+    }
+}
+
+/// A target that no device loses.
+struct Elsewhere;
+
+impl Origination for Elsewhere {
+    fn engine(&self, _: Rc<Gpu>) -> Building<'_> {
+        Box::pin(async { remote::lacks("another device") })
+    }
+}

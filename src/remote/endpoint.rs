@@ -1,0 +1,122 @@
+//! Where a target is served, and what opens the door.
+
+use crate::error::{Error, Result};
+use std::fmt;
+
+/// What a server wants to see before it answers. It is shown nowhere.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Key(String);
+
+impl Key {
+    /// A key that can stand in a header.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`], which does not quote it.
+    pub fn new(key: &str) -> Result<Self> {
+        let key = key.trim();
+        if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+            let allowed = "visible ASCII characters, without a space".into();
+            return Err(Error::BadOption { option: "api_key".into(), value: "what was given".into(), allowed });
+        }
+        Ok(Self(key.into()))
+    }
+
+    /// The key itself.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str("Key(..)")
+    }
+}
+
+/// A target on a server, or on several that serve the same.
+#[derive(Debug, Clone)]
+pub struct Endpoint {
+    /// Where: `http://host:port` or `https://host/path`. The first one is asked, the next ones take over where it fails.
+    pub urls: Vec<String>,
+    /// What the model is called there.
+    pub model: String,
+    /// Sent to these servers and nowhere else.
+    pub api_key: Option<Key>,
+    /// Seconds without a byte, after which a request counts as failed.
+    pub timeout: f64,
+    /// Seconds for which servers that fail are asked again before a text ends with an error.
+    pub patience: f64,
+}
+
+impl Endpoint {
+    /// With the defaults: two minutes each.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] for what is no address, or has a user or a query.
+    pub fn new(urls: impl IntoIterator<Item = impl AsRef<str>>, model: impl Into<String>) -> Result<Self> {
+        let urls = urls.into_iter().map(|url| checked(url.as_ref())).collect::<Result<Vec<_>>>()?;
+        let model = model.into();
+        if urls.is_empty() || model.is_empty() {
+            let (option, allowed) = match urls.is_empty() {
+                true => ("target_url", "the address of one server or more"),
+                false => ("target_model", "the name under which the server has the model"),
+            };
+            let (value, allowed) = ("nothing".into(), allowed.into());
+            return Err(Error::BadOption { option: option.into(), value, allowed });
+        }
+        Ok(Self { urls, model, api_key: None, timeout: 120.0, patience: 120.0 })
+    }
+
+    /// The same servers, beginning with another one.
+    pub fn beginning_with(mut self, replica: usize) -> Self {
+        let count = self.urls.len();
+        self.urls.rotate_left(replica % count);
+        self
+    }
+}
+
+/// An address to which paths can be appended; OpenAI's clients want `/v1` behind it.
+fn checked(url: &str) -> Result<String> {
+    let trimmed = url.trim().trim_end_matches('/');
+    let rest = ["http://", "https://"].iter().find_map(|scheme| trimmed.strip_prefix(scheme));
+    let authority = rest.and_then(|rest| rest.split('/').next()).unwrap_or_default();
+    let is_odd = |byte: u8| !byte.is_ascii_graphic() || b"?#\\".contains(&byte);
+    if authority.is_empty() || authority.contains('@') || trimmed.bytes().any(is_odd) {
+        // What looks like a password is not repeated.
+        let value = url.split(['?', '#']).next().unwrap_or_default().rsplit('@').next().unwrap_or_default().into();
+        let allowed = "http://host:port or https://host/path, without a user and a query".into();
+        return Err(Error::BadOption { option: "target_url".into(), value, allowed });
+    }
+    Ok(trimmed.strip_suffix("/v1").unwrap_or(trimmed).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_checked_and_their_secrets_not_shown() {
+        let url = |url: &str| Endpoint::new([url], "m").map(|endpoint| endpoint.urls[0].clone());
+        assert_eq!(url("http://host:8000/"), Ok("http://host:8000".into()));
+        assert_eq!(url("https://host/serving/v1/"), Ok("https://host/serving".into()));
+        for bad in ["", "host:8000", "ftp://host", "http://", "http://u:secret@host", "http://host/?key=secret"] {
+            let error = url(bad).unwrap_err();
+            assert_eq!(error.code(), "bad-option", "{bad}");
+            assert!(!error.to_string().contains("secret"), "{error}");
+        }
+        assert!(Endpoint::new(Vec::<String>::new(), "m").is_err());
+        let both = Endpoint::new(["http://a", "http://b"], "m").unwrap();
+        assert_eq!(both.beginning_with(3).urls, ["http://b", "http://a"]);
+    }
+
+    #[test]
+    fn a_key_is_shown_nowhere() {
+        let endpoint =
+            Endpoint { api_key: Some(Key::new(" secret ").unwrap()), ..Endpoint::new(["http://a"], "m").unwrap() };
+        assert_eq!(endpoint.api_key.as_ref().map(Key::expose), Some("secret"));
+        assert!(!format!("{endpoint:?}").contains("secret"));
+        let error = Key::new("sec\nret").unwrap_err();
+        assert!(!error.to_string().contains("ret\""), "{error}");
+        assert!(!format!("{error:?}").contains("sec\\nret"), "{error:?}");
+    }
+}

@@ -1,0 +1,154 @@
+//! Requests natively: each on a thread, so that it can be broken off.
+
+use super::transport::{Incoming, Later, Piece, Request, Transport};
+use futures_channel::{mpsc, oneshot};
+use std::cell::RefCell;
+use std::io::Read;
+use std::rc::Rc;
+use std::thread;
+use std::time::{Duration, SystemTime};
+use ureq::Agent;
+
+/// Bytes that are handed on at a time.
+const PIECE: usize = 1 << 16;
+/// Seconds in which a connection has to come about.
+const CONNECTING: u64 = 10;
+
+type Pieces = mpsc::UnboundedReceiver<Result<Piece, String>>;
+
+/// Connections to the servers of an endpoint.
+pub struct Http {
+    agent: Rc<RefCell<Agent>>,
+}
+
+impl Http {
+    /// Nothing is connected yet.
+    pub fn new() -> Self {
+        Self { agent: Rc::new(RefCell::new(agent())) }
+    }
+}
+
+impl Default for Http {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn agent() -> Agent {
+    Agent::config_builder()
+        .user_agent(concat!("foretoken/", env!("CARGO_PKG_VERSION")))
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .timeout_connect(Some(Duration::from_secs(CONNECTING)))
+        .build()
+        .into()
+}
+
+impl Transport for Http {
+    fn send(&self, request: Request) -> Box<dyn Incoming> {
+        let (tell, pieces) = mpsc::unbounded();
+        let agent = self.agent.borrow().clone();
+        let exchange = move || {
+            if let Err(reason) = exchange(&agent, &request, &tell) {
+                // Nobody may be left to hear it.
+                let _ = tell.unbounded_send(Err(reason));
+            }
+        };
+        // Without a thread there are no pieces either.
+        let _ = thread::Builder::new().name("request".into()).spawn(exchange);
+        Box::new(Exchange { pieces, began: false, ended: false, agent: self.agent.clone() })
+    }
+
+    fn pause(&self, seconds: f64) -> Later<'_, ()> {
+        Box::pin(async move {
+            let (tell, passed) = oneshot::channel();
+            let pause = move || {
+                thread::sleep(Duration::from_secs_f64(seconds));
+                let _: Result<(), ()> = tell.send(());
+            };
+            if thread::Builder::new().name("pause".into()).spawn(pause).is_ok() {
+                let _ = passed.await;
+            }
+        })
+    }
+}
+
+/// Asks, and tells what comes.
+fn exchange(
+    agent: &Agent,
+    Request { url, key, body, timeout }: &Request,
+    tell: &mpsc::UnboundedSender<Result<Piece, String>>,
+) -> Result<(), String> {
+    let words = |error: ureq::Error| error.to_string();
+    let silence = Some(Duration::from_secs_f64(*timeout));
+    let authorization = key.as_ref().map(|key| format!("Bearer {}", key.expose()));
+    let mut response = match body {
+        None => {
+            let mut request = agent.get(url).config().timeout_recv_response(silence).timeout_per_read(silence).build();
+            if let Some(authorization) = &authorization {
+                request = request.header("Authorization", authorization);
+            }
+            request.call()
+        }
+        Some(body) => {
+            let mut request = agent.post(url).config().timeout_recv_response(silence).timeout_per_read(silence).build();
+            if let Some(authorization) = &authorization {
+                request = request.header("Authorization", authorization);
+            }
+            request.content_type("application/json").send(body)
+        }
+    }
+    .map_err(words)?;
+    let retry_after = response.headers().get("retry-after").and_then(|said| seconds(said.to_str().ok()?));
+    let head = Piece::Head { status: response.status().as_u16(), retry_after };
+    let mut body = response.body_mut().as_reader();
+    let mut piece = Ok(head);
+    let mut buffer = vec![0; PIECE];
+    while tell.unbounded_send(piece).is_ok() {
+        match body.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => piece = Ok(Piece::Bytes(buffer[..count].to_vec())),
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+    Ok(())
+}
+
+/// Of a header `Retry-After`: seconds, or a date.
+fn seconds(said: &str) -> Option<f64> {
+    // A date in the past means at once.
+    let until = |date: SystemTime| date.duration_since(SystemTime::now()).unwrap_or_default().as_secs_f64();
+    let number = said.trim().parse().ok().map(|seconds: u32| f64::from(seconds));
+    number.or_else(|| httpdate::parse_http_date(said).ok().map(until))
+}
+
+/// An answer that a thread reads.
+struct Exchange {
+    pieces: Pieces,
+    began: bool,
+    ended: bool,
+    agent: Rc<RefCell<Agent>>,
+}
+
+impl Incoming for Exchange {
+    fn next(&mut self) -> Later<'_, Result<Option<Piece>, String>> {
+        Box::pin(async {
+            let piece = self.pieces.recv().await.ok();
+            self.ended |= !matches!(piece, Some(Ok(_)));
+            let began = std::mem::replace(&mut self.began, true);
+            match piece {
+                None if !began => Err("no thread could be started for it".into()),
+                piece => piece.transpose(),
+            }
+        })
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        if !self.ended {
+            // Closes its connection; with the agent go the others that it has, all of them idle.
+            self.agent.replace(agent()).shutdown();
+        }
+    }
+}

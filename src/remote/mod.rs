@@ -1,0 +1,32 @@
+//! Targets on servers: a verification is one request to vLLM or SGLang, whose answer is the token that the model finds most likely
+//! behind each of the last tokens of a text.
+//!
+//! ```text
+//!  Engine: Target ──> draft model, here
+//!     └──> Server: Target ──> Client: replicas, tries again ──> Dialect: what is asked and answered, pure
+//!                                └──> Transport: natively threads with ureq, in a page fetch
+//! ```
+//!
+//! Nothing is lost with a connection: a verification changes nothing on the server, so it is asked again, there or elsewhere, and only
+//! what was verified is emitted.
+
+mod client;
+mod dialect;
+mod endpoint;
+mod engine;
+mod events;
+#[cfg(all(feature = "remote", not(target_arch = "wasm32")))]
+mod http;
+mod server;
+mod stream;
+mod transport;
+mod vocabulary;
+
+pub use dialect::{Answer, Dialect};
+pub use endpoint::{Endpoint, Key};
+pub use engine::{Engine, lacks};
+#[cfg(all(feature = "remote", not(target_arch = "wasm32")))]
+pub use http::Http;
+pub use server::Server;
+pub use transport::{Incoming, Later, Piece, Request, Transport};
+pub use vocabulary::Probe;

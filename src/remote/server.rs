@@ -1,0 +1,234 @@
+//! A target on a server.
+
+use super::Endpoint;
+use super::client::{Client, Sent};
+use super::dialect::Dialect;
+use super::stream::Stream;
+use super::transport::Transport;
+use super::vocabulary::Probe;
+use crate::error::{Error, Result};
+use crate::gpu::DeviceInfo;
+use crate::sample::{Draw, Processors, Sampling};
+use crate::target::{Draft, MAX_DRAFT, Queue, Target, Verified};
+use std::rc::Rc;
+
+/// A target on a server. What was sent of a text counts as cached: to forget it is free, and what the server remembers is its own
+/// affair.
+///
+/// A plain round behind which another one is to follow lets the server write on ([`Queue::repeat`]): the next ones take the tokens
+/// that it sends, until something else is wanted.
+pub struct Server {
+    client: Client,
+    info: DeviceInfo,
+    vocab: u32,
+    capacity: usize,
+    cached: Vec<u32>,
+    round: Option<Round>,
+    /// Whether a plain round follows the submitted one.
+    repeats: bool,
+}
+
+/// A round that was submitted. A plain one is asked for when it is known what follows it.
+struct Round {
+    pending: u32,
+    draft: Vec<u32>,
+    sent: Option<Sent>,
+    /// What the server writes by itself, this round's token first.
+    stream: Option<Stream>,
+}
+
+impl Server {
+    /// Finds out how the servers are asked, and that the tokenizer is theirs. `context` is how many tokens a text may have at most.
+    ///
+    /// # Errors
+    /// [`Error::Network`], [`Error::Unauthorized`], [`Error::Overloaded`]; [`Error::NotFound`] for a model that the server lacks;
+    /// [`Error::TokenizerMismatch`].
+    pub async fn connect(
+        transport: Rc<dyn Transport>,
+        endpoint: Endpoint,
+        probe: Probe,
+        context: Option<usize>,
+    ) -> Result<Self> {
+        let vocab = probe.vocab_size();
+        let client = Client::connect(transport, endpoint, probe).await?;
+        // A token is written behind what was read.
+        let longest = client.longest.map(|longest| longest.saturating_sub(1));
+        let capacity = [context, longest].into_iter().flatten().min().unwrap_or(4096);
+        let (url, dialect) = client.place();
+        let info = DeviceInfo {
+            name: url.into(),
+            backend: dialect.map_or("", Dialect::name).into(),
+            driver: String::new(),
+            max_buffer_size: 0,
+            max_binding_size: 0,
+            software: false,
+        };
+        Ok(Self { client, info, vocab, capacity, cached: Vec::new(), round: None, repeats: false })
+    }
+
+    /// Where the target is, in place of a device: the server's address and its engine.
+    pub fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    /// What the user should know of the servers, in words.
+    pub fn warnings(&self) -> &[String] {
+        &self.client.warnings
+    }
+
+    /// Whether a server can choose like this: it tells its most likely tokens and nothing else, so what else is done to logits could
+    /// only be guessed.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] for the first option that it cannot.
+    pub fn sample_by(&mut self, sampling: &Sampling) -> Result<()> {
+        let Sampling { processors, draw, logprobs, .. } = sampling;
+        let Processors {
+            biases, repetition_penalty, presence_penalty, frequency_penalty, no_repeat_ngram_size, ..
+        } = processors;
+        let asked = [
+            ("do_sample", *draw != Draw::Greedy, "false"),
+            ("logprobs", logprobs.is_some(), "false"),
+            ("logit_bias", !biases.is_empty(), "none, and neither bad_words_ids nor min_new_tokens"),
+            ("repetition_penalty", *repetition_penalty != 1.0, "1"),
+            ("presence_penalty", *presence_penalty != 0.0, "0"),
+            ("frequency_penalty", *frequency_penalty != 0.0, "0"),
+            ("no_repeat_ngram_size", *no_repeat_ngram_size != 0, "0"),
+        ];
+        match asked.into_iter().find(|(_, asked, _)| *asked) {
+            Some((option, _, allowed)) => Err(refused(option, allowed)),
+            None => Ok(()),
+        }
+    }
+
+    fn room(&self, more: usize) -> Result<()> {
+        let (need, limit) = (self.cached.len() + more, self.capacity);
+        if need > limit { Err(Error::ContextFull { need, limit }) } else { Ok(()) }
+    }
+
+    /// Breaks off what is under way.
+    fn break_off(&mut self) {
+        self.repeats = false;
+        let under_way = self.round.take().is_some_and(|round| round.sent.is_some() || round.stream.is_some());
+        self.client.traffic.num_aborted += usize::from(under_way);
+    }
+
+    /// The cached tokens, and those of a round.
+    fn text(&self, pending: u32, draft: &[u32]) -> Vec<u32> {
+        [&self.cached[..], &[pending], draft].concat()
+    }
+}
+
+/// An option that a server cannot do exactly.
+pub(super) fn refused(option: &'static str, allowed: &str) -> Error {
+    let allowed =
+        format!("{allowed}: a target on a server tells its most likely tokens only, and nothing is approximated");
+    Error::BadOption { option: option.into(), value: "it".into(), allowed }
+}
+
+impl Target for Server {
+    fn cached(&self) -> &[u32] {
+        &self.cached
+    }
+
+    fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    fn truncate(&mut self, len: usize) {
+        self.break_off();
+        self.cached.truncate(len);
+    }
+
+    /// The server reads them with the first round.
+    async fn prefill(&mut self, tokens: &[u32]) -> Result<()> {
+        self.break_off();
+        self.room(tokens.len())?;
+        self.cached.extend_from_slice(tokens);
+        Ok(())
+    }
+
+    async fn submit(&mut self, pending: u32, draft: &Draft) -> Result<()> {
+        self.break_off();
+        let mut draft = match draft {
+            Draft::Tokens(tokens) => tokens.clone(),
+            Draft::Model(_) => Vec::new(),
+        };
+        draft.truncate(MAX_DRAFT);
+        self.room(1 + draft.len())?;
+        let sent = if draft.is_empty() { None } else { self.client.send(&self.text(pending, &draft), draft.len() + 1) };
+        self.round = Some(Round { pending, draft, sent, stream: None });
+        Ok(())
+    }
+
+    async fn finish(&mut self) -> Result<Verified> {
+        let Some(Round { pending, draft, sent, stream }) = &mut self.round else { return Ok(Verified::default()) };
+        let (before, text) = (self.cached.len(), [&self.cached[..], &[*pending], draft].concat());
+        let written = match stream {
+            Some(stream) => stream.next().await,
+            None => None,
+        };
+        let ids = match written {
+            Some(id) => vec![id],
+            None => {
+                *stream = None;
+                self.client.verify(&text, draft.len() + 1, sent).await?
+            }
+        };
+        if let Some(id) = ids.iter().find(|id| **id >= self.vocab) {
+            let (url, reason) =
+                (self.client.place().0.into(), format!("it wrote token {id}, which the tokenizer does not have"));
+            return Err(Error::TokenizerMismatch { url, reason });
+        }
+        let mut draft = std::mem::take(draft);
+        draft.truncate(ids.len() - 1);
+        let stream = stream.take();
+        self.round = None;
+        self.cached = text;
+        self.cached.truncate(before + 1 + draft.len());
+        if std::mem::take(&mut self.repeats) {
+            self.round = Some(Round { pending: ids[ids.len() - 1], draft: Vec::new(), sent: None, stream });
+        } else {
+            self.client.traffic.num_aborted += usize::from(stream.is_some());
+        }
+        let traffic = std::mem::take(&mut self.client.traffic);
+        Ok(Verified { draft, ids, traffic, ..Verified::default() })
+    }
+}
+
+impl Queue for Server {
+    fn prepare(&mut self, repeats: bool) -> bool {
+        let Some(Round { pending, draft, sent: None, stream }) = &self.round else { return false };
+        let repeats = repeats && draft.is_empty() && self.cached.len() + 2 <= self.capacity;
+        if stream.is_some() {
+            return repeats;
+        }
+        let text = self.text(*pending, draft);
+        let (sent, stream) = match repeats {
+            true => (None, self.client.stream(&text, self.capacity + 1 - text.len())),
+            false => (self.client.send(&text, draft.len() + 1), None),
+        };
+        if let Some(round) = &mut self.round {
+            (round.sent, round.stream) = (sent, stream);
+        }
+        repeats
+    }
+
+    fn repeat(&mut self) {
+        self.repeats = true;
+    }
+
+    fn is_computing(&mut self) -> bool {
+        self.round.is_some()
+    }
+
+    fn is_far(&self) -> bool {
+        true
+    }
+
+    fn keep(&mut self, len: usize) {
+        if len != self.cached.len() {
+            self.truncate(len);
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What JavaScript sees of a target on a server: it sends the requests.
+
+use super::session::{Files, JsSession, JsSource, Thrown};
+use super::to_error;
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::gpu::GpuOptions;
+use crate::options::{DeviceChoice, LoadOptions};
+use crate::parallel::Writer;
+use crate::remote::{Endpoint, Incoming, Key, Later, Piece, Request, Transport};
+use crate::session::Session;
+use js_sys::{Function, Reflect, Uint8Array};
+use serde::Deserialize;
+use serde_wasm_bindgen::{Deserializer, from_value};
+use std::rc::Rc;
+use wasm_bindgen::prelude::*;
+
+#[wasm_bindgen]
+extern "C" {
+    /// Sends requests (www/served.js).
+    pub type Sender;
+    /// An answer on its way.
+    type Exchange;
+
+    #[wasm_bindgen(method)]
+    fn send(this: &Sender, url: &str, key: Option<&str>, body: Option<&str>, silence: f64) -> Exchange;
+    #[wasm_bindgen(method)]
+    async fn pause(this: &Sender, seconds: f64);
+    /// `{status, retryAfter}`, then bytes, then null.
+    #[wasm_bindgen(method, catch)]
+    async fn next(this: &Exchange) -> Result<JsValue, JsValue>;
+    #[wasm_bindgen(method)]
+    fn abort(this: &Exchange);
+}
+
+impl Transport for Sender {
+    fn send(&self, Request { url, key, body, timeout }: Request) -> Box<dyn Incoming> {
+        Box::new(Coming(self.send(&url, key.as_ref().map(Key::expose), body.as_deref(), timeout)))
+    }
+
+    fn pause(&self, seconds: f64) -> Later<'_, ()> {
+        Box::pin(self.pause(seconds))
+    }
+}
+
+/// An answer that is broken off where nobody waits for it any more.
+struct Coming(Exchange);
+
+impl Incoming for Coming {
+    fn next(&mut self) -> Later<'_, Result<Option<Piece>, String>> {
+        Box::pin(async {
+            let piece = self.0.next().await.map_err(|thrown| {
+                let words = Reflect::get(&thrown, &"message".into()).ok().and_then(|words| words.as_string());
+                words.unwrap_or_else(|| "it cannot be reached".into())
+            })?;
+            if piece.is_null() {
+                return Ok(None);
+            }
+            if let Some(bytes) = piece.dyn_ref::<Uint8Array>() {
+                return Ok(Some(Piece::Bytes(bytes.to_vec())));
+            }
+            let number = |name: &str| Reflect::get(&piece, &name.into()).ok().and_then(|value| value.as_f64());
+            let status = number("status").unwrap_or(0.0) as u16;
+            Ok(Some(Piece::Head { status, retry_after: number("retryAfter") }))
+        })
+    }
+}
+
+impl Drop for Coming {
+    fn drop(&mut self) {
+        // After the end it changes nothing.
+        self.0.abort();
+    }
+}
+
+/// Where a target is served, as the page says it.
+#[derive(Deserialize)]
+struct Server {
+    urls: Vec<String>,
+    model: String,
+    api_key: Option<String>,
+}
+
+/// Connects to `server`, `{urls, model, api_key}`, which has the target, whose tokenizer and configuration are among the files `words`,
+/// and loads a draft model here, unless it is null.
+///
+/// # Errors
+/// As [`Session::connect`], and what the sources throw.
+#[wasm_bindgen]
+pub async fn connect(
+    sender: Sender,
+    server: JsValue,
+    words: Files,
+    assistant: Option<Files>,
+    options: JsValue,
+    progress: Function,
+) -> Result<JsSession, JsValue> {
+    let thrown = Thrown::default();
+    let words = JsSource::new(words, &thrown);
+    let assistant = assistant.map(|files| JsSource::new(files, &Thrown::default()));
+    let connected = async {
+        let options = LoadOptions::read(Deserializer::from(options))?;
+        let Server { urls, model, api_key } =
+            from_value(server).map_err(|error| Error::Internal { reason: error.to_string() })?;
+        let mut endpoint = Endpoint::new(urls, model)?;
+        endpoint.api_key = api_key.as_deref().map(Key::new).transpose()?;
+        if options.sp_degree > 1 {
+            let allowed = "1 in a page, where the target is on a server".into();
+            let value = options.sp_degree.to_string();
+            return Err(Error::BadOption { option: "sp_degree".into(), value, allowed });
+        }
+        let (mut drafting, mut warning) = (None, None);
+        if let Some(files) = assistant {
+            let wanted = if options.draft_device == DeviceChoice::Cpu { DeviceChoice::Cpu } else { options.device };
+            let (device, reason) = Device::open(wanted, &GpuOptions::default()).await?;
+            (drafting, warning) = (Some((device, files)), reason);
+        }
+        let mut progress = |loaded: u64, total: u64| {
+            let _ = progress.call2(&JsValue::NULL, &(loaded as f64).into(), &(total as f64).into());
+        };
+        let mut session =
+            Session::connect(Rc::new(sender), &endpoint, words, drafting, &options, &mut progress).await?;
+        session.warnings.extend(warning);
+        Ok(session)
+    };
+    match connected.await {
+        Ok(session) => Ok(JsSession(Writer::Session(Box::new(session)), thrown)),
+        Err(error) => Err(thrown.take().unwrap_or_else(|| to_error(error))),
+    }
+}

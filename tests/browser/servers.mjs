@@ -1,0 +1,189 @@
+// A target on a server that speaks as vLLM does, here a stub of another origin that knows the target's text: drafts come from the page.
+import { CSP, listen } from "../../scripts/serve.mjs";
+import { check, equal, faults, open } from "./harness.mjs";
+
+const KEY = "sk-secret-of-mine";
+const TARGET = "/models/tales/target";
+const PROMPT = "Once upon a time there was a little fox who lived in a wood. The fox said";
+/** What the stub was asked: `{ path, key, body }`. */
+let asked = [];
+/** Requests whose connection was closed before they were answered. */
+let left = 0;
+/** The prompt's tokens, then those that the target writes. */
+let text = [];
+/** Requests about texts until one fails. */
+let failsAfter = Infinity;
+
+/** What the target finds most likely behind so many tokens of a text; behind another text it says something else. */
+const next = (ids, count) => (ids.slice(0, count).every((id, at) => id === text[at]) ? (text[count] ?? 0) : 7);
+
+/** Whether it is about the prompt's text: what rounds cost is measured at load, with others. */
+const isText = (ids) => ids.length > 10 && ids[0] === text[0] && ids[1] === text[1];
+
+const FAULTS = {
+  locked: (response) => response.writeHead(401).end(JSON.stringify({ error: `Unauthorized: ${KEY}` })),
+  busy: (response) => response.writeHead(429, { "Retry-After": "1000" }).end(JSON.stringify({ error: { message: "slow down" } })),
+};
+
+async function stub(request, response) {
+  const [, fault, ...rest] = request.url.split("/");
+  const path = rest.join("/");
+  if (fault !== "closed") {
+    response.setHeader("Access-Control-Allow-Origin", request.headers.origin ?? "*");
+    response.setHeader("Access-Control-Allow-Headers", "authorization, content-type");
+    response.setHeader("Access-Control-Expose-Headers", "retry-after");
+  }
+  if (request.method === "OPTIONS") return response.writeHead(204).end();
+  let sent = "";
+  for await (const part of request) sent += part;
+  const body = sent && JSON.parse(sent);
+  asked.push({ path, key: request.headers.authorization, body });
+  response.on("close", () => (left += Number(!response.writableFinished)));
+  if (FAULTS[fault]) return FAULTS[fault](response);
+  if (path === "v1/models") return response.end(JSON.stringify({ data: [{ id: "tales", owned_by: "vllm", max_model_len: 1024 }] }));
+  if (path === "tokenize" && fault === "other") return response.end(JSON.stringify({ tokens: [5, 6, 7] }));
+  if (path !== "inference/v1/generate") return response.writeHead(404).end();
+  const { token_ids: ids, sampling_params: wanted, stream } = body;
+  if (isText(ids) && failsAfter-- <= 0) {
+    failsAfter = Infinity;
+    return response.writeHead(500).end("oops");
+  }
+  if (stream) {
+    for (let at = ids.length; at < ids.length + wanted.max_tokens; at++) {
+      // Whoever wants no more hangs up.
+      if (response.destroyed) return;
+      await new Promise((resolve) => response.write(`data: ${JSON.stringify({ choices: [{ index: 0, token_ids: [next(text, at)] }] })}\n\n`, resolve));
+    }
+    return response.end("data: [DONE]\n\n");
+  }
+  const place = (count) => ({ [ids[count] ?? 0]: { logprob: -9, rank: 50 }, [next(ids, count)]: { logprob: -0.5, rank: 1 } });
+  const prompt_logprobs = wanted.prompt_logprobs ? [null, ...ids.slice(1).map((_, at) => place(at + 1))] : null;
+  const usage = { prompt_tokens: ids.length, prompt_tokens_details: { cached_tokens: 0 } };
+  response.end(JSON.stringify({ choices: [{ index: 0, token_ids: [next(ids, ids.length)] }], prompt_logprobs, usage }));
+}
+
+let page, elsewhere, server;
+/** A page that may ask the stub, and so may its worker. */
+faults.served = (_, response, rest) => {
+  // The demo's policy of trusted types knows one worker only.
+  const policy = CSP.replace("connect-src", `connect-src ${elsewhere}`).replace(/require-trusted-types-for[^;]*;/, "");
+  const writeHead = response.writeHead.bind(response);
+  response.writeHead = (status, headers) => writeHead(status, { ...headers, "Content-Security-Policy": policy });
+  if (rest.join("")) return;
+  response.writeHead(200, { "Content-Type": "text/html" }).end('<!doctype html><title>served</title><script type="module" src="/demo/policy.js"></script>');
+};
+
+export const before = async () => {
+  ({ server, url: elsewhere } = await listen(stub, 0));
+  page = await open(undefined, "/served/");
+  text = await page.evaluate(
+    async ({ elsewhere, KEY, TARGET, PROMPT }) => {
+      globalThis.PROMPT = PROMPT;
+      globalThis.at = (fault = "ok", more) => ({ url: `${elsewhere}/${fault}/v1`, model: "tales", api_key: KEY, tokenizer: TARGET, ...more });
+      const engine = await Engine.load(TARGET, { device: "cpu" });
+      const { token_ids } = await engine.generate(PROMPT, { max_new_tokens: 40 }).result;
+      const prompt = await engine.tokenize(PROMPT);
+      engine.dispose();
+      globalThis.written = token_ids;
+      return [...prompt, ...token_ids];
+    },
+    { elsewhere, KEY, TARGET, PROMPT },
+  );
+};
+export const after = () => {
+  server.closeAllConnections();
+  server.close();
+  return page.context().close();
+};
+
+const write = (more, options) =>
+  page.evaluate(
+    async ([more, options]) => {
+      const { load, ...target } = more;
+      const engine = await Engine.load(at("ok", target), { device: "cpu", worker: "/served/worker.js", ...load });
+      const { token_ids, stats } = await engine.generate(PROMPT, { max_new_tokens: 36, ...options }).result;
+      const { device, warnings } = engine;
+      engine.dispose();
+      return { same: token_ids.join() === written.slice(0, 36).join(), stats, device, warnings };
+    },
+    [more, options],
+  );
+
+export const tests = {
+  async "a target on a server writes its own text, whoever drafts"() {
+    for (const [name, load, options] of [
+      ["nobody", {}, { speculation: "off" }],
+      ["lookup", {}, { drafter: "lookup", num_assistant_tokens_schedule: "constant" }],
+      ["draft model", { assistant_model: "/models/tales/draft" }, { num_assistant_tokens_schedule: "constant" }],
+      ["whoever is fastest", { assistant_model: "/models/tales/draft" }, {}],
+    ]) {
+      asked = [];
+      const { same, stats, device, warnings } = await write({ load }, options);
+      check(same, `${name}: another text`);
+      equal([device.backend, stats.traffic.num_retries], ["vLLM", 0], name);
+      check(
+        warnings.some((warning) => warning.includes("vocabulary")),
+        `${name}: ${warnings}`,
+      );
+      const texts = asked.filter(({ path, body }) => path === "inference/v1/generate" && isText(body.token_ids));
+      if (name === "nobody") equal(texts.length, 1, "requests of the server's own decoding");
+      if (name === "draft model") check(texts.length < 36 && stats.num_accepted_draft_tokens > 10, `${texts.length} requests`);
+      check(
+        asked.every(({ key, path, body }) => key === `Bearer ${KEY}` && !`${path}${JSON.stringify(body)}`.includes(KEY)),
+        "the key is in headers only",
+      );
+    }
+  },
+
+  async "a failure that passes costs time and nothing else"() {
+    failsAfter = 6;
+    const { same, stats } = await write({ load: { assistant_model: "/models/tales/draft" } }, { num_assistant_tokens_schedule: "constant", overlap: false });
+    check(same, "another text");
+    equal([stats.traffic.num_retries, failsAfter], [1, Infinity], "retries");
+  },
+
+  async "what is not wanted any more is broken off"() {
+    left = 0;
+    const heard = await page.evaluate(async () => {
+      const engine = await Engine.load(at(), { device: "cpu", worker: "/served/worker.js" });
+      let heard = 0;
+      for await (const _ of engine.generate(PROMPT, { max_new_tokens: 30, speculation: "off" })) if (++heard === 5) break;
+      // The engine goes on with the next call.
+      const { token_ids } = await engine.generate(PROMPT, { max_new_tokens: 4 }).result;
+      engine.dispose();
+      return [heard, token_ids.join() === written.slice(0, 4).join()];
+    });
+    check(heard[0] >= 1 && heard[1], `${heard}`);
+    check(left > 0, "the server was told");
+  },
+
+  async "errors say what to do, and never the key"() {
+    const failure = (fault, options, more) =>
+      page.evaluate(
+        async ([fault, options, more]) => {
+          try {
+            const engine = await Engine.load(at(fault, more), { device: "cpu", worker: "/served/worker.js" });
+            await engine.generate(PROMPT, options).result.finally(() => engine.dispose());
+          } catch ({ code, message, detail }) {
+            return { code, message, detail: JSON.stringify(detail) };
+          }
+        },
+        [fault, options, more],
+      );
+    for (const [fault, options, more, code, says] of [
+      ["locked", {}, {}, "unauthorized", "refuses the key"],
+      ["busy", {}, {}, "overloaded", "slow down"],
+      ["other", {}, {}, "tokenizer-mismatch", "another tokenizer"],
+      ["ok", {}, { model: "novels" }, "not-found", "tales"],
+      ["closed", {}, {}, "network", "CORS"],
+      ["ok", { do_sample: true }, {}, "bad-option", "approximated"],
+      ["ok", { logprobs: true }, {}, "bad-option", "approximated"],
+      ["ok", {}, { url: "ftp://a" }, "bad-option", "http://"],
+    ]) {
+      const found = await failure(fault, options, more);
+      equal(found?.code, code, `${fault}: ${found?.message}`);
+      check(found.message.includes(says), found.message);
+      check(!`${found.message}${found.detail}`.includes(KEY), "it shows the key");
+    }
+  },
+};

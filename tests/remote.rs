@@ -1,0 +1,465 @@
+//! Targets on servers write the text of the target itself, whoever drafts and whatever the servers do.
+
+mod common;
+use common::served::{Answer, Asked, Misbehave, Served, honest};
+use common::{path, run};
+use foretoken::internals::device::Device;
+use foretoken::internals::gpu::GpuOptions;
+use foretoken::internals::parallel::Parallel;
+use foretoken::internals::remote::{Dialect, Endpoint, Http, Key};
+use foretoken::internals::session::{Progress, Session};
+use foretoken::internals::weights::Folder;
+use foretoken::{
+    DeviceChoice, DoSample, DrafterChoice, Error, GenerateOptions, Generation, LoadOptions, Prompt, ResponseFormat,
+    Result, Schedule, Speculation,
+};
+use serde_json::{Value, json};
+use std::ops::ControlFlow;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+const PROMPT: &str = "Once upon a time there was a little fox who lived in a wood. The fox said";
+const DIALECTS: [Dialect; 3] = [Dialect::Vllm, Dialect::Completions, Dialect::Sglang];
+
+fn folder(part: &str) -> Folder {
+    Folder::open(path("models/tales").join(part)).unwrap()
+}
+
+fn generate(session: &mut Session, options: &GenerateOptions) -> Result<Generation> {
+    run(session.generate(&Prompt::Text(PROMPT.into()), options, &mut |_| ControlFlow::Continue(())))
+}
+
+fn options(count: usize) -> GenerateOptions {
+    GenerateOptions::new().max_new_tokens(count)
+}
+
+/// The target's own text.
+fn expected(count: usize) -> Vec<u32> {
+    static WHOLE: LazyLock<Vec<u32>> = LazyLock::new(|| {
+        let load = LoadOptions::new();
+        let mut session =
+            run(Session::load(Device::Cpu, folder("target"), None::<Folder>, &load, &mut |_, _| ())).unwrap();
+        generate(&mut session, &options(64).speculation(Speculation::Off)).unwrap().token_ids
+    });
+    WHOLE[..count].to_vec()
+}
+
+/// Patience and timeout are short, because these servers answer at once.
+fn endpoint(servers: &[&Served]) -> Endpoint {
+    let endpoint = Endpoint::new(servers.iter().map(|served| &served.address), "tales").unwrap();
+    Endpoint { patience: 20.0, timeout: 20.0, ..endpoint }
+}
+
+fn connect(endpoint: &Endpoint, with_assistant: bool) -> Result<Session> {
+    let assistant = with_assistant.then(|| (Device::Cpu, folder("draft")));
+    let load = LoadOptions::new();
+    run(Session::connect(Rc::new(Http::new()), endpoint, folder("target"), assistant, &load, &mut |_, _| ()))
+}
+
+/// Requests about texts are numbered from 0 on, once `armed`; these are answered otherwise.
+fn at(
+    times: std::ops::Range<usize>,
+    armed: &Arc<AtomicBool>,
+    mut instead: impl FnMut(Answer) -> Answer + Send + 'static,
+) -> Misbehave {
+    let (mut count, armed) = (0, armed.clone());
+    Box::new(move |asked, answer| {
+        if !asked.generates() || !armed.load(Ordering::Relaxed) {
+            return answer;
+        }
+        count += 1;
+        if times.contains(&(count - 1)) { instead(answer) } else { answer }
+    })
+}
+
+#[test]
+fn recorded_answers_are_read() {
+    let file = |name: &str| std::fs::read(path("tests/golden/servers").join(name)).unwrap();
+    // Of 40 tokens the last 4; the first time nothing was cached, then two blocks of 16.
+    let fresh = Dialect::Vllm.read(&file("vllm_verified.json"), 40, 4).unwrap();
+    let again = Dialect::Vllm.read(&file("vllm_cached.json"), 40, 4).unwrap();
+    assert_eq!((fresh.cached, again.cached), (Some(0), Some(32)));
+    assert_eq!(fresh.ids, again.ids);
+    // What it says of cached places is not what it said before.
+    let all = |name: &str| Dialect::Vllm.read(&file(name), 40, 40).map(|answer| answer.ids);
+    assert_ne!(all("vllm_verified.json"), all("vllm_cached.json"));
+    let completion = Dialect::Completions.read(&file("vllm_completions.json"), 4, 4).unwrap();
+    assert_eq!((completion.ids.len(), completion.ids[3]), (4, 261));
+    let sglang = Dialect::Sglang.read(&file("sglang_verified.json"), 6, 3).unwrap();
+    assert_eq!((sglang.ids, sglang.cached), (vec![420, 390, 724], Some(3)));
+    for (dialect, name, ids) in [
+        (Dialect::Vllm, "vllm_stream.txt", vec![261, 420, 390]),
+        (Dialect::Completions, "vllm_completions_stream.txt", vec![261, 420, 390]),
+        (Dialect::Sglang, "sglang_stream.txt", vec![261, 420, 390]),
+    ] {
+        let text = String::from_utf8(file(name)).unwrap();
+        let (mut found, mut ended) = (Vec::new(), false);
+        for event in text.lines().filter_map(|line| line.strip_prefix("data: ")) {
+            match dialect.fresh(event, found.len()).unwrap() {
+                Some(fresh) => found.extend(fresh),
+                None => ended = true,
+            }
+        }
+        assert_eq!((found, ended), (ids, true), "{name}");
+    }
+    // Other lengths than were asked for are refused, and so is garbage.
+    let other_length = Dialect::Vllm.read(&file("vllm_verified.json"), 39, 4).unwrap_err();
+    assert!(other_length.contains("it read 40 tokens"), "{other_length}");
+    for garbage in [
+        &b"<html>"[..],
+        b"{}",
+        b"[]",
+        b"{\"choices\": [{\"token_ids\": [1, 2]}]}",
+        b"{\"choices\": [{\"token_ids\": [-1]}]}",
+    ] {
+        for dialect in DIALECTS {
+            assert!(dialect.read(garbage, 4, 1).is_err() && dialect.read(garbage, 4, 2).is_err());
+        }
+    }
+}
+
+#[test]
+fn texts_are_those_of_the_target_whoever_drafts() {
+    for dialect in DIALECTS {
+        let served = Served::new(dialect, honest());
+        let mut session = connect(&endpoint(&[&served]), true).unwrap();
+        assert_eq!(session.engine().device().backend.starts_with("vLLM"), dialect != Dialect::Sglang);
+        let prediction = session.tokenizer().decode(&expected(20), true).unwrap();
+        let count = 40;
+        for (name, options) in [
+            ("off", options(count).speculation(Speculation::Off)),
+            ("no overlap", options(count).speculation(Speculation::Off).overlap(false)),
+            ("adaptive", options(count)),
+            ("lookup", options(count).drafter(DrafterChoice::Lookup).num_assistant_tokens_schedule(Schedule::Constant)),
+            ("model", options(count).num_assistant_tokens_schedule(Schedule::Constant)),
+            (
+                "prediction",
+                options(count)
+                    .drafter(DrafterChoice::Prediction)
+                    .prediction(Some(prediction))
+                    .num_assistant_tokens_schedule(Schedule::Constant),
+            ),
+        ] {
+            served.asked();
+            let generation = generate(&mut session, &options).unwrap();
+            assert_eq!(generation.token_ids, expected(count), "{dialect:?} {name}");
+            let asked = served.asked();
+            let traffic = generation.stats.traffic.unwrap();
+            assert_eq!(traffic.num_retries, 0, "{dialect:?} {name}: {traffic:?}");
+            match name {
+                // The server's own decoding, which is one request.
+                "off" => assert_eq!(asked.len(), 1),
+                "no overlap" => assert_eq!(asked.len(), count),
+                "model" | "prediction" => {
+                    let steps = generation.stats.num_spec_steps;
+                    assert!(generation.stats.num_accepted_draft_tokens > 10 && steps < count, "{:?}", generation.stats);
+                    // A verification is one request, unless the server has cached what is asked for.
+                    assert!((steps..2 * steps).contains(&asked.len()), "{} for {steps}", asked.len());
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_server_has_cached_is_not_believed() {
+    let served = Served::new(Dialect::Vllm, honest());
+    let mut session = connect(&endpoint(&[&served]), true).unwrap();
+    let options = options(48).num_assistant_tokens(9).num_assistant_tokens_schedule(Schedule::Constant);
+    for again in [false, true] {
+        served.asked();
+        let generation = generate(&mut session, &options).unwrap();
+        assert_eq!(generation.token_ids, expected(48), "{again}");
+        let traffic = generation.stats.traffic.unwrap();
+        assert!(traffic.num_cached_tokens * 2 > traffic.num_prompt_tokens, "{traffic:?}");
+        assert_eq!(traffic.num_retries, 0);
+        // The second time the cache has places that are asked for; the server goes on from there.
+        let goes_on = |asked: &Asked| asked.body["sampling_params"]["max_tokens"] != 1;
+        assert_eq!(served.asked().iter().any(goes_on), again);
+    }
+}
+
+/// vLLM's words where there is a number in memory that JSON lacks.
+#[test]
+fn what_a_server_cannot_say_of_its_cache_is_asked_otherwise() {
+    let armed = Arc::new(AtomicBool::new(false));
+    let words = "Out of range float values are not JSON compliant";
+    let refuse = move |answer: Answer| {
+        let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+        if body["prompt_logprobs"].is_null() { answer } else { Answer::status(400, words) }
+    };
+    let served = Served::new(Dialect::Vllm, at(1..usize::MAX, &armed, refuse));
+    let mut session = connect(&endpoint(&[&served]), true).unwrap();
+    armed.store(true, Ordering::Relaxed);
+    let options = options(30).num_assistant_tokens_schedule(Schedule::Constant);
+    let generation = generate(&mut session, &options).unwrap();
+    assert_eq!(generation.token_ids, expected(30));
+    assert!(generation.stats.num_accepted_draft_tokens > 5, "{:?}", generation.stats);
+}
+
+#[test]
+fn a_server_that_does_not_tell_what_it_cached_reads_everything() {
+    let quiet: Misbehave = Box::new(|_, answer| {
+        let mut body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+        if body.is_null() {
+            return answer;
+        }
+        if let Some(usage) = body.get_mut("usage") {
+            usage["prompt_tokens_details"] = Value::Null;
+        }
+        Answer { body: body.to_string().into(), ..answer }
+    });
+    let served = Served::new(Dialect::Vllm, quiet);
+    let mut session = connect(&endpoint(&[&served]), true).unwrap();
+    assert!(session.warnings().iter().any(|warning| warning.contains("--enable-prompt-tokens-details")));
+    let options = options(40).overlap(false).num_assistant_tokens_schedule(Schedule::Constant);
+    for _ in 0..2 {
+        assert_eq!(generate(&mut session, &options).unwrap().token_ids, expected(40));
+    }
+}
+
+#[test]
+fn failures_that_pass_cost_time_and_nothing_else() {
+    let cut = |answer: Answer| Answer { cut: Some(answer.body.len() / 2), ..answer };
+    let garbage = |answer: Answer| Answer { body: b"<html>oops".to_vec(), ..answer };
+    let other_length = |answer: Answer| {
+        let mut body: Value = serde_json::from_slice(&answer.body).unwrap();
+        body["choices"][0]["token_ids"] = json!([5, 6, 7]);
+        Answer { body: body.to_string().into(), ..answer }
+    };
+    let fewer_places = |answer: Answer| {
+        let mut body: Value = serde_json::from_slice(&answer.body).unwrap();
+        body["prompt_logprobs"].as_array_mut().into_iter().for_each(|places| places.truncate(3));
+        body["choices"][0]["token_ids"] = json!([]);
+        Answer { body: body.to_string().into(), ..answer }
+    };
+    let slow = |answer: Answer| Answer { delay: Duration::from_secs(3), ..answer };
+    let busy = |_| Answer { headers: vec![("Retry-After", "0".into())], ..Answer::status(429, "busy") };
+    type Fault = (&'static str, fn(Answer) -> Answer);
+    let faults: [Fault; 8] = [
+        ("cut", cut),
+        ("garbage", garbage),
+        ("lengths", other_length),
+        ("places", fewer_places),
+        ("slow", slow),
+        ("429", busy),
+        ("500", |_| Answer::status(500, "oops")),
+        ("503", |_| Answer::status(503, "starting")),
+    ];
+    for (name, fault) in faults {
+        let armed = Arc::new(AtomicBool::new(false));
+        let served = Served::new(Dialect::Vllm, at(1..3, &armed, fault));
+        let endpoint = Endpoint { timeout: if name == "slow" { 0.4 } else { 20.0 }, ..endpoint(&[&served]) };
+        let mut session = connect(&endpoint, true).unwrap();
+        armed.store(true, Ordering::Relaxed);
+        let options = options(24).overlap(false).num_assistant_tokens_schedule(Schedule::Constant);
+        let generation = generate(&mut session, &options).unwrap();
+        assert_eq!(generation.token_ids, expected(24), "{name}");
+        let traffic = generation.stats.traffic.unwrap();
+        assert_eq!(traffic.num_retries, 2, "{name}: {traffic:?}");
+    }
+}
+
+#[test]
+fn a_stream_that_is_cut_goes_on() {
+    for dialect in DIALECTS {
+        let armed = Arc::new(AtomicBool::new(false));
+        let served =
+            Served::new(dialect, at(0..3, &armed, |answer| Answer { cut: Some(5.min(answer.events.len())), ..answer }));
+        let mut session = connect(&endpoint(&[&served]), false).unwrap();
+        armed.store(true, Ordering::Relaxed);
+        let generation = generate(&mut session, &options(40).speculation(Speculation::Off)).unwrap();
+        assert_eq!(generation.token_ids, expected(40), "{dialect:?}");
+    }
+}
+
+#[test]
+fn another_server_takes_over() {
+    let armed = Arc::new(AtomicBool::new(false));
+    let dies = Served::new(Dialect::Vllm, at(2..usize::MAX, &armed, |answer| Answer { cut: Some(0), ..answer }));
+    let other = Served::new(Dialect::Sglang, honest());
+    let mut session = connect(&endpoint(&[&dies, &other]), true).unwrap();
+    armed.store(true, Ordering::Relaxed);
+    let options = options(40).num_assistant_tokens_schedule(Schedule::Constant);
+    let generation = generate(&mut session, &options).unwrap();
+    assert_eq!(generation.token_ids, expected(40));
+    assert!(generation.stats.traffic.unwrap().num_retries > 0);
+    let asked = other.asked();
+    assert!(asked.iter().any(|asked| asked.path == "/tokenize") && asked.iter().any(Asked::generates));
+}
+
+#[test]
+fn a_server_that_comes_back_goes_on_with_the_text() {
+    let reserved = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = reserved.local_addr().unwrap().to_string();
+    let only = Endpoint { patience: 60.0, ..Endpoint::new([format!("http://{address}")], "tales").unwrap() };
+    drop(reserved);
+    let late = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(700));
+        Served::at(&address, Dialect::Vllm, honest())
+    });
+    let mut session = connect(&only, false).unwrap();
+    assert_eq!(generate(&mut session, &options(10)).unwrap().token_ids, expected(10));
+    assert!(late.join().unwrap().asked().len() > 1);
+}
+
+#[track_caller]
+fn fails<T>(result: Result<T>, code: &str, says: &[&str]) -> Error {
+    let error = result.err().expect("an error");
+    assert_eq!(error.code(), code, "{error}");
+    for part in says {
+        assert!(error.to_string().contains(part), "{part}: {error}");
+    }
+    for shown in [error.to_string(), format!("{error:?}"), error.to_json().to_string()] {
+        assert!(!shown.contains("very-secret"), "{shown}");
+    }
+    error
+}
+
+#[test]
+fn what_does_not_pass_is_an_error_that_says_what_to_do() {
+    let served = |instead: fn(&Asked) -> Option<Answer>| {
+        Served::new(Dialect::Vllm, Box::new(move |asked, answer| instead(asked).unwrap_or(answer)))
+    };
+    let locked = served(|asked| {
+        let told = format!("the key {:?} is wrong", asked.authorization);
+        (asked.authorization.as_deref() != Some("Bearer very-secret")).then(|| Answer::status(401, &told))
+    });
+    fails(connect(&endpoint(&[&locked]), false), "unauthorized", &["FORETOKEN_API_KEY"]);
+    let with_key =
+        |served: &Served, key: &str| Endpoint { api_key: Some(Key::new(key).unwrap()), ..endpoint(&[served]) };
+    fails(connect(&with_key(&locked, "very-secret-too"), false), "unauthorized", &["refuses"]);
+    let mut session = connect(&with_key(&locked, "very-secret"), false).unwrap();
+    assert_eq!(generate(&mut session, &options(4)).unwrap().token_ids, expected(4));
+    assert!(
+        locked.asked().iter().all(|asked| !asked.path.contains("secret") && !asked.body.to_string().contains("secret"))
+    );
+
+    let echoes = served(|asked| asked.generates().then(|| Answer::status(400, "Bearer very-secret is odd")));
+    fails(connect(&with_key(&echoes, "very-secret"), false), "network", &["vLLM and SGLang", "... is odd"]);
+
+    let fine = Served::new(Dialect::Vllm, honest());
+    let other = Endpoint { model: "novels".into(), ..endpoint(&[&fine]) };
+    fails(connect(&other, false), "not-found", &["novels", "tales"]);
+
+    let differs = served(|asked| (asked.path == "/tokenize").then(|| Answer::json(&json!({ "tokens": [5, 6, 7] }))));
+    fails(connect(&endpoint(&[&differs]), false), "tokenizer-mismatch", &["5 there"]);
+    let silent = served(|asked| (asked.path == "/tokenize").then(|| Answer::status(404, "none")));
+    assert!(connect(&endpoint(&[&silent]), false).unwrap().warnings()[0].contains("vocabulary"));
+
+    let elsewhere = Served::new(Dialect::Vllm, honest());
+    let to = elsewhere.address.clone();
+    let redirects = Served::new(
+        Dialect::Vllm,
+        Box::new(move |_, _| Answer { headers: vec![("Location", to.clone())], ..Answer::status(307, "") }),
+    );
+    fails(connect(&with_key(&redirects, "very-secret"), false), "network", &["redirects"]);
+    assert!(elsewhere.asked().is_empty());
+
+    let full =
+        served(|_| Some(Answer { headers: vec![("Retry-After", "1000".into())], ..Answer::status(429, "busy") }));
+    let error = fails(connect(&endpoint(&[&full]), false), "overloaded", &["429", "busy"]);
+    assert_eq!(error.detail()["retry_after"], 1000.0);
+
+    let armed = Arc::new(AtomicBool::new(false));
+    let dies = Served::new(Dialect::Vllm, at(2..usize::MAX, &armed, |answer| Answer { cut: Some(0), ..answer }));
+    let mut session = connect(&Endpoint { patience: 0.6, ..endpoint(&[&dies]) }, true).unwrap();
+    armed.store(true, Ordering::Relaxed);
+    let mut heard = Vec::new();
+    let written = run(session.generate(&Prompt::Text(PROMPT.into()), &options(40).overlap(false), &mut |progress| {
+        if let Progress::Token(token) = progress {
+            heard.push(token.id);
+        }
+        ControlFlow::Continue(())
+    }));
+    fails(written, "network", &["times", "check"]);
+    assert_eq!(heard, expected(heard.len()));
+    assert!(!heard.is_empty());
+}
+
+#[test]
+fn nothing_is_approximated() {
+    let served = Served::new(Dialect::Vllm, honest());
+    let mut session = connect(&endpoint(&[&served]), false).unwrap();
+    for (name, options) in [
+        ("do_sample", options(4).do_sample(DoSample::Yes)),
+        ("logprobs", options(4).logprobs(true)),
+        ("repetition_penalty", options(4).repetition_penalty(Some(1.2))),
+        ("presence_penalty", options(4).presence_penalty(0.5)),
+        ("logit_bias", options(4).min_new_tokens(2)),
+        ("response_format", options(4).response_format(Some(ResponseFormat::json_object()))),
+    ] {
+        fails(generate(&mut session, &options), "bad-option", &[name, "approximated"]);
+    }
+    let prompt = Prompt::Text(PROMPT.into());
+    fails(run(session.embed(&prompt, foretoken::Pooling::Mean, true)), "bad-option", &["embeddings"]);
+    fails(run(session.score(&prompt, &[" a".into()])), "bad-option", &["logprobs"]);
+    assert_eq!(generate(&mut session, &options(4)).unwrap().token_ids, expected(4));
+}
+
+#[test]
+fn several_requests_are_under_way_and_those_that_nobody_wants_are_broken_off() {
+    // Slow enough that a draft is refuted while those behind it are verified.
+    let slow: Misbehave = Box::new(|asked, answer| {
+        let delay = if asked.generates() { Duration::from_millis(40) } else { Duration::ZERO };
+        Answer { delay, ..answer }
+    });
+    let served = Served::new(Dialect::Vllm, slow);
+    for sp_degree in [1, 2, 4] {
+        let load = LoadOptions::new().sp_degree(sp_degree).draft_device(DeviceChoice::Cpu);
+        let (words, draft) = (folder("target"), Some(folder("draft")));
+        let mut parallel =
+            run(Parallel::connect(&GpuOptions::default(), &endpoint(&[&served]), words, draft, &load)).unwrap();
+        for options in [options(40), options(40).drafter(DrafterChoice::Lookup)] {
+            let prompt = Prompt::Text(PROMPT.into());
+            let generation = run(parallel.generate(&prompt, &options, &mut |_| ControlFlow::Continue(()))).unwrap();
+            assert_eq!(generation.token_ids, expected(40), "{sp_degree}");
+            assert!(generation.stats.traffic.unwrap().num_requests > 0);
+        }
+        let refused =
+            run(parallel.generate(&Prompt::Text(PROMPT.into()), &options(4).do_sample(DoSample::Yes), &mut |_| {
+                ControlFlow::Continue(())
+            }));
+        fails(refused, "bad-option", &["do_sample"]);
+    }
+    assert!(served.aborted() > 0, "no request was broken off");
+}
+
+/// Against a real server of the tales target, which `node scripts/vllm.mjs serve models/tales/target tales` starts.
+#[test]
+fn a_real_vllm_writes_what_it_writes_by_itself() {
+    let Ok(url) = std::env::var("FORETOKEN_VLLM") else { return eprintln!("FORETOKEN_VLLM is not set") };
+    let endpoint = Endpoint::new([&url], "tales").unwrap();
+    let mut session = connect(&endpoint, true).unwrap();
+    let own = generate(&mut session, &options(200).speculation(Speculation::Off)).unwrap();
+    assert_eq!(own.stats.traffic.unwrap().num_requests, 1);
+    eprintln!("vLLM by itself: {:.1} tokens/s", own.stats.times.tokens_per_second);
+    for (name, options) in [
+        ("adaptive", options(200)),
+        ("draft model", options(200).num_assistant_tokens_schedule(Schedule::Constant)),
+        ("lookup", options(200).drafter(DrafterChoice::Lookup).num_assistant_tokens_schedule(Schedule::Constant)),
+    ] {
+        for _ in 0..2 {
+            let generation = generate(&mut session, &options).unwrap();
+            assert_eq!(generation.token_ids, own.token_ids, "{name}");
+            let (stats, traffic) = (&generation.stats, generation.stats.traffic.unwrap());
+            eprintln!("{name}: {:.1} tokens/s, {traffic:?}", stats.times.tokens_per_second);
+        }
+    }
+    for sp_degree in [1, 2, 4] {
+        let load = LoadOptions::new().sp_degree(sp_degree).draft_device(DeviceChoice::Cpu);
+        let (words, draft) = (folder("target"), Some(folder("draft")));
+        let mut parallel = run(Parallel::connect(&GpuOptions::default(), &endpoint, words, draft, &load)).unwrap();
+        for _ in 0..2 {
+            let prompt = Prompt::Text(PROMPT.into());
+            let generation =
+                run(parallel.generate(&prompt, &options(200), &mut |_| ControlFlow::Continue(()))).unwrap();
+            assert_eq!(generation.token_ids, own.token_ids, "{sp_degree}");
+            let (stats, traffic) = (&generation.stats, generation.stats.traffic.unwrap());
+            eprintln!("SP {sp_degree}: {:.1} tokens/s, {traffic:?}", stats.times.tokens_per_second);
+        }
+    }
+}
