@@ -56,9 +56,8 @@ function withoutPaths() {
   return flags.map(([from, to]) => `--remap-path-prefix=${from}=${to}`);
 }
 
-/** What the module imports from its glue is named with hashes, which do not compress: numbers of the same length instead. */
-function numberImports(...texts) {
-  const numbers = new Map();
+/** What a module imports from its glue is named with hashes, which do not compress: numbers of the same length instead, by hash. */
+function numberImports(numbers, ...texts) {
   const number = (hash) => {
     if (!numbers.has(hash)) numbers.set(hash, String(numbers.size).padStart(16, "0"));
     return numbers.get(hash);
@@ -66,9 +65,18 @@ function numberImports(...texts) {
   return texts.map((text) => text.replace(/(?<=__wbg_\w+_)[0-9a-f]{16}(?![0-9a-f])/g, number));
 }
 
+/** A script that serves what two were made for: the one that has all lines of the other, and maybe imports more. */
+function larger(...scripts) {
+  const [less, more] = scripts.map((script) => script.split("\n")).sort((a, b) => a.length - b.length);
+  let found = 0;
+  for (const line of more) found += line === less[found] ? 1 : 0;
+  if (found < less.length) fail(`two modules of one script import different things: ${less[found]}`);
+  return more.join("\n");
+}
+
 /**
  * What is built: the engine and the grammars that are published, and the simulator of the demo page. The engine is built once more
- * for browsers with relaxed SIMD, where the loops of a CPU are quicker; only this crate is compiled again, and the script is the same.
+ * for browsers with relaxed SIMD, where the loops of a CPU are quicker; only this crate is compiled again, and one script serves both.
  */
 const MODULES = [
   { name: "foretoken", folder: www, flags: [] },
@@ -121,8 +129,8 @@ export async function build() {
   // Not imported above, because it may just have been installed.
   const { transformSync } = createRequire(import.meta.url)("esbuild");
   const optimise = join(root, "node_modules", "binaryen", "bin", "wasm-opt");
-  for (const { name, script: shared, folder, flags } of MODULES) {
-    const scriptName = shared ?? name;
+  const scripts = new Map();
+  for (const { name, script: scriptName = name, folder, flags } of MODULES) {
     // Not as Cargo.toml could say it: what is a library for other crates too is not optimised as a whole.
     run("cargo", ["rustc", "--lib", "--crate-type", "cdylib", "--profile", "wasm", ...target32, ...flags], { ...cwd, env });
     const glue = join(target, "glue", name);
@@ -138,16 +146,17 @@ export async function build() {
     // Runs of zeros compress better than segments around them.
     passes.push("--skip-pass=memory-packing");
     run(process.execPath, [optimise, ...passes, named, "-o", small], cwd);
-    const [script, module] = numberImports(readFileSync(join(glue, `${scriptName}.js`), "utf8"), readFileSync(small, "latin1"));
+    const before = scripts.get(scriptName) ?? { numbers: new Map(), code: "" };
+    const [script, module] = numberImports(before.numbers, readFileSync(join(glue, `${scriptName}.js`), "utf8"), readFileSync(small, "latin1"));
     writeFileSync(small, nameInOrder(Buffer.from(module, "latin1")));
     run(process.execPath, [optimise, "--reorder-functions-by-name", "--strip-debug", small, "-o", small], cwd);
     // Last, so that an interrupted build leaves the old pair, not a mixed one.
-    const { code } = transformSync(script, { minify: true });
-    if (shared && readFileSync(join(folder, `${shared}.js`), "utf8") !== code) fail(`${name}_bg.wasm needs another script than ${shared}.js`);
     copyFileSync(small, join(folder, `${name}_bg.wasm`));
-    if (shared) continue;
-    writeFileSync(join(folder, `${name}.js`), code);
-    copyFileSync(join(glue, `${name}.d.ts`), join(folder, `${name}.d.ts`));
+    // Printed anew, so that comments do not count.
+    const code = larger(before.code, transformSync(script).code);
+    scripts.set(scriptName, { ...before, code });
+    writeFileSync(join(folder, `${scriptName}.js`), transformSync(code, { minify: true }).code);
+    copyFileSync(join(glue, `${scriptName}.d.ts`), join(folder, `${scriptName}.d.ts`));
   }
   quantise();
   bundleParser();
