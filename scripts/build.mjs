@@ -1,4 +1,4 @@
-// npm run build: the Rust library -> www/foretoken.js and www/foretoken_bg.wasm, small enough for a web page; www/grammar.js and
+// npm run build: the Rust library -> www/foretoken.js, www/foretoken_bg.wasm and relaxed_bg.wasm, small enough for a web page; www/grammar.js and
 // grammar_bg.wasm, which a page loads when a text is to have a form; the page's
 // simulator, www/demo/simulate.js and simulate_bg.wasm, its parser of Markdown, marked.js, its models, tales/, and documents, docs/. Of www/ then dist/, which npm publishes.
 import { spawnSync } from "node:child_process";
@@ -21,6 +21,8 @@ const dist = join(root, "dist");
 const LIMIT = 1_200_000;
 /** The same of what is loaded on demand. */
 const LATER = { files: ["candidates.js", "grammar_bg.wasm", "openai.js"], limit: 480_000 };
+/** The engine's modules, of which a page downloads one. */
+const ENGINES = ["foretoken_bg.wasm", "relaxed_bg.wasm"];
 
 /** The program that writes the glue; its version must be exactly the library's. */
 function needBindgen() {
@@ -64,9 +66,13 @@ function numberImports(...texts) {
   return texts.map((text) => text.replace(/(?<=__wbg_\w+_)[0-9a-f]{16}(?![0-9a-f])/g, number));
 }
 
-/** What is built: the engine and the grammars that are published, and the simulator of the demo page. */
+/**
+ * What is built: the engine and the grammars that are published, and the simulator of the demo page. The engine is built once more
+ * for browsers with relaxed SIMD, where the loops of a CPU are quicker; only this crate is compiled again, and the script is the same.
+ */
 const MODULES = [
   { name: "foretoken", folder: www, flags: [] },
+  { name: "relaxed", script: "foretoken", folder: www, flags: ["--", "-Ctarget-feature=+relaxed-simd"] },
   { name: "grammar", folder: www, flags: ["--features", "grammar"] },
   { name: "simulate", folder: join(www, "demo"), flags: ["--features", "simulator"] },
 ];
@@ -115,14 +121,15 @@ export async function build() {
   // Not imported above, because it may just have been installed.
   const { transformSync } = createRequire(import.meta.url)("esbuild");
   const optimise = join(root, "node_modules", "binaryen", "bin", "wasm-opt");
-  for (const { name, folder, flags } of MODULES) {
+  for (const { name, script: shared, folder, flags } of MODULES) {
+    const scriptName = shared ?? name;
     // Not as Cargo.toml could say it: what is a library for other crates too is not optimised as a whole.
     run("cargo", ["rustc", "--lib", "--crate-type", "cdylib", "--profile", "wasm", ...target32, ...flags], { ...cwd, env });
     const glue = join(target, "glue", name);
     rmSync(glue, { recursive: true, force: true });
     mkdirSync(glue, { recursive: true });
-    run(bindgen, [raw, "--target", "web", "--out-dir", glue, "--out-name", name, "--remove-producers-section"], cwd);
-    const named = join(glue, `${name}_bg.wasm`);
+    run(bindgen, [raw, "--target", "web", "--out-dir", glue, "--out-name", scriptName, "--remove-producers-section"], cwd);
+    const named = join(glue, `${scriptName}_bg.wasm`);
     weighCrates(readFileSync(named));
     const small = join(glue, "small.wasm");
     const passes = ["--flatten", "--rereloop", "-Os", "-Oz", "--strip-debug", "--strip-producers"];
@@ -131,12 +138,15 @@ export async function build() {
     // Runs of zeros compress better than segments around them.
     passes.push("--skip-pass=memory-packing");
     run(process.execPath, [optimise, ...passes, named, "-o", small], cwd);
-    const [script, module] = numberImports(readFileSync(join(glue, `${name}.js`), "utf8"), readFileSync(small, "latin1"));
+    const [script, module] = numberImports(readFileSync(join(glue, `${scriptName}.js`), "utf8"), readFileSync(small, "latin1"));
     writeFileSync(small, nameInOrder(Buffer.from(module, "latin1")));
     run(process.execPath, [optimise, "--reorder-functions-by-name", "--strip-debug", small, "-o", small], cwd);
     // Last, so that an interrupted build leaves the old pair, not a mixed one.
+    const { code } = transformSync(script, { minify: true });
+    if (shared && readFileSync(join(folder, `${shared}.js`), "utf8") !== code) fail(`${name}_bg.wasm needs another script than ${shared}.js`);
     copyFileSync(small, join(folder, `${name}_bg.wasm`));
-    writeFileSync(join(folder, `${name}.js`), transformSync(script, { minify: true }).code);
+    if (shared) continue;
+    writeFileSync(join(folder, `${name}.js`), code);
     copyFileSync(join(glue, `${name}.d.ts`), join(folder, `${name}.d.ts`));
   }
   quantise();
@@ -171,16 +181,19 @@ function gzipped(bytes) {
 
 /** Prints what a page downloads, at first and on demand; fails above the limits. */
 function weigh() {
-  const sums = { "at first": 0, "on demand": 0 };
+  const sums = { "at first": 0, "at first, with relaxed SIMD,": 0, "on demand": 0 };
+  const [first, relaxed, later] = Object.keys(sums);
   for (const file of readdirSync(dist).filter((name) => /\.(js|wasm)$/.test(name))) {
     const bytes = readFileSync(join(dist, file));
     const packed = gzipped(bytes);
-    sums[LATER.files.includes(file) ? "on demand" : "at first"] += packed;
+    if (LATER.files.includes(file)) sums[later] += packed;
+    else [first, relaxed].filter((_, i) => file === ENGINES[i] || !ENGINES.includes(file)).forEach((when) => (sums[when] += packed));
     console.log(`${file.padEnd(18)} ${String(bytes.length).padStart(9)} bytes  ${String(packed).padStart(9)} gzipped`);
   }
   for (const [when, limit] of [
-    ["at first", LIMIT],
-    ["on demand", LATER.limit],
+    [first, LIMIT],
+    [relaxed, LIMIT],
+    [later, LATER.limit],
   ]) {
     console.log(`${when} ${sums[when]} bytes gzipped; the limit is ${limit}`);
     if (sums[when] > limit) fail(`what is loaded ${when} has ${sums[when]} bytes gzipped, more than ${limit}`);
@@ -189,7 +202,7 @@ function weigh() {
 
 /** Whether the built files are missing, or older than what they are built from. */
 export function outdated() {
-  const modules = MODULES.flatMap(({ name, folder }) => [join(folder, `${name}.js`), join(folder, `${name}_bg.wasm`)]);
+  const modules = MODULES.flatMap(({ name, script, folder }) => [join(folder, `${script ?? name}.js`), join(folder, `${name}_bg.wasm`)]);
   const built = modules.concat(PAIR.map((model) => join(served, model, "model.safetensors")));
   if (!built.every(existsSync)) return true;
   const age = (file) => statSync(file).mtimeMs;

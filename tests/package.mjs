@@ -43,6 +43,7 @@ const FILES = [
   "package.json",
   "dist/foretoken.js",
   "dist/foretoken_bg.wasm",
+  "dist/relaxed_bg.wasm",
   "dist/grammar.js",
   "dist/grammar_bg.wasm",
   ...MODULES.flatMap((name) => [`dist/${name}.js`, `dist/types/${name}.d.ts`]),

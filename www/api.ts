@@ -196,7 +196,7 @@ export type LoadOptions = {
    * default worker.js beside this file. With `shared`, the function gets the name that a `SharedWorker` has to have
    */
   worker?: string | URL | ((name?: string) => Worker | SharedWorker);
-  /** the address of `foretoken/foretoken_bg.wasm`; by default beside the worker's files */
+  /** the address of `foretoken/foretoken_bg.wasm`; by default that or `relaxed_bg.wasm`, beside the worker's files */
   wasm?: string | URL;
 };
 

@@ -13,6 +13,21 @@ import { failure, openFiles } from "./hub.js";
 import { transport } from "./served.js";
 import { restore as restoreChat, save as saveChat } from "./saved.js";
 
+/** The shortest module with an instruction of relaxed SIMD. */
+const RELAXED = [0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 15, 1, 13, 0, 65, 1, 253, 15, 65, 2, 253, 15, 253, 128, 2, 11];
+
+/** Starts the module: what is at this address or, without one, what suits the browser. @param {string | undefined} wasm */
+async function start(wasm) {
+  if (!wasm && WebAssembly.validate(Uint8Array.from(RELAXED))) {
+    try {
+      return await init({ module_or_path: new URL("relaxed_bg.wasm", import.meta.url) });
+    } catch {
+      // Not everybody who serves the other one serves this one too.
+    }
+  }
+  return init({ module_or_path: wasm });
+}
+
 /** @import { FromMember, FromShared, FromWorker, Loaded, Loading, Method, Methods, ToMember, ToWorker } from "./protocol.js" */
 
 /** @type {import("./foretoken.js").Session} */
@@ -124,7 +139,7 @@ let queue = Promise.resolve();
 const methods = {
   async load({ model, server, assistant, wasm, hub, base, options }, { emit, signal }) {
     if (loaded) return loaded;
-    ({ memory } = await init({ module_or_path: wasm }));
+    ({ memory } = await start(wasm));
     warnings = [];
     hasGrammars = false;
     crew = null;
@@ -151,7 +166,7 @@ const methods = {
   },
 
   async inspect({ model, wasm, hub, base, options }, context) {
-    await init({ module_or_path: wasm });
+    await start(wasm);
     const files = opening({ hub, base }, context).open(model, "target");
     try {
       return await inspect(files, options);
@@ -251,7 +266,7 @@ function work(port) {
     await new Promise((held) => navigator.locks.request(lock, () => new Promise(() => held(undefined))));
     report({ type: "here" });
     try {
-      await init({ module_or_path: wasm });
+      await start(wasm);
       // Whoever gives up loading ends this worker.
       const { signal } = new AbortController();
       const { open, upload } = opening(load, { emit: (/** @type {any} */ progress) => report({ type: "progress", progress }), signal });

@@ -7,7 +7,7 @@ const wasm = {
   name: "wasm",
   generateBundle() {
     const require = createRequire(import.meta.url);
-    for (const fileName of ["foretoken_bg.wasm", "grammar_bg.wasm"]) {
+    for (const fileName of ["foretoken_bg.wasm", "relaxed_bg.wasm", "grammar_bg.wasm"]) {
       this.emitFile({ type: "asset", fileName, source: readFileSync(require.resolve(`foretoken/${fileName}`)) });
     }
   },

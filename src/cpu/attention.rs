@@ -11,7 +11,7 @@ use std::collections::TryReserveError;
 use std::ops::Range;
 
 /// Rows that read keys and values together.
-const TOGETHER: usize = 8;
+pub const TOGETHER: usize = 8;
 /// Positions whose values are widened at a time.
 const AT_A_TIME: usize = 64;
 

@@ -7,10 +7,37 @@ use bytemuck::Zeroable;
 /// Activations that share a scale.
 pub const BLOCK: usize = 32;
 
+/// A block of activations in 8 bits, widened for those products that want them so.
+#[derive(Clone, Copy, Zeroable)]
+#[repr(C)]
+pub struct Activations {
+    wide: [i16; BLOCK],
+    #[cfg(target_feature = "relaxed-simd")]
+    narrow: [i8; BLOCK],
+}
+
+impl Activations {
+    #[inline(always)]
+    pub fn new(wide: [i16; BLOCK]) -> Self {
+        #[cfg(target_feature = "relaxed-simd")]
+        {
+            use std::arch::wasm32::i8x16_narrow_i16x8;
+            let [a, b, c, d]: [_; 4] = bytemuck::cast(wide);
+            Self { wide, narrow: bytemuck::cast([i8x16_narrow_i16x8(a, b), i8x16_narrow_i16x8(c, d)]) }
+        }
+        #[cfg(not(target_feature = "relaxed-simd"))]
+        Self { wide }
+    }
+}
+
 /// What a processor does with blocks.
 pub trait Integers: Copy {
-    /// 32 weights.
-    type Weights: Copy;
+    /// 32 weights of 4 bits.
+    type Nibbles: Copy;
+    /// 32 weights of 8 bits.
+    type Bytes: Copy;
+    /// Whether the center is taken from codes of 4 bits; where not, the sum of the activations has to pay for it.
+    const SIGNED_NIBBLES: bool = true;
     /// The products of a block with 32 activations, some of them added up.
     type Products: Copy;
     /// Four numbers.
@@ -19,10 +46,13 @@ pub trait Integers: Copy {
     type Totals: Copy + Zeroable;
 
     /// `code - center`.
-    fn nibbles(self, codes: &[u8; BLOCK / 2], center: u8) -> Self::Weights;
+    fn nibbles(self, codes: &[u8; BLOCK / 2], center: u8) -> Self::Nibbles;
     /// `code - center`.
-    fn bytes(self, codes: &[u8; BLOCK], center: u8) -> Self::Weights;
-    fn multiply(self, weights: Self::Weights, codes: &[i16; BLOCK]) -> Self::Products;
+    fn bytes(self, codes: &[u8; BLOCK], center: u8) -> Self::Bytes;
+    /// Those of the first 16 and those of the last 16 apart, if G is 2.
+    fn multiply_nibbles<const G: usize>(self, weights: Self::Nibbles, x: &Activations) -> Self::Products;
+    /// Likewise.
+    fn multiply_bytes<const G: usize>(self, weights: Self::Bytes, x: &Activations) -> Self::Products;
     fn splat(self, number: f32) -> Self::Four;
     fn four(self, numbers: &[f32; 4]) -> Self::Four;
     /// `a * b + c`.
@@ -75,25 +105,31 @@ macro_rules! four_floats {
 pub struct Plain;
 
 impl Integers for Plain {
-    type Weights = [i16; BLOCK];
+    type Nibbles = [i16; BLOCK];
+    type Bytes = [i16; BLOCK];
     type Products = [i32; BLOCK / 2];
     type Totals = [[f32; 8]; 4];
 
     four_floats!();
 
     #[inline(always)]
-    fn nibbles(self, codes: &[u8; BLOCK / 2], center: u8) -> Self::Weights {
+    fn nibbles(self, codes: &[u8; BLOCK / 2], center: u8) -> Self::Nibbles {
         std::array::from_fn(|i| i16::from(codes[i % 16] >> (4 * (i / 16)) & 15) - i16::from(center))
     }
 
     #[inline(always)]
-    fn bytes(self, codes: &[u8; BLOCK], center: u8) -> Self::Weights {
+    fn bytes(self, codes: &[u8; BLOCK], center: u8) -> Self::Bytes {
         codes.map(|code| i16::from(code) - i16::from(center))
     }
 
     #[inline(always)]
-    fn multiply(self, weights: Self::Weights, codes: &[i16; BLOCK]) -> Self::Products {
-        let product = |i: usize| i32::from(weights[i]) * i32::from(codes[i]);
+    fn multiply_nibbles<const G: usize>(self, weights: Self::Nibbles, x: &Activations) -> Self::Products {
+        self.multiply_bytes::<G>(weights, x)
+    }
+
+    #[inline(always)]
+    fn multiply_bytes<const G: usize>(self, weights: Self::Bytes, x: &Activations) -> Self::Products {
+        let product = |i: usize| i32::from(weights[i]) * i32::from(x.wide[i]);
         std::array::from_fn(|i| product(2 * i) + product(2 * i + 1))
     }
 
@@ -137,27 +173,28 @@ impl Integers for Plain {
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{BLOCK, Integers, mul_add, unroll};
+    use super::{Activations, BLOCK, Integers, mul_add, unroll};
     use bytemuck::cast;
     use pulp::Simd;
     use pulp::x86::{V3, V4};
     use std::arch::x86_64::{__m128i, __m256, __m256i, __m512, __m512i};
 
     impl Integers for V3 {
-        type Weights = [__m256i; 2];
+        type Nibbles = [__m256i; 2];
+        type Bytes = [__m256i; 2];
         type Products = [__m256i; 2];
         type Totals = [__m256; 4];
 
         four_floats!();
 
         #[inline(always)]
-        fn nibbles(self, codes: &[u8; BLOCK / 2], center: u8) -> Self::Weights {
+        fn nibbles(self, codes: &[u8; BLOCK / 2], center: u8) -> Self::Nibbles {
             let [low, high]: [__m128i; 2] = cast(split(self, codes, center));
             [self.avx2._mm256_cvtepi8_epi16(low), self.avx2._mm256_cvtepi8_epi16(high)]
         }
 
         #[inline(always)]
-        fn bytes(self, codes: &[u8; BLOCK], center: u8) -> Self::Weights {
+        fn bytes(self, codes: &[u8; BLOCK], center: u8) -> Self::Bytes {
             let [low, high]: [__m128i; 2] = cast(*codes);
             let center = cast([u16::from(center); 16]);
             [
@@ -167,8 +204,13 @@ mod x86 {
         }
 
         #[inline(always)]
-        fn multiply(self, weights: Self::Weights, codes: &[i16; BLOCK]) -> Self::Products {
-            let [low, high]: [__m256i; 2] = cast(*codes);
+        fn multiply_nibbles<const G: usize>(self, weights: Self::Nibbles, x: &Activations) -> Self::Products {
+            self.multiply_bytes::<G>(weights, x)
+        }
+
+        #[inline(always)]
+        fn multiply_bytes<const G: usize>(self, weights: Self::Bytes, x: &Activations) -> Self::Products {
+            let [low, high]: [__m256i; 2] = cast(x.wide);
             [self.avx2._mm256_madd_epi16(weights[0], low), self.avx2._mm256_madd_epi16(weights[1], high)]
         }
 
@@ -233,26 +275,32 @@ mod x86 {
     }
 
     impl Integers for V4 {
-        type Weights = __m512i;
+        type Nibbles = __m512i;
+        type Bytes = __m512i;
         type Products = __m512i;
         type Totals = [__m512; 4];
 
         four_floats!();
 
         #[inline(always)]
-        fn nibbles(self, codes: &[u8; BLOCK / 2], center: u8) -> Self::Weights {
+        fn nibbles(self, codes: &[u8; BLOCK / 2], center: u8) -> Self::Nibbles {
             self.avx512bw._mm512_cvtepi8_epi16(split(*self, codes, center))
         }
 
         #[inline(always)]
-        fn bytes(self, codes: &[u8; BLOCK], center: u8) -> Self::Weights {
+        fn bytes(self, codes: &[u8; BLOCK], center: u8) -> Self::Bytes {
             let codes = self.avx512bw._mm512_cvtepu8_epi16(cast(*codes));
             self.avx512bw._mm512_sub_epi16(codes, cast([u16::from(center); 32]))
         }
 
         #[inline(always)]
-        fn multiply(self, weights: Self::Weights, codes: &[i16; BLOCK]) -> Self::Products {
-            self.avx512bw._mm512_madd_epi16(weights, cast(*codes))
+        fn multiply_nibbles<const G: usize>(self, weights: Self::Nibbles, x: &Activations) -> Self::Products {
+            self.multiply_bytes::<G>(weights, x)
+        }
+
+        #[inline(always)]
+        fn multiply_bytes<const G: usize>(self, weights: Self::Bytes, x: &Activations) -> Self::Products {
+            self.avx512bw._mm512_madd_epi16(weights, cast(x.wide))
         }
 
         #[inline(always)]
@@ -295,19 +343,20 @@ mod x86 {
 
 #[cfg(target_arch = "wasm32")]
 mod simd128 {
-    use super::{BLOCK, Integers};
+    use super::{Activations, BLOCK, Integers};
     use bytemuck::cast;
     use pulp::wasm::Simd128;
     use std::arch::wasm32::{i32x4_shuffle, v128};
 
     impl Integers for Simd128 {
-        type Weights = [v128; 4];
+        type Nibbles = [v128; 4];
+        type Bytes = [v128; 4];
         type Products = [v128; 2];
         type Four = v128;
         type Totals = v128;
 
         #[inline(always)]
-        fn nibbles(self, codes: &[u8; BLOCK / 2], center: u8) -> Self::Weights {
+        fn nibbles(self, codes: &[u8; BLOCK / 2], center: u8) -> Self::Nibbles {
             let simd = self.simd128;
             let (both, center) = (cast(*codes), simd.u8x16_splat(center));
             let low = simd.i8x16_sub(simd.v128_and(both, simd.u8x16_splat(15)), center);
@@ -321,7 +370,7 @@ mod simd128 {
         }
 
         #[inline(always)]
-        fn bytes(self, codes: &[u8; BLOCK], center: u8) -> Self::Weights {
+        fn bytes(self, codes: &[u8; BLOCK], center: u8) -> Self::Bytes {
             let simd = self.simd128;
             let [low, high]: [v128; 2] = cast(*codes);
             let center = simd.u16x8_splat(center.into());
@@ -334,14 +383,20 @@ mod simd128 {
         }
 
         #[inline(always)]
-        fn multiply(self, weights: Self::Weights, codes: &[i16; BLOCK]) -> Self::Products {
+        fn multiply_nibbles<const G: usize>(self, weights: Self::Nibbles, x: &Activations) -> Self::Products {
+            self.multiply_bytes::<G>(weights, x)
+        }
+
+        #[inline(always)]
+        fn multiply_bytes<const G: usize>(self, weights: Self::Bytes, x: &Activations) -> Self::Products {
             let simd = self.simd128;
-            let codes: [v128; 4] = cast(*codes);
+            let codes: [v128; 4] = cast(x.wide);
             let first = simd.i32x4_dot_i16x8(weights[0], codes[0]);
             let second = simd.i32x4_dot_i16x8(weights[1], codes[1]);
             let third = simd.i32x4_dot_i16x8(weights[2], codes[2]);
             let fourth = simd.i32x4_dot_i16x8(weights[3], codes[3]);
-            [simd.i32x4_add(first, second), simd.i32x4_add(third, fourth)]
+            let halves = [simd.i32x4_add(first, second), simd.i32x4_add(third, fourth)];
+            if G == 1 { [simd.i32x4_add(halves[0], halves[1]); 2] } else { halves }
         }
 
         #[inline(always)]
@@ -361,18 +416,16 @@ mod simd128 {
 
         #[inline(always)]
         fn add(self, totals: v128, products: [[v128; 2]; 4], scales: v128, factors: v128) -> v128 {
-            let [[a, a2], [b, b2], [c, c2], [d, d2]] = products;
-            let simd = self.simd128;
-            let products = [simd.i32x4_add(a, a2), simd.i32x4_add(b, b2), simd.i32x4_add(c, c2), simd.i32x4_add(d, d2)];
-            add(self, totals, products, simd.f32x4_mul(scales, factors))
+            let [[a, _], [b, _], [c, _], [d, _]] = products;
+            self.mul_add(float_sums(self, [a, b, c, d]), self.simd128.f32x4_mul(scales, factors), totals)
         }
 
         #[inline(always)]
         fn add_halves(self, totals: v128, products: [[v128; 2]; 4], [first, last]: [v128; 2], factors: v128) -> v128 {
             let [[a, a2], [b, b2], [c, c2], [d, d2]] = products;
             let simd = self.simd128;
-            let totals = add(self, totals, [a, b, c, d], simd.f32x4_mul(first, factors));
-            add(self, totals, [a2, b2, c2, d2], simd.f32x4_mul(last, factors))
+            let totals = self.mul_add(float_sums(self, [a, b, c, d]), simd.f32x4_mul(first, factors), totals);
+            self.mul_add(float_sums(self, [a2, b2, c2, d2]), simd.f32x4_mul(last, factors), totals)
         }
 
         #[inline(always)]
@@ -381,13 +434,110 @@ mod simd128 {
         }
     }
 
-    /// Adds each four integers up, so that four sums are converted and multiplied at once.
+    /// Each four integers added up.
     #[inline(always)]
-    fn add(simd: Simd128, totals: v128, [a, b, c, d]: [v128; 4], scales: v128) -> v128 {
+    pub(super) fn float_sums(simd: Simd128, [a, b, c, d]: [v128; 4]) -> v128 {
         let integers = simd.simd128;
         let ab = integers.i32x4_add(i32x4_shuffle::<0, 4, 1, 5>(a, b), i32x4_shuffle::<2, 6, 3, 7>(a, b));
         let cd = integers.i32x4_add(i32x4_shuffle::<0, 4, 1, 5>(c, d), i32x4_shuffle::<2, 6, 3, 7>(c, d));
         let sums = integers.i32x4_add(i32x4_shuffle::<0, 1, 4, 5>(ab, cd), i32x4_shuffle::<2, 3, 6, 7>(ab, cd));
-        simd.mul_add(integers.f32x4_convert_i32x4(sums), scales, totals)
+        integers.f32x4_convert_i32x4(sums)
+    }
+}
+
+#[cfg(target_feature = "relaxed-simd")]
+pub use relaxed::Relaxed;
+
+#[cfg(target_feature = "relaxed-simd")]
+mod relaxed {
+    use super::simd128::float_sums;
+    use super::{Activations, BLOCK, Integers};
+    use bytemuck::cast;
+    use pulp::wasm::Simd128;
+    use std::arch::wasm32::{
+        f32x4_mul, f32x4_relaxed_madd, i32x4_relaxed_dot_i8x16_i7x16_add, i32x4_splat, u8x16_splat, u16x8_shr, v128,
+        v128_and,
+    };
+
+    /// With products of codes of 7 bits.
+    #[derive(Clone, Copy)]
+    pub struct Relaxed {
+        simd: Simd128,
+        /// The lower bits of bytes: kept from the compiler, which would make it anew for each block.
+        low: v128,
+    }
+
+    impl Relaxed {
+        #[inline(always)]
+        pub fn new(simd: Simd128) -> Self {
+            Self { simd, low: std::hint::black_box(u8x16_splat(15)) }
+        }
+    }
+
+    impl Integers for Relaxed {
+        /// As they are: 7 bits have no sign.
+        type Nibbles = [v128; 2];
+        const SIGNED_NIBBLES: bool = false;
+        type Bytes = <Simd128 as Integers>::Bytes;
+        type Products = [v128; 2];
+        type Four = v128;
+        type Totals = v128;
+
+        #[inline(always)]
+        fn nibbles(self, codes: &[u8; BLOCK / 2], _: u8) -> [v128; 2] {
+            let both = cast(*codes);
+            [v128_and(both, self.low), v128_and(u16x8_shr(both, 4), self.low)]
+        }
+
+        #[inline(always)]
+        fn bytes(self, codes: &[u8; BLOCK], center: u8) -> Self::Bytes {
+            self.simd.bytes(codes, center)
+        }
+
+        #[inline(always)]
+        fn multiply_nibbles<const G: usize>(self, codes: [v128; 2], x: &Activations) -> [v128; 2] {
+            let narrow: [v128; 2] = cast(x.narrow);
+            let (zero, dot) = (i32x4_splat(0), i32x4_relaxed_dot_i8x16_i7x16_add);
+            let first = dot(narrow[0], codes[0], zero);
+            [first, dot(narrow[1], codes[1], if G == 1 { first } else { zero })]
+        }
+
+        #[inline(always)]
+        fn multiply_bytes<const G: usize>(self, weights: Self::Bytes, x: &Activations) -> [v128; 2] {
+            self.simd.multiply_bytes::<G>(weights, x)
+        }
+
+        #[inline(always)]
+        fn splat(self, number: f32) -> v128 {
+            self.simd.splat(number)
+        }
+
+        #[inline(always)]
+        fn four(self, numbers: &[f32; 4]) -> v128 {
+            cast(*numbers)
+        }
+
+        #[inline(always)]
+        fn mul_add(self, a: v128, b: v128, c: v128) -> v128 {
+            f32x4_relaxed_madd(a, b, c)
+        }
+
+        #[inline(always)]
+        fn add(self, totals: v128, products: [[v128; 2]; 4], scales: v128, factors: v128) -> v128 {
+            let [[_, a], [_, b], [_, c], [_, d]] = products;
+            self.mul_add(float_sums(self.simd, [a, b, c, d]), f32x4_mul(scales, factors), totals)
+        }
+
+        #[inline(always)]
+        fn add_halves(self, totals: v128, products: [[v128; 2]; 4], [first, last]: [v128; 2], factors: v128) -> v128 {
+            let [[a, a2], [b, b2], [c, c2], [d, d2]] = products;
+            let totals = self.mul_add(float_sums(self.simd, [a, b, c, d]), f32x4_mul(first, factors), totals);
+            self.mul_add(float_sums(self.simd, [a2, b2, c2, d2]), f32x4_mul(last, factors), totals)
+        }
+
+        #[inline(always)]
+        fn total(self, totals: v128, more: v128) -> [f32; 4] {
+            self.simd.total(totals, more)
+        }
     }
 }

@@ -2,21 +2,26 @@
 //! same sums; what they are multiplied with is rounded in one order, however many rows there are. What is inlined has no closures:
 //! they are functions of their own, compiled for any processor.
 
-use super::instructions::{BLOCK, Integers, Plain};
+#[cfg(target_feature = "relaxed-simd")]
+use super::instructions::Relaxed;
+use super::instructions::{Activations, BLOCK, Integers, Plain};
 use super::rows::Rows;
-use super::simd::{arch, unroll};
+use super::simd::{arch, largest, round, unroll};
 use bytemuck::Zeroable;
 use pulp::{Arch, Simd, WithSimd};
 
+/// So many rows are cheaper as four, with rows of zeros, than one by one.
+const FEWEST: usize = if cfg!(target_arch = "wasm32") { 3 } else { 2 };
+
 /// Activations in 8 bits [rows, width]: each is about `scale * code`, with a scale for each block. Blocks of four rows take turns, as
-/// long as there are four; three are cheaper with a row of zeros than one by one.
+/// long as there are four, rows of zeros included.
 pub struct Coded {
     rows: usize,
-    /// With the row of zeros.
+    /// With the rows of zeros.
     padded: usize,
     /// Blocks of a row.
     blocks: usize,
-    codes: Vec<[i16; BLOCK]>,
+    codes: Vec<Activations>,
     /// One for each block.
     scales: Vec<f32>,
     /// Sums of the blocks.
@@ -60,13 +65,13 @@ impl WithSimd for Round<'_> {
         const LEAST: f32 = 1e-30;
         let Self(x) = self;
         let (rows, blocks) = (x.len(), x.padded_width() / BLOCK);
-        let padded = if rows % 4 == 3 { rows + 1 } else { rows };
+        let padded = if rows % 4 >= FEWEST { rows.next_multiple_of(4) } else { rows };
         let count = padded * blocks;
         let mut coded = Coded {
             rows,
             padded,
             blocks,
-            codes: vec![[0; BLOCK]; count],
+            codes: vec![Activations::zeroed(); count],
             scales: vec![0.0; count],
             sums: vec![0.0; count],
             halves: vec![0.0; 2 * count],
@@ -75,19 +80,14 @@ impl WithSimd for Round<'_> {
             let width = if row / 4 < padded / 4 { 4 } else { 1 };
             let first = (row - row % width) * blocks;
             for (block, x) in x.padded(row).as_chunks::<BLOCK>().0.iter().enumerate() {
-                // As bits a NaN is the largest, so that the scale becomes one, and the logits.
-                let mut most = 0;
-                for x in x {
-                    most = most.max(x.to_bits() & 0x7fff_ffff);
-                }
-                let most = f32::from_bits(most);
+                let most = largest(x);
                 let (scale, factor) = (most / 127.0, if most >= LEAST { 127.0 / most } else { 0.0 });
                 let at = first + block * width + row % width;
-                let (codes, mut halves) = (&mut coded.codes[at], [0i16; 2]);
-                for i in 0..BLOCK {
-                    codes[i] = (x[i] * factor).round_ties_even() as i16;
-                    halves[i / (BLOCK / 2)] += codes[i];
-                }
+                let codes = round(x, factor);
+                let mut halves = [0i16; 2];
+                unroll!(i in 8 => { halves[0] += codes[2 * i] + codes[2 * i + 1]; });
+                unroll!(i in 8 => { halves[1] += codes[16 + 2 * i] + codes[17 + 2 * i]; });
+                coded.codes[at] = Activations::new(codes);
                 coded.scales[at] = scale;
                 coded.sums[at] = scale * f32::from(halves[0] + halves[1]);
                 for (half, sum) in halves.into_iter().enumerate() {
@@ -103,7 +103,7 @@ impl WithSimd for Round<'_> {
 /// N rows of activations: codes, scales, and G sums of each block.
 #[derive(Clone, Copy)]
 struct Panel<'a, const N: usize, const G: usize> {
-    codes: &'a [[[i16; BLOCK]; N]],
+    codes: &'a [[Activations; N]],
     scales: &'a [[f32; N]],
     sums: &'a [[[f32; N]; G]],
 }
@@ -112,7 +112,7 @@ struct Panel<'a, const N: usize, const G: usize> {
 #[derive(Clone, Copy)]
 pub struct Weights<'a> {
     pub codes: Codes<'a>,
-    /// The code that stands for no more than the offset.
+    /// The code that stands for no more than the offset; codes of 4 bits have no offset besides.
     pub center: u8,
     /// The rows' scales for each block or, twice as many, for each half of one.
     pub scales: &'a [[f32; 4]],
@@ -135,7 +135,9 @@ pub fn products<'a>(weights: impl Fn(usize) -> Weights<'a>, x: &Coded, products:
         Arch::V3(simd) => simd.vectorize(Products { simd, weights, x, products }),
         #[cfg(target_arch = "x86_64")]
         Arch::V4(simd) => simd.vectorize(Products { simd: *simd, weights, x, products }),
-        #[cfg(target_arch = "wasm32")]
+        #[cfg(target_feature = "relaxed-simd")]
+        Arch::Simd128(simd) => Products { simd: Relaxed::new(simd), weights, x, products }.compute(),
+        #[cfg(all(target_arch = "wasm32", not(target_feature = "relaxed-simd")))]
         Arch::Simd128(simd) => Products { simd, weights, x, products }.compute(),
         _ => Products { simd: Plain, weights, x, products }.compute(),
     }
@@ -196,20 +198,48 @@ impl Weights<'_> {
 
 /// Codes of a block.
 trait Block {
-    fn widen<I: Integers>(&self, simd: I, center: u8) -> I::Weights;
+    type Weights<I: Integers>: Copy;
+    /// Whether the center is taken from the codes.
+    fn is_signed<I: Integers>() -> bool;
+    fn widen<I: Integers>(&self, simd: I, center: u8) -> Self::Weights<I>;
+    fn multiply<I: Integers, const G: usize>(simd: I, weights: Self::Weights<I>, x: &Activations) -> I::Products;
 }
 
 impl Block for [u8; BLOCK / 2] {
+    type Weights<I: Integers> = I::Nibbles;
+
     #[inline(always)]
-    fn widen<I: Integers>(&self, simd: I, center: u8) -> I::Weights {
+    fn is_signed<I: Integers>() -> bool {
+        I::SIGNED_NIBBLES
+    }
+
+    #[inline(always)]
+    fn widen<I: Integers>(&self, simd: I, center: u8) -> I::Nibbles {
         simd.nibbles(self, center)
+    }
+
+    #[inline(always)]
+    fn multiply<I: Integers, const G: usize>(simd: I, weights: I::Nibbles, x: &Activations) -> I::Products {
+        simd.multiply_nibbles::<G>(weights, x)
     }
 }
 
 impl Block for [u8; BLOCK] {
+    type Weights<I: Integers> = I::Bytes;
+
     #[inline(always)]
-    fn widen<I: Integers>(&self, simd: I, center: u8) -> I::Weights {
+    fn is_signed<I: Integers>() -> bool {
+        true
+    }
+
+    #[inline(always)]
+    fn widen<I: Integers>(&self, simd: I, center: u8) -> I::Bytes {
         simd.bytes(self, center)
+    }
+
+    #[inline(always)]
+    fn multiply<I: Integers, const G: usize>(simd: I, weights: I::Bytes, x: &Activations) -> I::Products {
+        simd.multiply_bytes::<G>(weights, x)
     }
 }
 
@@ -257,6 +287,12 @@ impl<B: Block, const G: usize> Four<'_, B, G> {
         }
     }
 
+    /// What a scale gives an offset with, where none is stored and products are of codes without their center.
+    #[inline(always)]
+    fn less<I: Integers>(&self) -> f32 {
+        if B::is_signed::<I>() { 0.0 } else { -f32::from(self.center) }
+    }
+
     /// The products of one of them with N times four rows.
     #[inline(always)]
     fn with_panels<I: Integers, const N: usize>(
@@ -271,12 +307,13 @@ impl<B: Block, const G: usize> Four<'_, B, G> {
         [[f32; 4]; N]: Zeroable,
     {
         let (mut totals, mut more): ([I::Totals; N], [I::Four; N]) = (Zeroable::zeroed(), Zeroable::zeroed());
+        let less = self.less::<I>();
         for (at, codes) in self.codes[out].iter().enumerate() {
             let block = codes.widen(simd, self.center);
             unroll!(i in N => {
                 let [a, b, c, d] = &panels[i].codes[at];
                 let products =
-                    [simd.multiply(block, a), simd.multiply(block, b), simd.multiply(block, c), simd.multiply(block, d)];
+                    [B::multiply::<I, G>(simd, block, a), B::multiply::<I, G>(simd, block, b), B::multiply::<I, G>(simd, block, c), B::multiply::<I, G>(simd, block, d)];
                 let (scales, factors) = (&self.scales[at], simd.four(&panels[i].scales[at]));
                 let first = simd.splat(scales[0][out]);
                 totals[i] = if G == 1 {
@@ -288,6 +325,11 @@ impl<B: Block, const G: usize> Four<'_, B, G> {
                     unroll!(group in G => {
                         let sums = simd.four(&panels[i].sums[at][group]);
                         more[i] = simd.mul_add(simd.splat(offsets[at][group][out]), sums, more[i]);
+                    });
+                } else if less != 0.0 {
+                    unroll!(group in G => {
+                        let sums = simd.four(&panels[i].sums[at][group]);
+                        more[i] = simd.mul_add(simd.splat(scales[group][out] * less), sums, more[i]);
                     });
                 }
             });
@@ -303,13 +345,14 @@ impl<B: Block, const G: usize> Four<'_, B, G> {
         let ([a, b, c, d], center) = (self.codes, self.center);
         let x = x.panel::<1, G>(row, a.len());
         let (mut totals, mut more): (I::Totals, I::Four) = (Zeroable::zeroed(), Zeroable::zeroed());
+        let less = self.less::<I>();
         for at in 0..a.len() {
             let [row] = &x.codes[at];
             let products = [
-                simd.multiply(a[at].widen(simd, center), row),
-                simd.multiply(b[at].widen(simd, center), row),
-                simd.multiply(c[at].widen(simd, center), row),
-                simd.multiply(d[at].widen(simd, center), row),
+                B::multiply::<I, G>(simd, a[at].widen(simd, center), row),
+                B::multiply::<I, G>(simd, b[at].widen(simd, center), row),
+                B::multiply::<I, G>(simd, c[at].widen(simd, center), row),
+                B::multiply::<I, G>(simd, d[at].widen(simd, center), row),
             ];
             let (scales, factors) = (&self.scales[at], simd.splat(x.scales[at][0]));
             let first = simd.four(&scales[0]);
@@ -322,6 +365,12 @@ impl<B: Block, const G: usize> Four<'_, B, G> {
                 unroll!(group in G => {
                     let sums = simd.splat(x.sums[at][group][0]);
                     more = simd.mul_add(simd.four(&offsets[at][group]), sums, more);
+                });
+            } else if less != 0.0 {
+                unroll!(group in G => {
+                    let sums = simd.splat(x.sums[at][group][0]);
+                    let offsets = simd.mul_add(simd.four(&scales[group]), simd.splat(less), simd.splat(0.0));
+                    more = simd.mul_add(offsets, sums, more);
                 });
             }
         }

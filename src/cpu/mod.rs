@@ -33,8 +33,7 @@ pub fn info() -> &'static DeviceInfo {
         DeviceInfo {
             name: format!("CPU with {threads} {}", if threads == 1 { "thread" } else { "threads" }),
             backend: "Cpu".into(),
-            // The name of its level; the instructions stand behind it.
-            driver: format!("{:?}", simd::arch()).split('(').take(1).collect(),
+            driver: simd::level(),
             max_buffer_size: isize::MAX as u64,
             max_binding_size: isize::MAX as u64,
             software: true,

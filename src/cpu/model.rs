@@ -1,17 +1,19 @@
 //! A model on the CPU: its plan, interpreted.
 
-use super::attention::{Cache, Heads};
+use super::attention::{Cache, Heads, TOGETHER};
 use super::matrix::Matrix;
-use super::parts::among_threads;
+use super::parts::{among_threads, threads};
 use super::pointwise::{activation, norm_layer, norm_rms};
-use super::rows::Rows;
+use super::rows::{Rows, stride};
 use crate::error::{Error, Result};
 use crate::model::{
     self, Activation, Blueprint, Input, MatrixId, ModelSpec, NormKind, Op, Output, Table, VectorId, rotary_table,
     stored_rows, vector,
 };
 use crate::options::Arithmetic;
+use crate::target::MAX_DRAFT;
 use crate::weights::{Source, Weights};
+use std::hint::black_box;
 use std::ops::Range;
 
 /// Bytes of a matrix that are read at a time.
@@ -47,13 +49,16 @@ impl Model {
     /// Reads a model's weights. `loaded` hears of the bytes of each portion.
     ///
     /// # Errors
-    /// [`Error::BadWeights`], [`Error::OutOfGpuMemory`] where there is no room for a matrix, and what the source reports.
+    /// [`Error::BadWeights`], [`Error::OutOfGpuMemory`] where there is no room for it or for a pass, and what the source reports.
     pub async fn load<S: Source>(
         blueprint: &Blueprint,
         weights: &Weights<S>,
         loaded: &mut dyn FnMut(u64),
     ) -> Result<Self> {
         let Blueprint { spec, plan, sections, capacity, .. } = blueprint;
+        let angles = spec.ropes.iter().map(|rope| rope.rotary_dim * capacity.max_context).sum();
+        need_room("the rotary tables", angles)?;
+        let tables = spec.ropes.iter().map(|rope| rotary_table(rope, capacity.max_context)).collect();
         let mut matrices = Vec::new();
         for (matrix, sections) in plan.matrices.iter().zip(sections) {
             let mut read = Matrix::new(matrix.cols);
@@ -83,7 +88,6 @@ impl Model {
         for plan in &plan.vectors {
             vectors.push(vector(weights, plan).await?);
         }
-        let tables = spec.ropes.iter().map(|rope| rotary_table(rope, capacity.max_context)).collect();
         let heads = |layer: usize| {
             let at = &spec.layers[layer];
             Heads {
@@ -98,6 +102,7 @@ impl Model {
         let caches = (0..spec.layers.len()).map(|layer| Cache::new(heads(layer), capacity.kv_dtype)).collect();
         // Faster with AVX2 and with simd128, where it was measured.
         let arithmetic = if blueprint.may_quantise() { Arithmetic::Int8 } else { Arithmetic::F32 };
+        need_room(ACTIVATIONS, activations(blueprint, capacity.prefill_chunk, MAX_DRAFT + 1, capacity.max_context))?;
         Ok(Self { blueprint: blueprint.clone(), memory: Memory { matrices, vectors, tables, caches, arithmetic } })
     }
 
@@ -140,7 +145,7 @@ impl Model {
     /// some of them [wanted, vocab].
     ///
     /// # Errors
-    /// [`Error::OutOfGpuMemory`] where there is no room for so many positions.
+    /// [`Error::OutOfGpuMemory`] where there is no room for so many positions, or for so many rows at a time.
     pub fn forward(&mut self, tokens: &[u32], position: usize, wanted: Range<usize>) -> Result<Rows> {
         Ok(self.pass(tokens, position, wanted, usize::MAX)?.logits)
     }
@@ -166,6 +171,7 @@ impl Model {
                 limit: None,
             })?;
         }
+        need_room(ACTIVATIONS, activations(blueprint, tokens.len(), wanted.len(), positions))?;
         let none = Rows::default;
         let residual = Rows::new(tokens.len(), spec.hidden_size);
         let mut pass = Pass {
@@ -191,6 +197,36 @@ impl Model {
             pass
         }))
     }
+}
+
+const ACTIVATIONS: &str = "the activations";
+
+/// Numbers that a pass has in memory at once, at most, for so many rows up to a position, some of them wanted.
+fn activations(blueprint: &Blueprint, rows: usize, wanted: usize, positions: usize) -> usize {
+    let Blueprint { spec, plan, .. } = blueprint;
+    let widest = |ops: &[Op]| {
+        let widths = ops.iter().map(|op| match op {
+            Op::Matmul { matrix, .. } => plan.matrices[matrix.0].rows.max(plan.matrices[matrix.0].cols),
+            _ => 0,
+        });
+        stride(widths.max().unwrap_or(0))
+    };
+    // Those of `Pass`, and of a product its inputs in turns and its outputs, by output and by row.
+    let body = (7 + 3) * rows * widest(&plan.body);
+    // Logits are copied where a token is chosen.
+    let head = (2 + 3) * wanted * widest(&plan.head);
+    let queries = TOGETHER.min(rows) * spec.num_attention_heads / spec.num_key_value_heads;
+    body + head + 2 * threads() * queries * positions
+}
+
+/// # Errors
+/// [`Error::OutOfGpuMemory`] where there is no room for so many numbers, which the caller allocates next in parts: a part that does not
+/// fit would end the program.
+fn need_room(what: &str, numbers: usize) -> Result<()> {
+    let mut room = Vec::<f32>::new();
+    let full = |_| Error::OutOfGpuMemory { what: what.into(), need: 4 * numbers as u64, limit: None };
+    // The compiler may leave an allocation out that nobody uses.
+    black_box(&mut room).try_reserve_exact(numbers).map_err(full)
 }
 
 impl Memory {

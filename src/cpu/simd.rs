@@ -20,10 +20,30 @@ pub fn arch() -> Arch {
     Arch::new()
 }
 
+/// What that is called.
+pub fn level() -> String {
+    if cfg!(target_feature = "relaxed-simd") {
+        return "RelaxedSimd".into();
+    }
+    // The instructions stand behind the name.
+    format!("{:?}", arch()).split('(').take(1).collect()
+}
+
 /// `a * b + c`: in one rounding, but in WebAssembly, which has no instruction for that.
 #[inline(always)]
 pub fn mul_add(a: f32, b: f32, c: f32) -> f32 {
     if cfg!(target_arch = "wasm32") { a * b + c } else { a.mul_add(b, c) }
+}
+
+/// The same for vectors; WebAssembly has it where its SIMD is relaxed.
+#[inline(always)]
+pub fn mul_add_vectors<S: Simd>(simd: S, a: S::f32s, b: S::f32s, c: S::f32s) -> S::f32s {
+    #[cfg(target_feature = "relaxed-simd")]
+    if let Arch::Simd128(_) = arch() {
+        use bytemuck::cast;
+        return cast(std::arch::wasm32::f32x4_relaxed_madd(cast(a), cast(b), cast(c)));
+    }
+    simd.mul_add_e_f32s(a, b, c)
 }
 
 /// A loop over `0..N`, for an N up to 8, written out: where code is to be small no loop is unrolled, and an array that is indexed by a
@@ -117,7 +137,7 @@ where
     for (at, b) in b.iter().enumerate() {
         unroll!(i in A => {
             let a = a[i].vector(simd, at);
-            unroll!(j in B => { sums[i][j] = simd.mul_add_e_f32s(a, b[j], sums[i][j]); });
+            unroll!(j in B => { sums[i][j] = mul_add_vectors(simd, a, b[j], sums[i][j]); });
         });
     }
     let mut products: [[f32; B]; A] = Zeroable::zeroed();
@@ -139,7 +159,7 @@ pub fn add_scaled<S: Simd>(simd: S, y: &mut [f32], a: f32, x: &[f32]) {
     let (y, y_rest) = S::as_mut_simd_f32s(y);
     let factor = simd.splat_f32s(a);
     for (y, x) in y.iter_mut().zip(x) {
-        *y = simd.mul_add_e_f32s(factor, *x, *y);
+        *y = mul_add_vectors(simd, factor, *x, *y);
     }
     for (y, x) in y_rest.iter_mut().zip(x_rest) {
         *y = mul_add(a, *x, *y);
@@ -157,8 +177,8 @@ pub fn add_weighted<S: Simd>(simd: S, y: &mut [f32], w: [&[f32]; 4], x: &[f32]) 
             let x = x[i * pairs + pair];
             unroll!(j in 4 => {
                 let w = simd.splat_f32s(w[j][i]);
-                sums[j][0] = simd.mul_add_e_f32s(w, x[0], sums[j][0]);
-                sums[j][1] = simd.mul_add_e_f32s(w, x[1], sums[j][1]);
+                sums[j][0] = mul_add_vectors(simd, w, x[0], sums[j][0]);
+                sums[j][1] = mul_add_vectors(simd, w, x[1], sums[j][1]);
             });
         }
         unroll!(j in 4 => { y[j * pairs + pair] = sums[j]; });
@@ -224,6 +244,51 @@ fn widen_four(bits: std::arch::wasm32::v128, all: bool) -> std::arch::wasm32::v1
     let infinite = u32x4_splat(0x7c00 << 13);
     let is_infinite = i32x4_ge(v128_and(shifted, u32x4_splat(0x0fff_e000)), infinite);
     v128_or(widened, v128_and(is_infinite, u32x4_splat(0x7f80_0000)))
+}
+
+/// The largest magnitude. As bits a NaN is the largest, so that it becomes the scale, and the logits.
+#[inline(always)]
+#[cfg(not(target_arch = "wasm32"))]
+pub fn largest(x: &[f32; LANES]) -> f32 {
+    let mut most = 0;
+    for x in x {
+        most = most.max(x.to_bits() & 0x7fff_ffff);
+    }
+    f32::from_bits(most)
+}
+
+/// The same by instructions.
+#[inline(always)]
+#[cfg(target_arch = "wasm32")]
+pub fn largest(x: &[f32; LANES]) -> f32 {
+    use std::arch::wasm32::{f32x4_abs, i32x4_max};
+    let x: [_; 8] = bytemuck::cast(*x);
+    let mut most = f32x4_abs(x[0]);
+    unroll!(i in 8 => { most = i32x4_max(most, f32x4_abs(x[i])); });
+    let most: [u32; 4] = bytemuck::cast(most);
+    f32::from_bits(most[0].max(most[1]).max(most[2].max(most[3])))
+}
+
+/// `x * factor`, rounded to integers of 8 bits.
+#[inline(always)]
+#[cfg(not(target_arch = "wasm32"))]
+pub fn round(x: &[f32; LANES], factor: f32) -> [i16; LANES] {
+    let mut codes = [0; LANES];
+    for i in 0..LANES {
+        codes[i] = (x[i] * factor).round_ties_even() as i16;
+    }
+    codes
+}
+
+/// The same by instructions.
+#[inline(always)]
+#[cfg(target_arch = "wasm32")]
+pub fn round(x: &[f32; LANES], factor: f32) -> [i16; LANES] {
+    use std::arch::wasm32::{f32x4_mul, f32x4_nearest, f32x4_splat, i16x8_narrow_i32x4, i32x4_trunc_sat_f32x4};
+    let (x, factor): ([_; 8], _) = (bytemuck::cast(*x), f32x4_splat(factor));
+    let four = |i: usize| i32x4_trunc_sat_f32x4(f32x4_nearest(f32x4_mul(x[i], factor)));
+    let eight = |i: usize| i16x8_narrow_i32x4(four(2 * i), four(2 * i + 1));
+    bytemuck::cast([eight(0), eight(1), eight(2), eight(3)])
 }
 
 /// The upper half of an f32 -> f32.

@@ -221,14 +221,20 @@ export const tests = {
     const source = await page.evaluate(() => fetch("/demo/offline.js").then((response) => response.text()));
     await page.close();
     // Only its list is evaluated, here, where it has no page.
-    const list = new Function("self", "caches", `${source}; return FILES;`)({ location: { href: "http://x/demo/offline.js" }, addEventListener() {} }, {});
-    // What no page imports by itself, or only Node.
-    const others = ["offline.js", "ai-sdk.js", "node.js", "node-worker.js"];
-    const modules = (folder, path) =>
-      readdirSync(repo(folder))
-        .filter((name) => /\.(js|wasm|css|svg)$/.test(name) && !others.includes(name))
-        .map((name) => `http://x${path}${name}`);
-    equal([...list].sort(), ["http://x/demo/", ...modules("www", "/"), ...modules("www/demo", "/demo/")].sort(), "files");
+    const scope = { location: { href: "http://x/demo/offline.js" }, addEventListener() {} };
+    for (const [isRelaxed, other] of [
+      [true, "foretoken_bg.wasm"],
+      [false, "relaxed_bg.wasm"],
+    ]) {
+      const list = new Function("self", "caches", "WebAssembly", `${source}; return FILES;`)(scope, {}, { validate: () => isRelaxed });
+      // What no page imports by itself, or only Node.
+      const others = ["offline.js", "ai-sdk.js", "node.js", "node-worker.js", other];
+      const modules = (folder, path) =>
+        readdirSync(repo(folder))
+          .filter((name) => /\.(js|wasm|css|svg)$/.test(name) && !others.includes(name))
+          .map((name) => `http://x${path}${name}`);
+      equal([...list].sort(), ["http://x/demo/", ...modules("www", "/"), ...modules("www/demo", "/demo/")].sort(), "files");
+    }
   },
 
   async "nothing was asked of another origin"() {

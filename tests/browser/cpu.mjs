@@ -20,6 +20,9 @@ faults.golden = (_, response, [model, file]) => {
   response.writeHead(content ? 200 : 404).end(content || "");
 };
 
+/** What loads the engine's modules: that for relaxed SIMD, and the plain one. */
+const MODULES = [{}, { wasm: "/foretoken_bg.wasm" }];
+
 /** The token ids of a reference case. @param {string} model */
 function golden(model) {
   const bytes = readFileSync(new URL(`${model}/golden.safetensors`, folder));
@@ -59,10 +62,11 @@ export const tests = {
   async "every architecture writes what transformers writes"() {
     const cases = readdirSync(folder).map(golden);
     equal(cases.length, 14, "architectures");
-    const found = await page.evaluate(async (cases) => {
+    const wanted = MODULES.flatMap((module) => cases.map((golden) => ({ ...golden, module })));
+    const found = await page.evaluate(async (wanted) => {
       const found = [];
-      for (const { model, prompt, ids } of cases) {
-        const engine = await Engine.load(`/golden/${model}`, { device: "cpu", kv_dtype: "f32", arithmetic: "f32", max_context: 128 });
+      for (const { model, prompt, ids, module } of wanted) {
+        const engine = await Engine.load(`/golden/${model}`, { device: "cpu", kv_dtype: "f32", arithmetic: "f32", max_context: 128, ...module });
         const options = [{ speculation: "off" }, { drafter: "lookup", num_assistant_tokens_schedule: "constant", max_matching_ngram_size: 1 }];
         const texts = [];
         for (const how of options) texts.push((await engine.generate(prompt, { max_new_tokens: ids.length, ...how }).result).token_ids);
@@ -70,15 +74,15 @@ export const tests = {
         engine.dispose();
       }
       return found;
-    }, cases);
+    }, wanted);
     for (const [i, texts] of found.entries()) {
       for (const ids of texts) {
         // Behind an end of text nothing is written.
-        check(ids.length > 0, cases[i].model);
-        equal(ids, cases[i].ids.slice(0, ids.length), cases[i].model);
+        check(ids.length > 0, wanted[i].model);
+        equal(ids, wanted[i].ids.slice(0, ids.length), wanted[i].model);
       }
     }
-    check(found.filter(([ids], i) => ids.length === cases[i].ids.length).length > 7, "most texts are whole");
+    check(found.filter(([ids], i) => ids.length === wanted[i].ids.length).length > 7 * MODULES.length, "most texts are whole");
   },
 
   async "whoever drafts the text is the same"() {
@@ -105,14 +109,30 @@ export const tests = {
       { drafter: "lookup", num_assistant_tokens_schedule: "constant" },
       { drafter: "draft_model", num_assistant_tokens_schedule: "constant" },
     ];
-    for (const dtype of ["q8", "q4"]) {
-      const texts = drafters.map((how) => [tales[12].prompt, { max_new_tokens: FEW, ...how }]);
-      const { results } = await write(page, texts, { device: "cpu", dtype });
-      equal(results[0].ids.length, FEW, "tokens");
-      for (const { ids } of results) equal(ids, results[0].ids, dtype);
+    for (const [i, module] of MODULES.entries()) {
+      for (const dtype of ["q8", "q4"]) {
+        const texts = drafters.map((how) => [tales[12].prompt, { max_new_tokens: FEW, ...how }]);
+        const { results, device } = await write(page, texts, { device: "cpu", dtype, ...module });
+        equal(device.driver, ["RelaxedSimd", "Simd128"][i], "the module");
+        equal(results[0].ids.length, FEW, "tokens");
+        for (const { ids } of results) equal(ids, results[0].ids, dtype);
+      }
     }
     const refused = await page.evaluate(() => failed(Engine.load(TALES, { device: "cpu", arithmetic: "int4" })));
     equal(refused.code, "bad-option", "an unknown arithmetic");
+  },
+
+  async "where the module for relaxed SIMD is not served the plain one takes its place"() {
+    const other = await open();
+    // The worker's own requests do not pass here in every browser.
+    await other.route("**/worker.js", async (route) => {
+      const response = await route.fetch();
+      await route.fulfill({ response, body: (await response.text()).replace("relaxed_bg.wasm", "nowhere.wasm") });
+    });
+    const { results, device } = await write(other, [[tales[12].prompt, { max_new_tokens: FEW }]], { device: "cpu" });
+    await other.close();
+    equal(device.driver, "Simd128", "the module");
+    equal(results[0].ids, tales[12].greedy_ids.slice(0, FEW), "the text");
   },
 
   async "an abort is heard while the CPU computes, and the engine goes on"() {

@@ -436,7 +436,7 @@ export const tests = {
     await run("ai-sdk-react", ours, "vite", "build");
     const page = await visit(`${await serve([inside("ai-sdk-react", "dist")], { policy: STRICT })}/`, context, holdTexts);
     const send = async (text) => {
-      await page.fill("input", text);
+      await page.locator("input").pressSequentially(text);
       await page.click("text=Send");
     };
     const answered = (count) =>

@@ -5,6 +5,11 @@
 const KEPT = "foretoken-page";
 const at = (/** @type {string} */ path) => new URL(path, self.location.href).href;
 
+/** Whether worker.js takes the module for relaxed SIMD; it says what this is. */
+const isRelaxed = WebAssembly.validate(
+  Uint8Array.from([0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 15, 1, 13, 0, 65, 1, 253, 15, 65, 2, 253, 15, 253, 128, 2, 11]),
+);
+
 /** All that the page is made of. A test holds this list against the folders. */
 const FILES = [
   ...["./", "icon.svg", "style.css", "simulate_bg.wasm", "simulate.js", "marked.js", "engine-worker.js"],
@@ -50,7 +55,7 @@ const FILES = [
     "transfer",
     "worker",
   ].map((name) => `../${name}.js`),
-  "../foretoken_bg.wasm",
+  isRelaxed ? "../relaxed_bg.wasm" : "../foretoken_bg.wasm",
   "../grammar_bg.wasm",
 ].map(at);
 

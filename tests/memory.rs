@@ -1,0 +1,54 @@
+//! Where the memory ends, the CPU as a device says what has no room in it; the program goes on.
+
+mod common;
+use cap::Cap;
+use common::{blueprint_as, path, run};
+use foretoken::internals::cpu::{Engine, Model};
+use foretoken::internals::model::Capacity;
+use foretoken::internals::target::Target;
+use foretoken::{Error, KvDtype, Result, WeightDtype};
+use std::alloc::System;
+
+#[global_allocator]
+static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
+
+/// Bytes that the tests may use besides.
+const ROOM: usize = 256 << 20;
+
+fn load(capacity: Capacity) -> Result<Model> {
+    let (blueprint, weights) = blueprint_as(&path("models/tales/target"), capacity, WeightDtype::Auto);
+    run(Model::load(&blueprint, &weights, &mut |_| ()))
+}
+
+/// What has no room, and its bytes.
+fn refused<T>(outcome: Result<T>) -> (String, u64) {
+    match outcome {
+        Err(Error::OutOfGpuMemory { what, need, .. }) => (what, need),
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("there is room for it"),
+    }
+}
+
+#[test]
+fn what_has_no_room_is_an_error_and_smaller_things_work_afterwards() {
+    let small = Capacity { max_context: 1024, prefill_chunk: 64, kv_dtype: KvDtype::F16 };
+    ALLOCATOR.set_limit(ALLOCATOR.allocated() + ROOM).unwrap();
+    // 32 numbers of 4 bytes for each position.
+    let long = Capacity { max_context: 1 << 22, ..small };
+    assert_eq!(refused(load(long)), ("the rotary tables".into(), 1 << 29));
+    let wide = Capacity { prefill_chunk: 1 << 16, ..small };
+    let (what, need) = refused(load(wide));
+    assert_eq!(what, "the activations");
+    assert!(need > ROOM as u64, "{need} bytes");
+
+    let mut engine = Engine::new(load(small).unwrap(), None);
+    let tokens: Vec<u32> = (0..256).collect();
+    let logits = engine.logits(&tokens, 64).unwrap();
+    engine.truncate(0);
+    // Less than the logits of all rows take, more than those of a few.
+    ALLOCATOR.set_limit(ALLOCATOR.allocated() + 4 * logits.len()).unwrap();
+    assert_eq!(refused(engine.logits(&tokens, 256)).0, "the activations");
+    engine.truncate(0);
+    let few = engine.logits(&tokens[..32], 8).unwrap();
+    assert!(few.iter().zip(&logits).all(|(a, b)| a.to_bits() == b.to_bits()), "other logits than before");
+}
