@@ -281,6 +281,7 @@ pub use options::{
 };
 pub use session::{Embedding, FinishReason, Generation, Prompt, Score, Token, TokenLogprob};
 pub use speculate::{Distributed, Origin, RoundsBy, Speculating, Stats, Times};
+pub use target::Traffic;
 pub use text::Message;
 
 /// The inside, for this crate's own tests: nothing here is stable.

@@ -236,7 +236,7 @@ fn failures_that_pass_cost_time_and_nothing_else() {
         body["choices"][0]["token_ids"] = json!([]);
         Answer { body: body.to_string().into(), ..answer }
     };
-    let slow = |answer: Answer| Answer { delay: Duration::from_secs(3), ..answer };
+    let slow = |answer: Answer| Answer { delay: Duration::from_millis(1500), ..answer };
     let busy = |_| Answer { headers: vec![("Retry-After", "0".into())], ..Answer::status(429, "busy") };
     type Fault = (&'static str, fn(Answer) -> Answer);
     let faults: [Fault; 8] = [

@@ -4,18 +4,15 @@ use super::Endpoint;
 use super::dialect::{Answer, Dialect, words};
 use super::stream::Stream;
 use super::transport::{Incoming, Piece, Request, Transport};
+use super::tries::Tries;
 use super::vocabulary::Probe;
 use crate::error::{Error, Result};
-use crate::sample::threefry2x32;
 use crate::target::Traffic;
 use serde_json::Value;
 use std::rc::Rc;
-use web_time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Most bytes of an answer. vLLM tells of each token of a text, in 200 bytes at most.
 const LARGEST: usize = 256 << 20;
-/// Seconds between one try and the next, when no server is left that was not tried; then as the last one.
-const PAUSES: [f64; 6] = [0.0, 0.25, 0.5, 1.0, 2.0, 4.0];
 
 /// A try that failed.
 pub(super) enum Failed {
@@ -316,40 +313,4 @@ impl Client {
             }),
         }
     }
-}
-
-/// Tries of one question.
-struct Tries {
-    /// Servers to ask before a pause.
-    replicas: usize,
-    patience: f64,
-    began: Option<Instant>,
-    count: usize,
-}
-
-impl Tries {
-    fn new(replicas: usize, patience: f64) -> Self {
-        Self { replicas, patience, began: None, count: 0 }
-    }
-
-    /// What comes before the next try: nothing, or a pause of so many seconds; or how many tries there were, where the patience ends.
-    fn next(&mut self, after: Option<f64>) -> Option<Result<f64, usize>> {
-        let began = *self.began.get_or_insert_with(Instant::now);
-        self.count += 1;
-        if !self.count.is_multiple_of(self.replicas) {
-            return None;
-        }
-        let pause = PAUSES[(self.count / self.replicas - 1).min(PAUSES.len() - 1)];
-        // Clients that failed together should not come back together.
-        let pause = after.unwrap_or(pause).max(pause) * (1.0 + chance() / 4.0);
-        let ends = began.elapsed().as_secs_f64() + pause > self.patience;
-        Some(if ends { Err(self.count) } else { Ok(pause) })
-    }
-}
-
-/// A number from 0 to 1, another one each time.
-fn chance() -> f64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let [mixed, _] = threefry2x32([since.subsec_nanos(), 0], [since.as_secs() as u32, 0]);
-    f64::from(mixed) / f64::from(u32::MAX)
 }

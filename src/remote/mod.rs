@@ -20,6 +20,7 @@ mod http;
 mod server;
 mod stream;
 mod transport;
+mod tries;
 mod vocabulary;
 
 pub use dialect::{Answer, Dialect};

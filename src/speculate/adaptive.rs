@@ -30,7 +30,7 @@ const PAUSES: [usize; 2] = [4, 256];
 /// other drafters would bring.
 ///
 /// Hardly ever slower: a round is done only where losing all its draft tokens would not overdraw an account. It begins a text
-/// with 1.2 target forwards, gets 0.5 % of the time and what drafts win, and pays what they lose. Reading what a draft model
+/// with 1.2 target forwards (and the way to a server, if the target is on one), gets 0.5 % of the time and what drafts win, and pays what they lose. Reading what a draft model
 /// missed has as much of the whole text in advance, and what earlier texts did not use. This holds as far as the costs do.
 ///
 /// Plain decoding is meant as it is fastest: submitted ahead. A round that waits for a proposal costs more, so that is done
@@ -107,7 +107,7 @@ impl Adaptive {
     /// read already.
     pub fn begin(&mut self, known: Vec<Box<dyn Drafter>>, draft_model: Option<usize>) {
         self.reading = (self.reading + self.funds).clamp(0.0, SAVINGS);
-        self.funds = ALLOWANCE;
+        self.funds = ALLOWANCE + if self.costs.is_far() { self.costs.waiting() } else { 0.0 };
         // At another position plain decoding takes another time: no draft that wins less than twice comes first.
         self.since_plain += (0.5 / LOSS) as usize;
         self.costs.begin();
@@ -196,7 +196,8 @@ impl Adaptive {
             let missed = self.text.length.saturating_sub(read + READ_PER_STEP);
             (
                 Origin::DraftModel,
-                if self.acceptance[Origin::DraftModel as usize].is_new() { 1 } else { most },
+                // One token is never worth the way to a server.
+                if self.acceptance[Origin::DraftModel as usize].is_new() && !self.costs.is_far() { 1 } else { most },
                 self.costs.reading(missed),
             )
         });

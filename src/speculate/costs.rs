@@ -52,6 +52,11 @@ impl Costs {
         self.told.waiting
     }
 
+    /// Whether each draft costs the way to a server.
+    pub fn is_far(&self) -> bool {
+        self.told.far
+    }
+
     /// A round of a drafter. Those of the draft model are submitted ahead, unless the target is far.
     pub fn cost(&self, drafter: Origin, tokens: usize) -> f64 {
         let Timings { rows, step, waiting, far, .. } = self.told;

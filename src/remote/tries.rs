@@ -1,0 +1,65 @@
+//! When to ask again.
+
+use crate::sample::threefry2x32;
+use web_time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Seconds between one try and the next, when no server is left that was not tried; then as the last one.
+const PAUSES: [f64; 6] = [0.0, 0.25, 0.5, 1.0, 2.0, 4.0];
+
+/// Tries of one question.
+pub(super) struct Tries {
+    /// Servers to ask before a pause.
+    replicas: usize,
+    patience: f64,
+    began: Option<Instant>,
+    count: usize,
+}
+
+impl Tries {
+    /// With none so far.
+    pub fn new(replicas: usize, patience: f64) -> Self {
+        Self { replicas, patience, began: None, count: 0 }
+    }
+
+    /// What comes before the next try: nothing, or a pause of so many seconds; or how many tries there were, where the patience ends.
+    pub fn next(&mut self, after: Option<f64>) -> Option<Result<f64, usize>> {
+        let began = *self.began.get_or_insert_with(Instant::now);
+        self.count += 1;
+        if !self.count.is_multiple_of(self.replicas) {
+            return None;
+        }
+        let pause = PAUSES[(self.count / self.replicas - 1).min(PAUSES.len() - 1)];
+        // Clients that failed together should not come back together.
+        let pause = after.unwrap_or(pause).max(pause) * (1.0 + chance() / 4.0);
+        let ends = began.elapsed().as_secs_f64() + pause > self.patience;
+        Some(if ends { Err(self.count) } else { Ok(pause) })
+    }
+}
+
+/// A number from 0 to 1, another one each time.
+fn chance() -> f64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let [mixed, _] = threefry2x32([since.subsec_nanos(), 0], [since.as_secs() as u32, 0]);
+    f64::from(mixed) / f64::from(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_and_come_when_all_servers_were_asked() {
+        let mut tries = Tries::new(2, 60.0);
+        let mut last = 0.0;
+        for pause in PAUSES {
+            assert_eq!(tries.next(None), None);
+            let Some(Ok(found)) = tries.next(None) else { panic!("patience ends early") };
+            assert!((pause..=1.25 * pause).contains(&found) && found >= last, "{found} for {pause}");
+            last = found;
+        }
+        // A server may ask for more, but not for more than there is patience.
+        let mut tries = Tries::new(1, 60.0);
+        assert!(matches!(tries.next(Some(9.0)), Some(Ok(pause)) if (9.0..=11.25).contains(&pause)));
+        assert_eq!(tries.next(Some(100.0)), Some(Err(2)));
+    }
+}
