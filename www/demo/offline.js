@@ -50,6 +50,7 @@ const FILES = [
     "remote",
     "saved",
     "sealed",
+    "served",
     "spawn",
     "tools",
     "transfer",
