@@ -31,6 +31,7 @@ const MODULES = [
   "remote",
   "saved",
   "sealed",
+  "served",
   "spawn",
   "tools",
   "transfer",

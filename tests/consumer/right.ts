@@ -102,6 +102,7 @@ function advice(code: ErrorCode): string {
       return "download";
     case "unauthorized":
     case "overloaded":
+    case "tokenizer-mismatch":
       return "server";
     case "bad-config":
     case "bad-weights":
