@@ -36,35 +36,29 @@ pub(crate) fn locate(option: &'static str, name: &str) -> Result<Place> {
 
 /// The files that an option names: a folder, or a model of the Hub, which is downloaded first where it is not in the cache. `progress`
 /// hears of bytes that came and of all bytes.
-pub(crate) fn open(
-    option: &'static str,
-    name: &str,
-    #[cfg_attr(not(feature = "hub"), expect(unused_variables, reason = "nothing is downloaded"))]
-    progress: &mut dyn FnMut(u64, u64),
-) -> Result<Folder> {
-    Folder::open(match locate(option, name)? {
-        Place::Here(path) => path,
-        #[cfg(feature = "hub")]
-        Place::Hub(id) => hub()?.download(&id, progress).map_err(|error| neither(error, &id))?,
-    })
+pub(crate) fn open(option: &'static str, name: &str, progress: &mut dyn FnMut(u64, u64)) -> Result<Folder> {
+    get(option, name, true, progress)
 }
 
 /// The same, of a model that runs elsewhere: its tokenizer and its configuration are enough.
-pub(crate) fn words(
-    option: &'static str,
-    name: &str,
-    #[cfg_attr(not(feature = "hub"), expect(unused_variables, reason = "nothing is downloaded"))]
-    progress: &mut dyn FnMut(u64, u64),
-) -> Result<Folder> {
+pub(crate) fn words(option: &'static str, name: &str, progress: &mut dyn FnMut(u64, u64)) -> Result<Folder> {
+    get(option, name, false, progress)
+}
+
+#[cfg_attr(not(feature = "hub"), expect(unused_variables, reason = "nothing is downloaded"))]
+fn get(option: &'static str, name: &str, with_weights: bool, progress: &mut dyn FnMut(u64, u64)) -> Result<Folder> {
     Folder::open(match locate(option, name)? {
         Place::Here(path) => path,
         #[cfg(feature = "hub")]
-        Place::Hub(id) if id.file.is_none() => {
-            hub()?.download_words(&id, progress).map_err(|error| neither(error, &id))?
+        Place::Hub(id) => {
+            let hub = hub()?;
+            // Of a GGUF file nothing can be left out.
+            let found = match with_weights || id.file.is_some() {
+                true => hub.download(&id, progress),
+                false => hub.download_words(&id, progress),
+            };
+            found.map_err(|error| neither(error, &id))?
         }
-        // Of a GGUF file nothing can be left out.
-        #[cfg(feature = "hub")]
-        Place::Hub(_) => return open(option, name, progress),
     })
 }
 

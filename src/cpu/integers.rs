@@ -313,7 +313,12 @@ impl<B: Block, const G: usize> Four<'_, B, G> {
             unroll!(i in N => {
                 let [a, b, c, d] = &panels[i].codes[at];
                 let products =
-                    [B::multiply::<I, G>(simd, block, a), B::multiply::<I, G>(simd, block, b), B::multiply::<I, G>(simd, block, c), B::multiply::<I, G>(simd, block, d)];
+                    [
+                        B::multiply::<I, G>(simd, block, a),
+                        B::multiply::<I, G>(simd, block, b),
+                        B::multiply::<I, G>(simd, block, c),
+                        B::multiply::<I, G>(simd, block, d),
+                    ];
                 let (scales, factors) = (&self.scales[at], simd.four(&panels[i].scales[at]));
                 let first = simd.splat(scales[0][out]);
                 totals[i] = if G == 1 {

@@ -101,7 +101,8 @@ impl<T: Instance, B: AsyncFn() -> Result<T>> Worker<T, B> {
         self.text.extend(feed.tokens);
     }
 
-    /// The model's token after each of the last `rows` tokens of the text. What was not cached goes through the model in the same forward, as far as one forward holds it; what is before that, chunk by chunk:
+    /// The model's token after each of the last `rows` tokens of the text. What was not cached goes through the model in the
+    /// same forward, as far as one forward holds it; what is before that, chunk by chunk:
     /// `prefilled` hears how many tokens were read, and none come back where it breaks.
     ///
     /// # Errors
