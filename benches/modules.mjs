@@ -1,5 +1,5 @@
-// node benches/modules.mjs [--models tales,smollm2] [--tokens 48] [--passes 3]: the engine's two modules on the CPU, in one page and in
-// turns: milliseconds of rounds of one row and of eight, medians.
+// node benches/modules.mjs [--models tales,smollm2] [--tokens 48] [--passes 3]: the engine's two modules on the CPU, and two threads, in one page
+// and in turns: milliseconds of rounds of one row and of eight, medians.
 import { existsSync, readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { needBuild } from "../scripts/build.mjs";
@@ -26,13 +26,14 @@ faults.repository = (_, response, path) => {
 for (const name of chosen) {
   const { path, prompts } = MODELS[name];
   if (!existsSync(repo(path))) fail(`${path} is not there: node scripts/models.mjs fetches it`);
-  const page = await open(browser);
+  const page = await open(browser, "/isolated/");
   await page.evaluate(async (model) => {
     globalThis.engines = [];
-    for (const module of [{ wasm: "/foretoken_bg.wasm" }, {}]) engines.push(await Engine.load(model, { device: "cpu", cache: false, ...module }));
+    const ways = [{ threads: 1, wasm: "/foretoken_bg.wasm" }, { threads: 1 }, { threads: 2 }];
+    for (const way of ways) engines.push(await Engine.load(model, { device: "cpu", cache: false, ...way }));
   }, `/repository/${path}`);
   const exercises = JSON.parse(readFileSync(new URL(prompts, import.meta.url), "utf8")).filter(({ kind }) => ["retell", "rename"].includes(kind));
-  const found = [0, 1].map(() => ({ 1: [], 8: [] }));
+  const found = [0, 1, 2].map(() => ({ 1: [], 8: [] }));
   const write = ([engine, prompt, options]) =>
     page.evaluate(
       async ([engine, prompt, options]) => {
@@ -46,15 +47,15 @@ for (const name of chosen) {
     );
   for (let pass = 0; pass < Number(values.passes); pass += 1)
     for (const { prompt, max_new_tokens } of exercises)
-      for (const engine of [0, 1])
+      for (const engine of found.keys())
         for (const options of [PLAIN, EIGHT]) {
           const rounds = await write([engine, prompt, { ...options, max_new_tokens: Math.min(max_new_tokens, Number(values.tokens)) }]);
           for (const [rows, took] of rounds) found[engine][rows]?.push(took);
         }
   for (const [engine, took] of found.entries()) {
     const [one, eight] = [1, 8].map((rows) => took[rows].sort((a, b) => a - b)[took[rows].length >> 1]);
-    const driver = await page.evaluate((engine) => engines[engine].device.driver, engine);
-    console.log(`${name.padEnd(8)} ${driver.padEnd(12)} T(1) ${one.toFixed(2)}  T(8) ${eight.toFixed(2)}  T(8)/T(1) ${(eight / one).toFixed(2)}`);
+    const { name: device, driver } = await page.evaluate((engine) => engines[engine].device, engine);
+    console.log(`${name.padEnd(8)} ${device}, ${driver.padEnd(12)} T(1) ${one.toFixed(2)}  T(8) ${eight.toFixed(2)}  T(8)/T(1) ${(eight / one).toFixed(2)}`);
   }
   await page.close();
 }

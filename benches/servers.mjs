@@ -126,15 +126,26 @@ const MODES = {
   adaptive: { options: model, schedule: null },
 };
 
+/** Lengths of matches: one that fills a draft goes on with the next, over the target's own token. */
+function lengths({ per_step_accepted: accepted, per_step_drafted: drafted }) {
+  const [matches, fills] = [[], (round) => drafted[round] > 0 && accepted[round] === drafted[round]];
+  accepted.forEach((count, round) => {
+    if (round > 0 && fills(round - 1)) matches.push(matches.pop() + 1 + count);
+    else matches.push(count);
+  });
+  return matches;
+}
+
 const median = (values) => values.sort((a, b) => a - b)[Math.floor(values.length / 2)];
 const mean = (values) => values.reduce((sum, value) => sum + value, 0) / Math.max(1, values.length);
 
 function predicted({ stats, ids }, schedule, count) {
   if (!schedule) return null;
-  const { distributed, times, num_spec_steps: rounds, per_step_accepted: matches, per_step_drafted: drafts } = stats;
+  const { distributed, times, num_spec_steps: rounds, per_step_drafted: drafts } = stats;
   const target = distributed?.target_latency ?? (times.total - times.draft) / rounds;
   const drafter = Math.max(distributed?.drafter_latency ?? times.draft / Math.max(1, mean(drafts) * rounds), target / 5000);
   const lookahead = distributed?.lookahead ?? Math.max(1, Math.round(mean(drafts)));
+  const matches = distributed ? stats.per_step_accepted : lengths(stats);
   const found = simulate({ target, drafter, matches, lookahead, sp: distributed?.sp_degree ?? 1, count: Math.min(count, ids.length) });
   return found[schedule] / Math.min(count, ids.length);
 }

@@ -1,6 +1,6 @@
 // npm run build: the Rust library -> www/foretoken.js, www/foretoken_bg.wasm and relaxed_bg.wasm, small enough for a web page; www/grammar.js and
 // grammar_bg.wasm, which a page loads when a text is to have a form; the page's
-// simulator, www/demo/simulate.js and simulate_bg.wasm, its parser of Markdown, marked.js, its models, tales/, and documents, docs/. Of www/ then dist/, which npm publishes.
+// simulator, www/demo/simulate.js and simulate_bg.wasm, two libraries, marked.js and oniguruma.js, its models, tales/, and documents, docs/. Of www/ then dist/, which npm publishes.
 import { spawnSync } from "node:child_process";
 import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -18,9 +18,9 @@ const target = process.env.CARGO_TARGET_DIR ?? join(root, "target");
 const www = join(root, "www");
 const dist = join(root, "dist");
 /** Promised: JS and WASM together, gzipped. */
-const LIMIT = 1_200_000;
-/** The same of what is loaded on demand. */
-const LATER = { files: ["candidates.js", "grammar_bg.wasm", "openai.js"], limit: 480_000 };
+const LIMIT = 900_000;
+/** The same of what is loaded on demand, or elsewhere than in a page. */
+const LATER = { files: ["ai-sdk.js", "candidates.js", "grammar_bg.wasm", "node-worker.js", "node.js", "openai.js", "tools.js"], limit: 480_000 };
 /** The engine's modules, of which a page downloads one. */
 const ENGINES = ["foretoken_bg.wasm", "relaxed_bg.wasm"];
 
@@ -74,13 +74,20 @@ function larger(...scripts) {
   return more.join("\n");
 }
 
+/** How the engine is built: with what the browser has instead of crates. */
+const browser = join(root, "browser");
+const ENGINE = ["--manifest-path", join(browser, "Cargo.toml"), "--package", "foretoken"];
+
+/** Gives that the versions of everything else; cargo adds what is replaced. */
+export const needLock = () => copyFileSync(join(root, "Cargo.lock"), join(browser, "Cargo.lock"));
+
 /**
  * What is built: the engine and the grammars that are published, and the simulator of the demo page. The engine is built once more
  * for browsers with relaxed SIMD, where the loops of a CPU are quicker; only this crate is compiled again, and one script serves both.
  */
 const MODULES = [
-  { name: "foretoken", folder: www, flags: [] },
-  { name: "relaxed", script: "foretoken", folder: www, flags: ["--", "-Ctarget-feature=+relaxed-simd"] },
+  { name: "foretoken", folder: www, flags: ENGINE },
+  { name: "relaxed", script: "foretoken", folder: www, flags: [...ENGINE, "--", "-Ctarget-feature=+relaxed-simd"] },
   { name: "grammar", folder: www, flags: ["--features", "grammar"] },
   { name: "simulate", folder: join(www, "demo"), flags: ["--features", "simulator"] },
 ];
@@ -102,15 +109,18 @@ function quantise() {
   }
 }
 
-/** The page's parser of Markdown, one file out of its package. */
-const parser = join(www, "demo", "marked.js");
+/** Libraries as one file each: the page's parser of Markdown, and the engine's translator of regular expressions. */
+const LIBRARIES = [
+  { name: "marked", exported: "lexer", file: join(www, "demo", "marked.js") },
+  { name: "oniguruma-to-es", exported: "toRegExp", file: join(www, "oniguruma.js") },
+];
 
-/** Makes the parser's file, with its licence. */
-function bundleParser() {
+/** Makes a library's file, with its licence. @param {typeof LIBRARIES[number]} library */
+function bundle({ name, exported, file }) {
   const { buildSync } = createRequire(import.meta.url)("esbuild");
-  const stdin = { contents: 'export { lexer } from "marked";', resolveDir: root };
-  const licence = readFileSync(join(root, "node_modules", "marked", "LICENSE"), "utf8").trim();
-  buildSync({ stdin, banner: { js: `/*!\n${licence}\n*/` }, bundle: true, minify: true, format: "esm", outfile: parser, logLevel: "warning" });
+  const stdin = { contents: `export { ${exported} } from "${name}";`, resolveDir: root };
+  const licence = readFileSync(join(root, "node_modules", name, "LICENSE"), "utf8").trim();
+  buildSync({ stdin, banner: { js: `/*!\n${licence}\n*/` }, bundle: true, minify: true, format: "esm", outfile: file, logLevel: "warning" });
 }
 
 /** Builds the modules, the page's models, types and documents. */
@@ -122,9 +132,10 @@ export async function build() {
   const target32 = ["--target", "wasm32-unknown-unknown"];
   // Fetched first, so that the folders whose names are left out are there.
   run("cargo", ["fetch", ...target32], cwd);
+  needLock();
   // Every browser that has WebGPU has vector instructions, and so have others of the last years.
   const rustflags = ["-Ctarget-feature=+simd128", ...withoutPaths()].join("\x1f");
-  const env = { ...process.env, CARGO_ENCODED_RUSTFLAGS: rustflags };
+  const env = { ...process.env, CARGO_ENCODED_RUSTFLAGS: rustflags, CARGO_TARGET_DIR: target };
   const raw = join(target, "wasm32-unknown-unknown", "wasm", "foretoken.wasm");
   // Not imported above, because it may just have been installed.
   const { transformSync } = createRequire(import.meta.url)("esbuild");
@@ -159,7 +170,7 @@ export async function build() {
     copyFileSync(join(glue, `${scriptName}.d.ts`), join(folder, `${scriptName}.d.ts`));
   }
   quantise();
-  bundleParser();
+  LIBRARIES.forEach(bundle);
   makePackage();
   await makeDocs();
 }
@@ -176,7 +187,7 @@ export function makePackage() {
   for (const project of ["tsconfig.json", "tsconfig.node.json"])
     run(process.execPath, [join(root, "node_modules", "typescript", "bin", "tsc"), "--project", join(root, project)]);
   for (const file of readdirSync(www).filter((name) => /\.(js|wasm)$/.test(name))) {
-    const isBuilt = MODULES.some(({ name }) => file.startsWith(`${name}.`));
+    const isBuilt = MODULES.some(({ name }) => file.startsWith(`${name}.`)) || LIBRARIES.some((library) => library.file === join(www, file));
     if (file.endsWith(".js") && !isBuilt) writeFileSync(join(dist, file), bare(readFileSync(join(www, file), "utf8")));
     else copyFileSync(join(www, file), join(dist, file));
   }
@@ -215,7 +226,7 @@ export function outdated() {
   const built = modules.concat(PAIR.map((model) => join(served, model, "model.safetensors")));
   if (!built.every(existsSync)) return true;
   const age = (file) => statSync(file).mtimeMs;
-  const sources = ["src", "shaders", "models"].flatMap((folder) =>
+  const sources = ["src", "shaders", "models", "browser"].flatMap((folder) =>
     readdirSync(join(root, folder), { recursive: true }).map((file) => join(root, folder, file)),
   );
   const newest = Math.max(...[...sources, join(root, "Cargo.toml"), join(root, "Cargo.lock")].map(age));
@@ -226,7 +237,7 @@ export function outdated() {
 export async function needBuild() {
   if (outdated()) return build();
   needNpm();
-  if (!existsSync(parser)) bundleParser();
+  LIBRARIES.filter(({ file }) => !existsSync(file)).forEach(bundle);
   makePackage();
   await makeDocs();
 }

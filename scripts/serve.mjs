@@ -21,6 +21,9 @@ const [, policy] = /http-equiv="Content-Security-Policy" content="([^"]*)"/.exec
 /** The page's own policy, for workers too, and what only a header can say. */
 export const CSP = `${policy.trim().replace(/\s+/g, " ")}; frame-ancestors 'none'`;
 
+/** With these, on pages and on their scripts, the engine may have several threads of the CPU. */
+export const ISOLATED = { "Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Embedder-Policy": "require-corp" };
+
 /** The file behind a URL path; null when it leads elsewhere. */
 function locate(path) {
   const parts = decodeURIComponent(path).split("/").filter(Boolean);
@@ -59,6 +62,8 @@ export function answer(request, response) {
   const { start, end } = part ?? { start: 0, end: size - 1 };
   response.writeHead(part ? 206 : 200, {
     ...headers,
+    // An isolated page that its service worker answers for does not come back in Firefox: the demo is none.
+    ...(extname(file) === ".js" && ISOLATED),
     "Content-Type": TYPES[extname(file)] ?? "application/octet-stream",
     "Content-Length": end - start + 1,
     "Accept-Ranges": "bytes",

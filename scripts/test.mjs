@@ -1,6 +1,6 @@
 // npm test: format and lints, of JavaScript and for both targets, every test, natively, of the packages and in both browsers. A missing adapter fails the run.
 import { tmpdir } from "node:os";
-import { needNpm } from "./build.mjs";
+import { needLock, needNpm } from "./build.mjs";
 import { needChromium, needFirefox, needRust, needVulkan, needWebKit, run } from "./system.mjs";
 
 needRust();
@@ -18,6 +18,10 @@ cargo("clippy", "--all-targets", "--", "--deny", "warnings");
 run("cargo", ["doc", "--no-deps", "--features", "cli"], { env: { ...env, RUSTDOCFLAGS: "--deny warnings" } });
 cargo("clippy", "--lib", "--target", "wasm32-unknown-unknown", "--", "--deny", "warnings");
 for (const module of ["simulator", "grammar"]) cargo("clippy", "--lib", "--features", module, "--target", "wasm32-unknown-unknown", "--", "--deny", "warnings");
+needLock();
+const crates = ["--manifest-path", "browser/Cargo.toml", "--package", "fancy-regex", "--package", "regex", "--package", "spm_precompiled"];
+cargo("fmt", "--check", ...crates);
+cargo("clippy", ...crates, "--profile", "wasm", "--target-dir", "target", "--target", "wasm32-unknown-unknown", "--", "--deny", "warnings");
 cargo("test", "--release");
 run(process.execPath, ["tests/crate.mjs"], { env });
 run(process.execPath, ["scripts/build.mjs"]);

@@ -1,5 +1,5 @@
 // Rows of x in codes of 8 bits, for matmuls with integers: of each 32 elements two units of 16 codes, then one of their scale, and
-// the scale times the sum of the first 16 codes, of the others, and of all. What stands behind the elements is copied.
+// the sums of the first 16 codes, of the others, and of all as a float. What stands behind the elements is copied.
 const THREADS = 64u;
 const SHARING = 8u;  // threads that have 32 elements between them
 
@@ -49,11 +49,10 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) threa
         if (place == 0u) {
             let low = code_sums[first] + code_sums[first + 1u] + code_sums[first + 2u] + code_sums[first + 3u];
             let high = code_sums[first + 4u] + code_sums[first + 5u] + code_sums[first + 6u] + code_sums[first + 7u];
-            let scale = largest / 127.0;
-            y[block + 8u] = bitcast<u32>(scale);
-            y[block + 9u] = bitcast<u32>(scale * f32(low));
-            y[block + 10u] = bitcast<u32>(scale * f32(high));
-            y[block + 11u] = bitcast<u32>(scale * f32(low + high));
+            y[block + 8u] = bitcast<u32>(largest / 127.0);
+            y[block + 9u] = bitcast<u32>(low);
+            y[block + 10u] = bitcast<u32>(high);
+            y[block + 11u] = bitcast<u32>(f32(low + high));
         }
     } else if (at < dims.blocks * SHARING + dims.behind) {
         let unit = to + (dims.blocks * 3u + at - dims.blocks * SHARING) * 4u;

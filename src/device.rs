@@ -1,12 +1,12 @@
 //! Where models run: on a GPU, on the CPU, the target on a server; and the models there, as one target.
 
 use crate::constraint::Shared;
-use crate::cpu;
+use crate::cpu::{self, Processor};
 use crate::decode;
 use crate::error::Result;
 use crate::gpu::{Arithmetic, Counters, DeviceInfo, Gpu, GpuOptions};
 use crate::model::{Memory, ModelSpec};
-use crate::options::DeviceChoice;
+use crate::options::{DeviceChoice, LoadOptions};
 use crate::remote;
 use crate::sample::Sampling;
 use crate::target::{Draft, Queue, Target, Translate, Verified};
@@ -17,8 +17,8 @@ use std::rc::Rc;
 pub enum Device {
     /// On this one.
     Gpu(Rc<Gpu>),
-    /// On the processor: all of its cores; in a page, one.
-    Cpu,
+    /// On the processor.
+    Cpu(Rc<Processor>),
 }
 
 impl From<&Rc<Gpu>> for Device {
@@ -32,7 +32,7 @@ impl Device {
     pub fn info(&self) -> &DeviceInfo {
         match self {
             Self::Gpu(gpu) => gpu.info(),
-            Self::Cpu => cpu::info(),
+            Self::Cpu(processor) => processor.info(),
         }
     }
 
@@ -40,18 +40,28 @@ impl Device {
     pub fn counters(&self) -> Counters {
         match self {
             Self::Gpu(gpu) => gpu.counters(),
-            Self::Cpu => Counters::default(),
+            Self::Cpu(_) => Counters::default(),
         }
+    }
+
+    /// The processor with all of its cores; in a page, with one thread.
+    pub fn cpu() -> Self {
+        Self::Cpu(Rc::new(Processor::new(None)))
     }
 
     /// The device that is wanted, and in words why it is none of the GPUs, where nobody asked for the CPU.
     ///
     /// # Errors
     /// As [`Gpu::open`], where a GPU was asked for.
-    pub async fn open(wanted: DeviceChoice, options: &GpuOptions) -> Result<(Self, Option<String>)> {
-        let open = Gpu::open(options);
-        match wanted {
-            DeviceChoice::Cpu => Ok((Self::Cpu, None)),
+    pub async fn open(options: &LoadOptions, gpu: &GpuOptions) -> Result<(Self, Option<String>)> {
+        #[cfg(not(target_arch = "wasm32"))]
+        let cpu = || Self::Cpu(Rc::new(Processor::new(options.threads)));
+        // Others take part once a page has started them.
+        #[cfg(target_arch = "wasm32")]
+        let cpu = Self::cpu;
+        let open = Gpu::open(gpu);
+        match options.device {
+            DeviceChoice::Cpu => Ok((cpu(), None)),
             DeviceChoice::Webgpu => Ok((Self::Gpu(open.await?), None)),
             DeviceChoice::Auto => Ok(match open.await {
                 Ok(gpu) if !gpu.info().software => (Self::Gpu(gpu), None),
@@ -59,9 +69,9 @@ impl Device {
                     let DeviceInfo { name, backend, .. } = gpu.info();
                     let name = if name.is_empty() { backend } else { name };
                     let reason = format!("the only adapter, {name}, computes there too, more slowly");
-                    (Self::Cpu, Some(format!("the models run on the CPU: {reason}")))
+                    (cpu(), Some(format!("the models run on the CPU: {reason}")))
                 }
-                Err(error) => (Self::Cpu, Some(format!("the models run on the CPU: {error}"))),
+                Err(error) => (cpu(), Some(format!("the models run on the CPU: {error}"))),
             }),
         }
     }
@@ -129,7 +139,7 @@ impl Engine {
     pub fn device(&self) -> &DeviceInfo {
         match self {
             Self::Gpu(engine) => engine.gpu().info(),
-            Self::Cpu(_) => cpu::info(),
+            Self::Cpu(engine) => engine.target().processor().info(),
             Self::Server(engine) => engine.server().info(),
         }
     }

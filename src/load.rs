@@ -104,10 +104,10 @@ impl<S: Source> Loadable<S> {
     }
 
     /// Reads it into the CPU's memory. `loaded` hears of every portion's bytes.
-    async fn read(&self, loaded: &mut dyn FnMut(u64)) -> Result<cpu::Model> {
+    async fn read(&self, processor: &Rc<cpu::Processor>, loaded: &mut dyn FnMut(u64)) -> Result<cpu::Model> {
         let Self { blueprint, weights, .. } = self;
         let place = weights.source().name();
-        cpu::Model::load(blueprint, weights, loaded).await.map_err(|error| error.within(&place))
+        cpu::Model::load(processor, blueprint, weights, loaded).await.map_err(|error| error.within(&place))
     }
 }
 
@@ -209,10 +209,10 @@ impl<S: Source, A: Source> Pair<S, A> {
                 engine.check_invariance().await?;
                 Engine::Gpu(Box::new(engine))
             }
-            Device::Cpu => {
-                let model = target.read(&mut progress).await?;
+            Device::Cpu(processor) => {
+                let model = target.read(processor, &mut progress).await?;
                 let draft = match assistant {
-                    Some(assistant) => or_warning(assistant.read(&mut progress).await, &mut warnings)?,
+                    Some(assistant) => or_warning(assistant.read(processor, &mut progress).await, &mut warnings)?,
                     None => None,
                 };
                 progress(all);

@@ -76,6 +76,8 @@ pub enum Progress<'a> {
     },
     /// A token.
     Token(&'a Token),
+    /// Nothing new of a target on a server. Whoever wants no more of it wakes the task, and is asked.
+    Waiting,
 }
 
 /// A generated token.

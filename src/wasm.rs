@@ -10,6 +10,8 @@ use wasm_bindgen::prelude::*;
 
 #[cfg(not(any(feature = "grammar", feature = "simulator")))]
 mod constraint;
+#[cfg(not(any(feature = "grammar", feature = "simulator")))]
+mod files;
 #[cfg(feature = "grammar")]
 mod grammar;
 #[cfg(not(any(feature = "grammar", feature = "simulator")))]
@@ -20,6 +22,8 @@ mod served;
 mod session;
 #[cfg(feature = "simulator")]
 mod simulate;
+#[cfg(not(any(feature = "grammar", feature = "simulator")))]
+mod team;
 
 /// Keeps the words of a panic: all that JS sees of it otherwise is `unreachable`.
 #[wasm_bindgen(start)]
@@ -36,6 +40,8 @@ fn to_value(value: &impl Serialize) -> JsValue {
     value.serialize(&Serializer::json_compatible()).unwrap_or_else(JsValue::from)
 }
 
-fn to_error(error: Error) -> JsValue {
-    to_value(&error)
+impl From<Error> for JsValue {
+    fn from(error: Error) -> Self {
+        to_value(&error)
+    }
 }

@@ -570,32 +570,43 @@ fn a_clock_that_stands_still_is_no_error() {
     assert_eq!((state.plain_tokens_per_second, state.expected_tokens_per_second), (0.0, 0.0));
 }
 
-/// On a server a round waits for the way there and back, also one of the draft model; what the server streams does not.
+/// Time over that of the server's own streamed decoding: texts of a length, each the first of its drafter. A round waits for the way
+/// there and back, also one of the draft model; what the server streams does not.
+fn far(way: f64, length: usize, drafts: Option<(f64, f64)>, lookup: Option<(f64, f64)>) -> f64 {
+    let name = ("server", "flat", 0.1, "");
+    let world = World { name, drafts, step: 0.1, verify: FLAT, lookup, prompt: 20, host: way, far: true };
+    let rows = [1.0, 2.0, 4.0, 8.0, 16.0].map(FLAT);
+    let told = Told { plain: Some(0.02), rows, timed: true, step: world.step, waiting: way, far: true };
+    let (mut time, mut streamed) = (0.0, 0.0);
+    for seed in 0..8 {
+        let text = Text { world, length, seed };
+        time += adaptive(&mut Adaptive::new(told), text, Timings::Exact).0;
+        streamed += text.plain() + way * text.seconds(0);
+    }
+    time / streamed
+}
+
 #[test]
 fn a_server_writes_by_itself_where_the_way_costs_more_than_drafts_win() {
-    let total = |way: f64, drafts: f64| {
-        let world = World {
-            name: ("server", "flat", 0.1, "no lookup"),
-            drafts: Some((drafts, drafts)),
-            step: 0.1,
-            verify: FLAT,
-            lookup: None,
-            prompt: 20,
-            host: way,
-            far: true,
-        };
-        let rows = [1.0, 2.0, 4.0, 8.0, 16.0].map(FLAT);
-        let told = Told { plain: Some(0.02), rows, timed: true, step: world.step, waiting: way, far: true };
-        let (mut drafter, mut time, mut plain) = (Adaptive::new(told), 0.0, 0.0);
-        for seed in 0..4 {
-            let text = Text { world, length: 256, seed };
-            time += adaptive(&mut drafter, text, Timings::Exact).0;
-            plain += text.plain();
-        }
-        time / plain
-    };
     for (way, drafts) in [(15.0, 0.95), (15.0, 0.3), (2.0, 0.3), (0.5, 0.0)] {
-        assert!(total(way, drafts) < 1.08, "way {way}, drafts {drafts}: {:.3} of plain", total(way, drafts));
+        let found = far(way, 256, Some((drafts, drafts)), None);
+        assert!(found < 1.05, "way {way}, drafts {drafts}: {found:.3} of streamed");
     }
-    assert!(total(1.0, 0.95) < 0.6, "{:.3} of plain", total(1.0, 0.95));
+    assert!(far(1.0, 256, Some((0.95, 0.95)), None) < 0.6);
+}
+
+/// Lookups are judged by what the server writes, so in short texts nothing is lost, and in long ones a copy is sent.
+#[test]
+fn a_server_is_interrupted_for_proposals_that_were_confirmed() {
+    for way in [0.5, 3.0, 5.5, 15.0, 40.0] {
+        for lookup in [(0.2, 0.5), (0.6, 0.0), (0.6, 0.8), (0.1, 0.95), (0.9, 0.95)] {
+            for length in [32, 256] {
+                let found = far(way, length, None, Some(lookup));
+                println!("way {way}, lookup {lookup:?}, {length} tokens: {found:.3} of streamed");
+                assert!(found <= 1.05, "way {way}, lookup {lookup:?}, {length} tokens: {found:.3} of streamed");
+            }
+        }
+    }
+    assert!(far(3.0, 256, None, Some((0.9, 0.99))) < 0.8);
+    assert!(far(0.5, 256, None, Some((0.6, 0.8))) < 0.7);
 }

@@ -115,6 +115,7 @@ fn dependencies_point_one_way() {
             "wasm",
             &[
                 "constraint",
+                "cpu",
                 "device",
                 "error",
                 "gpu",

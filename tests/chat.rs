@@ -104,7 +104,7 @@ fn taking_turns(device: impl Into<Device>, prompt_cache_bytes: u64) -> (Vec<usiz
 
 #[test]
 fn conversations_that_take_turns_are_not_read_again() {
-    for device in [Device::from(&gpu()), Device::Cpu] {
+    for device in [Device::from(&gpu()), Device::cpu()] {
         let (nothing, alone, _) = taking_turns(device.clone(), 0);
         let (all, together, mut session) = taking_turns(device.clone(), 64 << 20);
         assert_eq!(together, alone);
@@ -127,7 +127,7 @@ fn conversations_that_take_turns_are_not_read_again() {
 fn a_saved_conversation_goes_on_in_another_session() {
     let options = GenerateOptions::new().max_new_tokens(12);
     let begin = |device: Device, target: &str| load_on(device, target, "models/tales/draft", 512, 0);
-    for device in [Device::from(&gpu()), Device::Cpu] {
+    for device in [Device::from(&gpu()), Device::cpu()] {
         let mut session = begin(device.clone(), "models/tales/target");
         let mut chat = messages(&[TURNS[0]]);
         let turn = answer(&mut session, &chat, &options, 1000);

@@ -4,7 +4,7 @@ mod common;
 use common::blocks::random_blocks;
 use common::lab::Random;
 use common::{Golden, Tales, blueprint_as, capacity, goldens, path, run};
-use foretoken::internals::cpu::{Engine, Matrix, Model, Rows};
+use foretoken::internals::cpu::{Distributed, Engine, Matrix, Model, Others, Processor, Rows, Team};
 use foretoken::internals::reference;
 use foretoken::internals::sample::{Draw, Processors, Sampling};
 use foretoken::internals::session::{Run, Sink, rounds};
@@ -14,13 +14,15 @@ use foretoken::internals::weights::{Dtype, narrow, widen};
 use foretoken::{Arithmetic, LookupRule, Origin, Result, Schedule, Stats, WeightDtype};
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 
 /// |logit - reference| <= this * max(1, max |reference|).
 const BOUND: f32 = 2e-4;
 
 fn model(folder: &Path, dtype: WeightDtype) -> Model {
     let (blueprint, weights) = blueprint_as(folder, capacity(), dtype);
-    run(Model::load(&blueprint, &weights, &mut |_| ())).unwrap()
+    run(Model::load(&Rc::new(Processor::new(None)), &blueprint, &weights, &mut |_| ())).unwrap()
 }
 
 fn difference(ours: &[f32], theirs: &[f32]) -> f32 {
@@ -181,4 +183,97 @@ fn products_with_stored_weights() {
             }
         }
     }
+}
+
+/// Others that are asked in turn, with room for little.
+#[derive(Default)]
+struct Pretended(Mutex<Vec<[Matrix; 2]>>, Mutex<Vec<(usize, Rows)>>);
+
+impl Team for Pretended {
+    fn others(&self) -> usize {
+        2
+    }
+
+    fn room(&self) -> usize {
+        3 << 10
+    }
+
+    fn add(&self, cols: usize) -> u32 {
+        let mut all = self.0.lock().unwrap();
+        all.push([Matrix::new(cols), Matrix::new(cols)]);
+        all.len() as u32 - 1
+    }
+
+    fn remove(&self, matrix: u32) {
+        self.0.lock().unwrap()[matrix as usize] = [Matrix::new(1), Matrix::new(1)];
+    }
+
+    fn reserve(&self, other: usize, matrix: u32, dtype: Dtype, rows: usize) -> bool {
+        self.0.lock().unwrap()[matrix as usize][other].reserve(dtype, rows).is_ok()
+    }
+
+    fn push(&self, other: usize, matrix: u32, dtype: Dtype, bytes: &[u8]) -> Option<u64> {
+        assert!(bytes.len() <= 4 * self.room());
+        let matrix = &mut self.0.lock().unwrap()[matrix as usize][other];
+        matrix.push(dtype, bytes).ok()?;
+        Some(matrix.bytes())
+    }
+
+    fn row(&self, other: usize, matrix: u32, row: usize, values: &mut [f32]) {
+        values.copy_from_slice(&self.0.lock().unwrap()[matrix as usize][other].row(row));
+    }
+
+    fn begin(&self, other: usize, matrix: u32, x: &Rows, arithmetic: Arithmetic) {
+        assert!(x.data().len() <= self.room());
+        let products = self.0.lock().unwrap()[matrix as usize][other].times(x, arithmetic);
+        self.1.lock().unwrap().push((other, products));
+    }
+
+    fn end(&self, other: usize, products: &mut [f32]) {
+        let (asked, found) = self.1.lock().unwrap().remove(0);
+        assert_eq!((asked, found.data().len()), (other, products.len()));
+        products.copy_from_slice(found.data());
+    }
+}
+
+fn numbers(random: &mut Random, count: usize) -> Vec<f32> {
+    (0..count).map(|_| random.unit() as f32 - 0.5).collect()
+}
+
+#[test]
+fn rows_that_others_have_give_the_same_products() {
+    let team = Arc::new(Pretended::default());
+    let others: Others = team.clone();
+    let mut random = Random(5);
+    let (cols, sections) = (256, [(Dtype::Q4_1, 90), (Dtype::F16, 131), (Dtype::Q4_1, 6)]);
+    let rows = sections.iter().map(|(_, rows)| rows).sum();
+    let mut whole = Matrix::new(cols);
+    let mut shared = Distributed::new(cols, rows, Some(&others));
+    for (dtype, rows) in sections {
+        let bytes = match dtype {
+            Dtype::F16 => narrow(Dtype::F16, &numbers(&mut random, rows * cols)).unwrap(),
+            dtype => random_blocks(&mut random, dtype, rows * cols),
+        };
+        let row_bytes = bytes.len() / rows;
+        whole.reserve(dtype, rows).unwrap();
+        shared.reserve(dtype, rows).unwrap();
+        for part in bytes.chunks(37 * row_bytes) {
+            whole.push(dtype, part).unwrap();
+            shared.push(dtype, part).unwrap();
+        }
+    }
+    assert!(team.0.lock().unwrap()[0].iter().all(|one| one.bytes() > whole.bytes() / 4), "all have a share");
+    for count in [1, 2, 8, 30] {
+        let x = Rows::from_flat(&numbers(&mut random, count * cols), cols);
+        for arithmetic in [Arithmetic::F32, Arithmetic::Int8] {
+            let [found, expected] = [shared.times(&x, arithmetic), whole.times(&x, arithmetic)];
+            let same = |(a, b): (&f32, &f32)| a.to_bits() == b.to_bits();
+            assert!(found.data().iter().zip(expected.data()).all(same), "{count} rows, {arithmetic:?}");
+        }
+    }
+    for row in 0..rows {
+        assert_eq!(shared.row(row), whole.row(row), "row {row}");
+    }
+    drop(shared);
+    assert!(team.0.lock().unwrap()[0].iter().all(|one| one.bytes() == 0), "the shares are forgotten");
 }

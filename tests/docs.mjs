@@ -17,7 +17,7 @@ import { promisify } from "node:util";
 import { transformWithOxc } from "vite";
 import { makePackage } from "../scripts/build.mjs";
 import { reference } from "../scripts/reference.mjs";
-import { listen } from "../scripts/serve.mjs";
+import { ISOLATED, listen } from "../scripts/serve.mjs";
 import { run } from "../scripts/system.mjs";
 import { browser, server as unused } from "./browser/harness.mjs";
 import { blocks, compile, root } from "./consumer.mjs";
@@ -49,7 +49,7 @@ const { server, url } = await listen((request, response) => {
   const page = pages.get(pathname);
   const file = join(folder, pathname);
   const found = page || (existsSync(file) && statSync(file).isFile());
-  const headers = { "Content-Type": TYPES[extname(pathname)] ?? TYPES[".html"], "Access-Control-Allow-Origin": "*", ...page?.headers };
+  const headers = { "Content-Type": TYPES[extname(pathname)] ?? TYPES[".html"], "Access-Control-Allow-Origin": "*", ...(page ? page.headers : ISOLATED) };
   response.writeHead(found ? 200 : 404, headers).end(found ? (page?.text ?? readFileSync(file)) : "");
 }, 0);
 after(async () => {

@@ -101,13 +101,13 @@ fn on_the_gpu_the_text_is_that_of_plain_decoding() {
 
 #[test]
 fn on_the_cpu_the_text_is_that_of_plain_decoding() {
-    the_text_is_that_of_plain_decoding(Device::Cpu);
+    the_text_is_that_of_plain_decoding(Device::cpu());
 }
 
 /// With rejection sampling the text depends on who drafts; what it is not allowed to write it never writes.
 #[test]
 fn rejection_sampling_keeps_to_the_form() {
-    for device in [(&gpu()).into(), Device::Cpu] {
+    for device in [(&gpu()).into(), Device::cpu()] {
         let mut session = load(device);
         for (seed, drafter) in (0..6).zip([DrafterChoice::DraftModel, DrafterChoice::Lookup].into_iter().cycle()) {
             let options = options(tale())
@@ -125,7 +125,7 @@ fn rejection_sampling_keeps_to_the_form() {
 
 #[test]
 fn a_text_ends_where_its_form_is_complete_or_its_room() {
-    let mut session = load(Device::Cpu);
+    let mut session = load(Device::cpu());
     let of = |format: ResponseFormat, room| options(format).max_new_tokens(room);
     let (found, _) = write(&mut session, &of(ResponseFormat::regex("(the fox|the wolf)"), 50));
     assert!(["the fox", "the wolf"].contains(&found.text.as_str()), "{}", found.text);
@@ -154,7 +154,7 @@ fn a_text_ends_where_its_form_is_complete_or_its_room() {
 
 #[test]
 fn a_special_token_is_written_as_one() {
-    let mut session = load(Device::Cpu);
+    let mut session = load(Device::cpu());
     // `<|im_start|>`, by its id and by its name.
     let form = ResponseFormat::grammar("start: <[1]> \"fox \" /[a-c]/ <|im_start|> \"wolf\"");
     let written = |more: GenerateOptions| more.response_format(form.clone());
@@ -167,7 +167,7 @@ fn a_special_token_is_written_as_one() {
 
 #[test]
 fn what_cannot_be_is_refused_by_name() {
-    let mut session = load(Device::Cpu);
+    let mut session = load(Device::cpu());
     let mut refused = |format: Value, more: GenerateOptions| {
         let response_format = Some(ResponseFormat(format.as_object().unwrap().clone()));
         let options = more.response_format(response_format);

@@ -464,10 +464,11 @@ impl Quantised {
         let (mut codes, mut scales) = (Vec::new(), Vec::new());
         for block in row[..self.blocks * 12].chunks_exact(12) {
             let new: &[i8] = cast_slice(&block[..8]);
-            let [scale, low, high, all] = [8, 9, 10, 11].map(|at| f32::from_bits(block[at]));
-            let sum = |codes: &[i8]| codes.iter().map(|code| f32::from(*code)).sum::<f32>();
+            let [scale, all] = [8, 11].map(|at| f32::from_bits(block[at]));
+            let sum = |codes: &[i8]| codes.iter().map(|code| i32::from(*code)).sum::<i32>();
+            let sums = [&new[..16], &new[16..]].map(sum);
             if scale.is_finite() {
-                assert_eq!([low, high, all], [&new[..16], &new[16..], new].map(|codes| scale * sum(codes)));
+                assert_eq!([block[9] as i32, block[10] as i32, all as i32], [sums[0], sums[1], sums[0] + sums[1]]);
             }
             codes.extend(new);
             scales.push(scale);

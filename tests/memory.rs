@@ -3,11 +3,12 @@
 mod common;
 use cap::Cap;
 use common::{blueprint_as, path, run};
-use foretoken::internals::cpu::{Engine, Model};
+use foretoken::internals::cpu::{Engine, Model, Processor};
 use foretoken::internals::model::Capacity;
 use foretoken::internals::target::Target;
 use foretoken::{Error, KvDtype, Result, WeightDtype};
 use std::alloc::System;
+use std::rc::Rc;
 
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
@@ -17,7 +18,7 @@ const ROOM: usize = 256 << 20;
 
 fn load(capacity: Capacity) -> Result<Model> {
     let (blueprint, weights) = blueprint_as(&path("models/tales/target"), capacity, WeightDtype::Auto);
-    run(Model::load(&blueprint, &weights, &mut |_| ()))
+    run(Model::load(&Rc::new(Processor::new(None)), &blueprint, &weights, &mut |_| ()))
 }
 
 /// What has no room, and its bytes.

@@ -27,12 +27,14 @@ const MODULES = [
   "hub",
   "openai",
   "options",
+  "patterns",
   "queue",
   "remote",
   "saved",
   "sealed",
   "served",
   "spawn",
+  "team",
   "tools",
   "transfer",
   "worker",
@@ -52,6 +54,7 @@ const FILES = [
   "dist/types/protocol.d.ts",
   "dist/node.js",
   "dist/node-worker.js",
+  "dist/oniguruma.js",
 ];
 
 makePackage();

@@ -20,6 +20,7 @@ use foretoken::{
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 use std::time::Duration;
@@ -86,7 +87,7 @@ fn tales(which: &'static str) -> Build<Engine> {
 fn beside() -> Build<Engine> {
     Box::new(|| {
         let (blueprint, weights) = common::blueprint(&path("models/tales/draft"), Tales::capacity());
-        let model = run(cpu::Model::load(&blueprint, &weights, &mut |_| ()))?;
+        let model = run(cpu::Model::load(&Rc::new(cpu::Processor::new(None)), &blueprint, &weights, &mut |_| ()))?;
         Ok(Engine::Cpu(Box::new(cpu::Engine::new(model, None))))
     })
 }

@@ -50,7 +50,7 @@ fn generate(
             heard.push((done, of));
             hear(heard.len(), &gpu)
         }
-        Progress::Token(_) => ControlFlow::Continue(()),
+        Progress::Token(_) | Progress::Waiting => ControlFlow::Continue(()),
     }));
     (heard, generation.unwrap())
 }

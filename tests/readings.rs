@@ -47,7 +47,7 @@ fn embeddings_and_scores_are_those_of_transformers() {
     assert_eq!(models.len(), 13);
     for Reading { model, prompt, mean, last, scores } in models {
         let folder = path("tests/golden/models").join(&model);
-        for device in [Device::from(&gpu()), Device::Cpu] {
+        for device in [Device::from(&gpu()), Device::cpu()] {
             // A prompt of several chunks, of which the last is not whole.
             let options = LoadOptions::new().max_context(128).prefill_chunk(10);
             let mut session = load(device.clone(), with_tokenizer(&folder), options);
@@ -85,7 +85,7 @@ fn write(session: &mut Session, options: &GenerateOptions) -> foretoken::Generat
 #[test]
 fn a_text_is_likelier_than_another_and_its_score_is_that_of_its_tokens() {
     let tales = || Folder::open(path("models/tales/target")).unwrap();
-    for device in [Device::from(&gpu()), Device::Cpu] {
+    for device in [Device::from(&gpu()), Device::cpu()] {
         let mut session = load(device, tales(), LoadOptions::new());
         let options = GenerateOptions::new().max_new_tokens(40).logprobs(true).top_logprobs(2);
         let written = write(&mut session, &options);

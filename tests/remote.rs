@@ -40,7 +40,7 @@ fn expected(count: usize) -> Vec<u32> {
     static WHOLE: LazyLock<Vec<u32>> = LazyLock::new(|| {
         let load = LoadOptions::new();
         let mut session =
-            run(Session::load(Device::Cpu, folder("target"), None::<Folder>, &load, &mut |_, _| ())).unwrap();
+            run(Session::load(Device::cpu(), folder("target"), None::<Folder>, &load, &mut |_, _| ())).unwrap();
         generate(&mut session, &options(64).speculation(Speculation::Off)).unwrap().token_ids
     });
     WHOLE[..count].to_vec()
@@ -53,7 +53,7 @@ fn endpoint(servers: &[&Served]) -> Endpoint {
 }
 
 fn connect(endpoint: &Endpoint, with_assistant: bool) -> Result<Session> {
-    let assistant = with_assistant.then(|| (Device::Cpu, folder("draft")));
+    let assistant = with_assistant.then(|| (Device::cpu(), folder("draft")));
     let load = LoadOptions::new();
     run(Session::connect(Rc::new(Http::new()), endpoint, folder("target"), assistant, &load, &mut |_, _| ()))
 }
@@ -378,6 +378,27 @@ fn what_does_not_pass_is_an_error_that_says_what_to_do() {
     fails(written, "network", &["times", "check"]);
     assert_eq!(heard, expected(heard.len()));
     assert!(!heard.is_empty());
+}
+
+/// Whoever leaves does not wait for a server that says nothing, and what was written stays.
+#[test]
+fn a_text_is_left_while_its_server_is_silent() {
+    let (told, asked) = std::sync::mpsc::channel();
+    let armed = Arc::new(AtomicBool::new(false));
+    let silent = move |answer: Answer| {
+        told.send(()).unwrap();
+        Answer { delay: Duration::from_secs(3600), ..answer }
+    };
+    let served = Served::new(Dialect::Vllm, at(0..usize::MAX, &armed, silent));
+    let model = path("models/tales/target").to_string_lossy().into_owned();
+    let engine = foretoken::Engine::builder(model).target_url(&served.address).target_model("tales").load().unwrap();
+    armed.store(true, Ordering::Relaxed);
+    let writing = engine.generate(PROMPT, options(40));
+    let cancel = writing.cancel_token();
+    asked.recv().unwrap();
+    cancel.cancel();
+    let generation = writing.wait().unwrap();
+    assert_eq!((generation.finish_reason, generation.token_ids.len()), (foretoken::FinishReason::Aborted, 0));
 }
 
 #[test]

@@ -183,8 +183,9 @@ impl Chooser {
         let of_draft = Self { vocab, stride, ..of_draft };
         let [draft_cuts, _] = of_draft.filter(lab, draft, rows - 1);
         [Tokens::All, Tokens::Kept].map(|tokens| {
-            let round = lab.output(&self.round);
-            let mut bindings = vec![
+            let (round, segments) = (lab.output(&self.round), self.segments());
+            let draws = lab.output(&vec![UNTOUCHED; rows * segments * 4]);
+            let bindings = [
                 (0, lab.uniform(&self.step)),
                 (1, self.dims(lab)),
                 (2, logits.clone()),
@@ -193,11 +194,13 @@ impl Chooser {
                 (5, draft.clone()),
                 (6, cuts.slice()),
                 (7, draft_cuts.slice()),
+                (8, draws.slice()),
+                (9, list.slice()),
             ];
-            if tokens == Tokens::Kept {
-                bindings.push((8, list.slice()));
-            }
-            lab.run(Kernel::Reject(tokens), [rows as u32, 1, 1], &bindings);
+            let of_segments = &bindings[..if tokens == Tokens::Kept { 10 } else { 9 }];
+            lab.run(Kernel::Reject(tokens), [segments as u32, rows as u32, 1], of_segments);
+            lab.run(Kernel::RejectSettle, [rows as u32, 1, 1], &bindings[..9]);
+            lab.read(&draws);
             lab.read(&round)
         })
     }
@@ -578,7 +581,9 @@ fn reject_equals_its_twin() {
     let mut lab = Lab::new(14);
     let (mut accepted, mut all) = (0, 0);
     for case in 0..60u32 {
-        let (vocab, rows) = (2 + lab.random.below(400), 1 + lab.random.upto(15));
+        // Some vocabularies have several segments.
+        let vocab = 2 + lab.random.below(400) + if case % 10 == 9 { 2 * Kernel::SEGMENT } else { 0 };
+        let rows = 1 + lab.random.upto(15);
         // The draft model's vocabulary is larger or smaller than the target's.
         let draft_stride = if case % 2 == 0 { vocab + 3 } else { vocab - vocab / 4 };
         let (shared, certain) = (vocab.min(draft_stride), case % 3 == 0);

@@ -81,6 +81,29 @@ fn tokenizers_of_published_models_are_those_of_python() {
     }
 }
 
+#[test]
+fn patterns_of_published_tokenizers_find_what_they_find_in_python() {
+    let golden = golden();
+    let phrases = phrases(&golden);
+    let compiled = |pattern: &Value| fancy_regex::Regex::new(pattern.as_str().unwrap()).unwrap();
+    for (name, expected) in golden["patterns"].as_object().unwrap() {
+        let regex = compiled(&expected[0]);
+        let mut random = Random(20);
+        let mut found = Vec::new();
+        for _ in 0..golden["block"].as_u64().unwrap() {
+            for piece in regex.find_iter(&line(&mut random, &phrases)) {
+                found.extend(piece.unwrap().as_str().bytes().chain([0xFF]));
+            }
+        }
+        assert_eq!(fnv(found), expected[1], "{name}");
+    }
+    for case in golden["rust"].as_array().unwrap() {
+        let regex = compiled(&case[0]);
+        let found = regex.find_iter(case[1].as_str().unwrap()).map(Result::unwrap);
+        assert_eq!(Value::from_iter(found.flat_map(|found| [found.start(), found.end()])), case[2], "{case}");
+    }
+}
+
 /// The type of the token for what no other stands for.
 const UNKNOWN: f64 = 2.0;
 

@@ -187,6 +187,11 @@ export type LoadOptions = {
    */
   sp_degree?: number;
   /**
+   * threads that compute where the models run on the CPU; one for each core by default, at most 4. Several where the page is cross-origin
+   * isolated, in Node always; one beside a GPU (`draft_device`) and where pages share the engine
+   */
+  threads?: number;
+  /**
    * whether all pages of this origin that load the same share one engine, in a `SharedWorker`, instead of loading it each; false by
    * default. It is freed with the last of them. Calls are answered in the order in which they come, whosever they are
    */

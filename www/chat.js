@@ -1,6 +1,5 @@
 /** OpenAI's chat completions and embeddings, by the engine. */
 import { badOption, inWords } from "./error.js";
-import { AnswerReader, calling, marksOf } from "./tools.js";
 
 /**
  * @import { GenerateOptions, GenerationStream, Message, Stats, TextPart, TokenLogprob } from "./api.js"
@@ -156,13 +155,15 @@ export async function complete(engine, body, request) {
   // Temperature 0 asks for what greedy decoding does.
   options.do_sample ??= temperature === undefined ? "top_p" in rest || "seed" in rest : temperature !== 0;
   if (temperature !== undefined && (temperature !== 0 || options.do_sample)) options.temperature = temperature;
-  const marks = ["auto", "none", undefined].includes(tool_choice) ? undefined : await marksOf(engine);
-  const tools = calling({ tools: rest.tools, tool_choice, parallel_tool_calls }, engine.toolFormat, marks);
+  // Most requests name none.
+  const toolbox = rest.tools !== undefined || tool_choice !== undefined ? await import("./tools.js") : null;
+  const marks = !toolbox || ["auto", "none", undefined].includes(tool_choice) ? undefined : await toolbox.marksOf(engine);
+  const tools = toolbox?.calling({ tools: rest.tools, tool_choice, parallel_tool_calls }, engine.toolFormat, marks);
   if (tool_choice === "none") delete options.tools;
   // What marks a call is a special token of many models.
   if (tools) options.skip_special_tokens = false;
   if (tools?.response_format) options.response_format = tools.response_format;
-  const newReader = () => (tools ? new AnswerReader(tools.format, tools.names, tools.most) : AS_IT_IS);
+  const newReader = () => (toolbox && tools ? new toolbox.AnswerReader(tools.format, tools.names, tools.most) : AS_IT_IS);
   if (prediction !== undefined) options.prediction = expected(prediction);
   if (max_completion_tokens !== undefined) options.max_new_tokens = max_completion_tokens;
   if (stop !== undefined) options.stop = [stop].flat();

@@ -1,6 +1,7 @@
 /** The engine's worker as a thread of Node: what worker.js expects around it, and `file:` addresses for fetch. */
 import { setMaxListeners } from "node:events";
 import { open } from "node:fs/promises";
+import { availableParallelism } from "node:os";
 import { parentPort } from "node:worker_threads";
 
 /** @import { MessagePort } from "node:worker_threads" */
@@ -50,7 +51,8 @@ async function answer(url, { headers } = {}) {
   }
 }
 
-Object.defineProperty(globalThis, "navigator", { value: { gpu: await findGpu(), locks: navigator.locks }, configurable: true });
+const ours = { gpu: await findGpu(), locks: navigator.locks, hardwareConcurrency: availableParallelism() };
+Object.defineProperty(globalThis, "navigator", { value: ours, configurable: true });
 Object.assign(globalThis, {
   addEventListener: events.addEventListener.bind(events),
   removeEventListener: events.removeEventListener.bind(events),

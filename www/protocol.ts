@@ -82,7 +82,12 @@ export type FromWorker =
 export type FromShared = FromWorker | { type: "joined"; lock: string };
 
 /** what the worker that writes a text says to those that have a target, or the draft model, each */
-export type ToMember = { type: "load"; load: Work & { lock: string } } | { type: "order"; order: object } | { type: "counters" };
+export type ToMember =
+  | { type: "load"; load: Work & { lock: string } }
+  | { type: "order"; order: object }
+  | { type: "counters" }
+  /** has rows of matrices from now on, and answers in this memory alone */
+  | { type: "share"; buffer: SharedArrayBuffer; module: WebAssembly.Module };
 
 export type FromMember =
   /** it holds its lock now */

@@ -7,10 +7,11 @@
  */
 import { Cache } from "./cache.js";
 import { Crew } from "./crew.js";
-import init, { connect, inspect, load, loadParallel, serve } from "./foretoken.js";
+import init, { connect, inspect, load, loadParallel, serve, Share } from "./foretoken.js";
 import initGrammars, { Grammars } from "./grammar.js";
 import { failure, openFiles } from "./hub.js";
 import { transport } from "./served.js";
+import { Team, answer } from "./team.js";
 import { restore as restoreChat, save as saveChat } from "./saved.js";
 
 /** The shortest module with an instruction of relaxed SIMD. */
@@ -117,6 +118,9 @@ function hire() {
   });
 }
 
+/** Threads with a share of what the CPU computes. */
+const team = () => new Team(hire, /** @type {any} */ (init).__wbindgen_wasm_module, (text) => warnings.push(text));
+
 /** Whether the session knows grammars. */
 let hasGrammars = false;
 
@@ -153,7 +157,7 @@ const methods = {
     if (isParallel) crew = new Crew({ target: { model }, assistant: { model: assistant }, wasm, hub, base, options }, hire, emit);
     try {
       if (server) session = await connect(transport, server, files, assisting, options, upload);
-      else session = await (crew ? loadParallel(files, assisting, crew, options) : load(files, assisting, options, upload));
+      else session = await (crew ? loadParallel(files, assisting, crew, options) : load(files, assisting, team(), options, upload));
     } finally {
       files.close?.();
       assisting?.close?.();
@@ -183,7 +187,14 @@ const methods = {
       if (tokens.length) emit({ tokens });
       tokens = [];
     };
-    const generation = await session.generate(
+    /** @type {(event?: unknown) => void} */
+    let leave = () => {};
+    const left = new Promise((resolve) => {
+      leave = resolve;
+    });
+    signal.addEventListener("abort", leave);
+    if (signal.aborted) leave();
+    const writing = session.generate(
       prompt,
       options,
       (/** @type {unknown} */ token) => {
@@ -195,7 +206,9 @@ const methods = {
         emit({ phase: "prefill", loaded, total });
         return !signal.aborted;
       },
+      left,
     );
+    const generation = await writing.finally(leave);
     flush();
     generation.stats.warnings.push(...warnings);
     generation.stats.wasm_memory = memory.buffer.byteLength;
@@ -259,6 +272,16 @@ function work(port) {
   port.onmessage = async (/** @type {{ data: ToMember }} */ { data }) => {
     if (data.type === "order") server.order(data.order);
     if (data.type === "counters") report({ type: "counters", counters: server.counters() });
+    if (data.type === "share") {
+      try {
+        await init({ module_or_path: data.module });
+        report({ type: "here" });
+      } catch (error) {
+        return report({ type: "error", error: explain(error) });
+      }
+      // From here on it answers in that memory alone, and hears no message.
+      answer(data.buffer, new Share());
+    }
     if (data.type !== "load") return;
     const { load } = data;
     const { model, wasm, index, context, lock, options } = load;

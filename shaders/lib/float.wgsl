@@ -28,6 +28,10 @@ fn mac_two(sums: mat4x2f, w: W, rows: vec2u, at: u32) -> mat4x2f {
     return mat4x2f(mac2(sums[0], w[0], x2), mac2(sums[1], w[1], x2), mac2(sums[2], w[2], x2), mac2(sums[3], w[3], x2));
 }
 
+// Four weights times the same four elements of four rows, of which column i of x holds element i.
+fn mac4(sum: vec4f, w: vec4f, x: mat4x4f) -> vec4f {
+    return fma(vec4f(w.w), x[3], fma(vec4f(w.z), x[2], fma(vec4f(w.y), x[1], fma(vec4f(w.x), x[0], sum))));
+}
 fn mac_quad(sums: mat4x4f, w: W, rows: vec4u, at: u32) -> mat4x4f {
     let x4 = transpose(mat4x4f(x[rows.x + at], x[rows.y + at], x[rows.z + at], x[rows.w + at]));
     return mat4x4f(mac4(sums[0], w[0], x4), mac4(sums[1], w[1], x4), mac4(sums[2], w[2], x4), mac4(sums[3], w[3], x4));

@@ -5,13 +5,10 @@ fn x4(at: u32) -> vec4f {
     return bitcast<vec4f>(x[at]);
 }
 
-fn dot16(a: vec4u, b: vec4u) -> i32 {
-    return dot4I8Packed(a.x, b.x) + dot4I8Packed(a.y, b.y) + dot4I8Packed(a.z, b.z) + dot4I8Packed(a.w, b.w);
-}
-
-// 16 codes of weights, from code 4i on.
-fn codes16(codes: Codes, i: u32) -> vec4u {
-    return vec4u(packed(codes, i), packed(codes, i + 1u), packed(codes, i + 2u), packed(codes, i + 3u));
+// The sum plus the products of 16 codes.
+fn dot16(sum: i32, a: vec4u, b: vec4u) -> i32 {
+    let two = dot4I8Packed(a.y, b.y) + (dot4I8Packed(a.x, b.x) + sum);
+    return dot4I8Packed(a.w, b.w) + (dot4I8Packed(a.z, b.z) + two);
 }
 
 // A chunk of each of four outputs.

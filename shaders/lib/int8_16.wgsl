@@ -1,6 +1,6 @@
 // Chunks of 16 codes of 8 bits, half of what shares a scale in x.
 struct Weight { codes: vec4u, by: vec2f }
-struct X { codes: vec4u, by: vec2f }
+struct X { codes: vec4u, sum: f32, scale: f32 }
 
 // Less 128, so that they have signs.
 fn weight(raw: Raw) -> Weight {
@@ -9,14 +9,14 @@ fn weight(raw: Raw) -> Weight {
 fn load_x(row: u32, at: u32) -> X {
     let first = row + at / 8u * 3u;
     let half = at / 4u % 2u;
-    let by = x4(first + 2u);
-    return X(x[first + half], vec2f(by.x, select(by.y, by.z, half == 1u)));
+    let by = x[first + 2u];
+    return X(x[first + half], f32(bitcast<i32>(select(by.y, by.z, half == 1u))), bitcast<f32>(by.x));
 }
 fn add_product(sum: f32, w: Weight, x: X) -> f32 {
-    let product = f32(dot16(w.codes, x.codes)) * x.by.x;
+    let product = w.by.x * f32(dot16(0, w.codes, x.codes));
     if (CENTER == 128.0) {
         // Nothing is left of the offset.
-        return fma(w.by.x, product, sum);
+        return fma(x.scale, product, sum);
     }
-    return fma(w.by.x, product, fma(w.by.y, x.by.y, sum));
+    return fma(x.scale, fma(w.by.y, x.sum, product), sum);
 }

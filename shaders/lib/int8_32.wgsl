@@ -1,15 +1,22 @@
 // Chunks of 32 codes with one scale.
 struct Weight { low: vec4u, high: vec4u, by: vec2f }
-struct X { low: vec4u, high: vec4u, by: vec2f }
+struct X { low: vec4u, high: vec4u, start: i32, sum: f32, scale: f32 }
 
 fn weight(raw: Raw) -> Weight {
-    return Weight(codes16(raw.codes, 0u), codes16(raw.codes, 4u), raw.scales);
+    return Weight(low_codes(raw.codes), high_codes(raw.codes), raw.scales);
 }
 fn load_x(row: u32, at: u32) -> X {
     let first = row + at / 8u * 3u;
-    return X(x[first], x[first + 1u], x4(first + 2u).xw);
+    let by = x[first + 2u];
+    let start = start_high(by) + (start_low(by) << HIGH_SHIFT);
+    return X(x[first], x[first + 1u], start, bitcast<f32>(by.w), bitcast<f32>(by.x));
 }
 fn add_product(sum: f32, w: Weight, x: X) -> f32 {
-    let product = f32(dot16(w.low, x.low) + dot16(w.high, x.high)) * x.by.x;
-    return fma(w.by.x, product, fma(w.by.y, x.by.y, sum));
+    let high = dot16(x.start, w.high, x.high) >> HIGH_SHIFT;
+    let product = w.by.x * f32(dot16(high, w.low, x.low));
+    if (CENTER > 0.0) {
+        // Nothing is left of the offset.
+        return fma(x.scale, product, sum);
+    }
+    return fma(x.scale, fma(w.by.y, x.sum, product), sum);
 }

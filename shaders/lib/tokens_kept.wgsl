@@ -1,5 +1,5 @@
 // The tokens of a row that may remain; some are GONE.
-@group(0) @binding(8) var<storage, read> list: array<u32>;  // (rows, stride)
+@group(0) @binding(9) var<storage, read> list: array<u32>;  // (rows, stride)
 fn token_count(row: u32) -> u32 {
     return cuts[row].count;
 }

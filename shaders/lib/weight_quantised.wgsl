@@ -18,5 +18,5 @@ fn word(first: u32, unit: u32, at: u32) -> u32 {
 
 // Of a chunk of 32 codes, the lower four bits of codes 4i to 4i + 3, a byte for each.
 fn nibbles(chunk: vec4u, i: u32) -> u32 {
-    return (chunk[i / 2u] >> (i % 2u * 4u)) & 0x0f0f0f0fu;
+    return (chunk[i % 4u] >> (i / 4u * 4u)) & 0x0f0f0f0fu;
 }

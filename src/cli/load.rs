@@ -6,7 +6,7 @@ use super::files;
 use crate::checkpoint::of_assistant;
 use crate::device::Device;
 use crate::error::Result;
-use crate::options::{DeviceChoice, LoadOptions};
+use crate::options::LoadOptions;
 use crate::session::Session;
 use crate::weights::Folder;
 use clap::Args;
@@ -53,12 +53,15 @@ pub(super) struct On {
     /// Where the models run: auto, webgpu (GPUs, by Vulkan, Metal or DirectX), cpu. auto takes the CPU where there is no GPU
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     device: String,
+    /// Threads of the CPU, where the models run there [default: one for each core]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
 }
 
 impl On {
-    /// As the library wants it.
-    pub fn device(&self) -> Result<DeviceChoice> {
-        self.device.parse()
+    /// Adds it to the options of loading.
+    pub fn set(&self, options: LoadOptions) -> Result<LoadOptions> {
+        Ok(options.device(self.device.parse()?).threads(self.threads))
     }
 }
 

@@ -20,8 +20,9 @@ struct Reader {
 
 impl Reader {
     async fn load(&self) -> Result<Session, Failure> {
-        let options = self.room.options()?.device(self.on.device()?);
-        let (device, _) = Device::open(options.device, &GpuOptions::default()).await?;
+        let options = self.on.set(self.room.options()?)?;
+        options.validate()?;
+        let (device, _) = Device::open(&options, &GpuOptions::default()).await?;
         Ok(self.pair.load(device, &options).await?)
     }
 }

@@ -64,6 +64,7 @@ impl Printer {
                 ControlFlow::Continue(())
             }
             Progress::Token(token) => self.token(token),
+            Progress::Waiting => ControlFlow::Continue(()),
         }
     }
 

@@ -32,11 +32,8 @@ pub(super) struct Targets {
 impl Targets {
     /// The options of loading, validated.
     pub fn options(&self, room: &Room) -> Result<LoadOptions> {
-        let options = room
-            .options()?
-            .sp_degree(self.sp_degree)
-            .device(self.on.device()?)
-            .draft_device(self.draft_device.parse()?);
+        let options = self.on.set(room.options()?)?;
+        let options = options.sp_degree(self.sp_degree).draft_device(self.draft_device.parse()?);
         if self.target_url.is_empty() {
             options.validate()?
         } else {

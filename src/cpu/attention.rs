@@ -3,7 +3,7 @@
 use super::floats::Floats;
 use super::parts::for_each_part;
 use super::rows::{Panels, Rows, stride};
-use super::simd::{add_scaled, add_weighted, arch, exp};
+use super::simd::{add_scaled, add_weighted, arch, exp, unroll};
 use crate::options::KvDtype;
 use crate::weights::Float;
 use pulp::{Simd, WithSimd};
@@ -152,7 +152,7 @@ impl Cache {
                     out,
                 };
                 let seen = together.seen(0).start..together.seen(rows - 1).end;
-                together.products = vec![0f32; seen.len() * queries.len()];
+                together.products = vec![[0f32; 4]; seen.len().div_ceil(4) * queries.len()];
                 self.k[kv_head].multiply(seen.start, &Panels::new(&queries), &mut together.products, true);
                 arch().dispatch(together);
             });
@@ -175,8 +175,8 @@ struct Together<'a> {
     v: &'a Floats,
     position: usize,
     rows: usize,
-    /// Of keys, from the first that is seen, and queries [positions, rows, heads].
-    products: Vec<f32>,
+    /// Of keys, from the first that is seen, and queries [positions / 4, rows, heads, 4].
+    products: Vec<[f32; 4]>,
     /// [rows, heads, head_dim].
     out: &'a mut [f32],
 }
@@ -195,26 +195,28 @@ impl WithSimd for Together<'_> {
     fn with_simd<S: Simd>(self, simd: S) {
         let Heads { head_dim, scale, .. } = *self.heads;
         let (width, queries) = (stride(head_dim), self.out.len() / head_dim);
-        let (start, count) = (self.seen(0).start, self.products.len() / queries);
+        // Four positions at a time.
+        let (start, count) = (self.seen(0).start, self.products.len() / queries * 4);
         // Four queries at a time.
         let fours = queries.div_ceil(4);
         let (mut weights, mut sums) = (vec![0f32; 4 * fours * count], vec![0f32; 4 * fours * width]);
         let mut totals = vec![0f32; queries];
         for query in 0..queries {
             let seen = self.seen(query / (queries / self.rows));
-            let seen = seen.start - start..seen.end - start;
-            let weights = &mut weights[query * count..][seen.clone()];
-            for (weight, products) in
-                weights.iter_mut().zip(self.products[seen.start * queries..].chunks_exact(queries))
-            {
-                *weight = products[query] * scale;
+            let weights = &mut weights[query * count..][..count];
+            let products = self.products.iter().skip(query).step_by(queries);
+            for (weights, products) in weights.as_chunks_mut::<4>().0.iter_mut().zip(products) {
+                unroll!(i in 4 => { weights[i] = products[i] * scale; });
             }
-            totals[query] = softmax(weights);
+            weights[..seen.start - start].fill(0.0);
+            weights[seen.end - start..].fill(0.0);
+            totals[query] = softmax(simd, &mut weights[seen.start - start..seen.end - start]);
         }
         let common = self.seen(self.rows - 1).start - start..self.seen(0).end - start;
         let mut values = vec![0f32; AT_A_TIME * width];
         let mut at = 0;
-        while at < count {
+        let end = self.seen(self.rows - 1).end - start;
+        while at < end {
             let block = if common.contains(&at) { (common.end - at).min(AT_A_TIME) } else { 1 };
             let values = &mut values[..block * width];
             for (i, values) in values.chunks_exact_mut(width).enumerate() {
@@ -246,15 +248,24 @@ impl WithSimd for Together<'_> {
 
 /// Scores -> exp(score - top); returns their sum.
 #[inline(always)]
-fn softmax(scores: &mut [f32]) -> f32 {
-    let mut top = f32::NEG_INFINITY;
-    for score in &*scores {
+fn softmax<S: Simd>(simd: S, scores: &mut [f32]) -> f32 {
+    let (vectors, rest) = S::as_simd_f32s(scores);
+    let mut tops = simd.splat_f32s(f32::NEG_INFINITY);
+    for vector in vectors {
+        tops = simd.max_f32s(tops, *vector);
+    }
+    let mut top = simd.reduce_max_f32s(tops);
+    for score in rest {
         top = if *score > top { *score } else { top };
     }
-    let mut sum = 0f64;
-    for score in scores {
+    // A loop of its own: as long as sums have an order, no compiler makes vectors of them.
+    for score in &mut *scores {
         *score = exp(*score - top);
-        sum += f64::from(*score);
     }
-    sum as f32
+    let (vectors, rest) = S::as_simd_f32s(scores);
+    let mut sums = simd.splat_f32s(0.0);
+    for vector in vectors {
+        sums = simd.add_f32s(sums, *vector);
+    }
+    rest.iter().fold(simd.reduce_sum_f32s(sums), |sum, score| sum + score)
 }

@@ -9,6 +9,11 @@ use half::{bf16, f16};
 use pulp::{Simd, WithSimd};
 use std::collections::TryReserveError;
 
+/// So many rows are multiplied with numbers as they are stored, more with what is widened once: where multiplications and additions
+/// are one instruction, that gains only where widening asks whether a number is finite.
+#[cfg(target_arch = "wasm32")]
+const FEW: usize = 3;
+
 /// Floats as they are stored, row behind row; what is behind a row's width is zero.
 #[derive(Debug, Clone)]
 pub(super) enum Floats {
@@ -78,12 +83,7 @@ impl Floats {
 
     /// Whether it has so many rows of so many numbers each.
     pub fn is_of(&self, rows: usize, width: usize) -> bool {
-        let numbers = match self {
-            Self::F32(all) => all.len(),
-            Self::F16(all) => all.len(),
-            Self::Bf16(all) => all.len(),
-        };
-        numbers == rows * stride(width)
+        self.len() == rows * stride(width)
     }
 
     /// Keeps so many rows of so many numbers each.
@@ -107,9 +107,17 @@ impl Floats {
         }
     }
 
-    /// The products of rows from one on with all of x [outs, rows].
-    pub fn multiply(&self, first: usize, x: &Panels<'_>, products: &mut [f32], all: bool) {
+    /// The products of rows from one on with all of x [outs / 4, rows, 4]; where no row is left they are those of the last one.
+    pub fn multiply(&self, first: usize, x: &Panels<'_>, products: &mut [[f32; 4]], all: bool) {
         arch().dispatch(Products { floats: self, first, x, products, all });
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::F32(all) => all.len(),
+            Self::F16(all) => all.len(),
+            Self::Bf16(all) => all.len(),
+        }
     }
 }
 
@@ -117,7 +125,7 @@ struct Products<'a> {
     floats: &'a Floats,
     first: usize,
     x: &'a Panels<'a>,
-    products: &'a mut [f32],
+    products: &'a mut [[f32; 4]],
     all: bool,
 }
 
@@ -127,44 +135,28 @@ impl WithSimd for Products<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Self { floats, first, x, products, all } = self;
-        let (width, last) = (x.padded_width(), first + products.len() / x.len() - 1);
+        let width = x.padded_width();
+        let last = floats.len() / width - 1;
         let mut four = vec![0.0; 4 * width];
-        for (at, products) in products.chunks_mut(4 * x.len()).enumerate() {
-            let out = first + 4 * at;
-            let row = |i: usize| (out + i).min(last) * width..((out + i).min(last) + 1) * width;
-            let [a, b, c, d] = [row(0), row(1), row(2), row(3)];
+        for (at, products) in products.chunks_exact_mut(x.len()).enumerate() {
+            let rows = [0, 1, 2, 3].map(|i| (first + 4 * at + i).min(last));
             match floats {
                 Floats::F32(of) => {
-                    let rows = [&of[a], &of[b], &of[c], &of[d]];
-                    let w =
-                        [Singles::new(rows[0]), Singles::new(rows[1]), Singles::new(rows[2]), Singles::new(rows[3])];
+                    multiply_rows(simd, rows.map(|row| Singles::new(&of[row * width..][..width])), x, products);
+                }
+                #[cfg(target_arch = "wasm32")]
+                Floats::F16(of) if all && x.len() <= FEW => {
+                    let w = rows.map(|row| Halves::<true>::new(&of[row * width..][..width]));
                     multiply_rows(simd, w, x, products);
                 }
                 #[cfg(target_arch = "wasm32")]
-                Floats::F16(of) if all => {
-                    let rows = [&of[a], &of[b], &of[c], &of[d]];
-                    let w = [
-                        Halves::<true>::new(rows[0]),
-                        Halves::new(rows[1]),
-                        Halves::new(rows[2]),
-                        Halves::new(rows[3]),
-                    ];
-                    multiply_rows(simd, w, x, products);
-                }
-                #[cfg(target_arch = "wasm32")]
-                Floats::F16(of) => {
-                    let rows = [&of[a], &of[b], &of[c], &of[d]];
-                    let w = [
-                        Halves::<false>::new(rows[0]),
-                        Halves::new(rows[1]),
-                        Halves::new(rows[2]),
-                        Halves::new(rows[3]),
-                    ];
+                Floats::F16(of) if !all && (cfg!(target_feature = "relaxed-simd") || x.len() <= FEW) => {
+                    let w = rows.map(|row| Halves::<false>::new(&of[row * width..][..width]));
                     multiply_rows(simd, w, x, products);
                 }
                 _ => {
-                    for i in 0..products.len() / x.len() {
-                        floats.widen(out + i, &mut four[i * width..][..width], all);
+                    for (row, to) in rows.into_iter().zip(four.chunks_exact_mut(width)) {
+                        floats.widen(row, to, all);
                     }
                     multiply_four(simd, &four, x, products);
                 }
@@ -173,39 +165,39 @@ impl WithSimd for Products<'_> {
     }
 }
 
-/// Products [outs, rows] of up to four outputs, whose weights are [4, width].
+/// Products [rows, 4] of four outputs, whose weights are [4, width].
 #[inline(always)]
-pub fn multiply_four<S: Simd>(simd: S, four: &[f32], x: &Panels<'_>, products: &mut [f32]) {
+pub fn multiply_four<S: Simd>(simd: S, four: &[f32], x: &Panels<'_>, products: &mut [[f32; 4]]) {
     let width = four.len() / 4;
     let (first, last) = four.split_at(2 * width);
     let ((a, b), (c, d)) = (first.split_at(width), last.split_at(width));
     multiply_rows(simd, [Singles::new(a), Singles::new(b), Singles::new(c), Singles::new(d)], x, products);
 }
 
-/// Products [outs, rows] of up to four outputs: eight at a time, so that each number that is read serves several.
+/// Products [rows, 4] of four outputs: eight at a time, so that each number that is read serves several.
 #[inline(always)]
-fn multiply_rows<S: Simd, R: Row<S>>(simd: S, w: [R; 4], x: &Panels<'_>, products: &mut [f32]) {
+fn multiply_rows<S: Simd, R: Row<S>>(simd: S, w: [R; 4], x: &Panels<'_>, products: &mut [[f32; 4]]) {
     let [a, b, c, d] = w;
     let mut row = 0;
     while row + 4 <= x.len() {
         let panel = x.panel::<S, 4>(row);
         let ([a, b], [c, d]) = (dots(simd, [a, b], panel), dots(simd, [c, d], panel));
-        put([a, b, c, d], row, x.len(), products);
+        put([a, b, c, d], &mut products[row..]);
         row += 4;
     }
     if row + 2 <= x.len() {
-        put(dots(simd, w, x.panel::<S, 2>(row)), row, x.len(), products);
+        put(dots(simd, w, x.panel::<S, 2>(row)), &mut products[row..]);
         row += 2;
     }
     if row < x.len() {
-        put(dots(simd, w, x.panel::<S, 1>(row)), row, x.len(), products);
+        put(dots(simd, w, x.panel::<S, 1>(row)), &mut products[row..]);
     }
 }
 
-/// Puts N rows' products where they belong [outs, rows].
+/// Puts N rows' products where they belong.
 #[inline(always)]
-fn put<const N: usize>(found: [[f32; N]; 4], row: usize, rows: usize, products: &mut [f32]) {
-    for (found, products) in found.iter().zip(products.chunks_exact_mut(rows)) {
-        products[row..row + N].copy_from_slice(found);
+fn put<const N: usize>([a, b, c, d]: [[f32; N]; 4], products: &mut [[f32; 4]]) {
+    for (i, products) in products[..N].iter_mut().enumerate() {
+        *products = [a[i], b[i], c[i], d[i]];
     }
 }

@@ -128,8 +128,8 @@ pub enum Codes<'a> {
     Bytes([&'a [[u8; BLOCK]]; 4]),
 }
 
-/// The products of rows of weights, four at a time, with each row of activations [outs, rows].
-pub fn products<'a>(weights: impl Fn(usize) -> Weights<'a>, x: &Coded, products: &mut [f32]) {
+/// The products of rows of weights, four at a time, with each row of activations [outs / 4, rows, 4].
+pub fn products<'a>(weights: impl Fn(usize) -> Weights<'a>, x: &Coded, products: &mut [[f32; 4]]) {
     match arch() {
         #[cfg(target_arch = "x86_64")]
         Arch::V3(simd) => simd.vectorize(Products { simd, weights, x, products }),
@@ -147,7 +147,7 @@ struct Products<'a, I, W> {
     simd: I,
     weights: W,
     x: &'a Coded,
-    products: &'a mut [f32],
+    products: &'a mut [[f32; 4]],
 }
 
 impl<'w, I: Integers, W: Fn(usize) -> Weights<'w>> pulp::NullaryFnOnce for Products<'_, I, W> {
@@ -163,7 +163,7 @@ impl<'w, I: Integers, W: Fn(usize) -> Weights<'w>> Products<'_, I, W> {
     #[inline(always)]
     fn compute(self) {
         let Self { simd, weights, x, products } = self;
-        for (four, products) in products.chunks_mut(4 * x.len()).enumerate() {
+        for (four, products) in products.chunks_exact_mut(x.len()).enumerate() {
             let weights = weights(four);
             match weights.codes {
                 Codes::Nibbles(codes) => weights.multiply(simd, codes, x, products),
@@ -175,7 +175,7 @@ impl<'w, I: Integers, W: Fn(usize) -> Weights<'w>> Products<'_, I, W> {
 
 impl Weights<'_> {
     #[inline(always)]
-    fn multiply<I: Integers, B: Block>(self, simd: I, codes: [&[B]; 4], x: &Coded, products: &mut [f32]) {
+    fn multiply<I: Integers, B: Block>(self, simd: I, codes: [&[B]; 4], x: &Coded, products: &mut [[f32; 4]]) {
         if self.scales.len() == codes[0].len() {
             self.grouped::<B, 1>(codes).multiply(simd, x, products);
         } else {
@@ -243,11 +243,10 @@ impl Block for [u8; BLOCK] {
     }
 }
 
-/// All that there is room for.
+/// An output of all rows that there are.
 #[inline(always)]
-fn put(found: &[f32], products: &mut [f32]) {
-    let count = found.len().min(products.len());
-    products[..count].copy_from_slice(&found[..count]);
+fn put(found: &[f32], out: usize, products: &mut [[f32; 4]]) {
+    products.iter_mut().zip(found).for_each(|(products, found)| products[out] = *found);
 }
 
 /// Four rows of weights of one kind, with G scales for each block.
@@ -259,30 +258,27 @@ struct Four<'a, B, const G: usize> {
 }
 
 impl<B: Block, const G: usize> Four<'_, B, G> {
-    /// Products [outs, rows] of up to four outputs.
+    /// Products [rows, 4] of the four outputs.
     #[inline(always)]
-    fn multiply<I: Integers>(self, simd: I, x: &Coded, products: &mut [f32]) {
+    fn multiply<I: Integers>(self, simd: I, x: &Coded, products: &mut [[f32; 4]]) {
         let (blocks, mut row) = (self.scales.len(), 0);
         // Each block of weights that is taken apart serves up to eight rows.
         while row + 8 <= x.padded {
             let panels = [x.panel(row, blocks), x.panel(row + 4, blocks)];
-            for (out, products) in products.chunks_exact_mut(x.len()).enumerate() {
-                put(self.with_panels(simd, out, panels).as_flattened(), &mut products[row..]);
+            for out in 0..4 {
+                put(self.with_panels(simd, out, panels).as_flattened(), out, &mut products[row..]);
             }
             row += 8;
         }
         if row + 4 <= x.padded {
             let panels = [x.panel(row, blocks)];
-            for (out, products) in products.chunks_exact_mut(x.len()).enumerate() {
-                put(self.with_panels(simd, out, panels).as_flattened(), &mut products[row..]);
+            for out in 0..4 {
+                put(self.with_panels(simd, out, panels).as_flattened(), out, &mut products[row..]);
             }
             row += 4;
         }
         while row < x.len() {
-            let found = self.with_row(simd, x, row);
-            for (found, products) in found.into_iter().zip(products.chunks_exact_mut(x.len())) {
-                products[row] = found;
-            }
+            products[row] = self.with_row(simd, x, row);
             row += 1;
         }
     }
@@ -395,7 +391,7 @@ mod tests {
     /// Every set of instructions that this processor has gives the same products, and a row alone the bits that it has in company.
     #[test]
     fn all_instructions_agree() {
-        let (blocks, rows, outs) = (5, 15, 6);
+        let (blocks, rows, fours) = (5, 15, 2);
         let bytes = codes(4 * blocks * BLOCK, 1);
         let values: Vec<f32> = codes(rows * blocks * BLOCK, 2).iter().map(|code| f32::from(*code) - 127.0).collect();
         let of_fours = |seed| -> Vec<[f32; 4]> {
@@ -415,17 +411,20 @@ mod tests {
             let scales = &scales[..groups * blocks];
             let offsets = has_offsets.then_some(&offsets[..groups * blocks]);
             let weights = |_| Weights { codes, center, scales, offsets };
-            let product = |run: &dyn Fn(&Coded, &mut [f32])| {
+            let product = |run: &dyn Fn(&Coded, &mut [[f32; 4]])| {
                 let x = Rows::from_flat(&values, blocks * BLOCK);
-                let mut all = vec![0f32; outs * rows];
+                let mut all = vec![[0f32; 4]; fours * rows];
                 run(&Coded::new(&x), &mut all);
                 for row in 0..rows {
-                    let mut alone = vec![0f32; outs];
+                    let mut alone = vec![[0f32; 4]; fours];
                     run(&Coded::new(&x.part(row..row + 1)), &mut alone);
                     let in_company = all.iter().skip(row).step_by(rows);
-                    assert!(alone.iter().zip(in_company).all(|(a, b)| a.to_bits() == b.to_bits()), "row {row}");
+                    assert!(
+                        alone.iter().zip(in_company).all(|(a, b)| a.map(f32::to_bits) == b.map(f32::to_bits)),
+                        "row {row}"
+                    );
                 }
-                all
+                all.as_flattened().to_vec()
             };
             let plain = product(&|x, products| Products { simd: Plain, weights, x, products }.compute());
             let largest = plain.iter().fold(0f32, |most, x| most.max(x.abs()));

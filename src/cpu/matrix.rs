@@ -125,50 +125,56 @@ impl Matrix {
     /// `x W^T`, for x [rows, cols]: [rows, outs]. A product depends on its two rows alone.
     pub fn times(&self, x: &Rows, arithmetic: Arithmetic) -> Rows {
         let count = x.len();
-        // By output, so that threads write apart from each other.
-        let mut products = vec![0f32; self.rows * count];
-        let outs = (PORTION / (self.cols * count).max(1)).next_multiple_of(4).clamp(4, 256);
+        let fours = (PORTION / (4 * self.cols * count).max(1)).clamp(1, 64);
         let (mut panels, mut coded) = (None, None);
+        let mut y = Rows::new(count, self.rows);
         for Piece { rows, stored, .. } in &self.pieces {
-            let products = &mut products[rows.start * count..rows.end * count];
+            // Four outputs of each row, so that threads write apart from each other.
+            let mut products = vec![[0f32; 4]; rows.len().div_ceil(4) * count];
             match stored {
                 Stored::Quantised(quantised) if arithmetic == Arithmetic::Int8 => {
                     let coded = coded.get_or_insert_with(|| Coded::new(x));
-                    for_each_part(products, outs * count, |part, products| {
-                        integers::products(|four| quantised.four(part * outs / 4 + four, self.cols), coded, products);
+                    for_each_part(&mut products, fours * count, |part, products| {
+                        integers::products(|four| quantised.four(part * fours + four, self.cols), coded, products);
                     });
                 }
                 Stored::Quantised(weights) => {
                     let x = panels.get_or_insert_with(|| Panels::new(x));
-                    for_each_part(products, outs * count, |part, products| {
-                        arch().dispatch(Widened { weights, cols: self.cols, first: part * outs, x, products });
+                    for_each_part(&mut products, fours * count, |part, products| {
+                        let first = 4 * fours * part;
+                        arch().dispatch(Widened { weights, cols: self.cols, first, rows: rows.len(), x, products });
                     });
                 }
                 // The reader has looked at all of them.
                 Stored::Floats(floats) => {
                     let x = panels.get_or_insert_with(|| Panels::new(x));
-                    for_each_part(products, outs * count, |part, products| {
-                        floats.multiply(part * outs, x, products, false);
+                    for_each_part(&mut products, fours * count, |part, products| {
+                        floats.multiply(4 * fours * part, x, products, false);
                     });
                 }
             }
-        }
-        let mut y = Rows::new(count, self.rows);
-        for row in 0..count {
-            let products = products.iter().skip(row).step_by(count);
-            y.row_mut(row).iter_mut().zip(products).for_each(|(y, product)| *y = *product);
+            for row in 0..count {
+                let fours = products.iter().skip(row).step_by(count);
+                for (y, four) in y.row_mut(row)[rows.clone()].chunks_mut(4).zip(fours) {
+                    match y.as_chunks_mut() {
+                        ([y], _) => *y = *four,
+                        (_, y) => y.copy_from_slice(&four[..y.len()]),
+                    }
+                }
+            }
         }
         y
     }
 }
 
-/// The products of some rows of weights with all rows of x [outs, rows], in f32.
+/// The products of some rows of weights with all rows of x [outs / 4, rows, 4], in f32.
 struct Widened<'a> {
     weights: &'a Quantised,
     cols: usize,
     first: usize,
+    rows: usize,
     x: &'a Panels<'a>,
-    products: &'a mut [f32],
+    products: &'a mut [[f32; 4]],
 }
 
 impl WithSimd for Widened<'_> {
@@ -176,12 +182,12 @@ impl WithSimd for Widened<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { weights, cols, first, x, products } = self;
+        let Self { weights, cols, first, rows, x, products } = self;
         let width = stride(cols);
         let mut four = vec![0.0; 4 * width];
-        for (at, products) in products.chunks_mut(4 * x.len()).enumerate() {
-            for i in 0..products.len() / x.len() {
-                weights.widen(first + 4 * at + i, &mut four[i * width..][..cols]);
+        for (at, products) in products.chunks_exact_mut(x.len()).enumerate() {
+            for (i, to) in four.chunks_exact_mut(width).enumerate() {
+                weights.widen((first + 4 * at + i).min(rows - 1), &mut to[..cols]);
             }
             multiply_four(simd, &four, x, products);
         }

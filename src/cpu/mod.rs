@@ -12,32 +12,17 @@ mod matrix;
 mod model;
 mod parts;
 mod pointwise;
+mod processor;
 mod rows;
 mod simd;
 mod snapshot;
+mod team;
 mod turn;
-
-use crate::gpu::DeviceInfo;
-use std::sync::LazyLock;
 
 pub use engine::Engine;
 pub use matrix::Matrix;
 pub use model::Model;
+pub use processor::Processor;
 pub use rows::Rows;
 pub use snapshot::Snapshot;
-
-/// The processor.
-pub fn info() -> &'static DeviceInfo {
-    static INFO: LazyLock<DeviceInfo> = LazyLock::new(|| {
-        let threads = parts::threads();
-        DeviceInfo {
-            name: format!("CPU with {threads} {}", if threads == 1 { "thread" } else { "threads" }),
-            backend: "Cpu".into(),
-            driver: simd::level(),
-            max_buffer_size: isize::MAX as u64,
-            max_binding_size: isize::MAX as u64,
-            software: true,
-        }
-    });
-    &INFO
-}
+pub use team::{Distributed, Full, Others, Team};

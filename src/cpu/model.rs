@@ -1,10 +1,11 @@
 //! A model on the CPU: its plan, interpreted.
 
 use super::attention::{Cache, Heads, TOGETHER};
-use super::matrix::Matrix;
-use super::parts::{among_threads, threads};
+use super::parts::threads;
 use super::pointwise::{activation, norm_layer, norm_rms};
+use super::processor::Processor;
 use super::rows::{Rows, stride};
+use super::team::{Distributed, Full};
 use crate::error::{Error, Result};
 use crate::model::{
     self, Activation, Blueprint, Input, MatrixId, ModelSpec, NormKind, Op, Output, Table, VectorId, rotary_table,
@@ -15,18 +16,20 @@ use crate::target::MAX_DRAFT;
 use crate::weights::{Source, Weights};
 use std::hint::black_box;
 use std::ops::Range;
+use std::rc::Rc;
 
 /// Bytes of a matrix that are read at a time.
 const PORTION: usize = 4 << 20;
 
 /// A model in the CPU's memory. Its KV cache grows with the text.
 pub struct Model {
+    processor: Rc<Processor>,
     blueprint: Blueprint,
     memory: Memory,
 }
 
 struct Memory {
-    matrices: Vec<Matrix>,
+    matrices: Vec<Distributed>,
     vectors: Vec<Vec<f32>>,
     /// Rotary tables [positions, rotary_dim / 2, 2] of (cos, sin).
     tables: Vec<Vec<f32>>,
@@ -51,6 +54,7 @@ impl Model {
     /// # Errors
     /// [`Error::BadWeights`], [`Error::OutOfGpuMemory`] where there is no room for it or for a pass, and what the source reports.
     pub async fn load<S: Source>(
+        processor: &Rc<Processor>,
         blueprint: &Blueprint,
         weights: &Weights<S>,
         loaded: &mut dyn FnMut(u64),
@@ -60,11 +64,17 @@ impl Model {
         need_room("the rotary tables", angles)?;
         let tables = spec.ropes.iter().map(|rope| rotary_table(rope, capacity.max_context)).collect();
         let mut matrices = Vec::new();
-        for (matrix, sections) in plan.matrices.iter().zip(sections) {
-            let mut read = Matrix::new(matrix.cols);
+        for (index, (matrix, sections)) in plan.matrices.iter().zip(sections).enumerate() {
+            #[cfg(not(target_arch = "wasm32"))]
+            let others = None;
+            #[cfg(target_arch = "wasm32")]
+            let others = processor.others.as_ref();
+            // Rows of the others are looked up there.
+            let others = others.filter(|_| plan.multiplied().any(|multiplied| multiplied.0 == index));
+            let mut read = Distributed::new(matrix.cols, matrix.rows, others);
             for section in sections {
                 let row_bytes = section.dtype.bytes(matrix.cols as u64).unwrap_or(0).max(1) as usize;
-                let full = |_| Error::OutOfGpuMemory {
+                let full = |_: Full| Error::OutOfGpuMemory {
                     what: matrix.label.clone(),
                     need: (section.rows.len() * row_bytes) as u64,
                     limit: None,
@@ -103,7 +113,16 @@ impl Model {
         // Faster with AVX2 and with simd128, where it was measured.
         let arithmetic = if blueprint.may_quantise() { Arithmetic::Int8 } else { Arithmetic::F32 };
         need_room(ACTIVATIONS, activations(blueprint, capacity.prefill_chunk, MAX_DRAFT + 1, capacity.max_context))?;
-        Ok(Self { blueprint: blueprint.clone(), memory: Memory { matrices, vectors, tables, caches, arithmetic } })
+        Ok(Self {
+            processor: processor.clone(),
+            blueprint: blueprint.clone(),
+            memory: Memory { matrices, vectors, tables, caches, arithmetic },
+        })
+    }
+
+    /// Where it is.
+    pub fn processor(&self) -> &Rc<Processor> {
+        &self.processor
     }
 
     /// What it is made of.
@@ -130,7 +149,7 @@ impl Model {
     pub fn memory(&self) -> model::Memory {
         let Blueprint { plan, capacity, .. } = &self.blueprint;
         let floats = |all: &[Vec<f32>]| all.iter().map(|vector| 4 * vector.len() as u64).sum::<u64>();
-        let bytes: Vec<u64> = self.memory.matrices.iter().map(Matrix::bytes).collect();
+        let bytes: Vec<u64> = self.memory.matrices.iter().map(Distributed::bytes).collect();
         let read = plan.multiplied().filter_map(|matrix| bytes.get(matrix.0));
         let vectors = floats(&self.memory.vectors);
         model::Memory {
@@ -160,7 +179,7 @@ impl Model {
 
     /// All layers and, for the wanted rows, the first steps of the head.
     fn pass(&mut self, tokens: &[u32], position: usize, wanted: Range<usize>, steps: usize) -> Result<Pass> {
-        let Self { blueprint, memory } = self;
+        let Self { processor, blueprint, memory } = self;
         let Blueprint { spec, plan, .. } = &*blueprint;
         let positions = position + tokens.len();
         for cache in &mut memory.caches {
@@ -183,7 +202,7 @@ impl Model {
             mlp: none(),
             logits: none(),
         };
-        Ok(among_threads(|| {
+        Ok(processor.run(|| {
             for op in &plan.body {
                 memory.run(op, spec, tokens, position, &mut pass);
             }

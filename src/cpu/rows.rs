@@ -44,6 +44,16 @@ impl Rows {
         self.data.is_empty()
     }
 
+    /// All of them, each with the zeros behind it.
+    pub fn data(&self) -> &[f32] {
+        &self.data
+    }
+
+    /// The same, to write.
+    pub fn data_mut(&mut self) -> &mut [f32] {
+        &mut self.data
+    }
+
     /// Numbers of a row with the zeros behind it.
     pub(super) fn padded_width(&self) -> usize {
         self.stride

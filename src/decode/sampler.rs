@@ -174,8 +174,9 @@ impl Sampler {
                     let (draft_logits, draft_cuts) =
                         drafted.map_or((&buffers.biases, cuts), |(draft, look)| (draft.logits(), &look.cuts));
                     let tokens = if recipe.filter { Tokens::Kept } else { Tokens::All };
-                    let own = [(5, draft_logits), (6, cuts), (7, draft_cuts), (8, list)];
-                    node(Kernel::Reject(tokens), Grid::Rows, &own[..if recipe.filter { 4 } else { 3 }]);
+                    let own = [(5, draft_logits), (6, cuts), (7, draft_cuts), (8, bests), (9, list)];
+                    node(Kernel::Reject(tokens), segments, &own[..if recipe.filter { 5 } else { 4 }]);
+                    node(Kernel::RejectSettle, Grid::Rows, &own[..4]);
                 }
                 _ if recipe.filter => node(Kernel::SampleKept, Grid::Rows, &[(5, cuts), (6, list)]),
                 _ => {
@@ -268,7 +269,7 @@ struct Look {
     counts: Buffer,
     /// All of them, one behind the other [rows, vocab].
     list: Buffer,
-    /// The best tokens [rows, segments, 4].
+    /// The best tokens, or the best draws for rejection sampling [rows, segments, 4].
     bests: Buffer,
 }
 

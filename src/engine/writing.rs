@@ -8,25 +8,40 @@ use crate::options::GenerateOptions;
 use crate::session::{Generation, Progress, Prompt, Token};
 use futures_channel::mpsc::{UnboundedReceiver, unbounded};
 use futures_core::Stream;
+use std::future::poll_fn;
 use std::ops::ControlFlow;
-use std::pin::Pin;
-use std::sync::Arc;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
 
 /// Ends a text from anywhere; clones end the same one.
 #[derive(Debug, Clone, Default)]
-pub struct CancelToken(Arc<AtomicBool>);
+pub struct CancelToken(Arc<Cancelling>);
+
+#[derive(Debug, Default)]
+struct Cancelling {
+    is_cancelled: AtomicBool,
+    /// What writes the text, which may wait for a server.
+    task: Mutex<Option<Waker>>,
+}
 
 impl CancelToken {
-    /// The text ends behind the token that comes next, or before its first one.
+    /// The text ends behind the token that comes next, or before its first one; where a server is waited for, at once.
     pub fn cancel(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.is_cancelled.store(true, Ordering::SeqCst);
+        let task = self.0.task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        task.into_iter().for_each(Waker::wake);
+    }
+
+    /// Wakes this task where it is called.
+    fn wakes(&self, task: &Waker) {
+        *self.0.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(task.clone());
     }
 
     /// Whether it was called.
     pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.is_cancelled.load(Ordering::SeqCst)
     }
 }
 
@@ -65,7 +80,11 @@ impl<'chat> Writing<'chat> {
                 }
                 if cancelled.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             };
-            let generation = pollster::block_on(writer.generate(&prompt, &options, &mut hear));
+            let mut generating = pin!(writer.generate(&prompt, &options, &mut hear));
+            let generation = pollster::block_on(poll_fn(|context| {
+                cancelled.wakes(context.waker());
+                generating.as_mut().poll(context)
+            }));
             let _ = sender.unbounded_send(Event::End(Box::new(generation)));
             Ok(())
         }));
@@ -102,7 +121,7 @@ impl<'chat> Writing<'chat> {
     /// # Errors
     /// As [`Writing::wait`], once.
     pub async fn next_token(&mut self) -> Option<Result<Token>> {
-        std::future::poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
+        poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
     }
 
     /// What came of it, once the last token was taken.

@@ -28,12 +28,17 @@ pub(super) fn constants(format: Format) -> String {
 /// How products are computed, and with integers how large the parts of a chunk are that share a scale.
 pub(super) fn arithmetic_of(arithmetic: Arithmetic, format: Format) -> Vec<&'static str> {
     let Arithmetic::Int8 = arithmetic else { return vec![shader!("lib/float.wgsl")] };
-    let parts = match format {
-        Format::Quantised { codes: Codes::Eight, .. } => shader!("lib/int8_16.wgsl"),
-        Format::Quantised { scales: Scales::Signed | Scales::Nibbles, .. } => shader!("lib/int8_halves.wgsl"),
+    let (both, whole) = (shader!("lib/int8.wgsl"), shader!("lib/codes_whole.wgsl"));
+    let Format::Quantised { codes, scales, .. } = format else { return vec![both] };
+    if codes == Codes::Eight {
+        return vec![both, shader!("lib/int8_16.wgsl")];
+    }
+    let parts = match scales {
+        Scales::Signed | Scales::Nibbles => shader!("lib/int8_halves.wgsl"),
         _ => shader!("lib/int8_32.wgsl"),
     };
-    vec![shader!("lib/int8.wgsl"), parts]
+    let whole = Some(whole).filter(|_| codes != Codes::Four);
+    [both].into_iter().chain(whole).chain([shader!("lib/int8_parts.wgsl"), parts]).collect()
 }
 
 pub(super) fn chunk(format: Format) -> &'static str {

@@ -72,8 +72,10 @@ pub enum Kernel {
     Settle(Noise),
     /// Logits of the tokens that remain -> token ids, with noise.
     SampleKept,
-    /// Logits of target and draft model -> token ids, by rejection sampling.
+    /// Logits of target and draft model -> the best draws of each segment, for rejection sampling.
     Reject(Tokens),
+    /// From these the token ids.
+    RejectSettle,
     /// Keeps logits as they are before [`Kernel::Adjust`].
     Keep,
     /// Logits and token ids -> log-probabilities.
@@ -155,10 +157,9 @@ impl Kernel {
     /// The WGSL text for such a driver: fragments first, then the kernel.
     pub fn source(self, subnormals: Subnormals) -> String {
         let step = shader!("lib/step.wgsl");
-        let mac = shader!("lib/mac.wgsl");
         let units = shader!("lib/units.wgsl");
         let matmul = |format: Format, arithmetic| {
-            let shared = vec![step, mac, shader!("lib/matmul.wgsl"), units];
+            let shared = vec![step, shader!("lib/matmul.wgsl"), units];
             [shared, weight(format, subnormals), arithmetic_of(arithmetic, format)].concat()
         };
         let heads = shader!("lib/heads.wgsl");
@@ -172,6 +173,7 @@ impl Kernel {
         let find = shader!("lib/find.wgsl");
         let finish = shader!("lib/finish.wgsl");
         let segments = shader!("lib/segments.wgsl");
+        let reject = shader!("lib/reject.wgsl");
         let parts: Vec<&str> = match self {
             Self::Embed(format, table) => {
                 let table = match table {
@@ -226,8 +228,9 @@ impl Kernel {
                     Tokens::All => shader!("lib/tokens_all.wgsl"),
                     Tokens::Kept => shader!("lib/tokens_kept.wgsl"),
                 };
-                vec![step, sampling, random, best, tokens, shader!("reject.wgsl")]
+                vec![step, sampling, random, best, reject, tokens, shader!("reject.wgsl")]
             }
+            Self::RejectSettle => vec![step, sampling, random, best, reject, shader!("reject_settle.wgsl")],
             Self::Keep => vec![step, sampling, segments, shader!("logprobs_keep.wgsl")],
             Self::Logprobs => vec![step, sampling, best, shader!("logprobs.wgsl")],
             Self::Follow => vec![step, shader!("follow.wgsl")],
@@ -262,6 +265,7 @@ impl Kernel {
             Self::Bound,
             Self::Gather,
             Self::Filter,
+            Self::RejectSettle,
             Self::Follow,
         ]);
         all.extend([Noise::None, Noise::Gumbel].map(Self::Sample));

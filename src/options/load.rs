@@ -42,6 +42,9 @@ impl LoadOptions {
             Some(context) if !(2..=1 << 20).contains(&context) => bad("max_context", context, "2 to 1048576"),
             _ if !(1..=4096).contains(&prefill_chunk) => bad("prefill_chunk", prefill_chunk, "1 to 4096"),
             _ if !(1..=8).contains(&self.sp_degree) => bad("sp_degree", self.sp_degree, "1 to 8"),
+            _ if self.threads.is_some_and(|threads| !(1..=64).contains(&threads)) => {
+                bad("threads", self.threads.unwrap_or_default(), "1 to 64")
+            }
             _ if self.draft_device == DeviceChoice::Webgpu => bad("draft_device", "webgpu", "auto or cpu"),
             _ => Ok(()),
         }
@@ -70,6 +73,9 @@ options! {
         dtype: WeightDtype = WeightDtype::Auto,
         /// What products of quantised weights are computed with.
         arithmetic: ArithmeticChoice = ArithmeticChoice::Auto,
+        /// Threads that compute where models run on the CPU; none: natively one for each core, in a page one for each of at most four.
+        /// A page has several only where it is cross-origin isolated.
+        threads: Option<usize> = None,
         /// Instances of the target that verify at the same time, each with its own device, weights and KV cache: distributed
         /// speculative inference.
         sp_degree: usize = 1,

@@ -37,7 +37,7 @@ impl Writer<Servers> {
         }
         let (mut drafting, mut warning) = (None, None);
         if let Some(files) = assistant {
-            let (device, reason) = Device::open(options.device, &gpu).await?;
+            let (device, reason) = Device::open(options, &gpu).await?;
             (drafting, warning) = (Some((device, files)), reason);
         }
         let transport = Rc::new(Http::new());
@@ -80,9 +80,9 @@ impl Parallel<Servers> {
         };
         let place = match options.draft_device {
             DeviceChoice::Cpu => Place::Cpu,
-            _ => match Device::open(options.device, gpu).await? {
+            _ => match Device::open(options, gpu).await? {
                 (Device::Gpu(_), _) => Place::Gpu(gpu.clone(), 0),
-                (Device::Cpu, _) => Place::Cpu,
+                (Device::Cpu(_), _) => Place::Cpu,
             },
         };
         let drafter = assistant.filter(|_| prepared.with_drafter);

@@ -147,7 +147,7 @@ impl Parallel<Servers> {
         let context = prepared.context();
         // Whatever is chosen here is chosen for all.
         let (device, reason) = match options.sp_degree {
-            1 => Device::open(options.device, gpu).await?,
+            1 => Device::open(options, gpu).await?,
             _ => (Device::Gpu(Gpu::open_nth(gpu, 0).await?), None),
         };
         prepared.warnings.extend(reason);
@@ -182,7 +182,7 @@ impl Writer<Servers> {
         if options.is_parallel(assistant.is_some()) {
             return Ok(Self::Parallel(Box::new(Parallel::load(&gpu, target, assistant, options).await?)));
         }
-        let (device, reason) = Device::open(options.device, &gpu).await?;
+        let (device, reason) = Device::open(options, &gpu).await?;
         let mut session = Session::load(device, target, assistant, options, loaded).await?;
         session.warnings.extend(reason);
         Ok(Self::Session(Box::new(session)))
@@ -209,7 +209,7 @@ pub(super) fn build<S: Source + Clone + Send + 'static>(
         pollster::block_on(async {
             let device = match &place {
                 Place::Gpu(gpu, at) => Device::Gpu(Gpu::open_nth(gpu, *at).await?),
-                Place::Cpu => Device::Cpu,
+                Place::Cpu => Device::open(&options.clone().device(DeviceChoice::Cpu), &GpuOptions::default()).await?.0,
             };
             load_alone(&device, source.clone(), context, &options, &mut |_, _| ()).await
         })

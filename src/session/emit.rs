@@ -35,6 +35,11 @@ pub trait Sink {
     fn prefilled(&mut self, _done: usize, _of: usize) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
+
+    /// A round is waited for.
+    fn waiting(&mut self) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
 }
 
 /// Tokens -> text, stop strings, the caller.
@@ -152,5 +157,9 @@ impl Sink for Emitter<'_> {
 
     fn prefilled(&mut self, done: usize, of: usize) -> ControlFlow<()> {
         self.hear(Progress::Prefill { done, of })
+    }
+
+    fn waiting(&mut self) -> ControlFlow<()> {
+        self.hear(Progress::Waiting)
     }
 }

@@ -3,8 +3,11 @@
 use super::Sink;
 use crate::error::{Error, Result};
 use crate::speculate::{Accepted, Drafter, Origin, Round, Stats, accept};
-use crate::target::{Draft, Logprobs, Queue};
+use crate::target::{Draft, Logprobs, Queue, Verified};
+use std::future::poll_fn;
 use std::ops::ControlFlow;
+use std::pin::pin;
+use std::task::Poll;
 use web_time::Instant;
 
 /// A text in progress: all that another device needs in order to go on with it.
@@ -150,6 +153,19 @@ async fn prefill(target: &mut impl Queue, run: &mut Run, sink: &mut impl Sink) -
     Ok(flow.map_continue(|()| submitted - reused))
 }
 
+/// The submitted round. A far one is given up where the sink wants no more before it comes.
+async fn finish(target: &mut impl Queue, sink: &mut impl Sink) -> Result<ControlFlow<(), Verified>> {
+    if !target.is_far() {
+        return target.finish().await.map(ControlFlow::Continue);
+    }
+    let mut finishing = pin!(target.finish());
+    poll_fn(|context| match finishing.as_mut().poll(context) {
+        Poll::Pending if sink.waiting().is_break() => Poll::Ready(Ok(ControlFlow::Break(()))),
+        verified => verified.map_ok(ControlFlow::Continue),
+    })
+    .await
+}
+
 /// The rounds, after `prefilled` tokens were read.
 ///
 /// As soon as a round is accepted the next one is submitted; the accepted tokens go to the sink while the device computes,
@@ -247,7 +263,10 @@ async fn write<T: Queue>(
             }
         }
         run.stats.times.host += seconds(finished) - waited;
-        let verified = target.finish().await?;
+        let ControlFlow::Continue(verified) = finish(target, sink).await? else {
+            target.truncate(before);
+            break;
+        };
         verified.check(&draft)?;
         run.stats.add_traffic(&verified.traffic);
         finished = Instant::now();

@@ -13,6 +13,8 @@ const MOST_NUMBERS: usize = 10_000_000;
 pub struct Draws {
     tokens: usize,
     numbers: Vec<f64>,
+    /// See [`Self::with_matches`].
+    matches: Vec<usize>,
 }
 
 impl Draws {
@@ -37,13 +39,30 @@ impl Draws {
                 numbers[repeat * tokens + position] = (interval as f64 + random.uniform()) / repeats as f64;
             }
         }
-        Ok(Self { tokens, numbers })
+        Ok(Self { tokens, numbers, matches: Vec::new() })
     }
 
-    /// By repeat, whether the drafter's token is right, position by position.
+    /// Texts are put together of observed matches, each as likely as the others: so many tokens are right, and then one is not. Without
+    /// any, each token is right with the same probability.
+    pub fn with_matches(self, lengths: &[usize]) -> Self {
+        Self { matches: lengths.to_vec(), ..self }
+    }
+
+    /// By repeat, whether the drafter's token is right, position by position; with matches it is they that say so.
     pub fn agreements(&self, acceptance: f64) -> impl Iterator<Item = Vec<bool>> {
         let repeats = self.numbers.chunks(self.tokens.max(1));
-        repeats.map(move |numbers| numbers.iter().map(|&number| number < acceptance).collect())
+        repeats.map(move |numbers| match self.matches.len() {
+            0 => numbers.iter().map(|&number| number < acceptance).collect(),
+            count => {
+                let mut agreements = Vec::new();
+                while let Some(number) = numbers.get(agreements.len()) {
+                    let right = self.matches[(number * count as f64) as usize].min(numbers.len());
+                    agreements.extend(std::iter::repeat_n(true, right).chain([false]));
+                }
+                agreements.truncate(numbers.len());
+                agreements
+            }
+        })
     }
 }
 

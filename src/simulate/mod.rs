@@ -3,7 +3,8 @@
 //!
 //! - [`offline`] adds latencies: exact, fast, the same for the same seed. [`online`] waits for them on real threads, so
 //!   that what scheduling costs is in its times. [`cluster`] has many users share servers.
-//! - A draft token is accepted with the same probability at every position, whatever came before.
+//! - A draft token is accepted with the same probability at every position, whatever came before, unless the lengths of matches
+//!   were observed ([`Draws::with_matches`]): copies go on.
 //! - The time of a forward does not depend on how many tokens go through it, except for the first one, which has the
 //!   prompt to read. In a cluster it does.
 //!

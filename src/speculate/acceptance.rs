@@ -6,8 +6,10 @@ use super::adaptive::MOST;
 pub(super) const KEPT: f64 = 0.97;
 /// How much a class of places counts as a guess about the next one, in rounds.
 const PRIOR: f64 = 2.0;
-/// How likely a draft token is guessed to be accepted before anything is known.
+/// How likely a draft token is guessed to be accepted before anything is known: where a try costs little, ...
 const GUESS: f64 = 0.9;
+/// ... and where it costs much, and can be learned without one.
+const CAREFUL: f64 = 0.5;
 
 /// Running acceptance of one drafter. Places 1, 2 to 3, 4 to 7 and 8 to 15 are a class each.
 #[derive(Debug, Clone, Copy)]
@@ -25,6 +27,13 @@ impl Default for Acceptance {
 }
 
 impl Acceptance {
+    /// Nothing is known, and it is not to be found out by trying.
+    pub fn careful() -> Self {
+        let mut acceptance = Self::default();
+        acceptance.classes[0].1 = PRIOR * CAREFUL;
+        acceptance
+    }
+
     /// Whether nothing is known.
     pub fn is_new(&self) -> bool {
         self.classes == Self::default().classes

@@ -14,6 +14,8 @@ const LENGTHS: [usize; 7] = [1, 2, 3, 5, 7, 10, MOST];
 const ALLOWANCE: f64 = 1.2;
 /// ... and the share of its time that it may lose besides; as much may go to reading, and to timing plain decoding again.
 const LOSS: f64 = 0.005;
+/// The share of a text's tokens that may be lost by interrupting a server, which costs the way to it twice.
+const INTERRUPTING: f64 = 0.05;
 /// Target forwards that can be saved for later: what is won in a text, and what earlier texts left for reading.
 const SAVINGS: f64 = 12.0;
 /// Rounds after which a draft model that does not pay is tried again, at first and at last: each time twice as many.
@@ -30,11 +32,12 @@ const PAUSES: [usize; 2] = [4, 256];
 /// other drafters would bring.
 ///
 /// Hardly ever slower: a round is done only where losing all its draft tokens would not overdraw an account. It begins a text
-/// with 1.2 target forwards (and the way to a server, if the target is on one), gets 0.5 % of the time and what drafts win, and pays what they lose. Reading what a draft model
+/// with 1.2 target forwards (and the way to a server twice, up to 5 % of the text, if the target is on one), gets 0.5 % of the time and what drafts win, and pays what they lose. Reading what a draft model
 /// missed has as much of the whole text in advance, and what earlier texts did not use. This holds as far as the costs do.
 ///
 /// Plain decoding is meant as it is fastest: submitted ahead. A round that waits for a proposal costs more, so that is done
-/// where proposals win more than it costs.
+/// where proposals win more than it costs. A server that writes by itself costs the way twice when it is interrupted, for the draft and to
+/// let it write again. So it is interrupted only for a proposal that pays both, by a drafter whose proposals the text confirmed.
 pub struct Adaptive {
     costs: Costs,
     /// By [`Origin`]; the target's own tokens need none.
@@ -72,6 +75,8 @@ struct Text {
     reported: Option<Choice>,
     /// Whether the round before could have been followed by one that was submitted ahead.
     could_repeat: bool,
+    /// Whether a server writes by itself what is decided about.
+    is_streamed: bool,
 }
 
 /// A drafter whose tokens the CPU knows.
@@ -87,9 +92,11 @@ struct Known {
 impl Adaptive {
     /// What rounds cost is as told until they say otherwise; of acceptance nothing is known.
     pub fn new(told: Timings) -> Self {
+        let mut acceptance = [if told.far { Acceptance::careful() } else { Acceptance::default() }; 4];
+        acceptance[Origin::DraftModel as usize] = Acceptance::default();
         Self {
             costs: Costs::new(told),
-            acceptance: [Acceptance::default(); 4],
+            acceptance,
             idle: 0,
             pause: PAUSES[0],
             won: 0.0,
@@ -107,7 +114,7 @@ impl Adaptive {
     /// read already.
     pub fn begin(&mut self, known: Vec<Box<dyn Drafter>>, draft_model: Option<usize>) {
         self.reading = (self.reading + self.funds).clamp(0.0, SAVINGS);
-        self.funds = ALLOWANCE + if self.costs.is_far() { self.costs.waiting() } else { 0.0 };
+        self.funds = ALLOWANCE;
         // At another position plain decoding takes another time: no draft that wins less than twice comes first.
         self.since_plain += (0.5 / LOSS) as usize;
         self.costs.begin();
@@ -160,6 +167,7 @@ impl Adaptive {
         }
         if self.text.length == 0 {
             self.reading += LOSS * room as f64;
+            self.funds += f64::min(2.0 * self.interruption(), INTERRUPTING * room as f64);
         }
         (self.text.length, self.text.room) = (tokens.len(), room);
     }
@@ -169,12 +177,19 @@ impl Adaptive {
         f64::max((self.pace.0 + 1.0) / (self.pace.1 + 1.0), 1.0)
     }
 
+    /// What it costs that a server which was interrupted writes by itself again.
+    fn interruption(&self) -> f64 {
+        if self.costs.is_far() { self.costs.waiting() } else { 0.0 }
+    }
+
     /// The lookahead with the highest score, up to `most`, among those that cannot lose more than `funds`.
     fn best(&self, drafter: Origin, most: usize, funds: f64, score: impl Fn(&Candidate) -> f64) -> Option<Candidate> {
         let expected = self.acceptance[drafter as usize].expect();
         let lengths = LENGTHS.into_iter().filter(|&length| length < most).chain([most]);
         let candidates = lengths.map(|lookahead| {
-            let (tokens, cost) = (1.0 + expected[lookahead - 1], self.costs.cost(drafter, lookahead));
+            let tokens = 1.0 + expected[lookahead - 1];
+            let interruption = if self.text.is_streamed { self.interruption() } else { 0.0 };
+            let cost = self.costs.cost(drafter, lookahead) + interruption;
             Candidate { drafter, lookahead, tokens, cost }
         });
         candidates.filter(|one| one.cost - 1.0 <= funds).reduce(|a, b| if score(&b) > score(&a) { b } else { a })
@@ -243,6 +258,20 @@ impl Adaptive {
         gain > 2.0 * reading && reading <= spare
     }
 
+    /// Whether a server is to write on by itself, also where there is a proposal.
+    fn streams_on(&mut self) -> bool {
+        self.text.is_streamed = true;
+        let next = self.choose(true);
+        if next.candidate().is_some() {
+            // Whatever becomes of the proposal with the token that is under way.
+            self.funds -= self.interruption();
+            self.pace.1 += self.interruption();
+        } else if next != Choice::Last {
+            (self.text.choice, self.text.reported) = (Some(next), Some(next));
+        }
+        next.candidate().is_none()
+    }
+
     /// Whether proposals win more than it costs to wait for them in each round.
     fn waits(&self) -> bool {
         let pace = self.pace();
@@ -258,6 +287,7 @@ impl Adaptive {
 impl Drafter for Adaptive {
     fn draft(&mut self, tokens: &[u32], room: usize) -> Draft {
         self.propose(tokens, room);
+        self.text.is_streamed = false;
         let choice = self.choose(true);
         self.text.choice = Some(choice);
         if !matches!(choice, Choice::Last | Choice::Measure) || self.text.reported.is_none() {
@@ -275,6 +305,9 @@ impl Drafter for Adaptive {
     fn repeats(&mut self, tokens: &[u32], room: usize) -> bool {
         self.propose(tokens, room);
         let Some(now) = self.text.choice else { return false };
+        if self.costs.is_far() {
+            return now.candidate().is_none() && self.streams_on();
+        }
         if self.text.could_repeat {
             let came = self.text.known.iter().any(|known| !known.proposal.is_empty());
             self.late = KEPT * self.late + (1.0 - KEPT) * f64::from(u8::from(came));

@@ -114,7 +114,12 @@ impl Costs {
         let plain = told.plain.unwrap_or(seen);
         // Nothing but an earlier position makes a round shorter.
         let rate = if std::mem::take(&mut self.is_new_text) && seen < plain { 1.0 } else { RATE };
-        told.plain = Some(plain + rate * (seen.clamp(plain / MOST, plain * MOST) - plain));
+        let now = plain + rate * (seen.clamp(plain / MOST, plain * MOST) - plain);
+        if told.far {
+            // The way takes its time, whatever a token takes.
+            told.waiting *= plain / now;
+        }
+        told.plain = Some(now);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Constraints that JavaScript has: those of the module `grammar.js`, which is loaded when a text is to have a form.
 
-use super::session::Thrown;
+use super::files::Thrown;
 use crate::constraint::{Constraint, Ending, Grammars, ResponseFormat};
 use crate::error::{Error, Result};
 use wasm_bindgen::prelude::*;
@@ -30,7 +30,7 @@ extern "C" {
 
 /// What the other module throws is put aside: it is what the caller gets.
 fn put_aside(thrown: &Thrown, error: JsValue) -> Error {
-    thrown.borrow_mut().get_or_insert(error);
+    thrown.keep(error);
     Error::Internal { reason: "the grammar failed".into() }
 }
 

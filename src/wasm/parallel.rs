@@ -1,7 +1,8 @@
 //! What JavaScript sees of several targets: the workers that have them, and the work that goes on in each.
 
-use super::session::{Files, JsSession, JsSource, Thrown};
-use super::{to_error, to_value};
+use super::files::{Files, JsSource, Thrown, hear};
+use super::session::JsSession;
+use super::to_value;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::gpu::{DeviceInfo, GpuOptions};
@@ -115,10 +116,9 @@ pub async fn load_parallel(
         let options = LoadOptions::read(Deserializer::from(options))?;
         Ok((Prepared::open(target, assistant, &options).await?, options.sp_degree))
     };
-    let (prepared, sp_degree) =
-        prepared.await.map_err(|error: Error| thrown.take().unwrap_or_else(|| to_error(error)))?;
+    let (prepared, sp_degree) = thrown.or(prepared.await)?;
     let started = workers.start(prepared.with_drafter, prepared.context()).await?;
-    let Started { device, failed } = read(started).map_err(to_error)?;
+    let Started { device, failed } = read(started)?;
     let has_drafter = prepared.with_drafter && failed.is_none();
     let crew = JsCrew { workers, sp_degree, has_drafter, text: 0 };
     let parallel = prepared.with(crew, device, failed.as_deref());
@@ -155,7 +155,7 @@ pub async fn serve(
 ) -> Result<JsServer, JsValue> {
     let thrown = Thrown::default();
     let source = JsSource::new(files, &thrown);
-    let options = LoadOptions::read(Deserializer::from(options)).map_err(to_error)?;
+    let options = LoadOptions::read(Deserializer::from(options))?;
     let on = Rc::new(RefCell::new(None));
     let here = on.clone();
     let build = async move || {
@@ -164,15 +164,13 @@ pub async fn serve(
             _ if options.sp_degree > 1 => DeviceChoice::Webgpu,
             _ => options.device,
         };
-        let (device, _) = Device::open(wanted, &GpuOptions { low_power, ..GpuOptions::default() }).await?;
-        let mut hear = |loaded: u64, total: u64| {
-            let _ = progress.call2(&JsValue::NULL, &(loaded as f64).into(), &(total as f64).into());
-        };
-        let engine = load_alone(&device, source.clone(), context, &options, &mut hear).await?;
+        let (device, _) =
+            Device::open(&options.clone().device(wanted), &GpuOptions { low_power, ..GpuOptions::default() }).await?;
+        let engine = load_alone(&device, source.clone(), context, &options, &mut hear(progress.clone())).await?;
         here.replace(Some(On { device, memory: engine.memory() }));
         Ok(engine)
     };
-    let worker = Worker::new(build).await.map_err(|error| thrown.take().unwrap_or_else(|| to_error(error)))?;
+    let worker = thrown.or(Worker::new(build).await)?;
     let (orders, inbox) = unbounded();
     let role = if context.is_some() { Role::Drafter } else { Role::Server(index) };
     let tell = move |text: u64, report: Report| {
@@ -188,9 +186,9 @@ impl JsServer {
     ///
     /// # Errors
     /// `internal` for what is none.
-    pub fn order(&self, order: JsValue) -> Result<(), JsValue> {
+    pub fn order(&self, order: JsValue) -> Result<()> {
         // The receiver lives as long as this does.
-        let _ = self.orders.unbounded_send(read(order).map_err(to_error)?);
+        let _ = self.orders.unbounded_send(read(order)?);
         Ok(())
     }
 

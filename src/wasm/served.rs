@@ -1,7 +1,7 @@
 //! What JavaScript sees of a target on a server: it sends the requests.
 
-use super::session::{Files, JsSession, JsSource, Thrown};
-use super::to_error;
+use super::files::{Files, JsSource, Thrown, hear, message};
+use super::session::JsSession;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::gpu::GpuOptions;
@@ -49,10 +49,8 @@ struct Coming(Exchange);
 impl Incoming for Coming {
     fn next(&mut self) -> Later<'_, Result<Option<Piece>, String>> {
         Box::pin(async {
-            let piece = self.0.next().await.map_err(|thrown| {
-                let words = Reflect::get(&thrown, &"message".into()).ok().and_then(|words| words.as_string());
-                words.unwrap_or_else(|| "it cannot be reached".into())
-            })?;
+            let piece = self.0.next().await;
+            let piece = piece.map_err(|thrown| message(&thrown).unwrap_or_else(|| "it cannot be reached".into()))?;
             if piece.is_null() {
                 return Ok(None);
             }
@@ -111,20 +109,15 @@ pub async fn connect(
         }
         let (mut drafting, mut warning) = (None, None);
         if let Some(files) = assistant {
-            let wanted = if options.draft_device == DeviceChoice::Cpu { DeviceChoice::Cpu } else { options.device };
-            let (device, reason) = Device::open(wanted, &GpuOptions::default()).await?;
+            let device = if options.draft_device == DeviceChoice::Cpu { DeviceChoice::Cpu } else { options.device };
+            let (device, reason) = Device::open(&options.clone().device(device), &GpuOptions::default()).await?;
             (drafting, warning) = (Some((device, files)), reason);
         }
-        let mut progress = |loaded: u64, total: u64| {
-            let _ = progress.call2(&JsValue::NULL, &(loaded as f64).into(), &(total as f64).into());
-        };
-        let mut session =
-            Session::connect(Rc::new(sender), &endpoint, words, drafting, &options, &mut progress).await?;
+        let progress = &mut hear(progress);
+        let mut session = Session::connect(Rc::new(sender), &endpoint, words, drafting, &options, progress).await?;
         session.warnings.extend(warning);
         Ok(session)
     };
-    match connected.await {
-        Ok(session) => Ok(JsSession(Writer::Session(Box::new(session)), thrown)),
-        Err(error) => Err(thrown.take().unwrap_or_else(|| to_error(error))),
-    }
+    let session = thrown.or(connected.await)?;
+    Ok(JsSession(Writer::Session(Box::new(session)), thrown))
 }

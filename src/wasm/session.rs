@@ -1,93 +1,34 @@
 //! What JavaScript sees of a session.
 
 use super::constraint::{ForeignGrammars, JsGrammars};
+use super::files::{Files, JsSource, Thrown, hear};
 use super::parallel::JsCrew;
-use super::{to_error, to_value};
+use super::team::{JsTeam, others};
+use super::to_value;
+use crate::cpu::Processor;
 use crate::device::{Device, Engine};
-use crate::error::{Error, Result, WeightsRule};
+use crate::error::{Error, Result};
 use crate::gpu::GpuOptions;
 use crate::load::ModelFiles;
 use crate::options::{GenerateOptions, LoadOptions};
 use crate::parallel::Writer;
 use crate::session::{Embedding, Progress, Prompt, Session};
-use crate::weights::Source;
-use js_sys::{Array, Float32Array, Function, Promise, Reflect, Uint8Array, Uint32Array};
+use js_sys::{Array, Float32Array, Function, Promise, Uint8Array, Uint32Array};
 use serde_json::json;
 use serde_wasm_bindgen::Deserializer;
-use std::cell::RefCell;
-use std::ops::{ControlFlow, Range};
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::ops::ControlFlow;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;
-
-#[wasm_bindgen]
-extern "C" {
-    /// The files of a model: `{name, list(): Promise<string[]>, size(file): Promise<number | null>, read(file, start, end):
-    /// Promise<Uint8Array>}`.
-    pub type Files;
-
-    #[wasm_bindgen(method, getter)]
-    fn name(this: &Files) -> String;
-    #[wasm_bindgen(method, catch)]
-    async fn list(this: &Files) -> Result<JsValue, JsValue>;
-    #[wasm_bindgen(method, catch)]
-    async fn size(this: &Files, file: &str) -> Result<JsValue, JsValue>;
-    #[wasm_bindgen(method, catch)]
-    async fn read(this: &Files, file: &str, start: f64, end: f64) -> Result<JsValue, JsValue>;
-}
-
-/// [`Files`] as a source. What JS throws is put aside, because it says more than an [`Error`] can.
-#[derive(Clone)]
-pub(super) struct JsSource {
-    files: Rc<Files>,
-    thrown: Thrown,
-}
-
-impl JsSource {
-    pub(super) fn new(files: Files, thrown: &Thrown) -> Self {
-        Self { files: Rc::new(files), thrown: thrown.clone() }
-    }
-
-    fn keep(&self, thrown: JsValue) -> Error {
-        let message = Reflect::get(&thrown, &"message".into()).ok().and_then(|message| message.as_string());
-        self.thrown.borrow_mut().get_or_insert(thrown);
-        Error::NotFound { path: self.name(), reason: message.unwrap_or_else(|| "cannot be read".into()) }
-    }
-}
-
-impl Source for JsSource {
-    async fn size(&self, file: &str) -> Result<Option<u64>> {
-        let size = self.files.size(file).await.map_err(|thrown| self.keep(thrown))?;
-        Ok(size.as_f64().map(|size| size as u64))
-    }
-
-    async fn read(&self, file: &str, range: Range<u64>) -> Result<Vec<u8>> {
-        let (start, end) = (range.start as f64, range.end as f64);
-        let bytes = self.files.read(file, start, end).await.map_err(|thrown| self.keep(thrown))?;
-        bytes.dyn_into::<Uint8Array>().map(|bytes| bytes.to_vec()).map_err(|_| Error::BadWeights {
-            file: file.to_owned(),
-            rule: WeightsRule::Truncated { expected: range.end - range.start, found: 0 },
-        })
-    }
-
-    fn name(&self) -> String {
-        self.files.name()
-    }
-
-    async fn list(&self) -> Result<Vec<String>> {
-        let names = self.files.list().await.map_err(|thrown| self.keep(thrown))?;
-        Ok(Array::from(&names).iter().filter_map(|name| name.as_string()).collect())
-    }
-}
-
-/// What the sources threw last.
-pub(super) type Thrown = Rc<RefCell<Option<JsValue>>>;
 
 /// A loaded model pair, or a target in several workers.
 #[wasm_bindgen(js_name = Session)]
 pub struct JsSession(pub(super) Writer<JsCrew>, pub(super) Thrown);
 
-/// Loads a target and, unless it is null, a draft model. `progress(loaded, total)` hears of bytes on the GPU.
+/// Loads a target and, unless it is null, a draft model. Where they run on the CPU, the team takes part. `progress(loaded, total)` hears of bytes on the GPU.
 ///
 /// # Errors
 /// As [`Session::load`], and what the sources throw.
@@ -95,6 +36,7 @@ pub struct JsSession(pub(super) Writer<JsCrew>, pub(super) Thrown);
 pub async fn load(
     target: Files,
     assistant: Option<Files>,
+    team: JsTeam,
     options: JsValue,
     progress: Function,
 ) -> Result<JsSession, JsValue> {
@@ -104,18 +46,16 @@ pub async fn load(
     let assistant = assistant.map(|files| JsSource::new(files, &Thrown::default()));
     let loaded = async {
         let options = LoadOptions::read(Deserializer::from(options))?;
-        let (device, reason) = Device::open(options.device, &GpuOptions::default()).await?;
-        let mut progress = |loaded: u64, total: u64| {
-            let _ = progress.call2(&JsValue::NULL, &(loaded as f64).into(), &(total as f64).into());
-        };
-        let mut session = Session::load(device, target, assistant, &options, &mut progress).await?;
+        let (mut device, reason) = Device::open(&options, &GpuOptions::default()).await?;
+        if let Device::Cpu(_) = device {
+            device = Device::Cpu(Rc::new(Processor::new(others(team, options.threads).await)));
+        }
+        let mut session = Session::load(device, target, assistant, &options, &mut hear(progress)).await?;
         session.warnings.extend(reason);
         Ok(session)
     };
-    match loaded.await {
-        Ok(session) => Ok(JsSession(Writer::Session(Box::new(session)), thrown)),
-        Err(error) => Err(thrown.take().unwrap_or_else(|| to_error(error))),
-    }
+    let session = thrown.or(loaded.await)?;
+    Ok(JsSession(Writer::Session(Box::new(session)), thrown))
 }
 
 /// What there is to know of a model from its headers alone: an `Inspection`, with names as there. Its device is the one that the
@@ -130,20 +70,17 @@ pub async fn inspect(model: Files, options: JsValue) -> Result<JsValue, JsValue>
     let inspected = async {
         let options = LoadOptions::read(Deserializer::from(options))?;
         let files = ModelFiles::open(model, &options).await?;
-        let device = Device::open(options.device, &GpuOptions::default()).await.ok();
+        let device = Device::open(&options, &GpuOptions::default()).await.ok();
         files.inspect(device.map(|(device, _)| device.info().clone())).await
     };
-    match inspected.await {
-        Ok(inspection) => Ok(to_value(&inspection)),
-        Err(error) => Err(thrown.take().unwrap_or_else(|| to_error(error))),
-    }
+    Ok(to_value(&thrown.or(inspected.await)?))
 }
 
-/// What a promise gives. What JS throws is put aside, because it says more than an [`Error`] can.
-async fn ended(promise: Result<Promise, JsValue>, thrown: &mut Option<JsValue>) -> Result<JsValue> {
+/// What a promise gives.
+async fn ended(promise: Result<Promise, JsValue>, thrown: &Thrown) -> Result<JsValue> {
     let given = async { JsFuture::from(promise?).await };
     given.await.map_err(|error| {
-        *thrown = Some(error);
+        thrown.keep(error);
         Error::Internal { reason: "what keeps a conversation failed".into() }
     })
 }
@@ -152,7 +89,7 @@ async fn ended(promise: Result<Promise, JsValue>, thrown: &mut Option<JsValue>) 
 impl JsSession {
     /// Continues a prompt: a text, messages `[{role, content}]`, or token ids. `on_token({id, text, origin})` hears of each
     /// token, and before, `on_prefill(done, of)` how many tokens of a prompt of several chunks were read; when one of them
-    /// returns false, the generation ends there.
+    /// returns false, the generation ends there. Where a server is waited for, it ends when `left` does.
     ///
     /// # Errors
     /// As [`Session::generate`].
@@ -162,13 +99,16 @@ impl JsSession {
         options: JsValue,
         on_token: Function,
         on_prefill: Function,
+        left: Promise,
     ) -> Result<JsValue, JsValue> {
-        let options = GenerateOptions::read(Deserializer::from(options)).map_err(to_error)?;
-        let prompt = Prompt::read(Deserializer::from(prompt)).map_err(to_error)?;
+        let options = GenerateOptions::read(Deserializer::from(options))?;
+        let prompt = Prompt::read(Deserializer::from(prompt))?;
+        let (mut left, has_left) = (JsFuture::from(left), Cell::new(false));
         let mut hear = |progress: Progress<'_>| {
             let answer = match progress {
                 Progress::Token(token) => on_token.call1(&JsValue::NULL, &to_value(token)),
                 Progress::Prefill { done, of } => on_prefill.call2(&JsValue::NULL, &done.into(), &of.into()),
+                Progress::Waiting => Ok((!has_left.get()).into()),
             };
             match answer {
                 Ok(answer) if answer.as_bool() != Some(false) => ControlFlow::Continue(()),
@@ -176,10 +116,13 @@ impl JsSession {
             }
         };
         // Sources are read again when the device was lost.
-        match self.0.generate(&prompt, &options, &mut hear).await {
-            Ok(generation) => Ok(to_value(&generation)),
-            Err(error) => Err(self.1.take().unwrap_or_else(|| to_error(error))),
-        }
+        let mut generating = pin!(self.0.generate(&prompt, &options, &mut hear));
+        let generation = poll_fn(|context| {
+            has_left.set(has_left.get() || Pin::new(&mut left).poll(context).is_ready());
+            generating.as_mut().poll(context)
+        })
+        .await;
+        Ok(to_value(&self.1.or(generation)?))
     }
 
     /// The embedding of a prompt.
@@ -187,12 +130,10 @@ impl JsSession {
     /// # Errors
     /// As [`Session::embed`]; `bad-option` where workers have the models.
     pub async fn embed(&mut self, text: JsValue, pooling: &str, normalize: bool) -> Result<Float32Array, JsValue> {
-        let text = Prompt::read(Deserializer::from(text)).map_err(to_error)?;
-        let pooling = pooling.parse().map_err(to_error)?;
-        match self.0.session().map_err(to_error)?.embed(&text, pooling, normalize).await {
-            Ok(Embedding { embedding, .. }) => Ok(Float32Array::from(&embedding[..])),
-            Err(error) => Err(self.1.take().unwrap_or_else(|| to_error(error))),
-        }
+        let text = Prompt::read(Deserializer::from(text))?;
+        let pooling = pooling.parse()?;
+        let Embedding { embedding, .. } = self.1.or(self.0.session()?.embed(&text, pooling, normalize).await)?;
+        Ok(Float32Array::from(&embedding[..]))
     }
 
     /// How likely a continuation of a prompt is: `{logprob, num_tokens}`.
@@ -200,12 +141,10 @@ impl JsSession {
     /// # Errors
     /// As [`Session::score`]; `bad-option` where workers have the models.
     pub async fn score(&mut self, prompt: JsValue, continuation: JsValue) -> Result<JsValue, JsValue> {
-        let [prompt, continuation] = [prompt, continuation].map(|prompt| Prompt::read(Deserializer::from(prompt)));
-        let (prompt, continuation) = (prompt.map_err(to_error)?, continuation.map_err(to_error)?);
-        match self.0.session().map_err(to_error)?.score(&prompt, &[continuation]).await {
-            Ok(scores) => Ok(to_value(&scores[0])),
-            Err(error) => Err(self.1.take().unwrap_or_else(|| to_error(error))),
-        }
+        let prompt = Prompt::read(Deserializer::from(prompt))?;
+        let continuation = Prompt::read(Deserializer::from(continuation))?;
+        let scores = self.0.session()?.score(&prompt, &[continuation]).await;
+        Ok(to_value(&self.1.or(scores)?[0]))
     }
 
     /// What grammars need to know of the target, as their constructor takes it: `[bytes, lengths, ends]`; null where workers have the
@@ -230,10 +169,10 @@ impl JsSession {
     ///
     /// # Errors
     /// As [`Session::encode`].
-    pub fn encode(&self, prompt: JsValue, options: JsValue) -> Result<Vec<u32>, JsValue> {
-        let options = GenerateOptions::read(Deserializer::from(options)).map_err(to_error)?;
-        let prompt = Prompt::read(Deserializer::from(prompt)).map_err(to_error)?;
-        self.0.encode(&prompt, &options).map_err(to_error)
+    pub fn encode(&self, prompt: JsValue, options: JsValue) -> Result<Vec<u32>> {
+        let options = GenerateOptions::read(Deserializer::from(options))?;
+        let prompt = Prompt::read(Deserializer::from(prompt))?;
+        self.0.encode(&prompt, &options)
     }
 
     /// Gives `write(layer, bytes): Promise` the keys and values of what is known of a prompt, and returns its tokens.
@@ -241,18 +180,16 @@ impl JsSession {
     /// # Errors
     /// As [`Session::save`], and what `write` throws.
     pub async fn save(&mut self, prompt: JsValue, options: JsValue, write: Function) -> Result<Vec<u32>, JsValue> {
-        let options = GenerateOptions::read(Deserializer::from(options)).map_err(to_error)?;
-        let prompt = Prompt::read(Deserializer::from(prompt)).map_err(to_error)?;
+        let options = GenerateOptions::read(Deserializer::from(options))?;
+        let prompt = Prompt::read(Deserializer::from(prompt))?;
         // Several instances have nothing of a text that could be kept.
         let Writer::Session(session) = &mut self.0 else { return Ok(Vec::new()) };
-        let mut thrown = None;
         let mut write = async |layer: usize, bytes: Vec<u8>| {
             let bytes = Uint8Array::from(&bytes[..]);
             let written = write.call2(&JsValue::NULL, &layer.into(), &bytes).map(|promise| promise.unchecked_into());
-            ended(written, &mut thrown).await.map(drop)
+            ended(written, &self.1).await.map(drop)
         };
-        let saved = session.save(&prompt, &options, &mut write).await;
-        saved.map_err(|error| thrown.unwrap_or_else(|| to_error(error)))
+        self.1.or(session.save(&prompt, &options, &mut write).await)
     }
 
     /// Caches what `save` gave; `read(layer): Promise<Uint8Array>`. Returns whether it was of this model on this device.
@@ -261,21 +198,19 @@ impl JsSession {
     /// As [`Session::restore`], and what `read` throws.
     pub async fn restore(&mut self, tokens: Vec<u32>, read: Function) -> Result<bool, JsValue> {
         let Writer::Session(session) = &mut self.0 else { return Ok(false) };
-        let mut thrown = None;
         let mut read = async |layer: usize| {
             let bytes = read.call1(&JsValue::NULL, &layer.into()).map(|promise| promise.unchecked_into());
-            Ok(Uint8Array::new(&ended(bytes, &mut thrown).await?).to_vec())
+            Ok(Uint8Array::new(&ended(bytes, &self.1).await?).to_vec())
         };
-        let restored = session.restore(&tokens, &mut read).await;
-        restored.map_err(|error| thrown.unwrap_or_else(|| to_error(error)))
+        self.1.or(session.restore(&tokens, &mut read).await)
     }
 
     /// The text of some tokens.
     ///
     /// # Errors
     /// `bad-tokenizer`.
-    pub fn decode(&self, ids: Vec<u32>, skip_special: bool) -> Result<String, JsValue> {
-        self.0.tokenizer().decode(&ids, skip_special).map_err(to_error)
+    pub fn decode(&self, ids: Vec<u32>, skip_special: bool) -> Result<String> {
+        self.0.tokenizer().decode(&ids, skip_special)
     }
 
     /// Which device it is: `{name, backend, driver, max_buffer_size, max_binding_size}`.

@@ -1,6 +1,7 @@
 //! What JavaScript sees of the simulator: numbers in, means and pictures out, without a GPU.
 
-use super::{to_error, to_value};
+use super::to_value;
+use crate::error::Result;
 use crate::simulate::heatmap::{GridOptions, Ratio, grid};
 use crate::simulate::offline::{Lookaheads, means};
 use crate::simulate::{Cell, Draws, Latency, picture};
@@ -23,17 +24,14 @@ pub fn cell(
     lookahead: usize,
     sp_degree: usize,
     tokens: usize,
-) -> Result<JsValue, JsValue> {
+) -> Result<JsValue> {
     let (target, drafter) = (Latency::even(target_latency), Latency::even(drafter_latency));
     let cell = Cell { target, drafter, acceptance, lookahead, sp_degree, tokens };
-    let simulate = || {
-        cell.validate()?;
-        let picture = picture::timeline(&cell, 1, "ms")?;
-        let lookaheads = Lookaheads { dsi: lookahead, ..Lookaheads::good(&cell) };
-        let means = means(&cell, lookaheads, &Draws::new(tokens, REPEATS, 1)?)?;
-        Ok(json!({ "picture": picture, "means": means, "lookaheads": lookaheads }))
-    };
-    simulate().map(|found| to_value(&found)).map_err(to_error)
+    cell.validate()?;
+    let picture = picture::timeline(&cell, 1, "ms")?;
+    let lookaheads = Lookaheads { dsi: lookahead, ..Lookaheads::good(&cell) };
+    let means = means(&cell, lookaheads, &Draws::new(tokens, REPEATS, 1)?)?;
+    Ok(to_value(&json!({ "picture": picture, "means": means, "lookaheads": lookaheads })))
 }
 
 /// The four heatmaps of a number of servers, as SVG, so many in a row.
@@ -41,7 +39,7 @@ pub fn cell(
 /// # Errors
 /// `bad-option`.
 #[wasm_bindgen(js_name = simulateHeatmaps)]
-pub fn heatmaps(sp_degree: usize, tokens: usize, columns: usize) -> Result<String, JsValue> {
+pub fn heatmaps(sp_degree: usize, tokens: usize, columns: usize) -> Result<String> {
     let options = GridOptions { sp_degree, tokens, ..GridOptions::default() };
-    grid(options).map(|grid| picture::heatmaps(&grid, &Ratio::ALL, columns)).map_err(to_error)
+    Ok(picture::heatmaps(&grid(options)?, &Ratio::ALL, columns))
 }

@@ -34,7 +34,7 @@ pub enum Codes {
     Levels,
     /// 5 bits: the highest ones stand apart.
     Five,
-    /// 6 bits: the two highest ones of each stand apart.
+    /// 6 bits: of 24 a chunk, and of 8 in what that leaves of bytes.
     Six,
     /// 8 bits: 16 in a chunk.
     Eight,
@@ -164,11 +164,13 @@ pub fn pack_row(dtype: Dtype, stored: &[u8], cols: usize, out: &mut [u8]) {
         for (at, values) in (before..).zip(values.as_chunks::<32>().0) {
             match codes {
                 Codes::Eight => chunks[at * 32..][..32].copy_from_slice(values),
+                Codes::Six => pack_sixes(values, &mut chunks[at * 16..][..16], &mut further[at * 8..][..8]),
                 _ => pack_nibbles(values, &mut chunks[at * 16..][..16]),
             }
             match codes {
-                Codes::Five => pack_further(values, 1, &mut further[at * 4..][..4]),
-                Codes::Six => pack_further(values, 2, &mut further[at * 8..][..8]),
+                // Integers want the upper ones less 8.
+                Codes::Four => chunks[at * 16..][..16].iter_mut().for_each(|byte| *byte ^= 0x80),
+                Codes::Five => pack_fifths(values, &mut further[at * 4..][..4]),
                 _ => {}
             }
         }
@@ -190,23 +192,24 @@ pub fn interleave(rows: &[u8], row: Row) -> Vec<u8> {
     out
 }
 
-/// 32 codes, in each 4 bytes the lower bits of the codes 8i to 8i + 3, then in the upper halves of 8i + 4 to 8i + 7: a thread
-/// wants four neighbours at once.
+/// The lower 4 bits of 32 codes: of the first 16 in the lower halves of bytes, of the others in the upper halves.
 fn pack_nibbles(codes: &[u8; 32], out: &mut [u8]) {
-    for (codes, out) in codes.as_chunks::<8>().0.iter().zip(out.as_chunks_mut::<4>().0) {
-        for (i, byte) in out.iter_mut().enumerate() {
-            *byte = codes[i] & 15 | codes[i + 4] << 4;
-        }
+    let (low, high) = codes.split_at(16);
+    out.iter_mut().zip(low.iter().zip(high)).for_each(|(byte, (low, high))| *byte = low & 15 | high << 4);
+}
+
+/// The highest bits of 32 codes of 5 bits: those of the codes 4i to 4i + 3 are bit i + 4 of four bytes, or bit i - 4: little has
+/// to be shifted to where they belong.
+fn pack_fifths(codes: &[u8; 32], out: &mut [u8]) {
+    for (i, codes) in codes.as_chunks::<4>().0.iter().enumerate() {
+        out.iter_mut().zip(codes).for_each(|(byte, code)| *byte |= code >> 4 << ((i + 4) % 8));
     }
 }
 
-/// The `bits` highest bits of 32 codes of 4 + `bits` bits: those of the codes 4i to 4i + 3 stand in four bytes at the same place.
-fn pack_further(codes: &[u8; 32], bits: usize, out: &mut [u8]) {
-    for (i, codes) in codes.as_chunks::<4>().0.iter().enumerate() {
-        let at = i * bits;
-        for (byte, code) in out[at / 8 * 4..].iter_mut().zip(codes) {
-            *byte |= code >> 4 << (at % 8);
-        }
+/// 32 codes of 6 bits: 24 in the lower bits of bytes, the others 2 bits at a time above three of those, lowest bits first.
+fn pack_sixes(codes: &[u8; 32], chunk: &mut [u8], further: &mut [u8]) {
+    for (i, byte) in chunk.iter_mut().chain(further).enumerate() {
+        *byte = codes[i] | codes[24 + i / 12 * 4 + i % 4] >> (i / 4 % 3 * 2) << 6;
     }
 }
 
@@ -223,11 +226,10 @@ fn pack_scales(dtype: Dtype, scales: Scales, block: &[u8], index: usize, blocks:
         Scales::SixBits => {
             header[..4].copy_from_slice(floats);
             for i in 0..8 {
-                let (scale, min) = (factors[i] as u8, mins[i]);
-                header[4 + i / 2] |= (scale & 15) << (i % 2 * 4);
-                header[8 + i / 2] |= (min & 15) << (i % 2 * 4);
-                header[12 + i / 4] |= scale >> 4 << (i % 4 * 2);
-                header[14 + i / 4] |= min >> 4 << (i % 4 * 2);
+                for (at, factor) in [(0, factors[i] as u8), (2, mins[i])] {
+                    header[4 + at + i / 4 * 4 + i % 4 / 2] |= (factor & 15) << (i % 2 * 4);
+                    header[12 + at + i / 4] |= factor >> 4 << (i % 4 * 2);
+                }
             }
             return;
         }

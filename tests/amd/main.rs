@@ -92,8 +92,8 @@ fn check_instructions(
             let most = match arithmetic {
                 Arithmetic::F32 => bound(&[(1, 10.0), (8, 24.0)]),
                 // Factors have to be unpacked.
-                Arithmetic::Int8 if has_factors(format) => bound(&[(1, 3.0), (8, 11.0)]),
-                _ => bound(&[(1, 2.0), (8, 11.0)]),
+                Arithmetic::Int8 if has_factors(format) => bound(&[(1, 2.5), (8, 8.5)]),
+                _ => bound(&[(1, 2.0), (8, 8.5)]),
             };
             (report.inner.vector as f64 / bytes(format), most)
         }

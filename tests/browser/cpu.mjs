@@ -1,6 +1,6 @@
 // The CPU as a device in a page: the texts of transformers, whoever drafts, where there is no WebGPU too.
 import { readFileSync, readdirSync } from "node:fs";
-import { browserName, check, equal, faults, launchWithoutWebGpu, open } from "./harness.mjs";
+import { browserName, check, countWorkers, equal, faults, launchWithoutWebGpu, open } from "./harness.mjs";
 
 const tales = JSON.parse(readFileSync(new URL("../golden/tales.json", import.meta.url), "utf8")).cases;
 const folder = new URL("../golden/models/", import.meta.url);
@@ -59,6 +59,25 @@ const write = (page, texts, load) =>
   );
 
 export const tests = {
+  async "threads of an isolated page write the same text, and end with the engine; elsewhere there is one"() {
+    const isolated = await open(undefined, "/isolated/");
+    const { prompt_ids, greedy_ids } = tales[1];
+    const texts = [[prompt_ids, { max_new_tokens: FEW }]];
+    const named = (/** @type {any} */ { results: [{ ids }], device, warnings }) => [device.name, ids.join(), warnings.length];
+    const ids = greedy_ids.slice(0, FEW).join();
+    for (const load of [{ threads: 1 }, { threads: 2 }, { threads: 3, wasm: "/foretoken_bg.wasm" }, { threads: 2, dtype: "q8" }]) {
+      const [name, found, warned] = named(await write(isolated, texts, { device: "cpu", ...load }));
+      equal([name, warned], [`CPU with ${load.threads} thread${load.threads > 1 ? "s" : ""}`, 0], "what computes");
+      if (!load.dtype) equal(found, ids, `ids with ${load.threads} threads`);
+      else equal(found, named(await write(page, texts, { device: "cpu", dtype: load.dtype }))[1], "ids with 8 bits");
+    }
+    const cores = Math.min(await isolated.evaluate(() => navigator.hardwareConcurrency), 4);
+    equal(named(await write(isolated, texts, { device: "cpu" }))[0], `CPU with ${cores} thread${cores > 1 ? "s" : ""}`, "by default");
+    while (await countWorkers(isolated)) await new Promise((resolve) => setTimeout(resolve, 50));
+    await isolated.close();
+    equal(named(await write(page, texts, { device: "cpu", threads: 2 })), ["CPU with 1 thread", ids, 1], "without isolation");
+  },
+
   async "every architecture writes what transformers writes"() {
     const cases = readdirSync(folder).map(golden);
     equal(cases.length, 14, "architectures");

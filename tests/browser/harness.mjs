@@ -1,7 +1,7 @@
 // What the browser tests share: a server that can misbehave, a headless browser on a software adapter, pages with the engine.
 import { tmpdir } from "node:os";
 import { chromium, firefox } from "playwright-core";
-import { CSP, answer, listen } from "../../scripts/serve.mjs";
+import { CSP, ISOLATED, answer, listen } from "../../scripts/serve.mjs";
 import { needChromium, needFirefox, needVulkan } from "../../scripts/system.mjs";
 
 const WEBGPU = ["--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader"];
@@ -26,6 +26,10 @@ export const faults = {
     response
       .writeHead(200, { "Content-Type": "text/html", "Content-Security-Policy": CSP })
       .end('<!doctype html><title>blank</title><script type="module" src="/demo/policy.js"></script>');
+  },
+  /** One that is cross-origin isolated, under no policy. */
+  isolated(_, response) {
+    response.writeHead(200, { ...ISOLATED, "Content-Type": "text/html" }).end("<!doctype html><title>isolated</title>");
   },
 };
 

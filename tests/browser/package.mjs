@@ -304,6 +304,13 @@ export const tests = {
         return text[Symbol.asyncIterator]().next();
       });
     };
+    const end = (page) =>
+      page.evaluate(() =>
+        text.result.then(
+          () => "it was written",
+          ({ code, message }) => `${code}: ${message}`,
+        ),
+      );
     await begin(a);
     const behind = count(b, 8);
     await a.close();
@@ -318,19 +325,15 @@ export const tests = {
       ["end", /^internal: .*without a word/],
     ]) {
       await begin(c);
+      await b.evaluate(() => {
+        globalThis.text = engine.generate("Once upon a time", { max_new_tokens: 8 });
+      });
       await ask(how);
-      like(
-        await c.evaluate(() =>
-          text.result.then(
-            () => "it was written",
-            ({ code, message }) => `${code}: ${message}`,
-          ),
-        ),
-        said,
-      );
+      for (const page of [b, c]) like(await end(page), said);
       equal(await Promise.all([count(b, 8), count(c, 8)]), [8, 8], "tokens after a breakdown");
     }
-    equal(await workers(), 1, "workers after a breakdown");
+    // Browsers take their time to end those that broke down.
+    while ((await workers()) !== 1);
 
     // A page that loads again at once, another model, and the same model after all pages have left it.
     await c.evaluate(() => engine.dispose());

@@ -5,7 +5,7 @@ import { Skipped, browser, browserName, codes, equal, server, violations } from 
 
 /** Suites that share no browser page run side by side, because compiling kernels keeps only one core busy. */
 const LANES = [
-  ["engine", "sampling", "page", "chat", "arrival", "parallel"],
+  ["engine", "sampling", "page", "chat", "arrival", "parallel", "patterns"],
   ["tools", "conversation", "candidates", "servers", "recovery", "life", "cpu", "published", "downloads"],
 ];
 // What WebKit keeps and what bundlers make of the package does not depend on the browser.

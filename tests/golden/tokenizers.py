@@ -11,7 +11,8 @@ from pathlib import Path
 
 # Beside this file there is none of that name, but Python looks here first.
 sys.path.pop(0)
-from tokenizers import Tokenizer
+from tokenizers import Regex, Tokenizer
+from tokenizers.pre_tokenizers import Split, Whitespace
 
 PHRASES = """The quick brown fox ¦jumps over the lazy dog.¦ it's¦ we'LL¦ I'm¦  ¦   ¦\\n¦\\n\\n¦\\r\\n¦\\t¦\\t\\t¦ \\n ¦\\u00a0¦\\u200d¦\\ufeff¦\\u2028
 Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich. ¦L’été, ça va où? ¦El pingüino Wenceslao hizo kilómetros. ¦Příliš žluťoučký kůň
@@ -25,6 +26,41 @@ PHRASES = [phrase for line in PHRASES.split("\n") for phrase in line.split("¦")
 PHRASES = [phrase.encode().decode("unicode_escape") if phrase.isascii() else phrase for phrase in PHRASES]
 RANGES = [(0x20, 0x7F), (0, 0x20), (0xA0, 0x250), (0x400, 0x1400), (0x2000, 0x3100), (0x4E00, 0xA000), (0xE000, 0xFFFF), (0x10000, 0x1FB00), (0xF0000, 0x110000)]
 LINES, BLOCK = 4000, 100
+# How published tokenizers split text.
+ENDS = r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+SUFFIX = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+PATTERNS = {
+    "Whitespace": r"\w+|[^\w\s]+",
+    "GPT-2": r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
+    "Llama 3": SUFFIX + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*" + ENDS,
+    "Qwen 2": SUFFIX + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*" + ENDS,
+    "Qwen 3.5": SUFFIX + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*" + ENDS,
+    "cl100k": r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*+" + ENDS,
+    "o200k": rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+{SUFFIX}?|[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*{SUFFIX}?|\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*" + ENDS,
+    "Tekken": rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+|[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*|\p{{N}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*" + ENDS,
+    "Kimi": rf"[\p{{Han}}]+|[^\r\n\p{{L}}\p{{N}}]?[{UPPER[1:-1]}&&[^\p{{Han}}]]*[{LOWER[1:-1]}&&[^\p{{Han}}]]+{SUFFIX}?|\p{{N}}{{1,3}}" + ENDS,
+    "DeepSeek numbers": r"\p{N}{1,3}",
+    "DeepSeek Han": "[一-龥぀-ゟ゠-ヿ]+",
+    "DeepSeek words": r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*" + ENDS,
+    "DeepSeek coder": r"\s?\p{P}+",
+    "Gemma": " ",
+    "BLOOM": " ?[^(\\s|[.,!?…。，、।۔،])]+",
+    "StarCoder": r"\d",
+}
+# What Rust finds where Oniguruma would find something else, and what is empty: a pattern, a text, and where in bytes each match starts and ends.
+RUST = [
+    (r"^\s*", "  a\n b", [0, 2]),
+    (r"\S$", "a\nb\n", []),
+    (r"\s*$", "a \n\u2003", [1, 6]),
+    (r"\w+", "Ⓐ½ⅷ_a\u200db²", [0, 3, 5, 14]),
+    (r"[^\W_]+", "a_é½", [0, 1, 2, 4]),
+    (r"\b|\B\W", "Ⓐ ½½", [0, 0, 3, 3, 4, 6, 6, 8]),
+    (r"[]^$(?m]+|[^]a]", "]^$?m\nb", [0, 5, 5, 6, 6, 7]),
+    (r"b*", "abc😀b", [0, 0, 1, 2, 3, 3, 7, 8]),
+    (r"\s+", "\ufeff\u0085\u180e\u00a0\u3000", [3, 5, 8, 13]),
+    (r"(?i)[a-z]+ß", "\u212aſß", [0, 7]),
+]
 MASK = (1 << 64) - 1
 
 
@@ -72,6 +108,16 @@ def facts(folder):
     return {"sha256": hashlib.sha256(data).hexdigest(), "greeting": greeting, "blocks": blocks}
 
 
+def found(name, pattern):
+    splitter = Whitespace() if name == "Whitespace" else Split(Regex(pattern), "removed", invert=True)
+    random = Random(20)
+    lines = [random.line() for _ in range(BLOCK)]
+    return fnv(piece.encode() + b"\xff" for line in lines for piece, _ in splitter.pre_tokenize_str(line))
+
+
+patterns = {name: [pattern, found(name, pattern)] for name, pattern in PATTERNS.items()}
 names = {folder.name: facts(folder) for folder in sorted(Path(sys.argv[1]).iterdir()) if folder.is_dir()}
-print('{"made_by": "tokenizers.py",\n"block": %d,\n"phrases": %s,\n"tokenizers": {' % (BLOCK, json.dumps(PHRASES)))
+print('{"made_by": "tokenizers.py",\n"block": %d,\n"phrases": %s,\n"patterns": {' % (BLOCK, json.dumps(PHRASES)))
+print(",\n".join("%s: %s" % (json.dumps(name), json.dumps(found)) for name, found in patterns.items()) + '},\n"rust": [')
+print(",\n".join(map(json.dumps, RUST)) + '],\n"tokenizers": {')
 print(",\n".join("%s: %s" % (json.dumps(name), json.dumps(found)) for name, found in names.items()) + "}}")

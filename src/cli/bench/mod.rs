@@ -75,7 +75,8 @@ pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
     let (effort, time_limit) = if args.quick { (Effort::QUICK, 60) } else { (Effort::FULL, 250) };
     let time_limit = Duration::from_secs(args.time_limit.unwrap_or(time_limit).into());
     let parts = Parts::announce(time_limit, args.shape.is_none());
-    let options = args.room.options()?.device(args.on.device()?);
+    let options = args.on.set(args.room.options()?)?;
+    options.validate()?;
     let (device, subject) = args.load(&options).await?;
     let report = measure(args, &options, &device, subject, effort, parts).await?;
     if json {
@@ -98,7 +99,7 @@ impl Args {
                 (Device::Gpu(gpu), Subject::Engine(Box::new(Engine::Gpu(Box::new(engine)))))
             }
             None => {
-                let (device, _) = Device::open(options.device, &GpuOptions::default()).await?;
+                let (device, _) = Device::open(options, &GpuOptions::default()).await?;
                 let session = self.pair.load(device.clone(), options).await?;
                 (device, Subject::Session(Box::new(session)))
             }

@@ -61,7 +61,7 @@ struct Pair {
     /// Probability that a draft token is accepted
     #[arg(long, value_name = "P", default_value_t = 0.8)]
     acceptance: f64,
-    /// Instead of the acceptance: observed numbers of accepted tokens before a rejection, it is 1 - 1 / (1 + mean)
+    /// Instead of the acceptance: observed numbers of accepted tokens before a rejection, of which texts are put together
     #[arg(long, value_name = "N,N,...", value_delimiter = ',', value_parser = count, conflicts_with = "acceptance")]
     match_lengths: Vec<usize>,
     /// Draft tokens of a round, or of a verify task [default: the best one of each schedule]
@@ -193,7 +193,7 @@ struct Best {
 
 fn offline(args: &Offline, json: bool) -> Result<(), Failure> {
     let cell = args.pair.cell(args.target_latency, args.drafter_latency, args.sp_degree, args.tokens)?;
-    let draws = Draws::new(cell.tokens, args.repeats, args.pair.seed)?;
+    let draws = Draws::new(cell.tokens, args.repeats, args.pair.seed)?.with_matches(&args.pair.match_lengths);
     let (used, means) = args.pair.means(&cell, args.repeats, &draws)?;
     let (lookahead, latency) = best_lookahead(&cell);
     let bound = Cell { lookahead: used.lookaheads.dsi, ..cell }.bound();
@@ -233,7 +233,7 @@ fn online(args: &Online, json: bool) -> Result<(), Failure> {
             return Err(Error::BadOption { option: option.into(), value, allowed }.into());
         }
     }
-    let draws = Draws::new(cell.tokens, args.repeats, args.pair.seed)?;
+    let draws = Draws::new(cell.tokens, args.repeats, args.pair.seed)?.with_matches(&args.pair.match_lengths);
     let (used, added) = args.pair.means(&cell, args.repeats, &draws)?;
     let measured = measure(&cell, used.lookaheads, &draws)?;
     let Measured { plain, si, dsi, pearl } = measured;

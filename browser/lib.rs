@@ -1,0 +1,1 @@
+//! Nothing: this package says what the engine is built with.

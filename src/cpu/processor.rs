@@ -1,0 +1,72 @@
+//! The CPU as a device, and its threads.
+
+#[cfg(target_arch = "wasm32")]
+use super::team::Others;
+use super::{parts, simd};
+use crate::gpu::DeviceInfo;
+use std::fmt;
+
+/// The processor with the threads that compute.
+pub struct Processor {
+    info: DeviceInfo,
+    /// Where another number of threads is wanted than there are cores.
+    #[cfg(not(target_arch = "wasm32"))]
+    pool: Option<rayon::ThreadPool>,
+    /// In a page, threads that share no memory.
+    #[cfg(target_arch = "wasm32")]
+    pub(super) others: Option<Others>,
+}
+
+impl fmt::Debug for Processor {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.info.fmt(formatter)
+    }
+}
+
+fn info(threads: usize) -> DeviceInfo {
+    DeviceInfo {
+        name: format!("CPU with {threads} {}", if threads == 1 { "thread" } else { "threads" }),
+        backend: "Cpu".into(),
+        driver: simd::level(),
+        max_buffer_size: isize::MAX as u64,
+        max_binding_size: isize::MAX as u64,
+        software: true,
+    }
+}
+
+impl Processor {
+    /// With so many threads; none: one for each core. In a page it is one, whatever is wanted.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn new(threads: Option<usize>) -> Self {
+        // What the system refuses is done without: all cores compute.
+        let pool = threads.and_then(|threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build().ok());
+        let count = pool.as_ref().map_or_else(parts::threads, rayon::ThreadPool::current_num_threads);
+        Self { info: info(count), pool }
+    }
+
+    /// With one thread and these others.
+    #[cfg(target_arch = "wasm32")]
+    pub fn new(others: Option<Others>) -> Self {
+        Self { info: info(parts::threads() + others.as_ref().map_or(0, |others| others.others())), others }
+    }
+
+    /// Which it is.
+    pub fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    /// Runs `run` on one of the threads, so that the others take parts of it without being woken each time.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub(super) fn run<T: Send>(&self, run: impl FnOnce() -> T + Send) -> T {
+        match &self.pool {
+            Some(pool) => pool.install(run),
+            None => rayon::scope(|_| run()),
+        }
+    }
+
+    /// Runs `run`.
+    #[cfg(target_arch = "wasm32")]
+    pub(super) fn run<T>(&self, run: impl FnOnce() -> T) -> T {
+        run()
+    }
+}

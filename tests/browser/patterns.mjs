@@ -1,0 +1,78 @@
+// Regular expressions of tokenizers find in the browser what they find natively: tests/golden/tokenizers.py says what.
+import { readFileSync } from "node:fs";
+import { check, equal, faults, open } from "./harness.mjs";
+
+/** Whose text splits where no browser can tell. */
+const PATTERN = "\\p{Nothing}+|(?<open>";
+faults.unheard = (_, response, rest) => {
+  if (rest.at(-1) !== "tokenizer.json") return;
+  const tokenizer = JSON.parse(readFileSync(new URL("../../models/tales/draft/tokenizer.json", import.meta.url), "utf8"));
+  tokenizer.pre_tokenizer = { type: "Split", pattern: { Regex: PATTERN }, behavior: "Isolated", invert: false };
+  response.writeHead(200, { "Content-Type": "application/json" }).end(JSON.stringify(tokenizer));
+};
+
+const golden = JSON.parse(readFileSync(new URL("../golden/tokenizers.json", import.meta.url), "utf8"));
+
+/** What is found, as golden says it. In a page, where the imports of this file are not. */
+export async function find({ phrases, block, patterns, rust }) {
+  const { compile, matches } = await import("/patterns.js");
+  const RANGES = [
+    [0x20, 0x7f],
+    [0, 0x20],
+    [0xa0, 0x250],
+    [0x400, 0x1400],
+    [0x2000, 0x3100],
+    [0x4e00, 0xa000],
+    [0xe000, 0xffff],
+    [0x10000, 0x1fb00],
+    [0xf0000, 0x110000],
+  ];
+  const u64 = (value) => BigInt.asUintN(64, value);
+  let state = 20n;
+  // Splitmix64.
+  const below = (n) => {
+    state = u64(state + 0x9e3779b97f4a7c15n);
+    let z = state;
+    z = u64((z ^ (z >> 30n)) * 0xbf58476d1ce4e5b9n);
+    z = u64((z ^ (z >> 27n)) * 0x94d049bb133111ebn);
+    return Number((z ^ (z >> 31n)) % BigInt(n));
+  };
+  const char = () => {
+    const [low, high] = RANGES[below(RANGES.length)];
+    return String.fromCodePoint(low + below(high - low));
+  };
+  const line = () => Array.from({ length: below(12) }, () => (below(5) ? phrases[below(phrases.length)] : char())).join("");
+  const lines = Array.from({ length: block }, () => new TextEncoder().encode(line()));
+  const texts = lines.map((bytes) => new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes));
+  const found = {};
+  for (const [name, [pattern]] of Object.entries(patterns)) {
+    const number = compile(pattern);
+    let hash = 0xcbf29ce484222325n;
+    const hashed = (byte) => (hash = u64((hash ^ BigInt(byte)) * 0x100000001b3n));
+    lines.forEach((bytes, at) => {
+      const places = matches(number, texts[at], 2 ** 32 - 1);
+      for (let i = 0; i < places.length; i += 2) [...bytes.subarray(places[i], places[i + 1]), 0xff].forEach(hashed);
+    });
+    found[name] = [pattern, hash.toString(16).padStart(16, "0")];
+  }
+  // More than Chromium keeps in mind; an exception would end the engine.
+  matches(compile("(?:a|b)+"), "ab".repeat(5_000_000), 1);
+  return { patterns: found, rust: rust.map(([pattern, text]) => [pattern, text, [...matches(compile(pattern), text, 2 ** 32 - 1)]]) };
+}
+
+export const tests = {
+  async "patterns of published tokenizers, and those that Rust means otherwise, find what they find natively"() {
+    const page = await open();
+    const { patterns, rust } = await page.evaluate(find, golden);
+    equal(patterns, golden.patterns, "patterns");
+    equal(rust, golden.rust, "as in Rust");
+    await page.close();
+  },
+
+  async "a pattern that cannot be translated is named where the model is loaded"() {
+    const page = await open();
+    const { code, message } = await page.evaluate(() => failed(Engine.load("/unheard/models/tales/draft")));
+    check(code === "bad-tokenizer" && message.includes(JSON.stringify(PATTERN)), message);
+    await page.close();
+  },
+};
