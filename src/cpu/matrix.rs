@@ -60,14 +60,15 @@ impl Matrix {
         Self { cols, rows: 0, pieces: Vec::new() }
     }
 
-    /// Makes room for rows of a type, so that no more is taken than they need.
+    /// Makes room for rows of a type behind those that have some, so that no more is taken than they need.
     ///
     /// # Errors
     /// Where there is not so much memory.
     pub fn reserve(&mut self, dtype: Dtype, rows: usize) -> Result<(), TryReserveError> {
         let width = stride(self.cols);
-        let weights = rows * width;
-        match &mut self.piece(dtype).stored {
+        let weights = rows.saturating_mul(width);
+        let last = self.pieces.len().saturating_sub(1);
+        match &mut self.piece(last, dtype).stored {
             Stored::Floats(floats) => floats.reserve(weights),
             Stored::Quantised(Quantised { codes, has_nibbles, scales, group, .. }) => {
                 codes.try_reserve_exact(if *has_nibbles { weights / 2 } else { weights })?;
@@ -83,7 +84,12 @@ impl Matrix {
     pub fn push(&mut self, dtype: Dtype, bytes: &[u8]) -> Result<(), TryReserveError> {
         let (cols, row_bytes) = (self.cols, dtype.bytes(self.cols as u64));
         let rows = bytes.len() / row_bytes.map_or(usize::MAX, |bytes| bytes.max(1) as usize);
-        let piece = self.piece(dtype);
+        let begun = self.pieces.iter().rposition(|piece| !piece.rows.is_empty()).unwrap_or(0);
+        let total = self.rows;
+        let piece = self.piece(begun, dtype);
+        if piece.rows.is_empty() {
+            piece.rows = total..total;
+        }
         match &mut piece.stored {
             Stored::Floats(floats) => widen(dtype, bytes).chunks_exact(cols).for_each(|row| floats.push(row)),
             Stored::Quantised(quantised) => quantised.push(coded(dtype, bytes), piece.rows.len(), cols)?,
@@ -93,13 +99,14 @@ impl Matrix {
         Ok(())
     }
 
-    /// The last piece, if it is of this type, or a new one.
-    fn piece(&mut self, dtype: Dtype) -> &mut Piece {
-        if self.pieces.last().is_none_or(|piece| piece.dtype != dtype) {
-            self.pieces.push(Piece { rows: self.rows..self.rows, dtype, stored: Stored::new(dtype) });
-        }
-        let last = self.pieces.len() - 1;
-        &mut self.pieces[last]
+    /// The next piece of this type from `first` on, or a new one of no rows.
+    fn piece(&mut self, first: usize, dtype: Dtype) -> &mut Piece {
+        let mut pieces = first..self.pieces.len();
+        let at = pieces.find(|at| self.pieces[*at].dtype == dtype).unwrap_or_else(|| {
+            self.pieces.push(Piece { rows: 0..0, dtype, stored: Stored::new(dtype) });
+            self.pieces.len() - 1
+        });
+        &mut self.pieces[at]
     }
 
     /// Bytes in memory.

@@ -8,8 +8,8 @@ use super::rows::{Rows, stride};
 use super::team::{Distributed, Full};
 use crate::error::{Error, Result};
 use crate::model::{
-    self, Activation, Blueprint, Input, MatrixId, ModelSpec, NormKind, Op, Output, Table, VectorId, rotary_table,
-    stored_rows, vector,
+    self, Activation, Blueprint, Input, MatrixId, MatrixPlan, ModelSpec, NormKind, Op, Output, Section, Table,
+    VectorId, rotary_table, stored_rows, vector,
 };
 use crate::options::Arithmetic;
 use crate::target::MAX_DRAFT;
@@ -63,7 +63,14 @@ impl Model {
         let angles = spec.ropes.iter().map(|rope| rope.rotary_dim * capacity.max_context).sum();
         need_room("the rotary tables", angles)?;
         let tables = spec.ropes.iter().map(|rope| rotary_table(rope, capacity.max_context)).collect();
+        let row_bytes = |matrix: &MatrixPlan, section: &Section| {
+            section.dtype.bytes(matrix.cols as u64).unwrap_or(0).max(1) as usize
+        };
+        let all = plan.matrices.iter().zip(sections).flat_map(|(matrix, all)| all.iter().map(move |one| (matrix, one)));
+        let need = all.map(|(matrix, section)| section.rows.len() as u64 * row_bytes(matrix, section) as u64).sum();
+        let full = |_: Full| Error::OutOfGpuMemory { what: "the weights".into(), need, limit: None };
         let mut matrices = Vec::new();
+        // All of them before the first is read: what does not fit is not worth a download.
         for (index, (matrix, sections)) in plan.matrices.iter().zip(sections).enumerate() {
             #[cfg(not(target_arch = "wasm32"))]
             let others = None;
@@ -71,15 +78,16 @@ impl Model {
             let others = processor.others.as_ref();
             // Rows of the others are looked up there.
             let others = others.filter(|_| plan.multiplied().any(|multiplied| multiplied.0 == index));
-            let mut read = Distributed::new(matrix.cols, matrix.rows, others);
+            let mut matrix = Distributed::new(matrix.cols, matrix.rows, others);
             for section in sections {
-                let row_bytes = section.dtype.bytes(matrix.cols as u64).unwrap_or(0).max(1) as usize;
-                let full = |_: Full| Error::OutOfGpuMemory {
-                    what: matrix.label.clone(),
-                    need: (section.rows.len() * row_bytes) as u64,
-                    limit: None,
-                };
-                read.reserve(section.dtype, section.rows.len()).map_err(full)?;
+                matrix.reserve(section.dtype, section.rows.len()).map_err(full)?;
+            }
+            matrices.push(matrix);
+        }
+        need_room(ACTIVATIONS, activations(blueprint, capacity.prefill_chunk, MAX_DRAFT + 1, capacity.max_context))?;
+        for ((matrix, sections), read) in plan.matrices.iter().zip(sections).zip(&mut matrices) {
+            for section in sections {
+                let row_bytes = row_bytes(matrix, section);
                 let portion = if matrix.layout.transposed { matrix.rows } else { (PORTION / row_bytes).max(1) };
                 for first in section.rows.clone().step_by(portion) {
                     let rows = first..section.rows.end.min(first + portion);
@@ -92,7 +100,6 @@ impl Model {
                     loaded(bytes.len() as u64);
                 }
             }
-            matrices.push(read);
         }
         let mut vectors = Vec::new();
         for plan in &plan.vectors {
@@ -112,7 +119,6 @@ impl Model {
         let caches = (0..spec.layers.len()).map(|layer| Cache::new(heads(layer), capacity.kv_dtype)).collect();
         // Faster with AVX2 and with simd128, where it was measured.
         let arithmetic = if blueprint.may_quantise() { Arithmetic::Int8 } else { Arithmetic::F32 };
-        need_room(ACTIVATIONS, activations(blueprint, capacity.prefill_chunk, MAX_DRAFT + 1, capacity.max_context))?;
         Ok(Self {
             processor: processor.clone(),
             blueprint: blueprint.clone(),

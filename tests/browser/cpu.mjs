@@ -1,6 +1,7 @@
 // The CPU as a device in a page: the texts of transformers, whoever drafts, where there is no WebGPU too.
 import { readFileSync, readdirSync } from "node:fs";
-import { browserName, check, countWorkers, equal, faults, launchWithoutWebGpu, open } from "./harness.mjs";
+import { browserName, check, countWorkers, equal, faults, launchWithoutWebGpu, open, teach } from "./harness.mjs";
+import { synthetic } from "./llama.mjs";
 
 const tales = JSON.parse(readFileSync(new URL("../golden/tales.json", import.meta.url), "utf8")).cases;
 const folder = new URL("../golden/models/", import.meta.url);
@@ -19,6 +20,22 @@ faults.golden = (_, response, [model, file]) => {
     file === "tokenizer.json" ? tokenizer(JSON.parse(read("config.json")).vocab_size) : readdirSync(new URL(`${model}/`, folder)).includes(file) && read(file);
   response.writeHead(content ? 200 : 404).end(content || "");
 };
+
+/** More weights than a module's memory has room for. */
+const heavy = synthetic({ hidden_size: 1024, vocab_size: 4096, num_hidden_layers: 24, heads: 16, head_dim: 64, intermediate_size: 20_480 });
+faults.heavy = heavy.answer;
+
+/** In the worker: takes all memory that the engine's module could still get. */
+function fill() {
+  for (let pages = 2 ** 15; pages >= 1; ) {
+    try {
+      memory.grow(pages);
+    } catch {
+      pages /= 2;
+    }
+  }
+  postMessage("full");
+}
 
 /** What loads the engine's modules: that for relaxed SIMD, and the plain one. */
 const MODULES = [{}, { wasm: "/foretoken_bg.wasm" }];
@@ -181,6 +198,36 @@ export const tests = {
     );
     equal([outcome.code, outcome.after], ["aborted", 4], "the code, and tokens afterwards");
     check(outcome.count < MANY, `${outcome.count} tokens before the abort was heard`);
+  },
+
+  async "weights that have no room in a page's memory are refused before they are fetched"() {
+    const error = await page.evaluate(() => failed(Engine.load("/heavy/model", { device: "cpu" })));
+    equal(error?.code, "out-of-gpu-memory", JSON.stringify(error));
+    check(error.message.startsWith("the weights: ") && error.detail.need > 2 ** 32, JSON.stringify(error));
+    // The header comes in the first chunk.
+    check(heavy.served.get("model.safetensors") <= 8 << 20, `${heavy.served.get("model.safetensors")} bytes of weights were fetched`);
+  },
+
+  async "a text that has no room in a page's memory is refused, and the engine goes on"() {
+    const own = await open();
+    await teach(own, { fill });
+    const found = await own.evaluate(async (ids) => {
+      const engine = await Engine.load(TALES, { device: "cpu" });
+      const write = (times) => engine.generate(Array(times).fill(ids).flat(), { max_new_tokens: 4, speculation: "off" }).result;
+      const before = await write(1);
+      const [worker] = workers;
+      const isFull = new Promise((full) => worker.addEventListener("message", ({ data }) => data === "full" && full()));
+      worker.postMessage("fill");
+      await isFull;
+      const error = await failed(write(Math.floor(900 / ids.length)));
+      const after = await write(1);
+      const isSame = workers[0] === worker;
+      engine.dispose();
+      return { error, isSame, texts: [before, after].map(({ token_ids }) => token_ids) };
+    }, tales[0].prompt_ids);
+    await own.close();
+    equal(found.error?.code, "out-of-gpu-memory", JSON.stringify(found.error));
+    equal([found.isSame, found.texts[1]], [true, found.texts[0]], "the worker, and its text afterwards");
   },
 
   async "auto takes the CPU where the only adapter computes on one"() {
