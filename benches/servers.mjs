@@ -55,7 +55,12 @@ class Way {
         answer.on("error", () => answered.destroy());
       });
       const body = [];
-      for await (const piece of asked) body.push(piece);
+      try {
+        for await (const piece of asked) body.push(piece);
+      } catch {
+        // Whoever asked broke off before all was said.
+        return onward.destroy();
+      }
       await wait(this.half);
       onward.end(Buffer.concat(body));
     });
@@ -144,7 +149,8 @@ function predicted({ stats, ids }, schedule, count) {
   const { distributed, times, num_spec_steps: rounds, per_step_drafted: drafts } = stats;
   const target = distributed?.target_latency ?? (times.total - times.draft) / rounds;
   const drafter = Math.max(distributed?.drafter_latency ?? times.draft / Math.max(1, mean(drafts) * rounds), target / 5000);
-  const lookahead = distributed?.lookahead ?? Math.max(1, Math.round(mean(drafts)));
+  // A lookup finds as many tokens as it may, or none.
+  const lookahead = distributed?.lookahead ?? Math.max(1, ...drafts);
   const matches = distributed ? stats.per_step_accepted : lengths(stats);
   const found = simulate({ target, drafter, matches, lookahead, sp: distributed?.sp_degree ?? 1, count: Math.min(count, ids.length) });
   return found[schedule] / Math.min(count, ids.length);

@@ -148,20 +148,24 @@ fn the_best_lookahead_is_found() {
 /// With a lookahead of 10, a match of 9 and what ends it are a round; matches of 0 and 18 take three rounds for 20 tokens.
 #[test]
 fn texts_are_put_together_of_matches() {
-    let rounds = |lengths: &[usize]| {
+    let rounds = |tokens: usize, lengths: &[usize]| {
         let cell = Cell {
             target: Latency::even(1.0),
             drafter: Latency::even(1e-4),
             acceptance: 0.0,
             lookahead: 10,
             sp_degree: 1,
-            tokens: 2000,
+            tokens,
         };
         let draws = Draws::new(cell.tokens, 100, 1).unwrap().with_matches(lengths);
         means(&cell, Lookaheads::all(10), &draws).unwrap().si
     };
-    assert!((rounds(&[9]) - 200.0).abs() < 1.0, "{}", rounds(&[9]));
-    assert!((rounds(&[0, 18]) - 300.0).abs() < 10.0, "{}", rounds(&[0, 18]));
+    for (tokens, lengths, expected) in
+        [(20, &[9][..], 2.0), (2000, &[9], 200.0), (20, &[0, 18], 3.0), (2000, &[0, 18], 300.0)]
+    {
+        let found = rounds(tokens, lengths);
+        assert!((found - expected).abs() < 0.01 * expected, "{lengths:?}, {tokens} tokens: {found}");
+    }
 }
 
 #[test]

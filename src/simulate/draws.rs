@@ -32,9 +32,7 @@ impl Draws {
         let mut numbers = vec![0.0; tokens * repeats];
         let mut order: Vec<usize> = (0..repeats).collect();
         for position in 0..tokens {
-            for last in (1..repeats).rev() {
-                order.swap(last, (random.uniform() * (last + 1) as f64) as usize);
-            }
+            random.shuffle(&mut order);
             for (repeat, &interval) in order.iter().enumerate() {
                 numbers[repeat * tokens + position] = (interval as f64 + random.uniform()) / repeats as f64;
             }
@@ -42,8 +40,8 @@ impl Draws {
         Ok(Self { tokens, numbers, matches: Vec::new() })
     }
 
-    /// Texts are put together of observed matches, each as likely as the others: so many tokens are right, and then one is not. Without
-    /// any, each token is right with the same probability.
+    /// Texts are put together of observed matches, in any order, and all of them before one comes again: so many tokens are right, and
+    /// then one is not. Without any, each token is right with the same probability.
     pub fn with_matches(self, lengths: &[usize]) -> Self {
         Self { matches: lengths.to_vec(), ..self }
     }
@@ -51,17 +49,25 @@ impl Draws {
     /// By repeat, whether the drafter's token is right, position by position; with matches it is they that say so.
     pub fn agreements(&self, acceptance: f64) -> impl Iterator<Item = Vec<bool>> {
         let repeats = self.numbers.chunks(self.tokens.max(1));
-        repeats.map(move |numbers| match self.matches.len() {
-            0 => numbers.iter().map(|&number| number < acceptance).collect(),
-            count => {
-                let mut agreements = Vec::new();
-                while let Some(number) = numbers.get(agreements.len()) {
-                    let right = self.matches[(number * count as f64) as usize].min(numbers.len());
-                    agreements.extend(std::iter::repeat_n(true, right).chain([false]));
-                }
-                agreements.truncate(numbers.len());
-                agreements
+        repeats.map(move |numbers| {
+            if self.matches.is_empty() {
+                return numbers.iter().map(|&number| number < acceptance).collect();
             }
+            let mut random = SplitMix(numbers[0].to_bits());
+            let mut matches = self.matches.clone();
+            let mut agreements = Vec::new();
+            for at in (0..matches.len()).cycle() {
+                if at == 0 {
+                    random.shuffle(&mut matches);
+                }
+                let right = matches[at].min(numbers.len());
+                agreements.extend(std::iter::repeat_n(true, right).chain([false]));
+                if agreements.len() >= numbers.len() {
+                    break;
+                }
+            }
+            agreements.truncate(numbers.len());
+            agreements
         })
     }
 }
@@ -76,5 +82,11 @@ impl SplitMix {
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn shuffle<T>(&mut self, all: &mut [T]) {
+        for last in (1..all.len()).rev() {
+            all.swap(last, (self.uniform() * (last + 1) as f64) as usize);
+        }
     }
 }
