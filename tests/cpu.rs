@@ -185,6 +185,36 @@ fn products_with_stored_weights() {
     }
 }
 
+/// All rows get their room before the first is read, of several types in turn too, and then they take no more.
+#[test]
+fn rows_of_several_types_get_their_room_first() {
+    let mut random = Random(5);
+    let cols = 256;
+    let sections = [(Dtype::Q4K, 8), (Dtype::Q6K, 4), (Dtype::Q4K, 12), (Dtype::F16, 4), (Dtype::Q6K, 8)];
+    let (mut early, mut late) = (Matrix::new(cols), Matrix::new(cols));
+    sections.iter().for_each(|(dtype, rows)| early.reserve(*dtype, *rows).unwrap());
+    let mut expected = Vec::new();
+    for (dtype, rows) in sections {
+        let bytes = match dtype {
+            Dtype::F16 => narrow(dtype, &vec![0.25; rows * cols]).unwrap(),
+            _ => random_blocks(&mut random, dtype, rows * cols),
+        };
+        let row_bytes = bytes.len() / rows;
+        late.reserve(dtype, rows).unwrap();
+        for part in bytes.chunks(3 * row_bytes) {
+            early.push(dtype, part).unwrap();
+            late.push(dtype, part).unwrap();
+        }
+        expected.extend(widen(dtype, &bytes));
+    }
+    for matrix in [&early, &late] {
+        assert_eq!((0..36).flat_map(|row| matrix.row(row)).collect::<Vec<f32>>(), expected);
+    }
+    assert_eq!(early.bytes(), late.bytes());
+    let x = Rows::from_flat(&(0..cols).map(|_| random.unit() as f32 - 0.5).collect::<Vec<_>>(), cols);
+    assert_eq!(early.times(&x, Arithmetic::Int8).row(0), late.times(&x, Arithmetic::Int8).row(0));
+}
+
 /// Others that are asked in turn, with room for little.
 #[derive(Default)]
 struct Pretended(Mutex<Vec<[Matrix; 2]>>, Mutex<Vec<(usize, Rows)>>);
