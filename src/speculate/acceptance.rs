@@ -6,9 +6,9 @@ use super::adaptive::MOST;
 pub(super) const KEPT: f64 = 0.97;
 /// How much a class of places counts as a guess about the next one, in rounds.
 const PRIOR: f64 = 2.0;
-/// How likely a draft token is guessed to be accepted before anything is known: where a try costs little, ...
+/// How likely a draft token is guessed to be accepted before anything is known, where a try costs little.
 const GUESS: f64 = 0.9;
-/// ... and where it costs much, and can be learned without one.
+/// The same where a try costs much, and the text shows without one whether a proposal was right.
 const CAREFUL: f64 = 0.5;
 
 /// Running acceptance of one drafter. Places 1, 2 to 3, 4 to 7 and 8 to 15 are a class each.
