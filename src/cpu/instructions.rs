@@ -1,182 +1,200 @@
-//! The integer instructions of processors: products of blocks of 8-bit codes, four at a time. What is inlined has no closures: they are
-//! functions of their own, compiled for any processor.
+//! The integer instructions of processors: products of blocks of 8-bit codes, those of four rows of weights in the lanes of a vector.
+//! What is inlined has no closures: they are functions of their own, compiled for any processor.
 
-#[cfg(target_feature = "relaxed-simd")]
-mod relaxed;
 #[cfg(target_arch = "wasm32")]
-mod simd128;
+mod wasm;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
 use super::simd::{mul_add, unroll};
 use bytemuck::Zeroable;
-#[cfg(target_feature = "relaxed-simd")]
-pub use relaxed::Relaxed;
+#[cfg(target_arch = "wasm32")]
+pub use wasm::Wasm;
 
 /// Activations that share a scale.
 pub const BLOCK: usize = 32;
 
-/// A block of activations in 8 bits, widened for those products that want them so.
+/// A block of activations in 8 bits: each is about `scale * code`.
 #[derive(Clone, Copy, Zeroable)]
 #[repr(C)]
 pub struct Activations {
-    wide: [i16; BLOCK],
-    #[cfg(target_feature = "relaxed-simd")]
-    narrow: [i8; BLOCK],
+    /// Fours of 16 bits, which are read at once: of each eight those at even places come first.
+    #[cfg(target_arch = "wasm32")]
+    wide: [i64; BLOCK / 4],
+    #[cfg(any(not(target_arch = "wasm32"), target_feature = "relaxed-simd"))]
+    narrow: [i64; BLOCK / 8],
+    scale: f32,
+    /// Of all, of the first 16, and of the last.
+    sums: [f32; 3],
 }
 
 impl Activations {
     #[inline(always)]
-    pub fn new(wide: [i16; BLOCK]) -> Self {
-        #[cfg(target_feature = "relaxed-simd")]
+    pub fn new(codes: [i16; BLOCK], scale: f32) -> Self {
+        let mut halves = [0i16; 2];
+        unroll!(i in 8 => { halves[0] += codes[2 * i] + codes[2 * i + 1]; });
+        unroll!(i in 8 => { halves[1] += codes[16 + 2 * i] + codes[17 + 2 * i]; });
+        let (first, last) = (f32::from(halves[0]), f32::from(halves[1]));
+        let sums = [scale * (first + last), scale * first, scale * last];
+        #[cfg(target_arch = "wasm32")]
+        return wasm::activations(codes, scale, sums);
+        #[cfg(not(target_arch = "wasm32"))]
         {
-            use std::arch::wasm32::i8x16_narrow_i16x8;
-            let [a, b, c, d]: [_; 4] = bytemuck::cast(wide);
-            Self { wide, narrow: bytemuck::cast([i8x16_narrow_i16x8(a, b), i8x16_narrow_i16x8(c, d)]) }
+            let mut narrow = [0i8; BLOCK];
+            for i in 0..BLOCK {
+                narrow[i] = codes[i] as i8;
+            }
+            Self { narrow: bytemuck::cast(narrow), scale, sums }
         }
-        #[cfg(not(target_feature = "relaxed-simd"))]
-        Self { wide }
+    }
+
+    /// The sums of its G parts.
+    #[inline(always)]
+    fn sums<const G: usize>(&self) -> &[f32] {
+        if G == 1 { &self.sums[..1] } else { &self.sums[1..] }
     }
 }
 
-/// What a processor does with blocks.
+/// 32 weights of 4 bits of each of four rows, which take turns with every eight bytes: their lower bits are of eight weights, the
+/// upper ones of the next eight.
+pub type Nibbles = [u64; 8];
+
+/// 32 weights of 8 bits with a sign of each of four rows, which take turns with every eight.
+pub type Bytes = [u64; 16];
+
+/// What a processor does with a block of weights of four rows and N of activations. Weights have G scales and offsets in a block.
 pub trait Integers: Copy {
-    /// 32 weights of 4 bits.
-    type Nibbles: Copy;
-    /// 32 weights of 8 bits.
-    type Bytes: Copy;
-    /// Whether the center is taken from codes of 4 bits; where not, the sum of the activations has to pay for it.
-    const SIGNED_NIBBLES: bool = true;
-    /// The products of a block with 32 activations, some of them added up.
-    type Products: Copy;
-    /// Four numbers.
+    /// A number of each row.
     type Four: Copy + Zeroable;
-    /// Four sums of such products.
+    /// A sum of each row.
     type Totals: Copy + Zeroable;
 
-    /// `code - center`.
-    fn nibbles(self, codes: &[u8; BLOCK / 2], center: u8) -> Self::Nibbles;
-    /// `code - center`.
-    fn bytes(self, codes: &[u8; BLOCK], center: u8) -> Self::Bytes;
-    /// Those of the first 16 and those of the last 16 apart, if G is 2.
-    fn multiply_nibbles<const G: usize>(self, weights: Self::Nibbles, x: &Activations) -> Self::Products;
-    /// Likewise.
-    fn multiply_bytes<const G: usize>(self, weights: Self::Bytes, x: &Activations) -> Self::Products;
     fn splat(self, number: f32) -> Self::Four;
     fn four(self, numbers: &[f32; 4]) -> Self::Four;
     /// `a * b + c`.
     fn mul_add(self, a: Self::Four, b: Self::Four, c: Self::Four) -> Self::Four;
-    /// `totals + products * (scales * factors)`.
-    fn add(
+    /// `totals` and the products with weights that are `scale * code + offset`.
+    fn add_nibbles<const N: usize, const G: usize>(
         self,
-        totals: Self::Totals,
-        products: [Self::Products; 4],
-        scales: Self::Four,
-        factors: Self::Four,
-    ) -> Self::Totals;
-    /// The same with scales for the first 16 and for the last 16 of each.
-    fn add_halves(
+        totals: [Self::Totals; N],
+        codes: &Nibbles,
+        weights: Scales<Self::Four, G>,
+        x: &[Activations; N],
+    ) -> [Self::Totals; N];
+    /// Likewise.
+    fn add_bytes<const N: usize, const G: usize>(
         self,
-        totals: Self::Totals,
-        products: [Self::Products; 4],
-        scales: [Self::Four; 2],
-        factors: Self::Four,
-    ) -> Self::Totals;
-    /// `totals + more`.
-    fn total(self, totals: Self::Totals, more: Self::Four) -> [f32; 4];
+        totals: [Self::Totals; N],
+        codes: &Bytes,
+        weights: Scales<Self::Four, G>,
+        x: &[Activations; N],
+    ) -> [Self::Totals; N];
+    fn total(self, totals: Self::Totals) -> [f32; 4];
 }
 
-/// Four numbers one by one, where the compiler makes a vector of them.
-macro_rules! four_floats {
-    () => {
-        type Four = [f32; 4];
-
-        #[inline(always)]
-        fn splat(self, number: f32) -> [f32; 4] {
-            [number; 4]
-        }
-
-        #[inline(always)]
-        fn four(self, numbers: &[f32; 4]) -> [f32; 4] {
-            *numbers
-        }
-
-        #[inline(always)]
-        fn mul_add(self, a: [f32; 4], b: [f32; 4], mut c: [f32; 4]) -> [f32; 4] {
-            unroll!(i in 4 => { c[i] = mul_add(a[i], b[i], c[i]); });
-            c
-        }
-    };
+/// Of the G parts of a block.
+#[derive(Clone, Copy, Zeroable)]
+pub struct Scales<F, const G: usize> {
+    pub scales: [F; G],
+    pub offsets: [F; G],
 }
-use four_floats;
 
 /// Without vectors, or with those that the compiler finds.
 #[derive(Clone, Copy)]
 pub struct Plain;
 
+impl Plain {
+    #[inline(always)]
+    fn add<const N: usize, const G: usize>(
+        mut totals: [[f32; 4]; N],
+        weights: [[[i8; 8]; 4]; 4],
+        Scales { scales, offsets }: Scales<[f32; 4], G>,
+        x: &[Activations; N],
+    ) -> [[f32; 4]; N] {
+        for (totals, x) in totals.iter_mut().zip(x) {
+            let mut products = [[0; 4]; 2];
+            for (at, weights) in weights.iter().enumerate() {
+                for (row, weights) in weights.iter().enumerate() {
+                    for (i, weight) in weights.iter().enumerate() {
+                        products[at * G / 4][row] += i32::from(*weight) * i32::from(x.code(8 * at + i));
+                    }
+                }
+            }
+            for part in 0..G {
+                for row in 0..4 {
+                    let scale = scales[part][row] * x.scale;
+                    totals[row] = mul_add(products[part][row] as f32, scale, totals[row]);
+                    totals[row] = mul_add(offsets[part][row], x.sums::<G>()[part], totals[row]);
+                }
+            }
+        }
+        totals
+    }
+}
+
+impl Activations {
+    #[inline(always)]
+    fn code(&self, at: usize) -> i16 {
+        #[cfg(target_arch = "wasm32")]
+        return (self.wide[at / 8 * 2 + at % 2] >> (at % 8 / 2 * 16)) as i16;
+        #[cfg(not(target_arch = "wasm32"))]
+        i16::from((self.narrow[at / 8] >> (at % 8 * 8)) as i8)
+    }
+}
+
 impl Integers for Plain {
-    type Nibbles = [i16; BLOCK];
-    type Bytes = [i16; BLOCK];
-    type Products = [i32; BLOCK / 2];
-    type Totals = [[f32; 8]; 4];
-
-    four_floats!();
+    type Four = [f32; 4];
+    type Totals = [f32; 4];
 
     #[inline(always)]
-    fn nibbles(self, codes: &[u8; BLOCK / 2], center: u8) -> Self::Nibbles {
-        std::array::from_fn(|i| i16::from(codes[i % 16] >> (4 * (i / 16)) & 15) - i16::from(center))
+    fn splat(self, number: f32) -> [f32; 4] {
+        [number; 4]
     }
 
     #[inline(always)]
-    fn bytes(self, codes: &[u8; BLOCK], center: u8) -> Self::Bytes {
-        codes.map(|code| i16::from(code) - i16::from(center))
+    fn four(self, numbers: &[f32; 4]) -> [f32; 4] {
+        *numbers
     }
 
     #[inline(always)]
-    fn multiply_nibbles<const G: usize>(self, weights: Self::Nibbles, x: &Activations) -> Self::Products {
-        self.multiply_bytes::<G>(weights, x)
+    fn mul_add(self, a: [f32; 4], b: [f32; 4], mut c: [f32; 4]) -> [f32; 4] {
+        unroll!(i in 4 => { c[i] = mul_add(a[i], b[i], c[i]); });
+        c
     }
 
     #[inline(always)]
-    fn multiply_bytes<const G: usize>(self, weights: Self::Bytes, x: &Activations) -> Self::Products {
-        let product = |i: usize| i32::from(weights[i]) * i32::from(x.wide[i]);
-        std::array::from_fn(|i| product(2 * i) + product(2 * i + 1))
-    }
-
-    #[inline(always)]
-    fn add(
+    fn add_nibbles<const N: usize, const G: usize>(
         self,
-        mut totals: Self::Totals,
-        products: [Self::Products; 4],
-        scales: [f32; 4],
-        factors: [f32; 4],
-    ) -> Self::Totals {
-        for i in 0..4 {
-            for j in 0..8 {
-                totals[i][j] += (products[i][j] + products[i][j + 8]) as f32 * (scales[i] * factors[i]);
+        totals: [[f32; 4]; N],
+        codes: &Nibbles,
+        weights: Scales<[f32; 4], G>,
+        x: &[Activations; N],
+    ) -> [[f32; 4]; N] {
+        let both: [[[u8; 8]; 4]; 2] = bytemuck::cast(*codes);
+        let mut each = [[[0; 8]; 4]; 4];
+        for (at, each) in each.iter_mut().enumerate() {
+            for row in 0..4 {
+                for i in 0..8 {
+                    each[row][i] = (both[at / 2][row][i] >> (at % 2 * 4) & 15) as i8;
+                }
             }
         }
-        totals
+        Self::add(totals, each, weights, x)
     }
 
     #[inline(always)]
-    fn add_halves(
+    fn add_bytes<const N: usize, const G: usize>(
         self,
-        mut totals: Self::Totals,
-        products: [Self::Products; 4],
-        scales: [[f32; 4]; 2],
-        factors: [f32; 4],
-    ) -> Self::Totals {
-        for i in 0..4 {
-            for j in 0..16 {
-                totals[i][j % 8] += products[i][j] as f32 * (scales[j / 8][i] * factors[i]);
-            }
-        }
-        totals
+        totals: [[f32; 4]; N],
+        codes: &Bytes,
+        weights: Scales<[f32; 4], G>,
+        x: &[Activations; N],
+    ) -> [[f32; 4]; N] {
+        Self::add(totals, bytemuck::cast(*codes), weights, x)
     }
 
     #[inline(always)]
-    fn total(self, totals: Self::Totals, more: [f32; 4]) -> [f32; 4] {
-        std::array::from_fn(|i| totals[i].iter().sum::<f32>() + more[i])
+    fn total(self, totals: [f32; 4]) -> [f32; 4] {
+        totals
     }
 }

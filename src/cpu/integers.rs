@@ -2,32 +2,31 @@
 //! same sums; what they are multiplied with is rounded in one order, however many rows there are. What is inlined has no closures:
 //! they are functions of their own, compiled for any processor.
 
-#[cfg(target_feature = "relaxed-simd")]
-use super::instructions::Relaxed;
-use super::instructions::{Activations, BLOCK, Integers, Plain};
+#[cfg(target_arch = "wasm32")]
+use super::instructions::Wasm;
+use super::instructions::{Activations, BLOCK, Bytes, Integers, Nibbles, Plain, Scales};
 use super::rows::Rows;
 use super::simd::{arch, largest, round, unroll};
 use bytemuck::Zeroable;
 use pulp::{Arch, Simd, WithSimd};
 
-/// So many rows are cheaper as four, with rows of zeros, than one by one.
-const FEWEST: usize = if cfg!(target_arch = "wasm32") { 3 } else { 2 };
-
-/// Activations in 8 bits [rows, width]: each is about `scale * code`, with a scale for each block. Blocks of four rows take turns, as
-/// long as there are four, rows of zeros included.
+/// Activations in 8 bits [rows, blocks], with a scale for each block. Blocks of several rows take turns: of as many as are multiplied
+/// with a block of weights at a time.
 pub struct Coded {
     rows: usize,
-    /// With the rows of zeros.
-    padded: usize,
-    /// Blocks of a row.
+    /// Of a row.
     blocks: usize,
-    codes: Vec<Activations>,
-    /// One for each block.
-    scales: Vec<f32>,
-    /// Sums of the blocks.
-    sums: Vec<f32>,
-    /// Of the first 16 of each, and of the last.
-    halves: Vec<f32>,
+    all: Vec<Activations>,
+}
+
+/// How many rows of so many that are left take turns.
+#[inline(always)]
+fn turns(left: usize) -> usize {
+    match left {
+        4.. => 4,
+        2.. => 2,
+        _ => 1,
+    }
 }
 
 impl Coded {
@@ -41,16 +40,10 @@ impl Coded {
         self.rows
     }
 
-    /// N rows from one on, which take turns, as far as weights go that have G scales for each block.
+    /// N rows from one on, which take turns.
     #[inline(always)]
-    fn panel<const N: usize, const G: usize>(&self, first: usize, blocks: usize) -> Panel<'_, N, G> {
-        let range = first * self.blocks..first * self.blocks + N * blocks;
-        let sums = if G == 1 { &self.sums } else { &self.halves };
-        Panel {
-            codes: &self.codes[range.clone()].as_chunks().0[..blocks],
-            scales: &self.scales[range.clone()].as_chunks().0[..blocks],
-            sums: &sums[G * range.start..G * range.end].as_chunks().0.as_chunks().0[..blocks],
-        }
+    fn turns<const N: usize>(&self, first: usize) -> &[[Activations; N]] {
+        self.all[first * self.blocks..][..N * self.blocks].as_chunks().0
     }
 }
 
@@ -65,55 +58,29 @@ impl WithSimd for Round<'_> {
         const LEAST: f32 = 1e-30;
         let Self(x) = self;
         let (rows, blocks) = (x.len(), x.padded_width() / BLOCK);
-        let padded = if rows % 4 >= FEWEST { rows.next_multiple_of(4) } else { rows };
-        let count = padded * blocks;
-        let mut coded = Coded {
-            rows,
-            padded,
-            blocks,
-            codes: vec![Activations::zeroed(); count],
-            scales: vec![0.0; count],
-            sums: vec![0.0; count],
-            halves: vec![0.0; 2 * count],
-        };
-        for row in 0..rows {
-            let width = if row / 4 < padded / 4 { 4 } else { 1 };
-            let first = (row - row % width) * blocks;
-            for (block, x) in x.padded(row).as_chunks::<BLOCK>().0.iter().enumerate() {
-                let most = largest(x);
-                let (scale, factor) = (most / 127.0, if most >= LEAST { 127.0 / most } else { 0.0 });
-                let at = first + block * width + row % width;
-                let codes = round(x, factor);
-                let mut halves = [0i16; 2];
-                unroll!(i in 8 => { halves[0] += codes[2 * i] + codes[2 * i + 1]; });
-                unroll!(i in 8 => { halves[1] += codes[16 + 2 * i] + codes[17 + 2 * i]; });
-                coded.codes[at] = Activations::new(codes);
-                coded.scales[at] = scale;
-                coded.sums[at] = scale * f32::from(halves[0] + halves[1]);
-                for (half, sum) in halves.into_iter().enumerate() {
-                    let at = 2 * first + (2 * block + half) * width + row % width;
-                    coded.halves[at] = scale * f32::from(sum);
+        let mut all = vec![Activations::zeroed(); rows * blocks];
+        let mut first = 0;
+        while first < rows {
+            let width = turns(rows - first);
+            for row in 0..width {
+                for (block, x) in x.padded(first + row).as_chunks::<BLOCK>().0.iter().enumerate() {
+                    let most = largest(x);
+                    let factor = if most >= LEAST { 127.0 / most } else { 0.0 };
+                    all[first * blocks + block * width + row] = Activations::new(round(x, factor), most / 127.0);
                 }
             }
+            first += width;
         }
-        coded
+        Coded { rows, blocks, all }
     }
-}
-
-/// N rows of activations: codes, scales, and G sums of each block.
-#[derive(Clone, Copy)]
-struct Panel<'a, const N: usize, const G: usize> {
-    codes: &'a [[Activations; N]],
-    scales: &'a [[f32; N]],
-    sums: &'a [[[f32; N]; G]],
 }
 
 /// Four rows of weights, in blocks: each weight is `scale * (code - center) + offset`.
 #[derive(Clone, Copy)]
 pub struct Weights<'a> {
     pub codes: Codes<'a>,
-    /// The code that stands for no more than the offset; codes of 4 bits have no offset besides.
-    pub center: u8,
+    /// The code that stands for no more than the offset.
+    pub center: f32,
     /// The rows' scales for each block or, twice as many, for each half of one.
     pub scales: &'a [[f32; 4]],
     /// As many.
@@ -123,9 +90,8 @@ pub struct Weights<'a> {
 /// Codes of four rows, in blocks.
 #[derive(Clone, Copy)]
 pub enum Codes<'a> {
-    /// The lower bits are of code i, the upper ones of code i + 16.
-    Nibbles([&'a [[u8; BLOCK / 2]]; 4]),
-    Bytes([&'a [[u8; BLOCK]]; 4]),
+    Nibbles(&'a [Nibbles]),
+    Bytes(&'a [Bytes]),
 }
 
 /// The products of rows of weights, four at a time, with each row of activations [outs / 4, rows, 4].
@@ -135,10 +101,8 @@ pub fn products<'a>(weights: impl Fn(usize) -> Weights<'a>, x: &Coded, products:
         Arch::V3(simd) => simd.vectorize(Products { simd, weights, x, products }),
         #[cfg(target_arch = "x86_64")]
         Arch::V4(simd) => simd.vectorize(Products { simd: *simd, weights, x, products }),
-        #[cfg(target_feature = "relaxed-simd")]
-        Arch::Simd128(simd) => Products { simd: Relaxed::new(simd), weights, x, products }.compute(),
-        #[cfg(all(target_arch = "wasm32", not(target_feature = "relaxed-simd")))]
-        Arch::Simd128(simd) => Products { simd, weights, x, products }.compute(),
+        #[cfg(target_arch = "wasm32")]
+        Arch::Simd128(simd) => Products { simd: Wasm::new(simd), weights, x, products }.compute(),
         _ => Products { simd: Plain, weights, x, products }.compute(),
     }
 }
@@ -173,209 +137,102 @@ impl<'w, I: Integers, W: Fn(usize) -> Weights<'w>> Products<'_, I, W> {
     }
 }
 
-impl Weights<'_> {
-    #[inline(always)]
-    fn multiply<I: Integers, B: Block>(self, simd: I, codes: [&[B]; 4], x: &Coded, products: &mut [[f32; 4]]) {
-        if self.scales.len() == codes[0].len() {
-            self.grouped::<B, 1>(codes).multiply(simd, x, products);
-        } else {
-            self.grouped::<B, 2>(codes).multiply(simd, x, products);
-        }
-    }
-
-    #[inline(always)]
-    fn grouped<'a, B, const G: usize>(&'a self, [a, b, c, d]: [&'a [B]; 4]) -> Four<'a, B, G> {
-        // All as long, so that not each block asks.
-        let len = a.len();
-        Four {
-            codes: [a, &b[..len], &c[..len], &d[..len]],
-            center: self.center,
-            scales: &self.scales.as_chunks().0[..len],
-            offsets: self.offsets.map(|offsets| &offsets.as_chunks().0[..len]),
-        }
-    }
-}
-
-/// Codes of a block.
+/// Codes of a block of four rows.
 trait Block {
-    type Weights<I: Integers>: Copy;
-    /// Whether the center is taken from the codes.
-    fn is_signed<I: Integers>() -> bool;
-    fn widen<I: Integers>(&self, simd: I, center: u8) -> Self::Weights<I>;
-    fn multiply<I: Integers, const G: usize>(simd: I, weights: Self::Weights<I>, x: &Activations) -> I::Products;
-}
-
-impl Block for [u8; BLOCK / 2] {
-    type Weights<I: Integers> = I::Nibbles;
-
-    #[inline(always)]
-    fn is_signed<I: Integers>() -> bool {
-        I::SIGNED_NIBBLES
-    }
-
-    #[inline(always)]
-    fn widen<I: Integers>(&self, simd: I, center: u8) -> I::Nibbles {
-        simd.nibbles(self, center)
-    }
-
-    #[inline(always)]
-    fn multiply<I: Integers, const G: usize>(simd: I, weights: I::Nibbles, x: &Activations) -> I::Products {
-        simd.multiply_nibbles::<G>(weights, x)
-    }
-}
-
-impl Block for [u8; BLOCK] {
-    type Weights<I: Integers> = I::Bytes;
-
-    #[inline(always)]
-    fn is_signed<I: Integers>() -> bool {
-        true
-    }
-
-    #[inline(always)]
-    fn widen<I: Integers>(&self, simd: I, center: u8) -> I::Bytes {
-        simd.bytes(self, center)
-    }
-
-    #[inline(always)]
-    fn multiply<I: Integers, const G: usize>(simd: I, weights: I::Bytes, x: &Activations) -> I::Products {
-        simd.multiply_bytes::<G>(weights, x)
-    }
-}
-
-/// An output of all rows that there are.
-#[inline(always)]
-fn put(found: &[f32], out: usize, products: &mut [[f32; 4]]) {
-    products.iter_mut().zip(found).for_each(|(products, found)| products[out] = *found);
-}
-
-/// Four rows of weights of one kind, with G scales for each block.
-struct Four<'a, B, const G: usize> {
-    codes: [&'a [B]; 4],
-    center: u8,
-    scales: &'a [[[f32; 4]; G]],
-    offsets: Option<&'a [[[f32; 4]; G]]>,
-}
-
-impl<B: Block, const G: usize> Four<'_, B, G> {
-    /// Products [rows, 4] of the four outputs.
-    #[inline(always)]
-    fn multiply<I: Integers>(self, simd: I, x: &Coded, products: &mut [[f32; 4]]) {
-        let (blocks, mut row) = (self.scales.len(), 0);
-        // Each block of weights that is taken apart serves up to eight rows.
-        while row + 8 <= x.padded {
-            let panels = [x.panel(row, blocks), x.panel(row + 4, blocks)];
-            for out in 0..4 {
-                put(self.with_panels(simd, out, panels).as_flattened(), out, &mut products[row..]);
-            }
-            row += 8;
-        }
-        if row + 4 <= x.padded {
-            let panels = [x.panel(row, blocks)];
-            for out in 0..4 {
-                put(self.with_panels(simd, out, panels).as_flattened(), out, &mut products[row..]);
-            }
-            row += 4;
-        }
-        while row < x.len() {
-            products[row] = self.with_row(simd, x, row);
-            row += 1;
-        }
-    }
-
-    /// What a scale gives an offset with, where none is stored and products are of codes without their center.
-    #[inline(always)]
-    fn less<I: Integers>(&self) -> f32 {
-        if B::is_signed::<I>() { 0.0 } else { -f32::from(self.center) }
-    }
-
-    /// The products of one of them with N times four rows.
-    #[inline(always)]
-    fn with_panels<I: Integers, const N: usize>(
+    /// As [`Integers::add_nibbles`].
+    fn add<I: Integers, const N: usize, const G: usize>(
         &self,
         simd: I,
-        out: usize,
-        panels: [Panel<'_, 4, G>; N],
-    ) -> [[f32; 4]; N]
-    where
-        [I::Totals; N]: Zeroable,
-        [I::Four; N]: Zeroable,
-        [[f32; 4]; N]: Zeroable,
-    {
-        let (mut totals, mut more): ([I::Totals; N], [I::Four; N]) = (Zeroable::zeroed(), Zeroable::zeroed());
-        let less = self.less::<I>();
-        for (at, codes) in self.codes[out].iter().enumerate() {
-            let block = codes.widen(simd, self.center);
-            unroll!(i in N => {
-                let [a, b, c, d] = &panels[i].codes[at];
-                let products =
-                    [
-                        B::multiply::<I, G>(simd, block, a),
-                        B::multiply::<I, G>(simd, block, b),
-                        B::multiply::<I, G>(simd, block, c),
-                        B::multiply::<I, G>(simd, block, d),
-                    ];
-                let (scales, factors) = (&self.scales[at], simd.four(&panels[i].scales[at]));
-                let first = simd.splat(scales[0][out]);
-                totals[i] = if G == 1 {
-                    simd.add(totals[i], products, first, factors)
-                } else {
-                    simd.add_halves(totals[i], products, [first, simd.splat(scales[G - 1][out])], factors)
-                };
-                if let Some(offsets) = self.offsets {
-                    unroll!(group in G => {
-                        let sums = simd.four(&panels[i].sums[at][group]);
-                        more[i] = simd.mul_add(simd.splat(offsets[at][group][out]), sums, more[i]);
-                    });
-                } else if less != 0.0 {
-                    unroll!(group in G => {
-                        let sums = simd.four(&panels[i].sums[at][group]);
-                        more[i] = simd.mul_add(simd.splat(scales[group][out] * less), sums, more[i]);
-                    });
-                }
-            });
+        totals: [I::Totals; N],
+        weights: Scales<I::Four, G>,
+        x: &[Activations; N],
+    ) -> [I::Totals; N];
+}
+
+impl Block for Nibbles {
+    #[inline(always)]
+    fn add<I: Integers, const N: usize, const G: usize>(
+        &self,
+        simd: I,
+        totals: [I::Totals; N],
+        weights: Scales<I::Four, G>,
+        x: &[Activations; N],
+    ) -> [I::Totals; N] {
+        simd.add_nibbles(totals, self, weights, x)
+    }
+}
+
+impl Block for Bytes {
+    #[inline(always)]
+    fn add<I: Integers, const N: usize, const G: usize>(
+        &self,
+        simd: I,
+        totals: [I::Totals; N],
+        weights: Scales<I::Four, G>,
+        x: &[Activations; N],
+    ) -> [I::Totals; N] {
+        simd.add_bytes(totals, self, weights, x)
+    }
+}
+
+impl Weights<'_> {
+    /// Products [rows, 4] of the four outputs.
+    #[inline(always)]
+    fn multiply<I: Integers, B: Block>(self, simd: I, codes: &[B], x: &Coded, products: &mut [[f32; 4]]) {
+        if self.scales.len() == codes.len() {
+            self.grouped::<I, B, 1>(simd, codes, x, products);
+        } else {
+            self.grouped::<I, B, 2>(simd, codes, x, products);
         }
-        let mut products: [[f32; 4]; N] = Zeroable::zeroed();
-        unroll!(i in N => { products[i] = simd.total(totals[i], more[i]); });
-        products
     }
 
-    /// The products of all four with a row.
     #[inline(always)]
-    fn with_row<I: Integers>(&self, simd: I, x: &Coded, row: usize) -> [f32; 4] {
-        let ([a, b, c, d], center) = (self.codes, self.center);
-        let x = x.panel::<1, G>(row, a.len());
-        let (mut totals, mut more): (I::Totals, I::Four) = (Zeroable::zeroed(), Zeroable::zeroed());
-        let less = self.less::<I>();
-        for at in 0..a.len() {
-            let [row] = &x.codes[at];
-            let products = [
-                B::multiply::<I, G>(simd, a[at].widen(simd, center), row),
-                B::multiply::<I, G>(simd, b[at].widen(simd, center), row),
-                B::multiply::<I, G>(simd, c[at].widen(simd, center), row),
-                B::multiply::<I, G>(simd, d[at].widen(simd, center), row),
-            ];
-            let (scales, factors) = (&self.scales[at], simd.splat(x.scales[at][0]));
-            let first = simd.four(&scales[0]);
-            totals = if G == 1 {
-                simd.add(totals, products, first, factors)
-            } else {
-                simd.add_halves(totals, products, [first, simd.four(&scales[G - 1])], factors)
-            };
-            if let Some(offsets) = self.offsets {
-                unroll!(group in G => {
-                    let sums = simd.splat(x.sums[at][group][0]);
-                    more = simd.mul_add(simd.four(&offsets[at][group]), sums, more);
-                });
-            } else if less != 0.0 {
-                unroll!(group in G => {
-                    let sums = simd.splat(x.sums[at][group][0]);
-                    let offsets = simd.mul_add(simd.four(&scales[group]), simd.splat(less), simd.splat(0.0));
-                    more = simd.mul_add(offsets, sums, more);
-                });
+    fn grouped<I: Integers, B: Block, const G: usize>(
+        self,
+        simd: I,
+        codes: &[B],
+        x: &Coded,
+        products: &mut [[f32; 4]],
+    ) {
+        let mut first = 0;
+        while first < x.len() {
+            let (width, products) = (turns(x.len() - first), &mut products[first..]);
+            match width {
+                4 => self.with_rows::<I, B, 4, G>(simd, codes, x.turns(first), products),
+                2 => self.with_rows::<I, B, 2, G>(simd, codes, x.turns(first), products),
+                _ => self.with_rows::<I, B, 1, G>(simd, codes, x.turns(first), products),
             }
+            first += width;
         }
-        simd.total(totals, more)
+    }
+
+    /// The products with N rows, of weights that have G scales in a block.
+    #[inline(always)]
+    fn with_rows<I: Integers, B: Block, const N: usize, const G: usize>(
+        self,
+        simd: I,
+        codes: &[B],
+        x: &[[Activations; N]],
+        products: &mut [[f32; 4]],
+    ) {
+        // All as long, so that not each block asks.
+        let (x, scales) = (&x[..codes.len()], &self.scales.as_chunks::<G>().0[..codes.len()]);
+        let offsets = self.offsets.map(|offsets| &offsets.as_chunks::<G>().0[..codes.len()]);
+        let less = simd.splat(-self.center);
+        // An array of one number would be filled in a loop, and be in no registers.
+        let mut totals: [I::Totals; N] = Zeroable::zeroed();
+        for (at, codes) in codes.iter().enumerate() {
+            let mut weights: Scales<I::Four, G> = Zeroable::zeroed();
+            unroll!(part in G => {
+                weights.scales[part] = simd.four(&scales[at][part]);
+                if let Some(offsets) = offsets {
+                    weights.offsets[part] = simd.four(&offsets[at][part]);
+                }
+                weights.offsets[part] = simd.mul_add(weights.scales[part], less, weights.offsets[part]);
+            });
+            totals = codes.add(simd, totals, weights, &x[at]);
+        }
+        unroll!(row in N => { products[row] = simd.total(totals[row]); });
     }
 }
 
@@ -399,14 +256,14 @@ mod tests {
             numbers.as_chunks::<4>().0.to_vec()
         };
         let (scales, offsets) = (of_fours(3), of_fours(4));
-        let nibbles = Codes::Nibbles([0, 1, 2, 3].map(|row| bytes[row * blocks * 16..][..blocks * 16].as_chunks().0));
-        let whole = Codes::Bytes([0, 1, 2, 3].map(|row| bytes[row * blocks * 32..][..blocks * 32].as_chunks().0));
+        let eights: Vec<u64> = bytes.as_chunks().0.iter().map(|eight| u64::from_le_bytes(*eight)).collect();
+        let (nibbles, whole) = (Codes::Nibbles(&eights.as_chunks().0[..blocks]), Codes::Bytes(eights.as_chunks().0));
         for (codes, center, groups, has_offsets) in [
-            (nibbles, 0, 1, true),
-            (nibbles, 8, 2, false),
-            (whole, 128, 1, false),
-            (whole, 32, 2, true),
-            (whole, 0, 1, true),
+            (nibbles, 0.0, 1, true),
+            (nibbles, 8.0, 2, false),
+            (whole, 0.0, 1, false),
+            (whole, -128.0, 2, true),
+            (whole, 0.0, 1, true),
         ] {
             let scales = &scales[..groups * blocks];
             let offsets = has_offsets.then_some(&offsets[..groups * blocks]);

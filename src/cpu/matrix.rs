@@ -13,6 +13,11 @@ use std::collections::TryReserveError;
 use std::iter::repeat_n;
 use std::ops::Range;
 
+/// Of eight bytes the highest bits.
+const SIGNS: u64 = u64::from_ne_bytes([128; 8]);
+/// The four lower ones.
+const LOWER: u64 = u64::from_ne_bytes([15; 8]);
+
 /// Multiplications that are worth a thread.
 const PORTION: usize = 1 << 16;
 
@@ -40,9 +45,11 @@ enum Stored {
 /// Codes and their scales: weight i of a row is `scale * (code - center) + offset`.
 #[derive(Default)]
 struct Quantised {
-    /// Where two share a byte, the lower bits are of code i, the upper ones of code i + 16 of a block.
-    codes: Vec<u8>,
+    /// As `Nibbles` and `Bytes` of `instructions` are [rows / 4, blocks of a row, 2 or 4, 4].
+    codes: Vec<u64>,
     has_nibbles: bool,
+    /// The bits that make codes of 8 bits numbers with a sign.
+    signs: u64,
     center: u8,
     /// Weights that share a scale and an offset: a block, or half of one.
     group: usize,
@@ -66,13 +73,13 @@ impl Matrix {
     /// Where there is not so much memory.
     pub fn reserve(&mut self, dtype: Dtype, rows: usize) -> Result<(), TryReserveError> {
         let width = stride(self.cols);
-        let weights = rows.saturating_mul(width);
+        let fours = rows.div_ceil(4);
         let last = self.pieces.len().saturating_sub(1);
         match &mut self.piece(last, dtype).stored {
-            Stored::Floats(floats) => floats.reserve(weights),
+            Stored::Floats(floats) => floats.reserve(rows.saturating_mul(width)),
             Stored::Quantised(Quantised { codes, has_nibbles, scales, group, .. }) => {
-                codes.try_reserve_exact(if *has_nibbles { weights / 2 } else { weights })?;
-                scales.try_reserve_exact(rows.div_ceil(4) * (width / *group))
+                codes.try_reserve_exact(fours.saturating_mul(if *has_nibbles { width / 4 } else { width / 2 }))?;
+                scales.try_reserve_exact(fours * (width / *group))
             }
         }
     }
@@ -114,7 +121,7 @@ impl Matrix {
         let of = |piece: &Piece| match &piece.stored {
             Stored::Floats(floats) => floats.bytes(),
             Stored::Quantised(Quantised { codes, scales, offsets, .. }) => {
-                codes.len() + 16 * (scales.len() + offsets.as_ref().map_or(0, Vec::len))
+                8 * codes.len() + 16 * (scales.len() + offsets.as_ref().map_or(0, Vec::len))
             }
         };
         self.pieces.iter().map(of).sum::<usize>() as u64
@@ -161,12 +168,13 @@ impl Matrix {
                 }
             }
             for row in 0..count {
-                let fours = products.iter().skip(row).step_by(count);
-                for (y, four) in y.row_mut(row)[rows.clone()].chunks_mut(4).zip(fours) {
-                    match y.as_chunks_mut() {
-                        ([y], _) => *y = *four,
-                        (_, y) => y.copy_from_slice(&four[..y.len()]),
-                    }
+                let (fours, rest) = y.row_mut(row)[rows.clone()].as_chunks_mut();
+                // By numbers: iterators that skip are calls where code is to be small.
+                for (i, y) in fours.iter_mut().enumerate() {
+                    *y = products[i * count + row];
+                }
+                if !rest.is_empty() {
+                    rest.copy_from_slice(&products[fours.len() * count + row][..rest.len()]);
                 }
             }
         }
@@ -225,9 +233,18 @@ impl Stored {
 
 impl Quantised {
     fn new(dtype: Dtype) -> Self {
-        let has_nibbles = matches!(Format::of(dtype), Format::Quantised { codes: weights::Codes::Four, .. });
-        let group = dtype.group().min(BLOCK);
-        Self { has_nibbles, center: dtype.center(), group, repeats: dtype.group() / group, ..Self::default() }
+        let (group, center) = (dtype.group().min(BLOCK), dtype.center());
+        let (has_nibbles, signs) = match Format::of(dtype) {
+            Format::Quantised { codes: weights::Codes::Four, .. } => (true, 0),
+            Format::Quantised { codes: weights::Codes::Eight | weights::Codes::Levels, .. } => (false, SIGNS),
+            _ => (false, 0),
+        };
+        Self { has_nibbles, signs, center, group, repeats: dtype.group() / group, ..Self::default() }
+    }
+
+    /// Eights of bytes of a row in a block.
+    fn eights(&self) -> usize {
+        if self.has_nibbles { BLOCK / 16 } else { BLOCK / 8 }
     }
 
     /// Appends rows behind so many.
@@ -236,14 +253,20 @@ impl Quantised {
     /// Where there is not so much memory.
     fn push(&mut self, coded: weights::Coded, rows: usize, cols: usize) -> Result<(), TryReserveError> {
         let weights::Coded { codes, scales, offsets } = coded;
-        let (groups, fours) = (cols / self.group, (rows + codes.len() / cols).div_ceil(4));
-        if self.has_nibbles {
-            for block in codes.as_chunks::<BLOCK>().0 {
-                let (low, high) = block.split_at(BLOCK / 2);
-                self.codes.extend(low.iter().zip(high).map(|(low, high)| low | high << 4));
+        let (blocks, groups) = (cols / BLOCK, cols / self.group);
+        let (eights, fours) = (self.eights(), (rows + codes.len() / cols).div_ceil(4));
+        self.codes.resize(fours * blocks * eights * 4, 0);
+        for (i, codes) in codes.as_chunks::<BLOCK>().0.iter().enumerate() {
+            let row = rows + i / blocks;
+            let block = &mut self.codes[(row / 4 * blocks + i % blocks) * eights * 4 + row % 4..];
+            for (at, codes) in codes.as_chunks::<8>().0.iter().enumerate() {
+                let codes = u64::from_le_bytes(*codes);
+                if self.has_nibbles {
+                    block[at / 2 * 4] |= codes << (at % 2 * 4);
+                } else {
+                    block[at * 4] = codes ^ self.signs;
+                }
             }
-        } else {
-            self.codes.extend(codes);
         }
         let put = |all: &mut [[f32; 4]], numbers: Vec<f32>| {
             for (i, number) in numbers.into_iter().flat_map(|number| repeat_n(number, self.repeats)).enumerate() {
@@ -262,22 +285,18 @@ impl Quantised {
         Ok(())
     }
 
-    /// Four rows of blocks; the last one again where there are fewer.
+    /// Four rows of blocks; where there are fewer, the others' scales are zero.
     #[inline(always)]
     fn four(&self, four: usize, cols: usize) -> integers::Weights<'_> {
-        let bytes = if self.has_nibbles { cols / 2 } else { cols };
-        let last = self.codes.len() / bytes - 1;
-        let row = |i: usize| &self.codes[(4 * four + i).min(last) * bytes..][..bytes];
-        let [a, b, c, d] = [row(0), row(1), row(2), row(3)];
-        let codes = match self.has_nibbles {
-            true => Codes::Nibbles([a.as_chunks().0, b.as_chunks().0, c.as_chunks().0, d.as_chunks().0]),
-            false => Codes::Bytes([a.as_chunks().0, b.as_chunks().0, c.as_chunks().0, d.as_chunks().0]),
-        };
-        let groups = cols / self.group;
+        let (eights, groups) = (cols / BLOCK * self.eights() * 4, cols / self.group);
+        let codes = &self.codes[four * eights..][..eights];
         let groups = four * groups..(four + 1) * groups;
         integers::Weights {
-            codes,
-            center: self.center,
+            codes: match self.has_nibbles {
+                true => Codes::Nibbles(codes.as_chunks().0),
+                false => Codes::Bytes(codes.as_chunks().0),
+            },
+            center: f32::from(self.center) - if self.signs == 0 { 0.0 } else { 128.0 },
             scales: &self.scales[groups.clone()],
             offsets: self.offsets.as_ref().map(|offsets| &offsets[groups]),
         }
@@ -286,28 +305,20 @@ impl Quantised {
     /// A row, as f32.
     #[inline(always)]
     fn widen(&self, row: usize, to: &mut [f32]) {
-        let groups = to.len() / self.group;
+        let (groups, eights) = (to.len() / self.group, to.len() / BLOCK * self.eights() * 4);
         let scales = &self.scales[row / 4 * groups..][..groups];
         let offsets = self.offsets.as_ref().map(|offsets| &offsets[row / 4 * groups..][..groups]);
-        let of = |i: usize| {
-            let group = 16 * i / self.group;
-            (scales[group][row % 4], offsets.map_or(-0.0, |offsets| offsets[group][row % 4]))
-        };
+        let codes = &self.codes[row / 4 * eights..][..eights];
         let center = self.center.into();
-        let put = |i: usize, codes: &[u8; 16], to: &mut [f32]| {
-            let (scale, offset) = of(i);
-            widen_codes(codes, center, scale, offset, to);
-        };
-        let bytes = if self.has_nibbles { to.len() / 2 } else { to.len() };
-        let (codes, _) = self.codes[row * bytes..][..bytes].as_chunks::<16>();
-        if !self.has_nibbles {
-            codes.iter().zip(to.chunks_exact_mut(16)).enumerate().for_each(|(i, (codes, to))| put(i, codes, to));
-            return;
-        }
-        for (i, (codes, to)) in codes.iter().zip(to.chunks_exact_mut(BLOCK)).enumerate() {
-            let (low, high) = to.split_at_mut(BLOCK / 2);
-            put(2 * i, &codes.map(|code| code & 15), low);
-            put(2 * i + 1, &codes.map(|code| code >> 4), high);
+        for (i, to) in to.as_chunks_mut::<16>().0.iter_mut().enumerate() {
+            let eight = |at: usize| codes[at * 4 + row % 4];
+            let sixteen = match self.has_nibbles {
+                true => [eight(i) & LOWER, eight(i) >> 4 & LOWER],
+                false => [eight(2 * i) ^ self.signs, eight(2 * i + 1) ^ self.signs],
+            };
+            let group = 16 * i / self.group;
+            let offset = offsets.map_or(-0.0, |offsets| offsets[group][row % 4]);
+            widen_codes(&bytemuck::cast(sixteen.map(u64::to_le)), center, scales[group][row % 4], offset, to);
         }
     }
 }

@@ -1,0 +1,182 @@
+//! Those of WebAssembly.
+
+use super::{Activations, BLOCK, Bytes, Integers, Nibbles, Scales, unroll};
+use crate::cpu::simd::mul_add_vectors;
+use bytemuck::{Zeroable, cast};
+use pulp::wasm::Simd128;
+#[cfg(not(target_feature = "relaxed-simd"))]
+use std::arch::wasm32::u16x8_splat;
+use std::arch::wasm32::{
+    f32x4_convert_i32x4, f32x4_mul, f32x4_splat, i16x8_shl, i16x8_shr, i32x4_add, i32x4_dot_i16x8, i32x4_shuffle,
+    i64x2_splat, u8x16_splat, u16x8_shr, v128, v128_and,
+};
+#[cfg(target_feature = "relaxed-simd")]
+use std::arch::wasm32::{i8x16_narrow_i16x8, i16x8_add, i16x8_relaxed_dot_i8x16_i7x16, i32x4_extadd_pairwise_i16x8};
+use std::hint::black_box;
+
+/// SIMD, relaxed where the module is compiled for it.
+#[derive(Clone, Copy)]
+pub struct Wasm {
+    simd: Simd128,
+    /// The lower bits: kept from the compiler, which would make them anew for each block.
+    low: v128,
+}
+
+impl Wasm {
+    #[inline(always)]
+    pub fn new(simd: Simd128) -> Self {
+        Self { simd, low: black_box(u8x16_splat(15)) }
+    }
+
+    #[inline(always)]
+    fn add<const G: usize>(
+        self,
+        total: v128,
+        [first, last]: [v128; 2],
+        weights: Scales<v128, G>,
+        part: usize,
+        x: &Activations,
+    ) -> v128 {
+        let sums = i32x4_add(i32x4_shuffle::<0, 2, 4, 6>(first, last), i32x4_shuffle::<1, 3, 5, 7>(first, last));
+        let scale = f32x4_mul(weights.scales[part], f32x4_splat(x.scale));
+        let total = self.mul_add(f32x4_convert_i32x4(sums), scale, total);
+        self.mul_add(weights.offsets[part], f32x4_splat(x.sums::<G>()[part]), total)
+    }
+}
+
+impl Integers for Wasm {
+    type Four = v128;
+    type Totals = v128;
+
+    #[inline(always)]
+    fn splat(self, number: f32) -> v128 {
+        f32x4_splat(number)
+    }
+
+    #[inline(always)]
+    fn four(self, numbers: &[f32; 4]) -> v128 {
+        cast(*numbers)
+    }
+
+    #[inline(always)]
+    fn mul_add(self, a: v128, b: v128, c: v128) -> v128 {
+        cast(mul_add_vectors(self.simd, cast(a), cast(b), cast(c)))
+    }
+
+    #[inline(always)]
+    fn add_nibbles<const N: usize, const G: usize>(
+        self,
+        mut totals: [v128; N],
+        codes: &Nibbles,
+        weights: Scales<v128, G>,
+        x: &[Activations; N],
+    ) -> [v128; N] {
+        let [a, b, c, d]: [v128; 4] = cast(*codes);
+        let codes = [
+            [v128_and(a, self.low), v128_and(b, self.low)],
+            [v128_and(u16x8_shr(a, 4), self.low), v128_and(u16x8_shr(b, 4), self.low)],
+            [v128_and(c, self.low), v128_and(d, self.low)],
+            [v128_and(u16x8_shr(c, 4), self.low), v128_and(u16x8_shr(d, 4), self.low)],
+        ];
+        unroll!(i in N => {
+            // So that a row's activations are read when it is its turn: all of them at once are too many for the registers.
+            black_box(());
+            let products = multiply_nibbles::<G>(codes, &x[i]);
+            unroll!(part in G => { totals[i] = self.add(totals[i], products[part], weights, part, &x[i]); });
+        });
+        totals
+    }
+
+    #[inline(always)]
+    fn add_bytes<const N: usize, const G: usize>(
+        self,
+        mut totals: [v128; N],
+        codes: &Bytes,
+        weights: Scales<v128, G>,
+        x: &[Activations; N],
+    ) -> [v128; N] {
+        let codes: [[v128; 2]; 4] = cast(*codes);
+        unroll!(i in N => {
+            black_box(());
+            let mut products: [[v128; 2]; G] = Zeroable::zeroed();
+            unroll!(at in 4 => {
+                unroll!(half in 2 => {
+                    let (both, product) = (codes[at][half], &mut products[at * G / 4][half]);
+                    let (even, odd) = (i16x8_shr(i16x8_shl(both, 8), 8), i16x8_shr(both, 8));
+                    *product = dot(even, odd, &x[i], at, *product);
+                });
+            });
+            unroll!(part in G => { totals[i] = self.add(totals[i], products[part], weights, part, &x[i]); });
+        });
+        totals
+    }
+
+    #[inline(always)]
+    fn total(self, totals: v128) -> [f32; 4] {
+        cast(totals)
+    }
+}
+
+/// Adds the products of two rows' weights with the same eight activations: those at even places and the others.
+#[inline(always)]
+fn dot(even: v128, odd: v128, x: &Activations, eight: usize, more: v128) -> v128 {
+    let even = i32x4_dot_i16x8(even, i64x2_splat(x.wide[2 * eight]));
+    i32x4_add(i32x4_add(more, even), i32x4_dot_i16x8(odd, i64x2_splat(x.wide[2 * eight + 1])))
+}
+
+/// The products of 32 weights of two rows, and of two others, in bytes, with the same activations.
+#[cfg(not(target_feature = "relaxed-simd"))]
+#[inline(always)]
+fn multiply_nibbles<const G: usize>(codes: [[v128; 2]; 4], x: &Activations) -> [[v128; 2]; G] {
+    let mut products: [[v128; 2]; G] = Zeroable::zeroed();
+    unroll!(at in 4 => {
+        unroll!(half in 2 => {
+            let (codes, product) = (codes[at][half], &mut products[at * G / 4][half]);
+            *product = dot(v128_and(codes, u16x8_splat(255)), u16x8_shr(codes, 8), x, at, *product);
+        });
+    });
+    products
+}
+
+/// The same where bytes are multiplied. In 16 bits, which no sum of eight products with weights of 4 bits leaves: four products in one
+/// instruction would be five instructions on processors that do not have it.
+#[cfg(target_feature = "relaxed-simd")]
+#[inline(always)]
+fn multiply_nibbles<const G: usize>(codes: [[v128; 2]; 4], x: &Activations) -> [[v128; 2]; G] {
+    let mut products: [[v128; 2]; G] = Zeroable::zeroed();
+    unroll!(at in 4 => {
+        let (eight, [first, last]) = (i64x2_splat(x.narrow[at]), products[at * G / 4]);
+        products[at * G / 4] = [
+            i16x8_add(first, i16x8_relaxed_dot_i8x16_i7x16(eight, codes[at][0])),
+            i16x8_add(last, i16x8_relaxed_dot_i8x16_i7x16(eight, codes[at][1])),
+        ];
+    });
+    unroll!(part in G => {
+        let [first, last] = products[part];
+        products[part] = [i32x4_extadd_pairwise_i16x8(first), i32x4_extadd_pairwise_i16x8(last)];
+    });
+    products
+}
+
+#[inline(always)]
+pub(super) fn activations(codes: [i16; BLOCK], scale: f32, sums: [f32; 3]) -> Activations {
+    #[cfg(target_feature = "relaxed-simd")]
+    let narrow = {
+        let [a, b, c, d]: [v128; 4] = cast(codes);
+        cast([i8x16_narrow_i16x8(a, b), i8x16_narrow_i16x8(c, d)])
+    };
+    let mut wide = codes;
+    unroll!(at in 4 => {
+        unroll!(i in 4 => {
+            wide[8 * at + i] = codes[8 * at + 2 * i];
+            wide[8 * at + 4 + i] = codes[8 * at + 2 * i + 1];
+        });
+    });
+    Activations {
+        wide: cast(wide),
+        #[cfg(target_feature = "relaxed-simd")]
+        narrow,
+        scale,
+        sums,
+    }
+}
