@@ -2,7 +2,7 @@
 //! verify different parts of a draft at the same time. The text is that of plain decoding.
 //!
 //! ```text
-//!  where the text is written                threads, or workers of a page
+//!  where the text is written                threads, workers of a page, or tasks beside it
 //!  speculate::dsi::Dsi ── orders ──> target 0, target 1, ..., drafter
 //!         │   ^────────── reports ────────┘
 //!         └─> Sink: tokens in order, never taken back
@@ -13,10 +13,10 @@
 mod crew;
 mod load;
 mod serve;
-#[cfg(all(feature = "remote", not(target_arch = "wasm32")))]
 mod served;
 #[cfg(not(target_arch = "wasm32"))]
 mod servers;
+mod tasks;
 mod text;
 #[cfg(not(target_arch = "wasm32"))]
 mod threads;
@@ -25,10 +25,11 @@ mod writer;
 
 pub use crate::load::load_alone;
 pub use crew::{Crew, Order, Report, Role};
-pub use load::Prepared;
+pub use load::{Here, Prepared, set_up};
 pub use serve::{Inbox, work};
 #[cfg(not(target_arch = "wasm32"))]
 pub use servers::Servers;
+pub use tasks::Tasks;
 pub use text::{Guess, Plan, write};
 #[cfg(not(target_arch = "wasm32"))]
 pub use threads::Build;
@@ -90,17 +91,19 @@ impl Instance for Server {
 }
 
 /// A loaded target on several servers, and its draft model.
-pub struct Parallel<C> {
+pub struct Parallel {
     prompts: Prompts,
     arithmetic: Arithmetic,
-    crew: C,
+    crew: Box<dyn Crew>,
     device: DeviceInfo,
+    /// Where the draft model is, if that is on this thread.
+    here: Here,
     warnings: Vec<String>,
     /// What was measured with the lookup, and with the draft model.
     tuners: [Tuner; 2],
 }
 
-impl<C: Crew> Parallel<C> {
+impl Parallel {
     /// The kind of device that all of them are on.
     pub fn device(&self) -> &DeviceInfo {
         &self.device
@@ -160,7 +163,7 @@ impl<C: Crew> Parallel<C> {
         let seed = values.do_sample.then_some(sampling.seed);
         let tuner = &mut self.tuners[usize::from(matches!(guess, Guess::Model))];
         let plan = Plan { sampling, lookahead, longest, guess, ends: ends.clone(), capacity: self.prompts.context };
-        let mut stats = write(&mut self.crew, &prompt, plan, tuner, &mut out).await?;
+        let mut stats = write(&mut *self.crew, &prompt, plan, tuner, &mut out).await?;
         stats.num_dropped_messages = num_dropped_messages;
         (stats.sampling, stats.seed, stats.arithmetic) = (values, seed, self.arithmetic);
         let known = self.warnings.iter().cloned();

@@ -101,6 +101,7 @@ fn dependencies_point_one_way() {
                 "error",
                 "gpu",
                 "load",
+                "model",
                 "options",
                 "remote",
                 "sample",

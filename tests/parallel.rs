@@ -1,13 +1,14 @@
 //! Several targets on threads write the text of plain decoding, whoever drafts, whatever happens to their devices.
 
 mod common;
-use common::{Tales, engine, gpu, path, run};
+use common::{Tales, engine, gpu, path, run, within};
 use foretoken::internals::cpu;
 use foretoken::internals::device::Engine;
 use foretoken::internals::gpu::GpuOptions;
 use foretoken::internals::parallel::{
     self, Build, Crew, Guess, Instance, Order, Parallel, Plan, Report, Role, Servers,
 };
+use foretoken::internals::remote::Later;
 use foretoken::internals::sample::{Draw, Sampling};
 use foretoken::internals::session::{Progress, Session, Sink};
 use foretoken::internals::speculate::PromptLookup;
@@ -17,24 +18,12 @@ use foretoken::internals::weights::Folder;
 use foretoken::{
     DeviceChoice, Error, GenerateOptions, LoadOptions, LookupRule, Origin, Prompt, Result, Schedule, Stats,
 };
-use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 use std::time::Duration;
-
-/// Fails a test that hangs, instead of waiting with it.
-fn within<T: Send + 'static>(seconds: u64, work: impl FnOnce() -> T + Send + 'static) -> T {
-    let (done, result) = std::sync::mpsc::channel();
-    let thread = std::thread::spawn(move || done.send(work()));
-    match result.recv_timeout(Duration::from_secs(seconds)) {
-        Ok(result) => result,
-        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("it hangs"),
-        Err(_) => std::panic::resume_unwind(thread.join().err().unwrap()),
-    }
-}
 
 /// Collects tokens up to a number, or to one that it does not want.
 struct Collect {
@@ -558,7 +547,7 @@ fn expected_start(session: &mut Session, prompt: &Prompt, count: usize) -> Vec<u
 /// A target and a drafter on a clock of their own: a forward takes 100 seconds and one for each row, a draft step one. So whoever drafts is
 /// heard first.
 struct Clockwork {
-    orders: RefCell<VecDeque<(Role, Order)>>,
+    orders: VecDeque<(Role, Order)>,
     reports: VecDeque<Report>,
     /// The text as each of them knows it.
     copies: [Vec<u32>; 2],
@@ -613,24 +602,23 @@ impl Crew for Clockwork {
     fn begin(&mut self, sampling: &Sampling) {
         self.order(Role::Server(0), Order::Begin { text: 1, sampling: sampling.clone() });
     }
-    fn order(&self, to: Role, order: Order) {
-        self.orders.borrow_mut().push_back((to, order));
+    fn order(&mut self, to: Role, order: Order) {
+        self.orders.push_back((to, order));
     }
-    async fn report(&mut self, within: Option<f64>) -> Result<Option<Report>> {
-        while self.reports.is_empty() {
-            let mut orders = self.orders.take();
-            let first = orders.iter().position(|(to, _)| *to == Role::Drafter).unwrap_or(0);
-            let next = orders.remove(first);
-            self.orders.replace(orders);
-            match next {
-                Some((to, order)) => self.carry_out(to, order),
-                None => {
-                    assert!(within.is_some(), "nobody has anything to do");
-                    return Ok(None);
+    fn report(&mut self, within: Option<f64>) -> Later<'_, Result<Option<Report>>> {
+        Box::pin(async move {
+            while self.reports.is_empty() {
+                let first = self.orders.iter().position(|(to, _)| *to == Role::Drafter).unwrap_or(0);
+                match self.orders.remove(first) {
+                    Some((to, order)) => self.carry_out(to, order),
+                    None => {
+                        assert!(within.is_some(), "nobody has anything to do");
+                        return Ok(None);
+                    }
                 }
             }
-        }
-        Ok(self.reports.pop_front())
+            Ok(self.reports.pop_front())
+        })
     }
 }
 
@@ -639,8 +627,8 @@ impl Crew for Clockwork {
 fn an_idle_target_waits_for_a_drafter_that_is_fast_and_not_for_one_that_says_nothing() {
     within(60, || {
         for (drafts, more) in [(usize::MAX, 5), (40, 120)] {
-            let (reports, copies) = (VecDeque::new(), [Vec::new(), Vec::new()]);
-            let mut crew = Clockwork { orders: RefCell::default(), reports, copies, drafts, forwards: 0 };
+            let (orders, reports, copies) = (VecDeque::new(), VecDeque::new(), [Vec::new(), Vec::new()]);
+            let mut crew = Clockwork { orders, reports, copies, drafts, forwards: 0 };
             let plan = Plan {
                 sampling: Sampling::default(),
                 lookahead: 5,

@@ -2,10 +2,9 @@
 
 mod common;
 use common::served::{Answer, Asked, Misbehave, Served, honest};
-use common::{path, run};
+use common::{path, run, within};
 use foretoken::internals::device::Device;
-use foretoken::internals::gpu::GpuOptions;
-use foretoken::internals::parallel::Parallel;
+use foretoken::internals::parallel::Writer;
 use foretoken::internals::remote::{Dialect, Endpoint, Http, Key};
 use foretoken::internals::session::{Progress, Session};
 use foretoken::internals::weights::Folder;
@@ -17,7 +16,7 @@ use serde_json::{Value, json};
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, Barrier, LazyLock};
 use std::time::Duration;
 
 const PROMPT: &str = "Once upon a time there was a little fox who lived in a wood. The fox said";
@@ -27,8 +26,8 @@ fn folder(part: &str) -> Folder {
     Folder::open(path("models/tales").join(part)).unwrap()
 }
 
-fn generate(session: &mut Session, options: &GenerateOptions) -> Result<Generation> {
-    run(session.generate(&Prompt::Text(PROMPT.into()), options, &mut |_| ControlFlow::Continue(())))
+fn generate(writer: &mut Writer, options: &GenerateOptions) -> Result<Generation> {
+    run(writer.generate(&Prompt::Text(PROMPT.into()), options, &mut |_| ControlFlow::Continue(())))
 }
 
 fn options(count: usize) -> GenerateOptions {
@@ -39,9 +38,9 @@ fn options(count: usize) -> GenerateOptions {
 fn expected(count: usize) -> Vec<u32> {
     static WHOLE: LazyLock<Vec<u32>> = LazyLock::new(|| {
         let load = LoadOptions::new();
-        let mut session =
+        let session =
             run(Session::load(Device::cpu(), folder("target"), None::<Folder>, &load, &mut |_, _| ())).unwrap();
-        generate(&mut session, &options(64).speculation(Speculation::Off)).unwrap().token_ids
+        generate(&mut Writer::Session(Box::new(session)), &options(64).speculation(Speculation::Off)).unwrap().token_ids
     });
     WHOLE[..count].to_vec()
 }
@@ -52,10 +51,18 @@ fn endpoint(servers: &[&Served]) -> Endpoint {
     Endpoint { patience: 20.0, timeout: 20.0, ..endpoint }
 }
 
-fn connect(endpoint: &Endpoint, with_assistant: bool) -> Result<Session> {
-    let assistant = with_assistant.then(|| (Device::cpu(), folder("draft")));
-    let load = LoadOptions::new();
-    run(Session::connect(Rc::new(Http::new()), endpoint, folder("target"), assistant, &load, &mut |_, _| ()))
+fn connect(endpoint: &Endpoint, with_assistant: bool) -> Result<Writer> {
+    connect_by(endpoint, with_assistant, &LoadOptions::new().device(DeviceChoice::Cpu))
+}
+
+/// So many requests may be under way; the draft model computes between them.
+fn connect_several(endpoint: &Endpoint, with_assistant: bool, sp_degree: usize) -> Result<Writer> {
+    connect_by(endpoint, with_assistant, &LoadOptions::new().sp_degree(sp_degree).draft_device(DeviceChoice::Cpu))
+}
+
+fn connect_by(endpoint: &Endpoint, with_assistant: bool, load: &LoadOptions) -> Result<Writer> {
+    let (transport, assistant) = (Rc::new(Http::default()), with_assistant.then(|| folder("draft")));
+    run(Writer::connect(transport, endpoint, folder("target"), assistant, load, &mut |_, _| ()))
 }
 
 /// Requests about texts are numbered from 0 on, once `armed`; these are answered otherwise.
@@ -124,9 +131,9 @@ fn recorded_answers_are_read() {
 fn texts_are_those_of_the_target_whoever_drafts() {
     for dialect in DIALECTS {
         let served = Served::new(dialect, honest());
-        let mut session = connect(&endpoint(&[&served]), true).unwrap();
-        assert_eq!(session.engine().device().backend.starts_with("vLLM"), dialect != Dialect::Sglang);
-        let prediction = session.tokenizer().decode(&expected(20), true).unwrap();
+        let mut writer = connect(&endpoint(&[&served]), true).unwrap();
+        assert_eq!(writer.device().backend.starts_with("vLLM"), dialect != Dialect::Sglang);
+        let prediction = writer.tokenizer().decode(&expected(20), true).unwrap();
         let count = 40;
         for (name, options) in [
             ("off", options(count).speculation(Speculation::Off)),
@@ -143,7 +150,7 @@ fn texts_are_those_of_the_target_whoever_drafts() {
             ),
         ] {
             served.asked();
-            let generation = generate(&mut session, &options).unwrap();
+            let generation = generate(&mut writer, &options).unwrap();
             assert_eq!(generation.token_ids, expected(count), "{dialect:?} {name}");
             let asked = served.asked();
             let traffic = generation.stats.traffic.unwrap();
@@ -167,11 +174,11 @@ fn texts_are_those_of_the_target_whoever_drafts() {
 #[test]
 fn what_a_server_has_cached_is_not_believed() {
     let served = Served::new(Dialect::Vllm, honest());
-    let mut session = connect(&endpoint(&[&served]), true).unwrap();
+    let mut writer = connect(&endpoint(&[&served]), true).unwrap();
     let options = options(48).num_assistant_tokens(9).num_assistant_tokens_schedule(Schedule::Constant);
     for again in [false, true] {
         served.asked();
-        let generation = generate(&mut session, &options).unwrap();
+        let generation = generate(&mut writer, &options).unwrap();
         assert_eq!(generation.token_ids, expected(48), "{again}");
         let traffic = generation.stats.traffic.unwrap();
         assert!(traffic.num_cached_tokens * 2 > traffic.num_prompt_tokens, "{traffic:?}");
@@ -192,10 +199,10 @@ fn what_a_server_cannot_say_of_its_cache_is_asked_otherwise() {
         if body["prompt_logprobs"].is_null() { answer } else { Answer::status(400, words) }
     };
     let served = Served::new(Dialect::Vllm, at(1..usize::MAX, &armed, refuse));
-    let mut session = connect(&endpoint(&[&served]), true).unwrap();
+    let mut writer = connect(&endpoint(&[&served]), true).unwrap();
     armed.store(true, Ordering::Relaxed);
     let options = options(30).num_assistant_tokens_schedule(Schedule::Constant);
-    let generation = generate(&mut session, &options).unwrap();
+    let generation = generate(&mut writer, &options).unwrap();
     assert_eq!(generation.token_ids, expected(30));
     assert!(generation.stats.num_accepted_draft_tokens > 5, "{:?}", generation.stats);
 }
@@ -213,11 +220,11 @@ fn a_server_that_does_not_tell_what_it_cached_reads_everything() {
         Answer { body: body.to_string().into(), ..answer }
     });
     let served = Served::new(Dialect::Vllm, quiet);
-    let mut session = connect(&endpoint(&[&served]), true).unwrap();
-    assert!(session.warnings().iter().any(|warning| warning.contains("--enable-prompt-tokens-details")));
+    let mut writer = connect(&endpoint(&[&served]), true).unwrap();
+    assert!(writer.warnings().iter().any(|warning| warning.contains("--enable-prompt-tokens-details")));
     let options = options(40).overlap(false).num_assistant_tokens_schedule(Schedule::Constant);
     for _ in 0..2 {
-        assert_eq!(generate(&mut session, &options).unwrap().token_ids, expected(40));
+        assert_eq!(generate(&mut writer, &options).unwrap().token_ids, expected(40));
     }
 }
 
@@ -253,10 +260,10 @@ fn failures_that_pass_cost_time_and_nothing_else() {
         let armed = Arc::new(AtomicBool::new(false));
         let served = Served::new(Dialect::Vllm, at(1..3, &armed, fault));
         let endpoint = Endpoint { timeout: if name == "slow" { 0.4 } else { 20.0 }, ..endpoint(&[&served]) };
-        let mut session = connect(&endpoint, true).unwrap();
+        let mut writer = connect(&endpoint, true).unwrap();
         armed.store(true, Ordering::Relaxed);
         let options = options(24).overlap(false).num_assistant_tokens_schedule(Schedule::Constant);
-        let generation = generate(&mut session, &options).unwrap();
+        let generation = generate(&mut writer, &options).unwrap();
         assert_eq!(generation.token_ids, expected(24), "{name}");
         let traffic = generation.stats.traffic.unwrap();
         assert_eq!(traffic.num_retries, 2, "{name}: {traffic:?}");
@@ -269,26 +276,29 @@ fn a_stream_that_is_cut_goes_on() {
         let armed = Arc::new(AtomicBool::new(false));
         let served =
             Served::new(dialect, at(0..3, &armed, |answer| Answer { cut: Some(5.min(answer.events.len())), ..answer }));
-        let mut session = connect(&endpoint(&[&served]), false).unwrap();
+        let mut writer = connect(&endpoint(&[&served]), false).unwrap();
         armed.store(true, Ordering::Relaxed);
-        let generation = generate(&mut session, &options(40).speculation(Speculation::Off)).unwrap();
+        let generation = generate(&mut writer, &options(40).speculation(Speculation::Off)).unwrap();
         assert_eq!(generation.token_ids, expected(40), "{dialect:?}");
     }
 }
 
 #[test]
 fn another_server_takes_over() {
-    let armed = Arc::new(AtomicBool::new(false));
-    let dies = Served::new(Dialect::Vllm, at(2..usize::MAX, &armed, |answer| Answer { cut: Some(0), ..answer }));
-    let other = Served::new(Dialect::Sglang, honest());
-    let mut session = connect(&endpoint(&[&dies, &other]), true).unwrap();
-    armed.store(true, Ordering::Relaxed);
-    let options = options(40).num_assistant_tokens_schedule(Schedule::Constant);
-    let generation = generate(&mut session, &options).unwrap();
-    assert_eq!(generation.token_ids, expected(40));
-    assert!(generation.stats.traffic.unwrap().num_retries > 0);
-    let asked = other.asked();
-    assert!(asked.iter().any(|asked| asked.path == "/tokenize") && asked.iter().any(Asked::generates));
+    for sp_degree in [1, 2] {
+        let armed = Arc::new(AtomicBool::new(false));
+        let dies = Served::new(Dialect::Vllm, at(2..usize::MAX, &armed, |answer| Answer { cut: Some(0), ..answer }));
+        let other = Served::new(Dialect::Sglang, honest());
+        let mut writer = connect_several(&endpoint(&[&dies, &other]), true, sp_degree).unwrap();
+        armed.store(true, Ordering::Relaxed);
+        let options = options(40).num_assistant_tokens_schedule(Schedule::Constant);
+        let generation = generate(&mut writer, &options).unwrap();
+        assert_eq!(generation.token_ids, expected(40));
+        assert!(generation.stats.traffic.unwrap().num_retries > 0);
+        assert!(dies.asked().iter().any(Asked::generates));
+        let asked = other.asked();
+        assert!(asked.iter().any(|asked| asked.path == "/tokenize") && asked.iter().any(Asked::generates));
+    }
 }
 
 #[test]
@@ -301,8 +311,8 @@ fn a_server_that_comes_back_goes_on_with_the_text() {
         std::thread::sleep(Duration::from_millis(700));
         Served::at(&address, Dialect::Vllm, honest())
     });
-    let mut session = connect(&only, false).unwrap();
-    assert_eq!(generate(&mut session, &options(10)).unwrap().token_ids, expected(10));
+    let mut writer = connect(&only, false).unwrap();
+    assert_eq!(generate(&mut writer, &options(10)).unwrap().token_ids, expected(10));
     assert!(late.join().unwrap().asked().len() > 1);
 }
 
@@ -332,8 +342,8 @@ fn what_does_not_pass_is_an_error_that_says_what_to_do() {
     let with_key =
         |served: &Served, key: &str| Endpoint { api_key: Some(Key::new(key).unwrap()), ..endpoint(&[served]) };
     fails(connect(&with_key(&locked, "very-secret-too"), false), "unauthorized", &["refuses"]);
-    let mut session = connect(&with_key(&locked, "very-secret"), false).unwrap();
-    assert_eq!(generate(&mut session, &options(4)).unwrap().token_ids, expected(4));
+    let mut writer = connect(&with_key(&locked, "very-secret"), false).unwrap();
+    assert_eq!(generate(&mut writer, &options(4)).unwrap().token_ids, expected(4));
     assert!(
         locked.asked().iter().all(|asked| !asked.path.contains("secret") && !asked.body.to_string().contains("secret"))
     );
@@ -366,10 +376,10 @@ fn what_does_not_pass_is_an_error_that_says_what_to_do() {
 
     let armed = Arc::new(AtomicBool::new(false));
     let dies = Served::new(Dialect::Vllm, at(2..usize::MAX, &armed, |answer| Answer { cut: Some(0), ..answer }));
-    let mut session = connect(&Endpoint { patience: 0.6, ..endpoint(&[&dies]) }, true).unwrap();
+    let mut writer = connect(&Endpoint { patience: 0.6, ..endpoint(&[&dies]) }, true).unwrap();
     armed.store(true, Ordering::Relaxed);
     let mut heard = Vec::new();
-    let written = run(session.generate(&Prompt::Text(PROMPT.into()), &options(40).overlap(false), &mut |progress| {
+    let written = run(writer.generate(&Prompt::Text(PROMPT.into()), &options(40).overlap(false), &mut |progress| {
         if let Progress::Token(token) = progress {
             heard.push(token.id);
         }
@@ -380,31 +390,38 @@ fn what_does_not_pass_is_an_error_that_says_what_to_do() {
     assert!(!heard.is_empty());
 }
 
-/// Whoever leaves does not wait for a server that says nothing, and what was written stays.
+/// Whoever leaves does not wait for servers that say nothing, what was asked of them is broken off, and the next text is written.
 #[test]
-fn a_text_is_left_while_its_server_is_silent() {
-    let (told, asked) = std::sync::mpsc::channel();
-    let armed = Arc::new(AtomicBool::new(false));
-    let silent = move |answer: Answer| {
-        told.send(()).unwrap();
-        Answer { delay: Duration::from_secs(3600), ..answer }
-    };
-    let served = Served::new(Dialect::Vllm, at(0..usize::MAX, &armed, silent));
-    let model = path("models/tales/target").to_string_lossy().into_owned();
-    let engine = foretoken::Engine::builder(model).target_url(&served.address).target_model("tales").load().unwrap();
-    armed.store(true, Ordering::Relaxed);
-    let writing = engine.generate(PROMPT, options(40));
-    let cancel = writing.cancel_token();
-    asked.recv().unwrap();
-    cancel.cancel();
-    let generation = writing.wait().unwrap();
-    assert_eq!((generation.finish_reason, generation.token_ids.len()), (foretoken::FinishReason::Aborted, 0));
+fn a_text_is_left_while_its_servers_are_silent() {
+    for sp_degree in [1, 2] {
+        let (told, asked) = std::sync::mpsc::channel();
+        let armed = Arc::new(AtomicBool::new(false));
+        let silent = move |answer: Answer| {
+            told.send(()).unwrap();
+            Answer { delay: Duration::from_secs(3600), ..answer }
+        };
+        let served = Served::new(Dialect::Vllm, at(0..usize::MAX, &armed, silent));
+        let files = |part: &str| path("models/tales").join(part).to_string_lossy().into_owned();
+        let load = LoadOptions::new().sp_degree(sp_degree).device(DeviceChoice::Cpu);
+        let engine = foretoken::Engine::builder(files("target")).assistant_model(files("draft")).options(load);
+        let engine = engine.target_url(&served.address).target_model("tales").load().unwrap();
+        armed.store(true, Ordering::Relaxed);
+        let writing = engine.generate(PROMPT, options(40));
+        let cancel = writing.cancel_token();
+        (0..sp_degree).for_each(|_| asked.recv().unwrap());
+        cancel.cancel();
+        let generation = writing.wait().unwrap();
+        assert_eq!((generation.finish_reason, generation.token_ids.len()), (foretoken::FinishReason::Aborted, 0));
+        served.wait_for_aborted(sp_degree);
+        armed.store(false, Ordering::Relaxed);
+        assert_eq!(engine.generate(PROMPT, options(12)).wait().unwrap().token_ids, expected(12));
+    }
 }
 
 #[test]
 fn nothing_is_approximated() {
     let served = Served::new(Dialect::Vllm, honest());
-    let mut session = connect(&endpoint(&[&served]), false).unwrap();
+    let mut writer = connect(&endpoint(&[&served]), false).unwrap();
     for (name, options) in [
         ("do_sample", options(4).do_sample(DoSample::Yes)),
         ("logprobs", options(4).logprobs(true)),
@@ -413,12 +430,13 @@ fn nothing_is_approximated() {
         ("logit_bias", options(4).min_new_tokens(2)),
         ("response_format", options(4).response_format(Some(ResponseFormat::json_object()))),
     ] {
-        fails(generate(&mut session, &options), "bad-option", &[name, "approximated"]);
+        fails(generate(&mut writer, &options), "bad-option", &[name, "approximated"]);
     }
     let prompt = Prompt::Text(PROMPT.into());
-    fails(run(session.embed(&prompt, foretoken::Pooling::Mean, true)), "bad-option", &["embeddings"]);
-    fails(run(session.score(&prompt, &[" a".into()])), "bad-option", &["logprobs"]);
-    assert_eq!(generate(&mut session, &options(4)).unwrap().token_ids, expected(4));
+    let one = writer.session().unwrap();
+    fails(run(one.embed(&prompt, foretoken::Pooling::Mean, true)), "bad-option", &["embeddings"]);
+    fails(run(one.score(&prompt, &[" a".into()])), "bad-option", &["logprobs"]);
+    assert_eq!(generate(&mut writer, &options(4)).unwrap().token_ids, expected(4));
 }
 
 #[test]
@@ -430,23 +448,64 @@ fn several_requests_are_under_way_and_those_that_nobody_wants_are_broken_off() {
     });
     let served = Served::new(Dialect::Vllm, slow);
     for sp_degree in [1, 2, 4] {
-        let load = LoadOptions::new().sp_degree(sp_degree).draft_device(DeviceChoice::Cpu);
-        let (words, draft) = (folder("target"), Some(folder("draft")));
-        let mut parallel =
-            run(Parallel::connect(&GpuOptions::default(), &endpoint(&[&served]), words, draft, &load)).unwrap();
+        let mut writer = connect_several(&endpoint(&[&served]), true, sp_degree).unwrap();
         for options in [options(40), options(40).drafter(DrafterChoice::Lookup)] {
-            let prompt = Prompt::Text(PROMPT.into());
-            let generation = run(parallel.generate(&prompt, &options, &mut |_| ControlFlow::Continue(()))).unwrap();
+            let generation = generate(&mut writer, &options).unwrap();
             assert_eq!(generation.token_ids, expected(40), "{sp_degree}");
             assert!(generation.stats.traffic.unwrap().num_requests > 0);
         }
-        let refused =
-            run(parallel.generate(&Prompt::Text(PROMPT.into()), &options(4).do_sample(DoSample::Yes), &mut |_| {
-                ControlFlow::Continue(())
-            }));
-        fails(refused, "bad-option", &["do_sample"]);
+        fails(generate(&mut writer, &options(4).do_sample(DoSample::Yes)), "bad-option", &["do_sample"]);
     }
-    assert!(served.aborted() > 0, "no request was broken off");
+    served.wait_for_aborted(1);
+}
+
+/// One that is sent behind the answer to the other would never come.
+#[test]
+fn requests_are_under_way_at_the_same_time() {
+    within(120, || {
+        let armed = Arc::new(AtomicBool::new(false));
+        let both = Arc::new(Barrier::new(2));
+        let meet = move |answer| Answer { meets: Some(both.clone()), ..answer };
+        let served = [Served::new(Dialect::Vllm, at(0..2, &armed, meet)), Served::new(Dialect::Vllm, honest())];
+        for endpoint in [endpoint(&[&served[0]]), endpoint(&[&served[0], &served[1]])] {
+            armed.store(false, Ordering::Relaxed);
+            let mut writer = connect_several(&endpoint, true, 3).unwrap();
+            armed.store(endpoint.urls.len() == 1, Ordering::Relaxed);
+            served.iter().for_each(|served| drop(served.asked()));
+            assert_eq!(generate(&mut writer, &options(40)).unwrap().token_ids, expected(40));
+            let asked = served.each_ref().map(|served| served.asked().iter().any(Asked::generates));
+            assert_eq!(asked, [true, endpoint.urls.len() == 2], "servers are asked in turn");
+        }
+    });
+}
+
+#[test]
+fn several_requests_fail_as_one_does() {
+    let served = |fault: fn(Answer) -> Answer| {
+        let armed = Arc::new(AtomicBool::new(false));
+        (Served::new(Dialect::Vllm, at(3..usize::MAX, &armed, fault)), armed)
+    };
+    let busy = |_| Answer { headers: vec![("Retry-After", "1000".into())], ..Answer::status(429, "busy") };
+    type Fault = (&'static str, fn(Answer) -> Answer);
+    let faults: [Fault; 4] = [
+        ("unauthorized", |_| Answer::status(401, "gone")),
+        ("network", |answer| Answer { cut: Some(0), ..answer }),
+        ("overloaded", busy),
+        ("not-found", |_| Answer::status(404, "gone")),
+    ];
+    for (code, fault) in faults {
+        for sp_degree in [1, 3] {
+            let (served, armed) = served(fault);
+            let endpoint = Endpoint { patience: 0.6, ..endpoint(&[&served]) };
+            let mut writer = connect_several(&endpoint, true, sp_degree).unwrap();
+            armed.store(true, Ordering::Relaxed);
+            let options = options(40).num_assistant_tokens_schedule(Schedule::Constant);
+            fails(generate(&mut writer, &options), code, &[&served.address]);
+            // The next text finds the server as it is then.
+            armed.store(false, Ordering::Relaxed);
+            assert_eq!(generate(&mut writer, &options).unwrap().token_ids, expected(40), "{code} {sp_degree}");
+        }
+    }
 }
 
 /// Against a real server of the tales target, which `node scripts/vllm.mjs serve models/tales/target tales` starts.
@@ -454,8 +513,8 @@ fn several_requests_are_under_way_and_those_that_nobody_wants_are_broken_off() {
 fn a_real_vllm_writes_what_it_writes_by_itself() {
     let Ok(url) = std::env::var("FORETOKEN_VLLM") else { return eprintln!("FORETOKEN_VLLM is not set") };
     let endpoint = Endpoint::new([&url], "tales").unwrap();
-    let mut session = connect(&endpoint, true).unwrap();
-    let own = generate(&mut session, &options(200).speculation(Speculation::Off)).unwrap();
+    let mut writer = connect(&endpoint, true).unwrap();
+    let own = generate(&mut writer, &options(200).speculation(Speculation::Off)).unwrap();
     assert_eq!(own.stats.traffic.unwrap().num_requests, 1);
     eprintln!("vLLM by itself: {:.1} tokens/s", own.stats.times.tokens_per_second);
     for (name, options) in [
@@ -464,20 +523,16 @@ fn a_real_vllm_writes_what_it_writes_by_itself() {
         ("lookup", options(200).drafter(DrafterChoice::Lookup).num_assistant_tokens_schedule(Schedule::Constant)),
     ] {
         for _ in 0..2 {
-            let generation = generate(&mut session, &options).unwrap();
+            let generation = generate(&mut writer, &options).unwrap();
             assert_eq!(generation.token_ids, own.token_ids, "{name}");
             let (stats, traffic) = (&generation.stats, generation.stats.traffic.unwrap());
             eprintln!("{name}: {:.1} tokens/s, {traffic:?}", stats.times.tokens_per_second);
         }
     }
     for sp_degree in [1, 2, 4] {
-        let load = LoadOptions::new().sp_degree(sp_degree).draft_device(DeviceChoice::Cpu);
-        let (words, draft) = (folder("target"), Some(folder("draft")));
-        let mut parallel = run(Parallel::connect(&GpuOptions::default(), &endpoint, words, draft, &load)).unwrap();
+        let mut writer = connect_several(&endpoint, true, sp_degree).unwrap();
         for _ in 0..2 {
-            let prompt = Prompt::Text(PROMPT.into());
-            let generation =
-                run(parallel.generate(&prompt, &options(200), &mut |_| ControlFlow::Continue(()))).unwrap();
+            let generation = generate(&mut writer, &options(200)).unwrap();
             assert_eq!(generation.token_ids, own.token_ids, "{sp_degree}");
             let (stats, traffic) = (&generation.stats, generation.stats.traffic.unwrap());
             eprintln!("SP {sp_degree}: {:.1} tokens/s, {traffic:?}", stats.times.tokens_per_second);

@@ -196,8 +196,8 @@ export class Crew {
   /** @param {object} order a text begins: whoever is not here gets another worker */
   begin(order) {
     this.#began = order;
-    // What was said of the text before is of no interest any more.
-    this.#reports.clear();
+    // What was said of the text before is of no interest any more, and who waited for it was left.
+    this.#reports = new Queue();
     for (const member of this.#members) {
       if (member.isHere) member.order(order);
       else if (!member.starting) this.#replace(member);

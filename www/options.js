@@ -30,12 +30,13 @@ export function readLoad(method, model, options) {
     ...rest
   } = checked(options);
   if (signal?.aborted) throw aborted(signal);
-  if (method === "load" && place.spawn === spawn && (rest.device === "webgpu" || Number(rest.sp_degree) > 1)) requireWebGpu();
   // The browser may refuse, or ask the user; nothing waits for it.
   const remote = [model, assistant_model].some((files) => typeof files === "string" || files instanceof URL);
   if (persist && cache && remote) navigator.storage?.persist?.().catch(() => {});
   const base = place.base();
   const { url, model: name, api_key, tokenizer } = /** @type {any} */ (model)?.url ? /** @type {any} */ (model) : { tokenizer: model };
+  const needsWebGpu = rest.device === "webgpu" || (!url && Number(rest.sp_degree) > 1);
+  if (method === "load" && place.spawn === spawn && needsWebGpu) requireWebGpu();
   if (url && shared) throw badOption("shared", true, "with a target on this device");
   /** @type {Loading} */
   const args = {

@@ -4,9 +4,9 @@ use super::bar::Bar;
 use super::load::{On, Pair, Room};
 use crate::error::Result;
 use crate::options::LoadOptions;
-use crate::parallel::{self, Servers};
-use crate::remote::{Endpoint, Key};
+use crate::remote::{Endpoint, Http, Key};
 use crate::weights::Source;
+use std::rc::Rc;
 
 /// How many targets, and where.
 #[derive(clap::Args)]
@@ -64,15 +64,17 @@ impl Targets {
     }
 }
 
-/// What continues a prompt here.
-pub(super) type Writer = parallel::Writer<Servers>;
+pub(super) use crate::parallel::Writer;
 
 /// Loads what the options ask for.
 pub(super) async fn load(pair: &Pair, targets: &Targets, options: &LoadOptions) -> Result<Writer> {
     let bar = Bar::loading();
     let mut loaded = |done, all| bar.show(done, all);
     match targets.endpoint(pair)? {
-        Some(endpoint) => Writer::connect(&endpoint, pair.words()?, pair.assistant()?, options, &mut loaded).await,
+        Some(endpoint) => {
+            let (transport, words, assistant) = (Rc::new(Http::default()), pair.words()?, pair.assistant()?);
+            Writer::connect(transport, &endpoint, words, assistant, options, &mut loaded).await
+        }
         None => Writer::load(pair.target()?, pair.assistant()?, options, &mut loaded).await,
     }
 }

@@ -1,12 +1,14 @@
 //! How an engine is loaded.
 
-use super::{About, Answer, Call, Engine, Writer};
+use super::{About, Answer, Call, Engine};
 use crate::checkpoint::of_assistant;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::options::LoadOptions;
+use crate::parallel::Writer;
 #[cfg(feature = "remote")]
-use crate::remote::{Endpoint, Key};
+use crate::remote::{Endpoint, Http, Key};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
@@ -135,6 +137,7 @@ impl EngineBuilder {
             let mut endpoint = Endpoint::new(&self.served.urls, self.served.model.as_ref().unwrap_or(&self.model))?;
             endpoint.api_key = self.served.key.transpose()?;
             return pollster::block_on(Writer::connect(
+                Rc::new(Http::default()),
                 &endpoint,
                 words,
                 assistant,

@@ -14,15 +14,12 @@ pub use writing::{CancelToken, Writing};
 use crate::error::Result;
 use crate::gpu::DeviceInfo;
 use crate::options::{GenerateOptions, Pooling};
-use crate::parallel::{self, Servers};
+use crate::parallel::Writer;
 use crate::session::{Embedding, Prompt, Score};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-/// The models, on their thread.
-type Writer = parallel::Writer<Servers>;
-
-/// What that thread does next.
+/// What the thread of the models does next.
 type Call = Box<dyn FnOnce(&mut Writer) + Send>;
 
 /// A model, and the draft model that guesses for it, on a device. The last clone frees both.

@@ -1,6 +1,7 @@
 //! What is said between the one that writes a text and the instances that work for it. All of it can be sent as JSON.
 
 use crate::error::{Error, Result};
+use crate::remote::Later;
 use crate::sample::Sampling;
 use crate::speculate::dsi::{Feed, TaskId};
 use crate::target::Traffic;
@@ -129,7 +130,6 @@ impl Role {
 }
 
 /// Instances of a target, and of a draft model, wherever they are. Their caches stay from text to text.
-#[allow(async_fn_in_trait, reason = "a text is written on one thread")]
 pub trait Crew {
     /// Target instances.
     fn sp_degree(&self) -> usize;
@@ -141,13 +141,13 @@ pub trait Crew {
     fn begin(&mut self, sampling: &Sampling);
 
     /// Gives an order. An instance that is gone takes none, and has said so.
-    fn order(&self, to: Role, order: Order);
+    fn order(&mut self, to: Role, order: Order);
 
     /// The next report on the text that began last; none where it does not come within so many seconds.
     ///
     /// # Errors
     /// [`Error::Internal`] where nobody is left who could report.
-    async fn report(&mut self, within: Option<f64>) -> Result<Option<Report>>;
+    fn report(&mut self, within: Option<f64>) -> Later<'_, Result<Option<Report>>>;
 }
 
 #[cfg(test)]

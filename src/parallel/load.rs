@@ -1,14 +1,16 @@
 //! A model's files -> a crew: the one who writes needs the tokenizer, each instance reads its weights for itself.
 
 use super::{Crew, Parallel};
-#[cfg(feature = "remote")]
 use crate::checkpoint::Texts;
+use crate::device::{Device, Engine};
 use crate::error::Result;
-use crate::gpu::DeviceInfo;
-use crate::load::{ModelFiles, open_assistant, without_assistant};
+use crate::gpu::{DeviceInfo, GpuOptions};
+use crate::load::{ModelFiles, load_alone, open_assistant, without_assistant};
+use crate::model::Memory;
 use crate::options::{Arithmetic, ArithmeticChoice, LoadOptions};
 use crate::session::Prompts;
 use crate::weights::Source;
+use std::cell::RefCell;
 use std::fmt::Display;
 use std::rc::Rc;
 
@@ -46,7 +48,6 @@ impl Prepared {
     }
 
     /// The same of a target on servers, whose context is known.
-    #[cfg(feature = "remote")]
     pub(super) async fn of_texts<A: Source + 'static>(
         texts: Texts,
         context: usize,
@@ -87,9 +88,42 @@ impl Prepared {
     }
 
     /// With a crew, on such a device; `failed` is why it has no draft model, where it should have one.
-    pub fn with<C: Crew>(self, crew: C, device: DeviceInfo, failed: Option<impl Display>) -> Parallel<C> {
+    pub fn with(self, crew: impl Crew + 'static, device: DeviceInfo, failed: Option<impl Display>) -> Parallel {
         let Self { prompts, arithmetic, mut warnings, .. } = self;
         warnings.extend(failed.map(without_assistant));
-        Parallel { prompts, arithmetic, crew, device, warnings, tuners: Default::default() }
+        let (crew, here, tuners) = (Box::new(crew), Here::default(), Default::default());
+        Parallel { prompts, arithmetic, crew, device, here, warnings, tuners }
     }
+}
+
+/// The device of an instance, and what it takes of it.
+pub struct On {
+    /// The device.
+    pub device: Device,
+    /// Bytes there.
+    pub memory: Memory,
+    /// Why it is none of the GPUs, where nobody asked for the CPU.
+    pub warning: Option<String>,
+}
+
+/// Where this thread's instance is; none before it is there.
+pub type Here = Rc<RefCell<Option<On>>>;
+
+/// Loads an instance of a model on a device of its own: on the adapter that saves power if `low_power`. `context` and `loaded` are as
+/// in [`load_alone`].
+///
+/// # Errors
+/// As [`load_alone`] and [`Device::open`].
+pub async fn set_up<S: Source + 'static>(
+    source: S,
+    context: Option<usize>,
+    options: &LoadOptions,
+    low_power: bool,
+    here: &Here,
+    loaded: &mut dyn FnMut(u64, u64),
+) -> Result<Engine> {
+    let (device, warning) = Device::open(options, &GpuOptions { low_power, ..GpuOptions::default() }).await?;
+    let engine = load_alone(&device, source, context, options, loaded).await?;
+    here.replace(Some(On { device, memory: engine.memory(), warning }));
+    Ok(engine)
 }

@@ -2,7 +2,7 @@
 
 use super::Instance;
 use super::crew::{Order, Report, Role};
-use super::worker::{Read, Worker};
+use super::worker::{Read, Worker, pass};
 use crate::error::{Error, Result};
 use crate::speculate::dsi::TaskId;
 use futures_channel::mpsc::UnboundedReceiver;
@@ -188,6 +188,7 @@ async fn draft_tokens<T: Instance, B: AsyncFn() -> Result<T>>(
             Err(error) => (None, Some(error)),
         };
         tell(next.into_iter().collect(), began.elapsed().as_secs_f64());
+        pass().await;
         if failed.is_some() || next.is_none() {
             return failed;
         }

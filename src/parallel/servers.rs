@@ -8,6 +8,7 @@ use crate::device::{Device, Engine};
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, GpuOptions};
 use crate::options::{DeviceChoice, LoadOptions};
+use crate::remote::Later;
 use crate::sample::Sampling;
 use crate::session::Session;
 use crate::weights::Source;
@@ -88,7 +89,7 @@ impl Crew for Servers {
         self.missing = self.roles().filter_map(gone).collect();
     }
 
-    fn order(&self, to: Role, order: Order) {
+    fn order(&mut self, to: Role, order: Order) {
         let orders = match to {
             Role::Server(server) => self.targets.get(server),
             Role::Drafter => self.drafter.as_ref(),
@@ -97,24 +98,26 @@ impl Crew for Servers {
         let _ = orders.map(|orders| orders.unbounded_send(order));
     }
 
-    async fn report(&mut self, within: Option<f64>) -> Result<Option<Report>> {
-        if let Some(report) = self.missing.pop_front() {
-            return Ok(Some(report));
-        }
-        loop {
-            let next = match within {
-                Some(seconds) => self.reports.recv_timeout(Duration::from_secs_f64(seconds)),
-                None => self.reports.recv().map_err(RecvTimeoutError::from),
-            };
-            match next {
-                Ok((text, report)) if text.is_none_or(|text| text == self.text) => return Ok(Some(report)),
-                Ok(_) => {}
-                Err(RecvTimeoutError::Timeout) => return Ok(None),
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Err(Error::Internal { reason: "the drivers of all instances failed".into() });
+    fn report(&mut self, within: Option<f64>) -> Later<'_, Result<Option<Report>>> {
+        Box::pin(async move {
+            if let Some(report) = self.missing.pop_front() {
+                return Ok(Some(report));
+            }
+            loop {
+                let next = match within {
+                    Some(seconds) => self.reports.recv_timeout(Duration::from_secs_f64(seconds)),
+                    None => self.reports.recv().map_err(RecvTimeoutError::from),
+                };
+                match next {
+                    Ok((text, report)) if text.is_none_or(|text| text == self.text) => return Ok(Some(report)),
+                    Ok(_) => {}
+                    Err(RecvTimeoutError::Timeout) => return Ok(None),
+                    Err(RecvTimeoutError::Disconnected) => {
+                        return Err(Error::Internal { reason: "the drivers of all instances failed".into() });
+                    }
                 }
             }
-        }
+        })
     }
 }
 
@@ -130,7 +133,7 @@ impl Drop for Servers {
     }
 }
 
-impl Parallel<Servers> {
+impl Parallel {
     /// Loads `options.sp_degree` instances of a target, and one of a draft model, if given. One with another tokenizer, and
     /// one that cannot be loaded, is left out, and the statistics' warnings say why. The instances are dealt out to the
     /// machine's devices of one kind; each needs the whole memory of its model. The draft model runs on the CPU, if
@@ -162,7 +165,7 @@ impl Parallel<Servers> {
     }
 }
 
-impl Writer<Servers> {
+impl Writer {
     /// Loads a target and, if given, a draft model, on the devices that the options say. `loaded` hears of bytes that are there and
     /// of all bytes, where one device has the models.
     ///
@@ -191,14 +194,14 @@ impl Writer<Servers> {
 
 /// Where an instance is to run.
 #[derive(Clone)]
-pub(super) enum Place {
+enum Place {
     /// On one of the machine's GPUs of a kind.
     Gpu(GpuOptions, usize),
     Cpu,
 }
 
 /// How the thread of an instance makes it.
-pub(super) fn build<S: Source + Clone + Send + 'static>(
+fn build<S: Source + Clone + Send + 'static>(
     place: Place,
     source: S,
     context: Option<usize>,

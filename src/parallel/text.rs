@@ -3,11 +3,12 @@
 use super::crew::{Crew, Order, Report, Role};
 use crate::error::{Error, Result};
 use crate::sample::Sampling;
-use crate::session::Sink;
+use crate::session::{Sink, unless_left};
 use crate::speculate::dsi::{Action, Dsi, DsiOptions, Event, Feed, TaskId, Tuner};
 use crate::speculate::{Accepted, Distributed, Drafter, Origin, PromptLookup, Stats};
 use crate::target::Draft;
 use std::collections::{HashMap, VecDeque};
+use std::ops::ControlFlow;
 use web_time::Instant;
 
 /// Who drafts.
@@ -47,7 +48,7 @@ const LATE: f64 = 2.0;
 /// [`Error::ContextFull`] before anything is computed; [`Error::BadOption`]; what the sink reports; what a target reports,
 /// where another instance would report it too, or where no server is left.
 pub async fn write(
-    crew: &mut impl Crew,
+    crew: &mut dyn Crew,
     prompt: &[u32],
     plan: Plan,
     tuner: &mut Tuner,
@@ -85,8 +86,8 @@ pub async fn write(
 }
 
 /// A text in progress.
-struct Text<'a, C> {
-    crew: &'a mut C,
+struct Text<'a> {
+    crew: &'a mut dyn Crew,
     machine: Dsi,
     guess: Guess,
     lookahead: usize,
@@ -140,24 +141,24 @@ impl Latency {
     }
 }
 
-impl<C: Crew> Text<'_, C> {
+impl Text<'_> {
     async fn write(mut self, sink: &mut impl Sink) -> Result<Stats> {
         while !self.machine.is_done() {
             let waited = Instant::now();
             let report = match self.own.pop_front() {
-                Some(report) => Some(report),
-                None => self.crew.report(self.limit()).await?,
+                Some(report) => ControlFlow::Continue(Ok(Some(report))),
+                None => unless_left(sink, self.crew.report(self.limit())).await,
             };
             self.stats.times.verify += waited.elapsed().as_secs_f64();
             let heard = Instant::now();
             let mut actions = Vec::new();
-            let mut handled = match report {
-                Some(report) => self.hear(report, &mut actions, sink),
-                None => {
-                    self.drafts = false;
-                    Ok(())
-                }
-            };
+            let mut handled = Ok(());
+            match report {
+                ControlFlow::Continue(Ok(Some(report))) => handled = self.hear(report, &mut actions, sink),
+                ControlFlow::Continue(Ok(None)) => self.drafts = false,
+                ControlFlow::Continue(Err(error)) => handled = Err(error),
+                ControlFlow::Break(()) => self.machine.stop(&mut actions),
+            }
             self.tune(&mut actions);
             if handled.is_ok() {
                 handled = self.emit(&mut actions, sink);

@@ -58,8 +58,8 @@ pub(super) fn start<T: Instance + 'static>(role: Role, build: Build<T>, reports:
     let reporter = Reporter { role, to: reports.clone() };
     let live = move || {
         pollster::block_on(async {
-            let worker = match Worker::new(async move || build()).await {
-                Ok(worker) => worker,
+            let worker = match build() {
+                Ok(instance) => Worker::new(instance, async move || build()),
                 Err(error) => return drop(tell.send(Err(error))),
             };
             let _ = tell.send(Ok(()));

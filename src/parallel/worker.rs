@@ -5,7 +5,22 @@ use crate::error::{Error, Result};
 use crate::sample::Sampling;
 use crate::speculate::dsi::Feed;
 use crate::target::{Draft, Traffic};
+use std::future::poll_fn;
 use std::ops::ControlFlow;
+use std::task::Poll;
+
+/// Lets those go first who share the thread.
+pub(super) async fn pass() {
+    let mut passed = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut passed, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
 
 /// What came of a forward.
 #[derive(Default)]
@@ -29,13 +44,9 @@ pub struct Worker<T, B> {
 }
 
 impl<T: Instance, B: AsyncFn() -> Result<T>> Worker<T, B> {
-    /// `build` makes an instance, also in place of one whose device was lost.
-    ///
-    /// # Errors
-    /// What `build` reports.
-    pub async fn new(build: B) -> Result<Self> {
-        let instance = Some(build().await?);
-        Ok(Self { build, instance, text: Vec::new(), sampling: Sampling::default(), proven: true })
+    /// `build` makes another instance in place of one whose device was lost.
+    pub fn new(instance: T, build: B) -> Self {
+        Self { build, instance: Some(instance), text: Vec::new(), sampling: Sampling::default(), proven: true }
     }
 
     /// Another text. An instance that was given up gets another chance.
@@ -123,6 +134,7 @@ impl<T: Instance, B: AsyncFn() -> Result<T>> Worker<T, B> {
         for chunk in head.chunks(instance.prefill_chunk().max(1)) {
             let done = instance.cached().len();
             instance.prefill(chunk).await?;
+            pass().await;
             if done > reused && prefilled(done).is_break() {
                 return Ok(None);
             }

@@ -1,22 +1,23 @@
-//! Who writes: a session, or a target on several servers.
+//! Who writes: a session, or several instances.
 
-use super::{Crew, Parallel};
+use super::Parallel;
 use crate::error::{Error, Result};
-use crate::gpu::DeviceInfo;
+use crate::gpu::{Counters, DeviceInfo};
+use crate::model::Memory;
 use crate::options::GenerateOptions;
 use crate::session::{Generation, Progress, Prompt, Session};
 use crate::text::{Tokenizer, ToolFormat};
 use std::ops::ControlFlow;
 
 /// What continues a prompt, with the same text either way.
-pub enum Writer<C> {
+pub enum Writer {
     /// One target.
     Session(Box<Session>),
     /// Several.
-    Parallel(Box<Parallel<C>>),
+    Parallel(Box<Parallel>),
 }
 
-impl<C: Crew> Writer<C> {
+impl Writer {
     /// The session, for what several instances do not do.
     ///
     /// # Errors
@@ -37,6 +38,24 @@ impl<C: Crew> Writer<C> {
         match self {
             Self::Session(session) => session.engine().device(),
             Self::Parallel(parallel) => parallel.device(),
+        }
+    }
+
+    /// Bytes planned for the target and for the draft model, where this thread has them.
+    pub fn memory(&self) -> [Option<Memory>; 2] {
+        match self {
+            Self::Session(session) => [Some(session.engine().memory()), session.engine().draft_memory()],
+            Self::Parallel(parallel) => [None, parallel.here.borrow().as_ref().map(|on| on.memory)],
+        }
+    }
+
+    /// What was asked of this thread's device so far.
+    pub fn counters(&self) -> Counters {
+        match self {
+            Self::Session(session) => session.engine().counters(),
+            Self::Parallel(parallel) => {
+                parallel.here.borrow().as_ref().map(|on| on.device.counters()).unwrap_or_default()
+            }
         }
     }
 

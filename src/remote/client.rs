@@ -36,6 +36,7 @@ impl From<String> for Failed {
 }
 
 /// One of several servers.
+#[derive(Clone)]
 struct Replica {
     url: String,
     /// How it is asked, once it was met.
@@ -52,6 +53,7 @@ pub(super) struct Sent {
 }
 
 /// Asks the servers of an endpoint.
+#[derive(Clone)]
 pub(super) struct Client {
     transport: Rc<dyn Transport>,
     endpoint: Endpoint,
@@ -72,7 +74,13 @@ impl Client {
         let replica = |url: &String| Replica { url: url.clone(), dialect: None, tells_cached: true };
         let replicas = endpoint.urls.iter().map(replica).collect();
         let (traffic, warnings) = (Traffic::default(), Vec::new());
-        let mut client = Self { transport, endpoint, probe, replicas, at: 0, longest: None, traffic, warnings };
+        let client = Self { transport, endpoint, probe, replicas, at: 0, longest: None, traffic, warnings };
+        client.beginning_with(0).await
+    }
+
+    /// The same, of the first server that answers from this one on.
+    pub async fn beginning_with(&self, replica: usize) -> Result<Self> {
+        let mut client = Self { at: replica % self.replicas.len(), traffic: Traffic::default(), ..self.clone() };
         // Who starts a program does not want to wait for long.
         let mut tries = Tries::new(client.replicas.len(), client.endpoint.patience.min(5.0));
         loop {

@@ -66,13 +66,6 @@ impl Endpoint {
         }
         Ok(Self { urls, model, api_key: None, timeout: 120.0, patience: 120.0 })
     }
-
-    /// The same servers, beginning with another one.
-    pub fn beginning_with(mut self, replica: usize) -> Self {
-        let count = self.urls.len();
-        self.urls.rotate_left(replica % count);
-        self
-    }
 }
 
 /// An address to which paths can be appended; OpenAI's clients want `/v1` behind it.
@@ -105,8 +98,6 @@ mod tests {
             assert!(!error.to_string().contains("secret"), "{error}");
         }
         assert!(Endpoint::new(Vec::<String>::new(), "m").is_err());
-        let both = Endpoint::new(["http://a", "http://b"], "m").unwrap();
-        assert_eq!(both.beginning_with(3).urls, ["http://b", "http://a"]);
     }
 
     #[test]

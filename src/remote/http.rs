@@ -16,22 +16,11 @@ const CONNECTING: u64 = 10;
 
 type Pieces = mpsc::UnboundedReceiver<Result<Piece, String>>;
 
-/// Connections to the servers of an endpoint.
+/// Connections to the servers of an endpoint: nothing is connected at first.
+#[derive(Default)]
 pub struct Http {
-    agent: Rc<RefCell<Agent>>,
-}
-
-impl Http {
-    /// Nothing is connected yet.
-    pub fn new() -> Self {
-        Self { agent: Rc::new(RefCell::new(agent())) }
-    }
-}
-
-impl Default for Http {
-    fn default() -> Self {
-        Self::new()
-    }
+    /// Those without a request, which have one at a time.
+    idle: Rc<RefCell<Vec<Agent>>>,
 }
 
 fn agent() -> Agent {
@@ -47,16 +36,17 @@ fn agent() -> Agent {
 impl Transport for Http {
     fn send(&self, request: Request) -> Box<dyn Incoming> {
         let (tell, pieces) = mpsc::unbounded();
-        let agent = self.agent.borrow().clone();
+        let agent = self.idle.borrow_mut().pop().unwrap_or_else(agent);
+        let own = agent.clone();
         let exchange = move || {
-            if let Err(reason) = exchange(&agent, &request, &tell) {
+            if let Err(reason) = exchange(&own, &request, &tell) {
                 // Nobody may be left to hear it.
                 let _ = tell.unbounded_send(Err(reason));
             }
         };
         // Without a thread there are no pieces either.
         let _ = thread::Builder::new().name("request".into()).spawn(exchange);
-        Box::new(Exchange { pieces, began: false, ended: false, agent: self.agent.clone() })
+        Box::new(Exchange { pieces, began: false, ended: false, agent, idle: self.idle.clone() })
     }
 
     fn pause(&self, seconds: f64) -> Later<'_, ()> {
@@ -127,7 +117,8 @@ struct Exchange {
     pieces: Pieces,
     began: bool,
     ended: bool,
-    agent: Rc<RefCell<Agent>>,
+    agent: Agent,
+    idle: Rc<RefCell<Vec<Agent>>>,
 }
 
 impl Incoming for Exchange {
@@ -146,9 +137,12 @@ impl Incoming for Exchange {
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        if !self.ended {
-            // Closes its connection; with the agent go the others that it has, all of them idle.
-            self.agent.replace(agent()).shutdown();
+        let agent = self.agent.clone();
+        if self.ended {
+            self.idle.borrow_mut().push(agent);
+        } else {
+            // Closes its connection.
+            agent.shutdown();
         }
     }
 }

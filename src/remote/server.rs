@@ -50,7 +50,18 @@ impl Server {
         context: Option<usize>,
     ) -> Result<Self> {
         let vocab = probe.vocab_size();
-        let client = Client::connect(transport, endpoint, probe).await?;
+        Ok(Self::new(Client::connect(transport, endpoint, probe).await?, vocab, context))
+    }
+
+    /// Another target there, which asks the servers from this one on.
+    ///
+    /// # Errors
+    /// As [`Self::connect`].
+    pub async fn beginning_with(&self, replica: usize) -> Result<Self> {
+        Ok(Self::new(self.client.beginning_with(replica).await?, self.vocab, Some(self.capacity)))
+    }
+
+    fn new(client: Client, vocab: u32, context: Option<usize>) -> Self {
         // A token is written behind what was read.
         let longest = client.longest.map(|longest| longest.saturating_sub(1));
         let capacity = [context, longest].into_iter().flatten().min().unwrap_or(4096);
@@ -63,7 +74,7 @@ impl Server {
             max_binding_size: 0,
             software: false,
         };
-        Ok(Self { client, info, vocab, capacity, cached: Vec::new(), round: None, repeats: false })
+        Self { client, info, vocab, capacity, cached: Vec::new(), round: None, repeats: false }
     }
 
     /// Where the target is, in place of a device: the server's address and its engine.

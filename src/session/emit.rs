@@ -7,7 +7,10 @@ use crate::options::GenerateOptions;
 use crate::speculate::{Origin, Stats};
 use crate::target::Logprobs;
 use crate::text::{StopStrings, TextStream, Tokenizer};
+use std::future::poll_fn;
 use std::ops::ControlFlow;
+use std::pin::pin;
+use std::task::Poll;
 
 /// Where emitted tokens go.
 pub trait Sink {
@@ -36,10 +39,20 @@ pub trait Sink {
         ControlFlow::Continue(())
     }
 
-    /// A round is waited for.
+    /// Something is waited for. Breaks when it is not wanted any more.
     fn waiting(&mut self) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
+}
+
+/// What comes of something that is waited for, unless the sink wants no more before.
+pub(crate) async fn unless_left<T>(sink: &mut impl Sink, awaited: impl Future<Output = T>) -> ControlFlow<(), T> {
+    let mut awaited = pin!(awaited);
+    poll_fn(|context| match awaited.as_mut().poll(context) {
+        Poll::Pending if sink.waiting().is_break() => Poll::Ready(ControlFlow::Break(())),
+        polled => polled.map(ControlFlow::Continue),
+    })
+    .await
 }
 
 /// Tokens -> text, stop strings, the caller.

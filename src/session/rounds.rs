@@ -1,13 +1,10 @@
 //! The loop: prefill, then rounds of draft, verify, accept, emit.
 
-use super::Sink;
+use super::{Sink, unless_left};
 use crate::error::{Error, Result};
 use crate::speculate::{Accepted, Drafter, Origin, Round, Stats, accept};
 use crate::target::{Draft, Logprobs, Queue, Verified};
-use std::future::poll_fn;
 use std::ops::ControlFlow;
-use std::pin::pin;
-use std::task::Poll;
 use web_time::Instant;
 
 /// A text in progress: all that another device needs in order to go on with it.
@@ -158,12 +155,10 @@ async fn finish(target: &mut impl Queue, sink: &mut impl Sink) -> Result<Control
     if !target.is_far() {
         return target.finish().await.map(ControlFlow::Continue);
     }
-    let mut finishing = pin!(target.finish());
-    poll_fn(|context| match finishing.as_mut().poll(context) {
-        Poll::Pending if sink.waiting().is_break() => Poll::Ready(Ok(ControlFlow::Break(()))),
-        verified => verified.map_ok(ControlFlow::Continue),
-    })
-    .await
+    match unless_left(sink, target.finish()).await {
+        ControlFlow::Continue(verified) => verified.map(ControlFlow::Continue),
+        ControlFlow::Break(()) => Ok(ControlFlow::Break(())),
+    }
 }
 
 /// The rounds, after `prefilled` tokens were read.

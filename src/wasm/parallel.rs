@@ -3,20 +3,17 @@
 use super::files::{Files, JsSource, Thrown, hear};
 use super::session::JsSession;
 use super::to_value;
-use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::gpu::{DeviceInfo, GpuOptions};
-use crate::model::Memory;
+use crate::gpu::DeviceInfo;
 use crate::options::{DeviceChoice, LoadOptions};
-use crate::parallel::{Crew, Inbox, Order, Prepared, Report, Role, Worker, Writer, load_alone, work};
+use crate::parallel::{Crew, Here, Inbox, Order, Prepared, Report, Role, Worker, Writer, set_up, work};
+use crate::remote::Later;
 use crate::sample::Sampling;
 use futures_channel::mpsc::{UnboundedSender, unbounded};
 use js_sys::Function;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_wasm_bindgen::{Deserializer, from_value};
-use std::cell::RefCell;
-use std::rc::Rc;
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::spawn_local;
 
@@ -60,7 +57,7 @@ impl Crew for JsCrew {
         self.workers.begin(to_value(&Order::Begin { text: self.text, sampling: sampling.clone() }));
     }
 
-    fn order(&self, to: Role, order: Order) {
+    fn order(&mut self, to: Role, order: Order) {
         let to = match to {
             Role::Server(server) => server,
             Role::Drafter => self.sp_degree,
@@ -68,13 +65,15 @@ impl Crew for JsCrew {
         self.workers.order(to, to_value(&order));
     }
 
-    async fn report(&mut self, within: Option<f64>) -> Result<Option<Report>> {
-        loop {
-            match read(self.workers.report(within.map(|seconds| 1000.0 * seconds)).await)? {
-                Some(NumberedReport { text: Some(text), .. }) if text != self.text => {}
-                other => return Ok(other.map(|NumberedReport { report, .. }| report)),
+    fn report(&mut self, within: Option<f64>) -> Later<'_, Result<Option<Report>>> {
+        Box::pin(async move {
+            loop {
+                match read(self.workers.report(within.map(|seconds| 1000.0 * seconds)).await)? {
+                    Some(NumberedReport { text: Some(text), .. }) if text != self.text => {}
+                    other => return Ok(other.map(|NumberedReport { report, .. }| report)),
+                }
             }
-        }
+        })
     }
 }
 
@@ -129,20 +128,14 @@ pub async fn load_parallel(
 #[wasm_bindgen(js_name = Server)]
 pub struct JsServer {
     orders: UnboundedSender<Order>,
-    on: Rc<RefCell<Option<On>>>,
-}
-
-/// The device of an instance, and what it takes of it.
-struct On {
-    device: Device,
-    memory: Memory,
+    on: Here,
 }
 
 /// Loads a model as server `index` of the target or, with the target's positions as `context`, as the draft model, on the
 /// adapter that saves power if `low_power`, and works from then on. `progress(loaded, total)` hears of bytes on the GPU, `tell({text, report})` of what is done.
 ///
 /// # Errors
-/// As [`load_alone`], and what the source throws.
+/// As [`set_up`], and what the source throws.
 #[wasm_bindgen]
 pub async fn serve(
     files: Files,
@@ -155,22 +148,17 @@ pub async fn serve(
 ) -> Result<JsServer, JsValue> {
     let thrown = Thrown::default();
     let source = JsSource::new(files, &thrown);
-    let options = LoadOptions::read(Deserializer::from(options))?;
-    let on = Rc::new(RefCell::new(None));
-    let here = on.clone();
-    let build = async move || {
-        let wanted = match options.draft_device {
-            DeviceChoice::Cpu if context.is_some() => DeviceChoice::Cpu,
-            _ if options.sp_degree > 1 => DeviceChoice::Webgpu,
-            _ => options.device,
-        };
-        let (device, _) =
-            Device::open(&options.clone().device(wanted), &GpuOptions { low_power, ..GpuOptions::default() }).await?;
-        let engine = load_alone(&device, source.clone(), context, &options, &mut hear(progress.clone())).await?;
-        here.replace(Some(On { device, memory: engine.memory() }));
-        Ok(engine)
+    let mut options = LoadOptions::read(Deserializer::from(options))?;
+    options.device = match options.draft_device {
+        DeviceChoice::Cpu if context.is_some() => DeviceChoice::Cpu,
+        _ if options.sp_degree > 1 => DeviceChoice::Webgpu,
+        _ => options.device,
     };
-    let worker = thrown.or(Worker::new(build).await)?;
+    let on = Here::default();
+    let here = on.clone();
+    let build =
+        async move || set_up(source.clone(), context, &options, low_power, &here, &mut hear(progress.clone())).await;
+    let worker = Worker::new(thrown.or(build().await)?, build);
     let (orders, inbox) = unbounded();
     let role = if context.is_some() { Role::Drafter } else { Role::Server(index) };
     let tell = move |text: u64, report: Report| {

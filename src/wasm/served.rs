@@ -2,13 +2,10 @@
 
 use super::files::{Files, JsSource, Thrown, hear, message};
 use super::session::JsSession;
-use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::gpu::GpuOptions;
-use crate::options::{DeviceChoice, LoadOptions};
+use crate::options::LoadOptions;
 use crate::parallel::Writer;
 use crate::remote::{Endpoint, Incoming, Key, Later, Piece, Request, Transport};
-use crate::session::Session;
 use js_sys::{Function, Reflect, Uint8Array};
 use serde::Deserialize;
 use serde_wasm_bindgen::{Deserializer, from_value};
@@ -83,7 +80,7 @@ struct Server {
 /// and loads a draft model here, unless it is null.
 ///
 /// # Errors
-/// As [`Session::connect`], and what the sources throw.
+/// As [`Writer::connect`], and what the sources throw.
 #[wasm_bindgen]
 pub async fn connect(
     sender: Sender,
@@ -102,22 +99,8 @@ pub async fn connect(
             from_value(server).map_err(|error| Error::Internal { reason: error.to_string() })?;
         let mut endpoint = Endpoint::new(urls, model)?;
         endpoint.api_key = api_key.as_deref().map(Key::new).transpose()?;
-        if options.sp_degree > 1 {
-            let allowed = "1 in a page, where the target is on a server".into();
-            let value = options.sp_degree.to_string();
-            return Err(Error::BadOption { option: "sp_degree".into(), value, allowed });
-        }
-        let (mut drafting, mut warning) = (None, None);
-        if let Some(files) = assistant {
-            let device = if options.draft_device == DeviceChoice::Cpu { DeviceChoice::Cpu } else { options.device };
-            let (device, reason) = Device::open(&options.clone().device(device), &GpuOptions::default()).await?;
-            (drafting, warning) = (Some((device, files)), reason);
-        }
-        let progress = &mut hear(progress);
-        let mut session = Session::connect(Rc::new(sender), &endpoint, words, drafting, &options, progress).await?;
-        session.warnings.extend(warning);
-        Ok(session)
+        Writer::connect(Rc::new(sender), &endpoint, words, assistant, &options, &mut hear(progress)).await
     };
-    let session = thrown.or(connected.await)?;
-    Ok(JsSession(Writer::Session(Box::new(session)), thrown))
+    let writer = thrown.or(connected.await)?;
+    Ok(JsSession(writer, thrown))
 }

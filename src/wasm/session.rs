@@ -2,11 +2,10 @@
 
 use super::constraint::{ForeignGrammars, JsGrammars};
 use super::files::{Files, JsSource, Thrown, hear};
-use super::parallel::JsCrew;
 use super::team::{JsTeam, others};
 use super::to_value;
 use crate::cpu::Processor;
-use crate::device::{Device, Engine};
+use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::gpu::GpuOptions;
 use crate::load::ModelFiles;
@@ -26,7 +25,7 @@ use wasm_bindgen_futures::JsFuture;
 
 /// A loaded model pair, or a target in several workers.
 #[wasm_bindgen(js_name = Session)]
-pub struct JsSession(pub(super) Writer<JsCrew>, pub(super) Thrown);
+pub struct JsSession(pub(super) Writer, pub(super) Thrown);
 
 /// Loads a target and, unless it is null, a draft model. Where they run on the CPU, the team takes part. `progress(loaded, total)` hears of bytes on the GPU.
 ///
@@ -228,21 +227,14 @@ impl JsSession {
         to_value(&self.0.tool_format())
     }
 
-    /// Bytes on the GPU: `{target, draft}`, each `{weights, kv, scratch, read_per_token}`. Null where workers have the models.
+    /// Bytes on the GPU: `{target, draft}`, each `{weights, kv, scratch, read_per_token}`, without what other workers have.
     pub fn memory(&self) -> JsValue {
-        let memory = self.engine().map(|engine| json!({ "target": engine.memory(), "draft": engine.draft_memory() }));
-        to_value(&memory)
+        let [target, draft] = self.0.memory();
+        to_value(&json!({ "target": target.unwrap_or_default(), "draft": draft }))
     }
 
-    /// What was asked of the device so far. Null where workers have the models.
+    /// What was asked of the device so far, without what other workers asked.
     pub fn counters(&self) -> JsValue {
-        to_value(&self.engine().map(|engine| engine.counters()))
-    }
-
-    fn engine(&self) -> Option<&Engine> {
-        match &self.0 {
-            Writer::Session(session) => Some(session.engine()),
-            Writer::Parallel(_) => None,
-        }
+        to_value(&self.0.counters())
     }
 }

@@ -19,9 +19,21 @@ use foretoken::internals::weights::{Dtype, Folder, Memory, Source, Weights, narr
 use foretoken::{KvDtype, WeightDtype};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::Duration;
 
 pub fn run<T>(future: impl Future<Output = T>) -> T {
     pollster::block_on(future)
+}
+
+/// Fails a test that hangs, instead of waiting with it.
+pub fn within<T: Send + 'static>(seconds: u64, work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, result) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || done.send(work()));
+    match result.recv_timeout(Duration::from_secs(seconds)) {
+        Ok(result) => result,
+        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("it hangs"),
+        Err(_) => std::panic::resume_unwind(thread.join().err().unwrap()),
+    }
 }
 
 /// A missing adapter fails the test: it never skips it.

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, Barrier, Condvar, LazyLock, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -83,6 +83,8 @@ pub struct Answer {
     pub cut: Option<usize>,
     /// Comes first.
     pub delay: Duration,
+    /// Comes first: as many requests as meet here are answered together.
+    pub meets: Option<Arc<Barrier>>,
 }
 
 impl Answer {
@@ -116,7 +118,7 @@ struct State {
     misbehave: Mutex<Misbehave>,
     log: Mutex<Vec<Asked>>,
     /// Requests whose client was gone before they were answered.
-    aborted: Mutex<usize>,
+    aborted: (Mutex<usize>, Condvar),
 }
 
 impl Served {
@@ -144,8 +146,10 @@ impl Served {
         std::mem::take(&mut *self.state.log.lock().unwrap())
     }
 
-    pub fn aborted(&self) -> usize {
-        *self.state.aborted.lock().unwrap()
+    /// Waits for that many requests whose client was gone before they were answered.
+    pub fn wait_for_aborted(&self, count: usize) {
+        let (aborted, changed) = &self.state.aborted;
+        drop(changed.wait_while(aborted.lock().unwrap(), |aborted| *aborted < count).unwrap());
     }
 }
 
@@ -157,9 +161,11 @@ impl State {
             let honest = self.answer(&asked);
             let answer = (self.misbehave.lock().unwrap())(&asked, honest);
             if !answer.delay.is_zero() && is_gone_after(&stream, answer.delay) {
-                *self.aborted.lock().unwrap() += 1;
+                *self.aborted.0.lock().unwrap() += 1;
+                self.aborted.1.notify_all();
                 return;
             }
+            answer.meets.as_ref().map(|others| others.wait());
             if self.write(&mut stream, &answer).is_err() || answer.cut.is_some() {
                 return;
             }
