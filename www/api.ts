@@ -67,15 +67,13 @@ export type Server = {
   tokenizer?: Model;
 };
 
-/** a model and how to load it: on this device, if there is not more to download than that, or on a server */
+/** a model on this device, or on a server, and how to load it, if there is not more to download than that */
 export type Candidate =
   | Model
-  | ({
-      model: Model;
+  | (({ model: Model } | Server) & {
       /** bytes, the draft model's included, those left out that the browser has kept; 0: only what it has kept */
       max_download?: number;
-    } & LoadOptions)
-  | Server;
+    } & LoadOptions);
 
 /** a candidate that does not serve, and why */
 export type Skipped = { model: string; url?: string; code: ErrorCode; message: string };
@@ -183,7 +181,8 @@ export type LoadOptions = {
   prompt_cache_bytes?: number;
   /**
    * instances of the target that verify at the same time (distributed speculative inference), 1 to 8, each in a worker with its
-   * own GPU device, weights and KV cache; 1 by default. Pays only where they really run at the same time
+   * own GPU device, weights and KV cache; 1 by default. Pays only where they really run at the same time. Of a target on servers: requests
+   * that are under way at the same time
    */
   sp_degree?: number;
   /**

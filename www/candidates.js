@@ -24,7 +24,7 @@ export async function loadFirst(given, options) {
     } catch (error) {
       // The app made a mistake, or has ended it.
       if (!(error instanceof ForetokenError) || ["bad-option", "aborted"].includes(error.code)) throw error;
-      skipped.push({ model: called(model), ...(url && { url: String(url) }), code: error.code, message: error.message });
+      skipped.push({ model: called(model), ...(url && { url: [url].flat().join(", ") }), code: error.code, message: error.message });
     }
   }
   const reasons = skipped.map(({ model, url, message }) => `${url ? `${model} at ${url}` : model}: ${message}`);
@@ -45,12 +45,11 @@ const called = (model) => (typeof model === "string" || model instanceof URL ? S
 
 /**
  * @param {any} model
- * @param {string | URL | undefined} url
- * @param {LoadOptions & { max_download?: number, api_key?: string, tokenizer?: unknown }} options
+ * @param {any} url
+ * @param {LoadOptions & { max_download?: number, api_key?: string, tokenizer?: any }} options
  */
 async function begin(model, url, { max_download, api_key, tokenizer, ...options }) {
-  if (url && tokenizer) return Engine.load(/** @type {any} */ ({ url, model, api_key, tokenizer }), options);
-  if (url) {
+  if (url && !tokenizer) {
     const server = new OpenAI({ url, model, api_key });
     const { onProgress, signal } = options;
     // Nothing of it runs here, so that no GPU is asked for.
@@ -58,21 +57,25 @@ async function begin(model, url, { max_download, api_key, tokenizer, ...options 
     engine.chat.completions.create = /** @type {any} */ (server.create.bind(server));
     return engine;
   }
-  if (max_download !== undefined) await check(model, max_download, options);
-  return Engine.load(model, options);
+  if (max_download !== undefined) await check(url ? undefined : model, max_download, options);
+  return Engine.load(url ? { url, model, api_key, tokenizer } : model, options);
 }
 
 /**
  * Throws where more would have to be downloaded.
- * @param {any} model
+ * @param {any} model the target, if it is to be here
  * @param {number} most bytes
  * @param {LoadOptions} options
  */
-async function check(model, most, { assistant_model, assistant_file, ...options }) {
+async function check(model, most, { assistant_model, assistant_file, sp_degree, ...options }) {
   if (!(most >= 0)) throw badOption("max_download", most, "bytes, 0 or more");
   const kept = options.cache === false ? [] : await Engine.cache.list();
   let bytes = 0;
-  for (const [files, file] of [[model, options.file], ...(assistant_model ? [[assistant_model, assistant_file]] : [])]) {
+  const models = [
+    [model, options.file],
+    [assistant_model, assistant_file],
+  ];
+  for (const [files, file] of models.filter(([files]) => files)) {
     const { download_bytes, unfit } = await Engine.inspect(files, { ...options, file });
     if (unfit && files === model) throw new ForetokenError({ code: "out-of-gpu-memory", message: unfit });
     const isRemote = typeof files === "string" || files instanceof URL;

@@ -16,7 +16,8 @@ pub(super) struct Targets {
     #[arg(long, value_name = "N", value_parser = super::count, default_value_t = 1)]
     sp_degree: usize,
     /// The target is on this server of vLLM or SGLang; --model then names it for its tokenizer and configuration, without weights.
-    /// Several servers have the same: others take over where one fails, and --sp-degree asks them in turn. FORETOKEN_API_KEY is the key
+    /// Several servers have the same: others take over where one fails, and --sp-degree, so many requests under way, asks them in turn.
+    /// FORETOKEN_API_KEY is the key
     #[arg(long, value_name = "URL")]
     target_url: Vec<String>,
     /// What the target is called there [default: as --model says]

@@ -77,7 +77,7 @@ options! {
         /// A page has several only where it is cross-origin isolated.
         threads: Option<usize> = None,
         /// Instances of the target that verify at the same time, each with its own device, weights and KV cache: distributed
-        /// speculative inference.
+        /// speculative inference. Of a target on servers: requests that are under way at the same time.
         sp_degree: usize = 1,
     } with {
         /// How much text is held.

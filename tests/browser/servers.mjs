@@ -15,6 +15,19 @@ let onLeft = () => {};
 let text = [];
 /** Requests about texts until one fails. */
 let failsAfter = Infinity;
+/** Requests about texts that wait for each other: none is answered before so many are there. */
+let meeting = 0;
+/** @type {(() => void)[]} */
+let met = [];
+/** Those that are answered where the path says `dies`, before nobody is there any more. */
+let lives = Infinity;
+
+/** Waits until so many requests about texts are there. */
+const meet = (count) =>
+  new Promise((resolve) => {
+    meeting = count;
+    met = [resolve];
+  });
 
 /** What the target finds most likely behind so many tokens of a text; behind another text it says something else. */
 const next = (ids, count) => (ids.slice(0, count).every((id, at) => id === text[at]) ? (text[count] ?? 0) : 7);
@@ -46,6 +59,13 @@ async function stub(request, response) {
   if (path === "tokenize" && fault === "other") return response.end(JSON.stringify({ tokens: [5, 6, 7] }));
   if (path !== "inference/v1/generate") return response.writeHead(404).end();
   const { token_ids: ids, sampling_params: wanted, stream } = body;
+  if (fault === "dies" && isText(ids) && lives-- <= 0) return response.destroy();
+  if (isText(ids) && met.length) {
+    const all = new Promise((resolve) => met.push(resolve));
+    if (met.length > meeting) met.splice(0).forEach((resolve) => resolve());
+    await all;
+    if (silentAfter === 0) return;
+  }
   if (isText(ids) && failsAfter-- <= 0) {
     failsAfter = Infinity;
     return response.writeHead(500).end("oops");
@@ -104,12 +124,16 @@ const write = (more, options) =>
       const { load, ...target } = more;
       const engine = await Engine.load(at("ok", target), { device: "cpu", worker: "/served/worker.js", ...load });
       const { token_ids, stats } = await engine.generate(PROMPT, { max_new_tokens: 36, ...options }).result;
-      const { device, warnings } = engine;
+      const { device, memory, warnings } = engine;
+      const counters = await engine.counters();
       engine.dispose();
-      return { same: token_ids.join() === written.slice(0, 36).join(), stats, device, warnings };
+      return { same: token_ids.join() === written.slice(0, 36).join(), stats, device, memory, counters, warnings };
     },
     [more, options],
   );
+
+/** What a text of two requests at a time is loaded with. */
+const TWO = { assistant_model: "/models/tales/draft", sp_degree: 2 };
 
 export const tests = {
   async "a target on a server writes its own text, whoever drafts"() {
@@ -135,6 +159,89 @@ export const tests = {
         "the key is in headers only",
       );
     }
+  },
+
+  async "several requests are under way at the same time"() {
+    for (const [name, load, options] of [
+      ["draft model", TWO, {}],
+      ["draft model beside it", { assistant_model: "/models/tales/draft", draft_device: "cpu" }, {}],
+      ["draft model on the GPU", { ...TWO, device: "webgpu" }, {}],
+      ["a constant lookahead", { ...TWO, sp_degree: 4 }, { num_assistant_tokens_schedule: "constant" }],
+      ["lookup", { sp_degree: 2 }, { drafter: "lookup" }],
+      ["nobody", { sp_degree: 2 }, { speculation: "off" }],
+    ]) {
+      asked = [];
+      // One that is sent behind the answer to the other would never come.
+      if (load.assistant_model && load.sp_degree) meet(2);
+      const { same, stats, device, memory, counters } = await write({ load }, options);
+      check(same, `${name}: another text`);
+      equal([stats.distributed.sp_degree, device.backend, stats.traffic.num_retries, met], [load.sp_degree ?? 1, "vLLM", 0, []], name);
+      equal([memory.target.weights, memory.draft?.weights > 0], [0, !!load.assistant_model], `${name}: memory`);
+      equal(counters.submits > 0, load.device === "webgpu", `${name}: counters`);
+      if (load.assistant_model) check(stats.num_accepted_draft_tokens > 10, `${name}: ${JSON.stringify(stats)}`);
+      check(asked.filter(({ path }) => path === "tokenize").length === 1, `${name}: a server is met once`);
+    }
+  },
+
+  async "a server that dies in a text leaves it to another"() {
+    for (const load of [TWO, { ...TWO, sp_degree: 1 }]) {
+      for (const first of ["dies", "ok"]) {
+        if (load.sp_degree === 1 && first === "ok") continue;
+        lives = 2;
+        const url = [first, first === "dies" ? "ok" : "dies"].map((fault) => `${elsewhere}/${fault}/v1`);
+        const { same, stats } = await write({ url, load }, { num_assistant_tokens_schedule: "constant", overlap: false });
+        check(same, `${first}, ${load.sp_degree}: another text`);
+        check(lives < 0 && stats.traffic.num_retries > 0, `${first}, ${load.sp_degree}: ${JSON.stringify(stats.traffic)}`);
+      }
+    }
+    lives = Infinity;
+  },
+
+  async "a text is left at once while its servers are silent"() {
+    for (const load of [TWO, { ...TWO, sp_degree: 1 }]) {
+      const count = load.sp_degree;
+      const gone = new Promise((resolve) => {
+        let left = 0;
+        onLeft = () => ++left === count && resolve();
+      });
+      silentAfter = 0;
+      const there = meet(count);
+      await page.evaluate(async (load) => {
+        globalThis.engine = await Engine.load(at(), { device: "cpu", worker: "/served/worker.js", ...load });
+        globalThis.control = new AbortController();
+        globalThis.left = failed(engine.generate(PROMPT, { max_new_tokens: 30, signal: control.signal }).result);
+      }, load);
+      await there;
+      equal(await page.evaluate(() => (control.abort(), left.then(({ code }) => code))), "aborted", `${count} requests`);
+      await gone;
+      silentAfter = Infinity;
+      onLeft = () => {};
+      const goesOn = await page.evaluate(async () => {
+        const { token_ids } = await engine.generate(PROMPT, { max_new_tokens: 12 }).result;
+        engine.dispose();
+        return token_ids.join() === written.slice(0, 12).join();
+      });
+      check(goesOn, `${count} requests: another text`);
+    }
+  },
+
+  async "one of several candidates, which says for itself what drafts"() {
+    const found = await page.evaluate(async (load) => {
+      const here = { model: "/models/none" };
+      const costly = at("ok", { ...load, max_download: 1000, cache: false });
+      const engine = await Engine.load([here, at("locked"), costly, at("ok", load)], { device: "cpu", worker: "/served/worker.js" });
+      const { token_ids, stats } = await engine.generate(PROMPT, { max_new_tokens: 36 }).result;
+      const { skipped, device } = engine;
+      engine.dispose();
+      return { same: token_ids.join() === written.slice(0, 36).join(), sp_degree: stats.distributed?.sp_degree, skipped, backend: device.backend };
+    }, TWO);
+    equal([found.same, found.sp_degree, found.backend], [true, 2, "vLLM"], "who serves");
+    equal(
+      found.skipped.map(({ code, model }) => `${code} ${model}`),
+      ["not-found /models/none", "unauthorized tales", "download-too-large tales"],
+      "skipped",
+    );
+    check(!JSON.stringify(found).includes(KEY), "it shows the key");
   },
 
   async "a failure that passes costs time and nothing else"() {
@@ -169,16 +276,16 @@ export const tests = {
   },
 
   async "errors say what to do, and never the key"() {
-    const failure = (fault, options, more) =>
+    const failure = (fault, options, more, sp_degree) =>
       page.evaluate(
-        ([fault, options, more]) => {
+        ([fault, options, more, sp_degree]) => {
           const fail = async () => {
-            const engine = await Engine.load(at(fault, more), { device: "cpu", worker: "/served/worker.js" });
+            const engine = await Engine.load(at(fault, more), { device: "cpu", worker: "/served/worker.js", sp_degree });
             await engine.generate(PROMPT, options).result.finally(() => engine.dispose());
           };
           return failed(fail());
         },
-        [fault, options, more],
+        [fault, options, more, sp_degree],
       );
     for (const [fault, options, more, code, says] of [
       ["locked", {}, {}, "unauthorized", "refuses the key"],
@@ -187,13 +294,17 @@ export const tests = {
       ["ok", {}, { model: "novels" }, "not-found", "tales"],
       ["closed", {}, {}, "network", "CORS"],
       ["ok", { do_sample: true }, {}, "bad-option", "approximated"],
-      ["ok", { logprobs: true }, {}, "bad-option", "approximated"],
+      ["ok", { logprobs: true }, {}, "bad-option", "false"],
       ["ok", {}, { url: "ftp://a" }, "bad-option", "http://"],
     ]) {
-      const found = await failure(fault, options, more);
-      equal(found?.code, code, `${fault}: ${found?.message}`);
-      check(found.message.includes(says), found.message);
-      check(!JSON.stringify(found).includes(KEY), "it shows the key");
+      for (const sp_degree of [1, 2]) {
+        const found = await failure(fault, options, more, sp_degree);
+        equal(found?.code, code, `${fault}: ${found?.message}`);
+        check(found.message.includes(says), found.message);
+        check(!JSON.stringify(found).includes(KEY), "it shows the key");
+      }
     }
+    const many = await failure("ok", {}, {}, 9);
+    check(many.code === "bad-option" && many.message.includes("1 to 8"), many.message);
   },
 };

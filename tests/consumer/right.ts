@@ -127,6 +127,7 @@ export async function main(): Promise<void> {
     "owner/name",
     { model: models[0]!, max_download: 1e9, device: "webgpu" },
     { url: "https://host/v1", model: "name", api_key: "key" },
+    { url: ["https://a", "https://b"], model: "name", tokenizer: "owner/name", assistant_model: "owner/small", sp_degree: 2, max_download: 1e9 },
   ];
   const { skipped } = await Engine.load(candidates, loading);
   console.log(skipped.map(({ model, url, code, message }: Skipped) => `${model} ${url ?? ""} ${code}: ${message}`));
