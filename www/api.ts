@@ -152,7 +152,7 @@ export type LoadOptions = {
   device?: "auto" | "webgpu" | "cpu";
   /**
    * where the draft model runs: `auto`, the default, where the target runs, in turn with it; `cpu`, in a worker of its own, at the
-   * same time as the target, which pays where the GPU is busy verifying
+   * same time as the target, which pays where the GPU is busy verifying; of a target on servers, while a request is under way
    */
   draft_device?: "auto" | "cpu";
   /** positions that the KV cache can grow to, 2 to 1048576; by default what the model was made for, at most 4096 */

@@ -4,7 +4,7 @@ use super::{build_alone, open_assistant, translated, without_assistant};
 use crate::checkpoint::{self, Texts};
 use crate::device::{Device, Engine};
 use crate::error::{Error, Result};
-use crate::gpu::Gpu;
+use crate::gpu::{Gpu, GpuOptions};
 use crate::options::LoadOptions;
 use crate::remote::{self, Endpoint, Probe, Server, Transport};
 use crate::session::{Building, Learned, Origination, PromptCache, Prompts, Session};
@@ -15,7 +15,7 @@ use std::rc::Rc;
 
 impl Session {
     /// Connects to servers that have the target, whose tokenizer, configuration and chat template `words` has, weights or not; the draft
-    /// model runs on a device here. Where it cannot be loaded, there is none, and the warnings say why.
+    /// model runs where the options say. Where it cannot be loaded, there is none, and the warnings say why.
     ///
     /// # Errors
     /// As [`Server::connect`] and [`checkpoint::texts`].
@@ -23,7 +23,7 @@ impl Session {
         transport: Rc<dyn Transport>,
         endpoint: &Endpoint,
         words: S,
-        assistant: Option<(Device, A)>,
+        assistant: Option<A>,
         options: &LoadOptions,
         loaded: &mut dyn FnMut(u64, u64),
     ) -> Result<Self> {
@@ -34,10 +34,13 @@ impl Session {
         let server = Server::connect(transport, endpoint.clone(), Probe::new(&tokenizer)?, longest).await?;
         let (context, mut warnings) = (server.capacity(), server.warnings().to_vec());
         let (mut draft, mut translator) = (None, None);
-        if let Some((device, source)) = assistant {
+        if let Some(source) = assistant {
             let built = async {
+                let (device, warning) = Device::open(options, &GpuOptions::default()).await?;
                 let (model, other) = open_assistant(source, options, context).await?;
-                Ok::<_, Error>((build_alone(&device, model, false, loaded).await?, other))
+                let model = build_alone(&device, model, false, loaded).await?;
+                warnings.extend(warning);
+                Ok::<_, Error>((model, other))
             };
             match built.await {
                 Ok((model, other)) => {

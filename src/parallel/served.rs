@@ -2,9 +2,7 @@
 
 use super::{Here, Parallel, Prepared, Role, Tasks, Worker, Writer, set_up};
 use crate::checkpoint;
-use crate::device::Device;
 use crate::error::Result;
-use crate::gpu::GpuOptions;
 use crate::options::{DeviceChoice, LoadOptions};
 use crate::remote::{Endpoint, Probe, Server, Transport};
 use crate::session::Session;
@@ -30,13 +28,7 @@ impl Writer {
             let parallel = Parallel::connect(transport, endpoint, words, assistant, options, loaded).await?;
             return Ok(Self::Parallel(Box::new(parallel)));
         }
-        let (mut drafting, mut warning) = (None, None);
-        if let Some(files) = assistant {
-            let (device, reason) = Device::open(options, &GpuOptions::default()).await?;
-            (drafting, warning) = (Some((device, files)), reason);
-        }
-        let mut session = Session::connect(transport, endpoint, words, drafting, options, loaded).await?;
-        session.warnings.extend(warning);
+        let session = Session::connect(transport, endpoint, words, assistant, options, loaded).await?;
         Ok(Self::Session(Box::new(session)))
     }
 }

@@ -134,9 +134,11 @@ impl<T: Instance, B: AsyncFn() -> Result<T>> Worker<T, B> {
         for chunk in head.chunks(instance.prefill_chunk().max(1)) {
             let done = instance.cached().len();
             instance.prefill(chunk).await?;
-            pass().await;
-            if done > reused && prefilled(done).is_break() {
-                return Ok(None);
+            if done > reused {
+                pass().await;
+                if prefilled(done).is_break() {
+                    return Ok(None);
+                }
             }
         }
         let draft = Draft::Tokens(draft.to_vec());

@@ -85,7 +85,7 @@ impl Client {
         let mut tries = Tries::new(client.replicas.len(), client.endpoint.patience.min(5.0));
         loop {
             match client.meet().await {
-                Ok(_) => return Ok(client),
+                Ok(()) => return Ok(client),
                 Err(failed) => client.overcome(failed, &mut tries).await?,
             }
         }
@@ -112,9 +112,8 @@ impl Client {
     /// Lets the server write behind a text, if it was met.
     pub fn stream(&mut self, text: &[u32], most: usize) -> Option<Stream> {
         let dialect = self.replicas[self.at].dialect?;
-        self.traffic.num_requests += 1;
-        let incoming = self.post(dialect.path(), Some(dialect.continuation(&self.endpoint.model, text, most)));
-        Some(Stream::new(dialect, incoming))
+        let sent = self.send_body(dialect, dialect.continuation(&self.endpoint.model, text, most));
+        Some(Stream::new(dialect, sent.incoming))
     }
 
     /// The most likely token behind each of the last `rows` tokens of a text; those behind one that the text has otherwise may be
@@ -134,8 +133,8 @@ impl Client {
 
     /// One try.
     async fn ask(&mut self, text: &[u32], rows: usize, sent: &mut Option<Sent>) -> Result<Vec<u32>, Failed> {
-        self.meet().await?;
         if sent.is_none() {
+            self.meet().await?;
             *sent = self.send(text, rows);
         }
         let Some(Sent { replica, dialect, incoming }) = sent else { return Err("it was not met".to_owned().into()) };
@@ -165,9 +164,9 @@ impl Client {
     }
 
     /// Finds out whether the server has the model, how it is asked, and whether it means the same by a token.
-    async fn meet(&mut self) -> Result<Dialect, Failed> {
-        if let Some(dialect) = self.replicas[self.at].dialect {
-            return Ok(dialect);
+    async fn meet(&mut self) -> Result<(), Failed> {
+        if self.replicas[self.at].dialect.is_some() {
+            return Ok(());
         }
         let models = self.get("/v1/models", None).await?;
         let models: Value = serde_json::from_slice(&models).map_err(|_| "its list of models is no JSON".to_owned())?;
@@ -187,7 +186,7 @@ impl Client {
         // All texts must fit all servers that were met.
         self.longest = [self.longest, longest].into_iter().flatten().min();
         self.replicas[self.at].dialect = Some(dialect);
-        Ok(dialect)
+        Ok(())
     }
 
     /// The first way of asking that the server knows.

@@ -7,7 +7,7 @@ use std::io::Read;
 use std::rc::Rc;
 use std::thread;
 use std::time::{Duration, SystemTime};
-use ureq::Agent;
+use ureq::{Agent, AsSendBody, SendBody, http};
 
 /// Bytes that are handed on at a time.
 const PIECE: usize = 1 << 16;
@@ -69,26 +69,16 @@ fn exchange(
     Request { url, key, body, timeout }: &Request,
     tell: &mpsc::UnboundedSender<Result<Piece, String>>,
 ) -> Result<(), String> {
-    let words = |error: ureq::Error| error.to_string();
     let silence = Some(Duration::from_secs_f64(*timeout));
-    let authorization = key.as_ref().map(|key| format!("Bearer {}", key.expose()));
-    let mut response = match body {
-        None => {
-            let mut request = agent.get(url).config().timeout_recv_response(silence).timeout_per_read(silence).build();
-            if let Some(authorization) = &authorization {
-                request = request.header("Authorization", authorization);
-            }
-            request.call()
-        }
-        Some(body) => {
-            let mut request = agent.post(url).config().timeout_recv_response(silence).timeout_per_read(silence).build();
-            if let Some(authorization) = &authorization {
-                request = request.header("Authorization", authorization);
-            }
-            request.content_type("application/json").send(body)
-        }
+    let mut asked = http::Request::builder().uri(url).header("Content-Type", "application/json");
+    if let Some(key) = key {
+        asked = asked.header("Authorization", format!("Bearer {}", key.expose()));
     }
-    .map_err(words)?;
+    let (mut sent, mut nothing) = (body.as_deref().unwrap_or_default(), SendBody::none());
+    let asked = if body.is_some() { asked.method("POST").body(sent.as_body()) } else { asked.body(nothing.as_body()) };
+    let asked = asked.map_err(|error| error.to_string())?;
+    let asked = agent.configure_request(asked).timeout_recv_response(silence).timeout_per_read(silence).build();
+    let mut response = agent.run(asked).map_err(|error| error.to_string())?;
     let retry_after = response.headers().get("retry-after").and_then(|said| seconds(said.to_str().ok()?));
     let head = Piece::Head { status: response.status().as_u16(), retry_after };
     let mut body = response.body_mut().as_reader();
