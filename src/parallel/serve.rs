@@ -47,9 +47,7 @@ impl Inbox {
         };
         self.has_more() && self.waiting.iter().any(voids)
     }
-}
 
-impl Inbox {
     /// Waits until a task's result is of no use any more.
     async fn voided(&mut self, task: TaskId) {
         while !self.is_void(task) {

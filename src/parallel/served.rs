@@ -49,20 +49,20 @@ impl Parallel {
     ) -> Result<Self> {
         let texts = checkpoint::texts(words, options.file.as_deref()).await?;
         let probe = Probe::new(&texts.tokenizer)?;
-        let mut context = options.context.max_context.or(texts.positions);
-        let first = Rc::new(Server::connect(transport.clone(), endpoint.clone(), probe, context).await?);
-        let (info, mut warnings, mut tasks) = (first.info().clone(), Vec::new(), Tasks::new(transport));
+        let longest = options.context.max_context.or(texts.positions);
+        let first = Rc::new(Server::connect(transport.clone(), endpoint.clone(), probe, longest).await?);
+        let (info, mut context) = (first.info().clone(), first.capacity());
+        let (mut tasks, mut warnings) = (Tasks::new(transport), Vec::new());
         for at in 0..options.sp_degree {
             let first = first.clone();
             let build = async move || first.beginning_with(at).await;
             let server = build().await?;
-            context = context.into_iter().chain([server.capacity()]).min();
+            context = context.min(server.capacity());
             warnings.extend_from_slice(server.warnings());
             tasks.add(Role::Server(at), Worker::new(server, build));
         }
         warnings.sort();
         warnings.dedup();
-        let context = context.unwrap_or_default();
         let mut prepared = Prepared::of_texts(texts, context, warnings, assistant.clone(), options).await;
         let (here, mut failed) = (Here::default(), None);
         if let Some(files) = assistant.filter(|_| prepared.with_drafter) {

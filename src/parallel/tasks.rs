@@ -77,25 +77,37 @@ impl Crew for Tasks {
     }
 
     fn report(&mut self, within: Option<f64>) -> Later<'_, Result<Option<Report>>> {
-        let Self { tasks, text, reports, clock, .. } = self;
-        let mut late = within.map(|seconds| clock.pause(seconds));
-        Box::pin(poll_fn(move |context| {
-            let mut told = || loop {
-                match reports.try_recv() {
-                    Ok((of, report)) if of == *text => return Some(Poll::Ready(Ok(Some(report)))),
+        Box::pin(async move {
+            // What has come from servers is heard before the drafter computes.
+            Ok(match self.told(self.sp_degree, Some(0.0)).await {
+                None => self.told(self.tasks.len(), within).await,
+                told => told,
+            })
+        })
+    }
+}
+
+impl Tasks {
+    /// The next report while the first `count` tasks go on; none where it does not come within so many seconds.
+    async fn told(&mut self, count: usize, within: Option<f64>) -> Option<Report> {
+        let mut late = within.map(|seconds| self.clock.pause(seconds));
+        poll_fn(|context| {
+            let mut heard = || loop {
+                match self.reports.try_recv() {
+                    Ok((text, report)) if text == self.text => return Some(Poll::Ready(Some(report))),
                     Ok(_) => {}
                     Err(_) => return None,
                 }
             };
-            for task in &mut *tasks {
-                // Before anybody computes.
-                if let Some(report) = told() {
+            for task in &mut self.tasks[..count] {
+                if let Some(report) = heard() {
                     return report;
                 }
                 let _ = task.work.as_mut().poll(context);
             }
-            let late = || late.as_mut().map_or(Poll::Pending, |late| late.as_mut().poll(context).map(|()| Ok(None)));
-            told().unwrap_or_else(late)
-        }))
+            let late = || late.as_mut().map_or(Poll::Pending, |late| late.as_mut().poll(context).map(|()| None));
+            heard().unwrap_or_else(late)
+        })
+        .await
     }
 }

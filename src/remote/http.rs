@@ -56,7 +56,7 @@ impl Transport for Http {
                 thread::sleep(Duration::from_secs_f64(seconds));
                 let _: Result<(), ()> = tell.send(());
             };
-            if thread::Builder::new().name("pause".into()).spawn(pause).is_ok() {
+            if seconds > 0.0 && thread::Builder::new().name("pause".into()).spawn(pause).is_ok() {
                 let _ = passed.await;
             }
         })

@@ -44,6 +44,6 @@ pub trait Transport {
     /// Sends one, at once.
     fn send(&self, request: Request) -> Box<dyn Incoming>;
 
-    /// Waits.
+    /// Waits; no seconds: only until what has come meanwhile was let in.
     fn pause(&self, seconds: f64) -> Later<'_, ()>;
 }
