@@ -87,6 +87,13 @@ pub enum Engine {
     Server(Box<remote::Engine<Engine>>),
 }
 
+/// Without a draft model.
+impl From<remote::Server> for Engine {
+    fn from(server: remote::Server) -> Self {
+        Self::Server(Box::new(remote::Engine::new(server, None)))
+    }
+}
+
 /// What an engine had cached of a text.
 pub enum Snapshot {
     /// On a GPU.

@@ -41,12 +41,11 @@ use crate::device::Engine;
 use crate::error::{Error, Result};
 use crate::gpu::DeviceInfo;
 use crate::options::{Acceptance, Arithmetic, DrafterChoice, GenerateOptions, Schedule, Speculation};
-use crate::remote::Server;
 use crate::sample::Sampling;
 use crate::session::{Emitter, Generation, Progress, Prompt, Prompts, setup};
 use crate::speculate::PromptLookup;
 use crate::speculate::dsi::Tuner;
-use crate::target::{MAX_DRAFT, Target};
+use crate::target::{MAX_DRAFT, Queue, Target};
 use crate::text::{Tokenizer, ToolFormat};
 use std::ops::ControlFlow;
 
@@ -73,20 +72,14 @@ impl Instance for Engine {
     fn sample_by(&mut self, sampling: &Sampling) -> Result<()> {
         self.sample_by(sampling)
     }
-}
 
-impl Instance for Server {
-    fn sample_by(&mut self, sampling: &Sampling) -> Result<()> {
-        self.sample_by(sampling)
-    }
-
-    /// What comes before is read by the server, for nothing where it is known there.
+    /// What comes before is read by a server, for nothing where it is known there.
     fn forward_rows(&self, wanted: usize) -> usize {
-        wanted
+        if self.is_far() { wanted } else { MAX_DRAFT + 1 }
     }
 
     fn breaks_off(&self) -> bool {
-        true
+        self.is_far()
     }
 }
 

@@ -62,7 +62,7 @@ fn connect_several(endpoint: &Endpoint, with_assistant: bool, sp_degree: usize) 
 
 fn connect_by(endpoint: &Endpoint, with_assistant: bool, load: &LoadOptions) -> Result<Writer> {
     let (transport, assistant) = (Rc::new(Http::default()), with_assistant.then(|| folder("draft")));
-    run(Writer::connect(transport, endpoint, folder("target"), assistant, load, &mut |_, _| ()))
+    run(Writer::connect(transport, endpoint.clone(), folder("target"), assistant, load, &mut |_, _| ()))
 }
 
 /// Requests about texts are numbered from 0 on, once `armed`; these are answered otherwise.

@@ -74,7 +74,7 @@ pub(super) async fn load(pair: &Pair, targets: &Targets, options: &LoadOptions) 
     match targets.endpoint(pair)? {
         Some(endpoint) => {
             let (transport, words, assistant) = (Rc::new(Http::default()), pair.words()?, pair.assistant()?);
-            Writer::connect(transport, &endpoint, words, assistant, options, &mut loaded).await
+            Writer::connect(transport, endpoint, words, assistant, options, &mut loaded).await
         }
         None => Writer::load(pair.target()?, pair.assistant()?, options, &mut loaded).await,
     }

@@ -138,7 +138,7 @@ impl EngineBuilder {
             endpoint.api_key = self.served.key.transpose()?;
             return pollster::block_on(Writer::connect(
                 Rc::new(Http::default()),
-                &endpoint,
+                endpoint,
                 words,
                 assistant,
                 &self.options,

@@ -1,12 +1,12 @@
 //! A target on a server and the files of its tokenizer -> a session, with a draft model here if there is one.
 
 use super::{build_alone, open_assistant, translated, without_assistant};
-use crate::checkpoint::{self, Texts};
+use crate::checkpoint::Texts;
 use crate::device::{Device, Engine};
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::gpu::{Gpu, GpuOptions};
 use crate::options::LoadOptions;
-use crate::remote::{self, Endpoint, Probe, Server, Transport};
+use crate::remote::{self, Server};
 use crate::session::{Building, Learned, Origination, PromptCache, Prompts, Session};
 use crate::target::Target;
 use crate::text::Translator;
@@ -14,24 +14,17 @@ use crate::weights::Source;
 use std::rc::Rc;
 
 impl Session {
-    /// Connects to servers that have the target, whose tokenizer, configuration and chat template `words` has, weights or not; the draft
-    /// model runs where the options say. Where it cannot be loaded, there is none, and the warnings say why.
-    ///
-    /// # Errors
-    /// As [`Server::connect`] and [`checkpoint::texts`].
-    pub async fn connect<S: Source + 'static, A: Source + 'static>(
-        transport: Rc<dyn Transport>,
-        endpoint: &Endpoint,
-        words: S,
+    /// With a target on a server and, if given, a draft model here, where the options say. One that cannot be loaded is left out, and
+    /// the warnings say why.
+    pub async fn served<A: Source + 'static>(
+        server: Server,
+        texts: Texts,
         assistant: Option<A>,
         options: &LoadOptions,
         loaded: &mut dyn FnMut(u64, u64),
-    ) -> Result<Self> {
-        let Texts { tokenizer, template, sampling, tokens, positions } =
-            checkpoint::texts(words, options.file.as_deref()).await?;
+    ) -> Self {
+        let Texts { tokenizer, template, sampling, tokens, .. } = texts;
         let tokenizer = Rc::new(tokenizer);
-        let longest = options.context.max_context.or(positions);
-        let server = Server::connect(transport, endpoint.clone(), Probe::new(&tokenizer)?, longest).await?;
         let (context, mut warnings) = (server.capacity(), server.warnings().to_vec());
         let (mut draft, mut translator) = (None, None);
         if let Some(source) = assistant {
@@ -53,14 +46,15 @@ impl Session {
                 Err(error) => warnings.push(without_assistant(&error)),
             }
         }
-        let mut engine = Engine::Server(Box::new(remote::Engine::new(server, draft)));
+        let mut engine = remote::Engine::new(server, draft);
         if let Some(translator) = translator {
-            engine.translate_by(Box::new(translator))?;
+            engine.translate_by(Box::new(translator));
         }
+        let mut engine = Engine::Server(Box::new(engine));
         let learned = Learned::new(&mut engine).await;
         let prompts = Prompts { tokenizer, template, sampling, spec: tokens, context };
         let (prompt_cache, origin) = (PromptCache::new(0), Box::new(Elsewhere));
-        Ok(Self { engine, prompts, learned, prompt_cache, grammars: None, origin, warnings })
+        Self { engine, prompts, learned, prompt_cache, grammars: None, origin, warnings }
     }
 }
 

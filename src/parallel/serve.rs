@@ -3,7 +3,7 @@
 use super::Instance;
 use super::crew::{Order, Report, Role};
 use super::worker::{Read, Worker, pass};
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::speculate::dsi::TaskId;
 use futures_channel::mpsc::UnboundedReceiver;
 use std::collections::VecDeque;
@@ -70,25 +70,18 @@ async fn unless<T>(stopped: impl Future<Output = ()>, work: impl Future<Output =
     .await
 }
 
-/// Carries out orders until nobody is left to give one. `tell` takes the number of a text and a report on it.
-pub async fn work<T: Instance, B: AsyncFn() -> Result<T>>(
-    role: Role,
-    worker: Worker<T, B>,
-    inbox: Inbox,
-    tell: impl FnMut(u64, Report),
-) {
+/// Takes the number of a text and a report on it.
+pub type Tell = Box<dyn FnMut(u64, Report)>;
+
+/// Carries out orders until nobody is left to give one.
+pub async fn work<T: Instance>(role: Role, worker: Worker<T>, inbox: Inbox, tell: Tell) {
     match role {
         Role::Server(server) => serve(server, worker, inbox, tell).await,
         Role::Drafter => draft(worker, inbox, tell).await,
     }
 }
 
-async fn serve<T: Instance, B: AsyncFn() -> Result<T>>(
-    server: usize,
-    mut worker: Worker<T, B>,
-    mut inbox: Inbox,
-    mut tell: impl FnMut(u64, Report),
-) {
+async fn serve<T: Instance>(server: usize, mut worker: Worker<T>, mut inbox: Inbox, mut tell: Tell) {
     let mut text = 0;
     while let Some(order) = inbox.next().await {
         let done = match order {
@@ -144,11 +137,7 @@ async fn serve<T: Instance, B: AsyncFn() -> Result<T>>(
     }
 }
 
-async fn draft<T: Instance, B: AsyncFn() -> Result<T>>(
-    mut worker: Worker<T, B>,
-    mut inbox: Inbox,
-    mut tell: impl FnMut(u64, Report),
-) {
+async fn draft<T: Instance>(mut worker: Worker<T>, mut inbox: Inbox, mut tell: Tell) {
     let mut text = 0;
     while let Some(order) = inbox.next().await {
         let failed = match order {
@@ -173,8 +162,8 @@ async fn draft<T: Instance, B: AsyncFn() -> Result<T>>(
 }
 
 /// Drafts token by token, until another order comes.
-async fn draft_tokens<T: Instance, B: AsyncFn() -> Result<T>>(
-    worker: &mut Worker<T, B>,
+async fn draft_tokens<T: Instance>(
+    worker: &mut Worker<T>,
     inbox: &mut Inbox,
     most: usize,
     mut tell: impl FnMut(Vec<u32>, f64),

@@ -1,65 +1,69 @@
 //! Writers whose target is on servers.
 
 use super::{Here, Parallel, Prepared, Role, Tasks, Worker, Writer, set_up};
-use crate::checkpoint;
+use crate::checkpoint::{self, Texts};
+use crate::device::Engine;
 use crate::error::Result;
 use crate::options::{DeviceChoice, LoadOptions};
-use crate::remote::{Endpoint, Probe, Server, Transport};
+use crate::remote::{Endpoint, Later, Probe, Server, Transport};
 use crate::session::Session;
 use crate::target::Target;
 use crate::weights::Source;
 use std::rc::Rc;
 
 impl Writer {
-    /// Connects to servers that have a target, and loads a draft model here, if given, where the options say.
+    /// Connects to servers that have a target, whose tokenizer, configuration and chat template `words` has, weights or not, and loads
+    /// a draft model here, if given, where the options say. Where it cannot be loaded, there is none, and the warnings say why.
     ///
     /// # Errors
-    /// As [`Session::connect`]; [`crate::Error::BadOption`].
+    /// As [`Server::connect`] and [`checkpoint::texts`]; [`crate::Error::BadOption`].
     pub async fn connect<S: Source + 'static, A: Source + Clone + 'static>(
         transport: Rc<dyn Transport>,
-        endpoint: &Endpoint,
+        endpoint: Endpoint,
         words: S,
         assistant: Option<A>,
         options: &LoadOptions,
         loaded: &mut dyn FnMut(u64, u64),
     ) -> Result<Self> {
         options.validate_elsewhere()?;
-        if options.is_parallel(assistant.is_some()) {
-            let parallel = Parallel::connect(transport, endpoint, words, assistant, options, loaded).await?;
-            return Ok(Self::Parallel(Box::new(parallel)));
-        }
-        let session = Session::connect(transport, endpoint, words, assistant, options, loaded).await?;
-        Ok(Self::Session(Box::new(session)))
+        let texts = checkpoint::texts(words, options.file.as_deref()).await?;
+        let (probe, longest) = (Probe::new(&texts.tokenizer)?, options.context.max_context.or(texts.positions));
+        let server = Server::connect(transport.clone(), endpoint, probe, longest).await?;
+        Ok(if options.is_parallel(assistant.is_some()) {
+            let tasks = Tasks::new(transport);
+            Self::Parallel(Box::new(Parallel::served(server, tasks, texts, assistant, options, loaded).await?))
+        } else {
+            Self::Session(Box::new(Session::served(server, texts, assistant, options, loaded).await))
+        })
     }
 }
 
 impl Parallel {
-    /// Up to `options.sp_degree` requests are under way to servers that have the target, on all of them in turn; a draft model, if
-    /// given, computes between them, on `options.device` or the CPU. `words` is as in [`Session::connect`].
+    /// Up to `options.sp_degree` requests are under way to the servers of a target, on all of them in turn; a draft model, if given,
+    /// computes between them, on `options.device` or the CPU.
     ///
     /// # Errors
-    /// As [`Session::connect`].
-    pub async fn connect<S: Source + 'static, A: Source + Clone + 'static>(
-        transport: Rc<dyn Transport>,
-        endpoint: &Endpoint,
-        words: S,
+    /// As [`Server::connect`].
+    async fn served<A: Source + Clone + 'static>(
+        first: Server,
+        mut tasks: Tasks,
+        texts: Texts,
         assistant: Option<A>,
         options: &LoadOptions,
         loaded: &mut dyn FnMut(u64, u64),
     ) -> Result<Self> {
-        let texts = checkpoint::texts(words, options.file.as_deref()).await?;
-        let probe = Probe::new(&texts.tokenizer)?;
-        let longest = options.context.max_context.or(texts.positions);
-        let first = Rc::new(Server::connect(transport.clone(), endpoint.clone(), probe, longest).await?);
-        let (info, mut context) = (first.info().clone(), first.capacity());
-        let (mut tasks, mut warnings) = (Tasks::new(transport), Vec::new());
+        let (info, mut context, mut warnings) = (first.info().clone(), first.capacity(), Vec::new());
+        let first = Rc::new(first);
         for at in 0..options.sp_degree {
-            let first = first.clone();
-            let build = async move || first.beginning_with(at).await;
-            let server = build().await?;
+            let server = first.beginning_with(at).await?;
             context = context.min(server.capacity());
             warnings.extend_from_slice(server.warnings());
-            tasks.add(Role::Server(at), Worker::new(server, build));
+            let first = first.clone();
+            let again = move || -> Later<'static, _> {
+                let first = first.clone();
+                Box::pin(async move { first.beginning_with(at).await.map(Engine::from) })
+            };
+            tasks.add(Role::Server(at), Worker::new(server.into(), Box::new(again)));
         }
         warnings.sort();
         warnings.dedup();
@@ -74,10 +78,13 @@ impl Parallel {
                 Ok(model) => {
                     prepared.warnings.extend(here.borrow().iter().flat_map(|on| on.warning.clone()));
                     let here = here.clone();
-                    let build = async move || {
-                        set_up(files.clone(), Some(context), &options, false, &here, &mut |_, _| ()).await
+                    let again = move || -> Later<'static, _> {
+                        let (files, options, here) = (files.clone(), options.clone(), here.clone());
+                        Box::pin(
+                            async move { set_up(files, Some(context), &options, false, &here, &mut |_, _| ()).await },
+                        )
                     };
-                    tasks.add(Role::Drafter, Worker::new(model, build));
+                    tasks.add(Role::Drafter, Worker::new(model, Box::new(again)));
                 }
                 Err(error) => failed = Some(error),
             }

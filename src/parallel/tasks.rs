@@ -1,9 +1,9 @@
 //! Instances as tasks of the thread that writes, because what they wait for is elsewhere.
 
-use super::Instance;
 use super::crew::{Crew, Order, Report, Role};
 use super::serve::{Inbox, work};
 use super::worker::Worker;
+use crate::device::Engine;
 use crate::error::Result;
 use crate::remote::{Later, Transport};
 use crate::sample::Sampling;
@@ -37,11 +37,11 @@ impl Tasks {
     }
 
     /// With one more: the servers of the target in their order, then the drafter, if there is one.
-    pub fn add<T: Instance + 'static>(&mut self, role: Role, worker: Worker<T, impl AsyncFn() -> Result<T> + 'static>) {
+    pub fn add(&mut self, role: Role, worker: Worker<Engine>) {
         let (orders, inbox) = unbounded();
         let tell = self.tell.clone();
         // The receiver lives as long as the tasks do.
-        let tell = move |text, report| drop(tell.unbounded_send((text, report)));
+        let tell = Box::new(move |text, report| drop(tell.unbounded_send((text, report))));
         self.tasks.push(Task { orders, work: Box::pin(work(role, worker, Inbox::new(inbox), tell)) });
         self.sp_degree += usize::from(role != Role::Drafter);
     }

@@ -6,6 +6,7 @@ use super::serve::{Inbox, work};
 use super::worker::Worker;
 use crate::error::{Error, Result};
 use futures_channel::mpsc::{UnboundedSender, unbounded};
+use std::future::ready;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle, panicking};
 
@@ -59,11 +60,12 @@ pub(super) fn start<T: Instance + 'static>(role: Role, build: Build<T>, reports:
     let live = move || {
         pollster::block_on(async {
             let worker = match build() {
-                Ok(instance) => Worker::new(instance, async move || build()),
+                Ok(instance) => Worker::new(instance, Box::new(move || Box::pin(ready(build())))),
                 Err(error) => return drop(tell.send(Err(error))),
             };
             let _ = tell.send(Ok(()));
-            work(role, worker, Inbox::new(inbox), |text, report| reporter.tell(Some(text), report)).await;
+            let tell = Box::new(move |text, report| reporter.tell(Some(text), report));
+            work(role, worker, Inbox::new(inbox), tell).await;
         });
     };
     let spawned = Builder::new().name(name).spawn(live);

@@ -2,6 +2,7 @@
 
 use super::Instance;
 use crate::error::{Error, Result};
+use crate::remote::Later;
 use crate::sample::Sampling;
 use crate::speculate::dsi::Feed;
 use crate::target::{Draft, Traffic};
@@ -34,8 +35,8 @@ pub struct Read {
 }
 
 /// An instance and its copy of the text.
-pub struct Worker<T, B> {
-    build: B,
+pub struct Worker<T> {
+    build: Rebuild<T>,
     instance: Option<T>,
     text: Vec<u32>,
     sampling: Sampling,
@@ -43,9 +44,12 @@ pub struct Worker<T, B> {
     proven: bool,
 }
 
-impl<T: Instance, B: AsyncFn() -> Result<T>> Worker<T, B> {
+/// Makes another instance.
+pub type Rebuild<T> = Box<dyn Fn() -> Later<'static, Result<T>>>;
+
+impl<T: Instance> Worker<T> {
     /// `build` makes another instance in place of one whose device was lost.
-    pub fn new(instance: T, build: B) -> Self {
+    pub fn new(instance: T, build: Rebuild<T>) -> Self {
         Self { build, instance: Some(instance), text: Vec::new(), sampling: Sampling::default(), proven: true }
     }
 
@@ -121,7 +125,7 @@ impl<T: Instance, B: AsyncFn() -> Result<T>> Worker<T, B> {
     pub async fn read(
         &mut self,
         rows: usize,
-        prefilled: &mut impl FnMut(usize) -> ControlFlow<()>,
+        prefilled: &mut dyn FnMut(usize) -> ControlFlow<()>,
     ) -> Result<Option<Read>> {
         let gone = || Error::DeviceLost { reason: "it could not be set up again".into() };
         let instance = self.instance.as_mut().ok_or_else(gone)?;
@@ -155,7 +159,7 @@ impl<T: Instance, B: AsyncFn() -> Result<T>> Worker<T, B> {
     ///
     /// # Errors
     /// What the instance reports.
-    pub async fn step(&mut self, prefilled: &mut impl FnMut(usize) -> ControlFlow<()>) -> Result<Option<u32>> {
+    pub async fn step(&mut self, prefilled: &mut dyn FnMut(usize) -> ControlFlow<()>) -> Result<Option<u32>> {
         if self.instance.as_ref().is_some_and(|instance| self.text.len() > instance.capacity()) {
             return Ok(None);
         }

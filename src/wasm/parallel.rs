@@ -156,14 +156,16 @@ pub async fn serve(
     };
     let on = Here::default();
     let here = on.clone();
-    let build =
-        async move || set_up(source.clone(), context, &options, low_power, &here, &mut hear(progress.clone())).await;
-    let worker = Worker::new(thrown.or(build().await)?, build);
+    let build = move || -> Later<'static, _> {
+        let (source, options, here, mut hear) = (source.clone(), options.clone(), here.clone(), hear(progress.clone()));
+        Box::pin(async move { set_up(source, context, &options, low_power, &here, &mut hear).await })
+    };
+    let worker = Worker::new(thrown.or(build().await)?, Box::new(build));
     let (orders, inbox) = unbounded();
     let role = if context.is_some() { Role::Drafter } else { Role::Server(index) };
-    let tell = move |text: u64, report: Report| {
+    let tell = Box::new(move |text: u64, report: Report| {
         let _ = tell.call1(&JsValue::NULL, &to_value(&NumberedReport { text: Some(text), report }));
-    };
+    });
     spawn_local(work(role, worker, Inbox::new(inbox), tell));
     Ok(JsServer { orders, on })
 }
