@@ -57,7 +57,11 @@ impl Parallel {
         for at in 0..options.sp_degree {
             let server = first.beginning_with(at).await?;
             context = context.min(server.capacity());
-            warnings.extend_from_slice(server.warnings());
+            for warning in server.warnings() {
+                if !warnings.contains(warning) {
+                    warnings.push(warning.clone());
+                }
+            }
             let first = first.clone();
             let again = move || -> Later<'static, _> {
                 let first = first.clone();
@@ -65,8 +69,6 @@ impl Parallel {
             };
             tasks.add(Role::Server(at), Worker::new(server.into(), Box::new(again)));
         }
-        warnings.sort();
-        warnings.dedup();
         let mut prepared = Prepared::of_texts(texts, context, warnings, assistant.clone(), options).await;
         let (here, mut failed) = (Here::default(), None);
         if let Some(files) = assistant.filter(|_| prepared.with_drafter) {
