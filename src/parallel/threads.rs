@@ -7,6 +7,7 @@ use super::worker::Worker;
 use crate::error::{Error, Result};
 use futures_channel::mpsc::{UnboundedSender, unbounded};
 use std::future::ready;
+use std::rc::Rc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle, panicking};
 
@@ -58,13 +59,16 @@ pub(super) fn start<T: Instance + 'static>(role: Role, build: Build<T>, reports:
     };
     let reporter = Reporter { role, to: reports.clone() };
     let live = move || {
+        // Lives longer than the inbox: whoever hears of the end finds that nobody takes orders.
+        let reporter = Rc::new(reporter);
+        let to = reporter.clone();
         pollster::block_on(async {
             let worker = match build() {
                 Ok(instance) => Worker::new(instance, Box::new(move || Box::pin(ready(build())))),
                 Err(error) => return drop(tell.send(Err(error))),
             };
             let _ = tell.send(Ok(()));
-            let tell = Box::new(move |text, report| reporter.tell(Some(text), report));
+            let tell = Box::new(move |text, report| to.tell(Some(text), report));
             work(role, worker, Inbox::new(inbox), tell).await;
         });
     };
