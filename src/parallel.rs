@@ -25,7 +25,7 @@ mod writer;
 
 pub use crate::load::load_alone;
 pub use crew::{Crew, Order, Report, Role};
-pub use load::{Here, Prepared, set_up};
+pub use load::{LocalDevice, Prepared, set_up};
 pub use serve::{Inbox, work};
 #[cfg(not(target_arch = "wasm32"))]
 pub use servers::Servers;
@@ -90,7 +90,7 @@ pub struct Parallel {
     crew: Box<dyn Crew>,
     device: DeviceInfo,
     /// Where the draft model is, if that is on this thread.
-    here: Here,
+    local: LocalDevice,
     warnings: Vec<String>,
     /// What was measured with the lookup, and with the draft model.
     tuners: [Tuner; 2],
@@ -175,7 +175,7 @@ impl Parallel {
             Err(Error::BadOption { option: option.into(), value: value.into(), allowed })
         };
         if options.logprobs {
-            return bad("logprobs", "true", "false");
+            return bad("logprobs", "true", "false: several targets tell tokens only, and nothing is approximated");
         }
         if drawn && drafting.acceptance == Acceptance::Rejection {
             return bad("acceptance", "rejection", "coupled");

@@ -53,6 +53,14 @@ impl Activations {
     fn sums<const G: usize>(&self) -> &[f32] {
         if G == 1 { &self.sums[..1] } else { &self.sums[1..] }
     }
+
+    #[inline(always)]
+    fn code(&self, at: usize) -> i16 {
+        #[cfg(target_arch = "wasm32")]
+        return (self.wide[at / 8 * 2 + at % 2] >> (at % 8 / 2 * 16)) as i16;
+        #[cfg(not(target_arch = "wasm32"))]
+        i16::from((self.narrow[at / 8] >> (at % 8 * 8)) as i8)
+    }
 }
 
 /// 32 weights of 4 bits of each of four rows, which take turns with every eight bytes: their lower bits are of eight weights, the
@@ -129,16 +137,6 @@ impl Plain {
             }
         }
         totals
-    }
-}
-
-impl Activations {
-    #[inline(always)]
-    fn code(&self, at: usize) -> i16 {
-        #[cfg(target_arch = "wasm32")]
-        return (self.wide[at / 8 * 2 + at % 2] >> (at % 8 / 2 * 16)) as i16;
-        #[cfg(not(target_arch = "wasm32"))]
-        i16::from((self.narrow[at / 8] >> (at % 8 * 8)) as i8)
     }
 }
 

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::gpu::{DeviceInfo, GpuOptions};
 use crate::load::{ModelFiles, load_alone, open_assistant, without_assistant};
 use crate::model::Memory;
-use crate::options::{Arithmetic, ArithmeticChoice, LoadOptions};
+use crate::options::{Arithmetic, ArithmeticChoice, DeviceChoice, LoadOptions};
 use crate::session::Prompts;
 use crate::weights::Source;
 use std::cell::RefCell;
@@ -91,13 +91,13 @@ impl Prepared {
     pub fn with(self, crew: impl Crew + 'static, device: DeviceInfo, failed: Option<impl Display>) -> Parallel {
         let Self { prompts, arithmetic, mut warnings, .. } = self;
         warnings.extend(failed.map(without_assistant));
-        let (crew, here, tuners) = (Box::new(crew), Here::default(), Default::default());
-        Parallel { prompts, arithmetic, crew, device, here, warnings, tuners }
+        let (crew, local, tuners) = (Box::new(crew), LocalDevice::default(), Default::default());
+        Parallel { prompts, arithmetic, crew, device, local, warnings, tuners }
     }
 }
 
 /// The device of an instance, and what it takes of it.
-pub struct On {
+pub struct InstanceDevice {
     /// The device.
     pub device: Device,
     /// Bytes there.
@@ -106,11 +106,11 @@ pub struct On {
     pub warning: Option<String>,
 }
 
-/// Where this thread's instance is; none before it is there.
-pub type Here = Rc<RefCell<Option<On>>>;
+/// The device of this thread's instance, none before that is loaded; a new one when it is set up again.
+pub type LocalDevice = Rc<RefCell<Option<InstanceDevice>>>;
 
-/// Loads an instance of a model on a device of its own: on the adapter that saves power if `low_power`. `context` and `loaded` are as
-/// in [`load_alone`].
+/// Loads an instance of a model on a device of its own: on the adapter that saves power if `low_power`, a draft model where
+/// `options.draft_device` says. `context` and `loaded` are as in [`load_alone`].
 ///
 /// # Errors
 /// As [`load_alone`] and [`Device::open`].
@@ -119,11 +119,14 @@ pub async fn set_up<S: Source + 'static>(
     context: Option<usize>,
     options: &LoadOptions,
     low_power: bool,
-    here: &Here,
+    local: &LocalDevice,
     loaded: &mut dyn FnMut(u64, u64),
 ) -> Result<Engine> {
-    let (device, warning) = Device::open(options, &GpuOptions { low_power, ..GpuOptions::default() }).await?;
+    let on_cpu = context.is_some() && options.draft_device == DeviceChoice::Cpu;
+    let wanted = if on_cpu { DeviceChoice::Cpu } else { options.device };
+    let gpu = GpuOptions { low_power, ..GpuOptions::default() };
+    let (device, warning) = Device::open(&options.clone().device(wanted), &gpu).await?;
     let engine = load_alone(&device, source, context, options, loaded).await?;
-    here.replace(Some(On { device, memory: engine.memory(), warning }));
+    local.replace(Some(InstanceDevice { device, memory: engine.memory(), warning }));
     Ok(engine)
 }

@@ -2,7 +2,7 @@
 
 use super::Instance;
 use super::crew::{Order, Report, Role};
-use super::worker::{Read, Worker, pass};
+use super::worker::{Read, Worker, yield_now};
 use crate::error::Error;
 use crate::speculate::dsi::TaskId;
 use futures_channel::mpsc::UnboundedReceiver;
@@ -71,17 +71,17 @@ async fn unless<T>(stopped: impl Future<Output = ()>, work: impl Future<Output =
 }
 
 /// Takes the number of a text and a report on it.
-pub type Tell = Box<dyn FnMut(u64, Report)>;
+pub type OnReport = Box<dyn FnMut(u64, Report)>;
 
 /// Carries out orders until nobody is left to give one.
-pub async fn work<T: Instance>(role: Role, worker: Worker<T>, inbox: Inbox, tell: Tell) {
+pub async fn work<T: Instance>(role: Role, worker: Worker<T>, inbox: Inbox, tell: OnReport) {
     match role {
         Role::Server(server) => serve(server, worker, inbox, tell).await,
         Role::Drafter => draft(worker, inbox, tell).await,
     }
 }
 
-async fn serve<T: Instance>(server: usize, mut worker: Worker<T>, mut inbox: Inbox, mut tell: Tell) {
+async fn serve<T: Instance>(server: usize, mut worker: Worker<T>, mut inbox: Inbox, mut tell: OnReport) {
     let mut text = 0;
     while let Some(order) = inbox.next().await {
         let done = match order {
@@ -137,7 +137,7 @@ async fn serve<T: Instance>(server: usize, mut worker: Worker<T>, mut inbox: Inb
     }
 }
 
-async fn draft<T: Instance>(mut worker: Worker<T>, mut inbox: Inbox, mut tell: Tell) {
+async fn draft<T: Instance>(mut worker: Worker<T>, mut inbox: Inbox, mut tell: OnReport) {
     let mut text = 0;
     while let Some(order) = inbox.next().await {
         let failed = match order {
@@ -175,7 +175,7 @@ async fn draft_tokens<T: Instance>(
             Err(error) => (None, Some(error)),
         };
         tell(next.into_iter().collect(), began.elapsed().as_secs_f64());
-        pass().await;
+        yield_now().await;
         if failed.is_some() || next.is_none() {
             return failed;
         }

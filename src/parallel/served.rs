@@ -1,10 +1,10 @@
 //! Writers whose target is on servers.
 
-use super::{Here, Parallel, Prepared, Role, Tasks, Worker, Writer, set_up};
+use super::{LocalDevice, Parallel, Prepared, Role, Tasks, Worker, Writer, set_up};
 use crate::checkpoint::{self, Texts};
 use crate::device::Engine;
 use crate::error::Result;
-use crate::options::{DeviceChoice, LoadOptions};
+use crate::options::LoadOptions;
 use crate::remote::{Endpoint, Later, Probe, Server, Transport};
 use crate::session::Session;
 use crate::target::Target;
@@ -70,20 +70,16 @@ impl Parallel {
             tasks.add(Role::Server(at), Worker::new(server.into(), Box::new(again)));
         }
         let mut prepared = Prepared::of_texts(texts, context, warnings, assistant.clone(), options).await;
-        let (here, mut failed) = (Here::default(), None);
+        let (local, mut failed) = (LocalDevice::default(), None);
         if let Some(files) = assistant.filter(|_| prepared.with_drafter) {
-            let mut options = options.clone();
-            if options.draft_device == DeviceChoice::Cpu {
-                options.device = DeviceChoice::Cpu;
-            }
-            match set_up(files.clone(), Some(context), &options, false, &here, loaded).await {
+            match set_up(files.clone(), Some(context), options, false, &local, loaded).await {
                 Ok(model) => {
-                    prepared.warnings.extend(here.borrow().iter().flat_map(|on| on.warning.clone()));
-                    let here = here.clone();
+                    prepared.warnings.extend(local.borrow().iter().flat_map(|device| device.warning.clone()));
+                    let (options, local) = (options.clone(), local.clone());
                     let again = move || -> Later<'static, _> {
-                        let (files, options, here) = (files.clone(), options.clone(), here.clone());
+                        let (files, options, local) = (files.clone(), options.clone(), local.clone());
                         Box::pin(
-                            async move { set_up(files, Some(context), &options, false, &here, &mut |_, _| ()).await },
+                            async move { set_up(files, Some(context), &options, false, &local, &mut |_, _| ()).await },
                         )
                     };
                     tasks.add(Role::Drafter, Worker::new(model, Box::new(again)));
@@ -91,6 +87,6 @@ impl Parallel {
                 Err(error) => failed = Some(error),
             }
         }
-        Ok(Self { here, ..prepared.with(tasks, info, failed.as_ref()) })
+        Ok(Self { local, ..prepared.with(tasks, info, failed.as_ref()) })
     }
 }

@@ -79,9 +79,9 @@ impl Crew for Tasks {
     fn report(&mut self, within: Option<f64>) -> Later<'_, Result<Option<Report>>> {
         Box::pin(async move {
             // What has come from servers is heard before the drafter computes.
-            Ok(match self.told(self.sp_degree, Some(0.0)).await {
-                None => self.told(self.tasks.len(), within).await,
-                told => told,
+            Ok(match self.next_report(self.sp_degree, Some(0.0)).await {
+                None => self.next_report(self.tasks.len(), within).await,
+                report => report,
             })
         })
     }
@@ -89,10 +89,10 @@ impl Crew for Tasks {
 
 impl Tasks {
     /// The next report while the first `count` tasks go on; none where it does not come within so many seconds.
-    async fn told(&mut self, count: usize, within: Option<f64>) -> Option<Report> {
+    async fn next_report(&mut self, count: usize, within: Option<f64>) -> Option<Report> {
         let mut late = within.map(|seconds| self.clock.pause(seconds));
         poll_fn(|context| {
-            let mut heard = || loop {
+            let mut received = || loop {
                 match self.reports.try_recv() {
                     Ok((text, report)) if text == self.text => return Some(Poll::Ready(Some(report))),
                     Ok(_) => {}
@@ -100,13 +100,13 @@ impl Tasks {
                 }
             };
             for task in &mut self.tasks[..count] {
-                if let Some(report) = heard() {
+                if let Some(report) = received() {
                     return report;
                 }
                 let _ = task.work.as_mut().poll(context);
             }
             let late = || late.as_mut().map_or(Poll::Pending, |late| late.as_mut().poll(context).map(|()| None));
-            heard().unwrap_or_else(late)
+            received().unwrap_or_else(late)
         })
         .await
     }

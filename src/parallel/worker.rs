@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use std::task::Poll;
 
 /// Lets those go first who share the thread.
-pub(super) async fn pass() {
+pub(super) async fn yield_now() {
     let mut passed = false;
     poll_fn(|context| {
         if std::mem::replace(&mut passed, true) {
@@ -139,7 +139,7 @@ impl<T: Instance> Worker<T> {
             let done = instance.cached().len();
             instance.prefill(chunk).await?;
             if done > reused {
-                pass().await;
+                yield_now().await;
                 if prefilled(done).is_break() {
                     return Ok(None);
                 }

@@ -45,7 +45,7 @@ impl Writer {
     pub fn memory(&self) -> [Option<Memory>; 2] {
         match self {
             Self::Session(session) => [Some(session.engine().memory()), session.engine().draft_memory()],
-            Self::Parallel(parallel) => [None, parallel.here.borrow().as_ref().map(|on| on.memory)],
+            Self::Parallel(parallel) => [None, parallel.local.borrow().as_ref().map(|device| device.memory)],
         }
     }
 
@@ -54,7 +54,7 @@ impl Writer {
         match self {
             Self::Session(session) => session.engine().counters(),
             Self::Parallel(parallel) => {
-                parallel.here.borrow().as_ref().map(|on| on.device.counters()).unwrap_or_default()
+                parallel.local.borrow().as_ref().map(|local| local.device.counters()).unwrap_or_default()
             }
         }
     }

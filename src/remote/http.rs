@@ -70,12 +70,15 @@ fn exchange(
     tell: &mpsc::UnboundedSender<Result<Piece, String>>,
 ) -> Result<(), String> {
     let silence = Some(Duration::from_secs_f64(*timeout));
-    let mut asked = http::Request::builder().uri(url).header("Content-Type", "application/json");
+    let mut asked = http::Request::builder().uri(url);
     if let Some(key) = key {
         asked = asked.header("Authorization", format!("Bearer {}", key.expose()));
     }
     let (mut sent, mut nothing) = (body.as_deref().unwrap_or_default(), SendBody::none());
-    let asked = if body.is_some() { asked.method("POST").body(sent.as_body()) } else { asked.body(nothing.as_body()) };
+    let asked = match body {
+        Some(_) => asked.method("POST").header("Content-Type", "application/json").body(sent.as_body()),
+        None => asked.body(nothing.as_body()),
+    };
     let asked = asked.map_err(|error| error.to_string())?;
     let asked = agent.configure_request(asked).timeout_recv_response(silence).timeout_per_read(silence).build();
     let mut response = agent.run(asked).map_err(|error| error.to_string())?;

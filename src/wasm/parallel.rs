@@ -6,7 +6,7 @@ use super::to_value;
 use crate::error::{Error, Result};
 use crate::gpu::DeviceInfo;
 use crate::options::{DeviceChoice, LoadOptions};
-use crate::parallel::{Crew, Here, Inbox, Order, Prepared, Report, Role, Worker, Writer, set_up, work};
+use crate::parallel::{Crew, Inbox, LocalDevice, Order, Prepared, Report, Role, Worker, Writer, set_up, work};
 use crate::remote::Later;
 use crate::sample::Sampling;
 use futures_channel::mpsc::{UnboundedSender, unbounded};
@@ -128,7 +128,7 @@ pub async fn load_parallel(
 #[wasm_bindgen(js_name = Server)]
 pub struct JsServer {
     orders: UnboundedSender<Order>,
-    on: Here,
+    local: LocalDevice,
 }
 
 /// Loads a model as server `index` of the target or, with the target's positions as `context`, as the draft model, on the
@@ -149,16 +149,15 @@ pub async fn serve(
     let thrown = Thrown::default();
     let source = JsSource::new(files, &thrown);
     let mut options = LoadOptions::read(Deserializer::from(options))?;
-    options.device = match options.draft_device {
-        DeviceChoice::Cpu if context.is_some() => DeviceChoice::Cpu,
-        _ if options.sp_degree > 1 => DeviceChoice::Webgpu,
-        _ => options.device,
-    };
-    let on = Here::default();
-    let here = on.clone();
+    if options.sp_degree > 1 {
+        options.device = DeviceChoice::Webgpu;
+    }
+    let local = LocalDevice::default();
+    let set_up_there = local.clone();
     let build = move || -> Later<'static, _> {
-        let (source, options, here, mut hear) = (source.clone(), options.clone(), here.clone(), hear(progress.clone()));
-        Box::pin(async move { set_up(source, context, &options, low_power, &here, &mut hear).await })
+        let (source, options, local) = (source.clone(), options.clone(), set_up_there.clone());
+        let mut hear = hear(progress.clone());
+        Box::pin(async move { set_up(source, context, &options, low_power, &local, &mut hear).await })
     };
     let worker = Worker::new(thrown.or(build().await)?, Box::new(build));
     let (orders, inbox) = unbounded();
@@ -167,7 +166,7 @@ pub async fn serve(
         let _ = tell.call1(&JsValue::NULL, &to_value(&NumberedReport { text: Some(text), report }));
     });
     spawn_local(work(role, worker, Inbox::new(inbox), tell));
-    Ok(JsServer { orders, on })
+    Ok(JsServer { orders, local })
 }
 
 #[wasm_bindgen(js_class = Server)]
@@ -184,16 +183,16 @@ impl JsServer {
 
     /// Which device it is, as [`JsSession::device`] says.
     pub fn device(&self) -> JsValue {
-        to_value(&self.on.borrow().as_ref().map(|on| on.device.info().clone()))
+        to_value(&self.local.borrow().as_ref().map(|on| on.device.info().clone()))
     }
 
     /// Bytes on the GPU: `{weights, kv, scratch, read_per_token}`.
     pub fn memory(&self) -> JsValue {
-        to_value(&self.on.borrow().as_ref().map(|on| on.memory))
+        to_value(&self.local.borrow().as_ref().map(|on| on.memory))
     }
 
     /// What was asked of the device so far.
     pub fn counters(&self) -> JsValue {
-        to_value(&self.on.borrow().as_ref().map(|on| on.device.counters()))
+        to_value(&self.local.borrow().as_ref().map(|on| on.device.counters()))
     }
 }

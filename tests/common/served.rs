@@ -149,7 +149,10 @@ impl Served {
     /// Waits for that many requests whose client was gone before they were answered.
     pub fn wait_for_aborted(&self, count: usize) {
         let (aborted, changed) = &self.state.aborted;
-        drop(changed.wait_while(aborted.lock().unwrap(), |aborted| *aborted < count).unwrap());
+        let (aborted, waited) = changed
+            .wait_timeout_while(aborted.lock().unwrap(), Duration::from_secs(120), |aborted| *aborted < count)
+            .unwrap();
+        assert!(!waited.timed_out(), "{aborted} of {count} requests were broken off");
     }
 }
 
