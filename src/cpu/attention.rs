@@ -249,23 +249,21 @@ impl WithSimd for Together<'_> {
 /// Scores -> exp(score - top); returns their sum.
 #[inline(always)]
 fn softmax<S: Simd>(simd: S, scores: &mut [f32]) -> f32 {
-    let (vectors, rest) = S::as_simd_f32s(scores);
+    let (vectors, rest) = S::as_mut_simd_f32s(scores);
     let mut tops = simd.splat_f32s(f32::NEG_INFINITY);
-    for vector in vectors {
+    for vector in &*vectors {
         tops = simd.max_f32s(tops, *vector);
     }
     let mut top = simd.reduce_max_f32s(tops);
-    for score in rest {
+    for score in &*rest {
         top = if *score > top { *score } else { top };
     }
-    // A loop of its own: as long as sums have an order, no compiler makes vectors of them.
-    for score in &mut *scores {
-        *score = exp(*score - top);
-    }
-    let (vectors, rest) = S::as_simd_f32s(scores);
-    let mut sums = simd.splat_f32s(0.0);
+    let (top, mut sums) = (simd.splat_f32s(top), simd.splat_f32s(0.0));
     for vector in vectors {
+        *vector = exp(simd, simd.sub_f32s(*vector, top));
         sums = simd.add_f32s(sums, *vector);
     }
+    let last = exp(simd, simd.sub_f32s(simd.partial_load_f32s(rest), top));
+    simd.partial_store_f32s(rest, last);
     rest.iter().fold(simd.reduce_sum_f32s(sums), |sum, score| sum + score)
 }

@@ -18,11 +18,12 @@ pub const BLOCK: usize = 32;
 #[derive(Clone, Copy, Zeroable)]
 #[repr(C)]
 pub struct Activations {
-    /// Fours of 16 bits, which are read at once: of each eight those at even places come first.
-    #[cfg(target_arch = "wasm32")]
-    wide: [i64; BLOCK / 4],
+    /// Eights of 8 bits.
     #[cfg(any(not(target_arch = "wasm32"), target_feature = "relaxed-simd"))]
-    narrow: [i64; BLOCK / 8],
+    codes: [i64; BLOCK / 8],
+    /// Fours of 16 bits, which are read at once: of each eight those at even places come first.
+    #[cfg(all(target_arch = "wasm32", not(target_feature = "relaxed-simd")))]
+    codes: [i64; BLOCK / 4],
     scale: f32,
     /// Of all, of the first 16, and of the last.
     sums: [f32; 3],
@@ -37,15 +38,16 @@ impl Activations {
         let (first, last) = (f32::from(halves[0]), f32::from(halves[1]));
         let sums = [scale * (first + last), scale * first, scale * last];
         #[cfg(target_arch = "wasm32")]
-        return wasm::activations(codes, scale, sums);
+        let codes = wasm::stored(codes);
         #[cfg(not(target_arch = "wasm32"))]
-        {
+        let codes = {
             let mut narrow = [0i8; BLOCK];
             for i in 0..BLOCK {
                 narrow[i] = codes[i] as i8;
             }
-            Self { narrow: bytemuck::cast(narrow), scale, sums }
-        }
+            bytemuck::cast(narrow)
+        };
+        Self { codes, scale, sums }
     }
 
     /// The sums of its G parts.
@@ -56,10 +58,10 @@ impl Activations {
 
     #[inline(always)]
     fn code(&self, at: usize) -> i16 {
-        #[cfg(target_arch = "wasm32")]
-        return (self.wide[at / 8 * 2 + at % 2] >> (at % 8 / 2 * 16)) as i16;
-        #[cfg(not(target_arch = "wasm32"))]
-        i16::from((self.narrow[at / 8] >> (at % 8 * 8)) as i8)
+        #[cfg(all(target_arch = "wasm32", not(target_feature = "relaxed-simd")))]
+        return (self.codes[at / 8 * 2 + at % 2] >> (at % 8 / 2 * 16)) as i16;
+        #[cfg(any(not(target_arch = "wasm32"), target_feature = "relaxed-simd"))]
+        i16::from((self.codes[at / 8] >> (at % 8 * 8)) as i8)
     }
 }
 

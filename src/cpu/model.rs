@@ -304,7 +304,7 @@ impl Memory {
                     }
                     Output::Activate { bias, activation: function } => {
                         y.add_to_each(vector(bias));
-                        (0..y.len()).for_each(|row| activation(function, y.row_mut(row)));
+                        activation(function, &mut y);
                         pass.mlp = y;
                     }
                 }
@@ -333,11 +333,13 @@ impl Memory {
 fn gate(y: &Rows, function: Activation) -> Rows {
     let mut gated = Rows::new(y.len(), y.width / 2);
     for row in 0..y.len() {
-        let (pairs, _) = y.row(row).as_chunks::<2>();
-        let out = gated.row_mut(row);
-        out.iter_mut().zip(pairs).for_each(|(out, [gate, _])| *out = *gate);
-        activation(function, out);
-        out.iter_mut().zip(pairs).for_each(|(out, [_, up])| *out *= up);
+        let pairs = y.row(row).as_chunks::<2>().0;
+        gated.row_mut(row).iter_mut().zip(pairs).for_each(|(out, [gate, _])| *out = *gate);
+    }
+    activation(function, &mut gated);
+    for row in 0..y.len() {
+        let pairs = y.row(row).as_chunks::<2>().0;
+        gated.row_mut(row).iter_mut().zip(pairs).for_each(|(out, [_, up])| *out *= up);
     }
     gated
 }

@@ -1,7 +1,7 @@
 //! Norms and activations of rows.
 
 use super::rows::Rows;
-use super::simd::{arch, dot, exp};
+use super::simd::{arch, dot, exp, mul_add_vectors};
 use crate::model::Activation;
 use pulp::{Simd, WithSimd};
 
@@ -58,12 +58,13 @@ pub fn norm_layer(x: &Rows, gain: &[f32], bias: &[f32], eps: f64) -> Rows {
 }
 
 /// A pointwise function, in place.
-pub fn activation(function: Activation, values: &mut [f32]) {
-    arch().dispatch(Activate { function, values });
+pub fn activation(function: Activation, x: &mut Rows) {
+    arch().dispatch(Activate { function, values: x.data_mut() });
 }
 
 struct Activate<'a> {
     function: Activation,
+    /// Of whole rows, with the zeros behind them, which stay zeros.
     values: &'a mut [f32],
 }
 
@@ -71,12 +72,13 @@ impl WithSimd for Activate<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
+    fn with_simd<S: Simd>(self, simd: S) {
         let Self { function, values } = self;
+        let vectors = S::as_mut_simd_f32s(values).0;
         match function {
             Activation::Silu => {
-                for v in values {
-                    *v = sigmoid(*v) * *v;
+                for v in vectors {
+                    *v = gated(simd, *v, *v);
                 }
             }
             Activation::Gelu => {
@@ -85,21 +87,26 @@ impl WithSimd for Activate<'_> {
                 }
             }
             Activation::GeluTanh => {
-                for v in values {
-                    *v = *v * sigmoid(2.0 * 0.797_884_6 * (0.044_715 * *v * *v * *v + *v));
+                let (linear, cubic) =
+                    (simd.splat_f32s(2.0 * 0.797_884_6), simd.splat_f32s(2.0 * 0.797_884_6 * 0.044_715));
+                for v in vectors {
+                    let factor = mul_add_vectors(simd, simd.mul_f32s(*v, *v), cubic, linear);
+                    *v = gated(simd, *v, simd.mul_f32s(factor, *v));
                 }
             }
             Activation::Relu => {
-                for v in values {
-                    *v = v.max(0.0);
+                let zero = simd.splat_f32s(0.0);
+                for v in vectors {
+                    *v = simd.select_f32s(simd.less_than_f32s(*v, zero), zero, *v);
                 }
             }
         }
     }
 }
 
-/// `1 / (1 + e^-x)`.
+/// `x / (1 + e^-by)`.
 #[inline(always)]
-fn sigmoid(x: f32) -> f32 {
-    1.0 / (1.0 + exp(-x))
+fn gated<S: Simd>(simd: S, x: S::f32s, by: S::f32s) -> S::f32s {
+    let one = simd.splat_f32s(1.0);
+    simd.div_f32s(x, simd.add_f32s(one, exp(simd, simd.neg_f32s(by))))
 }

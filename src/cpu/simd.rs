@@ -187,19 +187,39 @@ pub fn add_weighted<S: Simd>(simd: S, y: &mut [f32], w: [&[f32]; 4], x: &[f32]) 
 
 /// e to the power of x: as exact as f32 is, but at least e^-87.
 #[inline(always)]
-pub fn exp(x: f32) -> f32 {
+pub fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     /// What is added to this is rounded to an integer.
     const ROUND: f32 = 12_582_912.0;
-    let x = x.clamp(-87.0, 88.0);
-    let rounded = x * std::f32::consts::LOG2_E + ROUND;
-    let power = rounded - ROUND;
-    // ln 2 in two parts, so that no bit is lost.
-    let x = x - power * 0.693_359_4 + power * 2.121_944_4e-4;
     // The polynomial of Cephes.
-    let series =
-        ((((1.987_569_1e-4 * x + 1.398_2e-3) * x + 8.333_452e-3) * x + 4.166_579_6e-2) * x + 1.666_666_5e-1) * x;
-    let near = (series + 0.5) * x * x + x + 1.0;
-    near * f32::from_bits((rounded.to_bits() << 23).wrapping_add(127 << 23))
+    const SERIES: [f32; 6] = [1.987_569_1e-4, 1.398_2e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5];
+    let (least, most) = (simd.splat_f32s(-87.0), simd.splat_f32s(88.0));
+    // By comparisons, because the smaller one of a NaN and a number is the number on some processors.
+    let x = simd.select_f32s(simd.less_than_f32s(x, least), least, x);
+    let x = simd.select_f32s(simd.greater_than_f32s(x, most), most, x);
+    let rounded = mul_add_vectors(simd, x, simd.splat_f32s(std::f32::consts::LOG2_E), simd.splat_f32s(ROUND));
+    let power = simd.sub_f32s(rounded, simd.splat_f32s(ROUND));
+    // ln 2 in two parts, so that no bit is lost.
+    let x = mul_add_vectors(simd, power, simd.splat_f32s(-0.693_359_4), x);
+    let x = mul_add_vectors(simd, power, simd.splat_f32s(2.121_944_4e-4), x);
+    let mut series = simd.splat_f32s(SERIES[0]);
+    unroll!(i in 5 => { series = mul_add_vectors(simd, series, x, simd.splat_f32s(SERIES[i + 1])); });
+    let near = mul_add_vectors(simd, simd.mul_f32s(series, x), x, x);
+    let near = simd.add_f32s(near, simd.splat_f32s(1.0));
+    simd.mul_f32s(near, power_of_two(simd, rounded))
+}
+
+/// Two to the power of the integer in the lower bits of a number.
+#[inline(always)]
+fn power_of_two<S: Simd>(simd: S, bits: S::f32s) -> S::f32s {
+    const MANTISSA: u32 = 23;
+    const BIAS: u32 = 127 << MANTISSA;
+    #[cfg(target_arch = "wasm32")]
+    if let Arch::Simd128(_) = arch() {
+        use std::arch::wasm32::{i32x4_add, i32x4_shl, u32x4_splat};
+        return bytemuck::cast(i32x4_add(i32x4_shl(bytemuck::cast(bits), MANTISSA), u32x4_splat(BIAS)));
+    }
+    let shifted = simd.wrapping_dyn_shl_u32s(simd.transmute_u32s_f32s(bits), simd.splat_u32s(MANTISSA));
+    simd.transmute_f32s_u32s(simd.add_u32s(shifted, simd.splat_u32s(BIAS)))
 }
 
 /// Half precision -> single precision; without `all`, of numbers that are finite.
@@ -305,18 +325,33 @@ pub fn widen_codes(codes: &[u8; 16], center: f32, scale: f32, offset: f32, to: &
 
 #[cfg(test)]
 mod tests {
-    use super::exp;
+    use super::{arch, exp};
+    use pulp::{Scalar, Simd, WithSimd};
+
+    struct Exp<'a>(&'a [f32]);
+
+    impl WithSimd for Exp<'_> {
+        type Output = Vec<f32>;
+
+        fn with_simd<S: Simd>(self, simd: S) -> Vec<f32> {
+            let each = |x: &f32| simd.reduce_max_f32s(exp(simd, simd.splat_f32s(*x)));
+            self.0.iter().map(each).collect()
+        }
+    }
 
     #[test]
     fn powers_of_e() {
-        for i in -8_700..=8_800 {
-            let x = i as f32 / 100.0;
-            let expected = f64::from(x).exp();
-            let error = (f64::from(exp(x)) - expected).abs() / expected;
-            assert!(error <= 2.0 * f64::from(f32::EPSILON), "e^{x}: {error:e}");
+        let all: Vec<f32> = (-8_700..=8_800).map(|i| i as f32 / 100.0).collect();
+        for run in [|x: &[f32]| arch().dispatch(Exp(x)), |x: &[f32]| Exp(x).with_simd(Scalar)] {
+            for (x, power) in all.iter().zip(run(&all)) {
+                let expected = f64::from(*x).exp();
+                let error = (f64::from(power) - expected).abs() / expected;
+                assert!(error <= 2.0 * f64::from(f32::EPSILON), "e^{x}: {error:e}");
+            }
+            let [one, least, nan] = run(&[0.0, f32::NEG_INFINITY, f32::NAN])[..] else { unreachable!() };
+            assert_eq!(one, 1.0);
+            assert!(least < 2e-38);
+            assert!(nan.is_nan());
         }
-        assert_eq!(exp(0.0), 1.0);
-        assert!(exp(f32::NEG_INFINITY) < 2e-38);
-        assert!(exp(f32::NAN).is_nan());
     }
 }

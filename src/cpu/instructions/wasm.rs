@@ -32,14 +32,13 @@ impl Wasm {
     fn add<const G: usize>(
         self,
         total: v128,
-        [first, last]: [v128; 2],
+        products: v128,
         weights: Scales<v128, G>,
         part: usize,
         x: &Activations,
     ) -> v128 {
-        let sums = i32x4_add(i32x4_shuffle::<0, 2, 4, 6>(first, last), i32x4_shuffle::<1, 3, 5, 7>(first, last));
         let scale = f32x4_mul(weights.scales[part], f32x4_splat(x.scale));
-        let total = self.mul_add(f32x4_convert_i32x4(sums), scale, total);
+        let total = self.mul_add(f32x4_convert_i32x4(products), scale, total);
         self.mul_add(weights.offsets[part], f32x4_splat(x.sums::<G>()[part]), total)
     }
 }
@@ -100,13 +99,13 @@ impl Integers for Wasm {
             black_box(());
             let mut products: [[v128; 2]; G] = Zeroable::zeroed();
             unroll!(at in 4 => {
+                let x = wide(&x[i], at);
                 unroll!(half in 2 => {
                     let (both, product) = (codes[at][half], &mut products[at * G / 4][half]);
-                    let (even, odd) = (i16x8_shr(i16x8_shl(both, 8), 8), i16x8_shr(both, 8));
-                    *product = dot(even, odd, &x[i], at, *product);
+                    *product = dot(i16x8_shr(i16x8_shl(both, 8), 8), i16x8_shr(both, 8), x, *product);
                 });
             });
-            unroll!(part in G => { totals[i] = self.add(totals[i], products[part], weights, part, &x[i]); });
+            unroll!(part in G => { totals[i] = self.add(totals[i], sum_pairs(products[part]), weights, part, &x[i]); });
         });
         totals
     }
@@ -119,52 +118,77 @@ impl Integers for Wasm {
 
 /// Adds the products of two rows' weights with the same eight activations: those at even places and the others.
 #[inline(always)]
-fn dot(even: v128, odd: v128, x: &Activations, eight: usize, more: v128) -> v128 {
-    let even = i32x4_dot_i16x8(even, i64x2_splat(x.wide[2 * eight]));
-    i32x4_add(i32x4_add(more, even), i32x4_dot_i16x8(odd, i64x2_splat(x.wide[2 * eight + 1])))
+fn dot(even: v128, odd: v128, x: [v128; 2], more: v128) -> v128 {
+    i32x4_add(i32x4_add(more, i32x4_dot_i16x8(even, x[0])), i32x4_dot_i16x8(odd, x[1]))
+}
+
+/// Eight activations, those at even places and the others, each of them twice.
+#[inline(always)]
+fn wide(x: &Activations, eight: usize) -> [v128; 2] {
+    #[cfg(not(target_feature = "relaxed-simd"))]
+    return [i64x2_splat(x.codes[2 * eight]), i64x2_splat(x.codes[2 * eight + 1])];
+    #[cfg(target_feature = "relaxed-simd")]
+    {
+        let both = i64x2_splat(x.codes[eight]);
+        [i16x8_shr(i16x8_shl(both, 8), 8), i16x8_shr(both, 8)]
+    }
+}
+
+/// Of each row the sum of two products that stand next to each other.
+#[inline(always)]
+fn sum_pairs([first, last]: [v128; 2]) -> v128 {
+    i32x4_add(i32x4_shuffle::<0, 2, 4, 6>(first, last), i32x4_shuffle::<1, 3, 5, 7>(first, last))
 }
 
 /// The products of 32 weights of two rows, and of two others, in bytes, with the same activations.
 #[cfg(not(target_feature = "relaxed-simd"))]
 #[inline(always)]
-fn multiply_nibbles<const G: usize>(codes: [[v128; 2]; 4], x: &Activations) -> [[v128; 2]; G] {
+fn multiply_nibbles<const G: usize>(codes: [[v128; 2]; 4], x: &Activations) -> [v128; G] {
     let mut products: [[v128; 2]; G] = Zeroable::zeroed();
     unroll!(at in 4 => {
         unroll!(half in 2 => {
             let (codes, product) = (codes[at][half], &mut products[at * G / 4][half]);
-            *product = dot(v128_and(codes, u16x8_splat(255)), u16x8_shr(codes, 8), x, at, *product);
+            *product = dot(v128_and(codes, u16x8_splat(255)), u16x8_shr(codes, 8), wide(x, at), *product);
         });
     });
-    products
+    let mut sums: [v128; G] = Zeroable::zeroed();
+    unroll!(part in G => { sums[part] = sum_pairs(products[part]); });
+    sums
 }
 
-/// The same where bytes are multiplied. In 16 bits, which no sum of eight products with weights of 4 bits leaves: four products in one
+/// The same where bytes are multiplied. In 16 bits, which no sum of sixteen products with weights of 4 bits leaves: four products in one
 /// instruction would be five instructions on processors that do not have it.
 #[cfg(target_feature = "relaxed-simd")]
 #[inline(always)]
-fn multiply_nibbles<const G: usize>(codes: [[v128; 2]; 4], x: &Activations) -> [[v128; 2]; G] {
+fn multiply_nibbles<const G: usize>(codes: [[v128; 2]; 4], x: &Activations) -> [v128; G] {
     let mut products: [[v128; 2]; G] = Zeroable::zeroed();
     unroll!(at in 4 => {
-        let (eight, [first, last]) = (i64x2_splat(x.narrow[at]), products[at * G / 4]);
+        let (eight, [first, last]) = (i64x2_splat(x.codes[at]), products[at * G / 4]);
         products[at * G / 4] = [
             i16x8_add(first, i16x8_relaxed_dot_i8x16_i7x16(eight, codes[at][0])),
             i16x8_add(last, i16x8_relaxed_dot_i8x16_i7x16(eight, codes[at][1])),
         ];
     });
+    let mut sums: [v128; G] = Zeroable::zeroed();
     unroll!(part in G => {
         let [first, last] = products[part];
-        products[part] = [i32x4_extadd_pairwise_i16x8(first), i32x4_extadd_pairwise_i16x8(last)];
+        let pairs = i16x8_add(i32x4_shuffle::<0, 2, 4, 6>(first, last), i32x4_shuffle::<1, 3, 5, 7>(first, last));
+        sums[part] = i32x4_extadd_pairwise_i16x8(pairs);
     });
-    products
+    sums
 }
 
+/// As [`Activations`] has them.
+#[cfg(target_feature = "relaxed-simd")]
 #[inline(always)]
-pub(super) fn activations(codes: [i16; BLOCK], scale: f32, sums: [f32; 3]) -> Activations {
-    #[cfg(target_feature = "relaxed-simd")]
-    let narrow = {
-        let [a, b, c, d]: [v128; 4] = cast(codes);
-        cast([i8x16_narrow_i16x8(a, b), i8x16_narrow_i16x8(c, d)])
-    };
+pub(super) fn stored(codes: [i16; BLOCK]) -> [i64; BLOCK / 8] {
+    let [a, b, c, d]: [v128; 4] = cast(codes);
+    cast([i8x16_narrow_i16x8(a, b), i8x16_narrow_i16x8(c, d)])
+}
+
+#[cfg(not(target_feature = "relaxed-simd"))]
+#[inline(always)]
+pub(super) fn stored(codes: [i16; BLOCK]) -> [i64; BLOCK / 4] {
     let mut wide = codes;
     unroll!(at in 4 => {
         unroll!(i in 4 => {
@@ -172,11 +196,5 @@ pub(super) fn activations(codes: [i16; BLOCK], scale: f32, sums: [f32; 3]) -> Ac
             wide[8 * at + 4 + i] = codes[8 * at + 2 * i + 1];
         });
     });
-    Activations {
-        wide: cast(wide),
-        #[cfg(target_feature = "relaxed-simd")]
-        narrow,
-        scale,
-        sums,
-    }
+    cast(wide)
 }

@@ -88,7 +88,7 @@ impl Integers for V3 {
 /// The same eight activations for each row.
 #[inline(always)]
 fn eight(simd: V3, x: &Activations, at: usize) -> __m256i {
-    simd.avx._mm256_set1_epi64x(x.narrow[at])
+    simd.avx._mm256_set1_epi64x(x.codes[at])
 }
 
 /// Scales and offsets of the sums: a row has two, of which one gets its offset.
