@@ -534,6 +534,26 @@ fn a_short_retelling_is_drafted_from_its_beginning() {
     }
 }
 
+/// Texts whose lookups found nothing say little of the next one, which shows with each token how good its proposals are.
+#[test]
+fn a_short_retelling_behind_other_texts_is_drafted_soon() {
+    for (verify_name, verify) in VERIFY {
+        let useless = World { verify, ..world(["no drafts", verify_name, "lookup 60 %, useless"], 1.0) };
+        let retelling = World { lookup: Some((0.9, 0.95)), ..useless };
+        let (mut time, mut constant, mut plain) = (0.0, 0.0, 0.0);
+        for seed in 0..20 {
+            let mut drafter = told(&useless, Timings::Noisy, seed, 1.0);
+            adaptive(&mut drafter, Text { world: useless, length: 256, seed: seed + 1000 }, Timings::Noisy);
+            let text = Text { world: retelling, length: 60, seed };
+            time += adaptive(&mut drafter, text, Timings::Exact).0;
+            constant += text.fixed(false, |at| Draft::Tokens(text.proposal(at)));
+            plain += text.plain();
+        }
+        println!("{verify_name}: {:.3} of the constant lookup's speed, {:.3} of plain", constant / time, plain / time);
+        assert!(constant >= 0.75 * time && plain >= 0.99 * time, "{verify_name}: {}", constant / time);
+    }
+}
+
 /// An expected text with an edit every 40 tokens, beside a lookup that proposes nonsense.
 #[test]
 fn the_better_of_two_proposals_is_taken() {

@@ -56,14 +56,30 @@ impl Acceptance {
 
     /// Of `drafted` tokens the first `accepted` were accepted.
     pub fn learn(&mut self, drafted: usize, accepted: usize) {
-        for (tried, held) in &mut self.classes {
-            *tried *= KEPT;
-            *held *= KEPT;
-        }
         for place in 0..drafted.min(accepted + 1).min(MOST) {
-            let (tried, held) = &mut self.classes[class(place)];
-            *tried += 1.0;
-            *held += f64::from(u8::from(place < accepted));
+            self.learn_place(place, place < accepted);
+        }
+    }
+
+    /// The token at a place of a draft, whose earlier ones were accepted, was accepted or not.
+    pub fn learn_place(&mut self, place: usize, accepted: bool) {
+        if place == 0 {
+            for (tried, held) in &mut self.classes {
+                *tried *= KEPT;
+                *held *= KEPT;
+            }
+        }
+        let (tried, held) = &mut self.classes[class(place)];
+        *tried += 1.0;
+        *held += f64::from(u8::from(accepted));
+    }
+
+    /// A text begins: what is known of others is a guess about it.
+    pub fn begin(&mut self) {
+        for (tried, held) in &mut self.classes {
+            let kept = f64::min(PRIOR / *tried, 1.0);
+            *tried *= kept;
+            *held *= kept;
         }
     }
 }

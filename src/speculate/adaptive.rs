@@ -85,8 +85,31 @@ struct Known {
     proposal: Vec<u32>,
     /// Tokens of its latest proposal.
     usual: usize,
-    /// A proposal that the text has not yet judged, and where it begins.
-    judged: Option<(usize, Vec<u32>)>,
+    /// Proposals of which the text has not yet judged each token.
+    judged: Vec<Judged>,
+}
+
+/// A proposal that is compared with the text.
+struct Judged {
+    /// Where it begins.
+    at: usize,
+    proposal: Vec<u32>,
+    /// Tokens that the text has.
+    agreed: usize,
+}
+
+impl Judged {
+    /// Learns from the tokens that the text has by now; whether others are yet to come.
+    fn goes_on(&mut self, text: &[u32], acceptance: &mut Acceptance) -> bool {
+        while let (Some(guess), Some(id)) = (self.proposal.get(self.agreed), text.get(self.at + self.agreed)) {
+            acceptance.learn_place(self.agreed, guess == id);
+            if guess != id {
+                return false;
+            }
+            self.agreed += 1;
+        }
+        self.agreed < self.proposal.len()
+    }
 }
 
 impl Adaptive {
@@ -118,9 +141,14 @@ impl Adaptive {
         // At another position plain decoding takes another time: no draft that wins less than twice comes first.
         self.since_plain += (0.5 / LOSS) as usize;
         self.costs.begin();
+        for one in &known {
+            self.acceptance[one.origin() as usize].begin();
+        }
         self.pace = (0.0, 0.0);
-        let known =
-            known.into_iter().map(|drafter| Known { drafter, proposal: Vec::new(), usual: 0, judged: None }).collect();
+        let known = known
+            .into_iter()
+            .map(|drafter| Known { drafter, proposal: Vec::new(), usual: 0, judged: Vec::new() })
+            .collect();
         self.text = Text { known, draft_model, ..Text::default() };
     }
 
@@ -142,15 +170,8 @@ impl Adaptive {
     /// Hears what the text says of earlier proposals, and collects new ones.
     fn propose(&mut self, tokens: &[u32], room: usize) {
         for one in &mut self.text.known {
-            if let Some((at, guess)) = one.judged.take() {
-                let text = tokens.get(at..).unwrap_or_default();
-                let agreed = guess.iter().zip(text).take_while(|(guess, id)| guess == id).count();
-                if agreed == guess.len() || agreed < text.len() {
-                    self.acceptance[one.drafter.origin() as usize].learn(guess.len(), agreed);
-                } else {
-                    one.judged = Some((at, guess));
-                }
-            }
+            let acceptance = &mut self.acceptance[one.drafter.origin() as usize];
+            one.judged.retain_mut(|judged| judged.goes_on(tokens, acceptance));
             one.proposal = match one.drafter.draft(tokens, room) {
                 Draft::Tokens(mut tokens) => {
                     tokens.truncate(MOST);
@@ -161,8 +182,8 @@ impl Adaptive {
             if !one.proposal.is_empty() {
                 one.usual = one.proposal.len();
             }
-            if one.judged.is_none() && !one.proposal.is_empty() {
-                one.judged = Some((tokens.len(), one.proposal.clone()));
+            if !one.proposal.is_empty() && one.judged.last().is_none_or(|judged| judged.at < tokens.len()) {
+                one.judged.push(Judged { at: tokens.len(), proposal: one.proposal.clone(), agreed: 0 });
             }
         }
         if self.text.length == 0 {
