@@ -79,7 +79,7 @@ const browser = join(root, "browser");
 const ENGINE = ["--manifest-path", join(browser, "Cargo.toml"), "--package", "foretoken"];
 
 /** Gives that the versions of everything else; cargo adds what is replaced. */
-export const needLock = () => copyFileSync(join(root, "Cargo.lock"), join(browser, "Cargo.lock"));
+const needLock = () => copyFileSync(join(root, "Cargo.lock"), join(browser, "Cargo.lock"));
 
 /**
  * What is built: the engine and the grammars that are published, and the simulator of the demo page. The engine is built once more

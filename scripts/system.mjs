@@ -1,14 +1,37 @@
 // What the machine must have: looks for it, installs it on Debian as root, and otherwise says how to get it.
-import { spawnSync } from "node:child_process";
-import { existsSync, readdirSync } from "node:fs";
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, mkdtempSync, openSync, readFileSync, readdirSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 
 /** Runs a command with its output shown; ends the process with its exit code if it fails. */
 export function run(command, args, options = {}) {
   console.log(`\n> ${[command, ...args].join(" ")}`);
+  const began = performance.now();
   const { status, error } = spawnSync(command, args, { stdio: "inherit", ...options });
   if (error) fail(`${command} could not be started: ${error.message}`);
   if (status !== 0) process.exit(status ?? 1);
+  const took = (performance.now() - began) / 1000;
+  if (took > 10) console.log(`(${took.toFixed(0)} s)`);
+}
+
+/** Starts a command. What is returned waits for it, shows its output, and ends the process with its exit code if it fails. */
+export function start(command, args) {
+  const folder = mkdtempSync(join(tmpdir(), "foretoken-"));
+  const output = join(folder, "output");
+  const file = openSync(output, "w");
+  const child = spawn(command, args, { stdio: ["ignore", file, file] });
+  const ended = once(child, "close");
+  process.once("exit", () => {
+    child.kill();
+    rmSync(folder, { recursive: true });
+  });
+  return async () => {
+    const [status] = await ended;
+    console.log(`\n> ${[command, ...args].join(" ")}\n${readFileSync(output, "utf8")}`);
+    if (status !== 0) process.exit(status ?? 1);
+  };
 }
 
 /** Ends the process with a message. */

@@ -25,8 +25,9 @@ const PAUSES: [usize; 2] = [4, 256];
 ///
 /// A round is expected to bring `1 + sum_i prod_(j<=i) a_j` tokens, with the running acceptance a_j at place j of a draft, and
 /// costs what it was told to cost ([`Timings`]), corrected by each round. Proposals that the CPU knows (lookup, prediction) are
-/// judged by the text that follows, whether they were verified or not, so learning about them is free. A draft model is
-/// learned of by trying it: it begins with one token, and where it does not pay it is tried again after growing pauses.
+/// judged token by token by the text that follows, whether they were verified or not, so learning about them is free, and is
+/// done anew in each text: what others taught is a guess about it. A draft model is learned of by trying it: it begins with
+/// one token, and where it does not pay it is tried again after growing pauses.
 ///
 /// A draft's length is chosen to gain the most on the pace of the text, since a round that takes long also delays what
 /// other drafters would bring.
