@@ -20,6 +20,7 @@ mod tasks;
 mod text;
 #[cfg(not(target_arch = "wasm32"))]
 mod threads;
+mod translated;
 mod worker;
 mod writer;
 

@@ -1,6 +1,7 @@
 //! Several targets on threads write the text of plain decoding, whoever drafts, whatever happens to their devices.
 
 mod common;
+use common::foreign::Foreign;
 use common::{Tales, engine, gpu, path, run, within};
 use foretoken::internals::cpu;
 use foretoken::internals::device::Engine;
@@ -20,6 +21,7 @@ use foretoken::{
 };
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
@@ -539,6 +541,31 @@ fn generations_are_those_of_a_session() {
     });
 }
 
+/// Greedily, and with noise and biases, which belong to the target's ids.
+#[test]
+fn a_draft_model_with_another_tokenizer_drafts_for_several_targets() {
+    within(300, || {
+        let files = |folder: &Path| Folder::open(folder).unwrap();
+        let (foreign, target) = (Foreign::new("parallel", 1_500), path("models/tales/target"));
+        let one = LoadOptions::new().max_context(512).device(DeviceChoice::Webgpu);
+        let mut session = run(Session::load(&gpu(), files(&target), None::<Folder>, &one, &mut |_, _| ())).unwrap();
+        let prompt = Prompt::Text(Tales::cases()[0].prompt.clone());
+        let options = GenerateOptions::new().max_new_tokens(24);
+        let drawn = options.clone().do_sample(true).seed(3).temperature(0.7).logit_bias([(1, 3.0), (4_090, -4.0)]);
+        for load in [one.clone().sp_degree(2), one.clone().draft_device(DeviceChoice::Cpu)] {
+            let assistant = Some(files(foreign.folder()));
+            let mut parallel = run(Parallel::load(&GpuOptions::default(), files(&target), assistant, &load)).unwrap();
+            for options in [&options, &drawn] {
+                let expected = run(session.generate(&prompt, options, &mut |_| ControlFlow::Continue(()))).unwrap();
+                let found = run(parallel.generate(&prompt, options, &mut |_| ControlFlow::Continue(()))).unwrap();
+                assert_eq!(found.token_ids, expected.token_ids, "{:?}", found.stats);
+                assert!(found.stats.num_draft_tokens > 0, "{:?}", found.stats);
+                assert!(found.stats.warnings.iter().any(|warning| warning.contains("another tokenizer")));
+            }
+        }
+    });
+}
+
 fn expected_start(session: &mut Session, prompt: &Prompt, count: usize) -> Vec<u32> {
     let options = GenerateOptions::new().max_new_tokens(count);
     run(session.generate(prompt, &options, &mut |_| ControlFlow::Continue(()))).unwrap().token_ids
@@ -599,7 +626,7 @@ impl Crew for Clockwork {
     fn has_drafter(&self) -> bool {
         true
     }
-    fn begin(&mut self, sampling: &Sampling) {
+    fn begin(&mut self, sampling: &Sampling, _: &Sampling) {
         self.order(Role::Server(0), Order::Begin { text: 1, sampling: sampling.clone() });
     }
     fn order(&mut self, to: Role, order: Order) {
