@@ -1,7 +1,6 @@
 //! A model's files -> a crew: the one who writes needs the tokenizer, each instance reads its weights for itself.
 
-use super::translated::Translated;
-use super::{Crew, Parallel};
+use super::{Crew, Parallel, Translated};
 use crate::checkpoint::Texts;
 use crate::device::{Device, Engine};
 use crate::error::Result;
