@@ -265,7 +265,7 @@ fn or_warning<M>(loaded: Result<M>, warnings: &mut Vec<String>) -> Result<Option
     }
 }
 
-fn translated(difference: &str) -> String {
+pub(crate) fn translated(difference: &str) -> String {
     format!("the assistant model has another tokenizer ({difference}): its drafts go through text, which costs speed")
 }
 

@@ -20,6 +20,7 @@ mod tasks;
 mod text;
 #[cfg(not(target_arch = "wasm32"))]
 mod threads;
+mod translated;
 mod worker;
 mod writer;
 
@@ -33,6 +34,7 @@ pub use tasks::Tasks;
 pub use text::{Guess, Plan, write};
 #[cfg(not(target_arch = "wasm32"))]
 pub use threads::Build;
+pub use translated::Translated;
 pub use worker::Worker;
 pub use writer::Writer;
 

@@ -1,25 +1,28 @@
 //! Several targets on threads write the text of plain decoding, whoever drafts, whatever happens to their devices.
 
 mod common;
+use common::foreign::Foreign;
 use common::{Tales, engine, gpu, path, run, within};
 use foretoken::internals::cpu;
 use foretoken::internals::device::Engine;
 use foretoken::internals::gpu::GpuOptions;
 use foretoken::internals::parallel::{
-    self, Build, Crew, Guess, Instance, Order, Parallel, Plan, Report, Role, Servers,
+    self, Build, Crew, Guess, Instance, Order, Parallel, Plan, Report, Role, Servers, Translated,
 };
 use foretoken::internals::remote::Later;
 use foretoken::internals::sample::{Draw, Sampling};
 use foretoken::internals::session::{Progress, Session, Sink};
 use foretoken::internals::speculate::PromptLookup;
-use foretoken::internals::speculate::dsi::Tuner;
-use foretoken::internals::target::{Draft, Target, Traffic, Verified};
+use foretoken::internals::speculate::dsi::{Feed, TaskId, Tuner};
+use foretoken::internals::target::{Draft, Target, Traffic, Translate, Verified};
 use foretoken::internals::weights::Folder;
 use foretoken::{
     DeviceChoice, Error, GenerateOptions, LoadOptions, LookupRule, Origin, Prompt, Result, Schedule, Stats,
 };
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
@@ -539,6 +542,31 @@ fn generations_are_those_of_a_session() {
     });
 }
 
+/// Greedily, and with noise and biases, which belong to the target's ids.
+#[test]
+fn a_draft_model_with_another_tokenizer_drafts_for_several_targets() {
+    within(300, || {
+        let files = |folder: &Path| Folder::open(folder).unwrap();
+        let (foreign, target) = (Foreign::new("parallel", 1_500), path("models/tales/target"));
+        let one = LoadOptions::new().max_context(512).device(DeviceChoice::Webgpu);
+        let mut session = run(Session::load(&gpu(), files(&target), None::<Folder>, &one, &mut |_, _| ())).unwrap();
+        let prompt = Prompt::Text(Tales::cases()[0].prompt.clone());
+        let options = GenerateOptions::new().max_new_tokens(24);
+        let drawn = options.clone().do_sample(true).seed(3).temperature(0.7).logit_bias([(1, 3.0), (4_090, -4.0)]);
+        for load in [one.clone().sp_degree(2), one.clone().draft_device(DeviceChoice::Cpu)] {
+            let assistant = Some(files(foreign.folder()));
+            let mut parallel = run(Parallel::load(&GpuOptions::default(), files(&target), assistant, &load)).unwrap();
+            for options in [&options, &drawn] {
+                let expected = run(session.generate(&prompt, options, &mut |_| ControlFlow::Continue(()))).unwrap();
+                let found = run(parallel.generate(&prompt, options, &mut |_| ControlFlow::Continue(()))).unwrap();
+                assert_eq!(found.token_ids, expected.token_ids, "{:?}", found.stats);
+                assert!(found.stats.num_draft_tokens > 0, "{:?}", found.stats);
+                assert!(found.stats.warnings.iter().any(|warning| warning.contains("another tokenizer")));
+            }
+        }
+    });
+}
+
 fn expected_start(session: &mut Session, prompt: &Prompt, count: usize) -> Vec<u32> {
     let options = GenerateOptions::new().max_new_tokens(count);
     run(session.generate(prompt, &options, &mut |_| ControlFlow::Continue(()))).unwrap().token_ids
@@ -599,7 +627,7 @@ impl Crew for Clockwork {
     fn has_drafter(&self) -> bool {
         true
     }
-    fn begin(&mut self, sampling: &Sampling) {
+    fn begin(&mut self, sampling: &Sampling, _: &Sampling) {
         self.order(Role::Server(0), Order::Begin { text: 1, sampling: sampling.clone() });
     }
     fn order(&mut self, to: Role, order: Order) {
@@ -650,4 +678,89 @@ fn an_idle_target_waits_for_a_drafter_that_is_fast_and_not_for_one_that_says_not
             assert!(stats.num_accepted_draft_tokens > 0);
         }
     });
+}
+
+/// The draft model's tokens are digits, the target's are two of them.
+struct Digits;
+
+impl Translate for Digits {
+    fn for_draft(&mut self, text: &[u32]) -> Result<Vec<u32>> {
+        Ok(text.iter().flat_map(|id| [id / 10, id % 10]).collect())
+    }
+
+    fn for_target(&self, drafted: &[u32]) -> Result<Vec<u32>> {
+        let digits = drafted.iter().position(|&id| id > 9).unwrap_or(drafted.len());
+        Ok(drafted[..digits].chunks_exact(2).map(|pair| 10 * pair[0] + pair[1]).collect())
+    }
+}
+
+/// Says what it is told to, and remembers its orders.
+#[derive(Clone, Default)]
+struct Script(Rc<RefCell<(Vec<Order>, VecDeque<Report>)>>);
+
+impl Crew for Script {
+    fn sp_degree(&self) -> usize {
+        1
+    }
+    fn has_drafter(&self) -> bool {
+        true
+    }
+    fn begin(&mut self, sampling: &Sampling, drafting: &Sampling) {
+        assert_eq!((sampling.seed, drafting.seed), (7, 0));
+    }
+    fn order(&mut self, to: Role, order: Order) {
+        assert_eq!(to, Role::Drafter);
+        self.0.borrow_mut().0.push(order);
+    }
+    fn report(&mut self, _: Option<f64>) -> Later<'_, Result<Option<Report>>> {
+        Box::pin(std::future::ready(Ok(self.0.borrow_mut().1.pop_front())))
+    }
+}
+
+/// What is told where the drafter drafts this, a second for each, and what was ordered meanwhile.
+fn told(crew: &mut Translated, script: &Script, task: TaskId, drafted: &[u32]) -> (Vec<(Vec<u32>, f64)>, Vec<Order>) {
+    let report = |&id| Report::Drafted { task, ids: vec![id], seconds: 1.0 };
+    script.0.borrow_mut().1.extend(drafted.iter().map(report));
+    let mut told = Vec::new();
+    while let Some(report) = pollster::block_on(crew.report(Some(60.0))).unwrap() {
+        match report {
+            Report::Drafted { task: found, ids, seconds } if found == task => told.push((ids, seconds)),
+            other => panic!("{other:?}"),
+        }
+    }
+    (told, std::mem::take(&mut script.0.borrow_mut().0))
+}
+
+fn draft(task: TaskId, keep: usize, tokens: &[u32], most: usize) -> Order {
+    Order::Draft { task, feed: Feed { keep, tokens: tokens.to_vec() }, most }
+}
+
+#[test]
+fn a_token_is_told_when_what_follows_cannot_change_it() {
+    let script = Script::default();
+    let mut crew = Translated::new(Box::new(script.clone()), Box::new(Digits));
+    let sampling = Sampling { seed: 7, ..Sampling::default() };
+    crew.begin(&sampling, &sampling);
+    crew.order(Role::Drafter, draft(1, 0, &[12], 2));
+    let all = usize::MAX;
+    let (found, orders) = told(&mut crew, &script, 1, &[3, 4]);
+    assert_eq!((found, orders), (vec![], vec![draft(1, 0, &[1, 2], all)]));
+    let (found, orders) = told(&mut crew, &script, 1, &[5]);
+    assert_eq!((found, orders), (vec![(vec![34], 3.0)], vec![]));
+    // When all that was wanted is there, it stops.
+    let (found, orders) = told(&mut crew, &script, 1, &[6, 7, 8]);
+    assert_eq!((found, orders), (vec![(vec![56], 2.0)], vec![Order::Cancel { task: 1 }]));
+
+    // It goes on where it was, and a word that was not told before counts.
+    crew.order(Role::Drafter, draft(2, 3, &[], 5));
+    let (found, orders) = told(&mut crew, &script, 2, &[8, 9, 10]);
+    assert_eq!((found, orders), (vec![(vec![78], 2.0)], vec![draft(2, 7, &[], all)]));
+    // What the target has no tokens for ends a draft.
+    let (found, orders) = told(&mut crew, &script, 2, &[10; 6]);
+    assert_eq!((found, orders), (vec![(vec![], 0.0)], vec![Order::Cancel { task: 2 }]));
+
+    // Where the target writes something else, it is told what is different.
+    crew.order(Role::Drafter, draft(3, 2, &[51], 5));
+    let (found, orders) = told(&mut crew, &script, 3, &[]);
+    assert_eq!((found, orders), (vec![], vec![draft(3, 5, &[1], all)]));
 }

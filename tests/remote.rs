@@ -1,6 +1,7 @@
 //! Targets on servers write the text of the target itself, whoever drafts and whatever the servers do.
 
 mod common;
+use common::foreign::Foreign;
 use common::served::{Answer, Asked, Misbehave, Served, honest};
 use common::{path, run, within};
 use foretoken::internals::device::Device;
@@ -14,6 +15,7 @@ use foretoken::{
 };
 use serde_json::{Value, json};
 use std::ops::ControlFlow;
+use std::process::Command;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, LazyLock};
@@ -52,16 +54,17 @@ fn endpoint(servers: &[&Served]) -> Endpoint {
 }
 
 fn connect(endpoint: &Endpoint, with_assistant: bool) -> Result<Writer> {
-    connect_by(endpoint, with_assistant, &LoadOptions::new().device(DeviceChoice::Cpu))
+    connect_by(endpoint, with_assistant.then(|| folder("draft")), &LoadOptions::new().device(DeviceChoice::Cpu))
 }
 
 /// So many requests may be under way; the draft model computes between them.
 fn connect_several(endpoint: &Endpoint, with_assistant: bool, sp_degree: usize) -> Result<Writer> {
-    connect_by(endpoint, with_assistant, &LoadOptions::new().sp_degree(sp_degree).draft_device(DeviceChoice::Cpu))
+    let load = LoadOptions::new().sp_degree(sp_degree).draft_device(DeviceChoice::Cpu);
+    connect_by(endpoint, with_assistant.then(|| folder("draft")), &load)
 }
 
-fn connect_by(endpoint: &Endpoint, with_assistant: bool, load: &LoadOptions) -> Result<Writer> {
-    let (transport, assistant) = (Rc::new(Http::default()), with_assistant.then(|| folder("draft")));
+fn connect_by(endpoint: &Endpoint, assistant: Option<Folder>, load: &LoadOptions) -> Result<Writer> {
+    let transport = Rc::new(Http::default());
     run(Writer::connect(transport, endpoint.clone(), folder("target"), assistant, load, &mut |_, _| ()))
 }
 
@@ -457,6 +460,59 @@ fn several_requests_are_under_way_and_those_that_nobody_wants_are_broken_off() {
         fails(generate(&mut writer, &options(4).do_sample(DoSample::Yes)), "bad-option", &["do_sample"]);
     }
     served.wait_for_aborted(1);
+}
+
+#[test]
+fn a_draft_model_with_another_tokenizer_drafts_for_any_number_of_requests() {
+    let served = Served::new(Dialect::Vllm, honest());
+    // Other ids alone, then rarer words in more tokens, then all but the shortest.
+    for merges in [usize::MAX, 1_500, 300] {
+        let foreign = Foreign::new(&format!("served-{merges}"), merges);
+        let cpu = LoadOptions::new().device(DeviceChoice::Cpu);
+        let beside = |sp_degree| LoadOptions::new().sp_degree(sp_degree).draft_device(DeviceChoice::Cpu);
+        for load in [cpu, beside(1), beside(2), beside(4)] {
+            let assistant = Folder::open(foreign.folder()).unwrap();
+            let mut writer = connect_by(&endpoint(&[&served]), Some(assistant), &load).unwrap();
+            assert!(writer.warnings().iter().any(|warning| warning.contains("another tokenizer")));
+            for schedule in [Schedule::Constant, Schedule::Adaptive] {
+                let options = options(40).num_assistant_tokens_schedule(schedule);
+                let generation = generate(&mut writer, &options).unwrap();
+                let what = format!("{merges} {schedule:?} {load:?}: {:?}", generation.stats);
+                assert_eq!(generation.token_ids, expected(40), "{what}");
+                if schedule == Schedule::Constant {
+                    assert!(generation.stats.num_accepted_draft_tokens > 5, "{what}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_program_takes_a_draft_model_with_another_tokenizer() {
+    let (served, foreign) = (Served::new(Dialect::Vllm, honest()), Foreign::new("program", 1_500));
+    for sp_degree in ["1", "2"] {
+        let ran = Command::new(env!("CARGO_BIN_EXE_foretoken"))
+            .args([
+                "generate",
+                PROMPT,
+                "--json",
+                "--max-new-tokens",
+                "40",
+                "--num-assistant-tokens-schedule",
+                "constant",
+            ])
+            .args(["--target-url", &served.address, "--target-model", "tales", "--device", "cpu"])
+            .args(["--sp-degree", sp_degree])
+            .arg("--model")
+            .arg(path("models/tales/target"))
+            .arg("--assistant-model")
+            .arg(foreign.folder())
+            .output()
+            .unwrap();
+        let report: Value = serde_json::from_slice(&ran.stdout).unwrap();
+        assert_eq!(report["token_ids"], json!(expected(40)), "{report}");
+        assert!(report["stats"]["num_accepted_draft_tokens"].as_u64().unwrap() > 5, "{report}");
+    }
 }
 
 /// One that is sent behind the answer to the other would never come.

@@ -37,7 +37,6 @@ export function readLoad(method, model, options) {
   const { url, model: name, api_key, tokenizer } = /** @type {any} */ (model)?.url ? /** @type {any} */ (model) : { tokenizer: model };
   const needsWebGpu = rest.device === "webgpu" || (!url && Number(rest.sp_degree) > 1);
   if (method === "load" && place.spawn === spawn && needsWebGpu) requireWebGpu();
-  if (url && shared) throw badOption("shared", true, "with a target on this device");
   /** @type {Loading} */
   const args = {
     model: portable(url ? "tokenizer" : "model", tokenizer),
@@ -95,20 +94,25 @@ function portable(option, model) {
 }
 
 /**
- * What a worker is called that several pages share: those that load the same into it. Whose token it was is no difference.
+ * What a worker is called that several pages share: those that load the same into it. Whose token it was is no difference, whose key is:
+ * the server counts what is asked with it.
  * @param {Loading} args
  */
-function sharedName({ model, assistant, hub: { token, ...hub }, base, options, ...rest }) {
+function sharedName({ model, assistant, server, hub: { token, ...hub }, base, options, ...rest }) {
   const models = [model, assistant]
     .filter((files) => files !== undefined)
     .map((files) => {
       if (typeof files !== "string") throw badOption("shared", true, "with models that have a name or a URL");
       return isAddress(files) ? absolute("model", files, base) : files;
     });
-  if (Number(options.sp_degree) > 1 || options.draft_device === "cpu")
+  if (!server && (Number(options.sp_degree) > 1 || options.draft_device === "cpu"))
     throw badOption("shared", true, "with one target, and the draft model where the target runs");
-  return `foretoken ${JSON.stringify({ models, hub, options, ...rest })}`;
+  const served = server && { ...server, api_key: trace(server.api_key) };
+  return `foretoken ${JSON.stringify({ models, hub, options, served, ...rest })}`;
 }
+
+/** 32 bits that tell keys apart (FNV-1a): a name is no place for a key. @param {unknown} key */
+const trace = (key) => [...String(key)].reduce((bits, letter) => Math.imul(bits ^ Number(letter.codePointAt(0)), 16777619), 2166136261);
 
 function requireWebGpu() {
   if (globalThis.navigator?.gpu) return;

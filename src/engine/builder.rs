@@ -85,7 +85,19 @@ impl EngineBuilder {
         self
     }
 
-    /// Loads it, and blocks until that is done.
+    /// Loads it, and blocks until that is done. What fails for anything but a mistake in the options may be served by something else:
+    ///
+    #[cfg_attr(feature = "remote", doc = "```no_run")]
+    #[cfg_attr(not(feature = "remote"), doc = "```ignore")]
+    /// # use foretoken::{DeviceChoice, Engine, Error, LoadOptions};
+    /// let here = Engine::builder("HuggingFaceTB/SmolLM2-1.7B-Instruct").options(LoadOptions::new().device(DeviceChoice::Webgpu));
+    /// let there = Engine::builder("Qwen/Qwen3-32B").target_url("https://llm.example.com");
+    /// let engine = here.load().or_else(|error| match error {
+    ///     Error::BadOption { .. } => Err(error),
+    ///     _ => there.load(),
+    /// })?;
+    /// # Ok::<(), Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::NotFound`] for what is not there; of its files [`Error::BadConfig`], [`Error::BadWeights`], [`Error::BadTokenizer`] and

@@ -137,8 +137,8 @@ pub trait Crew {
     /// Whether a draft model is there.
     fn has_drafter(&self) -> bool;
 
-    /// Tells all of them that a text begins.
-    fn begin(&mut self, sampling: &Sampling);
+    /// Tells all of them that a text begins, and how the targets and the draft model choose their tokens.
+    fn begin(&mut self, sampling: &Sampling, drafting: &Sampling);
 
     /// Gives an order. An instance that is gone takes none, and has said so.
     fn order(&mut self, to: Role, order: Order);

@@ -1,18 +1,22 @@
 //! A model's files -> a crew: the one who writes needs the tokenizer, each instance reads its weights for itself.
 
-use super::{Crew, Parallel};
+use super::{Crew, Parallel, Translated};
 use crate::checkpoint::Texts;
 use crate::device::{Device, Engine};
 use crate::error::Result;
 use crate::gpu::{DeviceInfo, GpuOptions};
-use crate::load::{ModelFiles, load_alone, open_assistant, without_assistant};
+use crate::load::{ModelFiles, load_alone, open_assistant, translated, without_assistant};
 use crate::model::Memory;
 use crate::options::{Arithmetic, ArithmeticChoice, DeviceChoice, LoadOptions};
 use crate::session::Prompts;
+use crate::text::Translator;
 use crate::weights::Source;
 use std::cell::RefCell;
 use std::fmt::Display;
 use std::rc::Rc;
+
+/// Whether a draft model with another tokenizer drafts. What that takes is more than a page may download.
+const TRANSLATES: bool = cfg!(not(target_arch = "wasm32"));
 
 /// What is needed before there is a crew.
 pub struct Prepared {
@@ -20,13 +24,14 @@ pub struct Prepared {
     arithmetic: Arithmetic,
     /// Whether the draft model can be used.
     pub with_drafter: bool,
+    /// Of a draft model with another tokenizer.
+    translator: Option<Translator>,
     /// What the user should know, in words.
     pub warnings: Vec<String>,
 }
 
 impl Prepared {
-    /// Reads everything but weights. A draft model with another tokenizer, and one that cannot be opened, is left out, and
-    /// the statistics' warnings say why.
+    /// Reads everything but weights. A draft model that cannot be used is left out, and the statistics' warnings say why.
     ///
     /// # Errors
     /// What [`ModelFiles::open`] reports; [`Error::BadTokenizer`].
@@ -67,19 +72,24 @@ impl Prepared {
         assistant: Option<A>,
         options: &LoadOptions,
     ) -> Self {
-        let mut with_drafter = false;
+        let (mut with_drafter, mut translator) = (false, None);
         if let Some(assistant) = assistant {
             let opened = open_assistant(assistant, options, prompts.context).await;
-            match opened.map(|(_, other)| prompts.tokenizer.difference(&other)) {
+            match opened.map(|(_, other)| (prompts.tokenizer.difference(&other), other)) {
                 Err(error) => warnings.push(without_assistant(&error)),
-                Ok(Some(difference)) => warnings.push(format!(
+                Ok((None, _)) => with_drafter = true,
+                Ok((Some(difference), other)) if TRANSLATES => {
+                    warnings.push(translated(&difference));
+                    translator = Some(Translator::new(prompts.tokenizer.clone(), Rc::new(other)));
+                    with_drafter = true;
+                }
+                Ok((Some(difference), _)) => warnings.push(format!(
                     "the assistant model is not used: it has another tokenizer ({difference}), and with several targets \
-                     drafts do not go through text"
+                     drafts do not go through text in a page"
                 )),
-                Ok(None) => with_drafter = true,
             }
         }
-        Self { prompts, arithmetic, with_drafter, warnings }
+        Self { prompts, arithmetic, with_drafter, translator, warnings }
     }
 
     /// Positions of the target's cache.
@@ -89,9 +99,13 @@ impl Prepared {
 
     /// With a crew, on such a device; `failed` is why it has no draft model, where it should have one.
     pub fn with(self, crew: impl Crew + 'static, device: DeviceInfo, failed: Option<impl Display>) -> Parallel {
-        let Self { prompts, arithmetic, mut warnings, .. } = self;
+        let Self { prompts, arithmetic, translator, mut warnings, .. } = self;
         warnings.extend(failed.map(without_assistant));
-        let (crew, local, tuners) = (Box::new(crew), LocalDevice::default(), Default::default());
+        let crew: Box<dyn Crew> = match translator {
+            Some(translator) if TRANSLATES => Box::new(Translated::new(Box::new(crew), Box::new(translator))),
+            _ => Box::new(crew),
+        };
+        let (local, tuners) = (LocalDevice::default(), Default::default());
         Parallel { prompts, arithmetic, crew, device, local, warnings, tuners }
     }
 }

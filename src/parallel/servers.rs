@@ -79,9 +79,10 @@ impl Crew for Servers {
         self.drafter.is_some()
     }
 
-    fn begin(&mut self, sampling: &Sampling) {
+    fn begin(&mut self, sampling: &Sampling, drafting: &Sampling) {
         self.text += 1;
         let gone = |(role, orders): (Role, &UnboundedSender<Order>)| {
+            let sampling = if role == Role::Drafter { drafting } else { sampling };
             let order = Order::Begin { text: self.text, sampling: sampling.clone() };
             let error = || Error::Internal { reason: "its driver failed in an earlier text".into() };
             orders.unbounded_send(order).is_err().then(|| role.gone(error()))
@@ -134,10 +135,9 @@ impl Drop for Servers {
 }
 
 impl Parallel {
-    /// Loads `options.sp_degree` instances of a target, and one of a draft model, if given. One with another tokenizer, and
-    /// one that cannot be loaded, is left out, and the statistics' warnings say why. The instances are dealt out to the
-    /// machine's devices of one kind; each needs the whole memory of its model. The draft model runs on the CPU, if
-    /// `options.draft_device` says so.
+    /// Loads `options.sp_degree` instances of a target, and one of a draft model, if given. One that cannot be
+    /// loaded is left out, and the statistics' warnings say why. The instances are dealt out to the machine's devices of one
+    /// kind; each needs the whole memory of its model. The draft model runs on the CPU, if `options.draft_device` says so.
     ///
     /// # Errors
     /// As [`crate::Session::load`].

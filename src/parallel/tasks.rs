@@ -56,9 +56,10 @@ impl Crew for Tasks {
         self.tasks.len() > self.sp_degree
     }
 
-    fn begin(&mut self, sampling: &Sampling) {
+    fn begin(&mut self, sampling: &Sampling, drafting: &Sampling) {
         self.text += 1;
-        for task in &self.tasks {
+        for (at, task) in self.tasks.iter().enumerate() {
+            let sampling = if at < self.sp_degree { sampling } else { drafting };
             let _ = task.orders.unbounded_send(Order::Begin { text: self.text, sampling: sampling.clone() });
         }
     }

@@ -61,7 +61,7 @@ pub async fn write(
     let machine = Dsi::new(prompt, DsiOptions::pair(plan.lookahead, sp_degree, room, &plan.ends))?;
     let stats = Stats { num_prompt_tokens: prompt.len(), ..Stats::default() };
     let distributed = Distributed { sp_degree, ..Default::default() };
-    crew.begin(&plan.sampling);
+    crew.begin(&plan.sampling, &plan.sampling);
     let text = Text {
         crew,
         machine,

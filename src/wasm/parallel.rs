@@ -52,7 +52,7 @@ impl Crew for JsCrew {
         self.has_drafter
     }
 
-    fn begin(&mut self, sampling: &Sampling) {
+    fn begin(&mut self, sampling: &Sampling, _: &Sampling) {
         self.text += 1;
         self.workers.begin(to_value(&Order::Begin { text: self.text, sampling: sampling.clone() }));
     }

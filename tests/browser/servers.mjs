@@ -1,6 +1,6 @@
 // A target on a server that speaks as vLLM does, here a stub of another origin that knows the target's text: drafts come from the page.
 import { CSP, listen } from "../../scripts/serve.mjs";
-import { check, equal, faults, open } from "./harness.mjs";
+import { browser, check, equal, faults, open } from "./harness.mjs";
 
 const KEY = "sk-secret-of-mine";
 const TARGET = "/models/tales/target";
@@ -97,7 +97,7 @@ faults.served = (_, response, rest) => {
 
 export const before = async () => {
   ({ server, url: elsewhere } = await listen(stub, 0));
-  page = await open(undefined, "/served/");
+  page = await open(await browser.newContext(), "/served/");
   text = await page.evaluate(
     async ({ elsewhere, KEY, TARGET, PROMPT }) => {
       globalThis.PROMPT = PROMPT;
@@ -246,6 +246,43 @@ export const tests = {
       "skipped",
     );
     check(!JSON.stringify(found).includes(KEY), "it shows the key");
+  },
+
+  async "pages share one engine, whose key is theirs"() {
+    const other = await open(page.context(), "/served/");
+    const written = text.slice(-40, -4).join();
+    const load = (page, api_key) =>
+      page.evaluate(
+        async ([server, PROMPT, load]) => {
+          const names = [];
+          const worker = (name) => {
+            names.push(name);
+            return new SharedWorker("/served/worker.js", { type: "module", name });
+          };
+          globalThis.engine = await Engine.load(server, { device: "cpu", worker, shared: true, ...load });
+          const { token_ids, stats } = await engine.generate(PROMPT, { max_new_tokens: 36 }).result;
+          return { names, written: token_ids.join(), sp_degree: stats.distributed.sp_degree };
+        },
+        [{ url: `${elsewhere}/ok/v1`, model: "tales", api_key, tokenizer: TARGET }, PROMPT, TWO],
+      );
+    const met = () => asked.filter(({ path }) => path === "tokenize").map(({ key }) => key);
+    asked = [];
+    const both = await Promise.all([load(page, KEY), load(other, KEY)]);
+    equal(
+      both.map(({ written, sp_degree }) => [written, sp_degree]),
+      [
+        [written, 2],
+        [written, 2],
+      ],
+      "texts",
+    );
+    equal(met(), [`Bearer ${KEY}`], "a server is met once");
+    check(both[0].names[0].startsWith("foretoken ") && !JSON.stringify(both).includes(KEY), `names: ${both[0].names}`);
+    await other.evaluate(() => engine.dispose());
+    equal((await load(other, "another")).written, written, "with another key");
+    equal(met(), [`Bearer ${KEY}`, "Bearer another"], "keys");
+    await Promise.all([page, other].map((page) => page.evaluate(() => engine.dispose())));
+    await other.close();
   },
 
   async "a failure that passes costs time and nothing else"() {
