@@ -128,7 +128,8 @@ const MODES = {
   model: { options: [...drafts, "--num-assistant-tokens", "5", ...fixed], schedule: "si" },
   "model, SP 2": { options: [...drafts, "--sp-degree", "2"], schedule: "dsi" },
   "model, SP 4": { options: [...drafts, "--sp-degree", "4"], schedule: "dsi" },
-  adaptive: { options: model, schedule: null },
+  adaptive: { options: [], schedule: null },
+  "and a model": { options: model, schedule: null },
 };
 
 /** Lengths of matches: one that fills a draft goes on with the next, over the target's own token. */
