@@ -16,15 +16,17 @@ run(process.execPath, ["node_modules/@biomejs/biome/bin/biome", "ci", "--error-o
 cargo("fmt", "--check");
 // Beside the rest: its longest steps keep one core busy.
 const built = start(process.execPath, ["scripts/build.mjs"]);
-cargo("clippy", "--all-targets", "--", "--deny", "warnings");
-run("cargo", ["doc", "--no-deps", "--features", "cli"], { env: { ...env, RUSTDOCFLAGS: "--deny warnings" } });
-cargo("clippy", "--lib", "--target", "wasm32-unknown-unknown", "--", "--deny", "warnings");
-for (const module of ["simulator", "grammar"]) cargo("clippy", "--lib", "--features", module, "--target", "wasm32-unknown-unknown", "--", "--deny", "warnings");
+// As they are built for the tests, so that what runs while crates compile is built once.
+const strict = ["--", "--deny", "warnings"];
+cargo("clippy", "--release", "--all-targets", ...strict);
+run("cargo", ["doc", "--release", "--no-deps", "--features", "cli"], { env: { ...env, RUSTDOCFLAGS: "--deny warnings" } });
 cargo("test", "--release", "--no-run");
 await built();
+const wasm = ["--profile", "wasm", "--target", "wasm32-unknown-unknown"];
+for (const features of [[], ["--features", "simulator"], ["--features", "grammar"]]) cargo("clippy", "--lib", ...wasm, ...features, ...strict);
 const crates = ["--manifest-path", "browser/Cargo.toml", "--package", "fancy-regex", "--package", "regex", "--package", "spm_precompiled"];
 cargo("fmt", "--check", ...crates);
-cargo("clippy", ...crates, "--profile", "wasm", "--target-dir", "target", "--target", "wasm32-unknown-unknown", "--", "--deny", "warnings");
+cargo("clippy", ...crates, ...wasm, "--target-dir", "target", ...strict);
 cargo("test", "--release");
 run(process.execPath, ["tests/crate.mjs"], { env });
 run(process.execPath, ["tests/package.mjs"]);
