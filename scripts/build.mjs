@@ -96,14 +96,15 @@ const MODULES = [
 const PAIR = ["target", "draft"];
 const served = join(www, "demo", "tales");
 
-/** Makes the page's models with the native program. */
-function quantise() {
+/** Makes the page's models with the native program: `likeTests` with dependencies as cargo builds them for tests and examples. */
+function quantise(likeTests) {
   rmSync(served, { recursive: true, force: true });
   mkdirSync(served, { recursive: true });
+  run("cargo", ["build", "--release", "--features", "cli", "--bin", "foretoken", ...(likeTests ? ["--examples"] : [])], { cwd: root });
+  const program = join(target, "release", process.platform === "win32" ? "foretoken.exe" : "foretoken");
   for (const model of PAIR) {
     const [from, to] = [join(root, "models", "tales", model), join(served, model)];
-    const program = ["run", "--release", "--features", "cli", "--", "quantize"];
-    run("cargo", [...program, from, `${to}.part`, "--type", "mlx8"], { cwd: root });
+    run(program, ["quantize", from, `${to}.part`, "--type", "mlx8"], { cwd: root });
     // Whole or not at all, also where this is interrupted.
     renameSync(`${to}.part`, to);
   }
@@ -124,7 +125,7 @@ function bundle({ name, exported, file }) {
 }
 
 /** Builds the modules, the page's models, types and documents. */
-export async function build() {
+export async function build({ likeTests = false } = {}) {
   needRust();
   needNpm();
   const bindgen = needBindgen();
@@ -169,7 +170,7 @@ export async function build() {
     writeFileSync(join(folder, `${scriptName}.js`), transformSync(code, { minify: true }).code);
     copyFileSync(join(glue, `${scriptName}.d.ts`), join(folder, `${scriptName}.d.ts`));
   }
-  quantise();
+  quantise(likeTests);
   LIBRARIES.forEach(bundle);
   makePackage();
   await makeDocs();
@@ -243,6 +244,6 @@ export async function needBuild() {
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  await build();
+  await build({ likeTests: process.argv.includes("--like-tests") });
   weigh();
 }

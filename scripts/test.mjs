@@ -15,7 +15,7 @@ const cargo = (...args) => run("cargo", args, { env });
 run(process.execPath, ["node_modules/@biomejs/biome/bin/biome", "ci", "--error-on-warnings"]);
 cargo("fmt", "--check");
 // Beside the rest: its longest steps keep one core busy.
-const built = start(process.execPath, ["scripts/build.mjs"]);
+const built = start(process.execPath, ["scripts/build.mjs", "--like-tests"]);
 // As they are built for the tests, so that what runs while crates compile is built once.
 const strict = ["--", "--deny", "warnings"];
 cargo("clippy", "--release", "--all-targets", ...strict);
