@@ -64,7 +64,8 @@ const hub = join(folder, "node_modules", "foretoken", "dist", "hub.js");
 const named = readFileSync(hub, "utf8");
 ok(named.includes('"https://huggingface.co"'));
 writeFileSync(hub, named.replace('"https://huggingface.co"', JSON.stringify(url)));
-run("cargo", ["build", "--release", "--features", "cli", "--bin", "foretoken"], { cwd: root });
+// With examples: with dependencies as they were built for the tests.
+run("cargo", ["build", "--release", "--features", "cli", "--bin", "foretoken", "--examples"], { cwd: root });
 const program = join(process.env.CARGO_TARGET_DIR ?? join(root, "target"), "release");
 const env = { ...process.env, XDG_RUNTIME_DIR: tmpdir(), HF_ENDPOINT: url, HF_HOME: scratch, PATH: `${program}${delimiter}${process.env.PATH}` };
 
