@@ -129,7 +129,7 @@ const MODES = {
   "model, SP 2": { options: [...drafts, "--sp-degree", "2"], schedule: "dsi" },
   "model, SP 4": { options: [...drafts, "--sp-degree", "4"], schedule: "dsi" },
   adaptive: { options: [], schedule: null },
-  "and a model": { options: model, schedule: null },
+  "adaptive, model": { options: model, schedule: null },
 };
 
 /** Lengths of matches: one that fills a draft goes on with the next, over the target's own token. */
