@@ -627,6 +627,12 @@ fn a_server_is_interrupted_for_proposals_that_were_confirmed() {
             }
         }
     }
+    // Also where a draft model was tried first, and was bad.
+    for length in [48, 256] {
+        let found = far(1.0, length, Some((0.2, 0.2)), Some((0.9, 0.99)));
+        println!("with a bad draft model, {length} tokens: {found:.3} of streamed");
+        assert!(found < 0.5, "{length}: {found:.3} of streamed");
+    }
     assert!(far(3.0, 256, None, Some((0.9, 0.99))) < 0.8);
     assert!(far(0.5, 256, None, Some((0.6, 0.8))) < 0.7);
 }

@@ -246,7 +246,7 @@ fn failures_that_pass_cost_time_and_nothing_else() {
         body["choices"][0]["token_ids"] = json!([]);
         Answer { body: body.to_string().into(), ..answer }
     };
-    let slow = |answer: Answer| Answer { delay: Duration::from_millis(1500), ..answer };
+    let silent = |answer: Answer| Answer { delay: Duration::from_secs(3600), ..answer };
     let busy = |_| Answer { headers: vec![("Retry-After", "0".into())], ..Answer::status(429, "busy") };
     type Fault = (&'static str, fn(Answer) -> Answer);
     let faults: [Fault; 8] = [
@@ -254,7 +254,7 @@ fn failures_that_pass_cost_time_and_nothing_else() {
         ("garbage", garbage),
         ("lengths", other_length),
         ("places", fewer_places),
-        ("slow", slow),
+        ("silent", silent),
         ("429", busy),
         ("500", |_| Answer::status(500, "oops")),
         ("503", |_| Answer::status(503, "starting")),
@@ -262,14 +262,15 @@ fn failures_that_pass_cost_time_and_nothing_else() {
     for (name, fault) in faults {
         let armed = Arc::new(AtomicBool::new(false));
         let served = Served::new(Dialect::Vllm, at(1..3, &armed, fault));
-        let endpoint = Endpoint { timeout: if name == "slow" { 0.4 } else { 20.0 }, ..endpoint(&[&served]) };
+        let endpoint = Endpoint { timeout: if name == "silent" { 2.0 } else { 20.0 }, ..endpoint(&[&served]) };
         let mut writer = connect(&endpoint, true).unwrap();
         armed.store(true, Ordering::Relaxed);
         let options = options(24).overlap(false).num_assistant_tokens_schedule(Schedule::Constant);
         let generation = generate(&mut writer, &options).unwrap();
         assert_eq!(generation.token_ids, expected(24), "{name}");
         let traffic = generation.stats.traffic.unwrap();
-        assert_eq!(traffic.num_retries, 2, "{name}: {traffic:?}");
+        // On a busy machine an honest answer may be later than two seconds.
+        assert!(traffic.num_retries == 2 || name == "silent" && traffic.num_retries > 2, "{name}: {traffic:?}");
     }
 }
 

@@ -18,6 +18,9 @@ const LOSS: f64 = 0.005;
 const INTERRUPTING: f64 = 0.05;
 /// Target forwards that can be saved for later: what is won in a text, and what earlier texts left for reading.
 const SAVINGS: f64 = 12.0;
+/// Target forwards that a known drafter may lose besides, for each proposal whose first token a server wrote, and no longer for each
+/// other one.
+const CREDIT: f64 = 0.4;
 /// Rounds after which a draft model that does not pay is tried again, at first and at last: each time twice as many.
 const PAUSES: [usize; 2] = [4, 256];
 
@@ -38,7 +41,8 @@ const PAUSES: [usize; 2] = [4, 256];
 ///
 /// Plain decoding is meant as it is fastest: submitted ahead. A round that waits for a proposal costs more, so that is done
 /// where proposals win more than it costs. A server that writes by itself costs the way twice when it is interrupted, for the draft and to
-/// let it write again. So it is interrupted only for a proposal that pays both, by a drafter whose proposals the text confirmed.
+/// let it write again. So it is interrupted only for a proposal that pays both, by a drafter whose proposals the text confirmed;
+/// such a drafter may lose a little more than the account has, which a draft model that was tried may have emptied.
 pub struct Adaptive {
     costs: Costs,
     /// By [`Origin`]; the target's own tokens need none.
@@ -88,6 +92,8 @@ struct Known {
     usual: usize,
     /// Proposals of which the text has not yet judged each token.
     judged: Vec<Judged>,
+    /// Target forwards that it may lose on a server beyond the funds, since the text confirmed its proposals.
+    credit: f64,
 }
 
 /// A proposal that is compared with the text.
@@ -101,9 +107,12 @@ struct Judged {
 
 impl Judged {
     /// Learns from the tokens that the text has by now; whether others are yet to come.
-    fn goes_on(&mut self, text: &[u32], acceptance: &mut Acceptance) -> bool {
+    fn goes_on(&mut self, text: &[u32], acceptance: &mut Acceptance, credit: &mut f64) -> bool {
         while let (Some(guess), Some(id)) = (self.proposal.get(self.agreed), text.get(self.at + self.agreed)) {
             acceptance.learn_place(self.agreed, guess == id);
+            if self.agreed == 0 {
+                *credit = (*credit + if guess == id { CREDIT } else { -CREDIT }).clamp(0.0, SAVINGS);
+            }
             if guess != id {
                 return false;
             }
@@ -148,7 +157,7 @@ impl Adaptive {
         self.pace = (0.0, 0.0);
         let known = known
             .into_iter()
-            .map(|drafter| Known { drafter, proposal: Vec::new(), usual: 0, judged: Vec::new() })
+            .map(|drafter| Known { drafter, proposal: Vec::new(), usual: 0, judged: Vec::new(), credit: 0.0 })
             .collect();
         self.text = Text { known, draft_model, ..Text::default() };
     }
@@ -172,7 +181,7 @@ impl Adaptive {
     fn propose(&mut self, tokens: &[u32], room: usize) {
         for one in &mut self.text.known {
             let acceptance = &mut self.acceptance[one.drafter.origin() as usize];
-            one.judged.retain_mut(|judged| judged.goes_on(tokens, acceptance));
+            one.judged.retain_mut(|judged| judged.goes_on(tokens, acceptance, &mut one.credit));
             one.proposal = match one.drafter.draft(tokens, room) {
                 Draft::Tokens(mut tokens) => {
                     tokens.truncate(MOST);
@@ -236,16 +245,20 @@ impl Adaptive {
                 // One token is never worth the way to a server.
                 if self.acceptance[Origin::DraftModel as usize].is_new() && !self.costs.is_far() { 1 } else { most },
                 self.costs.reading(missed),
+                self.funds,
             )
         });
         let known = self.text.known.iter().filter(|one| waits && !one.proposal.is_empty());
-        let known = known.map(|one| (one.drafter.origin(), most.min(one.proposal.len()), 0.0));
-        for (drafter, most, reading) in model.into_iter().chain(known) {
+        let known = known.map(|one| {
+            let credit = if self.costs.is_far() { one.credit } else { 0.0 };
+            (one.drafter.origin(), most.min(one.proposal.len()), 0.0, self.funds + credit)
+        });
+        for (drafter, most, reading, funds) in model.into_iter().chain(known) {
             let is_model = drafter == Origin::DraftModel;
             let score = |one: &Candidate| if is_model { one.speed() } else { one.gain(rate) };
             let best = |funds| self.best(drafter, most, funds, score);
             let pays = best(f64::INFINITY).is_some_and(|one| one.speed() > 1.0);
-            match best(if pays { self.funds } else { f64::INFINITY }) {
+            match best(if pays { funds } else { f64::INFINITY }) {
                 Some(one) if reading > 0.0 && pays && !self.reads(&one, reading) => {
                     otherwise = Choice::TooDear(one, reading + one.cost - 1.0);
                 }
