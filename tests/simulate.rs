@@ -168,6 +168,14 @@ fn texts_are_put_together_of_matches() {
     }
 }
 
+/// The first of two requests takes a whole block, so both are back after one forward.
+#[test]
+fn several_targets_wait_for_drafts_that_take_no_time() {
+    let copies = Cell { tokens: 20, ..cell(2e-4, 1.0, 10, 2) };
+    let found = means(&copies, Lookaheads::all(10), &Draws::new(20, 1, 1).unwrap()).unwrap().dsi;
+    assert!((1.0..1.1).contains(&found), "{found}");
+}
+
 #[test]
 fn acceptance_is_estimated_from_match_lengths() {
     assert_eq!(acceptance_from_matches(&[4, 4, 4]), 0.8);

@@ -192,7 +192,9 @@ impl Kernel {
                 [matmul(format, arithmetic), epilogues.parts(), kernel].concat()
             }
             Self::MatmulTile(format, arithmetic, _, epilogues) => {
-                let chunk = Some(shader!("lib/chunk_loop.wgsl")).filter(|_| arithmetic == Arithmetic::F32);
+                // Sums that a loop carries are copied by SwiftShader: more of them than two vec4s of weights are worth.
+                let chunk = if format.chunk() > 8 { shader!("lib/chunk_loop.wgsl") } else { chunk(format) };
+                let chunk = Some(chunk).filter(|_| arithmetic == Arithmetic::F32);
                 let kernel = chunk.into_iter().chain([shader!("matmul_tile.wgsl")]).collect();
                 [matmul(format, arithmetic), epilogues.parts(), kernel].concat()
             }

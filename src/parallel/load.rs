@@ -15,9 +15,6 @@ use std::cell::RefCell;
 use std::fmt::Display;
 use std::rc::Rc;
 
-/// Whether a draft model with another tokenizer drafts. What that takes is more than a page may download.
-const TRANSLATES: bool = cfg!(not(target_arch = "wasm32"));
-
 /// What is needed before there is a crew.
 pub struct Prepared {
     prompts: Prompts,
@@ -78,15 +75,11 @@ impl Prepared {
             match opened.map(|(_, other)| (prompts.tokenizer.difference(&other), other)) {
                 Err(error) => warnings.push(without_assistant(&error)),
                 Ok((None, _)) => with_drafter = true,
-                Ok((Some(difference), other)) if TRANSLATES => {
+                Ok((Some(difference), other)) => {
                     warnings.push(translated(&difference));
                     translator = Some(Translator::new(prompts.tokenizer.clone(), Rc::new(other)));
                     with_drafter = true;
                 }
-                Ok((Some(difference), _)) => warnings.push(format!(
-                    "the assistant model is not used: it has another tokenizer ({difference}), and with several targets \
-                     drafts do not go through text in a page"
-                )),
             }
         }
         Self { prompts, arithmetic, with_drafter, translator, warnings }
@@ -102,8 +95,8 @@ impl Prepared {
         let Self { prompts, arithmetic, translator, mut warnings, .. } = self;
         warnings.extend(failed.map(without_assistant));
         let crew: Box<dyn Crew> = match translator {
-            Some(translator) if TRANSLATES => Box::new(Translated::new(Box::new(crew), Box::new(translator))),
-            _ => Box::new(crew),
+            Some(translator) => Box::new(Translated::new(Box::new(crew), Box::new(translator))),
+            None => Box::new(crew),
         };
         let (local, tuners) = (LocalDevice::default(), Default::default());
         Parallel { prompts, arithmetic, crew, device, local, warnings, tuners }

@@ -34,6 +34,9 @@ pub const LOOKAHEADS: RangeInclusive<usize> = 1..=200;
 /// Most tokens, and most repeats, of a simulation.
 pub const MOST: usize = 100_000;
 
+/// The share of a target forward below which a draft step is a lookup, which takes no time.
+const NO_TIME: f64 = 1e-3;
+
 /// Latencies beyond which sums lose their small parts.
 const LATENCIES: RangeInclusive<f64> = 1e-6..=1e9;
 
@@ -113,10 +116,12 @@ impl Cell {
         Self { lookahead: lookahead_for(self.target.tpot, self.drafter.tpot, self.sp_degree), ..self }
     }
 
-    /// Draft tokens that an idle target waits for: with one server the best number on average, else none.
+    /// Draft tokens that an idle target waits for: with one server the best number on average, else none, unless they take no time.
     pub fn patience(&self) -> usize {
+        let takes_no_time = self.drafter.tpot < self.target.tpot * NO_TIME;
         match self.sp_degree {
             1 => patience(self.target.tpot, self.drafter.tpot, self.acceptance, self.lookahead),
+            _ if takes_no_time => self.lookahead,
             _ => 0,
         }
     }

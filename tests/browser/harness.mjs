@@ -1,4 +1,5 @@
 // What the browser tests share: a server that can misbehave, a headless browser on a software adapter, pages with the engine.
+import { readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { chromium, firefox } from "playwright-core";
 import { CSP, ISOLATED, answer, listen } from "../../scripts/serve.mjs";
@@ -26,6 +27,14 @@ export const faults = {
     response
       .writeHead(200, { "Content-Type": "text/html", "Content-Security-Policy": CSP })
       .end('<!doctype html><title>blank</title><script type="module" src="/demo/policy.js"></script>');
+  },
+  /** Another tokenizer: two tokens change places. */
+  vocabulary(_, response, rest) {
+    if (rest.at(-1) !== "tokenizer.json") return;
+    const tokenizer = JSON.parse(readFileSync(new URL(`../../${rest.join("/")}`, import.meta.url), "utf8"));
+    const { vocab } = tokenizer.model;
+    [vocab.a, vocab.b] = [vocab.b, vocab.a];
+    response.writeHead(200, { "Content-Type": "application/json" }).end(JSON.stringify(tokenizer));
   },
   /** One that is cross-origin isolated, under no policy. */
   isolated(_, response) {

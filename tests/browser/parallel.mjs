@@ -118,6 +118,12 @@ export const tests = {
     });
     equal(device.backend, "BrowserWebGpu", "where the target runs");
     await workers(4, "those before");
+    await load("foreign", "/models/tales/target", { assistant_model: "/vocabulary/models/tales/draft", max_context: 256, draft_device: "cpu" });
+    const { stats, ...found } = await generate("foreign");
+    same(found, greedy, "drafts go through text");
+    check(stats.num_accepted_draft_tokens > 0 && stats.warnings[0].includes("tokenizer"), JSON.stringify(stats));
+    await page.evaluate(() => foreign.dispose());
+    await workers(4, "those before");
     const refused = await page.evaluate(() => failed(Engine.load(TALES, { draft_device: "webgpu" })));
     equal(refused?.code, "bad-option", "a draft model elsewhere");
   },

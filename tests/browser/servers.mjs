@@ -165,6 +165,7 @@ export const tests = {
     for (const [name, load, options] of [
       ["draft model", TWO, {}],
       ["draft model beside it", { assistant_model: "/models/tales/draft", draft_device: "cpu" }, {}],
+      ["draft model with another tokenizer", { ...TWO, assistant_model: "/vocabulary/models/tales/draft" }, {}],
       ["draft model on the GPU", { ...TWO, device: "webgpu" }, {}],
       ["a constant lookahead", { ...TWO, sp_degree: 4 }, { num_assistant_tokens_schedule: "constant" }],
       ["lookup", { sp_degree: 2 }, { drafter: "lookup" }],
