@@ -4,7 +4,9 @@ mod common;
 use common::blocks::random_blocks;
 use common::lab::Random;
 use common::{Golden, Tales, blueprint_as, capacity, goldens, path, run};
-use foretoken::internals::cpu::{Distributed, Engine, Matrix, Model, Others, Processor, Rows, Team};
+use foretoken::internals::cpu::{
+    Distributed, Engine, Matrix, Model, Others, Processor, Question, Rows, Share, Team, What, Words,
+};
 use foretoken::internals::reference;
 use foretoken::internals::sample::{Draw, Processors, Sampling};
 use foretoken::internals::session::{Run, Sink, rounds};
@@ -215,55 +217,41 @@ fn rows_of_several_types_get_their_room_first() {
     assert_eq!(early.times(&x, Arithmetic::Int8).row(0), late.times(&x, Arithmetic::Int8).row(0));
 }
 
-/// Others that are asked in turn, with room for little.
+/// What is asked is answered at once, with room for little.
 #[derive(Default)]
-struct Pretended(Mutex<Vec<[Matrix; 2]>>, Mutex<Vec<(usize, Rows)>>);
+struct Pretended([Mutex<(Share, f64, Vec<u8>)>; 2]);
 
 impl Team for Pretended {
     fn others(&self) -> usize {
-        2
+        self.0.len()
     }
 
     fn room(&self) -> usize {
-        3 << 10
+        12 << 10
     }
 
-    fn add(&self, cols: usize) -> u32 {
-        let mut all = self.0.lock().unwrap();
-        all.push([Matrix::new(cols), Matrix::new(cols)]);
-        all.len() as u32 - 1
+    fn ask(&self, other: usize, question: Words, bytes: &[u8]) {
+        assert!(bytes.len() <= self.room());
+        let (share, answer, written) = &mut *self.0[other].lock().unwrap();
+        let write = |bytes: &[u8]| *written = bytes.to_vec();
+        *answer = share.answer(question, bytes.len(), |to| to.copy_from_slice(bytes), write).unwrap();
     }
 
-    fn remove(&self, matrix: u32) {
-        self.0.lock().unwrap()[matrix as usize] = [Matrix::new(1), Matrix::new(1)];
+    fn answer(&self, other: usize, bytes: &mut [u8]) -> f64 {
+        let (_, answer, written) = &*self.0[other].lock().unwrap();
+        if !bytes.is_empty() {
+            bytes.copy_from_slice(written);
+        }
+        *answer
     }
+}
 
-    fn reserve(&self, other: usize, matrix: u32, dtype: Dtype, rows: usize) -> bool {
-        self.0.lock().unwrap()[matrix as usize][other].reserve(dtype, rows).is_ok()
-    }
-
-    fn push(&self, other: usize, matrix: u32, dtype: Dtype, bytes: &[u8]) -> Option<u64> {
-        assert!(bytes.len() <= 4 * self.room());
-        let matrix = &mut self.0.lock().unwrap()[matrix as usize][other];
-        matrix.push(dtype, bytes).ok()?;
-        Some(matrix.bytes())
-    }
-
-    fn row(&self, other: usize, matrix: u32, row: usize, values: &mut [f32]) {
-        values.copy_from_slice(&self.0.lock().unwrap()[matrix as usize][other].row(row));
-    }
-
-    fn begin(&self, other: usize, matrix: u32, x: &Rows, arithmetic: Arithmetic) {
-        assert!(x.data().len() <= self.room());
-        let products = self.0.lock().unwrap()[matrix as usize][other].times(x, arithmetic);
-        self.1.lock().unwrap().push((other, products));
-    }
-
-    fn end(&self, other: usize, products: &mut [f32]) {
-        let (asked, found) = self.1.lock().unwrap().remove(0);
-        assert_eq!((asked, found.data().len()), (other, products.len()));
-        products.copy_from_slice(found.data());
-    }
+/// Bytes of the first matrix that others have: to push nothing is answered with them.
+fn held(team: &Pretended) -> [f64; 2] {
+    [0, 1].map(|other| {
+        team.ask(other, Question::new(What::Push, 0, 0).of(Dtype::F16).words(), &[]);
+        team.answer(other, &mut [])
+    })
 }
 
 fn numbers(random: &mut Random, count: usize) -> Vec<f32> {
@@ -292,7 +280,7 @@ fn rows_that_others_have_give_the_same_products() {
             shared.push(dtype, part).unwrap();
         }
     }
-    assert!(team.0.lock().unwrap()[0].iter().all(|one| one.bytes() > whole.bytes() / 4), "all have a share");
+    assert!(held(&team).iter().all(|&bytes| bytes > whole.bytes() as f64 / 4.0), "all have a share");
     for count in [1, 2, 8, 30] {
         let x = Rows::from_flat(&numbers(&mut random, count * cols), cols);
         for arithmetic in [Arithmetic::F32, Arithmetic::Int8] {
@@ -305,5 +293,9 @@ fn rows_that_others_have_give_the_same_products() {
         assert_eq!(shared.row(row), whole.row(row), "row {row}");
     }
     drop(shared);
-    assert!(team.0.lock().unwrap()[0].iter().all(|one| one.bytes() == 0), "the shares are forgotten");
+    assert_eq!(held(&team), [0.0, 0.0], "the shares are forgotten");
+    for wrong in [[9, 0, 0, 0], Question::new(What::Row, 7, 0).words(), [What::Push as u32, 0, 999, 0]] {
+        let answer = team.0[0].lock().unwrap().0.answer(wrong, 0, |_| (), |_| ());
+        assert_eq!(answer.unwrap_err().code(), "internal", "{wrong:?}");
+    }
 }

@@ -6,12 +6,12 @@
 /** @import { Hired } from "./crew.js" */
 /** @import { Share } from "./foretoken.js" */
 
-/** Numbers that a question or an answer can have. */
-const ROOM = 1 << 20;
+/** Bytes that can come with a question or an answer. */
+const ROOM = 1 << 22;
 /** Bytes in front of them: words in which a question is put. */
 const HEAD = 64;
-/** Words: how many questions were put, and how many answered; what is asked; its numbers behind that; the answer. */
-const [ASKED, ANSWERED, WHAT, FIRST] = [0, 1, 2, 3];
+/** Words: how many questions were put, and how many answered; bytes that come with a question; the question, up to its end; the answer. */
+const [ASKED, ANSWERED, LENGTH, QUESTION, END] = [0, 1, 2, 3, 7];
 /** Looks at a word before a thread sleeps: a pass asks again so soon that waking would take longer. */
 const LOOKS = 1 << 15;
 /** Milliseconds after which a thread is given up. */
@@ -23,8 +23,7 @@ class Mailbox {
   constructor(buffer) {
     this.buffer = buffer;
     this.words = new Int32Array(buffer, 0, HEAD / 4);
-    this.numbers = new Float32Array(buffer, HEAD, ROOM);
-    this.bytes = new Uint8Array(buffer, HEAD, 4 * ROOM);
+    this.bytes = new Uint8Array(buffer, HEAD, ROOM);
     /** A number that 32 bits do not hold. */
     this.answer = new Float64Array(buffer, HEAD - 8, 1);
   }
@@ -49,29 +48,17 @@ class Mailbox {
   }
 }
 
-/** What a thread does when it is asked: with its share, the mailbox, and numbers of the question. */
-const ANSWERS = /** @type {const} @satisfies {Record<string, (share: Share, box: Mailbox, a: number, b: number, c: number, d: number) => unknown>} */ ({
-  add: (share, _, cols) => share.add(cols),
-  remove: (share, _, matrix) => share.remove(matrix),
-  reserve: (share, _, matrix, dtype, rows) => Number(share.reserve(matrix, dtype, rows)),
-  push: (share, { bytes }, matrix, dtype, length) => share.push(matrix, dtype, bytes.subarray(0, length)),
-  row: (share, { numbers }, matrix, row, cols) => share.row(matrix, row, numbers.subarray(0, cols)),
-  times: (share, { numbers }, matrix, length, rows, hasIntegers) => share.times(matrix, numbers.subarray(0, length), rows, hasIntegers > 0, numbers),
-});
-const QUESTIONS = /** @type {(keyof typeof ANSWERS)[]} */ (Object.keys(ANSWERS));
-
 /** Answers for as long as the worker lives. @param {SharedArrayBuffer} buffer @param {Share} share */
 export function answer(buffer, share) {
   const box = new Mailbox(buffer);
   for (let asked = 0; ; asked++) {
     while (!box.changes(ASKED, asked));
-    const [what, a, b, c, d] = box.words.subarray(WHAT);
     try {
-      box.answer[0] = Number(ANSWERS[QUESTIONS[what]](share, box, a, b, c, d) ?? 0);
+      box.answer[0] = share.answer(Uint32Array.from(box.words.subarray(QUESTION, END)), box.words[LENGTH], box.bytes);
     } catch (error) {
       const reason = new TextEncoder().encode(error.message);
       box.bytes.set(reason);
-      box.words[FIRST] = reason.length;
+      box.words[LENGTH] = reason.length;
       box.answer[0] = NaN;
     }
     box.count(ANSWERED);
@@ -83,7 +70,6 @@ export class Team {
   room = ROOM;
   /** @type {Mailbox[]} */
   #boxes = [];
-  #matrices = 0;
 
   /**
    * @param {() => Promise<Hired>} hire asks the page for a worker
@@ -121,7 +107,7 @@ export class Team {
 
   async #begin() {
     const hired = await this.hire();
-    const { buffer } = new Mailbox(new SharedArrayBuffer(HEAD + 4 * ROOM));
+    const { buffer } = new Mailbox(new SharedArrayBuffer(HEAD + ROOM));
     const isHere = new Promise((resolve, reject) => {
       hired.failed.then((reason) => reject(new Error(reason)));
       hired.port.onmessage = ({ data }) => (data.type === "here" ? resolve(undefined) : data.type === "error" && reject(new Error(data.error.message)));
@@ -134,69 +120,25 @@ export class Team {
     return new Mailbox(buffer);
   }
 
-  /** @param {number} other @param {keyof typeof ANSWERS} what @param {number[]} numbers */
-  #ask(other, what, ...numbers) {
-    const { words } = this.#boxes[other];
-    words[WHAT] = QUESTIONS.indexOf(what);
-    words.set(numbers, FIRST);
-    this.#boxes[other].count(ASKED);
+  /** @param {number} other @param {Uint32Array} question @param {Uint8Array} bytes */
+  ask(other, question, bytes) {
+    const box = this.#boxes[other];
+    box.bytes.set(bytes);
+    box.words.set(question, QUESTION);
+    box.words[LENGTH] = bytes.length;
+    box.count(ASKED);
   }
 
-  /** @param {number} other @returns {number} its answer */
-  #answer(other) {
+  /** @param {number} other @param {Uint8Array} bytes become those that come with the answer @returns {number} the answer */
+  answer(other, bytes) {
     const box = this.#boxes[other];
     const asked = Atomics.load(box.words, ASKED);
     // The worker breaks down with this, and the next call sets up another one.
     if (!box.changes(ANSWERED, asked - 1, PATIENCE)) throw new Error("a thread of the CPU does not answer any more");
     const answer = box.answer[0];
     // What is shared cannot be decoded.
-    if (Number.isNaN(answer)) throw new Error(`a thread of the CPU broke down: ${new TextDecoder().decode(box.bytes.slice(0, box.words[FIRST]))}`);
+    if (Number.isNaN(answer)) throw new Error(`a thread of the CPU broke down: ${new TextDecoder().decode(box.bytes.slice(0, box.words[LENGTH]))}`);
+    bytes.set(box.bytes.subarray(0, bytes.length));
     return answer;
-  }
-
-  /** @param {number} other @param {keyof typeof ANSWERS} what @param {number[]} numbers */
-  #wait(other, what, ...numbers) {
-    this.#ask(other, what, ...numbers);
-    return this.#answer(other);
-  }
-
-  /** @param {number} cols */
-  add(cols) {
-    this.#boxes.forEach((_, other) => this.#wait(other, "add", cols));
-    return this.#matrices++;
-  }
-
-  /** @param {number} matrix */
-  remove(matrix) {
-    this.#boxes.forEach((_, other) => this.#wait(other, "remove", matrix));
-  }
-
-  /** @param {number} other @param {number} matrix @param {number} dtype @param {number} rows */
-  reserve(other, matrix, dtype, rows) {
-    return this.#wait(other, "reserve", matrix, dtype, rows) > 0;
-  }
-
-  /** @param {number} other @param {number} matrix @param {number} dtype @param {Uint8Array} bytes */
-  push(other, matrix, dtype, bytes) {
-    this.#boxes[other].bytes.set(bytes);
-    return this.#wait(other, "push", matrix, dtype, bytes.length);
-  }
-
-  /** @param {number} other @param {number} matrix @param {number} row @param {Float32Array} values */
-  row(other, matrix, row, values) {
-    this.#wait(other, "row", matrix, row, values.length);
-    values.set(this.#boxes[other].numbers.subarray(0, values.length));
-  }
-
-  /** @param {number} other @param {number} matrix @param {Float32Array} x @param {number} rows @param {boolean} hasIntegers */
-  begin(other, matrix, x, rows, hasIntegers) {
-    this.#boxes[other].numbers.set(x);
-    this.#ask(other, "times", matrix, x.length, rows, Number(hasIntegers));
-  }
-
-  /** @param {number} other @param {Float32Array} products */
-  end(other, products) {
-    this.#answer(other);
-    products.set(this.#boxes[other].numbers.subarray(0, products.length));
   }
 }

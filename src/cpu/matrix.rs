@@ -67,6 +67,11 @@ impl Matrix {
         Self { cols, rows: 0, pieces: Vec::new() }
     }
 
+    /// Columns.
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
     /// Makes room for rows of a type behind those that have some, so that no more is taken than they need.
     ///
     /// # Errors

@@ -2,39 +2,26 @@
 
 use super::matrix::Matrix;
 use super::rows::{Rows, stride};
+use super::share::{Question, What, Words};
 use crate::options::Arithmetic;
 use crate::weights::Dtype;
+use bytemuck::{cast_slice, cast_slice_mut};
 use std::collections::TryReserveError;
 use std::ops::Range;
 
-/// The other threads. What one of them is asked is done when the call returns, but for [`Team::begin`].
+/// The other threads, each with a [`Share`](super::Share).
 pub trait Team {
     /// How many there are.
     fn others(&self) -> usize;
 
-    /// Numbers that a call of [`Team::begin`] or [`Team::end`] can carry, and four times as many bytes that one of [`Team::push`] can.
+    /// Bytes that can come with a question, and with an answer.
     fn room(&self) -> usize;
 
-    /// Adds a matrix of no rows to each; returns its number.
-    fn add(&self, cols: usize) -> u32;
+    /// Asks one of them, which has answered what it was asked before.
+    fn ask(&self, other: usize, question: Words, bytes: &[u8]);
 
-    /// Forgets it.
-    fn remove(&self, matrix: u32);
-
-    /// As [`Matrix::reserve`]; false where there is no room.
-    fn reserve(&self, other: usize, matrix: u32, dtype: Dtype, rows: usize) -> bool;
-
-    /// As [`Matrix::push`]; returns what [`Matrix::bytes`] is then, none where there is no room.
-    fn push(&self, other: usize, matrix: u32, dtype: Dtype, bytes: &[u8]) -> Option<u64>;
-
-    /// As [`Matrix::row`].
-    fn row(&self, other: usize, matrix: u32, row: usize, values: &mut [f32]);
-
-    /// Begins [`Matrix::times`].
-    fn begin(&self, other: usize, matrix: u32, x: &Rows, arithmetic: Arithmetic);
-
-    /// Waits for its products [x rows, rows], as [`Rows::data`] has them.
-    fn end(&self, other: usize, products: &mut [f32]);
+    /// Waits for its answer; as many bytes as there is room for come with it.
+    fn answer(&self, other: usize, bytes: &mut [u8]) -> f64;
 }
 
 /// Whoever has it can be asked wherever the matrices are.
@@ -43,6 +30,32 @@ pub type Others = std::rc::Rc<dyn Team>;
 /// Whoever has it can be asked wherever the matrices are.
 #[cfg(not(target_arch = "wasm32"))]
 pub type Others = std::sync::Arc<dyn Team + Send + Sync>;
+
+/// What the others have of a matrix.
+struct Shares {
+    others: Others,
+    /// Its number.
+    matrix: u32,
+}
+
+impl Shares {
+    fn new(others: &Others, cols: usize) -> Self {
+        let mut shares = Self { others: others.clone(), matrix: 0 };
+        for other in 0..others.others() {
+            shares.matrix = shares.ask(other, shares.question(What::Add, cols), &[], &mut []) as u32;
+        }
+        shares
+    }
+
+    fn question(&self, what: What, count: usize) -> Question {
+        Question::new(what, self.matrix, count)
+    }
+
+    fn ask(&self, other: usize, question: Question, bytes: &[u8], answer: &mut [u8]) -> f64 {
+        self.others.ask(other, question.words(), bytes);
+        self.others.answer(other, answer)
+    }
+}
 
 /// There is no room for so much.
 #[derive(Debug)]
@@ -62,7 +75,7 @@ pub struct Distributed {
     own: Matrix,
     cols: usize,
     rows: usize,
-    others: Option<(Others, u32)>,
+    shares: Option<Shares>,
     spans: Vec<Span>,
     /// Rows that were pushed.
     pushed: usize,
@@ -83,14 +96,14 @@ struct Span {
 impl Distributed {
     /// One of no rows yet, and of `rows` at last. Others get a share where that pays, and where a row has room in a message.
     pub fn new(cols: usize, rows: usize, others: Option<&Others>) -> Self {
-        let has_share = |others: &&Others| rows * cols >= SMALL && stride(rows.max(cols)) <= others.room();
+        let has_share = |others: &&Others| rows * cols >= SMALL && 4 * stride(rows.max(cols)) <= others.room();
         let others = others.filter(|others| others.others() > 0).filter(has_share);
-        let others = others.map(|others| (others.clone(), others.add(cols)));
-        Self { own: Matrix::new(cols), cols, rows: 0, others, spans: Vec::new(), pushed: 0, bytes: Vec::new() }
+        let shares = others.map(|others| Shares::new(others, cols));
+        Self { own: Matrix::new(cols), cols, rows: 0, shares, spans: Vec::new(), pushed: 0, bytes: Vec::new() }
     }
 
     fn threads(&self) -> usize {
-        1 + self.others.as_ref().map_or(0, |(others, _)| others.others())
+        1 + self.shares.as_ref().map_or(0, |shares| shares.others.others())
     }
 
     /// Rows that a thread has.
@@ -108,10 +121,11 @@ impl Distributed {
         let cut = |thread: usize| (rows * thread / threads).next_multiple_of(4).min(rows);
         for thread in 0..threads {
             let part = cut(thread)..cut(thread + 1);
-            match &self.others {
+            match &self.shares {
                 _ if part.is_empty() => continue,
-                Some((others, matrix)) if thread > 0 => {
-                    if !others.reserve(thread - 1, *matrix, dtype, part.len()) {
+                Some(shares) if thread > 0 => {
+                    let question = shares.question(What::Reserve, part.len()).of(dtype);
+                    if shares.ask(thread - 1, question, &[], &mut []) == 0.0 {
                         return Err(Full);
                     }
                 }
@@ -138,11 +152,12 @@ impl Distributed {
                 continue;
             }
             let part = &bytes[(rows.start - pushed.start) * row_bytes..(rows.end - pushed.start) * row_bytes];
-            match &self.others {
-                Some((others, matrix)) if *thread > 0 => {
-                    let most = 4 * others.room() / row_bytes * row_bytes;
-                    for part in part.chunks(most) {
-                        self.bytes[*thread] = others.push(thread - 1, *matrix, dtype, part).ok_or(Full)?;
+            match &self.shares {
+                Some(shares) if *thread > 0 => {
+                    let question = shares.question(What::Push, 0).of(dtype);
+                    for part in part.chunks(shares.others.room() / row_bytes * row_bytes) {
+                        let bytes = shares.ask(thread - 1, question, part, &mut []);
+                        self.bytes[*thread] = if bytes < 0.0 { return Err(Full) } else { bytes as u64 };
                     }
                 }
                 _ => self.own.push(dtype, part)?,
@@ -163,10 +178,11 @@ impl Distributed {
             return Vec::new();
         };
         let at = first + row - rows.start;
-        match &self.others {
-            Some((others, matrix)) if *thread > 0 => {
+        match &self.shares {
+            Some(shares) if *thread > 0 => {
                 let mut values = vec![0.0; self.cols];
-                others.row(thread - 1, *matrix, at, &mut values);
+                let question = shares.question(What::Row, at);
+                shares.ask(thread - 1, question, &[], cast_slice_mut(&mut values));
                 values
             }
             _ => self.own.row(at),
@@ -175,17 +191,19 @@ impl Distributed {
 
     /// As [`Matrix::times`].
     pub fn times(&self, x: &Rows, arithmetic: Arithmetic) -> Rows {
-        let Some((others, matrix)) = &self.others else { return self.own.times(x, arithmetic) };
+        let Some(shares) = &self.shares else { return self.own.times(x, arithmetic) };
+        let others = &shares.others;
         let threads = self.threads();
         let widths: Vec<usize> = (0..threads).map(|thread| stride(self.held(thread))).collect();
         let widest = widths.iter().fold(x.padded_width(), |most, width| most.max(*width));
-        let most = others.room() / widest.max(1);
+        let most = others.room() / (4 * widest.max(1));
         let mut y = Rows::new(x.len(), self.rows);
         for first in (0..x.len()).step_by(most) {
             let all = first..x.len().min(first + most);
             let part = x.part(all.clone());
             let asked: Vec<usize> = (1..threads).filter(|thread| widths[*thread] > 0).collect();
-            asked.iter().for_each(|thread| others.begin(thread - 1, *matrix, &part, arithmetic));
+            let question = shares.question(What::Times, part.len()).with(arithmetic).words();
+            asked.iter().for_each(|thread| others.ask(thread - 1, question, cast_slice(part.data())));
             let mut put = |thread: usize, products: &Rows| {
                 for Span { rows, first, .. } in self.spans.iter().filter(|span| span.thread == thread) {
                     for (at, row) in all.clone().enumerate() {
@@ -197,7 +215,7 @@ impl Distributed {
             put(0, &self.own.times(&part, arithmetic));
             for thread in asked {
                 let mut products = Rows::new(all.len(), self.held(thread));
-                others.end(thread - 1, products.data_mut());
+                others.answer(thread - 1, cast_slice_mut(products.data_mut()));
                 put(thread, &products);
             }
         }
@@ -207,8 +225,9 @@ impl Distributed {
 
 impl Drop for Distributed {
     fn drop(&mut self) {
-        if let Some((others, matrix)) = &self.others {
-            others.remove(*matrix);
+        let Some(shares) = &self.shares else { return };
+        for other in 0..shares.others.others() {
+            shares.ask(other, shares.question(What::Remove, 0), &[], &mut []);
         }
     }
 }
