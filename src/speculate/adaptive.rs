@@ -18,8 +18,8 @@ const LOSS: f64 = 0.005;
 const INTERRUPTING: f64 = 0.05;
 /// Target forwards that can be saved for later: what is won in a text, and what earlier texts left for reading.
 const SAVINGS: f64 = 12.0;
-/// Target forwards that a known drafter may lose besides, for each proposal whose first token a server wrote, and no longer for each
-/// other one.
+/// Target forwards by which a known drafter may overdraw a text's account on a server, for each proposal whose first token the server wrote;
+/// each other one takes as much away.
 const CREDIT: f64 = 0.4;
 /// Rounds after which a draft model that does not pay is tried again, at first and at last: each time twice as many.
 const PAUSES: [usize; 2] = [4, 256];
