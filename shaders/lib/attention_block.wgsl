@@ -30,9 +30,9 @@ fn leave_values(n: u32, thread: u32, values: vec4f) {
 // Leaves tops and sums in workgroup memory, and the values in strips for `block_values`.
 fn attend(kv_head: u32, block: u32, first: u32, thread: u32) {
     let width = heads.head_dim / 4u;
-    // Positions that the last of these rows may see, and quarters of the block, behind the first one, that these reach into.
+    // Positions that the last of these rows may see.
     let filled = min(BLOCK, step.position + row_of(first + VECTORS - 1u) + 1u - block * BLOCK);
-    let quarters = (filled - 1u) / THREADS;
+    let is_long = filled > THREADS;
     let at = load_places(kv_head, first);
     let k = head_index(kv_head, block * BLOCK) + thread * 4u;
     var s0 = Scores();
@@ -43,15 +43,13 @@ fn attend(kv_head: u32, block: u32, first: u32, thread: u32) {
         let x = load_q(at, c);
         let here = k + c * (4u * BLOCK);
         let k0 = kv_load(here);
-        if (quarters > 1u) {
+        if (is_long) {
             let k1 = kv_load(here + 4u * THREADS);
             let k2 = kv_load(here + 8u * THREADS);
             let k3 = kv_load(here + 12u * THREADS);
             s1 = score(s1, k1, x);
             s2 = score(s2, k2, x);
             s3 = score(s3, k3, x);
-        } else if (quarters > 0u) {
-            s1 = score(s1, kv_load(here + 4u * THREADS), x);
         }
         s0 = score(s0, k0, x);
     }
@@ -106,13 +104,11 @@ fn attend(kv_head: u32, block: u32, first: u32, thread: u32) {
         for (var t = thread / width; t < min(filled, THREADS); t += strips) {
             var four = mat4x4f();
             four[0] = kv_load(v + t * heads.head_dim);
-            // What lies behind the last position may be anything.
-            if (quarters > 1u) {
+            if (is_long) {
+                // What lies behind the last position may be anything.
                 four[1] = kv_load(v + min(t + THREADS, filled - 1u) * heads.head_dim);
                 four[2] = kv_load(v + min(t + 2u * THREADS, filled - 1u) * heads.head_dim);
                 four[3] = kv_load(v + min(t + 3u * THREADS, filled - 1u) * heads.head_dim);
-            } else if (quarters > 0u) {
-                four[1] = kv_load(v + min(t + THREADS, filled - 1u) * heads.head_dim);
             }
             values = add_all_values(values, t, four);
         }
