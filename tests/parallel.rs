@@ -742,11 +742,11 @@ fn a_token_is_told_when_what_follows_cannot_change_it() {
     let sampling = Sampling { seed: 7, ..Sampling::default() };
     crew.begin(&sampling, &sampling);
     crew.order(Role::Drafter, draft(1, 0, &[12], 2));
-    let all = usize::MAX;
     let (found, orders) = told(&mut crew, &script, 1, &[3, 4]);
-    assert_eq!((found, orders), (vec![], vec![draft(1, 0, &[1, 2], all)]));
+    assert_eq!((found, orders), (vec![], vec![draft(1, 0, &[1, 2], 3)]));
+    // What was ordered has come, and it is not enough.
     let (found, orders) = told(&mut crew, &script, 1, &[5]);
-    assert_eq!((found, orders), (vec![(vec![34], 3.0)], vec![]));
+    assert_eq!((found, orders), (vec![(vec![34], 3.0)], vec![draft(1, 5, &[], 2)]));
     // When all that was wanted is there, it stops.
     let (found, orders) = told(&mut crew, &script, 1, &[6, 7, 8]);
     assert_eq!((found, orders), (vec![(vec![56], 2.0)], vec![Order::Cancel { task: 1 }]));
@@ -754,7 +754,7 @@ fn a_token_is_told_when_what_follows_cannot_change_it() {
     // It goes on where it was, and a word that was not told before counts.
     crew.order(Role::Drafter, draft(2, 3, &[], 5));
     let (found, orders) = told(&mut crew, &script, 2, &[8, 9, 10]);
-    assert_eq!((found, orders), (vec![(vec![78], 2.0)], vec![draft(2, 7, &[], all)]));
+    assert_eq!((found, orders), (vec![(vec![78], 2.0)], vec![draft(2, 7, &[], 6)]));
     // What the target has no tokens for ends a draft.
     let (found, orders) = told(&mut crew, &script, 2, &[10; 6]);
     assert_eq!((found, orders), (vec![(vec![], 0.0)], vec![Order::Cancel { task: 2 }]));
@@ -762,5 +762,5 @@ fn a_token_is_told_when_what_follows_cannot_change_it() {
     // Where the target writes something else, it is told what is different.
     crew.order(Role::Drafter, draft(3, 2, &[51], 5));
     let (found, orders) = told(&mut crew, &script, 3, &[]);
-    assert_eq!((found, orders), (vec![], vec![draft(3, 5, &[1], all)]));
+    assert_eq!((found, orders), (vec![], vec![draft(3, 5, &[1], 6)]));
 }

@@ -29,9 +29,10 @@ struct Draft {
     /// In tokens of the target. The last `told` of them are of the draft.
     text: Vec<u32>,
     told: usize,
-    /// As the draft model has it; from `begin` on it wrote that itself.
+    /// As the draft model has it; from `begin` on it wrote that itself, and so many more it was ordered to write.
     own: Vec<u32>,
     begin: usize,
+    ordered: usize,
     /// Tokens of the target that this came to, and how many tokens of the draft model added nothing since.
     count: usize,
     silent: usize,
@@ -65,15 +66,27 @@ impl Translated {
             draft.own = own;
             keep
         };
-        let feed = Feed { keep, tokens: draft.own[keep..].to_vec() };
-        // How many tokens of its own that takes is known when they are there.
-        self.crew.order(Role::Drafter, Order::Draft { task, feed, most: usize::MAX });
-        if self.draft.own.len() > self.draft.begin { self.tell(false) } else { Ok(()) }
+        if draft.own.len() > draft.begin {
+            self.tell(false)?;
+        }
+        self.order_more(keep);
+        Ok(())
+    }
+
+    /// Orders what may become the tokens that are still wanted, behind the first `keep` that the draft model has. It is told the others.
+    fn order_more(&mut self, keep: usize) {
+        let Draft { task, wanted, own, ordered, .. } = &mut self.draft;
+        if *wanted > 0 {
+            // The last one waits for the one behind it.
+            *ordered = *wanted + 1;
+            let feed = Feed { keep, tokens: own[keep..].to_vec() };
+            self.crew.order(Role::Drafter, Order::Draft { task: *task, feed, most: *ordered });
+        }
     }
 
     /// Tells what is new of the draft. The last token may become another one with what follows, unless it `ends` here.
     fn tell(&mut self, mut ends: bool) -> Result<()> {
-        let Draft { task, wanted, text, told, own, begin, count, silent, seconds, reports } = &mut self.draft;
+        let Draft { task, wanted, text, told, own, begin, count, silent, seconds, reports, .. } = &mut self.draft;
         let translated = self.translate.for_target(&own[*begin..])?;
         *silent = if translated.len() == *count { *silent + 1 } else { 0 };
         *count = translated.len();
@@ -154,9 +167,13 @@ impl Crew for Translated {
                         // Of a task that is over nobody wants more.
                         if task == self.draft.task && self.draft.wanted > 0 {
                             self.draft.own.extend_from_slice(&ids);
+                            self.draft.ordered = self.draft.ordered.saturating_sub(ids.len());
                             self.draft.seconds += seconds;
                             let done = self.tell(ids.is_empty());
                             self.check(done);
+                            if self.draft.ordered == 0 {
+                                self.order_more(self.draft.own.len());
+                            }
                         }
                     }
                     report => return Ok(report),
