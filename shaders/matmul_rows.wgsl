@@ -52,7 +52,7 @@ fn finish(sums: Sums, pair: u32, part: u32, tile: u32, first_row: u32, thread: u
             let a = add_lanes(at) * scale;
             square = store_pair(first_row + row, dims.first_out + out, a, add_lanes(PART * PITCH + at) * scale);
         }
-        squares[place * ROWS + row] = square;
+        squares[place * PART + row % PART] = square;
     }
     workgroupBarrier();
     if (thread < PART) {

@@ -1,6 +1,7 @@
 // y = x W^T for many rows (prefill): a thread computes four outputs of ROWS rows, chunks lane by lane, so that it adds in the
 // same order as matmul_rows. Neighbouring threads read neighbouring weights; all threads read the same elements of x.
 const PAIRS = 128u;  // of outputs of a workgroup
+const PART = 1u;     // rows that are finished at a time: SwiftShader compiles a store for each word of workgroup memory
 
 @compute @workgroup_size(64)
 fn main(
@@ -33,13 +34,12 @@ fn main(
             if (first_row + row < row_count() && out < dims.outs) {
                 square = store_pair(first_row + row, dims.first_out + out, a * row_scales[row], b * row_scales[row]);
             }
-            squares[(thread / 8u * 16u + pair * 8u + place) * ROWS + row] = square;
+            squares[thread / 8u * 16u + pair * 8u + place] = square;
         }
-    }
-    workgroupBarrier();
-    // Each thread has as many sums of 16 to leave as it has pairs of a row.
-    for (var i = thread; i < PAIRS / 8u * ROWS; i += 64u) {
-        let at = i % (PAIRS / 8u);
-        leave_sum(first_row, i / (PAIRS / 8u), (sixteen - thread / 8u * 2u + at) * 16u, at * 8u);
+        workgroupBarrier();
+        if (thread < PAIRS / 8u) {
+            leave_sum(first_row, row, (sixteen - thread / 8u * 2u + thread) * 16u, thread * 8u);
+        }
+        workgroupBarrier();
     }
 }

@@ -4,7 +4,7 @@ const PARTS = 4u;  // threads that add up a row's sums
 
 var<workgroup> part_sums: array<f32, ROWS * PARTS>;
 var<workgroup> row_scales: array<f32, ROWS>;
-var<workgroup> squares: array<f32, PAIRS * ROWS>;  // (PAIRS, ROWS): of two neighbouring elements of what becomes the next x
+var<workgroup> squares: array<f32, PAIRS * PART>;  // (PAIRS, PART): of two neighbouring elements of what becomes the next x
 
 // The factors of the rows from `first_row` on. All threads call it.
 fn find_row_scales(first_row: u32, thread: u32) {
@@ -37,7 +37,7 @@ fn leave_sum(first_row: u32, row: u32, out: u32, pair: u32) {
     if (dims.leaves > 0u && first_row + row < row_count() && out < dims.outs) {
         var total = 0.0;
         for (var i = 0u; i < 8u; i++) {
-            total = fma(squares[(pair + i) * ROWS + row], dims.one, total);
+            total = fma(squares[(pair + i) * PART + row % PART], dims.one, total);
         }
         gained[(first_row + row) * dims.leaves + dims.y_stride + (dims.first_out + out) / 16u] = total;
     }
