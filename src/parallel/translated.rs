@@ -29,9 +29,10 @@ struct Draft {
     /// In tokens of the target. The last `told` of them are of the draft.
     text: Vec<u32>,
     told: usize,
-    /// As the draft model has it; from `begin` on it wrote that itself, and so many more it was ordered to write.
+    /// As the draft model has it; from `begin` on it wrote that itself.
     own: Vec<u32>,
     begin: usize,
+    /// Tokens that it was ordered to write and has not written yet.
     ordered: usize,
     /// Tokens of the target that this came to, and how many tokens of the draft model added nothing since.
     count: usize,
@@ -73,11 +74,11 @@ impl Translated {
         Ok(())
     }
 
-    /// Orders what may become the tokens that are still wanted, behind the first `keep` that the draft model has. It is told the others.
+    /// Orders tokens for those that are still wanted. The draft model has the first `keep` of its text; the order brings the others.
     fn order_more(&mut self, keep: usize) {
         let Draft { task, wanted, own, ordered, .. } = &mut self.draft;
         if *wanted > 0 {
-            // The last one waits for the one behind it.
+            // The last one is told when the one behind it has come.
             *ordered = *wanted + 1;
             let feed = Feed { keep, tokens: own[keep..].to_vec() };
             self.crew.order(Role::Drafter, Order::Draft { task: *task, feed, most: *ordered });
