@@ -1,5 +1,5 @@
-// y = x W^T for many rows (prefill): a thread computes four outputs of ROWS rows, chunks lane by lane, so that it adds in the
-// same order as matmul_rows. Neighbouring threads read neighbouring weights; all threads read the same elements of x.
+// y = x W^T for many rows (prefill), and on processors for any number: a thread computes four outputs of ROWS rows. Neighbouring
+// threads read neighbouring weights; all threads read the same elements of x.
 const PAIRS = 128u;  // of outputs of a workgroup
 const PART = 1u;     // rows that are finished at a time: SwiftShader compiles a store for each word of workgroup memory
 
@@ -14,16 +14,7 @@ fn main(
     let first_row = id.x * ROWS;
     let first = first_units(sixteen, place);
     let rows = rows_from(first_row);
-    let planes = planes();
-    let chunks = dims.chunks;
-    var total = Sums();
-    for (var lane = 0u; lane < LANES; lane++) {
-        var sums = Sums();
-        for (var chunk = lane; chunk < chunks; chunk += LANES) {
-            sums = add_chunk(sums, load_raws(first, planes, chunk), rows, chunk * CHUNK4);
-        }
-        total = join(total, sums);
-    }
+    let total = sum_chunks(first, rows);
     find_row_scales(first_row, thread);
     for (var row = 0u; row < ROWS; row++) {
         for (var pair = 0u; pair < 2u; pair++) {

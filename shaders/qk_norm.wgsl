@@ -24,20 +24,19 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) threa
         sum = fma(v, v, sum);
     }
     let scale = 1.0 / sqrt(sum_threads(sum, heads.one, thread) / f32(heads.head_dim) + dims.eps);
-    let is_k = head >= heads.heads;
+    let is_cached = head >= heads.heads;
     for (var i = thread * 2u; i < heads.head_dim; i += THREADS * 2u) {
         let at = head * heads.head_dim + i;
-        let pair = vec2f(qkv[base + i] + bias[at], qkv[base + i + 1u] + bias[at + 1u]);
-        if (head >= heads.heads + heads.kv_heads) {
-            place_v(row, at - (heads.heads + heads.kv_heads) * heads.head_dim, pair);
-            continue;
+        var pair = vec2f(qkv[base + i] + bias[at], qkv[base + i + 1u] + bias[at + 1u]);
+        if (head < heads.heads + heads.kv_heads) {
+            let g = select(0u, heads.head_dim, is_cached) + i;
+            pair = rotate(head, step.position + row, i, pair * scale * vec2f(gain[g], gain[g + 1u]));
         }
-        let g = select(0u, heads.head_dim, is_k) + i;
-        let normed = pair * scale * vec2f(gain[g], gain[g + 1u]);
-        if (is_k) {
-            place_k(row, at - heads.heads * heads.head_dim, normed);
+        if (is_cached) {
+            kv_store(kv_index(head - heads.heads, step.position + row, i), pair);
         } else {
-            place_q(row, at, normed);
+            y[row * heads.q_stride + at] = pair.x;
+            y[row * heads.q_stride + at + 1u] = pair.y;
         }
     }
 }

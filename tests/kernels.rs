@@ -264,38 +264,51 @@ fn norms_equal_their_twins_and_rows_are_alone() {
 // ---- matmul ----
 
 /// A way to compute a product.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Way {
     /// matmul_rows with so many rows per workgroup.
     Rows(u32),
-    /// matmul_tile, likewise.
-    Tile(u32),
+    /// matmul_tile, by lanes as those.
+    Tile,
+    /// matmul_tile with so many rows per workgroup, in the order of the chunks.
+    Serial(u32),
 }
 
 impl Way {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Rows(1),
         Self::Rows(2),
         Self::Rows(4),
         Self::Rows(8),
         Self::Rows(16),
-        Self::Tile(1),
-        Self::Tile(2),
-        Self::Tile(4),
-        Self::Tile(8),
+        Self::Tile,
+        Self::Serial(1),
+        Self::Serial(2),
+        Self::Serial(4),
+        Self::Serial(8),
     ];
+
+    /// The one for a single row, which adds in the same order.
+    fn alone(self) -> Self {
+        match self {
+            Self::Rows(_) | Self::Tile => Self::Rows(1),
+            Self::Serial(_) => Self::Serial(1),
+        }
+    }
 
     fn name(self) -> &'static str {
         match self {
             Self::Rows(_) => "matmul_rows",
-            Self::Tile(_) => "matmul_tile",
+            Self::Tile => "matmul_tile",
+            Self::Serial(_) => "matmul_tile in order",
         }
     }
 
     fn kernel(self, format: Format, arithmetic: Arithmetic, epilogues: Epilogues) -> Kernel {
         match self {
             Self::Rows(rows) => Kernel::MatmulRows(format, arithmetic, rows, epilogues),
-            Self::Tile(rows) => Kernel::MatmulTile(format, arithmetic, rows, epilogues),
+            Self::Tile => Kernel::MatmulTile(format, arithmetic, epilogues),
+            Self::Serial(rows) => Kernel::MatmulSerial(format, arithmetic, rows, epilogues),
         }
     }
 
@@ -303,9 +316,16 @@ impl Way {
     fn grid(self, outs: usize, rows: usize) -> [u32; 3] {
         match self {
             Self::Rows(tile) => split_grid((rows as u32).div_ceil(tile), (outs as u32).div_ceil(16)),
-            Self::Tile(tile) => split_grid((rows as u32).div_ceil(tile), (outs as u32).div_ceil(128)),
+            Self::Tile => split_grid((rows as u32).div_ceil(Kernel::TILE), (outs as u32).div_ceil(128)),
+            Self::Serial(tile) => split_grid((rows as u32).div_ceil(tile), (outs as u32).div_ceil(128)),
         }
     }
+}
+
+/// Some of them for each case: compiling is what takes time.
+fn some_ways(case: usize) -> [Way; 5] {
+    let rows = [2, 4, 8][case % 3];
+    [Way::Rows(1), Way::Rows(rows), Way::Tile, Way::Serial(1), Way::Serial(rows)]
 }
 
 /// What differs only in the epilogues that these products do not have.
@@ -420,12 +440,11 @@ fn matmul_of_quantised_weights_equals_its_twin_and_rows_are_alone() {
         let matrix = Matrix::stored(dtype, &random_blocks(&mut lab.random, dtype, outs * cols), cols);
         let want = reference::matmul(&x, &matrix.values, cols);
         let all = Product::new(&lab, &x, &matrix, cols, 0);
-        let last = Product::new(&lab, &x[(rows - 1) * cols..], &matrix, cols, 0).store(&lab, Way::Rows(1));
-        // Compiling is what takes time here.
-        for way in [Way::Rows(1), Way::Rows([2, 4, 8][index % 3]), Way::Tile([1, 2, 4][index % 3]), Way::Tile(8)] {
+        let last = Product::new(&lab, &x[(rows - 1) * cols..], &matrix, cols, 0);
+        for way in some_ways(index) {
             let got = all.store(&lab, way);
             lab.close(way.name(), MATMUL, &(way, dtype, rows, cols, outs), &got, &want, 0.0);
-            assert_eq!(bits(&got[(rows - 1) * outs..]), bits(&last), "{way:?} {dtype:?}");
+            assert_eq!(bits(&got[(rows - 1) * outs..]), bits(&last.store(&lab, way.alone())), "{way:?} {dtype:?}");
         }
     }
     lab.report();
@@ -545,11 +564,11 @@ fn matmul_with_integers_equals_its_twin_and_rows_are_alone() {
             x_stride: quantised.stride,
             ..Product::new(&lab, x, &matrix, cols, 0)
         };
-        let (all, last) = (product(&x), product(&x[(rows - 1) * cols..]).store(&lab, Way::Rows(1)));
-        for way in [Way::Rows(1), Way::Rows([2, 4, 8][index % 3]), Way::Tile([1, 2, 4][index % 3]), Way::Tile(8)] {
+        let (all, last) = (product(&x), product(&x[(rows - 1) * cols..]));
+        for way in some_ways(index) {
             let got = all.store(&lab, way);
             lab.close("matmul with integers", MATMUL, &(way, dtype, rows, cols, outs), &got, &want, 0.0);
-            assert_eq!(bits(&got[(rows - 1) * outs..]), bits(&last), "{way:?} {dtype:?}");
+            assert_eq!(bits(&got[(rows - 1) * outs..]), bits(&last.store(&lab, way.alone())), "{way:?} {dtype:?}");
         }
     }
     lab.report();
@@ -626,8 +645,11 @@ fn matmul_rows_have_the_same_bits_in_any_company() {
             let product = |lab: &Lab, rows: std::ops::Range<usize>| {
                 Product::new(lab, &x[rows.start * cols..rows.end * cols], &matrix, cols, 0)
             };
-            let alone: Vec<_> =
-                (0..most).map(|row| bits(&product(&lab, row..row + 1).store(&lab, Way::Rows(1)))).collect();
+            let alone = [Way::Rows(1), Way::Serial(1)].map(|way| {
+                let rows = (0..most).map(|row| bits(&product(&lab, row..row + 1).store(&lab, way)));
+                (way, rows.collect::<Vec<_>>())
+            });
+            let alone = HashMap::from(alone);
             // The last two: several groups of rows, and several tiles.
             for rows in [1, 2, 3, 4, 5, 8, 9, 16, 17, most] {
                 let first = lab.random.below(most - rows + 1);
@@ -635,7 +657,8 @@ fn matmul_rows_have_the_same_bits_in_any_company() {
                 for way in Way::ALL {
                     let got = bits(&batch.store(&lab, way));
                     for (got, row) in got.chunks_exact(outs).zip(first..) {
-                        assert_eq!(got, alone[row], "{way:?} {dtype:?}: row {row} of {rows}, {cols} to {outs}");
+                        let alone = &alone[&way.alone()][row];
+                        assert_eq!(got, alone, "{way:?} {dtype:?}: row {row} of {rows}, {cols} to {outs}");
                     }
                 }
             }
@@ -666,7 +689,7 @@ fn residual_gate_and_activate_equal_their_twins() {
         let bias = lab.random.normals(outs);
         let before = lab.random.normals(rows * (outs - 1));
         let bias_input = lab.input(cast_slice(&bias));
-        let mut first = None;
+        let mut firsts = HashMap::new();
         for way in Way::ALL {
             let case = (way, dtype, rows, cols, width, input, activation);
             let stored = product.store(&lab, way);
@@ -697,7 +720,8 @@ fn residual_gate_and_activate_equal_their_twins() {
             lab.close("out_activate", POINTWISE, &case, &activated, &want, floor(input, 1, 1.0));
 
             let got = [bits(&gated), bits(&added), bits(&activated)];
-            assert!(got == *first.get_or_insert_with(|| got.clone()), "{case:?}: other bits than {:?}", Way::ALL[0]);
+            let first = firsts.entry(way.alone()).or_insert_with(|| got.clone());
+            assert!(got == *first, "{case:?}: other bits than {:?}", way.alone());
         }
     }
     lab.report();
@@ -721,7 +745,7 @@ fn a_norm_between_two_matmuls_equals_its_twin_and_rows_are_alone() {
         let sums = width.div_ceil(16);
         let left = stride(width) + sums.next_multiple_of(4);
         let [bias_input, gain_input] = [&bias, &gain].map(|v| lab.input(cast_slice(&padded(v, width, stride(width)))));
-        let mut alone: Option<Vec<u32>> = None;
+        let mut firsts = HashMap::new();
         for way in Way::ALL {
             let case = (way, dtype, rows, width, outs);
             let mut product = Product::new(&lab, &x, &first, cols, 0);
@@ -753,7 +777,8 @@ fn a_norm_between_two_matmuls_equals_its_twin_and_rows_are_alone() {
             let normed = reference::norm_rms(&added, &gain, f64::from(eps));
             let want = reference::matmul(&normed, &second.values, width);
             lab.close("matmul of a norm", MATMUL, &case, &got, &want, 0.0);
-            assert!(bits(&got) == *alone.get_or_insert_with(|| bits(&got)), "{case:?}: other bits");
+            let first = firsts.entry(way.alone()).or_insert_with(|| bits(&got));
+            assert!(bits(&got) == *first, "{case:?}: other bits than {:?}", way.alone());
         }
     }
     lab.report();
@@ -950,13 +975,14 @@ fn rotary_equals_its_twin_and_appends_exactly() {
                 let append = Append::new(&lab, heads, kv_dtype, position, rows);
                 let epilogues = Epilogues { kv: kv_dtype, ..EPILOGUES };
                 let targets = append.targets(&lab, bias_input.clone());
-                product.run_with(&lab, way, Epilogue::Rotary, epilogues, 0, &targets);
+                let q_stride = stride(heads.heads * heads.head_dim);
+                product.run_with(&lab, way, Epilogue::Rotary, epilogues, q_stride, &targets);
                 let mut kv = append.twin();
                 let q = reference::rotary(&stored, &bias, &append.table, &heads, &mut kv);
                 let case = (way, dtype, kv_dtype, position, rows, heads, input);
                 let got = append.check(&mut lab, "out_rotary", &case, (&q, &kv));
-                let first = firsts.entry(kv_dtype).or_insert_with(|| got.clone());
-                assert!(got == *first, "{case:?}: other bits than {:?}", Way::ALL[0]);
+                let first = firsts.entry((way.alone(), kv_dtype)).or_insert_with(|| got.clone());
+                assert!(got == *first, "{case:?}: other bits than {:?}", way.alone());
             }
         }
     }

@@ -15,19 +15,16 @@ struct HeadDims {
     one: f32,       // 1; a sum by fma(summand, one, sum) is one that no compiler reorders
 }
 
-// Index of the first element of K or V of a position's block: K of the first KV heads, then V.
-fn head_index(kv_head: u32, position: u32) -> u32 {
-    return (position / BLOCK * 2u * heads.kv_heads + kv_head) * BLOCK * heads.head_dim;
+// Index of the first element of a head of a position's block; heads are numbered k, v.
+fn head_index(head: u32, position: u32) -> u32 {
+    return (position / BLOCK * 2u * heads.kv_heads + head) * BLOCK * heads.head_dim;
 }
 
-// Element index of element i of K at a position.
-fn k_index(kv_head: u32, position: u32, i: u32) -> u32 {
-    return head_index(kv_head, position) + (i / 4u * BLOCK + position % BLOCK) * 4u + i % 4u;
-}
-
-// Element index of element i of V at a position.
-fn v_index(kv_head: u32, position: u32, i: u32) -> u32 {
-    return head_index(heads.kv_heads + kv_head, position) + position % BLOCK * heads.head_dim + i;
+// Element index of element i of such a head at a position.
+fn kv_index(head: u32, position: u32, i: u32) -> u32 {
+    let in_k = (i / 4u * BLOCK + position % BLOCK) * 4u + i % 4u;
+    let in_v = position % BLOCK * heads.head_dim + i;
+    return head_index(head, position) + select(in_v, in_k, head < heads.kv_heads);
 }
 
 // Where attention leaves what a block of positions gives to a row's head.

@@ -1,7 +1,7 @@
 // What both matmul kernels share: y = x W^T, W [outs, cols] in pieces of whole rows, x [rows, cols].
 // A row of W is a sequence of 16-byte chunks, and behind them what else quantised weights have. Lane l of 16 sums chunks l,
-// l + 16, l + 32, ... in order, then the 16 lane sums are added in order. The order depends on nothing else, so a row's
-// result does not either.
+// l + 16, l + 32, ... in order, then the 16 lane sums are added in order; on processors chunks are summed in their order, always.
+// The order depends on nothing else, so a row's result does not either.
 const LANES = 16u;
 
 struct MatmulDims {

@@ -237,7 +237,7 @@ impl Binder<'_> {
             Output::Residual { bias } => (Epilogue::Residual, hidden, Some(bias), &self.residual),
             Output::Gate { bias, .. } => (Epilogue::Gate, inner, Some(bias), &self.mlp),
             Output::Activate { bias, .. } => (Epilogue::Activate, inner, Some(bias), &self.mlp),
-            Output::Rotary { bias, .. } => (Epilogue::Rotary, 0, Some(bias), &self.query),
+            Output::Rotary { bias, .. } => (Epilogue::Rotary, stride(spec.q_width()), Some(bias), &self.query),
         };
         // All epilogues are in one kernel: what another one reads must be something.
         let bias = bias.unwrap_or(VectorId(0));

@@ -25,7 +25,11 @@ impl Choice {
                 let counts = Kernel::ROWS.into_iter().map(Some).chain([None]);
                 counts.map(|rows| Kernel::matmul(format, arithmetic, rows, epilogues, gpu.is_processor())).collect()
             }
-            Self::Attention(kv) => Kernel::VECTORS.map(|vectors| Kernel::Attention(kv, vectors)).into(),
+            Self::Attention(kv) => {
+                // SwiftShader compiles the largest for seconds.
+                let counts = &Kernel::VECTORS[..Kernel::VECTORS.len() - usize::from(gpu.is_processor())];
+                counts.iter().map(|vectors| Kernel::Attention(kv, *vectors)).collect()
+            }
         }
     }
 }
@@ -133,7 +137,7 @@ impl Node {
     /// The first variant that has room for the query vectors of so many rows; the last one takes any number, in turns.
     fn fitting(&self, rows: u32, span: Span) -> usize {
         let fitting = Kernel::VECTORS.iter().position(|vectors| *vectors >= rows * span.group);
-        fitting.unwrap_or(Kernel::VECTORS.len() - 1)
+        fitting.unwrap_or(usize::MAX).min(self.calls.len() - 1)
     }
 
     /// The kernel that is best for so many rows.
@@ -153,7 +157,7 @@ impl Node {
             (_, Grid::Parts(span)) => {
                 let fitting = self.fitting(rows, span);
                 let is_ready = |variant: &usize| gpu.is_compiled(self.calls[*variant].kernel());
-                (fitting..Kernel::VECTORS.len()).find(is_ready).unwrap_or(fitting)
+                (fitting..self.calls.len()).find(is_ready).unwrap_or(fitting)
             }
             _ => 0,
         }

@@ -44,10 +44,12 @@ pub enum Kernel {
     NormLayer,
     /// Rows -> codes of 8 bits, for matmuls with [`Arithmetic::Int8`].
     Quantise,
-    /// x W^T for up to the given number of rows per workgroup, one of [`Kernel::ROWS`]; the lanes are threads.
+    /// x W^T for up to the given number of rows per workgroup, one of [`Kernel::ROWS`]; lanes are threads.
     MatmulRows(Format, Arithmetic, u32, Epilogues),
-    /// The same, up to [`Kernel::TILE`]; each thread has all lanes.
-    MatmulTile(Format, Arithmetic, u32, Epilogues),
+    /// The same for [`Kernel::TILE`] rows; each thread has all lanes.
+    MatmulTile(Format, Arithmetic, Epilogues),
+    /// The same for up to [`Kernel::TILE`] rows, without lanes.
+    MatmulSerial(Format, Arithmetic, u32, Epilogues),
     /// Norm of each head of q and k, rotation, append.
     QkNorm(KvDtype),
     /// Attention of up to the given number of query vectors per workgroup: 1, 2, 4 or 8.
@@ -124,12 +126,12 @@ impl Kernel {
     pub const VECTORS: [u32; 4] = [1, 2, 4, 8];
     /// Logits of a segment; as in `shaders/lib/sampling.wgsl`.
     pub const SEGMENT: usize = 4096;
-    /// Most rows of a workgroup of [`Kernel::MatmulTile`].
+    /// Most rows of a workgroup whose threads have whole rows of weights.
     pub const TILE: u32 = 8;
 
     /// The matmul for up to one of [`Kernel::ROWS`], or for more. The sums of 16 rows leave no registers for chunks of 32 weights:
     /// they take two workgroups of 8, which follow each other, so that the second one finds the weights in a cache. A
-    /// processor (`serial`) gains nothing by lanes that are threads, and has to bring their sums together.
+    /// processor (`serial`) gains nothing by lanes, and would have to bring their sums together.
     pub fn matmul(
         format: Format,
         arithmetic: Arithmetic,
@@ -138,10 +140,13 @@ impl Kernel {
         serial: bool,
     ) -> Self {
         match rows {
-            Some(rows) if serial => Self::MatmulTile(format, arithmetic, rows.min(Self::TILE), epilogues),
+            rows if serial => {
+                let rows = rows.map_or(Self::TILE, |rows| rows.min(Self::TILE));
+                Self::MatmulSerial(format, arithmetic, rows, epilogues)
+            }
             Some(16) if format.chunk() == 32 => Self::MatmulRows(format, arithmetic, 8, epilogues),
             Some(rows) => Self::MatmulRows(format, arithmetic, rows, epilogues),
-            None => Self::MatmulTile(format, arithmetic, Self::TILE, epilogues),
+            None => Self::MatmulTile(format, arithmetic, epilogues),
         }
     }
 
@@ -149,7 +154,8 @@ impl Kernel {
     pub fn tile(self) -> Option<[u32; 2]> {
         match self {
             Self::MatmulRows(_, _, rows, _) => Some([rows, 32]),
-            Self::MatmulTile(_, _, rows, _) => Some([rows, 256]),
+            Self::MatmulTile(..) => Some([Self::TILE, 256]),
+            Self::MatmulSerial(_, _, rows, _) => Some([rows, 256]),
             _ => None,
         }
     }
@@ -191,11 +197,15 @@ impl Kernel {
                 let kernel = chunk.into_iter().chain([shader!("matmul_rows.wgsl")]).collect();
                 [matmul(format, arithmetic), epilogues.parts(), kernel].concat()
             }
-            Self::MatmulTile(format, arithmetic, _, epilogues) => {
+            Self::MatmulTile(format, arithmetic, epilogues) | Self::MatmulSerial(format, arithmetic, _, epilogues) => {
                 // Sums that a loop carries are copied by SwiftShader: more of them than two vec4s of weights are worth.
                 let chunk = if format.chunk() > 8 { shader!("lib/chunk_loop.wgsl") } else { chunk(format) };
                 let chunk = Some(chunk).filter(|_| arithmetic == Arithmetic::F32);
-                let kernel = chunk.into_iter().chain([shader!("matmul_tile.wgsl")]).collect();
+                let sum = match self {
+                    Self::MatmulTile(..) => shader!("lib/sum_by_lanes.wgsl"),
+                    _ => shader!("lib/sum_in_order.wgsl"),
+                };
+                let kernel = chunk.into_iter().chain([sum, shader!("matmul_tile.wgsl")]).collect();
                 [matmul(format, arithmetic), epilogues.parts(), kernel].concat()
             }
             Self::QkNorm(kv) => {
@@ -242,7 +252,8 @@ impl Kernel {
         };
         let varying = match self {
             Self::Embed(format, _) => vec![constants(format)],
-            Self::MatmulRows(format, _, count, _) | Self::MatmulTile(format, _, count, _) => {
+            Self::MatmulTile(format, ..) => vec![constants(format), rows(Self::TILE)],
+            Self::MatmulRows(format, _, count, _) | Self::MatmulSerial(format, _, count, _) => {
                 vec![constants(format), rows(count)]
             }
             Self::Attention(_, count) => vec![repeated(shader!("lib/vectors.wgsl"), "VECTORS", count)],
@@ -281,8 +292,9 @@ impl Kernel {
             let arithmetics = [Some(Arithmetic::F32), Some(Arithmetic::Int8).filter(|_| format.multiplies_codes())];
             for arithmetic in arithmetics.into_iter().flatten() {
                 for serial in [false, true] {
-                    let matmul = |rows| Self::matmul(format, arithmetic, Some(rows), epilogues, serial);
-                    let mut matmuls = Self::ROWS.map(matmul).to_vec();
+                    let counts = Self::ROWS.into_iter().map(Some).chain([None]);
+                    let matmuls = counts.map(|rows| Self::matmul(format, arithmetic, rows, epilogues, serial));
+                    let mut matmuls: Vec<_> = matmuls.collect();
                     matmuls.dedup();
                     all.extend(matmuls);
                 }

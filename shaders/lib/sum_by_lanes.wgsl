@@ -1,0 +1,14 @@
+// A thread's sums lane by lane, in the order in which matmul_rows adds.
+fn sum_chunks(first: vec4u, rows: Rows) -> Sums {
+    let planes = planes();
+    let chunks = dims.chunks;
+    var total = Sums();
+    for (var lane = 0u; lane < LANES; lane++) {
+        var sums = Sums();
+        for (var chunk = lane; chunk < chunks; chunk += LANES) {
+            sums = add_chunk(sums, load_raws(first, planes, chunk), rows, chunk * CHUNK4);
+        }
+        total = join(total, sums);
+    }
+    return total;
+}
