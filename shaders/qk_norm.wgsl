@@ -1,4 +1,4 @@
-// For models that normalise each head of q and k: RMS norm per head, then rotation and append as in out_rotary.
+// For models that normalise each head of q and k: RMS norm per head, then rotation and append as in `lib/epilogues.wgsl`.
 // One workgroup per row and head; heads are numbered q, k, v as in the fused projection.
 const THREADS = 64u;
 
