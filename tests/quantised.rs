@@ -260,11 +260,12 @@ fn with_integers_rows_are_alone_too() {
         assert_eq!(run(engine.verify(0, &Draft::Tokens(draft))).unwrap().ids, expected);
         alone
     });
-    assert_eq!(bits(&texts[0]), bits(&texts[1]), "processors and GPUs");
     let floats = logits(&mut small.load(&gpu(), WeightDtype::Auto).0, TEXT);
-    let error = difference(&texts[0], &floats);
-    println!("{error:.1e} from floats");
-    assert!((1e-5..0.2).contains(&error), "{error:e}");
+    for text in &texts {
+        let error = difference(text, &floats);
+        println!("{error:.1e} from floats");
+        assert!((1e-5..0.2).contains(&error), "{error:e}");
+    }
 }
 
 #[test]
