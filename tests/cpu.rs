@@ -3,7 +3,7 @@
 mod common;
 use common::blocks::random_blocks;
 use common::lab::Random;
-use common::{Golden, Tales, blueprint_as, capacity, goldens, path, run};
+use common::{Golden, Tales, blueprint_as, capacity, difference, goldens, path, run};
 use foretoken::internals::cpu::{
     Distributed, Engine, Matrix, Model, Others, Processor, Question, Rows, Share, Team, What, Words,
 };
@@ -25,12 +25,6 @@ const BOUND: f32 = 2e-4;
 fn model(folder: &Path, dtype: WeightDtype) -> Model {
     let (blueprint, weights) = blueprint_as(folder, capacity(), dtype);
     run(Model::load(&Rc::new(Processor::new(None)), &blueprint, &weights, &mut |_| ())).unwrap()
-}
-
-fn difference(ours: &[f32], theirs: &[f32]) -> f32 {
-    assert_eq!(ours.len(), theirs.len());
-    let largest = theirs.iter().fold(1f32, |most, x| most.max(x.abs()));
-    ours.iter().zip(theirs).fold(0f32, |worst, (a, b)| worst.max((a - b).abs())) / largest
 }
 
 /// Plain decoding behind a prompt.

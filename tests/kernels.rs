@@ -3,6 +3,7 @@
 
 mod common;
 use common::blocks::{quantised, random_blocks};
+use common::difference;
 use common::lab::{INPUTS, Input, Lab, Output, UNTOUCHED};
 
 use bytemuck::cast_slice;
@@ -1181,13 +1182,6 @@ fn attention_rows_have_the_same_bits_in_any_company() {
 /// the oracle with a KV cache in f32, and in f16, where a K or V that lies between two f16s may go either way.
 const LOGITS: f32 = 2e-4;
 const KV_LOGITS: [f32; 2] = [1e-4, 1e-3];
-
-fn difference(ours: &[f32], theirs: &[f32]) -> f32 {
-    assert_eq!(ours.len(), theirs.len());
-    let worst = ours.iter().zip(theirs).map(|(a, b)| (a - b).abs());
-    worst.fold(0f32, |worst, x| if x.is_nan() { f32::INFINITY } else { worst.max(x) })
-        / theirs.iter().fold(1f32, |most, x| most.max(x.abs()))
-}
 
 #[test]
 fn the_oracle_agrees_with_transformers_and_the_gpu_with_the_oracle() {

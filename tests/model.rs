@@ -1,7 +1,7 @@
 //! Whole models against Hugging Face transformers: logits of every prompt position, greedy ids; and what a `config.json` means.
 
 mod common;
-use common::{Golden, capacity, engine, goldens, gpu, path, plain, run};
+use common::{Golden, capacity, difference, engine, goldens, gpu, path, plain, run};
 use foretoken::Error;
 use foretoken::internals::model::{ModelSpec, RopeScaling, RopeSpec, parse_config};
 use foretoken::internals::target::Target;
@@ -10,17 +10,6 @@ use std::collections::BTreeMap;
 
 /// |logit - reference| <= this * max(1, max |reference|).
 const BOUND: f32 = 2e-4;
-
-/// The largest difference, relative to max(1, max |theirs|).
-fn difference(ours: &[f32], theirs: &[f32]) -> f32 {
-    assert_eq!(ours.len(), theirs.len());
-    let largest = theirs.iter().fold(1f32, |most, x| most.max(x.abs()));
-    let worst = ours.iter().zip(theirs).fold(0f32, |worst, (a, b)| {
-        assert!(a.is_finite());
-        worst.max((a - b).abs())
-    });
-    worst / largest
-}
 
 #[test]
 fn logits_and_greedy_ids_equal_transformers() {

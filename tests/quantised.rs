@@ -3,7 +3,7 @@
 mod common;
 use common::blocks::quantised;
 use common::small::Small;
-use common::{blueprint_as, capacity, engine_of, gpu, gpu_of, path, rounded, run};
+use common::{blueprint_as, capacity, difference, engine_of, gpu, gpu_of, path, rounded, run};
 use foretoken::internals::decode::{Engine, Model, RoundBuffers};
 use foretoken::internals::gpu::GpuOptions;
 use foretoken::internals::model::Blueprint;
@@ -201,14 +201,6 @@ fn logits(engine: &mut Engine, rows: usize) -> Vec<f32> {
     run(engine.logits(&tokens, rows)).unwrap()
 }
 
-/// The largest difference, relative to max(1, max |theirs|).
-fn difference(ours: &[f32], theirs: &[f32]) -> f32 {
-    assert_eq!(ours.len(), theirs.len());
-    let worst = ours.iter().zip(theirs).map(|(a, b)| (a - b).abs());
-    let worst = worst.fold(0f32, |worst, x| if x.is_nan() { f32::INFINITY } else { worst.max(x) });
-    worst / theirs.iter().fold(1f32, |most, x| most.max(x.abs()))
-}
-
 #[test]
 fn models_of_all_types_compute_as_their_widened_weights_do_and_rows_are_alone() {
     use Dtype::{Iq4Nl, Iq4Xs, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0};
@@ -261,6 +253,9 @@ fn with_integers_rows_are_alone_too() {
         alone
     });
     let floats = logits(&mut small.load(&gpu(), WeightDtype::Auto).0, TEXT);
+    let apart = difference(&texts[0], &texts[1]);
+    println!("{apart:.1e} between processors and GPUs");
+    assert!(apart < 1e-5, "{apart:e}");
     for text in &texts {
         let error = difference(text, &floats);
         println!("{error:.1e} from floats");

@@ -8,9 +8,6 @@ fn rows_from(row: u32) -> Rows {
 fn mac(sums: Sums, w: W, rows: Rows, at: u32) -> Sums {
     return mac_one(sums, w, rows, at);
 }
-fn join(total: Sums, sums: Sums) -> Sums {
-    return fma(sums, vec4f(dims.one), total);
-}
 fn quad_of(sums: Sums, output: u32, quad: u32) -> vec4f {
     return vec4f(sums[output]);
 }

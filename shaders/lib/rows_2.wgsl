@@ -8,13 +8,6 @@ fn rows_from(row: u32) -> Rows {
 fn mac(sums: Sums, w: W, rows: Rows, at: u32) -> Sums {
     return mac_two(sums, w, rows, at);
 }
-fn join(total: Sums, sums: Sums) -> Sums {
-    let one = vec2f(dims.one);
-    let a = fma(sums[0], one, total[0]);
-    let b = fma(sums[1], one, total[1]);
-    let c = fma(sums[2], one, total[2]);
-    return mat4x2f(a, b, c, fma(sums[3], one, total[3]));
-}
 fn quad_of(sums: Sums, output: u32, quad: u32) -> vec4f {
     return sums[output].xyxy;
 }

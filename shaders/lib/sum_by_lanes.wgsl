@@ -1,4 +1,4 @@
-// A thread's sums lane by lane, in the order in which matmul_rows adds.
+// A thread's sums lane by lane, in the order in which matmul_rows adds. It is for 8 rows: fewer have no `join`.
 fn sum_chunks(first: vec4u, rows: Rows) -> Sums {
     let planes = planes();
     let chunks = dims.chunks;

@@ -136,8 +136,8 @@ impl Node {
 
     /// The first variant that has room for the query vectors of so many rows; the last one takes any number, in turns.
     fn fitting(&self, rows: u32, span: Span) -> usize {
-        let fitting = Kernel::VECTORS.iter().position(|vectors| *vectors >= rows * span.group);
-        fitting.unwrap_or(usize::MAX).min(self.calls.len() - 1)
+        let counts = &Kernel::VECTORS[..self.calls.len()];
+        counts.iter().position(|vectors| *vectors >= rows * span.group).unwrap_or(counts.len() - 1)
     }
 
     /// The kernel that is best for so many rows.

@@ -25,6 +25,14 @@ pub fn run<T>(future: impl Future<Output = T>) -> T {
     pollster::block_on(future)
 }
 
+/// The largest difference, relative to max(1, max |theirs|); infinite where ours has no number.
+pub fn difference(ours: &[f32], theirs: &[f32]) -> f32 {
+    assert_eq!(ours.len(), theirs.len());
+    let worst = ours.iter().zip(theirs).map(|(a, b)| (a - b).abs());
+    let worst = worst.fold(0f32, |worst, x| if x.is_nan() { f32::INFINITY } else { worst.max(x) });
+    worst / theirs.iter().fold(1f32, |most, x| most.max(x.abs()))
+}
+
 /// Fails a test that hangs, instead of waiting with it.
 pub fn within<T: Send + 'static>(seconds: u64, work: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, result) = std::sync::mpsc::channel();
