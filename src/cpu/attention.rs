@@ -252,7 +252,8 @@ fn softmax<S: Simd>(simd: S, scores: &mut [f32]) -> f32 {
     let (vectors, rest) = S::as_mut_simd_f32s(scores);
     let mut tops = simd.splat_f32s(f32::NEG_INFINITY);
     for vector in &*vectors {
-        tops = simd.max_f32s(tops, *vector);
+        // The instruction for the larger one is many in WebAssembly, which asks for numbers that are none.
+        tops = simd.select_f32s(simd.greater_than_f32s(*vector, tops), *vector, tops);
     }
     let mut top = simd.reduce_max_f32s(tops);
     for score in &*rest {

@@ -1,6 +1,8 @@
 //! The integer instructions of processors: products of blocks of 8-bit codes, those of four rows of weights in the lanes of a vector.
 //! What is inlined has no closures: they are functions of their own, compiled for any processor.
 
+#[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+mod dots;
 #[cfg(target_arch = "wasm32")]
 mod wasm;
 #[cfg(target_arch = "x86_64")]
@@ -8,8 +10,12 @@ mod x86;
 
 use super::simd::{mul_add, unroll};
 use bytemuck::Zeroable;
+#[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+pub use dots::Dots;
 #[cfg(target_arch = "wasm32")]
 pub use wasm::Wasm;
+#[cfg(target_arch = "wasm32")]
+use wasm::sums;
 
 /// Activations that share a scale.
 pub const BLOCK: usize = 32;
@@ -18,24 +24,27 @@ pub const BLOCK: usize = 32;
 #[derive(Clone, Copy, Zeroable)]
 #[repr(C)]
 pub struct Activations {
-    /// Eights of 8 bits.
-    #[cfg(any(not(target_arch = "wasm32"), target_feature = "relaxed-simd"))]
-    codes: [i64; BLOCK / 8],
-    /// Fours of 16 bits, which are read at once: of each eight those at even places come first.
-    #[cfg(all(target_arch = "wasm32", not(target_feature = "relaxed-simd")))]
-    codes: [i64; BLOCK / 4],
+    codes: Codes,
     scale: f32,
     /// Of all, of the first 16, and of the last.
     sums: [f32; 3],
+    /// What weights that are larger by 128 make too much, of the same, to be added.
+    #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+    excess: [i32; 3],
 }
+
+/// Eights of 8 bits.
+#[cfg(any(not(target_arch = "wasm32"), target_feature = "relaxed-simd"))]
+type Codes = [i64; BLOCK / 8];
+/// Fours of 16 bits, which are read at once: of each eight those at even places come first.
+#[cfg(all(target_arch = "wasm32", not(target_feature = "relaxed-simd")))]
+type Codes = [i64; BLOCK / 4];
 
 impl Activations {
     #[inline(always)]
     pub fn new(codes: [i16; BLOCK], scale: f32) -> Self {
-        let mut halves = [0i16; 2];
-        unroll!(i in 8 => { halves[0] += codes[2 * i] + codes[2 * i + 1]; });
-        unroll!(i in 8 => { halves[1] += codes[16 + 2 * i] + codes[17 + 2 * i]; });
-        let (first, last) = (f32::from(halves[0]), f32::from(halves[1]));
+        let halves = sums(&codes);
+        let (first, last) = (halves[0] as f32, halves[1] as f32);
         let sums = [scale * (first + last), scale * first, scale * last];
         #[cfg(target_arch = "wasm32")]
         let codes = wasm::stored(codes);
@@ -47,7 +56,20 @@ impl Activations {
             }
             bytemuck::cast(narrow)
         };
-        Self { codes, scale, sums }
+        Self {
+            codes,
+            scale,
+            sums,
+            #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+            excess: [-128 * (halves[0] + halves[1]), -128 * halves[0], -128 * halves[1]],
+        }
+    }
+
+    /// Those of its G parts, as [`Activations::sums`].
+    #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+    #[inline(always)]
+    fn excess<const G: usize>(&self) -> &[i32] {
+        if G == 1 { &self.excess[..1] } else { &self.excess[1..] }
     }
 
     /// The sums of its G parts.
@@ -63,6 +85,16 @@ impl Activations {
         #[cfg(any(not(target_arch = "wasm32"), target_feature = "relaxed-simd"))]
         i16::from((self.codes[at / 8] >> (at % 8 * 8)) as i8)
     }
+}
+
+/// The sums of the first 16 codes and of the last.
+#[cfg(not(target_arch = "wasm32"))]
+#[inline(always)]
+fn sums(codes: &[i16; BLOCK]) -> [i32; 2] {
+    let mut halves = [0i16; 2];
+    unroll!(i in 8 => { halves[0] += codes[2 * i] + codes[2 * i + 1]; });
+    unroll!(i in 8 => { halves[1] += codes[16 + 2 * i] + codes[17 + 2 * i]; });
+    halves.map(i32::from)
 }
 
 /// 32 weights of 4 bits of each of four rows, which take turns with every eight bytes: their lower bits are of eight weights, the

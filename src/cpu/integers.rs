@@ -2,6 +2,8 @@
 //! same sums; what they are multiplied with is rounded in one order, however many rows there are. What is inlined has no closures:
 //! they are functions of their own, compiled for any processor.
 
+#[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
+use super::instructions::Dots;
 #[cfg(target_arch = "wasm32")]
 use super::instructions::Wasm;
 use super::instructions::{Activations, BLOCK, Bytes, Integers, Nibbles, Plain, Scales};
@@ -102,7 +104,13 @@ pub fn products<'a>(weights: impl Fn(usize) -> Weights<'a>, x: &Coded, products:
         #[cfg(target_arch = "x86_64")]
         Arch::V4(simd) => simd.vectorize(Products { simd: *simd, weights, x, products }),
         #[cfg(target_arch = "wasm32")]
-        Arch::Simd128(simd) => Products { simd: Wasm::new(simd), weights, x, products }.compute(),
+        Arch::Simd128(simd) => {
+            #[cfg(target_feature = "relaxed-simd")]
+            if let Some(simd) = Dots::new(simd) {
+                return Products { simd, weights, x, products }.compute();
+            }
+            Products { simd: Wasm::new(simd), weights, x, products }.compute();
+        }
         _ => Products { simd: Plain, weights, x, products }.compute(),
     }
 }

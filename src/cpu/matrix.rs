@@ -172,6 +172,7 @@ impl Matrix {
                     });
                 }
             }
+            let products = &products[..];
             for row in 0..count {
                 let (fours, rest) = y.row_mut(row)[rows.clone()].as_chunks_mut();
                 // By numbers: iterators that skip are calls where code is to be small.

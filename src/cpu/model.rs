@@ -103,7 +103,8 @@ impl Model {
         }
         let mut vectors = Vec::new();
         for plan in &plan.vectors {
-            vectors.push(vector(weights, plan).await?);
+            // Biases that a model has not: nobody adds them.
+            vectors.push(if plan.layout.parts.is_empty() { Vec::new() } else { vector(weights, plan).await? });
         }
         let heads = |layer: usize| {
             let at = &spec.layers[layer];

@@ -1,6 +1,6 @@
 //! Rows of activations in the CPU's memory.
 
-use super::simd::{LANES, arch};
+use super::simd::{LANES, add_scaled, arch};
 use pulp::{Simd, WithSimd};
 use std::borrow::Cow;
 use std::ops::Range;
@@ -81,14 +81,30 @@ impl Rows {
 
     /// Adds other rows to them, one to each.
     pub(super) fn add(&mut self, other: &Self) {
-        self.data.iter_mut().zip(&other.data).for_each(|(x, other)| *x += other);
+        arch().dispatch(Add { to: &mut self.data, more: &other.data });
     }
 
-    /// Adds a vector [width] to each of them.
+    /// Adds a vector [width] to each of them; an empty one is zeros.
     pub(super) fn add_to_each(&mut self, vector: &[f32]) {
-        for row in 0..self.len() {
-            self.row_mut(row).iter_mut().zip(vector).for_each(|(x, more)| *x += more);
+        if !vector.is_empty() {
+            for row in 0..self.len() {
+                arch().dispatch(Add { to: self.row_mut(row), more: vector });
+            }
         }
+    }
+}
+
+struct Add<'a> {
+    to: &'a mut [f32],
+    more: &'a [f32],
+}
+
+impl WithSimd for Add<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        add_scaled(simd, self.to, 1.0, self.more);
     }
 }
 

@@ -1,6 +1,6 @@
 // The CPU as a device in a page: the texts of transformers, whoever drafts, where there is no WebGPU too.
 import { readFileSync, readdirSync } from "node:fs";
-import { browserName, check, countWorkers, equal, faults, launchWithoutWebGpu, open, teach } from "./harness.mjs";
+import { browserName, check, countWorkers, equal, faults, launchWithFlags, launchWithoutWebGpu, open, teach } from "./harness.mjs";
 import { synthetic } from "./llama.mjs";
 
 const tales = JSON.parse(readFileSync(new URL("../golden/tales.json", import.meta.url), "utf8")).cases;
@@ -156,6 +156,29 @@ export const tests = {
     }
     const refused = await page.evaluate(() => failed(Engine.load(TALES, { device: "cpu", arithmetic: "int4" })));
     equal(refused.code, "bad-option", "an unknown arithmetic");
+  },
+
+  async "dot products in one instruction change no bit"() {
+    // Where the processor has none both compute alike.
+    const other = await launchWithFlags("--no-enable-avx-vnni");
+    for (const dtype of ["q8", "q4"]) {
+      const [found, wanted] = await Promise.all(
+        [page, await open(other)].map((page) =>
+          page.evaluate(
+            async ([prompt, dtype]) => {
+              const engine = await Engine.load(TALES, { device: "cpu", dtype });
+              const { logprobs } = await engine.generate(prompt, { max_new_tokens: 12, logprobs: true, top_logprobs: 5 }).result;
+              engine.dispose();
+              return logprobs;
+            },
+            [tales[12].prompt, dtype],
+          ),
+        ),
+      );
+      equal(found.length, 12, "tokens");
+      equal(found, wanted, dtype);
+    }
+    await other.close();
   },
 
   async "where the module for relaxed SIMD is not served the plain one takes its place"() {

@@ -56,7 +56,7 @@ export const { server, url } = await listen(handler, 0);
 
 /** Browsers as the tests start them, and as they come: without WebGPU on this machine. */
 const BROWSERS = {
-  chromium: (webgpu) => chromium.launch({ executablePath: needChromium(), args: webgpu ? [...FLAGS, ...WEBGPU] : FLAGS }),
+  chromium: (webgpu, ...more) => chromium.launch({ executablePath: needChromium(), args: [...FLAGS, ...(webgpu ? WEBGPU : []), ...more] }),
   firefox(webgpu) {
     needVulkan();
     // Firefox as it is published, by WebDriver BiDi, and not Playwright's own.
@@ -79,6 +79,11 @@ if (!Object.hasOwn(BROWSERS, browserName)) throw new Error(`BROWSER: ${browserNa
 export const launch = () => BROWSERS[browserName](true);
 /** One that has no WebGPU. */
 export const launchWithoutWebGpu = () => BROWSERS[browserName](false);
+/** One whose JavaScript engine is started with flags of Chromium's. */
+export function launchWithFlags(flags) {
+  if (browserName !== "chromium") throw new Skipped("needs Chromium's flags");
+  return BROWSERS.chromium(false, `--js-flags=${flags}`);
+}
 /** The browser that the suites share. */
 export const browser = await launch();
 /** Codes of errors that reached a page. */

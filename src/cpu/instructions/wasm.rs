@@ -7,11 +7,11 @@ use pulp::wasm::Simd128;
 #[cfg(not(target_feature = "relaxed-simd"))]
 use std::arch::wasm32::u16x8_splat;
 use std::arch::wasm32::{
-    f32x4_convert_i32x4, f32x4_mul, f32x4_splat, i16x8_shl, i16x8_shr, i32x4_add, i32x4_dot_i16x8, i32x4_shuffle,
-    i64x2_splat, u8x16_splat, u16x8_shr, v128, v128_and,
+    f32x4_convert_i32x4, f32x4_mul, f32x4_splat, i16x8_add, i16x8_shl, i16x8_shr, i32x4_add, i32x4_dot_i16x8,
+    i32x4_extadd_pairwise_i16x8, i32x4_shuffle, i64x2_splat, u8x16_splat, u16x8_shr, v128, v128_and,
 };
 #[cfg(target_feature = "relaxed-simd")]
-use std::arch::wasm32::{i8x16_narrow_i16x8, i16x8_add, i16x8_relaxed_dot_i8x16_i7x16, i32x4_extadd_pairwise_i16x8};
+use std::arch::wasm32::{i8x16_narrow_i16x8, i16x8_relaxed_dot_i8x16_i7x16};
 use std::hint::black_box;
 
 /// SIMD, relaxed where the module is compiled for it.
@@ -28,8 +28,20 @@ impl Wasm {
         Self { simd, low: black_box(u8x16_splat(15)) }
     }
 
+    /// Codes of 4 bits in bytes: of each eight those of two rows, and of two others.
     #[inline(always)]
-    fn add<const G: usize>(
+    pub(super) fn nibbles(self, codes: &Nibbles) -> [[v128; 2]; 4] {
+        let [a, b, c, d]: [v128; 4] = cast(*codes);
+        [
+            [v128_and(a, self.low), v128_and(b, self.low)],
+            [v128_and(u16x8_shr(a, 4), self.low), v128_and(u16x8_shr(b, 4), self.low)],
+            [v128_and(c, self.low), v128_and(d, self.low)],
+            [v128_and(u16x8_shr(c, 4), self.low), v128_and(u16x8_shr(d, 4), self.low)],
+        ]
+    }
+
+    #[inline(always)]
+    pub(super) fn add<const G: usize>(
         self,
         total: v128,
         products: v128,
@@ -70,13 +82,7 @@ impl Integers for Wasm {
         weights: Scales<v128, G>,
         x: &[Activations; N],
     ) -> [v128; N] {
-        let [a, b, c, d]: [v128; 4] = cast(*codes);
-        let codes = [
-            [v128_and(a, self.low), v128_and(b, self.low)],
-            [v128_and(u16x8_shr(a, 4), self.low), v128_and(u16x8_shr(b, 4), self.low)],
-            [v128_and(c, self.low), v128_and(d, self.low)],
-            [v128_and(u16x8_shr(c, 4), self.low), v128_and(u16x8_shr(d, 4), self.low)],
-        ];
+        let codes = self.nibbles(codes);
         unroll!(i in N => {
             // So that a row's activations are read when it is its turn: all of them at once are too many for the registers.
             black_box(());
@@ -124,19 +130,26 @@ fn dot(even: v128, odd: v128, x: [v128; 2], more: v128) -> v128 {
 
 /// Eight activations, those at even places and the others, each of them twice.
 #[inline(always)]
-fn wide(x: &Activations, eight: usize) -> [v128; 2] {
+fn wide(x: &Activations, at: usize) -> [v128; 2] {
     #[cfg(not(target_feature = "relaxed-simd"))]
-    return [i64x2_splat(x.codes[2 * eight]), i64x2_splat(x.codes[2 * eight + 1])];
+    return [i64x2_splat(x.codes[2 * at]), i64x2_splat(x.codes[2 * at + 1])];
     #[cfg(target_feature = "relaxed-simd")]
     {
-        let both = i64x2_splat(x.codes[eight]);
+        let both = eight(x, at);
         [i16x8_shr(i16x8_shl(both, 8), 8), i16x8_shr(both, 8)]
     }
 }
 
+/// Eight activations, twice.
+#[cfg(target_feature = "relaxed-simd")]
+#[inline(always)]
+pub(super) fn eight(x: &Activations, at: usize) -> v128 {
+    i64x2_splat(x.codes[at])
+}
+
 /// Of each row the sum of two products that stand next to each other.
 #[inline(always)]
-fn sum_pairs([first, last]: [v128; 2]) -> v128 {
+pub(super) fn sum_pairs([first, last]: [v128; 2]) -> v128 {
     i32x4_add(i32x4_shuffle::<0, 2, 4, 6>(first, last), i32x4_shuffle::<1, 3, 5, 7>(first, last))
 }
 
@@ -163,10 +176,10 @@ fn multiply_nibbles<const G: usize>(codes: [[v128; 2]; 4], x: &Activations) -> [
 fn multiply_nibbles<const G: usize>(codes: [[v128; 2]; 4], x: &Activations) -> [v128; G] {
     let mut products: [[v128; 2]; G] = Zeroable::zeroed();
     unroll!(at in 4 => {
-        let (eight, [first, last]) = (i64x2_splat(x.codes[at]), products[at * G / 4]);
+        let (x, [first, last]) = (eight(x, at), products[at * G / 4]);
         products[at * G / 4] = [
-            i16x8_add(first, i16x8_relaxed_dot_i8x16_i7x16(eight, codes[at][0])),
-            i16x8_add(last, i16x8_relaxed_dot_i8x16_i7x16(eight, codes[at][1])),
+            i16x8_add(first, i16x8_relaxed_dot_i8x16_i7x16(x, codes[at][0])),
+            i16x8_add(last, i16x8_relaxed_dot_i8x16_i7x16(x, codes[at][1])),
         ];
     });
     let mut sums: [v128; G] = Zeroable::zeroed();
@@ -197,4 +210,13 @@ pub(super) fn stored(codes: [i16; BLOCK]) -> [i64; BLOCK / 4] {
         });
     });
     cast(wide)
+}
+
+/// The sums of the first 16 codes and of the last.
+#[inline(always)]
+pub(super) fn sums(codes: &[i16; BLOCK]) -> [i32; 2] {
+    let [a, b, c, d]: [v128; 4] = cast(*codes);
+    let (first, last) = (i32x4_extadd_pairwise_i16x8(i16x8_add(a, b)), i32x4_extadd_pairwise_i16x8(i16x8_add(c, d)));
+    let [a, b, c, d]: [i32; 4] = cast(sum_pairs([first, last]));
+    [a + b, c + d]
 }
