@@ -11,7 +11,7 @@ struct EmbedDims {
 
 @group(0) @binding(0) var<uniform> step: Step;
 @group(0) @binding(1) var<uniform> dims: EmbedDims;
-@group(0) @binding(2) var<storage, read> weights: array<vec4u>;   // (ids / 8, stride, 8): see units
+@group(0) @binding(2) var<storage, read> weights: array<vec4u>;   // (ids / 16, stride, 16): see units
 @group(0) @binding(4) var<storage, read_write> x: array<vec4f>;   // (rows, x_stride)
 
 @compute @workgroup_size(64)
@@ -21,8 +21,8 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) threa
     if (step.rows == 0u || chunk >= dims.chunks || wanted < dims.first_id || wanted - dims.first_id >= dims.ids) {
         return;
     }
-    let raw = load_raw(first_unit(wanted - dims.first_id), planes(), chunk);
+    let raw = load_raw(First(first_unit(wanted - dims.first_id), 0u), planes(chunk), chunk);
     for (var i = 0u; i < CHUNK4; i++) {
-        place(id.y * dims.x_stride + chunk * CHUNK4 + i, weight4(raw, i) * dims.scale);
+        place(id.y * dims.x_stride + chunk * CHUNK4 + i, weight4(raw, i) * (WEIGHT_SCALE * dims.scale));
     }
 }

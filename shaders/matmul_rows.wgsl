@@ -73,11 +73,11 @@ fn main(
     let first_row = id.x * ROWS;
     let first = first_units(tile * 2u, thread % 8u);
     let rows = rows_from(first_row);
-    let planes = planes();
+    let planes = planes(thread / 8u);
     let chunks = dims.chunks;
     var sums = Sums();
     for (var chunk = thread / 8u; chunk < chunks; chunk += LANES) {
-        sums = add_chunk(sums, load_raws(first, planes, chunk), rows, chunk * CHUNK4);
+        sums = add_chunk(sums, load_raws(first, planes, chunk), rows, chunk);
     }
     find_row_scales(first_row, thread);
     for (var part = 0u; part < ROWS / PART; part++) {

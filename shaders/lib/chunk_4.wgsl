@@ -1,7 +1,7 @@
 // Four vec4s of weights in a chunk, without a loop: its counter would keep the compiler from loading ahead.
-fn add_chunk(sums: Sums, raws: Raws, rows: Rows, at: u32) -> Sums {
-    let s0 = add_four(sums, raws, 0u, rows, at);
-    let s1 = add_four(s0, raws, 1u, rows, at);
-    let s2 = add_four(s1, raws, 2u, rows, at);
-    return add_four(s2, raws, 3u, rows, at);
+fn add_chunk(sums: Sums, raws: Raws, rows: Rows, chunk: u32) -> Sums {
+    let s0 = add_four(sums, raws, 0u, rows, chunk);
+    let s1 = add_four(s0, raws, 1u, rows, chunk);
+    let s2 = add_four(s1, raws, 2u, rows, chunk);
+    return add_four(s2, raws, 3u, rows, chunk);
 }

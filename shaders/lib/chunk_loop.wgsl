@@ -1,8 +1,8 @@
 // All vec4s of weights in a chunk, in little code: where each has products enough to wait for nothing.
-fn add_chunk(sums: Sums, raws: Raws, rows: Rows, at: u32) -> Sums {
+fn add_chunk(sums: Sums, raws: Raws, rows: Rows, chunk: u32) -> Sums {
     var added = sums;
     for (var i = 0u; i < CHUNK4; i++) {
-        added = add_four(added, raws, i, rows, at);
+        added = add_four(added, raws, i, rows, chunk);
     }
     return added;
 }

@@ -1,9 +1,9 @@
 // Codes of 6 bits: chunks of 16 bytes, then 8 more bytes for each chunk. In the lower 6 bits of 24 bytes stand the codes 0 to 23;
 // in the upper 2 bits of three times four bytes, lowest bits first, 24 to 27, and in those of the others 28 to 31.
 struct Codes { low: vec4u, high: vec2u }
-fn load_codes(first: u32, planes: Planes, chunk: u32) -> Codes {
-    let two = weights[first + (planes.chunks + chunk / 2u) * 8u];
-    return Codes(weights[first + chunk * 8u], select(two.xy, two.zw, chunk % 2u == 1u));
+fn load_codes(first: First, planes: Planes, chunk: u32) -> Codes {
+    let two = weights[unit(first, planes.chunks + chunk / 2u)];
+    return Codes(weights[unit(first, chunk)], select(two.xy, two.zw, planes.lane.is_odd));
 }
 fn from_spare(a: u32, b: u32, c: u32) -> u32 {
     return ((a >> 6u) & 0x03030303u) | ((b >> 4u) & 0x0c0c0c0cu) | ((c >> 2u) & 0x30303030u);

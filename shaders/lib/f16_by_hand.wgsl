@@ -8,3 +8,8 @@ fn halves(word: u32) -> vec2f {
     let magnitude = select(normal, vec2f(size) * 0x1p-24, size < vec2u(0x400u));
     return bitcast<vec2f>(bitcast<vec2u>(magnitude) | ((two & vec2u(0x8000u)) << vec2u(16u)));
 }
+
+// Two counts of 2^-24, below 1024.
+fn small(word: u32) -> vec2f {
+    return vec2f(vec2u(word & 0xffffu, word >> 16u)) * 0x1p-24;
+}

@@ -6,9 +6,9 @@ struct X { codes: vec4u, sum: f32, scale: f32 }
 fn weight(raw: Raw) -> Weight {
     return Weight(raw.codes ^ vec4u(0x80808080u), vec2f(raw.scales.x, fma(128.0, raw.scales.x, raw.scales.y)));
 }
-fn load_x(row: u32, at: u32) -> X {
-    let first = row + at / 8u * 3u;
-    let half = at / 4u % 2u;
+fn load_x(row: u32, chunk: u32) -> X {
+    let first = row + chunk / 2u * 3u;
+    let half = chunk % 2u;
     let by = x[first + 2u];
     return X(x[first + half], f32(bitcast<i32>(select(by.y, by.z, half == 1u))), bitcast<f32>(by.x));
 }

@@ -5,8 +5,8 @@ struct X { low: vec4u, high: vec4u, start: i32, sum: f32, scale: f32 }
 fn weight(raw: Raw) -> Weight {
     return Weight(low_codes(raw.codes), high_codes(raw.codes), raw.scales);
 }
-fn load_x(row: u32, at: u32) -> X {
-    let first = row + at / 8u * 3u;
+fn load_x(row: u32, chunk: u32) -> X {
+    let first = row + chunk * 3u;
     let by = x[first + 2u];
     let start = start_high(by) + (start_low(by) << HIGH_SHIFT);
     return X(x[first], x[first + 1u], start, bitcast<f32>(by.w), bitcast<f32>(by.x));

@@ -5,8 +5,8 @@ struct X { low: vec4u, high: vec4u, starts: vec2i, sums: vec2f, scale: f32 }
 fn weight(raw: Raw) -> Weight {
     return Weight(low_codes(raw.codes), high_codes(raw.codes), raw.scales);
 }
-fn load_x(row: u32, at: u32) -> X {
-    let first = row + at / 8u * 3u;
+fn load_x(row: u32, chunk: u32) -> X {
+    let first = row + chunk * 3u;
     let by = x[first + 2u];
     let starts = vec2i(start_low(by), start_high(by));
     return X(x[first], x[first + 1u], starts, vec2f(bitcast<vec2i>(by.yz)), bitcast<f32>(by.x));

@@ -23,7 +23,7 @@ struct MatmulDims {
 
 @group(0) @binding(0) var<uniform> step: Step;
 @group(0) @binding(1) var<uniform> dims: MatmulDims;
-@group(0) @binding(2) var<storage, read> weights: array<vec4u>;  // (outs / 8, stride, 8): see units
+@group(0) @binding(2) var<storage, read> weights: array<vec4u>;  // (outs / 16, stride, 16): see units
 
 fn row_count() -> u32 {
     return step.rows - dims.head * step.logit_row;
@@ -38,18 +38,16 @@ fn x_row(row: u32) -> u32 {
 // Raw weights of a thread's four outputs: two neighbours, and the two at their place in the next sixteen.
 struct Raws { a: Raw, b: Raw, c: Raw, d: Raw }
 
-// Where those begin. Past the end the last sixteen is repeated.
-fn first_units(sixteen: u32, place: u32) -> vec4u {
+// Where the first one of each two begins. Past the end the last sixteen is repeated.
+fn first_units(sixteen: u32, place: u32) -> vec2u {
     let last = (dims.outs - 1u) / 16u;
     let first = first_unit(min(sixteen, last) * 16u + place * 2u);
-    let second = first_unit(min(sixteen + 1u, last) * 16u + place * 2u);
-    let odd = dims.stride * 8u;
-    return vec4u(first, first + odd, second, second + odd);
+    return vec2u(first, first_unit(min(sixteen + 1u, last) * 16u + place * 2u));
 }
 
-fn load_raws(first: vec4u, planes: Planes, chunk: u32) -> Raws {
-    let a = load_raw(first.x, planes, chunk);
-    let b = load_raw(first.y, planes, chunk);
-    let c = load_raw(first.z, planes, chunk);
-    return Raws(a, b, c, load_raw(first.w, planes, chunk));
+fn load_raws(first: vec2u, planes: Planes, chunk: u32) -> Raws {
+    let a = load_raw(First(first.x, 0u), planes, chunk);
+    let b = load_raw(First(first.x, 8u), planes, chunk);
+    let c = load_raw(First(first.y, 0u), planes, chunk);
+    return Raws(a, b, c, load_raw(First(first.y, 8u), planes, chunk));
 }

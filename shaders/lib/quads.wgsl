@@ -15,7 +15,7 @@ fn rows_from(row: u32) -> Rows {
         four_rows(row + #u * 4u),
     );
 }
-fn mac(sums: Sums, w: W, rows: Rows, at: u32) -> Sums {
+fn mac(sums: Sums, w: W, rows: Rows, at: At) -> Sums {
     return Sums(
         mac_quad(sums.q#, w, rows.q#, at),
     );

@@ -5,7 +5,7 @@ alias Sums = mat4x2f;
 fn rows_from(row: u32) -> Rows {
     return vec2u(x_row(row), x_row(row + 1u));
 }
-fn mac(sums: Sums, w: W, rows: Rows, at: u32) -> Sums {
+fn mac(sums: Sums, w: W, rows: Rows, at: At) -> Sums {
     return mac_two(sums, w, rows, at);
 }
 fn quad_of(sums: Sums, output: u32, quad: u32) -> vec4f {

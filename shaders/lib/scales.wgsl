@@ -1,5 +1,5 @@
 // An RMS norm is done by two matmuls: the one before it leaves each row times the gain, and sums of squares by 16 elements; the
-// one behind it multiplies its results with what that gives, instead of each element.
+// one behind it multiplies its results with what that gives, instead of each element; and every matmul with WEIGHT_SCALE.
 const PARTS = 4u;  // threads that add up a row's sums
 
 var<workgroup> part_sums: array<f32, ROWS * PARTS>;
@@ -24,10 +24,10 @@ fn find_row_scales(first_row: u32, thread: u32) {
             for (var i = 0u; i < PARTS; i++) {
                 total = fma(part_sums[thread * PARTS + i], one, total);
             }
-            row_scales[thread] = 1.0 / sqrt(total / f32(dims.norm_width) + dims.eps);
+            row_scales[thread] = WEIGHT_SCALE / sqrt(total / f32(dims.norm_width) + dims.eps);
         }
     } else if (thread < ROWS) {
-        row_scales[thread] = 1.0;
+        row_scales[thread] = WEIGHT_SCALE;
     }
     workgroupBarrier();
 }

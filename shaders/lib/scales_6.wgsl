@@ -1,10 +1,16 @@
 // 16 bytes for each 8 chunks: scale and min as f16; then factors of 6 bits, of the scale in lower halves of words and of the min in
-// upper halves: four times the lower 4 bits, four times again, eight times the others.
-fn load_scales(first: u32, planes: Planes, chunk: u32) -> Scales {
-    let header = weights[first + (planes.scales + chunk / 8u) * 8u];
+// upper halves: 4 bits of four chunks, of four more, and 2 bits of all. The latter are the highest; but of chunks 6 and 7, for which
+// a shift to the right leaves no room above, the lowest.
+struct Lane { in_second: bool, shifts: vec2u, masks: vec2u }
+fn lane_of(chunk: u32) -> Lane {
     let i = chunk % 8u;
-    let low = select(header.y, header.z, i >= 4u) >> (i % 4u * 4u);
-    let factors = (low & 0x000f000fu) | (((header.w >> (i * 2u)) & 0x00030003u) << 4u);
-    let by = halves(header.x) * vec2f(vec2u(factors & 0xffu, factors >> 16u));
+    let shifts = vec2u(i % 4u * 4u, i * 2u) - select(vec2u(), vec2u(2u, 12u), i >= 6u);
+    return Lane(i >= 4u, shifts, select(vec2u(0x000f000fu, 0x00300030u), vec2u(0x003c003cu, 0x00030003u), i >= 6u));
+}
+fn load_scales(first: First, planes: Planes, chunk: u32) -> Scales {
+    let header = weights[unit(first, planes.scales + chunk / 8u)];
+    let lane = planes.lane;
+    let four = select(header.y, header.z, lane.in_second) >> lane.shifts.x;
+    let by = halves(header.x) * small((four & lane.masks.x) | ((header.w >> lane.shifts.y) & lane.masks.y));
     return vec2f(by.x, -by.y);
 }

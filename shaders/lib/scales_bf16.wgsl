@@ -1,5 +1,5 @@
 // Two bf16 for each group of chunks: scale and offset.
-fn load_scales(first: u32, planes: Planes, chunk: u32) -> Scales {
+fn load_scales(first: First, planes: Planes, chunk: u32) -> Scales {
     let pair = word(first, planes.scales, chunk / GROUP_CHUNKS);
     return bitcast<vec2f>(vec2u(pair << 16u, pair & 0xffff0000u));
 }

@@ -1,6 +1,6 @@
 // Two f32 for each group of chunks: scale and offset.
-fn load_scales(first: u32, planes: Planes, chunk: u32) -> Scales {
+fn load_scales(first: First, planes: Planes, chunk: u32) -> Scales {
     let group = chunk / GROUP_CHUNKS;
-    let two = weights[first + (planes.scales + group / 2u) * 8u];
+    let two = weights[unit(first, planes.scales + group / 2u)];
     return bitcast<vec2f>(select(two.xy, two.zw, group % 2u == 1u));
 }

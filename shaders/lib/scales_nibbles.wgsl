@@ -1,7 +1,7 @@
-// Two bytes for each chunk: factors of 4 bits for scale and min of its halves; behind them 4 bytes for each 8 chunks: scale
-// and min as f16.
-fn load_scales(first: u32, planes: Planes, chunk: u32) -> Scales {
-    let factors = word(first, planes.scales, chunk / 2u) >> (chunk % 2u * 16u);
-    let by = halves(word(first, planes.scales, planes.chunks / 2u + chunk / 8u));
-    return vec4f(by.xx, -by.yy) * vec4f((vec4u(factors) >> vec4u(0u, 8u, 4u, 12u)) & vec4u(15u));
+// A word for each two chunks: factors of 4 bits for scale and min of their halves, in even bytes those of the first chunk; behind them 4
+// bytes for each 8 chunks: scale and min as f16.
+fn load_scales(first: First, planes: Planes, chunk: u32) -> Scales {
+    let factors = weights[unit(first, planes.scales + chunk / 8u)][planes.lane.word] >> planes.lane.shift;
+    let by = halves(word(first, planes.scales + planes.chunks / 8u, chunk / 8u));
+    return vec4f(by.x * small(factors & 0x000f000fu), -by.y * small((factors >> 4u) & 0x000f000fu));
 }

@@ -1,12 +1,12 @@
 // A thread's sums lane by lane, in the order in which matmul_rows adds. It is for 8 rows: fewer have no `join`.
-fn sum_chunks(first: vec4u, rows: Rows) -> Sums {
-    let planes = planes();
+fn sum_chunks(first: vec2u, rows: Rows) -> Sums {
     let chunks = dims.chunks;
     var total = Sums();
     for (var lane = 0u; lane < LANES; lane++) {
+        let planes = planes(lane);
         var sums = Sums();
         for (var chunk = lane; chunk < chunks; chunk += LANES) {
-            sums = add_chunk(sums, load_raws(first, planes, chunk), rows, chunk * CHUNK4);
+            sums = add_chunk(sums, load_raws(first, planes, chunk), rows, chunk);
         }
         total = join(total, sums);
     }

@@ -1,10 +1,9 @@
 // A thread's sums in the order of the chunks, for devices whose matmuls all do so.
-fn sum_chunks(first: vec4u, rows: Rows) -> Sums {
-    let planes = planes();
+fn sum_chunks(first: vec2u, rows: Rows) -> Sums {
     let chunks = dims.chunks;
     var sums = Sums();
     for (var chunk = 0u; chunk < chunks; chunk++) {
-        sums = add_chunk(sums, load_raws(first, planes, chunk), rows, chunk * CHUNK4);
+        sums = add_chunk(sums, load_raws(first, planes(chunk), chunk), rows, chunk);
     }
     return sums;
 }

@@ -1,8 +1,8 @@
-// Weights stored as small integers: scale * code + offset, exact but for one rounding. A row of them is chunks of codes,
-// then the further bits of those codes, then the scales.
+// Weights stored as small integers: scale * code + offset, exact but for one rounding, and WEIGHT_SCALE times as small. A row of them
+// is chunks of codes, then the further bits of those codes, then the scales.
 struct Raw { codes: Codes, scales: Scales }
 
-fn load_raw(first: u32, planes: Planes, chunk: u32) -> Raw {
+fn load_raw(first: First, planes: Planes, chunk: u32) -> Raw {
     return Raw(load_codes(first, planes, chunk), load_scales(first, planes, chunk));
 }
 
@@ -11,9 +11,9 @@ fn weight4(raw: Raw, i: u32) -> vec4f {
     return fma(code4(raw.codes, i), vec4f(by.x), vec4f(by.y));
 }
 
-// Words of 4 bytes, counted from a row's unit `unit`.
-fn word(first: u32, unit: u32, at: u32) -> u32 {
-    return weights[first + (unit + at / 4u) * 8u][at % 4u];
+// Words of 4 bytes, counted from a row's unit `plane`.
+fn word(first: First, plane: u32, at: u32) -> u32 {
+    return weights[unit(first, plane + at / 4u)][at % 4u];
 }
 
 // Of a chunk of 32 codes, the lower four bits of codes 4i to 4i + 3, a byte for each.

@@ -20,7 +20,7 @@ pub struct Matrix {
 
 /// Some rows of a matrix.
 pub struct Piece {
-    /// [rows / 8, units, 8] of 16 bytes: see [`interleave`].
+    /// [rows / 16, units, 16] of 16 bytes: see [`interleave`].
     pub buffer: Buffer,
     /// First row.
     pub first: usize,

@@ -16,13 +16,17 @@ pub(super) use shader;
 
 /// What the fragments of weights leave open.
 pub(super) fn constants(format: Format) -> String {
-    let chunk4 = format!("const CHUNK4 = {}u;\n", format.chunk() / 4);
-    let Format::Quantised { center, scales, .. } = format else { return chunk4 };
+    let has_factors =
+        matches!(format, Format::Quantised { scales: Scales::SixBits | Scales::Signed | Scales::Nibbles, .. });
+    // Factors are read as counts of what the smallest f16 is.
+    let weight_scale = if has_factors { "0x1p24" } else { "1.0" };
+    let both = format!("const CHUNK4 = {}u;\nconst WEIGHT_SCALE = {weight_scale};\n", format.chunk() / 4);
+    let Format::Quantised { center, scales, .. } = format else { return both };
     let group = match scales {
         Scales::Pairs(_, group) => usize::from(group),
         _ => 32,
     };
-    format!("{chunk4}const CENTER = {center}.0;\nconst GROUP_CHUNKS = {}u;\n", group / format.chunk())
+    format!("{both}const CENTER = {center}.0;\nconst GROUP_CHUNKS = {}u;\n", group / format.chunk())
 }
 
 /// How products are computed, and with integers how large the parts of a chunk are that share a scale.
@@ -51,6 +55,7 @@ pub(super) fn chunk(format: Format) -> &'static str {
 }
 
 pub(super) fn weight(format: Format, subnormals: Subnormals) -> Vec<&'static str> {
+    let no_lane = shader!("lib/lane_none.wgsl");
     let f16 = match subnormals {
         Subnormals::Kept => shader!("lib/f16_native.wgsl"),
         Subnormals::Flushed => shader!("lib/f16_by_hand.wgsl"),
@@ -59,9 +64,9 @@ pub(super) fn weight(format: Format, subnormals: Subnormals) -> Vec<&'static str
         Format::Float(float) => {
             let load = shader!("lib/load_float.wgsl");
             return match float {
-                Float::F32 => vec![load, shader!("lib/weight_f32.wgsl")],
-                Float::F16 => vec![load, f16, shader!("lib/weight_f16.wgsl")],
-                Float::Bf16 => vec![load, shader!("lib/weight_bf16.wgsl")],
+                Float::F32 => vec![no_lane, load, shader!("lib/weight_f32.wgsl")],
+                Float::F16 => vec![no_lane, load, f16, shader!("lib/weight_f16.wgsl")],
+                Float::Bf16 => vec![no_lane, load, shader!("lib/weight_bf16.wgsl")],
             };
         }
         Format::Quantised { codes, scales, .. } => (codes, scales),
@@ -77,9 +82,9 @@ pub(super) fn weight(format: Format, subnormals: Subnormals) -> Vec<&'static str
     let (per_chunk, per_half) = (shader!("lib/scales_per_chunk.wgsl"), shader!("lib/scales_per_half.wgsl"));
     let scales = match scales {
         Scales::Centered => vec![per_chunk, shader!("lib/scales_centered.wgsl")],
-        Scales::Pairs(Float::F16, _) => vec![per_chunk, shader!("lib/scales_f16.wgsl")],
-        Scales::Pairs(Float::Bf16, _) => vec![per_chunk, shader!("lib/scales_bf16.wgsl")],
-        Scales::Pairs(Float::F32, _) => vec![per_chunk, shader!("lib/scales_f32.wgsl")],
+        Scales::Pairs(Float::F16, _) => vec![per_chunk, no_lane, shader!("lib/scales_f16.wgsl")],
+        Scales::Pairs(Float::Bf16, _) => vec![per_chunk, no_lane, shader!("lib/scales_bf16.wgsl")],
+        Scales::Pairs(Float::F32, _) => vec![per_chunk, no_lane, shader!("lib/scales_f32.wgsl")],
         Scales::SixBits => vec![per_chunk, shader!("lib/scales_6.wgsl")],
         Scales::Signed => vec![per_half, shader!("lib/scales_signed.wgsl")],
         Scales::Nibbles => vec![per_half, shader!("lib/scales_nibbles.wgsl")],

@@ -178,15 +178,14 @@ pub fn pack_row(dtype: Dtype, stored: &[u8], cols: usize, out: &mut [u8]) {
     }
 }
 
-/// Packed rows as `shaders/lib/units.wgsl` has them: sixteen together, first the even ones, then the odd ones, of each eight the
-/// units interleaved. What the last sixteen lack is zero.
+/// Packed rows as `shaders/lib/units.wgsl` has them: sixteen together, their units interleaved, those of the eight even rows before
+/// those of the odd ones. What the last sixteen lack is zero.
 pub fn interleave(rows: &[u8], row: Row) -> Vec<u8> {
     let mut out = vec![0; rows.len().next_multiple_of(TOGETHER * row.bytes())];
     for (index, from) in rows.chunks_exact(row.bytes()).enumerate() {
-        let eight = index / 16 * 2 + index % 2;
-        let first = eight * row.units * 8 + index % 16 / 2;
+        let first = index / TOGETHER * TOGETHER * row.units + index % 2 * 8 + index % TOGETHER / 2;
         for (unit, from) in from.chunks_exact(UNIT).enumerate() {
-            out[(first + unit * 8) * UNIT..][..UNIT].copy_from_slice(from);
+            out[(first + unit * TOGETHER) * UNIT..][..UNIT].copy_from_slice(from);
         }
     }
     out
@@ -222,19 +221,23 @@ fn pack_scales(dtype: Dtype, scales: Scales, block: &[u8], index: usize, blocks:
     }
     let Factors { scales: factors, mins } = block::factors(dtype, block);
     let (header, behind) = (&mut out[index * UNIT..][..UNIT], blocks * UNIT + index * 4);
+    // Of two chunks that share a word, the first one's are in even bytes.
+    let place = |i: usize| i / 4 * 4 + i % 2 * 2 + i / 2 % 2;
     match scales {
         Scales::SixBits => {
             header[..4].copy_from_slice(floats);
             for i in 0..8 {
-                for (at, factor) in [(0, factors[i] as u8), (2, mins[i])] {
-                    header[4 + at + i / 4 * 4 + i % 4 / 2] |= (factor & 15) << (i % 2 * 4);
-                    header[12 + at + i / 4] |= factor >> 4 << (i % 4 * 2);
+                for (at, factor) in [(4, factors[i] as u8), (6, mins[i])] {
+                    let high = (factor & 15, factor >> 4, i * 2 + 4);
+                    let (four, two, bit) = if i < 6 { high } else { (factor >> 2, factor & 3, i * 2 - 12) };
+                    header[at + i / 4 * 4 + i % 4 / 2] |= four << (i % 2 * 4);
+                    header[at + 8 + bit / 8] |= two << (bit % 8);
                 }
             }
             return;
         }
-        Scales::Nibbles => (0..16).for_each(|i| header[i] = factors[i] as u8 | mins[i] << 4),
-        _ => (0..16).for_each(|i| header[i] = factors[i * 16 / block::group(dtype)] as u8),
+        Scales::Nibbles => (0..16).for_each(|i| header[place(i)] = factors[i] as u8 | mins[i] << 4),
+        _ => (0..16).for_each(|i| header[place(i)] = factors[i * 16 / block::group(dtype)] as u8 ^ 0x80),
     }
     out[behind..][..floats.len()].copy_from_slice(floats);
 }

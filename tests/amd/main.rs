@@ -12,7 +12,7 @@ mod report;
 
 use foretoken::Arithmetic;
 use foretoken::internals::gpu::{Kernel, Subnormals};
-use foretoken::internals::weights::{Affine, Dtype, Float, Format, Scales};
+use foretoken::internals::weights::{Affine, Dtype, Float, Format};
 use radv::Compiler;
 use report::Report;
 use std::collections::HashSet;
@@ -68,11 +68,6 @@ fn bytes(format: Format) -> f64 {
     4.0 * row.bytes() as f64 / row.chunks as f64
 }
 
-/// Whether scales are products.
-fn has_factors(format: Format) -> bool {
-    matches!(format, Format::Quantised { scales: Scales::SixBits | Scales::Signed | Scales::Nibbles, .. })
-}
-
 /// Most instructions of an iteration: of f16 all of them, of quantised weights those that every lane executes for each byte.
 fn check_instructions(
     family: &str,
@@ -90,10 +85,8 @@ fn check_instructions(
         Format::Float(_) => return None,
         Format::Quantised { .. } => {
             let most = match arithmetic {
-                Arithmetic::F32 => bound(&[(1, 10.0), (8, 24.0)]),
-                // Factors have to be unpacked.
-                Arithmetic::Int8 if has_factors(format) => bound(&[(1, 2.5), (8, 8.5)]),
-                _ => bound(&[(1, 2.0), (8, 8.5)]),
+                Arithmetic::F32 => bound(&[(1, 7.5), (8, 22.0)]),
+                _ => bound(&[(1, 2.0), (8, 7.6)]),
             };
             (report.inner.vector as f64 / bytes(format), most)
         }
