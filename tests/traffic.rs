@@ -1,5 +1,5 @@
 //! What the matmul kernels read: which of a wave's bytes lie together in memory, and how many it reads for each byte of weights.
-//! The addresses are those of `shaders/lib/matmul.wgsl` and `units.wgsl`; what lies there is what `interleave` put there.
+//! The addresses are those of `shaders/lib/raws.wgsl` and `units.wgsl`; what lies there is what `interleave` put there.
 
 use foretoken::internals::gpu::{Epilogues, Kernel, split_grid};
 use foretoken::internals::model::Activation;
@@ -67,9 +67,9 @@ fn nearly_all_of_what_is_read_is_used_and_read_once() {
         let format = Format::of(dtype);
         for (cols, outs) in [(256, 48), (768, 576), (2048, 256)] {
             let row = format.row(cols);
-            for serial in [false, true] {
-                let kernel = Kernel::matmul(format, Arithmetic::F32, Some(8), epilogues, serial);
-                let (asked, touched) = traffic(kernel, if serial { 64 } else { 128 }, outs, row);
+            for (rows, threads) in [(Some(8), 128), (None, 64)] {
+                let kernel = Kernel::matmul(format, Arithmetic::F32, rows, epilogues, false);
+                let (asked, touched) = traffic(kernel, threads, outs, row);
                 let useful = asked as f64 / touched as f64;
                 let codes = outs * row.chunks * UNIT;
                 println!("{dtype:?} {cols} to {outs}, {:?}: {:.0} % of segments useful", kernel.tile(), 100.0 * useful);

@@ -23,7 +23,6 @@ struct MatmulDims {
 
 @group(0) @binding(0) var<uniform> step: Step;
 @group(0) @binding(1) var<uniform> dims: MatmulDims;
-@group(0) @binding(2) var<storage, read> weights: array<vec4u>;  // (outs / 16, stride, 16): see units
 
 fn row_count() -> u32 {
     return step.rows - dims.head * step.logit_row;
@@ -33,21 +32,4 @@ fn row_count() -> u32 {
 fn x_row(row: u32) -> u32 {
     let skipped = select(0u, dims.head * step.logit_row, dims.norm_width > 0u);
     return (skipped + min(row, row_count() - 1u)) * dims.x_stride;
-}
-
-// Raw weights of a thread's four outputs: two neighbours, and the two at their place in the next sixteen.
-struct Raws { a: Raw, b: Raw, c: Raw, d: Raw }
-
-// Where the first one of each two begins. Past the end the last sixteen is repeated.
-fn first_units(sixteen: u32, place: u32) -> vec2u {
-    let last = (dims.outs - 1u) / 16u;
-    let first = first_unit(min(sixteen, last) * 16u + place * 2u);
-    return vec2u(first, first_unit(min(sixteen + 1u, last) * 16u + place * 2u));
-}
-
-fn load_raws(first: vec2u, planes: Planes, chunk: u32) -> Raws {
-    let a = load_raw(First(first.x, 0u), planes, chunk);
-    let b = load_raw(First(first.x, 8u), planes, chunk);
-    let c = load_raw(First(first.y, 0u), planes, chunk);
-    return Raws(a, b, c, load_raw(First(first.y, 8u), planes, chunk));
 }

@@ -54,12 +54,24 @@ pub(super) fn chunk(format: Format) -> &'static str {
     }
 }
 
-pub(super) fn weight(format: Format, subnormals: Subnormals) -> Vec<&'static str> {
-    let no_lane = shader!("lib/lane_none.wgsl");
-    let f16 = match subnormals {
+/// Floats, two at a time.
+pub(super) fn weight2(float: Float, subnormals: Subnormals) -> Vec<&'static str> {
+    match float {
+        Float::F32 => vec![shader!("lib/serial_f32.wgsl")],
+        Float::F16 => vec![f16(subnormals), shader!("lib/serial_f16.wgsl")],
+        Float::Bf16 => vec![shader!("lib/serial_bf16.wgsl")],
+    }
+}
+
+fn f16(subnormals: Subnormals) -> &'static str {
+    match subnormals {
         Subnormals::Kept => shader!("lib/f16_native.wgsl"),
         Subnormals::Flushed => shader!("lib/f16_by_hand.wgsl"),
-    };
+    }
+}
+
+pub(super) fn weight(format: Format, subnormals: Subnormals) -> Vec<&'static str> {
+    let (f16, no_lane) = (f16(subnormals), shader!("lib/lane_none.wgsl"));
     let (codes, scales) = match format {
         Format::Float(float) => {
             let load = shader!("lib/load_float.wgsl");

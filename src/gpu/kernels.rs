@@ -1,7 +1,7 @@
 //! Every kernel: which WGSL files it is made of. A variant is another fragment that defines the same functions.
 
 use super::fragments::{
-    activation, arithmetic_of, chunk, constants, fill, kv_load, kv_store, repeated, rows, shader, weight,
+    activation, arithmetic_of, chunk, constants, fill, kv_load, kv_store, repeated, rows, shader, weight, weight2,
 };
 use crate::model::{Activation, Table};
 use crate::options::{Arithmetic, KvDtype};
@@ -48,7 +48,7 @@ pub enum Kernel {
     MatmulRows(Format, Arithmetic, u32, Epilogues),
     /// The same for [`Kernel::TILE`] rows; each thread has all lanes.
     MatmulTile(Format, Arithmetic, Epilogues),
-    /// The same for up to [`Kernel::TILE`] rows, without lanes.
+    /// The same for up to [`Kernel::TILE`] rows, without lanes; of floats another kernel, which processors are faster with.
     MatmulSerial(Format, Arithmetic, u32, Epilogues),
     /// Norm of each head of q and k, rotation, append.
     QkNorm(KvDtype),
@@ -155,6 +155,7 @@ impl Kernel {
         match self {
             Self::MatmulRows(_, _, rows, _) => Some([rows, 32]),
             Self::MatmulTile(..) => Some([Self::TILE, 256]),
+            Self::MatmulSerial(Format::Float(_), _, rows, _) => Some([rows, 128]),
             Self::MatmulSerial(_, _, rows, _) => Some([rows, 256]),
             _ => None,
         }
@@ -165,7 +166,7 @@ impl Kernel {
         let step = shader!("lib/step.wgsl");
         let units = shader!("lib/units.wgsl");
         let matmul = |format: Format, arithmetic| {
-            let shared = vec![step, shader!("lib/matmul.wgsl"), units];
+            let shared = vec![step, shader!("lib/matmul.wgsl"), units, shader!("lib/raws.wgsl")];
             [shared, weight(format, subnormals), arithmetic_of(arithmetic, format)].concat()
         };
         let heads = shader!("lib/heads.wgsl");
@@ -196,6 +197,12 @@ impl Kernel {
                 let chunk = Some(chunk(format)).filter(|_| arithmetic == Arithmetic::F32);
                 let kernel = chunk.into_iter().chain([shader!("matmul_rows.wgsl")]).collect();
                 [matmul(format, arithmetic), epilogues.parts(), kernel].concat()
+            }
+            Self::MatmulSerial(Format::Float(float), _, _, epilogues) => {
+                let shared = vec![step, shader!("lib/matmul.wgsl"), units, shader!("lib/lane_none.wgsl")];
+                let sums = vec![shader!("lib/serial_sums.wgsl")];
+                let kernel = vec![shader!("lib/serial_epilogues.wgsl"), shader!("matmul_serial.wgsl")];
+                [shared, weight2(float, subnormals), sums, epilogues.functions(), kernel].concat()
             }
             Self::MatmulTile(format, arithmetic, epilogues) | Self::MatmulSerial(format, arithmetic, _, epilogues) => {
                 // Sums that a loop carries are copied by SwiftShader: more of them than two vec4s of weights are worth.
@@ -253,6 +260,9 @@ impl Kernel {
         let varying = match self {
             Self::Embed(format, _) => vec![constants(format)],
             Self::MatmulTile(format, ..) => vec![constants(format), rows(Self::TILE)],
+            Self::MatmulSerial(format @ Format::Float(_), _, count, _) => {
+                vec![constants(format), repeated(shader!("lib/serial_rows.wgsl"), "ROWS", count)]
+            }
             Self::MatmulRows(format, _, count, _) | Self::MatmulSerial(format, _, count, _) => {
                 vec![constants(format), rows(count)]
             }
@@ -330,13 +340,11 @@ impl Noise {
 
 impl Epilogues {
     fn parts(self) -> Vec<&'static str> {
-        vec![
-            activation(self.activation),
-            shader!("lib/heads.wgsl"),
-            kv_store(self.kv),
-            shader!("lib/rotary.wgsl"),
-            shader!("lib/scales.wgsl"),
-            shader!("lib/epilogues.wgsl"),
-        ]
+        [self.functions(), vec![shader!("lib/scales.wgsl"), shader!("lib/epilogues.wgsl")]].concat()
+    }
+
+    /// What they are made of.
+    fn functions(self) -> Vec<&'static str> {
+        vec![activation(self.activation), shader!("lib/heads.wgsl"), kv_store(self.kv), shader!("lib/rotary.wgsl")]
     }
 }

@@ -1,0 +1,132 @@
+// What a matmul does with its results where a processor does it: the kinds of lib/epilogues.wgsl. SwiftShader executes whatever is not
+// taken too, but of a loop only the first turn: so each kind has loops of its own.
+const STORE = 0u;
+const RESIDUAL = 1u;
+const GATE = 2u;
+const ACTIVATE = 3u;
+const ROTARY = 4u;
+
+@group(0) @binding(4) var<storage, read> bias: array<f32>;
+@group(0) @binding(9) var<storage, read_write> gained: array<f32>;  // (rows, leaves): the residual times the next norm's gain
+
+// Where the results of a thread belong.
+struct Place {
+    row: u32,    // the first of them
+    rows: u32,
+    out: u32,    // in the whole W
+    pairs: u32,  // of neighbouring outputs
+    end: u32,    // of this piece of W
+}
+
+// Two neighbouring results of a row.
+fn pair_of(row: Eight, pair: u32) -> vec2f {
+    let first = select(row.a.zw, row.a.xy, pair == 0u);
+    let second = select(row.b.zw, row.b.xy, pair == 2u);
+    return select(second, first, pair < 2u);
+}
+
+fn biased(row: Eight, pair: u32, out: u32) -> vec2f {
+    return pair_of(row, pair) + vec2f(bias[out], bias[out + 1u]);
+}
+
+fn keep(at: u32, pair: vec2f, has_both: bool) {
+    y[at] = pair.x;
+    if (has_both) {
+        y[at + 1u] = pair.y;
+    }
+}
+
+// y = result. The LM head's first row goes to step.draft_row.
+fn store(sums: Sums, place: Place) {
+    let first = place.row + dims.head * step.draft_row;
+    for (var i = 0u; i < place.rows; i++) {
+        let row = results(sums, i);
+        for (var pair = 0u; pair < place.pairs; pair++) {
+            let out = place.out + pair * 2u;
+            keep((first + i) * dims.y_stride + out, pair_of(row, pair), out + 1u < place.end);
+        }
+    }
+}
+
+// The residual stream: y += result + bias. Leaves sums of squares of what a norm follows.
+fn add_to_stream(sums: Sums, place: Place, thread: u32) {
+    for (var i = 0u; i < place.rows; i++) {
+        let row = results(sums, i);
+        var square = 0.0;
+        for (var pair = 0u; pair < place.pairs; pair++) {
+            let out = place.out + pair * 2u;
+            let has_both = out + 1u < place.end;
+            let at = (place.row + i) * dims.y_stride + out;
+            var stream = biased(row, pair, out) + vec2f(y[at], y[at + 1u]);
+            if (!has_both) {
+                stream.y = 0.0;
+            }
+            keep(at, stream, has_both);
+            if (dims.leaves > 0u) {
+                // What is a table elsewhere is the gain here.
+                let product = stream * table[out / 2u];
+                let at = (place.row + i) * dims.leaves + out;
+                gained[at] = product.x;
+                if (has_both) {
+                    gained[at + 1u] = product.y;
+                }
+            }
+            square = fma(stream.x, stream.x, square);
+            square = fma(stream.y, stream.y, square);
+        }
+        squares[thread * ROWS + i] = square;
+    }
+}
+
+// The gated MLP, for which rows of W alternate gate and up: y = activation(gate + bias) * (up + bias).
+fn gate(sums: Sums, place: Place) {
+    for (var i = 0u; i < place.rows; i++) {
+        let row = results(sums, i);
+        for (var pair = 0u; pair < place.pairs; pair++) {
+            let out = place.out + pair * 2u;
+            let two = biased(row, pair, out);
+            y[(place.row + i) * dims.y_stride + out / 2u] = activate(two.x) * two.y;
+        }
+    }
+}
+
+// The plain MLP: y = activation(result + bias).
+fn activate_all(sums: Sums, place: Place) {
+    for (var i = 0u; i < place.rows; i++) {
+        let row = results(sums, i);
+        for (var pair = 0u; pair < place.pairs; pair++) {
+            let out = place.out + pair * 2u;
+            let two = biased(row, pair, out);
+            keep((place.row + i) * dims.y_stride + out, vec2f(activate(two.x), activate(two.y)), out + 1u < place.end);
+        }
+    }
+}
+
+// The fused q, k, v projection: adds the bias, rotates q and k, appends k and v to the cache.
+fn append(sums: Sums, place: Place) {
+    for (var i = 0u; i < place.rows; i++) {
+        let row = results(sums, i);
+        let position = step.position + place.row + i;
+        for (var pair = 0u; pair < place.pairs; pair++) {
+            let out = place.out + pair * 2u;
+            let head = out / heads.head_dim;
+            let element = out % heads.head_dim;
+            let two = rotate(head, position, element, biased(row, pair, out));
+            if (head < heads.heads) {
+                keep((place.row + i) * dims.y_stride + out, two, out + 1u < place.end);
+            } else {
+                kv_store(kv_index(head - heads.heads, position, element), two);
+            }
+        }
+    }
+}
+
+fn finish(sums: Sums, place: Place, thread: u32) {
+    switch dims.epilogue {
+        case RESIDUAL: { add_to_stream(sums, place, thread); }
+        case GATE: { gate(sums, place); }
+        case ACTIVATE: { activate_all(sums, place); }
+        case ROTARY: { append(sums, place); }
+        default: { store(sums, place); }
+    }
+}
