@@ -1,5 +1,5 @@
-// y = x W^T for many rows (prefill), and on processors for any number: a thread computes four outputs of ROWS rows. Neighbouring
-// threads read neighbouring weights; all threads read the same elements of x.
+// y = x W^T for many rows (prefill), and on processors, of quantised weights, for any number: a thread computes four outputs of ROWS
+// rows. Neighbouring threads read neighbouring weights; all threads read the same elements of x.
 const PAIRS = 128u;  // of outputs of a workgroup
 const PART = 1u;     // rows that are finished at a time: SwiftShader compiles a store for each word of workgroup memory
 

@@ -301,7 +301,7 @@ impl Way {
         match self {
             Self::Rows(_) => "matmul_rows",
             Self::Tile => "matmul_tile",
-            Self::Serial(_) => "matmul_tile in order",
+            Self::Serial(_) => "the matmul of processors",
         }
     }
 
@@ -1024,22 +1024,21 @@ fn qk_norm_equals_its_twin_and_appends_exactly() {
 
 // ---- attention ----
 
-/// So many query vectors per workgroup, and whether each workgroup takes one block, for attention_merge to join.
+/// Which of the kernels' numbers of query vectors per workgroup, whether each workgroup takes one block, for attention_merge to join,
+/// and whether it is as on processors.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Attention {
-    vectors: u32,
+    vectors: usize,
     apart: bool,
+    serial: bool,
 }
 
-const ATTENTIONS: [Attention; 8] = {
-    let mut all = [Attention { vectors: 1, apart: true }; 8];
-    let mut i = 0;
-    while i < 8 {
-        all[i] = Attention { vectors: Kernel::VECTORS[i % 4], apart: i < 4 };
-        i += 1;
-    }
-    all
-};
+/// Those of GPUs, or of processors.
+fn attentions(serial: bool) -> Vec<Attention> {
+    let all = Kernel::attentions(KvDtype::F32, 4, serial).len();
+    let with = |apart| (0..all).map(move |vectors| Attention { vectors, apart, serial });
+    with(true).chain(with(false)).collect()
+}
 
 /// Rows of q at a position of a cache.
 struct Attend<'a> {
@@ -1069,8 +1068,9 @@ impl Attend<'_> {
         let last = (self.position + rows - 1) / BLOCK;
         // Where the position is not known, there are more workgroups than blocks.
         let parts = if kind.apart { (last + 1 - first + self.position % 3).max(2) } else { 1 };
-        let groups = ((rows * heads / kv_heads) as u32).div_ceil(kind.vectors);
-        lab.run(Kernel::Attention(self.cache.dtype, kind.vectors), [kv_heads as u32, parts as u32, groups], &bindings);
+        let groups = ((rows * heads / kv_heads) as u32).div_ceil(Kernel::VECTORS[kind.vectors]);
+        let kernel = Kernel::attentions(self.cache.dtype, head_dim as u32, kind.serial)[kind.vectors];
+        lab.run(kernel, [kv_heads as u32, parts as u32, groups], &bindings);
         if kind.apart {
             let merge = [&shared[..], &[(2, partial.slice()), (3, norms.slice()), (4, out.slice())]].concat();
             let groups = (heads * head_dim / 4).div_ceil(64);
@@ -1120,7 +1120,8 @@ fn attention_equals_its_twin() {
             // What no row sees is not there.
             let first = (position + 1).saturating_sub(window);
             let kv = lab.input(cast_slice(&cache.holding(&kv, first / BLOCK * BLOCK..position + rows)));
-            for kind in [ATTENTIONS[case % 4], ATTENTIONS[4 + case / 4 % 4]] {
+            let (gpus, processors) = (attentions(false), attentions(true));
+            for kind in [gpus[case % 4], gpus[4 + case / 4 % 4], processors[case % 3], processors[3 + case / 3 % 3]] {
                 let got = Attend { heads, cache, kv: &kv, q: &q, position }.run(&lab, kind);
                 let name = match (kind.apart, dtype) {
                     (true, KvDtype::F32) => "attention, attention_merge (f32)",
@@ -1144,7 +1145,8 @@ fn attention_rows_have_the_same_bits_in_any_company() {
     let layers = [heads(4, 2, 24, 0), heads(3, 1, 64, 0), heads(2, 2, 128, 0)];
     for (case, length) in [1, 64, 255, 256, 257, 511, 600, 1300].into_iter().enumerate() {
         for window in [usize::MAX, 40, 300] {
-            for dtype in KV_DTYPES {
+            for (dtype, serial) in KV_DTYPES.into_iter().flat_map(|dtype| [(dtype, false), (dtype, true)]) {
+                let kinds = attentions(serial);
                 let heads = Heads { window, ..layers[case % 3] };
                 let position = length - 1;
                 let width = heads.heads * heads.head_dim;
@@ -1156,14 +1158,14 @@ fn attention_rows_have_the_same_bits_in_any_company() {
                         let seen = cache.holding(&kv, 0..position + row + 1);
                         let kv = &lab.input(cast_slice(&seen));
                         let q = &q[row * width..][..width];
-                        bits(&Attend { heads, cache, kv, q, position: position + row }.run(&lab, ATTENTIONS[0]))
+                        bits(&Attend { heads, cache, kv, q, position: position + row }.run(&lab, kinds[0]))
                     })
                     .collect();
                 let kv = lab.input(cast_slice(&cache.holding(&kv, 0..position + most)));
                 for rows in [1, 2, 3, 4, 5, 8, 9, 16, most] {
                     let first = lab.random.below(most - rows + 1);
                     let q = &q[first * width..][..rows * width];
-                    for kind in ATTENTIONS {
+                    for &kind in &kinds {
                         let got =
                             bits(&Attend { heads, cache, kv: &kv, q, position: position + first }.run(&lab, kind));
                         for (got, row) in got.chunks_exact(width).zip(first..) {

@@ -316,7 +316,7 @@ impl Binder<'_> {
         let parts = vec![(0, step), (2, &self.query), (3, cache), (4, partial), (5, norms), (6, out)];
         let joined = vec![(0, step), (2, partial), (3, norms), (4, out)];
         vec![
-            lowered(Choice::Attention(self.capacity.kv_dtype), Grid::Parts(span), parts),
+            lowered(Choice::Attention(self.capacity.kv_dtype, head_dim), Grid::Parts(span), parts),
             lowered(Choice::Always(Kernel::AttentionMerge), Grid::Joined(span), joined),
         ]
     }

@@ -12,8 +12,8 @@ pub(super) enum Choice {
     Always(Kernel),
     /// By the number of rows.
     Matmul(Format, Arithmetic, Epilogues),
-    /// By the number of query vectors.
-    Attention(KvDtype),
+    /// By the number of query vectors, of so many elements.
+    Attention(KvDtype, u32),
 }
 
 impl Choice {
@@ -25,11 +25,7 @@ impl Choice {
                 let counts = Kernel::ROWS.into_iter().map(Some).chain([None]);
                 counts.map(|rows| Kernel::matmul(format, arithmetic, rows, epilogues, gpu.is_processor())).collect()
             }
-            Self::Attention(kv) => {
-                // SwiftShader compiles the largest for seconds.
-                let counts = &Kernel::VECTORS[..Kernel::VECTORS.len() - usize::from(gpu.is_processor())];
-                counts.iter().map(|vectors| Kernel::Attention(kv, *vectors)).collect()
-            }
+            Self::Attention(kv, head_dim) => Kernel::attentions(kv, head_dim, gpu.is_processor()),
         }
     }
 }

@@ -52,8 +52,8 @@ pub enum Kernel {
     MatmulSerial(Format, Arithmetic, u32, Epilogues),
     /// Norm of each head of q and k, rotation, append.
     QkNorm(KvDtype),
-    /// Attention of up to the given number of query vectors per workgroup: 1, 2, 4 or 8.
-    Attention(KvDtype, u32),
+    /// Attention of up to the given number of query vectors per workgroup: 1, 2, 4 or 8; by so many threads.
+    Attention(KvDtype, u32, u32),
     /// Joins the blocks of [`Kernel::Attention`], where several workgroups had them.
     AttentionMerge,
     /// The tokens that a constraint does not allow.
@@ -124,6 +124,8 @@ impl Kernel {
     pub const ROWS: [u32; 5] = [1, 2, 4, 8, 16];
     /// Numbers of query vectors that have a variant of their own.
     pub const VECTORS: [u32; 4] = [1, 2, 4, 8];
+    /// Threads of a workgroup of attention on GPUs.
+    const THREADS: u32 = 64;
     /// Logits of a segment; as in `shaders/lib/sampling.wgsl`.
     pub const SEGMENT: usize = 4096;
     /// Most rows of a workgroup whose threads have whole rows of weights.
@@ -148,6 +150,14 @@ impl Kernel {
             Some(rows) => Self::MatmulRows(format, arithmetic, rows, epilogues),
             None => Self::MatmulTile(format, arithmetic, epilogues),
         }
+    }
+
+    /// Attention of each of [`Kernel::VECTORS`]; a processor (`serial`) has fewer threads in a workgroup, at least one for each four
+    /// elements of a head, and none for the most vectors: SwiftShader compiles that for seconds.
+    pub fn attentions(kv: KvDtype, head_dim: u32, serial: bool) -> Vec<Self> {
+        let threads = if serial { (head_dim / 4).next_power_of_two().max(16) } else { Self::THREADS };
+        let counts = &Self::VECTORS[..Self::VECTORS.len() - usize::from(serial)];
+        counts.iter().map(|vectors| Self::Attention(kv, *vectors, threads)).collect()
     }
 
     /// Rows and outputs of a workgroup of a matmul.
@@ -218,10 +228,14 @@ impl Kernel {
             Self::QkNorm(kv) => {
                 vec![step, heads, sum, kv_store(kv), shader!("lib/rotary.wgsl"), shader!("qk_norm.wgsl")]
             }
-            Self::Attention(kv, _) => {
+            Self::Attention(kv, _, threads) => {
+                let scores = match threads {
+                    Self::THREADS => shader!("lib/scores_once.wgsl"),
+                    _ => shader!("lib/scores_loop.wgsl"),
+                };
                 let block = shader!("lib/attention_block.wgsl");
                 let (query, kernel) = (shader!("lib/query.wgsl"), shader!("attention.wgsl"));
-                vec![step, heads, query, kv_load(kv), fold, block, kernel]
+                vec![step, heads, query, kv_load(kv), fold, block, scores, kernel]
             }
             Self::AttentionMerge => vec![step, heads, fold, shader!("attention_merge.wgsl")],
             Self::Mask => vec![step, sampling, shader!("mask.wgsl")],
@@ -266,7 +280,11 @@ impl Kernel {
             Self::MatmulRows(format, _, count, _) | Self::MatmulSerial(format, _, count, _) => {
                 vec![constants(format), rows(count)]
             }
-            Self::Attention(_, count) => vec![repeated(shader!("lib/vectors.wgsl"), "VECTORS", count)],
+            Self::Attention(_, count, threads) => {
+                let threads = Some(threads).filter(|threads| *threads != Self::THREADS);
+                let threads = threads.map(|threads| format!("const THREADS = {threads}u;"));
+                threads.into_iter().chain([repeated(shader!("lib/vectors.wgsl"), "VECTORS", count)]).collect()
+            }
             _ => Vec::new(),
         };
         varying.iter().map(String::as_str).chain(parts).collect::<Vec<_>>().join("\n")
@@ -296,7 +314,8 @@ impl Kernel {
         all.extend([Tokens::All, Tokens::Kept].map(Self::Reject));
         for kv in kvs {
             all.push(Self::QkNorm(kv));
-            all.extend(Self::VECTORS.map(|vectors| Self::Attention(kv, vectors)));
+            all.extend(Self::attentions(kv, 64, false));
+            all.extend([64, 128].map(|head_dim| Self::attentions(kv, head_dim, true)).concat());
         }
         let mut add_matmuls = |format: Format, epilogues| {
             let arithmetics = [Some(Arithmetic::F32), Some(Arithmetic::Int8).filter(|_| format.multiplies_codes())];
