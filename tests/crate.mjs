@@ -9,7 +9,7 @@ import { fileURLToPath } from "node:url";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 /** The most bytes of the packed crate; crates.io takes 10 MB. */
-const MOST = 522_000;
+const MOST = 529_000;
 
 /** Runs a command and returns its output. */
 function run(command, args, cwd = root) {
