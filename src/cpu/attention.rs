@@ -252,7 +252,7 @@ fn softmax<S: Simd>(simd: S, scores: &mut [f32]) -> f32 {
     let (vectors, rest) = S::as_mut_simd_f32s(scores);
     let mut tops = simd.splat_f32s(f32::NEG_INFINITY);
     for vector in &*vectors {
-        // The instruction for the larger one is many in WebAssembly, which asks for numbers that are none.
+        // By a comparison: WebAssembly's maximum is many instructions, for the sake of NaN.
         tops = simd.select_f32s(simd.greater_than_f32s(*vector, tops), *vector, tops);
     }
     let mut top = simd.reduce_max_f32s(tops);

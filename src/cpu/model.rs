@@ -103,7 +103,7 @@ impl Model {
         }
         let mut vectors = Vec::new();
         for plan in &plan.vectors {
-            // Biases that a model has not: nobody adds them.
+            // Zeros in the place of a bias that the model lacks: nobody adds them.
             vectors.push(if plan.layout.parts.is_empty() { Vec::new() } else { vector(weights, plan).await? });
         }
         let heads = |layer: usize| {

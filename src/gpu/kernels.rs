@@ -155,7 +155,7 @@ impl Kernel {
     /// Attention of each of [`Kernel::VECTORS`]; a processor (`serial`) has fewer threads in a workgroup, at least one for each four
     /// elements of a head, and none for the most vectors: SwiftShader compiles that for seconds.
     pub fn attentions(kv: KvDtype, head_dim: u32, serial: bool) -> Vec<Self> {
-        let threads = if serial { (head_dim / 4).next_power_of_two().max(16) } else { Self::THREADS };
+        let threads = if serial { (head_dim / 4).next_power_of_two().clamp(16, Self::THREADS) } else { Self::THREADS };
         let counts = &Self::VECTORS[..Self::VECTORS.len() - usize::from(serial)];
         counts.iter().map(|vectors| Self::Attention(kv, *vectors, threads)).collect()
     }
@@ -281,9 +281,7 @@ impl Kernel {
                 vec![constants(format), rows(count)]
             }
             Self::Attention(_, count, threads) => {
-                let threads = Some(threads).filter(|threads| *threads != Self::THREADS);
-                let threads = threads.map(|threads| format!("const THREADS = {threads}u;"));
-                threads.into_iter().chain([repeated(shader!("lib/vectors.wgsl"), "VECTORS", count)]).collect()
+                vec![format!("const THREADS = {threads}u;"), repeated(shader!("lib/vectors.wgsl"), "VECTORS", count)]
             }
             _ => Vec::new(),
         };
