@@ -672,7 +672,9 @@ fn an_assistant_with_another_tokenizer_changes_nothing_but_the_speed() {
         serde_json::from_str::<Value>(&ran.out).unwrap()
     };
     let plain = generate(&["--no-assistant"]);
-    let drafted = generate(&["--assistant-model", other.0.to_str().unwrap()]);
+    // The adaptive schedule drafts only where measured times say that it pays.
+    let other = other.0.to_str().unwrap();
+    let drafted = generate(&["--assistant-model", other, "--num-assistant-tokens-schedule", "constant"]);
     assert_eq!(drafted["text"], plain["text"]);
     assert!(drafted["stats"]["num_draft_tokens"].as_u64().unwrap() > 0);
     let warning = drafted["stats"]["warnings"][0].as_str().unwrap();
