@@ -152,10 +152,10 @@ impl Kernel {
         }
     }
 
-    /// Attention of each of [`Kernel::VECTORS`]; a processor (`serial`) has fewer threads in a workgroup, at least one for each four
-    /// elements of a head, and none for the most vectors: SwiftShader compiles that for seconds.
+    /// Attention of each of [`Kernel::VECTORS`]; a processor (`serial`) has a thread in a workgroup for each eight elements of a head,
+    /// four at least, and no kernel for the most vectors: SwiftShader compiles that for seconds.
     pub fn attentions(kv: KvDtype, head_dim: u32, serial: bool) -> Vec<Self> {
-        let threads = if serial { (head_dim / 4).next_power_of_two().clamp(16, Self::THREADS) } else { Self::THREADS };
+        let threads = if serial { head_dim.div_ceil(8).next_power_of_two().max(4) } else { Self::THREADS };
         let counts = &Self::VECTORS[..Self::VECTORS.len() - usize::from(serial)];
         counts.iter().map(|vectors| Self::Attention(kv, *vectors, threads)).collect()
     }
@@ -229,13 +229,12 @@ impl Kernel {
                 vec![step, heads, sum, kv_store(kv), shader!("lib/rotary.wgsl"), shader!("qk_norm.wgsl")]
             }
             Self::Attention(kv, _, threads) => {
-                let scores = match threads {
-                    Self::THREADS => shader!("lib/scores_once.wgsl"),
-                    _ => shader!("lib/scores_loop.wgsl"),
+                let block = match threads {
+                    Self::THREADS => shader!("lib/attention_block.wgsl"),
+                    _ => shader!("lib/attention_block_serial.wgsl"),
                 };
-                let block = shader!("lib/attention_block.wgsl");
-                let (query, kernel) = (shader!("lib/query.wgsl"), shader!("attention.wgsl"));
-                vec![step, heads, query, kv_load(kv), fold, block, scores, kernel]
+                let (query, softmax) = (shader!("lib/query.wgsl"), shader!("lib/softmax.wgsl"));
+                vec![step, heads, query, kv_load(kv), fold, softmax, block, shader!("attention.wgsl")]
             }
             Self::AttentionMerge => vec![step, heads, fold, shader!("attention_merge.wgsl")],
             Self::Mask => vec![step, sampling, shader!("mask.wgsl")],
