@@ -55,9 +55,13 @@ for (const name of chosen) {
     page.evaluate(
       async ([name, build, options, model]) => {
         const { Engine } = await import(`${build}/engine.js`);
-        const begun = performance.now();
-        globalThis.engines = { ...globalThis.engines, [name]: await Engine.load(model, options) };
-        return { load: performance.now() - begun, device: engines[name].device };
+        const load = async (options) => {
+          const begun = performance.now();
+          globalThis.engines = { ...globalThis.engines, [name]: await Engine.load(model, options) };
+          return { load: performance.now() - begun, device: engines[name].device };
+        };
+        // Older builds know only WebGPU, and no option that says so.
+        return load(options).catch(() => load({}));
       },
       [name, build, options, new URL(`/repository/${path}`, page.url()).href],
     );
