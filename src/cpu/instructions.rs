@@ -13,9 +13,9 @@ use bytemuck::Zeroable;
 #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
 pub use dots::Dots;
 #[cfg(target_arch = "wasm32")]
-pub use wasm::Wasm;
-#[cfg(target_arch = "wasm32")]
 use wasm::sums;
+#[cfg(target_arch = "wasm32")]
+pub use wasm::{Pairs, Wasm};
 
 /// Activations that share a scale.
 pub const BLOCK: usize = 32;

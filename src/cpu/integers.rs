@@ -4,9 +4,9 @@
 
 #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
 use super::instructions::Dots;
-#[cfg(target_arch = "wasm32")]
-use super::instructions::Wasm;
 use super::instructions::{Activations, BLOCK, Bytes, Integers, Nibbles, Plain, Scales};
+#[cfg(target_arch = "wasm32")]
+use super::instructions::{Pairs, Wasm};
 use super::rows::Rows;
 use super::simd::{arch, largest, round, unroll};
 use bytemuck::Zeroable;
@@ -106,10 +106,10 @@ pub fn products<'a>(weights: impl Fn(usize) -> Weights<'a>, x: &Coded, products:
         #[cfg(target_arch = "wasm32")]
         Arch::Simd128(simd) => {
             #[cfg(target_feature = "relaxed-simd")]
-            if let Some(simd) = Dots::new(simd) {
-                return Products { simd, weights, x, products }.compute();
+            if let Some(dots) = Dots::new() {
+                return Products { simd: Wasm::new(simd, dots), weights, x, products }.compute();
             }
-            Products { simd: Wasm::new(simd), weights, x, products }.compute();
+            Products { simd: Wasm::new(simd, Pairs), weights, x, products }.compute();
         }
         _ => Products { simd: Plain, weights, x, products }.compute(),
     }

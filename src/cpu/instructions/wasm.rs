@@ -14,23 +14,39 @@ use std::arch::wasm32::{
 use std::arch::wasm32::{i8x16_narrow_i16x8, i16x8_relaxed_dot_i8x16_i7x16};
 use std::hint::black_box;
 
+/// Codes of 32 weights in bytes: of each eight those of two rows, and of two others.
+pub type Eights = [[v128; 2]; 4];
+
+/// Products of codes, G sums of each row.
+pub trait Multiply: Copy {
+    /// Of weights of 4 bits.
+    fn nibbles<const G: usize>(self, codes: Eights, x: &Activations) -> [v128; G];
+    /// Codes of 8 bits as [`Multiply::bytes`] takes them.
+    #[inline(always)]
+    fn prepared(self, codes: Eights) -> Eights {
+        codes
+    }
+    /// Of weights of 8 bits.
+    fn bytes<const G: usize>(self, codes: Eights, x: &Activations) -> [v128; G];
+}
+
 /// SIMD, relaxed where the module is compiled for it.
 #[derive(Clone, Copy)]
-pub struct Wasm {
+pub struct Wasm<M> {
     simd: Simd128,
     /// The lower bits: kept from the compiler, which would make them anew for each block.
     low: v128,
+    multiply: M,
 }
 
-impl Wasm {
+impl<M: Multiply> Wasm<M> {
     #[inline(always)]
-    pub fn new(simd: Simd128) -> Self {
-        Self { simd, low: black_box(u8x16_splat(15)) }
+    pub fn new(simd: Simd128, multiply: M) -> Self {
+        Self { simd, low: black_box(u8x16_splat(15)), multiply }
     }
 
-    /// Codes of 4 bits in bytes: of each eight those of two rows, and of two others.
     #[inline(always)]
-    pub(super) fn nibbles(self, codes: &Nibbles) -> [[v128; 2]; 4] {
+    fn eights(self, codes: &Nibbles) -> Eights {
         let [a, b, c, d]: [v128; 4] = cast(*codes);
         [
             [v128_and(a, self.low), v128_and(b, self.low)],
@@ -41,7 +57,7 @@ impl Wasm {
     }
 
     #[inline(always)]
-    pub(super) fn add<const G: usize>(
+    fn add<const G: usize>(
         self,
         total: v128,
         products: v128,
@@ -55,7 +71,7 @@ impl Wasm {
     }
 }
 
-impl Integers for Wasm {
+impl<M: Multiply> Integers for Wasm<M> {
     type Four = v128;
     type Totals = v128;
 
@@ -82,11 +98,11 @@ impl Integers for Wasm {
         weights: Scales<v128, G>,
         x: &[Activations; N],
     ) -> [v128; N] {
-        let codes = self.nibbles(codes);
+        let codes = self.eights(codes);
         unroll!(i in N => {
             // So that a row's activations are read when it is its turn: all of them at once are too many for the registers.
             black_box(());
-            let products = multiply_nibbles::<G>(codes, &x[i]);
+            let products = self.multiply.nibbles::<G>(codes, &x[i]);
             unroll!(part in G => { totals[i] = self.add(totals[i], products[part], weights, part, &x[i]); });
         });
         totals
@@ -100,18 +116,11 @@ impl Integers for Wasm {
         weights: Scales<v128, G>,
         x: &[Activations; N],
     ) -> [v128; N] {
-        let codes: [[v128; 2]; 4] = cast(*codes);
+        let codes = self.multiply.prepared(cast(*codes));
         unroll!(i in N => {
             black_box(());
-            let mut products: [[v128; 2]; G] = Zeroable::zeroed();
-            unroll!(at in 4 => {
-                let x = wide(&x[i], at);
-                unroll!(half in 2 => {
-                    let (both, product) = (codes[at][half], &mut products[at * G / 4][half]);
-                    *product = dot(i16x8_shr(i16x8_shl(both, 8), 8), i16x8_shr(both, 8), x, *product);
-                });
-            });
-            unroll!(part in G => { totals[i] = self.add(totals[i], sum_pairs(products[part]), weights, part, &x[i]); });
+            let products = self.multiply.bytes::<G>(codes, &x[i]);
+            unroll!(part in G => { totals[i] = self.add(totals[i], products[part], weights, part, &x[i]); });
         });
         totals
     }
@@ -149,46 +158,62 @@ pub(super) fn eight(x: &Activations, at: usize) -> v128 {
 
 /// Of each row the sum of two products that stand next to each other.
 #[inline(always)]
-pub(super) fn sum_pairs([first, last]: [v128; 2]) -> v128 {
+fn sum_pairs([first, last]: [v128; 2]) -> v128 {
     i32x4_add(i32x4_shuffle::<0, 2, 4, 6>(first, last), i32x4_shuffle::<1, 3, 5, 7>(first, last))
 }
 
-/// The products of 32 weights of two rows, and of two others, in bytes, with the same activations.
-#[cfg(not(target_feature = "relaxed-simd"))]
-#[inline(always)]
-fn multiply_nibbles<const G: usize>(codes: [[v128; 2]; 4], x: &Activations) -> [v128; G] {
-    let mut products: [[v128; 2]; G] = Zeroable::zeroed();
-    unroll!(at in 4 => {
-        unroll!(half in 2 => {
-            let (codes, product) = (codes[at][half], &mut products[at * G / 4][half]);
-            *product = dot(v128_and(codes, u16x8_splat(255)), u16x8_shr(codes, 8), wide(x, at), *product);
-        });
-    });
-    let mut sums: [v128; G] = Zeroable::zeroed();
-    unroll!(part in G => { sums[part] = sum_pairs(products[part]); });
-    sums
-}
+/// By products of 16 bits, two of which are added; where the module is relaxed, of bytes if no sum leaves 16 bits.
+#[derive(Clone, Copy)]
+pub struct Pairs;
 
-/// The same where bytes are multiplied. In 16 bits, which no sum of sixteen products with weights of 4 bits leaves: four products in one
-/// instruction would be five instructions on processors that do not have it.
-#[cfg(target_feature = "relaxed-simd")]
-#[inline(always)]
-fn multiply_nibbles<const G: usize>(codes: [[v128; 2]; 4], x: &Activations) -> [v128; G] {
-    let mut products: [[v128; 2]; G] = Zeroable::zeroed();
-    unroll!(at in 4 => {
-        let (x, [first, last]) = (eight(x, at), products[at * G / 4]);
-        products[at * G / 4] = [
-            i16x8_add(first, i16x8_relaxed_dot_i8x16_i7x16(x, codes[at][0])),
-            i16x8_add(last, i16x8_relaxed_dot_i8x16_i7x16(x, codes[at][1])),
-        ];
-    });
-    let mut sums: [v128; G] = Zeroable::zeroed();
-    unroll!(part in G => {
-        let [first, last] = products[part];
-        let pairs = i16x8_add(i32x4_shuffle::<0, 2, 4, 6>(first, last), i32x4_shuffle::<1, 3, 5, 7>(first, last));
-        sums[part] = i32x4_extadd_pairwise_i16x8(pairs);
-    });
-    sums
+impl Multiply for Pairs {
+    #[cfg(not(target_feature = "relaxed-simd"))]
+    #[inline(always)]
+    fn nibbles<const G: usize>(self, codes: Eights, x: &Activations) -> [v128; G] {
+        let mut products: [[v128; 2]; G] = Zeroable::zeroed();
+        unroll!(at in 4 => {
+            unroll!(half in 2 => {
+                let (codes, product) = (codes[at][half], &mut products[at * G / 4][half]);
+                *product = dot(v128_and(codes, u16x8_splat(255)), u16x8_shr(codes, 8), wide(x, at), *product);
+            });
+        });
+        sum_parts(products)
+    }
+
+    /// No sum of sixteen products leaves 16 bits. Four products in one instruction would be five instructions on processors that do not
+    /// have it.
+    #[cfg(target_feature = "relaxed-simd")]
+    #[inline(always)]
+    fn nibbles<const G: usize>(self, codes: Eights, x: &Activations) -> [v128; G] {
+        let mut products: [[v128; 2]; G] = Zeroable::zeroed();
+        unroll!(at in 4 => {
+            let (x, [first, last]) = (eight(x, at), products[at * G / 4]);
+            products[at * G / 4] = [
+                i16x8_add(first, i16x8_relaxed_dot_i8x16_i7x16(x, codes[at][0])),
+                i16x8_add(last, i16x8_relaxed_dot_i8x16_i7x16(x, codes[at][1])),
+            ];
+        });
+        let mut sums: [v128; G] = Zeroable::zeroed();
+        unroll!(part in G => {
+            let [first, last] = products[part];
+            let pairs = i16x8_add(i32x4_shuffle::<0, 2, 4, 6>(first, last), i32x4_shuffle::<1, 3, 5, 7>(first, last));
+            sums[part] = i32x4_extadd_pairwise_i16x8(pairs);
+        });
+        sums
+    }
+
+    #[inline(always)]
+    fn bytes<const G: usize>(self, codes: Eights, x: &Activations) -> [v128; G] {
+        let mut products: [[v128; 2]; G] = Zeroable::zeroed();
+        unroll!(at in 4 => {
+            let x = wide(x, at);
+            unroll!(half in 2 => {
+                let (both, product) = (codes[at][half], &mut products[at * G / 4][half]);
+                *product = dot(i16x8_shr(i16x8_shl(both, 8), 8), i16x8_shr(both, 8), x, *product);
+            });
+        });
+        sum_parts(products)
+    }
 }
 
 /// As [`Activations`] has them.
@@ -210,6 +235,13 @@ pub(super) fn stored(codes: [i16; BLOCK]) -> [i64; BLOCK / 4] {
         });
     });
     cast(wide)
+}
+
+#[inline(always)]
+pub(super) fn sum_parts<const G: usize>(products: [[v128; 2]; G]) -> [v128; G] {
+    let mut sums: [v128; G] = Zeroable::zeroed();
+    unroll!(part in G => { sums[part] = sum_pairs(products[part]); });
+    sums
 }
 
 /// The sums of the first 16 codes and of the last.
