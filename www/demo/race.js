@@ -31,11 +31,15 @@ export function fill({ prompt, kind, options = {}, digest = "" }) {
   markPreset();
 }
 
+function clearCharts() {
+  for (const chart of Object.values(charts)) chart.clear();
+}
+
 /** Writes what the form says, both ways. @param {AbortSignal} signal @returns {Promise<import("./outcome.js").Outcome>} */
 export async function run(signal) {
   const { text, kind, options } = request();
   clearStage({ kind, prompt: text });
-  for (const chart of Object.values(charts)) chart.clear();
+  clearCharts();
   for (const id of ["meaning", "reason", "same"]) at(id).textContent = "";
   say("Loading the model.");
   const engine = await need(signal);
@@ -53,6 +57,7 @@ export async function run(signal) {
         if (lane.id === "speculative") charts.acceptance.add(tokens.filter(({ origin }) => origin !== "target").length);
       },
       onLane: keep,
+      onAgain: clearCharts,
     });
     const outcome = await present(race, recordings, signal);
     at("meaning").textContent = meaning(outcome);

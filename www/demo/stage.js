@@ -4,7 +4,7 @@ import { findRejected } from "./guesses.js";
 import { Lane } from "./lane.js";
 import { about, deviceName, lacksGpu } from "./model.js";
 import { digest, headline } from "./outcome.js";
-import { record, warmUp } from "./record.js";
+import { record, repeat, warmUp } from "./record.js";
 import { SKIP, pace, paceInWords, replay } from "./replay.js";
 import { showHelp } from "./support.js";
 
@@ -47,8 +47,11 @@ export function clearStage(begun) {
   for (const id of ["ratio", "claim", "measured-on"]) at(id).textContent = "";
 }
 
-/** Writes both ways, one after the other. `onRound` hears of each round, `onLane` of a lane's statistics, complete or not. */
-export async function measure({ engine, prompt, options }, signal, { onRound, onLane }) {
+/**
+ * Writes both ways, one after the other. `onRound` hears of each round, `onLane` of a lane's statistics, complete or not; after `onAgain`
+ * of those that count, where texts were written several times.
+ */
+export async function measure({ engine, prompt, options }, signal, { onRound, onLane, onAgain }) {
   if (!warm.has(engine)) {
     say("Getting ready: the first text is not measured, because the device still compiles.");
     await warmUp(engine, prompt, { ...options, signal });
@@ -56,13 +59,13 @@ export async function measure({ engine, prompt, options }, signal, { onRound, on
   }
   /** @type {Record<string, import("./record.js").Recording>} */
   const recordings = {};
+  const by = (id) => ({ ...options, ...(id === "plain" && { speculation: "off" }), signal });
   for (const [id, lane] of Object.entries(lanes)) {
-    const guessing = id === "speculative";
-    say(guessing ? "Measuring the second: guessing ahead." : "Measuring the first: one token at a time.");
+    say(id === "speculative" ? "Measuring the second: guessing ahead." : "Measuring the first: one token at a time.");
     lane.state = "measuring";
     let written = 0;
     try {
-      recordings[id] = await record(engine, prompt, { ...options, ...(!guessing && { speculation: "off" }), signal }, (round) => {
+      recordings[id] = await record(engine, prompt, by(id), (round) => {
         lane.write(round.tokens);
         lane.count((written += round.tokens.length), round.seconds, options.max_new_tokens ?? 256);
         onRound(lane, round, written);
@@ -75,7 +78,14 @@ export async function measure({ engine, prompt, options }, signal, { onRound, on
       lane.state = "";
     }
   }
-  return recordings;
+  const counted = await repeat(recordings, (id) => record(engine, prompt, by(id), () => {}));
+  onAgain();
+  for (const [id, { rounds, generation }] of Object.entries(counted)) {
+    let written = 0;
+    for (const round of rounds) onRound(lanes[id], round, (written += round.tokens.length));
+    onLane(id, generation.stats);
+  }
+  return counted;
 }
 
 /**
