@@ -128,6 +128,25 @@ export const tests = {
     equal(JSON.parse(await page.evaluate(() => navigator.clipboard.readText())), await report(page), "clipboard");
   },
 
+  async "short texts are written several times, in turns, and the one of middle speed counts"() {
+    const [short, long] = await page.evaluate(async () => {
+      const { repeat } = await import("/demo/record.js");
+      const recording = (tokens_per_second, total) => ({ rounds: [], generation: { stats: { times: { total, tokens_per_second } } } });
+      const run = async (total, speeds) => {
+        const asked = [];
+        const first = { plain: recording(speeds.plain.shift(), total), speculative: recording(speeds.speculative.shift(), total) };
+        const counted = await repeat(first, async (way) => {
+          asked.push(way);
+          return recording(speeds[way].shift(), total);
+        });
+        return [asked, Object.values(counted).map(({ generation }) => generation.stats.times.tokens_per_second)];
+      };
+      return [await run(0.02, { plain: [9, 100, 101, 99, 500], speculative: [20, 200, 201, 7, 199] }), await run(0.6, { plain: [9], speculative: [20] })];
+    });
+    equal(short, [Array(4).fill(["plain", "speculative"]).flat(), [100, 199]], "of 20 ms each");
+    equal(long, [[], [9, 20]], "of 600 ms each");
+  },
+
   async "one's own lookahead and drafter reach the engine, and a task is one click"() {
     await type(page, { max_new_tokens: "6" });
     await page.selectOption("#drafter", "draft_model");
