@@ -1,6 +1,6 @@
-// The same on processors: a thread takes eight neighbouring positions at a time, and then eight neighbouring elements of the values.
-// SwiftShader fills workgroup memory with zeros again for every four threads, and at a barrier switches between each four: so there
-// are few.
+// Attention over one block of positions on processors, as attention_block.wgsl has it on GPUs: a thread takes eight neighbouring
+// positions at a time, and then eight neighbouring elements of the values. SwiftShader fills workgroup memory with zeros again for every
+// four threads, and at a barrier switches between each four: so there are few.
 
 // Scores of eight neighbouring positions of the block.
 fn find_scores(kv_head: u32, block: u32, first: u32, at: Places, eight: u32) {

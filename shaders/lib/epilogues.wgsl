@@ -1,14 +1,3 @@
-// What a matmul does with its results, two neighbouring ones of a row at a time. Which of these it is, the dimensions say:
-// so all matmuls of a format are one kernel.
-const STORE = 0u;
-const RESIDUAL = 1u;
-const GATE = 2u;
-const ACTIVATE = 3u;
-const ROTARY = 4u;
-
-@group(0) @binding(4) var<storage, read> bias: array<f32>;
-@group(0) @binding(9) var<storage, read_write> gained: array<f32>;  // (rows, leaves): the residual times the next norm's gain
-
 // Finishes two neighbouring results of a row and puts them where they belong. What kinds have in common is there once: SwiftShader
 // executes all branches. Returns the sum of squares of what a norm follows.
 fn store_pair(row: u32, out: u32, a: f32, b: f32) -> f32 {

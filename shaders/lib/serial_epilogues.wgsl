@@ -1,13 +1,5 @@
-// What a matmul does with its results where a processor does it: the kinds of lib/epilogues.wgsl. SwiftShader executes whatever is not
-// taken too, but of a loop only the first turn: so each kind has loops of its own.
-const STORE = 0u;
-const RESIDUAL = 1u;
-const GATE = 2u;
-const ACTIVATE = 3u;
-const ROTARY = 4u;
-
-@group(0) @binding(4) var<storage, read> bias: array<f32>;
-@group(0) @binding(9) var<storage, read_write> gained: array<f32>;  // (rows, leaves): the residual times the next norm's gain
+// The kinds of epilogues where a processor does them. SwiftShader executes whatever is not taken too, but of a loop only the first turn: so
+// each kind has loops of its own.
 
 // Where the results of a thread belong.
 struct Place {

@@ -7,7 +7,7 @@ use crate::model::{Activation, Table};
 use crate::options::{Arithmetic, KvDtype};
 use crate::weights::{Float, Format, Scales};
 
-/// What a matmul does with its results; as in `shaders/lib/epilogues.wgsl`.
+/// What a matmul does with its results; as in `shaders/lib/epilogue_kinds.wgsl`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Epilogue {
     /// y = result.
@@ -153,7 +153,7 @@ impl Kernel {
     }
 
     /// Attention of each of [`Kernel::VECTORS`]; a processor (`serial`) has a thread in a workgroup for each eight elements of a head,
-    /// four at least, and no kernel for the most vectors: SwiftShader compiles that for seconds.
+    /// four at least, and no kernel for the most vectors: SwiftShader compiles that for more than a second.
     pub fn attentions(kv: KvDtype, head_dim: u32, serial: bool) -> Vec<Self> {
         let threads = if serial { head_dim.div_ceil(8).next_power_of_two().max(4) } else { Self::THREADS };
         let counts = &Self::VECTORS[..Self::VECTORS.len() - usize::from(serial)];
@@ -361,6 +361,8 @@ impl Epilogues {
 
     /// What they are made of.
     fn functions(self) -> Vec<&'static str> {
-        vec![activation(self.activation), shader!("lib/heads.wgsl"), kv_store(self.kv), shader!("lib/rotary.wgsl")]
+        let (kinds, heads, rotary) =
+            (shader!("lib/epilogue_kinds.wgsl"), shader!("lib/heads.wgsl"), shader!("lib/rotary.wgsl"));
+        vec![kinds, activation(self.activation), heads, kv_store(self.kv), rotary]
     }
 }

@@ -1,6 +1,6 @@
 // The engine in a page: what it writes, what it counts, what it says when something is wrong.
 import { readFileSync } from "node:fs";
-import { check, equal, faults, open, url } from "./harness.mjs";
+import { browserName, check, equal, faults, open, url } from "./harness.mjs";
 import { synthetic } from "./llama.mjs";
 
 const golden = JSON.parse(readFileSync(new URL("../golden/tales.json", import.meta.url), "utf8")).cases;
@@ -589,6 +589,8 @@ export const tests = {
       },
       [MODEL, LOOKUP, 80],
     );
+    // Firefox's clock has whole milliseconds, which nine masks need not fill.
+    const isCoarse = browserName === "firefox";
     for (const each of [texts.slice(0, 4), texts.slice(4)]) {
       const [plain, ...others] = each;
       equal([plain.finish_reason, plain.forced], ["stop", 0], plain.text);
@@ -596,8 +598,7 @@ export const tests = {
       check(title.length <= 20 && ["tale", "song"].includes(kind) && length >= 1 && length <= 99, plain.text);
       for (const other of others) {
         equal([other.text, other.ids, other.finish_reason], [plain.text, plain.ids, "stop"], "the same text");
-        // Firefox's clock has whole milliseconds, which nine masks need not fill.
-        check(other.forced > 5 && other.rounds < 0.8 * plain.rounds && other.masks >= 0, JSON.stringify(other));
+        check(other.forced > 5 && other.rounds < 0.8 * plain.rounds && (other.masks > 0 || isCoarse), JSON.stringify(other));
       }
     }
     equal(

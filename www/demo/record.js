@@ -52,8 +52,8 @@ export async function warmUp(engine, prompt, options) {
   }
 }
 
-/** Turns of which the middle one counts, and milliseconds after which no other one begins. */
-const [TURNS, ENOUGH] = [5, 1000];
+/** Turns of which the middle one counts, where they take at most so many seconds together. */
+const [TURNS, ENOUGH] = [5, 1];
 
 /**
  * A text of some milliseconds says little once: whatever else the machine did is in it. So short texts are written again by each of the
@@ -66,7 +66,7 @@ const [TURNS, ENOUGH] = [5, 1000];
 export async function repeat(recordings, again) {
   const ways = /** @type {[Way, Recording[]][]} */ (Object.entries(recordings).map(([way, recording]) => [way, [recording]]));
   const seconds = ways.reduce((sum, [, [{ generation }]]) => sum + generation.stats.times.total, 0);
-  const turns = Math.min(TURNS, Math.floor(ENOUGH / 1000 / seconds));
+  const turns = TURNS * seconds <= ENOUGH ? TURNS : 1;
   for (let turn = 1; turn < turns; turn += 1) for (const [way, all] of ways) all.push(await again(way));
   const speed = (/** @type {Recording} */ { generation }) => generation.stats.times.tokens_per_second;
   const middle = ways.map(([way, all]) => [way, all.sort((a, b) => speed(a) - speed(b))[all.length >> 1]]);

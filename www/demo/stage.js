@@ -48,8 +48,8 @@ export function clearStage(begun) {
 }
 
 /**
- * Writes both ways, one after the other. `onRound` hears of each round, `onLane` of a lane's statistics, complete or not; after `onAgain`
- * of those that count, where texts were written several times.
+ * Writes both ways, one after the other. `onRound` hears of each round, `onLane` of a lane's statistics, complete or not; and both
+ * again, after `onAgain`, of the texts that count.
  */
 export async function measure({ engine, prompt, options }, signal, { onRound, onLane, onAgain }) {
   if (!warm.has(engine)) {
