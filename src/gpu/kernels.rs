@@ -7,7 +7,7 @@ use crate::model::{Activation, Table};
 use crate::options::{Arithmetic, KvDtype};
 use crate::weights::{Float, Format, Scales};
 
-/// What a matmul does with its results; as in `shaders/lib/epilogue_kinds.wgsl`.
+/// What a matmul does with its results; as in `shaders/lib/matmul.wgsl`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Epilogue {
     /// y = result.
@@ -361,8 +361,6 @@ impl Epilogues {
 
     /// What they are made of.
     fn functions(self) -> Vec<&'static str> {
-        let (kinds, heads, rotary) =
-            (shader!("lib/epilogue_kinds.wgsl"), shader!("lib/heads.wgsl"), shader!("lib/rotary.wgsl"));
-        vec![kinds, activation(self.activation), heads, kv_store(self.kv), rotary]
+        vec![activation(self.activation), shader!("lib/heads.wgsl"), kv_store(self.kv), shader!("lib/rotary.wgsl")]
     }
 }
