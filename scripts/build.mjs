@@ -176,21 +176,25 @@ export async function build({ likeTests = false } = {}) {
   await makeDocs();
 }
 
-/** Checks the modules' types, and makes dist/ of them: declarations with their comments, and the modules without. */
+/** Checks the modules' types, and makes dist/ of them: declarations with comments, and minified modules with source maps. */
 export function makePackage() {
   const { transformSync } = createRequire(import.meta.url)("esbuild");
-  // In one line there are none; then it has lines again, for who debugs. Of what bundlers read in comments all stay.
-  const bare = (/** @type {string} */ code) =>
-    code.includes("webpackIgnore")
-      ? code
-      : [{ minifyWhitespace: true }, {}].reduce((code, options) => transformSync(code, { charset: "utf8", ...options }).code, code);
   rmSync(dist, { recursive: true, force: true });
   for (const project of ["tsconfig.json", "tsconfig.node.json"])
     run(process.execPath, [join(root, "node_modules", "typescript", "bin", "tsc"), "--project", join(root, project)]);
   for (const file of readdirSync(www).filter((name) => /\.(js|wasm)$/.test(name))) {
-    const isBuilt = MODULES.some(({ name }) => file.startsWith(`${name}.`)) || LIBRARIES.some((library) => library.file === join(www, file));
-    if (file.endsWith(".js") && !isBuilt) writeFileSync(join(dist, file), bare(readFileSync(join(www, file), "utf8")));
-    else copyFileSync(join(www, file), join(dist, file));
+    const source = join(www, file);
+    const isBuilt = MODULES.some(({ name }) => file.startsWith(`${name}.`)) || LIBRARIES.some((library) => library.file === source);
+    // Minifying removes comments that bundlers read.
+    const isRead = file.endsWith(".js") && readFileSync(source, "utf8").includes("webpackIgnore");
+    if (!file.endsWith(".js") || isBuilt || isRead) {
+      copyFileSync(source, join(dist, file));
+      continue;
+    }
+    const options = { charset: "utf8", format: "esm", minify: true, sourcemap: "external", sourcefile: file };
+    const { code, map } = transformSync(readFileSync(source, "utf8"), options);
+    writeFileSync(join(dist, file), `${code}//# sourceMappingURL=${file}.map\n`);
+    writeFileSync(join(dist, `${file}.map`), map);
   }
 }
 

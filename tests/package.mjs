@@ -49,10 +49,11 @@ const FILES = [
   "dist/relaxed_bg.wasm",
   "dist/grammar.js",
   "dist/grammar_bg.wasm",
-  ...MODULES.flatMap((name) => [`dist/${name}.js`, `dist/types/${name}.d.ts`]),
+  ...MODULES.flatMap((name) => [`dist/${name}.js`, `dist/${name}.js.map`, `dist/types/${name}.d.ts`]),
   "dist/types/api.d.ts",
   "dist/types/protocol.d.ts",
   "dist/node.js",
+  "dist/node.js.map",
   "dist/node-worker.js",
   "dist/oniguruma.js",
 ];
@@ -76,7 +77,10 @@ test("npm packs the files of the list, and no others", () => {
   const { dependencies, optionalDependencies, peerDependencies, peerDependenciesMeta } = JSON.parse(read(root, "package.json"));
   equal(dependencies ?? optionalDependencies, undefined, "dependencies");
   const published = (file) => read(folder, "node_modules", "foretoken", "dist", file);
-  ok(!published("engine.js").includes("/**") && published("engine.js").split("\n").length > 200, "modules without comments, in lines");
+  const { sources, sourcesContent } = JSON.parse(published("engine.js.map"));
+  equal(sources.join(), "engine.js", "what the source map names");
+  equal(sourcesContent.join(), read(root, "www", "engine.js"), "the source, with its comments, in the source map");
+  ok(published("engine.js").length < sourcesContent[0].length / 2, "a minified module");
   ok(published("types/engine.d.ts").includes("/**"), "declarations with comments");
   match(published("node-worker.js"), /import\(\/\* webpackIgnore: true \*\/ .*"webgpu"/, "what bundlers read");
   for (const name of Object.keys(peerDependencies)) ok(peerDependenciesMeta[name].optional, name);

@@ -1,6 +1,6 @@
 // The CPU as a device in a page: the texts of transformers, whoever drafts, where there is no WebGPU too.
 import { readFileSync, readdirSync } from "node:fs";
-import { browserName, check, countWorkers, equal, faults, launchWithFlags, launchWithoutWebGpu, open, teach } from "./harness.mjs";
+import { browserName, check, countWorkers, equal, faults, launchWithFlags, launchWithoutWebGpu, open, rewrite, teach } from "./harness.mjs";
 import { synthetic } from "./llama.mjs";
 
 const tales = JSON.parse(readFileSync(new URL("../golden/tales.json", import.meta.url), "utf8")).cases;
@@ -184,10 +184,7 @@ export const tests = {
   async "where the module for relaxed SIMD is not served the plain one takes its place"() {
     const other = await open();
     // The worker's own requests do not pass here in every browser.
-    await other.route("**/worker.js", async (route) => {
-      const response = await route.fetch();
-      await route.fulfill({ response, body: (await response.text()).replace("relaxed_bg.wasm", "nowhere.wasm") });
-    });
+    await rewrite(other, "**/worker.js", (text) => text.replace("relaxed_bg.wasm", "nowhere.wasm"));
     const { results, device } = await write(other, [[tales[12].prompt, { max_new_tokens: FEW }]], { device: "cpu" });
     await other.close();
     equal(device.driver, "Simd128", "the module");

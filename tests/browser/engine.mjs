@@ -1,6 +1,6 @@
 // The engine in a page: what it writes, what it counts, what it says when something is wrong.
 import { readFileSync } from "node:fs";
-import { browserName, check, equal, faults, open, url } from "./harness.mjs";
+import { browserName, check, equal, faults, open, rewrite, url } from "./harness.mjs";
 import { synthetic } from "./llama.mjs";
 
 const golden = JSON.parse(readFileSync(new URL("../golden/tales.json", import.meta.url), "utf8")).cases;
@@ -199,9 +199,7 @@ export const tests = {
     equal((await page.evaluate(() => engine.counters())).pipelines, pipelines, "kernels compiled");
     // This browser's adapter computes on a processor, and says that it does not; what is compiled beside rounds has to wait.
     const other = await open();
-    await other.route("**/worker.js", async (route) => {
-      const response = await route.fetch();
-      const changes = `
+    const changes = `
         Object.defineProperty(GPUAdapterInfo.prototype, "isFallbackAdapter", { get: () => false });
         const told = new Promise((resolve) => addEventListener("message", ({ data }) => data === "go on" && resolve()));
         const { createComputePipelineAsync } = GPUDevice.prototype;
@@ -209,8 +207,7 @@ export const tests = {
           await told;
           return createComputePipelineAsync.call(this, descriptor);
         };`;
-      await route.fulfill({ response, body: (await response.text()) + changes });
-    });
+    await rewrite(other, "**/worker.js", (text) => text + changes);
     const texts = await other.evaluate(
       async ([prompt, way]) => {
         const small = await Engine.load(DRAFT, { max_context: 256 });

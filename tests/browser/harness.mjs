@@ -1,4 +1,5 @@
 // What the browser tests share: a server that can misbehave, a headless browser on a software adapter, pages with the engine.
+import { AsyncLocalStorage } from "node:async_hooks";
 import { readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { chromium, firefox } from "playwright-core";
@@ -116,14 +117,32 @@ export function keepWorkers() {
   };
 }
 
-/** Lets the page's workers, of this script, do what a message names: a browser may have no other way into them. */
+/** The lane of suites that this code belongs to; its `fail(error)` fails the lane's present test. `run.mjs` sets both. */
+export const lane = new AsyncLocalStorage();
+
+/**
+ * Answers the page's requests for `pattern` with `handler`. Playwright calls handlers outside of any test and drops their promises, so an
+ * error is given to the present test of the lane that asked for the route.
+ */
+export const intercept = (page, pattern, handler) => {
+  const present = lane.getStore();
+  return page.route(pattern, (route) => handler(route).catch((error) => page.isClosed() || present.fail(error)));
+};
+
+/** Serves the page's files of `pattern` with their text changed by `change`. A connection that the server resets is retried. */
+export const rewrite = (page, pattern, change) =>
+  intercept(page, pattern, async (route) => {
+    const response = await route.fetch({ maxRetries: 5 });
+    await route.fulfill({ response, body: change(await response.text()) });
+  });
+
+/** Adds to the page's workers of this script functions that run when a message names them: a browser may have no other way into workers. */
 export const teach = (page, lessons, script = "worker.js") =>
-  page.route(`**/${script}`, async (route) => {
-    const response = await route.fetch();
-    const lines = Object.values(lessons).map(
-      (lesson) => `addEventListener("message", ({ data }) => data === "${lesson.name}" && ${lesson.name}());\n${lesson}`,
+  rewrite(page, `**/${script}`, (text) => {
+    const lines = Object.entries(lessons).map(
+      ([name, lesson]) => `addEventListener("message", ({ data }) => data === "${name}" && ${name}());\n${lesson}`,
     );
-    await route.fulfill({ response, body: [await response.text(), ...lines].join("\n") });
+    return [text, ...lines].join("\n");
   });
 
 /** How many workers a page has; to WebDriver BiDi they do not show. */

@@ -1,5 +1,6 @@
 // What breaks under a page: the GPU process, the device, the engine's own worker; and what is too large.
-import { Skipped, browserName, check, countWorkers, devtools, equal, faults, launch, open, teach } from "./harness.mjs";
+import { setTimeout } from "node:timers/promises";
+import { Skipped, browserName, check, countWorkers, devtools, equal, faults, launch, open, rewrite, teach } from "./harness.mjs";
 import { quantised, synthetic } from "./llama.mjs";
 
 const PROMPT = "Once upon a time there was a king. Once upon a time";
@@ -42,11 +43,27 @@ async function trap() {
   };
 }
 
+/** Which readback of a text waits for the crash. */
+const HELD = 5;
+
+/** Holds a readback back until the message "crashed". */
+function hold() {
+  const { mapAsync } = GPUBuffer.prototype;
+  let seen = 0;
+  GPUBuffer.prototype.mapAsync = async function (...range) {
+    if (++seen === HELD) {
+      self.postMessage("held");
+      await new Promise((crashed) => addEventListener("message", ({ data }) => data === "crashed" && crashed()));
+    }
+    return mapAsync.apply(this, range);
+  };
+}
+
 let browser, page, crashes, undisturbed;
 export const before = async () => {
   browser = await launch();
   page = await open(browser);
-  await teach(page, { trap });
+  await teach(page, { trap, hold: String(hold).replace("HELD", HELD) });
   crashes = 0;
   await load("/models/tales/draft", { max_context: 128 });
   undisturbed = await generate(OPTIONS);
@@ -63,30 +80,19 @@ const load = (model, options) =>
   );
 const generate = (options) => page.evaluate(([prompt, options]) => engine.generate(prompt, options).result, [PROMPT, options]);
 
-/**
- * Crashes the browser's GPU process in the middle of a text, which waits for that at its readback `nth`; returns what came of
- * it, and seconds since the crash.
- */
-async function crashAt(nth) {
+/** The number of the browser's GPU process; undefined if it has none. */
+const gpuProcess = async (client) => (await client.send("SystemInfo.getProcessInfo")).processInfo.find(({ type }) => type === "GPU")?.id;
+
+/** Crashes the browser's GPU process in the middle of a text; returns the text's outcome, and the seconds from the crash to it. */
+async function crash() {
   const client = await devtools(browser);
-  const [worker] = page.workers();
-  const waits = worker.evaluate(
-    (nth) =>
-      new Promise((waits) => {
-        const { mapAsync } = GPUBuffer.prototype;
-        let seen = 0;
-        GPUBuffer.prototype.mapAsync = async function (...range) {
-          if (++seen === nth) {
-            waits();
-            await new Promise((crashed) => Object.assign(self, { crashed }));
-          }
-          return mapAsync.apply(this, range);
-        };
-      }),
-    nth,
-  );
+  const process = await gpuProcess(client);
   const outcome = page.evaluate(
     async ([prompt, options]) => {
+      const [worker] = workers;
+      globalThis.held = new Promise((held) => worker.addEventListener("message", ({ data }) => data === "held" && held()));
+      // The worker receives this before the call, so it holds a readback of this text.
+      worker.postMessage("hold");
       const stream = engine.generate(prompt, options);
       const ids = [];
       const error = await failed(
@@ -98,11 +104,15 @@ async function crashAt(nth) {
     },
     [PROMPT, OPTIONS],
   );
-  await waits;
+  const early = outcome.then(({ ids, error }) => Promise.reject(new Error(`the text ended before its readback ${HELD}: ${ids.length} tokens, ${JSON.stringify(error)}`)));
+  early.catch(() => {});
+  await Promise.race([page.evaluate(() => held), early]);
   crashes++;
-  await client.send("Browser.crashGpuProcess").catch(() => {});
+  // The process ends before it answers.
+  client.send("Browser.crashGpuProcess").catch(() => {});
+  while ((await gpuProcess(client)) === process) await setTimeout(10);
   const crashed = performance.now();
-  await worker.evaluate(() => self.crashed());
+  await page.evaluate(() => workers[0].postMessage("crashed"));
   return { ...(await outcome), seconds: (performance.now() - crashed) / 1000 };
 }
 
@@ -134,7 +144,7 @@ export const tests = {
   },
 
   async "the GPU process crashes in the middle of a text: it goes on and is the same"() {
-    const { ids, error, generation, seconds } = await crashAt(5);
+    const { ids, error, generation, seconds } = await crash();
     equal(error, null, "error");
     equal(ids, undisturbed.token_ids, "streamed ids");
     equal(generation.text, undisturbed.text, "text");
@@ -147,8 +157,8 @@ export const tests = {
   },
 
   async "it crashes again, and the browser gives no adapter any more: gpu-blocked, and soon"() {
-    if (!crashes) await crashAt(5);
-    const { ids, error, seconds } = await crashAt(6);
+    if (!crashes) await crash();
+    const { ids, error, seconds } = await crash();
     equal(error?.code, "gpu-blocked", JSON.stringify(error));
     equal(ids, undisturbed.token_ids.slice(0, ids.length), "what was written before");
     check(ids.length < undisturbed.token_ids.length, "it crashed in the middle");
@@ -172,10 +182,7 @@ export const tests = {
       "const ask = GPUAdapter.prototype.requestDevice; let asked = 0;" +
       "GPUAdapter.prototype.requestDevice = async function (want) { asked++; const device = await ask.call(this, want); device.destroy(); return device; };" +
       "self.asked = () => asked;";
-    await page.route("**/worker.js", async (route) => {
-      const response = await route.fetch();
-      await route.fulfill({ response, body: `${patch}\n${await response.text()}` });
-    });
+    await rewrite(page, "**/worker.js", (text) => `${patch}\n${text}`);
     const error = await page.evaluate(() => failed(Engine.load(DRAFT, { max_context: 64 })));
     equal([error?.is, error?.code], [true, "device-lost"], JSON.stringify(error));
     await page.unroute("**/worker.js");
