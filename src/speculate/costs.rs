@@ -9,6 +9,8 @@ const RATE: f64 = 0.2;
 const MOST: f64 = 1.25;
 /// Tokens that the draft model reads along with its first step, and in the time of one when it reads many.
 pub(super) const READ_PER_STEP: usize = 16;
+/// Least extra cost of a guessed forward over several rows, in plain rounds. At 0 there would be nothing left to scale.
+const LEAST_EXTRA: f64 = 0.01;
 /// Plain rounds that wait for proposals, after which one is submitted ahead, to know what waiting costs.
 const PAIR: usize = 64;
 
@@ -80,9 +82,11 @@ impl Costs {
         if self.guessed[rows] && drafter != Origin::DraftModel {
             // The first of its kind is believed, and what else is guessed is as much off.
             let seen = seen.clamp(expected / 2.0, expected * 2.0);
-            let off = (self.told.rows[rows] + seen - expected - 1.0).max(0.0) / (self.told.rows[rows] - 1.0);
+            let extra = |forward: f64| f64::max(forward - 1.0, LEAST_EXTRA);
+            let off = extra(self.told.rows[rows] + seen - expected) / extra(self.told.rows[rows]);
             let guessed = self.told.rows.iter_mut().zip(self.guessed).filter(|(_, guessed)| *guessed);
             guessed.for_each(|(rows, _)| *rows = 1.0 + off * (*rows - 1.0));
+            debug_assert!(self.told.rows.iter().all(|rows| rows.is_finite()), "{:?}", self.told);
             self.guessed[rows] = false;
             return seen;
         }
