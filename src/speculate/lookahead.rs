@@ -1,6 +1,7 @@
 //! How many draft tokens a round asks for: the schedules of transformers.
 
 use crate::options::Schedule;
+use crate::target::MAX_DRAFT;
 
 /// The state of a schedule.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,10 +39,12 @@ impl Lookahead {
         self.now
     }
 
-    /// A round had `drafted` draft tokens, `accepted` of them were accepted.
+    /// A round had `drafted` draft tokens, `accepted` of them were accepted. A round without a draft changes nothing.
     pub fn learn(&mut self, drafted: usize, accepted: usize) {
-        if !self.is_constant() {
-            self.now = if accepted == drafted { self.now.saturating_add(2) } else { self.now.saturating_sub(1).max(1) };
+        if !self.is_constant() && drafted > 0 {
+            // A round verifies no more than that.
+            let now = self.now.min(MAX_DRAFT);
+            self.now = if accepted == drafted { MAX_DRAFT.min(now + 2) } else { now.saturating_sub(1).max(1) };
         }
     }
 }
@@ -70,6 +73,15 @@ mod tests {
     fn heuristic_gains_two_and_loses_one_but_never_the_last() {
         let rounds = [(5, 5), (7, 6), (6, 0), (5, 0), (4, 0), (3, 0), (2, 0), (1, 0), (1, 1)];
         assert_eq!(course(Schedule::Heuristic, &rounds), [7, 6, 5, 4, 3, 2, 1, 1, 3]);
+    }
+
+    #[test]
+    fn rounds_without_a_draft_teach_nothing_and_a_draft_has_an_upper_bound() {
+        assert_eq!(course(Schedule::Heuristic, &[(0, 0); 40]), [5; 40]);
+        assert_eq!(course(Schedule::Heuristic, &[(5, 5); 40]).last(), Some(&MAX_DRAFT));
+        let mut lookahead = Lookahead::new(Schedule::Heuristic, 1000);
+        lookahead.learn(MAX_DRAFT, 3);
+        assert_eq!(lookahead.tokens(), MAX_DRAFT - 1);
     }
 
     #[test]
