@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{gpu, path, run};
+use common::{gpu, gpus, path, run};
 use foretoken::internals::constraint::{Constrained, Grammars};
 use foretoken::internals::device::Device;
 use foretoken::internals::grammar::Llguidance;
@@ -102,6 +102,26 @@ fn on_the_gpu_the_text_is_that_of_plain_decoding() {
 #[test]
 fn on_the_cpu_the_text_is_that_of_plain_decoding() {
     the_text_is_that_of_plain_decoding(Device::cpu());
+}
+
+/// What the form leaves no choice about is drafted; at the end of the context that is more than there is room for.
+#[test]
+fn a_form_whose_forced_tokens_have_no_room_ends_with_the_context() {
+    let form = " old woman went into the wood to gather wood for the winter and then she came home";
+    let prompt = Prompt::Tokens((100..194).collect());
+    for gpu in gpus() {
+        let target = Folder::open(path("models/tales/target")).unwrap();
+        let load = LoadOptions::new().max_context(100);
+        let mut session = run(Session::load(&gpu, target, None::<Folder>, &load, &mut |_, _| ())).unwrap();
+        let drafted = options(ResponseFormat::regex(form));
+        let [plain, drafted] = [drafted.clone().speculation(Speculation::Off), drafted].map(|options| {
+            let ended = run(session.generate(&prompt, &options, &mut |_| ControlFlow::Continue(()))).unwrap();
+            assert_eq!((ended.token_ids.len(), ended.finish_reason), (7, FinishReason::Length));
+            ended
+        });
+        assert_eq!(plain.token_ids, drafted.token_ids);
+        assert!(drafted.stats.num_spec_steps < 3, "{:?}", drafted.stats);
+    }
 }
 
 /// With rejection sampling the text depends on who drafts; what it is not allowed to write it never writes.

@@ -2,9 +2,10 @@
 
 mod common;
 use common::altered::configured;
-use common::{Golden, Tales, blueprint, blueprint_as, capacity, engine, goldens, gpu, path, plain, run};
+use common::{Golden, Tales, blueprint, blueprint_as, capacity, engine, goldens, gpu, gpus, path, plain, run};
 use foretoken::internals::cpu;
 use foretoken::internals::decode::{Engine, Variants};
+use foretoken::internals::gpu::Gpu;
 use foretoken::internals::model::{Capacity, NormKind, Residual};
 use foretoken::internals::sample::{Bias, Draw, Processors, Sampling};
 use foretoken::internals::session::{Run, Session, Sink, rounds};
@@ -172,11 +173,14 @@ fn every_drafter_lookahead_and_schedule_gives_the_plain_tokens_on_the_goldens() 
 
 #[test]
 fn every_drafter_lookahead_and_schedule_gives_the_plain_tokens_on_the_tales_pair() {
-    let mut engine = engine(&gpu(), &path("models/tales/target"), Some(&path("models/tales/draft")), Tales::capacity());
     let cases = Tales::cases();
-    for kind in ["open", "rename"] {
-        let case = cases.iter().find(|case| case.kind == kind && case.greedy_ids.len() > 40).unwrap();
-        matrix(&mut engine, &case.prompt_ids, 16, None, kind);
+    for (gpu, turn) in gpus().into_iter().zip([None, Some(0)]) {
+        let [target, draft] = ["models/tales/target", "models/tales/draft"].map(path);
+        let mut engine = engine(&gpu, &target, Some(&draft), Tales::capacity());
+        for kind in ["open", "rename"] {
+            let case = cases.iter().find(|case| case.kind == kind && case.greedy_ids.len() > 40).unwrap();
+            matrix(&mut engine, &case.prompt_ids, 16, turn, kind);
+        }
     }
 }
 
@@ -228,11 +232,12 @@ fn an_end_of_text_beyond_the_vocabulary_changes_nothing() {
 /// On every golden, which drafts for itself, so that it is never wrong; of one engine, because loading takes longest.
 #[test]
 fn adversarial_drafters_change_nothing_and_a_round_is_one_submission() {
-    let gpu = gpu();
-    for folder in goldens() {
-        let mut engine = engine(&gpu, &folder, Some(&folder), capacity());
-        adversarial(&mut engine, &folder);
-        one_submission(&mut engine, &folder);
+    let [processor, gpu] = gpus();
+    let folders = goldens();
+    for (gpu, folder) in folders.iter().map(|folder| (&processor, folder)).chain([(&gpu, &folders[0])]) {
+        let mut engine = engine(gpu, folder, Some(folder), capacity());
+        adversarial(&mut engine, folder);
+        one_submission(&mut engine, folder);
     }
 }
 
@@ -284,18 +289,31 @@ fn drafts_past_the_end_of_text_end_with_it() {
     }
 }
 
-/// The context ends in the middle of a draft, for target and draft model, and for a draft model with less room.
+/// The context ends in the middle of a draft, for target and draft model, and for a draft model with less room. On a GPU kernels for
+/// a draft are first wanted there.
 #[test]
 fn a_full_context_ends_the_text_at_the_same_token() {
-    let gpu = gpu();
+    gpus().iter().for_each(fill_the_context);
+}
+
+fn fill_the_context(gpu: &Rc<Gpu>) {
     let folder = path("tests/golden/models/llama-gqa-tied");
     let golden = Golden::read(&folder);
     let small = |max_context| Capacity { max_context, ..capacity() };
     for (target_room, draft_room) in [(50, 50), (50, 45), (64, 64), (65, 70)] {
         let pair = (blueprint(&folder, small(target_room)), blueprint(&folder, small(draft_room)));
-        let mut engine = common::engine_of(&gpu, pair.0, Some(pair.1));
+        let mut engine = common::engine_of(gpu, pair.0, Some(pair.1));
         let (expected, _) = generate(&mut engine, &mut NoDrafter, &golden.prompt_ids, 1000);
         assert_eq!(expected.len(), target_room - golden.prompt_ids.len() + 1);
+        // The end of the text as a prompt, and drafts that are longer than the room behind it.
+        let text = [&golden.prompt_ids[..], &expected, &[5; 40]].concat();
+        for (left, count) in [(2, 1), (2, 31), (3, 31), (5, 31), (9, 31)] {
+            let (prompt, rest) = text[..target_room + 1].split_at(target_room - left);
+            let (ids, stats) =
+                generate(&mut engine, &mut Prophet { text: text.clone(), shift: 0, count }, prompt, 1000);
+            assert_eq!(ids, rest, "{target_room} positions, {left} of them left, {count} draft tokens");
+            assert!(stats.num_accepted_draft_tokens > 0, "{target_room} positions, {left} of them left: {stats:?}");
+        }
         for count in LOOKAHEADS {
             let mut lookahead = Lookahead::new(Schedule::Constant, count);
             let (ids, _) = generate(&mut engine, &mut DraftModel(&mut lookahead), &golden.prompt_ids, 1000);

@@ -1,7 +1,7 @@
 //! Host work beside the device's: the order in which a round's parts are done changes nothing that anyone sees.
 
 mod common;
-use common::{Tales, engine, gpu, path, run};
+use common::{Tales, engine, gpu, gpus, path, run};
 use foretoken::internals::decode::Engine;
 use foretoken::internals::gpu::Counters;
 use foretoken::internals::sample::{Draw, Processors, Sampling};
@@ -56,7 +56,13 @@ fn samplings() -> [Sampling; 3] {
 /// and creates nothing, in either order; commands are ready for most rounds, and host work is hidden.
 #[test]
 fn overlapped_rounds_do_what_sequential_rounds_do() {
-    let mut engine = engine(&gpu(), &path("models/tales/target"), Some(&path("models/tales/draft")), Tales::capacity());
+    for gpu in gpus() {
+        let [target, draft] = ["models/tales/target", "models/tales/draft"].map(path);
+        overlapped_and_sequential(engine(&gpu, &target, Some(&draft), Tales::capacity()));
+    }
+}
+
+fn overlapped_and_sequential(mut engine: Engine) {
     let ends = engine.target().spec().eos_token_id.clone();
     let cases = Tales::cases();
     for sampling in samplings() {

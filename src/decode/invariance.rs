@@ -128,7 +128,10 @@ impl Engine {
 
     /// As [`Target::ready`].
     pub(super) async fn get_ready(&mut self, draft: &Draft) -> Result<bool> {
-        let rows = draft.len() + 1;
+        let (position, rows) = (self.cached.len(), draft.len() + 1);
+        if position + rows > self.capacity() {
+            return Ok(false);
+        }
         if self.gpu.is_processor() {
             return Ok(true);
         }
@@ -140,7 +143,6 @@ impl Engine {
             model.learn(variant, false);
         }
         if self.target.variants().missing(rows).is_some() && self.target.compile_beside(rows) {
-            let position = self.cached.len();
             self.make_room(rows).await?;
             self.compare(rows, position).await?;
         }

@@ -204,13 +204,13 @@ async fn write<T: Queue>(
             let started = Instant::now();
             draft = drafter.draft(&run.tokens, room);
             run.stats.times.draft += seconds(started);
-            let started = Instant::now();
-            if !draft.is_empty() && !target.ready(&draft).await? {
-                draft = Draft::Tokens(Vec::new());
-            }
-            waited += seconds(started);
             proposed = draft.len();
             draft = draft.cut(room - 1);
+            let started = Instant::now();
+            if !draft.is_empty() && !target.ready(&draft).await? {
+                (draft, proposed) = (Draft::Tokens(Vec::new()), 0);
+            }
+            waited += seconds(started);
             began = Instant::now();
             let pending = run.tokens[run.tokens.len() - 1];
             while let Draft::Model(1..) = draft {

@@ -57,6 +57,12 @@ pub fn gpu_of(options: &GpuOptions) -> Rc<Gpu> {
     run(Gpu::open(options)).expect("an adapter")
 }
 
+/// A processor that computes the shaders, and the same device as if it were a GPU: with the kernels of GPUs, which are compiled and
+/// compared before the first round that needs them.
+pub fn gpus() -> [Rc<Gpu>; 2] {
+    [false, true].map(|as_on_gpus| gpu_of(&GpuOptions { as_on_gpus, ..GpuOptions::default() }))
+}
+
 pub fn path(relative: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(relative)
 }
