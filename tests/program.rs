@@ -364,7 +364,7 @@ fn a_chat_that_outgrows_the_context_says_so_or_shifts() {
     let (shifted, code) = chat_json(&input, &["--max-context", "64", "--context", "shift"]);
     assert_eq!((shifted.len(), code), (6, 0));
     let dropped: Vec<_> = shifted.iter().map(|answer| answer["stats"]["num_dropped_messages"].as_u64()).collect();
-    assert!(dropped.contains(&Some(2)) && dropped[0] == Some(0), "{dropped:?}");
+    assert!(dropped.iter().any(|count| *count > Some(0)) && dropped[0] == Some(0), "{dropped:?}");
     let told = run_with(&input, &["chat", "--max-context", "64", "--max-new-tokens", "8"]);
     assert_eq!(told.code, 1);
     for part in ["--context shift", "--max-context"] {

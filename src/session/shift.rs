@@ -12,7 +12,8 @@ impl Prompts {
         let most = most(self.context, options.max_new_tokens);
         match prompt {
             Prompt::Chat(messages) if options.chat.context == ContextPolicy::Shift && whole.len() > most => {
-                let shifted = shift(messages, most, |kept| self.encode(&Prompt::Chat(kept), options))?;
+                let goal = goal(whole.len(), most);
+                let shifted = shift(messages, goal, |kept| self.encode(&Prompt::Chat(kept), options))?;
                 Ok(shifted.unwrap_or((whole, 0)))
             }
             _ => Ok((whole, 0)),
@@ -23,7 +24,13 @@ impl Prompts {
 /// Prompt tokens that leave room for an answer. For long answers that is a quarter of the context: more would forget
 /// turns for tokens that most answers do not need.
 fn most(context: usize, max_new_tokens: usize) -> usize {
-    context - max_new_tokens.min(context / 4).max(1)
+    context.saturating_sub(max_new_tokens.min(context / 4).max(1))
+}
+
+/// Prompt tokens that remain of `whole` ones, where `most` fit. Whole halves of `most` go, so the next turns of the chat drop the same
+/// messages and find what remains in the cache.
+fn goal(whole: usize, most: usize) -> usize {
+    whole - (whole - most).next_multiple_of((most / 2).max(1))
 }
 
 /// Drops as few of the oldest turns as leave `most` tokens, and returns the tokens and how many messages went; nothing
@@ -99,5 +106,15 @@ mod tests {
     fn an_answer_of_any_length_has_room() {
         assert_eq!([most(1024, 100), most(1024, 256), most(1024, 100_000)], [924, 768, 768]);
         assert_eq!([most(2, 5), most(3, 1), most(8, 8)], [1, 2, 6]);
+        // Servers may say so.
+        assert_eq!([most(0, 8), most(1, 8)], [0, 0]);
+    }
+
+    #[test]
+    fn a_chat_that_grows_loses_half_of_the_room_at_a_time() {
+        let goals = |most| (most + 1..=most + 6).map(|whole| goal(whole, most)).collect::<Vec<_>>();
+        assert_eq!(goals(8), [5, 6, 7, 8, 5, 6]);
+        assert_eq!(goals(1), [1; 6]);
+        assert_eq!(goals(0), [0; 6]);
     }
 }
