@@ -51,7 +51,7 @@ pub struct Gpu {
     /// Those that the browser was asked to compile beside what else it does.
     #[cfg(target_arch = "wasm32")]
     pub(super) coming: RefCell<HashSet<Kernel>>,
-    layouts: RefCell<Vec<(Vec<Binding>, wgpu::BindGroupLayout)>>,
+    layouts: RefCell<Vec<Layout>>,
     failure: Shared,
     subnormals: Subnormals,
     is_processor: bool,
@@ -285,13 +285,12 @@ impl Gpu {
 
     pub(super) fn create_pipeline(&self, kernel: Kernel) -> wgpu::ComputePipeline {
         let label = format!("{kernel:?}");
-        let source = kernel.source(self.subnormals);
-        let bindings = self.layout(&source);
+        let bindings = self.layout(kernel);
         let layout = self.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
             bind_group_layouts: &[Some(&bindings)],
             ..Default::default()
         });
-        let source = wgpu::ShaderSource::Wgsl(source.into());
+        let source = wgpu::ShaderSource::Wgsl(kernel.source(self.subnormals).into());
         let module = self.device.create_shader_module(wgpu::ShaderModuleDescriptor { label: Some(&label), source });
         self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
             label: Some(&label),
@@ -308,11 +307,15 @@ impl Gpu {
     }
 
     /// What a kernel's text says that it binds. Kernels that bind alike have the same one, so that one bind group serves them.
-    pub(super) fn layout(&self, source: &str) -> wgpu::BindGroupLayout {
-        let bindings: Vec<_> = source.lines().filter_map(binding).collect();
+    pub(super) fn layout(&self, kernel: Kernel) -> wgpu::BindGroupLayout {
         let mut layouts = self.layouts.borrow_mut();
-        if let Some((_, layout)) = layouts.iter().find(|(known, _)| *known == bindings) {
-            return layout.clone();
+        if let Some(known) = layouts.iter().find(|known| known.kernels.contains(&kernel)) {
+            return known.raw.clone();
+        }
+        let bindings: Vec<_> = kernel.source(self.subnormals).lines().filter_map(binding).collect();
+        if let Some(known) = layouts.iter_mut().find(|known| known.bindings == bindings) {
+            known.kernels.push(kernel);
+            return known.raw.clone();
         }
         let entry = |&(binding, ty): &Binding| wgpu::BindGroupLayoutEntry {
             binding,
@@ -322,14 +325,21 @@ impl Gpu {
         };
         let entries: Vec<_> = bindings.iter().map(entry).collect();
         let descriptor = wgpu::BindGroupLayoutDescriptor { label: None, entries: &entries };
-        let layout = self.device.create_bind_group_layout(&descriptor);
-        layouts.push((bindings, layout.clone()));
-        layout
+        let raw = self.device.create_bind_group_layout(&descriptor);
+        layouts.push(Layout { bindings, kernels: vec![kernel], raw: raw.clone() });
+        raw
     }
 }
 
 /// A binding's number, and how a kernel uses it.
 type Binding = (u32, wgpu::BufferBindingType);
+
+/// A layout of bind groups, and the kernels that are known to have it: to find that out takes a kernel's whole text.
+struct Layout {
+    bindings: Vec<Binding>,
+    kernels: Vec<Kernel>,
+    raw: wgpu::BindGroupLayout,
+}
 
 /// The binding that a line of WGSL declares.
 fn binding(line: &str) -> Option<Binding> {

@@ -53,7 +53,7 @@ impl Gpu {
             .collect();
         let raw = self.device.create_bind_group(&wgpu::BindGroupDescriptor {
             label: None,
-            layout: &self.layout(&kernel.source(self.subnormals())),
+            layout: &self.layout(kernel),
             entries: &entries,
         });
         self.count(|counters| counters.creates += 1);
