@@ -123,6 +123,31 @@ fn conversations_that_take_turns_are_not_read_again() {
     }
 }
 
+/// A kept copy stays where the longer text that begins with it is too large to be kept.
+#[test]
+fn a_conversation_that_outgrows_the_budget_keeps_its_beginning() {
+    let mut session = load_on(Device::cpu(), "models/tales/draft", "models/tales/draft", 512, 0);
+    let (long, short) = (GenerateOptions::new().max_new_tokens(40), GenerateOptions::new().max_new_tokens(1));
+    let mut chat = messages(&[TURNS[1]]);
+    let first = answer(&mut session, &chat, &long, 1000);
+    let budget = session.engine().snapshot_bytes().unwrap() * 3 / 2;
+    let mut session = load_on(Device::cpu(), "models/tales/draft", "models/tales/draft", 512, budget);
+    let other = messages(&["x"]);
+    // The copy is made when the other conversation comes, and stays when the same answer is written again.
+    for _ in 0..2 {
+        assert_eq!(answer(&mut session, &chat, &long, 1000).token_ids, first.token_ids);
+        answer(&mut session, &other, &short, 1000);
+    }
+    answer(&mut session, &chat, &long, 1000);
+    let kept = session.engine().cached().len();
+    chat.extend([Message::new("assistant", first.text), Message::new("user", TURNS[0])]);
+    answer(&mut session, &chat, &long, 1000);
+    assert!(session.engine().snapshot_bytes().unwrap() > budget);
+    answer(&mut session, &other, &short, 1000);
+    let again = answer(&mut session, &chat, &long, 1000);
+    assert!(again.stats.num_cached_tokens + 8 > kept, "{} of {kept}", again.stats.num_cached_tokens);
+}
+
 #[test]
 fn a_saved_conversation_goes_on_in_another_session() {
     let options = GenerateOptions::new().max_new_tokens(12);
@@ -187,7 +212,8 @@ fn a_chat_that_outgrows_the_context_goes_on_as_if_it_had_begun_later() {
     let expected = answer(&mut fresh, &kept, &error, 1000);
     assert_eq!((&shifted.text, &shifted.token_ids), (&expected.text, &expected.token_ids));
     let one_more = [&chat[..1], &chat[dropped - 1..]].concat();
-    assert!(session.encode(&Prompt::Chat(one_more), &error).unwrap().len() + 24 > 128, "no more than needed");
+    let one_more = session.encode(&Prompt::Chat(one_more), &error).unwrap().len();
+    assert!(one_more > (128 - 24) / 2, "half of the room stays in use: {one_more} tokens with one turn more");
 
     // A chat that fits stays whole.
     assert_eq!(answer(&mut session, &kept, &shift, 1000).stats.num_dropped_messages, 0);
@@ -198,6 +224,26 @@ fn a_chat_that_outgrows_the_context_goes_on_as_if_it_had_begun_later() {
         let full = run(session.generate(&prompt, &shift, &mut |_| ControlFlow::Continue(())));
         assert!(matches!(full, Err(Error::ContextFull { .. })), "{full:?}");
     }
+}
+
+/// A chat that has outgrown the context loses many turns at a time, so most answers find all that came before in the cache: also where
+/// each call gives the whole chat again.
+#[test]
+fn most_turns_of_a_shifted_chat_are_cached() {
+    let mut session = load_on(Device::cpu(), "models/tales/draft", "models/tales/draft", 384, 0);
+    let shift = GenerateOptions::new().max_new_tokens(16).context(ContextPolicy::Shift);
+    let mut chat = vec![Message::new("system", "You tell tales.")];
+    let (mut read_again, mut shifts, mut dropped) = (0, 0, 0);
+    for turn in 0..40 {
+        chat.push(Message::new("user", format!("Tell this again: The king had {turn} daughters who were proud.")));
+        let stats = answer(&mut session, &chat, &shift, 1000).stats;
+        shifts += usize::from(stats.num_dropped_messages != dropped);
+        dropped = stats.num_dropped_messages;
+        read_again += usize::from(turn > 0 && 2 * stats.num_cached_tokens < stats.num_prompt_tokens);
+        chat.push(Message::new("assistant", "The king had daughters who were proud."));
+    }
+    assert!(dropped > 40, "{dropped}");
+    assert!(shifts < 10 && read_again <= shifts, "{shifts} shifts, {read_again} prompts of 40 were read again");
 }
 
 /// As the families of chat models render earlier turns. What they leave out or strip is read anew; what comes before it

@@ -48,13 +48,14 @@ impl PromptCache {
         let best = known.enumerate().max_by_key(|(_, shared)| *shared).filter(|(_, shared)| *shared >= here + WORTH);
         let best = best.map(|(index, shared)| (self.kept.remove(index), shared));
         if cached.len() >= here + WORTH {
-            // What it goes on from needs not be kept besides.
-            self.kept.retain(|(_, snapshot)| !cached.starts_with(snapshot.tokens()));
             let is_known = self.kept.iter().any(|(_, snapshot)| snapshot.tokens().starts_with(cached));
             if let Some(bytes) = engine.snapshot_bytes()
                 && !is_known
-                && self.make_room(bytes)
+                && bytes <= self.budget
             {
+                // Its beginning needs no copy of its own.
+                self.kept.retain(|(_, snapshot)| !cached.starts_with(snapshot.tokens()));
+                self.make_room(bytes);
                 self.kept.push((bytes, engine.snapshot().await?));
             }
         }
