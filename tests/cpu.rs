@@ -125,6 +125,25 @@ fn whoever_drafts_the_text_is_the_same() {
     assert!(accepted.iter().all(|accepted| *accepted > 20), "{accepted:?}");
 }
 
+/// A draft model may have more tokens than the target: it never proposes those, however it chooses.
+#[test]
+fn a_draft_model_proposes_what_the_target_has() {
+    let [target, draft] = ["tests/golden/models/llama-gqa-tied", "models/tales/draft"].map(path);
+    let models = [target, draft].map(|folder| model(&folder, WeightDtype::Auto));
+    let [target, draft] = models;
+    let mut engine = Engine::new(target, Some(draft));
+    for draw in [Draw::Greedy, Draw::Coupled, Draw::Rejection] {
+        engine.sample_by(&Sampling { draw, seed: 1, ..Sampling::default() }).unwrap();
+        for pending in 0..20 {
+            engine.truncate(0);
+            let verified = run(engine.verify(pending, &Draft::Model(5))).unwrap();
+            assert!(!verified.draft.is_empty(), "{draw:?}");
+            let all = verified.draft.iter().chain(&verified.ids);
+            assert!(all.clone().all(|id| *id < 512), "{draw:?}: {all:?}");
+        }
+    }
+}
+
 /// Activations as arithmetic with integers has them.
 fn rounded(x: &[f32]) -> Vec<f32> {
     let blocks = x.chunks_exact(32);

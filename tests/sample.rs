@@ -3,7 +3,9 @@
 mod common;
 
 use common::sampling::{Case, Penalised, cases, chi_square, chi_square_p, penalised, rename_ties};
-use foretoken::internals::sample::{Bias, Processors, draw, gumbel, log_sum_exp, most_likely, softmax, stream};
+use foretoken::internals::sample::{
+    Bias, Draw, Processors, Sampling, choose, draw, gumbel, log_sum_exp, most_likely, softmax, stream,
+};
 
 #[test]
 fn probabilities_are_those_of_transformers() {
@@ -45,6 +47,20 @@ fn the_most_likely_tokens_are_the_first_of_a_stable_sort() {
     let all = log_sum_exp(&logits);
     for (logit, p) in logits.iter().zip(softmax(&logits)) {
         assert!(((logit - all).exp() - p).abs() < 1e-6);
+    }
+}
+
+/// It is rejected, and no reason to call logits bad.
+#[test]
+fn a_draft_token_that_the_target_lacks_is_never_chosen() {
+    let sampling = Sampling { draw: Draw::Rejection, seed: 3, ..Sampling::default() };
+    let drafts_logits = [0.0; 8];
+    for position in 1..200 {
+        let history = vec![1; position];
+        for drawn_from in [None, Some(&drafts_logits[..])] {
+            let chosen = choose(&mut [0.0, 1.0, 2.0, -1.0], &sampling, &history, Some((6, drawn_from)));
+            assert!(chosen.is_some_and(|id| id < 4), "{chosen:?}");
+        }
     }
 }
 

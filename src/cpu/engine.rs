@@ -135,7 +135,8 @@ impl Engine {
         let text = [&self.cached[..], &[pending]].concat();
         let Some(model) = &mut self.draft else { return Ok(Default::default()) };
         let mut constraint = self.constraint.as_ref().map(|constraint| constraint.borrow_mut());
-        let drafted = continue_text(model, text, self.draft_cached, count, &self.sampling, constraint.as_deref_mut())?;
+        let read = (self.draft_cached, self.target.blueprint().spec.vocab_size);
+        let drafted = continue_text(model, text, read, count, &self.sampling, constraint.as_deref_mut())?;
         drop(constraint);
         if !drafted.0.is_empty() {
             // It has read all but its own last token.
@@ -148,6 +149,7 @@ impl Engine {
     fn draft_translated(&mut self, pending: u32, count: usize) -> Result<Vec<u32>> {
         let (Some(model), Some(translation)) = (&mut self.draft, &mut self.translation) else { return Ok(Vec::new()) };
         let (text, read) = translation.text(&self.cached, pending)?;
+        let read = (read, usize::MAX);
         let (mut drafted, _) = continue_text(model, text.clone(), read, count, &Sampling::default(), None)?;
         if drafted.is_empty() {
             return Ok(drafted);
@@ -281,11 +283,11 @@ impl Target for Engine {
 impl Queue for Engine {}
 
 /// What a draft model writes behind a text of which it has read so many tokens: at most so many tokens, none where it has missed too
-/// many or has no room, and the processed logits that each was drawn from.
+/// many or has no room, and the processed logits that each was drawn from. Their ids are below `vocab`.
 fn continue_text(
     model: &mut Model,
     mut text: Vec<u32>,
-    read: usize,
+    (read, vocab): (usize, usize),
     count: usize,
     sampling: &Sampling,
     mut constraint: Option<&mut Constrained>,
@@ -299,6 +301,7 @@ fn continue_text(
     for _ in 0..count.min(reach) {
         let fresh = &text[from..];
         let mut row = model.forward(fresh, from, fresh.len() - 1..fresh.len())?.row(0).to_vec();
+        row.truncate(vocab);
         if let Some(constraint) = constraint.as_deref_mut() {
             mask(&mut row, &constraint.masks(&text, &[])?);
         }

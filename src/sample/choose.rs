@@ -28,7 +28,9 @@ pub fn choose(
             }
             None => (0..p.len()).map(|token| if token == id as usize { 1.0 } else { 0.0 }).collect(),
         };
-        if accepts(*p.get(id as usize)?, *q.get(id as usize)?, uniform(seed, stream::ACCEPTANCE, position)) {
+        // The target never draws what its vocabulary lacks.
+        let of = |all: &[f32]| all.get(id as usize).copied().unwrap_or(0.0);
+        if accepts(of(&p), of(&q), uniform(seed, stream::ACCEPTANCE, position)) {
             return Some(id);
         }
         from = recovered(&p, &q);
