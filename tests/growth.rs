@@ -6,8 +6,8 @@ use foretoken::internals::decode::Engine;
 use foretoken::internals::model::Capacity;
 use foretoken::internals::session::{Run, Sink, rounds};
 use foretoken::internals::speculate::{DraftModel, Drafter, Lookahead, NoDrafter};
-use foretoken::internals::target::Target;
-use foretoken::{KvDtype, Origin, Result, Schedule};
+use foretoken::internals::target::{Draft, Queue, Target};
+use foretoken::{Error, KvDtype, Origin, Result, Schedule};
 use std::ops::ControlFlow;
 
 /// Positions for which there is room at first.
@@ -94,4 +94,26 @@ fn a_text_is_the_one_that_a_whole_cache_gives() {
     }
     assert_eq!(texts[0].len(), 80);
     assert!(texts.iter().all(|text| *text == texts[0]), "{texts:?}");
+}
+
+/// Commands that were encoded ahead use the buffers that are there then. A growth for which there is memory for some layers only
+/// replaces those; a text after it is the same.
+#[test]
+fn a_growth_that_is_refused_in_the_middle_leaves_the_engine_usable() {
+    let mut engine = small(KvDtype::F32, false);
+    let gpu = engine.gpu().clone();
+    let (plain, text) = (Draft::Tokens(Vec::new()), tokens(FIRST + 10));
+    run(async {
+        engine.prefill(&[5, 6, 7]).await.unwrap();
+        engine.submit(9, &plain).await.unwrap();
+        engine.prepare(false);
+        let expected = engine.finish().await.unwrap();
+        // Room for one larger layer beside the smaller one.
+        gpu.memory.set(Some(gpu.counters().allocated + 2 * engine.target().kv()[0].size()));
+        let refused = engine.write_kv(&text, &mut async |_| Ok(Vec::new())).await;
+        assert!(matches!(refused, Err(Error::OutOfGpuMemory { .. })), "{refused:?}");
+        gpu.memory.set(None);
+        engine.prefill(&[5, 6, 7]).await.unwrap();
+        assert_eq!(engine.verify(9, &plain).await.unwrap(), expected);
+    });
 }

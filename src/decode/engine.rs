@@ -183,8 +183,10 @@ impl Engine {
         if need > self.capacity() {
             return Err(Error::ContextFull { need, limit: self.capacity() });
         }
-        if self.target.make_room(need).await? {
+        if need > self.target.room() {
+            // The commands use buffers that are replaced, also where only some of them are before an error.
             self.ahead = Ahead::default();
+            self.target.make_room(need).await?;
         }
         Ok(())
     }
@@ -192,9 +194,10 @@ impl Engine {
     /// Room for so many tokens in the draft model's cache; the caller knows that it can have it.
     pub(super) async fn make_draft_room(&mut self, positions: usize) -> Result<()> {
         if let Some(draft) = &mut self.draft
-            && draft.make_room(positions).await?
+            && positions > draft.room()
         {
             self.ahead = Ahead::default();
+            draft.make_room(positions).await?;
         }
         Ok(())
     }

@@ -180,15 +180,11 @@ impl Model {
     }
 
     /// Lets the KV cache grow to hold `positions`, at most [`Capacity::max_context`]: by doubling, layer by layer, so that no more
-    /// than a layer is there twice. What is cached stays. Returns whether it grew: then commands that were recorded before are
-    /// of no more use.
+    /// than a layer is there twice. What is cached stays. Commands that were recorded before are of no more use, also after an error.
     ///
     /// # Errors
     /// [`Error::OutOfGpuMemory`]; then there is room for as many positions as before.
-    pub(super) async fn make_room(&mut self, positions: usize) -> Result<bool> {
-        if positions <= self.room {
-            return Ok(false);
-        }
+    pub(super) async fn make_room(&mut self, positions: usize) -> Result<()> {
         let Capacity { max_context, kv_dtype, .. } = *self.capacity();
         let room = positions.next_power_of_two().min(max_context);
         let sizes = CacheSizes::new(self.spec(), kv_dtype, room);
@@ -202,7 +198,7 @@ impl Model {
             *buffer = larger;
         }
         self.room = room;
-        Ok(true)
+        Ok(())
     }
 
     /// Bytes of the keys and values of so many positions.

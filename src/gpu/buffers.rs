@@ -92,6 +92,10 @@ impl Gpu {
     pub(super) fn create(&self, what: &str, bytes: u64, usage: wgpu::BufferUsages) -> Result<Buffer> {
         self.check()?;
         let size = bytes.max(16).next_multiple_of(4);
+        #[cfg(feature = "internals")]
+        if self.memory.get().is_some_and(|most| self.counters().allocated + size > most) {
+            return Err(Error::OutOfGpuMemory { what: what.into(), need: size, limit: None });
+        }
         let raw = self.device.create_buffer(&wgpu::BufferDescriptor {
             label: Some(what),
             size,

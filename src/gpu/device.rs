@@ -58,6 +58,9 @@ pub struct Gpu {
     multiplies_codes: bool,
     /// Whether the browser reports late what the device has done.
     pub(super) reports_late: bool,
+    /// Bytes of all buffers above which more are refused; `None`: as many as the driver gives.
+    #[cfg(feature = "internals")]
+    pub memory: Cell<Option<u64>>,
 }
 
 /// What the device reported on its own, outside of any call.
@@ -147,6 +150,8 @@ impl Gpu {
                 .wgsl_language_features()
                 .contains(wgpu::WgslLanguageFeatures::Packed4x8IntegerDotProduct),
             reports_late: false,
+            #[cfg(feature = "internals")]
+            memory: Cell::default(),
         };
         if cfg!(target_arch = "wasm32") {
             gpu.reports_late = gpu.reports_late().await?;
