@@ -358,6 +358,13 @@ impl Target for Engine {
         either!(self, engine => engine.prefill_chunk())
     }
 
+    async fn reserve(&mut self, more: usize) -> Result<()> {
+        match self {
+            Self::Gpu(engine) => engine.reserve(more).await,
+            Self::Cpu(_) | Self::Server(_) => Ok(()),
+        }
+    }
+
     async fn prefill(&mut self, tokens: &[u32]) -> Result<()> {
         either!(self, engine => engine.prefill(tokens).await)
     }

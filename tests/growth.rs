@@ -96,6 +96,30 @@ fn a_text_is_the_one_that_a_whole_cache_gives() {
     assert!(texts.iter().all(|text| *text == texts[0]), "{texts:?}");
 }
 
+/// Behind a long prompt there is room at once: what each growth would create is created a single time, in target and draft model.
+#[test]
+fn a_long_prompt_grows_the_cache_once() {
+    let text = tokens(2 * FIRST + 30);
+    let gpu = gpu();
+    let creates = |work: &mut dyn FnMut()| {
+        let before = gpu.counters();
+        work();
+        gpu.counters().since(&before).creates
+    };
+    let folder = path("tests/golden/models/llama-gqa-tied");
+    let capacity = Capacity { max_context: 4 * FIRST - 100, prefill_chunk: 64, kv_dtype: KvDtype::F32 };
+    let engines = [(); 2].map(|()| engine(&gpu, &folder, Some(&folder), capacity));
+    let [mut engine, mut at_once] = engines;
+    let once = creates(&mut || run(at_once.prefill(&text)).unwrap());
+    let mut sink = Collect(vec![0; 79]);
+    let by_chunks =
+        creates(&mut || run(rounds(&mut engine, &mut NoDrafter, &mut Run::new(&text), &[], &mut sink)).unwrap());
+    assert!(once > 3);
+    assert_eq!(by_chunks, once);
+    let drafts = creates(&mut || while run(engine.catch_up(5)).unwrap() > 0 {});
+    assert_eq!(drafts, once);
+}
+
 /// Commands that were encoded ahead use the buffers that are there then. A growth for which there is memory for some layers only
 /// replaces those; a text after it is the same.
 #[test]

@@ -249,6 +249,10 @@ impl Target for Engine {
         self.gpu.check()
     }
 
+    async fn reserve(&mut self, more: usize) -> Result<()> {
+        self.make_room(more).await
+    }
+
     async fn ready(&mut self, draft: &Draft) -> Result<bool> {
         self.get_ready(draft).await
     }

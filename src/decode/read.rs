@@ -30,13 +30,15 @@ impl Engine {
     /// As [`crate::target::Target::catch_up`].
     pub(super) async fn read_missed(&mut self, pending: u32) -> Result<usize> {
         let Some(model) = &self.draft else { return Ok(0) };
-        let limits = [model.chunk(), BEFORE, model.capacity().max_context];
+        let context = model.capacity().max_context;
+        let limits = [model.chunk(), BEFORE, context];
         let (read, chunk) = missed(&mut self.translation, (&self.cached, self.draft_cached), pending, limits)?;
         let count = chunk.len();
         if count == 0 {
             return Ok(0);
         }
-        self.make_draft_room(read + count).await?;
+        // For all that it missed, so that the cache does not grow with each chunk. A translation may be longer.
+        self.make_draft_room(self.cached.len().max(read + count).min(context)).await?;
         let Some(model) = &self.draft else { return Ok(0) };
         let submitted = self.submit_chunk(model, &chunk, read);
         match &mut self.translation {

@@ -133,6 +133,7 @@ async fn prefill(target: &mut impl Queue, run: &mut Run, sink: &mut impl Sink) -
         run.stats.num_cached_tokens = reused;
         run.stats.num_cached_draft_tokens = target.draft_cached();
     }
+    target.reserve(head.len() - reused).await?;
     let (mut submitted, mut flow) = (reused, ControlFlow::Continue(()));
     for chunk in head[reused..].chunks(target.prefill_chunk().max(1)) {
         target.prefill(chunk).await?;

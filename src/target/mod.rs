@@ -186,6 +186,14 @@ pub trait Target {
         usize::MAX
     }
 
+    /// Makes room for `more` tokens after the cached ones at once, so that the cache does not grow with each [`Target::prefill`].
+    ///
+    /// # Errors
+    /// [`crate::Error::ContextFull`], and what the device reports.
+    async fn reserve(&mut self, _more: usize) -> Result<()> {
+        Ok(())
+    }
+
     /// Caches `tokens` behind the cached ones; fails before it computes anything when they do not fit. The device may still
     /// compute the last chunk of them, so that it always has something to do; the chunk before is done.
     async fn prefill(&mut self, tokens: &[u32]) -> Result<()>;
