@@ -45,7 +45,7 @@ pub enum ContextPolicy {
     /// An error that says so.
     Error,
     /// The oldest turns after the system message are dropped, until the chat and an answer of `max_new_tokens` (or of a
-    /// quarter of the context) fit. The last turn stays: too long by itself, it is an error. So are a text and token ids,
-    /// which have no turns.
+    /// quarter of the context) fit: about half of the chat at once, so that the next turns find the rest cached. The last
+    /// turn stays: too long by itself, it is an error. So are a text and token ids, which have no turns.
     Shift,
 }
