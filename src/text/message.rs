@@ -8,6 +8,7 @@ use std::sync::{
 use minijinja::value::{Enumerator, Object, Value as View};
 use serde_json::{Map, Value};
 
+use super::json;
 use crate::error::{Error, Result};
 
 /// One message of a conversation: `role`, `content`, and whatever else the model's chat template looks at, such as `name`,
@@ -51,7 +52,7 @@ impl Message {
 }
 
 /// From an object with a text as `role`, and as `content` a text, a list of text parts `{type: "text", text}`, which are
-/// joined, or null beside `tool_calls`.
+/// joined, or null beside `tool_calls`. The arguments of a call may be JSON, as OpenAI has them: templates see what it says.
 ///
 /// # Errors
 /// [`Error::BadOption`] for anything else.
@@ -78,6 +79,16 @@ impl TryFrom<Value> for Message {
                     format!("{} as content", kind(content)),
                     "a text, a list of text parts; null beside tool_calls",
                 );
+            }
+        }
+        for call in fields.get_mut("tool_calls").and_then(Value::as_array_mut).into_iter().flatten() {
+            let function = if call.get("function").is_some() { &mut call["function"] } else { call };
+            if let Some(Value::String(text)) = function.get("arguments") {
+                let arguments = json::parse(if text.is_empty() { "{}" } else { text });
+                match arguments {
+                    Ok(arguments) => function["arguments"] = arguments,
+                    Err(_) => return refuse(text, "as arguments of a call: JSON"),
+                }
             }
         }
         Ok(Self(fields))
@@ -136,7 +147,14 @@ fn collect_value<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
 /// As templates see it, its strings changed.
 pub(super) fn view(value: &Value, change: &dyn Fn(&str) -> String) -> View {
     match value {
-        Value::String(text) => change(text).into(),
+        Value::String(text) => match json::integer(text) {
+            None => change(text).into(),
+            Some(digits) => match (digits.parse::<i128>(), digits.parse::<u128>()) {
+                (Ok(number), _) => number.into(),
+                (_, Ok(number)) => number.into(),
+                _ => digits.parse::<f64>().unwrap_or(f64::INFINITY).into(),
+            },
+        },
         Value::Array(list) => list.iter().map(|value| view(value, change)).collect(),
         Value::Object(fields) => View::from_object(Fields::new(fields, change)),
         Value::Null => ().into(),

@@ -4,6 +4,8 @@
 //! a user's text never becomes a special token through [`ChatTemplate::encode`].
 
 mod chat;
+mod jinja;
+pub(crate) mod json;
 mod message;
 mod python;
 mod stop;

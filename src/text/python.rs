@@ -1,8 +1,10 @@
 //! What chat templates call of Python beyond Jinja, with the same output: `json.dumps`, `strftime`, methods of strings.
 
+use std::borrow::Cow;
+
 use minijinja::{
-    Error, ErrorKind, State, Value,
-    value::{Kwargs, ValueKind},
+    Environment, Error, ErrorKind, State, Value, filters,
+    value::{Kwargs, Rest, ValueKind, ValueOrKwargs},
 };
 use minijinja_contrib::pycompat::unknown_method_callback;
 
@@ -46,7 +48,7 @@ impl Json<'_> {
         match value.kind() {
             ValueKind::None => out.push_str("null"),
             ValueKind::Bool => out.push_str(if value.is_true() { "true" } else { "false" }),
-            ValueKind::Number => out.push_str(&value.to_string()),
+            ValueKind::Number => out.push_str(&number(value)),
             ValueKind::String => self.write_str(out, value.as_str().unwrap_or_default()),
             ValueKind::Seq | ValueKind::Iterable => {
                 out.push('[');
@@ -114,29 +116,249 @@ impl Json<'_> {
     }
 }
 
-/// Methods of Python's values: those of minijinja-contrib, and of strings those that it lacks and templates use.
-pub(super) fn method(state: &mut State, value: &Value, method: &str, args: &[Value]) -> Result<Value, Error> {
-    let (Some(text), Some(by)) = (value.as_str(), args.first().and_then(Value::as_str)) else {
-        return unknown_method_callback(state, value, method, args);
+/// A number as Python writes it: floats in the fewest digits, in powers of ten from 1e16 on and below 1e-4.
+pub(super) fn number(value: &Value) -> String {
+    let Some(float) = f64::try_from(value.clone()).ok().filter(|float| float.is_finite() && !value.is_integer()) else {
+        return value.to_string();
     };
-    let three = |parts: [&str; 3]| Ok(parts.map(Value::from).into_iter().collect());
+    let scientific = format!("{float:e}");
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    match exponent.parse::<i32>() {
+        Ok(exponent) if !(-4..16).contains(&exponent) => {
+            format!("{digits}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
+        }
+        _ => format!("{float:?}"),
+    }
+}
+
+/// Arguments by position. Functions of Jinja and Python take each of them by its name, too.
+pub(super) fn positional(args: &[Value], names: &[&str]) -> Result<Vec<Value>, Error> {
+    let Some((last, before)) = args.split_last().filter(|(last, _)| last.is_kwargs()) else {
+        return Ok(args.to_vec());
+    };
+    let (named, mut found) = (Kwargs::try_from(last.clone())?, before.to_vec());
+    for name in names.iter().skip(found.len()) {
+        found.push(named.get::<Option<Value>>(name)?.unwrap_or_default());
+    }
+    named.assert_all_used()?;
+    found.truncate(found.iter().rposition(|value| !value.is_undefined()).map_or(0, |last| last + 1));
+    Ok(found)
+}
+
+/// Methods of Python's values: those of minijinja-contrib with named arguments, and those that it lacks and templates use.
+pub(super) fn method(state: &mut State, value: &Value, method: &str, args: &[Value]) -> Result<Value, Error> {
+    let names: &[&str] = match method {
+        "split" | "rsplit" => &["sep", "maxsplit"],
+        "replace" => &["old", "new", "count"],
+        "splitlines" => &["keepends"],
+        // `format` and methods of mappings take any names.
+        _ => return methods(state, value, method, args),
+    };
+    methods(state, value, method, &positional(args, names)?)
+}
+
+fn methods(state: &mut State, value: &Value, method: &str, args: &[Value]) -> Result<Value, Error> {
+    let list = |parts: Vec<&str>| Ok(Value::from(parts.into_iter().map(Value::from).collect::<Vec<_>>()));
+    let Some(text) = value.as_str() else {
+        return match (method, args) {
+            ("index", [wanted]) if value.kind() == ValueKind::Seq => {
+                let place = value.try_iter()?.checked().position(|item| item.is_ok_and(|item| item == *wanted));
+                place.map(Value::from).ok_or_else(|| failure(format!("{wanted} is not in the list")))
+            }
+            _ => unknown_method_callback(state, value, method, args),
+        };
+    };
+    let number = |place: usize| args.get(place).and_then(Value::as_usize);
+    let spaces = |count: usize| " ".repeat(count);
+    let missing = number(0).unwrap_or(0).min(MAX_JSON).saturating_sub(text.chars().count());
     match (method, args) {
-        ("removeprefix", [_]) => Ok(text.strip_prefix(by).unwrap_or(text).into()),
-        ("removesuffix", [_]) => Ok(text.strip_suffix(by).unwrap_or(text).into()),
-        ("partition", [_]) if !by.is_empty() => {
-            three(text.split_once(by).map_or([text, "", ""], |(before, after)| [before, by, after]))
+        ("isdecimal", []) => Ok((!text.is_empty() && text.chars().all(char::is_numeric)).into()),
+        ("rsplit", []) => list(text.split_whitespace().collect()),
+        ("ljust", [_]) => Ok(format!("{text}{}", spaces(missing)).into()),
+        ("rjust", [_]) => Ok(format!("{}{text}", spaces(missing)).into()),
+        ("center", [width]) => {
+            let left = missing / 2 + (missing & width.as_usize().unwrap_or(0) & 1);
+            Ok(format!("{}{text}{}", spaces(left), spaces(missing - left)).into())
         }
-        ("rpartition", [_]) if !by.is_empty() => {
-            three(text.rsplit_once(by).map_or(["", "", text], |(before, after)| [before, by, after]))
+        ("zfill", [_]) => {
+            let digits = text.trim_start_matches(['+', '-']);
+            let (sign, zeros) = (&text[..text.len() - digits.len()], "0".repeat(missing));
+            Ok(format!("{sign}{zeros}{digits}").into())
         }
-        ("rsplit", [_, rest @ ..]) if !by.is_empty() && rest.len() < 2 => {
-            let most = rest.first().and_then(Value::as_usize).map_or(usize::MAX, |most| most.saturating_add(1));
-            let mut parts: Vec<_> = text.rsplitn(most, by).map(Value::from).collect();
-            parts.reverse();
-            Ok(parts.into())
+        ("swapcase", []) => {
+            let swap =
+                |c: char| if c.is_uppercase() { c.to_lowercase().to_string() } else { c.to_uppercase().to_string() };
+            Ok(text.chars().map(swap).collect::<String>().into())
+        }
+        ("title", []) => {
+            let mut out = String::new();
+            for c in text.chars() {
+                match out.chars().next_back().is_some_and(char::is_alphabetic) {
+                    true => out.extend(c.to_lowercase()),
+                    false => out.extend(c.to_uppercase()),
+                }
+            }
+            Ok(out.into())
+        }
+        ("index" | "find", [wanted, rest @ ..]) if wanted.as_str().is_some() && rest.len() < 2 => {
+            let (wanted, from) = (wanted.as_str().unwrap_or_default(), number(1).unwrap_or(0));
+            let start = text.char_indices().nth(from).map_or(text.len(), |(at, _)| at);
+            match text[start..].find(wanted).map(|at| text[..start + at].chars().count()) {
+                Some(place) => Ok(place.into()),
+                None if method == "find" => Ok((-1).into()),
+                None => Err(failure(format!("{wanted} is not in the text"))),
+            }
+        }
+        (_, [by, rest @ ..]) => {
+            let Some(by) = by.as_str() else { return unknown_method_callback(state, value, method, args) };
+            match (method, rest) {
+                ("removeprefix", []) => Ok(text.strip_prefix(by).unwrap_or(text).into()),
+                ("removesuffix", []) => Ok(text.strip_suffix(by).unwrap_or(text).into()),
+                ("partition", []) if !by.is_empty() => {
+                    list(text.split_once(by).map_or([text, "", ""], |(before, after)| [before, by, after]).into())
+                }
+                ("rpartition", []) if !by.is_empty() => {
+                    list(text.rsplit_once(by).map_or(["", "", text], |(before, after)| [before, by, after]).into())
+                }
+                ("rsplit", [..]) if !by.is_empty() && rest.len() < 2 => {
+                    let most = number(1).map_or(usize::MAX, |most| most.saturating_add(1));
+                    let mut parts: Vec<_> = text.rsplitn(most, by).collect();
+                    parts.reverse();
+                    list(parts)
+                }
+                _ => unknown_method_callback(state, value, method, args),
+            }
         }
         _ => unknown_method_callback(state, value, method, args),
     }
+}
+
+/// Jinja's filters where minijinja's differ: named arguments, the undefined value as an empty list, and those that it lacks.
+pub(super) fn add_filters(environment: &mut Environment) {
+    type Filter = fn(&mut State, &Value, &[Value]) -> Result<Value, Error>;
+    let filters: [(&str, &'static [&'static str], Filter); 15] = [
+        ("default", &["default_value", "boolean"], |state, value, args| {
+            filters::default(state, value, Rest(args.to_vec()))
+        }),
+        ("d", &["default_value", "boolean"], |state, value, args| filters::default(state, value, Rest(args.to_vec()))),
+        ("trim", &["chars"], |state, value, args| methods(state, &text(value), "strip", args)),
+        ("replace", &["old", "new", "count"], |state, value, args| {
+            let args: Vec<_> = args.iter().map(|arg| if arg.is_number() { arg.clone() } else { text(arg) }).collect();
+            methods(state, &text(value), "replace", &args)
+        }),
+        ("string", &[], |_, value, _| Ok(text(value))),
+        ("length", &[], |_, value, _| filters::length(&or_empty(value)).map(Value::from)),
+        ("count", &[], |_, value, _| filters::length(&or_empty(value)).map(Value::from)),
+        ("first", &[], |_, value, _| filters::first(&or_empty(value))),
+        ("last", &[], |_, value, _| filters::last(or_empty(value))),
+        ("items", &[], |_, value, _| if value.is_undefined() { Ok(or_empty(value)) } else { filters::items(value) }),
+        ("wordcount", &[], |_, value, _| {
+            Ok(text(value).as_str().unwrap_or_default().split_whitespace().count().into())
+        }),
+        ("center", &["width"], |state, value, args| {
+            let width = args.first().cloned().unwrap_or(80.into());
+            methods(state, &text(value), "center", &[width])
+        }),
+        ("truncate", &["length", "killwords", "end", "leeway"], |_, value, args| truncate(value, args)),
+        ("percent", &[], |state, value, args| {
+            let mut all = vec![value.clone()];
+            match args {
+                [tuple] if tuple.is_tuple() => all.extend(tuple.try_iter()?),
+                args => all.extend(args.iter().cloned()),
+            }
+            state.apply_filter("format", &all)
+        }),
+        ("indent", &["width", "first", "blank"], |_, value, args| indent(value, args)),
+    ];
+    for (name, names, filter) in filters {
+        environment.add_filter(name, move |state: &mut State, value: &Value, args: Rest<ValueOrKwargs>| {
+            let args: Vec<_> = args.iter().map(|arg| Value::clone(arg)).collect();
+            filter(state, value, &positional(&args, names)?)
+        });
+    }
+}
+
+/// Filters that give Python's iterators, which are neither sequences nor empty.
+pub(super) fn add_iterators(environment: &mut Environment) {
+    type Name<'a> = Option<Cow<'a, str>>;
+    type More = Rest<ValueOrKwargs>;
+    let iterator = |items: Vec<Value>| Value::make_iterable(move || items.clone().into_iter());
+    environment.add_filter("map", move |state: &mut State, value: Value, args: More| {
+        filters::map(state, value, args).map(iterator)
+    });
+    environment.add_filter("select", move |state: &mut State, value: Value, test: Name, args: More| {
+        filters::select(state, value, test, args).map(iterator)
+    });
+    environment.add_filter("reject", move |state: &mut State, value: Value, test: Name, args: More| {
+        filters::reject(state, value, test, args).map(iterator)
+    });
+    environment.add_filter(
+        "selectattr",
+        move |state: &mut State, value: Value, field: Cow<str>, test: Name, args: More| {
+            filters::selectattr(state, value, field, test, args).map(iterator)
+        },
+    );
+    environment.add_filter(
+        "rejectattr",
+        move |state: &mut State, value: Value, field: Cow<str>, test: Name, args: More| {
+            filters::rejectattr(state, value, field, test, args).map(iterator)
+        },
+    );
+}
+
+/// Python's `str()`.
+fn text(value: &Value) -> Value {
+    match value.kind() {
+        ValueKind::String => value.clone(),
+        ValueKind::Number => number(value).into(),
+        _ => value.to_string().into(),
+    }
+}
+
+/// The value; an empty list in place of the undefined one.
+fn or_empty(value: &Value) -> Value {
+    if value.is_undefined() { Vec::<Value>::new().into() } else { value.clone() }
+}
+
+/// Shortens a text at a space, if it is longer than the length and the leeway.
+fn truncate(value: &Value, args: &[Value]) -> Result<Value, Error> {
+    let value = text(value);
+    let whole = value.as_str().unwrap_or_default();
+    let number = |place: usize, default| args.get(place).and_then(Value::as_usize).unwrap_or(default);
+    let end = args.get(2).and_then(Value::as_str).unwrap_or("...");
+    let (length, leeway) = (number(0, 255), number(3, 5));
+    if whole.chars().count() <= length.saturating_add(leeway) {
+        return Ok(value);
+    }
+    let Some(room) = length.checked_sub(end.chars().count()) else {
+        return Err(failure(format!("truncate: the length is less than that of {end}")));
+    };
+    let start: String = whole.chars().take(room).collect();
+    let cut = if args.get(1).is_some_and(Value::is_true) { None } else { start.rsplit_once(' ') };
+    Ok(format!("{}{end}", cut.map_or(start.as_str(), |(before, _)| before)).into())
+}
+
+/// Indents a text by a number of spaces, or by a text; blank lines and the first one only if asked to.
+fn indent(value: &Value, args: &[Value]) -> Result<Value, Error> {
+    let with = match args.first() {
+        Some(width) if width.as_str().is_some() => width.to_string(),
+        width => " ".repeat(width.and_then(Value::as_usize).unwrap_or(4).min(MAX_JSON)),
+    };
+    let [first, blank] = [1, 2].map(|place| args.get(place).is_some_and(Value::is_true));
+    let value = text(value);
+    // As Python's `splitlines` after one more line break.
+    let lines = value.as_str().unwrap_or_default().split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line));
+    let mut out = String::new();
+    for (place, line) in lines.enumerate() {
+        if place > 0 {
+            out.push('\n');
+        }
+        if if place == 0 { first } else { blank || !line.is_empty() } {
+            out.push_str(&with);
+        }
+        out.push_str(line);
+    }
+    Ok(out.into())
 }
 
 /// Python's `strftime`, in UTC and English, for the codes that chat templates use.
@@ -194,6 +416,17 @@ pub(super) fn strftime(format: &str, now: i64) -> Result<String, Error> {
             Some('S') => two(second),
             Some('F') => format!("{year}-{month:02}-{day:02}"),
             Some('T') => format!("{hour:02}:{minute:02}:{second:02}"),
+            Some('j') => format!("{:03}", days - day_number(year) + 1),
+            Some('D' | 'x') => format!("{month:02}/{day:02}/{:02}", year.rem_euclid(100)),
+            Some('X') => format!("{hour:02}:{minute:02}:{second:02}"),
+            Some('R') => format!("{hour:02}:{minute:02}"),
+            Some('c') => {
+                format!("{} {} {day:2} {hour:02}:{minute:02}:{second:02} {year}", short(day_name), short(month_name))
+            }
+            Some('w') => (days + 4).rem_euclid(7).to_string(),
+            Some('u') => ((days + 3).rem_euclid(7) + 1).to_string(),
+            Some('U') => two((days - day_number(year) + 7 - (days + 4).rem_euclid(7)) / 7),
+            Some('s') => now.to_string(),
             Some('Z') => "UTC".to_owned(),
             Some('z') => "+0000".to_owned(),
             Some('%') => "%".to_owned(),
@@ -201,6 +434,12 @@ pub(super) fn strftime(format: &str, now: i64) -> Result<String, Error> {
         };
     }
     Ok(out)
+}
+
+/// The first day of a year, counted from 1970-01-01.
+fn day_number(year: i64) -> i64 {
+    let before = year - 1;
+    365 * (year - 1970) + (before / 4 - before / 100 + before / 400) - (1969 / 4 - 1969 / 100 + 1969 / 400)
 }
 
 /// Year, month (from 1) and day of the month (from 1) of a day counted from 1970-01-01.
@@ -240,6 +479,8 @@ mod tests {
         assert_eq!(tell(4_107_542_400, "%-d/%-m/%Y %Z%z 100%%"), "1/3/2100 UTC+0000 100%");
         assert_eq!(tell(i64::MAX, "%Y"), "9999");
         assert_eq!(tell(i64::MIN, "%Y"), "1970");
+        assert_eq!(tell(951_782_400, "%j %D %U %w %u %c"), "060 02/29/00 09 2 2 Tue Feb 29 00:00:00 2000");
+        assert_eq!(tell(1_704_067_200, "%j %U %w %R %s"), "001 00 1 00:00 1704067200");
         assert!(strftime("%Q", 0).is_err() && strftime("%", 0).is_err());
     }
 }

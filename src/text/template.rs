@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeMap, io, sync::Arc};
 
-use minijinja::{Environment, ErrorKind, Value, syntax::SyntaxConfig, value::ValueKind};
+use minijinja::{
+    Environment, ErrorKind, Value, escape_formatter,
+    syntax::SyntaxConfig,
+    value::{Kwargs, ValueKind},
+};
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
 use web_time::{SystemTime, UNIX_EPOCH};
@@ -10,8 +14,9 @@ use web_time::{SystemTime, UNIX_EPOCH};
 use super::{
     Chat, Tokenizer,
     chat::{END, refuse, until_the_end},
+    jinja::translate,
     message::{Fields, view},
-    python::{method, strftime, tojson},
+    python::{add_filters, add_iterators, method, number, strftime, tojson},
 };
 use crate::error::{Error, Result};
 
@@ -110,7 +115,7 @@ impl ChatTemplate {
         if source.len() > MAX_SOURCE {
             return Err(bad(format!("{} bytes, but the limit is {MAX_SOURCE}", source.len())));
         }
-        let source = without_generation_tags(source);
+        let source = translate(source);
         self.environment.template_from_named_str(name, &source).map_err(explain)?;
         self.sources.insert(name.into(), source);
         Ok(())
@@ -260,6 +265,15 @@ fn environment() -> Result<Environment<'static>> {
     environment.set_recursion_limit(MAX_DEPTH);
     environment.set_unknown_method_callback(method);
     environment.add_filter("tojson", tojson);
+    add_filters(&mut environment);
+    add_iterators(&mut environment);
+    environment.set_formatter(|output, state, value| match value.kind() {
+        ValueKind::Number => output.write_str(&number(value)).map_err(minijinja::Error::from),
+        _ => escape_formatter(output, state, value),
+    });
+    // Functions and macros are the only values of this kind.
+    environment.add_test("callable", |value: &Value| value.kind() == ValueKind::Plain);
+    environment.add_function("dict", dict);
     // As Python has it: None cannot be iterated, which guards `tools | length` in templates, and strings and mappings are
     // sequences too.
     let is_container = |value: &Value| matches!(value.kind(), ValueKind::String | ValueKind::Seq | ValueKind::Map);
@@ -273,6 +287,24 @@ fn environment() -> Result<Environment<'static>> {
     Ok(environment)
 }
 
+/// Python's `dict()`: of a mapping or of pairs, and of named values.
+fn dict(from: Option<Value>, named: Kwargs) -> Result<Value, minijinja::Error> {
+    let mut pairs = Vec::new();
+    if let Some(from) = from {
+        for item in from.try_iter()?.checked() {
+            let item = item?;
+            pairs.push(match from.kind() {
+                ValueKind::Map => (item.clone(), from.get_item(&item)?),
+                _ => (item.get_item(&0.into())?, item.get_item(&1.into())?),
+            });
+        }
+    }
+    for name in named.args() {
+        pairs.push((name.into(), named.get(name)?));
+    }
+    Ok(Value::from_pairs(pairs))
+}
+
 /// `bos_token`, `eos_token` and the like, which the file gives as strings or as objects with `content`.
 fn special_tokens(config: &Map<String, Json>) -> Vec<(String, Value)> {
     let text = |value: &Json| value.as_str().or_else(|| value.get("content")?.as_str()).map(Value::from);
@@ -282,30 +314,6 @@ fn special_tokens(config: &Map<String, Json>) -> Vec<(String, Value)> {
         variables.push(("additional_special_tokens".into(), list.iter().filter_map(text).collect()));
     }
     variables
-}
-
-/// `{% generation %}` marks, for training, what the assistant said. `if true` is a tag that does nothing either, and keeps
-/// the whitespace control of the tag it replaces.
-fn without_generation_tags(source: &str) -> String {
-    let (mut out, mut rest) = (String::with_capacity(source.len()), source);
-    while let Some((before, after)) = rest.split_once("{%") {
-        out.push_str(before);
-        out.push_str("{%");
-        let tag = after.trim_start_matches(['-', '+']).trim_start();
-        let name = tag.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_');
-        let replaced = match tag.strip_suffix(name) {
-            Some("generation") => " if true ",
-            Some("endgeneration") => " endif ",
-            _ => {
-                rest = after;
-                continue;
-            }
-        };
-        out.push_str(after.strip_suffix(tag).map_or("", str::trim_end));
-        out.push_str(replaced);
-        rest = name;
-    }
-    out + rest
 }
 
 /// The text with a mark in place of each special token.

@@ -1,0 +1,193 @@
+//! A chat template's source as minijinja reads it: Jinja that minijinja lacks is rewritten.
+
+/// Rewrites three things that templates use.
+///
+/// - `{% generation %}` marks, for training, what the assistant said. `if true` is a tag that does nothing either, and keeps the whitespace
+///   control of the tag it replaces.
+/// - A sign that changes nothing: `+3`.
+/// - Python's formatting of a literal: `'%s' % x` becomes `'%s'|percent(x)`.
+pub(super) fn translate(source: &str) -> String {
+    let (mut out, mut rest) = (String::with_capacity(source.len()), source);
+    while let Some(at) = rest.find('{') {
+        let (before, after) = rest.split_at(at);
+        out.push_str(before);
+        rest = match after.get(..2) {
+            Some("{#") => copy(after, "#}", &mut out),
+            Some("{{") => expression(copy(after, "{{", &mut out), "}}", &mut out),
+            Some("{%") => tag(copy(after, "{%", &mut out), &mut out),
+            _ => copy(after, "{", &mut out),
+        };
+    }
+    out + rest
+}
+
+/// Copies the text up to the end of `last`, all of it if that does not occur; returns the rest.
+fn copy<'a>(text: &'a str, last: &str, out: &mut String) -> &'a str {
+    let (copied, rest) = text.split_at(text.find(last).map_or(text.len(), |at| at + last.len()));
+    out.push_str(copied);
+    rest
+}
+
+/// Copies a tag, from after its `{%`; returns the rest.
+fn tag<'a>(text: &'a str, out: &mut String) -> &'a str {
+    let named = text.trim_start_matches(['-', '+']).trim_start();
+    let rest = named.trim_start_matches(is_word);
+    let name = &named[..named.len() - rest.len()];
+    let control = text[..text.len() - named.len()].trim_end();
+    match name {
+        "generation" => *out += &format!("{control} if true "),
+        "endgeneration" => *out += &format!("{control} endif "),
+        _ => out.push_str(&text[..text.len() - rest.len()]),
+    }
+    let after = expression(rest, "%}", out);
+    if name != "raw" {
+        return after;
+    }
+    let end = after.match_indices("{%").find(|(at, _)| {
+        let tag = after[at + 2..].trim_start_matches(['-', '+']).trim_start();
+        tag.starts_with("endraw")
+    });
+    let (raw, after) = after.split_at(end.map_or(after.len(), |(at, _)| at));
+    out.push_str(raw);
+    after
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// What an expression's last token was.
+#[derive(PartialEq)]
+enum Last {
+    Operator,
+    Operand,
+    Literal,
+}
+
+/// Copies an expression up to the end of `end`, which strings and brackets may contain; returns the rest.
+fn expression<'a>(text: &'a str, end: &str, out: &mut String) -> &'a str {
+    let (mut rest, mut depth, mut last) = (text, 0_usize, Last::Operator);
+    while let Some(c) = rest.chars().next() {
+        let is_end = |text: &str| text.trim_start_matches(['-', '+']).starts_with(end);
+        if depth == 0 && rest.starts_with(end) {
+            return copy(rest, end, out);
+        }
+        let mut length = c.len_utf8();
+        match c {
+            '"' | '\'' => {
+                length = quoted(rest);
+                last = Last::Literal;
+            }
+            '+' if last == Last::Operator && !is_end(rest) => {
+                rest = &rest[1..];
+                continue;
+            }
+            '%' if last == Last::Literal && !is_end(rest) => {
+                let from = rest[1..].trim_start();
+                let operand = operand(from);
+                *out += "|percent(";
+                expression(operand, end, out);
+                *out += ")";
+                rest = &from[operand.len()..];
+                last = Last::Operand;
+                continue;
+            }
+            '(' | '[' | '{' => {
+                depth += 1;
+                last = Last::Operator;
+            }
+            ')' | ']' | '}' => {
+                depth = depth.saturating_sub(1);
+                last = Last::Operand;
+            }
+            _ if is_word(c) => {
+                length = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
+                let is_operator = ["and", "or", "not", "in", "is", "if", "else", "elif"].contains(&&rest[..length]);
+                last = if is_operator { Last::Operator } else { Last::Operand };
+            }
+            _ if c.is_whitespace() => {}
+            _ => last = Last::Operator,
+        }
+        out.push_str(&rest[..length]);
+        rest = &rest[length..];
+    }
+    rest
+}
+
+/// The length of the string that the text begins with.
+fn quoted(text: &str) -> usize {
+    let mut chars = text.char_indices();
+    let quote = chars.next().map(|(_, quote)| quote);
+    while let Some((at, c)) = chars.next() {
+        if Some(c) == quote {
+            return at + c.len_utf8();
+        }
+        if c == '\\' {
+            chars.next();
+        }
+    }
+    text.len()
+}
+
+/// The operand that the text begins with: a string, a word or something in brackets, with attributes, calls and filters.
+fn operand(text: &str) -> &str {
+    let mut at = text.len() - text.trim_start_matches(['-', '+']).len();
+    loop {
+        let rest = &text[at..];
+        at += match rest.chars().next() {
+            Some('"' | '\'') => quoted(rest),
+            Some('(' | '[' | '{') => bracketed(rest),
+            Some('.') => 1,
+            Some(c) if is_word(c) => rest.find(|c| !is_word(c)).unwrap_or(rest.len()),
+            _ => break,
+        };
+        let rest = &text[at..];
+        let filter = rest.trim_start();
+        match filter.strip_prefix('|') {
+            Some(name) => at = text.len() - name.trim_start().len(),
+            None if rest.starts_with(['.', '(', '[']) || text[..at].ends_with('.') => {}
+            None => break,
+        }
+    }
+    &text[..at]
+}
+
+/// The length of the brackets that the text begins with, and of what they hold.
+fn bracketed(text: &str) -> usize {
+    let (mut at, mut depth) = (0, 0_usize);
+    while let Some(c) = text[at..].chars().next() {
+        match c {
+            '(' | '[' | '{' => depth += 1,
+            ')' | ']' | '}' => depth -= 1,
+            _ => {}
+        }
+        at += if matches!(c, '"' | '\'') { quoted(&text[at..]) } else { c.len_utf8() };
+        if depth == 0 {
+            break;
+        }
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::translate;
+
+    #[test]
+    fn jinja_that_minijinja_lacks_is_rewritten_and_nothing_else() {
+        for (source, wanted) in [
+            ("{{ '%s-%d' % ('a', 3) }}", "{{ '%s-%d' |percent(('a', 3)) }}"),
+            ("{{ '%s' % x.y[0]|upper ~ 'b' }}", "{{ '%s' |percent(x.y[0]|upper) ~ 'b' }}"),
+            ("{% set a = '%' %}{{ 7 % 3 }}", "{% set a = '%' %}{{ 7 % 3 }}"),
+            ("{{ +3 }}{{ 1 + +2 }}{{ [+x] }}", "{{ 3 }}{{ 1 + 2 }}{{ [x] }}"),
+            ("{%+ if x +%}{{ a + b }}{%- else +%}", "{%+ if x +%}{{ a + b }}{%- else +%}"),
+            ("{%- generation -%}{% endgeneration %}", "{%- if true  -%}{% endif  %}"),
+            ("{# {{ +3 }} #}{% raw %}{{ +3 }}{% endraw %}{", "{# {{ +3 }} #}{% raw %}{{ +3 }}{% endraw %}{"),
+            ("{{ {'a': {'b': +1}} }} {{ '}}' }} {{ 'it\\'s' }}", "{{ {'a': {'b': 1}} }} {{ '}}' }} {{ 'it\\'s' }}"),
+            ("{{ '%s' % ", "{{ '%s' |percent()"),
+            ("{{ 'é", "{{ 'é"),
+        ] {
+            assert_eq!(translate(source), wanted, "{source}");
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! JSON whose integers keep all their digits, which `serde_json::Value` would round beyond 64 bits.
+
+use serde_json::Value;
+
+/// Marks a string as the digits of an integer: a character for private use, which no text has a reason to begin with.
+const DIGITS: char = '\u{F8FF}';
+
+/// Parses JSON. An integer beyond 64 bits becomes a string that [`integer`] reads.
+///
+/// # Errors
+/// The parser's, if the text is no JSON.
+pub(crate) fn parse(text: &str) -> serde_json::Result<Value> {
+    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    let (mut quoted, mut escaped) = (false, false);
+    while let Some(c) = rest.chars().next() {
+        let mut length = c.len_utf8();
+        if quoted {
+            quoted = escaped || c != '"';
+            escaped = !escaped && c == '\\';
+        } else if c == '-' || c.is_ascii_digit() {
+            length = rest.find(|c: char| !c.is_ascii_alphanumeric() && !"+-.".contains(c)).unwrap_or(rest.len());
+            let number = &rest[..length];
+            let digits = number.trim_start_matches('-');
+            let is_integer = digits.bytes().all(|byte| byte.is_ascii_digit()) && !digits.starts_with('0');
+            if is_integer && number.parse::<i64>().is_err() && number.parse::<u64>().is_err() {
+                out.extend(['"', DIGITS]);
+                out.push_str(number);
+                out.push('"');
+                rest = &rest[length..];
+                continue;
+            }
+        } else {
+            quoted = c == '"';
+        }
+        let (token, after) = rest.split_at(length);
+        out.push_str(token);
+        rest = after;
+    }
+    serde_json::from_str(&out)
+}
+
+/// The digits of an integer beyond 64 bits, if the string stands for one.
+pub(super) fn integer(text: &str) -> Option<&str> {
+    text.strip_prefix(DIGITS)
+}
