@@ -56,17 +56,18 @@ fn samplings() -> [Sampling; 3] {
 /// and creates nothing, in either order; commands are ready for most rounds, and host work is hidden.
 #[test]
 fn overlapped_rounds_do_what_sequential_rounds_do() {
-    for gpu in gpus() {
+    // A processor takes long for what GPUs run: there one way to choose stands for all.
+    for (gpu, samplings) in gpus().iter().zip([&samplings()[..], &samplings()[..1]]) {
         let [target, draft] = ["models/tales/target", "models/tales/draft"].map(path);
-        overlapped_and_sequential(engine(&gpu, &target, Some(&draft), Tales::capacity()));
+        overlapped_and_sequential(engine(gpu, &target, Some(&draft), Tales::capacity()), samplings);
     }
 }
 
-fn overlapped_and_sequential(mut engine: Engine) {
+fn overlapped_and_sequential(mut engine: Engine, samplings: &[Sampling]) {
     let ends = engine.target().spec().eos_token_id.clone();
     let cases = Tales::cases();
-    for sampling in samplings() {
-        engine.sample_by(&sampling).unwrap();
+    for sampling in samplings {
+        engine.sample_by(sampling).unwrap();
         for case in cases.iter().filter(|case| case.greedy_ids.len() > 40).take(1) {
             for who in ["nobody", "draft model", "draft model, heuristic", "lookup"] {
                 let mut both = [true, false].map(|overlap| {
