@@ -1,7 +1,7 @@
 //! Host work beside the device's: the order in which a round's parts are done changes nothing that anyone sees.
 
 mod common;
-use common::{Tales, engine, gpu, gpus, path, run};
+use common::{Tales, engine, gpu, path, run};
 use foretoken::internals::decode::Engine;
 use foretoken::internals::gpu::Counters;
 use foretoken::internals::sample::{Draw, Processors, Sampling};
@@ -56,18 +56,11 @@ fn samplings() -> [Sampling; 3] {
 /// and creates nothing, in either order; commands are ready for most rounds, and host work is hidden.
 #[test]
 fn overlapped_rounds_do_what_sequential_rounds_do() {
-    // A processor takes long for what GPUs run: there one way to choose stands for all.
-    for (gpu, samplings) in gpus().iter().zip([&samplings()[..], &samplings()[..1]]) {
-        let [target, draft] = ["models/tales/target", "models/tales/draft"].map(path);
-        overlapped_and_sequential(engine(gpu, &target, Some(&draft), Tales::capacity()), samplings);
-    }
-}
-
-fn overlapped_and_sequential(mut engine: Engine, samplings: &[Sampling]) {
+    let mut engine = engine(&gpu(), &path("models/tales/target"), Some(&path("models/tales/draft")), Tales::capacity());
     let ends = engine.target().spec().eos_token_id.clone();
     let cases = Tales::cases();
-    for sampling in samplings {
-        engine.sample_by(sampling).unwrap();
+    for sampling in samplings() {
+        engine.sample_by(&sampling).unwrap();
         for case in cases.iter().filter(|case| case.greedy_ids.len() > 40).take(1) {
             for who in ["nobody", "draft model", "draft model, heuristic", "lookup"] {
                 let mut both = [true, false].map(|overlap| {
