@@ -2,12 +2,15 @@
 
 mod common;
 use common::foreign::Foreign;
-use common::{Tale, Tales, gpu, path, run};
+use common::{Tale, Tales, blueprint_as, gpu, path, run};
+use foretoken::internals::cpu;
 use foretoken::internals::session::{Progress, Session};
 use foretoken::internals::target::{Draft, Target};
 use foretoken::internals::text::{Tokenizer, Translator};
 use foretoken::internals::weights::Folder;
-use foretoken::{Acceptance, GenerateOptions, Generation, LoadOptions, Origin, Prompt, Schedule, Speculation, Stats};
+use foretoken::{
+    Acceptance, GenerateOptions, Generation, LoadOptions, Origin, Prompt, Schedule, Speculation, Stats, WeightDtype,
+};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::rc::Rc;
@@ -46,6 +49,57 @@ fn cases(kinds: &[&str]) -> Vec<Tale> {
     let mut cases = Tales::cases();
     cases.retain(|case| case.greedy_ids.len() > 40);
     kinds.iter().map(|kind| cases.remove(cases.iter().position(|case| case.kind == *kind).unwrap())).collect()
+}
+
+fn tokenizer(folder: &Path) -> Rc<Tokenizer> {
+    let bytes = std::fs::read(folder.join("tokenizer.json")).unwrap();
+    Rc::new(Tokenizer::from_json("tokenizer.json", &bytes).unwrap())
+}
+
+fn translator(draft: &Path) -> Translator {
+    Translator::new(tokenizer(&path("models/tales/target")), tokenizer(draft))
+}
+
+/// Verifies drafts inside characters of 2, 3 and 4 bytes after a prompt that the draft model has read.
+fn check_inside_characters(engine: &mut impl Target) {
+    let prompt = &cases(&["rename"])[0].prompt_ids;
+    let (&pending, head) = prompt.split_last().unwrap();
+    run(engine.prefill(head)).unwrap();
+    while run(engine.catch_up(pending)).unwrap() > 0 {}
+    run(engine.verify(pending, &Draft::Model(4))).unwrap();
+    for character in ["é", "日", "😀"] {
+        let bytes = tokenizer(&path("models/tales/target")).encode(character, false).unwrap();
+        assert!(bytes.len() > 1, "{character}: {bytes:?}");
+        for &byte in &bytes[..bytes.len() - 1] {
+            engine.truncate(head.len());
+            let verified = run(engine.verify(byte, &Draft::Model(4))).unwrap();
+            assert_eq!((verified.draft.len(), verified.ids.len()), (0, 1), "{character}");
+            engine.truncate(head.len());
+            // The draft model still has all that it has read.
+            assert_eq!(run(engine.catch_up(pending)).unwrap(), 0, "{character}");
+        }
+    }
+}
+
+#[test]
+fn a_draft_model_on_the_gpu_reads_nothing_again_after_part_of_a_character() {
+    let foreign = Foreign::new("inside-gpu", ALL);
+    let mut engine = common::engine(&gpu(), &path("models/tales/target"), Some(foreign.folder()), Tales::capacity());
+    engine.translate_by(Box::new(translator(foreign.folder()))).unwrap();
+    check_inside_characters(&mut engine);
+}
+
+#[test]
+fn a_draft_model_on_the_cpu_reads_nothing_again_after_part_of_a_character() {
+    let foreign = Foreign::new("inside-cpu", ALL);
+    let processor = Rc::new(cpu::Processor::new(None));
+    let model = |folder: &Path| {
+        let (blueprint, weights) = blueprint_as(folder, Tales::capacity(), WeightDtype::Auto);
+        run(cpu::Model::load(&processor, &blueprint, &weights, &mut |_| ())).unwrap()
+    };
+    let mut engine = cpu::Engine::new(model(&path("models/tales/target")), Some(model(foreign.folder())));
+    engine.translate_by(Box::new(translator(foreign.folder()))).unwrap();
+    check_inside_characters(&mut engine);
 }
 
 /// Where only the ids are others, translation costs no acceptance: the rounds are those of the shared tokenizer.
@@ -157,12 +211,7 @@ fn a_round_is_two_submissions_and_two_small_readbacks_and_creates_nothing() {
     let gpu = gpu();
     let foreign = Foreign::new("counters", FEWER);
     let mut engine = common::engine(&gpu, &path("models/tales/target"), Some(foreign.folder()), Tales::capacity());
-    let tokenizer = |folder: &Path| {
-        let bytes = std::fs::read(folder.join("tokenizer.json")).unwrap();
-        Rc::new(Tokenizer::from_json("tokenizer.json", &bytes).unwrap())
-    };
-    let translator = Translator::new(tokenizer(&path("models/tales/target")), tokenizer(foreign.folder()));
-    engine.translate_by(Box::new(translator)).unwrap();
+    engine.translate_by(Box::new(translator(foreign.folder()))).unwrap();
     let case = &cases(&["rename"])[0];
     let (&pending, head) = case.prompt_ids.split_last().unwrap();
     run(engine.prefill(head)).unwrap();

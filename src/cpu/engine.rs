@@ -149,6 +149,9 @@ impl Engine {
     fn draft_translated(&mut self, pending: u32, count: usize) -> Result<Vec<u32>> {
         let (Some(model), Some(translation)) = (&mut self.draft, &mut self.translation) else { return Ok(Vec::new()) };
         let (text, read) = translation.text(&self.cached, pending)?;
+        if text.is_empty() {
+            return Ok(text);
+        }
         let read = (read, usize::MAX);
         let (mut drafted, _) = continue_text(model, text.clone(), read, count, &Sampling::default(), None)?;
         if drafted.is_empty() {

@@ -27,10 +27,11 @@ pub(crate) struct Translation {
 }
 
 impl Translation {
-    /// The draft model's tokens for the cached ones and the pending one, and how many of them it has cached.
+    /// The draft model's tokens for the cached ones and the pending one, and how many of them it has cached. Inside a character
+    /// there are none, and the draft model keeps what it has cached.
     pub fn text(&mut self, cached: &[u32], pending: u32) -> Result<(Vec<u32>, usize)> {
         let text = self.by.for_draft(&[cached, &[pending]].concat())?;
-        let head = &text[..text.len().saturating_sub(1)];
+        let Some((_, head)) = text.split_last() else { return Ok((text, 0)) };
         let reused = head.iter().zip(&self.cached).take_while(|(token, cached)| token == cached).count();
         self.cached.truncate(reused);
         Ok((text, reused))
