@@ -157,9 +157,9 @@ pub enum Error {
         /// Why, and what to do.
         reason: String,
     },
-    /// The model computed NaN or infinity: its weights are damaged, or its numbers outgrow f32.
+    /// The model computed NaN or infinity: its keys or values outgrow a KV cache in f16, or its weights are damaged.
     #[error(
-        "the {model} computed logits that are not finite at position {position}: its weights are damaged or not meant for f32"
+        "the {model} computed logits that are not finite at position {position}: load it with kv_dtype f32; if that fails too, its weights are damaged"
     )]
     NonFiniteLogits {
         /// `target` or `draft model`.

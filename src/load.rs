@@ -52,8 +52,13 @@ impl<S: Source + 'static> ModelFiles<S> {
             return Err(Error::BadOption { option: "max_context".into(), value: max_context.to_string(), allowed });
         }
         let kv_dtype = options.context.kv_dtype.unwrap_or_else(|| {
-            let is_wide = |tensor: &Tensor| tensor.dtype == Dtype::F32 && tensor.shape.len() > 1;
-            if checkpoint.weights().iter().any(|(_, tensor)| is_wide(tensor)) { KvDtype::F32 } else { KvDtype::F16 }
+            // Keys of a model made for the range of bf16 may be too large for f16. MLX's bf16 scales of quantised weights do not count.
+            let is_wide = |(name, tensor): (&str, &Tensor)| match tensor.dtype {
+                Dtype::F32 => tensor.shape.len() > 1,
+                Dtype::Bf16 => tensor.shape.len() > 1 && name.ends_with(".weight"),
+                _ => false,
+            };
+            if checkpoint.weights().iter().any(is_wide) { KvDtype::F32 } else { KvDtype::F16 }
         });
         let capacity = Capacity { max_context, prefill_chunk: options.context.prefill_chunk, kv_dtype };
         let blueprint = Blueprint::new(spec, checkpoint.weights(), capacity, options.dtype);

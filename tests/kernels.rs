@@ -1178,6 +1178,42 @@ fn attention_rows_have_the_same_bits_in_any_company() {
     }
 }
 
+/// A key that outgrew f16 is infinite. The rows that see it are not finite, whichever sign their scores have; others keep their bits.
+#[test]
+fn a_score_that_is_not_finite_is_never_dropped() {
+    let mut lab = Lab::new(11);
+    let heads = Heads { window: 300, ..heads(4, 2, 64, 0) };
+    let (width, rows, position) = (heads.heads * heads.head_dim, 8, 400);
+    let q = lab.random.normals(rows * width);
+    for (dtype, serial) in KV_DTYPES.into_iter().flat_map(|dtype| [(dtype, false), (dtype, true)]) {
+        let (cache, mut kv) = random_cache(&mut lab, &heads, dtype, position + rows, Input::Normal);
+        let whole = lab.input(cast_slice(&cache.holding(&kv, 0..position + rows)));
+        // The last is seen by rows 0 to 3 only, because of the window, and the first by rows from 5 on.
+        for (key, sees) in [(position + 5, 5..rows), (position - 150, 0..rows), (position - 296, 0..4)] {
+            for broken in [f32::INFINITY, f32::NEG_INFINITY, f32::NAN] {
+                let at = key * heads.kv_heads * heads.head_dim;
+                let before = kv.k[at];
+                // Only the first KV head's, so half of the query heads.
+                kv.k[at] = broken;
+                let with = lab.input(cast_slice(&cache.holding(&kv, 0..position + rows)));
+                kv.k[at] = before;
+                for kind in attentions(serial) {
+                    let [want, got] =
+                        [&whole, &with].map(|kv| Attend { heads, cache, kv, q: &q, position }.run(&lab, kind));
+                    for (head, (want, got)) in want.chunks(heads.head_dim).zip(got.chunks(heads.head_dim)).enumerate() {
+                        let case = (kind, dtype, key, broken, head / heads.heads, head % heads.heads);
+                        if sees.contains(&(head / heads.heads)) && head % heads.heads < heads.heads / heads.kv_heads {
+                            assert!(got.iter().all(|value| !value.is_finite()), "{case:?}: {got:?}");
+                        } else {
+                            assert!(bits(got) == bits(want), "{case:?}: other bits");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
 // ---- the whole model ----
 
 /// Bounds on max |logit - reference| / max(1, max |reference|): between the oracle and transformers, between the GPU and

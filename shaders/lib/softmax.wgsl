@@ -20,6 +20,14 @@ fn weigh(sum: vec4f, p: vec4f, v: mat4x4f) -> vec4f {
     return fma(vec4f(p.w), v[3], fma(vec4f(p.z), v[2], fma(vec4f(p.y), v[1], fma(vec4f(p.x), v[0], sum))));
 }
 
+// Makes the shares of scores that are not finite NaN, by their bits: comparisons may assume that there are no such numbers. Else an
+// overflow in the KV cache would change a text silently.
+fn or_broken(share: vec4f, score: vec4f) -> vec4f {
+    let bits = bitcast<vec4u>(score);
+    let is_broken = (bits & vec4u(0x7f800000u)) == vec4u(0x7f800000u);
+    return bitcast<vec4f>(select(bitcast<vec4u>(share), bits | vec4u(0x7fc00000u), is_broken));
+}
+
 // Turns `count` scores of four positions into shares; leaves each vector's top and sum.
 fn find_shares(count: u32, thread: u32) {
     let vector = thread / LANES;
@@ -44,7 +52,7 @@ fn find_shares(count: u32, thread: u32) {
         var sum = 0.0;
         for (var t = lane; t < count; t += LANES) {
             let four = shares[vector * FOURS + t];
-            let p = select(vec4f(), exp(four - top), four > vec4f(LOWEST));
+            let p = or_broken(select(vec4f(), exp(four - top), four > vec4f(LOWEST)), four);
             shares[vector * FOURS + t] = p;
             sum = fma(p.w, one.w, fma(p.z, one.z, fma(p.y, one.y, fma(p.x, one.x, sum))));
         }

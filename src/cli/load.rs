@@ -39,7 +39,7 @@ pub(super) struct Room {
     /// faster, so that another one may write another text
     #[arg(long, value_name = "TYPE", default_value = "auto")]
     arithmetic: String,
-    /// Numbers of the KV cache: f32, exact, or f16, half the memory [default: f16, or f32 for a model with weights in f32]
+    /// Numbers of the KV cache: f32, exact, or f16, half the memory [default: f16, or f32 for a model with weights in f32 or bf16]
     #[arg(long, value_name = "TYPE")]
     kv_dtype: Option<String>,
     /// Prompt tokens computed at a time

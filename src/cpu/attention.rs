@@ -246,12 +246,15 @@ impl WithSimd for Together<'_> {
     }
 }
 
-/// Scores -> exp(score - top); returns their sum.
+/// Scores -> exp(score - top); returns their sum, which is NaN if a score is not finite.
 #[inline(always)]
 fn softmax<S: Simd>(simd: S, scores: &mut [f32]) -> f32 {
     let (vectors, rest) = S::as_mut_simd_f32s(scores);
     let mut tops = simd.splat_f32s(f32::NEG_INFINITY);
+    // Zero, or NaN if a score is not finite: an overflow in the cache must not change a text silently.
+    let (zero, mut zeros) = (simd.splat_f32s(0.0), simd.splat_f32s(0.0));
     for vector in &*vectors {
+        zeros = simd.add_f32s(zeros, simd.mul_f32s(*vector, zero));
         // By a comparison: WebAssembly's maximum is many instructions, for the sake of NaN.
         tops = simd.select_f32s(simd.greater_than_f32s(*vector, tops), *vector, tops);
     }
@@ -259,6 +262,7 @@ fn softmax<S: Simd>(simd: S, scores: &mut [f32]) -> f32 {
     for score in &*rest {
         top = if *score > top { *score } else { top };
     }
+    let zero = rest.iter().fold(simd.reduce_sum_f32s(zeros), |zero, score| zero + score * 0.0);
     let (top, mut sums) = (simd.splat_f32s(top), simd.splat_f32s(0.0));
     for vector in vectors {
         *vector = exp(simd, simd.sub_f32s(*vector, top));
@@ -266,5 +270,35 @@ fn softmax<S: Simd>(simd: S, scores: &mut [f32]) -> f32 {
     }
     let last = exp(simd, simd.sub_f32s(simd.partial_load_f32s(rest), top));
     simd.partial_store_f32s(rest, last);
-    rest.iter().fold(simd.reduce_sum_f32s(sums), |sum, score| sum + score)
+    rest.iter().fold(simd.reduce_sum_f32s(sums), |sum, score| sum + score) + zero
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A key that outgrew f16 is infinite, whichever sign its score has.
+    #[test]
+    fn a_score_that_is_not_finite_is_never_dropped() {
+        const DIM: usize = 8;
+        let heads = Heads { heads: 1, kv_heads: 1, head_dim: DIM, rotary: 0, window: 64, scale: 1.0 };
+        for sign in [1.0, -1.0] {
+            for broken in [None, Some(0), Some(3), Some(16)] {
+                let mut cache = Cache::new(heads, KvDtype::F16);
+                let mut qkv = Rows::new(17, 3 * DIM);
+                for row in 0..qkv.len() {
+                    let key = if broken == Some(row) { 1e5 } else { 0.5 };
+                    qkv.row_mut(row)[..DIM].fill(sign);
+                    qkv.row_mut(row)[DIM..2 * DIM].fill(key);
+                    qkv.row_mut(row)[2 * DIM..].fill(1.0);
+                }
+                let q = cache.append(qkv, &[]);
+                let attended = cache.attend(&q);
+                for row in 0..attended.len() {
+                    let is_finite = attended.row(row).iter().all(|value| value.is_finite());
+                    assert_eq!(is_finite, broken.is_none_or(|broken| row < broken), "{sign} {broken:?}: row {row}");
+                }
+            }
+        }
+    }
 }

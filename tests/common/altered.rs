@@ -1,6 +1,7 @@
 //! Models with a file that is not as it should be.
 
 use foretoken::internals::weights::Memory;
+use half::{bf16, f16};
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};
 use serde_json::{Map, Value, json};
@@ -51,6 +52,33 @@ pub fn overflowing(folder: &Path) -> Memory {
         let largest: Vec<u8> = f32::MAX.to_le_bytes().repeat(shape.iter().product());
         let mut views: Vec<_> = tensors.tensors().into_iter().filter(|(other, _)| other != name).collect();
         views.push((name.into(), TensorView::new(Dtype::F32, shape, &largest).unwrap()));
+        safetensors::serialize(views, None).unwrap()
+    })
+}
+
+/// As bf16, with keys larger by `scale`, a power of two, and queries smaller by it: the same function.
+pub fn with_large_keys(folder: &Path, scale: f32) -> Memory {
+    altered(folder, "model.safetensors", |bytes| {
+        let tensors = SafeTensors::deserialize(&bytes).unwrap();
+        let scaled: Vec<(String, Vec<usize>, Vec<u8>)> = tensors
+            .tensors()
+            .into_iter()
+            .map(|(name, tensor)| {
+                assert_eq!(tensor.dtype(), Dtype::F16);
+                let by = if name.contains("k_proj") {
+                    scale
+                } else if name.contains("q_proj") {
+                    1.0 / scale
+                } else {
+                    1.0
+                };
+                let widened = tensor.data().as_chunks::<2>().0.iter().map(|&half| f16::from_le_bytes(half).to_f32());
+                let bytes = widened.flat_map(|value| bf16::from_f32(value * by).to_le_bytes()).collect();
+                (name, tensor.shape().to_vec(), bytes)
+            })
+            .collect();
+        let view = |(name, shape, bytes)| (name, TensorView::new(Dtype::BF16, shape, bytes).unwrap());
+        let views = scaled.iter().map(|(name, shape, bytes)| view((name.as_str(), shape.clone(), bytes.as_slice())));
         safetensors::serialize(views, None).unwrap()
     })
 }
