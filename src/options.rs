@@ -19,6 +19,8 @@ pub use drafting::{Acceptance, DrafterChoice, DraftingOptions, LookupRule, Sched
 pub use generate::{GenerateOptions, MAX_TOP_LOGPROBS};
 pub use load::{Arithmetic, ArithmeticChoice, ContextOptions, DeviceChoice, KvDtype, LoadOptions, WeightDtype};
 pub(crate) use read::Given;
+#[cfg(feature = "cli")]
+pub(crate) use sampling::MAX_SEED;
 pub use sampling::{DoSample, SamplingOptions, SamplingValues};
 use serde::{Deserialize, Serialize};
 

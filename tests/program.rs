@@ -188,6 +188,36 @@ fn several_texts_are_written_behind_one_prompt() {
     let greedy = self::run(&["generate", "Once", "--num-return-sequences", "2"]);
     assert_eq!(greedy.code, 2);
     assert!(greedy.err.contains("--num-return-sequences: 2") && greedy.err.contains("--do-sample"), "{}", greedy.err);
+    // The second seed would be too large, which is said before a text is written.
+    let most = ((1u64 << 53) - 1).to_string();
+    let last = self::run(&[&generate[..], &[&most, "--num-return-sequences", "2", "--json"]].concat());
+    assert_eq!((last.code, last.out.as_str()), (2, ""), "{}", last.err);
+    assert!(last.err.contains("--seed") || last.err.contains("seed"), "{}", last.err);
+    let only = json(&[&generate[..], &[&most, "--num-return-sequences", "1"]].concat());
+    assert_eq!(only["stats"]["seed"].to_string(), most);
+}
+
+/// They would wrap around to 0 or 1 in 32 bits.
+#[test]
+fn numbers_beyond_32_bits_mean_what_they_say() {
+    let tale = tale();
+    let prompt = tale["prompt"].as_str().unwrap();
+    for device in ["webgpu", "cpu"] {
+        let written = |flags: &[&str]| {
+            let ids =
+                &json(&[&["generate", prompt, "--no-assistant", "--device", device], flags].concat())["token_ids"];
+            counts(ids)
+        };
+        let drawn = ["--max-new-tokens", "16", "--do-sample", "--seed", "3", "--top-k"];
+        assert_eq!(written(&[&drawn[..], &["4294967297"]].concat()), written(&[&drawn[..], &["0"]].concat()));
+        // It would end after 16 tokens.
+        let room = ["--max-context", "128", "--max-new-tokens"];
+        for long in ["4294967296", "18446744073709551615"] {
+            let ids = written(&[&room[..], &[long, "--min-new-tokens", long]].concat());
+            assert_eq!(ids, written(&[&room[..], &["128", "--min-new-tokens", "128"]].concat()), "{device}");
+            assert!(ids.len() > 16);
+        }
+    }
 }
 
 #[test]

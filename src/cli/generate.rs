@@ -7,7 +7,7 @@ use super::writer::{self, Targets, Writer};
 use super::{Failure, bad_prompt, print_json};
 use crate::error::{Error, Result};
 use crate::gpu::DeviceInfo;
-use crate::options::{DoSample, GenerateOptions, LoadOptions};
+use crate::options::{DoSample, GenerateOptions, LoadOptions, MAX_SEED};
 use crate::session::{Generation, Prompt};
 use crate::text::Message;
 use crate::weights::Source;
@@ -74,10 +74,17 @@ pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
             (count.to_string(), "1, or more with --do-sample: the most likely text is only one".into());
         return Err(Error::BadOption { option: "num_return_sequences".into(), value, allowed }.into());
     }
+    if let Some(seed) = options.sampling.seed
+        && seed.checked_add(count as u64 - 1).is_none_or(|last| last > MAX_SEED)
+    {
+        let allowed = format!("up to {MAX_SEED} for the last text, with --num-return-sequences {count}");
+        return Err(Error::BadOption { option: "seed".into(), value: seed.to_string(), allowed }.into());
+    }
     let mut writer = writer::load(&args.pair, &args.targets, &load).await?;
-    for _ in 0..count {
+    let first = options.sampling.seed;
+    for text in 0..count as u64 {
+        options.sampling.seed = first.map(|first| first + text);
         write(args, json, &mut writer, &load, &prompt, &options).await?;
-        options.sampling.seed = options.sampling.seed.map(|seed| seed + 1);
     }
     Ok(())
 }

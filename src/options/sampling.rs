@@ -42,7 +42,7 @@ options! {
 }
 
 /// The largest seed: JavaScript knows larger numbers only roughly.
-const MAX_SEED: u64 = (1 << 53) - 1;
+pub(crate) const MAX_SEED: u64 = (1 << 53) - 1;
 
 /// Whether tokens are drawn at random.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -50,7 +50,7 @@ pub(crate) fn sampling(
         biases.push(Bias { after: after.to_vec(), ..Bias::ban(token) });
     }
     if options.min_new_tokens > 0 {
-        let until = (prompt_len + options.min_new_tokens) as u32;
+        let until = u32::try_from(prompt_len.saturating_add(options.min_new_tokens)).unwrap_or(u32::MAX);
         biases.extend(spec.eos_token_id.iter().map(|&id| Bias { until, ..Bias::ban(id) }));
     }
     let processors = Processors {
