@@ -462,6 +462,7 @@ fn bench_has_every_key() {
     );
     assert!(rounds["readback_bytes"].as_u64().unwrap() <= 256);
     assert!(rounds["dispatches_per_layer"].as_u64().unwrap() <= 6);
+    assert_keys(&report["sampling"], &["vocab", "ms_per_row"]);
     assert_keys(&report["lookup"], &["tokens", "read_ms", "round_us"]);
     assert!(report["lookup"]["round_us"].as_f64().unwrap() < 200.0, "{}", report["lookup"]);
     // However large the models are.

@@ -4,7 +4,7 @@ mod common;
 
 use common::sampling::{Case, Penalised, cases, chi_square, chi_square_p, penalised, rename_ties};
 use foretoken::internals::sample::{
-    Bias, Draw, Processors, Sampling, choose, draw, gumbel, log_sum_exp, most_likely, softmax, stream,
+    Bias, Draw, Processors, Sampling, choose, draw, gumbel, log_sum_exp, most_likely, softmax, stream, uniform,
 };
 
 #[test]
@@ -138,5 +138,96 @@ fn biases_come_before_the_rest_and_know_their_place() {
         let mut logits = vec![0.0; 4];
         processors.apply(&mut logits, history);
         assert_eq!(logits, expected);
+    }
+}
+
+/// What top-p keeps, as it is defined: all tokens are sorted.
+fn nucleus_by_sorting(logits: &mut [f32], top_p: f32) {
+    let probabilities = softmax(logits);
+    let mut order: Vec<usize> = (0..logits.len()).collect();
+    order.sort_by(|&a, &b| (logits[a] + 0.0).total_cmp(&(logits[b] + 0.0)).then(b.cmp(&a)));
+    let mut sum = 0f64;
+    for &token in &order[..order.len() - 1] {
+        sum += f64::from(probabilities[token]);
+        if sum > f64::from(1.0 - top_p) {
+            break;
+        }
+        logits[token] = f32::NEG_INFINITY;
+    }
+}
+
+/// Penalties, as they are defined: the text is sorted.
+fn penalties_by_sorting(processors: &Processors, logits: &mut [f32], history: &[u32]) {
+    let mut seen: Vec<(u32, bool)> =
+        history.iter().enumerate().map(|(at, token)| (*token, at >= processors.prompt_len)).collect();
+    seen.sort_unstable();
+    for same in seen.chunk_by(|(a, _), (b, _)| a == b) {
+        let count = same.iter().filter(|(_, generated)| *generated).count() as f32;
+        if let Some(logit) = logits.get_mut(same[0].0 as usize) {
+            let penalty = processors.repetition_penalty;
+            let penalised = if *logit < 0.0 { *logit * penalty } else { *logit / penalty };
+            *logit = penalised - processors.frequency_penalty * count - processors.presence_penalty * count.min(1.0);
+        }
+    }
+}
+
+/// Numbers that look random, below `below`.
+fn numbers(seed: u64) -> impl FnMut(usize) -> usize {
+    let mut next = 0;
+    move |below| {
+        next += 1;
+        (uniform(seed, stream::TARGET, next) * below as f32) as usize
+    }
+}
+
+#[test]
+fn what_is_not_sorted_changes_no_bit() {
+    let bits = |logits: &[f32]| logits.iter().map(|logit| logit.to_bits()).collect::<Vec<_>>();
+    for case in 0..600 {
+        let mut number = numbers(case);
+        let vocab = [1, 2, 3, 50, 1000, 20_000][number(6)];
+        // Coarse ones are often equal, flat ones are all likely, and single ones are banned.
+        let (range, step) = ([0.0, 1.0, 10.0, 60.0, 300.0][number(5)], [1.0, 8.0, 4096.0][number(3)]);
+        let mut logits: Vec<f32> =
+            (0..vocab).map(|_| ((number(1 << 20) as f32 / 1_048_576.0 - 0.5) * range * step).round() / step).collect();
+        for _ in 0..number(4) {
+            logits[number(vocab)] = [f32::NEG_INFINITY, -0.0, f32::MIN, 0.0][number(4)];
+        }
+        if case == 0 {
+            logits.fill(f32::NEG_INFINITY);
+        }
+        let top_p = [0.9, 0.5, 0.1, 0.999, 1.0 - f32::EPSILON, f32::MIN_POSITIVE, 0.75][number(7)];
+        let (mut found, mut expected) = (logits.clone(), logits.clone());
+        Processors { top_p, ..Processors::default() }.filter(&mut found);
+        nucleus_by_sorting(&mut expected, top_p);
+        assert!(bits(&found) == bits(&expected), "case {case}: {vocab} tokens, top_p {top_p}");
+
+        let history: Vec<u32> = (0..number(300)).map(|_| number(vocab + 2) as u32).collect();
+        let processors = Processors {
+            repetition_penalty: [1.0, 1.3][number(2)],
+            presence_penalty: [0.5, -0.25][number(2)],
+            frequency_penalty: [0.0, 0.125][number(2)],
+            prompt_len: number(history.len() + 2),
+            ..Processors::default()
+        };
+        let (mut found, mut expected) = (logits.clone(), logits);
+        processors.adjust(&mut found, &history);
+        penalties_by_sorting(&processors, &mut expected, &history);
+        assert!(bits(&found) == bits(&expected), "case {case}: {processors:?}");
+    }
+}
+
+/// Sums that meet 1 - top_p exactly: the order of addition could decide.
+#[test]
+fn ties_with_top_p_change_no_bit() {
+    for vocab in 2..200 {
+        for kept in 1..vocab {
+            let top_p = kept as f32 / vocab as f32;
+            let logits: Vec<f32> = (0..vocab).map(|token| (token % 3) as f32 * 1e-7).collect();
+            let (mut found, mut expected) = (logits.clone(), logits);
+            Processors { top_p, ..Processors::default() }.filter(&mut found);
+            nucleus_by_sorting(&mut expected, top_p);
+            assert_eq!(found, expected, "{kept} of {vocab}");
+        }
     }
 }

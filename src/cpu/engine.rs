@@ -1,6 +1,7 @@
 //! A target and, where there is one, its draft model on the CPU: rounds that are computed when they are waited for.
 
 use super::model::Model;
+use super::parts::for_each_part;
 use super::rows::Rows;
 use super::turn::Turn;
 use crate::constraint::{Constrained, Shared};
@@ -165,25 +166,26 @@ impl Engine {
 
     /// The target's ids behind the pending token and each draft token.
     fn ids(&self, logits: &Rows, pending: u32, draft: &[u32], drawn_from: &[Vec<f32>]) -> Result<Vec<u32>> {
-        let mut history = [&self.cached[..], &[pending]].concat();
+        let text = [&self.cached[..], &[pending], draft].concat();
+        let position = self.cached.len();
         let masks = match &self.constraint {
-            Some(constraint) => constraint.borrow_mut().masks(&history, draft)?,
+            Some(constraint) => constraint.borrow_mut().masks(&text[..=position], draft)?,
             None => Vec::new(),
         };
-        let mut ids = Vec::new();
-        for row in 0..logits.len() {
+        let (words, sampling) = (masks.len() / logits.len(), &self.sampling);
+        let mut ids = vec![None; logits.len()];
+        for_each_part(&mut ids, 1, |row, id| {
             let proposed = draft.get(row).map(|&id| (id, drawn_from.get(row).map(|logits| &logits[..])));
             let mut processed = logits.row(row).to_vec();
-            let words = masks.len() / logits.len();
             if words > 0 {
                 mask(&mut processed, &masks[row * words..][..words]);
             }
-            let id = choose(&mut processed, &self.sampling, &history, proposed)
-                .ok_or(Error::NonFiniteLogits { model: "target".into(), position: history.len() - 1 })?;
-            ids.push(id);
-            history.extend(draft.get(row));
-        }
-        Ok(ids)
+            id.fill(choose(&mut processed, sampling, &text[..=position + row], proposed));
+        });
+        let finite = |(row, id): (usize, Option<u32>)| {
+            id.ok_or(Error::NonFiniteLogits { model: "target".into(), position: position + row })
+        };
+        ids.into_iter().enumerate().map(finite).collect()
     }
 
     /// What is told of the target's ids and the draft tokens in their places, where it is asked for.

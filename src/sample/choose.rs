@@ -36,7 +36,7 @@ pub fn choose(
         from = recovered(&p, &q);
     }
     let mut best = (0.0, 0);
-    for (token, p) in from.into_iter().enumerate() {
+    for (token, p) in from.into_iter().enumerate().filter(|(_, p)| *p > 0.0) {
         let score = p / exponential(seed, stream::TARGET, position, token as u32);
         if score > best.0 {
             best = (score, token as u32);

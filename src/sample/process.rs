@@ -141,13 +141,16 @@ impl Processors {
     }
 
     fn penalise(&self, logits: &mut [f32], history: &[u32]) {
-        let mut seen: Vec<(u32, bool)> =
-            history.iter().enumerate().map(|(at, token)| (*token, at >= self.prompt_len)).collect();
-        seen.sort_unstable();
-        for same in seen.chunk_by(|(a, _), (b, _)| a == b) {
-            let count = same.iter().filter(|(_, generated)| *generated).count() as f32;
-            if let Some(logit) = logits.get_mut(same[0].0 as usize) {
-                let penalty = self.repetition_penalty;
+        // One more than how often each token was generated; 0: the text does not have it.
+        let mut counts = vec![0u32; logits.len()];
+        for (at, &token) in history.iter().enumerate() {
+            if let Some(count) = counts.get_mut(token as usize) {
+                *count = (*count).max(1) + u32::from(at >= self.prompt_len);
+            }
+        }
+        for (logit, count) in logits.iter_mut().zip(counts) {
+            if let Some(count) = count.checked_sub(1) {
+                let (penalty, count) = (self.repetition_penalty, count as f32);
                 let penalised = if *logit < 0.0 { *logit * penalty } else { *logit / penalty };
                 *logit = penalised - self.frequency_penalty * count - self.presence_penalty * count.min(1.0);
             }
@@ -173,18 +176,51 @@ impl Processors {
     /// lowest ids remain; transformers leaves that open.
     fn keep_nucleus(&self, logits: &mut [f32]) {
         let probabilities = softmax(logits);
-        let mut order: Vec<usize> = (0..logits.len()).collect();
-        // Adding 0 makes one of the two zeros.
-        order.sort_by(|&a, &b| (logits[a] + 0.0).total_cmp(&(logits[b] + 0.0)).then(b.cmp(&a)));
-        let mut sum = 0f64;
-        for &token in &order[..order.len() - 1] {
-            sum += f64::from(probabilities[token]);
-            if sum > f64::from(1.0 - self.top_p) {
-                break;
+        let most = f64::from(1.0 - self.top_p);
+        // Even all together, tokens below this probability sum up to half of `most`: they go, and only the others are sorted.
+        let least = (most / 2.0 / logits.len() as f64) as f32;
+        let (low, high): (Vec<usize>, Vec<usize>) = (0..logits.len()).partition(|&token| probabilities[token] < least);
+        let sum = low.iter().map(|&token| f64::from(probabilities[token])).sum();
+        let removed = match removed_before(logits, &probabilities, high, sum, most, UNSURE) {
+            Some(high) => [low, high].concat(),
+            // By the order of addition, it may be one more or one less.
+            None => {
+                let all = (0..logits.len()).collect();
+                removed_before(logits, &probabilities, all, 0.0, most, 0.0).unwrap_or_default()
             }
-            logits[token] = f32::NEG_INFINITY;
+        };
+        removed.into_iter().for_each(|token| logits[token] = f32::NEG_INFINITY);
+    }
+}
+
+/// How far two sums of the same probabilities may be apart, by the order of addition: far more than 2^-52 for each.
+const UNSURE: f64 = 1e-8;
+
+/// The least likely of `tokens`, in order, as long as they and what was removed before them, `sum`, are at most `most`. The last one
+/// stays. `None` if a sum is too close to `most`, by this part of it.
+fn removed_before(
+    logits: &[f32],
+    probabilities: &[f32],
+    mut tokens: Vec<usize>,
+    mut sum: f64,
+    most: f64,
+    unsure: f64,
+) -> Option<Vec<usize>> {
+    // Adding 0 makes one of the two zeros.
+    tokens.sort_unstable_by(|&a, &b| (logits[a] + 0.0).total_cmp(&(logits[b] + 0.0)).then(b.cmp(&a)));
+    tokens.pop()?;
+    for (at, &token) in tokens.iter().enumerate() {
+        sum += f64::from(probabilities[token]);
+        // Also where it is NaN.
+        if unsure > 0.0 && !((sum - most).abs() > unsure * most) {
+            return None;
+        }
+        if sum > most {
+            tokens.truncate(at);
+            break;
         }
     }
+    Some(tokens)
 }
 
 /// Removes the tokens that a constraint does not allow: those whose bit is not set in `allowed` [vocab / 32 in whole words]. What

@@ -5,6 +5,7 @@ use crate::decode::Model;
 use crate::device::Engine;
 use crate::error::Result;
 use crate::options::LookupRule;
+use crate::sample::{Draw, Processors, Sampling};
 use crate::speculate::{Drafter, PromptLookup};
 use crate::target::{Draft, Target};
 use serde::Serialize;
@@ -73,6 +74,14 @@ pub(super) struct Verify {
     pub rows: [usize; ROWS.len()],
     pub ms: [f64; ROWS.len()],
     pub ratio: [f64; ROWS.len()],
+}
+
+/// Choice of tokens with top-p instead of greedily.
+#[derive(Serialize)]
+pub(super) struct SamplingCost {
+    pub vocab: usize,
+    /// What each row of a verify takes longer.
+    pub ms_per_row: f64,
 }
 
 /// What one round asks of the device.
@@ -204,6 +213,33 @@ pub(super) async fn verify(engine: &mut Engine, cached: usize, effort: Effort, l
         all.insert(0, Verify { kv_length, rows: ROWS, ms, ratio: ms.map(|time| time / ms[0]) });
     }
     Ok(all)
+}
+
+/// Verifies rows greedily and with top-p, and compares. Nothing where there is no time for it.
+pub(super) async fn sampling(engine: &mut Engine, effort: Effort, limit: &Limit) -> Result<Option<SamplingCost>> {
+    let (vocab, rows) = (engine.spec().map_or(0, |spec| spec.vocab_size), ROWS[3]);
+    let draft = draft(engine, rows);
+    let processors = Processors { top_p: 0.9, ..Processors::default() };
+    let drawn = Sampling { processors, draw: Draw::Coupled, ..Sampling::default() };
+    let mut ms = [f64::NAN; 2];
+    for (sampling, ms) in [drawn, Sampling::default()].iter().zip(&mut ms) {
+        engine.sample_by(sampling)?;
+        let mut seconds = Vec::new();
+        for repeat in 0..=effort.rounds {
+            if limit.over() {
+                break;
+            }
+            engine.truncate(KV_LENGTHS[0]);
+            let began = Instant::now();
+            engine.verify(1, &draft).await?;
+            if repeat > 0 {
+                seconds.push(began.elapsed().as_secs_f64());
+            }
+        }
+        *ms = 1e3 * median(seconds);
+    }
+    let ms_per_row = (ms[0] - ms[1]) / rows as f64;
+    Ok(ms_per_row.is_finite().then(|| SamplingCost { vocab, ms_per_row: ms_per_row.max(0.0) }))
 }
 
 /// What a round asks of a GPU once everything that it needs is there.

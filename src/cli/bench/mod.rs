@@ -140,6 +140,7 @@ async fn measure(
     let limit = parts.begin("decode");
     let decode = measure::decode(engine, effort, probe_gb_per_s, &limit).await?;
     let rounds = measure::rounds(engine).await?;
+    let sampling = measure::sampling(engine, effort, &limit).await?;
     parts.end(limit);
     let (mut overlap, mut tasks, mut phases, mut loss) = Default::default();
     if let Subject::Session(mut session) = subject {
@@ -166,6 +167,7 @@ async fn measure(
         verify,
         prefill,
         rounds,
+        sampling,
         lookup: measure::lookup(),
         memory,
         overlap,

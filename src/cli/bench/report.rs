@@ -2,7 +2,7 @@
 
 use super::super::inspect::Bytes;
 use super::loss::Loss;
-use super::measure::{Decode, Lookup, Memory, Prefill, Rounds, Verify};
+use super::measure::{Decode, Lookup, Memory, Prefill, Rounds, SamplingCost, Verify};
 use super::overlap::Overlap;
 use super::tasks::{Phase, Task};
 use crate::gpu::{Arithmetic, DeviceInfo};
@@ -22,6 +22,7 @@ pub(super) struct Report {
     pub prefill: Prefill,
     pub verify: Vec<Verify>,
     pub rounds: Option<Rounds>,
+    pub sampling: Option<SamplingCost>,
     pub lookup: Lookup,
     pub memory: Memory,
     pub overlap: Vec<Overlap>,
@@ -64,6 +65,9 @@ impl Display for Report {
                 "round    submits {submits}, blocking readbacks {blocking_readbacks} ({readback_bytes} bytes), "
             )?;
             writeln!(f, "creates {creates}, dispatches {dispatches} ({dispatches_per_layer} per layer)")?;
+        }
+        if let Some(SamplingCost { vocab, ms_per_row }) = self.sampling {
+            writeln!(f, "sampling {ms_per_row:.3} ms a row more with top-p than greedily ({vocab} tokens)")?;
         }
         let Lookup { tokens, read_ms, round_us } = lookup;
         writeln!(f, "lookup   {round_us:.2} µs a round in a text of {tokens} tokens, {read_ms:.1} ms to read it")?;
