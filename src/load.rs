@@ -149,7 +149,8 @@ impl Session {
             None => {}
             Some(source) => match open_assistant(source, options, context).await {
                 Err(error) => pair.warnings.push(without_assistant(&error)),
-                Ok((assistant, other)) => {
+                Ok((mut assistant, other)) => {
+                    assistant.blueprint.shares_sampler = true;
                     if let Some(difference) = tokenizer.difference(&other) {
                         pair.warnings.push(translated(&difference));
                         pair.tokenizers = Some([tokenizer.clone(), Rc::new(other)]);
@@ -203,7 +204,8 @@ impl<S: Source, A: Source> Pair<S, A> {
         let engine = match device {
             Device::Gpu(gpu) => {
                 let Blueprint { spec, capacity, .. } = &target.blueprint;
-                let buffers = RoundBuffers::new(gpu, capacity, spec.vocab_size)?;
+                let allocate = || RoundBuffers::new(gpu, capacity, spec.vocab_size);
+                let buffers = gpu.allocating("the sampler", target.blueprint.sampler_bytes(), allocate).await?;
                 let model = target.put(gpu, &buffers, &mut progress).await?;
                 let draft = match assistant {
                     Some(assistant) => or_warning(assistant.put(gpu, &buffers, &mut progress).await, &mut warnings)?,

@@ -1,7 +1,7 @@
 //! How many bytes a model needs on the GPU: known before anything is allocated, and the sizes that are allocated.
 
 use crate::error::{Error, Result};
-use crate::gpu::{DeviceInfo, KvDtype};
+use crate::gpu::{DeviceInfo, Kernel, KvDtype};
 use crate::model::{Blueprint, MatrixPlan, Memory, ModelSpec, Op, Output, Section};
 use crate::target::MAX_DRAFT;
 
@@ -77,6 +77,11 @@ impl CacheSizes {
     }
 }
 
+/// Bytes of the two lists of remaining tokens that a sampler needs for a target of `vocab` tokens: by segments, and one after the other.
+pub(super) fn remaining_tokens(vocab: usize) -> [u64; 2] {
+    [vocab.next_multiple_of(Kernel::SEGMENT), logits_stride(vocab)].map(|row| 4 * ((MAX_DRAFT + 1) * row) as u64)
+}
+
 impl Sizes {
     pub fn new(blueprint: &Blueprint) -> Self {
         let Blueprint { spec, plan, capacity, .. } = blueprint;
@@ -117,13 +122,23 @@ impl Blueprint {
         Memory {
             weights: bytes.iter().sum::<u64>() + sizes.vectors,
             kv: cache.layer_kv * spec.layers.len() as u64,
-            scratch: rows + sizes.logits + cache.partial + cache.norms + sizes.tables.iter().sum::<u64>(),
+            scratch: rows
+                + sizes.logits
+                + cache.partial
+                + cache.norms
+                + sizes.tables.iter().sum::<u64>()
+                + self.sampler_bytes(),
             read_per_token: read.sum::<u64>() + sizes.vectors,
         }
     }
 
+    /// Bytes of the sampler's large buffers.
+    pub(crate) fn sampler_bytes(&self) -> u64 {
+        if self.shares_sampler { 0 } else { remaining_tokens(self.spec.vocab_size).iter().sum() }
+    }
+
     /// The buffers of a GPU that one binding has to hold whole, with their bytes; matrices are split instead.
-    pub fn unsplit(&self) -> [(&'static str, u64); 4] {
+    pub fn unsplit(&self) -> [(&'static str, u64); 5] {
         let sizes = Sizes::new(self);
         let cache = CacheSizes::new(&self.spec, self.capacity.kv_dtype, self.capacity.max_context);
         [
@@ -131,6 +146,7 @@ impl Blueprint {
             ("the attention blocks", cache.partial),
             ("the logits", sizes.logits),
             ("the MLP rows", sizes.mlp),
+            ("the sampler", remaining_tokens(self.spec.vocab_size)[0]),
         ]
     }
 

@@ -1,6 +1,7 @@
 //! The buffers of a round, which target and draft model share: token ids, and how tokens are chosen.
 
 use super::dims::SamplingBlock;
+use super::memory::remaining_tokens;
 use crate::error::Result;
 use crate::gpu::{Buffer, Gpu};
 use crate::model::Capacity;
@@ -48,6 +49,10 @@ pub struct RoundBuffers {
     /// The text, pending included.
     pub(super) text: Buffer,
     pub(super) biases: Buffer,
+    /// Tokens that may remain in each row, by segments [rows, vocab in whole segments].
+    pub(super) found: Buffer,
+    /// The same tokens, one after the other [rows, vocab].
+    pub(super) list: Buffer,
 }
 
 impl RoundBuffers {
@@ -57,7 +62,10 @@ impl RoundBuffers {
     /// As [`Gpu::buffer`].
     pub fn new(gpu: &Gpu, capacity: &Capacity, vocab: usize) -> Result<Self> {
         let behind_ids = capacity.prefill_chunk.max((MAX_DRAFT + 1) * logprob_words(MAX_TOP_LOGPROBS));
+        let [found, list] = remaining_tokens(vocab);
         Ok(Self {
+            found: gpu.buffer("the sampler", found)?,
+            list: gpu.buffer("the sampler", list)?,
             tokens: gpu.buffer("round", 4 * (CHUNK + behind_ids) as u64)?,
             sampling: gpu.buffer("sampling", size_of::<SamplingBlock>() as u64)?,
             seen: gpu.buffer("seen tokens", 4 * vocab.div_ceil(32) as u64)?,

@@ -3,7 +3,7 @@
 use super::dims::{SampleDims, SamplingBlock};
 use super::forward::Model;
 use super::invariance::Variants;
-use super::memory::logits_stride;
+use super::memory::{logits_stride, remaining_tokens};
 use super::node::{Choice, Grid, Node, Pass};
 use super::round::{CHUNK, DRAFTS, RoundBuffers};
 use crate::error::{Error, Result};
@@ -124,7 +124,7 @@ impl Sampler {
         let blocks = uniforms.upload(gpu, "sampling dimensions")?;
         let mask_words = if recipe.masked { vocab.div_ceil(32) } else { 0 };
         let masks = gpu.buffer("masks", 4 * u64::from(mask_words) * (MAX_DRAFT + 1) as u64)?;
-        let looks = |model: &Model| Look::new(gpu, model, recipe.filter);
+        let looks = |model: &Model| Look::new(gpu, model, buffers);
         let (look, draft_look) = (looks(target)?, draft.map(looks).transpose()?);
         let report =
             recipe.logprobs.map(|top| Report::new(gpu, target, top, recipe.masked || recipe.adjust)).transpose()?;
@@ -274,16 +274,21 @@ struct Look {
 }
 
 impl Look {
-    fn new(gpu: &Gpu, model: &Model, filters: bool) -> Result<Self> {
+    fn new(gpu: &Gpu, model: &Model, buffers: &RoundBuffers) -> Result<Self> {
+        // Both models use the same lists, one after the other, unless the draft model needs longer ones.
+        let [found, list] = remaining_tokens(model.spec().vocab_size);
+        let or_own = |shared: &Buffer, bytes| {
+            if bytes <= shared.size() { Ok(shared.clone()) } else { gpu.buffer("the sampler", bytes) }
+        };
         let words = |what: &str, words: usize| gpu.buffer(what, 4 * ((MAX_DRAFT + 1) * words) as u64);
-        let (segments, vocab) = (segments(model) as usize, logits_stride(model.spec().vocab_size));
+        let segments = segments(model) as usize;
         Ok(Self {
             largest: words("largest logits", segments * Kernel::SEGMENT / 16)?,
             tops: words("largest logits", segments * 2)?,
             cuts: words("remaining tokens", 5)?,
-            found: words("remaining tokens", if filters { segments * Kernel::SEGMENT } else { 0 })?,
+            found: or_own(&buffers.found, found)?,
             counts: words("remaining tokens", segments)?,
-            list: words("remaining tokens", if filters { vocab } else { 0 })?,
+            list: or_own(&buffers.list, list)?,
             bests: words("best tokens", segments * 4)?,
         })
     }
@@ -301,7 +306,7 @@ pub(super) fn block(sampling: &Sampling) -> SamplingBlock {
         seed_low: sampling.seed as u32,
         seed_high: (sampling.seed >> 32) as u32,
         temperature: processors.temperature,
-        top_k: processors.top_k as u32,
+        top_k: processors.top_k.min(u32::MAX as usize) as u32,
         top_p: processors.top_p,
         min_p: processors.min_p,
         repetition_penalty: processors.repetition_penalty,

@@ -20,6 +20,8 @@ pub struct Blueprint {
     pub capacity: Capacity,
     /// What products of quantised weights are to be computed with.
     pub arithmetic: ArithmeticChoice,
+    /// Whether it is a draft model, which uses the buffers of its target's sampler.
+    pub shares_sampler: bool,
 }
 
 impl Blueprint {
@@ -36,14 +38,14 @@ impl Blueprint {
         let plan = Plan::new(&spec);
         let sections = plan.matrices.iter().map(|matrix| sections(weights, matrix, wanted)).collect::<Result<_>>()?;
         plan.vectors.iter().try_for_each(|vector| check_vector(weights, vector))?;
-        Ok(Self { spec, plan, sections, capacity, arithmetic: ArithmeticChoice::F32 })
+        Ok(Self { spec, plan, sections, capacity, arithmetic: ArithmeticChoice::F32, shares_sampler: false })
     }
 
     /// That of a model whose matrices would be stored as f16.
     pub fn without_weights(spec: ModelSpec, capacity: Capacity, wanted: WeightDtype) -> Self {
         let plan = Plan::new(&spec);
         let sections = plan.matrices.iter().map(|matrix| Section::all(matrix, Dtype::F16, wanted)).collect();
-        Self { spec, plan, sections, capacity, arithmetic: ArithmeticChoice::F32 }
+        Self { spec, plan, sections, capacity, arithmetic: ArithmeticChoice::F32, shares_sampler: false }
     }
 
     /// Bytes of the keys and values of so many positions.
@@ -76,7 +78,7 @@ pub struct Memory {
     pub weights: u64,
     /// The KV cache.
     pub kv: u64,
-    /// Activations, logits, tables.
+    /// Activations, logits, tables; on a GPU also the lists of the sampler.
     pub scratch: u64,
     /// What a step of one token reads of the weights: all but an embedding table that is not the LM head too.
     pub read_per_token: u64,
