@@ -75,9 +75,9 @@ pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
         return Err(Error::BadOption { option: "num_return_sequences".into(), value, allowed }.into());
     }
     if let Some(seed) = options.sampling.seed
-        && seed.checked_add(count as u64 - 1).is_none_or(|last| last > MAX_SEED)
+        && count as u64 - 1 > MAX_SEED.saturating_sub(seed)
     {
-        let allowed = format!("up to {MAX_SEED} for the last text, with --num-return-sequences {count}");
+        let allowed = format!("seeds that leave {count} up to 2^53 - 1, one for each of num_return_sequences");
         return Err(Error::BadOption { option: "seed".into(), value: seed.to_string(), allowed }.into());
     }
     let mut writer = writer::load(&args.pair, &args.targets, &load).await?;

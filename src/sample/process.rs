@@ -211,8 +211,7 @@ fn removed_before(
     tokens.pop()?;
     for (at, &token) in tokens.iter().enumerate() {
         sum += f64::from(probabilities[token]);
-        // Also where it is NaN.
-        if unsure > 0.0 && !((sum - most).abs() > unsure * most) {
+        if unsure > 0.0 && (sum.is_nan() || (sum - most).abs() <= unsure * most) {
             return None;
         }
         if sum > most {
