@@ -1189,7 +1189,7 @@ fn a_score_that_is_not_finite_is_never_dropped() {
         let (cache, mut kv) = random_cache(&mut lab, &heads, dtype, position + rows, Input::Normal);
         let whole = lab.input(cast_slice(&cache.holding(&kv, 0..position + rows)));
         // The last is seen by rows 0 to 3 only, because of the window, and the first by rows from 5 on.
-        for (key, sees) in [(position + 5, 5..rows), (position - 150, 0..rows), (position - 296, 0..4)] {
+        for (key, sees) in [(position + 5, 5..rows), (position - 296, 0..4)] {
             for broken in [f32::INFINITY, f32::NEG_INFINITY, f32::NAN] {
                 let at = key * heads.kv_heads * heads.head_dim;
                 let before = kv.k[at];

@@ -190,9 +190,9 @@ fn several_texts_are_written_behind_one_prompt() {
     assert!(greedy.err.contains("--num-return-sequences: 2") && greedy.err.contains("--do-sample"), "{}", greedy.err);
     // The second seed would be too large, which is said before a text is written.
     let most = ((1u64 << 53) - 1).to_string();
-    let last = self::run(&[&generate[..], &[&most, "--num-return-sequences", "2", "--json"]].concat());
+    let last = self::run(&[&generate[..], &[&most, "--num-return-sequences", "2"]].concat());
     assert_eq!((last.code, last.out.as_str()), (2, ""), "{}", last.err);
-    assert!(last.err.contains("--seed") || last.err.contains("seed"), "{}", last.err);
+    assert!(last.err.contains("--seed"), "{}", last.err);
     let only = json(&[&generate[..], &[&most, "--num-return-sequences", "1"]].concat());
     assert_eq!(only["stats"]["seed"].to_string(), most);
 }
