@@ -110,13 +110,15 @@ function meant(body) {
 /** The messages as they are now: a stream begins later, and a caller may go on with its list. @param {any} messages */
 function copy(messages) {
   const isMessage = (/** @type {unknown} */ each) => typeof each === "object" && each !== null;
+  let copied;
   try {
     // As they would travel to OpenAI: what a framework watches through proxies can be cloned no other way.
-    if (Array.isArray(messages) && messages.length && messages.every(isMessage)) return JSON.parse(JSON.stringify(messages)).map(withObjects);
+    if (Array.isArray(messages) && messages.length && messages.every(isMessage)) copied = JSON.parse(JSON.stringify(messages));
   } catch {
     // A BigInt, or a circle.
   }
-  throw badOption("messages", messages, "a list of one { role, content } or more");
+  if (!copied) throw badOption("messages", messages, "a list of one { role, content } or more");
+  return copied.map(withObjects);
 }
 
 /** Templates want the arguments of calls as objects, where OpenAI's are JSON. @param {any} message */

@@ -84,10 +84,17 @@ function readJson(text, from) {
   }
 }
 
+/** Escapes the control characters in strings: small models write line breaks as they are. @param {string} json or its beginning */
+const escaped = (json) =>
+  json.replace(/"(?:[^"\\]|\\.)*\\?(?:"|$)/gs, (string) =>
+    // A backslash before one becomes part of its escape, because it may have been streamed already.
+    string.replace(/\\?./gs, (one) => (one.slice(-1) < " " ? JSON.stringify(one.slice(-1)).slice(1, -1) : one)),
+  );
+
 /** @param {string} json */
 function parsed(json) {
   try {
-    return JSON.parse(json);
+    return JSON.parse(escaped(json));
   } catch {
     return undefined;
   }
@@ -139,11 +146,27 @@ export function readAnswer(text, format, names, isWhole) {
   const { open, close, isBare, read } = FORMATS[format];
   /** @type {(Call & { name: string })[]} */
   const calls = [];
-  let [content, at] = ["", 0];
-  const bare = isBare ? skip(text, 0, /\s*/y) : -1;
+  // Calls may begin without a mark where the answer does, or after a thought.
+  let [content, at, first, hasThought] = ["", 0, 0, false];
   for (;;) {
     const isCallNext = calls.length > 0 && text[at] === "{";
-    const start = isCallNext || (text[bare] === "{" && at === 0) ? Math.max(at, bare) : text.indexOf(open, at);
+    const bare = isBare && at === first ? skip(text, at, /\s*/y) : -1;
+    const start = isCallNext ? at : text[bare] === "{" ? bare : text.indexOf(open, at);
+    // Thoughts are content, and so are the calls that a model drafts in them.
+    const thought = text.slice(at, start < 0 ? undefined : start).match(/<(\/?)think>/);
+    if (thought) {
+      const end = text.indexOf("</think>", at);
+      if (end < 0) return { content: content + text.slice(at), calls };
+      first = end + "</think>".length;
+      if (thought[1] && !hasThought) {
+        // The prompt has opened it.
+        content = text.slice(0, first);
+        calls.length = 0;
+      } else content += text.slice(at, first);
+      at = first;
+      hasThought = true;
+      continue;
+    }
     if (start < 0) break;
     const call = read(text, text.startsWith(open, start) ? start + open.length : start);
     // Whether it is one must never be taken back, so its arguments must have begun.
@@ -156,7 +179,9 @@ export function readAnswer(text, format, names, isWhole) {
       continue;
     }
     content += text.slice(at, start);
-    calls.push(/** @type {Call & { name: string }} */ (call));
+    // It may be drafted in a thought that the prompt has opened.
+    if (!isWhole && !hasThought && format === "hermes" && content.trim()) return { content: content.trimEnd(), calls };
+    calls.push(/** @type {Call & { name: string }} */ ({ ...call, arguments: escaped(call.arguments) }));
     if (call.end < 0) return { content: content.trimEnd(), calls };
     at = skip(text, call.end, /[\s;,]*/y);
     if (close && text.startsWith(close, at)) at = skip(text, at + close.length, /\s*/y);
@@ -264,6 +289,22 @@ const SPACING = { item_separator: ", ", key_separator: ": ", whitespace_flexible
 const json = (schema) => `%json ${JSON.stringify({ ...schema, "x-guidance": SPACING })}`;
 
 /**
+ * A schema whose references lead to its own root where that is elsewhere.
+ * @param {string} root @param {any} schema @param {boolean} [isMap] whether its keys are names of the caller's
+ * @returns {any}
+ */
+function below(root, schema, isMap = false) {
+  if (Array.isArray(schema)) return schema.map((each) => below(root, each));
+  if (typeof schema !== "object" || schema === null) return schema;
+  const entries = Object.entries(schema).map(([key, value]) => {
+    if (!isMap && key === "$ref" && typeof value === "string") return [key, value.replace(/^#(?=\/|$)/, root)];
+    if (!isMap && ["const", "enum", "default", "examples"].includes(key)) return [key, value];
+    return [key, below(root, value, !isMap && ["properties", "patternProperties", "$defs", "definitions"].includes(key))];
+  });
+  return Object.fromEntries(entries);
+}
+
+/**
  * The grammar of one call, or of several, in Lark as llguidance reads it.
  * @param {ToolFormat} format @param {readonly Tool[]} tools @param {boolean} several @param {(text: string) => string} mark
  */
@@ -274,17 +315,8 @@ function mustCall(format, tools, several, mark) {
   const calls = tools.map(({ function: { name, parameters = {} } }) => {
     if (format === "mistral_args") return `${JSON.stringify(name)} ${mark("[ARGS]")} ${json({ type: "object", ...parameters })}`;
     if (format === "gemma") return `${JSON.stringify(`call:${name}`)} ${gemmaValue({ type: "object", ...parameters }, mark("<escape>"), rules)}`;
-    // A reference points to the root of its schema, which now is that of the call.
-    const { $defs, definitions, ...schema } = /** @type {any} */ (parameters);
-    const properties = { name: { const: name }, [key]: { type: "object", ...schema } };
-    return json({
-      type: "object",
-      properties,
-      required: ["name", key],
-      additionalProperties: false,
-      ...($defs && { $defs }),
-      ...(definitions && { definitions }),
-    });
+    const properties = { name: { const: name }, [key]: below(`#/properties/${key}`, { type: "object", ...parameters }) };
+    return json({ type: "object", properties, required: ["name", key], additionalProperties: false });
   });
   const any = `(${calls.map((_, i) => `call_${i}`).join(" | ")})`;
   const [before, one, between, after] = {

@@ -22,6 +22,21 @@ const ANSWERS = {
     // No tool, no JSON, nothing that was begun: it is what the model said.
     ['<tool_call>\n{"name": "other", "arguments": {}}\n</tool_call>', '<tool_call>\n{"name": "other", "arguments": {}}\n</tool_call>', []],
     ["<tool_call> is how one calls, 1 < 2 <tool", "<tool_call> is how one calls, 1 < 2 <tool", []],
+    // A draft in a thought is none, whoever opens it; a mark in arguments is no thought.
+    [
+      '<think>\nPerhaps <tool_call>{"name": "clock", "arguments": {}}</tool_call>\n</think>\nNo.',
+      '<think>\nPerhaps <tool_call>{"name": "clock", "arguments": {}}</tool_call>\n</think>\nNo.',
+      [],
+    ],
+    ['<think>\nSo <tool_call>{"name": "clock", "arguments": {}}</tool_call>', '<think>\nSo <tool_call>{"name": "clock", "arguments": {}}</tool_call>', []],
+    [
+      'So <tool_call>{"name": "clock", "arguments": {}}</tool_call>\n</think>\n\n<tool_call>{"name": "clock", "arguments": {"a": 1}}</tool_call>',
+      'So <tool_call>{"name": "clock", "arguments": {}}</tool_call>\n</think>',
+      [["clock", '{"a": 1}']],
+    ],
+    ['<tool_call>{"name": "clock", "arguments": {"a": "</think>"}}</tool_call>', "", [["clock", '{"a": "</think>"}']]],
+    // Control characters in strings, after a backslash too; those between values are JSON.
+    ['<tool_call>\n{"name": "clock", "arguments": {\n"a": "1\n\t2\r\n\\\\\n\\\n"}}\n</tool_call>', "", [["clock", '{\n"a": "1\\n\\t2\\r\\n\\\\\\n\\n"}']]],
     // Cut off.
     ['<tool_call>\n{"name": "get_weather", "arguments": {"place": "Be', "", [["get_weather", '{"place": "Be']]],
     ['<tool_call>\n{"na', '<tool_call>\n{"na', []],
@@ -177,6 +192,16 @@ export const tests = {
     }
   },
 
+  "references to the root of parameters lead there in a call's schema"() {
+    const parameters = {
+      properties: { $ref: { $ref: "#" }, b: { $ref: "#/properties/a~1b" }, c: { items: { $ref: "https://x/y#" } }, d: { const: { $ref: "#" } } },
+    };
+    const { response_format } = calling({ tools: [{ type: "function", function: { name: "clock", parameters } }], tool_choice: "required" }, "llama");
+    const at = "#/properties/parameters";
+    const moved = { $ref: { $ref: at }, b: { $ref: `${at}/properties/a~1b` }, c: parameters.properties.c, d: parameters.properties.d };
+    check(response_format.grammar.includes(JSON.stringify(moved)), response_format.grammar);
+  },
+
   "a request's tools are checked, and required ones make a grammar"() {
     const tools = NAMES.map((name) => ({
       type: "function",
@@ -206,7 +231,7 @@ export const tests = {
       response_format: { grammar },
     } = calling({ tools, tool_choice: "required" }, "hermes");
     check(/^start: +one \("\\n" one\)\* +\none: "<tool_call>" "\\n" \(call_0 \| call_1\) /.test(grammar), grammar);
-    check(grammar.includes('"const":"clock"') && grammar.includes('"$defs":{"A":{"type":"integer"}}'), "definitions stand at the root");
+    check(grammar.includes('"const":"clock"') && grammar.includes('"$ref":"#/properties/arguments/$defs/A"'), "references lead below the call");
     const {
       response_format: { grammar: one },
     } = calling({ tools, tool_choice: { type: "function", function: { name: "clock" } } }, "llama");
