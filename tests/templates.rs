@@ -74,6 +74,9 @@ fn templates_tell_how_calls_are_written() {
     let named = br#"{"chat_template": [{"name": "default", "template": "a"}, {"name": "tool_use", "template": "<tool_call>"}]}"#;
     let template = ChatTemplate::from_files(Some(named), None).unwrap().unwrap();
     assert_eq!(template.tool_format(), Some(ToolFormat::Hermes));
+    // Qwen3-Coder writes XML between the marks of Hermes.
+    let xml = ChatTemplate::from_files(None, Some(b"<tool_call>\n<function=name>\n<parameter=key>")).unwrap().unwrap();
+    assert_eq!(xml.tool_format(), None);
 }
 
 #[test]

@@ -124,6 +124,10 @@ impl ChatTemplate {
     /// How the model writes calls of tools; none where its template does not say so in a known way.
     pub fn tool_format(&self) -> Option<ToolFormat> {
         let source = self.sources.get("tool_use").or_else(|| self.sources.get(DEFAULT))?;
+        // XML (Qwen3-Coder), between the marks of others.
+        if source.contains("<function=") {
+            return None;
+        }
         TOOL_FORMATS.into_iter().find_map(|(words, format)| source.contains(words).then_some(format))
     }
 
