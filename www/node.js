@@ -44,6 +44,8 @@ const inNode = {
     return spawn(where ?? (() => /** @type {any} */ (new Thread())), name, failed);
   },
   base: () => pathToFileURL("./").href,
+  // The characters of a path mean themselves: # and ? begin no other part of a URL.
+  path: (model) => (/^\.{0,2}\//.test(model) ? pathToFileURL(model).href : model),
   cache: false,
 };
 Object.assign(place, inNode);

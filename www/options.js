@@ -90,7 +90,7 @@ function portable(option, model) {
   const files = typeof FileList !== "undefined" && model instanceof FileList ? [...model] : model;
   const known = Array.isArray(files) ? files.every((file) => file instanceof Blob) : typeof files === "string" || files?.getFileHandle;
   if (!known) throw badOption(option, model, "owner/name on the Hub, a URL, files");
-  return files;
+  return typeof files === "string" ? place.path(files) : files;
 }
 
 /**

@@ -12,9 +12,9 @@ import { ForetokenError } from "./error.js";
 
 /**
  * What differs outside of pages; node.js says what it is there.
- * @type {{ spawn: typeof spawn, base: () => string | undefined, cache: boolean }}
+ * @type {{ spawn: typeof spawn, base: () => string | undefined, path: (model: string) => string, cache: boolean }}
  */
-export const place = { spawn, base: () => globalThis.document?.baseURI ?? globalThis.location?.href, cache: true };
+export const place = { spawn, base: () => globalThis.document?.baseURI ?? globalThis.location?.href, path: (model) => model, cache: true };
 
 /** The address of worker.js where no bundler was: those leave another name, or that of a file on the disk of who built. */
 const BESIDE = /^(?!file:).*\/(?=spawn\.js(\?|$))/.exec(import.meta.url)?.[0].concat("worker.js");
