@@ -233,7 +233,7 @@ pub enum WeightsRule {
         /// As the offsets say.
         found: u64,
     },
-    /// An offset that is no multiple of the element's size, or of a GGUF file's alignment.
+    /// An offset that is not a multiple of a GGUF file's alignment.
     #[error("the tensor {tensor} begins at offset {offset}, no multiple of {size}: write the file again")]
     Misaligned {
         /// Its name.

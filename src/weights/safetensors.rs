@@ -106,9 +106,6 @@ fn check(name: &str, info: Info, data: &Range<u64>) -> Result<Entry, WeightsRule
     if found != expected {
         return Err(WeightsRule::SizeMismatch { tensor, expected, found });
     }
-    if !start.is_multiple_of(size) {
-        return Err(WeightsRule::Misaligned { tensor, offset: start, size });
-    }
     Ok(Entry { dtype, shape, range: data.start + start..absolute_end })
 }
 
