@@ -49,22 +49,29 @@ impl<S: Source> Gguf<S> {
         let (Some(model), Some(tokens)) = (named("model"), metadata.texts("tokenizer.ggml.tokens")) else {
             return Err(self.bad("there is no tokenizer in it: tokenizer.ggml.model and .tokens are missing".into()));
         };
+        let tokens: Vec<_> = tokens.collect();
+        let count = tokens.len();
         let numbers = |name: &str| {
             metadata.numbers(&format!("tokenizer.ggml.{name}")).map_or_else(Vec::new, |numbers| numbers.collect())
         };
         let pre = named("pre").unwrap_or_default();
-        let [bos, eos, eot, unknown, padding] = ["bos", "eos", "eot", "unknown", "padding"].map(|name| self.id(name));
+        let [bos, eos] = ["bos", "eos"].map(|name| self.id(name));
+        // Converters wrote -1, or 4294967295, for ids that a model does not have.
+        let known = |name: &str| {
+            let id = metadata.get(&format!("tokenizer.ggml.{name}_token_id"))?.as_u64()?;
+            u32::try_from(id).ok().filter(|&id| (id as usize) < count)
+        };
         let says = |name: &str| metadata.get(&format!("tokenizer.ggml.{name}")).and_then(|value| value.as_bool());
         // Gemma's scores are not those by which its merges were ordered; its ids are.
         let is_gemma = text(metadata, "general.architecture").is_some_and(|name| name.starts_with("gemma"));
         Vocabulary {
             pre: &pre,
-            tokens: tokens.collect(),
+            tokens,
             types: numbers("token_type"),
             scores: if is_gemma { Vec::new() } else { numbers("scores") },
             merges: metadata.texts("tokenizer.ggml.merges").map(|merges| merges.collect()),
-            special: [eot?, padding?].into_iter().flatten().collect(),
-            unknown: unknown?,
+            special: ["eot", "padding"].into_iter().filter_map(known).collect(),
+            unknown: known("unknown"),
             bos: bos?,
             eos: eos?,
             add_bos: says("add_bos_token"),
@@ -82,7 +89,8 @@ impl<S: Source> Gguf<S> {
         if let Some(tokens) = self.metadata.texts("tokenizer.ggml.tokens") {
             let tokens: Vec<_> = tokens.collect();
             for (name, word) in [("bos", "bos"), ("eos", "eos"), ("unknown", "unk"), ("padding", "pad")] {
-                if let Some(token) = self.id(name)?.and_then(|id| tokens.get(id as usize)) {
+                let id = self.metadata.get(&format!("tokenizer.ggml.{name}_token_id")).and_then(|id| id.as_u64());
+                if let Some(token) = id.and_then(|id| tokens.get(usize::try_from(id).ok()?)) {
                     config.insert(format!("{word}_token"), Value::from(*token));
                 }
             }
