@@ -1,6 +1,8 @@
 // The demo page's models and its conversation.
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { Skipped, browserName, check, equal, faults, url } from "./harness.mjs";
-import { closeBrowser, idle, inspect, openBrowser, repo, report, said, text, type, until, visit, write } from "./visitor.mjs";
+import { closeBrowser, drawn, idle, inspect, openBrowser, repo, report, said, text, type, until, visit, write } from "./visitor.mjs";
 
 /** While it holds, big files stop behind their first part. */
 let held = null;
@@ -9,6 +11,59 @@ faults.slowly = async (request) => {
   // Headers pass, so that the download is under way.
   if (held && request.url.endsWith(".safetensors") && Number(start) >= 8 << 20) await held;
 };
+
+/** In place of engine.js: it writes what the page is told to, `more(text)`, until `end()`. */
+const STUB = `
+export class ForetokenError extends Error {}
+export class Engine {
+  static cache = { list: async () => [] };
+  static async load() { return new Engine(); }
+  device = { name: "stub", backend: "Cpu" };
+  memory = {};
+  warnings = [];
+  dispose() {}
+  generate(messages, { signal }) {
+    globalThis.asked = messages;
+    const parts = new ReadableStream({
+      start(control) {
+        globalThis.more = (text) => control.enqueue({ tokens: [{ id: 1, text, origin: "target" }] });
+        globalThis.end = () => control.close();
+        signal.addEventListener("abort", () => control.error(Object.assign(new ForetokenError("stopped"), { code: "aborted" })));
+      },
+    });
+    const stats = { num_emitted_tokens: 1, num_spec_steps: 1, num_accepted_draft_tokens: 0, times: { first_token: 0 }, warnings: [] };
+    return {
+      result: Promise.resolve({ stats }),
+      async *[Symbol.asyncIterator]() {
+        const reader = parts.getReader();
+        for (let part; !(part = await reader.read()).done; ) yield part.value;
+      },
+    };
+  }
+}`;
+/** A conversation with the stub. */
+const stubbed = (options = {}) =>
+  visit({
+    path: "/demo/#chat",
+    before: (page) => page.route(`${url}/engine.js`, (route) => route.fulfill({ contentType: "text/javascript", body: STUB })),
+    ...options,
+  });
+/** Sends a message, and waits until the stub is asked. */
+const ask = async (page, message) => {
+  await page.evaluate(() => delete globalThis.asked);
+  await page.fill("#message", message);
+  await page.click("#send");
+  await page.waitForFunction(() => globalThis.asked);
+};
+const more = async (page, words) => {
+  await page.evaluate((words) => globalThis.more(words), words);
+  await drawn(page);
+};
+const finish = async (page) => {
+  await page.evaluate(() => globalThis.end());
+  await idle(page);
+};
+const bodies = (page) => page.$$eval(".message .body", (all) => all.map(({ textContent }) => textContent));
 
 let page;
 export const before = async () => {
@@ -156,7 +211,7 @@ export const tests = {
     await idle(page);
     equal((await messages()).length, 2, "another answer takes the first one's place");
     await page.click("text=Edit");
-    equal([await page.inputValue("#message"), (await messages()).length], [asked, 0], "the question is in the field again");
+    equal([await page.inputValue("#message"), (await messages()).length], [asked, 2], "the question is in the field again, and nothing is gone");
     await page.fill("#message", `${asked} They talked.`);
     await page.click("#send");
     await until(page, "a beginning", () => document.querySelector(".message:last-child[data-role=assistant] .body")?.textContent);
@@ -204,10 +259,10 @@ export const tests = {
 
   async "Markdown becomes elements of a short list, and nothing hostile passes"() {
     const found = await page.evaluate(async () => {
-      const { markdown } = await import("./markdown.js");
+      const { Markdown } = await import("./markdown.js");
       const place = document.querySelector("#messages");
-      place.replaceChildren(
-        ...markdown(`<think>hm <b>x</b></think>
+      place.replaceChildren();
+      new Markdown(place).draw(`<think>hm <b>x</b></think>
 # A title
 *a* **b** \`c\` [d](https://example.org/x) [e](javascript:globalThis.hacked=1) ![f](https://example.org/p.png) <img src=x onerror="globalThis.hacked=1">
 5 &lt; 6
@@ -224,8 +279,7 @@ export const tests = {
 | 1 | <iframe src="https://example.org"></iframe> |
 
 <script>globalThis.hacked = 1</script>
-`),
-      );
+`);
       const tags = new Set([...place.querySelectorAll("*")].map(({ localName }) => localName));
       return {
         tags: [...tags].sort(),
@@ -270,5 +324,114 @@ export const tests = {
       },
       "the elements",
     );
+  },
+
+  async "the page follows an answer longer than the screen, unless the visitor scrolled up; Stop stays in view"() {
+    for (const viewport of [
+      { width: 1280, height: 800 },
+      { width: 390, height: 844 },
+    ]) {
+      const page = await stubbed({ viewport });
+      equal(await page.evaluate(() => scrollY), 0, "the tabs are in view on arrival");
+      await ask(page, "Tell me more");
+      const seen = () =>
+        page.evaluate(() => {
+          const [stop, composer] = ["#composer [data-stops]", "#composer"].map((name) => document.querySelector(name).getBoundingClientRect());
+          const end = document.getElementById("messages").getBoundingClientRect().bottom;
+          return { stop: stop.top > 0 && stop.bottom <= innerHeight, end: end <= composer.top + 1 && end > 0 };
+        });
+      for (let i = 0; i < 40; i++) {
+        await more(page, `Paragraph ${i} with a few words.\n\n`);
+        equal(await seen(), { stop: true, end: true }, `paragraph ${i} at ${viewport.width}`);
+      }
+      await page.screenshot({ path: join(tmpdir(), `foretoken-following-${viewport.width}.png`) });
+      await page.evaluate(() => scrollBy({ top: -400, behavior: "instant" }));
+      const before = await page.evaluate(() => scrollY);
+      await more(page, "And more.\n\n".repeat(9));
+      equal([await page.evaluate(() => scrollY), (await seen()).stop], [before, true], "after scrolling up");
+      await page.click("#composer [data-stops]");
+      await idle(page);
+      equal(await said(page), "Stopped.", "stopped");
+      await page.close();
+    }
+  },
+
+  async "an answer that grows keeps its blocks, its selection and the thoughts that the visitor opened"() {
+    const page = await stubbed();
+    await ask(page, "Think");
+    await more(page, "<think>First");
+    const fold = () => page.$eval(".thought", ({ open, textContent }) => [open, textContent]);
+    equal(await fold(), [true, "ThinkingFirst"], "thoughts are shown while they come");
+    await page.click(".thought summary");
+    await more(page, " second");
+    equal(await fold(), [false, "ThinkingFirst second"], "a fold that the visitor closed");
+    await page.click(".thought summary");
+    await more(page, "</think>\n\nOne paragraph.\n\nAnother");
+    await page.evaluate(() => {
+      globalThis.first = document.querySelector(".message:last-child .body > p");
+      getSelection().selectAllChildren(globalThis.first);
+    });
+    await more(page, " one\n\n\u05e9\u05dc\u05d5\u05dd.");
+    equal(
+      await page.evaluate(() => [
+        document.querySelector(".message:last-child .body > p") === globalThis.first,
+        getSelection().toString(),
+        [...document.querySelectorAll(".message:last-child .body > p")].map((each) => getComputedStyle(each).direction),
+      ]),
+      [true, "One paragraph.", ["ltr", "ltr", "rtl"]],
+      "blocks",
+    );
+    equal(await text(page, "answered"), "", "not announced before it is complete");
+    await finish(page);
+    equal(await fold(), [true, "What it thoughtFirst second"], "a fold that the visitor opened");
+    check((await text(page, "answered")).startsWith("One paragraph."), await text(page, "answered"));
+    equal(await page.textContent(".message:last-child .numbers"), "1 token", "numbers that say something");
+    await page.close();
+  },
+
+  async "a conversation survives a reload and another tab's address, and an edit replaces nothing before it is sent"() {
+    const page = await stubbed();
+    await ask(page, "One");
+    await more(page, "First answer");
+    await finish(page);
+    await page.reload();
+    equal(await bodies(page), ["One", "First answer"], "after a reload");
+    await page.evaluate(() => (location.hash = "#simulator"));
+    await page.waitForSelector("#simulator", { state: "visible" });
+    await page.evaluate(() => (location.hash = "#chat"));
+    await page.waitForSelector("#chat", { state: "visible" });
+    await page.fill("#message", "typed before");
+    await page.click("text=Edit");
+    equal([await page.inputValue("#message"), await bodies(page)], ["One", ["One", "First answer"]], "while it is edited");
+    await page.click("#cancel-edit");
+    equal([await page.inputValue("#message"), await bodies(page)], ["typed before", ["One", "First answer"]], "an edit that was cancelled");
+    await page.click("text=Edit");
+    await ask(page, "Two");
+    await page.keyboard.press("Escape");
+    await idle(page);
+    equal([await page.inputValue("#message"), await bodies(page)], ["Two", ["One", "First answer"]], "an edit that was not answered");
+    await ask(page, "Two");
+    await more(page, "Second answer");
+    await finish(page);
+    equal([await page.inputValue("#message"), await bodies(page)], ["typed before", ["Two", "Second answer"]], "an edit that was sent");
+    await page.click("#new-chat");
+    await page.reload();
+    equal(await bodies(page), [], "a new conversation is new after a reload too");
+    await page.close();
+  },
+
+  async "the Enter and the Escape of an input method neither send nor stop"() {
+    const page = await stubbed();
+    const press = (key) =>
+      page.evaluate((key) => document.getElementById("message").dispatchEvent(new KeyboardEvent("keydown", { key, keyCode: 229, bubbles: true })), key);
+    await page.fill("#message", "\u306b\u307b\u3093");
+    await press("Enter");
+    equal([await bodies(page), await page.inputValue("#message")], [[], "\u306b\u307b\u3093"], "Safari's Enter after a composition");
+    await ask(page, "One");
+    await press("Escape");
+    await more(page, "still writing");
+    equal(await page.evaluate(() => document.body.dataset.state), "busy", "an Escape that closes a list of candidates");
+    await finish(page);
+    await page.close();
   },
 };

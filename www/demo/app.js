@@ -16,7 +16,7 @@ startRace(attempt);
 startShelf(attempt);
 startChat(attempt);
 startSharing();
-startTabs({ "tab-simulator": openSimulator });
+const openTab = startTabs({ "tab-simulator": openSimulator });
 at("reset").addEventListener("click", () => {
   resetSettings();
   at("options-generation").dispatchEvent(new Event("input"));
@@ -24,5 +24,5 @@ at("reset").addEventListener("click", () => {
 welcome(readAddress(), () => attempt(arrive));
 // Kept for the next time, when there may be no network; what is shown does not wait for it.
 onOutcome(() => navigator.serviceWorker?.register(new URL("offline.js", import.meta.url)).catch(() => {}));
-// An address that was pasted here is another visit.
-addEventListener("hashchange", () => location.reload());
+// An address with a text, pasted here, is another visit; one without names a tab.
+addEventListener("hashchange", () => (location.hash.includes("?") ? location.reload() : openTab()));

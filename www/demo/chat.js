@@ -14,6 +14,39 @@ let views = [];
 /** @type {(work: (signal: AbortSignal) => Promise<void>) => Promise<void>} */
 let attempt;
 
+/** Where the conversation is kept, so that a reload does not lose it. */
+const KEY = "foretoken-conversation";
+/** The message that is edited, and the words that its text took the place of in the field. @type {{ index: number, typed: string } | null} */
+let editing = null;
+
+/** Keeps the conversation; a browser that stores nothing keeps it as long as the page. */
+function keep() {
+  try {
+    if (views.length) localStorage.setItem(KEY, JSON.stringify(views.map(({ role, content, isJson }) => ({ role, content, isJson }))));
+    else localStorage.removeItem(KEY);
+  } catch {}
+}
+
+function restore() {
+  try {
+    const kept = JSON.parse(localStorage.getItem(KEY)) ?? [];
+    views = kept.map(({ role, content, isJson }) => new MessageView(role, content, isJson));
+  } catch {}
+}
+
+/** Pixels by which the last message reaches below the top of the field. */
+const below = () => at("messages").getBoundingClientRect().bottom - at("composer").getBoundingClientRect().top;
+
+/** Shows the end of the conversation. */
+const showEnd = () => scrollBy({ top: Math.max(0, below() + 8), behavior: "instant" });
+
+/** Follows what is drawn if its end was in view: a visitor who scrolled up is left alone. @param {() => void} draw */
+function follow(draw) {
+  const follows = below() < 40;
+  draw();
+  if (follows) showEnd();
+}
+
 const messages = () => views.map(({ role, content }) => ({ role, content }));
 
 function show() {
@@ -24,13 +57,23 @@ function show() {
   }
   at("empty").hidden = views.length > 0;
   at("new-chat").hidden = views.length === 0;
+  at("editing").hidden = !editing;
+  keep();
 }
 
-/** Puts an earlier message back into the field; what came behind it goes. */
-function edit(i) {
+/** Puts an earlier message into the field; nothing is replaced before it is sent. */
+function edit(index) {
   if (document.body.dataset.state === "busy") return;
-  at("message").value = views[i].content;
-  views = views.slice(0, i);
+  editing = { index, typed: editing?.typed ?? at("message").value };
+  at("message").value = views[index].content;
+  show();
+  at("message").focus();
+}
+
+/** Leaves the conversation as it is, and puts back what was typed before. */
+function cancelEdit() {
+  at("message").value = editing.typed;
+  editing = null;
   show();
   at("message").focus();
 }
@@ -56,15 +99,16 @@ async function answer(signal) {
   say("Writing.");
   const question = messages();
   const view = new MessageView("assistant", "", Boolean(form.response_format));
+  view.around = follow;
   views.push(view);
   show();
+  showEnd();
+  at("answered").textContent = "";
   let stats;
   try {
     const stream = engine.generate(question, { ...DEFAULTS, ...readSettings("generation"), ...form, signal });
     for await (const { tokens } of stream) {
-      const follows = innerHeight + scrollY > document.documentElement.scrollHeight - 120;
       view.add(tokens);
-      if (follows) at("composer").scrollIntoView({ block: "end" });
     }
     ({ stats } = await stream.result);
     say("Done.", true);
@@ -75,19 +119,26 @@ async function answer(signal) {
     throw error;
   } finally {
     view.finish(stats, engine.warnings);
-    show();
+    follow(show);
+    at("answered").textContent = view.answer;
   }
 }
 
 async function send(signal) {
-  views.push(new MessageView("user", at("message").value.trim()));
-  at("message").value = "";
+  const [former, edited] = [views, editing];
+  views = [...views.slice(0, edited?.index), new MessageView("user", at("message").value.trim())];
+  editing = null;
+  at("message").value = edited?.typed ?? "";
   show();
+  showEnd();
   try {
     await answer(signal);
   } catch (error) {
     // What was not answered at all goes back into the field.
-    if (views.at(-1)?.role === "user") at("message").value = views.pop().content;
+    if (views.at(-1)?.role === "user") {
+      at("message").value = views.at(-1).content;
+      [views, editing] = [former, edited];
+    }
     show();
     throw error;
   }
@@ -108,8 +159,8 @@ export function startChat(begin) {
     if (at("message").value.trim()) attempt(send);
   });
   at("message").addEventListener("keydown", (event) => {
-    // Enter sends; while characters are being composed, it does not.
-    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    // Enter sends; while characters are being composed, it does not. Safari marks the Enter that ends a composition by its code only.
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing || event.keyCode === 229) return;
     event.preventDefault();
     at("composer").requestSubmit();
   });
@@ -117,9 +168,13 @@ export function startChat(begin) {
   at("new-chat").addEventListener("click", () => {
     if (document.body.dataset.state === "busy") return;
     views = [];
+    editing = null;
     show();
     at("message").focus();
   });
+  at("cancel-edit").addEventListener("click", cancelEdit);
+  addEventListener("pagehide", keep);
+  restore();
   onModel(showModel);
   showModel();
   show();

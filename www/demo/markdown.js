@@ -82,16 +82,56 @@ function table({ header, rows }) {
   return make("div", { className: "wide", tabIndex: 0, role: "group", ariaLabel: "Table" }, grid);
 }
 
-/** What some models think before they answer, and the answer. */
+/** The thoughts that some models write before they answer. */
 const THOUGHT = /^\s*<think>([\s\S]*?)(<\/think>|$)/;
 
-/** @param {string} text @returns {Node[]} */
-export function markdown(text) {
-  const thought = THOUGHT.exec(text);
-  const blocks = /** @type {any[]} */ (lexer(thought ? text.slice(thought[0].length) : text)).map(element);
-  if (thought?.[1].trim())
-    blocks.unshift(
-      make("details", { className: "thought" }, make("summary", { textContent: "What it thought" }), make("p", { textContent: thought[1].trim() })),
-    );
-  return blocks.map((block) => (typeof block === "string" ? document.createTextNode(block) : block));
+/** Markdown in an element, drawn again as it grows. Blocks that did not change keep their nodes, and so what a visitor selected, opened or focused. */
+export class Markdown {
+  #blocks = /** @type {{ key: string, node: ChildNode }[]} */ ([]);
+  #thought = /** @type {any} */ (null);
+  #toggled = false;
+
+  /** @param {HTMLElement} place */
+  constructor(place) {
+    this.place = place;
+  }
+
+  /** @param {string} text @param {boolean} [complete] false while more comes */
+  draw(text, complete = true) {
+    // The beginning of a tag that is not complete yet.
+    if (!complete && "<think>".startsWith(text.trim())) return;
+    const thought = THOUGHT.exec(text);
+    if (thought) this.#think(thought[1], !complete && !thought[2]);
+    const tokens = /** @type {any[]} */ (lexer(thought ? text.slice(thought[0].length) : text));
+    const keys = tokens.map((token) => JSON.stringify(token));
+    const changed = keys.findIndex((key, i) => key !== this.#blocks[i]?.key);
+    const kept = changed < 0 ? keys.length : changed;
+    for (const { node } of this.#blocks.splice(kept)) node.remove();
+    for (const [i, token] of tokens.slice(kept).entries()) {
+      const made = element(token);
+      const node = typeof made === "string" ? document.createTextNode(made) : /** @type {HTMLElement} */ (made);
+      if (node instanceof HTMLElement && token.type !== "code") node.dir = "auto";
+      this.#blocks.push({ key: keys[kept + i], node });
+      this.place.append(node);
+    }
+  }
+
+  /** Shows thoughts while they come, and folds them when the answer begins, unless the visitor opened or closed them. */
+  #think(words, thinking) {
+    const shown = (thinking ? words.replace(/<\/?\w*$/, "") : words).trim();
+    if (!shown) return;
+    if (!this.#thought) {
+      const [summary, text] = [make("summary"), document.createTextNode("")];
+      summary.addEventListener("click", () => (this.#toggled = true));
+      const fold = make("details", { className: "thought", open: thinking }, summary, make("p", { dir: "auto" }, text));
+      this.#thought = { fold, summary, text };
+      this.place.prepend(fold);
+    }
+    const { fold, summary, text } = this.#thought;
+    summary.textContent = thinking ? "Thinking" : "What it thought";
+    // Appending keeps a selection.
+    if (shown.startsWith(text.data)) text.appendData(shown.slice(text.length));
+    else text.data = shown;
+    if (!thinking && !this.#toggled) fold.open = false;
+  }
 }

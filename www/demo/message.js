@@ -1,7 +1,7 @@
 /** One message of a conversation as it is shown: its text, what can be done with it, and how it was written. */
 import { button, copy, make } from "./dom.js";
 import { words } from "./lane.js";
-import { markdown } from "./markdown.js";
+import { Markdown } from "./markdown.js";
 
 const NAMES = { user: "You", assistant: "Model" };
 
@@ -9,13 +9,16 @@ export class MessageView {
   #frame = 0;
   #tokens = /** @type {import("../engine.js").Token[]} */ ([]);
   #coloured = false;
+  #markdown = /** @type {Markdown | null} */ (null);
+  /** Runs each drawing of an answer that grows. @param {() => void} draw */
+  around = (draw) => draw();
 
   /** @param {"user" | "assistant"} role @param {string} content @param {boolean} isJson no Markdown */
   constructor(role, content = "", isJson = false) {
     this.role = role;
     this.isJson = isJson;
     this.content = content;
-    this.body = make("div", { className: "body", dir: "auto" });
+    this.body = make("div", { className: "body", ...(role === "user" && { dir: "auto" }) });
     this.numbers = make("p", { className: "hint numbers" });
     this.tools = make("p", { className: "tools" });
     this.element = make(
@@ -33,15 +36,30 @@ export class MessageView {
   add(tokens) {
     this.#tokens.push(...tokens);
     this.content += tokens.map(({ text }) => text).join("");
-    this.#frame ||= requestAnimationFrame(() => this.#draw());
+    this.#frame ||= requestAnimationFrame(() => this.around(() => this.#draw(false)));
   }
 
-  #draw() {
+  #draw(complete = true) {
     this.#frame = 0;
+    const former = this.#markdown;
+    this.#markdown = null;
     if (this.role === "user") this.body.textContent = this.content;
     else if (this.#coloured) this.body.replaceChildren(make("p", { className: "raw" }, ...this.#tokens.flatMap((token) => words(token))));
     else if (this.isJson) this.body.replaceChildren(make("pre", { className: "raw", textContent: this.content }));
-    else this.body.replaceChildren(...markdown(this.content));
+    else {
+      if (!former) this.body.replaceChildren();
+      this.#markdown = former ?? new Markdown(this.body);
+      this.#markdown.draw(this.content, complete);
+    }
+  }
+
+  /** The answer without what the model thought, for screen readers. */
+  get answer() {
+    return [...this.body.childNodes]
+      .filter((node) => node.className !== "thought")
+      .map(({ textContent }) => textContent)
+      .join("\n")
+      .trim();
   }
 
   /**
@@ -51,14 +69,14 @@ export class MessageView {
    */
   finish(stats, known) {
     cancelAnimationFrame(this.#frame);
-    this.#draw();
+    this.around(() => this.#draw());
     if (!stats?.num_emitted_tokens) return;
     const { num_emitted_tokens: tokens, num_spec_steps: rounds, num_accepted_draft_tokens: kept, times, warnings } = stats;
     const parts = [
-      `${tokens} tokens`,
+      tokens === 1 ? "1 token" : `${tokens} tokens`,
       times.tokens_per_second ? `${times.tokens_per_second.toFixed(1)} a second` : "",
-      `first after ${times.first_token.toFixed(1)} s`,
-      `${(rounds ? kept / rounds : 0).toFixed(1)} guesses kept per round`,
+      times.first_token >= 0.05 ? `first after ${times.first_token.toFixed(1)} s` : "",
+      kept ? `${(kept / rounds).toFixed(1)} guesses kept per round` : "",
       ...warnings.filter((warning) => !known.includes(warning)),
     ];
     this.numbers.textContent = parts.filter(Boolean).join(" \u00b7 ");

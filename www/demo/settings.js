@@ -253,7 +253,7 @@ const PARSE = {
 
 /** @param {Option} option */
 function control({ name, kind, values, start = "", default: normal }) {
-  const common = { id: `option-${name}`, name, autocomplete: "off", spellcheck: false };
+  const common = { id: `option-${name}`, name, autocomplete: "off", spellcheck: false, dir: "auto" };
   if (kind === "choice") {
     const choices = values.map((value) => make("option", { value, textContent: value }));
     return make("select", common, make("option", { value: "", textContent: `default (${normal})` }), ...choices);

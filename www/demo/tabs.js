@@ -3,7 +3,10 @@
 const tabs = /** @type {HTMLElement[]} */ ([...document.querySelectorAll("[role=tab]")]);
 const panel = (/** @type {HTMLElement} */ tab) => document.getElementById(tab.getAttribute("aria-controls"));
 
-/** @param {Record<string, () => void>} opened what to do when the tab of this id is shown */
+/**
+ * Returns a function that opens the tab which the address names.
+ * @param {Record<string, () => void>} opened what to do when the tab of this id is shown
+ */
 export function startTabs(opened) {
   const show = (/** @type {HTMLElement} */ chosen) => {
     for (const tab of tabs) {
@@ -30,6 +33,10 @@ export function startTabs(opened) {
   for (const link of document.querySelectorAll("[data-tab]")) {
     link.addEventListener("click", () => document.getElementById(/** @type {HTMLElement} */ (link).dataset.tab).click());
   }
-  const [name] = location.hash.slice(1).split("?");
-  show(tabs.find((tab) => panel(tab).id === name) ?? tabs[0]);
+  const open = () => {
+    const [name] = location.hash.slice(1).split("?");
+    show(tabs.find((tab) => panel(tab).id === name) ?? tabs[0]);
+  };
+  open();
+  return open;
 }

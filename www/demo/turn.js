@@ -59,5 +59,9 @@ export async function attempt(work) {
 }
 
 setBusy(false);
-document.addEventListener("keydown", ({ key }) => key === "Escape" && stop());
+/** An Escape that closes a candidate list of an input method, a select or a dialog ends nothing. @param {KeyboardEvent} event */
+function escapes({ key, isComposing, keyCode, target }) {
+  return key === "Escape" && !isComposing && keyCode !== 229 && !(/** @type {Element} */ (target).closest("select, dialog[open]"));
+}
+document.addEventListener("keydown", (event) => escapes(event) && stop());
 document.addEventListener("click", ({ target }) => /** @type {Element} */ (target).closest("[data-stops]") && stop());
