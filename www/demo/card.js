@@ -1,5 +1,5 @@
 /** A result as a picture, drawn in the page's own colours: the number, the text by who guessed it, the device. */
-import { headline } from "./outcome.js";
+import { figure, headline } from "./outcome.js";
 
 const [WIDTH, HEIGHT, MARGIN] = [1200, 630, 72];
 const SERIF = 'Charter, "Bitstream Charter", "Sitka Text", Cambria, Georgia, serif';
@@ -78,13 +78,14 @@ export function drawCard(canvas, outcome) {
   };
   Object.assign(pen, { fillStyle: paper });
   pen.fillRect(0, 0, WIDTH, HEIGHT);
-  const { number, words } = headline(outcome);
+  const shown = headline(outcome);
+  const { number, words } = shown;
   let y = MARGIN + 24;
   write("foretoken", MARGIN, y, `600 30px ${SERIF}`, quiet);
   if (number) {
     y += 150;
-    write(`${number}\u00d7`, MARGIN, y, `600 140px ${SERIF}`, accent);
-    const x = MARGIN + pen.measureText(`${number}\u00d7`).width + 36;
+    write(figure(shown), MARGIN, y, `600 140px ${SERIF}`, accent);
+    const x = MARGIN + pen.measureText(figure(shown)).width + 36;
     pen.font = `28px ${SANS}`;
     lines(pen, words.replace(/^times /, ""), WIDTH - MARGIN - x, 4).forEach((each, i, all) =>
       write(each, x, y - (all.length - 1 - i) * 36, `28px ${SANS}`, ink),

@@ -17,10 +17,11 @@ import { times } from "./dom.js";
 /** What 0.95 to 1.05 times is: no difference that a visitor would see. */
 const SAME_SPEED = 0.05;
 
-/** Names a text by its tokens: equal names, equal texts. @param {number[]} ids */
-export async function digest(ids) {
-  const bytes = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(ids.join()));
-  return [...new Uint8Array(bytes, 0, 6)].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+/** Names a text by its tokens: equal texts, equal names. Two FNV-1a hashes, because `crypto.subtle` needs a secure page. @param {number[]} ids */
+export function digest(ids) {
+  const words = ids.join();
+  const hash = (/** @type {number} */ basis) => [...words].reduce((sum, letter) => Math.imul(sum ^ letter.charCodeAt(0), 0x01000193), basis) >>> 0;
+  return [hash(0x811c9dc5), hash(0x1234567)].map((part) => part.toString(16).padStart(8, "0")).join("");
 }
 
 /** Times the plain speed; NaN where a text was too short to tell. @param {Outcome} outcome */
@@ -51,10 +52,17 @@ export function headline(outcome) {
       number: "",
       words: `T${same.slice(1)}. Nobody guessed: ${stats.speculating ? "on this device it would not pay here." : "speculation is off, or there is no one to guess."}`,
     };
-  if (value < 1 - SAME_SPEED) return { number: value.toFixed(2), words: `times the speed, ${same}: slower. Here guesses cost more than they saved.` };
-  if (value < 1 + SAME_SPEED) return { number: value.toFixed(2), words: `times the speed, ${same}: on this device guessing neither helped nor hurt here.` };
-  return { number: times(value), words: `times as fast, ${same}` };
+  if (value >= 1 + SAME_SPEED) return { number: times(value), words: `times as fast, ${same}` };
+  // Passes are the same on every device.
+  const [passes, before] = [stats.num_spec_steps, outcome.plain.stats.num_spec_steps];
+  const speed =
+    value < 1 - SAME_SPEED ? `at ${value.toFixed(2)} times the speed: here guesses cost more than they saved.` : "at the same speed on this device.";
+  if (passes >= before) return { number: "", words: `T${same.slice(1)}, ${speed}` };
+  return { number: String(passes), words: `${passes === 1 ? "pass" : "passes"} of the big model instead of ${before}: ${same}, ${speed}` };
 }
+
+/** The headline's number as it is shown large: a ratio has its sign, a count has none. @param {ReturnType<typeof headline>} headline */
+export const figure = ({ number, words }) => (words.startsWith("times ") ? `${number}\u00d7` : number);
 
 /** What the numbers mean, in a sentence or two. @param {Outcome} outcome */
 export function meaning(outcome) {

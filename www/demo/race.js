@@ -15,6 +15,9 @@ const listeners = [];
 /** The digest of a text that somebody else got, and sent here. */
 let expected = "";
 
+/** What a task sets of guessing: the engine chooses. */
+const DRAFTING = { drafter: "", num_assistant_tokens: "", num_assistant_tokens_schedule: "" };
+
 /** @param {(outcome: import("./outcome.js").Outcome) => void} listener */
 export const onOutcome = (listener) => listeners.push(listener);
 
@@ -78,8 +81,15 @@ export async function arrive(signal) {
   const { speculative, options } = await run(signal);
   const { num_draft_tokens, num_spec_steps } = speculative.stats;
   if (expected || num_draft_tokens > num_spec_steps / 2 || options.speculation || options.num_assistant_tokens_schedule) return;
-  fill({ ...PRESETS.retell, options: { drafter: "lookup", num_assistant_tokens_schedule: "constant" } });
-  await run(signal);
+  // The engine's own choice again for whatever comes next.
+  const typed = Object.fromEntries(Object.keys(DRAFTING).map((name) => [name, options[name] ?? ""]));
+  fill({ ...PRESETS.retell, options: { ...typed, drafter: "lookup", num_assistant_tokens_schedule: "constant" } });
+  try {
+    await run(signal);
+  } finally {
+    writeSettings(typed);
+    showDrafting();
+  }
 }
 
 /** What is known of a lane at its end, complete or not. */
@@ -127,7 +137,7 @@ export function startRace(attempt) {
     const pill = make("button", { type: "button", textContent: title, dataset: { preset: name, starts: "" } });
     pill.addEventListener("click", () => {
       if (pill.ariaDisabled === "true") return;
-      fill({ prompt, kind });
+      fill({ prompt, kind, options: DRAFTING });
       attempt(run);
     });
     at("presets").append(pill);

@@ -57,7 +57,10 @@ export function replay(parts, prompt, speed, signal) {
     lane.state = "replaying";
   }
   const scripts = parts.map(({ lane, recording, rejected }) => ({ lane, steps: script(lane, recording, rejected), next: 0 }));
-  let [seconds, last, first] = [0, 0, true];
+  // As the number says it, not as frames fall.
+  const speedOf = ({ recording }) => recording.generation.stats.times.tokens_per_second;
+  const fastest = parts.reduce((best, each) => (speedOf(each) > speedOf(best) ? each : best)).lane;
+  let [seconds, last] = [0, 0];
   return /** @type {Promise<boolean>} */ (
     new Promise((resolve) => {
       const frame = (/** @type {number} */ now) => {
@@ -71,8 +74,7 @@ export function replay(parts, prompt, speed, signal) {
           while (each.next < steps.length && steps[each.next].seconds <= end) steps[each.next++].act();
           if (each.next < steps.length) continue;
           lane.state = "done";
-          if (first && parts.length > 1) lane.section.classList.add("first");
-          first = false;
+          if (lane === fastest && parts.length > 1) lane.section.classList.add("first");
         }
         if (scripts.every(({ next, steps }) => next === steps.length)) resolve(true);
         else requestAnimationFrame(frame);

@@ -3,7 +3,7 @@ import { at, say } from "./dom.js";
 import { findRejected } from "./guesses.js";
 import { Lane } from "./lane.js";
 import { about, deviceName, lacksGpu } from "./model.js";
-import { digest, headline } from "./outcome.js";
+import { digest, figure, headline } from "./outcome.js";
 import { record, repeat, warmUp } from "./record.js";
 import { SKIP, pace, paceInWords, replay } from "./replay.js";
 import { showHelp } from "./support.js";
@@ -108,7 +108,7 @@ export async function present(race, { plain, speculative }, signal) {
     plain: plain.generation,
     speculative: speculative.generation,
     tokens: speculative.rounds.flatMap(({ tokens }) => tokens),
-    digest: await digest(speculative.generation.token_ids),
+    digest: digest(speculative.generation.token_ids),
   };
   if (calm.matches) {
     say("Measured one after the other.", true);
@@ -140,8 +140,9 @@ function conclude() {
     lane.state = "done";
     lane.speed(recording.generation.stats.times.tokens_per_second);
   }
-  const { number, words } = headline(outcome);
-  at("ratio").textContent = number && `${number}\u00d7`;
+  const shown = headline(outcome);
+  const { number, words } = shown;
+  at("ratio").textContent = figure(shown);
   at("claim").textContent = number ? words.replace(/^times /, "") : words;
   at("measured-on").textContent = `Measured just now on ${outcome.device}${lacksGpu() ? ", because this page gets no GPU here: the same text, slower" : ""}.`;
   at("why-cpu").hidden = !lacksGpu();
