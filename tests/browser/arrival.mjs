@@ -59,7 +59,7 @@ export const tests = {
   },
 
   async "what is said is what was measured: faster, as fast, slower, not guessed, not the same"() {
-    const { headline, meaning } = await import("../../www/demo/outcome.js");
+    const { digest, figure, headline, meaning } = await import("../../www/demo/outcome.js");
     const { pace, paceInWords } = await import("../../www/demo/replay.js");
     const { lookUp } = await import("../../www/demo/guesses.js");
     const { acceptanceOf } = await import("../../www/demo/latencies.js");
@@ -77,8 +77,17 @@ export const tests = {
     });
     const outcome = (speculative, options = {}) => ({ plain: generation(100, { num_spec_steps: 4 }), speculative, options });
     equal(headline(outcome(generation(230))), { number: "2.3", words: "times as fast, the same 4 tokens" }, "faster");
-    check(headline(outcome(generation(97))).words.includes("neither helped nor hurt"), "as fast");
-    check(/^0\.70 times the speed, .*: slower\./.test(Object.values(headline(outcome(generation(70)))).join(" ")), "slower");
+    equal(figure(headline(outcome(generation(230)))), "2.3\u00d7", "a ratio");
+    for (const [speed, words] of [
+      [97, "at the same speed"],
+      [70, "at 0.70 times the speed"],
+    ]) {
+      const shown = headline(outcome(generation(speed)));
+      equal(figure(shown), "2", "passes where speed did not improve");
+      check(shown.words.startsWith("passes of the big model instead of 4: the same 4 tokens") && shown.words.includes(words), shown.words);
+    }
+    equal(headline(outcome(generation(70, { num_spec_steps: 4 }))).number, "", "no fewer passes");
+    check(digest([1, 23]) !== digest([12, 3]) && /^[0-9a-f]{16}$/.test(digest([1, 23])), "a name of a text");
     for (const [silent, words] of [
       [generation(60, { num_draft_tokens: 0 }), "Nobody guessed"],
       [generation(200, {}, [1, 2, 3, 5]), "The two texts differ"],
@@ -213,6 +222,35 @@ export const tests = {
     equal([second.plain.num_emitted_tokens, second.prompt], [4, first.prompt], "the text without a network");
     await page.click("#tab-simulator");
     await page.waitForSelector("#heatmaps svg");
+    await page.close();
+  },
+
+  async "a server that says nothing is not waited for where the page is kept"() {
+    let silent = false;
+    const { server, url } = await listen((request, response) => silent || answer(request, response), 0);
+    const page = await visit({ path: `${url}/demo/`, offline: true });
+    await page.evaluate(async () => {
+      await navigator.serviceWorker.register("offline.js");
+      await navigator.serviceWorker.ready;
+    });
+    await page.waitForFunction(() => navigator.serviceWorker.controller);
+    silent = true;
+    await page.reload();
+    await page.waitForFunction(() => document.querySelectorAll("[data-preset]").length === 4);
+    await page.close();
+    server.closeAllConnections();
+    server.close();
+  },
+
+  async "a task leaves the choice of guesses to the engine"() {
+    const page = await visit({ path: "/demo/#race?drafter=lookup&num_assistant_tokens_schedule=constant&num_assistant_tokens=4" });
+    const drafting = () =>
+      page.evaluate(() =>
+        ["drafter", "num_assistant_tokens_schedule", "num_assistant_tokens"].map((name) => document.getElementById(`option-${name}`).value),
+      );
+    equal(await drafting(), ["lookup", "constant", "4"], "the address");
+    await page.evaluate(() => document.querySelector("[data-preset=open]").click());
+    equal(await drafting(), ["", "", ""], "the task");
     await page.close();
   },
 

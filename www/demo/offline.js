@@ -3,6 +3,10 @@
  * answers from what it keeps when there is none. Models it leaves alone: the engine keeps those.
  */
 const KEPT = "foretoken-page";
+/** Milliseconds that a server may take where an answer is kept. */
+const PATIENCE = 2000;
+/** The server did not answer in time: it is not waited for again until it does. */
+let silent = false;
 const at = (/** @type {string} */ path) => new URL(path, self.location.href).href;
 
 /** Whether worker.js takes the module for relaxed SIMD; it says what this is. */
@@ -84,10 +88,19 @@ self.addEventListener("fetch", (event) => {
 /** @param {Request} request @param {string} address */
 async function answer(request, address) {
   const kept = await caches.open(KEPT);
-  try {
-    const response = await fetch(request);
+  let answered = false;
+  const fetched = fetch(request).then(async (response) => {
     if (response.ok) await kept.put(address, response.clone());
+    answered = true;
+    silent = false;
     return response;
+  });
+  const late = new Promise((resolve) => setTimeout(resolve, silent ? 0 : PATIENCE)).then(async () => {
+    silent = !answered;
+    return (await kept.match(address)) ?? fetched;
+  });
+  try {
+    return await Promise.race([fetched, late]);
   } catch (error) {
     const stored = await kept.match(address);
     if (stored) return stored;
