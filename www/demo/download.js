@@ -32,7 +32,7 @@ export class Download {
       this.files.set(`${model}/${file}`, { loaded, total });
       const [done, all] = this.#sum();
       this.#tell(`${this.name}: ${size(done)} of ${size(all)}${this.#pace(done, all)}`, done / all, true);
-    } else if (phase === "upload") this.#tell(`${this.name}: to the GPU, ${size(loaded)} of ${size(total)}`, loaded / total);
+    } else if (phase === "upload") this.#tell(`${this.name}: into memory, ${size(loaded)} of ${size(total)}`, loaded / total);
     else this.#tell(`${this.name}: compiling, and checking this device`, loaded / total);
   }
 

@@ -1,5 +1,5 @@
 /** Whether the page may begin by itself, and when. */
-import { at, say } from "./dom.js";
+import { at } from "./dom.js";
 
 /** Why a visitor should be asked first; empty where nothing speaks against it. */
 function reluctance() {
@@ -34,7 +34,8 @@ export async function welcome({ waits }, begin) {
   at("start").addEventListener("click", begin);
   const reason = waits || reluctance();
   if (reason) {
-    say(reason);
+    // Start is there, whichever tab is open.
+    at("race").querySelector(".status").textContent = reason;
     at("start").hidden = false;
     return;
   }
