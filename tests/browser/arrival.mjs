@@ -245,9 +245,7 @@ export const tests = {
   async "a task leaves the choice of guesses to the engine"() {
     const page = await visit({ path: "/demo/#race?drafter=lookup&num_assistant_tokens_schedule=constant&num_assistant_tokens=4" });
     const drafting = () =>
-      page.evaluate(() =>
-        ["drafter", "num_assistant_tokens_schedule", "num_assistant_tokens"].map((name) => document.getElementById(`option-${name}`).value),
-      );
+      page.evaluate(() => ["drafter", "num_assistant_tokens_schedule", "num_assistant_tokens"].map((name) => document.getElementById(`option-${name}`).value));
     equal(await drafting(), ["lookup", "constant", "4"], "the address");
     await page.evaluate(() => document.querySelector("[data-preset=open]").click());
     equal(await drafting(), ["", "", ""], "the task");
