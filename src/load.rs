@@ -172,7 +172,7 @@ impl Session {
             (built, _) => built,
         }?;
         let learned = Learned::new(&mut engine).await;
-        let prompts = Prompts { tokenizer, template, sampling, spec: (&pair.target.blueprint.spec).into(), context };
+        let prompts = Prompts::new(tokenizer, template, sampling, (&pair.target.blueprint.spec).into(), context);
         let prompt_cache = PromptCache::new(options.context.prompt_cache_bytes);
         let grammars = None;
         Ok(Self { engine, prompts, learned, prompt_cache, grammars, origin: Box::new(pair), warnings })

@@ -42,7 +42,7 @@ export function languageModel(engine, modelId = "foretoken") {
     },
 
     async doStream(options) {
-      const { warnings, parts } = await begin(await engine, options);
+      const { warnings, parts, stop } = await begin(await engine, options);
       const stream = new ReadableStream({
         start: (controller) => controller.enqueue({ type: "stream-start", warnings }),
         async pull(controller) {
@@ -56,7 +56,8 @@ export function languageModel(engine, modelId = "foretoken") {
             controller.close();
           }
         },
-        cancel: () => parts.return().then(() => {}),
+        // A generator that nobody has read from ends without its cleanup.
+        cancel: () => parts.return().then(stop),
       });
       return { stream };
     },
@@ -86,7 +87,7 @@ async function begin(engine, options) {
       const chunks = (await engine.chat.completions.create(request, { signal }))[Symbol.asyncIterator]();
       // The first one comes by itself; behind it the engine has begun, or refused.
       await chunks.next();
-      return { warnings, parts: answer(chunks, await chunks.next(), signal) };
+      return { warnings, parts: answer(chunks, await chunks.next(), signal), stop: async () => void (await chunks.return?.()) };
     } catch (error) {
       const option = String(error.detail?.option);
       if (error.code !== "bad-option" || !OPTIONAL[option] || !(option in body)) throw reason(error, signal);

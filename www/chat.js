@@ -169,7 +169,7 @@ export async function complete(engine, body, request) {
   if (prediction !== undefined) options.prediction = expected(prediction);
   if (max_completion_tokens !== undefined) options.max_new_tokens = max_completion_tokens;
   if (stop !== undefined) options.stop = [stop].flat();
-  const head = { id: `chatcmpl-${crypto.randomUUID()}`, created: Math.floor(Date.now() / 1000), model };
+  const head = { id: `chatcmpl-${crypto.getRandomValues(new Uint32Array(4)).join("")}`, created: Math.floor(Date.now() / 1000), model };
   const most = options.do_sample ? 128 : 1;
   if (!Number.isInteger(n) || n < 1 || n > most)
     throw badOption("n", n, most > 1 ? "1 to 128" : "1, where no tokens are drawn at random: the most likely text is only one");

@@ -8,11 +8,22 @@ import { badOption } from "./error.js";
  *   said before: a system message, for example; the rest holds for every answer
  */
 
+const BUSY = () => badOption("messages", "another turn", "one turn after the other: await the result of the one before, or abort it");
+
+/** An answer that fails before it begins. @param {Error} error @returns {GenerationStream} */
+function refused(error) {
+  const result = Promise.reject(error);
+  result.catch(() => {});
+  return { result, [Symbol.asyncIterator]: () => ({ next: () => result }) };
+}
+
 /**
  * Conversations of one engine may take turns: what is cached of the latest ones stays (`prompt_cache_bytes`), so that none is read
  * again. `messages` can be kept as JSON and given to another conversation.
  */
 export class Conversation {
+  /** Vue's mark for objects that it must not wrap: private fields belong to the object itself. @ignore */
+  __v_skip = true;
   #engine;
   #options;
   #isWriting = false;
@@ -22,7 +33,7 @@ export class Conversation {
     this.#engine = engine;
     this.#options = options;
     /** What was said, the oldest first. @type {Message[]} */
-    this.messages = structuredClone([...messages]);
+    this.messages = JSON.parse(JSON.stringify(messages));
   }
 
   /**
@@ -32,16 +43,16 @@ export class Conversation {
    * @returns {GenerationStream} as of {@link Engine.generate}; at its end the answer is among the messages, as far as it came
    */
   send(message, options) {
-    this.#check();
+    if (this.#isWriting) return refused(BUSY());
     this.messages.push(typeof message === "string" ? { role: "user", content: message } : message);
     return this.#answer(options, () => this.messages.pop());
   }
 
   /** The model answers once more; where nothing comes of it, its last answer comes back. @param {GenerateOptions} [options] */
   regenerate(options) {
-    this.#check();
+    if (this.#isWriting) return refused(BUSY());
     const last = this.messages.at(-1);
-    if (last?.role !== "assistant") throw badOption("messages", last?.role ?? "none", "an answer of the model at the end");
+    if (last?.role !== "assistant") return refused(badOption("messages", last?.role ?? "none", "an answer of the model at the end"));
     this.messages.pop();
     return this.#answer(options, () => this.messages.push(last));
   }
@@ -51,8 +62,8 @@ export class Conversation {
    * @param {number} index @param {string | Message} message @param {GenerateOptions} [options]
    */
   edit(index, message, options) {
-    this.#check();
-    if (!(index in this.messages)) throw badOption("index", index, `0 to ${this.messages.length - 1}`);
+    if (this.#isWriting) return refused(BUSY());
+    if (!(index in this.messages)) return refused(badOption("index", index, `0 to ${this.messages.length - 1}`));
     const gone = this.messages.splice(index);
     this.messages.push(typeof message === "string" ? { ...gone[0], content: message } : message);
     return this.#answer(options, () => this.messages.splice(index, 1, ...gone));
@@ -68,13 +79,9 @@ export class Conversation {
    * and values come along, so that the same model on the same device does not read it again. Fulfils with how many tokens those are.
    * @param {string} name
    */
-  save(name) {
-    this.#check();
+  async save(name) {
+    if (this.#isWriting) throw BUSY();
     return this.#engine.saveChat(name, this.messages, this.#options);
-  }
-
-  #check() {
-    if (this.#isWriting) throw badOption("messages", "another turn", "one turn after the other: await the result of the one before, or abort it");
   }
 
   /** @param {GenerateOptions | undefined} options @param {() => void} undo @returns {GenerationStream} */

@@ -23,6 +23,14 @@ import { list as listSaved, remove as removeSaved } from "./saved.js";
 
 export { Conversation, ForetokenError };
 
+/** A copy without proxies, such as Vue makes of what components hold: the browser clones none. @type {<T>(value: T) => T} */
+function plain(value) {
+  const given = /** @type {any} */ (value);
+  if (Array.isArray(given)) return /** @type {any} */ (given.map(plain));
+  if (!given || Object.getPrototypeOf(given) !== Object.prototype) return given;
+  return /** @type {any} */ (Object.fromEntries(Object.entries(given).map(([name, value]) => [name, plain(value)])));
+}
+
 /** A model, and the draft model that guesses for it, on the GPU. Calls are answered one after the other. */
 export class Engine {
   /**
@@ -31,6 +39,8 @@ export class Engine {
    */
   static cache = { list, delete: remove };
 
+  /** Vue's mark for objects that it must not wrap: private fields belong to the object itself. @ignore */
+  __v_skip = true;
   /** @type {Map<number, { resolve: Function, reject: Function, onEvent: Function, signal?: AbortSignal }>} */
   #calls = new Map();
   #next = 0;
@@ -336,7 +346,7 @@ export class Engine {
       checked(own);
       if (signal?.aborted) throw aborted(signal);
       try {
-        this.#worker.postMessage(/** @type {any} */ ({ type: "call", id, method, args }), []);
+        this.#worker.postMessage(/** @type {any} */ ({ type: "call", id, method, args: plain(args) }), []);
       } catch (error) {
         throw new ForetokenError({ code: "bad-option", message: `an option cannot be sent to the worker: ${error.message}` });
       }

@@ -1,5 +1,5 @@
 /**
- * Items that wait for their reader, or a reader that waits for items.
+ * Items that wait for their readers, or readers that wait for items.
  * @template T
  */
 export class Queue {
@@ -8,8 +8,13 @@ export class Queue {
   #ended = false;
   /** @type {unknown} */
   #error = null;
-  /** @type {(value?: unknown) => void} */
-  #wake = () => {};
+  /** @type {Set<(value?: unknown) => void>} */
+  #waiting = new Set();
+
+  #wake() {
+    for (const wake of this.#waiting) wake();
+    this.#waiting.clear();
+  }
 
   /** @param {T} item of no interest after the end */
   push(item) {
@@ -41,7 +46,7 @@ export class Queue {
       this.#wake();
     };
     const timer = within === undefined ? undefined : setTimeout(becomeLate, within);
-    while (!this.#items.length && !this.#ended && !late) await new Promise((wake) => (this.#wake = wake));
+    while (!this.#items.length && !this.#ended && !late) await new Promise((wake) => this.#waiting.add(wake));
     clearTimeout(timer);
     if (!this.#items.length && this.#error) throw this.#error;
     return this.#items.shift();

@@ -77,7 +77,7 @@ export async function list() {
   const found = await Promise.all(
     all.map(async ([name, folder]) => {
       const meta = await readMeta(folder);
-      const files = await Promise.all((await entries(folder)).map(([, file]) => file.getFile()));
+      const files = await Promise.all((await entries(folder)).map(([, file]) => file.getFile().catch(() => ({ size: 0 }))));
       return meta && { name: decodeURIComponent(name), messages: meta.messages.length, bytes: files.reduce((sum, { size }) => sum + size, 0) };
     }),
   );

@@ -70,7 +70,7 @@ impl<S: Source> Gguf<S> {
             types: numbers("token_type"),
             scores: if is_gemma { Vec::new() } else { numbers("scores") },
             merges: metadata.texts("tokenizer.ggml.merges").map(|merges| merges.collect()),
-            special: ["eot", "padding"].into_iter().filter_map(known).collect(),
+            special: ["eot", "padding"].into_iter().filter_map(known).chain(ends_of_turns(metadata)).collect(),
             unknown: known("unknown"),
             bos: bos?,
             eos: eos?,
@@ -103,18 +103,17 @@ impl<S: Source> Gguf<S> {
 fn add_ends(spec: &mut ModelSpec, metadata: &Metadata) {
     let named = ["eot", "eom"].map(|name| metadata.get(&format!("tokenizer.ggml.{name}_token_id")));
     let named = named.into_iter().flatten().filter_map(|id| id.as_u64()).filter_map(|id| u32::try_from(id).ok());
-    let mut ends: Vec<u32> = named.collect();
-    let (tokens, types) = (metadata.texts("tokenizer.ggml.tokens"), metadata.numbers("tokenizer.ggml.token_type"));
-    if let Some((tokens, types)) = tokens.zip(types) {
-        let control =
-            tokens.zip(types).zip(0..).filter(|((token, kind), _)| *kind == 3.0 && ENDS_OF_TURNS.contains(token));
-        ends.extend(control.map(|(_, id)| id));
-    }
-    for id in ends {
+    for id in named.chain(ends_of_turns(metadata)) {
         if !spec.eos_token_id.contains(&id) {
             spec.eos_token_id.push(id);
         }
     }
+}
+
+/// The ids of tokens that end an answer by their spelling. Many converted files give them another type than control tokens have.
+fn ends_of_turns(metadata: &Metadata) -> impl Iterator<Item = u32> {
+    let tokens = metadata.texts("tokenizer.ggml.tokens").into_iter().flatten();
+    tokens.zip(0..).filter(|(token, _)| ENDS_OF_TURNS.contains(token)).map(|(_, id)| id)
 }
 
 impl<S: Source + 'static> Checkpoint<S> for Gguf<S> {

@@ -52,7 +52,7 @@ impl Session {
         }
         let mut engine = Engine::Server(Box::new(engine));
         let learned = Learned::new(&mut engine).await;
-        let prompts = Prompts { tokenizer, template, sampling, spec: tokens, context };
+        let prompts = Prompts::new(tokenizer, template, sampling, tokens, context);
         let (prompt_cache, origin) = (PromptCache::new(0), Box::new(Elsewhere));
         Self { engine, prompts, learned, prompt_cache, grammars: None, origin, warnings }
     }

@@ -45,7 +45,7 @@ impl Prepared {
         };
         let (sampling, context) = (target.checkpoint.sampling().clone(), target.blueprint.capacity.max_context);
         let spec = (&target.blueprint.spec).into();
-        let prompts = Prompts { tokenizer, template, sampling, spec, context };
+        let prompts = Prompts::new(tokenizer, template, sampling, spec, context);
         Ok(Self::open_drafter(prompts, arithmetic, target.warnings, assistant, options).await)
     }
 
@@ -58,7 +58,7 @@ impl Prepared {
         options: &LoadOptions,
     ) -> Self {
         let Texts { tokenizer, template, sampling, tokens, .. } = texts;
-        let prompts = Prompts { tokenizer: Rc::new(tokenizer), template, sampling, spec: tokens, context };
+        let prompts = Prompts::new(Rc::new(tokenizer), template, sampling, tokens, context);
         Self::open_drafter(prompts, Arithmetic::default(), warnings, assistant, options).await
     }
 

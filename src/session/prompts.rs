@@ -104,6 +104,22 @@ pub(crate) struct Prompts {
 }
 
 impl Prompts {
+    /// Texts of a model. The end of text that the tokenizer's config names ends them too: fine-tunes of base models often keep another one
+    /// in `config.json`.
+    pub fn new(
+        tokenizer: Rc<Tokenizer>,
+        template: Option<ChatTemplate>,
+        sampling: SamplingOptions,
+        mut spec: TokenSpec,
+        context: usize,
+    ) -> Self {
+        let end = template.as_ref().and_then(ChatTemplate::end_of_text).and_then(|token| tokenizer.token_to_id(token));
+        if let Some(id) = end.filter(|id| tokenizer.is_special(*id) && !spec.eos_token_id.contains(id)) {
+            spec.eos_token_id.push(id);
+        }
+        Self { tokenizer, template, sampling, spec, context }
+    }
+
     /// The tokens of a prompt.
     ///
     /// # Errors

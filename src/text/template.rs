@@ -131,6 +131,11 @@ impl ChatTemplate {
         TOOL_FORMATS.into_iter().find_map(|(words, format)| source.contains(words).then_some(format))
     }
 
+    /// The token that ends a text, as `tokenizer_config.json` names it.
+    pub(crate) fn end_of_text(&self) -> Option<&str> {
+        self.special_tokens.iter().find(|(name, _)| name == "eos_token")?.1.as_str()
+    }
+
     /// Sets the time that `strftime_now` tells, in seconds since 1970 (UTC), instead of the system's clock.
     pub fn set_now(&mut self, unix_seconds: i64) {
         self.now = Some(unix_seconds);
@@ -155,6 +160,19 @@ impl ChatTemplate {
 
     /// The same, with each string of the chat changed.
     fn render_changed(&self, chat: &Chat, change: &dyn Fn(&str) -> String) -> Result<String> {
+        let text = self.render_text(chat, change)?;
+        let without = [("tools", Chat { tools: &[], ..*chat }), ("documents", Chat { documents: &[], ..*chat })];
+        for (option, without) in without {
+            let is_given = without.tools.len() + without.documents.len() < chat.tools.len() + chat.documents.len();
+            if is_given && self.render_text(&without, change).is_ok_and(|without| without == text) {
+                return refuse(option, option, "what changes the prompt: the model's chat template does not use it");
+            }
+        }
+        Ok(text)
+    }
+
+    /// The same without the check that the template uses the tools and documents.
+    fn render_text(&self, chat: &Chat, change: &dyn Fn(&str) -> String) -> Result<String> {
         let beginning = chat.beginning()?;
         let (name, source) = self.choose(chat);
         let see = |fields: &Map<String, Json>| Arc::new(Fields::new(fields, change));
@@ -175,9 +193,6 @@ impl ChatTemplate {
             variables.push((name.clone(), view(value, change)));
         }
         for (name, list) in [("tools", chat.tools), ("documents", chat.documents)] {
-            if !list.is_empty() {
-                known(source, name, name)?;
-            }
             let seen = || list.iter().map(|fields| Value::from_dyn_object(see(fields))).collect::<Value>();
             variables.push((name.into(), (!list.is_empty()).then(seen).into()));
         }
@@ -243,6 +258,8 @@ impl ChatTemplate {
 
 /// Refuses what the template cannot look at, because its source does not name it.
 fn known(source: &str, option: &'static str, name: &str) -> Result<()> {
+    let source: String =
+        source.split("{#").map(|part| part.split_once("#}").map_or(part, |(_, after)| after)).collect();
     let mut words = source.split(|c: char| !c.is_alphanumeric() && c != '_');
     match words.any(|word| word == name) {
         true => Ok(()),

@@ -1,7 +1,7 @@
 // The demo page's first ten seconds, what visitors send to each other, and the page without a network.
 import { readdirSync } from "node:fs";
 import { answer, listen } from "../../scripts/serve.mjs";
-import { browserName, check, equal, url } from "./harness.mjs";
+import { browserName, check, equal, intercept, url } from "./harness.mjs";
 import { closeBrowser, idle, inspect, openBrowser, repo, report, said, strangers, text, until, visit } from "./visitor.mjs";
 
 export const before = openBrowser;
@@ -142,7 +142,7 @@ export const tests = {
   async "the first paint waits for no script, and comes within a second"() {
     let open;
     const gate = new Promise((resolve) => (open = resolve));
-    const page = await visit({ path: "/blank/", before: (page) => page.route("**/app.js", async (route) => (await gate, route.continue())) });
+    const page = await visit({ path: "/blank/", before: (page) => intercept(page, "**/app.js", async (route) => (await gate, route.continue())) });
     await page.goto(`${url}/demo/`, { waitUntil: "commit" });
     await page.waitForFunction(() => performance.getEntriesByName("first-contentful-paint").length && document.getElementById("stage-title").textContent);
     equal(await page.evaluate(() => document.querySelectorAll("[data-preset]").length), 0, "a script ran");

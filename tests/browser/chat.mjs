@@ -1,7 +1,7 @@
 // The demo page's models and its conversation.
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { Skipped, browserName, check, equal, faults, url } from "./harness.mjs";
+import { Skipped, browserName, check, equal, faults, rewrite, url } from "./harness.mjs";
 import { closeBrowser, drawn, idle, inspect, openBrowser, repo, report, said, text, type, until, visit, write } from "./visitor.mjs";
 
 /** While it holds, big files stop behind their first part. */
@@ -131,11 +131,7 @@ export const tests = {
       "for (const name of ['maxBufferSize', 'maxStorageBufferBindingSize']) Object.defineProperty(GPUSupportedLimits.prototype, name, { get: () => 1 << 20 });";
     const cramped = await visit({
       path: "/demo/#chat",
-      before: (page) =>
-        page.route("**/engine-worker.js", async (route) => {
-          const response = await route.fetch();
-          await route.fulfill({ response, body: `${await response.text()}\n${small}` });
-        }),
+      before: (page) => rewrite(page, "**/engine-worker.js", (text) => `${text}\n${small}`),
     });
     await type(cramped, { prefill_chunk: "1024", device: "webgpu" });
     await cramped.evaluate(() => document.querySelectorAll("#shelf details").forEach((fold) => (fold.open = true)));

@@ -68,16 +68,17 @@ export const tests = {
             ({ code, detail }) => [code, detail?.option],
           );
       const chat = engine.chat({ max_new_tokens: 200 });
-      const none = await failed(() => chat.regenerate());
+      const none = await failed(() => chat.regenerate().result);
       const bad = await failed(() => chat.send(asked, { max_new_tokens: 0 }).result);
       const empty = contents(chat);
       const control = new AbortController();
       const stream = chat.send(asked, { signal: control.signal });
-      const second = await failed(() => chat.send("More").result);
+      const more = chat.send("More");
+      const second = await failed(() => more.result);
       for await (const { text } of stream) if (text) break;
       const { text } = await stream.result;
       const begun = contents(chat);
-      const gone = await failed(() => chat.edit(5, "x"));
+      const gone = await failed(() => chat.edit(5, "x").result);
       control.abort();
       const unanswered = await failed(() => chat.send("And?", { signal: control.signal }).result);
       return { none, bad, empty, second, text, begun, gone, unanswered, end: contents(chat) };
@@ -103,6 +104,30 @@ export const tests = {
       "an answer that was left early",
     );
     equal(told.end, told.begun, "a message without an answer");
+  },
+
+  async "what Vue wraps in proxies works like the objects themselves, and two readers of one text each get a part"() {
+    const told = await page.evaluate(async (asked) => {
+      // As Vue's \`reactive\`: every object that is read through a proxy is a proxy too, but for those with its mark.
+      const wrap = (object) =>
+        object?.__v_skip || object === null || typeof object !== "object"
+          ? object
+          : new Proxy(object, { get: (target, name, self) => wrap(Reflect.get(target, name, self)) });
+      const options = wrap({ stop: ["king"], max_new_tokens: 8 });
+      const messages = wrap([{ role: "user", content: asked }]);
+      const plain = await engine.generate([{ role: "user", content: asked }], { stop: ["king"], max_new_tokens: 8 }).result;
+      const component = wrap({ engine, chat: engine.chat({ messages, max_new_tokens: 8 }) });
+      const wrapped = await component.engine.generate(messages, options).result;
+      const answer = await component.chat.send(wrap({ role: "user", content: asked })).result;
+      const stream = engine.generate(asked, { max_new_tokens: 8 });
+      const reader = stream[Symbol.asyncIterator]();
+      const pieces = await Promise.all(Array.from({ length: 12 }, () => reader.next()));
+      const { text } = await stream.result;
+      return { texts: [plain.text, wrapped.text], said: answer.text.length, text, read: pieces.map(({ value }) => value?.text ?? "").join("") };
+    }, ASKED);
+    equal(told.texts[1], told.texts[0], "the text of wrapped messages");
+    check(told.said > 0, "an answer in a wrapped conversation");
+    check(told.text.startsWith(told.read) && told.read, `${told.read} of ${told.text}`);
   },
 
   async "conversations that take turns are not read again, with the same text"() {

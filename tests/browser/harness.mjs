@@ -139,9 +139,7 @@ export const rewrite = (page, pattern, change) =>
 /** Adds to the page's workers of this script functions that run when a message names them: a browser may have no other way into workers. */
 export const teach = (page, lessons, script = "worker.js") =>
   rewrite(page, `**/${script}`, (text) => {
-    const lines = Object.entries(lessons).map(
-      ([name, lesson]) => `addEventListener("message", ({ data }) => data === "${name}" && ${name}());\n${lesson}`,
-    );
+    const lines = Object.entries(lessons).map(([name, lesson]) => `addEventListener("message", ({ data }) => data === "${name}" && ${name}());\n${lesson}`);
     return [text, ...lines].join("\n");
   });
 

@@ -1,6 +1,6 @@
 // The demo page's race and simulator, as a visitor uses them.
 import { readFileSync } from "node:fs";
-import { browserName, check, equal, faults, teach, url } from "./harness.mjs";
+import { browserName, check, equal, faults, rewrite, teach, url } from "./harness.mjs";
 import { HEIGHT, busy, closeBrowser, idle, inspect, openBrowser, repo, report, said, text, type, until, visit, write } from "./visitor.mjs";
 
 /** A host of plain files, which sends no policy. */
@@ -297,11 +297,8 @@ export const tests = {
     await other.click("#tab-simulator");
     await other.waitForSelector("#heatmaps svg");
     equal(refused, [], "errors");
-    await other.route("**/static/demo/", async (route) => {
-      const response = await route.fetch();
-      const injected = "<script>globalThis.injected = 1</script><img src='icon.svg' onload='globalThis.injected = 1'>";
-      await route.fulfill({ response, body: (await response.text()).replace("</body>", `${injected}</body>`) });
-    });
+    const injected = "<script>globalThis.injected = 1</script><img src='icon.svg' onload='globalThis.injected = 1'>";
+    await rewrite(other, "**/static/demo/", (text) => text.replace("</body>", `${injected}</body>`));
     await other.goto(`${url}/static/demo/`);
     // What a debugger evaluates may evaluate more; what it leaves behind may not.
     const evaluated = await other.evaluate(

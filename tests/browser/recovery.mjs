@@ -104,7 +104,9 @@ async function crash() {
     },
     [PROMPT, OPTIONS],
   );
-  const early = outcome.then(({ ids, error }) => Promise.reject(new Error(`the text ended before its readback ${HELD}: ${ids.length} tokens, ${JSON.stringify(error)}`)));
+  const early = outcome.then(({ ids, error }) =>
+    Promise.reject(new Error(`the text ended before its readback ${HELD}: ${ids.length} tokens, ${JSON.stringify(error)}`)),
+  );
   early.catch(() => {});
   await Promise.race([page.evaluate(() => held), early]);
   crashes++;

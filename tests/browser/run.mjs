@@ -25,7 +25,11 @@ let [passed, skipped] = [0, 0];
 
 function failed(name, error) {
   failures.push(name);
-  console.log(`FAIL  ${name}\n      ${String(error?.message ?? error).split("\n").join("\n      ")}`);
+  console.log(
+    `FAIL  ${name}\n      ${String(error?.message ?? error)
+      .split("\n")
+      .join("\n      ")}`,
+  );
 }
 // A promise that no test waits for fails the run, and does not end it.
 process.on("unhandledRejection", (error) => failed("a promise without a handler was rejected", error));
