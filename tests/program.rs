@@ -828,3 +828,81 @@ fn simulations_refuse_what_cannot_be() {
     let readme = path("README.md");
     assert_fails(&["simulate", "table", "--pairs", readme.to_str().unwrap()], 1, "bad-config", &["README.md"]);
 }
+
+/// A folder for a test's files, empty at first.
+fn scratch(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("foretoken-{name}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// The answer to a chat that the tales target ends by itself, within 400 tokens.
+fn answer(model: &Path) -> Value {
+    let model = model.to_str().unwrap();
+    let tokens = ["--device", "cpu", "--no-assistant", "--max-new-tokens", "400"];
+    json(&[&["generate", "Tell me a tale about a fox.", "--chat", "--model", model][..], &tokens].concat())
+}
+
+#[test]
+fn the_end_of_a_turn_that_only_the_tokenizers_config_names_ends_an_answer() {
+    let target = path("models/tales/target");
+    let whole = answer(&target);
+    assert_eq!(whole["finish_reason"], "stop");
+    let folder = scratch("ends");
+    for (eos, expected) in
+        [(serde_json::json!("<|im_end|>"), "stop"), (serde_json::json!({ "content": "<|im_end|>" }), "stop")]
+    {
+        for file in std::fs::read_dir(&target).unwrap() {
+            let file = file.unwrap().path();
+            let name = file.file_name().unwrap().to_str().unwrap().to_owned();
+            let mut bytes = std::fs::read(&file).unwrap();
+            let mut change = |key: &str, value: &Value| {
+                let mut config: Value = serde_json::from_slice(&bytes).unwrap();
+                config[key] = value.clone();
+                bytes = config.to_string().into();
+            };
+            match name.as_str() {
+                "config.json" | "generation_config.json" => change("eos_token_id", &0.into()),
+                "tokenizer_config.json" => change("eos_token", &eos),
+                _ => {}
+            }
+            std::fs::write(folder.join(name), bytes).unwrap();
+        }
+        let found = answer(&folder);
+        assert_eq!((&found["finish_reason"], &found["text"]), (&expected.into(), &whole["text"]), "{eos}");
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn the_end_of_a_turn_ends_an_answer_whatever_its_type_in_a_gguf_file() {
+    let folder = scratch("gguf-ends");
+    let file = folder.join("t.gguf");
+    let quantised =
+        run(&["quantize", path("models/tales/target").to_str().unwrap(), file.to_str().unwrap(), "--type", "Q8_0"]);
+    assert_eq!(quantised.code, 0, "{}", quantised.err);
+    let mut bytes = std::fs::read(&file).unwrap();
+    let after = |bytes: &[u8], key: &str| {
+        bytes.windows(key.len()).position(|found| found == key.as_bytes()).unwrap() + key.len()
+    };
+    let eos = after(&bytes, "tokenizer.ggml.eos_token_id") + 4;
+    bytes[eos..eos + 4].copy_from_slice(&0_u32.to_le_bytes());
+    // Beyond the vocabulary, as converters wrote it where there is none.
+    if let Some(found) = bytes.windows(17).position(|found| found == b".eot_token_id\x04\0\0\0") {
+        bytes[found + 17..found + 21].copy_from_slice(&u32::MAX.to_le_bytes());
+    }
+    // After the key: the kind of the value, of the items, and their number.
+    let kind = after(&bytes, "tokenizer.ggml.token_type") + 16 + 2 * 4;
+    let mut texts = Vec::new();
+    for value in [3_i32, 4, 1] {
+        bytes[kind..kind + 4].copy_from_slice(&value.to_le_bytes());
+        std::fs::write(&file, &bytes).unwrap();
+        let found = answer(&file);
+        assert_eq!(found["finish_reason"], "stop", "type {value}");
+        assert!(!found["text"].as_str().unwrap().contains("<|im_end|>"), "type {value}: {}", found["text"]);
+        texts.push(found["text"].clone());
+    }
+    assert!(texts.iter().all(|text| *text == texts[0]), "{texts:?}");
+    std::fs::remove_dir_all(folder).unwrap();
+}

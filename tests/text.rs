@@ -320,6 +320,57 @@ fn template_quirks_of_jinja_and_python() {
     is("{{ [1, 2.0, true, none, [], {}] | tojson }}", "[1, 2.0, true, null, [], {}]");
     is("{{ {'a': [1, {}], 'b': []} | tojson(indent=2) }}", "{\n  \"a\": [\n    1,\n    {}\n  ],\n  \"b\": []\n}");
     is("{{ 'a\"\\\\\n\t\x01' | tojson }}", r#""a\"\\\n\t\u0001""#);
+    // Numbers as Python writes them.
+    is(
+        "{{ [1.0, 1e22, 1e-7, 0.00001, 1e16, 1e15, 0.1] | tojson }}",
+        "[1.0, 1e+22, 1e-07, 1e-05, 1e+16, 1000000000000000.0, 0.1]",
+    );
+    is("{{ 1e22 }}|{{ 1.5e-7 | string }}|{{ 3 }}", "1e+22|1.5e-07|3");
+    // Arguments by name.
+    is(
+        "{{ ''|default('x', boolean=true) }}{{ nope|default(default_value='y') }}{{ false|d('z', boolean=True) }}",
+        "xyz",
+    );
+    is("{{ ' a '|trim(chars=' ') }}{{ 'aaa'|replace('a', 'b', 2) }}{{ 'a b'|replace(old=' ', new='_') }}", "abbaa_b");
+    is(
+        "{{ 'a,b,c'.split(',', maxsplit=1)|join('|') }}{{ 'a b'.split(sep=' ')|join('|') }}{{ [1,2]|join(d=', ') }}",
+        "a|b,ca|b1, 2",
+    );
+    is(
+        "{{ 'a\nb'|indent(width=2, first=true) }}{{ 'a\n'|indent(2) }}|{{ 'a\n\nb'|indent(2, blank=true) }}",
+        "  a\n  ba\n|a\n  \n  b",
+    );
+    // The undefined value is an empty list.
+    is(
+        "{{ nope|length }}{{ messages[0].tool_calls|length }}{{ nope|count }}[{{ nope|first }}{{ nope|last }}]{{ nope|items|list }}",
+        "000[][]",
+    );
+    // What else Jinja and Python have.
+    is(
+        "{{ '%s-%d' % ('a', 3) }}{{ '%s' % 'b' }}{{ '%s' % messages[0].role|upper }}{{ +3 }}{{ 7 % 4 }}",
+        "a-3bSYSTEM33",
+    );
+    is("{{ 'abc'.index('b') }}{{ 'abc'.find('c', 1) }}{{ 'abc'.find('a', 1) }}{{ ['a', 'b'].index('b') }}", "12-11");
+    is(
+        "{{ '7'.zfill(3) }}{{ '-7'.zfill(4) }}[{{ 'a'.ljust(3) }}{{ 'a'.rjust(3) }}{{ 'a'.center(4) }}{{ 'b'|center(3) }}]",
+        "007-007[a    a a   b ]",
+    );
+    is(
+        "{{ 'a b c'.rsplit()|join('|') }}{{ \"they're\".title() }}{{ '12'.isdecimal() }}{{ 'aB'.swapcase() }}",
+        "a|b|cThey'ReTrueAb",
+    );
+    is(
+        "{{ 'a b c'|wordcount }}{{ 'abc def ghi'|truncate(5) }}{{ 'abc def ghi'|truncate(9, leeway=0) }}",
+        "3ab...abc...",
+    );
+    is(
+        "{{ range is callable }}{{ 'a' is callable }}{{ dict([('a', 1)], b=2)['a'] }}{{ dict({'c': 3}).c }}",
+        "TrueFalse13",
+    );
+    is(
+        "{{ messages|map(attribute='role') is sequence }}{{ messages|map(attribute='role')|join(',') }}",
+        "Falsesystem,user",
+    );
     // Methods of Python's strings and dicts.
     is(
         "{{ ' a b '.strip().split(' ') | join('-') }}{{ 'abc'.startswith('ab') }}{{ 'x\n'.rstrip('\n').upper() }}",
@@ -450,12 +501,27 @@ fn the_template_is_the_one_for_tools_or_documents() {
     };
     assert_eq!(lost(&with_tools), ("tools".into(), "tools".into()));
     assert_eq!(lost(&with_documents), ("documents".into(), "documents".into()));
+    // The words of the source do not decide, but what it writes.
+    for source in [
+        "{#- this model has no tools #}{{ messages[0].content }}",
+        "{% if messages[0].role == 'system' and tools %}{{ tools | tojson }}{% endif %}{{ messages[0].content }}",
+        "{% for m in messages %}{% if m.role == 'system' and m['tools'] %}{{ m['tools'] }}{% endif %}{% endfor %}",
+        "{% set tools = tools %}{{ messages | length }}",
+        "{{ messages[0].content }}{% if false %}{{ tools }}{{ documents }}{% endif %}",
+    ] {
+        for (chat, option) in [(&with_tools, "tools"), (&with_documents, "documents")] {
+            match self::template(source).unwrap().render(chat) {
+                Err(Error::BadOption { option: refused, .. }) => assert_eq!(refused, option, "{source}"),
+                other => panic!("{source}: {other:?}"),
+            }
+        }
+    }
 }
 
 #[test]
 fn a_template_is_given_variables() {
     let source = "{{ bos_token }}{% if enable_thinking is defined and enable_thinking is false %}quick{% endif %}\
-                  {{ date_string or strftime_now('%Y') }}{{ level }}";
+                  {{ date_string or strftime_now('%Y') }}{{ level }}{# remark #}";
     let config = json!({ "bos_token": "<s>" }).to_string();
     let mut template = ChatTemplate::from_files(Some(config.as_bytes()), Some(source.as_bytes())).unwrap().unwrap();
     template.set_now(0);
@@ -471,6 +537,7 @@ fn a_template_is_given_variables() {
     for (wrong, name) in [
         (json!({ "enable_thought": false }), "enable_thought"),
         (json!({ "enable": false }), "enable"),
+        (json!({ "remark": false }), "remark"),
         (json!({ "messages": [] }), "messages"),
         (json!({ "tools": [] }), "tools"),
         (json!({ "add_generation_prompt": false }), "add_generation_prompt"),
@@ -602,6 +669,17 @@ fn what_a_template_would_lose_is_refused_by_name() {
     // Which function answers is said by its place.
     let answer = json!([{ "role": "tool", "content": "there", "tool_call_id": "1", "name": "sail" }]);
     assert_eq!(rendered_value(plain, answer).unwrap(), "toolthere");
+    // Arguments of calls may be JSON, and keep their digits and their order.
+    let arguments = r#"{"2": 123456789012345678901234567890, "1": 1.0, "b": -9223372036854775809, "a": 1e22, "s": "12345678901234567890123"}"#;
+    let shown =
+        "{{ messages[0].tool_calls[0].function.arguments | tojson }}{{ messages[0].tool_calls[0].function.name }}";
+    let call = |arguments: Value| json!([{ "role": "assistant", "tool_calls": [{ "function": { "name": "f", "arguments": arguments } }] }]);
+    assert_eq!(
+        rendered_value(shown, call(json!(arguments))).unwrap(),
+        format!("{}f", arguments.replace("1e22", "1e+22"))
+    );
+    assert_eq!(rendered_value(shown, call(json!(""))).unwrap(), "{}f");
+    assert_eq!(refused(shown, call(json!("{\"cut"))), "{\"cut");
     for nothing in [json!(null), json!([])] {
         assert_eq!(
             rendered_value(plain, json!([{ "role": "user", "content": "hi", "name": nothing }])).unwrap(),
