@@ -1,7 +1,5 @@
 //! What chat templates call of Python beyond Jinja, with the same output: `json.dumps`, `strftime`, methods of strings.
 
-use std::borrow::Cow;
-
 use minijinja::{
     Environment, Error, ErrorKind, State, Value, filters,
     value::{Kwargs, Rest, ValueKind, ValueOrKwargs},
@@ -270,40 +268,17 @@ pub(super) fn add_filters(environment: &mut Environment) {
         }),
         ("indent", &["width", "first", "blank"], |_, value, args| indent(value, args)),
     ];
+    // Python's iterators are no sequences.
+    environment.add_filter("map", |state: &mut State, value: Value, args: Rest<ValueOrKwargs>| {
+        let items = filters::map(state, value, args)?;
+        Ok::<_, Error>(Value::make_iterable(move || items.clone().into_iter()))
+    });
     for (name, names, filter) in filters {
         environment.add_filter(name, move |state: &mut State, value: &Value, args: Rest<ValueOrKwargs>| {
             let args: Vec<_> = args.iter().map(|arg| Value::clone(arg)).collect();
             filter(state, value, &positional(&args, names)?)
         });
     }
-}
-
-/// Filters that give Python's iterators, which are neither sequences nor empty.
-pub(super) fn add_iterators(environment: &mut Environment) {
-    type Name<'a> = Option<Cow<'a, str>>;
-    type More = Rest<ValueOrKwargs>;
-    let iterator = |items: Vec<Value>| Value::make_iterable(move || items.clone().into_iter());
-    environment.add_filter("map", move |state: &mut State, value: Value, args: More| {
-        filters::map(state, value, args).map(iterator)
-    });
-    environment.add_filter("select", move |state: &mut State, value: Value, test: Name, args: More| {
-        filters::select(state, value, test, args).map(iterator)
-    });
-    environment.add_filter("reject", move |state: &mut State, value: Value, test: Name, args: More| {
-        filters::reject(state, value, test, args).map(iterator)
-    });
-    environment.add_filter(
-        "selectattr",
-        move |state: &mut State, value: Value, field: Cow<str>, test: Name, args: More| {
-            filters::selectattr(state, value, field, test, args).map(iterator)
-        },
-    );
-    environment.add_filter(
-        "rejectattr",
-        move |state: &mut State, value: Value, field: Cow<str>, test: Name, args: More| {
-            filters::rejectattr(state, value, field, test, args).map(iterator)
-        },
-    );
 }
 
 /// Python's `str()`.

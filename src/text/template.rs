@@ -16,7 +16,7 @@ use super::{
     chat::{END, refuse, until_the_end},
     jinja::translate,
     message::{Fields, view},
-    python::{add_filters, add_iterators, method, number, strftime, tojson},
+    python::{add_filters, method, number, strftime, tojson},
 };
 use crate::error::{Error, Result};
 
@@ -287,7 +287,6 @@ fn environment() -> Result<Environment<'static>> {
     environment.set_unknown_method_callback(method);
     environment.add_filter("tojson", tojson);
     add_filters(&mut environment);
-    add_iterators(&mut environment);
     environment.set_formatter(|output, state, value| match value.kind() {
         ValueKind::Number => output.write_str(&number(value)).map_err(minijinja::Error::from),
         _ => escape_formatter(output, state, value),

@@ -1,7 +1,7 @@
 //! What a GGUF file says of its tokenizer -> a tokenizer. The names of kinds are llama.cpp's.
 
 use serde_json::{Value, json};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use tokenizers::AddedToken;
 use tokenizers::models::bpe::{BPE, Merges, Vocab};
 
@@ -176,7 +176,7 @@ impl Vocabulary<'_> {
             ids.filter(move |(found, _)| types.contains(found)).map(|(_, id)| id)
         };
         let named = [self.bos, self.eos, self.unknown].into_iter().flatten().chain(self.special.iter().copied());
-        let special: BTreeSet<u32> = of_type(&CONTROL).chain(named).collect();
+        let special: Vec<u32> = of_type(&CONTROL).chain(named).collect();
         // A run of spaces is found by merging, because a text is searched for added tokens before its spaces are replaced.
         let is_as_written = |id: &u32| self.tokens.get(*id as usize).is_some_and(|token| self.spelled(token) == *token);
         let user_defined = of_type(&[USER_DEFINED]).filter(|id| !special.contains(id) && is_as_written(id));
