@@ -22,8 +22,8 @@ pub enum Error {
         reason: String,
     },
     /// The plan needs more than the device can give; with a limit, found before anything is allocated.
-    #[error("{what}: {need} bytes of memory are needed, but {}: lower max_context, or take a smaller model",
-        limit.map_or("they are refused".into(), |limit| format!("the limit is {limit}")))]
+    #[error("{what}: {need} bytes of memory are needed, but {}: {}take a smaller model",
+        limit.map_or("they are refused".into(), |limit| format!("the limit is {limit}")), lower(what))]
     OutOfGpuMemory {
         /// What would not fit.
         what: String,
@@ -85,12 +85,10 @@ pub enum Error {
         /// What is wrong, and where.
         reason: String,
     },
-    /// The prompt leaves no room for a new token.
-    #[error(
-        "the prompt has {need} tokens, but the context holds {limit} and one must stay free: shorten it, or raise max_context"
-    )]
+    /// The prompt, with what follows it, does not fit the context.
+    #[error("the text needs a context of {need} tokens, but it has {limit}: shorten the prompt, or raise max_context")]
     ContextFull {
-        /// Tokens of the prompt.
+        /// Tokens of the prompt and of its continuation, or of the prompt and one new token.
         need: usize,
         /// Tokens of the context.
         limit: usize,
@@ -173,6 +171,16 @@ pub enum Error {
         /// What happened.
         reason: String,
     },
+}
+
+/// The option that makes `what` smaller, as the beginning of an advice; empty if none does.
+fn lower(what: &str) -> &'static str {
+    match what {
+        "the MLP rows" | "the activations" => "lower prefill_chunk, or ",
+        "the logits" | "the sampler" | "the weights" => "",
+        _ if what.contains("rows of") => "",
+        _ => "lower max_context, or ",
+    }
 }
 
 impl Error {

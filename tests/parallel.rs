@@ -170,7 +170,7 @@ fn a_text_ends_in_the_middle_of_a_block() {
             &mut Tuner::default(),
             &mut Collect::new(3),
         ));
-        assert_eq!(full, Err(Error::ContextFull { need: 512, limit: 512 }));
+        assert_eq!(full, Err(Error::ContextFull { need: 513, limit: 512 }));
     });
 }
 

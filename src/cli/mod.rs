@@ -121,9 +121,9 @@ impl Failure {
                 let message = error.to_string();
                 let message = match &error {
                     Error::BadOption { option, .. } => message.replacen(&**option, &flag(option), 1),
-                    Error::OutOfGpuMemory { .. } | Error::ContextFull { .. } => {
-                        message.replace("max_context", &flag("max_context"))
-                    }
+                    Error::OutOfGpuMemory { .. } | Error::ContextFull { .. } => ["max_context", "prefill_chunk"]
+                        .iter()
+                        .fold(message, |message, option| message.replace(option, &flag(option))),
                     _ => message,
                 };
                 tell(json, exit, &error.to_json(), &message)

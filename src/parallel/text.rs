@@ -55,7 +55,7 @@ pub async fn write(
     sink: &mut impl Sink,
 ) -> Result<Stats> {
     if prompt.len() >= plan.capacity {
-        return Err(Error::ContextFull { need: prompt.len(), limit: plan.capacity });
+        return Err(Error::ContextFull { need: prompt.len() + 1, limit: plan.capacity });
     }
     let (room, sp_degree) = (sink.room().min(plan.capacity - prompt.len() + 1), crew.sp_degree());
     let machine = Dsi::new(prompt, DsiOptions::pair(plan.lookahead, sp_degree, room, &plan.ends))?;

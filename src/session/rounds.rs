@@ -113,7 +113,7 @@ pub async fn rounds<T: Queue>(
 ) -> Result<()> {
     let capacity = target.capacity();
     if run.stats.num_spec_steps == 0 && run.tokens.len() >= capacity {
-        return Err(Error::ContextFull { need: run.tokens.len(), limit: capacity });
+        return Err(Error::ContextFull { need: run.tokens.len() + 1, limit: capacity });
     }
     if let ControlFlow::Continue(prefilled) = prefill(target, run, sink).await? {
         write(target, drafter, run, ends, sink, prefilled).await?;
