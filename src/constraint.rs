@@ -257,8 +257,11 @@ impl Constrained {
             if !may_come {
                 return Err(Error::BadOption {
                     option: "response_format".into(),
-                    value: "a form of which logit_bias, bad_words_ids or min_new_tokens forbid every next token".into(),
-                    allowed: "one that can be written with the other options".into(),
+                    value: "a form that leaves no next token".into(),
+                    allowed:
+                        "one that the model's tokens can write, and that logit_bias, bad_words_ids, min_new_tokens \
+                        and no_repeat_ngram_size leave possible"
+                            .into(),
                 });
             }
             if !ends && self.by.ending()? == Ending::Must {

@@ -40,7 +40,7 @@ impl Llguidance {
         let trie = TokTrie::from(&TokRxInfo::new(tokens.len() as u32, nobody), &tokens).with_eos_tokens(ends);
         // Not canonical: whatever writes the characters that must come may come.
         let env: TokEnv = Arc::new(ApproximateTokEnv::new(trie));
-        let mut factory = ParserFactory::new_simple(&env).or_else(|error| bad(first_line(&error), "".into()))?;
+        let mut factory = ParserFactory::new_simple(&env).or_else(|error| bad(words(&error), "".into()))?;
         factory.quiet().limits_mut().verbose_errors = false;
         Ok(Self(factory))
     }
@@ -150,13 +150,21 @@ fn bad<T>(value: String, allowed: String) -> Result<T> {
     Err(Error::BadOption { option: "response_format".into(), value, allowed })
 }
 
-fn first_line(error: impl ToString) -> String {
-    error.to_string().lines().next().unwrap_or_default().to_owned()
+/// The first line, and what is wrong with a regular expression, which is on the last.
+fn words(error: impl ToString) -> String {
+    let text = error.to_string();
+    let mut lines = text.lines();
+    match (lines.next().unwrap_or_default(), lines.last().unwrap_or_default()) {
+        (first, last) if first.ends_with("regex parse error:") => {
+            format!("a form with the error \"{first} {}\"", last.trim_start_matches("error: "))
+        }
+        (first, _) => first.to_owned(),
+    }
 }
 
 /// The error for what llguidance refuses, from its words.
 fn refuse<T>(error: impl ToString) -> Result<T> {
-    let words = first_line(error);
+    let words = words(error);
     let keyword = |keywords: &str| bad(format!("JSON Schema's {keywords}"), KEYWORDS.into());
     if let Some((_, keys)) = words.split_once("Unimplemented keys: ") {
         return keyword(keys.trim_matches(['[', ']']));
