@@ -144,9 +144,7 @@ impl Parallel {
     ) -> Result<Generation> {
         options.validate()?;
         if options.response_format.as_ref().is_some_and(ResponseFormat::constrains) {
-            let allowed =
-                "one target, without sp_degree and draft_device: several do not know each other's grammar".into();
-            return Err(Error::BadOption { option: "response_format".into(), value: "it".into(), allowed });
+            return self.refuse("response_format", "a form", "none: devices do not share a grammar");
         }
         let (prompt, num_dropped_messages) = self.prompts.fit(prompt, options)?;
         let ends = self.prompts.spec.eos_token_id.clone();
@@ -163,21 +161,34 @@ impl Parallel {
         (stats.sampling, stats.seed, stats.arithmetic) = (values, seed, self.arithmetic);
         let known = self.warnings.iter().cloned();
         let missing = setup::missing(&options.drafting, self.crew.has_drafter());
-        let ignored =
-            options.drafting.prediction.is_some().then(|| "with several targets no prediction is used".to_owned());
+        let ignored = options.drafting.prediction.is_some().then(|| {
+            let (option, value) = self.split_by();
+            format!("with {option} {value} no prediction is used")
+        });
         stats.warnings.splice(0..0, known.chain(setup::idle(options, &values)).chain(missing).chain(ignored));
         out.finish(stats)
+    }
+
+    /// The option that asked for several instances, and its value.
+    pub(crate) fn split_by(&self) -> (&'static str, String) {
+        match self.crew.sp_degree() {
+            1 => ("draft_device", "cpu".into()),
+            several => ("sp_degree", several.to_string()),
+        }
+    }
+
+    fn refuse<T>(&self, option: &'static str, value: &str, allowed: &str) -> Result<T> {
+        let (split, by) = self.split_by();
+        let allowed = format!("{allowed}, with {split} {by}");
+        Err(Error::BadOption { option: option.into(), value: value.into(), allowed })
     }
 
     /// Who drafts, how many tokens make a verify task, and how many may.
     fn guess(&self, options: &GenerateOptions, drawn: bool, ends: &[u32]) -> Result<(Guess, usize, Option<usize>)> {
         let drafting = &options.drafting;
-        let bad = |option: &'static str, value: &str, allowed: &str| {
-            let allowed = format!("{allowed}, with several targets (sp_degree)");
-            Err(Error::BadOption { option: option.into(), value: value.into(), allowed })
-        };
+        let bad = |option, value, allowed| self.refuse(option, value, allowed);
         if options.logprobs {
-            return bad("logprobs", "true", "false: several targets tell tokens only, and nothing is approximated");
+            return bad("logprobs", "true", "false: devices exchange tokens only");
         }
         if drawn && drafting.acceptance == Acceptance::Rejection {
             return bad("acceptance", "rejection", "coupled");

@@ -177,8 +177,8 @@ impl Session {
             self.grammars = Some(Box::new(crate::grammar::Llguidance::new(vocabulary, ends)?));
         }
         let Some(grammars) = &self.grammars else {
-            let allowed = "nothing, without the feature `grammar` or Session::constrain_by".into();
-            return Err(Error::BadOption { option: "response_format".into(), value: "it".into(), allowed });
+            let allowed = "none, without the feature `grammar` or Session::constrain_by".into();
+            return Err(Error::BadOption { option: "response_format".into(), value: "a form".into(), allowed });
         };
         let spec = &self.prompts.spec;
         let tokenizer = self.prompts.tokenizer.clone();

@@ -75,7 +75,7 @@ impl<D: Target> Engine<D> {
     /// # Errors
     /// [`Error::BadOption`] otherwise.
     pub fn constrain(&self, constrains: bool) -> Result<()> {
-        if constrains { Err(refused("response_format", "none")) } else { Ok(()) }
+        if constrains { Err(refused("response_format", "a form", "none")) } else { Ok(()) }
     }
 
     /// As many tokens of the draft model, in tokens of the target. One that fails drafts no more: it only guesses.

@@ -97,17 +97,17 @@ impl Server {
         let Processors {
             biases, repetition_penalty, presence_penalty, frequency_penalty, no_repeat_ngram_size, ..
         } = processors;
-        let asked = [
-            ("do_sample", *draw != Draw::Greedy, "false"),
-            ("logprobs", logprobs.is_some(), "false"),
-            ("logit_bias", !biases.is_empty(), "none, and neither bad_words_ids nor min_new_tokens"),
-            ("repetition_penalty", *repetition_penalty != 1.0, "1"),
-            ("presence_penalty", *presence_penalty != 0.0, "0"),
-            ("frequency_penalty", *frequency_penalty != 0.0, "0"),
-            ("no_repeat_ngram_size", *no_repeat_ngram_size != 0, "0"),
+        let asked: [(_, _, &str, _); 7] = [
+            ("do_sample", *draw != Draw::Greedy, "true", "false"),
+            ("logprobs", logprobs.is_some(), "true", "false"),
+            ("logit_bias", !biases.is_empty(), "a bias", "none, and neither bad_words_ids nor min_new_tokens"),
+            ("repetition_penalty", *repetition_penalty != 1.0, &repetition_penalty.to_string(), "1"),
+            ("presence_penalty", *presence_penalty != 0.0, &presence_penalty.to_string(), "0"),
+            ("frequency_penalty", *frequency_penalty != 0.0, &frequency_penalty.to_string(), "0"),
+            ("no_repeat_ngram_size", *no_repeat_ngram_size != 0, &no_repeat_ngram_size.to_string(), "0"),
         ];
-        match asked.into_iter().find(|(_, asked, _)| *asked) {
-            Some((option, _, allowed)) => Err(refused(option, allowed)),
+        match asked.into_iter().find(|(_, asked, ..)| *asked) {
+            Some((option, _, value, allowed)) => Err(refused(option, value, allowed)),
             None => Ok(()),
         }
     }
@@ -131,10 +131,10 @@ impl Server {
 }
 
 /// An option that a server cannot do exactly.
-pub(super) fn refused(option: &'static str, allowed: &str) -> Error {
+pub(super) fn refused(option: &'static str, value: &str, allowed: &str) -> Error {
     let allowed =
         format!("{allowed}: a target on a server tells its most likely tokens only, and nothing is approximated");
-    Error::BadOption { option: option.into(), value: "it".into(), allowed }
+    Error::BadOption { option: option.into(), value: value.into(), allowed }
 }
 
 impl Target for Server {
