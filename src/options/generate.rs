@@ -59,7 +59,7 @@ options! {
     pub struct GenerateOptions set by GenerateOptions {
         /// Most tokens to generate.
         max_new_tokens: usize = 256,
-        /// No end of text before so many tokens.
+        /// No end-of-text token before this many tokens; a stop text, or a complete `response_format`, ends the text all the same.
         min_new_tokens: usize = 0,
         /// Texts that end the generation; they are not part of the result.
         stop: Vec<String> = Vec::new(),

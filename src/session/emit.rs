@@ -62,6 +62,7 @@ pub(crate) struct Emitter<'a> {
     stream: TextStream,
     stops: StopStrings,
     max_new_tokens: usize,
+    min_new_tokens: usize,
     text: String,
     token_ids: Vec<u32>,
     logprobs: Vec<TokenLogprob>,
@@ -87,6 +88,7 @@ impl<'a> Emitter<'a> {
             stream: TextStream::new(prompt).skipping_special(options.skip_special_tokens),
             stops: StopStrings::new(options.stop.clone()),
             max_new_tokens: options.max_new_tokens,
+            min_new_tokens: options.min_new_tokens,
             text: String::new(),
             token_ids: Vec::new(),
             logprobs: Vec::new(),
@@ -114,11 +116,15 @@ impl<'a> Emitter<'a> {
     ///
     /// # Errors
     /// As [`Sink::push`].
-    pub fn finish(mut self, stats: Stats) -> Result<Generation> {
+    pub fn finish(mut self, mut stats: Stats) -> Result<Generation> {
         // Whoever broke off did so behind a token that was not to be the last one.
         self.settle(String::new(), true)?;
         let finish_reason = self.ended_by.unwrap_or(FinishReason::Length);
-        let Self { text, token_ids, logprobs, .. } = self;
+        let Self { text, token_ids, logprobs, min_new_tokens, .. } = self;
+        if finish_reason == FinishReason::Stop && token_ids.len() < min_new_tokens {
+            let ended = "a stop text or a complete response_format ended the text";
+            stats.warnings.push(format!("{ended} before min_new_tokens, {min_new_tokens}"));
+        }
         Ok(Generation { text, token_ids, logprobs, finish_reason, stats })
     }
 

@@ -127,8 +127,16 @@ impl Prompts {
     /// [`Error::BadTokenizer`].
     pub fn encode(&self, prompt: &Prompt, options: &GenerateOptions) -> Result<Vec<u32>> {
         if let (Prompt::Text(_) | Prompt::Tokens(_), Some(option)) = (prompt, options.chat.given()) {
-            let allowed = "nothing, where the prompt is no list of messages".into();
-            return Err(Error::BadOption { option: option.into(), value: "it".into(), allowed });
+            let allowed = "none, unless the prompt is a list of messages".into();
+            return Err(Error::BadOption { option: option.into(), value: "a value".into(), allowed });
+        }
+        let is_empty_list = match prompt {
+            Prompt::Text(_) => false,
+            Prompt::Tokens(tokens) => tokens.is_empty(),
+            Prompt::Chat(messages) => messages.is_empty(),
+        };
+        if is_empty_list {
+            return bad("an empty list", "a text, or one message or token id, or more");
         }
         let mut tokens = match prompt {
             Prompt::Text(text) => self.tokenizer.encode(text, true)?,
