@@ -60,7 +60,7 @@ impl Targets {
     pub fn name(&self, pair: &Pair) -> Result<String> {
         match self.endpoint(pair)? {
             Some(endpoint) => Ok(endpoint.model),
-            None => Ok(pair.target()?.name()),
+            None => Ok(pair.target()?.model_name()),
         }
     }
 }

@@ -70,7 +70,7 @@ impl<S: Source + 'static> ModelFiles<S> {
         let memory = blueprint.memory();
         let unfit = device.as_ref().and_then(|device| blueprint.check(device).err());
         Ok(Inspection {
-            model: weights.source().name(),
+            model: weights.source().model_name(),
             architecture: blueprint.spec.architecture,
             download_bytes: weights.download_bytes().await?,
             tensors: Tensors { count, bytes, dtypes },

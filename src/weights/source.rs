@@ -29,6 +29,11 @@ pub trait Source {
     /// What a person would call the model in a message: a path or an id.
     fn name(&self) -> String;
 
+    /// The model's name in reports: the path of its only file, or else [`Source::name`].
+    fn model_name(&self) -> String {
+        self.name()
+    }
+
     /// The names of its files; empty where they cannot be told.
     ///
     /// # Errors
@@ -154,6 +159,10 @@ impl Source for Folder {
 
     fn name(&self) -> String {
         self.path.display().to_string()
+    }
+
+    fn model_name(&self) -> String {
+        self.gguf.as_ref().map_or_else(|| self.name(), |file| self.path.join(file).display().to_string())
     }
 
     async fn list(&self) -> Result<Vec<String>> {

@@ -123,7 +123,7 @@ async fn measure(
 ) -> Result<Report> {
     let (model, assistant_model) = match &args.shape {
         Some(name) => (format!("{name} with random weights"), None),
-        None => (args.pair.target()?.name(), args.pair.assistant()?.map(|files| files.name())),
+        None => (args.pair.target()?.model_name(), args.pair.assistant()?.map(|files| files.model_name())),
     };
     let engine = subject.engine();
     let info = engine.device().clone();

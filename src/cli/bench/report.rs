@@ -1,6 +1,7 @@
 //! What a bench found, as one JSON object or as a table.
 
 use super::super::inspect::Bytes;
+use super::super::print::name_device;
 use super::loss::Loss;
 use super::measure::{Decode, Lookup, Memory, Prefill, Rounds, SamplingCost, Verify};
 use super::overlap::Overlap;
@@ -40,7 +41,7 @@ impl Display for Report {
             writeln!(f, "cut      {}: ended by the time limit, measured less often or in part", self.cut.join(", "))?;
         }
         let arithmetic = format!("{:?}", self.arithmetic).to_lowercase();
-        writeln!(f, "device   {}, {}, {}; {arithmetic} arithmetic", device.name, device.backend, device.driver)?;
+        writeln!(f, "device   {}, {}; {arithmetic} arithmetic", name_device(device), device.driver)?;
         let draft = self.assistant_model.as_ref().map_or(String::new(), |model| format!(", drafted by {model}"));
         writeln!(f, "model    {}{draft}", self.model)?;
         writeln!(f, "probe    {:.1} GB/s", self.probe_gb_per_s)?;
