@@ -3,7 +3,7 @@
 use super::lines::Lines;
 use super::load::{Pair, Room};
 use super::options::GenerateFlags;
-use super::print::{Colour, Printer, table};
+use super::print::{Colour, Printer, name_device, table};
 use super::writer::{self, Targets, Writer};
 use super::{Failure, print_json};
 use crate::error::{Error, Result};
@@ -147,9 +147,10 @@ struct Chat<'a> {
 
 impl Chat<'_> {
     fn greet(&self, args: &Args) -> Result<()> {
-        let draft = args.pair.assistant()?.map_or(String::new(), |files| format!(", drafted by {}", files.name()));
-        let device = self.writer.device();
-        note(&format!("{}{draft}, on {}, {}", args.targets.name(&args.pair)?, device.name, device.backend));
+        let draft =
+            args.pair.assistant()?.map_or(String::new(), |files| format!(", drafted by {}", files.model_name()));
+        let device = name_device(self.writer.device());
+        note(&format!("{}{draft}, on {device}", args.targets.name(&args.pair)?));
         if args.pair.model.is_none() {
             note(TALES);
         }

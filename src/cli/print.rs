@@ -116,26 +116,30 @@ impl Origins {
     }
 }
 
-/// A generation in one line.
+/// The device's name, with the API that drives it if it is a GPU.
+pub(super) fn name_device(device: &DeviceInfo) -> String {
+    let DeviceInfo { name, backend, .. } = device;
+    if backend == "Cpu" { name.clone() } else { format!("{name}, {backend}") }
+}
+
+/// A generation in two lines, and a third one for the schedule: speed, drafting, and the choice of the adaptive schedule.
 pub(super) fn summary(generation: &Generation, device: &DeviceInfo, origins: &Origins, colour: bool) -> String {
     let stats = &generation.stats;
-    let reason = stats.speculating.as_ref().map_or(String::new(), |state| format!("; {}", state.reason));
-    let drafting = if stats.num_draft_tokens == 0 {
-        format!("nothing drafted{reason}")
-    } else {
-        let names = origins.0.iter().map(|&origin| {
-            let style = style(origin, colour);
-            format!("{style}{}{style:#}", name(origin))
-        });
-        let names = if origins.0.is_empty() { "none".into() } else { names.collect::<Vec<_>>().join(", ") };
-        let legend = if colour { " (in these colours)" } else { "" };
-        format!(
-            "mean acceptance length {:.2}, draft acceptance rate {:.2}; accepted from: {names}{legend}{reason}",
-            stats.mean_acceptance_length, stats.draft_acceptance_rate
-        )
+    let (tokens, total, speed) = (stats.num_emitted_tokens, stats.times.total, speed(stats));
+    let device = name_device(device);
+    let mut lines = vec![format!("speed     {tokens} tokens in {total:.2} s, {speed:.1} tokens/s, on {device}")];
+    let (rounds, drafted, accepted) = (stats.num_spec_steps, stats.num_draft_tokens, stats.num_accepted_draft_tokens);
+    let names = origins.0.iter().map(|&origin| {
+        let style = style(origin, colour);
+        format!("{style}{}{style:#}", name(origin))
+    });
+    let by = match names.collect::<Vec<_>>().join(", ") {
+        none if none.is_empty() => none,
+        names => format!(" from {names}{}", if colour { " (in these colours)" } else { "" }),
     };
-    let (tokens, speed, rounds) = (stats.num_emitted_tokens, speed(stats), stats.num_spec_steps);
-    format!("{tokens} tokens, {speed:.1} tokens/s, {rounds} rounds; {drafting}; {}, {}", device.name, device.backend)
+    lines.push(format!("drafting  {rounds} rounds: {drafted} tokens drafted, {accepted} accepted{by}"));
+    lines.extend(stats.speculating.iter().map(|state| format!("schedule  {}", state.reason)));
+    lines.join("\n")
 }
 
 /// Tokens per second.

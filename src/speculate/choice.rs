@@ -130,7 +130,7 @@ impl Choice {
             Self::Nothing => "plain decoding: nothing is proposed".into(),
             Self::Plain(best) => format!(
                 "plain decoding: a token of the {} costs {:.2} of a target forward, verification included, and {} of \
-                 its tokens are accepted; the best lookahead, {}, would give {:.2} of the plain speed",
+                 its tokens are expected to be accepted; the best lookahead, {}, would give {:.2} of the plain speed",
                 best.name(),
                 best.token_cost(),
                 best.accepted(),
@@ -149,8 +149,8 @@ impl Choice {
                 best.name(),
             ),
             Self::Draft(best) => format!(
-                "{}, {} ahead: {} of its tokens are accepted and a round costs {:.2} target forwards, which gives \
-                 {:.2} times the plain speed",
+                "{}, {} ahead: {} of its tokens are expected to be accepted and a round costs {:.2} target \
+                 forwards, which gives {:.2} times the plain speed",
                 best.name(),
                 best.lookahead,
                 best.accepted(),
@@ -171,13 +171,13 @@ mod tests {
         assert_eq!(
             Choice::Plain(slow).reason(),
             "plain decoding: a token of the draft model costs 0.62 of a target forward, verification included, and \
-             41 % of its tokens are accepted; the best lookahead, 2, would give 0.81 of the plain speed"
+             41 % of its tokens are expected to be accepted; the best lookahead, 2, would give 0.81 of the plain speed"
         );
         let fast = Candidate { drafter: Origin::Lookup, lookahead: 10, tokens: 8.5, cost: 1.7 };
         assert_eq!(
             Choice::Draft(fast).reason(),
-            "lookup, 10 ahead: 75 % of its tokens are accepted and a round costs 1.70 target forwards, which gives \
-             5.00 times the plain speed"
+            "lookup, 10 ahead: 75 % of its tokens are expected to be accepted and a round costs 1.70 target forwards, \
+             which gives 5.00 times the plain speed"
         );
     }
 }
