@@ -63,8 +63,8 @@
 //! # Ok::<(), foretoken::Error>(())
 //! ```
 //!
-//! Unless told otherwise, the most likely token is taken. `do_sample(DoSample::Model)` samples as the model's files recommend; the same
-//! seed gives the same text, whoever drafts.
+//! Unless told otherwise, the most likely token is taken. A temperature above 0 draws tokens at random;
+//! `do_sample(DoSample::Model)` samples as the model's files recommend; the same seed gives the same text, whoever drafts.
 //!
 //! # Streaming
 //!

@@ -79,7 +79,7 @@ mod tests {
             (json!({ "stop": "." }), "stop", "\".\"", "a list"),
             (json!({ "seed": 1.5 }), "seed", "1.5", "a whole number from 0 on"),
             (json!({ "temperature": "hot" }), "temperature", "\"hot\"", "a number"),
-            (json!({ "do_sample": 1 }), "do_sample", "1", "true, false or model"),
+            (json!({ "do_sample": 1 }), "do_sample", "1", "auto, true, false or model"),
             (json!({ "logit_bias": [1] }), "logit_bias", "[1]", "an object"),
             (json!({ "logit_bias": { "a": 1 } }), "logit_bias", "{\"a\":1}", "numbers by token id"),
             (json!({ "tools": [5] }), "tools", "[5]", "an object"),
@@ -123,10 +123,11 @@ mod tests {
         }
         let options = GenerateOptions::new;
         for value in [0.0, -1.0, f32::NAN, f32::INFINITY] {
-            assert_refused(options().temperature(value), "temperature");
+            assert_refused(options().do_sample(true).temperature(value), "temperature");
             assert_refused(options().top_p(value), "top_p");
             assert_refused(options().repetition_penalty(value), "repetition_penalty");
         }
+        assert_refused(options().temperature(-1.0), "temperature");
         assert_refused(options().top_p(1.01), "top_p");
         assert_refused(options().min_p(-0.1), "min_p");
         assert_refused(options().assistant_confidence_threshold(2.0), "assistant_confidence_threshold");

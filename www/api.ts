@@ -248,11 +248,12 @@ export type GenerateOptions = {
    */
   drafter?: "auto" | "draft_model" | "lookup" | "prediction" | "chain";
   /**
-   * whether tokens are drawn at random; false by default: the most likely one is taken. `model`: as the model's
-   * generation_config.json says, which then also sets what the next six options leave out
+   * whether tokens are drawn at random; if not, the most likely one is taken. `auto`, the default: if `temperature` is above 0 or,
+   * without a `temperature`, if `top_k`, `top_p`, `min_p` or `seed` is given. `model`: as the model's generation_config.json says,
+   * which then also sets what the next six options leave out
    */
-  do_sample?: boolean | "model";
-  /** logits are divided by it, 0.001 to 100; 1 by default */
+  do_sample?: boolean | "auto" | "model";
+  /** logits are divided by it, 0.001 to 100; 0: the most likely token is taken; 1 by default */
   temperature?: number;
   /** so many most likely tokens remain; 0, the default: all */
   top_k?: number;
@@ -282,7 +283,7 @@ export type GenerateOptions = {
   logit_bias?: Readonly<Record<number, number>>;
   /** token sequences that may not come */
   bad_words_ids?: readonly (readonly number[])[];
-  /** no end of text before so many tokens; 0 by default */
+  /** no end-of-text token before this many tokens; 0 by default. `stop`, or a complete `response_format`, ends the text all the same */
   min_new_tokens?: number;
   /** whether tokens come with their log-probabilities, by the logits before all of the above; false by default */
   logprobs?: boolean;

@@ -52,9 +52,8 @@ import { badOption, inWords } from "./error.js";
  * @property {number | null} [max_tokens] as `max_new_tokens`
  * @property {number | null} [max_completion_tokens] the same; it comes first
  * @property {string | readonly string[] | null} [stop]
- * @property {number | null} [temperature] above 0 it draws tokens at random; without it, or with 0, the most likely one is
- *   taken. So do `top_p` and `seed`
- * @property {number | null} [top_p]
+ * @property {number | null} [temperature] above 0 it draws tokens at random; 0 takes the most likely ones
+ * @property {number | null} [top_p] without a temperature it draws tokens at random, as `seed` does
  * @property {import("./api.js").ResponseFormat | null} [response_format]
  * @property {number | null} [seed] of the first choice; that of the next is one more
  * @property {number | null} [n] choices, 1 to 128; more than one only where tokens are drawn at random. The prompt is read once
@@ -95,6 +94,12 @@ const NEUTRAL = /** @type {const} */ ({
 });
 /** OpenAI's options that have no part in the text. */
 const IGNORED = /** @type {const} */ (["metadata", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "service_tier", "store", "user"]);
+
+/** Whether these options draw tokens at random, by the engine's rule. @param {Record<string, any>} options */
+export function draws({ do_sample = "auto", temperature, top_k, top_p, min_p, seed }) {
+  if (do_sample !== "auto") return !!do_sample;
+  return temperature === undefined ? [top_k, top_p, min_p, seed].some((value) => value !== undefined) : temperature !== 0;
+}
 
 /** What a request asks for: null stands for the default. @param {Record<string, any>} body */
 function meant(body) {
@@ -150,13 +155,10 @@ function expected(prediction) {
  */
 export async function complete(engine, body, request) {
   const { messages, model = "foretoken", stream = false, stream_options, n = 1, ...rest } = meant(body ?? {});
-  const { max_tokens, max_completion_tokens = max_tokens, stop, temperature, prediction, tool_choice, parallel_tool_calls, ...others } = rest;
+  const { max_tokens, max_completion_tokens = max_tokens, stop, prediction, tool_choice, parallel_tool_calls, ...others } = rest;
   const prompt = copy(messages);
   /** @type {GenerateOptions} */
   const options = { signal: request?.signal, ...others };
-  // Temperature 0 asks for what greedy decoding does.
-  options.do_sample ??= temperature === undefined ? "top_p" in rest || "seed" in rest : temperature !== 0;
-  if (temperature !== undefined && (temperature !== 0 || options.do_sample)) options.temperature = temperature;
   // Most requests name none.
   const toolbox = rest.tools !== undefined || tool_choice !== undefined ? await import("./tools.js") : null;
   const marks = !toolbox || ["auto", "none", undefined].includes(tool_choice) ? undefined : await toolbox.marksOf(engine);
@@ -170,7 +172,7 @@ export async function complete(engine, body, request) {
   if (max_completion_tokens !== undefined) options.max_new_tokens = max_completion_tokens;
   if (stop !== undefined) options.stop = [stop].flat();
   const head = { id: `chatcmpl-${crypto.getRandomValues(new Uint32Array(4)).join("")}`, created: Math.floor(Date.now() / 1000), model };
-  const most = options.do_sample ? 128 : 1;
+  const most = draws(options) ? 128 : 1;
   if (!Number.isInteger(n) || n < 1 || n > most)
     throw badOption("n", n, most > 1 ? "1 to 128" : "1, where no tokens are drawn at random: the most likely text is only one");
   const { seed } = options;

@@ -1,4 +1,5 @@
 /** A server with OpenAI's API where an engine would have a worker: what it is asked, and what it answers. */
+import { draws } from "./chat.js";
 import { ForetokenError, aborted, badOption } from "./error.js";
 import { place } from "./spawn.js";
 
@@ -47,10 +48,12 @@ function asked(options) {
       throw badOption(name, body[name], `${JSON.stringify(value)}, where a server writes`);
     delete body[name];
   }
-  const { do_sample = body.temperature === undefined ? "top_p" in body || "seed" in body : body.temperature !== 0, response_format: form, prediction } = body;
+  const { response_format: form, prediction } = body;
+  if (!draws(body)) {
+    for (const name of ["top_p", "top_k", "min_p"]) delete body[name];
+    body.temperature = 0;
+  }
   delete body.do_sample;
-  if (!do_sample) for (const name of ["top_p", "top_k", "min_p"]) delete body[name];
-  if (!do_sample) body.temperature = 0;
   if (typeof prediction === "string") body.prediction = { type: "content", content: prediction };
   if (form?.type === "regex" || form?.type === "grammar")
     throw badOption("response_format", form.type, "text, json_object or json_schema, where a server writes");
@@ -223,14 +226,15 @@ export class OpenAI {
    * @param {AbortSignal} signal
    * @returns {Promise<Generation>}
    */
-  async #generate({ prompt, options: { logprobs, do_sample, ...options } }, tell, signal) {
+  async #generate({ prompt, options: { logprobs, ...options } }, tell, signal) {
     if (logprobs) throw badOption("logprobs", logprobs, "false where a server writes, or chat.completions");
     const begun = performance.now();
     const seconds = () => (performance.now() - begun) / 1000;
+    if (typeof prompt === "object" && !prompt.length) throw badOption("prompt", prompt, "a text, or one message or token id, or more");
     const isChat = Array.isArray(prompt) && typeof prompt[0] === "object";
     const body = {
       max_tokens: 256,
-      ...asked({ ...options, do_sample: do_sample ?? false }),
+      ...asked(options),
       ...(isChat ? { messages: prompt } : { prompt }),
       model: this.model,
       stream_options: { include_usage: true },

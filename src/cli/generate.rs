@@ -1,4 +1,4 @@
-//! `foretoken generate`: a prompt's continuation, printed as it comes, and a summary of how it came.
+//! `foretoken generate`: a prompt's continuation, printed as it comes, and a summary of its speed and drafting.
 
 use super::load::{Pair, Room};
 use super::options::GenerateFlags;
@@ -7,7 +7,7 @@ use super::writer::{self, Targets, Writer};
 use super::{Failure, bad_prompt, print_json};
 use crate::error::{Error, Result};
 use crate::gpu::DeviceInfo;
-use crate::options::{DoSample, GenerateOptions, LoadOptions, MAX_SEED};
+use crate::options::{DoSample, GenerateOptions, LoadOptions, MAX_SEED, SamplingOptions};
 use crate::session::{Generation, Prompt};
 use crate::text::Message;
 use crate::weights::Source;
@@ -69,11 +69,17 @@ pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
     let (load, mut options) = (args.targets.options(&args.room)?, args.generation.options()?);
     let prompt = args.prompt()?;
     let count = args.num_return_sequences;
-    if count == 0 || count > 1 && options.sampling.do_sample == DoSample::No {
-        let (value, allowed) =
-            (count.to_string(), "1, or more with --do-sample: the most likely text is only one".into());
-        return Err(Error::BadOption { option: "num_return_sequences".into(), value, allowed }.into());
-    }
+    let check_count = |draws: bool| match (count, draws) {
+        (1, _) | (2.., true) => Ok(()),
+        _ => Err(Error::BadOption {
+            option: "num_return_sequences".into(),
+            value: count.to_string(),
+            allowed: "1, or more if --do-sample or --temperature draw at random: there is only one most likely text"
+                .into(),
+        }),
+    };
+    let sampling = &options.sampling;
+    check_count(sampling.do_sample == DoSample::Model || sampling.draws(&SamplingOptions::default()))?;
     if let Some(seed) = options.sampling.seed
         && count as u64 - 1 > MAX_SEED.saturating_sub(seed)
     {
@@ -81,6 +87,7 @@ pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
         return Err(Error::BadOption { option: "seed".into(), value: seed.to_string(), allowed }.into());
     }
     let mut writer = writer::load(&args.pair, &args.targets, &load).await?;
+    check_count(writer.draws(&options))?;
     let first = options.sampling.seed;
     for text in 0..count as u64 {
         options.sampling.seed = first.map(|first| first + text);
@@ -101,7 +108,7 @@ async fn write(
     if json {
         let generation = writer.generate(prompt, options, &mut |_| ControlFlow::Continue(())).await?;
         let model = args.targets.name(&args.pair)?;
-        let assistant_model = args.pair.assistant()?.map(|files| files.name());
+        let assistant_model = args.pair.assistant()?.map(|files| files.model_name());
         let options = Used { model, assistant_model, load, generate: options, chat: args.chat };
         return print_json(&Report { generation: &generation, device: writer.device(), options });
     }

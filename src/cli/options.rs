@@ -45,12 +45,13 @@ pub(super) struct GenerateFlags {
     /// is the same
     #[arg(long)]
     no_overlap: bool,
-    /// Draw tokens at random instead of taking the most likely ones: true, false, or model, as the model's
-    /// generation_config.json says, which then also sets what the next five flags leave out
-    #[arg(long, value_name = "WHETHER", default_value = "false", default_missing_value = "true", num_args = 0..=1)]
+    /// Draw tokens at random instead of taking the most likely ones: true; false; model, as the model's generation_config.json
+    /// says, which then also sets what the next five flags leave out; auto: true if --temperature is above 0 or, without
+    /// --temperature, if --top-k, --top-p, --min-p or --seed is given
+    #[arg(long, value_name = "WHETHER", default_value = "auto", default_missing_value = "true", num_args = 0..=1)]
     #[arg(require_equals = true)]
     do_sample: String,
-    /// Logits are divided by it [default: 1]
+    /// Logits are divided by it; 0 takes the most likely tokens [default: 1]
     #[arg(long, value_name = "T")]
     temperature: Option<f32>,
     /// So many most likely tokens remain; 0: all [default: 0]
@@ -86,7 +87,7 @@ pub(super) struct GenerateFlags {
     /// Token ids, comma between them, that may not come one after the other; may be repeated
     #[arg(long, value_name = "IDS", value_parser = ids)]
     bad_words_ids: Vec<Ids>,
-    /// No end of text before so many tokens
+    /// No end-of-text token before this many tokens; a --stop text, or a complete form, ends the text all the same
     #[arg(long, value_name = "N", value_parser = count, default_value_t = defaults().min_new_tokens)]
     min_new_tokens: usize,
     /// With --json: tell how likely each token was, before penalties, temperature and filters

@@ -193,7 +193,7 @@ impl FromStr for DoSample {
     type Err = Error;
     fn from_str(name: &str) -> Result<Self> {
         let value = name.parse().map_or_else(|_| name.into(), Value::Bool);
-        Self::try_from(value).or_else(|_| bad("do_sample", name, "true, false or model"))
+        Self::try_from(value).or_else(|_| bad("do_sample", name, "auto, true, false or model"))
     }
 }
 

@@ -12,9 +12,9 @@ options! {
     /// How tokens are chosen.
     pub struct SamplingOptions set by GenerateOptions.sampling {
         /// Whether to draw tokens at random; if not, the most likely one is taken.
-        do_sample: DoSample = DoSample::No,
-        /// Logits are divided by it. None, here and in the next four: what the model's files say where `do_sample` asks for it, else
-        /// what changes nothing.
+        do_sample: DoSample = DoSample::Auto,
+        /// Logits are divided by it. 0: the most likely token is taken. None, here and in the next four: what the model's files say
+        /// where `do_sample` asks for it, else what changes nothing.
         temperature: Option<f32> = None,
         /// So many most likely tokens remain; 0: all.
         top_k: Option<usize> = None,
@@ -49,6 +49,8 @@ pub(crate) const MAX_SEED: u64 = (1 << 53) - 1;
 #[non_exhaustive]
 #[serde(try_from = "Value", into = "Value")]
 pub enum DoSample {
+    /// Yes if `temperature` is above 0; or, without a `temperature`, if `top_k`, `top_p`, `min_p` or `seed` is given.
+    Auto,
     /// No: the most likely one is taken.
     No,
     /// Yes.
@@ -69,8 +71,9 @@ impl TryFrom<Value> for DoSample {
     fn try_from(value: Value) -> Result<Self, Self::Error> {
         match value {
             Value::Bool(drawn) => Ok(drawn.into()),
+            Value::String(name) if name == "auto" => Ok(Self::Auto),
             Value::String(name) if name == "model" => Ok(Self::Model),
-            _ => Err("expected true, false or model"),
+            _ => Err("expected auto, true, false or model"),
         }
     }
 }
@@ -78,6 +81,7 @@ impl TryFrom<Value> for DoSample {
 impl From<DoSample> for Value {
     fn from(choice: DoSample) -> Self {
         match choice {
+            DoSample::Auto => "auto".into(),
             DoSample::No => false.into(),
             DoSample::Yes => true.into(),
             DoSample::Model => "model".into(),
@@ -121,12 +125,7 @@ impl Default for SamplingValues {
 impl SamplingValues {
     fn validate(&self) -> Result<()> {
         for (option, value, range, allowed) in [
-            (
-                "temperature",
-                self.temperature,
-                1e-3..=100.0,
-                "0.001 to 100; for the most likely token leave do_sample off",
-            ),
+            ("temperature", self.temperature, 1e-3..=100.0, "0.001 to 100; 0, unless do_sample is true or model"),
             ("top_p", self.top_p, f32::MIN_POSITIVE..=1.0, "more than 0, up to 1"),
             ("min_p", self.min_p, 0.0..=1.0, "0 to 1"),
             ("repetition_penalty", self.repetition_penalty, 0.01..=100.0, "0.01 to 100; 1: none"),
@@ -196,6 +195,20 @@ impl SamplingOptions {
         Ok(())
     }
 
+    /// Whether tokens are drawn at random; `model` is what the model's files say.
+    pub(crate) fn draws(&self, model: &Self) -> bool {
+        let Self { temperature, top_k, top_p, min_p, seed, .. } = self;
+        match self.do_sample {
+            DoSample::Yes => true,
+            DoSample::No => false,
+            DoSample::Model => model.do_sample == DoSample::Yes,
+            DoSample::Auto => match temperature {
+                Some(temperature) => *temperature != 0.0,
+                None => top_k.is_some() || top_p.is_some() || min_p.is_some() || seed.is_some(),
+            },
+        }
+    }
+
     /// How tokens are chosen: as the options say, else, where `do_sample` is [`DoSample::Model`], as the model's files do.
     ///
     /// # Errors
@@ -203,7 +216,7 @@ impl SamplingOptions {
     pub(crate) fn values(&self, model: &Self) -> Result<SamplingValues> {
         let nothing = Self::default();
         let model = if self.do_sample == DoSample::Model { model } else { &nothing };
-        let do_sample = self.do_sample == DoSample::Yes || model.do_sample == DoSample::Yes;
+        let do_sample = self.draws(model);
         let merged = self.merged(model);
         let SamplingValues { temperature, top_k, top_p, min_p, .. } = SamplingValues::default();
         let plain = SamplingValues { temperature, top_k, top_p, min_p, ..merged };
@@ -215,9 +228,11 @@ impl SamplingOptions {
     /// The values, if anything is drawn.
     fn merged(&self, model: &Self) -> SamplingValues {
         let plain = SamplingValues::default();
+        let may_be_0 = [DoSample::Auto, DoSample::No].contains(&self.do_sample);
+        let temperature = self.temperature.filter(|temperature| *temperature != 0.0 || !may_be_0);
         SamplingValues {
             do_sample: plain.do_sample,
-            temperature: self.temperature.or(model.temperature).unwrap_or(plain.temperature),
+            temperature: temperature.or(model.temperature).unwrap_or(plain.temperature),
             top_k: self.top_k.or(model.top_k).unwrap_or(plain.top_k),
             top_p: self.top_p.or(model.top_p).unwrap_or(plain.top_p),
             min_p: self.min_p.or(model.min_p).unwrap_or(plain.min_p),

@@ -25,11 +25,11 @@ impl Writer {
     pub fn session(&mut self) -> Result<&mut Session> {
         match self {
             Self::Session(session) => Ok(session),
-            Self::Parallel(_) => Err(Error::BadOption {
-                option: "sp_degree".into(),
-                value: "several instances".into(),
-                allowed: "1, with draft_device auto, for embeddings and scores".into(),
-            }),
+            Self::Parallel(parallel) => {
+                let (option, value) = parallel.split_by();
+                let allowed = "the default, for embeddings and scores".into();
+                Err(Error::BadOption { option: option.into(), value, allowed })
+            }
         }
     }
 
@@ -92,6 +92,15 @@ impl Writer {
             Self::Session(session) => session.encode(prompt, options),
             Self::Parallel(parallel) => parallel.encode(prompt, options),
         }
+    }
+
+    /// Whether a text would be drawn at random under these options.
+    pub(crate) fn draws(&self, options: &GenerateOptions) -> bool {
+        let prompts = match self {
+            Self::Session(session) => &session.prompts,
+            Self::Parallel(parallel) => &parallel.prompts,
+        };
+        options.sampling.draws(&prompts.sampling)
     }
 
     /// Continues a prompt.

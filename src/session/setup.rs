@@ -79,15 +79,16 @@ pub(crate) fn sampling(
 pub(crate) fn idle(options: &GenerateOptions, values: &SamplingValues) -> Option<String> {
     let sampling = &options.sampling;
     let given = [
-        ("temperature", sampling.temperature.is_some()),
+        ("temperature", sampling.temperature.is_some_and(|temperature| temperature != 0.0)),
         ("top_k", sampling.top_k.is_some()),
         ("top_p", sampling.top_p.is_some()),
         ("min_p", sampling.min_p.is_some()),
+        ("seed", sampling.seed.is_some()),
         ("acceptance", options.drafting.acceptance != Acceptance::Coupled),
     ];
     let names: Vec<&str> = given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect();
     (!values.do_sample && !names.is_empty())
-        .then(|| format!("without do_sample the most likely token is taken: {} had no effect", names.join(", ")))
+        .then(|| format!("no tokens were drawn at random (do_sample): {} had no effect", names.join(", ")))
 }
 
 /// Says that a text went on where it may have become another one.

@@ -308,7 +308,7 @@ export const tests = {
       const chat = engine.chat({ messages: [{ role: "system", content: "Be brief." }] });
       await chat.send("A story").result;
       const completed = await engine.generate("Once", { do_sample: true, temperature: 0.5, top_k: 5, min_new_tokens: 2 }).result;
-      await engine.generate("Upon", { temperature: 0.5, top_k: 5 }).result;
+      for (const more of [{ temperature: 0.5 }, {}, { do_sample: false }]) await engine.generate("Upon", { top_k: 5, ...more }).result;
       const attempts = [
         engine.tokenize("Once"),
         engine.embed("Once"),
@@ -324,9 +324,17 @@ export const tests = {
     equal(messages.at(-1), { role: "assistant", content: "Once upon a time" }, "the answer");
     equal([completed.text, completed.finish_reason, completed.stats.sampling.temperature], ["Once upon a time", "stop", 0.5], "a text");
     equal(refused, Array(6).fill("bad-option"), "what it cannot do");
-    const greedy = asked.at(-1).body;
-    equal([greedy.prompt, greedy.temperature, "top_k" in greedy], ["Upon", 0, false], "without do_sample");
-    const { path, body } = asked.at(-2);
+    const drawn = asked.slice(-3).map(({ body }) => [body.prompt, body.temperature, body.top_k, "do_sample" in body]);
+    equal(
+      drawn,
+      [
+        ["Upon", 0.5, 5, false],
+        ["Upon", undefined, 5, false],
+        ["Upon", 0, undefined, false],
+      ],
+      "without do_sample",
+    );
+    const { path, body } = asked.at(-4);
     equal([path, body.prompt, body.temperature, body.top_k, body.min_tokens], ["/ok/v1/completions", "Once", 0.5, 5, 2], "what was asked for");
   },
 

@@ -1,4 +1,5 @@
 /** What a race showed, in words and numbers. Nothing here looks at the page. */
+import { draws } from "../chat.js";
 import { times } from "./dom.js";
 
 /**
@@ -40,7 +41,7 @@ export function headline(outcome) {
     speculative: { token_ids, stats },
     options,
   } = outcome;
-  if (options.acceptance === "rejection" && options.do_sample)
+  if (options.acceptance === "rejection" && draws(options))
     return { number: "", words: "Drawn at random by rejection sampling: the two texts are each as likely as the model says." };
   if (differ(outcome)) return { number: "", words: "The two texts differ: please report this, with your device's name." };
   const same = `the same ${token_ids.length} tokens`;

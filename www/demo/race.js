@@ -1,4 +1,5 @@
 /** The race: a task, written plainly and with guesses, by the chosen model. */
+import { draws } from "../chat.js";
 import { AcceptanceChart, SpeedChart } from "./charts.js";
 import { at, copy, make, say } from "./dom.js";
 import { about, chosen, need } from "./model.js";
@@ -50,7 +51,7 @@ export async function run(signal) {
   if (at("stage").getBoundingClientRect().top < 0) at("stage").scrollIntoView();
   const prompt = kind === "chat" ? [{ role: "user", content: text }] : text;
   // Both ways draw with the same noise.
-  if (options.do_sample) options.seed ??= crypto.getRandomValues(new Uint32Array(1))[0];
+  if (draws(options)) options.seed ??= crypto.getRandomValues(new Uint32Array(1))[0];
   const race = { engine, spec: chosen(), text, kind, prompt, options };
   report = { ...about, prompt, options };
   try {
