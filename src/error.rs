@@ -305,6 +305,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_option_that_helps_is_named() {
+        let full = |what: &str| Error::OutOfGpuMemory { what: what.into(), need: 8, limit: Some(4) }.to_string();
+        let advice = |what: &str| full(what).rsplit_once(": ").unwrap().1.to_owned();
+        for what in ["the KV cache of a layer", "the attention blocks", "the rotary tables", "all that is loaded"] {
+            assert_eq!(advice(what), "lower max_context, or take a smaller model");
+        }
+        assert_eq!(advice("the MLP rows"), "lower prefill_chunk, or take a smaller model");
+        assert_eq!(advice("the activations"), "lower prefill_chunk, or take a smaller model");
+        for what in ["the logits", "the sampler", "the weights", "16 rows of lm_head"] {
+            assert_eq!(advice(what), "take a smaller model");
+        }
+    }
+
+    #[test]
     fn an_unknown_code_is_internal() {
         let read = |told: Value| serde_json::from_value::<Error>(told).unwrap();
         let lost = Error::DeviceLost { reason: "gone".into() };

@@ -2,7 +2,9 @@
 
 mod common;
 use common::{path, run};
-use foretoken::{DeviceChoice, Embedding, Engine, Error, FinishReason, GenerateOptions, LoadOptions, Message, Pooling};
+use foretoken::{
+    DeviceChoice, Embedding, Engine, Error, FinishReason, GenerateOptions, LoadOptions, Message, Pooling, Prompt,
+};
 use std::thread;
 
 fn on_cpu() -> LoadOptions {
@@ -90,6 +92,24 @@ fn what_cannot_be_loaded_says_why() {
     assert!(matches!(Engine::builder(&model).options(options).load(), Err(Error::BadOption { .. })));
     let broken = Engine::builder(&model).options(on_cpu()).on_progress(|_, _| panic!("on purpose")).load();
     assert!(matches!(broken, Err(Error::Internal { .. })));
+}
+
+#[test]
+fn an_empty_list_is_no_prompt() {
+    let engine = engine();
+    let refused = |prompt: Prompt| engine.generate(prompt, few(2)).wait().unwrap_err().to_string();
+    for list in [Prompt::Tokens(Vec::new()), Prompt::Chat(Vec::new())] {
+        let words = refused(list);
+        assert!(words.starts_with("prompt: an empty list is not allowed; allowed: "), "{words}");
+    }
+    // A text may begin with nothing.
+    assert_eq!(engine.generate("", few(2)).wait().unwrap().token_ids.len(), 2);
+    let more = few(2).continue_final_message(true);
+    let words = engine.generate("Once", more).wait().unwrap_err().to_string();
+    assert_eq!(
+        words,
+        "continue_final_message: a value is not allowed; allowed: none, unless the prompt is a list of messages"
+    );
 }
 
 #[test]

@@ -213,7 +213,8 @@ fn what_cannot_be_is_refused_by_name() {
         (json!({ "type": "json_schema", "json_schema": { "schema": { "type": "sting" } } }), "sting"),
         (json!({ "type": "json_schema", "json_schema": { "schema": 5 } }), "5"),
         (json!({ "type": "json_schema" }), "json_schema"),
-        (json!({ "type": "regex", "regex": "(" }), "regex"),
+        (json!({ "type": "regex", "regex": "(a" }), "unclosed group"),
+        (json!({ "type": "grammar", "grammar": "start: /(a/" }), "unclosed group"),
         (json!({ "type": "regex", "regex": 5 }), "5"),
         (json!({ "type": "regex", "regex": "" }), "empty"),
         (json!({ "type": "grammar", "grammar": "start: nothing" }), "nothing"),
@@ -226,8 +227,22 @@ fn what_cannot_be_is_refused_by_name() {
     let every: Vec<Vec<u32>> = (0..4096).map(|id| vec![id]).collect();
     let none_left = free().bad_words_ids(every[..2000].to_vec());
     refused(json!({ "type": "regex", "regex": "[\\n]{9}" }), none_left);
+    let repeats = json!({ "type": "regex", "regex": "(the king and ){9}" });
+    assert!(refused(repeats, free().no_repeat_ngram_size(1)).contains("no next token"));
     let (text, _) = write(&mut session, &free().max_new_tokens(3).context(ContextPolicy::Shift));
     assert_eq!(text.token_ids.len(), 3, "the session stays usable");
+}
+
+#[test]
+fn a_form_that_is_complete_early_is_told() {
+    let mut session = load(Device::cpu());
+    let form = |least| GenerateOptions::new().min_new_tokens(least).response_format(ResponseFormat::regex("x"));
+    for least in [0, 4] {
+        let (found, _) = write(&mut session, &form(least));
+        assert_eq!(found.text, "x");
+        let told = found.stats.warnings.iter().filter(|warning| warning.contains("min_new_tokens")).count();
+        assert_eq!(told, usize::from(least > found.token_ids.len()), "{:?}", found.stats.warnings);
+    }
 }
 
 /// Each bit of a mask is what consuming that token says, wherever the text went before.

@@ -553,7 +553,10 @@ fn a_draft_model_with_another_tokenizer_drafts_for_several_targets() {
         let prompt = Prompt::Text(Tales::cases()[0].prompt.clone());
         let options = GenerateOptions::new().max_new_tokens(24);
         let drawn = options.clone().do_sample(true).seed(3).temperature(0.7).logit_bias([(1, 3.0), (4_090, -4.0)]);
-        for load in [one.clone().sp_degree(2), one.clone().draft_device(DeviceChoice::Cpu)] {
+        for (load, split) in [
+            (one.clone().sp_degree(2), "sp_degree 2"),
+            (one.clone().draft_device(DeviceChoice::Cpu), "draft_device cpu"),
+        ] {
             let assistant = Some(files(foreign.folder()));
             let mut parallel = run(Parallel::load(&GpuOptions::default(), files(&target), assistant, &load)).unwrap();
             for options in [&options, &drawn] {
@@ -562,6 +565,16 @@ fn a_draft_model_with_another_tokenizer_drafts_for_several_targets() {
                 assert_eq!(found.token_ids, expected.token_ids, "{:?}", found.stats);
                 assert!(found.stats.num_draft_tokens > 0, "{:?}", found.stats);
                 assert!(found.stats.warnings.iter().any(|warning| warning.contains("another tokenizer")));
+            }
+            let mut say = |options: GenerateOptions| {
+                run(parallel.generate(&prompt, &options, &mut |_| ControlFlow::Continue(())))
+            };
+            let expected = say(options.clone().prediction("Once".to_owned())).unwrap();
+            assert!(expected.stats.warnings.iter().any(|warning| warning.contains(split)), "{:?}", expected.stats);
+            let form = options.clone().response_format(foretoken::ResponseFormat::json_object());
+            for refused in [options.clone().logprobs(true), form] {
+                let words = say(refused).unwrap_err().to_string();
+                assert!(words.ends_with(&format!("with {split}")), "{words}");
             }
         }
     });

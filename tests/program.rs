@@ -63,9 +63,15 @@ fn a_prompt_gives_the_golden_text_and_a_summary() {
     let run = run(&[&["generate", &text(&tale["prompt"]), "--max-new-tokens", "96"][..], &drafter].concat());
     assert_eq!(run.code, 0, "{}", run.err);
     assert_eq!(run.out, text(&tale["greedy_text"]) + "\n");
-    for part in ["16 tokens", "tokens/s", "10 rounds", "mean acceptance length 1.60", "accepted from: draft model"] {
-        assert!(run.err.contains(part), "{part}: {}", run.err);
-    }
+    let [speed, drafting] = run.err.lines().collect::<Vec<_>>()[..] else { panic!("{}", run.err) };
+    assert!(speed.starts_with("speed     16 tokens in ") && speed.contains(" tokens/s, on "), "{speed}");
+    let accepted = "drafting  10 rounds: 12 tokens drafted, 6 accepted from draft model";
+    assert_eq!(drafting, accepted);
+    let adaptive = self::run(&["generate", &text(&tale["prompt"]), "--device", "cpu", "--threads", "1"]);
+    let [speed, drafting, schedule] = adaptive.err.lines().collect::<Vec<_>>()[..] else { panic!("{}", adaptive.err) };
+    assert!(speed.ends_with(" tokens/s, on CPU with 1 thread"), "{speed}");
+    assert!(drafting.starts_with("drafting  ") && drafting.contains(" accepted"), "{drafting}");
+    assert!(schedule.starts_with("schedule  "), "{schedule}");
     let piped = run_with(&(text(&tale["prompt"]) + "\n"), &[&["generate", "--color", "always"][..], &drafter].concat());
     assert!(piped.out.contains("\u{1b}[32m"), "{}", piped.out);
     assert_eq!(piped.out.replace("\u{1b}[32m", "").replace("\u{1b}[0m", ""), run.out);
@@ -188,6 +194,12 @@ fn several_texts_are_written_behind_one_prompt() {
     let greedy = self::run(&["generate", "Once", "--num-return-sequences", "2"]);
     assert_eq!(greedy.code, 2);
     assert!(greedy.err.contains("--num-return-sequences: 2") && greedy.err.contains("--do-sample"), "{}", greedy.err);
+    // Its files recommend nothing.
+    let model = self::run(&["generate", "Once", "--num-return-sequences", "2", "--do-sample=model"]);
+    assert_eq!((model.code, &model.out, &model.err), (2, &String::new(), &greedy.err));
+    let drawn =
+        self::run(&["generate", "Once", "--num-return-sequences", "2", "--temperature", "1", "--max-new-tokens", "2"]);
+    assert_eq!(drawn.code, 0, "{}", drawn.err);
     // The second seed would be too large, which is said before a text is written.
     let most = ((1u64 << 53) - 1).to_string();
     let last = self::run(&[&generate[..], &[&most, "--num-return-sequences", "2"]].concat());
@@ -234,6 +246,40 @@ fn texts_become_vectors_and_continuations_are_scored() {
     assert!(scores[0]["logprob"].as_f64() > scores[1]["logprob"].as_f64(), "{scores}");
     let lines = run(&scored).out;
     assert!(lines.lines().nth(1).is_some_and(|line| line.ends_with("tokens   xylophone")), "{lines}");
+}
+
+#[test]
+fn a_temperature_draws_at_random_unless_do_sample_forbids_it() {
+    let run =
+        |flags: &[&str]| json(&[&["generate", "Once", "--max-new-tokens", "2", "--no-assistant"], flags].concat());
+    let drawn = run(&["--temperature", "0.5", "--seed", "3"]);
+    assert_eq!(drawn["token_ids"], run(&["--do-sample", "--temperature", "0.5", "--seed", "3"])["token_ids"]);
+    assert_eq!((&drawn["options"]["do_sample"], &drawn["stats"]["seed"]), (&"auto".into(), &3.into()));
+    assert_eq!(run(&["--temperature", "0"])["token_ids"], run(&[])["token_ids"]);
+    let cold = run(&["--do-sample=false", "--temperature", "0.5", "--seed", "3"]);
+    let warning = "no tokens were drawn at random (do_sample): temperature, seed had no effect";
+    assert_eq!(cold["stats"]["warnings"], serde_json::json!([warning]));
+}
+
+#[test]
+fn a_gguf_file_is_told_by_its_name() {
+    let folder = std::env::temp_dir().join(format!("foretoken-named-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("tales.gguf").display().to_string();
+    let made = run(&["quantize", "models/tales/draft", &file, "--type", "Q8_0"]);
+    assert_eq!(made.code, 0, "{}", made.err);
+    assert_eq!(json(&["inspect", &file])["model"], file.as_str());
+    let written = json(&["generate", "Once", "--max-new-tokens", "1", "--model", &file, "--assistant-model", &file]);
+    let names = &written["options"];
+    assert_eq!((&names["model"], &names["assistant_model"]), (&file.as_str().into(), &file.as_str().into()));
+    let bare = Command::new(env!("CARGO_BIN_EXE_foretoken"))
+        .args(["inspect", "tales.gguf"])
+        .current_dir(&folder)
+        .output()
+        .unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let out = String::from_utf8(bare.stdout).unwrap();
+    assert_eq!(out.lines().next(), Some("model       tales.gguf"), "{out}");
 }
 
 #[test]
@@ -599,6 +645,7 @@ fn bad_options_name_the_flag() {
         (&["--chat-template-kwargs", "{\"a\": 1}"], "no list of messages"),
         (&["--chat", "--continue-final-message"], "unless the last message is the assistant's"),
         (&["--messages"], "a JSON list of messages"),
+        (&["--regex", "(a"], "unclosed group"),
         (&["--messages", "--chat"], "--chat"),
     ];
     for (flags, flag) in cases {

@@ -290,6 +290,30 @@ mod tests {
     }
 
     #[test]
+    fn a_temperature_above_0_draws_and_0_does_not() {
+        let plain = SamplingOptions::default();
+        let greedy = json!({});
+        for (given, expected) in [
+            (json!({ "temperature": 0.5 }), json!({ "do_sample": true, "temperature": 0.5 })),
+            (json!({ "temperature": 0.5, "do_sample": "auto" }), json!({ "do_sample": true, "temperature": 0.5 })),
+            (json!({ "temperature": 1 }), json!({ "do_sample": true })),
+            (json!({ "temperature": 0 }), greedy.clone()),
+            (json!({ "temperature": 0, "top_p": 0.5, "seed": 1 }), greedy.clone()),
+            (json!({ "temperature": 0, "do_sample": false }), greedy.clone()),
+            (json!({ "temperature": 0.5, "do_sample": false }), greedy.clone()),
+            (json!({ "top_p": 0.5 }), json!({ "do_sample": true, "top_p": 0.5 })),
+            (json!({ "top_k": 0 }), json!({ "do_sample": true })),
+            (json!({ "min_p": 0.5 }), json!({ "do_sample": true, "min_p": 0.5 })),
+            (json!({ "seed": 1 }), json!({ "do_sample": true })),
+            (json!({ "seed": 1, "do_sample": false }), greedy.clone()),
+            (json!({ "temperature": 0.5, "do_sample": "model" }), greedy.clone()),
+            (json!({ "repetition_penalty": 2 }), json!({ "repetition_penalty": 2.0 })),
+        ] {
+            assert_eq!(values(given.clone(), &plain), expected, "{given}");
+        }
+    }
+
+    #[test]
     fn what_a_model_may_not_recommend_is_refused() {
         for wrong in [json!({ "temperature": "hot" }), json!({ "top_k": -1 }), json!({ "do_sample": 1 })] {
             assert_eq!(defaults(wrong).unwrap_err().code(), "bad-config");

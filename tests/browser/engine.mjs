@@ -373,6 +373,7 @@ export const tests = {
       [7, {}, "bad-option", "messages"],
       [[1_000_000], {}, "bad-option", "1000000"],
       [Array(600).fill(5), {}, "context-full", "512"],
+      [[], {}, "bad-option", "an empty list"],
     ]) {
       const error = await page.evaluate(([prompt, options]) => failed(engine.generate(prompt, options).result), [prompt, options]);
       check(error?.is, `${JSON.stringify(options)}: ${JSON.stringify(error)}`);
@@ -938,7 +939,7 @@ export const tests = {
     const { theirs, same, plain } = await page.evaluate(async () => {
       const other = await Engine.load("/altered/recommended/models/tales/draft", { max_context: 128 });
       const write = (more) => other.generate("Once", { max_new_tokens: 8, seed: 3, top_k: 9, ...more }).result;
-      const answers = { theirs: await write({ do_sample: "model" }), same: await write({ do_sample: true, temperature: 0.5 }), plain: await write({}) };
+      const answers = { theirs: await write({ do_sample: "model" }), same: await write({ do_sample: true, temperature: 0.5 }), plain: await write({ do_sample: false }) };
       other.dispose();
       return answers;
     });
