@@ -3,7 +3,6 @@
  * The engine runs in a worker of its own; this is its remote control. Importing it touches nothing: a server may.
  */
 import { list, remove } from "./cache.js";
-import { complete, embeddings } from "./chat.js";
 import { Conversation } from "./conversation.js";
 import { ForetokenError, aborted, badOption } from "./error.js";
 import { checked, readLoad } from "./options.js";
@@ -68,7 +67,8 @@ export class Engine {
     /** Candidates before the one that serves, and why they do not. @type {readonly Skipped[]} */
     this.skipped = [];
     /** @type {any} its result depends on `stream` */
-    const create = (/** @type {ChatRequest} */ body, /** @type {RequestOptions} */ request) => complete(this, body, request);
+    const create = async (/** @type {ChatRequest} */ body, /** @type {RequestOptions} */ request) =>
+      (await import("./chat.js")).complete(this, body, request);
     /** @param {ConversationOptions} [options] */
     const converse = (options) => new Conversation(this, options);
     /** @param {string} name */
@@ -93,7 +93,7 @@ export class Engine {
      * OpenAI's embeddings, as {@link Engine.embed} computes them.
      * @type {{ create: (body: EmbeddingRequest, request?: RequestOptions) => Promise<CreateEmbeddingResponse> }}
      */
-    this.embeddings = { create: (body, request) => embeddings(this, body, request) };
+    this.embeddings = { create: async (body, request) => (await import("./chat.js")).embeddings(this, body, request) };
   }
 
   /**
