@@ -123,19 +123,7 @@ function copy(messages) {
     // A BigInt, or a circle.
   }
   if (!copied) throw badOption("messages", messages, "a list of one { role, content } or more");
-  return copied.map(withObjects);
-}
-
-/** Templates want the arguments of calls as objects, where OpenAI's are JSON. @param {any} message */
-function withObjects(message) {
-  for (const { function: called } of Array.isArray(message.tool_calls) ? message.tool_calls : []) {
-    try {
-      if (typeof called?.arguments === "string") called.arguments = JSON.parse(called.arguments || "{}");
-    } catch {
-      throw badOption("messages", called.arguments, "as arguments of a call: JSON");
-    }
-  }
-  return message;
+  return copied;
 }
 
 /** @param {NonNullable<ChatOptions["prediction"]>} prediction */

@@ -67,8 +67,7 @@ export class Engine {
     /** Candidates before the one that serves, and why they do not. @type {readonly Skipped[]} */
     this.skipped = [];
     /** @type {any} its result depends on `stream` */
-    const create = async (/** @type {ChatRequest} */ body, /** @type {RequestOptions} */ request) =>
-      (await import("./chat.js")).complete(this, body, request);
+    const create = async (/** @type {ChatRequest} */ body, /** @type {RequestOptions} */ request) => (await import("./chat.js")).complete(this, body, request);
     /** @param {ConversationOptions} [options] */
     const converse = (options) => new Conversation(this, options);
     /** @param {string} name */

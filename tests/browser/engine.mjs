@@ -939,7 +939,11 @@ export const tests = {
     const { theirs, same, plain } = await page.evaluate(async () => {
       const other = await Engine.load("/altered/recommended/models/tales/draft", { max_context: 128 });
       const write = (more) => other.generate("Once", { max_new_tokens: 8, seed: 3, top_k: 9, ...more }).result;
-      const answers = { theirs: await write({ do_sample: "model" }), same: await write({ do_sample: true, temperature: 0.5 }), plain: await write({ do_sample: false }) };
+      const answers = {
+        theirs: await write({ do_sample: "model" }),
+        same: await write({ do_sample: true, temperature: 0.5 }),
+        plain: await write({ do_sample: false }),
+      };
       other.dispose();
       return answers;
     });
