@@ -609,7 +609,7 @@ fn assert_fails(args: &[&str], exit: i32, code: &str, says: &[&str]) {
 
 #[test]
 fn bad_options_name_the_flag() {
-    let cases: [(&[&str], &str); 36] = [
+    let cases: [(&[&str], &str); 37] = [
         (&["--max-new-tokens", "0"], "--max-new-tokens"),
         (&["--max-new-tokens", "-1"], "--max-new-tokens"),
         (&["--max-new-tokens", "many"], "--max-new-tokens"),
