@@ -150,15 +150,14 @@ fn bad<T>(value: String, allowed: String) -> Result<T> {
     Err(Error::BadOption { option: "response_format".into(), value, allowed })
 }
 
-/// The first line, and what is wrong with a regular expression, which is on the last.
+/// The first line. For a regular expression, a later line says what is wrong.
 fn words(error: impl ToString) -> String {
     let text = error.to_string();
-    let mut lines = text.lines();
-    match (lines.next().unwrap_or_default(), lines.last().unwrap_or_default()) {
-        (first, last) if first.ends_with("regex parse error:") => {
-            format!("a form with the error \"{first} {}\"", last.trim_start_matches("error: "))
-        }
-        (first, _) => first.to_owned(),
+    let first = text.lines().next().unwrap_or_default();
+    let reason = text.lines().find_map(|line| line.trim_start().strip_prefix("error: "));
+    match (first.strip_suffix(" regex parse error:"), reason) {
+        (Some(place), Some(reason)) => format!("a form with the error '{place} {reason}'"),
+        _ => first.to_owned(),
     }
 }
 

@@ -65,7 +65,7 @@ fn a_prompt_gives_the_golden_text_and_a_summary() {
     assert_eq!(run.out, text(&tale["greedy_text"]) + "\n");
     let [speed, drafting] = run.err.lines().collect::<Vec<_>>()[..] else { panic!("{}", run.err) };
     assert!(speed.starts_with("speed     16 tokens in ") && speed.contains(" tokens/s, on "), "{speed}");
-    let accepted = "drafting  10 rounds: 12 tokens drafted, 6 accepted from draft model";
+    let accepted = "drafting  10 rounds: 22 tokens drafted, 6 accepted from draft model";
     assert_eq!(drafting, accepted);
     let adaptive = self::run(&["generate", &text(&tale["prompt"]), "--device", "cpu", "--threads", "1"]);
     let [speed, drafting, schedule] = adaptive.err.lines().collect::<Vec<_>>()[..] else { panic!("{}", adaptive.err) };
@@ -258,7 +258,8 @@ fn a_temperature_draws_at_random_unless_do_sample_forbids_it() {
     assert_eq!(run(&["--temperature", "0"])["token_ids"], run(&[])["token_ids"]);
     let cold = run(&["--do-sample=false", "--temperature", "0.5", "--seed", "3"]);
     let warning = "no tokens were drawn at random (do_sample): temperature, seed had no effect";
-    assert_eq!(cold["stats"]["warnings"], serde_json::json!([warning]));
+    // Others may be about the device.
+    assert_eq!(cold["stats"]["warnings"].as_array().unwrap().last(), Some(&warning.into()));
 }
 
 #[test]
@@ -306,7 +307,7 @@ fn the_models_files_recommend_how_to_choose_tokens() {
     assert_eq!((&theirs["stats"]["sampling"], &same["stats"]["sampling"]), (&used, &used));
     assert_eq!(theirs["token_ids"], same["token_ids"]);
     assert_eq!(theirs["options"]["do_sample"], "model");
-    let plain = run(&[]);
+    let plain = run(&["--do-sample=false"]);
     assert_eq!(
         (&plain["stats"]["sampling"]["do_sample"], &plain["stats"]["sampling"]["top_k"]),
         (&false.into(), &0.into())
@@ -637,12 +638,12 @@ fn bad_options_name_the_flag() {
         (&["--acceptance", "always"], "coupled"),
         (&["--logit-bias", "17"], "ID=BIAS"),
         (&["--bad-words-ids", "9999999"], "token ids below"),
-        (&["--do-sample=perhaps"], "--do-sample: perhaps is not allowed; allowed: true, false or model"),
+        (&["--do-sample=perhaps"], "--do-sample: perhaps is not allowed; allowed: auto, true, false or model"),
         (&["--tools", "/nowhere"], "--tools"),
         (&["--tools", "Cargo.toml"], "a JSON list of objects"),
         (&["--chat-template-kwargs", "[]"], "a JSON object"),
         (&["--chat", "--chat-template-kwargs", "{\"enable_thinking\": false}"], "enable_thinking is not allowed"),
-        (&["--chat-template-kwargs", "{\"a\": 1}"], "no list of messages"),
+        (&["--chat-template-kwargs", "{\"a\": 1}"], "unless the prompt is a list of messages"),
         (&["--chat", "--continue-final-message"], "unless the last message is the assistant's"),
         (&["--messages"], "a JSON list of messages"),
         (&["--regex", "(a"], "unclosed group"),
