@@ -24,7 +24,7 @@ cargo("test", "--release", "--no-run");
 await built();
 const wasm = ["--profile", "wasm", "--target", "wasm32-unknown-unknown"];
 for (const features of [[], ["--features", "simulator"], ["--features", "grammar"]]) cargo("clippy", "--lib", ...wasm, ...features, ...strict);
-const crates = ["--manifest-path", "browser/Cargo.toml", "--package", "fancy-regex", "--package", "regex", "--package", "spm_precompiled"];
+const crates = ["--manifest-path", "browser/Cargo.toml", "--package", "fancy-regex", "--package", "rand", "--package", "regex", "--package", "spm_precompiled"];
 cargo("fmt", "--check", ...crates);
 cargo("clippy", ...crates, ...wasm, "--target-dir", "target", ...strict);
 cargo("test", "--release");
