@@ -63,7 +63,7 @@
 //! # Ok::<(), foretoken::Error>(())
 //! ```
 //!
-//! Unless told otherwise, the most likely token is taken. A temperature above 0 draws tokens at random;
+//! By default the most likely token is taken. A temperature above 0 draws tokens at random;
 //! `do_sample(DoSample::Model)` samples as the model's files recommend; the same seed gives the same text, whoever drafts.
 //!
 //! # Streaming

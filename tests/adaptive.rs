@@ -217,10 +217,10 @@ fn adaptive(adaptive: &mut Adaptive, text: Text, timings: Timings) -> (f64, Spec
             }
         }
         let prefilled = if round == 0 { world.prompt - 1 } else { 0 };
-        let mut heard = (seconds + text.seconds(at) * PREFILL * prefilled as f64) * noise;
+        let mut measured = (seconds + text.seconds(at) * PREFILL * prefilled as f64) * noise;
         if let Timings::Ticks(tick) = timings {
             let began = time - seconds;
-            heard = (((began + heard) / tick).floor() - (began / tick).floor()) * tick;
+            measured = (((began + measured) / tick).floor() - (began / tick).floor()) * tick;
         }
         adaptive.learn(&Round {
             drafted: draft.len(),
@@ -229,7 +229,7 @@ fn adaptive(adaptive: &mut Adaptive, text: Text, timings: Timings) -> (f64, Spec
             caught_up,
             prefilled,
             ahead: was_ahead,
-            seconds: heard,
+            seconds: measured,
         });
         tokens.extend((at..=at + accepted).map(|at| text.token(at)));
     }

@@ -104,7 +104,7 @@ fn on_the_cpu_the_text_is_that_of_plain_decoding() {
     the_text_is_that_of_plain_decoding(Device::cpu());
 }
 
-/// What the form leaves no choice about is drafted; at the end of the context that is more than there is room for.
+/// Tokens that the form forces are drafted; at the end of the context there are more of them than there is room for.
 #[test]
 fn a_form_whose_forced_tokens_have_no_room_ends_with_the_context() {
     let form = " old woman went into the wood to gather wood for the winter and then she came home";

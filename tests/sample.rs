@@ -141,7 +141,7 @@ fn biases_come_before_the_rest_and_know_their_place() {
     }
 }
 
-/// What top-p keeps, as it is defined: all tokens are sorted.
+/// Top-p by its definition: sorts all tokens.
 fn nucleus_by_sorting(logits: &mut [f32], top_p: f32) {
     let probabilities = softmax(logits);
     let mut order: Vec<usize> = (0..logits.len()).collect();

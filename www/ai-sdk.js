@@ -56,7 +56,7 @@ export function languageModel(engine, modelId = "foretoken") {
             controller.close();
           }
         },
-        // A generator that nobody has read from ends without its cleanup.
+        // A generator that was never read ends without its cleanup.
         cancel: () => parts.return().then(stop),
       });
       return { stream };

@@ -95,7 +95,7 @@ const NEUTRAL = /** @type {const} */ ({
 /** OpenAI's options that have no part in the text. */
 const IGNORED = /** @type {const} */ (["metadata", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "service_tier", "store", "user"]);
 
-/** Whether these options draw tokens at random, by the engine's rule. @param {Record<string, any>} options */
+/** Returns true if these options draw tokens at random, by the engine's rule. @param {Record<string, any>} options */
 export function draws({ do_sample = "auto", temperature, top_k, top_p, min_p, seed }) {
   if (do_sample !== "auto") return !!do_sample;
   return temperature === undefined ? [top_k, top_p, min_p, seed].some((value) => value !== undefined) : temperature !== 0;

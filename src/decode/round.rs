@@ -51,7 +51,7 @@ pub struct RoundBuffers {
     pub(super) biases: Buffer,
     /// Tokens that may remain in each row, by segments [rows, vocab in whole segments].
     pub(super) found: Buffer,
-    /// The same tokens, one after the other [rows, vocab].
+    /// Rows of tokens, one after the other [rows, vocab].
     pub(super) list: Buffer,
 }
 

@@ -20,7 +20,7 @@ pub struct Blueprint {
     pub capacity: Capacity,
     /// What products of quantised weights are to be computed with.
     pub arithmetic: ArithmeticChoice,
-    /// Whether it is a draft model, which uses the buffers of its target's sampler.
+    /// True for a draft model: it uses the buffers of its target's sampler.
     pub shares_sampler: bool,
 }
 

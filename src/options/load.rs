@@ -90,7 +90,7 @@ options! {
     pub struct ContextOptions set by LoadOptions.context {
         /// Positions that the KV cache can grow to; none: what the model was made for, at most 4,096.
         max_context: Option<usize> = None,
-        /// How the KV cache stores its elements; none: f32 if the checkpoint has matrices in f32 or bf16, else f16.
+        /// Type of the KV cache's elements; none: f32 if the checkpoint has matrices in f32 or bf16, else f16.
         kv_dtype: Option<KvDtype> = None,
         /// Prompt tokens that are read at a time.
         prefill_chunk: usize = 64,

@@ -195,7 +195,7 @@ impl SamplingOptions {
         Ok(())
     }
 
-    /// Whether tokens are drawn at random; `model` is what the model's files say.
+    /// Returns true if tokens are drawn at random; `model` holds the recommendations of the model's files.
     pub(crate) fn draws(&self, model: &Self) -> bool {
         let Self { temperature, top_k, top_p, min_p, seed, .. } = self;
         match self.do_sample {

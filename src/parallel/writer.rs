@@ -94,7 +94,7 @@ impl Writer {
         }
     }
 
-    /// Whether a text would be drawn at random under these options.
+    /// Returns true if a text is drawn at random under these options.
     pub(crate) fn draws(&self, options: &GenerateOptions) -> bool {
         let prompts = match self {
             Self::Session(session) => &session.prompts,

@@ -193,7 +193,7 @@ impl Processors {
     }
 }
 
-/// How far two sums of the same probabilities may be apart, by the order of addition: far more than 2^-52 for each.
+/// Largest relative difference of two sums of the same probabilities in different orders: far more than 2^-52 for each.
 const UNSURE: f64 = 1e-8;
 
 /// The least likely of `tokens`, in order, as long as they and what was removed before them, `sum`, are at most `most`. The last one

@@ -56,7 +56,7 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// What an expression's last token was.
+/// Kinds of tokens in an expression.
 #[derive(PartialEq)]
 enum Last {
     Operator,

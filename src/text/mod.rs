@@ -4,6 +4,7 @@
 //! a user's text never becomes a special token through [`ChatTemplate::encode`].
 
 mod chat;
+mod filters;
 mod jinja;
 pub(crate) mod json;
 mod message;

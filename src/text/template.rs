@@ -14,9 +14,10 @@ use web_time::{SystemTime, UNIX_EPOCH};
 use super::{
     Chat, Tokenizer,
     chat::{END, refuse, until_the_end},
+    filters::add_filters,
     jinja::translate,
     message::{Fields, view},
-    python::{add_filters, method, number, strftime, tojson},
+    python::{method, number, strftime, tojson},
 };
 use crate::error::{Error, Result};
 
@@ -171,7 +172,7 @@ impl ChatTemplate {
         Ok(text)
     }
 
-    /// The same without the check that the template uses the tools and documents.
+    /// Renders a chat without checking that the template uses its tools and documents.
     fn render_text(&self, chat: &Chat, change: &dyn Fn(&str) -> String) -> Result<String> {
         let beginning = chat.beginning()?;
         let (name, source) = self.choose(chat);

@@ -43,7 +43,7 @@ async function trap() {
   };
 }
 
-/** Which readback of a text waits for the crash. */
+/** The readback of a text that waits for the crash. */
 const HELD = 5;
 
 /** Holds a readback back until the message "crashed". */

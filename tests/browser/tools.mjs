@@ -22,7 +22,7 @@ const ANSWERS = {
     // No tool, no JSON, nothing that was begun: it is what the model said.
     ['<tool_call>\n{"name": "other", "arguments": {}}\n</tool_call>', '<tool_call>\n{"name": "other", "arguments": {}}\n</tool_call>', []],
     ["<tool_call> is how one calls, 1 < 2 <tool", "<tool_call> is how one calls, 1 < 2 <tool", []],
-    // A draft in a thought is none, whoever opens it; a mark in arguments is no thought.
+    // A call drafted in a thought is no call, also in a thought that the prompt opened; a mark in arguments is no thought.
     [
       '<think>\nPerhaps <tool_call>{"name": "clock", "arguments": {}}</tool_call>\n</think>\nNo.',
       '<think>\nPerhaps <tool_call>{"name": "clock", "arguments": {}}</tool_call>\n</think>\nNo.',

@@ -56,7 +56,7 @@ pub fn overflowing(folder: &Path) -> Memory {
     })
 }
 
-/// As bf16, with keys larger by `scale`, a power of two, and queries smaller by it: the same function.
+/// The model in bf16 with keys larger by `scale`, a power of two, and queries smaller by it: the same function.
 pub fn with_large_keys(folder: &Path, scale: f32) -> Memory {
     altered(folder, "model.safetensors", |bytes| {
         let tensors = SafeTensors::deserialize(&bytes).unwrap();

@@ -14,7 +14,7 @@ let views = [];
 /** @type {(work: (signal: AbortSignal) => Promise<void>) => Promise<void>} */
 let attempt;
 
-/** Where the conversation is kept, so that a reload does not lose it. */
+/** The key of the stored conversation: a reload does not lose it. */
 const KEY = "foretoken-conversation";
 /** The message that is edited, and the words that its text took the place of in the field. @type {{ index: number, typed: string } | null} */
 let editing = null;

@@ -16,7 +16,7 @@ const listeners = [];
 /** The digest of a text that somebody else got, and sent here. */
 let expected = "";
 
-/** What a task sets of guessing: the engine chooses. */
+/** Drafting options that a task sets: the engine chooses. */
 const DRAFTING = { drafter: "", num_assistant_tokens: "", num_assistant_tokens_schedule: "" };
 
 /** @param {(outcome: import("./outcome.js").Outcome) => void} listener */

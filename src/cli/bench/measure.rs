@@ -80,7 +80,7 @@ pub(super) struct Verify {
 #[derive(Serialize)]
 pub(super) struct SamplingCost {
     pub vocab: usize,
-    /// What each row of a verify takes longer.
+    /// Extra milliseconds of each row of a verify.
     pub ms_per_row: f64,
 }
 
