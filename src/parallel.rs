@@ -188,7 +188,7 @@ impl Parallel {
         let drafting = &options.drafting;
         let bad = |option, value, allowed| self.refuse(option, value, allowed);
         if options.logprobs {
-            return bad("logprobs", "true", "false: devices exchange tokens only");
+            return bad("logprobs", "true", "false: devices exchange tokens only, and nothing is approximated");
         }
         if drawn && drafting.acceptance == Acceptance::Rejection {
             return bad("acceptance", "rejection", "coupled");

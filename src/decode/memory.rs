@@ -138,7 +138,7 @@ impl Blueprint {
     }
 
     /// The buffers of a GPU that one binding has to hold whole, with their bytes; matrices are split instead.
-    pub fn unsplit(&self) -> [(&'static str, u64); 5] {
+    pub fn unsplit(&self) -> [(&'static str, u64); 4] {
         let sizes = Sizes::new(self);
         let cache = CacheSizes::new(&self.spec, self.capacity.kv_dtype, self.capacity.max_context);
         [
@@ -146,7 +146,6 @@ impl Blueprint {
             ("the attention blocks", cache.partial),
             ("the logits", sizes.logits),
             ("the MLP rows", sizes.mlp),
-            ("the sampler", remaining_tokens(self.spec.vocab_size)[0]),
         ]
     }
 

@@ -62,7 +62,9 @@ impl RoundBuffers {
     /// As [`Gpu::buffer`].
     pub fn new(gpu: &Gpu, capacity: &Capacity, vocab: usize) -> Result<Self> {
         let behind_ids = capacity.prefill_chunk.max((MAX_DRAFT + 1) * logprob_words(MAX_TOP_LOGPROBS));
-        let [found, list] = remaining_tokens(vocab);
+        // Lists that no binding holds are left out: the most likely tokens are found without them.
+        let limit = gpu.info().max_binding_size;
+        let [found, list] = remaining_tokens(vocab).map(|bytes| if bytes <= limit { bytes } else { 0 });
         Ok(Self {
             found: gpu.buffer("the sampler", found)?,
             list: gpu.buffer("the sampler", list)?,

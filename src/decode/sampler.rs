@@ -124,7 +124,7 @@ impl Sampler {
         let blocks = uniforms.upload(gpu, "sampling dimensions")?;
         let mask_words = if recipe.masked { vocab.div_ceil(32) } else { 0 };
         let masks = gpu.buffer("masks", 4 * u64::from(mask_words) * (MAX_DRAFT + 1) as u64)?;
-        let looks = |model: &Model| Look::new(gpu, model, buffers);
+        let looks = |model: &Model| Look::new(gpu, model, buffers, recipe.filter);
         let (look, draft_look) = (looks(target)?, draft.map(looks).transpose()?);
         let report =
             recipe.logprobs.map(|top| Report::new(gpu, target, top, recipe.masked || recipe.adjust)).transpose()?;
@@ -274,11 +274,11 @@ struct Look {
 }
 
 impl Look {
-    fn new(gpu: &Gpu, model: &Model, buffers: &RoundBuffers) -> Result<Self> {
+    fn new(gpu: &Gpu, model: &Model, buffers: &RoundBuffers, filters: bool) -> Result<Self> {
         // Both models use the same lists, one after the other, unless the draft model needs longer ones.
         let [found, list] = remaining_tokens(model.spec().vocab_size);
         let or_own = |shared: &Buffer, bytes| {
-            if bytes <= shared.size() { Ok(shared.clone()) } else { gpu.buffer("the sampler", bytes) }
+            if bytes <= shared.size() || !filters { Ok(shared.clone()) } else { gpu.buffer("the sampler", bytes) }
         };
         let words = |what: &str, words: usize| gpu.buffer(what, 4 * ((MAX_DRAFT + 1) * words) as u64);
         let segments = segments(model) as usize;

@@ -194,7 +194,7 @@ export const tests = {
     const [question, answer] = await messages();
     check(question === asked && answer.length > 10, answer);
     const numbers = await page.textContent(".message:last-child .numbers");
-    check(/^\d+ tokens \u00b7 [\d.]+ a second .* guesses kept per round/.test(numbers), numbers);
+    check(/^\d+ tokens \u00b7 [\d.]+ a second( \u00b7 first after \d+\.\d s)?( \u00b7 \d+\.\d guesses kept per round)?$/.test(numbers), numbers);
     await inspect(page, "chat");
     await page.click("text=Who guessed");
     equal(

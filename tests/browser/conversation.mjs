@@ -119,7 +119,7 @@ export const tests = {
       const component = wrap({ engine, chat: engine.chat({ messages, max_new_tokens: 8 }) });
       const wrapped = await component.engine.generate(messages, options).result;
       const answer = await component.chat.send(wrap({ role: "user", content: asked })).result;
-      const stream = engine.generate(asked, { max_new_tokens: 8 });
+      const stream = engine.generate("Once upon a time", { max_new_tokens: 8 });
       const reader = stream[Symbol.asyncIterator]();
       const pieces = await Promise.all(Array.from({ length: 12 }, () => reader.next()));
       const { text } = await stream.result;

@@ -147,14 +147,16 @@ export const tests = {
     equal(long, [[], [9, 20]], "of 600 ms each");
   },
 
-  async "one's own lookahead and drafter reach the engine, and a task is one click"() {
+  async "a task is one click, and one's own lookahead and drafter reach the engine"() {
     await type(page, { max_new_tokens: "6" });
+    await page.click("[data-preset=rename]");
+    await idle(page);
+    equal((await report(page)).options, { max_new_tokens: 6 }, "a task's options");
     await page.selectOption("#drafter", "draft_model");
     await page.focus("#lookahead");
     for (const key of ["Home", "ArrowRight", "ArrowRight"]) await page.keyboard.press(key);
     equal(await text(page, "lookahead-value"), "2 a round", "the slider");
-    await page.click("[data-preset=rename]");
-    await idle(page);
+    await write(page);
     const { options, prompt, speculative } = await report(page);
     equal(options, { max_new_tokens: 6, num_assistant_tokens_schedule: "constant", drafter: "draft_model", num_assistant_tokens: 2 }, "options");
     check(prompt[0].content.startsWith("Put") && Math.max(...speculative.per_step_drafted) === 2, "the task");
