@@ -168,6 +168,13 @@ fn bad_alignment() {
 }
 
 #[test]
+fn misaligned() {
+    let mut file = File::new().tensor("a", &[8], 0, &[0; 32]).tensor("t", &[4, 2], 0, &[0; 32]);
+    file.tensors[1].3 = 8;
+    assert_eq!(file.rule(), Rule::Misaligned { tensor: t(), offset: 8, size: 32 });
+}
+
+#[test]
 fn places_in_gguf() {
     let two = File::new().tensor("a", &[8], 0, &[0; 32]).tensor("t", &[4, 2], 0, &[0; 32]);
     assert!(two.open().is_ok());
@@ -177,7 +184,6 @@ fn places_in_gguf() {
         file.data.resize(data, 0);
         file.rule()
     };
-    assert_eq!(moved(8, 64), Rule::Misaligned { tensor: t(), offset: 8, size: 32 });
     assert_eq!(moved(0, 64), Rule::Overlap { tensor: t(), other: "a".into() });
     assert_eq!(moved(64, 96), Rule::Gap { tensor: t(), bytes: 32 });
     assert!(matches!(moved(u64::MAX - 31, 64), Rule::OffsetBeyondFile { .. }));
