@@ -183,11 +183,6 @@ pub(super) fn methods(state: &mut State, value: &Value, method: &str, args: &[Va
             let (sign, zeros) = (&text[..text.len() - digits.len()], "0".repeat(missing));
             Ok(format!("{sign}{zeros}{digits}").into())
         }
-        ("swapcase", []) => {
-            let swap =
-                |c: char| if c.is_uppercase() { c.to_lowercase().to_string() } else { c.to_uppercase().to_string() };
-            Ok(text.chars().map(swap).collect::<String>().into())
-        }
         ("title", []) => {
             let mut out = String::new();
             for c in text.chars() {
