@@ -90,6 +90,8 @@ export type ToMember =
   | { type: "share"; buffer: SharedArrayBuffer; module: WebAssembly.Module };
 
 export type FromMember =
+  /** it hears messages; said first */
+  | { type: "listening" }
   /** it holds its lock now */
   | { type: "here" }
   | { type: "progress"; progress: Progress }

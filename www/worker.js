@@ -102,11 +102,11 @@ function rising(emit) {
 const hiring = new Map();
 let hires = 0;
 
-/** @returns {Promise<import("./crew.js").Hired>} */
+/** Asks the page for a worker. Rejects when it cannot be started. @returns {Promise<import("./crew.js").Hired>} */
 function hire() {
   const id = hires++;
   say({ type: "hire", id });
-  return new Promise((resolve) => {
+  return new Promise((resolve, reject) => {
     /** @type {(reason: string) => void} */
     let fail;
     const failed = new Promise((resolve) => (fail = resolve));
@@ -114,7 +114,16 @@ function hire() {
       say({ type: "dismiss", id });
       hiring.delete(id);
     };
-    hiring.set(id, (answer) => (answer.type === "hired" ? resolve({ port: answer.port, dismiss, failed }) : fail(answer.reason)));
+    failed.then((reason) => {
+      dismiss();
+      reject(failure("internal", reason));
+    });
+    hiring.set(id, (answer) => {
+      if (answer.type === "not_hired") return fail(answer.reason);
+      const { port } = answer;
+      // Firefox loses shared memory that is sent to a port on its way to a worker, so the worker speaks first.
+      port.onmessage = () => resolve({ port, dismiss, failed });
+    });
   });
 }
 
@@ -269,6 +278,8 @@ function work(port) {
   /** @type {import("./foretoken.js").Server} */
   let server;
   const report = (/** @type {FromMember} */ message) => port.postMessage(message);
+  port.onmessageerror = () => report({ type: "error", error: failure("internal", "a worker could not read a message") });
+  report({ type: "listening" });
   port.onmessage = async (/** @type {{ data: ToMember }} */ { data }) => {
     if (data.type === "order") server.order(data.order);
     if (data.type === "counters") report({ type: "counters", counters: server.counters() });
