@@ -87,7 +87,8 @@ export class Conversation {
   /** @param {GenerateOptions | undefined} options @param {() => void} undo @returns {GenerationStream} */
   #answer(options, undo) {
     this.#isWriting = true;
-    const stream = this.#engine.generate(this.messages, { ...this.#options, ...options });
+    // A function has no options to spread: the engine refuses it.
+    const stream = this.#engine.generate(this.messages, typeof options === "function" ? options : { ...this.#options, ...options });
     const keep = (/** @type {string | undefined} */ content) => {
       this.#isWriting = false;
       if (content) this.messages.push({ role: "assistant", content });

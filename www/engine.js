@@ -40,7 +40,7 @@ export class Engine {
 
   /** Vue's mark for objects that it must not wrap: private fields belong to the object itself. @ignore */
   __v_skip = true;
-  /** @type {Map<number, { resolve: Function, reject: Function, onEvent: Function, signal?: AbortSignal }>} */
+  /** @type {Map<number, { resolve: Function, reject: Function, onEvent: Function, signal?: AbortSignal, method: Method }>} */
   #calls = new Map();
   #next = 0;
   /** @type {Spawned | null} none after it broke down, until it is needed again */
@@ -69,7 +69,7 @@ export class Engine {
     /** @type {any} its result depends on `stream` */
     const create = async (/** @type {ChatRequest} */ body, /** @type {RequestOptions} */ request) => (await import("./chat.js")).complete(this, body, request);
     /** @param {ConversationOptions} [options] */
-    const converse = (options) => new Conversation(this, options);
+    const converse = (options) => new Conversation(this, checked(options));
     /** @param {string} name */
     const restore = async (name) => {
       const { messages, options } = await this.#call("restore", { name }).result;
@@ -109,6 +109,7 @@ export class Engine {
    */
   static async load(model, options) {
     const given = /** @type {any} */ (model);
+    checked(options);
     const areCandidates = Array.isArray(given) ? !(given[0] instanceof Blob) : given?.url && !given.tokenizer;
     if (areCandidates) return (await import("./candidates.js")).loadFirst(given, options);
     return Engine.#begin("load", given, options);
@@ -168,7 +169,7 @@ export class Engine {
       if ("tokens" in event) pieces.push({ text: event.tokens.map(({ text }) => text).join(""), tokens: event.tokens });
       else onProgress?.(event);
     };
-    const call = this.#call("generate", { prompt: plain, options: rest }, onEvent, { signal, onProgress });
+    const call = this.#call("generate", { prompt: plain, options: rest }, onEvent, options);
     const result = call.result.then((/** @type {Generation} */ generation) => {
       this.#last = generation.stats;
       if (signal?.aborted && generation.finish_reason === "aborted") throw aborted(signal, generation);
@@ -319,7 +320,7 @@ export class Engine {
    * @param {M} method
    * @param {Methods[M]["args"]} args
    * @param {(event: Methods[M]["event"]) => void} [onEvent]
-   * @param {Pick<GenerateOptions, "signal" | "onProgress">} [own] options that the worker does not see
+   * @param {GenerateOptions} [own] options, those included that the worker does not see
    */
   #call(method, args, onEvent, own) {
     // After a breakdown: whoever waits in the new worker hears why it could not be set up.
@@ -332,24 +333,24 @@ export class Engine {
    * @param {M} method
    * @param {Methods[M]["args"]} args
    * @param {(event: Methods[M]["event"]) => void} [onEvent]
-   * @param {Pick<GenerateOptions, "signal" | "onProgress">} [own]
+   * @param {GenerateOptions} [own]
    */
-  #send(method, args, onEvent = () => {}, own = {}) {
-    const { signal } = own;
+  #send(method, args, onEvent = () => {}, own) {
+    const { signal } = own ?? {};
     const id = this.#next++;
     const stop = () => this.#abort(id);
     /** @type {Promise<Methods[M]["result"]>} */
     const result = new Promise((resolve, reject) => {
       if (this.#end) throw this.#end;
       if (!this.#worker) throw new ForetokenError({ code: "internal", message: "the worker could not be started again" });
-      checked(own);
+      checked(own ?? /** @type {any} */ (args).options);
       if (signal?.aborted) throw aborted(signal);
       try {
         this.#worker.postMessage(/** @type {any} */ ({ type: "call", id, method, args: plain(args) }), []);
       } catch (error) {
         throw new ForetokenError({ code: "bad-option", message: `an option cannot be sent to the worker: ${error.message}` });
       }
-      this.#calls.set(id, { resolve, reject, onEvent, signal });
+      this.#calls.set(id, { resolve, reject, onEvent, signal, method });
       signal?.addEventListener("abort", stop, { once: true });
     });
     // Whoever only iterates hears of it there.
@@ -376,8 +377,14 @@ export class Engine {
     if (message.type === "event") return call.onEvent(message.event);
     this.#calls.delete(message.id);
     if (message.type === "result") return call.resolve(message.result);
-    const { signal } = call;
-    call.reject(new ForetokenError(message.error, signal?.aborted ? { cause: signal.reason } : undefined));
+    const { signal, method } = call;
+    const error = new ForetokenError(message.error, signal?.aborted ? { cause: signal.reason } : undefined);
+    if (/** @type {any} */ (error.detail)?.option !== "options") return call.reject(error);
+    const refused = import("./names.js").then(
+      ({ suggest }) => suggest(error, method),
+      () => error,
+    );
+    refused.then(/** @type {any} */ (call.reject));
   }
 
   /** Starts a worker for a target and brings it together with the one that asked for it. @param {number} id */

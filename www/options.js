@@ -4,7 +4,7 @@ import { ForetokenError, aborted, badOption } from "./error.js";
 import { place, spawn } from "./spawn.js";
 
 /**
- * @import { EmbedOptions, GenerateOptions, LoadOptions, Model, Server } from "./api.js"
+ * @import { LoadOptions, Model, Server } from "./api.js"
  * @import { Loading, Source } from "./protocol.js"
  */
 
@@ -52,20 +52,34 @@ export function readLoad(method, model, options) {
   return { args, onProgress, signal, spawn: (/** @type {(reason: string) => void} */ failed) => place.spawn(where, shareName, failed) };
 }
 
-/** The types of options that the engine's module does not see. */
-const TYPES = { onProgress: "function", endpoint: "string", revision: "string", token: "string", cache: "boolean", persist: "boolean", shared: "boolean" };
+/** The load options that the engine's module does not see, with their types; null: the type is checked elsewhere. */
+export const TYPES = {
+  assistant_model: null,
+  onProgress: "function",
+  signal: null,
+  endpoint: "string",
+  revision: "string",
+  token: "string",
+  cache: "boolean",
+  persist: "boolean",
+  shared: "boolean",
+  worker: null,
+  wasm: null,
+};
 
 /**
- * The options that say something: null stands for the default.
- * @template {LoadOptions | EmbedOptions | Pick<GenerateOptions, "signal" | "onProgress">} T
+ * Returns the options that are not null, which stands for the default. Throws if they are no object, or if a type is wrong.
+ * @template {object} T
  * @param {T | null} [options]
  * @returns {T}
  */
 export function checked(options) {
+  if (options != null && (typeof options !== "object" || Array.isArray(options))) throw badOption("options", options, "an object");
   const given = Object.entries(options ?? {}).filter(([, value]) => value != null);
   for (const [name, value] of given) {
     const type = TYPES[/** @type {keyof typeof TYPES} */ (name)];
     if (type && typeof value !== type) throw badOption(name, value, `a ${type}`);
+    if (type === undefined && typeof value === "function") throw badOption(name, value, "functions as onProgress and worker only");
     if (name === "signal" && typeof value.addEventListener !== "function") throw badOption(name, value, "an AbortSignal");
   }
   return /** @type {T} */ (Object.fromEntries(given));

@@ -843,6 +843,36 @@ export const tests = {
     }
   },
 
+  async "an option that does not exist is answered with all names and the nearest one, a function as options is refused"() {
+    for (const [call, said, option = "options"] of [
+      ["Engine.load(DRAFT, { assistantModel: DRAFT })", /did you mean assistant_model\? Allowed: .*\bassistant_model, .*\bmax_context, .*\bonProgress, .*\bwasm/],
+      ["Engine.load(DRAFT, { maxContext: 64 })", /did you mean max_context\?/],
+      ["Engine.load(DRAFT, { onprogress: null, cached: true })", /did you mean cache\?/],
+      ["Engine.load(DRAFT, { quantization: 4 })", /^options: quantization is not allowed; allowed: /],
+      ["Engine.inspect(DRAFT, { endPoint: '/' })", /did you mean endpoint\?/],
+      ["engine.generate('a', { max_new_token: 3 }).result", /did you mean max_new_tokens\? Allowed: .*\bonProgress, .*\bsignal, /],
+      ["engine.generate('a', { topP: 0.5 }).result", /did you mean top_p\?/],
+      ["engine.chat({ numAssistantTokens: 3 }).send('a').result", /did you mean num_assistant_tokens\?/],
+      ["engine.tokenize('a', { tool: [] })", /did you mean tools\?/],
+      ["Engine.load(DRAFT, () => {})", /an object/],
+      ["Engine.load([DRAFT], () => {})", /an object/],
+      ["Engine.inspect(DRAFT, () => {})", /an object/],
+      ["Engine.load(DRAFT, 'q4')", /an object/],
+      ["engine.generate('a', () => {}).result", /an object/],
+      ["engine.tokenize('a', () => {})", /an object/],
+      ["engine.chat().send('a', () => {}).result", /an object/],
+      ["(async () => engine.chat('You are a pirate.'))()", /an object/],
+      ["(async () => engine.chat(() => {}))()", /an object/],
+      ["Engine.load(DRAFT, { initProgressCallback: () => {} })", /onProgress/, "initProgressCallback"],
+      ["Engine.load(DRAFT, { progress_callback: () => {} })", /onProgress/, "progress_callback"],
+      ["engine.generate('a', { callback_function: () => {} }).result", /onProgress/, "callback_function"],
+    ]) {
+      const error = await page.evaluate((call) => failed(eval(call)), call);
+      equal([error?.is, error?.code, error?.detail.option], [true, "bad-option", option], `${call}: ${error?.message}`);
+      check(said.test(error.message), `${call}: ${error.message}`);
+    }
+  },
+
   async "what messages hold reaches the template, or is bad-option"() {
     const call = { type: "function", function: { name: "sail", arguments: { to: "Ithaca", at: 7 } } };
     const texts = await prompts("tools", [
