@@ -192,7 +192,8 @@ export type LoadOptions = {
   threads?: number;
   /**
    * whether all pages of this origin that load the same share one engine, in a `SharedWorker`, instead of loading it each; false by
-   * default. It is freed with the last of them. Calls are answered in the order in which they come, whosever they are
+   * default. It is freed with the last of them. Calls are answered in the order in which they come, whosever they are. Without
+   * `SharedWorker` each page loads its own engine, with a warning
    */
   shared?: boolean;
   /**

@@ -5,7 +5,7 @@
 import { Queue } from "./queue.js";
 
 /** @import { FromMember, Loading, Source, ToMember } from "./protocol.js" */
-/** @typedef {Omit<Loading, "assistant"> & { index: number, context?: number }} Work */
+/** @typedef {Omit<Loading, "assistant" | "warnings"> & { index: number, context?: number }} Work */
 
 /**
  * @typedef {object} Hired a worker that the page started
@@ -119,7 +119,7 @@ export class Crew {
   #began = null;
 
   /**
-   * @param {Omit<Loading, "model" | "assistant"> & { target: { model: Source }, assistant: { model?: Source } }} work what workers have to know
+   * @param {Omit<Loading, "model" | "assistant" | "warnings"> & { target: { model: Source }, assistant: { model?: Source } }} work what workers have to know
    *   to load a model
    * @param {() => Promise<Hired>} hire asks the page for a worker
    * @param {(event: any) => void} tell hears of the progress of the first target and of the draft model

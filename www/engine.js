@@ -304,7 +304,7 @@ export class Engine {
   /** Starts a worker and loads the models into it. What is asked meanwhile waits in the worker. @param {"load" | "inspect"} [method] */
   async #start(method = "load") {
     const { args, onProgress, spawn } = this.#load;
-    const worker = spawn((message) => this.#stop(new ForetokenError({ code: "internal", message })));
+    const worker = spawn((message) => this.#worker === worker && this.#stop(new ForetokenError({ code: "internal", message })));
     this.#worker = worker;
     worker.onmessage = ({ data }) => this.#hear(data);
     try {
@@ -380,7 +380,7 @@ export class Engine {
     const { signal, method } = call;
     const error = new ForetokenError(message.error, signal?.aborted ? { cause: signal.reason } : undefined);
     if (/** @type {any} */ (error.detail)?.option !== "options") return call.reject(error);
-    const refused = import("./names.js").then(
+    const refused = import("./trouble.js").then(
       ({ suggest }) => suggest(error, method),
       () => error,
     );

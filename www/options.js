@@ -36,7 +36,9 @@ export function readLoad(method, model, options) {
   const base = place.base();
   const { url, model: name, api_key, tokenizer } = /** @type {any} */ (model)?.url ? /** @type {any} */ (model) : { tokenizer: model };
   const needsWebGpu = rest.device === "webgpu" || (!url && Number(rest.sp_degree) > 1);
-  if (method === "load" && place.spawn === spawn && needsWebGpu) requireWebGpu();
+  const inPage = place.spawn === spawn;
+  if (method === "load" && inPage && needsWebGpu) requireWebGpu();
+  const isAlone = shared && inPage && typeof worker !== "function" && (!globalThis.SharedWorker || globalThis.origin === "null");
   /** @type {Loading} */
   const args = {
     model: portable(url ? "tokenizer" : "model", tokenizer),
@@ -45,10 +47,11 @@ export function readLoad(method, model, options) {
     wasm: wasm && absolute("wasm", wasm, base),
     hub: { endpoint, revision, token, cache },
     base,
+    warnings: isAlone ? ["shared: pages can share no worker here, so this page has an engine of its own"] : [],
     options: rest,
   };
   const where = typeof worker === "function" ? worker : worker && absolute("worker", worker, base);
-  const shareName = shared ? sharedName(args) : undefined;
+  const shareName = shared && !isAlone ? sharedName(args) : undefined;
   return { args, onProgress, signal, spawn: (/** @type {(reason: string) => void} */ failed) => place.spawn(where, shareName, failed) };
 }
 

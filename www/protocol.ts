@@ -35,6 +35,8 @@ export type Loading = {
   hub: { endpoint?: string; revision?: string; token?: string; cache: boolean };
   /** what relative addresses start from */
   base?: string;
+  /** about the loading, for a person to read */
+  warnings: string[];
   /** what the engine's module reads itself */
   options: Record<string, any>;
 };

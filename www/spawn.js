@@ -53,16 +53,18 @@ export function spawn(where, name, failed) {
   const called = broken ? `${name} ${broken}` : name;
   try {
     const worker = typeof where === "function" ? where(called) : start(where, called);
-    worker.onerror = (/** @type {any} */ event) => {
+    worker.onerror = async (/** @type {any} */ event) => {
       event.preventDefault();
-      failed(event.message || unreachable(where));
+      const reason = event.message || import("./trouble.js").then(({ unreachable }) => unreachable(where ?? BESIDE));
+      failed(await Promise.resolve(reason).catch(() => "the worker could not be started"));
     };
     if (!("port" in worker)) return worker;
     return join(worker, () => breakdowns.set(name ?? "", broken + 1), failed);
   } catch (error) {
     if (error instanceof ForetokenError) throw error;
     // Against a policy of the page, for example.
-    throw internal(`the worker could not be started: ${error.message}`);
+    const reason = globalThis.Worker ? error.message : "there are none here, as in a service worker. Load the engine in a page, or an offscreen document";
+    throw internal(`the worker could not be started: ${reason}`);
   }
 }
 
@@ -92,21 +94,10 @@ function start(where, name) {
 /** Browsers start no worker from another origin, but one of our own may import from there. @param {string} address */
 function bootstrap(address) {
   const code = `import ${JSON.stringify(address)};`;
+  // In a sandboxed frame a blob may not import modules.
+  if (globalThis.origin === "null") return `data:text/javascript,${encodeURIComponent(code)}`;
   // Not revoked: nobody says when the worker has read it.
   return URL.createObjectURL(new Blob([code], { type: "text/javascript" }));
-}
-
-/** @param {unknown} where */
-function unreachable(where) {
-  const address = where === undefined ? BESIDE : where;
-  const { origin } = typeof address === "string" ? new URL(address) : globalThis;
-  if (origin !== globalThis.origin) {
-    return (
-      `the worker could not be started from ${origin}: that server must allow other origins (CORS), and a Content-Security-Policy of this page ` +
-      `\`worker-src blob: ${origin}\` and \`script-src ${origin}\`; or serve the package from this page's origin`
-    );
-  }
-  return "the worker could not be started: are worker.js, foretoken.js and foretoken_bg.wasm beside engine.js, or where the option `worker` says? docs/deploy.md says what bundlers need";
 }
 
 /**

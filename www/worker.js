@@ -150,10 +150,10 @@ let queue = Promise.resolve();
 
 /** @type {{ [M in Method]: (args: Methods[M]["args"], context: { emit: (event: any) => void, signal: AbortSignal }) => Promise<any> }} */
 const methods = {
-  async load({ model, server, assistant, wasm, hub, base, options }, { emit, signal }) {
+  async load({ model, server, assistant, wasm, hub, base, warnings: given, options }, { emit, signal }) {
     if (loaded) return loaded;
     ({ memory } = await start(wasm));
-    warnings = [];
+    warnings = [...given];
     hasGrammars = false;
     crew = null;
     const isParallel = !server && (options.sp_degree > 1 || (assistant && options.draft_device === "cpu"));

@@ -845,7 +845,10 @@ export const tests = {
 
   async "an option that does not exist is answered with all names and the nearest one, a function as options is refused"() {
     for (const [call, said, option = "options"] of [
-      ["Engine.load(DRAFT, { assistantModel: DRAFT })", /did you mean assistant_model\? Allowed: .*\bassistant_model, .*\bmax_context, .*\bonProgress, .*\bwasm/],
+      [
+        "Engine.load(DRAFT, { assistantModel: DRAFT })",
+        /did you mean assistant_model\? Allowed: .*\bassistant_model, .*\bmax_context, .*\bonProgress, .*\bwasm/,
+      ],
       ["Engine.load(DRAFT, { maxContext: 64 })", /did you mean max_context\?/],
       ["Engine.load(DRAFT, { onprogress: null, cached: true })", /did you mean cache\?/],
       ["Engine.load(DRAFT, { quantization: 4 })", /^options: quantization is not allowed; allowed: /],

@@ -58,7 +58,7 @@ export const { server, url } = await listen(handler, 0);
 /** Browsers as the tests start them, and as they come: without WebGPU on this machine. */
 const BROWSERS = {
   chromium: (webgpu, ...more) => chromium.launch({ executablePath: needChromium(), args: [...FLAGS, ...(webgpu ? WEBGPU : []), ...more] }),
-  firefox(webgpu) {
+  firefox(webgpu, ...more) {
     needVulkan();
     // Firefox as it is published, by WebDriver BiDi, and not Playwright's own.
     const channel = "moz-firefox";
@@ -68,6 +68,7 @@ const BROWSERS = {
       "dom.events.testing.asyncClipboard": true,
     };
     // Mesa complains where no desktop session has set it.
+    if (more.length) firefoxUserPrefs["network.dns.localDomains"] = INSECURE;
     const env = { XDG_RUNTIME_DIR: tmpdir(), ...process.env };
     return firefox.launch({ channel, executablePath: needFirefox(), firefoxUserPrefs, env });
   },
@@ -75,6 +76,13 @@ const BROWSERS = {
 /** Which browser the tests run in: `BROWSER=firefox`, or Chromium. */
 export const browserName = process.env.BROWSER ?? "chromium";
 if (!Object.hasOwn(BROWSERS, browserName)) throw new Error(`BROWSER: ${browserName} is not allowed; allowed: ${Object.keys(BROWSERS).join(", ")}`);
+
+/** A host of this machine that browsers do not trust over http, as they trust localhost. */
+const INSECURE = "lan.test";
+/** A browser that knows that host. */
+export const launchInsecure = () => BROWSERS[browserName](false, `--host-resolver-rules=MAP ${INSECURE} 127.0.0.1`);
+/** The address of the tests' server there. */
+export const insecureUrl = url.replace("localhost", INSECURE);
 
 /** A browser of its own, for tests that break it. */
 export const launch = () => BROWSERS[browserName](true);

@@ -6,7 +6,7 @@ import { Skipped, browser, browserName, codes, equal, lane, server, violations }
 /** Suites that share no browser page run side by side, because compiling kernels keeps only one core busy. */
 const LANES = [
   ["engine", "sampling", "page", "chat", "arrival", "parallel", "patterns"],
-  ["tools", "conversation", "candidates", "servers", "recovery", "life", "cpu", "published", "downloads"],
+  ["tools", "conversation", "places", "candidates", "servers", "recovery", "life", "cpu", "published", "downloads"],
 ];
 // What WebKit keeps and what bundlers make of the package does not depend on the browser.
 if (browserName === "chromium") LANES[1].push("webkit", "package");

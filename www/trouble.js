@@ -1,4 +1,4 @@
-/** Says more about an option that does not exist. It is imported when an error needs it. */
+/** Says more about errors that are rare. It is imported when one occurs. */
 import { ForetokenError } from "./error.js";
 import { TYPES } from "./options.js";
 
@@ -35,4 +35,20 @@ export function suggest(error, method) {
   const all = names.join(", ");
   const message = `options: ${value} is not allowed; ${nearest ? `did you mean ${nearest}? Allowed` : "allowed"}: ${all}`;
   return new ForetokenError({ code: "bad-option", message, detail: { option: "options", value, allowed: all, nearest } });
+}
+
+/**
+ * Returns why a worker probably could not be started, for a browser that gives no reason.
+ * @param {unknown} address of the worker's script, or a function that started it
+ */
+export function unreachable(address) {
+  const { origin } = typeof address === "string" ? new URL(address) : globalThis;
+  if (origin !== globalThis.origin) {
+    const scheme = globalThis.origin === "null" ? "data:" : "blob:";
+    return (
+      `the worker could not be started from ${origin}: that server must allow other origins (CORS), and a Content-Security-Policy of this page ` +
+      `\`worker-src ${scheme} ${origin}\` and \`script-src ${origin}\`; or serve the package from this page's origin`
+    );
+  }
+  return "the worker could not be started: are worker.js, foretoken.js and foretoken_bg.wasm beside engine.js, or where the option `worker` says? docs/deploy.md says what bundlers need";
 }
