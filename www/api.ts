@@ -3,8 +3,7 @@ export { Engine } from "./engine.js";
 export { Conversation, type ConversationOptions } from "./conversation.js";
 import type { ErrorCode } from "./error.js";
 export { ForetokenError, type ErrorCode } from "./error.js";
-export type { CachedModelInfo } from "./cache.js";
-export type { SavedChatInfo } from "./saved.js";
+export type { CachedModelInfo, SavedChatInfo } from "./kept.js";
 export type { Tool, ToolCall, ToolCallDelta, ToolChoice, ToolFormat } from "./tools.js";
 export type {
   ChatCompletion,

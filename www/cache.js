@@ -4,7 +4,7 @@
  *
  * Web Locks keep tabs apart: a shared lock on a model while it is loaded, and a lock on each chunk while it is fetched.
  */
-import { SEAL, entries, hex, readFile, removeFrom, sha256, unseal, write } from "./sealed.js";
+import { META, SEAL, entries, keyOf, openRoot, readFile, readMeta, removeFrom, unseal, write } from "./sealed.js";
 
 /**
  * @typedef {object} Meta What the server said last of a file.
@@ -16,13 +16,9 @@ import { SEAL, entries, hex, readFile, removeFrom, sha256, unseal, write } from 
  * @property {string} tag which chunks belong to this version
  */
 
-/** @typedef {{ model: string, url: string, bytes: number, complete: boolean }} CachedModelInfo
- *   `model` and `url`: without a query; `bytes`: on disk; `complete`: whether all of each file that was begun is here */
-
 /** Bytes per chunk: large enough to amortise a round trip, small enough to repeat after a cut. */
 export const CHUNK = 8 << 20;
-const ROOT = "foretoken";
-const META = "meta";
+export const ROOT = "foretoken";
 
 /** The cache as one load sees it; after the first failure that load keeps nothing more. */
 export class Cache {
@@ -43,8 +39,8 @@ export class Cache {
    */
   async model(name, url) {
     try {
-      const root = await openRoot(true);
-      const key = hex(await sha256(new TextEncoder().encode(url))).slice(0, 32);
+      const root = await openRoot(ROOT, true);
+      const key = await keyOf(url);
       const clean = () => navigator.locks.request(lockName(key), { ifAvailable: true }, (lock) => !!lock && sweep(root, key));
       const wasClean = await clean();
       /** @type {() => void} */
@@ -90,7 +86,10 @@ export class Cache {
     this.failed = true;
     const { name } = /** @type {Error} */ (error);
     if (name === "QuotaExceededError") this.#lackSpace(await estimateRoom());
-    else this.#warn(`cache: the browser keeps no files for this page (${name}): the model will be downloaded again next time`);
+    else {
+      const reason = globalThis.isSecureContext === false ? "only for secure pages, https or localhost" : name;
+      this.#warn(`cache: the browser keeps no files for this page (${reason}): the model will be downloaded again next time`);
+    }
   }
 
   /** @param {number} room bytes */
@@ -226,47 +225,6 @@ export class CachedFile {
   }
 }
 
-/** The models that are kept. @returns {Promise<CachedModelInfo[]>} */
-export async function list() {
-  return (await stored()).map(({ key, ...info }) => info);
-}
-
-/**
- * Deletes a model, by its name or URL; all models without one. False when there was none, or when one is being loaded just now.
- * @param {string | URL} [model]
- */
-export async function remove(model) {
-  const called = withoutQuery(String(model));
-  const wanted = (await stored()).filter(({ model: name, url }) => model === undefined || [name, url].includes(called));
-  const root = wanted.length ? await openRoot(false) : null;
-  const removed = wanted.map(({ key }) => navigator.locks.request(lockName(key), { ifAvailable: true }, (lock) => !!lock && !!root && removeFrom(root, key)));
-  return removed.length > 0 && (await Promise.all(removed)).every(Boolean);
-}
-
-async function stored() {
-  const root = await openRoot(false).catch(() => null);
-  const folders = root ? await entries(root) : [];
-  return Promise.all(
-    folders.map(async ([key, folder]) => {
-      const info = { key, model: key, url: "", bytes: 0, complete: true };
-      for (const [, files] of await entries(folder)) {
-        const meta = await readMeta(files);
-        if (meta) Object.assign(info, { model: meta.model, url: meta.url });
-        const sizes = await Promise.all(
-          (await entries(files)).map(async ([name, file]) => {
-            // A file that is being written may not be readable.
-            const { size } = await file.getFile().catch(() => ({ size: 0 }));
-            info.bytes += size;
-            return name.endsWith(`-${meta?.tag}`) ? size - SEAL : 0;
-          }),
-        );
-        if (!meta?.absent && sizes.reduce((sum, size) => sum + size, 0) !== meta?.total) info.complete = false;
-      }
-      return info;
-    }),
-  );
-}
-
 /**
  * Removes what a killed worker left half written, and what nobody can use; whether all of it is gone.
  * @param {FileSystemDirectoryHandle} root @param {string} key
@@ -307,22 +265,7 @@ export function withoutQuery(url) {
   return url.split(/[?#]/, 1)[0];
 }
 
-/** @param {boolean} create */
-async function openRoot(create) {
-  return (await navigator.storage.getDirectory()).getDirectoryHandle(ROOT, { create });
-}
-
-/** @param {FileSystemDirectoryHandle} folder @returns {Promise<Meta | null>} */
-async function readMeta(folder) {
-  try {
-    const bytes = await unseal(await readFile(folder, META));
-    return bytes && JSON.parse(new TextDecoder().decode(bytes));
-  } catch {
-    return null;
-  }
-}
-
 /** @param {string} what */
-function lockName(what) {
+export function lockName(what) {
   return `${ROOT}/${what}`;
 }

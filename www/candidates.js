@@ -1,6 +1,6 @@
 /** Which of several models serves: the first that this machine can run and this page can reach. */
 import { Engine } from "./engine.js";
-import { ForetokenError, badOption } from "./error.js";
+import { ForetokenError, badOption, failure } from "./error.js";
 import { OpenAI } from "./openai.js";
 
 /** @import { Candidate, LoadOptions, Server, Skipped } from "./api.js" */
@@ -29,7 +29,7 @@ export async function loadFirst(given, options) {
   }
   const reasons = skipped.map(({ model, url, message }) => `${url ? `${model} at ${url}` : model}: ${message}`);
   const message = skipped.length > 1 ? `no candidate can serve. ${reasons.join("; ")}` : skipped[0].message;
-  throw new ForetokenError({ code: skipped[skipped.length - 1].code, message, detail: { skipped } });
+  throw failure(skipped[skipped.length - 1].code, message, { skipped });
 }
 
 /** @param {any} candidate @returns {any} with its model by name */
@@ -77,11 +77,10 @@ async function check(model, most, { assistant_model, assistant_file, sp_degree, 
   ];
   for (const [files, file] of models.filter(([files]) => files)) {
     const { download_bytes, unfit } = await Engine.inspect(files, { ...options, file });
-    if (unfit && files === model) throw new ForetokenError({ code: "out-of-gpu-memory", message: unfit });
+    if (unfit && files === model) throw failure("out-of-gpu-memory", unfit);
     const isRemote = typeof files === "string" || files instanceof URL;
     const here = kept.find((/** @type {{ model: string, url: string }} */ { model, url }) => [model, url].includes(called(files)))?.bytes ?? 0;
     if (isRemote) bytes += Math.max(download_bytes - here, 0);
   }
-  if (bytes > most)
-    throw new ForetokenError({ code: "download-too-large", message: `${bytes} bytes to download, ${most} are allowed`, detail: { bytes, max_download: most } });
+  if (bytes > most) throw failure("download-too-large", `${bytes} bytes to download, ${most} are allowed`, { bytes, max_download: most });
 }

@@ -1,5 +1,5 @@
 /** OpenAI's chat completions and embeddings, by the engine. */
-import { badOption, inWords } from "./error.js";
+import { badOption, inWords, onDemand } from "./error.js";
 
 /**
  * @import { GenerateOptions, GenerationStream, Message, Stats, TextPart, TokenLogprob } from "./api.js"
@@ -148,7 +148,7 @@ export async function complete(engine, body, request) {
   /** @type {GenerateOptions} */
   const options = { signal: request?.signal, ...others };
   // Most requests name none.
-  const toolbox = rest.tools !== undefined || tool_choice !== undefined ? await import("./tools.js") : null;
+  const toolbox = rest.tools !== undefined || tool_choice !== undefined ? await onDemand(import("./tools.js")) : null;
   const marks = !toolbox || ["auto", "none", undefined].includes(tool_choice) ? undefined : await toolbox.marksOf(engine);
   const tools = toolbox?.calling({ tools: rest.tools, tool_choice, parallel_tool_calls }, engine.toolFormat, marks);
   if (tool_choice === "none") delete options.tools;

@@ -77,6 +77,7 @@ export class Conversation {
   /**
    * Saves the conversation in this browser (OPFS), in place of another one of that name; `engine.chat.restore(name)` goes on with it. Keys
    * and values come along, so that the same model on the same device does not read it again. Fulfils with how many tokens those are.
+   * Rejects with `storage` if the browser keeps nothing for this page.
    * @param {string} name
    */
   async save(name) {

@@ -2,6 +2,7 @@
  * Several targets: each instance of a model is in a worker of its own, and takes orders from the worker that writes the
  * text. A worker that dies is replaced while the others go on; one that dies again before it did anything is not.
  */
+import { failure } from "./error.js";
 import { Queue } from "./queue.js";
 
 /** @import { FromMember, Loading, Source, ToMember } from "./protocol.js" */
@@ -61,7 +62,7 @@ class Member {
     const lock = `foretoken/worker/${crypto.randomUUID()}`;
     return new Promise((resolve, reject) => {
       const gone = (/** @type {string} */ reason) => {
-        reject({ code: "internal", message: `a worker died: ${reason}`, detail: null });
+        reject(failure("internal", `a worker died: ${reason}`));
         this.#lose(hired, reason);
       };
       hired.failed.then(gone);

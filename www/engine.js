@@ -2,12 +2,10 @@
  * foretoken in a page: language models on the user's own GPU, made fast by lossless speculative decoding.
  * The engine runs in a worker of its own; this is its remote control. Importing it touches nothing: a server may.
  */
-import { list, remove } from "./cache.js";
 import { Conversation } from "./conversation.js";
-import { ForetokenError, aborted, badOption } from "./error.js";
+import { ForetokenError, aborted, badOption, failure, onDemand } from "./error.js";
 import { checked, readLoad } from "./options.js";
 import { Queue } from "./queue.js";
-import { list as listSaved, remove as removeSaved } from "./saved.js";
 
 /**
  * @import { Candidate, Counters, DeviceInfo, EmbedOptions, GenerateOptions, Generation, GenerationStream, Inspection, LoadOptions, Memory,
@@ -15,12 +13,15 @@ import { list as listSaved, remove as removeSaved } from "./saved.js";
  * @import { ChatRequest, CreateCompletion, CreateEmbeddingResponse, EmbeddingRequest, RequestOptions } from "./chat.js"
  * @import { ConversationOptions } from "./conversation.js"
  * @import { FromWorker, Loading, Method, Methods } from "./protocol.js"
- * @import { SavedChatInfo } from "./saved.js"
+ * @import { SavedChatInfo } from "./kept.js"
  * @import { Spawned } from "./spawn.js"
  * @import { ToolFormat } from "./tools.js"
  */
 
 export { Conversation, ForetokenError };
+
+const shapes = () => onDemand(import("./chat.js"));
+const kept = () => onDemand(import("./kept.js"));
 
 /** A copy without proxies, such as Vue makes of what components hold: the browser clones none. @type {<T>(value: T) => T} */
 function plain(value) {
@@ -36,7 +37,10 @@ export class Engine {
    * What is kept of the models that were downloaded. `delete` takes a model's name or URL, nothing for all of them; it is
    * false when there was none, or when a page is loading it just now.
    */
-  static cache = { list, delete: remove };
+  static cache = {
+    list: async () => (await kept()).listModels(),
+    delete: async (/** @type {string | URL | undefined} */ model) => (await kept()).removeModel(model),
+  };
 
   /** Vue's mark for objects that it must not wrap: private fields belong to the object itself. @ignore */
   __v_skip = true;
@@ -67,7 +71,7 @@ export class Engine {
     /** Candidates before the one that serves, and why they do not. @type {readonly Skipped[]} */
     this.skipped = [];
     /** @type {any} its result depends on `stream` */
-    const create = async (/** @type {ChatRequest} */ body, /** @type {RequestOptions} */ request) => (await import("./chat.js")).complete(this, body, request);
+    const create = async (/** @type {ChatRequest} */ body, /** @type {RequestOptions} */ request) => (await shapes()).complete(this, body, request);
     /** @param {ConversationOptions} [options] */
     const converse = (options) => new Conversation(this, checked(options));
     /** @param {string} name */
@@ -87,12 +91,17 @@ export class Engine {
      *   list: () => Promise<SavedChatInfo[]>, delete: (name: string) => Promise<boolean>,
      * }}
      */
-    this.chat = Object.assign(converse, { completions: { create }, restore, list: listSaved, delete: removeSaved });
+    this.chat = Object.assign(converse, {
+      completions: { create },
+      restore,
+      list: async () => (await kept()).listChats(),
+      delete: async (/** @type {string} */ name) => (await kept()).removeChat(name),
+    });
     /**
      * OpenAI's embeddings, as {@link Engine.embed} computes them.
      * @type {{ create: (body: EmbeddingRequest, request?: RequestOptions) => Promise<CreateEmbeddingResponse> }}
      */
-    this.embeddings = { create: async (body, request) => (await import("./chat.js")).embeddings(this, body, request) };
+    this.embeddings = { create: async (body, request) => (await shapes()).embeddings(this, body, request) };
   }
 
   /**
@@ -111,7 +120,7 @@ export class Engine {
     const given = /** @type {any} */ (model);
     checked(options);
     const areCandidates = Array.isArray(given) ? !(given[0] instanceof Blob) : given?.url && !given.tokenizer;
-    if (areCandidates) return (await import("./candidates.js")).loadFirst(given, options);
+    if (areCandidates) return (await onDemand(import("./candidates.js"))).loadFirst(given, options);
     return Engine.#begin("load", given, options);
   }
 
@@ -134,7 +143,8 @@ export class Engine {
    * @param {LoadOptions} [options]
    */
   static async #begin(method, model, options) {
-    const { args, onProgress, signal, spawn } = readLoad(method, model, options);
+    const { args, onProgress, signal, spawn, lacksGpu } = readLoad(method, model, options);
+    if (lacksGpu) throw (await onDemand(import("./trouble.js"))).noGpu();
     const engine = new Engine(args, onProgress, spawn);
     const stop = () => engine.#dispose(aborted(signal));
     signal?.addEventListener("abort", stop, { once: true });
@@ -304,7 +314,7 @@ export class Engine {
   /** Starts a worker and loads the models into it. What is asked meanwhile waits in the worker. @param {"load" | "inspect"} [method] */
   async #start(method = "load") {
     const { args, onProgress, spawn } = this.#load;
-    const worker = spawn((message) => this.#worker === worker && this.#stop(new ForetokenError({ code: "internal", message })));
+    const worker = spawn((message) => this.#worker === worker && this.#stop(failure("internal", message)));
     this.#worker = worker;
     worker.onmessage = ({ data }) => this.#hear(data);
     try {
@@ -342,13 +352,13 @@ export class Engine {
     /** @type {Promise<Methods[M]["result"]>} */
     const result = new Promise((resolve, reject) => {
       if (this.#end) throw this.#end;
-      if (!this.#worker) throw new ForetokenError({ code: "internal", message: "the worker could not be started again" });
+      if (!this.#worker) throw failure("internal", "the worker could not be started again");
       checked(own ?? /** @type {any} */ (args).options);
       if (signal?.aborted) throw aborted(signal);
       try {
         this.#worker.postMessage(/** @type {any} */ ({ type: "call", id, method, args: plain(args) }), []);
       } catch (error) {
-        throw new ForetokenError({ code: "bad-option", message: `an option cannot be sent to the worker: ${error.message}` });
+        throw failure("bad-option", `an option cannot be sent to the worker: ${error.message}`);
       }
       this.#calls.set(id, { resolve, reject, onEvent, signal, method });
       signal?.addEventListener("abort", stop, { once: true });

@@ -1,9 +1,7 @@
 /** Where the files of a model come from in a browser: a Hub id, a base URL, or files that the user picked. */
 import { isAddress, withoutQuery } from "./cache.js";
+import { badOption, failure } from "./error.js";
 import { Remote } from "./remote.js";
-import { failure } from "./transfer.js";
-
-export { failure };
 
 /**
  * @typedef {object} Files What the engine reads a model from.
@@ -32,7 +30,7 @@ export function openFiles(model, options) {
   if (Array.isArray(model)) return new PickedFiles(model);
   if (typeof model === "object" && "getFileHandle" in model) return new Directory(model);
   const text = String(model);
-  const refused = () => failure("bad-option", `model: ${text} is not allowed; allowed: owner/name on the Hub, a URL, files`, { option: "model", value: text });
+  const refused = () => badOption("model", text, "owner/name on the Hub, a URL, files");
   if (isAddress(text)) {
     if (!URL.canParse(text, options.base)) throw refused();
     const folder = new URL(text, options.base);

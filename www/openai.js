@@ -1,6 +1,6 @@
 /** A server with OpenAI's API where an engine would have a worker: what it is asked, and what it answers. */
 import { draws } from "./chat.js";
-import { ForetokenError, aborted, badOption } from "./error.js";
+import { aborted, badOption, failure } from "./error.js";
 import { place } from "./spawn.js";
 
 /**
@@ -122,7 +122,7 @@ export class OpenAI {
 
   /** @param {ErrorCode} code @param {string} message @param {object} [detail] */
   #failed(code, message, detail = {}) {
-    return new ForetokenError({ code, message: this.#withoutKey(`${this.url}: ${message}`), detail });
+    return failure(code, this.#withoutKey(`${this.url}: ${message}`), detail);
   }
 
   /** What a refusal says. @param {any} said the body, as far as it was JSON @param {number} status @param {Headers} [headers] */

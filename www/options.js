@@ -1,6 +1,6 @@
 /** What a page's options say, as far as the page itself reads them: the engine's module reads the others. */
 import { isAddress } from "./cache.js";
-import { ForetokenError, aborted, badOption } from "./error.js";
+import { aborted, badOption } from "./error.js";
 import { place, spawn } from "./spawn.js";
 
 /**
@@ -37,7 +37,7 @@ export function readLoad(method, model, options) {
   const { url, model: name, api_key, tokenizer } = /** @type {any} */ (model)?.url ? /** @type {any} */ (model) : { tokenizer: model };
   const needsWebGpu = rest.device === "webgpu" || (!url && Number(rest.sp_degree) > 1);
   const inPage = place.spawn === spawn;
-  if (method === "load" && inPage && needsWebGpu) requireWebGpu();
+  const lacksGpu = method === "load" && inPage && needsWebGpu && !globalThis.navigator?.gpu;
   const isAlone = shared && inPage && typeof worker !== "function" && (!globalThis.SharedWorker || globalThis.origin === "null");
   /** @type {Loading} */
   const args = {
@@ -52,7 +52,7 @@ export function readLoad(method, model, options) {
   };
   const where = typeof worker === "function" ? worker : worker && absolute("worker", worker, base);
   const shareName = shared && !isAlone ? sharedName(args) : undefined;
-  return { args, onProgress, signal, spawn: (/** @type {(reason: string) => void} */ failed) => place.spawn(where, shareName, failed) };
+  return { args, onProgress, signal, lacksGpu, spawn: (/** @type {(reason: string) => void} */ failed) => place.spawn(where, shareName, failed) };
 }
 
 /** The load options that the engine's module does not see, with their types; null: the type is checked elsewhere. */
@@ -130,12 +130,3 @@ function sharedName({ model, assistant, server, hub: { token, ...hub }, base, op
 
 /** 32 bits that tell keys apart (FNV-1a): a name is no place for a key. @param {unknown} key */
 const trace = (key) => [...String(key)].reduce((bits, letter) => Math.imul(bits ^ Number(letter.codePointAt(0)), 16777619), 2166136261);
-
-function requireWebGpu() {
-  if (globalThis.navigator?.gpu) return;
-  const reason = globalThis.isSecureContext
-    ? "this browser has no WebGPU, or it is switched off. Chrome and Edge 113 or later have it, Safari 26 and Firefox 141 on Windows; " +
-      "on Linux start Chrome with --enable-unsafe-webgpu --enable-features=Vulkan"
-    : "WebGPU needs a secure page: https, or localhost";
-  throw new ForetokenError({ code: "webgpu-unavailable", message: `no usable GPU: ${reason}`, detail: { reason } });
-}

@@ -5,7 +5,8 @@
  */
 import { CHUNK, withoutQuery } from "./cache.js";
 import { DiskChunk, Memory, MemoryChunk } from "./chunks.js";
-import { Transfer, chunkLength, describe, discard, failure, isFailure } from "./transfer.js";
+import { aborted, failure, isFailure } from "./error.js";
+import { Transfer, chunkLength, describe, discard } from "./transfer.js";
 
 /** @typedef {import("./chunks.js").Chunk} Chunk */
 /** @typedef {import("./hub.js").Files} Files */
@@ -175,7 +176,7 @@ export class Remote {
       if (now.absent && response.ok && !absent) throw new Error("a page came");
       return now;
     } catch (error) {
-      if (this.signal.aborted) throw failure("aborted", "aborted");
+      if (this.signal.aborted) throw aborted();
       if (isFailure(error)) throw error;
       this.away = true;
       return null;
@@ -367,7 +368,7 @@ export class Remote {
     try {
       return await kept.lock(index, this.signal, work);
     } catch (error) {
-      throw this.signal.aborted ? failure("aborted", "aborted") : error;
+      throw this.signal.aborted ? aborted() : error;
     }
   }
 }

@@ -1,23 +1,50 @@
 /**
- * Conversations that were saved, in the browser's private file system (OPFS): `foretoken-chats/<name>/` holds `meta`, which says
- * what was said and for which tokens there are keys and values, and these, `<layer>-<tag>`; each file is sealed.
+ * Conversations that were saved, in the browser's private file system (OPFS): `foretoken-chats/<hash of the name>/` holds `meta`, which
+ * says what was said and for which tokens there are keys and values, and these, `<layer>-<tag>`; each file is sealed.
  */
-import { entries, readFile, removeFrom, unseal, write } from "./sealed.js";
-import { failure } from "./transfer.js";
+import { failure, isFailure } from "./error.js";
+import { META, entries, keyOf, openRoot, readFile, readMeta, removeFrom, unseal, write, writeMeta } from "./sealed.js";
 
 /**
  * @import { Message } from "./api.js"
  * @typedef {{ messages: Message[], options: object, tokens: number[], tag: string }} Saved
- * @typedef {{ name: string, messages: number, bytes: number }} SavedChatInfo `bytes`: on disk
  */
 
 const ROOT = "foretoken-chats";
 
-/** @param {boolean} create */
-const openRoot = async (create) => (await navigator.storage.getDirectory()).getDirectoryHandle(ROOT, { create });
-/** @template T @param {string} name @param {LockMode} mode @param {() => Promise<T>} work @returns {Promise<T>} */
-const locked = (name, mode, work) => navigator.locks.request(`foretoken chat ${name}`, { mode }, work);
-const encode = (/** @type {unknown} */ value) => new TextEncoder().encode(JSON.stringify(value));
+/** @template T @param {string} key of a conversation @param {LockMode} mode @param {() => Promise<T>} work @returns {Promise<T>} */
+export const locked = (key, mode, work) => navigator.locks.request(`${ROOT}/${key}`, { mode }, work);
+
+/**
+ * Works in the folder of all conversations. Rejects with `storage` if the browser refuses.
+ * @template T
+ * @param {(root: FileSystemDirectoryHandle) => Promise<T>} work
+ */
+export async function stored(work) {
+  try {
+    return await work(await openRoot(ROOT, true));
+  } catch (error) {
+    if (isFailure(error) || error instanceof WebAssembly.RuntimeError) throw error;
+    const { name, message } = error;
+    const full = name === "QuotaExceededError" ? "the browser has no space left for this page" : `${name}: ${message}`;
+    const reason = globalThis.isSecureContext === false ? "this needs a secure page, https or localhost" : full;
+    throw failure("storage", `conversations cannot be kept here: ${reason}`, { reason });
+  }
+}
+
+/**
+ * Works on one conversation, under its lock.
+ * @template T
+ * @param {string} name
+ * @param {LockMode} mode
+ * @param {(root: FileSystemDirectoryHandle, key: string) => Promise<T>} work
+ */
+export const on = (name, mode, work) =>
+  stored(async (root) => {
+    // JSON tells lone surrogates apart.
+    const key = await keyOf(JSON.stringify(name));
+    return locked(key, mode, () => work(root, key));
+  });
 
 /**
  * Saves a conversation under a name, in place of another one; as long as that lasts, the other one is there.
@@ -25,26 +52,29 @@ const encode = (/** @type {unknown} */ value) => new TextEncoder().encode(JSON.s
  * @param {Omit<Saved, "tokens" | "tag">} said
  * @param {(write: (layer: number, bytes: Uint8Array<ArrayBuffer>) => Promise<void>) => Promise<number[]>} layers gives what is cached of it
  */
-export function save(name, said, layers) {
-  return locked(name, "exclusive", async () => {
-    const folder = await (await openRoot(true)).getDirectoryHandle(encodeURIComponent(name), { create: true });
+export const save = (name, said, layers) =>
+  on(name, "exclusive", async (root, key) => {
+    const folder = await root.getDirectoryHandle(key, { create: true });
     const tag = crypto.randomUUID().slice(0, 8);
-    const tokens = await layers((layer, bytes) => write(folder, `${layer}-${tag}`, bytes));
-    await write(folder, "meta", encode({ ...said, tokens, tag }));
-    for (const [file] of await entries(folder)) if (file !== "meta" && !file.endsWith(`-${tag}`)) await removeFrom(folder, file);
-    return tokens.length;
+    try {
+      const tokens = await layers((layer, bytes) => write(folder, `${layer}-${tag}`, bytes));
+      await writeMeta(folder, { ...said, name, tokens, tag });
+      return tokens.length;
+    } finally {
+      const end = `-${(await readMeta(folder))?.tag}`;
+      for (const [file] of await entries(folder)) if (file !== META && !file.endsWith(end)) await removeFrom(folder, file);
+    }
   });
-}
 
 /**
  * What was said in a conversation. Rejects with `not-found`.
  * @param {string} name
  * @param {(saved: Saved, read: (layer: number) => Promise<Uint8Array>) => Promise<boolean>} restore takes what was cached of it
  */
-export function restore(name, restore) {
-  return locked(name, "shared", async () => {
-    const folder = await openFolder(name);
-    const saved = folder && (await readMeta(folder));
+export const restore = (name, restore) =>
+  on(name, "shared", async (root, key) => {
+    const folder = await root.getDirectoryHandle(key).catch(() => null);
+    const saved = folder && /** @type {Saved | null} */ (await readMeta(folder));
     if (!saved)
       throw failure("not-found", `there is no saved conversation with the name ${name}`, { path: name, reason: "it was not saved here, or was deleted" });
     const read = async (/** @type {number} */ layer) => (await unseal(await readFile(folder, `${layer}-${saved.tag}`))) ?? new Uint8Array();
@@ -53,41 +83,3 @@ export function restore(name, restore) {
     const { messages, options, tokens } = saved;
     return { messages, options, cached: isCached ? tokens.length : 0 };
   });
-}
-
-/** @param {string} name @returns {Promise<FileSystemDirectoryHandle | null>} */
-async function openFolder(name) {
-  return openRoot(false)
-    .then((root) => root.getDirectoryHandle(encodeURIComponent(name)))
-    .catch(() => null);
-}
-
-/** @param {FileSystemDirectoryHandle} folder @returns {Promise<Saved | null>} */
-async function readMeta(folder) {
-  const bytes = await readFile(folder, "meta")
-    .then(unseal)
-    .catch(() => null);
-  return bytes && JSON.parse(new TextDecoder().decode(bytes));
-}
-
-/** The conversations that are saved here. @returns {Promise<SavedChatInfo[]>} */
-export async function list() {
-  const root = await openRoot(false).catch(() => null);
-  const all = root ? await entries(root) : [];
-  const found = await Promise.all(
-    all.map(async ([name, folder]) => {
-      const meta = await readMeta(folder);
-      const files = await Promise.all((await entries(folder)).map(([, file]) => file.getFile().catch(() => ({ size: 0 }))));
-      return meta && { name: decodeURIComponent(name), messages: meta.messages.length, bytes: files.reduce((sum, { size }) => sum + size, 0) };
-    }),
-  );
-  return found.filter((each) => each !== null);
-}
-
-/** Whether there was one, which is gone now. @param {string} name */
-export function remove(name) {
-  return locked(name, "exclusive", async () => {
-    const root = await openRoot(false).catch(() => null);
-    return !!root && removeFrom(root, encodeURIComponent(name));
-  });
-}

@@ -48,6 +48,34 @@ async function fill(handle, pieces) {
   }
 }
 
+/** @param {string} name @param {boolean} create @returns {Promise<FileSystemDirectoryHandle>} */
+export async function openRoot(name, create) {
+  return (await navigator.storage.getDirectory()).getDirectoryHandle(name, { create });
+}
+
+/** Returns the name of a folder: any text may be too long for one, or forbidden. @param {string} text */
+export async function keyOf(text) {
+  return hex(await sha256(new TextEncoder().encode(text))).slice(0, 32);
+}
+
+/** The file in each folder that says what is there. */
+export const META = "meta";
+
+/** @param {FileSystemDirectoryHandle} folder @param {unknown} value */
+export function writeMeta(folder, value) {
+  return write(folder, META, new TextEncoder().encode(JSON.stringify(value)));
+}
+
+/** Returns null if there is none, or if it is damaged. @param {FileSystemDirectoryHandle} folder @returns {Promise<any>} */
+export async function readMeta(folder) {
+  try {
+    const bytes = await unseal(await readFile(folder, META));
+    return bytes && JSON.parse(new TextDecoder().decode(bytes));
+  } catch {
+    return null;
+  }
+}
+
 /** What was sealed; null when a bit of it is not as it was. @param {File} file */
 export async function unseal(file) {
   const bytes = new Uint8Array(await file.arrayBuffer());

@@ -1,5 +1,5 @@
 /** Starts the engine's workers: where worker.js lies or where the app says, for one page or for all pages that share a model. */
-import { ForetokenError } from "./error.js";
+import { failure, isFailure } from "./error.js";
 
 /** @import { FromShared, FromWorker, ToWorker } from "./protocol.js" */
 
@@ -61,15 +61,12 @@ export function spawn(where, name, failed) {
     if (!("port" in worker)) return worker;
     return join(worker, () => breakdowns.set(name ?? "", broken + 1), failed);
   } catch (error) {
-    if (error instanceof ForetokenError) throw error;
+    if (isFailure(error)) throw error;
     // Against a policy of the page, for example.
     const reason = globalThis.Worker ? error.message : "there are none here, as in a service worker. Load the engine in a page, or an offscreen document";
-    throw internal(`the worker could not be started: ${reason}`);
+    throw failure("internal", `the worker could not be started: ${reason}`);
   }
 }
-
-/** @param {string} message */
-const internal = (message) => new ForetokenError({ code: "internal", message });
 
 /** @param {string | undefined} where @param {string} [name] */
 function start(where, name) {
@@ -83,7 +80,8 @@ function start(where, name) {
   const { origin } = new URL(address);
   const isOurs = origin === globalThis.origin;
   if (!isOurs && name !== undefined)
-    throw internal(
+    throw failure(
+      "internal",
       `pages can share a worker of their own origin only: give the address of a copy of worker.js as the option \`worker\`, instead of ${address}`,
     );
   const script = isOurs ? address : bootstrap(address);

@@ -1,5 +1,6 @@
 /** Bytes from a server: requests that are tried again, progress that only grows, lengths that nobody takes on trust. */
 import { CHUNK, withoutQuery } from "./cache.js";
+import { aborted, failure, isFailure } from "./error.js";
 
 /** @typedef {{ phase: "download", model: "target" | "assistant", file: string, loaded: number, total: number }} DownloadProgress */
 
@@ -22,16 +23,6 @@ export const patience = {
 };
 /** Pauses for a server that never answered: its address is more likely to be wrong than the server is to come back. */
 const FEW_PAUSES = 2;
-
-/**
- * An error in the shape in which all errors of the engine travel.
- * @param {import("./error.js").ErrorCode} code
- * @param {string} message
- * @param {unknown} [detail]
- */
-export function failure(code, message, detail = null) {
-  return { code, message, detail };
-}
 
 /** What the Hub's codes mean. @type {Record<string, string>} */
 const REFUSALS = {
@@ -174,7 +165,7 @@ export class Transfer {
       try {
         return await attempt();
       } catch (thrown) {
-        if (this.signal.aborted) throw failure("aborted", "aborted");
+        if (this.signal.aborted) throw aborted();
         if (isFailure(thrown)) throw thrown;
         const { message, detail, retryAfter = 0 } = /** @type {Error & { detail?: unknown, retryAfter?: number }} */ (thrown);
         const offline = !detail && globalThis.navigator?.onLine === false;
@@ -215,11 +206,6 @@ export class Transfer {
 function retryAfter(headers) {
   const said = headers.get("retry-after") ?? "";
   return Math.max(0, Number.isNaN(Number(said)) ? Date.parse(said) - Date.now() : 1000 * Number(said)) || 0;
-}
-
-/** Whether it has the shape of {@link failure}; a DOMException has a code too, but a number. @param {any} error */
-export function isFailure(error) {
-  return typeof error?.code === "string";
 }
 
 /** Bytes of a chunk. @param {number} total @param {number} index */

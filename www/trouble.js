@@ -1,7 +1,8 @@
 /** Says more about errors that are rare. It is imported when one occurs. */
-import { ForetokenError } from "./error.js";
+import { failure } from "./error.js";
 import { TYPES } from "./options.js";
 
+/** @import { ForetokenError } from "./error.js" */
 /** @import { Method } from "./protocol.js" */
 
 /** A name without case and signs. @param {string} name */
@@ -34,7 +35,7 @@ export function suggest(error, method) {
   const nearest = least <= value.length / 3 ? names[distances.indexOf(least)] : null;
   const all = names.join(", ");
   const message = `options: ${value} is not allowed; ${nearest ? `did you mean ${nearest}? Allowed` : "allowed"}: ${all}`;
-  return new ForetokenError({ code: "bad-option", message, detail: { option: "options", value, allowed: all, nearest } });
+  return failure("bad-option", message, { option: "options", value, allowed: all, nearest });
 }
 
 /**
@@ -51,4 +52,13 @@ export function unreachable(address) {
     );
   }
   return "the worker could not be started: are worker.js, foretoken.js and foretoken_bg.wasm beside engine.js, or where the option `worker` says? docs/deploy.md says what bundlers need";
+}
+
+/** Returns why there is no WebGPU, which the page asked for. */
+export function noGpu() {
+  const reason = globalThis.isSecureContext
+    ? "this browser has no WebGPU, or it is switched off. Chrome and Edge 113 or later have it, Safari 26 and Firefox 141 on Windows; " +
+      "on Linux start Chrome with --enable-unsafe-webgpu --enable-features=Vulkan"
+    : "WebGPU needs a secure page: https, or localhost";
+  return failure("webgpu-unavailable", `no usable GPU: ${reason}`, { reason });
 }

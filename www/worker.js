@@ -9,7 +9,8 @@ import { Cache } from "./cache.js";
 import { Crew } from "./crew.js";
 import init, { connect, inspect, load, loadParallel, serve, Share } from "./foretoken.js";
 import initGrammars, { Grammars } from "./grammar.js";
-import { failure, openFiles } from "./hub.js";
+import { aborted, badOption, failure, isFailure } from "./error.js";
+import { openFiles } from "./hub.js";
 import { transport } from "./served.js";
 import { Team, answer } from "./team.js";
 import { restore as restoreChat, save as saveChat } from "./saved.js";
@@ -241,8 +242,7 @@ const methods = {
   },
 
   async save({ name, messages, options }) {
-    if (typeof name !== "string" || !name)
-      throw failure("bad-option", `name: ${name} is not allowed; allowed: a text`, { option: "name", value: String(name), allowed: "a text" });
+    if (typeof name !== "string" || !name) throw badOption("name", name, "a text");
     return saveChat(name, { messages: [...messages], options }, async (write) => (messages.length ? [...(await session.save(messages, options, write))] : []));
   },
 
@@ -267,7 +267,7 @@ async function each(all, signal, compute) {
   const done = [];
   for (const one of all) {
     done.push(await compute(one));
-    if (signal.aborted) throw failure("aborted", "aborted");
+    if (signal.aborted) throw aborted();
   }
   return done;
 }
@@ -278,7 +278,7 @@ function work(port) {
   /** @type {import("./foretoken.js").Server} */
   let server;
   const report = (/** @type {FromMember} */ message) => port.postMessage(message);
-  port.onmessageerror = () => report({ type: "error", error: failure("internal", "a worker could not read a message") });
+  port.onmessageerror = () => report({ type: "error", error: explain("a worker could not read a message") });
   report({ type: "listening" });
   port.onmessage = async (/** @type {{ data: ToMember }} */ { data }) => {
     if (data.type === "order") server.order(data.order);
@@ -380,7 +380,7 @@ class Client {
   #abort(id) {
     this.#calls.get(id)?.abort();
     if (id === this.#current || !this.#calls.delete(id)) return;
-    this.say({ type: "error", id, error: failure("aborted", "aborted") });
+    this.say({ type: "error", id, error: explain(aborted()) });
   }
 
   /** @param {string} lock that the page holds */
@@ -433,15 +433,15 @@ const panicked = () => /** @type {any} */ (globalThis).foretoken_panic;
 /** @param {unknown} reason */
 function die(reason) {
   /** @type {Extract<FromWorker, { type: "fatal" }>} */
-  const message = { type: "fatal", error: failure("internal", String(panicked() ?? reason)) };
+  const message = { type: "fatal", error: explain(reason) };
   if (crewed) return crewed.postMessage(message);
   for (const client of clients) client.say(message);
   // The next page that asks gets another one, under another name.
   if ("onconnect" in globalThis) close();
 }
 
-/** @param {any} error */
+/** Returns a message's fields: a cloned `Error` would lose them. @param {any} error @returns {import("./protocol.js").Failure} */
 function explain(error) {
-  if (typeof error?.code === "string") return { code: error.code, message: error.message, detail: error.detail ?? null };
-  return failure("internal", String(panicked() ?? error?.stack ?? error));
+  if (isFailure(error)) return { code: error.code, message: error.message, detail: error.detail ?? null };
+  return { code: "internal", message: String(panicked() ?? error?.stack ?? error), detail: null };
 }

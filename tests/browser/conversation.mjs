@@ -195,7 +195,7 @@ export const tests = {
     check(restored.cached >= told.kept, `${restored.cached} of ${told.kept} tokens were cached`);
     await page.evaluate(async () => {
       const root = await navigator.storage.getDirectory();
-      const folder = await (await root.getDirectoryHandle("foretoken-chats")).getDirectoryHandle(encodeURIComponent("fox & wolf"));
+      const [folder] = await Array.fromAsync((await root.getDirectoryHandle("foretoken-chats")).values());
       for await (const [name, file] of folder.entries()) {
         if (!name.startsWith("0-")) continue;
         const writable = await file.createWritable({ keepExistingData: true });

@@ -1,6 +1,7 @@
 // Reads models as the engine's worker does, without the engine, and looks into what is kept of them.
-import { Cache, list, remove } from "/cache.js";
+import { Cache } from "/cache.js";
 import { openFiles } from "/hub.js";
+import { listModels as list, removeModel as remove } from "/kept.js";
 import { patience } from "/transfer.js";
 
 const control = new AbortController();

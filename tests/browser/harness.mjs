@@ -169,7 +169,7 @@ export async function open(within = browser, path = "/blank/") {
     if (process.env.VERBOSE) console.log("  page:", message.text());
   });
   await page.exposeFunction("sawCode", (code) => codes.add(code));
-  await page.goto(url + path);
+  await page.goto(path.startsWith("/") ? url + path : path);
   await page.evaluate(async () => {
     Object.assign(globalThis, await import("/engine.js"));
     // Here every adapter computes on the CPU, which auto would not take.

@@ -1,5 +1,5 @@
-// Where a page lacks something: shared workers, an origin, workers at all.
-import { Skipped, browser, browserName, check, equal, faults, open, url } from "./harness.mjs";
+// Where a page lacks something: shared workers, an origin, workers at all, a secure connection, storage, a file of the package.
+import { Skipped, browser, browserName, check, equal, faults, insecureUrl, launchInsecure, open, teach, url } from "./harness.mjs";
 
 /** What every origin may read, under no policy. */
 faults.shared = (_, response) => {
@@ -29,7 +29,105 @@ faults["service.js"] = (_, response) => {
   response.writeHead(200, { "Content-Type": "text/javascript" }).end(code);
 };
 
+/** In the engine's worker: the browser forbids storage, or has no space for a layer's keys and values. */
+function forbid() {
+  navigator.storage.getDirectory = async () => {
+    throw new DOMException("the user said no", "SecurityError");
+  };
+}
+function fill() {
+  const { prototype } = FileSystemSyncAccessHandle;
+  let writes = 0;
+  prototype.write = new Proxy(prototype.write, { apply: (write, handle, given) => (writes++ > 2 ? 0 : Reflect.apply(write, handle, given)) });
+}
+
 export const tests = {
+  async "on a page that is not secure conversations are not kept, and the error says why"() {
+    const insecure = await launchInsecure();
+    const page = await open(insecure, `${insecureUrl}/isolated/`);
+    const told = await page.evaluate(async () => {
+      const engine = await Engine.load(DRAFT, { device: "cpu" });
+      const chat = engine.chat({ max_new_tokens: 4 });
+      await chat.send("Hello.").result;
+      const calls = [chat.save("x"), engine.chat.restore("x"), engine.chat.list(), engine.chat.delete("x")];
+      const errors = await Promise.all(calls.map(failed));
+      return { isSecureContext, errors, warnings: engine.warnings.filter((text) => text.startsWith("cache: ")), cached: await Engine.cache.list() };
+    });
+    await insecure.close();
+    equal([told.isSecureContext, told.cached], [false, []], "the page");
+    for (const error of told.errors) {
+      equal([error?.is, error?.code], [true, "storage"], error?.message);
+      check(error.message.includes("a secure page, https or localhost"), error.message);
+    }
+    equal(told.warnings.length, 1, "warnings");
+    check(told.warnings[0].includes("secure pages"), told.warnings[0]);
+  },
+
+  async "a conversation that cannot be saved is an error of storage, and leaves the one that was"() {
+    const page = await open(await browser.newContext());
+    await teach(page, { forbid, fill });
+    const told = await page.evaluate(async () => {
+      const engine = await Engine.load(DRAFT, { device: "cpu" });
+      const chat = engine.chat({ max_new_tokens: 4 });
+      await chat.send("Hello.").result;
+      await chat.save("kept");
+      const before = await engine.chat.list();
+      workers[0].postMessage("fill");
+      await chat.send("More.").result;
+      const full = [await failed(chat.save("kept")), await failed(chat.save("new"))];
+      const after = await engine.chat.list();
+      const restored = (await engine.chat.restore("kept")).messages.length;
+      workers[0].postMessage("forbid");
+      const refused = [await failed(chat.save("kept")), await failed(engine.chat.restore("kept"))];
+      const { getDirectory } = StorageManager.prototype;
+      StorageManager.prototype.getDirectory = async () => {
+        throw new DOMException("the user said no", "SecurityError");
+      };
+      refused.push(await failed(engine.chat.list()), await failed(engine.chat.delete("kept")));
+      StorageManager.prototype.getDirectory = getDirectory;
+      return { before, full, after, restored, refused };
+    });
+    for (const [errors, said] of [
+      [told.full, "no space"],
+      [told.refused, "SecurityError"],
+    ])
+      for (const error of errors) {
+        equal([error?.is, error?.code], [true, "storage"], error?.message);
+        check(error.message.includes(said), error.message);
+      }
+    equal([told.after, told.restored], [told.before, 2], "what was saved before");
+    await page.context().close();
+  },
+
+  async "conversations are saved under any name, and what a cut save left goes"() {
+    const page = await open(await browser.newContext());
+    const names = [".", "..", "a/b", "fox & wolf", "x".repeat(1000), "\ud800", "\ud801"].map((name) => JSON.stringify(name));
+    const told = await page.evaluate(async (names) => {
+      const engine = await Engine.load(DRAFT, { device: "cpu" });
+      const all = names.map((name) => JSON.parse(name));
+      const saves = [];
+      for (const [index, name] of all.entries()) {
+        const chat = engine.chat({ messages: Array.from({ length: index + 1 }, () => ({ role: "user", content: "Hello." })) });
+        saves.push((await failed(chat.save(name)))?.message);
+      }
+      // As a worker leaves it that is killed while it saves.
+      const root = await (await navigator.storage.getDirectory()).getDirectoryHandle("foretoken-chats");
+      await (await root.getDirectoryHandle("cut", { create: true })).getFileHandle("0-abc", { create: true });
+      const listed = (await engine.chat.list()).map(({ name, messages }) => [JSON.stringify(name), messages]);
+      const lengths = [];
+      for (const name of all) lengths.push((await engine.chat.restore(name)).messages.length);
+      const deleted = await Promise.all(all.map((name) => engine.chat.delete(name)));
+      const left = [];
+      for await (const name of root.keys()) left.push(name);
+      return { saves: saves.filter(Boolean), listed, lengths, deleted, left };
+    }, names);
+    equal(told.saves, [], "errors");
+    equal(told.listed.sort(), names.map((name, index) => [name, index + 1]).sort(), "the list");
+    equal(told.lengths, [1, 2, 3, 4, 5, 6, 7], "messages");
+    check(told.deleted.every(Boolean) && !told.left.length, `left: ${told.left}`);
+    await page.context().close();
+  },
+
   async "without SharedWorker each page has an engine of its own, and one warning says so"() {
     const page = await open();
     const told = await page.evaluate(async () => {

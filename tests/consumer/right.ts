@@ -114,6 +114,8 @@ function advice(code: ErrorCode): string {
     case "bad-option":
     case "context-full":
       return "call";
+    case "storage":
+      return "browser";
     case "aborted":
     case "internal":
       return "none";

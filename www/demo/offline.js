@@ -49,6 +49,7 @@ const FILES = [
     "foretoken",
     "grammar",
     "hub",
+    "kept",
     "oniguruma",
     "options",
     "patterns",
