@@ -5,7 +5,7 @@
  * Where there are several targets, it asks the page for more workers of this kind. What such a worker does it hears through
  * its port, from crew.js.
  */
-import { Cache } from "./cache.js";
+import { Cache, withoutQuery } from "./cache.js";
 import { Crew } from "./crew.js";
 import init, { connect, inspect, load, loadParallel, serve, Share } from "./foretoken.js";
 import initGrammars, { Grammars } from "./grammar.js";
@@ -27,7 +27,23 @@ async function start(wasm) {
       // Not everybody who serves the other one serves this one too.
     }
   }
-  return init({ module_or_path: wasm });
+  return begin(init, wasm ?? new URL("foretoken_bg.wasm", import.meta.url));
+}
+
+/**
+ * Starts a module of WebAssembly. Rejects with `network` if it is not at its address, or of another version.
+ * @template T
+ * @param {(from: { module_or_path: string | URL }) => Promise<T>} init @param {string | URL} address
+ */
+async function begin(init, address) {
+  try {
+    return await init({ module_or_path: address });
+  } catch (error) {
+    const url = withoutQuery(String(address));
+    const advice = "the package's .wasm files belong beside worker.js, or where the option `wasm` says, and are of one version";
+    // The message may hold the address.
+    throw failure("network", `${url} could not be started: ${withoutQuery(error.message)}: ${advice}`, { url });
+  }
 }
 
 /** @import { FromMember, FromShared, FromWorker, Loaded, Loading, Method, Methods, ToMember, ToWorker } from "./protocol.js" */
@@ -136,11 +152,7 @@ let hasGrammars = false;
 
 /** Loads the module of grammars, and tells it what tokens there are. */
 async function loadGrammars() {
-  try {
-    await initGrammars();
-  } catch (error) {
-    throw failure("network", `grammar_bg.wasm, which response_format needs, cannot be loaded: ${error.message}`);
-  }
+  await begin(initGrammars, new URL("grammar_bg.wasm", import.meta.url));
   const vocabulary = session.vocabulary();
   if (vocabulary) session.constrainBy(new Grammars(.../** @type {[Uint8Array, Uint32Array, Uint32Array]} */ (vocabulary)));
   hasGrammars = true;

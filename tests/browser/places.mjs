@@ -1,5 +1,5 @@
 // Where a page lacks something: shared workers, an origin, workers at all, a secure connection, storage, a file of the package.
-import { Skipped, browser, browserName, check, equal, faults, insecureUrl, launchInsecure, open, teach, url } from "./harness.mjs";
+import { Skipped, browser, browserName, check, equal, faults, insecureUrl, intercept, launchInsecure, open, rewrite, teach, url } from "./harness.mjs";
 
 /** What every origin may read, under no policy. */
 faults.shared = (_, response) => {
@@ -42,6 +42,47 @@ function fill() {
 }
 
 export const tests = {
+  async "a .wasm file that is not served is an error with its address"() {
+    const page = await open();
+    for (const wasm of [`${url}/models/nothing.wasm`, `${url}/blank/page.wasm`]) {
+      const error = await page.evaluate((wasm) => failed(Engine.load(DRAFT, { device: "cpu", wasm: `${wasm}?secret` })), wasm);
+      equal([error?.is, error?.code, error?.detail.url], [true, "network", wasm], error?.message);
+      check(error.message.startsWith(wasm) && error.message.includes("beside worker.js") && !error.message.includes("secret"), error.message);
+    }
+    await rewrite(page, "**/worker.js", (text) => text.replaceAll("grammar_bg.wasm", "nowhere.wasm"));
+    const error = await page.evaluate(async () => {
+      const engine = await Engine.load(DRAFT, { device: "cpu" });
+      const error = await failed(engine.generate("A", { response_format: { type: "json_object" } }).result);
+      engine.dispose();
+      return error;
+    });
+    equal([error?.is, error?.code, error?.detail.url], [true, "network", `${url}/nowhere.wasm`], error?.message);
+    await page.close();
+  },
+
+  async "a file of the package that is gone after a deploy is an error of the network"() {
+    for (const [file, call] of [
+      ["candidates.js", "Engine.load([DRAFT])"],
+      ["chat.js", "engine.chat.completions.create({ messages: [{ role: 'user', content: 'A' }] })"],
+      ["chat.js", "engine.embeddings.create({ input: 'A' })"],
+      ["tools.js", "engine.chat.completions.create({ messages: [{ role: 'user', content: 'A' }], tools: [] })"],
+      ["kept.js", "Engine.cache.list()"],
+      ["kept.js", "engine.chat.list()"],
+    ]) {
+      const page = await open(browser, "/isolated/");
+      await intercept(page, `**/${file}`, (route) => route.fulfill({ status: 404 }));
+      const error = await page.evaluate(async (call) => {
+        const engine = call.includes("engine") && (await Engine.load(DRAFT, { device: "cpu" }));
+        const error = await failed(eval(call));
+        if (engine) engine.dispose();
+        return error;
+      }, call);
+      equal([error?.is, error?.code], [true, "network"], `${call}: ${error?.message}`);
+      check(error.message.includes("Reload the page"), error.message);
+      await page.close();
+    }
+  },
+
   async "on a page that is not secure conversations are not kept, and the error says why"() {
     const insecure = await launchInsecure();
     const page = await open(insecure, `${insecureUrl}/isolated/`);
