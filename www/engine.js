@@ -31,6 +31,12 @@ function plain(value) {
   return /** @type {any} */ (Object.fromEntries(Object.entries(given).map(([name, value]) => [name, plain(value)])));
 }
 
+/** Returns a list of texts as it is, and one of a single text. @param {string} option @param {any} texts @returns {any[]} */
+function listed(option, texts) {
+  if (typeof texts !== "string" && !texts?.[Symbol.iterator]) throw badOption(option, texts, "a text, or a list of texts or token ids");
+  return typeof texts === "string" ? [texts] : [...texts];
+}
+
 /** A model, and the draft model that guesses for it, on the GPU. Calls are answered one after the other. */
 export class Engine {
   /**
@@ -214,23 +220,22 @@ export class Engine {
    * @returns {Promise<Float32Array[]>} one each
    */
   async embed(texts, options) {
-    const { pooling = "mean", normalize = true, signal } = checked(options);
-    if (typeof normalize !== "boolean") throw badOption("normalize", normalize, "true or false");
-    const list = typeof texts === "string" ? [texts] : [...texts];
-    return this.#call("embed", { texts: list, pooling: String(pooling), normalize }, undefined, { signal }).result;
+    const { pooling = "mean", normalize = true, signal } = checked(options, { pooling: null, normalize: "boolean", signal: null });
+    return this.#call("embed", { texts: listed("texts", texts), pooling: String(pooling), normalize }, undefined, { signal }).result;
   }
 
   /**
    * How likely each continuation of a prompt is, by the model's logits as they are. The prompt is read once, and stays cached. Where
    * and how it rejects, {@link Engine.embed} says.
    * @param {Prompt} prompt
-   * @param {readonly (string | readonly number[])[]} continuations texts, with the space before them, or token ids
+   * @param {string | readonly (string | readonly number[])[]} continuations one text, or a list of texts, with the space before them, or
+   *   token ids
    * @param {{ signal?: AbortSignal }} [options]
    * @returns {Promise<Score[]>} one each
    */
   async score(prompt, continuations, options) {
-    const { signal } = checked(options);
-    return this.#call("score", { prompt, continuations: [...continuations] }, undefined, { signal }).result;
+    const { signal } = checked(options, { signal: null });
+    return this.#call("score", { prompt, continuations: listed("continuations", continuations) }, undefined, { signal }).result;
   }
 
   /**
@@ -252,7 +257,7 @@ export class Engine {
    * @returns {Promise<string>}
    */
   async detokenize(ids, options) {
-    const { skip_special_tokens = true } = options ?? {};
+    const { skip_special_tokens = true } = checked(options, { skip_special_tokens: "boolean" });
     const plain = ArrayBuffer.isView(ids) ? Array.from(ids) : ids;
     if (!Array.isArray(plain) || plain.some((id) => id !== id >>> 0)) throw badOption("ids", ids, "a list of token ids");
     return this.#call("decode", { ids: plain, skip_special: skip_special_tokens }).result;

@@ -74,13 +74,15 @@ export const TYPES = {
  * Returns the options that are not null, which stands for the default. Throws if they are no object, or if a type is wrong.
  * @template {object} T
  * @param {T | null} [options]
+ * @param {Record<string, string | null>} [all] types of all options that there are; without it, the engine's module knows the others
  * @returns {T}
  */
-export function checked(options) {
+export function checked(options, all) {
   if (options != null && (typeof options !== "object" || Array.isArray(options))) throw badOption("options", options, "an object");
   const given = Object.entries(options ?? {}).filter(([, value]) => value != null);
   for (const [name, value] of given) {
-    const type = TYPES[/** @type {keyof typeof TYPES} */ (name)];
+    const type = /** @type {Record<string, string | null>} */ (all ?? TYPES)[name];
+    if (all && type === undefined) throw badOption("options", name, Object.keys(all).join(", "));
     if (type && typeof value !== type) throw badOption(name, value, `a ${type}`);
     if (type === undefined && typeof value === "function") throw badOption(name, value, "functions as onProgress and worker only");
     if (name === "signal" && typeof value.addEventListener !== "function") throw badOption(name, value, "an AbortSignal");

@@ -115,6 +115,31 @@ export const tests = {
     equal([refused.code, refused.detail.option], ["bad-option", "n"], refused.message);
   },
 
+  async "embed, score and detokenize refuse unknown options, and take one text as a list of one"() {
+    const told = await page.evaluate(async () => {
+      const [engine] = Object.values(engines);
+      const errors = [];
+      for (const call of [
+        engine.embed(["a"], { poolin: "last" }),
+        engine.embed(["a"], () => {}),
+        engine.embed(5),
+        engine.score("a", ["b"], { normalize: true }),
+        engine.score("a"),
+        engine.detokenize([5], { skipSpecialTokens: false }),
+        engine.detokenize([5], { skip_special_tokens: "no" }),
+      ])
+        errors.push(await failed(call).then((error) => [error?.is, error?.code, error?.detail.option]));
+      return { errors, one: await engine.score("a", " bc"), list: await engine.score("a", [" bc"]), embedded: (await engine.embed("ab")).length };
+    });
+    const options = ["options", "options", "texts", "options", "continuations", "options", "skip_special_tokens"];
+    equal(
+      told.errors,
+      options.map((option) => [true, "bad-option", option]),
+      "errors",
+    );
+    equal([told.one, told.embedded], [told.list, 1], "one text");
+  },
+
   async "embeddings and scores are alike on both devices, and the chat goes on"() {
     const readings = await page.evaluate(async (prompt) => {
       const readings = [];
