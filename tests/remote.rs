@@ -373,6 +373,22 @@ fn what_does_not_pass_is_an_error_that_says_what_to_do() {
     fails(connect(&with_key(&redirects, "very-secret"), false), "network", &["redirects"]);
     assert!(elsewhere.asked().is_empty());
 
+    // What is malformed each time is not asked for as long as there is patience.
+    let malformed: [fn(Answer) -> Answer; 2] =
+        [|answer| Answer { body: b"<html>".to_vec(), ..answer }, |answer| Answer { body: b"{}".to_vec(), ..answer }];
+    for malformed in malformed {
+        let armed = Arc::new(AtomicBool::new(false));
+        let odd = [(); 2].map(|()| Served::new(Dialect::Vllm, at(0..usize::MAX, &armed, malformed)));
+        let patient = Endpoint { patience: 1e9, ..endpoint(&[&odd[0], &odd[1]]) };
+        let mut writer = connect(&patient, false).unwrap();
+        armed.store(true, Ordering::Relaxed);
+        let asked = || odd.iter().map(|served| served.asked().len()).sum::<usize>();
+        let before = asked();
+        let written = generate(&mut writer, &options(4).speculation(Speculation::Off).overlap(false));
+        fails(written, "network", &["3 times", "address"]);
+        assert!(asked() - before <= 8, "{} requests", asked() - before);
+    }
+
     let full =
         served(|_| Some(Answer { headers: vec![("Retry-After", "1000".into())], ..Answer::status(429, "busy") }));
     let error = fails(connect(&endpoint(&[&full]), false), "overloaded", &["429", "busy"]);

@@ -4,7 +4,7 @@ use super::Endpoint;
 use super::dialect::{Answer, Dialect, words};
 use super::stream::Stream;
 use super::transport::{Incoming, Piece, Request, Transport};
-use super::tries::Tries;
+use super::tries::{MALFORMED, Tries};
 use super::vocabulary::Probe;
 use crate::error::{Error, Result};
 use crate::target::Traffic;
@@ -23,6 +23,8 @@ pub(super) enum Failed {
         overloaded: bool,
         after: Option<f64>,
     },
+    /// The server answers, but not as its protocol says.
+    Malformed(String),
     /// The server refuses, with a status and its words.
     Refused(u16, String),
     /// For good.
@@ -142,7 +144,7 @@ impl Client {
         let reads_cache = dialect == Dialect::Vllm && rows > 1 && self.replicas[replica].tells_cached;
         match self.whole(&mut **incoming).await {
             Ok(answer) => {
-                let Answer { ids, cached } = dialect.read(&answer, text.len(), rows)?;
+                let Answer { ids, cached } = dialect.read(&answer, text.len(), rows).map_err(Failed::Malformed)?;
                 self.traffic.num_prompt_tokens += text.len();
                 self.traffic.num_cached_tokens += cached.unwrap_or(0);
                 if !reads_cache || cached.is_some_and(|cached| cached <= first) {
@@ -157,7 +159,7 @@ impl Client {
         // It writes on from its cache at little cost: as far as it agrees with the text, that is the same.
         let body = dialect.generation(&self.endpoint.model, &text[..=first], rows);
         let Sent { incoming, .. } = sent.insert(self.send_body(dialect, body));
-        let mut ids = dialect.written(&self.whole(&mut **incoming).await?, rows)?;
+        let mut ids = dialect.written(&self.whole(&mut **incoming).await?, rows).map_err(Failed::Malformed)?;
         let agreed = ids.iter().zip(&text[first + 1..]).take_while(|(id, draft)| id == draft).count();
         ids.truncate(agreed + 1);
         Ok(ids)
@@ -169,7 +171,8 @@ impl Client {
             return Ok(());
         }
         let models = self.get("/v1/models", None).await?;
-        let models: Value = serde_json::from_slice(&models).map_err(|_| "its list of models is no JSON".to_owned())?;
+        let models: Value =
+            serde_json::from_slice(&models).map_err(|_| Failed::Malformed("its list of models is no JSON".into()))?;
         let names = |model: &Value| model["id"].as_str().map(str::to_owned);
         let listed = models["data"].as_array().map(Vec::as_slice).unwrap_or_default();
         let Some(model) = listed.iter().find(|one| one["id"] == *self.endpoint.model) else {
@@ -260,7 +263,7 @@ impl Client {
             match piece {
                 Piece::Head { status: found, retry_after } => (status, after) = (found, retry_after),
                 Piece::Bytes(bytes) if body.len() + bytes.len() > LARGEST => {
-                    return Err(format!("its answer is larger than {LARGEST} bytes").into());
+                    return Err(Failed::Malformed(format!("its answer is larger than {LARGEST} bytes")));
                 }
                 Piece::Bytes(bytes) => body.extend(bytes),
             }
@@ -301,6 +304,11 @@ impl Client {
             Failed::Refused(status, words) => {
                 return Err(Error::Network { url, reason: format!("the server answered {status}: {words}") });
             }
+            Failed::Malformed(reason) if tries.are_malformed() => {
+                let reason = format!("{reason}, {MALFORMED} times: check that this is the address of vLLM or SGLang");
+                return Err(Error::Network { url, reason });
+            }
+            Failed::Malformed(reason) => (reason, false, None),
             Failed::Passing { reason, overloaded, after } => (reason, overloaded, after),
         };
         self.at = (self.at + 1) % self.replicas.len();

@@ -6,6 +6,9 @@ use web_time::{Instant, SystemTime, UNIX_EPOCH};
 /// Seconds between one try and the next, when no server is left that was not tried; then as the last one.
 const PAUSES: [f64; 6] = [0.0, 0.25, 0.5, 1.0, 2.0, 4.0];
 
+/// Malformed answers of each server after which a question fails: they seldom pass, and a person waits.
+pub(super) const MALFORMED: usize = 3;
+
 /// Tries of one question.
 pub(super) struct Tries {
     /// Servers to ask before a pause.
@@ -13,12 +16,19 @@ pub(super) struct Tries {
     patience: f64,
     began: Option<Instant>,
     count: usize,
+    malformed: usize,
 }
 
 impl Tries {
     /// With none so far.
     pub fn new(replicas: usize, patience: f64) -> Self {
-        Self { replicas, patience, began: None, count: 0 }
+        Self { replicas, patience, began: None, count: 0, malformed: 0 }
+    }
+
+    /// Counts a malformed answer. Returns whether the question fails.
+    pub fn are_malformed(&mut self) -> bool {
+        self.malformed += 1;
+        self.malformed >= MALFORMED * self.replicas
     }
 
     /// What comes before the next try: nothing, or a pause of so many seconds; or how many tries there were, where the patience ends.
