@@ -119,6 +119,8 @@ pub struct Constrained {
     consumed: Vec<u32>,
     /// Seconds that masks took.
     pub seconds: f64,
+    /// Rounds whose draft was forced.
+    pub forced_rounds: usize,
 }
 
 /// One for all who ask about the same text.
@@ -128,7 +130,16 @@ impl Constrained {
     /// A text behind a prompt of `start` tokens, of a vocabulary of `vocab` tokens of which `ends` end a text.
     pub fn new(by: Box<dyn Constraint>, encode: Encode, start: usize, vocab: usize, ends: &[u32]) -> Shared {
         let (ends, words) = (ends.to_vec(), vocab.div_ceil(32));
-        Rc::new(RefCell::new(Self { by, encode, start, ends, words, consumed: Vec::new(), seconds: 0.0 }))
+        Rc::new(RefCell::new(Self {
+            by,
+            encode,
+            start,
+            ends,
+            words,
+            consumed: Vec::new(),
+            seconds: 0.0,
+            forced_rounds: 0,
+        }))
     }
 
     /// Consumes `token`; whether it may come and others may follow it.

@@ -266,9 +266,13 @@ impl Session {
                 Ok(()) => break,
             }
         }
-        run.stats.times.masks = constraint.map_or(0.0, |constraint| constraint.borrow().seconds);
+        let (masks, forced) = constraint.map_or((0.0, 0), |constraint| {
+            let constraint = constraint.borrow();
+            (constraint.seconds, constraint.forced_rounds)
+        });
+        run.stats.times.masks = masks;
         run.stats.arithmetic = self.engine.arithmetic();
-        run.stats.speculating = self.learned.speculating(&options.drafting);
+        run.stats.speculating = self.learned.speculating(&options.drafting, forced);
         let differing = self.engine.warning().map(str::to_owned);
         run.stats.warnings.splice(0..0, self.warnings.iter().cloned().chain(differing));
         out.finish(run.stats)

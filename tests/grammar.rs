@@ -11,7 +11,7 @@ use foretoken::internals::text::Tokenizer;
 use foretoken::internals::weights::Folder;
 use foretoken::{
     Acceptance, ContextPolicy, DrafterChoice, Error, FinishReason, GenerateOptions, Generation, LoadOptions, Message,
-    Origin, Prompt, ResponseFormat, Schedule, Speculation,
+    Origin, Prompt, ResponseFormat, Schedule, Speculating, Speculation,
 };
 use serde_json::{Value, json};
 use std::ops::ControlFlow;
@@ -87,6 +87,10 @@ fn the_text_is_that_of_plain_decoding(device: Device) {
             let (rounds, plain) = (found.stats.num_spec_steps, plain.token_ids.len());
             assert!(rounds * 10 < plain * 8, "{rounds} rounds for {plain} tokens");
             assert!(found.stats.times.masks > 0.0);
+            if let Some(Speculating { rounds: by, .. }) = &found.stats.speculating {
+                assert!(by.grammar > 0);
+                assert_eq!(by.plain + by.prediction + by.lookup + by.draft_model + by.grammar, rounds);
+            }
         }
         // What it knows of the form is forgotten with the text.
         let free = GenerateOptions::new().max_new_tokens(8);

@@ -387,7 +387,7 @@ export type Speculating = {
   /** in words */
   reason: string;
   /** by who drafted */
-  rounds: { plain: number; prediction: number; lookup: number; draft_model: number };
+  rounds: { plain: number; prediction: number; lookup: number; draft_model: number; grammar: number };
 };
 
 /** what several targets did */

@@ -37,7 +37,9 @@ impl Drafter for UnderConstraint<'_> {
     }
 
     fn learn(&mut self, round: &Round) {
-        if !self.is_forced {
+        if self.is_forced {
+            self.constraint.borrow_mut().forced_rounds += 1;
+        } else {
             self.next.learn(round);
         }
     }

@@ -177,9 +177,13 @@ impl Learned {
         }
     }
 
-    /// What the adaptive schedule chose, and why, if the call had it.
-    pub fn speculating(&self, options: &DraftingOptions) -> Option<Speculating> {
-        is_adaptive(options).then(|| self.adaptive.speculating())
+    /// Returns what the adaptive schedule chose, and why, if the call had it. In `forced` rounds it was not asked.
+    pub fn speculating(&self, options: &DraftingOptions, forced: usize) -> Option<Speculating> {
+        is_adaptive(options).then(|| {
+            let mut speculating = self.adaptive.speculating();
+            speculating.rounds.grammar = forced;
+            speculating
+        })
     }
 }
 

@@ -33,6 +33,8 @@ pub struct RoundsBy {
     pub lookup: usize,
     /// The draft model.
     pub draft_model: usize,
+    /// The form of the text, which left no choice.
+    pub grammar: usize,
 }
 
 impl RoundsBy {
@@ -42,7 +44,8 @@ impl RoundsBy {
             _ if lookahead == 0 => &mut self.plain,
             Origin::Prediction => &mut self.prediction,
             Origin::Lookup => &mut self.lookup,
-            Origin::DraftModel | Origin::Grammar | Origin::Target => &mut self.draft_model,
+            Origin::Grammar => &mut self.grammar,
+            Origin::DraftModel | Origin::Target => &mut self.draft_model,
         } += 1;
     }
 }
