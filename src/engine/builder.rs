@@ -1,6 +1,6 @@
 //! How an engine is loaded.
 
-use super::{About, Answer, Call, Engine};
+use super::{About, Answer, Engine, Worker};
 use crate::checkpoint::of_assistant;
 use crate::error::{Error, Result};
 use crate::files;
@@ -10,7 +10,6 @@ use crate::parallel::Writer;
 use crate::remote::{Endpoint, Http, Key};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::mpsc;
 use std::thread;
 
 /// What to load, and how.
@@ -113,24 +112,31 @@ impl EngineBuilder {
     /// Of the answer: as [`EngineBuilder::load`].
     pub fn load_async(self) -> Answer<Engine> {
         let (answer, asked) = Answer::new();
-        let (calls, called) = mpsc::channel::<Call>();
+        let (worker, called) = Worker::new();
+        let worker = Arc::new(worker);
+        let own = worker.clone();
         let work = move || {
             let mut writer = match self.writer() {
                 Ok(writer) => writer,
                 Err(error) => return asked.answer(Err(error)),
             };
             let about = About { device: writer.device().clone(), warnings: writer.warnings().to_vec() };
-            asked.answer(Ok(Engine { calls, about: Arc::new(about) }));
+            asked.answer(Ok(Engine { worker: own, about: Arc::new(about) }));
             for call in called {
                 call(&mut writer);
             }
         };
-        if let Err(error) = thread::Builder::new().name("foretoken".into()).spawn(work) {
-            let (failed, asked) = Answer::new();
-            asked.answer(Err(Error::Internal { reason: format!("no thread for the engine: {error}") }));
-            return failed;
+        match thread::Builder::new().name("foretoken".into()).spawn(work) {
+            Ok(thread) => {
+                let _ = worker.thread.set(thread);
+                answer
+            }
+            Err(error) => {
+                let (failed, asked) = Answer::new();
+                asked.answer(Err(Error::Internal { reason: format!("no thread for the engine: {error}") }));
+                failed
+            }
         }
-        answer
     }
 
     /// On the thread where it stays.

@@ -16,13 +16,42 @@ use crate::gpu::DeviceInfo;
 use crate::options::{GenerateOptions, Pooling};
 use crate::parallel::Writer;
 use crate::session::{Embedding, Prompt, Score};
-use std::sync::Arc;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, JoinHandle};
 
 /// What the thread of the models does next.
 type Call = Box<dyn FnOnce(&mut Writer) + Send>;
 
-/// A model, and the draft model that guesses for it, on a device. The last clone frees both.
+/// The thread that has the models.
+struct Worker {
+    /// None once no more calls come.
+    calls: Option<Sender<Call>>,
+    thread: OnceLock<JoinHandle<()>>,
+}
+
+impl Worker {
+    /// Returns it without a thread, and the end that hears the calls.
+    fn new() -> (Self, Receiver<Call>) {
+        let (calls, called) = channel();
+        (Self { calls: Some(calls), thread: OnceLock::new() }, called)
+    }
+}
+
+impl Drop for Worker {
+    /// Waits for the thread: a driver may not outlive the program's end by a thread that still uses it.
+    fn drop(&mut self) {
+        self.calls = None;
+        // Where loading fails, the thread itself is the last that has it.
+        let other = self.thread.take().filter(|thread| thread.thread().id() != thread::current().id());
+        if let Some(thread) = other {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A model, and the draft model that guesses for it, on a device. When the last clone is dropped, and the last text that it
+/// writes, the calls before are answered and both are freed.
 ///
 /// ```no_run
 /// let engine = foretoken::Engine::load("HuggingFaceTB/SmolLM2-360M-Instruct")?;
@@ -33,7 +62,7 @@ type Call = Box<dyn FnOnce(&mut Writer) + Send>;
 /// ```
 #[derive(Clone)]
 pub struct Engine {
-    calls: Sender<Call>,
+    worker: Arc<Worker>,
     about: Arc<About>,
 }
 
@@ -116,7 +145,8 @@ impl Engine {
     fn call<T: Send + 'static>(&self, work: impl FnOnce(&mut Writer) -> Result<T> + Send + 'static) -> Answer<T> {
         let (answer, asked) = Answer::new();
         // Where the thread is gone, so is the answer's other end, which says so.
-        let _ = self.calls.send(Box::new(move |writer| asked.answer(work(writer))));
+        let call: Call = Box::new(move |writer| asked.answer(work(writer)));
+        let _ = self.worker.calls.as_ref().map(|calls| calls.send(call));
         answer
     }
 
@@ -137,10 +167,45 @@ mod tests {
     use crate::error::Error;
     use crate::options::{DeviceChoice, LoadOptions};
 
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    fn load() -> Engine {
+        let model = concat!(env!("CARGO_MANIFEST_DIR"), "/models/tales/draft");
+        Engine::builder(model).options(LoadOptions::new().device(DeviceChoice::Cpu)).load().unwrap()
+    }
+
+    /// Sets a flag when the engine's thread ends.
+    struct Ends(Arc<AtomicBool>);
+
+    impl Drop for Ends {
+        fn drop(&mut self) {
+            thread::sleep(Duration::from_millis(50));
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+
+    thread_local! {
+        static KEPT: std::cell::RefCell<Option<Ends>> = const { std::cell::RefCell::new(None) };
+    }
+
+    #[test]
+    fn the_thread_ends_with_the_last_engine_or_text() {
+        let engine = load();
+        let has_ended = Arc::new(AtomicBool::new(false));
+        let ends = Ends(has_ended.clone());
+        engine.call(move |_| KEPT.with(|kept| Ok(*kept.borrow_mut() = Some(ends)))).wait().unwrap();
+        let mut text = engine.generate("Once", GenerateOptions::new());
+        drop(engine);
+        text.next().unwrap().unwrap();
+        assert!(!has_ended.load(Ordering::SeqCst));
+        drop(text);
+        assert!(has_ended.load(Ordering::SeqCst));
+    }
+
     #[test]
     fn a_breakdown_is_told() {
-        let model = concat!(env!("CARGO_MANIFEST_DIR"), "/models/tales/draft");
-        let engine = Engine::builder(model).options(LoadOptions::new().device(DeviceChoice::Cpu)).load().unwrap();
+        let engine = load();
         let broken = engine.call::<()>(|_| panic!("on purpose"));
         assert!(matches!(broken.wait(), Err(Error::Internal { .. })));
         assert!(matches!(engine.generate("Once", GenerateOptions::new()).wait(), Err(Error::Internal { .. })));

@@ -1,8 +1,8 @@
 //! A text that is being written.
 
-use super::Engine;
 use super::answer::broken_down;
 use super::chat::Reply;
+use super::{Engine, Worker};
 use crate::error::Result;
 use crate::options::GenerateOptions;
 use crate::session::{Generation, Progress, Prompt, Token};
@@ -59,6 +59,8 @@ pub struct Writing<'chat> {
     generation: Option<Generation>,
     has_ended: bool,
     reply: Option<Reply<'chat>>,
+    /// The thread that writes it.
+    _worker: Arc<Worker>,
 }
 
 impl<'chat> Writing<'chat> {
@@ -88,7 +90,7 @@ impl<'chat> Writing<'chat> {
             let _ = sender.unbounded_send(Event::End(Box::new(generation)));
             Ok(())
         }));
-        Self { events, cancel, generation: None, has_ended: false, reply }
+        Self { events, cancel, generation: None, has_ended: false, reply, _worker: engine.worker.clone() }
     }
 
     /// What ends it, for other threads.
