@@ -263,38 +263,42 @@ impl Serialize for Error {
     }
 }
 
-/// Reads what can go wrong with a loaded model; any other code is `internal`, with the words of the message.
+/// Reads what [`Error::to_json`] writes; a code that is not known is `internal`, with the words of the message.
 impl<'de> Deserialize<'de> for Error {
     fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
         let told = Value::deserialize(from)?;
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let (detail, number) = (&told["detail"], |value: &Value| value.as_u64().unwrap_or_default());
-        let reason = if detail["reason"].is_string() { text(&detail["reason"]) } else { text(&told["message"]) };
+        let detail = &told["detail"];
+        let text = |key: &str| detail[key].as_str().unwrap_or_default().to_owned();
+        let number = |key: &str| detail[key].as_u64().unwrap_or_default();
+        let reason = detail["reason"].as_str().or(told["message"].as_str()).unwrap_or_default().to_owned();
         Ok(match told["code"].as_str().unwrap_or_default() {
             "webgpu-unavailable" => Self::WebGpuUnavailable { reason },
-            "gpu-blocked" => Self::GpuBlocked { reason },
-            "out-of-gpu-memory" => Self::OutOfGpuMemory {
-                what: text(&detail["what"]),
-                need: number(&detail["need"]),
-                limit: detail["limit"].as_u64(),
-            },
-            "non-finite-logits" => Self::NonFiniteLogits {
-                model: text(&detail["model"]).into(),
-                position: number(&detail["position"]) as usize,
-            },
-            "bad-option" => Self::BadOption {
-                option: text(&detail["option"]).into(),
-                value: text(&detail["value"]),
-                allowed: text(&detail["allowed"]),
-            },
-            "network" if detail["url"].is_string() => Self::Network { url: text(&detail["url"]), reason },
-            "unauthorized" => Self::Unauthorized { url: text(&detail["url"]), reason },
-            "overloaded" => {
-                Self::Overloaded { url: text(&detail["url"]), reason, retry_after: detail["retry_after"].as_f64() }
+            "out-of-gpu-memory" => {
+                Self::OutOfGpuMemory { what: text("what"), need: number("need"), limit: detail["limit"].as_u64() }
             }
-            "tokenizer-mismatch" => Self::TokenizerMismatch { url: text(&detail["url"]), reason },
-            "not-found" => Self::NotFound { path: text(&detail["path"]), reason },
             "device-lost" => Self::DeviceLost { reason },
+            "gpu-blocked" => Self::GpuBlocked { reason },
+            "bad-weights" => Self::BadWeights { file: text("file"), rule: WeightsRule::Told { words: text("rule") } },
+            "bad-config" => Self::BadConfig { file: text("file"), key: text("key"), reason },
+            "unsupported-architecture" => {
+                Self::UnsupportedArchitecture { architecture: text("architecture"), supported: text("supported") }
+            }
+            "bad-tokenizer" => Self::BadTokenizer { file: text("file"), reason },
+            "bad-template" => Self::BadTemplate { reason },
+            "context-full" => Self::ContextFull { need: number("need") as usize, limit: number("limit") as usize },
+            "bad-option" => {
+                Self::BadOption { option: text("option").into(), value: text("value"), allowed: text("allowed") }
+            }
+            // Files are downloaded outside of Rust, too: such an error may come without its address.
+            "network" if detail["url"].is_string() => Self::Network { url: text("url"), reason },
+            "unauthorized" => Self::Unauthorized { url: text("url"), reason },
+            "overloaded" => Self::Overloaded { url: text("url"), reason, retry_after: detail["retry_after"].as_f64() },
+            "tokenizer-mismatch" => Self::TokenizerMismatch { url: text("url"), reason },
+            "integrity" => Self::Integrity { file: text("file"), reason },
+            "not-found" => Self::NotFound { path: text("path"), reason },
+            "non-finite-logits" => {
+                Self::NonFiniteLogits { model: text("model").into(), position: number("position") as usize }
+            }
             _ => Self::Internal { reason },
         })
     }
@@ -318,11 +322,48 @@ mod tests {
         }
     }
 
+    fn read(told: Value) -> Error {
+        serde_json::from_value(told).unwrap()
+    }
+
+    #[test]
+    fn an_error_is_read_as_it_was_written() {
+        let text = || "words".to_owned();
+        let [reason, file, url, path, what] = std::array::from_fn(|_| text());
+        let all = [
+            Error::WebGpuUnavailable { reason },
+            Error::OutOfGpuMemory { what, need: 1 << 40, limit: Some(3) },
+            Error::DeviceLost { reason: text() },
+            Error::GpuBlocked { reason: text() },
+            Error::BadWeights { file: file.clone(), rule: WeightsRule::Told { words: text() } },
+            Error::BadConfig { file: file.clone(), key: "key".into(), reason: text() },
+            Error::UnsupportedArchitecture { architecture: text(), supported: "others".into() },
+            Error::BadTokenizer { file: file.clone(), reason: text() },
+            Error::BadTemplate { reason: text() },
+            Error::ContextFull { need: 9, limit: 8 },
+            Error::BadOption { option: "top_k".into(), value: text(), allowed: "1".into() },
+            Error::Network { url: url.clone(), reason: text() },
+            Error::Unauthorized { url: url.clone(), reason: text() },
+            Error::Overloaded { url: url.clone(), reason: text(), retry_after: Some(1.5) },
+            Error::TokenizerMismatch { url, reason: text() },
+            Error::Integrity { file, reason: text() },
+            Error::NotFound { path, reason: text() },
+            Error::NonFiniteLogits { model: "target".into(), position: 7 },
+            Error::Internal { reason: text() },
+        ];
+        for error in &all {
+            assert_eq!(read(error.to_json()), *error);
+        }
+        let codes: std::collections::BTreeSet<_> = all.iter().map(Error::code).collect();
+        assert_eq!(codes.len(), all.len());
+        // A rule comes back as its words.
+        let rule = WeightsRule::MissingTensor { tensor: "lm_head".into() };
+        let bad = Error::BadWeights { file: "model.safetensors".into(), rule };
+        assert_eq!(read(bad.to_json()).to_json(), bad.to_json());
+    }
+
     #[test]
     fn an_unknown_code_is_internal() {
-        let read = |told: Value| serde_json::from_value::<Error>(told).unwrap();
-        let lost = Error::DeviceLost { reason: "gone".into() };
-        assert_eq!(read(lost.to_json()), lost);
         let unknown = json!({ "code": "from-the-future", "message": "new words", "detail": null });
         assert_eq!(read(unknown), Error::Internal { reason: "new words".into() });
     }

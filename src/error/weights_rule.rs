@@ -381,4 +381,10 @@ pub enum WeightsRule {
         /// The rows there.
         rows: u64,
     },
+    /// A rule of which another process or worker told.
+    #[error("{words}")]
+    Told {
+        /// Its words.
+        words: String,
+    },
 }
