@@ -18,8 +18,35 @@ import { restore as restoreChat, save as saveChat } from "./saved.js";
 /** The shortest module with an instruction of relaxed SIMD. */
 const RELAXED = [0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 15, 1, 13, 0, 65, 1, 253, 15, 65, 2, 253, 15, 253, 128, 2, 11];
 
-/** Starts the module: what is at this address or, without one, what suits the browser. @param {string | undefined} wasm */
-async function start(wasm) {
+/** Milliseconds after which `auto` takes the CPU instead of an adapter that does not come. */
+const ADAPTER = 10_000;
+
+/** @param {number} ms */
+const sleep = (ms) => new Promise((resolve) => setTimeout(() => resolve(null), ms));
+
+/**
+ * Makes the search for an adapter reliable: a browser that has just started may have none for a moment, some throw, and some never answer.
+ * @param {boolean} isAuto whether the CPU may take over
+ */
+function findAdapter(isAuto) {
+  const gpu = /** @type {any} */ (navigator.gpu);
+  if (!gpu) return;
+  const { requestAdapter } = Object.getPrototypeOf(gpu);
+  gpu.requestAdapter = async (/** @type {any} */ options) => {
+    const ask = async () => requestAdapter.call(gpu, options);
+    const asked = ask()
+      .then(async (adapter) => adapter ?? (await sleep(200), ask()))
+      .catch(() => null);
+    return isAuto ? Promise.race([asked, sleep(ADAPTER)]) : asked;
+  };
+}
+
+/**
+ * Starts the module: what is at this address or, without one, what suits the browser.
+ * @param {string | undefined} wasm @param {{ device?: unknown }} options of loading
+ */
+async function start(wasm, { device = "auto" }) {
+  findAdapter(device === "auto");
   if (!wasm && WebAssembly.validate(Uint8Array.from(RELAXED))) {
     try {
       return await init({ module_or_path: new URL("relaxed_bg.wasm", import.meta.url) });
@@ -165,7 +192,7 @@ let queue = Promise.resolve();
 const methods = {
   async load({ model, server, assistant, wasm, hub, base, warnings: given, options }, { emit, signal }) {
     if (loaded) return loaded;
-    ({ memory } = await start(wasm));
+    ({ memory } = await start(wasm, options));
     warnings = [...given];
     hasGrammars = false;
     crew = null;
@@ -192,7 +219,7 @@ const methods = {
   },
 
   async inspect({ model, wasm, hub, base, options }, context) {
-    await start(wasm);
+    await start(wasm, options);
     const files = opening({ hub, base }, context).open(model, "target");
     try {
       return await inspect(files, options);
@@ -312,7 +339,7 @@ function work(port) {
     await new Promise((held) => navigator.locks.request(lock, () => new Promise(() => held(undefined))));
     report({ type: "here" });
     try {
-      await start(wasm);
+      await start(wasm, options);
       // Whoever gives up loading ends this worker.
       const { signal } = new AbortController();
       const { open, upload } = opening(load, { emit: (/** @type {any} */ progress) => report({ type: "progress", progress }), signal });

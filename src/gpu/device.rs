@@ -111,11 +111,15 @@ impl Gpu {
             false => wgpu::PowerPreference::HighPerformance,
         };
         let request = wgpu::RequestAdapterOptions { power_preference, ..Default::default() };
-        instance.request_adapter(&request).await.map_err(|error| {
-            unavailable(format!(
-                "no adapter ({error}); install a Vulkan driver (Debian and Ubuntu: apt-get install mesa-vulkan-drivers), \
-                 or in a browser switch WebGPU on"
-            ))
+        instance.request_adapter(&request).await.map_err(|_error| {
+            // What wgpu says of a browser concerns those who build it.
+            #[cfg(target_arch = "wasm32")]
+            let reason = "the browser gives no adapter: switch hardware acceleration on in its settings".to_owned();
+            #[cfg(not(target_arch = "wasm32"))]
+            let reason = format!(
+                "no adapter ({_error}); install a Vulkan driver (Debian and Ubuntu: apt-get install mesa-vulkan-drivers)"
+            );
+            unavailable(reason)
         })
     }
 

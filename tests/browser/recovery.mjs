@@ -136,6 +136,38 @@ async function passes(model, least) {
 const SOON = 3;
 
 export const tests = {
+  async "an adapter that is not there at once is asked for again; without one, auto takes the CPU"() {
+    /** @type {[string, string, string][]} what the browser does, the device wanted, and what comes of it */
+    const cases = [
+      ["(asked++ ? requestAdapter.call(this, options) : null)", "webgpu", "BrowserWebGpu"],
+      ["null", "webgpu", "webgpu-unavailable"],
+      ["null", "auto", "Cpu"],
+      ["Promise.reject(new Error('broken'))", "auto", "Cpu"],
+      ["Promise.reject(new Error('broken'))", "webgpu", "webgpu-unavailable"],
+      ["new Promise(() => {})", "auto", "Cpu"],
+    ];
+    for (const [adapter, device, wanted] of cases) {
+      const page = await open();
+      const broken = `let asked = 0;
+        const { requestAdapter } = GPU.prototype;
+        GPU.prototype.requestAdapter = function (options) { return ${adapter}; };`;
+      await rewrite(page, "**/worker.js", (text) => broken + text);
+      const [found, words] = await page.evaluate(async (device) => {
+        try {
+          const engine = await Engine.load(TALES, { device, max_context: 64 });
+          const { text } = await engine.generate("Once", { max_new_tokens: 2 }).result;
+          return [engine.device.backend, text && engine.warnings.join()];
+        } catch ({ code, message }) {
+          return [code, message];
+        }
+      }, device);
+      equal(found, wanted, `${device}, ${adapter}: ${words}`);
+      if (wanted === "Cpu") check(words.includes("the browser gives no adapter"), words);
+      check(!/compiled|apt-get|wgpu/.test(words), words);
+      await page.close();
+    }
+  },
+
   async "a trap of the module costs one call: the next one has a new worker"() {
     await page.evaluate(() => workers[0].postMessage("trap"));
     const error = await page.evaluate((prompt) => failed(engine.generate(prompt, { max_new_tokens: 60 }).result), PROMPT);
