@@ -1,7 +1,39 @@
-//! Copies the shaders without comments and indentation: a page downloads them.
+//! Copies the shaders without comments and most spaces: a page downloads them.
 
 use std::path::Path;
 use std::{env, fs, io};
+
+/// Spaces that separate nothing. Those beside `<`, `>` and `-` may: `array<f32> =`, `a - -b`.
+const SPACES: [(&str, &str); 19] = [
+    (", ", ","),
+    ("; ", ";"),
+    (": ", ":"),
+    (" {", "{"),
+    ("{ ", "{"),
+    (" }", "}"),
+    ("} ", "}"),
+    (" + ", "+"),
+    (" * ", "*"),
+    (" / ", "/"),
+    (" % ", "%"),
+    (" & ", "&"),
+    (" && ", "&&"),
+    (" || ", "||"),
+    (" == ", "=="),
+    (" != ", "!="),
+    (" += ", "+="),
+    ("if (", "if("),
+    ("for (", "for("),
+];
+
+/// Removes spaces that separate nothing. The lines of bindings stay as they are, because they are read.
+fn without_spaces(line: &str) -> String {
+    if line.starts_with('@') {
+        return line.to_owned();
+    }
+    let line = SPACES.iter().fold(line.to_owned(), |line, (with, without)| line.replace(with, without));
+    line.replace("> = ", "> =\u{0}").replace(" = ", "=").replace('\u{0}', " ")
+}
 
 fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed=shaders");
@@ -15,7 +47,7 @@ fn main() -> io::Result<()> {
             }
             let source = fs::read_to_string(&path)?;
             let code = source.lines().map(|line| line.split("//").next().unwrap_or_default().trim());
-            let lines: Vec<&str> = code.filter(|line| !line.is_empty()).collect();
+            let lines: Vec<String> = code.filter(|line| !line.is_empty()).map(without_spaces).collect();
             fs::write(Path::new(&out).join(&path), lines.join("\n"))?;
         }
     }
