@@ -195,7 +195,7 @@ const methods = {
     await start(wasm);
     const files = opening({ hub, base }, context).open(model, "target");
     try {
-      return await inspect(files, options);
+      return { ...(await inspect(files, options)), missing_bytes: (await files.missing?.()) ?? 0 };
     } finally {
       files.close?.();
     }
