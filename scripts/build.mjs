@@ -21,7 +21,19 @@ const dist = join(root, "dist");
 const LIMIT = 906_000;
 /** The same of what is loaded on demand, or elsewhere than in a page. */
 const LATER = {
-  files: ["ai-sdk.js", "candidates.js", "chat.js", "grammar_bg.wasm", "kept.js", "node-worker.js", "node.js", "openai.js", "tools.js", "trouble.js"],
+  files: [
+    "ai-sdk.js",
+    "candidates.js",
+    "chat.js",
+    "grammar_bg.wasm",
+    "kept.js",
+    "node-worker.js",
+    "node.js",
+    "openai.js",
+    "shared.js",
+    "tools.js",
+    "trouble.js",
+  ],
   limit: 480_000,
 };
 /** The engine's modules, of which a page downloads one. */

@@ -70,7 +70,10 @@ export type Server = {
 export type Candidate =
   | Model
   | (({ model: Model } | Server) & {
-      /** bytes, the draft model's included, those left out that the browser has kept; 0: only what it has kept */
+      /**
+       * bytes, the draft model's included, those of the files left out that the browser has kept; 0: only what it has kept. To find
+       * out, up to 8 MB of each file are downloaded
+       */
       max_download?: number;
     } & LoadOptions);
 
@@ -550,6 +553,8 @@ export type Inspection = {
   architecture: string;
   /** of all files that loading it reads */
   download_bytes: number;
+  /** of these, those that the browser had not kept */
+  missing_bytes: number;
   /** the weights, in all and by their type, such as `F16` or `Q4_K` */
   tensors: { count: number; bytes: number; dtypes: Record<string, { count: number; bytes: number }> };
   /** the room that it would get */

@@ -69,18 +69,15 @@ async function begin(model, url, { max_download, api_key, tokenizer, ...options 
  */
 async function check(model, most, { assistant_model, assistant_file, sp_degree, ...options }) {
   if (!(most >= 0)) throw badOption("max_download", most, "bytes, 0 or more");
-  const kept = options.cache === false ? [] : await Engine.cache.list();
   let bytes = 0;
   const models = [
     [model, options.file],
     [assistant_model, assistant_file],
   ];
   for (const [files, file] of models.filter(([files]) => files)) {
-    const { download_bytes, unfit } = await Engine.inspect(files, { ...options, file });
+    const { missing_bytes, unfit } = await Engine.inspect(files, { ...options, file });
     if (unfit && files === model) throw failure("out-of-gpu-memory", unfit);
-    const isRemote = typeof files === "string" || files instanceof URL;
-    const here = kept.find((/** @type {{ model: string, url: string }} */ { model, url }) => [model, url].includes(called(files)))?.bytes ?? 0;
-    if (isRemote) bytes += Math.max(download_bytes - here, 0);
+    bytes += missing_bytes;
   }
   if (bytes > most) throw failure("download-too-large", `${bytes} bytes to download, ${most} are allowed`, { bytes, max_download: most });
 }

@@ -149,8 +149,8 @@ export class Engine {
    * @param {LoadOptions} [options]
    */
   static async #begin(method, model, options) {
-    const { args, onProgress, signal, spawn, lacksGpu } = readLoad(method, model, options);
-    if (lacksGpu) throw (await onDemand(import("./trouble.js"))).noGpu();
+    const { args, onProgress, signal, spawn } = await readLoad(method, model, options);
+    if (signal?.aborted) throw aborted(signal);
     const engine = new Engine(args, onProgress, spawn);
     const stop = () => engine.#dispose(aborted(signal));
     signal?.addEventListener("abort", stop, { once: true });

@@ -10,6 +10,7 @@ import { Remote } from "./remote.js";
  * @property {(file: string) => Promise<number | null>} size bytes of a file; null when there is no such file
  * @property {(file: string, start: number, end: number) => Promise<Uint8Array>} read exactly these bytes
  * @property {() => Promise<void>} [close] nothing more is read for now
+ * @property {() => Promise<number>} [missing] bytes of what was opened that have to be downloaded
  */
 
 /**

@@ -1,6 +1,7 @@
 /** A server with OpenAI's API where an engine would have a worker: what it is asked, and what it answers. */
 import { draws } from "./chat.js";
 import { aborted, badOption, failure } from "./error.js";
+import { ask, retryAfter } from "./http.js";
 import { place } from "./spawn.js";
 
 /**
@@ -60,13 +61,6 @@ function asked(options) {
   // What the engine does in any case, OpenAI wants to be told.
   if (form?.json_schema) body.response_format = { ...form, json_schema: { name: "answer", strict: true, ...form.json_schema } };
   return body;
-}
-
-/** Seconds, or the time of day. @param {string | null} header @returns {number | null} seconds */
-function retryAfter(header) {
-  if (!header) return null;
-  const seconds = /^\d+$/.test(header.trim()) ? Number(header) : (Date.parse(header) - Date.now()) / 1000;
-  return Number.isNaN(seconds) ? null : Math.max(seconds, 0);
 }
 
 /** The events of a stream, parsed; whether the last one was there, `[DONE]` says. @param {ReadableStream<Uint8Array>} bytes */
@@ -131,7 +125,7 @@ export class OpenAI {
     const words = typeof message === "string" ? message : typeof said?.error === "string" ? said.error : "";
     const code = reason === "context_length_exceeded" ? "context-full" : (CODES[status] ?? (status >= 400 && status < 500 ? "bad-option" : "network"));
     const more = {
-      ...(code === "overloaded" && { retry_after: retryAfter(headers?.get("Retry-After") ?? null) }),
+      ...(code === "overloaded" && { retry_after: (headers && retryAfter(headers)) ?? null }),
       ...(code === "bad-option" && { option: typeof param === "string" ? param : "request" }),
     };
     return this.#failed(code, `${status}${words && `: ${words.slice(0, 500)}`}`, { status, ...more });
@@ -148,9 +142,7 @@ export class OpenAI {
    * @param {AbortSignal} signal
    */
   async #ask(path, body, signal) {
-    const headers = { ...(body && { "Content-Type": "application/json" }), ...(this.#key && { Authorization: `Bearer ${this.#key}` }) };
-    const request = { method: body ? "POST" : "GET", headers, body: body && JSON.stringify(body), signal };
-    const response = await this.#during(signal, () => fetch(`${this.url}/${path}`, request));
+    const response = await this.#during(signal, () => ask(`${this.url}/${path}`, this.#key, body && JSON.stringify(body), { signal }));
     if (response.ok) return response;
     const said = await response.json().catch(() => null);
     throw this.#refused(said, response.status, response.headers);

@@ -1,6 +1,5 @@
 /** What a page's options say, as far as the page itself reads them: the engine's module reads the others. */
-import { isAddress } from "./cache.js";
-import { aborted, badOption } from "./error.js";
+import { aborted, badOption, onDemand } from "./error.js";
 import { place, spawn } from "./spawn.js";
 
 /**
@@ -9,12 +8,12 @@ import { place, spawn } from "./spawn.js";
  */
 
 /**
- * How to load, or to inspect, a model. Throws where that cannot be.
+ * How to load, or to inspect, a model. Rejects if that cannot be.
  * @param {"load" | "inspect"} method
  * @param {Model | Server} model
  * @param {LoadOptions} [options]
  */
-export function readLoad(method, model, options) {
+export async function readLoad(method, model, options) {
   const {
     assistant_model,
     onProgress,
@@ -37,7 +36,7 @@ export function readLoad(method, model, options) {
   const { url, model: name, api_key, tokenizer } = /** @type {any} */ (model)?.url ? /** @type {any} */ (model) : { tokenizer: model };
   const needsWebGpu = rest.device === "webgpu" || (!url && Number(rest.sp_degree) > 1);
   const inPage = place.spawn === spawn;
-  const lacksGpu = method === "load" && inPage && needsWebGpu && !globalThis.navigator?.gpu;
+  if (method === "load" && inPage && needsWebGpu && !globalThis.navigator?.gpu) throw (await onDemand(import("./trouble.js"))).noGpu();
   const isAlone = shared && inPage && typeof worker !== "function" && (!globalThis.SharedWorker || globalThis.origin === "null");
   /** @type {Loading} */
   const args = {
@@ -51,8 +50,8 @@ export function readLoad(method, model, options) {
     options: rest,
   };
   const where = typeof worker === "function" ? worker : worker && absolute("worker", worker, base);
-  const shareName = shared && !isAlone ? sharedName(args) : undefined;
-  return { args, onProgress, signal, lacksGpu, spawn: (/** @type {(reason: string) => void} */ failed) => place.spawn(where, shareName, failed) };
+  const shareName = shared && !isAlone ? (await onDemand(import("./shared.js"))).sharedName(args) : undefined;
+  return { args, onProgress, signal, spawn: (/** @type {(reason: string) => void} */ failed) => place.spawn(where, shareName, failed) };
 }
 
 /** The load options that the engine's module does not see, with their types; null: the type is checked elsewhere. */
@@ -95,7 +94,7 @@ export function checked(options, all) {
  * @param {string | URL} address
  * @param {string} [base]
  */
-function absolute(option, address, base) {
+export function absolute(option, address, base) {
   try {
     return new URL(address, base).href;
   } catch {
@@ -111,24 +110,3 @@ function portable(option, model) {
   if (!known) throw badOption(option, model, "owner/name on the Hub, a URL, files");
   return typeof files === "string" ? place.path(files) : files;
 }
-
-/**
- * What a worker is called that several pages share: those that load the same into it. Whose token it was is no difference, whose key is:
- * the server counts what is asked with it.
- * @param {Loading} args
- */
-function sharedName({ model, assistant, server, hub: { token, ...hub }, base, options, ...rest }) {
-  const models = [model, assistant]
-    .filter((files) => files !== undefined)
-    .map((files) => {
-      if (typeof files !== "string") throw badOption("shared", true, "with models that have a name or a URL");
-      return isAddress(files) ? absolute("model", files, base) : files;
-    });
-  if (!server && (Number(options.sp_degree) > 1 || options.draft_device === "cpu"))
-    throw badOption("shared", true, "with one target, and the draft model where the target runs");
-  const served = server && { ...server, api_key: trace(server.api_key) };
-  return `foretoken ${JSON.stringify({ models, hub, options, served, ...rest })}`;
-}
-
-/** 32 bits that tell keys apart (FNV-1a): a name is no place for a key. @param {unknown} key */
-const trace = (key) => [...String(key)].reduce((bits, letter) => Math.imul(bits ^ Number(letter.codePointAt(0)), 16777619), 2166136261);

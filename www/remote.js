@@ -20,6 +20,7 @@ import { Transfer, chunkLength, describe, discard } from "./transfer.js";
  * @property {Set<number>} counted chunks that count as loaded
  * @property {import("./cache.js").CachedFile | null} kept
  * @property {boolean} ranged whether the server gives parts of it, as far as is known
+ * @property {number} [missing] bytes that were not kept when it was opened; all by default
  */
 
 /** Chunks fetched ahead of the one that is read. */
@@ -58,20 +59,20 @@ export class Remote {
   async list() {
     const { listing, only } = this;
     if (!listing) return only ? [only] : [];
-    const kept = async () => (await (await this.kept())?.names()) ?? [];
+    const names = (await (await this.kept())?.names()) ?? [];
+    const ask = async (/** @type {AbortSignal} */ signal) =>
+      (await listing.fetch("", undefined, undefined, signal)).json().catch((error) => {
+        // What answers may be no Hub.
+        if (error instanceof SyntaxError) return null;
+        throw error;
+      });
     try {
-      const told = await listing.retry("", async () =>
-        (await listing.fetch("")).json().catch((error) => {
-          // What answers may be no Hub.
-          if (error instanceof SyntaxError) return null;
-          throw error;
-        }),
-      );
-      if (!Array.isArray(told?.siblings)) return kept();
+      const late = (/** @type {unknown} */ error) => Promise.reject(this.away ? failure("network", "no answer") : error);
+      const told = await listing.retry("", () => (names.length ? this.soon(ask).catch(late) : ask(this.signal)));
+      if (!Array.isArray(told?.siblings)) return names;
       return told.siblings.map((/** @type {any} */ file) => String(file?.rfilename));
     } catch (error) {
       // Without the Hub, what is kept is enough.
-      const names = await kept();
       if (error.code !== "network" || !names.length) throw error;
       return names;
     }
@@ -80,6 +81,16 @@ export class Remote {
   /** What is kept of the model. */
   kept() {
     return (this.model ??= this.cache?.model(this.name, this.url));
+  }
+
+  /** Bytes of the files that were opened, but for those that were kept before. */
+  async missing() {
+    let bytes = 0;
+    for (const opened of this.opened.values()) {
+      const file = await opened;
+      bytes += file?.missing ?? file?.total ?? 0;
+    }
+    return bytes;
   }
 
   /** @param {string} file */
@@ -155,8 +166,9 @@ export class Remote {
     const counted = await kept.indices();
     const here = [...counted].map((index) => chunkLength(total, index));
     for (const bytes of here) this.transfer.report(file, bytes, total);
-    await kept.expect(here.reduce((missing, bytes) => missing - bytes, total));
-    return { total, version, chunks: new Map(), coming: new Set(), counted, kept, ranged: true };
+    const missing = here.reduce((missing, bytes) => missing - bytes, total);
+    await kept.expect(missing);
+    return { total, version, chunks: new Map(), coming: new Set(), counted, kept, ranged: true, missing };
   }
 
   /**
@@ -164,24 +176,39 @@ export class Remote {
    * @param {string} file @param {boolean} absent whether it had no such file
    */
   async ask(file, absent) {
-    const patience = new AbortController();
-    const stop = () => patience.abort();
-    const timer = setTimeout(stop, PATIENCE);
-    this.signal.addEventListener("abort", stop);
     try {
-      const response = await this.transfer.fetch(file, 0, 1, patience.signal);
-      const now = describe(response);
-      stop();
-      // A page instead of a file that was there is that of a hotel's network.
-      if (now.absent && response.ok && !absent) throw new Error("a page came");
-      return now;
+      return await this.soon(async (signal) => {
+        const response = await this.transfer.fetch(file, 0, 1, signal);
+        const now = describe(response);
+        // A page instead of a file that was there is that of a hotel's network.
+        if (now.absent && response.ok && !absent) throw new Error("a page came");
+        return now;
+      });
     } catch (error) {
       if (this.signal.aborted) throw aborted();
       if (isFailure(error)) throw error;
       this.away = true;
       return null;
+    }
+  }
+
+  /**
+   * Aborts the request after {@link PATIENCE}: the server is away then.
+   * @template T @param {(signal: AbortSignal) => Promise<T>} request
+   */
+  async soon(request) {
+    const patience = new AbortController();
+    const stop = () => patience.abort();
+    const timer = setTimeout(() => {
+      this.away = true;
+      stop();
+    }, PATIENCE);
+    this.signal.addEventListener("abort", stop);
+    try {
+      return await request(patience.signal);
     } finally {
       clearTimeout(timer);
+      stop();
       this.signal.removeEventListener("abort", stop);
     }
   }
@@ -191,8 +218,10 @@ export class Remote {
    * @param {string} file @param {import("./cache.js").CachedFile | null} kept @returns {Promise<RemoteFile | null>}
    */
   begin(file, kept) {
+    let tries = 0;
     return this.transfer.retry(file, async () => {
-      let response = await this.transfer.fetch(file, 0, CHUNK);
+      // Some servers send parts of a compressed file, which no browser can unpack: once it is asked for as a whole.
+      let response = await this.transfer.fetch(file, 0, ++tries === 3 ? undefined : CHUNK);
       const { absent, total, version } = describe(response);
       if (absent || total === 0) discard(response);
       if (absent) {

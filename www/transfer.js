@@ -1,6 +1,7 @@
 /** Bytes from a server: requests that are tried again, progress that only grows, lengths that nobody takes on trust. */
 import { CHUNK, withoutQuery } from "./cache.js";
 import { aborted, failure, isFailure } from "./error.js";
+import { retryAfter, unlessSilent } from "./http.js";
 
 /** @typedef {{ phase: "download", model: "target" | "assistant", file: string, loaded: number, total: number }} DownloadProgress */
 
@@ -75,7 +76,7 @@ export class Transfer {
       if (/^https?:/.test(address) || request.signal.aborted) throw error;
       return new Response(null, { status: 404 });
     });
-    const response = await unlessSilent(asked, stop);
+    const response = await unlessSilent(asked, patience.silence / 1000, stop);
     this.answered = true;
     const { status } = response;
     const url = withoutQuery(address);
@@ -91,7 +92,7 @@ export class Transfer {
     // Those pass; what a server cannot do does not.
     const passing = [408, 425, 429].includes(status) || (status >= 500 && status !== 501 && status !== 505);
     if (!passing) throw failure("network", `${url}: ${message}`, detail);
-    throw Object.assign(new Error(message), { detail, retryAfter: retryAfter(response.headers) });
+    throw Object.assign(new Error(message), { detail, retryAfter: 1000 * (retryAfter(response.headers) ?? 0) });
   }
 
   /** A chunk: exactly its bytes. @param {string} file @param {Response} response @param {number} start where it begins @param {number} total */
@@ -202,12 +203,6 @@ export class Transfer {
   }
 }
 
-/** Milliseconds after which a server wants to be asked again, as seconds or as a date; 0 where it does not say. @param {Headers} headers */
-function retryAfter(headers) {
-  const said = headers.get("retry-after") ?? "";
-  return Math.max(0, Number.isNaN(Number(said)) ? Date.parse(said) - Date.now() : 1000 * Number(said)) || 0;
-}
-
 /** Bytes of a chunk. @param {number} total @param {number} index */
 export function chunkLength(total, index) {
   return Math.min(CHUNK, total - index * CHUNK);
@@ -237,31 +232,11 @@ async function* parts({ body }) {
   const reader = body.getReader();
   try {
     for (;;) {
-      const part = await unlessSilent(reader.read());
+      const part = await unlessSilent(reader.read(), patience.silence / 1000);
       if (part.done) return;
       yield part.value;
     }
   } finally {
     reader.cancel().catch(() => {});
-  }
-}
-
-/**
- * What comes of a promise that a server keeps, unless it is silent for too long.
- * @template T @param {Promise<T>} promise @param {() => void} [giveUp] @returns {Promise<T>}
- */
-async function unlessSilent(promise, giveUp = () => {}) {
-  /** @type {ReturnType<typeof setTimeout> | undefined} */
-  let timer;
-  const silent = new Promise((_, reject) => {
-    timer = setTimeout(() => {
-      reject(new Error(`nothing came for ${patience.silence / 1000} s`));
-      giveUp();
-    }, patience.silence);
-  });
-  try {
-    return await Promise.race([promise, /** @type {Promise<never>} */ (silent)]);
-  } finally {
-    clearTimeout(timer);
   }
 }

@@ -11,7 +11,7 @@ import init, { connect, inspect, load, loadParallel, serve, Share } from "./fore
 import initGrammars, { Grammars } from "./grammar.js";
 import { aborted, badOption, failure, isFailure } from "./error.js";
 import { openFiles } from "./hub.js";
-import { transport } from "./served.js";
+import { transport } from "./http.js";
 import { Team, answer } from "./team.js";
 import { restore as restoreChat, save as saveChat } from "./saved.js";
 
@@ -222,7 +222,7 @@ const methods = {
     await start(wasm, options);
     const files = opening({ hub, base }, context).open(model, "target");
     try {
-      return await inspect(files, options);
+      return { ...(await inspect(files, options)), missing_bytes: (await files.missing?.()) ?? 0 };
     } finally {
       files.close?.();
     }

@@ -14,7 +14,7 @@ use wasm_bindgen::prelude::*;
 
 #[wasm_bindgen]
 extern "C" {
-    /// Sends requests (www/served.js).
+    /// Sends requests (www/http.js).
     pub type Sender;
     /// An answer on its way.
     type Exchange;

@@ -79,6 +79,13 @@ async function stub(request, response) {
   );
 }
 
+/** A Hub that has one model under every revision. */
+faults.revisions = (_, response, rest) => {
+  const file = rest.at(-1);
+  if (rest[0] === "api") return response.end(JSON.stringify({ siblings: [{ rfilename: "config.json" }, { rfilename: "model.safetensors" }] }));
+  rest.splice(0, rest.length, "models", "tales", "draft", file);
+};
+
 let page, elsewhere, server;
 /** A page that may ask the stub. */
 faults.reaching = (_, response) =>
@@ -167,6 +174,20 @@ export const tests = {
       return [engine.device.backend, engine.skipped];
     });
     check(found[0] !== "server" && found[1].length === 0, JSON.stringify(found));
+  },
+
+  async "what is kept counts by file: another revision of the same model has to be downloaded"() {
+    const found = await page.evaluate(async () => {
+      const hub = { model: "owner/tales", endpoint: `${location.origin}/revisions`, device: "cpu" };
+      (await Engine.load(hub.model, { endpoint: hub.endpoint, device: "cpu", revision: "v1" })).dispose();
+      const engine = await Engine.load([{ ...hub, revision: "v2", max_download: 0 }, { ...hub, revision: "v1", max_download: 0 }, at()]);
+      engine.dispose();
+      const { missing_bytes, download_bytes } = await Engine.inspect(hub.model, { endpoint: hub.endpoint, revision: "v3", cache: false });
+      return { backend: engine.device.backend, skipped: engine.skipped.map(({ code }) => code), bytes: [missing_bytes, download_bytes] };
+    });
+    check(found.backend !== "server", found.backend);
+    equal(found.skipped, ["download-too-large"], "skipped");
+    equal(found.bytes[0], found.bytes[1], "bytes that are missing of a model that is not kept");
   },
 
   async "without WebGPU a candidate that wants it is skipped"() {

@@ -1,5 +1,6 @@
 // Where models come from: servers that misbehave, the Hub, files that the user picked; and what is kept of them.
 import { readFileSync, readdirSync, statSync } from "node:fs";
+import { gzipSync } from "node:zlib";
 import { Skipped, browser, browserName, check, devtools, equal, faults, launch, open, url } from "./harness.mjs";
 import { ALL, CHUNK, LARGE, QUESTIONS, RIGHT, SMALL, WEIGHTS, fresh, model, noise, openBare, sha256 } from "./synthetic.mjs";
 
@@ -195,6 +196,7 @@ export const files = {
     let away = false;
     const served = model("listed", {
       misbehave({ file }, request, response) {
+        if (away === "silent") return new Promise(() => {});
         if (away) return request.destroy();
         if (!request.url.endsWith("/api/models/owner/listed/revision/main")) return false;
         if (request.headers.authorization !== "Bearer secret") return response.writeHead(401).end();
@@ -209,6 +211,11 @@ export const files = {
     away = true;
     equal((await names()).sort(), ["config.json", WEIGHTS], "what is kept");
     equal((await names({ cache: false })).code, "network", "without a cache");
+    away = "silent";
+    const began = performance.now();
+    equal((await names()).sort(), ["config.json", WEIGHTS], "what is kept, behind a Hub that says nothing");
+    check(performance.now() - began < 20_000, `it took ${performance.now() - began} ms`);
+    away = true;
     equal(await names({ model: served.url }), [], "a plain server's");
   },
 
@@ -270,6 +277,27 @@ export const files = {
 
     const { code: outside, message: said } = await read(served, { files: ["../twice/config.json"] });
     equal(outside, "not-found", said);
+  },
+
+  async "a server that sends parts of compressed files is asked for the whole file"({ right, read }) {
+    const packed = { [WEIGHTS]: gzipSync(LARGE), "config.json": gzipSync(SMALL) };
+    const served = model("packed", {
+      misbehave({ file }, request, response) {
+        const bytes = packed[file];
+        if (!bytes) return false;
+        const [, from, to] = /^bytes=(\d+)-(\d+)$/.exec(request.headers.range ?? "") ?? [];
+        const [start, end] = from === undefined ? [0, bytes.length] : [Number(from), Math.min(Number(to) + 1, bytes.length)];
+        const head = { ETag: '"1"', "Content-Encoding": "gzip", "Content-Length": end - start };
+        response.writeHead(from === undefined ? 200 : 206, {
+          ...head,
+          ...(from !== undefined && { "Content-Range": `bytes ${start}-${end - 1}/${bytes.length}` }),
+        });
+        response.end(bytes.subarray(start, end));
+        return true;
+      },
+    });
+    equal((await read(served)).hashes, RIGHT, "bytes");
+    equal((await read(served)).hashes, RIGHT, "what is kept");
   },
 
   async "a server without Range gives whole files: kept or not, damaged, read again, or no longer with Range"({ read, right, run }) {

@@ -1,0 +1,27 @@
+/** Names the worker that pages share. It is imported with the option `shared`. */
+import { isAddress } from "./cache.js";
+import { badOption } from "./error.js";
+import { absolute } from "./options.js";
+
+/** @import { Loading } from "./protocol.js" */
+
+/**
+ * What a worker is called that several pages share: those that load the same into it. Whose token it was is no difference, whose key is:
+ * the server counts what is asked with it.
+ * @param {Loading} args
+ */
+export function sharedName({ model, assistant, server, hub: { token, ...hub }, base, options, ...rest }) {
+  const models = [model, assistant]
+    .filter((files) => files !== undefined)
+    .map((files) => {
+      if (typeof files !== "string") throw badOption("shared", true, "with models that have a name or a URL");
+      return isAddress(files) ? absolute("model", files, base) : files;
+    });
+  if (!server && (Number(options.sp_degree) > 1 || options.draft_device === "cpu"))
+    throw badOption("shared", true, "with one target, and the draft model where the target runs");
+  const served = server && { ...server, api_key: trace(server.api_key) };
+  return `foretoken ${JSON.stringify({ models, hub, options, served, ...rest })}`;
+}
+
+/** 32 bits that tell keys apart (FNV-1a): a name is no place for a key. @param {unknown} key */
+const trace = (key) => [...String(key)].reduce((bits, letter) => Math.imul(bits ^ Number(letter.codePointAt(0)), 16777619), 2166136261);
