@@ -24,7 +24,9 @@ const MODULES = [
   "crew",
   "engine",
   "error",
+  "http",
   "hub",
+  "kept",
   "openai",
   "options",
   "patterns",
@@ -32,11 +34,12 @@ const MODULES = [
   "remote",
   "saved",
   "sealed",
-  "served",
+  "shared",
   "spawn",
   "team",
   "tools",
   "transfer",
+  "trouble",
   "worker",
 ];
 const FILES = [
