@@ -111,7 +111,7 @@ fn cut(ids: &[u32], most: usize) -> Vec<u32> {
 /// One set of servers for each degree writes all its texts, so that caches of earlier ones are in the way.
 #[test]
 fn every_degree_lookahead_and_drafter_gives_the_plain_tokens() {
-    within(300, || {
+    within(|| {
         let sampled = Sampling { draw: Draw::Coupled, seed: 7, ..Sampling::default() };
         let mut texts = Vec::new();
         let mut alone = engine(&gpu(), &path("models/tales/target"), None, Tales::capacity());
@@ -147,7 +147,7 @@ fn every_degree_lookahead_and_drafter_gives_the_plain_tokens() {
 /// An end of text, the last wanted token and a sink that has enough, at every place of a block.
 #[test]
 fn a_text_ends_in_the_middle_of_a_block() {
-    within(300, || {
+    within(|| {
         let (mut servers, _) = Servers::start(vec![tales("target"), tales("target")], Some(tales("draft"))).unwrap();
         let case = Tales::cases().into_iter().find(|case| (10..30).contains(&case.greedy_ids.len())).unwrap();
         assert!(ends().contains(case.greedy_ids.last().unwrap()), "the case ends by itself");
@@ -226,7 +226,7 @@ fn mortal(left: &Arc<AtomicIsize>, lives: isize) -> Build<Mortal> {
 /// servers can still write where they come back.
 #[test]
 fn a_lost_device_does_not_change_the_text() {
-    within(300, || {
+    within(|| {
         let case = Tales::cases().swap_remove(4);
         let expected = case.greedy_ids[..16.min(case.greedy_ids.len())].to_vec();
         let never = Arc::new(AtomicIsize::new(-1));
@@ -261,7 +261,7 @@ fn a_lost_device_does_not_change_the_text() {
 /// A draft model whose device is lost leaves the text to the targets.
 #[test]
 fn a_lost_draft_model_does_not_change_the_text() {
-    within(300, || {
+    within(|| {
         let case = Tales::cases().swap_remove(4);
         let (never, dying) = (Arc::new(AtomicIsize::new(-1)), Arc::new(AtomicIsize::new(3)));
         let (mut servers, _) = Servers::start(vec![mortal(&never, 9)], Some(mortal(&dying, 1))).unwrap();
@@ -341,7 +341,7 @@ impl Instance for Mock {
 /// nothing waits for a thread that is gone.
 #[test]
 fn threads_of_any_speed_write_the_same_text() {
-    within(120, || {
+    within(|| {
         const NEVER: usize = usize::MAX;
         let forwards = |lookahead, capacity| {
             let (sampling, ends) = (Sampling::default(), Vec::new());
@@ -441,7 +441,7 @@ impl Sink for Impatient {
 /// Nobody waits for the rest of the prompt, neither who writes the text nor the servers.
 #[test]
 fn a_text_is_broken_off_while_its_prompt_is_read() {
-    within(120, || {
+    within(|| {
         for sp_degree in [1, 2] {
             let (chunks, open) = (Arc::new(AtomicIsize::new(0)), Arc::new(AtomicBool::new(false)));
             let build = || -> Build<Gated> {
@@ -477,7 +477,7 @@ fn a_text_is_broken_off_while_its_prompt_is_read() {
 /// The whole way from files and options to text: stop strings, sampling, chats of several turns, wrong options.
 #[test]
 fn generations_are_those_of_a_session() {
-    within(300, || {
+    within(|| {
         let files = |which: &str| Folder::open(path("models/tales").join(which)).unwrap();
         let load = |sp_degree| LoadOptions::new().sp_degree(sp_degree).max_context(512);
         let device = gpu();
@@ -545,7 +545,7 @@ fn generations_are_those_of_a_session() {
 /// Greedily, and with noise and biases, which belong to the target's ids.
 #[test]
 fn a_draft_model_with_another_tokenizer_drafts_for_several_targets() {
-    within(300, || {
+    within(|| {
         let files = |folder: &Path| Folder::open(folder).unwrap();
         let (foreign, target) = (Foreign::new("parallel", 1_500), path("models/tales/target"));
         let one = LoadOptions::new().max_context(512).device(DeviceChoice::Webgpu);
@@ -666,7 +666,7 @@ impl Crew for Clockwork {
 /// A target that would begin at once with the one token that it knows would have to look at the draft in another forward.
 #[test]
 fn an_idle_target_waits_for_a_drafter_that_is_fast_and_not_for_one_that_says_nothing() {
-    within(60, || {
+    within(|| {
         for (drafts, more) in [(usize::MAX, 5), (40, 120)] {
             let (orders, reports, copies) = (VecDeque::new(), VecDeque::new(), [Vec::new(), Vec::new()]);
             let mut crew = Clockwork { orders, reports, copies, drafts, forwards: 0 };

@@ -533,7 +533,7 @@ fn the_program_takes_a_draft_model_with_another_tokenizer() {
 /// One that is sent behind the answer to the other would never come.
 #[test]
 fn requests_are_under_way_at_the_same_time() {
-    within(120, || {
+    within(|| {
         let armed = Arc::new(AtomicBool::new(false));
         let both = Arc::new(Barrier::new(2));
         let meet = move |answer| Answer { meets: Some(both.clone()), ..answer };

@@ -194,7 +194,12 @@ mod tests {
         let engine = load();
         let has_ended = Arc::new(AtomicBool::new(false));
         let ends = Ends(has_ended.clone());
-        engine.call(move |_| KEPT.with(|kept| Ok(*kept.borrow_mut() = Some(ends)))).wait().unwrap();
+        let keep = move || KEPT.with(|kept| *kept.borrow_mut() = Some(ends));
+        let kept = engine.call(move |_| {
+            keep();
+            Ok(())
+        });
+        kept.wait().unwrap();
         let mut text = engine.generate("Once", GenerateOptions::new());
         drop(engine);
         text.next().unwrap().unwrap();
