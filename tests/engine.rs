@@ -4,7 +4,10 @@ mod common;
 use common::{path, run};
 use foretoken::{
     DeviceChoice, Embedding, Engine, Error, FinishReason, GenerateOptions, LoadOptions, Message, Pooling, Prompt,
+    WeightsRule,
 };
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::thread;
 
 fn on_cpu() -> LoadOptions {
@@ -135,4 +138,65 @@ fn several_targets_write_the_same_text() {
     assert!(written.stats.distributed.is_some());
     assert_eq!(written.token_ids, one.generate("Once upon a time", few(24)).wait().unwrap().token_ids);
     assert!(matches!(several.embed("Once", Pooling::Mean, true).wait(), Err(Error::BadOption { .. })));
+}
+
+fn read_error(told: Value) -> Error {
+    serde_json::from_value(told).unwrap()
+}
+
+#[test]
+fn an_error_is_read_as_it_was_written() {
+    let text = || "words".to_owned();
+    let [reason, file, url, path, what] = std::array::from_fn(|_| text());
+    let all = [
+        Error::WebGpuUnavailable { reason },
+        Error::OutOfGpuMemory { what, need: 1 << 40, limit: Some(3) },
+        Error::DeviceLost { reason: text() },
+        Error::GpuBlocked { reason: text() },
+        Error::BadWeights { file: file.clone(), rule: WeightsRule::Told { words: text() } },
+        Error::BadConfig { file: file.clone(), key: "key".into(), reason: text() },
+        Error::UnsupportedArchitecture { architecture: text(), supported: "others".into() },
+        Error::BadTokenizer { file: file.clone(), reason: text() },
+        Error::BadTemplate { reason: text() },
+        Error::ContextFull { need: 9, limit: 8 },
+        Error::BadOption { option: "top_k".into(), value: text(), allowed: "1".into() },
+        Error::Network { url: url.clone(), reason: text() },
+        Error::Unauthorized { url: url.clone(), reason: text() },
+        Error::Overloaded { url: url.clone(), reason: text(), retry_after: Some(1.5) },
+        Error::TokenizerMismatch { url, reason: text() },
+        Error::Integrity { file, reason: text() },
+        Error::NotFound { path, reason: text() },
+        Error::NonFiniteLogits { model: "target".into(), position: 7 },
+        Error::Internal { reason: text() },
+    ];
+    for error in &all {
+        assert_eq!(read_error(error.to_json()), *error);
+    }
+    let codes: BTreeSet<_> = all.iter().map(Error::code).collect();
+    assert_eq!(codes.len(), all.len());
+    // A rule comes back as its words.
+    let rule = WeightsRule::MissingTensor { tensor: "lm_head".into() };
+    let bad = Error::BadWeights { file: "model.safetensors".into(), rule };
+    assert_eq!(read_error(bad.to_json()).to_json(), bad.to_json());
+}
+
+#[test]
+fn the_option_that_helps_is_named() {
+    let full = |what: &str| Error::OutOfGpuMemory { what: what.into(), need: 8, limit: Some(4) }.to_string();
+    let advice = |what: &str| full(what).rsplit_once(": ").unwrap().1.to_owned();
+    for what in ["the KV cache of a layer", "the attention blocks", "the rotary tables", "all that is loaded"] {
+        assert_eq!(advice(what), "lower max_context, or take a smaller model");
+    }
+    assert_eq!(advice("the MLP rows"), "lower prefill_chunk, or take a smaller model");
+    assert_eq!(advice("the activations"), "lower prefill_chunk, or take a smaller model");
+    for what in ["the logits", "the sampler", "the weights", "16 rows of lm_head"] {
+        assert_eq!(advice(what), "take a smaller model");
+    }
+}
+
+#[test]
+fn an_unknown_code_is_internal() {
+    let unknown = json!({ "code": "from-the-future", "message": "new words", "detail": null });
+    let read: Error = serde_json::from_value(unknown).unwrap();
+    assert_eq!(read, Error::Internal { reason: "new words".into() });
 }
