@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::{env, fs, io};
 
-/// Spaces that separate nothing. Those beside `<`, `>` and `-` may: `array<f32> =`, `a - -b`.
-const SPACES: [(&str, &str); 19] = [
+/// Spaces that can be left out, in this order. Those next to `<`, `>` and `-` stay, because of `array<f32> =` and `a - -b`.
+const SPACES: [(&str, &str); 21] = [
     (", ", ","),
     ("; ", ";"),
     (": ", ":"),
@@ -24,15 +24,17 @@ const SPACES: [(&str, &str); 19] = [
     (" += ", "+="),
     ("if (", "if("),
     ("for (", "for("),
+    // The second of two spaces stays.
+    ("> = ", ">  = "),
+    (" = ", "="),
 ];
 
-/// Removes spaces that separate nothing. The lines of bindings stay as they are, because they are read.
+/// Removes spaces that can be left out. The lines of bindings stay as they are, because they are read.
 fn without_spaces(line: &str) -> String {
     if line.starts_with('@') {
         return line.to_owned();
     }
-    let line = SPACES.iter().fold(line.to_owned(), |line, (with, without)| line.replace(with, without));
-    line.replace("> = ", "> =\u{0}").replace(" = ", "=").replace('\u{0}', " ")
+    SPACES.iter().fold(line.to_owned(), |line, (with, without)| line.replace(with, without))
 }
 
 fn main() -> io::Result<()> {

@@ -263,7 +263,7 @@ impl Serialize for Error {
     }
 }
 
-/// Reads what [`Error::to_json`] writes; a code that is not known is `internal`, with the words of the message.
+/// Reads what [`Error::to_json`] writes. An unknown code becomes `internal`, with the message.
 impl<'de> Deserialize<'de> for Error {
     fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
         let told = Value::deserialize(from)?;
@@ -278,7 +278,9 @@ impl<'de> Deserialize<'de> for Error {
             }
             "device-lost" => Self::DeviceLost { reason },
             "gpu-blocked" => Self::GpuBlocked { reason },
-            "bad-weights" => Self::BadWeights { file: text("file"), rule: WeightsRule::Told { words: text("rule") } },
+            "bad-weights" => {
+                Self::BadWeights { file: text("file"), rule: WeightsRule::Other { message: text("rule") } }
+            }
             "bad-config" => Self::BadConfig { file: text("file"), key: text("key"), reason },
             "unsupported-architecture" => {
                 Self::UnsupportedArchitecture { architecture: text("architecture"), supported: text("supported") }
@@ -289,7 +291,7 @@ impl<'de> Deserialize<'de> for Error {
             "bad-option" => {
                 Self::BadOption { option: text("option").into(), value: text("value"), allowed: text("allowed") }
             }
-            // Files are downloaded outside of Rust, too: such an error may come without its address.
+            // An error of a download in JavaScript may have no URL.
             "network" if detail["url"].is_string() => Self::Network { url: text("url"), reason },
             "unauthorized" => Self::Unauthorized { url: text("url"), reason },
             "overloaded" => Self::Overloaded { url: text("url"), reason, retry_after: detail["retry_after"].as_f64() },

@@ -140,8 +140,8 @@ fn several_targets_write_the_same_text() {
     assert!(matches!(several.embed("Once", Pooling::Mean, true).wait(), Err(Error::BadOption { .. })));
 }
 
-fn read_error(told: Value) -> Error {
-    serde_json::from_value(told).unwrap()
+fn read_error(json: Value) -> Error {
+    serde_json::from_value(json).unwrap()
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn an_error_is_read_as_it_was_written() {
         Error::OutOfGpuMemory { what, need: 1 << 40, limit: Some(3) },
         Error::DeviceLost { reason: text() },
         Error::GpuBlocked { reason: text() },
-        Error::BadWeights { file: file.clone(), rule: WeightsRule::Told { words: text() } },
+        Error::BadWeights { file: file.clone(), rule: WeightsRule::Other { message: text() } },
         Error::BadConfig { file: file.clone(), key: "key".into(), reason: text() },
         Error::UnsupportedArchitecture { architecture: text(), supported: "others".into() },
         Error::BadTokenizer { file: file.clone(), reason: text() },
@@ -197,6 +197,5 @@ fn the_option_that_helps_is_named() {
 #[test]
 fn an_unknown_code_is_internal() {
     let unknown = json!({ "code": "from-the-future", "message": "new words", "detail": null });
-    let read: Error = serde_json::from_value(unknown).unwrap();
-    assert_eq!(read, Error::Internal { reason: "new words".into() });
+    assert_eq!(read_error(unknown), Error::Internal { reason: "new words".into() });
 }

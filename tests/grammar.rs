@@ -87,6 +87,8 @@ fn the_text_is_that_of_plain_decoding(device: Device) {
             let (rounds, plain) = (found.stats.num_spec_steps, plain.token_ids.len());
             assert!(rounds * 10 < plain * 8, "{rounds} rounds for {plain} tokens");
             assert!(found.stats.times.masks > 0.0);
+            let adaptive = options.drafting.num_assistant_tokens_schedule == Schedule::Adaptive;
+            assert_eq!(found.stats.speculating.is_some(), adaptive);
             if let Some(Speculating { rounds: by, .. }) = &found.stats.speculating {
                 assert!(by.grammar > 0);
                 assert_eq!(by.plain + by.prediction + by.lookup + by.draft_model + by.grammar, rounds);

@@ -6,8 +6,8 @@ import { absolute } from "./options.js";
 /** @import { Loading } from "./protocol.js" */
 
 /**
- * What a worker is called that several pages share: those that load the same into it. Whose token it was is no difference, whose key is:
- * the server counts what is asked with it.
+ * Returns the name of the worker that pages share if they load the same models with the same options. The Hub's token makes no
+ * difference. A server's API key does, because the server counts its requests.
  * @param {Loading} args
  */
 export function sharedName({ model, assistant, server, hub: { token, ...hub }, base, options, ...rest }) {

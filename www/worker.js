@@ -18,11 +18,8 @@ import { restore as restoreChat, save as saveChat } from "./saved.js";
 /** The shortest module with an instruction of relaxed SIMD. */
 const RELAXED = [0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 15, 1, 13, 0, 65, 1, 253, 15, 65, 2, 253, 15, 253, 128, 2, 11];
 
-/** Milliseconds after which `auto` takes the CPU instead of an adapter that does not come. */
-const ADAPTER = 10_000;
-
-/** @param {number} ms */
-const sleep = (ms) => new Promise((resolve) => setTimeout(() => resolve(null), ms));
+/** Seconds after which `auto` takes the CPU instead of an adapter that does not come. */
+const ADAPTER = 10;
 
 /**
  * Makes the search for an adapter reliable: a browser that has just started may have none for a moment, some throw, and some never answer.
@@ -35,9 +32,9 @@ function findAdapter(isAuto) {
   gpu.requestAdapter = async (/** @type {any} */ options) => {
     const ask = async () => requestAdapter.call(gpu, options);
     const asked = ask()
-      .then(async (adapter) => adapter ?? (await sleep(200), ask()))
+      .then(async (adapter) => adapter ?? (await transport.pause(0.2), ask()))
       .catch(() => null);
-    return isAuto ? Promise.race([asked, sleep(ADAPTER)]) : asked;
+    return isAuto ? Promise.race([asked, transport.pause(ADAPTER).then(() => null)]) : asked;
   };
 }
 

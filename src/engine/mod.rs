@@ -31,7 +31,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// Returns it without a thread, and the end that hears the calls.
+    /// Returns a worker whose thread is yet to be set, and the receiver of its calls.
     fn new() -> (Self, Receiver<Call>) {
         let (calls, called) = channel();
         (Self { calls: Some(calls), thread: OnceLock::new() }, called)
@@ -50,8 +50,8 @@ impl Drop for Worker {
     }
 }
 
-/// A model, and the draft model that guesses for it, on a device. When the last clone is dropped, and the last text that it
-/// writes, the calls before are answered and both are freed.
+/// A model, and the draft model that guesses for it, on a device. Dropping the last clone, or the last text that is being written, waits
+/// until all calls are answered, and frees both.
 ///
 /// ```no_run
 /// let engine = foretoken::Engine::load("HuggingFaceTB/SmolLM2-360M-Instruct")?;
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
     use crate::error::Error;
     use crate::options::{DeviceChoice, LoadOptions};
-
+    use std::cell::Cell;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
@@ -186,7 +186,7 @@ mod tests {
     }
 
     thread_local! {
-        static KEPT: std::cell::RefCell<Option<Ends>> = const { std::cell::RefCell::new(None) };
+        static KEPT: Cell<Option<Ends>> = const { Cell::new(None) };
     }
 
     #[test]
@@ -194,12 +194,11 @@ mod tests {
         let engine = load();
         let has_ended = Arc::new(AtomicBool::new(false));
         let ends = Ends(has_ended.clone());
-        let keep = move || KEPT.with(|kept| *kept.borrow_mut() = Some(ends));
-        let kept = engine.call(move |_| {
-            keep();
+        let keep = move |_: &mut Writer| {
+            KEPT.set(Some(ends));
             Ok(())
-        });
-        kept.wait().unwrap();
+        };
+        engine.call(keep).wait().unwrap();
         let mut text = engine.generate("Once", GenerateOptions::new());
         drop(engine);
         text.next().unwrap().unwrap();

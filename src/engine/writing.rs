@@ -59,7 +59,7 @@ pub struct Writing<'chat> {
     generation: Option<Generation>,
     has_ended: bool,
     reply: Option<Reply<'chat>>,
-    /// The thread that writes it.
+    /// The thread that writes it, which lives until it is done.
     _worker: Arc<Worker>,
 }
 

@@ -381,10 +381,10 @@ pub enum WeightsRule {
         /// The rows there.
         rows: u64,
     },
-    /// A rule of which another process or worker told.
-    #[error("{words}")]
-    Told {
-        /// Its words.
-        words: String,
+    /// A rule that another process or worker reports as a message.
+    #[error("{message}")]
+    Other {
+        /// The message.
+        message: String,
     },
 }

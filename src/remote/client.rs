@@ -304,7 +304,7 @@ impl Client {
             Failed::Refused(status, words) => {
                 return Err(Error::Network { url, reason: format!("the server answered {status}: {words}") });
             }
-            Failed::Malformed(reason) if tries.are_malformed() => {
+            Failed::Malformed(reason) if tries.count_malformed() => {
                 let reason = format!("{reason}, {MALFORMED} times: check that this is the address of vLLM or SGLang");
                 return Err(Error::Network { url, reason });
             }

@@ -25,8 +25,8 @@ impl Tries {
         Self { replicas, patience, began: None, count: 0, malformed: 0 }
     }
 
-    /// Counts a malformed answer. Returns whether the question fails.
-    pub fn are_malformed(&mut self) -> bool {
+    /// Counts a malformed answer. Returns true if there were too many.
+    pub fn count_malformed(&mut self) -> bool {
         self.malformed += 1;
         self.malformed >= MALFORMED * self.replicas
     }

@@ -6,6 +6,8 @@ import { chromium, firefox } from "playwright-core";
 import { CSP, ISOLATED, answer, listen } from "../../scripts/serve.mjs";
 import { needChromium, needFirefox, needVulkan } from "../../scripts/system.mjs";
 
+/** A host of this machine that browsers do not trust over http, as they trust localhost. */
+const INSECURE = "lan.test";
 const WEBGPU = ["--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader"];
 export const FLAGS = [
   "--headless",
@@ -15,6 +17,7 @@ export const FLAGS = [
   "--disable-background-networking",
   "--disable-component-update",
   "--disable-sync",
+  `--host-resolver-rules=MAP ${INSECURE} 127.0.0.1`,
 ];
 
 /**
@@ -58,7 +61,7 @@ export const { server, url } = await listen(handler, 0);
 /** Browsers as the tests start them, and as they come: without WebGPU on this machine. */
 const BROWSERS = {
   chromium: (webgpu, ...more) => chromium.launch({ executablePath: needChromium(), args: [...FLAGS, ...(webgpu ? WEBGPU : []), ...more] }),
-  firefox(webgpu, ...more) {
+  firefox(webgpu) {
     needVulkan();
     // Firefox as it is published, by WebDriver BiDi, and not Playwright's own.
     const channel = "moz-firefox";
@@ -66,9 +69,9 @@ const BROWSERS = {
       ...(webgpu && { "dom.webgpu.enabled": true, "dom.webgpu.workers.enabled": true, "gfx.webgpu.ignore-blocklist": true }),
       // A page may read the clipboard without asking.
       "dom.events.testing.asyncClipboard": true,
+      "network.dns.localDomains": INSECURE,
     };
     // Mesa complains where no desktop session has set it.
-    if (more.length) firefoxUserPrefs["network.dns.localDomains"] = INSECURE;
     const env = { XDG_RUNTIME_DIR: tmpdir(), ...process.env };
     return firefox.launch({ channel, executablePath: needFirefox(), firefoxUserPrefs, env });
   },
@@ -77,11 +80,7 @@ const BROWSERS = {
 export const browserName = process.env.BROWSER ?? "chromium";
 if (!Object.hasOwn(BROWSERS, browserName)) throw new Error(`BROWSER: ${browserName} is not allowed; allowed: ${Object.keys(BROWSERS).join(", ")}`);
 
-/** A host of this machine that browsers do not trust over http, as they trust localhost. */
-const INSECURE = "lan.test";
-/** A browser that knows that host. */
-export const launchInsecure = () => BROWSERS[browserName](false, `--host-resolver-rules=MAP ${INSECURE} 127.0.0.1`);
-/** The address of the tests' server there. */
+/** The address of the tests' server on the host that browsers do not trust. */
 export const insecureUrl = url.replace("localhost", INSECURE);
 
 /** A browser of its own, for tests that break it. */

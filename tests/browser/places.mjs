@@ -1,5 +1,5 @@
 // Where a page lacks something: shared workers, an origin, workers at all, a secure connection, storage, a file of the package.
-import { Skipped, browser, browserName, check, equal, faults, insecureUrl, intercept, launchInsecure, open, rewrite, teach, url } from "./harness.mjs";
+import { Skipped, browser, browserName, check, equal, faults, insecureUrl, intercept, open, rewrite, teach, url } from "./harness.mjs";
 
 /** What every origin may read, under no policy. */
 faults.shared = (_, response) => {
@@ -14,7 +14,7 @@ faults.sandbox = (_, response) => {
       const engine = await Engine.load("${url}/shared/models/tales/draft/", { device: "cpu", shared: true });
       const { text } = await engine.generate("Once upon a time", { max_new_tokens: 4 }).result;
       return { text, warnings: engine.warnings, cached: await Engine.cache.list() };
-    }).catch(({ code, message }) => ({ code, message })).then((told) => parent.postMessage(told, "*"));`;
+    }).catch(({ code, message }) => ({ code, message })).then((found) => parent.postMessage(found, "*"));`;
   const frame = `<script type="module">${code}</script>`.replaceAll("&", "&amp;").replaceAll('"', "&quot;");
   response
     .writeHead(200, { "Content-Type": "text/html" })
@@ -25,7 +25,7 @@ faults["service.js"] = (_, response) => {
   const code = `
     import { Engine } from "${url}/engine.js";
     addEventListener("message", ({ source }) =>
-      Engine.load("/models/tales/draft").then(() => ({}), ({ code, message }) => ({ code, message })).then((told) => source.postMessage(told)));`;
+      Engine.load("/models/tales/draft").then(() => ({}), ({ code, message }) => ({ code, message })).then((found) => source.postMessage(found)));`;
   response.writeHead(200, { "Content-Type": "text/javascript" }).end(code);
 };
 
@@ -84,9 +84,8 @@ export const tests = {
   },
 
   async "on a page that is not secure conversations are not kept, and the error says why"() {
-    const insecure = await launchInsecure();
-    const page = await open(insecure, `${insecureUrl}/isolated/`);
-    const told = await page.evaluate(async () => {
+    const page = await open(browser, `${insecureUrl}/isolated/`);
+    const found = await page.evaluate(async () => {
       const engine = await Engine.load(DRAFT, { device: "cpu" });
       const chat = engine.chat({ max_new_tokens: 4 });
       await chat.send("Hello.").result;
@@ -94,20 +93,20 @@ export const tests = {
       const errors = await Promise.all(calls.map(failed));
       return { isSecureContext, errors, warnings: engine.warnings.filter((text) => text.startsWith("cache: ")), cached: await Engine.cache.list() };
     });
-    await insecure.close();
-    equal([told.isSecureContext, told.cached], [false, []], "the page");
-    for (const error of told.errors) {
+    await page.close();
+    equal([found.isSecureContext, found.cached], [false, []], "the page");
+    for (const error of found.errors) {
       equal([error?.is, error?.code], [true, "storage"], error?.message);
       check(error.message.includes("a secure page, https or localhost"), error.message);
     }
-    equal(told.warnings.length, 1, "warnings");
-    check(told.warnings[0].includes("secure pages"), told.warnings[0]);
+    equal(found.warnings.length, 1, "warnings");
+    check(found.warnings[0].includes("secure pages"), found.warnings[0]);
   },
 
   async "a conversation that cannot be saved is an error of storage, and leaves the one that was"() {
     const page = await open(await browser.newContext());
     await teach(page, { forbid, fill });
-    const told = await page.evaluate(async () => {
+    const found = await page.evaluate(async () => {
       const engine = await Engine.load(DRAFT, { device: "cpu" });
       const chat = engine.chat({ max_new_tokens: 4 });
       await chat.send("Hello.").result;
@@ -129,21 +128,21 @@ export const tests = {
       return { before, full, after, restored, refused };
     });
     for (const [errors, said] of [
-      [told.full, "no space"],
-      [told.refused, "SecurityError"],
+      [found.full, "no space"],
+      [found.refused, "SecurityError"],
     ])
       for (const error of errors) {
         equal([error?.is, error?.code], [true, "storage"], error?.message);
         check(error.message.includes(said), error.message);
       }
-    equal([told.after, told.restored], [told.before, 2], "what was saved before");
+    equal([found.after, found.restored], [found.before, 2], "what was saved before");
     await page.context().close();
   },
 
   async "conversations are saved under any name, and what a cut save left goes"() {
     const page = await open(await browser.newContext());
     const names = [".", "..", "a/b", "fox & wolf", "x".repeat(1000), "\ud800", "\ud801"].map((name) => JSON.stringify(name));
-    const told = await page.evaluate(async (names) => {
+    const found = await page.evaluate(async (names) => {
       const engine = await Engine.load(DRAFT, { device: "cpu" });
       const all = names.map((name) => JSON.parse(name));
       const saves = [];
@@ -162,53 +161,53 @@ export const tests = {
       for await (const name of root.keys()) left.push(name);
       return { saves: saves.filter(Boolean), listed, lengths, deleted, left };
     }, names);
-    equal(told.saves, [], "errors");
-    equal(told.listed.sort(), names.map((name, index) => [name, index + 1]).sort(), "the list");
-    equal(told.lengths, [1, 2, 3, 4, 5, 6, 7], "messages");
-    check(told.deleted.every(Boolean) && !told.left.length, `left: ${told.left}`);
+    equal(found.saves, [], "errors");
+    equal(found.listed.sort(), names.map((name, index) => [name, index + 1]).sort(), "the list");
+    equal(found.lengths, [1, 2, 3, 4, 5, 6, 7], "messages");
+    check(found.deleted.every(Boolean) && !found.left.length, `left: ${found.left}`);
     await page.context().close();
   },
 
   async "without SharedWorker each page has an engine of its own, and one warning says so"() {
     const page = await open();
-    const told = await page.evaluate(async () => {
+    const found = await page.evaluate(async () => {
       delete globalThis.SharedWorker;
       const engine = await Engine.load(DRAFT, { device: "cpu", shared: true });
       const { text } = await engine.generate("Once upon a time", { max_new_tokens: 4 }).result;
       engine.dispose();
       return { text, shared: engine.warnings.filter((text) => text.includes("shared")) };
     });
-    check(told.text, "no text");
-    equal(told.shared.length, 1, "warnings");
+    check(found.text, "no text");
+    equal(found.shared.length, 1, "warnings");
     await page.close();
   },
 
   async "a sandboxed frame, which has no origin, runs the engine"() {
     const page = await browser.newPage();
     await page.addInitScript(() => {
-      if (globalThis.parent === globalThis) globalThis.told = new Promise((resolve) => addEventListener("message", ({ data }) => resolve(data)));
+      if (globalThis.parent === globalThis) globalThis.found = new Promise((resolve) => addEventListener("message", ({ data }) => resolve(data)));
     });
     await page.goto(`${url}/sandbox/`);
-    const told = await page.evaluate(() => globalThis.told);
-    check(told.text, JSON.stringify(told));
-    equal([told.warnings.filter((text) => text.startsWith("shared: ")).length, told.cached], [1, []], "warnings, what is kept");
+    const found = await page.evaluate(() => globalThis.found);
+    check(found.text, JSON.stringify(found));
+    equal([found.warnings.filter((text) => text.startsWith("shared: ")).length, found.cached], [1, []], "warnings, what is kept");
     await page.close();
   },
 
-  async "a service worker, which can start no worker, is told what to do"() {
+  async "a service worker, which can start no worker, gets an error that says what to do"() {
     if (browserName !== "chromium") throw new Skipped("needs service workers that are modules");
     const page = await open(browser, "/isolated/");
-    const told = await page.evaluate(async () => {
+    const found = await page.evaluate(async () => {
       const registration = await navigator.serviceWorker.register("/service.js", { type: "module" });
       await navigator.serviceWorker.ready;
-      const told = new Promise((resolve) => (navigator.serviceWorker.onmessage = ({ data }) => resolve(data)));
+      const found = new Promise((resolve) => (navigator.serviceWorker.onmessage = ({ data }) => resolve(data)));
       registration.active.postMessage("load");
-      const answer = await told;
+      const answer = await found;
       await registration.unregister();
       return answer;
     });
-    equal(told.code, "internal", told.message);
-    check(told.message.includes("a page, or an offscreen document"), told.message);
+    equal(found.code, "internal", found.message);
+    check(found.message.includes("a page, or an offscreen document"), found.message);
     await page.close();
   },
 };
