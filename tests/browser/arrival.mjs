@@ -1,5 +1,7 @@
 // The demo page's first ten seconds, what visitors send to each other, and the page without a network.
 import { readdirSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { answer, listen } from "../../scripts/serve.mjs";
 import { browserName, check, equal, intercept, url } from "./harness.mjs";
 import { closeBrowser, idle, inspect, openBrowser, repo, report, said, strangers, text, until, visit } from "./visitor.mjs";
@@ -10,6 +12,56 @@ export const after = closeBrowser;
 const done = (page) => until(page, "the outcome", () => document.getElementById("outcome").dataset.state === "done");
 /** In a page: the number of times that the tales pair, or a worker, was asked for. */
 const asked = (page) => page.evaluate(() => workers.length + performance.getEntriesByType("resource").filter(({ name }) => name.includes("/tales/")).length);
+
+/**
+ * In place of engine.js: it writes eight tokens of `words`, one a round, or two a round where a lookup guesses. The page may set
+ * `speeds`, in tokens a second, and a `gate` that texts wait for; `asked` holds the options of each text.
+ */
+const STUB = `
+globalThis.asked = [];
+export class ForetokenError extends Error {}
+export class Engine {
+  static cache = { list: async () => [] };
+  static load = async () => new Engine();
+  warnings = [];
+  device = { name: "CPU with 2 threads", backend: "Cpu" };
+  memory = {};
+  dispose() {}
+  tokenize = async () => [1];
+  generate(prompt, { signal, ...options }) {
+    asked.push(options);
+    const text = globalThis.words ?? " word";
+    const each = options.drafter === "lookup" && options.speculation !== "off" ? 2 : 1;
+    const round = [...Array(each - 1).fill("lookup"), "target"].map((origin, id) => ({ id, text, origin }));
+    const rounds = Array(8 / each).fill(round);
+    const drafted = rounds.map(() => each - 1);
+    const kept = rounds.length * (each - 1);
+    const { plain = 100, guessed = 70 } = globalThis.speeds ?? {};
+    const stats = {
+      num_emitted_tokens: 8, num_spec_steps: rounds.length, num_draft_tokens: kept, num_accepted_draft_tokens: kept,
+      per_step_drafted: drafted, per_step_accepted: drafted, speculating: null, seed: null, arithmetic: "f32", warnings: [],
+      times: { total: 1, first_token: 0, tokens_per_second: each > 1 ? guessed : plain },
+    };
+    const result = Promise.resolve({ text: text.repeat(8), token_ids: [1, 2, 3, 4, 5, 6, 7, 8], stats });
+    return { result, async *[Symbol.asyncIterator]() { await globalThis.gate; for (const tokens of rounds) yield { tokens }; } };
+  }
+}`;
+/** A page with the stub. */
+const stubbed = (how = {}) =>
+  visit({
+    ...how,
+    async before(page) {
+      await page.route(`${url}/engine.js`, (route) => route.fulfill({ contentType: "text/javascript", body: STUB }));
+      await page.addInitScript(() => {
+        const { fillText } = CanvasRenderingContext2D.prototype;
+        globalThis.drawn = [];
+        CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+          globalThis.drawn.push({ text, right: x + this.measureText(text).width, bottom: y });
+          return fillText.call(this, text, x, y);
+        };
+      });
+    },
+  });
 
 export const tests = {
   async "the page begins by itself, and replays together what it measured one after the other; nothing jumps"() {
@@ -75,7 +127,7 @@ export const tests = {
         ...more,
       },
     });
-    const outcome = (speculative, options = {}) => ({ plain: generation(100, { num_spec_steps: 4 }), speculative, options });
+    const outcome = (speculative, options = {}) => ({ plain: generation(100, { num_spec_steps: 4 }), speculative, options, typed: {} });
     equal(headline(outcome(generation(230))), { number: "2.3", words: "times as fast, the same 4 tokens" }, "faster");
     equal(figure(headline(outcome(generation(230)))), "2.3\u00d7", "a ratio");
     for (const [speed, words] of [
@@ -95,7 +147,8 @@ export const tests = {
       const { number, words: said } = headline(outcome(silent));
       check(number === "" && said.includes(words), `${number} ${said}`);
     }
-    equal(headline(outcome(generation(200), { do_sample: true, acceptance: "rejection" })).number, "", "two texts by rejection");
+    equal(headline(outcome(generation(200, { seed: 7 }), { do_sample: "model", acceptance: "rejection" })).number, "", "two texts by rejection");
+    equal(headline(outcome(generation(200, { seed: null }), { do_sample: "model", acceptance: "rejection" })).number, "2.0", "a model that draws nothing");
     check(
       meaning(outcome(generation(230))).startsWith("3 guesses were made and 2 were right, so 4 tokens took 2 passes of the big model instead of 4."),
       "the sentence",
@@ -105,6 +158,87 @@ export const tests = {
     // As the engine's own: two tokens before one, the leftmost place.
     equal([lookUp([1, 2, 3, 4, 2, 3], 2), lookUp([5, 6, 7, 5], 9), lookUp([1, 2], 3)], [[4, 2], [6, 7, 5], []], "what a lookup guesses");
     equal(acceptanceOf({ per_step_drafted: [5, 5, 2], per_step_accepted: [1, 5, 2] }), 8 / 9, "what comes behind a wrong guess was not checked");
+  },
+
+  async "a first visit where no guess pays shows guesses all the same, and a reload brings back tab, form and text"() {
+    const page = await stubbed({ path: "/demo/#race?max_new_tokens=8" });
+    const form = () =>
+      page.evaluate(() => [
+        document.querySelector("[role=tab][aria-selected=true]").id,
+        document.querySelector("[data-preset][aria-pressed=true]")?.dataset.preset,
+        ...["kind", "drafter", "lookahead", "option-max_new_tokens", "option-drafter", "option-num_assistant_tokens_schedule"].map(
+          (id) => document.getElementById(id).value,
+        ),
+      ]);
+    await page.click("#start");
+    await idle(page);
+    const lookup = { max_new_tokens: 8, drafter: "lookup", num_assistant_tokens_schedule: "constant" };
+    equal(await page.evaluate(() => globalThis.asked.at(-1)), lookup, "the engine has to guess");
+    const shown = ["tab-race", "retell", "chat", "", "0", "8", "", ""];
+    equal(await form(), shown, "the form leaves the choice to the engine");
+    check((await text(page, "meaning")).endsWith("here the page made it guess, so that there is something to see."), await text(page, "meaning"));
+    await page.reload();
+    equal(await form(), shown, "after a reload");
+    await page.click("#start");
+    await idle(page);
+    equal([await form(), await page.evaluate(() => globalThis.asked.at(-1))], [shown, { max_new_tokens: 8 }], "the same text, and no other");
+    check((await text(page, "same")).includes("yes, token for token"), await text(page, "same"));
+    await page.close();
+  },
+
+  async "the address names the open tab, also when a race ends while another tab is open"() {
+    const page = await stubbed({ path: "/demo/#race?max_new_tokens=8&drafter=lookup" });
+    await page.evaluate(() => {
+      globalThis.gate = new Promise((open) => (globalThis.open = open));
+    });
+    await page.click("#write");
+    await page.click("#tab-chat");
+    await page.evaluate(() => globalThis.open());
+    await idle(page);
+    equal(await page.evaluate(() => location.hash), "#chat", "the address of the chat");
+    await page.click("#tab-race");
+    check((await page.evaluate(() => location.hash)).includes("drafter=lookup"), `the address of the race: ${page.url()}`);
+    await page.click("#tab-chat");
+    await page.reload();
+    check(await page.isVisible("#chat"), "the tab after a reload");
+    await page.close();
+  },
+
+  async "the stage and the card show the same number, passes where speed did not improve, and pass"() {
+    for (const [speeds, number, words] of [
+      [{ plain: 100, guessed: 70 }, "4", "passes of the big model instead of 8: the same 8 tokens, at 0.70 times the speed"],
+      [{ plain: 100, guessed: 230 }, "2.3\u00d7", "as fast, the same 8 tokens"],
+    ]) {
+      const page = await stubbed({ path: "/demo/#race?drafter=lookup&max_new_tokens=8" });
+      await page.evaluate((speeds) => (globalThis.speeds = speeds), speeds);
+      await page.click("#write");
+      await idle(page);
+      equal([await text(page, "ratio"), (await text(page, "claim")).slice(0, words.length)], [number, words], "the stage");
+      await inspect(page, "stage");
+      // What is typed after the run is no part of what ran.
+      await page.fill("#option-max_new_tokens", "5");
+      await page.click("#share");
+      const address = /http\S+/.exec(await text(page, "card-words"))[0];
+      equal([address, new URLSearchParams(address.split("?")[1]).get("max_new_tokens")], [page.url(), "8"], "the address");
+      await inspect(page, "card");
+      const drawn = await page.evaluate(() => globalThis.drawn);
+      const all = drawn.map(({ text }) => text).join(" ");
+      for (const part of ["foretoken", number, words, "word word", "the tales pair on the CPU with 2 threads"]) check(all.includes(part), `${part}: ${all}`);
+      await page.close();
+    }
+  },
+
+  async "a text without spaces stays within the card"() {
+    const page = await stubbed({ path: "/demo/#race?drafter=lookup&max_new_tokens=8" });
+    await page.evaluate(() => (globalThis.words = "\u6c38\u548c\u4e5d\u5e74\u6b72\u5728\u7678\u4e11\u66ae\u6625\u4e4b\u521d"));
+    await page.fill("#prompt", "\u6703\u4e8e\u6703\u7a3d\u5c71\u9670\u4e4b\u862d\u4ead".repeat(6));
+    await page.click("#write");
+    await idle(page);
+    await page.click("#share");
+    await page.screenshot({ path: join(tmpdir(), "foretoken-card-chinese.png") });
+    const outside = await page.evaluate(() => globalThis.drawn.filter(({ right, bottom }) => right > 1200 - 72 || bottom > 630).map(({ text }) => text));
+    equal(outside, [], "words that leave the card");
+    await page.close();
   },
 
   async "it asks first where motion, data or an absent visitor speak against it"() {

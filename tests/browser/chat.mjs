@@ -1,7 +1,7 @@
 // The demo page's models and its conversation.
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { Skipped, browserName, check, equal, faults, rewrite, url } from "./harness.mjs";
+import { Skipped, browserName, check, devtools, equal, faults, rewrite, url } from "./harness.mjs";
 import { closeBrowser, drawn, idle, inspect, openBrowser, repo, report, said, text, type, until, visit, write } from "./visitor.mjs";
 
 /** While it holds, big files stop behind their first part. */
@@ -22,8 +22,10 @@ export class Engine {
   memory = {};
   warnings = [];
   dispose() {}
-  generate(messages, { signal }) {
+  generate(messages, options) {
+    const { signal } = options;
     globalThis.asked = messages;
+    globalThis.options = options;
     const parts = new ReadableStream({
       start(control) {
         globalThis.more = (text) => control.enqueue({ tokens: [{ id: 1, text, origin: "target" }] });
@@ -41,11 +43,13 @@ export class Engine {
     };
   }
 }`;
+/** Serves the stub to a page, or to all pages of a context. */
+const putStub = (within) => within.route(`${url}/engine.js`, (route) => route.fulfill({ contentType: "text/javascript", body: STUB }));
 /** A conversation with the stub. */
 const stubbed = (options = {}) =>
   visit({
     path: "/demo/#chat",
-    before: (page) => page.route(`${url}/engine.js`, (route) => route.fulfill({ contentType: "text/javascript", body: STUB })),
+    before: putStub,
     ...options,
   });
 /** Sends a message, and waits until the stub is asked. */
@@ -413,6 +417,113 @@ export const tests = {
     await page.click("#new-chat");
     await page.reload();
     equal(await bodies(page), [], "a new conversation is new after a reload too");
+    await page.close();
+  },
+
+  async "while an answer is written, nothing else can be begun: no Edit, no other answer, no new conversation"() {
+    const page = await stubbed();
+    const disabled = () => page.$$eval("#conversation [data-starts]:not(#send)", (all) => all.map((each) => `${each.textContent}: ${each.ariaDisabled}`));
+    await ask(page, "One");
+    await more(page, "First answer");
+    const all = (state) => ["New conversation", "Edit", "Write again"].map((name) => `${name}: ${state}`);
+    equal(await disabled(), all(true), "while it is written");
+    for (const name of ["New conversation", "Edit", "Write again"])
+      await page.evaluate((name) => [...document.querySelectorAll("#conversation button")].find((each) => each.textContent === name).click(), name);
+    equal([await bodies(page), await page.inputValue("#message"), await page.isHidden("#editing")], [["One", "First answer"], "", true], "clicks do nothing");
+    await finish(page);
+    equal(await disabled(), all(false), "after it");
+    await page.click("text=Edit");
+    equal(await page.inputValue("#message"), "One", "the field");
+    await page.close();
+  },
+
+  async "each tab keeps its own conversation; a new tab begins with the one that was changed last"() {
+    const context = await page.context().browser().newContext({ serviceWorkers: "block" });
+    await putStub(context);
+    const openTab = async () => {
+      const tab = await context.newPage();
+      await tab.goto(`${url}/demo/#chat`);
+      return tab;
+    };
+    const talk = async (tab, question, answer) => {
+      await ask(tab, question);
+      await more(tab, answer);
+      await finish(tab);
+    };
+    const first = await openTab();
+    await talk(first, "One", "Answer one");
+    const second = await openTab();
+    equal(await bodies(second), ["One", "Answer one"], "a new tab");
+    await talk(second, "Two", "Answer two");
+    await talk(first, "Three", "Answer three");
+    await Promise.all([first.reload(), second.reload()]);
+    equal(await bodies(first), ["One", "Answer one", "Three", "Answer three"], "the first tab after a reload");
+    equal(await bodies(second), ["One", "Answer one", "Two", "Answer two"], "the second tab after a reload");
+    equal(await bodies(await openTab()), ["One", "Answer one", "Three", "Answer three"], "reloads change nothing");
+    await second.click("#new-chat");
+    await Promise.all([first.reload(), second.reload()]);
+    equal([(await bodies(first)).length, await bodies(second), await bodies(await openTab())], [4, [], []], "a new conversation");
+    await context.close();
+  },
+
+  async "a reload restores the tab and the conversation; a message without an answer goes back into the field"() {
+    const page = await stubbed({ path: "/demo/" });
+    await page.click("#tab-chat");
+    await ask(page, "One");
+    await page.reload();
+    equal([await page.isVisible("#chat"), await bodies(page), await page.inputValue("#message")], [true, [], "One"], "before its answer began");
+    await ask(page, "One");
+    await more(page, "Half an");
+    await page.reload();
+    equal(
+      [await page.isVisible("#chat"), await bodies(page), await page.inputValue("#message")],
+      [true, ["One", "Half an"], ""],
+      "in the middle of its answer",
+    );
+    await page.close();
+  },
+
+  async "a conversation draws as the model's makers advise, or as the visitor says"() {
+    const page = await stubbed();
+    const asked = async (values) => {
+      await type(page, { do_sample: "", temperature: "", seed: "", ...values });
+      await ask(page, "One");
+      await finish(page);
+      const { do_sample, temperature, seed } = await page.evaluate(() => globalThis.options);
+      return { do_sample, temperature, seed };
+    };
+    equal(await asked({}), { do_sample: "model" }, "without a choice");
+    equal(await asked({ temperature: "0.8" }), { do_sample: "auto", temperature: 0.8 }, "a temperature has an effect");
+    equal(await asked({ temperature: "0" }), { do_sample: "auto", temperature: 0 }, "the most likely tokens");
+    equal(await asked({ do_sample: "model", seed: "7" }), { do_sample: "model", seed: 7 }, "the visitor's choice");
+    await page.close();
+  },
+
+  async "text fields take the direction of what is typed, and so does an answer that is coloured"() {
+    const page = await stubbed();
+    const fields = await page.$$eval("textarea, input:is([type=text], [type=password])", (all) => all.map(({ id, dir }) => `${id}: ${dir}`));
+    check(fields.length > 30, `${fields.length} fields`);
+    equal(
+      fields.filter((field) => !field.endsWith(": auto")),
+      [],
+      "fields",
+    );
+    await ask(page, "\u05e9\u05dc\u05d5\u05dd");
+    await more(page, "\u05e9\u05dc\u05d5\u05dd.");
+    await finish(page);
+    await page.click("text=Who guessed");
+    equal(await page.$eval(".message:last-child .raw", (each) => getComputedStyle(each).direction), "rtl", "the coloured answer");
+    await page.close();
+  },
+
+  async "what lies at the lower edge stays above the home indicator of a phone"() {
+    const page = await stubbed({ viewport: { width: 390, height: 844 } });
+    const session = await devtools(page.context(), page);
+    const paddings = () => page.evaluate(() => ["composer", "download"].map((id) => getComputedStyle(document.getElementById(id)).paddingBottom));
+    equal(await paddings(), ["12px", "16px"], "without one");
+    await session.send("Emulation.setSafeAreaInsetsOverride", { insets: { bottom: 34, left: 47, right: 47 } });
+    equal(await paddings(), ["34px", "34px"], "with one");
+    equal(await page.evaluate(() => ["Left", "Right"].map((side) => getComputedStyle(document.body)[`padding${side}`])), ["47px", "47px"], "beside a notch");
     await page.close();
   },
 

@@ -166,6 +166,23 @@ export const tests = {
     equal([await text(page, "lookahead-value"), await page.inputValue("#drafter")], ["as many as pay", ""], "the defaults again");
   },
 
+  async "no task carries an option that has no effect, as a seed has where nothing is drawn"() {
+    for (const preset of ["open", "retell"]) {
+      await type(page, { max_new_tokens: "4", do_sample: "model" });
+      await page.click(`[data-preset=${preset}]`);
+      await idle(page);
+      const { options, plain, speculative } = await report(page);
+      equal(options, { max_new_tokens: 4, do_sample: "model" }, "options");
+      equal([plain.seed, speculative.seed], [null, null], "the tales pair's makers advise no draws");
+      check(!(await text(page, "warnings")).includes("had no effect"), await text(page, "warnings"));
+    }
+    await type(page, { do_sample: "true" });
+    await write(page);
+    const { options, plain, speculative } = await report(page);
+    check(plain.seed !== null && plain.seed === options.seed && plain.seed === speculative.seed, `seeds: ${[options.seed, plain.seed, speculative.seed]}`);
+    await type(page, { do_sample: "" });
+  },
+
   async "a keyboard is enough: Tab and Enter start, Escape stops, and what was done is told"() {
     // What slows a text down so that it can be stopped, slows the GPU down.
     await type(page, { max_new_tokens: "2", device: "webgpu" });

@@ -4,7 +4,7 @@ import { startChat } from "./chat.js";
 import { at } from "./dom.js";
 import { arrive, onOutcome, startRace } from "./race.js";
 import { buildSettings, resetSettings } from "./settings.js";
-import { readAddress, startSharing } from "./share.js";
+import { readAddress, showAddress, startSharing } from "./share.js";
 import { startShelf } from "./shelf.js";
 import { openSimulator } from "./simulator.js";
 import { startTabs } from "./tabs.js";
@@ -16,7 +16,7 @@ startRace(attempt);
 startShelf(attempt);
 startChat(attempt);
 startSharing();
-const openTab = startTabs({ "tab-simulator": openSimulator });
+const openTab = startTabs({ "tab-race": showAddress, "tab-simulator": openSimulator });
 at("reset").addEventListener("click", () => {
   resetSettings();
   at("options-generation").dispatchEvent(new Event("input"));

@@ -37,16 +37,21 @@ function wordsOf(pieces) {
   return words;
 }
 
+/** The letters of a word, each as a word of its own. @param {Piece[]} word @returns {Piece[][]} */
+const lettersOf = (word) => word.flatMap(({ text, ...colours }) => [...text].map((letter) => [{ text: letter, ...colours }]));
+
 /**
- * Writes pieces one behind the other within a width; what lies below the bottom is left out.
+ * Writes pieces one after the other within a width. A word wider than that is broken between letters, as texts without spaces
+ * are. What lies below the bottom is left out.
  * @param {CanvasRenderingContext2D} pen @param {Piece[]} pieces
  * @param {{ x: number, y: number, width: number, line: number, bottom: number }} place
  */
 function flow(pen, pieces, { x: left, y, width, line, bottom }) {
   const wide = (/** @type {string} */ text) => pen.measureText(text).width;
+  const widthOf = (/** @type {Piece[]} */ word) => wide(word.map(({ text }) => text).join(""));
   let x = left;
-  for (const word of wordsOf(pieces)) {
-    if (x > left && (word[0].text.includes("\n") || x + wide(word.map(({ text }) => text).join("")) > left + width)) [x, y] = [left, y + line];
+  for (const word of wordsOf(pieces).flatMap((word) => (widthOf(word) > width ? lettersOf(word) : [word]))) {
+    if (x > left && (word[0].text.includes("\n") || x + widthOf(word) > left + width)) [x, y] = [left, y + line];
     if (y > bottom) return;
     for (const { text, ink, ground } of word) {
       const bare = text.trimStart();

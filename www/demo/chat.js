@@ -6,31 +6,41 @@ import { TALES } from "./pairs.js";
 import { readForm, refuseForm, startForms } from "./schema.js";
 import { readSettings } from "./settings.js";
 
-/** What a conversation takes where the settings say nothing: as the model's makers advise, and the oldest turns go first. */
-const DEFAULTS = { do_sample: "model", max_new_tokens: 512, context: "shift" };
+/** What a conversation takes where the settings say nothing. The oldest turns are dropped first. */
+const DEFAULTS = { max_new_tokens: 512, context: "shift" };
+/** Options that make the engine draw tokens at random. */
+const DRAWING = ["temperature", "top_k", "top_p", "min_p", "seed"];
 
 /** What was said, with how it is shown. @type {MessageView[]} */
 let views = [];
 /** @type {(work: (signal: AbortSignal) => Promise<void>) => Promise<void>} */
 let attempt;
 
-/** The key of the stored conversation: a reload does not lose it. */
+/**
+ * The key of the stored conversation. Each tab keeps its own in the session storage, so that no tab changes that of another; a
+ * new tab begins with the conversation that was changed last.
+ */
 const KEY = "foretoken-conversation";
 /** The message that is edited, and the words that its text took the place of in the field. @type {{ index: number, typed: string } | null} */
 let editing = null;
 
-/** Keeps the conversation; a browser that stores nothing keeps it as long as the page. */
+/** Keeps the conversation if it changed. If the browser stores nothing, the page keeps it until it is closed. */
 function keep() {
+  const written = views.filter(({ content }) => content);
+  const said = JSON.stringify(written.map(({ role, content, isJson }) => ({ role, content, isJson })));
   try {
-    if (views.length) localStorage.setItem(KEY, JSON.stringify(views.map(({ role, content, isJson }) => ({ role, content, isJson }))));
-    else localStorage.removeItem(KEY);
+    if (said === sessionStorage.getItem(KEY)) return;
+    sessionStorage.setItem(KEY, said);
+    localStorage.setItem(KEY, said);
   } catch {}
 }
 
+/** Shows the stored conversation. A message without an answer goes back into the field. */
 function restore() {
   try {
-    const kept = JSON.parse(localStorage.getItem(KEY)) ?? [];
+    const kept = JSON.parse(sessionStorage.getItem(KEY) ?? localStorage.getItem(KEY)) ?? [];
     views = kept.map(({ role, content, isJson }) => new MessageView(role, content, isJson));
+    if (views.at(-1)?.role === "user") at("message").value = views.pop().content;
   } catch {}
 }
 
@@ -63,7 +73,6 @@ function show() {
 
 /** Puts an earlier message into the field; nothing is replaced before it is sent. */
 function edit(index) {
-  if (document.body.dataset.state === "busy") return;
   editing = { index, typed: editing?.typed ?? at("message").value };
   at("message").value = views[index].content;
   show();
@@ -95,6 +104,9 @@ async function again(signal) {
 async function answer(signal) {
   say(ready() ? "Writing." : "Loading the model.");
   const form = readForm();
+  const settings = readSettings("generation");
+  // Unless the visitor chooses how to draw, as the model's makers advise.
+  const do_sample = DRAWING.some((name) => name in settings) ? "auto" : "model";
   const engine = await need(signal);
   say("Writing.");
   const question = messages();
@@ -106,7 +118,7 @@ async function answer(signal) {
   at("answered").textContent = "";
   let stats;
   try {
-    const stream = engine.generate(question, { ...DEFAULTS, ...readSettings("generation"), ...form, signal });
+    const stream = engine.generate(question, { ...DEFAULTS, do_sample, ...settings, ...form, signal });
     for await (const { tokens } of stream) {
       view.add(tokens);
     }
@@ -166,7 +178,6 @@ export function startChat(begin) {
   });
   startForms();
   at("new-chat").addEventListener("click", () => {
-    if (document.body.dataset.state === "busy") return;
     views = [];
     editing = null;
     show();

@@ -18,9 +18,13 @@ export function make(tag, properties = {}, ...children) {
   return element;
 }
 
-/** A button that does something. @param {string} text @param {() => void} act @param {Record<string, unknown>} [more] */
+/**
+ * A button that does something. One with `data-starts` is disabled while something else runs.
+ * @param {string} text @param {() => void} act @param {Record<string, unknown>} [more]
+ */
 export function button(text, act, more = {}) {
   const element = make("button", { type: "button", textContent: text, ...more });
+  if ("starts" in element.dataset) element.setAttribute("aria-disabled", String(document.body.dataset.state === "busy"));
   element.addEventListener("click", act);
   return element;
 }

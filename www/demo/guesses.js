@@ -3,7 +3,6 @@
  * by asking the draft model once more, which always says the same. Where neither is certain there are none, and the page shows
  * that something was rejected, but not what.
  */
-import { draws } from "../chat.js";
 import { open } from "./model.js";
 
 /** What follows the leftmost earlier place of the last tokens, two of them if they are found, else one. */
@@ -43,7 +42,7 @@ function drafters({ speculating }, { drafter = "auto" }, { assistant_model }) {
 export async function findRejected(found, { engine, spec, prompt, options }, { rounds, generation }, signal) {
   const { per_step_drafted: drafted, per_step_accepted: accepted } = generation.stats;
   // Other rules and random draws have other guesses.
-  if (draws(options) || options.prompt_lookup_num_tokens || options.prompt_lookup_rule || options.max_matching_ngram_size) return;
+  if (generation.stats.seed !== null || options.prompt_lookup_num_tokens || options.prompt_lookup_rule || options.max_matching_ngram_size) return;
   const ids = [...(await engine.tokenize(/** @type {any} */ (prompt)))];
   const draft = new DraftModel(spec, signal);
   const used = drafters(generation.stats, options, spec);

@@ -44,7 +44,7 @@ export class MessageView {
     const former = this.#markdown;
     this.#markdown = null;
     if (this.role === "user") this.body.textContent = this.content;
-    else if (this.#coloured) this.body.replaceChildren(make("p", { className: "raw" }, ...this.#tokens.flatMap((token) => words(token))));
+    else if (this.#coloured) this.body.replaceChildren(make("p", { className: "raw", dir: "auto" }, ...this.#tokens.flatMap((token) => words(token))));
     else if (this.isJson) this.body.replaceChildren(make("pre", { className: "raw", textContent: this.content }));
     else {
       if (!former) this.body.replaceChildren();
@@ -89,7 +89,7 @@ export class MessageView {
   offer({ edit, again }) {
     const told = make("span", { className: "hint", role: "status" });
     const copying = button("Copy", () => copy(this.content, this.body, told), { className: "quiet" });
-    const made = edit ? [button("Edit", edit, { className: "quiet" })] : [];
+    const made = edit ? [button("Edit", edit, { className: "quiet", dataset: { starts: "" } })] : [];
     if (again) made.push(button("Write again", again, { className: "quiet", dataset: { starts: "" } }));
     if (this.#tokens.length) made.push(this.#colouring());
     this.tools.replaceChildren(copying, ...made, told);

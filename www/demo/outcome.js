@@ -1,5 +1,4 @@
 /** What a race showed, in words and numbers. Nothing here looks at the page. */
-import { draws } from "../chat.js";
 import { times } from "./dom.js";
 
 /**
@@ -8,6 +7,7 @@ import { times } from "./dom.js";
  * @property {string} prompt as it was typed
  * @property {"text" | "chat"} kind
  * @property {Record<string, any>} options
+ * @property {Record<string, string>} typed options as they were typed, for an address
  * @property {string} device
  * @property {import("../engine.js").Generation} plain
  * @property {import("../engine.js").Generation} speculative
@@ -41,7 +41,7 @@ export function headline(outcome) {
     speculative: { token_ids, stats },
     options,
   } = outcome;
-  if (options.acceptance === "rejection" && draws(options))
+  if (options.acceptance === "rejection" && stats.seed !== null)
     return { number: "", words: "Drawn at random by rejection sampling: the two texts are each as likely as the model says." };
   if (differ(outcome)) return { number: "", words: "The two texts differ: please report this, with your device's name." };
   const same = `the same ${token_ids.length} tokens`;
@@ -71,10 +71,10 @@ export function meaning(outcome) {
   const { num_spec_steps: passes, num_draft_tokens: drafted, num_accepted_draft_tokens: kept, num_emitted_tokens: tokens, times: spent } = speculative.stats;
   const speeds = `${plain.stats.times.tokens_per_second.toFixed(1)} tokens a second one at a time, ${spent.tokens_per_second.toFixed(1)} with guesses.`;
   if (!drafted) return `Every one of the ${tokens} tokens took a pass of its own: nobody guessed. ${speeds}`;
-  const forced =
-    !speculative.stats.speculating && ratio(outcome) < 1 - SAME_SPEED
-      ? " Left to itself, the engine guesses only where that pays: set \u201cguess ahead\u201d back to the left."
-      : "";
+  const how = outcome.typed.num_assistant_tokens_schedule
+    ? "set \u201cguess ahead\u201d back to the left."
+    : "here the page made it guess, so that there is something to see.";
+  const forced = !speculative.stats.speculating && ratio(outcome) < 1 - SAME_SPEED ? ` Left to itself, the engine guesses only where that pays: ${how}` : "";
   return `${drafted} guesses were made and ${kept} were right, so ${tokens} tokens took ${passes} passes of the big model instead of ${plain.stats.num_spec_steps}. ${speeds}${forced}`;
 }
 

@@ -1,11 +1,10 @@
 /** The race: a task, written plainly and with guesses, by the chosen model. */
-import { draws } from "../chat.js";
 import { AcceptanceChart, SpeedChart } from "./charts.js";
-import { at, copy, make, say } from "./dom.js";
+import { at, button, copy, make, say } from "./dom.js";
 import { about, chosen, need } from "./model.js";
 import { meaning, sameAs } from "./outcome.js";
 import { PRESETS } from "./presets.js";
-import { readSettings, writeSettings } from "./settings.js";
+import { readSettings, typedSettings, writeSettings } from "./settings.js";
 import { clearStage, measure, present } from "./stage.js";
 
 const charts = { speed: new SpeedChart(at("chart-speed")), acceptance: new AcceptanceChart(at("chart-acceptance")) };
@@ -22,8 +21,13 @@ const DRAFTING = { drafter: "", num_assistant_tokens: "", num_assistant_tokens_s
 /** @param {(outcome: import("./outcome.js").Outcome) => void} listener */
 export const onOutcome = (listener) => listeners.push(listener);
 
-/** The prompt as it was typed, how it is sent, and the options that were set. */
-export const request = () => ({ text: at("prompt").value, kind: at("kind").value, options: readSettings("quick", "generation") });
+/** The prompt as it was typed, how it is sent, the options that were set, and what was typed for them. */
+export const request = () => ({
+  text: at("prompt").value,
+  kind: at("kind").value,
+  options: readSettings("quick", "generation"),
+  typed: typedSettings("quick", "generation", "loading"),
+});
 
 /** Fills in what somebody sent; `digest` names the text that came out there. */
 export function fill({ prompt, kind, options = {}, digest = "" }) {
@@ -39,9 +43,15 @@ function clearCharts() {
   for (const chart of Object.values(charts)) chart.clear();
 }
 
-/** Writes what the form says, both ways. @param {AbortSignal} signal @returns {Promise<import("./outcome.js").Outcome>} */
-export async function run(signal) {
-  const { text, kind, options } = request();
+/**
+ * Writes what the form says, both ways.
+ * @param {AbortSignal} signal
+ * @param {Record<string, unknown>} [forced] options in place of those of the form
+ * @returns {Promise<import("./outcome.js").Outcome>}
+ */
+export async function run(signal, forced) {
+  const { text, kind, typed, ...said } = request();
+  const options = { ...said.options, ...forced };
   clearStage({ kind, prompt: text });
   clearCharts();
   for (const id of ["meaning", "reason", "same"]) at(id).textContent = "";
@@ -50,9 +60,7 @@ export async function run(signal) {
   // On a phone the stage lies above what was pressed.
   if (at("stage").getBoundingClientRect().top < 0) at("stage").scrollIntoView();
   const prompt = kind === "chat" ? [{ role: "user", content: text }] : text;
-  // Both ways draw with the same noise.
-  if (draws(options)) options.seed ??= crypto.getRandomValues(new Uint32Array(1))[0];
-  const race = { engine, spec: chosen(), text, kind, prompt, options };
+  const race = { engine, spec: chosen(), text, kind, prompt, options, typed };
   report = { ...about, prompt, options };
   try {
     const recordings = await measure(race, signal, {
@@ -82,15 +90,8 @@ export async function arrive(signal) {
   const { speculative, options } = await run(signal);
   const { num_draft_tokens, num_spec_steps } = speculative.stats;
   if (expected || num_draft_tokens > num_spec_steps / 2 || options.speculation || options.num_assistant_tokens_schedule) return;
-  // The engine's own choice again for whatever comes next.
-  const typed = Object.fromEntries(Object.keys(DRAFTING).map((name) => [name, options[name] ?? ""]));
-  fill({ ...PRESETS.retell, options: { ...typed, drafter: "lookup", num_assistant_tokens_schedule: "constant" } });
-  try {
-    await run(signal);
-  } finally {
-    writeSettings(typed);
-    showDrafting();
-  }
+  fill(PRESETS.retell);
+  await run(signal, { drafter: "lookup", num_assistant_tokens_schedule: "constant" });
 }
 
 /** What is known of a lane at its end, complete or not. */
@@ -135,13 +136,11 @@ function showLookahead() {
 /** @param {(work: (signal: AbortSignal) => Promise<unknown>) => void} attempt */
 export function startRace(attempt) {
   for (const [name, { title, kind, prompt }] of Object.entries(PRESETS)) {
-    const pill = make("button", { type: "button", textContent: title, dataset: { preset: name, starts: "" } });
-    pill.addEventListener("click", () => {
-      if (pill.ariaDisabled === "true") return;
+    const begin = () => {
       fill({ prompt, kind, options: DRAFTING });
       attempt(run);
-    });
-    at("presets").append(pill);
+    };
+    at("presets").append(button(title, begin, { dataset: { preset: name, starts: "" } }));
   }
   fill(PRESETS.open);
   clearStage(PRESETS.open);

@@ -24,7 +24,7 @@ export const OPTIONS = [
     kind: "choice",
     values: ["auto", "true", "false", "model"],
     default: "auto",
-    hint: "Draw tokens at random instead of taking the most likely ones. auto: if temperature, or another of the next four, is given; model: as its generation_config.json says",
+    hint: "Draw tokens at random instead of taking the most likely ones. auto: if temperature, or another of the next four, is given; model: as its generation_config.json says. A chat takes model in place of auto if none of the five is given",
   },
   { name: "temperature", group: "generation", kind: "number", default: 1, min: 0, max: 100, hint: "Lower: surer; higher: wilder; 0: the most likely tokens" },
   { name: "top_k", group: "generation", kind: "number", default: "0, all", min: 0, hint: "So many most likely tokens remain" },

@@ -1,11 +1,11 @@
 /** The state of the page in its address, and what can be sent to somebody else: the address, words, a picture. */
 import { drawCard } from "./card.js";
 import { at, copy, size } from "./dom.js";
-import { choose, chosen } from "./model.js";
+import { choose } from "./model.js";
 import { headline } from "./outcome.js";
 import { TALES, spec } from "./pairs.js";
 import { fill, onOutcome, request } from "./race.js";
-import { typedSettings, writeSettings } from "./settings.js";
+import { writeSettings } from "./settings.js";
 
 /** Names in the address that are no options. */
 const OWN = ["model", "file", "assistant", "assistant_file", "prompt", "kind", "text"];
@@ -53,11 +53,11 @@ export function readAddress() {
 }
 
 /** The address of an outcome; empty where the model is only on this device. @param {import("./outcome.js").Outcome} outcome */
-function addressOf({ spec: one, prompt, kind, options, speculative, digest }) {
+function addressOf({ spec: one, prompt, kind, options, typed, speculative, digest }) {
   if (one.id === "files") return "";
   // What was drawn, and what this device chose to round, would be other choices elsewhere: then the text would be another one too.
   const { arithmetic } = speculative.stats;
-  const values = { ...modelOut(one), prompt, kind, ...typedSettings("quick", "generation", "loading"), seed: options.seed, arithmetic, text: digest };
+  const values = { ...modelOut(one), prompt, kind, ...typed, seed: options.seed, arithmetic, text: digest };
   const query = new URLSearchParams(Object.entries(values).filter(([, value]) => value !== undefined && value !== ""));
   return `${location.origin}${location.pathname}#race?${query}`;
 }
@@ -77,18 +77,24 @@ export function words(outcome) {
     .join("\n\n");
 }
 
+/** Puts the outcome into the page's address while the race's tab is open. */
+export function showAddress() {
+  if (!shown || at("race").hidden) return;
+  const address = addressOf(shown);
+  history.replaceState(null, "", address ? new URL(address).hash : "#race");
+}
+
 export function startSharing() {
   onOutcome((outcome) => {
     shown = outcome;
-    const address = addressOf(outcome);
-    history.replaceState(null, "", address ? new URL(address).hash : "#race");
+    showAddress();
   });
   at("share").addEventListener("click", () => {
     if (!shown) return;
     drawCard(at("card"), shown);
     at("card").setAttribute("aria-label", words(shown));
     at("card-words").textContent = words(shown);
-    at("shared").textContent = chosen().id === "files" ? "The model is only on this device, so there is no address to send." : "";
+    at("shared").textContent = shown.spec.id === "files" ? "The model is only on this device, so there is no address to send." : "";
     at("copy-address").disabled = !addressOf(shown);
     at("card-dialog").showModal();
   });

@@ -141,7 +141,7 @@ export function startShelf(begin) {
     ["folder", "files"],
   ])
     at(one).addEventListener("change", () => (at(rest).value = ""));
-  at("back-to-tales").addEventListener("click", () => document.body.dataset.state === "idle" && choose(TALES));
+  at("back-to-tales").addEventListener("click", () => choose(TALES));
   at("settings").addEventListener("input", showModel);
   at("kept").addEventListener("toggle", showKept);
   onModel(showModel);

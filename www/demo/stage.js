@@ -70,6 +70,8 @@ export async function measure({ engine, prompt, options }, signal, { onRound, on
         lane.count((written += round.tokens.length), round.seconds, options.max_new_tokens ?? 256);
         onRound(lane, round, written);
       });
+      // Both ways draw with the same noise: with the seed of the first one, if that drew at random.
+      options.seed ??= recordings[id].generation.stats.seed ?? undefined;
       onLane(id, recordings[id].generation.stats);
     } catch (error) {
       if (error.detail?.stats) onLane(id, error.detail.stats);
@@ -93,7 +95,7 @@ export async function measure({ engine, prompt, options }, signal, { onRound, on
  * @returns {Promise<import("./outcome.js").Outcome>}
  */
 export async function present(race, { plain, speculative }, signal) {
-  const { spec, text, kind, options } = race;
+  const { spec, text, kind, options, typed } = race;
   const rejected = speculative.rounds.map(() => null);
   parts = [
     { lane: lanes.plain, recording: plain, rejected: [] },
@@ -104,6 +106,7 @@ export async function present(race, { plain, speculative }, signal) {
     prompt: text,
     kind,
     options,
+    typed,
     device: deviceName(about.device),
     plain: plain.generation,
     speculative: speculative.generation,

@@ -64,4 +64,11 @@ function escapes({ key, isComposing, keyCode, target }) {
   return key === "Escape" && !isComposing && keyCode !== 229 && !(/** @type {Element} */ (target).closest("select, dialog[open]"));
 }
 document.addEventListener("keydown", (event) => escapes(event) && stop());
+/** A click on a disabled starter does nothing. @param {Event} event */
+function refuse(event) {
+  if (!(/** @type {Element} */ (event.target).closest("[aria-disabled=true]"))) return;
+  event.preventDefault();
+  event.stopPropagation();
+}
+document.addEventListener("click", refuse, true);
 document.addEventListener("click", ({ target }) => /** @type {Element} */ (target).closest("[data-stops]") && stop());
