@@ -1,5 +1,7 @@
 //! Forms of a text, by llguidance: JSON schemas, regular expressions and grammars become constraints.
 
+mod schema;
+
 use crate::constraint::{Constraint, Ending, Grammars, ResponseFormat};
 use crate::error::{Error, Result};
 use llguidance::api::TopLevelGrammar;
@@ -12,13 +14,18 @@ use std::sync::Arc;
 const LONGEST: usize = 1 << 10;
 /// ... and for all tokens together.
 const ROOM: usize = (1 << 22) - 2;
+/// So many times what must come is looked at to find out whether a text can have a form.
+const FORCED: usize = 16;
 /// Keywords of JSON Schema that constrain a value and are covered.
 const KEYWORDS: &str = "type, enum, const, anyOf, oneOf (of schemas that exclude each other), allOf, $ref (#/...), properties, \
     required, additionalProperties, patternProperties, minProperties, maxProperties, items, prefixItems, minItems, maxItems, \
     minLength, maxLength, pattern, format, minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf";
 
 /// Compiles forms for a vocabulary.
-pub struct Llguidance(ParserFactory);
+pub struct Llguidance {
+    factory: ParserFactory,
+    env: TokEnv,
+}
 
 impl Llguidance {
     /// For tokens of these bytes, special ones behind a byte FF, of which `ends` end a text. A token without bytes never comes.
@@ -42,17 +49,45 @@ impl Llguidance {
         let env: TokEnv = Arc::new(ApproximateTokEnv::new(trie));
         let mut factory = ParserFactory::new_simple(&env).or_else(|error| bad(words(&error), "".into()))?;
         factory.quiet().limits_mut().verbose_errors = false;
-        Ok(Self(factory))
+        Ok(Self { factory, env })
+    }
+
+    /// What follows a form, or why there is none.
+    fn matcher(&self, form: TopLevelGrammar) -> Result<Matcher, String> {
+        let matcher = Matcher::new(self.factory.create_parser(form));
+        // That no text has a form may show only after what must come.
+        let mut ahead = matcher.deep_clone();
+        for _ in 0..FORCED {
+            let forced = ahead.compute_ff_bytes();
+            if special(&forced).is_some() {
+                return Ok(matcher);
+            }
+            let tokens = self.env.tok_trie().greedy_tokenize(&forced);
+            if tokens.is_empty() || ahead.consume_tokens(&tokens).is_err() {
+                break;
+            }
+        }
+        ahead.compute_mask_or_eos().map_err(|error| error.to_string())?;
+        Ok(matcher)
     }
 }
 
 impl Grammars for Llguidance {
     fn compile(&self, format: &ResponseFormat) -> Result<Box<dyn Constraint>> {
-        let parser = self.0.create_parser(grammar(format)?);
-        let mut matcher = Matcher::new(parser);
-        if let Some(error) = matcher.get_error() {
-            return refuse(&error);
+        let form = grammar(format)?;
+        let schema = form.grammars.first().and_then(|grammar| grammar.json_schema.clone());
+        let options = schema.as_ref().map(|schema| schema["x-guidance"].clone());
+        let compile = |mut schema: Value| {
+            schema["x-guidance"] = options.clone().into();
+            self.matcher(TopLevelGrammar::from_json_schema(schema)).map(drop)
+        };
+        if let Some(schema) = &schema {
+            schema::check_patterns(schema, "#", &compile)?;
         }
+        let mut matcher = self.matcher(form).or_else(|reason| match schema {
+            Some(schema) => schema::refuse(&schema, &reason, &compile),
+            None => refuse(reason),
+        })?;
         if matcher.consume_tokens(&[]).is_ok() && matcher.is_stopped() {
             return bad("a form that only the empty text has".into(), "one that a text can have".into());
         }
@@ -96,7 +131,7 @@ fn schema(given: &Value) -> Result<TopLevelGrammar> {
     if let Some(spacing) = schema.as_object_mut().map(|schema| schema.entry("x-guidance")) {
         spacing.or_insert(json!({ "item_separator": ", ", "key_separator": ": ", "whitespace_flexible": false }));
     }
-    Ok(TopLevelGrammar::from_json_schema(schema))
+    Ok(TopLevelGrammar::from_json_schema(schema::prepare(schema)?))
 }
 
 /// A text under one of these.
@@ -163,13 +198,5 @@ fn words(error: impl ToString) -> String {
 
 /// The error for what llguidance refuses, from its words.
 fn refuse<T>(error: impl ToString) -> Result<T> {
-    let words = words(error);
-    let keyword = |keywords: &str| bad(format!("JSON Schema's {keywords}"), KEYWORDS.into());
-    if let Some((_, keys)) = words.split_once("Unimplemented keys: ") {
-        return keyword(keys.trim_matches(['[', ']']));
-    }
-    if words.starts_with("oneOf constraints are not supported") {
-        return keyword("\"oneOf\" of schemas that do not exclude each other");
-    }
-    bad(words, "a form that llguidance covers; of JSON Schema ".to_owned() + KEYWORDS)
+    bad(words(error), "a form that llguidance covers; of JSON Schema ".to_owned() + KEYWORDS)
 }

@@ -90,7 +90,120 @@ fn the_official_suite_says_what_is_covered() {
         wrong.len()
     );
     // What is valid and cannot be written: keys in another order, and integers that are written as 1.0.
-    assert_eq!((covered, valid, written, invalid, wrong.len()), (137, 263, 251, 216, 0));
+    assert_eq!((covered, valid, written, invalid, wrong.len()), (158, 328, 316, 227, 0));
+}
+
+/// Generators write keywords that every value satisfies, Zod 4 for each record.
+#[test]
+fn keywords_that_constrain_nothing_are_passed_over() {
+    let tokenizer = tokenizer();
+    let grammars = grammars(&tokenizer);
+    let record = json!({ "type": "object", "additionalProperties": { "const": 1 }, "maxProperties": 1 });
+    let list = json!({ "type": "array", "items": { "enum": ["a", "b"] }, "maxItems": 2 });
+    for (schema, key, value, text, other) in [
+        (&record, "propertyNames", json!({ "type": "string" }), r#"{"k": 1}"#, r#"{"k": 2}"#),
+        (&record, "propertyNames", json!({ "description": "a name" }), r#"{"k": 1}"#, r#"{"k": 2}"#),
+        (&record, "propertyNames", json!(true), "{}", "[]"),
+        (&record, "dependentRequired", json!({}), "{}", "[]"),
+        (&record, "dependentRequired", json!({ "a": [] }), "{}", "[]"),
+        (&record, "dependentSchemas", json!({}), "{}", "[]"),
+        (&record, "allOf", json!([]), "{}", "[]"),
+        (&record, "not", json!(false), "{}", "[]"),
+        (&record, "unevaluatedProperties", json!(true), "{}", "[]"),
+        (&record, "then", json!({ "required": ["k"] }), "{}", "[]"),
+        (&record, "if", json!({ "required": ["k"] }), "{}", "[]"),
+        (&list, "uniqueItems", json!(false), r#"["a", "a"]"#, r#"["c"]"#),
+        (&list, "unevaluatedItems", json!({}), "[]", r#"["c"]"#),
+        (&list, "maxContains", json!(1), "[]", r#"["c"]"#),
+    ] {
+        let mut schema = schema.clone();
+        schema[key] = value;
+        // In a property as well, and as a name of a property it is no keyword.
+        let nested = json!({ "type": "object", "properties": { key: schema.clone() }, "required": [key], "additionalProperties": false });
+        for (schema, text, other) in [
+            (nested, format!("{{{key:?}: {text}}}"), format!("{{{key:?}: {other}}}")),
+            (schema, text.to_owned(), other.to_owned()),
+        ] {
+            let format = ResponseFormat::json_schema(schema);
+            assert!(lets_through(&grammars, &tokenizer, &format, &text).unwrap(), "{format:?}: {text}");
+            assert!(!lets_through(&grammars, &tokenizer, &format, &other).unwrap(), "{format:?}: {other}");
+        }
+    }
+}
+
+#[test]
+fn what_is_refused_is_named_with_its_place() {
+    let tokenizer = tokenizer();
+    let grammars = grammars(&tokenizer);
+    let within = |schema: Value| json!({ "type": "object", "properties": { "n": schema }, "required": ["n"] });
+    let circle =
+        json!({ "$ref": "#/$defs/a", "$defs": { "a": { "$ref": "#/$defs/b" }, "b": { "$ref": "#/$defs/a" } } });
+    for (schema, named) in [
+        (json!({ "uniqueItems": true }), "\"uniqueItems\""),
+        (within(json!({ "type": "array", "uniqueItems": true })), "\"uniqueItems\" at #/properties/n"),
+        (json!({ "propertyNames": { "pattern": "^a" } }), "\"propertyNames\""),
+        (json!({ "propertyNames": { "type": "integer" } }), "\"propertyNames\""),
+        (json!({ "not": {}, "if": {}, "then": false }), "\"if\", \"not\", \"then\""),
+        (
+            json!({ "type": "object", "properties": { "mark": { "type": "integer" } }, "required": ["mark"],
+                "additionalProperties": false, "patternProperties": { "^mark$": { "type": "integer" } } }),
+            "\"patternProperties\" \"^mark$\"",
+        ),
+        (
+            within(json!({ "anyOf": [{ "type": "number" }, { "type": "string", "pattern": "^(?!-$)-?[0-9]*$" }] })),
+            "\"pattern\" \"^(?!-$)-?[0-9]*$\" (look-around, including look-ahead and look-behind, is not supported) at #/properties/n/anyOf/1",
+        ),
+        (
+            json!({ "items": { "$ref": "#/$defs/mail" }, "$defs": { "mail": { "type": "string", "pattern": "(?<!a)b" } } }),
+            "\"pattern\" \"(?<!a)b\" (look-around, including look-ahead and look-behind, is not supported) at #/$defs/mail",
+        ),
+        (
+            json!({ "patternProperties": { "(?=a)": {} } }),
+            "\"patternProperties\" (look-around, including look-ahead and look-behind, is not supported)",
+        ),
+        (circle, "\"$ref\" \"#/$defs/"),
+        (json!({ "$ref": "#/$defs/none" }), "\"$ref\""),
+        (json!({ "$ref": "https://example.com/schema" }), "\"$ref\""),
+        (
+            within(json!({ "type": "integer", "minimum": i64::MIN })),
+            "\"minimum\" -9223372036854775808 at #/properties/n",
+        ),
+        (json!({ "oneOf": [{ "type": "integer" }, { "type": "number" }] }), "\"oneOf\" of schemas that do not exclude"),
+        // A float would have other digits.
+        (json!({ "const": 9_007_199_254_740_993_u64 }), "\"const\" 9007199254740993"),
+        (within(json!({ "enum": [1, [u64::MAX]] })), "\"enum\" 18446744073709551615 at #/properties/n"),
+        (json!({ "maximum": i64::MAX }), "\"maximum\" 9223372036854775807"),
+    ] {
+        let form = ResponseFormat::json_schema(schema.clone());
+        let Err(Error::BadOption { value, .. }) = grammars.compile(&form).map(drop) else { panic!("{schema}: taken") };
+        assert!(value.starts_with(&format!("JSON Schema's {named}")), "{schema}: {value}");
+    }
+}
+
+#[test]
+fn references_may_have_escapes() {
+    let tokenizer = tokenizer();
+    let grammars = grammars(&tokenizer);
+    for reference in ["#/$defs/a~1b", "#/$defs/c%25d", "#/%24defs/%C3%BC", "#/$defs/t~0", "#/properties/x~1y"] {
+        let format = ResponseFormat::json_schema(json!({
+            "type": "object",
+            "properties": { "v": { "$ref": reference }, "x/y": { "const": 1 } },
+            "required": ["v"],
+            "additionalProperties": false,
+            "$defs": { "a/b": { "const": 1 }, "c%d": { "const": 1 }, "\u{fc}": { "const": 1 }, "t~": { "const": 1 } },
+        }));
+        for (value, passes) in [(1, true), (2, false)] {
+            let text = format!("{{\"v\": {value}}}");
+            assert_eq!(lets_through(&grammars, &tokenizer, &format, &text).unwrap(), passes, "{reference}: {text}");
+        }
+    }
+    // A list of itself, by a name with a slash.
+    let tree =
+        json!({ "$ref": "#/$defs/a~1b", "$defs": { "a/b": { "type": "array", "items": { "$ref": "#/$defs/a~1b" } } } });
+    let format = ResponseFormat::json_schema(tree);
+    for (text, passes) in [("[[], [[]]]", true), ("[1]", false)] {
+        assert_eq!(lets_through(&grammars, &tokenizer, &format, text).unwrap(), passes, "{text}");
+    }
 }
 
 /// Random, but the same each time.

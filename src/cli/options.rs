@@ -4,6 +4,7 @@ use super::count;
 use crate::constraint::ResponseFormat;
 use crate::error::Result;
 use crate::options::{DoSample, GenerateOptions};
+use crate::text::json;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
@@ -199,8 +200,8 @@ fn ids(text: &str) -> Result<Ids, String> {
 struct Form(ResponseFormat);
 
 fn schema(path: &str) -> Result<Form, String> {
-    let text = std::fs::read(path).map_err(|error| error.to_string())?;
-    let schema = serde_json::from_slice(&text).map_err(|error| format!("a JSON schema is wanted: {error}"))?;
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let schema = json::parse(&text).map_err(|error| format!("a JSON schema is wanted: {error}"))?;
     Ok(Form(ResponseFormat::json_schema(schema)))
 }
 
@@ -214,13 +215,13 @@ fn grammar(path: &str) -> Result<Form, String> {
 struct Objects(Vec<Map<String, Value>>);
 
 fn objects(path: &str) -> Result<Objects, String> {
-    let text = std::fs::read(path).map_err(|error| error.to_string())?;
-    let list = serde_json::from_slice(&text).map_err(|error| format!("a JSON list of objects is wanted: {error}"))?;
-    Ok(Objects(list))
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let list = json::parse(&text).and_then(serde_json::from_value);
+    list.map(Objects).map_err(|error| format!("a JSON list of objects is wanted: {error}"))
 }
 
 fn object(text: &str) -> Result<Map<String, Value>, String> {
-    serde_json::from_str(text).map_err(|error| format!("a JSON object is wanted: {error}"))
+    json::parse(text).and_then(serde_json::from_value).map_err(|error| format!("a JSON object is wanted: {error}"))
 }
 
 fn bias(text: &str) -> Result<(u32, f32), String> {

@@ -40,6 +40,6 @@ pub(crate) fn parse(text: &str) -> serde_json::Result<Value> {
 }
 
 /// The digits of an integer beyond 64 bits, if the string stands for one.
-pub(super) fn integer(text: &str) -> Option<&str> {
+pub(crate) fn integer(text: &str) -> Option<&str> {
     text.strip_prefix(DIGITS)
 }
