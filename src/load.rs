@@ -44,7 +44,8 @@ impl<S: Source + 'static> ModelFiles<S> {
         let place = source.name();
         let checkpoint = checkpoint::open(source, options.file.as_deref()).await?;
         let mut spec = checkpoint.spec().clone();
-        let warnings = drop_unknown_tokens(&mut spec);
+        let mut warnings = checkpoint.warnings().to_vec();
+        warnings.extend(drop_unknown_tokens(&mut spec));
         let most = spec.max_position_embeddings;
         let max_context = options.context.max_context.unwrap_or(most.min(DEFAULT_CONTEXT));
         if max_context > most {

@@ -4,11 +4,11 @@
 mod common;
 use common::tokenizers::{Random, byte_fallback, file};
 use common::{Golden, goldens, path, run};
-use foretoken::KvDtype;
 use foretoken::internals::checkpoint;
 use foretoken::internals::reference::Model;
-use foretoken::internals::text::Tokenizer;
+use foretoken::internals::text::{Chat, Tokenizer};
 use foretoken::internals::weights::{Dtype, Folder};
+use foretoken::{KvDtype, Message};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,7 +27,9 @@ impl Scratch {
             std::fs::copy(&from, scratch.join(from.file_name().unwrap())).unwrap();
         }
         for (name, bytes) in files {
-            std::fs::write(scratch.join(name), bytes).unwrap();
+            let path = scratch.join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, bytes).unwrap();
         }
         Self(scratch)
     }
@@ -171,6 +173,44 @@ fn tokenizer_and_template_are_the_same() {
         }
         let [ours, theirs] = [&checkpoint, &own].map(|checkpoint| run(checkpoint.template()).unwrap().is_some());
         assert_eq!(ours, theirs, "{name}");
+    }
+}
+
+/// Of a folder as transformers writes it now, and as it wrote it before; the older file of processors has only one.
+#[test]
+fn chat_templates_keep_their_names() {
+    let folder = path("models/tales/draft");
+    let mut config: Value = serde_json::from_slice(&file("models/tales/draft/tokenizer_config.json")).unwrap();
+    let template =
+        |name: &str| format!("{name}{{{{ messages[0].content }}}}{{% if tools or documents %}}!{{% endif %}}");
+    let pair = |name: &str| json!({ "name": name, "template": template(name) });
+    config["chat_template"] = json!([pair("default"), pair("tool_use"), pair("rag")]);
+    let list = config.to_string().into_bytes();
+    config.as_object_mut().unwrap().remove("chat_template");
+    let none = config.to_string().into_bytes();
+    let old = json!({ "chat_template": template("default") }).to_string().into_bytes();
+    let jinja = |name: &str| (format!("additional_chat_templates/{name}.jinja"), template(name).into_bytes());
+    let [tools, rag] = [jinja("tool_use"), jinja("rag")];
+    let default = ("chat_template.jinja", template("default").into_bytes());
+    let all = ["default", "tool_use", "rag"];
+    for (name, files, wanted) in [
+        ("list", vec![("tokenizer_config.json", list)], all),
+        ("files", vec![("tokenizer_config.json", none.clone()), default, (&tools.0, tools.1), (&rag.0, rag.1)], all),
+        ("old", vec![("tokenizer_config.json", none), ("chat_template.json", old)], ["default"; 3]),
+    ] {
+        let scratch = Scratch::new(name, &folder, &files);
+        let own = run(checkpoint::open(Folder::open(&scratch.0).unwrap(), None)).unwrap();
+        scratch.convert("F16").unwrap();
+        let made = run(checkpoint::open(Folder::open(scratch.file()).unwrap(), None)).unwrap();
+        for checkpoint in [own, made] {
+            let template = run(checkpoint.template()).unwrap().unwrap();
+            let messages = [Message::new("user", "hi")];
+            let entries = [json!({ "title": "a" }).as_object().unwrap().clone()];
+            let chats = [(&[][..], &[][..]), (&entries, &[]), (&[], &entries)];
+            let rendered = chats
+                .map(|(tools, documents)| template.render(&Chat { tools, documents, ..Chat::new(&messages) }).unwrap());
+            assert_eq!(rendered, [0, 1, 2].map(|at| format!("{}hi{}", wanted[at], ["", "!", "!"][at])), "{name}");
+        }
     }
 }
 

@@ -3,8 +3,8 @@
 #[path = "common/gguf.rs"]
 mod file;
 
-use file::{ARRAY, BOOL, F32, File, TEXT, U8, U16, U32, U64, array, text, texts};
-use foretoken::internals::checkpoint;
+use file::{ARRAY, BOOL, F32, File, I32, TEXT, U8, U16, U32, U64, array, text, texts};
+use foretoken::internals::checkpoint::{self, Checkpoint};
 use foretoken::internals::model::{ModelSpec, Residual, RopeScaling};
 use foretoken::internals::text::Vocabulary;
 use foretoken::internals::weights::{Dtype, Memory, Metadata, Source, Weights};
@@ -388,6 +388,15 @@ fn a_key_that_is_wrong_is_named_as_in_the_file() {
 
 /// What a file says of a model: whole numbers, which become the keys of its architecture, and tensors without data.
 fn spec(architecture: &str, numbers: &[(&str, u32)], tensors: &[&str], more: impl Fn(File) -> File) -> ModelSpec {
+    described(architecture, numbers, tensors, more).spec().clone()
+}
+
+fn described(
+    architecture: &str,
+    numbers: &[(&str, u32)],
+    tensors: &[&str],
+    more: impl Fn(File) -> File,
+) -> Box<dyn Checkpoint<Memory>> {
     let sizes =
         [("context_length", 512), ("block_count", 12), ("feed_forward_length", 96), ("attention.head_count", 4)];
     let mut file = File::new().key("general.architecture", TEXT, text(architecture));
@@ -398,7 +407,23 @@ fn spec(architecture: &str, numbers: &[(&str, u32)], tensors: &[&str], more: imp
     file = more(file.tensor("token_embd.weight", &[32, 50], 0, &[0; 6400]));
     file = tensors.iter().fold(file, |file, name| file.tensor(name, &[1], 0, &[0; 4]));
     let opened = block_on(checkpoint::open(memory(&[(FILE, &file.bytes())]), None));
-    opened.unwrap_or_else(|error| panic!("{architecture}: {error}")).spec().clone()
+    opened.unwrap_or_else(|error| panic!("{architecture}: {error}"))
+}
+
+/// Converters wrote -1 for ids that a model does not have.
+#[test]
+fn ids_that_are_not_needed_and_not_there_are_passed_over_with_a_warning() {
+    let warnings = |key: &'static str, kind: u32, id: &[u8]| {
+        let more = |file: File| file.key(&format!("tokenizer.ggml.{key}_token_id"), kind, id);
+        described("llama", &[("embedding_length", 32)], &[], more).warnings().to_vec()
+    };
+    for key in ["padding", "unknown"] {
+        for (kind, id, shown) in [(U32, u32::MAX, "4294967295"), (I32, u32::MAX, "-1"), (U32, 50, "50")] {
+            let [warning] = &warnings(key, kind, &id.to_le_bytes())[..] else { panic!("{key} {shown}") };
+            assert_eq!(*warning, format!("tokenizer.ggml.{key}_token_id {shown} is ignored: the model has 50 tokens"));
+        }
+        assert!(warnings(key, U32, &49_u32.to_le_bytes()).is_empty());
+    }
 }
 
 #[test]

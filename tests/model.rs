@@ -1,10 +1,14 @@
 //! Whole models against Hugging Face transformers: logits of every prompt position, greedy ids; and what a `config.json` means.
 
 mod common;
+use common::altered::with_head;
 use common::{Golden, capacity, difference, engine, goldens, gpu, path, plain, run};
-use foretoken::Error;
+use foretoken::internals::checkpoint;
 use foretoken::internals::model::{ModelSpec, RopeScaling, RopeSpec, parse_config};
+use foretoken::internals::reference::Model;
 use foretoken::internals::target::Target;
+use foretoken::internals::weights::Memory;
+use foretoken::{Error, KvDtype};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -185,6 +189,32 @@ fn every_key_that_a_config_class_knows_is_read_or_refused() {
             }
         }
     }
+}
+
+/// As transformers: the config must be wrong.
+#[test]
+fn a_head_that_differs_from_the_embedding_is_used_although_the_config_says_otherwise() {
+    let prompt = [261, 420, 7, 300];
+    let logits = |source: Memory| {
+        let checkpoint = run(checkpoint::open(source, None)).unwrap();
+        let spec = checkpoint.spec();
+        let model = run(Model::load(spec.clone(), checkpoint.weights())).unwrap();
+        let (warnings, is_tied) = (checkpoint.warnings().to_vec(), spec.tie_word_embeddings);
+        (model.logits(&prompt, KvDtype::F32), warnings, is_tied, spec.vocab_size)
+    };
+    let folder = path("models/tales/draft");
+    let (equal, warnings, is_tied, vocab) = logits(with_head(&folder, |row| row));
+    assert_eq!((warnings, is_tied), (Vec::<String>::new(), true));
+    let swapped = |row| match row {
+        261 => 420,
+        420 => 261,
+        row => row,
+    };
+    let (mut other, warnings, is_tied, _) = logits(with_head(&folder, swapped));
+    assert!(!is_tied && warnings.len() == 1 && warnings[0].contains("lm_head.weight"), "{warnings:?}");
+    assert_ne!(other, equal);
+    other.chunks_exact_mut(vocab).for_each(|row| row.swap(261, 420));
+    assert_eq!(other, equal);
 }
 
 /// Where transformers fails, fills in what no model has, or computes what we do not.

@@ -2,10 +2,11 @@
 
 use super::{Checkpoint, Headers, Reading, Texts};
 use crate::error::{Error, Result};
-use crate::model::{parse_config, parse_tokens};
+use crate::model::{ModelSpec, parse_config, parse_tokens};
 use crate::options::SamplingOptions;
-use crate::text::{ChatTemplate, Tokenizer};
-use crate::weights::{Quantization, Source, Weights, read_small};
+use crate::text::{ChatTemplate, NAMED, Tokenizer, named_file};
+use crate::weights::{Quantization, Source, Weights, read_small, widen};
+use serde::Deserialize;
 
 /// Largest accepted `config.json` and other small files, in bytes.
 const SMALL_FILE: u64 = 1 << 20;
@@ -13,6 +14,9 @@ const SMALL_FILE: u64 = 1 << 20;
 const TOKENIZER_CONFIG: u64 = 8 << 20;
 /// Largest accepted `tokenizer.json`, in bytes.
 const TOKENIZER_FILE: u64 = 64 << 20;
+
+/// Bytes of a matrix that are compared at a time.
+const PORTION: u64 = 4 << 20;
 
 pub(super) struct Folder<S> {
     headers: Headers<S>,
@@ -22,14 +26,44 @@ impl<S: Source> Folder<S> {
     pub async fn open(source: S) -> Result<Self> {
         let config = required(&source, "config.json", SMALL_FILE).await?;
         let generation_config = read_small(&source, "generation_config.json", SMALL_FILE).await?;
-        let spec = parse_config(&config, generation_config.as_deref())?;
+        let mut spec = parse_config(&config, generation_config.as_deref())?;
         let sampling = generation_config.as_deref().map(SamplingOptions::recommended).transpose()?.unwrap_or_default();
         let mut weights = Weights::open(source).await?;
         if let Some(quantization) = Quantization::parse(&config)? {
             weights.join(&quantization)?;
         }
-        Ok(Self { headers: Headers { spec, sampling, weights } })
+        let warnings = untie(&mut spec, &weights).await?.into_iter().collect();
+        Ok(Self { headers: Headers { spec, sampling, weights, warnings } })
     }
+}
+
+/// Takes the LM head that a checkpoint holds where the config says that the embedding table is the head, and they differ: as in
+/// transformers, the config must be wrong. The warning says so.
+async fn untie<S: Source>(spec: &mut ModelSpec, weights: &Weights<S>) -> Result<Option<String>> {
+    let [embedding, head] = [spec.names().embedding, spec.names().head].map(|name| format!("{name}.weight"));
+    if !spec.tie_word_embeddings || !weights.contains(&head) || are_equal(weights, &embedding, &head).await? {
+        return Ok(None);
+    }
+    spec.tie_word_embeddings = false;
+    Ok(Some(format!("tie_word_embeddings is ignored: {head} is there and differs from {embedding}")))
+}
+
+/// Whether two matrices hold the same weights; both are read as far as they do.
+async fn are_equal<S: Source>(weights: &Weights<S>, one: &str, other: &str) -> Result<bool> {
+    let (Some(first), Some(second)) = (weights.get(one), weights.get(other)) else { return Ok(false) };
+    if first.shape != second.shape {
+        return Ok(false);
+    }
+    let portion = PORTION / first.row_bytes().max(1) + 1;
+    let mut rows = 0..0;
+    while rows.end < first.rows() {
+        rows = rows.end..first.rows().min(rows.end + portion);
+        let values = widen(first.dtype, &weights.read_rows(one, rows.clone()).await?);
+        if values != widen(second.dtype, &weights.read_rows(other, rows.clone()).await?) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 impl<S: Source + 'static> Checkpoint<S> for Folder<S> {
@@ -71,15 +105,29 @@ async fn template(source: &impl Source) -> Result<Option<ChatTemplate>> {
     let config = read_small(source, "tokenizer_config.json", TOKENIZER_CONFIG).await?;
     let jinja = read_small(source, "chat_template.jinja", SMALL_FILE).await?;
     let mut template = ChatTemplate::from_files(config.as_deref(), jinja.as_deref())?;
-    if let (Some(template), Some(_)) = (&mut template, jinja) {
-        for name in ["tool_use", "rag"] {
-            let file = format!("additional_chat_templates/{name}.jinja");
-            if let Some(source) = read_small(source, &file, SMALL_FILE).await? {
-                template.add(name, &source)?;
+    match &mut template {
+        Some(template) if jinja.is_some() => {
+            for name in NAMED {
+                if let Some(source) = read_small(source, &named_file(name), SMALL_FILE).await? {
+                    template.add(name, &source)?;
+                }
             }
+        }
+        Some(_) => {}
+        None => {
+            let Some(old) = read_small(source, "chat_template.json", SMALL_FILE).await? else { return Ok(None) };
+            let bad = |error| Error::BadTemplate { reason: format!("chat_template.json: {error}") };
+            let old: OldTemplate = serde_json::from_slice(&old).map_err(bad)?;
+            template = ChatTemplate::from_files(config.as_deref(), Some(old.chat_template.as_bytes()))?;
         }
     }
     Ok(template)
+}
+
+/// The only key of `chat_template.json`, which the processors of transformers wrote before there was `chat_template.jinja`.
+#[derive(Deserialize)]
+struct OldTemplate {
+    chat_template: String,
 }
 
 async fn required<S: Source>(source: &S, file: &str, limit: u64) -> Result<Vec<u8>> {

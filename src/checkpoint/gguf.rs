@@ -5,7 +5,7 @@ use super::{Checkpoint, Headers, Reading};
 use crate::error::{Error, Result};
 use crate::model::ModelSpec;
 use crate::options::SamplingOptions;
-use crate::text::{ChatTemplate, Tokenizer, Vocabulary};
+use crate::text::{ChatTemplate, NAMED, Tokenizer, Vocabulary};
 use crate::weights::{Metadata, Source, Weights};
 use serde_json::{Map, Value};
 
@@ -24,7 +24,8 @@ impl<S: Source> Gguf<S> {
         let (weights, metadata) = Weights::open_gguf(source, file).await?;
         let mut spec = words::spec(file, &metadata, &weights).await?;
         add_ends(&mut spec, &metadata);
-        let headers = Headers { spec, sampling: SamplingOptions::default(), weights };
+        let warnings = idle_ids(&metadata, spec.vocab_size);
+        let headers = Headers { spec, sampling: SamplingOptions::default(), weights, warnings };
         Ok(Self { file: file.to_owned(), metadata, headers })
     }
 
@@ -82,10 +83,10 @@ impl<S: Source> Gguf<S> {
         .tokenizer(&self.file)
     }
 
-    /// As if the file were a `tokenizer_config.json`.
+    /// The special tokens are given as a `tokenizer_config.json` names them.
     fn read_template(&self) -> Result<Option<ChatTemplate>> {
         let Some(template) = self.metadata.get("tokenizer.chat_template") else { return Ok(None) };
-        let mut config = Map::from_iter([("chat_template".to_owned(), template)]);
+        let mut config = Map::new();
         if let Some(tokens) = self.metadata.texts("tokenizer.ggml.tokens") {
             let tokens: Vec<_> = tokens.collect();
             for (name, word) in [("bos", "bos"), ("eos", "eos"), ("unknown", "unk"), ("padding", "pad")] {
@@ -95,8 +96,26 @@ impl<S: Source> Gguf<S> {
                 }
             }
         }
-        ChatTemplate::from_files(Some(Value::from(config).to_string().as_bytes()), None)
+        let config = Value::from(config).to_string();
+        let template = template.as_str().map(str::as_bytes);
+        let mut template = ChatTemplate::from_files(Some(config.as_bytes()), template)?;
+        if let Some(template) = &mut template {
+            for name in NAMED {
+                if let Some(source) = text(&self.metadata, &format!("tokenizer.chat_template.{name}")) {
+                    template.add(name, source.as_bytes())?;
+                }
+            }
+        }
+        Ok(template)
     }
+}
+
+/// Ids of tokens that are not needed and that the model does not have: converters wrote -1, or 4294967295, for those.
+fn idle_ids(metadata: &Metadata, vocab: usize) -> Vec<String> {
+    let keys = ["padding", "unknown"].map(|name| format!("tokenizer.ggml.{name}_token_id"));
+    let named = keys.into_iter().filter_map(|key| Some((metadata.get(&key)?, key)));
+    let idle = named.filter(|(id, _)| id.as_u64().is_none_or(|id| id >= vocab as u64));
+    idle.map(|(id, key)| format!("{key} {id} is ignored: the model has {vocab} tokens")).collect()
 }
 
 /// The tokens that end an answer, besides the one that ends a text.

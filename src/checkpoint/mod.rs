@@ -19,6 +19,8 @@ pub struct Headers<S> {
     spec: ModelSpec,
     sampling: SamplingOptions,
     weights: Weights<S>,
+    /// What in the files is ignored, and why.
+    warnings: Vec<String>,
 }
 
 /// A model's files, of which only the headers were read.
@@ -34,6 +36,11 @@ pub trait Checkpoint<S: 'static> {
     /// How it recommends to choose tokens.
     fn sampling(&self) -> &SamplingOptions {
         &self.headers().sampling
+    }
+
+    /// What in the files is ignored, and why.
+    fn warnings(&self) -> &[String] {
+        &self.headers().warnings
     }
 
     /// Its tensors.

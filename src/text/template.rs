@@ -53,7 +53,15 @@ const MAX_STEPS: u64 = 1_000_000;
 const MAX_DEPTH: usize = 64;
 
 /// The template that there always is.
-const DEFAULT: &str = "default";
+pub(crate) const DEFAULT: &str = "default";
+/// Templates that take the place of the default one: in chats with tools, in others with documents.
+pub(crate) const NAMED: [&str; 2] = ["tool_use", "rag"];
+
+/// The file of a named template beside `chat_template.jinja`.
+pub(crate) fn named_file(name: &str) -> String {
+    format!("additional_chat_templates/{name}.jinja")
+}
+
 /// A model's chat templates: mostly one, sometimes others for tools and documents.
 ///
 /// A template sees what transformers gives it: `messages`, `add_generation_prompt`, `tools` and `documents` (none where there
@@ -153,8 +161,10 @@ impl ChatTemplate {
 
     /// The name of the template that such a chat is for, and its source.
     fn choose(&self, chat: &Chat) -> (&str, &str) {
-        let wanted = [("tool_use", chat.tools), ("rag", chat.documents)];
-        let named = wanted.into_iter().find(|(name, list)| !list.is_empty() && self.sources.contains_key(*name));
+        let named = NAMED
+            .into_iter()
+            .zip([chat.tools, chat.documents])
+            .find(|(name, list)| !list.is_empty() && self.sources.contains_key(*name));
         let name = named.map_or(DEFAULT, |(name, _)| name);
         (name, self.sources.get(name).map_or("", String::as_str))
     }

@@ -3,6 +3,7 @@
 pub const U8: u32 = 0;
 pub const U16: u32 = 2;
 pub const U32: u32 = 4;
+pub const I32: u32 = 5;
 pub const F32: u32 = 6;
 pub const BOOL: u32 = 7;
 pub const TEXT: u32 = 8;

@@ -3,7 +3,7 @@
 use super::header::Header;
 use crate::error::{Error, Result};
 use crate::load::ModelFiles;
-use crate::text::{Tokenizer, Vocabulary};
+use crate::text::{DEFAULT, NAMED, Tokenizer, Vocabulary, named_file};
 use crate::weights::{Folder, Source, read_small};
 use serde_json::Value;
 use std::collections::{BTreeSet, HashMap};
@@ -122,9 +122,9 @@ pub(super) async fn put(files: &ModelFiles<Folder>, header: &mut Header) -> Resu
             header.count(&format!("tokenizer.ggml.{name}_token_id"), id as usize);
         }
     }
-    let jinja = read_small(source, "chat_template.jinja", MOST).await?;
-    if let Some(template) = jinja.and_then(|bytes| String::from_utf8(bytes).ok()).or_else(|| template(&config)) {
-        header.text("tokenizer.chat_template", &template);
+    for (name, template) in templates(source, &config).await? {
+        let key = if name == DEFAULT { String::new() } else { format!(".{name}") };
+        header.text(&format!("tokenizer.chat_template{key}"), &template);
     }
     Ok(())
 }
@@ -181,11 +181,28 @@ fn scores(tokens: &[String], merges: &[(String, String)]) -> Vec<f32> {
     tokens.iter().map(score).collect()
 }
 
-/// The template that is meant where none is named.
-fn template(config: &Value) -> Option<String> {
-    let template = match &config["chat_template"] {
-        Value::Array(named) => &named.iter().find(|one| one["name"] == "default")?["template"],
-        template => template,
+/// The chat templates, as pairs of a name and a source.
+async fn templates(source: &impl Source, config: &Value) -> Result<Vec<(String, String)>> {
+    let read = async |file: &str| {
+        let bytes = read_small(source, file, MOST).await?;
+        Ok::<_, Error>(bytes.and_then(|bytes| String::from_utf8(bytes).ok()))
     };
-    template.as_str().map(str::to_owned)
+    if let Some(template) = read("chat_template.jinja").await? {
+        let mut all = vec![(DEFAULT.to_owned(), template)];
+        for name in NAMED {
+            all.extend(read(&named_file(name)).await?.map(|template| (name.to_owned(), template)));
+        }
+        return Ok(all);
+    }
+    let old = read("chat_template.json").await?.and_then(|text| serde_json::from_str::<Value>(&text).ok());
+    let template = match (&config["chat_template"], &old) {
+        (Value::Null, Some(old)) => &old["chat_template"],
+        (template, _) => template,
+    };
+    let named = |one: &Value| Some((one["name"].as_str()?.to_owned(), one["template"].as_str()?.to_owned()));
+    Ok(match template {
+        Value::String(template) => vec![(DEFAULT.to_owned(), template.clone())],
+        Value::Array(list) => list.iter().filter_map(named).collect(),
+        _ => Vec::new(),
+    })
 }
