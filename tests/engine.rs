@@ -4,7 +4,7 @@ mod common;
 use common::{path, run};
 use foretoken::{
     DeviceChoice, Embedding, Engine, Error, FinishReason, GenerateOptions, LoadOptions, Message, Pooling, Prompt,
-    WeightsRule,
+    ResponseFormat, WeightsRule,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -46,6 +46,27 @@ fn tokens_come_blocking_and_awaited_on_any_thread() {
     let ids = engine.tokenize("Once upon a time", GenerateOptions::new()).wait().unwrap();
     assert_eq!(run(engine.detokenize(ids.clone(), true)).unwrap(), "Once upon a time");
     assert_eq!(engine.generate(ids, few(24)).wait().unwrap().text, whole.text);
+}
+
+/// Special tokens are not in the text, but may stop it.
+#[test]
+fn a_special_token_may_be_a_stop_text() {
+    let engine = engine();
+    let start = engine.tokenize("<|im_start|>", GenerateOptions::new()).wait().unwrap();
+    assert_eq!(start.len(), 1);
+    // It comes wherever it may: after one token, and with drafts.
+    let biased = |most| few(most).logit_bias([(start[0], 100.0)]).min_new_tokens(3);
+    let whole = engine.generate("Once upon a time", biased(6)).wait().unwrap();
+    assert_eq!((whole.token_ids.as_slice(), whole.text.as_str()), (&[start[0]; 6][..], ""));
+    for skips in [true, false] {
+        let stopping = biased(6).stop(["<|im_start|>", "other"].map(String::from)).skip_special_tokens(skips);
+        let stopped = engine.generate("Once upon a time", stopping).wait().unwrap();
+        assert_eq!((stopped.token_ids.as_slice(), stopped.text.as_str()), (&start[..], ""));
+        assert_eq!(stopped.finish_reason, FinishReason::Stop);
+    }
+    let form = few(20).response_format(ResponseFormat::grammar(&format!("start: \"a man\" <[{}]> \" and\"", start[0])));
+    let stopped = engine.generate("Once upon a time there was", form.stop(["<|im_start|>".into()])).wait().unwrap();
+    assert_eq!((stopped.text.as_str(), stopped.finish_reason), ("a man", FinishReason::Stop));
 }
 
 #[test]
@@ -111,7 +132,7 @@ fn an_empty_list_is_no_prompt() {
     let words = engine.generate("Once", more).wait().unwrap_err().to_string();
     assert_eq!(
         words,
-        "continue_final_message: a value is not allowed; allowed: none, unless the prompt is a list of messages"
+        "continue_final_message: true is not allowed; allowed: none, unless the prompt is a list of messages"
     );
 }
 

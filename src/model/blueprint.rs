@@ -78,7 +78,8 @@ pub struct Memory {
     pub weights: u64,
     /// The KV cache.
     pub kv: u64,
-    /// Activations, logits, tables; on a GPU also the lists of the sampler.
+    /// Activations, logits, tables; on a GPU also the lists of the sampler, but not those for log-probabilities, which are made when a
+    /// text first asks for them.
     pub scratch: u64,
     /// What a step of one token reads of the weights: all but an embedding table that is not the LM head too.
     pub read_per_token: u64,

@@ -61,6 +61,8 @@ pub(crate) struct Emitter<'a> {
     on_progress: &'a mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
     stream: TextStream,
     stops: StopStrings,
+    /// Special tokens that are stop strings: their text is not in the stream where it skips special tokens.
+    stop_ids: Vec<u32>,
     max_new_tokens: usize,
     min_new_tokens: usize,
     text: String,
@@ -87,6 +89,7 @@ impl<'a> Emitter<'a> {
             on_progress,
             stream: TextStream::new(prompt).skipping_special(options.skip_special_tokens),
             stops: StopStrings::new(options.stop.clone()),
+            stop_ids: options.stop.iter().filter_map(|stop| tokenizer.special_id(stop)).collect(),
             max_new_tokens: options.max_new_tokens,
             min_new_tokens: options.min_new_tokens,
             text: String::new(),
@@ -149,12 +152,14 @@ impl Sink for Emitter<'_> {
     fn push(&mut self, id: u32, origin: Origin, last: bool) -> Result<ControlFlow<()>> {
         self.token_ids.push(id);
         let mut fresh = String::new();
+        let is_stop = self.stop_ids.contains(&id);
         if self.ends.contains(&id) {
             self.ended_by = Some(FinishReason::Stop);
-        } else {
+        } else if !is_stop {
             fresh = self.stream.push(self.tokenizer, id)?;
         }
-        let (text, stopped) = self.settle(fresh, last)?;
+        let (text, stopped) = self.settle(fresh, last || is_stop)?;
+        let stopped = stopped || is_stop;
         // Whatever ends a round is the target's own token: it decided that the text ends here.
         let origin = if stopped { Origin::Target } else { origin };
         let logprobs = self.told.take().map(|told| TokenLogprob::new(self.tokenizer, id, &told));
