@@ -9,7 +9,8 @@ use foretoken::internals::target::{Draft, Target};
 use foretoken::internals::text::{Tokenizer, Translator};
 use foretoken::internals::weights::Folder;
 use foretoken::{
-    Acceptance, GenerateOptions, Generation, LoadOptions, Origin, Prompt, Schedule, Speculation, Stats, WeightDtype,
+    Acceptance, DeviceChoice, DrafterChoice, Engine, GenerateOptions, Generation, LoadOptions, Origin, Prompt,
+    ResponseFormat, Schedule, Speculation, Stats, WeightDtype,
 };
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -103,6 +104,29 @@ fn a_draft_model_on_the_cpu_reads_nothing_again_after_part_of_a_character() {
 }
 
 /// Where only the ids are others, translation costs no acceptance: the rounds are those of the shared tokenizer.
+/// The texts that used to end the CPU's engine, and one that was slow: they are often inside a character.
+#[test]
+fn characters_of_several_tokens_are_those_of_the_plain_text_on_every_device() {
+    let foreign = Foreign::new("characters", ALL);
+    let target = path("models/tales/target").display().to_string();
+    let options = |most| GenerateOptions::new().max_new_tokens(most);
+    for device in [DeviceChoice::Cpu, DeviceChoice::Webgpu] {
+        let load = LoadOptions::new().device(device).max_context(256);
+        let draft = foreign.folder().display().to_string();
+        let engine = Engine::builder(&target).assistant_model(draft).options(load).load().unwrap();
+        let write = |options: GenerateOptions| engine.generate("He said: ", options).wait().unwrap();
+        let form = options(60).response_format(ResponseFormat::regex("[日本語あいう]{12}"));
+        let biased = options(40).logit_bias([(130, 100.0)]);
+        for options in [form, biased] {
+            let plain = write(options.clone().speculation(Speculation::Off));
+            let drafted =
+                write(options.drafter(DrafterChoice::DraftModel).num_assistant_tokens_schedule(Schedule::Constant));
+            assert_eq!(drafted.token_ids, plain.token_ids, "{device:?}");
+            assert!(drafted.stats.num_draft_tokens > 0, "{device:?}");
+        }
+    }
+}
+
 #[test]
 fn other_ids_alone_give_the_same_rounds() {
     let foreign = Foreign::new("ids", ALL);

@@ -154,14 +154,8 @@ impl Engine {
             return Ok(text);
         }
         let read = (read, usize::MAX);
-        let (mut drafted, _) = continue_text(model, text.clone(), read, count, &Sampling::default(), None)?;
-        if drafted.is_empty() {
-            return Ok(drafted);
-        }
-        let draft = translation.by.for_target(&drafted)?;
-        drafted.pop();
-        translation.cached = [text, drafted].concat();
-        Ok(draft)
+        let (drafted, _) = continue_text(model, text.clone(), read, count, &Sampling::default(), None)?;
+        translation.take(text, drafted)
     }
 
     /// The target's ids behind the pending token and each draft token.

@@ -50,13 +50,9 @@ impl Engine {
         check_finite(DRAFT_MODEL, &drafted, head.len())?;
         let room = self.capacity().saturating_sub(self.cached.len() + 1);
         let Some(translation) = &mut self.translation else { return Ok(Translated::default()) };
-        let mut draft = translation.by.for_target(&drafted)?;
+        let mut draft = translation.take(text, drafted)?;
         // Its tokens may be longer than the target's: then more come back than were asked for.
         draft.truncate(room);
-        translation.cached = text;
-        // It has read all but its own last token.
-        drafted.pop();
-        translation.cached.extend_from_slice(&drafted);
         Ok(Translated { draft, waited })
     }
 }

@@ -3,7 +3,7 @@
 use super::server::{Server, refused};
 use crate::error::{Error, Result};
 use crate::sample::Sampling;
-use crate::target::{Draft, MAX_DRAFT, Queue, Target, Translate, Verified};
+use crate::target::{Draft, MAX_DRAFT, Queue, Target, Translate, Translation, Verified, missed};
 use web_time::Instant;
 
 /// A target on a server and, where there is one, its draft model on a device.
@@ -19,8 +19,8 @@ pub struct Engine<D> {
 /// A draft model.
 struct Drafting<D> {
     model: D,
-    /// Between its tokens and the target's, where they differ.
-    translate: Option<Box<dyn Translate>>,
+    /// Where it has another tokenizer.
+    translation: Option<Translation>,
     /// A draft ends behind a token that is less likely than this.
     confidence: f32,
 }
@@ -28,7 +28,7 @@ struct Drafting<D> {
 impl<D: Target> Engine<D> {
     /// The draft model chooses greedily.
     pub fn new(server: Server, draft: Option<D>) -> Self {
-        let drafting = draft.map(|model| Drafting { model, translate: None, confidence: 0.0 });
+        let drafting = draft.map(|model| Drafting { model, translation: None, confidence: 0.0 });
         Self { server, drafting, failed: None, waited: 0.0 }
     }
 
@@ -66,7 +66,7 @@ impl<D: Target> Engine<D> {
     /// From now on the draft model is one with another tokenizer.
     pub fn translate_by(&mut self, translate: Box<dyn Translate>) {
         if let Some(drafting) = &mut self.drafting {
-            drafting.translate = Some(translate);
+            drafting.translation = Some(Translation { by: translate, cached: Vec::new() });
         }
     }
 
@@ -80,9 +80,8 @@ impl<D: Target> Engine<D> {
 
     /// As many tokens of the draft model, in tokens of the target. One that fails drafts no more: it only guesses.
     async fn draft_tokens(&mut self, pending: u32, count: usize) -> Vec<u32> {
-        let text = [self.server.cached(), &[pending]].concat();
         let Some(drafting) = &mut self.drafting else { return Vec::new() };
-        match drafting.draft(&text, count).await {
+        match drafting.draft(self.server.cached(), pending, count).await {
             Ok(tokens) => tokens,
             Err(error) => {
                 self.failed = Some(format!("the text goes on without the draft model ({error})"));
@@ -94,41 +93,33 @@ impl<D: Target> Engine<D> {
 }
 
 impl<D: Target> Drafting<D> {
-    /// The text as the draft model has it.
-    fn translated(&mut self, text: &[u32]) -> Result<Vec<u32>> {
-        match &mut self.translate {
-            Some(translate) => translate.for_draft(text),
-            None => Ok(text.to_vec()),
-        }
-    }
-
-    /// What it missed of a text, but for as many tokens as one forward reads.
-    async fn catch_up(&mut self, text: &[u32]) -> Result<usize> {
-        let text = self.translated(text)?;
-        if text.len() > self.model.capacity() {
-            return Ok(0);
-        }
-        let head = &text[..text.len().saturating_sub(1)];
-        let read = self.model.cached_of(head);
-        let missed = head.len() - read;
-        let count = missed.saturating_sub(MAX_DRAFT).min(self.model.prefill_chunk());
+    /// Reads the next chunk of what it missed of the cached tokens, but for as many tokens as one forward reads.
+    async fn catch_up(&mut self, cached: &[u32], pending: u32) -> Result<usize> {
+        let Self { model, translation, .. } = self;
+        let limits = [model.prefill_chunk(), MAX_DRAFT, model.capacity()];
+        let (read, chunk) = missed(translation, (cached, model.cached_of(cached)), pending, limits)?;
+        let count = chunk.len();
         if count > 0 {
-            self.model.truncate(read);
-            Box::pin(self.model.prefill(&head[read..][..count])).await?;
+            model.truncate(read);
+            Box::pin(model.prefill(&chunk)).await?;
+            translation.iter_mut().for_each(|translation| translation.cached.extend(&chunk));
         }
         Ok(count)
     }
 
-    async fn draft(&mut self, text: &[u32], count: usize) -> Result<Vec<u32>> {
-        let mut own = self.translated(text)?;
-        let begin = own.len();
-        let Some(head) = begin.checked_sub(1) else { return Ok(Vec::new()) };
-        let read = self.model.cached_of(&own[..head]);
+    /// Drafts after the cached tokens and the pending one.
+    async fn draft(&mut self, cached: &[u32], pending: u32, count: usize) -> Result<Vec<u32>> {
+        let (text, read) = match &mut self.translation {
+            Some(translation) => translation.text(cached, pending)?,
+            None => ([cached, &[pending]].concat(), self.model.cached_of(cached)),
+        };
+        let Some(head) = text.len().checked_sub(1) else { return Ok(text) };
         self.model.truncate(read);
         // What it missed it reads with its first step; where that is too much, it has yet to catch up.
         if head - read > MAX_DRAFT {
             return Ok(Vec::new());
         }
+        let mut own = text.clone();
         for _ in 0..count {
             let fresh = self.model.cached().len();
             if own.len() > self.model.capacity() {
@@ -142,10 +133,10 @@ impl<D: Target> Drafting<D> {
                 break;
             }
         }
-        let drafted = own.split_off(begin);
-        match &self.translate {
-            Some(translate) if !drafted.is_empty() => translate.for_target(&drafted),
-            _ => Ok(drafted),
+        let drafted = own.split_off(text.len());
+        match &mut self.translation {
+            Some(translation) => translation.take(text, drafted),
+            None => Ok(drafted),
         }
     }
 }
@@ -157,7 +148,7 @@ impl<D: Target> Target for Engine<D> {
 
     fn draft_cached(&self) -> usize {
         match &self.drafting {
-            Some(Drafting { model, translate: None, .. }) => model.cached_of(self.cached()),
+            Some(Drafting { model, translation: None, .. }) => model.cached_of(self.cached()),
             _ => 0,
         }
     }
@@ -175,9 +166,8 @@ impl<D: Target> Target for Engine<D> {
     }
 
     async fn catch_up(&mut self, pending: u32) -> Result<usize> {
-        let text = [self.server.cached(), &[pending]].concat();
         match &mut self.drafting {
-            Some(drafting) => drafting.catch_up(&text).await,
+            Some(drafting) => drafting.catch_up(self.server.cached(), pending).await,
             None => Ok(0),
         }
     }

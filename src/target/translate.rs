@@ -36,6 +36,19 @@ impl Translation {
         self.cached.truncate(reused);
         Ok((text, reused))
     }
+
+    /// What the draft model wrote after the text that [`Translation::text`] gave, in tokens of the target. It has read all but its own
+    /// last token.
+    pub fn take(&mut self, text: Vec<u32>, mut drafted: Vec<u32>) -> Result<Vec<u32>> {
+        if drafted.is_empty() {
+            return Ok(drafted);
+        }
+        let draft = self.by.for_target(&drafted)?;
+        drafted.pop();
+        self.cached = text;
+        self.cached.extend(drafted);
+        Ok(draft)
+    }
 }
 
 /// The next chunk that a draft model reads of what it missed of the cached tokens, and from where: empty where it can read the rest in
