@@ -164,6 +164,8 @@ impl SamplingOptions {
             Some(value) => return Err(bad("do_sample", format!("{value} is neither true nor false"))),
         };
         let count = |key: &str| match number(key)? {
+            // As vLLM writes it: all tokens.
+            Some(-1.0) => Ok(Some(0)),
             Some(count) if count < 0.0 || count.fract() != 0.0 => {
                 Err(bad(key, format!("{count} is no whole number from 0 on")))
             }
@@ -283,6 +285,8 @@ mod tests {
             values(json!({ "do_sample": true, "min_p": 0.1 }), &model),
             json!({ "do_sample": true, "min_p": 0.1 })
         );
+        let all = defaults(json!({ "do_sample": true, "top_k": -1 })).unwrap();
+        assert_eq!(values(json!({ "do_sample": "model" }), &all), json!({ "do_sample": true }));
         // As in transformers, what draws is off unless the file says that it is on; a penalty is not part of drawing.
         let greedy = defaults(json!({ "temperature": 0, "repetition_penalty": 1.1 })).unwrap();
         assert_eq!(values(json!({ "do_sample": "model" }), &greedy), json!({ "repetition_penalty": 1.1 }));
@@ -315,7 +319,7 @@ mod tests {
 
     #[test]
     fn what_a_model_may_not_recommend_is_refused() {
-        for wrong in [json!({ "temperature": "hot" }), json!({ "top_k": -1 }), json!({ "do_sample": 1 })] {
+        for wrong in [json!({ "temperature": "hot" }), json!({ "top_k": -2 }), json!({ "do_sample": 1 })] {
             assert_eq!(defaults(wrong).unwrap_err().code(), "bad-config");
         }
         assert_eq!(SamplingOptions::recommended(b"{").unwrap_err().code(), "bad-config");
