@@ -4,7 +4,8 @@
 mod fake;
 
 use fake::{Answer, COMMIT, Fake, Misbehave, REPOSITORY, digest_of, honest, taciturn};
-use foretoken::internals::hub::{Hub, Settings};
+use foretoken::internals::checkpoint::choose;
+use foretoken::internals::hub::{Hub, HubId, Settings};
 use foretoken::{Error, Result};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -457,5 +458,82 @@ fn the_codes_are_those_of_the_browser() {
         Error::Integrity { file: String::new(), reason: String::new() },
     ] {
         assert!(list.contains(&format!("\"{}\"", error.code())));
+    }
+}
+
+#[test]
+fn what_is_chosen_of_many_files() {
+    let chosen = |file, names: &[&str]| choose("a/b", file, names).map_err(|error| error.to_string());
+    let folder =
+        ["README.md", "config.json", "model.safetensors", "onnx/model.onnx", "pytorch_model.bin", "tokenizer.json"];
+    assert_eq!(chosen(None, &folder).unwrap(), ["config.json", "tokenizer.json", "model.safetensors"]);
+    assert_eq!(
+        chosen(None, &["config.json", "model.safetensors.index.json"]).unwrap(),
+        ["config.json", "model.safetensors.index.json"]
+    );
+    let quantised = ["config.json", "m-q4.gguf", "m-q8-00001-of-00002.gguf", "m-q8-00002-of-00002.gguf"];
+    assert_eq!(chosen(Some("*q4.gguf"), &quantised).unwrap(), [quantised[1]]);
+    assert_eq!(chosen(Some("*q8*"), &quantised[..3]).unwrap(), quantised[2..]);
+    assert_eq!(chosen(None, &quantised[..2]).unwrap(), [quantised[1]]);
+    assert_eq!(chosen(Some("*"), &["model.safetensors", "x.gguf"]).unwrap(), ["x.gguf"]);
+    let refused = |file, names: &[&str], says: &[&str]| {
+        let error = chosen(file, names).unwrap_err();
+        assert!(says.iter().all(|part| error.contains(part)), "{error}");
+    };
+    refused(None, &quantised, &["file: none is not", "of a/b", ": m-q4.gguf, m-q8-00001-of-00002.gguf"]);
+    refused(Some("*q5*"), &quantised, &["file: *q5* is not allowed", ": m-q4.gguf, m-q8-00001-of-00002.gguf"]);
+    assert_eq!(chosen(Some("x.gguf"), &[]).unwrap(), ["x.gguf"]);
+    refused(Some("*"), &folder, &["without a file"]);
+    refused(None, &["pytorch_model.bin"], &["pickled", "safetensors/convert"]);
+    refused(None, &["adapter_model.safetensors"], &["neither", "but adapter_model.safetensors"]);
+}
+
+#[test]
+fn the_environment_says_where_models_are_kept_and_which_token_is_sent() {
+    let read = |set: &[(&str, &str)]| {
+        Settings::read(|name| set.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned()))
+    };
+    let home = env::temp_dir().join(format!("foretoken-settings-{}", std::process::id()));
+    fs::create_dir_all(&home).unwrap();
+    fs::write(home.join("token"), "stored\n").unwrap();
+    let at = home.to_str().unwrap();
+    let plain = read(&[("HF_HOME", at)]);
+    assert_eq!((&*plain.endpoint, plain.token.as_deref()), ("https://huggingface.co", Some("stored")));
+    assert_eq!((plain.cache, plain.offline), (home.join("hub"), false));
+    let given = [("HF_HOME", at), ("HF_TOKEN", " given "), ("HF_HUB_CACHE", "elsewhere"), ("HF_HUB_OFFLINE", "Yes")];
+    let given = read(&given);
+    assert_eq!((given.token.as_deref(), given.offline), (Some("given"), true));
+    assert_eq!(given.cache, PathBuf::from("elsewhere"));
+    assert!(!format!("{given:?}").contains("given"));
+    let xdg = read(&[("XDG_CACHE_HOME", at), ("HF_HUB_OFFLINE", "0")]);
+    assert_eq!((xdg.cache, xdg.token, xdg.offline), (home.join("huggingface").join("hub"), None, false));
+    let own = env::home_dir().unwrap();
+    let tilde = read(&[("HF_HOME", "~/models"), ("HF_TOKEN_PATH", at)]);
+    assert_eq!(tilde.cache, own.join("models").join("hub"));
+    for (path, cache) in
+        [("~", own.clone()), ("~/a", own.join("a")), ("~other", "~other".into()), ("a/~", "a/~".into())]
+    {
+        assert_eq!(read(&[("HF_HUB_CACHE", path), ("HF_HOME", at)]).cache, cache, "{path}");
+    }
+    fs::remove_dir_all(home).unwrap();
+}
+
+#[test]
+fn names_are_read_and_written() {
+    for (text, parts) in [
+        ("owner/name", ("owner/name", None, None)),
+        ("owner/name@refs/pr/1", ("owner/name", Some("refs/pr/1"), None)),
+        ("owner/name:*Q4_K_M.gguf", ("owner/name", None, Some("*Q4_K_M.gguf"))),
+        ("_o-1/n.2@v1:q/a@b.gguf", ("_o-1/n.2", Some("v1"), Some("q/a@b.gguf"))),
+    ] {
+        let id: HubId = text.parse().unwrap();
+        assert_eq!((&*id.repository, id.revision.as_deref(), id.file.as_deref()), parts);
+        assert_eq!(id.to_string(), text);
+    }
+    for text in [
+        "", "name", "/a/b", "./a", "../b", "a/b/c", "a/", "/b", "a/b@", "a/b:", "a/b@../c", "a/b:/c", "C:\\a\\b",
+        "~/a", "a b/c",
+    ] {
+        assert!(text.parse::<HubId>().is_err(), "{text}");
     }
 }

@@ -777,3 +777,47 @@ fn a_token_is_told_when_what_follows_cannot_change_it() {
     let (found, orders) = told(&mut crew, &script, 3, &[]);
     assert_eq!((found, orders), (vec![], vec![draft(3, 5, &[1], 6)]));
 }
+
+mod crew {
+    use foretoken::Error;
+    use foretoken::internals::parallel::{Order, Report};
+    use foretoken::internals::sample::{Bias, Processors, Sampling};
+    use foretoken::internals::speculate::dsi::Feed;
+
+    #[test]
+    fn orders_and_reports_are_the_same_after_a_journey_as_json() {
+        let biases = vec![Bias::ban(3), Bias { after: vec![1, 2], ..Bias::always(7, -1.5) }];
+        let sampling = Sampling { processors: Processors { biases, ..Default::default() }, ..Default::default() };
+        let feed = Feed { keep: 3, tokens: vec![4, 5] };
+        for order in [
+            Order::Begin { text: 1, sampling },
+            Order::Verify { task: 1, feed: feed.clone(), rows: 2 },
+            Order::Draft { task: 2, feed, most: 5 },
+            Order::Cancel { task: 2 },
+        ] {
+            let text = serde_json::to_string(&order).unwrap();
+            assert_eq!(serde_json::from_str::<Order>(&text).unwrap(), order, "{text}");
+        }
+        let reason = || "it fell off".to_owned();
+        let errors = [
+            Error::DeviceLost { reason: reason() },
+            Error::GpuBlocked { reason: reason() },
+            Error::WebGpuUnavailable { reason: reason() },
+            Error::OutOfGpuMemory { what: "the model".into(), need: 3, limit: None },
+            Error::NonFiniteLogits { model: "target".into(), position: 7 },
+            Error::BadOption { option: "logit_bias".into(), value: "many".into(), allowed: "few".into() },
+            Error::NotFound { path: "a".into(), reason: reason() },
+        ];
+        for error in errors {
+            let report = Report::Gone { server: 1, error };
+            let text = serde_json::to_string(&report).unwrap();
+            assert_eq!(serde_json::from_str::<Report>(&text).unwrap(), report, "{text}");
+        }
+        let other = r#"{"failed": {"error": {"code": "network", "message": "no answer", "detail": null}}}"#;
+        let reason = "no answer".to_owned();
+        assert_eq!(
+            serde_json::from_str::<Report>(other).unwrap(),
+            Report::Failed { error: Error::Internal { reason } }
+        );
+    }
+}

@@ -611,3 +611,31 @@ fn a_real_vllm_writes_what_it_writes_by_itself() {
         }
     }
 }
+
+mod endpoint {
+    use foretoken::internals::remote::{Endpoint, Key};
+
+    #[test]
+    fn addresses_are_checked_and_their_secrets_not_shown() {
+        let url = |url: &str| Endpoint::new([url], "m").map(|endpoint| endpoint.urls[0].clone());
+        assert_eq!(url("http://host:8000/"), Ok("http://host:8000".into()));
+        assert_eq!(url("https://host/serving/v1/"), Ok("https://host/serving".into()));
+        for bad in ["", "host:8000", "ftp://host", "http://", "http://u:secret@host", "http://host/?key=secret"] {
+            let error = url(bad).unwrap_err();
+            assert_eq!(error.code(), "bad-option", "{bad}");
+            assert!(!error.to_string().contains("secret"), "{error}");
+        }
+        assert!(Endpoint::new(Vec::<String>::new(), "m").is_err());
+    }
+
+    #[test]
+    fn a_key_is_shown_nowhere() {
+        let endpoint =
+            Endpoint { api_key: Some(Key::new(" secret ").unwrap()), ..Endpoint::new(["http://a"], "m").unwrap() };
+        assert_eq!(endpoint.api_key.as_ref().map(Key::expose), Some("secret"));
+        assert!(!format!("{endpoint:?}").contains("secret"));
+        let error = Key::new("sec\nret").unwrap_err();
+        assert!(!error.to_string().contains("ret\""), "{error}");
+        assert!(!format!("{error:?}").contains("sec\\nret"), "{error:?}");
+    }
+}

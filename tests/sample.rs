@@ -4,7 +4,8 @@ mod common;
 
 use common::sampling::{Case, Penalised, cases, chi_square, chi_square_p, penalised, rename_ties};
 use foretoken::internals::sample::{
-    Bias, Draw, Processors, Sampling, choose, draw, gumbel, log_sum_exp, most_likely, softmax, stream, uniform,
+    Bias, Draw, Processors, Sampling, choose, draw, gumbel, log_sum_exp, most_likely, softmax, stream, threefry2x32,
+    uniform,
 };
 
 #[test]
@@ -230,4 +231,13 @@ fn ties_with_top_p_change_no_bit() {
             assert_eq!(found, expected, "{kept} of {vocab}");
         }
     }
+}
+
+/// Known answers of the reference implementation (Random123, kat_vectors).
+#[test]
+fn threefry_gives_the_known_answers() {
+    let ones = [u32::MAX; 2];
+    assert_eq!(threefry2x32([0, 0], [0, 0]), [0x6b20_0159, 0x99ba_4efe]);
+    assert_eq!(threefry2x32(ones, ones), [0x1cb9_96fc, 0xbb00_2be7]);
+    assert_eq!(threefry2x32([0x1319_8a2e, 0x0370_7344], [0x243f_6a88, 0x85a3_08d3]), [0xc492_3a9c, 0x483d_f7a0]);
 }

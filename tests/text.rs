@@ -973,3 +973,44 @@ fn stop_strings_are_found_wherever_the_pieces_are_cut() {
         assert_eq!(run(stops, &letters.iter().map(String::as_str).collect::<Vec<_>>()), (shown.to_owned(), stopped));
     }
 }
+
+mod stop {
+    use foretoken::internals::text::StopStrings;
+
+    fn stream(stops: &[&str], pieces: &[&str]) -> (String, bool) {
+        let mut watch = StopStrings::new(stops.iter().map(|stop| stop.to_string()).collect());
+        let mut shown = String::new();
+        for piece in pieces {
+            let (text, stopped) = watch.push(piece);
+            shown += &text;
+            if stopped {
+                assert_eq!(watch.finish(), "");
+                return (shown, true);
+            }
+        }
+        (shown + &watch.finish(), false)
+    }
+
+    #[test]
+    fn a_false_start_is_shown_as_soon_as_it_is_one() {
+        let mut watch = StopStrings::new(vec!["END".into()]);
+        assert_eq!(watch.push("the E"), ("the ".into(), false));
+        assert_eq!(watch.push("N"), (String::new(), false));
+        assert_eq!(watch.push("EN"), ("EN".into(), false));
+        assert_eq!(watch.push("D and more"), (String::new(), true));
+        assert_eq!(watch.push("more"), (String::new(), true));
+    }
+
+    #[test]
+    fn the_first_to_be_complete_wins() {
+        assert_eq!(stream(&["ab", "xabc"], &["1xabc"]), ("1x".into(), true));
+        assert_eq!(stream(&["ab", "xabc"], &["1x", "a", "bc"]), ("1x".into(), true));
+        assert_eq!(stream(&["ab", "xab"], &["1x", "a", "bc"]), ("1".into(), true));
+    }
+
+    #[test]
+    fn nothing_to_watch_for_holds_nothing_back() {
+        assert_eq!(StopStrings::new(vec![String::new()]).push("text"), ("text".into(), false));
+        assert_eq!(stream(&[], &["a", "é"]), ("aé".into(), false));
+    }
+}

@@ -111,27 +111,4 @@ mod tests {
             assert!(!matches(pattern, name), "{pattern} {name}");
         }
     }
-
-    #[test]
-    fn what_is_chosen_of_many_files() {
-        let chosen = |file, names: &[&str]| choose("a/b", file, names).map_err(|error| error.to_string());
-        let folder = ["README.md", "config.json", SINGLE, "onnx/model.onnx", "pytorch_model.bin", "tokenizer.json"];
-        assert_eq!(chosen(None, &folder).unwrap(), ["config.json", "tokenizer.json", SINGLE]);
-        assert_eq!(chosen(None, &["config.json", INDEX]).unwrap(), ["config.json", INDEX]);
-        let quantised = ["config.json", "m-q4.gguf", "m-q8-00001-of-00002.gguf", "m-q8-00002-of-00002.gguf"];
-        assert_eq!(chosen(Some("*q4.gguf"), &quantised).unwrap(), [quantised[1]]);
-        assert_eq!(chosen(Some("*q8*"), &quantised[..3]).unwrap(), quantised[2..]);
-        assert_eq!(chosen(None, &quantised[..2]).unwrap(), [quantised[1]]);
-        assert_eq!(chosen(Some("*"), &[SINGLE, "x.gguf"]).unwrap(), ["x.gguf"]);
-        let refused = |file, names: &[&str], says: &[&str]| {
-            let error = chosen(file, names).unwrap_err();
-            assert!(says.iter().all(|part| error.contains(part)), "{error}");
-        };
-        refused(None, &quantised, &["file: none is not", "of a/b", ": m-q4.gguf, m-q8-00001-of-00002.gguf"]);
-        refused(Some("*q5*"), &quantised, &["file: *q5* is not allowed", ": m-q4.gguf, m-q8-00001-of-00002.gguf"]);
-        assert_eq!(chosen(Some("x.gguf"), &[]).unwrap(), ["x.gguf"]);
-        refused(Some("*"), &folder, &["without a file"]);
-        refused(None, &["pytorch_model.bin"], &["pickled", "safetensors/convert"]);
-        refused(None, &["adapter_model.safetensors"], &["neither", "but adapter_model.safetensors"]);
-    }
 }

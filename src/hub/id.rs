@@ -64,28 +64,3 @@ impl fmt::Display for HubId {
 pub(super) fn is_commit(text: &str) -> bool {
     text.len() == 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_read_and_written() {
-        for (text, parts) in [
-            ("owner/name", ("owner/name", None, None)),
-            ("owner/name@refs/pr/1", ("owner/name", Some("refs/pr/1"), None)),
-            ("owner/name:*Q4_K_M.gguf", ("owner/name", None, Some("*Q4_K_M.gguf"))),
-            ("_o-1/n.2@v1:q/a@b.gguf", ("_o-1/n.2", Some("v1"), Some("q/a@b.gguf"))),
-        ] {
-            let id: HubId = text.parse().unwrap();
-            assert_eq!((&*id.repository, id.revision.as_deref(), id.file.as_deref()), parts);
-            assert_eq!(id.to_string(), text);
-        }
-        for text in [
-            "", "name", "/a/b", "./a", "../b", "a/b/c", "a/", "/b", "a/b@", "a/b:", "a/b@../c", "a/b:/c", "C:\\a\\b",
-            "~/a", "a b/c",
-        ] {
-            assert!(text.parse::<HubId>().is_err(), "{text}");
-        }
-    }
-}

@@ -57,15 +57,6 @@ fn inverse(high: u32, low: u32) -> f32 {
 mod tests {
     use super::*;
 
-    /// Known answers of the reference implementation (Random123, kat_vectors).
-    #[test]
-    fn threefry_gives_the_known_answers() {
-        let ones = [u32::MAX; 2];
-        assert_eq!(threefry2x32([0, 0], [0, 0]), [0x6b20_0159, 0x99ba_4efe]);
-        assert_eq!(threefry2x32(ones, ones), [0x1cb9_96fc, 0xbb00_2be7]);
-        assert_eq!(threefry2x32([0x1319_8a2e, 0x0370_7344], [0x243f_6a88, 0x85a3_08d3]), [0xc492_3a9c, 0x483d_f7a0]);
-    }
-
     #[test]
     fn tails_are_those_of_the_exact_function() {
         for (high, low) in [(0, 0), (0, 1), (0, u32::MAX), (1, 7), (1 << 24, 5), ((1 << 31) - 1, 9), (1 << 31, 0)] {

@@ -36,28 +36,3 @@ impl<A: Drafter, B: Drafter> Drafter for Chain<A, B> {
         if self.from_first { self.first.origin() } else { self.next.origin() }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::super::{DraftModel, Lookahead, PromptLookup};
-    use super::*;
-    use crate::options::{LookupRule, Schedule};
-
-    fn round(drafted: usize, accepted: usize) -> Round {
-        Round { drafted, accepted, ..Round::default() }
-    }
-
-    #[test]
-    fn the_next_drafts_and_learns_only_when_the_first_has_nothing() {
-        let mut lookahead = Lookahead::new(Schedule::Heuristic, 5);
-        let lookup = PromptLookup::new(3, 2, LookupRule::Leftmost, &[]);
-        let mut chain = Chain::new(lookup, DraftModel(&mut lookahead));
-        assert_eq!(chain.draft(&[1, 2, 3, 1, 2], 100), Draft::Tokens(vec![3, 1, 2]));
-        assert_eq!(chain.origin(), Origin::Lookup);
-        chain.learn(&round(3, 0));
-        assert_eq!(chain.draft(&[1, 2, 3, 1, 2, 9], 100), Draft::Model(5));
-        assert_eq!(chain.origin(), Origin::DraftModel);
-        chain.learn(&round(5, 5));
-        assert_eq!(chain.draft(&[1, 2, 3, 1, 2, 9, 8], 100), Draft::Model(7));
-    }
-}

@@ -1,0 +1,382 @@
+//! What drafters without a model propose, how a lookahead changes, and which draft tokens a round keeps.
+
+mod lookup {
+    use foretoken::LookupRule;
+    use foretoken::internals::speculate::{Drafter, PromptLookup};
+    use foretoken::internals::target::Draft;
+
+    fn tokens(draft: Draft) -> Vec<u32> {
+        match draft {
+            Draft::Tokens(tokens) => tokens,
+            Draft::Model(_) => panic!("a lookup has no model"),
+        }
+    }
+
+    fn lookup(text: &[u32], num_tokens: usize, max_ngram: usize) -> Vec<u32> {
+        by_rule(LookupRule::Leftmost, text, num_tokens, max_ngram)
+    }
+
+    fn by_rule(rule: LookupRule, text: &[u32], num_tokens: usize, max_ngram: usize) -> Vec<u32> {
+        tokens(PromptLookup::new(num_tokens, max_ngram, rule, &[0]).draft(text, 100))
+    }
+
+    /// The rules as they are told, without an index.
+    fn told(rule: LookupRule, text: &[u32], num_tokens: usize, max_ngram: usize) -> Vec<u32> {
+        for n in (1..=max_ngram.min(text.len().saturating_sub(1))).rev() {
+            let last = &text[text.len() - n..];
+            let mut starts = (0..text.len() - n).filter(|&start| &text[start..start + n] == last);
+            let start = match rule {
+                LookupRule::Leftmost => starts.next(),
+                LookupRule::MostRecent => starts.next_back(),
+                LookupRule::Whole => {
+                    starts.find(|start| start + n + num_tokens <= text.len() && start + n < text.len() - n)
+                }
+                rule => panic!("no test of {rule:?}"),
+            };
+            if let Some(start) = start {
+                let followers = text[start + n..].iter().copied().take(num_tokens);
+                return followers.take_while(|&id| id != 0).collect();
+            }
+        }
+        Vec::new()
+    }
+
+    #[test]
+    fn the_index_finds_what_the_rules_tell_while_a_text_grows() {
+        let mut state = 1u32;
+        let mut random = |most: u32| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 16) % most
+        };
+        for rule in [LookupRule::Leftmost, LookupRule::Whole, LookupRule::MostRecent] {
+            for (kinds, max_ngram) in [(2, 1), (3, 2), (3, 5), (8, 3)] {
+                let mut text = vec![1];
+                let mut grown = PromptLookup::new(4, max_ngram, rule, &[0]);
+                while text.len() < 150 {
+                    let expected = told(rule, &text, 4, max_ngram);
+                    assert_eq!(tokens(grown.draft(&text, 100)), expected, "{rule:?} {max_ngram} {text:?}");
+                    assert_eq!(by_rule(rule, &text, 4, max_ngram), expected, "read at once");
+                    (0..=random(3)).for_each(|_| text.push(random(kinds)));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn another_text_is_read_from_its_beginning() {
+        let mut lookup = PromptLookup::new(2, 2, LookupRule::Leftmost, &[]);
+        assert_eq!(tokens(lookup.draft(&[1, 2, 3, 1, 2], 100)), [3, 1]);
+        assert_eq!(tokens(lookup.draft(&[2, 7, 2], 100)), [7, 2]);
+    }
+
+    #[test]
+    fn the_most_recent_match_wins_where_it_should() {
+        assert_eq!(by_rule(LookupRule::MostRecent, &[2, 7, 2, 8, 2], 1, 3), [8]);
+    }
+
+    #[test]
+    fn a_whole_continuation_is_wanted_where_it_should() {
+        assert_eq!(by_rule(LookupRule::Whole, &[4, 5, 9, 1, 4, 5], 3, 2), [9, 1, 4]);
+        assert_eq!(by_rule(LookupRule::Whole, &[4, 5, 9, 1, 4, 5], 5, 2), [0u32; 0]);
+    }
+
+    #[test]
+    fn the_longest_ngram_comes_first() {
+        assert_eq!(lookup(&[3, 9, 1, 2, 3, 4, 2, 3], 3, 2), [4, 2, 3]);
+    }
+
+    #[test]
+    fn the_leftmost_match_wins() {
+        assert_eq!(lookup(&[2, 7, 2, 8, 2], 1, 3), [7]);
+    }
+
+    #[test]
+    fn a_proposal_may_run_into_the_last_tokens() {
+        assert_eq!(lookup(&[5, 5, 5], 10, 2), [5]);
+    }
+
+    #[test]
+    fn a_proposal_stops_before_the_end_of_text() {
+        assert_eq!(lookup(&[1, 2, 0, 3, 1], 10, 2), [2]);
+        assert_eq!(lookup(&[1, 0, 3, 1], 10, 2), [0u32; 0]);
+    }
+
+    #[test]
+    fn new_tokens_have_no_followers() {
+        assert_eq!(lookup(&[1, 2, 3], 10, 3), [0u32; 0]);
+        assert_eq!(lookup(&[1], 10, 3), [0u32; 0]);
+    }
+}
+
+mod prediction {
+    use foretoken::internals::speculate::{Drafter, Prediction};
+    use foretoken::internals::target::Draft;
+
+    /// Rounds until `output` is written, with `most` draft tokens each.
+    fn rounds(expected: &[u32], output: &[u32], most: usize) -> usize {
+        let prompt = [900, 901, 902];
+        let mut prediction = Prediction::new(expected.to_vec(), prompt.len());
+        let mut tokens = prompt.to_vec();
+        let whole = [&prompt, output].concat();
+        for round in 0.. {
+            if tokens == whole {
+                return round;
+            }
+            let Draft::Tokens(draft) = prediction.draft(&tokens, 100) else { panic!("a prediction has no model") };
+            let rest = &whole[tokens.len()..];
+            let accepted = draft.iter().take(most.min(rest.len() - 1)).zip(rest).take_while(|(a, b)| a == b).count();
+            tokens.extend_from_slice(&rest[..=accepted]);
+        }
+        unreachable!("a round emits a token")
+    }
+
+    /// Twelve lines of ten tokens: an indentation, words of which some come often, a line end.
+    fn text() -> Vec<u32> {
+        let line = |i: u32| [1, 2, 100 + i, 3, 200 + i, 4, 300 + i % 3, 5, 400 + i % 2, 6];
+        (0..12).flat_map(line).collect()
+    }
+
+    fn optimal(tokens: usize, most: usize) -> usize {
+        tokens.div_ceil(most + 1)
+    }
+
+    #[test]
+    fn an_exact_prediction_takes_the_fewest_rounds() {
+        for most in [1, 4, 10, 31] {
+            assert_eq!(rounds(&text(), &text(), most), optimal(text().len(), most));
+        }
+    }
+
+    #[test]
+    fn a_renamed_word_costs_one_round_each_time() {
+        let renamed: Vec<u32> = text().into_iter().map(|id| if id == 300 { 77 } else { id }).collect();
+        let places = text().iter().filter(|&&id| id == 300).count();
+        assert!(rounds(&text(), &renamed, 31) <= optimal(120, 31) + places);
+    }
+
+    #[test]
+    fn a_word_renamed_to_more_or_fewer_tokens_costs_a_few_rounds() {
+        for (from, to) in
+            [(&[300][..], &[77, 78][..]), (&[300, 5], &[77]), (&[300, 5], &[77, 78]), (&[300], &[77, 78, 79])]
+        {
+            let text = text();
+            let at = text.windows(from.len()).position(|window| window == from).unwrap();
+            let renamed = [&text[..at], to, &text[at + from.len()..]].concat();
+            let rounds = rounds(&text, &renamed, 31);
+            assert!(rounds <= optimal(120, 31) + 1 + to.len(), "{from:?} to {to:?}: {rounds}");
+        }
+    }
+
+    #[test]
+    fn an_inserted_line_costs_its_tokens_and_two_rounds() {
+        for line in [[1, 2, 50, 51, 52, 53, 54, 55, 56, 6], [1, 2, 50, 3, 51, 4, 300, 5, 52, 6]] {
+            let inserted = [&text()[..40], &line, &text()[40..]].concat();
+            let rounds = rounds(&text(), &inserted, 31);
+            assert!(rounds <= optimal(120, 31) + line.len() + 2, "{rounds}");
+        }
+    }
+
+    #[test]
+    fn a_deleted_line_costs_two_rounds() {
+        for lines in [1, 3] {
+            let deleted = [&text()[..40], &text()[40 + 10 * lines..]].concat();
+            let rounds = rounds(&text(), &deleted, 31);
+            assert!(rounds <= optimal(120 - 10 * lines, 31) + 2, "{rounds}");
+        }
+    }
+
+    #[test]
+    fn a_prediction_of_another_text_costs_nothing_but_its_rows() {
+        let output: Vec<u32> = (500..560).collect();
+        assert_eq!(rounds(&text(), &output, 31), 60);
+        assert_eq!(rounds(&[], &output, 31), 60);
+    }
+
+    #[test]
+    fn an_output_that_begins_with_words_of_its_own_is_found() {
+        let output = [&[70, 71, 72, 73, 74, 75][..], &text()].concat();
+        assert!(rounds(&text(), &output, 31) <= 6 + 2 + optimal(120, 31));
+    }
+
+    #[test]
+    fn chance_matches_do_not_lose_the_place() {
+        // A word of the inserted text comes again at the very end of the expected one.
+        let expected = [&text()[..], &[60, 61]].concat();
+        let output = [&text()[..30], &[60, 80], &text()[30..], &[60, 61]].concat();
+        assert!(rounds(&expected, &output, 31) <= optimal(124, 31) + 4);
+    }
+}
+
+mod chain {
+    use foretoken::internals::speculate::{Chain, DraftModel, Drafter, Lookahead, PromptLookup, Round};
+    use foretoken::internals::target::Draft;
+    use foretoken::{LookupRule, Origin, Schedule};
+
+    fn round(drafted: usize, accepted: usize) -> Round {
+        Round { drafted, accepted, ..Round::default() }
+    }
+
+    #[test]
+    fn the_next_drafts_and_learns_only_when_the_first_has_nothing() {
+        let mut lookahead = Lookahead::new(Schedule::Heuristic, 5);
+        let lookup = PromptLookup::new(3, 2, LookupRule::Leftmost, &[]);
+        let mut chain = Chain::new(lookup, DraftModel(&mut lookahead));
+        assert_eq!(chain.draft(&[1, 2, 3, 1, 2], 100), Draft::Tokens(vec![3, 1, 2]));
+        assert_eq!(chain.origin(), Origin::Lookup);
+        chain.learn(&round(3, 0));
+        assert_eq!(chain.draft(&[1, 2, 3, 1, 2, 9], 100), Draft::Model(5));
+        assert_eq!(chain.origin(), Origin::DraftModel);
+        chain.learn(&round(5, 5));
+        assert_eq!(chain.draft(&[1, 2, 3, 1, 2, 9, 8], 100), Draft::Model(7));
+    }
+}
+
+mod lookahead {
+    use foretoken::Schedule;
+    use foretoken::internals::speculate::Lookahead;
+    use foretoken::internals::target::MAX_DRAFT;
+
+    fn course(schedule: Schedule, rounds: &[(usize, usize)]) -> Vec<usize> {
+        let mut lookahead = Lookahead::new(schedule, 5);
+        rounds
+            .iter()
+            .map(|&(drafted, accepted)| {
+                lookahead.learn(drafted, accepted);
+                lookahead.tokens()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn constant_stays() {
+        assert_eq!(course(Schedule::Constant, &[(5, 5), (5, 0)]), [5, 5]);
+    }
+
+    #[test]
+    fn heuristic_gains_two_and_loses_one_but_never_the_last() {
+        let rounds = [(5, 5), (7, 6), (6, 0), (5, 0), (4, 0), (3, 0), (2, 0), (1, 0), (1, 1)];
+        assert_eq!(course(Schedule::Heuristic, &rounds), [7, 6, 5, 4, 3, 2, 1, 1, 3]);
+    }
+
+    #[test]
+    fn rounds_without_a_draft_teach_nothing_and_a_draft_has_an_upper_bound() {
+        assert_eq!(course(Schedule::Heuristic, &[(0, 0); 40]), [5; 40]);
+        assert_eq!(course(Schedule::Heuristic, &[(5, 5); 40]).last(), Some(&MAX_DRAFT));
+        let mut lookahead = Lookahead::new(Schedule::Heuristic, 1000);
+        lookahead.learn(MAX_DRAFT, 3);
+        assert_eq!(lookahead.tokens(), MAX_DRAFT - 1);
+    }
+
+    #[test]
+    fn only_the_transient_one_starts_again() {
+        for (schedule, after) in [(Schedule::Heuristic, 7), (Schedule::HeuristicTransient, 5)] {
+            let mut lookahead = Lookahead::new(schedule, 5);
+            lookahead.learn(5, 5);
+            lookahead.begin();
+            assert_eq!(lookahead.tokens(), after);
+        }
+    }
+}
+
+mod accept {
+    use foretoken::internals::speculate::{Accepted, accept};
+
+    fn round(draft: &[u32], ids: &[u32], room: usize) -> (usize, usize, bool) {
+        let Accepted { drafted, accepted, ended } = accept(draft, ids, room, |id| id == 0);
+        (drafted, accepted, ended)
+    }
+
+    #[test]
+    fn a_disagreement_recovers_the_target_token() {
+        assert_eq!(round(&[5, 6, 7], &[5, 9, 8, 4], 100), (3, 1, false));
+    }
+
+    #[test]
+    fn full_agreement_brings_a_bonus() {
+        assert_eq!(round(&[5, 6], &[5, 6, 7], 100), (2, 2, false));
+    }
+
+    #[test]
+    fn no_draft_is_a_plain_step() {
+        assert_eq!(round(&[], &[5], 100), (0, 0, false));
+    }
+
+    #[test]
+    fn an_agreed_end_of_text_counts_as_the_targets_own() {
+        assert_eq!(round(&[5, 0, 6], &[5, 0, 6, 7], 100), (2, 1, true));
+    }
+
+    #[test]
+    fn tokens_after_an_end_that_only_the_draft_saw_are_not_verified() {
+        assert_eq!(round(&[5, 0, 6], &[5, 6, 6, 7], 100), (2, 1, false));
+    }
+
+    #[test]
+    fn an_end_recovered_by_the_target_ends() {
+        assert_eq!(round(&[5, 6], &[5, 0, 9], 100), (2, 1, true));
+    }
+
+    #[test]
+    fn room_cuts_inside_the_draft() {
+        assert_eq!(round(&[5, 6, 7], &[5, 6, 7, 8], 2), (3, 1, false));
+    }
+}
+
+mod tuner {
+    use foretoken::internals::speculate::dsi::Tuner;
+
+    fn tuner(forward: impl Fn(usize) -> f64, step: f64, accepted: usize) -> Tuner {
+        let mut tuner = Tuner::default();
+        for round in 0..300 {
+            let rows = 1 + round % 8;
+            tuner.forward(rows, forward(rows));
+            tuner.step(step);
+            tuner.round(15, accepted);
+        }
+        tuner
+    }
+
+    #[test]
+    fn nothing_is_said_before_anything_is_measured() {
+        let mut tuner = Tuner::default();
+        assert_eq!((tuner.lookahead(1), tuner.patience(1)), (None, 0));
+        tuner.forward(1, 1.0);
+        assert_eq!((tuner.lookahead(1), tuner.patience(1)), (None, 0));
+        tuner.step(0.1);
+        assert!(tuner.lookahead(1).is_some());
+    }
+
+    #[test]
+    fn one_server_weighs_what_rows_and_steps_cost_against_what_is_accepted() {
+        let always = tuner(|_| 1.0, 0.01, 15);
+        assert_eq!((always.lookahead(1), always.patience(1)), (Some(15), 15));
+        let never = tuner(|_| 1.0, 0.1, 0);
+        assert_eq!(never.patience(1), 0);
+        // Places behind the first are never reached.
+        let once = tuner(|_| 1.0, 0.1, 1);
+        assert_eq!(once.patience(1), 1);
+        let slow_drafter = tuner(|_| 1.0, 0.9, 15);
+        assert_eq!(slow_drafter.lookahead(1), Some(15));
+        let slower_drafter = tuner(|_| 1.0, 1.1, 15);
+        assert_eq!(slower_drafter.patience(1), 0);
+        let each_row_costs = tuner(|rows| rows as f64, 0.01, 15);
+        assert_eq!(each_row_costs.patience(1), 0);
+        let (flat, steep) = (tuner(|_| 1.0, 0.01, 3), tuner(|rows| 1.0 + 0.5 * rows as f64, 0.01, 3));
+        assert!(steep.lookahead(1) <= flat.lookahead(1) && steep.patience(1) > 0, "{steep:?}");
+    }
+
+    #[test]
+    fn several_servers_keep_up_with_the_drafter_and_wait_for_none() {
+        let tuner = tuner(|_| 1.0, 0.1, 4);
+        assert_eq!((tuner.lookahead(2), tuner.lookahead(5), tuner.patience(2)), (Some(5), Some(2), 0));
+    }
+
+    #[test]
+    fn what_is_new_counts() {
+        let mut tuner = tuner(|_| 1.0, 0.01, 15);
+        for _ in 0..300 {
+            tuner.round(15, 0);
+        }
+        assert_eq!(tuner.patience(1), 0);
+    }
+}
