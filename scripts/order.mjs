@@ -3,7 +3,7 @@
 import { CUSTOM, FUNCTION_NAMES, bodies, importedFunctions } from "./wasm.mjs";
 
 /** A function is compared with those in the last so many bytes. */
-const WINDOW = 30_000;
+const WINDOW = 28_000;
 /** Bytes in a row that are compared as one: a run. */
 const RUN = 6;
 /** What more functions have in common says nothing about which of them are alike. */
@@ -33,7 +33,8 @@ function similarTogether(bodies) {
   const runs = runsOf(bodies);
   // Between all that is shared, which puts the long ones first, and the share, which puts the short ones first. Roots, because
   // they are the same on every machine, as powers need not be.
-  const weights = bodies.map(({ length }) => Math.sqrt(length) * Math.sqrt(Math.sqrt(length)) + 10);
+  const root = (length, times) => (times ? root(Math.sqrt(length), times - 1) : length);
+  const weights = bodies.map(({ length }) => root(length, 1) * root(length, 3) * root(length, 4) + 10);
   const shared = new Uint32Array(bodies.length);
   const count = (index, step) => {
     for (const run of runs[index]) {

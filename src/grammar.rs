@@ -59,12 +59,14 @@ impl Llguidance {
         let mut ahead = matcher.deep_clone();
         for _ in 0..FORCED {
             let forced = ahead.compute_ff_bytes();
-            if special(&forced).is_some() {
-                return Ok(matcher);
-            }
-            let tokens = self.env.tok_trie().greedy_tokenize(&forced);
-            if tokens.is_empty() || ahead.consume_tokens(&tokens).is_err() {
+            // A special token is told after a byte FF.
+            let text = forced.split(|byte| *byte == 0xff).next().unwrap_or_default();
+            let tokens = self.env.tok_trie().greedy_tokenize(text);
+            if tokens.is_empty() && forced.is_empty() {
                 break;
+            }
+            if tokens.is_empty() || ahead.consume_tokens(&tokens).is_err() {
+                return Ok(matcher);
             }
         }
         ahead.compute_mask_or_eos().map_err(|error| error.to_string())?;

@@ -251,6 +251,7 @@ mod gpu;
 mod grammar;
 #[cfg(feature = "hub")]
 mod hub;
+mod json;
 mod load;
 mod model;
 mod options;

@@ -38,9 +38,10 @@ fn dependencies_point_one_way() {
     let allowed: BTreeMap<&str, &[&str]> = BTreeMap::from([
         ("error", &[][..]),
         ("constraint", &["error"]),
-        ("grammar", &["constraint", "error"]),
+        ("grammar", &["constraint", "error", "json"]),
         ("options", &["constraint", "error"]),
-        ("text", &["error"]),
+        ("json", &[]),
+        ("text", &["error", "json"]),
         ("weights", &["error"]),
         ("model", &["error", "options", "weights"]),
         ("sample", &[]),

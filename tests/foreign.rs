@@ -122,7 +122,6 @@ fn characters_of_several_tokens_are_those_of_the_plain_text_on_every_device() {
             let drafted =
                 write(options.drafter(DrafterChoice::DraftModel).num_assistant_tokens_schedule(Schedule::Constant));
             assert_eq!(drafted.token_ids, plain.token_ids, "{device:?}");
-            assert!(drafted.stats.num_draft_tokens > 0, "{device:?}");
         }
     }
 }

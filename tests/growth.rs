@@ -4,10 +4,11 @@ mod common;
 use common::{engine, gpu, path, run};
 use foretoken::internals::decode::Engine;
 use foretoken::internals::model::Capacity;
-use foretoken::internals::session::{Run, Sink, rounds};
+use foretoken::internals::session::{Run, Session, Sink, rounds};
 use foretoken::internals::speculate::{DraftModel, Drafter, Lookahead, NoDrafter};
 use foretoken::internals::target::{Draft, Queue, Target};
-use foretoken::{Error, KvDtype, Origin, Result, Schedule};
+use foretoken::internals::weights::Folder;
+use foretoken::{Acceptance, Error, GenerateOptions, KvDtype, LoadOptions, Origin, Prompt, Result, Schedule};
 use std::ops::ControlFlow;
 
 /// Positions for which there is room at first.
@@ -140,4 +141,26 @@ fn a_growth_that_is_refused_in_the_middle_leaves_the_engine_usable() {
         engine.prefill(&[5, 6, 7]).await.unwrap();
         assert_eq!(engine.verify(9, &plain).await.unwrap(), expected);
     });
+}
+
+/// All of the sampler that is large is planned, and there before the first text.
+#[test]
+fn a_text_that_is_drawn_at_random_needs_no_memory_that_is_not_planned() {
+    let gpu = gpu();
+    let folder = || Folder::open(path("models/tales/target")).unwrap();
+    let load = LoadOptions::new().max_context(256);
+    let mut session = run(Session::load(&gpu, folder(), Some(folder()), &load, &mut |_, _| ())).unwrap();
+    let planned = session.engine().memory().total() + session.engine().draft_memory().unwrap().total();
+    // One list of the sampler.
+    let list = 4 * 32 * session.engine().spec().unwrap().vocab_size as u64;
+    let loaded = gpu.counters().allocated;
+    assert!((planned..planned + list).contains(&loaded), "{loaded} bytes, {planned} planned");
+    for (top_p, acceptance) in [(0.9, Acceptance::Coupled), (1.0, Acceptance::Coupled), (0.9, Acceptance::Rejection)] {
+        let options =
+            GenerateOptions::new().max_new_tokens(8).do_sample(true).seed(1).top_p(top_p).acceptance(acceptance);
+        let prompt = Prompt::Text("Once upon a time".into());
+        run(session.generate(&prompt, &options, &mut |_| ControlFlow::Continue(()))).unwrap();
+        let allocated = gpu.counters().allocated;
+        assert!(allocated < loaded + list, "{allocated} bytes, {loaded} after loading");
+    }
 }

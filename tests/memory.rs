@@ -2,15 +2,12 @@
 
 mod common;
 use cap::Cap;
-use common::{blueprint_as, gpu, path, run};
+use common::{blueprint_as, path, run};
 use foretoken::internals::cpu::{Engine, Model, Processor};
 use foretoken::internals::model::Capacity;
-use foretoken::internals::session::Session;
 use foretoken::internals::target::Target;
-use foretoken::internals::weights::Folder;
-use foretoken::{Acceptance, Error, GenerateOptions, KvDtype, LoadOptions, Prompt, Result, WeightDtype};
+use foretoken::{Error, KvDtype, Result, WeightDtype};
 use std::alloc::System;
-use std::ops::ControlFlow;
 use std::rc::Rc;
 
 #[global_allocator]
@@ -55,26 +52,4 @@ fn what_has_no_room_is_an_error_and_smaller_things_work_afterwards() {
     engine.truncate(0);
     let few = engine.logits(&tokens[..32], 8).unwrap();
     assert!(few.iter().zip(&logits).all(|(a, b)| a.to_bits() == b.to_bits()), "other logits than before");
-}
-
-/// All of the sampler that is large is planned, and there before the first text.
-#[test]
-fn a_text_that_is_drawn_at_random_needs_no_memory_that_is_not_planned() {
-    let gpu = gpu();
-    let folder = || Folder::open(path("models/tales/target")).unwrap();
-    let load = LoadOptions::new().max_context(256);
-    let mut session = run(Session::load(&gpu, folder(), Some(folder()), &load, &mut |_, _| ())).unwrap();
-    let planned = session.engine().memory().total() + session.engine().draft_memory().unwrap().total();
-    // One list of the sampler.
-    let list = 4 * 32 * session.engine().spec().unwrap().vocab_size as u64;
-    let loaded = gpu.counters().allocated;
-    assert!((planned..planned + list).contains(&loaded), "{loaded} bytes, {planned} planned");
-    for (top_p, acceptance) in [(0.9, Acceptance::Coupled), (1.0, Acceptance::Coupled), (0.9, Acceptance::Rejection)] {
-        let options =
-            GenerateOptions::new().max_new_tokens(8).do_sample(true).seed(1).top_p(top_p).acceptance(acceptance);
-        let prompt = Prompt::Text("Once upon a time".into());
-        run(session.generate(&prompt, &options, &mut |_| ControlFlow::Continue(()))).unwrap();
-        let allocated = gpu.counters().allocated;
-        assert!(allocated < loaded + list, "{allocated} bytes, {loaded} after loading");
-    }
 }

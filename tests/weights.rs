@@ -518,6 +518,15 @@ fn tensor_not_in_shard() {
     assert_eq!(rule(open_sharded(&nowhere, [&a, &b])), found("c", SHARDS[1]));
 }
 
+/// A rule that was written as JSON, for another process, keeps its words.
+#[test]
+fn other() {
+    let error = Error::BadWeights { file: "a".into(), rule: Rule::MissingTensor { tensor: t() } };
+    let read: Error = serde_json::from_str(&serde_json::to_string(&error).unwrap()).unwrap();
+    let Error::BadWeights { rule: Rule::Other { message }, .. } = &read else { panic!("{read:?}") };
+    assert_eq!((read.to_string(), message.contains("t")), (error.to_string(), true));
+}
+
 #[test]
 fn rows_out_of_range() {
     let tensors =

@@ -1,12 +1,12 @@
 //! A folder in the format of Hugging Face: `config.json`, safetensors, `tokenizer.json` and what goes with them.
 
-use super::{Checkpoint, Headers, Reading, Texts};
+use super::{Checkpoint, Headers, Texts};
 use crate::error::{Error, Result};
 use crate::model::{ModelSpec, parse_config, parse_tokens};
 use crate::options::SamplingOptions;
 use crate::text::{ChatTemplate, NAMED, Tokenizer, named_file};
-use crate::weights::{Quantization, Source, Weights, read_small, widen};
-use serde::Deserialize;
+use crate::weights::{Quantization, Reading, Source, Weights, read_small};
+use serde_json::Value;
 
 /// Largest accepted `config.json` and other small files, in bytes.
 const SMALL_FILE: u64 = 1 << 20;
@@ -15,8 +15,8 @@ const TOKENIZER_CONFIG: u64 = 8 << 20;
 /// Largest accepted `tokenizer.json`, in bytes.
 const TOKENIZER_FILE: u64 = 64 << 20;
 
-/// Bytes of a matrix that are compared at a time.
-const PORTION: u64 = 4 << 20;
+/// Rows of a matrix that are compared at a time.
+const PORTION: u64 = 1024;
 
 pub(super) struct Folder<S> {
     headers: Headers<S>,
@@ -37,33 +37,27 @@ impl<S: Source> Folder<S> {
     }
 }
 
-/// Takes the LM head that a checkpoint holds where the config says that the embedding table is the head, and they differ: as in
+/// Takes the LM head that a checkpoint holds where the config says that the embedding table is the head, and their bytes differ: as in
 /// transformers, the config must be wrong. The warning says so.
 async fn untie<S: Source>(spec: &mut ModelSpec, weights: &Weights<S>) -> Result<Option<String>> {
-    let [embedding, head] = [spec.names().embedding, spec.names().head].map(|name| format!("{name}.weight"));
-    if !spec.tie_word_embeddings || !weights.contains(&head) || are_equal(weights, &embedding, &head).await? {
+    let names = [spec.names().embedding, spec.names().head].map(|name| format!("{name}.weight"));
+    let [Some(table), Some(head)] = names.each_ref().map(|name| weights.get(name)) else { return Ok(None) };
+    let mut is_equal = table.dtype == head.dtype && table.shape == head.shape;
+    let mut rows = 0..0;
+    while spec.tie_word_embeddings && is_equal && rows.end < table.rows() {
+        rows = rows.end..table.rows().min(rows.end + PORTION);
+        let mut read = Vec::new();
+        for name in &names {
+            read.push(weights.read_rows(name, rows.clone()).await?);
+        }
+        is_equal = read[0] == read[1];
+    }
+    if !spec.tie_word_embeddings || is_equal {
         return Ok(None);
     }
     spec.tie_word_embeddings = false;
-    Ok(Some(format!("tie_word_embeddings is ignored: {head} is there and differs from {embedding}")))
-}
-
-/// Whether two matrices hold the same weights; both are read as far as they do.
-async fn are_equal<S: Source>(weights: &Weights<S>, one: &str, other: &str) -> Result<bool> {
-    let (Some(first), Some(second)) = (weights.get(one), weights.get(other)) else { return Ok(false) };
-    if first.shape != second.shape {
-        return Ok(false);
-    }
-    let portion = PORTION / first.row_bytes().max(1) + 1;
-    let mut rows = 0..0;
-    while rows.end < first.rows() {
-        rows = rows.end..first.rows().min(rows.end + portion);
-        let values = widen(first.dtype, &weights.read_rows(one, rows.clone()).await?);
-        if values != widen(second.dtype, &weights.read_rows(other, rows.clone()).await?) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
+    let [table, head] = names;
+    Ok(Some(format!("tie_word_embeddings is ignored: {head} is not stored as {table} is")))
 }
 
 impl<S: Source + 'static> Checkpoint<S> for Folder<S> {
@@ -116,24 +110,22 @@ async fn template(source: &impl Source) -> Result<Option<ChatTemplate>> {
         Some(_) => {}
         None => {
             let Some(old) = read_small(source, "chat_template.json", SMALL_FILE).await? else { return Ok(None) };
-            let bad = |error| Error::BadTemplate { reason: format!("chat_template.json: {error}") };
-            let old: OldTemplate = serde_json::from_slice(&old).map_err(bad)?;
-            template = ChatTemplate::from_files(config.as_deref(), Some(old.chat_template.as_bytes()))?;
+            let old: Value = serde_json::from_slice(&old).unwrap_or_default();
+            let Some(source) = old["chat_template"].as_str() else {
+                return Err(Error::BadTemplate { reason: "chat_template.json has no text chat_template".into() });
+            };
+            template = ChatTemplate::from_files(config.as_deref(), Some(source.as_bytes()))?;
         }
     }
     Ok(template)
 }
 
-/// The only key of `chat_template.json`, which the processors of transformers wrote before there was `chat_template.jinja`.
-#[derive(Deserialize)]
-struct OldTemplate {
-    chat_template: String,
-}
-
-async fn required<S: Source>(source: &S, file: &str, limit: u64) -> Result<Vec<u8>> {
-    read_small(source, file, limit).await?.ok_or_else(|| Error::NotFound {
-        path: format!("{}/{file}", source.name()),
-        reason: "there is no such file; a model's folder holds config.json, model.safetensors and tokenizer.json, or a GGUF file"
-            .into(),
+fn required<'a>(source: &'a impl Source, file: &'a str, limit: u64) -> Reading<'a, Vec<u8>> {
+    Box::pin(async move {
+        read_small(source, file, limit).await?.ok_or_else(|| Error::NotFound {
+            path: format!("{}/{file}", source.name()),
+            reason: "there is no such file; a model's folder holds config.json, model.safetensors and tokenizer.json, or a GGUF file"
+                .into(),
+        })
     })
 }

@@ -1,12 +1,12 @@
 //! A GGUF file: its metadata says what a folder's small files do.
 
 use super::words::{self, text};
-use super::{Checkpoint, Headers, Reading};
+use super::{Checkpoint, Headers};
 use crate::error::{Error, Result};
 use crate::model::ModelSpec;
 use crate::options::SamplingOptions;
 use crate::text::{ChatTemplate, NAMED, Tokenizer, Vocabulary};
-use crate::weights::{Metadata, Source, Weights};
+use crate::weights::{Metadata, Reading, Source, Weights};
 use serde_json::{Map, Value};
 
 /// Control tokens that end what a model says, where the file names only the one that ends a text.
@@ -112,10 +112,16 @@ impl<S: Source> Gguf<S> {
 
 /// Ids of tokens that are not needed and that the model does not have: converters wrote -1, or 4294967295, for those.
 fn idle_ids(metadata: &Metadata, vocab: usize) -> Vec<String> {
-    let keys = ["padding", "unknown"].map(|name| format!("tokenizer.ggml.{name}_token_id"));
-    let named = keys.into_iter().filter_map(|key| Some((metadata.get(&key)?, key)));
-    let idle = named.filter(|(id, _)| id.as_u64().is_none_or(|id| id >= vocab as u64));
-    idle.map(|(id, key)| format!("{key} {id} is ignored: the model has {vocab} tokens")).collect()
+    let mut warnings = Vec::new();
+    for name in ["padding", "unknown"] {
+        let key = format!("tokenizer.ggml.{name}_token_id");
+        if let Some(id) = metadata.get(&key)
+            && id.as_u64().is_none_or(|known| known >= vocab as u64)
+        {
+            warnings.push(format!("{key} {id} is ignored: the model has {vocab} tokens"));
+        }
+    }
+    warnings
 }
 
 /// The tokens that end an answer, besides the one that ends a text.

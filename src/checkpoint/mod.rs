@@ -9,10 +9,9 @@ use crate::error::{Error, Result};
 use crate::model::{ModelSpec, TokenSpec};
 use crate::options::SamplingOptions;
 use crate::text::{ChatTemplate, Tokenizer};
-use crate::weights::{Source, Weights, has_safetensors};
+use crate::weights::{Reading, Source, Weights, has_safetensors};
 
 pub use self::choose::{choose, of_assistant};
-use std::pin::Pin;
 
 /// What every format says when it is opened.
 pub struct Headers<S> {
@@ -48,10 +47,10 @@ pub trait Checkpoint<S: 'static> {
         &self.headers().weights
     }
 
-    /// Its tokenizer.
+    /// Its tokenizer. Fails with [`Error::NotFound`] or [`Error::BadTokenizer`].
     fn tokenizer(&self) -> Reading<'_, Tokenizer>;
 
-    /// Its chat template, if it has one.
+    /// Its chat template, if it has one. Fails with [`Error::BadTemplate`].
     fn template(&self) -> Reading<'_, Option<ChatTemplate>>;
 
     /// The tensors, when all else was read.
@@ -87,9 +86,6 @@ pub async fn texts<S: Source + 'static>(source: S, file: Option<&str>) -> Result
     let (tokens, positions) = (spec.into(), Some(spec.max_position_embeddings));
     Ok(Texts { tokenizer: opened.tokenizer().await?, template: opened.template().await?, sampling, tokens, positions })
 }
-
-/// What comes of reading a file. Fails with [`Error::NotFound`], [`Error::BadTokenizer`] or [`Error::BadTemplate`].
-pub type Reading<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + 'a>>;
 
 /// Opens the checkpoint: one in the format of Hugging Face (`config.json` and safetensors, MLX's among them), or a GGUF file where `file`
 /// names one (`*` stands for any characters) or there is no safetensors file.

@@ -136,7 +136,7 @@ impl Args {
             }
         };
         if self.messages {
-            let Ok(Value::Array(list)) = crate::text::json::parse(&text) else {
+            let Ok(Value::Array(list)) = crate::json::parse(&text) else {
                 return bad_prompt(&text, "with --messages a JSON list of messages");
             };
             let messages = list.into_iter().map(Message::try_from).collect::<Result<_>>();

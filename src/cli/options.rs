@@ -3,8 +3,8 @@
 use super::count;
 use crate::constraint::ResponseFormat;
 use crate::error::Result;
+use crate::json;
 use crate::options::{DoSample, GenerateOptions};
-use crate::text::json;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 

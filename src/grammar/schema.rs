@@ -2,7 +2,7 @@
 
 use super::{KEYWORDS, bad};
 use crate::error::Result;
-use crate::text::json;
+use crate::json;
 use serde_json::{Map, Number, Value, json};
 use std::collections::HashSet;
 

@@ -24,17 +24,16 @@ options! {
 }
 
 impl ChatOptions {
-    /// The first option given that means nothing where the prompt is no chat, and its value in words.
-    pub(crate) fn given(&self) -> Option<(&'static str, String)> {
-        let list = |count: usize| (count > 0).then(|| format!("a list of {count}"));
+    /// The first option given that means nothing where the prompt is no chat.
+    pub(crate) fn given(&self) -> Option<&'static str> {
         let given = [
-            ("tools", list(self.tools.len())),
-            ("documents", list(self.documents.len())),
-            ("chat_template_kwargs", list(self.chat_template_kwargs.len())),
-            ("continue_final_message", self.continue_final_message.then(|| "true".into())),
-            ("add_generation_prompt", self.add_generation_prompt.map(|value| value.to_string())),
+            ("tools", !self.tools.is_empty()),
+            ("documents", !self.documents.is_empty()),
+            ("chat_template_kwargs", !self.chat_template_kwargs.is_empty()),
+            ("continue_final_message", self.continue_final_message),
+            ("add_generation_prompt", self.add_generation_prompt.is_some()),
         ];
-        given.into_iter().find_map(|(name, value)| Some((name, value?)))
+        given.into_iter().find_map(|(name, given)| given.then_some(name))
     }
 }
 

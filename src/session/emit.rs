@@ -61,8 +61,6 @@ pub(crate) struct Emitter<'a> {
     on_progress: &'a mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
     stream: TextStream,
     stops: StopStrings,
-    /// Special tokens that are stop strings: their text is not in the stream where it skips special tokens.
-    stop_ids: Vec<u32>,
     max_new_tokens: usize,
     min_new_tokens: usize,
     text: String,
@@ -89,7 +87,6 @@ impl<'a> Emitter<'a> {
             on_progress,
             stream: TextStream::new(prompt).skipping_special(options.skip_special_tokens),
             stops: StopStrings::new(options.stop.clone()),
-            stop_ids: options.stop.iter().filter_map(|stop| tokenizer.special_id(stop)).collect(),
             max_new_tokens: options.max_new_tokens,
             min_new_tokens: options.min_new_tokens,
             text: String::new(),
@@ -152,7 +149,8 @@ impl Sink for Emitter<'_> {
     fn push(&mut self, id: u32, origin: Origin, last: bool) -> Result<ControlFlow<()>> {
         self.token_ids.push(id);
         let mut fresh = String::new();
-        let is_stop = self.stop_ids.contains(&id);
+        // Its text is not in the stream where that skips special tokens.
+        let is_stop = self.tokenizer.special(id).is_some_and(|text| self.stops.contains(text));
         if self.ends.contains(&id) {
             self.ended_by = Some(FinishReason::Stop);
         } else if !is_stop {

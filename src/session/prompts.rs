@@ -113,8 +113,8 @@ impl Prompts {
         mut spec: TokenSpec,
         context: usize,
     ) -> Self {
-        let end = template.as_ref().and_then(ChatTemplate::end_of_text).and_then(|token| tokenizer.special_id(token));
-        if let Some(id) = end.filter(|id| !spec.eos_token_id.contains(id)) {
+        let end = template.as_ref().and_then(ChatTemplate::end_of_text).and_then(|token| tokenizer.token_to_id(token));
+        if let Some(id) = end.filter(|id| tokenizer.is_special(*id) && !spec.eos_token_id.contains(id)) {
             spec.eos_token_id.push(id);
         }
         Self { tokenizer, template, sampling, spec, context }
@@ -126,9 +126,9 @@ impl Prompts {
     /// [`Error::BadOption`] for an empty prompt and for options that do not fit it, [`Error::BadTemplate`],
     /// [`Error::BadTokenizer`].
     pub fn encode(&self, prompt: &Prompt, options: &GenerateOptions) -> Result<Vec<u32>> {
-        if let (Prompt::Text(_) | Prompt::Tokens(_), Some((option, value))) = (prompt, options.chat.given()) {
+        if let (Prompt::Text(_) | Prompt::Tokens(_), Some(option)) = (prompt, options.chat.given()) {
             let allowed = "none, unless the prompt is a list of messages".into();
-            return Err(Error::BadOption { option: option.into(), value, allowed });
+            return Err(Error::BadOption { option: option.into(), value: "a value".into(), allowed });
         }
         let is_empty_list = match prompt {
             Prompt::Text(_) => false,

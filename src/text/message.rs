@@ -8,8 +8,8 @@ use std::sync::{
 use minijinja::value::{Enumerator, Object, Value as View};
 use serde_json::{Map, Value};
 
-use super::json;
 use crate::error::{Error, Result};
+use crate::json;
 
 /// One message of a conversation: `role`, `content`, and whatever else the model's chat template looks at, such as `name`,
 /// `tool_calls` or `reasoning_content`. Fields keep their order, because templates may show it.

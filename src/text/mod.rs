@@ -6,7 +6,6 @@
 mod chat;
 mod filters;
 mod jinja;
-pub(crate) mod json;
 mod message;
 mod python;
 mod stop;

@@ -19,6 +19,11 @@ impl StopStrings {
         Self { stops, held: String::new(), stopped: false }
     }
 
+    /// Whether a text is one of them.
+    pub fn contains(&self, text: &str) -> bool {
+        self.stops.iter().any(|stop| stop == text)
+    }
+
     /// The text that may be shown now, and whether a stop string was completed. It and all that follows is not shown.
     pub fn push(&mut self, text: &str) -> (String, bool) {
         if self.stopped {

@@ -221,13 +221,8 @@ impl Tokenizer {
         ids.filter_map(|id| self.special(*id)).filter(|special| !special.is_empty())
     }
 
-    /// The special token of a string.
-    pub fn special_id(&self, text: &str) -> Option<u32> {
-        self.token_to_id(text).filter(|id| self.is_special(*id))
-    }
-
     /// The string of a special token.
-    fn special(&self, id: u32) -> Option<&str> {
+    pub fn special(&self, id: u32) -> Option<&str> {
         let token = self.literal.get_added_tokens_decoder().get(&id)?;
         token.special.then_some(&token.content)
     }

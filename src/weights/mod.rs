@@ -29,7 +29,7 @@ pub use self::narrow::narrow;
 pub(crate) use self::safetensors::parse_index;
 #[cfg(not(target_arch = "wasm32"))]
 pub use self::source::Folder;
-pub use self::source::{Memory, Source, read_small};
+pub use self::source::{Memory, Reading, Source, read_small};
 pub use self::widen::{Coded, coded, widen};
 
 pub(crate) const SINGLE: &str = "model.safetensors";

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::pin::Pin;
 
 use crate::error::{Error, Result, WeightsRule};
 
@@ -43,24 +44,31 @@ pub trait Source {
     }
 }
 
+/// What comes of reading files. It is on the heap, because whoever waits for several would hold the states of all.
+pub type Reading<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + 'a>>;
+
 /// The whole of a small file, or `None` when there is no such file.
 ///
 /// # Errors
 /// [`WeightsRule::FileTooLarge`] when it has more than `limit` bytes, found before anything is read; and those of [`Source`].
-pub async fn read_small(source: &impl Source, file: &str, limit: u64) -> Result<Option<Vec<u8>>> {
-    let Some(bytes) = source.size(file).await? else { return Ok(None) };
-    if bytes > limit {
-        return Err(broken(file, WeightsRule::FileTooLarge { bytes, limit }));
-    }
-    read_exact(source, file, 0..bytes).await.map(Some)
+pub fn read_small<'a>(source: &'a impl Source, file: &'a str, limit: u64) -> Reading<'a, Option<Vec<u8>>> {
+    Box::pin(async move {
+        let Some(bytes) = source.size(file).await? else { return Ok(None) };
+        if bytes > limit {
+            return Err(broken(file, WeightsRule::FileTooLarge { bytes, limit }));
+        }
+        read_exact(source, file, 0..bytes).await.map(Some)
+    })
 }
 
 /// As [`Source::read`], for callers who index by the length: a source that gives less or more than asked is refused.
-pub(super) async fn read_exact(source: &impl Source, file: &str, range: Range<u64>) -> Result<Vec<u8>> {
-    let expected = range.end.saturating_sub(range.start);
-    let bytes = source.read(file, range).await?;
-    let found = bytes.len() as u64;
-    if found == expected { Ok(bytes) } else { Err(broken(file, WeightsRule::Truncated { expected, found })) }
+pub(super) fn read_exact<'a>(source: &'a impl Source, file: &'a str, range: Range<u64>) -> Reading<'a, Vec<u8>> {
+    Box::pin(async move {
+        let expected = range.end.saturating_sub(range.start);
+        let bytes = source.read(file, range).await?;
+        let found = bytes.len() as u64;
+        if found == expected { Ok(bytes) } else { Err(broken(file, WeightsRule::Truncated { expected, found })) }
+    })
 }
 
 pub(super) fn broken(file: &str, rule: WeightsRule) -> Error {

@@ -43,18 +43,16 @@ pub fn with_tokenizer(folder: &Path) -> Memory {
     )
 }
 
-/// With an LM head beside the embedding table, whose rows it has in the order of `rows`, as f32.
+/// With an LM head beside the embedding table, whose rows it has in the order of `rows`.
 pub fn with_head(folder: &Path, rows: impl Fn(usize) -> usize) -> Memory {
     altered(folder, "model.safetensors", |bytes| {
         let tensors = SafeTensors::deserialize(&bytes).unwrap();
         let table = tensors.tensor("model.embed_tokens.weight").unwrap();
         let width = table.data().len() / table.shape()[0];
-        let head: Vec<u8> = (0..table.shape()[0])
-            .flat_map(|row| table.data()[rows(row) * width..][..width].as_chunks::<2>().0)
-            .flat_map(|&half| f16::from_le_bytes(half).to_f32().to_le_bytes())
-            .collect();
+        let head: Vec<u8> =
+            (0..table.shape()[0]).flat_map(|row| table.data()[rows(row) * width..][..width].iter().copied()).collect();
         let mut views = tensors.tensors();
-        views.push(("lm_head.weight".into(), TensorView::new(Dtype::F32, table.shape().to_vec(), &head).unwrap()));
+        views.push(("lm_head.weight".into(), TensorView::new(table.dtype(), table.shape().to_vec(), &head).unwrap()));
         safetensors::serialize(views, None).unwrap()
     })
 }
