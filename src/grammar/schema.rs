@@ -246,7 +246,7 @@ pub(super) fn refuse<T>(root: &Value, reason: &str, compile: &dyn Fn(Value) -> R
         culprits = keys.into_iter().filter(|key| alone(&json!({ *key: fields[*key] })).is_err()).collect();
     }
     let named = |key: &String| match &fields[key] {
-        value @ (Value::String(_) | Value::Number(_)) => format!("{key:?} {value}"),
+        value @ (Value::String(_) | Value::Number(_)) => format!("{key:?} {value}").replace("#/$defs/root", "#"),
         _ => format!("{key:?}"),
     };
     let unknown = why.split_once("Unimplemented keys: ").map(|(_, keys)| keys.trim_matches(['[', ']']).to_owned());
