@@ -14,7 +14,7 @@ use std::sync::Arc;
 const LONGEST: usize = 1 << 10;
 /// ... and for all tokens together.
 const ROOM: usize = (1 << 22) - 2;
-/// So many times what must come is looked at to find out whether a text can have a form.
+/// How often forced text is followed to find out whether any text can have a form.
 const FORCED: usize = 16;
 /// Keywords of JSON Schema that constrain a value and are covered.
 const KEYWORDS: &str = "type, enum, const, anyOf, oneOf (of schemas that exclude each other), allOf, $ref (#/...), properties, \

@@ -1,7 +1,7 @@
 //! Which of many files make up the model.
 
 use crate::error::{Error, Result};
-use crate::weights::{INDEX, SINGLE, SMALL_FILES, Split};
+use crate::weights::{INDEX, SINGLE, SMALL_FILES, Split, TEMPLATES};
 use std::collections::BTreeSet;
 
 /// The option that names one of several GGUF files.
@@ -21,7 +21,13 @@ const MOST_LISTED: usize = 30;
 pub fn choose(model: &str, file: Option<&str>, names: &[&str]) -> Result<Vec<String>> {
     let has = |name: &&&str| names.contains(name);
     if let (None, Some(weights)) = (file, [SINGLE, INDEX].iter().find(has)) {
-        return Ok(SMALL_FILES.iter().filter(has).chain([weights]).map(ToString::to_string).collect());
+        return Ok(SMALL_FILES
+            .iter()
+            .chain(&TEMPLATES)
+            .filter(has)
+            .chain([weights])
+            .map(ToString::to_string)
+            .collect());
     }
     // By the name of the first part.
     let is_first = |name: &str| name.ends_with(".gguf") && Split::of(name).is_none_or(|split| split.part(0) == name);

@@ -17,7 +17,7 @@ use self::client::Client;
 use self::listing::Listing;
 use crate::checkpoint::choose;
 use crate::error::{Error, Result};
-use crate::weights::{INDEX, SMALL_FILES, parse_index};
+use crate::weights::{INDEX, SMALL_FILES, TEMPLATES, parse_index};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -78,7 +78,7 @@ impl Hub {
         match self.listing(id, &repository)? {
             Found::Kept(snapshot, _) => Ok(snapshot),
             Found::Listed(listing) => {
-                let names = SMALL_FILES.iter().filter(|name| listing.files.contains_key(**name));
+                let names = SMALL_FILES.iter().chain(&TEMPLATES).filter(|name| listing.files.contains_key(**name));
                 let names = names.map(ToString::to_string).collect();
                 Ok(self.bring(id, &repository, &listing, names, progress)?.0)
             }

@@ -37,6 +37,9 @@ pub(crate) const INDEX: &str = "model.safetensors.index.json";
 /// What a folder may hold besides weights.
 pub(crate) const SMALL_FILES: [&str; 5] =
     ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"];
+/// Chat templates that few folders hold.
+pub(crate) const TEMPLATES: [&str; 3] =
+    ["chat_template.json", "additional_chat_templates/tool_use.jinja", "additional_chat_templates/rag.jinja"];
 /// Bytes that are read of a GGUF file at first, and twice as many each time that its header is longer.
 const FIRST_READ: u64 = 1 << 20;
 
