@@ -471,6 +471,8 @@ fn what_is_chosen_of_many_files() {
         chosen(None, &["config.json", "model.safetensors.index.json"]).unwrap(),
         ["config.json", "model.safetensors.index.json"]
     );
+    let rare = ["additional_chat_templates/rag.jinja", "chat_template.json", "model.safetensors"];
+    assert_eq!(chosen(None, &rare).unwrap(), [rare[1], rare[0], rare[2]]);
     let quantised = ["config.json", "m-q4.gguf", "m-q8-00001-of-00002.gguf", "m-q8-00002-of-00002.gguf"];
     assert_eq!(chosen(Some("*q4.gguf"), &quantised).unwrap(), [quantised[1]]);
     assert_eq!(chosen(Some("*q8*"), &quantised[..3]).unwrap(), quantised[2..]);
