@@ -1,4 +1,4 @@
-//! What drafters without a model propose, how a lookahead changes, and which draft tokens a round keeps.
+//! What drafters without a model propose, what a draft model reads, how a lookahead changes, and which draft tokens a round keeps.
 
 mod lookup {
     use foretoken::LookupRule;
@@ -378,5 +378,86 @@ mod tuner {
             tuner.round(15, 0);
         }
         assert_eq!(tuner.patience(1), 0);
+    }
+}
+
+mod drafting {
+    use foretoken::internals::target::{Drafting, Plan, Translate};
+
+    /// A draft model whose tokens are the target's, each twice; a text that ends in 9 ends inside a character.
+    struct Twice;
+
+    impl Translate for Twice {
+        fn for_draft(&mut self, text: &[u32]) -> foretoken::Result<Vec<u32>> {
+            let inside = text.last() == Some(&9);
+            Ok(if inside { Vec::new() } else { text.iter().flat_map(|&id| [id, id]).collect() })
+        }
+
+        fn for_target(&self, drafted: &[u32]) -> foretoken::Result<Vec<u32>> {
+            Ok(drafted.iter().step_by(2).copied().collect())
+        }
+    }
+
+    fn text(len: usize) -> Vec<u32> {
+        (100..100 + len as u32).collect()
+    }
+
+    #[test]
+    fn a_draft_reads_what_was_missed() {
+        let mut drafting = Drafting::new(8, 64);
+        let cached = text(30);
+        // Two chunks, then what a round reads.
+        assert_eq!(drafting.plan(&cached, 1, [4, 10]).unwrap(), None);
+        assert_eq!(drafting.missed(&cached, 1).unwrap(), (0, cached[..8].to_vec()));
+        drafting.has_read(8);
+        assert_eq!(drafting.missed(&cached, 1).unwrap(), (8, cached[8..15].to_vec()));
+        drafting.has_read(7);
+        assert_eq!(drafting.missed(&cached, 1).unwrap(), (15, vec![]));
+        let tokens = [&cached[15..], &[1]].concat();
+        assert_eq!(drafting.plan(&cached, 1, [4, 10]).unwrap(), Some(Plan { tokens, position: 30, steps: 4 }));
+        // It wrote four tokens and read three of them.
+        assert_eq!(drafting.wrote(30, vec![2, 3, 4, 5], 10).unwrap(), [2, 3, 4, 5]);
+        assert_eq!(drafting.read(), 34);
+        // Two were accepted.
+        drafting.truncate(33);
+        let cached = [&cached[..], &[1, 2, 3]].concat();
+        let plan = drafting.plan(&cached, 7, [4, 10]).unwrap().unwrap();
+        assert_eq!((plan.tokens, plan.position), (vec![7], 33));
+    }
+
+    #[test]
+    fn a_draft_fits_both_contexts() {
+        let steps = |context, [count, room]: [usize; 2]| {
+            let mut drafting = Drafting::new(8, context);
+            drafting.set_read(10);
+            drafting.plan(&text(10), 1, [count, room]).unwrap().map(|plan| plan.steps)
+        };
+        assert_eq!(steps(64, [4, 3]), Some(3));
+        assert_eq!(steps(64, [4, 0]), None);
+        assert_eq!(steps(64, [0, 9]), None);
+        assert_eq!(steps(12, [4, 9]), Some(2));
+        assert_eq!(steps(10, [4, 9]), None);
+        // A text beyond the draft model's context is not read.
+        assert_eq!(Drafting::new(8, 64).missed(&text(64), 1).unwrap(), (0, vec![]));
+    }
+
+    #[test]
+    fn another_tokenizer_has_positions_of_its_own() {
+        let mut drafting = Drafting::new(8, 64);
+        drafting.translate_by(Box::new(Twice));
+        let plan = drafting.plan(&[1, 2], 3, [6, 2]).unwrap().unwrap();
+        assert_eq!(plan, Plan { tokens: vec![1, 1, 2, 2, 3, 3], position: 5, steps: 6 });
+        // More than the target has room for is cut, and its own last token was not read.
+        assert_eq!(drafting.wrote(5, vec![4, 4, 5, 5, 6, 6], 2).unwrap(), [4, 5]);
+        let plan = drafting.plan(&[1, 2, 3, 4, 5], 6, [1, 2]).unwrap().unwrap();
+        assert_eq!((plan.tokens, plan.position), (vec![6], 11));
+        // Inside a character it writes nothing, and keeps what it has read.
+        assert_eq!(drafting.plan(&[1, 2, 3, 4], 9, [1, 2]).unwrap(), None);
+        assert_eq!(drafting.missed(&[1, 2, 3, 4], 9).unwrap(), (0, vec![]));
+        // Another text shares only its beginning.
+        let plan = drafting.plan(&[1, 2, 3], 8, [1, 2]).unwrap().unwrap();
+        assert_eq!((plan.tokens, plan.position), (vec![8, 8], 7));
+        // Without room for a token of the target nothing is written.
+        assert_eq!(drafting.plan(&[1, 2, 3], 8, [1, 0]).unwrap(), None);
     }
 }

@@ -4,13 +4,10 @@ use super::model::Model;
 use super::parts::for_each_part;
 use super::rows::Rows;
 use super::turn::Turn;
-use crate::constraint::{Constrained, Shared};
+use crate::constraint::Shared;
 use crate::error::{Error, Result};
 use crate::sample::{Sampling, choose, choose_draft, log_sum_exp, mask, most_likely};
-use crate::target::{DRAFT_MODEL, Draft, Logprobs, MAX_DRAFT, Queue, Target, Translate, Translation, Verified, missed};
-
-/// Tokens that a draft model reads in a round before it drafts.
-const MISSED: usize = 16;
+use crate::target::{DRAFT_MODEL, Draft, Drafting, Logprobs, MAX_DRAFT, Plan, Queue, Target, Translate, Verified};
 
 /// Models on the CPU.
 pub struct Engine {
@@ -20,25 +17,25 @@ pub struct Engine {
     /// Which tokens may be chosen.
     constraint: Option<Shared>,
     pub(super) cached: Vec<u32>,
-    pub(super) draft_cached: usize,
+    /// Of no draft model, if there is none.
+    pub(super) drafting: Drafting,
     submitted: Option<(u32, Draft)>,
-    /// Of a draft model with another tokenizer.
-    translation: Option<Translation>,
     turn: Turn,
 }
 
 impl Engine {
     /// An engine that chooses greedily until [`Engine::sample_by`].
     pub fn new(target: Model, draft: Option<Model>) -> Self {
+        let capacity = draft.as_ref().map(|model| model.blueprint().capacity);
+        let (chunk, context) = capacity.map_or((0, 0), |capacity| (capacity.prefill_chunk, capacity.max_context));
         Self {
             target,
             draft,
             sampling: Sampling::default(),
             constraint: None,
             cached: Vec::new(),
-            draft_cached: 0,
+            drafting: Drafting::new(chunk, context),
             submitted: None,
-            translation: None,
             turn: Turn::new(),
         }
     }
@@ -77,7 +74,7 @@ impl Engine {
     /// # Errors
     /// None, where other devices have some.
     pub fn translate_by(&mut self, translate: Box<dyn Translate>) -> Result<()> {
-        self.translation = Some(Translation { by: translate, cached: Vec::new() });
+        self.drafting.translate_by(translate);
         Ok(())
     }
 
@@ -87,7 +84,7 @@ impl Engine {
     /// None, where other devices have some.
     pub fn reset(&mut self) -> Result<()> {
         self.truncate(0);
-        self.translation.iter_mut().for_each(|translation| translation.cached.clear());
+        self.drafting.forget();
         Ok(())
     }
 
@@ -131,31 +128,23 @@ impl Engine {
         Ok(all)
     }
 
-    /// So many tokens of the draft model behind the cached ones and the pending one, with what each was drawn from.
-    fn draft_tokens(&mut self, pending: u32, count: usize) -> Result<(Vec<u32>, Vec<Vec<f32>>)> {
-        let text = [&self.cached[..], &[pending]].concat();
+    /// At most `count` tokens of the draft model after the cached ones and the pending one, in tokens of the target, which has room for
+    /// `room`. With the logits that each was drawn from, where they are logits of the target's tokens.
+    fn draft_tokens(&mut self, pending: u32, count: usize, room: usize) -> Result<(Vec<u32>, Vec<Vec<f32>>)> {
+        let Some(plan) = self.drafting.plan(&self.cached, pending, [count, room])? else {
+            return Ok(Default::default());
+        };
         let Some(model) = &mut self.draft else { return Ok(Default::default()) };
-        let mut constraint = self.constraint.as_ref().map(|constraint| constraint.borrow_mut());
-        let read = (self.draft_cached, self.target.blueprint().spec.vocab_size);
-        let drafted = continue_text(model, text, read, count, &self.sampling, constraint.as_deref_mut())?;
-        drop(constraint);
-        if !drafted.0.is_empty() {
-            // It has read all but its own last token.
-            self.draft_cached = self.cached.len() + drafted.0.len();
+        let position = plan.position;
+        if self.drafting.is_translated() {
+            // Noise, biases and masks belong to the target's ids.
+            let (drafted, _) = continue_text(model, plan, Vec::new(), usize::MAX, &Sampling::default(), None)?;
+            return Ok((self.drafting.wrote(position, drafted, room)?, Vec::new()));
         }
-        Ok(drafted)
-    }
-
-    /// The same of a draft model with another tokenizer, in tokens of the target.
-    fn draft_translated(&mut self, pending: u32, count: usize) -> Result<Vec<u32>> {
-        let (Some(model), Some(translation)) = (&mut self.draft, &mut self.translation) else { return Ok(Vec::new()) };
-        let (text, read) = translation.text(&self.cached, pending)?;
-        if text.is_empty() {
-            return Ok(text);
-        }
-        let read = (read, usize::MAX);
-        let (drafted, _) = continue_text(model, text.clone(), read, count, &Sampling::default(), None)?;
-        translation.take(text, drafted)
+        let (text, vocab) = ([&self.cached[..], &[pending]].concat(), self.target.blueprint().spec.vocab_size);
+        let constraint = self.constraint.as_ref();
+        let (drafted, logits) = continue_text(model, plan, text, vocab, &self.sampling, constraint)?;
+        Ok((self.drafting.wrote(position, drafted, room)?, logits))
     }
 
     /// The target's ids behind the pending token and each draft token.
@@ -202,7 +191,7 @@ impl Target for Engine {
     }
 
     fn draft_cached(&self) -> usize {
-        self.draft_cached
+        self.drafting.read()
     }
 
     fn capacity(&self) -> usize {
@@ -212,7 +201,7 @@ impl Target for Engine {
     fn truncate(&mut self, len: usize) {
         self.submitted = None;
         self.cached.truncate(len);
-        self.draft_cached = self.draft_cached.min(len);
+        self.drafting.truncate(len);
     }
 
     fn prefill_chunk(&self) -> usize {
@@ -232,19 +221,12 @@ impl Target for Engine {
 
     async fn catch_up(&mut self, pending: u32) -> Result<usize> {
         let Some(model) = &mut self.draft else { return Ok(0) };
-        let capacity = model.blueprint().capacity;
-        let limits = [capacity.prefill_chunk, MISSED, capacity.max_context];
-        let (read, chunk) = missed(&mut self.translation, (&self.cached, self.draft_cached), pending, limits)?;
-        let count = chunk.len();
-        if count == 0 {
-            return Ok(0);
+        let (position, chunk) = self.drafting.missed(&self.cached, pending)?;
+        if !chunk.is_empty() {
+            model.forward(&chunk, position, 0..0)?;
+            self.drafting.has_read(chunk.len());
         }
-        model.forward(&chunk, read, 0..0)?;
-        match &mut self.translation {
-            None => self.draft_cached += count,
-            Some(translation) => translation.cached.extend(chunk),
-        }
-        Ok(count)
+        Ok(chunk.len())
     }
 
     async fn submit(&mut self, pending: u32, draft: &Draft) -> Result<()> {
@@ -258,14 +240,11 @@ impl Target for Engine {
         let Some((pending, draft)) = self.submitted.take() else { return Ok(Verified::default()) };
         self.turn.give().await;
         let position = self.cached.len();
-        let room = self.capacity() - position - 1;
+        let room = (self.capacity() - position - 1).min(MAX_DRAFT);
         let (mut tokens, drawn_from) = match draft {
             Draft::Tokens(tokens) => (tokens, Vec::new()),
-            Draft::Model(count) if self.translation.is_some() => (self.draft_translated(pending, count)?, Vec::new()),
-            Draft::Model(count) => self.draft_tokens(pending, count.min(room))?,
+            Draft::Model(count) => self.draft_tokens(pending, count, room)?,
         };
-        // A translation may be longer than what was asked for.
-        tokens.truncate(room.min(MAX_DRAFT));
         if let Some(constraint) = &self.constraint {
             let text = [&self.cached[..], &[pending]].concat();
             tokens.truncate(constraint.borrow_mut().allowed(&text, &tokens)?);
@@ -281,42 +260,38 @@ impl Target for Engine {
 
 impl Queue for Engine {}
 
-/// What a draft model writes behind a text of which it has read so many tokens: at most so many tokens, none where it has missed too
-/// many or has no room, and the processed logits that each was drawn from. Their ids are below `vocab`.
+/// The tokens that a draft model writes as planned, and the processed logits that each was drawn from. Penalties and masks look at
+/// `text`, which ends with the pending token. Ids are below `vocab`.
 fn continue_text(
     model: &mut Model,
+    plan: Plan,
     mut text: Vec<u32>,
-    (read, vocab): (usize, usize),
-    count: usize,
+    vocab: usize,
     sampling: &Sampling,
-    mut constraint: Option<&mut Constrained>,
+    constraint: Option<&Shared>,
 ) -> Result<(Vec<u32>, Vec<Vec<f32>>)> {
-    let (mut tokens, mut logits) = (Vec::new(), Vec::new());
-    let reach = (model.blueprint().capacity.max_context + 1).saturating_sub(text.len());
-    if text.len() > read + MISSED + 1 {
-        return Ok((tokens, logits));
-    }
-    let mut from = read;
-    for _ in 0..count.min(reach) {
-        let fresh = &text[from..];
-        let mut row = model.forward(fresh, from, fresh.len() - 1..fresh.len())?.row(0).to_vec();
+    let (mut drafted, mut logits) = (Vec::new(), Vec::new());
+    let (mut from, mut fresh) = (plan.position - plan.missed(), plan.tokens);
+    for _ in 0..plan.steps {
+        let mut row = model.forward(&fresh, from, fresh.len() - 1..fresh.len())?.row(0).to_vec();
         row.truncate(vocab);
-        if let Some(constraint) = constraint.as_deref_mut() {
-            mask(&mut row, &constraint.masks(&text, &[])?);
+        if let Some(constraint) = constraint {
+            mask(&mut row, &constraint.borrow_mut().masks(&text, &[])?);
         }
+        from += fresh.len();
         let (id, confident) = choose_draft(&mut row, sampling, &text)
-            .ok_or(Error::NonFiniteLogits { model: DRAFT_MODEL.into(), position: text.len() - 1 })?;
-        from = text.len();
-        text.push(id);
-        tokens.push(id);
-        logits.push(row);
-        let goes_on = match constraint.as_deref_mut() {
-            Some(constraint) => constraint.goes_on(&text[..from], id)?,
+            .ok_or(Error::NonFiniteLogits { model: DRAFT_MODEL.into(), position: from - 1 })?;
+        let goes_on = match constraint {
+            Some(constraint) => constraint.borrow_mut().goes_on(&text, id)?,
             None => true,
         };
+        drafted.push(id);
+        logits.push(row);
+        text.push(id);
+        fresh = vec![id];
         if !confident || !goes_on {
             break;
         }
     }
-    Ok((tokens, logits))
+    Ok((drafted, logits))
 }

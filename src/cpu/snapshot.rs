@@ -24,7 +24,7 @@ impl Snapshot {
 impl Engine {
     /// Bytes of a snapshot of what is cached now.
     pub fn snapshot_bytes(&self) -> u64 {
-        let draft = self.draft.as_ref().map_or(0, |draft| draft.blueprint().kv_bytes(self.draft_cached));
+        let draft = self.draft.as_ref().map_or(0, |draft| draft.blueprint().kv_bytes(self.drafting.read()));
         self.target.blueprint().kv_bytes(self.cached.len()) + draft
     }
 
@@ -35,10 +35,10 @@ impl Engine {
             |model: &mut Model, positions| model.caches().iter().map(|cache| cache.copy(positions)).collect::<Vec<_>>();
         let target = copy(&mut self.target, self.cached.len());
         let draft = match &mut self.draft {
-            Some(draft) if self.draft_cached > 0 => copy(draft, self.draft_cached),
+            Some(draft) if self.drafting.read() > 0 => copy(draft, self.drafting.read()),
             _ => Vec::new(),
         };
-        Snapshot { tokens: self.cached.clone(), draft_cached: self.draft_cached, target, draft }
+        Snapshot { tokens: self.cached.clone(), draft_cached: self.drafting.read(), target, draft }
     }
 
     /// The keys and values of a layer, of what is cached: of each KV head the keys, then of each the values.
@@ -78,6 +78,6 @@ impl Engine {
             draft.caches().clone_from(&snapshot.draft);
         }
         self.cached.extend_from_slice(&snapshot.tokens);
-        self.draft_cached = snapshot.draft_cached;
+        self.drafting.set_read(snapshot.draft_cached);
     }
 }

@@ -6,13 +6,12 @@ use super::flight::{Ahead, DIRECT, Flight, Shape};
 use super::forward::Model;
 use super::round::{BEFORE, BIAS_WORDS, CHUNK, DRAFTS, IDS, PENDING, RoundBuffers, Seen, logprob_words, read_logprobs};
 use super::sampler::{NOT_DRAFTED, Recipe, Sampler, bias_words, block, check_finite};
-use super::translate::Translated;
 use crate::constraint::Shared;
 use crate::error::{Error, Result};
 use crate::gpu::{Call, Done, Gpu, Readback};
 use crate::options::MAX_TOP_LOGPROBS;
 use crate::sample::{Processors, Sampling};
-use crate::target::{DRAFT_MODEL, Draft, MAX_DRAFT, Queue, Target, Translate, Translation, Verified};
+use crate::target::{DRAFT_MODEL, Draft, Drafting, MAX_DRAFT, Queue, Target, Translate, Verified};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -30,12 +29,10 @@ pub struct Engine {
     pub(super) target: Model,
     pub(super) draft: Option<Model>,
     pub(super) cached: Vec<u32>,
-    /// Leading cached tokens that the draft model's cache holds too.
-    pub(super) draft_cached: usize,
+    /// Of no draft model, if there is none.
+    pub(super) drafting: Drafting,
     /// The end of the prefill chunk that was submitted last.
     pub(super) chunk: Option<Done>,
-    /// Of a draft model with another tokenizer.
-    pub(super) translation: Option<Translation>,
     /// At most two; the device computes the first.
     pub(super) flights: VecDeque<Flight>,
     pub(super) ahead: Ahead,
@@ -55,9 +52,10 @@ impl Engine {
             // Its bits change no text, so nothing of it is compared.
             draft.learn(draft.variants().best(draft.chunk()), false);
         }
+        let capacity = draft.as_ref().map_or((0, 0), |draft| (draft.chunk(), draft.capacity().max_context));
+        let drafting = Drafting::new(capacity.0, capacity.1);
         let (gpu, cached) = (gpu.clone(), Vec::new());
-        let (seen, constraint, chunk, translation, flights) = (None, None, None, None, VecDeque::new());
-        let (draft_cached, ahead) = (0, Ahead::default());
+        let (seen, constraint, chunk, flights, ahead) = (None, None, None, VecDeque::new(), Ahead::default());
         Ok(Self {
             gpu,
             buffers,
@@ -69,9 +67,8 @@ impl Engine {
             target,
             draft,
             cached,
-            draft_cached,
+            drafting,
             chunk,
-            translation,
             flights,
             ahead,
         })
@@ -101,7 +98,7 @@ impl Engine {
     /// As [`Gpu::buffer`].
     pub fn reset(&mut self) -> Result<()> {
         self.truncate(0);
-        self.translation.iter_mut().for_each(|translation| translation.cached.clear());
+        self.drafting.forget();
         self.renew_readback(DIRECT)?;
         self.renew_readback(1 - DIRECT)?;
         self.set_sampler(self.sampler.recipe())
@@ -116,7 +113,7 @@ impl Engine {
         let mut recipe = self.sampler.recipe();
         recipe.translated = true;
         self.set_sampler(recipe)?;
-        self.translation = Some(Translation { by: translate, cached: Vec::new() });
+        self.drafting.translate_by(translate);
         Ok(())
     }
 
@@ -134,7 +131,7 @@ impl Engine {
                 allowed: format!("up to {BIAS_WORDS}, about 2,000 tokens"),
             });
         }
-        let recipe = Recipe::of(sampling, self.constraint.is_some(), self.translation.is_some());
+        let recipe = Recipe::of(sampling, self.constraint.is_some(), self.drafting.is_translated());
         if self.sampler.recipe() != recipe {
             self.set_sampler(recipe)?;
         }
@@ -218,7 +215,7 @@ impl Target for Engine {
     }
 
     fn draft_cached(&self) -> usize {
-        self.draft_cached
+        self.drafting.read()
     }
 
     fn capacity(&self) -> usize {
@@ -228,7 +225,7 @@ impl Target for Engine {
     fn truncate(&mut self, len: usize) {
         self.flights.clear();
         self.cached.truncate(len);
-        self.draft_cached = self.draft_cached.min(len);
+        self.drafting.truncate(len);
         if let Some(seen) = &mut self.seen {
             seen.truncate(len);
         }
@@ -266,40 +263,32 @@ impl Target for Engine {
         if self.readbacks[DIRECT].is_due() {
             self.renew_readback(DIRECT)?;
         }
-        let mut translated = Translated::default();
-        let (known, steps) = match draft {
-            Draft::Tokens(tokens) => (tokens.as_slice(), 0),
-            Draft::Model(steps) if self.translation.is_some() => {
-                translated = self.draft_translated(pending, *steps).await?;
-                (translated.draft.as_slice(), 0)
-            }
-            Draft::Model(steps) => (&[][..], *steps),
-        };
         let position = self.cached.len();
-        let most = MAX_DRAFT.min(self.target.max_rows() - 1);
-        let mut known = &known[..known.len().min(most)];
+        let room = MAX_DRAFT.min(self.capacity().saturating_sub(position + 1));
+        let (mut known, mut plan, mut waited) = (Vec::new(), None, 0.0);
+        match draft {
+            Draft::Tokens(tokens) => known.extend(tokens.iter().take(MAX_DRAFT)),
+            Draft::Model(count) => plan = self.drafting.plan(&self.cached, pending, [*count, room])?,
+        }
+        if let Some(plan) = plan.take_if(|_| self.drafting.is_translated()) {
+            (known, waited) = self.draft_translated(plan, room).await?;
+        }
         if let Some(constraint) = &self.constraint {
             // Of a translation nobody has asked yet.
             let text = [&self.cached[..], &[pending]].concat();
-            known = &known[..constraint.borrow_mut().allowed(&text, known)?];
+            known.truncate(constraint.borrow_mut().allowed(&text, &known)?);
         }
-        // A draft model with a smaller context drafts as far as it goes. It first reads what it missed, if that is little.
-        let missed = position - self.draft_cached;
-        let reach = self.draft.as_ref().map_or(0, |draft| draft.capacity().max_context.saturating_sub(position));
-        let steps = if missed > BEFORE { 0 } else { steps.min(most).min(reach) };
+        let (steps, missed) = plan.as_ref().map_or((0, 0), |plan| (plan.steps, plan.missed()));
         self.make_room(known.len() + steps + 1).await?;
-        if steps > 0 {
+        if let Some(plan) = &plan {
             self.make_draft_room(position + steps).await?;
-        }
-        let missed = if steps > 0 { missed } else { 0 };
-        if let Some(model) = self.draft.as_ref().filter(|_| steps > 0) {
-            self.set_draft_step(model, missed, position);
+            self.set_draft_step(plan);
         }
         // Biases of sequences compare the tokens before, whether or not the draft model reads them.
         let before = BEFORE.min(position);
         let mut tokens = self.cached[position - before..].to_vec();
         tokens.push(pending);
-        tokens.extend_from_slice(known);
+        tokens.extend_from_slice(&known);
         self.gpu.write(&self.buffers.tokens, 4 * (PENDING - before) as u64, bytemuck::cast_slice(&tokens));
         if let Some(seen) = &mut self.seen {
             seen.mark(&self.gpu, &self.buffers, &self.cached, pending);
@@ -314,10 +303,9 @@ impl Target for Engine {
             draft_row: 0,
         });
 
-        let waited = translated.waited + self.submit_round(shape, pending, known).await?;
-        let known = known.to_vec();
+        waited += self.submit_round(shape, pending, &known).await?;
         // A translation may have come to nothing this time.
-        let repeats = known.is_empty() && (draft.is_empty() || self.translation.is_none());
+        let repeats = known.is_empty() && (draft.is_empty() || !self.drafting.is_translated());
         let readback = DIRECT;
         self.flights.push_back(Flight { shape, position, pending, known, waited, repeats, readback });
         Ok(())
@@ -345,8 +333,7 @@ impl Target for Engine {
         self.cached.push(pending);
         self.cached.extend_from_slice(&draft);
         if shape.steps > 0 {
-            // It has read all but its own last token.
-            self.draft_cached = position + draft.len();
+            draft = self.drafting.wrote(position, draft, shape.steps)?;
         }
         let agreed = draft.iter().zip(&ids).take_while(|(draft, id)| draft == id).count();
         let place = |flight| Flight { position: position + 1 + agreed, pending: ids[agreed], ..flight };
@@ -383,7 +370,7 @@ impl Queue for Engine {
             // The device marks as seen what that round needs.
             Some(_) => {
                 self.cached.truncate(len);
-                self.draft_cached = self.draft_cached.min(len);
+                self.drafting.truncate(len);
             }
             None => self.truncate(len),
         }

@@ -8,6 +8,7 @@ use super::round::{CHUNK, DRAFTS, IDS, PENDING, RoundBuffers, logprob_words};
 use super::sampler::NOT_DRAFTED;
 use crate::error::Result;
 use crate::gpu::{Call, Gpu, Kernel, Prepared, Recorder};
+use crate::target::Plan;
 use web_time::Instant;
 
 /// Shapes of rounds for which commands are kept ready: those of the latest rounds. Behind a draft of the draft model that was
@@ -114,11 +115,12 @@ impl Ahead {
 }
 
 impl Engine {
-    /// Writes where a draft of the draft model starts: it first reads `missed` tokens from before the pending one, which lies
-    /// at `position`.
-    pub(super) fn set_draft_step(&self, model: &Model, missed: usize, position: usize) {
+    /// Writes where a draft of the draft model starts.
+    pub(super) fn set_draft_step(&self, plan: &Plan) {
+        let Some(model) = &self.draft else { return };
+        let missed = plan.missed();
         model.set_step(Step {
-            position: (position - missed) as u32,
+            position: (plan.position - missed) as u32,
             rows: (missed + 1) as u32,
             token: (PENDING - missed) as u32,
             logit_row: missed as u32,

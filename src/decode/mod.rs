@@ -13,7 +13,6 @@ mod read;
 mod round;
 mod sampler;
 mod snapshot;
-mod translate;
 mod upload;
 
 pub use dims::Step;

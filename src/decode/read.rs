@@ -1,13 +1,17 @@
-//! Reading a text outside of rounds, chunk by chunk: prefill, a draft model that catches up, hidden states, logits for checks.
+//! What is computed outside of rounds: prefill, a draft model that catches up or has another tokenizer, hidden states, logits for
+//! checks.
 
 use super::dims::Step;
 use super::engine::Engine;
+use super::flight::DIRECT;
 use super::forward::Model;
 use super::memory::{logits_stride, stride};
-use super::round::{BEFORE, CHUNK, IDS};
+use super::round::{CHUNK, DRAFTS, IDS, PENDING};
+use super::sampler::{NOT_DRAFTED, check_finite};
 use crate::error::Result;
 use crate::gpu::{Readback, Submitted};
-use crate::target::{MAX_DRAFT, missed};
+use crate::target::{DRAFT_MODEL, MAX_DRAFT, Plan};
+use web_time::Instant;
 
 impl Engine {
     /// Runs the layers of a model over a chunk of tokens at a position.
@@ -31,22 +35,39 @@ impl Engine {
     pub(super) async fn read_missed(&mut self, pending: u32) -> Result<usize> {
         let Some(model) = &self.draft else { return Ok(0) };
         let context = model.capacity().max_context;
-        let limits = [model.chunk(), BEFORE, context];
-        let (read, chunk) = missed(&mut self.translation, (&self.cached, self.draft_cached), pending, limits)?;
+        let (position, chunk) = self.drafting.missed(&self.cached, pending)?;
         let count = chunk.len();
         if count == 0 {
             return Ok(0);
         }
         // For all that it missed, so that the cache does not grow with each chunk. A translation may be longer.
-        self.make_draft_room(self.cached.len().max(read + count).min(context)).await?;
+        self.make_draft_room(self.cached.len().max(position + count).min(context)).await?;
         let Some(model) = &self.draft else { return Ok(0) };
-        let submitted = self.submit_chunk(model, &chunk, read);
-        match &mut self.translation {
-            None => self.draft_cached += count,
-            Some(translation) => translation.cached.extend(chunk),
-        }
+        let submitted = self.submit_chunk(model, &chunk, position);
+        self.drafting.has_read(count);
         self.keep_up(submitted).await?;
         Ok(count)
+    }
+
+    /// Lets a draft model with another tokenizer write, in one submission and one readback. Returns its draft in tokens of the target,
+    /// which has room for `room`, and the seconds that the device was waited for.
+    pub(super) async fn draft_translated(&mut self, plan: Plan, room: usize) -> Result<(Vec<u32>, f64)> {
+        let Plan { tokens, position, steps } = &plan;
+        self.make_draft_room(position + steps).await?;
+        let Some(model) = &self.draft else { return Ok((Vec::new(), 0.0)) };
+        self.gpu.write(&self.buffers.tokens, 4 * (PENDING - plan.missed()) as u64, bytemuck::cast_slice(tokens));
+        self.set_draft_step(&plan);
+        let mut recorder = self.gpu.record();
+        self.record_draft(&mut recorder, model, plan.missed(), *position..=*position, *steps);
+        let bytes = 4 * *steps as u64;
+        let readback = &mut self.readbacks[DIRECT];
+        let submitted = recorder.submit(Some((&self.buffers.tokens, 4 * DRAFTS as u64, bytes, readback)));
+        let began = Instant::now();
+        let mut drafted = readback.read(&self.gpu, bytes, submitted).await?;
+        let waited = began.elapsed().as_secs_f64();
+        drafted.truncate(drafted.iter().position(|&id| id == NOT_DRAFTED).unwrap_or(*steps));
+        check_finite(DRAFT_MODEL, &drafted, *position)?;
+        Ok((self.drafting.wrote(*position, drafted, room)?, waited))
     }
 
     /// Computes the logits of some rows of the chunk at a position, which was submitted last.

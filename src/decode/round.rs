@@ -6,11 +6,11 @@ use crate::error::Result;
 use crate::gpu::{Buffer, Gpu};
 use crate::model::Capacity;
 use crate::options::MAX_TOP_LOGPROBS;
-use crate::target::{Logprobs, MAX_DRAFT};
+use crate::target::{Logprobs, MAX_DRAFT, READ_IN_ROUND};
 
 /// Token ids on the GPU, in u32: tokens before the pending one | the pending token | draft tokens | the target's ids | a
 /// prefill chunk, or the log-probabilities of a round. Draft tokens, ids and those are neighbours, so that one copy brings all.
-pub(super) const BEFORE: usize = 15;
+pub(super) const BEFORE: usize = READ_IN_ROUND;
 pub(super) const PENDING: usize = BEFORE;
 pub(super) const DRAFTS: usize = PENDING + 1;
 pub(super) const IDS: usize = DRAFTS + MAX_DRAFT;

@@ -23,7 +23,7 @@ impl Snapshot {
 impl Engine {
     /// Bytes of a snapshot of what is cached now.
     pub fn snapshot_bytes(&self) -> u64 {
-        let draft = self.draft.as_ref().map_or(0, |draft| draft.kv_bytes(self.draft_cached));
+        let draft = self.draft.as_ref().map_or(0, |draft| draft.kv_bytes(self.drafting.read()));
         self.target.kv_bytes(self.cached.len()) + draft
     }
 
@@ -35,10 +35,10 @@ impl Engine {
         self.truncate(self.cached.len());
         let target = self.target.copy_kv(self.cached.len()).await?;
         let draft = match &self.draft {
-            Some(draft) if self.draft_cached > 0 => draft.copy_kv(self.draft_cached).await?,
+            Some(draft) if self.drafting.read() > 0 => draft.copy_kv(self.drafting.read()).await?,
             _ => Vec::new(),
         };
-        Ok(Snapshot { tokens: self.cached.clone(), draft_cached: self.draft_cached, target, draft })
+        Ok(Snapshot { tokens: self.cached.clone(), draft_cached: self.drafting.read(), target, draft })
     }
 
     /// The keys and values of a layer, of what is cached, as they lie in their buffer.
@@ -87,7 +87,7 @@ impl Engine {
         self.target.restore_kv(&snapshot.target);
         self.draft.iter().for_each(|draft| draft.restore_kv(&snapshot.draft));
         self.cached.extend_from_slice(&snapshot.tokens);
-        self.draft_cached = snapshot.draft_cached;
+        self.drafting.set_read(snapshot.draft_cached);
         Ok(())
     }
 }

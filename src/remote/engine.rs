@@ -3,24 +3,23 @@
 use super::server::{Server, refused};
 use crate::error::{Error, Result};
 use crate::sample::Sampling;
-use crate::target::{Draft, MAX_DRAFT, Queue, Target, Translate, Translation, Verified, missed};
+use crate::target::{Draft, Drafting, Queue, Target, Translate, Verified};
 use web_time::Instant;
 
 /// A target on a server and, where there is one, its draft model on a device.
 pub struct Engine<D> {
     server: Server,
-    drafting: Option<Drafting<D>>,
+    draft: Option<DraftModel<D>>,
     /// Why there is no draft model any more.
     failed: Option<String>,
     /// Seconds that the submitted round's draft took.
     waited: f64,
 }
 
-/// A draft model.
-struct Drafting<D> {
+/// A draft model on a device.
+struct DraftModel<D> {
     model: D,
-    /// Where it has another tokenizer.
-    translation: Option<Translation>,
+    drafting: Drafting,
     /// A draft ends behind a token that is less likely than this.
     confidence: f32,
 }
@@ -28,8 +27,11 @@ struct Drafting<D> {
 impl<D: Target> Engine<D> {
     /// The draft model chooses greedily.
     pub fn new(server: Server, draft: Option<D>) -> Self {
-        let drafting = draft.map(|model| Drafting { model, translation: None, confidence: 0.0 });
-        Self { server, drafting, failed: None, waited: 0.0 }
+        let draft = draft.map(|model| {
+            let drafting = Drafting::new(model.prefill_chunk(), model.capacity());
+            DraftModel { model, drafting, confidence: 0.0 }
+        });
+        Self { server, draft, failed: None, waited: 0.0 }
     }
 
     /// The target.
@@ -39,7 +41,7 @@ impl<D: Target> Engine<D> {
 
     /// The draft model.
     pub fn draft(&self) -> Option<&D> {
-        self.drafting.as_ref().map(|drafting| &drafting.model)
+        self.draft.as_ref().map(|draft| &draft.model)
     }
 
     /// Why the draft model is not used any more, in words.
@@ -57,7 +59,7 @@ impl<D: Target> Engine<D> {
         choose: impl FnOnce(&mut D, &Sampling) -> Result<()>,
     ) -> Result<()> {
         self.server.sample_by(sampling)?;
-        let Some(Drafting { model, confidence, .. }) = &mut self.drafting else { return Ok(()) };
+        let Some(DraftModel { model, confidence, .. }) = &mut self.draft else { return Ok(()) };
         *confidence = sampling.confidence;
         let logprobs = (*confidence > 0.0).then_some(0);
         choose(model, &Sampling { logprobs, ..Sampling::default() })
@@ -65,8 +67,8 @@ impl<D: Target> Engine<D> {
 
     /// From now on the draft model is one with another tokenizer.
     pub fn translate_by(&mut self, translate: Box<dyn Translate>) {
-        if let Some(drafting) = &mut self.drafting {
-            drafting.translation = Some(Translation { by: translate, cached: Vec::new() });
+        if let Some(draft) = &mut self.draft {
+            draft.drafting.translate_by(translate);
         }
     }
 
@@ -78,66 +80,48 @@ impl<D: Target> Engine<D> {
         if constrains { Err(refused("response_format", "a form", "none")) } else { Ok(()) }
     }
 
-    /// As many tokens of the draft model, in tokens of the target. One that fails drafts no more: it only guesses.
-    async fn draft_tokens(&mut self, pending: u32, count: usize) -> Vec<u32> {
-        let Some(drafting) = &mut self.drafting else { return Vec::new() };
-        match drafting.draft(self.server.cached(), pending, count).await {
+    /// Tokens of the draft model, in tokens of the target. One that fails drafts no more: it only guesses.
+    async fn draft_tokens(&mut self, pending: u32, limits: [usize; 2]) -> Vec<u32> {
+        let Some(draft) = &mut self.draft else { return Vec::new() };
+        match draft.write(self.server.cached(), pending, limits).await {
             Ok(tokens) => tokens,
             Err(error) => {
                 self.failed = Some(format!("the text goes on without the draft model ({error})"));
-                self.drafting = None;
+                self.draft = None;
                 Vec::new()
             }
         }
     }
 }
 
-impl<D: Target> Drafting<D> {
-    /// Reads the next chunk of what it missed of the cached tokens, but for as many tokens as one forward reads.
+impl<D: Target> DraftModel<D> {
+    /// As [`Target::catch_up`].
     async fn catch_up(&mut self, cached: &[u32], pending: u32) -> Result<usize> {
-        let Self { model, translation, .. } = self;
-        let limits = [model.prefill_chunk(), MAX_DRAFT, model.capacity()];
-        let (read, chunk) = missed(translation, (cached, model.cached_of(cached)), pending, limits)?;
-        let count = chunk.len();
-        if count > 0 {
-            model.truncate(read);
-            Box::pin(model.prefill(&chunk)).await?;
-            translation.iter_mut().for_each(|translation| translation.cached.extend(&chunk));
+        let (position, chunk) = self.drafting.missed(cached, pending)?;
+        if !chunk.is_empty() {
+            self.model.truncate(position);
+            Box::pin(self.model.prefill(&chunk)).await?;
+            self.drafting.has_read(chunk.len());
         }
-        Ok(count)
+        Ok(chunk.len())
     }
 
-    /// Drafts after the cached tokens and the pending one.
-    async fn draft(&mut self, cached: &[u32], pending: u32, count: usize) -> Result<Vec<u32>> {
-        let (text, read) = match &mut self.translation {
-            Some(translation) => translation.text(cached, pending)?,
-            None => ([cached, &[pending]].concat(), self.model.cached_of(cached)),
-        };
-        let Some(head) = text.len().checked_sub(1) else { return Ok(text) };
-        self.model.truncate(read);
-        // What it missed it reads with its first step; where that is too much, it has yet to catch up.
-        if head - read > MAX_DRAFT {
-            return Ok(Vec::new());
-        }
-        let mut own = text.clone();
-        for _ in 0..count {
-            let fresh = self.model.cached().len();
-            if own.len() > self.model.capacity() {
-                break;
-            }
-            let draft = Draft::Tokens(own[fresh + 1..].to_vec());
-            let verified = Box::pin(self.model.verify(own[fresh], &draft)).await?;
-            let (Some(id), likely) = (verified.ids.last(), verified.logprobs.last()) else { break };
-            own.push(*id);
+    /// Drafts after the cached tokens and the pending one: so many tokens, and no more than the target has room for.
+    async fn write(&mut self, cached: &[u32], pending: u32, [count, room]: [usize; 2]) -> Result<Vec<u32>> {
+        let Some(plan) = self.drafting.plan(cached, pending, [count, room])? else { return Ok(Vec::new()) };
+        self.model.truncate(plan.position - plan.missed());
+        let (mut drafted, mut fresh) = (Vec::new(), plan.tokens);
+        for _ in 0..plan.steps {
+            let missed = Draft::Tokens(fresh[1..].to_vec());
+            let verified = Box::pin(self.model.verify(fresh[0], &missed)).await?;
+            let (Some(&id), likely) = (verified.ids.last(), verified.logprobs.last()) else { break };
+            drafted.push(id);
+            fresh = vec![id];
             if likely.is_some_and(|told| told.chosen.exp() < self.confidence) {
                 break;
             }
         }
-        let drafted = own.split_off(text.len());
-        match &mut self.translation {
-            Some(translation) => translation.take(text, drafted),
-            None => Ok(drafted),
-        }
+        self.drafting.wrote(plan.position, drafted, room)
     }
 }
 
@@ -147,10 +131,7 @@ impl<D: Target> Target for Engine<D> {
     }
 
     fn draft_cached(&self) -> usize {
-        match &self.drafting {
-            Some(Drafting { model, translation: None, .. }) => model.cached_of(self.cached()),
-            _ => 0,
-        }
+        self.draft.as_ref().map_or(0, |draft| draft.drafting.read())
     }
 
     fn capacity(&self) -> usize {
@@ -159,6 +140,7 @@ impl<D: Target> Target for Engine<D> {
 
     fn truncate(&mut self, len: usize) {
         self.server.truncate(len);
+        self.draft.iter_mut().for_each(|draft| draft.drafting.truncate(len));
     }
 
     async fn prefill(&mut self, tokens: &[u32]) -> Result<()> {
@@ -166,25 +148,21 @@ impl<D: Target> Target for Engine<D> {
     }
 
     async fn catch_up(&mut self, pending: u32) -> Result<usize> {
-        match &mut self.drafting {
-            Some(drafting) => drafting.catch_up(self.server.cached(), pending).await,
+        match &mut self.draft {
+            Some(draft) => draft.catch_up(self.server.cached(), pending).await,
             None => Ok(0),
         }
     }
 
     async fn submit(&mut self, pending: u32, draft: &Draft) -> Result<()> {
+        let Draft::Model(count) = draft else { return self.server.submit(pending, draft).await };
         let began = Instant::now();
-        let drafted = match draft {
-            Draft::Tokens(_) => return self.server.submit(pending, draft).await,
-            Draft::Model(count) => {
-                // What is under way is given up before it, not behind it.
-                self.server.truncate(self.server.cached().len());
-                self.draft_tokens(pending, *count).await
-            }
-        };
-        self.waited = began.elapsed().as_secs_f64();
+        // What is under way is given up before it, not behind it.
+        self.server.truncate(self.server.cached().len());
         let room = self.capacity().saturating_sub(self.cached().len() + 1);
-        self.server.submit(pending, &Draft::Tokens(drafted).cut(room)).await
+        let drafted = self.draft_tokens(pending, [*count, room]).await;
+        self.waited = began.elapsed().as_secs_f64();
+        self.server.submit(pending, &Draft::Tokens(drafted)).await
     }
 
     async fn finish(&mut self) -> Result<Verified> {
@@ -212,6 +190,7 @@ impl<D: Target> Queue for Engine<D> {
 
     fn keep(&mut self, len: usize) {
         self.server.keep(len);
+        self.draft.iter_mut().for_each(|draft| draft.drafting.truncate(len));
     }
 }
 

@@ -1,9 +1,8 @@
 //! What speculation sees of a model: verify some tokens, keep some of them.
 
-mod translate;
+mod drafting;
 
-pub use translate::Translate;
-pub(crate) use translate::{Translation, missed};
+pub use drafting::{Drafting, Plan, READ_IN_ROUND, Translate};
 
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
