@@ -135,15 +135,17 @@ impl Engine {
             return Ok(Default::default());
         };
         let Some(model) = &mut self.draft else { return Ok(Default::default()) };
-        let position = plan.position;
-        if self.drafting.is_translated() {
-            // Noise, biases and masks belong to the target's ids.
-            let (drafted, _) = continue_text(model, plan, Vec::new(), usize::MAX, &Sampling::default(), None)?;
-            return Ok((self.drafting.wrote(position, drafted, room)?, Vec::new()));
+        let (position, translated, likely) = (plan.position, self.drafting.is_translated(), Sampling::default());
+        // Noise, biases and masks belong to the target's ids.
+        let (vocab, sampling, constraint) = match translated {
+            true => (usize::MAX, &likely, None),
+            false => (self.target.blueprint().spec.vocab_size, &self.sampling, self.constraint.as_ref()),
+        };
+        let text = [&self.cached[..], &[pending]].concat();
+        let (drafted, mut logits) = continue_text(model, plan, text, vocab, sampling, constraint)?;
+        if translated {
+            logits.clear();
         }
-        let (text, vocab) = ([&self.cached[..], &[pending]].concat(), self.target.blueprint().spec.vocab_size);
-        let constraint = self.constraint.as_ref();
-        let (drafted, logits) = continue_text(model, plan, text, vocab, &self.sampling, constraint)?;
         Ok((self.drafting.wrote(position, drafted, room)?, logits))
     }
 

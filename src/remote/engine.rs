@@ -110,13 +110,14 @@ impl<D: Target> DraftModel<D> {
     async fn write(&mut self, cached: &[u32], pending: u32, [count, room]: [usize; 2]) -> Result<Vec<u32>> {
         let Some(plan) = self.drafting.plan(cached, pending, [count, room])? else { return Ok(Vec::new()) };
         self.model.truncate(plan.position - plan.missed());
-        let (mut drafted, mut fresh) = (Vec::new(), plan.tokens);
+        let mut fresh = plan.tokens;
+        let (mut drafted, mut last) = (Vec::new(), fresh.remove(0));
         for _ in 0..plan.steps {
-            let missed = Draft::Tokens(fresh[1..].to_vec());
-            let verified = Box::pin(self.model.verify(fresh[0], &missed)).await?;
+            let missed = Draft::Tokens(std::mem::take(&mut fresh));
+            let verified = Box::pin(self.model.verify(last, &missed)).await?;
             let (Some(&id), likely) = (verified.ids.last(), verified.logprobs.last()) else { break };
             drafted.push(id);
-            fresh = vec![id];
+            last = id;
             if likely.is_some_and(|told| told.chosen.exp() < self.confidence) {
                 break;
             }

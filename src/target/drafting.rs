@@ -107,11 +107,9 @@ impl Drafting {
             return Ok(Some((cached, pending, self.read)));
         };
         let new = by.for_draft(&[cached, &[pending]].concat())?;
-        if new.is_empty() {
-            return Ok(None);
-        }
+        let Some((_, head)) = new.split_last() else { return Ok(None) };
         // The last token is computed even if it was read: the draft begins with what follows it.
-        *read = new[..new.len() - 1].iter().zip(&text[..*read]).take_while(|(new, known)| new == known).count();
+        *read = head.iter().zip(text.iter().take(*read)).take_while(|(new, known)| new == known).count();
         *text = new;
         Ok(text.split_last().map(|(&last, head)| (head, last, *read)))
     }
@@ -157,7 +155,7 @@ impl Drafting {
     ///
     /// # Errors
     /// [`crate::Error::BadTokenizer`].
-    pub fn wrote(&mut self, position: usize, mut drafted: Vec<u32>, room: usize) -> Result<Vec<u32>> {
+    pub fn wrote(&mut self, position: usize, drafted: Vec<u32>, room: usize) -> Result<Vec<u32>> {
         if drafted.is_empty() {
             return Ok(drafted);
         }
@@ -165,7 +163,6 @@ impl Drafting {
         let read = position + drafted.len();
         let Some(Translation { by, text, read: read_own }) = &mut self.translation else {
             self.read = read;
-            drafted.truncate(room);
             return Ok(drafted);
         };
         let mut draft = by.for_target(&drafted)?;
