@@ -17,7 +17,7 @@ pub struct Engine {
     /// Which tokens may be chosen.
     constraint: Option<Shared>,
     pub(super) cached: Vec<u32>,
-    /// Of no draft model, if there is none.
+    /// The state of the draft model; not used without one.
     pub(super) drafting: Drafting,
     submitted: Option<(u32, Draft)>,
     turn: Turn,
@@ -128,8 +128,8 @@ impl Engine {
         Ok(all)
     }
 
-    /// At most `count` tokens of the draft model after the cached ones and the pending one, in tokens of the target, which has room for
-    /// `room`. With the logits that each was drawn from, where they are logits of the target's tokens.
+    /// Lets the draft model write at most `count` tokens after the cached ones and the pending one. Returns its draft in tokens of the
+    /// target, which has room for `room`, and the logits that each was drawn from; none of these if the draft is a translation.
     fn draft_tokens(&mut self, pending: u32, count: usize, room: usize) -> Result<(Vec<u32>, Vec<Vec<f32>>)> {
         let Some(plan) = self.drafting.plan(&self.cached, pending, [count, room])? else {
             return Ok(Default::default());
@@ -262,8 +262,8 @@ impl Target for Engine {
 
 impl Queue for Engine {}
 
-/// The tokens that a draft model writes as planned, and the processed logits that each was drawn from. Penalties and masks look at
-/// `text`, which ends with the pending token. Ids are below `vocab`.
+/// Lets a draft model write as planned. Returns its tokens, with ids below `vocab`, and the processed logits that each was drawn from.
+/// Penalties and masks look at `text`, which ends with the pending token.
 fn continue_text(
     model: &mut Model,
     plan: Plan,

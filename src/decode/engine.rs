@@ -29,7 +29,7 @@ pub struct Engine {
     pub(super) target: Model,
     pub(super) draft: Option<Model>,
     pub(super) cached: Vec<u32>,
-    /// Of no draft model, if there is none.
+    /// The state of the draft model; not used without one.
     pub(super) drafting: Drafting,
     /// The end of the prefill chunk that was submitted last.
     pub(super) chunk: Option<Done>,

@@ -115,7 +115,7 @@ impl Ahead {
 }
 
 impl Engine {
-    /// Writes where a draft of the draft model starts.
+    /// Tells the draft model's kernels where a draft starts and how many tokens they read first.
     pub(super) fn set_draft_step(&self, plan: &Plan) {
         let Some(model) = &self.draft else { return };
         let missed = plan.missed();

@@ -1,5 +1,5 @@
-//! What is computed outside of rounds: prefill, a draft model that catches up or has another tokenizer, hidden states, logits for
-//! checks.
+//! Passes that are no part of a round's submission: prefill, a draft model that catches up or has another tokenizer, hidden states,
+//! logits for checks.
 
 use super::dims::Step;
 use super::engine::Engine;

@@ -80,7 +80,7 @@ impl<D: Target> Engine<D> {
         if constrains { Err(refused("response_format", "a form", "none")) } else { Ok(()) }
     }
 
-    /// Tokens of the draft model, in tokens of the target. One that fails drafts no more: it only guesses.
+    /// Lets the draft model write, as [`Drafting::plan`] limits it. One that fails drafts no more: the text goes on without it.
     async fn draft_tokens(&mut self, pending: u32, limits: [usize; 2]) -> Vec<u32> {
         let Some(draft) = &mut self.draft else { return Vec::new() };
         match draft.write(self.server.cached(), pending, limits).await {
@@ -106,7 +106,7 @@ impl<D: Target> DraftModel<D> {
         Ok(chunk.len())
     }
 
-    /// Drafts after the cached tokens and the pending one: so many tokens, and no more than the target has room for.
+    /// Drafts at most `count` tokens after the cached tokens and the pending one, for a target that has room for `room`.
     async fn write(&mut self, cached: &[u32], pending: u32, [count, room]: [usize; 2]) -> Result<Vec<u32>> {
         let Some(plan) = self.drafting.plan(cached, pending, [count, room])? else { return Ok(Vec::new()) };
         self.model.truncate(plan.position - plan.missed());

@@ -1,5 +1,5 @@
-//! What a draft model has read of a target's text, what it reads next and what it may write: the part of drafting that no device
-//! changes.
+//! The state of a draft model, the same on every device: how much of the target's text it has read, what it reads next, and how many
+//! tokens it may write.
 
 use super::MAX_DRAFT;
 use crate::error::Result;
@@ -7,8 +7,8 @@ use crate::error::Result;
 /// Tokens that a draft model reads in a round before it drafts, in addition to the pending one.
 pub const READ_IN_ROUND: usize = 15;
 
-/// Between the tokens of a target and those of a draft model with another tokenizer. A translation is a guess like any
-/// draft: a bad one costs speed, never exactness.
+/// Translates between the tokens of a target and those of a draft model with another tokenizer. A translation is a guess like
+/// any draft: a bad one costs speed, never exactness.
 pub trait Translate {
     /// The draft model's tokens for a text of target tokens; none while it cannot tell, as inside a character. A text that
     /// goes on after an earlier one costs what is new.
@@ -17,14 +17,14 @@ pub trait Translate {
     /// [`crate::Error::BadTokenizer`].
     fn for_draft(&mut self, text: &[u32]) -> Result<Vec<u32>>;
 
-    /// The target's tokens for what the draft model wrote behind the text that [`Translate::for_draft`] was given last.
+    /// The target's tokens for what the draft model wrote after the text that [`Translate::for_draft`] was given last.
     ///
     /// # Errors
     /// [`crate::Error::BadTokenizer`].
     fn for_target(&self, drafted: &[u32]) -> Result<Vec<u32>>;
 }
 
-/// What a draft model has read of a target's text.
+/// The part of a target's text that a draft model has read. The device keeps the model and its cache.
 pub struct Drafting {
     /// Most tokens that the draft model reads at a time.
     chunk: usize,
@@ -57,24 +57,24 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// How many tokens before the pending one are read.
+    /// The number of tokens before the pending one.
     pub fn missed(&self) -> usize {
         self.tokens.len() - 1
     }
 }
 
 impl Drafting {
-    /// A draft model that has read nothing yet. It has the target's tokenizer until [`Drafting::translate_by`].
+    /// A draft model that has read nothing yet, reads at most `chunk` tokens at a time and holds `context` positions. It has the target's tokenizer until [`Drafting::translate_by`].
     pub fn new(chunk: usize, context: usize) -> Self {
         Self { chunk, context, read: 0, translation: None }
     }
 
-    /// The draft model has another tokenizer.
+    /// Declares that the draft model has another tokenizer.
     pub fn translate_by(&mut self, by: Box<dyn Translate>) {
         self.translation = Some(Translation { by, text: Vec::new(), read: 0 });
     }
 
-    /// Whether the draft model has another tokenizer.
+    /// Returns true if the draft model has another tokenizer.
     pub fn is_translated(&self) -> bool {
         self.translation.is_some()
     }
@@ -84,17 +84,17 @@ impl Drafting {
         self.read
     }
 
-    /// The target has only its first `len` tokens cached. What a translation shares with the next text is found then.
+    /// Forgets what comes after the target's first `len` cached tokens. A translation is compared with the next text instead.
     pub fn truncate(&mut self, len: usize) {
         self.read = self.read.min(len);
     }
 
-    /// Keys and values of the first `read` cached tokens were put into the draft model's cache.
+    /// Records that the draft model's cache was filled with the first `read` cached tokens.
     pub fn set_read(&mut self, read: usize) {
         self.read = read;
     }
 
-    /// Nothing is left of what the draft model has read.
+    /// Forgets all that the draft model has read.
     pub fn forget(&mut self) {
         self.read = 0;
         self.translation.iter_mut().for_each(|translation| translation.read = 0);
@@ -127,7 +127,7 @@ impl Drafting {
         Ok((read, head[read..][..count].to_vec()))
     }
 
-    /// The draft model has read the first `count` tokens that [`Drafting::missed`] gave.
+    /// Records that the draft model has read the first `count` tokens that [`Drafting::missed`] gave.
     pub fn has_read(&mut self, count: usize) {
         match &mut self.translation {
             None => self.read += count,
@@ -135,8 +135,8 @@ impl Drafting {
         }
     }
 
-    /// The draft of at most `count` tokens after the cached tokens and the pending one; the target has room for `room` of its own.
-    /// None where there is no room, and where the draft model has yet to read what it missed.
+    /// Plans a draft of at most `count` tokens after the cached tokens and the pending one, for a target that has room for `room` more.
+    /// Returns none if a context is full, if the draft model must first read what it missed, and if the text ends inside a character.
     ///
     /// # Errors
     /// [`crate::Error::BadTokenizer`].
@@ -151,7 +151,8 @@ impl Drafting {
         Ok(possible.then(|| Plan { tokens: [missed, &[last]].concat(), position, steps }))
     }
 
-    /// What the draft model wrote after the pending token at `position`, in tokens of the target: at most `room` of them.
+    /// Records that the draft model wrote `drafted` after the pending token at `position`. Returns the draft in tokens of the target, at
+    /// most `room` of them if it is a translation; without one, [`Drafting::plan`] kept to the room.
     ///
     /// # Errors
     /// [`crate::Error::BadTokenizer`].
