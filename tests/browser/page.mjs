@@ -117,8 +117,10 @@ export const tests = {
     check(told[1].includes("Guessing ahead: between") && told[1].includes("One token at a time: between"), told[1]);
     const ratio = speculative.times.tokens_per_second / plain.times.tokens_per_second;
     const shown = parseFloat(await text(page, "ratio"));
-    if (speculative.num_draft_tokens) check(Math.abs(shown - ratio) <= 0.051, `${shown} is shown, ${ratio} was measured`);
-    else equal(shown, null, "a number, although nobody guessed");
+    // A busy machine may take away what guesses save: then the page counts passes, and tells no ratio.
+    const faster = ratio >= 1.05 ? Number(ratio.toFixed(ratio < 9.95 ? 1 : 0)) : null;
+    const passes = rounds < plain.num_spec_steps ? rounds : null;
+    equal(shown, speculative.num_draft_tokens ? (faster ?? passes) : null, `the number for a ratio of ${ratio}`);
     check(ratio >= 0.95 || /cost more than they saved|Nobody guessed/.test(claim), `slower, and it is not said: ${claim}`);
     check((await text(page, "measured-on")).includes(device.name || device.driver), "the device");
     await page.evaluate(() => (document.getElementById("settings").open = document.getElementById("statistics").open = true));
