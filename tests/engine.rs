@@ -132,7 +132,7 @@ fn an_empty_list_is_no_prompt() {
     let words = engine.generate("Once", more).wait().unwrap_err().to_string();
     assert_eq!(
         words,
-        "continue_final_message: a value is not allowed; allowed: none, unless the prompt is a list of messages"
+        "continue_final_message: true is not allowed; allowed: none, unless the prompt is a list of messages"
     );
 }
 

@@ -731,6 +731,18 @@ fn a_bad_template_is_an_error_and_ends() {
         "{{ nothing | tojson }}",
         "{{ range(10 ** 9) }}",
         "{{ 'a' * 10 ** 12 }}",
+        // Each of these once ended the process.
+        "{{ [1] | batch(10 ** 12, 'x') }}",
+        "{{ [1] | slice(10 ** 12) }}",
+        "{{ 4 is divisibleby 0 }}",
+        "{{ ''[::0] }}",
+        "{% for x in [1] %}{{ loop.cycle() }}{% endfor %}",
+        "{% for x in [1] %}{{ loop.cycle(*[]) }}{% endfor %}",
+        // Cut inside what is rewritten.
+        "{{ '%s' % ",
+        "{{ 'é",
+        "{{ x[::",
+        "{{ 'é'[:: }}",
     ] {
         refused(source);
     }
@@ -752,6 +764,26 @@ fn a_bad_template_is_an_error_and_ends() {
     assert!(refused(&"{{ ".repeat(5_000)).len() < 1_000);
     refused(&format!("{{{{ {}1{} }}}}", "[".repeat(5_000), "]".repeat(5_000)));
     refused(&"{% if true %}".repeat(4_000));
+}
+
+#[test]
+fn dates_are_those_of_python() {
+    let render = |now, format: &str| {
+        let mut template = template(&format!("{{{{ strftime_now('{format}') }}}}")).unwrap();
+        template.set_now(now);
+        template.render(&Chat::new(&chat(&[("user", "")])))
+    };
+    let told = |now, format| render(now, format).unwrap();
+    assert_eq!(told(0, "%A %d %B %Y %H:%M:%S"), "Thursday 01 January 1970 00:00:00");
+    assert_eq!(told(951_782_400, "%a, %e. %b %y"), "Tue, 29. Feb 00");
+    assert_eq!(told(1_732_147_199, "%Y-%m-%d %I:%M %p"), "2024-11-20 11:59 PM");
+    assert_eq!(told(1_735_689_599, "%F %T"), "2024-12-31 23:59:59");
+    assert_eq!(told(4_107_542_400, "%-d/%-m/%Y %Z%z 100%%"), "1/3/2100 UTC+0000 100%");
+    assert_eq!(told(i64::MAX, "%Y"), "9999");
+    assert_eq!(told(i64::MIN, "%Y"), "1970");
+    assert_eq!(told(951_782_400, "%j %D %U %w %u %c"), "060 02/29/00 09 2 2 Tue Feb 29 00:00:00 2000");
+    assert_eq!(told(1_704_067_200, "%j %U %w %R %s"), "001 00 1 00:00 1704067200");
+    assert!(render(0, "%Q").is_err() && render(0, "%").is_err());
 }
 
 #[test]

@@ -24,16 +24,18 @@ options! {
 }
 
 impl ChatOptions {
-    /// The first option given that means nothing where the prompt is no chat.
-    pub(crate) fn given(&self) -> Option<&'static str> {
+    /// The first option given that means nothing where the prompt is no chat, and its value.
+    pub(crate) fn given(&self) -> Option<(&'static str, String)> {
+        let count = |list: usize| (list > 0).then(|| format!("{list} given"));
+        let flag = |value: Option<bool>| value.map(|value| value.to_string());
         let given = [
-            ("tools", !self.tools.is_empty()),
-            ("documents", !self.documents.is_empty()),
-            ("chat_template_kwargs", !self.chat_template_kwargs.is_empty()),
-            ("continue_final_message", self.continue_final_message),
-            ("add_generation_prompt", self.add_generation_prompt.is_some()),
+            ("tools", count(self.tools.len())),
+            ("documents", count(self.documents.len())),
+            ("chat_template_kwargs", count(self.chat_template_kwargs.len())),
+            ("continue_final_message", flag(self.continue_final_message.then_some(true))),
+            ("add_generation_prompt", flag(self.add_generation_prompt)),
         ];
-        given.into_iter().find_map(|(name, given)| given.then_some(name))
+        given.into_iter().find_map(|(name, value)| Some((name, value?)))
     }
 }
 

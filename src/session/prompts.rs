@@ -104,8 +104,8 @@ pub(crate) struct Prompts {
 }
 
 impl Prompts {
-    /// Texts of a model. The end of text that the tokenizer's config names ends them too: fine-tunes of base models often keep another one
-    /// in `config.json`.
+    /// Texts of a model. The end of text that the tokenizer's config names and the end of a turn that the chat template writes end them
+    /// too: fine-tunes of base models often keep another one in `config.json`.
     pub fn new(
         tokenizer: Rc<Tokenizer>,
         template: Option<ChatTemplate>,
@@ -113,9 +113,10 @@ impl Prompts {
         mut spec: TokenSpec,
         context: usize,
     ) -> Self {
-        let end = template.as_ref().and_then(ChatTemplate::end_of_text).and_then(|token| tokenizer.token_to_id(token));
-        if let Some(id) = end.filter(|id| tokenizer.is_special(*id) && !spec.eos_token_id.contains(id)) {
-            spec.eos_token_id.push(id);
+        for id in template.iter().flat_map(|template| template.ends(&tokenizer)).flatten() {
+            if tokenizer.is_special(id) && !spec.eos_token_id.contains(&id) {
+                spec.eos_token_id.push(id);
+            }
         }
         Self { tokenizer, template, sampling, spec, context }
     }
@@ -126,9 +127,9 @@ impl Prompts {
     /// [`Error::BadOption`] for an empty prompt and for options that do not fit it, [`Error::BadTemplate`],
     /// [`Error::BadTokenizer`].
     pub fn encode(&self, prompt: &Prompt, options: &GenerateOptions) -> Result<Vec<u32>> {
-        if let (Prompt::Text(_) | Prompt::Tokens(_), Some(option)) = (prompt, options.chat.given()) {
+        if let (Prompt::Text(_) | Prompt::Tokens(_), Some((option, value))) = (prompt, options.chat.given()) {
             let allowed = "none, unless the prompt is a list of messages".into();
-            return Err(Error::BadOption { option: option.into(), value: "a value".into(), allowed });
+            return Err(Error::BadOption { option: option.into(), value, allowed });
         }
         let is_empty_list = match prompt {
             Prompt::Text(_) => false,

@@ -1,16 +1,85 @@
-//! Jinja's filters, where minijinja lacks them or its own differ.
+//! Jinja's filters and tests: those of minijinja, and others where it lacks them or its own differ.
 
 use minijinja::{
-    Environment, Error, State, Value, filters,
+    Environment, Error, State, Value, filters, functions, tests,
     value::{Rest, ValueKind, ValueOrKwargs},
 };
 
 use super::python::{MAX_JSON, failure, methods, number, positional};
 
-/// Adds them: arguments may be named, and the undefined value is an empty list.
+/// As many as minijinja's `range` makes.
+const MAX_ITEMS: usize = 100_000;
+
+/// Adds those of minijinja that Python's Jinja has too. It has more; no template can use them, and every page would load them.
+pub(super) fn add_builtins(environment: &mut Environment) {
+    macro_rules! add {
+        ($add:ident, $($names:expr => $function:path),*) => { $(for name in $names { environment.$add(name, $function); })* };
+    }
+    add!(
+        add_filter,
+        ["abs"] => filters::abs,
+        ["attr"] => filters::attr,
+        ["capitalize"] => filters::capitalize,
+        ["dictsort"] => filters::dictsort,
+        ["escape", "e"] => filters::escape,
+        ["format"] => filters::format,
+        ["groupby"] => filters::groupby,
+        ["join"] => filters::join,
+        ["list"] => filters::list,
+        ["lower"] => filters::lower,
+        ["max"] => filters::max,
+        ["min"] => filters::min,
+        ["pprint"] => filters::pprint,
+        ["reject"] => filters::reject,
+        ["rejectattr"] => filters::rejectattr,
+        ["reverse"] => filters::reverse,
+        ["round"] => filters::round,
+        ["safe"] => filters::safe,
+        ["select"] => filters::select,
+        ["selectattr"] => filters::selectattr,
+        ["sort"] => filters::sort,
+        ["sum"] => filters::sum,
+        ["title"] => filters::title,
+        ["unique"] => filters::unique,
+        ["upper"] => filters::upper
+    );
+    add!(
+        add_test,
+        ["boolean"] => tests::is_boolean,
+        ["defined"] => tests::is_defined,
+        ["even"] => tests::is_even,
+        ["filter"] => tests::is_filter,
+        ["float"] => tests::is_float,
+        ["in"] => tests::is_in,
+        ["integer"] => tests::is_integer,
+        ["lower"] => tests::is_lower,
+        ["mapping"] => tests::is_mapping,
+        ["none"] => tests::is_none,
+        ["number"] => tests::is_number,
+        ["odd"] => tests::is_odd,
+        ["sameas"] => tests::is_sameas,
+        ["string"] => tests::is_string,
+        ["test"] => tests::is_test,
+        ["true"] => tests::is_true,
+        ["false"] => tests::is_false,
+        ["undefined"] => tests::is_undefined,
+        ["upper"] => tests::is_upper,
+        ["==", "eq", "equalto"] => tests::is_eq,
+        ["!=", "ne"] => tests::is_ne,
+        ["<", "lt", "lessthan"] => tests::is_lt,
+        ["<=", "le"] => tests::is_le,
+        [">", "gt", "greaterthan"] => tests::is_gt,
+        [">=", "ge"] => tests::is_ge,
+        ["escaped"] => tests::is_safe
+    );
+    environment.add_function("namespace", functions::namespace);
+    environment.add_function("range", functions::range);
+}
+
+/// Adds the others: arguments may be named, and the undefined value is an empty list.
 pub(super) fn add_filters(environment: &mut Environment) {
     type Filter = fn(&mut State, &Value, &[Value]) -> Result<Value, Error>;
-    let filters: [(&str, &'static [&'static str], Filter); 15] = [
+    let filters: [(&str, &'static [&'static str], Filter); 17] = [
         ("default", &["default_value", "boolean"], |state, value, args| {
             filters::default(state, value, Rest(args.to_vec()))
         }),
@@ -43,7 +112,21 @@ pub(super) fn add_filters(environment: &mut Environment) {
             state.apply_filter("format", &all)
         }),
         ("indent", &["width", "first", "blank"], |_, value, args| indent(value, args)),
+        ("int", &["default", "base"], |_, value, args| Ok(int(value, args))),
+        ("float", &["default"], |_, value, args| {
+            Ok(float(value).map_or_else(|| given(args).unwrap_or(0.0.into()), Value::from))
+        }),
     ];
+    type Listing = fn(&State, Value, usize, Option<Value>) -> Result<Value, Error>;
+    for (name, filter) in [("batch", filters::batch as Listing), ("slice", filters::slice)] {
+        environment.add_filter(name, move |state: &State, value: Value, count: usize, fill: Option<Value>| {
+            if count > MAX_ITEMS { Err(failure("too many items")) } else { filter(state, value, count, fill) }
+        });
+    }
+    environment.add_test("divisibleby", |value: &Value, by: &Value| match *by == Value::from(0) {
+        true => Err(failure("divisibleby: division by zero")),
+        false => Ok(tests::is_divisibleby(value, by)),
+    });
     // Python's iterators are no sequences.
     environment.add_filter("map", |state: &mut State, value: Value, args: Rest<ValueOrKwargs>| {
         let items = filters::map(state, value, args)?;
@@ -69,6 +152,35 @@ fn text(value: &Value) -> Value {
 /// The value; an empty list in place of the undefined one.
 fn or_empty(value: &Value) -> Value {
     if value.is_undefined() { Vec::<Value>::new().into() } else { value.clone() }
+}
+
+/// Python's `int()`; the default for what is no number.
+fn int(value: &Value, args: &[Value]) -> Value {
+    let base = args.get(1).and_then(Value::as_usize).filter(|base| (2..=36).contains(base)).unwrap_or(10);
+    let text = value.as_str().unwrap_or_default().trim();
+    let prefix = [(2, "0b"), (8, "0o"), (16, "0x")].into_iter().find(|(of, _)| *of == base);
+    let digits = prefix.and_then(|(_, prefix)| text.strip_prefix(prefix)).unwrap_or(text);
+    match i128::from_str_radix(digits, u32::try_from(base).unwrap_or(10)) {
+        Ok(int) => int.into(),
+        Err(_) if value.is_integer() => value.clone(),
+        Err(_) => float(value)
+            .and_then(|float| i128::try_from(Value::from(float.trunc())).ok())
+            .map_or_else(|| given(args).unwrap_or(0.into()), Value::from),
+    }
+}
+
+/// The first argument; an option by name may follow one that is not given.
+fn given(args: &[Value]) -> Option<Value> {
+    args.first().filter(|value| !value.is_undefined()).cloned()
+}
+
+/// Python's `float()`.
+fn float(value: &Value) -> Option<f64> {
+    match value.kind() {
+        ValueKind::String => value.as_str().and_then(|text| text.trim().parse().ok()),
+        ValueKind::Bool => Some(value.is_true().into()),
+        _ => f64::try_from(value.clone()).ok(),
+    }
 }
 
 /// Shortens a text at a space, if it is longer than the length and the leeway.

@@ -12,9 +12,9 @@ use serde_json::{Map, Value as Json};
 use web_time::{SystemTime, UNIX_EPOCH};
 
 use super::{
-    Chat, Tokenizer,
+    Chat, Message, Tokenizer,
     chat::{END, refuse, until_the_end},
-    filters::add_filters,
+    filters::{add_builtins, add_filters},
     jinja::translate,
     message::{Fields, view},
     python::{method, number, strftime, tojson},
@@ -140,9 +140,17 @@ impl ChatTemplate {
         TOOL_FORMATS.into_iter().find_map(|(words, format)| source.contains(words).then_some(format))
     }
 
-    /// The token that ends a text, as `tokenizer_config.json` names it.
-    pub(crate) fn end_of_text(&self) -> Option<&str> {
-        self.special_tokens.iter().find(|(name, _)| name == "eos_token")?.1.as_str()
+    /// The token that ends a text, as `tokenizer_config.json` names it, and the one that the template writes after an answer.
+    pub(crate) fn ends(&self, tokenizer: &Tokenizer) -> [Option<u32>; 2] {
+        let end_of_text = self.special_tokens.iter().find(|(name, _)| name == "eos_token");
+        let messages = ["user", "assistant"].map(|role| Message::new(role, END.trim_end()));
+        let chat = Chat { add_generation_prompt: false, ..Chat::new(&messages) };
+        let text = self.render(&chat).unwrap_or_default();
+        let after = text.rsplit_once(END.trim_end()).map_or("", |(_, after)| after.trim_start());
+        [
+            end_of_text.and_then(|(_, token)| tokenizer.token_to_id(token.as_str()?)),
+            tokenizer.encode(after, false).ok().and_then(|ids| ids.first().copied()),
+        ]
     }
 
     /// Sets the time that `strftime_now` tells, in seconds since 1970 (UTC), instead of the system's clock.
@@ -238,13 +246,11 @@ impl ChatTemplate {
     /// As [`ChatTemplate::render`]; [`Error::BadTokenizer`].
     pub fn encode(&self, tokenizer: &Tokenizer, chat: &Chat) -> Result<Vec<u32>> {
         let texts = chat.texts();
-        let mut forged: Vec<&str> =
+        let forged: Vec<&str> =
             tokenizer.specials().filter(|special| texts.iter().any(|text| text.contains(special))).collect();
         if forged.is_empty() {
             return tokenizer.encode(&self.render(chat)?, false);
         }
-        // As the tokenizer does: of two that begin together, the longer one.
-        forged.sort_by_key(|special| std::cmp::Reverse(special.len()));
         // A template may look into the messages, so what replaces a special token must pass through it as one odd character.
         let (_, source) = self.choose(chat);
         let unused = |mark: &char| !source.contains(*mark) && !texts.iter().any(|text| text.contains(*mark));
@@ -290,13 +296,14 @@ fn explain(error: minijinja::Error) -> Error {
 }
 
 fn environment() -> Result<Environment<'static>> {
-    let mut environment = Environment::new();
+    let mut environment = Environment::empty();
     let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
     environment.set_syntax(syntax.map_err(explain)?);
     environment.set_fuel(Some(MAX_STEPS));
     environment.set_recursion_limit(MAX_DEPTH);
     environment.set_unknown_method_callback(method);
     environment.add_filter("tojson", tojson);
+    add_builtins(&mut environment);
     add_filters(&mut environment);
     environment.set_formatter(|output, state, value| match value.kind() {
         ValueKind::Number => output.write_str(&number(value)).map_err(minijinja::Error::from),
@@ -347,14 +354,14 @@ fn special_tokens(config: &Map<String, Json>) -> Vec<(String, Value)> {
     variables
 }
 
-/// The text with a mark in place of each special token.
+/// The text with a mark in place of each special token: as the tokenizer does, of two that begin together of the longer one.
 fn mask(text: &str, marks: &[(char, &str)]) -> String {
     let (mut out, mut rest) = (String::with_capacity(text.len()), text.chars());
     loop {
-        let found = marks.iter().find_map(|(mark, special)| Some((*mark, rest.as_str().strip_prefix(special)?)));
-        if let Some((mark, after)) = found {
-            out.push(mark);
-            rest = after.chars();
+        let found = marks.iter().filter(|(_, special)| rest.as_str().starts_with(special));
+        if let Some((mark, special)) = found.max_by_key(|(_, special)| special.len()) {
+            out.push(*mark);
+            rest = rest.as_str()[special.len()..].chars();
         } else if let Some(c) = rest.next() {
             out.push(c);
         } else {

@@ -196,6 +196,24 @@ messages | sort(attribute='role') | map(attribute='role') | list
 undefined_function is defined
 messages.0.role
 tools.0.function.name
+''[::-1] ~ [][::-1] ~ ''[::2] ~ 'abc'[5:7:-1]
+'abcdef'[4:0:-2] ~ 'abcdef'[:0:-1] ~ 'abcdef'[0:3:-1] ~ 'abcdef'[10:1:-2] ~ 'abcdef'[-2:-5:-1] ~ 'abc'[-10::-1]
+[1, 2, 3, 4, 5][4:0:-2] ~ [1, 2, 3, 4, 5][::-2] ~ [1, 2, 3][:-10:-1] ~ (1, 2, 3)[::-1] ~ (range(5)[::-1] | list)
+-[1, 2, 3][::-1][0] ~ 'héllo'[::-1][1:3].upper() ~ 'a:b::c'.split('::')[::-1] ~ {'a': [1, 2]}['a'][::-1] ~ 'a]b'['x]'|length::-1]
+messages [::-1][0].content ~ (messages[-1:0:-2] | map(attribute='role') | list)
+'abc'[::0]
+'12.7' | int ~ ' 5 ' | int ~ 'x' | int ~ 'x' | int(3) ~ 'x' | int(default=4) ~ 'ff' | int(0, 16) ~ none | int ~ 'inf' | int ~ false | int
+'0x1f' | int(base=16) ~ 'x' | int(base=16) ~ '0b11' | int(0, 2) ~ '0x1f' | int
+'1e3' | float ~ 'x' | float ~ 'x' | float(1.5) ~ ' 1.5 ' | float ~ true | float ~ [] | float(default=2.5)
+'abc'.startswith('b', 1) ~ 'abc'.endswith('b', 0, 2) ~ 'aXbXc'.count('X', 2)
+'a b  c '.rsplit(maxsplit=1) ~ 'a b c'.rsplit(none, 1) ~ ' a b '.rsplit() ~ 'a b c'.split(maxsplit=1) ~ ''.rsplit(none, 1)
+'abc'.partition('b') ~ 'abc'.rpartition('x')
+messages[0].copy().role ~ [1].copy()
+{'items': 1}.items() | list ~ ({'keys': 1, 'get': 3}.keys() | list) ~ {'get': 3}.get('get')
+4 is divisibleby(0)
+['a', 'b', 'c'] | batch(2, 'x') | list ~ [1, 2, 3] | slice(2) | list
+'%s-%d' % ('a', 3) ~ '%s' % messages[0]['role']|upper ~ 'b'
++3 ~ (1 + +2) ~ [+4] ~ {'a': {'b': +1}} ~ '}}' ~ 'it\\'s' ~ '%'
 """.strip().split("\n")
 BLOCKS = [
     "{% for m in messages %}{{ loop.index }}{{ loop.index0 }}{{ loop.revindex }}{{ loop.first }}{{ loop.last }}{{ loop.length }}|{% endfor %}",
@@ -220,6 +238,9 @@ BLOCKS = [
     "{% if nothing %}a{% elif messages | length > 2 %}b{% else %}c{% endif %}",
     "{% for m in messages %}{% if loop.first %}{% continue %}{% endif %}{{ m.role }}{% if loop.index == 3 %}{% break %}{% endif %}{% endfor %}",
     "{% raw %}{{ x }}{% endraw %}{# comment #}",
+    "{# {{ +3 }} #}{% raw %}{{ +3 }} [::-1]{% endraw %}{ ",
+    "{% for c in 'ab' %}{{ loop.cycle() }}{% endfor %}",
+    "{% if 3 +%}{{ 1 + 2 }}{%- else +%}{% endif %}",
     "  {% if true %}  \n  a\n  {% endif %}\n",
     "a\n\n  {%- if true -%}\n\n b {%- endif %} c\n\n",
     "{% if true +%}\na{% endif %}\n  {%+ if true %}b{% endif %}",
