@@ -215,6 +215,23 @@ fn chat_templates_keep_their_names() {
 }
 
 #[test]
+fn an_older_template_file_without_a_template_is_refused() {
+    let folder = path("models/tales/draft");
+    let mut config: Value = serde_json::from_slice(&file("models/tales/draft/tokenizer_config.json")).unwrap();
+    config.as_object_mut().unwrap().remove("chat_template");
+    for (old, reason) in [
+        ("{", "EOF while parsing an object at line 1 column 1"),
+        ("{\"chat_template\": 1}", "it has no text chat_template"),
+    ] {
+        let files = [("tokenizer_config.json", config.to_string().into_bytes()), ("chat_template.json", old.into())];
+        let scratch = Scratch::new("older-template", &folder, &files);
+        let opened = run(checkpoint::open(Folder::open(&scratch.0).unwrap(), None)).unwrap();
+        let refused = run(opened.template()).unwrap_err().to_string();
+        assert_eq!(refused, format!("chat template: chat_template.json: {reason}"));
+    }
+}
+
+#[test]
 fn a_tokenizer_that_llama_cpp_does_not_know_is_refused() {
     let llama = path("tests/golden/models/llama-gqa-tied");
     let split =

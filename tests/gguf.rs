@@ -427,6 +427,22 @@ fn ids_that_are_not_needed_and_not_there_are_passed_over_with_a_warning() {
 }
 
 #[test]
+fn templates_that_are_no_text_are_refused_by_key() {
+    let template = |key: &'static str, kind: u32, value: &[u8]| {
+        let more = |file: File| {
+            let file = if key.ends_with('e') { file } else { file.key("tokenizer.chat_template", TEXT, text("a")) };
+            file.key(key, kind, value)
+        };
+        block_on(described("llama", &[("embedding_length", 32)], &[], more).template())
+    };
+    for key in ["tokenizer.chat_template", "tokenizer.chat_template.rag"] {
+        assert!(template(key, TEXT, &text("b")).unwrap().is_some());
+        let refused = template(key, U32, &[0; 4]).unwrap_err();
+        assert_eq!(refused.to_string(), format!("chat template: {key} in the GGUF file is no text"));
+    }
+}
+
+#[test]
 fn metadata_say_what_a_model_is() {
     let same = |file| file;
     let llama = spec("llama", &[("embedding_length", 32)], &["output.weight"], same);

@@ -1,7 +1,7 @@
 //! Whole models against Hugging Face transformers: logits of every prompt position, greedy ids; and what a `config.json` means.
 
 mod common;
-use common::altered::with_head;
+use common::altered::{with_head, with_head_of_integers};
 use common::{Golden, capacity, difference, engine, goldens, gpu, path, plain, run};
 use foretoken::internals::checkpoint;
 use foretoken::internals::model::{ModelSpec, RopeScaling, RopeSpec, parse_config};
@@ -215,6 +215,14 @@ fn a_head_that_differs_from_the_embedding_is_used_although_the_config_says_other
     assert_ne!(other, equal);
     other.chunks_exact_mut(vocab).for_each(|row| row.swap(261, 420));
     assert_eq!(other, equal);
+}
+
+#[test]
+fn a_head_of_a_type_that_cannot_be_used_is_refused() {
+    let source = with_head_of_integers(&path("models/tales/draft"));
+    let checkpoint = run(checkpoint::open(source, None)).unwrap();
+    let refused = run(Model::load(checkpoint.spec().clone(), checkpoint.weights())).map(drop).unwrap_err();
+    assert!(refused.to_string().contains("lm_head.weight"), "{refused}");
 }
 
 /// Where transformers fails, fills in what no model has, or computes what we do not.

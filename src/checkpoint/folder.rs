@@ -41,19 +41,24 @@ impl<S: Source> Folder<S> {
 /// transformers, the config must be wrong. The warning says so.
 async fn untie<S: Source>(spec: &mut ModelSpec, weights: &Weights<S>) -> Result<Option<String>> {
     let names = [spec.names().embedding, spec.names().head].map(|name| format!("{name}.weight"));
-    let [Some(table), Some(head)] = names.each_ref().map(|name| weights.get(name)) else { return Ok(None) };
-    let mut is_equal = table.dtype == head.dtype && table.shape == head.shape;
-    let mut rows = 0..0;
-    while spec.tie_word_embeddings && is_equal && rows.end < table.rows() {
-        rows = rows.end..table.rows().min(rows.end + PORTION);
-        let mut read = Vec::new();
-        for name in &names {
-            read.push(weights.read_rows(name, rows.clone()).await?);
-        }
-        is_equal = read[0] == read[1];
-    }
-    if !spec.tie_word_embeddings || is_equal {
+    if !spec.tie_word_embeddings || !weights.contains(&names[1]) {
         return Ok(None);
+    }
+    // A head of a type that cannot be used is reported when it is loaded.
+    if let [Some(table), Some(head)] = names.each_ref().map(|name| weights.get(name)) {
+        let mut is_equal = table.dtype == head.dtype && table.shape == head.shape;
+        let mut rows = 0..0;
+        while is_equal && rows.end < table.rows() {
+            rows = rows.end..table.rows().min(rows.end + PORTION);
+            let mut read = Vec::new();
+            for name in &names {
+                read.push(weights.read_rows(name, rows.clone()).await?);
+            }
+            is_equal = read[0] == read[1];
+        }
+        if is_equal {
+            return Ok(None);
+        }
     }
     spec.tie_word_embeddings = false;
     let [table, head] = names;
@@ -110,10 +115,9 @@ async fn template(source: &impl Source) -> Result<Option<ChatTemplate>> {
         Some(_) => {}
         None => {
             let Some(old) = read_small(source, "chat_template.json", SMALL_FILE).await? else { return Ok(None) };
-            let old: Value = serde_json::from_slice(&old).unwrap_or_default();
-            let Some(source) = old["chat_template"].as_str() else {
-                return Err(Error::BadTemplate { reason: "chat_template.json has no text chat_template".into() });
-            };
+            let bad = |reason: String| Error::BadTemplate { reason: format!("chat_template.json: {reason}") };
+            let old: Value = serde_json::from_slice(&old).map_err(|error| bad(error.to_string()))?;
+            let source = old["chat_template"].as_str().ok_or_else(|| bad("it has no text chat_template".into()))?;
             template = ChatTemplate::from_files(config.as_deref(), Some(source.as_bytes()))?;
         }
     }

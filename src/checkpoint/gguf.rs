@@ -85,7 +85,14 @@ impl<S: Source> Gguf<S> {
 
     /// The special tokens are given as a `tokenizer_config.json` names them.
     fn read_template(&self) -> Result<Option<ChatTemplate>> {
-        let Some(template) = self.metadata.get("tokenizer.chat_template") else { return Ok(None) };
+        let source = |key: &str| match self.metadata.get(key) {
+            None => Ok(None),
+            Some(value) => match value.as_str() {
+                Some(source) => Ok(Some(source.to_owned())),
+                None => Err(Error::BadTemplate { reason: format!("{key} in the GGUF file is no text") }),
+            },
+        };
+        let Some(default) = source("tokenizer.chat_template")? else { return Ok(None) };
         let mut config = Map::new();
         if let Some(tokens) = self.metadata.texts("tokenizer.ggml.tokens") {
             let tokens: Vec<_> = tokens.collect();
@@ -97,11 +104,10 @@ impl<S: Source> Gguf<S> {
             }
         }
         let config = Value::from(config).to_string();
-        let template = template.as_str().map(str::as_bytes);
-        let mut template = ChatTemplate::from_files(Some(config.as_bytes()), template)?;
+        let mut template = ChatTemplate::from_files(Some(config.as_bytes()), Some(default.as_bytes()))?;
         if let Some(template) = &mut template {
             for name in NAMED {
-                if let Some(source) = text(&self.metadata, &format!("tokenizer.chat_template.{name}")) {
+                if let Some(source) = source(&format!("tokenizer.chat_template.{name}"))? {
                     template.add(name, source.as_bytes())?;
                 }
             }

@@ -105,9 +105,12 @@ impl Model {
             final_norm.into_iter().flatten().map(|lowered| lowered.bind(gpu, &blocks)).collect();
         choose_probes(&mut body, plan.ops_per_layer());
         let body: Vec<Node> = body.into_iter().flatten().collect();
-        let mut windows: Vec<u32> = body.iter().filter_map(Node::window).collect();
-        windows.sort_unstable();
-        windows.dedup();
+        let mut windows = Vec::new();
+        for window in body.iter().filter_map(Node::window) {
+            if !windows.contains(&window) {
+                windows.push(window);
+            }
+        }
 
         let Binder { step, kv, partial, norms, logits, normed, arithmetic, matrices, vectors, tables, .. } = binder;
         let blueprint = Blueprint { arithmetic: arithmetic.into(), ..blueprint.clone() };

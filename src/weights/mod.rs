@@ -284,7 +284,7 @@ impl<S: Source> Weights<S> {
         let mut files: BTreeSet<&str> = self.tensors.values().map(Stored::file).collect();
         files.insert(&self.file);
         if !self.file.ends_with(".gguf") {
-            files.extend(SMALL_FILES);
+            files.extend(SMALL_FILES.iter().chain(&TEMPLATES));
         }
         let mut bytes = 0;
         for file in files {

@@ -57,6 +57,18 @@ pub fn with_head(folder: &Path, rows: impl Fn(usize) -> usize) -> Memory {
     })
 }
 
+/// With an LM head of a type that no model has.
+pub fn with_head_of_integers(folder: &Path) -> Memory {
+    altered(folder, "model.safetensors", |bytes| {
+        let tensors = SafeTensors::deserialize(&bytes).unwrap();
+        let shape = tensors.tensor("model.embed_tokens.weight").unwrap().shape().to_vec();
+        let zeros = vec![0; 8 * shape.iter().product::<usize>()];
+        let mut views = tensors.tensors();
+        views.push(("lm_head.weight".into(), TensorView::new(Dtype::I64, shape, &zeros).unwrap()));
+        safetensors::serialize(views, None).unwrap()
+    })
+}
+
 /// With weights so large that no logit is finite. Those that are not finite themselves are refused on loading.
 pub fn overflowing(folder: &Path) -> Memory {
     altered(folder, "model.safetensors", |bytes| {
