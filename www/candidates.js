@@ -2,8 +2,12 @@
 import { Engine } from "./engine.js";
 import { ForetokenError, badOption, failure } from "./error.js";
 import { OpenAI } from "./openai.js";
+import { checked } from "./options.js";
 
 /** @import { Candidate, LoadOptions, Server, Skipped } from "./api.js" */
+
+/** What a server's candidate may say besides its model and address, where nothing of it runs here. @type {Record<string, string | null>} */
+const SERVER = { api_key: "string", max_download: null, onProgress: "function", signal: null };
 
 /**
  * @param {Server | readonly Candidate[]} given
@@ -17,6 +21,7 @@ export async function loadFirst(given, options) {
   const skipped = [];
   for (const candidate of candidates) {
     const { model, url, ...own } = described(candidate);
+    if (url && !own.tokenizer) checked(own, SERVER);
     try {
       const engine = await begin(model, url, { ...options, ...own });
       engine.skipped = skipped;

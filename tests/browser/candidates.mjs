@@ -236,12 +236,13 @@ export const tests = {
           [{ url: "http://localhost:9" }],
           [{ url: ["http://localhost:9", "http://localhost:10"], model: "big" }, at()],
           [{ url: "http://localhost:9", model: "big", api_key: 5 }],
+          [{ url: "http://localhost:9", model: "big", apiKey: "key" }, at()],
           [{ model: TALES, max_download: -1 }, at()],
           [{ model: TALES, dtype: "q5" }, at()],
         ].map((candidates) => globalThis.failed(Engine.load(candidates)).then((error) => error?.code)),
       ),
     );
-    equal(codes, Array(8).fill("bad-option"), "codes");
+    equal(codes, Array(9).fill("bad-option"), "codes");
     const aborted = await failure(() =>
       globalThis.failed(Engine.load([at("refuses"), { model: TALES }], { signal: AbortSignal.abort() })).then(({ code }) => code),
     );

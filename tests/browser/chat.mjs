@@ -480,6 +480,20 @@ export const tests = {
       [true, ["One", "Half an"], ""],
       "in the middle of its answer",
     );
+    // Nothing of what another answer would take the place of is lost before that answer begins.
+    await page.click("text=Write again");
+    await page.waitForFunction(() => globalThis.asked);
+    await page.reload();
+    equal([await bodies(page), await page.inputValue("#message")], [["One", "Half an"], ""], "before another answer began");
+    await page.click("text=Edit");
+    await ask(page, "Two");
+    await page.reload();
+    equal([await bodies(page), await page.inputValue("#message")], [["One", "Half an"], "Two"], "before the answer to an edit began");
+    await page.click("text=Edit");
+    await ask(page, "Two");
+    await more(page, "Second answer");
+    await page.reload();
+    equal([await bodies(page), await page.inputValue("#message")], [["Two", "Second answer"], ""], "after the answer to an edit began");
     await page.close();
   },
 

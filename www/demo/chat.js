@@ -23,10 +23,13 @@ let attempt;
 const KEY = "foretoken-conversation";
 /** The message that is edited, and the words that its text took the place of in the field. @type {{ index: number, typed: string } | null} */
 let editing = null;
+/** The conversation to keep until the answer that is being written has begun. @type {MessageView[] | null} */
+let former = null;
 
 /** Keeps the conversation if it changed. If the browser stores nothing, the page keeps it until it is closed. */
 function keep() {
-  const written = views.filter(({ content }) => content);
+  const last = views.at(-1);
+  const written = (last?.role === "assistant" && last.content ? views : (former ?? views)).filter(({ content }) => content);
   const said = JSON.stringify(written.map(({ role, content, isJson }) => ({ role, content, isJson })));
   try {
     if (said === sessionStorage.getItem(KEY)) return;
@@ -89,14 +92,25 @@ function cancelEdit() {
 
 /** Writes another answer; the former one comes back if there is none. */
 async function again(signal) {
-  const former = views.pop();
+  former = views;
+  views = views.slice(0, -1);
   show();
+  await attemptAnswer(signal, () => (views = former));
+}
+
+/**
+ * Has the model answer. Without a word of it, what the question took the place of comes back.
+ * @param {AbortSignal} signal @param {() => void} undo
+ */
+async function attemptAnswer(signal, undo) {
   try {
     await answer(signal);
   } catch (error) {
-    if (views.at(-1).role === "user") views.push(former);
-    show();
+    if (views.at(-1)?.role === "user") undo();
     throw error;
+  } finally {
+    former = null;
+    show();
   }
 }
 
@@ -137,23 +151,18 @@ async function answer(signal) {
 }
 
 async function send(signal) {
-  const [former, edited] = [views, editing];
-  views = [...views.slice(0, edited?.index), new MessageView("user", at("message").value.trim())];
+  const [before, edited] = [views, editing];
+  const question = new MessageView("user", at("message").value.trim());
+  former = [...before, question];
+  views = [...before.slice(0, edited?.index), question];
   editing = null;
   at("message").value = edited?.typed ?? "";
   show();
   showEnd();
-  try {
-    await answer(signal);
-  } catch (error) {
-    // What was not answered at all goes back into the field.
-    if (views.at(-1)?.role === "user") {
-      at("message").value = views.at(-1).content;
-      [views, editing] = [former, edited];
-    }
-    show();
-    throw error;
-  }
+  await attemptAnswer(signal, () => {
+    at("message").value = question.content;
+    [views, editing] = [before, edited];
+  });
 }
 
 function showModel() {

@@ -102,7 +102,7 @@ async function showKept() {
           if (await Engine.cache.delete(url)) return showKept();
           place.textContent = "It is being loaded just now.";
         },
-        { className: "quiet", ariaLabel: `Delete ${name}` },
+        { className: "quiet", dataset: { starts: "" }, ariaLabel: `Delete ${name}` },
       );
       return make(
         "li",
