@@ -13,6 +13,7 @@ needWebKit();
 const env = { XDG_RUNTIME_DIR: tmpdir(), ...process.env };
 const cargo = (...args) => run("cargo", args, { env });
 run(process.execPath, ["node_modules/@biomejs/biome/bin/biome", "ci", "--error-on-warnings"]);
+run(process.execPath, ["scripts/style.mjs"]);
 cargo("fmt", "--check");
 // Beside the rest: its longest steps keep one core busy.
 const built = start(process.execPath, ["scripts/build.mjs", "--like-tests"]);

@@ -162,6 +162,34 @@ fn every_file_is_used_and_says_what_it_is() {
     }
 }
 
+/// The table in `shaders/README.md` lists every fragment, and what its kind has to define.
+#[test]
+fn every_fragment_is_in_the_table_of_its_kind() {
+    let quoted = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
+    let fragments = files("shaders/lib");
+    let mut listed = BTreeMap::new();
+    for row in read("shaders/README.md").lines().filter(|line| line.starts_with("| ")) {
+        let cells: Vec<_> = row.trim_matches('|').split('|').map(quoted).collect();
+        let [_, names, files] = &cells[..] else { continue };
+        for file in files {
+            let text = fragments.get(file).unwrap_or_else(|| panic!("shaders/lib has no {file}.wgsl"));
+            let defines = |kind: &str, name: &String| {
+                text.match_indices(&format!("{kind} {name}")).any(|(at, found)| {
+                    let after = text[at + found.len()..].chars().next();
+                    !after.is_some_and(|c| c.is_alphanumeric() || c == '_')
+                })
+            };
+            for name in names {
+                let found = ["fn", "struct", "alias", "const"].iter().any(|kind| defines(kind, name));
+                assert!(found, "{file}.wgsl does not define {name}");
+            }
+            listed.insert(file.clone(), ());
+        }
+    }
+    let missing: Vec<_> = fragments.keys().filter(|name| !listed.contains_key(*name)).collect();
+    assert!(missing.is_empty(), "shaders/README.md does not list {missing:?}");
+}
+
 /// A variable of a loop that is given no value is zero in the first turn alone, in Chromium (Tint) and in Firefox.
 #[test]
 fn every_variable_is_given_a_value() {
