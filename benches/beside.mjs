@@ -1,7 +1,7 @@
-// node benches/beside.mjs [--delays 0,50,150] [--tokens 40] [--passes 3]: the draft model on the CPU while the target verifies
-// (draft_device: cpu), beside plain decoding, the lookup, and the draft model on the target's device, in turn with it. Where GPU and CPU
-// are the same cores, a delay of readbacks, in milliseconds, stands for a GPU that computes by itself. What it should take is
-// predicted by `foretoken simulate offline` from the measured latencies and lengths of matches.
+// `node benches/beside.mjs [--delays 0,50,150] [--tokens 40] [--passes 3]`: the draft model on the CPU while the target verifies
+// (draft_device: cpu). It is compared with plain decoding, the lookup, and the draft model on the target's device, in turn with the target.
+// If GPU and CPU are the same cores, a delay of readbacks (in ms) simulates a GPU that computes by itself. The predicted time is computed
+// by `foretoken simulate offline` from the measured latencies and lengths of matches.
 import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
@@ -24,7 +24,7 @@ await needBuild();
 const built = spawnSync("cargo", ["build", "--release", "--features", "cli"], { stdio: "inherit" });
 if (built.status !== 0) fail("the native program was not built");
 
-/** Seconds per token, from latencies in seconds. */
+/** Returns predicted seconds per token, from latencies in seconds. */
 function predict({ target, drafter, matches, lookahead, count }) {
   const options = { "target-latency": target, "drafter-latency": drafter, "match-lengths": matches, lookahead, "sp-degree": 1, tokens: count };
   const args = ["simulate", "offline", "--json", ...Object.entries(options).flatMap(([name, value]) => [`--${name}`, String(value)])];
@@ -36,7 +36,7 @@ function predict({ target, drafter, matches, lookahead, count }) {
 const exercises = JSON.parse(readFileSync(new URL("../src/cli/bench/prompts.json", import.meta.url), "utf8"));
 const kinds = [...new Set(exercises.map(({ kind }) => kind))].map((kind) => exercises.find((exercise) => exercise.kind === kind));
 const constant = { num_assistant_tokens_schedule: "constant" };
-/** By the engine that writes, how. */
+/** By mode: the engine that generates, and its options. */
 const MODES = {
   plain: ["alone", { speculation: "off" }],
   lookup: ["alone", { drafter: "lookup", prompt_lookup_num_tokens: 10, ...constant }],

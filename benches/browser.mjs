@@ -1,8 +1,7 @@
 // node benches/browser.mjs [--tokens 40] [--passes 3] [--kinds open,retell] [--modes lookup,adaptive] [--readback-delay 20] [--first]
 // [--device cpu] [--dtype q8]: the tasks of `foretoken bench` in headless Chromium or, with BROWSER=firefox, in Firefox. Each text is
-// written in every mode, overlapped and not, the modes in another order each time, so that what disturbs the machine disturbs all of
-// them. A delay, in milliseconds, makes every readback come later, as on a device that is far. With --first each text is the first of
-// an engine of its own.
+// generated in every mode, overlapped and not. The order of the modes is shuffled each time, so that disturbances of the machine affect
+// all of them. The delay (ms) makes every readback come later, as on a remote device. With --first each text has a new engine.
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { needBuild } from "../scripts/build.mjs";
@@ -23,7 +22,7 @@ const { values } = parseArgs({
   },
 });
 const [tokens, passes, delay] = [values.tokens, values.passes, values["readback-delay"]].map(Number);
-/** Alone `adaptive` is the default; the others keep a fixed rule, so that no text depends on the one before. */
+/** Only `adaptive` has the default schedule. The others have a fixed rule, so that no text depends on the one before. */
 const by = (drafter) => ({ drafter, num_assistant_tokens_schedule: "heuristic_transient", prompt_lookup_num_tokens: 10 });
 const ALL = {
   plain: { speculation: "off" },
@@ -35,7 +34,7 @@ const ALL = {
 const unknown = values.modes.split(",").filter((mode) => !Object.hasOwn(ALL, mode));
 if (unknown.length > 0) fail(`--modes: ${unknown} is not allowed; allowed: ${Object.keys(ALL).slice(1)}`);
 const MODES = Object.fromEntries(["plain", ...values.modes.split(",")].map((mode) => [mode, ALL[mode]]));
-/** A mode again, to see what is noise, and the modes with `overlap: false`. */
+/** Modes with and without overlap, and plain decoding again to measure the noise. */
 const RUNS = [
   ...Object.keys(MODES).flatMap((mode) => [
     [mode, true],
@@ -68,7 +67,7 @@ const write = (prompt, options) => page.evaluate(async ([prompt, options]) => (a
 const written = [];
 for (let pass = 0; pass < passes; pass += 1) {
   for (const [text, { kind, prompt, max_new_tokens }] of chosen.entries()) {
-    // Both models have read the prompt before anything counts.
+    // Both models have read the prompt before the measurement begins.
     await write(prompt, { ...ALL["draft model"], max_new_tokens: 8 });
     const shuffled = RUNS.map((run) => ({ run, at: Math.random() })).sort((a, b) => a.at - b.at);
     for (const {
@@ -89,7 +88,7 @@ server.close();
 const of = (wanted) => written.filter((one) => Object.entries(wanted).every(([key, value]) => one[key] === value));
 const median = (values) => values.sort((a, b) => a - b)[Math.floor(values.length / 2)];
 const sum = (values) => values.reduce((a, b) => a + b, 0);
-/** Speed against other runs of the same texts, of which each counts by the median of its passes. */
+/** Returns the speed relative to other runs of the same texts. Each text counts by the median of its passes. */
 const speedup = (runs, others) => {
   const seconds = (all) => sum(chosen.map((_, text) => median(all.filter((one) => one.text === text).map(({ stats }) => stats.times.total)) ?? 0));
   return `${(seconds(others) / seconds(runs)).toFixed(2)}x`.padStart(8);

@@ -1,14 +1,14 @@
-// node benches/draft.mjs: what a step of a draft model costs against a forward of its target, by the bytes of weights that both read for
-// one row. The kernels are the same, so the instructions of matmuls have the same ratio; the dispatches are counted besides. `head` is the
+// node benches/draft.mjs: the cost of a draft model's step relative to a forward of its target, in bytes of weights read for one row.
+// The kernels are the same, so the instructions of matmuls have the same ratio; the dispatches are counted as well. `head` is the
 // head's share of a step; `cut` is a step whose head has only the 8,192 most frequent tokens (FR-Spec, arXiv 2502.14856).
 import { readFileSync } from "node:fs";
 
 const shapes = JSON.parse(readFileSync(new URL("../src/cli/bench/shapes.json", import.meta.url)));
-/** Bytes of a weight: halves; 4 bits with a scale and a min of 16 bits for each 32. */
+/** Bytes per weight: 2 for f16; 4 bits plus a 16-bit scale and a 16-bit min per 32 weights for q4. */
 const TYPES = { f16: 2, q4: 20 / 32 };
 const FREQUENT = 8192;
 
-/** Weights that a row reads: of the layers, of the head. */
+/** Counts the weights that a row reads, and the dispatches. */
 function weights(name) {
   const { hidden_size: hidden, intermediate_size: mlp, num_hidden_layers: layers, vocab_size: vocab, ...heads } = shapes[name];
   const kv = (hidden * heads.num_key_value_heads) / heads.num_attention_heads;

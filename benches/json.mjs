@@ -1,6 +1,6 @@
-// node benches/json.mjs [MODEL [FLAG...]]: what a form costs and what it saves. Writes JSON by schemas with the program (cargo build
-// --release --features cli), plainly and with drafts, on the CPU device, and prints forward passes per token, the share of draft
-// tokens that were kept, and what masks take for each row, and of the time of rounds.
+// node benches/json.mjs [MODEL [FLAG...]]: cost and savings of a JSON schema. Generates JSON by schemas with the program (cargo build
+// --release --features cli), plainly and with drafts, on the CPU device. Prints forward passes per token, the share of draft
+// tokens that were kept, and the time of masks, per row and as a share of the rounds.
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,6 +1,6 @@
-// A device that answers late, as one that is far, or busy: its readbacks come some milliseconds later.
+// Simulates a remote or busy device: its readbacks come some milliseconds later.
 
-/** @param {import("playwright-core").BrowserContext} context its workers are concerned @param {number} delay in ms */
+/** @param {import("playwright-core").BrowserContext} context whose workers are delayed @param {number} delay in ms */
 export async function answerLate(context, delay) {
   if (delay === 0) return;
   await context.route("**/worker.js", async (route) => {

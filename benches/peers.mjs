@@ -1,6 +1,6 @@
 // node benches/peers.mjs [--native] [--models tales,smollm2] [--kinds open,retell] [--tokens 64] [--passes 3] [--device cpu]: foretoken
-// beside other engines. Every one writes each text greedily, in another order each time, so that what disturbs the machine disturbs
-// all of them. What is missing of these is fetched into target/peers, and is no part of the project:
+// compared with other engines. Each generates every text greedily, in a new order each time, so that disturbances of the machine affect
+// all of them. Missing engines are fetched into target/peers; they are no part of the project:
 //
 // In headless Chromium, on one thread: wllama and, for models that it finds as ONNX, transformers.js, both on WASM.
 // `benches/peers/to_onnx.py` makes ONNX files.
@@ -12,7 +12,7 @@ import { parseArgs } from "node:util";
 import { fail, run } from "../scripts/system.mjs";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
-/** One GGUF file for all, but for transformers.js; and what each model can do of the four kinds of tasks. */
+/** By model: GGUF file of all engines except transformers.js, its ONNX folder, prompts of the four kinds of tasks. */
 const MODELS = {
   tales: { gguf: "target/peers/tales-F16.gguf", onnx: "target/peers/tales-onnx", dtype: "fp32", prompts: "../src/cli/bench/prompts.json" },
   smollm2: {
@@ -51,7 +51,7 @@ for (const name of chosen.filter((name) => !existsSync(`${root}${MODELS[name].gg
 }
 
 /**
- * @typedef {{ tokens: number, seconds: number, text: string }} Written tokens behind the first piece of the text, and the time they took
+ * @typedef {{ tokens: number, seconds: number, text: string }} Written tokens after the first piece of the text, and their time
  * @typedef {{ name: string, isPeer: boolean, write: (exercise: object) => Promise<Written> }} Writer
  */
 const { open, end } = await import(values.native ? "./peers/native.mjs" : "./peers/page.mjs");
@@ -76,7 +76,7 @@ function median(numbers) {
   return numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length / 2)];
 }
 
-/** Of each kind of task, a line for every writer: its speed and, against each peer, the median over the pairs of texts of one pass. */
+/** Prints a line per task and writer: its speed and, relative to each peer, the median over the pairs of texts of one pass. */
 function report(writers, written) {
   const peers = writers.filter(({ isPeer }) => isPeer);
   const line = (kind, name, ...cells) => console.log([kind.padEnd(9), name.padEnd(32), ...cells.map((cell) => String(cell).padStart(9))].join(" "));
@@ -88,7 +88,7 @@ function report(writers, written) {
     for (const writer of writers) {
       const own = of(writer);
       const speed = ({ tokens, seconds }) => tokens / seconds;
-      // Arithmetic differs between engines, so texts may: the first writer's is what the others' are held against.
+      // Arithmetic differs between engines, so texts may differ: they are compared with the first writer's.
       const same = own.filter((one) => of(writers[0]).some((other) => pairs(one, other) && one.text === other.text));
       const ratios = peers.map((peer) =>
         median(

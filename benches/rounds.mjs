@@ -1,6 +1,6 @@
-// node benches/rounds.mjs [--device cpu] [--models tales,smollm2] [--tokens 48] [--passes 3] [--beside NAME=DIST,...]: what loading, a prompt of
-// about 380 tokens, a round of one row and one of eight cost in a page, medians, in turns. On the CPU the engine's two modules and two
-// threads are compared; and with --beside other builds of the package, whose folders `dist` are named. BROWSER=firefox for Firefox.
+// `node benches/rounds.mjs [--device cpu] [--models tales,smollm2] [--tokens 48] [--passes 3] [--beside NAME=DIST,...]`: medians of
+// the times of loading, of a prompt of about 380 tokens, and of rounds of one and of eight rows, in a page. On the CPU it compares the
+// engine's two modules and two threads. `--beside` adds other builds of the package by their folders `dist`. BROWSER=firefox for Firefox.
 import { existsSync, readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
@@ -41,7 +41,7 @@ for (const [name, dist] of Object.entries(builds)) faults[`build-${name}`] = ser
 
 const threads = { plain: { threads: 1, wasm: "/foretoken_bg.wasm" }, relaxed: { threads: 1 }, "2 threads": { threads: 2 } };
 const own = values.device === "cpu" ? threads : { this: {} };
-/** By name: the build's address and the options of loading. */
+/** By name: the build's address and the load options. */
 const ways = Object.entries(own).map(([name, options]) => [name, ["", { device: values.device, cache: false, ...options }]]);
 for (const name of Object.keys(builds)) ways.push([name, [`/build-${name}`, { device: values.device, cache: false }]]);
 
@@ -61,7 +61,7 @@ for (const name of chosen) {
           return { load: performance.now() - begun, device: engines[name].device };
         };
         return timed(options).catch((error) => {
-          // Older builds know only WebGPU, and no option that says so.
+          // Older builds support only WebGPU and have no option for it.
           if (build && options.device === "webgpu" && error.message.includes("device is not allowed")) return timed({});
           throw error;
         });

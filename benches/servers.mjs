@@ -1,7 +1,7 @@
 // node benches/servers.mjs --url http://127.0.0.1:8000 --name tales [--delays 0,10,50,150] [--tokens 48] [--passes 3] [--model FOLDER]
-// [--assistant-model FOLDER]: a target on vLLM behind a way that takes so many milliseconds there and back (scripts/vllm.mjs starts one).
-// The server's own streamed decoding, beside drafts of this machine that the server verifies: one request at a time, and distributed (SP 2
-// and 4). What that should take is predicted by `foretoken simulate offline` from latencies measured in the same run and the lengths of
+// [--assistant-model FOLDER]: a target on vLLM over a connection with a round trip of each delay in ms (scripts/vllm.mjs starts a server).
+// Compares the server's own streamed decoding with drafts of this machine that the server verifies: one request at a time, and
+// distributed (SP 2 and 4). `foretoken simulate offline` predicts the times from latencies measured in the same run and the lengths of
 // matches.
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
@@ -29,7 +29,7 @@ if (![...delays, tokens, passes].every(Number.isFinite)) fail("--delays, --token
 if (spawnSync("cargo", ["build", "--release", "--features", "cli"], { stdio: "inherit" }).status !== 0) fail("the native program was not built");
 const program = "target/release/foretoken";
 
-/** A way to the server that takes so long there and back. */
+/** A proxy to the server that adds a round trip of `delay` ms. */
 class Way {
   constructor(delay) {
     this.half = delay / 2;
@@ -44,7 +44,7 @@ class Way {
       });
       onward.on("error", () => answered.destroy());
       onward.on("response", async (answer) => {
-        // Pieces stay in their order: each is sent when its time has come and the one before is.
+        // Pieces stay in order: each is sent when it is due and the previous one has been sent.
         let before = wait(this.half).then(() => left || answered.writeHead(answer.statusCode, answer.headers));
         const then = (send) => {
           const [earlier, due] = [before, wait(this.half)];
@@ -58,7 +58,7 @@ class Way {
       try {
         for await (const piece of asked) body.push(piece);
       } catch {
-        // Whoever asked broke off before all was said.
+        // The client aborted before its request was complete.
         return onward.destroy();
       }
       await wait(this.half);
@@ -72,7 +72,7 @@ class Way {
   }
 }
 
-/** The server's own decoding, streamed: seconds per token, and the tokens. */
+/** Measures the server's own streamed decoding: seconds per token, and the tokens. */
 async function streamed(url, prompt, count) {
   const began = performance.now();
   const body = { model: values.name, prompt, max_tokens: count, temperature: 0, stream: true, return_token_ids: true };
@@ -93,7 +93,6 @@ async function streamed(url, prompt, count) {
   return { perToken: (ends.at(-1) - began) / 1000 / ids.length, ids };
 }
 
-/** The program's text and statistics. */
 async function drafted(url, prompt, count, options) {
   const args = ["generate", "--json", "--device", "cpu", "--target-url", url, "--target-model", values.name, "--model", values.model];
   args.push("--max-new-tokens", String(count), ...options, prompt);
@@ -107,7 +106,7 @@ async function drafted(url, prompt, count, options) {
   return { perToken: stats.times.total / ids.length, ids, stats };
 }
 
-/** Mean seconds of a text by `simulate offline`. */
+/** Returns the mean seconds of a text by `simulate offline`. */
 function simulate({ target, drafter, matches, lookahead, sp, count }) {
   const options = { "target-latency": target, "drafter-latency": drafter, "match-lengths": matches, lookahead, "sp-degree": sp, tokens: count };
   const args = ["simulate", "offline", "--json", ...Object.entries(options).flatMap(([name, value]) => [`--${name}`, String(value)])];
@@ -120,7 +119,7 @@ const fixed = ["--num-assistant-tokens-schedule", "constant"];
 const lookup = ["--drafter", "lookup", "--prompt-lookup-num-tokens", "10"];
 const model = ["--assistant-model", values["assistant-model"]];
 const drafts = [...model, "--drafter", "draft_model"];
-/** Ways to write a text; those with a prediction say which schedule of the simulator they are. */
+/** Modes of generation. Those with a prediction name their schedule in the simulator. */
 const MODES = {
   streamed: null,
   lookup: { options: [...lookup, ...fixed], schedule: "si" },
@@ -132,7 +131,7 @@ const MODES = {
   "adaptive, model": { options: model, schedule: null },
 };
 
-/** Lengths of matches: one that fills a draft goes on with the next, over the target's own token. */
+/** Returns the lengths of matches. A match that fills a draft includes the target's token and the next match. */
 function lengths({ per_step_accepted: accepted, per_step_drafted: drafted }) {
   const [matches, fills] = [[], (round) => drafted[round] > 0 && accepted[round] === drafted[round]];
   accepted.forEach((count, round) => {

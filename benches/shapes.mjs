@@ -1,6 +1,6 @@
-// node benches/shapes.mjs [--shapes smollm2-135m,...] [--dtypes f16,q8,q4] [--time-limit 60]: what `foretoken bench --quick --shape` says
-// of real sizes in each type, a line each. T(n) is in parts of T(1), behind 32 positions; `draft` is what a draft step costs: one row
-// of the smallest SmolLM2 in that type, in parts of one row of the model.
+// node benches/shapes.mjs [--shapes smollm2-135m,...] [--dtypes f16,q8,q4] [--time-limit 60]: the results of `foretoken bench --quick
+// --shape` for real sizes in each type, one line each. T(n) is relative to T(1), after 32 positions. `draft` is the cost of a draft step:
+// one row of the smallest SmolLM2 in that type, relative to one row of the model.
 import { spawnSync } from "node:child_process";
 import { parseArgs } from "node:util";
 import { fail } from "../scripts/system.mjs";
@@ -32,7 +32,7 @@ for (const shape of values.shapes.split(",")) {
       memory,
       cut,
     } = JSON.parse(stdout);
-    // None where the time was up before.
+    // Empty if the time was up before.
     const {
       ms: [one],
       ratio,

@@ -1,6 +1,8 @@
-// npm run build: the Rust library -> www/foretoken.js, www/foretoken_bg.wasm and relaxed_bg.wasm, small enough for a web page; www/grammar.js and
-// grammar_bg.wasm, which a page loads when a text is to have a form; the page's
-// simulator, www/demo/simulate.js and simulate_bg.wasm, two libraries, marked.js and oniguruma.js, its models, tales/, and documents, docs/. Of www/ then dist/, which npm publishes.
+// npm run build: builds everything for web pages, and dist/ for npm. Writes to www/:
+// - the engine from the Rust library: foretoken.js, foretoken_bg.wasm, relaxed_bg.wasm
+// - grammars, which a page loads for constrained output: grammar.js, grammar_bg.wasm
+// - two libraries: demo/marked.js, oniguruma.js
+// - for the demo page: its simulator (demo/simulate.js, demo/simulate_bg.wasm), models (demo/tales/) and documents (demo/docs/)
 import { spawnSync } from "node:child_process";
 import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -17,9 +19,9 @@ const root = join(dirname(fileURLToPath(import.meta.url)), "..");
 const target = process.env.CARGO_TARGET_DIR ?? join(root, "target");
 const www = join(root, "www");
 const dist = join(root, "dist");
-/** Promised: JS and WASM together, gzipped. */
+/** Limit for JS and WASM together, in bytes, gzipped. */
 const LIMIT = 906_000;
-/** The same of what is loaded on demand, or elsewhere than in a page. */
+/** Files loaded on demand or outside pages, with their limit in bytes, gzipped. */
 const LATER = {
   files: [
     "ai-sdk.js",
@@ -36,10 +38,10 @@ const LATER = {
   ],
   limit: 480_000,
 };
-/** The engine's modules, of which a page downloads one. */
+/** Engine modules; a page downloads one of them. */
 const ENGINES = ["foretoken_bg.wasm", "relaxed_bg.wasm"];
 
-/** The program that writes the glue; its version must be exactly the library's. */
+/** Installs wasm-bindgen, which writes the glue, if needed. Returns its path. It must have exactly the library's version. */
 function needBindgen() {
   const version = /^wasm-bindgen = "=(.+)"$/m.exec(readFileSync(join(root, "Cargo.toml"), "utf8"))[1];
   const tools = join(root, "target", "tools");
@@ -47,14 +49,14 @@ function needBindgen() {
   const there = existsSync(program) && spawnSync(program, ["--version"], { encoding: "utf8" }).stdout;
   if (there !== `wasm-bindgen ${version}\n`) {
     const install = ["install", "wasm-bindgen-cli", "--version", version, "--root", tools, "--bin", "wasm-bindgen", "--force"];
-    // A registry mirror may lack one of the locked versions of its dependencies.
+    // A registry mirror may lack a locked version of a dependency.
     const locked = spawnSync("cargo", [...install, "--locked"], { stdio: "inherit" });
     if (locked.status !== 0) run("cargo", install);
   }
   return program;
 }
 
-/** Development dependencies, as package-lock.json says. */
+/** Installs the development dependencies of package-lock.json. */
 export function needNpm() {
   const lock = join(root, "package-lock.json");
   const installed = join(root, "node_modules", ".package-lock.json");
@@ -62,7 +64,7 @@ export function needNpm() {
   run("npm", ["ci", "--no-audit", "--no-fund"], { cwd: root, shell: process.platform === "win32" });
 }
 
-/** Panic messages name source files: without the folders of this machine, so that every machine builds the same bytes. */
+/** Flags that remove this machine's folders from the file names in panic messages, so that every machine builds the same bytes. */
 function withoutPaths() {
   const home = process.env.CARGO_HOME ?? join(homedir(), ".cargo");
   const registries = join(home, "registry", "src");
@@ -71,7 +73,7 @@ function withoutPaths() {
   return flags.map(([from, to]) => `--remap-path-prefix=${from}=${to}`);
 }
 
-/** What a module imports from its glue is named with hashes, which do not compress: numbers of the same length instead, by hash. */
+/** Replaces the hashes in the names of glue imports by numbers of the same length, because hashes do not compress. */
 function numberImports(numbers, ...texts) {
   const number = (hash) => {
     if (!numbers.has(hash)) numbers.set(hash, String(numbers.size).padStart(16, "0"));
@@ -80,7 +82,7 @@ function numberImports(numbers, ...texts) {
   return texts.map((text) => text.replace(/(?<=__wbg_\w+_)[0-9a-f]{16}(?![0-9a-f])/g, number));
 }
 
-/** A script that serves what two were made for: the one that has all lines of the other, and maybe imports more. */
+/** Returns the script that works for both modules: the one that has all lines of the other and may import more. */
 function larger(...scripts) {
   const [less, more] = scripts.map((script) => script.split("\n")).sort((a, b) => a.length - b.length);
   let found = 0;
@@ -89,16 +91,16 @@ function larger(...scripts) {
   return more.join("\n");
 }
 
-/** How the engine is built: with what the browser has instead of crates. */
+/** Cargo arguments to build the engine with stand-in crates for features that browsers have. */
 const browser = join(root, "browser");
 const ENGINE = ["--manifest-path", join(browser, "Cargo.toml"), "--package", "foretoken"];
 
-/** Gives that the versions of everything else; cargo adds what is replaced. */
+/** Copies the lock file to the browser build, for equal versions; cargo adds the stand-in crates. */
 const needLock = () => copyFileSync(join(root, "Cargo.lock"), join(browser, "Cargo.lock"));
 
 /**
- * What is built: the engine and the grammars that are published, and the simulator of the demo page. The engine is built once more
- * for browsers with relaxed SIMD, where the loops of a CPU are quicker; only this crate is compiled again, and one script serves both.
+ * WASM modules: the published engine and grammars, and the simulator of the demo page. A second engine is for browsers with relaxed
+ * SIMD, which makes the CPU loops faster. For it only this crate is compiled again, and both engines share a script.
  */
 const MODULES = [
   { name: "foretoken", folder: www, flags: ENGINE },
@@ -107,11 +109,11 @@ const MODULES = [
   { name: "simulate", folder: join(www, "demo"), flags: ["--features", "simulator"] },
 ];
 
-/** The tales pair; the page serves it in 8 bits, half of what f16 takes. */
+/** The tales pair. The page serves it in 8 bits, half the size of f16. */
 const PAIR = ["target", "draft"];
 const served = join(www, "demo", "tales");
 
-/** Makes the page's models with the native program: `likeTests` with dependencies as cargo builds them for tests and examples. */
+/** Quantizes the page's models with the native program. `likeTests`: builds dependencies as for tests and examples. */
 function quantise(likeTests) {
   rmSync(served, { recursive: true, force: true });
   mkdirSync(served, { recursive: true });
@@ -120,18 +122,18 @@ function quantise(likeTests) {
   for (const model of PAIR) {
     const [from, to] = [join(root, "models", "tales", model), join(served, model)];
     run(program, ["quantize", from, `${to}.part`, "--type", "mlx8"], { cwd: root });
-    // Whole or not at all, also where this is interrupted.
+    // Renamed last, so that an interrupted run leaves no partial model.
     renameSync(`${to}.part`, to);
   }
 }
 
-/** Libraries as one file each: the page's parser of Markdown, and the engine's translator of regular expressions. */
+/** Libraries bundled into one file each: the page's Markdown parser and the engine's translator of regular expressions. */
 const LIBRARIES = [
   { name: "marked", exported: "lexer", file: join(www, "demo", "marked.js") },
   { name: "oniguruma-to-es", exported: "toRegExp", file: join(www, "oniguruma.js") },
 ];
 
-/** Makes a library's file, with its licence. @param {typeof LIBRARIES[number]} library */
+/** Bundles a library with its licence. @param {typeof LIBRARIES[number]} library */
 function bundle({ name, exported, file }) {
   const { buildSync } = createRequire(import.meta.url)("esbuild");
   const stdin = { contents: `export { ${exported} } from "${name}";`, resolveDir: root };
@@ -146,19 +148,19 @@ export async function build({ likeTests = false } = {}) {
   const bindgen = needBindgen();
   const cwd = { cwd: root };
   const target32 = ["--target", "wasm32-unknown-unknown"];
-  // Fetched first, so that the folders whose names are left out are there.
+  // Fetched first, so that the folders exist whose names `withoutPaths` removes.
   run("cargo", ["fetch", ...target32], cwd);
   needLock();
-  // Every browser that has WebGPU has vector instructions, and so have others of the last years.
+  // All browsers with WebGPU, and other browsers of recent years, have vector instructions.
   const rustflags = ["-Ctarget-feature=+simd128", ...withoutPaths()].join("\x1f");
   const env = { ...process.env, CARGO_ENCODED_RUSTFLAGS: rustflags, CARGO_TARGET_DIR: target };
   const raw = join(target, "wasm32-unknown-unknown", "wasm", "foretoken.wasm");
-  // Not imported above, because it may just have been installed.
+  // Imported here, because it may just have been installed.
   const { transformSync } = createRequire(import.meta.url)("esbuild");
   const optimise = join(root, "node_modules", "binaryen", "bin", "wasm-opt");
   const scripts = new Map();
   for (const { name, script: scriptName = name, folder, flags } of MODULES) {
-    // Not as Cargo.toml could say it: what is a library for other crates too is not optimised as a whole.
+    // The crate type is not in Cargo.toml: a library that other crates can use is not optimised as a whole.
     run("cargo", ["rustc", "--lib", "--crate-type", "cdylib", "--profile", "wasm", ...target32, ...flags], { ...cwd, env });
     const glue = join(target, "glue", name);
     rmSync(glue, { recursive: true, force: true });
@@ -168,18 +170,18 @@ export async function build({ likeTests = false } = {}) {
     weighCrates(readFileSync(named));
     const small = join(glue, "small.wasm");
     const passes = ["--flatten", "--rereloop", "-Os", "-Oz", "--strip-debug", "--strip-producers"];
-    // The lowest KiB is the end of the stack, which Rust's linker puts first: no address is computed around it.
+    // The lowest KiB is the end of the stack, which Rust's linker places first. No computed address is near it.
     passes.push("--low-memory-unused");
-    // Runs of zeros compress better than segments around them.
+    // Zeros compress better than the segments that would omit them.
     passes.push("--skip-pass=memory-packing");
     run(process.execPath, [optimise, ...passes, named, "-o", small], cwd);
     const before = scripts.get(scriptName) ?? { numbers: new Map(), code: "" };
     const [script, module] = numberImports(before.numbers, readFileSync(join(glue, `${scriptName}.js`), "utf8"), readFileSync(small, "latin1"));
     writeFileSync(small, nameInOrder(Buffer.from(module, "latin1")));
     run(process.execPath, [optimise, "--reorder-functions-by-name", "--strip-debug", small, "-o", small], cwd);
-    // Last, so that an interrupted build leaves the old pair, not a mixed one.
+    // Copied last, so that an interrupted build does not mix old and new files.
     copyFileSync(small, join(folder, `${name}_bg.wasm`));
-    // Printed anew, so that comments do not count.
+    // Reprinted, so that comments do not count.
     const code = larger(before.code, transformSync(script).code);
     scripts.set(scriptName, { ...before, code });
     writeFileSync(join(folder, `${scriptName}.js`), transformSync(code, { minify: true }).code);
@@ -191,7 +193,7 @@ export async function build({ likeTests = false } = {}) {
   await makeDocs();
 }
 
-/** Checks the modules' types, and makes dist/ of them: declarations with comments, and minified modules with source maps. */
+/** Checks types and fills dist/: declarations with comments, minified modules with source maps. */
 export function makePackage() {
   const { transformSync } = createRequire(import.meta.url)("esbuild");
   rmSync(dist, { recursive: true, force: true });
@@ -213,13 +215,13 @@ export function makePackage() {
   }
 }
 
-/** Bytes as `gzip -9` packs them, and servers do; Node's own zlib is another one, and takes 2 % more. @param {Uint8Array} bytes */
+/** Size after `gzip -9`, as on servers. Node's own zlib differs and needs 2 % more. @param {Uint8Array} bytes */
 function gzipped(bytes) {
   const { status, stdout } = spawnSync("gzip", ["-9", "-c"], { input: bytes, maxBuffer: 1 << 28 });
   return (status === 0 ? stdout : gzipSync(bytes, { level: 9 })).length;
 }
 
-/** Prints what a page downloads, at first and on demand; fails above the limits. */
+/** Prints download sizes of a page, initial and on demand. Fails above the limits. */
 function weigh() {
   const sums = { "at first": 0, "at first, with relaxed SIMD,": 0, "on demand": 0 };
   const [first, relaxed, later] = Object.keys(sums);
@@ -240,7 +242,7 @@ function weigh() {
   }
 }
 
-/** Whether the built files are missing, or older than what they are built from. */
+/** True if built files are missing or older than their sources. */
 export function outdated() {
   const modules = MODULES.flatMap(({ name, script, folder }) => [join(folder, `${script ?? name}.js`), join(folder, `${name}_bg.wasm`)]);
   const built = modules.concat(PAIR.map((model) => join(served, model, "model.safetensors")));

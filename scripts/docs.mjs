@@ -1,11 +1,11 @@
-// The documents of the repository as pages, www/demo/docs/, so that whoever has the demo has them too.
+// Converts the repository's documents to pages in www/demo/docs/, so that the demo includes them.
 import { copyFileSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join, normalize } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "..");
 const folder = join(root, "www", "demo", "docs");
-/** Documents by their paths: the page's file, and what it is called. */
+/** Documents by path: the page's file name and title. */
 const PAGES = {
   "README.md": ["index", "Guide"],
   "docs/chat.md": ["chat", "Chat"],
@@ -19,7 +19,7 @@ const PAGES = {
   "docs/csp.md": ["csp", "CSP"],
   "docs/troubleshoot.md": ["troubleshoot", "Troubleshoot"],
   "docs/program.md": ["program", "The program"],
-  "docs/peers.md": ["peers", "Beside others"],
+  "docs/peers.md": ["peers", "Compared with other engines"],
   "www/api.ts": ["reference", "Reference"],
   "docs/statistics.md": ["statistics", "Statistics"],
   "docs/dsi.md": ["dsi", "Distributed speculation"],
@@ -29,7 +29,7 @@ const PAGES = {
 };
 const PICTURES = ["docs/cluster.svg", "docs/dsi-timeline.svg"];
 
-/** As the hosts of repositories name headings, so that links into documents hold in both. */
+/** Returns a heading's anchor as on repository hosts, so that links work in both places. */
 const anchor = (/** @type {string} */ text) =>
   text
     .toLowerCase()
@@ -38,16 +38,16 @@ const anchor = (/** @type {string} */ text) =>
     .replace(/\s/g, "-");
 const escaped = (/** @type {string} */ text) => text.replace(/[&<>"]/g, (mark) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[mark]);
 
-/** Makes the pages, of the types as they are in dist/. */
+/** Makes the pages. The reference is made from the types in dist/. */
 export async function makeDocs() {
-  // Not imported above, because they may just have been installed.
+  // Imported here, because they may just have been installed.
   const { Marked } = await import("marked");
   const { reference } = await import("./reference.mjs");
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });
   for (const picture of PICTURES) copyFileSync(join(root, picture), join(folder, picture.split("/").at(-1)));
   for (const [path, [file, name]] of Object.entries(PAGES)) {
-    /** @param {string} href as the document has it */
+    /** @param {string} href as written in the document */
     const target = (href) => {
       if (/^(https?:|#)/.test(href)) return href;
       const [to, hash = ""] = href.split("#");
@@ -62,7 +62,7 @@ export async function makeDocs() {
         heading({ tokens, depth, text }) {
           return `<h${depth} id="${anchor(text)}">${this.parser.parseInline(tokens)}</h${depth}>\n`;
         },
-        // What is in the repository only is named, and no link.
+        // Files that are only in the repository are named without a link.
         link({ href, tokens }) {
           const to = target(href);
           const words = this.parser.parseInline(tokens);
@@ -71,7 +71,7 @@ export async function makeDocs() {
         image({ href, text }) {
           return `<img src="${escaped(target(href) ?? href)}" alt="${escaped(text)}">`;
         },
-        // Whoever has no mouse scrolls wide ones by keyboard.
+        // `tabindex` lets users scroll wide blocks by keyboard.
         code({ text }) {
           return `<pre tabindex="0">${escaped(text)}</pre>\n`;
         },

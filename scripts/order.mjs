@@ -1,15 +1,15 @@
-// The order of a module's functions: similar ones close together, because gzip finds again only what stood in the last
-// 32 KiB. The compiler writes a function anew for each type that it is used with, so there is much to find.
+// Orders a module's functions so that similar ones are close together, because gzip finds repetitions only in the last 32 KiB.
+// The compiler generates a function for each type that it is used with, so there are many repetitions.
 import { CUSTOM, FUNCTION_NAMES, bodies, importedFunctions } from "./wasm.mjs";
 
-/** A function is compared with those in the last so many bytes. */
+/** Distance in bytes within which functions are compared. */
 const WINDOW = 28_000;
-/** Bytes in a row that are compared as one: a run. */
+/** Bytes of a run, the unit of comparison. */
 const RUN = 6;
-/** What more functions have in common says nothing about which of them are alike. */
+/** Maximum number of functions that share a run. More common runs do not indicate similarity. */
 const COMMON = 60;
 
-/** For each body the runs that some others have too; a run is one object for all its owners. */
+/** Returns for each body the runs that it shares with others. All owners of a run share one object. */
 function runsOf(bodies) {
   const all = new Map();
   bodies.forEach((body, index) => {
@@ -28,18 +28,18 @@ function runsOf(bodies) {
   return runs;
 }
 
-/** The bodies' indices: next is always the body that, for its length, shares most runs with those in the window. */
+/** Orders the bodies' indices: the next body is the one that shares most runs with the window, relative to its length. */
 function similarTogether(bodies) {
   const runs = runsOf(bodies);
-  // Between all that is shared, which puts the long ones first, and the share, which puts the short ones first. Roots, because
-  // they are the same on every machine, as powers need not be.
+  // The weight is between 1, which would put long bodies first, and the length, which would put short ones first. It is a product of
+  // square roots, which are the same on every machine; powers need not be.
   const root = (length, times) => (times ? root(Math.sqrt(length), times - 1) : length);
   const weights = bodies.map(({ length }) => root(length, 1) * root(length, 3) * root(length, 4) + 10);
   const shared = new Uint32Array(bodies.length);
   const count = (index, step) => {
     for (const run of runs[index]) {
       run.seen += step;
-      // The first that shows a run, and the last.
+      // Counts a run when its first body enters the window and when its last one leaves.
       if (run.seen === Math.max(step, 0)) run.owners.forEach((owner) => (shared[owner] += step));
     }
   };
@@ -60,15 +60,15 @@ function similarTogether(bodies) {
   return order;
 }
 
-/** A number as LEB128. */
+/** Encodes a number as LEB128. */
 function leb(value) {
   return value < 128 ? [value] : [(value & 127) | 128, ...leb(value >>> 7)];
 }
 
-/** Bytes behind their number. */
+/** Returns bytes after their count. */
 const sized = (bytes) => leb(bytes.length).concat(bytes);
 
-/** The module with names for its functions that sort as these should stand, for `wasm-opt --reorder-functions-by-name`. */
+/** Names a module's functions so that sorting by name gives the new order, for `wasm-opt --reorder-functions-by-name`. */
 export function nameInOrder(wasm) {
   const imported = importedFunctions(wasm);
   const order = similarTogether(bodies(wasm));

@@ -1,5 +1,5 @@
-// npm run picture: the page's picture for those who link to it, www/demo/preview.png: the page itself after a race. What one machine
-// measured is no promise, so its numbers are left out.
+// npm run picture: makes the demo page's preview for links, www/demo/preview.png: the page after a race. Measured numbers are left out,
+// because they hold for one machine only.
 import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
 import { needBuild } from "./build.mjs";

@@ -1,5 +1,5 @@
-// The reference of the package, from the types that TypeScript declares: every export of api.d.ts and ai-sdk.d.ts with its members and
-// what their comments say of them.
+// Makes the package's reference from its TypeScript declarations: every export of api.d.ts and ai-sdk.d.ts with its members and their
+// comments.
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Marked } from "marked";
@@ -7,7 +7,7 @@ import { ModifierFlags, SymbolFlags, API } from "typescript/unstable/sync";
 import { SyntaxKind } from "typescript/unstable/ast";
 
 const declared = join(dirname(fileURLToPath(import.meta.url)), "..", "dist", "types");
-/** What is imported from where. */
+/** Declaration files by module. */
 const MODULES = { foretoken: "api.d.ts", "foretoken/ai-sdk": "ai-sdk.d.ts" };
 
 const escaped = (/** @type {string} */ text) => text.replace(/[&<>]/g, (mark) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;" })[mark]);
@@ -32,7 +32,7 @@ export function reference() {
   }
 }
 
-/** What a module exports, its own first. */
+/** Lists a module's exports, its own first. */
 function exportsOf(project, file, module) {
   const { checker, program } = project;
   const symbols = checker.getExportsOfModule(checker.getSymbolAtLocation(program.getSourceFile(file)));
@@ -44,7 +44,7 @@ function exportsOf(project, file, module) {
   });
 }
 
-/** What a comment says. */
+/** Converts a comment to HTML. */
 function prose(text, names) {
   const linked = text.replace(/\{@link (\w+)(?:\.(\w+))?\}/g, (_, name, member) => {
     const words = member ? `${name}.${member}` : name;
@@ -53,9 +53,9 @@ function prose(text, names) {
   return new Marked().parse(linked);
 }
 
-/** Code, with links to what it names. */
+/** Escapes code and links the names in it. */
 const code = (text, names) => escaped(text).replace(/\b[A-Z]\w+\b/g, (word) => (names.has(word) ? `<a href="#${idOf(word)}">${word}</a>` : word));
-/** A type in one line. */
+/** Formats a type in one line. */
 const inline = (node) =>
   node
     .getText()
@@ -78,14 +78,14 @@ function describe({ name, module, node, symbol, checker }, names) {
   }
 }
 
-/** A member of a class; nothing for one that is private. */
+/** Describes a member of a class; empty for a private member. */
 function member(owner, node, own) {
   const name = node.name?.getText();
   if (!name || name.startsWith("#") || node.modifierFlags & ModifierFlags.Private) return "";
   return `<h3 id="${idOf(`${owner}.${name}`)}">${node.modifierFlags & ModifierFlags.Static ? `${owner}.` : ""}${name}</h3>\n${signature(node, own)}`;
 }
 
-/** A function, method or property: how it is declared, what it does, what it takes and gives. */
+/** Describes a function, method or property: declaration, description, parameters and result. */
 function signature(node, { names, checker }) {
   const symbol = checker.getSymbolAtLocation(node.name);
   const text = node
@@ -102,7 +102,7 @@ function signature(node, { names, checker }) {
   return `<pre tabindex="0">${code(text, names)}</pre>\n${prose(symbol.getDocumentationComment(checker), names)}${list}`;
 }
 
-/** The fields of an object. */
+/** Describes the fields of an object. */
 function fields(members, { names, checker }) {
   const entries = members.map((node) => {
     const type = inline(node.type ?? node);

@@ -1,4 +1,4 @@
-// npm start: builds what is missing or outdated, and serves the page and the tales pair on localhost.
+// npm start: builds missing or outdated files, and serves the page and the tales pair on localhost.
 import { createReadStream, readFileSync, statSync } from "node:fs";
 import { createServer } from "node:http";
 import { dirname, extname, join, normalize, sep } from "node:path";
@@ -18,13 +18,13 @@ const TYPES = {
 };
 const page = readFileSync(join(root, "www", "demo", "index.html"), "utf8");
 const [, policy] = /http-equiv="Content-Security-Policy" content="([^"]*)"/.exec(page);
-/** The page's own policy, for workers too, and what only a header can say. */
+/** The page's policy, which then also applies to workers, and `frame-ancestors`, which only a header can set. */
 export const CSP = `${policy.trim().replace(/\s+/g, " ")}; frame-ancestors 'none'`;
 
-/** With these, on pages and on their scripts, the engine may have several threads of the CPU. */
+/** Headers of pages and scripts with which the engine may use several CPU threads. */
 export const ISOLATED = { "Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Embedder-Policy": "require-corp" };
 
-/** The file behind a URL path; null when it leads elsewhere. */
+/** Returns the file for a URL path; null if it is outside the served folders. */
 function locate(path) {
   const parts = decodeURIComponent(path).split("/").filter(Boolean);
   const [folder, inside] = parts[0] === "models" ? ["models", parts.slice(1)] : ["www", parts];
@@ -32,7 +32,7 @@ function locate(path) {
   return file.startsWith(join(root, folder) + sep) ? file : null;
 }
 
-/** `bytes=a-b` within a file of this size; null when there is none, false when it lies outside. */
+/** Parses `bytes=a-b` for a file of this size; null without a range, false for a range outside the file. */
 function range(header, size) {
   const match = /^bytes=(\d+)-(\d*)$/.exec(header ?? "");
   if (!match) return null;
@@ -62,7 +62,7 @@ export function answer(request, response) {
   const { start, end } = part ?? { start: 0, end: size - 1 };
   response.writeHead(part ? 206 : 200, {
     ...headers,
-    // An isolated page that its service worker answers for does not come back in Firefox: the demo is none.
+    // Firefox fails to reload an isolated page that a service worker serves, so only scripts are isolated, not the demo.
     ...(extname(file) === ".js" && ISOLATED),
     "Content-Type": TYPES[extname(file)] ?? "application/octet-stream",
     "Content-Length": end - start + 1,
@@ -76,7 +76,7 @@ export function answer(request, response) {
     .pipe(response);
 }
 
-/** Listens on the port, or on the next free one; 0: any. */
+/** Listens on the port, or on the next free port; 0: any port. */
 export function listen(handler, port) {
   const server = createServer(handler);
   return new Promise((resolve, reject) => {

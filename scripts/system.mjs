@@ -1,4 +1,4 @@
-// What the machine must have: looks for it, installs it on Debian as root, and otherwise says how to get it.
+// Finds programs that the machine must have. Installs missing ones on Debian as root, and otherwise reports how to install them.
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdtempSync, openSync, readFileSync, readdirSync, rmSync } from "node:fs";
@@ -16,7 +16,7 @@ export function run(command, args, options = {}) {
   if (took > 10) console.log(`(${took.toFixed(0)} s)`);
 }
 
-/** Starts a command. What is returned waits for it, shows its output, and ends the process with its exit code if it fails. */
+/** Starts a command. The returned function waits for it, shows its output, and ends the process with its exit code if it fails. */
 export function start(command, args) {
   const folder = mkdtempSync(join(tmpdir(), "foretoken-"));
   const output = join(folder, "output");
@@ -45,7 +45,7 @@ function onPath(program) {
   return (process.env.PATH ?? "").split(delimiter).some((folder) => extensions.some((extension) => existsSync(join(folder, program + extension))));
 }
 
-/** Installs a Debian package where that is possible. */
+/** Installs a Debian package if possible; otherwise fails. */
 function install(what, debianPackage) {
   if (existsSync("/etc/debian_version") && process.getuid?.() === 0) {
     const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive" };
@@ -56,7 +56,7 @@ function install(what, debianPackage) {
   }
 }
 
-/** Cargo by rustup; the toolchain comes by rust-toolchain.toml, and what of it an older installation lacks is added. */
+/** Requires cargo and adds the WASM target if it is missing. The toolchain comes from rust-toolchain.toml. */
 export function needRust() {
   if (!onPath("cargo")) fail("Rust is missing. Install it from https://rustup.rs, then run this again.");
   const target = "wasm32-unknown-unknown";
@@ -66,7 +66,7 @@ export function needRust() {
   run("rustup", ["target", "add", target]);
 }
 
-/** A Vulkan driver; Metal and Direct3D 12 are part of their systems. */
+/** Requires a Vulkan driver on Linux. Metal and Direct3D 12 are part of their systems. */
 export function needVulkan() {
   if (process.platform !== "linux" || process.env.VK_DRIVER_FILES || process.env.VK_ICD_FILENAMES) return;
   const folders = ["/usr/share/vulkan/icd.d", "/etc/vulkan/icd.d", "/usr/local/share/vulkan/icd.d"];
@@ -74,20 +74,20 @@ export function needVulkan() {
   if (!found) install("A Vulkan driver", "mesa-vulkan-drivers");
 }
 
-/** The path of a browser, which an environment variable may name. */
+/** Returns the path of a browser; an environment variable takes precedence. */
 function needBrowser(name, variable, places, debianPackage) {
   const find = () => [process.env[variable], ...places].find((place) => place && existsSync(place));
   if (!find()) install(name, debianPackage);
   return find() ?? fail(`${name} is missing: set ${variable} to its path.`);
 }
 
-/** The path of a Chromium for the browser tests; CHROMIUM names another one. */
+/** Returns the path of Chromium for the browser tests; CHROMIUM overrides it. */
 export const needChromium = () => needBrowser("Chromium", "CHROMIUM", ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"], "chromium");
 
-/** The path of a Firefox for the browser tests; FIREFOX names another one. */
+/** Returns the path of Firefox for the browser tests; FIREFOX overrides it. */
 export const needFirefox = () => needBrowser("Firefox", "FIREFOX", ["/usr/bin/firefox-esr", "/usr/bin/firefox"], "firefox-esr");
 
-/** The path of WebKitGTK's MiniBrowser, for a virtual screen of Xvfb; MINIBROWSER names another one. Null where there is none to be had. */
+/** Returns the path of WebKitGTK's MiniBrowser, for a virtual screen of Xvfb; MINIBROWSER overrides it. Null outside Linux. */
 export function needWebKit() {
   if (process.platform !== "linux") return null;
   if (!onPath("Xvfb")) install("Xvfb", "xvfb");

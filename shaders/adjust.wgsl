@@ -1,5 +1,5 @@
-// The processors that change single logits, in place: biases of tokens and of sequences, penalties, n-grams that may not repeat.
-// Row r follows the pending token and draft tokens 0 to r - 1, all of which count.
+// Changes single logits in place: biases of tokens and sequences, penalties, and bans of repeated n-grams.
+// Row r follows the pending token and draft tokens 0 to r - 1, all of which count as text.
 const THREADS = 64u;
 
 @group(0) @binding(0) var<uniform> step: Step;
@@ -7,23 +7,23 @@ const THREADS = 64u;
 @group(0) @binding(2) var<storage, read_write> logits: array<f32>;  // (rows, stride)
 @group(0) @binding(3) var<storage, read> round: array<u32>;         // token ids of the round
 @group(0) @binding(4) var<uniform> sampling: SamplingBlock;
-@group(0) @binding(5) var<storage, read> seen: array<u32>;          // a bit for each id of the text, pending included
-// Biased tokens, then for each: id, first word of its sequences, last + 1. Then the sequences: tokens before the biased
-// one, bias, position from which it ends, those tokens.
+@group(0) @binding(5) var<storage, read> seen: array<u32>;          // one bit per id of the text, pending included
+// Number of biased tokens, then per biased token: id, first word of its sequences, last word + 1. Then the sequences: number of
+// tokens before the biased token, bias, position from which the sequence ends, those tokens.
 @group(0) @binding(6) var<storage, read> biases: array<u32>;
 @group(0) @binding(7) var<storage, read> counts: array<u32>;        // how often each id was generated, pending included
-@group(0) @binding(8) var<storage, read> text: array<u32>;          // its tokens, pending included
+@group(0) @binding(8) var<storage, read> text: array<u32>;          // tokens of the text, pending included
 
 fn is_seen(id: u32) -> bool {
     return ((seen[id / 32u] >> (id % 32u)) & 1u) == 1u;
 }
 
-// The draft model's vocabulary may be smaller than the target's, whose ids these are.
+// Ids are the target's; the draft model's vocabulary may be smaller.
 fn is_known(token: u32) -> bool {
     return token < dims.vocab;
 }
 
-// `known`: how many tokens of the text are no draft tokens.
+// `known`: number of tokens of the text without draft tokens.
 fn token_at(at: u32, known: u32) -> u32 {
     if (at < known) {
         return text[at];
@@ -31,7 +31,7 @@ fn token_at(at: u32, known: u32) -> u32 {
     return round[dims.drafts + at - known];
 }
 
-// What a token loses by how often it was generated. `next`: the index in `round` behind the last draft token that counts.
+// Presence and frequency penalty of a token. `next`: index in `round` after the last draft token that counts.
 fn lost(token: u32, next: u32) -> f32 {
     if (sampling.frequency_penalty == 0.0 && sampling.presence_penalty == 0.0) {
         return 0.0;

@@ -1,5 +1,5 @@
-// Attention of VECTORS query vectors of a KV head. Where the grid has several workgroups for its blocks of positions, each
-// takes one, for attention_merge to join; else one takes all, and joins them itself in the same order.
+// Attention of VECTORS query vectors of a KV head. If grid.y > 1, each workgroup computes one block of positions and
+// attention_merge joins the blocks. Otherwise one workgroup computes all blocks and joins them in the same order.
 @group(0) @binding(4) var<storage, read_write> partial: array<vec4f>;  // (blocks, rows, heads, head_dim / 4)
 @group(0) @binding(5) var<storage, read_write> norms: array<vec2f>;    // (blocks, rows, heads): top, sum
 @group(0) @binding(6) var<storage, read_write> out: array<vec4f>;      // (rows, heads, head_dim / 4)
@@ -72,7 +72,7 @@ fn main(
     var last = last_block(row_of(first + VECTORS - 1u));
     let joins = grid.y == 1u;
     if (!joins) {
-        // Where the position is known only here, there may be more workgroups than blocks.
+        // If only the GPU knows the position, there may be more workgroups than blocks.
         let own = first_block(0u) + id.y;
         if (own < block || own > last) {
             return;

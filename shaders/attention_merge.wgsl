@@ -1,4 +1,4 @@
-// Joins the blocks of each row and head in order, and divides by the softmax sum. Four blocks are read at a time.
+// Joins the attention blocks of each row and head in order and divides by the softmax sum. Reads four blocks at a time.
 const THREADS = 64u;
 
 @group(0) @binding(0) var<uniform> step: Step;

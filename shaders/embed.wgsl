@@ -1,10 +1,11 @@
-// x[row] = scale * table[token]: the embedding rows of this pass's tokens, widened to f32. Or those of its positions, added.
+// Writes scaled embedding rows of the pass's tokens: x[row] = scale * table[token], widened to f32. Or adds the rows of its
+// positions.
 struct EmbedDims {
     chunks: u32,    // 16-byte chunks of weights per row of the table
-    scales: u32,    // where in a row its scales begin, in 16 bytes
+    scales: u32,    // first unit of scales in a row, in 16 bytes
     stride: u32,    // 16-byte units per row
     first_id: u32,  // first token or position of this piece of the table
-    ids: u32,       // how many are in this piece
+    ids: u32,       // tokens or positions in this piece
     x_stride: u32,  // vec4s per row of x
     scale: f32,
 }

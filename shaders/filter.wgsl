@@ -1,18 +1,18 @@
-// Top-k, top-p and min-p, exactly, among the tokens that may remain: brings their ids together, and finds which of them do.
+// Applies top-k, top-p and min-p exactly to the candidate tokens: collects their ids and marks those that do not remain.
 // One workgroup per row.
 const THREADS = 128u;
 
-// What `find` looks for: by count (top-k), by probability (top-p), and the lowest ids among equal logits.
+// Modes of `find`: by count (top-k), by probability (top-p), and the lowest ids among equal logits.
 const COUNT = 0u;
 const MASS = 1u;
 const TIES = 2u;
 
 struct Row {
-    base: u32,   // where its logits begin
-    list: u32,   // where its ids begin
-    count: u32,  // how many they are
+    base: u32,   // index of its first logit
+    list: u32,   // index of its first id
+    count: u32,  // number of ids
     top: f32,    // its largest logit
-    floor: u32,  // rank below which tokens were removed; for TIES, the rank of interest
+    floor: u32,  // rank below which tokens were removed; for TIES, the tied rank
 }
 
 @group(0) @binding(0) var<uniform> step: Step;
@@ -41,7 +41,7 @@ fn weigh(row: Row, kind: u32, i: u32) -> Element {
     return Element(at, select(weight, 0.0, at < row.floor));
 }
 
-// How many tokens have the last kept logit, and how many of them are needed.
+// Of the tokens with the lowest kept logit, the number to keep. 0: all.
 fn ties(row: Row, wanted: f32, thread: u32) -> u32 {
     var count = 0.0;
     for (var i = thread; i < row.count; i += THREADS) {
@@ -55,7 +55,7 @@ fn ties(row: Row, wanted: f32, thread: u32) -> u32 {
     return workgroupUniformLoad(&kept_ties);
 }
 
-// Brings the ids of all segments together; four threads take a segment. Returns how many there are.
+// Collects the ids of all segments, with four threads per segment. Returns their number.
 fn compact(first: u32, to: u32, thread: u32) -> u32 {
     var before = 0u;
     for (var segment = 0u; segment < segment_count(); segment++) {
@@ -87,7 +87,7 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) threa
     }
     var last_id = dims.vocab;
     if (sampling.top_p < 1.0) {
-        // Without top-k, the share is one of all tokens.
+        // Without top-k, the share refers to all tokens.
         let among_all = select(cuts[at].sum * sampling.top_p, 0.0, sampling.top_k > 0u && sampling.top_k < dims.vocab);
         let share = select(sampling.top_p, 0.0, among_all > 0.0);
         let found = find(row, MASS, share, among_all, thread);

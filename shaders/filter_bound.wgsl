@@ -1,12 +1,12 @@
-// From a row's survey: its largest logit, the sum of exp(logit - largest), and a bound below which no token can remain, so that
-// whoever chooses need not look at others. One workgroup per row.
+// Derives from a row's survey: its largest logit, the sum of exp(logit - largest), and a bound below which no token can remain.
+// Later kernels skip tokens below it. One workgroup per row.
 const THREADS = 128u;
-const SURVEYED = SEGMENT / 16u;  // logits that the survey leaves of a segment
-const MARGIN = 0.001;  // far more than logarithms and sums are wrong by
+const SURVEYED = SEGMENT / 16u;  // logits that the survey keeps per segment
+const MARGIN = 0.001;  // far larger than the error of logarithms and sums
 
 struct Row {
-    base: u32,   // where its largest logits begin
-    count: u32,  // how many they are
+    base: u32,   // index of its first surveyed logit
+    count: u32,  // number of surveyed logits
 }
 
 @group(0) @binding(0) var<uniform> step: Step;
@@ -46,14 +46,14 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) threa
     var floor = 0u;
     let row = Row(base * SURVEYED, count * SURVEYED);
     if (sampling.top_k > 0u && sampling.top_k < min(dims.vocab, row.count)) {
-        // So many of the largest are at least this large, and so are as many tokens.
+        // At least top_k of the surveyed logits, and therefore of the tokens, are at or above this rank.
         floor = find(row, 0u, 0.0, f32(sampling.top_k), thread).key;
     } else if (sampling.top_p < 1.0) {
-        // Those that are less likely than this are not likelier than 1 - top_p even all together.
+        // Tokens less likely than this bound have a total probability below 1 - top_p.
         floor = rank(top + log((1.0 - sampling.top_p) * sum / f32(dims.vocab)) - MARGIN);
     }
     if (sampling.min_p > 0.0 && sampling.top_p >= 1.0) {
-        // Top-p comes before min-p, and counts what that will remove.
+        // Top-p precedes min-p and counts tokens that min-p will remove.
         floor = max(floor, rank(top + log(sampling.min_p) - MARGIN));
     }
     if (thread == 0u) {

@@ -1,4 +1,4 @@
-// The ids of the tokens that may remain, segment by segment, in one order. One workgroup per segment and row.
+// Lists the ids of the candidate tokens per segment, in a fixed order. One workgroup per segment and row.
 @group(0) @binding(0) var<uniform> step: Step;
 @group(0) @binding(1) var<uniform> dims: SampleDims;
 @group(0) @binding(2) var<storage, read> logits: array<vec4f>;      // (rows, stride / 4)
@@ -7,7 +7,7 @@
 @group(0) @binding(5) var<storage, read_write> found: array<u32>;   // (rows, segments, SEGMENT)
 @group(0) @binding(6) var<storage, read_write> counts: array<u32>;  // (rows, segments)
 
-var<workgroup> before: array<u32, THREADS>;  // how many the threads up to this one have
+var<workgroup> before: array<u32, THREADS>;  // number of ids of the threads up to this one
 
 fn is_wanted(logit: f32, floor: u32) -> u32 {
     return u32(!is_removed(logit) && rank(scaled(logit)) >= floor);

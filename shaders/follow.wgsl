@@ -1,12 +1,12 @@
-// Begins a round behind one that the CPU has not read yet: finds how many of that one's draft tokens the target agreed
-// with, and moves the text on by them and by the target's own token. The new round has as many rows as the old one; its
-// draft model first reads the token before the pending one, which it may have missed.
+// Begins a round after one that the CPU has not read yet. Counts the draft tokens that the target accepted in that round, and
+// advances the text by them and the target's own token. The new round has the same number of rows. Its draft model first reads the
+// token before the pending one, which it may have missed.
 const THREADS = 64u;
 
 @group(0) @binding(0) var<storage, read_write> step: Step;                // the target's
 @group(0) @binding(1) var<storage, read_write> draft_step: Step;
 @group(0) @binding(2) var<storage, read_write> round: array<u32>;         // tokens before, pending token, draft tokens, ids
-@group(0) @binding(3) var<storage, read_write> seen: array<atomic<u32>>;  // a bit for each id of the text, pending included
+@group(0) @binding(3) var<storage, read_write> seen: array<atomic<u32>>;  // one bit per id of the text, pending included
 @group(0) @binding(4) var<storage, read_write> counts: array<atomic<u32>>;  // how often each id was generated
 @group(0) @binding(5) var<storage, read_write> text: array<u32>;          // tokens, pending included
 

@@ -1,10 +1,10 @@
-// Whether the driver keeps subnormal numbers of f16: how often each thread found that a product with one was wrong.
+// Tests whether the driver keeps subnormal f16 numbers: counts per thread the products with a subnormal that were wrong.
 @group(0) @binding(0) var<storage, read_write> wrong: array<u32>;  // (64)
 
 @compute @workgroup_size(64)
 fn main(@builtin(local_invocation_index) thread: u32) {
     var count = 0u;
-    // All of them, of both signs; such a number counts 2^-24.
+    // Tests all subnormals with both signs. The unit is 2^-24.
     for (var size = thread; size < 0x400u; size += 64u) {
         let both = unpack2x16float(size | ((size | 0x8000u) << 16u));
         let is = fma(both, vec2f(0x1p24), vec2f(0.0));

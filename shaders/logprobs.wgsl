@@ -1,12 +1,12 @@
-// Log-probabilities of each row, before its logits are processed: of the chosen token, of the draft token in its place, and the most
-// likely tokens with theirs, among those that filter_gather found. One workgroup per row.
+// Writes log-probabilities of each row, before logits are processed: of the chosen token, of the draft token at this position, and
+// of the most likely tokens found by filter_gather. One workgroup per row.
 const THREADS = 64u;
 
 @group(0) @binding(0) var<uniform> step: Step;
 @group(0) @binding(1) var<uniform> dims: SampleDims;
 @group(0) @binding(2) var<storage, read> logits: array<f32>;        // (rows, stride)
-@group(0) @binding(3) var<storage, read_write> round: array<u32>;   // token ids of the round, and where the answer goes
-@group(0) @binding(4) var<uniform> sampling: SamplingBlock;         // top_k: how many of the most likely
+@group(0) @binding(3) var<storage, read_write> round: array<u32>;   // token ids of the round, and the results
+@group(0) @binding(4) var<uniform> sampling: SamplingBlock;         // top_k: number of most likely tokens
 @group(0) @binding(5) var<storage, read> cuts: array<Cut>;          // (rows)
 @group(0) @binding(6) var<storage, read> found: array<u32>;         // (rows, segments, SEGMENT)
 @group(0) @binding(7) var<storage, read> counts: array<u32>;        // (rows, segments)
@@ -16,7 +16,7 @@ fn logprob(row: u32, token: u32) -> u32 {
     return bitcast<u32>((logit - cuts[row].top) - log(cuts[row].sum));
 }
 
-// The best token of a row behind a token with a logit, by logit and then id; all threads get it.
+// Returns to all threads the token of a row that follows the given one, ordered by logit and then id.
 fn next_best(row: u32, logit: f32, token: u32, thread: u32) -> u32 {
     var best = dims.vocab;
     var most = REMOVED;

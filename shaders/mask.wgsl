@@ -1,11 +1,11 @@
-// Removes the tokens that a constraint does not allow, in place: each row has bits of its own. What is not finite stays, so that
-// it is found. One workgroup per segment and row.
+// Removes tokens that a constraint forbids, in place, with separate bits per row. Non-finite logits stay, so that they are
+// detected. One workgroup per segment and row.
 const THREADS = 256u;
 
 @group(0) @binding(0) var<uniform> step: Step;
 @group(0) @binding(1) var<uniform> dims: SampleDims;
 @group(0) @binding(2) var<storage, read_write> logits: array<f32>;  // (rows, stride)
-@group(0) @binding(3) var<storage, read> allowed: array<u32>;       // (rows, vocab / 32 in whole words): a bit for each id
+@group(0) @binding(3) var<storage, read> allowed: array<u32>;       // (rows, vocab / 32 in whole words): one bit per id
 @group(0) @binding(4) var<uniform> sampling: SamplingBlock;
 
 @compute @workgroup_size(THREADS)

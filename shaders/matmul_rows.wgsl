@@ -1,8 +1,8 @@
-// y = x W^T for few rows: each weight is read once, 16 bytes at a time, and used for all rows.
-// A workgroup has 8 threads for each of 16 lanes; a thread computes its lane's part of four outputs of ROWS rows.
+// Matmul y = x W^T for few rows: each weight is read once, 16 bytes at a time, and used for all rows.
+// A workgroup has 8 threads for each of 16 lanes. A thread computes its lane's part of four outputs of ROWS rows.
 const PITCH = 129u;            // one more than the workgroup's threads, so that summing threads hit different banks
-const PART = min(ROWS, 8u);    // rows whose lane sums are brought together at a time
-const PAIRS = 8u;              // of outputs that are finished at a time
+const PART = min(ROWS, 8u);    // rows whose lane sums are combined at a time
+const PAIRS = 8u;              // pairs of outputs that are finished at a time
 
 var<workgroup> parked: array<f32, 2u * PART * PITCH>;  // lane sums of a thread's pair of outputs: (2, PART, PITCH)
 
@@ -24,8 +24,8 @@ fn park_part(sums: Sums, output: u32, part: u32, at: u32) {
     }
 }
 
-// Parked lane sums, added in order. Lanes without a chunk parked zero.
-// (A bound from a uniform would make lavapipe compile the kernel anew for every submission.)
+// Adds parked lane sums in order. Lanes without a chunk have parked zero.
+// (With a bound from a uniform, lavapipe would recompile the kernel for every submission.)
 fn add_lanes(at: u32) -> f32 {
     let one = dims.one;
     var total = 0.0;
@@ -35,7 +35,7 @@ fn add_lanes(at: u32) -> f32 {
     return total;
 }
 
-// All threads bring the lane sums of a pair of outputs; the first 8 * PART threads add and store them.
+// All threads park the lane sums of a pair of outputs. The first 8 * PART threads add and store them.
 fn finish(sums: Sums, pair: u32, part: u32, tile: u32, first_row: u32, thread: u32) {
     park_part(sums, pair * 2u, part, thread);
     park_part(sums, pair * 2u + 1u, part, PART * PITCH + thread);

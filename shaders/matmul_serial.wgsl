@@ -1,11 +1,12 @@
-// y = x W^T on processors, for any number of rows: a thread computes eight neighbouring outputs of ROWS rows, whose chunks it adds in
-// their order. SwiftShader compiles a store for each word of workgroup memory, and each barrier is a switch of coroutines.
+// Matmul y = x W^T on software adapters, for any number of rows. A thread computes eight neighbouring outputs of ROWS rows and adds
+// the chunks in order. It uses little workgroup memory and few barriers: SwiftShader compiles one store per word of workgroup
+// memory, and each barrier switches coroutines.
 const THREADS = 16u;
 
 var<workgroup> row_scales: array<f32, ROWS>;
-var<workgroup> squares: array<f32, THREADS * ROWS>;  // sums of a thread's
+var<workgroup> squares: array<f32, THREADS * ROWS>;  // sums of squares per thread
 
-// The factors of the rows from `first_row` on: see lib/scales.wgsl. All threads call it.
+// Computes the factors of the rows from `first_row` on; see lib/scales.wgsl. All threads call it.
 fn find_row_scales(first_row: u32, thread: u32) {
     if (thread < ROWS) {
         var scale = 1.0;
@@ -30,7 +31,7 @@ fn results(sums: Sums, row: u32) -> Eight {
     return Eight(eight.a * scale, eight.b * scale);
 }
 
-// Leaves the sums of squares of 16 elements, each of two threads.
+// Writes the sums of squares of 16 elements each, computed by two threads.
 fn leave_sums(place: Place, sixteen: u32, thread: u32) {
     workgroupBarrier();
     if (thread % 2u == 0u && place.pairs > 0u) {

@@ -1,7 +1,7 @@
-// y = x W^T for many rows (prefill), and on processors, of quantised weights, for any number: a thread computes four outputs of ROWS
-// rows. Neighbouring threads read neighbouring weights; all threads read the same elements of x.
-const PAIRS = 128u;  // of outputs of a workgroup
-const PART = 1u;     // rows that are finished at a time: SwiftShader compiles a store for each word of workgroup memory
+// Matmul y = x W^T for many rows (prefill). On software adapters also for quantised weights and any number of rows. A thread
+// computes four outputs of ROWS rows. Neighbouring threads read neighbouring weights; all threads read the same elements of x.
+const PAIRS = 128u;  // pairs of outputs per workgroup
+const PART = 1u;     // rows that are finished at a time: SwiftShader compiles one store per word of workgroup memory
 
 @compute @workgroup_size(64)
 fn main(

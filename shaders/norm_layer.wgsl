@@ -1,4 +1,4 @@
-// y = (x - mean) / deviation * gain + bias.
+// Layer norm: y = (x - mean) / deviation * gain + bias.
 @group(0) @binding(5) var<storage, read> bias: array<vec4f>;     // (stride), zero past width
 
 @compute @workgroup_size(THREADS)
@@ -14,7 +14,7 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) threa
     }
     let mean = sum_threads(sum, dims.one, thread) / f32(dims.width);
     workgroupBarrier();
-    // From the mean, not from the sum of squares: what is left of a large mean would be rounding.
+    // Uses deviations from the mean instead of the sum of squares, which would lose precision for a large mean.
     var squares = 0.0;
     for (var i = thread; i < dims.stride; i += THREADS) {
         let inside = vec4u(i * 4u) + vec4u(0u, 1u, 2u, 3u) < vec4u(dims.width);

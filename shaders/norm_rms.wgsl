@@ -1,4 +1,4 @@
-// x / rms(x) * gain, set as y or added to it.
+// RMS norm: x / rms(x) * gain, written to y or added to it.
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) thread: u32) {
     if (step.rows == 0u) {

@@ -1,4 +1,4 @@
-// Reads a buffer once, 16 bytes at a time, to measure how fast the device streams.
+// Reads a buffer once, 16 bytes at a time, to measure the device's memory bandwidth.
 @group(0) @binding(0) var<storage, read> data: array<vec4u>;
 @group(0) @binding(1) var<storage, read_write> out: array<u32>;
 
@@ -8,7 +8,7 @@ fn main(@builtin(global_invocation_id) id: vec3u, @builtin(num_workgroups) grid:
     for (var i = id.x; i < arrayLength(&data); i += grid.x * 256u) {
         seen ^= data[i];
     }
-    // Never so for the probe's own data, but the compiler cannot know, so it must read.
+    // Never true for the probe's data. The compiler cannot know that, so it must keep the reads.
     if (all(seen == vec4u(0x9e3779b9u))) {
         out[0] = seen.x;
     }

@@ -1,4 +1,4 @@
-// For models that normalise each head of q and k: RMS norm per head, then rotation and append as in `lib/epilogues.wgsl`.
+// Normalises each head of q and k with an RMS norm, then rotates and appends as in `lib/epilogues.wgsl`.
 // One workgroup per row and head; heads are numbered q, k, v as in the fused projection.
 const THREADS = 64u;
 
@@ -8,7 +8,7 @@ struct QkNormDims { eps: f32 }
 @group(0) @binding(1) var<uniform> dims: QkNormDims;
 @group(0) @binding(2) var<storage, read> qkv: array<f32>;   // (rows, (heads + 2 kv_heads) head_dim)
 @group(0) @binding(3) var<storage, read> gain: array<f32>;  // (2, head_dim): of q, of k
-@group(0) @binding(4) var<storage, read> bias: array<f32>;  // as qkv's rows
+@group(0) @binding(4) var<storage, read> bias: array<f32>;  // like a row of qkv
 
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) thread: u32) {

@@ -1,11 +1,11 @@
-// Rows of x in codes of 8 bits, for matmuls with integers: of each 32 elements two units of 16 codes, then one of their scale, and
-// the sums of the first 16 codes, of the others, and of all as a float. What stands behind the elements is copied.
+// Converts rows of x to 8-bit codes for integer matmuls. Each 32 elements become two units of 16 codes and one unit with the scale
+// and the sums of the first 16 codes, of the others, and of all as a float. Units after the elements are copied.
 const THREADS = 64u;
-const SHARING = 8u;  // threads that have 32 elements between them
+const SHARING = 8u;  // threads per 32 elements
 
 struct QuantiseDims {
-    blocks: u32,    // of 32 elements per row
-    behind: u32,    // 16-byte units behind them
+    blocks: u32,    // blocks of 32 elements per row
+    behind: u32,    // 16-byte units after the blocks
     x_stride: u32,  // units per row of x
     y_stride: u32,  // units per row of y
     head: u32,      // 1: rows from step.logit_row on
@@ -27,7 +27,7 @@ fn main(@builtin(workgroup_id) id: vec3u, @builtin(local_invocation_index) threa
     let at = id.x * THREADS + thread;
     let row = dims.head * step.logit_row + id.y;
     let four = x[row * dims.x_stride + min(at, dims.x_stride - 1u)];
-    // Magnitudes are ordered as their bits are, and what is not finite is the largest.
+    // Magnitudes compare like their bits; non-finite values compare as the largest.
     let sizes = four & vec4u(0x7fffffffu);
     tops[thread] = max(max(sizes.x, sizes.y), max(sizes.z, sizes.w));
     workgroupBarrier();

@@ -1,7 +1,7 @@
-// The token of each row by rejection sampling, from the best draws of its segments. One workgroup per row. A row with a logit
-// that is not finite gives NOT_FINITE.
+// Selects the token of each row by rejection sampling, from the best draws of its segments. One workgroup per row. A row with a
+// non-finite logit gives NOT_FINITE.
 const THREADS = 64u;
-const ACCEPTANCE = 2u;  // the stream of its noise
+const ACCEPTANCE = 2u;  // random stream of the acceptance test
 
 @group(0) @binding(3) var<storage, read_write> round: array<u32>;  // token ids of the round
 @group(0) @binding(8) var<storage, read> draws: array<Draws>;      // (rows, segments)

@@ -1,5 +1,5 @@
-// The token of each row: the largest logit plus noise (the lowest id where several tie). One workgroup per segment and row;
-// where there are several segments, sample_settle has the last word. A row with a logit that is not finite gives NOT_FINITE.
+// Selects the token of each row: the largest logit plus noise (the lowest id in a tie). One workgroup per segment and row. If there
+// are several segments, sample_settle selects the final token. A row with a non-finite logit gives NOT_FINITE.
 @group(0) @binding(0) var<storage, read_write> step: Step;
 @group(0) @binding(1) var<uniform> dims: SampleDims;
 @group(0) @binding(2) var<storage, read> logits: array<vec4f>;      // (rows, stride / 4)
@@ -12,7 +12,7 @@ fn logit_of(row: u32, id: u32) -> f32 {
     return scored(logits[at / 4u][at % 4u]);
 }
 
-// The better of what was found so far and four more tokens.
+// Returns the best of the result so far and four more tokens.
 fn consider(so_far: Best, four: vec4f, first: u32, position: u32) -> Best {
     var best = so_far;
     for (var i = 0u; i < 4u; i++) {

@@ -1,4 +1,4 @@
-// The token of each row, among those that remain: the largest logit plus noise. One workgroup per row.
+// Selects the token of each row among those that remain: the largest logit plus noise. One workgroup per row.
 const THREADS = 128u;
 
 @group(0) @binding(0) var<storage, read_write> step: Step;

@@ -1,4 +1,4 @@
-//! Forms of a text, by llguidance: JSON schemas, regular expressions and grammars become constraints.
+//! Constraints from JSON schemas, regular expressions and grammars, by llguidance.
 
 mod schema;
 
@@ -10,28 +10,29 @@ use llguidance::{Matcher, ParserFactory};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// The trie has room for tokens of so many bytes, ...
+/// Bytes of the longest token that fits the trie.
 const LONGEST: usize = 1 << 10;
-/// ... and for all tokens together.
+/// Bytes of all tokens that fit the trie.
 const ROOM: usize = (1 << 22) - 2;
-/// How often forced text is followed to find out whether any text can have a form.
+/// Steps of forced text in which contradictions are searched.
 const FORCED: usize = 16;
-/// Keywords of JSON Schema that constrain a value and are covered.
+/// Supported JSON Schema keywords that constrain a value.
 const KEYWORDS: &str = "type, enum, const, anyOf, oneOf (of schemas that exclude each other), allOf, $ref (#/...), properties, \
     required, additionalProperties, patternProperties, minProperties, maxProperties, items, prefixItems, minItems, maxItems, \
     minLength, maxLength, pattern, format, minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf";
 
-/// Compiles forms for a vocabulary.
+/// Compiler of formats for a vocabulary.
 pub struct Llguidance {
     factory: ParserFactory,
     env: TokEnv,
 }
 
 impl Llguidance {
-    /// For tokens of these bytes, special ones behind a byte FF, of which `ends` end a text. A token without bytes never comes.
+    /// Creates a compiler from the bytes of tokens. Special ones begin with a byte FF. `ends` end a text. Tokens without bytes are never
+    /// allowed.
     ///
     /// # Errors
-    /// [`Error::BadOption`] for a vocabulary for which there is no room.
+    /// [`Error::BadOption`] if the vocabulary is too large.
     pub fn new(mut tokens: Vec<Vec<u8>>, ends: &[u32]) -> Result<Self> {
         for token in tokens.iter_mut().filter(|token| token.len() > LONGEST) {
             token.clear();
@@ -40,26 +41,26 @@ impl Llguidance {
         if bytes > ROOM {
             return bad(format!("a vocabulary of {bytes} bytes"), format!("up to {ROOM} bytes"));
         }
-        // What ends a text where the model has no token for that: nobody can choose it.
+        // End token for models without one; they cannot choose it.
         let nobody = tokens.len() as u32;
         tokens.push(b"\xff<end>".to_vec());
         let ends = if ends.is_empty() { &[nobody] } else { ends };
         let trie = TokTrie::from(&TokRxInfo::new(tokens.len() as u32, nobody), &tokens).with_eos_tokens(ends);
-        // Not canonical: whatever writes the characters that must come may come.
+        // Not canonical: any tokens that spell forced characters are allowed.
         let env: TokEnv = Arc::new(ApproximateTokEnv::new(trie));
         let mut factory = ParserFactory::new_simple(&env).or_else(|error| bad(words(&error), "".into()))?;
         factory.quiet().limits_mut().verbose_errors = false;
         Ok(Self { factory, env })
     }
 
-    /// What follows a form, or why there is none.
+    /// Returns a form's matcher, or why there is none.
     fn matcher(&self, form: TopLevelGrammar) -> Result<Matcher, String> {
         let matcher = Matcher::new(self.factory.create_parser(form));
-        // That no text has a form may show only after what must come.
+        // A contradiction may only show after the forced text.
         let mut ahead = matcher.deep_clone();
         for _ in 0..FORCED {
             let forced = ahead.compute_ff_bytes();
-            // A special token is told after a byte FF.
+            // In forced bytes, FF begins a special token.
             let text = forced.split(|byte| *byte == 0xff).next().unwrap_or_default();
             let tokens = self.env.tok_trie().greedy_tokenize(text);
             if tokens.is_empty() && forced.is_empty() {
@@ -97,7 +98,7 @@ impl Grammars for Llguidance {
     }
 }
 
-/// What llguidance is told.
+/// Converts a format for llguidance.
 fn grammar(ResponseFormat(format): &ResponseFormat) -> Result<TopLevelGrammar> {
     let kind = format.get("type").and_then(Value::as_str).unwrap_or_default();
     let text = || match format.get(kind) {
@@ -122,8 +123,8 @@ fn grammar(ResponseFormat(format): &ResponseFormat) -> Result<TopLevelGrammar> {
     }
 }
 
-/// JSON with a space behind commas and colons, as most models have seen it, and no other: so more of it is certain. A schema may
-/// say otherwise in `x-guidance`.
+/// Converts a JSON schema. JSON gets exactly one space after commas and colons, as most models have seen it, so more text is certain.
+/// `x-guidance` in a schema overrides that.
 fn schema(given: &Value) -> Result<TopLevelGrammar> {
     let mut schema = match given {
         Value::Bool(true) => json!({}),
@@ -136,7 +137,7 @@ fn schema(given: &Value) -> Result<TopLevelGrammar> {
     Ok(TopLevelGrammar::from_json_schema(schema::prepare(schema)?))
 }
 
-/// A text under one of these.
+/// Matcher of a text.
 struct Grammar(Matcher);
 
 impl Constraint for Grammar {
@@ -176,7 +177,7 @@ impl Constraint for Grammar {
     }
 }
 
-/// The special token that must come: llguidance says which, but then looks for it among texts.
+/// Returns the special token that must come next. llguidance names it, but then searches for it among texts.
 fn special(forced: &[u8]) -> Option<u32> {
     let digits = forced.strip_prefix(b"\xff[")?;
     let end = digits.iter().position(|byte| *byte == b']')?;
@@ -187,7 +188,7 @@ fn bad<T>(value: String, allowed: String) -> Result<T> {
     Err(Error::BadOption { option: "response_format".into(), value, allowed })
 }
 
-/// The first line. For a regular expression, a later line says what is wrong.
+/// Returns an error's first line. For a regular expression, adds the reason from a later line.
 fn words(error: impl ToString) -> String {
     let text = error.to_string();
     let first = text.lines().next().unwrap_or_default();
@@ -198,7 +199,7 @@ fn words(error: impl ToString) -> String {
     }
 }
 
-/// The error for what llguidance refuses, from its words.
+/// Returns the error for a form that llguidance rejects.
 fn refuse<T>(error: impl ToString) -> Result<T> {
     bad(words(error), "a form that llguidance covers; of JSON Schema ".to_owned() + KEYWORDS)
 }

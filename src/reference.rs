@@ -1,10 +1,9 @@
-//! The oracle: every kernel as plain CPU code, and the whole forward pass of a model made of it.
+//! Reference implementation: every kernel as plain CPU code, and a model's forward pass made of them.
 //!
-//! One function per file of `shaders/`, of the same name; where two shaders compute one thing (rows and tile, blocks and
-//! prefill) one function serves both. Numbers are stored as f32 and added up in f64, so that what separates a kernel
-//! from its twin is the kernel's rounding alone. Nothing here is fused, tiled or reordered: the tensors are those of the
-//! checkpoint, as they lie there, which makes [`Model`] an independent check of all that the GPU does differently. It is
-//! written to be read, and slow: for tests and small models.
+//! Each file of `shaders/` has a function of the same name; shaders that compute one thing (rows and tile, blocks and prefill) share
+//! one. Numbers are stored as f32 and summed in f64, so a kernel differs from its twin by the kernel's rounding alone. Nothing is fused,
+//! tiled or reordered, and tensors keep the checkpoint's layout. So [`Model`] checks all that the GPU does differently. It is readable
+//! and slow: for tests and small models.
 
 mod model;
 
@@ -15,20 +14,20 @@ use crate::options::KvDtype;
 use crate::sample::{self, Processors, accepts, log_sum_exp, most_likely, recovered};
 use half::f16;
 
-/// Sizes and rules of an attention layer.
+/// Dimensions and rules of an attention layer.
 #[derive(Debug, Clone, Copy)]
 pub struct Heads {
     /// Query heads.
     pub heads: usize,
-    /// Key and value heads; query heads that follow each other share one.
+    /// Key and value heads; consecutive query heads share one.
     pub kv_heads: usize,
     /// Elements per head.
     pub head_dim: usize,
     /// Leading elements of a head that rotate; even.
     pub rotary: usize,
-    /// Which of them rotate together.
+    /// Elements that rotate together.
     pub pairs: Pairs,
-    /// Positions that a row sees, itself included.
+    /// Positions that a row attends to, itself included.
     pub window: usize,
     /// Factor for the scores.
     pub scale: f32,
@@ -44,19 +43,19 @@ impl Heads {
     }
 }
 
-/// Which elements of a head rotate together.
+/// Elements of a head that rotate together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pairs {
-    /// i and i + rotary / 2: the checkpoints' order.
+    /// i and i + rotary / 2: the order in checkpoints.
     Halves,
-    /// 2i and 2i + 1: the kernels' order, into which the loader brings the rows of the projections.
+    /// 2i and 2i + 1: the order in kernels, to which the loader permutes rows of the projections.
     Neighbours,
 }
 
-/// The KV cache of a layer, by position.
+/// KV cache of a layer, by position.
 #[derive(Debug, Clone)]
 pub struct Kv {
-    /// What elements are rounded to as they are appended.
+    /// Type to which appended elements are rounded.
     pub dtype: KvDtype,
     /// Keys [positions, kv_heads, head_dim].
     pub k: Vec<f32>,
@@ -65,7 +64,7 @@ pub struct Kv {
 }
 
 impl Kv {
-    /// An empty one.
+    /// Creates an empty cache.
     pub fn new(dtype: KvDtype) -> Self {
         Self { dtype, k: Vec::new(), v: Vec::new() }
     }
@@ -82,12 +81,12 @@ impl Kv {
     }
 }
 
-/// Rows of `table` [vocab, width] for `ids` [rows], times `scale`: [rows, width].
+/// Returns rows of `table` [vocab, width] for `ids` [rows], times `scale`: [rows, width].
 pub fn embed(table: &[f32], width: usize, ids: &[u32], scale: f32) -> Vec<f32> {
     ids.iter().flat_map(|id| &table[*id as usize * width..][..width]).map(|x| x * scale).collect()
 }
 
-/// `x / rms(x) * gain` for each row of x [rows, width], gain [width]: [rows, width].
+/// Returns `x / rms(x) * gain` for each row of x [rows, width], gain [width]: [rows, width].
 pub fn norm_rms(x: &[f32], gain: &[f32], eps: f64) -> Vec<f32> {
     let width = gain.len();
     let mut y = Vec::with_capacity(x.len());
@@ -98,7 +97,7 @@ pub fn norm_rms(x: &[f32], gain: &[f32], eps: f64) -> Vec<f32> {
     y
 }
 
-/// `(x - mean) / deviation * gain + bias` for each row of x [rows, width], gain and bias [width]: [rows, width].
+/// Returns `(x - mean) / deviation * gain + bias` for each row of x [rows, width], gain and bias [width]: [rows, width].
 pub fn norm_layer(x: &[f32], gain: &[f32], bias: &[f32], eps: f64) -> Vec<f32> {
     let width = gain.len();
     let mut y = Vec::with_capacity(x.len());
@@ -112,22 +111,22 @@ pub fn norm_layer(x: &[f32], gain: &[f32], bias: &[f32], eps: f64) -> Vec<f32> {
     y
 }
 
-/// `x W^T` for x [rows, cols], w [outs, cols]: [rows, outs]. Twin of matmul_rows and matmul_tile, which differ in how
-/// many rows they are for, with the epilogue `store`.
+/// Returns `x W^T` for x [rows, cols], w [outs, cols]: [rows, outs]. Twin of matmul_rows and matmul_tile, which are for different
+/// numbers of rows, with the epilogue `store`.
 pub fn matmul(x: &[f32], w: &[f32], cols: usize) -> Vec<f32> {
     x.chunks_exact(cols).flat_map(|x| w.chunks_exact(cols).map(move |w| dot(x, w) as f32)).collect()
 }
 
-/// x [rows, cols] in codes of 8 bits [rows, cols], and a scale for each 32 neighbours [rows, cols / 32]: a 127th of the largest
-/// magnitude among them. A code is the integer nearest to element / scale, of two the even one.
+/// Rounds x [rows, cols] to 8-bit codes [rows, cols], with a scale per 32 elements [rows, cols / 32]: the largest magnitude / 127. A
+/// code is the integer nearest to element / scale; ties go to the even one.
 ///
-/// With [`Arithmetic::Int8`](crate::options::Arithmetic::Int8) a matmul is that of what this leaves of x, [`dequantise`]d. It
-/// multiplies codes with codes: of 32 neighbours, or 16 where the weights' scales are for 16, scale * scale * (sum of products,
-/// exact) + scale * offset * (sum of the codes of x, exact).
+/// With [`Arithmetic::Int8`](crate::options::Arithmetic::Int8) a matmul uses these codes of x, [`dequantise`]d. It multiplies codes by
+/// codes. Per 32 elements, or 16 if weights have a scale per 16, it adds
+/// scale * scale * (exact sum of products) + scale * offset * (exact sum of the codes of x).
 pub fn quantise(x: &[f32]) -> (Vec<i8>, Vec<f32>) {
     let (mut codes, mut scales) = (Vec::with_capacity(x.len()), Vec::new());
     for block in x.chunks(32) {
-        // What is not finite counts as the largest, and makes the scale so.
+        // By bits, NaN and infinity are the largest, and so become the scale.
         let largest = block.iter().map(|x| x.abs().to_bits()).max().map_or(0.0, f32::from_bits);
         let factor = if largest < 1e-30 { 0.0 } else { 127.0 / largest };
         codes.extend(block.iter().map(|x| (x * factor).round_ties_even() as i8));
@@ -136,7 +135,7 @@ pub fn quantise(x: &[f32]) -> (Vec<i8>, Vec<f32>) {
     (codes, scales)
 }
 
-/// What codes and scales of [`quantise`] stand for [rows, cols].
+/// Converts the codes and scales of [`quantise`] back to numbers [rows, cols].
 pub fn dequantise(codes: &[i8], scales: &[f32]) -> Vec<f32> {
     codes
         .chunks(32)
@@ -145,15 +144,14 @@ pub fn dequantise(codes: &[i8], scales: &[f32]) -> Vec<f32> {
         .collect()
 }
 
-/// Epilogue of the projections back into the residual stream: `y += result + bias` for y and result [rows, width],
-/// bias [width].
+/// Computes the epilogue of projections to the residual stream: `y += result + bias` for y and result [rows, width], bias [width].
 pub fn residual(y: &mut [f32], result: &[f32], bias: &[f32]) {
     for ((y, result), bias) in y.iter_mut().zip(result).zip(bias.iter().cycle()) {
         *y = (f64::from(*y) + f64::from(*result) + f64::from(*bias)) as f32;
     }
 }
 
-/// Epilogue of the gated MLP: `activation(gate + gate_bias) * (up + up_bias)` for gate and up [rows, width], biases
+/// Computes the epilogue of the gated MLP: `activation(gate + gate_bias) * (up + up_bias)` for gate and up [rows, width], biases
 /// [width]: [rows, width].
 pub fn gate(gate: &[f32], gate_bias: &[f32], up: &[f32], up_bias: &[f32], activation: Activation) -> Vec<f32> {
     let gates = add(gate, gate_bias).map(f64::from);
@@ -161,7 +159,7 @@ pub fn gate(gate: &[f32], gate_bias: &[f32], up: &[f32], up_bias: &[f32], activa
     gates.zip(ups).map(|(gate, up)| (apply(activation, gate) * up) as f32).collect()
 }
 
-/// Epilogue of the plain MLP: `activation(result + bias)` for result [rows, width], bias [width]: [rows, width].
+/// Computes the epilogue of the plain MLP: `activation(result + bias)` for result [rows, width], bias [width]: [rows, width].
 pub fn activate(result: &[f32], bias: &[f32], activation: Activation) -> Vec<f32> {
     add(result, bias).map(|v| apply(activation, f64::from(v)) as f32).collect()
 }
@@ -178,8 +176,8 @@ fn apply(activation: Activation, v: f64) -> f64 {
     }
 }
 
-/// The probability that a normally distributed number is smaller than `v`: by its Taylor series, or far from zero by
-/// Lentz's continued fraction.
+/// Returns the probability that a standard normal variable is less than `v`: by its Taylor series, or far from zero by Lentz's
+/// continued fraction.
 fn normal_distribution(v: f64) -> f64 {
     let density = (-v * v / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt();
     if v.abs() < 3.0 {
@@ -195,9 +193,9 @@ fn normal_distribution(v: f64) -> f64 {
     if v < 0.0 { tail } else { 1.0 - tail }
 }
 
-/// Epilogue of the fused projection qkv [rows, heads + 2 kv_heads, head_dim]: adds the bias of a row, rotates q and k by
-/// table [positions, rotary / 2, 2] of (cos, sin), appends k and v to the cache, and returns q [rows, heads, head_dim].
-/// The rows' positions are those behind the cached ones.
+/// Computes the epilogue of the fused projection qkv [rows, heads + 2 kv_heads, head_dim]. Adds the bias, rotates q and k by table
+/// [positions, rotary / 2, 2] of (cos, sin), appends k and v to the cache, and returns q [rows, heads, head_dim]. The rows' positions
+/// follow the cached ones.
 pub fn rotary(qkv: &[f32], bias: &[f32], table: &[f32], heads: &Heads, kv: &mut Kv) -> Vec<f32> {
     let mut q = Vec::new();
     let biased: Vec<f32> = add(qkv, bias).collect();
@@ -211,7 +209,7 @@ pub fn rotary(qkv: &[f32], bias: &[f32], table: &[f32], heads: &Heads, kv: &mut 
     q
 }
 
-/// What [`rotary`] does, for models that first normalise each head of q and k: gains [2, head_dim] of q and of k.
+/// Does the same as [`rotary`], but first normalises each head of q and k, with gains [2, head_dim] of q and k.
 pub fn qk_norm(
     qkv: &[f32],
     bias: &[f32],
@@ -232,8 +230,8 @@ pub fn qk_norm(
     rotary(&normed, &vec![0.0; bias.len()], table, heads, kv)
 }
 
-/// Softmax attention of q [rows, heads, head_dim], whose rows are the last positions of the cache: [rows, heads,
-/// head_dim]. Twin of attention with attention_merge, and of attention_prefill.
+/// Computes softmax attention of q [rows, heads, head_dim], whose rows are the last cached positions: [rows, heads, head_dim]. Twin of
+/// attention with attention_merge, and of attention_prefill.
 pub fn attention(q: &[f32], kv: &Kv, heads: &Heads) -> Vec<f32> {
     let (head_dim, q_width, kv_width) = (heads.head_dim, heads.q_width(), heads.kv_width());
     let before = kv.k.len() / kv_width - q.len() / q_width;
@@ -260,23 +258,23 @@ pub fn attention(q: &[f32], kv: &Kv, heads: &Heads) -> Vec<f32> {
     out
 }
 
-/// Removes tokens of a row's logits [vocab]: those whose bit is not set in `allowed` [vocab / 32 in whole words].
+/// Removes tokens from a row's logits [vocab] whose bit is not set in `allowed` [vocab / 32 in whole words].
 pub fn mask(logits: &mut [f32], allowed: &[u32]) {
     sample::mask(logits, allowed);
 }
 
-/// The biases and penalties of a row's logits [vocab], which follows the tokens of `history`.
+/// Applies biases and penalties to a row's logits [vocab]. The row follows the tokens of `history`.
 pub fn adjust(logits: &mut [f32], processors: &Processors, history: &[u32]) {
     processors.adjust(logits, history);
 }
 
-/// Temperature, top-k, top-p and min-p of a row's logits [vocab]. Removed ones are negative infinity.
+/// Applies temperature, top-k, top-p and min-p to a row's logits [vocab]. Removed logits become negative infinity.
 pub fn filter(logits: &mut [f32], processors: &Processors) {
     processors.filter(logits);
 }
 
-/// The id of the largest of a row's first `vocab` logits plus noise by position in a row and id, the lowest of those that
-/// tie, for logits [rows, stride]: [rows]. A row with a logit that is not finite gives `u32::MAX`.
+/// Returns for each row of logits [rows, stride] the id with the largest logit + `noise(row, id)`: [rows]. Only the first `vocab` logits
+/// count; the lowest id wins a tie. A row with a logit that is not finite gives `u32::MAX`.
 pub fn sample(logits: &[f32], stride: usize, vocab: usize, noise: impl Fn(usize, usize) -> f32) -> Vec<u32> {
     let row = |(at, row): (usize, &[f32])| {
         let scores: Vec<f32> = (0..vocab).map(|id| row[id] + noise(at, id)).collect();
@@ -286,8 +284,8 @@ pub fn sample(logits: &[f32], stride: usize, vocab: usize, noise: impl Fn(usize,
     logits.chunks_exact(stride).enumerate().map(row).collect()
 }
 
-/// The token of a row by rejection sampling: `draft` with the distribution that it was drawn from, if there is one, is
-/// accepted by a uniform number, or a token drawn by exponential noise [vocab], from distributions [vocab].
+/// Chooses a row's token by rejection sampling. Accepts `draft`, a token and the distribution that it was drawn from, by a uniform
+/// number. Otherwise draws a token by exponential noise [vocab]. Distributions are over [vocab].
 pub fn reject(p: &[f32], draft: Option<(u32, &[f32])>, uniform: f32, noise: &[f32]) -> u32 {
     let from = match draft {
         Some((x, q)) if accepts(p[x as usize], q[x as usize], uniform) => return x,
@@ -298,8 +296,8 @@ pub fn reject(p: &[f32], draft: Option<(u32, &[f32])>, uniform: f32, noise: &[f3
     (0..scores.len()).reduce(|best, id| if scores[id] > scores[best] { id } else { best }).unwrap_or(0) as u32
 }
 
-/// What is told of a row of logits [vocab]: the log-probability of its token and of the draft token in that place, 0 without one, and
-/// the most likely tokens with theirs.
+/// Returns log-probabilities from a row of logits [vocab]: of the chosen token, of the draft token there (0 without one), and of the
+/// `top` most likely tokens.
 pub fn logprobs(logits: &[f32], chosen: u32, draft: Option<u32>, top: usize) -> (f32, f32, Vec<(u32, f32)>) {
     let all = log_sum_exp(logits);
     let of = |id: u32| logits[id as usize] - all;
@@ -307,14 +305,14 @@ pub fn logprobs(logits: &[f32], chosen: u32, draft: Option<u32>, top: usize) -> 
     (of(chosen), draft.map_or(0.0, of), top)
 }
 
-/// The text behind a round: of `text`, which ends with the pending token, the draft tokens [k] that agree with the target's
-/// ids [k + 1], and the target's own token.
+/// Returns the text after a round: `text`, which ends with the pending token, the draft tokens [k] that agree with the target's ids
+/// [k + 1], and the target's own token.
 pub fn follow(text: &[u32], drafts: &[u32], ids: &[u32]) -> Vec<u32> {
     let accepted = drafts.iter().zip(ids).take_while(|(draft, id)| draft == id).count();
     [text, &ids[..=accepted]].concat()
 }
 
-/// Heads [n, head_dim] at a position, rotated. Elements from `rotary` on stay as they are.
+/// Rotates heads [n, head_dim] at a position. Elements from `rotary` on stay unchanged.
 fn rotate(values: &[f32], table: &[f32], position: usize, heads: &Heads) -> Vec<f32> {
     let half = heads.rotary / 2;
     let mut turned = values.to_vec();
@@ -338,7 +336,7 @@ fn dot(a: &[f32], b: &[f32]) -> f64 {
     a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
 }
 
-/// Rows plus a bias [width] each.
+/// Adds a bias [width] to each row.
 fn add<'a>(rows: &'a [f32], bias: &'a [f32]) -> impl Iterator<Item = f32> + 'a {
     rows.iter().zip(bias.iter().cycle()).map(|(x, bias)| x + bias)
 }

@@ -1,17 +1,17 @@
 //! The adaptive drafter on a simulated device: never slower than plain decoding, nearly as fast as the best fixed choice.
 //!
-//! Times are those of the device without noise; the timings that the drafter hears have it. "Best" is the best choice of
-//! drafter and lookahead that never changes, found in hindsight over all texts of a world.
+//! Reported speeds use the device's exact times; the timings passed to the drafter have noise. "Best" is the best fixed choice of
+//! drafter and lookahead, found in hindsight over all texts of a world.
 
 use foretoken::internals::speculate::{Adaptive, Drafter, Prediction, Round};
 use foretoken::internals::target::{Draft, Timings as Told};
 use foretoken::{Origin, Speculating};
 use std::sync::LazyLock;
 
-/// The first seed of all texts and timings: `SEED=1000 cargo test --test adaptive` judges by others.
+/// First seed of all texts and timings. `SEED=1000 cargo test --test adaptive` tests with others.
 static SEED: LazyLock<u64> = LazyLock::new(|| std::env::var("SEED").map_or(0, |seed| seed.parse().unwrap()));
 
-/// A deterministic number in 0..1 for a place in a stream.
+/// Returns a deterministic number in 0..1 for a place in a stream.
 fn unit(stream: u64, place: usize) -> f64 {
     let stream = stream + 7 * *SEED;
     let mut x = (stream << 32 | place as u64).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -24,30 +24,30 @@ fn unit(stream: u64, place: usize) -> f64 {
 #[derive(Clone, Copy)]
 struct World {
     name: (&'static str, &'static str, f64, &'static str),
-    /// Probability that a draft token is right: in the first half of a text, in the second.
+    /// Probabilities that a draft token is right, in the first and in the second half of a text.
     drafts: Option<(f64, f64)>,
     step: f64,
     verify: Verify,
-    /// Probability that the lookup proposes something, and that a token of it is right.
+    /// Probabilities that the lookup proposes tokens, and that a proposed token is right.
     lookup: Option<(f64, f64)>,
     prompt: usize,
-    /// What a round takes more that was not submitted before the one before it was read.
+    /// Extra cost of a round that is not submitted before the previous one is read.
     host: f64,
-    /// Whether that is the way to a server.
+    /// `true`: `host` is the round trip to a server.
     far: bool,
 }
 
-/// What the draft model takes to read a token, in draft steps, when it reads many.
+/// Cost of prefilling one token with the draft model, in draft steps.
 const READING: f64 = 0.06;
-/// What the target takes to read a token of the prompt: the first round's time has it, with every choice.
+/// Cost of prefilling one prompt token with the target. The first round's measured time includes it for every choice.
 const PREFILL: f64 = 0.05;
-/// Tokens that it reads along with a step.
+/// Missed tokens that the draft model reads within a step, at no extra cost.
 const CLOSE_BEHIND: usize = 15;
 
 /// Seconds of a plain round at the beginning of a text.
 const PLAIN: f64 = 0.02;
 
-/// The cost of a target forward by its rows.
+/// Cost of a target forward as a function of its rows.
 type Verify = fn(f64) -> f64;
 
 const FLAT: Verify = |rows| 1.0 + 0.02 * (rows - 1.0);
@@ -58,7 +58,7 @@ const STEPS: Verify = |rows| [1.0, 1.15, 1.3, 1.8, 3.0][rows.log2().ceil() as us
 const VERIFY: [(&str, Verify); 5] =
     [("flat", FLAT), ("slope", SLOPE), ("linear", LINEAR), ("cliff", CLIFF), ("steps", STEPS)];
 
-/// A text of some length; whether each guess is right depends on its place only, so that all choices see the same text.
+/// A text. A guess is right depending on its place only, so that all choices see the same text.
 #[derive(Clone, Copy)]
 struct Text {
     world: World,
@@ -85,12 +85,12 @@ impl Text {
         (at..at + 10).map(guess).collect()
     }
 
-    /// Clocks change and attention grows: what a target forward takes at a place.
+    /// Returns the seconds of a target forward, which grow as clocks drop and attention grows.
     fn seconds(&self, at: usize) -> f64 {
         PLAIN * (1.0 + at as f64 / 4000.0)
     }
 
-    /// The cost and the accepted tokens of a round.
+    /// Returns the cost and the accepted tokens of a round.
     fn round(&self, at: usize, draft: &Draft) -> (f64, usize) {
         let rows = (draft.len() + 1) as f64;
         let verify = (self.world.verify)(rows);
@@ -106,8 +106,8 @@ impl Text {
         }
     }
 
-    /// The time of the text under a choice that never changes. Rounds with a proposal cannot be submitted ahead, nor, since
-    /// there might have been one, those without.
+    /// Returns the time of the text under a fixed choice. Rounds with a proposal cannot be submitted ahead. Neither can those
+    /// without, since a proposal was possible.
     fn fixed(&self, ahead: bool, choose: impl Fn(usize) -> Draft) -> f64 {
         let (mut at, mut time) = (0, 0.0);
         let mut drafted = false;
@@ -134,7 +134,6 @@ impl Text {
     }
 }
 
-/// The lookup of the simulated text.
 struct Lookup(Text);
 
 impl Drafter for Lookup {
@@ -147,17 +146,17 @@ impl Drafter for Lookup {
     }
 }
 
-/// How the drafter's timings are disturbed: by 10 % either way, and at times fivefold. No round compiles anything.
+/// Disturbance of the timings passed to the drafter. No round compiles anything.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Timings {
     Exact,
     Noisy,
-    /// Read from a clock of this resolution, in seconds, and else exact.
+    /// Exact, but read from a clock of this resolution in seconds.
     Ticks(f64),
 }
 
-/// A drafter that was told what the world costs, as measured at load: of two timings the shorter one counts. A draft step
-/// is told as `guess` of what it does cost.
+/// Returns a drafter with the costs of the world as measured at load, the shortest of three timings each. The reported cost of a
+/// draft step is `guess` times the true one.
 fn told(world: &World, timings: Timings, seed: u64, guess: f64) -> Adaptive {
     let disturbed = |place: usize| match timings {
         Timings::Exact | Timings::Ticks(_) => 1.0,
@@ -177,7 +176,7 @@ fn told(world: &World, timings: Timings, seed: u64, guess: f64) -> Adaptive {
     Adaptive::new(Told { plain: Some(0.02 * plain), rows, timed: true, step, waiting, far: false })
 }
 
-/// The time of a text, and the state of the drafter after it.
+/// Returns the time of a text and the state of the drafter after it.
 fn adaptive(adaptive: &mut Adaptive, text: Text, timings: Timings) -> (f64, Speculating) {
     let world = text.world;
     let known = world.lookup.map(|_| Box::new(Lookup(text)) as Box<dyn Drafter>);
@@ -199,7 +198,7 @@ fn adaptive(adaptive: &mut Adaptive, text: Text, timings: Timings) -> (f64, Spec
         cost += if ahead { 0.0 } else { world.host };
         let was_ahead = ahead;
         let repeats = adaptive.repeats(&tokens, room) && room >= 2 * (draft.len() + 1);
-        // Of what is far only plain rounds are.
+        // With a server only plain rounds are submitted ahead.
         let model_too = !world.far && matches!(draft, Draft::Model(_));
         ahead = repeats && (draft.is_empty() || model_too);
         let mut caught_up = 0;
@@ -236,7 +235,6 @@ fn adaptive(adaptive: &mut Adaptive, text: Text, timings: Timings) -> (f64, Spec
     (time, adaptive.speculating())
 }
 
-/// The time of the best choice that never changes.
 fn best_fixed(texts: &[Text]) -> f64 {
     let world = texts[0].world;
     let total = |ahead: bool, choose: &dyn Fn(&Text, usize) -> Draft| {
@@ -288,16 +286,16 @@ fn worlds() -> Vec<World> {
     worlds
 }
 
-/// What was found over all worlds: of the first text that a drafter sees, or of the second.
+/// Results over all worlds, for the first or the second text of a drafter.
 #[derive(Debug, Default)]
 struct Found {
-    /// Time over that of the best fixed choice: the mean over worlds, the worst world, the share of worlds above 1.05.
+    /// Time relative to the best fixed choice: mean over worlds, worst world, share of worlds above 1.05.
     to_best: (f64, f64, f64),
-    /// Time over that of plain decoding: the mean of the worst world, the worst text.
+    /// Time relative to plain decoding: worst world (mean over its texts), worst text.
     to_plain: (f64, f64),
 }
 
-/// `texts` texts of a length in every world. A draft step is guessed to cost `guess` of what it does cost.
+/// Runs `texts` texts of `length` tokens in every world. The reported cost of a draft step is `guess` times the true one.
 fn survey(length: usize, texts: u64, timings: Timings, guess: f64, host: f64) -> [Found; 2] {
     let mut found = [Found::default(), Found::default()];
     let worlds = worlds();
@@ -340,7 +338,7 @@ fn world(name: [&str; 3], step: f64) -> World {
     worlds().into_iter().find(is).unwrap()
 }
 
-/// The worlds of the table: drafts of six kinds, verification of five, draft steps of three.
+/// Returns the worlds of the table: six kinds of drafts, five of verification, three costs of draft steps.
 fn table() -> Vec<World> {
     let of_table = |world: &World| {
         world.drafts.is_some() && world.step < 1.0 && world.name.0 != "mediocre" && world.name.3 == "no lookup"
@@ -348,13 +346,13 @@ fn table() -> Vec<World> {
     worlds().into_iter().filter(of_table).collect()
 }
 
-/// Every world of the table, the first text that a drafter sees: within 5 % of the best fixed choice (it chooses among seven
-/// lengths, the best fixed one is any), and no text more than 2 % slower than plain decoding. There are twelve of them, since the best of 16 choices in hindsight is a few percent better in a single
-/// text by luck.
+/// In every world of the table the first text of a drafter is within 5 % of the best fixed choice, and no text is more than 2 % slower
+/// than plain decoding. The drafter chooses among seven lookaheads; the best fixed one is any. A world has twelve texts: in a single
+/// text, the best of 16 choices in hindsight is a few percent better by luck.
 ///
-/// One exception: a draft model of 0.4 target forwards that turns good after 2,000 tokens is not found out. To read a
-/// token that it missed takes 0.024 target forwards, so following the text would cost 2.4 %, more than the 1 % that
-/// probing may; the time is that of plain decoding and those 1 %.
+/// One exception: a draft model of 0.4 target forwards that becomes good after 2,000 tokens is not noticed. Reading a missed token
+/// costs 0.024 target forwards, so following the text would cost 2.4 %, more than the 1 % allowed for probing. The time is then
+/// plain decoding plus that 1 %.
 #[test]
 fn every_world_of_the_table() {
     let check = |timings, most: f64, share: f64| {
@@ -381,10 +379,10 @@ fn every_world_of_the_table() {
     });
 }
 
-/// With timings that are exact, so is the account: a text loses 3 % at most, a second one half a percent more.
+/// With exact timings a first text loses at most 3 %, and a second one half a percent more.
 ///
-/// Long texts are as fast as with the best fixed choice on the average, because many texts change, and within 5 % in nearly
-/// all worlds; short ones are soon over.
+/// Long texts are on average as fast as with the best fixed choice, because many texts change, and within 5 % in nearly all worlds.
+/// Short texts end too soon for that.
 #[test]
 fn exact_timings() {
     for (length, means) in [(64, [1.06, 1.04]), (256, [1.03, 1.02]), (2000, [1.0, 1.0])] {
@@ -400,7 +398,7 @@ fn exact_timings() {
     }
 }
 
-/// With noise, and a draft step that was told to cost 0.6 of what it does, single short texts may lose a little more.
+/// With noise, and a draft step reported at 0.6 of its cost, single short texts may lose a little more.
 #[test]
 fn noisy_timings_and_a_dearer_draft_step() {
     for (length, world, text, means) in
@@ -415,11 +413,10 @@ fn noisy_timings_and_a_dearer_draft_step() {
     }
 }
 
-/// Where a round that is submitted ahead saves a part of its time, plain decoding is so much faster, and whoever waits for
-/// proposals must win that, too. Here a proposal that comes too late is lost as a whole, though in real texts most of it still
-/// holds behind the next token: where much is saved, and good proposals are rare, that is what the worst world loses.
-/// Where waiting takes as long as a target forward, as where a browser looks rarely whether a round is done, a round with
-/// proposals must bring two tokens before it pays.
+/// If submitting a round ahead saves a part of its time, plain decoding is that much faster, and waiting for proposals must pay for
+/// the difference. Here a late proposal is lost as a whole, though in real texts most of it still holds after the next token. The
+/// worst world loses this much if much is saved and good proposals are rare. If waiting takes as long as a target forward (a browser
+/// that rarely checks for finished rounds), a round with proposals must bring two tokens before it pays.
 #[test]
 fn waiting_for_proposals_is_paid_for() {
     for (host, length, text, mean, worst) in [
@@ -434,7 +431,7 @@ fn waiting_for_proposals_is_paid_for() {
             assert!(average <= mean && most <= worst, "{host}, {length}: {found:?}");
         }
     }
-    // Where nothing is proposed and nothing saved, rounds are submitted ahead and behind each other as it comes.
+    // If nothing is proposed and nothing saved, the order of submissions does not matter.
     let nothing = World { host: 0.15, ..world(["no drafts", "flat", "no lookup"], 1.0) };
     let text = Text { world: nothing, length: 500, seed: 1 };
     let time = adaptive(&mut told(&nothing, Timings::Exact, 1, 1.0), text, Timings::Exact).0;
@@ -457,7 +454,7 @@ fn useless_drafts_cost_one_percent_of_a_long_text() {
     }
 }
 
-/// The rounds that are lost after good drafts turned bad, and not won before bad ones turned good.
+/// Bounds the rounds lost after good drafts turn bad, and the rounds not won before bad drafts turn good.
 #[test]
 fn a_change_in_mid_text_is_noticed_within_few_rounds() {
     for seed in 0..10 {
@@ -474,8 +471,7 @@ fn a_change_in_mid_text_is_noticed_within_few_rounds() {
     }
 }
 
-/// A long prompt that the draft model would have to read first is no reason to lose more, and what earlier texts save pays
-/// for it in the end.
+/// If the draft model must first read a long prompt, no more is lost than otherwise. Savings of earlier texts pay for it in the end.
 #[test]
 fn a_long_prompt_is_read_when_that_pays() {
     for (drafts, pays) in [("useless", false), ("good", true)] {
@@ -510,10 +506,9 @@ fn the_state_says_what_was_chosen_and_why() {
     assert_eq!(nothing.reason, "plain decoding: nothing is proposed");
 }
 
-/// A retelling of 40 tokens, the first text that a drafter sees: where the lookup finds something, the first guess comes within
-/// the first 8 tokens, and the text has at least 0.9 of the speed of a lookup that always proposes all it has. A little less where
-/// costs rise with each row, as no kernel's do; and where costs that were not measured at load are far above the guess, which
-/// is made for GPUs.
+/// A retelling of 40 tokens, as the first text of a drafter. If the lookup finds something, the first guess comes within the first 8
+/// tokens. The text has at least 0.9 of the speed of a lookup that always proposes all it has. It has a little less if costs rise with
+/// each row, as with no real kernel, or if costs were not measured and are far above the guess, which is made for GPUs.
 #[test]
 fn a_short_retelling_is_drafted_from_its_beginning() {
     for (verify_name, verify) in VERIFY {
@@ -544,7 +539,7 @@ fn a_short_retelling_is_drafted_from_its_beginning() {
     }
 }
 
-/// Texts whose lookups found nothing say little of the next one, which shows with each token how good its proposals are.
+/// Unsuccessful lookups in earlier texts say little about the next one, which shows with each token how good its proposals are.
 #[test]
 fn a_short_retelling_behind_other_texts_is_drafted_soon() {
     for (verify_name, verify) in VERIFY {
@@ -564,9 +559,9 @@ fn a_short_retelling_behind_other_texts_is_drafted_soon() {
     }
 }
 
-/// On a GPU 2 to 8 rows often take as long as one. In a page kernels compile beside the first text, so nothing but plain rounds is
-/// timed at load, and clocks are coarse: a round may seem shorter than a plain one. The drafter must still find the long drafts that
-/// pay, and its costs stay finite. A clock that ticks every 0.1 or 1 ms is as coarse for rounds of 2 ms as one with ten times as long
+/// On a GPU 2 to 8 rows often take as long as one. In a page kernels compile during the first text, so loading times only plain
+/// rounds. Clocks are coarse: a round may seem shorter than a plain one. The drafter must still find the long drafts that pay,
+/// and its costs must stay finite. A clock with ticks of 0.1 or 1 ms is as coarse for rounds of 2 ms as one with ten times longer
 /// ticks is for the rounds of 20 ms here.
 #[test]
 fn rows_that_cost_nothing_are_found_out_also_where_costs_were_guessed() {
@@ -592,7 +587,7 @@ fn rows_that_cost_nothing_are_found_out_also_where_costs_were_guessed() {
     }
 }
 
-/// An expected text with an edit every 40 tokens, beside a lookup that proposes nonsense.
+/// A predicted text with an edit every 40 tokens, together with a lookup that proposes nonsense.
 #[test]
 fn the_better_of_two_proposals_is_taken() {
     let world = world(["no drafts", "steps", "lookup 60 %, useless"], 1.0);
@@ -615,7 +610,7 @@ fn the_better_of_two_proposals_is_taken() {
     assert!(all < 150 && rounds.prediction > 10 * rounds.lookup, "{rounds:?}");
 }
 
-/// A clock that stands still teaches nothing, and nothing breaks.
+/// A clock that does not advance teaches nothing and breaks nothing.
 #[test]
 fn a_clock_that_stands_still_is_no_error() {
     let mut drafter = Adaptive::new(Told::guess(0.2));
@@ -628,8 +623,8 @@ fn a_clock_that_stands_still_is_no_error() {
     assert_eq!((state.plain_tokens_per_second, state.expected_tokens_per_second), (0.0, 0.0));
 }
 
-/// Time over that of the server's own streamed decoding: texts of a length, each the first of its drafter. A round waits for the way
-/// there and back, also one of the draft model; what the server streams does not.
+/// Returns the time relative to the server's own streamed decoding, for texts that are each the first of a drafter. Every round waits
+/// for a round trip, rounds of a draft model too; streamed tokens do not.
 fn far(way: f64, length: usize, drafts: Option<(f64, f64)>, lookup: Option<(f64, f64)>) -> f64 {
     let name = ("server", "flat", 0.1, "");
     let world = World { name, drafts, step: 0.1, verify: FLAT, lookup, prompt: 20, host: way, far: true };
@@ -653,7 +648,7 @@ fn a_server_writes_by_itself_where_the_way_costs_more_than_drafts_win() {
     assert!(far(1.0, 256, Some((0.95, 0.95)), None) < 0.6);
 }
 
-/// Lookups are judged by what the server writes, so in short texts nothing is lost, and in long ones a copy is sent.
+/// Lookups are first compared with what the server writes. So short texts lose nothing, and in long texts a copy is sent.
 #[test]
 fn a_server_is_interrupted_for_proposals_that_were_confirmed() {
     for way in [0.5, 3.0, 5.5, 15.0, 40.0] {
@@ -665,7 +660,7 @@ fn a_server_is_interrupted_for_proposals_that_were_confirmed() {
             }
         }
     }
-    // Also where a draft model was tried first, and was bad.
+    // After a bad draft model was tried first, too.
     for length in [48, 256] {
         let found = far(1.0, length, Some((0.2, 0.2)), Some((0.9, 0.99)));
         println!("with a bad draft model, {length} tokens: {found:.3} of streamed");

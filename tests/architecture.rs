@@ -1,4 +1,4 @@
-//! The house rules, read from the source itself: who may use whom, and how long a file may be.
+//! Rules for the source itself: allowed dependencies between modules, and lengths of files.
 
 use foretoken::internals::model::Architecture;
 use std::collections::BTreeMap;
@@ -21,13 +21,13 @@ fn files(folder: &str, extension: &str) -> Vec<(PathBuf, String)> {
     found
 }
 
-/// The top-level module of a file below src/.
+/// Returns the top-level module of a file in src/.
 fn module(path: &Path) -> String {
     let relative = path.strip_prefix(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).unwrap();
     relative.components().next().unwrap().as_os_str().to_string_lossy().trim_end_matches(".rs").to_owned()
 }
 
-/// Top-level modules that a text names as `crate::module`.
+/// Returns the top-level modules that a text names as `crate::module`.
 fn used(text: &str) -> Vec<String> {
     let names = text.match_indices("crate::").map(|(at, prefix)| &text[at + prefix.len()..]);
     names.map(|rest| rest.split(|c: char| !c.is_ascii_lowercase() && c != '_').next().unwrap().to_owned()).collect()
@@ -153,7 +153,7 @@ fn foreign_apis_stay_in_their_module() {
         let module = module(&path);
         let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
         for line in code {
-            // What wgpu has not yet is asked of the browser itself.
+            // Calls the browser directly for features that wgpu lacks.
             let is_beside_wgpu = path.ends_with("gpu/compile.rs");
             for (name, home) in [("wgpu::", "gpu"), ("wasm_bindgen", "wasm"), ("js_sys", "wasm"), ("web_sys", "wasm")] {
                 let is_home = module == home || is_beside_wgpu;
@@ -165,7 +165,7 @@ fn foreign_apis_stay_in_their_module() {
     }
 }
 
-/// What an architecture is, its row of the table says.
+/// Only the table states the properties of an architecture.
 #[test]
 fn only_the_table_asks_for_the_architecture() {
     for (path, text) in files("src", "rs").into_iter().filter(|(path, _)| !path.ends_with("model/architecture.rs")) {

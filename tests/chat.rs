@@ -1,5 +1,5 @@
-//! Conversations: a turn reuses what both caches hold of the earlier ones, a chat that outgrows the context is shifted,
-//! and neither changes the text.
+//! Conversations: a turn reuses what both caches hold of earlier turns, and a chat that outgrows the context is shifted.
+//! Neither changes the text.
 
 mod common;
 use common::{gpu, path, run};
@@ -34,7 +34,7 @@ fn messages(texts: &[&str]) -> Vec<Message> {
     texts.iter().enumerate().map(|(at, text)| Message::new(["user", "assistant"][at % 2], *text)).collect()
 }
 
-/// An answer, broken off after so many tokens.
+/// Generates an answer and stops it after `most` tokens.
 fn answer(session: &mut Session, chat: &[Message], options: &GenerateOptions, most: usize) -> Generation {
     let mut left = most;
     let mut count = |progress: Progress<'_>| {
@@ -58,7 +58,7 @@ const TURNS: [&str; 3] = [
 fn a_turn_reuses_both_caches_and_its_text_is_that_of_a_fresh_session() {
     let mut session = load("models/tales/target", "models/tales/draft", 512);
     let mut fresh = load("models/tales/target", "models/tales/draft", 512);
-    // Another schedule may leave the draft model behind.
+    // Another schedule may leave the draft model's cache shorter.
     let num_assistant_tokens_schedule = Schedule::Constant;
     let greedy = GenerateOptions::new().max_new_tokens(24).num_assistant_tokens_schedule(num_assistant_tokens_schedule);
     let sampled = greedy.clone().do_sample(true).temperature(0.7).seed(5);
@@ -68,7 +68,7 @@ fn a_turn_reuses_both_caches_and_its_text_is_that_of_a_fresh_session() {
             chat.push(Message::new("user", text));
             let prompt = session.encode(&Prompt::Chat(chat.clone()), options).unwrap();
             let turn = answer(&mut session, &chat, options, most);
-            // Nothing to reuse: another prompt was there before.
+            // Nothing to reuse: this prompt replaces the cached one.
             answer(&mut fresh, &messages(&["x"]), options, 1);
             let expected = answer(&mut fresh, &chat, options, most);
             assert_eq!((&turn.text, &turn.token_ids), (&expected.text, &expected.token_ids));
@@ -78,7 +78,7 @@ fn a_turn_reuses_both_caches_and_its_text_is_that_of_a_fresh_session() {
                 assert_eq!(stats.num_cached_tokens, common_prefix(&cached, &prompt));
                 assert!(stats.num_cached_tokens >= read, "{stats:?}");
                 assert!(stats.num_cached_draft_tokens <= stats.num_cached_tokens, "{stats:?}");
-                // It lags behind by the last token of a draft, and by a last round without one.
+                // It lacks the last token of a draft, and the token of a last round without a draft.
                 assert!(stats.num_cached_draft_tokens + 2 >= stats.num_cached_tokens, "{stats:?}");
                 assert_eq!(stats.num_dropped_messages, 0);
             }
@@ -90,7 +90,7 @@ fn a_turn_reuses_both_caches_and_its_text_is_that_of_a_fresh_session() {
     }
 }
 
-/// What three conversations find cached of their second turns, in tokens, after first turns in turn; and their texts.
+/// Runs a first turn of three conversations, then their second turns. Returns the cached tokens and texts of the second turns.
 fn taking_turns(device: impl Into<Device>, prompt_cache_bytes: u64) -> (Vec<usize>, Vec<String>, Session) {
     let mut session = load_on(device, "models/tales/target", "models/tales/draft", 512, prompt_cache_bytes);
     let options = GenerateOptions::new().max_new_tokens(12);
@@ -110,22 +110,22 @@ fn conversations_that_take_turns_are_not_read_again() {
         let (nothing, alone, _) = taking_turns(device.clone(), 0);
         let (all, together, mut session) = taking_turns(device.clone(), 64 << 20);
         assert_eq!(together, alone);
-        // Without it only the chat template's first tokens are there already.
+        // Without a prompt cache only the first tokens of the chat template are cached.
         assert!(nothing.iter().all(|cached| *cached < 16), "{nothing:?}");
         assert!(all.iter().all(|cached| *cached > 24), "{all:?}");
-        // A branch of a conversation leaves it where it was.
+        // A branch of a conversation keeps the original cached.
         let options = GenerateOptions::new().max_new_tokens(4);
         let chat = messages(&[TURNS[0], "No.", TURNS[1]]);
         let branch = answer(&mut session, &chat, &options, 1000);
         assert!(branch.stats.num_cached_tokens > 16, "{:?}", branch.stats);
-        // A budget for one text: the oldest are forgotten.
+        // With a budget for one text the oldest copies are evicted.
         let one = session.engine().snapshot_bytes().unwrap() * 3 / 2;
         let (some, _, _) = taking_turns(device, one);
         assert!(some.iter().filter(|cached| **cached > 24).count() < 3, "{some:?}");
     }
 }
 
-/// A kept copy stays where the longer text that begins with it is too large to be kept.
+/// A cached copy is kept if the longer text that begins with it is too large to be cached.
 #[test]
 fn a_conversation_that_outgrows_the_budget_keeps_its_beginning() {
     let mut session = load_on(Device::cpu(), "models/tales/draft", "models/tales/draft", 512, 0);
@@ -137,7 +137,7 @@ fn a_conversation_that_outgrows_the_budget_keeps_its_beginning() {
     let budget = session.engine().snapshot_bytes().unwrap() * 3 / 2;
     let mut session = load_on(Device::cpu(), "models/tales/draft", "models/tales/draft", 512, budget);
     let other = messages(&["x"]);
-    // The copy is made when the other conversation comes, and stays when the same answer is written again.
+    // The copy is made when the other conversation begins, and kept when the same answer is generated again.
     for _ in 0..2 {
         assert_eq!(answer(&mut session, &chat, &long, 1000).token_ids, first.token_ids);
         answer(&mut session, &other, &short, 1000);
@@ -181,7 +181,7 @@ fn a_saved_conversation_goes_on_in_another_session() {
         assert_eq!(again.token_ids, expected.token_ids);
         assert_eq!(again.stats.num_cached_tokens, tokens.len());
 
-        // Another model, other bits, another last token, other sizes.
+        // Refused: another model, damaged bytes, another last token, other sizes.
         assert!(!restore(&mut begin(device.clone(), "models/tales/draft"), &tokens, &layers));
         let mut fresh = begin(device.clone(), "models/tales/target");
         let mut damaged = layers.clone();
@@ -219,9 +219,9 @@ fn a_chat_that_outgrows_the_context_goes_on_as_if_it_had_begun_later() {
     let one_more = session.encode(&Prompt::Chat(one_more), &error).unwrap().len();
     assert!(one_more > (128 - 24) / 2, "half of the room stays in use: {one_more} tokens with one turn more");
 
-    // A chat that fits stays whole.
+    // A chat that fits is not shortened.
     assert_eq!(answer(&mut session, &kept, &shift, 1000).stats.num_dropped_messages, 0);
-    // The last turn cannot go, and a text has no turns.
+    // The last turn cannot be dropped, and a text has no turns.
     let long = "Once upon a time there was a king. ".repeat(20);
     let last = [&turns[..], &messages(&[&long])].concat();
     for prompt in [Prompt::Chat(last), Prompt::Text(long)] {
@@ -230,8 +230,8 @@ fn a_chat_that_outgrows_the_context_goes_on_as_if_it_had_begun_later() {
     }
 }
 
-/// A chat that has outgrown the context loses many turns at a time, so most answers find all that came before in the cache: also where
-/// each call gives the whole chat again.
+/// A chat that has outgrown the context loses many turns at a time, so most answers find all earlier tokens in the cache. This holds
+/// even if each call passes the whole chat again.
 #[test]
 fn most_turns_of_a_shifted_chat_are_cached() {
     let mut session = load_on(Device::cpu(), "models/tales/draft", "models/tales/draft", 384, 0);
@@ -250,7 +250,7 @@ fn most_turns_of_a_shifted_chat_are_cached() {
     assert!(shifts < 10 && read_again <= shifts, "{shifts} shifts, {read_again} prompts of 40 were read again");
 }
 
-/// As the families of chat models render earlier turns. What they leave out or strip is read anew; what comes before it
+/// Templates as the families of chat models render earlier turns. Text that they omit or strip is read again; the text before it
 /// is not.
 #[test]
 fn templates_render_earlier_turns_as_they_were() {
@@ -274,7 +274,7 @@ fn templates_render_earlier_turns_as_they_were() {
             " A fox.",
             true,
         ),
-        // Qwen 3: the thoughts of earlier turns go.
+        // Qwen 3: the thoughts of earlier turns are removed.
         (
             "{% for m in messages %}<|im_start|>{{ m.role }}\n\
              {{ m.content.split('</think>')[-1].lstrip('\\n') }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
@@ -291,7 +291,7 @@ fn templates_render_earlier_turns_as_they_were() {
         let (first, second) = (encode(&["Who comes?"]), encode(&["Who comes?", answer, "And then?"]));
         let cached = [first.clone(), tokenizer.encode(answer, false).unwrap()].concat();
         let reused = common_prefix(&cached, &second);
-        // Where an answer ends, the next token may have been joined with what follows it.
+        // At the end of an answer, the next token may have merged with the following text.
         let expected = if whole { cached.len() - 1 } else { first.len() };
         assert!(reused >= expected, "{reused} of {}: {source}", cached.len());
     }

@@ -1,10 +1,10 @@
-//! Simulations of many users and few servers: against sums, against the offline simulation, against laws of queues.
+//! Simulations of many users and few servers, compared with sums, with the offline simulation and with queueing theory.
 
 use foretoken::simulate::cluster::{Cluster, Curve, Outcome, Schedule};
 use foretoken::simulate::offline::dsi;
 use foretoken::simulate::{Cell, Draws, Latency, picture, plain, si};
 
-/// A server that is bound by memory up to 32 rows and by arithmetic from there on; devices next door.
+/// Returns a server that is bound by memory up to 32 rows and by arithmetic beyond, with devices nearby.
 fn cluster(users: usize) -> Cluster {
     Cluster {
         users,
@@ -38,7 +38,7 @@ fn assert_near(found: f64, expected: f64, tolerance: f64, what: &str) {
     assert!((found / expected - 1.0).abs() <= tolerance, "{what}: {found}, not {expected}");
 }
 
-/// The texts that a lone user sees measured, by which draft tokens are right.
+/// Returns the measured texts of a single user: `true` for each right draft token.
 fn measured(cluster: &Cluster) -> Vec<Vec<bool>> {
     let draws = Draws::new(cluster.tokens, cluster.texts + 2, cluster.seed).unwrap();
     draws.agreements(cluster.acceptance).skip(1).take(cluster.texts).collect()
@@ -70,7 +70,7 @@ fn a_lone_user_without_a_network_sees_the_offline_simulation() {
     }
 }
 
-/// Each round costs a device the way to the server and back, and the servers' own schedules a text.
+/// The network costs a device one round trip per round, and the servers' own schedules one per text.
 #[test]
 fn the_network_costs_a_round_trip_per_round_or_per_text() {
     let near = Cluster { acceptance: 0.9, sp_degree: 5, ..cluster(1) };
@@ -98,7 +98,7 @@ fn the_network_costs_a_round_trip_per_round_or_per_text() {
     assert!(distributed < more(Schedule::Device) * 0.8, "drafting goes on meanwhile: {distributed} round trips");
 }
 
-/// Without jitter and with nothing accepted, all users are always equally far, so that every round is known.
+/// Without jitter and without accepted tokens all users progress equally, so that every round is known.
 #[test]
 fn drafts_that_are_never_right_cost_exactly_what_they_take() {
     let users = 12;
@@ -139,7 +139,7 @@ fn saturated_servers_give_what_their_largest_batch_gives() {
     }
 }
 
-/// Where a row costs what the first one costs, every draft token that is not accepted is lost, and drafting helps nobody.
+/// If every row costs as much as the first, each rejected draft token is lost, and drafting never helps.
 #[test]
 fn a_server_bound_by_arithmetic_loses_the_rows_that_are_wasted() {
     let bound = Cluster { curve: curve("1:1,1000:1000"), ..cluster(64) };

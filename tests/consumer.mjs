@@ -1,4 +1,4 @@
-// The package as its users get it: packed by npm, unpacked into the node_modules of an empty project.
+// Installs the package as its users do: packed by npm, unpacked into the node_modules of an empty project.
 import { spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -14,13 +14,13 @@ export function output(command, args, options) {
   return stdout;
 }
 
-/** `npm pack`, without its build. */
+/** Runs `npm pack` without its build. */
 function pack(...args) {
   const options = { cwd: root, shell: process.platform === "win32" };
   return JSON.parse(output("npm", ["pack", "--json", "--ignore-scripts", ...args], options))[0];
 }
 
-/** What the package would contain: `{ size, unpackedSize, files: [{ path, size }] }`, in bytes. */
+/** Returns the contents of the package: `{ size, unpackedSize, files: [{ path, size }] }`, in bytes. */
 export const contents = () => pack("--dry-run");
 
 /** Installs the packed package in a project. */
@@ -32,7 +32,7 @@ export function unpack(folder) {
   output("tar", ["-xzf", join(folder, filename), "-C", installed, "--strip-components=1"]);
 }
 
-/** A new project that has installed the package; `remove` takes it away again. */
+/** Creates a project that has installed the package; `remove` deletes it. */
 export function consumer() {
   const folder = mkdtempSync(join(tmpdir(), "foretoken-"));
   unpack(folder);
@@ -40,7 +40,7 @@ export function consumer() {
   return { folder, remove: () => rmSync(folder, { recursive: true, force: true }) };
 }
 
-/** Compiles files of a project; what the compiler says. */
+/** Compiles files of a project and returns the compiler's messages. */
 export function compile(files, options, within) {
   const common = { noEmit: true, target: "es2022", module: "esnext", moduleResolution: "bundler", types: [] };
   writeFileSync(join(within, "tsconfig.json"), JSON.stringify({ compilerOptions: { ...common, ...options }, files }));
@@ -49,7 +49,7 @@ export function compile(files, options, within) {
   return status === 0 ? "" : stdout + stderr;
 }
 
-/** The code blocks of a document: `language`, the `file` that the fence names, `code`, `index`. */
+/** Returns the code blocks of a document: `language`, the `file` that the fence names, `code`, `index`. */
 export function blocks(document) {
   const tokens = new Marked().lexer(readFileSync(join(root, document), "utf8"));
   return tokens
@@ -60,5 +60,4 @@ export function blocks(document) {
     });
 }
 
-/** The code of a document's blocks in a language. */
 export const codeOf = (document, wanted) => blocks(document).flatMap(({ language, code }) => (language === wanted ? [code] : []));

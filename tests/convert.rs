@@ -1,5 +1,5 @@
-//! `foretoken quantize FOLDER FILE.gguf`: every architecture computes from the file what transformers does from the folder, the
-//! tokenizer is the same, and what GGUF has no words for is refused.
+//! `foretoken quantize FOLDER FILE.gguf`: for every architecture the file computes what transformers computes from the folder, and the
+//! tokenizer is the same. Models that GGUF cannot express are refused.
 
 mod common;
 use common::tokenizers::{Random, byte_fallback, file};
@@ -13,11 +13,10 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A folder for a model, which goes with it.
+/// A temporary model folder, removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
-    /// With the files of `folder`, and these.
     fn new(name: &str, folder: &Path, files: &[(&str, Vec<u8>)]) -> Self {
         let scratch = std::env::temp_dir().join(format!("foretoken-convert-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&scratch);
@@ -34,12 +33,11 @@ impl Scratch {
         Self(scratch)
     }
 
-    /// Beside the folder's files.
     fn file(&self) -> PathBuf {
         self.0.join("made.gguf")
     }
 
-    /// The error of a run that writes the file.
+    /// Runs the conversion and returns its error.
     fn convert(&self, dtype: &str) -> Result<(), Value> {
         let file = self.file();
         let mut program = Command::new(env!("CARGO_BIN_EXE_foretoken"));
@@ -60,7 +58,7 @@ impl Drop for Scratch {
     }
 }
 
-/// A byte-level tokenizer of a few tokens, of which 1 begins and 2 ends a text; what splits texts as given.
+/// Returns a byte-level tokenizer of a few tokens, with the given pre-tokenizer. Token 1 begins a text, token 2 ends it.
 fn tokenizer(pre_tokenizer: &Value) -> Vec<u8> {
     let added = ["<unk>", "<s>", "</s>"].iter().enumerate();
     let added: Vec<_> = added.map(|(id, token)| common::tokenizers::added(id, token, true)).collect();
@@ -79,7 +77,7 @@ fn gpt2() -> Value {
     json!({ "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true })
 }
 
-/// The CPU twin knows nothing of how the loader orders rows.
+/// The CPU reference does not depend on the loader's order of rows.
 #[test]
 fn a_file_of_every_architecture_computes_what_transformers_does() {
     let mut refused = Vec::new();
@@ -106,7 +104,7 @@ fn a_file_of_every_architecture_computes_what_transformers_does() {
         println!("{name}: {:.1e}", worst / largest);
         assert!(worst / largest < 2e-4, "{name}: {worst}");
     }
-    // A window in an architecture that has none there, and layers that do not rotate elsewhere than in every fourth.
+    // A window that GGUF cannot express for this architecture, and unrotated layers other than every fourth.
     assert_eq!(refused, ["mistral-window", "smollm3-nope"]);
 }
 
@@ -176,7 +174,7 @@ fn tokenizer_and_template_are_the_same() {
     }
 }
 
-/// Of a folder as transformers writes it now, and as it wrote it before; the older file of processors has only one.
+/// Folders as transformers writes them now and wrote them before. The older file of processors has a single template.
 #[test]
 fn chat_templates_keep_their_names() {
     let folder = path("models/tales/draft");

@@ -1,4 +1,4 @@
-//! The CPU as a device: logits of transformers, the same bits however many rows are computed, the same text whoever drafts.
+//! The CPU as a device: logits of transformers, the same bits for any number of rows, the same text for every drafter.
 
 mod common;
 use common::blocks::random_blocks;
@@ -19,7 +19,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
-/// |logit - reference| <= this * max(1, max |reference|).
+/// Bound on |logit - reference| / max(1, max |reference|).
 const BOUND: f32 = 2e-4;
 
 fn model(folder: &Path, dtype: WeightDtype) -> Model {
@@ -27,7 +27,6 @@ fn model(folder: &Path, dtype: WeightDtype) -> Model {
     run(Model::load(&Rc::new(Processor::new(None)), &blueprint, &weights, &mut |_| ())).unwrap()
 }
 
-/// Plain decoding behind a prompt.
 fn plain(engine: &mut Engine, prompt: &[u32], count: usize) -> Vec<u32> {
     engine.truncate(0);
     run(engine.prefill(&prompt[..prompt.len() - 1])).unwrap();
@@ -61,7 +60,7 @@ fn logits_and_greedy_ids_equal_transformers() {
     }
 }
 
-/// Collects tokens up to a number.
+/// Collects up to `most` tokens.
 struct Collect {
     ids: Vec<u32>,
     most: usize,
@@ -113,7 +112,7 @@ fn whoever_drafts_the_text_is_the_same() {
                 *accepted += stats.num_accepted_draft_tokens;
             }
         }
-        // Rejection sampling writes other texts, and the same one each time.
+        // Rejection sampling gives other texts, but the same one each time.
         let (draw, processors) = (Draw::Rejection, sampled.clone());
         engine.sample_by(&Sampling { processors, draw, seed: 7, ..Sampling::default() }).unwrap();
         let mut texts = (0..2).map(|_| {
@@ -125,7 +124,7 @@ fn whoever_drafts_the_text_is_the_same() {
     assert!(accepted.iter().all(|accepted| *accepted > 20), "{accepted:?}");
 }
 
-/// A draft model may have more tokens than the target: it never proposes those, however it chooses.
+/// A draft model may have more tokens than the target: it never proposes those, with any sampling.
 #[test]
 fn a_draft_model_proposes_what_the_target_has() {
     let [target, draft] = ["tests/golden/models/llama-gqa-tied", "models/tales/draft"].map(path);
@@ -144,7 +143,7 @@ fn a_draft_model_proposes_what_the_target_has() {
     }
 }
 
-/// Activations as arithmetic with integers has them.
+/// Returns activations as rounded by integer arithmetic.
 fn rounded(x: &[f32]) -> Vec<f32> {
     let blocks = x.chunks_exact(32);
     let round = |block: &[f32]| {
@@ -154,7 +153,7 @@ fn rounded(x: &[f32]) -> Vec<f32> {
     blocks.flat_map(round).collect()
 }
 
-/// Every stored type: its rows are those of `widen`, and products with them are as good as f32 gets.
+/// For every stored type, the rows equal `widen`, and products with them are as accurate as f32 allows.
 #[test]
 fn products_with_stored_weights() {
     let mut random = Random(3);
@@ -168,7 +167,7 @@ fn products_with_stored_weights() {
             _ => random_blocks(&mut random, dtype, rows * cols),
         };
         let mut matrix = Matrix::new(cols);
-        // In two portions, as files are read.
+        // Two portions, as files are read.
         let (first, rest) = bytes.split_at(bytes.len() / rows * 3);
         matrix.push(dtype, first).unwrap();
         matrix.push(dtype, rest).unwrap();
@@ -200,7 +199,7 @@ fn products_with_stored_weights() {
     }
 }
 
-/// All rows get their room before the first is read, of several types in turn too, and then they take no more.
+/// All rows are allocated before the first is read, with several types in turn too, and reading allocates no more.
 #[test]
 fn rows_of_several_types_get_their_room_first() {
     let mut random = Random(5);
@@ -230,7 +229,7 @@ fn rows_of_several_types_get_their_room_first() {
     assert_eq!(early.times(&x, Arithmetic::Int8).row(0), late.times(&x, Arithmetic::Int8).row(0));
 }
 
-/// What is asked is answered at once, with room for little.
+/// A team that answers each question at once, and has room for few bytes.
 #[derive(Default)]
 struct Pretended([Mutex<(Share, f64, Vec<u8>)>; 2]);
 
@@ -259,7 +258,7 @@ impl Team for Pretended {
     }
 }
 
-/// Bytes of the first matrix that others have: to push nothing is answered with them.
+/// Returns the bytes of the first matrix that each other member has: the answer to an empty push.
 fn held(team: &Pretended) -> [f64; 2] {
     [0, 1].map(|other| {
         team.ask(other, Question::new(What::Push, 0, 0).of(Dtype::F16).words(), &[]);

@@ -1,4 +1,4 @@
-// The crate as it is published: what is in it, that it builds, and what its program says where no checkout is.
+// The crate as it is published: its contents, its build, and the program's messages outside a checkout.
 import { deepEqual, equal, match, ok } from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { copyFileSync, mkdtempSync, rmSync, statSync } from "node:fs";
@@ -8,7 +8,7 @@ import { after, test } from "node:test";
 import { fileURLToPath } from "node:url";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
-/** The most bytes of the packed crate; crates.io takes 10 MB. */
+/** Maximum size of the packed crate in bytes; crates.io accepts 10 MB. */
 const MOST = 529_000;
 
 /** Runs a command and returns its output. */
@@ -39,19 +39,19 @@ test("the crate is small, and has no weights, no measurements and no tests", () 
 
 test("the packed crate builds, examples and documentation with it; its program says how to get a model", () => {
   rmSync(packed, { recursive: true, force: true });
-  // With times of now: the archive's never change, and cargo goes by them.
+  // With current modification times: the archive's never change, and cargo compares them.
   run("tar", ["-xmzf", basename(`${packed}.crate`)], packages);
   const unoptimised = ["--config", "profile.release.package.foretoken.opt-level=0"];
   const common = ["--release", "--features", "cli", "--locked", "--offline", "--target-dir", metadata.target_directory, ...unoptimised];
-  // Compiled, and not run: that was done in the checkout, which has the models.
+  // Compiled but not run: they run in the checkout, which has the models.
   run("cargo", ["test", "--doc", ...common, "--config", 'build.rustdocflags=["--test-runtool", "true"]'], packed);
-  // With examples cargo takes the dependencies as it built them for the tests, not anew for the program.
+  // With examples cargo reuses the dependencies built for the tests, instead of building them again for the program.
   run("cargo", ["build", "--bin", name, "--examples", ...common], packed);
   const program = `${name}${process.platform === "win32" ? ".exe" : ""}`;
   const built = join(metadata.target_directory, "release", program);
   const installed = join(scratch, program);
   copyFileSync(built, installed);
-  // The checkout's own stands there.
+  // Removes it from the checkout's target folder.
   rmSync(built);
   const { status, stderr } = spawnSync(installed, ["generate", "Once"], { cwd: scratch, encoding: "utf8" });
   equal(status, 1);

@@ -1,12 +1,13 @@
-// The code in README.md and docs/ does what it says, with the packed package and the program. A block's language says how it is run:
+// Checks that the code in README.md and docs/ does what it says, with the packed package and the program. A block's language selects
+// how it is run:
 //   js        in a page of Chromium
-//   html      the page of the js blocks behind it, http the headers it comes with; by itself where its script is inside
+//   html      the page of the js blocks after it, http its headers; by itself if it contains its script
 //   mjs       in Node
-//   sh        by bash, if its commands are foretoken's; those of npm, npx and cargo set up a project
+//   sh        by bash, if its commands are foretoken's; commands of npm, npx and cargo set up a project
 //   rust      by cargo test --doc
-//   ts, jsx   is compiled only; a block without a language is a picture
-// A block with a file's name behind its language (json person.json) is that file for what follows. What a comment says behind → is
-// printed, in that order. Models are those of a Hub that has the tales draft model under every name.
+//   ts, jsx   is only compiled; a block without a language is a picture
+// A block with a file name after its language (json person.json) becomes that file for the following blocks. Text after → in a comment
+// must be printed, in that order. Models come from a Hub that has the tales draft model under every name.
 import { deepEqual, equal, ok } from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
@@ -31,7 +32,7 @@ const DOCUMENTS = [
     .map((name) => `docs/${name}`),
 ];
 const TYPES = { ".html": "text/html", ".js": "text/javascript", ".wasm": "application/wasm" };
-/** Where an import map finds the package, and a document without a page of its own. */
+/** An import map that finds the package, and the page of blocks that have none. */
 const PAGE = '<!doctype html><script type="importmap">{ "imports": { "foretoken": "/node_modules/foretoken/dist/engine.js" } }</script><pre id="text"></pre>';
 const CDN = "https://cdn.jsdelivr.net/npm/foretoken@0.1/";
 
@@ -41,7 +42,7 @@ const folder = examples();
 const scratch = mkdtempSync(join(tmpdir(), "foretoken-docs-"));
 for (const name of ["models", "benches"]) symlinkSync(join(root, name), join(scratch, name), "junction");
 mkdirSync(join(scratch, "docs"));
-/** Pages by their paths: what is served, and with which headers. @type {Map<string, { text: string, headers?: Record<string, string> }>} */
+/** Served pages by path: text and headers. @type {Map<string, { text: string, headers?: Record<string, string> }>} */
 const pages = new Map();
 const { server, url } = await listen((request, response) => {
   if (answerAsHub(request, response)) return;
@@ -59,17 +60,17 @@ after(async () => {
   await browser.close();
 });
 
-// Whoever names no Hub gets this one.
+// Replaces the default Hub.
 const hub = join(folder, "node_modules", "foretoken", "dist", "hub.js");
 const named = readFileSync(hub, "utf8");
 ok(named.includes('"https://huggingface.co"'));
 writeFileSync(hub, named.replace('"https://huggingface.co"', JSON.stringify(url)));
-// With examples: with dependencies as they were built for the tests.
+// With examples, cargo reuses the dependencies built for the tests.
 run("cargo", ["build", "--release", "--features", "cli", "--bin", "foretoken", "--examples"], { cwd: root });
 const program = join(process.env.CARGO_TARGET_DIR ?? join(root, "target"), "release");
 const env = { ...process.env, XDG_RUNTIME_DIR: tmpdir(), HF_ENDPOINT: url, HF_HOME: scratch, PATH: `${program}${delimiter}${process.env.PATH}` };
 
-/** That a block printed what its comments say. */
+/** Checks that a block printed what its comments say. */
 function printed(code, text) {
   let at = 0;
   for (const [, wanted] of code.matchAll(/(?:\/\/|#) → (.*)/g)) {
@@ -79,7 +80,7 @@ function printed(code, text) {
   }
 }
 
-/** Runs a program in the examples' folder, or in another one; its output. */
+/** Runs a program in the examples' folder, or in `cwd`, and returns its output. */
 async function output(command, args, cwd) {
   const running = promisify(execFile)(command, args, { cwd, env, maxBuffer: 1 << 28 });
   running.child.stdin.end();
@@ -89,9 +90,9 @@ async function output(command, args, cwd) {
   return stdout;
 }
 
-/** Opens a page, runs a module in it if there is one, and waits for words in it if not; what was printed. */
+/** Opens a page and runs `module` in it; without a module, waits for words in the page. Returns the printed text. */
 async function visit(context, path, { text, headers }, module) {
-  // Another origin than the page's.
+  // The CDN gets another origin than the page.
   pages.set(path, { text: text.replace(CDN, `${url.replace("localhost", "127.0.0.1")}/node_modules/foretoken/`), headers });
   const page = await context.newPage();
   const lines = [];
@@ -110,7 +111,7 @@ async function visit(context, path, { text, headers }, module) {
   return lines.join("\n");
 }
 
-/** How blocks of a language are run, in a document of which `own` keeps what later blocks need. */
+/** How blocks of each language are run. `own` keeps what later blocks of the document need. */
 const RUN = {
   http: ({ code }, own) =>
     (own.headers = Object.fromEntries(
@@ -158,7 +159,7 @@ test("the documents' code compiles", () => {
     for (const { language, code, index } of blocks(document)) {
       if (!["js", "ts"].includes(language)) continue;
       const file = `docs-${i}-${index}.${language}`;
-      // What a page imports by its address.
+      // The compiler cannot resolve the page's address.
       writeFileSync(join(folder, file), code.replace('"/node_modules/foretoken/dist/engine.js"', '"foretoken"'));
       files.push(file);
     }

@@ -1,4 +1,4 @@
-//! What drafters without a model propose, what a draft model reads, how a lookahead changes, and which draft tokens a round keeps.
+//! Proposals of drafters without a model, reading of draft models, changes of lookahead, and the draft tokens that a round keeps.
 
 mod lookup {
     use foretoken::LookupRule;
@@ -20,7 +20,7 @@ mod lookup {
         tokens(PromptLookup::new(num_tokens, max_ngram, rule, &[0]).draft(text, 100))
     }
 
-    /// The rules as they are told, without an index.
+    /// Implements the documented rules directly, without an index.
     fn told(rule: LookupRule, text: &[u32], num_tokens: usize, max_ngram: usize) -> Vec<u32> {
         for n in (1..=max_ngram.min(text.len().saturating_sub(1))).rev() {
             let last = &text[text.len() - n..];
@@ -112,7 +112,7 @@ mod prediction {
     use foretoken::internals::speculate::{Drafter, Prediction};
     use foretoken::internals::target::Draft;
 
-    /// Rounds until `output` is written, with `most` draft tokens each.
+    /// Counts the rounds until `output` is written, with `most` draft tokens each.
     fn rounds(expected: &[u32], output: &[u32], most: usize) -> usize {
         let prompt = [900, 901, 902];
         let mut prediction = Prediction::new(expected.to_vec(), prompt.len());
@@ -130,7 +130,7 @@ mod prediction {
         unreachable!("a round emits a token")
     }
 
-    /// Twelve lines of ten tokens: an indentation, words of which some come often, a line end.
+    /// Returns twelve lines of ten tokens: an indentation, words (some of them frequent), a line end.
     fn text() -> Vec<u32> {
         let line = |i: u32| [1, 2, 100 + i, 3, 200 + i, 4, 300 + i % 3, 5, 400 + i % 2, 6];
         (0..12).flat_map(line).collect()
@@ -200,7 +200,7 @@ mod prediction {
 
     #[test]
     fn chance_matches_do_not_lose_the_place() {
-        // A word of the inserted text comes again at the very end of the expected one.
+        // A word of the inserted text appears again at the very end of the expected one.
         let expected = [&text()[..], &[60, 61]].concat();
         let output = [&text()[..30], &[60, 80], &text()[30..], &[60, 61]].concat();
         assert!(rounds(&expected, &output, 31) <= optimal(124, 31) + 4);
@@ -352,7 +352,7 @@ mod tuner {
         assert_eq!((always.lookahead(1), always.patience(1)), (Some(15), 15));
         let never = tuner(|_| 1.0, 0.1, 0);
         assert_eq!(never.patience(1), 0);
-        // Places behind the first are never reached.
+        // Places after the first are never reached.
         let once = tuner(|_| 1.0, 0.1, 1);
         assert_eq!(once.patience(1), 1);
         let slow_drafter = tuner(|_| 1.0, 0.9, 15);
@@ -384,7 +384,7 @@ mod tuner {
 mod drafting {
     use foretoken::internals::target::{Drafting, Plan, Translate};
 
-    /// A draft model whose tokens are the target's, each twice; a text that ends in 9 ends inside a character.
+    /// Translates to a draft model that has each target token twice. A text that ends in 9 ends inside a character.
     struct Twice;
 
     impl Translate for Twice {
@@ -406,7 +406,7 @@ mod drafting {
     fn a_draft_reads_what_was_missed() {
         let mut drafting = Drafting::new(8, 64);
         let cached = text(30);
-        // Two chunks, then what a round reads.
+        // Two chunks, then the tokens that a round reads.
         assert_eq!(drafting.plan(&cached, 1, [4, 10]).unwrap(), None);
         assert_eq!(drafting.missed(&cached, 1).unwrap(), (0, cached[..8].to_vec()));
         drafting.has_read(8);
@@ -415,10 +415,10 @@ mod drafting {
         assert_eq!(drafting.missed(&cached, 1).unwrap(), (15, vec![]));
         let tokens = [&cached[15..], &[1]].concat();
         assert_eq!(drafting.plan(&cached, 1, [4, 10]).unwrap(), Some(Plan { tokens, position: 30, steps: 4 }));
-        // It wrote four tokens and read three of them.
+        // The draft model wrote four tokens and read three of them.
         assert_eq!(drafting.wrote(30, vec![2, 3, 4, 5], 10).unwrap(), [2, 3, 4, 5]);
         assert_eq!(drafting.read(), 34);
-        // Two were accepted.
+        // Two tokens were accepted.
         drafting.truncate(33);
         let cached = [&cached[..], &[1, 2, 3]].concat();
         let plan = drafting.plan(&cached, 7, [4, 10]).unwrap().unwrap();
@@ -437,7 +437,7 @@ mod drafting {
         assert_eq!(steps(64, [0, 9]), None);
         assert_eq!(steps(12, [4, 9]), Some(2));
         assert_eq!(steps(10, [4, 9]), None);
-        // A text beyond the draft model's context is not read.
+        // A text longer than the draft model's context is not read.
         assert_eq!(Drafting::new(8, 64).missed(&text(64), 1).unwrap(), (0, vec![]));
     }
 
@@ -447,14 +447,14 @@ mod drafting {
         drafting.translate_by(Box::new(Twice));
         let plan = drafting.plan(&[1, 2], 3, [6, 2]).unwrap().unwrap();
         assert_eq!(plan, Plan { tokens: vec![1, 1, 2, 2, 3, 3], position: 5, steps: 6 });
-        // More than the target has room for is cut, and its own last token was not read.
+        // Tokens without room in the target are cut. The draft model has not read its last token.
         assert_eq!(drafting.wrote(5, vec![4, 4, 5, 5, 6, 6], 2).unwrap(), [4, 5]);
         let plan = drafting.plan(&[1, 2, 3, 4, 5], 6, [1, 2]).unwrap().unwrap();
         assert_eq!((plan.tokens, plan.position), (vec![6], 11));
-        // Inside a character it writes nothing, and keeps what it has read.
+        // Inside a character the draft model writes nothing, and keeps what it has read.
         assert_eq!(drafting.plan(&[1, 2, 3, 4], 9, [1, 2]).unwrap(), None);
         assert_eq!(drafting.missed(&[1, 2, 3, 4], 9).unwrap(), (0, vec![]));
-        // Another text shares only its beginning.
+        // Another text shares only the beginning.
         let plan = drafting.plan(&[1, 2, 3], 8, [1, 2]).unwrap().unwrap();
         assert_eq!((plan.tokens, plan.position), (vec![8, 8], 7));
         // Without room for a token of the target nothing is written.

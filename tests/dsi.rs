@@ -1,5 +1,5 @@
-//! The state machine of distributed speculative inference, under schedules that a seed makes up: latencies,
-//! acceptances, servers that come, go and answer late.
+//! The state machine of distributed speculative inference, under schedules generated from a seed: latencies, acceptances, servers that
+//! come, go and answer late.
 
 use foretoken::internals::speculate::dsi::{
     Action, Dsi, DsiOptions, Event, Feed, TaskId, Verifier, lookahead_for, sp_degree_for,
@@ -25,10 +25,10 @@ fn mix(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Models over a language in which every token depends on all before it. Token 0 ends a text.
+/// Models of a language in which every token depends on all tokens before it. Token 0 ends a text.
 struct Models {
     seed: u64,
-    /// By model, how often of 100 it says what the target says.
+    /// By model: percentage of tokens on which it agrees with the target.
     agreement: Vec<usize>,
 }
 
@@ -41,7 +41,7 @@ impl Models {
         if agrees { target } else { (target + 1 + (luck % 39) as u32) % 40 }
     }
 
-    /// What the target alone writes.
+    /// Returns the text of the target alone.
     fn text(&self, prompt: &[u32], room: usize) -> Vec<u32> {
         let mut text = prompt.to_vec();
         for _ in 0..room {
@@ -66,7 +66,7 @@ enum Coming {
     Here { server: usize },
 }
 
-/// A world in which the machine runs.
+/// The environment of the state machine.
 struct World {
     random: Random,
     models: Models,
@@ -140,7 +140,7 @@ impl World {
         }
     }
 
-    /// False when nothing is left to happen.
+    /// Runs the next event; `false` if none is left.
     fn step(&mut self) -> bool {
         let times = self.coming.iter().map(|(at, _)| *at).enumerate();
         let Some((next, _)) = times.min_by_key(|&(_, at)| at) else {
@@ -154,7 +154,7 @@ impl World {
                 if self.drafting != Some(task) {
                     return true;
                 }
-                // One token, several, or nothing to propose.
+                // One token, several, or none proposed.
                 let count = if self.random.below(12) == 0 { 0 } else { (1 + self.random.below(3)).min(left) };
                 let before = self.drafter.len();
                 for _ in 0..count {
@@ -180,7 +180,7 @@ impl World {
                 } else if was_cancelled && self.random.below(2) == 0 {
                     self.hear(Event::Free { server });
                 } else {
-                    // Now and then an answer is cut short.
+                    // Now and then an answer is truncated.
                     let cut = if self.random.below(40) == 0 { self.random.below(ids.len() + 1) } else { ids.len() };
                     self.hear(Event::Verified { server, task, ids: &ids[..cut] });
                 }
@@ -189,7 +189,7 @@ impl World {
         true
     }
 
-    /// A server dies, with all that it holds, and comes back without memory.
+    /// Loses a server with its state. It returns with an empty cache.
     fn lose(&mut self, server: usize) {
         self.running.retain(|_, other| *other != server);
         self.cancelled.retain(|_, other| *other != server);
@@ -201,7 +201,7 @@ impl World {
     }
 }
 
-/// One schedule, checked all the way.
+/// Runs one schedule and checks it at every step.
 fn schedule(seed: u64) {
     let mut random = Random(seed);
     let models = 1 + [1, 1, 1, 2][random.below(4)];
@@ -257,7 +257,7 @@ fn schedule(seed: u64) {
     let counts = world.machine.counts();
     assert_eq!(counts.emitted, expected.len());
     assert!(counts.drafted <= expected.len() + (counts.rejected + 1) * most, "seed {seed}: {counts:?}, {most}");
-    // Whoever comes late hears nothing.
+    // Late events have no effect.
     while world.step() {}
     assert_eq!(world.emitted, expected, "seed {seed}");
     assert!(world.running.is_empty() && world.drafting.is_none(), "seed {seed}: nothing begins after the end");

@@ -1,4 +1,4 @@
-//! The handle for programs: from any thread, blocking or awaited, cancelled, and in conversations.
+//! The public handle: used from any thread, blocking or awaited, cancelled, and in conversations.
 
 mod common;
 use common::{path, run};
@@ -48,13 +48,13 @@ fn tokens_come_blocking_and_awaited_on_any_thread() {
     assert_eq!(engine.generate(ids, few(24)).wait().unwrap().text, whole.text);
 }
 
-/// Special tokens are not in the text, but may stop it.
+/// Special tokens are not in the text, but may be stop texts.
 #[test]
 fn a_special_token_may_be_a_stop_text() {
     let engine = engine();
     let start = engine.tokenize("<|im_start|>", GenerateOptions::new()).wait().unwrap();
     assert_eq!(start.len(), 1);
-    // It comes wherever it may: after one token, and with drafts.
+    // It stops wherever it occurs: after one token, and with drafts.
     let biased = |most| few(most).logit_bias([(start[0], 100.0)]).min_new_tokens(3);
     let whole = engine.generate("Once upon a time", biased(6)).wait().unwrap();
     assert_eq!((whole.token_ids.as_slice(), whole.text.as_str()), (&[start[0]; 6][..], ""));
@@ -97,7 +97,7 @@ fn a_conversation_keeps_what_was_said() {
     let mut branch = chat.clone();
     assert_eq!(branch.regenerate().unwrap().wait().unwrap().text, answer.text);
     assert_eq!(said(&branch), first);
-    // What was written of an answer stays; a message without one is taken back.
+    // The written part of an answer stays; a message without an answer is removed.
     let begun = branch.send("And then?").next().unwrap().unwrap().text;
     assert_eq!(said(&branch)[4], ("assistant".into(), begun));
     chat.truncate(1);
@@ -126,7 +126,7 @@ fn an_empty_list_is_no_prompt() {
         let words = refused(list);
         assert!(words.starts_with("prompt: an empty list is not allowed; allowed: "), "{words}");
     }
-    // A text may begin with nothing.
+    // A prompt may be empty.
     assert_eq!(engine.generate("", few(2)).wait().unwrap().token_ids.len(), 2);
     let more = few(2).continue_final_message(true);
     let words = engine.generate("Once", more).wait().unwrap_err().to_string();
@@ -195,7 +195,7 @@ fn an_error_is_read_as_it_was_written() {
     }
     let codes: BTreeSet<_> = all.iter().map(Error::code).collect();
     assert_eq!(codes.len(), all.len());
-    // A rule comes back as its words.
+    // A rule is restored as its message.
     let rule = WeightsRule::MissingTensor { tensor: "lm_head".into() };
     let bad = Error::BadWeights { file: "model.safetensors".into(), rule };
     assert_eq!(read_error(bad.to_json()).to_json(), bad.to_json());

@@ -1,21 +1,21 @@
-// The folder examples/ as its readers have it: each example with the packages that it names, and foretoken as npm packs it.
+// The folder examples/ as its readers use it: each example with the packages that it names, and foretoken as npm packs it.
 import { cpSync, existsSync, mkdirSync, readFileSync, readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { output, root, unpack } from "./consumer.mjs";
 
-/** What the examples need, in the versions of a lock: one installation for all. */
+/** The packages of all examples, in the versions of a lock: one installation for all. */
 const LISTED = join(root, "tests", "examples");
 const folder = join(root, "target", "examples");
 const read = (...path) => readFileSync(join(...path), "utf8");
 
-/** Each example's name and its package.json, if it has one. */
+/** Returns each example's name and package.json or `{}`. */
 export const manifests = () =>
   readdirSync(join(root, "examples")).map((name) => {
     const file = join(root, "examples", name, "package.json");
     return [name, existsSync(file) ? JSON.parse(readFileSync(file, "utf8")) : {}];
   });
 
-/** Lays the examples out anew, in a folder that keeps what npm installed for as long as the lock is the same. */
+/** Copies the examples again into a folder that keeps the installed npm packages while the lock is unchanged. */
 export function examples() {
   mkdirSync(folder, { recursive: true });
   const lock = join(folder, "package-lock.json");

@@ -1,4 +1,4 @@
-//! A draft model with another tokenizer changes nothing but the number of target forwards either.
+//! A draft model with another tokenizer, too, changes only the number of target forwards.
 
 mod common;
 use common::foreign::Foreign;
@@ -16,7 +16,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::rc::Rc;
 
-/// All merges of the tales tokenizer, and so few that it cuts rarer words elsewhere.
+/// Merges of the tales tokenizer: all, and few enough that rarer words are split differently.
 const ALL: usize = 3_837;
 const FEWER: usize = 1_500;
 
@@ -61,7 +61,7 @@ fn translator(draft: &Path) -> Translator {
     Translator::new(tokenizer(&path("models/tales/target")), tokenizer(draft))
 }
 
-/// Verifies drafts inside characters of 2, 3 and 4 bytes after a prompt that the draft model has read.
+/// Verifies drafts that end inside characters of 2, 3 and 4 bytes, after a prompt that the draft model has read.
 fn check_inside_characters(engine: &mut impl Target) {
     let prompt = &cases(&["rename"])[0].prompt_ids;
     let (&pending, head) = prompt.split_last().unwrap();
@@ -76,7 +76,7 @@ fn check_inside_characters(engine: &mut impl Target) {
             let verified = run(engine.verify(byte, &Draft::Model(4))).unwrap();
             assert_eq!((verified.draft.len(), verified.ids.len()), (0, 1), "{character}");
             engine.truncate(head.len());
-            // The draft model still has all that it has read.
+            // The draft model's cache is still complete.
             assert_eq!(run(engine.catch_up(pending)).unwrap(), 0, "{character}");
         }
     }
@@ -103,8 +103,7 @@ fn a_draft_model_on_the_cpu_reads_nothing_again_after_part_of_a_character() {
     check_inside_characters(&mut engine);
 }
 
-/// Where only the ids are others, translation costs no acceptance: the rounds are those of the shared tokenizer.
-/// The texts that used to end the CPU's engine, and one that was slow: they are often inside a character.
+/// These texts once crashed the CPU's engine, and one was slow: they are often inside a character.
 #[test]
 fn characters_of_several_tokens_are_those_of_the_plain_text_on_every_device() {
     let foreign = Foreign::new("characters", ALL);
@@ -126,6 +125,7 @@ fn characters_of_several_tokens_are_those_of_the_plain_text_on_every_device() {
     }
 }
 
+/// If only the ids differ, translation costs no acceptance: the rounds equal those of the shared tokenizer.
 #[test]
 fn other_ids_alone_give_the_same_rounds() {
     let foreign = Foreign::new("ids", ALL);
@@ -160,7 +160,7 @@ fn every_lookahead_and_schedule_gives_the_plain_tokens() {
     assert!(accepted * 2 > rounds, "{accepted} accepted in {rounds} rounds");
 }
 
-/// With the noise of a seed, biases and penalties, which belong to the target's ids, the text is the plain one too.
+/// Noise, biases and penalties belong to the target's ids, so the text equals the plain one here too.
 #[test]
 fn samples_are_the_plain_ones() {
     let foreign = Foreign::new("samples", FEWER);
@@ -177,11 +177,11 @@ fn samples_are_the_plain_ones() {
     let plain = sampled.clone().speculation(Speculation::Off);
     let expected = generate(&mut session, &case.prompt_ids, &plain).token_ids;
     assert_eq!(generate(&mut session, &case.prompt_ids, &sampled).token_ids, expected);
-    // Of rejection sampling, the text is another one; what the rounds count holds.
+    // Rejection sampling gives another text; the counts of its rounds are still consistent.
     let rejected = sampled.acceptance(Acceptance::Rejection);
     assert!(generate(&mut session, &case.prompt_ids, &rejected).stats.num_accepted_draft_tokens > 0);
 
-    // A draft that ends where the draft model is in doubt is shorter, and right more often.
+    // A draft that ends when the draft model is uncertain is shorter, and accepted more often.
     let free = generate(&mut session, &case.prompt_ids, &drafting(8, Schedule::Constant, 30)).stats;
     let sure = drafting(8, Schedule::Constant, 30).assistant_confidence_threshold(0.4);
     let sure = generate(&mut session, &case.prompt_ids, &sure).stats;
@@ -228,7 +228,6 @@ fn a_text_goes_on_after_the_device_is_lost() {
     assert!(!Rc::ptr_eq(session.engine().gpu().unwrap(), &gpu));
 }
 
-/// A round is two submissions and two small readbacks, and creates nothing.
 #[test]
 fn a_round_is_two_submissions_and_two_small_readbacks_and_creates_nothing() {
     let gpu = gpu();
@@ -238,13 +237,13 @@ fn a_round_is_two_submissions_and_two_small_readbacks_and_creates_nothing() {
     let case = &cases(&["rename"])[0];
     let (&pending, head) = case.prompt_ids.split_last().unwrap();
     run(engine.prefill(head)).unwrap();
-    // The draft model reads the prompt in submissions of its own, once.
+    // The draft model reads the prompt in its own submissions, once.
     assert!(run(engine.catch_up(pending)).unwrap() > 0);
     run(engine.verify(pending, &Draft::Model(1))).unwrap();
     for (draft, times) in
         [(Draft::Model(1), 2), (Draft::Model(9), 2), (Draft::Model(31), 2), (Draft::Tokens(vec![]), 1)]
     {
-        // The first round of its size compiles.
+        // The first round of each size compiles.
         engine.truncate(head.len());
         run(engine.verify(pending, &draft)).unwrap();
         engine.truncate(head.len());

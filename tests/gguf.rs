@@ -1,4 +1,4 @@
-//! GGUF files: every rule with a file that breaks it, values of every type, split files, tokenizers, and two hundred thousand mutants.
+//! GGUF files: a file that breaks each rule, values of every type, split files, tokenizers, and two hundred thousand mutants.
 
 #[path = "common/gguf.rs"]
 mod file;
@@ -37,7 +37,7 @@ fn open(bytes: &[u8]) -> Result<(Weights<Memory>, Metadata)> {
     block_on(Weights::open_gguf(memory(&[(FILE, bytes)]), FILE))
 }
 
-/// The rule that was broken; its message has to be fit for one line of a terminal.
+/// Returns the broken rule. Its message must fit one line of a terminal.
 #[track_caller]
 fn rule<T>(result: Result<T>) -> Rule {
     let Err(error) = result else { panic!("nothing was found") };
@@ -53,7 +53,7 @@ fn t() -> String {
     "t".to_owned()
 }
 
-// One test for each rule, named after it.
+// One test per rule, named after it.
 
 #[test]
 fn not_gguf() {
@@ -86,7 +86,7 @@ fn header_cut() {
         let found = rule(open(&file[..end]));
         assert!(matches!(found, Rule::HeaderCut { .. } | Rule::OffsetBeyondFile { .. }), "{end}: {found}");
     }
-    // A length that no file has takes no memory.
+    // A length that no file has allocates no memory.
     let huge = [u64::MAX, 1 << 60, 1 << 32]
         .map(|count| array(U64, &[]).split_at(4).0.iter().copied().chain(count.to_le_bytes()).collect::<Vec<_>>());
     for value in huge {
@@ -253,7 +253,7 @@ fn split_tensors() {
     assert_eq!(file.rule(), Rule::SplitTensors { expected: 2, found: 1 });
 }
 
-// What is right.
+// Valid files.
 
 #[test]
 fn values_of_every_type() {
@@ -321,7 +321,6 @@ fn tensors_have_their_shape_type_and_bytes() {
     assert_eq!(weights.get("s").unwrap().shape, [0; 0]);
 }
 
-/// Counts what is read.
 struct Watched {
     files: Memory,
     read: Cell<u64>,
@@ -386,7 +385,7 @@ fn a_key_that_is_wrong_is_named_as_in_the_file() {
     refused(yarn.key("tokenizer.ggml.tokens", ARRAY, texts(&["a"])), "llama.rope.scaling.type");
 }
 
-/// What a file says of a model: whole numbers, which become the keys of its architecture, and tensors without data.
+/// Returns the spec of a file with these integers, as keys of its architecture, and tensors without data.
 fn spec(architecture: &str, numbers: &[(&str, u32)], tensors: &[&str], more: impl Fn(File) -> File) -> ModelSpec {
     described(architecture, numbers, tensors, more).spec().clone()
 }
@@ -485,7 +484,7 @@ fn metadata_say_what_a_model_is() {
     let gemma3 = spec("gemma3", &numbers, &[], scaling);
     let full: Vec<_> = (0..12).filter(|layer| gemma3.layers[*layer].window.is_none()).collect();
     assert_eq!((full, gemma3.layers[0].window, gemma3.attention_scale), (vec![5, 11], Some(64), 0.25));
-    // The one that scales its scores by hidden size / heads is known by its layers.
+    // The Gemma 3 that scales scores by hidden size / heads is recognised by its number of layers.
     let larger = [&numbers[..], &[("block_count", 62)]].concat();
     assert_eq!(spec("gemma3", &larger, &[], same).attention_scale, (32.0_f32 / 4.0).powf(-0.5));
     assert_eq!(
@@ -531,7 +530,7 @@ fn metadata_say_what_a_model_is() {
 
 // Tokenizers.
 
-/// `<s>`, `</s>`, bytes, then tokens with falling scores.
+/// Returns a vocabulary: `<s>`, `</s>`, bytes, then tokens with falling scores.
 fn sentence_piece() -> Vocabulary<'static> {
     let tokens =
         ["<unk>", "<s>", "</s>", "<0x0A>", "<0xC3>", "<0xA9>", "▁", "a", "b", "ab", "▁a", "▁ab", "  ", "<tool>"];
@@ -555,7 +554,7 @@ fn a_sentence_piece_vocabulary_merges_by_its_scores() {
     assert_eq!(tokenizer.encode("ab ab", true).unwrap(), [1, 11, 11]);
     assert_eq!(tokenizer.encode("a<tool>b</s>", false).unwrap(), [10, 13, 6, 8, 2]);
     assert_eq!(tokenizer.encode("é\n", false).unwrap(), [6, 4, 5, 3]);
-    // A run of spaces is stored as such.
+    // A run of spaces is a token of its own.
     assert_eq!(tokenizer.encode("   a", false).unwrap(), [12, 6, 10]);
     assert_eq!(tokenizer.decode(&[1, 11, 4, 5, 3, 10], true).unwrap(), "abé\n a");
     assert!(tokenizer.is_special(1) && !tokenizer.is_special(13));
@@ -563,7 +562,7 @@ fn a_sentence_piece_vocabulary_merges_by_its_scores() {
         .tokenizer(FILE)
         .unwrap();
     assert_eq!(plain.encode("ab ab", true).unwrap(), [9, 11, 2]);
-    // Without scores the order of the ids counts, which here is the same.
+    // Without scores the order of the ids counts, which is the same here.
     let ordered = Vocabulary { scores: vec![], ..sentence_piece() }.tokenizer(FILE).unwrap();
     assert_eq!(ordered.encode("ab ab", true).unwrap(), [1, 11, 11]);
     let mut other = sentence_piece();
@@ -573,7 +572,7 @@ fn a_sentence_piece_vocabulary_merges_by_its_scores() {
     assert_eq!(other.tokenizer(FILE).unwrap().encode("ab", false).unwrap(), [10, 8]);
 }
 
-/// A byte-level vocabulary of all the bytes that the texts need, and merges.
+/// Returns a byte-level vocabulary of all the bytes that the texts need, and merges.
 fn byte_level(pre: &'static str) -> Vocabulary<'static> {
     let tokens =
         ["<eos>", "a", "b", "1", "2", "Ġ", "'", "S", "Ċ", "12", "ĠĠ", "'S", "Ġa", "ab", "A", "Ì", "Ĭ", "Ã", "ħ"];
@@ -631,7 +630,7 @@ fn what_is_no_tokenizer_is_refused_by_name() {
     }
     assert!(reason(Vocabulary { merges: None, ..byte_level("gpt-2") }).contains("merges is missing"));
     assert!(reason(Vocabulary { merges: Some(vec!["ab"]), ..byte_level("gpt-2") }).contains("without a space"));
-    // This would end the process if it came to the library.
+    // The tokenizer library would end the process for these merges.
     assert!(reason(Vocabulary { merges: Some(vec!["ab ab"]), ..byte_level("gpt-2") }).contains("make no token"));
     assert!(reason(Vocabulary { types: vec![1.0], ..byte_level("gpt-2") }).contains("1 entries for 19 tokens"));
     assert!(reason(Vocabulary { special: vec![99], ..byte_level("gpt-2") }).contains("there is no token 99"));
@@ -642,7 +641,7 @@ fn what_is_no_tokenizer_is_refused_by_name() {
     );
 }
 
-// Two hundred thousand files that nobody thought of.
+// Two hundred thousand random mutants.
 
 /// SplitMix64: the same mutants everywhere.
 struct Random(u64);
@@ -675,7 +674,7 @@ fn mutate(bytes: &mut Vec<u8>, header: usize, random: &mut Random) {
     }
 }
 
-/// Opens and reads everything; true if all of it was accepted.
+/// Opens and reads the whole file; true if all of it was accepted.
 fn survives(bytes: &[u8]) -> bool {
     let source = Watched { files: memory(&[(FILE, bytes)]), read: Cell::new(0) };
     let (weights, metadata) = match block_on(Weights::open_gguf(source, FILE)) {

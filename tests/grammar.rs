@@ -1,4 +1,4 @@
-//! Texts of a given form, by real models: the same with every drafter, on every device, and no token that the form forbids.
+//! Constrained texts of real models: the same with every drafter and on every device, without a forbidden token.
 
 mod common;
 
@@ -94,7 +94,7 @@ fn the_text_is_that_of_plain_decoding(device: Device) {
                 assert_eq!(by.plain + by.prediction + by.lookup + by.draft_model + by.grammar, rounds);
             }
         }
-        // What it knows of the form is forgotten with the text.
+        // The constraint ends with the text.
         let free = GenerateOptions::new().max_new_tokens(8);
         assert!(!write(&mut session, &free).0.text.starts_with('{'));
     }
@@ -110,7 +110,7 @@ fn on_the_cpu_the_text_is_that_of_plain_decoding() {
     the_text_is_that_of_plain_decoding(Device::cpu());
 }
 
-/// Tokens that the form forces are drafted; at the end of the context there are more of them than there is room for.
+/// Tokens that the grammar forces are drafted. At the end of the context there is no room for all of them.
 #[test]
 fn a_form_whose_forced_tokens_have_no_room_ends_with_the_context() {
     let form = " old woman went into the wood to gather wood for the winter and then she came home";
@@ -130,7 +130,7 @@ fn a_form_whose_forced_tokens_have_no_room_ends_with_the_context() {
     }
 }
 
-/// With rejection sampling the text depends on who drafts; what it is not allowed to write it never writes.
+/// The text depends on the drafter, but a forbidden token is never generated.
 #[test]
 fn rejection_sampling_keeps_to_the_form() {
     for device in [(&gpu()).into(), Device::cpu()] {
@@ -156,7 +156,7 @@ fn a_text_ends_where_its_form_is_complete_or_its_room() {
     let (found, _) = write(&mut session, &of(ResponseFormat::regex("(the fox|the wolf)"), 50));
     assert!(["the fox", "the wolf"].contains(&found.text.as_str()), "{}", found.text);
     assert_eq!(found.finish_reason, FinishReason::Stop);
-    // It may end after each word: then the model says so, by an end token.
+    // The text may end after each word: the model decides by an end token.
     let (found, _) = write(&mut session, &of(ResponseFormat::regex("the fox( [a-z]+)*[.]?"), 200));
     let ends = &session.engine().spec().unwrap().eos_token_id;
     assert!(found.text.starts_with("the fox"), "{}", found.text);
@@ -251,7 +251,7 @@ fn a_form_that_is_complete_early_is_told() {
     }
 }
 
-/// Each bit of a mask is what consuming that token says, wherever the text went before.
+/// Each bit of a mask equals the result of consuming that token, independent of the text tried before.
 #[test]
 fn masks_are_what_may_be_consumed() {
     let file = std::fs::read(path("models/tales/target/tokenizer.json")).unwrap();
@@ -266,7 +266,7 @@ fn masks_are_what_may_be_consumed() {
     let masks = followed.masks(&[0], &text).unwrap();
     let words = vocab.div_ceil(32);
     for at in (0..=text.len()).rev().chain([3, 1, 2]) {
-        // Asking what is forced, and about other drafts, changes nothing.
+        // Calls of `forced`, and masks of other drafts, change nothing.
         followed.forced(&whole[..1 + at]).unwrap();
         followed.allowed(&whole[..1 + at], &[40, 41]).unwrap();
         let again = followed.masks(&whole[..1 + at], &[]).unwrap();

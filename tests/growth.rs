@@ -1,4 +1,4 @@
-//! A KV cache that grows while a text is written changes neither the text nor a bit of it.
+//! A KV cache that grows while a text is generated does not change a bit of the text.
 
 mod common;
 use common::{engine, gpu, path, run};
@@ -11,7 +11,7 @@ use foretoken::internals::weights::Folder;
 use foretoken::{Acceptance, Error, GenerateOptions, KvDtype, LoadOptions, Origin, Prompt, Result, Schedule};
 use std::ops::ControlFlow;
 
-/// Positions for which there is room at first.
+/// Initial number of positions.
 const FIRST: usize = 1024;
 
 fn small(kv_dtype: KvDtype, draft: bool) -> Engine {
@@ -29,7 +29,7 @@ fn logits_and_cache_are_those_of_a_cache_that_was_whole_before() {
     let text = tokens(2 * FIRST + 30);
     for kv_dtype in [KvDtype::F32, KvDtype::F16] {
         let mut engine = small(kv_dtype, false);
-        // The second time the cache is whole from the beginning.
+        // The second time the cache has its full size from the beginning.
         let [grown, whole] = [(); 2].map(|()| {
             engine.truncate(0);
             run(engine.prefill(&text[..FIRST - 1])).unwrap();
@@ -74,7 +74,7 @@ impl Sink for Collect {
     }
 }
 
-/// Rounds on their way while the cache grows, plain and with a draft model, one behind the other.
+/// Rounds are submitted ahead while the cache grows, plain and with a draft model.
 #[test]
 fn a_text_is_the_one_that_a_whole_cache_gives() {
     let prompt = tokens(FIRST - 40);
@@ -97,7 +97,7 @@ fn a_text_is_the_one_that_a_whole_cache_gives() {
     assert!(texts.iter().all(|text| *text == texts[0]), "{texts:?}");
 }
 
-/// Behind a long prompt there is room at once: what each growth would create is created a single time, in target and draft model.
+/// Each buffer is created a single time, in target and draft model.
 #[test]
 fn a_long_prompt_grows_the_cache_once() {
     let text = tokens(2 * FIRST + 30);
@@ -121,8 +121,8 @@ fn a_long_prompt_grows_the_cache_once() {
     assert_eq!(drafts, once);
 }
 
-/// Commands that were encoded ahead use the buffers that are there then. A growth for which there is memory for some layers only
-/// replaces those; a text after it is the same.
+/// Commands that were encoded ahead use the new buffers. If memory suffices for some layers only, a growth replaces only those, and a
+/// following text is the same.
 #[test]
 fn a_growth_that_is_refused_in_the_middle_leaves_the_engine_usable() {
     let mut engine = small(KvDtype::F32, false);
@@ -133,7 +133,7 @@ fn a_growth_that_is_refused_in_the_middle_leaves_the_engine_usable() {
         engine.submit(9, &plain).await.unwrap();
         engine.prepare(false);
         let expected = engine.finish().await.unwrap();
-        // Room for one larger layer beside the smaller one.
+        // Room for one larger layer in addition to the smaller one.
         gpu.memory.set(Some(gpu.counters().allocated + 2 * engine.target().kv()[0].size()));
         let refused = engine.write_kv(&text, &mut async |_| Ok(Vec::new())).await;
         assert!(matches!(refused, Err(Error::OutOfGpuMemory { .. })), "{refused:?}");
@@ -143,7 +143,7 @@ fn a_growth_that_is_refused_in_the_middle_leaves_the_engine_usable() {
     });
 }
 
-/// All of the sampler that is large is planned, and there before the first text.
+/// All large buffers of the sampler are planned, and allocated before the first text.
 #[test]
 fn a_text_that_is_drawn_at_random_needs_no_memory_that_is_not_planned() {
     let gpu = gpu();

@@ -1,5 +1,5 @@
-// A Hub for the documents' code: whatever repository is asked for, it has the tales draft model, under a name with GGUF as files of
-// that kind, under one of Qwen's with Qwen's chat template.
+// A Hub for the documents' code. Every repository contains the tales draft model: as GGUF files if its name contains GGUF, with Qwen's
+// chat template if it is one of Qwen's.
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { converted } from "./browser/gguf.mjs";
@@ -18,7 +18,7 @@ const filesOf = (repository) => (repository.includes("GGUF") ? GGUF : repository
 
 const digest = (algorithm, ...parts) => parts.reduce((hash, part) => hash.update(part), createHash(algorithm)).digest("hex");
 
-/** What the Hub lists, `blobId` as git names files. */
+/** Returns the Hub's listing, with `blobId` as git names files. */
 const listing = (files) => ({
   sha: "0".repeat(40),
   siblings: Object.entries(files).map(([rfilename, bytes]) => ({
@@ -29,7 +29,7 @@ const listing = (files) => ({
   })),
 });
 
-/** Answers what is asked of a Hub; whether it was. */
+/** Answers a request to a Hub; `false` if the request is none. */
 export function answerAsHub(request, response) {
   const { pathname } = new URL(request.url, "http://localhost");
   const [, listed, repository = listed, file] =

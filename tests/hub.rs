@@ -1,4 +1,4 @@
-//! Models of the Hub: what is kept of them, and what the Hub, its servers and the disk can do wrong.
+//! Models of the Hub: the local cache, and faults of the Hub, its servers and the disk.
 
 #[path = "common/hub.rs"]
 mod fake;
@@ -13,7 +13,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{env, fs};
 
-/// A cache of its own; gone with the value.
+/// A separate cache, removed on drop.
 struct Cache(PathBuf);
 
 impl Cache {
@@ -27,7 +27,7 @@ impl Cache {
         self.0.join("models--owner--tales")
     }
 
-    /// Downloads a model; the answer is its path below the snapshot.
+    /// Downloads a model and returns its path below the snapshot.
     fn get(&self, fake: &Fake, id: &str) -> Result<String> {
         self.with(fake, id, Some("secret"), false)
     }
@@ -50,7 +50,7 @@ impl Cache {
         Ok(path.strip_prefix(snapshot).unwrap().to_str().unwrap().to_owned())
     }
 
-    /// A file of the snapshot.
+    /// Reads a file of the snapshot.
     fn read(&self, name: &str) -> Vec<u8> {
         fs::read(self.folder().join("snapshots").join(COMMIT).join(name)).unwrap()
     }
@@ -69,7 +69,7 @@ impl Drop for Cache {
 const CONFIG: &str = "config.json";
 const WEIGHTS: &str = "model.safetensors";
 
-/// Some bytes, others for each name.
+/// Returns some bytes, different for each name.
 fn bytes_of(name: &str) -> Vec<u8> {
     let seed = name.bytes().fold(7_u64, |seed, byte| seed.wrapping_mul(31).wrapping_add(byte.into()));
     let length = if name == CONFIG { 100 } else { 300_000 };
@@ -84,12 +84,12 @@ fn plain() -> Fake {
     Fake::new(&files(&[CONFIG, WEIGHTS, "README.md"]), honest(), honest())
 }
 
-/// Both servers have the files; the second one misbehaves.
+/// Serves the files from both servers; the second one misbehaves.
 fn stored(of_store: Misbehave) -> Fake {
     Fake::new(&files(&[CONFIG, WEIGHTS]), honest(), of_store)
 }
 
-/// The first `times` answers are replaced.
+/// Replaces the first `times` responses.
 fn at_first(times: usize, mut instead: impl FnMut(Answer) -> Answer + Send + 'static) -> Misbehave {
     let mut count = 0;
     Box::new(move |_, answer| {
@@ -129,7 +129,7 @@ fn a_download_is_laid_out_as_python_expects_and_comes_once() {
     assert_eq!(fs::read_dir(cache.0.join(".locks/models--owner--tales")).unwrap().count(), 2);
     let listing = format!("/api/models/{REPOSITORY}/revision/main?blobs=true");
     assert_eq!(fake.hub.paths()[0], listing);
-    // Whether it changed is one question; a commit cannot, and is none.
+    // Checking for changes takes one request. A commit cannot change, so it takes none.
     cache.get(&fake, REPOSITORY).unwrap();
     assert_eq!(fake.hub.paths(), [listing]);
     cache.get(&fake, &format!("{REPOSITORY}@{COMMIT}")).unwrap();
@@ -137,7 +137,7 @@ fn a_download_is_laid_out_as_python_expects_and_comes_once() {
     cache.get(&fake, &format!("{REPOSITORY}@refs/pr/1")).unwrap();
     assert_eq!(fs::read_to_string(cache.folder().join("refs/refs/pr/1")).unwrap(), COMMIT);
     assert_eq!(fake.store.asked().len(), 1);
-    // A blob that was deleted, and one that was cut.
+    // A blob that was deleted, and one that was truncated.
     fs::remove_file(cache.blob(WEIGHTS)).unwrap();
     fs::write(cache.blob(CONFIG), "{").unwrap();
     cache.get(&fake, REPOSITORY).unwrap();
@@ -162,7 +162,7 @@ fn a_connection_that_is_cut_goes_on_where_it_ended() {
     assert!(cache.read(WEIGHTS) == bytes_of(WEIGHTS));
     let ranges: Vec<_> = fake.store.asked().into_iter().map(|request| request.range).collect();
     assert_eq!(ranges, [None, Some((150_000, 300_000)), Some((225_000, 300_000))]);
-    // What another run left.
+    // A partial download of an earlier run.
     let (fake, cache) = (plain(), Cache::new());
     fs::create_dir_all(cache.folder().join("blobs")).unwrap();
     let incomplete = cache.blob(WEIGHTS).with_extension("incomplete");
@@ -201,13 +201,13 @@ fn a_server_in_trouble_is_asked_again_when_it_wants_to_be() {
     assert_eq!(fake.store.asked().len(), 6);
     let (fake, cache) = (stored(at_first(99, busy(504, "3600"))), Cache::new());
     fails(cache.get(&fake, REPOSITORY), "network", &["504", "in 3600 s"]);
-    // As a date, long ago and far ahead.
+    // Retry dates: long ago, and far ahead.
     let (fake, cache) = (stored(at_first(1, busy(503, "Thu, 01 Jan 1970 00:00:00 GMT"))), Cache::new());
     cache.get(&fake, REPOSITORY).unwrap();
     let (fake, cache) = (stored(at_first(99, busy(503, "Tue, 01 Jan 2999 00:00:00 GMT"))), Cache::new());
     fails(cache.get(&fake, REPOSITORY), "network", &["503, and wants to be asked again in"]);
     assert_eq!(fake.store.asked().len(), 1);
-    // A signature that has expired: the Hub gives another one.
+    // After an expired signature the Hub gives another one.
     let (fake, cache) = (stored(at_first(1, busy(403, "0"))), Cache::new());
     cache.get(&fake, REPOSITORY).unwrap();
     let (fake, cache) = (stored(at_first(99, busy(410, "0"))), Cache::new());
@@ -238,7 +238,7 @@ fn bytes_that_the_hub_does_not_list_are_refused() {
     fails(Cache::new().get(&fake, REPOSITORY), "integrity", &[CONFIG]);
     let longer = |answer: Answer| Answer { body: [answer.body, vec![0]].concat(), ..answer };
     fails(Cache::new().get(&stored(at_first(1, longer)), REPOSITORY), "integrity", &["more than the 300000 bytes"]);
-    // What was here before may be the reason.
+    // A partial download of an earlier run may be the cause.
     let (fake, cache) = (plain(), Cache::new());
     fs::create_dir_all(cache.folder().join("blobs")).unwrap();
     for damaged in [vec![0; 1000], vec![0; 300_000], vec![0; 300_001]] {
@@ -336,13 +336,13 @@ fn without_the_hub_what_is_kept_is_enough() {
     fake.hub.asked();
     cache.offline(&fake, REPOSITORY).unwrap();
     assert!(fake.hub.asked().is_empty());
-    // Nobody listens on this port.
+    // No server has this port.
     let away = "http://127.0.0.1:9";
     cache.at(away, REPOSITORY, None, false).unwrap();
     fails(Cache::new().at(away, REPOSITORY, None, false), "network", &["3 times in a row", "check the connection"]);
 }
 
-/// Writing to this device always finds the disk full.
+/// On this device every write reports a full disk.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_says_so() {
@@ -360,7 +360,7 @@ fn a_cache_that_cannot_be_written_says_so() {
     fs::remove_file(&cache.0).unwrap();
 }
 
-/// The files of the small tales model.
+/// Returns the files of the small tales model.
 fn tales() -> Vec<(&'static str, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/tales/draft");
     let names = [CONFIG, "generation_config.json", WEIGHTS, "tokenizer.json", "tokenizer_config.json"];
@@ -433,7 +433,7 @@ fn what_is_here_goes_before_what_the_hub_has() {
         assert_eq!(run.status.code(), Some(1));
         String::from_utf8(run.stderr).unwrap()
     };
-    // A folder without a model in it.
+    // A folder without a model.
     fs::create_dir_all(cache.0.join("empty/folder")).unwrap();
     let empty = program(&fake, &cache, &["generate", "Once", "--model", "empty/folder"])
         .current_dir(&cache.0)
@@ -449,7 +449,7 @@ fn what_is_here_goes_before_what_the_hub_has() {
     }
 }
 
-/// An [`Error`] says the same in Rust and in JS.
+/// An [`Error`] has the same code in Rust and in JS.
 #[test]
 fn the_codes_are_those_of_the_browser() {
     let list = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("www/error.js")).unwrap();

@@ -1,4 +1,4 @@
-//! A token's logits and cached keys and values have the same bits however they were computed (promise P2).
+//! A token's logits and cached keys and values have the same bits, no matter how they were computed (promise P2).
 
 mod common;
 use common::{Tales, capacity, difference, engine, goldens, gpu, gpu_of, gpu_with, path, run};
@@ -9,9 +9,9 @@ use foretoken::internals::model::Capacity;
 use foretoken::internals::target::{Draft, Target};
 use std::path::Path;
 
-/// Past the first block of 256 positions.
+/// Tokens of the text, past the first block of 256 positions.
 const LENGTH: usize = 280;
-/// The first of the positions that are compared.
+/// First of the compared positions.
 const FIRST: usize = 220;
 const BLOCK: usize = 256;
 
@@ -28,7 +28,7 @@ fn bits(logits: &[f32]) -> Vec<u32> {
     logits.iter().map(|x| x.to_bits()).collect()
 }
 
-/// Keys and values of the first `len` positions of every layer, in a fixed order.
+/// Returns the keys and values of the first `len` positions of every layer, in a fixed order.
 fn cache(engine: &Engine, len: usize) -> Vec<u32> {
     let spec = engine.target().spec();
     let capacity = engine.target().capacity();
@@ -68,7 +68,7 @@ fn check(folder: &Path, capacity: Capacity, row_counts: &[usize]) {
         }
         assert_eq!(alone_cache, cache(&engine, LENGTH), "{what}: cache");
     }
-    // After rollbacks to either side of a block boundary, in chunks that straddle it, and all over again.
+    // After rollbacks to either side of a block boundary, in chunks across it, and from the beginning.
     for (keep, rows) in [(255, 5), (256, 3), (257, 16), (240, 32), (270, 1), (1, 64)] {
         engine.truncate(keep);
         let again = bits(&run(engine.logits(&text[keep..], rows)).unwrap());
@@ -100,7 +100,7 @@ fn the_same_holds_for_the_tales_target() {
     check(&path("models/tales/target"), Tales::capacity(), &[7, 16, 64]);
 }
 
-/// GPUs run other kernels than processors, and add in another order, to nearly the same.
+/// GPUs run other kernels than CPUs, with another order of sums, and get nearly the same results.
 #[test]
 fn the_same_holds_for_what_gpus_run() {
     let capacity = Capacity { prefill_chunk: LENGTH, ..capacity() };
@@ -121,7 +121,7 @@ fn the_same_holds_for_what_gpus_run() {
     assert!(error < 1e-5, "{error:e}");
 }
 
-/// Devices that break the promise get fewer kernel variants; each choice gives the same bits here.
+/// Devices that break the promise get fewer kernel variants. Every such set gives the same bits here.
 #[test]
 fn fewer_kernel_variants_give_the_same_bits() {
     let mut engine = engine(&gpu(), &path("tests/golden/models/qwen3"), None, capacity());
@@ -137,8 +137,8 @@ fn fewer_kernel_variants_give_the_same_bits() {
     }
 }
 
-/// On loading, the kernels that a prompt needs; before a round of its size, those that such rounds need. What is compared is a part of
-/// the model.
+/// Loading compares the kernels for prefill. Kernels for rounds of a size are compared before the first such round, on a part of the
+/// model.
 #[test]
 fn every_variant_is_compared_before_it_is_first_needed_and_never_again() {
     for (name, max_context) in [("qwen3", 512), ("llama-gqa-tied", 12), ("llama-gqa-tied", 2)] {
@@ -177,7 +177,7 @@ fn every_variant_is_compared_before_it_is_first_needed_and_never_again() {
     }
 }
 
-/// A processor compiles nothing but on loading: what is there serves any number of rows, and few variants are.
+/// A CPU compiles kernels only on loading. Its few variants serve any number of rows.
 #[test]
 fn no_round_of_a_processor_compiles() {
     let gpu = gpu();

@@ -1,5 +1,5 @@
-//! Each kernel on the GPU against its twin in `internals::reference`, and against itself: a row has the same bits in
-//! whatever company it is computed. Seeds are fixed.
+//! Each kernel on the GPU, compared with its twin in `internals::reference` and with itself: a row has the same bits in any batch.
+//! Seeds are fixed.
 
 mod common;
 use common::blocks::{quantised, random_blocks};
@@ -29,17 +29,17 @@ const fn attention_bound(kv: KvDtype) -> f64 {
 
 const DTYPES: [Dtype; 3] = [Dtype::F32, Dtype::F16, Dtype::Bf16];
 const KV_DTYPES: [KvDtype; 2] = [KvDtype::F32, KvDtype::F16];
-/// Random cases per kernel, besides the chosen ones.
+/// Random cases per kernel, in addition to the chosen ones.
 const RANDOM: usize = 30;
 /// Positions per block of the KV cache.
 const BLOCK: usize = 256;
 
-/// What a sum of `terms` products may lose when one factor is subnormal and taken for zero, the other up to `factor`.
+/// Returns the largest loss of a sum of `terms` products if a factor is subnormal and treated as zero; the other is at most `factor`.
 fn floor(input: Input, terms: usize, factor: f64) -> f64 {
     if input == Input::SubnormalF32 { f64::from(f32::MIN_POSITIVE) * terms as f64 * factor } else { 0.0 }
 }
 
-/// The same bits; a subnormal may have become zero.
+/// True if the bits are the same, or a subnormal became zero.
 fn same(got: f32, want: f32) -> bool {
     got.to_bits() == want.to_bits() || want.is_subnormal() && got == 0.0
 }
@@ -52,18 +52,18 @@ fn stride(width: usize) -> usize {
     width.next_multiple_of(32)
 }
 
-/// Rows of `width` as rows of `stride`, zero behind the width.
+/// Pads rows of `width` with zeros to rows of `stride`.
 fn padded(values: &[f32], width: usize, stride: usize) -> Vec<f32> {
     values.chunks_exact(width).flat_map(|row| [row, &vec![0.0; stride - width]].concat()).collect()
 }
 
-/// A matrix [rows, cols] as upload.rs lays it out: rows of whole 16-byte units, of floats zero behind the columns, sixteen rows
-/// together.
+/// A matrix [rows, cols] in the layout of upload.rs: rows of whole 16-byte units, floats padded with zeros, sixteen rows
+/// interleaved.
 struct Matrix {
     format: Format,
     packed: Vec<u8>,
     row: Row,
-    /// What the bytes stand for [rows, cols].
+    /// Values that the bytes represent [rows, cols].
     values: Vec<f32>,
 }
 
@@ -85,17 +85,16 @@ impl Matrix {
         interleave(&self.packed, self.row)
     }
 
-    /// Some of its rows.
     fn piece(&self, rows: std::ops::Range<usize>) -> Vec<u8> {
         interleave(&self.packed[rows.start * self.row.bytes()..rows.end * self.row.bytes()], self.row)
     }
 
-    /// Elements of a row with its padding.
+    /// Returns the elements of a row with its padding.
     fn padded_cols(&self) -> usize {
         self.row.chunks * self.format.chunk()
     }
 
-    /// How the kernels' dimensions begin.
+    /// Returns the first words of the kernels' dimensions.
     fn dims(&self) -> [u32; 3] {
         [self.row.chunks, self.row.scales, self.row.units].map(|size| size as u32)
     }
@@ -120,7 +119,7 @@ fn embed_copies_rows_exactly() {
             let x = lab.output(&vec![UNTOUCHED; rows * stride(width)]);
             let step = lab.uniform(&[9, rows as u32, token as u32, 0, 0, 0]);
             let round = lab.input(cast_slice(&[&vec![u32::MAX; token], &ids[..]].concat()));
-            // The table in two pieces, as where a binding is too small for it.
+            // The table in two pieces, as if a binding were too small for it.
             let cut = vocab / 2;
             for (first, end) in [(0, cut), (cut, vocab)].into_iter().filter(|(first, end)| first < end) {
                 let [chunks, scales, units] = table.dims();
@@ -147,7 +146,6 @@ fn embed_adds_the_rows_of_positions() {
             let table = Matrix::new(dtype, &lab.random.normals(positions * width), width);
             let before = lab.random.normals(rows * stride(width));
             let x = lab.output(&bits(&before));
-            // In two pieces.
             let cut = positions / 2;
             for (from, end) in [(0, cut), (cut, positions)].into_iter().filter(|(from, end)| from < end) {
                 let sizes = [from, end - from, stride(width) / 4].map(|size| size as u32);
@@ -177,9 +175,9 @@ struct Norm<'a> {
     gain: &'a [f32],
     bias: &'a [f32],
     eps: f32,
-    /// For the LM head: the first row wanted.
+    /// First row needed, for the LM head.
     first: usize,
-    /// What a norm is added to [rows, width].
+    /// Values to which the norm is added [rows, width].
     before: &'a [f32],
 }
 
@@ -264,14 +262,14 @@ fn norms_equal_their_twins_and_rows_are_alone() {
 
 // ---- matmul ----
 
-/// A way to compute a product.
+/// A kernel variant that computes a product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Way {
-    /// matmul_rows with so many rows per workgroup.
+    /// matmul_rows with this many rows per workgroup.
     Rows(u32),
-    /// matmul_tile, by lanes as those.
+    /// matmul_tile, summed by lanes like matmul_rows.
     Tile,
-    /// matmul_tile with so many rows per workgroup, in the order of the chunks.
+    /// matmul_tile with this many rows per workgroup, summed in the order of the chunks.
     Serial(u32),
 }
 
@@ -289,7 +287,7 @@ impl Way {
         Self::Serial(8),
     ];
 
-    /// The one for a single row, which adds in the same order.
+    /// Returns the variant for a single row with the same order of sums.
     fn alone(self) -> Self {
         match self {
             Self::Rows(_) | Self::Tile => Self::Rows(1),
@@ -313,7 +311,7 @@ impl Way {
         }
     }
 
-    /// At least as many workgroups as are needed; those that are too many must not matter.
+    /// Returns at least the needed number of workgroups. Excess workgroups must have no effect.
     fn grid(self, outs: usize, rows: usize) -> [u32; 3] {
         match self {
             Self::Rows(tile) => split_grid((rows as u32).div_ceil(tile), (outs as u32).div_ceil(16)),
@@ -323,23 +321,22 @@ impl Way {
     }
 }
 
-/// Some of them for each case: compiling is what takes time.
+/// Returns some variants for each case, because compiling takes most of the time.
 fn some_ways(case: usize) -> [Way; 5] {
     let rows = [2, 4, 8][case % 3];
     [Way::Rows(1), Way::Rows(rows), Way::Tile, Way::Serial(1), Way::Serial(rows)]
 }
 
-/// What differs only in the epilogues that these products do not have.
+/// Options of epilogues that these products do not have.
 const EPILOGUES: Epilogues = Epilogues { activation: Activation::Silu, kv: KvDtype::F32 };
 
-/// The bindings of a matmul, with something in the place of those that its epilogue does not use.
+/// Returns the bindings of a matmul, with placeholders for those that its epilogue does not use.
 fn with_unused(lab: &Lab, bindings: &[(u32, Slice)]) -> Vec<(u32, Slice)> {
     let is_missing = |binding: &u32| bindings.iter().all(|(bound, _)| bound != binding);
     let unused = [4, 5, 7, 8, 9].into_iter().filter(is_missing).map(|binding| (binding, lab.uniform(&[0; 8])));
     bindings.iter().cloned().chain(unused).collect()
 }
 
-/// A product whose operands are on the GPU.
 struct Product {
     format: Format,
     arithmetic: Arithmetic,
@@ -350,7 +347,7 @@ struct Product {
     row: [u32; 3],
     x: Slice,
     x_stride: usize,
-    /// Width of the norm that x waits for, vec4s before its sums, elements per row of what is left for the next norm, eps.
+    /// Width of the norm to apply to x, vec4s before its sums, elements per row of the output for the next norm, eps.
     norms: [u32; 4],
 }
 
@@ -428,7 +425,7 @@ fn matmul_equals_its_twin_in_every_variant() {
 fn matmul_of_quantised_weights_equals_its_twin_and_rows_are_alone() {
     let mut lab = Lab::new(14);
     let shapes = [(1, 256, 5), (3, 768, 33), (17, 512, 8), (33, 1280, 34)];
-    // Of group sizes, which are a constant to the kernels, each is here once with 4 and once with 8 bits; embedding has them all.
+    // Each group size (a constant in the kernels) occurs once with 4 and once with 8 bits; the embedding test has all combinations.
     let is_repeated = |dtype: &Dtype| match dtype {
         Dtype::Affine(Affine { group_size, scales, .. }) => {
             [(Float::F16, 128), (Float::Bf16, 64), (Float::F32, 32)].iter().all(|pair| *pair != (*scales, *group_size))
@@ -453,16 +450,16 @@ fn matmul_of_quantised_weights_equals_its_twin_and_rows_are_alone() {
 
 // ---- matmul with integers ----
 
-/// Rows in codes, as quantise leaves them.
+/// Rows as codes, written by `quantise`.
 struct Quantised {
     y: Output,
-    /// Words of a row.
+    /// Words per row.
     stride: usize,
     blocks: usize,
 }
 
 impl Quantised {
-    /// Of rows of x [rows, cols], with so many units behind each, from `first` on.
+    /// Quantises the rows of x [rows, cols] from `first` on. Each row is followed by `behind` 16-byte units.
     fn new(lab: &Lab, x: &[f32], cols: usize, behind: usize, first: usize) -> Self {
         let (rows, blocks) = (x.len() / (cols + 4 * behind), cols / 32);
         let stride = blocks * 12 + behind * 4;
@@ -479,7 +476,7 @@ impl Quantised {
         Self { y, stride, blocks }
     }
 
-    /// Codes and scales of a row; holds the sums to the codes.
+    /// Returns the codes and scales of a row, and checks the sums of the codes.
     fn codes(&self, row: &[u32]) -> (Vec<i8>, Vec<f32>) {
         let (mut codes, mut scales) = (Vec::new(), Vec::new());
         for block in row[..self.blocks * 12].chunks_exact(12) {
@@ -504,7 +501,7 @@ fn quantise_equals_its_twin_and_rows_are_alone() {
     for (case, (rows, cols, behind, first)) in cases.into_iter().enumerate() {
         let width = cols + 4 * behind;
         let mut x = lab.random.values(INPUTS[case % 5], rows * width);
-        // Ties, zeros, and what has no factor.
+        // Ties, zeros, and values too small for a scale.
         x[first * width..][..32].copy_from_slice(&std::array::from_fn::<f32, 32, _>(|i| i as f32 - 15.5));
         x[first * width] = 127.0;
         x[width * rows - width..][..32].fill(if case == 1 { 0.0 } else { 1e-38 });
@@ -520,7 +517,7 @@ fn quantise_equals_its_twin_and_rows_are_alone() {
                 assert!((scale - twin).abs() <= 4.0 * f32::EPSILON * twin || same(*scale, *twin), "{scale} for {twin}");
             }
             for (i, (code, want)) in codes.iter().zip(&want).enumerate() {
-                // A division may be off in its last bits, and a tie be none.
+                // A division may differ in its last bits, which may break a tie.
                 let is_tie = ((x[i] / twins[i / 32]).abs().fract() - 0.5).abs() < 1e-4;
                 assert!(
                     code == want || is_tie && code.abs_diff(*want) == 1,
@@ -595,7 +592,7 @@ fn embed_widens_quantised_rows() {
         lab.run(Kernel::Embed(table.format, Table::Tokens), [chunks.div_ceil(64), ids.len() as u32, 1], &bindings);
         let want = reference::embed(&table.values, width, &ids, scale);
         for (i, (got, want)) in lab.rows(&x, width, width).iter().zip(&want).enumerate() {
-            // One rounding, where the device has no fused multiply-add.
+            // One rounding more if the device has no fused multiply-add.
             let size = table.values.iter().fold(0.0, |most: f32, value| most.max(value.abs()));
             assert!((got - want).abs() <= size * f32::EPSILON, "{dtype:?}: {got} for {want}, element {i}");
         }
@@ -614,7 +611,7 @@ fn a_matrix_in_pieces_on_a_grid_of_two_dimensions() {
             let piece = Matrix::new(Dtype::F16, &w[first * cols..end * cols], cols);
             let sizes = [end - first, first, stride(cols) / 4, outs, 1, 0, 0, 0, 0, 0].map(|size| size as u32);
             let bindings = [
-                // The head's rows: those from 2 on, of 5.
+                // The head's rows: from row 2 on, of 5.
                 (0, lab.uniform(&[0, 5, 0, 2, 0, 0])),
                 (1, lab.uniform(&[&piece.dims()[..], &sizes, &[1f32.to_bits()]].concat())),
                 (2, lab.input(&piece.bytes())),
@@ -623,7 +620,7 @@ fn a_matrix_in_pieces_on_a_grid_of_two_dimensions() {
             ];
             let [x, tiles, z] = way.grid(end - first, rows);
             assert_eq!(z, 1);
-            // As where there are more tiles than a dimension holds: the last one has no outputs.
+            // As with more tiles than a dimension holds: the last one has no outputs.
             let kernel = way.kernel(piece.format, Arithmetic::F32, EPILOGUES);
             lab.run(kernel, [x, tiles / 2 + 1, 2], &with_unused(&lab, &bindings));
         }
@@ -636,7 +633,7 @@ fn a_matrix_in_pieces_on_a_grid_of_two_dimensions() {
 #[test]
 fn matmul_rows_have_the_same_bits_in_any_company() {
     let mut lab = Lab::new(5);
-    // With 16 or 32 lanes and 4 or 8 elements in a chunk, lanes without a chunk, with one, two, some more, and uneven ones.
+    // With 16 or 32 lanes and 4 or 8 elements per chunk: lanes without a chunk, with one, two or more chunks, and uneven lanes.
     let shapes = [(4, 3), (64, 64), (128, 9), (140, 33), (256, 2), (520, 31), (576, 7), (2048, 8)];
     let most = 37;
     for dtype in DTYPES {
@@ -667,8 +664,8 @@ fn matmul_rows_have_the_same_bits_in_any_company() {
     }
 }
 
-// ---- the epilogues: from what the same kernel stores, so that their own arithmetic is all that may differ; and the same
-// bits in every variant ----
+// ---- epilogues: compared with results stored by the same kernel, so that only their own arithmetic may differ; every variant must give
+// the same bits ----
 
 #[test]
 fn residual_gate_and_activate_equal_their_twins() {
@@ -676,7 +673,7 @@ fn residual_gate_and_activate_equal_their_twins() {
     let mut cases = vec![(1, 1, 1), (2, 3, 2), (3, 64, 63), (8, 65, 64), (16, 127, 65), (17, 256, 33), (33, 576, 97)];
     cases.extend((0..RANDOM).map(|_| (lab.random.upto(40), lab.random.upto(300), lab.random.upto(100))));
     for (case, (rows, cols, width)) in cases.into_iter().enumerate() {
-        // Each activation with one dtype: more would be nothing but more kernels to compile.
+        // One dtype per activation: more would only compile more kernels.
         let (activation, dtype) = (Activation::ALL[case % 4], DTYPES[case % 4 % 3]);
         let input = INPUTS[case / 4 % 5];
         let x = lab.random.values(input, rows * cols);
@@ -728,7 +725,7 @@ fn residual_gate_and_activate_equal_their_twins() {
     lab.report();
 }
 
-/// A norm between two matmuls, which do it between them: the first leaves rows times the gain, and sums of squares.
+/// A norm fused into the matmuls before and after it: the first writes rows times the gain, and sums of squares.
 #[test]
 fn a_norm_between_two_matmuls_equals_its_twin_and_rows_are_alone() {
     let mut lab = Lab::new(16);
@@ -785,7 +782,7 @@ fn a_norm_between_two_matmuls_equals_its_twin_and_rows_are_alone() {
     lab.report();
 }
 
-/// A layer's KV cache as the kernels keep it: for each block of positions K (kv_heads, head_dim / 4, 256) of 4 elements, then
+/// A layer's KV cache in the kernels' layout: for each block of positions K (kv_heads, head_dim / 4, 256) of 4 elements, then
 /// V (kv_heads, 256, head_dim).
 #[derive(Debug, Clone, Copy)]
 struct Cache {
@@ -810,7 +807,7 @@ impl Cache {
         head + position % BLOCK * self.head_dim + i
     }
 
-    /// Index in the twin's K or V, and of the same element of K and of V here.
+    /// Returns indices of an element: in the twin's K or V, here in K, here in V.
     fn places(&self, positions: std::ops::Range<usize>) -> impl Iterator<Item = (usize, usize, usize)> {
         let width = self.kv_heads * self.head_dim;
         (positions.start * width..positions.end * width).map(move |index| {
@@ -839,7 +836,7 @@ impl Cache {
         }
     }
 
-    /// The cache with some positions of the twin's in it, NaN elsewhere.
+    /// Returns the cache with some of the twin's positions, NaN elsewhere.
     fn holding(&self, kv: &Kv, positions: std::ops::Range<usize>) -> Vec<u32> {
         let mut elements = vec![f32::NAN; 2 * self.elements()];
         for (index, k, v) in self.places(positions) {
@@ -850,7 +847,7 @@ impl Cache {
     }
 }
 
-/// Sizes of an attention layer, as the kernels read them.
+/// Returns the sizes of an attention layer, as the kernels read them.
 fn head_words(heads: &Heads) -> [u32; 8] {
     let q_stride = stride(heads.heads * heads.head_dim);
     let sizes = [heads.heads, heads.kv_heads, heads.head_dim, heads.rotary, q_stride, heads.window];
@@ -879,7 +876,7 @@ fn layers() -> [Heads; 7] {
     ]
 }
 
-/// What the kernels that append to the KV cache share.
+/// Inputs and outputs of a kernel that appends to the KV cache.
 struct Append {
     heads: Heads,
     cache: Cache,
@@ -908,14 +905,14 @@ impl Append {
         vec![(4, bias), (5, self.table_input.clone()), (6, self.q.slice()), (7, self.kv.slice()), (8, dims)]
     }
 
-    /// The twin's cache: the positions before are not looked at.
+    /// Returns the twin's cache. Earlier positions are not compared.
     fn twin(&self) -> Kv {
         let before = vec![0.0; self.position * self.heads.kv_heads * self.heads.head_dim];
         Kv { dtype: self.cache.dtype, k: before.clone(), v: before }
     }
 
-    /// Holds q and the cache against the twin's, and returns their bits: V is exact, and K where nothing but the bias was
-    /// added to it.
+    /// Compares q and the cache with the twin's, and returns their bits. V is exact, and so is K if only the bias was added
+    /// to it.
     fn check(&self, lab: &mut Lab, kernel: &'static str, case: &dyn Debug, twin: (&[f32], &Kv)) -> [Vec<u32>; 2] {
         let (q, kv) = twin;
         let (bound, exact_k) = if kernel == "qk_norm" { (NORM, false) } else { (POINTWISE, true) };
@@ -948,7 +945,7 @@ impl Append {
     }
 }
 
-/// Layers, positions and rows: the caches that the appended rows end in lie on both sides of a block's border.
+/// Returns layers, positions and rows. The appended rows end on both sides of a block boundary.
 fn chosen_appends() -> Vec<(Heads, (usize, usize))> {
     let places = [(0, 1), (255, 2), (256, 3), (250, 4), (511, 16), (1, 17), (240, 33)];
     layers().into_iter().zip(places).collect()
@@ -1024,8 +1021,8 @@ fn qk_norm_equals_its_twin_and_appends_exactly() {
 
 // ---- attention ----
 
-/// Which of the kernels' numbers of query vectors per workgroup, whether each workgroup takes one block, for attention_merge to join,
-/// and whether it is as on processors.
+/// An attention kernel: index of its number of query vectors per workgroup, whether each workgroup takes one block (attention_merge
+/// joins them), and whether it is a CPU variant.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Attention {
     vectors: usize,
@@ -1033,7 +1030,7 @@ struct Attention {
     serial: bool,
 }
 
-/// Those of GPUs, or of processors.
+/// Returns the kernels of GPUs, or of CPUs.
 fn attentions(serial: bool) -> Vec<Attention> {
     let all = Kernel::attentions(KvDtype::F32, 4, serial).len();
     let with = |apart| (0..all).map(move |vectors| Attention { vectors, apart, serial });
@@ -1066,7 +1063,7 @@ impl Attend<'_> {
         let bindings = [&shared[..], &[(2, q), (3, self.kv.clone())], &targets].concat();
         let first = (self.position + 1).saturating_sub(window) / BLOCK;
         let last = (self.position + rows - 1) / BLOCK;
-        // Where the position is not known, there are more workgroups than blocks.
+        // If the position is unknown, there are more workgroups than blocks.
         let parts = if kind.apart { (last + 1 - first + self.position % 3).max(2) } else { 1 };
         let groups = ((rows * heads / kv_heads) as u32).div_ceil(Kernel::VECTORS[kind.vectors]);
         let kernel = Kernel::attentions(self.cache.dtype, head_dim as u32, kind.serial)[kind.vectors];
@@ -1082,7 +1079,7 @@ impl Attend<'_> {
     }
 }
 
-/// A cache of so many positions, with room for up to a block more.
+/// Returns a cache of `positions` positions, with room for up to a block more.
 fn random_cache(lab: &mut Lab, heads: &Heads, dtype: KvDtype, positions: usize, input: Input) -> (Cache, Kv) {
     let Heads { kv_heads, head_dim, .. } = *heads;
     let blocks = positions.div_ceil(BLOCK) + lab.random.below(2);
@@ -1117,7 +1114,7 @@ fn attention_equals_its_twin() {
             let (cache, kv) = random_cache(&mut lab, &heads, dtype, position + rows, v_input);
             let q = lab.random.values(q_input, rows * heads.heads * heads.head_dim);
             let want = reference::attention(&q, &kv, &heads);
-            // What no row sees is not there.
+            // Positions that no row sees are NaN.
             let first = (position + 1).saturating_sub(window);
             let kv = lab.input(cast_slice(&cache.holding(&kv, first / BLOCK * BLOCK..position + rows)));
             let (gpus, processors) = (attentions(false), attentions(true));
@@ -1152,7 +1149,7 @@ fn attention_rows_have_the_same_bits_in_any_company() {
                 let width = heads.heads * heads.head_dim;
                 let (cache, kv) = random_cache(&mut lab, &heads, dtype, position + most, Input::Normal);
                 let q = lab.random.normals(most * width);
-                // A row alone, in a cache that holds what it sees and nothing more.
+                // A row alone, in a cache that holds only the positions that it sees.
                 let alone: Vec<_> = (0..most)
                     .map(|row| {
                         let seen = cache.holding(&kv, 0..position + row + 1);
@@ -1178,7 +1175,7 @@ fn attention_rows_have_the_same_bits_in_any_company() {
     }
 }
 
-/// A key that outgrew f16 is infinite. The rows that see it are not finite, whichever sign their scores have; others keep their bits.
+/// A key too large for f16 is infinite. Rows that see it are not finite, for any sign of their scores; other rows keep their bits.
 #[test]
 fn a_score_that_is_not_finite_is_never_dropped() {
     let mut lab = Lab::new(11);
@@ -1188,12 +1185,12 @@ fn a_score_that_is_not_finite_is_never_dropped() {
     for (dtype, serial) in KV_DTYPES.into_iter().flat_map(|dtype| [(dtype, false), (dtype, true)]) {
         let (cache, mut kv) = random_cache(&mut lab, &heads, dtype, position + rows, Input::Normal);
         let whole = lab.input(cast_slice(&cache.holding(&kv, 0..position + rows)));
-        // The last is seen by rows 0 to 3 only, because of the window, and the first by rows from 5 on.
+        // The last key is seen by rows 0 to 3 only, because of the window; the first by rows from 5 on.
         for (key, sees) in [(position + 5, 5..rows), (position - 296, 0..4)] {
             for broken in [f32::INFINITY, f32::NEG_INFINITY, f32::NAN] {
                 let at = key * heads.kv_heads * heads.head_dim;
                 let before = kv.k[at];
-                // Only the first KV head's, so half of the query heads.
+                // Only in the first KV head, so for half of the query heads.
                 kv.k[at] = broken;
                 let with = lab.input(cast_slice(&cache.holding(&kv, 0..position + rows)));
                 kv.k[at] = before;
@@ -1216,8 +1213,8 @@ fn a_score_that_is_not_finite_is_never_dropped() {
 
 // ---- the whole model ----
 
-/// Bounds on max |logit - reference| / max(1, max |reference|): between the oracle and transformers, between the GPU and
-/// the oracle with a KV cache in f32, and in f16, where a K or V that lies between two f16s may go either way.
+/// Bounds on max |logit - reference| / max(1, max |reference|): between the oracle and transformers, and between the GPU and the oracle
+/// with a KV cache in f32 and in f16, where a K or V between two f16s may be rounded either way.
 const LOGITS: f32 = 2e-4;
 const KV_LOGITS: [f32; 2] = [1e-4, 1e-3];
 

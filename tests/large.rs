@@ -1,5 +1,5 @@
-//! A model of 1.7 billion weights goes through little memory of the host's, in f16 and as the smaller GGUF file that most people load.
-//! Its files are holes: the sizes are real, the weights are zero.
+//! Loading a model of 1.7 billion weights takes little host memory, in f16 and as the smaller GGUF file that most people use. The files
+//! are sparse: their sizes are real, the weights are zero.
 
 mod common;
 use common::gguf::{File, TEXT, U32, text};
@@ -14,7 +14,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Counts what Rust allocates: a software adapter's memory, which holds the weights, is not among it.
+/// Counts Rust's allocations. A software adapter's memory, which holds the weights, is not included.
 #[global_allocator]
 static HEAP: PeakAlloc = PeakAlloc;
 
@@ -26,7 +26,7 @@ const MLP: u64 = 8192;
 const VOCAB: u64 = 49152;
 const POSITIONS: u64 = 8192;
 
-/// A tensor: what Hugging Face calls it, what llama.cpp does, its shape.
+/// A tensor: its name in Hugging Face, its name in llama.cpp, its shape.
 type Tensor = (&'static str, &'static str, &'static [u64]);
 const TABLE: Tensor = ("model.embed_tokens", "token_embd", &[VOCAB, HIDDEN]);
 const LAST_NORM: Tensor = ("model.norm", "output_norm", &[HIDDEN]);
@@ -42,7 +42,7 @@ const OF_LAYER: [Tensor; 9] = [
     ("mlp.down_proj", "ffn_down", &[HIDDEN, MLP]),
 ];
 
-/// 3.4 GB of f16 in two shards.
+/// Writes 3.4 GB of f16 in two shards.
 fn folder() -> PathBuf {
     let folder = path("target/tmp/large");
     create_dir_all(&folder).unwrap();
@@ -77,9 +77,9 @@ fn folder() -> PathBuf {
     folder
 }
 
-/// 1.1 GB, in the types that llama.cpp mixes as Q4_K_M.
+/// Writes a file of 1.1 GB, in the types that llama.cpp mixes as Q4_K_M.
 fn file() -> PathBuf {
-    // Number, elements and bytes of a block.
+    // Number of the type; elements and bytes of a block.
     const F32: (u32, u64, u64) = (0, 1, 4);
     const Q4_K: (u32, u64, u64) = (12, 256, 144);
     const Q6_K: (u32, u64, u64) = (14, 256, 210);
@@ -95,7 +95,7 @@ fn file() -> PathBuf {
     }
     let mut tensors = vec![(TABLE.1.to_owned(), TABLE.2, Q6_K), (LAST_NORM.1.to_owned(), LAST_NORM.2, F32)];
     for layer in 0..LAYERS {
-        // The first and the last eighth, and each third between them.
+        // The first and the last eighth, and every third layer between them.
         let (eighth, last) = (LAYERS / 8, LAYERS - LAYERS / 8);
         let finer = layer < eighth || layer >= last || (layer - eighth) % 3 == 2;
         for (_, name, shape) in OF_LAYER {
@@ -117,7 +117,7 @@ fn file() -> PathBuf {
     path
 }
 
-/// A file whose data take no room on the disk.
+/// Writes a sparse file.
 fn hollow(path: &Path, header: &[u8], data: u64) {
     let mut file = fs::File::create(path).unwrap();
     file.write_all(header).unwrap();
@@ -143,7 +143,7 @@ fn a_model_of_3_gb_needs_little_memory_of_the_host() {
         println!("{what}: {} MB on the GPU, {peak:.0} MB of heap at most, loaded in {seconds:.1} s", bytes / 1_000_000);
         assert!(bytes > least, "{what}: {bytes}");
         assert!(peak < 600.0, "{what}: {peak} MB");
-        // Zeros all the way.
+        // All logits are zero.
         assert_eq!(run(engine.verify(7, &Draft::Tokens(Vec::new()))).unwrap().ids, [0]);
     }
     fs::remove_dir_all(folder).unwrap();

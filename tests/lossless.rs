@@ -1,4 +1,4 @@
-//! Speculation changes nothing but the number of target forwards, and drafts as transformers does.
+//! Speculation changes nothing but the number of target forwards, and it drafts as transformers does.
 
 mod common;
 use common::altered::configured;
@@ -18,7 +18,7 @@ use serde_json::json;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
-/// Collects tokens up to a number.
+/// Collects up to `most` tokens.
 struct Collect {
     ids: Vec<u32>,
     origins: Vec<Origin>,
@@ -75,7 +75,7 @@ fn lookup(engine: &Engine, num_tokens: usize, max_ngram: usize, rule: LookupRule
     PromptLookup::new(num_tokens, max_ngram, rule, &engine.target().spec().eos_token_id)
 }
 
-/// Writes all cases in these modes.
+/// Generates all cases in these modes.
 fn check_rounds(engine: &mut impl Queue, ends: &[u32], modes: &[&str]) {
     let lookup = |max_ngram| PromptLookup::new(10, max_ngram, LookupRule::Leftmost, ends);
     for case in Tales::cases() {
@@ -100,8 +100,8 @@ fn check_rounds(engine: &mut impl Queue, ends: &[u32], modes: &[&str]) {
     }
 }
 
-/// The number of rounds and the drafted and accepted tokens of each are those of transformers. Where a processor computes the shaders,
-/// that takes long: on the GPU one mode stands for all.
+/// The number of rounds and the drafted and accepted tokens of each equal those of transformers. A software adapter takes long, so the
+/// GPU runs only one mode.
 #[test]
 fn rounds_equal_those_of_transformers() {
     let [target, draft] = ["models/tales/target", "models/tales/draft"].map(path);
@@ -121,7 +121,7 @@ fn rounds_equal_those_of_transformers() {
 const LOOKAHEADS: [usize; 5] = [1, 2, 4, 8, 15];
 const SCHEDULES: [Schedule; 3] = [Schedule::Constant, Schedule::Heuristic, Schedule::HeuristicTransient];
 
-/// Proposes what it was told will come, from some point on; wrong tokens on request.
+/// Proposes the known continuation from some point on; with `shift`, wrong tokens.
 struct Prophet {
     text: Vec<u32>,
     shift: u32,
@@ -139,8 +139,8 @@ impl Drafter for Prophet {
     }
 }
 
-/// Every drafter, lookahead and schedule gives the tokens of plain decoding; with a `turn` every third of these combinations, of
-/// three turns each another.
+/// Checks that every drafter, lookahead and schedule gives the tokens of plain decoding. With a `turn`, only every third combination
+/// runs; three turns cover all.
 fn matrix(engine: &mut Engine, prompt: &[u32], most: usize, turn: Option<usize>, what: &str) {
     let (expected, _) = generate(engine, &mut NoDrafter, prompt, most);
     for (at, count) in LOOKAHEADS.into_iter().enumerate() {
@@ -165,7 +165,7 @@ fn every_drafter_lookahead_and_schedule_gives_the_plain_tokens_on_the_goldens() 
     let draft = path("tests/golden/models/llama-gqa-tied");
     for (turn, folder) in goldens().into_iter().enumerate() {
         let mut engine = engine(&gpu, &folder, Some(&draft), capacity());
-        // Repeated, so that the lookup finds something.
+        // Repeated, so that the lookup finds a match.
         let prompt = [&Golden::read(&folder).prompt_ids[..12]; 2].concat();
         matrix(&mut engine, &prompt, 18, Some(turn), &folder.display().to_string());
     }
@@ -184,7 +184,7 @@ fn every_drafter_lookahead_and_schedule_gives_the_plain_tokens_on_the_tales_pair
     }
 }
 
-/// On a device whose driver breaks the promise of equal bits, with the kernel variants that remain.
+/// A device whose driver breaks the promise of equal bits uses the remaining kernel variants.
 #[test]
 fn the_tokens_are_the_same_whichever_kernel_variants_are_in_use() {
     let tales = path("models/tales");
@@ -203,7 +203,7 @@ fn the_tokens_are_the_same_whichever_kernel_variants_are_in_use() {
     }
 }
 
-/// transformers ignores them, because they never come.
+/// transformers ignores such ids, because they are never generated.
 #[test]
 fn an_end_of_text_beyond_the_vocabulary_changes_nothing() {
     let folder = path("models/tales/draft");
@@ -219,7 +219,7 @@ fn an_end_of_text_beyond_the_vocabulary_changes_nothing() {
     };
     let expected = generate(&[0, 2], &plain);
     assert_eq!(expected.stats.warnings, Vec::<String>::new());
-    // Where rows of logits lie one behind the other, these are the text's own tokens in the next row.
+    // If rows of logits were contiguous, these ids would be the text's own tokens in the next row.
     let beyond: Vec<u32> = [0, 2].into_iter().chain(expected.token_ids.iter().map(|id| 4096 + id)).collect();
     for options in [plain, drafted] {
         let found = generate(&beyond, &options);
@@ -229,7 +229,7 @@ fn an_end_of_text_beyond_the_vocabulary_changes_nothing() {
     }
 }
 
-/// On every golden, which drafts for itself, so that it is never wrong; of one engine, because loading takes longest.
+/// Every golden model drafts for itself and so is never wrong. One engine each, because loading takes longest.
 #[test]
 fn adversarial_drafters_change_nothing_and_a_round_is_one_submission() {
     let [processor, gpu] = gpus();
@@ -273,7 +273,6 @@ fn adversarial(engine: &mut Engine, folder: &std::path::Path) {
     }
 }
 
-/// A draft that holds an end-of-text token ends the text there and nowhere else.
 #[test]
 fn drafts_past_the_end_of_text_end_with_it() {
     let mut engine = engine(&gpu(), &path("models/tales/target"), None, Tales::capacity());
@@ -289,8 +288,8 @@ fn drafts_past_the_end_of_text_end_with_it() {
     }
 }
 
-/// The context ends in the middle of a draft, for target and draft model, and for a draft model with less room. On a GPU kernels for
-/// a draft are first wanted there.
+/// The context ends in the middle of a draft, for target and draft model, and for a draft model with less room. A GPU first needs the
+/// kernels for a draft there.
 #[test]
 fn a_full_context_ends_the_text_at_the_same_token() {
     gpus().iter().for_each(fill_the_context);
@@ -305,7 +304,7 @@ fn fill_the_context(gpu: &Rc<Gpu>) {
         let mut engine = common::engine_of(gpu, pair.0, Some(pair.1));
         let (expected, _) = generate(&mut engine, &mut NoDrafter, &golden.prompt_ids, 1000);
         assert_eq!(expected.len(), target_room - golden.prompt_ids.len() + 1);
-        // The end of the text as a prompt, and drafts that are longer than the room behind it.
+        // The end of the text as a prompt, and drafts that are longer than the remaining room.
         let text = [&golden.prompt_ids[..], &expected, &[5; 40]].concat();
         for (left, count) in [(2, 1), (2, 31), (3, 31), (5, 31), (9, 31)] {
             let (prompt, rest) = text[..target_room + 1].split_at(target_room - left);
@@ -322,7 +321,6 @@ fn fill_the_context(gpu: &Rc<Gpu>) {
     }
 }
 
-/// Later calls that share a prefix with earlier ones reuse its cache and say so.
 #[test]
 fn a_shared_prefix_is_reused_and_changes_nothing() {
     let mut engine = engine(&gpu(), &path("models/tales/target"), Some(&path("models/tales/draft")), Tales::capacity());
@@ -341,13 +339,13 @@ fn a_shared_prefix_is_reused_and_changes_nothing() {
     }
 }
 
-/// What a round does: one submission, one readback of at most 256 bytes, nothing created, 5 dispatches per layer in one block of
-/// positions (6 where heads are normalised; and 2 for norms that matmuls cannot do).
+/// Checks a round: one submission, one readback of at most 256 bytes, nothing created, 5 dispatches per layer in one block of positions
+/// (6 with normalised heads, plus 2 or 4 for norms that matmuls cannot do).
 fn one_submission(engine: &mut Engine, folder: &std::path::Path) {
     let gpu = engine.gpu().clone();
     engine.truncate(0);
     run(engine.prefill(&Golden::read(folder).prompt_ids)).unwrap();
-    // The draft model reads the prompt in submissions of its own, once.
+    // The draft model reads the prompt in its own submissions, once.
     run(engine.verify(5, &Draft::Model(1))).unwrap();
     for draft in [Draft::Model(4), Draft::Model(15), Draft::Tokens(vec![5; 10]), Draft::Tokens(vec![])] {
         let len = engine.cached().len();
@@ -357,14 +355,14 @@ fn one_submission(engine: &mut Engine, folder: &std::path::Path) {
             engine.truncate(len);
             gpu.counters().since(&before)
         });
-        // Before the first round of its size, pipelines and the staging buffers of a comparison, but not on a processor.
+        // Before the first round of its size: pipelines and two staging buffers of a comparison, but nothing on a CPU.
         let most = if gpu.is_processor() { 0 } else { first.pipelines + 2 };
         assert!(first.creates <= most, "{first:?}");
         let what = format!("{} {draft:?}: {round:?}", folder.display());
         assert_eq!((round.submits, round.blocking_readbacks, round.creates), (1, 1, 0), "{what}");
         assert!(round.readback_bytes <= 256, "{what}");
         let spec = engine.target().spec();
-        // In one block of positions nothing is merged.
+        // Within one block of positions nothing is merged.
         let per_layer = engine.target().plan().dispatches_per_layer() - 1;
         let norms = match (spec.norm, spec.residual) {
             (NormKind::Rms, Residual::PostNorms) => 4,
@@ -372,9 +370,9 @@ fn one_submission(engine: &mut Engine, folder: &std::path::Path) {
             (NormKind::Layer, _) => 2,
         };
         assert_eq!(per_layer, 5 + usize::from(spec.qk_norm) + norms, "{what}");
-        // embed, norm, LM head and sampling besides the layers, in the target and in each draft step.
+        // In addition to the layers: embed, norm, LM head and sampling, in the target and in each draft step.
         let embeds = 1 + usize::from(spec.learned_positions);
-        // A matrix of two formats is two.
+        // A matrix of two formats takes two dispatches.
         let sections = blueprint(folder, capacity()).0.sections;
         let more: usize = sections.iter().map(|sections| sections.len() - 1).sum();
         let forward = (spec.layers.len() * per_layer + embeds + 3 + more) as u64;
@@ -405,7 +403,7 @@ fn ways() -> Vec<(String, Sampling)> {
     sampled.chain(greedy).map(|way| (format!("{:?} {:?}", way.draw, way.processors), way)).collect()
 }
 
-/// The same seed gives the same text, whoever drafts, however many, however unsure.
+/// A seed gives the same text for every drafter, lookahead and confidence.
 #[test]
 fn every_way_of_sampling_gives_the_plain_tokens() {
     let gpu = gpu();
@@ -440,7 +438,7 @@ fn every_way_of_sampling_gives_the_plain_tokens() {
     assert!(texts.len() >= 13, "{} texts of 22 differ", texts.len());
 }
 
-/// Log-probabilities are of the model's logits, whatever becomes of those afterwards; and the same bits, whoever drafts.
+/// Log-probabilities are of the raw logits, unaffected by processors, and have the same bits with every drafter.
 #[test]
 fn logprobs_are_the_same_with_drafts_and_without() {
     let mut engine = engine(&gpu(), &path("models/tales/target"), Some(&path("models/tales/draft")), Tales::capacity());
@@ -466,7 +464,7 @@ fn logprobs_are_the_same_with_drafts_and_without() {
                 }
             }
         }
-        // Whatever was done to them, these are those of the logits.
+        // Log-probabilities of the raw logits, whatever the processors did.
         engine.truncate(0);
         let text = [&prompt[..], &expected].concat();
         let logits = run(engine.logits(&text, 64)).unwrap();
@@ -480,7 +478,7 @@ fn logprobs_are_the_same_with_drafts_and_without() {
     }
 }
 
-/// A text, and what was told of each of its tokens.
+/// Returns a text, and the log-probabilities reported for its tokens.
 fn told(engine: &mut Engine, drafter: &mut dyn Drafter, prompt: &[u32], most: usize) -> (Vec<u32>, Vec<Logprobs>) {
     engine.truncate(0);
     let ends = engine.target().spec().eos_token_id.clone();
@@ -490,7 +488,7 @@ fn told(engine: &mut Engine, drafter: &mut dyn Drafter, prompt: &[u32], most: us
     (sink.ids, sink.logprobs)
 }
 
-/// Drafts whose distribution is the target's own are accepted, all of them, in both kinds of acceptance.
+/// Drafts with the target's own distribution are all accepted, in both kinds of acceptance.
 #[test]
 fn the_targets_own_drafts_are_all_accepted_when_sampled() {
     let folder = path("tests/golden/models/llama-gqa-tied");
@@ -505,7 +503,6 @@ fn the_targets_own_drafts_are_all_accepted_when_sampled() {
     }
 }
 
-/// A round of sampling reads ids back and nothing else, and creates nothing.
 #[test]
 fn a_sampled_round_is_one_submission_too() {
     let gpu = gpu();
@@ -517,7 +514,7 @@ fn a_sampled_round_is_one_submission_too() {
             run(engine.prefill(&[1, 2, 3])).unwrap();
             run(engine.verify(5, &Draft::Model(1))).unwrap();
             for draft in [Draft::Model(15), Draft::Tokens(vec![5; 10]), Draft::Tokens(vec![])] {
-                // Before the first round of its size kernels may be compiled.
+                // Kernels may be compiled before the first round of this size.
                 run(engine.ready(&draft)).unwrap();
                 let before = gpu.counters();
                 run(engine.verify(5, &draft)).unwrap();
@@ -529,7 +526,7 @@ fn a_sampled_round_is_one_submission_too() {
     }
 }
 
-/// Log-probabilities come in the readback of the ids, and cost nothing where nobody asks for them.
+/// Log-probabilities are part of the readback of the ids, and cost nothing if not requested.
 #[test]
 fn a_round_with_logprobs_is_one_submission_too() {
     let gpu = gpu();

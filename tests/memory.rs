@@ -1,4 +1,4 @@
-//! Where the memory ends, the CPU as a device says what has no room in it; the program goes on.
+//! When memory runs out, the CPU device reports the allocation that failed; the program continues.
 
 mod common;
 use cap::Cap;
@@ -13,7 +13,7 @@ use std::rc::Rc;
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
-/// Bytes that the tests may use besides.
+/// Additional bytes that the tests may use.
 const ROOM: usize = 256 << 20;
 
 fn load(capacity: Capacity) -> Result<Model> {
@@ -21,7 +21,7 @@ fn load(capacity: Capacity) -> Result<Model> {
     run(Model::load(&Rc::new(Processor::new(None)), &blueprint, &weights, &mut |_| ()))
 }
 
-/// What has no room, and its bytes.
+/// Returns the refused allocation and its bytes.
 fn refused<T>(outcome: Result<T>) -> (String, u64) {
     match outcome {
         Err(Error::OutOfGpuMemory { what, need, .. }) => (what, need),
@@ -46,7 +46,7 @@ fn what_has_no_room_is_an_error_and_smaller_things_work_afterwards() {
     let tokens: Vec<u32> = (0..256).collect();
     let logits = engine.logits(&tokens, 64).unwrap();
     engine.truncate(0);
-    // Less than the logits of all rows take, more than those of a few.
+    // Less than the logits of all rows need, more than the logits of a few.
     ALLOCATOR.set_limit(ALLOCATOR.allocated() + 4 * logits.len()).unwrap();
     assert_eq!(refused(engine.logits(&tokens, 256)).0, "the activations");
     engine.truncate(0);

@@ -1,4 +1,4 @@
-//! Whole models against Hugging Face transformers: logits of every prompt position, greedy ids; and what a `config.json` means.
+//! Whole models compared with Hugging Face transformers (logits of every prompt position, greedy ids), and the meaning of `config.json`.
 
 mod common;
 use common::altered::{with_head, with_head_of_integers};
@@ -12,7 +12,7 @@ use foretoken::{Error, KvDtype};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// |logit - reference| <= this * max(1, max |reference|).
+/// Bound on |logit - reference| / max(1, max |reference|).
 const BOUND: f32 = 2e-4;
 
 #[test]
@@ -35,11 +35,11 @@ fn logits_and_greedy_ids_equal_transformers() {
     }
 }
 
-/// `tests/golden/defaults.json`; `defaults.py` beside it says how it was made.
+/// `tests/golden/defaults.json`, made by `defaults.py`.
 #[derive(serde::Deserialize)]
 struct Defaults {
     sizes: BTreeMap<String, Map<String, Value>>,
-    /// Every key that the config class of a model knows.
+    /// Every key of a model's config class.
     keys: BTreeMap<String, Vec<String>>,
     cases: Vec<Case>,
 }
@@ -56,7 +56,7 @@ impl Defaults {
         serde_json::from_slice(&std::fs::read(path("tests/golden/defaults.json")).unwrap()).unwrap()
     }
 
-    /// A `config.json` of the sizes alone, and what else is given.
+    /// Parses a `config.json` of the sizes and `more`.
     fn parse(&self, model_type: &str, more: &Map<String, Value>) -> foretoken::Result<ModelSpec> {
         let mut config = self.sizes[model_type].clone();
         config.insert("model_type".into(), model_type.into());
@@ -91,7 +91,7 @@ fn rope(rope: &RopeSpec) -> Value {
     facts
 }
 
-/// A spec in the words of `defaults.json`.
+/// Returns the keys of `defaults.json`.
 fn facts(spec: &ModelSpec) -> Value {
     let layers =
         |is: fn(&_) -> bool| spec.layers.iter().map(|layer| if is(layer) { '1' } else { '0' }).collect::<String>();
@@ -117,7 +117,7 @@ fn facts(spec: &ModelSpec) -> Value {
     })
 }
 
-/// The same, where numbers may be whole or not, and in single precision.
+/// Compares values, with whole and fractional numbers alike, in single precision.
 fn alike(ours: &Value, theirs: &Value) -> bool {
     match (ours, theirs) {
         (Value::Object(a), Value::Object(b)) => {
@@ -145,7 +145,7 @@ fn keys_that_a_config_leaves_out_are_what_they_are_in_transformers() {
     }
 }
 
-/// Keys of the config classes that change nothing here: of training, of other heads, and of how transformers computes.
+/// Keys of the config classes that change nothing here: about training, other heads, or how transformers computes.
 const HARMLESS: [&str; 22] = [
     "attention_dropout",
     "attention_softmax_in_fp32",
@@ -171,13 +171,13 @@ const HARMLESS: [&str; 22] = [
     "model_type",
 ];
 
-/// Nothing that a config says is passed over: a value that no key can have is refused by name.
+/// No key of a config is ignored: an invalid value is refused by the name of its key.
 #[test]
 fn every_key_that_a_config_class_knows_is_read_or_refused() {
     let defaults = Defaults::read();
     for (model_type, keys) in &defaults.keys {
         for key in keys.iter().filter(|key| !HARMLESS.contains(&key.as_str())) {
-            // Without the flags that a window needs, no key of it is read.
+            // Without the flag of the window, its keys are not read.
             let mut more = json!({ "use_sliding_window": true, "sliding_window": 8 }).as_object().unwrap().clone();
             if model_type == "phi3" && key == "original_max_position_embeddings" {
                 more.insert("rope_scaling".into(), json!({ "rope_type": "longrope" }));
@@ -191,7 +191,7 @@ fn every_key_that_a_config_class_knows_is_read_or_refused() {
     }
 }
 
-/// As transformers: the config must be wrong.
+/// As in transformers: the config must be wrong.
 #[test]
 fn a_head_that_differs_from_the_embedding_is_used_although_the_config_says_otherwise() {
     let prompt = [261, 420, 7, 300];
@@ -225,7 +225,7 @@ fn a_head_of_a_type_that_cannot_be_used_is_refused() {
     assert!(refused.to_string().contains("lm_head.weight"), "{refused}");
 }
 
-/// Where transformers fails, fills in what no model has, or computes what we do not.
+/// Configs for which transformers fails, fills in values that no model has, or computes what we do not.
 #[test]
 fn configs_without_a_sure_meaning_are_refused_by_key() {
     let defaults = Defaults::read();

@@ -1,5 +1,4 @@
-//! The same models by llama.cpp's names and in its layouts: the goldens, rearranged as its converter does, give the
-//! same logits.
+//! Models with llama.cpp's names and layouts: the goldens, rearranged as its converter does, give the same logits.
 
 mod common;
 use common::{Golden, blueprint, capacity, engine, engine_of, gpu, path, run};
@@ -12,7 +11,7 @@ use safetensors::tensor::{Dtype, TensorView};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// What transformers and llama.cpp call the same thing, in the order in which to replace.
+/// Names of the same thing in transformers and in llama.cpp, in the order of replacement.
 const NAMES: [(&str, &str); 35] = [
     ("model.embed_tokens.", "token_embd."),
     ("gpt_neox.embed_in.", "token_embd."),
@@ -58,18 +57,18 @@ struct Tensor {
 }
 
 impl Tensor {
-    /// With its rows in another order.
+    /// Reorders the rows.
     fn ordered(&self, source: impl Fn(usize) -> usize) -> Vec<f32> {
         (0..self.rows).flat_map(|row| &self.values[source(row) * self.cols..][..self.cols]).copied().collect()
     }
 }
 
-/// The values as llama.cpp's converter writes them.
+/// Returns the values as llama.cpp's converter writes them.
 fn rearranged(name: &str, architecture: &str, tensor: &Tensor, spec: &ModelSpec) -> Vec<f32> {
     let dim = spec.head_dim;
     let is_layer = name.starts_with("blk.");
     match architecture {
-        // Linear layers that multiply from the other side.
+        // Transposed linear layers.
         "gpt2" if is_layer && tensor.cols > 1 => {
             (0..tensor.cols).flat_map(|col| tensor.values.iter().skip(col).step_by(tensor.cols)).copied().collect()
         }
@@ -88,7 +87,7 @@ fn rearranged(name: &str, architecture: &str, tensor: &Tensor, spec: &ModelSpec)
     }
 }
 
-/// What a GGUF file's metadata say, in the keys of `spec_of_gguf`.
+/// Returns a GGUF file's metadata, with the keys of `spec_of_gguf`.
 fn metadata(architecture: &str, spec: &ModelSpec) -> Value {
     let mut keys = json!({
         "model_type": architecture,
@@ -163,7 +162,7 @@ fn a_golden_by_the_names_and_in_the_layouts_of_gguf_gives_the_same_logits() {
                 cols if turned => vec![cols, rows],
                 cols => vec![rows, cols],
             };
-            // Matrices as they were stored; the converter makes f32 of vectors.
+            // Matrices keep their type; the converter stores vectors as f32.
             let dtype = if tensor.cols > 1 { stored } else { Dtype::F32 };
             let bytes: Vec<u8> = match dtype {
                 Dtype::F16 => values.iter().flat_map(|x| f16::from_f32(*x).to_le_bytes()).collect(),
@@ -185,13 +184,13 @@ fn a_golden_by_the_names_and_in_the_layouts_of_gguf_gives_the_same_logits() {
         let other = Blueprint::new(ours, &weights, capacity(), WeightDtype::Auto).unwrap();
         let theirs = run(engine(&gpu, &folder, None, capacity()).logits(&prompt, 64)).unwrap();
         let ours = run(engine_of(&gpu, (other, weights), None).logits(&prompt, 64)).unwrap();
-        // Not to the bit: where a layer does not rotate, its permuted heads are summed up in another order.
+        // Not to the bit: in a layer without rotation, permuted heads are summed in another order.
         let difference = ours.iter().zip(&theirs).fold(0f32, |most, (a, b)| most.max((a - b).abs()));
         assert!(difference < 1e-5, "{}: {difference:e}", folder.display());
     }
 }
 
-/// A golden's tensors by other names.
+/// Returns a golden's tensors with other names.
 fn renamed(folder: &Path, name: impl Fn(&str) -> String) -> Weights<Memory> {
     let bytes = std::fs::read(folder.join("model.safetensors")).unwrap();
     let tensors = SafeTensors::deserialize(&bytes).unwrap();
@@ -200,7 +199,7 @@ fn renamed(folder: &Path, name: impl Fn(&str) -> String) -> Weights<Memory> {
     run(Weights::open(Memory::new("renamed", [("model.safetensors", file.into())]))).unwrap()
 }
 
-/// As GPT-2 was published: without its head, which is tied, tensors lack the model's prefix.
+/// GPT-2 as published: without its head, which is tied, tensors lack the model's prefix.
 #[test]
 fn tensors_of_a_model_saved_without_its_head_are_found() {
     let folder = path("tests/golden/models/gpt2");
@@ -209,7 +208,7 @@ fn tensors_of_a_model_saved_without_its_head_are_found() {
     Blueprint::new(spec, &weights, capacity(), WeightDtype::Auto).unwrap();
 }
 
-/// As Gemma 3 from 4B on is published: sizes that its class knows are left out, and there are eyes beside it.
+/// Gemma 3 from 4B on as published: sizes that equal the class's defaults are omitted, and there is a vision model.
 #[test]
 fn the_text_part_of_a_model_that_sees_is_a_model() {
     let folder = path("tests/golden/models/gemma3");

@@ -1,4 +1,4 @@
-//! Host work beside the device's: the order in which a round's parts are done changes nothing that anyone sees.
+//! Host work overlapped with the device's: the order of a round's parts has no observable effect.
 
 mod common;
 use common::{Tales, engine, gpu, path, run};
@@ -18,7 +18,7 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Collects tokens up to a number.
+/// Collects up to `most` tokens.
 struct Collect {
     tokens: Vec<(u32, Origin, bool)>,
     most: usize,
@@ -52,8 +52,8 @@ fn samplings() -> [Sampling; 3] {
     [Sampling::default(), way(Draw::Coupled), way(Draw::Rejection)]
 }
 
-/// Tokens, origins and rounds are the same, whoever drafts, greedy and sampled; a round is one submission and one readback
-/// and creates nothing, in either order; commands are ready for most rounds, and host work is hidden.
+/// Tokens, origins and rounds are the same with every drafter, greedy and sampled. A round is one submission and one readback and
+/// creates nothing, in either order. Commands are ready for most rounds, and host work is hidden.
 #[test]
 fn overlapped_rounds_do_what_sequential_rounds_do() {
     let mut engine = engine(&gpu(), &path("models/tales/target"), Some(&path("models/tales/draft")), Tales::capacity());
@@ -64,7 +64,7 @@ fn overlapped_rounds_do_what_sequential_rounds_do() {
         for case in cases.iter().filter(|case| case.greedy_ids.len() > 40).take(1) {
             for who in ["nobody", "draft model", "draft model, heuristic", "lookup"] {
                 let mut both = [true, false].map(|overlap| {
-                    // Of the second text all but the rounds is cached.
+                    // For the second text all but the rounds is cached.
                     let [_, written] = [(); 2].map(|()| {
                         let schedule = if who == "draft model" { Schedule::Constant } else { Schedule::Heuristic };
                         let mut lookahead = Lookahead::new(schedule, 5);
@@ -90,8 +90,8 @@ fn overlapped_rounds_do_what_sequential_rounds_do() {
                     assert_eq!(did, (rounds, rounds, 0), "{what}");
                 }
                 let (rounds, prepared) = (overlapped.1.num_spec_steps as u64, overlapped.2.prepared);
-                // New lengths of drafts have new commands, and so has a new block of positions. What is drafted by a
-                // schedule that does not change goes on, but for the last rounds, which may be cut.
+                // New lengths of drafts need new commands, and so does a new block of positions. A fixed schedule continues,
+                // except in the last rounds, which may be cut.
                 let (least, ahead) = match who {
                     "nobody" => (rounds - 2, rounds - 2),
                     "draft model" => (rounds / 2, rounds / 2),
@@ -114,7 +114,7 @@ fn overlapped_rounds_do_what_sequential_rounds_do() {
     }
 }
 
-/// A round that nobody waits for leaves nothing behind.
+/// An abandoned round leaves no trace.
 #[test]
 fn a_submitted_round_can_be_given_up() {
     let gpu = gpu();
@@ -145,7 +145,7 @@ fn a_submitted_round_can_be_given_up() {
             assert_eq!(engine.finish().await.unwrap(), Verified::default());
         });
     }
-    // Two rounds, one behind the other.
+    // Two rounds in the queue.
     for draft in [Draft::Tokens(vec![]), Draft::Model(3)] {
         run(async {
             let expected = engine.verify(9, &draft).await.unwrap();
@@ -157,7 +157,7 @@ fn a_submitted_round_can_be_given_up() {
                 assert!(!engine.prepare(true), "two at most");
                 for _ in 0..waits {
                     assert_eq!(engine.finish().await.unwrap().ids, expected.ids);
-                    // It began behind what the target agreed with.
+                    // It began after the tokens that the target agreed with.
                     engine.keep(5);
                 }
                 engine.truncate(4);
@@ -179,7 +179,7 @@ fn a_submitted_round_can_be_given_up() {
     assert_eq!(gpu.counters().allocated, 0);
 }
 
-/// The draft model of the tales as target, with itself as draft model, because it is small.
+/// Loads the tales draft model, which is small, as target and as draft model.
 fn session() -> Session {
     let source = Folder::open(path("models/tales/draft")).unwrap();
     let options = LoadOptions::new().max_context(128);
@@ -208,14 +208,14 @@ fn ways() -> [GenerateOptions; 3] {
     ]
 }
 
-/// All that does not depend on the clock and on what was cached.
+/// Returns everything that does not depend on the clock or on the cache.
 fn seen(generation: Generation) -> impl PartialEq + std::fmt::Debug {
     let Generation { text, token_ids, finish_reason, stats, .. } = generation;
     let counts = (stats.num_spec_steps, stats.num_emitted_tokens, stats.per_step_drafted, stats.per_step_accepted);
     (text, token_ids, finish_reason, counts, stats.acceptance_histogram, stats.warnings)
 }
 
-/// After any token, with a round on the way: the session can be used at once.
+/// After an abort at any token, with a round in flight, the session can be used at once.
 #[test]
 fn a_caller_may_break_off_at_every_token() {
     let mut session = session();
@@ -230,14 +230,14 @@ fn a_caller_may_break_off_at_every_token() {
     }
 }
 
-/// Where a character or a stop string had only begun, the text still says all that the tokens do.
+/// If a character or a stop string is incomplete, the text still includes all its tokens.
 #[test]
 fn what_was_held_back_is_in_a_text_that_was_broken_off() {
     let mut session = session();
     let [options, ..] = ways();
     let whole = generate(&mut session, &options, usize::MAX);
     let prompt = Prompt::Text("Once upon a time there was a king. Once upon a time".into());
-    // Half of a character, and what never becomes a stop string.
+    // Half of a character, and the beginning of a stop string that is never completed.
     let character = session.encode(&Prompt::Text("\u{1F451}".into()), &GenerateOptions::new()).unwrap();
     assert!(character.len() > 1, "the crown is one token");
     let forced = options.clone().logit_bias([(character[0], 100.0)]);
@@ -264,7 +264,7 @@ fn what_was_held_back_is_in_a_text_that_was_broken_off() {
     }
 }
 
-/// A stop string ends the text where it ends it sequentially, wherever the rounds are cut.
+/// A stop string ends the text where it ends it sequentially, for all boundaries of rounds.
 #[test]
 fn stop_strings_end_overlapped_rounds_at_the_same_token() {
     let mut session = session();
@@ -284,17 +284,17 @@ fn stop_strings_end_overlapped_rounds_at_the_same_token() {
 
 type Log = Rc<RefCell<Vec<String>>>;
 
-/// How long a driver that takes no submission while it computes another holds the first round, behind the prompt.
+/// Time by which a driver that accepts no submission during another one delays the first round after the prompt.
 const HELD: Duration = Duration::from_millis(20);
 
-/// A target that counts on: its token after n is n + 1. It fails at a submission or when that is waited for.
+/// A target that counts: its token after n is n + 1. It fails at a submission or when that is awaited.
 struct Counting {
     cached: Vec<u32>,
     submitted: Option<Vec<u32>>,
     fails: Option<(&'static str, u32)>,
-    /// Rounds before its kernels are there.
+    /// Rounds before its kernels are ready.
     unready: usize,
-    /// What becomes of its answers.
+    /// Changes its answers.
     spoils: fn(&mut Verified),
     log: Log,
 }
@@ -342,7 +342,7 @@ impl Target for Counting {
         self.step("finish", tokens[0])?;
         self.cached.extend_from_slice(&tokens);
         let ids = tokens.iter().map(|id| id + 1).collect();
-        // As if a draft model with another tokenizer had been what held it.
+        // As if a draft model with another tokenizer had held the round.
         let waited = if tokens[0] == 9 { HELD.as_secs_f64() } else { 0.0 };
         let mut verified = Verified { draft: tokens[1..].to_vec(), ids, waited, ..Verified::default() };
         (self.spoils)(&mut verified);
@@ -357,7 +357,7 @@ impl Queue for Counting {
     }
 }
 
-/// Proposes the next token.
+/// Proposes the next number.
 struct Next;
 
 impl Drafter for Next {
@@ -370,7 +370,7 @@ impl Drafter for Next {
     }
 }
 
-/// Logs tokens; at one of them it wants no more, or fails.
+/// Logs tokens; at one of them it stops, or fails.
 struct Listener {
     heard: Vec<u32>,
     breaks: Option<u32>,
@@ -420,7 +420,7 @@ fn listen_to(
     Heard { ended, log, text, target }
 }
 
-/// As [`Next`]; what it learns of.
+/// [`Next`] with a record of learned rounds.
 struct Learning(Vec<(usize, usize)>);
 
 impl Drafter for Learning {
@@ -435,7 +435,7 @@ impl Drafter for Learning {
     }
 }
 
-/// A round would wait for kernels that are not compiled: it is a plain one, and counts as such.
+/// If kernels are not compiled yet, the round becomes a plain one, and counts as such.
 #[test]
 fn what_is_not_ready_is_not_verified() {
     let log = Log::default();
@@ -465,7 +465,7 @@ fn the_next_round_is_submitted_before_the_sink_hears_of_the_last() {
     }
 }
 
-/// Tokens that were accepted before the device was lost are told, and counted, before the error is.
+/// Tokens accepted before the device was lost are emitted and counted before the error.
 #[test]
 fn a_failing_device_takes_no_accepted_token_with_it() {
     for overlap in [true, false] {
@@ -474,14 +474,14 @@ fn a_failing_device_takes_no_accepted_token_with_it() {
             assert_eq!(heard.ended, Err(Error::DeviceLost { reason: "gone".into() }));
             assert_eq!(heard.text.tokens.last(), Some(&fails.1));
             assert_eq!(heard.text.stats.num_emitted_tokens, heard.text.tokens.len() - 2);
-            // A sink that wants no more does not hear of a failure behind that.
+            // A sink that has stopped gets no later error.
             let heard = listen(overlap, Some(fails), (Some(fails.1), None));
             assert_eq!(heard.ended, Ok(()));
         }
     }
 }
 
-/// What no target may answer is an error, and no panic.
+/// An invalid answer of a target is an error, not a panic.
 #[test]
 fn an_answer_to_something_else_is_an_error() {
     let spoilt: [fn(&mut Verified); 6] = [
@@ -502,7 +502,7 @@ fn an_answer_to_something_else_is_an_error() {
             assert!(reason.contains("a target answered 1 draft tokens with"), "{reason}");
             assert_eq!(heard.text.tokens, [8, 9]);
         }
-        // A shorter draft is one.
+        // A shorter draft is valid.
         let shorter: fn(&mut Verified) = |verified| {
             verified.draft.clear();
             verified.ids.truncate(1);
@@ -511,7 +511,7 @@ fn an_answer_to_something_else_is_an_error() {
     }
 }
 
-/// The round on the way is given up, and what nobody heard of is forgotten.
+/// The round in flight is abandoned, and tokens that were not emitted are dropped.
 #[test]
 fn a_sink_that_breaks_or_fails_ends_the_text_there() {
     for overlap in [true, false] {

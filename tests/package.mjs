@@ -1,4 +1,4 @@
-// The npm package without a browser: what is in it, what TypeScript, Node and React make of it.
+// The npm package without a browser: its contents, and its use from TypeScript, Node and React.
 import { equal, match, ok } from "node:assert/strict";
 import { execFile, spawnSync } from "node:child_process";
 import { copyFileSync, existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
@@ -13,7 +13,7 @@ import { answer, listen } from "../scripts/serve.mjs";
 import { codeOf, compile, consumer, contents, root } from "./consumer.mjs";
 import { examples, manifests } from "./examples.mjs";
 
-/** What is published, and nothing else. */
+/** All published modules. */
 const MODULES = [
   "ai-sdk",
   "cache",
@@ -170,7 +170,7 @@ test("bundlers find the worker and the WASM by their names in the package", asyn
 
 const draft = join(root, "models", "tales", "draft");
 
-/** Runs a script of the consumer's in Node; what it prints. */
+/** Runs a script of the consumer's in Node and returns its output. */
 function node(...args) {
   const { status, stdout, stderr } = spawnSync(process.execPath, args, { cwd: folder, encoding: "utf8" });
   equal(status, 0, stderr);
@@ -226,7 +226,7 @@ test("Deno runs it too, and Node on the GPU that the package webgpu finds", (t) 
   const [first, ...told] = run(join(inside, "node_modules", ".bin", "deno"), ["run", "--allow-all", "device.mjs", "cpu"]).split(" ");
   equal(first, "Cpu");
   ok(told.length > 10, told.join(" "));
-  // What Dawn asks of a driver, Chromium's own has; Mesa's may not.
+  // Chromium's own driver has what Dawn requires; Mesa's may not.
   const driver = ["/usr/lib/chromium", "/opt/google/chrome"].map((folder) => join(folder, "vk_swiftshader_icd.json")).find(existsSync);
   if (!driver) return t.skip("no SwiftShader beside Chromium");
   match(run(process.execPath, ["device.mjs", "webgpu"], { VK_ICD_FILENAMES: driver }), /^BrowserWebGpu .{20}/);
@@ -256,7 +256,7 @@ test("the examples name the packages that are tested", () => {
   }
 });
 
-/** As much of React as the hook needs: cells by call order, effects that StrictMode runs twice. */
+/** The part of React that the hook needs: cells by call order, effects that StrictMode runs twice. */
 const REACT = `
 const cells = [];
 let at = 0;

@@ -1,4 +1,4 @@
-//! Several targets on threads write the text of plain decoding, whoever drafts, whatever happens to their devices.
+//! Several targets on threads generate the text of plain decoding, with every drafter, and if devices are lost.
 
 mod common;
 use common::foreign::Foreign;
@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 use std::time::Duration;
 
-/// Collects tokens up to a number, or to one that it does not want.
+/// Collects up to `most` tokens, and breaks off at token number `until`.
 struct Collect {
     ids: Vec<u32>,
     origins: Vec<Origin>,
@@ -75,7 +75,7 @@ fn tales(which: &'static str) -> Build<Engine> {
     Box::new(move || Ok(Engine::Gpu(Box::new(load()))))
 }
 
-/// The draft model on the CPU.
+/// Returns the draft model on the CPU.
 fn beside() -> Build<Engine> {
     Box::new(|| {
         let (blueprint, weights) = common::blueprint(&path("models/tales/draft"), Tales::capacity());
@@ -84,7 +84,6 @@ fn beside() -> Build<Engine> {
     })
 }
 
-/// Of the tales target.
 fn ends() -> Vec<u32> {
     common::blueprint(&path("models/tales/target"), Tales::capacity()).0.spec.eos_token_id
 }
@@ -108,7 +107,7 @@ fn cut(ids: &[u32], most: usize) -> Vec<u32> {
     ids[..end.min(most)].to_vec()
 }
 
-/// One set of servers for each degree writes all its texts, so that caches of earlier ones are in the way.
+/// The servers of one degree generate all their texts, so each text must replace an earlier one in the caches.
 #[test]
 fn every_degree_lookahead_and_drafter_gives_the_plain_tokens() {
     within(|| {
@@ -144,7 +143,7 @@ fn every_degree_lookahead_and_drafter_gives_the_plain_tokens() {
     });
 }
 
-/// An end of text, the last wanted token and a sink that has enough, at every place of a block.
+/// By an end of text, by the token limit, and by a sink that breaks off, at every place of a block.
 #[test]
 fn a_text_ends_in_the_middle_of_a_block() {
     within(|| {
@@ -174,10 +173,10 @@ fn a_text_ends_in_the_middle_of_a_block() {
     });
 }
 
-/// A target whose device dies at a forward, as often as it has lives.
+/// A target whose device is lost at a forward.
 struct Mortal {
     engine: Engine,
-    /// Forwards left to all instances of this server until the next death.
+    /// Forwards left to all instances of this server until the next loss.
     left: Arc<AtomicIsize>,
 }
 
@@ -222,8 +221,8 @@ fn mortal(left: &Arc<AtomicIsize>, lives: isize) -> Build<Mortal> {
     })
 }
 
-/// A device that is destroyed at any time changes nothing in the text; when the last one is, the error says so, and the
-/// servers can still write where they come back.
+/// A device that is lost at any time changes nothing in the text. If the last one is lost, the error says so, and the servers
+/// can still generate if they come back.
 #[test]
 fn a_lost_device_does_not_change_the_text() {
     within(|| {
@@ -258,7 +257,6 @@ fn a_lost_device_does_not_change_the_text() {
     });
 }
 
-/// A draft model whose device is lost leaves the text to the targets.
 #[test]
 fn a_lost_draft_model_does_not_change_the_text() {
     within(|| {
@@ -273,15 +271,15 @@ fn a_lost_draft_model_does_not_change_the_text() {
     });
 }
 
-/// A model without a device: a token depends on all before it. It takes its time, and not always the same.
+/// A model without a device: a token depends on all tokens before it. Forwards take varying time.
 struct Mock {
     cached: Vec<u32>,
     submitted: Vec<u32>,
-    /// Of ten tokens, those that are the target's.
+    /// Number of tokens of ten that equal the target's.
     right: u32,
-    /// Tokens that a forward holds.
+    /// Maximum rows of a forward.
     rows: usize,
-    /// Microseconds of a forward, at most.
+    /// Maximum microseconds of a forward.
     slow: u64,
     /// Forwards until its driver panics.
     left: usize,
@@ -337,8 +335,8 @@ impl Instance for Mock {
     }
 }
 
-/// Fast and slow targets, good and bad drafters, forwards of few rows, drivers that panic: the text is the target's, and
-/// nothing waits for a thread that is gone.
+/// With fast and slow targets, good and bad drafters, forwards of few rows and drivers that panic, the text is the target's, and
+/// nothing waits for a thread that has ended.
 #[test]
 fn threads_of_any_speed_write_the_same_text() {
     within(|| {
@@ -352,7 +350,7 @@ fn threads_of_any_speed_write_the_same_text() {
         {
             for sp_degree in 1..=4 {
                 let targets = (1..sp_degree).map(|at| Mock::build(10, rows, slow * at, NEVER));
-                // The last one is the one that may panic; with more than two targets the drafter may, too.
+                // Only the last target may panic; with more than two targets the drafter may, too.
                 let targets = targets.chain([Mock::build(10, rows, slow, left)]).collect();
                 let drafter = Mock::build(right, 32, 100, if sp_degree > 2 { left } else { NEVER });
                 let (mut servers, _) = Servers::start(targets, Some(drafter)).unwrap();
@@ -380,7 +378,7 @@ fn threads_of_any_speed_write_the_same_text() {
     });
 }
 
-/// A target that reads two chunks of a prompt and waits with the others.
+/// A target that reads two chunks of a prompt and then waits for the test to open the gate.
 struct Gated {
     mock: Mock,
     chunks: Arc<AtomicIsize>,
@@ -422,7 +420,7 @@ impl Instance for Gated {
     }
 }
 
-/// Hears how the prompt is read, and wants no more once a chunk is done.
+/// Records the progress of the prompt, and breaks off once a chunk is done.
 struct Impatient(Vec<(usize, usize)>);
 
 impl Sink for Impatient {
@@ -438,7 +436,7 @@ impl Sink for Impatient {
     }
 }
 
-/// Nobody waits for the rest of the prompt, neither who writes the text nor the servers.
+/// After an abort, neither the caller nor the servers wait for the rest of the prompt.
 #[test]
 fn a_text_is_broken_off_while_its_prompt_is_read() {
     within(|| {
@@ -468,13 +466,13 @@ fn a_text_is_broken_off_while_its_prompt_is_read() {
             let read = chunks.load(Ordering::Relaxed);
             run(parallel::write(&mut servers, &[3, 1], plan(), &mut Tuner::default(), &mut sink)).unwrap();
             assert_eq!(sink.ids.len(), 4);
-            // A chunk that had begun.
+            // Plus a chunk that had begun.
             assert!(chunks.load(Ordering::Relaxed) <= read + sp_degree, "{chunks:?} chunks after {read}");
         }
     });
 }
 
-/// The whole way from files and options to text: stop strings, sampling, chats of several turns, wrong options.
+/// From files and options to text: stop strings, sampling, chats of several turns, wrong options.
 #[test]
 fn generations_are_those_of_a_session() {
     within(|| {
@@ -542,7 +540,7 @@ fn generations_are_those_of_a_session() {
     });
 }
 
-/// Greedily, and with noise and biases, which belong to the target's ids.
+/// Greedy, and with noise and biases, which belong to the target's ids.
 #[test]
 fn a_draft_model_with_another_tokenizer_drafts_for_several_targets() {
     within(|| {
@@ -585,14 +583,14 @@ fn expected_start(session: &mut Session, prompt: &Prompt, count: usize) -> Vec<u
     run(session.generate(prompt, &options, &mut |_| ControlFlow::Continue(()))).unwrap().token_ids
 }
 
-/// A target and a drafter on a clock of their own: a forward takes 100 seconds and one for each row, a draft step one. So whoever drafts is
-/// heard first.
+/// A target and a drafter on a simulated clock. A forward takes 100 seconds plus one per row, a draft step one second. So the
+/// drafter's reports come first.
 struct Clockwork {
     orders: VecDeque<(Role, Order)>,
     reports: VecDeque<Report>,
-    /// The text as each of them knows it.
+    /// The text in the cache of the target, and of the drafter.
     copies: [Vec<u32>; 2],
-    /// Draft tokens until the drafter says nothing more.
+    /// Draft tokens until the drafter stops proposing.
     drafts: usize,
     forwards: usize,
 }
@@ -663,7 +661,7 @@ impl Crew for Clockwork {
     }
 }
 
-/// A target that would begin at once with the one token that it knows would have to look at the draft in another forward.
+/// If the target began at once with its single known token, it would need another forward for the draft.
 #[test]
 fn an_idle_target_waits_for_a_drafter_that_is_fast_and_not_for_one_that_says_nothing() {
     within(|| {
@@ -693,7 +691,7 @@ fn an_idle_target_waits_for_a_drafter_that_is_fast_and_not_for_one_that_says_not
     });
 }
 
-/// The draft model's tokens are digits, the target's are two of them.
+/// Translates target tokens into two digits each, the tokens of the draft model.
 struct Digits;
 
 impl Translate for Digits {
@@ -707,7 +705,7 @@ impl Translate for Digits {
     }
 }
 
-/// Says what it is told to, and remembers its orders.
+/// Returns scripted reports, and records its orders.
 #[derive(Clone, Default)]
 struct Script(Rc<RefCell<(Vec<Order>, VecDeque<Report>)>>);
 
@@ -730,7 +728,7 @@ impl Crew for Script {
     }
 }
 
-/// What is told where the drafter drafts this, a second for each, and what was ordered meanwhile.
+/// Drafts these tokens, one second each. Returns the translated reports and the new orders.
 fn told(crew: &mut Translated, script: &Script, task: TaskId, drafted: &[u32]) -> (Vec<(Vec<u32>, f64)>, Vec<Order>) {
     let report = |&id| Report::Drafted { task, ids: vec![id], seconds: 1.0 };
     script.0.borrow_mut().1.extend(drafted.iter().map(report));
@@ -757,22 +755,22 @@ fn a_token_is_told_when_what_follows_cannot_change_it() {
     crew.order(Role::Drafter, draft(1, 0, &[12], 2));
     let (found, orders) = told(&mut crew, &script, 1, &[3, 4]);
     assert_eq!((found, orders), (vec![], vec![draft(1, 0, &[1, 2], 3)]));
-    // What was ordered has come, and it is not enough.
+    // The ordered tokens have come, and are not enough.
     let (found, orders) = told(&mut crew, &script, 1, &[5]);
     assert_eq!((found, orders), (vec![(vec![34], 3.0)], vec![draft(1, 5, &[], 2)]));
-    // When all that was wanted is there, it stops.
+    // Once all requested tokens are there, the draft is cancelled.
     let (found, orders) = told(&mut crew, &script, 1, &[6, 7, 8]);
     assert_eq!((found, orders), (vec![(vec![56], 2.0)], vec![Order::Cancel { task: 1 }]));
 
-    // It goes on where it was, and a word that was not told before counts.
+    // The draft continues where it was, and a word that was not reported yet counts.
     crew.order(Role::Drafter, draft(2, 3, &[], 5));
     let (found, orders) = told(&mut crew, &script, 2, &[8, 9, 10]);
     assert_eq!((found, orders), (vec![(vec![78], 2.0)], vec![draft(2, 7, &[], 6)]));
-    // What the target has no tokens for ends a draft.
+    // Tokens that have no translation end a draft.
     let (found, orders) = told(&mut crew, &script, 2, &[10; 6]);
     assert_eq!((found, orders), (vec![(vec![], 0.0)], vec![Order::Cancel { task: 2 }]));
 
-    // Where the target writes something else, it is told what is different.
+    // If the target continues differently, the drafter gets the difference.
     crew.order(Role::Drafter, draft(3, 2, &[51], 5));
     let (found, orders) = told(&mut crew, &script, 3, &[]);
     assert_eq!((found, orders), (vec![], vec![draft(3, 5, &[1], 6)]));

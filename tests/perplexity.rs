@@ -1,4 +1,4 @@
-//! The perplexity of stored weights: on the GPU as on the CPU with the f32 that they stand for.
+//! The perplexity of stored weights is the same on the GPU as on the CPU with the f32 values that they represent.
 
 mod common;
 use common::lab::Random;
@@ -13,10 +13,10 @@ use foretoken::internals::weights::{Dtype, Float, widen};
 use foretoken::{ArithmeticChoice, KvDtype, WeightDtype};
 
 const TOKENS: usize = 2000;
-/// Tokens that are read at once, without those before them.
+/// Tokens that are read at once, without earlier context.
 const WINDOW: usize = 250;
 
-/// exp of the mean surprise at a text's tokens, from the logits of each window.
+/// Returns exp of the mean surprise at a text's tokens, from the logits of each window.
 fn perplexity(text: &[u32], vocab: usize, mut logits: impl FnMut(&[u32]) -> Vec<f32>) -> f64 {
     let mut nats = Vec::new();
     for window in text.chunks(WINDOW) {
@@ -34,7 +34,7 @@ fn assert_equal(what: &str, gpu: f64, cpu: f64) {
     assert!(off.abs() < 1e-3, "{what}: {gpu} instead of {cpu}");
 }
 
-/// Of MLX's types two: groups and the types of scales are for single rows to tell apart.
+/// Includes two of MLX's types: group sizes and scale types are tested on single rows.
 #[test]
 fn every_stored_type_has_the_perplexity_of_what_it_stands_for() {
     let gpu = gpu();
@@ -56,7 +56,7 @@ fn every_stored_type_has_the_perplexity_of_what_it_stands_for() {
     }
 }
 
-/// Random weights of some types are large: the last norm makes logits of them that a model could have.
+/// Scales logits to realistic sizes by the last norm, because random weights of some types are large.
 fn small(dtype: Dtype) -> Small {
     let mut small = Small::new([dtype; 9]);
     let head = widen(dtype, &small.tensors[8].3);
@@ -66,7 +66,7 @@ fn small(dtype: Dtype) -> Small {
     small
 }
 
-/// The tales draft model on a tale that it has never seen, as stored and quantised on load.
+/// The tales draft model on a tale that was not in its training data, as stored and quantised on load.
 #[test]
 fn a_tale_has_the_perplexity_of_the_rounded_weights() {
     let gpu = gpu();

@@ -1,4 +1,4 @@
-//! A prompt is read chunk by chunk: the caller hears how far it is, and may break off.
+//! Prefill in chunks: the caller gets progress reports, and may abort.
 
 mod common;
 use common::{gpu, path, run};
@@ -15,10 +15,10 @@ const LENGTH: usize = 200;
 /// Tokens that the draft model reads in its first round.
 const CLOSE_BEHIND: usize = 15;
 
-/// The draft model of the tales as target, with itself as draft model, because it is small.
+/// Loads the tales draft model, which is small, as target and as draft model.
 fn session() -> Session {
     let source = Folder::open(path("models/tales/draft")).unwrap();
-    // What is read again must not be known of before.
+    // Without a prompt cache, forgotten tokens must be read again.
     let options = LoadOptions::new().max_context(256).prefill_chunk(CHUNK).prompt_cache_bytes(0);
     run(Session::load(&gpu(), source.clone(), Some(source), &options, &mut |_, _| ())).unwrap()
 }
@@ -36,7 +36,7 @@ fn drafted() -> GenerateOptions {
     GenerateOptions::new().num_assistant_tokens_schedule(num_assistant_tokens_schedule).max_new_tokens(6)
 }
 
-/// What was heard before the first token, and what came of it; `hear` may break off.
+/// Returns the progress reports before the first token, and the generation. `hear` may abort.
 fn generate(
     session: &mut Session,
     first: u32,
@@ -55,12 +55,12 @@ fn generate(
     (heard, generation.unwrap())
 }
 
-/// Writes something else, so that nothing of the prompt is cached.
+/// Generates another text, so that nothing of the prompt is cached.
 fn forget(session: &mut Session) {
     run(session.generate(&Prompt::Tokens(vec![7, 8]), &plain(), &mut |_| ControlFlow::Continue(()))).unwrap();
 }
 
-/// Of a prompt of which nothing is cached.
+/// Returns the progress reports of an uncached prompt.
 fn by_the_target() -> Vec<(usize, usize)> {
     let of = LENGTH - 1;
     (CHUNK..of).step_by(CHUNK).map(|done| (done, of)).collect()
@@ -76,16 +76,16 @@ fn the_caller_hears_of_each_chunk_and_the_device_always_has_another() {
         ControlFlow::Continue(())
     });
     assert_eq!(heard, by_the_target());
-    // One is done and one more was submitted, and so on.
+    // At each report one chunk is done and one more is submitted.
     assert_eq!(submits, (2..=heard.len() as u64 + 1).collect::<Vec<_>>());
     let did = session.engine().counters().since(&counters);
     let rounds = generation.stats.num_spec_steps as u64;
     assert_eq!((did.submits - did.ahead, did.blocking_readbacks), (13 + rounds - did.ahead, rounds));
 
-    // What is cached is not read again.
+    // Cached tokens are not read again.
     let (heard, _) = generate(&mut session, 5, &plain(), |_, _| ControlFlow::Continue(()));
     assert_eq!(heard, []);
-    // The draft model reads behind the target.
+    // The draft model reads after the target.
     let (heard, of_draft) = generate(&mut session, 5, &drafted(), |_, _| ControlFlow::Continue(()));
     assert_eq!(heard, vec![(LENGTH - 1, LENGTH - 1); (LENGTH - 1 - CLOSE_BEHIND).div_ceil(CHUNK)]);
     assert_eq!(of_draft.token_ids, generation.token_ids);

@@ -1,11 +1,11 @@
-//! The program as a user runs it: what it prints, where, and how it fails.
+//! The program as a user runs it: its output and its errors.
 
 use serde_json::Value;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What a run left behind.
+/// The result of a run.
 struct Run {
     code: i32,
     out: String,
@@ -14,7 +14,7 @@ struct Run {
 
 fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_foretoken"));
-    // Without it some drivers complain on stderr.
+    // Without this variable some drivers print warnings to stderr.
     command.env("XDG_RUNTIME_DIR", std::env::temp_dir()).args(args);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
@@ -22,7 +22,7 @@ fn command(args: &[&str]) -> Command {
 
 fn run_with(input: &str, args: &[&str]) -> Run {
     let mut child = command(args).spawn().unwrap();
-    // A run that fails early does not read it.
+    // A run that fails early does not read its input.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     let output = child.wait_with_output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -35,14 +35,14 @@ fn run(args: &[&str]) -> Run {
     run_with("", args)
 }
 
-/// The one object of a run with `--json`.
+/// Returns the only JSON object of a run with `--json`.
 fn json(args: &[&str]) -> Value {
     let run = run(&[args, &["--json"]].concat());
     assert_eq!(run.code, 0, "{args:?}: {}{}", run.out, run.err);
     serde_json::from_str(&run.out).unwrap()
 }
 
-/// A case of `tests/golden/tales.json`.
+/// Returns a case of `tests/golden/tales.json`.
 fn tale() -> Value {
     let text = std::fs::read(path("tests/golden/tales.json")).unwrap();
     serde_json::from_slice::<Value>(&text).unwrap()["cases"][0].take()
@@ -117,7 +117,7 @@ fn every_way_to_draft_gives_the_same_tokens() {
         let on_cpu = report["device"]["backend"] == "Cpu";
         match flags {
             ["--device", device] => assert_eq!(on_cpu, *device == "cpu"),
-            // Nobody asked for the CPU, so there are words for it.
+            // An automatic choice of the CPU gives a warning.
             _ => assert_eq!(on_cpu, stats["warnings"].to_string().contains("run on the CPU"), "{stats}"),
         }
         assert_eq!(report["options"]["max_new_tokens"], 96);
@@ -158,7 +158,7 @@ fn chat_and_stop_strings_work() {
     assert_eq!(cut["finish_reason"], "stop");
 }
 
-/// Plain decoding and the chain of lookup and draft model alike.
+/// A begun answer continues the template's text. `--no-generation-prompt` closes it instead.
 #[test]
 fn an_answer_that_was_begun_goes_on_as_the_template_has_it() {
     let (task, begun) = ("Tell this again: The king had a daughter.", "The king had");
@@ -172,7 +172,6 @@ fn an_answer_that_was_begun_goes_on_as_the_template_has_it() {
     assert_eq!(open["stats"]["num_prompt_tokens"], prompt_tokens(&format!("{text}<|im_end|>\n")));
 }
 
-/// As the program counts them.
 fn prompt_tokens(text: &str) -> Value {
     json(&["generate", text, "--max-new-tokens", "1", "--no-assistant"])["stats"]["num_prompt_tokens"].clone()
 }
@@ -187,20 +186,20 @@ fn several_texts_are_written_behind_one_prompt() {
         assert_eq!(text["stats"]["seed"], seed);
         let alone = json(&[&generate[..], &[&seed.to_string()]].concat());
         assert_eq!(text["token_ids"], alone["token_ids"]);
-        // The first one read the prompt.
+        // The first text read the prompt.
         let read = text["stats"]["num_prompt_tokens"].as_u64().unwrap() - 1;
         assert_eq!(text["stats"]["num_cached_tokens"], if seed == 5 { 0 } else { read });
     }
     let greedy = self::run(&["generate", "Once", "--num-return-sequences", "2"]);
     assert_eq!(greedy.code, 2);
     assert!(greedy.err.contains("--num-return-sequences: 2") && greedy.err.contains("--do-sample"), "{}", greedy.err);
-    // Its files recommend nothing.
+    // The model's files recommend no sampling.
     let model = self::run(&["generate", "Once", "--num-return-sequences", "2", "--do-sample=model"]);
     assert_eq!((model.code, &model.out, &model.err), (2, &String::new(), &greedy.err));
     let drawn =
         self::run(&["generate", "Once", "--num-return-sequences", "2", "--temperature", "1", "--max-new-tokens", "2"]);
     assert_eq!(drawn.code, 0, "{}", drawn.err);
-    // The second seed would be too large, which is said before a text is written.
+    // The second seed would be too large. The error comes before any text.
     let most = ((1u64 << 53) - 1).to_string();
     let last = self::run(&[&generate[..], &[&most, "--num-return-sequences", "2"]].concat());
     assert_eq!((last.code, last.out.as_str()), (2, ""), "{}", last.err);
@@ -209,7 +208,7 @@ fn several_texts_are_written_behind_one_prompt() {
     assert_eq!(only["stats"]["seed"].to_string(), most);
 }
 
-/// They would wrap around to 0 or 1 in 32 bits.
+/// In 32 bits these numbers would wrap around to 0 or 1.
 #[test]
 fn numbers_beyond_32_bits_mean_what_they_say() {
     let tale = tale();
@@ -220,7 +219,7 @@ fn numbers_beyond_32_bits_mean_what_they_say() {
         let drawn = ["--device", device, "--max-new-tokens", "4", "--do-sample", "--seed", "3", "--top-k"];
         assert_eq!(written(&[&drawn[..], &["4294967297"]].concat()), written(&[&drawn[..], &["0"]].concat()));
     }
-    // It would end after 16 tokens.
+    // Without a minimum the text ends after 16 tokens.
     let room = ["--device", "cpu", "--max-context", "128", "--max-new-tokens"];
     for long in ["4294967296", "18446744073709551615"] {
         let ids = written(&[&room[..], &[long, "--min-new-tokens", long]].concat());
@@ -255,7 +254,7 @@ fn a_temperature_draws_at_random_unless_do_sample_forbids_it() {
     assert_eq!(run(&["--temperature", "0"])["token_ids"], run(&[])["token_ids"]);
     let cold = run(&["--do-sample=false", "--temperature", "0.5", "--seed", "3"]);
     let warning = "no tokens were drawn at random (do_sample): temperature, seed had no effect";
-    // Others may be about the device.
+    // Earlier warnings may be about the device.
     assert_eq!(cold["stats"]["warnings"].as_array().unwrap().last(), Some(&warning.into()));
 }
 
@@ -334,7 +333,7 @@ fn biases_bans_and_a_least_length_steer_the_text() {
     assert_eq!(written(&["--logit-bias", &format!("{}=-100", plain[0])]).iter().find(|id| **id == plain[0]), None);
     let other = plain[5];
     assert_eq!(written(&["--logit-bias", &format!("{other}=100")]), vec![other; 24]);
-    // It would end after 16 tokens.
+    // Without a minimum the text ends after 16 tokens.
     assert_eq!(plain.len(), 16);
     let longer = written(&["--min-new-tokens", "20"]);
     assert!(longer.len() >= 20 && longer[..15] == plain[..15] && longer[15] != plain[15], "{longer:?}");
@@ -400,7 +399,7 @@ fn chat_answers_line_by_line() {
     }
 }
 
-/// The objects of a chat with `--json`, and its exit code.
+/// Runs a chat with `--json`. Returns its objects and its exit code.
 fn chat_json(input: &str, flags: &[&str]) -> (Vec<Value>, i32) {
     let chat = ["chat", "--json", "--num-assistant-tokens-schedule", "constant"];
     let flags =
@@ -421,7 +420,7 @@ fn chat_prints_one_object_for_each_answer() {
     let read = number(&answers[0], "num_prompt_tokens") + counts(&answers[0]["token_ids"]).len() as u64 - 1;
     assert_eq!(cached("num_cached_tokens"), read);
     assert!((read - 2..=read).contains(&cached("num_cached_draft_tokens")), "{}", answers[1]["stats"]);
-    // The system message comes first, so that hardly anything before it is reused.
+    // The system message comes first, so that hardly any cached token is reused.
     assert!(number(&answers[2], "num_cached_tokens") < 3);
     assert!(number(&answers[2], "num_prompt_tokens") > number(&answers[1], "num_prompt_tokens"));
     let (same, _) = chat_json("The king.\n", &["--system", "Be brief.", "--speculation", "off"]);
@@ -509,7 +508,7 @@ fn bench_has_every_key() {
     assert_keys(&report["sampling"], &["vocab", "ms_per_row"]);
     assert_keys(&report["lookup"], &["tokens", "read_ms", "round_us"]);
     assert!(report["lookup"]["round_us"].as_f64().unwrap() < 200.0, "{}", report["lookup"]);
-    // However large the models are.
+    // Independent of the size of the models.
     assert!((0..128 << 10).contains(&report["memory"]["unplanned"].as_i64().unwrap()), "{}", report["memory"]);
     assert_eq!(report["phases"].as_array().unwrap().len(), 8);
     let tasks = report["tasks"].as_array().unwrap();
@@ -555,7 +554,7 @@ fn bench_says_first_how_long_it_takes_and_ends_each_part_then() {
     assert_eq!(bench.err.lines().collect::<Vec<_>>(), told, "{}", bench.err);
     let report: Value = serde_json::from_str(&bench.out).unwrap();
     assert_eq!(report["cut"], serde_json::json!(parts));
-    // What needs one forward pass is there, no text was written.
+    // Results of a single forward pass are there; no text was generated.
     assert!(report["decode"]["tokens_per_second"].as_f64().unwrap() > 0.0);
     assert!((32..512).contains(&report["prefill"]["tokens"].as_u64().unwrap()));
     for part in ["verify", "overlap", "phases", "tasks", "loss"] {
@@ -587,7 +586,7 @@ fn the_prompts_of_bench_are_golden() {
     }
 }
 
-/// The command fails with this code, and its one line of error names `says`; as text and as JSON.
+/// Asserts that the command fails with this code, and that its one line of error contains `says`, as text and as JSON.
 fn assert_fails(args: &[&str], exit: i32, code: &str, says: &[&str]) {
     let plain = run(args);
     assert_eq!(plain.code, exit, "{args:?}: {}", plain.err);
@@ -662,7 +661,7 @@ fn bad_options_name_the_flag() {
     assert!(serde_json::from_str::<Value>(&no_command.out).unwrap()["error"]["message"].is_string());
 }
 
-/// A copy of the tales draft model to damage; gone with the value.
+/// A copy of the tales draft model to damage, removed on drop.
 struct Damaged(PathBuf);
 
 impl Damaged {
@@ -676,7 +675,6 @@ impl Damaged {
         Self(folder)
     }
 
-    /// Changes the bytes of a file.
     fn edit(self, file: &str, change: impl FnOnce(&mut Vec<u8>)) -> Self {
         let mut bytes = std::fs::read(self.0.join(file)).unwrap();
         change(&mut bytes);
@@ -684,7 +682,6 @@ impl Damaged {
         self
     }
 
-    /// Replaces a text in a file.
     fn replace(self, file: &str, from: &str, to: &str) -> Self {
         self.edit(file, |bytes| {
             let found: Vec<_> = (0..bytes.len()).filter(|&at| bytes[at..].starts_with(from.as_bytes())).collect();
@@ -748,7 +745,7 @@ fn an_assistant_with_another_tokenizer_changes_nothing_but_the_speed() {
         serde_json::from_str::<Value>(&ran.out).unwrap()
     };
     let plain = generate(&["--no-assistant"]);
-    // The adaptive schedule drafts only where measured times say that it pays.
+    // The adaptive schedule drafts only if measured times show that it pays.
     let other = other.0.to_str().unwrap();
     let drafted = generate(&["--assistant-model", other, "--num-assistant-tokens-schedule", "constant"]);
     assert_eq!(drafted["text"], plain["text"]);
@@ -776,7 +773,7 @@ fn quantize_writes_models_that_run() {
         assert_eq!((run.code, &*run.out), (0, ""), "{kind}: {}", run.err);
         assert!(weights(&made) as f64 <= weights(&source) as f64 * share + 4096.0, "{kind}: {}", weights(&made));
         assert!(made.join("tokenizer.json").is_file());
-        // Four bits are few for so small a model.
+        // Four bits are few for a model this small.
         assert!(kind == "mlx4" && ids(&made).len() == 8 || ids(&made) == ids(&source), "{kind}");
         assert_fails(&args, 2, "bad-option", &["OUTPUT", "exists"]);
     }
@@ -874,7 +871,7 @@ fn simulations_refuse_what_cannot_be() {
     assert_fails(&["simulate", "table", "--pairs", readme.to_str().unwrap()], 1, "bad-config", &["README.md"]);
 }
 
-/// A folder for a test's files, empty at first.
+/// Returns an empty folder for a test's files.
 fn scratch(name: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("foretoken-{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
@@ -882,7 +879,7 @@ fn scratch(name: &str) -> PathBuf {
     folder
 }
 
-/// The answer to a chat that the tales target ends by itself, within 400 tokens.
+/// Returns the answer to a chat that the tales target ends by itself, within 400 tokens.
 fn answer(model: &Path) -> Value {
     let model = model.to_str().unwrap();
     let tokens = ["--device", "cpu", "--no-assistant", "--max-new-tokens", "400"];
@@ -895,7 +892,7 @@ fn the_end_of_a_turn_that_only_the_tokenizers_config_names_ends_an_answer() {
     let whole = answer(&target);
     assert_eq!(whole["finish_reason"], "stop");
     let folder = scratch("ends");
-    // The last two leave it to the chat template.
+    // The last two leave the end token to the chat template.
     let named = ["<|im_end|>", "<|endoftext|>"].map(Value::from);
     for eos in named.into_iter().chain([serde_json::json!({ "content": "<|im_end|>" }), Value::Null]) {
         for file in std::fs::read_dir(&target).unwrap() {
@@ -933,11 +930,11 @@ fn the_end_of_a_turn_ends_an_answer_whatever_its_type_in_a_gguf_file() {
     };
     let eos = after(&bytes, "tokenizer.ggml.eos_token_id") + 4;
     bytes[eos..eos + 4].copy_from_slice(&0_u32.to_le_bytes());
-    // Beyond the vocabulary, as converters wrote it where there is none.
+    // Beyond the vocabulary, as converters wrote it for a missing id.
     if let Some(found) = bytes.windows(17).position(|found| found == b".eot_token_id\x04\0\0\0") {
         bytes[found + 17..found + 21].copy_from_slice(&u32::MAX.to_le_bytes());
     }
-    // After the key: the kind of the value, of the items, and their number.
+    // After the key: the type of the value, the type of the items, and their number.
     let kind = after(&bytes, "tokenizer.ggml.token_type") + 16 + 2 * 4;
     let mut texts = Vec::new();
     for value in [3_i32, 4, 1] {

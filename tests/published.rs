@@ -1,4 +1,4 @@
-//! Published models, where `node scripts/models.mjs` put them: tokens and greedy texts are those of transformers.
+//! Published models, if `node scripts/models.mjs` has fetched them: tokens and greedy texts equal those of transformers.
 
 mod common;
 
@@ -12,12 +12,12 @@ use foretoken::{
 use serde_json::Value;
 use std::path::PathBuf;
 
-/// What transformers gave.
+/// Returns the results of transformers.
 fn golden() -> Value {
     serde_json::from_str(&std::fs::read_to_string(common::path("tests/golden/published.json")).unwrap()).unwrap()
 }
 
-/// The models that are here; says which are not.
+/// Returns the models that are here, and prints those that are not.
 fn models(golden: &Value) -> Vec<(PathBuf, &Value)> {
     let all = golden["models"].as_object().unwrap().iter();
     all.map(|(file, model)| (common::path("target/models").join(file), model))
@@ -48,7 +48,7 @@ impl Random {
     }
 }
 
-/// The lines that published.py makes.
+/// Returns the lines that published.py makes.
 fn lines(golden: &Value) -> Vec<String> {
     let fragments = golden["fragments"].as_array().unwrap();
     let mut random = Random(13);
@@ -91,9 +91,9 @@ async fn generate(session: &mut Session, prompt: &Prompt, options: GenerateOptio
     session.generate(prompt, &options, &mut |_| std::ops::ControlFlow::Continue(())).await
 }
 
-/// Ids are equal up to the first one that transformers chose by less than this.
+/// Ids may differ from the first token on whose margin in transformers is smaller.
 const MARGIN: f64 = 0.02;
-/// Of the golden tokens, because software renders slowly.
+/// Number of golden tokens to compare, because software adapters are slow.
 const TOKENS: usize = 24;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Quantised weights: what each stored type means, by the oracles of GGUF and MLX, and models made of them.
+//! Quantised weights: the values of each stored type, compared with the oracles of GGUF and MLX, and models made of them.
 
 mod common;
 use common::blocks::quantised;
@@ -14,7 +14,7 @@ use safetensors::SafeTensors;
 use safetensors::tensor::TensorView;
 use serde_json::{Value, json};
 
-/// `tests/golden/blocks.safetensors`; `blocks.py` beside it says how it was made.
+/// `tests/golden/blocks.safetensors`, made by `blocks.py`.
 struct Blocks(Vec<u8>);
 
 impl Blocks {
@@ -93,7 +93,7 @@ fn affine_types_widen_as_mlx_does() {
     }
 }
 
-/// The tensors of a safetensors file, all zeros: name, type, bytes of an element, shape.
+/// Opens a safetensors file of zeros with these tensors: name, type, bytes of an element, shape.
 fn open(
     tensors: &[(&str, safetensors::Dtype, usize, &[usize])],
     quantization: Value,
@@ -110,7 +110,7 @@ fn open(
     Ok(weights)
 }
 
-/// A module of 3 rows of 128 weights of 4 bits in groups of 64, with one of its three tensors as given.
+/// Opens a module of 3 rows of 128 weights of 4 bits in groups of 64, with one of its three tensors replaced.
 fn module(part: usize, dtype: safetensors::Dtype, size: usize, shape: &[usize]) -> foretoken::Result<Weights<Memory>> {
     use safetensors::Dtype::{BF16, U32};
     let mut tensors: [(&str, _, _, &[usize]); 3] =
@@ -129,7 +129,7 @@ fn three_tensors_of_mlx_are_one() {
     assert_eq!(tensor.dtype, Dtype::Affine(Affine { bits: 4, group_size: 64, scales: Float::Bf16 }));
     assert_eq!((&tensor.shape[..], tensor.row_bytes(), tensor.bytes()), (&[3, 128][..], 72, 216));
     assert_eq!(run(weights.read_rows("a.weight", 1..3)).unwrap().len(), 144);
-    // A module by itself, and one that is not quantised.
+    // A module with its own quantisation, and one that is not quantised.
     let three: [(&str, _, _, &[usize]); 4] = [
         ("a.weight", U32, 4, &[3, 32]),
         ("a.scales", F16, 2, &[3, 4]),
@@ -141,7 +141,7 @@ fn three_tensors_of_mlx_are_one() {
     let dtype = Dtype::Affine(Affine { bits: 8, group_size: 32, scales: Float::F16 });
     assert_eq!(weights.get("a.weight").unwrap().dtype, dtype);
     assert_eq!(weights.get("b.weight").unwrap().dtype, Dtype::F16);
-    // Words that are not codes stay what they are.
+    // Integer tensors that are not codes are ignored.
     let weights = open(&[("ids", U32, 4, &[3]), ("more", I32, 4, &[3])], json!({ "bits": 4, "group_size": 64 }));
     assert!(weights.unwrap().get("ids").is_none());
     assert!(module(1, F32, 4, &[3, 2]).is_err(), "scales and biases of two types");
@@ -206,9 +206,9 @@ fn models_of_all_types_compute_as_their_widened_weights_do_and_rows_are_alone() 
     use Dtype::{Iq4Nl, Iq4Xs, Q2K, Q3K, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0};
     let gpu = gpu();
     let models = [
-        // q, k and v have types of their own.
+        // q, k and v have different types.
         [Q6K, Q4K, Q5K, Q8_0, Q2K, Q3K, Q3K, Iq4Xs, Q4_0],
-        // So have gate and up, whose rows alternate: they become f32.
+        // Gate and up differ, and their rows alternate: they become f32.
         [Iq4Nl, Q4_1, Q5_0, Q5_1, Q4_0, Q8_0, Q6K, Iq4Nl, Q2K],
     ];
     for types in models {
@@ -230,8 +230,8 @@ fn models_of_all_types_compute_as_their_widened_weights_do_and_rows_are_alone() 
     }
 }
 
-/// Types that have integers in chunks of 16 and of 32 with one scale and with two, and one that has none, by what processors run and
-/// by what GPUs do.
+/// Types with integers in chunks of 16 and of 32, with one scale and with two, and one type without integers, with the kernels of CPUs
+/// and of GPUs.
 #[test]
 fn with_integers_rows_are_alone_too() {
     use Dtype::{Iq4Nl, Q4K, Q6K, Q8_0};
@@ -244,7 +244,7 @@ fn with_integers_rows_are_alone_too() {
         for rows in [2, 8, 16, TEXT] {
             assert_eq!(bits(&logits(&mut engine, rows)), bits(&alone), "{rows} rows");
         }
-        // Rounds choose what these logits say, whatever was drafted.
+        // Rounds choose the best of these logits, whatever was drafted.
         let best = |row: &[f32]| (0..row.len()).reduce(|a, b| if row[b] > row[a] { b } else { a }).unwrap() as u32;
         engine.truncate(0);
         let draft: Vec<u32> = (1..16).map(|i| i * 37 % Small::VOCAB as u32).collect();
@@ -274,7 +274,7 @@ fn the_arithmetic_is_measured_once_or_as_it_was_asked_for() {
     let mut asked = of(&quantised, chosen.into());
     assert_eq!(bits(&logits(&mut measured, 3)), bits(&logits(&mut asked, 40)));
     assert_eq!(measured.target().memory(), asked.target().memory(), "what is not needed is given back");
-    // Where there are no integers, nothing is measured.
+    // If no type has integers, nothing is measured.
     for small in [Small::new([Dtype::Iq4Xs; 9]), Small::new([Dtype::Q8_0; 9]).widened()] {
         for wanted in [ArithmeticChoice::Auto, ArithmeticChoice::Int8] {
             assert_eq!(of(&small, wanted).target().arithmetic(), Arithmetic::F32);
@@ -308,7 +308,7 @@ fn floats_are_quantised_while_loading() {
     assert!(before > 1e-3, "4 bits lose something");
 }
 
-/// GPT-2's lie as [inputs, outputs].
+/// GPT-2's matrices are stored as [inputs, outputs].
 #[test]
 fn transposed_matrices_are_quantised_while_loading_too() {
     let (gpu, folder) = (gpu(), path("tests/golden/models/gpt2"));
@@ -346,7 +346,7 @@ fn too_large_for() {
 #[test]
 fn row_not_whole_blocks() {
     let mut small = Small::new([Dtype::Q8_0; 9]);
-    // Three blocks in all, but one and a half in a row.
+    // Three blocks in all, but one and a half per row.
     (small.tensors[1].1, small.tensors[1].3) = (vec![2, 48], vec![0; 102]);
     let memory = Memory::new("small", [("m.gguf", small.file().into())]);
     let Err(Error::BadWeights { rule, .. }) = run(Weights::open_gguf(memory, "m.gguf")) else {

@@ -1,4 +1,4 @@
-//! Embeddings and scores: those of Hugging Face transformers, on the GPU and on the CPU, and what they leave of a session.
+//! Embeddings and scores: equal to those of Hugging Face transformers, on the GPU and on the CPU, and their effect on a session.
 
 mod common;
 use common::altered::with_tokenizer;
@@ -15,7 +15,7 @@ struct Readings {
     models: Vec<Reading>,
 }
 
-/// What transformers finds of a prompt with a model of `tests/golden/models` (`tests/golden/readings.py`).
+/// Results of transformers for a prompt with a model of `tests/golden/models` (`tests/golden/readings.py`).
 #[derive(serde::Deserialize)]
 struct Reading {
     model: String,
@@ -48,7 +48,7 @@ fn embeddings_and_scores_are_those_of_transformers() {
     for Reading { model, prompt, mean, last, scores } in models {
         let folder = path("tests/golden/models").join(&model);
         for device in [Device::from(&gpu()), Device::cpu()] {
-            // A prompt of several chunks, of which the last is not whole.
+            // A prompt of several chunks, the last of them incomplete.
             let options = LoadOptions::new().max_context(128).prefill_chunk(10);
             let mut session = load(device.clone(), with_tokenizer(&folder), options);
             let text = Prompt::Tokens(prompt.clone());
@@ -73,7 +73,7 @@ fn embeddings_and_scores_are_those_of_transformers() {
     }
 }
 
-/// Long enough to be kept where another text comes.
+/// Long enough to be kept in the prompt cache when another text comes.
 const BEGINNING: &str =
     "Once upon a time there was a king who had a daughter, and she was so fair that the sun himself wondered";
 
@@ -93,17 +93,17 @@ fn a_text_is_likelier_than_another_and_its_score_is_that_of_its_tokens() {
         let text = |text: &str| Prompt::Text(text.into());
         let continuations = [Prompt::Tokens(written.token_ids.clone()), text(&written.text), text(" xq zzz")];
         let scores = run(session.score(&prompt, &continuations)).unwrap();
-        // Token by token; a token was chosen because it is the likeliest.
+        // The score is the sum over the tokens; each token was chosen as the most likely one.
         let summed: f64 = written.logprobs.iter().map(|token| f64::from(token.logprob)).sum();
         assert!((scores[0].logprob - summed).abs() < 1e-6, "{} and {summed}", scores[0].logprob);
         assert_eq!(scores[0].num_tokens, written.token_ids.len());
         assert!(written.logprobs.iter().all(|token| token.top_logprobs[0].id == token.id && token.logprob <= 0.0));
         let bytes: Vec<u8> = written.logprobs.iter().flat_map(|token| token.bytes.clone()).collect();
         assert!(String::from_utf8_lossy(&bytes).starts_with(&written.text), "{:?}", String::from_utf8_lossy(&bytes));
-        // The text has the same tokens, but for one that ends it.
+        // The text has the same tokens, except for an end token.
         assert!((written.token_ids.len() - 1..=written.token_ids.len()).contains(&scores[1].num_tokens));
         assert!(scores[2].logprob / (scores[2].num_tokens as f64) < summed / written.token_ids.len() as f64 - 2.0);
-        // The prompt stays cached, and texts are what they were; also behind other texts.
+        // The prompt stays cached and texts are unchanged, also after other texts.
         for other in
             ["", "The fox and the wolf went into the forest, and there they met a bear who had lost his honey."]
         {

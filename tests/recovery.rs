@@ -1,4 +1,4 @@
-//! A lost device ends nothing: the models are set up again, the text goes on, and it is the same.
+//! After a lost device the models are loaded again, and the text continues and is the same.
 
 mod common;
 use common::altered::overflowing;
@@ -14,7 +14,7 @@ use std::cell::Cell;
 use std::ops::{ControlFlow, Range};
 use std::rc::Rc;
 
-/// A folder that can be taken away, and that counts what is read of the weights.
+/// A folder that can be removed, and that counts the bytes read of the weights.
 #[derive(Clone)]
 struct Watched {
     folder: Folder,
@@ -46,7 +46,7 @@ impl Source for Watched {
     }
 }
 
-/// The draft model of the tales as target, with itself as draft model, because it is small.
+/// Loads the tales draft model, which is small, as target and as draft model.
 fn load(gpu: &Rc<Gpu>, source: &Watched, max_context: usize) -> Result<Session> {
     load_pair(gpu, source, source, max_context)
 }
@@ -56,12 +56,12 @@ fn load_pair(gpu: &Rc<Gpu>, target: &Watched, assistant: &Watched, max_context: 
     run(Session::load(gpu, target.clone(), Some(assistant.clone()), &options, &mut |_, _| ()))
 }
 
-/// Generates, and destroys the device after so many tokens, each time.
+/// Generates, and destroys the device after each of these numbers of tokens.
 fn generate(session: &mut Session, options: &GenerateOptions, losses: &[usize]) -> Result<Generation> {
     disturb(session, options, losses, Gpu::destroy)
 }
 
-/// Generates, and does something to the device after so many tokens, each time.
+/// Generates, and disturbs the device after each of these numbers of tokens.
 fn disturb(
     session: &mut Session,
     options: &GenerateOptions,
@@ -69,7 +69,7 @@ fn disturb(
     disturb: impl Fn(&Gpu),
 ) -> Result<Generation> {
     let prompt = Prompt::Text("Once upon a time there was a king. Once upon a time".into());
-    // The callback cannot reach the session, which is at work; the device of each life is found when it is needed.
+    // The callback cannot reach the session, which is busy, so it gets the first device here.
     let gpu = session.engine().gpu().unwrap().clone();
     let mut seen = 0;
     let disturb = |seen| {
@@ -129,7 +129,7 @@ fn a_device_lost_between_two_texts_is_replaced() {
     let [greedy, ..] = ways();
     let sampled = greedy.clone().do_sample(true).temperature(0.8).seed(3);
     let biased = greedy.clone().logit_bias([(300, 1.5)]).repetition_penalty(1.3);
-    // What another way of choosing needs is made before the first round.
+    // Buffers of another sampling are created before the first round.
     for options in [greedy, sampled, biased] {
         let undisturbed = generate(&mut load(&gpu(), &source, 128).unwrap(), &options, &[]).unwrap();
         session.engine().gpu().unwrap().destroy();
@@ -138,7 +138,7 @@ fn a_device_lost_between_two_texts_is_replaced() {
     }
 }
 
-/// What the device refuses is an error with its words, once: nothing that was computed with it is used again.
+/// A validation error of the device is reported once, with its message. No result of the failed work is used again.
 #[test]
 fn what_the_device_refuses_is_told_once_and_is_no_loss() {
     let source = Watched::new("models/tales/draft");
@@ -159,7 +159,7 @@ fn what_the_device_refuses_is_told_once_and_is_no_loss() {
     assert!(Rc::ptr_eq(session.engine().gpu().unwrap(), &device));
 }
 
-/// The text is the target's, and from then on each text says that the draft model is missing.
+/// The text is the target's, and from then on each text has a warning that the draft model is missing.
 #[test]
 fn a_draft_model_that_cannot_be_set_up_again_is_a_warning() {
     let (target, assistant) = (Watched::new("models/tales/draft"), Watched::new("models/tales/draft"));
@@ -176,14 +176,14 @@ fn a_draft_model_that_cannot_be_set_up_again_is_a_warning() {
         assert_eq!(says("taken away"), 1, "{:?}", found.stats.warnings);
     }
     assert_eq!(session.warnings().len(), 1);
-    // With the next device it is there again.
+    // With the next device the draft model is back.
     assistant.gone.set(false);
     let again = generate(&mut session, &options, &[3]).unwrap();
     assert_eq!((again.token_ids, session.warnings().len()), (undisturbed.token_ids, 0));
     assert!(session.engine().draft_memory().is_some());
 }
 
-/// A draft is only a guess: the text is the target's, and one warning says why it is plain.
+/// A draft is only a guess: the text is the target's, and one warning states why it is plain.
 #[test]
 fn a_draft_model_whose_logits_are_not_finite_costs_its_drafts_only() {
     let foreign = Foreign::new("overflowing", 1_500);
@@ -193,7 +193,7 @@ fn a_draft_model_whose_logits_are_not_finite_costs_its_drafts_only() {
         let assistant = Some(overflowing(&folder));
         let mut session = run(Session::load(&gpu(), target.clone(), assistant, &load, &mut |_, _| ())).unwrap();
         let [plain, drafted, _] = ways();
-        // The draft model is asked where the lookup finds nothing.
+        // In the chain, the draft model drafts if the lookup finds nothing.
         let chain = drafted.clone().drafter(DrafterChoice::Chain);
         for sampled in [false, true] {
             let sampled = |options: &GenerateOptions| {
@@ -211,7 +211,7 @@ fn a_draft_model_whose_logits_are_not_finite_costs_its_drafts_only() {
     }
 }
 
-/// What hinders the recovery is told as it is; once it is gone, the session works again.
+/// The cause that prevents a recovery is reported. Once it is gone, the session works again.
 #[test]
 fn files_that_are_gone_when_they_are_needed_again_are_an_error_and_not_the_end() {
     let source = Watched::new("models/tales/draft");
@@ -244,7 +244,6 @@ fn what_a_device_cannot_hold_is_refused_before_the_weights_are_read() {
     assert!(headers < 20_000, "{headers} bytes were read");
 }
 
-/// Twenty sessions leave nothing behind.
 #[test]
 fn dropped_sessions_free_all_their_buffers() {
     let source = Watched::new("models/tales/draft");

@@ -1,5 +1,5 @@
-//! Rejection sampling follows the target: exactly, by the crate's own rules, and end to end through the loop and on the
-//! device. Each mistake that implementations make is made here once, and has to be found.
+//! Rejection sampling follows the target: exactly, by the crate's own rules, and end to end through the loop and on the device. Each
+//! known mistake of implementations is made once here, and must be detected.
 
 mod common;
 
@@ -17,7 +17,7 @@ use std::ops::ControlFlow;
 type Accepts = fn(f32, f32, f32) -> bool;
 type Recovered = fn(&[f32], &[f32]) -> Vec<f32>;
 
-/// The chance that a token is accepted, from the rule itself: the uniform number up to which it says yes.
+/// Returns the chance that a token is accepted: the largest uniform number that the rule accepts.
 fn chance(accepts: Accepts, p: f32, q: f32) -> f64 {
     let steps = 1u32 << 24;
     let (mut yes, mut no) = (0, steps);
@@ -31,7 +31,7 @@ fn chance(accepts: Accepts, p: f32, q: f32) -> f64 {
     f64::from(no) / f64::from(steps)
 }
 
-/// Largest difference between p and the distribution that the two rules give when drafts come from q.
+/// Returns the largest difference between p and the distribution that the two rules give for drafts from q.
 fn deviation(p: &[f32], q: &[f32], accepts: Accepts, recovered: Recovered) -> f64 {
     let accepted: Vec<f64> = p.iter().zip(q).map(|(&p, &q)| f64::from(q) * chance(accepts, p, q)).collect();
     let rejected = q.iter().map(|&q| f64::from(q)).sum::<f64>() - accepted.iter().sum::<f64>();
@@ -40,7 +40,7 @@ fn deviation(p: &[f32], q: &[f32], accepts: Accepts, recovered: Recovered) -> f6
     given.zip(p).map(|(given, p)| (given - f64::from(*p)).abs()).fold(0.0, f64::max)
 }
 
-/// Pairs of distributions over [vocab], by kind: alike, disjoint, equal, one-hot, with zeros, tied.
+/// Returns a pair of distributions over [vocab], by kind: alike, disjoint, equal, one-hot, with zeros, tied.
 fn pair(random: &mut Random, kind: usize, vocab: usize) -> (Vec<f32>, Vec<f32>) {
     let scale = [0.5, 2.0, 6.0][random.below(3)];
     let mut logits = || random.normals(vocab).into_iter().map(|x| scale * x).collect::<Vec<f32>>();
@@ -77,7 +77,7 @@ fn the_marginal_is_the_target_to_a_millionth() {
     println!("worst deviation of the marginal: {worst:.1e}, bound 1e-6");
 }
 
-/// What a mistake does to the rules shows in the marginal, or where the target has a token that it never says.
+/// A mistake in the rules changes the marginal distribution, or accepts a token of probability 0.
 #[test]
 fn wrong_rules_are_found() {
     let never: Accepts = accepts;
@@ -93,7 +93,7 @@ fn wrong_rules_are_found() {
     assert!(deviation(&p, &q, slightly, recovered) > 1e-5, "accepting 0.3 % too often");
 }
 
-/// Mistakes around the rules.
+/// Mistakes in the loop around the rules.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Mutant {
     None,
@@ -107,7 +107,7 @@ enum Mutant {
 
 const VOCAB: usize = 4;
 
-/// A target and a draft model that are tables: the distribution of a token depends on the two before it.
+/// A target and a draft model given by tables: the distribution of a token depends on the two tokens before it.
 struct Tables {
     cached: Vec<u32>,
     random: Random,
@@ -239,7 +239,7 @@ fn generate(mutant: Mutant, most: usize, ends: &[u32]) -> Vec<u32> {
     sink.text
 }
 
-/// The chance of counts at least as odd, if tokens follow the target.
+/// Returns the chance of counts at least as extreme, if tokens follow the target.
 fn fit(mutant: Mutant) -> f64 {
     let text = generate(mutant, 60_000, &[]);
     let mut counts = vec![0f64; VOCAB * VOCAB * VOCAB];
@@ -271,7 +271,6 @@ fn the_loop_follows_the_target_and_every_mutant_is_found() {
     }
 }
 
-/// An end of text inside a draft ends the text; a loop that does not know it goes on, which is seen.
 #[test]
 fn an_end_inside_a_draft_ends_the_text() {
     let ended = generate(Mutant::None, 1000, &[3]);
@@ -281,7 +280,7 @@ fn an_end_inside_a_draft_ends_the_text() {
     assert_eq!(ended, ignored[..ended.len()], "up to the end it is the same text");
 }
 
-/// On the device, through the loop's own rounds: the first two tokens behind a prompt, over many seeds.
+/// On the device, through the loop's own rounds: the first two tokens after a prompt, over many seeds.
 #[test]
 fn two_tokens_of_a_real_model_follow_its_distribution() {
     let prompt = Tales::cases()[1].prompt_ids.clone();

@@ -1,4 +1,4 @@
-//! Targets on servers write the text of the target itself, whoever drafts and whatever the servers do.
+//! Targets on servers generate the text of the target itself, with every drafter and despite faults of the servers.
 
 mod common;
 use common::foreign::Foreign;
@@ -36,7 +36,6 @@ fn options(count: usize) -> GenerateOptions {
     GenerateOptions::new().max_new_tokens(count)
 }
 
-/// The target's own text.
 fn expected(count: usize) -> Vec<u32> {
     static WHOLE: LazyLock<Vec<u32>> = LazyLock::new(|| {
         let load = LoadOptions::new();
@@ -57,7 +56,7 @@ fn connect(endpoint: &Endpoint, with_assistant: bool) -> Result<Writer> {
     connect_by(endpoint, with_assistant.then(|| folder("draft")), &LoadOptions::new().device(DeviceChoice::Cpu))
 }
 
-/// So many requests may be under way; the draft model computes between them.
+/// Connects with up to `sp_degree` requests in flight. The draft model computes on the CPU meanwhile.
 fn connect_several(endpoint: &Endpoint, with_assistant: bool, sp_degree: usize) -> Result<Writer> {
     let load = LoadOptions::new().sp_degree(sp_degree).draft_device(DeviceChoice::Cpu);
     connect_by(endpoint, with_assistant.then(|| folder("draft")), &load)
@@ -68,7 +67,7 @@ fn connect_by(endpoint: &Endpoint, assistant: Option<Folder>, load: &LoadOptions
     run(Writer::connect(transport, endpoint.clone(), folder("target"), assistant, load, &mut |_, _| ()))
 }
 
-/// Requests about texts are numbered from 0 on, once `armed`; these are answered otherwise.
+/// Replaces the responses to requests number `times` for a text, counted from 0 since `armed`.
 fn at(
     times: Range<usize>,
     armed: &Arc<AtomicBool>,
@@ -87,12 +86,12 @@ fn at(
 #[test]
 fn recorded_answers_are_read() {
     let file = |name: &str| std::fs::read(path("tests/golden/servers").join(name)).unwrap();
-    // Of 40 tokens the last 4; the first time nothing was cached, then two blocks of 16.
+    // The last 4 of 40 tokens; at first nothing was cached, then two blocks of 16.
     let fresh = Dialect::Vllm.read(&file("vllm_verified.json"), 40, 4).unwrap();
     let again = Dialect::Vllm.read(&file("vllm_cached.json"), 40, 4).unwrap();
     assert_eq!((fresh.cached, again.cached), (Some(0), Some(32)));
     assert_eq!(fresh.ids, again.ids);
-    // What it says of cached places is not what it said before.
+    // The results for cached positions differ from the first ones.
     let all = |name: &str| Dialect::Vllm.read(&file(name), 40, 40).map(|answer| answer.ids);
     assert_ne!(all("vllm_verified.json"), all("vllm_cached.json"));
     let completion = Dialect::Completions.read(&file("vllm_completions.json"), 4, 4).unwrap();
@@ -114,7 +113,7 @@ fn recorded_answers_are_read() {
         }
         assert_eq!((found, ended), (ids, true), "{name}");
     }
-    // Other lengths than were asked for are refused, and so is garbage.
+    // Results of another length than requested are refused, and so is garbage.
     let other_length = Dialect::Vllm.read(&file("vllm_verified.json"), 39, 4).unwrap_err();
     assert!(other_length.contains("it read 40 tokens"), "{other_length}");
     for garbage in [
@@ -159,13 +158,13 @@ fn texts_are_those_of_the_target_whoever_drafts() {
             let traffic = generation.stats.traffic.unwrap();
             assert_eq!(traffic.num_retries, 0, "{dialect:?} {name}: {traffic:?}");
             match name {
-                // The server's own decoding, which is one request.
+                // The server's own decoding is one request.
                 "off" => assert_eq!(asked.len(), 1),
                 "no overlap" => assert_eq!(asked.len(), count),
                 "model" | "prediction" => {
                     let steps = generation.stats.num_spec_steps;
                     assert!(generation.stats.num_accepted_draft_tokens > 10 && steps < count, "{:?}", generation.stats);
-                    // A verification is one request, unless the server has cached what is asked for.
+                    // A verification is one request, unless the server has cached some of the requested positions.
                     assert!((steps..2 * steps).contains(&asked.len()), "{} for {steps}", asked.len());
                 }
                 _ => {}
@@ -186,13 +185,13 @@ fn what_a_server_has_cached_is_not_believed() {
         let traffic = generation.stats.traffic.unwrap();
         assert!(traffic.num_cached_tokens * 2 > traffic.num_prompt_tokens, "{traffic:?}");
         assert_eq!(traffic.num_retries, 0);
-        // The second time the cache has places that are asked for; the server goes on from there.
+        // The second time some requested positions are cached; the server continues from there.
         let goes_on = |asked: &Asked| asked.body["sampling_params"]["max_tokens"] != 1;
         assert_eq!(served.asked().iter().any(goes_on), again);
     }
 }
 
-/// vLLM's words where there is a number in memory that JSON lacks.
+/// vLLM returns this error if memory contains a number that JSON lacks.
 #[test]
 fn what_a_server_cannot_say_of_its_cache_is_asked_otherwise() {
     let armed = Arc::new(AtomicBool::new(false));
@@ -264,11 +263,11 @@ fn failures_that_pass_cost_time_and_nothing_else() {
 
 #[test]
 fn a_server_that_says_nothing_is_asked_again() {
-    // Long after an honest answer came, also on a busy machine.
+    // The delay is far longer than the timeout, even on a busy machine.
     assert_eq!(retries(1..2, |answer| Answer { delay: Duration::from_secs(3600), ..answer }), 1);
 }
 
-/// How often a server is asked again that treats these of its answers so, whose text is the right one nevertheless.
+/// Returns the number of retries with these faulty responses. The text must still be the right one.
 fn retries(which: Range<usize>, fault: fn(Answer) -> Answer) -> usize {
     let armed = Arc::new(AtomicBool::new(false));
     let served = Served::new(Dialect::Vllm, at(which, &armed, fault));
@@ -379,7 +378,7 @@ fn what_does_not_pass_is_an_error_that_says_what_to_do() {
     fails(connect(&with_key(&redirects, "very-secret"), false), "network", &["redirects"]);
     assert!(elsewhere.asked().is_empty());
 
-    // What is malformed each time is not asked for as long as there is patience.
+    // A response that is malformed each time ends the retries long before `patience` is over.
     let malformed: [fn(Answer) -> Answer; 2] =
         [|answer| Answer { body: b"<html>".to_vec(), ..answer }, |answer| Answer { body: b"{}".to_vec(), ..answer }];
     for malformed in malformed {
@@ -415,7 +414,7 @@ fn what_does_not_pass_is_an_error_that_says_what_to_do() {
     assert!(!heard.is_empty());
 }
 
-/// Whoever leaves does not wait for servers that say nothing, what was asked of them is broken off, and the next text is written.
+/// An abort does not wait for silent servers. Requests in flight are cancelled, and the next text is generated.
 #[test]
 fn a_text_is_left_while_its_servers_are_silent() {
     for sp_degree in [1, 2] {
@@ -466,7 +465,7 @@ fn nothing_is_approximated() {
 
 #[test]
 fn several_requests_are_under_way_and_those_that_nobody_wants_are_broken_off() {
-    // Slow enough that a draft is refuted while those behind it are verified.
+    // Slow enough that a draft is rejected while later drafts are being verified.
     let slow: Misbehave = Box::new(|asked, answer| {
         let delay = if asked.generates() { Duration::from_millis(40) } else { Duration::ZERO };
         Answer { delay, ..answer }
@@ -487,7 +486,7 @@ fn several_requests_are_under_way_and_those_that_nobody_wants_are_broken_off() {
 #[test]
 fn a_draft_model_with_another_tokenizer_drafts_for_any_number_of_requests() {
     let served = Served::new(Dialect::Vllm, honest());
-    // Other ids alone, then rarer words in more tokens, then all but the shortest.
+    // Only other ids; then rarer words in more tokens; then all but the shortest words.
     for merges in [usize::MAX, 1_500, 300] {
         let foreign = Foreign::new(&format!("served-{merges}"), merges);
         let cpu = LoadOptions::new().device(DeviceChoice::Cpu);
@@ -537,7 +536,7 @@ fn the_program_takes_a_draft_model_with_another_tokenizer() {
     }
 }
 
-/// One that is sent behind the answer to the other would never come.
+/// With requests one after the other, the second would never come.
 #[test]
 fn requests_are_under_way_at_the_same_time() {
     within(|| {
@@ -579,14 +578,14 @@ fn several_requests_fail_as_one_does() {
             armed.store(true, Ordering::Relaxed);
             let options = options(40).num_assistant_tokens_schedule(Schedule::Constant);
             fails(generate(&mut writer, &options), code, &[&served.address]);
-            // The next text finds the server as it is then.
+            // The next text uses the server in its new state.
             armed.store(false, Ordering::Relaxed);
             assert_eq!(generate(&mut writer, &options).unwrap().token_ids, expected(40), "{code} {sp_degree}");
         }
     }
 }
 
-/// Against a real server of the tales target, which `node scripts/vllm.mjs serve models/tales/target tales` starts.
+/// Runs with a real server of the tales target, started by `node scripts/vllm.mjs serve models/tales/target tales`.
 #[test]
 fn a_real_vllm_writes_what_it_writes_by_itself() {
     let Ok(url) = std::env::var("FORETOKEN_VLLM") else { return eprintln!("FORETOKEN_VLLM is not set") };

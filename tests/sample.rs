@@ -1,4 +1,4 @@
-//! Sampling: processors against Hugging Face transformers, keyed noise against the distributions that it should give.
+//! Sampling: processors compared with Hugging Face transformers, keyed noise compared with its theoretical distributions.
 
 mod common;
 
@@ -51,7 +51,7 @@ fn the_most_likely_tokens_are_the_first_of_a_stable_sort() {
     }
 }
 
-/// It is rejected, and no reason to call logits bad.
+/// Such a token is rejected, without an error about logits.
 #[test]
 fn a_draft_token_that_the_target_lacks_is_never_chosen() {
     let sampling = Sampling { draw: Draw::Rejection, seed: 3, ..Sampling::default() };
@@ -82,7 +82,7 @@ fn draws_follow_the_softmax() {
     }
 }
 
-/// A generator whose uniforms are 0.3 % off would be found: the test can fail.
+/// The test detects a generator whose uniforms are off by 0.3 %, so it can fail.
 #[test]
 fn the_chi_square_test_finds_a_small_bias() {
     let logits = [0.0f32, 0.0];
@@ -142,7 +142,7 @@ fn biases_come_before_the_rest_and_know_their_place() {
     }
 }
 
-/// Top-p by its definition: sorts all tokens.
+/// Applies top-p by its definition: sorts all tokens.
 fn nucleus_by_sorting(logits: &mut [f32], top_p: f32) {
     let probabilities = softmax(logits);
     let mut order: Vec<usize> = (0..logits.len()).collect();
@@ -157,7 +157,7 @@ fn nucleus_by_sorting(logits: &mut [f32], top_p: f32) {
     }
 }
 
-/// Penalties, as they are defined: the text is sorted.
+/// Applies penalties by their definition: sorts the text.
 fn penalties_by_sorting(processors: &Processors, logits: &mut [f32], history: &[u32]) {
     let mut seen: Vec<(u32, bool)> =
         history.iter().enumerate().map(|(at, token)| (*token, at >= processors.prompt_len)).collect();
@@ -172,7 +172,7 @@ fn penalties_by_sorting(processors: &Processors, logits: &mut [f32], history: &[
     }
 }
 
-/// Numbers that look random, below `below`.
+/// Returns a generator of pseudorandom numbers.
 fn numbers(seed: u64) -> impl FnMut(usize) -> usize {
     let mut next = 0;
     move |below| {
@@ -187,7 +187,7 @@ fn what_is_not_sorted_changes_no_bit() {
     for case in 0..600 {
         let mut number = numbers(case);
         let vocab = [1, 2, 3, 50, 1000, 20_000][number(6)];
-        // Coarse ones are often equal, flat ones are all likely, and single ones are banned.
+        // Coarse logits are often equal, flat ones are all likely, and single ones are banned.
         let (range, step) = ([0.0, 1.0, 10.0, 60.0, 300.0][number(5)], [1.0, 8.0, 4096.0][number(3)]);
         let mut logits: Vec<f32> =
             (0..vocab).map(|_| ((number(1 << 20) as f32 / 1_048_576.0 - 0.5) * range * step).round() / step).collect();
@@ -218,7 +218,7 @@ fn what_is_not_sorted_changes_no_bit() {
     }
 }
 
-/// Sums that meet 1 - top_p exactly: the order of addition could decide.
+/// Sums that equal 1 - top_p exactly: the order of addition could decide.
 #[test]
 fn ties_with_top_p_change_no_bit() {
     for vocab in 2..200 {

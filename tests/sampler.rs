@@ -1,4 +1,4 @@
-//! The kernels that choose tokens, against their twins and against Hugging Face transformers.
+//! The sampling kernels, compared with their twins and with Hugging Face transformers.
 
 mod common;
 
@@ -10,7 +10,7 @@ use foretoken::internals::gpu::{Kernel, Noise, Slice, Subnormals, Tokens};
 use foretoken::internals::reference;
 use foretoken::internals::sample::{Bias, Processors, exponential, softmax, stream, uniform};
 
-/// Words of a round buffer as kernels see it here: 15 tokens before, the pending one, 31 draft tokens, ids.
+/// Offsets in words of the round buffer: 15 earlier tokens, the pending token, 31 draft tokens, ids.
 const PENDING: usize = 15;
 const DRAFTS: usize = 16;
 const IDS: usize = 47;
@@ -18,10 +18,10 @@ const CHUNK: usize = 79;
 const ROUND: usize = 80;
 
 const SEED: u64 = 0x0123_4567_89ab_cdef;
-/// What the kernels write for a removed token.
+/// Value that the kernels write for a removed token.
 const REMOVED: f32 = f32::MIN;
 
-/// One way of sampling, and the pass that it follows.
+/// Options of sampling, and the pass before it.
 struct Chooser {
     processors: Processors,
     confidence: f32,
@@ -71,7 +71,7 @@ impl Chooser {
         self.vocab.div_ceil(Kernel::SEGMENT)
     }
 
-    /// Finds which tokens of each row remain, by as many kernels as it takes: (cuts, list).
+    /// Finds the tokens of each row that remain after filtering: (cuts, list). It runs several kernels.
     fn filter(&self, lab: &Lab, logits: &Slice, rows: usize) -> [Output; 2] {
         let segments = self.segments();
         let output = |words: usize| lab.output(&vec![UNTOUCHED; rows * words]);
@@ -96,11 +96,11 @@ impl Chooser {
         [cuts, list]
     }
 
-    /// Logits after adjust and filter.
+    /// Returns the logits after adjust and filter.
     fn process(&self, lab: &Lab, logits: &[f32], history: &[u32]) -> Vec<f32> {
         let rows = logits.len() / self.stride;
         let out = lab.output(cast_slice(logits));
-        // Of the target's vocabulary, which may be larger.
+        // Sized for the target's vocabulary, which may be larger.
         let mut seen = vec![0u32; self.vocab.div_ceil(32) + 1];
         history.iter().for_each(|&id| seen[id as usize / 32] |= 1 << (id % 32));
         let mut counts = vec![0u32; self.vocab + 32];
@@ -121,7 +121,7 @@ impl Chooser {
             let at = row * self.stride;
             processed[at..at + self.vocab].fill(REMOVED);
             for &id in &list[at..at + cuts[5 * row + 4] as usize] {
-                // Others are marked as gone.
+                // Other entries are marked as removed.
                 if let Some(to) = processed[at..at + self.vocab].get_mut(id as usize) {
                     assert_eq!(*to, REMOVED, "{id} twice");
                     *to = adjusted[at + id as usize] / self.processors.temperature;
@@ -131,7 +131,7 @@ impl Chooser {
         processed
     }
 
-    /// The words of step and round after a choice.
+    /// Returns the words of step and round after a choice.
     fn choose(&self, lab: &Lab, noise: Noise, logits: &Slice, rows: usize) -> [Vec<u32>; 2] {
         let (step, round) = (lab.output(&self.step), lab.output(&self.round));
         let bests = lab.output(&vec![UNTOUCHED; rows * self.segments() * 4]);
@@ -151,7 +151,7 @@ impl Chooser {
         [lab.read(&step), lab.read(&round)]
     }
 
-    /// What is told of each row of logits, which are overwritten before.
+    /// Returns the log-probabilities of each row of logits, which are overwritten first.
     fn logprobs(&self, lab: &Lab, logits: &[f32], rows: usize) -> Vec<u32> {
         let (given, kept) = (lab.output(cast_slice(logits)), lab.output(&vec![UNTOUCHED; logits.len()]));
         let (segments, words) = (self.segments(), |words: usize| lab.output(&vec![UNTOUCHED; rows * words]));
@@ -175,7 +175,7 @@ impl Chooser {
         words[CHUNK..].to_vec()
     }
 
-    /// The words of the round after a choice by rejection, and the same where only the tokens that remain are looked at.
+    /// Returns the words of the round after rejection sampling, over all tokens and over the remaining tokens only.
     fn reject(&self, lab: &Lab, logits: &Slice, draft: &Slice, rows: usize) -> [Vec<u32>; 2] {
         let [cuts, list] = self.filter(lab, logits, rows);
         let of_draft = Self { processors: self.processors.clone(), round: Vec::new(), ..*self };
@@ -206,17 +206,17 @@ impl Chooser {
     }
 }
 
-/// Rows of `width` logits as the kernels have them: whole 16 bytes.
+/// Rounds `width` logits up to whole 16 bytes, the row size of the kernels.
 fn stride(width: usize) -> usize {
     width.next_multiple_of(4)
 }
 
-/// Such rows, with NaN behind each.
+/// Pads each row of `width` with NaN to its stride.
 fn padded(logits: &[f32], width: usize) -> Vec<f32> {
     logits.chunks_exact(width).flat_map(|row| [row, &vec![f32::NAN; stride(width) - width]].concat()).collect()
 }
 
-/// Probabilities of processed logits as the kernels leave them.
+/// Returns the probabilities of processed logits from the kernels.
 fn probabilities(row: &[f32]) -> Vec<f32> {
     softmax(&row.iter().map(|&logit| if logit == REMOVED { f32::NEG_INFINITY } else { logit }).collect::<Vec<_>>())
 }
@@ -268,9 +268,9 @@ fn adjust_equals_its_twin_row_by_row() {
     for case in 0..40 {
         let (vocab, rows) = (33 + lab.random.below(500), lab.random.upto(17));
         let stride = stride(vocab + case % 3);
-        // With tokens that a draft model lacks.
+        // Includes tokens that a draft model lacks.
         let mut text: Vec<u32> = (0..lab.random.upto(60)).map(|_| lab.random.below(vocab + 3) as u32).collect();
-        // Draft tokens that the text has, that repeat, and new ones.
+        // Draft tokens that the text contains, repeated ones, and new ones.
         let drafts: Vec<u32> = (1..rows).map(|_| lab.random.below(vocab.min(40)) as u32).collect();
         let logits = lab.random.values(INPUTS[case % 2], rows * stride);
         let known = text.len();
@@ -305,7 +305,7 @@ fn adjust_equals_its_twin_row_by_row() {
             let mut expected = raw[..vocab].to_vec();
             reference::adjust(&mut expected, &chooser.processors, &text);
             for (id, (found, expected)) in found.iter().zip(&expected).enumerate() {
-                // What is subtracted may leave little.
+                // A subtraction may leave a small number.
                 let close =
                     (found - expected).abs() <= (1e-5 * expected.abs()).max(if subtracts { 1e-6 } else { 1e-35 });
                 let removed = *found == REMOVED && *expected == banned;
@@ -317,7 +317,7 @@ fn adjust_equals_its_twin_row_by_row() {
     }
 }
 
-/// Each row has bits of its own; what is not finite stays, and nothing behind the vocabulary changes.
+/// Each row has its own mask. Logits that are not finite stay, and nothing past the vocabulary changes.
 #[test]
 fn mask_equals_its_twin_row_by_row() {
     let mut lab = Lab::new(3);
@@ -340,7 +340,7 @@ fn mask_equals_its_twin_row_by_row() {
     }
 }
 
-/// What remains of large vocabularies holds what the options ask for, ties included, and no more.
+/// The filtered tokens of large vocabularies are those that the options require, ties included, and no others.
 #[test]
 fn filter_keeps_what_its_twin_keeps() {
     let mut lab = Lab::new(3);
@@ -364,7 +364,7 @@ fn filter_keeps_what_its_twin_keeps() {
             for (found, raw) in found.chunks_exact(stride(vocab)).zip(logits.chunks_exact(vocab)) {
                 let mut expected = raw.to_vec();
                 reference::filter(&mut expected, &chooser.processors);
-                // Where a sum of f32 decides, the last token may be the next one: its weight is what may differ.
+                // If the rounding of a sum decides, the last token may be another one: the error is its weight.
                 let probs = softmax(&raw.iter().map(|logit| logit / temperature).collect::<Vec<_>>());
                 let differ = |id: &usize| (found[*id] == REMOVED) != (expected[*id] == f32::NEG_INFINITY);
                 let wrong: f64 = (0..vocab).filter(differ).map(|id| f64::from(probs[id])).sum();
@@ -377,13 +377,13 @@ fn filter_keeps_what_its_twin_keeps() {
     println!("{}: filter: {others} tokens of weight {worst:.1e} beside the twin's", lab.gpu.info().name);
 }
 
-/// Logits are read as often as their kernels say: once to choose greedily, twice where tokens are removed; what comes then
-/// sees nothing but the tokens that may remain.
+/// All logits are read once for a greedy choice, and twice to remove tokens. Later kernels see only
+/// the tokens that may remain.
 #[test]
 fn all_logits_are_read_once_or_twice_and_then_only_those_that_may_remain() {
     let mut lab = Lab::new(4);
     for kernel in [Kernel::Sample(Noise::None), Kernel::Sample(Noise::Gumbel), Kernel::Survey, Kernel::Gather] {
-        // 16 bytes for each of 256 threads, four times, and none of them in a loop: a segment.
+        // 16 bytes for each of 256 threads, four times, without a loop: a segment.
         let source = kernel.source(Subnormals::Kept);
         let (_, main) = source.split_once("fn main(").unwrap();
         let reads: Vec<_> = main.split("four_logits(").collect();
@@ -397,7 +397,7 @@ fn all_logits_are_read_once_or_twice_and_then_only_those_that_may_remain() {
         let chooser = Chooser { processors, ..Chooser::new(vocab, vocab, 0, rows) };
         let [cuts, list] = chooser.filter(&lab, &lab.input(cast_slice(&logits)), rows);
         let (counts, ids) = (lab.read(&cuts), lab.read(&list));
-        // The same again, with all others broken behind the gathering.
+        // Repeats the choice with all other tokens set to NaN after the gathering.
         let mut broken = vec![f32::NAN; rows * vocab];
         for row in 0..rows {
             let count = counts[5 * row + 4] as usize;
@@ -444,7 +444,7 @@ fn sample_takes_the_lowest_of_the_largest() {
                 3 => row.fill(f32::MIN),
                 _ => {}
             }
-            // What lies behind the vocabulary does not count.
+            // Values past the vocabulary do not count.
             row[vocab..].fill(f32::NAN);
         }
         let want = reference::sample(&logits, stride, vocab, |_, _| 0.0);
@@ -457,14 +457,14 @@ fn sample_takes_the_lowest_of_the_largest() {
             let mut ids = chooser.round.clone();
             ids[IDS..IDS + rows].copy_from_slice(&want[..rows]);
             assert_eq!(round, ids, "{vocab} {input:?}");
-            // The next pass: one row, behind this one's, whose token is the sampled one.
+            // The next pass: one row, after this one, whose token is the sampled one.
             let next = [101 + case as u32, 1, IDS as u32, 0, IDS as u32 + 1, 1];
             assert_eq!(after, if advance == 1 { next } else { step });
         }
     }
 }
 
-/// A draft ends behind a token that is too unlikely, and what would follow is marked.
+/// A draft ends after a token that is too unlikely, and the rest is marked.
 #[test]
 fn a_draft_that_is_not_confident_ends() {
     let lab = Lab::new(12);
@@ -482,8 +482,8 @@ fn a_draft_that_is_not_confident_ends() {
     assert_eq!((after[1], after[4], round[IDS]), (0, IDS as u32 + 1, u32::MAX - 1));
 }
 
-/// The hash has the same bits as in Rust, and the noise is accurate: where two scores are clearly apart, the kernel takes
-/// the twin's token.
+/// The hash has the same bits as in Rust, and the noise is accurate: if two scores are clearly apart, the kernel chooses the
+/// twin's token.
 #[test]
 fn noise_is_that_of_the_twin() {
     let mut lab = Lab::new(13);
@@ -543,13 +543,13 @@ fn follow_equals_its_twin() {
         let rows = drafted as u32 + 1;
         let step = lab.output(&[position as u32, rows, PENDING as u32, 0, IDS as u32, 0]);
         let draft_step = lab.output(&if has_draft_step { [9, 0, 20, 3, 21, 5] } else { [0; 6] });
-        // Behind what was generated before, which is the last half.
+        // Counts of the generated tokens, which are the last half.
         let mut counts = vec![0u32; vocab];
         text[PENDING / 2..].iter().for_each(|&id| counts[id as usize] += 1);
         let known = [&vec![0; position - PENDING], &text[..]].concat();
         let mut all = known.clone();
         all.resize(position + 1 + 32, UNTOUCHED);
-        // Bits of the guard band are none that an id has.
+        // No id has bits in the guard band.
         let (tokens, bits) = (lab.output(&round), lab.output(&seen));
         let (numbers, whole) = (lab.output(&counts), lab.output(&all));
         let bindings = [step.slice(), draft_step.slice(), tokens.slice(), bits.slice(), numbers.slice(), whole.slice()];
@@ -575,7 +575,7 @@ fn follow_equals_its_twin() {
     }
 }
 
-/// Draft tokens, distributions and noise of a round -> the twin's ids, except where rounding may decide.
+/// The kernel gives the twin's ids for draft tokens, distributions and noise of a round, except if rounding may decide.
 #[test]
 fn reject_equals_its_twin() {
     let mut lab = Lab::new(14);
@@ -588,7 +588,7 @@ fn reject_equals_its_twin() {
         let draft_stride = if case % 2 == 0 { vocab + 3 } else { vocab - vocab / 4 };
         let (shared, certain) = (vocab.min(draft_stride), case % 3 == 0);
         let p: Vec<f32> = lab.random.normals(rows * vocab).into_iter().map(|x| 2.0 * x).collect();
-        // The draft model is like the target, or the same, or like nothing.
+        // The draft model is unrelated to the target, similar, or equal.
         let mix = [0.0, 0.5, 1.0][case as usize / 3 % 3];
         let mut q = lab.random.normals(rows * draft_stride);
         for (row, q) in q.chunks_exact_mut(draft_stride).enumerate() {
@@ -644,7 +644,7 @@ fn reject_equals_its_twin() {
     assert!(accepted > all / 10 && accepted < all * 9 / 10, "{accepted} of {all} accepted: both ways are tried");
 }
 
-/// Tokens of the kernel follow p exactly, whatever q proposes: chi-square over many positions.
+/// Tokens of the kernel follow p exactly for every q: chi-square over many positions.
 #[test]
 fn rejection_sampling_on_the_device_follows_the_target() {
     let lab = Lab::new(15);
@@ -677,7 +677,7 @@ fn rejection_sampling_on_the_device_follows_the_target() {
     assert!(chance > 1e-6, "chi-square {statistic}, p {chance:e}: {counts:?}");
 }
 
-/// Log-probabilities of rows before others change them in place: of chosen and draft tokens, and the most likely ones, ties by id.
+/// Log-probabilities of rows before they change in place: of chosen and draft tokens, and the most likely ones, ties by id.
 #[test]
 fn logprobs_equal_their_twin() {
     let mut lab = Lab::new(16);

@@ -1,4 +1,4 @@
-//! What masks let through: JSON that a schema describes, and nothing else.
+//! Masks allow JSON that a schema describes, and nothing else.
 
 mod common;
 
@@ -27,7 +27,7 @@ fn grammars(tokenizer: &Tokenizer) -> Llguidance {
     Llguidance::new(tokenizer.vocabulary(tokenizer.vocab_size()), &[END]).unwrap()
 }
 
-/// JSON with the spaces that are written.
+/// Returns JSON with the spaces that models write.
 fn spaced(value: &Value) -> String {
     match value {
         Value::Array(list) => format!("[{}]", list.iter().map(spaced).collect::<Vec<_>>().join(", ")),
@@ -39,7 +39,7 @@ fn spaced(value: &Value) -> String {
     }
 }
 
-/// Whether a form lets a text through, as a whole.
+/// True if a constraint allows a text as a whole.
 fn lets_through(grammars: &Llguidance, tokenizer: &Tokenizer, format: &ResponseFormat, text: &str) -> Result<bool> {
     let mut form = grammars.compile(format)?;
     for token in tokenizer.encode(text, false).unwrap() {
@@ -89,11 +89,11 @@ fn the_official_suite_says_what_is_covered() {
         "of {valid} valid instances {written} can be written; of {invalid} invalid ones {}: {wrong:#?}",
         wrong.len()
     );
-    // What is valid and cannot be written: keys in another order, and integers that are written as 1.0.
+    // Some valid instances cannot be written: keys in another order, and integers as 1.0.
     assert_eq!((covered, valid, written, invalid, wrong.len()), (158, 328, 316, 227, 0));
 }
 
-/// Generators write keywords that every value satisfies, Zod 4 for each record.
+/// Some generators write keywords that every value satisfies; Zod 4 does for each record.
 #[test]
 fn keywords_that_constrain_nothing_are_passed_over() {
     let tokenizer = tokenizer();
@@ -118,7 +118,7 @@ fn keywords_that_constrain_nothing_are_passed_over() {
     ] {
         let mut schema = schema.clone();
         schema[key] = value;
-        // In a property as well, and as a name of a property it is no keyword.
+        // The keyword also in a property; as the name of a property it is no keyword.
         let nested = json!({ "type": "object", "properties": { key: schema.clone() }, "required": [key], "additionalProperties": false });
         for (schema, text, other) in [
             (nested, format!("{{{key:?}: {text}}}"), format!("{{{key:?}: {other}}}")),
@@ -197,7 +197,7 @@ fn references_may_have_escapes() {
             assert_eq!(lets_through(&grammars, &tokenizer, &format, &text).unwrap(), passes, "{reference}: {text}");
         }
     }
-    // A list of itself, by a name with a slash.
+    // A list of itself, referenced by a name with a slash.
     let tree =
         json!({ "$ref": "#/$defs/a~1b", "$defs": { "a/b": { "type": "array", "items": { "$ref": "#/$defs/a~1b" } } } });
     let format = ResponseFormat::json_schema(tree);
@@ -206,7 +206,7 @@ fn references_may_have_escapes() {
     }
 }
 
-/// Random, but the same each time.
+/// Random numbers, the same in each run.
 struct Random(u32);
 
 impl Random {
@@ -219,7 +219,7 @@ impl Random {
         &of[self.below(of.len() as u32) as usize]
     }
 
-    /// A schema that something satisfies, nested at most `depth` deep.
+    /// Returns a satisfiable schema, nested at most `depth` deep.
     fn schema(&mut self, depth: u32) -> Value {
         let kind = self.below(if depth == 0 { 8 } else { 13 });
         match kind {
@@ -260,11 +260,11 @@ impl Random {
     }
 }
 
-/// A target whose logits are random numbers, by position; they tend to bring texts to an end.
+/// A target whose logits are random numbers by position, with a bias for tokens that end texts.
 struct Dice {
     seed: u32,
     constraint: Shared,
-    /// For which tokens it tends to.
+    /// Tokens with that bias.
     ends: Vec<bool>,
     cached: Vec<u32>,
     submitted: Option<(u32, Vec<u32>)>,
@@ -323,7 +323,7 @@ impl Target for Dice {
 
 impl Queue for Dice {}
 
-/// Proposes what is right, as far as a random place, and there something random.
+/// Proposes the right tokens up to a random place, and random tokens there.
 struct Guess<'a>(&'a [u32], Random);
 
 impl Drafter for Guess<'_> {
@@ -366,7 +366,7 @@ impl Sink for Collect {
     }
 }
 
-/// JSON has numbers that are too large for a float, which JavaScript takes for infinity, and serde_json for a mistake.
+/// Parses JSON. Numbers too large for a float are infinity in JavaScript but an error in serde_json, so they are replaced.
 fn parse(text: &str) -> serde_json::Result<Value> {
     serde_json::from_str(text).or_else(|error| match error.to_string().starts_with("number out of range") {
         true => {

@@ -1,5 +1,5 @@
-//! Every composed kernel is valid, fits WebGPU's default limits, and agrees with its Rust side; every WGSL file is used
-//! and says what it is.
+//! Every composed kernel is valid, fits WebGPU's default limits, and agrees with its Rust side. Every WGSL file is used and has a
+//! description.
 
 use foretoken::internals::gpu::{Kernel, Subnormals};
 use naga::valid::{Capabilities, ValidationFlags, Validator};
@@ -13,10 +13,10 @@ const UNIFORM_BUFFERS: usize = 12;
 const WORKGROUP_BYTES: u32 = 16_384;
 const WORKGROUP_INVOCATIONS: u32 = 256;
 
-/// Longest WGSL file.
+/// Maximum lines of a WGSL file.
 const LINES: usize = 150;
 
-/// Every kernel, for both kinds of drivers.
+/// Returns every kernel, for both kinds of drivers.
 fn sources() -> impl Iterator<Item = (Kernel, String)> {
     Kernel::all().into_iter().flat_map(|kernel| {
         let kept = kernel.source(Subnormals::Kept);
@@ -37,7 +37,7 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
 }
 
-/// Name without ending, and text, of the WGSL files of a folder.
+/// Returns the WGSL files of a folder: name without extension, and text.
 fn files(folder: &str) -> BTreeMap<String, String> {
     let entries = std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -85,7 +85,7 @@ fn every_variant_fits_the_default_limits() {
 /// A struct's members: name, offset, type.
 type Members = Vec<(String, u32, &'static str)>;
 
-/// `#[repr(C)]` structs of a Rust source whose fields are all `pub name: u32,` or `f32`.
+/// Returns the `#[repr(C)]` structs of a Rust source whose fields are all `pub name: u32,` or `f32`.
 fn rust_structs(source: &str) -> BTreeMap<String, Members> {
     let mut structs = BTreeMap::new();
     for text in source.split("#[repr(C)]").skip(1) {
@@ -126,7 +126,7 @@ fn parameter_structs_equal_their_rust_twins() {
             let kind = &module.types[variable.ty];
             let Some(members) = wgsl_members(&module, &kind.inner) else { continue };
             let name = kind.name.clone().unwrap();
-            // A single number, which bind.rs passes as such.
+            // A single number, which bind.rs passes without a struct.
             let lone = vec![("eps".to_owned(), 0, "f32")];
             let twin = if name == "QkNormDims" { Some(&lone) } else { rust.get(&name) };
             assert_eq!(Some(&members), twin, "{kernel:?}: {name}");
@@ -162,7 +162,7 @@ fn every_file_is_used_and_says_what_it_is() {
     }
 }
 
-/// The table in `shaders/README.md` lists every fragment, and what its kind has to define.
+/// The table in `shaders/README.md` lists every fragment, and the functions that its kind must define.
 #[test]
 fn every_fragment_is_in_the_table_of_its_kind() {
     let quoted = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
@@ -190,7 +190,7 @@ fn every_fragment_is_in_the_table_of_its_kind() {
     assert!(missing.is_empty(), "shaders/README.md does not list {missing:?}");
 }
 
-/// A variable of a loop that is given no value is zero in the first turn alone, in Chromium (Tint) and in Firefox.
+/// A loop variable without a value is zero only in the first iteration, in Chromium (Tint) and in Firefox.
 #[test]
 fn every_variable_is_given_a_value() {
     for (name, text) in files("shaders").into_iter().chain(files("shaders/lib")) {
@@ -199,7 +199,7 @@ fn every_variable_is_given_a_value() {
     }
 }
 
-/// A kernel's twin is `reference::{name}`, or that of the first words of its name; so is an epilogue's.
+/// The twin of a kernel or epilogue is `reference::{name}`, or the function named by the first words of its name.
 #[test]
 fn every_kernel_has_a_twin() {
     let reference = read("src/reference.rs");
@@ -207,11 +207,11 @@ fn every_kernel_has_a_twin() {
         let ends = name.match_indices('_').map(|(end, _)| end).chain([name.len()]);
         ends.into_iter().any(|end| reference.contains(&format!("\npub fn {}(", &name[..end])))
     };
-    // probe and fill only serve benchmarks, halves asks the driver.
+    // probe and fill only serve benchmarks; halves tests the driver.
     for name in files("shaders").keys().filter(|name| !["probe", "fill", "halves"].contains(&name.as_str())) {
         assert!(has_twin(name), "reference.rs has no {name}");
     }
-    // store leaves the sums as they are.
+    // store writes the sums unchanged.
     for epilogue in ["residual", "gate", "activate", "rotary"] {
         assert!(has_twin(epilogue), "reference.rs has no {epilogue}");
     }

@@ -1,4 +1,4 @@
-//! Simulations of speculation: against reference cells, against theory, and against each other.
+//! Simulations of speculation, compared with reference cells, with theory, and with each other.
 
 use foretoken::internals::speculate::dsi::{lookahead_for, sp_degree_for};
 use foretoken::simulate::heatmap::{GridOptions, Ratio, grid};
@@ -17,7 +17,7 @@ fn draws(repeats: usize) -> Draws {
     Draws::new(50, repeats, 1).unwrap()
 }
 
-/// Drafter latencies and acceptances, from very good to useless.
+/// Returns drafter latencies and acceptances, from very good to useless.
 fn cells() -> impl Iterator<Item = (f64, f64)> {
     let drafters = [0.01, 0.02, 0.05, 0.1, 0.14, 0.2, 0.35, 0.5, 0.67, 0.8, 0.9, 1.0];
     let acceptances = [0.0, 0.1, 0.25, 0.5, 0.6, 0.75, 0.8, 0.9, 0.95, 0.99, 1.0];
@@ -34,7 +34,7 @@ fn reference_cells_are_met() {
         let cell = cell(of("drafter_latency"), of("acceptance"), lookahead, 7);
         let means = means(&cell, Lookaheads::all(lookahead), &draws).unwrap();
         assert!((means.si / of("si") - 1.0).abs() < 0.02, "SI {} in {row}", means.si);
-        // The reference charges a stretch between two rejections with its last block as a whole.
+        // The reference charges the last block of a stretch between two rejections as a whole.
         if let Some(dsi) = row["dsi"].as_f64() {
             assert!((0.8..1.01).contains(&(means.dsi / dsi)), "DSI {} in {row}", means.dsi);
         }
@@ -57,9 +57,9 @@ fn the_mean_of_sequential_speculation_is_the_expected_one() {
 fn the_bound_of_proposition_1_holds_in_every_cell() {
     let draws = draws(400);
     for (drafter, acceptance) in cells() {
-        // Its conditions: a lookahead of 1 and as many servers as that needs.
+        // The theorem's conditions: a lookahead of 1 and the number of servers that it needs.
         let cell_of_1 = cell(drafter, acceptance, 1, sp_degree_for(1.0, drafter, 1));
-        // Its extension: the lookahead that seven servers keep up with.
+        // Its extension: the smallest lookahead that seven servers keep up with.
         for cell in [cell_of_1, cell(drafter, acceptance, 1, 7).with_least_lookahead()] {
             let means = means(&cell, Lookaheads::all(cell.lookahead), &draws).unwrap();
             assert!(means.dsi <= cell.bound() * (1.0 + 1e-9), "{} > {} in {cell:?}", means.dsi, cell.bound());
@@ -81,7 +81,7 @@ fn distributed_speculation_is_never_slower_than_plain_or_sequential() {
     assert!(slower > 30, "sequential speculation is slower than plain decoding where drafts are slow or bad: {slower}");
 }
 
-/// When tokens were emitted.
+/// Records the times at which tokens were emitted.
 #[derive(Default)]
 struct Emissions(Vec<f64>);
 
@@ -91,7 +91,7 @@ impl Watch for Emissions {
     }
 }
 
-/// Every single text, not the mean: the promises that the state machine's documentation makes.
+/// The promises in the state machine's documentation hold for every single text, not only for the mean.
 #[test]
 fn no_text_takes_longer_than_promised() {
     let draws = Draws::new(50, 8, 7).unwrap();
@@ -145,7 +145,7 @@ fn the_best_lookahead_is_found() {
     }
 }
 
-/// With a lookahead of 10, a match of 9 and what ends it are a round; matches of 0 and 18 take three rounds for 20 tokens.
+/// With a lookahead of 10, a match of 9 and its ending token are one round. Matches of 0 and 18 take three rounds for 20 tokens.
 #[test]
 fn texts_are_put_together_of_matches() {
     let rounds = |tokens: usize, lengths: &[usize]| {
@@ -191,8 +191,8 @@ fn the_same_seed_gives_the_same_numbers() {
     assert_ne!(run(1), run(2));
 }
 
-/// Latencies and acceptance alone give less than what was published against the best sequential speculation, and about
-/// as much against the one with a lookahead of 1.
+/// Latencies and acceptance alone predict a smaller gain than published over the best sequential speculation, and about the published
+/// gain over speculation with a lookahead of 1.
 #[test]
 fn published_pairs_gain_about_what_was_published() {
     let text = include_str!("../benches/dsi_pairs.json");
@@ -281,7 +281,7 @@ fn a_long_prompt_is_read_once_by_each_model() {
     let means = means(&cell, Lookaheads::all(1), &draws(3)).unwrap();
     assert_eq!(means.plain, 5.0 + 49.0);
     assert_eq!(means.si, 25.0 + 4.0 + 25.0 * 0.25 + 1.75);
-    // All drafts are right, so nothing is faster than reading, drafting 49 tokens and verifying the last one.
+    // All drafts are right, so nothing is faster than prefill, drafting 49 tokens and verifying the last one.
     let least = 1.75 + 49.0 * 0.25 + 1.0;
     assert!((least..means.si).contains(&means.dsi), "{}", means.dsi);
 }
@@ -306,7 +306,7 @@ fn waiting_threads_agree_with_the_sum_of_latencies() {
     }
 }
 
-/// A picture is well-formed enough for a browser: every element is closed, every text escaped.
+/// Asserts that every element is closed and every text escaped.
 fn assert_svg(picture: &str) {
     assert!(picture.starts_with("<svg ") && picture.trim_end().ends_with("</svg>"));
     assert!(!picture.contains("NaN") && !picture.contains("inf"), "numbers are finite");

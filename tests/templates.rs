@@ -1,7 +1,7 @@
-//! Chat templates of published models render as in Python's jinja2, in the environment that transformers gives them.
+//! Chat templates of published models render as in Python's jinja2, in the environment that transformers sets up.
 //!
-//! `tests/golden/templates/` holds them, and what `tests/golden/templates.py` made of them; `FORETOKEN_TEMPLATES_DIR` names another
-//! such folder.
+//! `tests/golden/templates/` has the templates and their renderings by its `templates.py`. `FORETOKEN_TEMPLATES_DIR` selects another
+//! folder of this kind.
 
 use foretoken::internals::text::{Chat, ChatTemplate, ToolFormat};
 use foretoken::{Error, Message};
@@ -17,7 +17,7 @@ fn objects(value: Option<Value>) -> Vec<Map<String, Value>> {
     value.map(|list| serde_json::from_value(list).unwrap()).unwrap_or_default()
 }
 
-/// Renders a chat of the goldens, all of which is in one object there.
+/// Renders a chat of the goldens, where it is a single object.
 fn rendered(template: &ChatTemplate, chat: &Value) -> Result<String, Error> {
     let mut kwargs = chat.as_object().unwrap().clone();
     let messages =
@@ -105,7 +105,7 @@ fn templates_render_as_in_python() {
             match (rendered(&template, &golden["chats"][case]), text.as_str()) {
                 (Ok(ours), Some(theirs)) if ours == theirs => equal += 1,
                 (Err(_), None) => equal += 1,
-                // What Python would lose without a word, as the template has no place for it.
+                // Refused here; Python silently drops input that the template does not show.
                 (Err(Error::BadOption { option, .. }), Some(_)) if option != "continue_final_message" => {}
                 (Ok(ours), Some(theirs)) => {
                     let same = ours.bytes().zip(theirs.bytes()).take_while(|(a, b)| a == b).count();

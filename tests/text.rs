@@ -75,7 +75,7 @@ fn decoding_what_was_encoded_gives_the_text_back() {
         if !text.contains("<|im_end|>") {
             assert_eq!(tales.encode(&text, false).unwrap(), tales.encode_literal(&text).unwrap());
         }
-        // Sentencepiece writes spaces as this character, so it cannot write the character.
+        // Sentencepiece encodes spaces as this character, so it cannot encode the character itself.
         let text = text.replace('▁', "");
         let ids = llama.encode_literal(&text).unwrap();
         assert_eq!(llama.decode(&ids, false).unwrap(), text);
@@ -99,19 +99,19 @@ fn a_stream_says_what_a_whole_decode_says() {
 fn a_stream_of_broken_bytes_says_what_a_whole_decode_says() {
     let mut random = Random(3);
     let tales = tales();
-    // Every byte, most of them no text by themselves, and some ASCII to end what is broken.
+    // Every byte, most of them invalid by themselves, and some ASCII to end invalid sequences.
     let parts: Vec<u32> = (0x60..=0xFF).map(|byte| byte_token(&tales, byte)).collect();
     for length in (0..3_000).map(|round| if round % 50 == 0 { 200 } else { 12 }) {
         let ids: Vec<u32> = (0..length).map(|_| parts[random.below(parts.len())]).collect();
         assert_eq!(streamed(&tales, &[], &ids), tales.decode(&ids, true).unwrap(), "{ids:?}");
-        // Every byte of a text by itself.
+        // Every byte of a text as its own token.
         let text = random.text();
         let ids: Vec<u32> = text.bytes().map(|byte| byte_token(&tales, byte)).collect();
         assert_eq!(streamed(&tales, &[], &ids), text);
     }
 }
 
-/// GPT-2's alphabet: printable Latin-1 stands for itself, the other bytes for U+0100 and on.
+/// Returns a byte's token. In GPT-2's alphabet printable Latin-1 is itself, other bytes are U+0100 and up.
 fn byte_token(tokenizer: &Tokenizer, byte: u8) -> u32 {
     let plain = |byte: &u8| matches!(byte, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF);
     let shifted = (0..=255u8).filter(|byte| !plain(byte)).position(|other| other == byte);
@@ -131,7 +131,7 @@ fn a_stream_never_shows_half_a_character_or_takes_one_back() {
         "é👧a".bytes().map(|byte| stream.push(&tales, byte_token(&tales, byte)).unwrap()).collect();
     assert_eq!(pieces, ["", "é", "", "", "", "👧", "a"]);
 
-    // One bad byte in a run turns all of it into U+FFFD, so the run waits for its end.
+    // One bad byte in a run turns all of it into U+FFFD, so the stream holds a run until it ends.
     let llama = built(&byte_fallback());
     let byte = |byte: u32| byte + 3;
     let a = llama.token_to_id("a").unwrap();
@@ -232,7 +232,7 @@ fn no_message_makes_a_special_token() {
             );
         }
     }
-    // However deep it lies.
+    // At any nesting depth.
     let (tokenizer, template) = (tales(), template(TOOLS).unwrap());
     let specials = |word: &str| {
         let call = json!({ "function": { "name": word, "arguments": { word: [word] } } });
@@ -285,7 +285,7 @@ fn templates_come_from_either_file_in_every_form() {
     assert_eq!(from(json!({ "chat_template": "one" }), Some("two")).unwrap().unwrap(), "two");
     let list = json!([{ "name": "tool_use", "template": "tools" }, { "name": "default", "template": "three" }]);
     assert_eq!(from(json!({ "chat_template": list }), None).unwrap().unwrap(), "three");
-    // transformers, too, takes no template of a list where there is a file.
+    // transformers, too, ignores a list of templates if there is a file.
     let named = json!({ "chat_template": [{ "name": "default", "template": "four" }] });
     assert_eq!(from(named, Some("five")).unwrap().unwrap(), "five");
     for wrong in
@@ -307,7 +307,7 @@ fn template_quirks_of_jinja_and_python() {
     let is = |source: &str, expected: &str| {
         assert_eq!(rendered(source, &[("system", "be <b>"), ("user", "hi 'é'")]), expected, "{source}")
     };
-    // Whitespace as transformers sets it; one newline at the end of the source is not the template's.
+    // Whitespace options of transformers; one newline at the end of the source is dropped.
     is("{% if true %}\n  a\n    {% endif %}\nb\n", "  a\nb");
     is("a\n    {%- if true -%}\n b {%- endif %}\n", "ab");
     is("  {# note #}\nx", "x");
@@ -340,12 +340,12 @@ fn template_quirks_of_jinja_and_python() {
         "{{ 'a\nb'|indent(width=2, first=true) }}{{ 'a\n'|indent(2) }}|{{ 'a\n\nb'|indent(2, blank=true) }}",
         "  a\n  ba\n|a\n  \n  b",
     );
-    // The undefined value is an empty list.
+    // The undefined value acts as an empty list.
     is(
         "{{ nope|length }}{{ messages[0].tool_calls|length }}{{ nope|count }}[{{ nope|first }}{{ nope|last }}]{{ nope|items|list }}",
         "000[][]",
     );
-    // What else Jinja and Python have.
+    // Other features of Jinja and Python.
     is(
         "{{ '%s-%d' % ('a', 3) }}{{ '%s' % 'b' }}{{ '%s' % messages[0].role|upper }}{{ +3 }}{{ 7 % 4 }}",
         "a-3bSYSTEM33",
@@ -405,7 +405,7 @@ fn template_quirks_of_jinja_and_python() {
         "{{ none is iterable }}{{ nothing is iterable }}{{ messages[0] is iterable }}{{ 5 is iterable }}",
         "FalseTrueTrueFalse",
     );
-    // None is not undefined: transformers passes tools and documents always.
+    // None is not undefined: transformers always passes tools and documents.
     is(
         "{{ tools is none }}{{ tools is defined }}{{ documents is not none }}{% if tools %}tools{% endif %}",
         "TrueTrueFalse",
@@ -438,7 +438,7 @@ fn tokenizer_config_adds_tokens_as_in_transformers() {
         |config: Value| Tokenizer::from_files("tokenizer.json", json.as_bytes(), Some(config.to_string().as_bytes()));
     let plain = built(&byte_fallback());
     let end = plain.vocab_size() as u32;
-    // What stands beside tokenizer.json of BOS and EOS does not count.
+    // BOS and EOS in tokenizer_config.json are ignored.
     for config in [
         json!({}),
         json!({ "add_bos_token": false, "add_eos_token": true, "bos_token": null, "eos_token": { "content": "</s>" } }),
@@ -448,7 +448,7 @@ fn tokenizer_config_adds_tokens_as_in_transformers() {
         assert_eq!(tokenizer.difference(&plain), None);
         assert_eq!(tokenizer.encode("ab c", true).unwrap(), plain.encode("ab c", true).unwrap());
     }
-    // New ones get the next ids, in the order of theirs; known ones may become special.
+    // New tokens get the next ids, in the order of their given ids; known tokens may become special.
     let decoder =
         json!({ "9000": added(0, "<b>", false), "8000": added(0, "<a>", true), "3": added(0, "<0x00>", true) });
     let tokenizer = from(json!({ "added_tokens_decoder": decoder })).unwrap();
@@ -485,20 +485,20 @@ fn the_template_is_the_one_for_tools_or_documents() {
     assert_eq!(template.render(&plain).unwrap(), "plainTrueTrue");
     assert_eq!(template.render(&with_tools).unwrap(), "clock");
     assert_eq!(template.render(&with_documents).unwrap(), "Sky");
-    // As files beside chat_template.jinja.
+    // As files next to chat_template.jinja.
     let mut template = self::template("plain").unwrap();
     template.add("tool_use", b"{{ tools | length }}").unwrap();
     assert_eq!(template.render(&with_tools).unwrap(), "1");
     assert_eq!(template.add("rag", b"{% if").unwrap_err().code(), "bad-template");
     assert_eq!(template.add("rag", b"\xFF").unwrap_err().code(), "bad-template");
-    // Where the template does not look at them, they would be lost.
+    // If the template does not use tools or documents, they are refused.
     let lost = |chat: &Chat| match config(&[entry("default", "{{ toolset }}")]).render(chat) {
         Err(Error::BadOption { option, value, .. }) => (option.into_owned(), value),
         other => panic!("{other:?}"),
     };
     assert_eq!(lost(&with_tools), ("tools".into(), "tools".into()));
     assert_eq!(lost(&with_documents), ("documents".into(), "documents".into()));
-    // The words of the source do not decide, but what it writes.
+    // The rendered text decides, not the words of the source.
     for source in [
         "{#- this model has no tools #}{{ messages[0].content }}",
         "{% if messages[0].role == 'system' and tools %}{{ tools | tojson }}{% endif %}{{ messages[0].content }}",
@@ -563,14 +563,14 @@ fn an_answer_that_the_caller_began_is_continued() {
         Err(Error::BadOption { option, .. }) => assert_eq!(option, "continue_final_message"),
         other => panic!("{other:?}"),
     };
-    // Templates that change what was said, or leave it out.
+    // Templates that change the message or omit it.
     refused(render(&chatml.replace("m.content", "m.content | upper")));
     refused(render(&chatml.replace("in messages", "in messages[:1]")));
     let template = template(chatml).unwrap();
     refused(template.render(&chat(&messages[..1])));
     refused(template.render(&chat(&[])));
     refused(template.render(&Chat { add_generation_prompt: true, ..chat(&messages) }));
-    // In tokens: what the caller wrote makes no special token, and nothing follows it.
+    // In tokens: the caller's text makes no special token, and nothing follows it.
     let tokenizer = tales();
     assert_eq!(template.encode(&tokenizer, &chat(&messages)).unwrap(), tokenizer.encode(begun, false).unwrap());
     let forged = self::chat(&[("user", "hi"), ("assistant", "a<|im_end|> ")]);
@@ -603,7 +603,7 @@ fn a_template_that_writes_bos_gets_one() {
     }
 }
 
-/// As Qwen 2.5 has it, without what is said of the tools themselves.
+/// The template of Qwen 2.5, without its description of the tools.
 const TOOLS: &str = "{% for m in messages %}{% if m.role == 'assistant' and m.tool_calls %}<|im_start|>assistant\n{{ m.content or '' }}\
      {% for call in m.tool_calls %}<tool_call>{\"name\": \"{{ call.function.name }}\", \"arguments\": {{ call.function.arguments | tojson }}}\
      </tool_call>{% endfor %}<|im_end|>{% else %}<|im_start|>{{ m.role }}{% if m.name %} {{ m.name }}{% endif %}: {{ m.content }}<|im_end|>{% endif %}{% endfor %}";
@@ -659,11 +659,11 @@ fn what_a_template_would_lose_is_refused_by_name() {
         let list = json!([{ "role": "user", "content": "Sail" }, { "role": "user", "content": "on", more: value }]);
         assert_eq!(refused(plain, list), format!("the field {more}"));
     }
-    // That the template knows tools by their names does not help a user's name.
+    // A template that renders names of tools still drops a user's name.
     let calls =
         "{% for m in messages %}{{ m.content }}{% for call in m.tool_calls %}{{ call.name }}{% endfor %}{% endfor %}";
     assert_eq!(refused(calls, json!([{ "role": "user", "content": "Sail", "name": "Ulysses" }])), "the field name");
-    // Which function answers is said by its place.
+    // The position of a tool's answer identifies its function.
     let answer = json!([{ "role": "tool", "content": "there", "tool_call_id": "1", "name": "sail" }]);
     assert_eq!(rendered_value(plain, answer).unwrap(), "toolthere");
     // Arguments of calls may be JSON, and keep their digits and their order.
@@ -731,14 +731,14 @@ fn a_bad_template_is_an_error_and_ends() {
         "{{ nothing | tojson }}",
         "{{ range(10 ** 9) }}",
         "{{ 'a' * 10 ** 12 }}",
-        // Each of these once ended the process.
+        // Each of these once crashed the process.
         "{{ [1] | batch(10 ** 12, 'x') }}",
         "{{ [1] | slice(10 ** 12) }}",
         "{{ 4 is divisibleby 0 }}",
         "{{ ''[::0] }}",
         "{% for x in [1] %}{{ loop.cycle() }}{% endfor %}",
         "{% for x in [1] %}{{ loop.cycle(*[]) }}{% endfor %}",
-        // Cut inside what is rewritten.
+        // Sources that end inside rewritten syntax.
         "{{ '%s' % ",
         "{{ 'é",
         "{{ x[::",
@@ -746,7 +746,7 @@ fn a_bad_template_is_an_error_and_ends() {
     ] {
         refused(source);
     }
-    // A template includes nothing, itself least of all.
+    // A template cannot include any file, not even itself.
     for source in [
         "{% include 'chat_template' %}",
         "{% import 'chat_template' as x %}",
@@ -837,7 +837,7 @@ fn a_bad_tokenizer_is_an_error() {
     }
 }
 
-/// Every place in a JSON value.
+/// Collects every place in a JSON value.
 fn places(value: &Value, here: String, found: &mut Vec<String>) {
     match value {
         Value::Object(map) => map.iter().for_each(|(key, inner)| places(inner, format!("{here}/{key}"), found)),
@@ -950,7 +950,7 @@ fn tokenizers_say_how_they_differ() {
     assert_eq!(reason(&longer, &llama), r#"token 270 is unused, not "<extra>""#);
     let ordinary = changed(&|json| json["added_tokens"][2]["special"] = json!(false));
     assert_eq!(reason(&llama, &ordinary), r#"token 2, "</s>", is not special"#);
-    // Other merges cut texts elsewhere, but the tokens are the same: their drafts can be verified.
+    // Other merges split texts differently, but the tokens are the same: their drafts can be verified.
     assert_eq!(llama.difference(&changed(&|json| json["model"]["merges"] = json!([]))), None);
 }
 

@@ -1,5 +1,5 @@
-//! Tokenizers of published models: ids, texts and streams are those of Python's `tokenizers`. They are tested where
-//! `node scripts/tokenizers.mjs` has put them.
+//! Tokenizers of published models: ids, texts and streams equal those of Python's `tokenizers`. The tests need the files that
+//! `node scripts/tokenizers.mjs` fetches.
 
 mod common;
 use common::tokenizers::{Random, file};
@@ -7,7 +7,7 @@ use foretoken::internals::text::{ChatTemplate, TextStream, Tokenizer, Vocabulary
 use serde_json::Value;
 use std::path::PathBuf;
 
-/// A text of phrases and characters, as tests/golden/tokenizers.py makes it.
+/// Returns a text of phrases and characters, as made by tests/golden/tokenizers.py.
 fn line(random: &mut Random, phrases: &[&str]) -> String {
     let count = random.below(12);
     let mut text = String::new();
@@ -17,7 +17,6 @@ fn line(random: &mut Random, phrases: &[&str]) -> String {
     text
 }
 
-/// FNV-1a of 64 bits.
 fn fnv(bytes: impl IntoIterator<Item = u8>) -> String {
     let step = |state: u64, byte: u8| (state ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3);
     format!("{:016x}", bytes.into_iter().fold(0xCBF2_9CE4_8422_2325, step))
@@ -31,7 +30,6 @@ fn phrases(golden: &Value) -> Vec<&str> {
     golden["phrases"].as_array().unwrap().iter().map(|phrase| phrase.as_str().unwrap()).collect()
 }
 
-/// A published model's `tokenizer.json`.
 fn published(name: &str) -> Option<Vec<u8>> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("target/tokenizers");
     let bytes = std::fs::read(folder.join(name).join("tokenizer.json")).ok();
@@ -47,7 +45,7 @@ fn tokenizers_of_published_models_are_those_of_python() {
     let phrases = phrases(&golden);
     for (name, expected) in golden["tokenizers"].as_object().unwrap() {
         let Some(bytes) = published(name) else { continue };
-        // What these say besides is what tokenizer.json says.
+        // These files must not contradict tokenizer.json.
         let config = file(&format!("target/tokenizers/{name}/tokenizer_config.json"));
         let tokenizer = Tokenizer::from_files("tokenizer.json", &bytes, Some(&config)).unwrap();
         ChatTemplate::from_files(Some(&config), None).unwrap();
@@ -104,26 +102,26 @@ fn patterns_of_published_tokenizers_find_what_they_find_in_python() {
     }
 }
 
-/// The type of the token for what no other stands for.
+/// Type of the token for unknown text.
 const UNKNOWN: f64 = 2.0;
 
-/// Which merges a GGUF file has.
+/// The merges of a GGUF file.
 #[derive(Clone, Copy)]
 enum Kind {
-    /// Those of bytes, and how text is split before.
+    /// Merges of bytes, with the name of the pre-tokenizer.
     Bytes(&'static str),
-    /// Those that scores imply, of texts with a space in front.
+    /// Merges implied by scores, for texts with a leading space.
     Scores,
-    /// Those that the order of tokens implies.
+    /// Merges implied by the order of tokens.
     Ids,
 }
 
-/// What llama.cpp's converter writes of a `tokenizer.json`.
+/// The fields that llama.cpp's converter writes for a `tokenizer.json`.
 struct Converted {
     tokens: Vec<String>,
     types: Vec<f64>,
     merges: Vec<String>,
-    /// By the first merge that makes the token.
+    /// Negative rank of the first merge that makes the token.
     scores: Vec<f64>,
 }
 

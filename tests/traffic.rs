@@ -1,5 +1,5 @@
-//! What the matmul kernels read: which of a wave's bytes lie together in memory, and how many it reads for each byte of weights.
-//! The addresses are those of `shaders/lib/raws.wgsl` and `units.wgsl`; what lies there is what `interleave` put there.
+//! Memory traffic of the matmul kernels: how much of each memory segment a wave uses, and how often it reads each byte of weights.
+//! Addresses are those of `shaders/lib/raws.wgsl` and `units.wgsl`, data are in the order of `interleave`.
 
 use foretoken::internals::gpu::{Epilogues, Kernel, split_grid};
 use foretoken::internals::model::Activation;
@@ -7,12 +7,12 @@ use foretoken::internals::weights::{Dtype, Format, Row, TOGETHER, UNIT, interlea
 use foretoken::{Arithmetic, KvDtype};
 use std::collections::HashSet;
 
-/// Bytes that memory is read by.
+/// Bytes of a memory transaction.
 const SEGMENT: usize = 128;
 const WAVE: usize = 32;
 const LANES: usize = 16;
 
-/// The unit of each (row, unit), read back from where the loader puts them.
+/// Returns the place of each (row, unit), read back from the loader's layout.
 fn places(outs: usize, row: Row) -> Vec<Vec<usize>> {
     let mut packed = vec![0; outs * row.bytes()];
     for (index, unit) in packed.chunks_exact_mut(UNIT).enumerate() {
@@ -28,7 +28,7 @@ fn places(outs: usize, row: Row) -> Vec<Vec<usize>> {
     places
 }
 
-/// Which output and lane a thread's load `slot` of a workgroup is for.
+/// Returns the output and lane of a thread's load `slot` in a workgroup.
 fn reads(kernel: Kernel, thread: usize, slot: usize) -> (usize, Option<usize>) {
     let of = |sixteen: usize| (sixteen + slot / 2) * 16 + thread % 8 * 2 + slot % 2;
     match kernel {
@@ -37,7 +37,7 @@ fn reads(kernel: Kernel, thread: usize, slot: usize) -> (usize, Option<usize>) {
     }
 }
 
-/// Bytes that the waves ask for, and bytes of the segments that those lie in: of every load of a chunk, for one row tile.
+/// Returns the bytes that the waves load, and the bytes of the segments that contain them, over all loads of chunks for one row tile.
 fn traffic(kernel: Kernel, threads: usize, outs: usize, row: Row) -> (usize, usize) {
     let places = places(outs, row);
     let [_, tile] = kernel.tile().unwrap();
@@ -76,7 +76,7 @@ fn nearly_all_of_what_is_read_is_used_and_read_once() {
                 assert!(useful >= 0.9, "{kernel:?}: {useful}");
                 assert_eq!(asked, codes, "{kernel:?}: each byte once");
             }
-            // What stands on the GPU, for each byte that the file has.
+            // Bytes on the GPU for each byte of the file.
             let stored = outs * dtype.bytes(cols as u64).unwrap() as usize;
             let placed = outs.next_multiple_of(TOGETHER) * row.bytes();
             assert!(placed as f64 <= 1.1 * stored as f64, "{dtype:?} {cols} to {outs}: {placed} for {stored}");
@@ -84,8 +84,8 @@ fn nearly_all_of_what_is_read_is_used_and_read_once() {
     }
 }
 
-/// 17 to 32 rows are more workgroups of what 16 rows take, which follow each other: so many times the instructions, and the bytes
-/// from memory or from a cache that holds them.
+/// 17 to 32 rows take twice the workgroups of 16 rows, one after the other. So instructions and bytes (from memory or from a cache
+/// that holds them) double.
 #[test]
 fn thirty_two_rows_cost_at_most_2_1_times_what_sixteen_do() {
     let epilogues = Epilogues { activation: Activation::Silu, kv: KvDtype::F16 };

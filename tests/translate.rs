@@ -1,4 +1,4 @@
-//! Between two tokenizers: what is carried on piece by piece is what the whole text gives, and guesses come back whole.
+//! Translation between two tokenizers: incremental translation equals that of the whole text, and drafts come back whole.
 
 mod common;
 use common::foreign;
@@ -6,7 +6,7 @@ use common::tokenizers::{Random, built, byte_fallback, metaspace, tales};
 use foretoken::internals::text::{Tokenizer, Translator};
 use std::rc::Rc;
 
-/// Byte-level tokenizers that can write every text and have the same special tokens, and then others.
+/// Returns byte-level tokenizers that can encode every text and have the same special tokens, then other kinds.
 fn kinds() -> [(&'static str, Rc<Tokenizer>); 4] {
     [
         ("tales", tales()),
@@ -17,7 +17,6 @@ fn kinds() -> [(&'static str, Rc<Tokenizer>); 4] {
     .map(|(name, tokenizer)| (name, Rc::new(tokenizer)))
 }
 
-/// A target and a draft model's tokenizer.
 fn pair(target: usize, draft: usize) -> (Rc<Tokenizer>, Rc<Tokenizer>, Translator) {
     let kinds = kinds();
     let (target, draft) = (kinds[target].1.clone(), kinds[draft].1.clone());
@@ -70,7 +69,7 @@ fn what_the_draft_model_writes_comes_back_as_the_targets_tokens() {
                     let ended = rest.iter().any(|&id| draft.is_special(id));
                     assert!(ended || guess == tokens[at..], "{what} {guess:?}");
                     came_back += guess.len();
-                    // Of a draft that ends anywhere, all whole characters come back.
+                    // All whole characters of a truncated draft come back.
                     let some = &rest[..random.below(rest.len() + 1)];
                     if !some.iter().any(|&id| draft.is_special(id)) {
                         let guess = translator.for_target(some).unwrap();
@@ -108,7 +107,7 @@ fn nothing_is_drafted_inside_a_character() {
     let woman = draft.encode("👩", false).unwrap();
     let next = target.encode("👩", false).unwrap();
     assert_eq!(translator.for_target(&woman).unwrap(), next);
-    // A character that is not whole does not come back, and what stands before it does.
+    // An incomplete character does not come back; the text before it does.
     assert_eq!(translator.for_target(&woman[..2]).unwrap(), [0u32; 0]);
     let more = draft.encode(" the 👩", false).unwrap();
     let the = target.encode(" the ", false).unwrap();
@@ -139,7 +138,7 @@ fn special_tokens_are_those_with_the_same_string() {
     let drafted = draft.encode(" his<|im_end|>so", false).unwrap();
     assert_eq!(translator.for_target(&drafted).unwrap(), target.encode(" his<|im_end|>", false).unwrap());
 
-    // Those that the other side lacks are left out, and end a draft. The other side's text begins as its file says.
+    // Special tokens that the other side lacks are omitted, and end a draft. The draft model's text begins as its file requires.
     let (target, draft, mut translator) = pair(0, 2);
     let tokens = target.encode("<|im_end|>ab c", false).unwrap();
     let known = translator.for_draft(&tokens).unwrap();

@@ -1,4 +1,4 @@
-//! Weight files: every rule with a file that breaks it, round trips with the safetensors crate, and two hundred thousand mutants.
+//! Weight files: a file that breaks each rule, round trips with the safetensors crate, and two hundred thousand mutants.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -14,15 +14,14 @@ const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 const SHARDS: [&str; 2] = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"];
 
-// How the tests speak.
+// Helpers.
 
-/// A file with this header, its true length in front, and `data` zeros behind.
+/// Returns a file: the true length of the header, the header, and `data` zeros.
 fn file(header: impl AsRef<[u8]>, data: usize) -> Vec<u8> {
     let header = header.as_ref();
     [&(header.len() as u64).to_le_bytes(), header, &vec![0; data]].concat()
 }
 
-/// A header's entry.
 fn entry(name: &str, dtype: &str, shape: &str, offsets: &str) -> String {
     format!(r#""{name}":{{"dtype":"{dtype}","shape":[{shape}],"data_offsets":[{offsets}]}}"#)
 }
@@ -43,7 +42,7 @@ fn open_sharded(index: &str, shards: [&[u8]; 2]) -> Result<Weights<Memory>> {
     block_on(Weights::open(memory(&[(INDEX, index.as_bytes()), (SHARDS[0], shards[0]), (SHARDS[1], shards[1])])))
 }
 
-/// Two tensors of two f32, `a` and `b`, one in each shard.
+/// Returns two tensors of two f32, `a` and `b`, one in each shard.
 fn two_shards() -> [Vec<u8>; 2] {
     ["a", "b"].map(|name| file(header(&[entry(name, "F32", "2", "0,8")]), 8))
 }
@@ -53,7 +52,7 @@ fn index(pairs: &[(&str, &str)]) -> String {
     format!(r#"{{"metadata":{{"total_size":16}},"weight_map":{{{}}}}}"#, pairs.join(","))
 }
 
-/// The rule that was broken; its message has to be fit for one line of a terminal.
+/// Returns the broken rule. Its message must fit one line of a terminal.
 #[track_caller]
 fn rule<T>(result: Result<T>) -> Rule {
     let Err(error) = result else { panic!("nothing was found") };
@@ -65,7 +64,7 @@ fn rule<T>(result: Result<T>) -> Rule {
     }
 }
 
-/// The rule that a file with one f32 tensor of the given shape and offsets breaks, with 16 bytes of data.
+/// Returns the rule that a file with one f32 tensor of the given shape and offsets breaks, with 16 bytes of data.
 #[track_caller]
 fn rule_of_one(shape: &str, offsets: &str) -> Rule {
     rule(open(&file(header(&[entry("t", "F32", shape, offsets)]), 16)))
@@ -75,7 +74,7 @@ fn t() -> String {
     "t".to_owned()
 }
 
-/// The bytes of values in a type, as a checkpoint holds them.
+/// Returns the bytes of values in a type, as a checkpoint stores them.
 fn bytes_of(dtype: Dtype, values: &[f32]) -> Vec<u8> {
     let narrow = |value: &f32| match dtype {
         Dtype::F32 => value.to_le_bytes().to_vec(),
@@ -86,14 +85,13 @@ fn bytes_of(dtype: Dtype, values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(narrow).collect()
 }
 
-/// A file of one tensor `t`, a vector.
 fn vector(dtype: Dtype, bytes: &[u8]) -> Vec<u8> {
     let (elements, end) = ((bytes.len() / dtype.block().bytes) as u64, bytes.len());
     let header = header(&[entry("t", dtype.name(), &elements.to_string(), &format!("0,{end}"))]);
     [file(header, 0).as_slice(), bytes].concat()
 }
 
-// One test for each rule, named after it.
+// One test per rule, named after it.
 
 #[test]
 fn each_rule_has_its_test() {
@@ -138,7 +136,7 @@ fn unsupported_dtype() {
         let bytes = 3 * size;
         let tensors =
             [entry("t", dtype, "3", &format!("0,{bytes}")), entry("good", "F32", "0", &format!("{bytes},{bytes}"))];
-        // The second tensor is empty and may begin where the first ends only if that is a multiple of its own 4 bytes.
+        // The second tensor is empty. It may begin at the end of the first only if that is a multiple of its own 4 bytes.
         let tensors = if bytes % 4 == 0 { &tensors[..] } else { &tensors[..1] };
         let weights = open(&file(header(tensors), bytes)).unwrap();
         let expected = Rule::UnsupportedDtype { tensor: t(), dtype: dtype.to_owned() };
@@ -146,7 +144,7 @@ fn unsupported_dtype() {
         assert_eq!(rule(block_on(weights.read_rows("t", 0..1))), expected);
         assert!(weights.contains("t") && weights.get("t").is_none());
         assert_eq!(weights.iter().count(), tensors.len() - 1);
-        // Unused or not, its size has to be right.
+        // Even if the tensor is unused, its size must be right.
         let wrong = file(header(&[entry("t", dtype, "4", &format!("0,{bytes}"))]), bytes);
         assert_eq!(
             rule(open(&wrong)),
@@ -167,7 +165,7 @@ fn non_finite() {
         let values: Vec<f32> = (0..LENGTH).map(|i| if i % 2 == 0 { largest } else { -largest }).collect();
         let weights = open(&vector(dtype, &bytes_of(dtype, &values))).unwrap();
         assert_eq!(block_on(weights.read_f32("t")).unwrap(), values);
-        // The check works in blocks of 4 KiB, in words of 8 bytes and on a tail: all borders, and a second bad value behind.
+        // The check works in blocks of 4 KiB, in words of 8 bytes and on a tail: all borders, and a second bad value at the end.
         for index in [0, 1, 2, 3, 4, 1023, 1024, 2047, 2048, 4095, 4096, 8999, 9000, 9001, 9002] {
             for bad in [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
                 let mut values = values.clone();
@@ -176,7 +174,7 @@ fn non_finite() {
                 let weights = open(&vector(dtype, &bytes_of(dtype, &values))).unwrap();
                 let expected = Rule::NonFinite { tensor: t(), index: index as u64 };
                 assert_eq!(rule(block_on(weights.read_f32("t"))), expected);
-                // The index is that of the whole tensor, whichever rows were asked for.
+                // The index counts from the start of the tensor, for any rows.
                 let rows = (index as u64).saturating_sub(5)..LENGTH as u64;
                 assert_eq!(rule(block_on(weights.read_rows("t", rows))), expected);
                 assert!(block_on(weights.read_rows("t", 0..index as u64)).is_ok());
@@ -187,7 +185,7 @@ fn non_finite() {
 
 #[test]
 fn truncated() {
-    /// Says that its file is longer than it is, as a file does that is cut after it was opened.
+    /// Reports a longer file than it has, like a file that was truncated after it was opened.
     struct Cut(Memory);
     impl Source for Cut {
         async fn size(&self, file: &str) -> Result<Option<u64>> {
@@ -241,7 +239,7 @@ fn header_too_large() {
         assert_eq!(rule(open(&bytes.to_le_bytes())), Rule::HeaderTooLarge { bytes, limit: LIMIT });
     }
     assert_eq!(rule(open(b"<!DOCTYPE html>")), Rule::HeaderTooLarge { bytes: 0x5059_5443_4f44_213c, limit: LIMIT });
-    // At the limit, and not a byte of it left over.
+    // Exactly at the limit.
     assert!(open(&file([b"{}".to_vec(), vec![b' '; LIMIT as usize - 2]].concat(), 0)).is_ok());
 }
 
@@ -337,7 +335,7 @@ fn too_many_tensors() {
     let limit = Rule::TooManyTensors { limit: 65_536 };
     assert_eq!(open(&file(header(&full), 0)).unwrap().iter().count(), 65_536);
     assert_eq!(rule(open(&file(header(&over), 0))), limit);
-    // The limit is that of the model, not of a shard.
+    // The limit applies to the model, not to a shard.
     let shards = [file(header(&full), 0), file(header(&[name(1, 0)]), 0)];
     let index = index(&[("0-0", SHARDS[0]), ("1-0", SHARDS[1])]);
     assert_eq!(rule(open_sharded(&index, [&shards[0], &shards[1]])), limit);
@@ -401,7 +399,7 @@ fn too_many_dims() {
 
 #[test]
 fn size_overflow() {
-    // The elements, the bytes, a product that wraps around to the right size, and one that hides behind a zero.
+    // Too many elements, too many bytes, a product that wraps around to the right size, and an overflow after a zero.
     for shape in ["4294967296,4294967296", "4611686018427387904", "4611686018427387905,4", "0,4294967296,4294967296"] {
         assert_eq!(rule_of_one(shape, "0,16"), Rule::SizeOverflow { tensor: t() }, "{shape}");
     }
@@ -417,7 +415,7 @@ fn offset_beyond_file() {
     let header = header(&[entry("t", "F32", "4", "0,16")]);
     let whole = file(&header, 16);
     assert!(open(&whole).is_ok());
-    // Cut anywhere in its data.
+    // Truncated anywhere in its data.
     for bytes in 8 + header.len()..whole.len() {
         let expected = Rule::OffsetBeyondFile { tensor: t(), end: whole.len() as u64, bytes: bytes as u64 };
         assert_eq!(rule(open(&whole[..bytes])), expected);
@@ -437,7 +435,7 @@ fn size_mismatch() {
     assert_eq!(rule_of_one("", "0,16"), Rule::SizeMismatch { tensor: t(), expected: 4, found: 16 });
 }
 
-/// The format asks for no alignment.
+/// The format requires no alignment.
 #[test]
 fn tensors_may_begin_at_any_offset() {
     for (dtype, offset) in [("BOOL", 1), ("F8_E4M3", 1), ("BF16", 2)] {
@@ -454,7 +452,7 @@ fn overlap() {
     let s = || entry("s", "F32", "2", "0,8");
     let found = Rule::Overlap { tensor: t(), other: "s".to_owned() };
     assert_eq!(rule(open(&file(header(&[entry("t", "F32", "2", "4,12"), s()]), 12))), found);
-    // The same bytes under two names, and a tensor of no bytes in the midst of another.
+    // The same bytes under two names, and an empty tensor in the middle of another.
     assert_eq!(rule(open(&file(header(&[s(), entry("t", "F32", "2", "0,8")]), 8))), found);
     assert_eq!(rule(open(&file(header(&[s(), entry("t", "F32", "0", "4,4")]), 8))), found);
 }
@@ -518,7 +516,7 @@ fn tensor_not_in_shard() {
     assert_eq!(rule(open_sharded(&nowhere, [&a, &b])), found("c", SHARDS[1]));
 }
 
-/// A rule that was written as JSON, for another process, keeps its words.
+/// A rule that was serialised as JSON, for another process, keeps its message.
 #[test]
 fn other() {
     let error = Error::BadWeights { file: "a".into(), rule: Rule::MissingTensor { tensor: t() } };
@@ -541,9 +539,9 @@ fn rows_out_of_range() {
     assert!(matches!(rule(rows("zero", 0..1)), Rule::RowsOutOfRange { rows: 0, .. }));
 }
 
-// What is right comes through.
+// Valid files.
 
-/// Values that all three types hold exactly, so that they survive the trip as they are.
+/// Returns values that all three types represent exactly, so that conversions keep them.
 fn exact(elements: usize, seed: usize) -> Vec<f32> {
     (0..elements).map(|i| ((i * 37 + seed * 11) % 255) as f32 / 8.0 - 16.0).collect()
 }
@@ -596,7 +594,7 @@ fn widening_is_exact_for_all_patterns() {
         let (half, brain) = (wide_halves[bits as usize], wide_brains[bits as usize]);
         assert_eq!(half.to_bits(), f16::from_bits(bits).to_f32().to_bits());
         assert_eq!(brain.to_bits(), bf16::from_bits(bits).to_f32().to_bits());
-        // By the definitions of the types too.
+        // Compared with the definitions of the types too.
         let (exponent, mantissa) = (i32::from(bits >> 10 & 31), f32::from(bits & 1023));
         let magnitude =
             if exponent == 0 { mantissa } else { (mantissa + 1024.0) * 2f32.powi(exponent - 1) } / 2f32.powi(24);
@@ -606,7 +604,7 @@ fn widening_is_exact_for_all_patterns() {
         if !brain.is_nan() {
             assert_eq!(brain.to_bits(), u32::from(bits) << 16);
         }
-        // And the check lets through exactly what is finite.
+        // The check accepts exactly the finite values.
         let row = u64::from(bits)..u64::from(bits) + 1;
         assert_eq!(block_on(halves.read_rows("t", row.clone())).is_ok(), half.is_finite(), "{bits:#x}");
         assert_eq!(block_on(brains.read_rows("t", row)).is_ok(), brain.is_finite(), "{bits:#x}");
@@ -639,7 +637,7 @@ fn a_folder_on_disk() {
     }
     assert_eq!(block_on(weights.source().read("config.json", 0..1)).unwrap_err().code(), "not-found");
 
-    // A range that no file has takes no memory; a file that shrinks is noticed.
+    // A range that no file has allocates no memory; a file that shrinks is noticed.
     let huge = block_on(weights.source().read(SINGLE, 0..u64::MAX));
     assert_eq!(rule(huge), Rule::Truncated { expected: u64::MAX, found: bytes.len() as u64 });
     std::fs::write(path.join(SINGLE), &bytes[..bytes.len() - 4]).unwrap();
@@ -647,9 +645,9 @@ fn a_folder_on_disk() {
     std::fs::remove_dir_all(&path).unwrap();
 }
 
-// Two hundred thousand files that nobody thought of.
+// Two hundred thousand random mutants.
 
-/// Refuses a read that is not inside its file, which also bounds each allocation for one by the file's size.
+/// Refuses a read outside its file, so the file's size also bounds each allocation for a read.
 struct Watched {
     files: Memory,
     largest: Cell<u64>,
@@ -706,7 +704,7 @@ fn mutate_bytes(random: &mut Random, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Works on strings, numbers and punctuation, so that most mutants are still JSON and reach the rules behind it.
+/// Changes strings, numbers and punctuation, so that most mutants are still JSON and reach the later rules.
 fn mutate_json(random: &mut Random, json: &str) -> String {
     const NUMBERS: [&str; 12] = [
         "0",
@@ -768,7 +766,7 @@ fn mutate_json(random: &mut Random, json: &str) -> String {
     tokens.concat()
 }
 
-/// Opens and reads everything; true if all of it was accepted.
+/// Opens and reads all files; true if all of it was accepted.
 fn survives(files: &[(&'static str, &[u8])]) -> bool {
     let source = Watched { files: memory(files), largest: Cell::new(0) };
     let opened = block_on(Weights::open(source));
@@ -807,14 +805,14 @@ fn mutants_are_refused_or_right() {
         if turn % 4 != 0 {
             mutate_bytes(&mut random, &mut bytes);
         }
-        // Half of the mutants that changed in length get the length that their header has, or they would all end there.
+        // Half of the mutants of another length get the length of their header; otherwise all would fail there.
         if turn % 8 > 3 && bytes.len() > 60 {
             let length = (bytes.len() - 60) as u64;
             bytes[..8].copy_from_slice(&length.to_le_bytes());
         }
         if survives(&[(SINGLE, &bytes)]) {
             accepted += 1;
-            // What is accepted here is valid for the format's own library: these checks only ever add to its own.
+            // An accepted file is valid for the format's own library, too: these checks are stricter.
             SafeTensors::deserialize(&bytes).unwrap();
         }
     }
@@ -832,7 +830,7 @@ fn mutants_are_refused_or_right() {
     }
 }
 
-/// Tables whose every entry is well formed, but whose offsets often are not: accepted exactly when a count of each byte's owners says so.
+/// Tables with well-formed entries whose offsets are often wrong: accepted exactly if each byte has one owner.
 #[test]
 fn tables_are_accepted_if_each_byte_has_one_owner() {
     let mut random = Random(0x7ab1e);
@@ -853,7 +851,7 @@ fn tables_are_accepted_if_each_byte_has_one_owner() {
                 (start, next, entry(&i.to_string(), dtype, &dims.join(","), &format!("{start},{next}")))
             })
             .collect();
-        // No byte is owned by an empty tensor, but it has to lie on a border.
+        // An empty tensor owns no byte, but must be on a border.
         let inside = |at: usize| tensors.iter().any(|(start, end, _)| *start < at && at < *end);
         valid &= owners.iter().all(|&owners| owners == 1);
         valid &= !tensors.iter().any(|(start, end, _)| start == end && inside(*start));

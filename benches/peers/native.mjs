@@ -7,7 +7,6 @@ import { WAYS } from "./ways.mjs";
 
 const FORETOKEN = "target/release/foretoken";
 
-/** Writers of one model. */
 export async function open({ root, gguf, device }) {
   run("cargo", ["build", "--release", "--quiet", "--features", "cli"], { cwd: root });
   const foretoken = (threads, ...args) => {

@@ -16,7 +16,7 @@ const IMPORTS = {
 };
 const TYPES = { js: "text/javascript", mjs: "text/javascript", json: "application/json", wasm: "application/wasm" };
 
-/** Serves everything below target to a page without a policy. */
+/** Serves the files in target to a page without a policy. */
 function serve(root, response, path) {
   if (path.length === 0) {
     const imports = Object.fromEntries(Object.entries(IMPORTS).map(([name, file]) => [name, `/peers/peers/node_modules/${file}`]));
@@ -29,13 +29,11 @@ function serve(root, response, path) {
 }
 
 let harness;
-/** Behind the last model. */
 export async function end() {
   await harness.browser.close();
   harness.server.close();
 }
 
-/** Writers of one model, in a page of their own. */
 export async function open({ root, gguf, onnx, dtype, device }) {
   await needBuild();
   const installed = join(root, "target", "peers");
@@ -85,7 +83,7 @@ export async function open({ root, gguf, onnx, dtype, device }) {
   return { about: [`Chromium ${browser.version()}`, `foretoken on ${info}`, `wllama of llama.cpp ${llama}`], writers, costs, close: () => page.close() };
 }
 
-/** In the page: loads, and lets `write.foretoken` write. */
+/** Runs in the page: loads foretoken and defines `write.foretoken`. */
 async function foretoken([model, device]) {
   const { Engine } = await import("/engine.js");
   const engine = await Engine.load(model, { device, cache: false });
@@ -105,7 +103,7 @@ async function foretoken([model, device]) {
   return `${engine.device.name}, ${engine.device.driver}`;
 }
 
-/** The same of wllama. */
+/** Runs in the page, too. */
 async function wllama([model, name]) {
   const { Wllama, LoggerWithoutDebug } = await import(name);
   const engine = new Wllama(
@@ -129,7 +127,7 @@ async function wllama([model, name]) {
   return Wllama.getLibllamaVersion();
 }
 
-/** The same of transformers.js. */
+/** Runs in the page, too. */
 async function transformers([model, dtype, name]) {
   const { AutoModelForCausalLM, AutoTokenizer, env } = await import(name);
   Object.assign(env, { allowRemoteModels: false, allowLocalModels: true, localModelPath: "/peers/", useBrowserCache: false });
@@ -142,7 +140,7 @@ async function transformers([model, dtype, name]) {
     const inputs = tokenizer(prompt);
     const output = await engine.generate({ ...inputs, max_new_tokens, do_sample: false, streamer });
     const ids = output.tolist()[0].slice(inputs.input_ids.dims[1]);
-    // The first call hears of the prompt.
+    // The first call reports the prompt.
     const [first, last] = [times[1], times.at(-1)];
     return { text: tokenizer.decode(ids, { skip_special_tokens: true }), tokens: times.length - 2, seconds: (last - first) / 1000 };
   };

@@ -1,7 +1,7 @@
-"""The models of `peers.mjs` as transformers.js reads them: python benches/peers/to_onnx.py MODEL FOLDER [q4], with MODEL a folder or a GGUF file.
+"""Converts the models of `peers.mjs` for transformers.js: python benches/peers/to_onnx.py MODEL FOLDER [q4]. MODEL is a folder or a GGUF file.
 
-Needs `pip install torch accelerate onnx onnx_ir onnxruntime optimum~=2.1.0 optimum-onnx transformers~=4.57.0 gguf`. Written as ONNX in f32, because ONNX
-Runtime's WASM has few kernels in f16; with `q4` what it multiplies is in blocks of 32 codes of 4 bits with a scale and a zero point.
+Needs `pip install torch accelerate onnx onnx_ir onnxruntime optimum~=2.1.0 optimum-onnx transformers~=4.57.0 gguf`. The output is ONNX in f32, because
+ONNX Runtime's WASM has few kernels in f16. With `q4` matrices are stored in blocks of 32 codes of 4 bits with a scale and a zero point.
 """
 
 import sys

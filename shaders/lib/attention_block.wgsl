@@ -1,8 +1,9 @@
-// Attention of VECTORS query vectors over one block of 256 positions: four at a time for each thread, so that four loads are under way.
-// Query vectors that share a KV head share each K and V read. What one gets does not depend on how many there are.
-const APART = FOURS;  // positions between the four
+// Attention of VECTORS query vectors over one block of 256 positions. Each thread computes four positions at a time, so that four
+// loads are in flight. Query vectors that share a KV head share each read of K and V. The result for a vector does not depend on
+// their number.
+const APART = FOURS;  // distance between the four positions
 
-// Scores of position t of the block, and of those 64, 128 and 192 behind it.
+// Computes the scores of position t of the block and of the positions 64, 128 and 192 after it.
 fn find_scores(kv_head: u32, block: u32, first: u32, at: Places, t: u32, is_long: bool) {
     let k = head_index(kv_head, block * BLOCK) + t * 4u;
     var s0 = Scores();
@@ -26,17 +27,17 @@ fn find_scores(kv_head: u32, block: u32, first: u32, at: Places, t: u32, is_long
     leave_all_scores(s0, s1, s2, s3, first, t, vec4u(0u, 1u, 2u, 3u) * APART + (block * BLOCK + t));
 }
 
-// Leaves tops and sums in workgroup memory, and the values in strips for `block_values`.
+// Writes tops and sums to workgroup memory, and the values of each strip for `block_values`.
 fn attend(kv_head: u32, block: u32, first: u32, thread: u32) {
     let width = heads.head_dim / 4u;
-    // Positions that the last of these rows may see.
+    // Number of positions in the block that the last of these rows may see.
     let filled = min(BLOCK, step.position + row_of(first + VECTORS - 1u) + 1u - block * BLOCK);
     let is_long = filled > APART;
     find_scores(kv_head, block, first, load_places(kv_head, first), thread, is_long);
     workgroupBarrier();
     find_shares(FOURS, thread);
 
-    // Strip s of the positions of each 64: s, s + strips, ...; as many strips as there are threads for.
+    // Strip s holds positions s, s + strips, ... of each 64. There are as many strips as the threads allow.
     let strips = THREADS / width;
     let v = head_index(heads.kv_heads + kv_head, block * BLOCK) + thread % width * 4u;
     var values = Fours();
@@ -45,7 +46,7 @@ fn attend(kv_head: u32, block: u32, first: u32, thread: u32) {
             var four = mat4x4f();
             four[0] = kv_load(v + t * heads.head_dim);
             if (is_long) {
-                // What lies behind the last position may be anything.
+                // Positions after the last one hold arbitrary data.
                 four[1] = kv_load(v + min(t + APART, filled - 1u) * heads.head_dim);
                 four[2] = kv_load(v + min(t + 2u * APART, filled - 1u) * heads.head_dim);
                 four[3] = kv_load(v + min(t + 3u * APART, filled - 1u) * heads.head_dim);
@@ -58,7 +59,7 @@ fn attend(kv_head: u32, block: u32, first: u32, thread: u32) {
     workgroupBarrier();
 }
 
-// Elements 4c..4c+4 of vector n's block values: the strips, added in order.
+// Returns elements 4c..4c+4 of vector n's block values: the strips, added in order.
 fn block_values(n: u32, c: u32) -> vec4f {
     let width = heads.head_dim / 4u;
     var total = vec4f();

@@ -1,8 +1,8 @@
-// Attention over one block of positions on processors, as attention_block.wgsl has it on GPUs: a thread takes eight neighbouring
-// positions at a time, and then eight neighbouring elements of the values. SwiftShader fills workgroup memory with zeros again for every
-// four threads, and at a barrier switches between each four: so there are few.
+// Attention over one block of positions on software adapters; attention_block.wgsl is the GPU version. A thread computes eight
+// neighbouring positions at a time, then eight neighbouring elements of the values. There are few threads, because SwiftShader
+// clears workgroup memory again for every four threads and switches between these groups at each barrier.
 
-// Scores of eight neighbouring positions of the block.
+// Computes the scores of eight neighbouring positions of the block.
 fn find_scores(kv_head: u32, block: u32, first: u32, at: Places, eight: u32) {
     let k = head_index(kv_head, block * BLOCK) + eight * 32u;
     var s0 = Scores();
@@ -30,15 +30,15 @@ fn find_scores(kv_head: u32, block: u32, first: u32, at: Places, eight: u32) {
     leave_all_scores(s4, s5, s6, s7, first, eight * 2u + 1u, position + 4u);
 }
 
-// Four elements each of the values of four positions.
+// Loads four elements each of the values of four positions.
 fn load_values(v: u32, position: vec4u) -> mat4x4f {
     let at = v + position * heads.head_dim;
     return mat4x4f(kv_load(at.x), kv_load(at.y), kv_load(at.z), kv_load(at.w));
 }
 
-// Leaves tops, sums and values in workgroup memory.
+// Writes tops, sums and values to workgroup memory.
 fn attend(kv_head: u32, block: u32, first: u32, thread: u32) {
-    // Positions that the last of these rows may see.
+    // Number of positions in the block that the last of these rows may see.
     let filled = min(BLOCK, step.position + row_of(first + VECTORS - 1u) + 1u - block * BLOCK);
     let places = load_places(kv_head, first);
     for (var eight = thread; eight < (filled + 7u) / 8u; eight += THREADS) {
@@ -55,7 +55,7 @@ fn attend(kv_head: u32, block: u32, first: u32, thread: u32) {
     var b = Fours();
     for (var four = 0u; four < fours; four++) {
         let p = load_shares(four);
-        // What lies behind the last position may be anything.
+        // Positions after the last one hold arbitrary data.
         let position = min(vec4u(0u, 1u, 2u, 3u) + four * 4u, vec4u(filled - 1u));
         a = add_values(a, p, load_values(v.x, position));
         b = add_values(b, p, load_values(v.y, position));
@@ -66,7 +66,7 @@ fn attend(kv_head: u32, block: u32, first: u32, thread: u32) {
     workgroupBarrier();
 }
 
-// Elements 4c..4c+4 of vector n's block values.
+// Returns elements 4c..4c+4 of vector n's block values.
 fn block_values(n: u32, c: u32) -> vec4f {
     return shares[n * FOURS + c];
 }

@@ -1,9 +1,9 @@
-// The best of THREADS threads' tokens by score, the lowest id where several tie; all threads get it. `dims.vocab` is no
-// token; one NOT_FINITE makes the answer NOT_FINITE.
+// Returns to all threads the best token of THREADS threads by score, the lowest id in a tie. `dims.vocab` means no token. If any
+// thread has NOT_FINITE, the result is NOT_FINITE.
 const NOT_FINITE = 0xffffffffu;
 var<workgroup> scores: array<f32, THREADS>;
 var<workgroup> tokens: array<u32, THREADS>;
-// Its score, for the thread that asks.
+// Score of the best token, for the calling thread.
 var<private> best_score: f32;
 fn best_of_threads(score: f32, token: u32, thread: u32) -> u32 {
     scores[thread] = score;

@@ -1,9 +1,9 @@
-// Codes of 4 bits: 32 in 16 bytes; those in upper halves of bytes stand there less 8.
+// Codes of 4 bits: 32 in 16 bytes. Codes in upper halves of bytes are stored minus 8.
 fn packed(codes: Codes, i: u32) -> u32 {
     return nibbles(codes, i) ^ (i / 4u * 0x08080808u);
 }
 
-// Where a mask is all that it takes, codes 16 to 31 come less HIGH_LESS and shifted by HIGH_SHIFT.
+// A mask extracts codes 16 to 31. The results are shifted left by HIGH_SHIFT and lower by HIGH_LESS.
 const HIGH_LESS = 8;
 const HIGH_SHIFT = 4u;
 fn low_codes(codes: Codes) -> vec4u {

@@ -1,4 +1,4 @@
-// A table of positions: its rows are added to those of the tokens.
+// Position table: its rows are added to those of the tokens.
 fn entry(row: u32) -> u32 {
     return step.position + row;
 }

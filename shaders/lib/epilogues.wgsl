@@ -1,5 +1,5 @@
-// Finishes two neighbouring results of a row and puts them where they belong. What kinds have in common is there once: SwiftShader
-// executes all branches. Returns the sum of squares of what a norm follows.
+// Finishes and stores two neighbouring results of a row. Code common to several epilogues is shared, because SwiftShader executes
+// all branches. Returns the sum of squares if a norm follows.
 fn store_pair(row: u32, out: u32, a: f32, b: f32) -> f32 {
     var has_both = out + 1u < dims.first_out + dims.outs;
     var pair = vec2f(a, b);
@@ -17,7 +17,7 @@ fn store_pair(row: u32, out: u32, a: f32, b: f32) -> f32 {
             }
             square = fma(pair.y, pair.y, pair.x * pair.x);
             if (dims.leaves > 0u) {
-                // What is a table elsewhere is the gain here.
+                // The binding of the rotary table holds the gain here.
                 let product = pair * table[out / 2u];
                 gained[row * dims.leaves + out] = product.x;
                 if (has_both) {
@@ -26,7 +26,7 @@ fn store_pair(row: u32, out: u32, a: f32, b: f32) -> f32 {
             }
         }
         case ROTARY: {
-            // The fused q, k, v projection: adds the bias, rotates q and k, appends k and v to the cache.
+            // Fused q, k, v projection: adds the bias, rotates q and k, appends k and v to the cache.
             let head = out / heads.head_dim;
             let i = out % heads.head_dim;
             pair = rotate(head, step.position + row, i, pair);
@@ -38,12 +38,12 @@ fn store_pair(row: u32, out: u32, a: f32, b: f32) -> f32 {
         case GATE, ACTIVATE: {
             let activated = activate(pair.x);
             if (dims.epilogue == GATE) {
-                // The gated MLP, for which rows of W alternate gate and up: y = activation(gate + bias) * (up + bias).
+                // Gated MLP; rows of W alternate gate and up: y = activation(gate + bias) * (up + bias).
                 pair.x = activated * pair.y;
                 at -= out - out / 2u;
                 has_both = false;
             } else {
-                // The plain MLP: y = activation(result + bias).
+                // Plain MLP: y = activation(result + bias).
                 pair = vec2f(activated, activate(pair.y));
             }
         }

@@ -1,6 +1,6 @@
-// Two f16 -> f32 where the driver takes subnormals for zeros: f16's in unpack2x16float, f32's in any arithmetic.
+// Converts two f16 to f32 if the driver flushes subnormals to zero: f16's in unpack2x16float, f32's in all arithmetic.
 
-// A normal number gets f32's exponent bias; a subnormal one is a count of 2^-24.
+// A normal number gets f32's exponent bias; a subnormal number is a multiple of 2^-24.
 fn halves(word: u32) -> vec2f {
     let two = vec2u(word & 0xffffu, word >> 16u);
     let size = two & vec2u(0x7fffu);
@@ -9,7 +9,7 @@ fn halves(word: u32) -> vec2f {
     return bitcast<vec2f>(bitcast<vec2u>(magnitude) | ((two & vec2u(0x8000u)) << vec2u(16u)));
 }
 
-// Two counts of 2^-24, below 1024.
+// Two multiples of 2^-24, each factor below 1024.
 fn small(word: u32) -> vec2f {
     return vec2f(vec2u(word & 0xffffu, word >> 16u)) * 0x1p-24;
 }

@@ -1,6 +1,5 @@
-// The threshold above which enough lies: the largest key such that the elements with this key or a larger one weigh at
-// least `wanted` together. Four bits of the key at a time, from the highest down, as in a radix sort; the sums are added
-// in one order, so that a row has one answer.
+// Finds the largest key such that the elements with this key or a larger one have a total weight of at least `wanted`. Determines
+// four bits of the key at a time, from the highest down, as in a radix sort. Sums have one order, so that a row has one result.
 const SEGMENTS = THREADS / 16u;
 
 struct Element {
@@ -10,13 +9,13 @@ struct Element {
 
 struct Found {
     key: u32,
-    missing: f32,  // what the larger keys lack of the wanted weight
+    missing: f32,  // wanted weight minus the weight of larger keys
 }
 
-var<workgroup> heaps: array<vec4f, 4u * THREADS>;  // (THREADS, 16): a thread's weight from each pivot up
+var<workgroup> heaps: array<vec4f, 4u * THREADS>;  // (THREADS, 16): a thread's weight at or above each pivot
 var<workgroup> sums: array<f32, THREADS>;          // (SEGMENTS, 16)
 
-// Weight from the pivot `found + (column << shift)` up, of all threads. All threads call it.
+// Sums the weights of all threads at or above the pivots `key + (column << shift)` of `find`. All threads call it.
 fn gather(a: vec4f, b: vec4f, c: vec4f, d: vec4f, thread: u32) {
     heaps[thread * 4u] = a;
     heaps[thread * 4u + 1u] = b;
@@ -41,7 +40,7 @@ fn column_sum(column: u32) -> f32 {
     return sum;
 }
 
-// `share` of the weight of all elements, or `wanted`, whichever is more.
+// The threshold weight is `share` of the total weight or `wanted`, whichever is larger.
 fn find(row: Row, kind: u32, share: f32, wanted: f32, thread: u32) -> Found {
     var key = 0u;
     var above = 0.0;

@@ -1,4 +1,4 @@
-// The end of a choice: the token, and the step for the next pass. Behind the end of a draft there is NOT_DRAFTED.
+// Finishes a choice: writes the token and the step of the next pass. After the end of a draft, writes NOT_DRAFTED.
 const NOT_DRAFTED = 0xfffffffeu;
 
 struct Best {
@@ -8,12 +8,12 @@ struct Best {
     sum: f32,    // of exp(logit - top)
 }
 
-// Whether a token must be as likely as a draft token must be.
+// True if a draft ends at a token that is not likely enough.
 fn asks_for_confidence() -> bool {
     return dims.advance == 1u && sampling.confidence > 0.0;
 }
 
-// `logit`: the token's.
+// `logit`: logit of the token.
 fn finish(row: u32, drafting: bool, best: Best, logit: f32) {
     let confident = !asks_for_confidence() || sampling.confidence * best.sum <= exp(logit - best.top);
     round[step.out + row] = select(NOT_DRAFTED, best.token, drafting);

@@ -1,5 +1,5 @@
-// The online softmax: one block of positions joins what the blocks before it gave. Blocks join in order of position,
-// by these two functions, whether they were computed side by side or one after the other.
+// Online softmax: joins one block of positions with the result of the earlier blocks. Blocks join in order of position by these two
+// functions, whether they were computed in parallel or in sequence.
 // (Milakov and Gimelshein 2018, "Online normalizer calculation for softmax".)
 struct Fold {
     top: f32,   // largest score so far

@@ -1,8 +1,8 @@
-// Sizes of an attention layer, and where its KV cache keeps what: block by block of positions, so that a cache which
-// grows keeps what it has in place. A block holds for each KV head
-// K: (head_dim / 4, BLOCK) of 4 elements, so that neighbouring positions are neighbours in memory; and behind all of
-// these for each V: (BLOCK, head_dim / 4) of 4 elements.
-const BLOCK = 256u;  // positions per block: the grain of the KV split, a function of the position alone
+// Sizes of an attention layer and layout of its KV cache. The layout is by blocks of positions, so existing data stays in place
+// when the cache grows. A block holds for each KV head:
+// K: (head_dim / 4, BLOCK) of 4 elements, so that neighbouring positions are neighbours in memory.
+// After all K, V: (BLOCK, head_dim / 4) of 4 elements.
+const BLOCK = 256u;  // positions per block, the unit of the KV split; depends on the position alone
 
 struct HeadDims {
     heads: u32,
@@ -10,24 +10,24 @@ struct HeadDims {
     head_dim: u32,
     rotary: u32,    // leading elements of a head that rotate
     q_stride: u32,  // elements per row of q
-    window: u32,    // positions that a row sees, itself included
+    window: u32,    // positions that a row sees, including its own
     scale: f32,     // of the scores
-    one: f32,       // 1; a sum by fma(summand, one, sum) is one that no compiler reorders
+    one: f32,       // 1; compilers cannot reorder a sum by fma(summand, one, sum)
 }
 
-// Index of the first element of a head of a position's block; heads are numbered k, v.
+// Returns the first element's index for a head in a position's block; heads are numbered k, v.
 fn head_index(head: u32, position: u32) -> u32 {
     return (position / BLOCK * 2u * heads.kv_heads + head) * BLOCK * heads.head_dim;
 }
 
-// Element index of element i of such a head at a position.
+// Returns the index of element i of a head at a position.
 fn kv_index(head: u32, position: u32, i: u32) -> u32 {
     let in_k = (i / 4u * BLOCK + position % BLOCK) * 4u + i % 4u;
     let in_v = position % BLOCK * heads.head_dim + i;
     return head_index(head, position) + select(in_v, in_k, head < heads.kv_heads);
 }
 
-// Where attention leaves what a block of positions gives to a row's head.
+// Returns the index of the result of a block of positions for a head of a row.
 fn partial_index(block: u32, row: u32, head: u32) -> u32 {
     return (block * step.rows + row) * heads.heads + head;
 }

@@ -1,11 +1,11 @@
-// Arithmetic with integers: x is in codes of 8 bits, as quantise leaves them, and products of codes are added exactly.
+// Integer arithmetic: x is in 8-bit codes written by quantise, and products of codes are added exactly.
 @group(0) @binding(3) var<storage, read> x: array<vec4u>;  // (rows, x_stride)
 
 fn x4(at: u32) -> vec4f {
     return bitcast<vec4f>(x[at]);
 }
 
-// The sum plus the products of 16 codes.
+// Returns the sum plus the products of 16 codes.
 fn dot16(sum: i32, a: vec4u, b: vec4u) -> i32 {
     let two = dot4I8Packed(a.y, b.y) + (dot4I8Packed(a.x, b.x) + sum);
     return dot4I8Packed(a.w, b.w) + (dot4I8Packed(a.z, b.z) + two);
@@ -13,7 +13,7 @@ fn dot16(sum: i32, a: vec4u, b: vec4u) -> i32 {
 
 alias At = u32;  // a chunk
 
-// A chunk of each of four outputs.
+// One chunk of each of four outputs.
 struct W { a: Weight, b: Weight, c: Weight, d: Weight }
 
 fn add_chunk(sums: Sums, raws: Raws, rows: Rows, chunk: u32) -> Sums {

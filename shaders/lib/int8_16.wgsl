@@ -1,8 +1,8 @@
-// Chunks of 16 codes of 8 bits, half of what shares a scale in x.
+// Chunks of 16 8-bit codes. Two chunks share a scale of x.
 struct Weight { codes: vec4u, by: vec2f }
 struct X { codes: vec4u, sum: f32, scale: f32 }
 
-// Less 128, so that they have signs.
+// Subtracts 128, because the dot product takes signed codes.
 fn weight(raw: Raw) -> Weight {
     return Weight(raw.codes ^ vec4u(0x80808080u), vec2f(raw.scales.x, fma(128.0, raw.scales.x, raw.scales.y)));
 }
@@ -15,7 +15,7 @@ fn load_x(row: u32, chunk: u32) -> X {
 fn add_product(sum: f32, w: Weight, x: X) -> f32 {
     let product = w.by.x * f32(dot16(0, w.codes, x.codes));
     if (CENTER == 128.0) {
-        // Nothing is left of the offset.
+        // The offset cancels.
         return fma(x.scale, product, sum);
     }
     return fma(x.scale, fma(w.by.y, x.sum, product), sum);

@@ -15,7 +15,7 @@ fn add_product(sum: f32, w: Weight, x: X) -> f32 {
     let high = dot16(x.start, w.high, x.high) >> HIGH_SHIFT;
     let product = w.by.x * f32(dot16(high, w.low, x.low));
     if (CENTER > 0.0) {
-        // Nothing is left of the offset.
+        // The offset cancels.
         return fma(x.scale, product, sum);
     }
     return fma(x.scale, fma(w.by.y, x.sum, product), sum);

@@ -1,4 +1,4 @@
-// Chunks of 32 codes whose halves have scales of their own.
+// Chunks of 32 codes with one scale per half.
 struct Weight { low: vec4u, high: vec4u, by: vec4f }
 struct X { low: vec4u, high: vec4u, starts: vec2i, sums: vec2f, scale: f32 }
 
@@ -15,7 +15,7 @@ fn add_product(sum: f32, w: Weight, x: X) -> f32 {
     let low = w.by.x * f32(dot16(x.starts.x, w.low, x.low));
     let product = fma(w.by.y, f32(dot16(x.starts.y, w.high, x.high) >> HIGH_SHIFT), low);
     if (CENTER > 0.0) {
-        // Nothing is left of the offsets.
+        // The offsets cancel.
         return fma(x.scale, product, sum);
     }
     return fma(x.scale, fma(w.by.w, x.sums.y, fma(w.by.z, x.sums.x, product)), sum);

@@ -1,5 +1,5 @@
-// What sums of products begin with, so that codes count less CENTER, for the lower and the upper 16 elements of x, whose sums of
-// codes are `by.y` and `by.z`. Those of the upper ones are all shifted by HIGH_SHIFT.
+// Initial values of sums of products, which subtract CENTER from the codes, for the lower and upper 16 elements of x. The sums of
+// codes of x are `by.y` and `by.z`. Sums for the upper elements are shifted left by HIGH_SHIFT.
 fn start_low(by: vec4u) -> i32 {
     return -i32(CENTER) * bitcast<i32>(by.y);
 }

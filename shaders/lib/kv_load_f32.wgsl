@@ -1,4 +1,4 @@
-// KV cache in f32: reading four neighbouring elements.
+// KV cache in f32: reads four neighbouring elements.
 @group(0) @binding(3) var<storage, read> kv: array<vec4f>;
 fn kv_load(at: u32) -> vec4f {
     return kv[at / 4u];

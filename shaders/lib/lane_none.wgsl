@@ -1,4 +1,4 @@
-// Chunks of a lane have nothing in common that is worth a variable.
+// Placeholder for formats whose chunks of a lane share no values.
 alias Lane = u32;
 fn lane_of(chunk: u32) -> Lane {
     return 0u;

@@ -1,4 +1,4 @@
-// A chunk of floats is all that there is to load.
+// Floats: only the chunk is loaded.
 alias Raw = vec4u;
 fn load_raw(first: First, planes: Planes, chunk: u32) -> Raw {
     return weights[unit(first, chunk)];

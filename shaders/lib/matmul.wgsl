@@ -1,24 +1,24 @@
-// What both matmul kernels share: y = x W^T, W [outs, cols] in pieces of whole rows, x [rows, cols].
-// A row of W is a sequence of 16-byte chunks, and behind them what else quantised weights have. Lane l of 16 sums chunks l,
-// l + 16, l + 32, ... in order, then the 16 lane sums are added in order; on processors chunks are summed in their order, always.
-// The order depends on nothing else, so a row's result does not either.
+// Code shared by the matmul kernels: y = x W^T, W [outs, cols] in pieces of whole rows, x [rows, cols].
+// A row of W is a sequence of 16-byte chunks, followed by the other data of quantised weights. Lane l of 16 sums chunks l, l + 16,
+// l + 32, ... in order; then the 16 lane sums are added in order. On software adapters chunks are always summed in their order. The
+// order depends on nothing else, so neither does a row's result.
 const LANES = 16u;
 
 struct MatmulDims {
     chunks: u32,     // 16-byte chunks of weights per row of W
-    scales: u32,     // where in a row its scales begin, in 16 bytes
+    scales: u32,     // first unit of scales in a row, in 16 bytes
     stride: u32,     // 16-byte units per row
     outs: u32,       // rows of this piece of W
-    first_out: u32,  // its first row in the whole W
+    first_out: u32,  // first row of this piece in the whole W
     x_stride: u32,   // 16-byte units per row of x
     y_stride: u32,   // elements per row of y
     head: u32,       // 1 for the LM head, whose x starts at step.logit_row
-    epilogue: u32,   // what becomes of the results
-    norm_width: u32, // elements of x that a norm is over, which is completed here; 0: x is as it is wanted
-    sums: u32,       // units of x before the sums of squares of such a row, one for each 16 elements
-    leaves: u32,     // elements per row of what is left for the next norm; 0: none follows
+    epilogue: u32,   // processing of the results
+    norm_width: u32, // elements of x that a norm completed here covers; 0: x needs no norm
+    sums: u32,       // units of x before the row's sums of squares, one sum per 16 elements
+    leaves: u32,     // elements per row written for the next norm; 0: no norm follows
     eps: f32,        // of the norm
-    one: f32,        // 1: no compiler knows, so none can reorder fma(a, one, fma(b, one, c))
+    one: f32,        // 1, unknown to compilers, so that they cannot reorder fma(a, one, fma(b, one, c))
 }
 
 @group(0) @binding(0) var<uniform> step: Step;
@@ -28,13 +28,13 @@ fn row_count() -> u32 {
     return step.rows - dims.head * step.logit_row;
 }
 
-// Where a row of x begins. Rows past the end repeat the last one and are never stored.
+// Returns the start of a row of x. Rows past the end repeat the last one and are never stored.
 fn x_row(row: u32) -> u32 {
     let skipped = select(0u, dims.head * step.logit_row, dims.norm_width > 0u);
     return (skipped + min(row, row_count() - 1u)) * dims.x_stride;
 }
 
-// What a matmul does with its results: which of these, the dimensions say, so all matmuls of a format are one kernel.
+// Epilogues. The dimensions select one at run time, so that all matmuls of a format share a kernel.
 const STORE = 0u;
 const RESIDUAL = 1u;
 const GATE = 2u;

@@ -1,4 +1,4 @@
-// The largest of THREADS threads' values; all threads get it.
+// Returns to all threads the maximum of THREADS threads' values.
 var<workgroup> maxima: array<f32, THREADS>;
 fn max_threads(value: f32, thread: u32) -> f32 {
     maxima[thread] = value;

@@ -1,4 +1,4 @@
-// Sampling: Gumbel noise, whose argmax draws from the softmax exactly.
+// Sampling: adds Gumbel noise; the argmax then draws exactly from the softmax.
 fn scored(logit: f32) -> f32 {
     return scaled(logit);
 }

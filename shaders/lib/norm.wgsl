@@ -1,4 +1,4 @@
-// What the norms of whole rows share: one workgroup per row. For the LM head, rows start at step.logit_row.
+// Code shared by the norms of whole rows: one workgroup per row. For the LM head, rows start at step.logit_row.
 const THREADS = 128u;
 
 struct NormDims {
@@ -6,7 +6,7 @@ struct NormDims {
     stride: u32,  // vec4s per row of x and y
     head: u32,    // 1 for the norm before the LM head
     eps: f32,
-    one: f32,     // 1; a sum by fma(summand, one, sum) is one that no compiler reorders
+    one: f32,     // 1; compilers cannot reorder a sum by fma(summand, one, sum)
 }
 
 @group(0) @binding(0) var<uniform> step: Step;

@@ -1,4 +1,4 @@
-// Keyed noise: a function of seed, position and token, with the bits of `sample::threefry2x32`.
+// Keyed noise: a function of seed, position and token, bit-identical to `sample::threefry2x32`.
 const UNIT = 1.0 / 4294967296.0;
 
 fn turn(x: vec2u, by: u32) -> vec2u {
@@ -17,13 +17,13 @@ fn threefry(key: vec2u, counter: vec2u) -> vec2u {
     return turn(turn(turn(turn(x, 13u), 15u), 26u), 6u) + vec2u(third, key.x + 5u);
 }
 
-// Words for a token at a position, from one of several streams.
+// Returns random words for a token at a position, from one of several streams.
 fn random(stream: u32, position: u32, token: u32) -> vec2u {
     return threefry(vec2u(sampling.seed_low, sampling.seed_high), vec2u(position | (stream << 28u), token));
 }
 
-// E = -ln(1 - v), exponentially distributed, with v the words as one number in (0, 1). For v < 1/2 by the series of
-// 2 artanh(v / (2 - v)), so that small v keep their bits.
+// Returns E = -ln(1 - v), which is exponentially distributed; v is a number in (0, 1) made from the words. For v < 1/2, uses the
+// series of 2 artanh(v / (2 - v)), so that small v keep their precision.
 fn exponential(words: vec2u) -> f32 {
     if (words.x >= 0x80000000u) {
         return -log((f32(~words.x) + (f32(~words.y) + 0.5) * UNIT) * UNIT);

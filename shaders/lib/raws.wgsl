@@ -1,10 +1,10 @@
-// What stands in the 16-byte units of a thread's outputs, as far as it is loaded at once.
+// Raw weights that a thread loads at once: 16-byte units of its outputs.
 @group(0) @binding(2) var<storage, read> weights: array<vec4u>;  // (outs / 16, stride, 16): see units
 
-// Raw weights of four outputs: two neighbours, and the two at their place in the next sixteen.
+// Raw weights of four outputs: two neighbours, and the two at the same position in the next sixteen.
 struct Raws { a: Raw, b: Raw, c: Raw, d: Raw }
 
-// Where the first one of each two begins. Past the end the last sixteen is repeated.
+// Returns the first unit of the first output of each pair. Past the end, the last sixteen are repeated.
 fn first_units(sixteen: u32, place: u32) -> vec2u {
     let last = (dims.outs - 1u) / 16u;
     let first = first_unit(min(sixteen, last) * 16u + place * 2u);

@@ -1,7 +1,7 @@
-// Rejection sampling (Leviathan et al. 2023, Chen et al. 2023): a draft token x counts with probability
-// min(1, p(x) / q(x)), else a draw from max(p - q, 0) takes its place; behind the draft, a draw from p.
+// Rejection sampling (Leviathan et al. 2023, Chen et al. 2023). A draft token x is accepted with probability min(1, p(x) / q(x));
+// otherwise a draw from max(p - q, 0) replaces it. After the draft, draws from p.
 
-// The best tokens for both draws. The second serves only where the first has nothing left.
+// Best tokens of both draws. The second is used only if the first has no candidate.
 struct Draws {
     rest: f32,       // of max(p - q, 0), by exponential noise
     rest_id: u32,
@@ -11,7 +11,7 @@ struct Draws {
 
 @group(0) @binding(0) var<uniform> step: Step;
 @group(0) @binding(1) var<uniform> dims: SampleDims;
-@group(0) @binding(2) var<storage, read> logits: array<f32>;        // (rows, stride), the target's
+@group(0) @binding(2) var<storage, read> logits: array<f32>;        // (rows, stride), of the target
 @group(0) @binding(4) var<uniform> sampling: SamplingBlock;
 @group(0) @binding(5) var<storage, read> draft_logits: array<f32>;  // (draft tokens, draft_stride)
 @group(0) @binding(6) var<storage, read> cuts: array<Cut>;          // (rows)
@@ -26,7 +26,7 @@ fn p_of(row: u32, id: u32) -> f32 {
     return probability(cuts[row], logits[row * dims.stride + id], id);
 }
 
-// Where nobody drew `x`, it is certain.
+// Without a distribution of the drafter, `x` has probability 1.
 fn q_of(row: u32, id: u32, x: u32) -> f32 {
     if (dims.draft_stride == 0u) {
         return f32(id == x);

@@ -1,10 +1,10 @@
-// Rotary position embedding of a pair. The loader puts the two elements that rotate together next to each other, in q and k
-// alike, so that a pair needs nothing else.
+// Rotary position embedding of a pair. The loader makes the two elements that rotate together neighbours, in q and k alike, so a
+// pair needs no other elements.
 @group(0) @binding(5) var<storage, read> table: array<vec2f>;             // (positions, rotary / 2): cos, sin
 @group(0) @binding(6) var<storage, read_write> y: array<f32>;             // (rows, q_stride): q
 @group(0) @binding(8) var<uniform> heads: HeadDims;
 
-// Elements i and i + 1 of a head; heads are numbered q, k, v, as the rows of the fused projection, and those of v do not rotate.
+// Rotates elements i and i + 1 of a head. Heads are numbered q, k, v, like the rows of the fused projection; v is not rotated.
 fn rotate(head: u32, position: u32, i: u32, pair: vec2f) -> vec2f {
     if (head >= heads.heads + heads.kv_heads || i >= heads.rotary) {
         return pair;

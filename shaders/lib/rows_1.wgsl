@@ -1,4 +1,4 @@
-// One row: a sum for each of four outputs.
+// One row: one sum per output, for four outputs.
 const ROWS = 1u;
 alias Rows = u32;
 alias Sums = vec4f;

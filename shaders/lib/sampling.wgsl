@@ -1,4 +1,4 @@
-// How tokens are chosen: one block for target and draft model, and the sampler's view of a pass.
+// Sampling parameters, shared by target and draft model, and the sampler's view of a pass.
 struct SamplingBlock {
     seed_low: u32,
     seed_high: u32,
@@ -10,7 +10,7 @@ struct SamplingBlock {
     presence_penalty: f32,      // 0: none
     frequency_penalty: f32,     // 0: none
     no_repeat_ngram_size: u32,  // 0: n-grams may repeat
-    confidence: f32,            // drafting ends behind a token less likely than this; 0: never
+    confidence: f32,            // drafting ends after a token less likely than this; 0: never
 }
 
 struct SampleDims {
@@ -18,42 +18,42 @@ struct SampleDims {
     stride: u32,        // elements per row of logits
     drafts: u32,        // index in `round` of the first draft token
     advance: u32,       // 1: the next pass reads the sampled token (drafting)
-    stream: u32,        // which noise: 0 the target's, 1 the draft model's own
+    stream: u32,        // noise stream: 0 the target's, 1 the draft model's own
     draft_stride: u32,  // elements per row of the draft model's logits; 0: the draft tokens are certain
     draft_vocab: u32,   // ids that the draft model may choose
     logprobs: u32,      // index in `round` of the first row's log-probabilities
 }
 
-// What stands for a removed token's logit: shaders need not know infinities.
+// Logit of a removed token. Shaders need no infinities.
 const REMOVED = -3.4028234e38;
 const LOWEST = -1e38;
 fn is_removed(logit: f32) -> bool {
     return logit < LOWEST;
 }
 
-// Logits at a workgroup's turn where a row is looked at by many.
+// Logits per workgroup if several workgroups process a row.
 const SEGMENT = 4096u;
 fn segment_count() -> u32 {
     return (dims.vocab + SEGMENT - 1u) / SEGMENT;
 }
 
-// By the temperature.
+// Divides by the temperature.
 fn scaled(logit: f32) -> f32 {
     return select(logit / sampling.temperature, REMOVED, is_removed(logit));
 }
 
-// A number that orders logits as they are ordered, equal zeros included.
+// Maps logits to integers of the same order; 0 and -0 are equal.
 fn rank(logit: f32) -> u32 {
     let bits = bitcast<u32>(select(logit, 0.0, logit == 0.0));
     return select(bits | 0x80000000u, ~bits, bits >= 0x80000000u);
 }
 
-// Which tokens of a row remain.
+// Range of the remaining tokens of a row.
 struct Cut {
     top: f32,      // the largest scaled logit
-    sum: f32,      // of exp(scaled logit - top) over what remains; negative where a logit is not finite
+    sum: f32,      // of exp(scaled logit - top) over remaining tokens; negative if a logit is not finite
     floor: u32,    // rank below which none remains
-    last_id: u32,  // of that very rank, the last id that remains
+    last_id: u32,  // last id that remains among those of rank `floor`
     count: u32,    // ids in the row's list
 }
 
@@ -63,14 +63,14 @@ fn remains(cut: Cut, logit: f32, id: u32) -> bool {
     return !(is_low || is_removed(logit) || exp(logit - cut.top) < sampling.min_p);
 }
 
-// Marks ids of a list that do not remain.
+// Flag of ids in a list that do not remain.
 const GONE = 0x80000000u;
 
 fn is_finite(logit: f32) -> bool {
     return (bitcast<u32>(logit) & 0x7f800000u) != 0x7f800000u;
 }
 
-// KV position of the token that a row decides.
+// Returns the KV position of the token that a row decides.
 fn position_after(row: u32) -> u32 {
     return step.position + step.logit_row + row + 1u;
 }

@@ -1,12 +1,13 @@
-// An RMS norm is done by two matmuls: the one before it leaves each row times the gain, and sums of squares by 16 elements; the
-// one behind it multiplies its results with what that gives, instead of each element; and every matmul with WEIGHT_SCALE.
-const PARTS = 4u;  // threads that add up a row's sums
+// Fuses an RMS norm into two matmuls. The matmul before it writes each row times the gain, and sums of squares per 16 elements. The
+// matmul after it scales its results by the factor from these sums instead of scaling each element. All matmuls also scale by
+// WEIGHT_SCALE.
+const PARTS = 4u;  // threads that add a row's sums
 
 var<workgroup> part_sums: array<f32, ROWS * PARTS>;
 var<workgroup> row_scales: array<f32, ROWS>;
-var<workgroup> squares: array<f32, PAIRS * PART>;  // (PAIRS, PART): of two neighbouring elements of what becomes the next x
+var<workgroup> squares: array<f32, PAIRS * PART>;  // (PAIRS, PART): sums over two neighbouring elements of the next x
 
-// The factors of the rows from `first_row` on. All threads call it.
+// Computes the factors of the rows from `first_row` on. All threads call it.
 fn find_row_scales(first_row: u32, thread: u32) {
     if (dims.norm_width > 0u) {
         let one = dims.one;
@@ -32,7 +33,7 @@ fn find_row_scales(first_row: u32, thread: u32) {
     workgroupBarrier();
 }
 
-// Leaves the sum of squares of 16 elements from `out` on, whose pairs are at `pair`, pair + 1, ... of a row of the tile.
+// Writes the sum of squares of 16 elements from `out` on. Their pairs are at `pair`, pair + 1, ... of a row of the tile.
 fn leave_sum(first_row: u32, row: u32, out: u32, pair: u32) {
     if (dims.leaves > 0u && first_row + row < row_count() && out < dims.outs) {
         var total = 0.0;

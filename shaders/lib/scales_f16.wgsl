@@ -1,4 +1,4 @@
-// Two f16 for each group of chunks: scale and offset.
+// Two f16 per group of chunks: scale and offset.
 fn load_scales(first: First, planes: Planes, chunk: u32) -> Scales {
     return halves(word(first, planes.scales, chunk / GROUP_CHUNKS));
 }

@@ -1,8 +1,8 @@
-// A row of logits in segments: a workgroup reads one, four times four logits in each thread. Logits are scaled as they are
-// read; those behind the vocabulary count as removed.
+// Segments of a row of logits: a workgroup reads one, four times four logits per thread. Logits past the vocabulary count as
+// removed.
 const THREADS = SEGMENT / 16u;
 
-// The first id of a thread's n-th four.
+// Returns the first id of a thread's n-th four.
 fn first_id(segment: u32, thread: u32, n: u32) -> u32 {
     return segment * SEGMENT + (n * THREADS + thread) * 4u;
 }

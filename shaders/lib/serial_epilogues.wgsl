@@ -1,16 +1,16 @@
-// The kinds of epilogues where a processor does them. SwiftShader executes whatever is not taken too, but of a loop only the first turn: so
-// each kind has loops of its own.
+// Epilogues for software adapters. SwiftShader also executes branches that are not taken, but of a loop in them only the first
+// iteration. So each epilogue has its own loop.
 
-// Where the results of a thread belong.
+// Position of a thread's results.
 struct Place {
-    row: u32,    // the first of them
+    row: u32,    // first row
     rows: u32,
-    out: u32,    // in the whole W
-    pairs: u32,  // of neighbouring outputs
-    end: u32,    // of this piece of W
+    out: u32,    // first output in the whole W
+    pairs: u32,  // pairs of neighbouring outputs
+    end: u32,    // end of this piece of W
 }
 
-// Two neighbouring results of a row.
+// Returns two neighbouring results of a row.
 fn pair_of(row: Eight, pair: u32) -> vec2f {
     let first = select(row.a.zw, row.a.xy, pair == 0u);
     let second = select(row.b.zw, row.b.xy, pair == 2u);
@@ -40,7 +40,7 @@ fn store(sums: Sums, place: Place) {
     }
 }
 
-// The residual stream: y += result + bias. Leaves sums of squares of what a norm follows.
+// The residual stream: y += result + bias. Stores sums of squares, which the next norm uses.
 fn add_to_stream(sums: Sums, place: Place, thread: u32) {
     for (var i = 0u; i < place.rows; i++) {
         let row = results(sums, i);
@@ -55,7 +55,7 @@ fn add_to_stream(sums: Sums, place: Place, thread: u32) {
             }
             keep(at, stream, has_both);
             if (dims.leaves > 0u) {
-                // What is a table elsewhere is the gain here.
+                // The binding of the rotary table holds the gain here.
                 let product = stream * table[out / 2u];
                 let at = (place.row + i) * dims.leaves + out;
                 gained[at] = product.x;
@@ -70,7 +70,7 @@ fn add_to_stream(sums: Sums, place: Place, thread: u32) {
     }
 }
 
-// The gated MLP, for which rows of W alternate gate and up: y = activation(gate + bias) * (up + bias).
+// Gated MLP; rows of W alternate gate and up: y = activation(gate + bias) * (up + bias).
 fn gate(sums: Sums, place: Place) {
     for (var i = 0u; i < place.rows; i++) {
         let row = results(sums, i);
@@ -82,7 +82,7 @@ fn gate(sums: Sums, place: Place) {
     }
 }
 
-// The plain MLP: y = activation(result + bias).
+// Plain MLP: y = activation(result + bias).
 fn activate_all(sums: Sums, place: Place) {
     for (var i = 0u; i < place.rows; i++) {
         let row = results(sums, i);
@@ -94,7 +94,7 @@ fn activate_all(sums: Sums, place: Place) {
     }
 }
 
-// The fused q, k, v projection: adds the bias, rotates q and k, appends k and v to the cache.
+// Fused q, k, v projection: adds the bias, rotates q and k, appends k and v to the cache.
 fn append(sums: Sums, place: Place) {
     for (var i = 0u; i < place.rows; i++) {
         let row = results(sums, i);

@@ -1,5 +1,5 @@
-// ROWS rows, one after the other, and of each eight sums. A line with a # stands there once for each row: an indexed array of sums
-// would leave the registers.
+// ROWS rows in sequence, with eight sums each. A line with a # is repeated for each row: an indexed array of sums would not stay in
+// registers.
 struct Eight {
     a: vec4f,
     b: vec4f,

@@ -1,5 +1,5 @@
-// Arithmetic with floats where a processor does it: two weights of each of eight outputs at a time. So the loop stays small, which
-// SwiftShader compiles fast and finds in the cache of instructions.
+// Float arithmetic on software adapters: two weights of each of eight outputs at a time. This keeps the loop small, so that
+// SwiftShader compiles it fast and it fits into the instruction cache.
 const TWOS = CHUNK4 * 2u;  // pairs of weights in a unit
 
 @group(0) @binding(3) var<storage, read> x: array<vec2f>;  // (rows, x_stride, 2)
@@ -10,7 +10,7 @@ fn x4(at: u32) -> vec4f {
 
 struct Weights { a: vec2f, b: vec2f, c: vec2f, d: vec2f, e: vec2f, f: vec2f, g: vec2f, h: vec2f }
 
-// Two weights each of eight neighbouring outputs: those of the even ones and of the odd ones stand apart.
+// Loads two weights of each of eight neighbouring outputs; even and odd outputs are stored apart.
 fn load_weights(even: u32) -> Weights {
     let odd = even + TWOS * 8u;
     return Weights(
@@ -41,7 +41,7 @@ fn sum_all(first: u32, rows: Rows) -> Sums {
     var sums = Sums();
     for (var at = 0u; at < twos; at++) {
         sums = add_two(sums, load_weights(even), rows, at);
-        // The next unit of a row is 16 further.
+        // The next unit of a row is 16 units further.
         even += select(1u, TWOS * 15u + 1u, (at & (TWOS - 1u)) == TWOS - 1u);
     }
     return sums;

@@ -1,34 +1,34 @@
-// What both ways to take a block of positions do with its scores.
+// Softmax of a block of positions, shared by both attention_block variants.
 const FOURS = BLOCK / 4u;
-const LANES = min(THREADS / 4u, 8u);  // threads that add up a vector's shares, however many vectors there are
+const LANES = min(THREADS / 4u, 8u);  // threads that add a vector's shares, independent of the number of vectors
 const LOWEST = -3.0e38;
 
-var<workgroup> shares: array<vec4f, VECTORS * FOURS>;  // scores; then exp(score - top); at last values
+var<workgroup> shares: array<vec4f, VECTORS * FOURS>;  // scores; then exp(score - top); finally values
 var<workgroup> lanes: array<f32, VECTORS * LANES>;
 var<workgroup> block_top: array<f32, VECTORS>;
 var<workgroup> block_sum: array<f32, VECTORS>;
 
-// Scores of four positions, where the row sees them.
+// Stores the scores of four positions, or LOWEST for positions that the row does not see.
 fn leave_scores(n: u32, row: u32, four: u32, position: vec4u, scores: vec4f) {
     let at = vec4u(step.position + row);
     let seen = (position <= at) & (position + heads.window > at);
     shares[n * FOURS + four] = select(vec4f(LOWEST), scores * heads.scale, seen);
 }
 
-// Adds four values, weighed by their shares.
+// Adds four values, weighted by their shares.
 fn weigh(sum: vec4f, p: vec4f, v: mat4x4f) -> vec4f {
     return fma(vec4f(p.w), v[3], fma(vec4f(p.z), v[2], fma(vec4f(p.y), v[1], fma(vec4f(p.x), v[0], sum))));
 }
 
-// Makes the shares of scores that are not finite NaN, by their bits: comparisons may assume that there are no such numbers. Else an
-// overflow in the KV cache would change a text silently.
+// Makes the shares of non-finite scores NaN, so that an overflow in the KV cache cannot change a text silently. It tests bits,
+// because compilers may assume that comparisons have no such operands.
 fn or_broken(share: vec4f, score: vec4f) -> vec4f {
     let bits = bitcast<vec4u>(score);
     let is_broken = (bits & vec4u(0x7f800000u)) == vec4u(0x7f800000u);
     return bitcast<vec4f>(select(bitcast<vec4u>(share), bits | vec4u(0x7fc00000u), is_broken));
 }
 
-// Turns `count` scores of four positions into shares; leaves each vector's top and sum.
+// Turns `count` groups of four scores into shares, and stores each vector's top and sum.
 fn find_shares(count: u32, thread: u32) {
     let vector = thread / LANES;
     let lane = thread % LANES;

@@ -1,4 +1,4 @@
-// A thread's sums lane by lane, in the order in which matmul_rows adds. It is for 8 rows: fewer have no `join`.
+// Sums chunks lane by lane, in the order in which matmul_rows adds. Used with 8 rows; smaller row counts have no `join`.
 fn sum_chunks(first: vec2u, rows: Rows) -> Sums {
     let chunks = dims.chunks;
     var total = Sums();

@@ -1,4 +1,4 @@
-// A thread's sums in the order of the chunks, for devices whose matmuls all do so.
+// Sums chunks in their order, for devices on which all matmuls do so.
 fn sum_chunks(first: vec2u, rows: Rows) -> Sums {
     let chunks = dims.chunks;
     var sums = Sums();

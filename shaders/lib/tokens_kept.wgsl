@@ -1,4 +1,4 @@
-// The tokens of a row that may remain; some are GONE.
+// Candidate tokens of a row; some are marked GONE.
 @group(0) @binding(9) var<storage, read> list: array<u32>;  // (rows, stride)
 fn token_count(row: u32) -> u32 {
     return cuts[row].count;

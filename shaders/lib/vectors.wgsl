@@ -1,4 +1,4 @@
-// VECTORS query vectors. A line with a # stands there once for each: an indexed array of sums would leave the registers.
+// VECTORS query vectors. A line with a # is repeated for each: an indexed array of sums would not stay in registers.
 struct Places {
     v#: u32,
 }

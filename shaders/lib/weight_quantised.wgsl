@@ -1,5 +1,5 @@
-// Weights stored as small integers: scale * code + offset, exact but for one rounding, and WEIGHT_SCALE times as small. A row of them
-// is chunks of codes, then the further bits of those codes, then the scales.
+// Weights as small integers: scale * code + offset, rounded once, and smaller by the factor WEIGHT_SCALE. A row is chunks of codes,
+// then extra bits of the codes, then scales.
 struct Raw { codes: Codes, scales: Scales }
 
 fn load_raw(first: First, planes: Planes, chunk: u32) -> Raw {
@@ -11,12 +11,12 @@ fn weight4(raw: Raw, i: u32) -> vec4f {
     return fma(code4(raw.codes, i), vec4f(by.x), vec4f(by.y));
 }
 
-// Words of 4 bytes, counted from a row's unit `plane`.
+// Returns word `at`, of 4 bytes, counted from a row's unit `plane`.
 fn word(first: First, plane: u32, at: u32) -> u32 {
     return weights[unit(first, plane + at / 4u)][at % 4u];
 }
 
-// Of a chunk of 32 codes, the lower four bits of codes 4i to 4i + 3, a byte for each.
+// Returns the lower four bits of codes 4i to 4i + 3 of a chunk of 32, one per byte.
 fn nibbles(chunk: vec4u, i: u32) -> u32 {
     return (chunk[i % 4u] >> (i / 4u * 4u)) & 0x0f0f0f0fu;
 }

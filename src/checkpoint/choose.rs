@@ -1,23 +1,22 @@
-//! Which of many files make up the model.
+//! Selects the files of a model from a list of file names.
 
 use crate::error::{Error, Result};
 use crate::weights::{INDEX, SINGLE, SMALL_FILES, Split, TEMPLATES};
 use std::collections::BTreeSet;
 
-/// The option that names one of several GGUF files.
+/// Option that selects one of several GGUF files of the model.
 const FILE: &str = "file";
-/// The same for the draft model.
+/// Option that selects one of several GGUF files of the draft model.
 const ASSISTANT_FILE: &str = "assistant_file";
 
-/// Files that a message lists at most.
+/// Maximum number of file names in an error message.
 const MOST_LISTED: usize = 30;
 
-/// The files that are wanted of those called `names`: those of a folder, whose shards its index names, or the parts of one GGUF
-/// file in their order. `file` says which GGUF file, where there are several; in it `*` stands for any characters.
+/// Returns the files to load, chosen from `names`: either a folder's files with one weights file or the shard index, or all parts of one
+/// GGUF file, in order. `file` selects a GGUF file if there are several; `*` in it matches any characters.
 ///
 /// # Errors
-/// [`Error::NotFound`] for the model `model` where there is none that can be used; [`Error::BadOption`] where several GGUF files
-/// match, or none.
+/// [`Error::NotFound`] with the path `model` if no file is usable. [`Error::BadOption`] if several GGUF files match, or none.
 pub fn choose(model: &str, file: Option<&str>, names: &[&str]) -> Result<Vec<String>> {
     let has = |name: &&&str| names.contains(name);
     if let (None, Some(weights)) = (file, [SINGLE, INDEX].iter().find(has)) {
@@ -29,13 +28,13 @@ pub fn choose(model: &str, file: Option<&str>, names: &[&str]) -> Result<Vec<Str
             .map(ToString::to_string)
             .collect());
     }
-    // By the name of the first part.
+    // Each GGUF model is identified by the name of its first part.
     let is_first = |name: &str| name.ends_with(".gguf") && Split::of(name).is_none_or(|split| split.part(0) == name);
     let models: BTreeSet<&str> = names.iter().copied().filter(|name| is_first(name)).collect();
     let matching: Vec<&str> = models.iter().copied().filter(|name| matches(file.unwrap_or("*"), name)).collect();
     match (&matching[..], file) {
         ([first], _) => Ok(parts(first)),
-        // Where the names cannot be told, the pattern has to be one.
+        // Without a file list, patterns cannot be resolved, so `file` is used as the exact name.
         (_, Some(file)) if names.is_empty() => Ok(vec![file.into()]),
         _ if models.is_empty() => Err(Error::NotFound { path: model.into(), reason: lacking(file, names) }),
         _ => Err(Error::BadOption {
@@ -49,7 +48,7 @@ pub fn choose(model: &str, file: Option<&str>, names: &[&str]) -> Result<Vec<Str
     }
 }
 
-/// What is wrong with the files of a draft model, with the option that it has for them.
+/// Changes the option named in an error to the one for the draft model's file.
 pub fn of_assistant(error: Error) -> Error {
     match error {
         Error::BadOption { option, value, allowed } if option == FILE => {
@@ -59,7 +58,7 @@ pub fn of_assistant(error: Error) -> Error {
     }
 }
 
-/// Why there is nothing to choose from, and what to do.
+/// Returns why no file can be chosen, and what to do about it.
 fn lacking(file: Option<&str>, names: &[&str]) -> String {
     if file.is_some() {
         return "it has no GGUF file: name the model without a file".into();
@@ -82,12 +81,12 @@ fn listed(names: &[&str]) -> String {
     if more > 0 { format!("{list} and {more} more") } else { list }
 }
 
-/// All parts of the GGUF file whose first one is given.
+/// Returns the names of all parts of the GGUF file with first part `first`.
 fn parts(first: &str) -> Vec<String> {
     Split::of(first).map_or(vec![first.into()], |split| (0..split.parts).map(|number| split.part(number)).collect())
 }
 
-/// Whether the name is as the pattern says, in which `*` stands for any characters.
+/// Returns true if `name` matches `pattern`, in which `*` matches any characters.
 fn matches(pattern: &str, name: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else { return pattern == name };
     let Some(mut name) = name.strip_prefix(first) else { return false };

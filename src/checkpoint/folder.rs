@@ -1,4 +1,4 @@
-//! A folder in the format of Hugging Face: `config.json`, safetensors, `tokenizer.json` and what goes with them.
+//! A model folder in the Hugging Face format: `config.json`, safetensors, `tokenizer.json` and related files.
 
 use super::{Checkpoint, Headers, Texts};
 use crate::error::{Error, Result};
@@ -8,14 +8,14 @@ use crate::text::{ChatTemplate, NAMED, Tokenizer, named_file};
 use crate::weights::{Quantization, Reading, Source, Weights, read_small};
 use serde_json::Value;
 
-/// Largest accepted `config.json` and other small files, in bytes.
+/// Maximum size of `config.json` and other small files, in bytes.
 const SMALL_FILE: u64 = 1 << 20;
-/// Largest accepted `tokenizer_config.json`, in bytes: Gemma 3's lists 6,000 tokens in 1.2 MB.
+/// Maximum size of `tokenizer_config.json`, in bytes. Gemma 3's lists 6,000 tokens in 1.2 MB.
 const TOKENIZER_CONFIG: u64 = 8 << 20;
-/// Largest accepted `tokenizer.json`, in bytes.
+/// Maximum size of `tokenizer.json`, in bytes.
 const TOKENIZER_FILE: u64 = 64 << 20;
 
-/// Rows of a matrix that are compared at a time.
+/// Matrix rows compared at a time.
 const PORTION: u64 = 1024;
 
 pub(super) struct Folder<S> {
@@ -37,14 +37,14 @@ impl<S: Source> Folder<S> {
     }
 }
 
-/// Takes the LM head that a checkpoint holds where the config says that the embedding table is the head, and their bytes differ: as in
-/// transformers, the config must be wrong. The warning says so.
+/// Clears `tie_word_embeddings` and returns a warning if the checkpoint has an LM head whose bytes differ from the embedding table. Like
+/// transformers, this assumes that the config is wrong.
 async fn untie<S: Source>(spec: &mut ModelSpec, weights: &Weights<S>) -> Result<Option<String>> {
     let names = [spec.names().embedding, spec.names().head].map(|name| format!("{name}.weight"));
     if !spec.tie_word_embeddings || !weights.contains(&names[1]) {
         return Ok(None);
     }
-    // A head of a type that cannot be used is reported when it is loaded.
+    // A head with an unsupported type is reported when it is loaded.
     if let [Some(table), Some(head)] = names.each_ref().map(|name| weights.get(name)) {
         let mut is_equal = table.dtype == head.dtype && table.shape == head.shape;
         let mut rows = 0..0;
@@ -83,7 +83,7 @@ impl<S: Source + 'static> Checkpoint<S> for Folder<S> {
     }
 }
 
-/// What texts need of a folder, whose weights are not looked at.
+/// Reads a folder's tokenizer, template and options, but not its weights.
 pub(super) async fn texts(source: &impl Source) -> Result<Texts> {
     let tokenizer = tokenizer(source).await?;
     let config = required(source, "config.json", SMALL_FILE).await?;

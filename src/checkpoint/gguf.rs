@@ -1,4 +1,4 @@
-//! A GGUF file: its metadata says what a folder's small files do.
+//! A GGUF file as a checkpoint. Its metadata replaces a folder's small files.
 
 use super::words::{self, text};
 use super::{Checkpoint, Headers};
@@ -9,7 +9,7 @@ use crate::text::{ChatTemplate, NAMED, Tokenizer, Vocabulary};
 use crate::weights::{Metadata, Reading, Source, Weights};
 use serde_json::{Map, Value};
 
-/// Control tokens that end what a model says, where the file names only the one that ends a text.
+/// Control tokens that end an answer. Some files name only the token that ends a text.
 const ENDS_OF_TURNS: [&str; 6] =
     ["<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<end_of_turn>", "<|endoftext|>"];
 
@@ -57,13 +57,13 @@ impl<S: Source> Gguf<S> {
         };
         let pre = named("pre").unwrap_or_default();
         let [bos, eos] = ["bos", "eos"].map(|name| self.id(name));
-        // Converters wrote -1, or 4294967295, for ids that a model does not have.
+        // Converters write -1 or 4294967295 for missing ids.
         let known = |name: &str| {
             let id = metadata.get(&format!("tokenizer.ggml.{name}_token_id"))?.as_u64()?;
             u32::try_from(id).ok().filter(|&id| (id as usize) < count)
         };
         let says = |name: &str| metadata.get(&format!("tokenizer.ggml.{name}")).and_then(|value| value.as_bool());
-        // Gemma's scores are not those by which its merges were ordered; its ids are.
+        // Gemma's scores do not give the order of its merges; the ids do.
         let is_gemma = text(metadata, "general.architecture").is_some_and(|name| name.starts_with("gemma"));
         Vocabulary {
             pre: &pre,
@@ -83,7 +83,7 @@ impl<S: Source> Gguf<S> {
         .tokenizer(&self.file)
     }
 
-    /// The special tokens are given as a `tokenizer_config.json` names them.
+    /// Reads the chat templates and passes the special tokens to them under their `tokenizer_config.json` names.
     fn read_template(&self) -> Result<Option<ChatTemplate>> {
         let source = |key: &str| match self.metadata.get(key) {
             None => Ok(None),
@@ -116,7 +116,7 @@ impl<S: Source> Gguf<S> {
     }
 }
 
-/// Ids of tokens that are not needed and that the model does not have: converters wrote -1, or 4294967295, for those.
+/// Returns a warning for each optional token id that is not in the vocabulary. Converters write -1 or 4294967295 for missing ids.
 fn idle_ids(metadata: &Metadata, vocab: usize) -> Vec<String> {
     let mut warnings = Vec::new();
     for name in ["padding", "unknown"] {
@@ -130,7 +130,7 @@ fn idle_ids(metadata: &Metadata, vocab: usize) -> Vec<String> {
     warnings
 }
 
-/// The tokens that end an answer, besides the one that ends a text.
+/// Adds the tokens that end an answer to those that end a text.
 fn add_ends(spec: &mut ModelSpec, metadata: &Metadata) {
     let named = ["eot", "eom"].map(|name| metadata.get(&format!("tokenizer.ggml.{name}_token_id")));
     let named = named.into_iter().flatten().filter_map(|id| id.as_u64()).filter_map(|id| u32::try_from(id).ok());
@@ -141,7 +141,7 @@ fn add_ends(spec: &mut ModelSpec, metadata: &Metadata) {
     }
 }
 
-/// The ids of tokens that end an answer by their spelling. Many converted files give them another type than control tokens have.
+/// Returns the ids of tokens whose spelling marks the end of an answer. Many converted files do not give them the control token type.
 fn ends_of_turns(metadata: &Metadata) -> impl Iterator<Item = u32> {
     let tokens = metadata.texts("tokenizer.ggml.tokens").into_iter().flatten();
     tokens.zip(0..).filter(|(token, _)| ENDS_OF_TURNS.contains(token)).map(|(_, id)| id)

@@ -1,4 +1,4 @@
-//! What the engine wants of a model's files, whatever their format: one trait, and who reads which format.
+//! A model's files, independent of their format: the trait `Checkpoint` and its two implementations.
 
 mod choose;
 mod folder;
@@ -13,66 +13,66 @@ use crate::weights::{Reading, Source, Weights, has_safetensors};
 
 pub use self::choose::{choose, of_assistant};
 
-/// What every format says when it is opened.
+/// Data that every format provides when it is opened.
 pub struct Headers<S> {
     spec: ModelSpec,
     sampling: SamplingOptions,
     weights: Weights<S>,
-    /// What in the files is ignored, and why.
+    /// Ignored parts of the files, with the reasons.
     warnings: Vec<String>,
 }
 
-/// A model's files, of which only the headers were read.
+/// A model's files, of which only the headers have been read.
 pub trait Checkpoint<S: 'static> {
-    /// What was read.
+    /// Returns the headers.
     fn headers(&self) -> &Headers<S>;
 
-    /// What the model is and does.
+    /// Returns the model's architecture and sizes.
     fn spec(&self) -> &ModelSpec {
         &self.headers().spec
     }
 
-    /// How it recommends to choose tokens.
+    /// Returns the sampling options that the model recommends.
     fn sampling(&self) -> &SamplingOptions {
         &self.headers().sampling
     }
 
-    /// What in the files is ignored, and why.
+    /// Returns which parts of the files are ignored, and why.
     fn warnings(&self) -> &[String] {
         &self.headers().warnings
     }
 
-    /// Its tensors.
+    /// Returns the model's tensors.
     fn weights(&self) -> &Weights<S> {
         &self.headers().weights
     }
 
-    /// Its tokenizer. Fails with [`Error::NotFound`] or [`Error::BadTokenizer`].
+    /// Reads the tokenizer. Fails with [`Error::NotFound`] or [`Error::BadTokenizer`].
     fn tokenizer(&self) -> Reading<'_, Tokenizer>;
 
-    /// Its chat template, if it has one. Fails with [`Error::BadTemplate`].
+    /// Reads the chat template, if there is one. Fails with [`Error::BadTemplate`].
     fn template(&self) -> Reading<'_, Option<ChatTemplate>>;
 
-    /// The tensors, when all else was read.
+    /// Returns the tensors and drops everything else.
     fn into_weights(self: Box<Self>) -> Weights<S>;
 }
 
-/// What texts need of a model: enough for one that runs elsewhere.
+/// Everything needed to process text, without weights: sufficient for a model that runs on a server.
 pub struct Texts {
-    /// Its tokenizer.
+    /// Tokenizer.
     pub tokenizer: Tokenizer,
-    /// Its chat template, if it has one.
+    /// Chat template, if there is one.
     pub template: Option<ChatTemplate>,
-    /// How it recommends to choose tokens.
+    /// Sampling options that the model recommends.
     pub sampling: SamplingOptions,
-    /// Which tokens begin and end a text.
+    /// Tokens that begin and end a text.
     pub tokens: TokenSpec,
-    /// Positions that it was made for, where that is known.
+    /// Maximum number of positions. `None`: unknown.
     pub positions: Option<usize>,
 }
 
-/// What texts need of a model's files, without its weights: those of a folder may be missing, and the architecture be any; of a GGUF
-/// file the header is read.
+/// Reads what is needed to process text, without weights. A folder may lack weights and have any architecture. For a GGUF file, the header
+/// is read.
 ///
 /// # Errors
 /// As [`open`], [`Checkpoint::tokenizer`] and [`Checkpoint::template`].
@@ -87,12 +87,12 @@ pub async fn texts<S: Source + 'static>(source: S, file: Option<&str>) -> Result
     Ok(Texts { tokenizer: opened.tokenizer().await?, template: opened.template().await?, sampling, tokens, positions })
 }
 
-/// Opens the checkpoint: one in the format of Hugging Face (`config.json` and safetensors, MLX's among them), or a GGUF file where `file`
-/// names one (`*` stands for any characters) or there is no safetensors file.
+/// Opens a checkpoint in the Hugging Face format (`config.json` and safetensors, also MLX's), or a GGUF file if `file` names one (`*`
+/// matches any characters) or there is no safetensors file.
 ///
 /// # Errors
-/// [`Error::NotFound`], [`Error::BadConfig`], [`Error::UnsupportedArchitecture`], [`Error::BadWeights`], [`Error::BadOption`] where
-/// several files match, or none.
+/// [`Error::NotFound`], [`Error::BadConfig`], [`Error::UnsupportedArchitecture`], [`Error::BadWeights`], or [`Error::BadOption`] if several
+/// files match, or none.
 pub async fn open<S: Source + 'static>(source: S, file: Option<&str>) -> Result<Box<dyn Checkpoint<S>>> {
     let place = source.name();
     let opened = async {
@@ -102,7 +102,7 @@ pub async fn open<S: Source + 'static>(source: S, file: Option<&str>) -> Result<
                 let names = source.list().await?;
                 let names: Vec<_> = names.iter().map(String::as_str).collect();
                 match (names.as_slice(), file) {
-                    // A file that was named by itself may be one of several parts.
+                    // A file given by its path may be one of several parts.
                     ([one], None) if one.ends_with(".gguf") => Some((*one).to_owned()),
                     _ => choose(&place, file, &names)?.into_iter().next(),
                 }

@@ -1,11 +1,11 @@
-//! The metadata of a GGUF file in the words of `config.json`, so that one reader checks both.
+//! Translates the metadata of a GGUF file to the keys of `config.json`, so that one parser checks both.
 
 use crate::error::{Error, Result};
 use crate::model::{ModelSpec, spec_of_gguf};
 use crate::weights::{Metadata, Source, Weights};
 use serde_json::{Map, Value, json};
 
-/// Keys of `config.json`, and what llama.cpp calls them behind the architecture's name; of two, the first that is there.
+/// Keys of `config.json` and llama.cpp's names for them, without the architecture prefix. The first name that is present counts.
 const WORDS: [(&str, &[&str]); 20] = [
     ("max_position_embeddings", &["context_length"]),
     ("num_hidden_layers", &["block_count"]),
@@ -29,7 +29,7 @@ const WORDS: [(&str, &[&str]); 20] = [
     ("rope_scaling.factor", &["rope.scaling.factor", "rope.scale_linear"]),
 ];
 
-/// Keys that change the mathematics in ways that are not supported, and the value with which they change nothing.
+/// Keys that change the computation in unsupported ways, each with the value that has no effect.
 const REFUSED: [(&str, f64); 7] = [
     ("attention.causal", 1.0),
     ("attention.clamp_kqv", 0.0),
@@ -40,10 +40,10 @@ const REFUSED: [(&str, f64); 7] = [
     ("residual_scale", 1.0),
 ];
 
-/// Layers of the one Gemma 3 that scales its scores by something else than the size of a head: the file does not say so.
+/// Number of layers of Gemma 3 27B. It does not scale attention scores by the head size, but the file does not say so.
 const GEMMA_27B: u64 = 62;
 
-/// What the model is. Keys that are missing have the values that llama.cpp takes for them, not those of transformers.
+/// Reads the model's spec. Missing keys get llama.cpp's defaults, not those of transformers.
 pub(super) async fn spec<S: Source>(file: &str, metadata: &Metadata, weights: &Weights<S>) -> Result<ModelSpec> {
     let words = Words { file, architecture: text(metadata, "general.architecture").unwrap_or_default(), metadata };
     let values = words.translate(weights).await?;
@@ -131,12 +131,12 @@ impl Words<'_> {
         Ok(values)
     }
 
-    /// Factors of wavelengths, which are tensors: one for Llama 3, two for Phi 3.
+    /// Adds RoPE wavelength factors, which are stored as tensors: one for Llama 3, two for Phi 3.
     async fn add_factors<S: Source>(&self, weights: &Weights<S>, scaling: &mut Map<String, Value>) -> Result<()> {
         if scaling.get("rope_type").is_some_and(|kind| kind == "none") {
             scaling.clear();
         }
-        // The other keys of `rope.scaling` mean nothing without a type.
+        // Without a type, the other keys of `rope.scaling` have no effect.
         if !scaling.contains_key("rope_type") && scaling.contains_key("factor") {
             scaling.insert("rope_type".into(), "linear".into());
         }
@@ -158,7 +158,7 @@ impl Words<'_> {
         Ok(())
     }
 
-    /// The error with the key's name in the file.
+    /// Replaces the key in an error by the GGUF file's name for it.
     fn named_as_there(&self, error: Error) -> Error {
         let Error::BadConfig { file, key, reason } = error else { return error };
         let key = match WORDS.iter().find(|(word, _)| *word == key) {

@@ -1,24 +1,24 @@
-//! A bar on stderr, where that is a terminal, for what takes its time.
+//! Progress bar on stderr, if that is a terminal, for slow operations.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::time::{Duration, Instant};
 
-/// What is over sooner shows no bar.
+/// Time before the bar is shown.
 const PATIENCE: Duration = Duration::from_millis(400);
 
-/// How far something is. It is wiped away at the end.
+/// A progress bar, which is erased at the end.
 pub(super) struct Bar {
     bar: ProgressBar,
     began: Instant,
 }
 
 impl Bar {
-    /// Of models on their way to the device.
+    /// Creates a bar for loading models.
     pub fn loading() -> Self {
         Self::new("loading {bar:30} {bytes} of {total_bytes}, {eta} left")
     }
 
-    /// In a template of indicatif.
+    /// Creates a bar from a template of indicatif.
     pub fn new(template: &str) -> Self {
         let bar = ProgressBar::hidden();
         if let Ok(style) = ProgressStyle::with_template(template) {
@@ -27,7 +27,7 @@ impl Bar {
         Self { bar, began: Instant::now() }
     }
 
-    /// So much is done.
+    /// Shows the progress.
     pub fn show(&self, done: u64, of: u64) {
         if self.bar.is_hidden() && self.began.elapsed() > PATIENCE {
             self.bar.set_draw_target(ProgressDrawTarget::stderr());

@@ -1,4 +1,4 @@
-//! `foretoken chat`: a conversation. Each turn gives the model the whole of it again, and the caches still hold most.
+//! `foretoken chat`: a conversation. Each turn passes the whole conversation to the model; most of it is still cached.
 
 use super::lines::Lines;
 use super::load::{Pair, Room};
@@ -16,7 +16,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What can be typed instead of a message, for `--help` and `/help`.
+/// Commands of a chat, for `--help` and `/help`.
 pub(super) const COMMANDS: &str = "\
 Commands:
   /reset        forget the turns; the system message stays
@@ -27,13 +27,13 @@ Commands:
 Every other line is a message; one that begins with / needs a space before it. Ctrl-C breaks an answer off; what there
 is of it stays in the chat. Of piped input, too, each line is a command or a message; there an error ends the chat.";
 
-/// Said at the start of a chat with the tales pair.
+/// Shown at the start of a chat with the tales pair.
 const TALES: &str = "\
 This small model tells tales and does three things well: Tell this again: TEXT, Put \"NEW\" for \"OLD\": TEXT and
 Continue the tale: TEXT; best as the first request, so /reset between them. For a conversation give --model the folder
 of an instruct model.";
 
-/// Who talks, and how.
+/// Models and options of a chat.
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -44,10 +44,10 @@ pub(super) struct Args {
     targets: Targets,
     #[command(flatten)]
     generation: GenerateFlags,
-    /// A system message to begin with
+    /// Start with this system message
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
-    /// When the chat has outgrown the context: error, or shift, which drops its oldest turns
+    /// Action when the chat has outgrown the context: error, or shift (drop the oldest turns)
     #[arg(long, value_name = "POLICY", default_value = "error")]
     context: String,
     #[command(flatten)]
@@ -68,7 +68,7 @@ pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
         colour: &args.colour,
         json,
     };
-    // A model without a template, or whose template refuses a system message, is found before anything is typed.
+    // Fails before the first input if the model has no template, or if its template refuses a system message.
     chat.writer.encode(&chat.prompt([Message::new("user", "Hello")]), &chat.options)?;
     let mut lines = Lines::open()?;
     if lines.typed() {
@@ -84,7 +84,7 @@ pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
                     note("[/reset forgets the turns; with --context shift the oldest go by themselves]");
                 }
                 match failure {
-                    // Who sits there can do something else.
+                    // A user at the terminal can continue.
                     Failure::Engine(_) if lines.typed() => failure.report(json),
                     _ => return Err(failure),
                 };
@@ -94,13 +94,13 @@ pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A line to stderr: stdout is for the answers.
+/// Prints a line to stderr; stdout is for the answers.
 fn note(text: &str) {
-    // No one is left to tell when this fails.
+    // Nothing can be reported if this fails.
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// What a line asks for.
+/// Meaning of an input line.
 #[derive(Debug, PartialEq)]
 enum Line<'a> {
     Nothing,
@@ -158,11 +158,10 @@ impl Chat<'_> {
         Ok(())
     }
 
-    /// From now on Ctrl-C breaks an answer off. One that nothing answers, because the device hangs, ends the program when
-    /// it comes again.
+    /// Lets Ctrl-C stop an answer. A second Ctrl-C ends the program, in case the device hangs.
     fn listen(&self) {
         let broken_off = self.broken_off.clone();
-        // Where that cannot be had, Ctrl-C ends the program, as it does without this.
+        // If this fails, Ctrl-C ends the program, as without a handler.
         let _ = ctrlc::set_handler(move || {
             if broken_off.swap(true, Ordering::Relaxed) {
                 std::process::exit(130);
@@ -175,7 +174,7 @@ impl Chat<'_> {
         Prompt::Chat(system.chain(self.turns.iter().cloned()).chain(more).collect())
     }
 
-    /// Does what a line asks for. Breaks at the end of the chat.
+    /// Handles a line. Breaks at the end of the chat.
     async fn take(&mut self, line: &str) -> Result<ControlFlow<()>, Failure> {
         match parse(line)? {
             Line::Nothing => {}
@@ -195,7 +194,7 @@ impl Chat<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Answers a message. When that fails, the chat is as it was before.
+    /// Answers a message. If that fails, the chat does not change.
     async fn answer(&mut self, text: &str) -> Result<(), Failure> {
         let question = Message::new("user", text);
         let prompt = self.prompt([question.clone()]);
@@ -211,7 +210,7 @@ impl Chat<'_> {
         }
         let generation = generation?;
         let dropped = generation.stats.num_dropped_messages;
-        // They would be dropped again and again.
+        // Otherwise they would be dropped in every turn.
         self.turns.drain(..dropped);
         self.turns.extend([question, Message::new("assistant", &generation.text)]);
         if self.json {

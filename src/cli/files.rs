@@ -1,4 +1,4 @@
-//! Which folders hold the models.
+//! Folders of the models.
 
 use super::bar::Bar;
 use crate::error::{Error, Result};
@@ -6,17 +6,17 @@ use crate::files;
 use crate::weights::Folder;
 use std::path::Path;
 
-/// The tales pair's target.
+/// Opens the target of the tales pair.
 pub(super) fn tales() -> Result<Folder> {
     part_of_tales("target")
 }
 
-/// The tales pair's draft model.
+/// Opens the draft model of the tales pair.
 pub(super) fn tales_draft() -> Result<Folder> {
     part_of_tales("draft")
 }
 
-/// In the checkout that the program was built in, or in the one where it runs.
+/// Opens a folder in the checkout that the program was built in, or in the one in the current directory.
 fn part_of_tales(part: &str) -> Result<Folder> {
     let checkouts = [env!("CARGO_MANIFEST_DIR"), "."].map(Path::new);
     let mut folders = checkouts.map(|checkout| checkout.join("models").join("tales").join(part)).into_iter();
@@ -32,13 +32,13 @@ fn part_of_tales(part: &str) -> Result<Folder> {
     }
 }
 
-/// The files that an option names; a bar shows how far a download is.
+/// Opens the files that an option names. A bar shows the progress of downloads.
 pub(super) fn open(option: &'static str, name: &str) -> Result<Folder> {
     let bar = bar(name);
     files::open(option, name, &mut |done, all| bar.show(done, all))
 }
 
-/// The same, without weights.
+/// Opens the files that an option names, without weights.
 pub(super) fn words(option: &'static str, name: &str) -> Result<Folder> {
     let bar = bar(name);
     files::words(option, name, &mut |done, all| bar.show(done, all))

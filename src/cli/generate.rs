@@ -1,4 +1,4 @@
-//! `foretoken generate`: a prompt's continuation, printed as it comes, and a summary of its speed and drafting.
+//! `foretoken generate`: prints the continuation of a prompt as it is generated, with a summary of speed and drafting.
 
 use super::load::{Pair, Room};
 use super::options::GenerateFlags;
@@ -16,10 +16,10 @@ use serde_json::Value;
 use std::io::{self, IsTerminal, Read, Write};
 use std::ops::ControlFlow;
 
-/// What to continue, with what, and how.
+/// Prompt, models and options.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// The text to continue; `-` or none: standard input, without its last line break
+    /// Text to continue; `-` or none: standard input, without its last line break
     prompt: Option<String>,
     #[command(flatten)]
     pair: Pair,
@@ -29,23 +29,23 @@ pub(super) struct Args {
     targets: Targets,
     #[command(flatten)]
     generation: GenerateFlags,
-    /// PROMPT is a user's message, for the model's chat template
+    /// Treat PROMPT as a user's message, for the model's chat template
     #[arg(long)]
     chat: bool,
-    /// PROMPT is a whole chat: a JSON list of messages {"role", "content"}
+    /// Treat PROMPT as a whole chat: a JSON list of messages {"role", "content"}
     #[arg(long, conflicts_with = "chat")]
     messages: bool,
-    /// A system message that goes before it
+    /// System message before PROMPT
     #[arg(long, value_name = "TEXT", requires = "chat")]
     system: Option<String>,
-    /// Write so many texts, which draw at random with the seeds N, N + 1, ...; the prompt is read once. With --json one object for each
+    /// Generate N texts, sampled with the seeds N, N + 1, ...; the prompt is read once. With --json, print one object for each
     #[arg(long, value_name = "N", value_parser = super::count, default_value_t = 1)]
     num_return_sequences: usize,
     #[command(flatten)]
     colour: Colour,
 }
 
-/// What `--json` prints.
+/// Output of `--json`.
 #[derive(Serialize)]
 struct Report<'a> {
     #[serde(flatten)]
@@ -96,7 +96,7 @@ pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes one text.
+/// Generates one text.
 async fn write(
     args: &Args,
     json: bool,
@@ -116,7 +116,7 @@ async fn write(
     let generation = writer.generate(prompt, options, &mut |progress| printer.show(progress)).await;
     let origins = printer.finish()?;
     let colour = args.colour.wanted(&io::stderr());
-    // The text is out, so nothing is lost when no one reads this.
+    // The text is printed, so failing to print the summary loses nothing.
     let _ = writeln!(io::stderr(), "{}", summary(&generation?, writer.device(), &origins, colour));
     Ok(())
 }

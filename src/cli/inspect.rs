@@ -1,4 +1,4 @@
-//! `foretoken inspect`: what a model is, what it does, and whether it fits the device; from its headers alone.
+//! `foretoken inspect`: shows a model's architecture, kernel calls and memory, and if it fits the device, using only headers.
 
 use super::files::tales;
 use super::load::Room;
@@ -14,21 +14,20 @@ use serde::Serialize;
 use std::fmt;
 use std::io::{self, Write};
 
-/// Which model, and how much room it would get.
+/// Model and its capacity.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// The model: owner/name[@revision][:file] on the Hub, of which only headers are read, or a folder [default: in a checkout,
-    /// the tales model]
+    /// Model: owner/name[@revision][:file] on the Hub (only headers are downloaded), or a folder [default: in a checkout, the tales model]
     #[arg(value_name = "MODEL", id = "name", conflicts_with = "model")]
     name: Option<String>,
-    /// The same
+    /// Same as the argument MODEL
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
     #[command(flatten)]
     room: Room,
 }
 
-/// What there is to know before anything is loaded.
+/// Result of an inspection.
 #[derive(Serialize)]
 struct Report {
     #[serde(flatten)]
@@ -36,12 +35,12 @@ struct Report {
     spec: ModelSpec,
     unsplit: Vec<Unsplit>,
     dispatches_per_layer: usize,
-    /// Why there is no device.
+    /// Reason why there is no device.
     device_error: Option<String>,
     plan: Vec<String>,
 }
 
-/// A buffer that has to fit a binding.
+/// A buffer that must fit into a binding.
 #[derive(Serialize)]
 struct Unsplit {
     what: &'static str,
@@ -143,7 +142,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Bytes for people.
+/// Number of bytes, for display.
 pub(super) struct Bytes(pub u64);
 
 impl fmt::Display for Bytes {

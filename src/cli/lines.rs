@@ -1,4 +1,4 @@
-//! What the user types, line by line: edited on a terminal, read as it is from a pipe or a file.
+//! Input lines of the user: edited on a terminal, or read from a pipe or file.
 
 use super::bad_prompt;
 use crate::error::Result;
@@ -6,21 +6,21 @@ use rustyline::error::ReadlineError;
 use rustyline::{Behavior, Config, DefaultEditor};
 use std::io::{self, IsTerminal, StdinLock};
 
-/// Where lines come from.
+/// Source of lines.
 pub(super) enum Lines {
-    /// A terminal, with a history of what was typed.
+    /// A terminal, with a history.
     Typed(Box<DefaultEditor>),
     /// Anything else.
     Piped(io::Lines<StdinLock<'static>>),
 }
 
 impl Lines {
-    /// From standard input.
+    /// Opens standard input.
     pub fn open() -> Result<Self> {
         if !io::stdin().is_terminal() {
             return Ok(Self::Piped(io::stdin().lines()));
         }
-        // The prompt goes to the terminal, not into the file that stdout may be.
+        // Prints the prompt to the terminal, since stdout may be a file.
         let config = Config::builder().behavior(Behavior::PreferTerm).auto_add_history(true).build();
         match DefaultEditor::with_config(config) {
             Ok(editor) => Ok(Self::Typed(Box::new(editor))),
@@ -28,12 +28,12 @@ impl Lines {
         }
     }
 
-    /// Whether someone sits at a terminal.
+    /// Returns true if input comes from a terminal.
     pub fn typed(&self) -> bool {
         matches!(self, Self::Typed(_))
     }
 
-    /// The next line, without its end; none at the end of the input. Ctrl-C drops what was typed of a line.
+    /// Returns the next line without its end; `None` at the end of the input. Ctrl-C discards the current line.
     pub fn read(&mut self) -> Result<Option<String>> {
         match self {
             Self::Typed(editor) => loop {

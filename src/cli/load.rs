@@ -1,4 +1,4 @@
-//! Which models a command works on, with how much room, and bringing them to the device.
+//! Options that select models, capacity and device, and loading.
 
 use super::bar::Bar;
 use super::count;
@@ -14,11 +14,11 @@ use clap::Args;
 /// Target and draft model.
 #[derive(Args)]
 pub(super) struct Pair {
-    /// The target: owner/name[@revision][:file] on the Hub, or a folder with config.json, model.safetensors, tokenizer.json
-    /// [default: in a checkout, the tales model]
+    /// Target: owner/name[@revision][:file] on the Hub, or a folder with config.json, model.safetensors, tokenizer.json [default: in a
+    /// checkout, the tales model]
     #[arg(long, value_name = "MODEL")]
     pub model: Option<String>,
-    /// The draft model, named likewise [default: with --model none, else the small tales model]
+    /// Draft model, same syntax as --model [default: none if --model is given, else the small tales model]
     #[arg(long, value_name = "MODEL", conflicts_with = "no_assistant")]
     assistant_model: Option<String>,
     /// Load no draft model
@@ -26,20 +26,20 @@ pub(super) struct Pair {
     no_assistant: bool,
 }
 
-/// How much room the models get.
+/// Capacity and number types of the models.
 #[derive(Args)]
 pub(super) struct Room {
     /// Positions of the KV cache [default: as many as the model was made for, at most 4096]
     #[arg(long, value_name = "N", value_parser = count)]
     max_context: Option<usize>,
-    /// Numbers of the weights: auto, as they are stored, f32, f16, q8 or q4
+    /// Type of the weights: auto (as stored), f32, f16, q8 or q4
     #[arg(long, value_name = "TYPE", default_value = "auto")]
     dtype: String,
-    /// Products of quantised weights: f32; int8, with activations rounded to 8 bits; or auto, what this device computes clearly
-    /// faster, so that another one may write another text
+    /// Arithmetic for quantised weights: f32; int8, which rounds activations to 8 bits; or auto (int8 if clearly faster on this device;
+    /// output can then differ between devices)
     #[arg(long, value_name = "TYPE", default_value = "auto")]
     arithmetic: String,
-    /// Numbers of the KV cache: f32, exact, or f16, half the memory [default: f16, or f32 for a model with weights in f32 or bf16]
+    /// Type of the KV cache: f32 (exact) or f16 (half the memory) [default: f16, or f32 for a model with weights in f32 or bf16]
     #[arg(long, value_name = "TYPE")]
     kv_dtype: Option<String>,
     /// Prompt tokens computed at a time
@@ -47,26 +47,26 @@ pub(super) struct Room {
     prefill_chunk: usize,
 }
 
-/// Where the models run.
+/// Device of the models.
 #[derive(Args)]
 pub(super) struct On {
-    /// Where the models run: auto, webgpu (GPUs, by Vulkan, Metal or DirectX), cpu. auto takes the CPU where there is no GPU
+    /// Device of the models: auto, webgpu (GPUs, by Vulkan, Metal or DirectX) or cpu. auto uses the CPU if there is no GPU
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     device: String,
-    /// Threads of the CPU, where the models run there [default: one for each core]
+    /// Threads, if the models run on the CPU [default: one for each core]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
 }
 
 impl On {
-    /// Adds it to the options of loading.
+    /// Adds the device to load options.
     pub fn set(&self, options: LoadOptions) -> Result<LoadOptions> {
         Ok(options.device(self.device.parse()?).threads(self.threads))
     }
 }
 
 impl Room {
-    /// As the library wants it, validated.
+    /// Returns validated load options.
     pub fn options(&self) -> Result<LoadOptions> {
         let options = LoadOptions::new()
             .max_context(self.max_context)
@@ -80,17 +80,17 @@ impl Room {
 }
 
 impl Pair {
-    /// The target's files.
+    /// Opens the target's files.
     pub fn target(&self) -> Result<Folder> {
         target(self.model.as_deref())
     }
 
-    /// What texts need of the target, where that is elsewhere.
+    /// Opens the target's files without weights, for a target on a server.
     pub fn words(&self) -> Result<Folder> {
         self.model.as_deref().map_or_else(files::tales, |name| files::words("model", name))
     }
 
-    /// The draft model's files, if there is to be one.
+    /// Opens the draft model's files; `None`: no draft model.
     pub fn assistant(&self) -> Result<Option<Folder>> {
         match &self.assistant_model {
             Some(name) => files::open("assistant_model", name).map(Some).map_err(of_assistant),
@@ -99,7 +99,7 @@ impl Pair {
         }
     }
 
-    /// Loads both; a bar on a terminal shows how far it is.
+    /// Loads both models. On a terminal, a bar shows the progress.
     pub async fn load(&self, device: Device, options: &LoadOptions) -> Result<Session> {
         let (target, assistant) = (self.target()?, self.assistant()?);
         let bar = Bar::loading();
@@ -107,7 +107,7 @@ impl Pair {
     }
 }
 
-/// The target's files: those of the model if one is named, else those of the tales model.
+/// Opens the files of `model`; `None`: the tales model.
 pub(super) fn target(model: Option<&str>) -> Result<Folder> {
     model.map_or_else(files::tales, |name| files::open("model", name))
 }

@@ -1,4 +1,4 @@
-//! `foretoken embed` and `foretoken score`: what a model finds of texts, without writing any.
+//! `foretoken embed` and `foretoken score`: embeddings and scores of texts, without generation.
 
 use super::load::{On, Pair, Room};
 use super::{Failure, print_json};
@@ -7,7 +7,7 @@ use crate::gpu::GpuOptions;
 use crate::session::{Prompt, Session};
 use std::io::{self, Write};
 
-/// A model that reads.
+/// A model and its device.
 #[derive(clap::Args)]
 struct Reader {
     #[command(flatten)]
@@ -27,18 +27,18 @@ impl Reader {
     }
 }
 
-/// Which texts, and how they become vectors.
+/// Texts and the form of their embeddings.
 #[derive(clap::Args)]
 pub(super) struct Embed {
-    /// The texts
+    /// Texts to embed
     #[arg(required = true)]
     texts: Vec<String>,
     #[command(flatten)]
     reader: Reader,
-    /// Which hidden states count: mean (those of all tokens), last (that of the last token)
+    /// Hidden states to use: mean (of all tokens) or last (of the last token)
     #[arg(long, value_name = "WHICH", default_value = "mean")]
     pooling: String,
-    /// Leave the vectors as long as they are, instead of dividing them by their length
+    /// Do not divide the vectors by their length
     #[arg(long)]
     no_normalize: bool,
 }
@@ -55,12 +55,12 @@ impl Embed {
     }
 }
 
-/// Which prompt, and what may follow it.
+/// A prompt and possible continuations.
 #[derive(clap::Args)]
 pub(super) struct Score {
-    /// The text before
+    /// Text before the continuations
     prompt: String,
-    /// The texts that may follow it, each with the space before it
+    /// Texts that may follow the prompt, each with its leading space
     #[arg(required = true)]
     continuations: Vec<String>,
     #[command(flatten)]

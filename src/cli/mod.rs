@@ -1,4 +1,4 @@
-//! The program: its commands, and how they fail. What was asked for goes to stdout, everything about it to stderr.
+//! Command line of the program: commands and errors. Results go to stdout, everything else to stderr.
 
 mod bar;
 mod bench;
@@ -36,7 +36,7 @@ const EXITS: &str = "Exit codes: 0 done, 1 it failed, 2 the command line is wron
 struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// Print one JSON object (one for each answer of a chat, text of several, or embedding) to stdout and nothing else
+    /// Print only JSON to stdout: one object per result (answer, text, embedding)
     #[arg(long, global = true)]
     json: bool,
 }
@@ -46,25 +46,25 @@ enum Command {
     /// Continue a prompt
     #[command(after_help = format!("{HUB}\n\n{EXITS}"), allow_negative_numbers = true)]
     Generate(Box<generate::Args>),
-    /// Talk with a model
+    /// Chat with a model
     #[command(after_help = format!("{}\n\n{HUB}\n\n{EXITS}", chat::COMMANDS), allow_negative_numbers = true)]
     Chat(Box<chat::Args>),
     /// Print the embeddings of texts, one JSON list each
     #[command(after_help = format!("{HUB}\n\n{EXITS}"))]
     Embed(measure::Embed),
-    /// Print how likely continuations of a prompt are: the logarithm, tokens, and the text
+    /// Print how likely continuations of a prompt are: log-probability, number of tokens, and text
     #[command(after_help = format!("{HUB}\n\n{EXITS}"))]
     Score(measure::Score),
-    /// Show what a model is, what it does, and how much memory it needs
+    /// Show a model's architecture, kernel calls and memory
     #[command(after_help = format!("{HUB}\n\n{EXITS}"), allow_negative_numbers = true)]
     Inspect(inspect::Args),
     /// Measure the device, the model and its speculation
     #[command(after_help = bench::METHOD, allow_negative_numbers = true)]
     Bench(bench::Args),
-    /// Store a model's matrices as another type
+    /// Store a model's matrices in another type
     #[command(after_help = EXITS)]
     Quantize(quantize::Args),
-    /// Simulate speculation and distributed speculation on latencies, without a model
+    /// Simulate speculation and distributed speculation from latencies, without a model
     #[command(after_help = EXITS)]
     Simulate(simulate::Args),
 }
@@ -93,11 +93,11 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Why a command ended early.
+/// Reason why a command ended early.
 enum Failure {
-    /// The engine says why.
+    /// Error of the engine.
     Engine(Error),
-    /// The output could not be written.
+    /// Error while writing the output.
     Output(io::Error),
 }
 
@@ -128,22 +128,22 @@ impl Failure {
                 };
                 tell(json, exit, &error.to_json(), &message)
             }
-            // Whoever read the output has seen enough, as in `foretoken generate | head`.
+            // The reader of the output closed it, as in `foretoken generate | head`.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
             Self::Output(error) => tell(false, 1, &Value::Null, &format!("standard output cannot be written: {error}")),
         }
     }
 }
 
-/// An option as it is called on the command line.
+/// Returns the name of an option on the command line.
 fn flag(option: &str) -> String {
     match option {
         "prompt" => "PROMPT".into(),
         "output" => "OUTPUT".into(),
-        // What is typed into a chat has no flag.
+        // Commands in a chat have no flag.
         "command" => "command".into(),
         "response_format" => "--json-schema, --regex or --grammar".into(),
-        // They are parts of the models' names.
+        // Files are part of the models' names.
         "file" => "--model".into(),
         "assistant_file" => "--assistant-model".into(),
         variable if variable.starts_with("HF_") => variable.into(),
@@ -151,24 +151,24 @@ fn flag(option: &str) -> String {
     }
 }
 
-/// A flag as the option is called in the API: `--kv-dtype <TYPE>` is `kv_dtype`.
+/// Returns an option's name in the API: `kv_dtype` for `--kv-dtype <TYPE>`.
 fn option(flag: &str) -> String {
     let name = flag.trim_start_matches('-').split(' ').next();
     name.unwrap_or_default().replace('-', "_")
 }
 
-/// A number on the command line.
+/// Parses a count on the command line.
 fn count(text: &str) -> Result<usize, &'static str> {
     text.parse().map_err(|_| "it has to be a whole number, 0 or more")
 }
 
-/// Help and version, or what is wrong with the command line.
+/// Prints help or version, or the error in the command line.
 fn refuse(refused: &clap::Error) -> ExitCode {
-    // The arguments did not parse, so this flag has to be looked for by hand.
+    // The arguments did not parse, so this flag is searched for by hand.
     let json = std::env::args_os().take_while(|arg| arg != "--").any(|arg| arg == "--json");
     let no_command = refused.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if !refused.use_stderr() || no_command && !json {
-        // No one is left to tell when this fails.
+        // Nothing can be reported if this fails.
         let _ = refused.print();
         return ExitCode::from(refused.exit_code() as u8);
     }
@@ -190,7 +190,7 @@ fn one_line(text: &str) -> String {
 }
 
 fn tell(json: bool, exit: u8, error: &Value, message: &str) -> ExitCode {
-    // No one is left to tell when this fails.
+    // Nothing can be reported if this fails.
     let _ = match json {
         true => writeln!(io::stdout(), "{}", json!({ "error": error })),
         false => writeln!(io::stderr(), "error: {}", message.lines().map(str::trim).collect::<Vec<_>>().join(" ")),

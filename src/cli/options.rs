@@ -1,4 +1,4 @@
-//! The flags of a generation: the options, under Hugging Face's names.
+//! Flags of generation, with Hugging Face's names.
 
 use super::count;
 use crate::constraint::ResponseFormat;
@@ -8,132 +8,131 @@ use crate::options::{DoSample, GenerateOptions};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// How to generate.
+/// Flags of generation.
 #[derive(clap::Args)]
 pub(super) struct GenerateFlags {
     /// Most tokens to generate
     #[arg(long, value_name = "N", value_parser = count, default_value_t = defaults().max_new_tokens)]
     max_new_tokens: usize,
-    /// Draft tokens that a round begins with; 0: no draft model
+    /// Draft tokens of the first round; 0: no draft model
     #[arg(long, value_name = "N", value_parser = count, default_value_t = defaults().drafting.num_assistant_tokens)]
     num_assistant_tokens: usize,
-    /// How that number changes from round to round: adaptive, constant, heuristic, heuristic_transient
+    /// Schedule of the number of draft tokens: adaptive, constant, heuristic, heuristic_transient
     #[arg(long, value_name = "SCHEDULE", default_value = "adaptive")]
     num_assistant_tokens_schedule: String,
-    /// Most tokens that the lookup in the text so far drafts at a time; unless the schedule is adaptive, it also makes the
-    /// lookup the drafter
+    /// Most draft tokens of a lookup in the text so far. Unless the schedule is adaptive, this also selects lookup as the drafter
     #[arg(long, value_name = "N", value_parser = count)]
     prompt_lookup_num_tokens: Option<usize>,
-    /// How many of the last tokens that lookup compares at most
+    /// Most tokens that the lookup matches at the end of the text
     #[arg(long, value_name = "N", value_parser = count, default_value_t = defaults().drafting.max_matching_ngram_size)]
     max_matching_ngram_size: usize,
-    /// Which of several matches that lookup takes: leftmost, whole (if all tokens asked for follow), most_recent
+    /// Match that the lookup uses: leftmost, whole (leftmost, if all requested tokens follow it), most_recent
     #[arg(long, value_name = "RULE", default_value = "leftmost")]
     prompt_lookup_rule: String,
-    /// A draft ends behind a token less likely than this; 0: never
+    /// End a draft after a token less likely than this; 0 disables
     #[arg(long, value_name = "P", default_value_t = defaults().drafting.assistant_confidence_threshold)]
     assistant_confidence_threshold: f32,
-    /// The text that is expected, to draft from
+    /// Expected text, to draft from
     #[arg(long, value_name = "TEXT")]
     prediction: Option<String>,
-    /// Who drafts: auto, draft_model, lookup, prediction, chain
+    /// Drafter: auto, draft_model, lookup, prediction, chain
     #[arg(long, value_name = "WHO", default_value = "auto")]
     drafter: String,
-    /// Whether to draft at all: auto, off. The text is the same
+    /// Draft or not: auto, off. The text is the same
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     speculation: String,
-    /// Begin a round only when the one before was read and its text decoded, instead of while the device computes. The text
-    /// is the same
+    /// Start a round only after the previous round was read and its text decoded, instead of while the device computes. The text is the
+    /// same
     #[arg(long)]
     no_overlap: bool,
-    /// Draw tokens at random instead of taking the most likely ones: true; false; model, as the model's generation_config.json
-    /// says, which then also sets what the next five flags leave out; auto: true if --temperature is above 0 or, without
-    /// --temperature, if --top-k, --top-p, --min-p or --seed is given
+    /// Sample instead of taking the most likely tokens: true; false; model, as in the model's generation_config.json, which then also
+    /// provides defaults of the next five flags; auto: true if --temperature is above 0 or, without --temperature, if --top-k, --top-p,
+    /// --min-p or --seed is given
     #[arg(long, value_name = "WHETHER", default_value = "auto", default_missing_value = "true", num_args = 0..=1)]
     #[arg(require_equals = true)]
     do_sample: String,
-    /// Logits are divided by it; 0 takes the most likely tokens [default: 1]
+    /// Divide logits by T; 0 takes the most likely tokens [default: 1]
     #[arg(long, value_name = "T")]
     temperature: Option<f32>,
-    /// So many most likely tokens remain; 0: all [default: 0]
+    /// Keep only the N most likely tokens; 0 disables [default: 0]
     #[arg(long, value_name = "N", value_parser = count)]
     top_k: Option<usize>,
-    /// The most likely tokens that sum up to this probability remain [default: 1]
+    /// Keep only the most likely tokens whose probabilities sum to P [default: 1]
     #[arg(long, value_name = "P")]
     top_p: Option<f32>,
-    /// Tokens remain that have at least this times the highest probability [default: 0]
+    /// Keep only tokens with at least P times the highest probability [default: 0]
     #[arg(long, value_name = "P")]
     min_p: Option<f32>,
-    /// Logits of tokens that the text has are divided by it where positive, else multiplied [default: 1]
+    /// Divide positive logits of tokens in the text by FACTOR, and multiply negative ones [default: 1]
     #[arg(long, value_name = "FACTOR")]
     repetition_penalty: Option<f32>,
-    /// Subtracted from the logits of tokens that were generated, -2 to 2
+    /// Subtract X from the logits of tokens that were generated, -2 to 2
     #[arg(long, value_name = "X", default_value_t = defaults().sampling.presence_penalty, allow_hyphen_values = true)]
     presence_penalty: f32,
-    /// The same, as many times as they were
+    /// Like --presence-penalty, multiplied by how often the token was generated
     #[arg(long, value_name = "X", default_value_t = defaults().sampling.frequency_penalty, allow_hyphen_values = true)]
     frequency_penalty: f32,
-    /// Runs of so many tokens do not come twice, those of the prompt included; 0: they may [default: 0]
+    /// Never repeat an n-gram of N tokens, counting the prompt; 0 disables [default: 0]
     #[arg(long, value_name = "N", value_parser = count)]
     no_repeat_ngram_size: Option<usize>,
-    /// Key of the random choices: the same seed, the same text [default: another one each time]
+    /// Seed of random choices: the same seed gives the same text [default: a new one each time]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// How draft tokens are accepted when drawing at random: coupled, rejection
+    /// Acceptance of draft tokens when sampling: coupled, rejection
     #[arg(long, value_name = "HOW", default_value = "coupled")]
     acceptance: String,
     /// Add BIAS (-100 to 100) to the logit of token ID; may be repeated
     #[arg(long, value_name = "ID=BIAS", value_parser = bias, allow_hyphen_values = true)]
     logit_bias: Vec<(u32, f32)>,
-    /// Token ids, comma between them, that may not come one after the other; may be repeated
+    /// Never generate this sequence of token ids, separated by commas; may be repeated
     #[arg(long, value_name = "IDS", value_parser = ids)]
     bad_words_ids: Vec<Ids>,
-    /// No end-of-text token before this many tokens; a --stop text, or a complete form, ends the text all the same
+    /// Allow no end-of-text token before N tokens; --stop or a complete --json-schema, --regex or --grammar still ends the text
     #[arg(long, value_name = "N", value_parser = count, default_value_t = defaults().min_new_tokens)]
     min_new_tokens: usize,
-    /// With --json: tell how likely each token was, before penalties, temperature and filters
+    /// With --json: report the log-probability of each token, before penalties, temperature and filters
     #[arg(long)]
     logprobs: bool,
-    /// Of how many of the most likely tokens in its place besides, at most 20
+    /// Also report the N most likely tokens at each position (max 20)
     #[arg(long, value_name = "N", value_parser = count, default_value_t = defaults().top_logprobs)]
     top_logprobs: usize,
     /// End before this text; may be repeated
     #[arg(long, value_name = "TEXT")]
     stop: Vec<String>,
-    /// Write special tokens too
+    /// Print special tokens too
     #[arg(long)]
     keep_special_tokens: bool,
-    /// Write JSON that this schema describes
+    /// Generate JSON that matches this schema
     #[arg(long, value_name = "FILE", value_parser = schema, group = "form")]
     json_schema: Option<Form>,
-    /// Write a JSON object
+    /// Generate a JSON object
     #[arg(long, group = "form")]
     json_object: bool,
-    /// Write what this regular expression matches as a whole
+    /// Generate text that matches this regular expression as a whole
     #[arg(long, value_name = "PATTERN", group = "form")]
     regex: Option<String>,
-    /// Write what this grammar derives from `start`, in llguidance's variant of Lark
+    /// Generate text that this grammar derives from `start`, in llguidance's variant of Lark
     #[arg(long, value_name = "FILE", value_parser = grammar, group = "form")]
     grammar: Option<Form>,
-    /// Of a chat: a JSON list of the functions that the model may call, as its template wants them described
+    /// Chat: JSON list of the functions that the model may call, in the form that its template expects
     #[arg(long, value_name = "FILE", value_parser = objects)]
     tools: Option<Objects>,
-    /// Of a chat: a JSON list of the documents that it is about
+    /// Chat: JSON list of documents for the model's template
     #[arg(long, value_name = "FILE", value_parser = objects)]
     documents: Option<Objects>,
-    /// Of a chat: other variables of the model's template, as in {"enable_thinking": false}
+    /// Chat: other variables of the model's template, as in {"enable_thinking": false}
     #[arg(long, value_name = "JSON", value_parser = object)]
     chat_template_kwargs: Option<Map<String, Value>>,
-    /// Of a chat: its last message, the assistant's, is the beginning of the answer
+    /// Chat: continue the last message, which must be the assistant's
     #[arg(long)]
     continue_final_message: bool,
-    /// Of a chat: the prompt does not say that an answer begins
+    /// Chat: do not end the prompt with the start of an answer
     #[arg(long)]
     no_generation_prompt: bool,
 }
 
 impl GenerateFlags {
-    /// As the library wants them, validated.
+    /// Returns validated options.
     pub fn options(&self) -> Result<GenerateOptions> {
         let options = GenerateOptions::new()
             .max_new_tokens(self.max_new_tokens)
@@ -195,7 +194,7 @@ fn ids(text: &str) -> Result<Ids, String> {
     ids.collect::<Result<_, _>>().map(Ids)
 }
 
-/// Which form the text is to have, by a file.
+/// A form of the text, read from a file.
 #[derive(Clone)]
 struct Form(ResponseFormat);
 
@@ -210,7 +209,7 @@ fn grammar(path: &str) -> Result<Form, String> {
     Ok(Form(ResponseFormat::grammar(&text)))
 }
 
-/// What a JSON file lists.
+/// Objects listed in a JSON file.
 #[derive(Clone, Default)]
 struct Objects(Vec<Map<String, Value>>);
 

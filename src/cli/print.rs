@@ -1,4 +1,4 @@
-//! Generated text on stdout as it comes, and in words what a generation did.
+//! Output of generated text on stdout, and summaries of a generation.
 
 use super::bar::Bar;
 use crate::gpu::{Arithmetic, DeviceInfo};
@@ -9,16 +9,16 @@ use clap::builder::styling::{AnsiColor, Style};
 use std::io::{self, IsTerminal, StdoutLock, Write};
 use std::ops::ControlFlow;
 
-/// When to colour.
+/// Colour option.
 #[derive(clap::Args)]
 pub(super) struct Colour {
-    /// Colour the tokens by who proposed them; auto: on a terminal, unless NO_COLOR is set
+    /// Colour tokens by their source; auto: on a terminal, unless NO_COLOR is set
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     color: ColorChoice,
 }
 
 impl Colour {
-    /// Whether what goes to `out` is to be coloured.
+    /// Returns true if output to `out` should be coloured.
     pub fn wanted(&self, out: &impl IsTerminal) -> bool {
         match self.color {
             ColorChoice::Always => true,
@@ -38,12 +38,12 @@ fn style(origin: Origin, colour: bool) -> Style {
     }
 }
 
-/// Text to stdout, token by token; on stderr, how far the prompt is read.
+/// Printer of generated tokens on stdout and of prefill progress on stderr.
 pub(super) struct Printer {
     out: StdoutLock<'static>,
     colour: bool,
     bar: Option<Bar>,
-    /// Who guessed right.
+    /// Drafters with accepted tokens.
     pub origins: Origins,
     began: bool,
     failed: Option<io::Error>,
@@ -56,7 +56,7 @@ impl Printer {
         Self { out, colour, bar, origins: Origins::default(), began: false, failed: None }
     }
 
-    /// Breaks the generation off when stdout is closed.
+    /// Shows progress. Stops the generation if stdout is closed.
     pub fn show(&mut self, progress: Progress<'_>) -> ControlFlow<()> {
         match progress {
             Progress::Prefill { done, of } => {
@@ -82,7 +82,7 @@ impl Printer {
         }
     }
 
-    /// Ends the line, where there is one.
+    /// Ends the current line, if any.
     pub fn finish(mut self) -> io::Result<Origins> {
         match self.failed {
             Some(error) => return Err(error),
@@ -103,12 +103,12 @@ fn name(origin: Origin) -> &'static str {
     }
 }
 
-/// Who guessed right, in the order of the first time.
+/// Drafters with accepted tokens, by first occurrence.
 #[derive(Default)]
 pub(super) struct Origins(Vec<Origin>);
 
 impl Origins {
-    /// Hears of a token.
+    /// Adds the source of a token.
     pub fn add(&mut self, origin: Origin) {
         if origin != Origin::Target && !self.0.contains(&origin) {
             self.0.push(origin);
@@ -116,13 +116,13 @@ impl Origins {
     }
 }
 
-/// The device's name, with the API that drives it if it is a GPU.
+/// Returns the device's name, with its API if it is a GPU.
 pub(super) fn name_device(device: &DeviceInfo) -> String {
     let DeviceInfo { name, backend, .. } = device;
     if backend == "Cpu" { name.clone() } else { format!("{name}, {backend}") }
 }
 
-/// A generation in two lines, and a third one for the schedule: speed, drafting, and the choice of the adaptive schedule.
+/// Returns one line each on speed, drafting and, if used, the choice of the adaptive schedule.
 pub(super) fn summary(generation: &Generation, device: &DeviceInfo, origins: &Origins, colour: bool) -> String {
     let stats = &generation.stats;
     let (tokens, total, speed) = (stats.num_emitted_tokens, stats.times.total, speed(stats));
@@ -142,16 +142,16 @@ pub(super) fn summary(generation: &Generation, device: &DeviceInfo, origins: &Or
     lines.join("\n")
 }
 
-/// Tokens per second.
+/// Returns tokens per second.
 fn speed(stats: &Stats) -> f64 {
-    // After a single round there is no later one to measure.
+    // After a single round there is no later round to measure.
     match stats.times.tokens_per_second {
         0.0 => stats.num_emitted_tokens as f64 / stats.times.total,
         speed => speed,
     }
 }
 
-/// A generation as a table.
+/// Returns a table about a generation.
 pub(super) fn table(generation: &Generation) -> String {
     let Generation { stats, finish_reason, .. } = generation;
     let cached_draft = match stats.num_cached_draft_tokens {

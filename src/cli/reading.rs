@@ -1,8 +1,8 @@
-//! How a model's config was read, in lines for people.
+//! Display of a model's config.
 
 use crate::model::{Activation, LayerSpec, ModelSpec, NormKind, Residual, RopeScaling, RopeSpec};
 
-/// Lines of a title and what there is to say.
+/// Returns lines of title and text.
 pub(super) fn reading(spec: &ModelSpec) -> Vec<(&'static str, String)> {
     let biases = |there, of: &str| if there { format!("biases of {of}") } else { format!("no biases of {of}") };
     let norm = match spec.norm {
@@ -66,7 +66,7 @@ fn described(rope: &RopeSpec, head_dim: usize) -> String {
     format!("rotary, {} of {head_dim} elements of a head, base {}{scaling}", rope.rotary_dim, rope.theta)
 }
 
-/// Which layers are like that, counted from 0.
+/// Returns the layers for which `is` holds, counted from 0.
 fn of_layers(spec: &ModelSpec, is: impl Fn(&LayerSpec) -> bool) -> String {
     let list = |wanted: bool| {
         let found = spec.layers.iter().enumerate().filter(|(_, layer)| is(layer) == wanted);

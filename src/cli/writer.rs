@@ -1,4 +1,4 @@
-//! How many targets write, and bringing them to the device.
+//! Options that select the targets, and loading.
 
 use super::bar::Bar;
 use super::load::{On, Pair, Room};
@@ -8,30 +8,30 @@ use crate::remote::{Endpoint, Http, Key};
 use crate::weights::Source;
 use std::rc::Rc;
 
-/// How many targets, and where.
+/// Number and location of the targets.
 #[derive(clap::Args)]
 pub(super) struct Targets {
-    /// Instances of the target that verify at the same time (distributed speculative inference), each with its own device,
-    /// weights and cache; pays with several GPUs of one kind
+    /// Instances of the target that verify at the same time (distributed speculative inference), each with its own device, weights and
+    /// cache; pays with several GPUs of one kind
     #[arg(long, value_name = "N", value_parser = super::count, default_value_t = 1)]
     sp_degree: usize,
-    /// The target is on this server of vLLM or SGLang; --model then names it for its tokenizer and configuration, without weights.
-    /// Several servers have the same: others take over where one fails, and --sp-degree, so many requests under way, asks them in turn.
+    /// Use the target on this server of vLLM or SGLang; --model then names it for its tokenizer and configuration, without weights. Repeat
+    /// for servers with the same model: if one fails, others take over, and --sp-degree N sends N requests at a time, to each in turn.
     /// FORETOKEN_API_KEY is the key
     #[arg(long, value_name = "URL")]
     target_url: Vec<String>,
-    /// What the target is called there [default: as --model says]
+    /// Name of the target on the server [default: as in --model]
     #[arg(long, value_name = "NAME", requires = "target_url")]
     target_model: Option<String>,
     #[command(flatten)]
     on: On,
-    /// Where the draft model runs: auto (where the target runs), or cpu, at the same time as the target
+    /// Device of the draft model: auto (that of the target), or cpu, at the same time as the target
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     draft_device: String,
 }
 
 impl Targets {
-    /// The options of loading, validated.
+    /// Returns validated load options.
     pub fn options(&self, room: &Room) -> Result<LoadOptions> {
         let options = self.on.set(room.options()?)?;
         let options = options.sp_degree(self.sp_degree).draft_device(self.draft_device.parse()?);
@@ -45,7 +45,7 @@ impl Targets {
 }
 
 impl Targets {
-    /// Where the target is, if it is not here.
+    /// Returns the target's server; `None`: the target is local.
     fn endpoint(&self, pair: &Pair) -> Result<Option<Endpoint>> {
         if self.target_url.is_empty() {
             return Ok(None);
@@ -56,7 +56,7 @@ impl Targets {
         Ok(Some(endpoint))
     }
 
-    /// What the target is called.
+    /// Returns the target's name.
     pub fn name(&self, pair: &Pair) -> Result<String> {
         match self.endpoint(pair)? {
             Some(endpoint) => Ok(endpoint.model),
@@ -67,7 +67,7 @@ impl Targets {
 
 pub(super) use crate::parallel::Writer;
 
-/// Loads what the options ask for.
+/// Loads the models.
 pub(super) async fn load(pair: &Pair, targets: &Targets, options: &LoadOptions) -> Result<Writer> {
     let bar = Bar::loading();
     let mut loaded = |done, all| bar.show(done, all);

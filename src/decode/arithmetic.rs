@@ -1,4 +1,4 @@
-//! Floats or integers for the products of quantised weights: asked for, or whatever a device computes faster with.
+//! Selects float or integer products for quantised weights: as requested, or the faster one on this device.
 
 use super::bind::Binder;
 use super::dims::Step;
@@ -12,25 +12,26 @@ use std::iter;
 use std::time::Duration;
 use web_time::Instant;
 
-/// Outputs of the matrix that is timed: enough for many workgroups.
+/// Outputs of the timed matrix: enough for many workgroups.
 const OUTS: u32 = 4096;
-/// How long a timing should take: some browsers' clocks tick in milliseconds.
+/// Target duration of one timing: some browsers' clocks tick in milliseconds.
 const LONG: Duration = Duration::from_millis(20);
 /// Most repetitions of a product in one timing.
 const MOST: f64 = 512.0;
-/// Timings of a kind, of which the shortest counts.
+/// Timings of each kind; the shortest counts.
 const TIMES: usize = 2;
-/// Rows, and what integers may take of the time that floats take. One row waits for the weights, which are the same; where dot products
-/// are emulated it is slower, and the larger kernels are not even compiled. Eight rows, as draft tokens make, must gain more than
-/// rounding and further dispatches cost.
+/// Numbers of rows, each with the largest accepted ratio of integer to float time.
+/// One row is bound by reading the weights, which are the same. If dot products are emulated it is slower, and larger kernels are
+/// not even compiled.
+/// Eight rows, as with draft tokens, must gain more than rounding and extra dispatches cost.
 const ROWS: [(u32, f64); 2] = [(1, 1.05), (8, 0.9)];
 
 impl Binder<'_> {
-    /// Chooses the arithmetic that is wanted. Where it may be either, it is measured for one of the largest matrices of the layers, whose
-    /// weights need not be there yet: integers are chosen where they are clearly faster for 8 rows and hardly slower for one.
+    /// Sets the requested arithmetic. For `auto`, times one of the largest layer matrices, whose weights need not be loaded.
+    /// Chooses integers if they are clearly faster for 8 rows and hardly slower for one.
     ///
     /// # Errors
-    /// [`Error::BadOption`] where integers are asked for and WGSL has no dot products of them here; what the device reports.
+    /// [`Error::BadOption`] if integers are requested but WGSL lacks integer dot products; device errors.
     pub async fn choose_arithmetic(&mut self, gpu: &Gpu, blueprint: &Blueprint) -> Result<()> {
         self.arithmetic = match blueprint.arithmetic {
             _ if !blueprint.may_quantise() => Arithmetic::F32,
@@ -60,7 +61,7 @@ impl Binder<'_> {
         for (rows, most) in ROWS {
             let floats = self.time(gpu, op, Arithmetic::F32, rows).await?;
             let integers = self.time(gpu, op, Arithmetic::Int8, rows).await?;
-            // A coarse clock may say that no time passed.
+            // A coarse clock may report a time of zero.
             if integers >= floats * most {
                 return Ok(Arithmetic::F32);
             }
@@ -68,7 +69,7 @@ impl Binder<'_> {
         Ok(Arithmetic::Int8)
     }
 
-    /// Seconds of a product, of which other repetitions are in the queue.
+    /// Returns the seconds per product, with repetitions queued.
     async fn time(&mut self, gpu: &Gpu, op: &Op, arithmetic: Arithmetic, rows: u32) -> Result<f64> {
         self.step.write(gpu, bytemuck::bytes_of(&Step { rows, ..bytemuck::Zeroable::zeroed() }));
         let mut uniforms = Uniforms::default();
@@ -78,7 +79,7 @@ impl Binder<'_> {
         let nodes: Vec<Node> = lowered.map(|lowered| lowered.bind(gpu, &blocks)).collect();
         let pass = Pass { rows, positions: &(0..=0), variants: Variants::default(), outs: OUTS };
         let (mut repeats, mut shortest) = (1.0, f64::INFINITY);
-        // The first one compiles, the second one says how long a timing takes.
+        // The first run compiles; the second one determines the number of repetitions.
         for turn in 0..2 + TIMES {
             let began = Instant::now();
             let mut recorder = gpu.record();

@@ -1,4 +1,4 @@
-//! The plan's steps and their buffers, brought together once at load.
+//! Lowers the plan's steps to nodes with bound buffers, once at load.
 
 use super::dims::{EmbedDims, HeadDims, MatmulDims, NormDims, QuantiseDims};
 use super::memory::{gained_stride, logits_stride, stride};
@@ -7,7 +7,7 @@ use super::upload::{Matrix, Piece};
 use crate::gpu::{Arithmetic, Buffer, Epilogue, Epilogues, Gpu, Kernel, Slice, Uniforms};
 use crate::model::{Capacity, Input, ModelSpec, NormKind, Op, Output, Table, VectorId};
 
-/// A node whose uniform blocks are not uploaded yet: (binding, block).
+/// A node whose uniform blocks, as (binding, block index), are not uploaded yet.
 pub(super) struct Lowered {
     choice: Choice,
     grid: Grid,
@@ -16,23 +16,23 @@ pub(super) struct Lowered {
 }
 
 impl Lowered {
-    /// With its uniform blocks.
+    /// Adds the uniform blocks and creates the node.
     pub fn bind(mut self, gpu: &Gpu, blocks: &[Slice]) -> Node {
         self.bindings.extend(self.blocks.into_iter().map(|(binding, block)| (binding, blocks[block].clone())));
         Node::new(gpu, self.choice, self.grid, self.bindings)
     }
 }
 
-/// What a step has to do with the norms around it.
+/// Fusion of a step with the norms around it.
 #[derive(Clone, Copy)]
 struct Norms {
-    /// The one before it is done by what reads its result.
+    /// True if the input's norm is incomplete: the matmuls that read it finish it.
     waits: bool,
-    /// The gain of the one behind it, which is done likewise.
+    /// Gain of the norm after the step, if it is fused too.
     gain: Option<VectorId>,
 }
 
-/// Gives the plan's steps their buffers.
+/// Buffers for the plan's steps.
 pub(super) struct Binder<'a> {
     pub spec: &'a ModelSpec,
     pub capacity: &'a Capacity,
@@ -51,13 +51,13 @@ pub(super) struct Binder<'a> {
     pub logits: Buffer,
     pub partial: Buffer,
     pub norms: Buffer,
-    /// Rows that wait for a norm.
+    /// Rows whose norm is not complete yet.
     pub gained: Slice,
-    /// Rows in codes of 8 bits, for the next matmul.
+    /// Rows as 8-bit codes, for the next matmul.
     pub quantised: Slice,
-    /// What quantised weights are multiplied with.
+    /// Arithmetic for quantised weights.
     pub arithmetic: Arithmetic,
-    /// For what a kernel could write, and this call of it does not.
+    /// Placeholders for outputs that a call does not write.
     pub unused: [Buffer; 2],
 }
 
@@ -77,7 +77,7 @@ impl Binder<'_> {
         }
     }
 
-    /// The rotary table of a layer. One that does not rotate reads none, but something must be bound: its bias.
+    /// Returns a layer's rotary table. A layer without rotation reads none, but something must be bound: its bias.
     fn table(&self, layer: usize, bias: VectorId) -> Slice {
         self.spec.layers[layer].rope.map_or_else(|| self.vector(bias), |rope| self.tables[rope].whole())
     }
@@ -86,11 +86,11 @@ impl Binder<'_> {
         self.vectors[id.0].clone()
     }
 
-    /// Steps as nodes, step by step: several where a matrix is split or attention takes two kernels, none where matmuls do a norm.
+    /// Lowers each step to nodes: several if a matrix is split or attention takes two kernels, none if matmuls do a norm.
     pub fn lower_all<'a>(&self, ops: impl Iterator<Item = &'a Op>, uniforms: &mut Uniforms) -> Vec<Vec<Lowered>> {
         let mut ops = ops.peekable();
         let mut lowered = Vec::new();
-        // Whether what is to be read waits for a norm.
+        // True if the rows to read have an incomplete norm.
         let mut waits = false;
         while let Some(op) = ops.next() {
             let gain = ops.peek().and_then(|next| op.norm_by(next));
@@ -201,7 +201,7 @@ impl Binder<'_> {
         if piece.format().multiplies_codes() { self.arithmetic } else { Arithmetic::F32 }
     }
 
-    /// Rows of x and so many units behind each as codes, and the stride of those.
+    /// Lowers the conversion of `x` to 8-bit codes. The norm's sums after each row are copied.
     fn lower_quantise(&self, x: &Slice, dims: QuantiseDims, uniforms: &mut Uniforms) -> Lowered {
         Lowered {
             choice: Choice::Always(Kernel::Quantise),
@@ -239,7 +239,7 @@ impl Binder<'_> {
             Output::Activate { bias, .. } => (Epilogue::Activate, inner, Some(bias), &self.mlp),
             Output::Rotary { bias, .. } => (Epilogue::Rotary, stride(spec.q_width()), Some(bias), &self.query),
         };
-        // All epilogues are in one kernel: what another one reads must be something.
+        // All epilogues share a kernel, so bindings of the others must be filled too.
         let bias = bias.unwrap_or(VectorId(0));
         let (heads, table, kv) = match output {
             Output::Rotary { layer, .. } => (self.heads(layer), self.table(layer, bias), &self.kv[layer]),
@@ -250,7 +250,7 @@ impl Binder<'_> {
         let epilogues = Epilogues { activation: spec.mlp.activation, kv: self.capacity.kv_dtype };
         let heads = uniforms.add(&[heads]);
         let is_head = u32::from(output == Output::Logits);
-        // The row, and behind it what a norm left, in units.
+        // Lengths of the row and of the norm's sums after it, in 16-byte units.
         let blocks = width.div_ceil(32) as u32;
         let (row, behind) = (blocks * 8, x_stride as u32 / 4 - blocks * 8);
         let (quantised_row, quantised_stride) = (blocks * 3, blocks * 3 + behind);
@@ -298,7 +298,7 @@ impl Binder<'_> {
         quantise.into_iter().chain(pieces).collect()
     }
 
-    /// Two kernels; the second has nothing to do where one workgroup of the first had all positions.
+    /// Returns two kernels; the second is skipped if one workgroup of the first has all positions.
     fn lower_attention(&self, layer: usize, uniforms: &mut Uniforms) -> Vec<Lowered> {
         let heads = self.heads(layer);
         let dims = uniforms.add(&[heads]);

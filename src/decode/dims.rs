@@ -1,8 +1,8 @@
-//! Uniform blocks that kernels read: twins of WGSL structs, held to them by a test.
+//! Uniform blocks that kernels read: copies of WGSL structs, compared with them by a test.
 
 use bytemuck::{Pod, Zeroable};
 
-/// Where a forward pass stands; twin of `Step` in `shaders/lib/step.wgsl`.
+/// Position and rows of a forward pass; `Step` in `shaders/lib/step.wgsl`.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub struct Step {
@@ -10,17 +10,17 @@ pub struct Step {
     pub position: u32,
     /// Rows in this pass.
     pub rows: u32,
-    /// Index in the round buffer of the first row's token id.
+    /// Index of the first row's token id in the round buffer.
     pub token: u32,
-    /// First row whose logits are wanted.
+    /// First row that needs logits.
     pub logit_row: u32,
-    /// Index in the round buffer for the first sampled id.
+    /// Index of the first sampled id in the round buffer.
     pub out: u32,
-    /// Draft tokens between the pending token and the first wanted row, which is where its logits go.
+    /// Draft tokens between the pending token and the first row that needs logits; row of these logits.
     pub draft_row: u32,
 }
 
-/// Twin of `MatmulDims` in `shaders/lib/matmul.wgsl`.
+/// `MatmulDims` in `shaders/lib/matmul.wgsl`.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct MatmulDims {
@@ -40,7 +40,7 @@ pub(super) struct MatmulDims {
     pub one: f32,
 }
 
-/// Twin of `QuantiseDims` in `shaders/quantise.wgsl`.
+/// `QuantiseDims` in `shaders/quantise.wgsl`.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct QuantiseDims {
@@ -51,7 +51,7 @@ pub(super) struct QuantiseDims {
     pub head: u32,
 }
 
-/// Twin of `HeadDims` in `shaders/lib/heads.wgsl`.
+/// `HeadDims` in `shaders/lib/heads.wgsl`.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct HeadDims {
@@ -65,7 +65,7 @@ pub(super) struct HeadDims {
     pub one: f32,
 }
 
-/// Twin of `EmbedDims` in `shaders/embed.wgsl`.
+/// `EmbedDims` in `shaders/embed.wgsl`.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct EmbedDims {
@@ -78,7 +78,7 @@ pub(super) struct EmbedDims {
     pub scale: f32,
 }
 
-/// Twin of `NormDims` in `shaders/lib/norm.wgsl`.
+/// `NormDims` in `shaders/lib/norm.wgsl`.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct NormDims {
@@ -89,7 +89,7 @@ pub(super) struct NormDims {
     pub one: f32,
 }
 
-/// Twin of `SampleDims` in `shaders/lib/sampling.wgsl`.
+/// `SampleDims` in `shaders/lib/sampling.wgsl`.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct SampleDims {
@@ -103,7 +103,7 @@ pub(super) struct SampleDims {
     pub logprobs: u32,
 }
 
-/// Twin of `Sampling` in `shaders/lib/sampling.wgsl`.
+/// `SamplingBlock` in `shaders/lib/sampling.wgsl`.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct SamplingBlock {

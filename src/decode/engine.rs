@@ -1,5 +1,5 @@
-//! A target and, where there is one, its draft model on one device: rounds of one submission and one readback, or of two
-//! where the draft model has another tokenizer.
+//! A target and an optional draft model on one GPU. A round is one submission and one readback, or two of each if the draft model
+//! has another tokenizer.
 
 use super::dims::Step;
 use super::flight::{Ahead, DIRECT, Flight, Shape};
@@ -15,31 +15,31 @@ use crate::target::{DRAFT_MODEL, Draft, Drafting, MAX_DRAFT, Queue, Target, Tran
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// Models on one device.
+/// Target and optional draft model.
 pub struct Engine {
     pub(super) gpu: Rc<Gpu>,
     pub(super) buffers: RoundBuffers,
     pub(super) sampler: Sampler,
     seen: Option<Seen>,
-    /// Which tokens the target may choose.
+    /// Rule for the tokens that the target may choose.
     pub(super) constraint: Option<Shared>,
-    /// Two, for rounds behind each other.
+    /// Two, because two rounds can be queued.
     pub(super) readbacks: [Readback; 2],
     pub(super) follow: Call,
     pub(super) target: Model,
     pub(super) draft: Option<Model>,
     pub(super) cached: Vec<u32>,
-    /// The state of the draft model; not used without one.
+    /// State of the draft model; unused without one.
     pub(super) drafting: Drafting,
-    /// The end of the prefill chunk that was submitted last.
+    /// End of the latest submitted prefill chunk.
     pub(super) chunk: Option<Done>,
-    /// At most two; the device computes the first.
+    /// Submitted rounds, at most two. The device computes the first.
     pub(super) flights: VecDeque<Flight>,
     pub(super) ahead: Ahead,
 }
 
 impl Engine {
-    /// An engine of models that were loaded with these buffers. It chooses greedily until [`Engine::sample_by`].
+    /// Creates an engine of models loaded with `buffers`. It decodes greedily until [`Engine::sample_by`].
     ///
     /// # Errors
     /// As [`Gpu::buffer`].
@@ -49,7 +49,7 @@ impl Engine {
         let sampler = Sampler::new(gpu, recipe, &buffers, &target, draft.as_ref())?;
         let follow = Self::follow(gpu, &buffers, &target, draft.as_ref())?;
         if let Some(draft) = &draft {
-            // Its bits change no text, so nothing of it is compared.
+            // A draft model's bits do not change the text, so its kernels are not compared.
             draft.learn(draft.variants().best(draft.chunk()), false);
         }
         let capacity = draft.as_ref().map_or((0, 0), |draft| (draft.chunk(), draft.capacity().max_context));
@@ -79,7 +79,7 @@ impl Engine {
         Readback::new(gpu, 4 * words as u64)
     }
 
-    /// In place of one whose bytes nobody will wait for.
+    /// Replaces a readback whose bytes will not be waited for.
     pub(super) fn renew_readback(&mut self, index: usize) -> Result<()> {
         self.readbacks[index] = Self::readback(&self.gpu)?;
         self.ahead = Ahead::default();
@@ -92,7 +92,7 @@ impl Engine {
         Ok(())
     }
 
-    /// After an error that leaves open what was computed: forgets what is cached, and makes again what calls make.
+    /// Recovers from an error with unknown results: clears the caches, and recreates readbacks and sampler.
     ///
     /// # Errors
     /// As [`Gpu::buffer`].
@@ -104,8 +104,8 @@ impl Engine {
         self.set_sampler(self.sampler.recipe())
     }
 
-    /// From now on the draft model is one with another tokenizer. Its rounds take two submissions and two readbacks, and it
-    /// always drafts its most likely tokens: noise and biases belong to the target's ids.
+    /// Declares that the draft model has another tokenizer. Its rounds take two submissions and two readbacks. It drafts greedily,
+    /// because noise and biases apply to the target's ids.
     ///
     /// # Errors
     /// As [`Gpu::buffer`].
@@ -117,11 +117,10 @@ impl Engine {
         Ok(())
     }
 
-    /// From now on target and draft model choose their tokens like this. What it needs is created here: rounds create
-    /// nothing.
+    /// Sets how target and draft model choose tokens. Creates what that needs, because rounds create nothing.
     ///
     /// # Errors
-    /// [`Error::BadOption`] for more biases than there is room for; as [`Gpu::buffer`].
+    /// [`Error::BadOption`] for more biases than fit; as [`Gpu::buffer`].
     pub fn sample_by(&mut self, sampling: &Sampling) -> Result<()> {
         let words = bias_words(&sampling.processors.biases);
         if words.len() > BIAS_WORDS {
@@ -144,8 +143,8 @@ impl Engine {
         Ok(())
     }
 
-    /// From now on the target chooses only tokens that may come in this text; none: any. Then a round takes a submission for the
-    /// forward pass and one for the choice of tokens, and none is submitted behind another that was not read.
+    /// Restricts the target to tokens that `constraint` allows; `None`: no restriction. The forward pass and the choice of tokens
+    /// are then separate submissions, and no round is submitted ahead.
     ///
     /// # Errors
     /// As [`Gpu::buffer`].
@@ -159,36 +158,36 @@ impl Engine {
         Ok(())
     }
 
-    /// The device.
+    /// Returns the device.
     pub fn gpu(&self) -> &Rc<Gpu> {
         &self.gpu
     }
 
-    /// The target model.
+    /// Returns the target model.
     pub fn target(&self) -> &Model {
         &self.target
     }
 
-    /// The draft model.
+    /// Returns the draft model.
     pub fn draft(&self) -> Option<&Model> {
         self.draft.as_ref()
     }
 
-    /// Room for so many tokens behind the cached ones.
+    /// Ensures room for `more` tokens after the cached ones.
     pub(super) async fn make_room(&mut self, more: usize) -> Result<()> {
         let need = self.cached.len() + more;
         if need > self.capacity() {
             return Err(Error::ContextFull { need, limit: self.capacity() });
         }
         if need > self.target.room() {
-            // The commands use buffers that are replaced, also where only some of them are before an error.
+            // Prepared commands use buffers that are replaced. After an error some may be replaced already.
             self.ahead = Ahead::default();
             self.target.make_room(need).await?;
         }
         Ok(())
     }
 
-    /// Room for so many tokens in the draft model's cache; the caller knows that it can have it.
+    /// Ensures room for `positions` in the draft model's cache; the caller keeps to its context.
     pub(super) async fn make_draft_room(&mut self, positions: usize) -> Result<()> {
         if let Some(draft) = &mut self.draft
             && positions > draft.room()
@@ -199,7 +198,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The target's filled KV cache of a layer, as it lies in its buffer, for tests.
+    /// Returns the KV cache of a target layer, in the buffer's layout, for tests.
     ///
     /// # Errors
     /// As [`Gpu::read`].
@@ -274,7 +273,7 @@ impl Target for Engine {
             (known, waited) = self.draft_translated(plan, room).await?;
         }
         if let Some(constraint) = &self.constraint {
-            // Of a translation nobody has asked yet.
+            // The constraint has not checked a translated draft yet.
             let text = [&self.cached[..], &[pending]].concat();
             known.truncate(constraint.borrow_mut().allowed(&text, &known)?);
         }
@@ -284,7 +283,7 @@ impl Target for Engine {
             self.make_draft_room(position + steps).await?;
             self.set_draft_step(plan);
         }
-        // Biases of sequences compare the tokens before, whether or not the draft model reads them.
+        // Sequence biases need the preceding tokens even if the draft model does not read them.
         let before = BEFORE.min(position);
         let mut tokens = self.cached[position - before..].to_vec();
         tokens.push(pending);
@@ -304,7 +303,7 @@ impl Target for Engine {
         });
 
         waited += self.submit_round(shape, pending, &known).await?;
-        // A translation may have come to nothing this time.
+        // A translation may have been empty this time.
         let repeats = known.is_empty() && (draft.is_empty() || !self.drafting.is_translated());
         let readback = DIRECT;
         self.flights.push_back(Flight { shape, position, pending, known, waited, repeats, readback });
@@ -314,7 +313,7 @@ impl Target for Engine {
     async fn finish(&mut self) -> Result<Verified> {
         let Some(flight) = self.flights.pop_front() else { return Ok(Verified::default()) };
         let Flight { shape, position, pending, known, waited, readback, .. } = flight;
-        // After an error there is no round to go on with.
+        // After an error no later round can continue.
         let behind = std::mem::take(&mut self.flights);
         let words = self.readbacks[readback].wait(&self.gpu).await?;
         let first = shape.first_read();
@@ -367,7 +366,7 @@ impl Queue for Engine {
     fn keep(&mut self, len: usize) {
         let behind = self.flights.pop_front().filter(|flight| flight.position == len);
         match &behind {
-            // The device marks as seen what that round needs.
+            // The device itself marks seen tokens for that round.
             Some(_) => {
                 self.cached.truncate(len);
                 self.drafting.truncate(len);

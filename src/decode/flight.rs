@@ -1,4 +1,4 @@
-//! Rounds that the device computes, and the commands of those that may come after them.
+//! Submitted rounds, and prepared commands. A round submitted ahead is queued before the previous one's tokens were read.
 
 use super::dims::Step;
 use super::engine::Engine;
@@ -11,19 +11,19 @@ use crate::gpu::{Call, Gpu, Kernel, Prepared, Recorder};
 use crate::target::Plan;
 use web_time::Instant;
 
-/// Shapes of rounds for which commands are kept ready: those of the latest rounds. Behind a draft of the draft model that was
-/// accepted as a whole it has one token more to read than behind another, and schedules change a draft's length.
+/// Number of latest round shapes for which commands are kept ready. Schedules change the draft length, and after a fully accepted
+/// draft the draft model reads one more token.
 const KEPT: usize = 4;
 
-/// The readback of a round whose beginning the CPU knows. Each round behind another has the other readback.
+/// Readback of a round whose position the CPU knows. Rounds submitted ahead alternate between the two.
 pub(super) const DIRECT: usize = 0;
-/// Under a constraint no round is behind another: then it has the tokens of the draft model.
+/// Readback of the draft model's tokens under a constraint, where no round is submitted ahead.
 const DRAFTED: usize = 1 - DIRECT;
 
-/// What decides which commands a round consists of, besides its position.
+/// Properties that, with the position, determine a round's commands.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Shape {
-    /// Draft tokens that the caller knew.
+    /// Draft tokens supplied by the caller.
     pub known: usize,
     /// Draft steps of the draft model.
     pub steps: usize,
@@ -40,55 +40,54 @@ impl Shape {
         self.drafted() + 1
     }
 
-    /// The first token of the round's buffer that comes back: with tokens that the CPU knows, only the target's ids.
+    /// Returns the index of the first token read back. If the CPU knows the draft, only the target's ids are.
     pub fn first_read(self) -> usize {
         if self.steps > 0 { DRAFTS } else { IDS }
     }
 }
 
-/// A round that was submitted.
+/// A submitted round.
 #[derive(Default)]
 pub(super) struct Flight {
     pub shape: Shape,
-    /// Tokens cached before it, and the pending one; behind another round, not known before that is read.
+    /// Tokens cached before the round. For a round submitted ahead, `position` and `pending` are set when the previous one is read.
     pub position: usize,
     pub pending: u32,
     pub known: Vec<u32>,
     pub waited: f64,
-    /// Whether another like it may be submitted behind it.
+    /// True if a round of equal shape may be submitted after this one.
     pub repeats: bool,
     pub readback: usize,
 }
 
-/// What decides which commands a round consists of.
+/// Everything that determines the commands of a round.
 #[derive(PartialEq, Eq)]
 struct Key {
     shape: Shape,
-    /// Blocks of positions that attention computes, by pass.
+    /// Blocks of positions that attention computes, per pass.
     blocks: Vec<u32>,
 }
 
-/// What is ready for the rounds behind the one that the device computes. Token ids and positions are written when a round
-/// is submitted, and attention grids change only every block of positions, so a wrong guess of how many draft tokens will
-/// be accepted often does not matter.
+/// Commands prepared for the next rounds. Token ids and positions are written at submission, and attention grids change only with
+/// each block of positions. A wrong guess of the number of accepted tokens therefore often does not matter.
 #[derive(Default)]
 pub(super) struct Ahead {
-    /// Commands of submissions that follow each other, and which.
+    /// Commands of a round's consecutive submissions, by key.
     prepared: Vec<(Key, Vec<Prepared>)>,
-    /// The same for a round behind the one in flight.
+    /// A round to be submitted ahead, with its commands.
     repeat: Option<(Flight, Prepared)>,
-    /// The shapes of the latest rounds: what was used is used again.
+    /// Shapes of the latest rounds, which are likely to recur.
     shapes: Vec<Shape>,
-    /// Position of the latest round, and its distance from the one before.
+    /// Position of the latest round; `advance`: its distance from the previous one.
     position: usize,
     advance: usize,
 }
 
 impl Ahead {
-    /// A round is submitted.
+    /// Records that a round is submitted.
     pub fn enter(&mut self, shape: Shape, position: usize) {
         self.shapes.retain(|kept| *kept != shape);
-        // The draft model catches up once.
+        // A long catch-up of the draft model does not recur.
         if shape.missed <= 1 {
             self.shapes.push(shape);
         }
@@ -99,7 +98,7 @@ impl Ahead {
         self.position = position;
     }
 
-    /// The rounds that may come after the one in flight, with their positions.
+    /// Returns the likely shapes of the round after `flight`, with positions.
     fn guesses(&self, flight: &Flight) -> Vec<(Shape, usize)> {
         let whole = flight.shape.drafted() + 1;
         let guess = |&shape: &Shape| {
@@ -115,7 +114,7 @@ impl Ahead {
 }
 
 impl Engine {
-    /// Tells the draft model's kernels where a draft starts and how many tokens they read first.
+    /// Writes the draft model's [`Step`]: start of a draft, and tokens to read first.
     pub(super) fn set_draft_step(&self, plan: &Plan) {
         let Some(model) = &self.draft else { return };
         let missed = plan.missed();
@@ -129,7 +128,7 @@ impl Engine {
         });
     }
 
-    /// Records draft steps of the draft model behind [`Engine::set_draft_step`].
+    /// Records draft steps, after [`Engine::set_draft_step`].
     pub(super) fn record_draft(
         &self,
         recorder: &mut Recorder<'_>,
@@ -148,7 +147,7 @@ impl Engine {
         }
     }
 
-    /// How many bytes come back of a round.
+    /// Returns the bytes that a round reads back.
     fn bytes_read(&self, shape: Shape) -> u64 {
         let end = match self.sampler.recipe().logprobs {
             None => IDS + shape.rows(),
@@ -167,8 +166,8 @@ impl Engine {
         Key { shape, blocks }
     }
 
-    /// The commands of a round, the pending token of which is at one of `positions`: one submission. Under a constraint the choice of
-    /// tokens is one of its own, before which masks are written, and so are the steps of the draft model, on which masks depend.
+    /// Records a round whose pending token is at one of `positions`, as one submission. Under a constraint, draft steps and choice
+    /// of tokens are separate submissions: masks depend on the draft and precede the choice.
     fn record_round<'a>(
         &'a self,
         mut recorder: Recorder<'a>,
@@ -202,8 +201,8 @@ impl Engine {
         self.record_round(self.gpu.record(), shape, position..=position, DIRECT)
     }
 
-    /// Submits a round: by commands that are ready, where there are. Under a constraint, masks are made while the device computes
-    /// the forward pass; returns for how many seconds the draft model was waited for before.
+    /// Submits a round, with prepared commands if available. Under a constraint, computes masks during the forward pass. Returns
+    /// the seconds spent waiting for the draft model.
     pub(super) async fn submit_round(&mut self, shape: Shape, pending: u32, known: &[u32]) -> Result<f64> {
         let position = self.cached.len();
         if self.constraint.is_some() && self.readbacks[DRAFTED].is_due() {
@@ -240,7 +239,7 @@ impl Engine {
         Ok(waited)
     }
 
-    /// Encodes commands for the rounds that may come after the one in flight.
+    /// Encodes commands for the rounds that may follow the one in flight.
     pub(super) fn record_ahead(&mut self) {
         let Some(flight) = self.flights.front() else { return };
         let mut earlier = std::mem::take(&mut self.ahead.prepared);
@@ -254,9 +253,9 @@ impl Engine {
         self.ahead.prepared = self.ahead.guesses(flight).into_iter().map(prepare).collect();
     }
 
-    /// The call with which a round behind another begins.
+    /// Returns the kernel call that starts a round submitted ahead.
     pub(super) fn follow(gpu: &Gpu, buffers: &RoundBuffers, target: &Model, draft: Option<&Model>) -> Result<Call> {
-        // Without a draft model no one reads it.
+        // Without a draft model this step is never read.
         let no_step = || Ok(gpu.buffer("step", target.step().size())?.whole());
         let draft_step = draft.map_or_else(no_step, |draft| Ok(draft.step().clone()))?;
         let (step, tokens, seen) = (target.step().clone(), buffers.tokens.whole(), buffers.seen.whole());
@@ -265,10 +264,10 @@ impl Engine {
         Ok(gpu.call(Kernel::Follow, &bindings))
     }
 
-    /// Encodes commands for a round like the only one in flight, behind it. Returns whether that can be.
+    /// Encodes a round like the only one in flight, to submit it ahead. Returns false if that is not possible.
     pub(super) fn record_repeat(&mut self) -> bool {
         let [flight] = self.flights.make_contiguous() else { return false };
-        // Masks depend on what the device chooses.
+        // Masks depend on tokens that are not chosen yet.
         if self.constraint.is_some() {
             return false;
         }
@@ -290,7 +289,7 @@ impl Engine {
         true
     }
 
-    /// Submits what [`Engine::record_repeat`] encoded.
+    /// Submits the round that [`Engine::record_repeat`] encoded.
     pub(super) fn submit_repeat(&mut self) {
         let Some((flight, commands)) = self.ahead.repeat.take() else { return };
         let submitted = self.gpu.submit_ahead(commands);

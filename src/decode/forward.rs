@@ -1,4 +1,4 @@
-//! A model on the GPU: its plan bound to buffers, ready to be recorded for any number of rows.
+//! A model on the GPU: its plan with bound buffers, ready to record for any number of rows.
 
 use super::bind::{Binder, Lowered};
 use super::dims::Step;
@@ -15,8 +15,7 @@ use crate::weights::{Source, Weights};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// A model on the GPU. Its KV cache is a place, which grows when it is asked to; how much of it is filled, the caller says with
-/// each pass.
+/// A model on the GPU. Its KV cache grows on request. The caller passes the number of filled positions with each pass.
 pub struct Model {
     gpu: Rc<Gpu>,
     blueprint: Blueprint,
@@ -24,28 +23,28 @@ pub struct Model {
     variants: Cell<Variants>,
     step: Slice,
     kv: Vec<Buffer>,
-    /// Positions that it has room for now.
+    /// Positions that the KV cache has room for now.
     room: usize,
     partial: Buffer,
     norms: Buffer,
     logits: Buffer,
     body: Vec<Node>,
     head: Vec<Node>,
-    /// The norm that the head begins with, alone. Compiled when it is first wanted.
+    /// The head's final norm alone; compiled on first use.
     final_norm: Vec<Node>,
     normed: Slice,
-    /// Of the attention layers, each once.
+    /// Distinct attention windows of the layers.
     windows: Vec<u32>,
 }
 
 impl Model {
-    /// Puts a model on the GPU: plans the memory, compares it with the limits, allocates, and streams the weights.
-    /// Without weights it fills the matrices with pseudo-random numbers, for benchmarks of shapes.
+    /// Loads a model: plans memory, checks it against the limits, allocates, and streams the weights. Without weights, fills
+    /// matrices with pseudo-random numbers, for benchmarks of shapes.
     ///
-    /// `loaded` hears of uploaded bytes.
+    /// Calls `loaded` with the bytes of each upload.
     ///
     /// # Errors
-    /// [`Error::OutOfGpuMemory`], [`Error::BadWeights`], and what the source and the device report.
+    /// [`Error::OutOfGpuMemory`], [`Error::BadWeights`], errors of the source and the device.
     pub async fn load<S: Source>(
         gpu: &Rc<Gpu>,
         blueprint: &Blueprint,
@@ -59,7 +58,7 @@ impl Model {
         let sizes = Sizes::new(blueprint);
         let room = capacity.max_context.min(FIRST_POSITIONS);
         let cache = CacheSizes::new(spec, capacity.kv_dtype, room);
-        // All that is large, before anything is read.
+        // Allocate everything large before anything is read.
         let allocate = || {
             let matrices = plan.matrices.iter().zip(sections);
             let matrices = matrices.map(|(matrix, sections)| Matrix::allocate(gpu, matrix, sections));
@@ -90,10 +89,10 @@ impl Model {
         };
         let mut binder = gpu.allocating("the model", memory.total(), allocate).await?;
         binder.choose_arithmetic(gpu, blueprint).await?;
-        // In a browser the kernels compile while the weights arrive.
+        // A browser compiles the kernels while the weights arrive.
         let mut uniforms = Uniforms::default();
         let lowered = binder.lower_all(plan.body.iter().chain(&plan.head), &mut uniforms);
-        // By itself no matmul does it.
+        // Lowered alone, so not fused into a matmul.
         let final_norm = binder.lower_all(plan.head.iter().take(1), &mut uniforms);
         let blocks = uniforms.upload(gpu, "dimensions")?;
         let mut nodes = lowered
@@ -155,12 +154,12 @@ impl Model {
         self.body.iter().chain(&self.head)
     }
 
-    /// Compiles what is best for so many rows.
+    /// Compiles the best kernels for `rows` rows.
     pub(super) fn compile(&self, rows: usize) {
         self.nodes().for_each(|node| self.gpu.compile(node.best(rows, self.variants.get())));
     }
 
-    /// The same while the device computes. Returns whether all of it is compiled.
+    /// Like [`Model::compile`], in a browser while the device computes. Returns true if all are compiled.
     pub(super) fn compile_beside(&self, rows: usize) -> bool {
         let mut is_compiled = true;
         for node in self.nodes() {
@@ -169,7 +168,7 @@ impl Model {
         is_compiled
     }
 
-    /// Now a variant is ready, and all that are the same kernels.
+    /// Marks a variant as ready, and all variants that run the same kernels.
     pub(super) fn learn(&self, variant: usize, differs: bool) {
         let mut variants = self.variants.get();
         let is_same = |other: &usize| self.nodes().all(|node| node.has_same_kernels(variant, *other));
@@ -177,16 +176,16 @@ impl Model {
         self.variants.set(variants);
     }
 
-    /// Positions that the KV cache has room for without growing.
+    /// Returns the positions that fit the KV cache without growing.
     pub(super) fn room(&self) -> usize {
         self.room
     }
 
-    /// Lets the KV cache grow to hold `positions`, at most [`Capacity::max_context`]: by doubling, layer by layer, so that no more
-    /// than a layer is there twice. What is cached stays. Commands that were recorded before are of no more use, also after an error.
+    /// Grows the KV cache to hold `positions`, at most [`Capacity::max_context`]. It doubles layer by layer, so that only one layer
+    /// is in memory twice. Cached positions are kept. Commands recorded earlier become invalid, even after an error.
     ///
     /// # Errors
-    /// [`Error::OutOfGpuMemory`]; then there is room for as many positions as before.
+    /// [`Error::OutOfGpuMemory`]; the number of positions is then unchanged.
     pub(super) async fn make_room(&mut self, positions: usize) -> Result<()> {
         let Capacity { max_context, kv_dtype, .. } = *self.capacity();
         let room = positions.next_power_of_two().min(max_context);
@@ -204,13 +203,13 @@ impl Model {
         Ok(())
     }
 
-    /// Bytes of the keys and values of so many positions.
+    /// Returns the bytes of the keys and values of `positions`.
     pub(super) fn kv_bytes(&self, positions: usize) -> u64 {
         let layer = CacheSizes::new(self.spec(), self.capacity().kv_dtype, positions).layer_kv;
         layer * self.kv.len() as u64
     }
 
-    /// The keys and values of the first positions, copied.
+    /// Copies the keys and values of the first `positions`.
     pub(super) async fn copy_kv(&self, positions: usize) -> Result<Vec<Buffer>> {
         let bytes = self.kv_bytes(positions);
         let layers = self.kv.len() as u64;
@@ -221,47 +220,47 @@ impl Model {
         Ok(copies)
     }
 
-    /// Puts them back; there must be room for them.
+    /// Restores copies by [`Model::copy_kv`]; there must be room for them.
     pub(super) fn restore_kv(&self, copies: &[Buffer]) {
         copies.iter().zip(&self.kv).for_each(|(copy, layer)| self.gpu.copy(copy, layer));
     }
 
-    /// What it is.
+    /// Returns the model's specification.
     pub fn spec(&self) -> &ModelSpec {
         &self.blueprint.spec
     }
 
-    /// What it does.
+    /// Returns the model's plan.
     pub fn plan(&self) -> &Plan {
         &self.blueprint.plan
     }
 
-    /// What products of quantised weights are computed with.
+    /// Returns the arithmetic used for quantised weights.
     pub fn arithmetic(&self) -> Arithmetic {
         self.arithmetic
     }
 
-    /// The room it was given.
+    /// Returns the model's capacity.
     pub fn capacity(&self) -> &Capacity {
         &self.blueprint.capacity
     }
 
-    /// Bytes planned for it, once a text fills the cache.
+    /// Returns the planned bytes, for a cache of the full context.
     pub fn memory(&self) -> Memory {
         self.blueprint.memory()
     }
 
-    /// Bytes that it has.
+    /// Returns the bytes in use.
     pub fn memory_now(&self) -> Memory {
         self.blueprint.memory_for(self.room)
     }
 
-    /// Logits of the last pass with a head [rows, vocab], in rows of whole 16 bytes.
+    /// Returns the logits of the last pass with a head [rows, vocab], each row padded to 16 bytes.
     pub fn logits(&self) -> &Buffer {
         &self.logits
     }
 
-    /// The KV cache, one buffer per layer.
+    /// Returns the KV cache, one buffer per layer.
     pub fn kv(&self) -> &[Buffer] {
         &self.kv
     }
@@ -270,7 +269,7 @@ impl Model {
         &self.step
     }
 
-    /// Sets where the next recorded pass starts.
+    /// Sets the start of the next recorded pass.
     pub fn set_step(&self, step: Step) {
         self.step.write(&self.gpu, bytemuck::bytes_of(&step));
     }
@@ -279,14 +278,13 @@ impl Model {
         Pass { rows: rows as u32, positions, variants: self.variants.get(), outs: u32::MAX }
     }
 
-    /// Records the layers: rows of the step -> residual stream and KV cache. The step stands at one of `positions`.
+    /// Records the layers: token ids -> residual stream and KV cache. The pass starts at one of `positions`.
     pub(super) fn record_body(&self, recorder: &mut Recorder<'_>, rows: usize, positions: &Positions) {
         let pass = self.pass(rows, positions);
         self.body.iter().for_each(|node| node.record(recorder, pass));
     }
 
-    /// Records a few layers that between them have every kernel, and the head for its first `outs` logits, for the last
-    /// `wanted` of the rows.
+    /// Records a few layers that together use every kernel, and the first `outs` logits of the head for the last `wanted` rows.
     pub(super) fn record_probe(
         &self,
         recorder: &mut Recorder<'_>,
@@ -301,51 +299,50 @@ impl Model {
         self.head.iter().for_each(|node| node.record(recorder, Pass { outs: outs as u32, ..head }));
     }
 
-    /// What the position changes in the layers' commands.
+    /// Returns the block counts that decide the layers' attention grids.
     pub(super) fn blocks(&self, rows: usize, position: usize) -> impl Iterator<Item = u32> {
         self.windows.iter().map(move |&window| blocks(rows as u32, &(position..=position), window))
     }
 
-    /// Records the LM head for `rows` rows, from the step's `logit_row` on.
+    /// Records the LM head for `rows` rows from the step's `logit_row` on.
     pub fn record_head(&self, recorder: &mut Recorder<'_>, rows: usize) {
         let pass = self.pass(rows, &(0..=0));
         self.head.iter().for_each(|node| node.record(recorder, pass));
     }
 
-    /// Records the final norm for `rows` rows, from the step's `logit_row` on.
+    /// Records the final norm for `rows` rows from the step's `logit_row` on.
     pub(super) fn record_final_norm(&self, recorder: &mut Recorder<'_>, rows: usize) {
         let pass = self.pass(rows, &(0..=0));
         self.final_norm.iter().for_each(|node| node.record(recorder, pass));
     }
 
-    /// Rows behind a norm [rows, hidden], in rows of whole chunks.
+    /// Returns normed rows [rows, hidden], each padded to whole chunks.
     pub(super) fn normed(&self) -> &Slice {
         &self.normed
     }
 
-    /// From now on only these kernel variants are in use: for devices where others do not agree to the bit.
+    /// Restricts the model to these kernel variants, for devices on which others produce different bits.
     pub fn use_variants(&self, variants: Variants) {
         self.variants.set(variants);
     }
 
-    /// Those that are in use.
+    /// Returns the kernel variants in use.
     pub fn variants(&self) -> Variants {
         self.variants.get()
     }
 
-    /// Most rows of one pass.
+    /// Returns the maximum rows of a pass.
     pub fn max_rows(&self) -> usize {
         self.chunk().max(MAX_DRAFT + 1)
     }
 
-    /// Rows of a prefill chunk.
+    /// Returns the rows of a prefill chunk.
     pub(super) fn chunk(&self) -> usize {
         self.capacity().prefill_chunk
     }
 }
 
-/// Marks the nodes of the first layers that between them have every kernel, and what comes before the layers. `ops`: the
-/// nodes of each step of the plan.
+/// Marks the embedding and the first layers that together use every kernel. `ops`: the nodes of each step of the plan.
 fn choose_probes(ops: &mut [Vec<Node>], per_layer: usize) {
     let mut known = Vec::new();
     let before = ops.len() % per_layer.max(1);

@@ -1,4 +1,5 @@
-//! The check on the user's device of the promise on which speculation rests, and what is done where a driver breaks it.
+//! Checks on the user's device that a row's result does not depend on its batch, as speculation requires. Excludes kernels that
+//! fail.
 
 use super::engine::Engine;
 use super::flight::Ahead;
@@ -7,11 +8,11 @@ use crate::error::Result;
 use crate::gpu::Kernel;
 use crate::target::{Draft, Target};
 
-/// Where among the variants of a matmul the tile is: behind those of [`Kernel::ROWS`].
+/// Index of the tile among the matmul variants, after those of [`Kernel::ROWS`].
 pub(super) const TILE: usize = Kernel::ROWS.len();
 
-/// Which of the matmul kernels that compute the same are ready on this device: compiled, and compared with the one for a single
-/// row; and which of them differ from it: those are never used. A bit for each of [`Kernel::ROWS`], then one for the tile.
+/// Matmul variants that are ready: compiled, and compared with the one for a single row. Variants that differ from it are never
+/// used. A mask has a bit per entry of [`Kernel::ROWS`], then one for the tile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Variants {
     ready: u8,
@@ -26,14 +27,14 @@ impl Default for Variants {
 
 impl Variants {
     const EACH: u8 = (2 << TILE) - 1;
-    /// All of them.
+    /// All variants.
     pub const ALL: Self = Self { ready: Self::EACH, differing: 0 };
-    /// All but the tile.
+    /// All variants except the tile.
     pub const NO_TILES: Self = Self { ready: Self::EACH, differing: 1 << TILE };
-    /// The one for a single row serves all.
+    /// Only the variant for a single row.
     pub const ONE: Self = Self { ready: Self::EACH, differing: Self::EACH - 1 };
 
-    /// The variant for so many rows: the one that is made for them; else one for more rows, else for fewer, several times over.
+    /// Returns the ready variant for `rows` rows: the matching one, else a larger one, else a smaller one in several runs.
     pub(super) fn choose(self, rows: usize) -> usize {
         self.nearest(rows, self.ready & !self.differing)
     }
@@ -47,17 +48,17 @@ impl Variants {
         larger.chain((0..made_for).rev()).find(|variant| of >> variant & 1 == 1).unwrap_or(0)
     }
 
-    /// Whether all of so many rows are computed at once.
+    /// Returns true if the variant for `rows` rows computes all (at most 16) at once.
     pub(super) fn serves(self, rows: usize) -> bool {
         Kernel::ROWS.get(self.choose(rows)).is_none_or(|most| *most as usize >= rows.min(16))
     }
 
-    /// The variant that would be chosen for so many rows if all were ready.
+    /// Returns the variant that would be chosen for `rows` rows if all were ready.
     pub(super) fn best(self, rows: usize) -> usize {
         self.nearest(rows, !self.differing)
     }
 
-    /// That variant, where it is not ready.
+    /// Returns the best variant if it is not ready.
     pub(super) fn missing(self, rows: usize) -> Option<usize> {
         Some(self.best(rows)).filter(|variant| self.ready >> variant & 1 == 0)
     }
@@ -67,7 +68,7 @@ impl Variants {
         self.differing |= u8::from(differs) << variant;
     }
 
-    /// What the user should know of them.
+    /// Returns a warning if variants differ.
     pub fn warning(self) -> Option<&'static str> {
         match self.differing {
             0 => None,
@@ -84,29 +85,29 @@ impl Variants {
 }
 
 impl Engine {
-    /// Gets ready what a prompt is read with. A processor takes long to compile, and would do that with the cores that compute:
-    /// there this is all that rounds need, by a kernel for 4 rows besides. Nothing is cached afterwards.
+    /// Compiles and compares the kernels for prefill. On CPUs, where compiling is slow and uses the cores that compute, also
+    /// prepares a kernel for 4 rows, which then serves all rounds. Leaves the cache empty.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Device errors.
     pub async fn check_invariance(&mut self) -> Result<Variants> {
         self.truncate(0);
         let chunk = self.target.chunk().min(self.capacity());
         for rows in [chunk, if self.gpu.is_processor() { 4.min(self.capacity()) } else { 1 }] {
             self.target.compile(rows);
-            // The last rows see two blocks of positions, where there is room for them.
+            // If there is room, the last rows see two blocks of positions.
             let last = (BLOCK + rows / 2).min(self.capacity());
             self.compare(rows, last.saturating_sub(rows)).await?;
         }
         Ok(self.target.variants())
     }
 
-    /// Compares the bits of a token's logits by the kernel variant for so many rows, where it is not ready yet, and by the one
-    /// for a single row. Shader compilers may reorder sums; a variant that differs is never used. A few layers that between them
-    /// have every kernel, and a part of the head, are enough for that. It overwrites the cache from `position` on.
+    /// Compares the variant for `rows` rows, if it is not ready, with the one for a single row, by the bits of a token's logits.
+    /// Shader compilers may reorder sums; a variant that differs is never used. A few layers that together use every kernel, and a
+    /// part of the head, suffice. Overwrites the cache from `position` on.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Device errors.
     pub(super) async fn compare(&mut self, rows: usize, position: usize) -> Result<()> {
         let mut variants = self.target.variants();
         let vocab = self.target.spec().vocab_size;
@@ -117,7 +118,7 @@ impl Engine {
             self.target.use_variants(tried);
             let together = self.probe(&tokens, position).await;
             self.target.use_variants(variants);
-            // It sees what was just cached before it.
+            // It attends to the positions that were just cached.
             let alone = self.probe(&tokens[rows - 1..], position + rows - 1).await?;
             self.target.learn(variant, together? != alone);
             variants = self.target.variants();
@@ -126,7 +127,7 @@ impl Engine {
         Ok(())
     }
 
-    /// As [`Target::ready`].
+    /// Implements [`Target::ready`].
     pub(super) async fn get_ready(&mut self, draft: &Draft) -> Result<bool> {
         let (position, rows) = (self.cached.len(), draft.len() + 1);
         if position + rows > self.capacity() {
@@ -136,7 +137,7 @@ impl Engine {
             return Ok(true);
         }
         if let (Some(model), Draft::Model(_)) = (&self.draft, draft)
-            // It may have a token to read before its own last one; until this is ready, a larger variant does that.
+            // The draft model may have to read a token before the pending one: two rows. Until then a larger variant serves.
             && let Some(variant) = model.variants().missing(2)
             && model.compile_beside(2)
         {
@@ -155,7 +156,7 @@ impl Engine {
 mod tests {
     use super::*;
 
-    /// Most rows at a time of what is chosen for so many rows; 0: the tile.
+    /// Returns the rows per pass of the variant chosen for `rows` rows; 0: the tile.
     fn chosen(variants: Variants, rows: usize) -> u32 {
         Kernel::ROWS.get(variants.choose(rows)).copied().unwrap_or(0)
     }
@@ -169,7 +170,7 @@ mod tests {
         assert_eq!((known.missing(1), known.missing(4), known.missing(64)), (None, Some(2), Some(TILE)));
         known.learn(2, false);
         assert_eq!((known.missing(4), known.warning()), (None, None));
-        // One that differs gives way to larger ones, then to smaller ones.
+        // A differing variant is replaced by larger ones, then by smaller ones.
         known.learn(3, true);
         assert_eq!((chosen(known, 4), chosen(known, 7), known.missing(7)), (4, 4, Some(4)));
         known.learn(4, true);

@@ -1,4 +1,4 @@
-//! How many bytes a model needs on the GPU: known before anything is allocated, and the sizes that are allocated.
+//! GPU memory of a model: the total before anything is allocated, and the size of each buffer.
 
 use crate::error::{Error, Result};
 use crate::gpu::{DeviceInfo, Kernel, KvDtype};
@@ -7,27 +7,27 @@ use crate::target::MAX_DRAFT;
 
 /// Positions per block of the KV cache; as in `shaders/lib/heads.wgsl`.
 pub(super) const BLOCK: usize = 256;
-/// Positions that the KV cache has room for at first; it doubles when a text needs more.
+/// Initial positions of the KV cache; it doubles when a text needs more.
 pub(super) const FIRST_POSITIONS: usize = 1024;
-/// Rows up to which matrices are read once for every 16 rows, and blocks of positions are looked at side by side.
+/// Most rows for which matrices are read once per 16 rows, and blocks of positions are computed in parallel.
 pub(super) const FEW_ROWS: usize = 32;
 
-/// Elements from row to row of an activation: whole chunks of every dtype, zero past the width.
+/// Returns the elements per row of an activation: whole chunks of every dtype, zero past the width.
 pub(super) fn stride(width: usize) -> usize {
     width.next_multiple_of(32)
 }
 
-/// Elements from row to row of logits: 16 bytes are read at a time.
+/// Returns the elements per row of logits: 16 bytes are read at a time.
 pub(super) fn logits_stride(vocab: usize) -> usize {
     vocab.next_multiple_of(4)
 }
 
-/// Elements from row to row of what waits for a norm: the row, then a sum of squares for each 16 elements.
+/// Returns the elements per row with an incomplete norm: the row, then a sum of squares for each 16 elements.
 pub(super) fn gained_stride(width: usize) -> usize {
     stride(width) + width.div_ceil(16).next_multiple_of(4)
 }
 
-/// Bytes of a matrix on the GPU.
+/// Returns the bytes of a matrix on the GPU.
 fn matrix_bytes(matrix: &MatrixPlan, sections: &[Section]) -> u64 {
     sections.iter().map(|section| section.bytes(matrix.cols)).sum()
 }
@@ -36,17 +36,17 @@ fn matrix_bytes(matrix: &MatrixPlan, sections: &[Section]) -> u64 {
 pub(super) struct Sizes {
     /// Residual stream and normed rows, each [chunk, hidden].
     pub hidden: u64,
-    /// Rows that wait for a norm [chunk, hidden and sums].
+    /// Rows with an incomplete norm [chunk, hidden and sums].
     pub gained: u64,
     /// Queries and attended rows, each [chunk, q].
     pub query: u64,
-    /// Fused q, k, v [chunk, qkv], where heads are normalised.
+    /// Fused q, k, v [chunk, qkv]; 0 unless the heads of q and k are normalised.
     pub qkv: u64,
     /// MLP rows [chunk, intermediate].
     pub mlp: u64,
-    /// Rows in codes of 8 bits [chunk, 3 units of each 32 elements], with what stands behind them.
+    /// Rows as 8-bit codes [chunk, 3 units per 32 elements], each followed by the norm's sums.
     pub quantised: u64,
-    /// Logits [MAX_DRAFT + 1, vocab], in rows of whole 16 bytes.
+    /// Logits [MAX_DRAFT + 1, vocab], each row padded to 16 bytes.
     pub logits: u64,
     /// Each rotary table [positions, rotary_dim / 2, 2].
     pub tables: Vec<u64>,
@@ -60,12 +60,12 @@ pub(super) struct CacheSizes {
     pub layer_kv: u64,
     /// Values of attention blocks [blocks, rows, heads, head_dim].
     pub partial: u64,
-    /// Tops and sums of attention blocks [blocks, rows, heads, 2].
+    /// Maxima and sums of attention blocks [blocks, rows, heads, 2].
     pub norms: u64,
 }
 
 impl CacheSizes {
-    /// With room for `positions`.
+    /// Returns the sizes for `positions`.
     pub fn new(spec: &ModelSpec, kv_dtype: KvDtype, positions: usize) -> Self {
         let blocks = positions.div_ceil(BLOCK) as u64;
         let vectors = blocks * (FEW_ROWS * spec.num_attention_heads) as u64;
@@ -77,7 +77,7 @@ impl CacheSizes {
     }
 }
 
-/// Bytes of the two lists of remaining tokens that a sampler needs for a target of `vocab` tokens: by segments, and one after the other.
+/// Returns the bytes of a sampler's two lists of remaining tokens: by segment, and compacted.
 pub(super) fn remaining_tokens(vocab: usize) -> [u64; 2] {
     [vocab.next_multiple_of(Kernel::SEGMENT), logits_stride(vocab)].map(|row| 4 * ((MAX_DRAFT + 1) * row) as u64)
 }
@@ -105,12 +105,12 @@ impl Sizes {
 }
 
 impl Blueprint {
-    /// Bytes that it will need on a GPU, once a text fills the cache.
+    /// Returns the bytes on a GPU for a cache of the full context.
     pub fn memory(&self) -> Memory {
         self.memory_for(self.capacity.max_context)
     }
 
-    /// Bytes that it needs on a GPU where the cache has room for so many positions.
+    /// Returns the bytes on a GPU for a cache of `positions`.
     pub fn memory_for(&self, positions: usize) -> Memory {
         let Self { spec, plan, sections, capacity, .. } = self;
         let sizes = Sizes::new(self);
@@ -132,12 +132,12 @@ impl Blueprint {
         }
     }
 
-    /// Bytes of the sampler's large buffers.
+    /// Returns the bytes of the sampler's large buffers.
     pub(crate) fn sampler_bytes(&self) -> u64 {
         if self.shares_sampler { 0 } else { remaining_tokens(self.spec.vocab_size).iter().sum() }
     }
 
-    /// The buffers of a GPU that one binding has to hold whole, with their bytes; matrices are split instead.
+    /// Returns the large buffers that must fit one binding, with their bytes; matrices are split.
     pub fn unsplit(&self) -> [(&'static str, u64); 4] {
         let sizes = Sizes::new(self);
         let cache = CacheSizes::new(&self.spec, self.capacity.kv_dtype, self.capacity.max_context);
@@ -149,7 +149,7 @@ impl Blueprint {
         ]
     }
 
-    /// Compares them with the limits of a GPU.
+    /// Checks these buffers against the limits of a GPU.
     ///
     /// # Errors
     /// [`Error::OutOfGpuMemory`].

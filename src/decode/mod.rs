@@ -1,4 +1,4 @@
-//! Models on the GPU, and a [`crate::target::Target`] made of them.
+//! Models on the GPU, and a [`crate::target::Target`] that runs them.
 
 mod arithmetic;
 mod bind;

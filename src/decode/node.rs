@@ -1,4 +1,4 @@
-//! A step of the plan with its buffers: which kernel it runs for how many rows, and how many workgroups.
+//! A step of the plan with its buffers: selects kernel variant and grid by the number of rows.
 
 use super::invariance::Variants;
 use super::memory::{BLOCK, FEW_ROWS};
@@ -6,18 +6,18 @@ use crate::gpu::{Arithmetic, Buffer, Call, Epilogues, Gpu, Kernel, KvDtype, Reco
 use crate::weights::Format;
 use std::ops::RangeInclusive;
 
-/// Which kernel a node runs.
+/// Kernels that a node selects from.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Choice {
     Always(Kernel),
-    /// By the number of rows.
+    /// Selected by the number of rows.
     Matmul(Format, Arithmetic, Epilogues),
-    /// By the number of query vectors, of so many elements.
+    /// Selected by the number of query vectors, of this many elements.
     Attention(KvDtype, u32),
 }
 
 impl Choice {
-    /// All that it may run.
+    /// Returns all kernels that may run.
     fn kernels(self, gpu: &Gpu) -> Vec<Kernel> {
         match self {
             Self::Always(kernel) => vec![kernel],
@@ -30,26 +30,26 @@ impl Choice {
     }
 }
 
-/// How many workgroups a node needs.
+/// Number of workgroups of a node.
 #[derive(Clone, Copy)]
 pub(super) enum Grid {
-    /// So many per row.
+    /// This many per row.
     PerRow(u32),
     /// One per row, rows in x.
     Rows,
-    /// So many outputs, by the tile of the chosen kernel.
+    /// For this many outputs, by the tile of the selected kernel.
     Outputs(u32),
-    /// One per KV head, part of the positions, and query vectors of the chosen kernel.
+    /// One per KV head, part of the positions, and batch of query vectors of the selected kernel.
     Parts(Span),
-    /// One per row and 64 vec4s of its heads, where there are several parts.
+    /// One per row and 64 vec4s of its heads; none if there is only one part.
     Joined(Span),
 }
 
-/// What decides the grids of an attention layer.
+/// Sizes that determine the grids of an attention layer.
 #[derive(Clone, Copy)]
 pub(super) struct Span {
     pub kv_heads: u32,
-    /// Query heads that share one.
+    /// Query heads per KV head.
     pub group: u32,
     pub head_dim: u32,
     /// Positions that a row sees.
@@ -57,7 +57,7 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// Workgroups that have the positions between them: for few rows each takes a block.
+    /// Returns the number of workgroups that share the positions: one per block for few rows, else 1.
     fn parts(self, rows: u32, positions: &Positions) -> u32 {
         if rows > FEW_ROWS as u32 { 1 } else { blocks(rows, positions, self.window) }
     }
@@ -72,17 +72,17 @@ pub(super) struct Node {
     bindings: Vec<(u32, Slice)>,
     calls: Vec<Call>,
     grid: Grid,
-    /// Whether it takes part in comparisons of kernel variants.
+    /// True if the node takes part in comparisons of kernel variants.
     pub is_probe: bool,
 }
 
-/// What is recorded: so many rows from one of `positions` on.
+/// A pass to record: `rows` rows, the first at one of `positions`.
 #[derive(Clone, Copy)]
 pub(super) struct Pass<'a> {
     pub rows: u32,
     pub positions: &'a Positions,
     pub variants: Variants,
-    /// Most outputs of a matrix that are wanted.
+    /// Most outputs of a matrix to compute.
     pub outs: u32,
 }
 
@@ -99,7 +99,7 @@ impl Node {
         self.calls = kernels.into_iter().map(|kernel| group.call(kernel)).collect();
     }
 
-    /// Takes another buffer in place of one.
+    /// Replaces a buffer in the bindings.
     pub fn replace(&mut self, gpu: &Gpu, old: &Buffer, new: &Buffer) {
         let mut found = false;
         for (_, slice) in self.bindings.iter_mut().filter(|(_, slice)| slice.is_of(old)) {
@@ -111,12 +111,12 @@ impl Node {
         }
     }
 
-    /// Which kernels it chooses from.
+    /// Returns the kernels to select from.
     pub fn choice(&self) -> Choice {
         self.choice
     }
 
-    /// The attention window, where the grid depends on the position.
+    /// Returns the attention window if the grid depends on the position.
     pub fn window(&self) -> Option<u32> {
         match self.grid {
             Grid::Parts(span) => Some(span.window),
@@ -124,19 +124,19 @@ impl Node {
         }
     }
 
-    /// Whether two variants of a matmul are the same kernel.
+    /// Returns true if two matmul variants run the same kernel.
     pub fn has_same_kernels(&self, variant: usize, other: usize) -> bool {
         let kernel = |variant: usize| self.calls.get(variant).map(Call::kernel);
         !matches!(self.choice, Choice::Matmul(..)) || kernel(variant) == kernel(other)
     }
 
-    /// The first variant that has room for the query vectors of so many rows; the last one takes any number, in turns.
+    /// Returns the first variant that fits the query vectors of `rows` rows, else the last, in several workgroups.
     fn fitting(&self, rows: u32, span: Span) -> usize {
         let counts = &Kernel::VECTORS[..self.calls.len()];
         counts.iter().position(|vectors| *vectors >= rows * span.group).unwrap_or(counts.len() - 1)
     }
 
-    /// The kernel that is best for so many rows.
+    /// Returns the best kernel for `rows` rows.
     pub fn best(&self, rows: usize, variants: Variants) -> Kernel {
         let best = match (self.choice, self.grid) {
             (Choice::Matmul(..), _) => variants.best(rows),
@@ -146,7 +146,7 @@ impl Node {
         self.calls[best].kernel()
     }
 
-    /// The variant for so many rows that is ready: where the best one is not, a larger one.
+    /// Returns the best ready variant for `rows` rows; for attention, the best one or a larger one.
     fn variant(&self, gpu: &Gpu, rows: u32, variants: Variants) -> usize {
         match (self.choice, self.grid) {
             (Choice::Matmul(..), _) => variants.choose(rows as usize),
@@ -159,7 +159,7 @@ impl Node {
         }
     }
 
-    /// Records it.
+    /// Records the kernel call.
     pub fn record(&self, recorder: &mut Recorder<'_>, pass: Pass<'_>) {
         let Pass { rows, positions, variants, outs: wanted } = pass;
         let variant = self.variant(recorder.gpu(), rows, variants);
@@ -181,10 +181,10 @@ impl Node {
     }
 }
 
-/// Where a pass may begin: where the CPU knows it, at one position.
+/// Possible start positions of a pass; a single one if the CPU knows it.
 pub(super) type Positions = RangeInclusive<usize>;
 
-/// Most blocks of positions that `rows` rows see.
+/// Returns the maximum number of position blocks that `rows` rows see.
 pub(super) fn blocks(rows: u32, positions: &Positions, window: u32) -> u32 {
     let seen = |position: u32| {
         let first = (position + 1 - window.min(position + 1)) / BLOCK as u32;

@@ -1,5 +1,4 @@
-//! Passes that are no part of a round's submission: prefill, a draft model that catches up or has another tokenizer, hidden states,
-//! logits for checks.
+//! Passes outside a round's submission: prefill, catch-up or translated drafts of a draft model, hidden states, logits for checks.
 
 use super::dims::Step;
 use super::engine::Engine;
@@ -14,7 +13,7 @@ use crate::target::{DRAFT_MODEL, MAX_DRAFT, Plan};
 use web_time::Instant;
 
 impl Engine {
-    /// Runs the layers of a model over a chunk of tokens at a position.
+    /// Submits a pass of a model's layers over a chunk of tokens at `position`.
     pub(super) fn submit_chunk(&self, model: &Model, tokens: &[u32], position: usize) -> Submitted {
         self.gpu.write(&self.buffers.tokens, 4 * CHUNK as u64, bytemuck::cast_slice(tokens));
         model.set_step(Step { rows: tokens.len() as u32, ..chunk_step(position) });
@@ -23,7 +22,7 @@ impl Engine {
         recorder.submit(None)
     }
 
-    /// Waits for the chunk before this one.
+    /// Waits for the previous chunk.
     pub(super) async fn keep_up(&mut self, submitted: Submitted) -> Result<()> {
         match self.chunk.replace(self.gpu.done(submitted)) {
             Some(before) => before.wait(&self.gpu).await,
@@ -31,7 +30,7 @@ impl Engine {
         }
     }
 
-    /// As [`crate::target::Target::catch_up`].
+    /// Implements [`crate::target::Target::catch_up`].
     pub(super) async fn read_missed(&mut self, pending: u32) -> Result<usize> {
         let Some(model) = &self.draft else { return Ok(0) };
         let context = model.capacity().max_context;
@@ -40,7 +39,7 @@ impl Engine {
         if count == 0 {
             return Ok(0);
         }
-        // For all that it missed, so that the cache does not grow with each chunk. A translation may be longer.
+        // Makes room for all missed tokens, so that the cache does not grow with each chunk. A translation may be longer.
         self.make_draft_room(self.cached.len().max(position + count).min(context)).await?;
         let Some(model) = &self.draft else { return Ok(0) };
         let submitted = self.submit_chunk(model, &chunk, position);
@@ -49,8 +48,8 @@ impl Engine {
         Ok(count)
     }
 
-    /// Lets a draft model with another tokenizer write, in one submission and one readback. Returns its draft in tokens of the target,
-    /// which has room for `room`, and the seconds that the device was waited for.
+    /// Drafts with a draft model that has another tokenizer, in one submission and one readback. Returns at most `room` tokens of
+    /// the target, and the seconds spent waiting for the device.
     pub(super) async fn draft_translated(&mut self, plan: Plan, room: usize) -> Result<(Vec<u32>, f64)> {
         let Plan { tokens, position, steps } = &plan;
         self.make_draft_room(position + steps).await?;
@@ -70,7 +69,7 @@ impl Engine {
         Ok((self.drafting.wrote(*position, drafted, room)?, waited))
     }
 
-    /// Computes the logits of some rows of the chunk at a position, which was submitted last.
+    /// Computes the logits of `rows` rows of the latest chunk, which starts at `position`.
     fn submit_head(&self, position: usize, first: usize, rows: usize) {
         let step = chunk_step(position);
         self.target.set_step(Step { rows: (first + rows) as u32, logit_row: first as u32, ..step });
@@ -79,8 +78,8 @@ impl Engine {
         recorder.submit(None);
     }
 
-    /// Caches `tokens` behind the cached ones, so many rows at a time (at most [`Model::max_rows`]), and returns the logits
-    /// of each [tokens, vocab], flattened: for tests and perplexities.
+    /// Appends `tokens` to the cache, `rows` at a time (at most [`Model::max_rows`]). Returns the logits of each [tokens, vocab],
+    /// flattened: for tests and perplexities.
     ///
     /// # Errors
     /// As [`crate::target::Target::prefill`].
@@ -106,8 +105,8 @@ impl Engine {
         Ok(all)
     }
 
-    /// Caches `tokens` behind the cached ones, and returns the hidden states behind the last of them after the final norm
-    /// [wanted, hidden], flattened.
+    /// Appends `tokens` to the cache. Returns the hidden states of the last `wanted` tokens after the final norm [wanted, hidden],
+    /// flattened.
     ///
     /// # Errors
     /// As [`crate::target::Target::prefill`].
@@ -135,13 +134,13 @@ impl Engine {
         Ok(all)
     }
 
-    /// The bits of the first logits of the last of some tokens at a position, by [`Model::record_probe`] in one pass.
+    /// Returns the bits of the last token's first logits, by [`Model::record_probe`] in one pass.
     pub(super) async fn probe(&self, tokens: &[u32], position: usize) -> Result<Vec<u32>> {
-        /// More are not needed to notice a difference.
+        /// Enough to notice a difference.
         const OUTS: usize = 1024;
         let (vocab, rows) = (self.target.spec().vocab_size, tokens.len());
         let outs = OUTS.min(vocab);
-        // There is no head for more rows.
+        // The head has no room for more rows.
         let wanted = if rows > MAX_DRAFT + 1 { 1 } else { rows };
         self.gpu.write(&self.buffers.tokens, 4 * CHUNK as u64, bytemuck::cast_slice(tokens));
         let logit_row = (rows - wanted) as u32;
@@ -155,7 +154,7 @@ impl Engine {
     }
 }
 
-/// Of a chunk without rows.
+/// Returns the step of a chunk; the caller sets `rows`.
 fn chunk_step(position: usize) -> Step {
     Step { position: position as u32, rows: 0, token: CHUNK as u32, logit_row: 0, out: IDS as u32, draft_row: 0 }
 }

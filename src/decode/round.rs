@@ -1,4 +1,4 @@
-//! The buffers of a round, which target and draft model share: token ids, and how tokens are chosen.
+//! Buffers of a round, shared by target and draft model: token ids, and sampling parameters.
 
 use super::dims::SamplingBlock;
 use super::memory::remaining_tokens;
@@ -8,26 +8,26 @@ use crate::model::Capacity;
 use crate::options::MAX_TOP_LOGPROBS;
 use crate::target::{Logprobs, MAX_DRAFT, READ_IN_ROUND};
 
-/// Token ids on the GPU, in u32: tokens before the pending one | the pending token | draft tokens | the target's ids | a
-/// prefill chunk, or the log-probabilities of a round. Draft tokens, ids and those are neighbours, so that one copy brings all.
+/// Token ids on the GPU, as u32: tokens before the pending one | pending token | draft tokens | the target's ids | prefill chunk,
+/// or log-probabilities of a round. The last three are adjacent, so that one copy reads draft, ids and log-probabilities.
 pub(super) const BEFORE: usize = READ_IN_ROUND;
 pub(super) const PENDING: usize = BEFORE;
 pub(super) const DRAFTS: usize = PENDING + 1;
 pub(super) const IDS: usize = DRAFTS + MAX_DRAFT;
 pub(super) const CHUNK: usize = IDS + MAX_DRAFT + 1;
 
-/// Room for biases, in words of 4 bytes: a bias takes up to 6, and 1 for each token that must stand before.
+/// Room for biases, in words of 4 bytes. A bias takes up to 6, and 1 per token that must precede it.
 pub const BIAS_WORDS: usize = 1 << 14;
-/// Most tokens that may have to stand before a biased one.
+/// Maximum number of tokens that a bias can require before its token.
 pub const MAX_AFTER: usize = BEFORE + 1;
 
-/// Words of a row's log-probabilities, where so many tokens of it are told: that of the chosen token, of the draft token, and the
-/// tokens, each with its own.
+/// Returns the number of words of a row's log-probabilities: chosen token, draft token, then `top` pairs of token and
+/// log-probability.
 pub(super) fn logprob_words(top: usize) -> usize {
     2 + 2 * top.max(1)
 }
 
-/// What `shaders/logprobs.wgsl` wrote, row by row: with ids below `vocab`, because there may be fewer than were asked for.
+/// Reads the output of `shaders/logprobs.wgsl`, row by row. Ids from `vocab` on are padding, if fewer tokens were found.
 pub(super) fn read_logprobs(words: &[u32], top: usize, vocab: usize) -> Vec<Logprobs> {
     let of_row = |words: &[u32]| {
         let of = |at: usize| f32::from_bits(words[at]);
@@ -37,32 +37,32 @@ pub(super) fn read_logprobs(words: &[u32], top: usize, vocab: usize) -> Vec<Logp
     words.chunks_exact(logprob_words(top)).map(of_row).collect()
 }
 
-/// The buffers.
+/// Buffers of target and draft model.
 #[derive(Clone)]
 pub struct RoundBuffers {
     pub(super) tokens: Buffer,
     pub(super) sampling: Buffer,
-    /// A bit for each id that the text has, pending included.
+    /// A bit for each id in the text, pending token included.
     pub(super) seen: Buffer,
-    /// For each id how often it was generated.
+    /// Number of times that each id was generated.
     pub(super) counts: Buffer,
-    /// The text, pending included.
+    /// The text, pending token included.
     pub(super) text: Buffer,
     pub(super) biases: Buffer,
-    /// Tokens that may remain in each row, by segments [rows, vocab in whole segments].
+    /// Tokens that may remain in each row, by segment [rows, vocab in whole segments].
     pub(super) found: Buffer,
-    /// Rows of tokens, one after the other [rows, vocab].
+    /// Remaining tokens of each row, compacted [rows, vocab].
     pub(super) list: Buffer,
 }
 
 impl RoundBuffers {
-    /// With room for what a target of `vocab` tokens reads.
+    /// Creates the buffers for a target of `vocab` tokens.
     ///
     /// # Errors
     /// As [`Gpu::buffer`].
     pub fn new(gpu: &Gpu, capacity: &Capacity, vocab: usize) -> Result<Self> {
         let behind_ids = capacity.prefill_chunk.max((MAX_DRAFT + 1) * logprob_words(MAX_TOP_LOGPROBS));
-        // Lists that no binding holds are left out: the most likely tokens are found without them.
+        // Lists that exceed a binding are omitted: the most likely tokens are found without them.
         let limit = gpu.info().max_binding_size;
         let [found, list] = remaining_tokens(vocab).map(|bytes| if bytes <= limit { bytes } else { 0 });
         Ok(Self {
@@ -78,26 +78,26 @@ impl RoundBuffers {
     }
 }
 
-/// What the GPU knows of the text so far: its tokens, which ids it has, and how often each was generated.
+/// The GPU's copy of the text so far: its tokens, a bit per id, and how often each id was generated.
 #[derive(Default)]
 pub(super) struct Seen {
     bits: Vec<u32>,
     counts: Vec<u32>,
-    /// Leading tokens of the text that are known.
+    /// Leading tokens of the text that are marked.
     marked: usize,
     /// Leading tokens that were not generated.
     pub prompt_len: usize,
-    /// Whether the device has marked some behind them.
+    /// True if the device has marked tokens after the first `marked`.
     pub marked_ahead: bool,
 }
 
 impl Seen {
-    /// Of no text yet; one behind so many tokens of a prompt.
+    /// Returns an empty state for a text with this prompt length.
     pub fn behind(prompt_len: usize) -> Self {
         Self { prompt_len, ..Self::default() }
     }
 
-    /// Marks the tokens of a text that are not marked yet: the cached ones and the pending one.
+    /// Marks the tokens that are not marked yet, of the cached ones and the pending one.
     pub fn mark(&mut self, gpu: &Gpu, buffers: &RoundBuffers, cached: &[u32], pending: u32) {
         let whole = self.marked == 0;
         if whole {
@@ -125,7 +125,7 @@ impl Seen {
         self.marked += fresh.len();
     }
 
-    /// The text now has only its first `len` tokens.
+    /// Truncates the text to its first `len` tokens.
     pub fn truncate(&mut self, len: usize) {
         if len < self.marked || self.marked_ahead {
             *self = Self::behind(self.prompt_len);

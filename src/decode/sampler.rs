@@ -1,4 +1,4 @@
-//! What follows the heads of target and draft model: processors, and the choice of each row's token.
+//! Kernels after the heads of target and draft model: logit processors, and the choice of each row's token.
 
 use super::dims::{SampleDims, SamplingBlock};
 use super::forward::Model;
@@ -12,12 +12,12 @@ use crate::options::MAX_TOP_LOGPROBS;
 use crate::sample::{Bias, Draw, Processors, Sampling, stream};
 use crate::target::MAX_DRAFT;
 
-/// The sampler's answer to a row with a logit that is not finite.
+/// Result for a row with a non-finite logit.
 const NOT_FINITE: u32 = u32::MAX;
-/// Its answer behind the end of a draft that was cut.
+/// Result for rows after the end of a draft that was cut.
 pub(super) const NOT_DRAFTED: u32 = u32::MAX - 1;
 
-/// Refuses tokens among which is one of a row that had a logit that is not finite; the first row is that of `position`.
+/// Returns an error if a row had a non-finite logit; the first row is that of `position`.
 pub(super) fn check_finite(model: &'static str, tokens: &[u32], position: usize) -> Result<()> {
     match tokens.iter().position(|&id| id == NOT_FINITE) {
         Some(row) => Err(Error::NonFiniteLogits { model: model.into(), position: position + row }),
@@ -25,39 +25,39 @@ pub(super) fn check_finite(model: &'static str, tokens: &[u32], position: usize)
     }
 }
 
-/// The kernels that a way of sampling needs, bound to both models.
+/// Kernels of a sampling method, bound to both models.
 pub(super) struct Sampler {
     recipe: Recipe,
-    /// After the target's head, when the caller knew the draft tokens.
+    /// After the target's head, for draft tokens that the caller supplied.
     verify: Vec<Node>,
-    /// After the target's head, when the draft model drafted.
+    /// After the target's head, for a draft of the draft model.
     verify_drafted: Vec<Node>,
     /// After the draft model's head.
     draft: Vec<Node>,
-    /// Which tokens each row of the target may choose [rows, vocab / 32 in whole words]; empty where all may come.
+    /// Bits of the tokens allowed in each row of the target [rows, vocab / 32 in whole words]; empty without a constraint.
     pub masks: Buffer,
 }
 
-/// Which kernels those are.
+/// Properties that determine the kernels.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Recipe {
-    /// Only some tokens are allowed, which each row is told.
+    /// True if each row has a mask of allowed tokens.
     pub masked: bool,
     adjust: bool,
-    /// Tokens are removed.
+    /// True if tokens are removed.
     filter: bool,
-    /// What remains is looked at by others than the one who chooses.
+    /// True if logits are surveyed: to filter, or for rejection sampling.
     survey: bool,
     draw: Draw,
-    /// Of how many of the most likely tokens log-probabilities are told, if any are.
+    /// Number of most likely tokens with log-probabilities; `None`: no log-probabilities.
     pub logprobs: Option<usize>,
-    /// The draft model has another tokenizer.
+    /// True if the draft model has another tokenizer.
     pub translated: bool,
 }
 
 impl Recipe {
     pub fn of(sampling: &Sampling, masked: bool, translated: bool) -> Self {
-        // Greedy choice needs no filter: it takes the largest all the same.
+        // A greedy choice needs no filter: the largest logit always remains.
         let filter = sampling.draw != Draw::Greedy && sampling.processors.removes();
         let survey = filter || sampling.draw == Draw::Rejection;
         let logprobs = sampling.logprobs.map(|top| top.min(MAX_TOP_LOGPROBS));
@@ -72,14 +72,14 @@ impl Recipe {
         }
     }
 
-    /// How the draft model chooses. Noise and biases belong to the target's ids, so where its own mean something else,
-    /// it takes the largest logit as it is: the guess that the target is most likely to share.
+    /// Returns the draft model's recipe. Noise and biases apply to the target's ids. With another tokenizer, a draft model takes
+    /// its largest unprocessed logit, the most likely guess.
     fn of_draft(self) -> Self {
-        // What it drafts is not known before it has drafted, so nobody can tell it what may come next.
+        // Masks depend on draft tokens that the CPU does not know yet.
         let own = Self { masked: false, logprobs: None, ..self };
         match self.draw {
             _ if self.translated => Self { adjust: false, filter: false, survey: false, draw: Draw::Greedy, ..own },
-            // With noise of its own, the draft model draws as the target does where the noise is shared.
+            // With its own noise, the draft model uses the kernels of coupled sampling.
             Draw::Rejection => Self { draw: Draw::Coupled, ..own },
             _ => own,
         }
@@ -87,7 +87,7 @@ impl Recipe {
 }
 
 impl Sampler {
-    /// Binds what `recipe` needs; `vocab` caps the ids that may be chosen.
+    /// Binds the kernels of `recipe`. The target's vocabulary caps the ids.
     ///
     /// # Errors
     /// As [`Gpu::buffer`].
@@ -103,7 +103,7 @@ impl Sampler {
         let stride = |model: &Model| logits_stride(model.spec().vocab_size) as u32;
         let draft_vocab = draft.map_or(0, |draft| draft.spec().vocab_size as u32);
         let dims = |model: &Model, advance, stream, draft_stride| SampleDims {
-            // The draft model never names a token that the target lacks, unless someone translates.
+            // Without translation, the draft model must not choose ids that the target lacks.
             vocab: match model.spec().vocab_size as u32 {
                 own if advance == 1 && recipe.translated => own,
                 own => vocab.min(own),
@@ -139,7 +139,7 @@ impl Sampler {
             let mut node = |kernel, grid, own: &[(u32, &Buffer)]| {
                 let own = own.iter().map(|(binding, buffer)| (*binding, buffer.whole()));
                 let common = [&step, &dims, &logits, &tokens, &sampling].map(Clone::clone);
-                // What a kernel binds in the place of what is common counts.
+                // A kernel's own bindings replace common ones of equal number.
                 let common = common.into_iter().filter(|(binding, _)| own.clone().all(|(other, _)| other != *binding));
                 let bindings = common.chain(own.clone()).collect();
                 nodes.push(Node::new(gpu, Choice::Always(kernel), grid, bindings));
@@ -170,7 +170,7 @@ impl Sampler {
             let noise = if recipe.draw == Draw::Greedy { Noise::None } else { Noise::Gumbel };
             match recipe.draw {
                 Draw::Rejection => {
-                    // Without a draft model no one reads its part.
+                    // Without a draft model these bindings are not read.
                     let (draft_logits, draft_cuts) =
                         drafted.map_or((&buffers.biases, cuts), |(draft, look)| (draft.logits(), &look.cuts));
                     let tokens = if recipe.filter { Tokens::Kept } else { Tokens::All };
@@ -210,7 +210,7 @@ impl Sampler {
         self.recipe
     }
 
-    /// Records the choice of the target's tokens for `rows` rows of logits.
+    /// Records the choice of the target's tokens for `rows` rows.
     pub fn record_verify(&self, recorder: &mut Recorder<'_>, rows: usize, drafted: bool) {
         let nodes = if drafted { &self.verify_drafted } else { &self.verify };
         record(nodes, recorder, rows);
@@ -222,15 +222,15 @@ impl Sampler {
     }
 }
 
-/// What log-probabilities are made of.
+/// Buffers for log-probabilities.
 struct Report {
-    /// Which tokens are asked for, as a rule of which remain.
+    /// Sampling block whose `top_k` is the number of most likely tokens.
     asked: Buffer,
-    /// As in [`Look`], which has the rest, but they stay until a token is chosen.
+    /// `cuts`, `found` and `counts` as in [`Look`], but kept until a token is chosen.
     cuts: Buffer,
     found: Buffer,
     counts: Buffer,
-    /// Logits before they are changed in place [rows, stride], where they are.
+    /// Logits before changes in place [rows, stride]; `None`: no changes.
     kept: Option<Buffer>,
 }
 
@@ -250,32 +250,32 @@ impl Report {
     }
 }
 
-/// Workgroups that have a row of logits between them.
+/// Returns the number of workgroups that share a row of logits.
 fn segments(model: &Model) -> u32 {
     model.spec().vocab_size.div_ceil(Kernel::SEGMENT) as u32
 }
 
-/// What is found out about a model's logits before a token is chosen.
+/// Intermediate results about a model's logits, before a token is chosen.
 struct Look {
-    /// Of each 16 logits the largest [rows, segments, 256].
+    /// Largest of each 16 logits [rows, segments, 256].
     largest: Buffer,
-    /// Of each segment the largest, and a sum [rows, segments, 2].
+    /// Largest logit and sum of exp(logit - largest) of each segment [rows, segments, 2].
     tops: Buffer,
-    /// Which tokens remain, as a rule [rows, 5].
+    /// `Cut` of `shaders/lib/sampling.wgsl`: which tokens remain [rows, 5].
     cuts: Buffer,
-    /// Those that may, by segments [rows, vocab in whole segments].
+    /// Tokens that may remain, by segment [rows, vocab in whole segments].
     found: Buffer,
-    /// How many these are [rows, segments].
+    /// Number of tokens in `found` [rows, segments].
     counts: Buffer,
-    /// All of them, one behind the other [rows, vocab].
+    /// Tokens in `found`, compacted [rows, vocab].
     list: Buffer,
-    /// The best tokens, or the best draws for rejection sampling [rows, segments, 4].
+    /// Best tokens, or best draws for rejection sampling [rows, segments, 4].
     bests: Buffer,
 }
 
 impl Look {
     fn new(gpu: &Gpu, model: &Model, buffers: &RoundBuffers, filters: bool) -> Result<Self> {
-        // Both models use the same lists, one after the other, unless the draft model needs longer ones.
+        // Both models use the shared lists in turn, unless the draft model needs longer ones.
         let [found, list] = remaining_tokens(model.spec().vocab_size);
         let or_own = |shared: &Buffer, bytes| {
             if bytes <= shared.size() || !filters { Ok(shared.clone()) } else { gpu.buffer("the sampler", bytes) }
@@ -299,7 +299,7 @@ fn record(nodes: &[Node], recorder: &mut Recorder<'_>, rows: usize) {
     nodes.iter().for_each(|node| node.record(recorder, pass));
 }
 
-/// What the kernels read of it.
+/// Returns the parameters that kernels read.
 pub(super) fn block(sampling: &Sampling) -> SamplingBlock {
     let processors = &sampling.processors;
     SamplingBlock {
@@ -317,7 +317,7 @@ pub(super) fn block(sampling: &Sampling) -> SamplingBlock {
     }
 }
 
-/// Biases as `shaders/adjust.wgsl` reads them, by token.
+/// Returns biases sorted by token, as `shaders/adjust.wgsl` reads them.
 pub fn bias_words(biases: &[Bias]) -> Vec<u32> {
     let mut biases: Vec<&Bias> = biases.iter().collect();
     biases.sort_by_key(|bias| bias.token);
@@ -328,7 +328,7 @@ pub fn bias_words(biases: &[Bias]) -> Vec<u32> {
     for group in groups {
         let first = at;
         for Bias { after, bias, until, .. } in group {
-            // Shaders need not know infinities.
+            // Shaders handle no infinities.
             sequences.extend([after.len() as u32, bias.max(f32::MIN).to_bits(), *until]);
             sequences.extend(after);
             at += 3 + after.len();

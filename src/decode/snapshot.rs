@@ -1,11 +1,11 @@
-//! What is cached of a text, apart from the cache: to go on with it after others.
+//! Snapshots of the cached text, to continue it after other texts.
 
 use super::Engine;
 use crate::error::Result;
 use crate::gpu::Buffer;
 use crate::target::Target;
 
-/// What is cached of a text, copied on the GPU.
+/// GPU copy of the cached keys and values, with their tokens.
 pub struct Snapshot {
     tokens: Vec<u32>,
     draft_cached: usize,
@@ -14,20 +14,20 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// The tokens whose keys and values it has.
+    /// Returns the tokens of the copied keys and values.
     pub fn tokens(&self) -> &[u32] {
         &self.tokens
     }
 }
 
 impl Engine {
-    /// Bytes of a snapshot of what is cached now.
+    /// Returns the bytes of a snapshot of the cached text.
     pub fn snapshot_bytes(&self) -> u64 {
         let draft = self.draft.as_ref().map_or(0, |draft| draft.kv_bytes(self.drafting.read()));
         self.target.kv_bytes(self.cached.len()) + draft
     }
 
-    /// What is cached now. Of a draft model with another tokenizer nothing is kept.
+    /// Copies the cached keys and values, except those of a draft model with another tokenizer.
     ///
     /// # Errors
     /// [`crate::Error::OutOfGpuMemory`].
@@ -41,7 +41,7 @@ impl Engine {
         Ok(Snapshot { tokens: self.cached.clone(), draft_cached: self.drafting.read(), target, draft })
     }
 
-    /// The keys and values of a layer, of what is cached, as they lie in their buffer.
+    /// Returns a layer's cached keys and values, in the buffer's layout.
     ///
     /// # Errors
     /// As [`crate::Gpu::read`].
@@ -51,11 +51,11 @@ impl Engine {
         Ok(bytemuck::cast_slice(&words).to_vec())
     }
 
-    /// Caches tokens whose keys and values [`Engine::read_kv`] gave, one layer after the other, and nothing else. False where they are
-    /// not as large as those of this model.
+    /// Replaces the cache with `tokens`. `read` returns the keys and values of a layer, as from [`Engine::read_kv`]. Returns false
+    /// if their size does not fit.
     ///
     /// # Errors
-    /// [`crate::Error::OutOfGpuMemory`], and what `read` reports; then nothing is cached.
+    /// [`crate::Error::OutOfGpuMemory`] and errors of `read`; the cache is then empty.
     pub async fn write_kv(
         &mut self,
         tokens: &[u32],
@@ -76,10 +76,10 @@ impl Engine {
         Ok(true)
     }
 
-    /// Caches what a snapshot of this engine has, and nothing else.
+    /// Replaces the cache with a snapshot of this engine.
     ///
     /// # Errors
-    /// [`crate::Error::OutOfGpuMemory`]; then nothing is cached.
+    /// [`crate::Error::OutOfGpuMemory`]; the cache is then empty.
     pub async fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
         self.truncate(0);
         self.make_room(snapshot.tokens.len()).await?;

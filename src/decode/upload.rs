@@ -1,4 +1,4 @@
-//! Checkpoint tensors -> matrices and vectors on the GPU, piece by piece, in the order and the format that the kernels want.
+//! Uploads checkpoint tensors as matrices and vectors, piece by piece, in the order and format of the kernels.
 
 use super::memory::stride;
 use crate::error::{Error, Result};
@@ -12,28 +12,28 @@ const PORTION: u64 = 4 << 20;
 /// Bytes written before waiting for the device.
 const BACKLOG: u64 = 64 << 20;
 
-/// A matrix on the GPU: its rows in order, split where they are stored otherwise, or a binding cannot hold them all.
+/// A matrix on the GPU: its rows in order, split by stored type and by the size limit of a binding.
 pub struct Matrix {
-    /// The rows.
+    /// Pieces in row order.
     pub pieces: Vec<Piece>,
 }
 
-/// Some rows of a matrix.
+/// Consecutive rows of a matrix.
 pub struct Piece {
-    /// [rows / 16, units, 16] of 16 bytes: see [`interleave`].
+    /// [rows / 16, units, 16], each of 16 bytes: see [`interleave`].
     pub buffer: Buffer,
     /// First row.
     pub first: usize,
     /// Number of rows.
     pub rows: usize,
-    /// As what they are stored.
+    /// Stored type.
     pub dtype: Dtype,
-    /// How each of them stands there.
+    /// Layout of a row.
     pub row: Row,
 }
 
 impl Piece {
-    /// How kernels read it.
+    /// Returns the format that kernels read.
     pub fn format(&self) -> Format {
         Format::of(self.dtype)
     }
@@ -61,7 +61,7 @@ impl Matrix {
         Ok(Self { pieces })
     }
 
-    /// Streams the tensors into it. `loaded` hears of every portion's bytes.
+    /// Streams the tensors into the matrix. Calls `loaded` with the bytes of each portion.
     pub async fn load<S: Source>(
         &self,
         gpu: &Gpu,
@@ -73,9 +73,9 @@ impl Matrix {
         for piece in &self.pieces {
             let row_bytes = piece.row.bytes() as u64;
             let portion = match plan.layout.transposed {
-                // No row can be read without the others.
+                // A transposed matrix has to be read as a whole.
                 true => piece.rows,
-                // On the way to another type they are f32.
+                // Rows are f32 during conversion.
                 false => ((PORTION / row_bytes.max(plan.cols as u64 * 4)) as usize).max(1).next_multiple_of(TOGETHER),
             };
             for from in (0..piece.rows).step_by(portion) {
@@ -91,7 +91,7 @@ impl Matrix {
 }
 
 impl Piece {
-    /// Rows of the matrix as they stand on the GPU.
+    /// Reads rows of the matrix in the GPU's layout.
     async fn read<S: Source>(&self, weights: &Weights<S>, plan: &MatrixPlan, rows: Range<usize>) -> Result<Vec<u8>> {
         let row_bytes = self.row.bytes();
         let mut out = vec![0; rows.len() * row_bytes];
@@ -103,7 +103,7 @@ impl Piece {
     }
 }
 
-/// Bytes written since the device was last waited for.
+/// Bytes written since the last wait for the device.
 #[derive(Default)]
 pub struct Backlog(u64);
 
@@ -118,7 +118,7 @@ impl Backlog {
     }
 }
 
-/// All vectors in one buffer, each zero-filled to its stride; slice i is vector i.
+/// Allocates all vectors in one buffer, each zero-padded to its stride; slice i is vector i.
 pub fn allocate_vectors(gpu: &Gpu, plans: &[VectorPlan]) -> Result<Vec<Slice>> {
     let mut end = 0;
     let mut places = Vec::new();
@@ -131,7 +131,7 @@ pub fn allocate_vectors(gpu: &Gpu, plans: &[VectorPlan]) -> Result<Vec<Slice>> {
     Ok(places.into_iter().map(|(offset, size)| buffer.slice(offset, size)).collect())
 }
 
-/// Streams the tensors into the vectors; without weights, ones.
+/// Streams the tensors into the vectors. Without weights, fills with ones, or zeros if there is no tensor.
 pub async fn load_vectors<S: Source>(
     gpu: &Gpu,
     weights: Option<&Weights<S>>,

@@ -1,4 +1,4 @@
-//! Buffers, with every byte accounted for.
+//! GPU buffers; all allocated bytes are counted.
 
 use super::counters::Counters;
 use super::device::Gpu;
@@ -7,7 +7,7 @@ use bytemuck::Pod;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// A GPU buffer; clones share it, the last one frees it.
+/// A GPU buffer. Clones share it; dropping the last one frees it.
 #[derive(Clone)]
 pub struct Buffer(Rc<Inner>);
 
@@ -26,17 +26,17 @@ impl Drop for Inner {
 }
 
 impl Buffer {
-    /// Size in bytes.
+    /// Returns the size in bytes.
     pub fn size(&self) -> u64 {
         self.0.raw.size()
     }
 
-    /// All of it, for a binding.
+    /// Returns the whole buffer as a slice.
     pub fn whole(&self) -> Slice {
         Slice { buffer: self.clone(), offset: 0, size: self.size() }
     }
 
-    /// A part of it, for a binding; the offset is a multiple of 256.
+    /// Returns a part of the buffer; the offset is a multiple of 256.
     pub fn slice(&self, offset: u64, size: u64) -> Slice {
         Slice { buffer: self.clone(), offset, size }
     }
@@ -46,7 +46,7 @@ impl Buffer {
     }
 }
 
-/// A range of a buffer, in bytes.
+/// A range of a buffer, in bytes, for a binding.
 #[derive(Clone)]
 pub struct Slice {
     pub(super) buffer: Buffer,
@@ -55,30 +55,30 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// Whether it is a part of `buffer`.
+    /// Returns true if the slice is part of `buffer`.
     pub fn is_of(&self, buffer: &Buffer) -> bool {
         Rc::ptr_eq(&self.buffer.0, &buffer.0)
     }
 
-    /// Its bytes.
+    /// Returns the size in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Writes bytes (a multiple of 4) at its beginning.
+    /// Writes bytes (a multiple of 4) at the start of the slice.
     pub fn write(&self, gpu: &Gpu, bytes: &[u8]) {
         gpu.write(&self.buffer, self.offset, bytes);
     }
 }
 
-/// Offsets of bindings are multiples of this on every device.
+/// Alignment of binding offsets that every device accepts.
 const ALIGNMENT: u64 = 256;
 
 impl Gpu {
-    /// A zeroed buffer for kernels to read and write, of at least 16 bytes.
+    /// Creates a zeroed buffer of at least 16 bytes that kernels read and write.
     ///
     /// # Errors
-    /// [`Error::OutOfGpuMemory`] when it exceeds the device's limits.
+    /// [`Error::OutOfGpuMemory`] if it exceeds the device's limits.
     pub fn buffer(&self, what: &str, bytes: u64) -> Result<Buffer> {
         use wgpu::BufferUsages as Usage;
         let limit = self.info().max_binding_size.min(self.info().max_buffer_size);
@@ -114,14 +114,14 @@ impl Gpu {
         self.queue.write_buffer(buffer.raw(), offset, bytes);
     }
 
-    /// Copies as much of a buffer as both hold, from their beginnings, behind what was submitted.
+    /// Copies the start of a buffer, as many bytes as fit both, after earlier submissions.
     pub fn copy(&self, from: &Buffer, to: &Buffer) {
         let mut encoder = self.device.create_command_encoder(&Default::default());
         encoder.copy_buffer_to_buffer(from.raw(), 0, to.raw(), 0, from.size().min(to.size()));
         self.queue.submit([encoder.finish()]);
     }
 
-    /// A buffer that holds `data`.
+    /// Creates a buffer that holds `data`.
     ///
     /// # Errors
     /// As [`Gpu::buffer`].
@@ -133,16 +133,16 @@ impl Gpu {
         Ok(buffer)
     }
 
-    /// Runs `allocate`, which creates buffers, and waits for the driver's answer: a refusal would otherwise be heard of
-    /// only when the buffers are used.
+    /// Runs `allocate`, which creates buffers, and waits for the driver's response. Otherwise a refusal is reported only when the
+    /// buffers are used.
     ///
     /// # Errors
-    /// [`Error::OutOfGpuMemory`] with `what` and `need` (bytes) when the driver refuses; what `allocate` returns.
+    /// [`Error::OutOfGpuMemory`] with `what` and `need` (bytes) if the driver refuses; errors of `allocate`.
     pub async fn allocating<T>(&self, what: &str, need: u64, allocate: impl FnOnce() -> Result<T>) -> Result<T> {
         let scope = self.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
         let allocated = allocate();
         let refused = scope.pop().await;
-        // A lost device answers "no error".
+        // A lost device reports no error here.
         self.check()?;
         match refused {
             Some(_) => Err(Error::OutOfGpuMemory { what: what.into(), need, limit: None }),
@@ -151,7 +151,7 @@ impl Gpu {
     }
 }
 
-/// Small blocks side by side in one buffer, each aligned for a binding; equal blocks are kept once.
+/// Small blocks in one buffer, each aligned for a binding; equal blocks are stored once.
 #[derive(Default)]
 pub struct Uniforms {
     bytes: Vec<u8>,
@@ -175,7 +175,7 @@ impl Uniforms {
         self.blocks.len() - 1
     }
 
-    /// Uploads them; slice i is block i.
+    /// Uploads the blocks; slice i is block i.
     ///
     /// # Errors
     /// As [`Gpu::buffer`].

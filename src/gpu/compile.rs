@@ -1,4 +1,4 @@
-//! Compiling kernels while the device computes, in browsers: they can, wgpu 30 cannot.
+//! Compiles kernels while the device computes, in browsers: they support this, wgpu 30 does not.
 
 use super::device::Gpu;
 use super::kernels::Kernel;
@@ -7,11 +7,11 @@ use std::rc::Rc;
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::{JsFuture, spawn_local};
 
-/// What wgpu calls on a device.
+/// Method that wgpu calls on a device.
 const CREATE: &str = "createComputePipeline";
 
 impl Gpu {
-    /// Compiles a kernel, in a browser while the device computes. Returns whether it is compiled.
+    /// Compiles a kernel in the background. Returns true if it is already compiled.
     pub fn compile_beside(self: &Rc<Self>, kernel: Kernel) -> bool {
         if self.is_compiled(kernel) {
             return true;
@@ -19,7 +19,7 @@ impl Gpu {
         if self.coming.borrow_mut().insert(kernel) {
             let gpu = self.clone();
             spawn_local(async move {
-                // What is refused is refused again, and then reported as any other.
+                // After an error the synchronous call fails too, and reports it as usual.
                 let pipeline = gpu.compile_async(kernel).await.unwrap_or_else(|_| gpu.create_pipeline(kernel));
                 gpu.keep_pipeline(kernel, pipeline);
             });
@@ -27,8 +27,8 @@ impl Gpu {
         false
     }
 
-    /// wgpu writes the descriptor and wraps what it is given: first it describes the pipeline to `createComputePipelineAsync`, then
-    /// it is given what came of that.
+    /// Compiles by `createComputePipelineAsync`. wgpu writes the descriptor and wraps the result: a first call passes the
+    /// descriptor on, a second one gets the finished pipeline.
     async fn compile_async(&self, kernel: Kernel) -> Result<wgpu::ComputePipeline, JsValue> {
         let device: JsValue = self.device.as_webgpu().ok_or(JsValue::NULL)?.clone().into();
         let (sender, mut receiver) = futures_channel::oneshot::channel();
@@ -44,14 +44,14 @@ impl Gpu {
         self.create_by(&device, kernel, |_| pipeline)
     }
 
-    /// The pipeline that wgpu creates when the browser answers what `answer` does.
+    /// Creates a pipeline by wgpu, with `answer` in place of the browser's method.
     fn create_by(
         &self,
         device: &JsValue,
         kernel: Kernel,
         answer: impl FnOnce(JsValue) -> JsValue + 'static,
     ) -> Result<wgpu::ComputePipeline, JsValue> {
-        // An own property hides that of the prototype.
+        // An own property hides the prototype's method.
         let answer = Closure::once(answer);
         Reflect::set(device, &CREATE.into(), answer.as_ref())?;
         let pipeline = self.create_pipeline(kernel);

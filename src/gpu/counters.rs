@@ -1,23 +1,23 @@
-//! What was asked of a device.
+//! Counters of a device's work.
 
 use serde::Serialize;
 
-/// Counts since the device was opened; differences prove what a round does.
+/// Counts since the device was opened; differences show what a round does.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
     /// Queue submissions.
     pub submits: u64,
-    /// Of those, the ones whose commands were encoded while the device computed another.
+    /// Submissions whose commands were encoded while the device computed another.
     pub prepared: u64,
-    /// Of those, the ones behind a round whose tokens were not read yet.
+    /// Submissions made before the tokens of the previous round were read.
     pub ahead: u64,
     /// Times that the CPU waited for bytes from the GPU.
     pub blocking_readbacks: u64,
-    /// Bytes that came back.
+    /// Bytes read back.
     pub readback_bytes: u64,
     /// Buffers, bind groups and pipelines created.
     pub creates: u64,
-    /// Of those, the pipelines: kernel variants compiled.
+    /// Pipelines among `creates`: kernel variants compiled.
     pub pipelines: u64,
     /// Kernel calls.
     pub dispatches: u64,
@@ -26,7 +26,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// What happened since `earlier`; `allocated` stays the current amount.
+    /// Returns the counts since `earlier`; `allocated` remains the current amount.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             submits: self.submits - earlier.submits,

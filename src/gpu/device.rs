@@ -1,4 +1,4 @@
-//! One adapter, one device, one queue; what they can do, and what was asked of them.
+//! A device with its queue: opening, limits, errors, compiled kernels.
 
 use super::counters::Counters;
 use super::kernels::{Kernel, Subnormals};
@@ -11,18 +11,18 @@ use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How to choose and to use a device.
+/// Options that select a device and its use.
 #[derive(Debug, Clone, Default)]
 pub struct GpuOptions {
-    /// Pretend that a binding holds at most this many bytes, to try what larger models need; 0: the device's own limit.
+    /// Largest binding in bytes, to emulate the needs of larger models; 0: the device's own limit.
     pub max_binding_size: u64,
-    /// Take the adapter that saves power, where there are two.
+    /// Prefer the power-saving adapter if there are two.
     pub low_power: bool,
-    /// Run on a processor what a GPU would run, to test it.
+    /// Run a CPU adapter with the kernels for GPUs, for tests.
     pub as_on_gpus: bool,
 }
 
-/// Which device it is.
+/// Name, backend and limits of a device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DeviceInfo {
@@ -36,7 +36,7 @@ pub struct DeviceInfo {
     pub max_buffer_size: u64,
     /// Largest storage binding, in bytes.
     pub max_binding_size: u64,
-    /// Whether it computes on the CPU.
+    /// True if it computes on the CPU.
     pub software: bool,
 }
 
@@ -48,7 +48,7 @@ pub struct Gpu {
     info: DeviceInfo,
     options: GpuOptions,
     pipelines: RefCell<HashMap<Kernel, wgpu::ComputePipeline>>,
-    /// Those that the browser was asked to compile beside what else it does.
+    /// Kernels that the browser is compiling in the background.
     #[cfg(target_arch = "wasm32")]
     pub(super) coming: RefCell<HashSet<Kernel>>,
     layouts: RefCell<Vec<Layout>>,
@@ -56,36 +56,36 @@ pub struct Gpu {
     subnormals: Subnormals,
     is_processor: bool,
     multiplies_codes: bool,
-    /// Whether the browser reports late what the device has done.
+    /// True if the browser reports finished work late.
     pub(super) reports_late: bool,
-    /// Bytes of all buffers above which more are refused; `None`: as many as the driver gives.
+    /// Limit for the bytes of all buffers; `None`: as many as the driver allows.
     #[cfg(feature = "internals")]
     pub memory: Cell<Option<u64>>,
 }
 
-/// What the device reported on its own, outside of any call.
+/// An error that the device reported outside of any call.
 enum Failure {
-    /// For good.
+    /// Permanent.
     Lost(String),
     OutOfMemory,
-    /// It refused what it was told to do.
+    /// A rejected operation, with wgpu's message.
     Refused(String),
 }
 
 type Shared = Arc<Mutex<Option<Failure>>>;
 
 impl Gpu {
-    /// Opens the most powerful adapter, with limits as large as it has.
+    /// Opens the most powerful adapter, with the largest limits that it supports.
     ///
     /// # Errors
-    /// [`Error::WebGpuUnavailable`] with what to install or switch on.
+    /// [`Error::WebGpuUnavailable`] with what to install or enable.
     pub async fn open(options: &GpuOptions) -> Result<Rc<Self>> {
         let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle_from_env());
         Self::on(&instance, &Self::best(&instance, options).await?, options).await
     }
 
-    /// Opens a device of the same kind as [`Gpu::open`] does: where the machine has several adapters of it, they are
-    /// taken in turn. Another kind would round differently.
+    /// Opens a device of the same kind as [`Gpu::open`], because another would round differently. `nth` cycles through the
+    /// machine's adapters of that kind.
     ///
     /// # Errors
     /// As [`Gpu::open`].
@@ -97,7 +97,7 @@ impl Gpu {
         Self::on(&instance, same.get(nth % same.len().max(1)).unwrap_or(&best), options).await
     }
 
-    /// The machine's adapters of a kind.
+    /// Returns the machine's adapters of a kind.
     #[cfg(not(target_arch = "wasm32"))]
     async fn like(instance: &wgpu::Instance, options: &GpuOptions, kind: &DeviceInfo) -> Vec<wgpu::Adapter> {
         let mut all = instance.enumerate_adapters(wgpu::Backends::all()).await;
@@ -112,7 +112,7 @@ impl Gpu {
         };
         let request = wgpu::RequestAdapterOptions { power_preference, ..Default::default() };
         instance.request_adapter(&request).await.map_err(|_error| {
-            // What wgpu says of a browser concerns those who build it.
+            // In browsers, wgpu's message is meant for browser developers.
             #[cfg(target_arch = "wasm32")]
             let reason = "the browser gives no adapter: switch hardware acceleration on in its settings".to_owned();
             #[cfg(not(target_arch = "wasm32"))]
@@ -164,16 +164,16 @@ impl Gpu {
         Ok(Rc::new(gpu))
     }
 
-    /// Another device in place of this one, which was lost: on an adapter of the same kind, where there is one. Its
-    /// [`Gpu::info`] says which it is.
+    /// Opens a device to replace this one, which was lost: on an adapter of the same kind if there is one. [`Gpu::info`] of the
+    /// result shows the kind.
     ///
     /// # Errors
-    /// [`Error::GpuBlocked`] where none is given any more.
+    /// [`Error::GpuBlocked`] if no device is available any more.
     pub async fn reopen(&self) -> Result<Rc<Self>> {
         let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle_from_env());
         #[cfg(not(target_arch = "wasm32"))]
         let same = Self::like(&instance, &self.options, &self.info).await.into_iter().next();
-        // A browser shows no others.
+        // A browser does not list adapters.
         #[cfg(target_arch = "wasm32")]
         let same = None;
         let opened = async {
@@ -199,33 +199,33 @@ impl Gpu {
         Ok(if counts.iter().all(|count| *count == 0) { Subnormals::Kept } else { Subnormals::Flushed })
     }
 
-    /// Whether the device is a processor that runs threads one after the other.
+    /// Returns true if the device is a CPU, which runs threads one after the other.
     pub fn is_processor(&self) -> bool {
         self.is_processor
     }
 
-    /// Whether WGSL has dot products of packed integers here.
+    /// Returns true if WGSL has dot products of packed integers here.
     pub fn multiplies_codes(&self) -> bool {
         self.multiplies_codes
     }
 
-    /// What its driver does with subnormal halves.
+    /// Returns how the driver treats subnormal halves.
     pub fn subnormals(&self) -> Subnormals {
         self.subnormals
     }
 
-    /// Gives the device up: what waits for it, and what is asked of it later, fails with [`Error::DeviceLost`].
+    /// Destroys the device. Pending waits and later calls fail with [`Error::DeviceLost`].
     pub fn destroy(&self) {
         keep(&self.failure, Failure::Lost("it was destroyed".into()));
         self.device.destroy();
     }
 
-    /// Which device it is.
+    /// Returns the device's description.
     pub fn info(&self) -> &DeviceInfo {
         &self.info
     }
 
-    /// What was asked of it so far.
+    /// Returns the counts since the device was opened.
     pub fn counters(&self) -> Counters {
         self.counters.get()
     }
@@ -236,11 +236,11 @@ impl Gpu {
         self.counters.set(counters);
     }
 
-    /// The first error that the device reported on its own since the last check. A loss it reports again and again; after
-    /// another error it goes on, but what it was to compute before may be wrong.
+    /// Returns the first error that the device reported by itself since the last check. A loss is reported by every check. After
+    /// another error the device keeps working, but earlier results may be wrong.
     ///
     /// # Errors
-    /// [`Error::DeviceLost`]; from the driver, [`Error::OutOfGpuMemory`]; [`Error::Internal`] with the words of wgpu.
+    /// [`Error::DeviceLost`]; from the driver, [`Error::OutOfGpuMemory`]; [`Error::Internal`] with wgpu's message.
     pub fn check(&self) -> Result<()> {
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         match failure.take() {
@@ -257,7 +257,7 @@ impl Gpu {
         }
     }
 
-    /// The kernel's pipeline, compiled when it is first asked for.
+    /// Returns the kernel's pipeline, compiled on first use.
     pub(super) fn pipeline(&self, kernel: Kernel) -> wgpu::ComputePipeline {
         if let Some(pipeline) = self.pipelines.borrow().get(&kernel) {
             return pipeline.clone();
@@ -267,19 +267,19 @@ impl Gpu {
         pipeline
     }
 
-    /// Compiles a kernel, if it is not yet.
+    /// Compiles a kernel unless it is compiled.
     pub fn compile(&self, kernel: Kernel) {
         self.pipeline(kernel);
     }
 
-    /// Compiles a kernel, in a browser while the device computes. Returns whether it is compiled.
+    /// Compiles a kernel at once; in a browser, in the background. Returns true if it is compiled.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn compile_beside(self: &Rc<Self>, kernel: Kernel) -> bool {
         self.compile(kernel);
         true
     }
 
-    /// Whether a kernel is compiled.
+    /// Returns true if a kernel is compiled.
     pub fn is_compiled(&self, kernel: Kernel) -> bool {
         self.pipelines.borrow().contains_key(&kernel)
     }
@@ -306,7 +306,7 @@ impl Gpu {
             layout: Some(&layout),
             module: &module,
             entry_point: Some("main"),
-            // No kernel reads workgroup memory that it has not written.
+            // No kernel reads workgroup memory before writing it.
             compilation_options: wgpu::PipelineCompilationOptions {
                 zero_initialize_workgroup_memory: false,
                 ..Default::default()
@@ -315,7 +315,7 @@ impl Gpu {
         })
     }
 
-    /// What a kernel's text says that it binds. Kernels that bind alike have the same one, so that one bind group serves them.
+    /// Returns the bind group layout that a kernel's source declares. Kernels with equal bindings share it, and thus bind groups.
     pub(super) fn layout(&self, kernel: Kernel) -> wgpu::BindGroupLayout {
         let mut layouts = self.layouts.borrow_mut();
         if let Some(known) = layouts.iter().find(|known| known.kernels.contains(&kernel)) {
@@ -340,17 +340,17 @@ impl Gpu {
     }
 }
 
-/// A binding's number, and how a kernel uses it.
+/// Number and type of a binding.
 type Binding = (u32, wgpu::BufferBindingType);
 
-/// A layout of bind groups, and the kernels that are known to have it: to find that out takes a kernel's whole text.
+/// A bind group layout, and the kernels known to have it: finding out needs a kernel's full source.
 struct Layout {
     bindings: Vec<Binding>,
     kernels: Vec<Kernel>,
     raw: wgpu::BindGroupLayout,
 }
 
-/// The binding that a line of WGSL declares.
+/// Returns the binding that a line of WGSL declares.
 fn binding(line: &str) -> Option<Binding> {
     let (number, rest) = line.strip_prefix("@group(0) @binding(")?.split_once(") var<")?;
     let ty = match rest.split_once('>')?.0 {
@@ -379,10 +379,10 @@ fn describe(adapter: &wgpu::Adapter, options: &GpuOptions) -> DeviceInfo {
     }
 }
 
-/// Keeps failures that no call returns.
+/// Records failures that no call returns.
 fn watch(device: &wgpu::Device, failure: &Shared) {
     let lost = failure.clone();
-    // Dropping a device is no loss, so nobody is left to hear of it.
+    // A call after a drop is harmless: then nothing reads the failure.
     device.set_device_lost_callback(move |_, message| keep(&lost, Failure::Lost(message)));
     let uncaptured = failure.clone();
     device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
@@ -394,7 +394,7 @@ fn watch(device: &wgpu::Device, failure: &Shared) {
     }));
 }
 
-/// The first one counts, because others follow from it; but a loss counts in any case.
+/// Keeps the first failure, because others follow from it; a loss replaces any other failure.
 fn keep(failure: &Shared, what: Failure) {
     let mut kept = failure.lock().unwrap_or_else(PoisonError::into_inner);
     match (&*kept, &what) {

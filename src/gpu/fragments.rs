@@ -1,4 +1,4 @@
-//! Fragments of WGSL by what they are for. Those of one kind define the same functions.
+//! WGSL fragments by purpose. Fragments of one kind define the same functions.
 
 use super::kernels::Subnormals;
 use crate::model::Activation;
@@ -6,7 +6,7 @@ use crate::options::{Arithmetic, KvDtype};
 use crate::weights::{Codes, Float, Format, Scales};
 use std::iter;
 
-/// A file of `shaders/`, as build.rs leaves it.
+/// Includes a file of `shaders/`, as written by build.rs.
 macro_rules! shader {
     ($file:literal) => {
         include_str!(concat!(env!("OUT_DIR"), "/shaders/", $file))
@@ -14,11 +14,11 @@ macro_rules! shader {
 }
 pub(super) use shader;
 
-/// What the fragments of weights leave open.
+/// Returns the constants that weight fragments need.
 pub(super) fn constants(format: Format) -> String {
     let has_factors =
         matches!(format, Format::Quantised { scales: Scales::SixBits | Scales::Signed | Scales::Nibbles, .. });
-    // Factors are read as counts of what the smallest f16 is.
+    // Scale factors are read as subnormal f16: multiples of 2^-24.
     let weight_scale = if has_factors { "0x1p24" } else { "1.0" };
     let both = format!("const CHUNK4 = {}u;\nconst WEIGHT_SCALE = {weight_scale};\n", format.chunk() / 4);
     let Format::Quantised { center, scales, .. } = format else { return both };
@@ -29,7 +29,7 @@ pub(super) fn constants(format: Format) -> String {
     format!("{both}const CENTER = {center}.0;\nconst GROUP_CHUNKS = {}u;\n", group / format.chunk())
 }
 
-/// How products are computed, and with integers how large the parts of a chunk are that share a scale.
+/// Returns the fragments for products; for integers, also those for the size of parts that share a scale.
 pub(super) fn arithmetic_of(arithmetic: Arithmetic, format: Format) -> Vec<&'static str> {
     let Arithmetic::Int8 = arithmetic else { return vec![shader!("lib/float.wgsl")] };
     let (both, whole) = (shader!("lib/int8.wgsl"), shader!("lib/codes_whole.wgsl"));
@@ -54,7 +54,7 @@ pub(super) fn chunk(format: Format) -> &'static str {
     }
 }
 
-/// Floats, two at a time.
+/// Returns fragments for floats, two at a time.
 pub(super) fn weight2(float: Float, subnormals: Subnormals) -> Vec<&'static str> {
     match float {
         Float::F32 => vec![shader!("lib/serial_f32.wgsl")],
@@ -121,7 +121,7 @@ pub(super) fn fill(format: Format) -> &'static str {
     }
 }
 
-/// What is summed for so many rows.
+/// Returns the fragment that sums `count` rows.
 pub(super) fn rows(count: u32) -> String {
     match count {
         1 => shader!("lib/rows_1.wgsl").into(),
@@ -130,7 +130,7 @@ pub(super) fn rows(count: u32) -> String {
     }
 }
 
-/// A fragment for so many of something: each of its lines with a # stands there once for each of them, with its number.
+/// Expands a fragment: repeats each line that has a # `count` times, with its number in place of #. Defines `name` as `count`.
 pub(super) fn repeated(fragment: &str, name: &str, count: u32) -> String {
     let lines = fragment.lines().flat_map(|line| {
         let count = if line.contains('#') { count } else { 1 };

@@ -1,4 +1,4 @@
-//! Every kernel: which WGSL files it is made of. A variant is another fragment that defines the same functions.
+//! Table of all kernels and the WGSL files of each. Variants use different fragments that define the same functions.
 
 use super::fragments::{
     activation, arithmetic_of, chunk, constants, fill, kv_load, kv_store, repeated, rows, shader, weight, weight2,
@@ -7,7 +7,7 @@ use crate::model::{Activation, Table};
 use crate::options::{Arithmetic, KvDtype};
 use crate::weights::{Float, Format, Scales};
 
-/// What a matmul does with its results; as in `shaders/lib/matmul.wgsl`.
+/// Use of a matmul's results; as in `shaders/lib/matmul.wgsl`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Epilogue {
     /// y = result.
@@ -22,12 +22,12 @@ pub enum Epilogue {
     Rotary,
 }
 
-/// What a model's epilogues have in common: all of them are in one kernel, to which a dispatch says which it wants.
+/// Properties shared by a model's epilogues. A kernel contains all of them; each dispatch selects one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Epilogues {
-    /// The MLP's.
+    /// Activation of the MLP.
     pub activation: Activation,
-    /// The KV cache's.
+    /// Type of the KV cache.
     pub kv: KvDtype,
 }
 
@@ -42,98 +42,98 @@ pub enum Kernel {
     PostNorm,
     /// Layer norm of rows.
     NormLayer,
-    /// Rows -> codes of 8 bits, for matmuls with [`Arithmetic::Int8`].
+    /// Rows -> 8-bit codes, for matmuls with [`Arithmetic::Int8`].
     Quantise,
     /// x W^T for up to the given number of rows per workgroup, one of [`Kernel::ROWS`]; lanes are threads.
     MatmulRows(Format, Arithmetic, u32, Epilogues),
-    /// The same for [`Kernel::TILE`] rows; each thread has all lanes.
+    /// x W^T for [`Kernel::TILE`] rows; each thread has all lanes.
     MatmulTile(Format, Arithmetic, Epilogues),
-    /// The same for up to [`Kernel::TILE`] rows, without lanes; of floats another kernel, which processors are faster with.
+    /// x W^T for up to [`Kernel::TILE`] rows, without lanes, for CPUs. Floats use another kernel, which is faster there.
     MatmulSerial(Format, Arithmetic, u32, Epilogues),
     /// Norm of each head of q and k, rotation, append.
     QkNorm(KvDtype),
-    /// Attention of up to the given number of query vectors per workgroup: 1, 2, 4 or 8; by so many threads.
+    /// Attention: cache type, most query vectors per workgroup (1, 2, 4 or 8), threads.
     Attention(KvDtype, u32, u32),
-    /// Joins the blocks of [`Kernel::Attention`], where several workgroups had them.
+    /// Joining of [`Kernel::Attention`]'s blocks if several workgroups computed them.
     AttentionMerge,
-    /// The tokens that a constraint does not allow.
+    /// Removal of tokens that a constraint does not allow.
     Mask,
     /// Biases and penalties of single logits.
     Adjust,
-    /// The largest logits of a row, by segments.
+    /// Largest of each 16 logits, and of each segment.
     Survey,
-    /// From these, a bound below which no token remains.
+    /// Surveyed logits -> a bound below which no token remains.
     Bound,
-    /// The tokens above the bound.
+    /// List of the tokens above the bound.
     Gather,
-    /// Which of those remain.
+    /// Selection of the remaining tokens from the list.
     Filter,
-    /// Logits -> token ids, with noise or without, by segments.
+    /// Logits -> token ids, with noise or without, by segment.
     Sample(Noise),
-    /// The best of the segments.
+    /// Best of the segments -> token ids.
     Settle(Noise),
-    /// Logits of the tokens that remain -> token ids, with noise.
+    /// Logits of the remaining tokens -> token ids, with noise.
     SampleKept,
-    /// Logits of target and draft model -> the best draws of each segment, for rejection sampling.
+    /// Logits of target and draft model -> best draws of each segment, for rejection sampling.
     Reject(Tokens),
-    /// From these the token ids.
+    /// Best draws of the segments -> token ids.
     RejectSettle,
-    /// Keeps logits as they are before [`Kernel::Adjust`].
+    /// Copy of the logits before [`Kernel::Adjust`].
     Keep,
     /// Logits and token ids -> log-probabilities.
     Logprobs,
-    /// Moves the text on behind a round that the CPU has not read.
+    /// Advance of the text by a round that the CPU has not read.
     Follow,
-    /// Reads a buffer once, to measure the memory.
+    /// One read of a buffer, to measure memory bandwidth.
     Probe,
-    /// Fills a buffer with pseudo-random weights.
+    /// Pseudo-random weights for a buffer.
     Fill(Format),
-    /// Asks the driver what it does with subnormal halves.
+    /// Test of the driver's treatment of subnormal halves.
     Halves,
 }
 
-/// What a driver does with f16's subnormal numbers where it widens them.
+/// Treatment of subnormal f16 numbers by a driver that widens them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subnormals {
-    /// They keep their values.
+    /// Values are preserved.
     Kept,
-    /// They may become zero, so the kernels widen by hand.
+    /// Values may become zero, so kernels convert explicitly.
     Flushed,
 }
 
-/// What is added to logits before the largest is taken.
+/// Noise added to logits before the largest is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Noise {
-    /// Nothing: greedy.
+    /// No noise: greedy.
     None,
     /// Keyed Gumbel noise.
     Gumbel,
 }
 
-/// Which tokens are looked at.
+/// Tokens that rejection sampling considers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Tokens {
-    /// All.
+    /// All tokens.
     All,
-    /// Those that [`Kernel::Filter`] leaves.
+    /// Tokens that [`Kernel::Filter`] keeps.
     Kept,
 }
 
 impl Kernel {
-    /// Row counts that have a variant of their own.
+    /// Numbers of rows that have their own variant.
     pub const ROWS: [u32; 5] = [1, 2, 4, 8, 16];
-    /// Numbers of query vectors that have a variant of their own.
+    /// Numbers of query vectors that have their own variant.
     pub const VECTORS: [u32; 4] = [1, 2, 4, 8];
-    /// Threads of a workgroup of attention on GPUs.
+    /// Threads of an attention workgroup on GPUs.
     const THREADS: u32 = 64;
     /// Logits of a segment; as in `shaders/lib/sampling.wgsl`.
     pub const SEGMENT: usize = 4096;
-    /// Most rows of a workgroup whose threads have whole rows of weights.
+    /// Most rows of a workgroup whose threads read whole rows of weights.
     pub const TILE: u32 = 8;
 
-    /// The matmul for up to one of [`Kernel::ROWS`], or for more. The sums of 16 rows leave no registers for chunks of 32 weights:
-    /// they take two workgroups of 8, which follow each other, so that the second one finds the weights in a cache. A
-    /// processor (`serial`) gains nothing by lanes, and would have to bring their sums together.
+    /// Returns the matmul for up to `rows` rows, one of [`Kernel::ROWS`]; `None`: for more. With chunks of 32 weights, sums of 16
+    /// rows leave no registers. Two workgroups of 8 rows follow each other instead, so that the second finds the weights in a
+    /// cache. CPUs (`serial`) gain nothing from lanes, and would have to combine their sums.
     pub fn matmul(
         format: Format,
         arithmetic: Arithmetic,
@@ -152,15 +152,15 @@ impl Kernel {
         }
     }
 
-    /// Attention of each of [`Kernel::VECTORS`]; a processor (`serial`) has a thread in a workgroup for each eight elements of a head,
-    /// four at least, and no kernel for the most vectors: SwiftShader compiles that for more than a second.
+    /// Returns attention for each of [`Kernel::VECTORS`]. CPUs (`serial`) use one thread per eight elements of a head, at least
+    /// four. They have no kernel for the most vectors: SwiftShader compiles it for more than a second.
     pub fn attentions(kv: KvDtype, head_dim: u32, serial: bool) -> Vec<Self> {
         let threads = if serial { head_dim.div_ceil(8).next_power_of_two().max(4) } else { Self::THREADS };
         let counts = &Self::VECTORS[..Self::VECTORS.len() - usize::from(serial)];
         counts.iter().map(|vectors| Self::Attention(kv, *vectors, threads)).collect()
     }
 
-    /// Rows and outputs of a workgroup of a matmul.
+    /// Returns the rows and outputs of a matmul's workgroup.
     pub fn tile(self) -> Option<[u32; 2]> {
         match self {
             Self::MatmulRows(_, _, rows, _) => Some([rows, 32]),
@@ -171,7 +171,7 @@ impl Kernel {
         }
     }
 
-    /// The WGSL text for such a driver: fragments first, then the kernel.
+    /// Returns the WGSL source for a driver: fragments first, then the kernel.
     pub fn source(self, subnormals: Subnormals) -> String {
         let step = shader!("lib/step.wgsl");
         let units = shader!("lib/units.wgsl");
@@ -215,7 +215,7 @@ impl Kernel {
                 [shared, weight2(float, subnormals), sums, epilogues.functions(), kernel].concat()
             }
             Self::MatmulTile(format, arithmetic, epilogues) | Self::MatmulSerial(format, arithmetic, _, epilogues) => {
-                // Sums that a loop carries are copied by SwiftShader: more of them than two vec4s of weights are worth.
+                // SwiftShader copies sums that a loop carries: too costly for at most two vec4s of weights, which are unrolled.
                 let chunk = if format.chunk() > 8 { shader!("lib/chunk_loop.wgsl") } else { chunk(format) };
                 let chunk = Some(chunk).filter(|_| arithmetic == Arithmetic::F32);
                 let sum = match self {
@@ -287,8 +287,8 @@ impl Kernel {
         varying.iter().map(String::as_str).chain(parts).collect::<Vec<_>>().join("\n")
     }
 
-    /// Every kernel in every variant, but for sizes of groups, which change no more than a constant; formats of weights and
-    /// epilogues, which do not know of each other, are not all combined.
+    /// Returns every kernel in every variant, except group sizes, which change only a constant. Weight formats and epilogues are
+    /// independent, so not all are combined.
     pub fn all() -> Vec<Self> {
         let kvs = [KvDtype::F32, KvDtype::F16];
         let mut all =
@@ -359,7 +359,7 @@ impl Epilogues {
         [self.functions(), vec![shader!("lib/scales.wgsl"), shader!("lib/epilogues.wgsl")]].concat()
     }
 
-    /// What they are made of.
+    /// Returns the epilogues' fragments.
     fn functions(self) -> Vec<&'static str> {
         vec![activation(self.activation), shader!("lib/heads.wgsl"), kv_store(self.kv), shader!("lib/rotary.wgsl")]
     }

@@ -1,4 +1,4 @@
-//! The only place that names wgpu: the device and its limits, kernels, buffers, recording, readback.
+//! The only code that uses wgpu: device and limits, kernels, buffers, recording, readback.
 
 mod buffers;
 #[cfg(target_arch = "wasm32")]

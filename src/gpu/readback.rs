@@ -1,4 +1,4 @@
-//! Bytes from the GPU to the CPU, through one staging buffer that is made once.
+//! Reads bytes from the GPU, through a reusable staging buffer.
 
 use super::buffers::{Buffer, Slice};
 use super::device::Gpu;
@@ -6,16 +6,16 @@ use super::record::Submitted;
 use crate::error::{Error, Result};
 use futures_channel::oneshot;
 
-/// A staging buffer.
+/// A reusable staging buffer.
 pub struct Readback {
     staging: Buffer,
-    /// Bytes that a submission copies into it; 0: none.
+    /// Bytes that a submission copies into the buffer; 0: none.
     due: u64,
     submission: Option<wgpu::SubmissionIndex>,
     mapping: Option<Mapping>,
 }
 
-/// Bytes on their way.
+/// A pending mapping.
 struct Mapping {
     receiver: oneshot::Receiver<Mapped>,
     arrived: Option<Mapped>,
@@ -24,7 +24,7 @@ struct Mapping {
 type Mapped = std::result::Result<(), wgpu::BufferAsyncError>;
 
 impl Readback {
-    /// One for up to `bytes` bytes.
+    /// Creates a readback of up to `bytes` bytes.
     ///
     /// # Errors
     /// [`Error::OutOfGpuMemory`].
@@ -37,35 +37,35 @@ impl Readback {
         self.staging.raw()
     }
 
-    /// A submission copies `bytes` bytes into it.
+    /// Announces that a submission copies `bytes` bytes.
     pub fn expect(&mut self, bytes: u64, submitted: Submitted) {
         self.due = bytes;
         self.submission = Some(submitted.0);
     }
 
-    /// Whether nobody has waited for them yet. Then take another one for the next submission: where a buffer is unmapped and
-    /// mapped again, wgpu may complete the mapping when the earlier submission is done.
+    /// Returns true if expected bytes were not waited for. The next submission then needs another readback: when a buffer is
+    /// unmapped and mapped again, wgpu may complete the mapping when the earlier submission is done.
     pub fn is_due(&self) -> bool {
         self.due > 0
     }
 
-    /// Starts the mapping. Not part of [`Readback::expect`], because the device computes by now.
+    /// Starts the mapping. Separate from [`Readback::expect`], so that the device is already computing.
     fn map(&mut self) {
         if self.is_due() && self.mapping.is_none() {
             let (sender, receiver) = oneshot::channel();
             self.raw().map_async(wgpu::MapMode::Read, 0..self.due, move |result| {
-                // The receiver is gone only when the caller gave up waiting.
+                // The receiver is gone only if the caller gave up waiting.
                 let _ = sender.send(result);
             });
             self.mapping = Some(Mapping { receiver, arrived: None });
         }
     }
 
-    /// Whether the bytes are still on their way. In a browser that is seen only after a wait, so there they always are.
+    /// Returns true if the bytes have not arrived. A browser detects arrival only during a wait, so it is always true there.
     pub fn is_coming(&mut self, gpu: &Gpu) -> bool {
         self.map();
         let Some(mapping) = &mut self.mapping else { return false };
-        // A lost device is told by whoever waits for it.
+        // A lost device is reported by the wait.
         let _ = gpu.device.poll(wgpu::PollType::Poll);
         if let Ok(Some(arrived)) = mapping.receiver.try_recv() {
             mapping.arrived = Some(arrived);
@@ -73,7 +73,7 @@ impl Readback {
         mapping.arrived.is_none()
     }
 
-    /// Waits for the bytes and returns them as u32; none where none are expected.
+    /// Waits for the bytes and returns them as u32; empty if none are expected.
     ///
     /// # Errors
     /// [`Error::DeviceLost`].
@@ -111,7 +111,7 @@ impl Readback {
 }
 
 impl Slice {
-    /// Its first `bytes` bytes as u32, as [`Gpu::read`] does.
+    /// Reads the first `bytes` bytes as u32, like [`Gpu::read`].
     ///
     /// # Errors
     /// As [`Gpu::read`].
@@ -121,7 +121,7 @@ impl Slice {
 }
 
 impl Gpu {
-    /// All of a buffer from `offset`, for tests and checks; makes a staging buffer of its own.
+    /// Reads `bytes` bytes of a buffer from `offset`, for tests and checks; creates its own staging buffer.
     ///
     /// # Errors
     /// [`Error::DeviceLost`], [`Error::OutOfGpuMemory`].

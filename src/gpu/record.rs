@@ -1,5 +1,5 @@
-//! Kernel calls, bound once and recorded many times: a submission is one pass of dispatches and one copy. Its commands can be
-//! encoded before they are needed.
+//! Records kernel calls, which are bound once and recorded many times. A submission is a pass of dispatches and one copy, and may
+//! be encoded in advance.
 
 use super::buffers::{Buffer, Slice};
 use super::device::Gpu;
@@ -8,15 +8,15 @@ use super::readback::Readback;
 use std::cell::OnceCell;
 use std::rc::Rc;
 
-/// Buffers by binding number, for a kernel and for all that bind alike.
+/// Buffers by binding number, for a kernel and for all kernels with the same layout.
 #[derive(Clone)]
 pub struct Group {
     raw: wgpu::BindGroup,
-    /// The last holder of a buffer destroys it.
+    /// Keeps the buffers alive; a buffer without holders is destroyed.
     _buffers: Rc<[Buffer]>,
 }
 
-/// A kernel with its buffers. One that is not compiled when it is first recorded is compiled then.
+/// A kernel with its buffers; compiled when first recorded, if necessary.
 pub struct Call {
     kernel: Kernel,
     pipeline: OnceCell<wgpu::ComputePipeline>,
@@ -24,21 +24,21 @@ pub struct Call {
 }
 
 impl Call {
-    /// What it runs.
+    /// Returns the kernel.
     pub fn kernel(&self) -> Kernel {
         self.kernel
     }
 }
 
 impl Group {
-    /// A call of a kernel that binds as that for which the group was made.
+    /// Creates a call of a kernel that has the group's layout.
     pub fn call(&self, kernel: Kernel) -> Call {
         Call { kernel, pipeline: OnceCell::new(), group: self.clone() }
     }
 }
 
 impl Gpu {
-    /// Binds buffers by binding number as `kernel` wants them.
+    /// Binds buffers by binding number, in the layout of `kernel`.
     pub fn group(&self, kernel: Kernel, bindings: &[(u32, Slice)]) -> Group {
         let entries: Vec<_> = bindings
             .iter()
@@ -60,12 +60,12 @@ impl Gpu {
         Group { raw, _buffers: bindings.iter().map(|(_, slice)| slice.buffer.clone()).collect() }
     }
 
-    /// A kernel with buffers of its own.
+    /// Creates a call with its own bind group.
     pub fn call(&self, kernel: Kernel, bindings: &[(u32, Slice)]) -> Call {
         self.group(kernel, bindings).call(kernel)
     }
 
-    /// Starts a submission.
+    /// Starts recording a submission.
     pub fn record(&self) -> Recorder<'_> {
         let mut encoder = self.device.create_command_encoder(&Default::default());
         let pass = encoder.begin_compute_pass(&Default::default()).forget_lifetime();
@@ -78,7 +78,7 @@ impl Gpu {
         self.submit(prepared)
     }
 
-    /// Submits commands behind a round whose tokens were not read yet.
+    /// Submits commands before the tokens of the previous round were read.
     pub fn submit_ahead(&self, prepared: Prepared) -> Submitted {
         self.count(|counters| counters.ahead += 1);
         self.submit_prepared(prepared)
@@ -103,7 +103,7 @@ pub struct Recorder<'a> {
 }
 
 impl Recorder<'_> {
-    /// Where it is submitted.
+    /// Returns the device.
     pub fn gpu(&self) -> &Gpu {
         self.gpu
     }
@@ -117,7 +117,7 @@ impl Recorder<'_> {
         self.dispatches += 1;
     }
 
-    /// Submits, with a copy of `bytes` from `offset` of a buffer into the readback if one is given.
+    /// Submits, with an optional copy of `bytes` from `offset` of a buffer into a readback.
     pub fn submit(self, copy: Option<(&Buffer, u64, u64, &Readback)>) -> Submitted {
         let gpu = self.gpu;
         gpu.submit(self.encode(copy))
@@ -134,17 +134,17 @@ impl Recorder<'_> {
     }
 }
 
-/// A submission, for those who wait for it.
+/// A submission that can be waited for.
 pub struct Submitted(pub(super) wgpu::SubmissionIndex);
 
-/// Commands that wait to be submitted, once.
+/// Encoded commands, to be submitted once.
 pub struct Prepared {
     commands: wgpu::CommandBuffer,
     dispatches: u64,
 }
 
-/// Tiles of rows in x, so that those which read the same weights follow each other; tiles of outputs in y, the rest of them
-/// in z: a dimension holds at most 65,535.
+/// Returns the grid for a matmul. Row tiles are in x, so that workgroups that read the same weights follow each other. Output tiles
+/// are in y and z, because a dimension holds at most 65,535.
 pub fn split_grid(rows: u32, outs: u32) -> [u32; 3] {
     let z = outs.div_ceil(65_535).max(1);
     [rows, outs.div_ceil(z), z]

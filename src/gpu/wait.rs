@@ -1,4 +1,4 @@
-//! Waiting for what the device reports: natively the driver is asked, in a browser the event loop brings it.
+//! Waits for events of the device: natively by polling the driver, in a browser by the event loop.
 
 use super::device::Gpu;
 use super::record::Submitted;
@@ -12,7 +12,7 @@ pub struct Done {
 }
 
 impl Done {
-    /// Waits for it.
+    /// Waits for the submission.
     ///
     /// # Errors
     /// As [`Gpu::check`].
@@ -22,17 +22,17 @@ impl Done {
 }
 
 impl Gpu {
-    /// The end of the submission that was made last.
+    /// Returns the end of the latest submission.
     pub fn done(&self, Submitted(submission): Submitted) -> Done {
         let (sender, receiver) = oneshot::channel();
         self.queue.on_submitted_work_done(move || {
-            // The receiver is gone only when nobody waits.
+            // The receiver is gone only if the caller stopped waiting.
             let _ = sender.send(());
         });
         Done { submission, receiver }
     }
 
-    /// Sends what was written so far and waits for it, so that uploads do not pile up in memory.
+    /// Submits pending writes and waits for them, so that uploads do not accumulate in memory.
     ///
     /// # Errors
     /// As [`Done::wait`].
@@ -42,16 +42,16 @@ impl Gpu {
         self.done(submitted).wait(self).await
     }
 
-    /// Waits for a callback of the device that sends to `receiver` once the submission, or all, are done.
+    /// Waits for a device callback that sends to `receiver` when the submission is done; `None`: all submissions.
     ///
     /// # Errors
-    /// [`Error::DeviceLost`]; what [`Gpu::check`] reports.
+    /// [`Error::DeviceLost`] and errors of [`Gpu::check`].
     pub(super) async fn reported<T>(
         &self,
         receiver: &mut Receiver<T>,
         submission: Option<wgpu::SubmissionIndex>,
     ) -> Result<T> {
-        // Blocks natively; in a browser it does nothing.
+        // Blocks natively; does nothing in a browser.
         let wait = wgpu::PollType::Wait { submission_index: submission, timeout: None };
         self.device.poll(wait).map_err(|error| Error::DeviceLost { reason: error.to_string() })?;
         let reported = self.urge(receiver).await;
@@ -64,7 +64,7 @@ impl Gpu {
         receiver.await
     }
 
-    /// Firefox looks whether a device is done only every 100 ms, and at each submission: an empty one makes it look.
+    /// Firefox checks for finished work only every 100 ms and at each submission, so an empty one triggers the check.
     #[cfg(target_arch = "wasm32")]
     async fn urge<T>(&self, receiver: &mut Receiver<T>) -> std::result::Result<T, Canceled> {
         use gloo_timers::future::TimeoutFuture;
@@ -85,14 +85,14 @@ impl Gpu {
         .await
     }
 
-    /// Whether this browser reports late what the device has done.
+    /// Returns true if this browser reports finished work late.
     ///
     /// # Errors
     /// As [`Gpu::flush`].
     pub(super) async fn reports_late(&self) -> Result<bool> {
         /// Seconds: far more than an idle device needs, far less than 100 ms.
         const LATE: f64 = 0.03;
-        // The first wait may end early; the second one begins when the browser has just looked.
+        // The first wait may end early; the second one starts just after the browser has checked.
         self.flush().await?;
         let began = web_time::Instant::now();
         self.flush().await?;

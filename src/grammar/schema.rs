@@ -1,4 +1,4 @@
-//! JSON schemas as llguidance takes them, and the keyword that it does not take.
+//! JSON schemas for llguidance, and errors that name an unsupported keyword.
 
 use super::{KEYWORDS, bad};
 use crate::error::Result;
@@ -22,11 +22,11 @@ const ONE: [&str; 11] = [
 ];
 /// Keywords whose value is a list of schemas.
 const LIST: [&str; 5] = ["allOf", "anyOf", "items", "oneOf", "prefixItems"];
-/// Keywords whose value has schemas by name.
+/// Keywords whose value maps names to schemas.
 const NAMED: [&str; 3] = ["dependentSchemas", "patternProperties", "properties"];
 /// Keywords that hold schemas for references.
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
-/// Keywords whose value is a number, or values.
+/// Keywords whose value is a number or contains JSON values.
 const NUMBERS: [&str; 7] =
     ["const", "enum", "exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum", "multipleOf"];
 /// Keywords whose value is a whole number.
@@ -34,10 +34,10 @@ const COUNTS: [&str; 6] = ["maxItems", "maxLength", "maxProperties", "minItems",
 /// Keywords that describe a schema and constrain nothing.
 const ANNOTATIONS: [&str; 6] = ["$comment", "default", "deprecated", "description", "examples", "title"];
 
-/// Prepares a schema: keywords that constrain nothing are taken away, counts are whole numbers, references have no escapes.
+/// Prepares a schema: removes keywords that constrain nothing, makes counts integers, replaces references with escapes.
 ///
 /// # Errors
-/// [`Error::BadOption`](crate::Error::BadOption) for a number of which llguidance would write other digits.
+/// [`Error::BadOption`](crate::Error::BadOption) for a number whose digits llguidance would change.
 pub(super) fn prepare(mut schema: Value) -> Result<Value> {
     let mut escaped = Vec::new();
     prepare_at(&mut schema, "#", &mut escaped)?;
@@ -52,7 +52,7 @@ pub(super) fn prepare(mut schema: Value) -> Result<Value> {
     Ok(schema)
 }
 
-/// Prepares the schema at `place`, a JSON pointer. `escaped` gets the references that [`alias`] replaces.
+/// Prepares the schema at `place`, a JSON pointer. Adds to `escaped` the references that [`alias`] replaces.
 fn prepare_at(schema: &mut Value, place: &str, escaped: &mut Vec<String>) -> Result<()> {
     let Some(fields) = schema.as_object_mut() else { return Ok(()) };
     let is_idle: Vec<_> = fields.keys().filter(|key| constrains_nothing(key, fields)).cloned().collect();
@@ -66,7 +66,7 @@ fn prepare_at(schema: &mut Value, place: &str, escaped: &mut Vec<String>) -> Res
         }
     }
     for key in COUNTS {
-        // 2.0 is a whole number too.
+        // 2.0 is an integer too.
         if let Some(value) = fields.get_mut(key)
             && let Some(count) = value.as_f64().filter(|count| count.fract() == 0.0 && *count >= 0.0)
         {
@@ -90,13 +90,13 @@ fn prepare_at(schema: &mut Value, place: &str, escaped: &mut Vec<String>) -> Res
     Ok(())
 }
 
-/// Refuses patterns of keys that match nothing but properties that have a name: llguidance would begin such a key and find no end.
+/// Refuses key patterns that match only names in `properties`: llguidance would begin such a key and find no end.
 pub(super) fn check_patterns(schema: &Value, place: &str, compile: &dyn Fn(Value) -> Result<(), String>) -> Result<()> {
     let Value::Object(fields) = schema else { return Ok(()) };
     if let (Some(Value::Object(named)), Some(Value::Object(patterns))) =
         (fields.get("properties"), fields.get("patternProperties"))
     {
-        // All that have a name, and one more.
+        // All named properties, and one more.
         let all: Map<_, _> = named.keys().map(|key| (key.clone(), json!({ "type": "null" }))).collect();
         for pattern in patterns.keys() {
             let of = |named: &Map<String, Value>| {
@@ -116,12 +116,12 @@ pub(super) fn check_patterns(schema: &Value, place: &str, compile: &dyn Fn(Value
         .try_for_each(|(inner, path)| check_patterns(inner, &format!("{place}/{path}"), compile))
 }
 
-/// The name of a definition that stands for a reference with escapes.
+/// Returns the name of the definition that replaces a reference with escapes.
 fn alias(index: usize) -> String {
     format!("foretoken-reference-{index}")
 }
 
-/// Whether every value satisfies a keyword of a schema.
+/// Returns true if every value satisfies the keyword `key` of a schema.
 fn constrains_nothing(key: &str, schema: &Map<String, Value>) -> bool {
     let Some(value) = schema.get(key) else { return false };
     match key {
@@ -143,7 +143,7 @@ fn constrains_nothing(key: &str, schema: &Map<String, Value>) -> bool {
     }
 }
 
-/// Whether a schema allows every value, or every value of a type.
+/// Returns true if a schema allows every value (of the type `of`).
 fn allows_everything(schema: &Value, of: Option<&str>) -> bool {
     match schema {
         Value::Object(fields) => fields.iter().all(|(key, value)| match (key.as_str(), of) {
@@ -154,7 +154,7 @@ fn allows_everything(schema: &Value, of: Option<&str>) -> bool {
     }
 }
 
-/// A number in a value whose digits are lost in a 64-bit float.
+/// Returns a number in `value` that is inexact as a 64-bit float.
 fn inexact(value: &Value) -> Option<String> {
     let is_exact = |number: &Number| match (number.as_i64(), number.as_u64()) {
         (Some(whole), _) => whole as f64 as i128 == i128::from(whole),
@@ -170,7 +170,7 @@ fn inexact(value: &Value) -> Option<String> {
     }
 }
 
-/// The schemas in a schema, each with its path there.
+/// Returns the subschemas of a schema, each with its path.
 fn children_mut(fields: &mut Map<String, Value>) -> Vec<(&mut Value, String)> {
     let mut children = Vec::new();
     for (key, value) in fields {
@@ -189,17 +189,17 @@ fn children_mut(fields: &mut Map<String, Value>) -> Vec<(&mut Value, String)> {
     children
 }
 
-/// A key as JSON pointers write it.
+/// Escapes a key for a JSON pointer.
 fn escape(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
-/// What a reference refers to.
+/// Returns the target of a reference.
 fn find<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {
     root.pointer(&unpercent(reference.strip_prefix('#')?)?)
 }
 
-/// The text in which `%41` stands for `A`.
+/// Decodes percent escapes: `%41` is `A`.
 fn unpercent(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -212,11 +212,11 @@ fn unpercent(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Refuses a prepared schema by the keyword that `compile` does not take and its place. `reason`: why it did not take the whole.
+/// Refuses a prepared schema by the keyword that `compile` rejects, and its place. `reason`: the error for the whole schema.
 pub(super) fn refuse<T>(root: &Value, reason: &str, compile: &dyn Fn(Value) -> Result<(), String>) -> Result<T> {
     let mut absolute = root.clone();
     make_absolute(&mut absolute);
-    // The schema at a place, alone, with all that it may refer to.
+    // Compiles a subschema alone, with all that it may refer to.
     let alone = |schema: &Value| {
         let definitions = json!({ "case": schema, "root": absolute });
         compile(json!({ "$ref": "#/$defs/case", "$defs": definitions }))
@@ -261,7 +261,7 @@ pub(super) fn refuse<T>(root: &Value, reason: &str, compile: &dyn Fn(Value) -> R
     bad(format!("JSON Schema's {named}{why}{place}"), KEYWORDS.into())
 }
 
-/// Makes references of a schema into ones of the document in which it is the definition `root`.
+/// Rewrites references for the document that has the schema as definition `root`.
 fn make_absolute(schema: &mut Value) {
     let Some(fields) = schema.as_object_mut() else { return };
     if let Some(Value::String(reference)) = fields.get_mut("$ref")
@@ -275,7 +275,7 @@ fn make_absolute(schema: &mut Value) {
     }
 }
 
-/// The schemas that a schema applies, each with its place in `root`.
+/// Returns the schemas that a schema applies, each with its place in `root`.
 fn children(schema: &Value, place: &str, root: &Value) -> Vec<(Value, String)> {
     let Value::Object(fields) = schema else { return Vec::new() };
     let mut fields = fields.clone();

@@ -1,5 +1,5 @@
-//! The folder of a repository in the cache: `blobs/DIGEST` holds the bytes, `snapshots/COMMIT/FILE` links to them,
-//! `refs/REVISION` names a commit. Who writes a blob holds the lock `.locks/models--owner--name/DIGEST.lock`.
+//! Cache folder of a repository. `blobs/DIGEST` holds the bytes, `snapshots/COMMIT/FILE` links to them, `refs/REVISION` holds a commit. A
+//! process that writes a blob locks `.locks/models--owner--name/DIGEST.lock`.
 
 use super::client::Client;
 use super::download::Download;
@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Between two looks at a download of another process.
+/// Interval between checks of another process's download.
 const GLANCE: Duration = Duration::from_millis(200);
 
-/// What is kept of a repository.
+/// Cached files of a repository.
 pub(super) struct Repository {
     folder: PathBuf,
     locks: PathBuf,
@@ -30,7 +30,7 @@ impl Repository {
         Self { folder: cache.join(&name), locks: cache.join(".locks").join(name) }
     }
 
-    /// The folder of a commit's files.
+    /// Returns the folder of a commit's files.
     pub fn snapshot(&self, commit: &str) -> PathBuf {
         self.folder.join("snapshots").join(commit)
     }
@@ -39,7 +39,7 @@ impl Repository {
         self.folder.join("refs").join(id.revision())
     }
 
-    /// The folder and the files of a model that is here as a whole.
+    /// Finds a model that is completely cached. Returns its folder and files.
     pub fn find(&self, id: &HubId) -> Result<(PathBuf, Vec<String>)> {
         let lacking = |what: &str| {
             let place = self.folder.display();
@@ -64,7 +64,8 @@ impl Repository {
         }
     }
 
-    /// Makes a file part of a commit's snapshot, and downloads it if its bytes are not here. `progress` hears of its bytes.
+    /// Adds a file to a commit's snapshot, and downloads it if its bytes are not cached. `progress` is called with the bytes that are
+    /// there.
     pub fn bring(
         &self,
         client: &Client,
@@ -88,7 +89,7 @@ impl Repository {
                 Download { client, id, url, entry, path: &incomplete, progress }.run()?;
                 fs::rename(&incomplete, &blob).map_err(|error| failed(&blob, &error))?;
             }
-            // One that leads to nothing may be there.
+            // A dangling link may exist.
             let _ = fs::remove_file(&link);
             let steps = name.matches('/').count() + 2;
             let relative = format!("{}blobs/{}", "../".repeat(steps), entry.digest);
@@ -102,7 +103,7 @@ impl Repository {
     fn lock(&self, digest: &str, mut waiting: impl FnMut()) -> Result<File> {
         let path = self.locks.join(format!("{digest}.lock"));
         let lock = File::options().create(true).append(true).open(&path).map_err(|error| failed(&path, &error))?;
-        // A file system without locks is no reason to stop: the digest is checked in the end.
+        // On a file system without locks, continue: the digest is checked at the end.
         while let Err(TryLockError::WouldBlock) = lock.try_lock() {
             waiting();
             sleep(GLANCE);
@@ -110,7 +111,7 @@ impl Repository {
         Ok(lock)
     }
 
-    /// What the revision is now.
+    /// Records the current commit of the revision.
     pub fn remember(&self, id: &HubId, commit: &str) -> Result<()> {
         let reference = self.reference(id);
         if id.is_pinned() || fs::read_to_string(&reference).is_ok_and(|known| known == commit) {
@@ -122,7 +123,7 @@ impl Repository {
     }
 }
 
-/// The files below a folder, as their names in the repository; links that lead to nothing left out.
+/// Lists the files below a folder by their names in the repository, without dangling links.
 fn list(folder: &Path, before: &str, names: &mut Vec<String>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let (path, name) = (entry.path(), format!("{before}{}", entry.file_name().to_string_lossy()));
@@ -134,8 +135,8 @@ fn list(folder: &Path, before: &str, names: &mut Vec<String>) {
     }
 }
 
-/// Gives a blob a second place. Not everybody may make symbolic links, and not every file system has them: then it is a hard link
-/// or a copy, which Python's library takes as well.
+/// Links a blob to a second place. Symbolic links need rights on some systems, and some file systems lack them. The fallback is a hard link
+/// or a copy, which Python's library accepts too.
 fn connect(relative: &str, blob: &Path, link: &Path) -> io::Result<()> {
     symlink(relative, link).or_else(|_| fs::hard_link(blob, link)).or_else(|_| fs::copy(blob, link).map(|_| ()))
 }
@@ -153,7 +154,7 @@ fn symlink(_: &str, _: &Path) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// A file of the cache that cannot be used.
+/// Returns the error for a cache file that cannot be used.
 pub(super) fn failed(path: &Path, error: &io::Error) -> Error {
     let advice = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -174,7 +175,7 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         let blob = folder.join("blob");
         fs::write(&blob, "bytes").unwrap();
-        // No symbolic link can lead to such a name, and no hard link to a file of another file system.
+        // No symbolic link can point to such a name, and no hard link to a file of another file system.
         let elsewhere = Path::new("/proc/version");
         for (blob, link) in [(blob.as_path(), "linked"), (elsewhere, "copied")] {
             let link = folder.join(link);

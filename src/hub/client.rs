@@ -1,4 +1,4 @@
-//! Requests to a Hub: redirects, with the token for the Hub alone; patience with a server in trouble; refusals in words.
+//! Requests to a Hub: redirects (only the Hub gets the token), retries, and explanations of refusals.
 
 use super::id::HubId;
 use super::settings::Settings;
@@ -9,27 +9,27 @@ use std::time::{Duration, SystemTime};
 use ureq::http::{HeaderMap, Response, Uri};
 use ureq::{Agent, Body};
 
-/// Without a byte, or without an answer: then a request counts as cut.
+/// Time without a response or without a byte after which a request counts as failed.
 const SILENCE: Duration = Duration::from_secs(30);
-/// Seconds between one try and the next.
+/// Seconds between retries.
 const PAUSES: [u64; 5] = [1, 2, 4, 8, 16];
-/// Pauses where nobody ever answered: an address is more likely to be wrong than a server to come back.
+/// Retries if the server has never responded: the address is probably wrong.
 const FEW_PAUSES: usize = 2;
-/// What a server may ask for instead, at most.
+/// Longest pause that a server may request.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 const MOST_REDIRECTS: usize = 8;
 
 const PART: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 const PATH: &AsciiSet = &PART.remove(b'/');
 
-/// What may go over by itself, unlike an [`Error`].
+/// A transient failure, unlike an [`Error`].
 pub(super) struct Trouble {
     pub reason: String,
-    /// Whether the server answered at all.
+    /// True if the server responded.
     pub answered: bool,
-    /// How long it wants to be left alone.
+    /// Pause that the server requests.
     pub after: Option<Duration>,
-    /// Whether something new came all the same.
+    /// True if new bytes arrived before the failure.
     pub progress: bool,
 }
 
@@ -39,7 +39,7 @@ impl Trouble {
     }
 }
 
-/// A try that failed: for good, or perhaps not.
+/// A failed attempt, transient or permanent.
 pub(super) enum Failed {
     Passing(Trouble),
     Finally(Error),
@@ -57,7 +57,7 @@ impl From<Error> for Failed {
     }
 }
 
-/// Asks one Hub.
+/// HTTP client of one Hub.
 #[derive(Debug, Clone)]
 pub(super) struct Client {
     agent: Agent,
@@ -83,18 +83,18 @@ impl Client {
         Ok(Self { agent: config.build().into(), endpoint, authorization })
     }
 
-    /// Where a file is.
+    /// Returns the URL of a file.
     pub fn address(&self, id: &HubId, commit: &str, file: &str) -> String {
         format!("{}/{}/resolve/{commit}/{}", self.endpoint, id.repository, utf8_percent_encode(file, PATH))
     }
 
-    /// Where a repository is described.
+    /// Returns the URL of a repository's description.
     pub fn listing_address(&self, id: &HubId) -> String {
         let revision = utf8_percent_encode(id.revision(), PART);
         format!("{}/api/models/{}/revision/{revision}?blobs=true", self.endpoint, id.repository)
     }
 
-    /// A whole answer of at most `limit` bytes.
+    /// Fetches a whole response of at most `limit` bytes.
     pub fn get_small(&self, id: &HubId, url: &str, limit: u64) -> Result<Vec<u8>> {
         self.patiently(url, || {
             let (mut response, _) = self.get(id, url, None)?;
@@ -102,7 +102,7 @@ impl Client {
         })
     }
 
-    /// Asks for a file, or for a part of it, `start..end`. With the answer comes where it begins, unless it is the whole file.
+    /// Requests a file, or its bytes `start..end`. Returns the response and the offset of its first byte; `None`: it is the whole file.
     pub fn get(
         &self,
         id: &HubId,
@@ -113,7 +113,7 @@ impl Client {
         for _ in 0..MOST_REDIRECTS {
             let mut request = self.agent.get(&at);
             let of_hub = origin(&at) == origin(&self.endpoint);
-            // Where the Hub redirects to, the address is signed: the token is none of that server's business.
+            // The Hub redirects to signed URLs of other servers, which must not get the token.
             if let Some(authorization) = self.authorization.as_ref().filter(|_| of_hub) {
                 request = request.header("Authorization", authorization);
             }
@@ -127,7 +127,7 @@ impl Client {
                     let said = header(response.headers(), "content-range");
                     let start =
                         said.and_then(|said| said.strip_prefix("bytes ")?.split('-').next()?.trim().parse().ok());
-                    // Some do not say; then the digest decides.
+                    // Some servers omit the range. Then the digest detects errors.
                     let start = start.or(range.map(|(start, _)| start));
                     return Ok((response, start));
                 }
@@ -143,7 +143,7 @@ impl Client {
         Err(Trouble::new("it redirects again and again").into())
     }
 
-    /// Why the Hub itself gives nothing, and what to do.
+    /// Explains why the Hub refuses, and what to do.
     fn denied(&self, id: &HubId, status: u16, headers: &HeaderMap) -> Error {
         let (repository, page) = (&id.repository, format!("{}/{}", self.endpoint, id.repository));
         let sign_in = match self.authorization {
@@ -163,7 +163,7 @@ impl Client {
         Error::NotFound { path: id.to_string(), reason }
     }
 
-    /// Tries until it succeeds, fails for good, or nothing new came for a while.
+    /// Retries until `attempt` succeeds, fails permanently, or fails too often without new bytes.
     pub fn patiently<T>(&self, url: &str, mut attempt: impl FnMut() -> Result<T, Failed>) -> Result<T> {
         let (mut tries, mut answered) = (0, false);
         loop {
@@ -192,10 +192,10 @@ impl Client {
     }
 }
 
-/// What an answer means that brings nothing.
+/// Returns the failure for a response without content.
 fn refused(url: &str, status: u16, headers: &HeaderMap) -> Failed {
     let reason = format!("the server answered {status}");
-    // Those pass, and signatures of addresses expire; what a server cannot do does not pass.
+    // These are transient, also because signatures of URLs expire. 501 and 505 are permanent.
     if matches!(status, 401 | 403 | 408 | 425 | 429) || (status >= 500 && status != 501 && status != 505) {
         let after = header(headers, "retry-after").and_then(|said| retry_after(said.trim()));
         return Trouble { answered: true, after, ..Trouble::new(reason) }.into();
@@ -203,15 +203,15 @@ fn refused(url: &str, status: u16, headers: &HeaderMap) -> Failed {
     Error::Network { url: without_query(url), reason }.into()
 }
 
-/// Seconds, or a date.
+/// Parses seconds or a date.
 fn retry_after(said: &str) -> Option<Duration> {
     let seconds = said.parse().ok().map(Duration::from_secs);
-    // A date in the past means at once.
+    // A date in the past means no pause.
     let until = |date: SystemTime| date.duration_since(SystemTime::now()).unwrap_or_default();
     seconds.or_else(|| httpdate::parse_http_date(said).ok().map(until))
 }
 
-/// An address as it may be shown: queries hold signatures.
+/// Returns a URL for display, without the query, which may hold signatures.
 pub(super) fn without_query(url: &str) -> String {
     url.split('?').next().unwrap_or_default().to_owned()
 }
@@ -220,14 +220,14 @@ fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// Scheme, host and port.
+/// Returns the scheme and the host with its port.
 fn origin(url: &str) -> Option<(String, String)> {
     let uri: Uri = url.parse().ok()?;
     let scheme = uri.scheme_str().filter(|scheme| ["http", "https"].contains(scheme))?;
     Some((scheme.to_owned(), uri.authority()?.to_string().to_ascii_lowercase()))
 }
 
-/// Where a redirect leads.
+/// Resolves the target of a redirect.
 fn joined(from: &str, to: &str) -> Option<String> {
     let (scheme, authority) = origin(from)?;
     let to = match to {

@@ -1,4 +1,4 @@
-//! A file of the Hub to a file on disk: goes on where it was cut, and ends with the digest.
+//! Download of a file of the Hub to disk: continues after interruptions, and checks the digest at the end.
 
 use super::cache::failed;
 use super::client::{Client, Failed, Trouble, without_query};
@@ -9,20 +9,20 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-/// One file on its way.
+/// Download of one file.
 pub(super) struct Download<'a> {
     pub client: &'a Client,
     pub id: &'a HubId,
     pub url: &'a str,
     pub entry: &'a Entry,
-    /// Where it goes; what is there is not asked for again.
+    /// Destination. Bytes that are already there are not requested again.
     pub path: &'a Path,
-    /// Hears of the bytes that are there.
+    /// Called with the number of bytes that are there.
     pub progress: &'a mut dyn FnMut(u64),
 }
 
 impl Download<'_> {
-    /// Downloads what is missing.
+    /// Downloads the missing bytes.
     pub fn run(&mut self) -> Result<()> {
         let (client, url) = (self.client, self.url);
         let started = self.here();
@@ -43,7 +43,7 @@ impl Download<'_> {
             return Ok(());
         }
         fs::remove_file(self.path).map_err(|error| self.unusable(&error))?;
-        // What was here before may have been damaged.
+        // Bytes from an earlier download may be damaged.
         if started > 0 {
             return self.run();
         }
@@ -53,14 +53,14 @@ impl Download<'_> {
         ))
     }
 
-    /// One request for the rest.
+    /// Requests the rest once.
     fn fetch_rest(&mut self) -> Result<(), Failed> {
         let size = self.entry.size;
         let mut here = self.here();
         if here == size {
             return Ok(());
         }
-        // What is too long begins anew.
+        // A file that is too long is replaced.
         here = if here > size { 0 } else { here };
         let (response, start) = self.client.get(self.id, self.url, (here > 0).then_some((here, size)))?;
         let start = start.unwrap_or(0);
@@ -91,7 +91,7 @@ impl Download<'_> {
         Ok(())
     }
 
-    /// Bytes that are there.
+    /// Counts the bytes that are there.
     fn here(&self) -> u64 {
         fs::metadata(self.path).map_or(0, |data| data.len())
     }

@@ -1,4 +1,4 @@
-//! How a model of the Hub is named: `owner/name[@revision][:file]`.
+//! Name of a model on the Hub: `owner/name[@revision][:file]`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,19 +8,18 @@ use std::str::FromStr;
 pub struct HubId {
     /// `owner/name`.
     pub repository: String,
-    /// A branch, a tag or a commit; none for `main`.
+    /// Branch, tag or commit; `None`: `main`.
     pub revision: Option<String>,
-    /// Which GGUF file, where the repository has several; `*` stands for any characters.
+    /// GGUF file, if the repository has several; `*` matches any characters.
     pub file: Option<String>,
 }
 
 impl HubId {
-    /// The revision.
     pub fn revision(&self) -> &str {
         self.revision.as_deref().unwrap_or("main")
     }
 
-    /// Whether the revision is a commit.
+    /// Returns true if the revision is a commit.
     pub fn is_pinned(&self) -> bool {
         is_commit(self.revision())
     }
@@ -29,7 +28,7 @@ impl HubId {
 impl FromStr for HubId {
     type Err = ();
 
-    /// Fails for what can be no name of the Hub.
+    /// Fails for text that cannot be a name on the Hub.
     fn from_str(text: &str) -> Result<Self, ()> {
         let (text, file) = split(text, ':');
         let (repository, revision) = split(text, '@');
@@ -38,7 +37,7 @@ impl FromStr for HubId {
             let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
             part.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_') && part.chars().all(allowed)
         };
-        // Of revisions and files, the names become paths.
+        // Revisions and file names become paths.
         let inside =
             |path: &String| !path.starts_with('/') && path.split('/').all(|part| !["", ".", ".."].contains(&part));
         if !plain(owner) || !plain(name) || ![&revision, &file].into_iter().flatten().all(inside) {
@@ -60,7 +59,7 @@ impl fmt::Display for HubId {
     }
 }
 
-/// Whether it is the whole name of a commit.
+/// Returns true for the full name of a commit.
 pub(super) fn is_commit(text: &str) -> bool {
     text.len() == 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }

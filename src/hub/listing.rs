@@ -1,4 +1,4 @@
-//! What the Hub lists of a repository: its commit, and of each file the size and the digest.
+//! Listing of a repository on the Hub: its commit, and the size and digest of each file.
 
 use super::client::Client;
 use super::id::{HubId, is_commit};
@@ -16,18 +16,18 @@ const LARGEST: u64 = 64 << 20;
 /// A revision of a repository.
 #[derive(Debug)]
 pub(super) struct Listing {
-    /// The commit.
+    /// Full name of the commit.
     pub commit: String,
-    /// By name in the repository.
+    /// Files by their name in the repository.
     pub files: BTreeMap<String, Entry>,
 }
 
-/// A file as the Hub lists it.
+/// A file in a listing.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     /// Bytes.
     pub size: u64,
-    /// In hexadecimal digits, and the name in the cache: SHA-256 of a large file, of others what git calls them.
+    /// Digest in hexadecimal, also the name in the cache: SHA-256 for large files, git's blob id for others.
     pub digest: String,
 }
 
@@ -52,7 +52,7 @@ struct Lfs {
 }
 
 impl Listing {
-    /// Asks the Hub.
+    /// Requests the listing.
     pub fn of(client: &Client, id: &HubId) -> Result<Self> {
         let url = client.listing_address(id);
         let bytes = client.get_small(id, &url, LARGEST)?;
@@ -65,7 +65,7 @@ impl Listing {
         let mut files = BTreeMap::new();
         for Sibling { rfilename, size, blob_id, lfs } in siblings {
             let entry = Entry { size, digest: lfs.map_or(blob_id, |lfs| lfs.sha256) };
-            // They become names of files here.
+            // The names become local file names.
             let plain =
                 rfilename.split('/').all(|part| !["", ".", ".."].contains(&part)) && !rfilename.contains(['\\', ':']);
             if plain && entry.is_sound() {
@@ -91,7 +91,7 @@ impl Entry {
         [40, 64].contains(&self.digest.len()) && self.digest.bytes().all(|byte| byte.is_ascii_hexdigit())
     }
 
-    /// Whether a file is what the Hub lists.
+    /// Returns true if the file at `path` has the listed digest.
     pub fn is(&self, path: &Path) -> io::Result<bool> {
         let mut context = if self.digest.len() == 64 {
             Context::new(&SHA256)

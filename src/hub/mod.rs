@@ -1,4 +1,4 @@
-//! Models of the Hugging Face Hub, in the cache that its Python library keeps: what one downloads, the other finds.
+//! Models of the Hugging Face Hub, in the cache that its Python library shares.
 
 mod cache;
 mod client;
@@ -21,36 +21,36 @@ use crate::weights::{INDEX, SMALL_FILES, TEMPLATES, parse_index};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// A Hub, and the folder in which its models are kept.
+/// A Hub and its local cache.
 #[derive(Debug, Clone)]
 pub struct Hub {
     settings: Settings,
     client: Client,
 }
 
-/// A model, found.
+/// Location of a model.
 enum Found {
-    /// In the cache, as a whole: its folder and its files.
+    /// Completely cached: folder and files.
     Kept(PathBuf, Vec<String>),
     /// On the Hub.
     Listed(Listing),
 }
 
 impl Hub {
-    /// A Hub that nothing was asked yet.
+    /// Creates a client; sends no request yet.
     ///
     /// # Errors
-    /// [`Error::BadOption`] for an endpoint that is no URL.
+    /// [`Error::BadOption`] if the endpoint is not a URL.
     pub fn new(settings: Settings) -> Result<Self> {
         Ok(Self { client: Client::new(&settings)?, settings })
     }
 
-    /// Brings a model into the cache and tells where it is: a folder, or its (first) GGUF file. `progress` hears of bytes
-    /// that are here and of all bytes, as far as they are known. Without the Hub, what the cache holds is enough.
+    /// Downloads a model to the cache. Returns its folder, or its (first) GGUF file. `progress` is called with the bytes that are there and
+    /// the total, as far as known. If the Hub cannot be reached, the cached files are used.
     ///
     /// # Errors
-    /// [`Error::NotFound`] for what the Hub does not have or not show, or for a cache that cannot be written;
-    /// [`Error::Network`]; [`Error::Integrity`].
+    /// [`Error::NotFound`] if the Hub does not have or does not show the model, or if the cache is not writable; [`Error::Network`];
+    /// [`Error::Integrity`].
     pub fn download(&self, id: &HubId, progress: &mut dyn FnMut(u64, u64)) -> Result<PathBuf> {
         let repository = self.repository(id);
         let (snapshot, files) = match self.listing(id, &repository)? {
@@ -58,7 +58,7 @@ impl Hub {
             Found::Listed(listing) => {
                 let files = choose(&id.to_string(), id.file.as_deref(), &listing.names())?;
                 let brought = self.bring(id, &repository, &listing, files, progress)?;
-                // Only now, so that without the Hub the revision is what was there as a whole.
+                // Recorded only now, so that offline use finds complete revisions only.
                 repository.remember(id, &listing.commit)?;
                 brought
             }
@@ -69,10 +69,10 @@ impl Hub {
         })
     }
 
-    /// The same, of what texts need of it alone: its folder, with everything but the weights.
+    /// Downloads only the files that texts need: all but the weights. Returns their folder.
     ///
     /// # Errors
-    /// As [`Self::download`].
+    /// Same as [`Self::download`].
     pub fn download_words(&self, id: &HubId, progress: &mut dyn FnMut(u64, u64)) -> Result<PathBuf> {
         let repository = self.repository(id);
         match self.listing(id, &repository)? {
@@ -85,10 +85,10 @@ impl Hub {
         }
     }
 
-    /// The files of a model where they are, on the Hub or in the cache: what is read of them is not kept.
+    /// Opens the files of a model on the Hub or in the cache. Bytes that are read are not cached.
     ///
     /// # Errors
-    /// As [`Self::download`].
+    /// Same as [`Self::download`].
     pub fn open(&self, id: &HubId) -> Result<Remote> {
         let repository = self.repository(id);
         match self.listing(id, &repository)? {
@@ -97,13 +97,13 @@ impl Hub {
         }
     }
 
-    /// What the Hub lists, or else what the cache holds.
+    /// Returns the Hub's listing, or else the cached model.
     fn listing(&self, id: &HubId, repository: &Repository) -> Result<Found> {
         let kept = || repository.find(id).map(|(snapshot, files)| Found::Kept(snapshot, files));
         if self.settings.offline {
             return kept();
         }
-        // A commit names the same bytes for ever.
+        // A commit never changes.
         if let (true, Ok(kept)) = (id.is_pinned(), kept()) {
             return Ok(kept);
         }
@@ -144,7 +144,7 @@ impl Hub {
     }
 }
 
-/// The shards that an index names.
+/// Returns the shards that an index names.
 fn shards(index: &[u8]) -> Result<BTreeSet<String>> {
     let map = parse_index(index).map_err(|rule| Error::BadWeights { file: INDEX.into(), rule })?;
     Ok(map.into_values().collect())

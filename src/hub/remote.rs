@@ -1,4 +1,4 @@
-//! The files of a model on the Hub, read part by part and not kept.
+//! Files of a model on the Hub, read in ranges and not cached.
 
 use super::cache::Repository;
 use super::client::{Client, Trouble};
@@ -11,14 +11,14 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::path::Path;
 
-/// A model as [`super::Hub::open`] gives it.
+/// An opened model, from [`super::Hub::open`].
 #[derive(Debug)]
 pub struct Remote {
     id: HubId,
     names: Vec<String>,
-    /// Of the Hub, with who asks it; none where all is in the cache.
+    /// Client and listing of the Hub; `None`: everything is cached.
     listed: Option<(Client, Listing)>,
-    /// What is in the cache, if anything is.
+    /// Cached files; `None`: there are none.
     kept: Option<Folder>,
 }
 
@@ -30,7 +30,7 @@ impl Remote {
         Ok(Self { id: id.clone(), names, listed: Some((client, listing)), kept })
     }
 
-    /// What [`Repository::find`] found.
+    /// Opens a cached model, from [`Repository::find`].
     pub(super) fn kept(id: &HubId, snapshot: &Path, names: Vec<String>) -> Result<Self> {
         Ok(Self { id: id.clone(), names, listed: None, kept: Some(Folder::open(snapshot)?) })
     }

@@ -1,36 +1,34 @@
-//! Which Hub, with whose rights, and where its models are kept: from the environment, under the names that the Hub's Python
-//! library gave.
+//! Settings of a Hub from the environment: address, token and cache, with the variables of the Hub's Python library.
 
 use std::env;
 use std::fs;
 use std::path::PathBuf;
 
-/// What a [`super::Hub`] needs to know.
+/// Settings of a [`super::Hub`].
 #[derive(Clone)]
 pub struct Settings {
-    /// The address of the Hub.
+    /// Address of the Hub.
     pub endpoint: String,
-    /// For private and gated models; sent to the endpoint only.
+    /// Token for private and gated models; sent only to the endpoint.
     pub token: Option<String>,
-    /// The folder with `models--owner--name` and the like.
+    /// Folder that holds `models--owner--name` folders.
     pub cache: PathBuf,
-    /// Whether the Hub is not to be asked.
+    /// `true`: use only the cache, without requests.
     pub offline: bool,
 }
 
 impl Settings {
-    /// As `HF_ENDPOINT`, `HF_TOKEN` (or the file `HF_TOKEN_PATH`, `HF_HOME/token`), `HF_HUB_CACHE`, `HF_HOME` and
-    /// `HF_HUB_OFFLINE` say.
+    /// Reads `HF_ENDPOINT`, `HF_TOKEN` (or the file `HF_TOKEN_PATH`, `HF_HOME/token`), `HF_HUB_CACHE`, `HF_HOME` and `HF_HUB_OFFLINE`.
     pub fn from_env() -> Self {
         Self::read(|name| env::var(name).ok().filter(|value| !value.is_empty()))
     }
 
-    /// As variables of these values say.
+    /// Reads settings from the given variables.
     pub fn read(variable: impl Fn(&str) -> Option<String>) -> Self {
         let user = || env::home_dir().unwrap_or_default();
         let folder = |name: &str| {
             let path = variable(name)?;
-            // No shell replaces it in quotes or in a file of settings.
+            // Shells do not expand `~` in quotes or in settings files.
             let inside = path.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with(['/', '\\']));
             Some(inside.map_or_else(|| path.clone().into(), |rest| user().join(rest.trim_start_matches(['/', '\\']))))
         };
@@ -49,7 +47,7 @@ impl Settings {
     }
 }
 
-/// Without the token.
+/// Omits the token.
 impl std::fmt::Debug for Settings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { endpoint, cache, offline, .. } = self;

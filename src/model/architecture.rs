@@ -1,10 +1,10 @@
-//! The table of architectures: what an architecture is, fact by fact. Nothing else asks which one a model has.
+//! Table of architectures with the facts about each. No other module checks which architecture a model has.
 
 use super::names::{self, Names, Naming};
 use crate::error::{Error, Result};
 use serde::Serialize;
 
-/// The supported architectures: keys of the table.
+/// Supported architectures: keys of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Architecture {
@@ -40,120 +40,120 @@ pub enum NormKind {
     Layer,
 }
 
-/// How attention and MLP join the residual stream.
+/// Ways in which attention and MLP are added to the residual stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Residual {
-    /// Attention first; the MLP sees its sum.
+    /// Attention first; the MLP reads the sum.
     Sequential,
-    /// Both see the same, and both are added.
+    /// Both read the same input, and both are added.
     Parallel,
-    /// As `Sequential`, each normalised once more before it is added.
+    /// Like `Sequential`, but each is normalised again before it is added.
     PostNorms,
 }
 
-/// Whether projections have biases.
+/// Presence of biases in projections.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Bias {
     No,
     Yes,
-    /// As this key says, with its default.
+    /// Read from this key, with its default.
     Key(&'static str, bool),
 }
 
-/// The factor for attention scores.
+/// Factor for attention scores.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum AttentionScale {
     /// `head_dim^-0.5`.
     HeadDim,
-    /// That, or 1 where `scale_attn_weights` is false.
+    /// `head_dim^-0.5`, or 1 if `scale_attn_weights` is false.
     Optional,
     /// `query_pre_attn_scalar^-0.5`, with its default.
     QueryScalar(f64),
 }
 
-/// Key and value heads where `num_key_value_heads` is left out.
+/// Number of key and value heads if `num_key_value_heads` is missing.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum KvHeads {
     /// As many as query heads.
     All,
     Count(usize),
-    /// One, or all where `multi_query` is false.
+    /// One, or as many as query heads if `multi_query` is false.
     MultiQuery,
 }
 
-/// The layers with a window where `layer_types` does not name them.
+/// Layers with a sliding window if `layer_types` is missing.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Slides {
-    /// None: there is no window.
+    /// No layer has a window.
     Never,
-    /// All, as soon as there is a window.
+    /// All layers, if the model has a window.
     Always,
-    /// Those from `max_window_layers` on, where `use_sliding_window` is true.
+    /// Layers from `max_window_layers` on, if `use_sliding_window` is true.
     FromMaxWindowLayers,
-    /// Those that do not rotate, where `use_sliding_window` is true.
+    /// Layers that do not rotate, if `use_sliding_window` is true.
     WithoutRotation,
-    /// All but every `sliding_window_pattern`-th, this by default.
+    /// All but every `sliding_window_pattern`-th; the number is its default.
     Pattern(usize),
 }
 
-/// A rotary table: which layers it is for.
+/// A rotary table and the layers that use it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RopeFacts {
-    /// The key of `rope_parameters` that has it, where layers with and without a window differ.
+    /// Key of the table in `rope_parameters`, if layers with and without a window differ.
     pub layer_type: Option<&'static str>,
-    /// The older key of its base.
+    /// Older key of the base.
     pub theta_key: &'static str,
     pub theta: f64,
 }
 
-/// A row of the table. Defaults are what the config class of transformers takes for a key that `config.json` leaves out.
+/// A row of the table. For keys missing in `config.json`, defaults are those of the config class in transformers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Facts {
     /// `model_type` in `config.json`.
     pub model_type: &'static str,
-    /// `model_type` of models that see too: their `text_config` is of this kind.
+    /// `model_type` of multimodal models whose `text_config` is of this kind.
     pub multimodal: Option<&'static str>,
     /// `general.architecture` in a GGUF file.
     pub gguf: &'static str,
     pub names: &'static Names,
     pub gguf_names: &'static Names,
-    /// Keys that are not called what most models call them: (most models, this one).
+    /// Keys with a different name here: (usual name, name here).
     pub keys: &'static [(&'static str, &'static str)],
-    /// Keys of sizes that published configs leave out, and what they are then.
+    /// Keys of sizes that published configs leave out, with their defaults.
     pub sizes: &'static [(&'static str, usize)],
-    /// Keys that must be left out, null, false or zero here, besides those that must be so in any model.
+    /// Keys that must be missing, null, false or zero here, in addition to those of all models.
     pub refused: &'static [&'static str],
     pub norm: NormKind,
     pub norm_eps: f64,
     pub residual: Residual,
-    /// Positions are embedded like tokens; nothing rotates.
+    /// `true`: positions are embedded like tokens, and nothing rotates.
     pub learned_positions: bool,
     pub ropes: &'static [RopeFacts],
-    /// `partial_rotary_factor`; none: whole heads rotate.
+    /// `partial_rotary_factor`; `None`: whole heads rotate.
     pub rotary_factor: Option<f64>,
-    /// `original_max_position_embeddings`; none: as many positions as the model has.
+    /// `original_max_position_embeddings`; `None`: the positions of the model.
     pub original_positions: Option<f64>,
-    /// `no_rope_layers` says which layers do not rotate.
+    /// `true`: `no_rope_layers` selects the layers that do not rotate.
     pub some_do_not_rotate: bool,
     pub kv_heads: KvHeads,
-    /// None: `hidden_size / num_attention_heads`.
+    /// `None`: `hidden_size / num_attention_heads`.
     pub head_dim: Option<usize>,
     pub attention_scale: AttentionScale,
     pub slides: Slides,
     pub sliding_window: Option<usize>,
-    /// `layer_types` may name the layers with a window.
+    /// `true`: `layer_types` may select the layers with a window.
     pub layer_types: bool,
     pub qkv_bias: Bias,
     pub output_bias: Bias,
     pub qk_norm: bool,
-    /// The MLP is gated, and not plain.
+    /// `true`: the MLP is gated; `false`: plain.
     pub gated: bool,
     pub activation: &'static str,
     pub mlp_bias: Bias,
-    /// Without `intermediate_size`: so many times `hidden_size`.
+    /// Default of `intermediate_size`, as a multiple of `hidden_size`.
     pub mlp_ratio: Option<usize>,
-    /// Embedding rows are multiplied by `hidden_size^0.5`.
+    /// `true`: embedding rows are multiplied by `hidden_size^0.5`.
     pub scaled_embedding: bool,
     pub tie_word_embeddings: bool,
     pub bos_token_id: Option<u32>,
@@ -260,7 +260,7 @@ const GEMMA3: Facts = Facts {
     names: &names::GEMMA3,
     gguf_names: &names::GGUF,
     keys: &[("hidden_act", "hidden_activation")],
-    // A bias would have to be added before the norm behind the projection.
+    // A bias would have to be added before the norm that follows the projection.
     refused: &["attention_bias"],
     residual: Residual::PostNorms,
     ropes: &[
@@ -366,7 +366,7 @@ const GPT_NEO_X: Facts = Facts {
 };
 
 impl Architecture {
-    /// All of them. Where several have one name in GGUF, the first is meant.
+    /// All architectures. If several have the same name in GGUF, the first is used.
     pub const ALL: [Self; 10] = [
         Self::Llama,
         Self::Mistral,
@@ -380,7 +380,6 @@ impl Architecture {
         Self::GptBigCode,
     ];
 
-    /// Its row.
     pub(super) fn facts(self) -> &'static Facts {
         match self {
             Self::Llama => &LLAMA,
@@ -396,7 +395,7 @@ impl Architecture {
         }
     }
 
-    /// By what a checkpoint calls it: `model_type` in `config.json`, or `general.architecture` in a GGUF file.
+    /// Finds an architecture by its name in a checkpoint: `model_type` in `config.json`, or `general.architecture` in a GGUF file.
     ///
     /// # Errors
     /// [`Error::UnsupportedArchitecture`].
@@ -409,7 +408,7 @@ impl Architecture {
         })
     }
 
-    /// What a checkpoint calls it.
+    /// Returns its name in a checkpoint.
     pub fn called(self, naming: Naming) -> &'static str {
         match naming {
             Naming::HuggingFace => self.facts().model_type,
@@ -417,12 +416,12 @@ impl Architecture {
         }
     }
 
-    /// The one of the text part of models with this `model_type`, which see too.
+    /// Finds the architecture of the text part of multimodal models with this `model_type`.
     pub(super) fn of_multimodal(model_type: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|architecture| architecture.facts().multimodal == Some(model_type))
     }
 
-    /// What its tensors are called, and how they lie.
+    /// Returns the names and layouts of its tensors.
     pub fn names(self, naming: Naming) -> &'static Names {
         match naming {
             Naming::HuggingFace => self.facts().names,

@@ -1,4 +1,4 @@
-//! What a model is made of before it is on a device: its plan, how its matrices are stored, the room it is given.
+//! Blueprint of a model before it is on a device: its plan, the storage of its matrices, and its capacity.
 
 use super::{MatrixPlan, ModelSpec, Plan, VectorPlan};
 use crate::error::{Error, Result, WeightsRule};
@@ -7,25 +7,25 @@ use crate::weights::{Dtype, Format, Row, Source, TOGETHER, Tensor, Weights};
 use serde::Serialize;
 use std::ops::Range;
 
-/// What a model is made of before it is on a device.
+/// Plan of a model, with the sizes and types from which a device builds it.
 #[derive(Debug, Clone)]
 pub struct Blueprint {
-    /// The description.
+    /// Description of the model.
     pub spec: ModelSpec,
-    /// The kernel calls.
+    /// Kernel calls.
     pub plan: Plan,
-    /// How the rows of each matrix are stored.
+    /// Storage of the rows of each matrix.
     pub sections: Vec<Vec<Section>>,
-    /// The room it is given.
+    /// Sizes of cache and prefill chunks.
     pub capacity: Capacity,
-    /// What products of quantised weights are to be computed with.
+    /// Requested arithmetic of products with quantised weights.
     pub arithmetic: ArithmeticChoice,
-    /// True for a draft model: it uses the buffers of its target's sampler.
+    /// True for a draft model, which uses the buffers of its target's sampler.
     pub shares_sampler: bool,
 }
 
 impl Blueprint {
-    /// Plans a model that computes with floats; checks the name and shape of every tensor, from headers alone.
+    /// Plans a model that computes with floats. Checks the name and shape of every tensor, using only headers.
     ///
     /// # Errors
     /// [`Error::BadWeights`].
@@ -41,33 +41,33 @@ impl Blueprint {
         Ok(Self { spec, plan, sections, capacity, arithmetic: ArithmeticChoice::F32, shares_sampler: false })
     }
 
-    /// That of a model whose matrices would be stored as f16.
+    /// Plans a model as if its matrices were stored as f16.
     pub fn without_weights(spec: ModelSpec, capacity: Capacity, wanted: WeightDtype) -> Self {
         let plan = Plan::new(&spec);
         let sections = plan.matrices.iter().map(|matrix| Section::all(matrix, Dtype::F16, wanted)).collect();
         Self { spec, plan, sections, capacity, arithmetic: ArithmeticChoice::F32, shares_sampler: false }
     }
 
-    /// Bytes of the keys and values of so many positions.
+    /// Returns the bytes of the keys and values of `positions` positions.
     pub fn kv_bytes(&self, positions: usize) -> u64 {
         (2 * self.spec.kv_width() * self.spec.layers.len() * positions) as u64 * self.capacity.kv_dtype.size()
     }
 
-    /// Whether products may be computed with integers.
+    /// Returns true if products may be computed with integers.
     pub fn may_quantise(&self) -> bool {
         let mut sections = self.sections.iter().flatten();
         self.arithmetic != ArithmeticChoice::F32 && sections.any(|section| Format::of(section.dtype).multiplies_codes())
     }
 }
 
-/// What a model is given room for.
+/// Capacity of a model's cache and prefill chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Capacity {
     /// Positions that the KV cache can grow to.
     pub max_context: usize,
     /// Rows of a prefill chunk.
     pub prefill_chunk: usize,
-    /// How the KV cache stores its elements.
+    /// Element type of the KV cache.
     pub kv_dtype: KvDtype,
 }
 
@@ -76,49 +76,49 @@ pub struct Capacity {
 pub struct Memory {
     /// Matrices and vectors.
     pub weights: u64,
-    /// The KV cache.
+    /// KV cache.
     pub kv: u64,
-    /// Activations, logits, tables; on a GPU also the lists of the sampler, but not those for log-probabilities, which are made when a
-    /// text first asks for them.
+    /// Activations, logits and tables. On a GPU also the lists of the sampler, except those for log-probabilities, which are created when
+    /// first requested.
     pub scratch: u64,
-    /// What a step of one token reads of the weights: all but an embedding table that is not the LM head too.
+    /// Weights that a step of one token reads: all but an embedding table that is not also the LM head.
     pub read_per_token: u64,
 }
 
 impl Memory {
-    /// All of it.
+    /// Returns the sum of the parts.
     pub fn total(&self) -> u64 {
         self.weights + self.kv + self.scratch
     }
 }
 
-/// Rows of a matrix that are stored alike.
+/// Rows of a matrix with the same storage type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Section {
-    /// Which.
+    /// Range of rows.
     pub rows: Range<usize>,
-    /// As what.
+    /// Storage type.
     pub dtype: Dtype,
 }
 
 impl Section {
-    /// The rows of a matrix whose only tensor has this type.
+    /// Returns the section of a matrix whose only tensor has type `dtype`.
     pub fn all(plan: &MatrixPlan, dtype: Dtype, wanted: WeightDtype) -> Vec<Self> {
         vec![Self { rows: 0..plan.rows, dtype: as_wanted(dtype, plan.cols, wanted) }]
     }
 
-    /// How a row of so many weights stands on the GPU.
+    /// Returns the layout on the GPU of a row of `cols` weights.
     pub fn row(&self, cols: usize) -> Row {
         Format::of(self.dtype).row(cols)
     }
 
-    /// Bytes of all of them on the GPU.
+    /// Returns the bytes of all rows on the GPU.
     pub fn bytes(&self, cols: usize) -> u64 {
         self.rows.len().next_multiple_of(TOGETHER) as u64 * self.row(cols).bytes() as u64
     }
 }
 
-/// As what the rows of a matrix will be stored: as their tensors are, or as the user wants them. Checks names and shapes.
+/// Returns the sections of a matrix: rows keep the type of their tensors, or get the one the user requested. Checks names and shapes.
 fn sections<S: Source>(weights: &Weights<S>, plan: &MatrixPlan, wanted: WeightDtype) -> Result<Vec<Section>> {
     let mut dtypes = Vec::new();
     for part in &plan.layout.parts {
@@ -141,7 +141,7 @@ fn sections<S: Source>(weights: &Weights<S>, plan: &MatrixPlan, wanted: WeightDt
             None => sections.push(Section { rows: row..row + 1, dtype: dtype(row) }),
         }
     }
-    // Pairs of rows belong together; where those differ, only f32 holds both.
+    // Rows are stored in pairs. If the types in a pair differ, only f32 holds both.
     if sections.iter().any(|section| section.rows.start % 2 == 1) {
         return Ok(vec![Section { rows: 0..plan.rows, dtype: Dtype::F32 }]);
     }

@@ -1,4 +1,4 @@
-//! `config.json`, or the same keys from elsewhere -> [`ModelSpec`], as the table of architectures says.
+//! Reads `config.json`, or the same keys from a GGUF file, into a [`ModelSpec`], by the table of architectures.
 
 use super::architecture::{Architecture, AttentionScale, Bias, Facts, KvHeads, Residual, RopeFacts, Slides};
 use super::keys::Keys;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 const FILE: &str = "config.json";
 
-/// Keys that change the mathematics of any model, in ways that are not supported: they must be left out, null, false or zero.
+/// Keys that change the mathematics of any model in unsupported ways. They must be missing, null, false or zero.
 const REFUSED: [&str; 9] = [
     "num_experts",
     "num_local_experts",
@@ -22,8 +22,8 @@ const REFUSED: [&str; 9] = [
     "use_mrope",
 ];
 
-/// Reads `config.json`, and the end-of-text tokens of `generation_config.json` where that names others. A key that is left
-/// out has the value that it has in transformers, or is refused where every model has another one.
+/// Reads `config.json`, and the end-of-text tokens of `generation_config.json` if it has any. A missing key has its default in
+/// transformers, or is an error if no published model uses that.
 ///
 /// # Errors
 /// [`Error::BadConfig`](crate::Error::BadConfig) with the key;
@@ -40,8 +40,8 @@ pub fn parse_config(config: &[u8], generation_config: Option<&[u8]>) -> Result<M
     Ok(spec)
 }
 
-/// What texts have to know of a model of any architecture, and the positions that it was made for, where it says so. The tokenizer
-/// knows the number of tokens.
+/// Reads the token ids that texts need from the config of any architecture, and the model's number of positions, if given. `vocab_size` is
+/// from the tokenizer.
 ///
 /// # Errors
 /// [`Error::BadConfig`](crate::Error::BadConfig) with the key.
@@ -66,17 +66,17 @@ pub fn parse_tokens(
     Ok((TokenSpec { vocab_size, bos_token_id, eos_token_id: eos }, positions))
 }
 
-/// The tokens that end a text, where `generation_config.json` names any.
+/// Reads the tokens that end a text from `generation_config.json`, if it has any.
 fn generation_ends(bytes: &[u8]) -> Result<Option<Vec<u32>>> {
     let generation = Keys::parse("generation_config.json", bytes)?;
     generation.optional("eos_token_id").map(|_| generation.tokens("eos_token_id", None)).transpose()
 }
 
-/// As [`parse_config`], from a GGUF file's metadata in the keys of `config.json` as Llama has them (`hidden_size` and
-/// `hidden_act` for every architecture); `model_type` is `general.architecture`.
+/// Like [`parse_config`], from a GGUF file's metadata under Llama's keys of `config.json` (`hidden_size` and `hidden_act` for every
+/// architecture). `model_type` is `general.architecture`.
 ///
 /// # Errors
-/// As [`parse_config`], with `file`.
+/// Same as [`parse_config`], with `file`.
 pub fn spec_of_gguf(file: &str, values: Map<String, Value>) -> Result<ModelSpec> {
     read_spec(Keys::new(file, values), Naming::Gguf)
 }
@@ -208,7 +208,7 @@ fn activation(keys: &Keys, facts: &Facts) -> Result<Activation> {
     }
 }
 
-/// Windows and rotation, layer by layer.
+/// Returns window and rotation of each layer.
 fn layers(keys: &Keys, facts: &Facts, count: usize) -> Result<Vec<LayerSpec>> {
     let has_window = match facts.slides {
         Slides::Never => false,
@@ -249,7 +249,7 @@ fn layers(keys: &Keys, facts: &Facts, count: usize) -> Result<Vec<LayerSpec>> {
     slides.into_iter().zip(rotates).enumerate().map(spec).collect()
 }
 
-/// Which layers rotate.
+/// Returns true for each layer that rotates.
 fn rotates(keys: &Keys, facts: &Facts, count: usize) -> Result<Vec<bool>> {
     if !facts.some_do_not_rotate {
         return Ok(vec![!facts.learned_positions; count]);
@@ -267,7 +267,8 @@ fn rotates(keys: &Keys, facts: &Facts, count: usize) -> Result<Vec<bool>> {
     flags[..count].iter().map(flag).collect()
 }
 
-/// `rope_parameters` (transformers 5), or `rope_theta` and `rope_scaling` (before), which win where both are given.
+/// Reads `rope_parameters` (transformers 5), or `rope_theta` and `rope_scaling` (older). Given both, `rope_scaling` wins, or is an error if
+/// rotation differs by layer type. Without `rope_scaling`, the base in `rope_parameters` wins over `rope_theta`.
 fn ropes(keys: &Keys, facts: &Facts, head_dim: usize, max_positions: usize) -> Result<Vec<RopeSpec>> {
     let scaling = keys.object("rope_scaling")?;
     let parameters = keys.object("rope_parameters")?;
@@ -284,7 +285,7 @@ fn ropes(keys: &Keys, facts: &Facts, head_dim: usize, max_positions: usize) -> R
         let within = match rope.layer_type {
             None if scaling.is_empty() => &parameters,
             None => &scaling,
-            // The older form says nothing of layers with a window.
+            // The older form has no entry for layers with a window.
             Some(_) if index == 0 && !scaling.is_empty() => &scaling,
             Some(layer_type) => &parameters.object(layer_type)?,
         };
@@ -299,7 +300,7 @@ fn ropes(keys: &Keys, facts: &Facts, head_dim: usize, max_positions: usize) -> R
     facts.ropes.iter().enumerate().map(rope).collect()
 }
 
-/// Leading elements of a head that rotate.
+/// Returns the leading elements of a head that rotate.
 fn rotary_dim(keys: &Keys, within: &Keys, facts: &Facts, head_dim: usize) -> Result<usize> {
     let key = "partial_rotary_factor";
     let from = if within.optional(key).is_some() { within } else { keys };
@@ -312,7 +313,7 @@ fn rotary_dim(keys: &Keys, within: &Keys, facts: &Facts, head_dim: usize) -> Res
         };
     };
     let factor = if from.optional(key).is_some() { from.number(key, 0.0..=1.0)? } else { default };
-    // Rounded down, but not where only the division was not exact.
+    // Rounds down, but tolerates rounding errors of the product.
     let rotary = (head_dim as f64 * factor + 1e-6) as usize;
     if rotary == 0 || !rotary.is_multiple_of(2) {
         return from.bad(key, format!("{factor} of {head_dim} elements is no even number of them"));

@@ -1,16 +1,16 @@
-//! What is read of a JSON object: every number checked against its range, every error with its key.
+//! Checked reading of a JSON object: each number has a range, each error names the key.
 
 use crate::error::{Error, Result};
 use serde_json::{Map, Value};
 use std::ops::RangeInclusive;
 
-/// A JSON object whose values are read with a range and an error that names the key. As in transformers, null is a value of
-/// its own: few keys may have it.
+/// A JSON object whose values are read with a range and an error that names the key. As in transformers, null differs from missing, and few
+/// keys may be null.
 pub(super) struct Keys {
     file: String,
     prefix: String,
     values: Map<String, Value>,
-    /// Keys that are called otherwise here: (as the caller calls it, as it is called).
+    /// Keys with a different name in this object: (name for the caller, name in the object).
     called: &'static [(&'static str, &'static str)],
 }
 
@@ -28,10 +28,10 @@ impl Keys {
         Self { file: file.into(), prefix: String::new(), values, called: &[] }
     }
 
-    /// With keys that are called otherwise.
+    /// Sets keys with different names.
     ///
     /// # Errors
-    /// [`Error::BadConfig`] where a key has one value by one name and another by the other.
+    /// [`Error::BadConfig`] if a key has different values under its two names.
     pub fn renamed(self, called: &'static [(&'static str, &'static str)]) -> Result<Self> {
         for (key, here) in called {
             if self.values.contains_key(*key) && self.values.get(*key) != self.values.get(*here) {
@@ -46,16 +46,16 @@ impl Keys {
         self
     }
 
-    /// With a value for a key that is missing.
+    /// Sets a value for a missing key.
     pub fn or(mut self, key: &str, value: Value) -> Self {
         self.values.entry(key).or_insert(value);
         self
     }
 
-    /// With what an object among the values says, which counts more.
+    /// Adds the entries of an inner object; they replace existing ones.
     ///
     /// # Errors
-    /// [`Error::BadConfig`] where it is no object.
+    /// [`Error::BadConfig`] if the value is not an object.
     pub fn with_all_of(mut self, key: &str) -> Result<Self> {
         let inner = self.object(key)?;
         self.values.extend(inner.values);
@@ -66,7 +66,7 @@ impl Keys {
         self.called.iter().find(|(other, _)| *other == key).map_or(key, |(_, here)| here)
     }
 
-    /// The value, which may be null; none where it is missing.
+    /// Returns the value, which may be null; `None` if it is missing.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.values.get(self.name(key))
     }
@@ -87,12 +87,12 @@ impl Keys {
         self.get(key).map_or_else(|| self.bad(key, "it is missing".into()), Ok)
     }
 
-    /// Where null is the same as missing.
+    /// Returns the value; `None` if it is missing or null.
     pub fn optional(&self, key: &str) -> Option<&Value> {
         self.get(key).filter(|value| !value.is_null())
     }
 
-    /// Missing or null: an empty one.
+    /// Returns an object, empty if it is missing or null.
     pub fn object(&self, key: &str) -> Result<Self> {
         let values = match self.optional(key) {
             None => Map::new(),
@@ -129,7 +129,7 @@ impl Keys {
         if self.get(key).is_some() { self.count(key, range) } else { Ok(default) }
     }
 
-    /// A count that may be none: null.
+    /// Returns a count; `None` if the value is null.
     pub fn nullable(&self, key: &str, range: RangeInclusive<usize>, default: Option<usize>) -> Result<Option<usize>> {
         match self.get(key) {
             None => Ok(default),
@@ -165,7 +165,7 @@ impl Keys {
         numbers.map_or_else(|| self.bad(key, reason()), Ok)
     }
 
-    /// One token id or a list of them; null: none.
+    /// Returns one token id or a list of them, empty if null.
     pub fn tokens(&self, key: &str, default: Option<u32>) -> Result<Vec<u32>> {
         let ids = match self.get(key) {
             None => return Ok(default.into_iter().collect()),

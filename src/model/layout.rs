@@ -1,57 +1,57 @@
-//! How rows of checkpoint tensors become rows on the GPU.
+//! Mapping from rows of checkpoint tensors to rows on the GPU.
 
-/// How rows of checkpoint tensors become the rows of one matrix.
+/// Rows of checkpoint tensors that form one matrix.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layout {
-    /// Tensors, stacked.
+    /// Stacked tensors.
     pub parts: Vec<Part>,
-    /// The order of the stacked rows on the GPU.
+    /// Order of the stacked rows on the GPU.
     pub order: RowOrder,
-    /// Each tensor lies transposed in the checkpoint: its columns are the rows.
+    /// `true`: tensors are transposed in the checkpoint, so that their columns are the rows.
     pub transposed: bool,
 }
 
-/// Some rows of one tensor.
+/// Range of rows of one tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
-    /// Its name in the checkpoint.
+    /// Name in the checkpoint.
     pub tensor: String,
-    /// Rows that the whole tensor has.
+    /// Rows of the whole tensor.
     pub tensor_rows: usize,
-    /// First row taken.
+    /// First row used.
     pub first_row: usize,
-    /// Rows taken.
+    /// Number of rows used.
     pub rows: usize,
 }
 
-/// An order of rows that puts next to each other what an epilogue needs together.
+/// Order of rows that makes rows adjacent if an epilogue needs them together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowOrder {
-    /// As stacked.
+    /// Stacking order.
     Stacked,
-    /// The first `heads` heads: elements that rotate together become neighbours. Scores do not change, since q and k
-    /// are reordered alike.
+    /// In the first `heads` heads, elements that rotate together become adjacent. Scores do not change, since q and k are reordered in the
+    /// same way.
     RotaryPairs {
         /// Heads that rotate.
         heads: usize,
         /// Rows per head.
         head_dim: usize,
-        /// Leading rows of a head that rotate; 0 where they are in this order already.
+        /// Leading rows of a head that rotate; 0 if they are in this order already.
         rotary: usize,
     },
-    /// The two halves alternate: gate 0, up 0, gate 1, up 1, ...
+    /// Both halves alternate: gate 0, up 0, gate 1, up 1, ...
     Alternate,
 }
 
 impl Part {
-    /// A whole tensor.
+    /// Selects a whole tensor.
     pub(super) fn whole(tensor: String, rows: usize) -> Self {
         Self { tensor, tensor_rows: rows, first_row: 0, rows }
     }
 }
 
 impl Layout {
-    /// Part index and row of that part's tensor for a row on the GPU. None past the end.
+    /// Returns the part index and the row in that part's tensor for a row on the GPU; `None` past the end.
     pub fn source(&self, row: usize) -> Option<(usize, usize)> {
         let total: usize = self.parts.iter().map(|part| part.rows).sum();
         let mut stacked = match self.order {

@@ -1,4 +1,4 @@
-//! From `config.json` to an ordered list of kernel calls: data only, printable without a GPU.
+//! Translation of `config.json` into an ordered list of kernel calls: data only, printable without a GPU.
 
 mod architecture;
 mod blueprint;

@@ -1,19 +1,19 @@
-//! What the tensors of a checkpoint are called, and how they lie there.
+//! Names of a checkpoint's tensors, and their layout.
 
 use serde::Serialize;
 
-/// Whose names, and whose way to lay tensors out, a checkpoint follows.
+/// Convention for names and layouts of tensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Naming {
-    /// Those of transformers.
+    /// Convention of transformers.
     HuggingFace,
-    /// Those of llama.cpp, whose converter also rearranges some tensors.
+    /// Convention of llama.cpp, whose converter also rearranges some tensors.
     Gguf,
 }
 
-/// Tensors of an architecture: names without `.weight` and `.bias`; those of a layer are prefixed with `{layers}.{i}.`. What an
-/// architecture lacks is not asked for.
+/// Tensors of an architecture: names without `.weight` and `.bias`. Tensors of a layer have the prefix `{layers}.{i}.`. Names that an
+/// architecture lacks are not used.
 #[derive(Debug, Clone, Copy)]
 pub struct Names {
     /// Embedding table [vocab, hidden].
@@ -22,37 +22,37 @@ pub struct Names {
     pub positions: &'static str,
     /// Gain of the last norm [hidden].
     pub final_norm: &'static str,
-    /// LM head [vocab, hidden] where it is not tied.
+    /// LM head [vocab, hidden], if not tied.
     pub head: &'static str,
     /// Prefix of the layers.
     pub layers: &'static str,
     /// Norm before attention.
     pub attention_norm: &'static str,
-    /// Projections to q, k and v: three tensors, or one with the rows of all.
+    /// Projections to q, k and v: three tensors, or one with the rows of all three.
     pub qkv: &'static [&'static str],
-    /// Projection of what attention gives.
+    /// Output projection of attention.
     pub o: &'static str,
     /// Norm of each head of q [head_dim].
     pub q_norm: &'static str,
     /// Norm of each head of k [head_dim].
     pub k_norm: &'static str,
-    /// Norm of what attention adds to the residual stream.
+    /// Norm of attention's output before it is added to the residual stream.
     pub post_attention_norm: &'static str,
     /// Norm before the MLP.
     pub mlp_norm: &'static str,
-    /// Projections into the MLP: gate and up, as two tensors or as one; or up alone.
+    /// Input projections of the MLP: gate and up, as two tensors or as one; or up alone.
     pub up: &'static [&'static str],
-    /// Projection out of the MLP.
+    /// Output projection of the MLP.
     pub down: &'static str,
-    /// Norm of what the MLP adds to the residual stream.
+    /// Norm of the MLP's output before it is added to the residual stream.
     pub post_mlp_norm: &'static str,
-    /// Rows of q, k and v, in one tensor, come KV head by KV head: the query heads that share it, k, v.
+    /// `true`: rows of the fused tensor are grouped by KV head: the query heads that share it, then k, then v.
     pub interleaved: bool,
-    /// Matrices of the layers lie transposed, [inputs, outputs].
+    /// `true`: matrices of the layers are transposed, [inputs, outputs].
     pub transposed: bool,
-    /// The two rows of a head of q or k that rotate together are neighbours, as the kernels want them.
+    /// `true`: the two rows of a head of q or k that rotate together are adjacent, as the kernels require.
     pub neighbours: bool,
-    /// Gains of norms are what they differ from 1 by.
+    /// `true`: gains of norms are stored as their difference from 1.
     pub gains_from_one: bool,
 }
 
@@ -137,8 +137,8 @@ pub(super) const GGUF: Names = Names {
     ..LLAMA
 };
 
-/// Of models whose q and k the converter permutes.
+/// Names for models whose q and k the converter permutes.
 pub(super) const GGUF_PERMUTED: Names = Names { neighbours: true, ..GGUF };
 
-/// Of models whose q, k and v are one tensor, and whose MLP has one on its way in.
+/// Names for models with a fused q, k and v tensor and one input projection of the MLP.
 pub(super) const GGUF_FUSED: Names = Names { qkv: &["attn_qkv"], up: &["ffn_up"], ..GGUF };

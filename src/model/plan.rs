@@ -1,4 +1,4 @@
-//! [`ModelSpec`] -> [`Plan`]: which tensors become which matrices, and the kernel calls of one forward pass, in order.
+//! Compiles a [`ModelSpec`] to a [`Plan`]: the matrices made from tensors, and the ordered kernel calls of a forward pass.
 
 use super::architecture::{NormKind, Residual};
 use super::layout::{Layout, Part, RowOrder};
@@ -6,16 +6,16 @@ use super::names::Names;
 use super::spec::{Activation, ModelSpec};
 use std::{fmt, slice};
 
-/// Everything that a forward pass does, as data.
+/// A forward pass as data.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Matrices on the GPU, in the dtype of the checkpoint.
     pub matrices: Vec<MatrixPlan>,
     /// Small vectors on the GPU, in f32.
     pub vectors: Vec<VectorPlan>,
-    /// From token ids to the residual stream and the KV cache.
+    /// Steps from token ids to the residual stream and the KV cache.
     pub body: Vec<Op>,
-    /// From the residual stream to logits, for the rows that need them.
+    /// Steps from the residual stream to logits, for the rows that need them.
     pub head: Vec<Op>,
 }
 
@@ -30,65 +30,66 @@ pub struct VectorId(pub usize);
 /// A matrix [rows, cols] made of tensors of the checkpoint.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MatrixPlan {
-    /// For people: `layer 3 qkv`.
+    /// Label for display: `layer 3 qkv`.
     pub label: String,
     /// Outputs.
     pub rows: usize,
     /// Inputs.
     pub cols: usize,
-    /// Where each row comes from.
+    /// Source of each row.
     pub layout: Layout,
 }
 
-/// A vector [len] made of tensors of the checkpoint; without parts it is zero.
+/// A vector [len] made of tensors of the checkpoint; zero if it has no parts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VectorPlan {
-    /// For people.
+    /// Label for display.
     pub label: String,
     /// Elements.
     pub len: usize,
-    /// Where each element comes from.
+    /// Source of each element.
     pub layout: Layout,
     /// Added to each element.
     pub plus: f32,
 }
 
-/// One step of the forward pass; each becomes one dispatch, attention two where several blocks are seen, and a split matrix one per piece.
+/// One step of the forward pass, and one dispatch. Attention over several blocks takes two, a split matrix one per piece, a fused norm none
+/// ([`Op::norm_by`]).
 #[derive(Debug, Clone, PartialEq)]
 pub enum Op {
     /// Token ids or positions -> residual.
     Embed {
-        /// The table.
+        /// Embedding table.
         table: MatrixId,
-        /// What its rows are for.
+        /// Meaning of the table's rows.
         of: Table,
     },
     /// Residual -> normed.
     Norm {
-        /// The gain [hidden].
+        /// Gain [hidden].
         gain: VectorId,
-        /// The bias [hidden], where this kind of norm has one.
+        /// Bias [hidden], if this kind of norm has one.
         bias: Option<VectorId>,
-        /// Only rows whose logits are wanted.
+        /// `true`: only rows whose logits are needed.
         head: bool,
     },
-    /// Normed, which holds what a projection gave -> normalised, added to the residual.
+    /// Normed, with the output of a projection -> normalised, added to the residual.
     PostNorm {
-        /// The gain [hidden].
+        /// Gain [hidden].
         gain: VectorId,
     },
-    /// x W^T, with what follows it fused in.
+    /// x W^T, with the epilogue fused.
     Matmul {
         /// x.
         input: Input,
         /// W.
         matrix: MatrixId,
-        /// Where the result goes.
+        /// Destination of the result.
         output: Output,
     },
     /// Fused q, k, v -> normalised per head, rotated, q and the KV cache.
     QkNorm {
-        /// The layer, for its cache and rope.
+        /// Layer, for its cache and rope.
         layer: usize,
         /// Gains of q and k [2, head_dim].
         gain: VectorId,
@@ -97,14 +98,14 @@ pub enum Op {
     },
     /// q and the KV cache -> attended.
     Attention {
-        /// The layer, for its cache and window.
+        /// Layer, for its cache and window.
         layer: usize,
     },
 }
 
 impl Op {
-    /// The gain of the norm that comes next, where this step and those that read it do it between them: it is the RMS norm of a
-    /// residual stream that has just been added to.
+    /// Returns the gain of `next` if it is fused into this step and the readers of its output: an RMS norm directly after an addition to
+    /// the residual stream.
     pub fn norm_by(&self, next: &Self) -> Option<VectorId> {
         match (self, next) {
             (Self::Matmul { output: Output::Residual { .. }, .. }, Self::Norm { gain, bias: None, .. }) => Some(*gain),
@@ -113,34 +114,34 @@ impl Op {
     }
 }
 
-/// What an embedding table has rows for.
+/// Meaning of the rows of an embedding table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Table {
-    /// Tokens: they begin the residual stream.
+    /// Tokens: the start of the residual stream.
     Tokens,
-    /// Positions: they are added to it.
+    /// Positions: added to the residual stream.
     Positions,
 }
 
-/// What a matmul reads.
+/// Input of a matmul.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Input {
     /// Normed rows [hidden].
     Normed,
-    /// What attention gave [q].
+    /// Output of attention [q].
     Attended,
     /// Rows of the MLP [intermediate].
     Mlp,
 }
 
-/// Where a matmul's result goes: the epilogue.
+/// Destination of a matmul's result: the epilogue.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Output {
-    /// Fused q, k, v as they are, for [`Op::QkNorm`].
+    /// Fused q, k, v without changes, for [`Op::QkNorm`].
     Qkv,
     /// Rotated q, and k and v appended to the cache.
     Rotary {
-        /// The layer, for its cache and rope.
+        /// Layer, for its cache and rope.
         layer: usize,
         /// Bias [rows].
         bias: VectorId,
@@ -156,14 +157,14 @@ pub enum Output {
     Gate {
         /// Bias [rows], gate and up alternating.
         bias: VectorId,
-        /// Of the gate.
+        /// Activation of the gate.
         activation: Activation,
     },
     /// MLP, `activation(result)`.
     Activate {
         /// Bias [rows].
         bias: VectorId,
-        /// The function.
+        /// Activation function.
         activation: Activation,
     },
     /// Logits.
@@ -171,7 +172,7 @@ pub enum Output {
 }
 
 impl Plan {
-    /// The plan of a model.
+    /// Plans a model.
     pub fn new(spec: &ModelSpec) -> Self {
         let names = spec.names();
         let mut build = Builder { spec, names, matrices: Vec::new(), vectors: Vec::new(), body: Vec::new() };
@@ -191,7 +192,7 @@ impl Plan {
         Self { matrices: build.matrices, vectors: build.vectors, body: build.body, head }
     }
 
-    /// The matrices that rows are multiplied with, in their order: all but embedding tables that are not the LM head too.
+    /// Returns the matrices of matmuls in order: all but embedding tables that are not also the LM head.
     pub fn multiplied(&self) -> impl Iterator<Item = MatrixId> {
         self.body.iter().chain(&self.head).filter_map(|op| match op {
             Op::Matmul { matrix, .. } => Some(*matrix),
@@ -199,7 +200,7 @@ impl Plan {
         })
     }
 
-    /// Dispatches of a layer when no matrix is split, at most: one less while one block of positions holds the context.
+    /// Returns the most dispatches of a layer if no matrix is split. While one block of positions holds the context, it takes one fewer.
     pub fn dispatches_per_layer(&self) -> usize {
         let ops: Vec<&Op> = self.body.iter().chain(&self.head).collect();
         let with_norm = ops.windows(2).filter(|pair| pair[0].norm_by(pair[1]).is_some()).count();
@@ -210,7 +211,7 @@ impl Plan {
         self.body.iter().filter(|op| matches!(op, Op::Attention { .. })).count().max(1)
     }
 
-    /// Steps of each layer.
+    /// Returns the steps of each layer.
     pub fn ops_per_layer(&self) -> usize {
         let embeds = self.body.iter().filter(|op| matches!(op, Op::Embed { .. })).count();
         (self.body.len() - embeds) / self.layers()
@@ -226,14 +227,14 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// A matrix of the layers; its parts are named without `.weight`.
+    /// Adds a matrix of a layer; its parts are named without `.weight`.
     fn matrix(&mut self, label: &str, cols: usize, parts: &[Part], order: RowOrder) -> MatrixId {
         let layout = Layout { parts: suffixed(parts, "weight"), order, transposed: self.names.transposed };
         self.matrices.push(MatrixPlan { label: label.into(), rows: rows(parts), cols, layout });
         MatrixId(self.matrices.len() - 1)
     }
 
-    /// An embedding table or the like, [rows, hidden].
+    /// Adds an embedding table or LM head [rows, hidden].
     fn table(&mut self, label: &str, tensor: &str, rows: usize) -> MatrixId {
         let parts = suffixed(&[Part::whole(tensor.into(), rows)], "weight");
         let layout = Layout { parts, order: RowOrder::Stacked, transposed: false };
@@ -247,7 +248,7 @@ impl Builder<'_> {
         VectorId(self.vectors.len() - 1)
     }
 
-    /// The biases of a projection, or zeros.
+    /// Adds the biases of a projection, or zeros.
     fn bias(&mut self, there: bool, label: &str, parts: &[Part], order: RowOrder) -> VectorId {
         let len = rows(parts);
         if there {
@@ -311,7 +312,7 @@ impl Builder<'_> {
         self.post_norm(&label("post mlp norm"), name(names.post_mlp_norm));
     }
 
-    /// Normed -> attended.
+    /// Adds attention: normed -> attended.
     fn attention(&mut self, layer: usize) {
         let (spec, names) = (self.spec, self.names);
         let name = |suffix: &str| format!("{}.{layer}.{suffix}", names.layers);
@@ -336,7 +337,7 @@ impl Builder<'_> {
         self.body.push(Op::Attention { layer });
     }
 
-    /// Where the rows of q, k and v are.
+    /// Returns the sources of the rows of q, k and v.
     fn qkv(&self, name: impl Fn(&str) -> String) -> Vec<Part> {
         let (spec, names) = (self.spec, self.names);
         let widths = [spec.q_width(), spec.kv_width(), spec.kv_width()];
@@ -361,7 +362,7 @@ impl Builder<'_> {
         heads.map(part).collect()
     }
 
-    /// Where the rows of gate and up are, or of up alone.
+    /// Returns the sources of the rows of gate and up, or of up alone.
     fn up(&self, name: impl Fn(&str) -> String) -> Vec<Part> {
         let rows = self.spec.intermediate_size;
         match self.names.up {
@@ -373,7 +374,7 @@ impl Builder<'_> {
         }
     }
 
-    /// A projection back into the residual stream.
+    /// Adds a projection back into the residual stream.
     fn branch(&mut self, input: Input, cols: usize, has_bias: bool, label: &str, part: Part) {
         let output = match self.spec.residual {
             Residual::PostNorms => Output::Normed,

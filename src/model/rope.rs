@@ -2,8 +2,8 @@
 
 use super::spec::{RopeScaling, RopeSpec};
 
-/// The table [positions, rotary_dim / 2] of (cos, sin), flattened, for the angles `position * frequency`; for as many positions
-/// as there is room for, since the frequencies may depend on that.
+/// Returns the flattened table [positions, rotary_dim / 2] of (cos, sin) of `position * frequency`. `positions` is the capacity of the
+/// context, since frequencies may depend on it.
 pub fn rotary_table(rope: &RopeSpec, positions: usize) -> Vec<f32> {
     let frequencies = frequencies(rope, positions);
     let factor = match &rope.scaling {
@@ -20,7 +20,7 @@ pub fn rotary_table(rope: &RopeSpec, positions: usize) -> Vec<f32> {
     table
 }
 
-/// Angle per position of each rotating pair [rotary_dim / 2].
+/// Returns the angle per position of each rotating pair [rotary_dim / 2].
 fn frequencies(rope: &RopeSpec, positions: usize) -> Vec<f64> {
     let plain = (0..rope.rotary_dim / 2).map(|pair| rope.theta.powf(-((2 * pair) as f64) / rope.rotary_dim as f64));
     let scaled = plain.enumerate().map(|(pair, frequency)| match &rope.scaling {
@@ -36,7 +36,7 @@ fn frequencies(rope: &RopeSpec, positions: usize) -> Vec<f64> {
             frequency / if is_long { long_factor } else { short_factor }[pair]
         }
     });
-    // As transformers rounds them.
+    // Rounded as in transformers.
     scaled.map(|frequency| f64::from(frequency as f32)).collect()
 }
 

@@ -1,15 +1,15 @@
-//! What a model is, in plain facts: enough to plan every kernel call without another look at `config.json`.
+//! Description of a model: enough to plan every kernel call without reading `config.json` again.
 
 use super::architecture::{Architecture, NormKind, Residual};
 use super::names::{Names, Naming};
 use serde::Serialize;
 
-/// A decoder-only transformer, as one description for every supported architecture.
+/// A decoder-only transformer, in the same form for every supported architecture.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ModelSpec {
-    /// The row of facts that it was made from.
+    /// Architecture whose facts it was made from.
     pub architecture: Architecture,
-    /// What its tensors are called.
+    /// Naming convention of its tensors.
     pub naming: Naming,
     /// Tokens in the embedding table.
     pub vocab_size: usize,
@@ -23,46 +23,46 @@ pub struct ModelSpec {
     pub head_dim: usize,
     /// Width of the MLP.
     pub intermediate_size: usize,
-    /// Positions the model was made for.
+    /// Positions that the model was made for.
     pub max_position_embeddings: usize,
-    /// Of the residual stream.
+    /// Norm of the residual stream.
     pub norm: NormKind,
     /// Added to the mean square, or to the variance.
     pub norm_eps: f64,
-    /// How attention and MLP join the residual stream.
+    /// Way in which attention and MLP are added to the residual stream.
     pub residual: Residual,
-    /// Positions are embedded like tokens.
+    /// `true`: positions are embedded like tokens.
     pub learned_positions: bool,
     /// Factor for the embedding rows.
     pub embedding_scale: f32,
     /// Factor for the attention scores, usually `head_dim^-0.5`.
     pub attention_scale: f32,
-    /// Biases of the q, k and v projections.
+    /// `true`: the q, k and v projections have biases.
     pub qkv_bias: bool,
-    /// Bias of the attention's output projection.
+    /// `true`: the output projection of attention has a bias.
     pub output_bias: bool,
-    /// Each head of q and k is normalised before it rotates.
+    /// `true`: each head of q and k is normalised before rotation.
     pub qk_norm: bool,
-    /// The MLP.
+    /// MLP.
     pub mlp: Mlp,
-    /// The LM head is the embedding table.
+    /// `true`: the LM head is the embedding table.
     pub tie_word_embeddings: bool,
     /// Rotary tables that layers refer to.
     pub ropes: Vec<RopeSpec>,
     /// One entry per layer.
     pub layers: Vec<LayerSpec>,
-    /// The token that begins a text, if any.
+    /// Token that begins a text; `None`: there is none.
     pub bos_token_id: Option<u32>,
     /// Tokens that end a text.
     pub eos_token_id: Vec<u32>,
 }
 
-/// What texts have to know of a model, be it here or on a server.
+/// Token facts that texts need, for a local model or one on a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenSpec {
-    /// Tokens that it has.
+    /// Size of the vocabulary.
     pub vocab_size: usize,
-    /// The token that begins a text, if any.
+    /// Token that begins a text; `None`: there is none.
     pub bos_token_id: Option<u32>,
     /// Tokens that end a text.
     pub eos_token_id: Vec<u32>,
@@ -75,23 +75,23 @@ impl From<&ModelSpec> for TokenSpec {
     }
 }
 
-/// What differs from layer to layer.
+/// Properties that differ between layers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LayerSpec {
-    /// Positions that a row sees, itself included; none: all.
+    /// Positions that a row attends to, including its own; `None`: all.
     pub window: Option<usize>,
-    /// Index into [`ModelSpec::ropes`]; none: no rotation.
+    /// Index into [`ModelSpec::ropes`]; `None`: no rotation.
     pub rope: Option<usize>,
 }
 
 /// The feed-forward part of a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Mlp {
-    /// `down(activation(gate(x)) * up(x))`, and not `down(activation(up(x)))`.
+    /// `true`: `down(activation(gate(x)) * up(x))`; `false`: `down(activation(up(x)))`.
     pub gated: bool,
-    /// Of the gate, or of what goes up.
+    /// Activation of the gate, or of the up projection.
     pub activation: Activation,
-    /// Biases of all its projections.
+    /// `true`: all projections have biases.
     pub bias: bool,
 }
 
@@ -103,14 +103,14 @@ pub enum Activation {
     Silu,
     /// `x Phi(x)`, with the distribution function of the normal distribution (Hendrycks and Gimpel 2016).
     Gelu,
-    /// An approximation of that by a hyperbolic tangent.
+    /// Approximation of `Gelu` by a hyperbolic tangent.
     GeluTanh,
     /// `max(x, 0)`.
     Relu,
 }
 
 impl Activation {
-    /// All of them.
+    /// All activations.
     pub const ALL: [Self; 4] = [Self::Silu, Self::Gelu, Self::GeluTanh, Self::Relu];
 }
 
@@ -121,64 +121,64 @@ pub struct RopeSpec {
     pub theta: f64,
     /// Leading elements of a head that rotate; even.
     pub rotary_dim: usize,
-    /// How the wavelengths are stretched.
+    /// Scaling of the wavelengths.
     pub scaling: RopeScaling,
 }
 
-/// Ways to stretch the wavelengths for longer contexts.
+/// Ways to scale the wavelengths for longer contexts.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RopeScaling {
-    /// As they are (Su et al. 2021).
+    /// Unchanged (Su et al. 2021).
     None,
     /// All by one factor (Chen et al. 2023).
     Linear {
-        /// The factor.
+        /// Factor of all wavelengths.
         factor: f64,
     },
-    /// Long ones by a factor, short ones not, a ramp between (Llama 3.1).
+    /// Long wavelengths by a factor, short ones unchanged, with a ramp between (Llama 3.1).
     Llama3 {
-        /// For wavelengths longer than `original / low_freq_factor`.
+        /// Factor of wavelengths longer than `original / low_freq_factor`.
         factor: f64,
-        /// Where the ramp begins.
+        /// Start of the ramp, as `original / wavelength`.
         low_freq_factor: f64,
-        /// Where the ramp ends.
+        /// End of the ramp, as `original / wavelength`.
         high_freq_factor: f64,
-        /// Context length before the stretch.
+        /// Context length before scaling.
         original_max_position_embeddings: f64,
     },
-    /// Each wavelength by a factor of its own, from one of two lists (Ding et al. 2024, "LongRoPE"). Which one, is decided once,
-    /// by the context that there is room for: were it to change in the middle of a text, as in transformers, the keys that
-    /// are cached would be others than those of the same text read at once.
+    /// Each wavelength by its own factor, from one of two lists (Ding et al. 2024, "LongRoPE"). The list is selected once, by the capacity
+    /// of the context. If it changed within a text, as in transformers, cached keys would differ from the keys of the same text read at
+    /// once.
     LongRope {
-        /// For contexts up to the original length [rotary_dim / 2].
+        /// Factors for contexts up to the original length [rotary_dim / 2].
         short_factor: Vec<f64>,
-        /// For longer ones [rotary_dim / 2].
+        /// Factors for longer contexts [rotary_dim / 2].
         long_factor: Vec<f64>,
-        /// For cosine and sine.
+        /// Factor for cosine and sine.
         attention_factor: f64,
-        /// Context length before the stretch.
+        /// Context length before scaling.
         original_max_position_embeddings: f64,
     },
 }
 
 impl ModelSpec {
-    /// What its tensors are called, and how they lie.
+    /// Returns the names and layouts of its tensors.
     pub fn names(&self) -> &'static Names {
         self.architecture.names(self.naming)
     }
 
-    /// Elements of the fused q, k, v projection's output.
+    /// Returns the output width of the fused q, k, v projection.
     pub fn qkv_width(&self) -> usize {
         (self.num_attention_heads + 2 * self.num_key_value_heads) * self.head_dim
     }
 
-    /// Elements of q, and of what attention gives.
+    /// Returns the width of q and of attention's output.
     pub fn q_width(&self) -> usize {
         self.num_attention_heads * self.head_dim
     }
 
-    /// Elements of k, and of v, per position and layer.
+    /// Returns the width of k and of v, per position and layer.
     pub fn kv_width(&self) -> usize {
         self.num_key_value_heads * self.head_dim
     }

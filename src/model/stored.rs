@@ -1,4 +1,4 @@
-//! Tensors -> the rows of a matrix and the numbers of a vector, in the order and the types of a plan.
+//! Reads tensors as the rows of a matrix or the numbers of a vector, in the order and type of a plan.
 
 use super::{MatrixPlan, Part, VectorPlan};
 use crate::error::{Error, Result, WeightsRule};
@@ -6,7 +6,7 @@ use crate::weights::{Dtype, Source, Tensor, Weights, narrow, widen};
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Reads some rows of a matrix. `put` hears of each, counted from the first one, and of its bytes in the type `dtype`.
+/// Reads some rows of a matrix. `put` is called with the index of each row within `rows`, and with its bytes in the type `dtype`.
 pub(crate) async fn stored_rows<S: Source>(
     weights: &Weights<S>,
     plan: &MatrixPlan,
@@ -32,7 +32,7 @@ pub(crate) async fn stored_rows<S: Source>(
     Ok(())
 }
 
-/// Rows of a part in the type `wanted`.
+/// Reads rows of a part in the type `wanted`.
 async fn stored<S: Source>(
     weights: &Weights<S>,
     part: &Part,
@@ -57,7 +57,7 @@ async fn stored<S: Source>(
     })
 }
 
-/// Some columns of a matrix [rows, cols] whose elements have `size` bytes, as rows.
+/// Returns some columns of a matrix [rows, cols] as rows. Elements have `size` bytes.
 fn columns(bytes: &[u8], size: usize, cols: usize, wanted: Range<usize>) -> Vec<u8> {
     let column = |col| bytes.chunks_exact(size).skip(col).step_by(cols);
     wanted.flat_map(column).flatten().copied().collect()
@@ -68,7 +68,7 @@ pub(crate) async fn vector<S: Source>(weights: &Weights<S>, plan: &VectorPlan) -
     let parts = &plan.layout.parts;
     let mut read: Vec<Rc<[f32]>> = Vec::new();
     for (index, part) in parts.iter().enumerate() {
-        // Parts of one tensor follow each other.
+        // Parts of one tensor are adjacent in the list.
         read.push(match read.last() {
             Some(last) if parts[index - 1].tensor == part.tensor => last.clone(),
             _ => weights.read_f32(&part.tensor).await?.into(),
@@ -76,7 +76,7 @@ pub(crate) async fn vector<S: Source>(weights: &Weights<S>, plan: &VectorPlan) -
     }
     let value = |i| match plan.layout.source(i) {
         None => 0.0,
-        // Their lengths were checked with the headers.
+        // The lengths were checked with the headers.
         Some((part, row)) => read[part][row] + plan.plus,
     };
     Ok((0..plan.len).map(value).collect())

@@ -1,4 +1,4 @@
-//! The whole forward pass of a model, made of the twins.
+//! A model's forward pass, made of the reference functions.
 
 use super::{
     Heads, Kv, Pairs, activate, attention, embed, gate, matmul, norm_layer, norm_rms, qk_norm, residual, rotary,
@@ -8,31 +8,31 @@ use crate::model::{ModelSpec, Names, NormKind, Residual, rotary_table};
 use crate::options::KvDtype;
 use crate::weights::{Source, Weights};
 
-/// A whole model: its tensors by the names of the checkpoint, all in f32.
+/// Model with the checkpoint's tensors, all in f32.
 pub struct Model {
     spec: ModelSpec,
     /// [vocab, hidden].
     embedding: Vec<f32>,
-    /// [positions, hidden], where positions are embedded.
+    /// [positions, hidden], for learned positions.
     positions: Option<Vec<f32>>,
     layers: Vec<Layer>,
     final_norm: Norm,
-    /// [vocab, hidden]; none: the embedding.
+    /// [vocab, hidden]; `None`: the embedding.
     head: Option<Vec<f32>>,
 }
 
-/// Biases that a model lacks are zeros, or nothing in a norm without.
+/// Weights of a layer. Missing biases are zeros, or empty in a norm.
 struct Layer {
     attention_norm: Norm,
     /// q, k and v, stacked: [heads + 2 kv_heads, head_dim, hidden].
     qkv: Projection,
-    /// Gains of q and of k [2, head_dim], where heads are normalised.
+    /// Gains of q and k [2, head_dim], if heads are normalised.
     qk_norm: Option<Vec<f32>>,
     /// [hidden, heads, head_dim].
     o: Projection,
     post_attention_norm: Option<Norm>,
     mlp_norm: Norm,
-    /// [intermediate, hidden], where the MLP is gated.
+    /// [intermediate, hidden], if the MLP is gated.
     gate: Option<Projection>,
     /// [intermediate, hidden].
     up: Projection,
@@ -56,7 +56,7 @@ impl Projection {
         matmul(x, &self.weight, self.cols)
     }
 
-    /// Some rows of it.
+    /// Returns a projection with some of the rows.
     fn rows(&self, rows: impl Iterator<Item = usize> + Clone) -> Self {
         let weight = rows.clone().flat_map(|row| &self.weight[row * self.cols..][..self.cols]).copied().collect();
         Self { weight, bias: rows.map(|row| self.bias[row]).collect(), cols: self.cols }
@@ -64,10 +64,10 @@ impl Projection {
 }
 
 impl Model {
-    /// Reads the tensors.
+    /// Loads the tensors.
     ///
     /// # Errors
-    /// [`Error::BadWeights`](crate::Error::BadWeights), and what the source reports.
+    /// [`Error::BadWeights`](crate::Error::BadWeights), and errors of the source.
     pub async fn load<S: Source>(spec: ModelSpec, weights: &Weights<S>) -> Result<Self> {
         let names = spec.names();
         let read = Reader { weights, names, norm: spec.norm };
@@ -91,8 +91,8 @@ impl Model {
         Ok(Self { spec, embedding, positions, layers, final_norm, head })
     }
 
-    /// Logits after each token of a text [tokens, vocab], flattened, with a KV cache of the given dtype that has room for all
-    /// positions that the model was made for.
+    /// Returns the logits after each of at most `max_position_embeddings` tokens [tokens, vocab], flattened. The KV cache has the given
+    /// dtype.
     pub fn logits(&self, tokens: &[u32], kv_dtype: KvDtype) -> Vec<f32> {
         let spec = &self.spec;
         let hidden = spec.hidden_size;
@@ -138,7 +138,7 @@ impl Model {
         residual(x, &normed, &vec![0.0; bias.len()]);
     }
 
-    /// What attention adds to the residual stream, but for its bias.
+    /// Returns the attention output for the residual stream, without its bias.
     fn attention(&self, index: usize, normed: &[f32], kv_dtype: KvDtype) -> Vec<f32> {
         let (spec, layer) = (&self.spec, &self.layers[index]);
         let facts = &spec.layers[index];
@@ -162,7 +162,7 @@ impl Model {
         layer.o.of(&attention(&q, &kv, &heads))
     }
 
-    /// What the MLP adds to the residual stream, but for its bias.
+    /// Returns the MLP output for the residual stream, without its bias.
     fn mlp(&self, layer: &Layer, normed: &[f32]) -> Vec<f32> {
         let activation = self.spec.mlp.activation;
         let ups = layer.up.of(normed);
@@ -183,7 +183,7 @@ impl Layer {
         let widths = [spec.q_width(), spec.kv_width(), spec.kv_width()];
         let mut qkv = read.projection(&all(names.qkv), &widths, hidden, spec.qkv_bias).await?;
         if names.interleaved {
-            // Of each KV head and the query heads that share it.
+            // Each KV head is stored as its query heads, then k, then v.
             let group = spec.num_attention_heads / spec.num_key_value_heads;
             let rows = (group + 2) * head_dim;
             let pick = |within: std::ops::Range<usize>| {
@@ -221,7 +221,7 @@ impl Layer {
     }
 }
 
-/// Reads tensors of the shape that the spec implies.
+/// Reader of tensors; checks that each has the shape that the spec implies.
 struct Reader<'a, S> {
     weights: &'a Weights<S>,
     names: &'static Names,
@@ -248,7 +248,7 @@ impl<S: Source> Reader<'_, S> {
         Ok(Norm(gain, bias))
     }
 
-    /// A projection in parts of so many outputs: a tensor for each, or one for all.
+    /// Reads a projection: one tensor per entry of `widths` (outputs), or one for all.
     async fn projection(
         &self,
         tensors: &[String],

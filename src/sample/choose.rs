@@ -1,10 +1,9 @@
-//! The choice of tokens, row by row: what the kernels `adjust`, `filter`, `sample` and `reject` do.
+//! Token choice, row by row, as in the kernels `adjust`, `filter`, `sample` and `reject`.
 
 use super::{Draw, Sampling, accepts, draw, exponential, recovered, softmax, stream, uniform};
 
-/// The target's token behind `history`, from its logits [vocab], which are processed in place. With rejection sampling it is the
-/// draft token where that is accepted: `proposed` with the processed logits that it was drawn from, or none where it was certain.
-/// None where a logit is not finite.
+/// Returns the target's token after `history`; processes its logits [vocab] in place. `None`: a logit is not finite. Rejection sampling
+/// returns an accepted draft token. `proposed`: the draft token and the processed logits that it was drawn from (`None`: it was certain).
 pub fn choose(
     logits: &mut [f32],
     sampling: &Sampling,
@@ -22,13 +21,13 @@ pub fn choose(
         let q = match drawn_from {
             Some(logits) => {
                 let mut q = softmax(logits);
-                // Its vocabulary may be smaller.
+                // The draft model's vocabulary may be smaller.
                 q.resize(p.len(), 0.0);
                 q
             }
             None => (0..p.len()).map(|token| if token == id as usize { 1.0 } else { 0.0 }).collect(),
         };
-        // The target never draws what its vocabulary lacks.
+        // A token outside the target's vocabulary has probability 0.
         let of = |all: &[f32]| all.get(id as usize).copied().unwrap_or(0.0);
         if accepts(of(&p), of(&q), uniform(seed, stream::ACCEPTANCE, position)) {
             return Some(id);
@@ -45,8 +44,8 @@ pub fn choose(
     Some(best.1)
 }
 
-/// The draft model's token behind `history`, from its logits [vocab], which are processed in place, and whether it is as likely as
-/// [`Sampling::confidence`] asks for. None where a logit is not finite.
+/// Returns the draft model's token after `history`, and true if it is at least as likely as [`Sampling::confidence`]. Processes the
+/// logits [vocab] in place. `None`: a logit is not finite.
 pub fn choose_draft(logits: &mut [f32], sampling: &Sampling, history: &[u32]) -> Option<(u32, bool)> {
     process(logits, sampling, history)?;
     let stream = if sampling.draw == Draw::Rejection { stream::DRAFT } else { stream::TARGET };
@@ -56,13 +55,13 @@ pub fn choose_draft(logits: &mut [f32], sampling: &Sampling, history: &[u32]) ->
     Some((id, sampling.confidence <= 0.0 || sampling.confidence * sum() <= 1.0))
 }
 
-/// Processes logits; nothing where one is not finite.
+/// Processes logits; `None`: a logit is not finite.
 fn process(logits: &mut [f32], sampling: &Sampling, history: &[u32]) -> Option<()> {
     if !logits.iter().all(|logit| logit.is_finite()) {
         return None;
     }
     sampling.processors.adjust(logits, history);
-    // Greedily, the largest is the largest however the others are filtered.
+    // Filters never remove the largest logit, so greedy choice skips them.
     if sampling.draw != Draw::Greedy {
         sampling.processors.filter(logits);
     }

@@ -1,7 +1,7 @@
-//! Keyed noise: a function of seed, position and token, without a state.
+//! Stateless keyed noise: a function of seed, position and token.
 
-/// Threefry-2x32 with 20 rounds (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): two words that look
-/// random, from a key and a counter. It needs additions, rotations and xor of u32 only, as shaders have them.
+/// Computes Threefry-2x32 with 20 rounds (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): two pseudorandom words
+/// from a key and a counter. It needs only u32 additions, rotations and xor, which shaders have.
 pub fn threefry2x32(key: [u32; 2], counter: [u32; 2]) -> [u32; 2] {
     const ROTATIONS: [u32; 8] = [13, 15, 26, 6, 17, 29, 16, 24];
     const PARITY: u32 = 0x1bd1_1bda;
@@ -19,21 +19,21 @@ pub fn threefry2x32(key: [u32; 2], counter: [u32; 2]) -> [u32; 2] {
     x
 }
 
-/// Standard Gumbel noise, -ln(E) with E exponential, for one token at one position.
+/// Returns standard Gumbel noise for one token at one position: -ln(E) with E exponential.
 ///
-/// E = -ln(1 - v) with v uniform in (0, 1). Both tails are accurate in f32: small v keeps its leading bits, from the
-/// second word where the first has none, and 1 - v is formed from the integer before it is rounded.
+/// E = -ln(1 - v) with v uniform in (0, 1). Both tails are accurate in f32. Small v keeps its leading bits, from the second word if the
+/// first has none. 1 - v is computed from the integer before rounding.
 pub fn gumbel(seed: u64, position: u32, token: u32) -> f32 {
     -exponential(seed, 0, position, token).ln()
 }
 
-/// The E of [`gumbel`], in one of the streams. Positions are below 2^28.
+/// Returns the E of [`gumbel`] in a stream. Positions are below 2^28.
 pub fn exponential(seed: u64, stream: u32, position: u32, token: u32) -> f32 {
     let [high, low] = words(seed, stream, position, token);
     inverse(high, low)
 }
 
-/// A number in [0, 1) for a position, in steps of 2^-24.
+/// Returns a number in [0, 1) for a position, in steps of 2^-24.
 pub fn uniform(seed: u64, stream: u32, position: u32) -> f32 {
     (words(seed, stream, position, 0)[0] >> 8) as f32 / 16_777_216.0
 }
@@ -45,7 +45,7 @@ fn words(seed: u64, stream: u32, position: u32, token: u32) -> [u32; 2] {
 fn inverse(high: u32, low: u32) -> f32 {
     const UNIT: f32 = 1.0 / 4_294_967_296.0;
     if high < 1 << 31 {
-        // The words as one number of 64 bits, at least half a unit of the last.
+        // Both words as one 64-bit number, plus half a unit.
         let v = if high >= 1 << 24 { high as f32 * UNIT } else { (high as f32 + (low as f32 + 0.5) * UNIT) * UNIT };
         -(-v).ln_1p()
     } else {

@@ -1,30 +1,30 @@
-//! The processors of transformers, in their order: biases, repetition penalty, n-grams that may not repeat, temperature, top-k,
-//! top-p, min-p. Behind the repetition penalty stand the two penalties of OpenAI, as in vLLM.
+//! Logits processors of transformers, in their order: biases, repetition penalty, banned n-grams, temperature, top-k, top-p, min-p.
+//! OpenAI's two penalties follow the repetition penalty, as in vLLM.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// What is done to the logits before a token is drawn. The defaults do nothing.
+/// Settings of all processors. The defaults change nothing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Processors {
-    /// Added to the logits of tokens: preferences, bans, a least length.
+    /// Values added to logits: preferences, bans, a minimum length.
     pub biases: Vec<Bias>,
-    /// Logits of tokens that occurred are divided by it where positive, else multiplied (CTRL, Keskar et al. 2019).
+    /// Factor for tokens that occurred: divides logits from 0 up, multiplies negative ones (CTRL, Keskar et al. 2019).
     pub repetition_penalty: f32,
-    /// Subtracted from the logits of tokens that were generated (OpenAI).
+    /// Value subtracted from the logits of generated tokens (OpenAI).
     pub presence_penalty: f32,
-    /// The same, as many times as they were.
+    /// Value subtracted per time that a token was generated.
     pub frequency_penalty: f32,
-    /// N-grams of this length do not come twice; 0: they may (Paulus et al. 2017).
+    /// Length of n-grams that must not repeat; 0: no limit (Paulus et al. 2017).
     pub no_repeat_ngram_size: usize,
-    /// Leading tokens that were not generated.
+    /// Number of leading tokens that were not generated.
     pub prompt_len: usize,
-    /// Logits are divided by it.
+    /// Divisor of the logits.
     pub temperature: f32,
-    /// So many most likely tokens remain, and those that tie with the last of them; 0: all.
+    /// Number of most likely tokens to keep, plus ties with the last one; 0: all.
     pub top_k: usize,
-    /// The most likely tokens whose probabilities sum up to this remain (Holtzman et al. 2019).
+    /// Total probability of the most likely tokens to keep (Holtzman et al. 2019).
     pub top_p: f32,
-    /// Tokens remain that have at least this times the highest probability (Nguyen et al. 2024).
+    /// Minimum probability of tokens to keep, relative to the highest one (Nguyen et al. 2024).
     pub min_p: f32,
 }
 
@@ -45,44 +45,44 @@ impl Default for Processors {
     }
 }
 
-/// A number that is added to the logit of a token where it would end a sequence.
+/// Value added to a token's logit where it would complete a sequence.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Bias {
-    /// The tokens that must stand before it; none: always.
+    /// Tokens that must precede it; empty: no condition.
     pub after: Vec<u32>,
-    /// The token.
+    /// Token whose logit changes.
     pub token: u32,
-    /// What is added; negative infinity bans the token.
+    /// Value to add; negative infinity bans the token.
     #[serde(deserialize_with = "or_banned")]
     pub bias: f32,
-    /// It holds at positions below this one: the number of tokens before.
+    /// Position (number of tokens before) from which the bias no longer applies.
     pub until: u32,
 }
 
-/// JSON has no infinity: it is written as null.
+/// Reads null as negative infinity, which JSON lacks.
 fn or_banned<'a, D: Deserializer<'a>>(from: D) -> Result<f32, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or(f32::NEG_INFINITY))
 }
 
 impl Bias {
-    /// A bias that holds everywhere.
+    /// Returns a bias that applies everywhere.
     pub fn always(token: u32, bias: f32) -> Self {
         Self { after: Vec::new(), token, bias, until: u32::MAX }
     }
 
-    /// The token may not come.
+    /// Returns a bias that bans a token.
     pub fn ban(token: u32) -> Self {
         Self::always(token, f32::NEG_INFINITY)
     }
 }
 
 impl Processors {
-    /// Whether single logits change, before the temperature.
+    /// Returns true if [`Processors::adjust`] changes logits.
     pub fn adjusts(&self) -> bool {
         !self.biases.is_empty() || self.looks_back()
     }
 
-    /// Whether more of the text counts than its last tokens.
+    /// Returns true if more than the text's last tokens affect the logits.
     pub fn looks_back(&self) -> bool {
         self.penalises() || self.no_repeat_ngram_size > 0
     }
@@ -91,19 +91,19 @@ impl Processors {
         self.repetition_penalty != 1.0 || self.presence_penalty != 0.0 || self.frequency_penalty != 0.0
     }
 
-    /// Whether tokens are removed.
+    /// Returns true if [`Processors::filter`] removes tokens.
     pub fn removes(&self) -> bool {
         self.top_k > 0 || self.top_p < 1.0 || self.min_p > 0.0
     }
 
-    /// Processes the logits of one position in place. `history` are the tokens before it. What is removed becomes
-    /// negative infinity; of what was not banned, at least one token remains.
+    /// Processes the logits after `history` in place. Removed logits become negative infinity; at least one token that is not banned
+    /// remains.
     pub fn apply(&self, logits: &mut [f32], history: &[u32]) {
         self.adjust(logits, history);
         self.filter(logits);
     }
 
-    /// The biases, then the penalties, then n-grams.
+    /// Applies biases, then penalties, then the n-gram ban.
     pub fn adjust(&self, logits: &mut [f32], history: &[u32]) {
         for Bias { after, token, bias, until } in &self.biases {
             if let Some(logit) = logits.get_mut(*token as usize)
@@ -119,7 +119,7 @@ impl Processors {
         self.ban_ngrams(logits, history);
     }
 
-    /// Temperature, top-k, top-p, min-p.
+    /// Applies temperature, top-k, top-p and min-p.
     pub fn filter(&self, logits: &mut [f32]) {
         if self.temperature != 1.0 {
             logits.iter_mut().for_each(|logit| *logit /= self.temperature);
@@ -141,7 +141,7 @@ impl Processors {
     }
 
     fn penalise(&self, logits: &mut [f32], history: &[u32]) {
-        // One more than how often each token was generated; 0: the text does not have it.
+        // 0: not in the text; otherwise 1 + how often the token was generated.
         let mut counts = vec![0u32; logits.len()];
         for (at, &token) in history.iter().enumerate() {
             if let Some(count) = counts.get_mut(token as usize) {
@@ -157,7 +157,7 @@ impl Processors {
         }
     }
 
-    /// Removes what would end an n-gram that the text has.
+    /// Removes tokens that would repeat an n-gram of the text.
     fn ban_ngrams(&self, logits: &mut [f32], history: &[u32]) {
         if self.no_repeat_ngram_size == 0 {
             return;
@@ -172,18 +172,18 @@ impl Processors {
         }
     }
 
-    /// Removes the least likely tokens, from the lowest up, as long as they sum up to at most 1 - top_p. Of equal ones the
-    /// lowest ids remain; transformers leaves that open.
+    /// Removes the least likely tokens, in ascending order, while they sum to at most 1 - top_p. Of equal ones the lowest ids remain;
+    /// transformers leaves that open.
     fn keep_nucleus(&self, logits: &mut [f32]) {
         let probabilities = softmax(logits);
         let most = f64::from(1.0 - self.top_p);
-        // Even all together, tokens below this probability sum up to half of `most`: they go, and only the others are sorted.
+        // All tokens below this probability sum to at most half of `most`: they are removed, and only the others are sorted.
         let least = (most / 2.0 / logits.len() as f64) as f32;
         let (low, high): (Vec<usize>, Vec<usize>) = (0..logits.len()).partition(|&token| probabilities[token] < least);
         let sum = low.iter().map(|&token| f64::from(probabilities[token])).sum();
         let removed = match removed_before(logits, &probabilities, high, sum, most, UNSURE) {
             Some(high) => [low, high].concat(),
-            // By the order of addition, it may be one more or one less.
+            // The order of addition could decide about a token.
             None => {
                 let all = (0..logits.len()).collect();
                 removed_before(logits, &probabilities, all, 0.0, most, 0.0).unwrap_or_default()
@@ -193,11 +193,11 @@ impl Processors {
     }
 }
 
-/// Largest relative difference of two sums of the same probabilities in different orders: far more than 2^-52 for each.
+/// Largest relative difference of two sums of the same probabilities in different orders: far more than 2^-52 per term.
 const UNSURE: f64 = 1e-8;
 
-/// The least likely of `tokens`, in order, as long as they and what was removed before them, `sum`, are at most `most`. The last one
-/// stays. `None` if a sum is too close to `most`, by this part of it.
+/// Returns the least likely of `tokens`, in ascending order, while they and `sum` (removed before) are at most `most`. The last one
+/// stays. `None`: a sum is within `unsure * most` of `most`.
 fn removed_before(
     logits: &[f32],
     probabilities: &[f32],
@@ -206,7 +206,7 @@ fn removed_before(
     most: f64,
     unsure: f64,
 ) -> Option<Vec<usize>> {
-    // Adding 0 makes one of the two zeros.
+    // Adding 0 turns -0 into 0.
     tokens.sort_unstable_by(|&a, &b| (logits[a] + 0.0).total_cmp(&(logits[b] + 0.0)).then(b.cmp(&a)));
     tokens.pop()?;
     for (at, &token) in tokens.iter().enumerate() {
@@ -222,8 +222,8 @@ fn removed_before(
     Some(tokens)
 }
 
-/// Removes the tokens that a constraint does not allow: those whose bit is not set in `allowed` [vocab / 32 in whole words]. What
-/// is not finite stays, so that it is found.
+/// Removes tokens whose bit is not set in `allowed` [vocab / 32 in whole words]. Logits that are not finite stay, so that they are
+/// detected.
 pub fn mask(logits: &mut [f32], allowed: &[u32]) {
     for (token, logit) in logits.iter_mut().enumerate() {
         let bits = allowed.get(token / 32).copied().unwrap_or_default();
@@ -241,7 +241,7 @@ fn remove(logits: &mut [f32], removed: impl Fn(usize, f32) -> bool) {
     }
 }
 
-/// The probabilities of logits. Those of negative infinity are 0.
+/// Returns the probabilities of logits; negative infinity gives 0.
 pub fn softmax(logits: &[f32]) -> Vec<f32> {
     let top = logits.iter().fold(f32::NEG_INFINITY, |top, &logit| top.max(logit));
     let powers: Vec<f64> = logits.iter().map(|&logit| f64::from(logit - top).exp()).collect();

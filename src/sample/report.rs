@@ -1,17 +1,17 @@
-//! What is told of a distribution before anything is done to it.
+//! Log-probabilities and most likely tokens of unprocessed logits.
 
-/// The logarithm of the sum of exponentials of logits [vocab]: what each is less than its log-probability.
+/// Returns the logarithm of the sum of exponentials of logits [vocab]: log-probability = logit - this value.
 pub fn log_sum_exp(logits: &[f32]) -> f32 {
     let top = logits.iter().fold(f32::NEG_INFINITY, |top, &logit| top.max(logit));
     let sum: f64 = logits.iter().map(|&logit| f64::from(logit - top).exp()).sum();
     top + sum.ln() as f32
 }
 
-/// The ids of the largest of logits [vocab], at most so many; the largest first, of equal ones the lowest id.
+/// Returns the ids of the `count` largest of logits [vocab], largest first; of equal ones the lowest id first.
 pub fn most_likely(logits: &[f32], count: usize) -> Vec<u32> {
     let mut ids: Vec<u32> = (0..logits.len() as u32).collect();
     let order = |a: &u32, b: &u32| {
-        // Adding 0 makes one of the two zeros.
+        // Adding 0 turns -0 into 0.
         let logit = |id: &u32| logits[*id as usize] + 0.0;
         logit(b).total_cmp(&logit(a)).then(a.cmp(b))
     };

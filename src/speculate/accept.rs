@@ -1,21 +1,21 @@
-//! Which draft tokens count, and which tokens a round emits.
+//! Acceptance: which draft tokens count, and which tokens a round emits.
 
-/// What a round emits: `emitted` tokens of the target's ids, all but the last of them accepted draft tokens.
+/// Result of a round. It emits `accepted` draft tokens and then one token of the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Accepted {
-    /// Draft tokens that the draft had, up to its first end of text.
+    /// Draft tokens up to and including the first that ends the text.
     pub drafted: usize,
-    /// Draft tokens that count.
+    /// Draft tokens that were accepted.
     pub accepted: usize,
-    /// The last emitted token ends the text.
+    /// True if the last emitted token ends the text.
     pub ended: bool,
 }
 
-/// Greedy and coupled acceptance: the longest common prefix of the draft tokens [k] and the target's ids [k + 1], then
-/// one token of the target. `room` cuts what is wanted, `ends` says which tokens end the text.
+/// Accepts the longest common prefix of the draft tokens [k] and the target's ids [k + 1], then one token of the target: greedy and coupled
+/// acceptance. `room`: most tokens to emit. `ends`: true for tokens that end the text.
 ///
-/// Every round emits exactly one token of the target's own, its last: where a cut or an end of text falls on an
-/// agreed draft token, that token counts as the target's, as in transformers.
+/// The last token of a round always counts as the target's own. This includes an agreed draft token at which `room` or an end of text
+/// stops, as in transformers.
 pub fn accept(draft: &[u32], ids: &[u32], room: usize, ends: impl Fn(u32) -> bool) -> Accepted {
     let drafted = draft.iter().position(|&id| ends(id)).map_or(draft.len(), |end| end + 1);
     let agreed = draft.iter().zip(ids).take(drafted).take_while(|(guess, id)| guess == id).count();

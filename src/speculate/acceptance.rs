@@ -1,25 +1,24 @@
-//! How likely a drafter's tokens are to be accepted, by their place in the draft.
+//! Running estimate of a drafter's acceptance, by place in the draft.
 
 use super::adaptive::MOST;
 
-/// What a round leaves of the weight of earlier ones: few enough rounds count that a change is noticed.
+/// Factor on the weight of earlier rounds, low enough that changes are noticed.
 pub(super) const KEPT: f64 = 0.97;
-/// How much a class of places counts as a guess about the next one, in rounds.
+/// Weight of a class's estimate as the prior of the next class, in rounds.
 const PRIOR: f64 = 2.0;
-/// How likely a draft token is guessed to be accepted before anything is known, where a try costs little.
+/// Initial acceptance estimate if a trial is cheap.
 const GUESS: f64 = 0.9;
-/// The same where a try costs much, and the text shows without one whether a proposal was right.
+/// Initial acceptance estimate if a trial is expensive. The text shows without one whether a proposal was right.
 const CAREFUL: f64 = 0.5;
 
-/// Running acceptance of one drafter. Places 1, 2 to 3, 4 to 7 and 8 to 15 are a class each.
+/// Running acceptance of one drafter. Places 1, 2 to 3, 4 to 7 and 8 to 15 form one class each.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Acceptance {
-    /// Draft tokens that were verified and those that were accepted, the older the less.
+    /// (verified, accepted) draft tokens by class; older rounds weigh less.
     classes: [(f64, f64); 4],
 }
 
 impl Default for Acceptance {
-    /// Nothing is known.
     fn default() -> Self {
         let nothing = (0.0, 0.0);
         Self { classes: [(PRIOR, PRIOR * GUESS), nothing, nothing, nothing] }
@@ -27,19 +26,19 @@ impl Default for Acceptance {
 }
 
 impl Acceptance {
-    /// Nothing is known, and it is not to be found out by trying.
+    /// Returns an estimate for drafters whose trials are expensive.
     pub fn careful() -> Self {
         let mut acceptance = Self::default();
         acceptance.classes[0].1 = PRIOR * CAREFUL;
         acceptance
     }
 
-    /// Whether nothing is known.
+    /// Returns true if there are no observations.
     pub fn is_new(&self) -> bool {
         self.classes == Self::default().classes
     }
 
-    /// Expected accepted tokens of drafts of 1, 2, ... tokens. A class of which little is known is like the one before it.
+    /// Returns the expected accepted tokens of drafts of 1, 2, ... tokens. A class with few observations resembles the class before it.
     pub fn expect(&self) -> [f64; MOST] {
         let mut like = self.classes[0].1 / self.classes[0].0;
         let rates = self.classes.map(|(tried, held)| {
@@ -54,14 +53,14 @@ impl Acceptance {
         })
     }
 
-    /// Of `drafted` tokens the first `accepted` were accepted.
+    /// Records that the first `accepted` of `drafted` tokens were accepted.
     pub fn learn(&mut self, drafted: usize, accepted: usize) {
         for place in 0..drafted.min(accepted + 1).min(MOST) {
             self.learn_place(place, place < accepted);
         }
     }
 
-    /// The token at a place of a draft, whose earlier ones were accepted, was accepted or not.
+    /// Records whether the token at `place` was accepted. All tokens before it were accepted.
     pub fn learn_place(&mut self, place: usize, accepted: bool) {
         if place == 0 {
             for (tried, held) in &mut self.classes {
@@ -74,7 +73,7 @@ impl Acceptance {
         *held += f64::from(u8::from(accepted));
     }
 
-    /// A text begins: what is known of others is a guess about it.
+    /// Begins a text: reduces observations from other texts to the weight of a prior.
     pub fn begin(&mut self) {
         for (tried, held) in &mut self.classes {
             let kept = f64::min(PRIOR / *tried, 1.0);

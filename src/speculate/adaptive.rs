@@ -1,4 +1,4 @@
-//! Choosing in each round who drafts and how many tokens, plain decoding included, by what is known of costs and acceptance.
+//! Adaptive schedule: selects drafter and lookahead (or plain decoding) in each round from measured costs and acceptance.
 
 use super::acceptance::{Acceptance, KEPT};
 use super::choice::{Candidate, Choice, RoundsBy, Speculating};
@@ -8,105 +8,104 @@ use crate::target::{Draft, Timings};
 
 /// Most draft tokens of a round.
 pub(super) const MOST: usize = 15;
-/// Numbers of draft tokens among which is chosen, where there are as many.
+/// Lookaheads to choose from, in addition to the longest possible one.
 const LENGTHS: [usize; 7] = [1, 2, 3, 5, 7, 10, MOST];
-/// Target forwards that a text may lose against plain decoding ...
+/// Target forwards that a text may lose against plain decoding.
 const ALLOWANCE: f64 = 1.2;
-/// ... and the share of its time that it may lose besides; as much may go to reading, and to timing plain decoding again.
+/// Share of a text's time that it may lose in addition. The same share each is allowed for reading and for timing plain decoding again.
 const LOSS: f64 = 0.005;
-/// The share of a text's tokens that may be lost by interrupting a server, which costs the way to it twice.
+/// Share of a text's tokens that may be lost by interrupting a server. An interruption costs two round trips.
 const INTERRUPTING: f64 = 0.05;
-/// Target forwards that can be saved for later: what is won in a text, and what earlier texts left for reading.
+/// Most target forwards that can be saved up: gains within a text, and the reading budget that earlier texts did not use.
 const SAVINGS: f64 = 12.0;
-/// Target forwards by which a known drafter may overdraw a text's account on a server, for each proposal whose first token the server wrote;
-/// each other one takes as much away.
+/// Target forwards of credit, for drafting from a server, that a drafter gains for each proposal whose first token the text confirmed. Each
+/// wrong first token takes as much away.
 const CREDIT: f64 = 0.4;
-/// Rounds after which a draft model that does not pay is tried again, at first and at last: each time twice as many.
+/// First and last number of rounds after which an unprofitable draft model is tried again. The number doubles each time.
 const PAUSES: [usize; 2] = [4, 256];
 
-/// Picks in each round the drafter and the lookahead, 0 to 15, that are expected to give the most tokens per second.
+/// Drafter that picks in each round the source and the lookahead, 0 to 15, with the most expected tokens per second.
 ///
-/// A round is expected to bring `1 + sum_i prod_(j<=i) a_j` tokens, with the running acceptance a_j at place j of a draft, and
-/// costs what it was told to cost ([`Timings`]), corrected by each round. Proposals that the CPU knows (lookup, prediction) are
-/// judged token by token by the text that follows, whether they were verified or not, so learning about them is free, and is
-/// done anew in each text: what others taught is a guess about it. A draft model is learned of by trying it: it begins with
-/// one token, and where it does not pay it is tried again after growing pauses.
+/// A round is expected to emit `1 + sum_i prod_(j<=i) a_j` tokens, with the running acceptance a_j at place j of a draft. Costs start from
+/// [`Timings`] and are corrected by each round. Proposals on the CPU (lookup, prediction) are compared with the text that follows, verified
+/// or not, so learning about them is free. It starts anew in each text, with earlier texts as a prior. A draft model must be tried to be
+/// measured: it starts with one token. If it does not pay, it is tried again after growing pauses.
 ///
-/// A draft's length is chosen to gain the most on the pace of the text, since a round that takes long also delays what
-/// other drafters would bring.
+/// The lookahead is chosen for the largest gain over the pace of the text, since a long round also delays the gains of other drafters.
 ///
-/// Hardly ever slower: a round is done only where losing all its draft tokens would not overdraw an account. It begins a text
-/// with 1.2 target forwards (and the way to a server twice, up to 5 % of the text, if the target is on one), gets 0.5 % of the time and what drafts win, and pays what they lose. Reading what a draft model
-/// missed has as much of the whole text in advance, and what earlier texts did not use. This holds as far as the costs do.
+/// A text is hardly ever slower than plain decoding: a round runs only if losing all its draft tokens would not overdraw an account. The
+/// account starts with 1.2 target forwards. If the target is on a server, two round trips are added, up to 5 % of the text. The account
+/// grows by 0.5 % of the time and by gains of drafts, and shrinks by their losses. Reading what a draft model missed has its own budget:
+/// 0.5 % of the text in advance, and what earlier texts did not use. The bound holds only if the costs are accurate.
 ///
-/// Plain decoding is meant as it is fastest: submitted ahead. A round that waits for a proposal costs more, so that is done
-/// where proposals win more than it costs. A server that writes by itself costs the way twice when it is interrupted, for the draft and to
-/// let it write again. So it is interrupted only for a proposal that pays both, by a drafter whose proposals the text confirmed;
-/// such a drafter may lose a little more than the account has, which a draft model that was tried may have emptied.
+/// Plain decoding means its fastest form, with rounds submitted ahead. A round that waits for a proposal costs more, so rounds wait only if
+/// the expected gain exceeds that cost. Interrupting a server that streams costs two round trips: one for the draft, one until it streams
+/// again. So only a proposal that pays for both interrupts it, from a drafter whose proposals the text confirmed. Such a drafter may
+/// overdraw the account a little, since trials of a draft model may have emptied it.
 pub struct Adaptive {
     costs: Costs,
-    /// By [`Origin`]; the target's own tokens need none.
+    /// Acceptance by [`Origin`]; tokens of the target need no entry.
     acceptance: [Acceptance; 4],
-    /// Rounds since the draft model drafted, and for how many it is left until it is tried again.
+    /// Rounds since the draft model last drafted, and the number of such rounds until it is tried again.
     idle: usize,
     pause: usize,
-    /// Target forwards that it won since it was tried again.
+    /// Target forwards that the draft model gained since it was last retried.
     won: f64,
     /// Target forwards that this text may still lose.
     funds: f64,
-    /// Target forwards that there are for reading.
+    /// Target forwards available for reading by the draft model.
     reading: f64,
-    /// Tokens and cost of the last rounds, the older the less.
+    /// Tokens and cost of recent rounds; older rounds weigh less.
     pace: (f64, f64),
-    /// In which share of the rounds that could be submitted ahead a proposal came too late for that.
+    /// Share of the rounds that could have been submitted ahead for which a proposal turned up.
     late: f64,
-    /// Rounds since plain decoding was timed.
+    /// Rounds since plain decoding was last timed.
     since_plain: usize,
     text: Text,
 }
 
-/// What concerns one text.
+/// State of one text.
 #[derive(Default)]
 struct Text {
     known: Vec<Known>,
-    /// Tokens that the draft model has read, where there is one.
+    /// Tokens that the draft model has read; `None`: there is no draft model.
     draft_model: Option<usize>,
-    /// Tokens so far, the prompt included.
+    /// Tokens so far, including the prompt.
     length: usize,
     /// Tokens still wanted.
     room: usize,
     rounds: RoundsBy,
     choice: Option<Choice>,
     reported: Option<Choice>,
-    /// Whether the round before could have been followed by one that was submitted ahead.
+    /// True if the next round could have been submitted before the previous round was read.
     could_repeat: bool,
-    /// Whether a server writes by itself what is decided about.
+    /// True if the server streams, so that a draft would interrupt it.
     is_streamed: bool,
 }
 
-/// A drafter whose tokens the CPU knows.
+/// A drafter that proposes on the CPU.
 struct Known {
     drafter: Box<dyn Drafter>,
     proposal: Vec<u32>,
-    /// Tokens of its latest proposal.
+    /// Length of its latest proposal that was not empty.
     usual: usize,
-    /// Proposals of which the text has not yet judged each token.
+    /// Proposals that the text has not fully confirmed or refuted yet.
     judged: Vec<Judged>,
-    /// Target forwards that it may lose on a server beyond the funds, since the text confirmed its proposals.
+    /// Target forwards that it may lose on a server beyond `funds`, because the text confirmed its proposals.
     credit: f64,
 }
 
 /// A proposal that is compared with the text.
 struct Judged {
-    /// Where it begins.
+    /// Position of its first token.
     at: usize,
     proposal: Vec<u32>,
-    /// Tokens that the text has.
+    /// Tokens that agreed with the text so far.
     agreed: usize,
 }
 
 impl Judged {
-    /// Learns from the tokens that the text has by now; whether others are yet to come.
+    /// Updates `acceptance` and `credit` from the text so far. Returns true if tokens are left to compare.
     fn goes_on(&mut self, text: &[u32], acceptance: &mut Acceptance, credit: &mut f64) -> bool {
         while let (Some(guess), Some(id)) = (self.proposal.get(self.agreed), text.get(self.at + self.agreed)) {
             acceptance.learn_place(self.agreed, guess == id);
@@ -123,7 +122,7 @@ impl Judged {
 }
 
 impl Adaptive {
-    /// What rounds cost is as told until they say otherwise; of acceptance nothing is known.
+    /// Creates a schedule that starts from the given timings, without observed acceptance.
     pub fn new(told: Timings) -> Self {
         let mut acceptance = [if told.far { Acceptance::careful() } else { Acceptance::default() }; 4];
         acceptance[Origin::DraftModel as usize] = Acceptance::default();
@@ -142,13 +141,12 @@ impl Adaptive {
         }
     }
 
-    /// A text begins. `known` are the drafters that propose tokens which the CPU knows, the one to prefer first; their
-    /// [`Drafter::origin`] says which they are. `draft_model`, where there is one, is how many tokens of the prompt it has
-    /// read already.
+    /// Begins a text. `known`: drafters that propose on the CPU, in order of preference, identified by [`Drafter::origin`]. `draft_model`:
+    /// number of prompt tokens that the draft model has read; `None`: there is none.
     pub fn begin(&mut self, known: Vec<Box<dyn Drafter>>, draft_model: Option<usize>) {
         self.reading = (self.reading + self.funds).clamp(0.0, SAVINGS);
         self.funds = ALLOWANCE;
-        // At another position plain decoding takes another time: no draft that wins less than twice comes first.
+        // The speed of plain decoding depends on the position. So it is timed before any draft that gains less than a factor of 2.
         self.since_plain += (0.5 / LOSS) as usize;
         self.costs.begin();
         for one in &known {
@@ -162,7 +160,7 @@ impl Adaptive {
         self.text = Text { known, draft_model, ..Text::default() };
     }
 
-    /// What it does at the moment, and why.
+    /// Returns the current choice with its reason.
     pub fn speculating(&self) -> Speculating {
         let plain = self.costs.plain().map_or(0.0, f64::recip);
         let choice = self.text.reported.unwrap_or(Choice::Measure);
@@ -177,7 +175,7 @@ impl Adaptive {
         }
     }
 
-    /// Hears what the text says of earlier proposals, and collects new ones.
+    /// Compares earlier proposals with the text, and collects new ones.
     fn propose(&mut self, tokens: &[u32], room: usize) {
         for one in &mut self.text.known {
             let acceptance = &mut self.acceptance[one.drafter.origin() as usize];
@@ -203,17 +201,17 @@ impl Adaptive {
         (self.text.length, self.text.room) = (tokens.len(), room);
     }
 
-    /// Tokens per target forward of the last rounds; at least 1.
+    /// Returns the tokens per target forward of recent rounds; at least 1.
     fn pace(&self) -> f64 {
         f64::max((self.pace.0 + 1.0) / (self.pace.1 + 1.0), 1.0)
     }
 
-    /// What it costs that a server which was interrupted writes by itself again.
+    /// Returns the cost until an interrupted server streams again, in target forwards; 0 without a server.
     fn interruption(&self) -> f64 {
         if self.costs.is_far() { self.costs.waiting() } else { 0.0 }
     }
 
-    /// The lookahead with the highest score, up to `most`, among those that cannot lose more than `funds`.
+    /// Returns the lookahead up to `most` with the highest score among those that cannot lose more than `funds`.
     fn best(&self, drafter: Origin, most: usize, funds: f64, score: impl Fn(&Candidate) -> f64) -> Option<Candidate> {
         let expected = self.acceptance[drafter as usize].expect();
         let lengths = LENGTHS.into_iter().filter(|&length| length < most).chain([most]);
@@ -226,7 +224,7 @@ impl Adaptive {
         candidates.filter(|one| one.cost - 1.0 <= funds).reduce(|a, b| if score(&b) > score(&a) { b } else { a })
     }
 
-    /// What to do in a round; one that does not wait for what the round before emits has no proposal that the CPU knows.
+    /// Chooses for a round. `waits`: true if it waits for the previous round; otherwise there are no proposals from the CPU.
     fn choose(&self, waits: bool) -> Choice {
         let most = MOST.min(self.text.room.saturating_sub(1));
         if most == 0 {
@@ -236,13 +234,13 @@ impl Adaptive {
             return Choice::Measure;
         }
         let (mut otherwise, mut found) = (Choice::Nothing, None::<Candidate>);
-        // What the text makes without a proposal; a round that takes longer must bring more than that.
+        // Tokens per target forward without a proposal; a longer round must exceed this rate.
         let mut rate = self.pace();
         let model = self.text.draft_model.map(|read| {
             let missed = self.text.length.saturating_sub(read + READ_PER_STEP);
             (
                 Origin::DraftModel,
-                // One token is never worth the way to a server.
+                // A single draft token never pays for a round trip to a server.
                 if self.acceptance[Origin::DraftModel as usize].is_new() && !self.costs.is_far() { 1 } else { most },
                 self.costs.reading(missed),
                 self.funds,
@@ -281,24 +279,24 @@ impl Adaptive {
         }
     }
 
-    /// Whether it is time to measure plain decoding again: sooner where little is lost.
+    /// Returns true if plain decoding should be timed again: the less `one` gains over it, the sooner.
     fn measures(&self, one: &Candidate) -> bool {
         self.since_plain as f64 * LOSS > f64::max(1.0 - 1.0 / one.speed(), 3.0 * LOSS)
     }
 
-    /// Whether it is worth its cost that the draft model reads what it missed: half the room, say, will be written.
+    /// Returns true if it pays that the draft model reads what it missed, assuming that half of `room` will be generated.
     fn reads(&self, one: &Candidate, reading: f64) -> bool {
         let gain = 0.5 * self.text.room as f64 * (1.0 - 1.0 / one.speed());
         let spare = self.funds - (one.cost - 1.0) + self.reading;
         gain > 2.0 * reading && reading <= spare
     }
 
-    /// Whether a server is to write on by itself, also where there is a proposal.
+    /// Returns true if a server should continue its stream, even if there is a proposal.
     fn streams_on(&mut self) -> bool {
         self.text.is_streamed = true;
         let next = self.choose(true);
         if next.candidate().is_some() {
-            // Whatever becomes of the proposal with the token that is under way.
+            // Charged even if the token in transit refutes the proposal.
             self.funds -= self.interruption();
             self.pace.1 += self.interruption();
         } else if next != Choice::Last {
@@ -307,7 +305,7 @@ impl Adaptive {
         next.candidate().is_none()
     }
 
-    /// Whether proposals win more than it costs to wait for them in each round.
+    /// Returns true if proposals gain more than it costs to wait for them in each round.
     fn waits(&self) -> bool {
         let pace = self.pace();
         let gain = |one: &Known| {
@@ -335,8 +333,8 @@ impl Drafter for Adaptive {
         }
     }
 
-    /// To submit the next round before this one is read saves the waiting, and loses what a proposal would have won that
-    /// this one makes possible. So it is done where waiting costs more than that.
+    /// Returns true if the next round can be submitted before this one is read. This saves the wait, but loses the gain of proposals that
+    /// depend on this round. So it is done only if waiting costs more.
     fn repeats(&mut self, tokens: &[u32], room: usize) -> bool {
         self.propose(tokens, room);
         let Some(now) = self.text.choice else { return false };
@@ -357,7 +355,7 @@ impl Drafter for Adaptive {
         }
         self.text.choice = Some(next);
         self.text.reported = Some(next);
-        // Of the round before, the account has yet to hear.
+        // The account does not include the previous round yet.
         next.candidate().is_none_or(|one| 2.0 * (one.cost - 1.0) <= self.funds)
     }
 
@@ -365,7 +363,7 @@ impl Drafter for Adaptive {
         let (drafter, lookahead) = (self.origin(), round.rows.saturating_sub(1));
         self.text.rounds.count(drafter, lookahead);
         self.since_plain += 1;
-        // How much of a round's time was reading is not known.
+        // Rounds with an unknown share of reading are not timed.
         let is_timed = round.prefilled + round.caught_up == 0;
         let mut cost = if lookahead == 0 { 1.0 } else { self.costs.cost(drafter, lookahead) };
         if is_timed && lookahead > 0 {

@@ -1,9 +1,9 @@
-//! One drafter after the other: the cheap one first.
+//! Chain of two drafters, the cheap one first.
 
 use super::{Drafter, Origin, Round};
 use crate::target::Draft;
 
-/// Asks `first`, and `next` when that proposes nothing. Chains nest.
+/// Drafter that asks `first`, and asks `next` if `first` proposes nothing. Chains nest.
 pub struct Chain<A, B> {
     first: A,
     next: B,
@@ -11,7 +11,7 @@ pub struct Chain<A, B> {
 }
 
 impl<A: Drafter, B: Drafter> Chain<A, B> {
-    /// A chain of two.
+    /// Creates a chain of two drafters.
     pub fn new(first: A, next: B) -> Self {
         Self { first, next, from_first: true }
     }

@@ -1,44 +1,43 @@
-//! What an adaptive drafter chose, and why, in words.
+//! Choices of the adaptive drafter, and their reasons in words.
 
 use super::Origin;
 use serde::Serialize;
 
-/// The state of an adaptive drafter, for the statistics.
+/// State of an adaptive drafter, for the statistics.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Speculating {
-    /// Who drafted in the latest round; none: plain decoding.
+    /// Drafter of the latest round; `None`: plain decoding.
     pub drafter: Option<Origin>,
     /// Draft tokens of that round; 0: plain decoding.
     pub lookahead: usize,
-    /// Tokens per second that this choice is expected to give; 0 before anything was measured.
+    /// Expected tokens per second of this choice; 0 before the first measurement.
     pub expected_tokens_per_second: f64,
-    /// Tokens per second of plain decoding, as measured; 0 before that.
+    /// Measured tokens per second of plain decoding; 0 before the first measurement.
     pub plain_tokens_per_second: f64,
-    /// Why, in words.
+    /// Reason in words.
     pub reason: String,
-    /// Rounds of this text by who drafted.
+    /// Rounds of this text by drafter.
     pub rounds: RoundsBy,
 }
 
-/// Rounds by who drafted.
+/// Number of rounds by drafter.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct RoundsBy {
-    /// Nobody: plain decoding.
+    /// Plain decoding.
     pub plain: usize,
     /// The expected text.
     pub prediction: usize,
-    /// The prompt lookup.
+    /// Prompt lookup.
     pub lookup: usize,
     /// The draft model.
     pub draft_model: usize,
-    /// The form of the text, which left no choice.
+    /// The grammar, which forced the tokens.
     pub grammar: usize,
 }
 
 impl RoundsBy {
-    /// Counts a round.
     pub(super) fn count(&mut self, drafter: Origin, lookahead: usize) {
         *match drafter {
             _ if lookahead == 0 => &mut self.plain,
@@ -50,43 +49,43 @@ impl RoundsBy {
     }
 }
 
-/// A drafter at its best lookahead.
+/// A drafter with its best lookahead.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Candidate {
     pub drafter: Origin,
     pub lookahead: usize,
-    /// Expected tokens of a round, the target's own included.
+    /// Expected tokens of a round, including the target's own.
     pub tokens: f64,
     /// Expected cost of a round in target forwards.
     pub cost: f64,
 }
 
-/// What decided.
+/// Choice for a round, with its cause.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Choice {
-    /// The speed of plain decoding is not known, or not any more.
+    /// Plain decoding: its speed is unknown or outdated.
     Measure,
-    /// One token is wanted.
+    /// Plain decoding: only one token is wanted.
     Last,
-    /// There is no proposal and no draft model.
+    /// Plain decoding: no proposal and no draft model.
     Nothing,
-    /// The best drafter does not pay.
+    /// Plain decoding: the best drafter does not pay.
     Plain(Candidate),
-    /// It pays less than the pace of the text, in tokens per target forward, which another drafter makes.
+    /// Plain decoding: slower than the text's pace (tokens per target forward), which another drafter achieves.
     Wait(Candidate, f64),
-    /// Trying it may cost too much, in target forwards.
+    /// Plain decoding: a trial may cost too much (in target forwards).
     TooDear(Candidate, f64),
-    /// It pays.
+    /// Drafting: it pays.
     Draft(Candidate),
 }
 
 impl Candidate {
-    /// Times the plain speed.
+    /// Returns the expected speed, relative to plain decoding.
     pub fn speed(&self) -> f64 {
         self.tokens / self.cost
     }
 
-    /// Tokens more than a plain round, in a text that makes `rate` tokens per target forward.
+    /// Returns the tokens gained over plain rounds of the same duration, in a text with `rate` tokens per target forward.
     pub fn gain(&self, rate: f64) -> f64 {
         self.tokens - 1.0 - rate * (self.cost - 1.0)
     }
@@ -105,14 +104,14 @@ impl Candidate {
         format!("{:.0} %", 100.0 * (self.tokens - 1.0) / self.lookahead as f64)
     }
 
-    /// Of a draft token, in target forwards.
+    /// Returns the cost of a draft token in target forwards.
     fn token_cost(&self) -> f64 {
         (self.cost - 1.0) / self.lookahead as f64
     }
 }
 
 impl Choice {
-    /// Who drafts, if anybody does.
+    /// Returns the candidate; `None`: plain decoding.
     pub fn candidate(&self) -> Option<Candidate> {
         match self {
             Self::Draft(candidate) => Some(*candidate),
@@ -120,12 +119,11 @@ impl Choice {
         }
     }
 
-    /// Who drafts, and how many tokens.
+    /// Returns drafter and lookahead; `None`: plain decoding.
     pub fn drafts(&self) -> Option<(Origin, usize)> {
         self.candidate().map(|one| (one.drafter, one.lookahead))
     }
 
-    /// The reason in words.
     pub fn reason(&self) -> String {
         match self {
             Self::Measure => "plain decoding: its speed is being measured".into(),

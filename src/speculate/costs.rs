@@ -1,65 +1,63 @@
-//! What rounds cost, in target forwards: told at load, and corrected by each round.
+//! Costs of rounds in target forwards: measured or guessed at load, and corrected by each round.
 
 use super::Origin;
 use crate::target::Timings;
 
-/// How much of what a round took otherwise than expected is believed ...
+/// Share of the difference between measured and expected cost that a round corrects.
 const RATE: f64 = 0.2;
-/// ... and up to which factor, since a busy machine multiplies some timings. The account hears of up to its square.
+/// Largest correction factor, since a busy machine multiplies some timings. The cost for the account is limited to its square.
 const MOST: f64 = 1.25;
-/// Tokens that the draft model reads along with its first step, and in the time of one when it reads many.
+/// Tokens that the draft model reads together with its first step. A long text takes one step for each such group.
 pub(super) const READ_PER_STEP: usize = 16;
 /// Least extra cost of a guessed forward over several rows, in plain rounds. At 0 there would be nothing left to scale.
 const LEAST_EXTRA: f64 = 0.01;
-/// Plain rounds that wait for proposals, after which one is submitted ahead, to know what waiting costs.
+/// Plain rounds that wait for proposals before one is submitted ahead, to measure the cost of waiting.
 const PAIR: usize = 64;
 
-/// The costs on one device with one pair of models.
+/// Costs on one device for one target and draft model.
 #[derive(Debug, Clone)]
 pub(super) struct Costs {
     told: Timings,
-    /// Which of the forwards over 1, 2, 4, 8 and 16 rows are only guessed.
+    /// True for each of the forwards over 1, 2, 4, 8 and 16 rows that is only guessed.
     guessed: [bool; 5],
-    /// The round before, if it was a plain one: its seconds, and whether it was submitted ahead.
+    /// Seconds of the previous round, and true if it was submitted ahead; `None`: it was not a plain round.
     before: Option<(f64, bool)>,
-    /// Whether plain decoding was not timed yet in this text, at positions that may be earlier ones.
+    /// True until plain decoding is timed in this text, whose positions may be lower.
     is_new_text: bool,
-    /// Plain rounds since one was submitted ahead and the one next to it was not.
+    /// Plain rounds since the last pair of neighbours of which only one was submitted ahead.
     unpaired: usize,
 }
 
 impl Costs {
-    /// As told.
     pub fn new(told: Timings) -> Self {
         Self { told, guessed: [!told.timed; 5], before: None, is_new_text: true, unpaired: PAIR - 5 }
     }
 
-    /// A text begins.
     pub fn begin(&mut self) {
         (self.before, self.is_new_text) = (None, true);
     }
 
-    /// Whether it was long ago that anything said what waiting costs.
+    /// Returns true if the cost of waiting should be measured again.
     pub fn wants_pair(&self) -> bool {
         self.unpaired % PAIR == PAIR - 1
     }
 
-    /// Seconds of a plain round that is submitted ahead.
+    /// Returns the seconds of a plain round that is submitted ahead.
     pub fn plain(&self) -> Option<f64> {
         self.told.plain
     }
 
-    /// What it costs to wait for a round before the next is submitted.
+    /// Returns the extra cost of reading a round before the next one is submitted.
     pub fn waiting(&self) -> f64 {
         self.told.waiting
     }
 
-    /// Whether each draft costs the way to a server.
+    /// Returns true if each draft costs a round trip to a server.
     pub fn is_far(&self) -> bool {
         self.told.far
     }
 
-    /// A round of a drafter. Those of the draft model are submitted ahead, unless the target is far.
+    /// Returns the cost of a round. Rounds of the draft model are submitted ahead, unless the target is far.
     pub fn cost(&self, drafter: Origin, tokens: usize) -> f64 {
         let Timings { rows, step, waiting, far, .. } = self.told;
         let drafting = if drafter == Origin::DraftModel { step * tokens as f64 } else { 0.0 };
@@ -67,12 +65,12 @@ impl Costs {
         rows[variant(tokens)] + drafting + waiting
     }
 
-    /// What the draft model takes to read so many tokens.
+    /// Returns the cost for the draft model to read `tokens` tokens.
     pub fn reading(&self, tokens: usize) -> f64 {
         tokens as f64 * self.told.step / READ_PER_STEP as f64
     }
 
-    /// A round of a drafter took so many seconds. Returns what it is believed to have cost.
+    /// Records the seconds of a round with a draft. Returns its estimated cost.
     pub fn learn(&mut self, drafter: Origin, tokens: usize, seconds: f64, ahead: bool) -> f64 {
         self.before = None;
         let waited = if ahead || drafter != Origin::DraftModel || self.told.far { 0.0 } else { self.told.waiting };
@@ -80,7 +78,7 @@ impl Costs {
         let seen = self.told.plain.map_or(expected, |plain| seconds / plain);
         let rows = variant(tokens);
         if self.guessed[rows] && drafter != Origin::DraftModel {
-            // The first of its kind is believed, and what else is guessed is as much off.
+            // The first measurement is used within a factor of 2, and other guesses are scaled by the same error.
             let seen = seen.clamp(expected / 2.0, expected * 2.0);
             let extra = |forward: f64| f64::max(forward - 1.0, LEAST_EXTRA);
             let off = extra(self.told.rows[rows] + seen - expected) / extra(self.told.rows[rows]);
@@ -99,9 +97,9 @@ impl Costs {
         expected * ratio
     }
 
-    /// A plain round took so many seconds.
+    /// Records the seconds of a plain round.
     pub fn learn_plain(&mut self, seconds: f64, ahead: bool) {
-        // A coarse clock may say that no time passed.
+        // With a coarse clock, the time may be 0.
         if seconds <= 0.0 {
             return;
         }
@@ -116,18 +114,18 @@ impl Costs {
         }
         let seen = if ahead { seconds } else { seconds / (1.0 + told.waiting) };
         let plain = told.plain.unwrap_or(seen);
-        // Nothing but an earlier position makes a round shorter.
+        // Only a lower position makes a round faster.
         let rate = if std::mem::take(&mut self.is_new_text) && seen < plain { 1.0 } else { RATE };
         let now = plain + rate * (seen.clamp(plain / MOST, plain * MOST) - plain);
         if told.far {
-            // The way takes its time, whatever a token takes.
+            // The round trip takes the same time, however fast a token is.
             told.waiting *= plain / now;
         }
         told.plain = Some(now);
     }
 }
 
-/// The kernels' variant for the rows of a draft and its pending token: 1, 2, 4, 8 or 16.
+/// Returns the kernel variant for a draft and its pending token: 0 to 4 for 1, 2, 4, 8 or 16 rows.
 fn variant(tokens: usize) -> usize {
     (tokens + 1).next_power_of_two().ilog2().min(4) as usize
 }

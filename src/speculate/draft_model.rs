@@ -1,9 +1,9 @@
-//! Drafting with a small model on the same device, as many tokens as the schedule says.
+//! Drafting with a small model on the same device, with the lookahead of the schedule.
 
 use super::{Drafter, Lookahead, Origin, Round};
 use crate::target::{Draft, MAX_DRAFT};
 
-/// A draft model; it runs inside the target's submission, so here is only how far it looks ahead.
+/// A draft model. It runs in the target's submission, so only its lookahead is here.
 pub struct DraftModel<'a>(pub &'a mut Lookahead);
 
 impl Drafter for DraftModel<'_> {

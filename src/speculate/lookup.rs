@@ -1,4 +1,4 @@
-//! Drafting from the text itself: what followed the last tokens where they stood before (prompt lookup, Saxena 2023).
+//! Prompt lookup (Saxena 2023): drafting from earlier occurrences of the last tokens in the text itself.
 
 use super::ngram::keys;
 use super::{Drafter, Origin, Round};
@@ -6,8 +6,8 @@ use crate::options::LookupRule;
 use crate::target::{Draft, MAX_DRAFT};
 use std::collections::HashMap;
 
-/// Proposes what followed an earlier occurrence of the last n tokens, for n from `max_ngram` down to 1. The text is read
-/// once: a round costs the time of its new tokens, however long the text is.
+/// Drafter that proposes the tokens after an earlier occurrence of the last n tokens, for n from `max_ngram` down to 1. The text is read
+/// once: the time of a round depends on its new tokens, not on the length of the text.
 pub struct PromptLookup {
     num_tokens: usize,
     max_ngram: usize,
@@ -17,20 +17,20 @@ pub struct PromptLookup {
     indexed: usize,
 }
 
-/// Where an n-gram ends, first and last, as the number of tokens up to there.
+/// Ends of the first and last occurrence of an n-gram, as the number of tokens up to there.
 struct Places {
     first: u32,
     last: u32,
 }
 
 impl PromptLookup {
-    /// Proposes `num_tokens` tokens at a time, fewer before the end of the text and before any of `ends`.
+    /// Creates a lookup of up to `num_tokens` tokens at a time; fewer at the end of the text or before any of `ends`.
     pub fn new(num_tokens: usize, max_ngram: usize, rule: LookupRule, ends: &[u32]) -> Self {
         let ends = ends.to_vec();
         Self { num_tokens, max_ngram, rule, ends, index: HashMap::new(), indexed: 0 }
     }
 
-    /// Enters the n-grams that end before the last token: whatever they match then has a token behind it.
+    /// Indexes the n-grams that end before the last token, so that each match has a token after it.
     fn read(&mut self, tokens: &[u32]) {
         let known = tokens.len().saturating_sub(1);
         if known < self.indexed {
@@ -49,7 +49,7 @@ impl PromptLookup {
         self.indexed = known;
     }
 
-    /// What follows the occurrence of the last `n` tokens that the rule chooses.
+    /// Returns the tokens after the occurrence of the last `n` tokens that the rule selects.
     fn followers<'a>(&self, tokens: &'a [u32], n: usize, places: &Places) -> Option<&'a [u32]> {
         let place = match self.rule {
             LookupRule::Leftmost | LookupRule::Whole => places.first,

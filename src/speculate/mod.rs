@@ -1,8 +1,8 @@
-//! The heart: who guesses the next tokens, how many, and which of them count. Pure: no GPU, no async, no clock.
+//! Speculation: drafters, schedules, and acceptance. Pure: no GPU, no async, no clock.
 //!
-//! The words of a round: a **drafter** proposes **draft tokens**; the target **verifies** them together with the
-//! **pending token**; those that the target agrees with, from the first on, are **accepted**; then comes one token of
-//! the target's own, **recovered** after a disagreement or the **bonus** when all were accepted.
+//! In a round, a **drafter** proposes **draft tokens**, and the target **verifies** them together with the **pending token**. The longest
+//! prefix that the target agrees with is **accepted**. One token of the target's own follows: **recovered** after a disagreement, or the
+//! **bonus** if all were accepted.
 
 mod accept;
 mod acceptance;
@@ -31,59 +31,59 @@ pub use stats::{Distributed, Stats, Times};
 use crate::target::Draft;
 use serde::Serialize;
 
-/// Who proposed a token.
+/// Source of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
     /// The draft model; the target agreed.
     DraftModel,
-    /// The prompt lookup; the target agreed.
+    /// Prompt lookup; the target agreed.
     Lookup,
     /// The text that the caller expects; the target agreed.
     Prediction,
     /// The target itself: recovered, bonus, or without a draft.
     Target,
-    /// The form that the text is to have, where it leaves no choice; the target agreed.
+    /// The grammar, if it leaves no choice; the target agreed.
     Grammar,
 }
 
-/// What a round did, for the drafter that drafted in it.
+/// Result of a round, for the drafter that drafted in it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Round {
-    /// Draft tokens, up to the first end of text.
+    /// Draft tokens, up to and including the first that ends the text.
     pub drafted: usize,
-    /// Draft tokens accepted.
+    /// Accepted draft tokens.
     pub accepted: usize,
-    /// Rows of the target's forward: the pending token and the draft tokens that were verified.
+    /// Rows of the target's forward: the pending token and the verified draft tokens.
     pub rows: usize,
-    /// Tokens that the draft model read in submissions of their own before it drafted: 0 when it was close behind.
+    /// Tokens that the draft model read in separate submissions before it drafted; 0 if it had missed few tokens.
     pub caught_up: usize,
-    /// Tokens that the target read in this call before the round, the last of them in its `seconds`: 0 after the first round.
+    /// Tokens that the target read in this call before the round, the last of them within its `seconds`; 0 after the first round.
     pub prefilled: usize,
-    /// Whether it was submitted before the round before it was read.
+    /// True if it was submitted before the previous round was read.
     pub ahead: bool,
-    /// Seconds on the device, with the draft model's part.
+    /// Seconds on the device, including the draft model.
     pub seconds: f64,
 }
 
-/// Whoever guesses.
+/// Source of draft tokens.
 pub trait Drafter {
-    /// Draft tokens to follow `tokens`: the prompt and all that was emitted, the pending token last. `room` tokens are
-    /// still wanted, the target's own included, so at most `room - 1` draft tokens can be of use.
+    /// Returns draft tokens to follow `tokens`: the prompt and all emitted tokens, the pending token last. `room`: tokens still wanted,
+    /// including the target's own, so at most `room - 1` draft tokens are useful.
     fn draft(&mut self, tokens: &[u32], room: usize) -> Draft;
 
-    /// Whether its draft behind a round that is being verified would be like its last one, whatever becomes of that: as many
-    /// tokens of the draft model, or none. Then that need not be known before the next round is submitted, and nobody asks
-    /// for a draft. Asked once in each round where that could be; `tokens` and `room` are those of that round.
+    /// Returns true if the next draft will be like the last one, whatever the result of the current round: none, or as many tokens of the
+    /// draft model. Then the next round is submitted without waiting for that result, and `draft` is not called. Called once in each round
+    /// for which this is possible, with the `tokens` and `room` of that round.
     fn repeats(&mut self, _tokens: &[u32], _room: usize) -> bool {
         false
     }
 
-    /// Hears what became of its last draft.
+    /// Records the result of the last draft.
     fn learn(&mut self, round: &Round);
 
-    /// Where the tokens of its last draft come from.
+    /// Returns the source of the last draft.
     fn origin(&self) -> Origin;
 }
 
@@ -105,7 +105,7 @@ impl<D: Drafter> Drafter for &mut D {
     }
 }
 
-/// Guesses nothing: one token per target forward.
+/// Drafter that proposes nothing: one token per target forward.
 pub struct NoDrafter;
 
 impl Drafter for NoDrafter {

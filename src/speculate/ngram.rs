@@ -1,6 +1,6 @@
-//! Keys under which n-grams are found again.
+//! Hash keys of n-grams.
 
-/// Keys of the last 1, 2, ... tokens, up to `longest`. Different n-grams may share a key.
+/// Returns keys of the last 1, 2, ... tokens, up to `longest`. Different n-grams may share a key.
 pub(super) fn keys(tokens: &[u32], longest: usize) -> impl Iterator<Item = u64> {
     tokens.iter().rev().take(longest).scan(0u64, |key, &token| {
         // Multiplication by an odd constant and a shift, as in splitmix64.

@@ -5,34 +5,34 @@ use super::{Drafter, Origin, Round};
 use crate::target::{Draft, MAX_DRAFT};
 use std::collections::HashMap;
 
-/// Longest n-gram that finds the place again; so many tokens in agreement also make a place certain.
+/// Longest n-gram used to find the place again. A place is also certain after this many matching tokens.
 const LONGEST: usize = 4;
 
-/// Tokens after a divergence for which a replacement of as many tokens is supposed, when nothing else is known.
+/// For this many tokens after a divergence, a one-for-one replacement is assumed if no n-gram matches.
 const REPLACED: usize = 2;
 
-/// Proposes what follows in the expected text. Where the output diverges from it, the place is found again by the last
-/// emitted tokens: the longest n-gram first, then the nearest place at or after the last one that was certain. The
-/// expected text and the output are each read once.
+/// Drafter that proposes the continuation of the expected text. If the output diverges, the place is found again by the last emitted
+/// tokens: the longest n-gram first, then the nearest place at or after the last certain one. The expected text and the output are each
+/// read once.
 pub struct Prediction {
     expected: Vec<u32>,
     prompt: usize,
-    /// Where each n-gram ends in the expected text, in order, as the number of tokens up to there.
+    /// Ends of each n-gram in the expected text, in order, as the number of tokens up to there.
     places: HashMap<u64, Vec<u32>>,
-    /// Tokens of prompt and output that were followed.
+    /// Tokens of prompt and output that were compared.
     read: usize,
-    /// What the next token is compared with.
+    /// Index of the expected token to compare next; `None`: the place is lost.
     at: Option<usize>,
-    /// Tokens before `at` that agree.
+    /// Tokens before `at` that match.
     agreed: usize,
-    /// The last certain place: what comes before it is done with.
+    /// The last certain place. Earlier places are not searched.
     certain: usize,
-    /// Tokens since then.
+    /// Mismatches since the last certain place.
     diverged: usize,
 }
 
 impl Prediction {
-    /// The output, which begins after `num_prompt_tokens`, is expected to be like `expected`, from the start.
+    /// Creates a drafter for an output that begins after `num_prompt_tokens` and should resemble `expected`, from its start.
     pub fn new(expected: Vec<u32>, num_prompt_tokens: usize) -> Self {
         let mut places: HashMap<u64, Vec<u32>> = HashMap::new();
         for end in 1..=expected.len() {
@@ -44,7 +44,7 @@ impl Prediction {
         Self { expected, prompt: num_prompt_tokens, places, read, at, agreed, certain, diverged }
     }
 
-    /// Compares the last token of the output with the expected one.
+    /// Compares the last token of the output with the expected token.
     fn follow(&mut self, output: &[u32]) {
         let expected = self.at.and_then(|at| self.expected.get(at));
         if let (Some(at), true) = (self.at, expected == output.last()) {
@@ -63,7 +63,7 @@ impl Prediction {
         }
     }
 
-    /// Where the output goes on in the expected text, and how many tokens before that agree.
+    /// Returns the place in the expected text where the output continues, and the matching tokens before it.
     fn find(&self, output: &[u32]) -> Option<(usize, usize)> {
         let keys: Vec<u64> = keys(output, LONGEST).collect();
         keys.iter().enumerate().rev().find_map(|(shorter, key)| {

@@ -1,39 +1,38 @@
-//! A conversation as a chat template gets it, and how an answer that the caller began is continued.
+//! Conversations as input of a chat template, and answers whose beginning the caller supplies.
 
 use serde_json::{Map, Value};
 
 use super::{Message, message::collect};
 use crate::error::{Error, Result};
 
-/// What stands where the caller's beginning of an answer ends; behind it a space, which templates that trim take away. As in
-/// transformers.
+/// Marks the end of the caller's beginning of an answer, as in transformers. Templates that trim the text remove the space at the end.
 pub(super) const END: &str = "CONTINUE_FINAL_MESSAGE_TAG ";
 
-/// A conversation, and what else the template is given.
+/// Conversation and other input of the template.
 #[derive(Debug, Clone, Copy)]
 pub struct Chat<'a> {
-    /// The messages, oldest first.
+    /// Messages, oldest first.
     pub messages: &'a [Message],
-    /// Functions that the model may call, described as the template wants it, mostly by JSON schemas.
+    /// Functions that the model may call, in the form that the template expects, mostly JSON schemas.
     pub tools: &'a [Map<String, Value>],
-    /// Texts that the model is to answer from.
+    /// Texts for the model to answer from.
     pub documents: &'a [Map<String, Value>],
     /// Other variables, by name.
     pub kwargs: Option<&'a Map<String, Value>>,
-    /// Whether the prompt ends where an answer begins.
+    /// True if the prompt ends with the start of an answer.
     pub add_generation_prompt: bool,
-    /// Whether the last message is the beginning of the answer: the prompt ends with it.
+    /// True if the last message is the beginning of the answer. The prompt then ends with that message.
     pub continue_final_message: bool,
 }
 
 impl<'a> Chat<'a> {
-    /// Messages to be answered.
+    /// Creates a chat whose last message is to be answered.
     pub fn new(messages: &'a [Message]) -> Self {
         let (add_generation_prompt, continue_final_message) = (true, false);
         Self { messages, tools: &[], documents: &[], kwargs: None, add_generation_prompt, continue_final_message }
     }
 
-    /// Every string that the caller gave.
+    /// Returns every string that the caller supplied.
     pub(super) fn texts(&self) -> Vec<&'a str> {
         let mut found = Vec::new();
         let messages = self.messages.iter().map(Message::fields);
@@ -45,7 +44,7 @@ impl<'a> Chat<'a> {
         found
     }
 
-    /// The beginning of the answer, where there is one.
+    /// Returns the message that begins the answer, if there is one.
     pub(super) fn beginning(&self) -> Result<Option<&'a Message>> {
         let option = "continue_final_message";
         match self.messages.last() {
@@ -61,7 +60,7 @@ impl<'a> Chat<'a> {
     }
 }
 
-/// The prompt up to where the beginning of the answer ends.
+/// Cuts the prompt at the end of the answer's beginning.
 pub(super) fn until_the_end(mut text: String, beginning: &str) -> Result<String> {
     let Some(at) = text.rfind(END.trim_end()).filter(|_| text.contains(beginning.trim())) else {
         return refuse(

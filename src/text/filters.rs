@@ -1,4 +1,4 @@
-//! Jinja's filters and tests: those of minijinja, and others where it lacks them or its own differ.
+//! Jinja's filters and tests: minijinja's, and replacements for missing or different ones.
 
 use minijinja::{
     Environment, Error, State, Value, filters, functions, tests,
@@ -7,10 +7,11 @@ use minijinja::{
 
 use super::python::{MAX_JSON, failure, methods, number, positional};
 
-/// As many as minijinja's `range` makes.
+/// Maximum number of items, equal to the limit of minijinja's `range`.
 const MAX_ITEMS: usize = 100_000;
 
-/// Adds those of minijinja that Python's Jinja has too. It has more; no template can use them, and every page would load them.
+/// Adds the built-ins that minijinja shares with Python's Jinja. Templates cannot use its other ones, which would only enlarge the module
+/// that pages load.
 pub(super) fn add_builtins(environment: &mut Environment) {
     macro_rules! add {
         ($add:ident, $($names:expr => $function:path),*) => { $(for name in $names { environment.$add(name, $function); })* };
@@ -76,7 +77,7 @@ pub(super) fn add_builtins(environment: &mut Environment) {
     environment.add_function("range", functions::range);
 }
 
-/// Adds the others: arguments may be named, and the undefined value is an empty list.
+/// Adds the other filters. They accept named arguments. Filters of lists treat an undefined value as an empty list.
 pub(super) fn add_filters(environment: &mut Environment) {
     type Filter = fn(&mut State, &Value, &[Value]) -> Result<Value, Error>;
     let filters: [(&str, &'static [&'static str], Filter); 17] = [
@@ -127,7 +128,7 @@ pub(super) fn add_filters(environment: &mut Environment) {
         true => Err(failure("divisibleby: division by zero")),
         false => Ok(tests::is_divisibleby(value, by)),
     });
-    // Python's iterators are no sequences.
+    // Iterators are not sequences in Python.
     environment.add_filter("map", |state: &mut State, value: Value, args: Rest<ValueOrKwargs>| {
         let items = filters::map(state, value, args)?;
         Ok::<_, Error>(Value::make_iterable(move || items.clone().into_iter()))
@@ -140,7 +141,7 @@ pub(super) fn add_filters(environment: &mut Environment) {
     }
 }
 
-/// Python's `str()`.
+/// Implements Python's `str()`.
 fn text(value: &Value) -> Value {
     match value.kind() {
         ValueKind::String => value.clone(),
@@ -149,12 +150,12 @@ fn text(value: &Value) -> Value {
     }
 }
 
-/// The value; an empty list in place of the undefined one.
+/// Returns the value, or an empty list if it is undefined.
 fn or_empty(value: &Value) -> Value {
     if value.is_undefined() { Vec::<Value>::new().into() } else { value.clone() }
 }
 
-/// Python's `int()`; the default for what is no number.
+/// Implements Python's `int()`. Returns the default if the value is not a number.
 fn int(value: &Value, args: &[Value]) -> Value {
     let base = args.get(1).and_then(Value::as_usize).filter(|base| (2..=36).contains(base)).unwrap_or(10);
     let text = value.as_str().unwrap_or_default().trim();
@@ -169,12 +170,12 @@ fn int(value: &Value, args: &[Value]) -> Value {
     }
 }
 
-/// The first argument; an option by name may follow one that is not given.
+/// Returns the first argument if it is set. It can be undefined if a later argument is passed by name.
 fn given(args: &[Value]) -> Option<Value> {
     args.first().filter(|value| !value.is_undefined()).cloned()
 }
 
-/// Python's `float()`.
+/// Implements Python's `float()`.
 fn float(value: &Value) -> Option<f64> {
     match value.kind() {
         ValueKind::String => value.as_str().and_then(|text| text.trim().parse().ok()),
@@ -183,7 +184,7 @@ fn float(value: &Value) -> Option<f64> {
     }
 }
 
-/// Shortens a text at a space, if it is longer than the length and the leeway.
+/// Shortens a text at a space if it is longer than `length` plus `leeway`.
 fn truncate(value: &Value, args: &[Value]) -> Result<Value, Error> {
     let value = text(value);
     let whole = value.as_str().unwrap_or_default();
@@ -201,7 +202,7 @@ fn truncate(value: &Value, args: &[Value]) -> Result<Value, Error> {
     Ok(format!("{}{end}", cut.map_or(start.as_str(), |(before, _)| before)).into())
 }
 
-/// Indents a text by a number of spaces, or by a text; blank lines and the first one only if asked to.
+/// Indents a text by a number of spaces or by a string. Blank lines and the first line are indented only on request.
 fn indent(value: &Value, args: &[Value]) -> Result<Value, Error> {
     let with = match args.first() {
         Some(width) if width.as_str().is_some() => width.to_string(),
@@ -209,7 +210,7 @@ fn indent(value: &Value, args: &[Value]) -> Result<Value, Error> {
     };
     let [first, blank] = [1, 2].map(|place| args.get(place).is_some_and(Value::is_true));
     let value = text(value);
-    // As Python's `splitlines` after one more line break.
+    // Equivalent to Python's `splitlines` after appending a line break.
     let lines = value.as_str().unwrap_or_default().split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line));
     let mut out = String::new();
     for (place, line) in lines.enumerate() {

@@ -1,13 +1,13 @@
-//! A chat template's source as minijinja reads it: Jinja that minijinja lacks is rewritten.
+//! Rewrites Jinja that minijinja lacks in the source of a chat template.
 
-/// Rewrites five things that templates use.
+/// Rewrites five constructs that templates use.
 ///
-/// - `{% generation %}` marks, for training, what the assistant said. `if true` is a tag that does nothing either, and keeps the whitespace
-///   control of the tag it replaces.
-/// - A sign that changes nothing: `+3`.
+/// - `{% generation %}` marks the assistant's text for training. It becomes `if true`, which has no effect either and keeps the whitespace
+///   control.
+/// - A sign without effect, as in `+3`, is removed.
 /// - Python's formatting of a literal: `'%s' % x` becomes `'%s'|percent(x)`.
-/// - A slice with a step: `x[a::-1]` becomes `x.slice(a,none,-1)`. That of minijinja is not Python's and panics where `x` is empty.
-/// - `loop.cycle(a, b)` becomes `loop.choose(a, b)`: that of minijinja panics without arguments.
+/// - A slice with a step: `x[a::-1]` becomes `x.slice(a,none,-1)`. Minijinja's slices differ from Python's and panic if `x` is empty.
+/// - `loop.cycle(a, b)` becomes `loop.choose(a, b)`, because minijinja's `cycle` panics without arguments.
 pub(super) fn translate(source: &str) -> String {
     let (mut out, mut rest) = (String::with_capacity(source.len()), source);
     while let Some(at) = rest.find('{') {
@@ -23,14 +23,14 @@ pub(super) fn translate(source: &str) -> String {
     out + rest
 }
 
-/// Copies the text up to the end of `last`, all of it if that does not occur; returns the rest.
+/// Copies the text up to and including `last`, or all of it if `last` does not occur. Returns the rest.
 fn copy<'a>(text: &'a str, last: &str, out: &mut String) -> &'a str {
     let (copied, rest) = text.split_at(text.find(last).map_or(text.len(), |at| at + last.len()));
     out.push_str(copied);
     rest
 }
 
-/// Copies a tag, from after its `{%`; returns the rest.
+/// Copies a tag, starting after its `{%`. Returns the rest.
 fn tag<'a>(text: &'a str, out: &mut String) -> &'a str {
     let named = text.trim_start_matches(['-', '+']).trim_start();
     let rest = named.trim_start_matches(is_word);
@@ -58,7 +58,7 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Kinds of tokens in an expression.
+/// Kind of the last token in an expression.
 #[derive(PartialEq)]
 enum Last {
     Operator,
@@ -66,7 +66,7 @@ enum Last {
     Literal,
 }
 
-/// Copies an expression up to the end of `end`, which strings and brackets may contain; returns the rest.
+/// Copies an expression up to and including `end`, ignoring `end` inside strings and brackets. Returns the rest.
 fn expression<'a>(text: &'a str, end: &str, out: &mut String) -> &'a str {
     let (mut rest, mut depth, mut last) = (text, 0_usize, Last::Operator);
     while let Some(c) = rest.chars().next() {
@@ -133,7 +133,7 @@ fn expression<'a>(text: &'a str, end: &str, out: &mut String) -> &'a str {
     rest
 }
 
-/// The length of the string that the text begins with.
+/// Returns the length of the string literal at the start of the text.
 fn quoted(text: &str) -> usize {
     let mut chars = text.char_indices();
     let quote = chars.next().map(|(_, quote)| quote);
@@ -148,7 +148,7 @@ fn quoted(text: &str) -> usize {
     text.len()
 }
 
-/// The operand that the text begins with: a string, a word or something in brackets, with attributes, calls and filters.
+/// Returns the operand at the start of the text: a string, a word or brackets, with attributes, calls and filters.
 fn operand(text: &str) -> &str {
     let mut at = text.len() - text.trim_start_matches(['-', '+']).len();
     loop {
@@ -171,7 +171,7 @@ fn operand(text: &str) -> &str {
     &text[..at]
 }
 
-/// The three parts of the subscript that the text begins with, if it has three, and what is after it.
+/// Returns the three parts of the subscript at the start of the text and the text after it; `None` if it does not have three parts.
 fn slice_with_step(text: &str) -> Option<(&str, [&str; 3])> {
     let (brackets, after) = text.split_at(bracketed(text));
     let inner = brackets.get(1..brackets.len() - 1)?;
@@ -191,7 +191,7 @@ fn slice_with_step(text: &str) -> Option<(&str, [&str; 3])> {
     Some((after, parts.try_into().ok()?))
 }
 
-/// The length of the brackets that the text begins with, and of what they hold.
+/// Returns the length of the brackets at the start of the text, contents included.
 fn bracketed(text: &str) -> usize {
     let (mut at, mut depth) = (0, 0_usize);
     while let Some(c) = text[at..].chars().next() {

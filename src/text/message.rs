@@ -1,4 +1,4 @@
-//! One message of a conversation, as a caller gives it and as a template sees it.
+//! A message of a conversation: parsed from the caller's JSON, and shown to templates.
 
 use std::sync::{
     Arc,
@@ -11,24 +11,24 @@ use serde_json::{Map, Value};
 use crate::error::{Error, Result};
 use crate::json;
 
-/// One message of a conversation: `role`, `content`, and whatever else the model's chat template looks at, such as `name`,
-/// `tool_calls` or `reasoning_content`. Fields keep their order, because templates may show it.
+/// Message of a conversation: `role`, `content`, and other fields that the model's chat template uses, such as `name`, `tool_calls` or
+/// `reasoning_content`. Fields keep their order, because templates may print it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message(Map<String, Value>);
 
 impl Message {
-    /// What `role` says.
+    /// Creates a message with `role` and `content`.
     pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
         let fields = [("role", role.into()), ("content", content.into())];
         Self(fields.into_iter().map(|(name, text)| (name.to_owned(), text.into())).collect())
     }
 
-    /// Who speaks: `system`, `user`, `assistant`; what else there is depends on the template.
+    /// Returns the role: `system`, `user`, `assistant`, or another role that the template supports.
     pub fn role(&self) -> &str {
         self.text("role")
     }
 
-    /// What is said; empty where there are only tool calls.
+    /// Returns the content; empty if there are only tool calls.
     pub fn content(&self) -> &str {
         self.text("content")
     }
@@ -37,12 +37,12 @@ impl Message {
         self.0.get(field).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// What it is made of.
+    /// Returns all fields.
     pub(super) fn fields(&self) -> &Map<String, Value> {
         &self.0
     }
 
-    /// The same, with more behind its content.
+    /// Appends `more` to the content.
     pub(super) fn and(mut self, more: &str) -> Self {
         if let Some(Value::String(content)) = self.0.get_mut("content") {
             content.push_str(more);
@@ -51,8 +51,8 @@ impl Message {
     }
 }
 
-/// From an object with a text as `role`, and as `content` a text, a list of text parts `{type: "text", text}`, which are
-/// joined, or null beside `tool_calls`. The arguments of a call may be JSON, as OpenAI has them: templates see what it says.
+/// Parses an object with a string as `role`. `content` is a string, a list of text parts `{type: "text", text}`, which are joined, or null
+/// next to `tool_calls`. Arguments of a call may be a JSON string, as in OpenAI's API; templates get the parsed value.
 ///
 /// # Errors
 /// [`Error::BadOption`] for anything else.
@@ -95,7 +95,7 @@ impl TryFrom<Value> for Message {
     }
 }
 
-/// The text of content parts.
+/// Joins the text of content parts.
 fn join(parts: &Value) -> Result<String> {
     let text = |part: &Value| match (part["type"].as_str(), part["text"].as_str()) {
         (Some("text"), Some(text)) => Ok(text.to_owned()),
@@ -122,12 +122,12 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// Whether leaving it out would lose something.
+/// Returns true if omitting the value would lose data.
 fn is_data(value: &Value) -> bool {
     !(value.is_null() || value.as_array().is_some_and(Vec::is_empty))
 }
 
-/// Every string in an object, names of fields included.
+/// Appends every string in an object to `found`, including field names.
 pub(super) fn collect<'a>(fields: &'a Map<String, Value>, found: &mut Vec<&'a str>) {
     for (name, value) in fields {
         found.push(name);
@@ -144,7 +144,7 @@ fn collect_value<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
     }
 }
 
-/// As templates see it, its strings changed.
+/// Converts a value for templates and applies `change` to its strings.
 pub(super) fn view(value: &Value, change: &dyn Fn(&str) -> String) -> View {
     match value {
         Value::String(text) => match json::integer(text) {
@@ -167,7 +167,7 @@ pub(super) fn view(value: &Value, change: &dyn Fn(&str) -> String) -> View {
     }
 }
 
-/// A mapping whose keys keep their order, and which remembers what was looked at.
+/// Mapping that keeps the order of its keys and records which fields were read.
 #[derive(Debug)]
 pub(super) struct Fields(Vec<Field>);
 
@@ -180,7 +180,7 @@ struct Field {
 }
 
 impl Fields {
-    /// As templates see an object, its strings changed.
+    /// Converts an object for templates and applies `change` to its strings.
     pub fn new(fields: &Map<String, Value>, change: &dyn Fn(&str) -> String) -> Self {
         let field = |(name, value): (&String, &Value)| Field {
             name: change(name),
@@ -191,9 +191,9 @@ impl Fields {
         Self(fields.iter().map(field).collect())
     }
 
-    /// The names of the fields beside those that every message may have, if they hold something, and whether they were looked at.
+    /// Returns the names of non-empty fields other than those that every message may have, and whether each was read.
     pub fn more(&self) -> impl Iterator<Item = (&str, bool)> {
-        // Which call a message answers, and with that which function, its place says too.
+        // The position of an answer to a call also identifies the call and its function, so a template may ignore `name`.
         let is_answer = self.0.iter().any(|field| field.name == "tool_call_id");
         let known: &[&str] =
             if is_answer { &["role", "content", "tool_call_id", "name"] } else { &["role", "content", "tool_call_id"] };

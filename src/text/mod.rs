@@ -1,7 +1,7 @@
-//! Strings to tokens and back: the tokenizer, the chat template, and what turns a stream of tokens into text that may be shown.
+//! Conversion between strings and tokens: the tokenizer, chat templates, and decoding of token streams to displayable text.
 //!
-//! Everything that comes in (`tokenizer.json`, templates, messages) is untrusted: it gives a typed error, never a panic, and
-//! a user's text never becomes a special token through [`ChatTemplate::encode`].
+//! All input (`tokenizer.json`, templates, messages) is untrusted. Invalid input returns a typed error and never panics. User text never
+//! becomes a special token through [`ChatTemplate::encode`].
 
 mod chat;
 mod filters;

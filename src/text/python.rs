@@ -1,4 +1,4 @@
-//! What chat templates call of Python beyond Jinja, with the same output: `json.dumps`, `strftime`, methods of strings.
+//! Python functions that chat templates use beyond Jinja, with the same output: `json.dumps`, `strftime`, string methods.
 
 use minijinja::{
     Error, ErrorKind, State, Value,
@@ -6,14 +6,14 @@ use minijinja::{
 };
 use minijinja_contrib::pycompat::unknown_method_callback;
 
-/// JSON may be nested this deep; far less than what overflows the stack of a WASM module.
+/// Maximum nesting depth of JSON. It is far from overflowing the stack of a WASM module.
 const MAX_DEPTH: usize = 64;
-/// And have this many bytes.
+/// Maximum size of JSON, in bytes.
 pub(super) const MAX_JSON: usize = 4 << 20;
-/// The last second of the year 9999.
+/// Last second of the year 9999.
 const END_OF_TIME: i64 = 253_402_300_799;
 
-/// Python's `json.dumps` with the defaults that transformers gives it: nothing is escaped for HTML or ASCII.
+/// Implements Python's `json.dumps` with the defaults of transformers: no escaping for HTML or ASCII.
 pub(super) fn tojson(value: &Value, ensure_ascii: Option<bool>, options: Kwargs) -> Result<Value, Error> {
     let ensure_ascii = options.get::<Option<bool>>("ensure_ascii")?.or(ensure_ascii).unwrap_or(false);
     let indent = options.get::<Option<usize>>("indent")?.map(|indent| indent.min(16));
@@ -114,7 +114,7 @@ impl Json<'_> {
     }
 }
 
-/// A number as Python writes it: floats in the fewest digits, in powers of ten from 1e16 on and below 1e-4.
+/// Formats a number like Python: floats with the fewest digits, and with an exponent from 1e16 on and below 1e-4.
 pub(super) fn number(value: &Value) -> String {
     let Some(float) = f64::try_from(value.clone()).ok().filter(|float| float.is_finite() && !value.is_integer()) else {
         return value.to_string();
@@ -129,7 +129,7 @@ pub(super) fn number(value: &Value) -> String {
     }
 }
 
-/// Arguments by position. Functions of Jinja and Python take each of them by its name, too.
+/// Converts named arguments to positional ones. Functions of Jinja and Python accept both.
 pub(super) fn positional(args: &[Value], names: &[&str]) -> Result<Vec<Value>, Error> {
     let Some((last, before)) = args.split_last().filter(|(last, _)| last.is_kwargs()) else {
         return Ok(args.to_vec());
@@ -143,13 +143,13 @@ pub(super) fn positional(args: &[Value], names: &[&str]) -> Result<Vec<Value>, E
     Ok(found)
 }
 
-/// Methods of Python's values: those of minijinja-contrib with named arguments, and those that it lacks and templates use.
+/// Calls a method of a Python value: minijinja-contrib's methods with named arguments, and methods that it lacks and templates use.
 pub(super) fn method(state: &mut State, value: &Value, method: &str, args: &[Value]) -> Result<Value, Error> {
     let names: &[&str] = match method {
         "split" | "rsplit" => &["sep", "maxsplit"],
         "replace" => &["old", "new", "count"],
         "splitlines" => &["keepends"],
-        // `format` and methods of mappings take any names.
+        // `format` and methods of mappings accept any names.
         _ => return methods(state, value, method, args),
     };
     methods(state, value, method, &positional(args, names)?)
@@ -253,7 +253,7 @@ pub(super) fn methods(state: &mut State, value: &Value, method: &str, args: &[Va
     }
 }
 
-/// Python's `value[start:stop:step]`.
+/// Implements Python's `value[start:stop:step]`.
 fn slice(value: &Value, parts: [&Value; 3]) -> Result<Value, Error> {
     let items: Vec<Value> = match value.kind() {
         ValueKind::String => value.as_str().unwrap_or_default().chars().map(Value::from).collect(),
@@ -283,7 +283,7 @@ fn slice(value: &Value, parts: [&Value; 3]) -> Result<Value, Error> {
     })
 }
 
-/// Python's `strftime`, in UTC and English, for the codes that chat templates use.
+/// Implements Python's `strftime`, in UTC and English, for the codes that chat templates use.
 pub(super) fn strftime(format: &str, now: i64) -> Result<String, Error> {
     const MONTHS: [&str; 12] = [
         "January",
@@ -355,13 +355,13 @@ pub(super) fn strftime(format: &str, now: i64) -> Result<String, Error> {
     Ok(out)
 }
 
-/// The first day of a year, counted from 1970-01-01.
+/// Returns the first day of a year, counted from 1970-01-01.
 fn day_number(year: i64) -> i64 {
     let before = year - 1;
     365 * (year - 1970) + (before / 4 - before / 100 + before / 400) - (1969 / 4 - 1969 / 100 + 1969 / 400)
 }
 
-/// Year, month (from 1) and day of the month (from 1) of a day counted from 1970-01-01.
+/// Returns year, month (from 1) and day of the month (from 1) for a day counted from 1970-01-01.
 fn civil(mut days: i64) -> (i64, i64, i64) {
     let leap = |year: i64| i64::from(year % 4 == 0 && (year % 100 != 0 || year % 400 == 0));
     let mut year = 1970;

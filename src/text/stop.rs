@@ -1,9 +1,9 @@
-//! Stop strings over a stream of text pieces: generation ends when one of them is complete, and it is never shown.
+//! Detection of stop strings in a stream of text. Generation ends when a stop string is complete; stop strings are never shown.
 
-/// Watches a stream of text for stop strings.
+/// Detector of stop strings in a stream of text.
 ///
-/// The stop string that is complete first wins, the longest of those that end together; so the result does not depend on
-/// how the text was cut into pieces.
+/// The stop string that ends first counts; of several with the same end, the longest. So the result does not depend on how the text is
+/// split into pieces.
 #[derive(Debug, Clone)]
 pub struct StopStrings {
     stops: Vec<String>,
@@ -13,18 +13,18 @@ pub struct StopStrings {
 }
 
 impl StopStrings {
-    /// Watches for any of `stops`; empty ones are ignored.
+    /// Creates a detector for any of `stops`; empty strings are ignored.
     pub fn new(mut stops: Vec<String>) -> Self {
         stops.retain(|stop| !stop.is_empty());
         Self { stops, held: String::new(), stopped: false }
     }
 
-    /// Whether a text is one of them.
+    /// Returns true if `text` is a stop string.
     pub fn contains(&self, text: &str) -> bool {
         self.stops.iter().any(|stop| stop == text)
     }
 
-    /// The text that may be shown now, and whether a stop string was completed. It and all that follows is not shown.
+    /// Returns the text that may be shown now, and true if a stop string is complete. The stop string and everything after it is not shown.
     pub fn push(&mut self, text: &str) -> (String, bool) {
         if self.stopped {
             return (String::new(), true);
@@ -40,12 +40,12 @@ impl StopStrings {
         (std::mem::replace(&mut self.held, held), false)
     }
 
-    /// The text that was held back; nothing when a stop string was completed.
+    /// Returns the text that was held back; empty if a stop string was completed.
     pub fn finish(&mut self) -> String {
         std::mem::take(&mut self.held)
     }
 
-    /// Where the longest ending that could still grow into a stop string begins.
+    /// Returns the position of the longest suffix that could still become a stop string.
     fn undecided(&self) -> usize {
         let longest = self.stops.iter().map(String::len).max().unwrap_or(0);
         self.held

@@ -1,47 +1,47 @@
-//! Tokens to text, one token at a time: what is given out never has to be taken back.
+//! Decoding of tokens to text, one token at a time. Emitted text is final.
 
 use super::Tokenizer;
 use crate::error::Result;
 
-/// How far back in the prompt an ordinary token is looked for.
+/// Number of tokens at the end of the prompt among which an ordinary token is searched.
 const CONTEXT: usize = 32;
 
-/// How many tokens may end in a broken character before the window is cut inside them.
+/// Number of tokens that may end in a broken character before the window is cut inside them.
 const PATIENCE: usize = 16;
 
-/// The character that decoders put for bytes that are no text (yet).
+/// Character that decoders emit for bytes that are not (yet) text.
 const BROKEN: char = '\u{FFFD}';
 
-/// Decodes a stream of tokens, special ones left out unless they are asked for.
+/// Decoder of a token stream. Special tokens are omitted unless requested.
 ///
-/// All pieces together are what the tokens add to the prompt's text: `decode(prompt + tokens)` without `decode(prompt)`.
-/// So the first word of an answer keeps the space that sentencepiece decoders strip at the beginning of a text. Text is
-/// held back while it can still change: a character whose bytes are not all there, and, in tokenizers with byte fallback, a
-/// run of byte tokens, because one bad byte in it turns all of it into U+FFFD.
+/// All pieces together are the text that the tokens add to the prompt: `decode(prompt + tokens)` without `decode(prompt)`. So the first
+/// word of an answer keeps the space that sentencepiece decoders strip at the start of a text. Text is held back while it can still change.
+/// This applies to a character whose bytes are incomplete. In tokenizers with byte fallback it also applies to a run of byte tokens,
+/// because one invalid byte turns the whole run into U+FFFD.
 #[derive(Debug, Clone)]
 pub struct TextStream {
-    /// Tokens that were shown, needed as context, and then the tokens from `fresh` on.
+    /// Shown tokens that serve as context, followed from index `fresh` by new tokens.
     window: Vec<u32>,
     fresh: usize,
-    /// Bytes of the window's text that were given out, or are the prompt's.
+    /// Number of bytes of the window's text that were emitted or belong to the prompt.
     shown: usize,
     started: bool,
     skip_special: bool,
 }
 
 impl TextStream {
-    /// A stream that goes on after these tokens; none for a text of its own.
+    /// Creates a stream that continues these tokens; an empty prompt starts a separate text.
     pub fn new(prompt_ids: &[u32]) -> Self {
         let window = prompt_ids.iter().rev().take(CONTEXT).copied().collect();
         Self { window, fresh: 0, shown: 0, started: false, skip_special: true }
     }
 
-    /// The same, with or without the text of special tokens.
+    /// Sets whether the text of special tokens is omitted.
     pub fn skipping_special(self, skip_special: bool) -> Self {
         Self { skip_special, ..self }
     }
 
-    /// The text that this token makes certain; often empty.
+    /// Returns the text that this token completes; often empty.
     pub fn push(&mut self, tokenizer: &Tokenizer, id: u32) -> Result<String> {
         self.start(tokenizer)?;
         if self.skip_special && tokenizer.is_special(id) || tokenizer.id_to_token(id).is_none() {
@@ -51,7 +51,7 @@ impl TextStream {
         if tokenizer.is_byte(id) { Ok(String::new()) } else { self.show(tokenizer) }
     }
 
-    /// The text that was held back. The stream is empty then.
+    /// Returns the text that was held back and empties the stream.
     pub fn finish(&mut self, tokenizer: &Tokenizer) -> Result<String> {
         self.start(tokenizer)?;
         let text = tokenizer.decode(&self.window, self.skip_special)?;
@@ -60,8 +60,8 @@ impl TextStream {
         Ok(rest)
     }
 
-    /// One ordinary token of the prompt is context enough, because decoders treat only the first token of a text apart. Here
-    /// and not in `new`, which has no tokenizer.
+    /// Finds the context in the prompt. One ordinary token suffices, because decoders treat only the first token of a text differently.
+    /// `new` cannot do this without a tokenizer.
     fn start(&mut self, tokenizer: &Tokenizer) -> Result<()> {
         if std::mem::replace(&mut self.started, true) {
             return Ok(());
@@ -78,7 +78,7 @@ impl TextStream {
 
     fn show(&mut self, tokenizer: &Tokenizer) -> Result<String> {
         let text = tokenizer.decode(&self.window, self.skip_special)?;
-        // Only the last character can be one that later tokens complete.
+        // Later tokens can complete only the last character.
         let certain = text.strip_suffix(BROKEN).unwrap_or(&text);
         let piece = certain.get(self.shown..).unwrap_or_default().to_owned();
         self.shown += piece.len();
@@ -92,8 +92,8 @@ impl TextStream {
         Ok(piece)
     }
 
-    /// Keeps the window short when a model babbles bytes that are no text. Where both halves decode to the whole, no character
-    /// spans the cut, whatever follows.
+    /// Keeps the window short if a model emits many bytes that are not text. If the two halves decode to the whole text, no character spans
+    /// the cut, whatever follows.
     fn cut(&mut self, tokenizer: &Tokenizer, text: &str) -> Result<()> {
         if self.window.len() < self.fresh + PATIENCE {
             return Ok(());
@@ -123,7 +123,7 @@ mod tests {
         let json = format!(r#"{{"model": {model}, "pre_tokenizer": {bytes}, "decoder": {bytes}}}"#);
         let tokenizer = Tokenizer::from_json("tokenizer.json", json.as_bytes()).unwrap();
         let letter = tokenizer.encode("a", false).unwrap();
-        // Bytes that are no text: `¡` writes the byte A1, which only continues a character, and `á` E1, which only begins one.
+        // Bytes that are not text: `¡` is the byte A1, which can only continue a character, and `á` is E1, which can only begin one.
         for broken in ["¡", "á"] {
             let id = tokenizer.token_to_id(broken).unwrap();
             let mut stream = TextStream::new(&letter);

@@ -1,4 +1,4 @@
-//! Chat messages -> the prompt: the model's own Jinja template, rendered under limits, and tokens that no message can forge.
+//! Chat messages to prompts: renders the model's own Jinja template under limits, with special tokens that no message can forge.
 
 use std::{collections::BTreeMap, io, sync::Arc};
 
@@ -21,23 +21,23 @@ use super::{
 };
 use crate::error::{Error, Result};
 
-/// How a model writes the call of a tool, told from its chat template.
+/// Format of a model's tool calls, recognised by its chat template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolFormat {
     /// `<tool_call>{"name", "arguments"}</tool_call>`: Hermes, Qwen, SmolLM.
     Hermes,
-    /// `{"name", "parameters"}`, behind `<|python_tag|>` or not: Llama 3.
+    /// `{"name", "parameters"}`, optionally after `<|python_tag|>`: Llama 3.
     Llama,
     /// `[TOOL_CALLS][{"name", "arguments"}]`.
     Mistral,
-    /// `[TOOL_CALLS]name[ARGS]{}`: Mistral's later models.
+    /// `[TOOL_CALLS]name[ARGS]{}`: later Mistral models.
     MistralArgs,
     /// `<start_function_call>call:name{key:<escape>text<escape>}<end_function_call>`: FunctionGemma.
     Gemma,
 }
 
-/// What a template says where it writes calls in such a way; of two the first counts.
+/// Text in a template that identifies a format. The first match counts.
 const TOOL_FORMATS: [(&str, ToolFormat); 5] = [
     ("<start_function_call>", ToolFormat::Gemma),
     ("[ARGS]", ToolFormat::MistralArgs),
@@ -49,40 +49,40 @@ const TOOL_FORMATS: [(&str, ToolFormat); 5] = [
 const MAX_SOURCE: usize = 64 << 10;
 const MAX_OUTPUT: usize = 4 << 20;
 const MAX_STEPS: u64 = 1_000_000;
-/// Depth of macro calls; far less than what overflows the stack of a WASM module.
+/// Maximum depth of macro calls. It is far from overflowing the stack of a WASM module.
 const MAX_DEPTH: usize = 64;
 
-/// The template that there always is.
+/// Name of the template that every model with templates has.
 pub(crate) const DEFAULT: &str = "default";
-/// Templates that take the place of the default one: in chats with tools, in others with documents.
+/// Templates that replace the default: for chats with tools, and for other chats with documents.
 pub(crate) const NAMED: [&str; 2] = ["tool_use", "rag"];
 
-/// The file of a named template beside `chat_template.jinja`.
+/// Returns the path of a named template's file, relative to the folder of `chat_template.jinja`.
 pub(crate) fn named_file(name: &str) -> String {
     format!("additional_chat_templates/{name}.jinja")
 }
 
-/// A model's chat templates: mostly one, sometimes others for tools and documents.
+/// Chat templates of a model: usually one, sometimes others for tools and documents.
 ///
-/// A template sees what transformers gives it: `messages`, `add_generation_prompt`, `tools` and `documents` (none where there
-/// are none), the caller's own variables, the special tokens of `tokenizer_config.json`, `raise_exception` and `strftime_now`,
-/// which here is in UTC, so that a prompt does not depend on where it is made. There are no includes.
+/// A template gets the same variables as in transformers: `messages`, `add_generation_prompt`, `tools` and `documents` (none if empty), the
+/// caller's own variables, the special tokens of `tokenizer_config.json`, `raise_exception` and `strftime_now`. The time is in UTC, so that
+/// a prompt does not depend on where it is made. Templates cannot include others.
 ///
-/// A template is a program of unknown origin. Endless loops and recursion end with an error, but memory is not counted: one
-/// that doubles a string forty times, or nests a list a hundred thousand times, ends the process or the worker.
+/// A template is a program of unknown origin. Endless loops and recursion end with an error, but memory is not limited. A template that
+/// doubles a string forty times, or nests a list a hundred thousand times, ends the process or worker.
 #[derive(Debug)]
 pub struct ChatTemplate {
-    /// By name.
+    /// Sources by template name.
     sources: BTreeMap<String, String>,
     environment: Environment<'static>,
-    /// Variables with their values.
+    /// Variables and their values.
     special_tokens: Vec<(String, Value)>,
     now: Option<i64>,
 }
 
 impl ChatTemplate {
-    /// From the bytes of `tokenizer_config.json` (its `chat_template`: a string, or a list of named ones with one named
-    /// `default`) and of `chat_template.jinja`, which wins. None when neither has a template.
+    /// Reads templates from the bytes of `tokenizer_config.json` and `chat_template.jinja`; the latter takes precedence. `chat_template` in
+    /// the config is a string, or a list of named templates with one named `default`. `None`: neither file has a template.
     ///
     /// # Errors
     /// [`Error::BadTemplate`].
@@ -115,7 +115,7 @@ impl ChatTemplate {
         Ok(Some(template))
     }
 
-    /// Adds one by its name: `tool_use` is taken for chats with tools, `rag` for others with documents.
+    /// Adds a named template: `tool_use` is used for chats with tools, `rag` for other chats with documents.
     ///
     /// # Errors
     /// [`Error::BadTemplate`].
@@ -130,17 +130,17 @@ impl ChatTemplate {
         Ok(())
     }
 
-    /// How the model writes calls of tools; none where its template does not say so in a known way.
+    /// Returns the format of tool calls; `None` if the template does not use a known one.
     pub fn tool_format(&self) -> Option<ToolFormat> {
         let source = self.sources.get("tool_use").or_else(|| self.sources.get(DEFAULT))?;
-        // XML (Qwen3-Coder), between the marks of others.
+        // XML (Qwen3-Coder), inside another format's marks.
         if source.contains("<function=") {
             return None;
         }
         TOOL_FORMATS.into_iter().find_map(|(words, format)| source.contains(words).then_some(format))
     }
 
-    /// The token that ends a text, as `tokenizer_config.json` names it, and the one that the template writes after an answer.
+    /// Returns the end-of-text token from `tokenizer_config.json` and the token that the template writes after an answer.
     pub(crate) fn ends(&self, tokenizer: &Tokenizer) -> [Option<u32>; 2] {
         let end_of_text = self.special_tokens.iter().find(|(name, _)| name == "eos_token");
         let messages = ["user", "assistant"].map(|role| Message::new(role, END.trim_end()));
@@ -153,21 +153,21 @@ impl ChatTemplate {
         ]
     }
 
-    /// Sets the time that `strftime_now` tells, in seconds since 1970 (UTC), instead of the system's clock.
+    /// Sets the time for `strftime_now`, in seconds since 1970 (UTC), instead of the system's clock.
     pub fn set_now(&mut self, unix_seconds: i64) {
         self.now = Some(unix_seconds);
     }
 
-    /// The prompt's text, ending where the assistant's answer begins or goes on.
+    /// Renders the prompt's text, ending at the point from which the assistant's answer starts or continues.
     ///
     /// # Errors
-    /// [`Error::BadTemplate`], and [`Error::BadOption`] for a chat that contradicts itself and for what the template does not
-    /// look at: fields of messages, tools, documents, variables. It would be lost.
+    /// [`Error::BadTemplate`]; [`Error::BadOption`] for a contradictory chat and for fields of messages, tools, documents or variables that
+    /// the template ignores. They would be lost.
     pub fn render(&self, chat: &Chat) -> Result<String> {
         self.render_changed(chat, &str::to_owned)
     }
 
-    /// The name of the template that such a chat is for, and its source.
+    /// Returns the name and source of the template for a chat.
     fn choose(&self, chat: &Chat) -> (&str, &str) {
         let named = NAMED
             .into_iter()
@@ -177,7 +177,7 @@ impl ChatTemplate {
         (name, self.sources.get(name).map_or("", String::as_str))
     }
 
-    /// The same, with each string of the chat changed.
+    /// Renders the prompt's text and applies `change` to each string of the chat.
     fn render_changed(&self, chat: &Chat, change: &dyn Fn(&str) -> String) -> Result<String> {
         let text = self.render_text(chat, change)?;
         let without = [("tools", Chat { tools: &[], ..*chat }), ("documents", Chat { documents: &[], ..*chat })];
@@ -219,7 +219,7 @@ impl ChatTemplate {
         variables.push(("add_generation_prompt".into(), chat.add_generation_prompt.into()));
         let now = self.now.unwrap_or_else(system_clock);
         variables.push(("strftime_now".into(), Value::from_function(move |format: &str| strftime(format, now))));
-        // Compiled anew each time, because a template that the environment stores could include itself.
+        // Compiled for each call, because a template stored in the environment could include itself.
         let template = self.environment.template_from_named_str(name, source).map_err(explain)?;
         let mut output = Output::default();
         let rendered = template.render_captured_to(Value::from_pairs(variables), &mut output).map(drop);
@@ -239,8 +239,8 @@ impl ChatTemplate {
         }
     }
 
-    /// The prompt's tokens. The string of a special token that the chat contains encodes to ordinary tokens; otherwise the
-    /// result is that of encoding the rendered text as a whole.
+    /// Returns the prompt's tokens. If the chat contains the string of a special token, it is encoded as ordinary tokens. Otherwise the
+    /// result equals encoding the rendered text as a whole.
     ///
     /// # Errors
     /// As [`ChatTemplate::render`]; [`Error::BadTokenizer`].
@@ -251,7 +251,7 @@ impl ChatTemplate {
         if forged.is_empty() {
             return tokenizer.encode(&self.render(chat)?, false);
         }
-        // A template may look into the messages, so what replaces a special token must pass through it as one odd character.
+        // A template may inspect messages, so each special token is replaced by one unusual character, which passes through unchanged.
         let (_, source) = self.choose(chat);
         let unused = |mark: &char| !source.contains(*mark) && !texts.iter().any(|text| text.contains(*mark));
         let marks: Vec<(char, &str)> = ('\u{F0000}'..='\u{FFFFD}').filter(unused).zip(forged.iter().copied()).collect();
@@ -273,7 +273,7 @@ impl ChatTemplate {
     }
 }
 
-/// Refuses what the template cannot look at, because its source does not name it.
+/// Fails if the template's source does not contain `name`, so it cannot use it.
 fn known(source: &str, option: &'static str, name: &str) -> Result<()> {
     let source: String =
         source.split("{#").map(|part| part.split_once("#}").map_or(part, |(_, after)| after)).collect();
@@ -312,8 +312,7 @@ fn environment() -> Result<Environment<'static>> {
     // Functions and macros are the only values of this kind.
     environment.add_test("callable", |value: &Value| value.kind() == ValueKind::Plain);
     environment.add_function("dict", dict);
-    // As Python has it: None cannot be iterated, which guards `tools | length` in templates, and strings and mappings are
-    // sequences too.
+    // As in Python: None is not iterable, a check that templates need before `tools | length`. Strings and mappings are also sequences.
     let is_container = |value: &Value| matches!(value.kind(), ValueKind::String | ValueKind::Seq | ValueKind::Map);
     environment.add_test("sequence", move |value: &Value| is_container(value));
     environment.add_test("iterable", move |value: &Value| {
@@ -325,7 +324,7 @@ fn environment() -> Result<Environment<'static>> {
     Ok(environment)
 }
 
-/// Python's `dict()`: of a mapping or of pairs, and of named values.
+/// Implements Python's `dict()` with a mapping or pairs, and named values.
 fn dict(from: Option<Value>, named: Kwargs) -> Result<Value, minijinja::Error> {
     let mut pairs = Vec::new();
     if let Some(from) = from {
@@ -343,7 +342,7 @@ fn dict(from: Option<Value>, named: Kwargs) -> Result<Value, minijinja::Error> {
     Ok(Value::from_pairs(pairs))
 }
 
-/// `bos_token`, `eos_token` and the like, which the file gives as strings or as objects with `content`.
+/// Returns `bos_token`, `eos_token` and similar variables. The file stores them as strings or as objects with `content`.
 fn special_tokens(config: &Map<String, Json>) -> Vec<(String, Value)> {
     let text = |value: &Json| value.as_str().or_else(|| value.get("content")?.as_str()).map(Value::from);
     let single = config.iter().filter(|(key, _)| key.ends_with("_token"));
@@ -354,7 +353,7 @@ fn special_tokens(config: &Map<String, Json>) -> Vec<(String, Value)> {
     variables
 }
 
-/// The text with a mark in place of each special token: as the tokenizer does, of two that begin together of the longer one.
+/// Replaces each special token in the text by its mark. If several match at a position, the longest is replaced, as in the tokenizer.
 fn mask(text: &str, marks: &[(char, &str)]) -> String {
     let (mut out, mut rest) = (String::with_capacity(text.len()), text.chars());
     loop {
@@ -370,13 +369,13 @@ fn mask(text: &str, marks: &[(char, &str)]) -> String {
     }
 }
 
-/// Seconds since 1970.
+/// Returns the seconds since 1970.
 fn system_clock() -> i64 {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     since_1970.as_secs().cast_signed()
 }
 
-/// The rendered text, up to the limit.
+/// Rendered text, up to the size limit.
 #[derive(Default)]
 struct Output {
     bytes: Vec<u8>,

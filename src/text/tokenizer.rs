@@ -1,4 +1,4 @@
-//! `tokenizer.json` -> a tokenizer: text to ids and back, with a strict border between special tokens and ordinary text.
+//! Tokenizer read from `tokenizer.json`: text to ids and back, with a strict separation of special tokens and ordinary text.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -13,36 +13,35 @@ use tokenizers::{
 
 use crate::error::{Error, Result};
 
-/// The largest known `tokenizer.json` has 33 MB.
+/// Maximum size of a `tokenizer.json`, in bytes. The largest known file has 33 MB.
 const MAX_FILE: usize = 64 << 20;
 
-/// Ids from here on are refused: larger than any vocabulary, small enough to walk over all ids.
+/// Limit of token ids: larger than any known vocabulary, but small enough to iterate over all ids.
 const MAX_VOCAB: u32 = 1 << 20;
 
-/// A tokenizer in the format of Hugging Face's `tokenizers`.
+/// Tokenizer in the format of Hugging Face's `tokenizers`.
 ///
-/// Padding, truncation and dropout that the file may ask for are ignored: a prompt is encoded whole, always to the same
-/// tokens.
+/// Padding, truncation and dropout in the file are ignored: a prompt is encoded whole and always to the same tokens.
 #[derive(Debug)]
 pub struct Tokenizer {
     file: String,
     inner: tokenizers::Tokenizer,
-    /// The added tokens, with the special ones not searched for.
+    /// Added tokens, configured not to find special tokens in text.
     literal: AddedVocabulary,
-    /// One more than the largest id.
+    /// Largest id plus one.
     end: u32,
     byte_fallback: bool,
     byte_level: bool,
 }
 
 impl Tokenizer {
-    /// Reads the bytes of `tokenizer.json`; `file` is its name in error messages.
+    /// Reads the bytes of `tokenizer.json`. `file` is its name in error messages.
     pub fn from_json(file: &str, bytes: &[u8]) -> Result<Self> {
         Self::from_files(file, bytes, None)
     }
 
-    /// The same, with the tokens that `tokenizer_config.json` adds or says something else of (`added_tokens_decoder`). As in
-    /// transformers, what else it says of tokens does not count beside `tokenizer.json`, and new tokens get the next ids.
+    /// Like [`Self::from_json`], and applies `added_tokens_decoder` of `tokenizer_config.json`, which adds tokens or changes their
+    /// properties. As in transformers, other entries of that file about tokens are ignored, and new tokens get the next ids.
     pub fn from_files(file: &str, bytes: &[u8], tokenizer_config: Option<&[u8]>) -> Result<Self> {
         let bad = |reason: String| Error::BadTokenizer { file: file.to_owned(), reason };
         if bytes.len() > MAX_FILE {
@@ -62,7 +61,7 @@ impl Tokenizer {
         Self::new(file, inner)
     }
 
-    /// The same of a tokenizer that was built otherwise.
+    /// Creates a tokenizer from one that was built by other means.
     pub(super) fn new(file: &str, mut inner: tokenizers::Tokenizer) -> Result<Self> {
         let bad = |reason: String| Error::BadTokenizer { file: file.to_owned(), reason };
         if let ModelWrapper::BPE(bpe) = inner.get_model()
@@ -85,10 +84,10 @@ impl Tokenizer {
         Ok(Self { file: file.to_owned(), inner, literal, end, byte_fallback, byte_level })
     }
 
-    /// The tokens of a text. Special tokens written in it become special tokens, as in transformers; `add_special` adds those
-    /// that the file's post-processor puts around a text, such as BOS.
+    /// Encodes a text. Strings of special tokens in it become special tokens, as in transformers. `add_special` adds the tokens that the
+    /// file's post-processor puts around a text, such as BOS.
     pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>> {
-        // Not the crate's `encode`, which pads and truncates, on threads: a lot of code for a web page.
+        // The crate's `encode` is not used: its padding, truncation and threads would add much code to a web page.
         let encoding = self.tokenize(self.inner.get_added_vocabulary(), text, OffsetType::None);
         let encoding = match self.inner.get_post_processor() {
             Some(processor) => encoding.and_then(|encoding| processor.process(encoding, None, add_special)),
@@ -103,7 +102,7 @@ impl Tokenizer {
         }
     }
 
-    /// The tokens of a text in which the strings of special tokens are ordinary text.
+    /// Encodes a text in which strings of special tokens are ordinary text.
     pub fn encode_literal(&self, text: &str) -> Result<Vec<u32>> {
         let ids = self.encode_without_specials(text).map_err(|error| self.bad(error))?;
         let specials = ids.iter().filter_map(|id| self.special(*id));
@@ -111,8 +110,8 @@ impl Tokenizer {
         if leaked.is_empty() {
             return Ok(ids);
         }
-        // A model that has a special token among its ordinary words finds it by itself; so such words are cut after their
-        // first character.
+        // If the model's vocabulary also contains a special token as an ordinary word, it is found even so. Such words are split after
+        // their first character.
         let (mut ids, mut rest) = (Vec::new(), text);
         while let Some(start) = leaked.iter().filter_map(|special| rest.find(special)).min() {
             let first = rest.get(start..).and_then(|word| word.chars().next()).map_or(1, char::len_utf8);
@@ -124,33 +123,33 @@ impl Tokenizer {
         Ok(ids)
     }
 
-    /// The text of some tokens; ids without a token add nothing.
+    /// Returns the text of tokens. Ids without a token add nothing.
     pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String> {
         let ids: Vec<u32> = ids.iter().copied().filter(|id| !(skip_special && self.is_special(*id))).collect();
-        // Some decoders do not expect to have nothing to do.
+        // Some decoders fail on empty input.
         if !ids.iter().any(|id| self.inner.id_to_token(*id).is_some()) {
             return Ok(String::new());
         }
         self.inner.decode(&ids, false).map_err(|error| self.bad(error))
     }
 
-    /// One more than the largest id, added tokens included. The model's matrices may have more rows, as padding.
+    /// Returns the largest id plus one, added tokens included. The model's matrices may have more rows, as padding.
     pub fn vocab_size(&self) -> usize {
         self.end as usize
     }
 
-    /// The id of a token.
+    /// Returns the id of a token.
     pub fn token_to_id(&self, token: &str) -> Option<u32> {
         self.inner.token_to_id(token)
     }
 
-    /// The token of an id, as the vocabulary writes it (byte-level vocabularies write a space as `Ġ`).
+    /// Returns the token of an id as spelled in the vocabulary (byte-level vocabularies write a space as `Ġ`).
     pub fn id_to_token(&self, id: u32) -> Option<String> {
         self.inner.id_to_token(id)
     }
 
-    /// The bytes of text that a token stands for, which may be a part of a character; of an added token those of its name. None for an
-    /// id without a token.
+    /// Returns the bytes of text that a token represents, which may be part of a character. For an added token, these are the bytes of its
+    /// name. `None`: no token has this id.
     pub fn token_bytes(&self, id: u32) -> Option<Vec<u8>> {
         if let Some(added) = self.literal.get_added_tokens_decoder().get(&id) {
             return Some(added.content.clone().into_bytes());
@@ -160,12 +159,12 @@ impl Tokenizer {
             return token.chars().map(byte_of).collect::<Option<_>>().or(Some(token.into_bytes()));
         }
         let byte = token.get(3..5).filter(|_| self.is_byte(id)).and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        // SentencePiece writes a space so.
+        // SentencePiece writes a space as `▁`.
         byte.map(|byte| vec![byte]).or_else(|| Some(token.replace('▁', " ").into_bytes()))
     }
 
-    /// The bytes of the tokens below `end`, as [`Tokenizer::token_bytes`]; of a special one behind the byte FF, which no text has. Empty
-    /// for an id without a token.
+    /// Returns the bytes of all tokens below `end`, as [`Tokenizer::token_bytes`] does. Those of a special token follow a byte FF, which no
+    /// text contains. Empty for an id without a token.
     pub fn vocabulary(&self, end: usize) -> Vec<Vec<u8>> {
         let bytes = |id| {
             let mut bytes = self.token_bytes(id).unwrap_or_default();
@@ -177,13 +176,13 @@ impl Tokenizer {
         (0..end as u32).map(bytes).collect()
     }
 
-    /// Whether this id is a special token: one with a meaning, that is not part of the text.
+    /// Returns true for a special token: a control token that is not part of the text.
     pub fn is_special(&self, id: u32) -> bool {
         self.special(id).is_some()
     }
 
-    /// The first difference to another tokenizer, in words; none where every id is the same token. Then the draft tokens
-    /// of a model with the one can be verified as they are by a model with the other.
+    /// Describes the first difference to another tokenizer. `None`: every id is the same token, so a model with one tokenizer can verify
+    /// draft tokens of a model with the other without translation.
     pub fn difference(&self, other: &Self) -> Option<String> {
         let name = |token: Option<String>| token.map_or("unused".to_owned(), |token| format!("{token:?}"));
         (0..self.end.max(other.end)).find_map(|id| {
@@ -196,8 +195,8 @@ impl Tokenizer {
         })
     }
 
-    /// The tokens of a text, and where in it each stands, in bytes. Special tokens written in it become special tokens;
-    /// none are added. Tokens that share a character stand in the same place.
+    /// Encodes a text and returns each token with its byte range in the text. Strings of special tokens become special tokens; none are
+    /// added. Tokens that share a character have the same range.
     pub(super) fn encode_with_offsets(&self, text: &str) -> Result<Vec<(u32, Range<usize>)>> {
         let encoding = self.tokenize(self.inner.get_added_vocabulary(), text, OffsetType::Byte);
         let encoding = encoding.map_err(|error| self.bad(error))?;
@@ -205,7 +204,7 @@ impl Tokenizer {
         Ok(encoding.get_ids().iter().copied().zip(places).collect())
     }
 
-    /// The tokens of a text behind others, cut as if both were one text; where they share a token, as a text of its own.
+    /// Encodes a text that follows other tokens, as if both were one text. If a token would span the boundary, encodes the text separately.
     pub fn encode_behind(&self, before: &[u32], text: &str) -> Result<Vec<u32>> {
         let before = self.decode(before, true)?;
         let tokens = self.encode_with_offsets(&format!("{before}{text}"))?;
@@ -215,19 +214,19 @@ impl Tokenizer {
         }
     }
 
-    /// The strings of all special tokens.
+    /// Returns the strings of all special tokens.
     pub(super) fn specials(&self) -> impl Iterator<Item = &str> {
         let ids = self.literal.get_added_tokens_decoder().keys();
         ids.filter_map(|id| self.special(*id)).filter(|special| !special.is_empty())
     }
 
-    /// The string of a special token.
+    /// Returns the string of a special token.
     pub fn special(&self, id: u32) -> Option<&str> {
         let token = self.literal.get_added_tokens_decoder().get(&id)?;
         token.special.then_some(&token.content)
     }
 
-    /// Whether the decoder takes this token for one byte of a character.
+    /// Returns true if the decoder treats this token as one byte of a character.
     pub(super) fn is_byte(&self, id: u32) -> bool {
         self.byte_fallback
             && self.id_to_token(id).is_some_and(|token| {
@@ -240,7 +239,7 @@ impl Tokenizer {
         Ok(self.tokenize(&self.literal, text, OffsetType::None)?.get_ids().to_vec())
     }
 
-    /// What the file's post-processor would get.
+    /// Returns the encoding before post-processing.
     fn tokenize(&self, added: &AddedVocabulary, text: &str, offsets: OffsetType) -> tokenizers::Result<Encoding> {
         let mut pieces: PreTokenizedString = added.extract_and_normalize(self.inner.get_normalizer(), text);
         if let Some(splitter) = self.inner.get_pre_tokenizer() {
@@ -255,7 +254,7 @@ impl Tokenizer {
     }
 }
 
-/// Whether a decoder, or a part of it, is what is looked for.
+/// Returns true if `is_it` holds for a decoder or one of its parts.
 fn has_part(decoder: &DecoderWrapper, is_it: fn(&DecoderWrapper) -> bool) -> bool {
     match decoder {
         DecoderWrapper::Sequence(parts) => parts.get_decoders().iter().any(|part| has_part(part, is_it)),
@@ -263,8 +262,8 @@ fn has_part(decoder: &DecoderWrapper, is_it: fn(&DecoderWrapper) -> bool) -> boo
     }
 }
 
-/// The byte that a character of a byte-level vocabulary stands for (GPT-2): those that print stand for themselves, the characters
-/// from 256 on for the others in their order.
+/// Returns the byte that a character of a byte-level vocabulary (GPT-2) represents. Printable bytes represent themselves. The other bytes
+/// are represented, in order, by the characters from 256 on.
 fn byte_of(character: char) -> Option<u8> {
     let prints = |byte: &u8| matches!(byte, 33..=126 | 161..=172 | 174..=255);
     match u32::from(character) {
@@ -273,7 +272,7 @@ fn byte_of(character: char) -> Option<u8> {
     }
 }
 
-/// The `added_tokens_decoder` of `tokenizer_config.json`, by id.
+/// Reads `added_tokens_decoder` of `tokenizer_config.json`, ordered by id.
 fn added_tokens(config: &[u8]) -> Result<Vec<AddedToken>, String> {
     let bad = |reason: &dyn Display| format!("tokenizer_config.json: {reason}");
     let config: Value = serde_json::from_slice(config).map_err(|error| bad(&error))?;
@@ -291,7 +290,7 @@ fn added_tokens(config: &[u8]) -> Result<Vec<AddedToken>, String> {
     Ok(found.into_values().collect())
 }
 
-/// The parts of the file that are small, and two facts about the large one.
+/// Small parts of the file, and two facts about the large part.
 #[derive(Default, serde::Deserialize)]
 #[serde(default)]
 struct Parts {
@@ -310,11 +309,11 @@ struct ModelParts {
     continuing_subword_prefix: Option<String>,
 }
 
-/// Bytes of the longest word of a vocabulary that is an object; 0 for a list.
+/// Length in bytes of the longest word of a vocabulary that is an object; 0 for a list.
 #[derive(Default)]
 struct Vocab(usize);
 
-/// Bytes of the two texts that a merge joins.
+/// Total bytes of the two strings of a merge.
 struct Merge(usize);
 
 impl<'de> Deserialize<'de> for Vocab {
@@ -329,7 +328,8 @@ impl<'de> Deserialize<'de> for Merge {
     }
 }
 
-/// The length of the longest key of an object, and that of all texts of a list, or of one text without its separator.
+/// Visitor that returns the length of an object's longest key, and the total length of a list's strings or of one string without its
+/// separator.
 struct Lengths;
 
 impl<'de> Visitor<'de> for Lengths {
@@ -360,7 +360,7 @@ impl<'de> Visitor<'de> for Lengths {
     }
 }
 
-/// Refuses what makes the tokenizers crate panic, or allocate without bounds. No model of a supported architecture needs it.
+/// Rejects parts that make the tokenizers crate panic or allocate without limit. No model of a supported architecture needs them.
 fn check_parts(bytes: &[u8]) -> Result<(), String> {
     let parts: Parts = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     let prefix = parts.model.merges.is_some() && parts.model.continuing_subword_prefix.is_some_and(|p| !p.is_empty());
@@ -381,7 +381,7 @@ fn check_parts(bytes: &[u8]) -> Result<(), String> {
     }
 }
 
-/// Whether such an object is in this part of the file, however deep.
+/// Returns true if this part of the file contains a matching object, at any depth.
 fn has(part: &Value, such: &dyn Fn(&Map<String, Value>) -> bool) -> bool {
     match part {
         Value::Object(map) => such(map) || map.values().any(|value| has(value, such)),
@@ -394,7 +394,7 @@ fn is_precompiled(part: &Map<String, Value>) -> bool {
     part.contains_key("precompiled_charsmap") || part.get("type").is_some_and(|name| name == "Precompiled")
 }
 
-/// Whether a regular expression may match the empty string; true in doubt.
+/// Returns true if a regular expression may match the empty string, or if this is unclear.
 fn may_match_nothing(regex: &Value) -> bool {
     let Some(regex) = regex.as_str().filter(|regex| !regex.is_empty()) else { return true };
     let escapes = regex
@@ -405,7 +405,7 @@ fn may_match_nothing(regex: &Value) -> bool {
     escapes || regex.contains(['(', '|', '*', '?', '^', '$']) || regex.contains("{0") || regex.contains("{,")
 }
 
-/// Whether a template for one text has that text and known special tokens only.
+/// Returns true if a template for one text contains only that text and known special tokens.
 fn is_sound_template(part: &Map<String, Value>) -> bool {
     let Some(Value::Array(pieces)) = part.get("single") else { return true };
     let known = |id: &Value| part.get("special_tokens").zip(id.as_str()).is_some_and(|(all, id)| all.get(id).is_some());

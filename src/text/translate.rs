@@ -1,46 +1,45 @@
-//! A text in the tokens of two tokenizers: what the target's tokens are for a draft model that has others, and back.
+//! Translation of a text between the tokens of a target and those of a draft model with another tokenizer.
 
 use super::{TextStream, Tokenizer};
 use crate::error::Result;
 use std::rc::Rc;
 
-/// Tokens that are encoded again with what follows them, because what follows can change them: as many as in
-/// transformers (`assistant_lookbehind`, `target_lookbehind`).
+/// Number of trailing tokens that are encoded again with new text, because that can change them. The number is from transformers
+/// (`assistant_lookbehind`, `target_lookbehind`).
 const LOOK_BEHIND: usize = 10;
 
-/// The character that decoders put for bytes that are no text (yet).
+/// Character that decoders emit for bytes that are not (yet) text.
 const BROKEN: char = '\u{FFFD}';
 
-/// Between the tokens of a target and those of a draft model, as assisted generation across tokenizers does it (Timor et
-/// al. 2025, "Accelerating LLM Inference with Lossless Speculative Decoding Algorithms for Heterogeneous Vocabularies",
-/// algorithm 2): through the text that both write. Only the end of the text is encoded again. transformers puts old and
-/// new tokens together where they have the longest run in common; here it is known which part of the text a token
-/// stands for, so that repetitions cannot mislead it.
+/// Translator between the tokens of a target and of a draft model, through their common text. This is assisted generation across tokenizers
+/// (Timor et al. 2025, "Accelerating LLM Inference with Lossless Speculative Decoding Algorithms for Heterogeneous Vocabularies", algorithm
+/// 2). Only the end of the text is encoded again. transformers joins old and new tokens at their longest common run. Here the position of
+/// each token in the text is known, so repetitions cannot cause errors.
 ///
-/// A special token is the one with the same string on the other side; one that the other side lacks is left out.
+/// A special token is translated to the one with the same string, or omitted if there is none.
 pub struct Translator {
     target: Rc<Tokenizer>,
     draft: Rc<Tokenizer>,
-    /// Target tokens whose text is in `text`, or held back in `stream`.
+    /// Target tokens whose text is in `text` or held back in `stream`.
     seen: Vec<u32>,
     stream: TextStream,
-    /// What they say.
+    /// Text of the `seen` tokens.
     text: String,
-    /// Bytes of it that no later token can change.
+    /// Bytes of `text` that no later token can change.
     certain: usize,
-    /// It in tokens of the draft model, and where in it each ends.
+    /// Tokens of the draft model for `text`, each with its end position in bytes.
     tokens: Vec<(u32, usize)>,
 }
 
 impl Translator {
-    /// A translator that has seen no text.
+    /// Creates a translator without text.
     pub fn new(target: Rc<Tokenizer>, draft: Rc<Tokenizer>) -> Self {
         let (seen, stream, tokens) = (Vec::new(), TextStream::new(&[]), Vec::new());
         Self { target, draft, seen, stream, text: String::new(), certain: 0, tokens }
     }
 
-    /// The draft model's tokens for a text of target tokens; none inside a character. A text that begins with the last one
-    /// costs what is new.
+    /// Returns the draft model's tokens for a text of target tokens; empty if the text ends inside a character. If the text extends the
+    /// previous one, only the new part is translated.
     ///
     /// # Errors
     /// [`crate::Error::BadTokenizer`].
@@ -69,9 +68,9 @@ impl Translator {
         Ok(self.ids())
     }
 
-    /// The target's tokens for what the draft model wrote behind the text that [`Translator::for_draft`] was given last, up
-    /// to a special token that the target lacks or a character that is not whole. None where the text's last token would be
-    /// another one, as in `hel` before `lo`.
+    /// Returns the target's tokens for the draft model's continuation of the text last passed to [`Translator::for_draft`]. The result ends
+    /// before a special token that the target lacks or an incomplete character. It is empty if the continuation would change the text's
+    /// last token, as with `hel` before `lo`.
     ///
     /// # Errors
     /// [`crate::Error::BadTokenizer`].
@@ -87,7 +86,7 @@ impl Translator {
         }
     }
 
-    /// What the draft model wrote, as far as it is text for the target too.
+    /// Returns the drafted text up to the point from which the target cannot represent it.
     fn written(&self, drafted: &[u32]) -> Result<String> {
         let mut stream = TextStream::new(&self.ids());
         let mut text = String::new();
@@ -106,7 +105,7 @@ impl Translator {
         })
     }
 
-    /// Brings the tokens to where the text is.
+    /// Updates the tokens to match the text.
     fn align(&mut self) -> Result<()> {
         let mut behind = LOOK_BEHIND;
         loop {
@@ -132,20 +131,20 @@ impl Translator {
         self.tokens.iter().map(|&(id, _)| id).collect()
     }
 
-    /// The last `behind` tokens: the index of the first, and where it begins in the text.
+    /// Returns the index of the first of the last `behind` tokens, and its start in the text.
     fn window(&self, behind: usize) -> (usize, usize) {
         let first = self.tokens.len().saturating_sub(behind);
         (first, first.checked_sub(1).map_or(0, |before| self.tokens[before].1))
     }
 }
 
-/// Where the longest run that two lists have in common ends in each. Tokenizers treat the beginning of a text apart, so the
-/// first tokens of a window need not be those that stood there.
+/// Returns the end positions of the longest common run in two lists. Tokenizers treat the start of a text differently, so the first tokens
+/// of a window may differ from the earlier ones.
 fn longest_run<T: PartialEq>(a: &[T], b: &[T]) -> Option<(usize, usize)> {
     let mut longest = (0, None);
     let mut runs = vec![0; b.len() + 1];
     for (i, x) in a.iter().enumerate() {
-        // Backwards, so that the run before is still that of the row before.
+        // Backwards, so that `runs[j]` still holds the value of the previous row.
         for (j, y) in b.iter().enumerate().rev() {
             runs[j + 1] = if x == y { runs[j] + 1 } else { 0 };
             if runs[j + 1] > longest.0 {

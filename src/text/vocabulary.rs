@@ -1,4 +1,4 @@
-//! What a GGUF file says of its tokenizer -> a tokenizer. The names of kinds are llama.cpp's.
+//! Tokenizer built from the metadata of a GGUF file. The names of kinds are llama.cpp's.
 
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -8,34 +8,34 @@ use tokenizers::models::bpe::{BPE, Merges, Vocab};
 use super::Tokenizer;
 use crate::error::{Error, Result};
 
-/// A tokenizer as the metadata of a GGUF file describes it.
+/// Tokenizer as described by the metadata of a GGUF file.
 #[derive(Debug, Default)]
 pub struct Vocabulary<'a> {
-    /// How text becomes tokens: `gpt2` (byte-level BPE) or `llama` (SentencePiece's BPE with bytes as a last resort).
+    /// Algorithm: `gpt2` (byte-level BPE) or `llama` (SentencePiece's BPE with bytes as fallback).
     pub model: &'a str,
-    /// How a byte-level vocabulary splits text before it merges.
+    /// Name of the rule by which a byte-level vocabulary splits text before merging.
     pub pre: &'a str,
-    /// By id.
+    /// Tokens by id.
     pub tokens: Vec<&'a str>,
-    /// By id: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte. Empty: all are normal.
+    /// Types by id: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte. Empty: all are normal.
     pub types: Vec<f64>,
-    /// By id: of two possible merges, that with the higher score of its result goes first. Empty: that with the lower id.
+    /// Scores by id. Of two possible merges, the one whose result has the higher score goes first. Empty: the one with the lower id.
     pub scores: Vec<f64>,
-    /// Two tokens each, in the order in which they apply; none: as the scores say.
+    /// Merges of two tokens each, in order of application. Required by `gpt2`; `llama` derives them from the scores.
     pub merges: Option<Vec<&'a str>>,
-    /// More tokens that have a meaning whatever their type, such as the one that ends a turn.
+    /// Further special tokens, whatever their type, such as the end of a turn.
     pub special: Vec<u32>,
-    /// The token for what no other stands for.
+    /// Token for text that no other token represents.
     pub unknown: Option<u32>,
-    /// The token that begins a text.
+    /// Token that begins a text.
     pub bos: Option<u32>,
-    /// The token that ends a text.
+    /// Token that ends a text.
     pub eos: Option<u32>,
-    /// Whether the first of these goes in front of each text; none: as is usual for the kind.
+    /// True if `bos` is put before each text. `None`: the default of the kind.
     pub add_bos: Option<bool>,
-    /// Whether the other goes behind.
+    /// True if `eos` is appended to each text.
     pub add_eos: bool,
-    /// Whether a `llama` text begins with a space more; none: it does.
+    /// True if a `llama` text gets a leading space. `None`: true.
     pub space_prefix: Option<bool>,
 }
 
@@ -43,22 +43,23 @@ const CONTROL: [f64; 2] = [2.0, 3.0];
 const USER_DEFINED: f64 = 4.0;
 const BYTE: f64 = 6.0;
 
-/// How a byte-level vocabulary splits text.
+/// Rule by which a byte-level vocabulary splits text.
 struct Split {
-    /// Composes characters first (NFC).
+    /// `true`: characters are composed first (NFC).
     composes: bool,
-    /// Each applies to what the one before left whole.
+    /// Patterns, each applied to the pieces that the previous one left.
     patterns: Vec<Value>,
-    /// Whether the pattern of GPT-2 comes last.
+    /// True if the pattern of GPT-2 is applied last.
     gpt2: bool,
-    /// A piece that is a token is not merged from its parts. Vocabularies of this kind begin each text with a token.
+    /// `true`: a piece that is a token is not merged from its parts. Such vocabularies also begin each text with a token.
     whole: bool,
 }
 
 impl Split {
-    /// After `llm_tokenizer_bpe` of llama.cpp and the `tokenizer.json` of the models; none for a kind that is not known.
+    /// Returns the rule with this name, based on `llm_tokenizer_bpe` of llama.cpp and the models' `tokenizer.json`; `None` if the name is
+    /// unknown.
     fn named(pre: &str) -> Option<Self> {
-        // What most patterns are made of.
+        // Base of most patterns.
         let words = |digits: &str| {
             format!(
                 r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{digits}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*{ENDS}"
@@ -109,8 +110,8 @@ fn split(pattern: &str) -> Value {
 }
 
 impl Vocabulary<'_> {
-    /// The kinds of splitting ([`Self::pre`]) of vocabularies in which a piece that is a token stays whole, or of the others; of kinds
-    /// that split alike the first.
+    /// Returns the names for [`Self::pre`] of vocabularies that keep a piece whole if it is a token, or of the others. Of names with the
+    /// same rule, returns the first.
     pub fn kinds(whole: bool) -> impl Iterator<Item = &'static str> {
         let kinds = [
             "gpt-2",
@@ -128,10 +129,10 @@ impl Vocabulary<'_> {
         kinds.into_iter().filter(move |kind| Split::named(kind).is_some_and(|split| split.whole == whole))
     }
 
-    /// Builds it; `file` is the file's name in error messages.
+    /// Builds the tokenizer. `file` is the file's name in error messages.
     ///
     /// # Errors
-    /// [`Error::BadTokenizer`] for a kind that is not known, and for what does not fit together.
+    /// [`Error::BadTokenizer`] for an unknown kind or inconsistent data.
     pub fn tokenizer(&self, file: &str) -> Result<Tokenizer> {
         let bad = |reason: String| Error::BadTokenizer { file: file.to_owned(), reason };
         self.build().map_err(bad).and_then(|inner| Tokenizer::new(file, inner))
@@ -154,7 +155,7 @@ impl Vocabulary<'_> {
         let json = parts.to_string();
         let mut inner = tokenizers::Tokenizer::from_bytes(json).map_err(|error| error.to_string())?;
         let vocab: Vocab = self.tokens.iter().zip(0..).map(|(token, id)| (self.spelled(token), id)).collect();
-        // The builder counts on it.
+        // The builder requires this.
         if let Some((left, right)) = merges.iter().find(|(left, right)| !vocab.contains_key(&format!("{left}{right}")))
         {
             return Err(format!("tokenizer.ggml.merges: {left:?} and {right:?} make no token"));
@@ -177,7 +178,7 @@ impl Vocabulary<'_> {
         };
         let named = [self.bos, self.eos, self.unknown].into_iter().flatten().chain(self.special.iter().copied());
         let special: Vec<u32> = of_type(&CONTROL).chain(named).collect();
-        // A run of spaces is found by merging, because a text is searched for added tokens before its spaces are replaced.
+        // Runs of spaces are found by merging, because added tokens are searched before spaces are replaced.
         let is_as_written = |id: &u32| self.tokens.get(*id as usize).is_some_and(|token| self.spelled(token) == *token);
         let user_defined = of_type(&[USER_DEFINED]).filter(|id| !special.contains(id) && is_as_written(id));
         let all = special.iter().map(|&id| added(id, true)).chain(user_defined.map(|id| added(id, false)));
@@ -187,7 +188,7 @@ impl Vocabulary<'_> {
 
     fn byte_level(&self) -> Result<(Value, Merges, bool), String> {
         let Some(Split { composes, mut patterns, gpt2, whole }) = Split::named(self.pre) else {
-            // Without it llama.cpp guesses, and warns that texts become worse.
+            // Without it llama.cpp guesses, and warns that output becomes worse.
             return Err(format!("tokenizer.ggml.pre: {:?} is not supported: it says how text is split", self.pre));
         };
         let Some(merges) = &self.merges else { return Err("tokenizer.ggml.merges is missing".into()) };
@@ -228,7 +229,7 @@ impl Vocabulary<'_> {
         Ok((parts, self.derived_merges(), false))
     }
 
-    /// A `tokenizer.json` without a vocabulary. `begins`: whether each text has a first token unless the file says otherwise.
+    /// Returns a `tokenizer.json` without a vocabulary. `begins`: true if each text gets `bos` by default.
     fn parts(
         &self,
         normalizer: Option<Value>,
@@ -257,8 +258,8 @@ impl Vocabulary<'_> {
         }))
     }
 
-    /// The merges that a SentencePiece vocabulary implies: each way to cut a token into two; first those of the token with the highest
-    /// score, and of these the one with the longest left part.
+    /// Returns the merges that a SentencePiece vocabulary implies: every split of a token into two tokens. Merges are ordered by the score
+    /// of the result, then by the length of the left part, longest first.
     fn derived_merges(&self) -> Merges {
         let tokens: Vec<String> = self.tokens.iter().map(|token| self.spelled(token)).collect();
         let ids: HashMap<&str, usize> = tokens.iter().zip(0..).map(|(token, id)| (token.as_str(), id)).collect();
@@ -272,13 +273,13 @@ impl Vocabulary<'_> {
             });
             merges.extend(known);
         }
-        // What is left equal comes in the order of the tokens, then of their parts, as in `generate_merges` of transformers.
+        // Ties keep the order of the tokens, then of their parts, as in `generate_merges` of transformers.
         merges.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)).then(b.2.cmp(&a.2)));
         let text = |id: usize| tokens.get(id).cloned().unwrap_or_default();
         merges.into_iter().map(|(_, _, _, left, right)| (text(left), text(right))).collect()
     }
 
-    /// A token as the model knows it: a run of spaces of a SentencePiece vocabulary may be there as such.
+    /// Returns a token as the model expects it. A SentencePiece vocabulary may contain runs of plain spaces.
     fn spelled(&self, token: &str) -> String {
         match self.model {
             "llama" if !token.is_empty() && token.bytes().all(|byte| byte == b' ') => token.replace(' ', SPACE),
@@ -292,5 +293,5 @@ impl Vocabulary<'_> {
     }
 }
 
-/// What stands for a space in SentencePiece.
+/// Character that represents a space in SentencePiece.
 const SPACE: &str = "\u{2581}";

@@ -1,4 +1,4 @@
-//! MLX's layout: a quantised matrix is three tensors, `X.weight` with the codes in words of 32 bits, `X.scales` and `X.biases`.
+//! MLX's storage of a quantised matrix in three tensors: `X.weight` with the codes in 32-bit words, `X.scales` and `X.biases`.
 
 use super::dtype::{Affine, Dtype, Float};
 use super::source::broken;
@@ -9,21 +9,22 @@ use std::collections::BTreeMap;
 
 const KEY: &str = "quantization";
 
-/// What `quantization` of an MLX model's `config.json` says: bits and sizes of groups, for all modules and for single ones.
+/// Contents of `quantization` in an MLX model's `config.json`: bits and group sizes, as a default and for single modules.
 #[derive(Debug)]
 pub struct Quantization {
     all: (u8, u8),
-    /// By name, the objects of those that differ; beside what is said for all.
+    /// Value of the `quantization` key. It holds an object for each module that differs from the default, by name, and the default's own
+    /// keys.
     modules: Map<String, Value>,
 }
 
 impl Quantization {
-    /// Reads it; `None` where there is none.
+    /// Reads the quantization; `None` if the config has none.
     ///
     /// # Errors
-    /// [`Error::BadConfig`] for a mode, a number of bits or a size of groups that is not supported.
+    /// [`Error::BadConfig`] for a mode, a number of bits or a group size that is not supported.
     pub fn parse(config: &[u8]) -> Result<Option<Self>> {
-        // What else is wrong with it, the reader of the spec says.
+        // Other errors in the config are reported by the spec's parser.
         let Ok(Value::Object(mut config)) = serde_json::from_slice(config) else { return Ok(None) };
         let Some(Value::Object(modules)) = config.remove(KEY) else { return Ok(None) };
         let quantization = Self { all: parameters(KEY, &modules)?, modules };
@@ -33,7 +34,7 @@ impl Quantization {
         Ok(Some(quantization))
     }
 
-    /// The bits and the size of groups of a module.
+    /// Returns the bits and the group size of a module.
     fn of(&self, module: &str) -> Result<(u8, u8)> {
         match self.modules.get(module) {
             Some(Value::Object(of)) => parameters(&format!("{KEY}.{module}"), of),
@@ -41,7 +42,7 @@ impl Quantization {
         }
     }
 
-    /// Makes one tensor of each three.
+    /// Joins each three tensors of a quantised matrix into one.
     pub(super) fn join(&self, tensors: &mut BTreeMap<String, Stored>) -> Result<()> {
         let words = tensors.iter().filter(|(_, stored)| matches!(stored, Stored::Words { .. }));
         let names = words.filter_map(|(name, _)| name.strip_suffix(".weight"));
@@ -58,7 +59,7 @@ impl Quantization {
     }
 }
 
-/// The bits and the size of groups of an object of the config.
+/// Reads the bits and the group size from an object of the config.
 fn parameters(key: &str, of: &Map<String, Value>) -> Result<(u8, u8)> {
     let bad = |name: &str, value: &Value, allowed: &str| {
         let reason = format!("{value} is not supported; supported: {allowed}");

@@ -1,28 +1,28 @@
-//! Blocks of quantised weights taken apart: weight i is `scale * level(code i) + offset`, with the scale and the offset of its
-//! group. What both the CPU's and the GPU's way to a weight begin with.
+//! Splits blocks of quantised weights into codes and factors, for the CPU and the GPU. Weight i is `scale * level(code i) + offset`, with
+//! the scale and offset of its group.
 
 use super::dtype::{Affine, Dtype};
 
-/// Most weights of a block.
+/// Maximum number of weights in a block.
 pub(super) const MOST: usize = 256;
 
-/// What the codes of IQ4_NL and IQ4_XS stand for.
+/// Values of the codes of IQ4_NL and IQ4_XS.
 pub(super) const IQ4_LEVELS: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
-/// Some bits of each code: in a run of `width` bytes, every byte holds the bits of one code in its lowest bits, then those of the
-/// code `width` further on, and so forth; then comes the next run.
+/// Some bits of each code, stored in runs of `width` bytes. Byte j of a run holds, from its lowest bits up, the bits of codes j, j +
+/// `width`, j + 2 `width` and so on. The next run holds the codes that follow.
 struct Plane {
     /// First byte in the block.
     at: usize,
     width: usize,
     /// Bits of each code: 1, 2, 4 or 8.
     bits: usize,
-    /// Where they belong in the code.
+    /// Position of these bits in the code.
     shift: usize,
 }
 
 impl Plane {
-    /// The bits of a block, into its codes.
+    /// Adds this plane's bits of a block to its codes.
     fn gather(&self, block: &[u8], codes: &mut [u8]) {
         let fields = 8 / self.bits;
         let runs = block[self.at..][..codes.len() / fields].chunks_exact(self.width);
@@ -34,7 +34,7 @@ impl Plane {
         }
     }
 
-    /// The bits of codes, into their block.
+    /// Writes this plane's bits of the codes to their block.
     fn scatter(&self, codes: &[u8], block: &mut [u8]) {
         let fields = 8 / self.bits;
         let runs = block[self.at..][..codes.len() / fields].chunks_exact_mut(self.width);
@@ -72,21 +72,21 @@ fn planes(dtype: Dtype) -> impl Iterator<Item = Plane> {
     [low, high].into_iter().flatten()
 }
 
-/// From two's complement to codes, and back.
+/// Converts between two's complement and unsigned codes with an offset of 128 (Q8_0); the same operation works in both directions.
 fn offset_binary(dtype: Dtype, codes: &mut [u8]) {
     if dtype == Dtype::Q8_0 {
         codes.iter_mut().for_each(|code| *code ^= 0x80);
     }
 }
 
-/// The codes of a block, one in each byte.
+/// Writes the codes of a block to `codes`, one per byte.
 pub(super) fn codes(dtype: Dtype, block: &[u8], codes: &mut [u8]) {
     codes.fill(0);
     planes(dtype).for_each(|plane| plane.gather(block, codes));
     offset_binary(dtype, codes);
 }
 
-/// A block of floats and codes, of a type that has nothing else.
+/// Builds a block from its floats and codes, for types that store nothing else.
 pub(super) fn join(dtype: Dtype, floats: &[u8], codes: &[u8]) -> Vec<u8> {
     let mut codes = codes.to_vec();
     offset_binary(dtype, &mut codes);
@@ -96,7 +96,7 @@ pub(super) fn join(dtype: Dtype, floats: &[u8], codes: &[u8]) -> Vec<u8> {
     block
 }
 
-/// The code that stands for zero where the levels are evenly spaced, else nothing.
+/// Returns the code for zero if the levels are evenly spaced, otherwise `None`.
 pub(super) fn center(dtype: Dtype) -> Option<u8> {
     match dtype {
         Dtype::Q3K => Some(4),
@@ -109,14 +109,14 @@ pub(super) fn center(dtype: Dtype) -> Option<u8> {
     }
 }
 
-/// The factors of a block of 256: of its scale and of its min, for each group of 16 or 32.
+/// Factors of the scale and the min in a block of 256 weights, one per group of 16 or 32 weights.
 #[derive(Default)]
 pub(super) struct Factors {
     pub scales: [i8; 16],
     pub mins: [u8; 16],
 }
 
-/// Weights that share a factor.
+/// Returns the number of weights that share a factor.
 pub(super) fn group(dtype: Dtype) -> usize {
     match dtype {
         Dtype::Q2K | Dtype::Q3K | Dtype::Q6K => 16,
@@ -125,7 +125,7 @@ pub(super) fn group(dtype: Dtype) -> usize {
     }
 }
 
-/// The factors of a block; for types without, ones, and mins that are not there.
+/// Reads the factors of a block. Types without factors get scale factors 1 and min factors 0.
 pub(super) fn factors(dtype: Dtype, block: &[u8]) -> Factors {
     let mut factors = Factors { scales: [1; 16], mins: [0; 16] };
     let Factors { scales, mins } = &mut factors;

@@ -1,11 +1,11 @@
-//! How files store weights: as floats, or in blocks of small integers with scales.
+//! Storage types of weights in files: floats, or blocks of small integers with scales.
 
 use super::block;
 use super::gguf::TYPES;
 use serde::{Serialize, Serializer};
 use std::ops::Range;
 
-/// A type of stored weights. The quantised ones are those of GGUF (`ggml-common.h`, `gguf.quants`) and of MLX.
+/// Type of stored weights. The quantised types are from GGUF (`ggml-common.h`, `gguf.quants`) and MLX.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Dtype {
     /// IEEE 754 single precision.
@@ -24,37 +24,36 @@ pub enum Dtype {
     Q5_1,
     /// 32 weights of 8 bits, `scale * q`.
     Q8_0,
-    /// 256 weights of 2 bits, each 16 with a scale and a min of 4 bits.
+    /// 256 weights of 2 bits, with a scale and a min of 4 bits per 16 weights.
     Q2K,
-    /// 256 weights of 3 bits, each 16 with a scale of 6 bits.
+    /// 256 weights of 3 bits, with a scale of 6 bits per 16 weights.
     Q3K,
-    /// 256 weights of 4 bits, each 32 with a scale and a min of 6 bits.
+    /// 256 weights of 4 bits, with a scale and a min of 6 bits per 32 weights.
     Q4K,
-    /// 256 weights of 5 bits, each 32 with a scale and a min of 6 bits.
+    /// 256 weights of 5 bits, with a scale and a min of 6 bits per 32 weights.
     Q5K,
-    /// 256 weights of 6 bits, each 16 with a scale of 8 bits.
+    /// 256 weights of 6 bits, with a scale of 8 bits per 16 weights.
     Q6K,
-    /// 32 weights of 4 bits, which choose among 16 levels.
+    /// 32 weights of 4 bits: indices into 16 levels.
     Iq4Nl,
-    /// 256 weights of 4 bits, which choose among 16 levels, each 32 with a scale of 6 bits.
+    /// 256 weights of 4 bits: indices into 16 levels, with a scale of 6 bits per 32 weights.
     Iq4Xs,
-    /// MLX's: groups of `scale * q + bias`.
+    /// MLX's groups: `scale * q + bias`.
     Affine(Affine),
 }
 
-/// The parameters of MLX's quantisation. MLX keeps codes, scales and biases in tensors of their own; here a group is a block:
-/// its scale, its bias, its codes.
+/// Parameters of MLX's quantisation. MLX stores codes, scales and biases in separate tensors. Here a group is a block: scale, bias, codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Affine {
-    /// Bits of a code: 4 or 8.
+    /// Bits per code: 4 or 8.
     pub bits: u8,
-    /// Weights that share a scale and a bias: 32, 64 or 128.
+    /// Number of weights that share a scale and a bias: 32, 64 or 128.
     pub group_size: u8,
-    /// The type of scales and biases.
+    /// Type of scales and biases.
     pub scales: Float,
 }
 
-/// Types of floats.
+/// Type of floats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Float {
     /// IEEE 754 single precision.
@@ -66,7 +65,7 @@ pub enum Float {
 }
 
 impl Float {
-    /// Bytes of one.
+    /// Returns the bytes per element.
     pub fn size(self) -> usize {
         match self {
             Self::F32 => 4,
@@ -75,17 +74,17 @@ impl Float {
     }
 }
 
-/// The unit in which weights are stored: a float is a block of one.
+/// Unit of weight storage. For floats, a block is one element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Block {
-    /// Weights.
+    /// Weights per block.
     pub elements: usize,
-    /// Bytes.
+    /// Bytes per block.
     pub bytes: usize,
 }
 
 impl Dtype {
-    /// All of them.
+    /// Returns all types.
     pub fn all() -> Vec<Self> {
         let floats = [Self::F32, Self::F16, Self::Bf16];
         let singles = [Self::Q4_0, Self::Q4_1, Self::Q5_0, Self::Q5_1, Self::Q8_0, Self::Iq4Nl];
@@ -98,7 +97,7 @@ impl Dtype {
         floats.into_iter().chain(singles).chain(nested).chain(affine).collect()
     }
 
-    /// Its blocks. A row of a matrix is a whole number of them.
+    /// Returns the block size. A row of a matrix is a whole number of blocks.
     pub fn block(self) -> Block {
         let (elements, bytes) = match self {
             Self::F32 => (1, 4),
@@ -122,24 +121,24 @@ impl Dtype {
         Block { elements, bytes }
     }
 
-    /// Weights that share a scale and an offset.
+    /// Returns the number of weights that share a scale and an offset.
     pub fn group(self) -> usize {
         block::group(self)
     }
 
-    /// The code that stands for zero where there is no offset; see [`super::coded`].
+    /// Returns the code for zero if the offset is 0; see [`super::coded`].
     pub fn center(self) -> u8 {
         block::center(self).unwrap_or(128)
     }
 
-    /// Bytes of so many weights; `None` unless they are a whole number of blocks whose bytes can be counted.
+    /// Returns the bytes of `elements` weights. `None`: not a whole number of blocks, or the size overflows.
     pub fn bytes(self, elements: u64) -> Option<u64> {
         let block = self.block();
         let blocks = elements / block.elements as u64;
         elements.is_multiple_of(block.elements as u64).then(|| blocks.checked_mul(block.bytes as u64)).flatten()
     }
 
-    /// As people know it.
+    /// Returns the usual name of the type.
     pub fn name(self) -> &'static str {
         match self {
             Self::F32 => "F32",
@@ -162,17 +161,17 @@ impl Dtype {
         }
     }
 
-    /// The type that GGUF calls so, if it can be used.
+    /// Returns the supported type with the given GGUF name.
     pub(super) fn of_gguf(name: &str) -> Option<Self> {
         Self::all().into_iter().find(|dtype| dtype.name() == name)
     }
 
-    /// Its number in GGUF; none for MLX's types.
+    /// Returns the type's number in GGUF; `None` for MLX's types.
     pub fn gguf_number(self) -> Option<u32> {
         TYPES.iter().position(|name| *name == self.name()).map(|number| number as u32)
     }
 
-    /// The type of the floats among a block's bytes, and where they are.
+    /// Returns the type of a block's floats and their byte range in the block.
     pub(super) fn floats(self) -> (Float, Range<usize>) {
         match self {
             Self::F32 => (Float::F32, 0..4),

@@ -1,24 +1,24 @@
-//! The first weight that is NaN or infinite.
+//! Search for the first weight that is NaN or infinite.
 
 use super::dtype::{Dtype, Float};
 
-/// The index of the first element that is not finite; of a block, the first element.
+/// Returns the index of the first element that is not finite. For quantised types, this is the first element of the block.
 pub(super) fn first_non_finite(dtype: Dtype, bytes: &[u8]) -> Option<u64> {
     let (float, range) = dtype.floats();
     let block = dtype.block();
     if block.elements == 1 {
         return first_float(float, bytes);
     }
-    // Integers times finite f16 are finite, and so nearly always are those times other floats.
+    // Products of integers and finite f16 numbers are finite. With other floats they almost always are.
     let blocks = bytes.chunks_exact(block.bytes);
     let found = blocks.into_iter().position(|bytes| first_float(float, &bytes[range.clone()]).is_some());
     found.map(|index| (index * block.elements) as u64)
 }
 
-/// The same for plain floats.
+/// Returns the index of the first plain float that is not finite.
 ///
-/// All weights pass through here, so it looks at 8 bytes at once, with or without SIMD: an element is not finite when all bits of its
-/// exponent are set, and then, without its sign, adding one to the exponent carries into the place of the sign.
+/// All weights are checked here, so the loop processes 8 bytes at a time, with or without SIMD. An element is not finite if all its
+/// exponent bits are set. Without the sign, adding one to the exponent then carries into the sign bit.
 fn first_float(float: Float, bytes: &[u8]) -> Option<u64> {
     const BLOCK: usize = 512;
     let (signs, one) = match float {
@@ -30,7 +30,7 @@ fn first_float(float: Float, bytes: &[u8]) -> Option<u64> {
     let (words, tail) = bytes.as_chunks::<8>();
     let mut last = [0; 8];
     last.iter_mut().zip(tail).for_each(|(to, from)| *to = *from);
-    // A block is summed up without a branch, which compilers turn into vector instructions.
+    // Blocks are folded without branches, so that compilers vectorise the loop.
     let suspect = words.chunks(BLOCK).position(|block| block.iter().fold(0, |all, word| all | carries(word)) != 0);
     let start = suspect.map_or(words.len(), |block| BLOCK * block);
     words.iter().skip(start).chain([&last]).zip(start as u64..).find_map(|(word, at)| {

@@ -1,80 +1,79 @@
-//! How rows of weights stand on the GPU: 16-byte chunks of codes, then the codes' further bits, then the scales; and sixteen
-//! rows interleaved.
+//! Layout of weight rows on the GPU: 16-byte chunks of codes, then further bits of the codes, then scales. Sixteen rows are interleaved.
 
 use super::block::{self, Factors, MOST};
 use super::dtype::{Affine, Dtype, Float};
 
-/// Bytes of a unit of rows on the GPU: what a thread reads at once.
+/// Bytes of a unit of a row on the GPU: the amount that a thread reads at once.
 pub const UNIT: usize = 16;
-/// Rows that stand together.
+/// Number of rows that are interleaved.
 pub const TOGETHER: usize = 16;
 
-/// How the kernels read weights. Several stored types may share one.
+/// Weight format that a kernel reads. Several stored types may share a format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// As they are.
+    /// Unchanged floats.
     Float(Float),
     /// `scale * code + offset`.
     Quantised {
-        /// The integers.
+        /// Integers.
         codes: Codes,
-        /// The code for zero, where there is no offset.
+        /// Code for zero, used if there is no offset.
         center: u8,
         /// Scales and offsets.
         scales: Scales,
     },
 }
 
-/// How integers stand in chunks.
+/// Layout of codes in chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Codes {
-    /// 4 bits: 32 in a chunk.
+    /// 4 bits: 32 codes per chunk.
     Four,
-    /// 4 bits that choose among 16 levels.
+    /// 4 bits: indices into 16 levels.
     Levels,
-    /// 5 bits: the highest ones stand apart.
+    /// 5 bits: the highest bits are stored after the chunks.
     Five,
-    /// 6 bits: of 24 a chunk, and of 8 in what that leaves of bytes.
+    /// 6 bits: 32 codes in a chunk and 8 further bytes. The 24 bytes hold a code each; their upper 2 bits together hold 8 more codes.
     Six,
-    /// 8 bits: 16 in a chunk.
+    /// 8 bits: 16 codes per chunk.
     Eight,
 }
 
-/// Scales and offsets, and for how many weights they are.
+/// Scales and offsets, with their group sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scales {
-    /// An f16 scale for each 32; the offset is that of the code for zero.
+    /// One f16 scale per 32 weights. The offset follows from the code for zero.
     Centered,
-    /// A scale and an offset of this type for each group of this size.
+    /// One scale and one offset of this type per group of this size.
     Pairs(Float, u8),
-    /// For each 256 an f16 scale and min, for each 32 factors of 6 bits for both.
+    /// One f16 scale and min per 256 weights; 6-bit factors for both per 32 weights.
     SixBits,
-    /// For each 256 an f16 scale, for each 16 a signed factor of 8 bits.
+    /// One f16 scale per 256 weights; a signed 8-bit factor per 16 weights.
     Signed,
-    /// For each 256 an f16 scale and min, for each 16 factors of 4 bits for both.
+    /// One f16 scale and min per 256 weights; 4-bit factors for both per 16 weights.
     Nibbles,
 }
 
-/// Where the parts of a row are, in units of 16 bytes.
+/// Positions of the parts of a row, in units of 16 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
-    /// Chunks of codes, from the row's beginning; of the last chunk of floats, what is left is zero.
+    /// Number of chunks of codes, from the start of the row. The rest of the last chunk of floats is zero.
     pub chunks: usize,
-    /// First unit of the scales; between chunks and scales are the codes' further bits.
+    /// First unit of the scales. The further bits of the codes are between chunks and scales.
     pub scales: usize,
-    /// Units of a row.
+    /// Units per row.
     pub units: usize,
 }
 
 impl Row {
-    /// Bytes of a row.
+    /// Returns the bytes per row.
     pub fn bytes(self) -> usize {
         self.units * UNIT
     }
 }
 
 impl Format {
-    /// That of a stored type.
+    /// Returns the format of a stored type.
     pub fn of(dtype: Dtype) -> Self {
         let pairs = Scales::Pairs(Float::F16, 32);
         let (codes, scales) = match dtype {
@@ -100,7 +99,7 @@ impl Format {
         Self::Quantised { codes, center: block::center(dtype).unwrap_or(0), scales }
     }
 
-    /// Those of all stored types, each once.
+    /// Returns the formats of all stored types, without duplicates.
     pub fn all() -> Vec<Self> {
         let mut all = Vec::new();
         for format in Dtype::all().into_iter().map(Self::of) {
@@ -111,12 +110,12 @@ impl Format {
         all
     }
 
-    /// Whether its codes are numbers, so that products with other codes can be added before they are scaled.
+    /// Returns true if codes are numbers, so that products of codes can be summed before scaling.
     pub fn multiplies_codes(self) -> bool {
         matches!(self, Self::Quantised { codes, .. } if codes != Codes::Levels)
     }
 
-    /// Weights of a chunk.
+    /// Returns the number of weights per chunk.
     pub fn chunk(self) -> usize {
         match self {
             Self::Float(float) => UNIT / float.size(),
@@ -125,7 +124,7 @@ impl Format {
         }
     }
 
-    /// A row of so many weights.
+    /// Returns the layout of a row of `cols` weights.
     pub fn row(self, cols: usize) -> Row {
         let chunks = cols.div_ceil(self.chunk());
         let Self::Quantised { codes, scales, .. } = self else { return Row { chunks, scales: chunks, units: chunks } };
@@ -145,7 +144,7 @@ impl Format {
     }
 }
 
-/// A stored row of `cols` weights as it stands on the GPU, into `out`, which is zero.
+/// Converts a stored row of `cols` weights to its GPU layout in `out`, which must be zero.
 pub fn pack_row(dtype: Dtype, stored: &[u8], cols: usize, out: &mut [u8]) {
     let format = Format::of(dtype);
     let Format::Quantised { codes, scales, .. } = format else {
@@ -168,7 +167,7 @@ pub fn pack_row(dtype: Dtype, stored: &[u8], cols: usize, out: &mut [u8]) {
                 _ => pack_nibbles(values, &mut chunks[at * 16..][..16]),
             }
             match codes {
-                // Integers want the upper ones less 8.
+                // The int8 kernels expect the upper codes minus 8.
                 Codes::Four => chunks[at * 16..][..16].iter_mut().for_each(|byte| *byte ^= 0x80),
                 Codes::Five => pack_fifths(values, &mut further[at * 4..][..4]),
                 _ => {}
@@ -178,8 +177,8 @@ pub fn pack_row(dtype: Dtype, stored: &[u8], cols: usize, out: &mut [u8]) {
     }
 }
 
-/// Packed rows as `shaders/lib/units.wgsl` has them: sixteen together, their units interleaved, those of the eight even rows before
-/// those of the odd ones. What the last sixteen lack is zero.
+/// Interleaves the units of each sixteen packed rows, as `shaders/lib/units.wgsl` expects. For each unit index, the eight even rows come
+/// before the odd ones. Missing rows of the last sixteen are zero.
 pub fn interleave(rows: &[u8], row: Row) -> Vec<u8> {
     let mut out = vec![0; rows.len().next_multiple_of(TOGETHER * row.bytes())];
     for (index, from) in rows.chunks_exact(row.bytes()).enumerate() {
@@ -191,28 +190,29 @@ pub fn interleave(rows: &[u8], row: Row) -> Vec<u8> {
     out
 }
 
-/// The lower 4 bits of 32 codes: of the first 16 in the lower halves of bytes, of the others in the upper halves.
+/// Packs the lower 4 bits of 32 codes: the first 16 codes into the lower halves of the bytes, the others into the upper halves.
 fn pack_nibbles(codes: &[u8; 32], out: &mut [u8]) {
     let (low, high) = codes.split_at(16);
     out.iter_mut().zip(low.iter().zip(high)).for_each(|(byte, (low, high))| *byte = low & 15 | high << 4);
 }
 
-/// The highest bits of 32 codes of 5 bits: those of the codes 4i to 4i + 3 are bit i + 4 of four bytes, or bit i - 4: little has
-/// to be shifted to where they belong.
+/// Packs the highest bits of 32 5-bit codes into four bytes. The bits of codes 4i to 4i + 3 become bit i + 4 (modulo 8) of the four bytes,
+/// which saves shifts in the kernels.
 fn pack_fifths(codes: &[u8; 32], out: &mut [u8]) {
     for (i, codes) in codes.as_chunks::<4>().0.iter().enumerate() {
         out.iter_mut().zip(codes).for_each(|(byte, code)| *byte |= code >> 4 << ((i + 4) % 8));
     }
 }
 
-/// 32 codes of 6 bits: 24 in the lower bits of bytes, the others 2 bits at a time above three of those, lowest bits first.
+/// Packs 32 6-bit codes. The lower bits of 24 bytes hold 24 codes. The other 8 codes are stored 2 bits at a time in the upper bits of three
+/// bytes each, lowest bits first.
 fn pack_sixes(codes: &[u8; 32], chunk: &mut [u8], further: &mut [u8]) {
     for (i, byte) in chunk.iter_mut().chain(further).enumerate() {
         *byte = codes[i] | codes[24 + i / 12 * 4 + i % 4] >> (i / 4 % 3 * 2) << 6;
     }
 }
 
-/// The scales of block `index` of a row with so many blocks of 256.
+/// Writes the scales of block `index` of a row with `blocks` blocks of 256 weights.
 fn pack_scales(dtype: Dtype, scales: Scales, block: &[u8], index: usize, blocks: usize, out: &mut [u8]) {
     let floats = &block[dtype.floats().1];
     if let Scales::Centered | Scales::Pairs(..) = scales {
@@ -221,7 +221,7 @@ fn pack_scales(dtype: Dtype, scales: Scales, block: &[u8], index: usize, blocks:
     }
     let Factors { scales: factors, mins } = block::factors(dtype, block);
     let (header, behind) = (&mut out[index * UNIT..][..UNIT], blocks * UNIT + index * 4);
-    // Of two chunks that share a word, the first one's are in even bytes.
+    // If two chunks share a word, the even bytes hold the factors of the first chunk.
     let place = |i: usize| i / 4 * 4 + i % 2 * 2 + i / 2 % 2;
     match scales {
         Scales::SixBits => {

@@ -1,8 +1,8 @@
-//! The GGUF format: bytes that nobody vouches for become checked metadata and a checked table of tensors, or the rule that they break.
+//! The GGUF format: parses untrusted bytes into checked metadata and a checked tensor table, or returns the rule that they break.
 //!
-//! A file is a header (magic, version, counts, keys with their values, tensors with their shapes and offsets; all numbers little-endian)
-//! and the data, in the order of the header, each tensor aligned. As in `safetensors.rs`, everything is counted in checked `u64` and
-//! checked against a limit before memory is taken for it. The specification is docs/gguf.md of the ggml repository.
+//! A file is a header (magic, version, counts, keys with values, tensors with shapes and offsets; all numbers little-endian) and the data
+//! in the order of the header, each tensor aligned. As in `safetensors.rs`, sizes are checked `u64` numbers and compared with a limit
+//! before memory is allocated. The specification is docs/gguf.md of the ggml repository.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Slot;
@@ -12,18 +12,18 @@ use super::metadata::{Metadata, Reader, Stop};
 use super::{MAX_DIMS, MAX_TENSORS, Stored, Tensor, check_name, quote};
 use crate::error::WeightsRule;
 
-/// Keys of the metadata; models have some forty.
+/// Maximum number of metadata keys; models have about forty.
 const MAX_KEYS: u64 = 4096;
-/// Bytes that the data and each tensor begin at a multiple of, unless the metadata says otherwise.
+/// Default alignment of the data and each tensor, in bytes.
 const ALIGNMENT: u64 = 32;
 
-/// What a header says.
+/// Contents of a header.
 pub(super) struct Header {
     pub metadata: Metadata,
     pub tensors: BTreeMap<String, Stored>,
 }
 
-/// The types of tensors, by their numbers.
+/// Names of tensor types, indexed by type number.
 pub(super) const TYPES: [&str; 41] = [
     "F32",
     "F16",
@@ -68,7 +68,7 @@ pub(super) const TYPES: [&str; 41] = [
     "NVFP4",
 ];
 
-/// The header of a file of `size` bytes in all, from its first bytes: the one place that decides whether a file is valid.
+/// Parses the header of a file of `size` bytes from the file's first bytes. Only this function decides whether a file is valid.
 pub(super) fn parse(file: &str, bytes: &[u8], size: u64) -> Result<Header, Stop> {
     let mut reader = Reader::new(bytes, size);
     let magic = reader.take(4)?;
@@ -112,7 +112,7 @@ pub(super) fn parse(file: &str, bytes: &[u8], size: u64) -> Result<Header, Stop>
     Ok(Header { metadata, tensors })
 }
 
-/// The name of a part of a split file: `NAME-00001-of-00003.gguf`.
+/// Name of a part of a split file: `NAME-00001-of-00003.gguf`.
 #[derive(Clone, Copy)]
 pub(crate) struct Split<'a> {
     name: &'a str,
@@ -120,7 +120,7 @@ pub(crate) struct Split<'a> {
 }
 
 impl<'a> Split<'a> {
-    /// None where the file is not called so.
+    /// Parses a file name; `None` if it is not the name of a part.
     pub fn of(file: &'a str) -> Option<Self> {
         let (rest, parts) = file.strip_suffix(".gguf")?.rsplit_once("-of-")?;
         let (name, part) = rest.rsplit_once('-')?;
@@ -129,13 +129,13 @@ impl<'a> Split<'a> {
         Some(Self { name, parts: parts.parse().ok()? })
     }
 
-    /// The name of a part, counted from 0.
+    /// Returns the name of part `number`, counted from 0.
     pub fn part(self, number: u64) -> String {
         format!("{}-{:05}-of-{:05}.gguf", self.name, number + 1, self.parts)
     }
 }
 
-/// How many parts the file is one of that should be number `number`, counted from 0: 1 where it is whole.
+/// Returns the number of parts, after checking that this file is part `number`, counted from 0. A file that is not split has 1 part.
 pub(super) fn parts(metadata: &Metadata, number: u64) -> Result<u64, WeightsRule> {
     let count = |key| metadata.get(key).map(|value| value.as_u64().unwrap_or(u64::MAX));
     match (count("split.no").unwrap_or(0), count("split.count").unwrap_or(0)) {
@@ -144,7 +144,7 @@ pub(super) fn parts(metadata: &Metadata, number: u64) -> Result<u64, WeightsRule
     }
 }
 
-/// A tensor as the header describes it.
+/// Tensor as described by the header.
 struct Info {
     shape: Vec<u64>,
     kind: u32,
@@ -159,13 +159,13 @@ fn info(reader: &mut Reader) -> Result<(String, Info), Stop> {
         return Err(WeightsRule::TooManyDims { tensor: name.to_owned(), limit: MAX_DIMS }.into());
     }
     let mut shape = (0..dims).map(|_| reader.u64()).collect::<Result<Vec<_>, _>>()?;
-    // The file names the innermost dimension first.
+    // The file lists the innermost dimension first.
     shape.reverse();
     Ok((name.to_owned(), Info { shape, kind: reader.u32()?, offset: reader.u64()? }))
 }
 
-/// All tensors: each inside the file, and all together without overlap and without holes, so that nothing can hide in the file. How
-/// long one of an unknown type is, nobody can tell.
+/// Returns all tensors. Each must be inside the file, and together they may neither overlap nor leave gaps, so no data can be hidden in the
+/// file. A tensor of an unknown type has an unknown length, so a gap after it is not detected.
 fn place(
     file: &str,
     mut infos: Vec<(String, Info)>,
@@ -219,10 +219,10 @@ fn place(
     }
 }
 
-/// Bytes of a tensor: those of its rows, each of whole blocks.
+/// Returns the bytes of a tensor, whose rows must be whole blocks.
 fn tensor_bytes(name: &str, shape: &[u64], dtype: Dtype) -> Result<u64, WeightsRule> {
     let tensor = || name.to_owned();
-    // A zero counts as one here, as in safetensors.rs: it must not hide an overflow of the other dimensions.
+    // A zero dimension counts as 1 here, as in safetensors.rs: it must not hide an overflow of the other dimensions.
     let (elements, block) = (shape.last().copied().unwrap_or(1), dtype.block());
     if !elements.is_multiple_of(block.elements as u64) {
         let (dtype, block) = (dtype.name(), block.elements);
@@ -232,7 +232,7 @@ fn tensor_bytes(name: &str, shape: &[u64], dtype: Dtype) -> Result<u64, WeightsR
     match all.and_then(|all| all.checked_mul(block.bytes as u64)) {
         None => Err(WeightsRule::SizeOverflow { tensor: tensor() }),
         Some(_) if shape.contains(&0) => Ok(0),
-        // The product of all dimensions, times a block's bytes, was no overflow.
+        // The product of all dimensions and the block's bytes did not overflow.
         Some(bytes) => Ok(bytes / block.elements as u64),
     }
 }

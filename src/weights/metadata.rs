@@ -1,4 +1,4 @@
-//! The keys and values of a GGUF file's header, and what walks over its bytes.
+//! Keys and values of a GGUF file's header, and the reader that parses them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -8,16 +8,16 @@ use serde_json::Value;
 use super::check_name;
 use crate::error::WeightsRule;
 
-/// Bytes of a header, vocabulary included; that of Gemma 3 has 7 MiB without merges.
+/// Maximum size of a header, vocabulary included, in bytes. The header of Gemma 3 has 7 MiB without merges.
 const MAX_HEADER: u64 = 64 << 20;
-/// Arrays in arrays.
+/// Maximum nesting depth of arrays.
 const MAX_DEPTH: usize = 4;
 
-/// Why a header could not be read from the bytes at hand.
+/// Reason why a header could not be read from the available bytes.
 pub(super) enum Stop {
-    /// They end too early: it needs the file's bytes up to here at least.
+    /// The bytes end too early: at least the file's bytes up to this offset are needed.
     More(u64),
-    /// It breaks a rule.
+    /// The header breaks a rule.
     Broken(WeightsRule),
 }
 
@@ -27,14 +27,14 @@ impl From<WeightsRule> for Stop {
     }
 }
 
-/// The keys and values in front of the tensors. A value stays as it is in the file until it is asked for, because a vocabulary is large.
+/// Keys and values that precede the tensors. Values stay encoded until requested, because a vocabulary is large.
 #[derive(Debug)]
 pub struct Metadata {
     pub(super) bytes: Vec<u8>,
     pub(super) values: BTreeMap<String, Field>,
 }
 
-/// Where a value lies in the header.
+/// Position of a value in the header.
 #[derive(Debug)]
 pub(super) struct Field {
     kind: u32,
@@ -42,19 +42,19 @@ pub(super) struct Field {
 }
 
 impl Metadata {
-    /// The value of a key; arrays of arrays and what JSON cannot say, such as infinity, are null.
+    /// Returns the value of a key. Nested arrays and values that JSON lacks, such as infinity, become null.
     pub fn get(&self, key: &str) -> Option<Value> {
         let (kind, mut reader) = self.find(key)?;
         reader.value(kind).ok()
     }
 
-    /// The texts of an array; none where the key has something else.
+    /// Returns the strings of an array; `None` if the value is anything else.
     pub fn texts(&self, key: &str) -> Option<impl ExactSizeIterator<Item = &str>> {
         let (count, mut reader) = self.array(key, |kind| kind == TEXT)?;
         Some((0..count).map(move |_| reader.text().unwrap_or_default()))
     }
 
-    /// The numbers of an array; none where the key has something else.
+    /// Returns the numbers of an array; `None` if the value is anything else.
     pub fn numbers(&self, key: &str) -> Option<impl ExactSizeIterator<Item = f64>> {
         let mut number = 0;
         let (count, mut reader) = self.array(key, |kind| {
@@ -64,7 +64,7 @@ impl Metadata {
         Some((0..count).map(move |_| reader.value(number).ok().and_then(|value| value.as_f64()).unwrap_or(f64::NAN)))
     }
 
-    /// Each key, in order, with the number of its type and the bytes of its value.
+    /// Returns each key, in order, with its type number and the bytes of its value.
     pub fn entries(&self) -> impl Iterator<Item = (&str, u32, &[u8])> {
         let value = |range: &Range<usize>| self.bytes.get(range.clone()).unwrap_or_default();
         self.values.iter().map(move |(key, field)| (key.as_str(), field.kind, value(&field.range)))
@@ -88,7 +88,7 @@ const BOOL: u32 = 7;
 const TEXT: u32 = 8;
 const ARRAY: u32 = 9;
 
-/// Bytes of a value; none where it has no fixed size, an error where there is no such type.
+/// Returns the size of a value in bytes: `None` if it is not fixed, an error if the type is unknown.
 fn value_size(kind: u32) -> Result<Option<u64>, String> {
     match kind {
         0 | 1 | BOOL => Ok(Some(1)),
@@ -100,17 +100,17 @@ fn value_size(kind: u32) -> Result<Option<u64>, String> {
     }
 }
 
-/// Walks over a header.
+/// Reader of a header.
 pub(super) struct Reader<'a> {
-    /// The first bytes of the file, or all of a value.
+    /// First bytes of the file, or all bytes of a value.
     bytes: &'a [u8],
     pub at: usize,
-    /// Bytes of the whole file.
+    /// Size of the whole file, in bytes.
     size: u64,
 }
 
 impl<'a> Reader<'a> {
-    /// From the beginning of a file of `size` bytes.
+    /// Starts at the beginning of a file of `size` bytes.
     pub fn new(bytes: &'a [u8], size: u64) -> Self {
         Self { bytes, at: 0, size }
     }
@@ -123,7 +123,7 @@ impl<'a> Reader<'a> {
         if end > MAX_HEADER {
             return Err(WeightsRule::HeaderTooLarge { bytes: end, limit: MAX_HEADER }.into());
         }
-        // It fits, because the limit does.
+        // The cast cannot truncate, because the limit fits into `usize`.
         let end = end as usize;
         let part = self.bytes.get(self.at..end).ok_or(Stop::More(end as u64))?;
         self.at = end;
@@ -159,7 +159,7 @@ impl<'a> Reader<'a> {
         Ok((key.to_owned(), Field { kind, range: start..self.at }))
     }
 
-    /// Walks over a value, checking it; the error is a reason where it is the value that is wrong.
+    /// Skips a value and checks it. `Err(Err(reason))`: the value itself is invalid.
     fn skip(&mut self, kind: u32, depth: usize) -> Result<(), Result<Stop, String>> {
         let mut inner = kind;
         let mut count = 1;
@@ -177,7 +177,7 @@ impl<'a> Reader<'a> {
                     return Err(Err("a bool that is neither 0 nor 1".into()));
                 }
             }
-            // Each takes some bytes, so the file's end ends this.
+            // Each string takes at least 8 bytes, so the loop ends at the end of the file at the latest.
             None if inner == TEXT => {
                 for _ in 0..count {
                     self.text().map_err(Ok)?;
@@ -192,7 +192,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// A value that [`Self::skip`] approved of.
+    /// Reads a value that [`Self::skip`] has checked.
     fn value(&mut self, kind: u32) -> Result<Value, Stop> {
         Ok(match kind {
             0 => self.array().map(u8::from_le_bytes)?.into(),
@@ -201,7 +201,7 @@ impl<'a> Reader<'a> {
             3 => self.array().map(i16::from_le_bytes)?.into(),
             4 => self.u32()?.into(),
             5 => self.array().map(i32::from_le_bytes)?.into(),
-            // What was written as 1e-5 in a config is 1e-5 again, and not the f32 next to it.
+            // Parsing the decimal text turns a config's 1e-5 into the f64 1e-5, not into the nearest f32.
             6 => {
                 let number = self.array().map(f32::from_le_bytes)?;
                 number.to_string().parse::<f64>().map_or(Value::Null, Value::from)

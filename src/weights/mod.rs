@@ -1,4 +1,4 @@
-//! Untrusted bytes become checked tensors: headers are read and checked on opening, data only when it is asked for.
+//! Reads checked tensors from untrusted files. Opening reads and checks headers only; data is read on request.
 
 mod affine;
 mod block;
@@ -34,81 +34,81 @@ pub use self::widen::{Coded, coded, widen};
 
 pub(crate) const SINGLE: &str = "model.safetensors";
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
-/// What a folder may hold besides weights.
+/// Other files that a model folder may hold.
 pub(crate) const SMALL_FILES: [&str; 5] =
     ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"];
-/// Chat templates that few folders hold.
+/// Chat template files that few folders hold.
 pub(crate) const TEMPLATES: [&str; 3] =
     ["chat_template.json", "additional_chat_templates/tool_use.jinja", "additional_chat_templates/rag.jinja"];
-/// Bytes that are read of a GGUF file at first, and twice as many each time that its header is longer.
+/// Bytes of a GGUF file to read first. The amount is at least doubled each time that the header is longer.
 const FIRST_READ: u64 = 1 << 20;
 
-/// Tensors of a model, all files together.
+/// Maximum number of tensors of a model, over all files.
 const MAX_TENSORS: usize = 65_536;
 const MAX_NAME: usize = 256;
 const MAX_DIMS: usize = 4;
-/// Characters of a message that quotes the file.
+/// Maximum number of characters that a message quotes from a file.
 const MAX_QUOTE: usize = 120;
 
-/// Where a tensor lies, and as what. It was checked: shape, type and range agree, and the range is inside the file.
+/// Checked position and type of a tensor. Shape, type and range agree, and the range is inside the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tensor {
-    /// The file's name in the model's folder.
+    /// File name in the model's folder.
     pub file: String,
-    /// The type of its elements.
+    /// Type of the elements.
     pub dtype: Dtype,
-    /// Elements by dimension, row-major; at most 4 dimensions, none for a scalar.
+    /// Size of each dimension, row-major: at most 4 dimensions, none for a scalar.
     pub shape: Vec<u64>,
-    /// Bytes, from the beginning of the file.
+    /// Byte range in the file.
     pub range: Range<u64>,
-    /// The scales and the biases of [`Dtype::Affine`], one of each per group; `file` and `range` are those of its codes.
+    /// Scales and biases of [`Dtype::Affine`], one of each per group. `file` and `range` then refer to the codes.
     pub scales: Option<Box<[Place; 2]>>,
 }
 
-/// Some bytes of a file.
+/// Byte range of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// The file's name in the model's folder.
+    /// File name in the model's folder.
     pub file: String,
-    /// From the beginning of the file.
+    /// Byte range in the file.
     pub range: Range<u64>,
 }
 
 impl Tensor {
-    /// Rows, which is the first dimension; 1 for a scalar.
+    /// Returns the number of rows, which is the first dimension; 1 for a scalar.
     pub fn rows(&self) -> u64 {
         self.shape.first().copied().unwrap_or(1)
     }
 
-    /// Elements of a row, which is the product of the other dimensions.
+    /// Returns the number of elements per row, which is the product of the other dimensions.
     pub fn row_elements(&self) -> u64 {
-        // It cannot overflow: the header's check took the same product, with zeros as ones.
+        // This cannot overflow: the header check computed the same product, with zeros as ones.
         self.shape.iter().skip(1).product()
     }
 
-    /// Bytes in files.
+    /// Returns the number of bytes in the files.
     pub fn bytes(&self) -> u64 {
         let bytes = |range: &Range<u64>| range.end - range.start;
         bytes(&self.range)
             + self.scales.iter().flat_map(|places| places.iter()).map(|place| bytes(&place.range)).sum::<u64>()
     }
 
-    /// Bytes of a row; whole blocks, which the readers check.
+    /// Returns the bytes per row. The header parsers check that rows are whole blocks.
     pub fn row_bytes(&self) -> u64 {
         self.dtype.bytes(self.row_elements()).unwrap_or(0)
     }
 }
 
-/// A tensor that a file holds.
+/// Tensor stored in a file.
 #[derive(Debug)]
 enum Stored {
     Usable(Tensor),
-    /// 32-bit words, which only a [`Quantization`] makes codes of.
+    /// 32-bit words, which only a [`Quantization`] interprets as codes.
     Words {
         place: Place,
         shape: Vec<u64>,
     },
-    /// Masks, rotary caches and the like: no harm as long as the model does not ask for them.
+    /// Masks, rotary caches and other unsupported types, which are ignored unless the model requests them.
     Other {
         file: String,
         dtype: String,
@@ -125,20 +125,20 @@ impl Stored {
     }
 }
 
-/// The tensors of a model, in one file or in several shards.
+/// Tensors of a model, in one file or several shards.
 #[derive(Debug)]
 pub struct Weights<S> {
     source: S,
-    /// The file that was opened: the only one, or the index.
+    /// The opened file: the only one, or the index.
     file: String,
     tensors: BTreeMap<String, Stored>,
 }
 
 impl<S: Source> Weights<S> {
-    /// Opens `model.safetensors`, or else the shards that `model.safetensors.index.json` names; reads and checks headers only.
+    /// Opens `model.safetensors`, or otherwise the shards that `model.safetensors.index.json` names. Reads and checks headers only.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when neither is there, [`Error::BadWeights`] with the first rule that a file breaks, and those of the source.
+    /// [`Error::NotFound`] if neither file exists, [`Error::BadWeights`] with the first rule that a file breaks, and errors of the source.
     pub async fn open(source: S) -> Result<Self> {
         let mut weights = Self { source, file: SINGLE.into(), tensors: BTreeMap::new() };
         if let Some(bytes) = weights.source.size(SINGLE).await? {
@@ -210,16 +210,16 @@ impl<S: Source> Weights<S> {
         }
     }
 
-    /// Makes one tensor of each three of which MLX's layout has a quantised matrix.
+    /// Joins each three tensors of MLX's layout into one quantised matrix.
     ///
     /// # Errors
-    /// [`Error::BadWeights`] where they do not agree.
+    /// [`Error::BadWeights`] if the three do not agree.
     pub fn join(&mut self, quantization: &Quantization) -> Result<()> {
         quantization.join(&mut self.tensors)
     }
 
-    /// Opens the GGUF file `file`, or all of its parts where it is one of `NAME-00001-of-0000N.gguf`; reads and checks headers only.
-    /// The metadata is that of the first part.
+    /// Opens the GGUF file `file`, or all parts if its name is like `NAME-00001-of-0000N.gguf`. Reads and checks headers only. Returns the
+    /// metadata of the first part.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -271,15 +271,15 @@ impl<S: Source> Weights<S> {
         Ok(header.metadata)
     }
 
-    /// Where the files come from, for the other files of the model.
+    /// Returns the source, for reading the model's other files.
     pub fn source(&self) -> &S {
         &self.source
     }
 
-    /// Bytes of all files that are read when the model is loaded.
+    /// Returns the total size in bytes of all files that loading the model reads.
     ///
     /// # Errors
-    /// Those of the source.
+    /// Errors of the source.
     pub async fn download_bytes(&self) -> Result<u64> {
         let mut files: BTreeSet<&str> = self.tensors.values().map(Stored::file).collect();
         files.insert(&self.file);
@@ -293,18 +293,18 @@ impl<S: Source> Weights<S> {
         Ok(bytes)
     }
 
-    /// Whether a file holds `name`, in any type. The question for a tensor that a model may lack: the answer yes, followed by
-    /// [`Self::expect`], reports a type that cannot be used, where [`Self::get`] alone would take the tensor for missing.
+    /// Returns true if a file holds `name`, in any type. Use this for a tensor that a model may lack, and [`Self::expect`] after it to
+    /// report an unsupported type. [`Self::get`] alone would treat such a tensor as missing.
     pub fn contains(&self, name: &str) -> bool {
         self.stored(name).is_some()
     }
 
-    /// The tensor `name`, or `None` when no file holds it in a [`Dtype`].
+    /// Returns the tensor `name`, or `None` if no file holds it in a [`Dtype`].
     pub fn get(&self, name: &str) -> Option<&Tensor> {
         self.find(name).ok()
     }
 
-    /// The tensor `name`, with the shape that `config.json` implies.
+    /// Returns the tensor `name`, which must have the shape that `config.json` implies.
     ///
     /// # Errors
     /// [`Error::BadWeights`] with [`WeightsRule::MissingTensor`], [`WeightsRule::UnsupportedDtype`] or [`WeightsRule::WrongShape`].
@@ -317,7 +317,7 @@ impl<S: Source> Weights<S> {
         Err(broken(&tensor.file, WeightsRule::WrongShape { tensor: name.to_owned(), found, expected }))
     }
 
-    /// All tensors that can be used, ordered by name.
+    /// Returns all tensors of usable types, ordered by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Tensor)> {
         self.tensors.iter().filter_map(|(name, stored)| match stored {
             Stored::Usable(tensor) => Some((name.as_str(), tensor)),
@@ -325,8 +325,8 @@ impl<S: Source> Weights<S> {
         })
     }
 
-    /// By its name, or else by one that transformers takes for the same: that of a model saved without its head, which lacks
-    /// the first part (GPT-2), or of the text part of a model that sees too.
+    /// Finds a tensor by its name, or by an equivalent name that transformers accepts. A model saved without its head lacks the first part
+    /// of the name (GPT-2). The text part of a vision model has another prefix.
     fn stored(&self, name: &str) -> Option<&Stored> {
         let bare = name.split_once('.').map_or(name, |(_, bare)| bare);
         let others = || [bare.into(), format!("language_model.{name}"), format!("model.language_model.{bare}")];
@@ -337,13 +337,13 @@ impl<S: Source> Weights<S> {
         tensor_of(self.stored(name), name, &self.file)
     }
 
-    /// The stored bytes of `rows` of a tensor `[rows, ...rest]` in whole blocks, all finite; each element of a vector is a row of its own.
+    /// Returns the stored bytes of `rows` of a tensor `[rows, ...rest]`: whole blocks, all finite. In a vector, each element is a row.
     ///
-    /// Takes as much memory as the rows have bytes: ask for few at a time when the tensor is large.
+    /// All bytes are in memory at once, so request a few rows at a time from a large tensor.
     ///
     /// # Errors
     /// [`Error::BadWeights`] with [`WeightsRule::MissingTensor`], [`WeightsRule::UnsupportedDtype`], [`WeightsRule::RowsOutOfRange`], or
-    /// [`WeightsRule::NonFinite`] with the element's index in the whole tensor; and those of the source.
+    /// [`WeightsRule::NonFinite`] with the element's index in the whole tensor; and errors of the source.
     pub async fn read_rows(&self, name: &str, rows: Range<u64>) -> Result<Vec<u8>> {
         let tensor = self.find(name)?;
         let Tensor { file, dtype, .. } = tensor;
@@ -366,14 +366,14 @@ impl<S: Source> Weights<S> {
         }
     }
 
-    /// Some rows of `row_bytes` each of what lies at `range`, with which they agree.
+    /// Reads `rows`, of `row_bytes` each, from the data at `range`. The arguments must be consistent.
     async fn part(&self, file: &str, range: &Range<u64>, row_bytes: u64, rows: &Range<u64>) -> Result<Vec<u8>> {
-        // It does not overflow: with all rows it would be the end of the range.
+        // This does not overflow: for all rows together, `at` returns the end of the range.
         let at = |row| range.start + row * row_bytes;
         read_exact(&self.source, file, at(rows.start)..at(rows.end)).await
     }
 
-    /// Rows of an affine tensor as blocks: each group's scale and bias before its codes.
+    /// Reads rows of an affine tensor as blocks: each group's scale and bias, then its codes.
     async fn groups(&self, tensor: &Tensor, [scales, biases]: &[Place; 2], rows: &Range<u64>) -> Result<Vec<u8>> {
         let Block { elements, bytes } = tensor.dtype.block();
         let groups = tensor.row_elements() / elements as u64;
@@ -388,7 +388,7 @@ impl<S: Source> Weights<S> {
         Ok(groups.flat_map(|((scale, bias), codes)| [scale, bias, codes]).flatten().copied().collect())
     }
 
-    /// A whole small tensor, row-major, widened to f32, all finite.
+    /// Reads a whole small tensor as f32, row-major, all finite.
     ///
     /// # Errors
     /// As [`Self::read_rows`].
@@ -398,7 +398,7 @@ impl<S: Source> Weights<S> {
     }
 }
 
-/// A tensor that has to be there; `file` is where it would be.
+/// Returns a required tensor. An error for a missing tensor names `file`.
 fn tensor_of<'a>(stored: Option<&'a Stored>, name: &str, file: &str) -> Result<&'a Tensor> {
     let tensor = name.to_owned();
     match stored {
@@ -413,7 +413,7 @@ fn tensor_of<'a>(stored: Option<&'a Stored>, name: &str, file: &str) -> Result<&
     }
 }
 
-/// What a name in a file must keep to.
+/// Checks a name from a file.
 fn check_name(name: &str) -> Result<(), WeightsRule> {
     match name {
         "" => Err(WeightsRule::EmptyName),
@@ -423,21 +423,21 @@ fn check_name(name: &str) -> Result<(), WeightsRule> {
     }
 }
 
-/// Text from a file, made fit for a message: one line, not long, nothing that a terminal would obey.
+/// Shortens and escapes text from a file for a message: one line, without control characters.
 fn quote(text: &str) -> String {
     let cut = text.chars().nth(MAX_QUOTE).map_or("", |_| "...");
     text.chars().take(MAX_QUOTE).flat_map(char::escape_debug).chain(cut.chars()).collect()
 }
 
-/// Whether the model has the files that [`Weights::open`] opens.
+/// Returns true if the model has the files that [`Weights::open`] opens.
 ///
 /// # Errors
-/// Those of the source.
+/// Errors of the source.
 pub async fn has_safetensors(source: &impl Source) -> Result<bool> {
     Ok(source.size(SINGLE).await?.is_some() || source.size(INDEX).await?.is_some())
 }
 
-/// The type of a safetensors file that can be used as it is.
+/// Returns the type, if safetensors files can be used in it without conversion.
 fn usable(stored: ::safetensors::Dtype) -> Option<Dtype> {
     match stored {
         ::safetensors::Dtype::F32 => Some(Dtype::F32),

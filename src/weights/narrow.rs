@@ -1,12 +1,12 @@
-//! f32 -> stored weights.
+//! Conversion of f32 to stored weights.
 
 use super::block;
 use super::dtype::{Dtype, Float};
 use super::finite::first_non_finite;
 use half::{bf16, f16};
 
-/// Whole rows as `dtype`, rounded to nearest: quantised ones as `gguf.quants.quantize` of Python does, to the bit. `None` when
-/// that cannot hold a value, or nothing is quantised to it here: that is the types F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0.
+/// Converts whole rows to `dtype`, rounded to nearest. Quantised types match `gguf.quants.quantize` of Python bit for bit. `None`: `dtype`
+/// cannot hold a value, or is not supported here. Supported are F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0.
 pub fn narrow(dtype: Dtype, values: &[f32]) -> Option<Vec<u8>> {
     let bytes = match dtype {
         Dtype::F32 => floats(Float::F32, values),
@@ -31,9 +31,9 @@ fn floats(float: Float, values: &[f32]) -> Vec<u8> {
 fn quantise(dtype: Dtype, values: &[f32; 32]) -> Vec<u8> {
     let least = values.iter().copied().fold(f32::MAX, f32::min);
     let most = values.iter().copied().fold(f32::MIN, f32::max);
-    // The first of the values furthest from zero.
+    // The first of the values with the largest magnitude.
     let far = values.iter().fold(0.0_f32, |far, value| if value.abs() > far.abs() { *value } else { far });
-    // The code 0 stands for `min`, or is `center` steps below zero.
+    // Code 0 is `min`, or is `center` steps below zero.
     let center = f32::from(block::center(dtype).unwrap_or(0));
     let last: u8 = if matches!(dtype, Dtype::Q4_0 | Dtype::Q4_1) { 15 } else { 31 };
     let (scale, min) = match dtype {

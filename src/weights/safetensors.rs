@@ -1,8 +1,8 @@
-//! The safetensors format: bytes that nobody vouches for become a checked table of tensors, or the rule that they break.
+//! The safetensors format: parses untrusted bytes into a checked tensor table, or returns the rule that they break.
 //!
 //! A file is the header's length (8 bytes, little-endian), the header (a JSON object: name -> dtype, shape, offsets), and the data, which
-//! the tensors must cover exactly. Everything is counted in checked `u64`, because `usize` has 32 bits in the browser, and everything is
-//! checked against a limit before memory is taken for it.
+//! the tensors must cover exactly. Sizes are checked `u64` numbers, because `usize` has 32 bits in the browser. They are compared with a
+//! limit before memory is allocated.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,23 +16,23 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess,
 use super::{MAX_DIMS, MAX_NAME, MAX_TENSORS, check_name, quote};
 use crate::error::WeightsRule;
 
-/// Bytes before the header: its length.
+/// Bytes before the header, which hold its length.
 pub(super) const PREFIX: u64 = 8;
-/// Bytes of a header or of an index; the largest models need 1 MiB.
+/// Maximum size of a header or index, in bytes. The largest models need 1 MiB.
 pub(super) const MAX_HEADER: u64 = 16 << 20;
 
-/// A tensor as the header describes it, checked.
+/// Checked tensor of the header.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub dtype: Dtype,
     pub shape: Vec<u64>,
-    /// Bytes, from the beginning of the file.
+    /// Byte range in the file.
     pub range: Range<u64>,
 }
 
-/// The length of the header, from the first 8 bytes of a file of `bytes` bytes.
+/// Returns the length of the header, given the first 8 bytes of a file of `bytes` bytes.
 pub(super) fn header_length(prefix: [u8; 8], bytes: u64) -> Result<u64, WeightsRule> {
-    // The first line of a pointer is "version https://git-lfs...", which as a length would only be reported as too large.
+    // A Git LFS pointer starts with "version https://git-lfs...". Read as a length, this would only be reported as too large.
     if &prefix == b"version " {
         return Err(WeightsRule::LfsPointer);
     }
@@ -46,7 +46,7 @@ pub(super) fn header_length(prefix: [u8; 8], bytes: u64) -> Result<u64, WeightsR
     }
 }
 
-/// The tensors of a file of `bytes` bytes in all, from its header: the one place that decides whether a file is valid.
+/// Parses the header of a file of `bytes` bytes into its tensors. Only this function decides whether a file is valid.
 pub(super) fn parse_header(header: &[u8], bytes: u64) -> Result<Vec<(String, Entry)>, WeightsRule> {
     let data = PREFIX + header.len() as u64..bytes;
     let mut entries = Vec::new();
@@ -58,7 +58,7 @@ pub(super) fn parse_header(header: &[u8], bytes: u64) -> Result<Vec<(String, Ent
     Ok(entries)
 }
 
-/// Which shard holds each tensor, from the bytes of an index.
+/// Parses an index into a map from tensor to shard.
 pub(crate) fn parse_index(index: &[u8]) -> Result<BTreeMap<String, String>, WeightsRule> {
     let index: Object<Index> =
         serde_json::from_slice(index).map_err(|error| WeightsRule::BadIndex { reason: quote(&error.to_string()) })?;
@@ -69,13 +69,13 @@ pub(crate) fn parse_index(index: &[u8]) -> Result<BTreeMap<String, String>, Weig
     }
 }
 
-/// Listed is what is allowed, because the name becomes part of a path or of a URL.
+/// Returns true for an allowed shard name. This is an allow list, because the name becomes part of a path or URL.
 fn is_shard_name(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     name.len() <= MAX_NAME && name.ends_with(".safetensors") && !name.contains("..") && name.bytes().all(allowed)
 }
 
-/// One tensor by itself: its type, its shape, and its place in `data`, which is a range of the file.
+/// Checks the type, shape and position of one tensor. `data` is the range of the data in the file.
 fn check(name: &str, info: Info, data: &Range<u64>) -> Result<Entry, WeightsRule> {
     let tensor = name.to_owned();
     let Some((dtype, size)) = parse_dtype(&info.dtype) else {
@@ -85,7 +85,7 @@ fn check(name: &str, info: Info, data: &Range<u64>) -> Result<Entry, WeightsRule
     if shape.len() > MAX_DIMS {
         return Err(WeightsRule::TooManyDims { tensor, limit: MAX_DIMS });
     }
-    // A zero counts as one here: it must not hide an overflow of the other dimensions, whose product is the size of a row.
+    // A zero dimension counts as 1 here: it must not hide an overflow of the other dimensions, whose product is the row size.
     let Some(mut expected) = shape.iter().try_fold(size, |product, &dim| product.checked_mul(dim.max(1))) else {
         return Err(WeightsRule::SizeOverflow { tensor });
     };
@@ -109,15 +109,15 @@ fn check(name: &str, info: Info, data: &Range<u64>) -> Result<Entry, WeightsRule
     Ok(Entry { dtype, shape, range: data.start + start..absolute_end })
 }
 
-/// A type of the format and the bytes of an element. A model may hold tensors that are never used (masks, rotary caches) in any of
-/// them; packed types below a byte are unknown here.
+/// Parses a type and returns it with the bytes per element. All types are accepted, because a model may hold unused tensors (masks, rotary
+/// caches). Types whose elements are not whole bytes are rejected.
 fn parse_dtype(name: &str) -> Option<(Dtype, u64)> {
     let dtype = Dtype::deserialize(StrDeserializer::<serde::de::value::Error>::new(name)).ok()?;
     let bits = dtype.bitsize() as u64;
     bits.is_multiple_of(8).then_some((dtype, bits / 8))
 }
 
-/// All tensors together: they cover `data` exactly, each byte once, so that nothing can hide in the file.
+/// Checks that the tensors cover every byte of `data` exactly once, so that no data can be hidden in the file.
 fn check_cover(entries: &[(String, Entry)], data: &Range<u64>) -> Result<(), WeightsRule> {
     let mut in_order: Vec<_> = entries.iter().map(|(name, entry)| (entry.range.start, entry.range.end, name)).collect();
     in_order.sort_unstable();
@@ -136,7 +136,7 @@ fn check_cover(entries: &[(String, Entry)], data: &Range<u64>) -> Result<(), Wei
     if covered < data.end { Err(WeightsRule::DataTail { bytes: data.end - covered }) } else { Ok(()) }
 }
 
-/// The header as JSON, each value of the right type and each name allowed and unique; numbers are not looked at.
+/// Parses the header as JSON and checks types of values and that names are allowed and unique, but not the numbers.
 fn read_entries(header: &[u8]) -> Result<BTreeMap<String, Info>, WeightsRule> {
     if header.first() != Some(&b'{') {
         return Err(WeightsRule::HeaderNotObject);
@@ -157,16 +157,16 @@ fn read_entries(header: &[u8]) -> Result<BTreeMap<String, Info>, WeightsRule> {
     Ok(reader.entries)
 }
 
-/// The one key of a header that is not a tensor: free text, an object of strings.
+/// The only key of a header that is not a tensor. It holds an object of strings.
 const METADATA: &str = "__metadata__";
 
-/// Reads the header's object key by key: serde's own maps would keep the last of two equal keys and say nothing.
+/// Reads the header's object key by key. Serde's maps would silently keep the last of two equal keys.
 #[derive(Default)]
 struct HeaderReader {
     entries: BTreeMap<String, Info>,
-    /// The key whose value is being read, so that an error can name it.
+    /// Key whose value is being read, for error messages.
     current: Option<String>,
-    /// The rule behind an error of ours: serde's errors carry text only.
+    /// Rule that was broken if we raised the error. Serde's errors carry only text.
     broken: Option<WeightsRule>,
     has_metadata: bool,
 }
@@ -220,8 +220,8 @@ impl<'de> Visitor<'de> for &mut HeaderReader {
     }
 }
 
-/// A tensor as the header describes it, unchecked. The crate's `TensorInfo` does not fit: its offsets are `usize`, so that in the
-/// browser no file could be larger than 4 GiB, and it takes unknown fields and arrays.
+/// Unchecked tensor of the header. The crate's `TensorInfo` does not fit: its `usize` offsets would limit files to 4 GiB in the browser,
+/// and it accepts unknown fields and arrays.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Info {
@@ -235,13 +235,13 @@ struct Index {
     weight_map: Strings,
 }
 
-/// A `T` written as a JSON object; serde's derive would take an array of the fields' values too.
+/// `T` written as a JSON object. Serde's derive would also accept an array of the field values.
 struct Object<T>(T);
 
-/// At most one number more than a shape may have: enough to see that there are too many.
+/// Numbers of an array, cut off at one more than a shape may have, which suffices to see that there are too many.
 struct Numbers(Vec<u64>);
 
-/// An object whose values are strings, without duplicate keys.
+/// Object of strings without duplicate keys.
 struct Strings(BTreeMap<String, String>);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {

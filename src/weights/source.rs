@@ -1,4 +1,4 @@
-//! Where the files of a model come from: one trait for byte ranges, a folder on disk, and files in memory.
+//! Sources of a model's files: the trait for byte ranges, a folder on disk, and files in memory.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -6,51 +6,51 @@ use std::pin::Pin;
 
 use crate::error::{Error, Result, WeightsRule};
 
-/// Where the files of a model come from.
+/// Source of a model's files.
 ///
-/// `file` is a name inside the model's folder, such as `config.json`. A source may fail and be short, but what it gives is not trusted:
-/// whoever parses the bytes checks them.
+/// `file` is a name inside the model's folder, such as `config.json`. A source may fail or return too few bytes. Returned bytes are not
+/// trusted; their parser checks them.
 #[allow(
     async_fn_in_trait,
     reason = "in the browser futures are not Send, so no bound could be named that holds on both faces"
 )]
 pub trait Source {
-    /// The size of `file` in bytes, or `None` when there is no such file.
+    /// Returns the size of `file` in bytes, or `None` if there is no such file.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when it cannot be told whether the file is there.
+    /// [`Error::NotFound`] if it is unknown whether the file exists.
     async fn size(&self, file: &str) -> Result<Option<u64>>;
 
-    /// Exactly the bytes of `range`, counted from the beginning of `file`.
+    /// Returns exactly the bytes of `range`, counted from the start of `file`.
     ///
     /// # Errors
-    /// [`WeightsRule::Truncated`] when the file ends before the range does, [`Error::NotFound`] when it cannot be read.
+    /// [`WeightsRule::Truncated`] if the file ends before the range does, [`Error::NotFound`] if it cannot be read.
     async fn read(&self, file: &str, range: Range<u64>) -> Result<Vec<u8>>;
 
-    /// What a person would call the model in a message: a path or an id.
+    /// Returns the model's name for messages: a path or an id.
     fn name(&self) -> String;
 
-    /// The model's name in reports: the path of its only file, or else [`Source::name`].
+    /// Returns the model's name for reports: the path of its only file, or otherwise [`Source::name`].
     fn model_name(&self) -> String {
         self.name()
     }
 
-    /// The names of its files; empty where they cannot be told.
+    /// Returns the file names; empty if they are not known.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when they cannot be read.
+    /// [`Error::NotFound`] if they cannot be read.
     async fn list(&self) -> Result<Vec<String>> {
         Ok(Vec::new())
     }
 }
 
-/// What comes of reading files. It is on the heap, because whoever waits for several would hold the states of all.
+/// Future of reading files. It is boxed, because a future that awaits several reads would otherwise contain the states of all.
 pub type Reading<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + 'a>>;
 
-/// The whole of a small file, or `None` when there is no such file.
+/// Reads a whole small file, or returns `None` if there is no such file.
 ///
 /// # Errors
-/// [`WeightsRule::FileTooLarge`] when it has more than `limit` bytes, found before anything is read; and those of [`Source`].
+/// [`WeightsRule::FileTooLarge`] if it has more than `limit` bytes, detected before reading; and errors of [`Source`].
 pub fn read_small<'a>(source: &'a impl Source, file: &'a str, limit: u64) -> Reading<'a, Option<Vec<u8>>> {
     Box::pin(async move {
         let Some(bytes) = source.size(file).await? else { return Ok(None) };
@@ -61,7 +61,7 @@ pub fn read_small<'a>(source: &'a impl Source, file: &'a str, limit: u64) -> Rea
     })
 }
 
-/// As [`Source::read`], for callers who index by the length: a source that gives less or more than asked is refused.
+/// Like [`Source::read`], for callers that index by the length. Fails if the source returns fewer or more bytes than requested.
 pub(super) fn read_exact<'a>(source: &'a impl Source, file: &'a str, range: Range<u64>) -> Reading<'a, Vec<u8>> {
     Box::pin(async move {
         let expected = range.end.saturating_sub(range.start);
@@ -79,21 +79,21 @@ fn missing(source: &impl Source, file: &str) -> Error {
     Error::NotFound { path: source.name(), reason: format!("there is no {file}") }
 }
 
-/// The files of one folder, or one GGUF file.
+/// Files of one folder, or one GGUF file.
 #[cfg(not(target_arch = "wasm32"))]
 #[derive(Debug, Clone)]
 pub struct Folder {
     path: std::path::PathBuf,
-    /// The file, which is then all that there is, but for the other parts where it is split.
+    /// Name of the GGUF file. Only this file is then visible, and the other parts if it is split.
     gguf: Option<String>,
 }
 
 #[cfg(not(target_arch = "wasm32"))]
 impl Folder {
-    /// The folder at `path`, or the GGUF file; files are looked at when they are asked for.
+    /// Opens the folder or GGUF file at `path`. Files in it are accessed only on request.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when nothing is there, or something else.
+    /// [`Error::NotFound`] if the path does not exist or is something else.
     pub fn open(path: impl AsRef<std::path::Path>) -> Result<Self> {
         const WANTED: &str = "name the folder that holds config.json and model.safetensors, or a .gguf file";
         let path = path.as_ref().to_path_buf();
@@ -110,7 +110,7 @@ impl Folder {
         Err(Error::NotFound { path: path.display().to_string(), reason })
     }
 
-    /// Names can come from a file of the model, so one that leads out of the folder is refused.
+    /// Returns the path of a file. Names can come from a file of the model, so a name that leads out of the folder is an error.
     fn locate(&self, file: &str) -> Result<std::path::PathBuf> {
         let plain = |part| matches!(part, std::path::Component::Normal(_));
         if !file.is_empty() && std::path::Path::new(file).components().all(plain) {
@@ -132,7 +132,7 @@ impl Source for Folder {
             return Ok(None);
         }
         match std::fs::metadata(&path) {
-            // A pipe or a device has no size and may block for ever.
+            // A pipe or a device has no size and may block forever.
             Ok(data) if !data.is_file() => {
                 Err(Error::NotFound { path: path.display().to_string(), reason: "is not a file".to_owned() })
             }
@@ -149,7 +149,7 @@ impl Source for Folder {
         let Some(bytes) = self.size(file).await? else { return Err(missing(self, file)) };
         let there = bytes.saturating_sub(range.start);
         let truncated = |found| broken(file, WeightsRule::Truncated { expected, found });
-        // Before the allocation, so that a range made up by a file cannot ask for more memory than the file has bytes.
+        // This check precedes the allocation, so that an invalid range cannot request more memory than the file has bytes.
         let Some(length) = usize::try_from(expected).ok().filter(|_| expected <= there) else {
             return Err(truncated(there));
         };
@@ -182,7 +182,7 @@ impl Source for Folder {
     }
 }
 
-/// Files that are in memory already.
+/// Files in memory.
 #[derive(Debug, Clone)]
 pub struct Memory {
     name: String,
@@ -190,7 +190,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// A model called `name` that consists of `files`: pairs of a file's name and its bytes.
+    /// Creates a model called `name` from `files`: pairs of a file's name and its bytes.
     pub fn new(name: impl Into<String>, files: impl IntoIterator<Item = (&'static str, Cow<'static, [u8]>)>) -> Self {
         Self { name: name.into(), files: files.into_iter().collect() }
     }

@@ -1,11 +1,11 @@
-//! Stored weights -> f32.
+//! Conversion of stored weights to f32.
 
 use super::block::{self, Factors, IQ4_LEVELS};
 use super::dtype::{Dtype, Float};
 use half::{bf16, f16};
 
-/// Little-endian stored weights as f32: floats exactly, quantised ones as `gguf.quants.dequantize` of Python does, to the bit, and
-/// MLX's as `scale * q + bias` in f32. Bytes behind the last whole block are ignored.
+/// Converts little-endian stored weights to f32. Floats are exact. Quantised types match `gguf.quants.dequantize` of Python bit for bit;
+/// MLX's types are `scale * q + bias` in f32. Bytes after the last whole block are ignored.
 pub fn widen(dtype: Dtype, bytes: &[u8]) -> Vec<f32> {
     match dtype {
         Dtype::F32 => floats(Float::F32, bytes).collect(),
@@ -23,18 +23,19 @@ pub fn widen(dtype: Dtype, bytes: &[u8]) -> Vec<f32> {
     }
 }
 
-/// Quantised weights taken apart: weight i is `scale * (code - center) + offset`, with the scale and the offset of its group.
+/// Quantised weights split into codes, scales and offsets. Weight i is `scale * (code - center) + offset`, with the scale and offset of its
+/// group.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Coded {
-    /// One for each weight.
+    /// One code per weight.
     pub codes: Vec<u8>,
-    /// One for each group.
+    /// One scale per group.
     pub scales: Vec<f32>,
-    /// One for each group; -0 where there is none, so that adding it changes nothing.
+    /// One offset per group. -0 if the type has none, so that adding it changes nothing.
     pub offsets: Vec<f32>,
 }
 
-/// Stored blocks of a quantised type taken apart. Bytes behind the last whole block are ignored.
+/// Splits stored blocks of a quantised type. Bytes after the last whole block are ignored.
 pub fn coded(dtype: Dtype, bytes: &[u8]) -> Coded {
     let size = dtype.block();
     let weights = bytes.len() / size.bytes * size.elements;

@@ -1,9 +1,9 @@
-//! Every kernel as AMD's compiler in Mesa makes it for two generations of GPUs, neither of which need be here: no register goes
-//! to memory, and a byte of weights costs at most so many instructions. The table of benches/README.md:
+//! Every kernel as compiled by AMD's compiler in Mesa for two generations of GPUs, neither of which needs to be present. No register is
+//! spilled to memory, and a byte of weights costs a bounded number of instructions. The table of benches/README.md:
 //!
 //!     cargo test --release --test amd -- --nocapture | grep -v '^test\|^running\|^$'
 //!
-//! With FORETOKEN_AMD=all every kernel is compiled, and held to using no memory for registers.
+//! With FORETOKEN_AMD=all every kernel is compiled and must not spill.
 
 #![cfg(target_os = "linux")]
 
@@ -20,16 +20,16 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// RDNA2 and RDNA3, as Mesa calls them.
+/// RDNA2 and RDNA3, by Mesa's names.
 const FAMILIES: [&str; 2] = ["navi21", "gfx1100"];
-/// Bytes of workgroup memory that leave room for several workgroups on a compute unit.
+/// Bytes of workgroup memory that allow several workgroups on a compute unit.
 const WORKGROUP: u64 = 10_752;
-/// Waves of a SIMD that registers leave room for, so that some compute while others wait for memory.
+/// Waves per SIMD that the registers must allow, so that some compute while others wait for memory.
 const WAVES: u64 = 8;
-/// What stands before the child's answer.
+/// Prefix of the child's answer.
 const ANSWER: &str = "REPORTS ";
 
-/// The types whose instructions are counted; all kernels of all types are held to not spilling.
+/// Returns the types whose instructions are counted. The kernels of all types must not spill.
 fn counted() -> [(&'static str, Dtype); 9] {
     let affine = |bits| Dtype::Affine(Affine { bits, group_size: 64, scales: Float::Bf16 });
     [
@@ -45,7 +45,7 @@ fn counted() -> [(&'static str, Dtype); 9] {
     ]
 }
 
-/// What a matmul does, whatever becomes of its results.
+/// The kind of a matmul, regardless of its epilogue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Way {
     Rows(u32),
@@ -62,13 +62,13 @@ fn matmul(kernel: Kernel) -> Option<Matmul> {
     }
 }
 
-/// Bytes of weights that a thread reads in an iteration: a chunk of each of four rows, with its scales.
+/// Returns the bytes of weights that a thread reads per iteration: a chunk of each of four rows, with its scales.
 fn bytes(format: Format) -> f64 {
     let row = format.row(4096);
     4.0 * row.bytes() as f64 / row.chunks as f64
 }
 
-/// Most instructions of an iteration: of f16 all of them, of quantised weights those that every lane executes for each byte.
+/// Bounds the instructions of an iteration: all of them for f16; for quantised weights, those that every lane executes, per byte.
 fn check_instructions(
     family: &str,
     format: Format,
@@ -97,8 +97,8 @@ fn check_instructions(
     (count > most).then(what)
 }
 
-/// Those that are compiled: all, or each matmul of the counted types once, every epilogue of the one that needs most
-/// registers, and all other kernels but for the types of embeddings.
+/// Returns the kernels to compile: all; or each matmul of the counted types once, every epilogue of the one that needs most
+/// registers, and all other kernels except those for embedding types other than f16.
 fn kernels(all: bool) -> Vec<Kernel> {
     let counted: HashSet<_> = counted().into_iter().map(|(_, dtype)| Format::of(dtype)).collect();
     let f16 = Format::Float(Float::F16);
@@ -107,14 +107,14 @@ fn kernels(all: bool) -> Vec<Kernel> {
         (Some(matmul), _) if matmul == (f16, Arithmetic::F32, Way::Rows(16)) => true,
         (Some(matmul), _) => counted.contains(&matmul.0) && seen.insert(matmul),
         (None, Kernel::Embed(format, _) | Kernel::Fill(format)) => *format == f16,
-        // For processors.
+        // Only used on CPUs.
         (None, Kernel::MatmulSerial(..)) => false,
         (None, _) => true,
     };
     Kernel::all().into_iter().filter(|kernel| all || is_wanted(kernel)).collect()
 }
 
-/// Where Mesa's driver for AMD is announced to the Vulkan loader.
+/// Returns the Vulkan loader's file for Mesa's AMD driver.
 fn driver() -> Option<PathBuf> {
     let folders = ["/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d", "/etc/vulkan/icd.d"];
     let files = folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();
@@ -123,8 +123,8 @@ fn driver() -> Option<PathBuf> {
     files.map(|entry| entry.path()).find(is_radv)
 }
 
-/// The child's half: kernels in WGSL on its standard input, its answer on its standard output. It is a process of its own
-/// because the driver learns from the environment which GPU it compiles for.
+/// The child process: reads kernels in WGSL from its standard input and writes its answer to its standard output. It is a separate
+/// process because the driver takes the GPU to compile for from the environment.
 #[test]
 fn compile_what_the_parent_asks_for() {
     if std::env::var_os("RADV_FORCE_FAMILY").is_none() {
@@ -156,7 +156,7 @@ fn compile(driver: &Path, family: &str, sources: &[String]) -> Vec<Report> {
     serde_json::from_str(answer.unwrap_or_else(|| panic!("{family}: {text}"))).unwrap()
 }
 
-/// A matmul's line of the table. The loop of a tile goes over parts of chunks.
+/// Returns a matmul's line of the table. The loop of a tile goes over parts of chunks.
 fn line(name: &str, (format, arithmetic, way): Matmul, report: &Report) -> String {
     let Report { registers, waves, workgroup, inner, .. } = report;
     let share = 100.0 * inner.products() as f64 / inner.vector as f64;
@@ -193,7 +193,7 @@ fn no_kernel_spills_and_a_byte_of_weights_costs_few_instructions() {
             let Some((name, _)) = counted else { continue };
             match way {
                 Way::Rows(rows) => failed.extend(check_instructions(family, format, arithmetic, rows, report)),
-                // Integers are scaled besides.
+                // Integer sums must also be scaled.
                 Way::Tile => {
                     let share = report.inner.products() as f64 / report.inner.vector as f64;
                     let least = if arithmetic == Arithmetic::F32 { 0.6 } else { 0.5 };

@@ -1,4 +1,4 @@
-//! AMD's compiler in Mesa (radv), for a GPU that need not exist: what it says of compute kernels.
+//! AMD's compiler in Mesa (radv), for a GPU that need not exist: its reports on compute kernels.
 
 #![allow(unsafe_code, reason = "Vulkan is a C interface")]
 
@@ -12,7 +12,7 @@ use naga::{AddressSpace, Module};
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char};
 
-/// A device that compiles and cannot run. The environment of the process says which GPU it pretends to be.
+/// A device that compiles and cannot run. The environment of the process selects the GPU that it imitates.
 pub struct Compiler {
     device: ash::Device,
     executables: executables::Device,
@@ -20,11 +20,11 @@ pub struct Compiler {
     _entry: ash::Entry,
 }
 
-/// What the driver says of a compiled kernel.
+/// The driver's report on a compiled kernel.
 pub struct Compiled {
-    /// Its statistics by name, as Mesa calls them.
+    /// Statistics by Mesa's names.
     pub statistics: BTreeMap<String, u64>,
-    /// Its instructions.
+    /// The instructions as text.
     pub assembly: String,
 }
 
@@ -40,7 +40,7 @@ impl Compiler {
             let adapter = *adapters.first().ok_or(vk::Result::ERROR_INITIALIZATION_FAILED)?;
             let queues = [vk::DeviceQueueCreateInfo::default().queue_priorities(&[1.0])];
             let names = [executables::NAME.as_ptr(), robustness2::NAME.as_ptr()];
-            // Bounds are checked as wgpu wants it.
+            // wgpu requires bounds checks.
             let features = vk::PhysicalDeviceFeatures::default().robust_buffer_access(true);
             let mut robust = vk::PhysicalDeviceRobustness2FeaturesEXT::default().robust_buffer_access2(true);
             let mut told =
@@ -109,12 +109,12 @@ impl Compiler {
         }
     }
 
-    /// The last of the pipeline's representations: the earlier ones are the compiler's own.
+    /// Returns the pipeline's last representation: the earlier ones are the compiler's intermediate ones.
     fn assembly(&self, of: &vk::PipelineExecutableInfoKHR) -> Result<String, vk::Result> {
         let call = self.executables.fp().get_pipeline_executable_internal_representations_khr;
         let mut count = 0;
-        // SAFETY: called as Vulkan wants it: first for the number, then for the sizes, then for the texts, each of which has its
-        // size in bytes behind its pointer.
+        // SAFETY: called as Vulkan requires: first for the number, then for the sizes, then for the texts, each of which has its
+        // size in bytes next to its pointer.
         unsafe {
             call(self.device.handle(), of, &mut count, std::ptr::null_mut()).result()?;
             let mut all = vec![vk::PipelineExecutableInternalRepresentationKHR::default(); count as usize];
@@ -135,7 +135,7 @@ fn text(name: &[c_char]) -> String {
     CStr::from_bytes_until_nul(&bytes).unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// A kernel as wgpu hands it to a Vulkan driver that checks the bounds of buffers itself.
+/// Returns a kernel as wgpu passes it to a Vulkan driver that checks the bounds of buffers itself.
 fn spirv(source: &str) -> (Module, Vec<u32>) {
     let module = naga::front::wgsl::parse_str(source).unwrap();
     let capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32;

@@ -1,41 +1,41 @@
-//! What a compiled kernel costs: from the driver's statistics, and counted in its instructions.
+//! The cost of a compiled kernel, from the driver's statistics and counted in its instructions.
 
 use super::radv::Compiled;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::ops::AddAssign;
 
-/// What is asked of a kernel.
+/// Costs of a kernel.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Report {
     /// Vector registers.
     pub registers: u64,
-    /// Registers, vector or scalar, that went to memory.
+    /// Registers, vector or scalar, that were spilled to memory.
     pub spilled: u64,
     /// Bytes of workgroup memory.
     pub workgroup: u64,
     /// Waves that a SIMD can hold.
     pub waves: u64,
-    /// Of the loops that have no other in them, the one with the most products.
+    /// Counts of the innermost loop with the most products.
     pub inner: Counts,
 }
 
 /// Instructions by kind.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct Counts {
-    /// All of them.
+    /// All instructions.
     pub all: u64,
-    /// Those that each lane executes: arithmetic, memory, workgroup memory.
+    /// Instructions that each lane executes: arithmetic, memory, workgroup memory.
     pub vector: u64,
-    /// Multiply-adds among them.
+    /// Multiply-adds among the vector instructions.
     pub multiply_adds: u64,
-    /// Dot products among them.
+    /// Dot products among the vector instructions.
     pub dots: u64,
-    /// Loads from memory among them.
+    /// Loads from memory among the vector instructions.
     pub loads: u64,
-    /// 16-byte loads among those.
+    /// 16-byte loads among the loads.
     pub wide_loads: u64,
-    /// Accesses of workgroup memory among the vector ones.
+    /// Accesses of workgroup memory among the vector instructions.
     pub shared: u64,
 }
 
@@ -60,7 +60,7 @@ impl Counts {
 }
 
 impl Counts {
-    /// Multiply-adds, and dot products of four codes.
+    /// Counts multiply-adds, and dot products of four codes.
     pub fn products(self) -> u64 {
         self.multiply_adds + self.dots
     }
@@ -94,7 +94,7 @@ impl Report {
 /// An operation and the label that it may jump to.
 type Instruction<'a> = (&'a str, Option<&'a str>);
 
-/// Its instructions, with the places of the labels.
+/// Returns the instructions, and the places of the labels.
 fn parse(assembly: &str) -> (Vec<Instruction<'_>>, HashMap<&str, usize>) {
     let (mut instructions, mut labels) = (Vec::new(), HashMap::new());
     for line in assembly.lines() {
@@ -113,7 +113,7 @@ fn parse(assembly: &str) -> (Vec<Instruction<'_>>, HashMap<&str, usize>) {
     (instructions, labels)
 }
 
-/// Of the loops without another in them the one with the most products: from where a jump back lands to the jump.
+/// Returns the counts of the innermost loop with the most products, from the target of a backward jump to the jump.
 fn inner_loop(assembly: &str) -> Counts {
     let (instructions, labels) = parse(assembly);
     let back = |(at, (_, target)): (usize, &Instruction<'_>)| {

@@ -1,4 +1,4 @@
-//! Models with a file that is not as it should be.
+//! Models with one altered file.
 
 use foretoken::internals::weights::Memory;
 use half::{bf16, f16};
@@ -10,7 +10,7 @@ use std::path::Path;
 const FILES: [&str; 5] =
     ["config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"];
 
-/// A model's folder with another file in it.
+/// Returns a model's folder with one file altered.
 fn altered(folder: &Path, file: &str, alter: impl Fn(Vec<u8>) -> Vec<u8>) -> Memory {
     let files = FILES.into_iter().filter_map(|name| {
         let bytes = std::fs::read(folder.join(name)).ok()?;
@@ -19,7 +19,7 @@ fn altered(folder: &Path, file: &str, alter: impl Fn(Vec<u8>) -> Vec<u8>) -> Mem
     Memory::new(folder.display().to_string(), files)
 }
 
-/// With another value in a file of JSON.
+/// Sets a value in a JSON file.
 pub fn configured(folder: &Path, file: &str, key: &str, value: &Value) -> Memory {
     altered(folder, file, |bytes| {
         let mut json: Value = serde_json::from_slice(&bytes).unwrap();
@@ -28,7 +28,7 @@ pub fn configured(folder: &Path, file: &str, key: &str, value: &Value) -> Memory
     })
 }
 
-/// A model that has no tokenizer, with one of as many tokens.
+/// Adds a tokenizer with the same number of tokens to a model that has none.
 pub fn with_tokenizer(folder: &Path) -> Memory {
     let read = |name: &str| std::fs::read(folder.join(name)).unwrap();
     let config: Value = serde_json::from_slice(&read("config.json")).unwrap();
@@ -43,7 +43,7 @@ pub fn with_tokenizer(folder: &Path) -> Memory {
     )
 }
 
-/// With an LM head beside the embedding table, whose rows it has in the order of `rows`.
+/// Adds an LM head with the rows of the embedding table, in the order of `rows`.
 pub fn with_head(folder: &Path, rows: impl Fn(usize) -> usize) -> Memory {
     altered(folder, "model.safetensors", |bytes| {
         let tensors = SafeTensors::deserialize(&bytes).unwrap();
@@ -57,7 +57,7 @@ pub fn with_head(folder: &Path, rows: impl Fn(usize) -> usize) -> Memory {
     })
 }
 
-/// With an LM head of a type that no model has.
+/// Adds an LM head of a type that no model has.
 pub fn with_head_of_integers(folder: &Path) -> Memory {
     altered(folder, "model.safetensors", |bytes| {
         let tensors = SafeTensors::deserialize(&bytes).unwrap();
@@ -69,7 +69,7 @@ pub fn with_head_of_integers(folder: &Path) -> Memory {
     })
 }
 
-/// With weights so large that no logit is finite. Those that are not finite themselves are refused on loading.
+/// Makes weights so large that no logit is finite. Weights that are not finite themselves are refused on loading.
 pub fn overflowing(folder: &Path) -> Memory {
     altered(folder, "model.safetensors", |bytes| {
         let tensors = SafeTensors::deserialize(&bytes).unwrap();
@@ -82,7 +82,7 @@ pub fn overflowing(folder: &Path) -> Memory {
     })
 }
 
-/// The model in bf16 with keys larger by `scale`, a power of two, and queries smaller by it: the same function.
+/// Converts the model to bf16 with keys larger by `scale`, a power of two, and queries smaller by it: the same function.
 pub fn with_large_keys(folder: &Path, scale: f32) -> Memory {
     altered(folder, "model.safetensors", |bytes| {
         let tensors = SafeTensors::deserialize(&bytes).unwrap();

@@ -4,7 +4,7 @@ use super::lab::Random;
 use foretoken::internals::weights::{Affine, Dtype, Float, narrow};
 use half::f16;
 
-/// Where the floats of a block are, if it has several: of GGUF's types all are f16.
+/// Returns the positions of a block's scales, if it has several floats. In GGUF's types all are f16.
 fn scales(dtype: Dtype) -> &'static [usize] {
     match dtype {
         Dtype::Q4_1 | Dtype::Q5_1 | Dtype::Q4K | Dtype::Q5K => &[0, 2],
@@ -15,7 +15,7 @@ fn scales(dtype: Dtype) -> &'static [usize] {
     }
 }
 
-/// The stored bytes of `count` random weights of a quantised type, some scales subnormal.
+/// Returns the stored bytes of `count` random weights of a quantised type, some scales subnormal.
 pub fn random_blocks(random: &mut Random, dtype: Dtype, count: usize) -> Vec<u8> {
     let block = dtype.block();
     let mut bytes: Vec<u8> = (0..count / block.elements * block.bytes).map(|_| random.next() as u8).collect();
@@ -38,7 +38,7 @@ pub fn random_blocks(random: &mut Random, dtype: Dtype, count: usize) -> Vec<u8>
     bytes
 }
 
-/// The stored bytes of `count` random weights of any type.
+/// Returns the stored bytes of `count` random weights of any type.
 pub fn random_weights(random: &mut Random, dtype: Dtype, count: usize) -> Vec<u8> {
     if dtype.block().elements > 1 {
         return random_blocks(random, dtype, count);
@@ -47,7 +47,7 @@ pub fn random_weights(random: &mut Random, dtype: Dtype, count: usize) -> Vec<u8
     narrow(dtype, &values).unwrap()
 }
 
-/// All quantised types.
+/// Returns all quantised types.
 pub fn quantised() -> impl Iterator<Item = Dtype> {
     Dtype::all().into_iter().filter(|dtype| dtype.block().elements > 1)
 }

@@ -1,4 +1,4 @@
-//! The tales draft model under other tokenizers: the same weights, other ids, other cuts.
+//! The tales draft model with other tokenizers: the same weights, other ids, other token boundaries.
 
 use super::path;
 use safetensors::SafeTensors;
@@ -6,15 +6,15 @@ use safetensors::tensor::TensorView;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// A folder with such a model; gone with the value.
+/// A folder with such a model, removed on drop.
 pub struct Foreign(PathBuf);
 
-/// Coprime to the number of tokens, which is a power of two.
+/// Permutes ids: the factor is coprime to their number, a power of two.
 fn renumbered(id: u64) -> u64 {
     (id * 5 + 7) % 4096
 }
 
-/// The tales tokenizer with other ids and only the first `merges` of its merges.
+/// Returns the tales tokenizer with other ids and only the first `merges` of its merges.
 pub fn tokenizer(merges: usize) -> Value {
     let mut tokenizer: Value =
         serde_json::from_slice(&std::fs::read(path("models/tales/draft/tokenizer.json")).unwrap()).unwrap();
@@ -26,8 +26,8 @@ pub fn tokenizer(merges: usize) -> Value {
 }
 
 impl Foreign {
-    /// The draft model with other ids; of the tokenizer's merges only the first `merges` are left, so that it writes rarer
-    /// words in more tokens.
+    /// Writes the draft model with other ids. Only the first `merges` merges of the tokenizer remain, so that rarer words take more
+    /// tokens.
     pub fn new(name: &str, merges: usize) -> Self {
         let own = path("models/tales/draft");
         let folder = std::env::temp_dir().join(format!("foretoken-foreign-{}-{name}", std::process::id()));

@@ -1,4 +1,4 @@
-//! GGUF files, field by field.
+//! GGUF files, built field by field.
 
 pub const U8: u32 = 0;
 pub const U16: u32 = 2;
@@ -10,15 +10,15 @@ pub const TEXT: u32 = 8;
 pub const ARRAY: u32 = 9;
 pub const U64: u32 = 10;
 
-/// A file as it is written, field by field.
+/// The contents of a file, field by field.
 #[derive(Clone)]
 pub struct File {
     pub version: u32,
     pub keys: Vec<(String, u32, Vec<u8>)>,
-    /// Name, dimensions from the innermost on, type, offset.
+    /// Name, dimensions from the innermost outwards, type, offset.
     pub tensors: Vec<(String, Vec<u64>, u32, u64)>,
     pub data: Vec<u8>,
-    /// Where the last tensor ends.
+    /// End of the last tensor in the data.
     pub end: u64,
     pub alignment: usize,
 }
@@ -45,7 +45,7 @@ impl File {
         self
     }
 
-    /// A tensor behind those before it.
+    /// Adds a tensor after the previous ones.
     pub fn tensor(self, name: &str, dims: &[u64], kind: u32, bytes: &[u8]) -> Self {
         let mut file = self.hollow(name, dims, kind, bytes.len() as u64);
         file.data.resize(file.end as usize - bytes.len(), 0);
@@ -53,7 +53,7 @@ impl File {
         file
     }
 
-    /// Likewise one of so many bytes, which `data` does not hold.
+    /// Adds a tensor of `bytes` bytes, which `data` does not hold.
     pub fn hollow(mut self, name: &str, dims: &[u64], kind: u32, bytes: u64) -> Self {
         let start = self.end.next_multiple_of(self.alignment as u64);
         self.tensors.push((name.into(), dims.into(), kind, start));
@@ -61,7 +61,7 @@ impl File {
         self
     }
 
-    /// All in front of the data.
+    /// Returns everything before the data.
     pub fn header(&self) -> Vec<u8> {
         let counts = [self.tensors.len() as u64, self.keys.len() as u64];
         let mut bytes = [b"GGUF".as_slice(), &self.version.to_le_bytes()].concat();

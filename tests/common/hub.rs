@@ -1,4 +1,4 @@
-//! A Hub of one repository, and the server that it redirects to: both on this machine, both can be told to misbehave.
+//! A Hub of one repository and the server that it redirects to, both on this machine. Both can misbehave on request.
 
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, SHA256, digest};
 use serde_json::{Value, json};
@@ -11,7 +11,6 @@ use std::thread;
 pub const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 pub const REPOSITORY: &str = "owner/tales";
 
-/// What was asked.
 #[derive(Debug, Clone)]
 pub struct Request {
     pub path: String,
@@ -19,13 +18,12 @@ pub struct Request {
     pub range: Option<(usize, usize)>,
 }
 
-/// What is answered.
 #[derive(Debug, Clone, Default)]
 pub struct Answer {
     pub status: u16,
     pub headers: Vec<(&'static str, String)>,
     pub body: Vec<u8>,
-    /// The connection is cut after so many bytes of the body.
+    /// Number of bytes of the body after which the connection is cut.
     pub cut: Option<usize>,
 }
 
@@ -47,7 +45,6 @@ impl Answer {
 
 type Respond = Box<dyn FnMut(&Request) -> Answer + Send>;
 
-/// A server on a port of its own.
 pub struct Server {
     pub address: String,
     log: Arc<Mutex<Vec<Request>>>,
@@ -68,12 +65,12 @@ impl Server {
         Self { address, log }
     }
 
-    /// What was asked since the last call.
+    /// Returns the requests since the last call.
     pub fn asked(&self) -> Vec<Request> {
         std::mem::take(&mut *self.log.lock().unwrap())
     }
 
-    /// The addresses among them.
+    /// Returns only their addresses.
     pub fn paths(&self) -> Vec<String> {
         self.asked().into_iter().map(|request| request.path).collect()
     }
@@ -104,20 +101,20 @@ fn serve(mut stream: TcpStream, log: &Mutex<Vec<Request>>, respond: &Mutex<Respo
         format!("HTTP/1.1 {} .\r\nConnection: close\r\nContent-Length: {}\r\n", answer.status, answer.body.len());
     answer.headers.iter().for_each(|(name, value)| text += &format!("{name}: {value}\r\n"));
     let body = &answer.body[..answer.cut.unwrap_or(answer.body.len())];
-    // Who has seen enough hangs up.
+    // The client may have closed the connection already.
     let _ = stream
         .write_all(text.as_bytes())
         .and_then(|()| stream.write_all(b"\r\n"))
         .and_then(|()| stream.write_all(body));
 }
 
-/// The repository `owner/tales` at `main`, whose large files another server has.
+/// The repository `owner/tales` at `main`, with its large files on another server.
 pub struct Fake {
     pub hub: Server,
     pub store: Server,
 }
 
-/// What the servers do otherwise than they should: it is given what they would answer.
+/// Replaces the response that a server would give.
 pub type Misbehave = Box<dyn FnMut(&Request, Answer) -> Answer + Send>;
 
 pub fn honest() -> Misbehave {
@@ -157,7 +154,7 @@ fn answer(files: &BTreeMap<String, Vec<u8>>, store: &str, request: &Request) -> 
         Some(name) if is_large(name) => {
             Answer::status(302).with("Location", format!("{store}/{name}?signature=secret"))
         }
-        // As the Hub does it, within itself.
+        // Redirects within the Hub, as the real one does.
         Some(name) => Answer::status(307).with("Location", format!("/cached/{name}")),
         None => match request.path.strip_prefix("/cached/") {
             Some(name) => part(&files[name], request.range),
@@ -179,7 +176,6 @@ fn listing(files: &BTreeMap<String, Vec<u8>>) -> Value {
     json!({ "id": REPOSITORY, "sha": COMMIT, "siblings": siblings.collect::<Vec<_>>() })
 }
 
-/// What the Hub lists as a file's digest.
 pub fn digest_of(name: &str, bytes: &[u8]) -> String {
     let found = if is_large(name) {
         digest(&SHA256, bytes)
@@ -197,7 +193,7 @@ fn part(bytes: &[u8], range: Option<(usize, usize)>) -> Answer {
     }
 }
 
-/// Leaves out what servers need not say.
+/// Omits headers that servers need not send.
 pub fn taciturn() -> Misbehave {
     Box::new(|_, answer| answer.without("Content-Range"))
 }

@@ -1,4 +1,4 @@
-//! A bench for single kernels: inputs and outputs with guard bands, and what they may differ from their twins.
+//! A test bench for single kernels: inputs and outputs with guard bands, and bounds on the difference from their twins.
 
 use super::{gpu, run};
 use bytemuck::cast_slice;
@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::rc::Rc;
 
-/// What outputs hold before a kernel runs: a NaN, so that an element left out is found, and so is one too many.
+/// Initial contents of outputs: a NaN, so that a missing write is found, and so is one too many.
 pub const UNTOUCHED: u32 = 0x7fc0_dead;
-/// Words behind the data of every binding: nothing may be written there, and what is read there is a NaN.
+/// Words after the data of every binding. Nothing may be written there, and a read yields a NaN.
 pub const GUARD: usize = 64;
 
 pub struct Lab {
@@ -69,7 +69,7 @@ impl Lab {
         words
     }
 
-    /// Rows of `width` that a kernel wrote into rows of `stride`; what lies between them is untouched.
+    /// Reads rows of `width` that a kernel wrote into rows of `stride`. The padding must be untouched.
     pub fn rows(&self, output: &Output, stride: usize, width: usize) -> Vec<f32> {
         let words = self.read(output);
         let rows = words.chunks_exact(stride).flat_map(|row| {
@@ -79,8 +79,8 @@ impl Lab {
         rows.collect()
     }
 
-    /// Holds a kernel's result against its twin's. What is not finite is infinitely wrong; differences up to `floor` are
-    /// none: so much may go missing on a device that takes subnormals for zeros.
+    /// Compares a kernel's result with its twin's. A result that is not finite fails. Differences up to `floor` are ignored: a device
+    /// that treats subnormals as zeros may lose that much.
     pub fn close(&mut self, kernel: &'static str, bound: f64, case: &dyn Debug, got: &[f32], want: &[f32], floor: f64) {
         assert_eq!(got.len(), want.len(), "{kernel} {case:?}");
         let (mut errors, mut squares) = (0.0, 0.0);
@@ -114,12 +114,12 @@ impl Random {
         b ^ (b >> 31)
     }
 
-    /// In 0..n.
+    /// Returns a number in 0..n.
     pub fn below(&mut self, n: usize) -> usize {
         (self.next() % n as u64) as usize
     }
 
-    /// In 1..=n.
+    /// Returns a number in 1..=n.
     pub fn upto(&mut self, n: usize) -> usize {
         1 + self.below(n)
     }
@@ -159,9 +159,9 @@ pub enum Input {
     /// One element is 1e4.
     Outlier,
     Zero,
-    /// In f16 these are subnormal, and no device may lose them.
+    /// Subnormal in f16; no device may lose them.
     SubnormalF16,
-    /// A device may take these for zeros.
+    /// Subnormal in f32; a device may treat them as zeros.
     SubnormalF32,
 }
 

@@ -1,4 +1,4 @@
-//! What the tests share: the device, the goldens, engines.
+//! Shared code of the tests: the device, the goldens, engines.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub mod altered;
@@ -25,7 +25,7 @@ pub fn run<T>(future: impl Future<Output = T>) -> T {
     pollster::block_on(future)
 }
 
-/// The largest difference, relative to max(1, max |theirs|); infinite where ours has no number.
+/// Returns the largest difference, relative to max(1, max |`theirs`|), or infinity if it is NaN anywhere.
 pub fn difference(ours: &[f32], theirs: &[f32]) -> f32 {
     assert_eq!(ours.len(), theirs.len());
     let worst = ours.iter().zip(theirs).map(|(a, b)| (a - b).abs());
@@ -33,10 +33,10 @@ pub fn difference(ours: &[f32], theirs: &[f32]) -> f32 {
     worst / theirs.iter().fold(1f32, |most, x| most.max(x.abs()))
 }
 
-/// Seconds after which a test hangs, however busy the machine is: the longest takes 150 on an idle one.
+/// Seconds after which a test counts as hanging, even on a busy machine. The longest takes 150 on an idle one.
 const HANGS: u64 = 1200;
 
-/// Fails a test that hangs, instead of waiting with it.
+/// Runs a test, and fails if it hangs.
 pub fn within<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, result) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || done.send(work()));
@@ -47,7 +47,7 @@ pub fn within<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T
     }
 }
 
-/// A missing adapter fails the test: it never skips it.
+/// Opens the adapter. If there is none, the test fails; it is never skipped.
 pub fn gpu() -> Rc<Gpu> {
     gpu_with(0)
 }
@@ -60,8 +60,8 @@ pub fn gpu_of(options: &GpuOptions) -> Rc<Gpu> {
     run(Gpu::open(options)).expect("an adapter")
 }
 
-/// A processor that computes the shaders, and the same device as if it were a GPU: with the kernels of GPUs, which are compiled and
-/// compared before the first round that needs them.
+/// Returns a software adapter, and the same device treated as a GPU: with the kernels of GPUs, which are compiled and compared before
+/// the first round that needs them.
 pub fn gpus() -> [Rc<Gpu>; 2] {
     [false, true].map(|as_on_gpus| gpu_of(&GpuOptions { as_on_gpus, ..GpuOptions::default() }))
 }
@@ -70,7 +70,7 @@ pub fn path(relative: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(relative)
 }
 
-/// The folders of the golden models; FORETOKEN_GOLDEN_DIR replaces them.
+/// Returns the folders of the golden models. FORETOKEN_GOLDEN_DIR replaces them.
 pub fn goldens() -> Vec<PathBuf> {
     let dir = std::env::var_os("FORETOKEN_GOLDEN_DIR").map_or_else(|| path("tests/golden/models"), PathBuf::from);
     let mut folders: Vec<_> = std::fs::read_dir(&dir)
@@ -87,12 +87,12 @@ pub fn capacity() -> Capacity {
     Capacity { max_context: 512, prefill_chunk: 64, kv_dtype: KvDtype::F32 }
 }
 
-/// What a model folder becomes before it is on the GPU.
+/// Returns the blueprint of a model folder and its weights.
 pub fn blueprint(folder: &Path, capacity: Capacity) -> (Blueprint, Weights<Folder>) {
     blueprint_as(folder, capacity, WeightDtype::Auto)
 }
 
-/// The same of any checkpoint, with its weights as `dtype`.
+/// Returns the blueprint of any checkpoint stored as `dtype`, and its weights.
 pub fn blueprint_as(path: &Path, capacity: Capacity, dtype: WeightDtype) -> (Blueprint, Weights<Folder>) {
     run(async {
         let checkpoint = checkpoint::open(Folder::open(path).unwrap(), None).await.unwrap();
@@ -103,7 +103,7 @@ pub fn blueprint_as(path: &Path, capacity: Capacity, dtype: WeightDtype) -> (Blu
 
 type Loadable<S = Folder> = (Blueprint, Weights<S>);
 
-/// A target, and a draft model if one is given, on one device.
+/// Loads a target, and a draft model if one is given, on one device.
 pub fn engine_of<S: Source>(gpu: &Rc<Gpu>, target: Loadable<S>, draft: Option<Loadable<S>>) -> Engine {
     run(async {
         let buffers = RoundBuffers::new(gpu, &target.0.capacity, target.0.spec.vocab_size).unwrap();
@@ -121,12 +121,12 @@ pub fn engine_of<S: Source>(gpu: &Rc<Gpu>, target: Loadable<S>, draft: Option<Lo
     })
 }
 
-/// As `engine_of`, from folders.
+/// Calls [`engine_of`] with models from folders.
 pub fn engine(gpu: &Rc<Gpu>, target: &Path, draft: Option<&Path>, capacity: Capacity) -> Engine {
     engine_of(gpu, blueprint(target, capacity), draft.map(|draft| blueprint(draft, capacity)))
 }
 
-/// Name, type, shape and bytes of tensors, as a file.
+/// Writes a safetensors file of tensors: name, type, shape, bytes.
 pub fn safetensors_file(tensors: &[(String, safetensors::Dtype, Vec<usize>, Vec<u8>)]) -> Vec<u8> {
     let views = tensors.iter().map(|(name, dtype, shape, bytes)| {
         let view = safetensors::tensor::TensorView::new(*dtype, shape.clone(), bytes);
@@ -135,7 +135,7 @@ pub fn safetensors_file(tensors: &[(String, safetensors::Dtype, Vec<usize>, Vec<
     safetensors::serialize(views, None).unwrap()
 }
 
-/// A safetensors file of floats with its matrices rounded to a type, in f32; those of the names that are called transposed, by columns.
+/// Rounds the matrices of a safetensors file of floats to a type and stores them as f32. If `is_transposed`, columns are rounded.
 pub fn rounded(file: &[u8], dtype: Dtype, is_transposed: impl Fn(&str) -> bool) -> Weights<Memory> {
     let tensors = safetensors::SafeTensors::deserialize(file).unwrap();
     let rounded = tensors.iter().map(|(name, tensor)| {
@@ -187,7 +187,6 @@ impl Golden {
     }
 }
 
-/// Greedy tokens by plain steps.
 pub fn plain(engine: &mut Engine, prompt: &[u32], count: usize) -> Vec<u32> {
     use foretoken::internals::target::{Draft, Target};
     run(async {

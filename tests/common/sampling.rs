@@ -3,7 +3,7 @@
 use foretoken::internals::sample::Processors;
 use serde_json::Value;
 
-/// A case of transformers.
+/// A reference case of transformers.
 pub struct Case {
     pub name: String,
     pub logits: Vec<f32>,
@@ -12,7 +12,6 @@ pub struct Case {
     pub probs: Vec<f32>,
 }
 
-/// All of them.
 pub fn cases() -> Vec<Case> {
     let text = include_str!("../golden/sampling.json");
     let file: Value = serde_json::from_str(text).unwrap();
@@ -45,7 +44,6 @@ pub struct Penalised {
     pub after: Vec<f32>,
 }
 
-/// All of them.
 pub fn penalised() -> Vec<Penalised> {
     let file: Value = serde_json::from_str(include_str!("../golden/penalties.json")).unwrap();
     let cases = file["cases"].as_array().unwrap().iter().map(|case| {
@@ -72,7 +70,7 @@ pub fn penalised() -> Vec<Penalised> {
     cases.collect()
 }
 
-/// Which of equal logits top-p keeps, transformers leaves to an unstable sort: the reference with the lowest ids kept.
+/// Moves the kept probabilities of equal logits to the lowest ids, because transformers breaks such ties with an unstable sort.
 pub fn rename_ties(logits: &[f32], probs: &mut [f32]) {
     for token in 0..logits.len() {
         let equal: Vec<usize> = (0..logits.len()).filter(|&other| logits[other] == logits[token]).collect();
@@ -93,7 +91,7 @@ pub fn chi_square_p(statistic: f64, freedom: f64) -> f64 {
     if z >= 0.0 { tail } else { 1.0 - tail }
 }
 
-/// Of counts against what was expected.
+/// Returns the chi-square statistic.
 pub fn chi_square(counts: &[f64], expected: impl Fn(usize) -> f64) -> f64 {
     counts.iter().enumerate().map(|(i, count)| (count - expected(i)).powi(2) / expected(i)).sum()
 }

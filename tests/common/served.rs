@@ -1,4 +1,4 @@
-//! Servers that speak as vLLM and SGLang do and have the tales target, on this machine's CPU; they can be told to misbehave.
+//! Local servers that speak the protocols of vLLM and SGLang, with the tales target on this machine's CPU. They can misbehave on request.
 
 use super::path;
 use foretoken::LoadOptions;
@@ -19,7 +19,7 @@ use std::time::Duration;
 /// Tokens in a block of the prefix cache.
 const BLOCK: usize = 16;
 
-/// What the target finds most likely behind each token of a text.
+/// Returns the target's most likely token after each token of a text.
 pub fn oracle(text: &[u32]) -> Vec<u32> {
     type Question = (Vec<u32>, Sender<Vec<u32>>);
     static ASK: LazyLock<Mutex<Sender<Question>>> = LazyLock::new(|| {
@@ -56,7 +56,6 @@ async fn answer_with(engine: &mut Engine, ids: &mut Vec<u32>, text: &[u32]) {
     }
 }
 
-/// What was asked.
 #[derive(Debug, Clone)]
 pub struct Asked {
     pub path: String,
@@ -65,25 +64,24 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Whether it is about a text.
+    /// True if the request generates a text.
     pub fn generates(&self) -> bool {
         ["/inference/v1/generate", "/v1/completions", "/generate"].contains(&self.path.as_str())
     }
 }
 
-/// What is answered.
 #[derive(Debug, Clone, Default)]
 pub struct Answer {
     pub status: u16,
     pub headers: Vec<(&'static str, String)>,
     pub body: Vec<u8>,
-    /// Instead of a body: one after the other.
+    /// Events sent one after the other, instead of a body.
     pub events: Vec<String>,
-    /// The connection is cut after so many bytes of the body, or so many events.
+    /// Bytes of the body, or number of events, after which the connection is cut.
     pub cut: Option<usize>,
-    /// Comes first.
+    /// Delay before the response.
     pub delay: Duration,
-    /// Comes first: as many requests as meet here are answered together.
+    /// Barrier awaited before the response: the requests that meet there are answered together.
     pub meets: Option<Arc<Barrier>>,
 }
 
@@ -98,14 +96,13 @@ impl Answer {
     }
 }
 
-/// What the server does otherwise than it should: it is given what it would answer.
+/// Replaces the response that the server would give.
 pub type Misbehave = Box<dyn FnMut(&Asked, Answer) -> Answer + Send>;
 
 pub fn honest() -> Misbehave {
     Box::new(|_, answer| answer)
 }
 
-/// A server on a port of its own.
 pub struct Served {
     pub address: String,
     state: Arc<State>,
@@ -117,7 +114,7 @@ struct State {
     texts: Mutex<Vec<Vec<u32>>>,
     misbehave: Mutex<Misbehave>,
     log: Mutex<Vec<Asked>>,
-    /// Requests whose client was gone before they were answered.
+    /// Number of requests whose client disconnected before the response.
     aborted: (Mutex<usize>, Condvar),
 }
 
@@ -141,12 +138,12 @@ impl Served {
         Self { address, state }
     }
 
-    /// What was asked since the last call.
+    /// Returns the requests since the last call.
     pub fn asked(&self) -> Vec<Asked> {
         std::mem::take(&mut *self.state.log.lock().unwrap())
     }
 
-    /// Waits for that many requests whose client was gone before they were answered.
+    /// Waits for `count` requests whose client disconnected.
     pub fn wait_for_aborted(&self, count: usize) {
         let (aborted, changed) = &self.state.aborted;
         let (aborted, waited) = changed
@@ -217,7 +214,7 @@ impl State {
         }
     }
 
-    /// Leading tokens that are cached, before this text is.
+    /// Returns the number of leading tokens that are cached, then caches the text.
     fn cache(&self, text: &[u32]) -> usize {
         let mut texts = self.texts.lock().unwrap();
         let shared = |one: &Vec<u32>| one.iter().zip(text).take_while(|(a, b)| a == b).count();
@@ -253,7 +250,7 @@ impl State {
             let known = oracle(&text);
             let mut places = vec![Value::Null];
             for (at, id) in text.iter().enumerate().skip(1) {
-                // Of what was cached it tells whatever is in memory, which may look like something.
+                // For cached positions vLLM reports arbitrary memory contents, which may look valid.
                 if at <= cached && at % 3 == 0 {
                     places.push(json!({ "-77": { "logprob": 1e-41, "rank": 0, "decoded_token": null } }));
                     continue;
@@ -284,7 +281,7 @@ impl State {
         let mut meta = about(ids.len(), cached);
         if body["return_logprob"] == true {
             let start = body["logprob_start_len"].as_u64().unwrap() as usize;
-            // Nothing of what it tells comes from the cache.
+            // The log-probabilities are computed, not cached.
             meta = about(ids.len(), cached.min(start));
             let known = oracle(&text);
             let place = |at: usize| json!([[-0.5, known[at - 1], null]]);
@@ -299,11 +296,11 @@ fn tokens(list: &Value) -> Vec<u32> {
     list.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
 }
 
-/// What the target writes behind a text, up to its end.
+/// Returns the target's continuation of a text, up to its end.
 fn continued(text: &[u32], most: usize) -> Vec<u32> {
     let mut text = text.to_vec();
     let begin = text.len();
-    // A stream of a whole context would take long, and nobody reads it to the end.
+    // A stream of a whole context would take long, and no test reads it to the end.
     for _ in 0..most.min(48) {
         let next = *oracle(&text).last().unwrap();
         text.push(next);
@@ -341,7 +338,7 @@ fn read(from: &mut BufReader<TcpStream>) -> Option<Asked> {
     Some(Asked { path, authorization, body })
 }
 
-/// Whether the client hangs up within this time.
+/// True if the client disconnects within this time.
 fn is_gone_after(stream: &TcpStream, time: Duration) -> bool {
     stream.set_read_timeout(Some(time)).unwrap();
     let gone = match stream.peek(&mut [0]) {

@@ -54,7 +54,7 @@ impl Small {
         Self { spec, tensors }
     }
 
-    /// With all weights as the f32 that they stand for.
+    /// Returns a copy with all weights widened to the f32 values that they represent.
     pub fn widened(&self) -> Self {
         let widen = |(name, shape, dtype, bytes): &(String, Vec<usize>, Dtype, Vec<u8>)| {
             (name.clone(), shape.clone(), Dtype::F32, bytemuck::cast_slice(&widen(*dtype, bytes)).to_vec())
@@ -62,7 +62,7 @@ impl Small {
         Self { spec: self.spec.clone(), tensors: self.tensors.iter().map(widen).collect() }
     }
 
-    /// Its tensors, out of a file of the format that has their types.
+    /// Returns the tensors, read from a file of the format that has their types.
     pub fn weights(&self) -> Weights<Memory> {
         let affine = |(_, _, dtype, _): &(String, Vec<usize>, Dtype, Vec<u8>)| match dtype {
             Dtype::Affine(affine) => Some(*affine),
@@ -77,7 +77,7 @@ impl Small {
         }
     }
 
-    /// From a file in MLX's layout, where all quantised matrices are of this type.
+    /// Reads the tensors from a file in MLX's layout, where all quantised matrices have this type.
     fn mlx(&self, Affine { bits, group_size, .. }: Affine) -> Weights<Memory> {
         use safetensors::Dtype::{BF16, F16, F32, U32};
         let mut tensors = Vec::new();
@@ -108,7 +108,7 @@ impl Small {
         weights
     }
 
-    /// As a GGUF file, version 3, without metadata.
+    /// Returns a GGUF file, version 3, without metadata.
     pub fn file(&self) -> Vec<u8> {
         let mut header = b"GGUF\x03\0\0\0".to_vec();
         header.extend((self.tensors.len() as u64).to_le_bytes());
@@ -128,12 +128,11 @@ impl Small {
         [header, data].concat()
     }
 
-    /// Its engine, and the bytes of weights of which the loader told.
+    /// Loads an engine. Returns also the bytes of weights that the loader reported.
     pub fn load(&self, gpu: &Rc<Gpu>, wanted: WeightDtype) -> (Engine, u64) {
         self.load_with(gpu, wanted, ArithmeticChoice::F32)
     }
 
-    /// The same, with the arithmetic that is wanted.
     pub fn load_with(&self, gpu: &Rc<Gpu>, wanted: WeightDtype, arithmetic: ArithmeticChoice) -> (Engine, u64) {
         let weights = self.weights();
         run(async {

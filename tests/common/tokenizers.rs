@@ -1,4 +1,4 @@
-//! Tokenizers of several kinds, and texts that are hard on them.
+//! Tokenizers of several kinds, and difficult texts for them.
 
 use foretoken::internals::text::Tokenizer;
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ pub fn added(id: usize, content: &str, special: bool) -> Value {
             "single_word": false, "lstrip": false, "rstrip": false })
 }
 
-/// As Llama 2 has it: BPE over `▁`, unknown characters as byte tokens, one leading space stripped.
+/// Returns a tokenizer like Llama 2's: BPE over `▁`, unknown characters as byte tokens, one leading space stripped.
 pub fn byte_fallback() -> Value {
     let mut tokens = vec!["<unk>".to_owned(), "<s>".to_owned(), "</s>".to_owned()];
     tokens.extend((0..=255).map(|byte| format!("<0x{byte:02X}>")));
@@ -49,7 +49,7 @@ pub fn byte_fallback() -> Value {
     })
 }
 
-/// Unigram with special tokens among its words, split and joined by Metaspace.
+/// Returns a Unigram tokenizer with Metaspace and special tokens among its words.
 pub fn metaspace() -> Value {
     let words = ["<unk>", "<s>", "</s>", "▁", "▁▁", "a", "b", "▁a", "▁ab", "ab", "<", "/", "s", ">", "ü", "▁—"];
     let vocab: Vec<Value> = words.iter().map(|word| json!([word, -(word.len() as f64)])).collect();
@@ -62,7 +62,7 @@ pub fn metaspace() -> Value {
     })
 }
 
-/// Splitmix64: seeded, so that a failure comes again.
+/// SplitMix64: seeded, so that failures are reproducible.
 pub struct Random(pub u64);
 
 impl Random {
@@ -122,7 +122,7 @@ impl Random {
     }
 
     pub fn ids(&mut self, tokenizer: &Tokenizer, most: usize) -> Vec<u32> {
-        // Some beyond the vocabulary, as a padded output layer can give them.
+        // Some ids are past the vocabulary: a padded output layer can produce them.
         let end = tokenizer.vocab_size() + 5;
         (0..self.below(most)).map(|_| self.below(end) as u32).collect()
     }

@@ -1,4 +1,4 @@
-// foretoken/ai-sdk by the SDK's own functions: on a real engine, and on one that writes down what it is asked for.
+// Tests foretoken/ai-sdk with the SDK's own functions: on a real engine, and on a fake one that records its requests.
 import { deepEqual, equal, match, ok, rejects } from "node:assert/strict";
 import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -19,7 +19,7 @@ const schema = { type: "object", properties: { name: { type: "string" } }, requi
 const described = jsonSchema(schema);
 const weather = tool({ description: "The weather", inputSchema: described });
 
-/** An engine that says these pieces, or in turn what these answers have, and refuses options. */
+/** Returns a fake engine that generates these pieces, or one of these answers per call, and refuses the options `refused`. */
 function spoken(said, refused = []) {
   const bodies = [];
   const answers = Array.isArray(said[0]) ? [...said] : null;

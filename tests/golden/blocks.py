@@ -1,7 +1,7 @@
-"""Makes blocks.safetensors: blocks of every quantised type, and what gguf and MLX take them for.
+"""Makes blocks.safetensors: blocks of every quantised type, and their values in gguf and MLX.
 
 pip install gguf==0.19.0 mlx==0.32.4 numpy; python blocks.py
-For each type T of GGUF: `T` (bytes) and `T.values`; where gguf can quantise, `T.floats` are the bytes that it makes of `floats`.
+For each type T of GGUF: `T` (bytes) and `T.values`; if gguf can quantise to T, `T.floats` are its bytes for `floats`.
 For MLX: `mlx BITS GROUP FLOAT` with .weight, .scales, .biases and .values.
 """
 
@@ -10,7 +10,7 @@ import numpy as np
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 from gguf.quants import dequantize, quantize
 
-# Where the f16 of a block are.
+# Byte offsets of the f16 numbers of a block.
 HALVES = {
     "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "Q2_K": [80, 82], "Q3_K": [108],
     "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208], "IQ4_NL": [0], "IQ4_XS": [0],

@@ -1,4 +1,4 @@
-"""Makes defaults.json: what the config classes of transformers take for keys that a config.json leaves out.
+"""Makes defaults.json: the defaults of transformers' config classes for keys that a config.json omits.
 
 pip install transformers==5.23.0; python defaults.py > defaults.json. It needs no PyTorch.
 """
@@ -120,12 +120,12 @@ ACTIVATIONS = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh"}
 
 
 def sizes(model_type):
-    """What no config leaves out."""
+    """Returns the keys that every config has."""
     return WIDE if model_type in ["gpt2", "gpt_bigcode"] else SIZES
 
 
 def slides(model_type, config):
-    """Which layers have a window, as the models' code reads the config."""
+    """Returns a flag per layer: whether it has a window, as the models' code reads the config."""
     types = getattr(config, "layer_types", None) if model_type != "phi3" else None
     has_window = model_type != "llama" and getattr(config, "use_sliding_window", True)
     has_window = has_window and getattr(config, "sliding_window", None)
@@ -134,7 +134,7 @@ def slides(model_type, config):
 
 
 def ropes(config, head_dim):
-    """The rotary tables: the one of layers without a window first."""
+    """Returns the rotary tables. The table of layers without a window comes first."""
     parameters = getattr(config, "rope_parameters", None) or {}
     nested = "full_attention" in parameters
     tables = [parameters["full_attention"], parameters["sliding_attention"]] if nested else [parameters] * bool(parameters)
@@ -143,7 +143,7 @@ def ropes(config, head_dim):
 
 
 def rope(config, table, rotary_dim):
-    """A rotary table."""
+    """Returns a rotary table."""
     keys = ["rope_theta", "rope_type", "factor", "low_freq_factor", "high_freq_factor", "short_factor", "long_factor"]
     facts = {key: table[key] for key in keys if key in table} | {"rotary_dim": rotary_dim}
     if facts["rope_type"] in ["llama3", "longrope"]:
@@ -157,16 +157,16 @@ def rope(config, table, rotary_dim):
 
 
 def digits(flags):
-    """A digit for each layer."""
+    """Joins flags as digits."""
     return "".join("1" if flag else "0" for flag in flags)
 
 
 def facts(model_type, config):
-    """What a config.json means."""
+    """Returns the meaning of a config.json."""
     # As AutoConfig does.
     name = "ministral" if model_type == "mistral" and "layer_types" in config else model_type
     config = CONFIG_MAPPING[name](**json.loads(json.dumps(config)))
-    # Other classes keep keys that they do not have, and their models do not read them.
+    # A class also stores keys that it does not define; its model does not read them.
     has = lambda key: key in type(config).__dataclass_fields__ and getattr(config, key)
     get = lambda *keys: next(getattr(config, key) for key in keys if hasattr(config, key))
     heads, width = config.num_attention_heads, config.hidden_size
@@ -204,7 +204,7 @@ rows = [
     for model_type, cases in CASES.items()
     for case in cases
 ]
-# Every key that the config class of a model knows.
+# Every key of a model's config class.
 keys = {name: sorted(CONFIG_MAPPING[name].__annotations__) for name in CASES}
 print('{"made_by": "defaults.py", "transformers": "%s",' % transformers.__version__)
 print('"sizes": %s,' % json.dumps({name: sizes(name) for name in CASES}))

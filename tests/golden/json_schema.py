@@ -1,5 +1,5 @@
-"""JSON Schema's official test suite -> json_schema.json: python3 json_schema.py FOLDER, with the folder `json` of an unpacked
-source distribution of Python's jsonschema 4.23.0 (pip download --no-binary :all: --no-deps jsonschema==4.23.0).
+"""Makes json_schema.json from JSON Schema's official test suite: python3 json_schema.py FOLDER. FOLDER is the folder `json` of an
+unpacked source distribution of Python's jsonschema 4.23.0 (pip download --no-binary :all: --no-deps jsonschema==4.23.0).
 
 The files are those of draft 2020-12 that need no other document, (c) 2012 Julian Berman, MIT licence."""
 

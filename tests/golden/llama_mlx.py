@@ -1,4 +1,4 @@
-"""Makes models/llama-mlx: a small Llama that MLX quantised, and what transformers computes with those weights widened.
+"""Makes models/llama-mlx: a small Llama quantised by MLX, and the results of transformers with the widened weights.
 
 pip install mlx==0.32.4 torch transformers==5.23.0 safetensors; python llama_mlx.py
 """
@@ -14,7 +14,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 FOLDER = Path(__file__).parent / "models" / "llama-mlx"
 ALL = {"group_size": 64, "bits": 4}
-# Modules that are quantised otherwise, or not at all.
+# Modules that are quantised differently, or not at all.
 OTHERS = {
     "model.layers.0.self_attn.o_proj": False,
     "model.layers.0.self_attn.v_proj": {"group_size": 32, "bits": 8},

@@ -1,4 +1,4 @@
-"""Makes penalties.json: logits after transformers' repetition penalty and n-gram processors, with vLLM's two penalties between.
+"""Makes penalties.json: logits after transformers' repetition penalty and n-gram processors, with vLLM's two penalties between them.
 
 pip install transformers==5.23.0 torch; python penalties.py > penalties.json.
 """
@@ -12,7 +12,7 @@ from transformers import NoRepeatNGramLogitsProcessor, RepetitionPenaltyLogitsPr
 
 
 def subtract(logits, generated, presence, frequency):
-    """As apply_penalties of vllm/model_executor/layers/utils.py, on the tokens of the output alone."""
+    """Computes apply_penalties of vllm/model_executor/layers/utils.py, with counts of the output's tokens alone."""
     counts = torch.bincount(generated, minlength=logits.shape[1])[None]
     logits = logits - frequency * counts
     return logits - presence * (counts > 0)
@@ -39,7 +39,7 @@ for case, (repetition, presence, frequency, size) in enumerate(ways):
         "prompt": prompt.tolist(),
         "generated": generated.tolist(),
         "logits": logits[0].tolist(),
-        # None: it may not come.
+        # None: the token is forbidden.
         "after": [x if x > -torch.inf else None for x in after[0].tolist()],
     })
 print('{"made_by": "penalties.py", "transformers": "%s", "cases": [' % transformers.__version__)

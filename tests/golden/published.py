@@ -1,9 +1,9 @@
-"""Makes published.json: what transformers does with the published models that `node scripts/models.mjs` fetches.
+"""Makes published.json: results of transformers for the published models that `node scripts/models.mjs` fetches.
 
 pip install transformers==5.23.0 torch accelerate gguf; python published.py FOLDER > published.json, where FOLDER holds the files.
 
-For each model: hashes of the tokens of 10,000 lines of text, which `fragments` and a seed make, a hash for each hundred lines; and
-for some prompts the greedy continuation in f32, with the distance between the two best logits at each token.
+For each model: hashes of the tokens of 10,000 lines of text, one hash per hundred lines. The lines are made from `fragments` and a
+seed. For some prompts: the greedy continuation in f32, with the difference of the two best logits at each token.
 """
 
 import json
@@ -22,7 +22,7 @@ MASK = (1 << 64) - 1
 FRAGMENTS = [
     # Whitespace, in runs.
     " ", "  ", "   ", "    ", "        ", "\t", "\t\t", "\n", "\n\n", "\n\n\n", "\r\n", " \n", "\n ", "\u00a0", "\u3000", "\u200b", "\ufeff",
-    # Latin, with accents composed and not.
+    # Latin, with composed and decomposed accents.
     "the", "The", " the", " quick", "brown", "fox's", "I'll", "don't", "WE'RE", "naïve", "nai\u0308ve", "Straße", "œuvre", "Ångström",
     "A\u030angstro\u0308m", "ﬁn", "İstanbul", "Đà Nẵng", "ÇA VA", "camelCaseWord", "snake_case_word", "a", "b", "z", "Z",
     # Other scripts.
@@ -38,10 +38,10 @@ FRAGMENTS = [
     # Code and markup.
     "def f(x):\n    return x + 1", "for (let i = 0; i < n; i++) {", "#include <stdio.h>", "=> {}", "::<Vec<_>>()", "0xDEADBEEF", "\\n", "%s",
     "<div class=\"a\">", "</p>", "SELECT * FROM t;", "https://example.org/a?b=c&d=%20#e", "C:\\Users\\x", "$\\frac{1}{2}$", "| a | b |",
-    # What stands for spaces and bytes in vocabularies, and special tokens, of these models and of others.
+    # Symbols for spaces and bytes in vocabularies, and special tokens, of these models and of others.
     "▁", "▁▁", "Ġ", "Ċ", "<0x0A>", "<0xFF>", "<s>", "</s>", "<unk>", "<pad>", "<bos>", "<eos>", "<mask>", "<unused7>", "<start_of_turn>",
     "<end_of_turn>", "<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|im_start", "<repo_name>", "<file_sep>", "[multimodal]", "<table>",
-    # Control characters, and what is in no vocabulary.
+    # Control characters, and characters that are in no vocabulary.
     "\x00", "\x07", "\x1b[0m", "\x7f", "\u0085", "\u2028", "\ue000", "\U000f0000", "\U0010ffff", "\u0378",
 ]
 
@@ -61,7 +61,7 @@ class Random:
 
 
 def lines():
-    """Up to 12 pieces each: of 16 about 15 are fragments, the other any character."""
+    """Yields lines of up to 12 pieces: 15 of 16 are fragments on average, the others random characters."""
     random = Random(13)
     for _ in range(LINES):
         pieces = []
@@ -75,7 +75,7 @@ def lines():
 
 
 def hashes(tokenizer):
-    """FNV-1a of the ids, each four bytes, a line ending with 0xFFFFFFFF."""
+    """Returns FNV-1a hashes of the ids, four bytes each. Every line ends with 0xFFFFFFFF."""
     found = []
     for at, line in enumerate(lines()):
         if at % 100 == 0:
@@ -104,7 +104,7 @@ def case(file, prompts):
     tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file=file)
     backend = tokenizer.backend_tokenizer
     if file == SMOLLM2:
-        # transformers forgets that this vocabulary splits digits (`smollm`; in its tokenizer.json: Digits).
+        # transformers ignores that this vocabulary splits digits (`smollm`; in its tokenizer.json: Digits).
         digits = pre_tokenizers.Digits(individual_digits=True)
         backend.pre_tokenizer = pre_tokenizers.Sequence([digits, pre_tokenizers.ByteLevel(add_prefix_space=False)])
     model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=file, dtype=torch.float32).eval()

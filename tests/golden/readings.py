@@ -1,6 +1,6 @@
 """Makes readings.json: last hidden states and log-likelihoods of transformers for the models in models/.
 
-pip install transformers==5.23.0 torch safetensors; python -P readings.py > readings.json (-P: tokenizers.py beside it is not the library).
+pip install transformers==5.23.0 torch safetensors; python -P readings.py > readings.json (-P: do not import tokenizers.py from this folder).
 """
 
 import json
@@ -11,7 +11,7 @@ import transformers
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-# Longer than what phi3-longrope was made for at first, so that one list of factors serves all.
+# Longer than phi3-longrope's original context, so that one list of factors applies to all.
 PROMPT, CONTINUATIONS = 40, [1, 5, 40]
 rows = []
 for folder in sorted(pathlib.Path(__file__).parent.joinpath("models").iterdir()):
@@ -27,7 +27,7 @@ for folder in sorted(pathlib.Path(__file__).parent.joinpath("models").iterdir())
         hidden = model.base_model(prompt[None]).last_hidden_state[0]
         scores = []
         for count in CONTINUATIONS:
-            # Tokens that the model does not expect either.
+            # Shifted ids, which the model finds unlikely.
             continuation = (text[PROMPT : PROMPT + count] + 7) % config["vocab_size"]
             logits = model(torch.cat([prompt, continuation])[None]).logits[0]
             likely = torch.log_softmax(logits.double(), -1)[PROMPT - 1 : -1]

@@ -1,4 +1,4 @@
-"""Makes tokenizers.json: what Python's tokenizers makes of seeded texts, with the tokenizers that scripts/tokenizers.mjs fetches.
+"""Makes tokenizers.json: results of Python's tokenizers for seeded texts, with the tokenizers that scripts/tokenizers.mjs fetches.
 
 pip install tokenizers==0.23.3; python tokenizers.py ../../target/tokenizers > tokenizers.json
 """
@@ -9,7 +9,7 @@ import struct
 import sys
 from pathlib import Path
 
-# Beside this file there is none of that name, but Python looks here first.
+# Python would import this file, which has the same name, instead of the library.
 sys.path.pop(0)
 from tokenizers import Regex, Tokenizer
 from tokenizers.pre_tokenizers import Split, Whitespace
@@ -22,7 +22,7 @@ Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich. ¦L’été
 def f(x: int) -> str:\\n    return f"{x!r}"  # done\\n¦for (let i = 0; i < n; i++) { a[i] += b; }¦<div class="a">&amp;</div>¦#include <stdio.h>¦SELECT * FROM t WHERE a = 'b';¦\\\\frac{1}{2}¦https://example.com/a?b=c&d=%20#e¦C:\\\\Users\\\\x¦snake_case camelCase SCREAMING_CASE¦    ¦\\t\\tif¦==¦!=¦=>¦::¦//¦/* */¦---¦***¦```python\\n¦$x$
 <|im_start|>¦<|im_end|>¦<|endoftext|>¦<s>¦</s>¦<unk>¦<bos>¦<eos>¦<start_of_turn>user\\n¦<end_of_turn>¦<|eot_id|>¦<|begin_of_text|>¦<|start_header_id|>¦<|return|>¦<|channel|>¦<｜User｜>¦<｜begin▁of▁sentence｜>¦<think>¦</think>¦<tool_call>¦[INST]¦<0x0A>¦▁¦▁▁¦##s¦<pad>¦<unused7>¦<mask>"""
 PHRASES = [phrase for line in PHRASES.split("\n") for phrase in line.split("¦")]
-# Escapes stand in phrases of ASCII only.
+# Only phrases of ASCII contain escapes.
 PHRASES = [phrase.encode().decode("unicode_escape") if phrase.isascii() else phrase for phrase in PHRASES]
 RANGES = [(0x20, 0x7F), (0, 0x20), (0xA0, 0x250), (0x400, 0x1400), (0x2000, 0x3100), (0x4E00, 0xA000), (0xE000, 0xFFFF), (0x10000, 0x1FB00), (0xF0000, 0x110000)]
 LINES, BLOCK = 4000, 100
@@ -48,7 +48,7 @@ PATTERNS = {
     "BLOOM": " ?[^(\\s|[.,!?…。，、।۔،])]+",
     "StarCoder": r"\d",
 }
-# What Rust finds where Oniguruma would find something else, and what is empty: a pattern, a text, and where in bytes each match starts and ends.
+# Rust's matches where Oniguruma's would differ, and empty matches: a pattern, a text, and the start and end of each match in bytes.
 RUST = [
     (r"^\s*", "  a\n b", [0, 2]),
     (r"\S$", "a\nb\n", []),
@@ -65,7 +65,7 @@ MASK = (1 << 64) - 1
 
 
 class Random:
-    """Splitmix64, as in tests/common/tokenizers.rs."""
+    """SplitMix64, as in tests/common/tokenizers.rs."""
 
     def __init__(self, state):
         self.state = state
@@ -86,7 +86,7 @@ class Random:
 
 
 def fnv(parts):
-    """FNV-1a of 64 bits."""
+    """Returns the FNV-1a hash of 64 bits."""
     state = 0xCBF29CE484222325
     for byte in b"".join(parts):
         state = ((state ^ byte) * 0x100000001B3) & MASK

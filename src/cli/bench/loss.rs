@@ -1,4 +1,4 @@
-//! What fewer bits cost: the perplexity of a tale, with weights and cache in several types.
+//! Loss from fewer bits: perplexity of a tale, with weights and cache in several types.
 
 use super::measure::Effort;
 use super::parts::Limit;
@@ -12,11 +12,11 @@ use crate::weights::Folder;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// Written for this, so that no model has learned it by heart.
+/// A text written for this test, so that no model has seen it in training.
 const TALE: &str = include_str!("tale.txt");
-/// Tokens that are read at once, without those before them.
+/// Tokens read at a time, independent of those before them.
 const WINDOW: usize = 512;
-/// The types of weights, what they are multiplied with, and the types of the cache; the first are what the others are held against.
+/// Types of weights, arithmetic, and types of the cache. The first entry is the baseline of the others.
 const TYPES: [(WeightDtype, Arithmetic, KvDtype); 6] = [
     (WeightDtype::Auto, Arithmetic::F32, KvDtype::F32),
     (WeightDtype::Auto, Arithmetic::F32, KvDtype::F16),
@@ -26,22 +26,22 @@ const TYPES: [(WeightDtype, Arithmetic, KvDtype); 6] = [
     (WeightDtype::Q4, Arithmetic::Int8, KvDtype::F32),
 ];
 
-/// A text read with some types.
+/// Result of one entry of `TYPES`.
 #[derive(Serialize)]
 pub(super) struct Loss {
-    /// Of the weights; `auto`: as they are stored.
+    /// Type of the weights; `auto`: as stored.
     pub dtype: WeightDtype,
     pub arithmetic: Arithmetic,
     pub kv_dtype: KvDtype,
-    /// Tokens that were predicted.
+    /// Predicted tokens.
     pub tokens: usize,
     pub perplexity: f64,
-    /// Nats per token more than with the first types.
+    /// Nats per token in excess of the baseline.
     pub loss: f64,
 }
 
-/// Loads the model with each of the types, alone on the device, and reads the tale, or as much of it as all of them have time for.
-/// Types are left out where the time is over before.
+/// Loads the model with each of the types, alone on the device, and reads the tale, or the part that time allows for all types. When the
+/// time is over, the remaining types are omitted.
 pub(super) async fn run(
     device: &Device,
     open: impl Fn() -> Result<Folder>,
@@ -78,7 +78,7 @@ pub(super) async fn run(
     Ok(all)
 }
 
-/// How much each token but the first surprises, in nats, as far as there is time: `-ln p`.
+/// Returns the surprise of each token but the first, `-ln p` in nats, until the time is over.
 async fn surprises(engine: &mut Engine, text: &[u32], has_time: impl Fn() -> bool) -> Result<Vec<f64>> {
     let (window, chunk) = (WINDOW.min(engine.capacity()), engine.prefill_chunk());
     let mut nats = Vec::new();

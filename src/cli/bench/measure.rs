@@ -1,4 +1,4 @@
-//! Times and counts of one model on one device, without text.
+//! Times and counts of one model on one device, without generation.
 
 use super::parts::Limit;
 use crate::decode::Model;
@@ -20,15 +20,15 @@ const ROUND_DRAFT: usize = 5;
 
 /// Tokens of the text in which the lookup is measured.
 const LOOKUP_TEXT: usize = 32_768;
-/// Rounds of that measurement, each after three new tokens.
+/// Rounds of the lookup, each after three new tokens.
 const LOOKUP_ROUNDS: usize = 1000;
 
-/// How often to measure, if there is time.
+/// Number of measurements, if time allows.
 #[derive(Clone, Copy)]
 pub(super) struct Effort {
-    /// What takes a round's time.
+    /// Repeats of short measurements, as long as a round.
     pub rounds: usize,
-    /// What takes a text's time.
+    /// Repeats of long measurements, as long as a text.
     pub texts: usize,
     /// Prompts of each kind of task.
     pub prompts: usize,
@@ -43,23 +43,23 @@ impl Effort {
     pub const FULL: Self = Self { rounds: 15, texts: 3, prompts: usize::MAX, tokens: usize::MAX, tale: 2000 };
 }
 
-/// Plain steps.
+/// Plain decoding.
 #[derive(Serialize)]
 pub(super) struct Decode {
     pub tokens_per_second: f64,
-    /// Of the weights; the KV cache comes on top.
+    /// Bytes of weights read per token, without the KV cache.
     pub bytes_per_token: u64,
     pub fraction_of_probe: f64,
 }
 
-/// Prompt tokens.
+/// Prefill of a prompt.
 #[derive(Serialize)]
 pub(super) struct Prefill {
     pub tokens: usize,
     pub tokens_per_second: f64,
 }
 
-/// The prompt lookup in a long text: reading it once, then a round.
+/// Prompt lookup in a long text: reading it once, then a round.
 #[derive(Serialize)]
 pub(super) struct Lookup {
     pub tokens: usize,
@@ -67,7 +67,7 @@ pub(super) struct Lookup {
     pub round_us: f64,
 }
 
-/// One target forward by its rows: `ratio` is what decides whether speculation pays.
+/// Target forwards of several sizes; `ratio` decides whether speculation pays.
 #[derive(Serialize)]
 pub(super) struct Verify {
     pub kv_length: usize,
@@ -76,15 +76,15 @@ pub(super) struct Verify {
     pub ratio: [f64; ROWS.len()],
 }
 
-/// Choice of tokens with top-p instead of greedily.
+/// Cost of sampling with top-p instead of greedily.
 #[derive(Serialize)]
 pub(super) struct SamplingCost {
     pub vocab: usize,
-    /// Extra milliseconds of each row of a verify.
+    /// Extra milliseconds per row of a verify.
     pub ms_per_row: f64,
 }
 
-/// What one round asks of the device.
+/// Device operations of one round.
 #[derive(Serialize)]
 pub(super) struct Rounds {
     pub submits: u64,
@@ -98,17 +98,17 @@ pub(super) struct Rounds {
 /// Bytes on the device.
 #[derive(Serialize)]
 pub(super) struct Memory {
-    /// Of the target.
+    /// Weights of the target.
     pub weights: u64,
-    /// Of the target.
+    /// KV cache of the target.
     pub kv: u64,
     /// Weights and KV cache of the draft model.
     pub draft: u64,
-    /// Of both, as planned.
+    /// Scratch memory of both models, as planned.
     pub scratch: u64,
-    /// Of all buffers, as counted on a GPU.
+    /// All buffers, as counted on a GPU.
     pub allocated: Option<u64>,
-    /// allocated - weights - kv - draft - scratch: token ids, sizes for the kernels, what is read back.
+    /// allocated - weights - kv - draft - scratch: token ids, sizes for the kernels, readback buffers.
     pub unplanned: Option<i64>,
 }
 
@@ -117,7 +117,7 @@ pub(super) fn median(mut seconds: Vec<f64>) -> f64 {
     seconds.get(seconds.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Any tokens: what they are does not change the time.
+/// Returns arbitrary tokens, since their values do not affect the time.
 fn tokens(engine: &Engine, count: usize) -> Vec<u32> {
     let vocab = engine.spec().map_or(1, |spec| spec.vocab_size);
     (0..count).map(|i| (i * 31 % vocab) as u32).collect()
@@ -127,8 +127,8 @@ fn draft(engine: &Engine, rows: usize) -> Draft {
     Draft::Tokens(tokens(engine, rows - 1))
 }
 
-/// Fills the cache for the measurements that follow: up to the longest of the KV lengths that leaves room for a round, or
-/// as far as there is time, but to the shortest at least.
+/// Fills the cache for the following measurements: up to the longest KV length that leaves room for a round, or as far as time allows, but
+/// at least to the shortest.
 pub(super) async fn prefill(engine: &mut Engine, effort: Effort, limit: &Limit) -> Result<Prefill> {
     let most = engine.capacity() - ROWS[ROWS.len() - 1];
     let mut tokens = tokens(engine, KV_LENGTHS.into_iter().filter(|length| *length <= most).max().unwrap_or(0));
@@ -157,7 +157,7 @@ pub(super) async fn prefill(engine: &mut Engine, effort: Effort, limit: &Limit) 
     Ok(Prefill { tokens: tokens.len(), tokens_per_second: tokens.len() as f64 / median(seconds) })
 }
 
-/// Waits until the device has done all that was submitted.
+/// Waits until the device has completed all submissions.
 async fn flush(engine: &Engine) -> Result<()> {
     match engine.gpu() {
         Some(gpu) => gpu.flush().await,
@@ -165,7 +165,7 @@ async fn flush(engine: &Engine) -> Result<()> {
     }
 }
 
-/// Plain steps one after the other, from the shortest KV length on; the cache holds it.
+/// Measures consecutive plain steps, starting at the shortest KV length, which the cache must hold.
 pub(super) async fn decode(engine: &mut Engine, effort: Effort, probe_gb_per_s: f64, limit: &Limit) -> Result<Decode> {
     let mut seconds = Vec::new();
     engine.truncate(KV_LENGTHS[0]);
@@ -185,11 +185,11 @@ pub(super) async fn decode(engine: &mut Engine, effort: Effort, probe_gb_per_s: 
     Ok(Decode { tokens_per_second, bytes_per_token, fraction_of_probe })
 }
 
-/// Target forwards of every number of rows at every KV length up to what the cache holds. The numbers of rows take turns,
-/// so that a change of the device's speed touches them alike.
+/// Measures target forwards of each number of rows at each KV length that the cache holds. The numbers of rows alternate, so that a change
+/// of the device's speed affects all of them.
 pub(super) async fn verify(engine: &mut Engine, cached: usize, effort: Effort, limit: &Limit) -> Result<Vec<Verify>> {
     let mut all = Vec::new();
-    // The longest first: the cache is full, and shorter ones are what is left of it.
+    // The longest first: truncating the cache gives the shorter ones.
     for kv_length in KV_LENGTHS.into_iter().rev().filter(|length| *length <= cached) {
         let mut seconds = ROWS.map(|_| Vec::new());
         'repeats: for repeat in 0..=effort.rounds {
@@ -215,7 +215,7 @@ pub(super) async fn verify(engine: &mut Engine, cached: usize, effort: Effort, l
     Ok(all)
 }
 
-/// Verifies rows greedily and with top-p, and compares. Nothing where there is no time for it.
+/// Compares greedy and top-p verification; `None` if there is no time.
 pub(super) async fn sampling(engine: &mut Engine, effort: Effort, limit: &Limit) -> Result<Option<SamplingCost>> {
     let (vocab, rows) = (engine.spec().map_or(0, |spec| spec.vocab_size), ROWS[3]);
     let draft = draft(engine, rows);
@@ -242,7 +242,7 @@ pub(super) async fn sampling(engine: &mut Engine, effort: Effort, limit: &Limit)
     Ok(ms_per_row.is_finite().then(|| SamplingCost { vocab, ms_per_row: ms_per_row.max(0.0) }))
 }
 
-/// What a round asks of a GPU once everything that it needs is there.
+/// Counts the operations of a round on a GPU, after a warm-up.
 pub(super) async fn rounds(engine: &mut Engine) -> Result<Option<Rounds>> {
     let Some(gpu) = engine.on_gpu() else { return Ok(None) };
     let dispatches_per_layer = gpu.target().plan().dispatches_per_layer();
@@ -267,7 +267,7 @@ pub(super) async fn rounds(engine: &mut Engine) -> Result<Option<Rounds>> {
     }))
 }
 
-/// What is planned, on a GPU against what is there. Call it before anything else is measured.
+/// Returns planned memory, and on a GPU also allocated memory. Must be called before all other measurements.
 pub(super) fn memory(engine: &Engine) -> Memory {
     let (target, draft) = match engine.on_gpu() {
         Some(engine) => (engine.target().memory_now(), engine.draft().map(Model::memory_now)),
@@ -285,7 +285,7 @@ pub(super) fn memory(engine: &Engine) -> Memory {
     }
 }
 
-/// Looks up 10 tokens behind n-grams of up to 3, in a text of 4,096 kinds of tokens of which some are frequent.
+/// Looks up 10 tokens after n-grams of up to 3, in a text with 4,096 distinct tokens, some of them frequent.
 pub(super) fn lookup() -> Lookup {
     let mut state = 1u32;
     let mut token = || {
@@ -304,7 +304,7 @@ pub(super) fn lookup() -> Lookup {
         drafted += lookup.draft(&text, LOOKUP_TEXT).len();
     }
     let rounds = began.elapsed().as_secs_f64();
-    // The work counts only if its result does.
+    // Keeps the compiler from removing the work.
     std::hint::black_box(drafted);
     Lookup { tokens: LOOKUP_TEXT, read_ms: read * 1e3, round_us: rounds * 1e6 / LOOKUP_ROUNDS as f64 }
 }

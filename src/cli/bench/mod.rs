@@ -1,4 +1,4 @@
-//! `foretoken bench`: the claims of this project, measured on the device at hand.
+//! `foretoken bench`: measures the claims of this project on the local device.
 
 mod loss;
 mod measure;
@@ -28,13 +28,13 @@ use std::time::Duration;
 /// Fewest positions that the shorter of the measured contexts needs.
 const LEAST_CONTEXT: usize = 64;
 
-/// How it measures, for `--help`.
+/// Method of measurement, for `--help`.
 pub(super) const METHOD: &str = "Times are wall clock, from recording to a blocking readback: what a user waits for, \
     driver included. Each is the median of several, after a warm-up. Every part ends when its share of the time is over, \
     behind the forward pass under way: then it has measured less often, and what was not measured is left out. Software \
     adapters are good for counts and ratios only.";
 
-/// What to measure, and how long.
+/// Subject and duration of the measurements.
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -43,22 +43,22 @@ pub(super) struct Args {
     room: Room,
     #[command(flatten)]
     on: On,
-    /// Instead of a model: random weights of this shape, f16 unless --dtype says otherwise, made on the GPU
+    /// Use random weights of this shape instead of a model; f16 unless --dtype is given, generated on the GPU
     #[arg(long, value_name = "SHAPE", value_parser = shape::NAMES, conflicts_with = "Pair")]
     shape: Option<String>,
-    /// Measure less often
+    /// Repeat measurements less often
     #[arg(long)]
     quick: bool,
-    /// Most time for all parts together, not for loading [default: 250, with --quick 60]
+    /// Most time for all parts together, without loading [default: 250, with --quick 60]
     #[arg(long, value_name = "SECONDS", value_parser = value_parser!(u32).range(..=86_400))]
     time_limit: Option<u32>,
 }
 
-/// What is measured.
+/// Subject of the measurements.
 enum Subject {
-    /// A model pair that can write.
+    /// A model pair, which can generate.
     Session(Box<Session>),
-    /// A shape, which cannot.
+    /// A shape, which cannot generate.
     Engine(Box<Engine>),
 }
 
@@ -151,7 +151,7 @@ async fn measure(
         let limit = parts.begin("tasks");
         (tasks, phases) = tasks::run(&mut session, &exercises, effort, &limit).await?;
         parts.end(limit);
-        // Its memory is wanted.
+        // Frees its memory for the next part.
         drop(session);
         let limit = parts.begin("loss");
         loss = loss::run(device, || args.pair.target(), options, effort, &limit).await?;

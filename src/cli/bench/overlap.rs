@@ -1,4 +1,4 @@
-//! Overlapped rounds against sequential ones: how much host work the device's time hides, and what that brings.
+//! Overlapped compared to sequential rounds: the share of host work that overlaps with the device, and the speedup.
 
 use super::measure::{Effort, median};
 use super::parts::Limit;
@@ -9,52 +9,51 @@ use crate::session::{Prompt, Session};
 use crate::speculate::Stats;
 use serde::Serialize;
 
-/// Texts written in both ways, per prompt, for each of [`Effort::texts`].
+/// Pairs of texts per prompt, for each of [`Effort::texts`].
 const PAIRS: usize = 2;
-/// Most tokens of each.
+/// Most tokens of each text.
 const TOKENS: usize = 48;
 
-/// One way to draft: medians over texts; host work in the text with the least of it, because whatever else the machine does
-/// adds to it.
+/// Results of one mode: medians over texts. Host work is the minimum over texts, because other load on the machine only adds to it.
 #[derive(Serialize)]
 pub(super) struct Overlap {
     pub mode: &'static str,
-    /// Texts written in both ways.
+    /// Pairs of a sequential and an overlapped text.
     pub pairs: usize,
     /// Overlapped rounds.
     pub rounds: usize,
-    /// A round, sequentially.
+    /// Time of a sequential round.
     pub round_ms: f64,
-    /// Host work of a round, sequentially.
+    /// Host work of a sequential round.
     pub sequential_host_ms: f64,
-    /// Host work of a round, overlapped.
+    /// Host work of an overlapped round.
     pub host_ms: f64,
-    /// The part of it that was hidden.
+    /// Share of host work that overlapped with the device.
     pub hidden: f64,
-    /// Rounds whose commands were ready / rounds.
+    /// Rounds with prepared commands / rounds.
     pub prepared: f64,
-    /// Rounds that were submitted before the one before was read / rounds.
+    /// Rounds submitted before the previous round was read / rounds.
     pub ahead: f64,
     pub sequential_tokens_per_second: f64,
     pub tokens_per_second: f64,
-    /// Median over the pairs of the time sequentially / overlapped; the two take turns.
+    /// Median over pairs of sequential time / overlapped time; the two alternate.
     pub speedup: f64,
 }
 
-/// A way to draft, and what was written in it.
+/// A way to draft, with its texts.
 struct Mode {
     name: &'static str,
     options: GenerateOptions,
-    /// Texts, sequential and overlapped.
+    /// Sequential and overlapped texts.
     texts: [Vec<Stats>; 2],
-    /// Of each pair.
+    /// Speedup of each pair.
     speedups: Vec<f64>,
     prepared: u64,
     ahead: u64,
 }
 
-/// Plain decoding, the draft model at a constant lookahead, the lookup, all of them by the adaptive schedule; once with each
-/// prompt before any a second time. A mode is left out where the limit let it write no pair.
+/// Measures plain decoding, the draft model at a constant lookahead, the lookup, and all of them by the adaptive schedule. All prompts run
+/// once before any is repeated. Modes without a complete pair within the limit are omitted.
 pub(super) async fn run(
     session: &mut Session,
     exercises: &[Exercise],
@@ -98,7 +97,7 @@ fn modes(session: &Session, effort: Effort) -> Vec<Mode> {
 }
 
 impl Mode {
-    /// A text in both ways, which take turns in going first. False where the limit ended it.
+    /// Generates a text in both ways, in alternating order. Returns false if the limit was reached.
     async fn write(&mut self, session: &mut Session, prompt: &Prompt, pair: usize, limit: &Limit) -> Result<bool> {
         warm_up(session, prompt, &self.options, limit).await?;
         let mut seconds = [0.0; 2];
@@ -146,7 +145,7 @@ impl Mode {
 /// Host work of a text.
 #[derive(Default)]
 struct Host {
-    /// Milliseconds of a round.
+    /// Milliseconds per round.
     ms: f64,
     hidden: f64,
 }

@@ -1,25 +1,25 @@
-//! The parts of a bench: told before anything begins, shown while they are measured, each ended by its share of the time.
+//! Parts of a bench: announced at the start, shown while they run, each with its share of the time limit.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::cell::Cell;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-/// What is measured of every model, in this order, and how much of the time it gets.
+/// Measurements of every model in order, with their share of the time.
 const OF_ENGINE: [(&str, u32); 4] = [("probe", 4), ("prefill", 8), ("verify", 12), ("decode", 4)];
-/// What is measured of a model that can write.
+/// Measurements of models that can generate.
 const OF_SESSION: [(&str, u32); 3] = [("overlap", 24), ("tasks", 48), ("loss", 25)];
 
-/// The parts, one after the other.
+/// The parts and their time limits.
 pub(super) struct Parts {
     shares: Vec<(&'static str, Duration)>,
     bar: ProgressBar,
-    /// Those that the time ended.
+    /// Parts that reached their time limit.
     pub cut: Vec<&'static str>,
 }
 
 impl Parts {
-    /// Says on stderr what will be measured, and how long at most.
+    /// Prints to stderr the parts and their time limits.
     pub fn announce(time_limit: Duration, writes: bool) -> Self {
         let parts = OF_ENGINE.iter().chain(if writes { &OF_SESSION[..] } else { &[] });
         let all: u32 = parts.clone().map(|(_, part)| part).sum();
@@ -37,7 +37,7 @@ impl Parts {
     pub fn begin(&self, name: &'static str) -> Limit {
         let most = self.shares.iter().find(|part| part.0 == name).map_or(Duration::ZERO, |part| part.1);
         let doing = format!("{name}, at most {:.0} s", most.as_secs_f64());
-        // Not on a terminal.
+        // Stderr is not a terminal.
         if self.bar.is_hidden() {
             tell(&doing);
         }
@@ -47,7 +47,7 @@ impl Parts {
         Limit { name, began: Instant::now(), most, cut: Cell::new(false) }
     }
 
-    /// Ends it.
+    /// Ends a part.
     pub fn end(&mut self, part: Limit) {
         if part.cut.get() {
             self.cut.push(part.name);
@@ -61,13 +61,13 @@ impl Drop for Parts {
     }
 }
 
-/// A line on stderr.
+/// Prints a line to stderr.
 fn tell(text: &str) {
-    // No one is left to tell when this fails.
+    // Nothing can be reported if this fails.
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// How long a part may take.
+/// Time limit of a part.
 pub(super) struct Limit {
     name: &'static str,
     began: Instant,
@@ -76,12 +76,12 @@ pub(super) struct Limit {
 }
 
 impl Limit {
-    /// Whether the time is up. Who asks ends the part then.
+    /// Returns true if the time is over; then the caller ends the part.
     pub fn over(&self) -> bool {
         !self.leaves(Duration::ZERO)
     }
 
-    /// Whether there is time for what takes so long. Who asks ends the part if not.
+    /// Returns true if `time` is left; otherwise the caller ends the part.
     pub fn leaves(&self, time: Duration) -> bool {
         let leaves = self.began.elapsed() + time < self.most;
         if !leaves {

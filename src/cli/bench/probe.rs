@@ -1,4 +1,4 @@
-//! How fast the device reads memory.
+//! Memory bandwidth of the device.
 
 use super::measure::{Effort, median};
 use super::parts::Limit;
@@ -10,17 +10,17 @@ use std::hint::black_box;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Larger than the caches of most devices, so that the memory is measured. Some server processors and GPUs cache as much, and measure
-/// faster than their memory.
+/// Buffer size, larger than the caches of most devices. On some server CPUs and GPUs it fits the cache, and the result exceeds the
+/// bandwidth of memory.
 const BYTES: u64 = 256 << 20;
-/// Reads that are timed together, so that submitting does not count.
+/// Reads that are timed together, so that the cost of submission is negligible.
 const READS: u64 = 8;
 /// Workgroups of a read: enough threads to fill any GPU.
 const GROUPS: u32 = 4096;
 /// Numbers that a thread reads at a time.
 const PORTION: usize = 1 << 16;
 
-/// A buffer, and what reads it.
+/// A buffer, with the calls that read it.
 enum Probe {
     Gpu { gpu: Rc<Gpu>, bytes: u64, out: Buffer, read: Call, readback: Readback },
     Cpu(Vec<u64>),
@@ -67,7 +67,7 @@ impl Probe {
     }
 }
 
-/// GB/s of reading a large buffer once, front to back.
+/// Returns the GB/s of reading a large buffer once, from start to end.
 pub(super) async fn run(gpu: Option<&Rc<Gpu>>, effort: Effort, limit: &Limit) -> Result<f64> {
     let mut probe = Probe::new(gpu)?;
     let (mut seconds, mut latest) = (Vec::new(), Duration::ZERO);

@@ -1,4 +1,4 @@
-//! What a bench found, as one JSON object or as a table.
+//! Results of a bench, as a JSON object or a table.
 
 use super::super::inspect::Bytes;
 use super::super::print::name_device;
@@ -10,11 +10,11 @@ use crate::gpu::{Arithmetic, DeviceInfo};
 use serde::Serialize;
 use std::fmt::{self, Display};
 
-/// Everything measured.
+/// All results.
 #[derive(Serialize)]
 pub(super) struct Report {
     pub device: DeviceInfo,
-    /// What products of the target's quantised weights were computed with.
+    /// Arithmetic of products with the target's quantised weights.
     pub arithmetic: Arithmetic,
     pub model: String,
     pub assistant_model: Option<String>,
@@ -30,7 +30,7 @@ pub(super) struct Report {
     pub phases: Vec<Phase>,
     pub tasks: Vec<Task>,
     pub loss: Vec<Loss>,
-    /// Parts that the time limit ended.
+    /// Parts that reached their time limit.
     pub cut: Vec<&'static str>,
 }
 

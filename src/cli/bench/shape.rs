@@ -1,4 +1,4 @@
-//! Models of real sizes without a download: a known shape, with random weights made on the device.
+//! Models of real sizes without a download: a known shape, with random weights generated on the device.
 
 use crate::decode::{Engine, Model, RoundBuffers};
 use crate::error::{Error, Result};
@@ -10,13 +10,13 @@ use crate::weights::Folder;
 use serde_json::Value;
 use std::rc::Rc;
 
-/// The shapes in `shapes.json`, which holds their `config.json` by name.
+/// Names in `shapes.json`, which holds a `config.json` for each.
 pub(super) const NAMES: [&str; 6] =
     ["smollm2-1.7b", "smollm2-360m", "smollm2-135m", "llama-3.2-1b", "qwen3-0.6b", "gemma-3-270m"];
-/// Positions unless more are asked for.
+/// Default number of positions.
 const DEFAULT_CONTEXT: usize = 4096;
 
-/// An engine of such a shape, in f16 or what the options want, without a draft model.
+/// Creates an engine of a shape, in f16 or the type in the options, without a draft model.
 pub(super) async fn engine(gpu: &Rc<Gpu>, name: &str, options: &LoadOptions) -> Result<Engine> {
     let bad = |reason: String| Error::BadConfig { file: "shapes.json".into(), key: name.into(), reason };
     let shapes: Value = serde_json::from_str(include_str!("shapes.json")).map_err(|error| bad(error.to_string()))?;

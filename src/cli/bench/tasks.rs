@@ -1,4 +1,4 @@
-//! Speculation at work: four kinds of task, each written plainly and with every drafter there is.
+//! Speedup on four kinds of task, each with plain decoding and with every drafter.
 
 use super::measure::{Effort, median};
 use super::parts::Limit;
@@ -11,12 +11,12 @@ use std::ops::ControlFlow;
 
 /// Tokens that a lookup proposes at a time.
 pub(super) const LOOKUP_TOKENS: usize = 10;
-/// Of the modes that draw tokens.
+/// Seed of the modes that sample.
 const SEED: u64 = 1;
-/// Tokens of the warm-up, enough for the draft model to read the prompt too.
+/// Tokens of the warm-up: enough that the draft model reads the prompt too.
 const WARM_UP: usize = 8;
 
-/// A kind of task in one mode, all its prompts together.
+/// Results of a kind of task in one mode, over all its prompts.
 #[derive(Serialize)]
 pub(super) struct Task {
     pub kind: String,
@@ -26,17 +26,17 @@ pub(super) struct Task {
     pub mean_acceptance_length: f64,
     /// Accepted draft tokens / draft tokens.
     pub draft_acceptance_rate: f64,
-    /// Time of plain decoding in the same way of sampling / time in this mode, prompts being cached.
+    /// Time of plain decoding with the same sampling / time in this mode; prompts are cached.
     pub speedup: f64,
 }
 
-/// Where the time of a round goes in one mode, in milliseconds, all tasks together.
+/// Milliseconds per round by phase in one mode, over all tasks.
 #[derive(Serialize)]
 pub(super) struct Phase {
     pub mode: &'static str,
-    /// On the CPU.
+    /// Drafting on the CPU.
     pub draft_ms: f64,
-    /// The submission: the draft model's steps are part of it.
+    /// The submission, including the draft model's steps.
     pub verify_ms: f64,
     pub emit_ms: f64,
 }
@@ -49,7 +49,7 @@ pub(super) struct Exercise {
     max_new_tokens: usize,
 }
 
-/// What a mode took for some prompts.
+/// Totals of a mode over some prompts.
 #[derive(Default, Clone, Copy)]
 struct Sum {
     tokens: usize,
@@ -63,7 +63,7 @@ struct Sum {
 }
 
 impl Sum {
-    /// A text that was written several times: the latest, in the time of the median.
+    /// Adds a text that was generated several times: the counts of the last run, and the median time.
     fn add(&mut self, texts: &[Stats]) {
         let Some(stats) = texts.last() else { return };
         self.tokens += stats.num_emitted_tokens;
@@ -76,13 +76,13 @@ impl Sum {
         self.emit += stats.times.emit;
     }
 
-    /// Rejection sampling writes another text than plain decoding, perhaps a shorter one.
+    /// Returns seconds per token: rejection sampling may generate a shorter text than plain decoding.
     fn per_token(&self) -> f64 {
         self.seconds / self.tokens as f64
     }
 }
 
-/// The prompts of all tasks, by kind.
+/// Returns the prompts of all tasks, by kind.
 pub(super) fn exercises(effort: Effort) -> Result<Vec<Exercise>> {
     let all: Vec<Exercise> = serde_json::from_str(include_str!("prompts.json")).map_err(|error| Error::BadConfig {
         file: "prompts.json".into(),
@@ -93,8 +93,8 @@ pub(super) fn exercises(effort: Effort) -> Result<Vec<Exercise>> {
     Ok(kinds.flat_map(|alike| &alike[..alike.len().min(effort.prompts)]).cloned().collect())
 }
 
-/// All tasks in all modes, once each before any a second time. A kind is left out where the limit let none of its prompts be
-/// written in every mode.
+/// Runs all tasks in all modes once before any is repeated. Kinds of which no prompt was completed in every mode within the limit are
+/// omitted.
 pub(super) async fn run(
     session: &mut Session,
     exercises: &[Exercise],
@@ -152,19 +152,19 @@ pub(super) async fn run(
     Ok((tasks, phases))
 }
 
-/// A way to write.
+/// A way to generate.
 struct Mode {
     name: &'static str,
     options: GenerateOptions,
-    /// The mode that writes plainly in the same way of sampling.
+    /// Index of the plain mode with the same sampling.
     plain: usize,
 }
 
-/// Plain first, then every drafter that the session has; the same with tokens drawn at temperature 1.
+/// Returns the modes: plain decoding, then each drafter of the session, then modes that sample at temperature 1.
 fn modes(session: &Session) -> Vec<Mode> {
     let (off, auto) = (Speculation::Off, Speculation::Auto);
     let has_draft_model = session.engine().draft_memory().is_some();
-    // Transient, so that no run depends on the one before.
+    // Transient, so that runs do not depend on earlier ones.
     let by_drafter = |drafter| {
         GenerateOptions::new()
             .drafter(drafter)
@@ -192,7 +192,7 @@ fn modes(session: &Session) -> Vec<Mode> {
     modes
 }
 
-/// The beginning of a text, after which its prompt is cached.
+/// Generates the first tokens of a text, so that its prompt is cached.
 pub(super) async fn warm_up(
     session: &mut Session,
     prompt: &Prompt,
@@ -203,7 +203,7 @@ pub(super) async fn warm_up(
     write(session, prompt, &options, limit).await.map(drop)
 }
 
-/// A text; none where the limit ended it.
+/// Generates a text; `None` if the limit was reached.
 pub(super) async fn write(
     session: &mut Session,
     prompt: &Prompt,

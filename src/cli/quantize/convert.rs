@@ -1,4 +1,4 @@
-//! A GGUF file from a folder: rows where llama.cpp's converter puts them, the metadata that say what `config.json` says.
+//! Conversion of a folder to a GGUF file: the row order of llama.cpp's converter, and metadata equivalent to `config.json`.
 
 use super::{Output, PORTION, bad_config, facts, gguf, too_large, vocabulary};
 use crate::checkpoint;
@@ -14,9 +14,9 @@ use std::path::Path;
 struct Made {
     shape: Vec<u64>,
     dtype: Dtype,
-    /// Tensor and row of the folder, by row; elements of a vector are rows.
+    /// Source tensor and row of each row; elements of a vector count as rows.
     rows: Vec<(String, u64)>,
-    /// Rows of the folder's tensors are columns there.
+    /// `true`: source tensors are transposed: a row here is a column there.
     transposed: bool,
     /// Added to each element.
     plus: f32,
@@ -54,13 +54,13 @@ pub(super) async fn write(source: Folder, output: &Path, dtype: &str) -> Result<
     out.finish()?;
     let same = check(spec, output).await;
     if same.is_err() {
-        // What is wrong with the model is the better word.
+        // The error of the check is more useful.
         let _ = std::fs::remove_file(output);
     }
     same
 }
 
-/// Where rows come from follows from where both namings put them on the GPU.
+/// Derives the source of each row: both naming conventions map to the same rows on the GPU.
 fn tensors(spec: &ModelSpec, weights: &Weights<Folder>, to: Dtype) -> BTreeMap<String, Made> {
     let [from, into] = [spec.naming, Naming::Gguf].map(|naming| Plan::new(&ModelSpec { naming, ..spec.clone() }));
     let positions = format!("{}.weight", spec.architecture.names(Naming::Gguf).positions);
@@ -91,7 +91,7 @@ fn tensors(spec: &ModelSpec, weights: &Weights<Folder>, to: Dtype) -> BTreeMap<S
     all
 }
 
-/// As wanted where rows are whole blocks, else as it was.
+/// Returns `to` if a row is whole blocks of it, else the stored type or f32.
 fn stored_as(weights: &Weights<Folder>, tensor: &str, to: Dtype, cols: u64) -> Dtype {
     match weights.get(tensor) {
         Some(tensor) if to.bytes(cols).is_none() && tensor.dtype.gguf_number().is_some() => tensor.dtype,
@@ -119,7 +119,7 @@ impl Made {
         Ok(())
     }
 
-    /// Rows of one tensor, each to its place among the values.
+    /// Copies rows of one tensor to their places among the values.
     async fn gather(
         &self,
         weights: &Weights<Folder>,
@@ -147,7 +147,7 @@ impl Made {
     }
 }
 
-/// Whether the file says of the model what the folder says.
+/// Checks that the file describes the same model as the folder.
 async fn check(spec: &ModelSpec, output: &Path) -> Result<()> {
     let source = Folder::open(output)?;
     let file = source.list().await?.into_iter().next();

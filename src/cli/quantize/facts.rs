@@ -1,11 +1,11 @@
-//! What a model is -> the metadata of a GGUF file, and whether these say it all.
+//! Conversion of a model's description to GGUF metadata, with a check that nothing is lost.
 
 use super::header::Header;
 use crate::model::{ModelSpec, Naming, NormKind, Residual, RopeScaling, RopeSpec, rotary_table};
 use serde_json::Value;
 use std::f64::consts::TAU;
 
-/// Puts the keys that llama.cpp reads.
+/// Adds the keys that llama.cpp reads.
 pub(super) fn put(spec: &ModelSpec, header: &mut Header) {
     let architecture = spec.architecture.called(Naming::Gguf);
     header.text("general.architecture", architecture);
@@ -56,7 +56,7 @@ pub(super) fn put(spec: &ModelSpec, header: &mut Header) {
     }
 }
 
-/// Tensors that are facts: what wavelengths are multiplied by.
+/// Returns tensors that are part of the description: factors of wavelengths.
 pub(super) fn factors(spec: &ModelSpec) -> Vec<(&'static str, Vec<f32>)> {
     let narrow = |factors: &[f64]| factors.iter().map(|factor| *factor as f32).collect();
     let Some(RopeSpec { theta, rotary_dim, scaling }) = spec.ropes.first() else { return Vec::new() };
@@ -77,8 +77,8 @@ pub(super) fn factors(spec: &ModelSpec) -> Vec<(&'static str, Vec<f32>)> {
     }
 }
 
-/// The first fact that differs in what was read of the file, and what it ought to be. The tokens that begin and end a text are at
-/// least those there: the tokenizer may know more.
+/// Returns the first key that differs in the written file, with its expected value. Additional tokens that begin or end a text are no
+/// difference, since the tokenizer may define them.
 pub(super) fn difference(wanted: &ModelSpec, found: &ModelSpec) -> Option<(String, String)> {
     if let Some(end) = wanted.eos_token_id.iter().find(|end| !found.eos_token_id.contains(end)) {
         return Some(("eos_token_id".into(), end.to_string()));
@@ -100,7 +100,7 @@ pub(super) fn difference(wanted: &ModelSpec, found: &ModelSpec) -> Option<(Strin
     ours.map(|(key, value)| (key.clone(), value.to_string()))
 }
 
-/// Equal but for numbers that became f32 and back.
+/// Returns true for equal values; numbers may have been rounded to f32.
 fn alike(a: &Value, b: &Value) -> bool {
     match (a.as_f64(), b.as_f64()) {
         (Some(a), Some(b)) => (a - b).abs() <= 1e-6 * a.abs(),

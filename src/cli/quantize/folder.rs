@@ -1,4 +1,4 @@
-//! A folder from a folder: its small files as they were, the matrices as another type or in MLX's layout.
+//! Conversion of a folder to a folder: small files unchanged, matrices in another type or in MLX's layout.
 
 use super::{Output, bad_type, portions, too_large, unwritable, write_rows};
 use crate::error::{Error, Result};
@@ -15,10 +15,10 @@ const WEIGHTS: [&str; 8] =
 /// Largest file that is copied, in bytes.
 const SMALL: u64 = 64 << 20;
 
-/// What becomes of a tensor.
+/// Target type of a tensor.
 enum To {
     Float(Dtype),
-    /// Codes of so many bits, in groups of this size.
+    /// MLX codes: bits, and weights per group.
     Mlx(u32, u64),
 }
 
@@ -58,7 +58,7 @@ pub(super) async fn write(source: Folder, output: &Path, dtype: &str) -> Result<
         Output::create(&output.join(file)).and_then(|mut out| out.write(bytes).and_then(|()| out.finish()))
     };
     for file in files.iter().filter(|file| !WEIGHTS.iter().any(|ending| file.ends_with(ending)) && *file != CONFIG) {
-        // What cannot be read as a file is a folder.
+        // Folders cannot be read as files.
         if let Ok(Some(bytes)) = read_small(weights.source(), file, SMALL).await {
             copy(file, &bytes)?;
         }
@@ -89,14 +89,14 @@ pub(super) async fn write(source: Folder, output: &Path, dtype: &str) -> Result<
     out.finish()
 }
 
-/// The tensors that are matrices as the kernels want them.
+/// Returns the tensors that are matrices and not transposed.
 fn matrices(config: &[u8]) -> Result<BTreeSet<String>> {
     let plan = Plan::new(&parse_config(config, None)?);
     let layouts = plan.matrices.into_iter().map(|matrix| matrix.layout).filter(|layout| !layout.transposed);
     Ok(layouts.flat_map(|layout| layout.parts).map(|part| part.tensor).collect())
 }
 
-/// The config, with what it now says of the weights.
+/// Returns the config with the new types of the weights.
 fn described(config: &[u8], tensors: &[(&str, &Tensor, To)], float: Option<Dtype>) -> Result<Vec<u8>> {
     let bad = |error: serde_json::Error| Error::BadConfig {
         file: CONFIG.into(),
@@ -117,7 +117,7 @@ fn described(config: &[u8], tensors: &[(&str, &Tensor, To)], float: Option<Dtype
         }
     }
     if !quantization.is_empty() {
-        // MLX reads the first, and other programs look for the second.
+        // MLX reads the first key; other programs read the second.
         config.extend(keys.map(|key| (key.into(), quantization.clone().into())));
     }
     let name = match float {
@@ -133,7 +133,7 @@ fn described(config: &[u8], tensors: &[(&str, &Tensor, To)], float: Option<Dtype
     serde_json::to_vec_pretty(&config).map_err(bad)
 }
 
-/// The header of the safetensors file, its length included.
+/// Returns the header of the safetensors file, including its length.
 fn header(tensors: &[(&str, &Tensor, To)]) -> Vec<u8> {
     let mut header = Map::from_iter([("__metadata__".to_owned(), json!({ "format": "mlx" }))]);
     let mut end = 0;
@@ -162,8 +162,8 @@ fn header(tensors: &[(&str, &Tensor, To)]) -> Vec<u8> {
     [&(json.len() as u64).to_le_bytes()[..], &json].concat()
 }
 
-/// MLX's `affine_quantize`: scale, bias and packed codes of a group. Zero keeps a code of its own. Scale and bias are rounded to f16
-/// before the codes are chosen, so that these make up for it.
+/// Returns scale, bias and packed codes of a group, like MLX's `affine_quantize`. Zero has its own code. Scale and bias are rounded to f16
+/// before codes are chosen, so that codes compensate for the rounding.
 fn affine(values: &[f32], bits: u32) -> (f32, f32, Vec<u8>) {
     let least = values.iter().copied().fold(f32::MAX, f32::min);
     let most = values.iter().copied().fold(f32::MIN, f32::max);

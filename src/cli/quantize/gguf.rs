@@ -1,4 +1,4 @@
-//! A GGUF file from a GGUF file: the metadata as it was, the matrices as another type.
+//! Conversion of a GGUF file to a GGUF file: metadata unchanged, matrices in another type.
 
 use super::header::Header;
 use super::{Output, bad_type, write_rows};
@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::weights::{Dtype, Folder, Tensor, Weights};
 use std::path::Path;
 
-/// What can be written, and llama.cpp's number for a file that consists of it (`llama_ftype`).
+/// Types that can be written, with llama.cpp's number for a file of this type (`llama_ftype`).
 const TYPES: [(Dtype, usize); 8] = [
     (Dtype::F32, 0),
     (Dtype::F16, 1),
@@ -17,13 +17,13 @@ const TYPES: [(Dtype, usize); 8] = [
     (Dtype::Q5_1, 9),
     (Dtype::Q8_0, 7),
 ];
-/// The key with that number.
+/// Key of that number.
 const FILE_TYPE: &str = "general.file_type";
 const QUANTIZATION_VERSION: &str = "general.quantization_version";
-/// Keys that say something about the old file alone.
+/// Keys that apply only to the old file.
 const OLD: [&str; 3] = [FILE_TYPE, QUANTIZATION_VERSION, "general.alignment"];
 
-/// The type of matrices that is called so, and a header that names it.
+/// Returns the type with this name, and a header that names it.
 pub(super) fn begin(dtype: &str) -> Result<(Dtype, Header)> {
     let Some((to, number)) = TYPES.into_iter().find(|(to, _)| to.name() == dtype) else {
         return bad_type(dtype, TYPES.map(|(dtype, _)| dtype.name()).join(", "));
@@ -58,7 +58,7 @@ pub(super) async fn write(source: Folder, file: &str, output: &Path, dtype: &str
     out.finish()
 }
 
-/// Matrices of whole blocks; llama.cpp wants vectors and tables of positions as they were.
+/// Returns `to` for matrices of whole blocks; llama.cpp requires vectors and position tables unchanged.
 fn as_wanted(name: &str, tensor: &Tensor, to: Dtype) -> Dtype {
     let is_matrix = tensor.shape.len() == 2 && !name.starts_with("position_embd");
     if is_matrix && to.bytes(tensor.row_elements()).is_some() { to } else { tensor.dtype }

@@ -1,8 +1,8 @@
-//! The header of a GGUF file, as it is written.
+//! Header of a GGUF file, for writing.
 
 use crate::weights::Dtype;
 
-/// Of data, in bytes; llama.cpp's default.
+/// Alignment of data in bytes; llama.cpp's default.
 const ALIGNMENT: usize = 32;
 const U32: u32 = 4;
 const I32: u32 = 5;
@@ -11,11 +11,11 @@ const BOOL: u32 = 7;
 const TEXT: u32 = 8;
 const ARRAY: u32 = 9;
 
-/// Keys with their values, and what tensors follow.
+/// Keys with their values, and the tensors of the file.
 #[derive(Default)]
 pub(super) struct Header {
     keys: u64,
-    /// As they stand in the file.
+    /// Entries as bytes of the file.
     values: Vec<u8>,
     tensors: u64,
     places: Vec<u8>,
@@ -24,7 +24,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// A value in the bytes that it has there.
+    /// Adds a value given as bytes of the file.
     pub fn put(&mut self, key: &str, kind: u32, value: &[u8]) {
         self.keys += 1;
         push_text(&mut self.values, key);
@@ -74,7 +74,7 @@ impl Header {
         self.put(key, ARRAY, &value);
     }
 
-    /// A tensor of whole rows behind those before it; returns how many zeros follow its bytes.
+    /// Adds a tensor of whole rows after the previous ones. Returns the number of padding zeros after its bytes.
     pub fn tensor(&mut self, name: &str, shape: &[u64], dtype: Dtype) -> usize {
         self.tensors += 1;
         push_text(&mut self.places, name);
@@ -88,7 +88,7 @@ impl Header {
         padded - bytes
     }
 
-    /// All of it, up to the first tensor's bytes.
+    /// Returns the whole header, up to the first tensor's bytes.
     pub fn bytes(&self) -> Vec<u8> {
         let counts = [self.tensors.to_le_bytes(), self.keys.to_le_bytes()].concat();
         let mut bytes = [b"GGUF\x03\0\0\0", &counts[..], &self.values, &self.places].concat();

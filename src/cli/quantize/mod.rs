@@ -1,4 +1,4 @@
-//! `foretoken quantize`: a model with its matrices stored as another type, one portion of rows in memory at a time.
+//! `foretoken quantize`: stores a model's matrices in another type, with one portion of rows in memory at a time.
 
 mod convert;
 mod facts;
@@ -17,12 +17,12 @@ use std::path::{Path, PathBuf};
 /// Weights converted at a time.
 const PORTION: u64 = 1 << 20;
 
-/// Which model, and what becomes of it
+/// Model and output
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// The model: a folder with config.json and safetensors, or a GGUF file
+    /// Model: a folder with config.json and safetensors, or a GGUF file
     input: PathBuf,
-    /// What to write: a GGUF file, if its name ends with .gguf, else, from a folder, a folder; it must not exist
+    /// Output, which must not exist: a GGUF file if its name ends with .gguf, else, from a folder, a folder
     output: PathBuf,
     /// F32, F16 or BF16; in GGUF also Q4_0, Q4_1, Q5_0, Q5_1, Q8_0; in a folder also mlx4 or mlx8, MLX's layout
     #[arg(long = "type", value_name = "TYPE")]
@@ -44,13 +44,13 @@ fn bad_type<T>(dtype: &str, allowed: String) -> Result<T> {
     Err(Error::BadOption { option: "type".into(), value: dtype.to_owned(), allowed })
 }
 
-/// The ranges of a tensor's rows that are converted one after the other.
+/// Returns the row ranges of a tensor that are converted one at a time.
 fn portions(tensor: &Tensor) -> impl Iterator<Item = Range<u64>> {
     let (rows, step) = (tensor.rows(), (PORTION / tensor.row_elements().max(1)).max(1));
     (0..rows).step_by(step as usize).map(move |from| from..rows.min(from + step))
 }
 
-/// Writes a tensor's rows as `to`, one portion after the other.
+/// Writes a tensor's rows as `to`, one portion at a time.
 async fn write_rows(weights: &Weights<Folder>, name: &str, tensor: &Tensor, to: Dtype, out: &mut Output) -> Result<()> {
     for rows in portions(tensor) {
         let bytes = weights.read_rows(name, rows).await?;
@@ -73,7 +73,7 @@ fn bad_config<T>(key: &str, reason: String) -> Result<T> {
     Err(Error::BadConfig { file: "config.json".into(), key: key.into(), reason })
 }
 
-/// A file that did not exist before.
+/// A new file.
 struct Output {
     path: PathBuf,
     file: BufWriter<File>,

@@ -1,4 +1,4 @@
-//! `tokenizer.json` -> the metadata of a GGUF file.
+//! Conversion of `tokenizer.json` to the metadata of a GGUF file.
 
 use super::header::Header;
 use crate::error::{Error, Result};
@@ -13,7 +13,7 @@ const CONFIG: &str = "tokenizer_config.json";
 /// Largest file that is read, in bytes.
 const MOST: u64 = 64 << 20;
 
-/// Types of tokens, as llama.cpp numbers them.
+/// Types of tokens, with llama.cpp's numbers.
 const NORMAL: i32 = 1;
 const UNKNOWN: i32 = 2;
 const CONTROL: i32 = 3;
@@ -21,20 +21,20 @@ const USER_DEFINED: i32 = 4;
 const UNUSED: i32 = 5;
 const BYTE: i32 = 6;
 
-/// A text that every kind of splitting takes apart differently: what is not known of a tokenizer is tried out, as llama.cpp's converter
-/// does. Among it characters in two ways: as one code point, and as a letter with an accent behind it.
+/// Text that each kind of pre-tokenizer splits differently. A tokenizer's kind is found by trying, as in llama.cpp's converter. Some
+/// characters occur both as one code point and as a letter with a combining accent.
 const PROBE: &str = "\n \n\n \n\n\n \t \t\t \t\n  \n   \n    \n     \n🚀 (normal) 😶\u{200d}🌫\u{fe0f} (multiple emojis concatenated) ✅ 🦙🦙 3 33 333 3333 33333 \
     333333 3333333 33333333 3.3 3..3 3...3 កាន់តែពិសេសអាច😁 ?我想在apple工作1314151天～ ------======= нещо на Български \
     ```````\"\"\"\"......!!!!!!?????? I've been 'told he's there, 'RE you sure? 'M not sure I'll make it, 'D you like some tea? \
     We'Ve a'lL  caf\u{e9} cafe\u{301} \u{df}tra\u{df}e HTTPServer_isOK camelCase ÉCOLE  x\r\ny\u{a0}z\u{3000}ひらがなカタカナ한국어 naïve+1e-9;//path/to\n";
 
-/// Puts the tokenizer, and the chat template if there is one.
+/// Adds the tokenizer, and the chat template if there is one.
 pub(super) async fn put(files: &ModelFiles<Folder>, header: &mut Header) -> Result<()> {
     let (spec, source) = (&files.blueprint.spec, files.checkpoint.weights().source());
     let tokenizer = files.tokenizer().await?;
     let bad = |reason: String| Error::BadTokenizer { file: format!("{}/{FILE}", source.name()), reason };
     let parse = |bytes: Option<Vec<u8>>| -> Value {
-        // What cannot be read was told where the tokenizer was.
+        // Unreadable files were reported when the tokenizer was loaded.
         serde_json::from_slice(&bytes.unwrap_or_default()).unwrap_or_default()
     };
     let file = parse(read_small(source, FILE, MOST).await?);
@@ -129,13 +129,13 @@ pub(super) async fn put(files: &ModelFiles<Folder>, header: &mut Header) -> Resu
     Ok(())
 }
 
-/// One for each row of the embedding table, as llama.cpp wants it.
+/// Returns one token for each row of the embedding table, as llama.cpp requires.
 fn tokens(tokenizer: &Tokenizer, count: usize) -> Vec<String> {
     let token = |id| tokenizer.id_to_token(id).unwrap_or_else(|| format!("[PAD{id}]"));
     (0..count as u32).map(token).collect()
 }
 
-/// All that the vocabulary can say, a line for each token: what merges do not reach is found by it.
+/// Returns the text of each token on a line, to test tokens that merges do not reach.
 fn words(tokenizer: &Tokenizer) -> Result<String> {
     let words = (0..tokenizer.vocab_size() as u32).map(|id| tokenizer.decode(&[id], true));
     Ok(words.collect::<Result<Vec<_>>>()?.join("\n"))
@@ -162,7 +162,7 @@ fn types(tokenizer: &Tokenizer, file: &Value, count: usize, unknown: Option<u32>
     (0..count as u32).map(kind).collect()
 }
 
-/// The merges of a BPE model, in both ways to write them.
+/// Reads the merges of a BPE model, in both formats.
 fn merges(model: &Value) -> Option<Vec<(String, String)>> {
     let merge = |merge: &Value| match merge {
         Value::String(both) => both.split_once(' ').map(|(left, right)| (left.to_owned(), right.to_owned())),
@@ -171,7 +171,7 @@ fn merges(model: &Value) -> Option<Vec<(String, String)>> {
     model["merges"].as_array()?.iter().map(merge).collect()
 }
 
-/// What lets the merges be found again: the earlier one makes a token, the higher its score.
+/// Returns scores that encode the order of merges: the earlier a merge makes a token, the higher its score.
 fn scores(tokens: &[String], merges: &[(String, String)]) -> Vec<f32> {
     let mut ranks = HashMap::new();
     for (rank, (left, right)) in merges.iter().enumerate() {
@@ -181,7 +181,7 @@ fn scores(tokens: &[String], merges: &[(String, String)]) -> Vec<f32> {
     tokens.iter().map(score).collect()
 }
 
-/// The chat templates, as pairs of a name and a source.
+/// Reads the chat templates, as pairs of name and source.
 async fn templates(source: &impl Source, config: &Value) -> Result<Vec<(String, String)>> {
     let read = async |file: &str| {
         let bytes = read_small(source, file, MOST).await?;

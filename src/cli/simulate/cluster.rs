@@ -7,7 +7,7 @@ use crate::simulate::picture;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-/// Where the numbers come from, for `--help`.
+/// Explanation of the output, for `--help`.
 pub(super) const ABOUT: &str = "A column is a schedule: plain is continuous batching without drafts; SI in the server drafts \
     and verifies there; SI from devices drafts at the user's and waits for each verification; DSI from devices goes on drafting \
     meanwhile. Of each: tokens per second of all servers, milliseconds per token of a text (the median text, and the one that \
@@ -19,13 +19,13 @@ pub(super) struct Args {
     /// Numbers of users
     #[arg(long, value_name = "N,N,...", value_delimiter = ',', value_parser = count, default_value = "1,4,16,32,64,128,256,512")]
     users: Vec<usize>,
-    /// Servers
+    /// Number of servers
     #[arg(long, value_name = "N", value_parser = count, default_value_t = 1)]
     servers: usize,
-    /// Time of a forward of the target by the rows in it
+    /// Time of a forward of the target, by its rows
     #[arg(long, value_name = "ROWS:MS,...", default_value = "1:29,16:30,32:32,64:37,128:42,2048:371")]
     curve: String,
-    /// Added for each text in a forward: reading its keys and values
+    /// Time added for each text in a forward, to read its keys and values
     #[arg(long, value_name = "MS", default_value_t = 0.09)]
     kv_latency: f64,
     /// Most texts in a forward
@@ -40,7 +40,7 @@ pub(super) struct Args {
     /// Probability that a draft token is accepted
     #[arg(long, value_name = "P", default_value_t = 0.8)]
     acceptance: f64,
-    /// Draft tokens of a round, or of a verify task [default: the best one of each schedule]
+    /// Draft tokens of a round, or of a verify task [default: the best for each schedule]
     #[arg(long, value_name = "N", value_parser = count)]
     lookahead: Option<usize>,
     /// Requests that a user of DSI has in flight
@@ -49,10 +49,10 @@ pub(super) struct Args {
     /// Time to a server and back
     #[arg(long, value_name = "MS", default_value_t = 40.0)]
     round_trip: f64,
-    /// Share by which times on devices and ways back differ at random
+    /// Share by which times on devices and times from a server vary at random
     #[arg(long, value_name = "SHARE", default_value_t = 0.1)]
     jitter: f64,
-    /// Mean time from the end of a text to the user's next one
+    /// Mean time from the end of a text to the user's next text
     #[arg(long, value_name = "MS", default_value_t = 0.0)]
     think: f64,
     /// Tokens of a text
@@ -61,10 +61,10 @@ pub(super) struct Args {
     /// Texts of each user
     #[arg(long, value_name = "N", value_parser = count, default_value_t = 3)]
     texts: usize,
-    /// Seed of all that is drawn
+    /// Seed of all random draws
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// An SVG file to draw it in, too
+    /// Also draw the result in this SVG file
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! `foretoken simulate heatmap` and `timeline`: pictures.
+//! `foretoken simulate heatmap` and `timeline`: drawings.
 
 use super::super::{Failure, count, print_json};
 use super::Pair;
@@ -10,19 +10,19 @@ use std::path::{Path, PathBuf};
 
 #[derive(clap::Args)]
 pub(super) struct Heatmap {
-    /// The file to write
+    /// File to write
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// Which one: si_plain, dsi_si, dsi_plain, dsi_best [default: all four in one picture]
+    /// Ratio to draw: si_plain, dsi_si, dsi_plain, dsi_best [default: all four in one picture]
     #[arg(long, value_name = "RATIO")]
     which: Option<String>,
-    /// Drafter latencies
+    /// Number of drafter latencies
     #[arg(long, value_name = "N", value_parser = count, default_value_t = defaults().columns)]
     columns: usize,
-    /// Acceptances
+    /// Number of acceptances
     #[arg(long, value_name = "N", value_parser = count, default_value_t = defaults().rows)]
     rows: usize,
-    /// Draft tokens of a round, or of a verify task [default: the best one of each schedule]
+    /// Draft tokens of a round, or of a verify task [default: the best for each schedule]
     #[arg(long, value_name = "N", value_parser = count)]
     lookahead: Option<usize>,
     /// Target servers of DSI
@@ -34,14 +34,14 @@ pub(super) struct Heatmap {
     /// Texts per cell
     #[arg(long, value_name = "N", value_parser = count, default_value_t = defaults().repeats)]
     repeats: usize,
-    /// Seed of the draws
+    /// Seed of the random draws
     #[arg(long, value_name = "N", default_value_t = defaults().seed)]
     seed: u64,
 }
 
 #[derive(clap::Args)]
 pub(super) struct Timeline {
-    /// The file to write
+    /// File to write
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `foretoken simulate`: what speculation would gain, without a model and without a GPU.
+//! `foretoken simulate`: gains from speculation, without a model and without a GPU.
 
 mod cluster;
 mod draw;
@@ -12,12 +12,12 @@ use crate::simulate::{Cell, Draws, Latency, acceptance_from_matches, best_lookah
 use serde::Serialize;
 use std::io::{self, Write};
 
-/// What the schedules are, for `--help`.
+/// Explanation of the schedules, for `--help`.
 pub(super) const SCHEDULES: &str = "plain: one token per forward of the target. SI: sequential speculation, draft then \
     verify. DSI: distributed speculation, the drafter never waits and SP target servers verify at the same time. PEARL: \
     one block is drafted while the one before it is verified.";
 
-/// Milliseconds of a forward that somebody might wait for.
+/// Longest allowed latency of a forward, in milliseconds.
 const LONGEST: f64 = 60_000.0;
 
 #[derive(clap::Args)]
@@ -29,45 +29,45 @@ pub(super) struct Args {
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// Mean latencies of one pair, from adding up
+    /// Compute mean latencies of one pair by addition
     #[command(after_help = SCHEDULES, allow_negative_numbers = true)]
     Offline(Offline),
-    /// The same by threads that really wait; latencies in milliseconds
+    /// Measure latencies of one pair on threads that really wait; latencies in milliseconds
     #[command(after_help = SCHEDULES, allow_negative_numbers = true)]
     Online(Online),
-    /// SI and DSI for a list of measured pairs
+    /// Compare SI and DSI for a list of measured pairs
     #[command(after_help = table::FORMAT, allow_negative_numbers = true)]
     Table(table::Args),
-    /// Draw who is faster by how much, over drafter latencies and acceptances, as SVG
+    /// Draw ratios of the schedules' latencies, over drafter latencies and acceptances, as SVG
     #[command(after_help = SCHEDULES, allow_negative_numbers = true)]
     Heatmap(draw::Heatmap),
-    /// Draw one run of DSI as SVG: who drafts, who verifies, what is cancelled; latencies in milliseconds
+    /// Draw one run of DSI as SVG: drafting, verification, cancelled tasks; latencies in milliseconds
     #[command(after_help = SCHEDULES, allow_negative_numbers = true)]
     Timeline(draw::Timeline),
-    /// Many users of a few servers: who should draft, nobody, the servers or the users' devices; times in milliseconds
+    /// Compare drafting in the servers, on the users' devices and not at all, for many users of a few servers; times in milliseconds
     #[command(after_help = cluster::ABOUT, allow_negative_numbers = true)]
     Cluster(cluster::Args),
 }
 
-/// A pair, under the names that errors use.
+/// A pair of target and drafter, with the names that errors use.
 #[derive(clap::Args)]
 struct Pair {
-    /// Time of the target's first forward [default: that of all others]
+    /// Time of the target's first forward [default: same as its other forwards]
     #[arg(long, value_name = "T")]
     target_ttft: Option<f64>,
-    /// Time of the drafter's first forward [default: that of all others]
+    /// Time of the drafter's first forward [default: same as its other forwards]
     #[arg(long, value_name = "T")]
     drafter_ttft: Option<f64>,
     /// Probability that a draft token is accepted
     #[arg(long, value_name = "P", default_value_t = 0.8)]
     acceptance: f64,
-    /// Instead of the acceptance: observed numbers of accepted tokens before a rejection, of which texts are put together
+    /// Observed numbers of accepted tokens before a rejection, from which texts are composed; replaces --acceptance
     #[arg(long, value_name = "N,N,...", value_delimiter = ',', value_parser = count, conflicts_with = "acceptance")]
     match_lengths: Vec<usize>,
-    /// Draft tokens of a round, or of a verify task [default: the best one of each schedule]
+    /// Draft tokens of a round, or of a verify task [default: the best for each schedule]
     #[arg(long, value_name = "N", value_parser = count)]
     lookahead: Option<usize>,
-    /// Seed of the draws
+    /// Seed of the random draws
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }
@@ -114,7 +114,7 @@ struct Online {
     repeats: usize,
 }
 
-/// The parameters of a simulation.
+/// Parameters of a simulation.
 #[derive(Serialize)]
 struct Used {
     target_latency: f64,
@@ -159,7 +159,7 @@ impl Pair {
         Ok(cell)
     }
 
-    /// What the offline simulation says, and with which parameters.
+    /// Runs the offline simulation. Returns its parameters and results.
     fn means(&self, cell: &Cell, repeats: usize, draws: &Draws) -> Result<(Used, Means)> {
         let (lookaheads, found) = match self.lookahead {
             Some(lookahead) => {
@@ -202,7 +202,7 @@ fn offline(args: &Offline, json: bool) -> Result<(), Failure> {
         struct Report {
             #[serde(flatten)]
             means: Means,
-            /// The best that sequential speculation can do, by expectation.
+            /// Best expected result of sequential speculation.
             si_best: Best,
             /// Upper bound of `dsi`, for as many servers as its lookahead needs.
             dsi_bound: f64,
@@ -245,9 +245,9 @@ fn online(args: &Online, json: bool) -> Result<(), Failure> {
             si: f64,
             dsi: f64,
             pearl: f64,
-            /// With times to the first token and per later token.
+            /// Totals, with times to the first token and per later token.
             times: Measured,
-            /// What the offline simulation says for the same draws: the rest is what scheduling costs.
+            /// Result of the offline simulation for the same draws; the difference is the cost of scheduling.
             offline: Means,
             #[serde(flatten)]
             used: Used,

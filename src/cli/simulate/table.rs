@@ -6,7 +6,7 @@ use crate::simulate::table::{Row, parse};
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-/// The file's format, for `--help`.
+/// Format of the file, for `--help`.
 pub(super) const FORMAT: &str = "FILE is a JSON list of objects {target_latency_ms, drafter_latency_ms, acceptance, \
     target_ttft_ms, drafter_ttft_ms, tokens}, with a name if you like. Lookaheads are 1, 5 and 10, with at most 7 target \
     servers; SI and DSI are shown with the best of \
@@ -14,13 +14,13 @@ pub(super) const FORMAT: &str = "FILE is a JSON list of objects {target_latency_
 
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// The pairs
+    /// JSON file with the pairs
     #[arg(long, value_name = "FILE")]
     pairs: PathBuf,
     /// Texts to average over
     #[arg(long, value_name = "N", value_parser = count, default_value_t = 1000)]
     repeats: usize,
-    /// Seed of the draws
+    /// Seed of the random draws
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }

@@ -1,6 +1,6 @@
-//! The text as the machine believes it to be: settled tokens, then tokens that slower models have yet to confirm.
+//! The text in the state machine: settled tokens, then tokens that slower models have yet to confirm.
 
-/// A token, who proposed it, and the slowest model that stands for it.
+/// A token, the model that proposed it, and the slowest model that confirmed it.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     id: u32,
@@ -8,14 +8,14 @@ struct Slot {
     trust: usize,
 }
 
-/// What a model's token did to the chain.
+/// Effect of a model's token on the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
-    /// The token was there; now a slower model stands for it, or stood for it already.
+    /// The token was there. This model or a slower one has now confirmed it.
     Confirmed,
-    /// It is new, at the end.
+    /// The token was appended.
     Added,
-    /// Another token stood there; it is gone, and all behind it.
+    /// Another token was replaced, and all tokens after it were removed.
     Replaced,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Chain {
 }
 
 impl Chain {
-    /// A prompt, of which nothing is in doubt; `target` is the slowest model, `room` the tokens wanted.
+    /// Creates a chain from a prompt, which is settled. `target`: the slowest model; `room`: tokens wanted.
     pub(super) fn new(prompt: &[u32], target: usize, room: usize, ends: Vec<u32>) -> Self {
         let slots = prompt.iter().map(|&id| Slot { id, by: target, trust: target }).collect();
         let (prompt, limit) = (prompt.len(), prompt.len().saturating_add(room));
@@ -42,28 +42,27 @@ impl Chain {
         self.slots.len()
     }
 
-    /// Tokens that may still be replaced.
+    /// Counts tokens that may still be replaced.
     pub(super) fn unsettled(&self) -> usize {
         self.len() - self.settled
     }
 
-    /// Ids of all tokens from a position up to another.
     pub(super) fn ids(&self, from: usize, to: usize) -> Vec<u32> {
         self.slots[from..to].iter().map(|slot| slot.id).collect()
     }
 
-    /// Tokens from the beginning for which a model, or a slower one, stands.
+    /// Counts leading tokens that `model` or a slower model confirmed.
     pub(super) fn known(&self, model: usize) -> usize {
         let doubtful = self.slots[self.settled..].iter().position(|slot| slot.trust < model);
         doubtful.map_or(self.len(), |at| self.settled + at)
     }
 
-    /// Tokens that a model can be asked to continue: not the one that ends the text.
+    /// Counts tokens that a model can be asked to continue: all but one that ends the text.
     pub(super) fn continuable(&self) -> usize {
         (self.len() - usize::from(self.has_ended())).min(self.limit - 1)
     }
 
-    /// Draft tokens that can still be of use: the last wanted token is the target's own.
+    /// Counts further draft tokens that can be used: the last wanted token is the target's own.
     pub(super) fn draftable(&self) -> usize {
         if self.has_ended() { 0 } else { (self.limit - 1).saturating_sub(self.len()) }
     }
@@ -72,12 +71,12 @@ impl Chain {
         self.len() > self.prompt && self.slots.last().is_some_and(|last| self.ends.contains(&last.id))
     }
 
-    /// Whether a model's opinion on a position is still of interest.
+    /// Returns true if a token of `model` at this position could change the chain.
     pub(super) fn is_open(&self, position: usize, model: usize) -> bool {
         self.slots.get(position).is_none_or(|slot| slot.trust < model)
     }
 
-    /// Enters a model's token for a position that is not behind the end.
+    /// Enters a model's token at a position in the text or directly after it.
     pub(super) fn enter(&mut self, position: usize, id: u32, model: usize) -> Change {
         let token = Slot { id, by: model, trust: model };
         match self.slots.get_mut(position) {
@@ -98,7 +97,7 @@ impl Chain {
         }
     }
 
-    /// The next token that the target stands for, with the model that proposed it, and whether it is the last one.
+    /// Returns the next token that the target confirmed, the model that proposed it, and true if it is the last token.
     pub(super) fn settle(&mut self) -> Option<(u32, usize, bool)> {
         let slot = *self.slots.get(self.settled).filter(|slot| slot.trust >= self.target)?;
         self.settled += 1;

@@ -1,16 +1,16 @@
-//! The machine: what is in flight, what an event changes, and what is to be done next.
+//! State machine: tasks in flight, effects of events, and the next actions.
 
 use super::chain::{Chain, Change};
 use super::{Action, Counts, DsiOptions, Event, Feed, TaskId, Verifier};
 use crate::error::{Error, Result};
 
-/// A verification in flight: its ids are for the positions `first + 1 ..= first + valid`.
+/// A verification in flight. It returns ids for positions `first + 1 ..= first + valid`.
 #[derive(Debug, Clone, Copy)]
 struct Task {
     id: TaskId,
     server: usize,
     first: usize,
-    /// Ids that count: those that depend on no token that was replaced since.
+    /// Ids that still count, because they depend on no replaced token.
     valid: usize,
 }
 
@@ -25,9 +25,9 @@ struct Server {
     /// Index of its verifier.
     verifier: usize,
     here: bool,
-    /// Tasks that it holds, cancelled ones included until it says that it is free.
+    /// Tasks assigned to it. A cancelled task counts until the server reports that it is free.
     holds: usize,
-    /// Tokens of its copy of the text that hold.
+    /// Tokens of its copy of the text that are still valid.
     told: usize,
 }
 
@@ -37,16 +37,15 @@ pub struct Dsi {
     chain: Chain,
     verifiers: Vec<Verifier>,
     servers: Vec<Server>,
-    /// By verifier: positions from the beginning that were given to it as input.
+    /// By verifier: number of leading positions that it was given as input.
     fed: Vec<usize>,
-    /// By verifier: where the block of draft tokens begins that the drafter is filling. A task that a model was given
-    /// for want of better does not move it.
+    /// By verifier: start of the block of draft tokens that is being filled. A smaller task, given to an idle model, does not move it.
     block: Vec<usize>,
     tasks: Vec<Task>,
     drafting: Option<Drafting>,
-    /// The drafter has nothing to propose for the text as it is.
+    /// True if the drafter has no proposal for the current text.
     dry: bool,
-    /// Tokens of the drafter's copy of the text that hold.
+    /// Tokens of the drafter's copy of the text that are still valid.
     told: usize,
     next: TaskId,
     done: bool,
@@ -54,8 +53,8 @@ pub struct Dsi {
 }
 
 impl Dsi {
-    /// A text that begins with a prompt of one token or more. Nothing happens before the first event: the
-    /// [`Event::Free`] of each server, as soon as it is ready.
+    /// Creates a machine for a text whose prompt has one token or more. Nothing happens before the first event: the [`Event::Free`] of each
+    /// server, as soon as it is ready.
     ///
     /// # Errors
     /// [`Error::BadOption`].
@@ -98,8 +97,7 @@ impl Dsi {
         })
     }
 
-    /// Hears an event and appends what is to be done to `actions`. Events of tasks and servers that it does not know
-    /// change nothing.
+    /// Handles an event and appends the resulting actions to `actions`. Events of unknown tasks and servers change nothing.
     pub fn handle(&mut self, event: Event<'_>, actions: &mut Vec<Action>) {
         match event {
             Event::Drafted { task, ids } => self.drafted(task, ids, actions),
@@ -116,7 +114,7 @@ impl Dsi {
         }
     }
 
-    /// From now on so many draft tokens make a verify task of the target, at least one, and an idle server of it waits for so many.
+    /// Sets the draft tokens of a verify task of the target (at least one), and the draft tokens that an idle server of it waits for.
     pub fn tune(&mut self, lookahead: usize, patience: usize, actions: &mut Vec<Action>) {
         if let Some(target) = self.verifiers.last_mut() {
             target.lookahead = lookahead.max(1);
@@ -128,29 +126,29 @@ impl Dsi {
         }
     }
 
-    /// Whether nothing is verified: then a target waits for the drafter.
+    /// Returns true if no verify task is in flight, so that a target waits for the drafter.
     pub fn is_idle(&self) -> bool {
         self.tasks.is_empty()
     }
 
-    /// Ends the text here: a stop string, or a caller that has seen enough. Everything in flight is cancelled.
+    /// Ends the text here, at a stop string or at the caller's request. Everything in flight is cancelled.
     pub fn stop(&mut self, actions: &mut Vec<Action>) {
         self.done = true;
         self.cancel_drafting(actions);
         self.cancel_tasks(actions, |_| true);
     }
 
-    /// Whether the text is complete: then nothing is in flight.
+    /// Returns true if the text is complete. Then nothing is in flight.
     pub fn is_done(&self) -> bool {
         self.done
     }
 
-    /// Tasks in flight whose results are wanted, drafting included.
+    /// Counts the tasks in flight whose results are needed, including drafting.
     pub fn in_flight(&self) -> usize {
         self.tasks.len() + usize::from(self.drafting.is_some())
     }
 
-    /// What was done so far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -179,7 +177,7 @@ impl Dsi {
         self.dry = ids.is_empty();
         let goes_on = !ids.is_empty() && ids.len() < left;
         self.drafting = goes_on.then(|| Drafting { id: task, left: left - used });
-        // It ended the text as far as it can tell.
+        // The draft has ended the text, or no more draft tokens can be used.
         if self.chain.draftable() == 0 {
             self.cancel_drafting(actions);
         }
@@ -192,7 +190,7 @@ impl Dsi {
         let Task { server, first, valid, .. } = self.tasks.remove(at);
         let verifier = self.servers[server].verifier;
         let model = verifier + 1;
-        // Ids that are missing have to be asked for again.
+        // Missing ids have to be requested again.
         if ids.len() < valid {
             self.fed[verifier] = self.fed[verifier].min(first + ids.len());
         }
@@ -218,7 +216,7 @@ impl Dsi {
                 return self.stop(actions);
             }
         }
-        // What a slower model has settled, a faster one need not verify any more.
+        // A faster model need not verify what a slower model has settled.
         let chain = &self.chain;
         let is_open = |task: &Task, model| (1..=task.valid).any(|row| chain.is_open(task.first + row, model));
         let closed: Vec<TaskId> = (self.tasks.iter())
@@ -228,7 +226,7 @@ impl Dsi {
         self.cancel_tasks(actions, |task| closed.contains(&task.id));
     }
 
-    /// A token was replaced at `position`: whatever was computed from the old one, or from those behind it, is void.
+    /// Invalidates everything that was computed from the token replaced at `position` or from later tokens.
     fn roll_back(&mut self, position: usize, actions: &mut Vec<Action>) {
         self.counts.rejected += 1;
         self.cancel_tasks(actions, |task| task.first >= position);
@@ -246,7 +244,7 @@ impl Dsi {
         self.start_drafter_again(actions);
     }
 
-    /// The text has a token that the drafter did not propose.
+    /// Restarts the drafter after a token that it did not propose.
     fn start_drafter_again(&mut self, actions: &mut Vec<Action>) {
         self.cancel_drafting(actions);
         self.told = self.told.min(self.chain.len() - 1);
@@ -286,12 +284,12 @@ impl Dsi {
         });
     }
 
-    /// Gives work to the free servers: as soon as `lookahead` tokens wait, or when a model has nothing else to do.
+    /// Assigns tasks to free servers as soon as `lookahead` tokens are available, or if a model is idle.
     fn verify(&mut self, actions: &mut Vec<Action>) {
         for index in 0..self.verifiers.len() {
             let Verifier { lookahead, patience, depth, .. } = self.verifiers[index];
             loop {
-                // The least busy one, then the one that knows most of the text.
+                // The least busy server, then the one that has most of the text.
                 let free = (self.servers.iter().enumerate())
                     .filter(|(_, server)| server.verifier == index && server.here && server.holds < depth)
                     .min_by_key(|(_, server)| (server.holds, usize::MAX - server.told));
@@ -299,7 +297,7 @@ impl Dsi {
                     break;
                 };
                 let first = self.first(index);
-                // While the target has enough, models in front of it verify what there is, and add nothing.
+                // If the target has enough tokens, faster models verify the available tokens, but add none.
                 let full = index < self.verifiers.len() - 1 && self.wanted() == 0;
                 let end = self.chain.continuable().min(self.chain.len() - usize::from(full));
                 let waiting = end.saturating_sub(first);
@@ -312,7 +310,7 @@ impl Dsi {
                 }
                 let rows = waiting.min(lookahead.saturating_add(1));
                 let end = first + rows;
-                // All rows go through the model, even if the server saw them before.
+                // All rows go through the model, even if the server has read them before.
                 let keep = told.min(first);
                 let feed = Feed { keep, tokens: self.chain.ids(keep, end) };
                 let task = self.number();
@@ -329,7 +327,7 @@ impl Dsi {
         }
     }
 
-    /// Keeps the drafter busy, unless enough draft tokens wait for a server of the target.
+    /// Gives the drafter a task, unless enough draft tokens are waiting for the target.
     fn draft(&mut self, actions: &mut Vec<Action>) {
         let most = self.wanted().min(self.chain.draftable());
         if self.drafting.is_some() || self.dry || most == 0 {
@@ -342,8 +340,8 @@ impl Dsi {
         actions.push(Action::Draft { task, feed, most });
     }
 
-    /// Draft tokens that may be added now: `lookahead + 1` may wait for a server of the target, and all that is not
-    /// settled has to fit its servers and that queue, however long the slowest of them takes.
+    /// Returns how many draft tokens may be added now. `lookahead + 1` may wait for a server of the target. All unsettled tokens must fit
+    /// into its servers and that queue, however long the slowest server takes.
     fn wanted(&self) -> usize {
         let target = self.verifiers.len() - 1;
         let Verifier { lookahead, sp_degree, depth, .. } = self.verifiers[target];
@@ -353,7 +351,7 @@ impl Dsi {
         block.saturating_sub(waiting).min(most.saturating_sub(self.chain.unsettled()))
     }
 
-    /// The first token that a verifier's next task is about: its output is not known and not asked for.
+    /// Returns the position of the first token of a verifier's next task: the next token is neither known nor requested.
     fn first(&self, verifier: usize) -> usize {
         self.fed[verifier].max(self.chain.known(verifier + 1) - 1)
     }

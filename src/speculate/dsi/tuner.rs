@@ -1,9 +1,9 @@
-//! How many draft tokens make a verify task, and for how many an idle target waits, by what was measured.
+//! Measured choice of the size of a verify task, and of the draft tokens for which an idle target waits.
 
 use super::lookahead_for;
 use crate::speculate::acceptance::{Acceptance, KEPT};
 
-/// What target forwards and draft steps take, and how often drafts are accepted; what is older counts less.
+/// Durations of target forwards and draft steps, and acceptance of drafts; older measurements weigh less.
 #[derive(Debug, Clone, Default)]
 pub struct Tuner {
     forwards: Line,
@@ -11,7 +11,7 @@ pub struct Tuner {
     acceptance: Acceptance,
 }
 
-/// A line through (rows, seconds).
+/// Regression line of seconds over rows.
 #[derive(Debug, Clone, Copy, Default)]
 struct Line {
     weight: f64,
@@ -36,7 +36,7 @@ impl Line {
         self.products += rows * seconds * left;
     }
 
-    /// More rows take no less, and no more than in proportion.
+    /// Returns the seconds of `rows` rows, which grow at most in proportion and never fall.
     fn at(&self, rows: usize) -> f64 {
         let slope = if self.squares > 0.0 { self.products / self.squares } else { 0.0 };
         self.seconds + slope.clamp(0.0, self.seconds / self.rows.max(1.0)) * (rows as f64 - self.rows)
@@ -44,29 +44,29 @@ impl Line {
 }
 
 impl Tuner {
-    /// A target forward over so many rows took so many seconds.
+    /// Records the seconds of a target forward over `rows` rows.
     pub fn forward(&mut self, rows: usize, seconds: f64) {
         self.forwards.add(rows, seconds);
     }
 
-    /// A draft step took so many seconds.
+    /// Records the seconds of a draft step.
     pub fn step(&mut self, seconds: f64) {
         self.steps.add(1, seconds);
     }
 
-    /// Of so many draft tokens so many were accepted, before the target wrote one of its own.
+    /// Records that `accepted` of `drafted` tokens were accepted before a token of the target's own.
     pub fn round(&mut self, drafted: usize, accepted: usize) {
         self.acceptance.learn(drafted, accepted);
     }
 
-    /// Mean seconds of a draft step.
+    /// Returns the mean seconds of a draft step.
     pub fn drafter_latency(&self) -> f64 {
         self.steps.seconds
     }
 
-    /// Draft tokens for a verify task; none before anything was measured. With several servers that is the smallest number with which
-    /// they keep up with the drafter, by equation 1 of the paper. With one it is the number that gives most tokens per second when
-    /// drafting costs nothing, because that is done while the target computes.
+    /// Returns the draft tokens of a verify task; `None` before the first measurement. With several servers, this is the smallest number
+    /// with which they keep up with the drafter (equation 1 of the paper). With one server, it is the number with the most tokens per
+    /// second if drafting is free, since drafting overlaps with the target.
     pub fn lookahead(&self, sp_degree: usize) -> Option<usize> {
         let measured = self.forwards.weight > 0.0 && self.steps.weight > 0.0;
         measured.then(|| match sp_degree {
@@ -75,15 +75,14 @@ impl Tuner {
         })
     }
 
-    /// Draft tokens for which an idle target waits. One server: as many as give most tokens per second when they are waited for.
-    /// Several need not wait, unless drafts take no time.
+    /// Returns the draft tokens for which an idle target waits. One server: the number with the most tokens per second, including the wait.
+    /// Several servers do not wait, unless drafts take no time.
     pub fn patience(&self, sp_degree: usize) -> usize {
         let is_known = self.forwards.weight > 0.0 && self.steps.weight > 0.0;
         if is_known && (sp_degree == 1 || self.steps.seconds == 0.0) { self.best(self.steps.seconds) } else { 0 }
     }
 
-    /// The draft tokens, each of which is waited for so long, with which a round takes the least time per token; 0 where that is plain
-    /// decoding.
+    /// Returns the draft tokens with the least time per token, if each is waited for `waited` seconds; 0: plain decoding.
     fn best(&self, waited: f64) -> usize {
         let mut best = (self.forwards.at(1), 0);
         for (drafted, accepted) in (1..).zip(self.acceptance.expect()) {

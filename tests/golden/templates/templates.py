@@ -1,7 +1,7 @@
-"""Makes templates.json: what chat templates render to in Python's jinja2, in the environment that transformers gives them.
+"""Makes templates.json: chat templates rendered by Python's jinja2, in the environment that transformers sets up.
 
 pip install transformers==5.23.0 jinja2==3.1.6; python templates.py FOLDER... > templates.json. It needs no PyTorch. A folder
-holds NAME.jinja files; where a template refuses a chat, the golden is null.
+holds NAME.jinja files. If a template refuses a chat, the golden is null.
 """
 
 import json
@@ -13,7 +13,7 @@ from transformers.utils import chat_template_utils as utils
 
 
 class Then(datetime):
-    """strftime_now tells this time."""
+    """The fixed time that strftime_now returns."""
 
     @classmethod
     def now(cls, tz=None):
@@ -80,7 +80,7 @@ CHATS = {
     "roles": dict(messages=[says("assistant", "Hello."), says("system", "Late."), ASK, ASK]),
 }
 
-# What templates do with Python's methods, Jinja's filters and tests; `messages` are those of "turns", `tools` of "tools".
+# Python's methods, Jinja's filters and tests as templates use them; `messages` are those of "turns", `tools` those of "tools".
 EXPRESSIONS = """
 'a-b-c'.split('-', 1) | join('|')
 'a-b-c'.rsplit('-', 1) | join('|')
