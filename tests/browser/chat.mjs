@@ -489,6 +489,7 @@ export const tests = {
     await ask(page, "Two");
     await page.reload();
     equal([await bodies(page), await page.inputValue("#message")], [["One", "Half an"], "Two"], "before the answer to an edit began");
+    await page.fill("#message", "");
     await page.click("text=Edit");
     await ask(page, "Two");
     await more(page, "Second answer");
