@@ -15,6 +15,7 @@ pub struct HubId {
 }
 
 impl HubId {
+    /// Returns the revision: a branch, a tag or a commit; `main` if none is named.
     pub fn revision(&self) -> &str {
         self.revision.as_deref().unwrap_or("main")
     }
