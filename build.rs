@@ -1,9 +1,9 @@
-//! Copies the shaders without comments and most spaces: a page downloads them.
+//! Copies the shaders without comments and most spaces, because pages download them.
 
 use std::path::Path;
 use std::{env, fs, io};
 
-/// Spaces that can be left out, in this order. Those next to `<`, `>` and `-` stay, because of `array<f32> =` and `a - -b`.
+/// Spaces to remove, in this order. Spaces next to `<`, `>` and `-` are kept, because of `array<f32> =` and `a - -b`.
 const SPACES: [(&str, &str); 21] = [
     (", ", ","),
     ("; ", ";"),
@@ -29,7 +29,7 @@ const SPACES: [(&str, &str); 21] = [
     (" = ", "="),
 ];
 
-/// Removes spaces that can be left out. The lines of bindings stay as they are, because they are read.
+/// Removes unneeded spaces. Lines of bindings are kept unchanged, because they are parsed.
 fn without_spaces(line: &str) -> String {
     if line.starts_with('@') {
         return line.to_owned();

@@ -1,4 +1,4 @@
-//! What may come next in a text: the seam between those who know (a grammar) and those who choose tokens.
+//! The interface between grammars, which define the allowed next tokens, and the choice of tokens.
 
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use web_time::Instant;
 
-/// Which form a text is to have, in OpenAI's shape: an object whose `type` is `text` (none), `json_object`, `json_schema` (with
+/// Form of a text, in OpenAI's notation: an object whose `type` is `text` (no form), `json_object`, `json_schema` (with
 /// `json_schema: {schema}`), `regex` (with `regex`) or `grammar` (with `grammar`, in llguidance's variant of Lark).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -18,116 +18,117 @@ impl ResponseFormat {
         Self([("type".to_owned(), kind.into()), (kind.to_owned(), value)].into_iter().collect())
     }
 
-    /// What a JSON schema describes.
+    /// Requires JSON that matches a schema.
     pub fn json_schema(schema: Value) -> Self {
         Self::of("json_schema", json!({ "schema": schema }))
     }
 
-    /// Any JSON object.
+    /// Requires a JSON object.
     pub fn json_object() -> Self {
         Self([("type".to_owned(), "json_object".into())].into_iter().collect())
     }
 
-    /// What a regular expression matches as a whole, in the syntax of the crate `regex`.
+    /// Requires a match of the whole text with a regular expression, in the syntax of the crate `regex`.
     pub fn regex(pattern: &str) -> Self {
         Self::of("regex", pattern.into())
     }
 
-    /// What a grammar derives from its rule `start`.
+    /// Requires a text that a grammar derives from its rule `start`.
     pub fn grammar(lark: &str) -> Self {
         Self::of("grammar", lark.into())
     }
 
-    /// Whether it asks for anything.
+    /// Returns true if it restricts the text.
     pub fn constrains(&self) -> bool {
         self.0.get("type").is_none_or(|kind| kind != "text")
     }
 }
 
-/// Who makes constraints of formats, for one vocabulary.
+/// Compiler of formats to constraints, for one vocabulary.
 pub trait Grammars {
-    /// A constraint at the beginning of a text.
+    /// Returns a constraint at the beginning of a text.
     ///
     /// # Errors
-    /// [`Error::BadOption`] for what it does not cover.
+    /// [`Error::BadOption`] for an unsupported format.
     fn compile(&self, format: &ResponseFormat) -> Result<Box<dyn Constraint>>;
 }
 
-/// Whether a text may end.
+/// Permission to end a text at a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// Not yet.
+    /// The text may not end yet.
     No,
-    /// It may, and it may go on.
+    /// The text may end or continue.
     May,
-    /// Nothing can follow.
+    /// The text must end.
     Must,
 }
 
-/// What may come next, as tokens that do not end the text are consumed.
+/// Constraint on the next token of a text. End tokens are not consumed.
 pub trait Constraint {
-    /// Goes on behind a token; false, and nothing changed, where it may not come.
+    /// Consumes a token. Returns false, and changes nothing, if the token is not allowed.
     ///
     /// # Errors
-    /// [`Error::Internal`], here and in the others: the grammar is too complex at this place.
+    /// [`Error::Internal`], here and in the other methods: the grammar is too complex at this position.
     fn consume(&mut self, token: u32) -> Result<bool>;
 
-    /// Goes back before the last `count` tokens.
+    /// Undoes the last `count` tokens.
     ///
     /// # Errors
     /// As [`Constraint::consume`].
     fn rollback(&mut self, count: usize) -> Result<()>;
 
-    /// Which tokens may come, those that end the text included: a bit for each id [vocab / 32 in whole words].
+    /// Writes a mask with one bit per token id, set if the token is allowed, end tokens included [vocab / 32, rounded up].
     ///
     /// # Errors
     /// As [`Constraint::consume`].
     fn mask(&mut self, words: &mut [u32]) -> Result<()>;
 
-    /// The bytes that must come, as far as there is no choice.
+    /// Returns the bytes that must follow, up to the next choice.
     ///
     /// # Errors
     /// As [`Constraint::consume`].
     fn forced(&mut self) -> Result<Vec<u8>>;
 
-    /// Whether the text may end here.
+    /// Returns whether the text may end here.
     ///
     /// # Errors
     /// As [`Constraint::consume`].
     fn ending(&mut self) -> Result<Ending>;
 }
 
-/// The tokens of a text behind others, as the tokenizer cuts it.
+/// Function that encodes a text following other tokens.
 pub type Encode = Box<dyn Fn(&[u32], &str) -> Vec<u32>>;
 
-/// Tokens before a text that decide how it is cut into tokens.
+/// Preceding tokens that affect how a text is tokenized.
 const CONTEXT: usize = 4;
 
-/// A text under a constraint, followed wherever it goes: it may grow, be cut, or be asked about with a draft behind it.
+/// A text under a constraint. The text may grow, be cut, or be queried with a draft after it.
 ///
-/// Where the constraint leaves no choice of characters, the tokenizer's tokens for them are the only ones that may come, but for the
-/// last, which what follows may lengthen: models know texts as their tokenizer cuts them, and such a token is known beforehand.
+/// If the constraint forces the next characters, only the tokenizer's own tokens for them are allowed, except the last, which may
+/// merge with what follows. Models expect that tokenization, and such tokens are known in advance.
 pub struct Constrained {
     by: Box<dyn Constraint>,
     encode: Encode,
-    /// Tokens of the prompt, which is not constrained.
+    /// Prompt tokens; the prompt is not constrained.
     start: usize,
     /// Tokens that end a text.
     ends: Vec<u32>,
-    /// Words of a mask.
+    /// Words (32 bits) per mask.
     words: usize,
     consumed: Vec<u32>,
-    /// Seconds that masks took.
+    /// Seconds spent on masks.
     pub seconds: f64,
-    /// Rounds whose draft was forced.
+    /// Rounds with a forced draft.
     pub forced_rounds: usize,
 }
 
-/// One for all who ask about the same text.
+/// Constraint shared by all users of the same text.
 pub type Shared = Rc<RefCell<Constrained>>;
 
 impl Constrained {
-    /// A text behind a prompt of `start` tokens, of a vocabulary of `vocab` tokens of which `ends` end a text.
+    /// Makes the constraint of a text after a prompt of `start` tokens. `vocab`: number of token ids; `ends`: ids that end a
+    /// text.
     pub fn new(by: Box<dyn Constraint>, encode: Encode, start: usize, vocab: usize, ends: &[u32]) -> Shared {
         let (ends, words) = (ends.to_vec(), vocab.div_ceil(32));
         Rc::new(RefCell::new(Self {
@@ -142,7 +143,7 @@ impl Constrained {
         }))
     }
 
-    /// Consumes `token`; whether it may come and others may follow it.
+    /// Consumes `token`. Returns true if it is allowed and does not end the text.
     fn consume(&mut self, token: u32) -> Result<bool> {
         let goes_on = !self.ends.contains(&token) && self.by.consume(token)?;
         if goes_on {
@@ -151,7 +152,7 @@ impl Constrained {
         Ok(goes_on)
     }
 
-    /// Goes to the end of `text`, the prompt included.
+    /// Moves to the end of `text`, which includes the prompt.
     fn follow(&mut self, text: &[u32]) -> Result<()> {
         let text = text.get(self.start..).unwrap_or_default();
         let common = self.consumed.iter().zip(text).take_while(|(consumed, token)| consumed == token).count();
@@ -167,7 +168,7 @@ impl Constrained {
         Ok(())
     }
 
-    /// How many tokens of a draft behind `text` may come, one after the other; behind one that ends the text none may.
+    /// Returns how many tokens of a draft after `text` are allowed. None is allowed after an end token.
     ///
     /// # Errors
     /// As [`Constraint::consume`].
@@ -184,7 +185,7 @@ impl Constrained {
         Ok(draft.len())
     }
 
-    /// Whether `token` may come behind `text`, and others behind it.
+    /// Returns true if `token` is allowed after `text` and more tokens may follow.
     ///
     /// # Errors
     /// As [`Constraint::consume`].
@@ -193,8 +194,8 @@ impl Constrained {
         Ok(self.consume(token)? && self.by.ending()? != Ending::Must)
     }
 
-    /// Which tokens may come behind `text`, and behind each token of a draft that follows it [draft + 1, words], flattened. Behind a
-    /// token that may not come, or that ends the text, any may: nobody goes there.
+    /// Returns the masks of allowed tokens after `text`, and after each token of a draft that follows it [draft + 1, words],
+    /// flattened. After a forbidden token or an end token all are allowed, because these positions are never used.
     ///
     /// # Errors
     /// As [`Constraint::consume`].
@@ -222,7 +223,8 @@ impl Constrained {
         Ok(masks)
     }
 
-    /// The tokens for the characters that must follow `text`. All but the last must come; what follows may lengthen that.
+    /// Returns the tokens of the characters that must follow `text`. All but the last are certain; the last may merge with what
+    /// follows.
     ///
     /// # Errors
     /// As [`Constraint::consume`].
@@ -231,19 +233,19 @@ impl Constrained {
         self.certain(text)
     }
 
-    /// The same behind a text that was followed.
+    /// As [`Self::forced`], if the constraint is already at the end of `text`.
     fn certain(&mut self, text: &[u32]) -> Result<Vec<u32>> {
         let bytes = self.by.forced()?;
         let forced = match std::str::from_utf8(&bytes) {
             Ok(forced) => forced,
-            // It ends inside a character.
+            // The bytes end inside a character.
             Err(error) => std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
         };
         if forced.is_empty() {
             return Ok(Vec::new());
         }
         let mut tokens = (self.encode)(&text[text.len().saturating_sub(CONTEXT)..], forced);
-        // A tokenizer may have no way to write this behind other text.
+        // The constraint may forbid some of these tokens, if the tokenizer encodes the text differently here.
         let mut may_come = 0;
         while let Some(token) = tokens.get(may_come)
             && (*token as usize) < 32 * self.words
@@ -256,10 +258,11 @@ impl Constrained {
         Ok(tokens)
     }
 
-    /// How many of the tokens `fresh`, chosen behind `text`, complete it, so that nothing can follow them; none if they do not.
+    /// Returns how many of the tokens `fresh`, chosen after `text`, complete it, so that nothing can follow; `None` if it is not
+    /// complete.
     ///
     /// # Errors
-    /// [`Error::BadOption`] for a token that may not come: other options left none that may. As [`Constraint::consume`].
+    /// [`Error::BadOption`] for a forbidden token: other options excluded all allowed ones. As [`Constraint::consume`].
     pub fn completes(&mut self, text: &[u32], fresh: &[u32]) -> Result<Option<usize>> {
         self.follow(text)?;
         for (i, &token) in fresh.iter().enumerate() {

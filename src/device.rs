@@ -1,4 +1,4 @@
-//! Where models run: on a GPU, on the CPU, the target on a server; and the models there, as one target.
+//! Devices that run models (GPU, CPU, a server for the target), and an engine on any of them.
 
 use crate::constraint::Shared;
 use crate::cpu::{self, Processor};
@@ -12,12 +12,12 @@ use crate::sample::Sampling;
 use crate::target::{Draft, Queue, Target, Translate, Verified};
 use std::rc::Rc;
 
-/// Where models run.
+/// Device on this machine that runs models.
 #[derive(Clone)]
 pub enum Device {
-    /// On this one.
+    /// A GPU.
     Gpu(Rc<Gpu>),
-    /// On the processor.
+    /// The CPU.
     Cpu(Rc<Processor>),
 }
 
@@ -28,7 +28,7 @@ impl From<&Rc<Gpu>> for Device {
 }
 
 impl Device {
-    /// Which it is.
+    /// Returns its description.
     pub fn info(&self) -> &DeviceInfo {
         match self {
             Self::Gpu(gpu) => gpu.info(),
@@ -36,7 +36,7 @@ impl Device {
         }
     }
 
-    /// What was asked of a GPU so far; of the CPU, nothing.
+    /// Returns the work of a GPU so far; zeros for the CPU.
     pub fn counters(&self) -> Counters {
         match self {
             Self::Gpu(gpu) => gpu.counters(),
@@ -44,19 +44,19 @@ impl Device {
         }
     }
 
-    /// The processor with all of its cores; in a page, with one thread.
+    /// Returns the CPU with all of its cores; in a page, with one thread.
     pub fn cpu() -> Self {
         Self::Cpu(Rc::new(Processor::new(None)))
     }
 
-    /// The device that is wanted, and in words why it is none of the GPUs, where nobody asked for the CPU.
+    /// Opens the requested device. If `auto` selects the CPU, also returns the reason.
     ///
     /// # Errors
-    /// As [`Gpu::open`], where a GPU was asked for.
+    /// As [`Gpu::open`], if a GPU was requested.
     pub async fn open(options: &LoadOptions, gpu: &GpuOptions) -> Result<(Self, Option<String>)> {
         #[cfg(not(target_arch = "wasm32"))]
         let cpu = || Self::Cpu(Rc::new(Processor::new(options.threads)));
-        // Others take part once a page has started them.
+        // A page starts other threads later.
         #[cfg(target_arch = "wasm32")]
         let cpu = Self::cpu;
         let open = Gpu::open(gpu);
@@ -77,24 +77,24 @@ impl Device {
     }
 }
 
-/// A target and, where there is one, its draft model on a device.
+/// Target and optional draft model on a device.
 pub enum Engine {
     /// On a GPU.
     Gpu(Box<decode::Engine>),
     /// On the CPU.
     Cpu(Box<cpu::Engine>),
-    /// The target on a server, the draft model here.
+    /// Target on a server, draft model on this machine.
     Server(Box<remote::Engine<Engine>>),
 }
 
-/// Without a draft model.
+/// Creates an engine without a draft model.
 impl From<remote::Server> for Engine {
     fn from(server: remote::Server) -> Self {
         Self::Server(Box::new(remote::Engine::new(server, None)))
     }
 }
 
-/// What an engine had cached of a text.
+/// Copy of an engine's cached text.
 pub enum Snapshot {
     /// On a GPU.
     Gpu(decode::Snapshot),
@@ -103,7 +103,7 @@ pub enum Snapshot {
 }
 
 impl Snapshot {
-    /// The tokens whose keys and values it has.
+    /// Returns the tokens of the copied keys and values.
     pub fn tokens(&self) -> &[u32] {
         match self {
             Self::Gpu(snapshot) => snapshot.tokens(),
@@ -112,7 +112,7 @@ impl Snapshot {
     }
 }
 
-/// The same of whichever it is.
+/// Applies an expression to the engine inside.
 macro_rules! either {
     ($self:expr, $engine:ident => $of:expr) => {
         match $self {
@@ -124,7 +124,7 @@ macro_rules! either {
 }
 
 impl Engine {
-    /// The one on a GPU, if that is it.
+    /// Returns the engine if it is on a GPU.
     pub fn on_gpu(&self) -> Option<&decode::Engine> {
         match self {
             Self::Gpu(engine) => Some(engine),
@@ -132,17 +132,17 @@ impl Engine {
         }
     }
 
-    /// The GPU, if that is it.
+    /// Returns the GPU if the engine is on one.
     pub fn gpu(&self) -> Option<&Rc<Gpu>> {
         self.on_gpu().map(decode::Engine::gpu)
     }
 
-    /// As [`Device::counters`].
+    /// Returns the same as [`Device::counters`].
     pub fn counters(&self) -> Counters {
         self.gpu().map(|gpu| gpu.counters()).unwrap_or_default()
     }
 
-    /// Which device it is.
+    /// Returns the description of the target's device.
     pub fn device(&self) -> &DeviceInfo {
         match self {
             Self::Gpu(engine) => engine.gpu().info(),
@@ -151,7 +151,7 @@ impl Engine {
         }
     }
 
-    /// What products of the target's quantised weights are computed with; a server does not tell.
+    /// Returns the arithmetic of the target's quantised weights; servers do not report it (default).
     pub fn arithmetic(&self) -> Arithmetic {
         match self {
             Self::Gpu(engine) => engine.target().arithmetic(),
@@ -160,7 +160,7 @@ impl Engine {
         }
     }
 
-    /// What the target is, where it is here.
+    /// Returns the target's spec; `None` for a server.
     pub fn spec(&self) -> Option<&ModelSpec> {
         match self {
             Self::Gpu(engine) => Some(engine.target().spec()),
@@ -169,7 +169,7 @@ impl Engine {
         }
     }
 
-    /// Caches `tokens` behind the cached ones, so many rows at a time, and returns the logits of each [tokens, vocab], flattened.
+    /// Appends `tokens` to the cache, `rows` at a time, and returns the logits of each [tokens, vocab], flattened.
     ///
     /// # Errors
     /// As [`decode::Engine::logits`].
@@ -181,8 +181,8 @@ impl Engine {
         }
     }
 
-    /// Caches `tokens` behind the cached ones, and returns the hidden states behind the last of them after the final norm
-    /// [wanted, hidden], flattened.
+    /// Appends `tokens` to the cache. Returns the hidden states of the last `wanted` tokens after the final norm [wanted, hidden],
+    /// flattened.
     ///
     /// # Errors
     /// As [`Target::prefill`].
@@ -194,7 +194,7 @@ impl Engine {
         }
     }
 
-    /// Bytes planned for the target; none for one on a server.
+    /// Returns the bytes planned for the target; zeros for a server.
     pub fn memory(&self) -> Memory {
         match self {
             Self::Gpu(engine) => engine.target().memory(),
@@ -203,12 +203,12 @@ impl Engine {
         }
     }
 
-    /// Bytes planned for the draft model, where there is one.
+    /// Returns the bytes planned for the draft model, if any.
     pub fn draft_memory(&self) -> Option<Memory> {
         either!(self, engine => engine.draft().map(|draft| draft.memory()))
     }
 
-    /// What was found out about the device as it computed.
+    /// Returns a warning about the device, found while computing.
     pub fn warning(&self) -> Option<&str> {
         match self {
             Self::Gpu(engine) => engine.target().variants().warning(),
@@ -217,7 +217,7 @@ impl Engine {
         }
     }
 
-    /// From now on target and draft model choose their tokens like this.
+    /// Sets how target and draft model choose tokens.
     ///
     /// # Errors
     /// As [`decode::Engine::sample_by`].
@@ -229,7 +229,7 @@ impl Engine {
         }
     }
 
-    /// From now on the target chooses only tokens that may come in this text; none: any.
+    /// Restricts the target to tokens that the constraint allows; `None`: no restriction.
     ///
     /// # Errors
     /// As [`decode::Engine::constrain`].
@@ -241,7 +241,7 @@ impl Engine {
         }
     }
 
-    /// From now on the draft model is one with another tokenizer.
+    /// Declares that the draft model has another tokenizer.
     ///
     /// # Errors
     /// As [`decode::Engine::translate_by`].
@@ -256,7 +256,7 @@ impl Engine {
         }
     }
 
-    /// Bytes of a snapshot of what is cached now; a server keeps what it wants.
+    /// Returns the bytes of a snapshot of the cached text; `None` for a server, which manages its cache.
     pub fn snapshot_bytes(&self) -> Option<u64> {
         match self {
             Self::Gpu(engine) => Some(engine.snapshot_bytes()),
@@ -265,7 +265,7 @@ impl Engine {
         }
     }
 
-    /// What is cached now. Of a draft model with another tokenizer nothing is kept.
+    /// Copies the cached keys and values, except those of a draft model with another tokenizer.
     ///
     /// # Errors
     /// [`crate::Error::OutOfGpuMemory`].
@@ -277,10 +277,10 @@ impl Engine {
         }
     }
 
-    /// Caches what a snapshot has, and nothing else. One that is not of this engine changes nothing.
+    /// Replaces the cache with a snapshot. A snapshot of another device changes nothing.
     ///
     /// # Errors
-    /// [`crate::Error::OutOfGpuMemory`]; then nothing is cached.
+    /// [`crate::Error::OutOfGpuMemory`]; the cache is then empty.
     pub async fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
         match (self, snapshot) {
             (Self::Gpu(engine), Snapshot::Gpu(snapshot)) => engine.restore(snapshot).await,
@@ -292,10 +292,10 @@ impl Engine {
         }
     }
 
-    /// The keys and values of a layer, of what is cached, in an order that is this device's own.
+    /// Returns a layer's cached keys and values, in the device's own order.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Errors of the device.
     pub async fn read_kv(&mut self, layer: usize) -> Result<Vec<u8>> {
         match self {
             Self::Gpu(engine) => engine.read_kv(layer).await,
@@ -304,11 +304,11 @@ impl Engine {
         }
     }
 
-    /// Caches tokens whose keys and values [`Engine::read_kv`] gave, one layer after the other, and nothing else. False where they are
-    /// not as large as those of this model.
+    /// Replaces the cache with `tokens`. `read` returns the keys and values of a layer, as from [`Engine::read_kv`]. Returns false if their
+    /// size does not fit this model.
     ///
     /// # Errors
-    /// [`crate::Error::ContextFull`], what `read` and the device report; then nothing is cached.
+    /// [`crate::Error::ContextFull`], errors of `read` and of the device; the cache is then empty.
     pub async fn write_kv(
         &mut self,
         tokens: &[u32],
@@ -321,7 +321,7 @@ impl Engine {
         }
     }
 
-    /// After an error that leaves open what was computed: forgets what is cached.
+    /// Recovers from an error with unknown results: clears the cache.
     ///
     /// # Errors
     /// As [`decode::Engine::reset`].

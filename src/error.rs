@@ -1,4 +1,4 @@
-//! Everything that can go wrong, as one enum with one stable code per variant: the same on every face.
+//! All errors, as one enum with one stable code per variant, the same in every API.
 
 mod weights_rule;
 
@@ -8,172 +8,172 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 
-/// The result of everything here that can fail.
+/// Result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, and what to do about it. The `Display` text is one line for a person, [`Error::code`] is for programs.
+/// An error with its remedy. The `Display` text is one line for people, [`Error::code`] is for programs.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No adapter, or none that can do what is needed.
+    /// No GPU adapter, or none with the required features.
     #[error("no usable GPU: {reason}")]
     WebGpuUnavailable {
-        /// What was tried, and what to install or to switch on.
+        /// Steps that were tried, and what to install or enable.
         reason: String,
     },
-    /// The plan needs more than the device can give; with a limit, found before anything is allocated.
+    /// The plan needs more memory than the device has. If `limit` is set, this was found before any allocation.
     #[error("{what}: {need} bytes of memory are needed, but {}: {}take a smaller model",
         limit.map_or("they are refused".into(), |limit| format!("the limit is {limit}")), lower(what))]
     OutOfGpuMemory {
-        /// What would not fit.
+        /// The part that does not fit.
         what: String,
         /// Bytes needed.
         need: u64,
-        /// Bytes that a buffer can have; none when the driver refused without a number.
+        /// Maximum bytes of a buffer; `None`: the driver refused without a number.
         limit: Option<u64>,
     },
-    /// The device is gone. A session sets itself up again on a new one; only when that is lost too, before it did
-    /// anything, its caller hears of it.
+    /// The device is lost. A session sets itself up again on a new one; this error is returned only if that is lost too, before
+    /// it emitted a token.
     #[error("the GPU device was lost: {reason}. Load the model again, or a smaller one")]
     DeviceLost {
-        /// The driver's words.
+        /// The driver's message.
         reason: String,
     },
-    /// The device is gone, and there is no other: browsers refuse the GPU to pages after it crashed repeatedly.
+    /// The device is lost, and there is no other: browsers block the GPU for pages after repeated crashes.
     #[error("the GPU was lost and is not given back: {reason}. Close all windows of the browser and start it again")]
     GpuBlocked {
-        /// The words of the refusal.
+        /// The browser's message.
         reason: String,
     },
-    /// A weight file breaks a rule of its format, or lacks what the model needs.
+    /// A weight file breaks a rule of its format, or lacks data that the model needs.
     #[error("{file}: {rule}")]
     BadWeights {
-        /// The file's name in the model's folder.
+        /// File name in the model's folder.
         file: String,
-        /// The rule that it breaks.
+        /// The broken rule.
         rule: WeightsRule,
     },
-    /// `config.json` is not what it should be.
+    /// `config.json` is invalid.
     #[error("{file}: {key}: {reason}")]
     BadConfig {
-        /// The file's name in the model's folder.
+        /// File name in the model's folder.
         file: String,
         /// The key with the wrong or missing value, or `-` for the file as a whole.
         key: String,
-        /// What is wrong, and what is allowed.
+        /// The problem, and the allowed values.
         reason: String,
     },
-    /// The model is of a kind that is not known here.
+    /// The architecture is not supported.
     #[error("the architecture {architecture} is not supported; supported: {supported}")]
     UnsupportedArchitecture {
-        /// As `config.json` names it.
+        /// Name in `config.json`.
         architecture: String,
-        /// The known ones.
+        /// Supported architectures.
         supported: String,
     },
     /// `tokenizer.json` cannot be used.
     #[error("{file}: {reason}")]
     BadTokenizer {
-        /// The file's name in the model's folder.
+        /// File name in the model's folder.
         file: String,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
     /// The chat template is missing or cannot be rendered.
     #[error("chat template: {reason}")]
     BadTemplate {
-        /// What is wrong, and where.
+        /// The problem, and its place.
         reason: String,
     },
-    /// The prompt, with what follows it, does not fit the context.
+    /// The prompt and the new tokens do not fit the context.
     #[error("the text needs a context of {need} tokens, but it has {limit}: shorten the prompt, or raise max_context")]
     ContextFull {
-        /// Tokens of the prompt and of its continuation, or of the prompt and one new token.
+        /// Tokens of the prompt and its continuation, or of the prompt and one new token.
         need: usize,
-        /// Tokens of the context.
+        /// Tokens that the context holds.
         limit: usize,
     },
     /// An option outside its range.
     #[error("{option}: {value} is not allowed; allowed: {allowed}")]
     BadOption {
-        /// The option's name, as in the API (underscores).
+        /// Name of the option, as in the API (underscores).
         option: Cow<'static, str>,
-        /// What was given.
+        /// The given value.
         value: String,
-        /// The range or the list of values.
+        /// Allowed range or values.
         allowed: String,
     },
-    /// A server that cannot be reached, or does not do what it should.
+    /// A server cannot be reached, or does not respond as it should.
     #[error("{url}: {reason}")]
     Network {
-        /// What was asked for, without a query.
+        /// Requested URL, without a query.
         url: String,
-        /// What came instead, and what to do.
+        /// The problem, and what to do.
         reason: String,
     },
-    /// A server wants a key, or another one.
+    /// A server requires an API key, or a different one.
     #[error("{url}: {reason}")]
     Unauthorized {
-        /// The server.
+        /// URL of the server.
         url: String,
-        /// What it wants, and how to give it.
+        /// The requirement, and how to give a key.
         reason: String,
     },
-    /// A server has too much to do.
+    /// A server is overloaded.
     #[error("{url}: {reason}")]
     Overloaded {
-        /// The server.
+        /// URL of the server.
         url: String,
-        /// What it answered, and what to do.
+        /// The server's response, and what to do.
         reason: String,
-        /// Seconds after which it wants to be asked again, where it says so.
+        /// Seconds until the next retry, if the server states them.
         retry_after: Option<f64>,
     },
-    /// A server means something else by a token than the tokenizer here.
+    /// A server's tokenizer differs from the one here.
     #[error(
         "{url}: its model has another tokenizer ({reason}): name the model that runs there, or a model that shares its tokenizer"
     )]
     TokenizerMismatch {
-        /// The server.
+        /// URL of the server.
         url: String,
         /// The first difference.
         reason: String,
     },
-    /// What was downloaded is not what the server lists.
+    /// A downloaded file differs from what the server lists.
     #[error("{file}: {reason}")]
     Integrity {
-        /// The file's address, or where it is kept.
+        /// URL of the file, or its path in the cache.
         file: String,
-        /// What differs, and what to do.
+        /// The difference, and what to do.
         reason: String,
     },
-    /// A file, folder or repository that is not there, or cannot be read or written.
+    /// A file, folder or repository is missing, or cannot be read or written.
     #[error("{path}: {reason}")]
     NotFound {
-        /// The path or name asked for.
+        /// The requested path or name.
         path: String,
-        /// Why, and what to do.
+        /// The reason, and what to do.
         reason: String,
     },
-    /// The model computed NaN or infinity: its keys or values outgrow a KV cache in f16, or its weights are damaged.
+    /// The model computed NaN or infinity: its keys or values overflow a KV cache in f16, or its weights are damaged.
     #[error(
         "the {model} computed logits that are not finite at position {position}: load it with kv_dtype f32; if that fails too, its weights are damaged"
     )]
     NonFiniteLogits {
         /// `target` or `draft model`.
         model: Cow<'static, str>,
-        /// The token position, from 0.
+        /// Token position, from 0.
         position: usize,
     },
-    /// A bug: of this library, or of the driver.
+    /// A bug in this library or the driver.
     #[error("{reason}")]
     Internal {
-        /// What happened.
+        /// The failure.
         reason: String,
     },
 }
 
-/// The option that makes `what` smaller, as the beginning of an advice; empty if none does.
+/// Returns the advice to lower the option that reduces `what`, as the beginning of a sentence; empty if none does.
 fn lower(what: &str) -> &'static str {
     match what {
         "the MLP rows" | "the activations" => "lower prefill_chunk, or ",
@@ -184,7 +184,7 @@ fn lower(what: &str) -> &'static str {
 }
 
 impl Error {
-    /// The stable code, in kebab-case; the same in Rust, in JS and in `--json`.
+    /// Returns the stable code in kebab-case; the same in Rust, in JS and in `--json`.
     pub fn code(&self) -> &'static str {
         match self {
             Self::WebGpuUnavailable { .. } => "webgpu-unavailable",
@@ -209,7 +209,7 @@ impl Error {
         }
     }
 
-    /// The variant's fields, for programs.
+    /// Returns the variant's fields, for programs.
     pub fn detail(&self) -> Value {
         match self {
             Self::WebGpuUnavailable { reason }
@@ -241,7 +241,7 @@ impl Error {
         }
     }
 
-    /// The same error, with the place (a folder or an id) in front of its file's name.
+    /// Returns the error with `place` (a folder or an id) before the name of its file.
     pub fn within(mut self, place: &str) -> Self {
         if let Self::BadWeights { file, .. } | Self::BadConfig { file, .. } | Self::BadTokenizer { file, .. } =
             &mut self
@@ -251,7 +251,7 @@ impl Error {
         self
     }
 
-    /// `{code, message, detail}`, the shape in which errors leave the engine.
+    /// Returns `{code, message, detail}`, the JSON form of errors outside the engine.
     pub fn to_json(&self) -> Value {
         json!({ "code": self.code(), "message": self.to_string(), "detail": self.detail() })
     }
@@ -263,7 +263,7 @@ impl Serialize for Error {
     }
 }
 
-/// Reads what [`Error::to_json`] writes. An unknown code becomes `internal`, with the message.
+/// Reads the output of [`Error::to_json`]. An unknown code becomes `internal`, with the message.
 impl<'de> Deserialize<'de> for Error {
     fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
         let told = Value::deserialize(from)?;
@@ -291,7 +291,7 @@ impl<'de> Deserialize<'de> for Error {
             "bad-option" => {
                 Self::BadOption { option: text("option").into(), value: text("value"), allowed: text("allowed") }
             }
-            // An error of a download in JavaScript may have no URL.
+            // A download error from JavaScript may have no URL.
             "network" if detail["url"].is_string() => Self::Network { url: text("url"), reason },
             "unauthorized" => Self::Unauthorized { url: text("url"), reason },
             "overloaded" => Self::Overloaded { url: text("url"), reason, retry_after: detail["retry_after"].as_f64() },

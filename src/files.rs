@@ -1,4 +1,4 @@
-//! The files that a name means: a folder or file here, or a model of the Hub.
+//! Resolves a name to model files: a local folder or file, or a model of the Hub.
 
 use crate::error::{Error, Result};
 #[cfg(feature = "hub")]
@@ -6,14 +6,14 @@ use crate::hub::{Hub, HubId, Settings};
 use crate::weights::Folder;
 use std::path::PathBuf;
 
-/// What an option names.
+/// Location of the model that an option names.
 pub(crate) enum Place {
     Here(PathBuf),
     #[cfg(feature = "hub")]
     Hub(HubId),
 }
 
-/// What is here goes before what the Hub has.
+/// Finds the location of a name. Local files take precedence over the Hub.
 pub(crate) fn locate(option: &'static str, name: &str) -> Result<Place> {
     if name.is_empty() {
         let (value, allowed) = ("an empty name".into(), "owner/name on the Hub, or the name of a folder".into());
@@ -34,13 +34,13 @@ pub(crate) fn locate(option: &'static str, name: &str) -> Result<Place> {
     Err(Error::NotFound { path: name.into(), reason: format!("there is no such folder or file, and {hub}") })
 }
 
-/// The files that an option names: a folder, or a model of the Hub, which is downloaded first where it is not in the cache. `progress`
-/// hears of bytes that came and of all bytes.
+/// Opens the files that an option names: a folder, or a model of the Hub, which is downloaded if it is not cached.
+/// `progress(done, all)` is called with the bytes so far and all bytes.
 pub(crate) fn open(option: &'static str, name: &str, progress: &mut dyn FnMut(u64, u64)) -> Result<Folder> {
     get(option, name, true, progress)
 }
 
-/// The same, of a model that runs elsewhere: its tokenizer and its configuration are enough.
+/// As [`open`], for a model on a server: opens tokenizer and configuration only.
 pub(crate) fn words(option: &'static str, name: &str, progress: &mut dyn FnMut(u64, u64)) -> Result<Folder> {
     get(option, name, false, progress)
 }
@@ -52,7 +52,7 @@ fn get(option: &'static str, name: &str, with_weights: bool, progress: &mut dyn 
         #[cfg(feature = "hub")]
         Place::Hub(id) => {
             let hub = hub()?;
-            // Of a GGUF file nothing can be left out.
+            // A GGUF file is one file, so it is downloaded whole.
             let found = match with_weights || id.file.is_some() {
                 true => hub.download(&id, progress),
                 false => hub.download_words(&id, progress),
@@ -62,7 +62,7 @@ fn get(option: &'static str, name: &str, with_weights: bool, progress: &mut dyn 
     })
 }
 
-/// What looks like the name of a model may have been meant for that of a folder.
+/// Adds to the error that no folder has this name either, since a folder may have been meant.
 #[cfg(feature = "hub")]
 pub(crate) fn neither(error: Error, id: &HubId) -> Error {
     match error {
@@ -73,7 +73,7 @@ pub(crate) fn neither(error: Error, id: &HubId) -> Error {
     }
 }
 
-/// The Hub that the environment names.
+/// Returns the Hub that the environment selects.
 #[cfg(feature = "hub")]
 pub(crate) fn hub() -> Result<Hub> {
     Hub::new(Settings::from_env())

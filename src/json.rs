@@ -1,14 +1,14 @@
-//! JSON whose integers keep all their digits, which `serde_json::Value` would round beyond 64 bits.
+//! JSON parsing that keeps all digits of integers; `serde_json::Value` would round those beyond 64 bits.
 
 use serde_json::Value;
 
-/// Marks a string as the digits of an integer: a character for private use, which no text has a reason to begin with.
+/// Prefix of a string that holds the digits of an integer: a private-use character, which normal text does not begin with.
 const DIGITS: char = '\u{F8FF}';
 
 /// Parses JSON. An integer beyond 64 bits becomes a string that [`integer`] reads.
 ///
 /// # Errors
-/// The parser's, if the text is no JSON.
+/// The parser's error, if the text is not JSON.
 pub(crate) fn parse(text: &str) -> serde_json::Result<Value> {
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     let (mut quoted, mut escaped) = (false, false);
@@ -39,7 +39,7 @@ pub(crate) fn parse(text: &str) -> serde_json::Result<Value> {
     serde_json::from_str(&out)
 }
 
-/// The digits of an integer beyond 64 bits, if the string stands for one.
+/// Returns the digits of an integer beyond 64 bits, if the string holds one.
 pub(crate) fn integer(text: &str) -> Option<&str> {
     text.strip_prefix(DIGITS)
 }

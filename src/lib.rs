@@ -1,5 +1,5 @@
-//! Language models on the user's own GPU, made fast by **speculation**: cheap guesses of the next tokens, verified by the model in one
-//! pass over all of them. The text is the one that the model alone would have written, token for token.
+//! Language models on the user's own GPU, accelerated by **speculation**: cheap guesses of the next tokens, which the model
+//! verifies in one forward pass. The text is the same as without speculation, token for token.
 //!
 //! ```no_run
 //! use foretoken::{Engine, GenerateOptions};
@@ -14,14 +14,14 @@
 //! }
 //! ```
 //!
-//! `cargo add foretoken --features hub` is all that it needs: the GPU is used through Vulkan, Metal or DirectX 12, and where there is none
-//! the models run on the CPU.
+//! `cargo add foretoken --features hub` is the only setup: the GPU is used through Vulkan, Metal or DirectX 12. Without a GPU the
+//! models run on the CPU.
 //!
 //! # Models
 //!
-//! A model is a folder (`config.json`, `*.safetensors`, `tokenizer.json`), a GGUF file or, with the feature `hub`, the name of one on the
-//! Hugging Face Hub: `owner/name`, `owner/name@revision`, `owner/name:file.gguf`. What is downloaded is kept in the cache that Python's
-//! `huggingface_hub` has, and `HF_TOKEN` opens gated models. [`Engine::builder`] takes what there is to say besides:
+//! A model is a folder (`config.json`, `*.safetensors`, `tokenizer.json`), a GGUF file or, with the feature `hub`, the name of a
+//! model on the Hugging Face Hub: `owner/name`, `owner/name@revision`, `owner/name:file.gguf`. Downloads are kept in the cache of
+//! Python's `huggingface_hub`. Set `HF_TOKEN` for gated models. [`Engine::builder`] sets everything else:
 //!
 //! ```no_run
 //! use foretoken::{Engine, LoadOptions, WeightDtype};
@@ -38,14 +38,14 @@
 //! # Ok::<(), foretoken::Error>(())
 //! ```
 //!
-//! An [`Engine`] is a handle: any thread may hold it and clone it, the models are on a thread of their own, and calls are answered one
-//! after the other. The last clone frees the models.
+//! An [`Engine`] is a handle: any thread may hold and clone it. The models have their own thread, which answers calls in order.
+//! Dropping the last clone frees the models.
 //!
 //! # Options
 //!
-//! [`GenerateOptions`] say how a text is written, [`LoadOptions`] how a model is loaded. Both are made by methods that are chained, have
-//! Hugging Face's names, and can be read from JSON. The fields are in groups: [`SamplingOptions`], [`DraftingOptions`], [`ChatOptions`],
-//! and [`ContextOptions`] of loading.
+//! [`GenerateOptions`] set how a text is generated, [`LoadOptions`] how a model is loaded. Both have chained methods and Hugging
+//! Face's names, and can be read from JSON. The fields are in groups: [`SamplingOptions`], [`DraftingOptions`] and
+//! [`ChatOptions`], and [`ContextOptions`] for loading.
 //!
 //! ```
 //! use foretoken::GenerateOptions;
@@ -63,14 +63,13 @@
 //! # Ok::<(), foretoken::Error>(())
 //! ```
 //!
-//! By default the most likely token is taken. A temperature above 0 draws tokens at random;
-//! `do_sample(DoSample::Model)` samples as the model's files recommend; the same seed gives the same text, whoever drafts.
+//! By default the most likely token is taken. A temperature above 0 samples tokens at random. `do_sample(DoSample::Model)`
+//! samples as the model's files recommend. The same seed gives the same text, whichever drafter is used.
 //!
 //! # Streaming
 //!
-//! [`Engine::generate`] gives a [`Writing`], which is an iterator of [`Token`]s for programs that block, and a
-//! [`Stream`](futures_core::Stream) for those that do not. [`wait`](Writing::wait) and [`complete`](Writing::complete) give the whole
-//! [`Generation`].
+//! [`Engine::generate`] returns a [`Writing`], which is both a blocking iterator of [`Token`]s and an asynchronous
+//! [`Stream`](futures_core::Stream). [`wait`](Writing::wait) and [`complete`](Writing::complete) return the whole [`Generation`].
 //!
 //! ```
 //! use foretoken::{Engine, FinishReason, GenerateOptions};
@@ -105,8 +104,8 @@
 //!
 //! # Chats
 //!
-//! A [`Chat`] keeps what was said; its model's own template puts it in words. What the model has read of the conversation stays in its
-//! cache, also while others have their turn, so that an answer reads only what is new. A clone of a chat is a branch of it.
+//! A [`Chat`] keeps the messages of a conversation; the model's chat template renders them. The conversation stays cached, even
+//! while others alternate with it, so an answer reads only the new messages. A clone of a chat is a branch of it.
 //!
 //! ```
 //! use foretoken::{Engine, GenerateOptions, Message};
@@ -123,10 +122,10 @@
 //! # Ok::<(), foretoken::Error>(())
 //! ```
 //!
-//! # Forms
+//! # Constrained text
 //!
-//! With the feature `grammar` a text can have a form: only tokens that a [`ResponseFormat`] allows are chosen, here those of a JSON
-//! schema. A form speeds speculation up: where it leaves no choice, the next tokens are known before the model is asked.
+//! With the feature `grammar` a text can be constrained: only tokens that a [`ResponseFormat`] allows are chosen, here those of a
+//! JSON schema. A constraint makes speculation faster: if it leaves no choice, the next tokens are known in advance.
 //!
 //! ```
 //! use foretoken::{Engine, GenerateOptions, ResponseFormat};
@@ -153,10 +152,10 @@
 //!
 //! # Speculation
 //!
-//! Three kinds of drafters guess: a small model of the same family ([`assistant_model`](EngineBuilder::assistant_model)), the text so far,
-//! where what came before comes again, and a [`prediction`](GenerateOptions::prediction) of the caller's. Who drafts, and how many tokens
-//! at a time, is measured as the text goes on; where nothing helps, nobody does. [`DraftingOptions`] can say otherwise. [`Stats`] tell
-//! what came of it, under vLLM's names.
+//! There are three kinds of drafters: a small model of the same family ([`assistant_model`](EngineBuilder::assistant_model)),
+//! prompt lookup, which repeats earlier parts of the text, and a [`prediction`](GenerateOptions::prediction) given by the caller.
+//! The drafter and the number of draft tokens are chosen by measurement during the text; if no drafter helps, none is used.
+//! [`DraftingOptions`] can override this. [`Stats`] report the results, under vLLM's names.
 //!
 //! ```
 //! use foretoken::{DrafterChoice, Engine, GenerateOptions, Schedule, Speculation};
@@ -178,9 +177,9 @@
 //! # Ok::<(), foretoken::Error>(())
 //! ```
 //!
-//! [`Stats::speculating`] says in words what was chosen and why, [`Stats::times`] where the time went, [`Token::origin`] who proposed a
-//! token. With [`sp_degree`](LoadOptions::sp_degree) several instances of the model verify at the same time, on a GPU each, and
-//! with [`draft_device`](LoadOptions::draft_device) the CPU drafts while the GPU verifies: distributed speculative inference.
+//! [`Stats::speculating`] gives the choices and their reasons, [`Stats::times`] the time spent, [`Token::origin`] the source of a
+//! token. With [`sp_degree`](LoadOptions::sp_degree) several instances of the model verify in parallel, each on its own GPU. With
+//! [`draft_device`](LoadOptions::draft_device) the CPU drafts while the GPU verifies. Both are distributed speculative inference.
 //!
 //! # Embeddings and scores
 //!
@@ -199,8 +198,8 @@
 //!
 //! # Errors
 //!
-//! Everything that can go wrong is an [`Error`], whose text says what to do, and whose [`code`](Error::code) is stable. After an error
-//! the engine goes on; when the GPU is lost, it is set up again, and the text goes on as if nothing had happened.
+//! Every failure is an [`Error`]. Its text gives the remedy, and its [`code`](Error::code) is stable. The engine stays usable
+//! after an error. If the GPU is lost, it is set up again, and the text continues as if nothing had happened.
 //!
 //! ```
 //! use foretoken::{Engine, Error, GenerateOptions};
@@ -216,16 +215,16 @@
 //!
 //! # Features
 //!
-//! None is on by default.
+//! No feature is on by default.
 //!
-//! | feature | is |
+//! | feature | content |
 //! |---|---|
-//! | `hub` | models by their names on the Hugging Face Hub |
-//! | `grammar` | forms: JSON schemas, regular expressions, grammars |
-//! | `remote` | targets on servers of vLLM or SGLang ([`EngineBuilder::target_url`]) |
-//! | `simulator` | the module `simulate`: what speculation would gain at given latencies and acceptance |
-//! | `cli` | the program `foretoken`, with all of these |
-//! | `internals` | the inside, for this crate's own tests; nothing of it is stable |
+//! | `hub` | models of the Hugging Face Hub, by name |
+//! | `grammar` | constrained texts: JSON schemas, regular expressions, grammars |
+//! | `remote` | targets on vLLM or SGLang servers ([`EngineBuilder::target_url`]) |
+//! | `simulator` | the module `simulate`: speedup by speculation at given latencies and acceptance rates |
+//! | `cli` | the program `foretoken`, with all features above |
+//! | `internals` | internal modules, for this crate's own tests; nothing in them is stable |
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -285,7 +284,7 @@ pub use speculate::{Distributed, Origin, RoundsBy, Speculating, Stats, Times};
 pub use target::Traffic;
 pub use text::Message;
 
-/// The inside, for this crate's own tests: nothing here is stable.
+/// Internal modules, for this crate's own tests; nothing in them is stable.
 #[cfg(feature = "internals")]
 #[allow(missing_docs, reason = "each module says in its file what it is")]
 pub mod internals {
@@ -304,7 +303,7 @@ pub mod internals {
     modules! { hub }
 }
 
-/// The documents' examples compile.
+/// Compiles the examples of the documents.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 #[doc = include_str!("../docs/chat.md")]

@@ -1,4 +1,4 @@
-//! A model's files -> a session: config, weights and tokenizer of the target, and of the draft model if there is one.
+//! A model's files to a session: config, weights and tokenizer of the target, and of an optional draft model.
 
 mod inspect;
 mod remote;
@@ -21,16 +21,16 @@ use std::cell::Cell;
 use std::fmt::Display;
 use std::rc::Rc;
 
-/// Positions of the KV cache unless more are asked for.
+/// Positions of the KV cache, unless the options set another number.
 const DEFAULT_CONTEXT: usize = 4096;
 
-/// A model as its headers describe it: nothing is on the GPU yet.
+/// A model read from its headers; nothing is on a device yet.
 pub struct ModelFiles<S> {
-    /// What it is and does, and how much room it is given.
+    /// Plan and sizes of the model.
     pub blueprint: Blueprint,
-    /// All that was read of it, and can be.
+    /// Access to the model's files.
     pub checkpoint: Box<dyn Checkpoint<S>>,
-    /// What in its files is of no use, in words.
+    /// Warnings about entries of the files that are ignored.
     pub warnings: Vec<String>,
 }
 
@@ -38,7 +38,7 @@ impl<S: Source + 'static> ModelFiles<S> {
     /// Reads the headers; checks the name and shape of every tensor.
     ///
     /// # Errors
-    /// What [`checkpoint::open`] reports; [`Error::BadOption`] for more context than the model has positions.
+    /// Errors of [`checkpoint::open`]; [`Error::BadOption`] if `max_context` exceeds the model's positions.
     pub async fn open(source: S, options: &LoadOptions) -> Result<Self> {
         options.validate()?;
         let place = source.name();
@@ -53,7 +53,7 @@ impl<S: Source + 'static> ModelFiles<S> {
             return Err(Error::BadOption { option: "max_context".into(), value: max_context.to_string(), allowed });
         }
         let kv_dtype = options.context.kv_dtype.unwrap_or_else(|| {
-            // Keys of a model made for the range of bf16 may be too large for f16. MLX's bf16 scales of quantised weights do not count.
+            // Keys of a model trained in bf16 can overflow f16. MLX's bf16 scales of quantised weights do not count.
             let is_wide = |(name, tensor): (&str, &Tensor)| match tensor.dtype {
                 Dtype::F32 => tensor.shape.len() > 1,
                 Dtype::Bf16 => tensor.shape.len() > 1 && name.ends_with(".weight"),
@@ -68,10 +68,10 @@ impl<S: Source + 'static> ModelFiles<S> {
         Ok(Self { blueprint, checkpoint, warnings })
     }
 
-    /// Its tokenizer.
+    /// Returns the model's tokenizer.
     ///
     /// # Errors
-    /// [`Error::NotFound`]; [`Error::BadTokenizer`], also for one with more tokens than the model.
+    /// [`Error::NotFound`]; [`Error::BadTokenizer`], also if it has more tokens than the model.
     pub async fn tokenizer(&self) -> Result<Tokenizer> {
         let tokenizer = self.checkpoint.tokenizer().await?;
         let (tokens, vocab) = (tokenizer.vocab_size(), self.blueprint.spec.vocab_size);
@@ -82,23 +82,23 @@ impl<S: Source + 'static> ModelFiles<S> {
         Ok(tokenizer)
     }
 
-    /// Forgets what is not needed to put it on a device, once or again.
+    /// Keeps only what is needed to load the model onto devices, repeatedly if required.
     pub(crate) fn into_loadable(self) -> Loadable<S> {
         let arithmetic = Cell::new(self.blueprint.arithmetic);
         Loadable { blueprint: self.blueprint, arithmetic, weights: self.checkpoint.into_weights() }
     }
 }
 
-/// A model as a device wants it.
+/// A model that can be loaded onto devices.
 pub(crate) struct Loadable<S> {
     pub blueprint: Blueprint,
-    /// What was wanted, then what was chosen: another device goes on with that.
+    /// The requested arithmetic, then the chosen one, so that a replacement device uses it too.
     arithmetic: Cell<ArithmeticChoice>,
     weights: Weights<S>,
 }
 
 impl<S: Source> Loadable<S> {
-    /// Puts it on a device. `loaded` hears of every portion's bytes.
+    /// Loads the model onto a GPU. `loaded` is called with the bytes of each portion.
     pub async fn put(&self, gpu: &Rc<Gpu>, buffers: &RoundBuffers, loaded: &mut dyn FnMut(u64)) -> Result<Model> {
         let Self { blueprint, arithmetic, weights } = self;
         let place = weights.source().name();
@@ -109,7 +109,7 @@ impl<S: Source> Loadable<S> {
         Ok(model)
     }
 
-    /// Reads it into the CPU's memory. `loaded` hears of every portion's bytes.
+    /// Loads the model into the CPU's memory. `loaded` is called with the bytes of each portion.
     async fn read(&self, processor: &Rc<cpu::Processor>, loaded: &mut dyn FnMut(u64)) -> Result<cpu::Model> {
         let Self { blueprint, weights, .. } = self;
         let place = weights.source().name();
@@ -118,12 +118,12 @@ impl<S: Source> Loadable<S> {
 }
 
 impl Session {
-    /// Loads a target and, if given, a draft model. One with another tokenizer drafts through text; one that cannot be
-    /// loaded is left out, and the statistics' warnings say why. The sources stay with the session, which reads them again
-    /// when the device is lost. `loaded` hears of bytes on the GPU and of all bytes.
+    /// Loads a target and, if given, a draft model. A draft model with another tokenizer drafts through text. If it cannot be
+    /// loaded, it is left out, and a warning in the statistics gives the reason. The session keeps the sources and reads them
+    /// again if the device is lost. `loaded(done, all)` is called with the bytes on the device and all bytes.
     ///
     /// # Errors
-    /// What [`ModelFiles::open`] reports; [`Error::BadTokenizer`]; [`Error::OutOfGpuMemory`]; what the device reports.
+    /// Errors of [`ModelFiles::open`]; [`Error::BadTokenizer`]; [`Error::OutOfGpuMemory`]; device errors.
     pub async fn load<S: Source + 'static, A: Source + 'static>(
         device: impl Into<Device>,
         target: S,
@@ -161,7 +161,7 @@ impl Session {
             },
         }
         let mut shown = 0;
-        // A second attempt starts from nothing; who watches need not see that.
+        // A second attempt starts at 0 bytes; the progress shown does not go back.
         let mut progress = |done: u64, all| {
             shown = done.max(shown);
             loaded(shown, all);
@@ -180,24 +180,24 @@ impl Session {
     }
 }
 
-/// The models of a session as they were chosen.
+/// The models of a session, with the choices made for them.
 struct Pair<S, A> {
     target: Loadable<S>,
     assistant: Option<Loadable<A>>,
-    /// Theirs, where they differ.
+    /// Tokenizers of target and draft model, if they differ.
     tokenizers: Option<[Rc<Tokenizer>; 2]>,
-    /// What the user should know about their files.
+    /// Warnings about the models' files, for the user.
     warnings: Vec<String>,
 }
 
 impl<S: Source, A: Source> Pair<S, A> {
-    /// Puts both on a device; a GPU is checked for the promise on which speculation rests, which the CPU keeps by construction.
-    /// Without the draft model, where that fails: then the warnings say why.
+    /// Loads both models onto a device. On a GPU, checks that the kernels are invariant, as speculation requires; the CPU is by
+    /// construction. If the draft model fails to load, it is left out, with a warning.
     async fn build(&self, device: &Device, loaded: &mut dyn FnMut(u64, u64)) -> Result<(Engine, Vec<String>)> {
         let Self { target, assistant, warnings, .. } = self;
         let mut warnings = warnings.clone();
         let (all, mut done) = (self.bytes(), 0);
-        // Memory is planned in whole blocks, so a little less than all is counted, or on the CPU a little more.
+        // Memory is planned in whole blocks, so the sum can be a little below `all`, or on the CPU a little above.
         let mut progress = |bytes| {
             done = all.min(done + bytes);
             loaded(done, all);
@@ -230,13 +230,13 @@ impl<S: Source, A: Source> Pair<S, A> {
         Ok((self.translated(engine)?, warnings))
     }
 
-    /// Bytes of all weights.
+    /// Returns the bytes of all weights.
     fn bytes(&self) -> u64 {
         let assistant = self.assistant.as_ref().map_or(0, |assistant| assistant.blueprint.memory().weights);
         self.target.blueprint.memory().weights + assistant
     }
 
-    /// With a draft model that has another tokenizer, if it has.
+    /// Adds a translator if the draft model has another tokenizer.
     fn translated(&self, mut engine: Engine) -> Result<Engine> {
         if let (Some([target, draft]), Some(_)) = (&self.tokenizers, engine.draft_memory()) {
             engine.translate_by(Box::new(Translator::new(target.clone(), draft.clone())))?;
@@ -245,7 +245,7 @@ impl<S: Source, A: Source> Pair<S, A> {
     }
 }
 
-/// Ids beyond the vocabulary never come, so configs that name some work elsewhere, and here.
+/// Drops special tokens beyond the vocabulary. They never occur, and other programs accept such configs.
 fn drop_unknown_tokens(spec: &mut ModelSpec) -> Vec<String> {
     let vocab = spec.vocab_size;
     let mut warnings = Vec::new();
@@ -261,7 +261,7 @@ fn drop_unknown_tokens(spec: &mut ModelSpec) -> Vec<String> {
     warnings
 }
 
-/// A draft model that was loaded; the warnings say why it was not. A lost device is lost to the target, too.
+/// Returns the loaded draft model, or adds a warning. A lost device is an error, because the target has lost it too.
 fn or_warning<M>(loaded: Result<M>, warnings: &mut Vec<String>) -> Result<Option<M>> {
     match loaded {
         Ok(model) => Ok(Some(model)),
@@ -297,8 +297,8 @@ impl<S: Source, A: Source> Origination for Pair<S, A> {
     }
 }
 
-/// A model alone on a device, checked for the promise on which speculation rests. `context`: a draft model's, the target's
-/// positions. `loaded` hears of bytes that are there and of all bytes.
+/// Loads one model onto a device, with the same check as a session. `context`: the target's positions if this is a draft model,
+/// else `None`. `loaded(done, all)` is called with the bytes loaded and all bytes.
 ///
 /// # Errors
 /// As [`Session::load`].
@@ -316,14 +316,14 @@ pub async fn load_alone<S: Source + 'static>(
     build_alone(device, model, context.is_none(), loaded).await
 }
 
-/// A model that was opened.
+/// Loads an opened model.
 async fn build_alone<S: Source + 'static>(
     device: &Device,
     mut model: ModelFiles<S>,
     is_target: bool,
     loaded: &mut dyn FnMut(u64, u64),
 ) -> Result<Engine> {
-    // Measured by each target for itself, it might be another one.
+    // Several targets must not choose differently, so none of them measures.
     if is_target && model.blueprint.arithmetic == ArithmeticChoice::Auto {
         model.blueprint.arithmetic = ArithmeticChoice::F32;
     }
@@ -332,7 +332,7 @@ async fn build_alone<S: Source + 'static>(
     Ok(pair.build(device, loaded).await?.0)
 }
 
-/// The draft model, with the target's room, or less where it was made for less, and its tokenizer.
+/// Opens the draft model and its tokenizer. Its context is the target's, or its own maximum if that is less.
 pub(crate) async fn open_assistant<A: Source + 'static>(
     source: A,
     options: &LoadOptions,
@@ -353,7 +353,7 @@ mod tests {
     use crate::options::WeightDtype;
     use crate::weights::Folder;
 
-    /// Measured anew on the device that takes the place of a lost one, it might be another one, and in mid-text the text, too.
+    /// A replacement for a lost device must not measure again: another arithmetic could change the text midway.
     #[test]
     fn what_was_chosen_for_a_model_stays_with_it() {
         pollster::block_on(async {

@@ -1,9 +1,9 @@
-//! Options of loading and generating, under Hugging Face's names, validated once.
+//! Options of loading and generating, under Hugging Face's names, with validation.
 
 mod declare;
 mod read;
 
-// In the order in which they are documented.
+// In documentation order.
 mod generate;
 
 mod sampling;
@@ -24,14 +24,14 @@ pub(crate) use sampling::MAX_SEED;
 pub use sampling::{DoSample, SamplingOptions, SamplingValues};
 use serde::{Deserialize, Serialize};
 
-/// Which of a text's hidden states make its embedding.
+/// Hidden states that form the embedding of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 #[serde(rename_all = "snake_case")]
 pub enum Pooling {
-    /// Those of all tokens: their mean.
+    /// Mean over all tokens.
     Mean,
-    /// That of the last token.
+    /// Hidden state of the last token.
     Last,
 }
 

@@ -2,13 +2,13 @@
 //! verify different parts of a draft at the same time. The text is that of plain decoding.
 //!
 //! ```text
-//!  where the text is written                threads, workers of a page, or tasks beside it
+//!  where the text is written                threads, workers of a page, or tasks next to it
 //!  speculate::dsi::Dsi ── orders ──> target 0, target 1, ..., drafter
 //!         │   ^────────── reports ────────┘
 //!         └─> Sink: tokens in order, never taken back
 //! ```
 //!
-//! All instances run on devices of the same kind, because another kind rounds differently and its text would be another.
+//! All instances run on devices of the same kind: another kind rounds differently and would write another text.
 
 mod crew;
 mod load;
@@ -51,20 +51,20 @@ use crate::target::{MAX_DRAFT, Queue, Target};
 use crate::text::{Tokenizer, ToolFormat};
 use std::ops::ControlFlow;
 
-/// A model that one of a crew can have for itself.
+/// A model of one instance.
 pub trait Instance: Target {
-    /// From now on it chooses its tokens like this.
+    /// Sets how tokens are chosen from now on.
     ///
     /// # Errors
-    /// [`Error::BadOption`], and what the device reports.
+    /// [`Error::BadOption`], and errors of the device.
     fn sample_by(&mut self, sampling: &Sampling) -> Result<()>;
 
-    /// Most tokens that it reads in a forward that is asked for so many ids.
+    /// Returns the maximum tokens of a forward that returns `wanted` ids.
     fn forward_rows(&self, _wanted: usize) -> usize {
         MAX_DRAFT + 1
     }
 
-    /// Whether a forward that nobody wants can be broken off.
+    /// Returns true if an unneeded forward can be aborted.
     fn breaks_off(&self) -> bool {
         false
     }
@@ -75,7 +75,7 @@ impl Instance for Engine {
         self.sample_by(sampling)
     }
 
-    /// What comes before is read by a server, for nothing where it is known there.
+    /// A server reads the earlier text anyway, at no cost if it is in its prefix cache.
     fn forward_rows(&self, wanted: usize) -> usize {
         if self.is_far() { wanted } else { MAX_DRAFT + 1 }
     }
@@ -85,41 +85,41 @@ impl Instance for Engine {
     }
 }
 
-/// A loaded target on several servers, and its draft model.
+/// A loaded target on several instances, with its draft model.
 pub struct Parallel {
     prompts: Prompts,
     arithmetic: Arithmetic,
     crew: Box<dyn Crew>,
     device: DeviceInfo,
-    /// Where the draft model is, if that is on this thread.
+    /// Device of the draft model, if it is on this thread.
     local: LocalDevice,
     warnings: Vec<String>,
-    /// What was measured with the lookup, and with the draft model.
+    /// Measurements with lookup, and with the draft model.
     tuners: [Tuner; 2],
 }
 
 impl Parallel {
-    /// The kind of device that all of them are on.
+    /// Returns the kind of device that all instances run on.
     pub fn device(&self) -> &DeviceInfo {
         &self.device
     }
 
-    /// The target's tokenizer.
+    /// Returns the target's tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.prompts.tokenizer
     }
 
-    /// What the user should know of the loading, in words; the statistics of each text repeat it.
+    /// Returns warnings about loading, for the user. Each text's statistics repeat them.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// How the target's chat template writes calls of tools; none where it does not say so in a known way.
+    /// Returns the chat template's format of tool calls. `None`: not defined in a known way.
     pub fn tool_format(&self) -> Option<ToolFormat> {
         self.prompts.template.as_ref()?.tool_format()
     }
 
-    /// The tokens of a prompt.
+    /// Returns the tokens of a prompt.
     ///
     /// # Errors
     /// As [`crate::Session::encode`].
@@ -127,15 +127,15 @@ impl Parallel {
         self.prompts.encode(prompt, options)
     }
 
-    /// Continues a prompt. `on_progress` hears how the prompt is read, and of each token, and may break off.
+    /// Continues a prompt. `on_progress` is called during prefill and for each token, and can stop the generation.
     ///
-    /// Drafts come from the draft model, else from the text so far. The lookahead, the draft tokens that make a verify task,
-    /// is `num_assistant_tokens` (with the lookup `prompt_lookup_num_tokens`). Under the schedule `adaptive` it follows what is measured
-    /// ([`Tuner::lookahead`]), with the lookup up to that number.
+    /// Drafts come from the draft model, else from the text so far. The lookahead is the number of draft tokens per verify task:
+    /// `num_assistant_tokens` (with lookup `prompt_lookup_num_tokens`). Under the schedule `adaptive` it follows the measurements
+    /// ([`Tuner::lookahead`]), with lookup up to that number.
     ///
     /// # Errors
-    /// As [`crate::Session::generate`], and [`Error::BadOption`] for acceptance by rejection, for log-probabilities and for other drafters. The
-    /// servers stay usable.
+    /// As [`crate::Session::generate`]. Also [`Error::BadOption`] for acceptance by rejection, for log-probabilities and for other
+    /// drafters. The instances stay usable.
     pub async fn generate(
         &mut self,
         prompt: &Prompt,
@@ -169,7 +169,7 @@ impl Parallel {
         out.finish(stats)
     }
 
-    /// The option that asked for several instances, and its value.
+    /// Returns the option that requested several instances, and its value.
     pub(crate) fn split_by(&self) -> (&'static str, String) {
         match self.crew.sp_degree() {
             1 => ("draft_device", "cpu".into()),
@@ -183,7 +183,7 @@ impl Parallel {
         Err(Error::BadOption { option: option.into(), value: value.into(), allowed })
     }
 
-    /// Who drafts, how many tokens make a verify task, and how many may.
+    /// Returns the drafter, the tokens of a verify task, and their maximum.
     fn guess(&self, options: &GenerateOptions, drawn: bool, ends: &[u32]) -> Result<(Guess, usize, Option<usize>)> {
         let drafting = &options.drafting;
         let bad = |option, value, allowed| self.refuse(option, value, allowed);

@@ -1,4 +1,4 @@
-//! START HERE. A prompt becomes text: prefill, then rounds of draft, verify, accept, emit, until something ends it.
+//! START HERE. A session continues a prompt: prefill, then rounds of draft, verify, accept and emit, until the text ends.
 //!
 //! ```text
 //!  prompt ─> text::Tokenizer ─> prefill ─┐
@@ -6,7 +6,7 @@
 //!            v                                                                    session::rounds
 //!      tokens ──> Drafter::draft ──> draft tokens ──┐
 //!         │                                         v
-//!         └────> pending token ──────────> Target::submit : 1 submission, and beside it what the round before emitted
+//!         └────> pending token ──────────> Target::submit : 1 submission; meanwhile the previous round is emitted
 //!                                          Target::finish : 1 readback
 //!                                                   │ draft tokens, target's ids
 //!                                                   v
@@ -50,33 +50,33 @@ use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::rc::Rc;
 
-/// A loaded model pair and the text that it has seen.
+/// A loaded model pair and its cached text.
 pub struct Session {
     pub(crate) engine: Engine,
     pub(crate) prompts: Prompts,
     pub(crate) learned: Learned,
     pub(crate) prompt_cache: PromptCache,
-    /// What [`GenerateOptions::response_format`] needs, once it was asked for.
+    /// Compiler of [`GenerateOptions::response_format`]; `None` until first needed.
     pub(crate) grammars: Option<Box<dyn Grammars>>,
     pub(crate) origin: Box<dyn Origination>,
-    /// What the user should know about the models.
+    /// Warnings about the models, for the user.
     pub(crate) warnings: Vec<String>,
 }
 
-/// What a caller hears while a text is written; each time it may break off.
+/// Event passed to the callback of a running generation; each call may abort the generation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Progress<'a> {
-    /// The target has read so many tokens of the prompt, those that were cached included. A prompt of one chunk is read
-    /// before anything is heard. A draft model reads the prompt behind the target; as long as it does, `done` is `of`.
+    /// The target has read `done` prompt tokens, cached ones included. A prompt of one chunk is not reported. A draft model reads
+    /// the prompt after the target; meanwhile `done` equals `of`.
     Prefill {
         /// Tokens read.
         done: usize,
-        /// Tokens to read: all but the prompt's last one.
+        /// Tokens to read: all but the prompt's last token.
         of: usize,
     },
-    /// A token.
+    /// A new token.
     Token(&'a Token),
-    /// Nothing new of a target on a server. Whoever wants no more of it wakes the task, and is asked.
+    /// No new data yet from a target on a server. To abort, wake the task: then this event is reported again.
     Waiting,
 }
 
@@ -84,27 +84,27 @@ pub enum Progress<'a> {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Token {
-    /// Its id.
+    /// Token id.
     pub id: u32,
-    /// The text that it completes: empty in the middle of a character, or while a stop string may be beginning.
+    /// Text that the token completes: empty in the middle of a character, or while a stop string may have begun.
     pub text: String,
-    /// Who proposed it.
+    /// Source of the token.
     pub origin: Origin,
-    /// Its log-probability, and the most likely tokens in its place, where they were asked for.
+    /// Log-probabilities of the token and of the most likely alternatives, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub logprobs: Option<TokenLogprob>,
 }
 
-/// Why a generation ended.
+/// Reason for the end of a generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 #[serde(rename_all = "snake_case")]
 pub enum FinishReason {
-    /// An end-of-text token or a stop string.
+    /// An end-of-text token or a stop string, or the `response_format` is complete.
     Stop,
-    /// `max_new_tokens`, or the context is full.
+    /// `max_new_tokens` reached, or the context is full.
     Length,
-    /// The caller broke off.
+    /// Aborted by the caller.
     Aborted,
 }
 
@@ -112,41 +112,41 @@ pub enum FinishReason {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Generation {
-    /// The text, without what ended it.
+    /// Text without the token or string that ended it.
     pub text: String,
-    /// All generated tokens, the one that ended it included.
+    /// All generated tokens, including the token that ended the text.
     pub token_ids: Vec<u32>,
-    /// Of each of them, where they were asked for.
+    /// Log-probabilities of each token, if requested.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub logprobs: Vec<TokenLogprob>,
-    /// Why it ended.
+    /// Reason for the end.
     pub finish_reason: FinishReason,
-    /// What it did.
+    /// Statistics of the run.
     pub stats: Stats,
 }
 
 impl Session {
-    /// The models and their device.
+    /// Returns the models and their device.
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// What the user should know of the loading, in words; the statistics of each text repeat it.
+    /// Returns the warnings of loading. The statistics of each generation repeat them.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// The target's tokenizer.
+    /// Returns the target's tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.prompts.tokenizer
     }
 
-    /// How the target's chat template writes calls of tools; none where it does not say so in a known way.
+    /// Returns the format of tool calls in the target's chat template; `None` if the template has no known format.
     pub fn tool_format(&self) -> Option<ToolFormat> {
         self.prompts.template.as_ref()?.tool_format()
     }
 
-    /// The tokens of a prompt, under those options that are of a chat.
+    /// Returns the tokens of a prompt. The chat options apply.
     ///
     /// # Errors
     /// [`Error::BadOption`] for an empty prompt and for options that do not fit it, [`Error::BadTemplate`],
@@ -155,18 +155,18 @@ impl Session {
         self.prompts.encode(prompt, options)
     }
 
-    /// From now on these say what a [`GenerateOptions::response_format`] allows. They know the target's vocabulary.
+    /// Sets the compiler for [`GenerateOptions::response_format`]. It must be made for the target's vocabulary.
     pub fn constrain_by(&mut self, grammars: Box<dyn Grammars>) {
         self.grammars = Some(grammars);
     }
 
-    /// The bytes of each of the target's tokens, as [`Tokenizer::vocabulary`] gives them, and the tokens that end a text.
+    /// Returns the bytes of each target token, as [`Tokenizer::vocabulary`] does, and the ids that end a text.
     pub fn vocabulary(&self) -> (Vec<Vec<u8>>, &[u32]) {
         let Prompts { tokenizer, spec, .. } = &self.prompts;
         (tokenizer.vocabulary(spec.vocab_size), &spec.eos_token_id)
     }
 
-    /// What a text behind a prompt of so many tokens is held to.
+    /// Returns the constraint on a text after a prompt of `prompt` tokens, if the options have one.
     fn constraint(&mut self, options: &GenerateOptions, prompt: usize) -> Result<Option<Shared>> {
         let Some(format) = options.response_format.as_ref().filter(|format| format.constrains()) else {
             return Ok(None);
@@ -187,12 +187,12 @@ impl Session {
         Ok(Some(Constrained::new(grammars.compile(format)?, encode, prompt, spec.vocab_size, &spec.eos_token_id)))
     }
 
-    /// Continues a prompt. `on_progress` hears how the prompt is read, and of each token, and may break off. When the device
-    /// is lost, the models are set up again on a new one and the text goes on: it is the same as without the loss.
+    /// Continues a prompt. `on_progress` is called as the prompt is read and for each token, and may abort. If the device is
+    /// lost, the models are rebuilt on a new one and the generation continues; the text is the same as without the loss.
     ///
     /// # Errors
-    /// [`Error::BadOption`], [`Error::ContextFull`], [`Error::GpuBlocked`], and what text and device report. The session
-    /// stays usable.
+    /// [`Error::BadOption`], [`Error::ContextFull`], [`Error::GpuBlocked`], and errors of text and device. The session stays
+    /// usable.
     pub async fn generate(
         &mut self,
         prompt: &Prompt,
@@ -238,7 +238,7 @@ impl Session {
                 rounds(&mut self.engine, &mut *drafter, &mut run, &ends, &mut out).await
             };
             match ended.await {
-                // A device that is lost again before it did anything would be lost for ever.
+                // If the new device is lost before it emits a token, give up: otherwise this could repeat forever.
                 Err(Error::DeviceLost { reason })
                     if lost_at != Some(run.tokens.len())
                         && let Some(gpu) = self.engine.gpu().cloned() =>
@@ -251,14 +251,14 @@ impl Session {
                     run.stats.warnings.push(warning);
                     run.stats.warnings.extend(setup::other_device(gpu.info(), self.engine.device()));
                 }
-                // What it proposes is only a guess.
+                // Drafts are only guesses, so the text continues without them.
                 Err(ref error @ Error::NonFiniteLogits { ref model, .. }) if model == DRAFT_MODEL => {
                     drafts = false;
                     run.stats.warnings.push(format!("the text goes on without the draft model ({error})"));
                 }
                 Err(error) => {
                     if let Error::OutOfGpuMemory { .. } | Error::Internal { .. } = error {
-                        // Where this fails, too, the next call hears of it.
+                        // If this fails too, the next call reports it.
                         let _ = self.engine.reset();
                     }
                     return Err(error);
@@ -279,11 +279,11 @@ impl Session {
     }
 }
 
-/// An engine to come, and what the user should know about its models.
+/// Future engine, with warnings about its models.
 pub(crate) type Building<'a> = Pin<Box<dyn Future<Output = Result<(Engine, Vec<String>)>> + 'a>>;
 
-/// Where a session's engine comes from, and comes from again after its device was lost.
+/// Builder of a session's engine, used again after the device is lost.
 pub(crate) trait Origination {
-    /// The same models on another GPU.
+    /// Builds the same models on another GPU.
     fn engine(&self, gpu: Rc<Gpu>) -> Building<'_>;
 }

@@ -1,6 +1,6 @@
-//! What JavaScript sees: a surface without logic. Options and results cross as plain values whose names are those of the
-//! native face; errors cross as `{code, message, detail}`. Two parts are modules of their own instead, so that nobody else
-//! downloads them: the demo page's simulator (the feature `simulator`), and grammars (`grammar`), which most texts do without.
+//! JavaScript bindings, without logic of their own. Options and results are plain values with the names of the Rust API; errors are
+//! `{code, message, detail}`. Two parts are separate modules, downloaded only if needed: the demo page's simulator (feature `simulator`),
+//! and grammars (`grammar`).
 
 use crate::error::Error;
 use js_sys::Reflect;
@@ -25,17 +25,17 @@ mod simulate;
 #[cfg(not(any(feature = "grammar", feature = "simulator")))]
 mod team;
 
-/// Keeps the words of a panic: all that JS sees of it otherwise is `unreachable`.
+/// Stores the message of a panic: otherwise JavaScript only gets `unreachable`.
 #[wasm_bindgen(start)]
 pub fn start() {
     std::panic::set_hook(Box::new(|info| {
         let text = info.to_string();
-        // A global and not an export, because nothing in here may be called after a panic.
+        // A global and not an export, because nothing in this module may be called after a panic.
         let _ = Reflect::set(&js_sys::global(), &"foretoken_panic".into(), &text.into());
     }));
 }
 
-/// As JSON would have it; numbers that JSON lacks stay what they are.
+/// Converts a value as JSON does, but keeps numbers that JSON lacks.
 fn to_value(value: &impl Serialize) -> JsValue {
     value.serialize(&Serializer::json_compatible()).unwrap_or_else(JsValue::from)
 }

@@ -1,4 +1,4 @@
-//! The program; all of it is in `foretoken::cli`.
+//! The command-line program; its code is in `foretoken::cli`.
 
 #![forbid(unsafe_code)]
 

@@ -10,36 +10,36 @@ use pulp::{Simd, WithSimd};
 use std::collections::TryReserveError;
 use std::ops::Range;
 
-/// Rows that read keys and values together.
+/// Rows that share a pass over keys and values.
 pub const TOGETHER: usize = 8;
-/// Positions whose values are widened at a time.
+/// Positions whose values are widened to f32 at a time.
 const AT_A_TIME: usize = 64;
 
-/// Sizes and rules of a layer.
+/// Dimensions and rules of a layer.
 #[derive(Debug, Clone, Copy)]
 pub struct Heads {
     /// Query heads.
     pub heads: usize,
-    /// Key and value heads; query heads that follow each other share one.
+    /// Key and value heads; consecutive query heads share one.
     pub kv_heads: usize,
     /// Elements per head.
     pub head_dim: usize,
-    /// Leading elements of a head that rotate, in pairs of neighbours.
+    /// Leading elements of a head that rotate, as neighbouring pairs.
     pub rotary: usize,
-    /// Positions that a row sees, itself included.
+    /// Positions that a row attends to, itself included.
     pub window: usize,
     /// Factor for the scores.
     pub scale: f32,
 }
 
-/// Keys and values of a layer, for each KV head [positions, head_dim].
+/// Keys and values of a layer [positions, head_dim] for each KV head.
 #[derive(Clone)]
 pub struct Cache {
     heads: Heads,
     k: Vec<Floats>,
     v: Vec<Floats>,
     positions: usize,
-    /// Positions that there is memory for.
+    /// Positions that fit the allocated memory.
     room: usize,
 }
 
@@ -53,26 +53,26 @@ impl Cache {
         Self { heads, k: empty.clone(), v: empty, positions: 0, room: 0 }
     }
 
-    /// Keeps so many positions.
+    /// Keeps the first `positions` positions.
     pub fn truncate(&mut self, positions: usize) {
         let head_dim = self.heads.head_dim;
         self.k.iter_mut().chain(&mut self.v).for_each(|head| head.truncate(positions, head_dim));
         self.positions = self.positions.min(positions);
     }
 
-    /// The first positions of it.
+    /// Copies the first `positions` positions.
     pub fn copy(&self, positions: usize) -> Self {
         let mut copy = Self { room: positions, ..self.clone() };
         copy.truncate(positions);
         copy
     }
 
-    /// Of each KV head the keys, then of each the values, as they are stored.
+    /// Returns the keys of each KV head, then the values of each, as stored.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.k.iter().chain(&self.v).flat_map(|head| head.as_bytes()).copied().collect()
     }
 
-    /// The same bytes again, of so many positions; false where they are not as many.
+    /// Restores [`Cache::to_bytes`] of `positions` positions. Returns false if the size does not match.
     pub fn set_bytes(&mut self, positions: usize, bytes: &[u8]) -> bool {
         let heads = self.k.len() + self.v.len();
         let each = bytes.len() / heads.max(1);
@@ -87,10 +87,10 @@ impl Cache {
                 .all(|head| parts.next().is_some_and(|part| head.set_bytes(part) && head.is_of(positions, head_dim)))
     }
 
-    /// Makes room for so many positions, and at least twice as many as before, so that little is moved.
+    /// Makes room for `positions` positions. Room at least doubles, so that little is moved.
     ///
     /// # Errors
-    /// Where there is not so much memory.
+    /// If there is not enough memory.
     pub fn reserve(&mut self, positions: usize) -> Result<(), TryReserveError> {
         if positions > self.room {
             let room = positions.max(2 * self.room);
@@ -101,7 +101,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Takes what a projection gave for the next positions [rows, heads + 2 kv_heads, head_dim], rotates q and k by `table`
+    /// Takes projections of the next positions [rows, heads + 2 kv_heads, head_dim]. Rotates q and k by `table`
     /// [positions, rotary / 2, 2] of (cos, sin), appends k and v, and returns q [rows, heads, head_dim].
     pub fn append(&mut self, mut qkv: Rows, table: &[f32]) -> Rows {
         let Heads { heads, kv_heads, head_dim, rotary, .. } = self.heads;
@@ -125,13 +125,13 @@ impl Cache {
         q
     }
 
-    /// Softmax attention of q [rows, heads, head_dim], whose rows are the last positions: [rows, heads, head_dim].
+    /// Computes softmax attention of q [rows, heads, head_dim] at the last positions: [rows, heads, head_dim].
     pub fn attend(&self, q: &Rows) -> Rows {
         let Heads { heads, kv_heads, head_dim, .. } = self.heads;
         let group = heads / kv_heads * head_dim;
         let before = self.positions - q.len();
         let mut attended = vec![0f32; q.len() * q.width];
-        // Rows that read keys and values together [kv_heads, rows, heads, head_dim].
+        // For each chunk of rows: [kv_heads, rows, heads / kv_heads, head_dim].
         for (chunk, out) in attended.chunks_mut(TOGETHER * q.width).enumerate() {
             let first = TOGETHER * chunk;
             let rows = out.len() / q.width;
@@ -169,13 +169,13 @@ impl Cache {
     }
 }
 
-/// Rows from a position on, which read one head of keys and values together.
+/// Rows from a position on that share a pass over one KV head.
 struct Together<'a> {
     heads: &'a Heads,
     v: &'a Floats,
     position: usize,
     rows: usize,
-    /// Of keys, from the first that is seen, and queries [positions / 4, rows, heads, 4].
+    /// Products of keys, from the first visible one on, and queries [positions / 4, rows, heads, 4].
     products: Vec<[f32; 4]>,
     /// [rows, heads, head_dim].
     out: &'a mut [f32],
@@ -195,9 +195,9 @@ impl WithSimd for Together<'_> {
     fn with_simd<S: Simd>(self, simd: S) {
         let Heads { head_dim, scale, .. } = *self.heads;
         let (width, queries) = (stride(head_dim), self.out.len() / head_dim);
-        // Four positions at a time.
+        // Positions are padded to a multiple of four.
         let (start, count) = (self.seen(0).start, self.products.len() / queries * 4);
-        // Four queries at a time.
+        // Queries are processed in fours.
         let fours = queries.div_ceil(4);
         let (mut weights, mut sums) = (vec![0f32; 4 * fours * count], vec![0f32; 4 * fours * width]);
         let mut totals = vec![0f32; queries];
@@ -230,7 +230,7 @@ impl WithSimd for Together<'_> {
                 }
             } else {
                 for (weights, sums) in weights.chunks_exact(count).zip(sums.chunks_exact_mut(width)) {
-                    // What a row does not see has no weight, and may be no number.
+                    // Positions that a row does not attend to have weight zero; values there may not be finite.
                     if weights[at] != 0.0 {
                         add_scaled(simd, sums, weights[at], values);
                     }
@@ -246,7 +246,7 @@ impl WithSimd for Together<'_> {
     }
 }
 
-/// Scores -> exp(score - top); returns their sum, which is NaN if a score is not finite.
+/// Replaces scores by exp(score - top) and returns their sum, which is NaN if a score is not finite.
 #[inline(always)]
 fn softmax<S: Simd>(simd: S, scores: &mut [f32]) -> f32 {
     let (vectors, rest) = S::as_mut_simd_f32s(scores);
@@ -255,7 +255,7 @@ fn softmax<S: Simd>(simd: S, scores: &mut [f32]) -> f32 {
     let (zero, mut zeros) = (simd.splat_f32s(0.0), simd.splat_f32s(0.0));
     for vector in &*vectors {
         zeros = simd.add_f32s(zeros, simd.mul_f32s(*vector, zero));
-        // By a comparison: WebAssembly's maximum is many instructions, for the sake of NaN.
+        // A comparison, because WebAssembly's maximum takes many instructions to handle NaN.
         tops = simd.select_f32s(simd.greater_than_f32s(*vector, tops), *vector, tops);
     }
     let mut top = simd.reduce_max_f32s(tops);
@@ -277,7 +277,7 @@ fn softmax<S: Simd>(simd: S, scores: &mut [f32]) -> f32 {
 mod tests {
     use super::*;
 
-    /// A key that outgrew f16 is infinite, whichever sign its score has.
+    /// Checks keys too large for f16: they are infinite, with scores of either sign.
     #[test]
     fn a_score_that_is_not_finite_is_never_dropped() {
         const DIM: usize = 8;

@@ -1,4 +1,4 @@
-//! A target and, where there is one, its draft model on the CPU: rounds that are computed when they are waited for.
+//! A target and an optional draft model on the CPU. A round is computed when its result is awaited.
 
 use super::model::Model;
 use super::parts::for_each_part;
@@ -9,22 +9,22 @@ use crate::error::{Error, Result};
 use crate::sample::{Sampling, choose, choose_draft, log_sum_exp, mask, most_likely};
 use crate::target::{DRAFT_MODEL, Draft, Drafting, Logprobs, MAX_DRAFT, Plan, Queue, Target, Translate, Verified};
 
-/// Models on the CPU.
+/// Target and optional draft model.
 pub struct Engine {
     pub(super) target: Model,
     pub(super) draft: Option<Model>,
     sampling: Sampling,
-    /// Which tokens may be chosen.
+    /// Rule for the tokens that may be chosen.
     constraint: Option<Shared>,
     pub(super) cached: Vec<u32>,
-    /// The state of the draft model; not used without one.
+    /// State of the draft model; unused without one.
     pub(super) drafting: Drafting,
     submitted: Option<(u32, Draft)>,
     turn: Turn,
 }
 
 impl Engine {
-    /// An engine that chooses greedily until [`Engine::sample_by`].
+    /// Creates an engine that decodes greedily until [`Engine::sample_by`].
     pub fn new(target: Model, draft: Option<Model>) -> Self {
         let capacity = draft.as_ref().map(|model| model.blueprint().capacity);
         let (chunk, context) = capacity.map_or((0, 0), |capacity| (capacity.prefill_chunk, capacity.max_context));
@@ -40,48 +40,47 @@ impl Engine {
         }
     }
 
-    /// The target model.
+    /// Returns the target model.
     pub fn target(&self) -> &Model {
         &self.target
     }
 
-    /// The draft model.
+    /// Returns the draft model.
     pub fn draft(&self) -> Option<&Model> {
         self.draft.as_ref()
     }
 
-    /// From now on target and draft model choose their tokens like this.
+    /// Sets how target and draft model choose tokens.
     ///
     /// # Errors
-    /// None: other devices have no room for every option.
+    /// None; other devices do not have room for every option.
     pub fn sample_by(&mut self, sampling: &Sampling) -> Result<()> {
         self.sampling = sampling.clone();
         Ok(())
     }
 
-    /// From now on target and draft model choose only tokens that may come in this text; none: any.
+    /// Restricts target and draft model to tokens that the constraint allows; `None`: no restriction.
     ///
     /// # Errors
-    /// None, where other devices have some.
+    /// None, unlike on other devices.
     pub fn constrain(&mut self, constraint: Option<Shared>) -> Result<()> {
         self.constraint = constraint;
         Ok(())
     }
 
-    /// From now on the draft model is one with another tokenizer. It always drafts its most likely tokens: noise and biases belong to
-    /// the target's ids.
+    /// Declares that the draft model has another tokenizer. It then drafts greedily, because noise and biases apply to the target's ids.
     ///
     /// # Errors
-    /// None, where other devices have some.
+    /// None, unlike on other devices.
     pub fn translate_by(&mut self, translate: Box<dyn Translate>) -> Result<()> {
         self.drafting.translate_by(translate);
         Ok(())
     }
 
-    /// Forgets what is cached.
+    /// Clears the cache.
     ///
     /// # Errors
-    /// None, where other devices have some.
+    /// None, unlike on other devices.
     pub fn reset(&mut self) -> Result<()> {
         self.truncate(0);
         self.drafting.forget();
@@ -93,8 +92,8 @@ impl Engine {
         if need > limit { Err(Error::ContextFull { need, limit }) } else { Ok(()) }
     }
 
-    /// Caches `tokens` behind the cached ones, so many rows at a time, and returns the logits of each [tokens, vocab], flattened: for
-    /// tests and perplexities.
+    /// Appends `tokens` to the cache, `rows` at a time, and returns the logits of each [tokens, vocab], flattened: for tests and
+    /// perplexities.
     ///
     /// # Errors
     /// [`Error::ContextFull`], [`Error::OutOfGpuMemory`].
@@ -109,11 +108,11 @@ impl Engine {
         Ok(all)
     }
 
-    /// Caches `tokens` behind the cached ones, and returns the hidden states behind the last of them after the final norm
-    /// [wanted, hidden], flattened.
+    /// Appends `tokens` to the cache. Returns the hidden states of the last `wanted` tokens after the final norm [wanted, hidden],
+    /// flattened.
     ///
     /// # Errors
-    /// [`Error::ContextFull`].
+    /// [`Error::ContextFull`], [`Error::OutOfGpuMemory`].
     pub async fn hidden(&mut self, tokens: &[u32], wanted: usize) -> Result<Vec<f32>> {
         self.room(tokens.len())?;
         let mut all = Vec::new();
@@ -128,15 +127,15 @@ impl Engine {
         Ok(all)
     }
 
-    /// Lets the draft model write at most `count` tokens after the cached ones and the pending one. Returns its draft in tokens of the
-    /// target, which has room for `room`, and the logits that each was drawn from; none of these if the draft is a translation.
+    /// Drafts at most `count` tokens after the cached ones and the pending one. Returns the draft in tokens of the target, at most `room`,
+    /// and the logits that each was drawn from (empty for a translated draft).
     fn draft_tokens(&mut self, pending: u32, count: usize, room: usize) -> Result<(Vec<u32>, Vec<Vec<f32>>)> {
         let Some(plan) = self.drafting.plan(&self.cached, pending, [count, room])? else {
             return Ok(Default::default());
         };
         let Some(model) = &mut self.draft else { return Ok(Default::default()) };
         let (position, translated, likely) = (plan.position, self.drafting.is_translated(), Sampling::default());
-        // Noise, biases and masks belong to the target's ids.
+        // Noise, biases and masks apply to the target's ids.
         let (vocab, sampling, constraint) = match translated {
             true => (usize::MAX, &likely, None),
             false => (self.target.blueprint().spec.vocab_size, &self.sampling, self.constraint.as_ref()),
@@ -149,7 +148,7 @@ impl Engine {
         Ok((self.drafting.wrote(position, drafted, room)?, logits))
     }
 
-    /// The target's ids behind the pending token and each draft token.
+    /// Returns the target's ids after the pending token and after each draft token.
     fn ids(&self, logits: &Rows, pending: u32, draft: &[u32], drawn_from: &[Vec<f32>]) -> Result<Vec<u32>> {
         let text = [&self.cached[..], &[pending], draft].concat();
         let position = self.cached.len();
@@ -173,7 +172,7 @@ impl Engine {
         ids.into_iter().enumerate().map(finite).collect()
     }
 
-    /// What is told of the target's ids and the draft tokens in their places, where it is asked for.
+    /// Returns log-probabilities of the target's ids and of the draft tokens there, if requested.
     fn logprobs(&self, logits: &Rows, ids: &[u32], draft: &[u32]) -> Vec<Logprobs> {
         let Some(top) = self.sampling.logprobs else { return Vec::new() };
         let of_row = |(row, id): (usize, &u32)| {
@@ -262,8 +261,8 @@ impl Target for Engine {
 
 impl Queue for Engine {}
 
-/// Lets a draft model write as planned. Returns its tokens, with ids below `vocab`, and the processed logits that each was drawn from.
-/// Penalties and masks look at `text`, which ends with the pending token.
+/// Drafts as planned. Returns the tokens, with ids below `vocab`, and the processed logits that each was drawn from.
+/// Penalties and masks use `text`, which ends with the pending token.
 fn continue_text(
     model: &mut Model,
     plan: Plan,

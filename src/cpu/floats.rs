@@ -1,4 +1,4 @@
-//! What is stored as floats of any type: weights, keys and values; products with rows of activations.
+//! Weights, keys and values stored as floats of any type, and their products with rows of activations.
 
 use super::rows::{Panels, stride};
 #[cfg(target_arch = "wasm32")]
@@ -9,12 +9,12 @@ use half::{bf16, f16};
 use pulp::{Simd, WithSimd};
 use std::collections::TryReserveError;
 
-/// So many rows are multiplied with numbers as they are stored, more with what is widened once: where multiplications and additions
-/// are one instruction, that gains only where widening asks whether a number is finite.
+/// Most rows of activations that are multiplied with f16 as stored. For more, weights are widened to f32 once. With fused
+/// multiply-add, that pays only if widening also handles numbers that are not finite.
 #[cfg(target_arch = "wasm32")]
 const FEW: usize = 3;
 
-/// Floats as they are stored, row behind row; what is behind a row's width is zero.
+/// Rows of floats as stored, each padded with zeros.
 #[derive(Debug, Clone)]
 pub(super) enum Floats {
     F32(Vec<f32>),
@@ -40,7 +40,7 @@ impl Floats {
         }
     }
 
-    /// Makes room for so many numbers more.
+    /// Makes room for `numbers` more numbers.
     pub fn reserve(&mut self, numbers: usize) -> Result<(), TryReserveError> {
         match self {
             Self::F32(all) => all.try_reserve_exact(numbers),
@@ -49,7 +49,7 @@ impl Floats {
         }
     }
 
-    /// Appends a row, rounded, and zeros up to its stride.
+    /// Appends a row, rounded and padded with zeros to its stride.
     pub fn push(&mut self, row: &[f32]) {
         let padded = row.iter().copied().chain(std::iter::repeat_n(0.0, stride(row.len()) - row.len()));
         match self {
@@ -59,7 +59,7 @@ impl Floats {
         }
     }
 
-    /// All of it.
+    /// Returns all bytes.
     pub fn as_bytes(&self) -> &[u8] {
         match self {
             Self::F32(all) => bytemuck::cast_slice(all),
@@ -68,7 +68,7 @@ impl Floats {
         }
     }
 
-    /// These bytes in its place; false where they are no whole numbers.
+    /// Replaces all bytes. Returns false if the last number is incomplete.
     pub fn set_bytes(&mut self, bytes: &[u8]) -> bool {
         fn read<T: bytemuck::AnyBitPattern>(bytes: &[u8], into: &mut Vec<T>) -> bool {
             *into = bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect();
@@ -81,12 +81,12 @@ impl Floats {
         }
     }
 
-    /// Whether it has so many rows of so many numbers each.
+    /// Returns true if this is `rows` rows of `width` numbers.
     pub fn is_of(&self, rows: usize, width: usize) -> bool {
         self.len() == rows * stride(width)
     }
 
-    /// Keeps so many rows of so many numbers each.
+    /// Keeps the first `rows` rows of `width` numbers.
     pub fn truncate(&mut self, rows: usize, width: usize) {
         let len = rows * stride(width);
         match self {
@@ -96,7 +96,7 @@ impl Floats {
         }
     }
 
-    /// A row, as f32, with the zeros behind it; without `all`, of numbers that are finite.
+    /// Widens a row and its padding to f32. Unless `all`, every number must be finite.
     #[inline(always)]
     pub fn widen(&self, row: usize, to: &mut [f32], all: bool) {
         let range = row * to.len()..(row + 1) * to.len();
@@ -107,7 +107,7 @@ impl Floats {
         }
     }
 
-    /// The products of rows from one on with all of x [outs / 4, rows, 4]; where no row is left they are those of the last one.
+    /// Multiplies rows from `first` on with all of x: [outs / 4, rows, 4]. Outputs past the last row repeat it.
     pub fn multiply(&self, first: usize, x: &Panels<'_>, products: &mut [[f32; 4]], all: bool) {
         arch().dispatch(Products { floats: self, first, x, products, all });
     }
@@ -165,7 +165,7 @@ impl WithSimd for Products<'_> {
     }
 }
 
-/// Products [rows, 4] of four outputs, whose weights are [4, width].
+/// Computes products [rows, 4] of four outputs, whose weights are [4, width].
 #[inline(always)]
 pub fn multiply_four<S: Simd>(simd: S, four: &[f32], x: &Panels<'_>, products: &mut [[f32; 4]]) {
     let width = four.len() / 4;
@@ -174,7 +174,7 @@ pub fn multiply_four<S: Simd>(simd: S, four: &[f32], x: &Panels<'_>, products: &
     multiply_rows(simd, [Singles::new(a), Singles::new(b), Singles::new(c), Singles::new(d)], x, products);
 }
 
-/// Products [rows, 4] of four outputs: eight at a time, so that each number that is read serves several.
+/// Computes products [rows, 4] of four outputs, up to eight at a time, so that each number read is used several times.
 #[inline(always)]
 fn multiply_rows<S: Simd, R: Row<S>>(simd: S, w: [R; 4], x: &Panels<'_>, products: &mut [[f32; 4]]) {
     let [a, b, c, d] = w;
@@ -194,7 +194,7 @@ fn multiply_rows<S: Simd, R: Row<S>>(simd: S, w: [R; 4], x: &Panels<'_>, product
     }
 }
 
-/// Puts N rows' products where they belong.
+/// Stores the products of N rows.
 #[inline(always)]
 fn put<const N: usize>([a, b, c, d]: [[f32; N]; 4], products: &mut [[f32; 4]]) {
     for (i, products) in products[..N].iter_mut().enumerate() {

@@ -1,5 +1,5 @@
-//! The integer instructions of processors: products of blocks of 8-bit codes, those of four rows of weights in the lanes of a vector.
-//! What is inlined has no closures: they are functions of their own, compiled for any processor.
+//! Integer instructions: products of blocks of 8-bit codes, with four rows of weights in the lanes of a vector. Inlined code has no
+//! closures: they would be separate functions, compiled for any processor.
 
 #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
 mod dots;
@@ -20,23 +20,23 @@ pub use wasm::{Pairs, Wasm};
 /// Activations that share a scale.
 pub const BLOCK: usize = 32;
 
-/// A block of activations in 8 bits: each is about `scale * code`.
+/// Block of activations in 8 bits, each approximately `scale * code`.
 #[derive(Clone, Copy, Zeroable)]
 #[repr(C)]
 pub struct Activations {
     codes: Codes,
     scale: f32,
-    /// Of all, of the first 16, and of the last.
+    /// Sums of `scale * code`: over all, the first 16, the last 16.
     sums: [f32; 3],
-    /// What weights that are larger by 128 make too much, of the same, to be added.
+    /// Corrections for weights with a bias of 128: -128 × sum of codes, for the same parts.
     #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
     excess: [i32; 3],
 }
 
-/// Eights of 8 bits.
+/// Words of eight 8-bit codes.
 #[cfg(any(not(target_arch = "wasm32"), target_feature = "relaxed-simd"))]
 type Codes = [i64; BLOCK / 8];
-/// Fours of 16 bits, which are read at once: of each eight those at even places come first.
+/// Words of four 16-bit codes, which need no widening: of each eight, those at even places come first.
 #[cfg(all(target_arch = "wasm32", not(target_feature = "relaxed-simd")))]
 type Codes = [i64; BLOCK / 4];
 
@@ -65,14 +65,14 @@ impl Activations {
         }
     }
 
-    /// Those of its G parts, as [`Activations::sums`].
+    /// Returns the corrections of G parts, in the order of [`Activations::sums`].
     #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
     #[inline(always)]
     fn excess<const G: usize>(&self) -> &[i32] {
         if G == 1 { &self.excess[..1] } else { &self.excess[1..] }
     }
 
-    /// The sums of its G parts.
+    /// Returns the sums of G parts.
     #[inline(always)]
     fn sums<const G: usize>(&self) -> &[f32] {
         if G == 1 { &self.sums[..1] } else { &self.sums[1..] }
@@ -87,7 +87,7 @@ impl Activations {
     }
 }
 
-/// The sums of the first 16 codes and of the last.
+/// Returns the sums of the first 16 and of the last 16 codes.
 #[cfg(not(target_arch = "wasm32"))]
 #[inline(always)]
 fn sums(codes: &[i16; BLOCK]) -> [i32; 2] {
@@ -97,25 +97,25 @@ fn sums(codes: &[i16; BLOCK]) -> [i32; 2] {
     halves.map(i32::from)
 }
 
-/// 32 weights of 4 bits of each of four rows, which take turns with every eight bytes: their lower bits are of eight weights, the
-/// upper ones of the next eight.
+/// 32 4-bit weights of each of four rows. Word 4 i + row holds weights 16 i to 16 i + 15: eight in the lower halves of its bytes, the
+/// next eight in the upper ones.
 pub type Nibbles = [u64; 8];
 
-/// 32 weights of 8 bits with a sign of each of four rows, which take turns with every eight.
+/// 32 signed 8-bit weights of each of four rows. Word 4 i + row holds weights 8 i to 8 i + 7.
 pub type Bytes = [u64; 16];
 
-/// What a processor does with a block of weights of four rows and N of activations. Weights have G scales and offsets in a block.
+/// Operations on a block of four rows of weights and N of activations. Weights have G scales and offsets per block.
 pub trait Integers: Copy {
-    /// A number of each row.
+    /// One number per row of weights.
     type Four: Copy + Zeroable;
-    /// A sum of each row.
+    /// Sums per row of weights.
     type Totals: Copy + Zeroable;
 
     fn splat(self, number: f32) -> Self::Four;
     fn four(self, numbers: &[f32; 4]) -> Self::Four;
-    /// `a * b + c`.
+    /// Returns `a * b + c`.
     fn mul_add(self, a: Self::Four, b: Self::Four, c: Self::Four) -> Self::Four;
-    /// `totals` and the products with weights that are `scale * code + offset`.
+    /// Adds to `totals` the products with weights `scale * code + offset`.
     fn add_nibbles<const N: usize, const G: usize>(
         self,
         totals: [Self::Totals; N],
@@ -123,7 +123,7 @@ pub trait Integers: Copy {
         weights: Scales<Self::Four, G>,
         x: &[Activations; N],
     ) -> [Self::Totals; N];
-    /// Likewise.
+    /// Does the same for 8-bit codes.
     fn add_bytes<const N: usize, const G: usize>(
         self,
         totals: [Self::Totals; N],
@@ -134,14 +134,14 @@ pub trait Integers: Copy {
     fn total(self, totals: Self::Totals) -> [f32; 4];
 }
 
-/// Of the G parts of a block.
+/// Scales and offsets of the G parts of a block.
 #[derive(Clone, Copy, Zeroable)]
 pub struct Scales<F, const G: usize> {
     pub scales: [F; G],
     pub offsets: [F; G],
 }
 
-/// Without vectors, or with those that the compiler finds.
+/// Portable code, without explicit vectors.
 #[derive(Clone, Copy)]
 pub struct Plain;
 

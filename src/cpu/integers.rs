@@ -1,6 +1,5 @@
-//! Sums of products of 8-bit codes, by the integer instructions that the processor has. They are exact, so all processors give the
-//! same sums; what they are multiplied with is rounded in one order, however many rows there are. What is inlined has no closures:
-//! they are functions of their own, compiled for any processor.
+//! Sums of products of 8-bit codes, by the processor's integer instructions. They are exact, so all processors give the same sums.
+//! Scaling rounds in one order, regardless of the number of rows. Inlined code has no closures, as in `instructions`.
 
 #[cfg(all(target_arch = "wasm32", target_feature = "relaxed-simd"))]
 use super::instructions::Dots;
@@ -12,16 +11,15 @@ use super::simd::{arch, largest, round, unroll};
 use bytemuck::Zeroable;
 use pulp::{Arch, Simd, WithSimd};
 
-/// Activations in 8 bits [rows, blocks], with a scale for each block. Blocks of several rows take turns: of as many as are multiplied
-/// with a block of weights at a time.
+/// Activations in 8 bits [rows, blocks], with a scale per block. Blocks of the rows that are multiplied together are interleaved.
 pub struct Coded {
     rows: usize,
-    /// Of a row.
+    /// Blocks per row.
     blocks: usize,
     all: Vec<Activations>,
 }
 
-/// How many rows of so many that are left take turns.
+/// Returns how many of `left` remaining rows are interleaved.
 #[inline(always)]
 fn turns(left: usize) -> usize {
     match left {
@@ -32,17 +30,17 @@ fn turns(left: usize) -> usize {
 }
 
 impl Coded {
-    /// Rounds the activations: the largest one of a block becomes 127 or -127.
+    /// Rounds the activations: the largest magnitude of a block becomes 127.
     pub fn new(x: &Rows) -> Self {
         arch().dispatch(Round(x))
     }
 
-    /// How many rows.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.rows
     }
 
-    /// N rows from one on, which take turns.
+    /// Returns N interleaved rows from `first` on.
     #[inline(always)]
     fn turns<const N: usize>(&self, first: usize) -> &[[Activations; N]] {
         self.all[first * self.blocks..][..N * self.blocks].as_chunks().0
@@ -56,7 +54,7 @@ impl WithSimd for Round<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) -> Coded {
-        /// What is smaller is nothing.
+        /// Magnitude below which a block rounds to zeros.
         const LEAST: f32 = 1e-30;
         let Self(x) = self;
         let (rows, blocks) = (x.len(), x.padded_width() / BLOCK);
@@ -81,11 +79,11 @@ impl WithSimd for Round<'_> {
 #[derive(Clone, Copy)]
 pub struct Weights<'a> {
     pub codes: Codes<'a>,
-    /// The code that stands for no more than the offset.
+    /// Code of a weight that equals its offset.
     pub center: f32,
-    /// The rows' scales for each block or, twice as many, for each half of one.
+    /// Scales of the four rows, one or two per block.
     pub scales: &'a [[f32; 4]],
-    /// As many.
+    /// Offsets, as many as scales.
     pub offsets: Option<&'a [[f32; 4]]>,
 }
 
@@ -96,7 +94,7 @@ pub enum Codes<'a> {
     Bytes(&'a [Bytes]),
 }
 
-/// The products of rows of weights, four at a time, with each row of activations [outs / 4, rows, 4].
+/// Multiplies rows of weights, four at a time, with each row of activations: [outs / 4, rows, 4].
 pub fn products<'a>(weights: impl Fn(usize) -> Weights<'a>, x: &Coded, products: &mut [[f32; 4]]) {
     match arch() {
         #[cfg(target_arch = "x86_64")]
@@ -147,7 +145,7 @@ impl<'w, I: Integers, W: Fn(usize) -> Weights<'w>> Products<'_, I, W> {
 
 /// Codes of a block of four rows.
 trait Block {
-    /// As [`Integers::add_nibbles`].
+    /// Adds products as [`Integers::add_nibbles`].
     fn add<I: Integers, const N: usize, const G: usize>(
         &self,
         simd: I,
@@ -184,7 +182,7 @@ impl Block for Bytes {
 }
 
 impl Weights<'_> {
-    /// Products [rows, 4] of the four outputs.
+    /// Computes products [rows, 4] of the four outputs.
     #[inline(always)]
     fn multiply<I: Integers, B: Block>(self, simd: I, codes: &[B], x: &Coded, products: &mut [[f32; 4]]) {
         if self.scales.len() == codes.len() {
@@ -214,7 +212,7 @@ impl Weights<'_> {
         }
     }
 
-    /// The products with N rows, of weights that have G scales in a block.
+    /// Multiplies N rows with weights that have G scales per block.
     #[inline(always)]
     fn with_rows<I: Integers, B: Block, const N: usize, const G: usize>(
         self,
@@ -223,11 +221,11 @@ impl Weights<'_> {
         x: &[[Activations; N]],
         products: &mut [[f32; 4]],
     ) {
-        // All as long, so that not each block asks.
+        // Equal lengths, so that blocks need no bounds checks.
         let (x, scales) = (&x[..codes.len()], &self.scales.as_chunks::<G>().0[..codes.len()]);
         let offsets = self.offsets.map(|offsets| &offsets.as_chunks::<G>().0[..codes.len()]);
         let less = simd.splat(-self.center);
-        // An array of one number would be filled in a loop, and be in no registers.
+        // `[x; N]` would be filled in a loop, and not be kept in registers.
         let mut totals: [I::Totals; N] = Zeroable::zeroed();
         for (at, codes) in codes.iter().enumerate() {
             let mut weights: Scales<I::Four, G> = Zeroable::zeroed();
@@ -248,12 +246,12 @@ impl Weights<'_> {
 mod tests {
     use super::*;
 
-    /// Numbers in a disorder that is always the same.
+    /// Returns reproducible, disordered numbers.
     fn codes(count: usize, seed: usize) -> Vec<u8> {
         (0..count).map(|i| (((i + seed) * (i + 7 * seed + 3)) >> 3) as u8).collect()
     }
 
-    /// Every set of instructions that this processor has gives the same products, and a row alone the bits that it has in company.
+    /// Checks that this processor's instruction sets give the same products, and that a row's bits do not depend on other rows.
     #[test]
     fn all_instructions_agree() {
         let (blocks, rows, fours) = (5, 15, 2);

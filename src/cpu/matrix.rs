@@ -13,15 +13,15 @@ use std::collections::TryReserveError;
 use std::iter::repeat_n;
 use std::ops::Range;
 
-/// Of eight bytes the highest bits.
+/// Highest bit of each of eight bytes.
 const SIGNS: u64 = u64::from_ne_bytes([128; 8]);
-/// The four lower ones.
+/// Four lower bits of each of eight bytes.
 const LOWER: u64 = u64::from_ne_bytes([15; 8]);
 
 /// Multiplications that are worth a thread.
 const PORTION: usize = 1 << 16;
 
-/// A matrix [rows, cols].
+/// Matrix [rows, cols].
 pub struct Matrix {
     /// Inputs.
     cols: usize,
@@ -30,7 +30,7 @@ pub struct Matrix {
     pieces: Vec<Piece>,
 }
 
-/// Rows of a matrix that are stored alike.
+/// Rows of a matrix stored in the same type.
 struct Piece {
     rows: Range<usize>,
     dtype: Dtype,
@@ -42,40 +42,40 @@ enum Stored {
     Quantised(Quantised),
 }
 
-/// Codes and their scales: weight i of a row is `scale * (code - center) + offset`.
+/// Codes and scales: weight i of a row is `scale * (code - center) + offset`.
 #[derive(Default)]
 struct Quantised {
-    /// As `Nibbles` and `Bytes` of `instructions` are [rows / 4, blocks of a row, 2 or 4, 4].
+    /// `Nibbles` or `Bytes` of `instructions` [rows / 4, blocks of a row, 2 or 4, 4].
     codes: Vec<u64>,
     has_nibbles: bool,
-    /// The bits that make codes of 8 bits numbers with a sign.
+    /// Mask that makes 8-bit codes signed; 0: none.
     signs: u64,
     center: u8,
-    /// Weights that share a scale and an offset: a block, or half of one.
+    /// Weights that share a scale and an offset: a block or half a block.
     group: usize,
-    /// Blocks that share them where they are stored.
+    /// Blocks that share a scale and an offset in the stored format.
     repeats: usize,
-    /// Of four rows in turn [rows / 4, groups of a row, 4].
+    /// Scales, four rows interleaved [rows / 4, groups of a row, 4].
     scales: Vec<[f32; 4]>,
-    /// As many; none where no weight has one.
+    /// Offsets, as many as scales; `None`: all zero.
     offsets: Option<Vec<[f32; 4]>>,
 }
 
 impl Matrix {
-    /// One of no rows yet.
+    /// Creates a matrix without rows.
     pub fn new(cols: usize) -> Self {
         Self { cols, rows: 0, pieces: Vec::new() }
     }
 
-    /// Columns.
+    /// Returns the number of columns.
     pub fn cols(&self) -> usize {
         self.cols
     }
 
-    /// Makes room for rows of a type behind those that have some, so that no more is taken than they need.
+    /// Makes room for exactly `rows` more rows of a type.
     ///
     /// # Errors
-    /// Where there is not so much memory.
+    /// If there is not enough memory.
     pub fn reserve(&mut self, dtype: Dtype, rows: usize) -> Result<(), TryReserveError> {
         let width = stride(self.cols);
         let fours = rows.div_ceil(4);
@@ -89,10 +89,10 @@ impl Matrix {
         }
     }
 
-    /// Appends rows, given as the bytes of a type.
+    /// Appends rows, given as bytes of `dtype`.
     ///
     /// # Errors
-    /// Where there is not so much memory.
+    /// If there is not enough memory.
     pub fn push(&mut self, dtype: Dtype, bytes: &[u8]) -> Result<(), TryReserveError> {
         let (cols, row_bytes) = (self.cols, dtype.bytes(self.cols as u64));
         let rows = bytes.len() / row_bytes.map_or(usize::MAX, |bytes| bytes.max(1) as usize);
@@ -111,7 +111,7 @@ impl Matrix {
         Ok(())
     }
 
-    /// The next piece of this type from `first` on, or a new one of no rows.
+    /// Returns the next piece of this type from `first` on, or a new one without rows.
     fn piece(&mut self, first: usize, dtype: Dtype) -> &mut Piece {
         let mut pieces = first..self.pieces.len();
         let at = pieces.find(|at| self.pieces[*at].dtype == dtype).unwrap_or_else(|| {
@@ -121,7 +121,7 @@ impl Matrix {
         &mut self.pieces[at]
     }
 
-    /// Bytes in memory.
+    /// Returns the bytes in memory.
     pub fn bytes(&self) -> u64 {
         let of = |piece: &Piece| match &piece.stored {
             Stored::Floats(floats) => floats.bytes(),
@@ -132,7 +132,7 @@ impl Matrix {
         self.pieces.iter().map(of).sum::<usize>() as u64
     }
 
-    /// A row, as f32.
+    /// Returns a row as f32.
     pub fn row(&self, row: usize) -> Vec<f32> {
         let Some(piece) = self.pieces.iter().find(|piece| piece.rows.contains(&row)) else { return Vec::new() };
         let mut values = vec![0.0; stride(self.cols)];
@@ -141,14 +141,14 @@ impl Matrix {
         values
     }
 
-    /// `x W^T`, for x [rows, cols]: [rows, outs]. A product depends on its two rows alone.
+    /// Returns `x W^T` for x [rows, cols]: [rows, outs]. A product depends on its two rows alone.
     pub fn times(&self, x: &Rows, arithmetic: Arithmetic) -> Rows {
         let count = x.len();
         let fours = (PORTION / (4 * self.cols * count).max(1)).clamp(1, 64);
         let (mut panels, mut coded) = (None, None);
         let mut y = Rows::new(count, self.rows);
         for Piece { rows, stored, .. } in &self.pieces {
-            // Four outputs of each row, so that threads write apart from each other.
+            // Four outputs of each row, so that threads write to separate memory.
             let mut products = vec![[0f32; 4]; rows.len().div_ceil(4) * count];
             match stored {
                 Stored::Quantised(quantised) if arithmetic == Arithmetic::Int8 => {
@@ -164,7 +164,7 @@ impl Matrix {
                         arch().dispatch(Widened { weights, cols: self.cols, first, rows: rows.len(), x, products });
                     });
                 }
-                // The reader has looked at all of them.
+                // The reader checked that all are finite.
                 Stored::Floats(floats) => {
                     let x = panels.get_or_insert_with(|| Panels::new(x));
                     for_each_part(&mut products, fours * count, |part, products| {
@@ -175,7 +175,7 @@ impl Matrix {
             let products = &products[..];
             for row in 0..count {
                 let (fours, rest) = y.row_mut(row)[rows.clone()].as_chunks_mut();
-                // By numbers: iterators that skip are calls where code is to be small.
+                // Indexed: size-optimised code does not inline iterators that skip.
                 for (i, y) in fours.iter_mut().enumerate() {
                     *y = products[i * count + row];
                 }
@@ -188,7 +188,7 @@ impl Matrix {
     }
 }
 
-/// The products of some rows of weights with all rows of x [outs / 4, rows, 4], in f32.
+/// Products of some rows of weights with all rows of x [outs / 4, rows, 4], in f32.
 struct Widened<'a> {
     weights: &'a Quantised,
     cols: usize,
@@ -226,11 +226,11 @@ impl Stored {
         Self::Floats(Floats::new(float))
     }
 
-    /// A row, as f32, with the zeros behind it.
+    /// Widens a row and its padding to f32.
     #[inline(always)]
     fn widen(&self, row: usize, cols: usize, to: &mut [f32]) {
         match self {
-            // The reader has looked at all of them.
+            // The reader checked that all are finite.
             Self::Floats(floats) => floats.widen(row, to, false),
             Self::Quantised(quantised) => quantised.widen(row, &mut to[..cols]),
         }
@@ -248,15 +248,15 @@ impl Quantised {
         Self { has_nibbles, signs, center, group, repeats: dtype.group() / group, ..Self::default() }
     }
 
-    /// Eights of bytes of a row in a block.
+    /// Returns the number of 8-byte words of a row in a block.
     fn eights(&self) -> usize {
         if self.has_nibbles { BLOCK / 16 } else { BLOCK / 8 }
     }
 
-    /// Appends rows behind so many.
+    /// Appends rows to the `rows` existing ones.
     ///
     /// # Errors
-    /// Where there is not so much memory.
+    /// If there is not enough memory.
     fn push(&mut self, coded: weights::Coded, rows: usize, cols: usize) -> Result<(), TryReserveError> {
         let weights::Coded { codes, scales, offsets } = coded;
         let (blocks, groups) = (cols / BLOCK, cols / self.group);
@@ -291,7 +291,7 @@ impl Quantised {
         Ok(())
     }
 
-    /// Four rows of blocks; where there are fewer, the others' scales are zero.
+    /// Returns four rows, in blocks. Missing rows have scale zero.
     #[inline(always)]
     fn four(&self, four: usize, cols: usize) -> integers::Weights<'_> {
         let (eights, groups) = (cols / BLOCK * self.eights() * 4, cols / self.group);
@@ -308,7 +308,7 @@ impl Quantised {
         }
     }
 
-    /// A row, as f32.
+    /// Widens a row to f32.
     #[inline(always)]
     fn widen(&self, row: usize, to: &mut [f32]) {
         let (groups, eights) = (to.len() / self.group, to.len() / BLOCK * self.eights() * 4);
@@ -329,5 +329,5 @@ impl Quantised {
     }
 }
 
-/// Rows are whole groups of lanes, which are whole blocks.
+/// Padded rows are whole blocks.
 const _: () = assert!(LANES == BLOCK);

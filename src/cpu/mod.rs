@@ -1,7 +1,7 @@
-//! The CPU as a device: the same plan, interpreted, and a [`crate::target::Target`] made of it.
+//! The CPU as a device: interprets the same plan as the GPU, and offers it as a [`crate::target::Target`].
 //!
-//! A product of two rows is summed in one order, whatever else is computed beside it, and each row attends to its own positions, in
-//! their order: so a row's bits depend on its token, its position and the tokens before it alone, as on the GPU.
+//! A product of two rows is summed in one order, regardless of other rows. Each row attends to its own positions in their order. So a
+//! row's bits depend only on its token, its position and the tokens before it, as on the GPU.
 
 mod attention;
 mod engine;

@@ -1,4 +1,4 @@
-//! A model on the CPU: its plan, interpreted.
+//! A model on the CPU: interprets its plan.
 
 use super::attention::{Cache, Heads, TOGETHER};
 use super::parts::threads;
@@ -21,7 +21,7 @@ use std::rc::Rc;
 /// Bytes of a matrix that are read at a time.
 const PORTION: usize = 4 << 20;
 
-/// A model in the CPU's memory. Its KV cache grows with the text.
+/// Model in the CPU's memory. The KV cache grows with the text.
 pub struct Model {
     processor: Rc<Processor>,
     blueprint: Blueprint,
@@ -49,10 +49,10 @@ struct Pass {
 }
 
 impl Model {
-    /// Reads a model's weights. `loaded` hears of the bytes of each portion.
+    /// Loads a model's weights. `loaded` is called with the bytes of each portion.
     ///
     /// # Errors
-    /// [`Error::BadWeights`], [`Error::OutOfGpuMemory`] where there is no room for it or for a pass, and what the source reports.
+    /// [`Error::BadWeights`], [`Error::OutOfGpuMemory`] if the model or a pass does not fit, and errors of the source.
     pub async fn load<S: Source>(
         processor: &Rc<Processor>,
         blueprint: &Blueprint,
@@ -70,13 +70,13 @@ impl Model {
         let need = all.map(|(matrix, section)| section.rows.len() as u64 * row_bytes(matrix, section) as u64).sum();
         let full = |_: Full| Error::OutOfGpuMemory { what: "the weights".into(), need, limit: None };
         let mut matrices = Vec::new();
-        // All of them before the first is read: what does not fit is not worth a download.
+        // Reserved before anything is read: a model that does not fit is not worth a download.
         for (index, (matrix, sections)) in plan.matrices.iter().zip(sections).enumerate() {
             #[cfg(not(target_arch = "wasm32"))]
             let others = None;
             #[cfg(target_arch = "wasm32")]
             let others = processor.others.as_ref();
-            // Rows of the others are looked up there.
+            // Matrices that are only looked up stay on this thread.
             let others = others.filter(|_| plan.multiplied().any(|multiplied| multiplied.0 == index));
             let mut matrix = Distributed::new(matrix.cols, matrix.rows, others);
             for section in sections {
@@ -103,7 +103,7 @@ impl Model {
         }
         let mut vectors = Vec::new();
         for plan in &plan.vectors {
-            // Zeros in the place of a bias that the model lacks: nobody adds them.
+            // A missing bias stays empty and is not added, instead of zeros.
             vectors.push(if plan.layout.parts.is_empty() { Vec::new() } else { vector(weights, plan).await? });
         }
         let heads = |layer: usize| {
@@ -118,7 +118,7 @@ impl Model {
             }
         };
         let caches = (0..spec.layers.len()).map(|layer| Cache::new(heads(layer), capacity.kv_dtype)).collect();
-        // Faster with AVX2 and with simd128, where it was measured.
+        // Int8 was faster in measurements with AVX2 and simd128.
         let arithmetic = if blueprint.may_quantise() { Arithmetic::Int8 } else { Arithmetic::F32 };
         Ok(Self {
             processor: processor.clone(),
@@ -127,32 +127,32 @@ impl Model {
         })
     }
 
-    /// Where it is.
+    /// Returns the model's device.
     pub fn processor(&self) -> &Rc<Processor> {
         &self.processor
     }
 
-    /// What it is made of.
+    /// Returns the model's blueprint.
     pub fn blueprint(&self) -> &Blueprint {
         &self.blueprint
     }
 
-    /// What it is.
+    /// Returns the model's spec.
     pub fn spec(&self) -> &ModelSpec {
         &self.blueprint.spec
     }
 
-    /// What products of quantised weights are computed with.
+    /// Returns the arithmetic for quantised weights.
     pub fn arithmetic(&self) -> Arithmetic {
         self.memory.arithmetic
     }
 
-    /// Its KV cache, a part for each layer.
+    /// Returns the KV cache of each layer.
     pub(super) fn caches(&mut self) -> &mut Vec<Cache> {
         &mut self.memory.caches
     }
 
-    /// Bytes of it, with a cache that a text fills. What a pass needs besides is freed behind it.
+    /// Returns the model's bytes with a full KV cache. Activations of a pass are not included; they are freed after it.
     pub fn memory(&self) -> model::Memory {
         let Blueprint { plan, capacity, .. } = &self.blueprint;
         let floats = |all: &[Vec<f32>]| all.iter().map(|vector| 4 * vector.len() as u64).sum::<u64>();
@@ -167,16 +167,16 @@ impl Model {
         }
     }
 
-    /// Reads `tokens` behind the first `position` positions of its cache, which forgets the others, and returns the logits behind
-    /// some of them [wanted, vocab].
+    /// Reads `tokens` after the first `position` cached positions and drops later ones. Returns the logits after the wanted tokens
+    /// [wanted, vocab].
     ///
     /// # Errors
-    /// [`Error::OutOfGpuMemory`] where there is no room for so many positions, or for so many rows at a time.
+    /// [`Error::OutOfGpuMemory`] if the positions or the rows do not fit.
     pub fn forward(&mut self, tokens: &[u32], position: usize, wanted: Range<usize>) -> Result<Rows> {
         Ok(self.pass(tokens, position, wanted, usize::MAX)?.logits)
     }
 
-    /// The same, but the hidden states after the final norm [wanted, hidden].
+    /// Does the same, but returns the hidden states after the final norm [wanted, hidden].
     ///
     /// # Errors
     /// As [`Model::forward`].
@@ -184,7 +184,7 @@ impl Model {
         Ok(self.pass(tokens, position, wanted, 1)?.normed)
     }
 
-    /// All layers and, for the wanted rows, the first steps of the head.
+    /// Runs all layers and, for the wanted rows, the first `steps` operations of the head.
     fn pass(&mut self, tokens: &[u32], position: usize, wanted: Range<usize>, steps: usize) -> Result<Pass> {
         let Self { processor, blueprint, memory } = self;
         let Blueprint { spec, plan, .. } = &*blueprint;
@@ -227,7 +227,7 @@ impl Model {
 
 const ACTIVATIONS: &str = "the activations";
 
-/// Numbers that a pass has in memory at once, at most, for so many rows up to a position, some of them wanted.
+/// Returns the most numbers that a pass holds at once, for `rows` rows up to a position, `wanted` of them with logits.
 fn activations(blueprint: &Blueprint, rows: usize, wanted: usize, positions: usize) -> usize {
     let Blueprint { spec, plan, .. } = blueprint;
     let widest = |ops: &[Op]| {
@@ -237,21 +237,22 @@ fn activations(blueprint: &Blueprint, rows: usize, wanted: usize, positions: usi
         });
         stride(widths.max().unwrap_or(0))
     };
-    // Those of `Pass`, and of a product its inputs in turns and its outputs, by output and by row.
+    // 7 of `Pass`; 3 of a product: interleaved inputs, and outputs by output and by row.
     let body = (7 + 3) * rows * widest(&plan.body);
-    // Logits are copied where a token is chosen.
+    // Choosing a token copies its logits.
     let head = (2 + 3) * wanted * widest(&plan.head);
     let queries = TOGETHER.min(rows) * spec.num_attention_heads / spec.num_key_value_heads;
     body + head + 2 * threads() * queries * positions
 }
 
+/// Checks that `numbers` f32 fit. The caller allocates them in parts; one that fails would end the program.
+///
 /// # Errors
-/// [`Error::OutOfGpuMemory`] where there is no room for so many numbers, which the caller allocates next in parts: a part that does not
-/// fit would end the program.
+/// [`Error::OutOfGpuMemory`] if not.
 fn need_room(what: &str, numbers: usize) -> Result<()> {
     let mut room = Vec::<f32>::new();
     let full = |_| Error::OutOfGpuMemory { what: what.into(), need: 4 * numbers as u64, limit: None };
-    // The compiler may leave an allocation out that nobody uses.
+    // The compiler may remove an unused allocation.
     black_box(&mut room).try_reserve_exact(numbers).map_err(full)
 }
 
@@ -330,7 +331,7 @@ impl Memory {
     }
 }
 
-/// `activation(gate) * up` for gate and up alternating.
+/// Returns `activation(gate) * up` for alternating gate and up.
 fn gate(y: &Rows, function: Activation) -> Rows {
     let mut gated = Rows::new(y.len(), y.width / 2);
     for row in 0..y.len() {

@@ -1,6 +1,6 @@
-//! Work in parts: on all cores where there are threads.
+//! Work in parts: on all cores if there are threads.
 
-/// How many cores work.
+/// Returns the number of threads that compute.
 pub fn threads() -> usize {
     #[cfg(not(target_arch = "wasm32"))]
     return rayon::current_num_threads();
@@ -8,7 +8,7 @@ pub fn threads() -> usize {
     1
 }
 
-/// Runs `run` over parts of so many: on all cores, where there are threads.
+/// Calls `run` for each part of `size` elements, on all cores if there are threads.
 pub fn for_each_part<T: Send>(all: &mut [T], size: usize, run: impl Fn(usize, &mut [T]) + Sync) {
     #[cfg(not(target_arch = "wasm32"))]
     {

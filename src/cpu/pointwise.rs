@@ -5,7 +5,7 @@ use super::simd::{arch, dot, exp, mul_add_vectors};
 use crate::model::Activation;
 use pulp::{Simd, WithSimd};
 
-/// `x / rms(x) * gain` for each row, gain [width].
+/// Returns `x / rms(x) * gain` for each row, gain [width].
 pub fn norm_rms(x: &Rows, gain: &[f32], eps: f32) -> Rows {
     let mut y = Rows::new(x.len(), x.width);
     arch().dispatch(NormRms { x, gain, eps, y: &mut y });
@@ -41,7 +41,7 @@ impl WithSimd for NormRms<'_> {
     }
 }
 
-/// `(x - mean) / deviation * gain + bias` for each row, gain and bias [width].
+/// Returns `(x - mean) / deviation * gain + bias` for each row, gain and bias [width].
 pub fn norm_layer(x: &Rows, gain: &[f32], bias: &[f32], eps: f64) -> Rows {
     let mut y = Rows::new(x.len(), x.width);
     for row in 0..x.len() {
@@ -57,14 +57,14 @@ pub fn norm_layer(x: &Rows, gain: &[f32], bias: &[f32], eps: f64) -> Rows {
     y
 }
 
-/// A pointwise function, in place.
+/// Applies a pointwise function in place.
 pub fn activation(function: Activation, x: &mut Rows) {
     arch().dispatch(Activate { function, values: x.data_mut() });
 }
 
 struct Activate<'a> {
     function: Activation,
-    /// Of whole rows, with the zeros behind them, which stay zeros.
+    /// Whole rows with padding; zeros stay zeros.
     values: &'a mut [f32],
 }
 
@@ -104,7 +104,7 @@ impl WithSimd for Activate<'_> {
     }
 }
 
-/// `x / (1 + e^-by)`.
+/// Returns `x / (1 + e^-by)`.
 #[inline(always)]
 fn gated<S: Simd>(simd: S, x: S::f32s, by: S::f32s) -> S::f32s {
     let one = simd.splat_f32s(1.0);

@@ -6,13 +6,13 @@ use super::{parts, simd};
 use crate::gpu::DeviceInfo;
 use std::fmt;
 
-/// The processor with the threads that compute.
+/// The CPU, with the threads that compute.
 pub struct Processor {
     info: DeviceInfo,
-    /// Where another number of threads is wanted than there are cores.
+    /// Pool of a requested size; `None`: rayon's global pool.
     #[cfg(not(target_arch = "wasm32"))]
     pool: Option<rayon::ThreadPool>,
-    /// In a page, threads that share no memory.
+    /// Other threads of a page, which share no memory.
     #[cfg(target_arch = "wasm32")]
     pub(super) others: Option<Others>,
 }
@@ -35,27 +35,27 @@ fn info(threads: usize) -> DeviceInfo {
 }
 
 impl Processor {
-    /// With so many threads; none: one for each core. In a page it is one, whatever is wanted.
+    /// Creates a device with `threads` threads; `None`: one per core.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn new(threads: Option<usize>) -> Self {
-        // What the system refuses is done without: all cores compute.
+        // If the system refuses the threads, all cores compute.
         let pool = threads.and_then(|threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build().ok());
         let count = pool.as_ref().map_or_else(parts::threads, rayon::ThreadPool::current_num_threads);
         Self { info: info(count), pool }
     }
 
-    /// With one thread and these others.
+    /// Creates a device of this thread and `others`.
     #[cfg(target_arch = "wasm32")]
     pub fn new(others: Option<Others>) -> Self {
         Self { info: info(parts::threads() + others.as_ref().map_or(0, |others| others.others())), others }
     }
 
-    /// Which it is.
+    /// Returns the device's description.
     pub fn info(&self) -> &DeviceInfo {
         &self.info
     }
 
-    /// Runs `run` on one of the threads, so that the others take parts of it without being woken each time.
+    /// Calls `run` on a pool thread, so that others take parts of it without being woken each time.
     #[cfg(not(target_arch = "wasm32"))]
     pub(super) fn run<T: Send>(&self, run: impl FnOnce() -> T + Send) -> T {
         match &self.pool {
@@ -64,7 +64,7 @@ impl Processor {
         }
     }
 
-    /// Runs `run`.
+    /// Calls `run`.
     #[cfg(target_arch = "wasm32")]
     pub(super) fn run<T>(&self, run: impl FnOnce() -> T) -> T {
         run()

@@ -5,7 +5,7 @@ use pulp::{Simd, WithSimd};
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Numbers from row to row: whole groups of lanes, zero past the width.
+/// Returns the numbers of a padded row: whole groups of lanes, zero past `width`.
 pub(super) fn stride(width: usize) -> usize {
     width.next_multiple_of(LANES)
 }
@@ -13,19 +13,19 @@ pub(super) fn stride(width: usize) -> usize {
 /// Activations [rows, width].
 #[derive(Debug, Clone, Default)]
 pub struct Rows {
-    /// Numbers of a row.
+    /// Numbers per row.
     pub width: usize,
     stride: usize,
     data: Vec<f32>,
 }
 
 impl Rows {
-    /// Zeros [rows, width].
+    /// Creates zeros [rows, width].
     pub fn new(rows: usize, width: usize) -> Self {
         Self { width, stride: stride(width), data: vec![0.0; rows * stride(width)] }
     }
 
-    /// From [rows, width] without gaps.
+    /// Copies values [rows, width] without padding.
     pub fn from_flat(values: &[f32], width: usize) -> Self {
         let mut rows = Self::new(values.len() / width.max(1), width);
         for (row, values) in values.chunks_exact(width).enumerate() {
@@ -34,57 +34,57 @@ impl Rows {
         rows
     }
 
-    /// How many.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.data.len() / self.stride.max(1)
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no rows.
     pub fn is_empty(&self) -> bool {
         self.data.is_empty()
     }
 
-    /// All of them, each with the zeros behind it.
+    /// Returns all padded rows.
     pub fn data(&self) -> &[f32] {
         &self.data
     }
 
-    /// The same, to write.
+    /// Returns all padded rows, mutable.
     pub fn data_mut(&mut self) -> &mut [f32] {
         &mut self.data
     }
 
-    /// Numbers of a row with the zeros behind it.
+    /// Returns the numbers of a padded row.
     pub(super) fn padded_width(&self) -> usize {
         self.stride
     }
 
-    /// One with the zeros behind it.
+    /// Returns a padded row.
     pub(super) fn padded(&self, row: usize) -> &[f32] {
         &self.data[row * self.stride..][..self.stride]
     }
 
-    /// One [width].
+    /// Returns a row [width].
     pub fn row(&self, row: usize) -> &[f32] {
         &self.data[row * self.stride..][..self.width]
     }
 
-    /// One [width], to write.
+    /// Returns a row [width], mutable.
     pub fn row_mut(&mut self, row: usize) -> &mut [f32] {
         &mut self.data[row * self.stride..][..self.width]
     }
 
-    /// Some of the rows.
+    /// Copies some rows.
     pub(super) fn part(&self, rows: Range<usize>) -> Self {
         Self { data: self.data[rows.start * self.stride..rows.end * self.stride].to_vec(), ..*self }
     }
 
-    /// Adds other rows to them, one to each.
+    /// Adds each row of `other` to the same row.
     pub(super) fn add(&mut self, other: &Self) {
         arch().dispatch(Add { to: &mut self.data, more: &other.data });
     }
 
-    /// Adds a vector [width] to each of them; an empty one is zeros.
+    /// Adds a vector [width] to each row; an empty vector is zeros.
     pub(super) fn add_to_each(&mut self, vector: &[f32]) {
         if !vector.is_empty() {
             for row in 0..self.len() {
@@ -108,7 +108,7 @@ impl WithSimd for Add<'_> {
     }
 }
 
-/// Activations of which vectors of four rows take turns, as long as there are four; then of two.
+/// Activations with interleaved rows: vectors of four rows while there are four, then of two, then of one.
 pub(super) struct Panels<'a> {
     rows: usize,
     stride: usize,
@@ -121,17 +121,16 @@ impl<'a> Panels<'a> {
         Self { rows: x.len(), stride: x.stride, data }
     }
 
-    /// How many rows.
     pub fn len(&self) -> usize {
         self.rows
     }
 
-    /// Numbers of a row with the zeros behind it.
+    /// Returns the numbers of a padded row.
     pub fn padded_width(&self) -> usize {
         self.stride
     }
 
-    /// N rows from one on, which take turns [vectors, N].
+    /// Returns N interleaved rows from `first` on [vectors, N].
     #[inline(always)]
     pub fn panel<S: Simd, const N: usize>(&self, first: usize) -> &[[S::f32s; N]] {
         S::as_simd_f32s(&self.data[first * self.stride..(first + N) * self.stride]).0.as_chunks().0

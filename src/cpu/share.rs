@@ -1,4 +1,4 @@
-//! What another thread has of large matrices, and what it is asked about them.
+//! Rows of large matrices on other threads, and questions about them.
 
 use super::matrix::Matrix;
 use super::rows::Rows;
@@ -7,30 +7,29 @@ use crate::options::Arithmetic;
 use crate::weights::Dtype;
 use bytemuck::{CheckedBitPattern, NoUninit, cast_slice, cast_slice_mut};
 
-/// A question as it travels.
+/// Question as it is sent.
 pub type Words = [u32; 4];
 
-/// What is asked about a matrix.
+/// Operation on a matrix.
 #[derive(Debug, Clone, Copy, NoUninit, CheckedBitPattern)]
 #[repr(u32)]
 pub enum What {
-    /// To add one of no rows and `count` columns; answered with its number.
+    /// Creation of a matrix with `count` columns and no rows. Answer: its number.
     Add,
-    /// To forget it.
+    /// Removal of all rows.
     Remove,
-    /// [`Matrix::reserve`] for `count` rows of the dtype `kind`; answered with 1, or 0 where there is no room.
+    /// [`Matrix::reserve`] for `count` rows of the dtype `kind`. Answer: 1, or 0 if memory is short.
     Reserve,
-    /// [`Matrix::push`] of the bytes that come with the question, of the dtype `kind`; answered with [`Matrix::bytes`], or -1 where there is
-    /// no room.
+    /// [`Matrix::push`] of the question's bytes, of the dtype `kind`. Answer: [`Matrix::bytes`], or -1 if memory is short.
     Push,
-    /// [`Matrix::row`] number `count`, which comes with the answer.
+    /// [`Matrix::row`] number `count`, sent with the answer.
     Row,
-    /// [`Matrix::times`] for `count` rows, which come with the question as [`Rows::data`] has them, with the arithmetic `kind`; the products
-    /// come with the answer, likewise.
+    /// [`Matrix::times`] for `count` rows with the arithmetic `kind`. Rows come with the question, products with the answer, as in
+    /// [`Rows::data`].
     Times,
 }
 
-/// A question to another thread.
+/// Question to another thread.
 #[derive(Debug, Clone, Copy, NoUninit, CheckedBitPattern)]
 #[repr(C)]
 pub struct Question {
@@ -41,37 +40,37 @@ pub struct Question {
 }
 
 impl Question {
-    /// About rows or columns.
+    /// Creates a question about `count` rows or columns.
     pub fn new(what: What, matrix: u32, count: usize) -> Self {
         Self { what, matrix, kind: 0, count: count as u32 }
     }
 
-    /// About rows of a type.
+    /// Sets the dtype of the rows.
     pub fn of(self, dtype: Dtype) -> Self {
         let kind = Dtype::all().iter().position(|one| *one == dtype).unwrap_or_default() as u32;
         Self { kind, ..self }
     }
 
-    /// About products.
+    /// Sets the arithmetic of the products.
     pub fn with(self, arithmetic: Arithmetic) -> Self {
         Self { kind: u32::from(arithmetic == Arithmetic::Int8), ..self }
     }
 
-    /// As it travels.
+    /// Returns the question as it is sent.
     pub fn words(self) -> Words {
         bytemuck::cast(self)
     }
 }
 
-/// Some rows of matrices, which have numbers.
+/// Matrices of this thread by number, each some rows of a whole matrix.
 #[derive(Default)]
 pub struct Share(Vec<Matrix>);
 
 impl Share {
-    /// Answers. `read` fills what it is given with the bytes that came, `length` of them; `write` takes those that go.
+    /// Answers a question. `read` gets the question's bytes, `length` in total; `write` takes the answer's bytes.
     ///
     /// # Errors
-    /// `internal` for what is no question, and for a matrix that is not there.
+    /// `internal` for an invalid question and a missing matrix.
     pub fn answer(
         &mut self,
         question: Words,

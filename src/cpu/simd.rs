@@ -1,16 +1,15 @@
-//! Inner loops that the compiler makes vector instructions of. Each is inlined into a function that [`Arch::dispatch`]
-//! compiles for what the processor has. They are loops, because closures of `map` and `from_fn` are functions of their own, for any
-//! processor, and calls of them half of the time.
+//! Inner loops that the compiler vectorises, inlined into functions that [`Arch::dispatch`] compiles for this processor. Closures of
+//! `map` and `from_fn` would be separate functions, compiled for any processor; calling them takes half of the time.
 
 use bytemuck::Zeroable;
 use half::{bf16, f16};
 use pulp::{Arch, Simd};
 
-/// Rows are padded to a multiple of this.
+/// Multiple to which rows are padded.
 pub const LANES: usize = 32;
 
-/// What the processor has. A module that is compiled with vector instructions runs nowhere else: it is a constant there, and what
-/// is for others is left out.
+/// Returns the processor's instruction set. A WebAssembly module with vector instructions runs nowhere else: there it is a constant,
+/// and code for others is removed.
 #[inline(always)]
 pub fn arch() -> Arch {
     #[cfg(target_arch = "wasm32")]
@@ -20,22 +19,22 @@ pub fn arch() -> Arch {
     Arch::new()
 }
 
-/// What that is called.
+/// Returns the name of the instruction set.
 pub fn level() -> String {
     if cfg!(target_feature = "relaxed-simd") {
         return "RelaxedSimd".into();
     }
-    // The instructions stand behind the name.
+    // The name is followed by the instructions in parentheses.
     format!("{:?}", arch()).split('(').take(1).collect()
 }
 
-/// `a * b + c`: in one rounding, but in WebAssembly, which has no instruction for that.
+/// Returns `a * b + c`, rounded once; twice in WebAssembly, which has no such instruction.
 #[inline(always)]
 pub fn mul_add(a: f32, b: f32, c: f32) -> f32 {
     if cfg!(target_arch = "wasm32") { a * b + c } else { a.mul_add(b, c) }
 }
 
-/// The same for vectors; WebAssembly has it where its SIMD is relaxed.
+/// Returns `a * b + c` for vectors. Only relaxed SIMD of WebAssembly has an instruction for it.
 #[inline(always)]
 pub fn mul_add_vectors<S: Simd>(simd: S, a: S::f32s, b: S::f32s, c: S::f32s) -> S::f32s {
     #[cfg(target_feature = "relaxed-simd")]
@@ -46,8 +45,7 @@ pub fn mul_add_vectors<S: Simd>(simd: S, a: S::f32s, b: S::f32s, c: S::f32s) -> 
     simd.mul_add_e_f32s(a, b, c)
 }
 
-/// A loop over `0..N`, for an N up to 8, written out: where code is to be small no loop is unrolled, and an array that is indexed by a
-/// variable is in no register.
+/// Unrolled loop over `0..N`, N at most 8. Size-optimised code unrolls no loops, and an array indexed by a variable is not in registers.
 macro_rules! unroll {
     ($i:ident in $n:expr => $body:block) => {
         unroll!(@ $i $n, $body, 0 1 2 3 4 5 6 7)
@@ -61,15 +59,15 @@ macro_rules! unroll {
 }
 pub(super) use unroll;
 
-/// A row of numbers, as they are stored.
+/// Row of numbers, as stored.
 pub trait Row<S: Simd>: Copy {
-    /// So many vectors of it.
+    /// Keeps the first `vectors` vectors.
     fn cut(self, vectors: usize) -> Self;
-    /// One of them, as f32.
+    /// Returns a vector as f32.
     fn vector(self, simd: S, at: usize) -> S::f32s;
 }
 
-/// A row of f32.
+/// Row of f32.
 #[derive(Clone, Copy)]
 pub struct Singles<'a, S: Simd>(&'a [S::f32s]);
 
@@ -92,7 +90,7 @@ impl<S: Simd> Row<S> for Singles<'_, S> {
     }
 }
 
-/// A row of f16; unless it says `ALL`, of numbers that are finite.
+/// Row of f16. Unless `ALL`, every number must be finite.
 #[derive(Clone, Copy)]
 #[cfg(target_arch = "wasm32")]
 pub struct Halves<'a, const ALL: bool>(&'a [[f16; 4]]);
@@ -120,8 +118,8 @@ impl<S: Simd, const ALL: bool> Row<S> for Halves<'_, ALL> {
     }
 }
 
-/// The dot products of A rows with B others [vectors, B], which are as long. On one device every such sum has one order, however many
-/// rows there are: a vector of sums, which are added up at the end.
+/// Returns the dot products of A rows with B others [vectors, B] of the same length. On a device, every sum has one order, regardless of
+/// the number of rows: a vector of sums, added up at the end.
 #[inline(always)]
 pub fn dots<S: Simd, R: Row<S>, const A: usize, const B: usize>(
     simd: S,
@@ -145,14 +143,14 @@ where
     products
 }
 
-/// The dot product of two rows of one length, a multiple of [`LANES`].
+/// Returns the dot product of two rows of the same length, a multiple of [`LANES`].
 #[inline(always)]
 pub fn dot<S: Simd>(simd: S, a: &[f32], b: &[f32]) -> f32 {
     let [[sum]] = dots(simd, [Singles::new(a)], S::as_simd_f32s(b).0.as_chunks::<1>().0);
     sum
 }
 
-/// `y += a x`, for an x that may be longer.
+/// Computes `y += a x`; x may be longer than y.
 #[inline(always)]
 pub fn add_scaled<S: Simd>(simd: S, y: &mut [f32], a: f32, x: &[f32]) {
     let (x, x_rest) = S::as_simd_f32s(&x[..y.len()]);
@@ -166,7 +164,7 @@ pub fn add_scaled<S: Simd>(simd: S, y: &mut [f32], a: f32, x: &[f32]) {
     }
 }
 
-/// `y += w x` of each of some rows x [positions, width], one after the other, for four y [4, width] with weights of their own.
+/// Adds rows x [positions, width] in order to four y [4, width]: `y += w x`, with separate weights per y.
 #[inline(always)]
 pub fn add_weighted<S: Simd>(simd: S, y: &mut [f32], w: [&[f32]; 4], x: &[f32]) {
     let (y, x) = (S::as_mut_simd_f32s(y).0.as_chunks_mut::<2>().0, S::as_simd_f32s(x).0.as_chunks::<2>().0);
@@ -185,15 +183,15 @@ pub fn add_weighted<S: Simd>(simd: S, y: &mut [f32], w: [&[f32]; 4], x: &[f32]) 
     }
 }
 
-/// e to the power of x: as exact as f32 is, but at least e^-87.
+/// Returns e^x to f32 accuracy, with x limited to -87..=88.
 #[inline(always)]
 pub fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
-    /// What is added to this is rounded to an integer.
+    /// Number whose addition rounds to an integer.
     const ROUND: f32 = 12_582_912.0;
     // The polynomial of Cephes.
     const SERIES: [f32; 6] = [1.987_569_1e-4, 1.398_2e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5];
     let (least, most) = (simd.splat_f32s(-87.0), simd.splat_f32s(88.0));
-    // By comparisons, because the smaller one of a NaN and a number is the number on some processors.
+    // Comparisons, because on some processors the minimum of NaN and a number is the number.
     let x = simd.select_f32s(simd.less_than_f32s(x, least), least, x);
     let x = simd.select_f32s(simd.greater_than_f32s(x, most), most, x);
     let rounded = mul_add_vectors(simd, x, simd.splat_f32s(std::f32::consts::LOG2_E), simd.splat_f32s(ROUND));
@@ -208,7 +206,7 @@ pub fn exp<S: Simd>(simd: S, x: S::f32s) -> S::f32s {
     simd.mul_f32s(near, power_of_two(simd, rounded))
 }
 
-/// Two to the power of the integer in the lower bits of a number.
+/// Returns two to the power of the integer in the lower bits of a number.
 #[inline(always)]
 fn power_of_two<S: Simd>(simd: S, bits: S::f32s) -> S::f32s {
     const MANTISSA: u32 = 23;
@@ -222,15 +220,14 @@ fn power_of_two<S: Simd>(simd: S, bits: S::f32s) -> S::f32s {
     simd.transmute_f32s_u32s(simd.add_u32s(shifted, simd.splat_u32s(BIAS)))
 }
 
-/// Half precision -> single precision; without `all`, of numbers that are finite.
+/// Widens f16 to f32. Unless `all`, every number must be finite.
 #[inline(always)]
 #[cfg(not(target_arch = "wasm32"))]
 pub fn widen_f16(from: &[f16], to: &mut [f32], all: bool) {
     for (to, from) in to.iter_mut().zip(from) {
         let bits = u32::from(from.to_bits());
         let size = (bits & 0x7fff) << 13;
-        // With the other exponent bias; a subnormal number has no leading one, which is too much by that. Either is the smaller one
-        // where it holds.
+        // Changes the exponent bias. For a subnormal, subtracts the leading one that it lacks. The smaller result is right.
         let normal = f32::from_bits(size + (112 << 23));
         let subnormal = f32::from_bits(size + (113 << 23)) - f32::from_bits(113 << 23);
         let magnitude = if normal < subnormal { normal } else { subnormal };
@@ -239,7 +236,7 @@ pub fn widen_f16(from: &[f16], to: &mut [f32], all: bool) {
     }
 }
 
-/// The same by instructions: small code has no vectors of the compiler's.
+/// Does the same with explicit instructions: size-optimised code is not vectorised.
 #[inline(always)]
 #[cfg(target_arch = "wasm32")]
 pub fn widen_f16(from: &[f16], to: &mut [f32], all: bool) {
@@ -256,7 +253,7 @@ pub fn widen_f16(from: &[f16], to: &mut [f32], all: bool) {
 fn widen_four(bits: std::arch::wasm32::v128, all: bool) -> std::arch::wasm32::v128 {
     use std::arch::wasm32::{f32x4_mul, f32x4_splat, i32x4_ge, i32x4_shl, u32x4_splat, v128_and, v128_or};
     let shifted = i32x4_shl(bits, 13);
-    // The exponent bias differs by 112.
+    // The exponent biases differ by 112.
     let widened = f32x4_mul(v128_and(shifted, u32x4_splat(0x8fff_e000)), f32x4_splat(2f32.powi(112)));
     if !all {
         return widened;
@@ -266,7 +263,7 @@ fn widen_four(bits: std::arch::wasm32::v128, all: bool) -> std::arch::wasm32::v1
     v128_or(widened, v128_and(is_infinite, u32x4_splat(0x7f80_0000)))
 }
 
-/// The largest magnitude. As bits a NaN is the largest, so that it becomes the scale, and the logits.
+/// Returns the largest magnitude. By bits, NaN is the largest, so it reaches the scale and the logits.
 #[inline(always)]
 #[cfg(not(target_arch = "wasm32"))]
 pub fn largest(x: &[f32; LANES]) -> f32 {
@@ -277,7 +274,7 @@ pub fn largest(x: &[f32; LANES]) -> f32 {
     f32::from_bits(most)
 }
 
-/// The same by instructions.
+/// Does the same with explicit instructions.
 #[inline(always)]
 #[cfg(target_arch = "wasm32")]
 pub fn largest(x: &[f32; LANES]) -> f32 {
@@ -289,7 +286,7 @@ pub fn largest(x: &[f32; LANES]) -> f32 {
     f32::from_bits(most[0].max(most[1]).max(most[2].max(most[3])))
 }
 
-/// `x * factor`, rounded to integers of 8 bits.
+/// Returns `x * factor`, rounded to 8-bit integers.
 #[inline(always)]
 #[cfg(not(target_arch = "wasm32"))]
 pub fn round(x: &[f32; LANES], factor: f32) -> [i16; LANES] {
@@ -300,7 +297,7 @@ pub fn round(x: &[f32; LANES], factor: f32) -> [i16; LANES] {
     codes
 }
 
-/// The same by instructions.
+/// Does the same with explicit instructions.
 #[inline(always)]
 #[cfg(target_arch = "wasm32")]
 pub fn round(x: &[f32; LANES], factor: f32) -> [i16; LANES] {
@@ -311,13 +308,13 @@ pub fn round(x: &[f32; LANES], factor: f32) -> [i16; LANES] {
     bytemuck::cast([eight(0), eight(1), eight(2), eight(3)])
 }
 
-/// The upper half of an f32 -> f32.
+/// Widens bf16, the upper half of an f32, to f32.
 #[inline(always)]
 pub fn widen_bf16(from: &[bf16], to: &mut [f32]) {
     to.iter_mut().zip(from).for_each(|(to, from)| *to = f32::from_bits(u32::from(from.to_bits()) << 16));
 }
 
-/// `scale * (code - center) + offset` for 16 codes.
+/// Computes `scale * (code - center) + offset` for 16 codes.
 #[inline(always)]
 pub fn widen_codes(codes: &[u8; 16], center: f32, scale: f32, offset: f32, to: &mut [f32]) {
     to.iter_mut().zip(codes).for_each(|(to, code)| *to = scale * (f32::from(*code) - center) + offset);

@@ -1,4 +1,4 @@
-//! What is cached of a text, apart from the cache: to go on with it after others.
+//! Snapshots of the cached text, to continue it after other texts.
 
 use super::Engine;
 use super::attention::Cache;
@@ -6,7 +6,7 @@ use super::model::Model;
 use crate::error::Result;
 use crate::target::Target;
 
-/// What is cached of a text, copied.
+/// Copy of the cached keys and values, with their tokens.
 pub struct Snapshot {
     tokens: Vec<u32>,
     draft_cached: usize,
@@ -15,20 +15,20 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// The tokens whose keys and values it has.
+    /// Returns the tokens of the copied keys and values.
     pub fn tokens(&self) -> &[u32] {
         &self.tokens
     }
 }
 
 impl Engine {
-    /// Bytes of a snapshot of what is cached now.
+    /// Returns the bytes of a snapshot of the cached text.
     pub fn snapshot_bytes(&self) -> u64 {
         let draft = self.draft.as_ref().map_or(0, |draft| draft.blueprint().kv_bytes(self.drafting.read()));
         self.target.blueprint().kv_bytes(self.cached.len()) + draft
     }
 
-    /// What is cached now. Of a draft model with another tokenizer nothing is kept.
+    /// Copies the cached keys and values, except those of a draft model with another tokenizer.
     pub fn snapshot(&mut self) -> Snapshot {
         self.truncate(self.cached.len());
         let copy =
@@ -41,7 +41,7 @@ impl Engine {
         Snapshot { tokens: self.cached.clone(), draft_cached: self.drafting.read(), target, draft }
     }
 
-    /// The keys and values of a layer, of what is cached: of each KV head the keys, then of each the values.
+    /// Returns a layer's cached keys of each KV head, then the values of each.
     pub fn read_kv(&mut self, layer: usize) -> Vec<u8> {
         let positions = self.cached.len();
         let cache = &mut self.target.caches()[layer];
@@ -49,11 +49,11 @@ impl Engine {
         cache.to_bytes()
     }
 
-    /// Caches tokens whose keys and values [`Engine::read_kv`] gave, one layer after the other, and nothing else. False where they are
-    /// not as large as those of this model.
+    /// Replaces the cache with `tokens`. `read` returns the keys and values of a layer, as from [`Engine::read_kv`]. Returns false if their
+    /// size does not fit.
     ///
     /// # Errors
-    /// [`crate::Error::ContextFull`], and what `read` reports; then nothing is cached.
+    /// [`crate::Error::ContextFull`], and errors of `read`; the cache is then empty.
     pub async fn write_kv(
         &mut self,
         tokens: &[u32],
@@ -70,7 +70,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// Caches what a snapshot of this engine has, and nothing else.
+    /// Replaces the cache with a snapshot of this engine.
     pub fn restore(&mut self, snapshot: &Snapshot) {
         self.truncate(0);
         self.target.caches().clone_from(&snapshot.target);

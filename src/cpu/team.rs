@@ -1,4 +1,4 @@
-//! Threads that share no memory with this one, as in a page: each has some rows of every large matrix.
+//! Threads without shared memory, as in a page: each has some rows of every large matrix.
 
 use super::matrix::Matrix;
 use super::rows::{Rows, stride};
@@ -9,32 +9,32 @@ use bytemuck::{cast_slice, cast_slice_mut};
 use std::collections::TryReserveError;
 use std::ops::Range;
 
-/// The other threads, each with a [`Share`](super::Share).
+/// Other threads, each with a [`Share`](super::Share).
 pub trait Team {
-    /// How many there are.
+    /// Returns the number of other threads.
     fn others(&self) -> usize;
 
-    /// Bytes that can come with a question, and with an answer.
+    /// Returns the bytes that fit a question or an answer.
     fn room(&self) -> usize;
 
-    /// Asks one of them, which has answered what it was asked before.
+    /// Sends a question to a thread that has answered the one before.
     fn ask(&self, other: usize, question: Words, bytes: &[u8]);
 
-    /// Waits for its answer; as many bytes as there is room for come with it.
+    /// Waits for a thread's answer and fills `bytes` with the bytes sent with it.
     fn answer(&self, other: usize, bytes: &mut [u8]) -> f64;
 }
 
-/// Whoever has it can be asked wherever the matrices are.
+/// Shared handle to the other threads.
 #[cfg(target_arch = "wasm32")]
 pub type Others = std::rc::Rc<dyn Team>;
-/// Whoever has it can be asked wherever the matrices are.
+/// Shared handle to the other threads.
 #[cfg(not(target_arch = "wasm32"))]
 pub type Others = std::sync::Arc<dyn Team + Send + Sync>;
 
-/// What the others have of a matrix.
+/// Rows of a matrix on the other threads.
 struct Shares {
     others: Others,
-    /// Its number.
+    /// Number of the matrix on each of them.
     matrix: u32,
 }
 
@@ -57,7 +57,7 @@ impl Shares {
     }
 }
 
-/// There is no room for so much.
+/// Error: not enough memory.
 #[derive(Debug)]
 pub struct Full;
 
@@ -70,31 +70,31 @@ impl From<TryReserveError> for Full {
 /// Weights below which an exchange takes as long as the products.
 const SMALL: usize = 1 << 15;
 
-/// A matrix [rows, cols] of which others have some rows.
+/// Matrix [rows, cols], with some rows on other threads.
 pub struct Distributed {
     own: Matrix,
     cols: usize,
     rows: usize,
     shares: Option<Shares>,
     spans: Vec<Span>,
-    /// Rows that were pushed.
+    /// Rows pushed so far.
     pushed: usize,
-    /// Bytes that each of the others has, this thread being the first.
+    /// Bytes on each other thread; entry 0, this thread's, stays 0.
     bytes: Vec<u64>,
 }
 
-/// Rows that stand together at one thread.
+/// Consecutive rows on one thread.
 struct Span {
-    /// 0 is this one.
+    /// Thread number; 0: this one.
     thread: usize,
-    /// Of the whole matrix.
+    /// Rows of the whole matrix.
     rows: Range<usize>,
-    /// The first one's place among the thread's rows.
+    /// Index of the first row among the thread's rows.
     first: usize,
 }
 
 impl Distributed {
-    /// One of no rows yet, and of `rows` at last. Others get a share where that pays, and where a row has room in a message.
+    /// Creates an empty matrix that will have `rows` rows. Others get a share if that pays and a row fits a message.
     pub fn new(cols: usize, rows: usize, others: Option<&Others>) -> Self {
         let has_share = |others: &&Others| rows * cols >= SMALL && 4 * stride(rows.max(cols)) <= others.room();
         let others = others.filter(|others| others.others() > 0).filter(has_share);
@@ -106,18 +106,18 @@ impl Distributed {
         1 + self.shares.as_ref().map_or(0, |shares| shares.others.others())
     }
 
-    /// Rows that a thread has.
+    /// Returns the number of rows on a thread.
     fn held(&self, thread: usize) -> usize {
         self.spans.iter().filter(|span| span.thread == thread).map(|span| span.rows.len()).sum()
     }
 
-    /// As [`Matrix::reserve`]: the rows that are pushed next are these.
+    /// Makes room as [`Matrix::reserve`], and assigns the next rows to threads.
     ///
     /// # Errors
-    /// Where there is not so much memory.
+    /// If there is not enough memory.
     pub fn reserve(&mut self, dtype: Dtype, rows: usize) -> Result<(), Full> {
         let threads = self.threads();
-        // Products are computed by four.
+        // Products are computed for four rows at a time.
         let cut = |thread: usize| (rows * thread / threads).next_multiple_of(4).min(rows);
         for thread in 0..threads {
             let part = cut(thread)..cut(thread + 1);
@@ -139,10 +139,10 @@ impl Distributed {
         Ok(())
     }
 
-    /// As [`Matrix::push`].
+    /// Appends rows as [`Matrix::push`].
     ///
     /// # Errors
-    /// Where there is not so much memory.
+    /// If there is not enough memory.
     pub fn push(&mut self, dtype: Dtype, bytes: &[u8]) -> Result<(), Full> {
         let row_bytes = dtype.bytes(self.cols as u64).map_or(usize::MAX, |bytes| bytes.max(1) as usize);
         let pushed = self.pushed..self.pushed + bytes.len() / row_bytes;
@@ -167,12 +167,12 @@ impl Distributed {
         Ok(())
     }
 
-    /// Bytes in memory, those of the others included.
+    /// Returns the bytes in memory, other threads included.
     pub fn bytes(&self) -> u64 {
         self.own.bytes() + self.bytes.iter().sum::<u64>()
     }
 
-    /// As [`Matrix::row`].
+    /// Returns a row as [`Matrix::row`].
     pub fn row(&self, row: usize) -> Vec<f32> {
         let Some(Span { thread, rows, first }) = self.spans.iter().find(|span| span.rows.contains(&row)) else {
             return Vec::new();
@@ -189,7 +189,7 @@ impl Distributed {
         }
     }
 
-    /// As [`Matrix::times`].
+    /// Returns products as [`Matrix::times`].
     pub fn times(&self, x: &Rows, arithmetic: Arithmetic) -> Rows {
         let Some(shares) = &self.shares else { return self.own.times(x, arithmetic) };
         let others = &shares.others;

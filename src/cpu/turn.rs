@@ -1,12 +1,12 @@
-//! Letting others on the same thread do their work: in a page, who hands tokens on, and who hears of an abort.
+//! Yielding to other tasks on the same thread: in a page, to those that pass on tokens or abort.
 
-/// Natively nobody else is on the thread.
+/// Placeholder: natively there are no other tasks on the thread.
 #[cfg(not(target_arch = "wasm32"))]
 pub struct Turn;
 
 #[cfg(not(target_arch = "wasm32"))]
 impl Turn {
-    /// Of the thread that it is called on.
+    /// Creates the thread's turn.
     pub fn new() -> Self {
         Self
     }
@@ -26,19 +26,19 @@ mod page {
     use std::time::Duration;
     use web_time::Instant;
 
-    /// How long messages may wait. Each pause may last 4 ms, because browsers delay timers that follow each other.
+    /// Longest time that messages wait. A pause may last 4 ms, because browsers delay consecutive timers.
     const LONGEST: Duration = Duration::from_millis(100);
 
-    /// Since when no message was let in.
+    /// Time at which messages were last let in.
     pub struct Turn(Instant);
 
     impl Turn {
-        /// Of the thread that it is called on.
+        /// Creates the thread's turn.
         pub fn new() -> Self {
             Self(Instant::now())
         }
 
-        /// Lets those go first who are ready; now and then, messages too.
+        /// Lets ready tasks run first and, after [`LONGEST`], messages too.
         pub async fn give(&mut self) {
             if self.0.elapsed() > LONGEST {
                 TimeoutFuture::new(0).await;

@@ -1,20 +1,20 @@
-//! What a call gives, some time.
+//! The pending result of a call.
 
 use crate::error::{Error, Result};
 use futures_channel::oneshot;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// What a call gives: await it, or [`Answer::wait`].
+/// Pending result of a call: await it, or use [`Answer::wait`].
 #[must_use = "the call is made, but nobody hears what comes of it"]
 pub struct Answer<T>(oneshot::Receiver<Result<T>>);
 
-/// Where it is given.
+/// Sender of the result.
 pub(super) struct Asked<T>(oneshot::Sender<Result<T>>);
 
 impl<T> Asked<T> {
     pub fn answer(self, answer: Result<T>) {
-        // Who does not want it any more has dropped it.
+        // This fails only if the caller dropped the answer.
         let _ = self.0.send(answer);
     }
 }
@@ -25,10 +25,10 @@ impl<T> Answer<T> {
         (Self(receiver), Asked(sender))
     }
 
-    /// Blocks until it is there.
+    /// Blocks until the result is there.
     ///
     /// # Errors
-    /// Those of the call; [`Error::Internal`] where the engine's thread broke down.
+    /// Errors of the call; [`Error::Internal`] if the engine's thread has panicked.
     pub fn wait(self) -> Result<T> {
         pollster::block_on(self)
     }

@@ -1,4 +1,4 @@
-//! How an engine is loaded.
+//! Loading of an engine.
 
 use super::{About, Answer, Engine, Worker};
 use crate::checkpoint::of_assistant;
@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
 
-/// What to load, and how.
+/// Models and options of an engine to load.
 #[must_use = "nothing is loaded before load()"]
 pub struct EngineBuilder {
     model: String,
@@ -23,7 +23,7 @@ pub struct EngineBuilder {
     on_progress: Box<dyn FnMut(u64, u64) + Send>,
 }
 
-/// Where a target is served.
+/// Servers that run the target.
 #[cfg(feature = "remote")]
 #[derive(Default)]
 struct Served {
@@ -44,47 +44,49 @@ impl EngineBuilder {
         }
     }
 
-    /// The target is on this server of vLLM or SGLang, `http://host:port`, and only its tokenizer and configuration are read of the
-    /// model that is named here. Called again: on this one, too, which takes over where another fails.
+    /// Runs the target on this vLLM or SGLang server, `http://host:port`; of the named model only tokenizer and configuration are
+    /// read. Each further call adds a server, which takes over if another fails.
     #[cfg(feature = "remote")]
     pub fn target_url(mut self, url: impl Into<String>) -> Self {
         self.served.urls.push(url.into());
         self
     }
 
-    /// What the target is called on the servers; as the model, unless said otherwise.
+    /// Sets the target's name on the servers. Default: the name of the model.
     #[cfg(feature = "remote")]
     pub fn target_model(mut self, name: impl Into<String>) -> Self {
         self.served.model = Some(name.into());
         self
     }
 
-    /// What the servers want to see before they answer. It is sent nowhere else and shown nowhere.
+    /// Sets the API key of the servers. It is sent to no other server and never shown.
     #[cfg(feature = "remote")]
     pub fn api_key(mut self, key: &str) -> Self {
         self.served.key = Some(Key::new(key));
         self
     }
 
-    /// The draft model, named as the model is.
+    /// Sets the draft model; same syntax as for the model.
     pub fn assistant_model(mut self, model: impl Into<String>) -> Self {
         self.assistant_model = Some(model.into());
         self
     }
 
-    /// Where the models run, how they are stored, and how much text is held.
+    /// Sets where the models run, how they are stored, and how much text fits.
     pub fn options(mut self, options: LoadOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// Hears of bytes that came and of all bytes: first of a download, where there is one, then of those that reach the device.
+    /// Sets a callback for progress, called with the bytes so far and all bytes: first of a download, if needed, then of loading
+    /// to the device.
     pub fn on_progress(mut self, hear: impl FnMut(u64, u64) + Send + 'static) -> Self {
         self.on_progress = Box::new(hear);
         self
     }
 
-    /// Loads it, and blocks until that is done. What fails for anything but a mistake in the options may be served by something else:
+    /// Loads the engine, and blocks until that is done. If loading fails for another reason than the options, you can fall back
+    /// to a server:
     ///
     #[cfg_attr(feature = "remote", doc = "```no_run")]
     #[cfg_attr(not(feature = "remote"), doc = "```ignore")]
@@ -99,17 +101,17 @@ impl EngineBuilder {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NotFound`] for what is not there; of its files [`Error::BadConfig`], [`Error::BadWeights`], [`Error::BadTokenizer`] and
-    /// [`Error::UnsupportedArchitecture`]; of a download [`Error::Network`] and [`Error::Integrity`]; of the device
-    /// [`Error::WebGpuUnavailable`] and [`Error::OutOfGpuMemory`]; [`Error::BadOption`].
+    /// [`Error::NotFound`] for a missing model; [`Error::BadConfig`], [`Error::BadWeights`], [`Error::BadTokenizer`] and
+    /// [`Error::UnsupportedArchitecture`] for its files; [`Error::Network`] and [`Error::Integrity`] for a download;
+    /// [`Error::WebGpuUnavailable`] and [`Error::OutOfGpuMemory`] for the device; [`Error::BadOption`].
     pub fn load(self) -> Result<Engine> {
         self.load_async().wait()
     }
 
-    /// Loads it.
+    /// Loads the engine without blocking.
     ///
     /// # Errors
-    /// Of the answer: as [`EngineBuilder::load`].
+    /// In the answer: as [`EngineBuilder::load`].
     pub fn load_async(self) -> Answer<Engine> {
         let (answer, asked) = Answer::new();
         let (worker, called) = Worker::new();
@@ -139,7 +141,7 @@ impl EngineBuilder {
         }
     }
 
-    /// On the thread where it stays.
+    /// Loads the models; runs on the thread that keeps them.
     fn writer(mut self) -> Result<Writer> {
         #[cfg(feature = "remote")]
         let is_served = !self.served.urls.is_empty();

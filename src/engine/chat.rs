@@ -1,4 +1,4 @@
-//! A conversation: what was said, and how it goes on.
+//! A conversation: its messages, and the calls that continue it.
 
 use super::{Engine, Writing};
 use crate::error::{Error, Result};
@@ -6,7 +6,7 @@ use crate::options::GenerateOptions;
 use crate::session::Prompt;
 use crate::text::Message;
 
-/// A conversation with a model. A clone goes its own way from there.
+/// A conversation with a model. A clone is an independent branch.
 #[derive(Clone)]
 pub struct Chat {
     engine: Engine,
@@ -19,33 +19,33 @@ impl Chat {
         Self { engine, options, messages: Vec::new() }
     }
 
-    /// The same, behind a message of the system, or other messages.
+    /// Appends messages, such as a system message.
     #[must_use]
     pub fn with_messages(mut self, messages: impl IntoIterator<Item = Message>) -> Self {
         self.messages.extend(messages);
         self
     }
 
-    /// What was said, the oldest first.
+    /// Returns all messages, the oldest first.
     pub fn messages(&self) -> &[Message] {
         &self.messages
     }
 
-    /// Forgets all but the first so many messages.
+    /// Drops all but the first `len` messages.
     pub fn truncate(&mut self, len: usize) {
         self.messages.truncate(len);
     }
 
-    /// The user says something, and the model answers. Where nothing comes of that, the message is taken back.
+    /// Sends a message of the user; the model answers. If the answer is empty, the message is removed again.
     pub fn send(&mut self, message: impl Into<String>) -> Writing<'_> {
         self.messages.push(Message::new("user", message));
         self.answer(None)
     }
 
-    /// The model answers once more; where nothing comes of that, its former answer stays.
+    /// Replaces the last answer by a new one. If the new answer is empty, the former one is kept.
     ///
     /// # Errors
-    /// [`Error::BadOption`] where the last message is no answer.
+    /// [`Error::BadOption`] if the last message is not the assistant's.
     pub fn regenerate(&mut self) -> Result<Writing<'_>> {
         match self.messages.pop_if(|last| last.role() == "assistant") {
             Some(former) => Ok(self.answer(Some(former))),
@@ -64,16 +64,16 @@ impl Chat {
     }
 }
 
-/// Where an answer belongs, once there is no more of it.
+/// Answer in progress: added to the conversation when dropped.
 pub(super) struct Reply<'chat> {
     messages: &'chat mut Vec<Message>,
-    /// The answer that this one replaces.
+    /// Answer that this one replaces.
     former: Option<Message>,
     text: String,
 }
 
 impl Reply<'_> {
-    /// The answer goes on.
+    /// Appends text to the answer.
     pub fn hear(&mut self, text: &str) {
         self.text.push_str(text);
     }

@@ -1,5 +1,5 @@
-//! The engine for programs: a handle that any thread may hold and clone. The models are on a thread of their own, which answers calls
-//! one after the other; each call can be waited for, or awaited on any executor.
+//! The engine for Rust programs: a handle that any thread may hold and clone. The models have their own thread, which answers
+//! calls in order. Each call can be waited for, or awaited on any executor.
 
 mod answer;
 mod builder;
@@ -20,12 +20,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 
-/// What the thread of the models does next.
+/// Task for the thread of the models.
 type Call = Box<dyn FnOnce(&mut Writer) + Send>;
 
-/// The thread that has the models.
+/// Thread that owns the models.
 struct Worker {
-    /// None once no more calls come.
+    /// `None` after the last call.
     calls: Option<Sender<Call>>,
     thread: OnceLock<JoinHandle<()>>,
 }
@@ -39,10 +39,10 @@ impl Worker {
 }
 
 impl Drop for Worker {
-    /// Waits for the thread: a driver may not outlive the program's end by a thread that still uses it.
+    /// Joins the thread: a driver may crash if the program ends while a thread still uses it.
     fn drop(&mut self) {
         self.calls = None;
-        // Where loading fails, the thread itself is the last that has it.
+        // If loading fails, the thread itself drops the last reference, and cannot join itself.
         let other = self.thread.take().filter(|thread| thread.thread().id() != thread::current().id());
         if let Some(thread) = other {
             let _ = thread.join();
@@ -50,8 +50,8 @@ impl Drop for Worker {
     }
 }
 
-/// A model, and the draft model that guesses for it, on a device. Dropping the last clone, or the last text that is being written, waits
-/// until all calls are answered, and frees both.
+/// A model on a device, with an optional draft model. Dropping the last clone, or the last generation in progress, waits until
+/// all calls are answered, and frees both.
 ///
 /// ```no_run
 /// let engine = foretoken::Engine::load("HuggingFaceTB/SmolLM2-360M-Instruct")?;
@@ -66,7 +66,7 @@ pub struct Engine {
     about: Arc<About>,
 }
 
-/// What is known since loading.
+/// Facts known since loading.
 struct About {
     device: DeviceInfo,
     warnings: Vec<String>,
@@ -81,57 +81,57 @@ impl Engine {
         Self::builder(model).load()
     }
 
-    /// The same, with a draft model or other options.
+    /// Returns a builder, for a draft model or other options.
     pub fn builder(model: impl Into<String>) -> EngineBuilder {
         EngineBuilder::new(model.into())
     }
 
-    /// Continues a prompt, at once or behind the calls before: a text, messages, or token ids. Iterate over the tokens, await them, or
-    /// take the whole; dropping it ends the text.
+    /// Continues a prompt (a text, messages or token ids), after all earlier calls. Iterate over the tokens, await them, or wait
+    /// for the whole text; dropping the result cancels the generation.
     pub fn generate(&self, prompt: impl Into<Prompt>, options: GenerateOptions) -> Writing<'static> {
         Writing::begin(self, prompt.into(), options, None)
     }
 
-    /// A conversation. Those of one engine may take turns: what is cached of the latest ones stays
+    /// Starts a conversation. Conversations of one engine may alternate: the latest ones stay cached
     /// ([`prompt_cache_bytes`](crate::ContextOptions::prompt_cache_bytes)).
     pub fn chat(&self, options: GenerateOptions) -> Chat {
         Chat::new(self.clone(), options)
     }
 
-    /// The tokens of a prompt, under those options that are of a chat.
+    /// Returns the tokens of a prompt. The chat options apply.
     ///
     /// # Errors
-    /// Of the answer: [`Error::BadOption`](crate::Error::BadOption) for an empty prompt and for options that do not fit it,
+    /// In the answer: [`Error::BadOption`](crate::Error::BadOption) for an empty prompt and for options that do not fit it,
     /// [`Error::BadTemplate`](crate::Error::BadTemplate), [`Error::BadTokenizer`](crate::Error::BadTokenizer).
     pub fn tokenize(&self, prompt: impl Into<Prompt>, options: GenerateOptions) -> Answer<Vec<u32>> {
         let prompt = prompt.into();
         self.call(move |writer| writer.encode(&prompt, &options))
     }
 
-    /// The text of some tokens, with or without special ones.
+    /// Returns the text of token ids, with or without special tokens.
     ///
     /// # Errors
-    /// Of the answer: [`Error::BadTokenizer`](crate::Error::BadTokenizer).
+    /// In the answer: [`Error::BadTokenizer`](crate::Error::BadTokenizer).
     pub fn detokenize(&self, ids: impl Into<Vec<u32>>, skip_special_tokens: bool) -> Answer<String> {
         let ids = ids.into();
         self.call(move |writer| writer.tokenizer().decode(&ids, skip_special_tokens))
     }
 
-    /// The embedding of a text: its hidden states after the final norm, pooled and, if `normalize`, divided by their length. One
-    /// device must have the models.
+    /// Returns the embedding of a text: its pooled hidden states after the final norm, divided by their L2 norm if `normalize`.
+    /// All models must run on one device.
     ///
     /// # Errors
-    /// Of the answer: as [`Engine::tokenize`], [`Error::ContextFull`](crate::Error::ContextFull), and what the device reports.
+    /// In the answer: as [`Engine::tokenize`], [`Error::ContextFull`](crate::Error::ContextFull), and device errors.
     pub fn embed(&self, text: impl Into<Prompt>, pooling: Pooling, normalize: bool) -> Answer<Embedding> {
         let text = text.into();
         self.call(move |writer| pollster::block_on(writer.session()?.embed(&text, pooling, normalize)))
     }
 
-    /// How likely each continuation of a prompt is, by the model's logits as they are. The prompt is read once; a text continues it as
-    /// it is, so it begins with the space that belongs there. One device must have the models.
+    /// Returns the likelihood of each continuation of a prompt, from unprocessed logits. The prompt is read once. A text is
+    /// appended as it is, so it begins with the space that belongs there. All models must run on one device.
     ///
     /// # Errors
-    /// Of the answer: as [`Engine::embed`].
+    /// In the answer: as [`Engine::embed`].
     pub fn score<P: Into<Prompt>>(
         &self,
         prompt: impl Into<Prompt>,
@@ -141,21 +141,21 @@ impl Engine {
         self.call(move |writer| pollster::block_on(writer.session()?.score(&prompt, &continuations)))
     }
 
-    /// Does something with the models on their thread, behind the calls before.
+    /// Runs `work` on the thread of the models, after all earlier calls.
     fn call<T: Send + 'static>(&self, work: impl FnOnce(&mut Writer) -> Result<T> + Send + 'static) -> Answer<T> {
         let (answer, asked) = Answer::new();
-        // Where the thread is gone, so is the answer's other end, which says so.
+        // If the thread has ended, the sender is dropped, and the answer reports that.
         let call: Call = Box::new(move |writer| asked.answer(work(writer)));
         let _ = self.worker.calls.as_ref().map(|calls| calls.send(call));
         answer
     }
 
-    /// The device that computes.
+    /// Returns the device that computes.
     pub fn device(&self) -> &DeviceInfo {
         &self.about.device
     }
 
-    /// What the user should know of the loading, in words.
+    /// Returns the warnings of loading, for the user.
     pub fn warnings(&self) -> &[String] {
         &self.about.warnings
     }

@@ -1,4 +1,4 @@
-//! A text that is being written.
+//! A generation in progress.
 
 use super::answer::broken_down;
 use super::chat::Reply;
@@ -15,31 +15,31 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// Ends a text from anywhere; clones end the same one.
+/// Cancels a generation from any thread; all clones cancel the same one.
 #[derive(Debug, Clone, Default)]
 pub struct CancelToken(Arc<Cancelling>);
 
 #[derive(Debug, Default)]
 struct Cancelling {
     is_cancelled: AtomicBool,
-    /// What writes the text, which may wait for a server.
+    /// Task that generates; it may be waiting for a server.
     task: Mutex<Option<Waker>>,
 }
 
 impl CancelToken {
-    /// The text ends behind the token that comes next, or before its first one; where a server is waited for, at once.
+    /// Ends the text after the next token, or before the first one; at once if a server is awaited.
     pub fn cancel(&self) {
         self.0.is_cancelled.store(true, Ordering::SeqCst);
         let task = self.0.task.lock().unwrap_or_else(PoisonError::into_inner).take();
         task.into_iter().for_each(Waker::wake);
     }
 
-    /// Wakes this task where it is called.
+    /// Registers the task that `cancel` wakes.
     fn wakes(&self, task: &Waker) {
         *self.0.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(task.clone());
     }
 
-    /// Whether it was called.
+    /// Returns true if [`CancelToken::cancel`] was called.
     pub fn is_cancelled(&self) -> bool {
         self.0.is_cancelled.load(Ordering::SeqCst)
     }
@@ -50,8 +50,8 @@ enum Event {
     End(Box<Result<Generation>>),
 }
 
-/// A text that is being written: an iterator that blocks and a stream that does not, both of its tokens. Dropping it ends the text; of an
-/// answer in a [`Chat`](super::Chat), what there is of it stays in the conversation.
+/// A generation in progress: a blocking iterator and an asynchronous stream of its tokens. Dropping it cancels the generation; in
+/// a [`Chat`](super::Chat) the part written so far stays in the conversation.
 #[must_use = "dropping it ends the text"]
 pub struct Writing<'chat> {
     events: UnboundedReceiver<Event>,
@@ -59,7 +59,7 @@ pub struct Writing<'chat> {
     generation: Option<Generation>,
     has_ended: bool,
     reply: Option<Reply<'chat>>,
-    /// The thread that writes it, which lives until it is done.
+    /// Thread that generates; kept alive until the generation ends.
     _worker: Arc<Worker>,
 }
 
@@ -73,11 +73,11 @@ impl<'chat> Writing<'chat> {
         let (sender, events) = unbounded();
         let cancel = CancelToken::default();
         let cancelled = cancel.clone();
-        // What comes of it is the last event; without one, the thread broke down.
+        // The last event is the result; if the channel closes without one, the thread has panicked.
         drop(engine.call(move |writer| {
             let mut hear = |progress: Progress<'_>| {
                 if let Progress::Token(token) = progress {
-                    // Nobody listens any more: then it was cancelled, too.
+                    // This fails only if the receiver was dropped, which also cancels.
                     let _ = sender.unbounded_send(Event::Token(token.clone()));
                 }
                 if cancelled.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -93,7 +93,7 @@ impl<'chat> Writing<'chat> {
         Self { events, cancel, generation: None, has_ended: false, reply, _worker: engine.worker.clone() }
     }
 
-    /// What ends it, for other threads.
+    /// Returns a token that cancels the generation, for other threads.
     pub fn cancel_token(&self) -> CancelToken {
         self.cancel.clone()
     }
@@ -101,13 +101,14 @@ impl<'chat> Writing<'chat> {
     /// Blocks until the text is complete.
     ///
     /// # Errors
-    /// [`BadOption`](crate::Error::BadOption), [`ContextFull`](crate::Error::ContextFull), [`GpuBlocked`](crate::Error::GpuBlocked), and
-    /// what text and device report; [`Internal`](crate::Error::Internal) where the engine's thread broke down.
+    /// [`BadOption`](crate::Error::BadOption), [`ContextFull`](crate::Error::ContextFull),
+    /// [`GpuBlocked`](crate::Error::GpuBlocked), and errors of text and device; [`Internal`](crate::Error::Internal) if the
+    /// engine's thread has panicked.
     pub fn wait(self) -> Result<Generation> {
         pollster::block_on(self.complete())
     }
 
-    /// The complete text.
+    /// Waits for the complete text.
     ///
     /// # Errors
     /// As [`Writing::wait`].
@@ -118,15 +119,15 @@ impl<'chat> Writing<'chat> {
         self.generation.take().ok_or_else(broken_down)
     }
 
-    /// The next token; none behind the last one.
+    /// Returns the next token; `None` after the last one.
     ///
     /// # Errors
-    /// As [`Writing::wait`], once.
+    /// As [`Writing::wait`], but only once.
     pub async fn next_token(&mut self) -> Option<Result<Token>> {
         poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
     }
 
-    /// What came of it, once the last token was taken.
+    /// Returns the generation, after its last token was taken.
     pub fn generation(&self) -> Option<&Generation> {
         self.generation.as_ref()
     }

@@ -1,4 +1,4 @@
-//! What there is to know of a model before it is loaded, from its headers alone.
+//! Describes a model before it is loaded, from its headers alone.
 
 use super::ModelFiles;
 use crate::error::Result;
@@ -9,54 +9,54 @@ use crate::weights::Source;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// A model that is not loaded.
+/// Description of a model that is not loaded.
 #[derive(Debug, Clone, Serialize)]
 pub struct Inspection {
-    /// What a person would call it.
+    /// Display name of the model.
     pub model: String,
-    /// Its kind.
+    /// Architecture of the model.
     pub architecture: Architecture,
-    /// Bytes of all files that loading it reads.
+    /// Bytes of all files that loading reads.
     pub download_bytes: u64,
-    /// Its weights.
+    /// Weights of the model.
     pub tensors: Tensors,
-    /// The room it would get.
+    /// Context and chunk sizes that it would get.
     pub capacity: Capacity,
-    /// Bytes that it would need on the GPU.
+    /// Bytes needed on the GPU, by purpose.
     pub memory: Memory,
-    /// All of them.
+    /// Sum of `memory`.
     pub total: u64,
-    /// The device; none where there is none.
+    /// The device; `None` if there is none.
     pub device: Option<DeviceInfo>,
-    /// Why it would not fit that device's limits; none where it would. How much memory is free, nobody knows before it is asked for.
+    /// Limit of the device that the model exceeds; `None` if it fits. Free memory is unknown until it is allocated.
     pub unfit: Option<String>,
 }
 
-/// Weights, counted.
+/// Number and size of weights.
 #[derive(Debug, Clone, Serialize)]
 pub struct Tensors {
-    /// How many.
+    /// Number of tensors.
     pub count: usize,
     /// Bytes in the files.
     pub bytes: u64,
-    /// By their type.
+    /// Share of each type.
     pub dtypes: BTreeMap<&'static str, Share>,
 }
 
 /// Weights of one type.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Share {
-    /// How many.
+    /// Number of tensors.
     pub count: usize,
     /// Bytes in the files.
     pub bytes: u64,
 }
 
 impl<S: Source + 'static> ModelFiles<S> {
-    /// Describes it, and compares it with the limits of a device.
+    /// Describes the model, and compares it with the limits of a device.
     ///
     /// # Errors
-    /// Those of the source.
+    /// Errors of the source.
     pub async fn inspect(&self, device: Option<DeviceInfo>) -> Result<Inspection> {
         let (Self { blueprint, .. }, weights) = (self, self.checkpoint.weights());
         let mut dtypes = BTreeMap::<_, Share>::new();

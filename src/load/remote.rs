@@ -1,4 +1,4 @@
-//! A target on a server and the files of its tokenizer -> a session, with a draft model here if there is one.
+//! A target on a server and the files of its tokenizer to a session, with an optional draft model on this machine.
 
 use super::{build_alone, open_assistant, translated, without_assistant};
 use crate::checkpoint::Texts;
@@ -14,8 +14,8 @@ use crate::weights::Source;
 use std::rc::Rc;
 
 impl Session {
-    /// With a target on a server and, if given, a draft model here, where the options say. One that cannot be loaded is left out, and
-    /// the warnings say why.
+    /// Makes a session with a target on a server. The draft model, if given, runs on the device that the options name. If it
+    /// cannot be loaded, it is left out, with a warning.
     pub async fn served<A: Source + 'static>(
         server: Server,
         texts: Texts,
@@ -58,7 +58,7 @@ impl Session {
     }
 }
 
-/// A target that no device loses.
+/// Origin of a session whose target is on a server: there is no device to rebuild.
 struct Elsewhere;
 
 impl Origination for Elsewhere {

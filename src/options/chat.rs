@@ -1,4 +1,4 @@
-//! What is of chats alone.
+//! Options that apply only to chats.
 
 use super::GenerateOptions;
 use super::declare::options;
@@ -6,25 +6,25 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 options! {
-    /// Of chats alone: what the model's template is given besides the messages, and what to do with a chat that is too long.
+    /// Options that apply only to chats: further inputs of the chat template, and the policy for chats that are too long.
     pub struct ChatOptions set by GenerateOptions.chat {
-        /// The functions that the model may call, described as its template wants it.
+        /// Functions that the model may call, as its chat template expects them.
         tools: Vec<Map<String, Value>> = Vec::new(),
-        /// Texts that the model is to answer from.
+        /// Documents for the model to base its answer on.
         documents: Vec<Map<String, Value>> = Vec::new(),
-        /// Other variables of the template, such as `enable_thinking` or `date_string`.
+        /// Further template variables, such as `enable_thinking` or `date_string`.
         chat_template_kwargs: Map<String, Value> = Map::new(),
-        /// Whether the last message, the assistant's, is the beginning of the answer.
+        /// Continue the last message, which is the beginning of the assistant's answer.
         continue_final_message: bool = false,
-        /// Whether the prompt ends where an answer begins. None: unless the last message is continued.
+        /// End the prompt where an answer begins. `None`: unless the last message is continued.
         add_generation_prompt: Option<bool> = None,
-        /// What to do with a chat that is longer than the context.
+        /// Policy for a chat that is longer than the context.
         context: ContextPolicy = ContextPolicy::Error,
     }
 }
 
 impl ChatOptions {
-    /// The first option given that means nothing where the prompt is no chat, and its value.
+    /// Returns the first chat option that is set, and its value: these have no effect if the prompt is not a chat.
     pub(crate) fn given(&self) -> Option<(&'static str, String)> {
         let count = |list: usize| (list > 0).then(|| format!("{list} given"));
         let flag = |value: Option<bool>| value.map(|value| value.to_string());
@@ -39,15 +39,15 @@ impl ChatOptions {
     }
 }
 
-/// What to do with a chat that is longer than the context.
+/// Policy for a chat that is longer than the context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 #[serde(rename_all = "snake_case")]
 pub enum ContextPolicy {
-    /// An error that says so.
+    /// Return an error.
     Error,
-    /// The oldest turns after the system message are dropped, until the chat and an answer of `max_new_tokens` (or of a
-    /// quarter of the context) fit: about half of the chat at once, so that the next turns find the rest cached. The last
-    /// turn stays: too long by itself, it is an error. So are a text and token ids, which have no turns.
+    /// Drop the oldest turns after the system message until the chat and an answer of `max_new_tokens` (at most a quarter of the
+    /// context) fit. About half of the chat is dropped at once, so that the next turns find the rest cached. The last turn is
+    /// kept. It is an error if that is too long, or if the prompt is a text or token ids, which have no turns.
     Shift,
 }

@@ -1,20 +1,20 @@
-//! How options are declared: each once, with what it means, its type and its default.
+//! Declares each option once: with its documentation, type and default.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// A struct of options.
 pub(super) trait Options: Default {
-    /// The struct whose methods set them.
+    /// Struct with the methods that set these options.
     type Whole;
 
-    /// Where they are in it.
+    /// Returns the part of `whole` with these options.
     fn of(whole: &mut Self::Whole) -> &mut Self;
 
-    /// All names, those of groups included.
+    /// Returns all names, including those in groups.
     fn names() -> Vec<&'static str>;
 
-    /// Sets the option of this name; none where there is no such option.
+    /// Sets an option by name; `None` if there is no such option.
     fn set(&mut self, name: &str, value: Value) -> Option<serde_json::Result<()>>;
 }
 
@@ -23,8 +23,8 @@ pub(super) fn replace<T: DeserializeOwned>(option: &mut T, value: Value) -> serd
     Ok(())
 }
 
-/// Declares a struct of options, behind `with` the groups that it has, and behind `set by` where it is in the struct that has all
-/// groups, whose methods set the options.
+/// Declares a struct of options. `with` lists its groups. `set by` names the struct that holds all groups and gets the setter
+/// methods, and the field of this group.
 macro_rules! options {
     (
         $(#[$about:meta])*
@@ -83,7 +83,7 @@ macro_rules! options {
     };
 }
 
-/// What a method takes for an option: the value itself, or what becomes a list, a map, or a value that may be missing.
+/// Argument type of a setter: the plain type, or `impl Into` for lists, maps and values that may be missing.
 macro_rules! taken {
     (DoSample) => { impl Into<DoSample> };
     ($plain:ident) => { $plain };

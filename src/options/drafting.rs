@@ -1,4 +1,4 @@
-//! Who drafts, and how much.
+//! Options of speculation: the drafter and the number of draft tokens.
 
 use super::GenerateOptions;
 use super::declare::options;
@@ -7,100 +7,102 @@ use crate::error::Result;
 use serde::{Deserialize, Serialize};
 
 options! {
-    /// Who drafts, and how much. Unless `acceptance` is [`Acceptance::Rejection`], these change how fast a text comes and never the text.
+    /// Drafter and number of draft tokens. Unless `acceptance` is [`Acceptance::Rejection`], these options affect the speed only,
+    /// never the text.
     pub struct DraftingOptions set by GenerateOptions.drafting {
-        /// Whether to draft at all.
+        /// Use speculation.
         speculation: Speculation = Speculation::Auto,
-        /// Who drafts.
+        /// Source of drafts.
         drafter: DrafterChoice = DrafterChoice::Auto,
-        /// Tokens of the draft model that a round begins with; 0: no draft model. The adaptive schedule finds the number itself.
+        /// Initial number of draft tokens of the draft model per round; 0: no draft model. The adaptive schedule chooses the
+        /// number itself.
         num_assistant_tokens: usize = 5,
-        /// How that number changes from round to round.
+        /// Rule that changes this number from round to round.
         num_assistant_tokens_schedule: Schedule = Schedule::Adaptive,
-        /// A draft ends behind a token that the draft model finds less likely than this; 0: never.
+        /// End a draft after a token whose probability in the draft model is below this; 0: never.
         assistant_confidence_threshold: f32 = 0.0,
-        /// Most tokens that the lookup in the text so far drafts at a time. With a schedule other than the adaptive one and the
-        /// drafter `auto`, it also makes the lookup the drafter.
+        /// Maximum number of tokens per draft of the prompt lookup. With a schedule other than adaptive and the drafter `auto`,
+        /// it also selects the lookup as drafter.
         prompt_lookup_num_tokens: Option<usize> = None,
-        /// Longest n-gram that the lookup tries first.
+        /// Length of the longest n-gram that the lookup tries to match; shorter ones follow.
         max_matching_ngram_size: usize = 2,
-        /// Which of several matches the lookup takes.
+        /// Which of several matches the lookup uses.
         prompt_lookup_rule: LookupRule = LookupRule::Leftmost,
-        /// The text that is expected, to draft from.
+        /// Expected text, used as a source of drafts.
         prediction: Option<String> = None,
-        /// How draft tokens are accepted when tokens are drawn at random.
+        /// Rule that accepts draft tokens when sampling.
         acceptance: Acceptance = Acceptance::Coupled,
-        /// Whether host work of a round is done while the device computes another.
+        /// Overlap host work of a round with the device work of another.
         overlap: bool = true,
     }
 }
 
-/// Whether to draft.
+/// Use of speculation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 #[serde(rename_all = "snake_case")]
 pub enum Speculation {
-    /// With whom [`DraftingOptions::drafter`] says.
+    /// Use the drafter of [`DraftingOptions::drafter`].
     Auto,
-    /// Never: one token per target forward.
+    /// No speculation: one token per forward pass of the target.
     Off,
 }
 
-/// Who drafts.
+/// Source of drafts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 #[serde(rename_all = "snake_case")]
 pub enum DrafterChoice {
-    /// With the schedule `adaptive`, whoever is fastest. Else the prediction if there is one, the lookup if
-    /// `prompt_lookup_num_tokens` is given, or the draft model.
+    /// With the schedule `adaptive`: the fastest drafter. Otherwise the prediction if given, else the lookup if
+    /// `prompt_lookup_num_tokens` is given, else the draft model.
     Auto,
     /// The draft model.
     DraftModel,
-    /// What followed the last tokens earlier in the text.
+    /// Prompt lookup: the tokens that followed the latest n-gram earlier in the text.
     Lookup,
     /// The text that the caller expects.
     Prediction,
-    /// The prediction, else the lookup, and the draft model where both find nothing.
+    /// The prediction; if it has no draft, the lookup; if that has none either, the draft model.
     Chain,
 }
 
-/// How the number of draft tokens changes from round to round: by measurement, or by the rules of transformers.
+/// Rule for the number of draft tokens per round: by measurement, or by the rules of transformers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 #[serde(rename_all = "snake_case")]
 pub enum Schedule {
-    /// Drafter and number are what is expected to be fastest, by what was measured; none, where nothing helps.
+    /// Choose drafter and number by expected speed, from measurements; no draft if none helps.
     Adaptive,
-    /// It does not.
+    /// Never change the number.
     Constant,
-    /// All accepted: 2 more. Else 1 fewer, at least 1. Kept from call to call.
+    /// Add 2 if all were accepted, else subtract 1, down to 1. Keep the number between calls.
     Heuristic,
-    /// The same, from the start again with every call.
+    /// As `heuristic`, but restart with every call.
     HeuristicTransient,
 }
 
-/// Which of several matches a prompt lookup takes.
+/// Which of several matches a prompt lookup uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 #[serde(rename_all = "snake_case")]
 pub enum LookupRule {
-    /// The first one, as transformers does.
+    /// The first match, as in transformers.
     Leftmost,
-    /// The first one, if all the tokens that are asked for follow it: the original (Saxena 2023).
+    /// The first match, if as many tokens as requested follow it: the original rule (Saxena 2023).
     Whole,
-    /// The last one.
+    /// The last match.
     MostRecent,
 }
 
-/// How draft tokens are accepted when tokens are drawn at random.
+/// Rule that accepts draft tokens when sampling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 #[serde(rename_all = "snake_case")]
 pub enum Acceptance {
-    /// Where the target, with the same noise, draws the same token: the text depends on the seed alone.
+    /// Accept if the target draws the same token with the same noise. The text depends on the seed only.
     Coupled,
-    /// Rejection sampling (Leviathan et al. 2023; Chen et al. 2023): accepts a little more often; the text follows the
-    /// target's distribution, but depends on who drafted.
+    /// Rejection sampling (Leviathan et al. 2023; Chen et al. 2023): accepts slightly more. The text follows the target's
+    /// distribution, but depends on the drafter.
     Rejection,
 }
 

@@ -1,4 +1,4 @@
-//! How a prompt is continued.
+//! Options of a generation.
 
 use super::declare::options;
 use super::read::{bad, read};
@@ -8,12 +8,12 @@ use crate::error::Result;
 use serde::Deserializer;
 
 impl GenerateOptions {
-    /// The defaults.
+    /// Returns the defaults.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The defaults, with what an object has in their place, by the names of the options alone; null leaves the default.
+    /// Reads options by name from an object, without groups. Missing and null options keep their defaults.
     ///
     /// # Errors
     /// [`Error::BadOption`](crate::Error::BadOption) for an unknown name, or a value of another type.
@@ -21,7 +21,7 @@ impl GenerateOptions {
         read(from)
     }
 
-    /// Whether every value is in its range.
+    /// Checks that every value is in its range.
     ///
     /// # Errors
     /// [`Error::BadOption`](crate::Error::BadOption) with the allowed range.
@@ -47,7 +47,7 @@ impl GenerateOptions {
 }
 
 options! {
-    /// How to continue a prompt. The groups are fields; the methods set the options of all groups.
+    /// Options of a generation. The groups are fields; the methods set the options of all groups.
     ///
     /// ```
     /// use foretoken::{GenerateOptions, Schedule};
@@ -57,30 +57,31 @@ options! {
     /// assert_eq!(options.drafting.num_assistant_tokens_schedule, Schedule::Adaptive);
     /// ```
     pub struct GenerateOptions set by GenerateOptions {
-        /// Most tokens to generate.
+        /// Maximum number of tokens to generate.
         max_new_tokens: usize = 256,
-        /// No end-of-text token before this many tokens; a stop text, or a complete `response_format`, ends the text all the same.
+        /// Forbid end-of-text tokens before this many tokens. Stop strings and a complete `response_format` can still end the
+        /// text.
         min_new_tokens: usize = 0,
-        /// Texts that end the generation; they are not part of the result.
+        /// Strings that end the text; they are not part of the result.
         stop: Vec<String> = Vec::new(),
-        /// Whether the text leaves special tokens out. The one that ends it is never in it.
+        /// Omit special tokens from the text. The token that ends it is always omitted.
         skip_special_tokens: bool = true,
-        /// Which form the text is to have: only tokens that it allows are chosen, and the text ends where nothing can follow. A
-        /// text that is cut by `max_new_tokens` is the beginning of one.
+        /// Required form of the text: only tokens that it allows are chosen, and the text ends if nothing can follow. A text cut
+        /// by `max_new_tokens` is incomplete.
         response_format: Option<ResponseFormat> = None,
-        /// Whether log-probabilities of the tokens are told: those of the model itself, before penalties, temperature and filters.
+        /// Return log-probabilities of the tokens, from the model's logits before penalties, temperature and filters.
         logprobs: bool = false,
-        /// Of how many of the most likely tokens in each place besides; at most 20.
+        /// Also return the N most likely tokens at each position; at most 20.
         top_logprobs: usize = 0,
     } with {
-        /// How tokens are chosen.
+        /// Choice of tokens.
         sampling: SamplingOptions,
-        /// Who drafts, and how much.
+        /// Drafter and number of draft tokens.
         drafting: DraftingOptions,
-        /// What is of chats alone.
+        /// Options that apply only to chats.
         chat: ChatOptions,
     }
 }
 
-/// Most tokens of which log-probabilities are told in one place, besides the chosen one; as in OpenAI's API and in vLLM.
+/// Maximum of `top_logprobs`, as in OpenAI's API and vLLM.
 pub const MAX_TOP_LOGPROBS: usize = 20;

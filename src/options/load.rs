@@ -6,12 +6,12 @@ use crate::error::Result;
 use serde::{Deserialize, Deserializer, Serialize};
 
 impl LoadOptions {
-    /// The defaults.
+    /// Returns the defaults.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The defaults, with what an object has in their place, by the names of the options alone; null leaves the default.
+    /// Reads options by name from an object, without groups. Missing and null options keep their defaults.
     ///
     /// # Errors
     /// [`Error::BadOption`](crate::Error::BadOption) for an unknown name, or a value of another type.
@@ -19,12 +19,12 @@ impl LoadOptions {
         read(from)
     }
 
-    /// Whether models compute at the same time, each on its own: several targets, or a target and its draft model.
+    /// Returns true if models compute in parallel: several targets, or a target and its draft model.
     pub(crate) fn is_parallel(&self, has_assistant: bool) -> bool {
         self.sp_degree > 1 || has_assistant && self.draft_device == DeviceChoice::Cpu
     }
 
-    /// Whether every value is in its range.
+    /// Checks that every value is in its range.
     ///
     /// # Errors
     /// [`Error::BadOption`](crate::Error::BadOption) with the allowed range.
@@ -35,7 +35,7 @@ impl LoadOptions {
         self.validate_elsewhere()
     }
 
-    /// The same where the target is on servers: where models run is the draft model's affair.
+    /// As [`Self::validate`], for a target on servers: then `device` applies to the draft model only.
     pub(crate) fn validate_elsewhere(&self) -> Result<()> {
         let ContextOptions { max_context, prefill_chunk, .. } = self.context;
         match max_context {
@@ -52,7 +52,7 @@ impl LoadOptions {
 }
 
 options! {
-    /// How to load a model, and its draft model. The group is a field; the methods set all options.
+    /// Options of loading a model and its draft model. The group is a field; the methods set all options.
     ///
     /// ```
     /// use foretoken::{DeviceChoice, LoadOptions};
@@ -61,95 +61,95 @@ options! {
     /// assert_eq!(options.context.max_context, Some(8192));
     /// ```
     pub struct LoadOptions set by LoadOptions {
-        /// Where the models run; several targets run on GPUs.
+        /// Device of the models; several targets require GPUs.
         device: DeviceChoice = DeviceChoice::Auto,
-        /// Where the draft model runs: where the target runs or, with `cpu`, on the CPU, at the same time as the target.
+        /// Device of the draft model: the target's device or, with `cpu`, the CPU, in parallel with the target.
         draft_device: DeviceChoice = DeviceChoice::Auto,
-        /// Which GGUF file of several is meant, `*` standing for any characters; none: the only one.
+        /// GGUF file to load if there are several; `*` matches any characters. `None`: the only one.
         file: Option<String> = None,
-        /// The same for the draft model.
+        /// GGUF file of the draft model, same syntax.
         assistant_file: Option<String> = None,
-        /// How the weights are stored on the GPU.
+        /// Storage format of the weights on the GPU.
         dtype: WeightDtype = WeightDtype::Auto,
-        /// What products of quantised weights are computed with.
+        /// Arithmetic for products of quantised weights.
         arithmetic: ArithmeticChoice = ArithmeticChoice::Auto,
-        /// Threads that compute where models run on the CPU; none: natively one for each core, in a page one for each of at most four.
-        /// A page has several only where it is cross-origin isolated.
+        /// Number of threads for models on the CPU. `None`: one per core; in a page, one per core up to four. A page can use
+        /// several only if it is cross-origin isolated.
         threads: Option<usize> = None,
-        /// Instances of the target that verify at the same time, each with its own device, weights and KV cache: distributed
-        /// speculative inference. Of a target on servers: requests that are under way at the same time.
+        /// Number of target instances that verify in parallel, each with its own device, weights and KV cache: distributed
+        /// speculative inference. For a target on servers: number of concurrent requests.
         sp_degree: usize = 1,
     } with {
-        /// How much text is held.
+        /// Length of the context, and its storage.
         context: ContextOptions,
     }
 }
 
 options! {
-    /// How much text is held, and in what.
+    /// Length of the context, and its storage.
     pub struct ContextOptions set by LoadOptions.context {
-        /// Positions that the KV cache can grow to; none: what the model was made for, at most 4,096.
+        /// Maximum positions of the KV cache. `None`: the model's maximum, at most 4,096.
         max_context: Option<usize> = None,
-        /// Type of the KV cache's elements; none: f32 if the checkpoint has matrices in f32 or bf16, else f16.
+        /// Element type of the KV cache. `None`: f32 if the checkpoint has matrices in f32 or bf16, else f16.
         kv_dtype: Option<KvDtype> = None,
-        /// Prompt tokens that are read at a time.
+        /// Number of prompt tokens that are read at a time.
         prefill_chunk: usize = 64,
-        /// Most bytes that keys and values of earlier texts take besides the cache, so that conversations which take turns are not
-        /// read again; 0: none. What there is no memory for is not kept.
+        /// Maximum bytes of cached keys and values of earlier texts, so that alternating conversations need no new prefill; 0:
+        /// none. Texts are not kept if there is no memory for them.
         prompt_cache_bytes: u64 = 256 << 20,
     }
 }
 
-/// Where models run.
+/// Device of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 #[serde(rename_all = "lowercase")]
 pub enum DeviceChoice {
-    /// On the GPU; on the CPU where there is none, or only an adapter that computes on the CPU, which is slower.
+    /// The GPU; the CPU if there is no GPU, or only a slower software adapter.
     #[default]
     Auto,
-    /// On the adapter that there is.
+    /// Any GPU adapter, including software adapters.
     Webgpu,
-    /// On the CPU.
+    /// The CPU.
     Cpu,
 }
 
-/// How weights are stored on the GPU. The quantised types are made of matrices that the checkpoint has as floats, in rows of
-/// whole blocks of 32; the others stay as they are.
+/// Storage format of weights on the GPU. Quantised formats apply to float matrices whose rows are whole blocks of 32; other
+/// tensors stay as they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 #[serde(rename_all = "lowercase")]
 pub enum WeightDtype {
-    /// As the checkpoint has them.
+    /// As in the checkpoint.
     #[default]
     Auto,
-    /// Widened, exactly.
+    /// f32, exact.
     F32,
-    /// Rounded to nearest.
+    /// f16, rounded to nearest.
     F16,
-    /// Q8_0: 8 bits, a scale for each 32. The loss is hardly measurable.
+    /// Q8_0: 8 bits, and a scale per 32 weights. The loss is hardly measurable.
     Q8,
-    /// Q4_1: 4 bits, a scale and a min for each 32. It loses clearly less than Q4_0, for half a bit more.
+    /// Q4_1: 4 bits, and a scale and a minimum per 32 weights. Loses clearly less than Q4_0, for half a bit more per weight.
     Q4,
 }
 
-/// What products of quantised weights are wanted to be computed with.
+/// Requested arithmetic for products of quantised weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 #[serde(rename_all = "lowercase")]
 pub enum ArithmeticChoice {
-    /// Integers where the device computes clearly faster with them, which is measured at load of a GPU and known of the CPU. So
-    /// another device may write another text. Floats where several instances compute at the same time.
+    /// Int8 if clearly faster on this device (measured at load on a GPU, known for the CPU), so another device may produce
+    /// another text. F32 if several instances compute in parallel.
     #[default]
     Auto,
-    /// Floats.
+    /// 32-bit floats.
     F32,
-    /// Integers.
+    /// 8-bit integers.
     Int8,
 }
 
-/// What products of quantised weights are computed with. A text is the same whatever drafts and however many rows are verified,
-/// but not in the one arithmetic and in the other.
+/// Arithmetic for products of quantised weights. For a given arithmetic, the text depends on neither the drafter nor the number
+/// of verified rows. The two arithmetics can produce different texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 #[serde(rename_all = "lowercase")]
@@ -157,8 +157,8 @@ pub enum Arithmetic {
     /// Weights are widened to f32.
     #[default]
     F32,
-    /// What they are multiplied with is rounded to 8 bits, in blocks of 32 that have a scale, and codes are multiplied with codes.
-    /// On GPUs IQ4_NL and IQ4_XS, whose codes are no numbers there, are widened nevertheless.
+    /// Activations are rounded to 8 bits, in blocks of 32 with one scale each, and multiplied with the weights' codes. On GPUs,
+    /// IQ4_NL and IQ4_XS are still widened, because their codes are table indices.
     Int8,
 }
 
@@ -171,7 +171,7 @@ impl From<Arithmetic> for ArithmeticChoice {
     }
 }
 
-/// How the KV cache stores its elements.
+/// Element type of the KV cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 #[serde(rename_all = "lowercase")]
@@ -183,7 +183,7 @@ pub enum KvDtype {
 }
 
 impl KvDtype {
-    /// Bytes per element.
+    /// Returns the bytes per element.
     pub fn size(self) -> u64 {
         match self {
             Self::F32 => 4,

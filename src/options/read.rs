@@ -1,5 +1,5 @@
-//! Options by name, from whatever serde reads: JSON, values of JavaScript; and single values from words. What is refused
-//! says what would have been right.
+//! Reads options by name from any serde format (JSON, JavaScript values), and single values from strings. Errors state the
+//! allowed values.
 
 use super::declare::Options;
 use super::{
@@ -16,14 +16,14 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-/// Lists and objects may be nested this deep; far less than what overflows the stack of a WASM module.
+/// Maximum nesting of lists and objects; far below what overflows the stack of a WASM module.
 const MAX_DEPTH: usize = 64;
 
 pub(super) fn bad<T>(option: impl Into<Cow<'static, str>>, value: impl ToString, allowed: &str) -> Result<T> {
     Err(Error::BadOption { option: option.into(), value: value.to_string(), allowed: allowed.into() })
 }
 
-/// A value as JSON has it, from a format that may have more: what would be lost in JSON, as NaN would, is an error.
+/// A JSON value read from any format. Values that JSON lacks, such as NaN, are errors.
 pub(crate) struct Given(pub Value);
 
 impl Given {
@@ -39,7 +39,7 @@ impl<'de> Deserialize<'de> for Given {
     }
 }
 
-/// Reads a value that is nested this deep.
+/// Reads a value at this nesting depth.
 struct AtDepth(usize);
 
 impl<'de> DeserializeSeed<'de> for AtDepth {
@@ -106,7 +106,7 @@ impl<'de> Visitor<'de> for AtDepth {
     }
 }
 
-/// The values of an object by name, or the first that cannot be read.
+/// Reads the values of an object by name, or returns the first error.
 struct Fields;
 
 impl<'de> Visitor<'de> for Fields {
@@ -128,7 +128,7 @@ impl<'de> Visitor<'de> for Fields {
     }
 }
 
-/// The error for what serde could not read, from serde's words.
+/// Returns the error for a value that serde could not read, from serde's message.
 fn refuse<T>(option: impl Into<Cow<'static, str>>, error: &impl fmt::Display) -> Result<T> {
     let text = error.to_string();
     let found = text.split_once("invalid value: ").or_else(|| text.split_once("invalid type: "));
@@ -138,13 +138,13 @@ fn refuse<T>(option: impl Into<Cow<'static, str>>, error: &impl fmt::Display) ->
     }
 }
 
-/// What would have been right, from serde's words: they end with it.
+/// Returns the allowed values from the end of serde's message.
 fn wanted(error: &serde_json::Error) -> String {
     let error = error.to_string();
     in_words(error.rsplit_once("expected ").map_or(error.as_str(), |(_, wanted)| wanted))
 }
 
-/// What serde calls a type, in plain words.
+/// Translates serde's name of a type to plain words.
 fn in_words(wanted: &str) -> String {
     match wanted.replace('`', "").replace("one of ", "").as_str() {
         "usize" | "u32" | "u64" => "a whole number from 0 on".into(),
@@ -159,12 +159,12 @@ fn in_words(wanted: &str) -> String {
     }
 }
 
-/// The value that has this name in JSON.
+/// Reads an enum value from its JSON name.
 fn by_name<T: DeserializeOwned>(option: &'static str, name: &str) -> Result<T> {
     serde_json::from_value(name.into()).or_else(|error| bad(option, name, &wanted(&error)))
 }
 
-/// The defaults, with what an object names in their place; null leaves the default.
+/// Returns the defaults, replaced by the values in an object; null keeps the default.
 pub(super) fn read<'de, T: Options, D: Deserializer<'de>>(from: D) -> Result<T> {
     let given = from.deserialize_map(Fields).or_else(|error| refuse("options", &error))??;
     let mut options = T::default();

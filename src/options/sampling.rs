@@ -1,4 +1,4 @@
-//! How tokens are chosen: by the options, by what the model's files recommend, or plainly.
+//! Options that choose tokens: given, recommended by the model's files, or the defaults.
 
 use super::GenerateOptions;
 use super::declare::options;
@@ -9,53 +9,54 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 options! {
-    /// How tokens are chosen.
+    /// Choice of tokens.
     pub struct SamplingOptions set by GenerateOptions.sampling {
-        /// Whether to draw tokens at random; if not, the most likely one is taken.
+        /// Sample tokens at random; otherwise take the most likely one.
         do_sample: DoSample = DoSample::Auto,
-        /// Logits are divided by it. 0: the most likely token is taken. None, here and in the next four: what the model's files say
-        /// where `do_sample` asks for it, else what changes nothing.
+        /// Divisor of the logits; 0: take the most likely token. `None`, also for the next four: the model's value if `do_sample`
+        /// is `model`, else no effect.
         temperature: Option<f32> = None,
-        /// So many most likely tokens remain; 0: all.
+        /// Sample from the N most likely tokens; 0: from all.
         top_k: Option<usize> = None,
-        /// The most likely tokens whose probabilities sum up to this remain.
+        /// Sample from the most likely tokens whose probabilities sum to this.
         top_p: Option<f32> = None,
-        /// Tokens remain that have at least this times the highest probability.
+        /// Sample from tokens with at least this fraction of the highest probability.
         min_p: Option<f32> = None,
-        /// Logits of tokens that the text has are divided by it where positive, else multiplied.
+        /// Penalty for tokens that are in the text: divides positive logits, multiplies negative ones.
         repetition_penalty: Option<f32> = None,
-        /// Subtracted from the logits of tokens that were generated; below 0 they become likelier. The prompt does not count.
+        /// Value subtracted from the logits of generated tokens; negative values make them more likely. The prompt does not
+        /// count.
         presence_penalty: f32 = 0.0,
-        /// The same, as many times as they were generated.
+        /// Like `presence_penalty`, multiplied by how often the token was generated.
         frequency_penalty: f32 = 0.0,
-        /// N-grams of this length do not come twice, those of the prompt included; 0: they may. None: what the model's files say
-        /// where `do_sample` asks for it.
+        /// Never repeat an n-gram of N tokens, counting the prompt; 0: no limit. `None`: the model's value if `do_sample` is
+        /// `model`.
         no_repeat_ngram_size: Option<usize> = None,
-        /// Added to the logits of tokens, by id; -100 to 100.
+        /// Values added to the logits of tokens, by id; -100 to 100.
         logit_bias: BTreeMap<u32, f32> = BTreeMap::new(),
-        /// Token sequences that may not come.
+        /// Token sequences that must not be generated.
         bad_words_ids: Vec<Vec<u32>> = Vec::new(),
-        /// Key of the random choices, below 2^53: the same seed gives the same text. None: another one each time, told in the
-        /// statistics.
+        /// Seed of the random choices, below 2^53; the same seed gives the same text. `None`: a new seed each time, returned in
+        /// the statistics.
         seed: Option<u64> = None,
     }
 }
 
-/// The largest seed: JavaScript knows larger numbers only roughly.
+/// Largest seed, because JavaScript rounds larger numbers.
 pub(crate) const MAX_SEED: u64 = (1 << 53) - 1;
 
-/// Whether tokens are drawn at random.
+/// Choice between sampling and the most likely token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 #[serde(try_from = "Value", into = "Value")]
 pub enum DoSample {
-    /// Yes if `temperature` is above 0; or, without a `temperature`, if `top_k`, `top_p`, `min_p` or `seed` is given.
+    /// Sample if `temperature` is above 0; or, without a `temperature`, if `top_k`, `top_p`, `min_p` or `seed` is given.
     Auto,
-    /// No: the most likely one is taken.
+    /// Take the most likely token.
     No,
-    /// Yes.
+    /// Sample.
     Yes,
-    /// As the model's `generation_config.json` says, which also stands in for values that the options leave out.
+    /// As in the model's `generation_config.json`, which also gives the values that the options omit.
     Model,
 }
 
@@ -89,7 +90,7 @@ impl From<DoSample> for Value {
     }
 }
 
-/// The values that a text was chosen with; those of drawing change nothing where nothing was drawn.
+/// Values used for a text. Without sampling, the sampling values have no effect.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "as in SamplingOptions")]
@@ -106,7 +107,7 @@ pub struct SamplingValues {
 }
 
 impl Default for SamplingValues {
-    /// The most likely token, always.
+    /// Always takes the most likely token.
     fn default() -> Self {
         Self {
             do_sample: false,
@@ -141,7 +142,7 @@ impl SamplingValues {
 }
 
 impl SamplingOptions {
-    /// What a model's files recommend, from the bytes of `generation_config.json`.
+    /// Returns the recommendations of a model, from the bytes of `generation_config.json`.
     ///
     /// # Errors
     /// [`Error::BadConfig`].
@@ -164,7 +165,7 @@ impl SamplingOptions {
             Some(value) => return Err(bad("do_sample", format!("{value} is neither true nor false"))),
         };
         let count = |key: &str| match number(key)? {
-            // As vLLM writes it: all tokens.
+            // vLLM's notation for all tokens.
             Some(-1.0) => Ok(Some(0)),
             Some(count) if count < 0.0 || count.fract() != 0.0 => {
                 Err(bad(key, format!("{count} is no whole number from 0 on")))
@@ -211,10 +212,10 @@ impl SamplingOptions {
         }
     }
 
-    /// How tokens are chosen: as the options say, else, where `do_sample` is [`DoSample::Model`], as the model's files do.
+    /// Returns the values to use: those of the options, then, if `do_sample` is [`DoSample::Model`], those of the model's files.
     ///
     /// # Errors
-    /// [`Error::BadOption`] for a value of theirs that is out of range.
+    /// [`Error::BadOption`] for a value out of range.
     pub(crate) fn values(&self, model: &Self) -> Result<SamplingValues> {
         let nothing = Self::default();
         let model = if self.do_sample == DoSample::Model { model } else { &nothing };
@@ -227,7 +228,7 @@ impl SamplingOptions {
         Ok(values)
     }
 
-    /// The values, if anything is drawn.
+    /// Merges options and recommendations, as if tokens were sampled.
     fn merged(&self, model: &Self) -> SamplingValues {
         let plain = SamplingValues::default();
         let may_be_0 = [DoSample::Auto, DoSample::No].contains(&self.do_sample);
@@ -263,7 +264,7 @@ mod tests {
         options.validate().unwrap();
         let values = serde_json::to_value(options.sampling.values(model).unwrap()).unwrap();
         let given = serde_json::to_value(SamplingValues::default()).unwrap();
-        // Only what is not plain, with f32's digits cut.
+        // Only values other than the defaults, rounded to two decimals.
         let changed = values.as_object().unwrap().iter().filter(|(name, value)| given[*name] != **value);
         let short =
             |value: &Value| value.as_f64().map_or(value.clone(), |value| json!((value * 100.0).round() / 100.0));
@@ -287,7 +288,7 @@ mod tests {
         );
         let all = defaults(json!({ "do_sample": true, "top_k": -1 })).unwrap();
         assert_eq!(values(json!({ "do_sample": "model" }), &all), json!({ "do_sample": true }));
-        // As in transformers, what draws is off unless the file says that it is on; a penalty is not part of drawing.
+        // As in transformers, sampling is off unless the file turns it on; penalties apply without sampling.
         let greedy = defaults(json!({ "temperature": 0, "repetition_penalty": 1.1 })).unwrap();
         assert_eq!(values(json!({ "do_sample": "model" }), &greedy), json!({ "repetition_penalty": 1.1 }));
         assert_eq!(values(json!({ "do_sample": "model" }), &SamplingOptions::default()), json!({}));

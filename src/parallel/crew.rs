@@ -1,4 +1,4 @@
-//! What is said between the one that writes a text and the instances that work for it. All of it can be sent as JSON.
+//! Messages between the coordinator of a text and its instances. All of them can be sent as JSON.
 
 use crate::error::{Error, Result};
 use crate::remote::Later;
@@ -7,120 +7,119 @@ use crate::speculate::dsi::{Feed, TaskId};
 use crate::target::Traffic;
 use serde::{Deserialize, Serialize};
 
-/// Who an instance is.
+/// Role of an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// A server of the target, from 0 on.
+    /// An instance of the target, counted from 0.
     Server(usize),
     /// The draft model.
     Drafter,
 }
 
-/// To an instance.
+/// A message to an instance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// A text begins, under a number of its own. A server reports that it is free; an instance that was given up is set up
-    /// again.
+    /// Start of a text. Target instances report that they are free. Instances that were given up are built again.
     Begin {
         /// The text's number.
         text: u64,
         /// How tokens are chosen.
         sampling: Sampling,
     },
-    /// For a server of the target.
+    /// A verify task, for a target instance.
     Verify {
         /// The task.
         task: TaskId,
-        /// The text.
+        /// Change to the instance's copy of the text.
         feed: Feed,
-        /// Its last tokens that the task is about.
+        /// Last tokens of the text that the task verifies.
         rows: usize,
     },
-    /// For the drafter.
+    /// A draft task, for the drafter.
     Draft {
         /// The task.
         task: TaskId,
-        /// The text.
+        /// Change to the drafter's copy of the text.
         feed: Feed,
-        /// Most tokens to draft.
+        /// Maximum draft tokens.
         most: usize,
     },
-    /// For both: a result is not wanted any more.
+    /// Cancellation of a task, for both roles.
     Cancel {
         /// The task.
         task: TaskId,
     },
 }
 
-/// From an instance.
+/// A message from an instance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Report {
-    /// A server can take a task.
+    /// A target instance can take a task.
     Free {
-        /// Which one.
+        /// Number of the instance.
         server: usize,
     },
-    /// A server reads the text before a task, chunk by chunk.
+    /// A target instance has read a chunk of the text before a task.
     Prefilled {
-        /// Tokens that it has read.
+        /// Tokens read so far.
         done: usize,
     },
-    /// A task is done.
+    /// A verify task is done.
     Verified {
-        /// By which server.
+        /// Number of the instance.
         server: usize,
         /// The task.
         task: TaskId,
-        /// The target's token after each of the last tokens of the text.
+        /// The target's token after each of the last `rows` tokens of the text.
         ids: Vec<u32>,
-        /// Tokens that were cached before.
+        /// Tokens that were already cached.
         reused: usize,
-        /// How long it took.
+        /// Duration of the forward.
         seconds: f64,
-        /// What was asked of a server that has the target.
+        /// Requests to a server that has the target.
         #[serde(default)]
         traffic: Traffic,
     },
     /// The drafter's next tokens.
     Drafted {
-        /// Its task.
+        /// The draft task.
         task: TaskId,
-        /// The tokens; none where it has no more.
+        /// The tokens. Empty: the drafter has no more.
         ids: Vec<u32>,
-        /// How long it took.
+        /// Duration of the step.
         seconds: f64,
     },
-    /// A server's device is lost; it is setting itself up on another.
+    /// A target instance has lost its device, and sets itself up on another.
     Lost {
-        /// Which one.
+        /// Number of the instance.
         server: usize,
-        /// The driver's words.
+        /// The driver's message.
         reason: String,
     },
-    /// A server cannot go on.
+    /// A target instance cannot continue.
     Gone {
-        /// Which one.
+        /// Number of the instance.
         server: usize,
-        /// Why.
+        /// The reason.
         error: Error,
     },
-    /// Another instance would fail in the same way.
+    /// A failure that any instance would repeat.
     Failed {
-        /// Why.
+        /// The reason.
         error: Error,
     },
-    /// The drafter cannot go on.
+    /// The drafter cannot continue.
     NoDrafter {
-        /// Why.
+        /// The reason.
         error: Error,
     },
 }
 
 impl Role {
-    /// What it reports when it cannot go on.
+    /// Returns the report of an instance that cannot continue.
     pub fn gone(self, error: Error) -> Report {
         match self {
             Self::Server(server) => Report::Gone { server, error },
@@ -129,23 +128,23 @@ impl Role {
     }
 }
 
-/// Instances of a target, and of a draft model, wherever they are. Their caches stay from text to text.
+/// Instances of a target and of a draft model, in any place. Their caches persist between texts.
 pub trait Crew {
-    /// Target instances.
+    /// Returns the number of target instances.
     fn sp_degree(&self) -> usize;
 
-    /// Whether a draft model is there.
+    /// Returns true if there is a draft model.
     fn has_drafter(&self) -> bool;
 
-    /// Tells all of them that a text begins, and how the targets and the draft model choose their tokens.
+    /// Starts a text on all instances, with the sampling of the targets and of the draft model.
     fn begin(&mut self, sampling: &Sampling, drafting: &Sampling);
 
-    /// Gives an order. An instance that is gone takes none, and has said so.
+    /// Sends an order. An instance that has reported its end ignores it.
     fn order(&mut self, to: Role, order: Order);
 
-    /// The next report on the text that began last; none where it does not come within so many seconds.
+    /// Returns the next report on the latest text. `None`: none came within `within` seconds.
     ///
     /// # Errors
-    /// [`Error::Internal`] where nobody is left who could report.
+    /// [`Error::Internal`] if no instance is left that could report.
     fn report(&mut self, within: Option<f64>) -> Later<'_, Result<Option<Report>>>;
 }

@@ -1,4 +1,4 @@
-//! A model's files -> a crew: the one who writes needs the tokenizer, each instance reads its weights for itself.
+//! Preparation of several instances. The coordinator needs the tokenizer; each instance reads its own weights.
 
 use super::{Crew, Parallel, Translated};
 use crate::checkpoint::Texts;
@@ -15,23 +15,23 @@ use std::cell::RefCell;
 use std::fmt::Display;
 use std::rc::Rc;
 
-/// What is needed before there is a crew.
+/// Parts that are needed before there are instances.
 pub struct Prepared {
     prompts: Prompts,
     arithmetic: Arithmetic,
-    /// Whether the draft model can be used.
+    /// `true`: the draft model can be used.
     pub with_drafter: bool,
-    /// Of a draft model with another tokenizer.
+    /// Translator for a draft model with another tokenizer.
     translator: Option<Translator>,
-    /// What the user should know, in words.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
 }
 
 impl Prepared {
-    /// Reads everything but weights. A draft model that cannot be used is left out, and the statistics' warnings say why.
+    /// Reads everything except weights. A draft model that cannot be used is left out, with a warning in the statistics.
     ///
     /// # Errors
-    /// What [`ModelFiles::open`] reports; [`Error::BadTokenizer`].
+    /// Errors of [`ModelFiles::open`]; [`Error::BadTokenizer`].
     pub async fn open<S: Source + 'static, A: Source + 'static>(
         target: S,
         assistant: Option<A>,
@@ -49,7 +49,7 @@ impl Prepared {
         Ok(Self::open_drafter(prompts, arithmetic, target.warnings, assistant, options).await)
     }
 
-    /// The same of a target on servers, whose context is known.
+    /// Prepares a target on servers, whose context length is known.
     pub(super) async fn of_texts<A: Source + 'static>(
         texts: Texts,
         context: usize,
@@ -85,12 +85,12 @@ impl Prepared {
         Self { prompts, arithmetic, with_drafter, translator, warnings }
     }
 
-    /// Positions of the target's cache.
+    /// Returns the number of positions in the target's cache.
     pub fn context(&self) -> usize {
         self.prompts.context
     }
 
-    /// With a crew, on such a device; `failed` is why it has no draft model, where it should have one.
+    /// Adds instances on a device of this kind. `failed`: why they lack a draft model that was requested.
     pub fn with(self, crew: impl Crew + 'static, device: DeviceInfo, failed: Option<impl Display>) -> Parallel {
         let Self { prompts, arithmetic, translator, mut warnings, .. } = self;
         warnings.extend(failed.map(without_assistant));
@@ -103,21 +103,21 @@ impl Prepared {
     }
 }
 
-/// The device of an instance, and what it takes of it.
+/// The device of an instance, and its memory there.
 pub struct InstanceDevice {
     /// The device.
     pub device: Device,
-    /// Bytes there.
+    /// Bytes planned on it.
     pub memory: Memory,
-    /// Why it is none of the GPUs, where nobody asked for the CPU.
+    /// Why no GPU is used, if the CPU was not requested.
     pub warning: Option<String>,
 }
 
-/// The device of this thread's instance, none before that is loaded; a new one when it is set up again.
+/// The device of this thread's instance, replaced when the instance is set up again. `None`: not loaded yet.
 pub type LocalDevice = Rc<RefCell<Option<InstanceDevice>>>;
 
-/// Loads an instance of a model on a device of its own: on the adapter that saves power if `low_power`, a draft model where
-/// `options.draft_device` says. `context` and `loaded` are as in [`load_alone`].
+/// Loads an instance of a model on its own device: on the power-saving adapter if `low_power`; a draft model on the device that
+/// `options.draft_device` selects. `context` and `loaded` are as in [`load_alone`].
 ///
 /// # Errors
 /// As [`load_alone`] and [`Device::open`].

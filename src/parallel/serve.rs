@@ -1,4 +1,4 @@
-//! What an instance does all day: a server of the target answers verify tasks, the drafter drafts until it hears otherwise.
+//! The loop of an instance: a target instance runs verify tasks; the drafter drafts until its next order.
 
 use super::Instance;
 use super::crew::{Order, Report, Role};
@@ -13,19 +13,19 @@ use std::pin::pin;
 use std::task::Poll;
 use web_time::Instant;
 
-/// Orders in their order, looked through for those that take others back.
+/// A queue of orders that can be searched for cancellations.
 pub struct Inbox {
     orders: UnboundedReceiver<Order>,
     waiting: VecDeque<Order>,
 }
 
 impl Inbox {
-    /// With the orders that come here.
+    /// Wraps a channel of orders.
     pub fn new(orders: UnboundedReceiver<Order>) -> Self {
         Self { orders, waiting: VecDeque::new() }
     }
 
-    /// The next order; none when nobody is left to give one.
+    /// Returns the next order. `None`: the channel is closed.
     async fn next(&mut self) -> Option<Order> {
         match self.waiting.pop_front() {
             Some(order) => Some(order),
@@ -38,7 +38,7 @@ impl Inbox {
         !self.waiting.is_empty()
     }
 
-    /// Whether a task's result is of no use any more: it was cancelled, or another text has begun.
+    /// Returns true if the result of a task is no longer needed: the task was cancelled, or another text has begun.
     fn is_void(&mut self, task: TaskId) -> bool {
         let voids = |order: &Order| match order {
             Order::Cancel { task: cancelled } => *cancelled == task,
@@ -48,19 +48,19 @@ impl Inbox {
         self.has_more() && self.waiting.iter().any(voids)
     }
 
-    /// Waits until a task's result is of no use any more.
+    /// Waits until the result of a task is no longer needed.
     async fn voided(&mut self, task: TaskId) {
         while !self.is_void(task) {
             match self.orders.recv().await {
                 Ok(order) => self.waiting.push_back(order),
-                // Nobody is left who could want it.
+                // The channel is closed, so the result has no receiver.
                 Err(_) => return,
             }
         }
     }
 }
 
-/// What comes of a work, unless it is stopped before.
+/// Returns the result of `work`. `None`: `stopped` was ready first.
 async fn unless<T>(stopped: impl Future<Output = ()>, work: impl Future<Output = T>) -> Option<T> {
     let (mut stopped, mut work) = (pin!(stopped), pin!(work));
     poll_fn(|context| match work.as_mut().poll(context) {
@@ -70,10 +70,10 @@ async fn unless<T>(stopped: impl Future<Output = ()>, work: impl Future<Output =
     .await
 }
 
-/// Takes the number of a text and a report on it.
+/// Callback for reports, called with the number of the text.
 pub type OnReport = Box<dyn FnMut(u64, Report)>;
 
-/// Carries out orders until nobody is left to give one.
+/// Carries out orders until the channel is closed.
 pub async fn work<T: Instance>(role: Role, worker: Worker<T>, inbox: Inbox, tell: OnReport) {
     match role {
         Role::Server(server) => serve(server, worker, inbox, tell).await,
@@ -118,7 +118,7 @@ async fn serve<T: Instance>(server: usize, mut worker: Worker<T>, mut inbox: Inb
                     })
                 }
             }
-            // Its task was answered before.
+            // The task of this order was already answered.
             Order::Cancel { .. } | Order::Draft { .. } => continue,
         };
         match done {
@@ -161,7 +161,7 @@ async fn draft<T: Instance>(mut worker: Worker<T>, mut inbox: Inbox, mut tell: O
     }
 }
 
-/// Drafts token by token, until another order comes.
+/// Drafts token by token, until another order arrives.
 async fn draft_tokens<T: Instance>(
     worker: &mut Worker<T>,
     inbox: &mut Inbox,
@@ -190,7 +190,7 @@ fn flow(goes_on: bool) -> ControlFlow<()> {
     if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
 }
 
-/// Whether nobody knows what was computed before an error, or another instance may succeed.
+/// Returns true if another instance may succeed after this error.
 fn leaves_open(error: &Error) -> bool {
     let of_device = matches!(error, Error::DeviceLost { .. } | Error::OutOfGpuMemory { .. } | Error::Internal { .. });
     of_device || matches!(error, Error::Network { .. } | Error::Overloaded { .. })

@@ -1,4 +1,4 @@
-//! Writers whose target is on servers.
+//! Loading of a writer whose target is on servers.
 
 use super::{LocalDevice, Parallel, Prepared, Role, Tasks, Worker, Writer, set_up};
 use crate::checkpoint::{self, Texts};
@@ -12,8 +12,9 @@ use crate::weights::Source;
 use std::rc::Rc;
 
 impl Writer {
-    /// Connects to servers that have a target, whose tokenizer, configuration and chat template `words` has, weights or not, and loads
-    /// a draft model here, if given, where the options say. Where it cannot be loaded, there is none, and the warnings say why.
+    /// Connects to servers that have a target. `words` has the target's tokenizer, configuration and chat template, with or without
+    /// weights. Also loads a draft model, if given, on the device that the options select. If loading it fails, there is none, and a
+    /// warning gives the reason.
     ///
     /// # Errors
     /// As [`Server::connect`] and [`checkpoint::texts`]; [`crate::Error::BadOption`].
@@ -39,8 +40,8 @@ impl Writer {
 }
 
 impl Parallel {
-    /// Up to `options.sp_degree` requests are under way to the servers of a target, on all of them in turn; a draft model, if given,
-    /// computes between them, on `options.device` or the CPU.
+    /// Distributes up to `options.sp_degree` concurrent requests over all servers of a target, in turn. A draft model, if given, computes
+    /// between them, on `options.device` or the CPU.
     ///
     /// # Errors
     /// As [`Server::connect`].

@@ -1,4 +1,4 @@
-//! Instances on threads of their own.
+//! Instances that each run on a thread.
 
 use super::Instance;
 use super::crew::{Crew, Order, Report, Role};
@@ -18,12 +18,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Threads with an instance each.
+/// Threads with one instance each.
 pub struct Servers {
     targets: Vec<UnboundedSender<Order>>,
     drafter: Option<UnboundedSender<Order>>,
     reports: Receiver<Told>,
-    /// Of threads that were gone when the text began.
+    /// Reports of threads that had already ended when the text began.
     missing: VecDeque<Report>,
     /// Number of the text.
     text: u64,
@@ -31,11 +31,11 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// Starts a thread for each target, and one for the drafter, and waits until all of them are ready. Without a drafter
-    /// where building it fails: then it says why.
+    /// Starts a thread for each target and one for the drafter, and waits until all of them are ready. If building the drafter fails, there
+    /// is none, and its error is returned.
     ///
     /// # Errors
-    /// What building a target reports.
+    /// Errors of building a target.
     pub fn start<T: Instance + 'static, D: Instance + 'static>(
         targets: Vec<Build<T>>,
         drafter: Option<Build<D>>,
@@ -95,7 +95,7 @@ impl Crew for Servers {
             Role::Server(server) => self.targets.get(server),
             Role::Drafter => self.drafter.as_ref(),
         };
-        // A thread that is gone takes none.
+        // A thread that has ended ignores orders.
         let _ = orders.map(|orders| orders.unbounded_send(order));
     }
 
@@ -123,21 +123,21 @@ impl Crew for Servers {
 }
 
 impl Drop for Servers {
-    /// Waits for the threads: a driver may not outlive the program's end by a thread that still uses it.
+    /// Waits for the threads: none may still use a driver when the program ends.
     fn drop(&mut self) {
         self.targets.clear();
         self.drafter = None;
         for handle in self.handles.drain(..) {
-            // What went wrong in it was reported.
+            // Failures in the thread were already reported.
             let _ = handle.join();
         }
     }
 }
 
 impl Parallel {
-    /// Loads `options.sp_degree` instances of a target, and one of a draft model, if given. One that cannot be
-    /// loaded is left out, and the statistics' warnings say why. The instances are dealt out to the machine's devices of one
-    /// kind; each needs the whole memory of its model. The draft model runs on the CPU, if `options.draft_device` says so.
+    /// Loads `options.sp_degree` instances of a target, and one of a draft model, if given. A draft model that cannot be loaded is left
+    /// out, with a warning in the statistics. The instances are distributed over the machine's devices of one kind; each needs the full
+    /// memory of its model. The draft model runs on the CPU if `options.draft_device` selects it.
     ///
     /// # Errors
     /// As [`crate::Session::load`].
@@ -148,14 +148,14 @@ impl Parallel {
     {
         let mut prepared = Prepared::open(target.clone(), assistant.clone(), options).await?;
         let context = prepared.context();
-        // Whatever is chosen here is chosen for all.
+        // The device kind selected here is used by all instances.
         let (device, reason) = match options.sp_degree {
             1 => Device::open(options, gpu).await?,
             _ => (Device::Gpu(Gpu::open_nth(gpu, 0).await?), None),
         };
         prepared.warnings.extend(reason);
         let on = |at| if let Device::Gpu(_) = device { Place::Gpu(gpu.clone(), at) } else { Place::Cpu };
-        // The draft model comes behind the targets in turn: on a device of its own, where there is one more.
+        // The draft model takes the device after the targets' devices: its own, if there is one more.
         let beside = if options.draft_device == DeviceChoice::Cpu { Place::Cpu } else { on(options.sp_degree) };
         let drafter = assistant.filter(|_| prepared.with_drafter);
         let drafter = drafter.map(|files| build(beside, files, Some(context), options));
@@ -166,8 +166,8 @@ impl Parallel {
 }
 
 impl Writer {
-    /// Loads a target and, if given, a draft model, on the devices that the options say. `loaded` hears of bytes that are there and
-    /// of all bytes, where one device has the models.
+    /// Loads a target and, if given, a draft model, on the devices that the options select. `loaded(done, total)` is called with bytes
+    /// read, if one device has both models.
     ///
     /// # Errors
     /// As [`Session::load`].
@@ -192,15 +192,15 @@ impl Writer {
     }
 }
 
-/// Where an instance is to run.
+/// Device on which an instance is to run.
 #[derive(Clone)]
 enum Place {
-    /// On one of the machine's GPUs of a kind.
+    /// GPU number `.1` of the machine's GPUs of one kind.
     Gpu(GpuOptions, usize),
     Cpu,
 }
 
-/// How the thread of an instance makes it.
+/// Returns the function that builds an instance on its thread.
 fn build<S: Source + Clone + Send + 'static>(
     place: Place,
     source: S,

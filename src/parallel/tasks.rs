@@ -1,4 +1,4 @@
-//! Instances as tasks of the thread that writes, because what they wait for is elsewhere.
+//! Instances as tasks on the coordinator's thread. They need no threads, because they mostly wait for servers.
 
 use super::crew::{Crew, Order, Report, Role};
 use super::serve::{Inbox, work};
@@ -12,9 +12,9 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// Instances at work, as long as a report is waited for.
+/// Instances as tasks. They make progress while a report is waited for.
 pub struct Tasks {
-    /// That of the drafter last.
+    /// Tasks of the targets in order, then the drafter's task.
     tasks: Vec<Task>,
     sp_degree: usize,
     /// Number of the text.
@@ -30,17 +30,17 @@ struct Task {
 }
 
 impl Tasks {
-    /// Without an instance; pauses are those of `clock`.
+    /// Creates it without instances. `clock` provides pauses.
     pub fn new(clock: Rc<dyn Transport>) -> Self {
         let (tell, reports) = unbounded();
         Self { tasks: Vec::new(), sp_degree: 0, text: 0, tell, reports, clock }
     }
 
-    /// With one more: the servers of the target in their order, then the drafter, if there is one.
+    /// Adds an instance. Call it for the target instances in order, then for the drafter, if there is one.
     pub fn add(&mut self, role: Role, worker: Worker<Engine>) {
         let (orders, inbox) = unbounded();
         let tell = self.tell.clone();
-        // The receiver lives as long as the tasks do.
+        // The receiver lives as long as the tasks, so sending cannot fail.
         let tell = Box::new(move |text, report| drop(tell.unbounded_send((text, report))));
         self.tasks.push(Task { orders, work: Box::pin(work(role, worker, Inbox::new(inbox), tell)) });
         self.sp_degree += usize::from(role != Role::Drafter);
@@ -71,7 +71,7 @@ impl Crew for Tasks {
         };
         let Some(Task { orders, work }) = self.tasks.get_mut(at) else { return };
         let _ = orders.unbounded_send(order);
-        // A request is sent at once, or broken off, also behind the last report; the drafter computes here, and waits for its turn.
+        // A request is sent or aborted at once, even after the last report. The drafter computes on this thread, and runs only in `report`.
         if to != Role::Drafter {
             let _ = work.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         }
@@ -79,7 +79,7 @@ impl Crew for Tasks {
 
     fn report(&mut self, within: Option<f64>) -> Later<'_, Result<Option<Report>>> {
         Box::pin(async move {
-            // What has come from servers is heard before the drafter computes.
+            // Answers of servers are handled before the drafter computes.
             Ok(match self.next_report(self.sp_degree, Some(0.0)).await {
                 None => self.next_report(self.tasks.len(), within).await,
                 report => report,
@@ -89,7 +89,7 @@ impl Crew for Tasks {
 }
 
 impl Tasks {
-    /// The next report while the first `count` tasks go on; none where it does not come within so many seconds.
+    /// Returns the next report while the first `count` tasks run. `None`: none came within `within` seconds.
     async fn next_report(&mut self, count: usize, within: Option<f64>) -> Option<Report> {
         let mut late = within.map(|seconds| self.clock.pause(seconds));
         poll_fn(|context| {

@@ -1,4 +1,4 @@
-//! The loop that lets a crew write a text: reports become events of the state machine, its actions become orders.
+//! The loop in which instances write a text: reports become events of the state machine, its actions become orders.
 
 use super::crew::{Crew, Order, Report, Role};
 use crate::error::{Error, Result};
@@ -11,25 +11,25 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::ControlFlow;
 use web_time::Instant;
 
-/// Who drafts.
+/// Source of drafts.
 pub enum Guess {
-    /// Nobody: one token per target forward.
+    /// No drafts: one token per target forward.
     Nothing,
-    /// The text so far, where the text is written.
+    /// Lookup in the text so far, on the coordinator.
     Lookup(PromptLookup),
     /// The draft model.
     Model,
 }
 
-/// How a text is to be written.
+/// Settings of a text.
 pub struct Plan {
-    /// How all instances choose their tokens: the same seed, the same text.
+    /// Sampling of all instances. Equal seeds give equal texts.
     pub sampling: Sampling,
-    /// Draft tokens that make a verify task, 1 to [`crate::target::MAX_DRAFT`]; at first, where that follows what is measured.
+    /// Draft tokens of a verify task, 1 to [`crate::target::MAX_DRAFT`]. If measurements adapt it: the initial value.
     pub lookahead: usize,
-    /// The most that these may become; none: they stay as they are.
+    /// Maximum for the adapted lookahead. `None`: `lookahead` stays as it is.
     pub longest: Option<usize>,
-    /// Who drafts.
+    /// Source of drafts.
     pub guess: Guess,
     /// Tokens that end a text.
     pub ends: Vec<u32>,
@@ -37,16 +37,15 @@ pub struct Plan {
     pub capacity: usize,
 }
 
-/// How many times as long as drafting should take the target waits for it.
+/// Maximum wait of the target for the drafter, in units of the expected drafting time.
 const LATE: f64 = 2.0;
 
-/// Writes a text behind a prompt of one token or more: what plain decoding would write. `tuner` knows what was measured in earlier
-/// texts with this drafter, and learns. A server whose device is lost sets
-/// itself up again, and meanwhile the others go on.
+/// Writes a text after a prompt of one token or more: the text of plain decoding. `tuner` has measurements of earlier texts with this
+/// drafter, and gets new ones. An instance whose device is lost sets itself up again; meanwhile the others continue.
 ///
 /// # Errors
-/// [`Error::ContextFull`] before anything is computed; [`Error::BadOption`]; what the sink reports; what a target reports,
-/// where another instance would report it too, or where no server is left.
+/// [`Error::ContextFull`] before anything is computed; [`Error::BadOption`]; errors of the sink. Errors of a target, if any instance would
+/// repeat them or no instance is left.
 pub async fn write(
     crew: &mut dyn Crew,
     prompt: &[u32],
@@ -93,19 +92,19 @@ struct Text<'a> {
     lookahead: usize,
     longest: Option<usize>,
     tuner: &'a mut Tuner,
-    /// Whether the drafter answered since it was last waited for in vain.
+    /// `true`: the drafter has answered since the last wait for it timed out.
     drafts: bool,
     /// The lookup's copy of the text.
     copy: Vec<u32>,
-    /// Who has a task, and the length of its text; those of the drafter are not in it.
+    /// Instance and text length of each verify task in flight.
     holders: HashMap<TaskId, (usize, usize)>,
     /// Reports of the lookup.
     own: VecDeque<Report>,
-    /// By server.
+    /// `true`: the instance cannot continue. One per instance.
     gone: Vec<bool>,
-    /// Tokens of the prompt that the fastest server has read.
+    /// Prompt tokens that the fastest instance has read.
     prefilled: usize,
-    /// Of the tokens since the last one of the target's own: accepted ones, and draft tokens counted before.
+    /// Accepted tokens since the target's last token, and the drafted count at that token.
     round: (usize, usize),
     began: Instant,
     forwards: Latency,
@@ -114,17 +113,17 @@ struct Text<'a> {
     distributed: Distributed,
 }
 
-/// A mean over what an instance did behind its first forward, which reads the prompt.
+/// Mean duration of instances' work, except their first forwards, which read the prompt.
 #[derive(Default)]
 struct Latency {
-    /// By instance: whether it did that.
+    /// `true`: the instance has done its first forward. One per instance.
     began: Vec<bool>,
     sum: f64,
     count: usize,
 }
 
 impl Latency {
-    /// Whether it was one of these.
+    /// Adds a duration. Returns false for an instance's first one, which is not counted.
     fn add(&mut self, instance: usize, seconds: f64) -> bool {
         self.began.resize(self.began.len().max(instance + 1), false);
         let counts = std::mem::replace(&mut self.began[instance], true);
@@ -135,7 +134,7 @@ impl Latency {
         counts
     }
 
-    /// In seconds; 0 without any.
+    /// Returns the mean in seconds; 0 without values.
     fn mean(&self) -> f64 {
         self.sum / self.count.max(1) as f64
     }
@@ -186,7 +185,7 @@ impl Text<'_> {
         Ok(self.stats)
     }
 
-    /// Seconds for which a report is waited for; none: for ever.
+    /// Returns the maximum wait for a report, in seconds. `None`: no limit.
     fn limit(&self) -> Option<f64> {
         let patience = self.patience();
         let waits = patience > 0 && self.machine.is_idle();
@@ -206,7 +205,7 @@ impl Text<'_> {
         self.machine.tune(self.lookahead, self.patience(), actions);
     }
 
-    /// A report is an event.
+    /// Passes a report to the state machine as an event.
     fn hear(&mut self, report: Report, actions: &mut Vec<Action>, sink: &mut impl Sink) -> Result<()> {
         match &report {
             Report::Prefilled { done } => {
@@ -263,7 +262,7 @@ impl Text<'_> {
         Ok(())
     }
 
-    /// Passes settled tokens on. None after the one at which the sink breaks.
+    /// Passes verified tokens to the sink, up to the token at which the sink breaks.
     fn emit(&mut self, actions: &mut Vec<Action>, sink: &mut impl Sink) -> Result<()> {
         let drafted_by = match self.guess {
             Guess::Lookup(_) => Origin::Lookup,
@@ -278,7 +277,7 @@ impl Text<'_> {
             if self.stats.times.first_token == 0.0 {
                 self.stats.times.first_token = self.began.elapsed().as_secs_f64();
             }
-            // Whatever ends a text is the target's own.
+            // The token that ends a text counts as the target's own.
             if model == 0 && !broke {
                 self.round.0 += 1;
             } else {
@@ -298,7 +297,7 @@ impl Text<'_> {
         Ok(())
     }
 
-    /// Actions are orders.
+    /// Sends actions as orders.
     fn carry_out(&mut self, actions: Vec<Action>) {
         for action in actions {
             match action {
@@ -322,7 +321,7 @@ impl Text<'_> {
             Guess::Lookup(lookup) => {
                 if feed.keep < self.copy.len() {
                     self.copy.truncate(feed.keep);
-                    // It forgets what it read of the rest.
+                    // Makes the lookup forget the removed tokens.
                     lookup.draft(&self.copy, 1);
                 }
                 self.copy.extend(feed.tokens);
@@ -336,7 +335,7 @@ impl Text<'_> {
             Guess::Nothing => Vec::new(),
         };
         self.own.push_back(Report::Drafted { task, ids, seconds: 0.0 });
-        // That was all of it.
+        // An empty report ends the draft.
         self.own.push_back(Report::Drafted { task, ids: Vec::new(), seconds: 0.0 });
     }
 }

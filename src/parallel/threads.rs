@@ -1,4 +1,4 @@
-//! A thread for each instance, because nothing on a device may change threads.
+//! One thread per instance, because the objects of a device cannot be sent to another thread.
 
 use super::Instance;
 use super::crew::{Order, Report, Role};
@@ -11,21 +11,21 @@ use std::rc::Rc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle, panicking};
 
-/// Makes an instance on the thread that calls it.
+/// A function that builds an instance on the calling thread.
 pub type Build<T> = Box<dyn Fn() -> Result<T> + Send>;
 
-/// A thread that takes orders until nobody is left to give one.
+/// A thread that takes orders until their channel is closed.
 pub(super) struct Thread {
     pub orders: UnboundedSender<Order>,
-    /// How building its instance went; once.
+    /// Result of building the instance, sent once.
     pub built: Receiver<Result<()>>,
     pub handle: JoinHandle<()>,
 }
 
-/// A report on a text, by its number; without one it concerns whatever text is being written.
+/// A report with the number of its text. `None`: it applies to the current text.
 pub(super) type Told = (Option<u64>, Report);
 
-/// A thread that dies reports even that, or its caller would wait for ever.
+/// Sender of a thread's reports. It also reports a panic, or the caller would wait forever.
 struct Reporter {
     role: Role,
     to: Sender<Told>,
@@ -33,7 +33,7 @@ struct Reporter {
 
 impl Reporter {
     fn tell(&self, text: Option<u64>, report: Report) {
-        // Nobody listens after the end.
+        // At the end there is no receiver left.
         let _ = self.to.send((text, report));
     }
 }
@@ -49,7 +49,7 @@ impl Drop for Reporter {
 /// Starts a thread, which builds its instance at once.
 ///
 /// # Errors
-/// [`Error::WebGpuUnavailable`] when the system gives no thread.
+/// [`Error::WebGpuUnavailable`] if the system cannot start a thread.
 pub(super) fn start<T: Instance + 'static>(role: Role, build: Build<T>, reports: &Sender<Told>) -> Result<Thread> {
     let (orders, inbox) = unbounded();
     let (tell, built) = channel();
@@ -59,7 +59,7 @@ pub(super) fn start<T: Instance + 'static>(role: Role, build: Build<T>, reports:
     };
     let reporter = Reporter { role, to: reports.clone() };
     let live = move || {
-        // Lives longer than the inbox: whoever hears of the end finds that nobody takes orders.
+        // It outlives the inbox: when its last report arrives, orders already fail.
         let reporter = Rc::new(reporter);
         let to = reporter.clone();
         pollster::block_on(async {

@@ -1,4 +1,4 @@
-//! A crew whose draft model has another tokenizer: what it is told, and what it drafts, goes through text.
+//! An adapter for a draft model with another tokenizer: translates orders and drafts as text.
 
 use super::crew::{Crew, Order, Report, Role};
 use crate::error::Result;
@@ -9,41 +9,41 @@ use crate::target::Translate;
 use std::collections::VecDeque;
 use web_time::Instant;
 
-/// So many of the draft model's tokens in a row may add nothing to a draft: a character has at most 4 bytes, and each may be a token.
-/// After more it writes what the target has no tokens for.
+/// Maximum consecutive draft-model tokens that add nothing to a draft. A character has at most 4 bytes, and each may be a token. After
+/// more, the draft model is writing text for which the target has no tokens.
 const SILENT: usize = 4;
 
-/// To those who give orders it is as if the draft model had the target's tokenizer.
+/// Instances whose draft model seems to have the target's tokenizer.
 pub struct Translated {
     crew: Box<dyn Crew>,
     translate: Box<dyn Translate>,
     draft: Draft,
 }
 
-/// A text and its latest draft, in the tokens of both.
+/// A text and its latest draft, in the tokens of both models.
 #[derive(Default)]
 struct Draft {
     task: TaskId,
-    /// Tokens of the target that the task still wants.
+    /// Target tokens that the task still needs.
     wanted: usize,
-    /// In tokens of the target. The last `told` of them are of the draft.
+    /// Text in target tokens. The last `told` of them are reported draft tokens.
     text: Vec<u32>,
     told: usize,
-    /// As the draft model has it; from `begin` on it wrote that itself.
+    /// Text in draft-model tokens. The draft model wrote those from `begin` on.
     own: Vec<u32>,
     begin: usize,
-    /// Tokens that it was ordered to write and has not written yet.
+    /// Tokens ordered from the draft model and not written yet.
     ordered: usize,
-    /// Tokens of the target that this came to, and how many tokens of the draft model added nothing since.
+    /// Target tokens in the translated draft (`count`), and draft-model tokens since the last one that added to it (`silent`).
     count: usize,
     silent: usize,
-    /// Seconds of its steps of which nothing was told yet.
+    /// Seconds of draft steps that are not reported yet.
     seconds: f64,
     reports: VecDeque<Report>,
 }
 
 impl Translated {
-    /// `translate` has seen no text.
+    /// Wraps instances. `translate` has seen no text.
     pub fn new(crew: Box<dyn Crew>, translate: Box<dyn Translate>) -> Self {
         Self { crew, translate, draft: Draft::default() }
     }
@@ -59,7 +59,7 @@ impl Translated {
             return Ok(());
         }
         draft.begin = own.len();
-        // What it wrote behind the very same text is a draft already.
+        // Tokens that the draft model wrote after this exact text are already a draft.
         let keep = if draft.own.starts_with(&own) {
             draft.own.len()
         } else {
@@ -74,25 +74,25 @@ impl Translated {
         Ok(())
     }
 
-    /// Orders tokens for those that are still wanted. The draft model has the first `keep` of its text; the order brings the others.
+    /// Orders the missing tokens. The draft model has the first `keep` of its tokens; the order contains the others.
     fn order_more(&mut self, keep: usize) {
         let Draft { task, wanted, own, ordered, .. } = &mut self.draft;
         if *wanted > 0 {
-            // The last one is told when the one behind it has come.
+            // The last token is only reported after the next one.
             *ordered = *wanted + 1;
             let feed = Feed { keep, tokens: own[keep..].to_vec() };
             self.crew.order(Role::Drafter, Order::Draft { task: *task, feed, most: *ordered });
         }
     }
 
-    /// Tells what is new of the draft. The last token may become another one with what follows, unless it `ends` here.
+    /// Reports the draft's new tokens. The last one is held back, because the next one may change it, unless the draft `ends` here.
     fn tell(&mut self, mut ends: bool) -> Result<()> {
         let Draft { task, wanted, text, told, own, begin, count, silent, seconds, reports, .. } = &mut self.draft;
         let translated = self.translate.for_target(&own[*begin..])?;
         *silent = if translated.len() == *count { *silent + 1 } else { 0 };
         *count = translated.len();
         let rest = translated.strip_prefix(&text[text.len() - *told..]);
-        // What was told has become something else: that was wrong, and so is all behind it.
+        // A reported token has changed: it was wrong, and so are all tokens after it.
         ends |= *silent > SILENT || rest.is_none();
         let rest = rest.unwrap_or_default();
         let open = usize::from(!ends && *silent == 0);
@@ -112,7 +112,7 @@ impl Translated {
         Ok(())
     }
 
-    /// There is no more to the draft.
+    /// Ends the draft: there are no more tokens.
     fn end_draft(&mut self) {
         let Draft { task, wanted, reports, .. } = &mut self.draft;
         *wanted = 0;
@@ -120,7 +120,7 @@ impl Translated {
         self.crew.order(Role::Drafter, Order::Cancel { task: *task });
     }
 
-    /// A draft model that cannot be understood is none.
+    /// Gives up the draft model if its tokens cannot be translated.
     fn check(&mut self, done: Result<()>) {
         if let Err(error) = done {
             self.end_draft();
@@ -140,7 +140,7 @@ impl Crew for Translated {
 
     fn begin(&mut self, sampling: &Sampling, _: &Sampling) {
         self.draft = Draft::default();
-        // Noise and biases belong to the target's ids.
+        // Noise and biases apply to the target's ids only.
         self.crew.begin(sampling, &Sampling::default());
     }
 
@@ -165,7 +165,7 @@ impl Crew for Translated {
                 let left = within.map(|seconds| (seconds - began.elapsed().as_secs_f64()).max(0.0));
                 match self.crew.report(left).await? {
                     Some(Report::Drafted { task, ids, seconds }) => {
-                        // Of a task that is over nobody wants more.
+                        // A finished task needs no more tokens.
                         if task == self.draft.task && self.draft.wanted > 0 {
                             self.draft.own.extend_from_slice(&ids);
                             self.draft.ordered = self.draft.ordered.saturating_sub(ids.len());

@@ -1,4 +1,4 @@
-//! An instance of a model with its copy of the text: the model runs over what is new in it.
+//! An instance of a model with its copy of the text: the model reads the new part.
 
 use super::Instance;
 use crate::error::{Error, Result};
@@ -10,7 +10,7 @@ use std::future::poll_fn;
 use std::ops::ControlFlow;
 use std::task::Poll;
 
-/// Lets those go first who share the thread.
+/// Yields once to the other tasks of the thread.
 pub(super) async fn yield_now() {
     let mut passed = false;
     poll_fn(|context| {
@@ -23,40 +23,40 @@ pub(super) async fn yield_now() {
     .await;
 }
 
-/// What came of a forward.
+/// Result of a forward.
 #[derive(Default)]
 pub struct Read {
-    /// The model's token after each of the last tokens.
+    /// The model's token after each of the last tokens: one id per row.
     pub ids: Vec<u32>,
-    /// Tokens that were cached before.
+    /// Tokens that were already cached.
     pub reused: usize,
-    /// What was asked of a server.
+    /// Requests to a server.
     pub traffic: Traffic,
 }
 
-/// An instance and its copy of the text.
+/// An instance with its copy of the text.
 pub struct Worker<T> {
     build: Rebuild<T>,
     instance: Option<T>,
     text: Vec<u32>,
     sampling: Sampling,
-    /// It computed something since it was built: a device that is lost again before that would be lost for ever.
+    /// `true`: it has computed something since it was built. A device that is lost before that is not set up again.
     proven: bool,
 }
 
-/// Makes another instance.
+/// A function that builds another instance.
 pub type Rebuild<T> = Box<dyn Fn() -> Later<'static, Result<T>>>;
 
 impl<T: Instance> Worker<T> {
-    /// `build` makes another instance in place of one whose device was lost.
+    /// Wraps an instance. `build` replaces it if its device is lost.
     pub fn new(instance: T, build: Rebuild<T>) -> Self {
         Self { build, instance: Some(instance), text: Vec::new(), sampling: Sampling::default(), proven: true }
     }
 
-    /// Another text. An instance that was given up gets another chance.
+    /// Starts another text. An instance that was given up is built again.
     ///
     /// # Errors
-    /// What building and preparing an instance reports.
+    /// Errors of building and preparing an instance.
     pub async fn begin(&mut self, sampling: Sampling) -> Result<()> {
         self.text.clear();
         self.sampling = sampling;
@@ -66,62 +66,62 @@ impl<T: Instance> Worker<T> {
         }
     }
 
-    /// Sets the model up again, with nothing cached.
+    /// Builds the instance again, with an empty cache.
     ///
     /// # Errors
     /// As [`Self::begin`].
     pub async fn rebuild(&mut self) -> Result<()> {
-        // First, so that there are never two at a time.
+        // Drop the old instance first, so that there are never two at a time.
         self.instance = None;
         self.proven = false;
         let instance = self.instance.insert((self.build)().await?);
         instance.sample_by(&self.sampling)
     }
 
-    /// The instance, where there is one.
+    /// Returns the instance, if there is one.
     pub fn instance(&self) -> Option<&T> {
         self.instance.as_ref()
     }
 
-    /// Whether a forward can be broken off: dropped before it is done.
+    /// Returns true if a forward can be aborted by dropping its future.
     pub fn breaks_off(&self) -> bool {
         self.instance.as_ref().is_some_and(T::breaks_off)
     }
 
-    /// Forgets a forward that was broken off.
+    /// Discards an aborted forward.
     pub fn break_off(&mut self) {
         if let Some(instance) = &mut self.instance {
             instance.truncate(instance.cached().len());
         }
     }
 
-    /// Until the next text begins.
+    /// Drops the instance until the next text begins.
     pub fn give_up(&mut self) {
         self.instance = None;
     }
 
-    /// Whether there is no instance.
+    /// Returns true if there is no instance.
     pub fn is_gone(&self) -> bool {
         self.instance.is_none()
     }
 
-    /// Whether it makes sense to build it again after an error.
+    /// Returns true if it can be built again after this error.
     pub fn can_return(&self, error: &Error) -> bool {
         self.proven && matches!(error, Error::DeviceLost { .. })
     }
 
-    /// Brings the copy of the text up to date. Tasks that are not carried out do that too: later ones build on it.
+    /// Updates the copy of the text. Tasks that are skipped need this too, because later tasks build on it.
     pub fn feed(&mut self, feed: Feed) {
         self.text.truncate(feed.keep);
         self.text.extend(feed.tokens);
     }
 
-    /// The model's token after each of the last `rows` tokens of the text. What was not cached goes through the model in the
-    /// same forward, as far as one forward holds it; what is before that, chunk by chunk:
-    /// `prefilled` hears how many tokens were read, and none come back where it breaks.
+    /// Returns the model's token after each of the last `rows` tokens of the text. The same forward reads as many uncached tokens as fit.
+    /// Earlier uncached tokens are read in chunks first: `prefilled` is called with the number of cached tokens. If it breaks, the result
+    /// is `None`.
     ///
     /// # Errors
-    /// What the instance reports.
+    /// Errors of the instance.
     pub async fn read(
         &mut self,
         rows: usize,
@@ -149,16 +149,16 @@ impl<T: Instance> Worker<T> {
         let verified = instance.verify(pending, &draft).await?;
         verified.check(&draft)?;
         self.proven = true;
-        // A forward may hold fewer tokens than were given to it.
+        // A target may process fewer tokens than it was given.
         let ids = verified.ids.get(last.len().saturating_sub(rows)..).unwrap_or_default();
         Ok(Some(Read { ids: ids.to_vec(), reused, traffic: verified.traffic }))
     }
 
-    /// The model's own next token, which becomes part of the text; none where its context is full, or where `prefilled`
-    /// breaks, as in [`Self::read`].
+    /// Returns the model's own next token and appends it to the text. `None`: the context is full, or `prefilled` breaks, as in
+    /// [`Self::read`].
     ///
     /// # Errors
-    /// What the instance reports.
+    /// Errors of the instance.
     pub async fn step(&mut self, prefilled: &mut dyn FnMut(usize) -> ControlFlow<()>) -> Result<Option<u32>> {
         if self.instance.as_ref().is_some_and(|instance| self.text.len() > instance.capacity()) {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Who writes: a session, or several instances.
+//! A loaded target: a session, or several instances.
 
 use super::Parallel;
 use crate::error::{Error, Result};
@@ -9,19 +9,19 @@ use crate::session::{Generation, Progress, Prompt, Session};
 use crate::text::{Tokenizer, ToolFormat};
 use std::ops::ControlFlow;
 
-/// What continues a prompt, with the same text either way.
+/// A loaded target. Both variants write the same text.
 pub enum Writer {
     /// One target.
     Session(Box<Session>),
-    /// Several.
+    /// Several instances.
     Parallel(Box<Parallel>),
 }
 
 impl Writer {
-    /// The session, for what several instances do not do.
+    /// Returns the session, for operations that several instances do not support.
     ///
     /// # Errors
-    /// [`Error::BadOption`] where there are several.
+    /// [`Error::BadOption`] if there are several instances.
     pub fn session(&mut self) -> Result<&mut Session> {
         match self {
             Self::Session(session) => Ok(session),
@@ -33,7 +33,7 @@ impl Writer {
         }
     }
 
-    /// The device, or the kind of all devices.
+    /// Returns the device, or the kind of all devices.
     pub fn device(&self) -> &DeviceInfo {
         match self {
             Self::Session(session) => session.engine().device(),
@@ -41,7 +41,7 @@ impl Writer {
         }
     }
 
-    /// Bytes planned for the target and for the draft model, where this thread has them.
+    /// Returns the planned bytes of the target and of the draft model. `None`: not on this thread.
     pub fn memory(&self) -> [Option<Memory>; 2] {
         match self {
             Self::Session(session) => [Some(session.engine().memory()), session.engine().draft_memory()],
@@ -49,7 +49,7 @@ impl Writer {
         }
     }
 
-    /// What was asked of this thread's device so far.
+    /// Returns the counters of this thread's device.
     pub fn counters(&self) -> Counters {
         match self {
             Self::Session(session) => session.engine().counters(),
@@ -59,7 +59,7 @@ impl Writer {
         }
     }
 
-    /// What the user should know of the loading, in words.
+    /// Returns warnings about loading, for the user.
     pub fn warnings(&self) -> &[String] {
         match self {
             Self::Session(session) => session.warnings(),
@@ -67,7 +67,7 @@ impl Writer {
         }
     }
 
-    /// The target's tokenizer.
+    /// Returns the target's tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
         match self {
             Self::Session(session) => session.tokenizer(),
@@ -75,7 +75,7 @@ impl Writer {
         }
     }
 
-    /// How the target's chat template writes calls of tools.
+    /// Returns the chat template's format of tool calls.
     pub fn tool_format(&self) -> Option<ToolFormat> {
         match self {
             Self::Session(session) => session.tool_format(),
@@ -83,7 +83,7 @@ impl Writer {
         }
     }
 
-    /// The tokens of a prompt.
+    /// Returns the tokens of a prompt.
     ///
     /// # Errors
     /// As [`Session::encode`].

@@ -1,4 +1,4 @@
-//! Asks servers that serve the same: finds out how, tries again, and turns to another one where one fails.
+//! A client for servers of the same model: detects their API, retries, and switches to another server after a failure.
 
 use super::Endpoint;
 use super::dialect::{Answer, Dialect, words};
@@ -11,23 +11,23 @@ use crate::target::Traffic;
 use serde_json::Value;
 use std::rc::Rc;
 
-/// Most bytes of an answer. vLLM tells of each token of a text, in 200 bytes at most.
+/// Maximum bytes of an answer. vLLM describes each token of a text in at most 200 bytes.
 const LARGEST: usize = 256 << 20;
 
-/// A try that failed.
+/// The failure of a try.
 pub(super) enum Failed {
-    /// It may pass by itself.
+    /// A transient failure.
     Passing {
         reason: String,
-        /// Whether the server has too much to do, and when it wants to be asked again.
+        /// `true`: the server is overloaded. `after`: seconds after which to retry, if the server gives them.
         overloaded: bool,
         after: Option<f64>,
     },
-    /// The server answers, but not as its protocol says.
+    /// The answer does not follow the server's protocol.
     Malformed(String),
-    /// The server refuses, with a status and its words.
+    /// The server refuses the request, with a status and a message.
     Refused(u16, String),
-    /// For good.
+    /// A permanent failure.
     Finally(Error),
 }
 
@@ -41,37 +41,37 @@ impl From<String> for Failed {
 #[derive(Clone)]
 struct Replica {
     url: String,
-    /// How it is asked, once it was met.
+    /// API of the server. `None`: not detected yet.
     dialect: Option<Dialect>,
-    /// Whether it tells what it had cached.
+    /// `true`: it reports how many tokens came from its cache.
     tells_cached: bool,
 }
 
-/// A request on its way.
+/// A request in flight.
 pub(super) struct Sent {
     replica: usize,
     dialect: Dialect,
     incoming: Box<dyn Incoming>,
 }
 
-/// Asks the servers of an endpoint.
+/// A client of the servers of an endpoint.
 #[derive(Clone)]
 pub(super) struct Client {
     transport: Rc<dyn Transport>,
     endpoint: Endpoint,
     probe: Probe,
     replicas: Vec<Replica>,
-    /// The one that is asked.
+    /// Index of the current server.
     at: usize,
-    /// Tokens that fit, where a server tells.
+    /// Tokens of the longest text, if a server reports it.
     pub longest: Option<usize>,
     pub traffic: Traffic,
-    /// What the user should know of the servers, in words.
+    /// Warnings about the servers, for the user.
     pub warnings: Vec<String>,
 }
 
 impl Client {
-    /// Meets the first server that answers.
+    /// Connects to the first server that answers.
     pub async fn connect(transport: Rc<dyn Transport>, endpoint: Endpoint, probe: Probe) -> Result<Self> {
         let replica = |url: &String| Replica { url: url.clone(), dialect: None, tells_cached: true };
         let replicas = endpoint.urls.iter().map(replica).collect();
@@ -80,10 +80,10 @@ impl Client {
         client.beginning_with(0).await
     }
 
-    /// The same, of the first server that answers from this one on.
+    /// Connects to the first server that answers, starting with number `replica`.
     pub async fn beginning_with(&self, replica: usize) -> Result<Self> {
         let mut client = Self { at: replica % self.replicas.len(), traffic: Traffic::default(), ..self.clone() };
-        // Who starts a program does not want to wait for long.
+        // At startup, the user should not wait long for an error.
         let mut tries = Tries::new(client.replicas.len(), client.endpoint.patience.min(5.0));
         loop {
             match client.meet().await {
@@ -93,13 +93,13 @@ impl Client {
         }
     }
 
-    /// The server that is asked, and how.
+    /// Returns the current server and its API.
     pub fn place(&self) -> (&str, Option<Dialect>) {
         let Replica { url, dialect, .. } = &self.replicas[self.at];
         (url, *dialect)
     }
 
-    /// Sends a verification to a server that was met.
+    /// Sends a verification. `None`: the server's API is not detected yet.
     pub fn send(&mut self, text: &[u32], rows: usize) -> Option<Sent> {
         let Replica { dialect, tells_cached, .. } = self.replicas[self.at];
         let dialect = dialect?;
@@ -111,15 +111,15 @@ impl Client {
         Sent { replica: self.at, dialect, incoming: self.post(dialect.path(), Some(body)) }
     }
 
-    /// Lets the server write behind a text, if it was met.
+    /// Starts a stream of tokens after a text. `None`: the server's API is not detected yet.
     pub fn stream(&mut self, text: &[u32], most: usize) -> Option<Stream> {
         let dialect = self.replicas[self.at].dialect?;
         let sent = self.send_body(dialect, dialect.continuation(&self.endpoint.model, text, most));
         Some(Stream::new(dialect, sent.incoming))
     }
 
-    /// The most likely token behind each of the last `rows` tokens of a text; those behind one that the text has otherwise may be
-    /// missing. `sent` is [`Self::send`] for them, then what is on its way.
+    /// Returns the most likely token after each of the last `rows` tokens of a text. Ids after the first disagreement with the text may be
+    /// missing. `sent` is the request from [`Self::send`], then the current one.
     pub async fn verify(&mut self, text: &[u32], rows: usize, sent: &mut Option<Sent>) -> Result<Vec<u32>> {
         let mut tries = Tries::new(self.replicas.len(), self.endpoint.patience);
         loop {
@@ -133,7 +133,7 @@ impl Client {
         }
     }
 
-    /// One try.
+    /// Makes one try.
     async fn ask(&mut self, text: &[u32], rows: usize, sent: &mut Option<Sent>) -> Result<Vec<u32>, Failed> {
         if sent.is_none() {
             self.meet().await?;
@@ -152,11 +152,11 @@ impl Client {
                 }
                 self.replicas[replica].tells_cached = cached.is_some();
             }
-            // Of what it has cached vLLM tells what happens to be in memory: numbers that JSON lacks make it fail.
+            // For cached positions vLLM returns arbitrary memory contents, and fails if those are numbers that JSON lacks.
             Err(Failed::Refused(400, _)) if reads_cache => {}
             Err(failed) => return Err(failed),
         }
-        // It writes on from its cache at little cost: as far as it agrees with the text, that is the same.
+        // Generate from the cache instead, at little cost: as far as the result agrees with the text, it equals a verification.
         let body = dialect.generation(&self.endpoint.model, &text[..=first], rows);
         let Sent { incoming, .. } = sent.insert(self.send_body(dialect, body));
         let mut ids = dialect.written(&self.whole(&mut **incoming).await?, rows).map_err(Failed::Malformed)?;
@@ -165,7 +165,7 @@ impl Client {
         Ok(ids)
     }
 
-    /// Finds out whether the server has the model, how it is asked, and whether it means the same by a token.
+    /// Checks that the server has the model, detects its API, and compares the tokenizer.
     async fn meet(&mut self) -> Result<(), Failed> {
         if self.replicas[self.at].dialect.is_some() {
             return Ok(());
@@ -186,17 +186,17 @@ impl Client {
             _ => self.find_dialect().await?,
         };
         self.check_vocabulary().await?;
-        // All texts must fit all servers that were met.
+        // Each text must fit all servers.
         self.longest = [self.longest, longest].into_iter().flatten().min();
         self.replicas[self.at].dialect = Some(dialect);
         Ok(())
     }
 
-    /// The first way of asking that the server knows.
+    /// Returns the first API that the server supports.
     async fn find_dialect(&mut self) -> Result<Dialect, Failed> {
         let mut reason = String::new();
         for dialect in [Dialect::Vllm, Dialect::Completions, Dialect::Sglang] {
-            // Two tokens that every model has.
+            // Every model has token 0.
             let body = dialect.verification(&self.endpoint.model, &[0, 0], 2, true);
             let told = match self.get(dialect.path(), Some(body)).await {
                 Ok(answer) => dialect.read(&answer, 2, 2),
@@ -244,7 +244,7 @@ impl Client {
         Ok(())
     }
 
-    /// A whole answer; with a body to what is posted.
+    /// Returns a whole answer. With a body the request is a POST.
     async fn get(&self, path: &str, body: Option<Value>) -> Result<Vec<u8>, Failed> {
         let mut incoming = self.post(path, body);
         self.whole(&mut *incoming).await
@@ -271,10 +271,10 @@ impl Client {
         if (200..300).contains(&status) { Ok(body) } else { Err(self.refusal(status, after, &body)) }
     }
 
-    /// What an answer means that brings nothing.
+    /// Classifies an answer without success status.
     fn refusal(&self, status: u16, after: Option<f64>, body: &[u8]) -> Failed {
         let mut words = words(&serde_json::from_slice(body).unwrap_or(Value::Null));
-        // A server may quote what it was sent.
+        // A server may quote the request.
         if let Some(key) = &self.endpoint.api_key {
             words = words.replace(key.expose(), "...");
         }
@@ -286,7 +286,7 @@ impl Client {
             }),
             (401 | 403, Some(_)) => Failed::Finally(Error::Unauthorized { url, reason: "it refuses the key".into() }),
             (300..=399, _) => Failed::Refused(status, "it redirects to another address: name that one".into()),
-            // What a server cannot do does not pass.
+            // 501 and 505 are permanent.
             (408 | 425 | 429 | 500 | 502..=504 | 506.., _) => {
                 let overloaded = matches!(status, 429 | 503);
                 Failed::Passing { reason: format!("the server answered {status} ({words})"), overloaded, after }
@@ -295,7 +295,7 @@ impl Client {
         }
     }
 
-    /// After a failure: waits, or turns to another server. Fails where that makes no sense any more.
+    /// Handles a failure: pauses, or switches to another server. Fails if a retry makes no sense.
     async fn overcome(&mut self, failed: Failed, tries: &mut Tries) -> Result<()> {
         let url = self.place().0.to_owned();
         let (reason, overloaded, after) = match failed {

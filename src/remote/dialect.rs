@@ -1,29 +1,29 @@
-//! What is asked of a server and what it answers, by engine: JSON in and out, nothing else.
+//! Request and response bodies of the server engines, as JSON only.
 
 use serde_json::{Value, json};
 
-/// How a server is asked.
+/// The API of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
-    /// vLLM's interface of tokens (`--enable-scale-out`, or a server of tokens only), which reads the prefix cache.
+    /// vLLM's token API (`--enable-scale-out`, or a server for tokens only). It reads the prefix cache.
     Vllm,
-    /// vLLM's completions of a prompt of tokens: each verification reads the whole text.
+    /// vLLM's completions API with a prompt of tokens. Each verification reads the whole text.
     Completions,
-    /// SGLang's own.
+    /// SGLang's own API.
     Sglang,
 }
 
-/// What a server said of a text.
+/// Answer of a server about a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// The most likely token behind each of the last tokens.
+    /// The most likely token after each of the last tokens.
     pub ids: Vec<u32>,
-    /// Leading tokens that came from the prefix cache, where the server tells.
+    /// Leading tokens that came from the prefix cache, if the server reports them.
     pub cached: Option<usize>,
 }
 
 impl Dialect {
-    /// Its name, for people.
+    /// Returns the name for users.
     pub fn name(self) -> &'static str {
         match self {
             Self::Vllm => "vLLM",
@@ -32,7 +32,7 @@ impl Dialect {
         }
     }
 
-    /// Where it is asked, below the server's address.
+    /// Returns the path of requests, relative to the server's address.
     pub fn path(self) -> &'static str {
         match self {
             Self::Vllm => "/inference/v1/generate",
@@ -41,8 +41,8 @@ impl Dialect {
         }
     }
 
-    /// Asks for the most likely token behind each of the last `rows` tokens of a text. Whether the prefix cache is read makes a
-    /// difference to [`Self::Vllm`] alone: what it says of places that it has cached means nothing.
+    /// Builds a request for the most likely token after each of the last `rows` tokens of a text. `reads_cache` matters only for
+    /// [`Self::Vllm`]: its results for cached positions are meaningless.
     pub fn verification(self, model: &str, text: &[u32], rows: usize, reads_cache: bool) -> Value {
         let mut body = self.generation(model, text, 1);
         match self {
@@ -61,14 +61,14 @@ impl Dialect {
         body
     }
 
-    /// Asks for so many tokens behind a text, each as soon as it is there.
+    /// Builds a request for up to `most` tokens after a text, streamed one by one.
     pub fn continuation(self, model: &str, text: &[u32], most: usize) -> Value {
         let mut body = self.generation(model, text, most);
         body["stream"] = true.into();
         body
     }
 
-    /// The most likely tokens behind a text. Engines may have defaults of the model's: none of them changes what is greedy.
+    /// Builds a request for the most likely tokens after a text. Servers may apply defaults of the model; none changes greedy output.
     pub fn generation(self, model: &str, text: &[u32], most: usize) -> Value {
         match self {
             Self::Vllm => json!({
@@ -93,7 +93,7 @@ impl Dialect {
         }
     }
 
-    /// What was answered to [`Self::verification`] of a text of `length` tokens. Fails with a reason, in words.
+    /// Reads the answer to [`Self::verification`] of a text of `length` tokens. Errors are messages for users.
     pub fn read(self, body: &[u8], length: usize, rows: usize) -> Result<Answer, String> {
         let answer: Value = serde_json::from_slice(body).map_err(|_| "what came is no JSON")?;
         let (last, places, cached, read) = match self {
@@ -113,7 +113,7 @@ impl Dialect {
             return Err(format!("it read {read} tokens, but {length} were sent"));
         }
         let cached = cached.as_u64().map(|cached| cached as usize);
-        // Of places that it had cached vLLM tells whatever is in memory, and who reads it looks at `cached`.
+        // For cached positions vLLM returns arbitrary memory contents. The caller checks `cached`.
         let means_nothing = self == Self::Vllm && cached.is_some_and(|cached| cached > length - rows);
         let mut ids = Vec::new();
         if rows > 1 {
@@ -122,7 +122,7 @@ impl Dialect {
             if places.len() != expected {
                 return Err(format!("it tells of {} places, but {expected} were asked for", places.len()));
             }
-            // The first place tells of what comes before it.
+            // The entry of a position describes the token at it, so it is the prediction after the previous token.
             for place in &places[expected + 1 - rows..] {
                 let id = self.most_likely(place).or(means_nothing.then_some(0));
                 ids.push(id.ok_or("it does not tell the most likely token of a place")?);
@@ -135,7 +135,7 @@ impl Dialect {
         Ok(Answer { ids, cached })
     }
 
-    /// What was answered to [`Self::generation`]: 1 to `most` tokens. Fails with a reason, in words.
+    /// Reads the answer to [`Self::generation`]: 1 to `most` tokens. Errors are messages for users.
     pub fn written(self, body: &[u8], most: usize) -> Result<Vec<u32>, String> {
         let answer: Value = serde_json::from_slice(body).map_err(|_| "what came is no JSON")?;
         let ids = if self == Self::Sglang { &answer["output_ids"] } else { &answer["choices"][0]["token_ids"] };
@@ -143,7 +143,7 @@ impl Dialect {
         ids.filter(|ids| (1..=most).contains(&ids.len())).ok_or_else(|| "it wrote something else than asked for".into())
     }
 
-    /// Of a place of the prompt.
+    /// Returns the most likely token of a prompt position.
     fn most_likely(self, place: &Value) -> Option<u32> {
         match self {
             Self::Sglang => token(&place[0][1]),
@@ -151,8 +151,8 @@ impl Dialect {
         }
     }
 
-    /// The new tokens of an event that came of [`Self::continuation`], behind `seen` of them; none at the end. Fails with the
-    /// server's words.
+    /// Returns the new tokens of an event of a [`Self::continuation`] of which `seen` tokens were read. `None`: the stream has ended.
+    /// Errors are the server's message.
     pub fn fresh(self, event: &str, seen: usize) -> Result<Option<Vec<u32>>, String> {
         if event == "[DONE]" {
             return Ok(None);
@@ -165,7 +165,7 @@ impl Dialect {
         let Some(ids) = ids.as_array() else { return Ok(Some(Vec::new())) };
         let ids: Option<Vec<u32>> = ids.iter().map(token).collect();
         let mut ids = ids.ok_or("a token is none")?;
-        // SGLang repeats them with each event, or does not, as it was started.
+        // SGLang sends all tokens with each event or only new ones, depending on how it was started.
         if self == Self::Sglang && event["meta_info"]["completion_tokens"] == ids.len() {
             ids.drain(..seen.min(ids.len()));
         }
@@ -177,7 +177,7 @@ fn token(value: &Value) -> Option<u32> {
     value.as_u64()?.try_into().ok()
 }
 
-/// What a server says of an error, in at most 300 characters.
+/// Returns the error message in a server's answer, at most 300 characters.
 pub(super) fn words(answer: &Value) -> String {
     let error = [&answer["error"]["message"], &answer["error"], &answer["message"], &answer["detail"]];
     let words = error.iter().find_map(|words| words.as_str()).unwrap_or("no reason is given");

@@ -1,17 +1,17 @@
-//! Where a target is served, and what opens the door.
+//! Addresses and credentials of servers.
 
 use crate::error::{Error, Result};
 use std::fmt;
 
-/// What a server wants to see before it answers. It is shown nowhere.
+/// API key of a server. It is never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key(String);
 
 impl Key {
-    /// A key that can stand in a header.
+    /// Checks that a key can be sent in a header.
     ///
     /// # Errors
-    /// [`Error::BadOption`], which does not quote it.
+    /// [`Error::BadOption`], which does not quote the key.
     pub fn new(key: &str) -> Result<Self> {
         let key = key.trim();
         if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -21,7 +21,7 @@ impl Key {
         Ok(Self(key.into()))
     }
 
-    /// The key itself.
+    /// Returns the key itself.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -33,26 +33,26 @@ impl fmt::Debug for Key {
     }
 }
 
-/// A target on a server, or on several that serve the same.
+/// A target on one server, or on several equal ones.
 #[derive(Debug, Clone)]
 pub struct Endpoint {
-    /// Where: `http://host:port` or `https://host/path`. The first one is asked, the next ones take over where it fails.
+    /// Addresses: `http://host:port` or `https://host/path`. The first one is used; after a failure the next one.
     pub urls: Vec<String>,
-    /// What the model is called there.
+    /// Name of the model on the servers.
     pub model: String,
-    /// Sent to these servers and nowhere else.
+    /// API key, sent only to these servers.
     pub api_key: Option<Key>,
-    /// Seconds without a byte, after which a request counts as failed.
+    /// Seconds without a byte after which a request fails.
     pub timeout: f64,
-    /// Seconds for which servers that fail are asked again before a text ends with an error.
+    /// Seconds for which failing servers are retried before a text ends with an error.
     pub patience: f64,
 }
 
 impl Endpoint {
-    /// With the defaults: two minutes each.
+    /// Creates an endpoint with the defaults: 120 s each for `timeout` and `patience`.
     ///
     /// # Errors
-    /// [`Error::BadOption`] for what is no address, or has a user or a query.
+    /// [`Error::BadOption`] if an address is invalid, or has a user or a query.
     pub fn new(urls: impl IntoIterator<Item = impl AsRef<str>>, model: impl Into<String>) -> Result<Self> {
         let urls = urls.into_iter().map(|url| checked(url.as_ref())).collect::<Result<Vec<_>>>()?;
         let model = model.into();
@@ -68,14 +68,14 @@ impl Endpoint {
     }
 }
 
-/// An address to which paths can be appended; OpenAI's clients want `/v1` behind it.
+/// Returns an address to which paths can be appended. OpenAI clients use addresses that end in `/v1`; this suffix is removed.
 fn checked(url: &str) -> Result<String> {
     let trimmed = url.trim().trim_end_matches('/');
     let rest = ["http://", "https://"].iter().find_map(|scheme| trimmed.strip_prefix(scheme));
     let authority = rest.and_then(|rest| rest.split('/').next()).unwrap_or_default();
     let is_odd = |byte: u8| !byte.is_ascii_graphic() || b"?#\\".contains(&byte);
     if authority.is_empty() || authority.contains('@') || trimmed.bytes().any(is_odd) {
-        // What looks like a password is not repeated.
+        // Do not repeat a possible password.
         let value = url.split(['?', '#']).next().unwrap_or_default().rsplit('@').next().unwrap_or_default().into();
         let allowed = "http://host:port or https://host/path, without a user and a query".into();
         return Err(Error::BadOption { option: "target_url".into(), value, allowed });

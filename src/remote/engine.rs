@@ -1,4 +1,4 @@
-//! A target on a server, and a draft model here.
+//! A target on a server with a local draft model.
 
 use super::server::{Server, refused};
 use crate::error::{Error, Result};
@@ -6,26 +6,26 @@ use crate::sample::Sampling;
 use crate::target::{Draft, Drafting, Queue, Target, Translate, Verified};
 use web_time::Instant;
 
-/// A target on a server and, where there is one, its draft model on a device.
+/// A target on a server and, if there is one, its draft model on a local device.
 pub struct Engine<D> {
     server: Server,
     draft: Option<DraftModel<D>>,
-    /// Why there is no draft model any more.
+    /// Why the draft model is no longer used.
     failed: Option<String>,
-    /// Seconds that the submitted round's draft took.
+    /// Seconds spent on the submitted round's draft.
     waited: f64,
 }
 
-/// A draft model on a device.
+/// A draft model on a local device.
 struct DraftModel<D> {
     model: D,
     drafting: Drafting,
-    /// A draft ends behind a token that is less likely than this.
+    /// Probability below which a token ends the draft.
     confidence: f32,
 }
 
 impl<D: Target> Engine<D> {
-    /// The draft model chooses greedily.
+    /// Combines a target with a draft model, which drafts greedily.
     pub fn new(server: Server, draft: Option<D>) -> Self {
         let draft = draft.map(|model| {
             let drafting = Drafting::new(model.prefill_chunk(), model.capacity());
@@ -34,25 +34,25 @@ impl<D: Target> Engine<D> {
         Self { server, draft, failed: None, waited: 0.0 }
     }
 
-    /// The target.
+    /// Returns the target.
     pub fn server(&self) -> &Server {
         &self.server
     }
 
-    /// The draft model.
+    /// Returns the draft model.
     pub fn draft(&self) -> Option<&D> {
         self.draft.as_ref().map(|draft| &draft.model)
     }
 
-    /// Why the draft model is not used any more, in words.
+    /// Returns a warning if the draft model is no longer used.
     pub fn warning(&self) -> Option<&str> {
         self.failed.as_deref()
     }
 
-    /// From now on the target chooses its tokens like this; `choose` tells the draft model how to.
+    /// Sets how the target chooses tokens from now on. `choose` sets it for the draft model.
     ///
     /// # Errors
-    /// As [`Server::sample_by`]; what `choose` reports.
+    /// As [`Server::sample_by`]; errors of `choose`.
     pub fn sample_by(
         &mut self,
         sampling: &Sampling,
@@ -65,22 +65,22 @@ impl<D: Target> Engine<D> {
         choose(model, &Sampling { logprobs, ..Sampling::default() })
     }
 
-    /// From now on the draft model is one with another tokenizer.
+    /// Declares that the draft model has another tokenizer.
     pub fn translate_by(&mut self, translate: Box<dyn Translate>) {
         if let Some(draft) = &mut self.draft {
             draft.drafting.translate_by(translate);
         }
     }
 
-    /// Only what a server can do: any token may come.
+    /// Rejects constraints: a server cannot mask tokens.
     ///
     /// # Errors
-    /// [`Error::BadOption`] otherwise.
+    /// [`Error::BadOption`] if `constrains`.
     pub fn constrain(&self, constrains: bool) -> Result<()> {
         if constrains { Err(refused("response_format", "a form", "none")) } else { Ok(()) }
     }
 
-    /// Lets the draft model write, as [`Drafting::plan`] limits it. One that fails drafts no more: the text goes on without it.
+    /// Drafts within the limits of [`Drafting::plan`]. After an error the draft model is dropped, and the text goes on without it.
     async fn draft_tokens(&mut self, pending: u32, limits: [usize; 2]) -> Vec<u32> {
         let Some(draft) = &mut self.draft else { return Vec::new() };
         match draft.write(self.server.cached(), pending, limits).await {
@@ -158,7 +158,7 @@ impl<D: Target> Target for Engine<D> {
     async fn submit(&mut self, pending: u32, draft: &Draft) -> Result<()> {
         let Draft::Model(count) = draft else { return self.server.submit(pending, draft).await };
         let began = Instant::now();
-        // What is under way is given up before it, not behind it.
+        // Abort the round in flight before drafting, not after it.
         self.server.truncate(self.server.cached().len());
         let room = self.capacity().saturating_sub(self.cached().len() + 1);
         let drafted = self.draft_tokens(pending, [*count, room]).await;
@@ -195,7 +195,7 @@ impl<D: Target> Queue for Engine<D> {
     }
 }
 
-/// What a server has nothing of.
+/// Returns the error for `what`, which a target on a server does not have.
 ///
 /// # Errors
 /// Always.

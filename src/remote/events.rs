@@ -1,16 +1,16 @@
-//! Server-sent events, as far as servers of models use them: lines `data: ...`.
+//! Parser for the subset of server-sent events that model servers use: lines `data: ...`.
 
-/// Longest line that is kept, in bytes.
+/// Maximum length of a line, in bytes.
 const LONGEST: usize = 1 << 20;
 
-/// Bytes as they come -> what the lines say.
+/// Parser of bytes that arrive in pieces.
 #[derive(Debug, Default)]
 pub(super) struct Events {
     line: Vec<u8>,
 }
 
 impl Events {
-    /// The data of the lines that end in these bytes. Fails for a line that does not end.
+    /// Returns the data of the lines that end in these bytes. Fails if a line is too long.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<String>, String> {
         let mut data = Vec::new();
         for piece in bytes.split_inclusive(|&byte| byte == b'\n') {

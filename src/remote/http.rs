@@ -1,4 +1,4 @@
-//! Requests natively: each on a thread, so that it can be broken off.
+//! The native transport. Each request has its own thread, so that it can be aborted.
 
 use super::transport::{Incoming, Later, Piece, Request, Transport};
 use futures_channel::{mpsc, oneshot};
@@ -9,17 +9,17 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 use ureq::{Agent, AsSendBody, SendBody, http};
 
-/// Bytes that are handed on at a time.
+/// Maximum bytes of a piece.
 const PIECE: usize = 1 << 16;
-/// Seconds in which a connection has to come about.
+/// Seconds after which connecting fails.
 const CONNECTING: u64 = 10;
 
 type Pieces = mpsc::UnboundedReceiver<Result<Piece, String>>;
 
-/// Connections to the servers of an endpoint: nothing is connected at first.
+/// Connections to the servers of an endpoint, opened on demand.
 #[derive(Default)]
 pub struct Http {
-    /// Those without a request, which have one at a time.
+    /// Agents without a request. Each handles one request at a time.
     idle: Rc<RefCell<Vec<Agent>>>,
 }
 
@@ -40,11 +40,11 @@ impl Transport for Http {
         let own = agent.clone();
         let exchange = move || {
             if let Err(reason) = exchange(&own, &request, &tell) {
-                // Nobody may be left to hear it.
+                // The receiver may be gone.
                 let _ = tell.unbounded_send(Err(reason));
             }
         };
-        // Without a thread there are no pieces either.
+        // If no thread starts, the channel closes without pieces.
         let _ = thread::Builder::new().name("request".into()).spawn(exchange);
         Box::new(Exchange { pieces, began: false, ended: false, agent, idle: self.idle.clone() })
     }
@@ -63,7 +63,7 @@ impl Transport for Http {
     }
 }
 
-/// Asks, and tells what comes.
+/// Sends a request, and passes on the pieces of its answer.
 fn exchange(
     agent: &Agent,
     Request { url, key, body, timeout }: &Request,
@@ -97,9 +97,9 @@ fn exchange(
     Ok(())
 }
 
-/// Of a header `Retry-After`: seconds, or a date.
+/// Returns the seconds in a header `Retry-After`, which has seconds or a date.
 fn seconds(said: &str) -> Option<f64> {
-    // A date in the past means at once.
+    // A date in the past gives 0.
     let until = |date: SystemTime| date.duration_since(SystemTime::now()).unwrap_or_default().as_secs_f64();
     let number = said.trim().parse().ok().map(|seconds: u32| f64::from(seconds));
     number.or_else(|| httpdate::parse_http_date(said).ok().map(until))
@@ -134,7 +134,7 @@ impl Drop for Exchange {
         if self.ended {
             self.idle.borrow_mut().push(agent);
         } else {
-            // Closes its connection.
+            // Closes the connection.
             agent.shutdown();
         }
     }

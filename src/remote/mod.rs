@@ -1,5 +1,5 @@
-//! Targets on servers: a verification is one request to vLLM or SGLang, whose answer is the token that the model finds most likely
-//! behind each of the last tokens of a text.
+//! Targets on servers. A verification is one request to vLLM or SGLang. The response has the most likely token after each of the last
+//! tokens of a text.
 //!
 //! ```text
 //!  Engine: Target ──> draft model, here
@@ -7,8 +7,8 @@
 //!                                └──> Transport: natively threads with ureq, in a page fetch
 //! ```
 //!
-//! Nothing is lost with a connection: a verification changes nothing on the server, so it is asked again, there or elsewhere, and only
-//! what was verified is emitted.
+//! A lost connection loses nothing. A verification changes nothing on the server, so it is repeated there or on another server. Only
+//! verified tokens are emitted.
 
 mod client;
 mod dialect;

@@ -1,4 +1,4 @@
-//! A target on a server.
+//! A target on servers, as a [`Target`].
 
 use super::Endpoint;
 use super::client::{Client, Sent};
@@ -12,11 +12,10 @@ use crate::sample::{Draw, Processors, Sampling};
 use crate::target::{Draft, MAX_DRAFT, Queue, Target, Verified};
 use std::rc::Rc;
 
-/// A target on a server. What was sent of a text counts as cached: to forget it is free, and what the server remembers is its own
-/// affair.
+/// A target on servers. Tokens sent earlier count as cached. Forgetting them is free; the server manages its own cache.
 ///
-/// A plain round behind which another one is to follow lets the server write on ([`Queue::repeat`]): the next ones take the tokens
-/// that it sends, until something else is wanted.
+/// If another plain round follows a plain round, the server streams tokens ([`Queue::repeat`]). The following rounds take these tokens
+/// until a different request is needed.
 pub struct Server {
     client: Client,
     info: DeviceInfo,
@@ -24,21 +23,21 @@ pub struct Server {
     capacity: usize,
     cached: Vec<u32>,
     round: Option<Round>,
-    /// Whether a plain round follows the submitted one.
+    /// `true`: a plain round follows the submitted one.
     repeats: bool,
 }
 
-/// A round that was submitted. A plain one is asked for when it is known what follows it.
+/// A submitted round. The request of a plain one is sent when it is known what follows it.
 struct Round {
     pending: u32,
     draft: Vec<u32>,
     sent: Option<Sent>,
-    /// What the server writes by itself, this round's token first.
+    /// Stream of tokens from the server, beginning with this round's token.
     stream: Option<Stream>,
 }
 
 impl Server {
-    /// Finds out how the servers are asked, and that the tokenizer is theirs. `context` is how many tokens a text may have at most.
+    /// Connects to servers: detects their API and compares the tokenizer. `context`: maximum tokens of a text.
     ///
     /// # Errors
     /// [`Error::Network`], [`Error::Unauthorized`], [`Error::Overloaded`]; [`Error::NotFound`] for a model that the server lacks;
@@ -53,7 +52,7 @@ impl Server {
         Ok(Self::new(Client::connect(transport, endpoint, probe).await?, vocab, context))
     }
 
-    /// Another target there, which asks the servers from this one on.
+    /// Creates another target on the servers, which starts with server number `replica`.
     ///
     /// # Errors
     /// As [`Self::connect`].
@@ -62,7 +61,7 @@ impl Server {
     }
 
     fn new(client: Client, vocab: u32, context: Option<usize>) -> Self {
-        // A token is written behind what was read.
+        // The token that the server writes needs a position too.
         let longest = client.longest.map(|longest| longest.saturating_sub(1));
         let capacity = [context, longest].into_iter().flatten().min().unwrap_or(4096);
         let (url, dialect) = client.place();
@@ -77,21 +76,21 @@ impl Server {
         Self { client, info, vocab, capacity, cached: Vec::new(), round: None, repeats: false }
     }
 
-    /// Where the target is, in place of a device: the server's address and its engine.
+    /// Returns the server's address and engine, in place of a device.
     pub fn info(&self) -> &DeviceInfo {
         &self.info
     }
 
-    /// What the user should know of the servers, in words.
+    /// Returns warnings about the servers, for the user.
     pub fn warnings(&self) -> &[String] {
         &self.client.warnings
     }
 
-    /// Whether a server can choose like this: it tells its most likely tokens and nothing else, so what else is done to logits could
-    /// only be guessed.
+    /// Checks that a server supports this sampling. It reports only its most likely tokens, so other changes to logits could only be
+    /// guessed.
     ///
     /// # Errors
-    /// [`Error::BadOption`] for the first option that it cannot.
+    /// [`Error::BadOption`] for the first unsupported option.
     pub fn sample_by(&mut self, sampling: &Sampling) -> Result<()> {
         let Sampling { processors, draw, logprobs, .. } = sampling;
         let Processors {
@@ -117,20 +116,20 @@ impl Server {
         if need > limit { Err(Error::ContextFull { need, limit }) } else { Ok(()) }
     }
 
-    /// Breaks off what is under way.
+    /// Aborts the round in flight.
     fn break_off(&mut self) {
         self.repeats = false;
         let under_way = self.round.take().is_some_and(|round| round.sent.is_some() || round.stream.is_some());
         self.client.traffic.num_aborted += usize::from(under_way);
     }
 
-    /// The cached tokens, and those of a round.
+    /// Returns the cached tokens, followed by those of a round.
     fn text(&self, pending: u32, draft: &[u32]) -> Vec<u32> {
         [&self.cached[..], &[pending], draft].concat()
     }
 }
 
-/// An option that a server cannot do exactly.
+/// Returns the error for an option that a server cannot apply exactly.
 pub(super) fn refused(option: &'static str, value: &str, allowed: &str) -> Error {
     let allowed =
         format!("{allowed}: a target on a server tells its most likely tokens only, and nothing is approximated");
@@ -151,7 +150,7 @@ impl Target for Server {
         self.cached.truncate(len);
     }
 
-    /// The server reads them with the first round.
+    /// Only records the tokens. The server reads them with the first round.
     async fn prefill(&mut self, tokens: &[u32]) -> Result<()> {
         self.break_off();
         self.room(tokens.len())?;

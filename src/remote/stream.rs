@@ -1,11 +1,11 @@
-//! Tokens as a server writes them by itself.
+//! Token streams of servers.
 
 use super::dialect::Dialect;
 use super::events::Events;
 use super::transport::{Incoming, Piece};
 use std::collections::VecDeque;
 
-/// Tokens as a server writes them. Dropping it ends that.
+/// A stream of tokens from a server. Dropping it aborts the request.
 pub(super) struct Stream {
     dialect: Dialect,
     incoming: Box<dyn Incoming>,
@@ -16,12 +16,12 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// With what comes of [`Dialect::continuation`].
+    /// Wraps the answer to a [`Dialect::continuation`].
     pub fn new(dialect: Dialect, incoming: Box<dyn Incoming>) -> Self {
         Self { dialect, incoming, events: Events::default(), fresh: VecDeque::new(), seen: 0, ended: false }
     }
 
-    /// The next token. None at the end, however it ended: whoever wants more asks for that.
+    /// Returns the next token. `None`: the stream has ended or failed, and the caller must send a new request.
     pub async fn next(&mut self) -> Option<u32> {
         loop {
             if let Some(id) = self.fresh.pop_front() {

@@ -1,49 +1,49 @@
-//! How requests reach a server: natively and in a page by other means.
+//! The interface for requests to servers, implemented separately for native programs and pages.
 
 use super::Key;
 use std::pin::Pin;
 
-/// Something that is waited for.
+/// A future that need not be `Send`.
 pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
-/// What is asked of a server.
+/// A request to a server.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// Where. Who sends it follows no redirect, which would take the key elsewhere.
+    /// The address. Redirects are not followed, because they would send the key elsewhere.
     pub url: String,
-    /// Goes into the header `Authorization`.
+    /// Key for the header `Authorization`.
     pub key: Option<Key>,
-    /// JSON to post; none: it is only asked for what is there.
+    /// JSON to post. `None`: a GET request.
     pub body: Option<String>,
-    /// Seconds without a byte, after which it counts as failed.
+    /// Seconds without a byte after which the request fails.
     pub timeout: f64,
 }
 
 /// A part of an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Piece {
-    /// Comes first.
+    /// Status and headers, which come first.
     Head {
-        /// As in HTTP.
+        /// HTTP status.
         status: u16,
-        /// Seconds after which the server wants to be asked again.
+        /// Seconds after which to retry, if the server gives them.
         retry_after: Option<f64>,
     },
-    /// What follows, in pieces of any length.
+    /// Part of the body, of any length.
     Bytes(Vec<u8>),
 }
 
-/// An answer on its way. Dropping it breaks the request off, and closes its connection where it has not ended.
+/// An answer in flight. Dropping it aborts the request, and closes its connection if it has not ended.
 pub trait Incoming {
-    /// The next piece; none at the end. Fails with the reason, in words.
+    /// Returns the next piece. `None`: the end. Fails with a message for users.
     fn next(&mut self) -> Later<'_, Result<Option<Piece>, String>>;
 }
 
-/// Sends requests.
+/// A sender of requests.
 pub trait Transport {
-    /// Sends one, at once.
+    /// Sends a request at once.
     fn send(&self, request: Request) -> Box<dyn Incoming>;
 
-    /// Waits; no seconds: only until what has come meanwhile was let in.
+    /// Waits. With 0 seconds: only lets pending events be handled.
     fn pause(&self, seconds: f64) -> Later<'_, ()>;
 }

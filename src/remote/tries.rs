@@ -1,17 +1,17 @@
-//! When to ask again.
+//! Retry schedule of requests.
 
 use crate::sample::threefry2x32;
 use web_time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Seconds between one try and the next, when no server is left that was not tried; then as the last one.
+/// Pauses between retries in seconds, each after all servers were tried. The last one repeats.
 const PAUSES: [f64; 6] = [0.0, 0.25, 0.5, 1.0, 2.0, 4.0];
 
-/// Malformed answers of each server after which a question fails: they seldom pass, and a person waits.
+/// Malformed answers per server after which a request fails. They seldom go away by themselves, and the user waits.
 pub(super) const MALFORMED: usize = 3;
 
-/// Tries of one question.
+/// Tries of one request.
 pub(super) struct Tries {
-    /// Servers to ask before a pause.
+    /// Servers to try before a pause.
     replicas: usize,
     patience: f64,
     began: Option<Instant>,
@@ -20,7 +20,7 @@ pub(super) struct Tries {
 }
 
 impl Tries {
-    /// With none so far.
+    /// Creates it without tries.
     pub fn new(replicas: usize, patience: f64) -> Self {
         Self { replicas, patience, began: None, count: 0, malformed: 0 }
     }
@@ -31,7 +31,8 @@ impl Tries {
         self.malformed >= MALFORMED * self.replicas
     }
 
-    /// What comes before the next try: nothing, or a pause of so many seconds; or how many tries there were, where the patience ends.
+    /// Returns how to retry. `None`: at once. `Some(Ok(seconds))`: after a pause. `Some(Err(tries))`: not at all, because the pause would
+    /// exceed the patience.
     pub fn next(&mut self, after: Option<f64>) -> Option<Result<f64, usize>> {
         let began = *self.began.get_or_insert_with(Instant::now);
         self.count += 1;
@@ -39,14 +40,14 @@ impl Tries {
             return None;
         }
         let pause = PAUSES[(self.count / self.replicas - 1).min(PAUSES.len() - 1)];
-        // Clients that failed together should not come back together.
+        // Jitter: clients that failed together should not retry together.
         let pause = after.unwrap_or(pause).max(pause) * (1.0 + chance() / 4.0);
         let ends = began.elapsed().as_secs_f64() + pause > self.patience;
         Some(if ends { Err(self.count) } else { Ok(pause) })
     }
 }
 
-/// A number from 0 to 1, another one each time.
+/// Returns a number from 0 to 1, different on each call.
 fn chance() -> f64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let [mixed, _] = threefry2x32([since.subsec_nanos(), 0], [since.as_secs() as u32, 0]);
@@ -67,7 +68,7 @@ mod tests {
             assert!((pause..=1.25 * pause).contains(&found) && found >= last, "{found} for {pause}");
             last = found;
         }
-        // A server may ask for more, but not for more than there is patience.
+        // A server may request a longer pause, up to the patience.
         let mut tries = Tries::new(1, 60.0);
         assert!(matches!(tries.next(Some(9.0)), Some(Ok(pause)) if (9.0..=11.25).contains(&pause)));
         assert_eq!(tries.next(Some(100.0)), Some(Err(2)));

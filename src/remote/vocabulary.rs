@@ -1,15 +1,15 @@
-//! Whether a server means the same by a token: a text of tokens from all over the vocabulary, tokenized there and here.
+//! A check that a server has the same tokenizer, with a text of tokens from the whole vocabulary.
 
 use crate::error::Result;
 use crate::text::Tokenizer;
 use serde_json::{Value, json};
 
-/// Tokens of which the text is made, about.
+/// Approximate number of tokens in the text.
 const SAMPLES: u32 = 512;
-/// Special tokens in it, at most.
+/// Maximum special tokens in it.
 const SPECIAL: usize = 64;
 
-/// A text, and what it is in tokens.
+/// A text and its tokens.
 #[derive(Debug, Clone)]
 pub struct Probe {
     text: String,
@@ -18,7 +18,7 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// With tokens of this tokenizer.
+    /// Creates a text from tokens of this tokenizer.
     ///
     /// # Errors
     /// [`crate::Error::BadTokenizer`].
@@ -29,7 +29,7 @@ impl Probe {
         let mut text = String::new();
         for id in others.chain(special) {
             let piece = tokenizer.decode(&[id], false)?;
-            // Parts of characters have no text of their own.
+            // Tokens that are parts of characters have no text.
             if !piece.contains('\u{FFFD}') {
                 text += &piece;
                 text.push(' ');
@@ -39,17 +39,17 @@ impl Probe {
         Ok(Self { text, ids, vocab_size: end })
     }
 
-    /// Tokens that the tokenizer has.
+    /// Returns the number of tokens of the tokenizer.
     pub(super) fn vocab_size(&self) -> u32 {
         self.vocab_size
     }
 
-    /// What a server is asked at `/tokenize`.
+    /// Returns the body of a request to `/tokenize`.
     pub(super) fn question(&self, model: &str) -> Value {
         json!({ "model": model, "prompt": self.text, "add_special_tokens": false })
     }
 
-    /// In words, what is another token there, if anything is; none where the answer tells nothing.
+    /// Compares the tokens. `None`: the answer has none. `Some(None)`: they are equal. Else a description of the first difference.
     pub(super) fn difference(&self, answer: &[u8]) -> Option<Option<String>> {
         let answer: Value = serde_json::from_slice(answer).ok()?;
         let there = answer["tokens"].as_array()?;

@@ -45,7 +45,7 @@ impl Default for Processors {
     }
 }
 
-/// Value added to a token's logit where it would complete a sequence.
+/// Value added to a token's logit if it would complete a sequence.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Bias {
     /// Tokens that must precede it; empty: no condition.

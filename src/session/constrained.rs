@@ -1,4 +1,4 @@
-//! What a constraint makes of drafts: where it leaves no choice it drafts itself, and it cuts what others draft.
+//! Drafting under a constraint: drafts forced tokens, and cuts other drafts at the first forbidden token.
 
 use crate::constraint::Shared;
 use crate::speculate::{Drafter, Origin, Round};
@@ -7,7 +7,7 @@ use crate::target::{Draft, MAX_DRAFT};
 /// A drafter under a constraint.
 pub(super) struct UnderConstraint<'a> {
     constraint: Shared,
-    /// Who drafts where there is a choice.
+    /// Drafter for positions at which the constraint leaves a choice.
     next: Box<dyn Drafter + 'a>,
     is_forced: bool,
 }
@@ -19,7 +19,7 @@ impl<'a> UnderConstraint<'a> {
 }
 
 impl Drafter for UnderConstraint<'_> {
-    // Where the constraint fails, whoever makes the masks says why.
+    // Errors of the constraint are ignored here: computing the masks reports them.
     fn draft(&mut self, tokens: &[u32], room: usize) -> Draft {
         let mut forced = self.constraint.borrow_mut().forced(tokens).unwrap_or_default();
         self.is_forced = !forced.is_empty();

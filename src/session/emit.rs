@@ -1,4 +1,4 @@
-//! Tokens -> text, stop strings, the caller.
+//! Turns tokens into text, applies stop strings, and calls the caller's callback.
 
 use super::{FinishReason, Generation, Progress, Token, TokenLogprob};
 use crate::constraint::Shared;
@@ -12,40 +12,41 @@ use std::ops::ControlFlow;
 use std::pin::pin;
 use std::task::Poll;
 
-/// Where emitted tokens go.
+/// Receiver of emitted tokens.
 pub trait Sink {
-    /// Tokens still wanted.
+    /// Returns how many more tokens may be pushed.
     fn room(&self) -> usize;
 
-    /// Hears the log-probabilities of the token that comes next, where they were asked for.
+    /// Receives the log-probabilities of the token pushed next, if requested.
     fn told(&mut self, _logprobs: Logprobs) {}
 
-    /// Takes a token; `last` when nothing follows it. Breaks when no more are wanted.
+    /// Takes a token; `last`: no token follows it. Breaks if no more tokens are needed.
     ///
     /// # Errors
-    /// What decoding its text reports.
+    /// Errors of decoding the token's text.
     fn push(&mut self, id: u32, origin: Origin, last: bool) -> Result<ControlFlow<()>>;
 
-    /// How many of the tokens `fresh`, of which it will hear next, complete the text `before` them; none if they do not.
+    /// Returns how many of the tokens `fresh`, about to be pushed, complete the text after `before`; `None` if they do not
+    /// complete it.
     ///
     /// # Errors
-    /// What a constraint reports.
+    /// Errors of a constraint.
     fn completes(&mut self, _before: &[u32], _fresh: &[u32]) -> Result<Option<usize>> {
         Ok(None)
     }
 
-    /// Hears that `done` of `of` tokens of the text so far were read. Breaks when no tokens are wanted.
+    /// Reports that `done` of `of` tokens of the text so far were read. Breaks to abort.
     fn prefilled(&mut self, _done: usize, _of: usize) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
 
-    /// Something is waited for. Breaks when it is not wanted any more.
+    /// Reports that a target on a server is still awaited. Breaks to abort.
     fn waiting(&mut self) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
 }
 
-/// What comes of something that is waited for, unless the sink wants no more before.
+/// Awaits a result, unless the sink breaks first.
 pub(crate) async fn unless_left<T>(sink: &mut impl Sink, awaited: impl Future<Output = T>) -> ControlFlow<(), T> {
     let mut awaited = pin!(awaited);
     poll_fn(|context| match awaited.as_mut().poll(context) {
@@ -55,7 +56,7 @@ pub(crate) async fn unless_left<T>(sink: &mut impl Sink, awaited: impl Future<Ou
     .await
 }
 
-/// Tokens -> text, stop strings, the caller.
+/// Sink that turns tokens into text, applies stop strings, and calls the callback.
 pub(crate) struct Emitter<'a> {
     tokenizer: &'a Tokenizer,
     on_progress: &'a mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
@@ -66,11 +67,11 @@ pub(crate) struct Emitter<'a> {
     text: String,
     token_ids: Vec<u32>,
     logprobs: Vec<TokenLogprob>,
-    /// Of the token that comes next.
+    /// Log-probabilities of the token pushed next.
     told: Option<Logprobs>,
     ends: &'a [u32],
     ended_by: Option<FinishReason>,
-    /// What says when the text is complete, besides the tokens that end it.
+    /// Constraint that can complete the text, in addition to the end tokens.
     pub constraint: Option<Shared>,
 }
 
@@ -99,7 +100,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// The text that becomes certain with the end of the text, or with more of it, and whether a stop string was completed.
+    /// Appends the text that is now final, and returns it and whether it completes a stop string. `last`: no text follows.
     fn settle(&mut self, mut fresh: String, last: bool) -> Result<(String, bool)> {
         if last {
             fresh += &self.stream.finish(self.tokenizer)?;
@@ -112,12 +113,12 @@ impl<'a> Emitter<'a> {
         Ok((text, stopped))
     }
 
-    /// What came of it.
+    /// Ends the text and returns the generation.
     ///
     /// # Errors
     /// As [`Sink::push`].
     pub fn finish(mut self, mut stats: Stats) -> Result<Generation> {
-        // Whoever broke off did so behind a token that was not to be the last one.
+        // After an abort, no token was marked as the last one, so some text may be pending.
         self.settle(String::new(), true)?;
         let finish_reason = self.ended_by.unwrap_or(FinishReason::Length);
         let Self { text, token_ids, logprobs, min_new_tokens, .. } = self;
@@ -149,7 +150,7 @@ impl Sink for Emitter<'_> {
     fn push(&mut self, id: u32, origin: Origin, last: bool) -> Result<ControlFlow<()>> {
         self.token_ids.push(id);
         let mut fresh = String::new();
-        // Its text is not in the stream where that skips special tokens.
+        // The stream may skip special tokens, so they are compared with the stop strings here.
         let is_stop = self.tokenizer.special(id).is_some_and(|text| self.stops.contains(text));
         if self.ends.contains(&id) {
             self.ended_by = Some(FinishReason::Stop);
@@ -158,7 +159,7 @@ impl Sink for Emitter<'_> {
         }
         let (text, stopped) = self.settle(fresh, last || is_stop)?;
         let stopped = stopped || is_stop;
-        // Whatever ends a round is the target's own token: it decided that the text ends here.
+        // The end of the text is the target's decision, so the target counts as the source of this token.
         let origin = if stopped { Origin::Target } else { origin };
         let logprobs = self.told.take().map(|told| TokenLogprob::new(self.tokenizer, id, &told));
         self.logprobs.extend(logprobs.clone());

@@ -1,28 +1,28 @@
-//! Log-probabilities as they are told: with the tokens' texts.
+//! Log-probabilities as they are reported: with the texts of the tokens.
 
 use crate::target::Logprobs;
 use crate::text::Tokenizer;
 use serde::Serialize;
 
-/// A token and how likely the model finds it, under OpenAI's names.
+/// A token and its log-probability, under OpenAI's names.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct TokenLogprob {
-    /// Its id.
+    /// Token id.
     pub id: u32,
-    /// Its text by itself; U+FFFD stands for parts of characters.
+    /// Text of the token alone; U+FFFD replaces partial characters.
     pub token: String,
-    /// The bytes of that text: those of tokens that follow each other make whole characters.
+    /// Bytes of the token. Characters may be split between consecutive tokens.
     pub bytes: Vec<u8>,
-    /// The natural logarithm of its probability, by the model's logits before they are processed.
+    /// Natural logarithm of its probability, from the model's unprocessed logits.
     pub logprob: f32,
-    /// The most likely tokens in its place, the most likely first.
+    /// Most likely tokens at this position, in descending order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub top_logprobs: Vec<TokenLogprob>,
 }
 
 impl TokenLogprob {
-    /// The chosen token of a place.
+    /// Describes the chosen token of a position and its alternatives.
     pub(super) fn new(tokenizer: &Tokenizer, id: u32, told: &Logprobs) -> Self {
         let of = |id: u32, logprob: f32| {
             let bytes = tokenizer.token_bytes(id).unwrap_or_default();

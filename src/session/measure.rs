@@ -1,4 +1,4 @@
-//! What a model finds of texts, without writing any: embeddings, and how likely continuations are.
+//! Embeddings of texts, and log-probabilities of given continuations.
 
 use super::{Prompt, Session};
 use crate::device::Engine;
@@ -8,32 +8,32 @@ use crate::sample::Sampling;
 use crate::target::{Draft, MAX_DRAFT, Target};
 use serde::Serialize;
 
-/// How likely a continuation is.
+/// Likelihood of a continuation.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Score {
-    /// The sum of its tokens' log-probabilities, each behind the prompt and the tokens before it.
+    /// Sum of the log-probabilities of its tokens, each given the prompt and the tokens before it.
     pub logprob: f64,
-    /// How many tokens it has.
+    /// Number of tokens in the continuation.
     pub num_tokens: usize,
 }
 
-/// A text's place among others.
+/// Embedding of a text.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Embedding {
-    /// As many numbers as a hidden state has.
+    /// One number per dimension of a hidden state.
     pub embedding: Vec<f32>,
     /// Tokens of the text.
     pub num_tokens: usize,
 }
 
 impl Session {
-    /// The embedding of a text: its hidden states after the final norm, pooled and, where that is wanted, divided by the length of
-    /// what results. Conversations stay cached, the text does not.
+    /// Returns the embedding of a text: its pooled hidden states after the final norm, divided by their L2 norm if `normalize`.
+    /// Conversations stay cached; the text does not.
     ///
     /// # Errors
-    /// As [`Session::encode`], [`Error::ContextFull`], and what the device reports. The session stays usable.
+    /// As [`Session::encode`], [`Error::ContextFull`], and device errors. The session stays usable.
     pub async fn embed(&mut self, text: &Prompt, pooling: Pooling, normalize: bool) -> Result<Embedding> {
         let tokens = self.encode(text, &GenerateOptions::new())?;
         let wanted = if pooling == Pooling::Last { 1 } else { tokens.len() };
@@ -55,8 +55,8 @@ impl Session {
         Ok(Embedding { embedding, num_tokens: tokens.len() })
     }
 
-    /// How likely each continuation of a prompt is, by the model's logits as they are. The prompt is read once, and stays cached; a
-    /// continuation has the tokens that it has behind the prompt, or where they share one, by itself.
+    /// Returns the likelihood of each continuation of a prompt, from unprocessed logits. The prompt is read once and stays
+    /// cached. A continuation is tokenized as if it followed the prompt, or separately if a token would span the boundary.
     ///
     /// # Errors
     /// As [`Session::embed`].
@@ -72,7 +72,7 @@ impl Session {
         Ok(scores)
     }
 
-    /// Reads with the engine, which goes on from what is known of a prompt; once more with another one, where the device was lost.
+    /// Runs `read` on the engine, reusing what is cached of `prompt`. If the device is lost, runs it once more on a new one.
     async fn read<T>(&mut self, prompt: &[u32], read: impl AsyncFn(&mut Engine) -> Result<T>) -> Result<T> {
         let attempt = async |session: &mut Self| {
             session.prompt_cache.turn_to(&mut session.engine, prompt).await?;
@@ -85,23 +85,23 @@ impl Session {
             done = attempt(self).await;
         }
         if let Err(Error::OutOfGpuMemory { .. } | Error::Internal { .. }) = done {
-            // Where this fails, too, the next call hears of it.
+            // If this fails too, the next call reports it.
             let _ = self.engine.reset();
         }
         done
     }
 }
 
-/// The last hidden states of a text [wanted, hidden], flattened.
+/// Returns the last `wanted` hidden states of a text [wanted, hidden], flattened.
 async fn hidden(engine: &mut Engine, tokens: &[u32], wanted: usize) -> Result<Vec<f32>> {
     engine.truncate(0);
     let hidden = engine.hidden(tokens, wanted).await;
-    // It is no conversation that may go on.
+    // The text is no conversation that may continue.
     engine.truncate(0);
     hidden
 }
 
-/// The log-likelihood of tokens behind a prompt of one token or more, which stays cached but for its last token.
+/// Returns the log-likelihood of `tokens` after a non-empty prompt. The prompt, except its last token, stays cached.
 async fn score(engine: &mut Engine, prompt: &[u32], tokens: &[u32]) -> Result<f64> {
     let Some((&last, head)) = prompt.split_last() else { return Ok(0.0) };
     engine.constrain(None)?;
@@ -115,7 +115,7 @@ async fn score(engine: &mut Engine, prompt: &[u32], tokens: &[u32]) -> Result<f6
         let verified = engine.verify(pending, &draft).await?;
         verified.check(&draft)?;
         sum += verified.logprobs.iter().take(chunk.len()).map(|row| f64::from(row.drafted)).sum::<f64>();
-        // The last one is the next pending one.
+        // The last token of the chunk is the next pending token.
         engine.truncate(position + chunk.len());
         pending = chunk[chunk.len() - 1];
     }

@@ -1,36 +1,36 @@
-//! Keys and values of the latest texts, so that conversations which take turns are not read again.
+//! Keys and values of recent texts, so that alternating conversations need no new prefill.
 
 use crate::device::{Engine, Snapshot};
 use crate::error::{Error, Result};
 use crate::target::Target;
 
-/// Tokens from which on it is worth a copy not to read them again.
+/// Tokens that a snapshot must save from prefill to be worth a copy.
 const WORTH: usize = 16;
 
-/// What was cached of texts that are no longer.
+/// Snapshots of texts that are no longer in the engine's cache.
 pub(crate) struct PromptCache {
-    /// Bytes that all of it may take.
+    /// Maximum bytes of all snapshots.
     budget: u64,
-    /// With their bytes; the latest last.
+    /// Snapshots with their sizes in bytes; the latest last.
     kept: Vec<(u64, Snapshot)>,
 }
 
 impl PromptCache {
-    /// With room for so many bytes, on the device.
+    /// Makes an empty cache for at most `budget` bytes on the device.
     pub fn new(budget: u64) -> Self {
         Self { budget, kept: Vec::new() }
     }
 
-    /// Forgets everything: the device is another one.
+    /// Removes all snapshots, because the device was replaced.
     pub fn clear(&mut self) {
         self.kept.clear();
     }
 
-    /// A prompt comes: keeps what it makes the engine forget, and brings back what is known of it. Memory that the device does not
-    /// have costs what was kept.
+    /// Prepares the engine for a prompt: saves the cached text that the prompt would discard, and restores the snapshot that
+    /// shares the most tokens with it. Out of memory is no error: it clears the snapshots.
     ///
     /// # Errors
-    /// What the device reports otherwise.
+    /// Other device errors.
     pub async fn turn_to(&mut self, engine: &mut Engine, prompt: &[u32]) -> Result<()> {
         match self.exchange(engine, prompt).await {
             Err(Error::OutOfGpuMemory { .. }) => {
@@ -53,7 +53,7 @@ impl PromptCache {
                 && !is_known
                 && bytes <= self.budget
             {
-                // Its beginning needs no copy of its own.
+                // Snapshots of its beginning are no longer needed.
                 self.kept.retain(|(_, snapshot)| !cached.starts_with(snapshot.tokens()));
                 self.make_room(bytes);
                 self.kept.push((bytes, engine.snapshot().await?));
@@ -61,7 +61,7 @@ impl PromptCache {
         }
         if let Some(((bytes, snapshot), shared)) = best {
             engine.restore(&snapshot).await?;
-            // The prompt leaves it where there is more behind: another branch of a conversation.
+            // Much of this snapshot differs from the prompt: it is another branch of a conversation, so it is kept.
             if snapshot.tokens().len() >= shared + WORTH && self.make_room(bytes) {
                 self.kept.push((bytes, snapshot));
             }
@@ -69,7 +69,7 @@ impl PromptCache {
         Ok(())
     }
 
-    /// Forgets the oldest texts until there is room; false where there can be none.
+    /// Removes the oldest snapshots until `bytes` more fit. Returns false if they can never fit.
     fn make_room(&mut self, bytes: u64) -> bool {
         while !self.kept.is_empty() && self.kept.iter().map(|(bytes, _)| bytes).sum::<u64>() + bytes > self.budget {
             self.kept.remove(0);
@@ -78,7 +78,7 @@ impl PromptCache {
     }
 }
 
-/// Leading tokens that two texts share.
+/// Returns the number of leading tokens that two texts share.
 fn shared(one: &[u32], other: &[u32]) -> usize {
     one.iter().zip(other).take_while(|(one, other)| one == other).count()
 }

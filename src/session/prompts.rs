@@ -1,4 +1,4 @@
-//! Prompts -> tokens: the tokenizer, the chat template, and what the model allows.
+//! Prompts to tokens: the tokenizer, the chat template, and the model's limits.
 
 use crate::error::{Error, Result};
 use crate::model::TokenSpec;
@@ -8,15 +8,15 @@ use serde::Deserializer;
 use serde_json::Value;
 use std::rc::Rc;
 
-/// What to continue.
+/// Text, tokens or messages to continue.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Prompt {
-    /// Text as it is; special tokens written in it count as such.
+    /// Plain text; special tokens written in it are recognised.
     Text(String),
     /// Token ids.
     Tokens(Vec<u32>),
-    /// Messages, put in words by the model's chat template.
+    /// Messages, rendered by the model's chat template.
     Chat(Vec<Message>),
 }
 
@@ -65,7 +65,7 @@ fn token(value: &Value) -> Result<u32> {
     value.as_u64().and_then(|id| id.try_into().ok()).map_or_else(|| bad(value, "token ids"), Ok)
 }
 
-/// The message at this place of the list.
+/// Reads the message at index `at` of the list.
 fn message((at, value): (usize, Value)) -> Result<Message> {
     Message::try_from(value).map_err(|error| match error {
         Error::BadOption { option, value, allowed } => {
@@ -75,7 +75,7 @@ fn message((at, value): (usize, Value)) -> Result<Message> {
     })
 }
 
-/// Messages, and what the options say of them.
+/// Combines messages with the chat options.
 fn chat<'a>(messages: &'a [Message], options: &'a ChatOptions) -> Chat<'a> {
     let ChatOptions { tools, documents, chat_template_kwargs, continue_final_message, add_generation_prompt, .. } =
         options;
@@ -93,7 +93,7 @@ fn bad<T>(value: impl ToString, allowed: impl Into<String>) -> Result<T> {
     Err(Error::BadOption { option: "prompt".into(), value: value.to_string(), allowed: allowed.into() })
 }
 
-/// What a model's files say of its use: how prompts are read, and tokens chosen.
+/// Settings of a model's files for prompts and sampling.
 pub(crate) struct Prompts {
     pub tokenizer: Rc<Tokenizer>,
     pub template: Option<ChatTemplate>,
@@ -104,8 +104,8 @@ pub(crate) struct Prompts {
 }
 
 impl Prompts {
-    /// Texts of a model. The end of text that the tokenizer's config names and the end of a turn that the chat template writes end them
-    /// too: fine-tunes of base models often keep another one in `config.json`.
+    /// Makes the prompt settings of a model. Adds two tokens that end a text: the end-of-text token of the tokenizer's config and
+    /// the end-of-turn token of the chat template. Fine-tunes of base models often have another one in `config.json`.
     pub fn new(
         tokenizer: Rc<Tokenizer>,
         template: Option<ChatTemplate>,
@@ -121,7 +121,7 @@ impl Prompts {
         Self { tokenizer, template, sampling, spec, context }
     }
 
-    /// The tokens of a prompt.
+    /// Returns the tokens of a prompt.
     ///
     /// # Errors
     /// [`Error::BadOption`] for an empty prompt and for options that do not fit it, [`Error::BadTemplate`],
@@ -156,7 +156,7 @@ impl Prompts {
         }
     }
 
-    /// The tokens of what follows a prompt of the tokens `head`.
+    /// Returns the tokens of a continuation of a prompt, given the prompt's tokens `head`.
     ///
     /// # Errors
     /// As [`Self::encode`], and [`Error::BadOption`] for messages.
@@ -168,7 +168,7 @@ impl Prompts {
         }
     }
 
-    /// Tokens that the model has.
+    /// Returns the tokens if all of them are in the model's vocabulary.
     fn known(&self, tokens: Vec<u32>) -> Result<Vec<u32>> {
         let vocab = self.spec.vocab_size;
         match tokens.iter().find(|&&id| id as usize >= vocab) {

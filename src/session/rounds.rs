@@ -1,4 +1,4 @@
-//! The loop: prefill, then rounds of draft, verify, accept, emit.
+//! The decode loop: prefill, then rounds of draft, verify, accept and emit.
 
 use super::{Sink, unless_left};
 use crate::error::{Error, Result};
@@ -7,26 +7,26 @@ use crate::target::{Draft, Logprobs, Queue, Verified};
 use std::ops::ControlFlow;
 use web_time::Instant;
 
-/// A text in progress: all that another device needs in order to go on with it.
+/// State of a generation: sufficient to continue it on another device.
 #[derive(Debug, Clone)]
 pub struct Run {
-    /// The prompt and what was emitted. The last one is pending.
+    /// The prompt and the emitted tokens. The last one is pending.
     pub tokens: Vec<u32>,
-    /// What was done so far.
+    /// Statistics so far.
     pub stats: Stats,
-    /// Whether host work of a round is done while the device computes another.
+    /// `true`: host work of a round overlaps with the device work of another.
     pub overlap: bool,
     began: Instant,
 }
 
 impl Run {
-    /// Nothing is emitted yet; `prompt` is not empty.
+    /// Starts a run with no emitted tokens; `prompt` must not be empty.
     pub fn new(prompt: &[u32]) -> Self {
         let stats = Stats { num_prompt_tokens: prompt.len(), ..Stats::default() };
         Self { tokens: prompt.to_vec(), stats, overlap: true, began: Instant::now() }
     }
 
-    /// What the text took as a whole.
+    /// Computes the total time and the speed of the run.
     fn end(&mut self) {
         let times = &mut self.stats.times;
         times.total = seconds(self.began);
@@ -38,16 +38,16 @@ impl Run {
     }
 }
 
-/// A round of which the sink has not heard.
+/// An accepted round that was not yet passed to the sink.
 struct Unemitted {
     round: Accepted,
-    /// The tokens that it emits.
+    /// Tokens that the round emits.
     ids: Vec<u32>,
-    /// Theirs, where they are asked for.
+    /// Log-probabilities of `ids`, if requested.
     logprobs: Vec<Logprobs>,
-    /// Who proposed the accepted ones.
+    /// Source of the accepted tokens.
     origin: Origin,
-    /// Whether its last token ends the text.
+    /// True if its last token ends the text.
     is_last: bool,
 }
 
@@ -63,7 +63,7 @@ impl Unemitted {
                 continue;
             }
             run.tokens.truncate(run.tokens.len() - count + i + 1);
-            // All but the last one, which is pending.
+            // All but the last token, which is pending.
             target.truncate(run.tokens.len() - 1);
             self.is_last = flow?.is_break();
             self.round.accepted = i;
@@ -77,8 +77,8 @@ impl Unemitted {
     }
 }
 
-/// Tells the sink of a round that it has not heard of, and counts it. Returns whether the text goes on. Where the sink wants
-/// no more, run and target forget what is behind that, submitted rounds included.
+/// Passes the pending round, if any, to the sink and counts it. Returns whether the text continues. If the sink breaks, truncates
+/// run and target after the last token it took; submitted rounds are dropped.
 fn emit(
     unemitted: &mut Option<Unemitted>,
     run: &mut Run,
@@ -96,14 +96,14 @@ fn seconds(since: Instant) -> f64 {
     since.elapsed().as_secs_f64()
 }
 
-/// The loop: prefill, then draft, verify, accept, emit. It knows neither GPU nor text, so tests run it on mocks.
-/// After an error of the target, it can be called again with another target that computes the same.
+/// Runs the decode loop: prefill, then draft, verify, accept and emit. It depends on neither GPU nor text, so tests run it on
+/// mocks. After an error of the target, it can be called again with another target that computes the same.
 ///
 /// `ends` are the tokens that end a text.
 ///
 /// # Errors
-/// [`Error::ContextFull`] before anything is computed; [`Error::Internal`] for a target that answers what it was not asked;
-/// what target and sink report. The sink has heard of all tokens that `run` then holds.
+/// [`Error::ContextFull`] before anything is computed; [`Error::Internal`] if a target's result does not match the draft; errors
+/// of target and sink. On return, all emitted tokens in `run` were passed to the sink.
 pub async fn rounds<T: Queue>(
     target: &mut T,
     drafter: &mut (impl Drafter + ?Sized),
@@ -122,8 +122,8 @@ pub async fn rounds<T: Queue>(
     Ok(())
 }
 
-/// Reads all but the last token, which is pending; what an earlier call cached stays. Returns how many tokens were read.
-/// Breaks where the sink wants no more; then what was read stays cached.
+/// Reads all but the last token, which is pending; tokens cached by an earlier call are reused. Returns the number of tokens
+/// read. Breaks if the sink breaks; the tokens read stay cached.
 async fn prefill(target: &mut impl Queue, run: &mut Run, sink: &mut impl Sink) -> Result<ControlFlow<(), usize>> {
     let started = Instant::now();
     let head = &run.tokens[..run.tokens.len() - 1];
@@ -137,7 +137,7 @@ async fn prefill(target: &mut impl Queue, run: &mut Run, sink: &mut impl Sink) -
     let (mut submitted, mut flow) = (reused, ControlFlow::Continue(()));
     for chunk in head[reused..].chunks(target.prefill_chunk().max(1)) {
         target.prefill(chunk).await?;
-        // The device may still compute this chunk.
+        // This chunk may still be running on the device, so only the chunks before it are reported.
         let done = submitted;
         submitted += chunk.len();
         if done > reused {
@@ -151,7 +151,7 @@ async fn prefill(target: &mut impl Queue, run: &mut Run, sink: &mut impl Sink) -
     Ok(flow.map_continue(|()| submitted - reused))
 }
 
-/// The submitted round. A far one is given up where the sink wants no more before it comes.
+/// Awaits the submitted round. If the target is on a server, the sink may break the wait.
 async fn finish(target: &mut impl Queue, sink: &mut impl Sink) -> Result<ControlFlow<(), Verified>> {
     if !target.is_far() {
         return target.finish().await.map(ControlFlow::Continue);
@@ -162,13 +162,13 @@ async fn finish(target: &mut impl Queue, sink: &mut impl Sink) -> Result<Control
     }
 }
 
-/// The rounds, after `prefilled` tokens were read.
+/// Runs the rounds after a prefill of `prefilled` tokens.
 ///
-/// As soon as a round is accepted the next one is submitted; the accepted tokens go to the sink while the device computes,
-/// and the commands of the round after are encoded. A drafter whose draft does not depend on them lets the next round be
-/// submitted even before its beginning is known. A sink that then wants no more costs the device those rounds, and nobody
-/// waits for them. Drafting stays before the submission: a lookup takes less than a microsecond, and drafts for a round
-/// whose beginning is not known are guesses upon guesses.
+/// As soon as a round is accepted, the next one is submitted. While the device computes it, the accepted tokens go to the sink,
+/// and the commands of the round after it are encoded. If the next draft does not depend on the current round's tokens, the next
+/// round is submitted even before its first token is known. If the sink then breaks, these rounds are wasted, but they are not
+/// awaited. Drafting stays before the submission: a lookup takes less than a microsecond, and a draft for a round whose first
+/// token is unknown would be a guess based on a guess.
 async fn write<T: Queue>(
     target: &mut T,
     drafter: &mut (impl Drafter + ?Sized),
@@ -181,14 +181,14 @@ async fn write<T: Queue>(
     let mut unemitted: Option<Unemitted> = None;
     let mut draft = Draft::Tokens(Vec::new());
     let mut proposed = 0;
-    // Whether the next round is on its way already.
+    // `true`: the next round was already submitted.
     let mut repeated = false;
     let mut finished = Instant::now();
     'text: loop {
         if !run.overlap && !emit(&mut unemitted, run, target, sink)? {
             break;
         }
-        // Positions left bound the round as the wanted tokens do: the pending token and the draft must be cached.
+        // A round is limited by the tokens to emit and by free positions: the pending token and the draft must fit the cache.
         let (owed, ended) = unemitted.as_ref().map_or((0, false), |unemitted| (unemitted.ids.len(), unemitted.is_last));
         let before = target.cached().len();
         let room = sink.room().saturating_sub(owed).min(capacity.saturating_sub(before));
@@ -230,7 +230,7 @@ async fn write<T: Queue>(
             submitted = target.submit(pending, &draft).await;
             beside = Instant::now();
             if prefilled + caught_up > 0 {
-                // The device still computes the prompt.
+                // The device may still be computing the prompt.
                 waited += (beside - began).as_secs_f64();
             }
         }
@@ -239,11 +239,11 @@ async fn write<T: Queue>(
         }
         submitted?;
         if run.overlap {
-            // Only where its draft would not be cut, whatever this round brings.
+            // Repeat only if the next draft fits whatever this round returns.
             let repeats = drafter.repeats(&run.tokens, room) && room >= 2 * (proposed + 1);
             repeated = target.prepare(repeats);
             let hidden = seconds(beside);
-            // Where the device was done before, how much of it was hidden is not known.
+            // If the device had already finished, the hidden part of this work is unknown.
             let computing = target.is_computing();
             run.stats.times.hidden += if computing { hidden } else { 0.0 };
             if repeated {
@@ -252,7 +252,7 @@ async fn write<T: Queue>(
                 let submitting = seconds(started);
                 match (computing, target.is_computing()) {
                     (true, true) => run.stats.times.hidden += submitting,
-                    // Some drivers take no submission as long as they compute another: that is no work.
+                    // Some drivers block a submission while another is running: that is waiting, not host work.
                     (true, false) => waited += submitting,
                     (false, _) => {}
                 }
@@ -269,7 +269,7 @@ async fn write<T: Queue>(
         let verifying = (finished - began).as_secs_f64();
         run.stats.times.verify += verifying;
         if prefilled + caught_up == 0 {
-            // A draft model with another tokenizer was waited for before.
+            // The wait for a draft model with another tokenizer is not host work.
             run.stats.times.host -= verified.waited;
         }
 

@@ -1,4 +1,4 @@
-//! What is cached of a text, kept for another session: keys and values, layer by layer.
+//! Saving and restoring of cached keys and values, layer by layer, for another session.
 
 use super::{Prompt, Session};
 use crate::error::Result;
@@ -6,11 +6,11 @@ use crate::options::GenerateOptions;
 use crate::target::Target;
 
 impl Session {
-    /// Gives `write` the keys and values of what is known of a prompt, layer by layer, and returns the tokens that they belong to:
-    /// none where nothing of it was read yet.
+    /// Passes the cached keys and values of a prompt to `write`, layer by layer. Returns the tokens that they belong to: none if
+    /// no token of the prompt is cached.
     ///
     /// # Errors
-    /// As [`Session::encode`]; what `write` and the device report.
+    /// As [`Session::encode`]; errors of `write` and the device.
     pub async fn save(
         &mut self,
         prompt: &Prompt,
@@ -25,16 +25,16 @@ impl Session {
             let bytes = self.engine.read_kv(layer).await?;
             write(layer, bytes).await?;
         }
-        // A server keeps what it wants.
+        // A server manages its own cache.
         Ok(if self.layers() > 0 { self.engine.cached().to_vec() } else { Vec::new() })
     }
 
-    /// Caches what [`Session::save`] gave, here or in another session; `read` gives the bytes of a layer. The last token is computed
-    /// again: false, and nothing is cached, where that gives other bits, since then another model, device or version saved it. A
-    /// draft model reads the text when it is first wanted.
+    /// Caches the output of [`Session::save`], from this or another session; `read` returns the bytes of a layer. To check it,
+    /// recomputes the last token. If the bits differ (another model, device or version saved them), returns false and caches
+    /// nothing. A draft model reads the text when it is first needed.
     ///
     /// # Errors
-    /// What `read` and the device report; then nothing is cached.
+    /// Errors of `read` and the device; then nothing is cached.
     pub async fn restore(
         &mut self,
         tokens: &[u32],
@@ -52,7 +52,7 @@ impl Session {
             if !self.engine.write_kv(tokens, read).await? {
                 return Ok(false);
             }
-            // All that came before it goes into the last layer's keys and values of the last token.
+            // The last layer's keys and values of the last token depend on all positions and layers before.
             let top = self.layers() - 1;
             let saved = self.engine.read_kv(top).await?;
             self.engine.truncate(before.len());

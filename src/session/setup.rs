@@ -1,4 +1,4 @@
-//! What a call's options mean for a model: how tokens are chosen, and who drafts.
+//! From a call's options to sampling parameters and a drafter.
 
 use super::Run;
 use super::timing::time_rounds;
@@ -18,10 +18,10 @@ use crate::target::{MAX_DRAFT, Target, Timings};
 use std::sync::atomic::{AtomicU32, Ordering};
 use web_time::{SystemTime, UNIX_EPOCH};
 
-/// How target and draft model choose tokens behind a prompt of `prompt_len` tokens.
+/// Returns how target and draft model choose tokens after a prompt of `prompt_len` tokens.
 ///
 /// # Errors
-/// [`Error::BadOption`] for tokens that the model does not have, and for sequences that are too long.
+/// [`Error::BadOption`] for token ids out of range, and for sequences that are too long.
 pub(crate) fn sampling(
     options: &GenerateOptions,
     values: &SamplingValues,
@@ -75,7 +75,7 @@ pub(crate) fn sampling(
     Ok(Sampling { processors, draw, seed, confidence: options.drafting.assistant_confidence_threshold, logprobs })
 }
 
-/// Options that were given and mean nothing, in words.
+/// Returns a warning that names the given options without effect, if any.
 pub(crate) fn idle(options: &GenerateOptions, values: &SamplingValues) -> Option<String> {
     let sampling = &options.sampling;
     let given = [
@@ -91,7 +91,7 @@ pub(crate) fn idle(options: &GenerateOptions, values: &SamplingValues) -> Option
         .then(|| format!("no tokens were drawn at random (do_sample): {} had no effect", names.join(", ")))
 }
 
-/// Says that a text went on where it may have become another one.
+/// Returns a warning if a text continued on another device, because it may then differ.
 pub(crate) fn other_device(lost: &DeviceInfo, found: &DeviceInfo) -> Option<String> {
     let name = |info: &DeviceInfo| format!("{}, {}", info.name, info.backend);
     (lost != found).then(|| {
@@ -100,33 +100,33 @@ pub(crate) fn other_device(lost: &DeviceInfo, found: &DeviceInfo) -> Option<Stri
     })
 }
 
-/// Tokens that a lookup proposes unless the options say how many: as many as users of transformers give it.
+/// Default number of tokens that a lookup drafts, as usual for users of transformers.
 pub(crate) const LOOKUP_TOKENS: usize = 10;
 
-/// What a draft step takes, in plain rounds of a target on a server.
+/// Assumed cost of a draft step if the target is on a server, in plain rounds.
 const FAR_STEP: f64 = 0.1;
 
-/// What drafting learned in earlier calls.
+/// Drafting state that is kept between calls.
 pub(crate) struct Learned {
     lookahead: Option<Lookahead>,
     adaptive: Adaptive,
 }
 
 impl Learned {
-    /// Nothing of texts; what rounds take is measured, or else guessed by how large the models are.
+    /// Measures the cost of rounds. If that fails, estimates it from the model sizes.
     pub async fn new(engine: &mut Engine) -> Self {
         let target = engine.memory().read_per_token as f64;
         let draft = engine.draft_memory();
         let step = draft.map_or(1.0, |draft| (draft.read_per_token as f64 / target).clamp(0.01, 1.0));
-        // Of a target on a server nobody knows how large it is.
+        // The size of a target on a server is unknown.
         let step = if target > 0.0 { step } else { FAR_STEP };
-        // Whatever fails here, the first text hears of.
+        // Errors are ignored here: the first generation would report them.
         let timings = time_rounds(engine, draft.is_some(), step).await.unwrap_or(Timings::guess(step));
         engine.truncate(0);
         Self { lookahead: None, adaptive: Adaptive::new(timings) }
     }
 
-    /// Who drafts in a call. `draft_model` is how many tokens of the prompt the draft model has read, where there is one.
+    /// Returns the drafter of a call. `draft_model`: prompt tokens that the draft model has read; `None`: no draft model.
     pub fn drafter(
         &mut self,
         options: &DraftingOptions,
@@ -177,7 +177,7 @@ impl Learned {
         }
     }
 
-    /// Returns what the adaptive schedule chose, and why, if the call had it. In `forced` rounds it was not asked.
+    /// Returns the choices of the adaptive schedule with their reasons, if the call used it. It was not asked in `forced` rounds.
     pub fn speculating(&self, options: &DraftingOptions, forced: usize) -> Option<Speculating> {
         is_adaptive(options).then(|| {
             let mut speculating = self.adaptive.speculating();
@@ -191,13 +191,13 @@ fn is_adaptive(options: &DraftingOptions) -> bool {
     options.speculation == Speculation::Auto && options.num_assistant_tokens_schedule == Schedule::Adaptive
 }
 
-/// Says that the drafter that was asked for is not there.
+/// Returns a warning if the requested drafter is missing.
 pub(crate) fn missing(options: &DraftingOptions, has_draft_model: bool) -> Option<String> {
     let wanted = options.speculation == Speculation::Auto && options.drafter == DrafterChoice::DraftModel;
     (wanted && !has_draft_model).then(|| "there is no draft model (assistant_model): plain decoding".into())
 }
 
-/// A seed that no call before had, of 32 bits, so that it is easily told and given again.
+/// Returns a new seed of 32 bits, short enough to be reported and reused.
 fn fresh_seed() -> u64 {
     static CALLS: AtomicU32 = AtomicU32::new(0);
     let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);

@@ -1,4 +1,4 @@
-//! A chat that has outgrown the context: its oldest turns go.
+//! Drops the oldest turns of a chat that is longer than the context.
 
 use super::{Prompt, Prompts};
 use crate::error::Result;
@@ -6,7 +6,7 @@ use crate::options::{ContextPolicy, GenerateOptions};
 use crate::text::Message;
 
 impl Prompts {
-    /// The tokens of a prompt, and how many of its messages were dropped to make room for them and for an answer.
+    /// Returns the tokens of a prompt, and how many of its messages were dropped to make room for them and an answer.
     pub fn fit(&self, prompt: &Prompt, options: &GenerateOptions) -> Result<(Vec<u32>, usize)> {
         let whole = self.encode(prompt, options)?;
         let most = most(self.context, options.max_new_tokens);
@@ -21,23 +21,23 @@ impl Prompts {
     }
 }
 
-/// Prompt tokens that leave room for an answer. For long answers that is a quarter of the context: more would forget
-/// turns for tokens that most answers do not need.
+/// Returns the largest prompt length that leaves room for an answer, in tokens. At most a quarter of the context is reserved:
+/// most answers need no more, and reserving more would drop more turns.
 fn most(context: usize, max_new_tokens: usize) -> usize {
     context.saturating_sub(max_new_tokens.min(context / 4).max(1))
 }
 
-/// Prompt tokens that remain of `whole` ones, where `most` fit. Whole halves of `most` go, so the next turns of the chat drop the same
-/// messages and find what remains in the cache.
+/// Returns the length to shorten a prompt of `whole` tokens to, if `most` tokens fit. The cut is a multiple of `most / 2`, so the
+/// next turns drop the same messages and find the rest in the cache.
 fn goal(whole: usize, most: usize) -> usize {
     whole - (whole - most).next_multiple_of((most / 2).max(1))
 }
 
-/// Drops as few of the oldest turns as leave `most` tokens, and returns the tokens and how many messages went; nothing
-/// where there is but one turn.
+/// Drops the fewest oldest turns that leave at most `most` tokens. Returns the tokens and the number of dropped messages; `None`
+/// if there is only one turn.
 ///
-/// A turn is a user's message and the answers to it, so templates that want user and assistant to alternate still get
-/// that. The system message that the chat opens with stays, and so does the last turn: alone it may still be too long.
+/// A turn is a user's message and its answers, so user and assistant still alternate, as some templates require. The leading
+/// system messages and the last turn are kept. The last turn alone may still be too long.
 fn shift(
     messages: &[Message],
     most: usize,
@@ -46,7 +46,7 @@ fn shift(
     let system = messages.iter().take_while(|message| message.role() == "system").count();
     let starts: Vec<usize> = (system + 1..messages.len()).filter(|&at| messages[at].role() == "user").collect();
     let from = |start: usize| encode([&messages[..system], &messages[start..]].concat());
-    // By halving, because encoding a long chat takes time.
+    // Binary search, because encoding a long chat takes time.
     let (mut low, mut high) = (0, starts.len().saturating_sub(1));
     while low < high {
         let middle = (low + high) / 2;
@@ -66,7 +66,7 @@ mod tests {
         messages.iter().map(|(role, content)| Message::new(*role, *content)).collect()
     }
 
-    /// What is kept, with a token for each letter.
+    /// Returns the kept text and the number of dropped messages, with one token per character.
     fn kept(messages: &[(&str, &str)], most: usize) -> Option<(String, usize)> {
         let text = |ids: Vec<u32>| ids.into_iter().filter_map(char::from_u32).collect();
         let letters = |kept: Vec<Message>| {
@@ -88,7 +88,7 @@ mod tests {
         let long: Vec<_> = (0..101).map(|at| (["user", "assistant"][at % 2], "x")).collect();
         for most in 1..101 {
             let (text, dropped) = kept(&long, most).unwrap();
-            // The last message alone, or whole pairs before it.
+            // The last message alone, or with whole pairs before it.
             assert_eq!((text.len(), dropped % 2), (most - (most + 1) % 2, 0), "{most}");
         }
     }
@@ -106,7 +106,7 @@ mod tests {
     fn an_answer_of_any_length_has_room() {
         assert_eq!([most(1024, 100), most(1024, 256), most(1024, 100_000)], [924, 768, 768]);
         assert_eq!([most(2, 5), most(3, 1), most(8, 8)], [1, 2, 6]);
-        // Servers may say so.
+        // A server may report such a context.
         assert_eq!([most(0, 8), most(1, 8)], [0, 0]);
     }
 

@@ -1,28 +1,30 @@
-//! What rounds take on a device, measured at load.
+//! Measures the cost of rounds on a device, at load.
 
 use crate::error::Result;
 use crate::target::{Draft, Queue, Timings};
 use std::time::Duration;
 use web_time::Instant;
 
-/// Plain rounds in a row that are timed at least.
+/// Minimum number of consecutive plain rounds to time.
 const TIMES: usize = 3;
-/// How long rounds of a kind are timed: ten ticks of a coarse clock.
+/// Time for which each kind of round is measured: ten ticks of a coarse clock.
 const ENOUGH: Duration = Duration::from_millis(10);
-/// How much longer loading may take, about. Where that is not enough, some are guessed.
+/// Time after which rounds of 4 and 2 rows are no longer measured but guessed. It roughly limits the extra load time.
 const MOST: Duration = Duration::from_millis(100);
-/// Waiting that is believed, in plain rounds: a busy machine makes any of it, and rounds that wait are rarely timed again.
+/// Upper bound for the measured wait, in plain rounds. A busy machine can cause any wait, and rounds that wait are rarely timed
+/// again.
 const MOST_WAITING: f64 = 0.5;
 
-/// Times rounds: those over 8 rows and, where there is a draft model, with a draft step; until 100 ms have passed also those over 2, 4
-/// and 16 rows; plain ones, also those submitted ahead. What is not ready is not timed, so no compilation is; in a browser it begins
-/// now, beside the first text. Nothing is cached afterwards. `step` is a guess of what a draft step takes, in plain rounds.
+/// Times plain rounds, rounds of 8 rows, rounds with one draft step (if there is a draft model), and plain rounds submitted
+/// ahead. Also times rounds of 4 and 2 rows until 100 ms have passed, and of 16 rows if plain rounds are quick. Skips kernels
+/// that are not compiled yet; in a browser their compilation starts now and continues during the first text. Leaves the cache
+/// empty. `step`: estimated cost of a draft step, in plain rounds.
 ///
-/// WebAssembly becomes fast as it runs. So plain rounds, with which all others are compared, come first and count when they come
-/// again, and where rounds are quick 16 rows come before 8, which the same loops compute.
+/// WebAssembly gets faster as it runs. So plain rounds, the unit for all others, run first, but count only when they are timed
+/// again at the end. If rounds are quick, 16 rows run before 8, because both use the same loops.
 ///
 /// # Errors
-/// [`crate::Error::NonFiniteLogits`], and what the device reports.
+/// [`crate::Error::NonFiniteLogits`], and device errors.
 pub(super) async fn time_rounds(target: &mut impl Queue, has_draft_model: bool, step: f64) -> Result<Timings> {
     let began = Instant::now();
     let (plain, one) = (Draft::Tokens(Vec::new()), Draft::Model(1));
@@ -41,15 +43,15 @@ pub(super) async fn time_rounds(target: &mut impl Queue, has_draft_model: bool, 
     let ahead = time_ahead(target).await?.filter(|ahead| *ahead > 0.0).unwrap_or(waited);
     target.truncate(0);
     let mut timings = Timings { far: target.is_far(), ..Timings::guess(step) };
-    // A coarse clock may say that no time passed.
+    // A coarse clock may measure zero.
     if ahead > 0.0 {
         timings.plain = Some(ahead);
-        // The way to a server is no noise.
+        // The round trip to a server is not noise, so it is not limited.
         let most = if timings.far { [f64::MAX; 2] } else { [MOST_WAITING, 1.0] };
         timings.waiting = (waited / ahead - 1.0).clamp(0.0, most[0]);
         timings.timed = eight.is_some();
         for (rows, seconds) in [(8, eight), (16, sixteen)].into_iter().chain(few) {
-            // Noise may make nothing of a forward, or more than as many plain rounds.
+            // Because of noise, a forward pass may measure less than one plain round, or more than `rows` plain rounds.
             let forward = seconds.map(|seconds| (seconds / ahead - timings.waiting).clamp(1.0, rows as f64));
             forward.into_iter().for_each(|forward| timings.set_rows(rows, forward));
         }
@@ -60,7 +62,7 @@ pub(super) async fn time_rounds(target: &mut impl Queue, has_draft_model: bool, 
     Ok(timings)
 }
 
-/// Seconds of a round over so many rows; none where its kernels are not ready, or there is no room for it.
+/// Returns the seconds of a round of `rows` rows; `None` if its kernels are not ready or the cache has no room for it.
 async fn time_ready(target: &mut impl Queue, rows: usize) -> Result<Option<f64>> {
     let draft = Draft::Tokens(vec![0; rows - 1]);
     if rows > target.capacity() || !target.ready(&draft).await? {
@@ -69,8 +71,8 @@ async fn time_ready(target: &mut impl Queue, rows: usize) -> Result<Option<f64>>
     time(target, &draft).await.map(Some)
 }
 
-/// Seconds of a round that is waited for: the mean of some that take long enough for a coarse clock, behind one that finds caches
-/// cold. One that takes long is enough.
+/// Returns the seconds of an awaited round: the mean over enough rounds for a coarse clock, after one warm-up round. If the first
+/// round is slow, it is the only one.
 async fn time(target: &mut impl Queue, draft: &Draft) -> Result<f64> {
     let began = Instant::now();
     target.truncate(0);
@@ -87,8 +89,8 @@ async fn time(target: &mut impl Queue, draft: &Draft) -> Result<f64> {
     Ok(began.elapsed().as_secs_f64() / f64::from(rounds))
 }
 
-/// Seconds of a plain round that is submitted before the one before it is read; none where that cannot be. Firefox reports
-/// several at a time, so it is the mean of some.
+/// Returns the seconds of a plain round that is submitted before the previous one is read; `None` if the device cannot do that.
+/// It is a mean over several rounds, because Firefox reports several at a time.
 async fn time_ahead(target: &mut impl Queue) -> Result<Option<f64>> {
     target.truncate(0);
     target.submit(0, &Draft::Tokens(Vec::new())).await?;

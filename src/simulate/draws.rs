@@ -1,27 +1,27 @@
-//! Which draft tokens are accepted in which repeat: the same for the same seed.
+//! Random draws of the accepted draft tokens of each repeat, reproducible by seed.
 
 use super::MOST;
 use crate::error::{Error, Result};
 
-/// Most numbers that are drawn: 80 MB.
+/// Maximum number of draws: 80 MB.
 const MOST_NUMBERS: usize = 10_000_000;
 
-/// A uniform number in [0, 1) for every position of every repeat. A position is a Latin hypercube sample: each of
-/// `repeats` equal intervals holds one of its numbers, so that the share of accepted tokens is exact, up to one repeat,
-/// at every position, and means need far fewer repeats than with independent draws.
+/// A uniform number in [0, 1) for every position of every repeat. Each position is a Latin hypercube sample: each of `repeats` equal
+/// intervals contains one of its numbers. So the share of accepted tokens is exact at every position, up to one repeat, and means need far
+/// fewer repeats than with independent draws.
 #[derive(Debug, Clone)]
 pub struct Draws {
     tokens: usize,
     numbers: Vec<f64>,
-    /// See [`Self::with_matches`].
+    /// Match lengths of [`Self::with_matches`].
     matches: Vec<usize>,
 }
 
 impl Draws {
-    /// Numbers for texts of `tokens` tokens.
+    /// Draws numbers for texts of `tokens` tokens.
     ///
     /// # Errors
-    /// [`Error::BadOption`] for no repeats, and for more than fit.
+    /// [`Error::BadOption`] for 0 repeats or too many.
     pub fn new(tokens: usize, repeats: usize, seed: u64) -> Result<Self> {
         let most = (MOST_NUMBERS / tokens.max(1)).clamp(1, MOST);
         if !(1..=most).contains(&repeats) || tokens > MOST {
@@ -40,13 +40,13 @@ impl Draws {
         Ok(Self { tokens, numbers, matches: Vec::new() })
     }
 
-    /// Texts are put together of observed matches, in any order, and all of them before one comes again: so many tokens are right, and
-    /// then one is not. Without any, each token is right with the same probability.
+    /// Composes texts of observed matches: `length` right tokens, then a wrong one. All matches are used in random order before any
+    /// repeats. Without `lengths`, each token is right with the same probability.
     pub fn with_matches(self, lengths: &[usize]) -> Self {
         Self { matches: lengths.to_vec(), ..self }
     }
 
-    /// By repeat, whether the drafter's token is right, position by position; with matches it is they that say so.
+    /// Returns for each repeat, by position, whether the drafter's token is right. With matches, `acceptance` is ignored.
     pub fn agreements(&self, acceptance: f64) -> impl Iterator<Item = Vec<bool>> {
         let repeats = self.numbers.chunks(self.tokens.max(1));
         repeats.map(move |numbers| {
@@ -72,7 +72,7 @@ impl Draws {
     }
 }
 
-/// Steele, Lea and Flood 2014.
+/// The SplitMix generator (Steele, Lea and Flood 2014).
 pub(super) struct SplitMix(pub(super) u64);
 
 impl SplitMix {

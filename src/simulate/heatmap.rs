@@ -5,25 +5,25 @@ use super::{Cell, Draws, Latency};
 use crate::error::{Error, Result};
 use serde::Serialize;
 
-/// What is compared with what; below 1 the first one is faster.
+/// A ratio of two latencies; below 1 the first schedule is faster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ratio {
-    /// Sequential speculation with plain decoding.
+    /// Sequential speculation to plain decoding.
     SiPlain,
-    /// Distributed with sequential speculation.
+    /// Distributed speculation to sequential speculation.
     DsiSi,
-    /// Distributed speculation with plain decoding.
+    /// Distributed speculation to plain decoding.
     DsiPlain,
-    /// Distributed speculation with the faster one of the two.
+    /// Distributed speculation to the faster of the other two.
     DsiBest,
 }
 
 impl Ratio {
-    /// All of them, in the order in which they are shown.
+    /// All ratios, in display order.
     pub const ALL: [Self; 4] = [Self::SiPlain, Self::DsiSi, Self::DsiPlain, Self::DsiBest];
 
-    /// Its value.
+    /// Returns the ratio of some means.
     pub fn of(self, means: &Means) -> f64 {
         match self {
             Self::SiPlain => means.si / means.plain,
@@ -33,7 +33,7 @@ impl Ratio {
         }
     }
 
-    /// How it is called in a picture.
+    /// Returns the title in figures.
     pub fn title(self) -> &'static str {
         match self {
             Self::SiPlain => "SI / plain",
@@ -56,14 +56,14 @@ impl std::str::FromStr for Ratio {
     }
 }
 
-/// How fine a grid is, and what holds for all its cells.
+/// Resolution and common settings of a grid.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct GridOptions {
     /// Drafter latencies: `1 / columns` to 1, in target latencies.
     pub columns: usize,
     /// Acceptances: 0 to 1.
     pub rows: usize,
-    /// Of all schedules; none: a good one for each.
+    /// Lookahead of all schedules. `None`: a good one for each.
     pub lookahead: Option<usize>,
     /// Target servers.
     pub sp_degree: usize,
@@ -71,7 +71,7 @@ pub struct GridOptions {
     pub tokens: usize,
     /// Texts per cell.
     pub repeats: usize,
-    /// Of the draws, which all cells share.
+    /// Seed of the draws, which all cells share.
     pub seed: u64,
 }
 
@@ -84,13 +84,13 @@ impl Default for GridOptions {
 /// Mean latencies by cell.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Grid {
-    /// What it was made from.
+    /// Settings of the grid.
     pub options: GridOptions,
     /// Drafter latencies, in target latencies.
     pub drafter_latencies: Vec<f64>,
     /// Acceptances.
     pub acceptances: Vec<f64>,
-    /// In target latencies; acceptance by acceptance.
+    /// Means in target latencies, one row of cells per acceptance.
     pub cells: Vec<Means>,
 }
 

@@ -1,14 +1,14 @@
-//! What speculation would gain, without any model: sequential speculation, distributed speculation and their relatives
-//! on simulated latencies and acceptances (after the simulations of Timor et al. 2024, arXiv 2405.14105).
+//! Simulations of speculation without models: sequential and distributed speculation and variants, on simulated latencies and acceptances
+//! (after the simulations of Timor et al. 2024, arXiv 2405.14105).
 //!
-//! - [`offline`] adds latencies: exact, fast, the same for the same seed. [`online`] waits for them on real threads, so
-//!   that what scheduling costs is in its times. [`cluster`] has many users share servers.
-//! - A draft token is accepted with the same probability at every position, whatever came before, unless the lengths of matches
-//!   were observed ([`Draws::with_matches`]): copies go on.
-//! - The time of a forward does not depend on how many tokens go through it, except for the first one, which has the
-//!   prompt to read. In a cluster it does.
+//! - [`offline`] adds latencies: exact, fast, and reproducible by seed. [`online`] waits for them on real threads, so its times include
+//!   scheduling. In [`cluster`] many users share servers.
+//! - A draft token is accepted with the same probability at every position, independent of the tokens before it. Observed match lengths
+//!   replace this assumption ([`Draws::with_matches`]): copied text tends to continue.
+//! - The time of a forward does not depend on its number of tokens, except for the first forward, which reads the prompt. In a cluster it
+//!   does depend on it.
 //!
-//! Latencies are in whatever unit the caller thinks in; only their ratio matters offline. Elsewhere it is milliseconds.
+//! Offline latencies may have any unit, because only their ratio matters. Elsewhere they are in milliseconds.
 
 pub mod cluster;
 mod draws;
@@ -28,16 +28,16 @@ use crate::speculate::dsi::{lookahead_for, patience};
 use serde::Serialize;
 use std::ops::RangeInclusive;
 
-/// Lookaheads among which sequential speculation has its best one.
+/// Range searched for the best lookahead of sequential speculation.
 pub const LOOKAHEADS: RangeInclusive<usize> = 1..=200;
 
-/// Most tokens, and most repeats, of a simulation.
+/// Maximum tokens, and maximum repeats, of a simulation.
 pub const MOST: usize = 100_000;
 
-/// The share of a target forward below which a draft step is a lookup, which takes no time.
+/// Draft steps below this share of a target forward are lookups, which take no time.
 const NO_TIME: f64 = 1e-3;
 
-/// Latencies beyond which sums lose their small parts.
+/// Allowed latencies. Beyond them, sums would lose their small terms.
 const LATENCIES: RangeInclusive<f64> = 1e-6..=1e9;
 
 fn check(option: &'static str, value: f64, allowed: RangeInclusive<f64>) -> Result<()> {
@@ -55,32 +55,32 @@ fn check_count(option: &'static str, value: usize, most: usize) -> Result<()> {
     Err(Error::BadOption { option: option.into(), value: value.to_string(), allowed: format!("1 to {most}") })
 }
 
-/// What a model's forward takes.
+/// Duration of a model's forwards.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Latency {
-    /// The first one, which reads the prompt: time to first token.
+    /// Time of the first forward, which reads the prompt: time to first token.
     pub ttft: f64,
-    /// Each later one: time per output token.
+    /// Time of each later forward: time per output token.
     pub tpot: f64,
 }
 
 impl Latency {
-    /// The same for all forwards.
+    /// Returns latencies that are equal for all forwards.
     pub fn even(tpot: f64) -> Self {
         Self { ttft: tpot, tpot }
     }
 }
 
-/// A target, a drafter, and how they work together.
+/// A target, a drafter, and the settings of their schedules.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Cell {
-    /// Of the target.
+    /// Latency of the target.
     pub target: Latency,
-    /// Of the drafter.
+    /// Latency of the drafter.
     pub drafter: Latency,
     /// Probability that a draft token is accepted.
     pub acceptance: f64,
-    /// Draft tokens of a round, or of a verify task.
+    /// Draft tokens of a round or a verify task.
     pub lookahead: usize,
     /// Target servers of distributed speculation.
     pub sp_degree: usize,
@@ -90,7 +90,7 @@ pub struct Cell {
 
 impl Cell {
     /// # Errors
-    /// [`Error::BadOption`], under the names that the program uses.
+    /// [`Error::BadOption`], with the option names of the program.
     pub fn validate(&self) -> Result<()> {
         for (option, value) in [
             ("target_latency", self.target.tpot),
@@ -100,7 +100,7 @@ impl Cell {
         ] {
             check(option, value, LATENCIES)?;
         }
-        // A target that waits for more than 10,000 draft tokens is no pair that anybody has.
+        // No realistic target waits for more than 10,000 draft tokens.
         check("drafter_latency", self.drafter.tpot, self.target.tpot * 1e-4..=*LATENCIES.end())?;
         check("acceptance", self.acceptance, 0.0..=1.0)?;
         for (option, value, most) in
@@ -111,12 +111,13 @@ impl Cell {
         Ok(())
     }
 
-    /// The same cell with the lookahead that its servers keep up with: the smallest one.
+    /// Returns the cell with the smallest lookahead that its servers keep up with.
     pub fn with_least_lookahead(self) -> Self {
         Self { lookahead: lookahead_for(self.target.tpot, self.drafter.tpot, self.sp_degree), ..self }
     }
 
-    /// Draft tokens that an idle target waits for: with one server the best number on average, else none, unless they take no time.
+    /// Returns the draft tokens that an idle target waits for. One server: the best number on average. Several: 0, unless drafts take no
+    /// time.
     pub fn patience(&self) -> usize {
         let takes_no_time = self.drafter.tpot < self.target.tpot * NO_TIME;
         match self.sp_degree {
@@ -126,10 +127,10 @@ impl Cell {
         }
     }
 
-    /// An upper bound of the mean latency of distributed speculation (proposition 1 of the paper),
-    /// `t1 p (N - 1) + t2 ((1 - p) (N - 1) + 1)` with the latencies t1 of the drafter and t2 of the target. It holds for
-    /// a lookahead of 1 and as many servers as that needs; each disagreement, and the end, may add the time in which the
-    /// drafter completes a block: `lookahead - 1` tokens.
+    /// Returns an upper bound of the mean latency of distributed speculation (proposition 1 of the paper):
+    /// `t1 p (N - 1) + t2 ((1 - p) (N - 1) + 1)`, with latencies t1 of the drafter and t2 of the target. It holds for a lookahead of 1 with
+    /// the number of servers that this needs. With larger lookaheads, each disagreement and the end may add the time to complete a block:
+    /// `lookahead - 1` draft tokens.
     pub fn bound(&self) -> f64 {
         let Self { target, drafter, acceptance, .. } = self;
         let later = (self.tokens - 1) as f64;
@@ -139,8 +140,8 @@ impl Cell {
     }
 }
 
-/// The acceptance that fits observed match lengths, the numbers of accepted tokens before a disagreement: they are
-/// geometric, so it is `1 - 1 / (1 + mean)`. 0 without observations.
+/// Returns the acceptance that fits observed match lengths: the numbers of accepted tokens before each disagreement. They are geometric, so
+/// it is `1 - 1 / (1 + mean)`. Returns 0 without observations.
 pub fn acceptance_from_matches(lengths: &[usize]) -> f64 {
     match lengths.len() {
         0 => 0.0,

@@ -1,4 +1,4 @@
-//! The state machine on a simulated clock.
+//! The DSI state machine on a simulated clock.
 
 use super::{Cell, Draws, Latency, best_lookahead, pearl, plain, si};
 use crate::error::Result;
@@ -21,22 +21,22 @@ pub struct Means {
 /// The lookaheads of the schedules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Lookaheads {
-    /// Of sequential speculation.
+    /// Lookahead of sequential speculation.
     pub si: usize,
-    /// Of distributed speculation.
+    /// Lookahead of distributed speculation.
     pub dsi: usize,
-    /// Of the PEARL-like overlap.
+    /// Lookahead of the PEARL-like overlap.
     pub pearl: usize,
 }
 
 impl Lookaheads {
-    /// The same for all.
+    /// Returns equal lookaheads for all.
     pub fn all(lookahead: usize) -> Self {
         Self { si: lookahead, dsi: lookahead, pearl: lookahead }
     }
 
-    /// What suits each: for sequential speculation the fastest one in expectation, for distributed speculation the least
-    /// that the servers keep up with, for the overlap a block that takes as long as a verification.
+    /// Returns a good lookahead for each schedule. Sequential speculation: the fastest one in expectation. Distributed speculation: the
+    /// smallest one that the servers keep up with. Overlap: a block that takes as long as a verification.
     pub fn good(cell: &Cell) -> Self {
         let pearl = (cell.target.tpot / cell.drafter.tpot).round().clamp(1.0, 10_000.0) as usize;
         let si = best_lookahead(cell).0;
@@ -66,8 +66,8 @@ pub fn means(cell: &Cell, lookaheads: Lookaheads, draws: &Draws) -> Result<Means
     Ok(Means { plain: plain / repeats, si: si / repeats, dsi: dsi / repeats, pearl: pearl / repeats })
 }
 
-/// Simulates all schedules with their good lookaheads. Where distributed speculation would be faster with the one of
-/// sequential speculation, it gets that: the servers that it has may be too few for tokens to spare.
+/// Simulates all schedules with their good lookaheads. Distributed speculation uses the lookahead of sequential speculation if that is
+/// faster: with too few servers, unneeded tokens cost time.
 ///
 /// # Errors
 /// [`crate::Error::BadOption`].
@@ -82,50 +82,50 @@ pub fn best_means(cell: &Cell, draws: &Draws) -> Result<(Lookaheads, Means)> {
     Ok(if other.dsi < found.dsi { (others, other) } else { (lookaheads, found) })
 }
 
-/// Something that was being done.
+/// A period of work on a task.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Span {
-    /// Who did it; none: the drafter.
+    /// Server that worked on it. `None`: the drafter.
     pub server: Option<usize>,
-    /// When it began.
+    /// Start time.
     pub from: f64,
-    /// When it ended, or was cancelled.
+    /// Time of the end or the cancellation.
     pub to: f64,
-    /// The first position that it was about; the first generated token has position 0.
+    /// First position that the task concerns. The first generated token has position 0.
     pub position: usize,
-    /// Positions that it was about.
+    /// Number of positions.
     pub count: usize,
-    /// It was cancelled.
+    /// `true`: it was cancelled.
     pub cancelled: bool,
 }
 
-/// Who hears what happens in a run.
+/// An observer of a run.
 pub trait Watch {
-    /// A span is over.
+    /// Called at the end of a span.
     fn span(&mut self, _span: Span) {}
 
-    /// A token was emitted; accepted, or the target's own.
+    /// Called for each emitted token. `true`: an accepted draft token; `false`: the target's own.
     fn emitted(&mut self, _now: f64, _accepted: bool) {}
 }
 
 impl Watch for () {}
 
-/// What the machine runs on in a simulation: the options for one text.
+/// Returns the state machine's options for one text of a simulation.
 pub(super) fn options(cell: &Cell, patience: usize) -> DsiOptions {
     let Cell { lookahead, sp_degree, tokens, .. } = *cell;
     let target = Verifier { lookahead, sp_degree, patience, depth: 1 };
     DsiOptions { verifiers: vec![target], room: tokens, ends: Vec::new() }
 }
 
-/// The target's token at a position; a wrong draft token is one more.
+/// Returns the target's token at a position; for a wrong draft token, that plus 1.
 pub(super) fn id(position: usize, right: bool) -> u32 {
     position as u32 * 2 + u32::from(!right)
 }
 
-/// The one token of a simulated prompt.
+/// The only token of a simulated prompt.
 pub(super) const PROMPT: [u32; 1] = [u32::MAX];
 
-/// The time of a forward: one that is told the text from its beginning reads the prompt.
+/// Returns the time of a forward. If `keep` is 0, it reads the prompt.
 pub(super) fn time(latency: Latency, keep: usize) -> f64 {
     if keep == 0 { latency.ttft } else { latency.tpot }
 }
@@ -150,15 +150,15 @@ struct Simulation<'a, W> {
     machine: Dsi,
     now: f64,
     drafter: Option<Drafting>,
-    /// When the drafter has read the prompt.
+    /// Time at which the drafter has read the prompt.
     drafter_has_read: f64,
     servers: Vec<Option<Running>>,
     actions: Vec<Action>,
 }
 
-/// Distributed speculation: the total latency of one text, when draft token i is right where `agreements[i]` says so
-/// and an idle target waits for `patience` draft tokens ([`Cell::patience`] is a good number).
-/// Cancelling takes no time, but a server that reads the prompt reads it to its end.
+/// Runs distributed speculation for one text and returns its total latency. Draft token i is right if `agreements[i]`. An idle target waits
+/// for `patience` draft tokens ([`Cell::patience`] returns a good number). Cancelling takes no time, except that a server always reads the
+/// prompt to its end.
 ///
 /// # Errors
 /// [`crate::Error::BadOption`].
@@ -177,7 +177,7 @@ pub fn dsi(cell: &Cell, patience: usize, agreements: &[bool], watch: &mut impl W
 }
 
 impl<W: Watch> Simulation<'_, W> {
-    /// Goes on to the next event. At the same time, draft tokens come first. False when nothing is left to wait for.
+    /// Processes the next event. At equal times, draft tokens come first. Returns false if there are no more events.
     fn step(&mut self) -> bool {
         let ends = self.servers.iter().enumerate().filter_map(|(at, task)| Some((at, task.as_ref()?.span.to)));
         let next = ends.min_by(|a, b| a.1.total_cmp(&b.1));
@@ -245,7 +245,7 @@ impl<W: Watch> Simulation<'_, W> {
         }
     }
 
-    /// The server that is free now.
+    /// Cancels a task. Returns the server that becomes free.
     fn cancel(&mut self, task: TaskId) -> Option<usize> {
         let now = self.now;
         if let Some(Drafting { from, position, .. }) = self.drafter.take_if(|drafting| drafting.task == task) {

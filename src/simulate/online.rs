@@ -1,5 +1,5 @@
-//! The same on threads that really wait: what scheduling costs is in the times. A thread for the drafter, one for each
-//! server, and one that runs the state machine. Latencies are in milliseconds.
+//! The simulation on threads that really wait, so that times include scheduling. One thread for the drafter, one for each server, and one
+//! for the state machine. Latencies are in milliseconds.
 
 use super::offline::{Lookaheads, PROMPT, id, options, time};
 use super::{Cell, Draws, Pass, pearl, plain, si};
@@ -10,14 +10,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What a text took, in milliseconds.
+/// Times of a text, in milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Times {
-    /// To the first token.
+    /// Time to the first token.
     pub ttft: f64,
     /// Per token after the first one.
     pub tpot: f64,
-    /// All of it.
+    /// Total time.
     pub total: f64,
 }
 
@@ -34,7 +34,7 @@ pub struct Measured {
     pub pearl: Times,
 }
 
-/// Waits through all schedules on the same draws.
+/// Runs all schedules on the same draws, in real time.
 ///
 /// # Errors
 /// [`crate::Error::BadOption`].
@@ -76,7 +76,7 @@ fn milliseconds(value: f64) -> Duration {
     Duration::from_secs_f64(value.max(0.0) / 1e3)
 }
 
-/// A schedule of rounds.
+/// Measures a schedule of rounds.
 fn watch(cell: &Cell, schedule: impl FnOnce(&mut dyn FnMut(Pass))) -> Times {
     let (began, mut first) = (Instant::now(), None);
     schedule(&mut |Pass { draft, verify, overlapped }| {
@@ -106,7 +106,7 @@ enum Report {
     Free { server: usize },
 }
 
-/// Distributed speculation of one text.
+/// Measures distributed speculation of one text.
 ///
 /// # Errors
 /// [`crate::Error::BadOption`].
@@ -160,19 +160,19 @@ pub fn dsi(cell: &Cell, agreements: &[bool]) -> Result<Times> {
                         continue;
                     }
                 };
-                // A thread that is gone takes no orders; it is gone only after the end.
+                // Threads only end after the text, so no order is lost.
                 let _ = to.send(order);
             }
             if machine.is_done() {
                 break;
             }
         }
-        // Without anyone to give orders, the threads end.
+        // The threads end when their order channels close.
         times(began, first, cell.tokens)
     }))
 }
 
-/// The drafter: waits for each token, until another order comes.
+/// Runs the drafter: waits for each token, until another order arrives.
 fn draft(cell: &Cell, orders: &Receiver<Order>, report: &Sender<Report>) {
     let tpot = milliseconds(cell.drafter.tpot);
     let mut has_read = Instant::now();
@@ -195,7 +195,7 @@ fn draft(cell: &Cell, orders: &Receiver<Order>, report: &Sender<Report>) {
             ready += tpot;
             match orders.recv_timeout(ready.saturating_duration_since(Instant::now())) {
                 Err(RecvTimeoutError::Timeout) => {
-                    // Nobody listens after the end.
+                    // After the end there is no receiver.
                     let _ = report.send(Report::Drafted { task, position: at });
                 }
                 Ok(order) => break Ok(order),
@@ -205,9 +205,9 @@ fn draft(cell: &Cell, orders: &Receiver<Order>, report: &Sender<Report>) {
     }
 }
 
-/// A server: waits for each task, until it is cancelled; a prompt is read to its end.
+/// Runs a server: waits for each task, until it is cancelled. A prompt is always read to its end.
 fn verify(cell: &Cell, server: usize, orders: &Receiver<Order>, report: &Sender<Report>) {
-    // Nobody listens after the end.
+    // After the end there is no receiver.
     let tell = |what| drop(report.send(what));
     tell(Report::Free { server });
     while let Ok(order) = orders.recv() {

@@ -1,27 +1,27 @@
-//! Schedules that go round by round: plain decoding, sequential speculation, and speculation that drafts the next block
-//! while it verifies the current one.
+//! Schedules that work in rounds: plain decoding, sequential speculation, and speculation that drafts the next block while it verifies the
+//! current one.
 
 use super::{Cell, LOOKAHEADS};
 
-/// What a round takes.
+/// Duration of a round.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pass {
-    /// Drafting.
+    /// Time of drafting.
     pub draft: f64,
-    /// The target's forward.
+    /// Time of the target's forward.
     pub verify: f64,
-    /// Both go on at the same time, and the round ends with the later one.
+    /// `true`: both run at the same time, and the round ends with the later one.
     pub overlapped: bool,
 }
 
 impl Pass {
-    /// From the begin to the end of the round.
+    /// Returns the time from the start to the end of the round.
     pub fn total(&self) -> f64 {
         if self.overlapped { self.draft.max(self.verify) } else { self.draft + self.verify }
     }
 }
 
-/// Forwards of a text: the first of each model reads the prompt.
+/// Forwards of a text. The first one of each model reads the prompt.
 struct Forwards<'a> {
     cell: &'a Cell,
     drafted: bool,
@@ -44,18 +44,18 @@ impl<'a> Forwards<'a> {
     }
 }
 
-/// Plain decoding: one forward per token.
+/// Runs plain decoding: one forward per token.
 pub fn plain(cell: &Cell, wait: &mut dyn FnMut(Pass)) {
     let mut forwards = Forwards::new(cell);
     (0..cell.tokens).for_each(|_| wait(forwards.pass(0, false)));
 }
 
-/// Accepted of `drafts` draft tokens from a position on.
+/// Returns how many of `drafts` draft tokens from position `from` on are accepted.
 pub(super) fn accepted(agreements: &[bool], from: usize, drafts: usize) -> usize {
     agreements[from..from + drafts].iter().take_while(|&&agrees| agrees).count()
 }
 
-/// Sequential speculation: draft `lookahead` tokens, verify them, emit the accepted ones and one of the target's own.
+/// Runs sequential speculation: draft `lookahead` tokens, verify them, emit the accepted ones and one token of the target.
 pub fn si(cell: &Cell, agreements: &[bool], wait: &mut dyn FnMut(Pass)) {
     let (mut forwards, mut known) = (Forwards::new(cell), 0);
     while known < cell.tokens {
@@ -65,9 +65,9 @@ pub fn si(cell: &Cell, agreements: &[bool], wait: &mut dyn FnMut(Pass)) {
     }
 }
 
-/// Overlap of one block, after PEARL (Liu et al. 2024, arXiv 2408.11850): while a block is drafted, the target verifies
-/// its first token (pre-verify); when that is right, the next block is drafted while the target verifies the rest
-/// (post-verify). A round waits for both.
+/// Runs an overlap of one block, after PEARL (Liu et al. 2024, arXiv 2408.11850). While a block is drafted, the target verifies its first
+/// token (pre-verify). If that token is right, the next block is drafted while the target verifies the rest (post-verify). A round waits
+/// for both.
 pub fn pearl(cell: &Cell, agreements: &[bool], wait: &mut dyn FnMut(Pass)) {
     let (mut forwards, mut known, mut block) = (Forwards::new(cell), 0, None);
     while known < cell.tokens {
@@ -78,7 +78,7 @@ pub fn pearl(cell: &Cell, agreements: &[bool], wait: &mut dyn FnMut(Pass)) {
         known += right;
         let first_is_right = drafts > 0 && agreements[known];
         block = match block {
-            // The block in front of the next one is right, and all of the next one is yet to be verified.
+            // The verified block is right, and all of the next one is yet to be verified.
             Some(verified) if right == verified && drafts > 0 => Some(drafts),
             None if first_is_right => {
                 known += 1;
@@ -92,11 +92,11 @@ pub fn pearl(cell: &Cell, agreements: &[bool], wait: &mut dyn FnMut(Pass)) {
     }
 }
 
-/// The expected latency of [`si`], by recursion over the tokens that are left: with k draft tokens the round takes
-/// `k c + t`, a of them are accepted with probability `p^a (1 - p)`, all of them with `p^k`.
+/// Returns the expected latency of [`si`], by recursion over the number of tokens left. A round with k draft tokens takes `k c + t`.
+/// Exactly a of them are accepted with probability `p^a (1 - p)`, all of them with `p^k`.
 pub fn expected_si(cell: &Cell) -> f64 {
     let Cell { target, drafter, acceptance: p, lookahead, tokens, .. } = *cell;
-    // left[n]: with n tokens left. sums[n]: the sum of p^a left[n - 1 - a] over the a < k for which it is not empty.
+    // left[n]: latency for n tokens. sums[n]: sum of p^a left[n - 1 - a] over all a < k.
     let (mut left, mut sums) = (vec![0.0; tokens + 1], vec![0.0; tokens + 1]);
     let full = p.powi(lookahead.min(tokens) as i32);
     for n in 1..=tokens {
@@ -109,10 +109,10 @@ pub fn expected_si(cell: &Cell) -> f64 {
     left[tokens] + target.ttft - target.tpot + first_draft
 }
 
-/// The lookahead with which sequential speculation is expected to be fastest, and that latency.
+/// Returns the lookahead with the least expected latency of sequential speculation, and that latency.
 pub fn best_lookahead(cell: &Cell) -> (usize, f64) {
     let expected = |lookahead| (lookahead, expected_si(&Cell { lookahead, ..*cell }));
-    // A lookahead beyond the text drafts the same tokens.
+    // A lookahead beyond the end of the text drafts the same tokens.
     let last = (*LOOKAHEADS.end()).min(cell.tokens.max(2) - 1);
     let first = expected(*LOOKAHEADS.start());
     let other = (*LOOKAHEADS.start() + 1..=last).map(expected);

@@ -1,4 +1,4 @@
-//! Pairs of models with measured latencies and acceptance: what speculation would gain for each.
+//! Simulated gains of speculation for pairs of models with measured latencies and acceptance.
 
 use super::offline::dsi;
 use super::{Cell, Draws, Latency, si};
@@ -7,32 +7,32 @@ use crate::speculate::dsi::sp_degree_for;
 use serde::Serialize;
 use serde_json::Value;
 
-/// Lookaheads that a row is simulated with, as in the paper.
+/// Lookaheads simulated for each row, as in the paper.
 pub const LOOKAHEADS: [usize; 3] = [1, 5, 10];
 
-/// Most target servers: those of a machine with eight GPUs, one of them the drafter's.
+/// Maximum target servers: a machine with eight GPUs, one of them for the drafter.
 pub const MOST_SERVERS: usize = 7;
 
 /// A target, a drafter and a task.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Pair {
-    /// What it is called; empty if it has no name.
+    /// Name of the pair; empty if it has none.
     pub name: String,
-    /// Time of the target for a token, in milliseconds.
+    /// Milliseconds of the target per token.
     pub target_latency_ms: f64,
-    /// Time of the drafter for a token.
+    /// Milliseconds of the drafter per token.
     pub drafter_latency_ms: f64,
     /// Probability that a draft token is accepted.
     pub acceptance: f64,
-    /// Time of the target to its first token.
+    /// Milliseconds of the target to its first token.
     pub target_ttft_ms: f64,
-    /// Time of the drafter to its first token.
+    /// Milliseconds of the drafter to its first token.
     pub drafter_ttft_ms: f64,
     /// Tokens to generate.
     pub tokens: usize,
 }
 
-/// What a pair would take, in milliseconds.
+/// Simulated times of a pair, in milliseconds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
     /// The pair.
@@ -46,29 +46,29 @@ pub struct Row {
     pub dsi: f64,
     /// `si / dsi`.
     pub ratio: f64,
-    /// The same for sequential speculation with a lookahead of 1.
+    /// `si / dsi` for sequential speculation with a lookahead of 1.
     pub ratio_of_1: f64,
-    /// By lookahead.
+    /// Results by lookahead.
     pub lookaheads: Vec<ByLookahead>,
 }
 
-/// A pair with a certain lookahead.
+/// Results of a pair with one lookahead.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ByLookahead {
     /// Draft tokens.
     pub lookahead: usize,
-    /// Target servers that it needs, at most [`MOST_SERVERS`].
+    /// Target servers that the lookahead needs, at most [`MOST_SERVERS`].
     pub sp_degree: usize,
-    /// Sequential speculation.
+    /// Milliseconds with sequential speculation.
     pub si: f64,
-    /// Distributed speculation; none if the lookahead needs more servers than there are.
+    /// Milliseconds with distributed speculation. `None`: the lookahead needs more than [`MOST_SERVERS`], and is not the largest one.
     pub dsi: Option<f64>,
 }
 
 /// Reads rows: a JSON list of objects.
 ///
 /// # Errors
-/// [`Error::BadConfig`] that names the row, counted from 1, and the field.
+/// [`Error::BadConfig`] with the row, counted from 1, and the field.
 pub fn parse(text: &str, file: &str) -> Result<Vec<Pair>> {
     let bad = |key: String, reason: String| Error::BadConfig { file: file.into(), key, reason };
     let value: Value = serde_json::from_str(text).map_err(|error| bad("-".into(), error.to_string()))?;
@@ -80,7 +80,7 @@ pub fn parse(text: &str, file: &str) -> Result<Vec<Pair>> {
         .collect()
 }
 
-/// A row, or the field that is wrong and why.
+/// Reads a row. Errors are the wrong field and the reason.
 fn pair(row: &Value) -> Result<Pair, (String, String)> {
     let fields = row.as_object().ok_or(("-".to_owned(), "it has to be an object".to_owned()))?;
     let number = |field: &str| match fields.get(field) {

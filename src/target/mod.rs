@@ -1,4 +1,4 @@
-//! What speculation sees of a model: verify some tokens, keep some of them.
+//! The interface between speculation and a model: verify tokens, then keep some of them.
 
 mod drafting;
 
@@ -7,23 +7,23 @@ pub use drafting::{Drafting, Plan, READ_IN_ROUND, Translate};
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-/// Most draft tokens of one round: with the target's own they fit a readback of 256 bytes.
+/// Maximum draft tokens of a round. With the target's own tokens they fit a readback of 256 bytes.
 pub const MAX_DRAFT: usize = 31;
-/// What errors call the draft model.
+/// Name of the draft model in errors.
 pub const DRAFT_MODEL: &str = "draft model";
 
-/// What to verify in a round.
+/// Tokens to verify in a round.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Draft {
-    /// These tokens; none: a plain step.
+    /// These tokens. Empty: a plain round.
     Tokens(Vec<u32>),
-    /// As many tokens of the draft model, drafted on the device in the same submission. Where the draft model has another
-    /// tokenizer, these are tokens of its own: what they are in tokens of the target may be fewer or more.
+    /// This many tokens of the draft model, drafted on the device in the same submission. If the draft model has another tokenizer, the
+    /// count is in its own tokens; their translation may have fewer or more.
     Model(usize),
 }
 
 impl Draft {
-    /// Draft tokens.
+    /// Returns the number of draft tokens.
     pub fn len(&self) -> usize {
         match self {
             Self::Tokens(tokens) => tokens.len(),
@@ -31,12 +31,12 @@ impl Draft {
         }
     }
 
-    /// Without draft tokens.
+    /// Returns true if there are no draft tokens.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// At most so many of them.
+    /// Limits the number of draft tokens to `most`.
     pub fn cut(self, most: usize) -> Self {
         match self {
             Self::Tokens(mut tokens) => {
@@ -48,32 +48,32 @@ impl Draft {
     }
 }
 
-/// What rounds take on a device, as far as it was measured.
+/// Measured or estimated durations of rounds on a device.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Timings {
-    /// Seconds of a plain round that is submitted before the one before it is read; none: not measured.
+    /// Seconds of a plain round that is submitted before the previous one is read. `None`: not measured.
     pub plain: Option<f64>,
-    /// A target forward over 1, 2, 4, 8 and 16 rows, in plain rounds.
+    /// Time of a target forward over 1, 2, 4, 8 and 16 rows, in plain rounds.
     pub rows: [f64; 5],
-    /// Whether that was timed; else it is guessed.
+    /// `true`: `rows` was measured; `false`: it is an estimate.
     pub timed: bool,
-    /// A step of the draft model, in plain rounds. Without a draft model it means nothing.
+    /// Time of a draft model step, in plain rounds. Meaningless without a draft model.
     pub step: f64,
-    /// What a round takes more that waits for the one before it to be read, in plain rounds.
+    /// Extra time of a round that waits for the readback of the previous one, in plain rounds.
     pub waiting: f64,
-    /// As [`Queue::is_far`] says.
+    /// Result of [`Queue::is_far`].
     pub far: bool,
 }
 
 impl Timings {
-    /// Nothing is measured; a draft step is guessed, and that 8 rows take 1.5 times as long as one, as on a GPU.
+    /// Returns estimates before any measurement: draft steps take `step`, and 8 rows take 1.5 times as long as one, as on a GPU.
     pub fn guess(step: f64) -> Self {
         let mut timings = Self { plain: None, rows: [1.0; 5], timed: false, step, waiting: 0.0, far: false };
         timings.set_rows(8, 1.5);
         timings
     }
 
-    /// So many rows (a power of two) take so long. 8 rows tell what other numbers may take, which are measured after them.
+    /// Sets the time of a forward over `rows` rows, a power of two. 8 rows also estimate the other counts, so measure them first.
     pub fn set_rows(&mut self, rows: usize, forward: f64) {
         if rows == 8 {
             self.rows = std::array::from_fn(|power| 1.0 + (forward - 1.0) * ((1 << power) - 1) as f64 / 7.0);
@@ -82,34 +82,34 @@ impl Timings {
     }
 }
 
-/// Log-probabilities of the target in one place, before its logits are processed.
+/// Log-probabilities of the target at one position, before its logits are processed.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Logprobs {
-    /// Of its id.
+    /// Log-probability of the target's token.
     pub chosen: f32,
-    /// Of the draft token in that place; behind the last one it means nothing.
+    /// Log-probability of the draft token at this position. Meaningless after the last one.
     pub drafted: f32,
-    /// The most likely tokens and theirs, in their order.
+    /// The most likely tokens in order, with their log-probabilities.
     pub top: Vec<(u32, f32)>,
 }
 
-/// What was asked of servers that have the target.
+/// Counters of requests to servers that have the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Traffic {
     /// Requests sent.
     pub num_requests: usize,
-    /// Of these, those that were sent again because one before failed.
+    /// Requests that repeat a failed one.
     pub num_retries: usize,
-    /// Requests that were broken off: nobody wanted their answer any more.
+    /// Requests that were aborted because their answer was no longer needed.
     pub num_aborted: usize,
-    /// Tokens in requests that were answered, each time they were sent.
+    /// Tokens in answered requests, counted again for each request.
     pub num_prompt_tokens: usize,
-    /// Of these, those that servers had in their prefix caches, as far as they tell.
+    /// Prompt tokens that servers had in their prefix caches, if they report it.
     pub num_cached_tokens: usize,
 }
 
 impl Traffic {
-    /// With more of it.
+    /// Adds other counters.
     pub fn add(&mut self, more: &Self) {
         self.num_requests += more.num_requests;
         self.num_retries += more.num_retries;
@@ -119,31 +119,31 @@ impl Traffic {
     }
 }
 
-/// What a round gave.
+/// Result of a round.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Verified {
-    /// The draft tokens that were verified [k].
+    /// The verified draft tokens [k].
     pub draft: Vec<u32>,
     /// The target's token after the pending one and after each draft token [k + 1].
     pub ids: Vec<u32>,
-    /// Of each of these, where they are asked for [k + 1].
+    /// Log-probabilities of `ids`, if requested [k + 1].
     pub logprobs: Vec<Logprobs>,
-    /// Seconds of its submission in which the device was waited for: a draft model with another tokenizer answers first.
+    /// Seconds for which its submission waited for the device: a draft model with another tokenizer must answer first.
     pub waited: f64,
-    /// What was asked of servers since the round before.
+    /// Requests to servers since the previous round.
     pub traffic: Traffic,
 }
 
 impl Verified {
-    /// Whether this is an answer to `draft`: to that or to the beginning of it, with an id for each row.
+    /// Checks that this answers `draft` or the beginning of it, with one id per row.
     ///
     /// # Errors
-    /// [`Error::Internal`] where it is none.
+    /// [`Error::Internal`] if it does not.
     pub fn check(&self, draft: &Draft) -> Result<()> {
         let Self { draft: verified, ids, logprobs, .. } = self;
         let of_draft = match draft {
             Draft::Tokens(tokens) => tokens.starts_with(verified),
-            // A translation may be longer.
+            // A translated draft may be longer.
             Draft::Model(_) => true,
         };
         if of_draft && ids.len() == verified.len() + 1 && (logprobs.is_empty() || logprobs.len() == ids.len()) {
@@ -160,116 +160,114 @@ impl Verified {
 /// A target model with its KV cache.
 #[allow(async_fn_in_trait, reason = "sessions run on one thread: in a browser nothing of WebGPU is Send")]
 pub trait Target {
-    /// Tokens whose keys and values are cached.
+    /// Returns the tokens whose keys and values are cached.
     fn cached(&self) -> &[u32];
 
-    /// How many tokens at the beginning of a text are cached.
+    /// Returns the number of leading tokens of `text` that are cached.
     fn cached_of(&self, text: &[u32]) -> usize {
         self.cached().iter().zip(text).take_while(|(cached, token)| cached == token).count()
     }
 
-    /// Leading cached tokens that a draft model's cache holds too.
+    /// Returns the number of leading cached tokens that a draft model's cache also holds.
     fn draft_cached(&self) -> usize {
         0
     }
 
-    /// Most tokens that the cache holds.
+    /// Returns the maximum number of cached tokens.
     fn capacity(&self) -> usize;
 
-    /// Forgets all but the first `len` cached tokens; nothing is copied. Submitted rounds are given up: nobody waits for
-    /// them, and nothing remains of them.
+    /// Forgets all but the first `len` cached tokens; nothing is copied. Submitted rounds are discarded without waiting for them.
     fn truncate(&mut self, len: usize);
 
-    /// Most tokens that it reads at a time. Who wants to hear how far it is gives [`Target::prefill`] no more.
+    /// Returns the maximum number of tokens read at a time. To observe progress, pass at most this many to [`Target::prefill`].
     fn prefill_chunk(&self) -> usize {
         usize::MAX
     }
 
-    /// Makes room for `more` tokens after the cached ones at once, so that the cache does not grow with each [`Target::prefill`].
+    /// Reserves room for `more` tokens after the cached ones, so that the cache does not grow with each [`Target::prefill`].
     ///
     /// # Errors
-    /// [`crate::Error::ContextFull`], and what the device reports.
+    /// [`crate::Error::ContextFull`], and errors of the device.
     async fn reserve(&mut self, _more: usize) -> Result<()> {
         Ok(())
     }
 
-    /// Caches `tokens` behind the cached ones; fails before it computes anything when they do not fit. The device may still
-    /// compute the last chunk of them, so that it always has something to do; the chunk before is done.
+    /// Appends `tokens` to the cache. Fails before computing anything if they do not fit. On return the device may still compute the last
+    /// chunk, so that it is never idle; all earlier chunks are done.
     async fn prefill(&mut self, tokens: &[u32]) -> Result<()>;
 
-    /// Whether a round of this draft would wait for nothing but the device. Where kernels are not compiled yet, that begins now, and
-    /// goes on while the device computes other rounds. Called between rounds, at most once before each.
+    /// Returns true if a round of this draft needs no compilation. Otherwise starts compiling its kernels, while the device computes other
+    /// rounds. Called between rounds, at most once before each.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Errors of the device.
     async fn ready(&mut self, _draft: &Draft) -> Result<bool> {
         Ok(true)
     }
 
-    /// Lets a draft model that is far behind read the next chunk of what it missed of the cached tokens, as
-    /// [`Target::prefill`] does. Returns how many tokens that were; 0 where it can read the rest in a round.
+    /// Lets a draft model read the next chunk of the cached tokens that it missed, as [`Target::prefill`] does. Returns the number of
+    /// tokens in the chunk; 0 if the rest fits into a round.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Errors of the device.
     async fn catch_up(&mut self, _pending: u32) -> Result<usize> {
         Ok(0)
     }
 
-    /// Starts a round: one target forward over the pending token and the draft tokens. A draft model that has yet to
-    /// [`Target::catch_up`] drafts nothing. A round before it that was not finished is given up, as by
-    /// [`Target::truncate`].
+    /// Starts a round: one target forward over the pending token and the draft tokens. A draft model that still needs [`Target::catch_up`]
+    /// drafts nothing. An unfinished earlier round is discarded, as by [`Target::truncate`].
     ///
     /// # Errors
-    /// [`crate::Error::ContextFull`], and what the device reports.
+    /// [`crate::Error::ContextFull`], and errors of the device.
     async fn submit(&mut self, pending: u32, draft: &Draft) -> Result<()>;
 
-    /// Waits for the first submitted round and caches its tokens, all of them. Without a round, nothing was verified.
+    /// Waits for the first submitted round and caches all its tokens. Without a round, the result is empty.
     ///
     /// # Errors
-    /// [`crate::Error::NonFiniteLogits`], and what the device reports.
+    /// [`crate::Error::NonFiniteLogits`], and errors of the device.
     async fn finish(&mut self) -> Result<Verified>;
 
-    /// All at once.
+    /// Runs a whole round: catches up, submits and finishes.
     ///
     /// # Errors
     /// As [`Target::catch_up`], [`Target::submit`] and [`Target::finish`].
     async fn verify(&mut self, pending: u32, draft: &Draft) -> Result<Verified> {
         while matches!(draft, Draft::Model(1..)) && self.catch_up(pending).await? > 0 {}
-        // A round that is asked for is done, if need be by kernels for other numbers of rows.
+        // The result does not matter: without compiled kernels, the round uses kernels for other numbers of rows.
         self.ready(draft).await?;
         self.submit(pending, draft).await?;
         self.finish().await
     }
 }
 
-/// A target whose rounds wait in a queue: what it can do while the device computes. One that computes a round when that is waited for
-/// has nothing to add.
+/// A target with a queue of rounds: its work while the device computes. A target that computes only in [`Target::finish`] keeps the
+/// defaults.
 pub trait Queue: Target {
-    /// While the device computes a round: gets ready for the next one, as far as that can be guessed. With `repeats` that is
-    /// another one like it, and what comes back is whether [`Queue::repeat`] can submit it now: not where tokens are
-    /// verified that the caller knew, nor where there might not be room for both.
+    /// Prepares the next round while the device computes one, as far as it can be predicted. With `repeats` it is another round like the
+    /// current one. Returns true if [`Queue::repeat`] can submit it now: not if draft tokens of the caller are verified, and not if both
+    /// rounds may not fit.
     fn prepare(&mut self, _repeats: bool) -> bool {
         false
     }
 
-    /// Starts the round for which [`Queue::prepare`] got ready, behind the submitted one: with as many tokens of the draft
-    /// model, or none. The device finds out by itself where it begins: its pending token is the target's own token behind
-    /// the draft tokens that the target agreed with, and [`Queue::keep`] must keep just these.
+    /// Submits the round prepared by [`Queue::prepare`] after the submitted one: with the same number of tokens of the draft model, or
+    /// none. The device determines where it begins: its pending token is the target's own token after the accepted draft tokens.
+    /// [`Queue::keep`] must keep exactly these.
     fn repeat(&mut self) {}
 
-    /// Whether the device still computes the first submitted round. A browser tells that only to those who wait: there it always
-    /// does.
+    /// Returns true if the device still computes the first submitted round. A browser reports completion only to code that awaits it, so
+    /// there the result is always true.
     fn is_computing(&mut self) -> bool {
         false
     }
 
-    /// Whether the target is on a server: the way there, which may take many plain rounds, is waited for by each round that is not
-    /// submitted ahead, and those are plain ones.
+    /// Returns true if the target is on a server. Rounds then wait for the round trip, which may take as long as many plain rounds, unless
+    /// they are submitted ahead. Only plain rounds are.
     fn is_far(&self) -> bool {
         false
     }
 
-    /// As [`Target::truncate`], but a round that was submitted by [`Queue::repeat`] and begins there goes on.
+    /// Works like [`Target::truncate`], except that a round submitted by [`Queue::repeat`] that begins at `len` continues.
     fn keep(&mut self, len: usize) {
         self.truncate(len);
     }

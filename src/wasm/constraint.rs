@@ -1,4 +1,4 @@
-//! Constraints that JavaScript has: those of the module `grammar.js`, which is loaded when a text is to have a form.
+//! Constraints of the JavaScript module `grammar.js`, which is loaded when a text needs a grammar.
 
 use super::files::Thrown;
 use crate::constraint::{Constraint, Ending, Grammars, ResponseFormat};
@@ -12,7 +12,7 @@ extern "C" {
     #[wasm_bindgen(method, catch)]
     fn compile(this: &ForeignGrammars, format: &str) -> Result<ForeignGrammar, JsValue>;
 
-    /// `Grammar` there.
+    /// `Grammar` of `wasm/grammar.rs`.
     type ForeignGrammar;
     #[wasm_bindgen(method, catch)]
     fn consume(this: &ForeignGrammar, token: u32) -> Result<bool, JsValue>;
@@ -28,13 +28,13 @@ extern "C" {
     fn free(this: &ForeignGrammar);
 }
 
-/// What the other module throws is put aside: it is what the caller gets.
+/// Keeps an exception of the other module, which the caller gets instead of this error.
 fn put_aside(thrown: &Thrown, error: JsValue) -> Error {
     thrown.keep(error);
     Error::Internal { reason: "the grammar failed".into() }
 }
 
-/// Those of the other module.
+/// Grammars of the other module.
 pub(super) struct JsGrammars {
     pub grammars: ForeignGrammars,
     pub thrown: Thrown,

@@ -1,4 +1,4 @@
-//! The files of a model, which JavaScript reads, and what it throws inside of a call.
+//! A model's files, read by JavaScript, and exceptions thrown during a call.
 
 use crate::error::{Error, Result, WeightsRule};
 use crate::weights::Source;
@@ -68,7 +68,7 @@ impl Source for JsSource {
     }
 }
 
-/// What JavaScript threw first inside of a call. The caller gets it, because it says more than the [`Error`] that it became.
+/// The first exception thrown during a call. The caller gets it, because it has more information than the resulting [`Error`].
 #[derive(Clone, Default)]
 pub(super) struct Thrown(Rc<RefCell<Option<JsValue>>>);
 
@@ -77,19 +77,19 @@ impl Thrown {
         self.0.borrow_mut().get_or_insert(thrown);
     }
 
-    /// What the caller gets at the end of a call.
+    /// Returns a call's result: on failure the kept exception, if there is one, else the error.
     pub(super) fn or<T>(&self, result: Result<T>) -> Result<T, JsValue> {
         let thrown = self.0.take();
         result.map_err(|error| thrown.unwrap_or_else(|| error.into()))
     }
 }
 
-/// What is thrown in words.
+/// Returns the message of an exception.
 pub(super) fn message(thrown: &JsValue) -> Option<String> {
     Reflect::get(thrown, &"message".into()).ok()?.as_string()
 }
 
-/// Calls `progress(loaded, total)`.
+/// Returns a callback that calls `progress(loaded, total)`.
 pub(super) fn hear(progress: Function) -> impl FnMut(u64, u64) {
     move |loaded, total| {
         let _ = progress.call2(&JsValue::NULL, &(loaded as f64).into(), &(total as f64).into());

@@ -1,21 +1,21 @@
-//! What JavaScript sees of grammars, in a module of their own: `wasm/constraint.rs` calls them from the engine's.
+//! JavaScript bindings for grammars, in a separate module that `wasm/constraint.rs` calls.
 
 use crate::constraint::{Constraint, Ending, Grammars, ResponseFormat};
 use crate::error::{Error, Result};
 use crate::grammar::Llguidance;
 use wasm_bindgen::prelude::*;
 
-/// Compiles forms for a vocabulary.
+/// A compiler of response formats for a vocabulary.
 #[wasm_bindgen(js_name = Grammars)]
 pub struct JsGrammars(Llguidance);
 
-/// A text under a form.
+/// A compiled grammar with the state of a text.
 #[wasm_bindgen(js_name = Grammar)]
 pub struct JsGrammar(Box<dyn Constraint>);
 
 #[wasm_bindgen(js_class = Grammars)]
 impl JsGrammars {
-    /// For tokens that have these bytes, one behind the other, and these lengths, of which `ends` end a text.
+    /// Creates a compiler for tokens with these concatenated bytes and these lengths. `ends`: the tokens that end a text.
     ///
     /// # Errors
     /// As [`Llguidance::new`].
@@ -27,7 +27,7 @@ impl JsGrammars {
         Llguidance::new(tokens, ends).map(Self)
     }
 
-    /// A form, as JSON.
+    /// Compiles a response format, given as JSON.
     ///
     /// # Errors
     /// As [`Grammars::compile`].
@@ -61,7 +61,7 @@ impl JsGrammar {
         self.0.forced()
     }
 
-    /// As [`Constraint::ending`]: whether the text may end here; undefined where it must.
+    /// As [`Constraint::ending`]: true if the text may end here; undefined if it must.
     pub fn ending(&mut self) -> Result<Option<bool>> {
         let ending = self.0.ending()?;
         Ok((ending != Ending::Must).then_some(ending == Ending::May))

@@ -1,4 +1,4 @@
-//! What JavaScript sees of several targets: the workers that have them, and the work that goes on in each.
+//! JavaScript bindings for several targets: their workers, and the loop that runs in each.
 
 use super::files::{Files, JsSource, Thrown, hear};
 use super::session::JsSession;
@@ -19,22 +19,22 @@ use wasm_bindgen_futures::spawn_local;
 
 #[wasm_bindgen]
 extern "C" {
-    /// Workers with an instance each, that of the draft model last (www/crew.js).
+    /// Workers with one instance each; the last one has the draft model (www/crew.js).
     pub type Workers;
 
-    /// Loads the models; fulfils with `{device, failed}`, the second why there is no draft model where there should be one.
+    /// Loads the models. Fulfils with `{device, failed}`; `failed`: why a requested draft model is missing.
     #[wasm_bindgen(method, catch)]
     async fn start(this: &Workers, with_drafter: bool, context: usize) -> Result<JsValue, JsValue>;
     #[wasm_bindgen(method)]
     fn begin(this: &Workers, order: JsValue);
     #[wasm_bindgen(method)]
     fn order(this: &Workers, to: usize, order: JsValue);
-    /// The next [`NumberedReport`]; undefined where it does not come within so many milliseconds.
+    /// Fulfils with the next [`NumberedReport`], or with undefined if none came within `within` milliseconds.
     #[wasm_bindgen(method)]
     async fn report(this: &Workers, within: Option<f64>) -> JsValue;
 }
 
-/// [`Workers`] as a crew.
+/// [`Workers`] as a [`Crew`].
 pub struct JsCrew {
     workers: Workers,
     sp_degree: usize,
@@ -77,30 +77,30 @@ impl Crew for JsCrew {
     }
 }
 
-/// A report and the number of the text that it is about; none: whatever text is being written.
+/// A report with the number of its text. `None`: it applies to the current text.
 #[derive(Serialize, Deserialize)]
 struct NumberedReport {
     text: Option<u64>,
     report: Report,
 }
 
-/// Reads what another worker sent.
+/// Reads a message of another worker.
 fn read<T: DeserializeOwned>(value: JsValue) -> Result<T> {
     from_value(value).map_err(|error| Error::Internal { reason: format!("a worker's message cannot be read: {error}") })
 }
 
-/// What the workers found when they had loaded.
+/// Result of loading in the workers.
 #[derive(Deserialize)]
 struct Started {
     device: DeviceInfo,
     failed: Option<String>,
 }
 
-/// Loads a target into `options.sp_degree` workers and, unless it is null, a draft model into one more. What is read here is
-/// all but the weights.
+/// Loads a target into `options.sp_degree` workers and, unless `assistant` is null, a draft model into one more. This worker reads
+/// everything except the weights.
 ///
 /// # Errors
-/// As [`crate::Session::load`], and what sources and workers throw.
+/// As [`crate::Session::load`], and exceptions of sources and workers.
 #[wasm_bindgen(js_name = loadParallel)]
 pub async fn load_parallel(
     target: Files,
@@ -124,18 +124,19 @@ pub async fn load_parallel(
     Ok(JsSession(Writer::Parallel(Box::new(parallel)), thrown))
 }
 
-/// A worker's instance: it works on the event loop, and takes orders.
+/// A worker's instance, which carries out orders on the event loop.
 #[wasm_bindgen(js_name = Server)]
 pub struct JsServer {
     orders: UnboundedSender<Order>,
     local: LocalDevice,
 }
 
-/// Loads a model as server `index` of the target or, with the target's positions as `context`, as the draft model, on the
-/// adapter that saves power if `low_power`, and works from then on. `progress(loaded, total)` hears of bytes on the GPU, `tell({text, report})` of what is done.
+/// Loads a model as target instance `index`, or as the draft model if `context` has the target's positions, on the power-saving adapter if
+/// `low_power`. Then carries out orders. `progress(loaded, total)` is called as bytes reach the GPU, `tell({text, report})` for each
+/// report.
 ///
 /// # Errors
-/// As [`set_up`], and what the source throws.
+/// As [`set_up`], and exceptions of the source.
 #[wasm_bindgen]
 pub async fn serve(
     files: Files,
@@ -171,27 +172,27 @@ pub async fn serve(
 
 #[wasm_bindgen(js_class = Server)]
 impl JsServer {
-    /// Takes an order; it is carried out behind those before it.
+    /// Adds an order to the queue.
     ///
     /// # Errors
-    /// `internal` for what is none.
+    /// `internal` if it cannot be read.
     pub fn order(&self, order: JsValue) -> Result<()> {
-        // The receiver lives as long as this does.
+        // The receiver lives as long as this object.
         let _ = self.orders.unbounded_send(read(order)?);
         Ok(())
     }
 
-    /// Which device it is, as [`JsSession::device`] says.
+    /// Returns the device, as [`JsSession::device`].
     pub fn device(&self) -> JsValue {
         to_value(&self.local.borrow().as_ref().map(|on| on.device.info().clone()))
     }
 
-    /// Bytes on the GPU: `{weights, kv, scratch, read_per_token}`.
+    /// Returns the bytes on the GPU: `{weights, kv, scratch, read_per_token}`.
     pub fn memory(&self) -> JsValue {
         to_value(&self.local.borrow().as_ref().map(|on| on.memory))
     }
 
-    /// What was asked of the device so far.
+    /// Returns the counters of the device.
     pub fn counters(&self) -> JsValue {
         to_value(&self.local.borrow().as_ref().map(|on| on.device.counters()))
     }

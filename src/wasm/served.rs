@@ -1,4 +1,4 @@
-//! What JavaScript sees of a target on a server: it sends the requests.
+//! JavaScript bindings for a target on a server. JavaScript sends the requests.
 
 use super::files::{Files, JsSource, Thrown, hear, message};
 use super::session::JsSession;
@@ -14,16 +14,16 @@ use wasm_bindgen::prelude::*;
 
 #[wasm_bindgen]
 extern "C" {
-    /// Sends requests (www/http.js).
+    /// Sender of requests (www/http.js).
     pub type Sender;
-    /// An answer on its way.
+    /// An answer in flight.
     type Exchange;
 
     #[wasm_bindgen(method)]
     fn send(this: &Sender, url: &str, key: Option<&str>, body: Option<&str>, silence: f64) -> Exchange;
     #[wasm_bindgen(method)]
     async fn pause(this: &Sender, seconds: f64);
-    /// `{status, retryAfter}`, then bytes, then null.
+    /// Fulfils with `{status, retryAfter}`, then bytes, then null.
     #[wasm_bindgen(method, catch)]
     async fn next(this: &Exchange) -> Result<JsValue, JsValue>;
     #[wasm_bindgen(method)]
@@ -40,7 +40,7 @@ impl Transport for Sender {
     }
 }
 
-/// An answer that is broken off where nobody waits for it any more.
+/// An answer whose request is aborted when it is dropped.
 struct Coming(Exchange);
 
 impl Incoming for Coming {
@@ -63,12 +63,12 @@ impl Incoming for Coming {
 
 impl Drop for Coming {
     fn drop(&mut self) {
-        // After the end it changes nothing.
+        // After the end of the answer this has no effect.
         self.0.abort();
     }
 }
 
-/// Where a target is served, as the page says it.
+/// Address of a target on servers, as passed by the page.
 #[derive(Deserialize)]
 struct Server {
     urls: Vec<String>,
@@ -76,11 +76,11 @@ struct Server {
     api_key: Option<String>,
 }
 
-/// Connects to `server`, `{urls, model, api_key}`, which has the target, whose tokenizer and configuration are among the files `words`,
-/// and loads a draft model here, unless it is null.
+/// Connects to `server`, `{urls, model, api_key}`, which has the target. The files `words` have its tokenizer and configuration. Also loads
+/// a draft model in this worker, unless `assistant` is null.
 ///
 /// # Errors
-/// As [`Writer::connect`], and what the sources throw.
+/// As [`Writer::connect`], and exceptions of the sources.
 #[wasm_bindgen]
 pub async fn connect(
     sender: Sender,

@@ -1,4 +1,4 @@
-//! What JavaScript sees of a session.
+//! JavaScript bindings for a session.
 
 use super::constraint::{ForeignGrammars, JsGrammars};
 use super::files::{Files, JsSource, Thrown, hear};
@@ -27,10 +27,11 @@ use wasm_bindgen_futures::JsFuture;
 #[wasm_bindgen(js_name = Session)]
 pub struct JsSession(pub(super) Writer, pub(super) Thrown);
 
-/// Loads a target and, unless it is null, a draft model. Where they run on the CPU, the team takes part. `progress(loaded, total)` hears of bytes on the GPU.
+/// Loads a target and, unless `assistant` is null, a draft model. On the CPU, the workers of `team` share the work.
+/// `progress(loaded, total)` is called as bytes reach the GPU.
 ///
 /// # Errors
-/// As [`Session::load`], and what the sources throw.
+/// As [`Session::load`], and exceptions of the sources.
 #[wasm_bindgen]
 pub async fn load(
     target: Files,
@@ -41,7 +42,7 @@ pub async fn load(
 ) -> Result<JsSession, JsValue> {
     let thrown = Thrown::default();
     let target = JsSource::new(target, &thrown);
-    // What the draft model's files throw costs the draft model only.
+    // Exceptions of the draft model's files only lose the draft model.
     let assistant = assistant.map(|files| JsSource::new(files, &Thrown::default()));
     let loaded = async {
         let options = LoadOptions::read(Deserializer::from(options))?;
@@ -57,11 +58,10 @@ pub async fn load(
     Ok(JsSession(Writer::Session(Box::new(session)), thrown))
 }
 
-/// What there is to know of a model from its headers alone: an `Inspection`, with names as there. Its device is the one that the
-/// options want, null where there is none.
+/// Returns an `Inspection` of a model, read from its headers alone. Its device is the one that the options select; null if there is none.
 ///
 /// # Errors
-/// As [`ModelFiles::open`], and what the source throws.
+/// As [`ModelFiles::open`], and exceptions of the source.
 #[wasm_bindgen]
 pub async fn inspect(model: Files, options: JsValue) -> Result<JsValue, JsValue> {
     let thrown = Thrown::default();
@@ -75,7 +75,7 @@ pub async fn inspect(model: Files, options: JsValue) -> Result<JsValue, JsValue>
     Ok(to_value(&thrown.or(inspected.await)?))
 }
 
-/// What a promise gives.
+/// Returns the value of a promise.
 async fn ended(promise: Result<Promise, JsValue>, thrown: &Thrown) -> Result<JsValue> {
     let given = async { JsFuture::from(promise?).await };
     given.await.map_err(|error| {
@@ -86,9 +86,9 @@ async fn ended(promise: Result<Promise, JsValue>, thrown: &Thrown) -> Result<JsV
 
 #[wasm_bindgen(js_class = Session)]
 impl JsSession {
-    /// Continues a prompt: a text, messages `[{role, content}]`, or token ids. `on_token({id, text, origin})` hears of each
-    /// token, and before, `on_prefill(done, of)` how many tokens of a prompt of several chunks were read; when one of them
-    /// returns false, the generation ends there. Where a server is waited for, it ends when `left` does.
+    /// Continues a prompt: a text, messages `[{role, content}]`, or token ids. `on_prefill(done, of)` is called as the chunks of a longer
+    /// prompt are read, then `on_token({id, text, origin})` for each token. Generation ends if either returns false, or if `left` is
+    /// fulfilled during a wait for a server.
     ///
     /// # Errors
     /// As [`Session::generate`].
@@ -114,7 +114,7 @@ impl JsSession {
                 _ => ControlFlow::Break(()),
             }
         };
-        // Sources are read again when the device was lost.
+        // After a lost device, the sources are read again.
         let mut generating = pin!(self.0.generate(&prompt, &options, &mut hear));
         let generation = poll_fn(|context| {
             has_left.set(has_left.get() || Pin::new(&mut left).poll(context).is_ready());
@@ -124,10 +124,10 @@ impl JsSession {
         Ok(to_value(&self.1.or(generation)?))
     }
 
-    /// The embedding of a prompt.
+    /// Returns the embedding of a prompt.
     ///
     /// # Errors
-    /// As [`Session::embed`]; `bad-option` where workers have the models.
+    /// As [`Session::embed`]; `bad-option` if workers have the models.
     pub async fn embed(&mut self, text: JsValue, pooling: &str, normalize: bool) -> Result<Float32Array, JsValue> {
         let text = Prompt::read(Deserializer::from(text))?;
         let pooling = pooling.parse()?;
@@ -135,10 +135,10 @@ impl JsSession {
         Ok(Float32Array::from(&embedding[..]))
     }
 
-    /// How likely a continuation of a prompt is: `{logprob, num_tokens}`.
+    /// Returns the likelihood of a continuation of a prompt: `{logprob, num_tokens}`.
     ///
     /// # Errors
-    /// As [`Session::score`]; `bad-option` where workers have the models.
+    /// As [`Session::score`]; `bad-option` if workers have the models.
     pub async fn score(&mut self, prompt: JsValue, continuation: JsValue) -> Result<JsValue, JsValue> {
         let prompt = Prompt::read(Deserializer::from(prompt))?;
         let continuation = Prompt::read(Deserializer::from(continuation))?;
@@ -146,8 +146,8 @@ impl JsSession {
         Ok(to_value(&self.1.or(scores)?[0]))
     }
 
-    /// What grammars need to know of the target, as their constructor takes it: `[bytes, lengths, ends]`; null where workers have the
-    /// targets, which take none.
+    /// Returns the arguments of the constructor of `Grammars` for the target: `[bytes, lengths, ends]`. Null if workers have the targets,
+    /// which support no grammars.
     pub fn vocabulary(&self) -> Option<Array> {
         let Writer::Session(session) = &self.0 else { return None };
         let (tokens, ends) = session.vocabulary();
@@ -156,7 +156,7 @@ impl JsSession {
         Some(Array::of3(&bytes, &Uint32Array::from(&lengths[..]), &Uint32Array::from(ends)))
     }
 
-    /// From now on these say what a `response_format` allows: `Grammars` of the other module.
+    /// Sets the compiler of `response_format`: `Grammars` of the other module.
     #[wasm_bindgen(js_name = constrainBy)]
     pub fn constrain_by(&mut self, grammars: ForeignGrammars) {
         if let Writer::Session(session) = &mut self.0 {
@@ -164,7 +164,7 @@ impl JsSession {
         }
     }
 
-    /// The tokens of a prompt.
+    /// Returns the tokens of a prompt.
     ///
     /// # Errors
     /// As [`Session::encode`].
@@ -174,14 +174,14 @@ impl JsSession {
         self.0.encode(&prompt, &options)
     }
 
-    /// Gives `write(layer, bytes): Promise` the keys and values of what is known of a prompt, and returns its tokens.
+    /// Passes the cached keys and values of a prompt to `write(layer, bytes): Promise`. Returns their tokens.
     ///
     /// # Errors
-    /// As [`Session::save`], and what `write` throws.
+    /// As [`Session::save`], and exceptions of `write`.
     pub async fn save(&mut self, prompt: JsValue, options: JsValue, write: Function) -> Result<Vec<u32>, JsValue> {
         let options = GenerateOptions::read(Deserializer::from(options))?;
         let prompt = Prompt::read(Deserializer::from(prompt))?;
-        // Several instances have nothing of a text that could be kept.
+        // Several instances have no cache that could be saved.
         let Writer::Session(session) = &mut self.0 else { return Ok(Vec::new()) };
         let mut write = async |layer: usize, bytes: Vec<u8>| {
             let bytes = Uint8Array::from(&bytes[..]);
@@ -191,10 +191,10 @@ impl JsSession {
         self.1.or(session.save(&prompt, &options, &mut write).await)
     }
 
-    /// Caches what `save` gave; `read(layer): Promise<Uint8Array>`. Returns whether it was of this model on this device.
+    /// Caches the output of `save`; `read(layer): Promise<Uint8Array>`. Returns true if it was saved with this model on this device.
     ///
     /// # Errors
-    /// As [`Session::restore`], and what `read` throws.
+    /// As [`Session::restore`], and exceptions of `read`.
     pub async fn restore(&mut self, tokens: Vec<u32>, read: Function) -> Result<bool, JsValue> {
         let Writer::Session(session) = &mut self.0 else { return Ok(false) };
         let mut read = async |layer: usize| {
@@ -204,7 +204,7 @@ impl JsSession {
         self.1.or(session.restore(&tokens, &mut read).await)
     }
 
-    /// The text of some tokens.
+    /// Returns the text of tokens.
     ///
     /// # Errors
     /// `bad-tokenizer`.
@@ -212,28 +212,28 @@ impl JsSession {
         self.0.tokenizer().decode(&ids, skip_special)
     }
 
-    /// Which device it is: `{name, backend, driver, max_buffer_size, max_binding_size}`.
+    /// Returns the device: `{name, backend, driver, max_buffer_size, max_binding_size}`.
     pub fn device(&self) -> JsValue {
         to_value(self.0.device())
     }
 
-    /// What the user should know of the loading, in words.
+    /// Returns warnings about loading, for the user.
     pub fn warnings(&self) -> JsValue {
         to_value(&self.0.warnings())
     }
 
-    /// How the chat template writes calls of tools, null where that is not known.
+    /// Returns the format of tool calls in the chat template; null if it is unknown.
     pub fn tool_format(&self) -> JsValue {
         to_value(&self.0.tool_format())
     }
 
-    /// Bytes on the GPU: `{target, draft}`, each `{weights, kv, scratch, read_per_token}`, without what other workers have.
+    /// Returns the bytes on the GPU: `{target, draft}`, each `{weights, kv, scratch, read_per_token}`, without those of other workers.
     pub fn memory(&self) -> JsValue {
         let [target, draft] = self.0.memory();
         to_value(&json!({ "target": target.unwrap_or_default(), "draft": draft }))
     }
 
-    /// What was asked of the device so far, without what other workers asked.
+    /// Returns the counters of the device, without those of other workers.
     pub fn counters(&self) -> JsValue {
         to_value(&self.0.counters())
     }

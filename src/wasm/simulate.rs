@@ -1,4 +1,4 @@
-//! What JavaScript sees of the simulator: numbers in, means and pictures out, without a GPU.
+//! JavaScript bindings for the simulator: numbers in, means and figures out, without a GPU.
 
 use super::to_value;
 use crate::error::Result;
@@ -8,11 +8,11 @@ use crate::simulate::{Cell, Draws, Latency, picture};
 use serde_json::json;
 use wasm_bindgen::prelude::*;
 
-/// Texts to average over: few enough to redraw while a slider moves.
+/// Number of texts for means: small enough to redraw while a slider moves.
 const REPEATS: usize = 100;
 
-/// One run of distributed speculation, drawn as SVG, and the mean latencies `{plain, si, dsi, pearl}` at this setting:
-/// `{picture, means, lookaheads}`. Latencies are in milliseconds; sequential speculation has its best lookahead.
+/// Returns `{picture, means, lookaheads}`: an SVG of one run of distributed speculation, the mean latencies `{plain, si, dsi, pearl}`, and
+/// the lookaheads. Latencies are in milliseconds; sequential speculation has its best lookahead.
 ///
 /// # Errors
 /// `bad-option`.
@@ -34,7 +34,7 @@ pub fn cell(
     Ok(to_value(&json!({ "picture": picture, "means": means, "lookaheads": lookaheads })))
 }
 
-/// The four heatmaps of a number of servers, as SVG, so many in a row.
+/// Returns the four heatmaps for `sp_degree` servers as SVG, `columns` of them in a row.
 ///
 /// # Errors
 /// `bad-option`.

@@ -1,4 +1,4 @@
-//! Threads of a page: workers with an instance of this module each, which have some rows of every large matrix.
+//! Threads in a page: workers with one instance of this module each. Each has some rows of every large matrix.
 
 use crate::cpu::{Others, Share, Team, Words};
 use crate::error::{Error, Result};
@@ -12,7 +12,7 @@ extern "C" {
     #[wasm_bindgen(js_name = Team)]
     pub type JsTeam;
 
-    /// Starts them, so that there are so many threads, if that can be; fulfils with how many others there are.
+    /// Starts workers for `threads` threads in total, if possible. Fulfils with the number of other threads.
     #[wasm_bindgen(method)]
     async fn start(this: &JsTeam, threads: Option<usize>) -> JsValue;
     #[wasm_bindgen(method, getter)]
@@ -43,29 +43,29 @@ impl Team for JsTeam {
     }
 }
 
-/// The other threads, where there are any.
+/// Starts the other threads. `None`: there are none.
 pub(super) async fn others(team: JsTeam, threads: Option<usize>) -> Option<Others> {
     let others = team.start(threads).await.as_f64().unwrap_or(0.0);
     (others > 0.0).then(|| Rc::new(team) as Others)
 }
 
-/// What another thread has.
+/// Matrix rows of another thread.
 #[wasm_bindgen(js_name = Share)]
 #[derive(Default)]
 pub struct JsShare(Share);
 
 #[wasm_bindgen(js_class = Share)]
 impl JsShare {
-    /// Of nothing.
+    /// Creates it without matrices.
     #[wasm_bindgen(constructor)]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// As [`Share::answer`]: `memory` begins with the bytes that came, and then with those that go.
+    /// As [`Share::answer`]. `memory` begins with the question's `length` bytes; the answer's bytes replace them.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Share::answer`].
     pub fn answer(&mut self, question: &[u32], length: usize, memory: &Uint8Array) -> Result<f64> {
         let words = question.try_into().map_err(|_| Error::Internal { reason: "no such question".into() })?;
         let part = |length: usize| memory.subarray(0, length as u32);

@@ -1,4 +1,4 @@
-//! Products where a processor multiplies fours of bytes and adds the products in one instruction: AVX-VNNI, Arm's dot products. The sums are
+//! Products on processors that multiply four bytes and add the products in one instruction: AVX-VNNI, Arm's dot products. The sums equal
 //! those of [`Pairs`](super::wasm::Pairs), which are exact too.
 
 use super::wasm::{Eights, Multiply, eight, sum_parts};
@@ -12,23 +12,23 @@ use std::hint::black_box;
 
 #[derive(Clone, Copy)]
 pub struct Dots {
-    /// What makes codes with a sign those that the instruction takes.
+    /// Mask that turns signed codes into the operand type of the instruction.
     flip: v128,
-    /// All bits where those are larger by 128.
+    /// All bits set if the converted codes are larger by 128.
     is_larger: v128,
 }
 
 impl Dots {
-    /// None where the instruction is several. What it makes of a second factor whose highest bit is set tells: the standard leaves that
-    /// open, but not that it is the same each time.
+    /// Returns `None` if the dot product is several instructions here. The result for an operand with its top bit set shows it: it is
+    /// implementation-defined, but must be consistent.
     #[inline(always)]
     pub fn new() -> Option<Self> {
         let (first, second) = black_box((i8x16_splat(127), i8x16_splat(-1)));
         let product = i32x4_extract_lane::<0>(i32x4_relaxed_dot_i8x16_i7x16_add(first, second, i32x4_splat(0)));
         let (flip, is_larger) = match product {
-            // Bytes without a sign, and no sum of two in 16 bits.
+            // Unsigned bytes, and no sum of two products is cut to 16 bits.
             129_540 => (i8x16_splat(-128), i32x4_splat(-1)),
-            // Bytes with a sign.
+            // Signed bytes.
             -508 => (i32x4_splat(0), i32x4_splat(0)),
             _ => return None,
         };

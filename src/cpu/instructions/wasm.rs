@@ -1,4 +1,4 @@
-//! Those of WebAssembly.
+//! Integer instructions of WebAssembly.
 
 use super::{Activations, BLOCK, Bytes, Integers, Nibbles, Scales, unroll};
 use crate::cpu::simd::mul_add_vectors;
@@ -14,27 +14,27 @@ use std::arch::wasm32::{
 use std::arch::wasm32::{i8x16_narrow_i16x8, i16x8_relaxed_dot_i8x16_i7x16};
 use std::hint::black_box;
 
-/// Codes of 32 weights in bytes: of each eight those of two rows, and of two others.
+/// Codes of 32 weights in bytes: per eight weights, a vector of two rows and one of the other two.
 pub type Eights = [[v128; 2]; 4];
 
-/// Products of codes, G sums of each row.
+/// Method to multiply codes; gives G sums per row of weights.
 pub trait Multiply: Copy {
-    /// Of weights of 4 bits.
+    /// Multiplies 4-bit weights.
     fn nibbles<const G: usize>(self, codes: Eights, x: &Activations) -> [v128; G];
-    /// Codes of 8 bits as [`Multiply::bytes`] takes them.
+    /// Converts 8-bit codes for [`Multiply::bytes`].
     #[inline(always)]
     fn prepared(self, codes: Eights) -> Eights {
         codes
     }
-    /// Of weights of 8 bits.
+    /// Multiplies 8-bit weights.
     fn bytes<const G: usize>(self, codes: Eights, x: &Activations) -> [v128; G];
 }
 
-/// SIMD, relaxed where the module is compiled for it.
+/// SIMD instructions, relaxed if the module is compiled for that.
 #[derive(Clone, Copy)]
 pub struct Wasm<M> {
     simd: Simd128,
-    /// The lower bits: kept from the compiler, which would make them anew for each block.
+    /// Mask of the lower four bits, hidden from the compiler, which would recreate it per block.
     low: v128,
     multiply: M,
 }
@@ -100,7 +100,7 @@ impl<M: Multiply> Integers for Wasm<M> {
     ) -> [v128; N] {
         let codes = self.eights(codes);
         unroll!(i in N => {
-            // So that a row's activations are read when it is its turn: all of them at once are too many for the registers.
+            // Loads activations row by row: those of all rows do not fit the registers.
             black_box(());
             let products = self.multiply.nibbles::<G>(codes, &x[i]);
             unroll!(part in G => { totals[i] = self.add(totals[i], products[part], weights, part, &x[i]); });
@@ -131,13 +131,13 @@ impl<M: Multiply> Integers for Wasm<M> {
     }
 }
 
-/// Adds the products of two rows' weights with the same eight activations: those at even places and the others.
+/// Adds the products of two rows' weights with eight activations, at even and at odd places.
 #[inline(always)]
 fn dot(even: v128, odd: v128, x: [v128; 2], more: v128) -> v128 {
     i32x4_add(i32x4_add(more, i32x4_dot_i16x8(even, x[0])), i32x4_dot_i16x8(odd, x[1]))
 }
 
-/// Eight activations, those at even places and the others, each of them twice.
+/// Returns eight activations in 16 bits, at even and at odd places, each set twice.
 #[inline(always)]
 fn wide(x: &Activations, at: usize) -> [v128; 2] {
     #[cfg(not(target_feature = "relaxed-simd"))]
@@ -149,20 +149,20 @@ fn wide(x: &Activations, at: usize) -> [v128; 2] {
     }
 }
 
-/// Eight activations, twice.
+/// Returns eight activations, twice.
 #[cfg(target_feature = "relaxed-simd")]
 #[inline(always)]
 pub(super) fn eight(x: &Activations, at: usize) -> v128 {
     i64x2_splat(x.codes[at])
 }
 
-/// Of each row the sum of two products that stand next to each other.
+/// Returns for each row the sum of two neighbouring products.
 #[inline(always)]
 fn sum_pairs([first, last]: [v128; 2]) -> v128 {
     i32x4_add(i32x4_shuffle::<0, 2, 4, 6>(first, last), i32x4_shuffle::<1, 3, 5, 7>(first, last))
 }
 
-/// By products of 16 bits, two of which are added; where the module is relaxed, of bytes if no sum leaves 16 bits.
+/// Multiplication in 16 bits that adds two products; in relaxed modules, in bytes if no sum exceeds 16 bits.
 #[derive(Clone, Copy)]
 pub struct Pairs;
 
@@ -180,8 +180,8 @@ impl Multiply for Pairs {
         sum_parts(products)
     }
 
-    /// No sum of sixteen products leaves 16 bits. Four products in one instruction would be five instructions on processors that do not
-    /// have it.
+    /// Multiplies bytes: no sum of sixteen products exceeds 16 bits. The instruction for four products is five instructions on processors
+    /// without it.
     #[cfg(target_feature = "relaxed-simd")]
     #[inline(always)]
     fn nibbles<const G: usize>(self, codes: Eights, x: &Activations) -> [v128; G] {
@@ -216,7 +216,7 @@ impl Multiply for Pairs {
     }
 }
 
-/// As [`Activations`] has them.
+/// Converts codes to the format of [`Activations`].
 #[cfg(target_feature = "relaxed-simd")]
 #[inline(always)]
 pub(super) fn stored(codes: [i16; BLOCK]) -> [i64; BLOCK / 8] {
@@ -244,7 +244,7 @@ pub(super) fn sum_parts<const G: usize>(products: [[v128; 2]; G]) -> [v128; G] {
     sums
 }
 
-/// The sums of the first 16 codes and of the last.
+/// Returns the sums of the first 16 and of the last 16 codes.
 #[inline(always)]
 pub(super) fn sums(codes: &[i16; BLOCK]) -> [i32; 2] {
     let [a, b, c, d]: [v128; 4] = cast(*codes);

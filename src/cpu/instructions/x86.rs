@@ -1,4 +1,4 @@
-//! Those of x86-64 with AVX2.
+//! Integer instructions of x86-64 with AVX2.
 
 use super::{Activations, Bytes, Integers, Nibbles, Scales, unroll};
 use bytemuck::{Zeroable, cast};
@@ -7,7 +7,7 @@ use std::arch::x86_64::{__m128, __m256, __m256i};
 
 impl Integers for V3 {
     type Four = __m128;
-    /// Two of each row.
+    /// Two sums per row of weights.
     type Totals = __m256;
 
     #[inline(always)]
@@ -43,7 +43,7 @@ impl Integers for V3 {
         ];
         unroll!(i in N => {
             let mut products: [__m256i; G] = Zeroable::zeroed();
-            // Of codes of 4 bits no sum of eight products leaves 16 bits.
+            // The sum of eight products with 4-bit codes fits 16 bits.
             unroll!(at in 4 => {
                 let pairs = avx2._mm256_maddubs_epi16(codes[at], eight(self, &x[i], at));
                 products[at * G / 4] = avx2._mm256_add_epi16(products[at * G / 4], pairs);
@@ -67,7 +67,7 @@ impl Integers for V3 {
         unroll!(i in N => {
             let mut products: [__m256i; G] = Zeroable::zeroed();
             unroll!(at in 4 => {
-                // The sign goes to the activations; two products of 128 and 127 are below 2^15.
+                // Activations take the weights' signs. Two products of 128 and 127 sum to less than 2^15.
                 let signed = avx2._mm256_sign_epi8(eight(self, &x[i], at), codes[at]);
                 let pairs = avx2._mm256_maddubs_epi16(avx2._mm256_abs_epi8(codes[at]), signed);
                 let fours = avx2._mm256_madd_epi16(pairs, cast([1i16; 16]));
@@ -85,13 +85,13 @@ impl Integers for V3 {
     }
 }
 
-/// The same eight activations for each row.
+/// Returns the same eight activations for each row.
 #[inline(always)]
 fn eight(simd: V3, x: &Activations, at: usize) -> __m256i {
     simd.avx._mm256_set1_epi64x(x.codes[at])
 }
 
-/// Scales and offsets of the sums: a row has two, of which one gets its offset.
+/// Scales and offsets for two sums per row; only one of them gets the offset.
 #[derive(Clone, Copy)]
 struct Eight<const G: usize>(Scales<__m256, G>);
 

@@ -1,18 +1,18 @@
-//! What a forward takes, by the rows in its batch.
+//! Duration of a forward by the number of rows in its batch.
 
 use crate::error::{Error, Result};
 use crate::simulate::LATENCIES;
 use serde::Serialize;
 use std::str::FromStr;
 
-/// Measured points (rows, milliseconds) with straight lines between them. Below the first point a forward takes as long
-/// as there, beyond the last one the last line goes on.
+/// Measured points (rows, milliseconds), interpolated linearly. Below the first point a forward takes as long as there. Beyond the last
+/// one, the last line continues.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Curve(Vec<(usize, f64)>);
 
 impl Curve {
     /// # Errors
-    /// [`Error::BadOption`] for no points, and for points that do not go up.
+    /// [`Error::BadOption`] for no points, and for points that do not increase.
     pub fn new(points: Vec<(usize, f64)>) -> Result<Self> {
         let fits = |&(rows, latency): &(usize, f64)| rows > 0 && LATENCIES.contains(&latency);
         let goes_up = |pair: &[(usize, f64)]| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1;
@@ -23,7 +23,7 @@ impl Curve {
         Ok(Self(points))
     }
 
-    /// Milliseconds of a forward of so many rows.
+    /// Returns the milliseconds of a forward of `rows` rows.
     pub fn at(&self, rows: usize) -> f64 {
         let Self(points) = self;
         let beyond = points.partition_point(|point| point.0 < rows);

@@ -1,12 +1,11 @@
-//! Many users, a few servers of the target, and the question who drafts: nobody, the servers themselves, or the users'
-//! devices. A discrete-event simulation, the same for the same seed.
+//! A discrete-event simulation of many users on a few servers, reproducible by seed. It compares no drafts, drafts on the servers, and
+//! drafts on the users' devices.
 //!
-//! - A user has one text written at a time, and thinks before the next. A user stays with one server, so that its prefix cache
-//!   holds the text.
-//! - A server batches continuously: whoever waits when a forward ends, takes part in the next one. What a forward takes depends
-//!   on the rows of all texts in it ([`Curve`]) and on the number of these texts, whose keys and values are read.
-//! - Reading prompts is left out: it takes the same from all schedules.
-//! - A draft token is accepted with the same probability at every position, whoever drafts.
+//! - A user requests one text at a time, and thinks before the next. Each user has a fixed server, whose prefix cache holds the text.
+//! - A server batches continuously: requests that wait when a forward ends take part in the next one. The time of a forward depends on the
+//!   rows of all texts in it ([`Curve`]) and on the number of texts, because it reads their keys and values.
+//! - Reading prompts is left out: it takes equally long in all schedules.
+//! - A draft token is accepted with the same probability at every position, with any drafter.
 //!
 //! Times are in milliseconds.
 
@@ -20,30 +19,30 @@ use crate::error::Result;
 use crate::speculate::dsi::lookahead_for;
 use serde::Serialize;
 
-/// Lookaheads among which sequential speculation has its best one here.
+/// Lookaheads searched for the best one of sequential speculation.
 const LOOKAHEADS: [usize; 7] = [1, 2, 3, 4, 6, 8, 12];
 
-/// Most users, and most servers.
+/// Maximum users, and maximum servers.
 const MOST_USERS: usize = 10_000;
 
-/// Who drafts, and whether anybody waits for the other.
+/// Place of the drafter, and whether it overlaps with verification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Schedule {
-    /// Nobody: continuous batching, a token per forward and text, streamed to the user.
+    /// No drafts: continuous batching, one token per forward and text, streamed to the user.
     Plain,
-    /// The servers: all texts of a batch are drafted for, then verified; tokens are streamed to the user.
+    /// Drafts on the servers: for all texts of a batch, then verified. Tokens are streamed to the user.
     Server,
-    /// The users' devices: draft, send, wait for the verification, and so on.
+    /// Drafts on the users' devices: draft, send, wait for the verification, repeat.
     Device,
-    /// The users' devices, without waiting: distributed speculation with [`Cluster::sp_degree`] requests in flight.
+    /// Drafts on the users' devices, without waiting: distributed speculation with [`Cluster::sp_degree`] requests in flight.
     Distributed,
 }
 
 impl Schedule {
-    /// All of them, in the order in which they are shown.
+    /// All schedules, in display order.
     pub const ALL: [Self; 4] = [Self::Plain, Self::Server, Self::Device, Self::Distributed];
 
-    /// How it is called in tables and pictures.
+    /// Returns the name in tables and figures.
     pub fn title(self) -> &'static str {
         match self {
             Self::Plain => "plain",
@@ -54,63 +53,63 @@ impl Schedule {
     }
 }
 
-/// Servers, users, and what is between them.
+/// Servers, users, and the connections between them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Cluster {
     /// Users.
     pub users: usize,
     /// Servers, each with the target.
     pub servers: usize,
-    /// A forward of the target, by rows.
+    /// Duration of a target forward, by rows.
     pub curve: Curve,
-    /// Added to a forward for each text in it: reading its keys and values, for however many rows.
+    /// Time added to a forward for each text in it, for reading its keys and values; independent of its rows.
     pub kv_latency: f64,
-    /// Most texts in a forward (vLLM's name).
+    /// Maximum texts in a forward (vLLM's name).
     pub max_num_seqs: usize,
-    /// A draft token on a user's device.
+    /// Time of a draft token on a user's device.
     pub drafter_latency: f64,
-    /// A draft token of each text of a batch in the server, as a share of the target's forward with as many rows.
+    /// Time of one draft token for each text of a batch on the server, as a share of a target forward with as many rows.
     pub server_drafter: f64,
     /// Probability that a draft token is accepted.
     pub acceptance: f64,
-    /// Draft tokens of a round or a verify task; none: the best one of each schedule.
+    /// Draft tokens of a round or a verify task. `None`: the best number for each schedule.
     pub lookahead: Option<usize>,
     /// Requests that a user has in flight in distributed speculation.
     pub sp_degree: usize,
-    /// From a user to the server and back.
+    /// Time from a user to the server and back.
     pub round_trip: f64,
-    /// Share by which times on devices, and ways back from the server, differ at random.
+    /// Random variation of times on devices and of ways back from the server, as a share.
     pub jitter: f64,
-    /// Mean of the time from the end of a text to the user's next one (exponential).
+    /// Mean time from the end of a text to the user's next request (exponential).
     pub think: f64,
     /// Tokens of a text.
     pub tokens: usize,
-    /// Texts per user to measure, after one that is not.
+    /// Measured texts per user, after one unmeasured text.
     pub texts: usize,
-    /// Of all that is drawn.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 
-/// What users and servers see, once all have begun.
+/// Measurements of users and servers, after all users have started.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Outcome {
-    /// Draft tokens of a round or a verify task; 0 without.
+    /// Draft tokens of a round or a verify task; 0 without drafts.
     pub lookahead: usize,
-    /// Of all servers.
+    /// Tokens per second of all servers.
     pub tokens_per_second: f64,
-    /// Time of a text by its tokens, from the user's request to the last one: the mean of texts.
+    /// Mean time of a text per token, from the user's request to the last token.
     pub latency_mean: f64,
-    /// The same: half of the texts take no longer.
+    /// Median over texts.
     pub latency_median: f64,
-    /// The same: 95 % of the texts take no longer.
+    /// 95th percentile over texts.
     pub latency_p95: f64,
-    /// Rows that went through the target for each token.
+    /// Target rows computed per token.
     pub rows_per_token: f64,
     /// Share of the time in which the servers compute.
     pub busy: f64,
 }
 
-/// All schedules with so many users.
+/// Outcomes of all schedules for a number of users.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Point {
     /// Users.
@@ -126,7 +125,7 @@ pub struct Point {
 }
 
 impl Point {
-    /// What one of them does.
+    /// Returns the outcome of a schedule.
     pub fn of(&self, schedule: Schedule) -> Outcome {
         match schedule {
             Schedule::Plain => self.plain,
@@ -139,7 +138,7 @@ impl Point {
 
 impl Cluster {
     /// # Errors
-    /// [`crate::Error::BadOption`], under the names that the program uses.
+    /// [`crate::Error::BadOption`], with the option names of the program.
     pub fn validate(&self) -> Result<()> {
         check("drafter_latency", self.drafter_latency, LATENCIES)?;
         let most = *LATENCIES.end();
@@ -167,9 +166,9 @@ impl Cluster {
         Ok(())
     }
 
-    /// One schedule, with the lookahead that is wanted or the one with which texts come fastest: for sequential speculation
-    /// the best of a few, for distributed speculation the least with which `sp_degree` requests keep up with the drafter
-    /// (equation 1, the way to the server included).
+    /// Simulates a schedule with the given lookahead, or else the best one. For sequential speculation that is the fastest of a few. For
+    /// distributed speculation it is the smallest with which `sp_degree` requests keep up with the drafter (equation 1, including the round
+    /// trip).
     ///
     /// # Errors
     /// [`crate::Error::BadOption`].
@@ -177,7 +176,7 @@ impl Cluster {
         Ok(self.all(&[schedule])?[0])
     }
 
-    /// All schedules, for each number of users.
+    /// Simulates all schedules for each number of users.
     ///
     /// # Errors
     /// [`crate::Error::BadOption`].
@@ -190,10 +189,10 @@ impl Cluster {
         users.iter().map(point).collect()
     }
 
-    /// On the same draws.
+    /// Simulates schedules on the same draws.
     fn all(&self, schedules: &[Schedule]) -> Result<Vec<Outcome>> {
         self.validate()?;
-        // Some users begin another text before the others have finished theirs.
+        // Some users begin another text before others have finished, so there are spare texts.
         let draws = Draws::new(self.tokens, self.users.saturating_mul(self.texts + 2), self.seed)?;
         let texts: Vec<Vec<bool>> = draws.agreements(self.acceptance).collect();
         let with = |schedule, lookahead| run::run(self, schedule, lookahead, &texts);

@@ -1,4 +1,4 @@
-//! One run: events in the order of their times.
+//! One run of the simulation: events in order of time.
 
 use super::{Cluster, Outcome, Schedule};
 use crate::error::Result;
@@ -8,12 +8,12 @@ use crate::simulate::rounds::accepted;
 use crate::speculate::dsi::{Action, Dsi, DsiOptions, Event, TaskId, Verifier, patience};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Rows of a text for the target: a known token and draft tokens.
+/// Rows of a text for the target: a known token, then draft tokens.
 #[derive(Debug, Clone, Copy)]
 struct Request {
     user: usize,
     text: usize,
-    /// Of distributed speculation.
+    /// Task of distributed speculation.
     task: TaskId,
     /// Position of the token that follows the known one.
     position: usize,
@@ -21,37 +21,37 @@ struct Request {
 }
 
 enum Happens {
-    /// A user wants a text.
+    /// A user requests a text.
     Begins { user: usize },
-    /// The request is at its server.
+    /// A request arrives at its server.
     Arrives(Request),
-    /// A server that has waited begins with whatever arrived at that moment.
+    /// An idle server starts a forward with all requests that arrived at that moment.
     Wakes { server: usize },
     /// A forward ends.
     Computed { server: usize },
-    /// The answer is at its user's.
+    /// An answer arrives at its user.
     Heard(Request),
-    /// A draft token of distributed speculation.
+    /// Distributed speculation has drafted a token.
     Drafted { user: usize, text: usize, task: TaskId },
-    /// The server hears that a request is not wanted any more.
+    /// The cancellation of a request arrives at its server.
     Cancels { user: usize, text: usize, task: TaskId },
 }
 
-/// What distributed speculation needs besides.
+/// State of distributed speculation of a user.
 struct Distributed {
     machine: Dsi,
-    /// The drafter's task, and the position of its next token.
+    /// Task of the drafter, position of its next token, and tokens left.
     drafting: Option<(TaskId, usize, usize)>,
-    /// Requests that are wanted, by their number of the SP degree.
+    /// Requests not cancelled: task, and server number within the SP degree.
     in_flight: Vec<(TaskId, usize)>,
 }
 
 #[derive(Default)]
 struct User {
-    /// Number of the text.
+    /// Index of the text.
     text: usize,
     begun: f64,
-    /// Tokens of the text.
+    /// Known tokens of the text.
     known: usize,
     distributed: Option<Distributed>,
 }
@@ -63,7 +63,7 @@ struct Server {
     since: f64,
 }
 
-/// What is measured, from the moment on when there are as many finished texts as users.
+/// Measurements, from the moment when as many texts are finished as there are users.
 #[derive(Default)]
 struct Tally {
     texts: usize,
@@ -78,11 +78,11 @@ struct Run<'a> {
     cluster: &'a Cluster,
     schedule: Schedule,
     lookahead: usize,
-    /// Of each text, whether the drafter's token is right, by position.
+    /// Texts: by position, whether the drafter's token is right.
     texts: &'a [Vec<bool>],
     begun: usize,
     now: f64,
-    /// By time, whose bits are in its order, then in the order of their planning.
+    /// Events by time (its bits sort like the number), then in the order of planning.
     agenda: BTreeMap<(u64, u64), Happens>,
     planned: u64,
     random: SplitMix,
@@ -143,12 +143,12 @@ impl Run<'_> {
         user % self.cluster.servers
     }
 
-    /// A time that is not always the same.
+    /// Returns a time with random variation.
     fn about(&mut self, time: f64) -> f64 {
         time * (1.0 + self.cluster.jitter * (2.0 * self.random.uniform() - 1.0))
     }
 
-    /// Until the user's next text.
+    /// Plans the user's next text.
     fn rest(&mut self, user: usize) {
         let think = -(1.0 - self.random.uniform()).ln() * self.cluster.think;
         self.plan(think, Happens::Begins { user });
@@ -179,7 +179,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// What is to be verified next, in rounds.
+    /// Returns the next request of schedules with rounds.
     fn next(&self, user: usize) -> Request {
         let User { text, known, .. } = self.users[user];
         let drafts = self.lookahead.min(self.cluster.tokens - known - 1);
@@ -192,7 +192,7 @@ impl Run<'_> {
         self.plan(drafting + self.cluster.round_trip / 2.0, Happens::Arrives(request));
     }
 
-    /// Begins a forward with all that is there.
+    /// Starts a forward with all waiting requests that fit.
     fn compute(&mut self, server: usize) {
         let Cluster { curve, kv_latency, max_num_seqs, server_drafter, .. } = self.cluster;
         let Server { waiting, running, since } = &mut self.servers[server];
@@ -247,7 +247,7 @@ impl Run<'_> {
     fn heard(&mut self, request: Request) {
         let Request { user, text, task, position, rows } = request;
         if self.schedule == Schedule::Distributed {
-            // What was cancelled meanwhile, nobody waits for.
+            // Answers to cancelled requests are ignored.
             let wanted = self.of(user, text).and_then(|distributed| {
                 let at = distributed.in_flight.iter().position(|flying| flying.0 == task)?;
                 Some(distributed.in_flight.remove(at).1)
@@ -266,7 +266,7 @@ impl Run<'_> {
     }
 
     fn finish(&mut self, user: usize, begun: f64) {
-        // Its late answers and draft tokens are nobody's.
+        // Late answers and draft tokens of the text are ignored.
         self.users[user].distributed = None;
         self.tally.texts += 1;
         if self.tally.from.is_some() {
@@ -277,7 +277,7 @@ impl Run<'_> {
         self.rest(user);
     }
 
-    /// The user's distributed speculation, while that text is being written.
+    /// Returns the user's distributed speculation, if that text is still being written.
     fn of(&mut self, user: usize, text: usize) -> Option<&mut Distributed> {
         let user = &mut self.users[user];
         user.distributed.as_mut().filter(|_| user.text == text)

@@ -1,4 +1,4 @@
-//! Many users of a few servers: what all get together, and what each waits, by who drafts.
+//! Figures of many users on a few servers: total throughput and latency, by schedule.
 
 use super::{Anchor, Svg, short};
 use crate::simulate::cluster::{Cluster, Outcome, Point, Schedule};
@@ -6,11 +6,11 @@ use crate::simulate::cluster::{Cluster, Outcome, Point, Schedule};
 const SIDE: (f64, f64) = (340.0, 260.0);
 const LEFT: f64 = 62.0;
 const TOP: f64 = 74.0;
-/// From one plot to the next.
+/// Distance from one plot to the next.
 const STRIDE: f64 = 426.0;
 const WIDTH: f64 = 2.0 * STRIDE + 8.0;
 
-/// Colours of the schedules.
+/// Returns the colour of a schedule.
 fn colour(schedule: Schedule) -> &'static str {
     match schedule {
         Schedule::Plain => "quiet",
@@ -20,8 +20,8 @@ fn colour(schedule: Schedule) -> &'static str {
     }
 }
 
-/// Tokens per second, and milliseconds per token (the median text, dashed the one that 95 % are no slower than), both over the
-/// number of users, all scales logarithmic.
+/// Draws tokens per second, and milliseconds per token (solid: median text; dashed: 95th percentile), over the number of users. All scales
+/// are logarithmic.
 pub fn cluster(cluster: &Cluster, points: &[Point]) -> String {
     let mut svg = Svg::new(WIDTH, TOP + SIDE.1 + 84.0, "Tokens per second and latency by number of users");
     let Cluster { servers, drafter_latency, acceptance, round_trip, server_drafter, .. } = cluster;
@@ -71,7 +71,7 @@ fn plot(svg: &mut Svg, points: &[Point], left: f64, title: &str, lines: &[fn(&Ou
     for point in points {
         let (x, label) = (across.at(point.users as f64), point.users.to_string());
         svg.line((x, foot), (x, foot + 4.0), "ft-s-quiet");
-        // Labels that would touch are left out.
+        // Leave out labels that would touch.
         if x - free > label.len() as f64 * 4.0 {
             svg.text(x, foot + 17.0, Anchor::Middle, "ft-quiet", &label);
             free = x + label.len() as f64 * 4.0;
@@ -98,7 +98,7 @@ impl Scale {
     fn new(values: impl Iterator<Item = f64>, from: f64, to: f64) -> Self {
         let bounds = (f64::INFINITY, 0.0);
         let (least, most) = values.fold(bounds, |(least, most), value| (value.min(least), value.max(most)));
-        // One value alone needs a scale, too.
+        // A single value needs a scale too.
         Self { values: (least, most.max(least * 1.01)), places: (from, to) }
     }
 
@@ -107,7 +107,7 @@ impl Scale {
         from + (value / least).ln() / (most / least).ln() * (to - from)
     }
 
-    /// 1, 2, 5, 10, 20, ... as far as they are on it.
+    /// Returns 1, 2, 5, 10, 20, ... within the scale.
     fn ticks(&self) -> impl Iterator<Item = f64> {
         let (least, most) = self.values;
         let powers = (least.log10().floor() as i32)..=(most.log10().ceil() as i32);

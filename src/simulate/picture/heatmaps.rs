@@ -3,22 +3,21 @@
 use super::{Anchor, Svg};
 use crate::simulate::heatmap::{Grid, Ratio};
 
-/// Ratios at which the scale changes its colour.
+/// Ratios at which the colour changes.
 const STEPS: [f64; 10] = [0.25, 0.4, 0.6, 0.8, 0.98, 1.02, 1.25, 1.7, 2.5, 4.0];
 
-/// Side of a plot, in pixels.
+/// Side length of a plot in pixels.
 const SIDE: f64 = 240.0;
-/// Width of a colour in the legend.
+/// Width of a colour in the legend, in pixels.
 const SWATCH: f64 = 30.0;
 const LEFT: f64 = 58.0;
 const TOP: f64 = 58.0;
-/// The legend with its words.
+/// Width of the legend with its labels.
 const NARROWEST: f64 = 450.0;
-/// From one plot to the next.
+/// Distance from one plot to the next.
 const STRIDE: (f64, f64) = (330.0, 326.0);
 
-/// Pictures of a grid: drafter latency to the right, acceptance upwards, one heatmap per ratio, `columns` in
-/// a row.
+/// Draws a grid as heatmaps, one per ratio, `columns` in a row: drafter latency to the right, acceptance upwards.
 pub fn heatmaps(grid: &Grid, ratios: &[Ratio], columns: usize) -> String {
     let across = ratios.len().clamp(1, columns.max(1));
     let down = ratios.len().div_ceil(across);
@@ -50,7 +49,7 @@ fn plot(svg: &mut Svg, grid: &Grid, ratio: Ratio, x: f64, y: f64) {
         let top = y + SIDE - (row + 1) as f64 * height;
         let colours: Vec<usize> = cells.iter().map(|means| colour(ratio.of(means))).collect();
         let mut column = 0;
-        // Neighbours of one colour share a rectangle.
+        // Neighbours of the same colour share a rectangle.
         for run in colours.chunk_by(|a, b| a == b) {
             let class = format!("ft-{}", run[0]);
             svg.rect(x + column as f64 * width, top, run.len() as f64 * width, height, &class);
@@ -61,7 +60,7 @@ fn plot(svg: &mut Svg, grid: &Grid, ratio: Ratio, x: f64, y: f64) {
     for tick in 0..=4 {
         let value = f64::from(tick) / 4.0;
         let label = format!("{value}");
-        // A tick stands in the middle of the cell that has its value.
+        // A tick is in the middle of the cell with its value.
         let across = x + (value * columns as f64 - 0.5).clamp(0.0, columns as f64) * width;
         let up = foot - (value * (rows - 1) as f64 + 0.5) * height;
         if tick > 0 {

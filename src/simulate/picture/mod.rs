@@ -1,7 +1,7 @@
-//! Pictures of simulations as SVG, for a file and for a page alike: light and dark, without scripts.
+//! Figures of simulations as SVG for files and pages, with light and dark colours and without scripts.
 //!
-//! A page can set the custom properties `--ft-paper`, `--ft-ink`, `--ft-quiet`, `--ft-line`, `--ft-accepted`,
-//! `--ft-target`, `--ft-draft`, `--ft-verify` and `--ft-0` to `--ft-10` on any element around a picture.
+//! A page can set the custom properties `--ft-paper`, `--ft-ink`, `--ft-quiet`, `--ft-line`, `--ft-accepted`, `--ft-target`, `--ft-draft`,
+//! `--ft-verify` and `--ft-0` to `--ft-10` on any element around a figure.
 
 mod cluster;
 mod heatmaps;
@@ -13,8 +13,8 @@ pub use timeline::timeline;
 
 use std::fmt::Write;
 
-/// Custom properties, in light and in dark. The scale from 0 (much faster) over 5 (the same) to 10 (much slower) goes
-/// from blue to orange, which colour-blind people can tell apart, and differs in lightness too.
+/// Custom properties with their light and dark colours. The scale goes from 0 (much faster) over 5 (equal) to 10 (much slower), from blue
+/// to orange. Colour-blind people can distinguish these, and they also differ in lightness.
 const COLOURS: [(&str, &str, &str); 19] = [
     ("paper", "#ffffff", "#15181c"),
     ("ink", "#1c2126", "#e8eaed"),
@@ -37,12 +37,12 @@ const COLOURS: [(&str, &str, &str); 19] = [
     ("10", "#863306", "#ffc690"),
 ];
 
-/// A picture in the making.
+/// An SVG figure under construction.
 struct Svg {
     text: String,
 }
 
-/// Where a text stands relative to its point.
+/// Alignment of a text relative to its point.
 #[derive(Clone, Copy)]
 enum Anchor {
     Start,
@@ -51,7 +51,7 @@ enum Anchor {
 }
 
 impl Svg {
-    /// An empty picture, in pixels, with a title for those who cannot see it.
+    /// Creates an empty figure with its size in pixels and an accessible title.
     fn new(width: f64, height: f64, title: &str) -> Self {
         let mut svg = Self { text: String::new() };
         let title = escape(title);
@@ -62,7 +62,7 @@ impl Svg {
         let rules = |dark: bool| {
             COLOURS.iter().fold(String::new(), |mut rules, (name, light, night)| {
                 let colour = if dark { night } else { light };
-                // Writing to a string does not fail.
+                // Writing to a string cannot fail.
                 let _ = write!(rules, ".ft .ft-{name}{{fill:var(--ft-{name},{colour})}}");
                 let _ = match *name {
                     "line" | "quiet" | "accepted" | "target" | "draft" => {
@@ -98,7 +98,7 @@ impl Svg {
         self.add(&format!("<line x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\" class=\"{class}\"/>"));
     }
 
-    /// A line through all these points.
+    /// Draws a line through all points.
     fn path(&mut self, points: &[(f64, f64)], class: &str) {
         let points: Vec<String> = points.iter().map(|&(x, y)| format!("{} {}", short(x), short(y))).collect();
         self.add(&format!("<path d=\"M{}\" class=\"{class}\"/>", points.join("L")));
@@ -114,7 +114,7 @@ impl Svg {
         self.add(&format!("<text x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\" class=\"{class}\">{text}</text>"));
     }
 
-    /// A text that is read from below, centred.
+    /// Draws a centred text that reads upwards.
     fn upwards(&mut self, x: f64, y: f64, class: &str, text: &str) {
         let (x, y, text) = (short(x), short(y), escape(text));
         let place = format!("transform=\"translate({x} {y}) rotate(-90)\"");
@@ -127,14 +127,14 @@ impl Svg {
     }
 }
 
-/// Two decimals, without zeros at the end.
+/// Formats a number with up to two decimals.
 fn short(value: f64) -> String {
     let text = format!("{value:.2}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
     if text == "-0" { "0".into() } else { text.into() }
 }
 
-/// A text as SVG has to write it.
+/// Escapes a text for SVG.
 fn escape(text: &str) -> String {
     text.chars().fold(String::new(), |mut escaped, character| {
         match character {
@@ -142,7 +142,7 @@ fn escape(text: &str) -> String {
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
-            // What XML cannot hold.
+            // XML does not allow control characters.
             control if control.is_control() => escaped.push(' '),
             other => escaped.push(other),
         }

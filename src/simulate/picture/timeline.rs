@@ -1,4 +1,4 @@
-//! One run of distributed speculation: who drafts, who verifies, what is cancelled, what is emitted when.
+//! Figure of a run of distributed speculation: draft and verify tasks, cancellations, and emitted tokens.
 
 use super::{Anchor, Svg, short};
 use crate::error::Result;
@@ -12,7 +12,7 @@ const TOP: f64 = 66.0;
 const LANE: f64 = 30.0;
 const BAR: f64 = 20.0;
 
-/// All that happened, in order.
+/// All spans and emitted tokens, in order.
 #[derive(Default)]
 struct Record {
     spans: Vec<Span>,
@@ -29,7 +29,7 @@ impl Watch for Record {
     }
 }
 
-/// Simulates one text and draws it; `unit` is what the cell's latencies are in, `ms` for example.
+/// Simulates one text and draws it. `unit` is the unit of the cell's latencies, for example `ms`.
 ///
 /// # Errors
 /// [`crate::Error::BadOption`].
@@ -75,7 +75,7 @@ pub fn timeline(cell: &Cell, seed: u64, unit: &str) -> Result<String> {
     for span in &record.spans {
         bar(&mut svg, span, x(span.from), x(span.to), lane(span.server.map_or(0, |server| server + 1)));
     }
-    // Whatever is cancelled by the last token was reported before; tokens of one moment lie side by side.
+    // Tokens emitted at the same moment are drawn next to each other. Tasks cancelled by the last token are already recorded.
     let mut marks: Vec<(f64, bool)> = Vec::new();
     for &(time, accepted) in &record.emitted {
         let free = marks.last().map_or(0.0, |&(last, _)| last + 5.0);
@@ -97,14 +97,14 @@ fn bar(svg: &mut Svg, span: &Span, from: f64, to: f64, top: f64) {
         1 => (span.position + 1).to_string(),
         count => format!("{}–{}", span.position + 1, span.position + count),
     };
-    // Digits of this size are about six pixels wide.
+    // Digits of this size are about 6 pixels wide.
     if width > label.chars().count() as f64 * 6.0 + 2.0 {
         let class = if span.cancelled { "ft-quiet ft-small" } else { "ft-ink ft-small" };
         svg.text((from + to) / 2.0, top + 14.0, Anchor::Middle, class, &label);
     }
 }
 
-/// A round distance of ticks, for about ten of them.
+/// Returns a round distance for about ten ticks.
 fn tick(total: f64) -> f64 {
     let power = 10f64.powf((total / 10.0).log10().floor());
     let fits = |step: &f64| total / step <= 12.0;
