@@ -171,7 +171,7 @@ export type LoadOptions = {
   arithmetic?: "auto" | "f32" | "int8";
   /**
    * elements of the KV cache: `f32`, exact, or `f16`, half the memory; by default `f16`, or `f32` for a model with matrices in
-   * f32
+   * f32 or bf16
    */
   kv_dtype?: "f32" | "f16";
   /** prompt tokens per forward pass, 1 to 4096; 64 by default. The text is always the same */
