@@ -1,7 +1,7 @@
 //! Rules for the source itself: allowed dependencies between modules, and lengths of files.
 
 use foretoken::internals::model::Architecture;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 fn files(folder: &str, extension: &str) -> Vec<(PathBuf, String)> {
@@ -144,6 +144,34 @@ fn dependencies_point_one_way() {
             let itself = name == module || name.is_empty();
             assert!(itself || allowed.contains(&name.as_str()), "{}: {module} may not use {name}", path.display());
         }
+    }
+}
+
+/// Returns the first names after each `super::` of a text.
+fn siblings(text: &str) -> BTreeSet<String> {
+    let names = text.match_indices("super::").flat_map(|(at, prefix)| {
+        let rest = &text[at + prefix.len()..];
+        let names = rest.strip_prefix('{').map_or(rest, |rest| rest.split('}').next().unwrap());
+        names.split(',').take(if rest.starts_with('{') { usize::MAX } else { 1 })
+    });
+    names.map(|name| name.trim().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()).collect()
+}
+
+#[test]
+fn files_of_a_backend_form_no_cycle() {
+    for folder in ["src/cpu", "src/decode", "src/remote"] {
+        let own = |(path, _): &(PathBuf, String)| path.parent().unwrap().ends_with(folder) && !path.ends_with("mod.rs");
+        let name = |path: &Path| path.file_stem().unwrap().to_string_lossy().into_owned();
+        let files = files(folder, "rs").into_iter().filter(own);
+        let mut uses: BTreeMap<String, _> = files.map(|(path, text)| (name(&path), siblings(&text))).collect();
+        loop {
+            let known: Vec<String> = uses.keys().cloned().collect();
+            uses.retain(|_, used| known.iter().any(|name| used.contains(name)));
+            if uses.len() == known.len() {
+                break;
+            }
+        }
+        assert!(uses.is_empty(), "{folder}: files in a cycle, and files that use them: {:?}", uses.keys());
     }
 }
 

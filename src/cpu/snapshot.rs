@@ -1,7 +1,7 @@
 //! Snapshots of the cached text, to continue it after other texts.
 
-use super::Engine;
 use super::attention::Cache;
+use super::engine::Engine;
 use super::model::Model;
 use crate::error::Result;
 use crate::target::Target;

@@ -2,8 +2,8 @@
 
 use super::bind::Binder;
 use super::dims::Step;
-use super::invariance::Variants;
 use super::node::{Node, Pass};
+use super::variants::Variants;
 use crate::error::{Error, Result};
 use crate::gpu::{Arithmetic, Gpu, Uniforms};
 use crate::model::{Blueprint, Op};

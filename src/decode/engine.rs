@@ -2,10 +2,10 @@
 //! has another tokenizer.
 
 use super::dims::Step;
-use super::flight::{Ahead, DIRECT, Flight, Shape};
 use super::forward::Model;
 use super::round::{BEFORE, BIAS_WORDS, CHUNK, DRAFTS, IDS, PENDING, RoundBuffers, Seen, logprob_words, read_logprobs};
 use super::sampler::{NOT_DRAFTED, Recipe, Sampler, bias_words, block, check_finite};
+use super::shape::{Ahead, DIRECT, Flight, Shape};
 use crate::constraint::Shared;
 use crate::error::{Error, Result};
 use crate::gpu::{Call, Done, Gpu, Readback};

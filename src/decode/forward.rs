@@ -2,11 +2,11 @@
 
 use super::bind::{Binder, Lowered};
 use super::dims::Step;
-use super::invariance::{TILE, Variants};
 use super::memory::{CacheSizes, FIRST_POSITIONS, Sizes};
 use super::node::{Node, Pass, Positions, blocks};
 use super::round::RoundBuffers;
 use super::upload::{Backlog, Matrix, allocate_vectors, load_vectors};
+use super::variants::{TILE, Variants};
 use crate::error::Result;
 use crate::gpu::{Arithmetic, Buffer, Gpu, Kernel, Recorder, Slice, Uniforms};
 use crate::model::{Blueprint, Capacity, Memory, ModelSpec, Plan, rotary_table};

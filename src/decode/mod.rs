@@ -2,9 +2,9 @@
 
 mod arithmetic;
 mod bind;
+mod commands;
 mod dims;
 mod engine;
-mod flight;
 mod forward;
 mod invariance;
 mod memory;
@@ -12,13 +12,15 @@ mod node;
 mod read;
 mod round;
 mod sampler;
+mod shape;
 mod snapshot;
 mod upload;
+mod variants;
 
 pub use dims::Step;
 pub use engine::Engine;
 pub use forward::Model;
-pub use invariance::Variants;
 pub use round::{BIAS_WORDS, MAX_AFTER, RoundBuffers};
 pub use sampler::bias_words;
 pub use snapshot::Snapshot;
+pub use variants::Variants;

@@ -1,7 +1,7 @@
 //! A step of the plan with its buffers: selects kernel variant and grid by the number of rows.
 
-use super::invariance::Variants;
 use super::memory::{BLOCK, FEW_ROWS};
+use super::variants::Variants;
 use crate::gpu::{Arithmetic, Buffer, Call, Epilogues, Gpu, Kernel, KvDtype, Recorder, Slice, split_grid};
 use crate::weights::Format;
 use std::ops::RangeInclusive;

@@ -2,11 +2,11 @@
 
 use super::dims::Step;
 use super::engine::Engine;
-use super::flight::DIRECT;
 use super::forward::Model;
 use super::memory::{logits_stride, stride};
 use super::round::{CHUNK, DRAFTS, IDS, PENDING};
 use super::sampler::{NOT_DRAFTED, check_finite};
+use super::shape::DIRECT;
 use crate::error::Result;
 use crate::gpu::{Readback, Submitted};
 use crate::target::{DRAFT_MODEL, MAX_DRAFT, Plan};

@@ -2,10 +2,10 @@
 
 use super::dims::{SampleDims, SamplingBlock};
 use super::forward::Model;
-use super::invariance::Variants;
 use super::memory::{logits_stride, remaining_tokens};
 use super::node::{Choice, Grid, Node, Pass};
 use super::round::{CHUNK, DRAFTS, RoundBuffers};
+use super::variants::Variants;
 use crate::error::{Error, Result};
 use crate::gpu::{Buffer, Gpu, Kernel, Noise, Recorder, Tokens, Uniforms};
 use crate::options::MAX_TOP_LOGPROBS;

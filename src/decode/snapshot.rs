@@ -1,6 +1,6 @@
 //! Snapshots of the cached text, to continue it after other texts.
 
-use super::Engine;
+use super::engine::Engine;
 use crate::error::Result;
 use crate::gpu::Buffer;
 use crate::target::Target;

@@ -1,7 +1,7 @@
 //! A client for servers of the same model: detects their API, retries, and switches to another server after a failure.
 
-use super::Endpoint;
 use super::dialect::{Answer, Dialect, words};
+use super::endpoint::Endpoint;
 use super::stream::Stream;
 use super::transport::{Incoming, Piece, Request, Transport};
 use super::tries::{MALFORMED, Tries};

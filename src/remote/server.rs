@@ -1,8 +1,8 @@
 //! A target on servers, as a [`Target`].
 
-use super::Endpoint;
 use super::client::{Client, Sent};
 use super::dialect::Dialect;
+use super::endpoint::Endpoint;
 use super::stream::Stream;
 use super::transport::Transport;
 use super::vocabulary::Probe;

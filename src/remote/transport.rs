@@ -1,6 +1,6 @@
 //! The interface for requests to servers, implemented separately for native programs and pages.
 
-use super::Key;
+use super::endpoint::Key;
 use std::pin::Pin;
 
 /// A future that need not be `Send`.
