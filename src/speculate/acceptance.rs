@@ -1,6 +1,6 @@
 //! Running estimate of a drafter's acceptance, by place in the draft.
 
-use super::adaptive::MOST;
+use super::estimates::MAX_LOOKAHEAD;
 
 /// Factor on the weight of earlier rounds, low enough that changes are noticed.
 pub(super) const KEPT: f64 = 0.97;
@@ -39,7 +39,7 @@ impl Acceptance {
     }
 
     /// Returns the expected accepted tokens of drafts of 1, 2, ... tokens. A class with few observations resembles the class before it.
-    pub fn expect(&self) -> [f64; MOST] {
+    pub fn expect(&self) -> [f64; MAX_LOOKAHEAD] {
         let mut like = self.classes[0].1 / self.classes[0].0;
         let rates = self.classes.map(|(tried, held)| {
             like = (held + PRIOR * like) / (tried + PRIOR);
@@ -55,7 +55,7 @@ impl Acceptance {
 
     /// Records that the first `accepted` of `drafted` tokens were accepted.
     pub fn learn(&mut self, drafted: usize, accepted: usize) {
-        for place in 0..drafted.min(accepted + 1).min(MOST) {
+        for place in 0..drafted.min(accepted + 1).min(MAX_LOOKAHEAD) {
             self.learn_place(place, place < accepted);
         }
     }

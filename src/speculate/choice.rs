@@ -74,7 +74,7 @@ pub(super) enum Choice {
     /// Plain decoding: slower than the text's pace (tokens per target forward), which another drafter achieves.
     Wait(Candidate, f64),
     /// Plain decoding: a trial may cost too much (in target forwards).
-    TooDear(Candidate, f64),
+    TooExpensive(Candidate, f64),
     /// Drafting: it pays.
     Draft(Candidate),
 }
@@ -88,6 +88,11 @@ impl Candidate {
     /// Returns the tokens gained over plain rounds of the same duration, in a text with `rate` tokens per target forward.
     pub fn gain(&self, rate: f64) -> f64 {
         self.tokens - 1.0 - rate * (self.cost - 1.0)
+    }
+
+    /// Returns the target forwards lost if all draft tokens are rejected.
+    pub fn loss(&self) -> f64 {
+        self.cost - 1.0
     }
 
     fn name(&self) -> &'static str {
@@ -144,7 +149,7 @@ impl Choice {
                 best.name(),
                 best.speed(),
             ),
-            Self::TooDear(best, price) => format!(
+            Self::TooExpensive(best, price) => format!(
                 "plain decoding: a trial of the {} could cost {price:.1} target forwards, more than trials may cost \
                  at this length of the text",
                 best.name(),

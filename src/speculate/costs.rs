@@ -5,8 +5,8 @@ use crate::target::Timings;
 
 /// Share of the difference between measured and expected cost that a round corrects.
 const RATE: f64 = 0.2;
-/// Largest correction factor, since a busy machine multiplies some timings. The cost for the account is limited to its square.
-const MOST: f64 = 1.25;
+/// Largest correction factor, since a busy machine multiplies some timings. The cost for the budget is limited to its square.
+const MAX_FACTOR: f64 = 1.25;
 /// Tokens that the draft model reads together with its first step. A long text takes one step for each such group.
 pub(super) const READ_PER_STEP: usize = 16;
 /// Least extra cost of a guessed forward over several rows, in plain rounds. At 0 there would be nothing left to scale.
@@ -17,7 +17,7 @@ const PAIR: usize = 64;
 /// Costs on one device for one target and draft model.
 #[derive(Debug, Clone)]
 pub(super) struct Costs {
-    told: Timings,
+    timings: Timings,
     /// True for each of the forwards over 1, 2, 4, 8 and 16 rows that is only guessed.
     guessed: [bool; 5],
     /// Seconds of the previous round, and true if it was submitted ahead; `None`: it was not a plain round.
@@ -29,8 +29,8 @@ pub(super) struct Costs {
 }
 
 impl Costs {
-    pub fn new(told: Timings) -> Self {
-        Self { told, guessed: [!told.timed; 5], before: None, is_new_text: true, unpaired: PAIR - 5 }
+    pub fn new(timings: Timings) -> Self {
+        Self { timings, guessed: [!timings.timed; 5], before: None, is_new_text: true, unpaired: PAIR - 5 }
     }
 
     pub fn begin(&mut self) {
@@ -44,22 +44,17 @@ impl Costs {
 
     /// Returns the seconds of a plain round that is submitted ahead.
     pub fn plain(&self) -> Option<f64> {
-        self.told.plain
+        self.timings.plain
     }
 
     /// Returns the extra cost of reading a round before the next one is submitted.
     pub fn waiting(&self) -> f64 {
-        self.told.waiting
-    }
-
-    /// Returns true if each draft costs a round trip to a server.
-    pub fn is_far(&self) -> bool {
-        self.told.far
+        self.timings.waiting
     }
 
     /// Returns the cost of a round. Rounds of the draft model are submitted ahead, unless the target is far.
     pub fn cost(&self, drafter: Origin, tokens: usize) -> f64 {
-        let Timings { rows, step, waiting, far, .. } = self.told;
+        let Timings { rows, step, waiting, far, .. } = self.timings;
         let drafting = if drafter == Origin::DraftModel { step * tokens as f64 } else { 0.0 };
         let waiting = if drafter == Origin::DraftModel && !far { 0.0 } else { waiting };
         rows[variant(tokens)] + drafting + waiting
@@ -67,32 +62,33 @@ impl Costs {
 
     /// Returns the cost for the draft model to read `tokens` tokens.
     pub fn reading(&self, tokens: usize) -> f64 {
-        tokens as f64 * self.told.step / READ_PER_STEP as f64
+        tokens as f64 * self.timings.step / READ_PER_STEP as f64
     }
 
     /// Records the seconds of a round with a draft. Returns its estimated cost.
     pub fn learn(&mut self, drafter: Origin, tokens: usize, seconds: f64, ahead: bool) -> f64 {
         self.before = None;
-        let waited = if ahead || drafter != Origin::DraftModel || self.told.far { 0.0 } else { self.told.waiting };
+        let waited =
+            if ahead || drafter != Origin::DraftModel || self.timings.far { 0.0 } else { self.timings.waiting };
         let expected = self.cost(drafter, tokens) + waited;
-        let seen = self.told.plain.map_or(expected, |plain| seconds / plain);
+        let seen = self.timings.plain.map_or(expected, |plain| seconds / plain);
         let rows = variant(tokens);
         if self.guessed[rows] && drafter != Origin::DraftModel {
             // The first measurement is used within a factor of 2, and other guesses are scaled by the same error.
             let seen = seen.clamp(expected / 2.0, expected * 2.0);
             let extra = |forward: f64| f64::max(forward - 1.0, LEAST_EXTRA);
-            let off = extra(self.told.rows[rows] + seen - expected) / extra(self.told.rows[rows]);
-            let guessed = self.told.rows.iter_mut().zip(self.guessed).filter(|(_, guessed)| *guessed);
+            let off = extra(self.timings.rows[rows] + seen - expected) / extra(self.timings.rows[rows]);
+            let guessed = self.timings.rows.iter_mut().zip(self.guessed).filter(|(_, guessed)| *guessed);
             guessed.for_each(|(rows, _)| *rows = 1.0 + off * (*rows - 1.0));
-            debug_assert!(self.told.rows.iter().all(|rows| rows.is_finite()), "{:?}", self.told);
+            debug_assert!(self.timings.rows.iter().all(|rows| rows.is_finite()), "{:?}", self.timings);
             self.guessed[rows] = false;
             return seen;
         }
-        let ratio = (seen / expected).clamp(1.0 / MOST, MOST * MOST);
-        let factor = 1.0 + RATE * (ratio.min(MOST) - 1.0);
-        self.told.rows[rows] = f64::max(self.told.rows[rows] * factor, 1.0);
+        let ratio = (seen / expected).clamp(1.0 / MAX_FACTOR, MAX_FACTOR * MAX_FACTOR);
+        let factor = 1.0 + RATE * (ratio.min(MAX_FACTOR) - 1.0);
+        self.timings.rows[rows] = f64::max(self.timings.rows[rows] * factor, 1.0);
         if drafter == Origin::DraftModel {
-            self.told.step *= factor;
+            self.timings.step *= factor;
         }
         expected * ratio
     }
@@ -103,25 +99,26 @@ impl Costs {
         if seconds <= 0.0 {
             return;
         }
-        let told = &mut self.told;
+        let timings = &mut self.timings;
         self.unpaired += 1;
         if let Some((before, was_ahead)) = self.before.replace((seconds, ahead))
             && ahead != was_ahead
         {
             self.unpaired = 0;
             let ratio = if ahead { before / seconds } else { seconds / before } - 1.0;
-            told.waiting = f64::max(told.waiting + RATE * (ratio.clamp(-0.5, told.waiting + 0.5) - told.waiting), 0.0);
+            timings.waiting =
+                f64::max(timings.waiting + RATE * (ratio.clamp(-0.5, timings.waiting + 0.5) - timings.waiting), 0.0);
         }
-        let seen = if ahead { seconds } else { seconds / (1.0 + told.waiting) };
-        let plain = told.plain.unwrap_or(seen);
+        let seen = if ahead { seconds } else { seconds / (1.0 + timings.waiting) };
+        let plain = timings.plain.unwrap_or(seen);
         // Only a lower position makes a round faster.
         let rate = if std::mem::take(&mut self.is_new_text) && seen < plain { 1.0 } else { RATE };
-        let now = plain + rate * (seen.clamp(plain / MOST, plain * MOST) - plain);
-        if told.far {
+        let now = plain + rate * (seen.clamp(plain / MAX_FACTOR, plain * MAX_FACTOR) - plain);
+        if timings.far {
             // The round trip takes the same time, however fast a token is.
-            told.waiting *= plain / now;
+            timings.waiting *= plain / now;
         }
-        told.plain = Some(now);
+        timings.plain = Some(now);
     }
 }
 

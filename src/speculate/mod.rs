@@ -7,15 +7,20 @@
 mod accept;
 mod acceptance;
 mod adaptive;
+mod budget;
 mod chain;
 mod choice;
 mod costs;
+mod decide;
 mod draft_model;
 pub mod dsi;
+mod estimates;
 mod lookahead;
 mod lookup;
 mod ngram;
 mod prediction;
+mod proposals;
+mod server;
 mod stats;
 
 pub use accept::{Accepted, accept};
