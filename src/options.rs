@@ -1,7 +1,10 @@
 //! Options of loading and generating, under Hugging Face's names, with validation.
 
+mod choice;
 mod declare;
-mod read;
+#[cfg(feature = "cli")]
+mod describe;
+mod value;
 
 // In documentation order.
 mod generate;
@@ -15,24 +18,26 @@ mod chat;
 mod load;
 
 pub use chat::{ChatOptions, ContextPolicy};
+use choice::choice;
+#[cfg(feature = "cli")]
+pub(crate) use declare::Options;
+#[cfg(feature = "cli")]
+pub use describe::{Declared, Kind, generate_options, load_options};
 pub use drafting::{Acceptance, DrafterChoice, DraftingOptions, LookupRule, Schedule, Speculation};
 pub use generate::{GenerateOptions, MAX_TOP_LOGPROBS};
 pub use load::{Arithmetic, ArithmeticChoice, ContextOptions, DeviceChoice, KvDtype, LoadOptions, WeightDtype};
-pub(crate) use read::Given;
 #[cfg(feature = "cli")]
 pub(crate) use sampling::MAX_SEED;
 pub use sampling::{DoSample, SamplingOptions, SamplingValues};
-use serde::{Deserialize, Serialize};
 
-/// Hidden states that form the embedding of a text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-#[serde(rename_all = "snake_case")]
-pub enum Pooling {
-    /// Mean over all tokens.
-    Mean,
-    /// Hidden state of the last token.
-    Last,
+choice! {
+    /// Hidden states that form the embedding of a text.
+    pub enum Pooling for "pooling" {
+        /// Mean over all tokens.
+        Mean = "mean",
+        /// Hidden state of the last token.
+        Last = "last",
+    }
 }
 
 #[cfg(test)]
@@ -74,41 +79,23 @@ mod tests {
     fn unknown_names_and_other_types_are_refused() {
         for (given, option, value, allowed) in [
             (json!({ "max_new_token": 7 }), "options", "max_new_token", "max_new_tokens, min_new_tokens, stop, "),
-            (json!({ "max_new_tokens": -1 }), "max_new_tokens", "-1", "a whole number from 0 on"),
-            (json!({ "max_new_tokens": "7" }), "max_new_tokens", "\"7\"", "a whole number from 0 on"),
-            (json!({ "stop": "." }), "stop", "\".\"", "a list"),
-            (json!({ "seed": 1.5 }), "seed", "1.5", "a whole number from 0 on"),
+            (json!({ "max_new_tokens": -1 }), "max_new_tokens", "-1", "a whole number, 0 or more"),
+            (json!({ "max_new_tokens": "7" }), "max_new_tokens", "\"7\"", "a whole number, 0 or more"),
+            (json!({ "stop": "." }), "stop", "\".\"", "a list of texts"),
+            (json!({ "seed": 1.5 }), "seed", "1.5", "a whole number, 0 or more"),
             (json!({ "temperature": "hot" }), "temperature", "\"hot\"", "a number"),
-            (json!({ "do_sample": 1 }), "do_sample", "1", "auto, true, false or model"),
+            (json!({ "do_sample": 1 }), "do_sample", "1", "auto, true, false, model"),
             (json!({ "logit_bias": [1] }), "logit_bias", "[1]", "an object"),
-            (json!({ "logit_bias": { "a": 1 } }), "logit_bias", "{\"a\":1}", "numbers by token id"),
-            (json!({ "tools": [5] }), "tools", "[5]", "an object"),
+            (json!({ "logit_bias": { "a": 1 } }), "logit_bias", "{\"a\":1}", "an object with numbers by token id"),
+            (json!({ "tools": [5] }), "tools", "[5]", "a list of objects"),
             (json!({ "chat_template_kwargs": "x" }), "chat_template_kwargs", "\"x\"", "an object"),
-            (json!({ "speculation": "on" }), "speculation", "\"on\"", "auto or off"),
-            (json!({ "drafter": 5 }), "drafter", "5", "one of its names"),
+            (json!({ "speculation": "on" }), "speculation", "\"on\"", "auto, off"),
+            (json!({ "drafter": 5 }), "drafter", "5", "auto, draft_model, lookup, prediction, chain"),
         ] {
             assert_bad(GenerateOptions::read(given), option, value, allowed);
         }
         assert!(
             matches!(GenerateOptions::read(json!([])), Err(Error::BadOption { option, .. }) if option == "options")
-        );
-    }
-
-    #[test]
-    fn what_json_cannot_say_is_refused_by_name() {
-        use serde::de::value::{Error as Words, MapDeserializer};
-        let read = |name: &'static str, value: f64| {
-            GenerateOptions::read(MapDeserializer::<_, Words>::new([(name, value)].into_iter()))
-        };
-        assert_eq!(read("temperature", 0.5).unwrap().sampling.temperature, Some(0.5));
-        assert_bad(read("temperature", f64::NAN), "temperature", "floating point `NaN`", "a finite number");
-        assert_bad(read("max_new_tokens", f64::INFINITY), "max_new_tokens", "floating point `inf`", "a finite number");
-        let nested = (0..1000).fold(json!(1), |inner, _| json!([inner]));
-        assert_bad(
-            GenerateOptions::read(json!({ "stop": nested })),
-            "stop",
-            "deep nesting",
-            "what JSON can say, nested at most 64 deep",
         );
     }
 
@@ -135,6 +122,10 @@ mod tests {
         assert_refused(options().seed(1 << 53), "seed");
         assert_refused(options().logit_bias([(3, 101.0)]), "logit_bias");
         assert_refused(options().bad_words_ids([vec![]]), "bad_words_ids");
+        assert_refused(options().max_new_tokens(0), "max_new_tokens");
+        assert_refused(options().max_matching_ngram_size(65), "max_matching_ngram_size");
+        assert_refused(options().prompt_lookup_num_tokens(0), "prompt_lookup_num_tokens");
+        assert_refused(options().logprobs(true).top_logprobs(21), "top_logprobs");
         assert_refused(options().drafter(DrafterChoice::Prediction), "drafter");
         assert_eq!(options().validate(), Ok(()));
     }

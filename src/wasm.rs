@@ -17,6 +17,8 @@ mod grammar;
 #[cfg(not(any(feature = "grammar", feature = "simulator")))]
 mod parallel;
 #[cfg(not(any(feature = "grammar", feature = "simulator")))]
+mod read;
+#[cfg(not(any(feature = "grammar", feature = "simulator")))]
 mod served;
 #[cfg(not(any(feature = "grammar", feature = "simulator")))]
 mod session;

@@ -634,7 +634,7 @@ fn bad_options_name_the_flag() {
         (&["--acceptance", "always"], "coupled"),
         (&["--logit-bias", "17"], "ID=BIAS"),
         (&["--bad-words-ids", "9999999"], "token ids below"),
-        (&["--do-sample=perhaps"], "--do-sample: perhaps is not allowed; allowed: auto, true, false or model"),
+        (&["--do-sample=perhaps"], "--do-sample: perhaps is not allowed; allowed: auto, true, false, model"),
         (&["--tools", "/nowhere"], "--tools"),
         (&["--tools", "Cargo.toml"], "a JSON list of objects"),
         (&["--chat-template-kwargs", "[]"], "a JSON object"),

@@ -1,8 +1,8 @@
 //! `foretoken chat`: a conversation. Each turn passes the whole conversation to the model; most of it is still cached.
 
 use super::lines::Lines;
-use super::load::{Pair, Room};
-use super::options::GenerateFlags;
+use super::load::Pair;
+use super::options::{CapacityFlags, GenerateFlags, LongChatFlags};
 use super::print::{Colour, Printer, name_device, table};
 use super::writer::{self, Targets, Writer};
 use super::{Failure, print_json};
@@ -39,7 +39,7 @@ pub(super) struct Args {
     #[command(flatten)]
     pair: Pair,
     #[command(flatten)]
-    room: Room,
+    capacity: CapacityFlags,
     #[command(flatten)]
     targets: Targets,
     #[command(flatten)]
@@ -47,16 +47,15 @@ pub(super) struct Args {
     /// Start with this system message
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
-    /// Action when the chat has outgrown the context: error, or shift (drop the oldest turns)
-    #[arg(long, value_name = "POLICY", default_value = "error")]
-    context: String,
+    #[command(flatten)]
+    long_chats: LongChatFlags,
     #[command(flatten)]
     colour: Colour,
 }
 
 pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
-    let load = args.targets.options(&args.room)?;
-    let options = args.generation.options()?.context(args.context.parse()?);
+    let load = args.targets.options(&args.capacity)?;
+    let options = args.long_chats.set(args.generation.options()?)?;
     let writer = writer::load(&args.pair, &args.targets, &load).await?;
     let mut chat = Chat {
         writer,

@@ -1,7 +1,7 @@
 //! `foretoken generate`: prints the continuation of a prompt as it is generated, with a summary of speed and drafting.
 
-use super::load::{Pair, Room};
-use super::options::GenerateFlags;
+use super::load::Pair;
+use super::options::{CapacityFlags, GenerateFlags};
 use super::print::{Colour, Printer, summary};
 use super::writer::{self, Targets, Writer};
 use super::{Failure, bad_prompt, print_json};
@@ -24,7 +24,7 @@ pub(super) struct Args {
     #[command(flatten)]
     pair: Pair,
     #[command(flatten)]
-    room: Room,
+    capacity: CapacityFlags,
     #[command(flatten)]
     targets: Targets,
     #[command(flatten)]
@@ -66,7 +66,7 @@ struct Used<'a> {
 }
 
 pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
-    let (load, mut options) = (args.targets.options(&args.room)?, args.generation.options()?);
+    let (load, mut options) = (args.targets.options(&args.capacity)?, args.generation.options()?);
     let prompt = args.prompt()?;
     let count = args.num_return_sequences;
     let check_count = |draws: bool| match (count, draws) {

@@ -1,7 +1,7 @@
 //! `foretoken inspect`: shows a model's architecture, kernel calls and memory, and if it fits the device, using only headers.
 
 use super::files::tales;
-use super::load::Room;
+use super::options::CapacityFlags;
 use super::reading::reading;
 use super::{Failure, print_json};
 use crate::files::{self, Place};
@@ -24,7 +24,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
     #[command(flatten)]
-    room: Room,
+    capacity: CapacityFlags,
 }
 
 /// Result of an inspection.
@@ -48,7 +48,7 @@ struct Unsplit {
 }
 
 pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
-    let options = args.room.options()?;
+    let options = args.capacity.options()?;
     let report = match args.name.as_deref().or(args.model.as_deref()) {
         None => Report::new(tales()?, &options).await?,
         Some(name) => match files::locate("model", name)? {

@@ -1,7 +1,6 @@
-//! Options that select models, capacity and device, and loading.
+//! Flags that select models, and loading.
 
 use super::bar::Bar;
-use super::count;
 use super::files;
 use crate::checkpoint::of_assistant;
 use crate::device::Device;
@@ -24,59 +23,6 @@ pub(super) struct Pair {
     /// Load no draft model
     #[arg(long)]
     no_assistant: bool,
-}
-
-/// Capacity and number types of the models.
-#[derive(Args)]
-pub(super) struct Room {
-    /// Positions of the KV cache [default: as many as the model was made for, at most 4096]
-    #[arg(long, value_name = "N", value_parser = count)]
-    max_context: Option<usize>,
-    /// Type of the weights: auto (as stored), f32, f16, q8 or q4
-    #[arg(long, value_name = "TYPE", default_value = "auto")]
-    dtype: String,
-    /// Arithmetic for quantised weights: f32; int8, which rounds activations to 8 bits; or auto (int8 if clearly faster on this device;
-    /// output can then differ between devices)
-    #[arg(long, value_name = "TYPE", default_value = "auto")]
-    arithmetic: String,
-    /// Type of the KV cache: f32 (exact) or f16 (half the memory) [default: f16, or f32 for a model with weights in f32 or bf16]
-    #[arg(long, value_name = "TYPE")]
-    kv_dtype: Option<String>,
-    /// Prompt tokens computed at a time
-    #[arg(long, value_name = "N", value_parser = count, default_value_t = LoadOptions::new().context.prefill_chunk)]
-    prefill_chunk: usize,
-}
-
-/// Device of the models.
-#[derive(Args)]
-pub(super) struct On {
-    /// Device of the models: auto, webgpu (GPUs, by Vulkan, Metal or DirectX) or cpu. auto uses the CPU if there is no GPU
-    #[arg(long, value_name = "DEVICE", default_value = "auto")]
-    device: String,
-    /// Threads, if the models run on the CPU [default: one for each core]
-    #[arg(long, value_name = "N")]
-    threads: Option<usize>,
-}
-
-impl On {
-    /// Adds the device to load options.
-    pub fn set(&self, options: LoadOptions) -> Result<LoadOptions> {
-        Ok(options.device(self.device.parse()?).threads(self.threads))
-    }
-}
-
-impl Room {
-    /// Returns validated load options.
-    pub fn options(&self) -> Result<LoadOptions> {
-        let options = LoadOptions::new()
-            .max_context(self.max_context)
-            .dtype(self.dtype.parse()?)
-            .arithmetic(self.arithmetic.parse()?)
-            .kv_dtype(self.kv_dtype.as_deref().map(str::parse).transpose()?)
-            .prefill_chunk(self.prefill_chunk);
-        options.validate()?;
-        Ok(options)
-    }
 }
 
 impl Pair {

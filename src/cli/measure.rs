@@ -1,6 +1,7 @@
 //! `foretoken embed` and `foretoken score`: embeddings and scores of texts, without generation.
 
-use super::load::{On, Pair, Room};
+use super::load::Pair;
+use super::options::{CapacityFlags, DeviceFlags};
 use super::{Failure, print_json};
 use crate::device::Device;
 use crate::gpu::GpuOptions;
@@ -13,14 +14,14 @@ struct Reader {
     #[command(flatten)]
     pair: Pair,
     #[command(flatten)]
-    room: Room,
+    capacity: CapacityFlags,
     #[command(flatten)]
-    on: On,
+    device: DeviceFlags,
 }
 
 impl Reader {
     async fn load(&self) -> Result<Session, Failure> {
-        let options = self.on.set(self.room.options()?)?;
+        let options = self.device.set(self.capacity.options()?)?;
         options.validate()?;
         let (device, _) = Device::open(&options, &GpuOptions::default()).await?;
         Ok(self.pair.load(device, &options).await?)

@@ -1,229 +1,248 @@
-//! Flags of generation, with Hugging Face's names.
+//! Flags of the options, made from their declarations.
 
-use super::count;
+use super::flag;
 use crate::constraint::ResponseFormat;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::json;
-use crate::options::{DoSample, GenerateOptions};
+use crate::options::{Declared, GenerateOptions, Kind, LoadOptions, Options, generate_options, load_options};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
 
-/// Flags of generation.
-#[derive(clap::Args)]
+/// Options of a generation, except those of other groups.
+const GENERATION: usize = 0;
+/// Options of loading, except those of other groups: capacity and number types of the models.
+const CAPACITY: usize = 1;
+/// Device of the models.
+const DEVICE: usize = 2;
+/// Targets and draft models that compute at the same time.
+const PARALLEL: usize = 3;
+/// Policy for chats that are longer than the context.
+const LONG_CHATS: usize = 4;
+
+/// Returns the options of a group.
+fn members(group: usize) -> impl Iterator<Item = Declared> {
+    let others = load_options().into_iter().map(|option| (CAPACITY, option));
+    let all = others.chain(generate_options().into_iter().map(|option| (GENERATION, option)));
+    all.filter_map(move |(usual, option)| {
+        let own = match option.name {
+            // Files are part of the models' names, a form has its own flags, and the program has one conversation at a time.
+            "file" | "assistant_file" | "response_format" | "prompt_cache_bytes" => return None,
+            "device" | "threads" => DEVICE,
+            "sp_degree" | "draft_device" => PARALLEL,
+            "context" => LONG_CHATS,
+            _ => usual,
+        };
+        (own == group).then_some(option)
+    })
+}
+
+/// Flags that turn something off: the option, the flag, and its description.
+const NEGATED: [(&str, &str, &str); 3] = [
+    (
+        "overlap",
+        "no-overlap",
+        "Decode text and prepare the next round only after the device is done. The text is the same",
+    ),
+    ("skip_special_tokens", "keep-special-tokens", "Print special tokens too"),
+    ("add_generation_prompt", "no-generation-prompt", "Chats: do not end the prompt with the start of an answer"),
+];
+
+/// The given flags of a group: options and their texts.
+pub(super) struct Flags<const GROUP: usize>(Vec<(Declared, Vec<String>)>);
+
+pub(super) type CapacityFlags = Flags<CAPACITY>;
+pub(super) type DeviceFlags = Flags<DEVICE>;
+pub(super) type ParallelFlags = Flags<PARALLEL>;
+pub(super) type LongChatFlags = Flags<LONG_CHATS>;
+
+impl<const GROUP: usize> Flags<GROUP> {
+    /// Sets the given options.
+    pub fn set<T: Options>(&self, mut options: T) -> Result<T> {
+        for (Declared { name, kind, .. }, texts) in &self.0 {
+            let bad = |allowed| Error::BadOption { option: (*name).into(), value: texts.join(" "), allowed };
+            options.set(name, &value(kind, texts).map_err(bad)?).transpose()?;
+        }
+        Ok(options)
+    }
+}
+
+impl CapacityFlags {
+    /// Returns validated load options.
+    pub fn options(&self) -> Result<LoadOptions> {
+        let options = self.set(LoadOptions::new())?;
+        options.validate()?;
+        Ok(options)
+    }
+}
+
+impl<const GROUP: usize> Args for Flags<GROUP> {
+    fn augment_args(command: Command) -> Command {
+        command.args(members(GROUP).map(arg))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<const GROUP: usize> FromArgMatches for Flags<GROUP> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let given = members(GROUP).filter_map(|option| {
+            if option.kind == Kind::Flag {
+                let is_negated = NEGATED.iter().any(|(name, ..)| *name == option.name);
+                return matches.get_flag(option.name).then(|| (option, vec![(!is_negated).to_string()]));
+            }
+            let texts = matches.get_many::<String>(option.name)?.cloned().collect();
+            Some((option, texts))
+        });
+        Ok(Self(given.collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// Returns the flag of an option.
+fn arg(option: Declared) -> Arg {
+    let arg = Arg::new(option.name);
+    if let Some((_, long, help)) = NEGATED.iter().find(|(name, ..)| *name == option.name) {
+        return arg.long(*long).help(*help).action(ArgAction::SetTrue);
+    }
+    let arg = arg.long(option.name.replace('_', "-")).help(help(&option));
+    match &option.kind {
+        Kind::Flag => arg.action(ArgAction::SetTrue),
+        Kind::Count => arg.value_name("N").allow_negative_numbers(true),
+        Kind::Number => arg.value_name("X").allow_negative_numbers(true),
+        Kind::Text => arg.value_name("TEXT"),
+        Kind::Texts => arg.value_name("TEXT").action(ArgAction::Append),
+        Kind::Choice(choices) => {
+            let names = choices.iter().map(|(name, _)| *name).collect::<Vec<_>>();
+            let is_flag_too = names.contains(&"true");
+            let arg = arg.value_name(names.join("|"));
+            if is_flag_too { arg.num_args(0..=1).require_equals(true).default_missing_value("true") } else { arg }
+        }
+        Kind::Biases => arg.value_name("ID=BIAS").allow_hyphen_values(true).action(ArgAction::Append),
+        Kind::Sequences => arg.value_name("ID,ID,...").action(ArgAction::Append),
+        Kind::Objects => arg.value_name("JSON-FILE"),
+        Kind::Object | Kind::Format => arg.value_name("JSON"),
+    }
+}
+
+/// Returns a flag's description, with the names of flags for those of options.
+fn help(option: &Declared) -> String {
+    let names: Vec<_> = load_options().into_iter().chain(generate_options()).map(|option| option.name).collect();
+    let with_flags = |text: &str| -> String {
+        let parts = text.trim_end_matches('.').split('`');
+        parts.map(|part| if names.contains(&part) { flag(part) } else { part.to_owned() }).collect()
+    };
+    let mut text = with_flags(&option.about);
+    if matches!(option.kind, Kind::Texts | Kind::Biases | Kind::Sequences) {
+        text += " [may be repeated]";
+    }
+    if option.kind != Kind::Flag && option.default != "none" {
+        text += &format!(" [default: {}]", option.default);
+    }
+    text.extend(option.allowed.iter().map(|allowed| format!(" [allowed: {allowed}]")));
+    text.extend(option.meanings().map(|(name, meaning)| format!("\n  {name}: {}", with_flags(meaning))));
+    text
+}
+
+/// Reads the value of a flag; an error states what is allowed.
+fn value(kind: &Kind, texts: &[String]) -> Result<Value, String> {
+    let text = texts.last().map_or("", String::as_str);
+    let number = |text: &str| text.trim().parse::<f32>().ok().filter(|number| number.is_finite()).map(Value::from);
+    let found = match kind {
+        Kind::Flag => Some((text == "true").into()),
+        Kind::Count => text.parse::<u64>().ok().map(Value::from),
+        Kind::Number => number(text),
+        Kind::Text => Some(text.into()),
+        Kind::Texts => Some(texts.into()),
+        Kind::Choice(choices) => choices.iter().any(|(name, _)| *name == text).then(|| text.into()),
+        Kind::Biases => {
+            let pair =
+                |text: &String| text.split_once('=').and_then(|(id, x)| Some((id.trim().to_owned(), number(x)?)));
+            texts.iter().map(pair).collect::<Option<Map<_, _>>>().map(Value::Object)
+        }
+        Kind::Sequences => {
+            let ids = |text: &String| text.split(',').map(|id| id.trim().parse().ok()).collect::<Option<Vec<u32>>>();
+            texts.iter().map(ids).collect::<Option<Vec<_>>>().map(Value::from)
+        }
+        Kind::Objects => {
+            let list = std::fs::read_to_string(text).map_err(|error| format!("a JSON list of objects ({error})"))?;
+            let is_list = |list: &Value| list.as_array().is_some_and(|list| list.iter().all(Value::is_object));
+            json::parse(&list).ok().filter(is_list)
+        }
+        Kind::Object | Kind::Format => json::parse(text).ok().filter(Value::is_object),
+    };
+    found.ok_or_else(|| match kind {
+        Kind::Choice(choices) => choices.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
+        Kind::Count => "a whole number, 0 or more".into(),
+        Kind::Biases => "ID=BIAS, for example 17=-2.5".into(),
+        Kind::Sequences => "token ids, separated by commas".into(),
+        Kind::Objects => "a file with a JSON list of objects".into(),
+        Kind::Object | Kind::Format => "a JSON object".into(),
+        _ => "a number".into(),
+    })
+}
+
+/// Flags of a generation.
+#[derive(Args)]
 pub(super) struct GenerateFlags {
-    /// Most tokens to generate
-    #[arg(long, value_name = "N", value_parser = count, default_value_t = defaults().max_new_tokens)]
-    max_new_tokens: usize,
-    /// Draft tokens of the first round; 0: no draft model
-    #[arg(long, value_name = "N", value_parser = count, default_value_t = defaults().drafting.num_assistant_tokens)]
-    num_assistant_tokens: usize,
-    /// Schedule of the number of draft tokens: adaptive, constant, heuristic, heuristic_transient
-    #[arg(long, value_name = "SCHEDULE", default_value = "adaptive")]
-    num_assistant_tokens_schedule: String,
-    /// Most draft tokens of a lookup in the text so far. Unless the schedule is adaptive, this also selects lookup as the drafter
-    #[arg(long, value_name = "N", value_parser = count)]
-    prompt_lookup_num_tokens: Option<usize>,
-    /// Most tokens that the lookup matches at the end of the text
-    #[arg(long, value_name = "N", value_parser = count, default_value_t = defaults().drafting.max_matching_ngram_size)]
-    max_matching_ngram_size: usize,
-    /// Match that the lookup uses: leftmost, whole (leftmost, if all requested tokens follow it), most_recent
-    #[arg(long, value_name = "RULE", default_value = "leftmost")]
-    prompt_lookup_rule: String,
-    /// End a draft after a token less likely than this; 0 disables
-    #[arg(long, value_name = "P", default_value_t = defaults().drafting.assistant_confidence_threshold)]
-    assistant_confidence_threshold: f32,
-    /// Expected text, to draft from
-    #[arg(long, value_name = "TEXT")]
-    prediction: Option<String>,
-    /// Drafter: auto, draft_model, lookup, prediction, chain
-    #[arg(long, value_name = "WHO", default_value = "auto")]
-    drafter: String,
-    /// Draft or not: auto, off. The text is the same
-    #[arg(long, value_name = "WHEN", default_value = "auto")]
-    speculation: String,
-    /// Start a round only after the previous round was read and its text decoded, instead of while the device computes. The text is the
-    /// same
-    #[arg(long)]
-    no_overlap: bool,
-    /// Sample instead of taking the most likely tokens: true; false; model, as in the model's generation_config.json, which then also
-    /// provides defaults of the next five flags; auto: true if --temperature is above 0 or, without --temperature, if --top-k, --top-p,
-    /// --min-p or --seed is given
-    #[arg(long, value_name = "WHETHER", default_value = "auto", default_missing_value = "true", num_args = 0..=1)]
-    #[arg(require_equals = true)]
-    do_sample: String,
-    /// Divide logits by T; 0 takes the most likely tokens [default: 1]
-    #[arg(long, value_name = "T")]
-    temperature: Option<f32>,
-    /// Keep only the N most likely tokens; 0 disables [default: 0]
-    #[arg(long, value_name = "N", value_parser = count)]
-    top_k: Option<usize>,
-    /// Keep only the most likely tokens whose probabilities sum to P [default: 1]
-    #[arg(long, value_name = "P")]
-    top_p: Option<f32>,
-    /// Keep only tokens with at least P times the highest probability [default: 0]
-    #[arg(long, value_name = "P")]
-    min_p: Option<f32>,
-    /// Divide positive logits of tokens in the text by FACTOR, and multiply negative ones [default: 1]
-    #[arg(long, value_name = "FACTOR")]
-    repetition_penalty: Option<f32>,
-    /// Subtract X from the logits of tokens that were generated, -2 to 2
-    #[arg(long, value_name = "X", default_value_t = defaults().sampling.presence_penalty, allow_hyphen_values = true)]
-    presence_penalty: f32,
-    /// Like --presence-penalty, multiplied by how often the token was generated
-    #[arg(long, value_name = "X", default_value_t = defaults().sampling.frequency_penalty, allow_hyphen_values = true)]
-    frequency_penalty: f32,
-    /// Never repeat an n-gram of N tokens, counting the prompt; 0 disables [default: 0]
-    #[arg(long, value_name = "N", value_parser = count)]
-    no_repeat_ngram_size: Option<usize>,
-    /// Seed of random choices: the same seed gives the same text [default: a new one each time]
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
-    /// Acceptance of draft tokens when sampling: coupled, rejection
-    #[arg(long, value_name = "HOW", default_value = "coupled")]
-    acceptance: String,
-    /// Add BIAS (-100 to 100) to the logit of token ID; may be repeated
-    #[arg(long, value_name = "ID=BIAS", value_parser = bias, allow_hyphen_values = true)]
-    logit_bias: Vec<(u32, f32)>,
-    /// Never generate this sequence of token ids, separated by commas; may be repeated
-    #[arg(long, value_name = "IDS", value_parser = ids)]
-    bad_words_ids: Vec<Ids>,
-    /// Allow no end-of-text token before N tokens; --stop or a complete --json-schema, --regex or --grammar still ends the text
-    #[arg(long, value_name = "N", value_parser = count, default_value_t = defaults().min_new_tokens)]
-    min_new_tokens: usize,
-    /// With --json: report the log-probability of each token, before penalties, temperature and filters
-    #[arg(long)]
-    logprobs: bool,
-    /// Also report the N most likely tokens at each position (max 20)
-    #[arg(long, value_name = "N", value_parser = count, default_value_t = defaults().top_logprobs)]
-    top_logprobs: usize,
-    /// End before this text; may be repeated
-    #[arg(long, value_name = "TEXT")]
-    stop: Vec<String>,
-    /// Print special tokens too
-    #[arg(long)]
-    keep_special_tokens: bool,
-    /// Generate JSON that matches this schema
-    #[arg(long, value_name = "FILE", value_parser = schema, group = "form")]
-    json_schema: Option<Form>,
-    /// Generate a JSON object
-    #[arg(long, group = "form")]
-    json_object: bool,
-    /// Generate text that matches this regular expression as a whole
-    #[arg(long, value_name = "PATTERN", group = "form")]
-    regex: Option<String>,
-    /// Generate text that this grammar derives from `start`, in llguidance's variant of Lark
-    #[arg(long, value_name = "FILE", value_parser = grammar, group = "form")]
-    grammar: Option<Form>,
-    /// Chat: JSON list of the functions that the model may call, in the form that its template expects
-    #[arg(long, value_name = "FILE", value_parser = objects)]
-    tools: Option<Objects>,
-    /// Chat: JSON list of documents for the model's template
-    #[arg(long, value_name = "FILE", value_parser = objects)]
-    documents: Option<Objects>,
-    /// Chat: other variables of the model's template, as in {"enable_thinking": false}
-    #[arg(long, value_name = "JSON", value_parser = object)]
-    chat_template_kwargs: Option<Map<String, Value>>,
-    /// Chat: continue the last message, which must be the assistant's
-    #[arg(long)]
-    continue_final_message: bool,
-    /// Chat: do not end the prompt with the start of an answer
-    #[arg(long)]
-    no_generation_prompt: bool,
+    #[command(flatten)]
+    options: Flags<GENERATION>,
+    #[command(flatten)]
+    form: FormFlags,
 }
 
 impl GenerateFlags {
     /// Returns validated options.
     pub fn options(&self) -> Result<GenerateOptions> {
-        let options = GenerateOptions::new()
-            .max_new_tokens(self.max_new_tokens)
-            .num_assistant_tokens(self.num_assistant_tokens)
-            .num_assistant_tokens_schedule(self.num_assistant_tokens_schedule.parse()?)
-            .prompt_lookup_num_tokens(self.prompt_lookup_num_tokens)
-            .max_matching_ngram_size(self.max_matching_ngram_size)
-            .prompt_lookup_rule(self.prompt_lookup_rule.parse()?)
-            .assistant_confidence_threshold(self.assistant_confidence_threshold)
-            .prediction(self.prediction.clone())
-            .drafter(self.drafter.parse()?)
-            .do_sample(self.do_sample.parse::<DoSample>()?)
-            .temperature(self.temperature)
-            .top_k(self.top_k)
-            .top_p(self.top_p)
-            .min_p(self.min_p)
-            .repetition_penalty(self.repetition_penalty)
-            .presence_penalty(self.presence_penalty)
-            .frequency_penalty(self.frequency_penalty)
-            .no_repeat_ngram_size(self.no_repeat_ngram_size)
-            .seed(self.seed)
-            .acceptance(self.acceptance.parse()?)
-            .logit_bias(self.logit_bias.iter().copied().collect::<BTreeMap<_, _>>())
-            .bad_words_ids(self.bad_words_ids.iter().map(|ids| ids.0.clone()).collect::<Vec<_>>())
-            .min_new_tokens(self.min_new_tokens)
-            .logprobs(self.logprobs)
-            .top_logprobs(self.top_logprobs)
-            .stop(self.stop.clone())
-            .skip_special_tokens(!self.keep_special_tokens)
-            .response_format(self.form())
-            .tools(self.tools.clone().unwrap_or_default().0)
-            .documents(self.documents.clone().unwrap_or_default().0)
-            .chat_template_kwargs(self.chat_template_kwargs.clone().unwrap_or_default())
-            .continue_final_message(self.continue_final_message)
-            .add_generation_prompt(self.no_generation_prompt.then_some(false))
-            .speculation(self.speculation.parse()?)
-            .overlap(!self.no_overlap);
+        let options = self.options.set(GenerateOptions::new().response_format(self.form.read()?))?;
         options.validate()?;
         Ok(options)
     }
+}
 
-    fn form(&self) -> Option<ResponseFormat> {
-        let form = self.json_schema.as_ref().or(self.grammar.as_ref());
-        let form = form.map(|form| form.0.clone()).or(self.regex.as_deref().map(ResponseFormat::regex));
-        form.or(self.json_object.then(ResponseFormat::json_object))
+/// Required form of the text.
+#[derive(Args)]
+#[group(multiple = false)]
+struct FormFlags {
+    /// Generate JSON that matches this schema
+    #[arg(long, value_name = "FILE")]
+    json_schema: Option<String>,
+    /// Generate a JSON object
+    #[arg(long)]
+    json_object: bool,
+    /// Generate text that matches this regular expression as a whole
+    #[arg(long, value_name = "PATTERN")]
+    regex: Option<String>,
+    /// Generate text that this grammar derives from `start`, in llguidance's variant of Lark
+    #[arg(long, value_name = "FILE")]
+    grammar: Option<String>,
+}
+
+impl FormFlags {
+    fn read(&self) -> Result<Option<ResponseFormat>> {
+        let bad = |option: &'static str, path: &str, allowed: String| Error::BadOption {
+            option: option.into(),
+            value: path.into(),
+            allowed,
+        };
+        let open = |option, path| {
+            std::fs::read_to_string(path)
+                .map_err(|error| bad(option, path, format!("a file that can be read ({error})")))
+        };
+        if let Some(path) = &self.json_schema {
+            let schema = json::parse(&open("json_schema", path)?);
+            let refuse = |error| bad("json_schema", path, format!("a file with a JSON schema ({error})"));
+            return schema.map(ResponseFormat::json_schema).map_err(refuse).map(Some);
+        }
+        if let Some(path) = &self.grammar {
+            return Ok(Some(ResponseFormat::grammar(&open("grammar", path)?)));
+        }
+        let regex = self.regex.as_deref().map(ResponseFormat::regex);
+        Ok(regex.or(self.json_object.then(ResponseFormat::json_object)))
     }
-}
-
-fn defaults() -> GenerateOptions {
-    GenerateOptions::new()
-}
-
-/// A list of token ids.
-#[derive(Clone)]
-struct Ids(Vec<u32>);
-
-fn ids(text: &str) -> Result<Ids, String> {
-    let ids = text.split(',').map(|id| id.trim().parse().map_err(|_| format!("{id} is no token id")));
-    ids.collect::<Result<_, _>>().map(Ids)
-}
-
-/// A form of the text, read from a file.
-#[derive(Clone)]
-struct Form(ResponseFormat);
-
-fn schema(path: &str) -> Result<Form, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
-    let schema = json::parse(&text).map_err(|error| format!("a JSON schema is wanted: {error}"))?;
-    Ok(Form(ResponseFormat::json_schema(schema)))
-}
-
-fn grammar(path: &str) -> Result<Form, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
-    Ok(Form(ResponseFormat::grammar(&text)))
-}
-
-/// Objects listed in a JSON file.
-#[derive(Clone, Default)]
-struct Objects(Vec<Map<String, Value>>);
-
-fn objects(path: &str) -> Result<Objects, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
-    let list = json::parse(&text).and_then(serde_json::from_value);
-    list.map(Objects).map_err(|error| format!("a JSON list of objects is wanted: {error}"))
-}
-
-fn object(text: &str) -> Result<Map<String, Value>, String> {
-    json::parse(text).and_then(serde_json::from_value).map_err(|error| format!("a JSON object is wanted: {error}"))
-}
-
-fn bias(text: &str) -> Result<(u32, f32), String> {
-    let parsed = text.split_once('=').and_then(|(id, bias)| Some((id.trim().parse().ok()?, bias.trim().parse().ok()?)));
-    parsed.ok_or_else(|| "allowed: ID=BIAS, for example 17=-2.5".into())
 }

@@ -1,7 +1,8 @@
 //! Options that select the targets, and loading.
 
 use super::bar::Bar;
-use super::load::{On, Pair, Room};
+use super::load::Pair;
+use super::options::{CapacityFlags, DeviceFlags, ParallelFlags};
 use crate::error::Result;
 use crate::options::LoadOptions;
 use crate::remote::{Endpoint, Http, Key};
@@ -11,10 +12,8 @@ use std::rc::Rc;
 /// Number and location of the targets.
 #[derive(clap::Args)]
 pub(super) struct Targets {
-    /// Instances of the target that verify at the same time (distributed speculative inference), each with its own device, weights and
-    /// cache; pays with several GPUs of one kind
-    #[arg(long, value_name = "N", value_parser = super::count, default_value_t = 1)]
-    sp_degree: usize,
+    #[command(flatten)]
+    parallel: ParallelFlags,
     /// Use the target on this server of vLLM or SGLang; --model then names it for its tokenizer and configuration, without weights. Repeat
     /// for servers with the same model: if one fails, others take over, and --sp-degree N sends N requests at a time, to each in turn.
     /// FORETOKEN_API_KEY is the key
@@ -24,17 +23,13 @@ pub(super) struct Targets {
     #[arg(long, value_name = "NAME", requires = "target_url")]
     target_model: Option<String>,
     #[command(flatten)]
-    on: On,
-    /// Device of the draft model: auto (that of the target), or cpu, at the same time as the target
-    #[arg(long, value_name = "DEVICE", default_value = "auto")]
-    draft_device: String,
+    device: DeviceFlags,
 }
 
 impl Targets {
     /// Returns validated load options.
-    pub fn options(&self, room: &Room) -> Result<LoadOptions> {
-        let options = self.on.set(room.options()?)?;
-        let options = options.sp_degree(self.sp_degree).draft_device(self.draft_device.parse()?);
+    pub fn options(&self, capacity: &CapacityFlags) -> Result<LoadOptions> {
+        let options = self.parallel.set(self.device.set(capacity.options()?)?)?;
         if self.target_url.is_empty() {
             options.validate()?
         } else {
@@ -42,9 +37,7 @@ impl Targets {
         }
         Ok(options)
     }
-}
 
-impl Targets {
     /// Returns the target's server; `None`: the target is local.
     fn endpoint(&self, pair: &Pair) -> Result<Option<Endpoint>> {
         if self.target_url.is_empty() {

@@ -1,24 +1,24 @@
 //! Options that apply only to chats.
 
 use super::GenerateOptions;
+use super::choice::choice;
 use super::declare::options;
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 options! {
     /// Options that apply only to chats: further inputs of the chat template, and the policy for chats that are too long.
     pub struct ChatOptions set by GenerateOptions.chat {
-        /// Functions that the model may call, as its chat template expects them.
+        /// Chats: functions that the model may call, in the form that its chat template expects.
         tools: Vec<Map<String, Value>> = Vec::new(),
-        /// Documents for the model to base its answer on.
+        /// Chats: documents for the model to base its answer on.
         documents: Vec<Map<String, Value>> = Vec::new(),
-        /// Further template variables, such as `enable_thinking` or `date_string`.
+        /// Chats: further template variables, such as `enable_thinking` or `date_string`.
         chat_template_kwargs: Map<String, Value> = Map::new(),
-        /// Continue the last message, which is the beginning of the assistant's answer.
+        /// Chats: continue the last message, which is the beginning of the assistant's answer.
         continue_final_message: bool = false,
-        /// End the prompt where an answer begins. `None`: unless the last message is continued.
-        add_generation_prompt: Option<bool> = None,
-        /// Policy for a chat that is longer than the context.
+        /// Chats: end the prompt where an answer begins.
+        add_generation_prompt: Option<bool> = None => "true, unless the last message is continued",
+        /// Chats: policy for messages that are longer than the context.
         context: ContextPolicy = ContextPolicy::Error,
     }
 }
@@ -39,15 +39,16 @@ impl ChatOptions {
     }
 }
 
-/// Policy for a chat that is longer than the context.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-#[serde(rename_all = "snake_case")]
-pub enum ContextPolicy {
-    /// Return an error.
-    Error,
-    /// Drop the oldest turns after the system message until the chat and an answer of `max_new_tokens` (at most a quarter of the
-    /// context) fit. About half of the chat is dropped at once, so that the next turns find the rest cached. The last turn is
-    /// kept. It is an error if that is too long, or if the prompt is a text or token ids, which have no turns.
-    Shift,
+choice! {
+    /// Policy for a chat that is longer than the context.
+    pub enum ContextPolicy for "context" {
+        /// Return an error.
+        Error = "error",
+        /// Drop the oldest turns after the system message.
+        ///
+        /// They are dropped until the chat and an answer of `max_new_tokens` (at most a quarter of the context) fit. About half of
+        /// the chat is dropped at once, so that the next turns find the rest cached. The last turn is kept. It is an error if that
+        /// is too long, or if the prompt is a text or token ids, which have no turns.
+        Shift = "shift",
+    }
 }

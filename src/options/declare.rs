@@ -1,10 +1,13 @@
-//! Declares each option once: with its documentation, type and default.
+//! Declares each option once: with its description, type, allowed range and default.
 
-use serde::de::DeserializeOwned;
+#[cfg(feature = "cli")]
+use super::describe::Declared;
+use super::value::{Allowed, OptionValue, bad};
+use crate::error::Result;
 use serde_json::Value;
 
 /// A struct of options.
-pub(super) trait Options: Default {
+pub(crate) trait Options: Default {
     /// Struct with the methods that set these options.
     type Whole;
 
@@ -15,21 +18,47 @@ pub(super) trait Options: Default {
     fn names() -> Vec<&'static str>;
 
     /// Sets an option by name; `None` if there is no such option.
-    fn set(&mut self, name: &str, value: Value) -> Option<serde_json::Result<()>>;
+    fn set(&mut self, name: &str, value: &Value) -> Option<Result<()>>;
+
+    /// Checks that the options, without those in groups, are in their ranges.
+    fn check(&self) -> Result<()>;
+
+    /// Returns the declarations, including those in groups.
+    #[cfg(feature = "cli")]
+    fn declared() -> Vec<Declared>;
 }
 
-pub(super) fn replace<T: DeserializeOwned>(option: &mut T, value: Value) -> serde_json::Result<()> {
-    *option = serde_json::from_value(value)?;
+/// Returns the defaults, replaced by the values in an object; null keeps the default.
+pub(super) fn read<T: Options>(given: &Value) -> Result<T> {
+    let Value::Object(given) = given else { return bad("options", given, "an object") };
+    let mut options = T::default();
+    for (name, value) in given.iter().filter(|(_, value)| !value.is_null()) {
+        options.set(name, value).unwrap_or_else(|| bad("options", name, &T::names().join(", ")))?;
+    }
+    Ok(options)
+}
+
+pub(super) fn replace<T: OptionValue>(name: &'static str, option: &mut T, value: &Value) -> Result<()> {
+    *option = T::read(value).or_else(|allowed| bad(name, value, &allowed))?;
     Ok(())
 }
 
-/// Declares a struct of options. `with` lists its groups. `set by` names the struct that holds all groups and gets the setter
+pub(super) fn check<T: OptionValue>(name: &'static str, option: &T, allowed: &Allowed, note: &str) -> Result<()> {
+    let Some(value) = option.outside(allowed) else { return Ok(()) };
+    bad(name, value, format!("{allowed}; {note}").trim_end_matches("; "))
+}
+
+/// Declares a struct of options. An option has a type, in brackets its allowed values and a note on them, a default and, after `=>`,
+/// the default in words. `with` lists groups of options. `set by` names the struct that holds all groups and gets the setter
 /// methods, and the field of this group.
 macro_rules! options {
     (
         $(#[$about:meta])*
         pub struct $Options:ident set by $Whole:ident $(. $group:ident)? {
-            $($(#[$doc:meta])* $option:ident: $kind:ident $(<$($of:ty),+>)? = $default:expr,)*
+            $(
+                $(#[doc = $doc:literal])*
+                $option:ident: $kind:ident $(<$($of:ty),+>)? $([$allowed:expr $(, $note:literal)?])? = $default:expr $(=> $words:literal)?,
+            )*
         } $(with {
             $($(#[$part_doc:meta])* $part:ident: $Part:ident,)*
         })?
@@ -38,7 +67,12 @@ macro_rules! options {
         #[derive(Debug, Clone, PartialEq, serde::Serialize)]
         #[non_exhaustive]
         pub struct $Options {
-            $($(#[$doc])* #[doc = concat!("Default: `", stringify!($default), "`.")] pub $option: $kind $(<$($of),+>)?,)*
+            $(
+                $(#[doc = $doc])*
+                #[doc = concat!("Default: `", stringify!($default), "`" $(, ": ", $words)?, ".")]
+                $(#[doc = concat!("Allowed: `", stringify!($allowed), "`" $(, "; ", $note)?, ".")])?
+                pub $option: $kind $(<$($of),+>)?,
+            )*
             $($($(#[$part_doc])* #[serde(flatten)] pub $part: $Part,)*)?
         }
 
@@ -51,8 +85,9 @@ macro_rules! options {
         #[doc = concat!("Sets the options in [`", stringify!($Options), "`].")]
         impl $Whole {
             $(
-                $(#[$doc])*
-                #[doc = concat!("Default: `", stringify!($default), "`.")]
+                $(#[doc = $doc])*
+                #[doc = concat!("Default: `", stringify!($default), "`" $(, ": ", $words)?, ".")]
+                $(#[doc = concat!("Allowed: `", stringify!($allowed), "`" $(, "; ", $note)?, ".")])?
                 #[must_use]
                 pub fn $option(mut self, $option: $crate::options::declare::taken!($kind $(<$($of),+>)?)) -> Self {
                     <$Options as $crate::options::declare::Options>::of(&mut self).$option = $option.into();
@@ -73,11 +108,32 @@ macro_rules! options {
                 [&[$(stringify!($option)),*][..] $($(, &$Part::names())*)?].concat()
             }
 
-            fn set(&mut self, name: &str, value: serde_json::Value) -> Option<serde_json::Result<()>> {
+            fn set(&mut self, name: &str, value: &serde_json::Value) -> Option<$crate::error::Result<()>> {
                 match name {
-                    $(stringify!($option) => Some($crate::options::declare::replace(&mut self.$option, value)),)*
-                    _ => None $($(.or_else(|| self.$part.set(name, value.clone())))*)?,
+                    $(stringify!($option) => Some($crate::options::declare::replace(stringify!($option), &mut self.$option, value)),)*
+                    _ => None $($(.or_else(|| self.$part.set(name, value)))*)?,
                 }
+            }
+
+            fn check(&self) -> $crate::error::Result<()> {
+                $($(
+                    let allowed = $crate::options::value::Allowed::from($allowed);
+                    $crate::options::declare::check(stringify!($option), &self.$option, &allowed, concat!("" $(, $note)?))?;
+                )?)*
+                Ok(())
+            }
+
+            #[cfg(feature = "cli")]
+            fn declared() -> Vec<$crate::options::describe::Declared> {
+                let default = Self::default();
+                let own = vec![$($crate::options::describe::Declared::new(
+                    stringify!($option),
+                    concat!($($doc, "\n"),*),
+                    &default.$option,
+                    concat!("" $(, $words)?),
+                    None $(.or(Some(($crate::options::value::Allowed::from($allowed), concat!("" $(, $note)?)))))?,
+                )),*];
+                [own $($(, $Part::declared())*)?].concat()
             }
         }
     };

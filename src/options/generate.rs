@@ -1,11 +1,11 @@
 //! Options of a generation.
 
-use super::declare::options;
-use super::read::{bad, read};
+use super::declare::{Options, options, read};
+use super::value::bad;
 use super::{ChatOptions, DraftingOptions, SamplingOptions};
 use crate::constraint::ResponseFormat;
 use crate::error::Result;
-use serde::Deserializer;
+use serde_json::Value;
 
 impl GenerateOptions {
     /// Returns the defaults.
@@ -17,8 +17,8 @@ impl GenerateOptions {
     ///
     /// # Errors
     /// [`Error::BadOption`](crate::Error::BadOption) for an unknown name, or a value of another type.
-    pub fn read<'de>(from: impl Deserializer<'de>) -> Result<Self> {
-        read(from)
+    pub fn read(given: Value) -> Result<Self> {
+        read(&given)
     }
 
     /// Checks that every value is in its range.
@@ -26,17 +26,12 @@ impl GenerateOptions {
     /// # Errors
     /// [`Error::BadOption`](crate::Error::BadOption) with the allowed range.
     pub fn validate(&self) -> Result<()> {
-        if self.max_new_tokens == 0 {
-            return bad("max_new_tokens", 0, "1 or more");
-        }
+        self.check()?;
         if self.min_new_tokens > self.max_new_tokens {
             return bad("min_new_tokens", self.min_new_tokens, "0 to max_new_tokens");
         }
         if self.stop.iter().any(String::is_empty) {
             return bad("stop", "an empty text", "texts of one character or more");
-        }
-        if self.top_logprobs > MAX_TOP_LOGPROBS {
-            return bad("top_logprobs", self.top_logprobs, "0 to 20");
         }
         if self.top_logprobs > 0 && !self.logprobs {
             return bad("top_logprobs", self.top_logprobs, "0, unless logprobs is true");
@@ -58,7 +53,7 @@ options! {
     /// ```
     pub struct GenerateOptions set by GenerateOptions {
         /// Maximum number of tokens to generate.
-        max_new_tokens: usize = 256,
+        max_new_tokens: usize [1..] = 256,
         /// Forbid end-of-text tokens before this many tokens. Stop strings and a complete `response_format` can still end the
         /// text.
         min_new_tokens: usize = 0,
@@ -66,13 +61,13 @@ options! {
         stop: Vec<String> = Vec::new(),
         /// Omit special tokens from the text. The token that ends it is always omitted.
         skip_special_tokens: bool = true,
-        /// Required form of the text: only tokens that it allows are chosen, and the text ends if nothing can follow. A text cut
-        /// by `max_new_tokens` is incomplete.
+        /// Required form of the text: only tokens that it allows are chosen, and the text ends if nothing can follow. Tokens that
+        /// the form leaves no choice about are drafted. A text cut by `max_new_tokens` is incomplete.
         response_format: Option<ResponseFormat> = None,
-        /// Return log-probabilities of the tokens, from the model's logits before penalties, temperature and filters.
+        /// Return the log-probability of each token, from the model's logits before penalties, temperature and filters.
         logprobs: bool = false,
-        /// Also return the N most likely tokens at each position; at most 20.
-        top_logprobs: usize = 0,
+        /// Also return the N most likely tokens at each position; requires `logprobs`.
+        top_logprobs: usize [0..=MAX_TOP_LOGPROBS as u64] = 0,
     } with {
         /// Choice of tokens.
         sampling: SamplingOptions,

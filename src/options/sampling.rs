@@ -1,92 +1,65 @@
 //! Options that choose tokens: given, recommended by the model's files, or the defaults.
 
 use super::GenerateOptions;
-use super::declare::options;
-use super::read::bad;
+use super::choice::choice;
+use super::declare::{Options, options};
+use super::value::bad;
 use crate::error::{Error, Result};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
 options! {
     /// Choice of tokens.
     pub struct SamplingOptions set by GenerateOptions.sampling {
-        /// Sample tokens at random; otherwise take the most likely one.
+        /// Sample tokens at random, or take the most likely one.
         do_sample: DoSample = DoSample::Auto,
-        /// Divisor of the logits; 0: take the most likely token. `None`, also for the next four: the model's value if `do_sample`
-        /// is `model`, else no effect.
-        temperature: Option<f32> = None,
-        /// Sample from the N most likely tokens; 0: from all.
-        top_k: Option<usize> = None,
-        /// Sample from the most likely tokens whose probabilities sum to this.
-        top_p: Option<f32> = None,
-        /// Sample from tokens with at least this fraction of the highest probability.
-        min_p: Option<f32> = None,
-        /// Penalty for tokens that are in the text: divides positive logits, multiplies negative ones.
-        repetition_penalty: Option<f32> = None,
+        /// Divisor of the logits: lower values make the text more predictable. 0: take the most likely token.
+        temperature: Option<f32> [1e-3..=100.0, "0, unless do_sample is true or model"] = None => "1",
+        /// Keep only the N most likely tokens; 0: all.
+        top_k: Option<usize> = None => "0",
+        /// Keep only the most likely tokens whose probabilities sum to this; 1: all.
+        top_p: Option<f32> [f32::MIN_POSITIVE..=1.0] = None => "1",
+        /// Keep only tokens with at least this fraction of the highest probability; 0: all.
+        min_p: Option<f32> [0.0..=1.0] = None => "0",
+        /// Penalty for tokens of the prompt and the text: divides positive logits, multiplies negative ones.
+        repetition_penalty: Option<f32> [0.01..=100.0, "1: none"] = None => "1",
         /// Value subtracted from the logits of generated tokens; negative values make them more likely. The prompt does not
         /// count.
-        presence_penalty: f32 = 0.0,
+        presence_penalty: f32 [-2.0..=2.0, "0: none"] = 0.0,
         /// Like `presence_penalty`, multiplied by how often the token was generated.
-        frequency_penalty: f32 = 0.0,
-        /// Never repeat an n-gram of N tokens, counting the prompt; 0: no limit. `None`: the model's value if `do_sample` is
-        /// `model`.
-        no_repeat_ngram_size: Option<usize> = None,
-        /// Values added to the logits of tokens, by id; -100 to 100.
-        logit_bias: BTreeMap<u32, f32> = BTreeMap::new(),
-        /// Token sequences that must not be generated.
+        frequency_penalty: f32 [-2.0..=2.0, "0: none"] = 0.0,
+        /// Never repeat an n-gram of N tokens, counting the prompt; 0: no limit.
+        no_repeat_ngram_size: Option<usize> = None => "0",
+        /// Values added to the logits of tokens, by token id.
+        logit_bias: BTreeMap<u32, f32> [-100.0..=100.0] = BTreeMap::new(),
+        /// Sequences of token ids that must not be generated.
         bad_words_ids: Vec<Vec<u32>> = Vec::new(),
-        /// Seed of the random choices, below 2^53; the same seed gives the same text. `None`: a new seed each time, returned in
-        /// the statistics.
-        seed: Option<u64> = None,
+        /// Seed of the random choices: the same seed gives the same text.
+        seed: Option<u64> [0..=MAX_SEED] = None => "a new seed each time, returned in the statistics",
     }
 }
 
 /// Largest seed, because JavaScript rounds larger numbers.
 pub(crate) const MAX_SEED: u64 = (1 << 53) - 1;
 
-/// Choice between sampling and the most likely token.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-#[serde(try_from = "Value", into = "Value")]
-pub enum DoSample {
-    /// Sample if `temperature` is above 0; or, without a `temperature`, if `top_k`, `top_p`, `min_p` or `seed` is given.
-    Auto,
-    /// Take the most likely token.
-    No,
-    /// Sample.
-    Yes,
-    /// As in the model's `generation_config.json`, which also gives the values that the options omit.
-    Model,
+choice! {
+    /// Choice between sampling and the most likely token. In JSON, `true` and `false` are booleans.
+    pub enum DoSample for "do_sample" {
+        /// Sample if `temperature` is above 0; or, without a `temperature`, if `top_k`, `top_p`, `min_p` or `seed` is given.
+        Auto = "auto",
+        /// Sample.
+        Yes = "true",
+        /// Take the most likely token.
+        No = "false",
+        /// As in the model's `generation_config.json`, which also gives the values that the options omit.
+        Model = "model",
+    }
 }
 
 impl From<bool> for DoSample {
     fn from(drawn: bool) -> Self {
         if drawn { Self::Yes } else { Self::No }
-    }
-}
-
-impl TryFrom<Value> for DoSample {
-    type Error = &'static str;
-
-    fn try_from(value: Value) -> Result<Self, Self::Error> {
-        match value {
-            Value::Bool(drawn) => Ok(drawn.into()),
-            Value::String(name) if name == "auto" => Ok(Self::Auto),
-            Value::String(name) if name == "model" => Ok(Self::Model),
-            _ => Err("expected auto, true, false or model"),
-        }
-    }
-}
-
-impl From<DoSample> for Value {
-    fn from(choice: DoSample) -> Self {
-        match choice {
-            DoSample::Auto => "auto".into(),
-            DoSample::No => false.into(),
-            DoSample::Yes => true.into(),
-            DoSample::Model => "model".into(),
-        }
     }
 }
 
@@ -120,24 +93,6 @@ impl Default for SamplingValues {
             frequency_penalty: 0.0,
             no_repeat_ngram_size: 0,
         }
-    }
-}
-
-impl SamplingValues {
-    fn validate(&self) -> Result<()> {
-        for (option, value, range, allowed) in [
-            ("temperature", self.temperature, 1e-3..=100.0, "0.001 to 100; 0, unless do_sample is true or model"),
-            ("top_p", self.top_p, f32::MIN_POSITIVE..=1.0, "more than 0, up to 1"),
-            ("min_p", self.min_p, 0.0..=1.0, "0 to 1"),
-            ("repetition_penalty", self.repetition_penalty, 0.01..=100.0, "0.01 to 100; 1: none"),
-            ("presence_penalty", self.presence_penalty, -2.0..=2.0, "-2 to 2; 0: none"),
-            ("frequency_penalty", self.frequency_penalty, -2.0..=2.0, "-2 to 2; 0: none"),
-        ] {
-            if !range.contains(&value) {
-                return bad(option, value, allowed);
-            }
-        }
-        Ok(())
     }
 }
 
@@ -185,13 +140,7 @@ impl SamplingOptions {
     }
 
     pub(super) fn validate(&self) -> Result<()> {
-        self.merged(&Self::default()).validate()?;
-        if let Some(seed) = self.seed.filter(|seed| *seed > MAX_SEED) {
-            return bad("seed", seed, "whole numbers from 0 to 2^53 - 1");
-        }
-        if let Some((token, bias)) = self.logit_bias.iter().find(|(_, bias)| !(-100.0..=100.0).contains(*bias)) {
-            return bad("logit_bias", format!("{bias} for token {token}"), "-100 to 100");
-        }
+        self.merged(&Self::default()).check()?;
         if self.bad_words_ids.iter().any(Vec::is_empty) {
             return bad("bad_words_ids", "an empty sequence", "sequences of one token or more");
         }
@@ -220,32 +169,38 @@ impl SamplingOptions {
         let nothing = Self::default();
         let model = if self.do_sample == DoSample::Model { model } else { &nothing };
         let do_sample = self.draws(model);
-        let merged = self.merged(model);
-        let SamplingValues { temperature, top_k, top_p, min_p, .. } = SamplingValues::default();
-        let plain = SamplingValues { temperature, top_k, top_p, min_p, ..merged };
-        let values = if do_sample { SamplingValues { do_sample, ..merged } } else { plain };
-        values.validate()?;
-        Ok(values)
+        let mut merged = self.merged(model);
+        if !do_sample {
+            (merged.temperature, merged.top_k, merged.top_p, merged.min_p) = (None, None, None, None);
+        }
+        merged.check()?;
+        let plain = SamplingValues::default();
+        Ok(SamplingValues {
+            do_sample,
+            temperature: merged.temperature.unwrap_or(plain.temperature),
+            top_k: merged.top_k.unwrap_or(plain.top_k),
+            top_p: merged.top_p.unwrap_or(plain.top_p),
+            min_p: merged.min_p.unwrap_or(plain.min_p),
+            repetition_penalty: merged.repetition_penalty.unwrap_or(plain.repetition_penalty),
+            presence_penalty: merged.presence_penalty,
+            frequency_penalty: merged.frequency_penalty,
+            no_repeat_ngram_size: merged.no_repeat_ngram_size.unwrap_or(plain.no_repeat_ngram_size),
+        })
     }
 
-    /// Merges options and recommendations, as if tokens were sampled.
-    fn merged(&self, model: &Self) -> SamplingValues {
-        let plain = SamplingValues::default();
+    /// Returns the options, completed by the recommendations, as if tokens were sampled. A temperature of 0 that only selects the
+    /// most likely token is left out.
+    fn merged(&self, model: &Self) -> Self {
         let may_be_0 = [DoSample::Auto, DoSample::No].contains(&self.do_sample);
         let temperature = self.temperature.filter(|temperature| *temperature != 0.0 || !may_be_0);
-        SamplingValues {
-            do_sample: plain.do_sample,
-            temperature: temperature.or(model.temperature).unwrap_or(plain.temperature),
-            top_k: self.top_k.or(model.top_k).unwrap_or(plain.top_k),
-            top_p: self.top_p.or(model.top_p).unwrap_or(plain.top_p),
-            min_p: self.min_p.or(model.min_p).unwrap_or(plain.min_p),
-            repetition_penalty: self
-                .repetition_penalty
-                .or(model.repetition_penalty)
-                .unwrap_or(plain.repetition_penalty),
-            presence_penalty: self.presence_penalty,
-            frequency_penalty: self.frequency_penalty,
-            no_repeat_ngram_size: self.no_repeat_ngram_size.or(model.no_repeat_ngram_size).unwrap_or_default(),
+        Self {
+            temperature: temperature.or(model.temperature),
+            top_k: self.top_k.or(model.top_k),
+            top_p: self.top_p.or(model.top_p),
+            min_p: self.min_p.or(model.min_p),
+            repetition_penalty: self.repetition_penalty.or(model.repetition_penalty),
+            no_repeat_ngram_size: self.no_repeat_ngram_size.or(model.no_repeat_ngram_size),
+            ..self.clone()
         }
     }
 }

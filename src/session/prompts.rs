@@ -2,9 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::model::TokenSpec;
-use crate::options::{ChatOptions, GenerateOptions, Given, SamplingOptions};
+use crate::options::{ChatOptions, GenerateOptions, SamplingOptions};
 use crate::text::{Chat, ChatTemplate, Message, Tokenizer};
-use serde::Deserializer;
 use serde_json::Value;
 use std::rc::Rc;
 
@@ -49,8 +48,8 @@ impl Prompt {
     ///
     /// # Errors
     /// [`Error::BadOption`].
-    pub fn read<'de>(from: impl Deserializer<'de>) -> Result<Self> {
-        match Given::read("prompt", from)? {
+    pub fn read(given: Value) -> Result<Self> {
+        match given {
             Value::String(text) => Ok(Self::Text(text)),
             Value::Array(list) if list.first().is_none_or(Value::is_number) => {
                 list.iter().map(token).collect::<Result<_>>().map(Self::Tokens)

@@ -1,11 +1,12 @@
 //! JavaScript bindings for several targets: their workers, and the loop that runs in each.
 
 use super::files::{Files, JsSource, Thrown, hear};
+use super::read;
 use super::session::JsSession;
 use super::to_value;
 use crate::error::{Error, Result};
 use crate::gpu::DeviceInfo;
-use crate::options::{DeviceChoice, LoadOptions};
+use crate::options::DeviceChoice;
 use crate::parallel::{Crew, Inbox, LocalDevice, Order, Prepared, Report, Role, Worker, Writer, set_up, work};
 use crate::remote::Later;
 use crate::sample::Sampling;
@@ -13,7 +14,7 @@ use futures_channel::mpsc::{UnboundedSender, unbounded};
 use js_sys::Function;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_wasm_bindgen::{Deserializer, from_value};
+use serde_wasm_bindgen::from_value;
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::spawn_local;
 
@@ -112,7 +113,7 @@ pub async fn load_parallel(
     let target = JsSource::new(target, &thrown);
     let assistant = assistant.map(|files| JsSource::new(files, &Thrown::default()));
     let prepared = async {
-        let options = LoadOptions::read(Deserializer::from(options))?;
+        let options = read::load_options(&options)?;
         Ok((Prepared::open(target, assistant, &options).await?, options.sp_degree))
     };
     let (prepared, sp_degree) = thrown.or(prepared.await)?;
@@ -149,7 +150,7 @@ pub async fn serve(
 ) -> Result<JsServer, JsValue> {
     let thrown = Thrown::default();
     let source = JsSource::new(files, &thrown);
-    let mut options = LoadOptions::read(Deserializer::from(options))?;
+    let mut options = read::load_options(&options)?;
     if options.sp_degree > 1 {
         options.device = DeviceChoice::Webgpu;
     }

@@ -1,14 +1,14 @@
 //! JavaScript bindings for a target on a server. JavaScript sends the requests.
 
 use super::files::{Files, JsSource, Thrown, hear, message};
+use super::read;
 use super::session::JsSession;
 use crate::error::{Error, Result};
-use crate::options::LoadOptions;
 use crate::parallel::Writer;
 use crate::remote::{Endpoint, Incoming, Key, Later, Piece, Request, Transport};
 use js_sys::{Function, Reflect, Uint8Array};
 use serde::Deserialize;
-use serde_wasm_bindgen::{Deserializer, from_value};
+use serde_wasm_bindgen::from_value;
 use std::rc::Rc;
 use wasm_bindgen::prelude::*;
 
@@ -94,7 +94,7 @@ pub async fn connect(
     let words = JsSource::new(words, &thrown);
     let assistant = assistant.map(|files| JsSource::new(files, &Thrown::default()));
     let connected = async {
-        let options = LoadOptions::read(Deserializer::from(options))?;
+        let options = read::load_options(&options)?;
         let Server { urls, model, api_key } =
             from_value(server).map_err(|error| Error::Internal { reason: error.to_string() })?;
         let mut endpoint = Endpoint::new(urls, model)?;

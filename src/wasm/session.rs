@@ -2,6 +2,7 @@
 
 use super::constraint::{ForeignGrammars, JsGrammars};
 use super::files::{Files, JsSource, Thrown, hear};
+use super::read;
 use super::team::{JsTeam, others};
 use super::to_value;
 use crate::cpu::Processor;
@@ -9,12 +10,10 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::gpu::GpuOptions;
 use crate::load::ModelFiles;
-use crate::options::{GenerateOptions, LoadOptions};
 use crate::parallel::Writer;
-use crate::session::{Embedding, Progress, Prompt, Session};
+use crate::session::{Embedding, Progress, Session};
 use js_sys::{Array, Float32Array, Function, Promise, Uint8Array, Uint32Array};
 use serde_json::json;
-use serde_wasm_bindgen::Deserializer;
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::ops::ControlFlow;
@@ -45,7 +44,7 @@ pub async fn load(
     // Exceptions of the draft model's files only lose the draft model.
     let assistant = assistant.map(|files| JsSource::new(files, &Thrown::default()));
     let loaded = async {
-        let options = LoadOptions::read(Deserializer::from(options))?;
+        let options = read::load_options(&options)?;
         let (mut device, reason) = Device::open(&options, &GpuOptions::default()).await?;
         if let Device::Cpu(_) = device {
             device = Device::Cpu(Rc::new(Processor::new(others(team, options.threads).await)));
@@ -67,7 +66,7 @@ pub async fn inspect(model: Files, options: JsValue) -> Result<JsValue, JsValue>
     let thrown = Thrown::default();
     let model = JsSource::new(model, &thrown);
     let inspected = async {
-        let options = LoadOptions::read(Deserializer::from(options))?;
+        let options = read::load_options(&options)?;
         let files = ModelFiles::open(model, &options).await?;
         let device = Device::open(&options, &GpuOptions::default()).await.ok();
         files.inspect(device.map(|(device, _)| device.info().clone())).await
@@ -100,8 +99,8 @@ impl JsSession {
         on_prefill: Function,
         left: Promise,
     ) -> Result<JsValue, JsValue> {
-        let options = GenerateOptions::read(Deserializer::from(options))?;
-        let prompt = Prompt::read(Deserializer::from(prompt))?;
+        let options = read::generate_options(&options)?;
+        let prompt = read::prompt(&prompt)?;
         let (mut left, has_left) = (JsFuture::from(left), Cell::new(false));
         let mut hear = |progress: Progress<'_>| {
             let answer = match progress {
@@ -129,7 +128,7 @@ impl JsSession {
     /// # Errors
     /// As [`Session::embed`]; `bad-option` if workers have the models.
     pub async fn embed(&mut self, text: JsValue, pooling: &str, normalize: bool) -> Result<Float32Array, JsValue> {
-        let text = Prompt::read(Deserializer::from(text))?;
+        let text = read::prompt(&text)?;
         let pooling = pooling.parse()?;
         let Embedding { embedding, .. } = self.1.or(self.0.session()?.embed(&text, pooling, normalize).await)?;
         Ok(Float32Array::from(&embedding[..]))
@@ -140,8 +139,8 @@ impl JsSession {
     /// # Errors
     /// As [`Session::score`]; `bad-option` if workers have the models.
     pub async fn score(&mut self, prompt: JsValue, continuation: JsValue) -> Result<JsValue, JsValue> {
-        let prompt = Prompt::read(Deserializer::from(prompt))?;
-        let continuation = Prompt::read(Deserializer::from(continuation))?;
+        let prompt = read::prompt(&prompt)?;
+        let continuation = read::prompt(&continuation)?;
         let scores = self.0.session()?.score(&prompt, &[continuation]).await;
         Ok(to_value(&self.1.or(scores)?[0]))
     }
@@ -169,8 +168,8 @@ impl JsSession {
     /// # Errors
     /// As [`Session::encode`].
     pub fn encode(&self, prompt: JsValue, options: JsValue) -> Result<Vec<u32>> {
-        let options = GenerateOptions::read(Deserializer::from(options))?;
-        let prompt = Prompt::read(Deserializer::from(prompt))?;
+        let options = read::generate_options(&options)?;
+        let prompt = read::prompt(&prompt)?;
         self.0.encode(&prompt, &options)
     }
 
@@ -179,8 +178,8 @@ impl JsSession {
     /// # Errors
     /// As [`Session::save`], and exceptions of `write`.
     pub async fn save(&mut self, prompt: JsValue, options: JsValue, write: Function) -> Result<Vec<u32>, JsValue> {
-        let options = GenerateOptions::read(Deserializer::from(options))?;
-        let prompt = Prompt::read(Deserializer::from(prompt))?;
+        let options = read::generate_options(&options)?;
+        let prompt = read::prompt(&prompt)?;
         // Several instances have no cache that could be saved.
         let Writer::Session(session) = &mut self.0 else { return Ok(Vec::new()) };
         let mut write = async |layer: usize, bytes: Vec<u8>| {

@@ -9,7 +9,8 @@ mod report;
 mod shape;
 mod tasks;
 
-use super::load::{On, Pair, Room};
+use super::load::Pair;
+use super::options::{CapacityFlags, DeviceFlags};
 use super::{Failure, print_json};
 use crate::device::{Device, Engine};
 use crate::error::{Error, Result};
@@ -40,9 +41,9 @@ pub(super) struct Args {
     #[command(flatten)]
     pair: Pair,
     #[command(flatten)]
-    room: Room,
+    capacity: CapacityFlags,
     #[command(flatten)]
-    on: On,
+    device: DeviceFlags,
     /// Use random weights of this shape instead of a model; f16 unless --dtype is given, generated on the GPU
     #[arg(long, value_name = "SHAPE", value_parser = shape::NAMES, conflicts_with = "Pair")]
     shape: Option<String>,
@@ -75,7 +76,7 @@ pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
     let (effort, time_limit) = if args.quick { (Effort::QUICK, 60) } else { (Effort::FULL, 250) };
     let time_limit = Duration::from_secs(args.time_limit.unwrap_or(time_limit).into());
     let parts = Parts::announce(time_limit, args.shape.is_none());
-    let options = args.on.set(args.room.options()?)?;
+    let options = args.device.set(args.capacity.options()?)?;
     options.validate()?;
     let (device, subject) = args.load(&options).await?;
     let report = measure(args, &options, &device, subject, effort, parts).await?;
