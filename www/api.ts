@@ -125,89 +125,93 @@ export type Piece = {
 };
 
 export type LoadOptions = {
-  /** the draft model; fastest with the target's tokenizer */
-  assistant_model?: Model;
-  /** the GGUF file that is meant, in a folder with several: `*` stands for any characters, as in `*Q4_K_M.gguf` */
-  file?: string;
-  /** the same for the draft model */
-  assistant_file?: string;
-  onProgress?: (progress: Progress) => void;
-  /** ends the loading, which rejects with `aborted`; its `reason` is the error's `cause` */
-  signal?: AbortSignal;
-  /** the Hub; https://huggingface.co by default */
-  endpoint?: string;
-  /** a branch, tag or commit on the Hub; `main` by default */
-  revision?: string;
-  /** for private and gated models; sent to the Hub only */
-  token?: string;
-  /** whether downloads are kept in the browser for the next time; true by default */
-  cache?: boolean;
+  // Written by: GENERATE=1 cargo test --release --test options
   /**
-   * whether the browser is asked to spare them when space runs low (Firefox then asks the user); false by default.
-   * `navigator.storage.persisted()` tells what it decided
-   */
-  persist?: boolean;
-  /**
-   * where the models run: `webgpu`; `cpu`, in the engine's worker; `auto`, the default: on the GPU, or on the CPU where there is
-   * none, or only an adapter that itself computes on the CPU. `engine.device` says which it is, `engine.warnings` why
+   * Device of the models; `sp_degree` above 1 requires GPUs. `auto`: The GPU; the CPU if there is no GPU, or only a slower software
+   * adapter. `webgpu`: Any GPU adapter, including software adapters. `cpu`: The CPU. Default: auto.
    */
   device?: "auto" | "webgpu" | "cpu";
-  /**
-   * where the draft model runs: `auto`, the default, where the target runs, in turn with it; `cpu`, in a worker of its own, at the
-   * same time as the target, which pays where the GPU is busy verifying; of a target on servers, while a request is under way
-   */
+  /** Device of the draft model. `auto`: the target's device. `cpu`: the CPU, at the same time as the target. Default: auto. */
   draft_device?: "auto" | "cpu";
-  /** positions that the KV cache can grow to, 2 to 1048576; by default what the model was made for, at most 4096 */
-  max_context?: number;
+  /** GGUF file to load if there are several; `*` matches any characters, as in `*Q4_K_M.gguf`. Default: the only one. */
+  file?: string;
+  /** GGUF file of the draft model, same syntax. Default: the only one. */
+  assistant_file?: string;
   /**
-   * how weights are stored on the GPU: `auto`, as the checkpoint has them, by default; `q8` and `q4` quantise those that it has
-   * as floats
+   * Storage format of the weights on the GPU. `auto`: As in the checkpoint. `f32`: 4 bytes, exact. `f16`: 2 bytes, rounded to nearest.
+   * `q8`: 8 bits, and a scale per 32 weights (Q8_0). The loss is hardly measurable. `q4`: 4 bits, and a scale and a minimum per 32
+   * weights (Q4_1). Default: auto.
    */
   dtype?: "auto" | "f32" | "f16" | "q8" | "q4";
   /**
-   * what products of quantised weights are computed with: `f32`; `int8`, with activations rounded to 8 bits; or `auto`, the default:
-   * `int8` where this device is measured to be clearly faster with it, so that another device may write another text
+   * Arithmetic for products of quantised weights. `auto`: `int8` if clearly faster on this device, so another device may produce
+   * another text. `f32` if several instances compute in parallel. `f32`: Weights are widened to 32-bit floats. `int8`: Activations are
+   * rounded to 8-bit integers. Default: auto.
    */
   arithmetic?: "auto" | "f32" | "int8";
   /**
-   * elements of the KV cache: `f32`, exact, or `f16`, half the memory; by default `f16`, or `f32` for a model with matrices in
-   * f32 or bf16
-   */
-  kv_dtype?: "f32" | "f16";
-  /** prompt tokens per forward pass, 1 to 4096; 64 by default. The text is always the same */
-  prefill_chunk?: number;
-  /**
-   * most bytes that keys and values of earlier texts take besides the KV cache, so that conversations which take turns are not
-   * read again; 256 MB by default, 0: none. What there is no memory for is not kept
-   */
-  prompt_cache_bytes?: number;
-  /**
-   * instances of the target that verify at the same time (distributed speculative inference), 1 to 8, each in a worker with its
-   * own GPU device, weights and KV cache; 1 by default. Pays only where they really run at the same time. Of a target on servers: requests
-   * that are under way at the same time
-   */
-  sp_degree?: number;
-  /**
-   * threads that compute where the models run on the CPU; one for each core by default, at most 4. Several where the page is cross-origin
-   * isolated, in Node always; one beside a GPU (`draft_device`) and where pages share the engine
+   * Number of threads for models on the CPU. A page can use several only if it is cross-origin isolated. Default: one per core; in a
+   * page at most 4. Allowed: 1 to 64.
    */
   threads?: number;
   /**
-   * whether all pages of this origin that load the same share one engine, in a `SharedWorker`, instead of loading it each; false by
-   * default. It is freed with the last of them. Calls are answered in the order in which they come, whosever they are. Without
-   * `SharedWorker` each page loads its own engine, with a warning
+   * Number of target instances that verify in parallel (distributed speculative inference), each with its own device, weights and KV
+   * cache. For a target on servers: number of concurrent requests. Default: 1. Allowed: 1 to 8.
+   */
+  sp_degree?: number;
+  /**
+   * Maximum positions of the KV cache: tokens of prompt and text together. Default: the model's maximum, at most 4096. Allowed: 2 to
+   * 1048576.
+   */
+  max_context?: number;
+  /**
+   * Element type of the KV cache. `f32`: 4 bytes, exact. `f16`: 2 bytes, rounded to nearest. Default: f16; f32 if the checkpoint has
+   * matrices in f32 or bf16.
+   */
+  kv_dtype?: "f32" | "f16";
+  /** Number of prompt tokens that are read at a time. The text is always the same. Default: 64. Allowed: 1 to 4096. */
+  prefill_chunk?: number;
+  /**
+   * Maximum bytes of cached keys and values of earlier texts, so that alternating conversations need no new prefill; 0: none. Texts are
+   * not kept if there is no memory for them. Default: 256 MiB.
+   */
+  prompt_cache_bytes?: number;
+  // End of what is written
+  /** Draft model; fastest with the target's tokenizer. */
+  assistant_model?: Model;
+  /** Called as files are downloaded and uploaded to the GPU, and as kernels are compiled. */
+  onProgress?: (progress: Progress) => void;
+  /** Ends loading, which rejects with `aborted`; the signal's `reason` becomes the error's `cause`. */
+  signal?: AbortSignal;
+  /** Address of the Hub. Default: https://huggingface.co. */
+  endpoint?: string;
+  /** Branch, tag or commit on the Hub. Default: main. */
+  revision?: string;
+  /** Access token for private and gated models; sent to the Hub only. */
+  token?: string;
+  /** Keep downloads in the browser for the next time. Default: true. */
+  cache?: boolean;
+  /**
+   * Ask the browser to keep downloads even if space runs low (Firefox then asks the user). `navigator.storage.persisted()` returns
+   * its decision. Default: false.
+   */
+  persist?: boolean;
+  /**
+   * Share one engine between all pages of this origin that load the same models, in a `SharedWorker`, instead of loading it in each.
+   * It is freed with the last page. Calls are answered in order of arrival, from all pages. Without `SharedWorker`, each page loads
+   * its own engine, with a warning. Default: false.
    */
   shared?: boolean;
   /**
-   * the address of `foretoken/worker`, where a bundler does not find it, or a function that starts a worker which runs it; by
-   * default worker.js beside this file. With `shared`, the function gets the name that a `SharedWorker` has to have
+   * Address of `foretoken/worker`, if a bundler does not find it, or a function that starts a worker which runs it. With `shared`,
+   * the function gets the required name of the `SharedWorker`. Default: worker.js in the folder of this file.
    */
   worker?: string | URL | ((name?: string) => Worker | SharedWorker);
-  /** the address of `foretoken/foretoken_bg.wasm`; by default that or `relaxed_bg.wasm`, beside the worker's files */
+  /** Address of `foretoken/foretoken_bg.wasm`. Default: that file or `relaxed_bg.wasm`, in the folder of the worker. */
   wasm?: string | URL;
 };
 
-/** OpenAI's shapes, and two more */
+/** Form of a text: OpenAI's notation, and two more kinds. The first text with a form loads another 0.5 MB */
 export type ResponseFormat =
   | { type: "text" }
   /** any JSON object */
@@ -223,126 +227,142 @@ export type ResponseFormat =
   | { type: "grammar"; grammar: string };
 
 export type GenerateOptions = {
-  /** tokens, 1 or more; 256 by default */
+  // Written by: GENERATE=1 cargo test --release --test options
+  /** Maximum number of tokens to generate. Default: 256. Allowed: 1 or more. */
   max_new_tokens?: number;
-  /** draft tokens that a round begins with; 5 by default, 0 for no draft model, at most 31 in any round */
-  num_assistant_tokens?: number;
   /**
-   * how that number changes. `adaptive`, the default: number and drafter are what was measured to be fastest, none where nothing
-   * helps; `heuristic`, as in transformers: 2 more when all were accepted, else 1 fewer, kept from call to call
+   * Forbid end-of-text tokens before this many tokens. Stop strings and a complete `response_format` can still end the text. Default:
+   * 0.
    */
-  num_assistant_tokens_schedule?: "adaptive" | "constant" | "heuristic" | "heuristic_transient";
-  /** most tokens that the lookup drafts at a time; unless the schedule is adaptive, it also makes the lookup the drafter */
-  prompt_lookup_num_tokens?: number;
-  /** tokens that the lookup tries to match first, 1 to 64; 2 by default */
-  max_matching_ngram_size?: number;
+  min_new_tokens?: number;
+  /** Strings that end the text; they are not part of the result. */
+  stop?: readonly string[];
+  /** Omit special tokens from the text. The token that ends it is always omitted. Default: true. */
+  skip_special_tokens?: boolean;
   /**
-   * which of several matches the lookup takes: the first, as transformers does (the default); the first, if all tokens asked for
-   * follow it; the last
+   * Required form of the text: only tokens that it allows are chosen, and the text ends if nothing can follow. Tokens that the form
+   * leaves no choice about are drafted. A text cut by `max_new_tokens` is incomplete.
    */
-  prompt_lookup_rule?: "leftmost" | "whole" | "most_recent";
-  /** a draft ends behind a token that the draft model finds less likely than this, 0 to 1; 0 by default: never */
-  assistant_confidence_threshold?: number;
-  /** the text that is expected, to draft from */
-  prediction?: string;
+  response_format?: ResponseFormat;
+  /** Return the log-probability of each token, from the model's logits before penalties, temperature and filters. Default: false. */
+  logprobs?: boolean;
+  /** Also return the N most likely tokens at each position; requires `logprobs`. Default: 0. Allowed: 0 to 20. */
+  top_logprobs?: number;
   /**
-   * who drafts; `auto` by default: whoever is fastest (`adaptive`), or else the prediction, the lookup or the draft model, by
-   * what is given; `chain`: the prediction, else the lookup, else the draft model
+   * Sample tokens at random, or take the most likely one. `auto`: Sample if `temperature` is above 0; or, without a `temperature`, if
+   * `top_k`, `top_p`, `min_p` or `seed` is given. `true`: Sample. `false`: Take the most likely token. `model`: As in the model's
+   * `generation_config.json`, which also gives the values that the options omit. Default: auto.
+   */
+  do_sample?: boolean | "auto" | "model";
+  /**
+   * Divisor of the logits: lower values make the text more predictable. 0: take the most likely token. Default: 1. Allowed: 0.001 to
+   * 100; 0, unless do_sample is true or model.
+   */
+  temperature?: number;
+  /** Keep only the N most likely tokens; 0: all. Default: 0. */
+  top_k?: number;
+  /** Keep only the most likely tokens whose probabilities sum to this; 1: all. Default: 1. Allowed: more than 0, up to 1. */
+  top_p?: number;
+  /** Keep only tokens with at least this fraction of the highest probability; 0: all. Default: 0. Allowed: 0 to 1. */
+  min_p?: number;
+  /**
+   * Penalty for tokens of the prompt and the text: divides positive logits, multiplies negative ones. Default: 1. Allowed: 0.01 to 100;
+   * 1: none.
+   */
+  repetition_penalty?: number;
+  /**
+   * Value subtracted from the logits of generated tokens; negative values make them more likely. The prompt does not count. Default: 0.
+   * Allowed: -2 to 2; 0: none.
+   */
+  presence_penalty?: number;
+  /** Like `presence_penalty`, multiplied by how often the token was generated. Default: 0. Allowed: -2 to 2; 0: none. */
+  frequency_penalty?: number;
+  /** Never repeat an n-gram of N tokens, counting the prompt; 0: no limit. Default: 0. */
+  no_repeat_ngram_size?: number;
+  /** Values added to the logits of tokens, by token id. Allowed: -100 to 100. */
+  logit_bias?: Readonly<Record<number, number>>;
+  /** Sequences of token ids that must not be generated. */
+  bad_words_ids?: readonly (readonly number[])[];
+  /**
+   * Seed of the random choices: the same seed gives the same text. Default: a new seed each time, returned in the statistics. Allowed:
+   * 0 to 9007199254740991.
+   */
+  seed?: number;
+  /** Use speculation. `auto`: Use the drafter that `drafter` selects. `off`: One token per forward pass of the target. Default: auto. */
+  speculation?: "auto" | "off";
+  /**
+   * Source of drafts. `auto`: With the schedule `adaptive`: the fastest drafter. Otherwise the prediction if given, else the lookup if
+   * `prompt_lookup_num_tokens` is given, else the draft model. `draft_model`: The draft model. `lookup`: Prompt lookup: the tokens that
+   * followed the latest n-gram earlier in the text. `prediction`: The expected text of `prediction`. `chain`: The prediction; if it has
+   * no draft, the lookup; if that has none either, the draft model. Default: auto.
    */
   drafter?: "auto" | "draft_model" | "lookup" | "prediction" | "chain";
   /**
-   * whether tokens are drawn at random; if not, the most likely one is taken. `auto`, the default: if `temperature` is above 0 or,
-   * without a `temperature`, if `top_k`, `top_p`, `min_p` or `seed` is given. `model`: as the model's generation_config.json says,
-   * which then also sets what the next six options leave out
+   * Initial number of draft tokens of the draft model per round, at most 31; 0: no draft model. The adaptive schedule chooses the
+   * number itself. Default: 5.
    */
-  do_sample?: boolean | "auto" | "model";
-  /** logits are divided by it, 0.001 to 100; 0: the most likely token is taken; 1 by default */
-  temperature?: number;
-  /** so many most likely tokens remain; 0, the default: all */
-  top_k?: number;
-  /** the most likely tokens whose probabilities sum up to this remain; 1, the default: all */
-  top_p?: number;
-  /** tokens remain that have at least this times the highest probability; 0, the default: all */
-  min_p?: number;
-  /** logits of tokens that the text has are divided by it where positive, else multiplied; 1, the default: none */
-  repetition_penalty?: number;
-  /** n-grams of this length do not come twice, those of the prompt included; 0, the default: they may */
-  no_repeat_ngram_size?: number;
-  /** subtracted from the logits of tokens that were generated, -2 to 2; 0 by default. The prompt does not count */
-  presence_penalty?: number;
-  /** the same, as many times as they were generated */
-  frequency_penalty?: number;
+  num_assistant_tokens?: number;
   /**
-   * key of the random choices, 0 to 2^53 - 1: the same seed gives the same text; by default another one each time, which the
-   * statistics tell
+   * Rule that changes the number of draft tokens from round to round. `adaptive`: Choose drafter and number by expected speed, from
+   * measurements; no draft if none helps. `constant`: Never change the number. `heuristic`: Add 2 if all were accepted, else subtract
+   * 1, down to 1. Keep the number between calls. `heuristic_transient`: As `heuristic`, but restart with every call. Default: adaptive.
    */
-  seed?: number;
+  num_assistant_tokens_schedule?: "adaptive" | "constant" | "heuristic" | "heuristic_transient";
+  /** End a draft after a token whose probability in the draft model is below this; 0: never. Default: 0. Allowed: 0 to 1. */
+  assistant_confidence_threshold?: number;
   /**
-   * how draft tokens are accepted when tokens are drawn at random. `coupled`, the default: the text depends on the seed alone;
-   * `rejection`: a little more are accepted, the text follows the same distribution, but depends on who drafted
+   * Maximum number of tokens per draft of the prompt lookup. With a schedule other than `adaptive` and the drafter `auto`, it also
+   * selects the lookup as drafter. Default: chosen by the schedule. Allowed: 1 or more; leave it out for no lookup.
+   */
+  prompt_lookup_num_tokens?: number;
+  /** Length of the longest n-gram that the lookup tries to match; shorter ones follow. Default: 2. Allowed: 1 to 64. */
+  max_matching_ngram_size?: number;
+  /**
+   * Match that the lookup uses if there are several. `leftmost`: The first match, as in transformers. `whole`: The first match, if as
+   * many tokens as requested follow it: the original rule (Saxena 2023). `most_recent`: The last match. Default: leftmost.
+   */
+  prompt_lookup_rule?: "leftmost" | "whole" | "most_recent";
+  /** Expected text, used as a source of drafts. */
+  prediction?: string;
+  /**
+   * Rule that accepts draft tokens when sampling. `coupled`: Accept if the target draws the same token with the same noise. The text
+   * depends on the seed only. `rejection`: Rejection sampling, which accepts slightly more. The text follows the target's distribution,
+   * but depends on the drafter. Default: coupled.
    */
   acceptance?: "coupled" | "rejection";
-  /** added to the logits of tokens, by id; -100 to 100 */
-  logit_bias?: Readonly<Record<number, number>>;
-  /** token sequences that may not come */
-  bad_words_ids?: readonly (readonly number[])[];
-  /** no end-of-text token before this many tokens; 0 by default. `stop`, or a complete `response_format`, ends the text all the same */
-  min_new_tokens?: number;
-  /** whether tokens come with their log-probabilities, by the logits before all of the above; false by default */
-  logprobs?: boolean;
-  /** of how many of the most likely tokens in each place besides, 0 to 20; 0 by default */
-  top_logprobs?: number;
-  /** texts that end the generation; they are not part of the result */
-  stop?: readonly string[];
-  /** whether the text leaves special tokens out; true by default. The one that ends it is never in it */
-  skip_special_tokens?: boolean;
+  /** Decode text and prepare the next round while the device computes. The text is the same without it. Default: true. */
+  overlap?: boolean;
+  /** Chats: functions that the model may call, in the form that its chat template expects. */
+  tools?: readonly object[];
+  /** Chats: documents for the model to base its answer on. */
+  documents?: readonly object[];
+  /** Chats: further template variables, such as `enable_thinking` or `date_string`. */
+  chat_template_kwargs?: Readonly<Record<string, unknown>>;
+  /** Chats: continue the last message, which is the beginning of the assistant's answer. Default: false. */
+  continue_final_message?: boolean;
+  /** Chats: end the prompt where an answer begins. Default: true, unless the last message is continued. */
+  add_generation_prompt?: boolean;
   /**
-   * which form the text is to have: only tokens that it allows are chosen, and the text ends where nothing can follow. What the form
-   * leaves no choice about is drafted from it (`origin: "grammar"`). The first such text loads another 0.5 MB
-   */
-  response_format?: ResponseFormat;
-  /**
-   * what to do with messages that are longer than the context: `error`, the default, or drop the oldest turns after the system
-   * message
+   * Chats: policy for messages that are longer than the context. `error`: Return an error. `shift`: Drop the oldest turns after the
+   * system message. Default: error.
    */
   context?: "error" | "shift";
-  /**
-   * of messages: the functions that the model may call, as its chat template wants them described, mostly `{ type: "function",
-   * function: { name, description, parameters } }`. A call that it writes is text
-   */
-  tools?: readonly object[];
-  /** of messages: what they are about, mostly `{ title, text }` */
-  documents?: readonly object[];
-  /**
-   * of messages: other variables of the chat template, such as `{ enable_thinking: false }` or `{ date_string: "26 Jul 2024" }`
-   */
-  chat_template_kwargs?: Readonly<Record<string, unknown>>;
-  /** of messages: the last one, the assistant's, is the beginning of the answer; false by default */
-  continue_final_message?: boolean;
-  /** of messages: whether the prompt ends where an answer begins; true by default, unless the last message is continued */
-  add_generation_prompt?: boolean;
-  /** `off`: the same text, one token per forward pass */
-  speculation?: "auto" | "off";
-  /** hears how much of a long prompt is read */
+  // End of what is written
+  /** Called as the chunks of a long prompt are read. */
   onProgress?: (progress: PrefillProgress) => void;
   /**
-   * whether the engine decodes text, records commands and, where it can, submits the next round while the GPU computes one; true
-   * by default, and the text is the same
-   */
-  overlap?: boolean;
-  /**
-   * ends the generation, or takes it back while it waits for another: its result rejects with `aborted`; what was written is the
-   * error's `detail`, and the signal's `reason` its `cause`
+   * Ends the generation, or cancels it while it waits for another: the result rejects with `aborted`. The error's `detail` has
+   * what was generated so far, its `cause` is the signal's `reason`.
    */
   signal?: AbortSignal;
 };
 
 export type EmbedOptions = {
-  /** which hidden states count: `mean`, the default, those of all tokens; `last`, that of the last token */
+  /** Hidden states that form the vector: `mean` of all tokens, or that of the `last` token. Default: mean. */
   pooling?: "mean" | "last";
-  /** whether vectors are divided by their length; true by default */
+  /** Divide vectors by their length. Default: true. */
   normalize?: boolean;
-  /** ends it between two texts: it rejects with `aborted` */
+  /** Ends embedding between two texts: the call rejects with `aborted`. */
   signal?: AbortSignal;
 };
 

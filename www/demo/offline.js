@@ -17,7 +17,7 @@ const isRelaxed = WebAssembly.validate(
 /** All that the page is made of. A test holds this list against the folders. */
 const FILES = [
   ...["./", "icon.svg", "style.css", "simulate_bg.wasm", "simulate.js", "marked.js", "engine-worker.js"],
-  ...["app", "card", "charts", "chat", "dom", "download", "guesses", "lane", "latencies", "markdown", "message", "model", "outcome", "pairs"].map(
+  ...["app", "card", "charts", "chat", "dom", "download", "guesses", "lane", "latencies", "markdown", "message", "model", "options", "outcome", "pairs"].map(
     (name) => `${name}.js`,
   ),
   ...[
