@@ -15,7 +15,7 @@ const env = { XDG_RUNTIME_DIR: tmpdir(), ...process.env };
 const cargo = (...args) => run("cargo", args, { env });
 run(process.execPath, ["node_modules/@biomejs/biome/bin/biome", "ci", "--error-on-warnings"]);
 run(process.execPath, ["scripts/style.mjs"]);
-cargo("fmt", "--check");
+cargo("fmt", "--all", "--check");
 // In parallel with the rest: its longest steps use one core.
 const built = start(process.execPath, ["scripts/build.mjs", "--like-tests"]);
 // With the same profile as the tests, so that build scripts and macros are built once.

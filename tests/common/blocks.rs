@@ -1,6 +1,6 @@
 //! Random weights in stored types.
 
-use super::lab::Random;
+use crate::lab::Random;
 use foretoken::internals::weights::{Affine, Dtype, Float, narrow};
 use half::f16;
 
@@ -18,7 +18,7 @@ fn scales(dtype: Dtype) -> &'static [usize] {
 /// Returns the stored bytes of `count` random weights of a quantised type, some scales subnormal.
 pub fn random_blocks(random: &mut Random, dtype: Dtype, count: usize) -> Vec<u8> {
     let block = dtype.block();
-    let mut bytes: Vec<u8> = (0..count / block.elements * block.bytes).map(|_| random.next() as u8).collect();
+    let mut bytes: Vec<u8> = (0..count / block.elements * block.bytes).map(|_| random.bits() as u8).collect();
     for bytes in bytes.chunks_exact_mut(block.bytes) {
         let size = random.pick(&[1e-2, 1e-2, 1e-2, 1e-6]);
         let mut set = |float, at: usize| {

@@ -1,6 +1,6 @@
 //! The tales draft model with other tokenizers: the same weights, other ids, other token boundaries.
 
-use super::path;
+use crate::path;
 use safetensors::SafeTensors;
 use safetensors::tensor::TensorView;
 use serde_json::{Value, json};

@@ -35,11 +35,13 @@ pub fn texts(items: &[&str]) -> Vec<u8> {
     array(TEXT, &items.iter().map(|item| text(item)).collect::<Vec<_>>())
 }
 
-impl File {
-    pub fn new() -> Self {
+impl Default for File {
+    fn default() -> Self {
         Self { version: 3, keys: vec![], tensors: vec![], data: vec![], end: 0, alignment: 32 }
     }
+}
 
+impl File {
     pub fn key(mut self, name: &str, kind: u32, value: impl Into<Vec<u8>>) -> Self {
         self.keys.push((name.into(), kind, value.into()));
         self

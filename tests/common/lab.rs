@@ -1,6 +1,6 @@
 //! A test bench for single kernels: inputs and outputs with guard bands, and bounds on the difference from their twins.
 
-use super::{gpu, run};
+use crate::{gpu, run};
 use bytemuck::cast_slice;
 use foretoken::internals::gpu::{Buffer, Gpu, Kernel, Slice};
 use std::collections::BTreeMap;
@@ -107,7 +107,7 @@ impl Lab {
 pub struct Random(pub u64);
 
 impl Random {
-    pub fn next(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let a = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let b = (a ^ (a >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -116,7 +116,7 @@ impl Random {
 
     /// Returns a number in 0..n.
     pub fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
+        (self.bits() % n as u64) as usize
     }
 
     /// Returns a number in 1..=n.
@@ -129,7 +129,7 @@ impl Random {
     }
 
     pub fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     pub fn normals(&mut self, n: usize) -> Vec<f32> {

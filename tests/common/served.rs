@@ -1,6 +1,6 @@
 //! Local servers that speak the protocols of vLLM and SGLang, with the tales target on this machine's CPU. They can misbehave on request.
 
-use super::path;
+use crate::path;
 use foretoken::LoadOptions;
 use foretoken::internals::device::{Device, Engine};
 use foretoken::internals::parallel::load_alone;

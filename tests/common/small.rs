@@ -1,8 +1,8 @@
 //! A small Llama with random weights of any stored types.
 
-use super::blocks::random_weights;
-use super::lab::Random;
-use super::{capacity, run, safetensors_file};
+use crate::blocks::random_weights;
+use crate::lab::Random;
+use crate::{capacity, run, safetensors_file};
 use foretoken::internals::decode::{Engine, Model, RoundBuffers};
 use foretoken::internals::gpu::Gpu;
 use foretoken::internals::model::{Blueprint, ModelSpec, parse_config};

@@ -2,10 +2,9 @@
 
 use foretoken::internals::text::Tokenizer;
 use serde_json::{Value, json};
-use std::path::PathBuf;
 
 pub fn file(path: &str) -> Vec<u8> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path);
+    let path = crate::path(path);
     std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 

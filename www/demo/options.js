@@ -1,4 +1,4 @@
-/** The engine's options. Written by: GENERATE=1 cargo test --release --test options */
+/** The engine's options. Written by: GENERATE=1 cargo test --release --test program options */
 export const OPTIONS = [
   {
     name: "max_new_tokens",

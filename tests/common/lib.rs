@@ -1,0 +1,241 @@
+//! Shared code of the tests: the device, the goldens, engines.
+
+pub mod altered;
+pub mod blocks;
+pub mod foreign;
+pub mod gguf;
+pub mod hub;
+pub mod lab;
+pub mod sampling;
+pub mod served;
+pub mod small;
+pub mod tokenizers;
+
+use foretoken::internals::checkpoint;
+use foretoken::internals::decode::{Engine, Model, RoundBuffers};
+use foretoken::internals::gpu::{Gpu, GpuOptions};
+use foretoken::internals::model::{Blueprint, Capacity};
+use foretoken::internals::weights::{Dtype, Folder, Memory, Source, Weights, narrow, widen};
+use foretoken::{KvDtype, WeightDtype};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+pub fn run<T>(future: impl Future<Output = T>) -> T {
+    pollster::block_on(future)
+}
+
+/// Returns the largest difference, relative to max(1, max |`theirs`|), or infinity if it is NaN anywhere.
+pub fn difference(ours: &[f32], theirs: &[f32]) -> f32 {
+    assert_eq!(ours.len(), theirs.len());
+    let worst = ours.iter().zip(theirs).map(|(a, b)| (a - b).abs());
+    let worst = worst.fold(0f32, |worst, x| if x.is_nan() { f32::INFINITY } else { worst.max(x) });
+    worst / theirs.iter().fold(1f32, |most, x| most.max(x.abs()))
+}
+
+/// Seconds after which a test counts as hanging, even on a busy machine. The longest takes 150 on an idle one.
+const HANGS: u64 = 1200;
+
+/// Runs a test, and fails if it hangs.
+pub fn within<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, result) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || done.send(work()));
+    match result.recv_timeout(Duration::from_secs(HANGS)) {
+        Ok(result) => result,
+        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("it hangs"),
+        Err(_) => std::panic::resume_unwind(thread.join().err().unwrap()),
+    }
+}
+
+/// Opens the adapter. If there is none, the test fails; it is never skipped.
+pub fn gpu() -> Rc<Gpu> {
+    gpu_with(0)
+}
+
+pub fn gpu_with(max_binding_size: u64) -> Rc<Gpu> {
+    gpu_of(&GpuOptions { max_binding_size, ..GpuOptions::default() })
+}
+
+pub fn gpu_of(options: &GpuOptions) -> Rc<Gpu> {
+    run(Gpu::open(options)).expect("an adapter")
+}
+
+/// Returns a software adapter, and the same device treated as a GPU: with the kernels of GPUs, which are compiled and compared before
+/// the first round that needs them.
+pub fn gpus() -> [Rc<Gpu>; 2] {
+    [false, true].map(|as_on_gpus| gpu_of(&GpuOptions { as_on_gpus, ..GpuOptions::default() }))
+}
+
+/// Returns a path in the repository.
+pub fn path(relative: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().join(relative)
+}
+
+/// Returns the folders of the golden models. FORETOKEN_GOLDEN_DIR replaces them.
+pub fn goldens() -> Vec<PathBuf> {
+    let dir = std::env::var_os("FORETOKEN_GOLDEN_DIR").map_or_else(|| path("tests/golden/models"), PathBuf::from);
+    let mut folders: Vec<_> = std::fs::read_dir(&dir)
+        .unwrap_or_else(|error| panic!("{}: {error}", dir.display()))
+        .map(|entry| entry.unwrap().path())
+        .filter(|folder| folder.join("golden.safetensors").is_file())
+        .collect();
+    folders.sort();
+    assert!(!folders.is_empty(), "{} holds no golden models", dir.display());
+    folders
+}
+
+pub fn capacity() -> Capacity {
+    Capacity { max_context: 512, prefill_chunk: 64, kv_dtype: KvDtype::F32 }
+}
+
+/// Returns the blueprint of a model folder and its weights.
+pub fn blueprint(folder: &Path, capacity: Capacity) -> (Blueprint, Weights<Folder>) {
+    blueprint_as(folder, capacity, WeightDtype::Auto)
+}
+
+/// Returns the blueprint of any checkpoint stored as `dtype`, and its weights.
+pub fn blueprint_as(path: &Path, capacity: Capacity, dtype: WeightDtype) -> (Blueprint, Weights<Folder>) {
+    run(async {
+        let checkpoint = checkpoint::open(Folder::open(path).unwrap(), None).await.unwrap();
+        let blueprint = Blueprint::new(checkpoint.spec().clone(), checkpoint.weights(), capacity, dtype).unwrap();
+        (blueprint, checkpoint.into_weights())
+    })
+}
+
+type Loadable<S = Folder> = (Blueprint, Weights<S>);
+
+/// Loads a target, and a draft model if one is given, on one device.
+pub fn engine_of<S: Source>(gpu: &Rc<Gpu>, target: Loadable<S>, draft: Option<Loadable<S>>) -> Engine {
+    run(async {
+        let buffers = RoundBuffers::new(gpu, &target.0.capacity, target.0.spec.vocab_size).unwrap();
+        let load = async |(blueprint, weights): Loadable<S>| {
+            Model::load(gpu, &blueprint, Some(&weights), &buffers, &mut |_| ()).await.unwrap()
+        };
+        let target = load(target).await;
+        let draft = match draft {
+            Some(draft) => Some(load(draft).await),
+            None => None,
+        };
+        let mut engine = Engine::new(gpu, buffers.clone(), target, draft).unwrap();
+        engine.check_invariance().await.unwrap();
+        engine
+    })
+}
+
+/// Calls [`engine_of`] with models from folders.
+pub fn engine(gpu: &Rc<Gpu>, target: &Path, draft: Option<&Path>, capacity: Capacity) -> Engine {
+    engine_of(gpu, blueprint(target, capacity), draft.map(|draft| blueprint(draft, capacity)))
+}
+
+/// Writes a safetensors file of tensors: name, type, shape, bytes.
+pub fn safetensors_file(tensors: &[(String, safetensors::Dtype, Vec<usize>, Vec<u8>)]) -> Vec<u8> {
+    let views = tensors.iter().map(|(name, dtype, shape, bytes)| {
+        let view = safetensors::tensor::TensorView::new(*dtype, shape.clone(), bytes);
+        (name, view.unwrap())
+    });
+    safetensors::serialize(views, None).unwrap()
+}
+
+/// Rounds the matrices of a safetensors file of floats to a type and stores them as f32. If `is_transposed`, columns are rounded.
+pub fn rounded(file: &[u8], dtype: Dtype, is_transposed: impl Fn(&str) -> bool) -> Weights<Memory> {
+    let tensors = safetensors::SafeTensors::deserialize(file).unwrap();
+    let rounded = tensors.iter().map(|(name, tensor)| {
+        let stored = if tensor.dtype() == safetensors::Dtype::F32 { Dtype::F32 } else { Dtype::F16 };
+        let mut values = widen(stored, tensor.data());
+        if let [rows, cols] = tensor.shape() {
+            let turn = |values: &[f32], rows: usize, cols: usize| -> Vec<f32> {
+                (0..cols).flat_map(|col| (0..rows).map(move |row| values[row * cols + col])).collect()
+            };
+            let round = |values: &[f32]| widen(dtype, &narrow(dtype, values).unwrap());
+            values = match is_transposed(name) {
+                true => turn(&round(&turn(&values, *rows, *cols)), *cols, *rows),
+                false => round(&values),
+            };
+        }
+        let bytes = bytemuck::cast_slice(&values).to_vec();
+        (name.to_owned(), safetensors::Dtype::F32, tensor.shape().to_vec(), bytes)
+    });
+    let file = safetensors_file(&rounded.collect::<Vec<_>>());
+    run(Weights::open(Memory::new("rounded", [("model.safetensors", file.into())]))).unwrap()
+}
+
+/// A case of Hugging Face transformers: prompt, logits after each prompt token, greedy continuation.
+pub struct Golden {
+    pub prompt_ids: Vec<u32>,
+    pub prompt_logits: Vec<f32>,
+    pub greedy_ids: Vec<u32>,
+    pub greedy_logits: Vec<f32>,
+}
+
+impl Golden {
+    pub fn read(folder: &Path) -> Self {
+        let bytes = std::fs::read(folder.join("golden.safetensors")).unwrap();
+        let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+        let ids = |name: &str| {
+            let data = tensors.tensor(name).unwrap().data().to_vec();
+            data.chunks_exact(8).map(|id| i64::from_le_bytes(id.try_into().unwrap()) as u32).collect()
+        };
+        let floats = |name: &str| {
+            let data = tensors.tensor(name).unwrap().data().to_vec();
+            data.chunks_exact(4).map(|x| f32::from_le_bytes(x.try_into().unwrap())).collect()
+        };
+        Self {
+            prompt_ids: ids("prompt_ids"),
+            prompt_logits: floats("prompt_logits"),
+            greedy_ids: ids("greedy_ids"),
+            greedy_logits: floats("greedy_logits"),
+        }
+    }
+}
+
+pub fn plain(engine: &mut Engine, prompt: &[u32], count: usize) -> Vec<u32> {
+    use foretoken::internals::target::{Draft, Target};
+    run(async {
+        engine.truncate(0);
+        let (pending, head) = prompt.split_last().unwrap();
+        engine.prefill(head).await.unwrap();
+        let mut out = vec![*pending];
+        while out.len() <= count {
+            let pending = *out.last().unwrap();
+            out.extend(engine.verify(pending, &Draft::Tokens(Vec::new())).await.unwrap().ids);
+        }
+        out.split_off(1)
+    })
+}
+
+/// A prompt that transformers continued with the tales pair.
+#[derive(serde::Deserialize)]
+pub struct Tale {
+    pub kind: String,
+    pub prompt: String,
+    pub prompt_ids: Vec<u32>,
+    pub max_new_tokens: usize,
+    pub greedy_ids: Vec<u32>,
+    pub modes: std::collections::BTreeMap<String, TaleRounds>,
+}
+
+/// Rounds of transformers' assisted generation.
+#[derive(serde::Deserialize)]
+pub struct TaleRounds {
+    pub rounds: usize,
+    pub drafted: Vec<usize>,
+    pub accepted: Vec<usize>,
+}
+
+/// The tales pair and its reference cases.
+pub struct Tales;
+
+impl Tales {
+    pub fn capacity() -> Capacity {
+        Capacity { max_context: 512, prefill_chunk: 64, kv_dtype: KvDtype::F32 }
+    }
+
+    pub fn cases() -> Vec<Tale> {
+        #[derive(serde::Deserialize)]
+        struct File {
+            cases: Vec<Tale>,
+        }
+        let text = std::fs::read(path("tests/golden/tales.json")).unwrap();
+        serde_json::from_slice::<File>(&text).unwrap().cases
+    }
+}

@@ -1,0 +1,557 @@
+//! Speculation changes nothing but the number of target forwards, and it drafts as transformers does.
+
+use common::altered::configured;
+use common::{Golden, Tales, blueprint, blueprint_as, capacity, engine, goldens, gpu, gpus, path, plain, run};
+use foretoken::internals::cpu;
+use foretoken::internals::decode::{Engine, Variants};
+use foretoken::internals::gpu::Gpu;
+use foretoken::internals::model::{Capacity, NormKind, Residual};
+use foretoken::internals::sample::{Bias, Draw, Processors, Sampling};
+use foretoken::internals::session::{Run, Session, Sink, rounds};
+use foretoken::internals::speculate::{DraftModel, Drafter, Lookahead, NoDrafter, PromptLookup, Round};
+use foretoken::internals::target::{Draft, Logprobs, Queue, Target};
+use foretoken::{
+    GenerateOptions, LoadOptions, LookupRule, Origin, Prompt, Result, Schedule, Speculation, Stats, WeightDtype,
+};
+use serde_json::json;
+use std::ops::ControlFlow;
+use std::rc::Rc;
+
+/// Collects up to `most` tokens.
+struct Collect {
+    ids: Vec<u32>,
+    origins: Vec<Origin>,
+    logprobs: Vec<Logprobs>,
+    most: usize,
+}
+
+impl Sink for Collect {
+    fn room(&self) -> usize {
+        self.most - self.ids.len()
+    }
+    fn told(&mut self, logprobs: Logprobs) {
+        self.logprobs.push(logprobs);
+    }
+    fn push(&mut self, id: u32, origin: Origin, last: bool) -> Result<ControlFlow<()>> {
+        assert!(self.ids.len() < self.most);
+        self.ids.push(id);
+        self.origins.push(origin);
+        assert!(!last || origin == Origin::Target, "the last token is the target's own");
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+fn generate(
+    engine: &mut Engine,
+    drafter: &mut (impl Drafter + ?Sized),
+    prompt: &[u32],
+    most: usize,
+) -> (Vec<u32>, Stats) {
+    let ends = engine.target().spec().eos_token_id.clone();
+    generate_until(engine, &ends, drafter, prompt, most)
+}
+
+fn generate_until(
+    engine: &mut impl Queue,
+    ends: &[u32],
+    drafter: &mut (impl Drafter + ?Sized),
+    prompt: &[u32],
+    most: usize,
+) -> (Vec<u32>, Stats) {
+    engine.truncate(0);
+    let mut sink = Collect { ids: Vec::new(), origins: Vec::new(), logprobs: Vec::new(), most };
+    let mut text = Run::new(prompt);
+    run(rounds(engine, drafter, &mut text, ends, &mut sink)).unwrap();
+    let stats = text.stats;
+    assert_eq!(stats.num_emitted_tokens, sink.ids.len());
+    assert_eq!(stats.num_emitted_tokens, stats.num_accepted_draft_tokens + stats.num_spec_steps);
+    let from_drafter = sink.origins.iter().filter(|origin| **origin != Origin::Target).count();
+    assert_eq!(from_drafter, stats.num_accepted_draft_tokens);
+    (sink.ids, stats)
+}
+
+fn lookup(engine: &Engine, num_tokens: usize, max_ngram: usize, rule: LookupRule) -> PromptLookup {
+    PromptLookup::new(num_tokens, max_ngram, rule, &engine.target().spec().eos_token_id)
+}
+
+/// Generates all cases in these modes.
+fn check_rounds(engine: &mut impl Queue, ends: &[u32], modes: &[&str]) {
+    let lookup = |max_ngram| PromptLookup::new(10, max_ngram, LookupRule::Leftmost, ends);
+    for case in Tales::cases() {
+        let mut write = |drafter: &mut dyn Drafter| {
+            let (ids, stats) = generate_until(engine, ends, drafter, &case.prompt_ids, case.max_new_tokens);
+            assert_eq!(ids, case.greedy_ids, "{}", case.prompt);
+            stats
+        };
+        for mode in modes {
+            let stats = match *mode {
+                "assisted_heuristic_5" => write(&mut DraftModel(&mut Lookahead::new(Schedule::Heuristic, 5))),
+                "assisted_constant_8" => write(&mut DraftModel(&mut Lookahead::new(Schedule::Constant, 8))),
+                "lookup_10_ngram_3" => write(&mut lookup(3)),
+                "lookup_10_ngram_2" => write(&mut lookup(2)),
+                other => panic!("an unknown mode: {other}"),
+            };
+            let expected = &case.modes[*mode];
+            assert_eq!(stats.per_step_drafted, expected.drafted, "drafted, {mode}: {}", case.prompt);
+            assert_eq!(stats.per_step_accepted, expected.accepted, "accepted, {mode}: {}", case.prompt);
+            assert_eq!(stats.num_spec_steps, expected.rounds, "{mode}: {}", case.prompt);
+        }
+    }
+}
+
+/// The number of rounds and the drafted and accepted tokens of each equal those of transformers. A software adapter takes long, so the
+/// GPU runs only one mode.
+#[test]
+fn rounds_equal_those_of_transformers() {
+    let [target, draft] = ["models/tales/target", "models/tales/draft"].map(path);
+    let mut on_gpu = engine(&gpu(), &target, Some(&draft), Tales::capacity());
+    let ends = on_gpu.target().spec().eos_token_id.clone();
+    check_rounds(&mut on_gpu, &ends, &["assisted_heuristic_5"]);
+    let [target, draft] = [target, draft].map(|folder| {
+        let (blueprint, weights) = blueprint_as(&folder, Tales::capacity(), WeightDtype::Auto);
+        run(cpu::Model::load(&Rc::new(cpu::Processor::new(None)), &blueprint, &weights, &mut |_| ())).unwrap()
+    });
+    let cases = Tales::cases();
+    let all: Vec<&str> = cases[0].modes.keys().map(String::as_str).collect();
+    assert_eq!(all.len(), 4);
+    check_rounds(&mut cpu::Engine::new(target, Some(draft)), &ends, &all);
+}
+
+const LOOKAHEADS: [usize; 5] = [1, 2, 4, 8, 15];
+const SCHEDULES: [Schedule; 3] = [Schedule::Constant, Schedule::Heuristic, Schedule::HeuristicTransient];
+
+/// Proposes the known continuation from some point on; with `shift`, wrong tokens.
+struct Prophet {
+    text: Vec<u32>,
+    shift: u32,
+    count: usize,
+}
+
+impl Drafter for Prophet {
+    fn draft(&mut self, tokens: &[u32], _room: usize) -> Draft {
+        let rest = self.text.get(tokens.len()..).unwrap_or_default();
+        Draft::Tokens(rest.iter().take(self.count).map(|id| id ^ self.shift).collect())
+    }
+    fn learn(&mut self, _round: &Round) {}
+    fn origin(&self) -> Origin {
+        Origin::Lookup
+    }
+}
+
+/// Checks that every drafter, lookahead and schedule gives the tokens of plain decoding. With a `turn`, only every third combination
+/// runs; three turns cover all.
+fn matrix(engine: &mut Engine, prompt: &[u32], most: usize, turn: Option<usize>, what: &str) {
+    let (expected, _) = generate(engine, &mut NoDrafter, prompt, most);
+    for (at, count) in LOOKAHEADS.into_iter().enumerate() {
+        let is_due = |way: usize| turn.is_none_or(|turn| (turn + at + way).is_multiple_of(3));
+        for (_, schedule) in SCHEDULES.into_iter().enumerate().filter(|(way, _)| is_due(*way)) {
+            let mut lookahead = Lookahead::new(schedule, count);
+            let (ids, _) = generate(engine, &mut DraftModel(&mut lookahead), prompt, most);
+            assert_eq!(ids, expected, "{what}: draft model, {schedule:?} {count}");
+        }
+        let rules = [(1, LookupRule::Leftmost), (3, LookupRule::Whole), (3, LookupRule::MostRecent)];
+        for (_, (ngram, rule)) in rules.into_iter().enumerate().filter(|(way, _)| is_due(*way)) {
+            let mut lookup = lookup(engine, count, ngram, rule);
+            let (ids, _) = generate(engine, &mut lookup, prompt, most);
+            assert_eq!(ids, expected, "{what}: lookup of {count}, n-grams to {ngram}, {rule:?}");
+        }
+    }
+}
+
+#[test]
+fn every_drafter_lookahead_and_schedule_gives_the_plain_tokens_on_the_goldens() {
+    let gpu = gpu();
+    let draft = path("tests/golden/models/llama-gqa-tied");
+    for (turn, folder) in goldens().into_iter().enumerate() {
+        let mut engine = engine(&gpu, &folder, Some(&draft), capacity());
+        // Repeated, so that the lookup finds a match.
+        let prompt = [&Golden::read(&folder).prompt_ids[..12]; 2].concat();
+        matrix(&mut engine, &prompt, 18, Some(turn), &folder.display().to_string());
+    }
+}
+
+#[test]
+fn every_drafter_lookahead_and_schedule_gives_the_plain_tokens_on_the_tales_pair() {
+    let cases = Tales::cases();
+    for (gpu, turn) in gpus().into_iter().zip([None, Some(0)]) {
+        let [target, draft] = ["models/tales/target", "models/tales/draft"].map(path);
+        let mut engine = engine(&gpu, &target, Some(&draft), Tales::capacity());
+        for kind in ["open", "rename"] {
+            let case = cases.iter().find(|case| case.kind == kind && case.greedy_ids.len() > 40).unwrap();
+            matrix(&mut engine, &case.prompt_ids, 16, turn, kind);
+        }
+    }
+}
+
+/// A device whose driver breaks the promise of equal bits uses the remaining kernel variants.
+#[test]
+fn the_tokens_are_the_same_whichever_kernel_variants_are_in_use() {
+    let tales = path("models/tales");
+    let mut engine = engine(&gpu(), &tales.join("target"), Some(&tales.join("draft")), Tales::capacity());
+    let case = Tales::cases().into_iter().find(|case| case.kind == "rename" && case.greedy_ids.len() > 40).unwrap();
+    let ends = engine.target().spec().eos_token_id.clone();
+    for variants in [Variants::NO_TILES, Variants::ONE] {
+        engine.target().use_variants(variants);
+        let mut lookahead = Lookahead::new(Schedule::Constant, 20);
+        let mut lookup = PromptLookup::new(31, 2, LookupRule::Leftmost, &ends);
+        let drafters: [&mut dyn Drafter; 3] = [&mut NoDrafter, &mut DraftModel(&mut lookahead), &mut lookup];
+        for (at, drafter) in drafters.into_iter().enumerate() {
+            let (ids, _) = generate(&mut engine, drafter, &case.prompt_ids, 40);
+            assert_eq!(ids, case.greedy_ids[..40], "{variants:?}, drafter {at}");
+        }
+    }
+}
+
+/// transformers ignores such ids, because they are never generated.
+#[test]
+fn an_end_of_text_beyond_the_vocabulary_changes_nothing() {
+    let folder = path("models/tales/draft");
+    let options = GenerateOptions::new().max_new_tokens(24).min_new_tokens(20);
+    let plain = options.clone().speculation(Speculation::Off);
+    let drafted = options.num_assistant_tokens_schedule(Schedule::Constant);
+    let generate = |ends: &[u32], options: &GenerateOptions| {
+        let source = || configured(&folder, "generation_config.json", "eos_token_id", &json!(ends));
+        let load = LoadOptions::new().max_context(128);
+        let mut session = run(Session::load(&gpu(), source(), Some(source()), &load, &mut |_, _| ())).unwrap();
+        let prompt = Prompt::Text("Once upon a time there was a king.".into());
+        run(session.generate(&prompt, options, &mut |_| ControlFlow::Continue(()))).unwrap()
+    };
+    let expected = generate(&[0, 2], &plain);
+    assert_eq!(expected.stats.warnings, Vec::<String>::new());
+    // If rows of logits were contiguous, these ids would be the text's own tokens in the next row.
+    let beyond: Vec<u32> = [0, 2].into_iter().chain(expected.token_ids.iter().map(|id| 4096 + id)).collect();
+    for options in [plain, drafted] {
+        let found = generate(&beyond, &options);
+        assert_eq!(found.token_ids, expected.token_ids, "{:?}", options.drafting.speculation);
+        let says = format!("eos_token_id {} is ignored", beyond[2]);
+        assert!(found.stats.warnings.iter().any(|warning| warning.contains(&says)), "{:?}", found.stats.warnings);
+    }
+}
+
+/// Every golden model drafts for itself and so is never wrong. One engine each, because loading takes longest.
+#[test]
+fn adversarial_drafters_change_nothing_and_a_round_is_one_submission() {
+    let [processor, gpu] = gpus();
+    let folders = goldens();
+    for (gpu, folder) in folders.iter().map(|folder| (&processor, folder)).chain([(&gpu, &folders[0])]) {
+        let mut engine = engine(gpu, folder, Some(folder), capacity());
+        adversarial(&mut engine, folder);
+        one_submission(&mut engine, folder);
+    }
+}
+
+fn adversarial(engine: &mut Engine, folder: &std::path::Path) {
+    let golden = Golden::read(folder);
+    let what = folder.display();
+    let prompt = &golden.prompt_ids;
+    let expected = plain(engine, prompt, 40);
+    let ends = engine.target().spec().eos_token_id.clone();
+    let cut = |ids: &[u32], most: usize| {
+        let end = ids.iter().position(|id| ends.contains(id)).map_or(ids.len(), |end| end + 1);
+        ids[..end.min(most)].to_vec()
+    };
+    for most in [1, 2, 23] {
+        let mut lookahead = Lookahead::new(Schedule::Constant, 5);
+        let (ids, stats) = generate(engine, &mut DraftModel(&mut lookahead), prompt, most);
+        assert_eq!(ids, cut(&expected, most), "{what}: itself");
+        assert_eq!(stats.num_accepted_draft_tokens, stats.num_draft_tokens, "{what}: itself");
+    }
+    let text = [&prompt[..], &expected[..]].concat();
+    for most in [1, 7, 24] {
+        for (name, shift, count) in [("always wrong", 1, 6), ("always empty", 0, 0), ("always right", 0, 31)] {
+            let mut prophet = Prophet { text: text.clone(), shift, count };
+            let (ids, stats) = generate(engine, &mut prophet, prompt, most);
+            assert_eq!(ids, cut(&expected, most), "{what}: {name}, {most} tokens");
+            if shift == 1 {
+                assert_eq!(stats.num_accepted_draft_tokens, 0, "{what}: {name}");
+            }
+            if shift == 0 && count > 0 && most > 1 {
+                assert!(stats.num_spec_steps <= 1 + ids.len() / 16, "{what}: {name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn drafts_past_the_end_of_text_end_with_it() {
+    let mut engine = engine(&gpu(), &path("models/tales/target"), None, Tales::capacity());
+    let case = Tales::cases().into_iter().find(|case| (10..30).contains(&case.greedy_ids.len())).unwrap();
+    let ends = engine.target().spec().eos_token_id.clone();
+    assert!(ends.contains(case.greedy_ids.last().unwrap()), "the case ends by itself");
+    let mut text = [&case.prompt_ids[..], &case.greedy_ids[..]].concat();
+    text.extend([7, 8, 9, 10]);
+    for count in LOOKAHEADS {
+        let mut prophet = Prophet { text: text.clone(), shift: 0, count };
+        let (ids, _) = generate(&mut engine, &mut prophet, &case.prompt_ids, 96);
+        assert_eq!(ids, case.greedy_ids, "{count}");
+    }
+}
+
+/// The context ends in the middle of a draft, for target and draft model, and for a draft model with less room. A GPU first needs the
+/// kernels for a draft there.
+#[test]
+fn a_full_context_ends_the_text_at_the_same_token() {
+    gpus().iter().for_each(fill_the_context);
+}
+
+fn fill_the_context(gpu: &Rc<Gpu>) {
+    let folder = path("tests/golden/models/llama-gqa-tied");
+    let golden = Golden::read(&folder);
+    let small = |max_context| Capacity { max_context, ..capacity() };
+    for (target_room, draft_room) in [(50, 50), (50, 45), (64, 64), (65, 70)] {
+        let pair = (blueprint(&folder, small(target_room)), blueprint(&folder, small(draft_room)));
+        let mut engine = common::engine_of(gpu, pair.0, Some(pair.1));
+        let (expected, _) = generate(&mut engine, &mut NoDrafter, &golden.prompt_ids, 1000);
+        assert_eq!(expected.len(), target_room - golden.prompt_ids.len() + 1);
+        // The end of the text as a prompt, and drafts that are longer than the remaining room.
+        let text = [&golden.prompt_ids[..], &expected, &[5; 40]].concat();
+        for (left, count) in [(2, 1), (2, 31), (3, 31), (5, 31), (9, 31)] {
+            let (prompt, rest) = text[..target_room + 1].split_at(target_room - left);
+            let (ids, stats) =
+                generate(&mut engine, &mut Prophet { text: text.clone(), shift: 0, count }, prompt, 1000);
+            assert_eq!(ids, rest, "{target_room} positions, {left} of them left, {count} draft tokens");
+            assert!(stats.num_accepted_draft_tokens > 0, "{target_room} positions, {left} of them left: {stats:?}");
+        }
+        for count in LOOKAHEADS {
+            let mut lookahead = Lookahead::new(Schedule::Constant, count);
+            let (ids, _) = generate(&mut engine, &mut DraftModel(&mut lookahead), &golden.prompt_ids, 1000);
+            assert_eq!(ids, expected, "{target_room} and {draft_room} positions, {count} draft tokens");
+        }
+    }
+}
+
+#[test]
+fn a_shared_prefix_is_reused_and_changes_nothing() {
+    let mut engine = engine(&gpu(), &path("models/tales/target"), Some(&path("models/tales/draft")), Tales::capacity());
+    let case = &Tales::cases()[4];
+    let (first, _) = generate(&mut engine, &mut NoDrafter, &case.prompt_ids, 30);
+    let longer = [&case.prompt_ids[..], &first[..20], &[17, 300]].concat();
+    let (fresh, _) = generate(&mut engine, &mut NoDrafter, &longer, 20);
+    let ends = engine.target().spec().eos_token_id.clone();
+    for reused in [longer.len() - 1, case.prompt_ids.len(), 1] {
+        engine.truncate(reused);
+        let mut sink = Collect { ids: Vec::new(), origins: Vec::new(), logprobs: Vec::new(), most: 20 };
+        let mut lookahead = Lookahead::new(Schedule::Constant, 4);
+        let mut text = Run::new(&longer);
+        run(rounds(&mut engine, &mut DraftModel(&mut lookahead), &mut text, &ends, &mut sink)).unwrap();
+        assert_eq!((sink.ids, text.stats.num_cached_tokens), (fresh.clone(), reused));
+    }
+}
+
+/// Checks a round: one submission, one readback of at most 256 bytes, nothing created, 5 dispatches per layer in one block of positions
+/// (6 with normalised heads, plus 2 or 4 for norms that matmuls cannot do).
+fn one_submission(engine: &mut Engine, folder: &std::path::Path) {
+    let gpu = engine.gpu().clone();
+    engine.truncate(0);
+    run(engine.prefill(&Golden::read(folder).prompt_ids)).unwrap();
+    // The draft model reads the prompt in its own submissions, once.
+    run(engine.verify(5, &Draft::Model(1))).unwrap();
+    for draft in [Draft::Model(4), Draft::Model(15), Draft::Tokens(vec![5; 10]), Draft::Tokens(vec![])] {
+        let len = engine.cached().len();
+        let [first, round] = [(); 2].map(|()| {
+            let before = gpu.counters();
+            run(engine.verify(5, &draft)).unwrap();
+            engine.truncate(len);
+            gpu.counters().since(&before)
+        });
+        // Before the first round of its size: pipelines and two staging buffers of a comparison, but nothing on a CPU.
+        let most = if gpu.is_processor() { 0 } else { first.pipelines + 2 };
+        assert!(first.creates <= most, "{first:?}");
+        let what = format!("{} {draft:?}: {round:?}", folder.display());
+        assert_eq!((round.submits, round.blocking_readbacks, round.creates), (1, 1, 0), "{what}");
+        assert!(round.readback_bytes <= 256, "{what}");
+        let spec = engine.target().spec();
+        // Within one block of positions nothing is merged.
+        let per_layer = engine.target().plan().dispatches_per_layer() - 1;
+        let norms = match (spec.norm, spec.residual) {
+            (NormKind::Rms, Residual::PostNorms) => 4,
+            (NormKind::Rms, _) => 0,
+            (NormKind::Layer, _) => 2,
+        };
+        assert_eq!(per_layer, 5 + usize::from(spec.qk_norm) + norms, "{what}");
+        // In addition to the layers: embed, norm, LM head and sampling, in the target and in each draft step.
+        let embeds = 1 + usize::from(spec.learned_positions);
+        // A matrix of two formats takes two dispatches.
+        let sections = blueprint(folder, capacity()).0.sections;
+        let more: usize = sections.iter().map(|sections| sections.len() - 1).sum();
+        let forward = (spec.layers.len() * per_layer + embeds + 3 + more) as u64;
+        let forwards = if let Draft::Model(steps) = draft { 1 + steps as u64 } else { 1 };
+        assert_eq!(round.dispatches, forward * forwards, "{what}");
+    }
+}
+
+fn ways() -> Vec<(String, Sampling)> {
+    let off = Processors::default();
+    let mut processors: Vec<Processors> =
+        [0.3, 0.7, 1.0, 1.5].map(|temperature| Processors { temperature, ..off.clone() }).into();
+    processors.push(Processors { top_k: 40, ..off.clone() });
+    processors.push(Processors { top_p: 0.9, ..off.clone() });
+    processors.push(Processors { min_p: 0.05, ..off.clone() });
+    processors.push(Processors { repetition_penalty: 1.1, ..off.clone() });
+    let subtracting = Processors { presence_penalty: 0.9, frequency_penalty: 0.4, prompt_len: 20, ..off.clone() };
+    processors.push(Processors { no_repeat_ngram_size: 2, ..subtracting });
+    let biases = vec![Bias::ban(7), Bias { after: vec![5], ..Bias::always(6, 3.0) }, Bias::always(9, -1.5)];
+    processors.push(Processors { temperature: 0.7, top_k: 40, top_p: 0.9, repetition_penalty: 1.1, biases, ..off });
+    let sampled = processors.iter().enumerate().map(|(seed, processors)| Sampling {
+        processors: processors.clone(),
+        draw: Draw::Coupled,
+        seed: seed as u64,
+        ..Sampling::default()
+    });
+    let greedy = processors.last().map(|processors| Sampling { processors: processors.clone(), ..Sampling::default() });
+    sampled.chain(greedy).map(|way| (format!("{:?} {:?}", way.draw, way.processors), way)).collect()
+}
+
+/// A seed gives the same text for every drafter, lookahead and confidence.
+#[test]
+fn every_way_of_sampling_gives_the_plain_tokens() {
+    let gpu = gpu();
+    let golden = path("tests/golden/models/llama-gqa-tied");
+    let prompt = Golden::read(&golden).prompt_ids;
+    let small = (engine(&gpu, &golden, Some(&golden), capacity()), [&prompt[..12]; 2].concat());
+    let tales = engine(&gpu, &path("models/tales/target"), Some(&path("models/tales/draft")), Tales::capacity());
+    let mut texts = Vec::new();
+    for (mut engine, prompt) in [small, (tales, Tales::cases()[1].prompt_ids.clone())] {
+        for (what, way) in ways() {
+            run(async { engine.sample_by(&way) }).unwrap();
+            let (expected, _) = generate(&mut engine, &mut NoDrafter, &prompt, 18);
+            for (count, schedule) in [(1, Schedule::Constant), (4, Schedule::Heuristic), (15, Schedule::Constant)] {
+                let mut lookahead = Lookahead::new(schedule, count);
+                let (ids, _) = generate(&mut engine, &mut DraftModel(&mut lookahead), &prompt, 18);
+                assert_eq!(ids, expected, "draft model, {schedule:?} {count}: {what}");
+                let mut lookup = lookup(&engine, count, 2, LookupRule::Leftmost);
+                let (ids, _) = generate(&mut engine, &mut lookup, &prompt, 18);
+                assert_eq!(ids, expected, "lookup of {count}: {what}");
+            }
+            engine.sample_by(&Sampling { confidence: 0.5, ..way }).unwrap();
+            let mut lookahead = Lookahead::new(Schedule::Constant, 8);
+            let (ids, stats) = generate(&mut engine, &mut DraftModel(&mut lookahead), &prompt, 18);
+            assert_eq!(ids, expected, "cut by confidence: {what}");
+            let cut = stats.per_step_drafted.iter().any(|&drafted| drafted < 8);
+            assert!(cut, "no draft was cut: {what}");
+            texts.push(expected);
+        }
+    }
+    texts.sort();
+    texts.dedup();
+    assert!(texts.len() >= 13, "{} texts of 22 differ", texts.len());
+}
+
+/// Log-probabilities are of the raw logits, unaffected by processors, and have the same bits with every drafter.
+#[test]
+fn logprobs_are_the_same_with_drafts_and_without() {
+    let mut engine = engine(&gpu(), &path("models/tales/target"), Some(&path("models/tales/draft")), Tales::capacity());
+    let prompt = &Tales::cases()[1].prompt_ids;
+    let vocab = engine.target().spec().vocab_size;
+    let [drawn, .., adjusted] = &ways()[..] else { panic!("few ways") };
+    for (what, way) in [drawn, adjusted, &("greedy".into(), Sampling::default())] {
+        engine.sample_by(&Sampling { logprobs: Some(5), ..way.clone() }).unwrap();
+        let (expected, plain) = told(&mut engine, &mut NoDrafter, prompt, 24);
+        for count in [4, 15] {
+            let mut lookahead = Lookahead::new(Schedule::Constant, count);
+            let mut lookup = lookup(&engine, count, 2, LookupRule::Leftmost);
+            let drafters: [&mut dyn Drafter; 2] = [&mut DraftModel(&mut lookahead), &mut lookup];
+            for drafter in drafters {
+                let (ids, logprobs) = told(&mut engine, drafter, prompt, 24);
+                assert_eq!(ids, expected, "{what}: {count}");
+                for (place, (found, expected)) in logprobs.iter().zip(&plain).enumerate() {
+                    assert_eq!(
+                        (found.chosen, &found.top),
+                        (expected.chosen, &expected.top),
+                        "{what}: {count}, {place}"
+                    );
+                }
+            }
+        }
+        // Log-probabilities of the raw logits, whatever the processors did.
+        engine.truncate(0);
+        let text = [&prompt[..], &expected].concat();
+        let logits = run(engine.logits(&text, 64)).unwrap();
+        for (place, (told, id)) in plain.iter().zip(&expected).enumerate() {
+            let row = &logits[(prompt.len() - 1 + place) * vocab..][..vocab];
+            let all = foretoken::internals::sample::log_sum_exp(row);
+            assert!((told.chosen - (row[*id as usize] - all)).abs() < 2e-5, "{what}: {place}");
+            let likely: Vec<u32> = told.top.iter().map(|(id, _)| *id).collect();
+            assert_eq!(likely, foretoken::internals::sample::most_likely(row, 5), "{what}: {place}");
+        }
+    }
+}
+
+/// Returns a text, and the log-probabilities reported for its tokens.
+fn told(engine: &mut Engine, drafter: &mut dyn Drafter, prompt: &[u32], most: usize) -> (Vec<u32>, Vec<Logprobs>) {
+    engine.truncate(0);
+    let ends = engine.target().spec().eos_token_id.clone();
+    let mut sink = Collect { ids: Vec::new(), origins: Vec::new(), logprobs: Vec::new(), most };
+    run(rounds(engine, drafter, &mut Run::new(prompt), &ends, &mut sink)).unwrap();
+    assert_eq!(sink.logprobs.len(), sink.ids.len());
+    (sink.ids, sink.logprobs)
+}
+
+/// Drafts with the target's own distribution are all accepted, in both kinds of acceptance.
+#[test]
+fn the_targets_own_drafts_are_all_accepted_when_sampled() {
+    let folder = path("tests/golden/models/llama-gqa-tied");
+    let prompt = Golden::read(&folder).prompt_ids;
+    let mut engine = engine(&gpu(), &folder, Some(&folder), capacity());
+    for draw in [Draw::Coupled, Draw::Rejection] {
+        engine.sample_by(&Sampling { draw, seed: 3, ..Sampling::default() }).unwrap();
+        let mut lookahead = Lookahead::new(Schedule::Constant, 6);
+        let (_, stats) = generate(&mut engine, &mut DraftModel(&mut lookahead), &prompt, 100);
+        // An end of text counts as the target's own.
+        assert!(stats.num_accepted_draft_tokens + 1 >= stats.num_draft_tokens, "{draw:?}: {stats:?}");
+    }
+}
+
+#[test]
+fn a_sampled_round_is_one_submission_too() {
+    let gpu = gpu();
+    let mut engine = engine(&gpu, &path("models/tales/target"), Some(&path("models/tales/draft")), Tales::capacity());
+    for (what, way) in ways() {
+        for draw in [way.draw, Draw::Rejection] {
+            engine.sample_by(&Sampling { draw, ..way.clone() }).unwrap();
+            engine.truncate(0);
+            run(engine.prefill(&[1, 2, 3])).unwrap();
+            run(engine.verify(5, &Draft::Model(1))).unwrap();
+            for draft in [Draft::Model(15), Draft::Tokens(vec![5; 10]), Draft::Tokens(vec![])] {
+                // Kernels may be compiled before the first round of this size.
+                run(engine.ready(&draft)).unwrap();
+                let before = gpu.counters();
+                run(engine.verify(5, &draft)).unwrap();
+                let round = gpu.counters().since(&before);
+                assert_eq!((round.submits, round.blocking_readbacks, round.creates), (1, 1, 0), "{what} {draft:?}");
+                assert!(round.readback_bytes <= 256, "{what} {draft:?}");
+            }
+        }
+    }
+}
+
+/// Log-probabilities are part of the readback of the ids, and cost nothing if not requested.
+#[test]
+fn a_round_with_logprobs_is_one_submission_too() {
+    let gpu = gpu();
+    let mut engine = engine(&gpu, &path("models/tales/target"), Some(&path("models/tales/draft")), Tales::capacity());
+    let round = |engine: &mut Engine, draft: &Draft, logprobs: Option<usize>| {
+        engine.sample_by(&Sampling { logprobs, ..Sampling::default() }).unwrap();
+        engine.truncate(0);
+        run(engine.prefill(&[1, 2, 3])).unwrap();
+        run(engine.verify(5, draft)).unwrap();
+        run(engine.ready(draft)).unwrap();
+        let before = gpu.counters();
+        let verified = run(engine.verify(5, draft)).unwrap();
+        assert_eq!(verified.logprobs.len(), logprobs.map_or(0, |_| verified.ids.len()));
+        assert!(verified.logprobs.iter().all(|row| Some(row.top.len()) == logprobs));
+        gpu.counters().since(&before)
+    };
+    for draft in [Draft::Model(3), Draft::Tokens(vec![5; 31]), Draft::Tokens(vec![])] {
+        let rows = draft.len() as u64 + 1;
+        let before = round(&mut engine, &draft, None);
+        for top in [0, 1, 20] {
+            let told = round(&mut engine, &draft, Some(top));
+            assert_eq!((told.submits, told.blocking_readbacks, told.creates), (1, 1, 0), "{draft:?}");
+            let least = rows * 8 * (1 + top.max(1) as u64);
+            assert!((least..least + 256).contains(&told.readback_bytes), "{draft:?}: {told:?}");
+            assert_eq!(told.dispatches, before.dispatches + 4, "{draft:?}");
+        }
+        assert_eq!(round(&mut engine, &draft, None), before, "{draft:?}");
+    }
+}

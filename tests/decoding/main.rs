@@ -1,0 +1,11 @@
+//! Rounds and sessions: speculation changes no token, whatever happens on the way.
+
+mod chat;
+mod foreign;
+mod growth;
+mod lossless;
+mod overlap;
+mod prefill;
+mod range;
+mod recovery;
+mod rejection;

@@ -1,0 +1,4 @@
+//! Drafters and schedules, without a device.
+
+mod adaptive;
+mod drafters;

@@ -1,0 +1,10 @@
+//! Models: logits and tokens equal those of transformers and llama.cpp, with the same bits in every batch.
+
+mod cpu;
+mod invariance;
+mod model;
+mod naming;
+mod perplexity;
+mod published;
+mod quantised;
+mod readings;

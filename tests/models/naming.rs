@@ -1,0 +1,229 @@
+//! Models with llama.cpp's names and layouts: the goldens, rearranged as its converter does, give the same logits.
+
+use common::{Golden, blueprint, capacity, engine, engine_of, gpu, path, run};
+use foretoken::WeightDtype;
+use foretoken::internals::model::{Blueprint, ModelSpec, Naming, RopeScaling, parse_config, spec_of_gguf};
+use foretoken::internals::weights::{Memory, Weights};
+use half::{bf16, f16};
+use safetensors::SafeTensors;
+use safetensors::tensor::{Dtype, TensorView};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// Names of the same thing in transformers and in llama.cpp, in the order of replacement.
+const NAMES: [(&str, &str); 35] = [
+    ("model.embed_tokens.", "token_embd."),
+    ("gpt_neox.embed_in.", "token_embd."),
+    ("transformer.wte.", "token_embd."),
+    ("transformer.wpe.", "position_embd."),
+    ("model.norm.", "output_norm."),
+    ("gpt_neox.final_layer_norm.", "output_norm."),
+    ("transformer.ln_f.", "output_norm."),
+    ("lm_head.", "output."),
+    ("embed_out.", "output."),
+    ("model.layers.", "blk."),
+    ("gpt_neox.layers.", "blk."),
+    ("transformer.h.", "blk."),
+    ("input_layernorm", "attn_norm"),
+    ("ln_1", "attn_norm"),
+    ("ln_2", "ffn_norm"),
+    ("pre_feedforward_layernorm", "ffn_norm"),
+    ("post_feedforward_layernorm", "post_ffw_norm"),
+    ("self_attn.qkv_proj", "attn_qkv"),
+    ("attention.query_key_value", "attn_qkv"),
+    ("attn.c_attn", "attn_qkv"),
+    ("self_attn.q_", "attn_q_"),
+    ("self_attn.k_", "attn_k_"),
+    ("self_attn.v_", "attn_v_"),
+    ("self_attn.o_proj", "attn_output"),
+    ("attention.dense", "attn_output"),
+    ("attn.c_proj", "attn_output"),
+    ("mlp.gate_up_proj", "ffn_up"),
+    ("mlp.gate_", "ffn_gate_"),
+    ("mlp.up_", "ffn_up_"),
+    ("mlp.down_", "ffn_down_"),
+    ("mlp.dense_h_to_4h", "ffn_up"),
+    ("mlp.c_fc", "ffn_up"),
+    ("mlp.dense_4h_to_h", "ffn_down"),
+    ("mlp.c_proj", "ffn_down"),
+    ("_proj.", "."),
+];
+
+struct Tensor {
+    rows: usize,
+    cols: usize,
+    values: Vec<f32>,
+}
+
+impl Tensor {
+    /// Reorders the rows.
+    fn ordered(&self, source: impl Fn(usize) -> usize) -> Vec<f32> {
+        (0..self.rows).flat_map(|row| &self.values[source(row) * self.cols..][..self.cols]).copied().collect()
+    }
+}
+
+/// Returns the values as llama.cpp's converter writes them.
+fn rearranged(name: &str, architecture: &str, tensor: &Tensor, spec: &ModelSpec) -> Vec<f32> {
+    let dim = spec.head_dim;
+    let is_layer = name.starts_with("blk.");
+    match architecture {
+        // Transposed linear layers.
+        "gpt2" if is_layer && tensor.cols > 1 => {
+            (0..tensor.cols).flat_map(|col| tensor.values.iter().skip(col).step_by(tensor.cols)).copied().collect()
+        }
+        // From (head, q k v, dim) to (q k v, head, dim).
+        "gptneox" if name.contains("attn_qkv") => tensor.ordered(|row| {
+            let (part, head, i) =
+                (row / dim / spec.num_attention_heads, row / dim % spec.num_attention_heads, row % dim);
+            (head * 3 + part) * dim + i
+        }),
+        // From (head, half, dim / 2) to (head, dim / 2, half).
+        "llama" | "smollm3" if name.contains("attn_q") || name.contains("attn_k") => {
+            tensor.ordered(|row| row / dim * dim + row % 2 * (dim / 2) + row % dim / 2)
+        }
+        "gemma3" if name.contains("norm") => tensor.values.iter().map(|gain| gain + 1.0).collect(),
+        _ => tensor.values.clone(),
+    }
+}
+
+/// Returns a GGUF file's metadata, with the keys of `spec_of_gguf`.
+fn metadata(architecture: &str, spec: &ModelSpec) -> Value {
+    let mut keys = json!({
+        "model_type": architecture,
+        "vocab_size": spec.vocab_size,
+        "hidden_size": spec.hidden_size,
+        "num_hidden_layers": spec.layers.len(),
+        "num_attention_heads": spec.num_attention_heads,
+        "num_key_value_heads": spec.num_key_value_heads,
+        "head_dim": spec.head_dim,
+        "intermediate_size": spec.intermediate_size,
+        "max_position_embeddings": spec.max_position_embeddings,
+        "rms_norm_eps": spec.norm_eps,
+        "tie_word_embeddings": spec.tie_word_embeddings,
+        "attention_bias": spec.output_bias && architecture != "gemma3",
+        "mlp_bias": spec.mlp.bias,
+        "query_pre_attn_scalar": spec.attention_scale.powi(-2).round(),
+        "sliding_window": spec.layers.iter().find_map(|layer| layer.window),
+        "no_rope_layers": spec.layers.iter().map(|layer| layer.rope.is_some()).collect::<Vec<_>>(),
+        "layer_types": spec.layers.iter().map(|layer| match layer.window {
+            Some(_) => "sliding_attention",
+            None => "full_attention",
+        }).collect::<Vec<_>>(),
+        "bos_token_id": spec.bos_token_id,
+        "eos_token_id": spec.eos_token_id,
+    });
+    if let Some(rope) = spec.ropes.first() {
+        keys["rope_theta"] = rope.theta.into();
+        keys["partial_rotary_factor"] = (rope.rotary_dim as f64 / spec.head_dim as f64).into();
+        if let RopeScaling::LongRope { short_factor, long_factor, original_max_position_embeddings, .. } = &rope.scaling
+        {
+            keys["original_max_position_embeddings"] = (*original_max_position_embeddings).into();
+            keys["rope_scaling"] =
+                json!({ "rope_type": "longrope", "short_factor": short_factor, "long_factor": long_factor });
+        }
+    }
+    keys
+}
+
+#[test]
+fn a_golden_by_the_names_and_in_the_layouts_of_gguf_gives_the_same_logits() {
+    let gpu = gpu();
+    for (folder, architecture) in [
+        ("llama-gqa-tied", "llama"),
+        ("llama-mha-bias", "llama"),
+        ("qwen2", "qwen2"),
+        ("qwen3", "qwen3"),
+        ("smollm3-nope", "smollm3"),
+        ("gemma3", "gemma3"),
+        ("phi3", "phi3"),
+        ("phi3-longrope", "phi3"),
+        ("gpt2", "gpt2"),
+        ("gpt-neox", "gptneox"),
+        ("gpt-bigcode-mqa", "starcoder"),
+    ] {
+        let folder = path("tests/golden/models").join(folder);
+        let (Blueprint { spec, .. }, weights) = blueprint(&folder, capacity());
+        let mut converted = Vec::new();
+        let bytes = std::fs::read(folder.join("model.safetensors")).unwrap();
+        let golden = SafeTensors::deserialize(&bytes).unwrap();
+        for (name, tensor) in weights.iter() {
+            let stored = golden.tensor(name).unwrap().dtype();
+            let values = run(weights.read_f32(name)).unwrap();
+            let norm = if architecture == "gemma3" { "post_attention_norm" } else { "ffn_norm" };
+            let name = name.replace("post_attention_layernorm", norm);
+            let name = NAMES.iter().fold(name, |name, (theirs, gguf)| name.replace(theirs, gguf));
+            let rows = tensor.shape[0] as usize;
+            let tensor = Tensor { rows, cols: values.len() / rows, values };
+            let values = rearranged(&name, architecture, &tensor, &spec);
+            let turned = architecture == "gpt2" && name.starts_with("blk.") && tensor.cols > 1;
+            let shape = match tensor.cols {
+                1 => vec![rows],
+                cols if turned => vec![cols, rows],
+                cols => vec![rows, cols],
+            };
+            // Matrices keep their type; the converter stores vectors as f32.
+            let dtype = if tensor.cols > 1 { stored } else { Dtype::F32 };
+            let bytes: Vec<u8> = match dtype {
+                Dtype::F16 => values.iter().flat_map(|x| f16::from_f32(*x).to_le_bytes()).collect(),
+                Dtype::BF16 => values.iter().flat_map(|x| bf16::from_f32(*x).to_le_bytes()).collect(),
+                _ => values.iter().flat_map(|x| x.to_le_bytes()).collect(),
+            };
+            converted.push((name, dtype, shape, bytes));
+        }
+        let views = converted
+            .iter()
+            .map(|(name, dtype, shape, bytes)| (name.clone(), TensorView::new(*dtype, shape.clone(), bytes).unwrap()));
+        let file = safetensors::serialize(views, None).unwrap();
+        let weights = run(Weights::open(Memory::new("converted", [("model.safetensors", file.into())]))).unwrap();
+        let keys = metadata(architecture, &spec).as_object().unwrap().clone();
+        let ours = spec_of_gguf("converted.gguf", keys).unwrap();
+        assert_eq!(ours, ModelSpec { naming: Naming::Gguf, ..spec }, "{architecture}");
+
+        let prompt = Golden::read(&folder).prompt_ids;
+        let other = Blueprint::new(ours, &weights, capacity(), WeightDtype::Auto).unwrap();
+        let theirs = run(engine(&gpu, &folder, None, capacity()).logits(&prompt, 64)).unwrap();
+        let ours = run(engine_of(&gpu, (other, weights), None).logits(&prompt, 64)).unwrap();
+        // Not to the bit: in a layer without rotation, permuted heads are summed in another order.
+        let difference = ours.iter().zip(&theirs).fold(0f32, |most, (a, b)| most.max((a - b).abs()));
+        assert!(difference < 1e-5, "{}: {difference:e}", folder.display());
+    }
+}
+
+/// Returns a golden's tensors with other names.
+fn renamed(folder: &Path, name: impl Fn(&str) -> String) -> Weights<Memory> {
+    let bytes = std::fs::read(folder.join("model.safetensors")).unwrap();
+    let tensors = SafeTensors::deserialize(&bytes).unwrap();
+    let views = tensors.iter().map(|(old, view)| (name(old), view));
+    let file = safetensors::serialize(views, None).unwrap();
+    run(Weights::open(Memory::new("renamed", [("model.safetensors", file.into())]))).unwrap()
+}
+
+/// GPT-2 as published: without its head, which is tied, tensors lack the model's prefix.
+#[test]
+fn tensors_of_a_model_saved_without_its_head_are_found() {
+    let folder = path("tests/golden/models/gpt2");
+    let weights = renamed(&folder, |name| name.strip_prefix("transformer.").unwrap().into());
+    let (Blueprint { spec, .. }, _) = blueprint(&folder, capacity());
+    Blueprint::new(spec, &weights, capacity(), WeightDtype::Auto).unwrap();
+}
+
+/// Gemma 3 from 4B on as published: sizes that equal the class's defaults are omitted, and there is a vision model.
+#[test]
+fn the_text_part_of_a_model_that_sees_is_a_model() {
+    let folder = path("tests/golden/models/gemma3");
+    let bytes = std::fs::read(folder.join("config.json")).unwrap();
+    let text: Value = serde_json::from_slice(&bytes).unwrap();
+    let outer = json!({ "model_type": "gemma3", "text_config": text, "vision_config": { "hidden_size": 9 } });
+    let spec = parse_config(outer.to_string().as_bytes(), None).unwrap();
+    assert_eq!(spec, blueprint(&folder, capacity()).0.spec);
+    for prefix in ["language_model.model.", "model.language_model."] {
+        let weights = renamed(&folder, |name| name.replacen("model.", prefix, 1));
+        Blueprint::new(spec.clone(), &weights, capacity(), WeightDtype::Auto).unwrap();
+    }
+    let sparse =
+        json!({ "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34, "sliding_window": 1024 });
+    let outer = json!({ "model_type": "gemma3", "text_config": sparse, "eos_token_id": [1, 106] });
+    let spec = parse_config(outer.to_string().as_bytes(), None).unwrap();
+    assert_eq!((spec.vocab_size, spec.num_attention_heads, spec.num_key_value_heads), (262_208, 8, 4));
+    assert_eq!((spec.head_dim, spec.max_position_embeddings, spec.eos_token_id), (256, 131_072, vec![1, 106]));
+}

@@ -1,0 +1,221 @@
+//! The public handle: used from any thread, blocking or awaited, cancelled, and in conversations.
+
+use common::{path, run};
+use foretoken::{
+    DeviceChoice, Embedding, Engine, Error, FinishReason, GenerateOptions, LoadOptions, Message, Pooling, Prompt,
+    ResponseFormat, WeightsRule,
+};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::thread;
+
+fn on_cpu() -> LoadOptions {
+    LoadOptions::new().device(DeviceChoice::Cpu)
+}
+
+fn engine() -> Engine {
+    let model = |part: &str| path("models/tales").join(part).display().to_string();
+    Engine::builder(model("target")).assistant_model(model("draft")).options(on_cpu()).load().unwrap()
+}
+
+fn few(max_new_tokens: usize) -> GenerateOptions {
+    GenerateOptions::new().max_new_tokens(max_new_tokens)
+}
+
+#[test]
+fn tokens_come_blocking_and_awaited_on_any_thread() {
+    fn anywhere<T: Send + 'static>(value: T) -> T {
+        value
+    }
+    let engine = anywhere(engine());
+    let whole = engine.generate("Once upon a time", few(24)).wait().unwrap();
+    assert_eq!((whole.token_ids.len(), whole.finish_reason), (24, FinishReason::Length));
+    let mut writing = anywhere(engine.generate("Once upon a time", few(24)));
+    let text: String = writing.by_ref().map(|token| token.unwrap().text).collect();
+    assert_eq!(text, whole.text);
+    assert_eq!(writing.generation().unwrap().token_ids, whole.token_ids);
+    assert!(writing.next().is_none());
+    let threads: Vec<_> = (0..3)
+        .map(|_| {
+            let engine = engine.clone();
+            thread::spawn(move || run(engine.generate("Once upon a time", few(24)).complete()).unwrap().text)
+        })
+        .collect();
+    assert!(threads.into_iter().all(|thread| thread.join().unwrap() == whole.text));
+    let ids = engine.tokenize("Once upon a time", GenerateOptions::new()).wait().unwrap();
+    assert_eq!(run(engine.detokenize(ids.clone(), true)).unwrap(), "Once upon a time");
+    assert_eq!(engine.generate(ids, few(24)).wait().unwrap().text, whole.text);
+}
+
+/// Special tokens are not in the text, but may be stop texts.
+#[test]
+fn a_special_token_may_be_a_stop_text() {
+    let engine = engine();
+    let start = engine.tokenize("<|im_start|>", GenerateOptions::new()).wait().unwrap();
+    assert_eq!(start.len(), 1);
+    // It stops wherever it occurs: after one token, and with drafts.
+    let biased = |most| few(most).logit_bias([(start[0], 100.0)]).min_new_tokens(3);
+    let whole = engine.generate("Once upon a time", biased(6)).wait().unwrap();
+    assert_eq!((whole.token_ids.as_slice(), whole.text.as_str()), (&[start[0]; 6][..], ""));
+    for skips in [true, false] {
+        let stopping = biased(6).stop(["<|im_start|>", "other"].map(String::from)).skip_special_tokens(skips);
+        let stopped = engine.generate("Once upon a time", stopping).wait().unwrap();
+        assert_eq!((stopped.token_ids.as_slice(), stopped.text.as_str()), (&start[..], ""));
+        assert_eq!(stopped.finish_reason, FinishReason::Stop);
+    }
+    let form = few(20).response_format(ResponseFormat::grammar(&format!("start: \"a man\" <[{}]> \" and\"", start[0])));
+    let stopped = engine.generate("Once upon a time there was", form.stop(["<|im_start|>".into()])).wait().unwrap();
+    assert_eq!((stopped.text.as_str(), stopped.finish_reason), ("a man", FinishReason::Stop));
+}
+
+#[test]
+fn a_text_ends_when_it_is_cancelled_or_dropped() {
+    let engine = engine();
+    let mut writing = engine.generate("Once upon a time", few(400));
+    let cancel = writing.cancel_token();
+    writing.next().unwrap().unwrap();
+    thread::spawn(move || cancel.cancel()).join().unwrap();
+    let written = writing.wait().unwrap();
+    assert_eq!(written.finish_reason, FinishReason::Aborted);
+    assert!(written.token_ids.len() < 400);
+    drop(engine.generate("Once upon a time", few(400)));
+    assert_eq!(engine.generate("Once upon a time", few(3)).wait().unwrap().token_ids.len(), 3);
+}
+
+#[test]
+fn a_conversation_keeps_what_was_said() {
+    let engine = engine();
+    let mut chat = engine.chat(few(8)).with_messages([Message::new("system", "You tell tales.")]);
+    let answer = chat.send("Tell me a tale about a fox.").wait().unwrap();
+    let said = |chat: &foretoken::Chat| -> Vec<(String, String)> {
+        chat.messages().iter().map(|message| (message.role().to_owned(), message.content().to_owned())).collect()
+    };
+    let first = said(&chat);
+    assert_eq!(first.len(), 3);
+    assert_eq!(first[2], ("assistant".into(), answer.text.clone()));
+    let mut branch = chat.clone();
+    assert_eq!(branch.regenerate().unwrap().wait().unwrap().text, answer.text);
+    assert_eq!(said(&branch), first);
+    // The written part of an answer stays; a message without an answer is removed.
+    let begun = branch.send("And then?").next().unwrap().unwrap().text;
+    assert_eq!(said(&branch)[4], ("assistant".into(), begun));
+    chat.truncate(1);
+    assert!(matches!(chat.regenerate().map(drop), Err(Error::BadOption { .. })));
+    let mut refused = engine.chat(few(0));
+    assert!(matches!(refused.send("x").wait(), Err(Error::BadOption { .. })));
+    assert!(refused.messages().is_empty());
+}
+
+#[test]
+fn what_cannot_be_loaded_says_why() {
+    let missing = Engine::load("./models/none").map(drop).unwrap_err();
+    assert!(matches!(&missing, Error::NotFound { path, .. } if path == "./models/none"), "{missing}");
+    let model = path("models/tales/draft").display().to_string();
+    let options = LoadOptions::new().max_context(1);
+    assert!(matches!(Engine::builder(&model).options(options).load(), Err(Error::BadOption { .. })));
+    let broken = Engine::builder(&model).options(on_cpu()).on_progress(|_, _| panic!("on purpose")).load();
+    assert!(matches!(broken, Err(Error::Internal { .. })));
+}
+
+#[test]
+fn an_empty_list_is_no_prompt() {
+    let engine = engine();
+    let refused = |prompt: Prompt| engine.generate(prompt, few(2)).wait().unwrap_err().to_string();
+    for list in [Prompt::Tokens(Vec::new()), Prompt::Chat(Vec::new())] {
+        let words = refused(list);
+        assert!(words.starts_with("prompt: an empty list is not allowed; allowed: "), "{words}");
+    }
+    // A prompt may be empty.
+    assert_eq!(engine.generate("", few(2)).wait().unwrap().token_ids.len(), 2);
+    let more = few(2).continue_final_message(true);
+    let words = engine.generate("Once", more).wait().unwrap_err().to_string();
+    assert_eq!(
+        words,
+        "continue_final_message: true is not allowed; allowed: none, unless the prompt is a list of messages"
+    );
+}
+
+#[test]
+fn texts_are_placed_and_continuations_weighed() {
+    let engine = engine();
+    let text = "The fox went into the wood.";
+    let place = |pooling| engine.embed(text, pooling, true).wait().unwrap();
+    let (mean, last) = (place(Pooling::Mean), place(Pooling::Last));
+    let length = |place: &Embedding| place.embedding.iter().map(|x| x * x).sum::<f32>().sqrt();
+    assert!((length(&mean) - 1.0).abs() < 1e-5 && (length(&last) - 1.0).abs() < 1e-5);
+    assert_ne!(mean.embedding, last.embedding);
+    let scores = engine.score("Once upon a", [" time", " stone"]).wait().unwrap();
+    assert!(scores[0].logprob > scores[1].logprob, "{scores:?}");
+}
+
+#[test]
+fn several_targets_write_the_same_text() {
+    let one = engine();
+    let model = |part: &str| path("models/tales").join(part).display().to_string();
+    let beside = LoadOptions::new().device(DeviceChoice::Cpu).draft_device(DeviceChoice::Cpu);
+    let several = Engine::builder(model("target")).assistant_model(model("draft")).options(beside).load().unwrap();
+    let written = several.generate("Once upon a time", few(24)).wait().unwrap();
+    assert!(written.stats.distributed.is_some());
+    assert_eq!(written.token_ids, one.generate("Once upon a time", few(24)).wait().unwrap().token_ids);
+    assert!(matches!(several.embed("Once", Pooling::Mean, true).wait(), Err(Error::BadOption { .. })));
+}
+
+fn read_error(json: Value) -> Error {
+    serde_json::from_value(json).unwrap()
+}
+
+#[test]
+fn an_error_is_read_as_it_was_written() {
+    let text = || "words".to_owned();
+    let [reason, file, url, path, what] = std::array::from_fn(|_| text());
+    let all = [
+        Error::WebGpuUnavailable { reason },
+        Error::OutOfGpuMemory { what, need: 1 << 40, limit: Some(3) },
+        Error::DeviceLost { reason: text() },
+        Error::GpuBlocked { reason: text() },
+        Error::BadWeights { file: file.clone(), rule: WeightsRule::Other { message: text() } },
+        Error::BadConfig { file: file.clone(), key: "key".into(), reason: text() },
+        Error::UnsupportedArchitecture { architecture: text(), supported: "others".into() },
+        Error::BadTokenizer { file: file.clone(), reason: text() },
+        Error::BadTemplate { reason: text() },
+        Error::ContextFull { need: 9, limit: 8 },
+        Error::BadOption { option: "top_k".into(), value: text(), allowed: "1".into() },
+        Error::Network { url: url.clone(), reason: text() },
+        Error::Unauthorized { url: url.clone(), reason: text() },
+        Error::Overloaded { url: url.clone(), reason: text(), retry_after: Some(1.5) },
+        Error::TokenizerMismatch { url, reason: text() },
+        Error::Integrity { file, reason: text() },
+        Error::NotFound { path, reason: text() },
+        Error::NonFiniteLogits { model: "target".into(), position: 7 },
+        Error::Internal { reason: text() },
+    ];
+    for error in &all {
+        assert_eq!(read_error(error.to_json()), *error);
+    }
+    let codes: BTreeSet<_> = all.iter().map(Error::code).collect();
+    assert_eq!(codes.len(), all.len());
+    // A rule is restored as its message.
+    let rule = WeightsRule::MissingTensor { tensor: "lm_head".into() };
+    let bad = Error::BadWeights { file: "model.safetensors".into(), rule };
+    assert_eq!(read_error(bad.to_json()).to_json(), bad.to_json());
+}
+
+#[test]
+fn the_option_that_helps_is_named() {
+    let full = |what: &str| Error::OutOfGpuMemory { what: what.into(), need: 8, limit: Some(4) }.to_string();
+    let advice = |what: &str| full(what).rsplit_once(": ").unwrap().1.to_owned();
+    for what in ["the KV cache of a layer", "the attention blocks", "the rotary tables", "all that is loaded"] {
+        assert_eq!(advice(what), "lower max_context, or take a smaller model");
+    }
+    assert_eq!(advice("the MLP rows"), "lower prefill_chunk, or take a smaller model");
+    assert_eq!(advice("the activations"), "lower prefill_chunk, or take a smaller model");
+    for what in ["the logits", "the sampler", "the weights", "16 rows of lm_head"] {
+        assert_eq!(advice(what), "take a smaller model");
+    }
+}
+
+#[test]
+fn an_unknown_code_is_internal() {
+    let unknown = json!({ "code": "from-the-future", "message": "new words", "detail": null });
+    assert_eq!(read_error(unknown), Error::Internal { reason: "new words".into() });
+}
