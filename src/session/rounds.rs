@@ -52,6 +52,8 @@ struct Unemitted {
 }
 
 impl Unemitted {
+    /// Passes the round to the sink and counts it. Returns true if the text continues. If the sink breaks, truncates run and target after
+    /// the last token it took; submitted rounds are dropped.
     fn emit(mut self, run: &mut Run, target: &mut impl Queue, sink: &mut impl Sink) -> Result<bool> {
         let count = self.ids.len();
         let mut logprobs = self.logprobs.into_iter();
@@ -77,21 +79,6 @@ impl Unemitted {
     }
 }
 
-/// Passes the pending round, if any, to the sink and counts it. Returns whether the text continues. If the sink breaks, truncates
-/// run and target after the last token it took; submitted rounds are dropped.
-fn emit(
-    unemitted: &mut Option<Unemitted>,
-    run: &mut Run,
-    target: &mut impl Queue,
-    sink: &mut impl Sink,
-) -> Result<bool> {
-    let Some(round) = unemitted.take() else { return Ok(true) };
-    let started = Instant::now();
-    let goes_on = round.emit(run, target, sink);
-    run.stats.times.emit += seconds(started);
-    goes_on
-}
-
 fn seconds(since: Instant) -> f64 {
     since.elapsed().as_secs_f64()
 }
@@ -115,188 +102,303 @@ pub async fn rounds<T: Queue>(
     if run.stats.num_spec_steps == 0 && run.tokens.len() >= capacity {
         return Err(Error::ContextFull { need: run.tokens.len() + 1, limit: capacity });
     }
-    if let ControlFlow::Continue(prefilled) = prefill(target, run, sink).await? {
-        write(target, drafter, run, ends, sink, prefilled).await?;
+    let mut rounds = RoundLoop {
+        target,
+        drafter,
+        run,
+        ends,
+        sink,
+        unemitted: None,
+        draft: Draft::Tokens(Vec::new()),
+        proposed: 0,
+        prefilled: 0,
+        repeated: false,
+        finished: Instant::now(),
+    };
+    match rounds.run().await {
+        Exit::Complete | Exit::Aborted => rounds.run.end(),
+        Exit::Failed(error) => return Err(error),
     }
-    run.end();
     Ok(())
 }
 
-/// Reads all but the last token, which is pending; tokens cached by an earlier call are reused. Returns the number of tokens
-/// read. Breaks if the sink breaks; the tokens read stay cached.
-async fn prefill(target: &mut impl Queue, run: &mut Run, sink: &mut impl Sink) -> Result<ControlFlow<(), usize>> {
-    let started = Instant::now();
-    let head = &run.tokens[..run.tokens.len() - 1];
-    let reused = target.cached_of(head);
-    target.truncate(reused);
-    if run.stats.num_spec_steps == 0 {
-        run.stats.num_cached_tokens = reused;
-        run.stats.num_cached_draft_tokens = target.draft_cached();
-    }
-    target.reserve(head.len() - reused).await?;
-    let (mut submitted, mut flow) = (reused, ControlFlow::Continue(()));
-    for chunk in head[reused..].chunks(target.prefill_chunk().max(1)) {
-        target.prefill(chunk).await?;
-        // This chunk may still be running on the device, so only the chunks before it are reported.
-        let done = submitted;
-        submitted += chunk.len();
-        if done > reused {
-            flow = sink.prefilled(done, head.len());
-        }
-        if flow.is_break() {
-            break;
-        }
-    }
-    run.stats.times.prefill += seconds(started);
-    Ok(flow.map_continue(|()| submitted - reused))
+/// Reason for the end of the decode loop.
+enum Exit {
+    /// A token ended the text, no room is left, or the sink needs no more tokens.
+    Complete,
+    /// The sink broke while the target read or answered.
+    Aborted,
+    /// An error of target or sink.
+    Failed(Error),
 }
 
-/// Awaits the submitted round. If the target is on a server, the sink may break the wait.
-async fn finish(target: &mut impl Queue, sink: &mut impl Sink) -> Result<ControlFlow<(), Verified>> {
-    if !target.is_far() {
-        return target.finish().await.map(ControlFlow::Continue);
-    }
-    match unless_left(sink, target.finish()).await {
-        ControlFlow::Continue(verified) => verified.map(ControlFlow::Continue),
-        ControlFlow::Break(()) => Ok(ControlFlow::Break(())),
+impl From<Error> for Exit {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
     }
 }
 
-/// Runs the rounds after a prefill of `prefilled` tokens.
+/// The decode loop. Each round takes the steps propose, submit, overlap, finish and accept.
 ///
 /// As soon as a round is accepted, the next one is submitted. While the device computes it, the accepted tokens go to the sink,
 /// and the commands of the round after it are encoded. If the next draft does not depend on the current round's tokens, the next
 /// round is submitted even before its first token is known. If the sink then breaks, these rounds are wasted, but they are not
 /// awaited. Drafting stays before the submission: a lookup takes less than a microsecond, and a draft for a round whose first
 /// token is unknown would be a guess based on a guess.
-async fn write<T: Queue>(
-    target: &mut T,
-    drafter: &mut (impl Drafter + ?Sized),
-    run: &mut Run,
-    ends: &[u32],
-    sink: &mut impl Sink,
-    mut prefilled: usize,
-) -> Result<()> {
-    let capacity = target.capacity();
-    let mut unemitted: Option<Unemitted> = None;
-    let mut draft = Draft::Tokens(Vec::new());
-    let mut proposed = 0;
-    // `true`: the next round was already submitted.
-    let mut repeated = false;
-    let mut finished = Instant::now();
-    'text: loop {
-        if !run.overlap && !emit(&mut unemitted, run, target, sink)? {
-            break;
+struct RoundLoop<'a, T, D: ?Sized, S> {
+    target: &'a mut T,
+    drafter: &'a mut D,
+    run: &'a mut Run,
+    ends: &'a [u32],
+    sink: &'a mut S,
+    /// The previous round, if the sink has not received its tokens yet.
+    unemitted: Option<Unemitted>,
+    /// Draft of the current round, and of the next one if that is submitted ahead.
+    draft: Draft,
+    /// Tokens of the draft before its limits.
+    proposed: usize,
+    /// Tokens that the target read in this call before the current round; 0 after the first one.
+    prefilled: usize,
+    /// True if the next round was already submitted.
+    repeated: bool,
+    /// End of the previous round.
+    finished: Instant,
+}
+
+/// A round in progress.
+struct Current {
+    /// Cached tokens before it.
+    before: usize,
+    /// Tokens still wanted.
+    room: usize,
+    /// True if it was submitted before the previous round was read.
+    ahead: bool,
+    /// Tokens that the draft model read before it.
+    caught_up: usize,
+    /// Result of the submission, reported after the previous round's tokens.
+    submitted: Result<()>,
+    /// Begin of its time: its submission, or the end of the previous round.
+    began: Instant,
+    /// End of its submission.
+    submitted_at: Instant,
+    /// Seconds of its submission that are not host work.
+    waited: f64,
+}
+
+impl<T: Queue, D: Drafter + ?Sized, S: Sink> RoundLoop<'_, T, D, S> {
+    async fn run(&mut self) -> Exit {
+        if let Err(exit) = self.prefill().await {
+            return exit;
         }
-        // A round is limited by the tokens to emit and by free positions: the pending token and the draft must fit the cache.
-        let (owed, ended) = unemitted.as_ref().map_or((0, false), |unemitted| (unemitted.ids.len(), unemitted.is_last));
-        let before = target.cached().len();
-        let room = sink.room().saturating_sub(owed).min(capacity.saturating_sub(before));
+        self.finished = Instant::now();
+        loop {
+            match self.round().await {
+                Ok(()) => {}
+                Err(Exit::Failed(error)) => return Exit::Failed(error),
+                Err(exit) => {
+                    self.run.stats.times.host += seconds(self.finished);
+                    return exit;
+                }
+            }
+        }
+    }
+
+    /// Reads all but the last token, which is pending; tokens cached by an earlier call are reused. After an abort, the tokens read
+    /// stay cached.
+    async fn prefill(&mut self) -> Result<(), Exit> {
+        let Self { target, run, sink, .. } = self;
+        let started = Instant::now();
+        let head = &run.tokens[..run.tokens.len() - 1];
+        let reused = target.cached_of(head);
+        target.truncate(reused);
+        if run.stats.num_spec_steps == 0 {
+            run.stats.num_cached_tokens = reused;
+            run.stats.num_cached_draft_tokens = target.draft_cached();
+        }
+        target.reserve(head.len() - reused).await?;
+        let (mut submitted, mut flow) = (reused, ControlFlow::Continue(()));
+        for chunk in head[reused..].chunks(target.prefill_chunk().max(1)) {
+            target.prefill(chunk).await?;
+            // This chunk may still be running on the device, so only the chunks before it are reported.
+            let done = submitted;
+            submitted += chunk.len();
+            if done > reused {
+                flow = sink.prefilled(done, head.len());
+            }
+            if flow.is_break() {
+                break;
+            }
+        }
+        run.stats.times.prefill += seconds(started);
+        self.prefilled = submitted - reused;
+        if flow.is_break() { Err(Exit::Aborted) } else { Ok(()) }
+    }
+
+    async fn round(&mut self) -> Result<(), Exit> {
+        let mut round = self.begin()?;
+        if !round.ahead {
+            self.propose(&mut round).await?;
+            self.submit(&mut round).await?;
+        }
+        self.overlap(&mut round)?;
+        let verified = self.finish(&round).await?;
+        self.accept(&round, verified)
+    }
+
+    /// Returns the limits of the next round: the tokens to emit, and the free positions for the pending token and the draft.
+    fn begin(&mut self) -> Result<Current, Exit> {
+        if !self.run.overlap {
+            self.emit()?;
+        }
+        let owed = self.unemitted.as_ref().map_or(0, |unemitted| unemitted.ids.len());
+        let ended = self.unemitted.as_ref().is_some_and(|unemitted| unemitted.is_last);
+        let before = self.target.cached().len();
+        let room = self.sink.room().saturating_sub(owed).min(self.target.capacity().saturating_sub(before));
         if room == 0 || ended {
-            target.truncate(before);
-            emit(&mut unemitted, run, target, sink)?;
-            break;
+            self.target.truncate(before);
+            self.emit()?;
+            return Err(Exit::Complete);
         }
+        let (ahead, finished) = (self.repeated, self.finished);
+        Ok(Current {
+            before,
+            room,
+            ahead,
+            caught_up: 0,
+            submitted: Ok(()),
+            began: finished,
+            submitted_at: finished,
+            waited: 0.0,
+        })
+    }
 
-        let (mut began, mut beside, mut submitted, mut waited) = (finished, finished, Ok(()), 0.0);
-        let mut caught_up = 0;
-        let ahead = repeated;
-        if !ahead {
+    /// Gets a draft that fits. Plain decoding replaces a draft whose kernels are not compiled yet.
+    async fn propose(&mut self, round: &mut Current) -> Result<(), Exit> {
+        let started = Instant::now();
+        let draft = self.drafter.draft(&self.run.tokens, round.room);
+        self.run.stats.times.draft += seconds(started);
+        self.proposed = draft.len();
+        self.draft = draft.cut(round.room - 1);
+        let started = Instant::now();
+        if !self.draft.is_empty() && !self.target.ready(&self.draft).await? {
+            (self.draft, self.proposed) = (Draft::Tokens(Vec::new()), 0);
+        }
+        round.waited += seconds(started);
+        Ok(())
+    }
+
+    /// Submits the round. Before that, the draft model reads what it missed.
+    async fn submit(&mut self, round: &mut Current) -> Result<(), Exit> {
+        round.began = Instant::now();
+        let pending = self.run.tokens[self.run.tokens.len() - 1];
+        while let Draft::Model(1..) = self.draft {
+            let read = self.target.catch_up(pending).await;
+            if read == Ok(0) {
+                break;
+            }
+            self.emit()?;
+            round.caught_up += read?;
+            if self.sink.prefilled(round.before, round.before).is_break() {
+                return Err(Exit::Aborted);
+            }
+        }
+        round.submitted = self.target.submit(pending, &self.draft).await;
+        round.submitted_at = Instant::now();
+        if self.prefilled + round.caught_up > 0 {
+            // The device may still be computing the prompt.
+            round.waited += (round.submitted_at - round.began).as_secs_f64();
+        }
+        Ok(())
+    }
+
+    /// Emits the previous round and prepares the next one while the device computes. Submits the next one too if its draft is known.
+    fn overlap(&mut self, round: &mut Current) -> Result<(), Exit> {
+        self.emit()?;
+        std::mem::replace(&mut round.submitted, Ok(()))?;
+        if !self.run.overlap {
+            return Ok(());
+        }
+        // Repeat only if the next draft fits whatever this round returns.
+        let repeats = self.drafter.repeats(&self.run.tokens, round.room) && round.room >= 2 * (self.proposed + 1);
+        self.repeated = self.target.prepare(repeats);
+        let hidden = seconds(round.submitted_at);
+        let times = &mut self.run.stats.times;
+        // If the device had already finished, the hidden part of this work is unknown.
+        let computing = self.target.is_computing();
+        times.hidden += if computing { hidden } else { 0.0 };
+        if self.repeated {
             let started = Instant::now();
-            draft = drafter.draft(&run.tokens, room);
-            run.stats.times.draft += seconds(started);
-            proposed = draft.len();
-            draft = draft.cut(room - 1);
-            let started = Instant::now();
-            if !draft.is_empty() && !target.ready(&draft).await? {
-                (draft, proposed) = (Draft::Tokens(Vec::new()), 0);
-            }
-            waited += seconds(started);
-            began = Instant::now();
-            let pending = run.tokens[run.tokens.len() - 1];
-            while let Draft::Model(1..) = draft {
-                let read = target.catch_up(pending).await;
-                if read == Ok(0) {
-                    break;
-                }
-                if !emit(&mut unemitted, run, target, sink)? {
-                    break 'text;
-                }
-                caught_up += read?;
-                if sink.prefilled(before, before).is_break() {
-                    break 'text;
-                }
-            }
-            submitted = target.submit(pending, &draft).await;
-            beside = Instant::now();
-            if prefilled + caught_up > 0 {
-                // The device may still be computing the prompt.
-                waited += (beside - began).as_secs_f64();
+            self.target.repeat();
+            let submitting = seconds(started);
+            match (computing, self.target.is_computing()) {
+                (true, true) => times.hidden += submitting,
+                // Some drivers block a submission while another is running: that is waiting, not host work.
+                (true, false) => round.waited += submitting,
+                (false, _) => {}
             }
         }
-        if !emit(&mut unemitted, run, target, sink)? {
-            break;
-        }
-        submitted?;
-        if run.overlap {
-            // Repeat only if the next draft fits whatever this round returns.
-            let repeats = drafter.repeats(&run.tokens, room) && room >= 2 * (proposed + 1);
-            repeated = target.prepare(repeats);
-            let hidden = seconds(beside);
-            // If the device had already finished, the hidden part of this work is unknown.
-            let computing = target.is_computing();
-            run.stats.times.hidden += if computing { hidden } else { 0.0 };
-            if repeated {
-                let started = Instant::now();
-                target.repeat();
-                let submitting = seconds(started);
-                match (computing, target.is_computing()) {
-                    (true, true) => run.stats.times.hidden += submitting,
-                    // Some drivers block a submission while another is running: that is waiting, not host work.
-                    (true, false) => waited += submitting,
-                    (false, _) => {}
-                }
-            }
-        }
-        run.stats.times.host += seconds(finished) - waited;
-        let ControlFlow::Continue(verified) = finish(target, sink).await? else {
-            target.truncate(before);
-            break;
+        Ok(())
+    }
+
+    /// Awaits the round. If the target is on a server, the sink may break the wait.
+    async fn finish(&mut self, round: &Current) -> Result<Verified, Exit> {
+        self.run.stats.times.host += seconds(self.finished) - round.waited;
+        let verified = if self.target.is_far() {
+            let ControlFlow::Continue(verified) = unless_left(self.sink, self.target.finish()).await else {
+                self.target.truncate(round.before);
+                return Err(Exit::Aborted);
+            };
+            verified?
+        } else {
+            self.target.finish().await?
         };
-        verified.check(&draft)?;
-        run.stats.add_traffic(&verified.traffic);
-        finished = Instant::now();
-        let verifying = (finished - began).as_secs_f64();
-        run.stats.times.verify += verifying;
-        if prefilled + caught_up == 0 {
+        verified.check(&self.draft)?;
+        self.finished = Instant::now();
+        let stats = &mut self.run.stats;
+        stats.add_traffic(&verified.traffic);
+        stats.times.verify += (self.finished - round.began).as_secs_f64();
+        if self.prefilled + round.caught_up == 0 {
             // The wait for a draft model with another tokenizer is not host work.
-            run.stats.times.host -= verified.waited;
+            stats.times.host -= verified.waited;
         }
+        Ok(verified)
+    }
 
-        let mut round = accept(&verified.draft, &verified.ids, room, |id| ends.contains(&id));
-        if let Draft::Tokens(_) = draft {
-            round.drafted = proposed;
+    /// Keeps the accepted draft tokens and one token of the target, and reports the result to the drafter.
+    fn accept(&mut self, current: &Current, verified: Verified) -> Result<(), Exit> {
+        let Verified { draft, mut ids, logprobs, .. } = verified;
+        let mut round = accept(&draft, &ids, current.room, |id| self.ends.contains(&id));
+        if let Draft::Tokens(_) = self.draft {
+            round.drafted = self.proposed;
         }
-        if let Some(count) = sink.completes(&run.tokens, &verified.ids[..=round.accepted])? {
+        if let Some(count) = self.sink.completes(&self.run.tokens, &ids[..=round.accepted])? {
             (round.accepted, round.ended) = (count - 1, true);
         }
-        run.tokens.extend_from_slice(&verified.ids[..=round.accepted]);
-        target.keep(before + 1 + round.accepted);
-        drafter.learn(&Round {
+        let rows = ids.len();
+        ids.truncate(round.accepted + 1);
+        self.run.tokens.extend_from_slice(&ids);
+        self.target.keep(current.before + ids.len());
+        self.drafter.learn(&Round {
             drafted: round.drafted,
             accepted: round.accepted,
-            rows: verified.ids.len(),
-            caught_up,
-            prefilled: std::mem::take(&mut prefilled),
-            ahead,
-            seconds: verifying,
+            rows,
+            caught_up: current.caught_up,
+            prefilled: std::mem::take(&mut self.prefilled),
+            ahead: current.ahead,
+            seconds: (self.finished - current.began).as_secs_f64(),
         });
-        let mut ids = verified.ids;
-        ids.truncate(round.accepted + 1);
-        let is_last = round.ended || ids.len() == room;
-        unemitted = Some(Unemitted { round, ids, logprobs: verified.logprobs, origin: drafter.origin(), is_last });
-        run.stats.times.emit += seconds(finished);
+        let is_last = round.ended || ids.len() == current.room;
+        self.unemitted = Some(Unemitted { round, ids, logprobs, origin: self.drafter.origin(), is_last });
+        self.run.stats.times.emit += seconds(self.finished);
+        Ok(())
     }
-    run.stats.times.host += seconds(finished);
-    Ok(())
+
+    /// Emits the previous round, unless that was done already.
+    fn emit(&mut self) -> Result<(), Exit> {
+        let Some(round) = self.unemitted.take() else { return Ok(()) };
+        let started = Instant::now();
+        let goes_on = round.emit(self.run, self.target, self.sink);
+        self.run.stats.times.emit += seconds(started);
+        if goes_on? { Ok(()) } else { Err(Exit::Complete) }
+    }
 }
