@@ -271,7 +271,7 @@ mod weights;
 
 pub use constraint::ResponseFormat;
 #[cfg(not(target_arch = "wasm32"))]
-pub use engine::{Answer, CancelToken, Chat, Engine, EngineBuilder, Writing};
+pub use engine::{Answer, Chat, Engine, EngineBuilder, Writing};
 pub use error::{Error, Result, WeightsRule};
 pub use gpu::DeviceInfo;
 pub use options::{
@@ -279,7 +279,7 @@ pub use options::{
     DrafterChoice, DraftingOptions, GenerateOptions, KvDtype, LoadOptions, LookupRule, Pooling, SamplingOptions,
     SamplingValues, Schedule, Speculation, WeightDtype,
 };
-pub use session::{Embedding, FinishReason, Generation, Prompt, Score, Token, TokenLogprob};
+pub use session::{CancelToken, Embedding, FinishReason, Generation, Prompt, Score, Token, TokenLogprob};
 pub use speculate::{Distributed, Origin, RoundsBy, Speculating, Stats, Times};
 pub use target::Traffic;
 pub use text::Message;

@@ -15,6 +15,7 @@
 //!      text::TextStream ─> text::StopStrings ─> the caller
 //! ```
 
+mod cancel;
 mod constrained;
 mod emit;
 mod logprobs;
@@ -35,9 +36,11 @@ use crate::options::{GenerateOptions, Speculation};
 use crate::speculate::{NoDrafter, Origin, Stats};
 use crate::target::{DRAFT_MODEL, Target};
 use crate::text::{Tokenizer, ToolFormat};
+pub use cancel::CancelToken;
+pub(crate) use cancel::unless_cancelled;
 use constrained::UnderConstraint;
+pub(crate) use emit::Emitter;
 pub use emit::Sink;
-pub(crate) use emit::{Emitter, unless_left};
 pub use logprobs::TokenLogprob;
 pub use measure::{Embedding, Score};
 pub(crate) use prompt_cache::PromptCache;

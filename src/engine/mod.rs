@@ -9,7 +9,7 @@ mod writing;
 pub use answer::Answer;
 pub use builder::EngineBuilder;
 pub use chat::Chat;
-pub use writing::{CancelToken, Writing};
+pub use writing::Writing;
 
 use crate::error::Result;
 use crate::gpu::DeviceInfo;

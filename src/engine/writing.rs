@@ -5,45 +5,13 @@ use super::chat::Reply;
 use super::{Engine, Worker};
 use crate::error::Result;
 use crate::options::GenerateOptions;
-use crate::session::{Generation, Progress, Prompt, Token};
+use crate::session::{CancelToken, Generation, Progress, Prompt, Token};
 use futures_channel::mpsc::{UnboundedReceiver, unbounded};
 use futures_core::Stream;
-use std::future::poll_fn;
-use std::ops::ControlFlow;
-use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
-
-/// Cancels a generation from any thread; all clones cancel the same one.
-#[derive(Debug, Clone, Default)]
-pub struct CancelToken(Arc<Cancelling>);
-
-#[derive(Debug, Default)]
-struct Cancelling {
-    is_cancelled: AtomicBool,
-    /// Task that generates; it may be waiting for a server.
-    task: Mutex<Option<Waker>>,
-}
-
-impl CancelToken {
-    /// Ends the text after the next token, or before the first one; at once if a server is awaited.
-    pub fn cancel(&self) {
-        self.0.is_cancelled.store(true, Ordering::SeqCst);
-        let task = self.0.task.lock().unwrap_or_else(PoisonError::into_inner).take();
-        task.into_iter().for_each(Waker::wake);
-    }
-
-    /// Registers the task that `cancel` wakes.
-    fn wakes(&self, task: &Waker) {
-        *self.0.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(task.clone());
-    }
-
-    /// Returns true if [`CancelToken::cancel`] was called.
-    pub fn is_cancelled(&self) -> bool {
-        self.0.is_cancelled.load(Ordering::SeqCst)
-    }
-}
+use std::future::{pending, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 
 enum Event {
     Token(Token),
@@ -80,13 +48,10 @@ impl<'chat> Writing<'chat> {
                     // This fails only if the receiver was dropped, which also cancels.
                     let _ = sender.unbounded_send(Event::Token(token.clone()));
                 }
-                if cancelled.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                cancelled.flow()
             };
-            let mut generating = pin!(writer.generate(&prompt, &options, &mut hear));
-            let generation = pollster::block_on(poll_fn(|context| {
-                cancelled.wakes(context.waker());
-                generating.as_mut().poll(context)
-            }));
+            let generating = writer.generate(&prompt, &options, &mut hear);
+            let generation = pollster::block_on(cancelled.watch(generating, pending::<()>()));
             let _ = sender.unbounded_send(Event::End(Box::new(generation)));
             Ok(())
         }));

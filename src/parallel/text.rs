@@ -3,7 +3,7 @@
 use super::crew::{Crew, Order, Report, Role};
 use crate::error::{Error, Result};
 use crate::sample::Sampling;
-use crate::session::{Sink, unless_left};
+use crate::session::{Sink, unless_cancelled};
 use crate::speculate::dsi::{Action, Dsi, DsiOptions, Event, Feed, TaskId, Tuner};
 use crate::speculate::{Accepted, Distributed, Drafter, Origin, PromptLookup, Stats};
 use crate::target::Draft;
@@ -146,7 +146,7 @@ impl Text<'_> {
             let waited = Instant::now();
             let report = match self.own.pop_front() {
                 Some(report) => ControlFlow::Continue(Ok(Some(report))),
-                None => unless_left(sink, self.crew.report(self.limit())).await,
+                None => unless_cancelled(sink, self.crew.report(self.limit())).await,
             };
             self.stats.times.verify += waited.elapsed().as_secs_f64();
             let heard = Instant::now();

@@ -7,10 +7,7 @@ use crate::options::GenerateOptions;
 use crate::speculate::{Origin, Stats};
 use crate::target::Logprobs;
 use crate::text::{StopStrings, TextStream, Tokenizer};
-use std::future::poll_fn;
 use std::ops::ControlFlow;
-use std::pin::pin;
-use std::task::Poll;
 
 /// Receiver of emitted tokens.
 pub trait Sink {
@@ -44,16 +41,6 @@ pub trait Sink {
     fn waiting(&mut self) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
-}
-
-/// Awaits a result, unless the sink breaks first.
-pub(crate) async fn unless_left<T>(sink: &mut impl Sink, awaited: impl Future<Output = T>) -> ControlFlow<(), T> {
-    let mut awaited = pin!(awaited);
-    poll_fn(|context| match awaited.as_mut().poll(context) {
-        Poll::Pending if sink.waiting().is_break() => Poll::Ready(ControlFlow::Break(())),
-        polled => polled.map(ControlFlow::Continue),
-    })
-    .await
 }
 
 /// Sink that turns tokens into text, applies stop strings, and calls the callback.

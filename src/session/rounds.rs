@@ -1,6 +1,6 @@
 //! The decode loop: prefill, then rounds of draft, verify, accept and emit.
 
-use super::{Sink, unless_left};
+use super::{Sink, unless_cancelled};
 use crate::error::{Error, Result};
 use crate::speculate::{Accepted, Drafter, Origin, Round, Stats, accept};
 use crate::target::{Draft, Logprobs, Queue, Verified};
@@ -344,7 +344,7 @@ impl<T: Queue, D: Drafter + ?Sized, S: Sink> RoundLoop<'_, T, D, S> {
     async fn finish(&mut self, round: &Current) -> Result<Verified, Exit> {
         self.run.stats.times.host += seconds(self.finished) - round.waited;
         let verified = if self.target.is_far() {
-            let ControlFlow::Continue(verified) = unless_left(self.sink, self.target.finish()).await else {
+            let ControlFlow::Continue(verified) = unless_cancelled(self.sink, self.target.finish()).await else {
                 self.target.truncate(round.before);
                 return Err(Exit::Aborted);
             };

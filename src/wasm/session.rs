@@ -11,13 +11,9 @@ use crate::error::{Error, Result};
 use crate::gpu::GpuOptions;
 use crate::load::ModelFiles;
 use crate::parallel::Writer;
-use crate::session::{Embedding, Progress, Session};
+use crate::session::{CancelToken, Embedding, Progress, Session};
 use js_sys::{Array, Float32Array, Function, Promise, Uint8Array, Uint32Array};
 use serde_json::json;
-use std::cell::Cell;
-use std::future::poll_fn;
-use std::ops::ControlFlow;
-use std::pin::{Pin, pin};
 use std::rc::Rc;
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;
@@ -99,27 +95,23 @@ impl JsSession {
         on_prefill: Function,
         left: Promise,
     ) -> Result<JsValue, JsValue> {
-        let options = read::generate_options(&options)?;
+                let options = read::generate_options(&options)?;
         let prompt = read::prompt(&prompt)?;
-        let (mut left, has_left) = (JsFuture::from(left), Cell::new(false));
+        let cancel = CancelToken::default();
         let mut hear = |progress: Progress<'_>| {
             let answer = match progress {
                 Progress::Token(token) => on_token.call1(&JsValue::NULL, &to_value(token)),
                 Progress::Prefill { done, of } => on_prefill.call2(&JsValue::NULL, &done.into(), &of.into()),
-                Progress::Waiting => Ok((!has_left.get()).into()),
+                Progress::Waiting => Ok(JsValue::UNDEFINED),
             };
-            match answer {
-                Ok(answer) if answer.as_bool() != Some(false) => ControlFlow::Continue(()),
-                _ => ControlFlow::Break(()),
+            if answer.map_or(true, |answer| answer.as_bool() == Some(false)) {
+                cancel.cancel();
             }
+            cancel.flow()
         };
         // After a lost device, the sources are read again.
-        let mut generating = pin!(self.0.generate(&prompt, &options, &mut hear));
-        let generation = poll_fn(|context| {
-            has_left.set(has_left.get() || Pin::new(&mut left).poll(context).is_ready());
-            generating.as_mut().poll(context)
-        })
-        .await;
+        let generating = self.0.generate(&prompt, &options, &mut hear);
+        let generation = cancel.watch(generating, JsFuture::from(left)).await;
         Ok(to_value(&self.1.or(generation)?))
     }
 
