@@ -44,11 +44,10 @@ use crate::error::{Error, Result};
 use crate::gpu::DeviceInfo;
 use crate::options::{Acceptance, Arithmetic, DrafterChoice, GenerateOptions, Schedule, Speculation};
 use crate::sample::Sampling;
-use crate::session::{Emitter, Generation, Progress, Prompt, Prompts, setup};
+use crate::session::{Call, Generation, Progress, Prompt, Prompts, setup};
 use crate::speculate::PromptLookup;
 use crate::speculate::dsi::Tuner;
 use crate::target::{MAX_DRAFT, Queue, Target};
-use crate::text::{Tokenizer, ToolFormat};
 use std::ops::ControlFlow;
 
 /// A model of one instance.
@@ -104,27 +103,9 @@ impl Parallel {
         &self.device
     }
 
-    /// Returns the target's tokenizer.
-    pub fn tokenizer(&self) -> &Tokenizer {
-        &self.prompts.tokenizer
-    }
-
     /// Returns warnings about loading, for the user. Each text's statistics repeat them.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
-    }
-
-    /// Returns the chat template's format of tool calls. `None`: not defined in a known way.
-    pub fn tool_format(&self) -> Option<ToolFormat> {
-        self.prompts.template.as_ref()?.tool_format()
-    }
-
-    /// Returns the tokens of a prompt.
-    ///
-    /// # Errors
-    /// As [`crate::Session::encode`].
-    pub fn encode(&self, prompt: &Prompt, options: &GenerateOptions) -> Result<Vec<u32>> {
-        self.prompts.encode(prompt, options)
     }
 
     /// Continues a prompt. `on_progress` is called during prefill and for each token, and can stop the generation.
@@ -142,30 +123,22 @@ impl Parallel {
         options: &GenerateOptions,
         on_progress: &mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
     ) -> Result<Generation> {
-        options.validate()?;
         if options.response_format.as_ref().is_some_and(ResponseFormat::constrains) {
             return self.refuse("response_format", "a form", "none: devices do not share a grammar");
         }
-        let (prompt, num_dropped_messages) = self.prompts.fit(prompt, options)?;
-        let ends = self.prompts.spec.eos_token_id.clone();
-        let values = options.sampling.values(&self.prompts.sampling)?;
-        let sampling = setup::sampling(options, &values, &self.prompts.spec, prompt.len())?;
-        let (guess, lookahead, longest) = self.guess(options, values.do_sample, &ends)?;
+        let call = Call::new(&self.prompts, prompt, options, self.crew.has_drafter())?;
+        let (guess, lookahead, longest) = self.guess(options, call.values.do_sample, &call.ends)?;
         let longest = longest.filter(|_| options.drafting.num_assistant_tokens_schedule == Schedule::Adaptive);
-        let mut out = Emitter::new(&self.prompts.tokenizer, &prompt, &ends, options, on_progress);
-        let seed = values.do_sample.then_some(sampling.seed);
+        let mut out = call.emitter(&self.prompts.tokenizer, on_progress);
         let tuner = &mut self.tuners[usize::from(matches!(guess, Guess::Model))];
-        let plan = Plan { sampling, lookahead, longest, guess, ends: ends.clone(), capacity: self.prompts.context };
-        let mut stats = write(&mut *self.crew, &prompt, plan, tuner, &mut out).await?;
-        stats.num_dropped_messages = num_dropped_messages;
-        (stats.sampling, stats.seed, stats.arithmetic) = (values, seed, self.arithmetic);
-        let known = self.warnings.iter().cloned();
-        let missing = setup::missing(&options.drafting, self.crew.has_drafter());
-        let ignored = options.drafting.prediction.is_some().then(|| {
+        let (sampling, ends) = (call.sampling.clone(), call.ends.clone());
+        let plan = Plan { sampling, lookahead, longest, guess, ends, capacity: self.prompts.context };
+        let mut stats = write(&mut *self.crew, &call.prompt, plan, tuner, &mut out).await?;
+        if options.drafting.prediction.is_some() {
             let (option, value) = self.split_by();
-            format!("with {option} {value} no prediction is used")
-        });
-        stats.warnings.splice(0..0, known.chain(setup::idle(options, &values)).chain(missing).chain(ignored));
+            stats.warnings.insert(0, format!("with {option} {value} no prediction is used"));
+        }
+        call.describe(&mut stats, self.arithmetic, self.warnings.iter().cloned());
         out.finish(stats)
     }
 

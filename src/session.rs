@@ -15,6 +15,7 @@
 //!      text::TextStream ─> text::StopStrings ─> the caller
 //! ```
 
+mod call;
 mod cancel;
 mod constrained;
 mod emit;
@@ -36,6 +37,7 @@ use crate::options::{GenerateOptions, Speculation};
 use crate::speculate::{NoDrafter, Origin, Stats};
 use crate::target::{DRAFT_MODEL, Target};
 use crate::text::{Tokenizer, ToolFormat};
+pub(crate) use call::Call;
 pub use cancel::CancelToken;
 pub(crate) use cancel::unless_cancelled;
 use constrained::UnderConstraint;
@@ -202,84 +204,103 @@ impl Session {
         options: &GenerateOptions,
         on_progress: &mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
     ) -> Result<Generation> {
-        options.validate()?;
-        let (prompt, num_dropped_messages) = self.prompts.fit(prompt, options)?;
-        let ends = self.prompts.spec.eos_token_id.clone();
-        let values = options.sampling.values(&self.prompts.sampling)?;
-        let sampling = setup::sampling(options, &values, &self.prompts.spec, prompt.len())?;
-        let constraint = self.constraint(options, prompt.len())?;
-        let mut out = Emitter::new(&self.prompts.tokenizer, &prompt, &ends, options, on_progress);
+        let call = Call::new(&self.prompts, prompt, options, self.engine.draft_memory().is_some())?;
+        let constraint = self.constraint(options, call.prompt.len())?;
         let prediction = match &options.drafting.prediction {
             Some(text) => self.prompts.tokenizer.encode(text, false)?,
             None => Vec::new(),
         };
+        let tokenizer = self.prompts.tokenizer.clone();
+        let mut out = call.emitter(&tokenizer, on_progress);
         out.constraint = constraint.clone();
-        let mut run = Run::new(&prompt);
+        let mut run = Run::new(&call.prompt);
         run.overlap = options.drafting.overlap;
-        run.stats.num_dropped_messages = num_dropped_messages;
-        run.stats.seed = values.do_sample.then_some(sampling.seed);
-        run.stats.warnings.extend(setup::idle(options, &values));
-        run.stats.sampling = values;
-        run.stats.warnings.extend(setup::missing(&options.drafting, self.engine.draft_memory().is_some()));
-        let (mut lost_at, mut drafts) = (None, true);
-        loop {
-            let ended = async {
-                self.prompt_cache.turn_to(&mut self.engine, &run.tokens).await?;
-                self.engine.constrain(constraint.clone())?;
-                self.engine.sample_by(&sampling)?;
-                let read = self.engine.cached_of(&prompt);
-                let read = self.engine.draft_memory().map(|_| read.min(self.engine.draft_cached()));
-                let mut drafter = match drafts {
-                    true => self.learned.drafter(&options.drafting, &prediction, &run, &ends, read),
-                    false => Box::new(NoDrafter),
-                };
-                if let Some(constraint) =
-                    constraint.clone().filter(|_| options.drafting.speculation == Speculation::Auto)
-                {
-                    drafter = Box::new(UnderConstraint::new(constraint, drafter));
-                }
-                rounds(&mut self.engine, &mut *drafter, &mut run, &ends, &mut out).await
-            };
-            match ended.await {
-                // If the new device is lost before it emits a token, give up: otherwise this could repeat forever.
-                Err(Error::DeviceLost { reason })
-                    if lost_at != Some(run.tokens.len())
-                        && let Some(gpu) = self.engine.gpu().cloned() =>
-                {
-                    lost_at = Some(run.tokens.len());
-                    self.prompt_cache.clear();
-                    (self.engine, self.warnings) = self.origin.engine(gpu.reopen().await?).await?;
-                    let emitted = run.stats.num_emitted_tokens;
-                    let warning = format!("the GPU was lost after {emitted} tokens and set up again ({reason})");
-                    run.stats.warnings.push(warning);
-                    run.stats.warnings.extend(setup::other_device(gpu.info(), self.engine.device()));
-                }
-                // Drafts are only guesses, so the text continues without them.
-                Err(ref error @ Error::NonFiniteLogits { ref model, .. }) if model == DRAFT_MODEL => {
-                    drafts = false;
-                    run.stats.warnings.push(format!("the text goes on without the draft model ({error})"));
-                }
-                Err(error) => {
-                    if let Error::OutOfGpuMemory { .. } | Error::Internal { .. } = error {
-                        // If this fails too, the next call reports it.
-                        let _ = self.engine.reset();
-                    }
-                    return Err(error);
-                }
-                Ok(()) => break,
-            }
+        let mut attempts = Attempts { lost_at: None, drafts: true };
+        while let Err(error) =
+            self.attempt(&call, &prediction, constraint.clone(), attempts.drafts, &mut run, &mut out).await
+        {
+            self.recover(error, &mut run, &mut attempts).await?;
         }
         let (masks, forced) = constraint.map_or((0.0, 0), |constraint| {
             let constraint = constraint.borrow();
             (constraint.seconds, constraint.forced_rounds)
         });
         run.stats.times.masks = masks;
-        run.stats.arithmetic = self.engine.arithmetic();
         run.stats.speculating = self.learned.speculating(&options.drafting, forced);
         let differing = self.engine.warning().map(str::to_owned);
-        run.stats.warnings.splice(0..0, self.warnings.iter().cloned().chain(differing));
+        let of_models = self.warnings.iter().cloned().chain(differing);
+        call.describe(&mut run.stats, self.engine.arithmetic(), of_models);
         out.finish(run.stats)
     }
+
+    /// Runs the decode loop until the text ends or an error occurs. `drafts`: false for plain decoding.
+    async fn attempt(
+        &mut self,
+        call: &Call<'_>,
+        prediction: &[u32],
+        constraint: Option<Shared>,
+        drafts: bool,
+        run: &mut Run,
+        out: &mut Emitter<'_>,
+    ) -> Result<()> {
+        let drafting = &call.options.drafting;
+        self.prompt_cache.turn_to(&mut self.engine, &run.tokens).await?;
+        self.engine.constrain(constraint.clone())?;
+        self.engine.sample_by(&call.sampling)?;
+        let read = self.engine.cached_of(&call.prompt);
+        let read = self.engine.draft_memory().map(|_| read.min(self.engine.draft_cached()));
+        let mut drafter = match drafts {
+            true => self.learned.drafter(drafting, prediction, run, &call.ends, read),
+            false => Box::new(NoDrafter),
+        };
+        if let Some(constraint) = constraint.filter(|_| drafting.speculation == Speculation::Auto) {
+            drafter = Box::new(UnderConstraint::new(constraint, drafter));
+        }
+        rounds(&mut self.engine, &mut *drafter, run, &call.ends, out).await
+    }
+
+    /// Prepares another attempt after an error.
+    ///
+    /// # Errors
+    /// The error, if another attempt would repeat it.
+    async fn recover(&mut self, error: Error, run: &mut Run, attempts: &mut Attempts) -> Result<()> {
+        let warnings = &mut run.stats.warnings;
+        match error {
+            Error::DeviceLost { reason }
+                if attempts.lost_at != Some(run.tokens.len())
+                    && let Some(gpu) = self.engine.gpu().cloned() =>
+            {
+                attempts.lost_at = Some(run.tokens.len());
+                self.prompt_cache.clear();
+                (self.engine, self.warnings) = self.origin.engine(gpu.reopen().await?).await?;
+                let emitted = run.stats.num_emitted_tokens;
+                warnings.push(format!("the GPU was lost after {emitted} tokens and set up again ({reason})"));
+                warnings.extend(setup::other_device(gpu.info(), self.engine.device()));
+            }
+            // Drafts are only guesses, so the text continues without them.
+            Error::NonFiniteLogits { ref model, .. } if model == DRAFT_MODEL => {
+                attempts.drafts = false;
+                warnings.push(format!("the text goes on without the draft model ({error})"));
+            }
+            error => {
+                if let Error::OutOfGpuMemory { .. } | Error::Internal { .. } = error {
+                    // If this fails too, the next call reports it.
+                    let _ = self.engine.reset();
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Errors of a generation so far.
+struct Attempts {
+    /// Tokens of the run at the latest loss of the device. If the new device is lost before it emits a token, the generation fails:
+    /// otherwise this could repeat forever.
+    lost_at: Option<usize>,
+    /// False after the draft model failed.
+    drafts: bool,
 }
 
 /// Future engine, with warnings about its models.

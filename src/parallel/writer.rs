@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::gpu::{Counters, DeviceInfo};
 use crate::model::Memory;
 use crate::options::GenerateOptions;
-use crate::session::{Generation, Progress, Prompt, Session};
+use crate::session::{Generation, Progress, Prompt, Prompts, Session};
 use crate::text::{Tokenizer, ToolFormat};
 use std::ops::ControlFlow;
 
@@ -67,20 +67,22 @@ impl Writer {
         }
     }
 
+    /// Returns the settings of the target's files.
+    fn prompts(&self) -> &Prompts {
+        match self {
+            Self::Session(session) => &session.prompts,
+            Self::Parallel(parallel) => &parallel.prompts,
+        }
+    }
+
     /// Returns the target's tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
-        match self {
-            Self::Session(session) => session.tokenizer(),
-            Self::Parallel(parallel) => parallel.tokenizer(),
-        }
+        &self.prompts().tokenizer
     }
 
     /// Returns the chat template's format of tool calls.
     pub fn tool_format(&self) -> Option<ToolFormat> {
-        match self {
-            Self::Session(session) => session.tool_format(),
-            Self::Parallel(parallel) => parallel.tool_format(),
-        }
+        self.prompts().template.as_ref()?.tool_format()
     }
 
     /// Returns the tokens of a prompt.
@@ -88,19 +90,12 @@ impl Writer {
     /// # Errors
     /// As [`Session::encode`].
     pub fn encode(&self, prompt: &Prompt, options: &GenerateOptions) -> Result<Vec<u32>> {
-        match self {
-            Self::Session(session) => session.encode(prompt, options),
-            Self::Parallel(parallel) => parallel.encode(prompt, options),
-        }
+        self.prompts().encode(prompt, options)
     }
 
     /// Returns true if a text is drawn at random under these options.
     pub(crate) fn draws(&self, options: &GenerateOptions) -> bool {
-        let prompts = match self {
-            Self::Session(session) => &session.prompts,
-            Self::Parallel(parallel) => &parallel.prompts,
-        };
-        options.sampling.draws(&prompts.sampling)
+        options.sampling.draws(&self.prompts().sampling)
     }
 
     /// Continues a prompt.
