@@ -26,10 +26,10 @@ const PAUSES: [usize; 2] = [4, 256];
 /// loss   = cost - 1                                       if all draft tokens are rejected
 /// ```
 ///
-/// - [`Estimates`] measure acceptance and costs, which start from [`Timings`].
-/// - [`Budget`] limits the losses of a text. So it is hardly slower than plain decoding, if the costs are accurate.
-/// - [`decide`] chooses for one round.
-/// - [`Server`] is the policy if the target is on a server.
+/// - `Estimates` measure acceptance and costs, which start from [`Timings`].
+/// - `Budget` limits the losses of a text. So it is hardly slower than plain decoding, if the costs are accurate.
+/// - `decide` chooses for one round.
+/// - `Server` is the policy if the target is on a server.
 ///
 /// Each text starts anew, with earlier texts as a prior. Proposals on the CPU are compared with the text without verification. A draft model
 /// must be tried to be measured: it starts with one token. If it does not pay, it is tried again after growing pauses.
