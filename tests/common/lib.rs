@@ -7,6 +7,7 @@ pub mod gguf;
 pub mod hub;
 pub mod lab;
 pub mod sampling;
+pub mod scenario;
 pub mod served;
 pub mod small;
 pub mod tokenizers;

@@ -1,13 +1,13 @@
 //! A KV cache that grows while a text is generated does not change a bit of the text.
 
+use common::scenario::Scenario;
 use common::{engine, gpu, path, run};
 use foretoken::internals::decode::Engine;
 use foretoken::internals::model::Capacity;
-use foretoken::internals::session::{Run, Session, Sink, rounds};
-use foretoken::internals::speculate::{DraftModel, Drafter, Lookahead, NoDrafter};
+use foretoken::internals::session::Session;
 use foretoken::internals::target::{Draft, Queue, Target};
 use foretoken::internals::weights::Folder;
-use foretoken::{Acceptance, Error, GenerateOptions, KvDtype, LoadOptions, Origin, Prompt, Result, Schedule};
+use foretoken::{Acceptance, Error, GenerateOptions, KvDtype, LoadOptions, Prompt, Schedule};
 use std::ops::ControlFlow;
 
 /// Initial number of positions.
@@ -61,18 +61,6 @@ fn room_is_taken_only_when_a_text_needs_it() {
     assert!(full >= at_first + most - first && full <= memory.total() + (1 << 20), "{full} bytes at last");
 }
 
-struct Collect(Vec<u32>);
-
-impl Sink for Collect {
-    fn room(&self) -> usize {
-        80 - self.0.len()
-    }
-    fn push(&mut self, id: u32, _: Origin, _: bool) -> Result<ControlFlow<()>> {
-        self.0.push(id);
-        Ok(ControlFlow::Continue(()))
-    }
-}
-
 /// Rounds are submitted ahead while the cache grows, plain and with a draft model.
 #[test]
 fn a_text_is_the_one_that_a_whole_cache_gives() {
@@ -81,15 +69,12 @@ fn a_text_is_the_one_that_a_whole_cache_gives() {
     for drafting in [false, true] {
         let mut engine = small(KvDtype::F32, drafting);
         for _ in ["grows", "is whole"] {
-            engine.truncate(0);
-            let mut lookahead = Lookahead::new(Schedule::Constant, 3);
-            let mut drafter: Box<dyn Drafter> =
-                if drafting { Box::new(DraftModel(&mut lookahead)) } else { Box::new(NoDrafter) };
-            let mut sink = Collect(Vec::new());
+            let text = Scenario::new(&prompt).most(80);
+            let text = if drafting { text.draft_model(Schedule::Constant, 3) } else { text };
             let before = engine.gpu().counters();
-            run(rounds(&mut engine, &mut *drafter, &mut Run::new(&prompt), &[], &mut sink)).unwrap();
+            let found = text.run(&mut engine);
             assert!(engine.gpu().counters().since(&before).ahead > 0, "no round was submitted behind another");
-            texts.push(sink.0);
+            texts.push(found.ids);
         }
     }
     assert_eq!(texts[0].len(), 80);
@@ -111,9 +96,7 @@ fn a_long_prompt_grows_the_cache_once() {
     let engines = [(); 2].map(|()| engine(&gpu, &folder, Some(&folder), capacity));
     let [mut engine, mut at_once] = engines;
     let once = creates(&mut || run(at_once.prefill(&text)).unwrap());
-    let mut sink = Collect(vec![0; 79]);
-    let by_chunks =
-        creates(&mut || run(rounds(&mut engine, &mut NoDrafter, &mut Run::new(&text), &[], &mut sink)).unwrap());
+    let by_chunks = creates(&mut || drop(Scenario::new(&text).most(1).run(&mut engine)));
     assert!(once > 3);
     assert_eq!(by_chunks, once);
     let drafts = creates(&mut || while run(engine.catch_up(5)).unwrap() > 0 {});

@@ -1,100 +1,41 @@
 //! Speculation changes nothing but the number of target forwards, and it drafts as transformers does.
 
 use common::altered::configured;
+use common::scenario::{Outcome, Scenario};
 use common::{Golden, Tales, blueprint, blueprint_as, capacity, engine, goldens, gpu, gpus, path, plain, run};
 use foretoken::internals::cpu;
 use foretoken::internals::decode::{Engine, Variants};
 use foretoken::internals::gpu::Gpu;
 use foretoken::internals::model::{Capacity, NormKind, Residual};
 use foretoken::internals::sample::{Bias, Draw, Processors, Sampling};
-use foretoken::internals::session::{Run, Session, Sink, rounds};
-use foretoken::internals::speculate::{DraftModel, Drafter, Lookahead, NoDrafter, PromptLookup, Round};
-use foretoken::internals::target::{Draft, Logprobs, Queue, Target};
-use foretoken::{
-    GenerateOptions, LoadOptions, LookupRule, Origin, Prompt, Result, Schedule, Speculation, Stats, WeightDtype,
-};
+use foretoken::internals::session::Session;
+use foretoken::internals::speculate::{Drafter, Round};
+use foretoken::internals::target::{Draft, Queue, Target};
+use foretoken::{GenerateOptions, LoadOptions, LookupRule, Origin, Prompt, Schedule, Speculation, WeightDtype};
 use serde_json::json;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
-/// Collects up to `most` tokens.
-struct Collect {
-    ids: Vec<u32>,
-    origins: Vec<Origin>,
-    logprobs: Vec<Logprobs>,
-    most: usize,
-}
-
-impl Sink for Collect {
-    fn room(&self) -> usize {
-        self.most - self.ids.len()
-    }
-    fn told(&mut self, logprobs: Logprobs) {
-        self.logprobs.push(logprobs);
-    }
-    fn push(&mut self, id: u32, origin: Origin, last: bool) -> Result<ControlFlow<()>> {
-        assert!(self.ids.len() < self.most);
-        self.ids.push(id);
-        self.origins.push(origin);
-        assert!(!last || origin == Origin::Target, "the last token is the target's own");
-        Ok(ControlFlow::Continue(()))
-    }
-}
-
-fn generate(
-    engine: &mut Engine,
-    drafter: &mut (impl Drafter + ?Sized),
-    prompt: &[u32],
-    most: usize,
-) -> (Vec<u32>, Stats) {
-    let ends = engine.target().spec().eos_token_id.clone();
-    generate_until(engine, &ends, drafter, prompt, most)
-}
-
-fn generate_until(
-    engine: &mut impl Queue,
-    ends: &[u32],
-    drafter: &mut (impl Drafter + ?Sized),
-    prompt: &[u32],
-    most: usize,
-) -> (Vec<u32>, Stats) {
-    engine.truncate(0);
-    let mut sink = Collect { ids: Vec::new(), origins: Vec::new(), logprobs: Vec::new(), most };
-    let mut text = Run::new(prompt);
-    run(rounds(engine, drafter, &mut text, ends, &mut sink)).unwrap();
-    let stats = text.stats;
-    assert_eq!(stats.num_emitted_tokens, sink.ids.len());
-    assert_eq!(stats.num_emitted_tokens, stats.num_accepted_draft_tokens + stats.num_spec_steps);
-    let from_drafter = sink.origins.iter().filter(|origin| **origin != Origin::Target).count();
-    assert_eq!(from_drafter, stats.num_accepted_draft_tokens);
-    (sink.ids, stats)
-}
-
-fn lookup(engine: &Engine, num_tokens: usize, max_ngram: usize, rule: LookupRule) -> PromptLookup {
-    PromptLookup::new(num_tokens, max_ngram, rule, &engine.target().spec().eos_token_id)
+/// Returns a text that ends where the model ends it.
+fn text<'a>(engine: &Engine, prompt: &'a [u32], most: usize) -> Scenario<'a> {
+    Scenario::new(prompt).ends(&engine.target().spec().eos_token_id).most(most)
 }
 
 /// Generates all cases in these modes.
 fn check_rounds(engine: &mut impl Queue, ends: &[u32], modes: &[&str]) {
-    let lookup = |max_ngram| PromptLookup::new(10, max_ngram, LookupRule::Leftmost, ends);
     for case in Tales::cases() {
-        let mut write = |drafter: &mut dyn Drafter| {
-            let (ids, stats) = generate_until(engine, ends, drafter, &case.prompt_ids, case.max_new_tokens);
-            assert_eq!(ids, case.greedy_ids, "{}", case.prompt);
-            stats
-        };
         for mode in modes {
-            let stats = match *mode {
-                "assisted_heuristic_5" => write(&mut DraftModel(&mut Lookahead::new(Schedule::Heuristic, 5))),
-                "assisted_constant_8" => write(&mut DraftModel(&mut Lookahead::new(Schedule::Constant, 8))),
-                "lookup_10_ngram_3" => write(&mut lookup(3)),
-                "lookup_10_ngram_2" => write(&mut lookup(2)),
+            let text = Scenario::new(&case.prompt_ids).ends(ends).most(case.max_new_tokens);
+            let text = match *mode {
+                "assisted_heuristic_5" => text.draft_model(Schedule::Heuristic, 5),
+                "assisted_constant_8" => text.draft_model(Schedule::Constant, 8),
+                "lookup_10_ngram_3" => text.lookup(10, 3, LookupRule::Leftmost),
+                "lookup_10_ngram_2" => text.lookup(10, 2, LookupRule::Leftmost),
                 other => panic!("an unknown mode: {other}"),
             };
-            let expected = &case.modes[*mode];
-            assert_eq!(stats.per_step_drafted, expected.drafted, "drafted, {mode}: {}", case.prompt);
-            assert_eq!(stats.per_step_accepted, expected.accepted, "accepted, {mode}: {}", case.prompt);
-            assert_eq!(stats.num_spec_steps, expected.rounds, "{mode}: {}", case.prompt);
+            let (expected, what) = (&case.modes[*mode], format!("{mode}: {}", case.prompt));
+            let found = text.run(engine).expect_ids(&case.greedy_ids, &what);
+            found.expect_drafts(&expected.drafted, &expected.accepted, &what).expect_rounds(expected.rounds, &what);
         }
     }
 }
@@ -141,19 +82,17 @@ impl Drafter for Prophet {
 /// Checks that every drafter, lookahead and schedule gives the tokens of plain decoding. With a `turn`, only every third combination
 /// runs; three turns cover all.
 fn matrix(engine: &mut Engine, prompt: &[u32], most: usize, turn: Option<usize>, what: &str) {
-    let (expected, _) = generate(engine, &mut NoDrafter, prompt, most);
+    let expected = text(engine, prompt, most).run(engine).ids;
     for (at, count) in LOOKAHEADS.into_iter().enumerate() {
         let is_due = |way: usize| turn.is_none_or(|turn| (turn + at + way).is_multiple_of(3));
         for (_, schedule) in SCHEDULES.into_iter().enumerate().filter(|(way, _)| is_due(*way)) {
-            let mut lookahead = Lookahead::new(schedule, count);
-            let (ids, _) = generate(engine, &mut DraftModel(&mut lookahead), prompt, most);
-            assert_eq!(ids, expected, "{what}: draft model, {schedule:?} {count}");
+            let what = format!("{what}: draft model, {schedule:?} {count}");
+            text(engine, prompt, most).draft_model(schedule, count).run(engine).expect_ids(&expected, what);
         }
         let rules = [(1, LookupRule::Leftmost), (3, LookupRule::Whole), (3, LookupRule::MostRecent)];
         for (_, (ngram, rule)) in rules.into_iter().enumerate().filter(|(way, _)| is_due(*way)) {
-            let mut lookup = lookup(engine, count, ngram, rule);
-            let (ids, _) = generate(engine, &mut lookup, prompt, most);
-            assert_eq!(ids, expected, "{what}: lookup of {count}, n-grams to {ngram}, {rule:?}");
+            let what = format!("{what}: lookup of {count}, n-grams to {ngram}, {rule:?}");
+            text(engine, prompt, most).lookup(count, ngram, rule).run(engine).expect_ids(&expected, what);
         }
     }
 }
@@ -189,15 +128,12 @@ fn the_tokens_are_the_same_whichever_kernel_variants_are_in_use() {
     let tales = path("models/tales");
     let mut engine = engine(&gpu(), &tales.join("target"), Some(&tales.join("draft")), Tales::capacity());
     let case = Tales::cases().into_iter().find(|case| case.kind == "rename" && case.greedy_ids.len() > 40).unwrap();
-    let ends = engine.target().spec().eos_token_id.clone();
     for variants in [Variants::NO_TILES, Variants::ONE] {
         engine.target().use_variants(variants);
-        let mut lookahead = Lookahead::new(Schedule::Constant, 20);
-        let mut lookup = PromptLookup::new(31, 2, LookupRule::Leftmost, &ends);
-        let drafters: [&mut dyn Drafter; 3] = [&mut NoDrafter, &mut DraftModel(&mut lookahead), &mut lookup];
-        for (at, drafter) in drafters.into_iter().enumerate() {
-            let (ids, _) = generate(&mut engine, drafter, &case.prompt_ids, 40);
-            assert_eq!(ids, case.greedy_ids[..40], "{variants:?}, drafter {at}");
+        let text = || text(&engine, &case.prompt_ids, 40);
+        let texts = [text(), text().draft_model(Schedule::Constant, 20), text().lookup(31, 2, LookupRule::Leftmost)];
+        for (at, text) in texts.into_iter().enumerate() {
+            text.run(&mut engine).expect_ids(&case.greedy_ids[..40], format!("{variants:?}, drafter {at}"));
         }
     }
 }
@@ -251,17 +187,17 @@ fn adversarial(engine: &mut Engine, folder: &std::path::Path) {
         ids[..end.min(most)].to_vec()
     };
     for most in [1, 2, 23] {
-        let mut lookahead = Lookahead::new(Schedule::Constant, 5);
-        let (ids, stats) = generate(engine, &mut DraftModel(&mut lookahead), prompt, most);
-        assert_eq!(ids, cut(&expected, most), "{what}: itself");
+        let itself = text(engine, prompt, most).draft_model(Schedule::Constant, 5).run(engine);
+        let stats = itself.expect_ids(&cut(&expected, most), format!("{what}: itself")).stats;
         assert_eq!(stats.num_accepted_draft_tokens, stats.num_draft_tokens, "{what}: itself");
     }
-    let text = [&prompt[..], &expected[..]].concat();
+    let whole = [&prompt[..], &expected[..]].concat();
     for most in [1, 7, 24] {
         for (name, shift, count) in [("always wrong", 1, 6), ("always empty", 0, 0), ("always right", 0, 31)] {
-            let mut prophet = Prophet { text: text.clone(), shift, count };
-            let (ids, stats) = generate(engine, &mut prophet, prompt, most);
-            assert_eq!(ids, cut(&expected, most), "{what}: {name}, {most} tokens");
+            let mut prophet = Prophet { text: whole.clone(), shift, count };
+            let found = text(engine, prompt, most).drafter(&mut prophet).run(engine);
+            let Outcome { ids, stats, .. } =
+                found.expect_ids(&cut(&expected, most), format!("{what}: {name}, {most} tokens"));
             if shift == 1 {
                 assert_eq!(stats.num_accepted_draft_tokens, 0, "{what}: {name}");
             }
@@ -278,12 +214,11 @@ fn drafts_past_the_end_of_text_end_with_it() {
     let case = Tales::cases().into_iter().find(|case| (10..30).contains(&case.greedy_ids.len())).unwrap();
     let ends = engine.target().spec().eos_token_id.clone();
     assert!(ends.contains(case.greedy_ids.last().unwrap()), "the case ends by itself");
-    let mut text = [&case.prompt_ids[..], &case.greedy_ids[..]].concat();
-    text.extend([7, 8, 9, 10]);
+    let longer = [&case.prompt_ids[..], &case.greedy_ids[..], &[7, 8, 9, 10]].concat();
     for count in LOOKAHEADS {
-        let mut prophet = Prophet { text: text.clone(), shift: 0, count };
-        let (ids, _) = generate(&mut engine, &mut prophet, &case.prompt_ids, 96);
-        assert_eq!(ids, case.greedy_ids, "{count}");
+        let mut prophet = Prophet { text: longer.clone(), shift: 0, count };
+        let text = text(&engine, &case.prompt_ids, 96).drafter(&mut prophet);
+        text.run(&mut engine).expect_ids(&case.greedy_ids, count);
     }
 }
 
@@ -301,21 +236,22 @@ fn fill_the_context(gpu: &Rc<Gpu>) {
     for (target_room, draft_room) in [(50, 50), (50, 45), (64, 64), (65, 70)] {
         let pair = (blueprint(&folder, small(target_room)), blueprint(&folder, small(draft_room)));
         let mut engine = common::engine_of(gpu, pair.0, Some(pair.1));
-        let (expected, _) = generate(&mut engine, &mut NoDrafter, &golden.prompt_ids, 1000);
+        let expected = text(&engine, &golden.prompt_ids, 1000).run(&mut engine).ids;
         assert_eq!(expected.len(), target_room - golden.prompt_ids.len() + 1);
         // The end of the text as a prompt, and drafts that are longer than the remaining room.
-        let text = [&golden.prompt_ids[..], &expected, &[5; 40]].concat();
+        let whole = [&golden.prompt_ids[..], &expected, &[5; 40]].concat();
         for (left, count) in [(2, 1), (2, 31), (3, 31), (5, 31), (9, 31)] {
-            let (prompt, rest) = text[..target_room + 1].split_at(target_room - left);
-            let (ids, stats) =
-                generate(&mut engine, &mut Prophet { text: text.clone(), shift: 0, count }, prompt, 1000);
-            assert_eq!(ids, rest, "{target_room} positions, {left} of them left, {count} draft tokens");
-            assert!(stats.num_accepted_draft_tokens > 0, "{target_room} positions, {left} of them left: {stats:?}");
+            let (prompt, rest) = whole[..target_room + 1].split_at(target_room - left);
+            let what = format!("{target_room} positions, {left} of them left, {count} draft tokens");
+            let mut prophet = Prophet { text: whole.clone(), shift: 0, count };
+            let text = text(&engine, prompt, 1000).drafter(&mut prophet);
+            let stats = text.run(&mut engine).expect_ids(rest, &what).stats;
+            assert!(stats.num_accepted_draft_tokens > 0, "{what}: {stats:?}");
         }
         for count in LOOKAHEADS {
-            let mut lookahead = Lookahead::new(Schedule::Constant, count);
-            let (ids, _) = generate(&mut engine, &mut DraftModel(&mut lookahead), &golden.prompt_ids, 1000);
-            assert_eq!(ids, expected, "{target_room} and {draft_room} positions, {count} draft tokens");
+            let what = format!("{target_room} and {draft_room} positions, {count} draft tokens");
+            let text = text(&engine, &golden.prompt_ids, 1000).draft_model(Schedule::Constant, count);
+            text.run(&mut engine).expect_ids(&expected, what);
         }
     }
 }
@@ -324,17 +260,13 @@ fn fill_the_context(gpu: &Rc<Gpu>) {
 fn a_shared_prefix_is_reused_and_changes_nothing() {
     let mut engine = engine(&gpu(), &path("models/tales/target"), Some(&path("models/tales/draft")), Tales::capacity());
     let case = &Tales::cases()[4];
-    let (first, _) = generate(&mut engine, &mut NoDrafter, &case.prompt_ids, 30);
+    let first = text(&engine, &case.prompt_ids, 30).run(&mut engine).ids;
     let longer = [&case.prompt_ids[..], &first[..20], &[17, 300]].concat();
-    let (fresh, _) = generate(&mut engine, &mut NoDrafter, &longer, 20);
-    let ends = engine.target().spec().eos_token_id.clone();
+    let fresh = text(&engine, &longer, 20).run(&mut engine).ids;
     for reused in [longer.len() - 1, case.prompt_ids.len(), 1] {
-        engine.truncate(reused);
-        let mut sink = Collect { ids: Vec::new(), origins: Vec::new(), logprobs: Vec::new(), most: 20 };
-        let mut lookahead = Lookahead::new(Schedule::Constant, 4);
-        let mut text = Run::new(&longer);
-        run(rounds(&mut engine, &mut DraftModel(&mut lookahead), &mut text, &ends, &mut sink)).unwrap();
-        assert_eq!((sink.ids, text.stats.num_cached_tokens), (fresh.clone(), reused));
+        let text = text(&engine, &longer, 20).draft_model(Schedule::Constant, 4).keeping(reused);
+        let stats = text.run(&mut engine).expect_ids(&fresh, reused).stats;
+        assert_eq!(stats.num_cached_tokens, reused);
     }
 }
 
@@ -414,19 +346,16 @@ fn every_way_of_sampling_gives_the_plain_tokens() {
     for (mut engine, prompt) in [small, (tales, Tales::cases()[1].prompt_ids.clone())] {
         for (what, way) in ways() {
             run(async { engine.sample_by(&way) }).unwrap();
-            let (expected, _) = generate(&mut engine, &mut NoDrafter, &prompt, 18);
+            let expected = text(&engine, &prompt, 18).run(&mut engine).ids;
             for (count, schedule) in [(1, Schedule::Constant), (4, Schedule::Heuristic), (15, Schedule::Constant)] {
-                let mut lookahead = Lookahead::new(schedule, count);
-                let (ids, _) = generate(&mut engine, &mut DraftModel(&mut lookahead), &prompt, 18);
-                assert_eq!(ids, expected, "draft model, {schedule:?} {count}: {what}");
-                let mut lookup = lookup(&engine, count, 2, LookupRule::Leftmost);
-                let (ids, _) = generate(&mut engine, &mut lookup, &prompt, 18);
-                assert_eq!(ids, expected, "lookup of {count}: {what}");
+                let drafted = text(&engine, &prompt, 18).draft_model(schedule, count).run(&mut engine);
+                drafted.expect_ids(&expected, format!("draft model, {schedule:?} {count}: {what}"));
+                let found = text(&engine, &prompt, 18).lookup(count, 2, LookupRule::Leftmost).run(&mut engine);
+                found.expect_ids(&expected, format!("lookup of {count}: {what}"));
             }
             engine.sample_by(&Sampling { confidence: 0.5, ..way }).unwrap();
-            let mut lookahead = Lookahead::new(Schedule::Constant, 8);
-            let (ids, stats) = generate(&mut engine, &mut DraftModel(&mut lookahead), &prompt, 18);
-            assert_eq!(ids, expected, "cut by confidence: {what}");
+            let sure = text(&engine, &prompt, 18).draft_model(Schedule::Constant, 8).run(&mut engine);
+            let stats = sure.expect_ids(&expected, format!("cut by confidence: {what}")).stats;
             let cut = stats.per_step_drafted.iter().any(|&drafted| drafted < 8);
             assert!(cut, "no draft was cut: {what}");
             texts.push(expected);
@@ -446,14 +375,14 @@ fn logprobs_are_the_same_with_drafts_and_without() {
     let [drawn, .., adjusted] = &ways()[..] else { panic!("few ways") };
     for (what, way) in [drawn, adjusted, &("greedy".into(), Sampling::default())] {
         engine.sample_by(&Sampling { logprobs: Some(5), ..way.clone() }).unwrap();
-        let (expected, plain) = told(&mut engine, &mut NoDrafter, prompt, 24);
+        let Outcome { ids: expected, logprobs: plain, .. } = text(&engine, prompt, 24).run(&mut engine);
+        assert_eq!(plain.len(), expected.len());
         for count in [4, 15] {
-            let mut lookahead = Lookahead::new(Schedule::Constant, count);
-            let mut lookup = lookup(&engine, count, 2, LookupRule::Leftmost);
-            let drafters: [&mut dyn Drafter; 2] = [&mut DraftModel(&mut lookahead), &mut lookup];
-            for drafter in drafters {
-                let (ids, logprobs) = told(&mut engine, drafter, prompt, 24);
-                assert_eq!(ids, expected, "{what}: {count}");
+            let text = || text(&engine, prompt, 24);
+            let drafted = text().draft_model(Schedule::Constant, count);
+            for text in [drafted, text().lookup(count, 2, LookupRule::Leftmost)] {
+                let logprobs = text.run(&mut engine).expect_ids(&expected, format!("{what}: {count}")).logprobs;
+                assert_eq!(logprobs.len(), expected.len());
                 for (place, (found, expected)) in logprobs.iter().zip(&plain).enumerate() {
                     assert_eq!(
                         (found.chosen, &found.top),
@@ -477,16 +406,6 @@ fn logprobs_are_the_same_with_drafts_and_without() {
     }
 }
 
-/// Returns a text, and the log-probabilities reported for its tokens.
-fn told(engine: &mut Engine, drafter: &mut dyn Drafter, prompt: &[u32], most: usize) -> (Vec<u32>, Vec<Logprobs>) {
-    engine.truncate(0);
-    let ends = engine.target().spec().eos_token_id.clone();
-    let mut sink = Collect { ids: Vec::new(), origins: Vec::new(), logprobs: Vec::new(), most };
-    run(rounds(engine, drafter, &mut Run::new(prompt), &ends, &mut sink)).unwrap();
-    assert_eq!(sink.logprobs.len(), sink.ids.len());
-    (sink.ids, sink.logprobs)
-}
-
 /// Drafts with the target's own distribution are all accepted, in both kinds of acceptance.
 #[test]
 fn the_targets_own_drafts_are_all_accepted_when_sampled() {
@@ -495,8 +414,7 @@ fn the_targets_own_drafts_are_all_accepted_when_sampled() {
     let mut engine = engine(&gpu(), &folder, Some(&folder), capacity());
     for draw in [Draw::Coupled, Draw::Rejection] {
         engine.sample_by(&Sampling { draw, seed: 3, ..Sampling::default() }).unwrap();
-        let mut lookahead = Lookahead::new(Schedule::Constant, 6);
-        let (_, stats) = generate(&mut engine, &mut DraftModel(&mut lookahead), &prompt, 100);
+        let stats = text(&engine, &prompt, 100).draft_model(Schedule::Constant, 6).run(&mut engine).stats;
         // An end of text counts as the target's own.
         assert!(stats.num_accepted_draft_tokens + 1 >= stats.num_draft_tokens, "{draw:?}: {stats:?}");
     }

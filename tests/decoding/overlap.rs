@@ -1,49 +1,20 @@
 //! Host work overlapped with the device's: the order of a round's parts has no observable effect.
 
+use common::scenario::{Outcome, Scenario};
 use common::{Tales, engine, gpu, path, run};
-use foretoken::internals::decode::Engine;
-use foretoken::internals::gpu::Counters;
 use foretoken::internals::sample::{Draw, Processors, Sampling};
 use foretoken::internals::session::{Progress, Run, Session, Sink, rounds};
-use foretoken::internals::speculate::{DraftModel, Drafter, Lookahead, NoDrafter, PromptLookup, Round};
+use foretoken::internals::speculate::{Drafter, Round};
 use foretoken::internals::target::{Draft, Queue, Target, Verified};
 use foretoken::internals::weights::Folder;
 use foretoken::{
     Error, FinishReason, GenerateOptions, Generation, LoadOptions, LookupRule, Origin, Prompt, Result, Schedule,
-    Speculation, Stats,
+    Speculation,
 };
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::time::Duration;
-
-/// Collects up to `most` tokens.
-struct Collect {
-    tokens: Vec<(u32, Origin, bool)>,
-    most: usize,
-}
-
-impl Sink for Collect {
-    fn room(&self) -> usize {
-        self.most - self.tokens.len()
-    }
-    fn push(&mut self, id: u32, origin: Origin, last: bool) -> Result<ControlFlow<()>> {
-        self.tokens.push((id, origin, last));
-        Ok(ControlFlow::Continue(()))
-    }
-}
-
-type Written = (Vec<(u32, Origin, bool)>, Stats, Counters);
-
-fn write(engine: &mut Engine, drafter: &mut dyn Drafter, prompt: &[u32], overlap: bool) -> Written {
-    let ends = engine.target().spec().eos_token_id.clone();
-    let mut sink = Collect { tokens: Vec::new(), most: 32 };
-    let mut text = Run::new(prompt);
-    text.overlap = overlap;
-    let before = engine.gpu().counters();
-    run(rounds(engine, drafter, &mut text, &ends, &mut sink)).unwrap();
-    (sink.tokens, text.stats, engine.gpu().counters().since(&before))
-}
 
 fn samplings() -> [Sampling; 3] {
     let processors = Processors { temperature: 0.8, top_k: 40, repetition_penalty: 1.1, ..Processors::default() };
@@ -65,14 +36,16 @@ fn overlapped_rounds_do_what_sequential_rounds_do() {
                 let mut both = [true, false].map(|overlap| {
                     // For the second text all but the rounds is cached.
                     let [_, written] = [(); 2].map(|()| {
-                        let schedule = if who == "draft model" { Schedule::Constant } else { Schedule::Heuristic };
-                        let mut lookahead = Lookahead::new(schedule, 5);
-                        let mut drafter: Box<dyn Drafter> = match who {
-                            "nobody" => Box::new(NoDrafter),
-                            "lookup" => Box::new(PromptLookup::new(10, 2, LookupRule::Leftmost, &ends)),
-                            _ => Box::new(DraftModel(&mut lookahead)),
+                        let text = Scenario::new(&case.prompt_ids).ends(&ends).most(32).keeping_all();
+                        let text = match who {
+                            "nobody" => text,
+                            "lookup" => text.lookup(10, 2, LookupRule::Leftmost),
+                            "draft model" => text.draft_model(Schedule::Constant, 5),
+                            _ => text.draft_model(Schedule::Heuristic, 5),
                         };
-                        write(&mut engine, &mut *drafter, &case.prompt_ids, overlap)
+                        let before = engine.gpu().counters();
+                        let Outcome { tokens, stats, .. } = text.overlap(overlap).run(&mut engine);
+                        (tokens, stats, engine.gpu().counters().since(&before))
                     });
                     written
                 });

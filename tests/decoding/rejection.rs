@@ -3,14 +3,13 @@
 
 use common::lab::Random;
 use common::sampling::{chi_square, chi_square_p};
+use common::scenario::Scenario;
 use common::{Tales, engine, gpu, path, run};
 use foretoken::internals::reference::reject;
 use foretoken::internals::sample::{Draw, Processors, Sampling, accepts, recovered, softmax};
-use foretoken::internals::session::{Run, Sink, rounds};
 use foretoken::internals::speculate::{Drafter, Round};
 use foretoken::internals::target::{Draft, Queue, Target, Verified};
 use foretoken::{Origin, Result};
-use std::ops::ControlFlow;
 
 type Accepts = fn(f32, f32, f32) -> bool;
 type Recovered = fn(&[f32], &[f32]) -> Vec<f32>;
@@ -215,26 +214,9 @@ impl Drafter for Steady {
     }
 }
 
-struct Count {
-    text: Vec<u32>,
-    most: usize,
-}
-
-impl Sink for Count {
-    fn room(&self) -> usize {
-        self.most - self.text.len()
-    }
-    fn push(&mut self, id: u32, _origin: Origin, _last: bool) -> Result<ControlFlow<()>> {
-        self.text.push(id);
-        Ok(ControlFlow::Continue(()))
-    }
-}
-
 fn generate(mutant: Mutant, most: usize, ends: &[u32]) -> Vec<u32> {
     let mut target = Tables { cached: Vec::new(), random: Random(7), mutant, stale: Vec::new(), submitted: None };
-    let mut sink = Count { text: Vec::new(), most };
-    run(rounds(&mut target, &mut Steady, &mut Run::new(&[0, 1, 2]), ends, &mut sink)).unwrap();
-    sink.text
+    Scenario::new(&[0, 1, 2]).drafter(&mut Steady).ends(ends).most(most).run(&mut target).ids
 }
 
 /// Returns the chance of counts at least as extreme, if tokens follow the target.
@@ -308,11 +290,9 @@ fn two_tokens_of_a_real_model_follow_its_distribution() {
         engine
             .sample_by(&Sampling { processors: processors.clone(), draw: Draw::Rejection, seed, ..Sampling::default() })
             .unwrap();
-        let mut sink = Count { text: Vec::new(), most: 2 };
-        let mut text = Run::new(&prompt);
-        run(rounds(&mut engine, &mut Steady, &mut text, &[], &mut sink)).unwrap();
-        accepted += text.stats.num_accepted_draft_tokens;
-        let cell = cells.iter().position(|(pair, _)| sink.text == pair).expect("tokens that the target may say");
+        let found = Scenario::new(&prompt).drafter(&mut Steady).most(2).keeping_all().run(&mut engine);
+        accepted += found.stats.num_accepted_draft_tokens;
+        let cell = cells.iter().position(|(pair, _)| found.ids == pair).expect("tokens that the target may say");
         counts[cell] += 1.0;
     }
     assert!(

@@ -2,18 +2,16 @@
 
 use common::blocks::random_blocks;
 use common::lab::Random;
+use common::scenario::Scenario;
 use common::{Golden, Tales, blueprint_as, capacity, difference, goldens, path, run};
 use foretoken::internals::cpu::{
     Distributed, Engine, Matrix, Model, Others, Processor, Question, Rows, Share, Team, What, Words,
 };
 use foretoken::internals::reference;
 use foretoken::internals::sample::{Draw, Processors, Sampling};
-use foretoken::internals::session::{Run, Sink, rounds};
-use foretoken::internals::speculate::{DraftModel, Drafter, Lookahead, NoDrafter, PromptLookup};
 use foretoken::internals::target::{Draft, Target};
 use foretoken::internals::weights::{Dtype, narrow, widen};
-use foretoken::{Arithmetic, LookupRule, Origin, Result, Schedule, Stats, WeightDtype};
-use std::ops::ControlFlow;
+use foretoken::{Arithmetic, LookupRule, Schedule, WeightDtype};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
@@ -59,31 +57,6 @@ fn logits_and_greedy_ids_equal_transformers() {
     }
 }
 
-/// Collects up to `most` tokens.
-struct Collect {
-    ids: Vec<u32>,
-    most: usize,
-}
-
-impl Sink for Collect {
-    fn room(&self) -> usize {
-        self.most - self.ids.len()
-    }
-
-    fn push(&mut self, id: u32, _: Origin, _: bool) -> Result<ControlFlow<()>> {
-        self.ids.push(id);
-        Ok(ControlFlow::Continue(()))
-    }
-}
-
-fn write(engine: &mut Engine, drafter: &mut dyn Drafter, prompt: &[u32], most: usize) -> (Vec<u32>, Stats) {
-    engine.truncate(0);
-    let mut sink = Collect { ids: Vec::new(), most };
-    let mut text = Run::new(prompt);
-    run(rounds(engine, drafter, &mut text, &[], &mut sink)).unwrap();
-    (sink.ids, text.stats)
-}
-
 #[test]
 fn whoever_drafts_the_text_is_the_same() {
     let [target, draft] = ["target", "draft"].map(|model_of| path("models/tales").join(model_of));
@@ -97,27 +70,23 @@ fn whoever_drafts_the_text_is_the_same() {
             engine
                 .sample_by(&Sampling { processors: processors.clone(), draw: *draw, seed: 7, ..Sampling::default() })
                 .unwrap();
-            let (plain, _) = write(&mut engine, &mut NoDrafter, &case.prompt_ids, 48);
+            let text = || Scenario::new(&case.prompt_ids).most(48);
+            let plain = text().run(&mut engine).ids;
             if *draw == Draw::Greedy {
                 let expected = &case.greedy_ids[..case.greedy_ids.len().min(48)];
                 assert_eq!(&plain[..expected.len()], expected, "{}", case.prompt);
             }
-            let mut lookup = PromptLookup::new(10, 3, LookupRule::Leftmost, &[]);
-            let mut lookahead = Lookahead::new(Schedule::Constant, 5);
-            let drafters: [&mut dyn Drafter; 2] = [&mut lookup, &mut DraftModel(&mut lookahead)];
-            for (drafter, accepted) in drafters.into_iter().zip(&mut accepted) {
-                let (ids, stats) = write(&mut engine, drafter, &case.prompt_ids, 48);
-                assert_eq!(ids, plain, "{draw:?} {}", case.prompt);
-                *accepted += stats.num_accepted_draft_tokens;
+            let texts = [text().lookup(10, 3, LookupRule::Leftmost), text().draft_model(Schedule::Constant, 5)];
+            for (text, accepted) in texts.into_iter().zip(&mut accepted) {
+                let found = text.run(&mut engine).expect_ids(&plain, format!("{draw:?} {}", case.prompt));
+                *accepted += found.stats.num_accepted_draft_tokens;
             }
         }
         // Rejection sampling gives other texts, but the same one each time.
         let (draw, processors) = (Draw::Rejection, sampled.clone());
         engine.sample_by(&Sampling { processors, draw, seed: 7, ..Sampling::default() }).unwrap();
-        let mut texts = (0..2).map(|_| {
-            let mut lookahead = Lookahead::new(Schedule::Constant, 5);
-            write(&mut engine, &mut DraftModel(&mut lookahead), &case.prompt_ids, 48).0
-        });
+        let mut texts = (0..2)
+            .map(|_| Scenario::new(&case.prompt_ids).most(48).draft_model(Schedule::Constant, 5).run(&mut engine).ids);
         assert_eq!(texts.next(), texts.next());
     }
     assert!(accepted.iter().all(|accepted| *accepted > 20), "{accepted:?}");
