@@ -124,7 +124,7 @@ export function keepWorkers() {
   };
 }
 
-/** The lane of suites that this code belongs to; its `fail(error)` fails the lane's present test. `run.mjs` sets both. */
+/** The lane of suites that this code belongs to. Its `fail(error)`, set by `run.mjs`, fails the present test of the lane. */
 export const lane = new AsyncLocalStorage();
 
 /**

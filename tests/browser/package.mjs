@@ -19,6 +19,8 @@ const TRUSTING = CSP.replace(/trusted-types [^;]*/, "trusted-types foretoken");
 /** For an address of the worker that the page gives, it writes a policy itself. */
 const STRICT = CSP.replace(/; require-trusted-types-for.*/, "");
 
+/** npm and bundlers take minutes. */
+export const long = true;
 let folder, installed, context, written;
 const ours = join(root, "node_modules", ".bin");
 const servers = [];

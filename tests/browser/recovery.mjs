@@ -60,6 +60,8 @@ function hold() {
 }
 
 let browser, page, crashes, undisturbed;
+/** Reading a model of 1.1 GB takes minutes. */
+export const long = Boolean(process.env.LARGE);
 export const before = async () => {
   browser = await launch();
   page = await open(browser);
