@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import resolve from "@rollup/plugin-node-resolve";
 
-/** Lays the modules beside the worker, which looks for them there. */
+/** Copies the modules into the worker's folder, where the worker looks for them. */
 const wasm = {
   name: "wasm",
   generateBundle() {

@@ -313,7 +313,7 @@ export const tests = {
       () => new Set(new Uint32Array(document.getElementById("card").getContext("2d").getImageData(0, 0, 1200, 630).data.buffer)).size,
     );
     check(colours > 20, `${colours} colours in the picture`);
-    // WebDriver BiDi tells of no downloads.
+    // WebDriver BiDi reports no downloads.
     const [file] = browserName === "chromium" ? await Promise.all([page.waitForEvent("download"), page.click("#save-card")]) : [];
     if (file) equal(file.suggestedFilename(), "foretoken.png", "the picture's name");
     await page.close();

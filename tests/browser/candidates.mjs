@@ -3,7 +3,7 @@ import { CSP, listen } from "../../scripts/serve.mjs";
 import { check, equal, faults, launchWithoutWebGpu, open } from "./harness.mjs";
 
 const KEY = "sk-secret-of-mine";
-/** What the stub was asked: `{ method, path, key, body }`. */
+/** Requests to the stub: `{ method, path, key, body }`. */
 let asked = [];
 /** Answers whose connection was closed before their end. */
 let left = 0;
@@ -20,7 +20,7 @@ const usage = { prompt_tokens: 7, completion_tokens: 3, total_tokens: 10, prompt
 const pieces = (isChat) =>
   ["Once ", "upon ", "a time"].map((text) => chunk({ index: 0, ...(isChat ? { delta: { content: text } } : { text }), finish_reason: null }));
 
-/** What goes wrong, by the first part of the path. */
+/** Faults, by the first part of the path. */
 const FAULTS = {
   refuses: (response) => response.writeHead(401).end(JSON.stringify({ error: { message: `Incorrect API key provided: ${KEY}`, code: "invalid_api_key" } })),
   nowhere: (response) => response.writeHead(404).end("<h1>not here</h1>"),
@@ -63,7 +63,7 @@ async function stub(request, response) {
     : pieces(isChat);
   deltas.push(chunk({ index: 0, ...(isChat && { delta: {} }), finish_reason: body.tools ? "tool_calls" : body.max_tokens === 3 ? "length" : "stop" }));
   if (body.stream_options?.include_usage) deltas.push(chunk(null, { usage }));
-  // As some servers write it: comments, no space behind the colon, lines that end as on the wire.
+  // As some servers write it: comments, no space after the colon, lines that end as on the wire.
   const events = deltas.map((delta, i) => (i % 2 ? `data: ${JSON.stringify(delta)}\n\n` : `: alive\r\ndata:${JSON.stringify(delta)}\r\n\r\n`));
   if (FAULTS[fault]) return FAULTS[fault](response, events);
   if (body.stream) {
@@ -123,7 +123,7 @@ export const after = () => {
   return page.context().close();
 };
 
-/** What it says when nothing can serve, or when a text fails. */
+/** Returns the error of a page in which nothing can serve, or a text fails. */
 const failure = (what, argument) => page.evaluate(what, argument);
 
 export const tests = {

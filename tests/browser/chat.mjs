@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { Skipped, browserName, check, devtools, equal, faults, rewrite, url } from "./harness.mjs";
 import { closeBrowser, drawn, idle, inspect, openBrowser, repo, report, said, text, type, until, visit, write } from "./visitor.mjs";
 
-/** While it holds, big files stop behind their first part. */
+/** While it holds, big files stop after their first part. */
 let held = null;
 faults.slowly = async (request) => {
   const [, start] = /bytes=(\d+)/.exec(request.headers.range ?? "") ?? [];
@@ -12,7 +12,7 @@ faults.slowly = async (request) => {
   if (held && request.url.endsWith(".safetensors") && Number(start) >= 8 << 20) await held;
 };
 
-/** In place of engine.js: it writes what the page is told to, `more(text)`, until `end()`. */
+/** In place of engine.js: it writes what the test sets, `more(text)`, until `end()`. */
 const STUB = `
 export class ForetokenError extends Error {}
 export class Engine {

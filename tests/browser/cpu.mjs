@@ -1,4 +1,4 @@
-// The CPU as a device in a page: the texts of transformers, whoever drafts, where there is no WebGPU too.
+// The CPU as a device in a page: the texts of transformers with every drafter, also without WebGPU.
 import { readFileSync, readdirSync } from "node:fs";
 import { browserName, check, countWorkers, equal, faults, launchWithFlags, launchWithoutWebGpu, open, rewrite, teach } from "./harness.mjs";
 import { synthetic } from "./llama.mjs";
@@ -6,10 +6,10 @@ import { synthetic } from "./llama.mjs";
 const tales = JSON.parse(readFileSync(new URL("../golden/tales.json", import.meta.url), "utf8")).cases;
 const folder = new URL("../golden/models/", import.meta.url);
 const FEW = 24;
-/** More tokens than are written before an abort is heard, on any machine. */
+/** More tokens than are written before an abort takes effect, on any machine. */
 const MANY = 400;
 
-/** A tokenizer for models that have none: so many tokens. @param {number} count */
+/** A tokenizer of `count` tokens for models that have none. @param {number} count */
 const tokenizer = (count) => {
   const vocab = Object.fromEntries(Array.from({ length: count }, (_, id) => [String.fromCodePoint(0x4e00 + id), id]));
   return JSON.stringify({ version: "1.0", added_tokens: [], model: { type: "BPE", vocab, merges: [] } });
@@ -37,7 +37,7 @@ function fill() {
   postMessage("full");
 }
 
-/** What loads the engine's modules: that for relaxed SIMD, and the plain one. */
+/** Options that load the engine's modules: the one for relaxed SIMD, and the plain one. */
 const MODULES = [{}, { wasm: "/foretoken_bg.wasm" }];
 
 /** The token ids of a reference case. @param {string} model */
@@ -113,7 +113,7 @@ export const tests = {
     }, wanted);
     for (const [i, texts] of found.entries()) {
       for (const ids of texts) {
-        // Behind an end of text nothing is written.
+        // After an end of text nothing is written.
         check(ids.length > 0, wanted[i].model);
         equal(ids, wanted[i].ids.slice(0, ids.length), wanted[i].model);
       }

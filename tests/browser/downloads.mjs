@@ -23,7 +23,7 @@ faults.unusable = (request, response, rest) => {
 };
 faults["no-tokenizer"] = (_, response, rest) => rest.at(-1) === "tokenizer.json" && response.writeHead(404).end();
 
-/** A file of so many chunks, all of them the same. */
+/** A file of equal chunks. */
 function repeated(chunks) {
   const bytes = noise(2 * CHUNK, 4);
   bytes.copyWithin(CHUNK, 0, CHUNK);
@@ -55,7 +55,7 @@ async function newestWorker(client) {
     });
 }
 
-/** What any browser must do with files. */
+/** Tests of files for any browser. */
 export const files = {
   async "the second load fetches no chunk again; with cache: false each does, and nothing is kept"({ right, run }) {
     const served = model("twice");
@@ -458,7 +458,7 @@ export const files = {
       const { code, message, hashes } = await read(served, { files: [WEIGHTS], cache: false, offline: true, patience: { pauses } });
       return code ?? (equal(hashes, { [WEIGHTS]: RIGHT[WEIGHTS] }, message ?? "bytes"), "right");
     };
-    // Nobody would wait for the second pause.
+    // The second pause would be too long to wait for.
     const long = [10, 3_600_000];
     // More than there are tries; a browser itself tries twice.
     const always = 12;
@@ -615,7 +615,7 @@ export const files = {
   },
 };
 
-/** What takes a browser whose quota can be set. */
+/** Tests that need a browser whose quota can be set. */
 const limited = {
   async "a full disk costs the cache, not the load, and one warning"({ context, page, parts, read, run }) {
     const served = model("full");

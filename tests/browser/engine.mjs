@@ -5,7 +5,7 @@ import { synthetic } from "./llama.mjs";
 
 const golden = JSON.parse(readFileSync(new URL("../golden/tales.json", import.meta.url), "utf8")).cases;
 const FEW = 24;
-/** More tokens than are written before an abort is heard, on any machine. */
+/** More tokens than are written before an abort takes effect, on any machine. */
 const MANY = 400;
 /** Ways to draft that depend on no clock. */
 const MODEL = { drafter: "draft_model", num_assistant_tokens_schedule: "heuristic_transient" };
@@ -29,7 +29,7 @@ const json = (file, change) => () => {
 };
 /** A template that shows all that a message may have. */
 const ECHO = "{% for m in messages %}{{ m | tojson }}\n{% endfor %}";
-/** Shows what a template is given beside the messages. */
+/** Shows what a template gets in addition to the messages. */
 const VARIABLES =
   "{{ [tools, documents, enable_thinking is defined and enable_thinking] | tojson }}{% for m in messages %}<{{ m.content }}>{% endfor %}{{ '...' if add_generation_prompt }}";
 /** Copies of the draft model, by kind: the file that differs and what it holds. All but the last five are broken. */
@@ -197,7 +197,7 @@ export const tests = {
       equal((await generate(prompt, { ...options, speculation: "auto", ...way })).token_ids, plain.token_ids, JSON.stringify(way));
     }
     equal((await page.evaluate(() => engine.counters())).pipelines, pipelines, "kernels compiled");
-    // This browser's adapter computes on a processor, and says that it does not; what is compiled beside rounds has to wait.
+    // This browser's adapter computes on a processor, and says that it does not; compilation during rounds has to wait.
     const other = await open();
     const changes = `
         Object.defineProperty(GPUAdapterInfo.prototype, "isFallbackAdapter", { get: () => false });

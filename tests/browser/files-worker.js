@@ -9,7 +9,7 @@ const warnings = [];
 /** Milliseconds of the timers that a `skipping` clock did not wait for. */
 const skipped = [];
 
-/** The files of a model, as `read` and `pass` are told. */
+/** The files of a model, as `read` and `pass` get them. */
 function open({ model, cache = true, ...hub }, onProgress = () => {}) {
   return openFiles(model, {
     ...hub,
@@ -61,7 +61,7 @@ const jobs = {
     return { hashes, warnings };
   },
 
-  /** How long the retries take that nobody has hurried. */
+  /** Duration of retries that were not shortened. */
   patience: async () => patience,
 
   /** The names of a model's files. */

@@ -8,7 +8,7 @@ const BOOL = 7;
 const TEXT = 8;
 const ARRAY = 9;
 const ALIGNMENT = 32;
-/** Of the types of tensors: number, elements and bytes of a block. */
+/** Types of tensors: number, elements and bytes of a block. */
 const TYPES = { F32: [0, 1, 4], F16: [1, 1, 2], Q4_K: [12, 256, 144], Q6_K: [14, 256, 210] };
 
 const number = (method, size, value) => {
@@ -68,7 +68,7 @@ export const sizes = (config) => ({
   "llama.attention.layer_norm_rms_epsilon": config.rms_norm_eps,
 });
 
-/** What llama.cpp calls a Llama's tensors. */
+/** Names of a Llama's tensors in llama.cpp. */
 const PARTS = {
   "model.embed_tokens": "token_embd",
   "model.norm": "output_norm",

@@ -22,7 +22,7 @@ export const FLAGS = [
 
 /**
  * Faults by the first part of a path, `/fault/rest`: each may answer by itself, or change the request, and then the rest of
- * the path is served as ever. Suites add theirs.
+ * the path is served as usual. Suites add faults.
  * @type {Record<string, (request: import("node:http").IncomingMessage, response: import("node:http").ServerResponse, rest: string[]) => unknown>}
  */
 export const faults = {
@@ -96,7 +96,7 @@ export function launchWithFlags(flags) {
 export const browser = await launch();
 /** Codes of errors that reached a page. */
 export const codes = new Set();
-/** What broke the content security policy, on any page. */
+/** Violations of the content security policy, on any page. */
 export const violations = [];
 
 /** Thrown by a test that needs what this browser has not. */

@@ -19,7 +19,7 @@ faults.golden = (_, response, [name, file]) => {
   if (!existsSync(path)) return response.writeHead(404).end();
   response.writeHead(200, { "Content-Type": "application/octet-stream" }).end(readFileSync(path));
 };
-/** 105 MB, so that one that stays behind is seen. */
+/** 105 MB, so that one that is not freed is noticed. */
 faults.heavy = synthetic({ hidden_size: 1024, vocab_size: 12_288, num_hidden_layers: 1, heads: 16, head_dim: 64, intermediate_size: 256 }).answer;
 
 /** The int64 tensor of a reference file. */

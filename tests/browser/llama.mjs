@@ -1,4 +1,4 @@
-// Models that nobody has on disk: a server that makes up the weights while it sends them.
+// Models that are not on disk: a server generates the weights while it sends them.
 import { readFileSync } from "node:fs";
 import { header, renamed, sizes } from "./gguf.mjs";
 
@@ -28,7 +28,7 @@ function configured({ heads, max_position_embeddings = 256, ...shape }) {
   };
 }
 
-/** Its tensors but the head. @param {Shape} shape @returns {[name: string, shape: number[]][]} */
+/** The tensors of a model without its head. @param {Shape} shape @returns {[name: string, shape: number[]][]} */
 function listed({ hidden_size, vocab_size, num_hidden_layers, heads, head_dim, intermediate_size }) {
   const q = heads * head_dim;
   const tensors = [

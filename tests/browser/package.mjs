@@ -14,7 +14,7 @@ import { examples } from "../examples.mjs";
 import { FLAGS, browser, check, equal } from "./harness.mjs";
 
 const TYPES = { ".css": "text/css", ".html": "text/html", ".js": "text/javascript", ".json": "application/json", ".wasm": "application/wasm" };
-/** That of the demo, without its policy: the engine has one of its own. */
+/** The policy of the demo, but with only the engine's own policy for trusted types. */
 const TRUSTING = CSP.replace(/trusted-types [^;]*/, "trusted-types foretoken");
 /** For an address of the worker that the page gives, it writes a policy itself. */
 const STRICT = CSP.replace(/; require-trusted-types-for.*/, "");
@@ -75,7 +75,7 @@ async function serve(folders, { policy, ...headers } = {}) {
 
 /** Runs a program of an installed package in an example's folder. */
 async function run(name, bin, program, ...args) {
-  // Whoever builds for production must not hear of the tests' own.
+  // Builds for production must not see the environment of the tests.
   const { NODE_ENV, ...env } = process.env;
   await promisify(execFile)(join(bin, program), args, { cwd: inside(name), env: { ...env, NEXT_TELEMETRY_DISABLED: "1" } }).catch(({ stdout, stderr }) => {
     throw new Error(stdout + stderr);
@@ -93,7 +93,7 @@ async function visit(address, within = context, first = () => {}) {
   return page;
 }
 
-/** What an example writes at an address: the same everywhere. @param {Function} [look] what to do before the page is closed */
+/** The text that an example writes at an address: the same everywhere. @param {Function} [look] what to do before the page is closed */
 async function write(address, within, look) {
   const page = await visit(address, within);
   const broken = page.waitForEvent("pageerror", { timeout: 0 }).then((error) => Promise.reject(error));
@@ -128,7 +128,7 @@ async function refusal(address, module, options) {
 }
 const like = (said, wanted) => check(wanted.test(said), `${said} instead of ${wanted}`);
 
-/** In a shared worker: counts the tokens that pages are told, and, once it is closed, lets no timer end before a page has left. */
+/** In a shared worker: counts the tokens that are sent to pages, and, once it is closed, lets no timer end before a page has left. */
 function gate() {
   const { setTimeout } = globalThis;
   const { postMessage } = MessagePort.prototype;
@@ -166,7 +166,7 @@ function gate() {
   };
 }
 
-/** In a page: while `holding`, what a text's worker says behind its first pieces waits for the abort. */
+/** In a page: while `holding`, what a text's worker sends after its first pieces waits for the abort. */
 function holdTexts() {
   globalThis.Worker = class extends Worker {
     #held = [];
@@ -295,7 +295,7 @@ export const tests = {
         question,
       );
 
-    // One page's call waits behind the other's, which has the same number and stands still.
+    // One page's call waits for the other's, which has the same number and does not continue.
     await ask("close");
     const long = count(a, 60);
     const aborted = await b.evaluate(async () => {
@@ -330,7 +330,7 @@ export const tests = {
     const tokens = await ask("tokens");
     check(tokens < 900, `${tokens} tokens were written for nobody`);
 
-    // It breaks down: whoever waits hears of it, and whoever asks next gets another one.
+    // It breaks down: waiting calls are rejected, and the next call gets another worker.
     await load(c);
     for (const [how, said] of [
       ["break", /^internal: .*it broke/],
@@ -463,7 +463,7 @@ export const tests = {
     await send("Tell me a tale about a fox.");
     await answered(1);
     equal(await page.textContent(".user"), "Tell me a tale about a fox.", "the question");
-    // The next one is stopped in its middle, and the one behind it is answered again.
+    // The next one is stopped in its middle, and the one after it is answered again.
     await page.evaluate(() => (globalThis.holding = true));
     await send("And about a wolf.");
     await page.waitForFunction(() => document.querySelectorAll(".assistant")[1]?.textContent);

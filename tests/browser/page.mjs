@@ -117,7 +117,7 @@ export const tests = {
     check(told[1].includes("Guessing ahead: between") && told[1].includes("One token at a time: between"), told[1]);
     const ratio = speculative.times.tokens_per_second / plain.times.tokens_per_second;
     const shown = parseFloat(await text(page, "ratio"));
-    // A busy machine may take away what guesses save: then the page counts passes, and tells no ratio.
+    // On a busy machine guesses may save no time: then the page counts passes and shows no ratio.
     const faster = ratio >= 1.05 ? Number(ratio.toFixed(ratio < 9.95 ? 1 : 0)) : null;
     const passes = rounds < plain.num_spec_steps ? rounds : null;
     equal(shown, speculative.num_draft_tokens ? (faster ?? passes) : null, `the number for a ratio of ${ratio}`);
@@ -321,7 +321,7 @@ export const tests = {
     const injected = "<script>globalThis.injected = 1</script><img src='icon.svg' onload='globalThis.injected = 1'>";
     await rewrite(other, "**/static/demo/", (text) => text.replace("</body>", `${injected}</body>`));
     await other.goto(`${url}/static/demo/`);
-    // What a debugger evaluates may evaluate more; what it leaves behind may not.
+    // What a debugger evaluates may evaluate more; code that it leaves in the page may not.
     const evaluated = await other.evaluate(
       () =>
         new Promise((done) =>

@@ -54,7 +54,7 @@ function crash() {
     return mapAsync.apply(this, range);
   };
 }
-/** What was ended is gone a little later. */
+/** Waits for this many workers: ended workers are gone a little later. */
 const workers = async (count, what) => {
   for (let i = 0; i < 1200 && (await countWorkers(page)) !== count; i++) await page.waitForTimeout(50);
   equal(await countWorkers(page), count, `workers: ${what}`);

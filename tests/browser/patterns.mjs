@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { check, equal, faults, open } from "./harness.mjs";
 
-/** Whose text splits where no browser can tell. */
+/** A pattern that browsers cannot compile. */
 const PATTERN = "\\p{Nothing}+|(?<open>";
 faults.unheard = (_, response, rest) => {
   if (rest.at(-1) !== "tokenizer.json") return;
@@ -13,7 +13,7 @@ faults.unheard = (_, response, rest) => {
 
 const golden = JSON.parse(readFileSync(new URL("../golden/tokenizers.json", import.meta.url), "utf8"));
 
-/** What is found, as golden says it. In a page, where the imports of this file are not. */
+/** Finds matches in the golden file's format. It runs in a page, without the imports of this file. */
 export async function find({ phrases, block, patterns, rust }) {
   const { compile, matches } = await import("/patterns.js");
   const RANGES = [

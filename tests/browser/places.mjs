@@ -1,7 +1,7 @@
 // Where a page lacks something: shared workers, an origin, workers at all, a secure connection, storage, a file of the package.
 import { Skipped, browser, browserName, check, equal, faults, insecureUrl, intercept, open, rewrite, teach, url } from "./harness.mjs";
 
-/** What every origin may read, under no policy. */
+/** Serves files that every origin may read, without a policy. */
 faults.shared = (_, response) => {
   const { writeHead } = response;
   response.writeHead = (status, { "Content-Security-Policy": policy, ...headers }) =>

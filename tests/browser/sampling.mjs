@@ -1,4 +1,4 @@
-// How tokens are chosen and what is told of them, in a page: penalties, log-probabilities, several choices, embeddings, scores.
+// Choice of tokens and what is reported about them, in a page: penalties, log-probabilities, several choices, embeddings, scores.
 import { readFileSync } from "node:fs";
 import { check, equal, open } from "./harness.mjs";
 

@@ -5,9 +5,9 @@ import { browser, check, equal, faults, open } from "./harness.mjs";
 const KEY = "sk-secret-of-mine";
 const TARGET = "/models/tales/target";
 const PROMPT = "Once upon a time there was a little fox who lived in a wood. The fox said";
-/** What the stub was asked: `{ path, key, body }`. */
+/** Requests to the stub: `{ path, key, body }`. */
 let asked = [];
-/** Tokens of a text behind which nothing more comes until it is closed. */
+/** Number of tokens after which a text stands still until it is closed. */
 let silentAfter = Infinity;
 /** Is called when a connection is closed before its request was answered. */
 let onLeft = () => {};
@@ -15,24 +15,24 @@ let onLeft = () => {};
 let text = [];
 /** Requests about texts until one fails. */
 let failsAfter = Infinity;
-/** Requests about texts that wait for each other: none is answered before so many are there. */
+/** Number of requests about texts that are answered together. */
 let meeting = 0;
 /** @type {(() => void)[]} */
 let met = [];
-/** Those that are answered where the path says `dies`, before nobody is there any more. */
+/** Number of requests that a server answers before it is gone, if the path says `dies`. */
 let lives = Infinity;
 
-/** Waits until so many requests about texts are there. */
+/** Waits for this many requests about texts. */
 const meet = (count) =>
   new Promise((resolve) => {
     meeting = count;
     met = [resolve];
   });
 
-/** What the target finds most likely behind so many tokens of a text; behind another text it says something else. */
+/** The target's most likely token after this many tokens of a text; after another text it is another token. */
 const next = (ids, count) => (ids.slice(0, count).every((id, at) => id === text[at]) ? (text[count] ?? 0) : 7);
 
-/** Whether it is about the prompt's text: what rounds cost is measured at load, with others. */
+/** `true` for requests about the prompt's text: what rounds cost is measured at load, with others. */
 const isText = (ids) => ids.length > 10 && ids[0] === text[0] && ids[1] === text[1];
 
 const FAULTS = {
@@ -72,7 +72,7 @@ async function stub(request, response) {
   }
   if (stream) {
     for (let at = ids.length; at < ids.length + wanted.max_tokens; at++) {
-      // Whoever wants no more hangs up.
+      // A client that wants no more hangs up.
       if (response.destroyed || (isText(ids) && at === ids.length + silentAfter)) return;
       await new Promise((resolve) => response.write(`data: ${JSON.stringify({ choices: [{ index: 0, token_ids: [next(text, at)] }] })}\n\n`, resolve));
     }
@@ -132,7 +132,7 @@ const write = (more, options) =>
     [more, options],
   );
 
-/** What a text of two requests at a time is loaded with. */
+/** Load options for a text of two requests at a time. */
 const TWO = { assistant_model: "/models/tales/draft", sp_degree: 2 };
 
 export const tests = {
@@ -172,7 +172,7 @@ export const tests = {
       ["nobody", { sp_degree: 2 }, { speculation: "off" }],
     ]) {
       asked = [];
-      // One that is sent behind the answer to the other would never come.
+      // A request that is sent after the answer to the other would never come.
       if (load.assistant_model && load.sp_degree) meet(2);
       const { same, stats, device, memory, counters } = await write({ load }, options);
       check(same, `${name}: another text`);

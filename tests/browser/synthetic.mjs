@@ -51,7 +51,7 @@ export function model(name, behaviour = {}) {
   models.set(name, made);
   return made;
 }
-/** What a first load sends, and what one sends that finds everything kept. */
+/** Requests of a first load, and of a load that finds everything stored. */
 export const ALL = "0, 1, 2, 3, absent.json -, config.json 0";
 export const QUESTIONS = "?, absent.json -, config.json ?";
 
@@ -95,7 +95,7 @@ export const fresh = (tests, open) =>
     ]),
   );
 
-/** What a bare page runs: `run(job)` in a worker of its own, `abortAfter` and `killAfter` milliseconds after the first byte. */
+/** Code of a bare page: `run(job)` in a worker of its own, `abortAfter` and `killAfter` milliseconds after the first byte. */
 export const RUN = `
   globalThis.workers = new Set();
   globalThis.run = ({ abortAfter, killAfter, ...job }) => new Promise((resolve, reject) => {

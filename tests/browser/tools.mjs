@@ -90,7 +90,7 @@ const ANSWERS = {
 /** The draft model with a template that has words for calls, and wants their arguments as objects. */
 const TEMPLATE =
   "{{ tools | tojson if tools }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% for call in m.tool_calls or [] %}<tool_call>{{ raise_exception('a text') if call.function.arguments is string }}{{ call.function.arguments | tojson }}</tool_call>{% endfor %}{% endfor %}";
-/** What other templates say instead of `<tool_call>`; a special token of this model, in place of one that it has, is Mistral's. */
+/** Texts of other templates instead of `<tool_call>`; a special token of this model, in place of one that it has, is Mistral's. */
 const WORDS = { hermes: "<tool_call>", mistral: "[TOOL_CALLS]", mistral_args: "[TOOL_CALLS][ARGS]", gemma: "<start_function_call>" };
 faults.calling = (_, response, rest) => {
   const format = rest.shift();

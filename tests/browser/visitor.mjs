@@ -9,17 +9,17 @@ export const repo = (path) => fileURLToPath(new URL(`../../${path}`, import.meta
 const axe = readFileSync(repo("node_modules/axe-core/axe.min.js"), "utf8");
 export const HEIGHT = 850;
 
-/** What the pages asked of other origins. */
+/** Requests of the pages to other origins. */
 export const strangers = [];
 /** Firefox takes its colours from the desktop. */
 const COLOURS = /** @type {const} */ (browserName === "chromium" ? ["light", "dark"] : ["light"]);
 
 let browser;
-/** A browser of the page's own, because a key goes to the window that was opened last, and other suites open theirs. */
+/** A browser of the page's own, because a key goes to the window that was opened last, and other suites open windows too. */
 export const openBrowser = async () => (browser = await launch());
 export const closeBrowser = () => browser.close();
 
-/** In a page: it waits to be told, and shows results without a replay. */
+/** In a page: it starts only on request, and shows results without a replay. */
 function calm() {
   const { matchMedia } = globalThis;
   globalThis.matchMedia = (query) => (query.includes("reduced-motion") ? { matches: true, addEventListener() {} } : matchMedia.call(globalThis, query));
@@ -62,7 +62,7 @@ export const idle = (page) => until(page, "idle", () => document.body.dataset.st
 export const busy = (page) => until(page, "busy", () => document.body.dataset.state === "busy");
 export const text = (page, id) => page.textContent(`#${id}`);
 export const report = async (page) => JSON.parse(await text(page, "report"));
-/** What is said of the part of the page that is open. */
+/** The status of the part of the page that is open. */
 export const said = (page) => page.textContent("[role=tabpanel]:not([hidden]) .status");
 
 /** Types options, by name. */
@@ -86,7 +86,7 @@ export async function write(page) {
   await drawn(page);
 }
 
-/** A change of size is heard of in one frame, and what hears of it draws in the next. */
+/** A change of size is reported in one frame, and drawn in the next. */
 export const drawn = (page) =>
   page.evaluate(async () => {
     for (let i = 0; i < 3; i++) await new Promise(requestAnimationFrame);

@@ -1,5 +1,5 @@
 // The download suites in WebKit, for Safari's sake: WebKitGTK has no WebGPU, but what is done with files needs none. Under
-// WebDriver its file system refuses everything, because such a session may leave nothing behind; so here the page asks the
+// WebDriver its file system refuses everything, because such a session may leave no data; so here the page asks the
 // server what to run.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -34,7 +34,7 @@ const PAGE = `<!doctype html><title>files</title><script type="module">
   }
 </script>`;
 
-/** What a page is to do, in order, and who waits for it. */
+/** Orders to a page, and the promises that wait for them. */
 class Page {
   #orders = [];
   /** @type {import("node:http").ServerResponse | null} the page's open question */

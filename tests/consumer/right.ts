@@ -87,7 +87,7 @@ interface Assistant {
 const answer: Assistant = { role: "assistant", content: null, tool_calls: [{ id: "1" }] };
 const conversation: Message[] = [{ role: "user", name: "Ann", content: [part] }, answer, { role: "tool", tool_call_id: "1", content: "Because." }];
 
-/** What to do about an error; the compiler knows that no code was forgotten. */
+/** The remedy for an error; the compiler knows that no code was forgotten. */
 function advice(code: ErrorCode): string {
   switch (code) {
     case "webgpu-unavailable":

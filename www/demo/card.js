@@ -5,7 +5,7 @@ const [WIDTH, HEIGHT, MARGIN] = [1200, 630, 72];
 const SERIF = 'Charter, "Bitstream Charter", "Sitka Text", Cambria, Georgia, serif';
 const SANS = "system-ui, sans-serif";
 
-/** Breaks a text into lines of a width; what does not fit in so many lines ends in an ellipsis. */
+/** Breaks a text into lines of a width; a text that does not fit ends in an ellipsis. */
 function lines(pen, text, width, most) {
   /** @type {string[]} */
   const made = [];

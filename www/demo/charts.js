@@ -37,7 +37,7 @@ class Chart {
     });
   }
 
-  /** The text alternative, told at the end only. */
+  /** The text alternative, written at the end only. */
   describe() {
     this.svg.setAttribute("aria-label", this.summary());
   }
@@ -122,7 +122,7 @@ export class SpeedChart extends Chart {
   }
 }
 
-/** Draft tokens accepted, round by round; what was proposed stands behind as an outline once it is known. */
+/** Draft tokens accepted, round by round; proposed tokens are drawn as an outline once they are known. */
 export class AcceptanceChart extends Chart {
   constructor(svg) {
     super(svg, { x: "round", y: "draft tokens", xWhole: true, yWhole: true });

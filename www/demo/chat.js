@@ -6,12 +6,12 @@ import { TALES } from "./pairs.js";
 import { readForm, refuseForm, startForms } from "./schema.js";
 import { readSettings } from "./settings.js";
 
-/** What a conversation takes where the settings say nothing. The oldest turns are dropped first. */
+/** Defaults of a conversation where the settings say nothing. The oldest turns are dropped first. */
 const DEFAULTS = { max_new_tokens: 512, context: "shift" };
 /** Options that make the engine draw tokens at random. */
 const DRAWING = ["temperature", "top_k", "top_p", "min_p", "seed"];
 
-/** What was said, with how it is shown. @type {MessageView[]} */
+/** Messages with their views. @type {MessageView[]} */
 let views = [];
 /** @type {(work: (signal: AbortSignal) => Promise<void>) => Promise<void>} */
 let attempt;

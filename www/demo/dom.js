@@ -1,4 +1,4 @@
-/** Small helpers of every module: elements, numbers for people, and the one line that screen readers hear. */
+/** Small helpers of every module: elements, numbers for people, and the one line for screen readers. */
 
 /** @param {string} id @returns {any} */
 export const at = (id) => document.getElementById(id);
@@ -44,7 +44,7 @@ export function duration(seconds) {
 /** A ratio with as many digits as can be trusted: 2.3, 11. @param {number} ratio */
 export const times = (ratio) => ratio.toFixed(ratio < 9.95 ? 1 : 0);
 
-/** Tells the visitor of a beginning or an end, never of single tokens: screen readers hear it. */
+/** Announces a beginning or an end to screen readers, never single tokens. */
 export function say(words, done = false) {
   const place = document.querySelector("[role=tabpanel]:not([hidden]) .status");
   if (!place) return;

@@ -1,11 +1,11 @@
 /**
- * What the rejected guesses were. The engine counts them; their words are found again afterwards, by the lookup's own rule, or
+ * The rejected guesses. The engine counts them; their words are found again afterwards, by the lookup's own rule, or
  * by asking the draft model once more, which always says the same. Where neither is certain there are none, and the page shows
  * that something was rejected, but not what.
  */
 import { open } from "./model.js";
 
-/** What follows the leftmost earlier place of the last tokens, two of them if they are found, else one. */
+/** Returns the text after the leftmost earlier place of the last tokens, two of them if they are found, else one. */
 export function lookUp(/** @type {number[]} */ ids, /** @type {number} */ count) {
   for (const n of [2, 1]) {
     const last = ids.slice(-n);
@@ -15,13 +15,13 @@ export function lookUp(/** @type {number[]} */ ids, /** @type {number} */ count)
   return [];
 }
 
-/** Who drafted in a round: as its accepted tokens say or, if it has none, the only one who drafted at all. */
+/** Returns the drafter of a round: from its accepted tokens or, if it has none, the only drafter of the text. */
 function drafter({ tokens }, drafters) {
   const kept = tokens.find(({ origin }) => origin !== "target");
   return kept?.origin ?? (drafters.length === 1 ? drafters[0] : null);
 }
 
-/** Who drafted in a text. */
+/** Returns the drafters of a text. */
 function drafters({ speculating }, { drafter = "auto" }, { assistant_model }) {
   if (speculating) return ["prediction", "lookup", "draft_model"].filter((each) => speculating.rounds[each]);
   if (drafter === "auto") return assistant_model ? ["draft_model"] : [];

@@ -87,7 +87,7 @@ export class Lane {
     const { text } = this;
     const follows = text.scrollHeight - text.scrollTop - text.clientHeight < 40;
     text.append(...spans);
-    // Whoever has scrolled back wants to read.
+    // A visitor who has scrolled back wants to read.
     if (follows) text.scrollTop = text.scrollHeight;
   }
 }

@@ -1,4 +1,4 @@
-/** What a pair's forwards take on this device, and how often its guesses are right: what the simulator asks for. */
+/** Duration of a pair's forwards on this device, and the share of right guesses: input of the simulator. */
 import { chosen, need, open } from "./model.js";
 
 const PROMPT = "Once upon a time there was a king who had";
@@ -12,7 +12,7 @@ async function latency(engine, signal) {
   return 1000 / stats.times.tokens_per_second;
 }
 
-/** Of the guesses that were checked, the part that was right: what comes behind a wrong one is not checked. */
+/** The share of right guesses among the checked ones: guesses after a wrong one are not checked. */
 export function acceptanceOf({ per_step_drafted: drafted, per_step_accepted: accepted }) {
   const right = accepted.reduce((sum, each) => sum + each, 0);
   const wrong = accepted.filter((each, i) => each < drafted[i]).length;

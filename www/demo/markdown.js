@@ -44,7 +44,7 @@ function element(token) {
       return table(token);
     case "link":
       return harmless(token.href) ? make("a", { href: token.href, target: "_blank", rel: "noreferrer nofollow" }, ...inside()) : make("span", {}, ...inside());
-    // A picture's address tells its server what was said: only its words are shown.
+    // Loading a picture would send its address to a server: only its words are shown.
     case "image":
       return text;
     default:

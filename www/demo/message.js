@@ -83,7 +83,7 @@ export class MessageView {
   }
 
   /**
-   * What can be done with it now.
+   * Actions that are possible now.
    * @param {{ edit?: () => void, again?: () => void }} actions
    */
   offer({ edit, again }) {

@@ -22,9 +22,9 @@ let wanted = TALES;
 /** @type {Engine | null} */
 let engine = null;
 let loaded = "";
-/** What a report may say of the model: never the token. @type {any} */
+/** The model as a report may show it: never the token. @type {any} */
 export let about = {};
-/** Who wants to hear that another model was chosen, loaded or let go. @type {(() => void)[]} */
+/** Callbacks for a model that was chosen, loaded or released. @type {(() => void)[]} */
 const listeners = [];
 
 export const chosen = () => wanted;
@@ -52,10 +52,10 @@ export function forget() {
   tell();
 }
 
-/** What the headers of a model say, before it is downloaded. @param {Spec} spec @param {AbortSignal} signal */
+/** Reads the headers of a model before it is downloaded. @param {Spec} spec @param {AbortSignal} signal */
 export const inspect = ({ model, file }, signal) => Engine.inspect(model, { ...loading(), file, signal, worker: WORKER });
 
-/** A model by itself, beside the one that is loaded; whoever asks disposes of it. */
+/** Loads another model in addition to the loaded one; the caller disposes of it. */
 export const open = (model, file, signal) => Engine.load(model, { ...loading(), sp_degree: undefined, file, signal, worker: WORKER });
 
 /**
@@ -119,5 +119,5 @@ export function deviceName({ name, driver, software, backend }) {
   return `${name || driver || "a GPU whose name the browser hides"}${software ? ", which computes on the CPU" : ""}`;
 }
 
-/** Whether the models run on the CPU although nobody asked for that. */
+/** True if the models run on the CPU although the visitor did not ask for that. */
 export const lacksGpu = () => engine?.device.backend === "Cpu" && loading().device !== "cpu";

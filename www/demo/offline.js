@@ -9,7 +9,7 @@ const PATIENCE = 2000;
 let silent = false;
 const at = (/** @type {string} */ path) => new URL(path, self.location.href).href;
 
-/** Whether worker.js takes the module for relaxed SIMD; it says what this is. */
+/** True if worker.js takes the module for relaxed SIMD, which is described there. */
 const isRelaxed = WebAssembly.validate(
   Uint8Array.from([0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 15, 1, 13, 0, 65, 1, 253, 15, 65, 2, 253, 15, 253, 128, 2, 11]),
 );

@@ -1,4 +1,4 @@
-/** What a race showed, in words and numbers. Nothing here looks at the page. */
+/** The result of a race, in words and numbers. Nothing here looks at the page. */
 import { times } from "./dom.js";
 
 /**
@@ -15,7 +15,7 @@ import { times } from "./dom.js";
  * @property {string} digest of their ids
  */
 
-/** What 0.95 to 1.05 times is: no difference that a visitor would see. */
+/** Speeds of 0.95 to 1.05 times are equal: a visitor would see no difference. */
 const SAME_SPEED = 0.05;
 
 /** Names a text by its tokens: equal texts, equal names. Two FNV-1a hashes, because `crypto.subtle` needs a secure page. @param {number[]} ids */
@@ -25,7 +25,7 @@ export function digest(ids) {
   return [hash(0x811c9dc5), hash(0x1234567)].map((part) => part.toString(16).padStart(8, "0")).join("");
 }
 
-/** Times the plain speed; NaN where a text was too short to tell. @param {Outcome} outcome */
+/** Times the plain speed; NaN if a text was too short to measure. @param {Outcome} outcome */
 export const ratio = ({ plain, speculative }) => speculative.stats.times.tokens_per_second / plain.stats.times.tokens_per_second;
 
 /** @param {Outcome} outcome */
@@ -65,7 +65,7 @@ export function headline(outcome) {
 /** The headline's number as it is shown large: a ratio has its sign, a count has none. @param {ReturnType<typeof headline>} headline */
 export const figure = ({ number, words }) => (words.startsWith("times ") ? `${number}\u00d7` : number);
 
-/** What the numbers mean, in a sentence or two. @param {Outcome} outcome */
+/** Explains the numbers in a sentence or two. @param {Outcome} outcome */
 export function meaning(outcome) {
   const { plain, speculative } = outcome;
   const { num_spec_steps: passes, num_draft_tokens: drafted, num_accepted_draft_tokens: kept, num_emitted_tokens: tokens, times: spent } = speculative.stats;
@@ -78,7 +78,7 @@ export function meaning(outcome) {
   return `${drafted} guesses were made and ${kept} were right, so ${tokens} tokens took ${passes} passes of the big model instead of ${plain.stats.num_spec_steps}. ${speeds}${forced}`;
 }
 
-/** Whether a text is the one that somebody else got. @param {Outcome} outcome @param {string} expected */
+/** True if a text equals the text of another visitor. @param {Outcome} outcome @param {string} expected */
 export const sameAs = (outcome, expected) =>
   outcome.digest === expected
     ? "Same text here as where you got this from: yes, token for token."

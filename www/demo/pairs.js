@@ -124,11 +124,11 @@ export const SHELF = [
 
 const known = (id) => SHELF.find((each) => each.id === id);
 
-/** What downloading a model brings, with the draft model if it is wanted. @param {Known} one @param {boolean} drafting */
+/** Bytes of a download of a model, with the draft model if it is wanted. @param {Known} one @param {boolean} drafting */
 export const bytesOf = (one, drafting) => one.bytes + (drafting && one.draft ? known(one.draft).bytes : 0);
 
 /**
- * What the engine is asked for: a model of the shelf, with its draft model if that is wanted.
+ * The arguments for the engine: a model of the shelf, with its draft model if that is wanted.
  * @param {string} id
  * @param {boolean} [drafting]
  */

@@ -8,9 +8,9 @@ import { readSettings, typedSettings, writeSettings } from "./settings.js";
 import { clearStage, measure, present } from "./stage.js";
 
 const charts = { speed: new SpeedChart(at("chart-speed")), acceptance: new AcceptanceChart(at("chart-acceptance")) };
-/** What the last run did, for people who report or compare. */
+/** The last run, for people who report or compare. */
 let report = {};
-/** Who wants the outcome. @type {((outcome: import("./outcome.js").Outcome) => void)[]} */
+/** Callbacks for the outcome. @type {((outcome: import("./outcome.js").Outcome) => void)[]} */
 const listeners = [];
 /** The digest of a text that somebody else got, and sent here. */
 let expected = "";
@@ -94,7 +94,7 @@ export async function arrive(signal) {
   await run(signal, { drafter: "lookup", num_assistant_tokens_schedule: "constant" });
 }
 
-/** What is known of a lane at its end, complete or not. */
+/** Statistics of a lane at its end, complete or not. */
 function keep(lane, stats) {
   report[lane] = stats;
   if (lane === "speculative") {

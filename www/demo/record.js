@@ -52,7 +52,7 @@ export async function warmUp(engine, prompt, options) {
   }
 }
 
-/** Turns of which the middle one counts, where they take at most so many seconds together. */
+/** Turns of which the middle one counts, if together they take at most this many seconds. */
 const [TURNS, ENOUGH] = [5, 1];
 
 /**

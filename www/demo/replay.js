@@ -22,7 +22,7 @@ export function paceInWords(speed) {
   return `Replayed as it was measured, ${factor.toFixed(factor < 10 ? 1 : 0)} times ${speed < 1 ? "slower, so that you can watch" : "faster"}.`;
 }
 
-/** What happens in a lane, and when. @param {import("./lane.js").Lane} lane @param {import("./record.js").Recording} recording @param {(string[] | null)[]} rejected */
+/** Events in a lane, with their times. @param {import("./lane.js").Lane} lane @param {import("./record.js").Recording} recording @param {(string[] | null)[]} rejected */
 function script(lane, { rounds, generation }, rejected) {
   const { per_step_drafted: drafted, per_step_accepted: accepted } = generation.stats;
   const total = rounds.reduce((sum, { tokens }) => sum + tokens.length, 0);

@@ -29,7 +29,7 @@ const FORMS = {
   },
 };
 
-/** What is wrong with the schema; nothing where it is none, or JSON. */
+/** Returns the error in the schema; nothing if there is none, or for plain JSON. */
 function fault() {
   try {
     JSON.parse(at("schema").value || "null");
@@ -52,7 +52,7 @@ function mark(message) {
 }
 
 /**
- * What the engine is told of the form; throws where the field holds no JSON.
+ * The form as an option of the engine; throws if the field contains no JSON.
  * @returns {{ response_format?: import("../api.js").GenerateOptions["response_format"] }}
  */
 export function readForm() {

@@ -53,7 +53,7 @@ const OPTIONS = [
   ...HUB,
 ];
 
-/** From what was typed to what the engine is told. What is no number goes there as it is: the engine says what it allows. */
+/** Converts typed text to an option. Text that is not a number is passed on: the engine reports what it allows. */
 const PARSE = {
   number: (text) => (Number.isNaN(Number(text)) ? text : Number(text)),
   choice: (text) => ({ true: true, false: false })[text] ?? text,
@@ -105,7 +105,7 @@ export function buildSettings() {
 }
 
 /**
- * What the fields of these groups say; an empty field says nothing.
+ * Values of the fields of these groups; an empty field has none.
  * @param {...Option["group"]} groups
  * @returns {Record<string, any>}
  */
@@ -115,7 +115,7 @@ export function readSettings(...groups) {
 }
 
 /**
- * What was typed into these groups' fields where it is not what they begin with, for an address; secrets never.
+ * Typed values of these groups' fields that differ from the defaults, for an address; never secrets.
  * @param {...Option["group"]} groups
  */
 export function typedSettings(...groups) {
@@ -140,7 +140,7 @@ function acquit(name) {
 }
 
 /**
- * Marks the field that the engine refused, says so beside it, and opens what hides it.
+ * Marks the field that the engine refused, shows the error next to it, and opens the part that hides it.
  * @param {string} message
  * @param {{ option?: string } | null} detail of a `bad-option`
  */

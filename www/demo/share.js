@@ -13,7 +13,7 @@ const OWN = ["model", "file", "assistant", "assistant_file", "prompt", "kind", "
 /** @type {import("./outcome.js").Outcome | null} */
 let shown = null;
 
-/** What the address says of a model: a name of the shelf, or what the visitor named. */
+/** The model in the address: a name of the shelf, or the visitor's own name. */
 function modelIn(values) {
   const model = values.get("model");
   if (!model || model === TALES.id) return TALES;

@@ -9,14 +9,14 @@ let attempt;
 
 const drafting = () => at("with-draft").checked;
 
-/** What the headers said, in words. @param {import("../engine.js").Inspection} found */
+/** Describes the headers in words. @param {import("../engine.js").Inspection} found */
 function fit({ download_bytes, total, capacity, unfit, device }) {
   const needs = `${size(download_bytes)} to download, ${size(total)} of memory for ${capacity.max_context} tokens`;
   if (unfit) return `Does not fit: ${unfit}`;
   return device ? `${needs}: within this device's limits.` : `${needs}.`;
 }
 
-/** Reads the headers, and says beside the model whether it fits. */
+/** Reads the headers, and shows next to the model if it fits. */
 const check = (one, place) => async (signal) => {
   say(`Reading the headers of ${one.name}.`);
   place.textContent = "Reading its headers.";
@@ -68,7 +68,7 @@ function row(known) {
   return item;
 }
 
-/** What the form for other models says: a name or URL, or files. */
+/** The input of the form for other models: a name or URL, or files. */
 function other() {
   const files = [...at("files").files, ...at("folder").files].filter(({ webkitRelativePath }) => webkitRelativePath.split("/").length <= 2);
   const model = at("other-model").value.trim();

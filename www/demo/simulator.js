@@ -15,7 +15,7 @@ let frame = 0;
 let styled = false;
 /** Too narrow for two heatmaps side by side. */
 const narrow = matchMedia("(max-width: 42rem)");
-/** What the heatmaps show. */
+/** Settings that the heatmaps show. */
 let mapped = "";
 
 /** Shows an SVG. The page's policy lets no inline style pass, so its rules are adopted instead; all pictures share them. */
@@ -80,7 +80,7 @@ function set(setting) {
   redraw();
 }
 
-/** What this device measured takes the place of the paper's numbers. @param {AbortSignal} signal */
+/** Replaces the paper's numbers by measurements of this device. @param {AbortSignal} signal */
 async function measureHere(signal) {
   say("Measuring the pair on this device.");
   const measured = await measureLatencies(signal);

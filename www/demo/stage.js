@@ -14,7 +14,7 @@ const calm = matchMedia("(prefers-reduced-motion: reduce)");
 const warm = new WeakSet();
 /** Milliseconds that the replay waits for the words of wrong guesses; what is not known by then is shown without words. */
 const SEARCH = 2500;
-/** What is on the stage, to be played again. */
+/** The recording on the stage, to be played again. */
 let parts = [];
 /** @type {import("./outcome.js").Outcome} */
 let outcome;
@@ -23,7 +23,7 @@ let show = new AbortController();
 /** Ends the search for what was guessed. */
 let search = new AbortController();
 
-/** What the lanes begin with. */
+/** The initial text of the lanes. */
 const opening = ({ kind, prompt }) => (kind === "text" ? prompt : "");
 
 /** Which buttons there are. @param {"" | "playing" | "done"} state */
@@ -48,8 +48,8 @@ export function clearStage(begun) {
 }
 
 /**
- * Writes both ways, one after the other. `onRound` hears of each round, `onLane` of a lane's statistics, complete or not; and both
- * again, after `onAgain`, of the texts that count.
+ * Writes both ways, one after the other. `onRound` is called for each round, `onLane` for a lane's statistics, complete or not; both
+ * are called again, after `onAgain`, for the texts that count.
  */
 export async function measure({ engine, prompt, options }, signal, { onRound, onLane, onAgain }) {
   if (!warm.has(engine)) {

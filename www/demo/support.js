@@ -1,4 +1,4 @@
-/** What to do where there is no WebGPU. */
+/** Advice for browsers without WebGPU. */
 
 const HELP = {
   Chrome: [

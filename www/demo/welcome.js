@@ -1,4 +1,4 @@
-/** Whether the page may begin by itself, and when. */
+/** Decides if the page may begin by itself, and when. */
 import { at } from "./dom.js";
 
 /** Why a visitor should be asked first; empty where nothing speaks against it. */
@@ -40,6 +40,6 @@ export async function welcome({ waits }, begin) {
     return;
   }
   await seen();
-  // Whoever came for another part of the page, or already began, is left in peace.
+  // Visitors of another part of the page, or who already began, are not interrupted.
   if (document.body.dataset.state === "idle" && !at("race").hidden) begin();
 }
