@@ -14,7 +14,7 @@ const tokenizer = (count) => {
   const vocab = Object.fromEntries(Array.from({ length: count }, (_, id) => [String.fromCodePoint(0x4e00 + id), id]));
   return JSON.stringify({ version: "1.0", added_tokens: [], model: { type: "BPE", vocab, merges: [] } });
 };
-faults.golden = (_, response, [model, file]) => {
+faults.reference = (_, response, [model, file]) => {
   const read = (name) => readFileSync(new URL(`${model}/${name}`, folder));
   const content =
     file === "tokenizer.json" ? tokenizer(JSON.parse(read("config.json")).vocab_size) : readdirSync(new URL(`${model}/`, folder)).includes(file) && read(file);
@@ -22,8 +22,8 @@ faults.golden = (_, response, [model, file]) => {
 };
 
 /** More weights than a module's memory has room for. */
-const heavy = synthetic({ hidden_size: 1024, vocab_size: 4096, num_hidden_layers: 24, heads: 16, head_dim: 64, intermediate_size: 20_480 });
-faults.heavy = heavy.answer;
+const huge = synthetic({ hidden_size: 1024, vocab_size: 4096, num_hidden_layers: 24, heads: 16, head_dim: 64, intermediate_size: 20_480 });
+faults.huge = huge.answer;
 
 /** In the worker: takes all memory that the engine's module could still get. */
 function fill() {
@@ -102,7 +102,7 @@ export const tests = {
     const found = await page.evaluate(async (wanted) => {
       const found = [];
       for (const { model, prompt, ids, module } of wanted) {
-        const engine = await Engine.load(`/golden/${model}`, { device: "cpu", kv_dtype: "f32", arithmetic: "f32", max_context: 128, ...module });
+        const engine = await Engine.load(`/reference/${model}`, { device: "cpu", kv_dtype: "f32", arithmetic: "f32", max_context: 128, ...module });
         const options = [{ speculation: "off" }, { drafter: "lookup", num_assistant_tokens_schedule: "constant", max_matching_ngram_size: 1 }];
         const texts = [];
         for (const how of options) texts.push((await engine.generate(prompt, { max_new_tokens: ids.length, ...how }).result).token_ids);
@@ -221,11 +221,11 @@ export const tests = {
   },
 
   async "weights that have no room in a page's memory are refused before they are fetched"() {
-    const error = await page.evaluate(() => failed(Engine.load("/heavy/model", { device: "cpu" })));
+    const error = await page.evaluate(() => failed(Engine.load("/huge/model", { device: "cpu" })));
     equal(error?.code, "out-of-gpu-memory", JSON.stringify(error));
     check(error.message.startsWith("the weights: ") && error.detail.need > 2 ** 32, JSON.stringify(error));
     // The header comes in the first chunk.
-    check(heavy.served.get("model.safetensors") <= 8 << 20, `${heavy.served.get("model.safetensors")} bytes of weights were fetched`);
+    check(huge.served.get("model.safetensors") <= 8 << 20, `${huge.served.get("model.safetensors")} bytes of weights were fetched`);
   },
 
   async "a text that has no room in a page's memory is refused, and the engine goes on"() {
