@@ -31,6 +31,8 @@ function ids(name, tensor) {
 }
 
 let browser, page;
+/** Twenty engines take minutes on a busy machine. */
+export const long = true;
 export const before = async () => {
   browser = await launch();
   page = await open(browser);
