@@ -60,7 +60,11 @@ impl<const GROUP: usize> Flags<GROUP> {
     pub fn set<T: Options>(&self, mut options: T) -> Result<T> {
         for (Declared { name, kind, .. }, texts) in &self.0 {
             let bad = |allowed| Error::BadOption { option: (*name).into(), value: texts.join(" "), allowed };
-            options.set(name, &value(kind, texts).map_err(bad)?).transpose()?;
+            let value = value(kind, texts).map_err(|reason| bad(format!("{}{reason}", syntax(kind).1)))?;
+            options.set(name, &value).transpose().map_err(|error| match error {
+                Error::BadOption { allowed, .. } => bad(allowed),
+                other => other,
+            })?;
         }
         Ok(options)
     }
@@ -104,6 +108,29 @@ impl<const GROUP: usize> FromArgMatches for Flags<GROUP> {
     }
 }
 
+/// Returns the name of a flag's value, and the allowed texts, if not all texts can be read.
+fn syntax(kind: &Kind) -> (String, &'static str) {
+    let (name, allowed) = match kind {
+        Kind::Flag => ("", ""),
+        Kind::Count => ("N", "a whole number, 0 or more"),
+        Kind::Number => ("X", "a number"),
+        Kind::Text | Kind::Texts => ("TEXT", ""),
+        Kind::Choice(choices) => {
+            return (choices.iter().map(|(name, _)| *name).collect::<Vec<_>>().join("|"), "");
+        }
+        Kind::Biases => ("ID=BIAS", "ID=BIAS, for example 17=-2.5"),
+        Kind::Sequences => ("ID,ID,...", "token ids, separated by commas"),
+        Kind::Objects => ("JSON-FILE", "a file with a JSON list of objects"),
+        Kind::Object | Kind::Format => ("JSON", "a JSON object"),
+    };
+    (name.into(), allowed)
+}
+
+/// Returns true if the flag may be given several times.
+fn repeats(kind: &Kind) -> bool {
+    matches!(kind, Kind::Texts | Kind::Biases | Kind::Sequences)
+}
+
 /// Returns the flag of an option.
 fn arg(option: Declared) -> Arg {
     let arg = Arg::new(option.name);
@@ -111,23 +138,14 @@ fn arg(option: Declared) -> Arg {
         return arg.long(*long).help(*help).action(ArgAction::SetTrue);
     }
     let arg = arg.long(option.name.replace('_', "-")).help(help(&option));
-    match &option.kind {
-        Kind::Flag => arg.action(ArgAction::SetTrue),
-        Kind::Count => arg.value_name("N").allow_negative_numbers(true),
-        Kind::Number => arg.value_name("X").allow_negative_numbers(true),
-        Kind::Text => arg.value_name("TEXT"),
-        Kind::Texts => arg.value_name("TEXT").action(ArgAction::Append),
-        Kind::Choice(choices) => {
-            let names = choices.iter().map(|(name, _)| *name).collect::<Vec<_>>();
-            let is_flag_too = names.contains(&"true");
-            let arg = arg.value_name(names.join("|"));
-            if is_flag_too { arg.num_args(0..=1).require_equals(true).default_missing_value("true") } else { arg }
-        }
-        Kind::Biases => arg.value_name("ID=BIAS").allow_hyphen_values(true).action(ArgAction::Append),
-        Kind::Sequences => arg.value_name("ID,ID,...").action(ArgAction::Append),
-        Kind::Objects => arg.value_name("JSON-FILE"),
-        Kind::Object | Kind::Format => arg.value_name("JSON"),
+    if option.kind == Kind::Flag {
+        return arg.action(ArgAction::SetTrue);
     }
+    let (value_name, _) = syntax(&option.kind);
+    let is_flag_too = value_name.contains("true|false");
+    let arg = arg.value_name(value_name).allow_negative_numbers(true);
+    let arg = arg.action(if repeats(&option.kind) { ArgAction::Append } else { ArgAction::Set });
+    if is_flag_too { arg.num_args(0..=1).require_equals(true).default_missing_value("true") } else { arg }
 }
 
 /// Returns a flag's description, with the names of flags for those of options.
@@ -138,7 +156,7 @@ fn help(option: &Declared) -> String {
         parts.map(|part| if names.contains(&part) { flag(part) } else { part.to_owned() }).collect()
     };
     let mut text = with_flags(&option.about);
-    if matches!(option.kind, Kind::Texts | Kind::Biases | Kind::Sequences) {
+    if repeats(&option.kind) {
         text += " [may be repeated]";
     }
     if option.kind != Kind::Flag && option.default != "none" {
@@ -149,20 +167,21 @@ fn help(option: &Declared) -> String {
     text
 }
 
-/// Reads the value of a flag; an error states what is allowed.
+/// Reads the value of a flag; an error is the reason, if more is known than the syntax.
 fn value(kind: &Kind, texts: &[String]) -> Result<Value, String> {
     let text = texts.last().map_or("", String::as_str);
     let number = |text: &str| text.trim().parse::<f32>().ok().filter(|number| number.is_finite()).map(Value::from);
+    let reason = |error: &dyn std::fmt::Display| format!(" ({error})");
     let found = match kind {
         Kind::Flag => Some((text == "true").into()),
         Kind::Count => text.parse::<u64>().ok().map(Value::from),
         Kind::Number => number(text),
-        Kind::Text => Some(text.into()),
+        Kind::Text | Kind::Choice(_) => Some(text.into()),
         Kind::Texts => Some(texts.into()),
-        Kind::Choice(choices) => choices.iter().any(|(name, _)| *name == text).then(|| text.into()),
         Kind::Biases => {
+            let id = |id: &str| id.trim().parse::<u32>().ok();
             let pair =
-                |text: &String| text.split_once('=').and_then(|(id, x)| Some((id.trim().to_owned(), number(x)?)));
+                |text: &String| text.split_once('=').and_then(|(key, x)| Some((id(key)?.to_string(), number(x)?)));
             texts.iter().map(pair).collect::<Option<Map<_, _>>>().map(Value::Object)
         }
         Kind::Sequences => {
@@ -170,21 +189,15 @@ fn value(kind: &Kind, texts: &[String]) -> Result<Value, String> {
             texts.iter().map(ids).collect::<Option<Vec<_>>>().map(Value::from)
         }
         Kind::Objects => {
-            let list = std::fs::read_to_string(text).map_err(|error| format!("a JSON list of objects ({error})"))?;
+            let list = std::fs::read_to_string(text).map_err(|error| reason(&error))?;
             let is_list = |list: &Value| list.as_array().is_some_and(|list| list.iter().all(Value::is_object));
-            json::parse(&list).ok().filter(is_list)
+            Some(json::parse(&list).map_err(|error| reason(&error))?).filter(is_list)
         }
-        Kind::Object | Kind::Format => json::parse(text).ok().filter(Value::is_object),
+        Kind::Object | Kind::Format => {
+            Some(json::parse(text).map_err(|error| reason(&error))?).filter(Value::is_object)
+        }
     };
-    found.ok_or_else(|| match kind {
-        Kind::Choice(choices) => choices.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", "),
-        Kind::Count => "a whole number, 0 or more".into(),
-        Kind::Biases => "ID=BIAS, for example 17=-2.5".into(),
-        Kind::Sequences => "token ids, separated by commas".into(),
-        Kind::Objects => "a file with a JSON list of objects".into(),
-        Kind::Object | Kind::Format => "a JSON object".into(),
-        _ => "a number".into(),
-    })
+    found.ok_or_else(String::new)
 }
 
 /// Flags of a generation.
