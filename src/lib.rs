@@ -232,14 +232,12 @@
     allow(dead_code, unused_imports, reason = "the browser, the program and the tests use different parts")
 )]
 
+mod backend;
 mod checkpoint;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod cli;
 mod constraint;
-mod cpu;
-mod decode;
-mod device;
 #[cfg(not(target_arch = "wasm32"))]
 mod engine;
 mod error;
@@ -257,7 +255,6 @@ mod options;
 mod parallel;
 #[cfg(feature = "internals")]
 mod reference;
-mod remote;
 mod sample;
 mod session;
 #[cfg(feature = "simulator")]
@@ -296,7 +293,7 @@ pub mod internals {
         };
     }
 
-    modules! { checkpoint constraint cpu decode device gpu load model options parallel reference remote sample session speculate target text weights }
+    modules! { backend checkpoint constraint gpu load model options parallel reference sample session speculate target text weights }
     #[cfg(feature = "grammar")]
     modules! { grammar }
     #[cfg(feature = "hub")]

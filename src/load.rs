@@ -5,10 +5,10 @@ mod remote;
 
 pub use self::inspect::{Inspection, Share, Tensors};
 
+use crate::backend::cpu;
+use crate::backend::gpu::{self, Model, RoundBuffers};
+use crate::backend::{Backend, Device};
 use crate::checkpoint::{self, Checkpoint};
-use crate::cpu;
-use crate::decode::{self, Model, RoundBuffers};
-use crate::device::{Device, Engine};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::model::{Blueprint, Capacity, ModelSpec};
@@ -193,7 +193,7 @@ struct Pair<S, A> {
 impl<S: Source, A: Source> Pair<S, A> {
     /// Loads both models onto a device. On a GPU, checks that the kernels are invariant, as speculation requires; the CPU is by
     /// construction. If the draft model fails to load, it is left out, with a warning.
-    async fn build(&self, device: &Device, loaded: &mut dyn FnMut(u64, u64)) -> Result<(Engine, Vec<String>)> {
+    async fn build(&self, device: &Device, loaded: &mut dyn FnMut(u64, u64)) -> Result<(Backend, Vec<String>)> {
         let Self { target, assistant, warnings, .. } = self;
         let mut warnings = warnings.clone();
         let (all, mut done) = (self.bytes(), 0);
@@ -213,9 +213,9 @@ impl<S: Source, A: Source> Pair<S, A> {
                     None => None,
                 };
                 progress(all);
-                let mut engine = decode::Engine::new(gpu, buffers, model, draft)?;
+                let mut engine = gpu::GpuBackend::new(gpu, buffers, model, draft)?;
                 engine.check_invariance().await?;
-                Engine::Gpu(Box::new(engine))
+                Backend::Gpu(Box::new(engine))
             }
             Device::Cpu(processor) => {
                 let model = target.read(processor, &mut progress).await?;
@@ -224,7 +224,7 @@ impl<S: Source, A: Source> Pair<S, A> {
                     None => None,
                 };
                 progress(all);
-                Engine::Cpu(Box::new(cpu::Engine::new(model, draft)))
+                Backend::Cpu(Box::new(cpu::CpuBackend::new(model, draft)))
             }
         };
         Ok((self.translated(engine)?, warnings))
@@ -237,7 +237,7 @@ impl<S: Source, A: Source> Pair<S, A> {
     }
 
     /// Adds a translator if the draft model has another tokenizer.
-    fn translated(&self, mut engine: Engine) -> Result<Engine> {
+    fn translated(&self, mut engine: Backend) -> Result<Backend> {
         if let (Some([target, draft]), Some(_)) = (&self.tokenizers, engine.draft_memory()) {
             engine.translate_by(Box::new(Translator::new(target.clone(), draft.clone())))?;
         }
@@ -308,7 +308,7 @@ pub async fn load_alone<S: Source + 'static>(
     context: Option<usize>,
     options: &LoadOptions,
     loaded: &mut dyn FnMut(u64, u64),
-) -> Result<Engine> {
+) -> Result<Backend> {
     let model = match context {
         Some(context) => open_assistant(source, options, context).await?.0,
         None => ModelFiles::open(source, options).await?,
@@ -322,7 +322,7 @@ async fn build_alone<S: Source + 'static>(
     mut model: ModelFiles<S>,
     is_target: bool,
     loaded: &mut dyn FnMut(u64, u64),
-) -> Result<Engine> {
+) -> Result<Backend> {
     // Several targets must not choose differently, so none of them measures.
     if is_target && model.blueprint.arithmetic == ArithmeticChoice::Auto {
         model.blueprint.arithmetic = ArithmeticChoice::F32;

@@ -38,8 +38,8 @@ pub use translated::Translated;
 pub use worker::Worker;
 pub use writer::Writer;
 
+use crate::backend::Backend;
 use crate::constraint::ResponseFormat;
-use crate::device::Engine;
 use crate::error::{Error, Result};
 use crate::gpu::DeviceInfo;
 use crate::options::{Acceptance, Arithmetic, DrafterChoice, GenerateOptions, Schedule, Speculation};
@@ -69,7 +69,7 @@ pub trait Instance: Target {
     }
 }
 
-impl Instance for Engine {
+impl Instance for Backend {
     fn sample_by(&mut self, sampling: &Sampling) -> Result<()> {
         self.sample_by(sampling)
     }

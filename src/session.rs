@@ -29,8 +29,8 @@ pub(crate) mod setup;
 mod shift;
 mod timing;
 
+use crate::backend::Backend;
 use crate::constraint::{Constrained, Grammars, Shared};
-use crate::device::Engine;
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::options::{GenerateOptions, Speculation};
@@ -57,7 +57,7 @@ use std::rc::Rc;
 
 /// A loaded model pair and its cached text.
 pub struct Session {
-    pub(crate) engine: Engine,
+    pub(crate) engine: Backend,
     pub(crate) prompts: Prompts,
     pub(crate) learned: Learned,
     pub(crate) prompt_cache: PromptCache,
@@ -132,7 +132,7 @@ pub struct Generation {
 
 impl Session {
     /// Returns the models and their device.
-    pub fn engine(&self) -> &Engine {
+    pub fn engine(&self) -> &Backend {
         &self.engine
     }
 
@@ -304,7 +304,7 @@ struct Attempts {
 }
 
 /// Future engine, with warnings about its models.
-pub(crate) type Building<'a> = Pin<Box<dyn Future<Output = Result<(Engine, Vec<String>)>> + 'a>>;
+pub(crate) type Building<'a> = Pin<Box<dyn Future<Output = Result<(Backend, Vec<String>)>> + 'a>>;
 
 /// Builder of a session's engine, used again after the device is lost.
 pub(crate) trait Origination {

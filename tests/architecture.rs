@@ -21,10 +21,12 @@ fn files(folder: &str, extension: &str) -> Vec<(PathBuf, String)> {
     found
 }
 
-/// Returns the top-level module of a file in src/.
+/// Returns the top-level module of a file in src/; for a backend also its folder.
 fn module(path: &Path) -> String {
     let relative = path.strip_prefix(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).unwrap();
-    relative.components().next().unwrap().as_os_str().to_string_lossy().trim_end_matches(".rs").to_owned()
+    let folders: Vec<_> = relative.iter().map(|part| part.to_string_lossy()).collect();
+    let depth = if folders[0] == "backend" { folders.len().min(3) - 1 } else { 1 };
+    folders[..depth].join("/").trim_end_matches(".rs").to_owned()
 }
 
 /// Returns the top-level modules that a text names as `crate::module`.
@@ -48,21 +50,20 @@ fn dependencies_point_one_way() {
         ("target", &["error"]),
         ("reference", &["error", "model", "options", "sample", "weights"]),
         ("gpu", &["error", "model", "options", "weights"]),
-        ("decode", &["constraint", "error", "gpu", "model", "options", "sample", "target", "weights"]),
-        ("cpu", &["constraint", "error", "gpu", "model", "options", "sample", "target", "weights"]),
-        ("device", &["constraint", "cpu", "decode", "error", "gpu", "model", "options", "remote", "sample", "target"]),
-        ("remote", &["error", "gpu", "sample", "target", "text"]),
+        ("backend", &["constraint", "error", "gpu", "model", "options", "sample", "target"]),
+        ("backend/gpu", &["constraint", "error", "gpu", "model", "options", "sample", "target", "weights"]),
+        ("backend/cpu", &["constraint", "error", "gpu", "model", "options", "sample", "target", "weights"]),
+        ("backend/server", &["error", "gpu", "sample", "target", "text"]),
         ("speculate", &["error", "options", "target"]),
         ("hub", &["checkpoint", "error", "weights"]),
         ("files", &["error", "hub", "weights"]),
-        ("engine", &["checkpoint", "error", "files", "gpu", "options", "parallel", "remote", "session", "text"]),
+        ("engine", &["backend", "checkpoint", "error", "files", "gpu", "options", "parallel", "session", "text"]),
         ("simulate", &["error", "speculate"]),
         (
             "session",
             &[
+                "backend",
                 "constraint",
-                "decode",
-                "device",
                 "error",
                 "gpu",
                 "grammar",
@@ -77,34 +78,19 @@ fn dependencies_point_one_way() {
         ("checkpoint", &["error", "model", "options", "text", "weights"]),
         (
             "load",
-            &[
-                "checkpoint",
-                "cpu",
-                "decode",
-                "device",
-                "error",
-                "gpu",
-                "model",
-                "options",
-                "remote",
-                "session",
-                "target",
-                "text",
-                "weights",
-            ],
+            &["backend", "checkpoint", "error", "gpu", "model", "options", "session", "target", "text", "weights"],
         ),
         (
             "parallel",
             &[
+                "backend",
                 "checkpoint",
                 "constraint",
-                "device",
                 "error",
                 "gpu",
                 "load",
                 "model",
                 "options",
-                "remote",
                 "sample",
                 "session",
                 "speculate",
@@ -116,9 +102,8 @@ fn dependencies_point_one_way() {
         (
             "wasm",
             &[
+                "backend",
                 "constraint",
-                "cpu",
-                "device",
                 "error",
                 "gpu",
                 "grammar",
@@ -126,7 +111,6 @@ fn dependencies_point_one_way() {
                 "model",
                 "options",
                 "parallel",
-                "remote",
                 "sample",
                 "session",
                 "simulate",
@@ -159,7 +143,7 @@ fn siblings(text: &str) -> BTreeSet<String> {
 
 #[test]
 fn files_of_a_backend_form_no_cycle() {
-    for folder in ["src/cpu", "src/decode", "src/remote"] {
+    for folder in ["src/backend/cpu", "src/backend/gpu", "src/backend/server"] {
         let own = |(path, _): &(PathBuf, String)| path.parent().unwrap().ends_with(folder) && !path.ends_with("mod.rs");
         let name = |path: &Path| path.file_stem().unwrap().to_string_lossy().into_owned();
         let files = files(folder, "rs").into_iter().filter(own);

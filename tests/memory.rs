@@ -2,7 +2,7 @@
 
 use cap::Cap;
 use common::{blueprint_as, path, run};
-use foretoken::internals::cpu::{Engine, Model, Processor};
+use foretoken::internals::backend::cpu::{CpuBackend, Model, Processor};
 use foretoken::internals::model::Capacity;
 use foretoken::internals::target::Target;
 use foretoken::{Error, KvDtype, Result, WeightDtype};
@@ -41,7 +41,7 @@ fn what_has_no_room_is_an_error_and_smaller_things_work_afterwards() {
     assert_eq!(what, "the activations");
     assert!(need > ROOM as u64, "{need} bytes");
 
-    let mut engine = Engine::new(load(small).unwrap(), None);
+    let mut engine = CpuBackend::new(load(small).unwrap(), None);
     let tokens: Vec<u32> = (0..256).collect();
     let logits = engine.logits(&tokens, 64).unwrap();
     engine.truncate(0);

@@ -2,8 +2,8 @@
 
 use super::bar::Bar;
 use super::files;
+use crate::backend::Device;
 use crate::checkpoint::of_assistant;
-use crate::device::Device;
 use crate::error::Result;
 use crate::options::LoadOptions;
 use crate::session::Session;

@@ -3,7 +3,7 @@
 use super::load::Pair;
 use super::options::{CapacityFlags, DeviceFlags};
 use super::{Failure, print_json};
-use crate::device::Device;
+use crate::backend::Device;
 use crate::gpu::GpuOptions;
 use crate::session::{Prompt, Session};
 use std::io::{self, Write};

@@ -3,9 +3,9 @@
 use super::bar::Bar;
 use super::load::Pair;
 use super::options::{CapacityFlags, DeviceFlags, ParallelFlags};
+use crate::backend::server::{Endpoint, Http, Key};
 use crate::error::Result;
 use crate::options::LoadOptions;
-use crate::remote::{Endpoint, Http, Key};
 use crate::weights::Source;
 use std::rc::Rc;
 

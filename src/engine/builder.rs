@@ -1,13 +1,13 @@
 //! Loading of an engine.
 
 use super::{About, Answer, Engine, Worker};
+#[cfg(feature = "remote")]
+use crate::backend::server::{Endpoint, Http, Key};
 use crate::checkpoint::of_assistant;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::options::LoadOptions;
 use crate::parallel::Writer;
-#[cfg(feature = "remote")]
-use crate::remote::{Endpoint, Http, Key};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;

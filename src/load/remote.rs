@@ -1,12 +1,12 @@
 //! A target on a server and the files of its tokenizer to a session, with an optional draft model on this machine.
 
 use super::{build_alone, open_assistant, translated, without_assistant};
+use crate::backend::server::{self, Server};
+use crate::backend::{Backend, Device};
 use crate::checkpoint::Texts;
-use crate::device::{Device, Engine};
 use crate::error::Error;
 use crate::gpu::{Gpu, GpuOptions};
 use crate::options::LoadOptions;
-use crate::remote::{self, Server};
 use crate::session::{Building, Learned, Origination, PromptCache, Prompts, Session};
 use crate::target::Target;
 use crate::text::Translator;
@@ -46,11 +46,11 @@ impl Session {
                 Err(error) => warnings.push(without_assistant(&error)),
             }
         }
-        let mut engine = remote::Engine::new(server, draft);
+        let mut engine = server::ServerBackend::new(server, draft);
         if let Some(translator) = translator {
             engine.translate_by(Box::new(translator));
         }
-        let mut engine = Engine::Server(Box::new(engine));
+        let mut engine = Backend::Server(Box::new(engine));
         let learned = Learned::new(&mut engine).await;
         let prompts = Prompts::new(tokenizer, template, sampling, tokens, context);
         let (prompt_cache, origin) = (PromptCache::new(0), Box::new(Elsewhere));
@@ -63,6 +63,6 @@ struct Elsewhere;
 
 impl Origination for Elsewhere {
     fn engine(&self, _: Rc<Gpu>) -> Building<'_> {
-        Box::pin(async { remote::lacks("another device") })
+        Box::pin(async { server::lacks("another device") })
     }
 }

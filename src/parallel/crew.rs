@@ -1,7 +1,7 @@
 //! Messages between the coordinator of a text and its instances. All of them can be sent as JSON.
 
+use crate::backend::server::Later;
 use crate::error::{Error, Result};
-use crate::remote::Later;
 use crate::sample::Sampling;
 use crate::speculate::dsi::{Feed, TaskId};
 use crate::target::Traffic;

@@ -1,8 +1,8 @@
 //! Preparation of several instances. The coordinator needs the tokenizer; each instance reads its own weights.
 
 use super::{Crew, Parallel, Translated};
+use crate::backend::{Backend, Device};
 use crate::checkpoint::Texts;
-use crate::device::{Device, Engine};
 use crate::error::Result;
 use crate::gpu::{DeviceInfo, GpuOptions};
 use crate::load::{ModelFiles, load_alone, open_assistant, translated, without_assistant};
@@ -128,7 +128,7 @@ pub async fn set_up<S: Source + 'static>(
     low_power: bool,
     local: &LocalDevice,
     loaded: &mut dyn FnMut(u64, u64),
-) -> Result<Engine> {
+) -> Result<Backend> {
     let on_cpu = context.is_some() && options.draft_device == DeviceChoice::Cpu;
     let wanted = if on_cpu { DeviceChoice::Cpu } else { options.device };
     let gpu = GpuOptions { low_power, ..GpuOptions::default() };

@@ -1,11 +1,11 @@
 //! Loading of a writer whose target is on servers.
 
 use super::{LocalDevice, Parallel, Prepared, Role, Tasks, Worker, Writer, set_up};
+use crate::backend::Backend;
+use crate::backend::server::{Endpoint, Later, Probe, Server, Transport};
 use crate::checkpoint::{self, Texts};
-use crate::device::Engine;
 use crate::error::Result;
 use crate::options::LoadOptions;
-use crate::remote::{Endpoint, Later, Probe, Server, Transport};
 use crate::session::Session;
 use crate::target::Target;
 use crate::weights::Source;
@@ -66,7 +66,7 @@ impl Parallel {
             let first = first.clone();
             let again = move || -> Later<'static, _> {
                 let first = first.clone();
-                Box::pin(async move { first.beginning_with(at).await.map(Engine::from) })
+                Box::pin(async move { first.beginning_with(at).await.map(Backend::from) })
             };
             tasks.add(Role::Server(at), Worker::new(server.into(), Box::new(again)));
         }

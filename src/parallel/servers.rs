@@ -4,11 +4,11 @@ use super::Instance;
 use super::crew::{Crew, Order, Report, Role};
 use super::threads::{Build, Thread, Told, start};
 use super::{Parallel, Prepared, Writer, load_alone};
-use crate::device::{Device, Engine};
+use crate::backend::server::Later;
+use crate::backend::{Backend, Device};
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, GpuOptions};
 use crate::options::{DeviceChoice, LoadOptions};
-use crate::remote::Later;
 use crate::sample::Sampling;
 use crate::session::Session;
 use crate::weights::Source;
@@ -206,7 +206,7 @@ fn build<S: Source + Clone + Send + 'static>(
     source: S,
     context: Option<usize>,
     options: &LoadOptions,
-) -> Build<Engine> {
+) -> Build<Backend> {
     let options = options.clone();
     Box::new(move || {
         pollster::block_on(async {

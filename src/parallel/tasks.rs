@@ -3,9 +3,9 @@
 use super::crew::{Crew, Order, Report, Role};
 use super::serve::{Inbox, work};
 use super::worker::Worker;
-use crate::device::Engine;
+use crate::backend::Backend;
+use crate::backend::server::{Later, Transport};
 use crate::error::Result;
-use crate::remote::{Later, Transport};
 use crate::sample::Sampling;
 use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use std::future::poll_fn;
@@ -37,7 +37,7 @@ impl Tasks {
     }
 
     /// Adds an instance. Call it for the target instances in order, then for the drafter, if there is one.
-    pub fn add(&mut self, role: Role, worker: Worker<Engine>) {
+    pub fn add(&mut self, role: Role, worker: Worker<Backend>) {
         let (orders, inbox) = unbounded();
         let tell = self.tell.clone();
         // The receiver lives as long as the tasks, so sending cannot fail.

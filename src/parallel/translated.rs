@@ -1,8 +1,8 @@
 //! An adapter for a draft model with another tokenizer: translates orders and drafts as text.
 
 use super::crew::{Crew, Order, Report, Role};
+use crate::backend::server::Later;
 use crate::error::Result;
-use crate::remote::Later;
 use crate::sample::Sampling;
 use crate::speculate::dsi::{Feed, TaskId};
 use crate::target::Translate;

@@ -1,8 +1,8 @@
 //! An instance of a model with its copy of the text: the model reads the new part.
 
 use super::Instance;
+use crate::backend::server::Later;
 use crate::error::{Error, Result};
-use crate::remote::Later;
 use crate::sample::Sampling;
 use crate::speculate::dsi::Feed;
 use crate::target::{Draft, Traffic};

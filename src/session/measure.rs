@@ -1,7 +1,7 @@
 //! Embeddings of texts, and log-probabilities of given continuations.
 
 use super::{Prompt, Session};
-use crate::device::Engine;
+use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::options::{GenerateOptions, Pooling};
 use crate::sample::Sampling;
@@ -37,7 +37,7 @@ impl Session {
     pub async fn embed(&mut self, text: &Prompt, pooling: Pooling, normalize: bool) -> Result<Embedding> {
         let tokens = self.encode(text, &GenerateOptions::new())?;
         let wanted = if pooling == Pooling::Last { 1 } else { tokens.len() };
-        let hidden = self.read(&[], async |engine: &mut Engine| hidden(engine, &tokens, wanted).await).await?;
+        let hidden = self.read(&[], async |engine: &mut Backend| hidden(engine, &tokens, wanted).await).await?;
         let width = hidden.len() / wanted;
         if let Some(at) = hidden.iter().position(|x| !x.is_finite()) {
             let position = tokens.len() - wanted + at / width;
@@ -66,14 +66,14 @@ impl Session {
         let mut scores = Vec::new();
         for continuation in continuations {
             let tokens = self.prompts.continuation(&head, continuation)?;
-            let logprob = self.read(&head, async |engine: &mut Engine| score(engine, &head, &tokens).await).await?;
+            let logprob = self.read(&head, async |engine: &mut Backend| score(engine, &head, &tokens).await).await?;
             scores.push(Score { logprob, num_tokens: tokens.len() });
         }
         Ok(scores)
     }
 
     /// Runs `read` on the engine, reusing what is cached of `prompt`. If the device is lost, runs it once more on a new one.
-    async fn read<T>(&mut self, prompt: &[u32], read: impl AsyncFn(&mut Engine) -> Result<T>) -> Result<T> {
+    async fn read<T>(&mut self, prompt: &[u32], read: impl AsyncFn(&mut Backend) -> Result<T>) -> Result<T> {
         let attempt = async |session: &mut Self| {
             session.prompt_cache.turn_to(&mut session.engine, prompt).await?;
             read(&mut session.engine).await
@@ -93,7 +93,7 @@ impl Session {
 }
 
 /// Returns the last `wanted` hidden states of a text [wanted, hidden], flattened.
-async fn hidden(engine: &mut Engine, tokens: &[u32], wanted: usize) -> Result<Vec<f32>> {
+async fn hidden(engine: &mut Backend, tokens: &[u32], wanted: usize) -> Result<Vec<f32>> {
     engine.truncate(0);
     let hidden = engine.hidden(tokens, wanted).await;
     // The text is no conversation that may continue.
@@ -102,7 +102,7 @@ async fn hidden(engine: &mut Engine, tokens: &[u32], wanted: usize) -> Result<Ve
 }
 
 /// Returns the log-likelihood of `tokens` after a non-empty prompt. The prompt, except its last token, stays cached.
-async fn score(engine: &mut Engine, prompt: &[u32], tokens: &[u32]) -> Result<f64> {
+async fn score(engine: &mut Backend, prompt: &[u32], tokens: &[u32]) -> Result<f64> {
     let Some((&last, head)) = prompt.split_last() else { return Ok(0.0) };
     engine.constrain(None)?;
     engine.sample_by(&Sampling { logprobs: Some(0), ..Sampling::default() })?;

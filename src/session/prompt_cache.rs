@@ -1,6 +1,6 @@
 //! Keys and values of recent texts, so that alternating conversations need no new prefill.
 
-use crate::device::{Engine, Snapshot};
+use crate::backend::{Backend, Snapshot};
 use crate::error::{Error, Result};
 use crate::target::Target;
 
@@ -31,7 +31,7 @@ impl PromptCache {
     ///
     /// # Errors
     /// Other device errors.
-    pub async fn turn_to(&mut self, engine: &mut Engine, prompt: &[u32]) -> Result<()> {
+    pub async fn turn_to(&mut self, engine: &mut Backend, prompt: &[u32]) -> Result<()> {
         match self.exchange(engine, prompt).await {
             Err(Error::OutOfGpuMemory { .. }) => {
                 self.clear();
@@ -41,7 +41,7 @@ impl PromptCache {
         }
     }
 
-    async fn exchange(&mut self, engine: &mut Engine, prompt: &[u32]) -> Result<()> {
+    async fn exchange(&mut self, engine: &mut Backend, prompt: &[u32]) -> Result<()> {
         let cached = engine.cached();
         let here = engine.cached_of(prompt);
         let known = self.kept.iter().map(|(_, snapshot)| shared(snapshot.tokens(), prompt));

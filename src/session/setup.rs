@@ -2,8 +2,8 @@
 
 use super::Run;
 use super::timing::time_rounds;
-use crate::decode::MAX_AFTER;
-use crate::device::Engine;
+use crate::backend::Backend;
+use crate::backend::gpu::MAX_AFTER;
 use crate::error::{Error, Result};
 use crate::gpu::DeviceInfo;
 use crate::model::TokenSpec;
@@ -114,7 +114,7 @@ pub(crate) struct Learned {
 
 impl Learned {
     /// Measures the cost of rounds. If that fails, estimates it from the model sizes.
-    pub async fn new(engine: &mut Engine) -> Self {
+    pub async fn new(engine: &mut Backend) -> Self {
         let target = engine.memory().read_per_token as f64;
         let draft = engine.draft_memory();
         let step = draft.map_or(1.0, |draft| (draft.read_per_token as f64 / target).clamp(0.01, 1.0));

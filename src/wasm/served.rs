@@ -3,9 +3,9 @@
 use super::files::{Files, JsSource, Thrown, hear, message};
 use super::read;
 use super::session::JsSession;
+use crate::backend::server::{Endpoint, Incoming, Key, Later, Piece, Request, Transport};
 use crate::error::{Error, Result};
 use crate::parallel::Writer;
-use crate::remote::{Endpoint, Incoming, Key, Later, Piece, Request, Transport};
 use js_sys::{Function, Reflect, Uint8Array};
 use serde::Deserialize;
 use serde_wasm_bindgen::from_value;

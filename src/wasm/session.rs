@@ -5,8 +5,8 @@ use super::files::{Files, JsSource, Thrown, hear};
 use super::read;
 use super::team::{JsTeam, others};
 use super::to_value;
-use crate::cpu::Processor;
-use crate::device::Device;
+use crate::backend::Device;
+use crate::backend::cpu::Processor;
 use crate::error::{Error, Result};
 use crate::gpu::GpuOptions;
 use crate::load::ModelFiles;
@@ -95,7 +95,7 @@ impl JsSession {
         on_prefill: Function,
         left: Promise,
     ) -> Result<JsValue, JsValue> {
-                let options = read::generate_options(&options)?;
+        let options = read::generate_options(&options)?;
         let prompt = read::prompt(&prompt)?;
         let cancel = CancelToken::default();
         let mut hear = |progress: Progress<'_>| {

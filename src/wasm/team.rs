@@ -1,6 +1,6 @@
 //! Threads in a page: workers with one instance of this module each. Each has some rows of every large matrix.
 
-use crate::cpu::{Others, Share, Team, Words};
+use crate::backend::cpu::{Others, Share, Team, Words};
 use crate::error::{Error, Result};
 use js_sys::Uint8Array;
 use std::rc::Rc;

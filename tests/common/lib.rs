@@ -12,8 +12,8 @@ pub mod served;
 pub mod small;
 pub mod tokenizers;
 
+use foretoken::internals::backend::gpu::{GpuBackend, Model, RoundBuffers};
 use foretoken::internals::checkpoint;
-use foretoken::internals::decode::{Engine, Model, RoundBuffers};
 use foretoken::internals::gpu::{Gpu, GpuOptions};
 use foretoken::internals::model::{Blueprint, Capacity};
 use foretoken::internals::weights::{Dtype, Folder, Memory, Source, Weights, narrow, widen};
@@ -106,7 +106,7 @@ pub fn blueprint_as(path: &Path, capacity: Capacity, dtype: WeightDtype) -> (Blu
 type Loadable<S = Folder> = (Blueprint, Weights<S>);
 
 /// Loads a target, and a draft model if one is given, on one device.
-pub fn engine_of<S: Source>(gpu: &Rc<Gpu>, target: Loadable<S>, draft: Option<Loadable<S>>) -> Engine {
+pub fn engine_of<S: Source>(gpu: &Rc<Gpu>, target: Loadable<S>, draft: Option<Loadable<S>>) -> GpuBackend {
     run(async {
         let buffers = RoundBuffers::new(gpu, &target.0.capacity, target.0.spec.vocab_size).unwrap();
         let load = async |(blueprint, weights): Loadable<S>| {
@@ -117,14 +117,14 @@ pub fn engine_of<S: Source>(gpu: &Rc<Gpu>, target: Loadable<S>, draft: Option<Lo
             Some(draft) => Some(load(draft).await),
             None => None,
         };
-        let mut engine = Engine::new(gpu, buffers.clone(), target, draft).unwrap();
+        let mut engine = GpuBackend::new(gpu, buffers.clone(), target, draft).unwrap();
         engine.check_invariance().await.unwrap();
         engine
     })
 }
 
 /// Calls [`engine_of`] with models from folders.
-pub fn engine(gpu: &Rc<Gpu>, target: &Path, draft: Option<&Path>, capacity: Capacity) -> Engine {
+pub fn engine(gpu: &Rc<Gpu>, target: &Path, draft: Option<&Path>, capacity: Capacity) -> GpuBackend {
     engine_of(gpu, blueprint(target, capacity), draft.map(|draft| blueprint(draft, capacity)))
 }
 
@@ -189,7 +189,7 @@ impl Golden {
     }
 }
 
-pub fn plain(engine: &mut Engine, prompt: &[u32], count: usize) -> Vec<u32> {
+pub fn plain(engine: &mut GpuBackend, prompt: &[u32], count: usize) -> Vec<u32> {
     use foretoken::internals::target::{Draft, Target};
     run(async {
         engine.truncate(0);

@@ -2,9 +2,9 @@
 
 use crate::path;
 use foretoken::LoadOptions;
-use foretoken::internals::device::{Device, Engine};
+use foretoken::internals::backend::server::Dialect;
+use foretoken::internals::backend::{Backend, Device};
 use foretoken::internals::parallel::load_alone;
-use foretoken::internals::remote::Dialect;
 use foretoken::internals::target::Target;
 use foretoken::internals::text::Tokenizer;
 use foretoken::internals::weights::Folder;
@@ -43,7 +43,7 @@ pub fn oracle(text: &[u32]) -> Vec<u32> {
     answered.recv().unwrap()
 }
 
-async fn answer_with(engine: &mut Engine, ids: &mut Vec<u32>, text: &[u32]) {
+async fn answer_with(engine: &mut Backend, ids: &mut Vec<u32>, text: &[u32]) {
     let known = engine.cached_of(text);
     engine.truncate(known);
     ids.truncate(known);

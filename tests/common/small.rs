@@ -3,7 +3,7 @@
 use crate::blocks::random_weights;
 use crate::lab::Random;
 use crate::{capacity, run, safetensors_file};
-use foretoken::internals::decode::{Engine, Model, RoundBuffers};
+use foretoken::internals::backend::gpu::{GpuBackend, Model, RoundBuffers};
 use foretoken::internals::gpu::Gpu;
 use foretoken::internals::model::{Blueprint, ModelSpec, parse_config};
 use foretoken::internals::weights::{Affine, Dtype, Memory, Quantization, Weights, widen};
@@ -129,11 +129,11 @@ impl Small {
     }
 
     /// Loads an engine. Returns also the bytes of weights that the loader reported.
-    pub fn load(&self, gpu: &Rc<Gpu>, wanted: WeightDtype) -> (Engine, u64) {
+    pub fn load(&self, gpu: &Rc<Gpu>, wanted: WeightDtype) -> (GpuBackend, u64) {
         self.load_with(gpu, wanted, ArithmeticChoice::F32)
     }
 
-    pub fn load_with(&self, gpu: &Rc<Gpu>, wanted: WeightDtype, arithmetic: ArithmeticChoice) -> (Engine, u64) {
+    pub fn load_with(&self, gpu: &Rc<Gpu>, wanted: WeightDtype, arithmetic: ArithmeticChoice) -> (GpuBackend, u64) {
         let weights = self.weights();
         run(async {
             let blueprint = Blueprint::new(self.spec.clone(), &weights, capacity(), wanted).unwrap();
@@ -141,7 +141,7 @@ impl Small {
             let buffers = RoundBuffers::new(gpu, &blueprint.capacity, Self::VOCAB).unwrap();
             let mut bytes = 0;
             let model = Model::load(gpu, &blueprint, Some(&weights), &buffers, &mut |more| bytes += more).await;
-            (Engine::new(gpu, buffers, model.unwrap(), None).unwrap(), bytes)
+            (GpuBackend::new(gpu, buffers, model.unwrap(), None).unwrap(), bytes)
         })
     }
 }

@@ -2,7 +2,7 @@
 //! Neither changes the text.
 
 use common::{gpu, path, run};
-use foretoken::internals::device::Device;
+use foretoken::internals::backend::Device;
 use foretoken::internals::session::{Progress, Session};
 use foretoken::internals::target::Target;
 use foretoken::internals::text::{Chat, ChatTemplate, Tokenizer};

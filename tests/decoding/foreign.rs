@@ -2,7 +2,7 @@
 
 use common::foreign::Foreign;
 use common::{Tale, Tales, blueprint_as, gpu, path, run};
-use foretoken::internals::cpu;
+use foretoken::internals::backend::cpu;
 use foretoken::internals::session::{Progress, Session};
 use foretoken::internals::target::{Draft, Target};
 use foretoken::internals::text::{Tokenizer, Translator};
@@ -97,7 +97,7 @@ fn a_draft_model_on_the_cpu_reads_nothing_again_after_part_of_a_character() {
         let (blueprint, weights) = blueprint_as(folder, Tales::capacity(), WeightDtype::Auto);
         run(cpu::Model::load(&processor, &blueprint, &weights, &mut |_| ())).unwrap()
     };
-    let mut engine = cpu::Engine::new(model(&path("models/tales/target")), Some(model(foreign.folder())));
+    let mut engine = cpu::CpuBackend::new(model(&path("models/tales/target")), Some(model(foreign.folder())));
     engine.translate_by(Box::new(translator(foreign.folder()))).unwrap();
     check_inside_characters(&mut engine);
 }

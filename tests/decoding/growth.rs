@@ -2,7 +2,7 @@
 
 use common::scenario::Scenario;
 use common::{engine, gpu, path, run};
-use foretoken::internals::decode::Engine;
+use foretoken::internals::backend::gpu::GpuBackend;
 use foretoken::internals::model::Capacity;
 use foretoken::internals::session::Session;
 use foretoken::internals::target::{Draft, Queue, Target};
@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 /// Initial number of positions.
 const FIRST: usize = 1024;
 
-fn small(kv_dtype: KvDtype, draft: bool) -> Engine {
+fn small(kv_dtype: KvDtype, draft: bool) -> GpuBackend {
     let folder = path("tests/golden/models/llama-gqa-tied");
     let capacity = Capacity { max_context: 4 * FIRST - 100, prefill_chunk: 64, kv_dtype };
     engine(&gpu(), &folder, draft.then_some(&*folder), capacity)
@@ -46,7 +46,7 @@ fn logits_and_cache_are_those_of_a_cache_that_was_whole_before() {
 fn room_is_taken_only_when_a_text_needs_it() {
     let mut engine = small(KvDtype::F32, false);
     let memory = engine.target().memory();
-    let allocated = |engine: &Engine| engine.gpu().counters().allocated;
+    let allocated = |engine: &GpuBackend| engine.gpu().counters().allocated;
     let at_first = allocated(&engine);
     let kv = |positions: usize| 3 * 2 * 4 * engine.target().spec().kv_width() as u64 * positions as u64;
     let (first, second, most) = (kv(FIRST), kv(2 * FIRST), kv(4 * FIRST));

@@ -3,8 +3,8 @@
 use common::altered::configured;
 use common::scenario::{Outcome, Scenario};
 use common::{Golden, Tales, blueprint, blueprint_as, capacity, engine, goldens, gpu, gpus, path, plain, run};
-use foretoken::internals::cpu;
-use foretoken::internals::decode::{Engine, Variants};
+use foretoken::internals::backend::cpu;
+use foretoken::internals::backend::gpu::{GpuBackend, Variants};
 use foretoken::internals::gpu::Gpu;
 use foretoken::internals::model::{Capacity, NormKind, Residual};
 use foretoken::internals::sample::{Bias, Draw, Processors, Sampling};
@@ -17,7 +17,7 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 
 /// Returns a text that ends where the model ends it.
-fn text<'a>(engine: &Engine, prompt: &'a [u32], most: usize) -> Scenario<'a> {
+fn text<'a>(engine: &GpuBackend, prompt: &'a [u32], most: usize) -> Scenario<'a> {
     Scenario::new(prompt).ends(&engine.target().spec().eos_token_id).most(most)
 }
 
@@ -55,7 +55,7 @@ fn rounds_equal_those_of_transformers() {
     let cases = Tales::cases();
     let all: Vec<&str> = cases[0].modes.keys().map(String::as_str).collect();
     assert_eq!(all.len(), 4);
-    check_rounds(&mut cpu::Engine::new(target, Some(draft)), &ends, &all);
+    check_rounds(&mut cpu::CpuBackend::new(target, Some(draft)), &ends, &all);
 }
 
 const LOOKAHEADS: [usize; 5] = [1, 2, 4, 8, 15];
@@ -81,7 +81,7 @@ impl Drafter for Prophet {
 
 /// Checks that every drafter, lookahead and schedule gives the tokens of plain decoding. With a `turn`, only every third combination
 /// runs; three turns cover all.
-fn matrix(engine: &mut Engine, prompt: &[u32], most: usize, turn: Option<usize>, what: &str) {
+fn matrix(engine: &mut GpuBackend, prompt: &[u32], most: usize, turn: Option<usize>, what: &str) {
     let expected = text(engine, prompt, most).run(engine).ids;
     for (at, count) in LOOKAHEADS.into_iter().enumerate() {
         let is_due = |way: usize| turn.is_none_or(|turn| (turn + at + way).is_multiple_of(3));
@@ -176,7 +176,7 @@ fn adversarial_drafters_change_nothing_and_a_round_is_one_submission() {
     }
 }
 
-fn adversarial(engine: &mut Engine, folder: &std::path::Path) {
+fn adversarial(engine: &mut GpuBackend, folder: &std::path::Path) {
     let golden = Golden::read(folder);
     let what = folder.display();
     let prompt = &golden.prompt_ids;
@@ -272,7 +272,7 @@ fn a_shared_prefix_is_reused_and_changes_nothing() {
 
 /// Checks a round: one submission, one readback of at most 256 bytes, nothing created, 5 dispatches per layer in one block of positions
 /// (6 with normalised heads, plus 2 or 4 for norms that matmuls cannot do).
-fn one_submission(engine: &mut Engine, folder: &std::path::Path) {
+fn one_submission(engine: &mut GpuBackend, folder: &std::path::Path) {
     let gpu = engine.gpu().clone();
     engine.truncate(0);
     run(engine.prefill(&Golden::read(folder).prompt_ids)).unwrap();
@@ -448,7 +448,7 @@ fn a_sampled_round_is_one_submission_too() {
 fn a_round_with_logprobs_is_one_submission_too() {
     let gpu = gpu();
     let mut engine = engine(&gpu, &path("models/tales/target"), Some(&path("models/tales/draft")), Tales::capacity());
-    let round = |engine: &mut Engine, draft: &Draft, logprobs: Option<usize>| {
+    let round = |engine: &mut GpuBackend, draft: &Draft, logprobs: Option<usize>| {
         engine.sample_by(&Sampling { logprobs, ..Sampling::default() }).unwrap();
         engine.truncate(0);
         run(engine.prefill(&[1, 2, 3])).unwrap();

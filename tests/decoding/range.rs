@@ -2,8 +2,8 @@
 
 use common::altered::with_large_keys;
 use common::{gpu, path, run};
-use foretoken::internals::cpu::Processor;
-use foretoken::internals::device::Device;
+use foretoken::internals::backend::Device;
+use foretoken::internals::backend::cpu::Processor;
 use foretoken::internals::session::Session;
 use foretoken::internals::weights::Memory;
 use foretoken::{Error, GenerateOptions, KvDtype, LoadOptions, Prompt, Result};

@@ -2,13 +2,13 @@
 
 use common::foreign::Foreign;
 use common::{Tales, engine, gpu, path, run, within};
-use foretoken::internals::cpu;
-use foretoken::internals::device::Engine;
+use foretoken::internals::backend::Backend;
+use foretoken::internals::backend::cpu;
+use foretoken::internals::backend::server::Later;
 use foretoken::internals::gpu::GpuOptions;
 use foretoken::internals::parallel::{
     self, Build, Crew, Guess, Instance, Order, Parallel, Plan, Report, Role, Servers, Translated,
 };
-use foretoken::internals::remote::Later;
 use foretoken::internals::sample::{Draw, Sampling};
 use foretoken::internals::session::{Progress, Session, Sink};
 use foretoken::internals::speculate::PromptLookup;
@@ -69,17 +69,17 @@ fn write(servers: &mut Servers, prompt: &[u32], plan: Plan, sink: &mut Collect) 
     Ok(stats)
 }
 
-fn tales(which: &'static str) -> Build<Engine> {
+fn tales(which: &'static str) -> Build<Backend> {
     let load = move || engine(&gpu(), &path("models/tales").join(which), None, Tales::capacity());
-    Box::new(move || Ok(Engine::Gpu(Box::new(load()))))
+    Box::new(move || Ok(Backend::Gpu(Box::new(load()))))
 }
 
 /// Returns the draft model on the CPU.
-fn beside() -> Build<Engine> {
+fn beside() -> Build<Backend> {
     Box::new(|| {
         let (blueprint, weights) = common::blueprint(&path("models/tales/draft"), Tales::capacity());
         let model = run(cpu::Model::load(&Rc::new(cpu::Processor::new(None)), &blueprint, &weights, &mut |_| ()))?;
-        Ok(Engine::Cpu(Box::new(cpu::Engine::new(model, None))))
+        Ok(Backend::Cpu(Box::new(cpu::CpuBackend::new(model, None))))
     })
 }
 
@@ -174,7 +174,7 @@ fn a_text_ends_in_the_middle_of_a_block() {
 
 /// A target whose device is lost at a forward.
 struct Mortal {
-    engine: Engine,
+    engine: Backend,
     /// Forwards left to all instances of this server until the next loss.
     left: Arc<AtomicIsize>,
 }
@@ -232,7 +232,7 @@ fn a_lost_device_does_not_change_the_text() {
         let greedy = Sampling::default();
         for (lives, sp_degree) in [(9, 1), (9, 2), (1, 2)] {
             let targets = (1..sp_degree).map(|_| mortal(&never, 9)).chain([mortal(&dying, lives)]).collect();
-            let (mut servers, _) = Servers::start(targets, None::<Build<Engine>>).unwrap();
+            let (mut servers, _) = Servers::start(targets, None::<Build<Backend>>).unwrap();
             for at in [0, 2] {
                 dying.store(at, Ordering::Relaxed);
                 let mut sink = Collect::new(16);
@@ -241,7 +241,7 @@ fn a_lost_device_does_not_change_the_text() {
                 dying.store(-1, Ordering::Relaxed);
             }
         }
-        let (mut servers, _) = Servers::start(vec![mortal(&dying, 1)], None::<Build<Engine>>).unwrap();
+        let (mut servers, _) = Servers::start(vec![mortal(&dying, 1)], None::<Build<Backend>>).unwrap();
         dying.store(2, Ordering::Relaxed);
         let mut sink = Collect::new(16);
         let failed = run(parallel::write(
@@ -446,7 +446,7 @@ fn a_text_is_broken_off_while_its_prompt_is_read() {
                 Box::new(move || Ok(Gated { mock: mock()?, chunks: chunks.clone(), open: open.clone() }))
             };
             let (mut servers, _) =
-                Servers::start((0..sp_degree).map(|_| build()).collect(), None::<Build<Engine>>).unwrap();
+                Servers::start((0..sp_degree).map(|_| build()).collect(), None::<Build<Backend>>).unwrap();
             let plan = || Plan {
                 sampling: Sampling::default(),
                 lookahead: 3,

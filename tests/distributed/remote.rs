@@ -3,9 +3,9 @@
 use common::foreign::Foreign;
 use common::served::{Answer, Asked, Misbehave, Served, honest};
 use common::{path, run, within};
-use foretoken::internals::device::Device;
+use foretoken::internals::backend::Device;
+use foretoken::internals::backend::server::{Dialect, Endpoint, Http, Key};
 use foretoken::internals::parallel::Writer;
-use foretoken::internals::remote::{Dialect, Endpoint, Http, Key};
 use foretoken::internals::session::{Progress, Session};
 use foretoken::internals::weights::Folder;
 use foretoken::{
@@ -617,7 +617,7 @@ fn a_real_vllm_writes_what_it_writes_by_itself() {
 }
 
 mod endpoint {
-    use foretoken::internals::remote::{Endpoint, Key};
+    use foretoken::internals::backend::server::{Endpoint, Key};
 
     #[test]
     fn addresses_are_checked_and_their_secrets_not_shown() {

@@ -3,7 +3,7 @@
 use bytemuck::cast_slice;
 use common::lab::{INPUTS, Lab, Output, Random, UNTOUCHED};
 use common::sampling::{Penalised, cases, chi_square, chi_square_p, penalised, rename_ties};
-use foretoken::internals::decode::bias_words;
+use foretoken::internals::backend::gpu::bias_words;
 use foretoken::internals::gpu::{Kernel, Noise, Slice, Subnormals, Tokens};
 use foretoken::internals::reference;
 use foretoken::internals::sample::{Bias, Processors, exponential, softmax, stream, uniform};

@@ -119,7 +119,7 @@ fn wgsl_members(module: &Module, inner: &TypeInner) -> Option<Members> {
 
 #[test]
 fn parameter_structs_equal_their_rust_twins() {
-    let rust = rust_structs(&read("src/decode/dims.rs"));
+    let rust = rust_structs(&read("src/backend/gpu/dims.rs"));
     let mut seen = BTreeSet::new();
     for (kernel, module) in modules() {
         for (_, variable) in module.global_variables.iter().filter(|(_, variable)| variable.binding.is_some()) {

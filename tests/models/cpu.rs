@@ -4,8 +4,8 @@ use common::blocks::random_blocks;
 use common::lab::Random;
 use common::scenario::Scenario;
 use common::{Golden, Tales, blueprint_as, capacity, difference, goldens, path, run};
-use foretoken::internals::cpu::{
-    Distributed, Engine, Matrix, Model, Others, Processor, Question, Rows, Share, Team, What, Words,
+use foretoken::internals::backend::cpu::{
+    CpuBackend, Distributed, Matrix, Model, Others, Processor, Question, Rows, Share, Team, What, Words,
 };
 use foretoken::internals::reference;
 use foretoken::internals::sample::{Draw, Processors, Sampling};
@@ -24,7 +24,7 @@ fn model(folder: &Path, dtype: WeightDtype) -> Model {
     run(Model::load(&Rc::new(Processor::new(None)), &blueprint, &weights, &mut |_| ())).unwrap()
 }
 
-fn plain(engine: &mut Engine, prompt: &[u32], count: usize) -> Vec<u32> {
+fn plain(engine: &mut CpuBackend, prompt: &[u32], count: usize) -> Vec<u32> {
     engine.truncate(0);
     run(engine.prefill(&prompt[..prompt.len() - 1])).unwrap();
     let mut pending = prompt[prompt.len() - 1];
@@ -41,7 +41,7 @@ fn logits_and_greedy_ids_equal_transformers() {
     for folder in goldens() {
         let golden = Golden::read(&folder);
         let name = folder.file_name().unwrap().to_string_lossy().into_owned();
-        let mut engine = Engine::new(model(&folder, WeightDtype::Auto), None);
+        let mut engine = CpuBackend::new(model(&folder, WeightDtype::Auto), None);
         let logits = run(async { engine.logits(&golden.prompt_ids, 64) }).unwrap();
         let prompt = difference(&logits, &golden.prompt_logits);
         let ids = plain(&mut engine, &golden.prompt_ids, golden.greedy_ids.len());
@@ -60,7 +60,7 @@ fn logits_and_greedy_ids_equal_transformers() {
 #[test]
 fn whoever_drafts_the_text_is_the_same() {
     let [target, draft] = ["target", "draft"].map(|model_of| path("models/tales").join(model_of));
-    let mut engine = Engine::new(model(&target, WeightDtype::Auto), Some(model(&draft, WeightDtype::Auto)));
+    let mut engine = CpuBackend::new(model(&target, WeightDtype::Auto), Some(model(&draft, WeightDtype::Auto)));
     let sampled = Processors { temperature: 0.8, top_k: 40, top_p: 0.95, ..Processors::default() };
     let penalised = Processors { repetition_penalty: 1.3, ..sampled.clone() };
     let draws = [(Draw::Greedy, Processors::default()), (Draw::Coupled, sampled.clone()), (Draw::Coupled, penalised)];
@@ -98,7 +98,7 @@ fn a_draft_model_proposes_what_the_target_has() {
     let [target, draft] = ["tests/golden/models/llama-gqa-tied", "models/tales/draft"].map(path);
     let models = [target, draft].map(|folder| model(&folder, WeightDtype::Auto));
     let [target, draft] = models;
-    let mut engine = Engine::new(target, Some(draft));
+    let mut engine = CpuBackend::new(target, Some(draft));
     for draw in [Draw::Greedy, Draw::Coupled, Draw::Rejection] {
         engine.sample_by(&Sampling { draw, seed: 1, ..Sampling::default() }).unwrap();
         for pending in 0..20 {

@@ -2,7 +2,7 @@
 
 use common::{Tales, capacity, difference, engine, goldens, gpu, gpu_of, gpu_with, path, run};
 use foretoken::KvDtype;
-use foretoken::internals::decode::{Engine, Variants};
+use foretoken::internals::backend::gpu::{GpuBackend, Variants};
 use foretoken::internals::gpu::GpuOptions;
 use foretoken::internals::model::Capacity;
 use foretoken::internals::target::{Draft, Target};
@@ -28,7 +28,7 @@ fn bits(logits: &[f32]) -> Vec<u32> {
 }
 
 /// Returns the keys and values of the first `len` positions of every layer, in a fixed order.
-fn cache(engine: &Engine, len: usize) -> Vec<u32> {
+fn cache(engine: &GpuBackend, len: usize) -> Vec<u32> {
     let spec = engine.target().spec();
     let capacity = engine.target().capacity();
     let per_word = if capacity.kv_dtype == KvDtype::F16 { 2 } else { 1 };

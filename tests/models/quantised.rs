@@ -3,7 +3,7 @@
 use common::blocks::quantised;
 use common::small::Small;
 use common::{blueprint_as, capacity, difference, engine_of, gpu, gpu_of, path, rounded, run};
-use foretoken::internals::decode::{Engine, Model, RoundBuffers};
+use foretoken::internals::backend::gpu::{GpuBackend, Model, RoundBuffers};
 use foretoken::internals::gpu::GpuOptions;
 use foretoken::internals::model::Blueprint;
 use foretoken::internals::target::{Draft, Target};
@@ -194,7 +194,7 @@ fn what_mlx_can_do_and_this_cannot_is_refused_by_name() {
 
 const TEXT: usize = 40;
 
-fn logits(engine: &mut Engine, rows: usize) -> Vec<f32> {
+fn logits(engine: &mut GpuBackend, rows: usize) -> Vec<f32> {
     let tokens: Vec<u32> = (0..TEXT).map(|i| (i * 37 % Small::VOCAB) as u32).collect();
     engine.truncate(0);
     run(engine.logits(&tokens, rows)).unwrap()
@@ -214,7 +214,7 @@ fn models_of_all_types_compute_as_their_widened_weights_do_and_rows_are_alone() 
         let small = Small::new(types);
         let (mut quantised, bytes) = small.load(&gpu, WeightDtype::Auto);
         let (mut wide, wide_bytes) = small.widened().load(&gpu, WeightDtype::Auto);
-        let planned = |engine: &Engine, bytes: u64| engine.target().memory().weights - bytes;
+        let planned = |engine: &GpuBackend, bytes: u64| engine.target().memory().weights - bytes;
         assert_eq!(planned(&quantised, bytes), planned(&wide, wide_bytes), "all but the vectors is told");
         let alone = logits(&mut quantised, 1);
         let error = difference(&alone, &logits(&mut wide, 17));

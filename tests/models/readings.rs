@@ -2,7 +2,7 @@
 
 use common::altered::with_tokenizer;
 use common::{gpu, path, run};
-use foretoken::internals::device::Device;
+use foretoken::internals::backend::Device;
 use foretoken::internals::session::Session;
 use foretoken::internals::target::Target;
 use foretoken::internals::weights::{Folder, Source};

@@ -1,8 +1,8 @@
 //! Constrained texts of real models: the same with every drafter and on every device, without a forbidden token.
 
 use common::{gpu, gpus, path, run};
+use foretoken::internals::backend::Device;
 use foretoken::internals::constraint::{Constrained, Grammars};
-use foretoken::internals::device::Device;
 use foretoken::internals::grammar::Llguidance;
 use foretoken::internals::session::Session;
 use foretoken::internals::text::Tokenizer;

@@ -2,7 +2,7 @@
 
 use super::measure::Effort;
 use super::parts::Limit;
-use crate::device::{Device, Engine};
+use crate::backend::{Backend, Device};
 use crate::error::Result;
 use crate::options::{Arithmetic, KvDtype, LoadOptions, WeightDtype};
 use crate::sample::softmax;
@@ -79,7 +79,7 @@ pub(super) async fn run(
 }
 
 /// Returns the surprise of each token but the first, `-ln p` in nats, until the time is over.
-async fn surprises(engine: &mut Engine, text: &[u32], has_time: impl Fn() -> bool) -> Result<Vec<f64>> {
+async fn surprises(engine: &mut Backend, text: &[u32], has_time: impl Fn() -> bool) -> Result<Vec<f64>> {
     let (window, chunk) = (WINDOW.min(engine.capacity()), engine.prefill_chunk());
     let mut nats = Vec::new();
     let nexts = text.get(1..).unwrap_or_default();

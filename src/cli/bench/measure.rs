@@ -1,8 +1,8 @@
 //! Times and counts of one model on one device, without generation.
 
 use super::parts::Limit;
-use crate::decode::Model;
-use crate::device::Engine;
+use crate::backend::Backend;
+use crate::backend::gpu::Model;
 use crate::error::Result;
 use crate::options::LookupRule;
 use crate::sample::{Draw, Processors, Sampling};
@@ -118,18 +118,18 @@ pub(super) fn median(mut seconds: Vec<f64>) -> f64 {
 }
 
 /// Returns arbitrary tokens, since their values do not affect the time.
-fn tokens(engine: &Engine, count: usize) -> Vec<u32> {
+fn tokens(engine: &Backend, count: usize) -> Vec<u32> {
     let vocab = engine.spec().map_or(1, |spec| spec.vocab_size);
     (0..count).map(|i| (i * 31 % vocab) as u32).collect()
 }
 
-fn draft(engine: &Engine, rows: usize) -> Draft {
+fn draft(engine: &Backend, rows: usize) -> Draft {
     Draft::Tokens(tokens(engine, rows - 1))
 }
 
 /// Fills the cache for the following measurements: up to the longest KV length that leaves room for a round, or as far as time allows, but
 /// at least to the shortest.
-pub(super) async fn prefill(engine: &mut Engine, effort: Effort, limit: &Limit) -> Result<Prefill> {
+pub(super) async fn prefill(engine: &mut Backend, effort: Effort, limit: &Limit) -> Result<Prefill> {
     let most = engine.capacity() - ROWS[ROWS.len() - 1];
     let mut tokens = tokens(engine, KV_LENGTHS.into_iter().filter(|length| *length <= most).max().unwrap_or(0));
     let chunk = engine.prefill_chunk().min(tokens.len());
@@ -158,7 +158,7 @@ pub(super) async fn prefill(engine: &mut Engine, effort: Effort, limit: &Limit) 
 }
 
 /// Waits until the device has completed all submissions.
-async fn flush(engine: &Engine) -> Result<()> {
+async fn flush(engine: &Backend) -> Result<()> {
     match engine.gpu() {
         Some(gpu) => gpu.flush().await,
         None => Ok(()),
@@ -166,7 +166,7 @@ async fn flush(engine: &Engine) -> Result<()> {
 }
 
 /// Measures consecutive plain steps, starting at the shortest KV length, which the cache must hold.
-pub(super) async fn decode(engine: &mut Engine, effort: Effort, probe_gb_per_s: f64, limit: &Limit) -> Result<Decode> {
+pub(super) async fn decode(engine: &mut Backend, effort: Effort, probe_gb_per_s: f64, limit: &Limit) -> Result<Decode> {
     let mut seconds = Vec::new();
     engine.truncate(KV_LENGTHS[0]);
     for step in 0..=effort.rounds {
@@ -187,7 +187,7 @@ pub(super) async fn decode(engine: &mut Engine, effort: Effort, probe_gb_per_s: 
 
 /// Measures target forwards of each number of rows at each KV length that the cache holds. The numbers of rows alternate, so that a change
 /// of the device's speed affects all of them.
-pub(super) async fn verify(engine: &mut Engine, cached: usize, effort: Effort, limit: &Limit) -> Result<Vec<Verify>> {
+pub(super) async fn verify(engine: &mut Backend, cached: usize, effort: Effort, limit: &Limit) -> Result<Vec<Verify>> {
     let mut all = Vec::new();
     // The longest first: truncating the cache gives the shorter ones.
     for kv_length in KV_LENGTHS.into_iter().rev().filter(|length| *length <= cached) {
@@ -216,7 +216,7 @@ pub(super) async fn verify(engine: &mut Engine, cached: usize, effort: Effort, l
 }
 
 /// Compares greedy and top-p verification; `None` if there is no time.
-pub(super) async fn sampling(engine: &mut Engine, effort: Effort, limit: &Limit) -> Result<Option<SamplingCost>> {
+pub(super) async fn sampling(engine: &mut Backend, effort: Effort, limit: &Limit) -> Result<Option<SamplingCost>> {
     let (vocab, rows) = (engine.spec().map_or(0, |spec| spec.vocab_size), ROWS[3]);
     let draft = draft(engine, rows);
     let processors = Processors { top_p: 0.9, ..Processors::default() };
@@ -243,7 +243,7 @@ pub(super) async fn sampling(engine: &mut Engine, effort: Effort, limit: &Limit)
 }
 
 /// Counts the operations of a round on a GPU, after a warm-up.
-pub(super) async fn rounds(engine: &mut Engine) -> Result<Option<Rounds>> {
+pub(super) async fn rounds(engine: &mut Backend) -> Result<Option<Rounds>> {
     let Some(gpu) = engine.on_gpu() else { return Ok(None) };
     let dispatches_per_layer = gpu.target().plan().dispatches_per_layer();
     let draft = match engine.draft_memory() {
@@ -268,7 +268,7 @@ pub(super) async fn rounds(engine: &mut Engine) -> Result<Option<Rounds>> {
 }
 
 /// Returns planned memory, and on a GPU also allocated memory. Must be called before all other measurements.
-pub(super) fn memory(engine: &Engine) -> Memory {
+pub(super) fn memory(engine: &Backend) -> Memory {
     let (target, draft) = match engine.on_gpu() {
         Some(engine) => (engine.target().memory_now(), engine.draft().map(Model::memory_now)),
         None => (engine.memory(), engine.draft_memory()),

@@ -12,7 +12,7 @@ mod tasks;
 use super::load::Pair;
 use super::options::{CapacityFlags, DeviceFlags};
 use super::{Failure, print_json};
-use crate::device::{Device, Engine};
+use crate::backend::{Backend, Device};
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, GpuOptions};
 use crate::options::{DeviceChoice, LoadOptions};
@@ -60,11 +60,11 @@ enum Subject {
     /// A model pair, which can generate.
     Session(Box<Session>),
     /// A shape, which cannot generate.
-    Engine(Box<Engine>),
+    Engine(Box<Backend>),
 }
 
 impl Subject {
-    fn engine(&mut self) -> &mut Engine {
+    fn engine(&mut self) -> &mut Backend {
         match self {
             Self::Session(session) => &mut session.engine,
             Self::Engine(engine) => engine,
@@ -97,7 +97,7 @@ impl Args {
             Some(name) => {
                 let gpu = Gpu::open(&GpuOptions::default()).await?;
                 let engine = shape::engine(&gpu, name, options).await?;
-                (Device::Gpu(gpu), Subject::Engine(Box::new(Engine::Gpu(Box::new(engine)))))
+                (Device::Gpu(gpu), Subject::Engine(Box::new(Backend::Gpu(Box::new(engine)))))
             }
             None => {
                 let (device, _) = Device::open(options, &GpuOptions::default()).await?;

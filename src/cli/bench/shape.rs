@@ -1,6 +1,6 @@
 //! Models of real sizes without a download: a known shape, with random weights generated on the device.
 
-use crate::decode::{Engine, Model, RoundBuffers};
+use crate::backend::gpu::{GpuBackend, Model, RoundBuffers};
 use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::model::parse_config;
@@ -17,7 +17,7 @@ pub(super) const NAMES: [&str; 6] =
 const DEFAULT_CONTEXT: usize = 4096;
 
 /// Creates an engine of a shape, in f16 or the type in the options, without a draft model.
-pub(super) async fn engine(gpu: &Rc<Gpu>, name: &str, options: &LoadOptions) -> Result<Engine> {
+pub(super) async fn engine(gpu: &Rc<Gpu>, name: &str, options: &LoadOptions) -> Result<GpuBackend> {
     let bad = |reason: String| Error::BadConfig { file: "shapes.json".into(), key: name.into(), reason };
     let shapes: Value = serde_json::from_str(include_str!("shapes.json")).map_err(|error| bad(error.to_string()))?;
     let spec = parse_config(shapes[name].to_string().as_bytes(), None)?;
@@ -31,7 +31,7 @@ pub(super) async fn engine(gpu: &Rc<Gpu>, name: &str, options: &LoadOptions) -> 
     let blueprint = Blueprint::without_weights(spec, capacity, options.dtype);
     let blueprint = Blueprint { arithmetic: options.arithmetic, ..blueprint };
     let model = Model::load::<Folder>(gpu, &blueprint, None, &buffers, &mut |_| ()).await?;
-    let mut engine = Engine::new(gpu, buffers, model, None)?;
+    let mut engine = GpuBackend::new(gpu, buffers, model, None)?;
     engine.check_invariance().await?;
     Ok(engine)
 }

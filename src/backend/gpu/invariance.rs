@@ -1,14 +1,14 @@
 //! Checks on the user's device that a row's result does not depend on its batch, as speculation requires. Excludes kernels that
 //! fail.
 
-use super::engine::Engine;
+use super::engine::GpuBackend;
 use super::memory::BLOCK;
 use super::shape::Ahead;
 use super::variants::Variants;
 use crate::error::Result;
 use crate::target::{Draft, Target};
 
-impl Engine {
+impl GpuBackend {
     /// Compiles and compares the kernels for prefill. On CPUs, where compiling is slow and uses the cores that compute, also
     /// prepares a kernel for 4 rows, which then serves all rounds. Leaves the cache empty.
     ///

@@ -1,6 +1,6 @@
 //! Snapshots of the cached text, to continue it after other texts.
 
-use super::engine::Engine;
+use super::engine::GpuBackend;
 use crate::error::Result;
 use crate::gpu::Buffer;
 use crate::target::Target;
@@ -20,7 +20,7 @@ impl Snapshot {
     }
 }
 
-impl Engine {
+impl GpuBackend {
     /// Returns the bytes of a snapshot of the cached text.
     pub fn snapshot_bytes(&self) -> u64 {
         let draft = self.draft.as_ref().map_or(0, |draft| draft.kv_bytes(self.drafting.read()));
@@ -51,7 +51,7 @@ impl Engine {
         Ok(bytemuck::cast_slice(&words).to_vec())
     }
 
-    /// Replaces the cache with `tokens`. `read` returns the keys and values of a layer, as from [`Engine::read_kv`]. Returns false
+    /// Replaces the cache with `tokens`. `read` returns the keys and values of a layer, as from [`GpuBackend::read_kv`]. Returns false
     /// if their size does not fit.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 /// Target and optional draft model.
-pub struct Engine {
+pub struct GpuBackend {
     pub(super) gpu: Rc<Gpu>,
     pub(super) buffers: RoundBuffers,
     pub(super) sampler: Sampler,
@@ -38,8 +38,8 @@ pub struct Engine {
     pub(super) ahead: Ahead,
 }
 
-impl Engine {
-    /// Creates an engine of models loaded with `buffers`. It decodes greedily until [`Engine::sample_by`].
+impl GpuBackend {
+    /// Creates an engine of models loaded with `buffers`. It decodes greedily until [`GpuBackend::sample_by`].
     ///
     /// # Errors
     /// As [`Gpu::buffer`].
@@ -208,7 +208,7 @@ impl Engine {
     }
 }
 
-impl Target for Engine {
+impl Target for GpuBackend {
     fn cached(&self) -> &[u32] {
         &self.cached
     }
@@ -342,7 +342,7 @@ impl Target for Engine {
     }
 }
 
-impl Queue for Engine {
+impl Queue for GpuBackend {
     fn prepare(&mut self, repeats: bool) -> bool {
         let repeats = repeats && self.record_repeat();
         if !repeats {

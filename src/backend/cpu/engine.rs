@@ -10,7 +10,7 @@ use crate::sample::{Sampling, choose, choose_draft, log_sum_exp, mask, most_like
 use crate::target::{DRAFT_MODEL, Draft, Drafting, Logprobs, MAX_DRAFT, Plan, Queue, Target, Translate, Verified};
 
 /// Target and optional draft model.
-pub struct Engine {
+pub struct CpuBackend {
     pub(super) target: Model,
     pub(super) draft: Option<Model>,
     sampling: Sampling,
@@ -23,8 +23,8 @@ pub struct Engine {
     turn: Turn,
 }
 
-impl Engine {
-    /// Creates an engine that decodes greedily until [`Engine::sample_by`].
+impl CpuBackend {
+    /// Creates an engine that decodes greedily until [`CpuBackend::sample_by`].
     pub fn new(target: Model, draft: Option<Model>) -> Self {
         let capacity = draft.as_ref().map(|model| model.blueprint().capacity);
         let (chunk, context) = capacity.map_or((0, 0), |capacity| (capacity.prefill_chunk, capacity.max_context));
@@ -186,7 +186,7 @@ impl Engine {
     }
 }
 
-impl Target for Engine {
+impl Target for CpuBackend {
     fn cached(&self) -> &[u32] {
         &self.cached
     }
@@ -259,7 +259,7 @@ impl Target for Engine {
     }
 }
 
-impl Queue for Engine {}
+impl Queue for CpuBackend {}
 
 /// Drafts as planned. Returns the tokens, with ids below `vocab`, and the processed logits that each was drawn from.
 /// Penalties and masks use `text`, which ends with the pending token.

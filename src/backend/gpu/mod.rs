@@ -18,7 +18,7 @@ mod upload;
 mod variants;
 
 pub use dims::Step;
-pub use engine::Engine;
+pub use engine::GpuBackend;
 pub use forward::Model;
 pub use round::{BIAS_WORDS, MAX_AFTER, RoundBuffers};
 pub use sampler::bias_words;

@@ -1,7 +1,7 @@
 //! Integer instructions of WebAssembly.
 
+use super::super::simd::mul_add_vectors;
 use super::{Activations, BLOCK, Bytes, Integers, Nibbles, Scales, unroll};
-use crate::cpu::simd::mul_add_vectors;
 use bytemuck::{Zeroable, cast};
 use pulp::wasm::Simd128;
 #[cfg(not(target_feature = "relaxed-simd"))]

@@ -1,7 +1,7 @@
 //! Snapshots of the cached text, to continue it after other texts.
 
 use super::attention::Cache;
-use super::engine::Engine;
+use super::engine::CpuBackend;
 use super::model::Model;
 use crate::error::Result;
 use crate::target::Target;
@@ -21,7 +21,7 @@ impl Snapshot {
     }
 }
 
-impl Engine {
+impl CpuBackend {
     /// Returns the bytes of a snapshot of the cached text.
     pub fn snapshot_bytes(&self) -> u64 {
         let draft = self.draft.as_ref().map_or(0, |draft| draft.blueprint().kv_bytes(self.drafting.read()));
@@ -49,7 +49,7 @@ impl Engine {
         cache.to_bytes()
     }
 
-    /// Replaces the cache with `tokens`. `read` returns the keys and values of a layer, as from [`Engine::read_kv`]. Returns false if their
+    /// Replaces the cache with `tokens`. `read` returns the keys and values of a layer, as from [`CpuBackend::read_kv`]. Returns false if their
     /// size does not fit.
     ///
     /// # Errors

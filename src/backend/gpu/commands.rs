@@ -1,7 +1,7 @@
 //! Recording and submission of a round's commands, in advance if possible.
 
 use super::dims::Step;
-use super::engine::Engine;
+use super::engine::GpuBackend;
 use super::forward::Model;
 use super::node::Positions;
 use super::round::{CHUNK, DRAFTS, IDS, PENDING, RoundBuffers, logprob_words};
@@ -12,7 +12,7 @@ use crate::gpu::{Call, Gpu, Kernel, Prepared, Recorder};
 use crate::target::Plan;
 use web_time::Instant;
 
-impl Engine {
+impl GpuBackend {
     /// Writes the draft model's [`Step`]: start of a draft, and tokens to read first.
     pub(super) fn set_draft_step(&self, plan: &Plan) {
         let Some(model) = &self.draft else { return };
@@ -27,7 +27,7 @@ impl Engine {
         });
     }
 
-    /// Records draft steps, after [`Engine::set_draft_step`].
+    /// Records draft steps, after [`GpuBackend::set_draft_step`].
     pub(super) fn record_draft(
         &self,
         recorder: &mut Recorder<'_>,
@@ -188,7 +188,7 @@ impl Engine {
         true
     }
 
-    /// Submits the round that [`Engine::record_repeat`] encoded.
+    /// Submits the round that [`GpuBackend::record_repeat`] encoded.
     pub(super) fn submit_repeat(&mut self) {
         let Some((flight, commands)) = self.ahead.repeat.take() else { return };
         let submitted = self.gpu.submit_ahead(commands);

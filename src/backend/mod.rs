@@ -1,13 +1,15 @@
-//! Devices that run models (GPU, CPU, a server for the target), and an engine on any of them.
+//! Backends: models on a GPU, on the CPU, and on servers; and any of the three as one target.
 
+pub mod cpu;
+pub mod gpu;
+pub mod server;
+
+use self::cpu::Processor;
 use crate::constraint::Shared;
-use crate::cpu::{self, Processor};
-use crate::decode;
 use crate::error::Result;
 use crate::gpu::{Arithmetic, Counters, DeviceInfo, Gpu, GpuOptions};
 use crate::model::{Memory, ModelSpec};
 use crate::options::{DeviceChoice, LoadOptions};
-use crate::remote;
 use crate::sample::Sampling;
 use crate::target::{Draft, Queue, Target, Translate, Verified};
 use std::rc::Rc;
@@ -78,26 +80,26 @@ impl Device {
 }
 
 /// Target and optional draft model on a device.
-pub enum Engine {
+pub enum Backend {
     /// On a GPU.
-    Gpu(Box<decode::Engine>),
+    Gpu(Box<gpu::GpuBackend>),
     /// On the CPU.
-    Cpu(Box<cpu::Engine>),
+    Cpu(Box<cpu::CpuBackend>),
     /// Target on a server, draft model on this machine.
-    Server(Box<remote::Engine<Engine>>),
+    Server(Box<server::ServerBackend<Backend>>),
 }
 
-/// Creates an engine without a draft model.
-impl From<remote::Server> for Engine {
-    fn from(server: remote::Server) -> Self {
-        Self::Server(Box::new(remote::Engine::new(server, None)))
+/// Creates a backend without a draft model.
+impl From<server::Server> for Backend {
+    fn from(server: server::Server) -> Self {
+        Self::Server(Box::new(server::ServerBackend::new(server, None)))
     }
 }
 
-/// Copy of an engine's cached text.
+/// Copy of a backend's cached text.
 pub enum Snapshot {
     /// On a GPU.
-    Gpu(decode::Snapshot),
+    Gpu(gpu::Snapshot),
     /// On the CPU.
     Cpu(cpu::Snapshot),
 }
@@ -112,7 +114,7 @@ impl Snapshot {
     }
 }
 
-/// Applies an expression to the engine inside.
+/// Applies an expression to the backend inside.
 macro_rules! either {
     ($self:expr, $engine:ident => $of:expr) => {
         match $self {
@@ -123,18 +125,18 @@ macro_rules! either {
     };
 }
 
-impl Engine {
-    /// Returns the engine if it is on a GPU.
-    pub fn on_gpu(&self) -> Option<&decode::Engine> {
+impl Backend {
+    /// Returns the backend if it is on a GPU.
+    pub fn on_gpu(&self) -> Option<&gpu::GpuBackend> {
         match self {
             Self::Gpu(engine) => Some(engine),
             Self::Cpu(_) | Self::Server(_) => None,
         }
     }
 
-    /// Returns the GPU if the engine is on one.
+    /// Returns the GPU if the backend is on one.
     pub fn gpu(&self) -> Option<&Rc<Gpu>> {
-        self.on_gpu().map(decode::Engine::gpu)
+        self.on_gpu().map(gpu::GpuBackend::gpu)
     }
 
     /// Returns the same as [`Device::counters`].
@@ -172,12 +174,12 @@ impl Engine {
     /// Appends `tokens` to the cache, `rows` at a time, and returns the logits of each [tokens, vocab], flattened.
     ///
     /// # Errors
-    /// As [`decode::Engine::logits`].
+    /// As [`gpu::GpuBackend::logits`].
     pub async fn logits(&mut self, tokens: &[u32], rows: usize) -> Result<Vec<f32>> {
         match self {
             Self::Gpu(engine) => engine.logits(tokens, rows).await,
             Self::Cpu(engine) => engine.logits(tokens, rows),
-            Self::Server(_) => remote::lacks("logits"),
+            Self::Server(_) => server::lacks("logits"),
         }
     }
 
@@ -190,7 +192,7 @@ impl Engine {
         match self {
             Self::Gpu(engine) => engine.hidden(tokens, wanted).await,
             Self::Cpu(engine) => engine.hidden(tokens, wanted).await,
-            Self::Server(_) => remote::lacks("embeddings"),
+            Self::Server(_) => server::lacks("embeddings"),
         }
     }
 
@@ -220,7 +222,7 @@ impl Engine {
     /// Sets how target and draft model choose tokens.
     ///
     /// # Errors
-    /// As [`decode::Engine::sample_by`].
+    /// As [`gpu::GpuBackend::sample_by`].
     pub fn sample_by(&mut self, sampling: &Sampling) -> Result<()> {
         match self {
             Self::Gpu(engine) => engine.sample_by(sampling),
@@ -232,7 +234,7 @@ impl Engine {
     /// Restricts the target to tokens that the constraint allows; `None`: no restriction.
     ///
     /// # Errors
-    /// As [`decode::Engine::constrain`].
+    /// As [`gpu::GpuBackend::constrain`].
     pub fn constrain(&mut self, constraint: Option<Shared>) -> Result<()> {
         match self {
             Self::Gpu(engine) => engine.constrain(constraint),
@@ -244,7 +246,7 @@ impl Engine {
     /// Declares that the draft model has another tokenizer.
     ///
     /// # Errors
-    /// As [`decode::Engine::translate_by`].
+    /// As [`gpu::GpuBackend::translate_by`].
     pub fn translate_by(&mut self, translate: Box<dyn Translate>) -> Result<()> {
         match self {
             Self::Gpu(engine) => engine.translate_by(translate),
@@ -273,7 +275,7 @@ impl Engine {
         match self {
             Self::Gpu(engine) => engine.snapshot().await.map(Snapshot::Gpu),
             Self::Cpu(engine) => Ok(Snapshot::Cpu(engine.snapshot())),
-            Self::Server(_) => remote::lacks("snapshots"),
+            Self::Server(_) => server::lacks("snapshots"),
         }
     }
 
@@ -300,11 +302,11 @@ impl Engine {
         match self {
             Self::Gpu(engine) => engine.read_kv(layer).await,
             Self::Cpu(engine) => Ok(engine.read_kv(layer)),
-            Self::Server(_) => remote::lacks("saved conversations"),
+            Self::Server(_) => server::lacks("saved conversations"),
         }
     }
 
-    /// Replaces the cache with `tokens`. `read` returns the keys and values of a layer, as from [`Engine::read_kv`]. Returns false if their
+    /// Replaces the cache with `tokens`. `read` returns the keys and values of a layer, as from [`Backend::read_kv`]. Returns false if their
     /// size does not fit this model.
     ///
     /// # Errors
@@ -324,7 +326,7 @@ impl Engine {
     /// Recovers from an error with unknown results: clears the cache.
     ///
     /// # Errors
-    /// As [`decode::Engine::reset`].
+    /// As [`gpu::GpuBackend::reset`].
     pub fn reset(&mut self) -> Result<()> {
         match self {
             Self::Gpu(engine) => engine.reset(),
@@ -337,7 +339,7 @@ impl Engine {
     }
 }
 
-impl Target for Engine {
+impl Target for Backend {
     fn cached(&self) -> &[u32] {
         either!(self, engine => engine.cached())
     }
@@ -386,7 +388,7 @@ impl Target for Engine {
     }
 }
 
-impl Queue for Engine {
+impl Queue for Backend {
     fn prepare(&mut self, repeats: bool) -> bool {
         either!(self, engine => engine.prepare(repeats))
     }

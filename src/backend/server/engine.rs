@@ -1,13 +1,13 @@
 //! A target on a server with a local draft model.
 
-use super::server::{Server, refused};
+use super::target::{Server, refused};
 use crate::error::{Error, Result};
 use crate::sample::Sampling;
 use crate::target::{Draft, Drafting, Queue, Target, Translate, Verified};
 use web_time::Instant;
 
 /// A target on a server and, if there is one, its draft model on a local device.
-pub struct Engine<D> {
+pub struct ServerBackend<D> {
     server: Server,
     draft: Option<DraftModel<D>>,
     /// Why the draft model is no longer used.
@@ -24,7 +24,7 @@ struct DraftModel<D> {
     confidence: f32,
 }
 
-impl<D: Target> Engine<D> {
+impl<D: Target> ServerBackend<D> {
     /// Combines a target with a draft model, which drafts greedily.
     pub fn new(server: Server, draft: Option<D>) -> Self {
         let draft = draft.map(|model| {
@@ -126,7 +126,7 @@ impl<D: Target> DraftModel<D> {
     }
 }
 
-impl<D: Target> Target for Engine<D> {
+impl<D: Target> Target for ServerBackend<D> {
     fn cached(&self) -> &[u32] {
         self.server.cached()
     }
@@ -172,7 +172,7 @@ impl<D: Target> Target for Engine<D> {
     }
 }
 
-impl<D: Target> Queue for Engine<D> {
+impl<D: Target> Queue for ServerBackend<D> {
     fn prepare(&mut self, repeats: bool) -> bool {
         self.server.prepare(repeats)
     }

@@ -20,7 +20,7 @@ mod snapshot;
 mod team;
 mod turn;
 
-pub use engine::Engine;
+pub use engine::CpuBackend;
 pub use matrix::Matrix;
 pub use model::Model;
 pub use processor::Processor;

@@ -1,7 +1,7 @@
 //! Passes outside a round's submission: prefill, catch-up or translated drafts of a draft model, hidden states, logits for checks.
 
 use super::dims::Step;
-use super::engine::Engine;
+use super::engine::GpuBackend;
 use super::forward::Model;
 use super::memory::{logits_stride, stride};
 use super::round::{CHUNK, DRAFTS, IDS, PENDING};
@@ -12,7 +12,7 @@ use crate::gpu::{Readback, Submitted};
 use crate::target::{DRAFT_MODEL, MAX_DRAFT, Plan};
 use web_time::Instant;
 
-impl Engine {
+impl GpuBackend {
     /// Submits a pass of a model's layers over a chunk of tokens at `position`.
     pub(super) fn submit_chunk(&self, model: &Model, tokens: &[u32], position: usize) -> Submitted {
         self.gpu.write(&self.buffers.tokens, 4 * CHUNK as u64, bytemuck::cast_slice(tokens));

@@ -2,7 +2,7 @@
 //! tokens of a text.
 //!
 //! ```text
-//!  Engine: Target ──> draft model, here
+//!  ServerBackend: Target ──> draft model, here
 //!     └──> Server: Target ──> Client: replicas, tries again ──> Dialect: what is asked and answered, pure
 //!                                └──> Transport: natively threads with ureq, in a page fetch
 //! ```
@@ -17,17 +17,17 @@ mod engine;
 mod events;
 #[cfg(all(feature = "remote", not(target_arch = "wasm32")))]
 mod http;
-mod server;
 mod stream;
+mod target;
 mod transport;
 mod tries;
 mod vocabulary;
 
 pub use dialect::{Answer, Dialect};
 pub use endpoint::{Endpoint, Key};
-pub use engine::{Engine, lacks};
+pub use engine::{ServerBackend, lacks};
 #[cfg(all(feature = "remote", not(target_arch = "wasm32")))]
 pub use http::Http;
-pub use server::Server;
+pub use target::Server;
 pub use transport::{Incoming, Later, Piece, Request, Transport};
 pub use vocabulary::Probe;
