@@ -1,10 +1,10 @@
-// npm run build: builds everything for web pages, and dist/ for npm. Writes to www/:
+// npm run build: builds everything for web pages in dist/: the files for npm, and the demo page. Writes to www/:
 // - the engine from the Rust library: foretoken.js, foretoken_bg.wasm, relaxed_bg.wasm
 // - grammars, which a page loads for constrained output: grammar.js, grammar_bg.wasm
 // - two libraries: demo/marked.js, oniguruma.js
 // - for the demo page: its simulator (demo/simulate.js, demo/simulate_bg.wasm), models (demo/tales/) and documents (demo/docs/)
 import { spawnSync } from "node:child_process";
-import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { copyFileSync, cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { homedir } from "node:os";
 import { dirname, join } from "node:path";
@@ -191,7 +191,22 @@ export async function build({ likeTests = false } = {}) {
   LIBRARIES.forEach(bundle);
   makePackage();
   await makeDocs();
+  cpSync(join(www, "demo"), join(dist, "demo"), { recursive: true });
 }
+
+/** Sources without code. */
+const TYPES_ONLY = ["api.ts", "protocol.ts"];
+
+/** Options of esbuild with which types are removed and nothing else changes. @param {string} file */
+const language = (file) => ({
+  charset: "utf8",
+  format: "esm",
+  loader: file.endsWith(".ts") ? "ts" : "js",
+  tsconfigRaw: { compilerOptions: { target: "esnext", verbatimModuleSyntax: true } },
+});
+
+/** Returns the JavaScript of a TypeScript file, not minified. @param {string} file */
+export const printed = (file) => createRequire(import.meta.url)("esbuild").transformSync(readFileSync(file, "utf8"), language(file)).code;
 
 /** Checks types and fills dist/: declarations with comments, minified modules with source maps. */
 export function makePackage() {
@@ -199,19 +214,23 @@ export function makePackage() {
   rmSync(dist, { recursive: true, force: true });
   for (const project of ["tsconfig.json", "tsconfig.node.json"])
     run(process.execPath, [join(root, "node_modules", "typescript", "bin", "tsc"), "--project", join(root, project)]);
-  for (const file of readdirSync(www).filter((name) => /\.(js|wasm)$/.test(name))) {
+  for (const file of readdirSync(www).filter((name) => /(?<!\.d)\.(js|ts|wasm)$/.test(name) && !TYPES_ONLY.includes(name))) {
     const source = join(www, file);
     const isBuilt = MODULES.some(({ name }) => file.startsWith(`${name}.`)) || LIBRARIES.some((library) => library.file === source);
-    // Minifying removes comments that bundlers read.
-    const isRead = file.endsWith(".js") && readFileSync(source, "utf8").includes("webpackIgnore");
-    if (!file.endsWith(".js") || isBuilt || isRead) {
+    if (file.endsWith(".wasm") || isBuilt) {
       copyFileSync(source, join(dist, file));
       continue;
     }
-    const options = { charset: "utf8", format: "esm", minify: true, sourcemap: "external", sourcefile: file };
-    const { code, map } = transformSync(readFileSync(source, "utf8"), options);
-    writeFileSync(join(dist, file), `${code}//# sourceMappingURL=${file}.map\n`);
-    writeFileSync(join(dist, `${file}.map`), map);
+    const text = readFileSync(source, "utf8");
+    const script = file.replace(/\.ts$/, ".js");
+    // Minifying removes comments that bundlers read.
+    if (text.includes("webpackIgnore")) {
+      writeFileSync(join(dist, script), printed(source));
+      continue;
+    }
+    const { code, map } = transformSync(text, { ...language(file), minify: true, sourcemap: "external", sourcefile: file });
+    writeFileSync(join(dist, script), `${code}//# sourceMappingURL=${script}.map\n`);
+    writeFileSync(join(dist, `${script}.map`), map);
   }
 }
 

@@ -1,9 +1,9 @@
 // npm start: builds missing or outdated files, and serves the page and the tales pair on localhost.
-import { createReadStream, readFileSync, statSync } from "node:fs";
+import { createReadStream, existsSync, readFileSync, statSync } from "node:fs";
 import { createServer } from "node:http";
 import { dirname, extname, join, normalize, sep } from "node:path";
 import { fileURLToPath } from "node:url";
-import { needBuild } from "./build.mjs";
+import { needBuild, printed } from "./build.mjs";
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "..");
 const TYPES = {
@@ -51,6 +51,12 @@ export function answer(request, response) {
   let file, found;
   try {
     file = locate(path.endsWith("/") ? `${path}index.html` : path);
+    const source = file?.replace(/\.js$/, ".ts");
+    if (file && !existsSync(file) && existsSync(source)) {
+      const code = printed(source);
+      response.writeHead(200, { ...headers, ...ISOLATED, "Content-Type": TYPES[".js"], "Content-Length": Buffer.byteLength(code) });
+      return response.end(request.method === "HEAD" ? undefined : code);
+    }
     found = file && statSync(file);
   } catch {
     return refuse(404);

@@ -30,7 +30,7 @@ export type Loading = {
   /** where the target is, if it is on servers */
   server?: { urls: string[]; model: string; api_key?: string };
   assistant?: Source;
-  /** the address of the module, where it is not beside the worker */
+  /** the address of the module, if it is not in the folder of the worker */
   wasm?: string;
   hub: { endpoint?: string; revision?: string; token?: string; cache: boolean };
   /** what relative addresses start from */
@@ -43,7 +43,7 @@ export type Loading = {
 
 export type Loaded = { device: DeviceInfo; memory: Memory; warnings: string[]; toolFormat: ToolFormat | null };
 
-/** What a page may ask for, one call after the other: what goes in, what comes out, and what is told meanwhile. */
+/** The calls of a page, one after the other: arguments, result, and events meanwhile. */
 export type Methods = {
   load: { args: Loading; result: Loaded; event: Progress };
   inspect: { args: Loading; result: Inspection; event: Progress };
@@ -67,7 +67,7 @@ export type ToWorker =
   | { type: "join"; lock: string }
   | { type: "hired"; id: number; port: MessagePort }
   | { type: "not_hired"; id: number; reason: string }
-  /** the worker has a target from now on, and hears the rest through this port */
+  /** the worker has a target from now on, and gets the rest through this port */
   | { type: "serve"; port: MessagePort };
 
 export type FromWorker =
@@ -92,7 +92,7 @@ export type ToMember =
   | { type: "share"; buffer: SharedArrayBuffer; module: WebAssembly.Module };
 
 export type FromMember =
-  /** it hears messages; said first */
+  /** it reads messages; sent first */
   | { type: "listening" }
   /** it holds its lock now */
   | { type: "here" }

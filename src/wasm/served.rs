@@ -14,7 +14,7 @@ use wasm_bindgen::prelude::*;
 
 #[wasm_bindgen]
 extern "C" {
-    /// Sender of requests (www/http.js).
+    /// Sender of requests (www/http.ts).
     pub type Sender;
     /// An answer in flight.
     type Exchange;

@@ -403,7 +403,7 @@ export const tests = {
         readdirSync(repo(folder))
           .filter((name) => /\.(js|wasm|css|svg)$/.test(name) && !others.includes(name))
           .map((name) => `http://x${path}${name}`);
-      equal([...list].sort(), ["http://x/demo/", ...modules("www", "/"), ...modules("www/demo", "/demo/")].sort(), "files");
+      equal([...list].sort(), ["http://x/demo/", ...modules("dist", "/"), ...modules("www/demo", "/demo/")].sort(), "files");
     }
   },
 

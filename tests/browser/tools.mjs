@@ -1,7 +1,7 @@
 // Calls of tools: what models write, apart, whole and piece by piece.
 import { readFileSync } from "node:fs";
 import { check, equal, faults, open } from "./harness.mjs";
-import { AnswerReader, calling, readAnswer } from "../../www/tools.js";
+import { AnswerReader, calling, readAnswer } from "../../dist/tools.js";
 
 const NAMES = ["get_weather", "clock"];
 /** By format: what a model writes, the content in it, and its calls as `[name, arguments]`. */

@@ -449,7 +449,7 @@ fn what_is_here_goes_before_what_the_hub_has() {
 /// An [`Error`] has the same code in Rust and in JS.
 #[test]
 fn the_codes_are_those_of_the_browser() {
-    let list = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("www/error.js")).unwrap();
+    let list = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("www/error.ts")).unwrap();
     for error in [
         Error::Network { url: String::new(), reason: String::new() },
         Error::Integrity { file: String::new(), reason: String::new() },

@@ -4,23 +4,17 @@
  */
 import { failure, isFailure } from "./error.js";
 import { META, entries, keyOf, openRoot, readFile, readMeta, removeFrom, unseal, write, writeMeta } from "./sealed.js";
+import type { Message } from "./api.js";
 
-/**
- * @import { Message } from "./api.js"
- * @typedef {{ messages: Message[], options: object, tokens: number[], tag: string }} Saved
- */
+type Saved = { messages: Message[]; options: object; tokens: number[]; tag: string };
 
 const ROOT = "foretoken-chats";
 
-/** @template T @param {string} key of a conversation @param {LockMode} mode @param {() => Promise<T>} work @returns {Promise<T>} */
-export const locked = (key, mode, work) => navigator.locks.request(`${ROOT}/${key}`, { mode }, work);
+/** @param key of a conversation */
+export const locked = <T>(key: string, mode: LockMode, work: () => Promise<T>): Promise<T> => navigator.locks.request(`${ROOT}/${key}`, { mode }, work);
 
-/**
- * Works in the folder of all conversations. Rejects with `storage` if the browser refuses.
- * @template T
- * @param {(root: FileSystemDirectoryHandle) => Promise<T>} work
- */
-export async function stored(work) {
+/** Works in the folder of all conversations. Rejects with `storage` if the browser refuses. */
+export async function stored<T>(work: (root: FileSystemDirectoryHandle) => Promise<T>) {
   try {
     return await work(await openRoot(ROOT, true));
   } catch (error) {
@@ -32,27 +26,23 @@ export async function stored(work) {
   }
 }
 
-/**
- * Works on one conversation, under its lock.
- * @template T
- * @param {string} name
- * @param {LockMode} mode
- * @param {(root: FileSystemDirectoryHandle, key: string) => Promise<T>} work
- */
-export const on = (name, mode, work) =>
+/** Works on one conversation, under its lock. */
+export const on = <T>(name: string, mode: LockMode, work: (root: FileSystemDirectoryHandle, key: string) => Promise<T>) =>
   stored(async (root) => {
-    // JSON tells lone surrogates apart.
+    // JSON distinguishes lone surrogates.
     const key = await keyOf(JSON.stringify(name));
     return locked(key, mode, () => work(root, key));
   });
 
 /**
  * Saves a conversation under a name, in place of another one; as long as that lasts, the other one is there.
- * @param {string} name
- * @param {Omit<Saved, "tokens" | "tag">} said
- * @param {(write: (layer: number, bytes: Uint8Array<ArrayBuffer>) => Promise<void>) => Promise<number[]>} layers gives what is cached of it
+ * @param layers gives what is cached of it
  */
-export const save = (name, said, layers) =>
+export const save = (
+  name: string,
+  said: Omit<Saved, "tokens" | "tag">,
+  layers: (write: (layer: number, bytes: Uint8Array<ArrayBuffer>) => Promise<void>) => Promise<number[]>,
+) =>
   on(name, "exclusive", async (root, key) => {
     const folder = await root.getDirectoryHandle(key, { create: true });
     const tag = crypto.randomUUID().slice(0, 8);
@@ -67,17 +57,16 @@ export const save = (name, said, layers) =>
   });
 
 /**
- * What was said in a conversation. Rejects with `not-found`.
- * @param {string} name
- * @param {(saved: Saved, read: (layer: number) => Promise<Uint8Array>) => Promise<boolean>} restore takes what was cached of it
+ * Restores the messages of a conversation. Rejects with `not-found`.
+ * @param restore takes what was cached of it
  */
-export const restore = (name, restore) =>
+export const restore = (name: string, restore: (saved: Saved, read: (layer: number) => Promise<Uint8Array>) => Promise<boolean>) =>
   on(name, "shared", async (root, key) => {
     const folder = await root.getDirectoryHandle(key).catch(() => null);
-    const saved = folder && /** @type {Saved | null} */ (await readMeta(folder));
+    const saved = folder && ((await readMeta(folder)) as Saved | null);
     if (!saved)
       throw failure("not-found", `there is no saved conversation with the name ${name}`, { path: name, reason: "it was not saved here, or was deleted" });
-    const read = async (/** @type {number} */ layer) => (await unseal(await readFile(folder, `${layer}-${saved.tag}`))) ?? new Uint8Array();
+    const read = async (layer: number) => (await unseal(await readFile(folder, `${layer}-${saved.tag}`))) ?? new Uint8Array();
     // Whatever became of them, the messages are enough: they are read again.
     const isCached = saved.tokens.length > 0 && (await restore(saved, read).catch(() => false));
     const { messages, options, tokens } = saved;

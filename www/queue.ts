@@ -1,23 +1,17 @@
-/**
- * Items that wait for their readers, or readers that wait for items.
- * @template T
- */
-export class Queue {
-  /** @type {T[]} */
-  #items = [];
+/** Items that wait for their readers, or readers that wait for items. */
+export class Queue<T> {
+  #items: T[] = [];
   #ended = false;
-  /** @type {unknown} */
-  #error = null;
-  /** @type {Set<(value?: unknown) => void>} */
-  #waiting = new Set();
+  #error: unknown = null;
+  #waiting: Set<(value?: unknown) => void> = new Set();
 
   #wake() {
     for (const wake of this.#waiting) wake();
     this.#waiting.clear();
   }
 
-  /** @param {T} item of no interest after the end */
-  push(item) {
+  /** @param item of no interest after the end */
+  push(item: T) {
     if (!this.#ended) this.#items.push(item);
     this.#wake();
   }
@@ -27,8 +21,11 @@ export class Queue {
     this.#items.length = 0;
   }
 
-  /** Ends it, once. @param {unknown} [error] what a reader hears after the last item */
-  end(error = null) {
+  /**
+   * Ends it, once.
+   * @param error what a reader gets after the last item
+   */
+  end(error: unknown = null) {
     if (this.#ended) return;
     this.#ended = true;
     this.#error = error;
@@ -36,10 +33,10 @@ export class Queue {
   }
 
   /**
-   * @param {number} [within] milliseconds
-   * @returns {Promise<T | undefined>} the next item; undefined at the end, and where none comes in that time
+   * @param within milliseconds
+   * @returns the next item; undefined at the end, and where none comes in that time
    */
-  async shift(within) {
+  async shift(within?: number): Promise<T | undefined> {
     let late = false;
     const becomeLate = () => {
       late = true;

@@ -2,11 +2,11 @@
  * The engine's own thread: one model pair, one request after the other, for one page or, as a SharedWorker, for several.
  * protocol.ts says what they say to each other.
  *
- * Where there are several targets, it asks the page for more workers of this kind. What such a worker does it hears through
+ * Where there are several targets, it asks the page for more workers of this kind. Such a worker reports through
  * its port, from crew.js.
  */
 import { Cache, withoutQuery } from "./cache.js";
-import { Crew } from "./crew.js";
+import { Crew, type Hired } from "./crew.js";
 import init, { connect, inspect, load, loadParallel, serve, Share } from "./foretoken.js";
 import initGrammars, { Grammars } from "./grammar.js";
 import { aborted, badOption, failure, isFailure } from "./error.js";
@@ -23,13 +23,13 @@ const ADAPTER = 10;
 
 /**
  * Makes the search for an adapter reliable: a browser that has just started may have none for a moment, some throw, and some never answer.
- * @param {boolean} isAuto whether the CPU may take over
+ * @param isAuto whether the CPU may take over
  */
-function findAdapter(isAuto) {
-  const gpu = /** @type {any} */ (navigator.gpu);
+function findAdapter(isAuto: boolean) {
+  const gpu = navigator.gpu as any;
   if (!gpu) return;
   const { requestAdapter } = Object.getPrototypeOf(gpu);
-  gpu.requestAdapter = async (/** @type {any} */ options) => {
+  gpu.requestAdapter = async (options: any) => {
     const ask = async () => requestAdapter.call(gpu, options);
     const asked = ask()
       .then(async (adapter) => adapter ?? (await transport.pause(0.2), ask()))
@@ -40,9 +40,9 @@ function findAdapter(isAuto) {
 
 /**
  * Starts the module: what is at this address or, without one, what suits the browser.
- * @param {string | undefined} wasm @param {{ device?: unknown }} options of loading
+ * @param options of loading
  */
-async function start(wasm, { device = "auto" }) {
+async function start(wasm: string | undefined, { device = "auto" }: { device?: unknown }) {
   findAdapter(device === "auto");
   if (!wasm && WebAssembly.validate(Uint8Array.from(RELAXED))) {
     try {
@@ -54,12 +54,8 @@ async function start(wasm, { device = "auto" }) {
   return begin(init, wasm ?? new URL("foretoken_bg.wasm", import.meta.url));
 }
 
-/**
- * Starts a module of WebAssembly. Rejects with `network` if it is not at its address, or of another version.
- * @template T
- * @param {(from: { module_or_path: string | URL }) => Promise<T>} init @param {string | URL} address
- */
-async function begin(init, address) {
+/** Starts a module of WebAssembly. Rejects with `network` if it is not at its address, or of another version. */
+async function begin<T>(init: (from: { module_or_path: string | URL }) => Promise<T>, address: string | URL) {
   try {
     return await init({ module_or_path: address });
   } catch (error) {
@@ -70,23 +66,21 @@ async function begin(init, address) {
   }
 }
 
-/** @import { FromMember, FromShared, FromWorker, Loaded, Loading, Method, Methods, ToMember, ToWorker } from "./protocol.js" */
+import type { FromMember, FromShared, FromWorker, Loaded, Loading, Method, Methods, ToMember, ToWorker } from "./protocol.js";
 
-/** @type {import("./foretoken.js").Session} */
-let session;
-/** The workers that have the targets, where there are several. @type {Crew | null} */
-let crew = null;
-/** @type {WebAssembly.Memory} */
-let memory;
-/** What the pages hear that ask for the same models. @type {Loaded | null} */
-let loaded = null;
-/** Pages that wait for the models. @type {Set<(event: unknown) => void>} */
-const watching = new Set();
-/** Where orders come from, in a worker of a crew. @type {MessagePort | undefined} */
-let crewed;
-/** What a person should know of the loading. @type {string[]} */
-let warnings = [];
-/** What the browser tells of the GPU; the engine inside sees no name. */
+let session: import("./foretoken.js").Session;
+/** The workers that have the targets, where there are several. */
+let crew: Crew | null = null;
+let memory: WebAssembly.Memory;
+/** The answer to all pages that ask for the same models. */
+let loaded: Loaded | null = null;
+/** Pages that wait for the models. */
+const watching: Set<(event: unknown) => void> = new Set();
+/** The port for orders, in a worker of a crew. */
+let crewed: MessagePort | undefined;
+/** Warnings about the loading. */
+let warnings: string[] = [];
+/** What is known of the GPU from the browser; the engine inside sees no name. */
 async function adapterName() {
   const adapter = await navigator.gpu.requestAdapter({ powerPreference: "high-performance" });
   const { description = "", vendor = "", architecture = "" } = adapter?.info ?? {};
@@ -94,30 +88,25 @@ async function adapterName() {
 }
 
 /**
- * Whether there are two adapters of one kind. Another kind rounds differently: a text that two kinds write together would be
+ * Returns true if there are two adapters of one kind. Another kind rounds differently: a text that two kinds write together would be
  * neither's.
  */
 async function hasTwins() {
-  const preferences = /** @type {const} */ (["high-performance", "low-power"]);
+  const preferences = ["high-performance", "low-power"] as const;
   const adapters = await Promise.all(preferences.map((powerPreference) => navigator.gpu.requestAdapter({ powerPreference })));
   const [a, b] = adapters.map((adapter) => [adapter?.info?.vendor, adapter?.info?.architecture, adapter?.info?.description].join());
   // Where a browser hides what it has, nothing is known.
   return a === b && a.length > 3;
 }
 
-/**
- * How models are opened, and who hears of it.
- * @param {Pick<Loading, "hub" | "base">} work
- * @param {{ emit: (event: unknown) => void, signal: AbortSignal }} context
- */
-function opening({ hub, base }, { emit, signal }) {
+/** Returns functions that open models and report it. */
+function opening({ hub, base }: Pick<Loading, "hub" | "base">, { emit, signal }: { emit: (event: unknown) => void; signal: AbortSignal }) {
   const cache = hub.cache ? new Cache((text) => warnings.push(text)) : undefined;
-  /** @type {(phase: string, loaded: number, total: number) => void} */
-  const tell = (phase, loaded, total) => emit({ phase, model: "", file: "", loaded, total });
+  const tell: (phase: string, loaded: number, total: number) => void = (phase, loaded, total) => emit({ phase, model: "", file: "", loaded, total });
   let uploaded = false;
   return {
-    open: (/** @type {any} */ model, /** @type {"target" | "assistant"} */ role) => openFiles(model, { ...hub, cache, base, signal, role, onProgress: emit }),
-    upload(/** @type {number} */ loaded, /** @type {number} */ total) {
+    open: (model: any, role: "target" | "assistant") => openFiles(model, { ...hub, cache, base, signal, role, onProgress: emit }),
+    upload(loaded: number, total: number) {
       tell("upload", loaded, total);
       // The kernels are compiled and checked on this device between the last byte and the end of loading.
       if (loaded === total && !uploaded) tell("compile", 0, 1);
@@ -127,8 +116,8 @@ function opening({ hub, base }, { emit, signal }) {
   };
 }
 
-/** Lets only that progress through which is one. @param {(event: any) => void} emit @returns {(event: any) => void} */
-function rising(emit) {
+/** Lets only that progress through which is one. */
+function rising(emit: (event: any) => void): (event: any) => void {
   const most = new Map();
   return (event) => {
     const { phase, model, file, loaded } = event;
@@ -139,18 +128,17 @@ function rising(emit) {
   };
 }
 
-/** Workers that the page was asked for. @type {Map<number, (answer: Extract<ToWorker, { type: "hired" | "not_hired" }>) => void>} */
-const hiring = new Map();
+/** Workers that the page was asked for. */
+const hiring: Map<number, (answer: Extract<ToWorker, { type: "hired" | "not_hired" }>) => void> = new Map();
 let hires = 0;
 
-/** Asks the page for a worker. Rejects when it cannot be started. @returns {Promise<import("./crew.js").Hired>} */
-function hire() {
+/** Asks the page for a worker. Rejects when it cannot be started. */
+function hire(): Promise<Hired> {
   const id = hires++;
   say({ type: "hire", id });
   return new Promise((resolve, reject) => {
-    /** @type {(reason: string) => void} */
-    let fail;
-    const failed = new Promise((resolve) => (fail = resolve));
+    let fail: (reason: string) => void;
+    const failed = new Promise<string>((resolve) => (fail = resolve));
     const dismiss = () => {
       say({ type: "dismiss", id });
       hiring.delete(id);
@@ -169,24 +157,23 @@ function hire() {
 }
 
 /** Threads with a share of what the CPU computes. */
-const team = () => new Team(hire, /** @type {any} */ (init).__wbindgen_wasm_module, (text) => warnings.push(text));
+const team = () => new Team(hire, (init as any).__wbindgen_wasm_module, (text) => warnings.push(text));
 
-/** Whether the session knows grammars. */
+/** True if the session knows grammars. */
 let hasGrammars = false;
 
-/** Loads the module of grammars, and tells it what tokens there are. */
+/** Loads the module of grammars, and gives it the vocabulary. */
 async function loadGrammars() {
   await begin(initGrammars, new URL("grammar_bg.wasm", import.meta.url));
   const vocabulary = session.vocabulary();
-  if (vocabulary) session.constrainBy(new Grammars(.../** @type {[Uint8Array, Uint32Array, Uint32Array]} */ (vocabulary)));
+  if (vocabulary) session.constrainBy(new Grammars(...(vocabulary as [Uint8Array, Uint32Array, Uint32Array])));
   hasGrammars = true;
 }
 
 /** The session answers one call at a time. */
 let queue = Promise.resolve();
 
-/** @type {{ [M in Method]: (args: Methods[M]["args"], context: { emit: (event: any) => void, signal: AbortSignal }) => Promise<any> }} */
-const methods = {
+const methods: { [M in Method]: (args: Methods[M]["args"], context: { emit: (event: any) => void; signal: AbortSignal }) => Promise<any> } = {
   async load({ model, server, assistant, wasm, hub, base, warnings: given, options }, { emit, signal }) {
     if (loaded) return loaded;
     ({ memory } = await start(wasm, options));
@@ -227,14 +214,12 @@ const methods = {
 
   async generate({ prompt, options }, { emit, signal }) {
     if (options.response_format && options.response_format.type !== "text" && !hasGrammars) await loadGrammars();
-    /** @type {unknown[]} */
-    let tokens = [];
+    let tokens: unknown[] = [];
     const flush = () => {
       if (tokens.length) emit({ tokens });
       tokens = [];
     };
-    /** @type {(event?: unknown) => void} */
-    let leave = () => {};
+    let leave: (event?: unknown) => void = () => {};
     const left = new Promise((resolve) => {
       leave = resolve;
     });
@@ -243,12 +228,12 @@ const methods = {
     const writing = session.generate(
       prompt,
       options,
-      (/** @type {unknown} */ token) => {
+      (token: unknown) => {
         // A round's tokens come one after the other before the engine waits for the GPU again: they travel together.
         if (tokens.push(token) === 1) queueMicrotask(flush);
         return !signal.aborted;
       },
-      (/** @type {number} */ loaded, /** @type {number} */ total) => {
+      (loaded: number, total: number) => {
         emit({ phase: "prefill", loaded, total });
         return !signal.aborted;
       },
@@ -291,16 +276,9 @@ const methods = {
   },
 };
 
-/**
- * What becomes of each, one after the other.
- * @template T, U
- * @param {T[]} all
- * @param {AbortSignal} signal
- * @param {(one: T) => Promise<U>} compute
- */
-async function each(all, signal, compute) {
-  /** @type {U[]} */
-  const done = [];
+/** Maps each, one after the other. */
+async function each<T, U>(all: T[], signal: AbortSignal, compute: (one: T) => Promise<U>) {
+  const done: U[] = [];
   for (const one of all) {
     done.push(await compute(one));
     if (signal.aborted) throw aborted();
@@ -308,15 +286,14 @@ async function each(all, signal, compute) {
   return done;
 }
 
-/** Works on one instance of a model from now on. @param {MessagePort} port */
-function work(port) {
+/** Works on one instance of a model from now on. */
+function work(port: MessagePort) {
   crewed = port;
-  /** @type {import("./foretoken.js").Server} */
-  let server;
-  const report = (/** @type {FromMember} */ message) => port.postMessage(message);
+  let server: import("./foretoken.js").Server;
+  const report = (message: FromMember) => port.postMessage(message);
   port.onmessageerror = () => report({ type: "error", error: explain("a worker could not read a message") });
   report({ type: "listening" });
-  port.onmessage = async (/** @type {{ data: ToMember }} */ { data }) => {
+  port.onmessage = async ({ data }: { data: ToMember }) => {
     if (data.type === "order") server.order(data.order);
     if (data.type === "counters") report({ type: "counters", counters: server.counters() });
     if (data.type === "share") {
@@ -326,7 +303,7 @@ function work(port) {
       } catch (error) {
         return report({ type: "error", error: explain(error) });
       }
-      // From here on it answers in that memory alone, and hears no message.
+      // From here on it answers in that memory alone, and reads no message.
       answer(data.buffer, new Share());
     }
     if (data.type !== "load") return;
@@ -337,14 +314,14 @@ function work(port) {
     report({ type: "here" });
     try {
       await start(wasm, options);
-      // Whoever gives up loading ends this worker.
+      // To give up loading, this worker is ended.
       const { signal } = new AbortController();
-      const { open, upload } = opening(load, { emit: (/** @type {any} */ progress) => report({ type: "progress", progress }), signal });
+      const { open, upload } = opening(load, { emit: (progress: any) => report({ type: "progress", progress }), signal });
       const files = open(model, context === undefined ? "target" : "assistant");
       try {
         // Where two adapters are one, asking for the other changes nothing.
         const lowPower = index % 2 === 1 && (await hasTwins());
-        const tell = (/** @type {any} */ told) => report({ type: "told", ...told });
+        const tell = (told: any) => report({ type: "told", ...told });
         server = await serve(files, index, context, lowPower, options, upload, tell);
       } finally {
         files.close?.();
@@ -356,26 +333,25 @@ function work(port) {
   };
 }
 
-/** The lock that a worker holds for as long as it lives, if pages share it. @type {Promise<string> | undefined} */
-let held;
+/** The lock that a worker holds for as long as it lives, if pages share it. */
+let held: Promise<string> | undefined;
 
-/** The page whose worker this is. @param {FromWorker} message */
-const say = (message) => globalThis.postMessage(message);
+/** The page whose worker this is. */
+const say = (message: FromWorker) => globalThis.postMessage(message);
 
 /** A page that asks, and its calls that were not answered yet. */
 class Client {
-  /** @type {Map<number, AbortController>} */
-  #calls = new Map();
+  #calls: Map<number, AbortController> = new Map();
   /** The call that is worked on, if it is one of these. */
   #current = -1;
 
-  /** @param {(message: FromShared) => void} say */
-  constructor(say) {
+  declare say: (message: FromShared) => void;
+
+  constructor(say: (message: FromShared) => void) {
     this.say = say;
   }
 
-  /** @param {ToWorker} message */
-  hear(message) {
+  hear(message: ToWorker) {
     if (message.type === "call") this.#call(message);
     if (message.type === "abort") this.#abort(message.id);
     if (message.type === "join") this.#join(message.lock);
@@ -383,23 +359,21 @@ class Client {
     if (message.type === "hired" || message.type === "not_hired") hiring.get(message.id)?.(message);
   }
 
-  /** @param {Extract<ToWorker, { type: "call" }>} message */
-  #call({ id, method, args }) {
+  #call({ id, method, args }: Extract<ToWorker, { type: "call" }>) {
     const control = new AbortController();
     this.#calls.set(id, control);
-    const tell = (/** @type {unknown} */ event) => this.say({ type: "event", id, event });
+    const tell = (event: unknown) => this.say({ type: "event", id, event });
     const isLoad = method === "load";
     if (isLoad) watching.add(tell);
-    const emit = isLoad ? (/** @type {unknown} */ event) => watching.forEach((tell) => tell(event)) : tell;
+    const emit = isLoad ? (event: unknown) => watching.forEach((tell) => tell(event)) : tell;
     queue = queue.then(async () => {
       // What was taken back while it waited has had its answer.
-      if (this.#calls.has(id)) await this.#answer(id, () => methods[method](/** @type {any} */ (args), { emit, signal: control.signal }));
+      if (this.#calls.has(id)) await this.#answer(id, () => methods[method](args as any, { emit, signal: control.signal }));
       watching.delete(tell);
     });
   }
 
-  /** @param {number} id @param {() => Promise<any>} work */
-  async #answer(id, work) {
+  async #answer(id: number, work: () => Promise<any>) {
     this.#current = id;
     try {
       this.say({ type: "result", id, result: await work() });
@@ -412,15 +386,14 @@ class Client {
     this.#calls.delete(id);
   }
 
-  /** @param {number} id */
-  #abort(id) {
+  #abort(id: number) {
     this.#calls.get(id)?.abort();
     if (id === this.#current || !this.#calls.delete(id)) return;
     this.say({ type: "error", id, error: explain(aborted()) });
   }
 
-  /** @param {string} lock that the page holds */
-  #join(lock) {
+  /** @param lock that the page holds */
+  #join(lock: string) {
     navigator.locks.request(lock, () => this.#leave());
     held ??= new Promise((held) => {
       const lock = `foretoken/shared/${crypto.randomUUID()}`;
@@ -429,7 +402,7 @@ class Client {
     held.then((lock) => this.say({ type: "joined", lock }));
   }
 
-  /** The page is gone, and what it asked for nobody wants. */
+  /** The page is gone, and what it asked for is not needed. */
   #leave() {
     clients.delete(this);
     for (const id of [...this.#calls.keys()]) this.#abort(id);
@@ -442,19 +415,18 @@ class Client {
   }
 }
 
-/** Those that share this worker. @type {Set<Client>} */
-const clients = new Set();
+/** The pages that share this worker. */
+const clients: Set<Client> = new Set();
 
-/** @param {{ postMessage: (message: FromShared) => void, onmessage: any }} port */
-function attend(port) {
+function attend(port: { postMessage: (message: FromShared) => void; onmessage: any }) {
   const client = new Client((message) => port.postMessage(message));
   clients.add(client);
-  port.onmessage = (/** @type {{ data: ToWorker }} */ { data }) => client.hear(data);
+  port.onmessage = ({ data }: { data: ToWorker }) => client.hear(data);
 }
 
 // Only a SharedWorker has it.
-if ("onconnect" in globalThis) addEventListener("connect", (/** @type {any} */ { ports }) => attend(ports[0]));
-else attend(/** @type {any} */ (globalThis));
+if ("onconnect" in globalThis) addEventListener("connect", ({ ports }: any) => attend(ports[0]));
+else attend(globalThis as any);
 
 // After a panic the promise of the call that caused it never settles; what is thrown arrives here.
 addEventListener("error", (event) => {
@@ -463,21 +435,19 @@ addEventListener("error", (event) => {
 });
 addEventListener("unhandledrejection", (event) => die(event.reason));
 
-/** The words of a panic, which the engine leaves behind. */
-const panicked = () => /** @type {any} */ (globalThis).foretoken_panic;
+/** The message of a panic, which the engine stores. */
+const panicked = () => (globalThis as any).foretoken_panic;
 
-/** @param {unknown} reason */
-function die(reason) {
-  /** @type {Extract<FromWorker, { type: "fatal" }>} */
-  const message = { type: "fatal", error: explain(reason) };
+function die(reason: unknown) {
+  const message: Extract<FromWorker, { type: "fatal" }> = { type: "fatal", error: explain(reason) };
   if (crewed) return crewed.postMessage(message);
   for (const client of clients) client.say(message);
   // The next page that asks gets another one, under another name.
   if ("onconnect" in globalThis) close();
 }
 
-/** Returns a message's fields: a cloned `Error` would lose them. @param {any} error @returns {import("./protocol.js").Failure} */
-function explain(error) {
+/** Returns a message's fields: a cloned `Error` would lose them. */
+function explain(error: any): import("./protocol.js").Failure {
   if (isFailure(error)) return { code: error.code, message: error.message, detail: error.detail ?? null };
   return { code: "internal", message: String(panicked() ?? error?.stack ?? error), detail: null };
 }

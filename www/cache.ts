@@ -1,20 +1,26 @@
 /**
- * What was downloaded, kept in the browser's private file system (OPFS): the second load downloads nothing, and a cut costs
+ * Downloads, kept in the browser's private file system (OPFS): the second load downloads nothing, and a cut costs
  * a chunk. `foretoken/<hash of the base URL>/<file>/` holds `meta` and the chunks `<index>-<tag>`, each sealed.
  *
  * Web Locks keep tabs apart: a shared lock on a model while it is loaded, and a lock on each chunk while it is fetched.
  */
 import { META, SEAL, entries, keyOf, openRoot, readFile, readMeta, removeFrom, unseal, write } from "./sealed.js";
 
-/**
- * @typedef {object} Meta What the server said last of a file.
- * @property {string} model as the user named it
- * @property {string} url what the file's name was added to, without its query
- * @property {number} total bytes
- * @property {string | null} version the server's name for these bytes
- * @property {boolean} absent whether the server has no such file
- * @property {string} tag which chunks belong to this version
- */
+/** The last known facts of the server about a file. */
+type Meta = {
+  /** as the user named it */
+  model: string;
+  /** what the file's name was added to, without its query */
+  url: string;
+  /** bytes */
+  total: number;
+  /** the server's name for these bytes */
+  version: string | null;
+  /** whether the server has no such file */
+  absent: boolean;
+  /** which chunks belong to this version */
+  tag: string;
+};
 
 /** Bytes per chunk: large enough to amortise a round trip, small enough to repeat after a cut. */
 export const CHUNK = 8 << 20;
@@ -27,30 +33,26 @@ export class Cache {
   pending = 0;
   #warned = false;
 
-  /** @param {(text: string) => void} onWarning hears why something is not kept, at most once */
-  constructor(onWarning) {
+  declare onWarning: (text: string) => void;
+
+  /** @param onWarning gets the reason why something is not kept, at most once */
+  constructor(onWarning: (text: string) => void) {
     this.onWarning = onWarning;
   }
 
-  /**
-   * A model, locked until its `close()`; null where the browser keeps nothing.
-   * @param {string} name
-   * @param {string} url
-   */
-  async model(name, url) {
+  /** A model, locked until its `close()`; null where the browser keeps nothing. */
+  async model(name: string, url: string) {
     try {
       const root = await openRoot(ROOT, true);
       const key = await keyOf(url);
       const clean = () => navigator.locks.request(lockName(key), { ifAvailable: true }, (lock) => !!lock && sweep(root, key));
       const wasClean = await clean();
-      /** @type {() => void} */
-      let release = () => {};
-      /** @type {Promise<void>} */
-      let released = Promise.resolve();
-      await new Promise((locked, failed) => {
+      let release: () => void = () => {};
+      let released: Promise<void> = Promise.resolve();
+      await new Promise<void>((locked, failed) => {
         released = navigator.locks.request(lockName(key), { mode: "shared" }, () => {
-          locked(undefined);
-          return new Promise((resolve) => (release = () => resolve(undefined)));
+          locked();
+          return new Promise<void>((resolve) => (release = resolve));
         });
         released.catch(failed);
       });
@@ -60,7 +62,7 @@ export class Cache {
         // A worker killed just before this one began still held its files then.
         if (!wasClean) await clean();
       };
-      const file = (/** @type {string} */ file) => new CachedFile(this, root, [key, encodeURIComponent(file)], { model: name, url });
+      const file = (file: string) => new CachedFile(this, root, [key, encodeURIComponent(file)], { model: name, url });
       const names = async () => {
         const folder = await root.getDirectoryHandle(key).catch(() => null);
         const metas = (folder ? await entries(folder) : []).map(async ([name, inside]) => ({ name, meta: await readMeta(inside) }));
@@ -73,18 +75,20 @@ export class Cache {
     }
   }
 
-  /** Says beforehand when there is no room for what is about to come. @param {number} bytes that are to be kept, besides the others */
-  async expect(bytes) {
+  /**
+   * Says beforehand when there is no room for what is about to come.
+   * @param bytes that are to be kept, in addition to the others
+   */
+  async expect(bytes: number) {
     this.pending += bytes;
     const room = await estimateRoom();
     if (room < this.pending) this.#lackSpace(room);
   }
 
-  /** @param {unknown} error */
-  async fail(error) {
+  async fail(error: unknown) {
     if (this.failed) return;
     this.failed = true;
-    const { name } = /** @type {Error} */ (error);
+    const { name } = error as Error;
     if (name === "QuotaExceededError") this.#lackSpace(await estimateRoom());
     else {
       const reason = globalThis.isSecureContext === false ? "only for secure pages, https or localhost" : name;
@@ -92,8 +96,8 @@ export class Cache {
     }
   }
 
-  /** @param {number} room bytes */
-  #lackSpace(room) {
+  /** @param room bytes */
+  #lackSpace(room: number) {
     // Browsers may name far more than they give; then the numbers would only confuse.
     const numbers = room < this.pending ? ` (${megabytes(this.pending)} are needed, ${megabytes(room)} are free)` : "";
     this.#warn(
@@ -102,8 +106,7 @@ export class Cache {
     );
   }
 
-  /** @param {string} text */
-  #warn(text) {
+  #warn(text: string) {
     if (!this.#warned) this.onWarning(text);
     this.#warned = true;
   }
@@ -111,54 +114,48 @@ export class Cache {
 
 /** One file of a model. */
 export class CachedFile {
-  /** @type {Meta | null} */
-  meta = null;
+  meta: Meta | null = null;
   /** Bytes that are still to be kept. */
   #pending = 0;
 
-  /**
-   * @param {Cache} cache
-   * @param {FileSystemDirectoryHandle} root
-   * @param {string[]} path
-   * @param {{ model: string, url: string }} from
-   */
-  constructor(cache, root, path, from) {
+  declare cache: Cache;
+  declare root: FileSystemDirectoryHandle;
+  declare path: string[];
+  declare from: { model: string; url: string };
+
+  constructor(cache: Cache, root: FileSystemDirectoryHandle, path: string[], from: { model: string; url: string }) {
     this.cache = cache;
     this.root = root;
     this.path = path;
     this.from = from;
   }
 
-  /** @param {boolean} [create] @returns {Promise<FileSystemDirectoryHandle>} */
-  async folder(create = false) {
+  async folder(create: boolean = false): Promise<FileSystemDirectoryHandle> {
     let folder = this.root;
     for (const name of this.path) folder = await folder.getDirectoryHandle(name, { create });
     return folder;
   }
 
-  /**
-   * Does the work while no other tab does the same.
-   * @template T @param {number} index @param {AbortSignal} signal @param {() => Promise<T>} work @returns {Promise<T>}
-   */
-  lock(index, signal, work) {
+  /** Does the work while no other tab does the same. */
+  lock<T>(index: number, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
     return navigator.locks.request(`${lockName(this.path.join("/"))}/${index}`, { signal }, work);
   }
 
-  /** What is known of the file; null when nothing is. */
+  /** Known facts about the file; null without any. */
   async known() {
     this.meta = await this.folder().then(readMeta, () => null);
     return this.meta;
   }
 
-  /** @param {number} bytes of the file that are about to come */
-  async expect(bytes) {
+  /** @param bytes of the file that are about to come */
+  async expect(bytes: number) {
     const more = bytes - this.#pending;
     this.#pending = bytes;
     await this.cache.expect(more);
   }
 
-  /** Begins a version of the file; chunks of another go. None counts before its length is written down. @param {string | null} version */
-  async begin(version) {
+  /** Begins a version of the file; chunks of another go. None counts before its length is written down. */
+  async begin(version: string | null) {
     await this.drop();
     this.meta = { ...this.from, total: 0, version, absent: false, tag: crypto.randomUUID().slice(0, 8) };
   }
@@ -169,8 +166,8 @@ export class CachedFile {
     if (folder) await removeFrom(folder, this.path[1]);
   }
 
-  /** Remembers whether the server has the file; what is here of it stays. @param {boolean} absent */
-  async mark(absent) {
+  /** Remembers whether the server has the file; what is here of it stays. */
+  async mark(absent: boolean) {
     if (this.meta?.absent === absent) return;
     // A model of which nothing is there leaves nothing here.
     if (!(await this.root.getDirectoryHandle(this.path[0]).catch(() => null))) return;
@@ -178,21 +175,21 @@ export class CachedFile {
     await this.describe({ ...meta, absent });
   }
 
-  /** Writes down what is known of the file. @param {Partial<Meta>} more */
-  async describe(more) {
-    const meta = (this.meta = { .../** @type {Meta} */ (this.meta), ...more });
+  /** Writes down what is known of the file. */
+  async describe(more: Partial<Meta>) {
+    const meta = (this.meta = { ...(this.meta as Meta), ...more });
     await this.#keep(META, new TextEncoder().encode(JSON.stringify(meta)));
   }
 
-  /** Which chunks seem to be here. @returns {Promise<Set<number>>} */
-  async indices() {
+  /** Which chunks seem to be here. */
+  async indices(): Promise<Set<number>> {
     const end = `-${this.meta?.tag}`;
     const names = (await this.folder().then(entries, () => [])).map(([name]) => name);
     return new Set(names.filter((name) => name.endsWith(end)).map((name) => Number.parseInt(name, 10)));
   }
 
-  /** A chunk, if every bit of it is as it was written; it stays on disk. @param {number} index @param {number} length @returns {Promise<Blob | null>} */
-  async get(index, length) {
+  /** A chunk, if every bit of it is as it was written; it stays on disk. */
+  async get(index: number, length: number): Promise<Blob | null> {
     try {
       const file = await readFile(await this.folder(), `${index}-${this.meta?.tag}`);
       return file.size === length + SEAL && (await unseal(file)) ? file.slice(0, length) : null;
@@ -201,8 +198,8 @@ export class CachedFile {
     }
   }
 
-  /** Keeps a chunk; null where that cannot be. @param {number} index @param {Uint8Array<ArrayBuffer>} bytes @returns {Promise<Blob | null>} */
-  async put(index, bytes) {
+  /** Keeps a chunk; null where that cannot be. */
+  async put(index: number, bytes: Uint8Array<ArrayBuffer>): Promise<Blob | null> {
     const file = await this.#keep(`${index}-${this.meta?.tag}`, bytes);
     if (file) {
       this.#pending -= bytes.length;
@@ -211,8 +208,7 @@ export class CachedFile {
     return file?.slice(0, bytes.length) ?? null;
   }
 
-  /** @param {string} name @param {Uint8Array<ArrayBuffer>} bytes */
-  async #keep(name, bytes) {
+  async #keep(name: string, bytes: Uint8Array<ArrayBuffer>) {
     if (this.cache.failed) return null;
     try {
       const folder = await this.folder(true);
@@ -225,11 +221,8 @@ export class CachedFile {
   }
 }
 
-/**
- * Removes what a killed worker left half written, and what nobody can use; whether all of it is gone.
- * @param {FileSystemDirectoryHandle} root @param {string} key
- */
-async function sweep(root, key) {
+/** Removes what a killed worker left half written, and what cannot be used. Returns true if all of it is gone. */
+async function sweep(root: FileSystemDirectoryHandle, key: string) {
   const folder = await root.getDirectoryHandle(key).catch(() => null);
   if (!folder) return true;
   let gone = true;
@@ -248,24 +241,21 @@ async function estimateRoom() {
   return Math.max(0, quota - usage);
 }
 
-/** @param {number} bytes */
-function megabytes(bytes) {
+function megabytes(bytes: number) {
   return `${Math.ceil(bytes / 1e6)} MB`;
 }
 
-/** Whether a model is named by where it lies, and not as on the Hub. @param {string} model */
-export const isAddress = (model) => /^(\.{0,2}\/|[a-z][a-z0-9+.-]*:)/i.test(model);
+/** Returns true if a model is named by its address, and not as on the Hub. */
+export const isAddress = (model: string) => /^(\.{0,2}\/|[a-z][a-z0-9+.-]*:)/i.test(model);
 
 /**
  * An address as it may be kept and shown. Queries hold signatures, which are secret, and new each time although the files
  * are the same.
- * @param {string} url
  */
-export function withoutQuery(url) {
+export function withoutQuery(url: string) {
   return url.split(/[?#]/, 1)[0];
 }
 
-/** @param {string} what */
-export function lockName(what) {
+export function lockName(what: string) {
   return `${ROOT}/${what}`;
 }

@@ -2,34 +2,24 @@
 
 /**
  * Asks a server: posts JSON, or gets what is there.
- * @param {string} url
- * @param {string | undefined} key sent as `Authorization: Bearer`
- * @param {string | undefined} body JSON
- * @param {RequestInit} how
+ * @param key sent as `Authorization: Bearer`
+ * @param body JSON
  */
-export function ask(url, key, body, how) {
+export function ask(url: string, key: string | undefined, body: string | undefined, how: RequestInit) {
   const headers = { ...(body && { "Content-Type": "application/json" }), ...(key && { Authorization: `Bearer ${key}` }) };
   return fetch(url, { method: body ? "POST" : "GET", headers, body, ...how });
 }
 
-/** Returns after how many seconds a server wants to be asked again, which it says in seconds or as a date. @param {Headers} headers */
-export function retryAfter(headers) {
+/** Returns after how many seconds a server wants to be asked again, which it says in seconds or as a date. */
+export function retryAfter(headers: Headers) {
   const said = headers.get("retry-after");
   const seconds = said && (Number(said) >= 0 ? Number(said) : (Date.parse(said) - Date.now()) / 1000);
   return seconds || seconds === 0 ? Math.max(seconds, 0) : undefined;
 }
 
-/**
- * Returns what a promise gives that a server keeps, unless it is silent for too long.
- * @template T
- * @param {Promise<T>} promise
- * @param {number} seconds
- * @param {() => void} [giveUp]
- * @returns {Promise<T>}
- */
-export async function unlessSilent(promise, seconds, giveUp = () => {}) {
-  /** @type {ReturnType<typeof setTimeout> | undefined} */
-  let timer;
+/** Returns what a promise gives that a server keeps, unless it is silent for too long. */
+export async function unlessSilent<T>(promise: Promise<T>, seconds: number, giveUp: () => void = () => {}): Promise<T> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
   const silent = new Promise((_, reject) => {
     timer = setTimeout(() => {
       reject(new Error(`nothing came for ${seconds} s`));
@@ -37,7 +27,7 @@ export async function unlessSilent(promise, seconds, giveUp = () => {}) {
     }, 1000 * seconds);
   });
   try {
-    return await Promise.race([promise, /** @type {Promise<never>} */ (silent)]);
+    return await Promise.race([promise, silent as Promise<never>]);
   } finally {
     clearTimeout(timer);
   }
@@ -46,19 +36,15 @@ export async function unlessSilent(promise, seconds, giveUp = () => {}) {
 /** A request and its answer, as it comes. */
 class Exchange {
   #control = new AbortController();
-  /** @type {Promise<Response>} */
-  #response;
-  /** @type {ReadableStreamDefaultReader<Uint8Array> | undefined} */
-  #reader;
+  #response: Promise<Response>;
+  #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
   #silence;
 
   /**
-   * @param {string} url
-   * @param {string | undefined} key
-   * @param {string | undefined} body JSON to post; without it, it is only asked what is there
-   * @param {number} silence seconds without a byte, after which it fails
+   * @param body JSON to post; without it, it is only asked what is there
+   * @param silence seconds without a byte, after which it fails
    */
-  constructor(url, key, body, silence) {
+  constructor(url: string, key: string | undefined, body: string | undefined, silence: number) {
     this.#silence = silence;
     const { signal } = this.#control;
     // A redirect would take the key elsewhere.
@@ -66,8 +52,8 @@ class Exchange {
     this.#response.catch(() => {});
   }
 
-  /** @returns {Promise<{ status: number, retryAfter?: number } | Uint8Array | null>} first the head, then the body in pieces; null at the end */
-  next() {
+  /** @returns first the head, then the body in pieces; null at the end */
+  next(): Promise<{ status: number; retryAfter?: number } | Uint8Array | null> {
     return unlessSilent(this.#next(), this.#silence, () => this.abort());
   }
 
@@ -89,7 +75,7 @@ class Exchange {
 
 /** Lets messages and answers in, sooner than a timer. */
 const turn = () =>
-  new Promise((/** @type {(value?: unknown) => void} */ resolve) => {
+  new Promise((resolve: (value?: unknown) => void) => {
     const { port1, port2 } = new MessageChannel();
     port1.onmessage = () => {
       port1.close();
@@ -100,8 +86,6 @@ const turn = () =>
 
 /** As the engine's module wants it. */
 export const transport = {
-  /** @param {string} url @param {string | undefined} key @param {string | undefined} body @param {number} silence */
-  send: (url, key, body, silence) => new Exchange(url, key, body, silence),
-  /** @param {number} seconds */
-  pause: (seconds) => (seconds ? new Promise((resolve) => setTimeout(resolve, 1000 * seconds)) : turn()),
+  send: (url: string, key: string | undefined, body: string | undefined, silence: number) => new Exchange(url, key, body, silence),
+  pause: (seconds: number) => (seconds ? new Promise((resolve) => setTimeout(resolve, 1000 * seconds)) : turn()),
 };

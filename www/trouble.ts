@@ -1,15 +1,14 @@
 /** Says more about errors that are rare. It is imported when one occurs. */
 import { failure } from "./error.js";
 import { TYPES } from "./options.js";
+import type { ForetokenError } from "./error.js";
+import type { Method } from "./protocol.js";
 
-/** @import { ForetokenError } from "./error.js" */
-/** @import { Method } from "./protocol.js" */
+/** A name without case and signs. */
+const bare = (name: string) => name.toLowerCase().replace(/[^a-z0-9]/g, "");
 
-/** A name without case and signs. @param {string} name */
-const bare = (name) => name.toLowerCase().replace(/[^a-z0-9]/g, "");
-
-/** Returns how many letters have to be inserted, deleted or replaced to turn `a` into `b`. @param {string} a @param {string} b */
-function distance(a, b) {
+/** Returns how many letters have to be inserted, deleted or replaced to turn `a` into `b`. */
+function distance(a: string, b: string) {
   let row = Array.from({ length: b.length + 1 }, (_, at) => at);
   for (const [i, letter] of [...a].entries()) {
     const next = [i + 1];
@@ -22,11 +21,9 @@ function distance(a, b) {
 /**
  * Returns the error with all names that are allowed, and the nearest one. The engine's module lists the names that it reads; those that
  * the page reads are added.
- * @param {ForetokenError} error
- * @param {Method} method
  */
-export function suggest(error, method) {
-  const { value, allowed } = /** @type {{ value: string, allowed: string }} */ (error.detail);
+export function suggest(error: ForetokenError, method: Method) {
+  const { value, allowed } = error.detail as { value: string; allowed: string };
   if (!/^\w+(, \w+)+$/.test(allowed)) return error;
   const own = method === "load" || method === "inspect" ? Object.keys(TYPES) : ["onProgress", "signal"];
   const names = [...new Set([...allowed.split(", "), ...own])].sort();
@@ -40,9 +37,9 @@ export function suggest(error, method) {
 
 /**
  * Returns why a worker probably could not be started, for a browser that gives no reason.
- * @param {unknown} address of the worker's script, or a function that started it
+ * @param address of the worker's script, or a function that started it
  */
-export function unreachable(address) {
+export function unreachable(address: unknown) {
   const { origin } = typeof address === "string" ? new URL(address) : globalThis;
   if (origin !== globalThis.origin) {
     const scheme = globalThis.origin === "null" ? "data:" : "blob:";

@@ -4,25 +4,24 @@
  */
 import { CHUNK } from "./cache.js";
 
-/**
- * @typedef {object} Chunk
- * @property {(start: number, end: number) => Promise<Uint8Array<ArrayBuffer> | null>} read bytes, counted from where the chunk begins
- */
+export type Chunk = {
+  /** bytes, counted from where the chunk begins */
+  read: (start: number, end: number) => Promise<Uint8Array<ArrayBuffer> | null>;
+};
 
 /** Bytes in memory that wait for a reader, at most: more only where a file's tensors lie in quite another order than they are read. */
 const MOST_UNREAD = 16 * CHUNK;
 /** So few bytes of a chunk, such as its norms, stay in any case: to forget them frees nothing and costs a whole chunk. */
 const FEW = CHUNK / 64;
 
-/** @implements {Chunk} */
-export class DiskChunk {
-  /** @param {Blob} blob */
-  constructor(blob) {
+export class DiskChunk implements Chunk {
+  declare blob: Blob;
+
+  constructor(blob: Blob) {
     this.blob = blob;
   }
 
-  /** @param {number} start @param {number} end */
-  async read(start, end) {
+  async read(start: number, end: number) {
     try {
       return new Uint8Array(await this.blob.slice(start, end).arrayBuffer());
     } catch {
@@ -32,13 +31,11 @@ export class DiskChunk {
   }
 }
 
-/** @implements {Chunk} */
-export class MemoryChunk {
-  /** What was not read yet. @type {{ at: number, bytes: Uint8Array<ArrayBuffer> }[]} */
-  #parts;
+export class MemoryChunk implements Chunk {
+  /** Data that was not read yet. */
+  #parts: { at: number; bytes: Uint8Array<ArrayBuffer> }[];
 
-  /** @param {Uint8Array<ArrayBuffer>} bytes */
-  constructor(bytes) {
+  constructor(bytes: Uint8Array<ArrayBuffer>) {
     this.#parts = [{ at: 0, bytes }];
   }
 
@@ -46,8 +43,7 @@ export class MemoryChunk {
     return this.#parts.reduce((sum, { bytes }) => sum + bytes.length, 0);
   }
 
-  /** @param {number} start @param {number} end */
-  async read(start, end) {
+  async read(start: number, end: number) {
     const index = this.#parts.findIndex(({ at, bytes }) => at <= start && end <= at + bytes.length);
     if (index < 0) return null;
     const { at, bytes } = this.#parts[index];
@@ -64,18 +60,16 @@ export class MemoryChunk {
   }
 }
 
-/** A small part does not keep the whole buffer alive. @param {Uint8Array<ArrayBuffer>} bytes */
-function shrink(bytes) {
+/** A small part does not keep the whole buffer alive. */
+function shrink(bytes: Uint8Array<ArrayBuffer>) {
   return 2 * bytes.length < bytes.buffer.byteLength ? bytes.slice() : bytes;
 }
 
 /** The chunks of a model that no disk holds; when too much of them waits, the oldest are forgotten. */
 export class Memory {
-  /** @type {Set<MemoryChunk>} */
-  #chunks = new Set();
+  #chunks: Set<MemoryChunk> = new Set();
 
-  /** @param {Uint8Array<ArrayBuffer>} bytes */
-  hold(bytes) {
+  hold(bytes: Uint8Array<ArrayBuffer>) {
     const held = new MemoryChunk(bytes);
     this.#chunks.add(held);
     let sum = 0;

@@ -2,15 +2,13 @@
 import { isAddress } from "./cache.js";
 import { badOption } from "./error.js";
 import { absolute } from "./options.js";
-
-/** @import { Loading } from "./protocol.js" */
+import type { Loading } from "./protocol.js";
 
 /**
  * Returns the name of the worker that pages share if they load the same models with the same options. The Hub's token makes no
  * difference. A server's API key does, because the server counts its requests.
- * @param {Loading} args
  */
-export function sharedName({ model, assistant, server, hub: { token, ...hub }, base, options, ...rest }) {
+export function sharedName({ model, assistant, server, hub: { token, ...hub }, base, options, ...rest }: Loading) {
   const models = [model, assistant]
     .filter((files) => files !== undefined)
     .map((files) => {
@@ -23,5 +21,5 @@ export function sharedName({ model, assistant, server, hub: { token, ...hub }, b
   return `foretoken ${JSON.stringify({ models, hub, options, served, ...rest })}`;
 }
 
-/** 32 bits that tell keys apart (FNV-1a): a name is no place for a key. @param {unknown} key */
-const trace = (key) => [...String(key)].reduce((bits, letter) => Math.imul(bits ^ Number(letter.codePointAt(0)), 16777619), 2166136261);
+/** Returns 32 bits that distinguish keys (FNV-1a): a name is no place for a key. */
+const trace = (key: unknown) => [...String(key)].reduce((bits, letter) => Math.imul(bits ^ Number(letter.codePointAt(0)), 16777619), 2166136261);

@@ -1,31 +1,36 @@
 /** Calls of tools: how models write them, and OpenAI's shapes of them. */
 import { badOption } from "./error.js";
-
-/** @import { Engine } from "./engine.js" */
+import type { Engine } from "./engine.js";
 
 /**
  * How the model's chat template writes calls:
  * `hermes` (Qwen, SmolLM, Hermes) `<tool_call>{"name", "arguments"}</tool_call>`; `llama` `{"name", "parameters"}`, with or without
  * `<|python_tag|>`; `mistral` `[TOOL_CALLS][{"name", "arguments"}]`; `mistral_args`, of its later models, `[TOOL_CALLS]name[ARGS]{}`;
  * `gemma` (FunctionGemma) `<start_function_call>call:name{key:<escape>text<escape>}<end_function_call>`.
- * @typedef {"hermes" | "llama" | "mistral" | "mistral_args" | "gemma"} ToolFormat
- *
- * @typedef {{ id: string, type: "function", function: { name: string, arguments: string } }} ToolCall `arguments` are JSON
- * @typedef {{ index: number, id?: string, type?: "function", function: { name?: string, arguments: string } }} ToolCallDelta
- * @typedef {{ type: string, function: { name: string, description?: string, parameters?: object, strict?: boolean | null } }} Tool `type`: `function`
- * @typedef {"none" | "auto" | "required" | { type: "function", function: { name: string } }} ToolChoice
  */
 
-/**
- * A call as far as it is there.
- * @typedef {object} Call
- * @property {string} [name]
- * @property {string} arguments JSON, or its beginning
- * @property {number} end where the text goes on behind it; -1 where the call does
- */
+export type ToolFormat = "hermes" | "llama" | "mistral" | "mistral_args" | "gemma";
 
-/** @type {Record<ToolFormat, { open: string, close: string, isBare?: true, read: (text: string, from: number) => Call | null }>} */
-const FORMATS = {
+/** `arguments` are JSON */
+export type ToolCall = { id: string; type: "function"; function: { name: string; arguments: string } };
+
+export type ToolCallDelta = { index: number; id?: string; type?: "function"; function: { name?: string; arguments: string } };
+
+/** `type`: `function` */
+export type Tool = { type: string; function: { name: string; description?: string; parameters?: object; strict?: boolean | null } };
+
+export type ToolChoice = "none" | "auto" | "required" | { type: "function"; function: { name: string } };
+
+/** A call as far as it is there. */
+type Call = {
+  name?: string;
+  /** JSON, or its beginning */
+  arguments: string;
+  /** where the text goes on after it; -1 where the call does */
+  end: number;
+};
+
+const FORMATS: Record<ToolFormat, { open: string; close: string; isBare?: true; read: (text: string, from: number) => Call | null }> = {
   hermes: { open: "<tool_call>", close: "</tool_call>", read: readJson },
   llama: { open: "<|python_tag|>", close: "", isBare: true, read: readJson },
   mistral: { open: "[TOOL_CALLS]", close: "]", read: (text, from) => readJson(text, skip(text, from, /\s*\[?/y)) },
@@ -33,18 +38,18 @@ const FORMATS = {
   gemma: { open: "<start_function_call>", close: "<end_function_call>", read: readGemma },
 };
 
-/** @param {string} text @param {number} from @param {RegExp} pattern sticky @returns {number} */
-function skip(text, from, pattern) {
+/** @param pattern sticky */
+function skip(text: string, from: number, pattern: RegExp): number {
   pattern.lastIndex = from;
   return from + (pattern.exec(text)?.[0].length ?? 0);
 }
 
-/** Where the JSON value that begins there ends; -1 where it is cut off. @param {string} text @param {number} from */
-function endOfValue(text, from) {
+/** Returns the end of the JSON value that begins there; -1 if it is cut off. */
+function endOfValue(text: string, from: number) {
   let depth = 0;
   const pattern = /"(?:[^"\\]|\\.)*"|[[{]|[\]}]|[^\s"[\]{},:]+|[\s,:]+|"/gsy;
   pattern.lastIndex = from;
-  for (let token; (token = pattern.exec(text)); ) {
+  for (let token: RegExpExecArray | null; (token = pattern.exec(text)); ) {
     const [piece] = token;
     if (piece === '"') return -1;
     if (/[[{]/.test(piece) && piece.length === 1) depth += 1;
@@ -55,13 +60,12 @@ function endOfValue(text, from) {
   return -1;
 }
 
-/** `{"name": ..., "arguments": ...}`, or `"parameters"`. @type {(text: string, from: number) => Call | null} */
-function readJson(text, from) {
+/** `{"name": ..., "arguments": ...}`, or `"parameters"`. */
+function readJson(text: string, from: number): Call | null {
   let at = skip(text, from, /\s*/y);
   if (at === text.length) return { arguments: "", end: -1 };
   if (text[at] !== "{") return null;
-  /** @type {Call} */
-  const call = { arguments: "", end: -1 };
+  const call: Call = { arguments: "", end: -1 };
   at += 1;
   for (;;) {
     const start = skip(text, at, /[\s,]*/y);
@@ -84,15 +88,17 @@ function readJson(text, from) {
   }
 }
 
-/** Escapes the control characters in strings: small models write line breaks as they are. @param {string} json or its beginning */
-const escaped = (json) =>
+/**
+ * Escapes the control characters in strings: small models write line breaks as they are.
+ * @param json or its beginning
+ */
+const escaped = (json: string) =>
   json.replace(/"(?:[^"\\]|\\.)*\\?(?:"|$)/gs, (string) =>
     // A backslash before one becomes part of its escape, because it may have been streamed already.
     string.replace(/\\?./gs, (one) => (one.slice(-1) < " " ? JSON.stringify(one.slice(-1)).slice(1, -1) : one)),
   );
 
-/** @param {string} json */
-function parsed(json) {
+function parsed(json: string) {
   try {
     return JSON.parse(escaped(json));
   } catch {
@@ -100,8 +106,8 @@ function parsed(json) {
   }
 }
 
-/** `name[ARGS]{...}`, with or without a `[CALL_ID]`. @type {(text: string, from: number) => Call | null} */
-function readNamed(text, from) {
+/** `name[ARGS]{...}`, with or without a `[CALL_ID]`. */
+function readNamed(text: string, from: number): Call | null {
   const head = /\s*([\w.-]+)(?:\[CALL_ID\]\w*)?(?:\[ARGS\])?\s*(?=\{)/y;
   head.lastIndex = from;
   const found = head.exec(text);
@@ -110,8 +116,8 @@ function readNamed(text, from) {
   return { name: found[1], arguments: text.slice(head.lastIndex, end < 0 ? text.length : end), end };
 }
 
-/** `call:name{key:<escape>text<escape>,other:1}`. @type {(text: string, from: number) => Call | null} */
-function readGemma(text, from) {
+/** `call:name{key:<escape>text<escape>,other:1}`. */
+function readGemma(text: string, from: number): Call | null {
   const head = /\s*call:\s*([\w.-]+)(?=\{)/y;
   head.lastIndex = from;
   const found = head.exec(text);
@@ -127,8 +133,8 @@ function readGemma(text, from) {
   return { name: found[1], arguments: json, end: close < 0 ? -1 : close };
 }
 
-/** So many characters at the end of a text may be the beginning of `mark`. @param {string} text @param {string} mark */
-function begun(text, mark) {
+/** Returns the number of characters at the end of a text that may be the beginning of `mark`. */
+function begun(text: string, mark: string) {
   const most = Math.min(mark.length - 1, text.length);
   for (let length = most; length > 0; length -= 1) if (text.endsWith(mark.slice(0, length))) return length;
   return 0;
@@ -137,15 +143,11 @@ function begun(text, mark) {
 /**
  * An answer, apart: its content, and the calls of the named tools. What is no such call is content. With `isWhole` false the answer
  * goes on: then both are beginnings of what they will be.
- * @param {string} text special tokens included
- * @param {ToolFormat} format
- * @param {readonly string[]} names
- * @param {boolean} isWhole
+ * @param text special tokens included
  */
-export function readAnswer(text, format, names, isWhole) {
+export function readAnswer(text: string, format: ToolFormat, names: readonly string[], isWhole: boolean) {
   const { open, close, isBare, read } = FORMATS[format];
-  /** @type {(Call & { name: string })[]} */
-  const calls = [];
+  const calls: (Call & { name: string })[] = [];
   // Calls may begin without a mark where the answer does, or after a thought.
   let [content, at, first, hasThought] = ["", 0, 0, false];
   for (;;) {
@@ -181,7 +183,7 @@ export function readAnswer(text, format, names, isWhole) {
     content += text.slice(at, start);
     // It may be drafted in a thought that the prompt has opened.
     if (!isWhole && !hasThought && format === "hermes" && content.trim()) return { content: content.trimEnd(), calls };
-    calls.push(/** @type {Call & { name: string }} */ ({ ...call, arguments: escaped(call.arguments) }));
+    calls.push({ ...call, arguments: escaped(call.arguments) } as Call & { name: string });
     if (call.end < 0) return { content: content.trimEnd(), calls };
     at = skip(text, call.end, /[\s;,]*/y);
     if (close && text.startsWith(close, at)) at = skip(text, at + close.length, /\s*/y);
@@ -200,21 +202,24 @@ const newId = () => Array.from(crypto.getRandomValues(new Uint8Array(9)), (byte)
 export class AnswerReader {
   #text = "";
   #content = 0;
-  /** @type {ToolCall[]} */
-  calls = [];
+  calls: ToolCall[] = [];
 
-  /** @param {ToolFormat} format @param {readonly string[]} names of the tools @param {number} [most] calls */
-  constructor(format, names, most = Infinity) {
+  declare format: ToolFormat;
+  declare names: readonly string[];
+  declare most: number;
+
+  /**
+   * @param names of the tools
+   * @param most calls
+   */
+  constructor(format: ToolFormat, names: readonly string[], most: number = Infinity) {
     this.format = format;
     this.names = names;
     this.most = most;
   }
 
-  /**
-   * @param {string} piece @param {boolean} [isWhole] whether that was all
-   * @returns {{ content?: string, tool_calls?: ToolCallDelta[] }[]}
-   */
-  read(piece, isWhole = false) {
+  /** @param isWhole whether that was all */
+  read(piece: string, isWhole: boolean = false): { content?: string; tool_calls?: ToolCallDelta[] }[] {
     const { content, calls } = readAnswer((this.#text += piece), this.format, this.names, isWhole);
     const deltas = [];
     if (content.length > this.#content) deltas.push({ content: content.slice(this.#content) });
@@ -222,7 +227,7 @@ export class AnswerReader {
     for (const [index, { name, arguments: now }] of calls.slice(0, this.most).entries()) {
       const known = this.calls[index];
       if (!known) {
-        const call = { id: newId(), type: /** @type {const} */ ("function"), function: { name, arguments: now } };
+        const call = { id: newId(), type: "function" as const, function: { name, arguments: now } };
         this.calls.push(call);
         deltas.push({ tool_calls: [{ index, ...call, function: { ...call.function } }] });
       } else if (now.length > known.function.arguments.length) {
@@ -235,8 +240,8 @@ export class AnswerReader {
   }
 }
 
-/** What stands around calls, and is a special token of many models. @type {Record<ToolFormat, string[]>} */
-const MARKS = {
+/** Marks around calls, which are special tokens of many models. */
+const MARKS: Record<ToolFormat, string[]> = {
   hermes: ["<tool_call>", "</tool_call>"],
   llama: [],
   mistral: ["[TOOL_CALLS]"],
@@ -244,10 +249,10 @@ const MARKS = {
   gemma: ["<start_function_call>", "<escape>", "<end_function_call>"],
 };
 
-/** How the marks stand in a grammar of this model: special tokens by their ids, others by their characters. @typedef {Record<string, string>} Marks */
+/** How the marks stand in a grammar of this model: special tokens by their ids, others by their characters. */
+type Marks = Record<string, string>;
 
-/** @param {Pick<Engine, "toolFormat" | "tokenize" | "detokenize">} engine @returns {Promise<Marks>} */
-export async function marksOf(engine) {
+export async function marksOf(engine: Pick<Engine, "toolFormat" | "tokenize" | "detokenize">): Promise<Marks> {
   const entries = (engine.toolFormat ? MARKS[engine.toolFormat] : []).map(async (text) => {
     const id = (await engine.tokenize(text)).at(-1) ?? -1;
     const [told, hidden] = id < 0 ? [] : await Promise.all([engine.detokenize([id], { skip_special_tokens: false }), engine.detokenize([id])]);
@@ -257,12 +262,14 @@ export async function marksOf(engine) {
 }
 
 /**
- * What a request asks for, of its tools: how answers are read, and what they must be; null where no tool may be called.
- * @param {{ tools?: any, tool_choice?: any, parallel_tool_calls?: any }} body
- * @param {ToolFormat | null} format
- * @param {Marks} [marks] for a call that must come
+ * Reads what a request asks for of its tools: how answers are read, and what they must be; null where no tool may be called.
+ * @param marks for a call that must come
  */
-export function calling({ tools, tool_choice: choice = "auto", parallel_tool_calls: isParallel = true }, format, marks = {}) {
+export function calling(
+  { tools, tool_choice: choice = "auto", parallel_tool_calls: isParallel = true }: { tools?: any; tool_choice?: any; parallel_tool_calls?: any },
+  format: ToolFormat | null,
+  marks: Marks = {},
+) {
   const named = choice?.type === "function" ? choice.function?.name : undefined;
   if (!["none", "auto", "required"].includes(choice) && typeof named !== "string")
     throw badOption("tool_choice", choice, 'none, auto, required, or { type: "function", function: { name } }');
@@ -270,7 +277,7 @@ export function calling({ tools, tool_choice: choice = "auto", parallel_tool_cal
     if (choice === "required" || named) throw badOption("tool_choice", choice, "none or auto without tools");
     return null;
   }
-  const isTool = (/** @type {any} */ tool) => tool?.type === "function" && typeof tool.function?.name === "string";
+  const isTool = (tool: any) => tool?.type === "function" && typeof tool.function?.name === "string";
   if (!Array.isArray(tools) || !tools.every(isTool))
     throw badOption("tools", tools, 'a list of { type: "function", function: { name, description, parameters } }');
   const names = tools.map((tool) => tool.function.name);
@@ -280,20 +287,18 @@ export function calling({ tools, tool_choice: choice = "auto", parallel_tool_cal
   if (!format) throw badOption("tool_choice", choice, "auto: the model writes calls in an unknown way");
   const callable = tools.filter(({ function: { name } }) => !named || name === named);
   const grammar = mustCall(format, callable, isParallel && !named, (text) => marks[text] ?? JSON.stringify(text));
-  return { format, names, most: Infinity, response_format: { type: /** @type {const} */ ("grammar"), grammar } };
+  return { format, names, most: Infinity, response_format: { type: "grammar" as const, grammar } };
 }
 
 /** Spaces as models have seen them, and no others. */
 const SPACING = { item_separator: ", ", key_separator: ": ", whitespace_flexible: false };
-/** @param {object} schema */
-const json = (schema) => `%json ${JSON.stringify({ ...schema, "x-guidance": SPACING })}`;
+const json = (schema: object) => `%json ${JSON.stringify({ ...schema, "x-guidance": SPACING })}`;
 
 /**
  * A schema whose references lead to its own root where that is elsewhere.
- * @param {string} root @param {any} schema @param {boolean} [isMap] whether its keys are names of the caller's
- * @returns {any}
+ * @param isMap whether its keys are names of the caller's
  */
-function below(root, schema, isMap = false) {
+function below(root: string, schema: any, isMap: boolean = false): any {
   if (Array.isArray(schema)) return schema.map((each) => below(root, each));
   if (typeof schema !== "object" || schema === null) return schema;
   const entries = Object.entries(schema).map(([key, value]) => {
@@ -304,14 +309,10 @@ function below(root, schema, isMap = false) {
   return Object.fromEntries(entries);
 }
 
-/**
- * The grammar of one call, or of several, in Lark as llguidance reads it.
- * @param {ToolFormat} format @param {readonly Tool[]} tools @param {boolean} several @param {(text: string) => string} mark
- */
-function mustCall(format, tools, several, mark) {
+/** The grammar of one call, or of several, in Lark as llguidance reads it. */
+function mustCall(format: ToolFormat, tools: readonly Tool[], several: boolean, mark: (text: string) => string) {
   const key = format === "llama" ? "parameters" : "arguments";
-  /** @type {string[]} */
-  const rules = [];
+  const rules: string[] = [];
   const calls = tools.map(({ function: { name, parameters = {} } }) => {
     if (format === "mistral_args") return `${JSON.stringify(name)} ${mark("[ARGS]")} ${json({ type: "object", ...parameters })}`;
     if (format === "gemma") return `${JSON.stringify(`call:${name}`)} ${gemmaValue({ type: "object", ...parameters }, mark("<escape>"), rules)}`;
@@ -333,20 +334,20 @@ function mustCall(format, tools, several, mark) {
 
 /** Keywords of JSON Schema that say nothing of a value, or what is so anyway. */
 const ANNOTATIONS = ["type", "title", "description", "default", "examples", "$schema", "additionalProperties"];
-/** Those that are covered where a value is not written as JSON. @type {Record<string, string[]>} */
-const COVERED = { string: ["minLength", "maxLength"], array: ["items"], object: ["properties", "required"] };
+/** Keywords that are covered where a value is not written as JSON. */
+const COVERED: Record<string, string[]> = { string: ["minLength", "maxLength"], array: ["items"], object: ["properties", "required"] };
 
 /**
  * How FunctionGemma writes a value that a schema describes: texts between marks, keys bare and in the order of the alphabet.
- * @param {any} schema @param {string} mark around texts @param {string[]} rules of the grammar, which may become more
- * @returns {string}
+ * @param mark around texts
+ * @param rules of the grammar, which may become more
  */
-function gemmaValue(schema, mark, rules) {
-  const either = (/** @type {string[]} */ parts) => `(${parts.join(" | ")})`;
-  const text = (/** @type {any} */ value) => (typeof value === "string" ? `${mark} ${JSON.stringify(value)} ${mark}` : JSON.stringify(JSON.stringify(value)));
+function gemmaValue(schema: any, mark: string, rules: string[]): string {
+  const either = (parts: string[]) => `(${parts.join(" | ")})`;
+  const text = (value: any) => (typeof value === "string" ? `${mark} ${JSON.stringify(value)} ${mark}` : JSON.stringify(JSON.stringify(value)));
   if ("const" in schema) return text(schema.const);
   if (schema.enum) return either(schema.enum.map(text));
-  if (Array.isArray(schema.type)) return either(schema.type.map((/** @type {string} */ type) => gemmaValue({ ...schema, type }, mark, rules)));
+  if (Array.isArray(schema.type)) return either(schema.type.map((type: string) => gemmaValue({ ...schema, type }, mark, rules)));
   const { type, minLength = 0, maxLength = "", items, properties = {}, required = [] } = schema;
   if (["number", "integer", "boolean", "null"].includes(type)) return json(schema);
   const unknown = Object.keys(schema).find((key) => ![...ANNOTATIONS, ...(COVERED[type] ?? [])].includes(key));

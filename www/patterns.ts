@@ -3,8 +3,8 @@
 import { toRegExp } from "./oniguruma.js";
 
 const WORD = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\p{Join_Control}";
-/** What Rust means, outside of a class of characters and inside. @type {Record<string, [string, string]>} */
-const MEANINGS = {
+/** Rust's meaning, outside of a class of characters and inside. */
+const MEANINGS: Record<string, [string, string]> = {
   "^": ["\\A", "^"],
   $: ["\\z", "\\$"],
   "\\w": [`[${WORD}]`, WORD],
@@ -13,13 +13,12 @@ const MEANINGS = {
   "\\B": [`(?:(?<=[${WORD}])(?=[${WORD}])|(?<![${WORD}])(?![${WORD}]))`, "\\B"],
 };
 
-/** By number. @type {RegExp[]} */
-const patterns = [];
-/** @type {Map<string, number>} */
-const numbers = new Map();
+/** By number. */
+const patterns: RegExp[] = [];
+const numbers: Map<string, number> = new Map();
 
-/** The same for Oniguruma. @param {string} pattern */
-function translate(pattern) {
+/** Oniguruma's meaning, outside of a class and inside. */
+function translate(pattern: string) {
   let depth = 0;
   // A bracket that would close a class stands for itself at its beginning.
   return pattern.replace(/\\.|\[\^?\]?|[\]^$]|\(\?\w*[mx]/gs, (part) => {
@@ -30,8 +29,8 @@ function translate(pattern) {
   });
 }
 
-/** The number of a pattern; of the same always the same one. @param {string} pattern */
-export function compile(pattern) {
+/** The number of a pattern; of the same always the same one. */
+export function compile(pattern: string) {
   let number = numbers.get(pattern);
   if (number === undefined) {
     number = patterns.push(toRegExp(translate(pattern), { global: true })) - 1;
@@ -40,8 +39,8 @@ export function compile(pattern) {
   return number;
 }
 
-/** The next match; as in fancy-regex none where it takes too much: of millions of characters. @param {RegExp} regex @param {string} text */
-function search(regex, text) {
+/** The next match; as in fancy-regex none where it takes too much: of millions of characters. */
+function search(regex: RegExp, text: string) {
   try {
     return regex.exec(text);
   } catch {
@@ -49,14 +48,13 @@ function search(regex, text) {
   }
 }
 
-/** Where its first matches start and end in a text, in bytes of UTF-8. @param {number} pattern @param {string} text @param {number} most */
-export function matches(pattern, text, most) {
+/** Returns where its first matches start and end in a text, in bytes of UTF-8. */
+export function matches(pattern: number, text: string, most: number) {
   const regex = patterns[pattern];
   const found = [];
   // One place in the text, in units of UTF-16 and in bytes.
   let [unit, byte] = [0, 0];
-  /** @param {number} end */
-  const bytes = (end) => {
+  const bytes = (end: number) => {
     for (; unit < end; unit++) {
       const code = text.charCodeAt(unit);
       // Two units together are a character of four bytes.

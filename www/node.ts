@@ -9,14 +9,11 @@ export * from "./engine.js";
 // By another name, because webpack would build the worker into a server's bundle.
 const here = import.meta.url;
 
-/** @import { Spawned } from "./spawn.js" */
+import type { Spawned } from "./spawn.js";
 
-/** @implements {Spawned} */
-class Thread {
-  /** @type {any} */
-  onmessage = null;
-  /** @type {any} */
-  onerror = null;
+class Thread implements Spawned {
+  onmessage: any = null;
+  onerror: any = null;
   // Not what this process was started with: `--input-type` is an error there.
   #worker = new Worker(new URL("node-worker.js", here), { execArgv: [] });
 
@@ -25,9 +22,8 @@ class Thread {
     this.#worker.on("error", ({ message }) => this.onerror?.({ message, preventDefault() {} }));
   }
 
-  /** @type {Spawned["postMessage"]} */
-  postMessage(message, transfer) {
-    this.#worker.postMessage(message, /** @type {any} */ (transfer));
+  postMessage(message: unknown, transfer: Transferable[]) {
+    this.#worker.postMessage(message, transfer as any);
   }
 
   terminate() {
@@ -36,12 +32,11 @@ class Thread {
 }
 
 const { spawn } = place;
-/** @type {typeof place} */
-const inNode = {
+const inNode: typeof place = {
   spawn(where, name, failed) {
     if (typeof where === "string") throw badOption("worker", where, "a function that starts a worker");
     if (name !== undefined) throw badOption("shared", true, "in a browser");
-    return spawn(where ?? (() => /** @type {any} */ (new Thread())), name, failed);
+    return spawn(where ?? (() => new Thread() as any), name, failed);
   },
   base: () => pathToFileURL("./").href,
   // The characters of a path mean themselves: # and ? begin no other part of a URL.

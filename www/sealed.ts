@@ -6,14 +6,11 @@
 /** Bytes of the hash. */
 export const SEAL = 32;
 
-/**
- * Writes a sealed file, which appears under its name only when it is whole.
- * @param {FileSystemDirectoryHandle} folder @param {string} name @param {Uint8Array<ArrayBuffer>} bytes
- */
-export async function write(folder, name, bytes) {
+/** Writes a sealed file, which appears under its name only when it is whole. */
+export async function write(folder: FileSystemDirectoryHandle, name: string, bytes: Uint8Array<ArrayBuffer>) {
   const part = `${name}.${crypto.randomUUID().slice(0, 8)}.part`;
-  /** @type {any} the types of these are a worker's, or nobody's yet */
-  const handle = await folder.getFileHandle(part, { create: true });
+  /** the types of these exist for workers only, or not yet */
+  const handle: any = await folder.getFileHandle(part, { create: true });
   try {
     const pieces = [bytes, await sha256(bytes)];
     if (handle.createSyncAccessHandle) await fill(handle, pieces);
@@ -31,8 +28,7 @@ export async function write(folder, name, bytes) {
   }
 }
 
-/** @param {any} handle @param {Uint8Array[]} pieces */
-async function fill(handle, pieces) {
+async function fill(handle: any, pieces: Uint8Array[]) {
   const access = await handle.createSyncAccessHandle();
   try {
     access.truncate(0);
@@ -48,26 +44,24 @@ async function fill(handle, pieces) {
   }
 }
 
-/** @param {string} name @param {boolean} create @returns {Promise<FileSystemDirectoryHandle>} */
-export async function openRoot(name, create) {
+export async function openRoot(name: string, create: boolean): Promise<FileSystemDirectoryHandle> {
   return (await navigator.storage.getDirectory()).getDirectoryHandle(name, { create });
 }
 
-/** Returns the name of a folder: any text may be too long for one, or forbidden. @param {string} text */
-export async function keyOf(text) {
+/** Returns the name of a folder: any text may be too long for one, or forbidden. */
+export async function keyOf(text: string) {
   return hex(await sha256(new TextEncoder().encode(text))).slice(0, 32);
 }
 
 /** The file in each folder that says what is there. */
 export const META = "meta";
 
-/** @param {FileSystemDirectoryHandle} folder @param {unknown} value */
-export function writeMeta(folder, value) {
+export function writeMeta(folder: FileSystemDirectoryHandle, value: unknown) {
   return write(folder, META, new TextEncoder().encode(JSON.stringify(value)));
 }
 
-/** Returns null if there is none, or if it is damaged. @param {FileSystemDirectoryHandle} folder @returns {Promise<any>} */
-export async function readMeta(folder) {
+/** Returns null if there is none, or if it is damaged. */
+export async function readMeta(folder: FileSystemDirectoryHandle): Promise<any> {
   try {
     const bytes = await unseal(await readFile(folder, META));
     return bytes && JSON.parse(new TextDecoder().decode(bytes));
@@ -76,39 +70,35 @@ export async function readMeta(folder) {
   }
 }
 
-/** What was sealed; null when a bit of it is not as it was. @param {File} file */
-export async function unseal(file) {
+/** Returns what was sealed; null if a bit of it has changed. */
+export async function unseal(file: File) {
   const bytes = new Uint8Array(await file.arrayBuffer());
   const content = bytes.subarray(0, Math.max(0, bytes.length - SEAL));
   return hex(await sha256(content)) === hex(bytes.subarray(content.length)) ? content : null;
 }
 
-/** @param {Uint8Array<ArrayBuffer>} bytes */
-export async function sha256(bytes) {
+export async function sha256(bytes: Uint8Array<ArrayBuffer>) {
   return new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
 }
 
-/** @param {Uint8Array} bytes */
-export function hex(bytes) {
+export function hex(bytes: Uint8Array) {
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** @param {any} folder @returns {Promise<[string, any][]>} */
-export async function entries(folder) {
+export async function entries(folder: any): Promise<[string, any][]> {
   const all = [];
   for await (const entry of folder.entries()) all.push(entry);
   return all;
 }
 
-/** Whether it is gone; what is open elsewhere stays. @param {FileSystemDirectoryHandle} folder @param {string} name */
-export function removeFrom(folder, name) {
+/** Returns true if it is gone; what is open elsewhere stays. */
+export function removeFrom(folder: FileSystemDirectoryHandle, name: string) {
   return folder.removeEntry(name, { recursive: true }).then(
     () => true,
     () => false,
   );
 }
 
-/** @param {FileSystemDirectoryHandle} folder @param {string} name */
-export async function readFile(folder, name) {
+export async function readFile(folder: FileSystemDirectoryHandle, name: string) {
   return (await folder.getFileHandle(name)).getFile();
 }

@@ -3,22 +3,16 @@ import { Engine } from "./engine.js";
 import { ForetokenError, badOption, failure } from "./error.js";
 import { OpenAI } from "./openai.js";
 import { checked } from "./options.js";
+import type { Candidate, LoadOptions, Server, Skipped } from "./api.js";
 
-/** @import { Candidate, LoadOptions, Server, Skipped } from "./api.js" */
+/** Options of a server's candidate in addition to model and address, if nothing of it runs here. */
+const SERVER: Record<string, string | null> = { api_key: "string", max_download: null, onProgress: "function", signal: null };
 
-/** What a server's candidate may say besides its model and address, where nothing of it runs here. @type {Record<string, string | null>} */
-const SERVER = { api_key: "string", max_download: null, onProgress: "function", signal: null };
-
-/**
- * @param {Server | readonly Candidate[]} given
- * @param {LoadOptions} [options] of all of them; what a candidate says itself comes first
- * @returns {Promise<Engine>}
- */
-export async function loadFirst(given, options) {
+/** @param options of all of them; what a candidate says itself comes first */
+export async function loadFirst(given: Server | readonly Candidate[], options?: LoadOptions): Promise<Engine> {
   const candidates = [given].flat();
   if (!candidates.length) throw badOption("model", [], "one candidate or more");
-  /** @type {Skipped[]} */
-  const skipped = [];
+  const skipped: Skipped[] = [];
   for (const candidate of candidates) {
     const { model, url, ...own } = described(candidate);
     if (url && !own.tokenizer) checked(own, SERVER);
@@ -37,29 +31,27 @@ export async function loadFirst(given, options) {
   throw failure(skipped[skipped.length - 1].code, message, { skipped });
 }
 
-/** @param {any} candidate @returns {any} with its model by name */
-function described(candidate) {
+/** @returns with its model by name */
+function described(candidate: any): any {
   const isModel = typeof candidate === "string" || candidate instanceof URL || Array.isArray(candidate) || candidate?.getFileHandle;
   if (isModel) return { model: candidate };
   if (!candidate?.model) throw badOption("model", candidate, "of a candidate: { model, ... } or { url, model, ... }");
   return candidate;
 }
 
-/** @param {any} model @returns {string} */
-const called = (model) => (typeof model === "string" || model instanceof URL ? String(model) : (model.name ?? "files"));
+const called = (model: any): string => (typeof model === "string" || model instanceof URL ? String(model) : (model.name ?? "files"));
 
-/**
- * @param {any} model
- * @param {any} url
- * @param {LoadOptions & { max_download?: number, api_key?: string, tokenizer?: any }} options
- */
-async function begin(model, url, { max_download, api_key, tokenizer, ...options }) {
+async function begin(
+  model: any,
+  url: any,
+  { max_download, api_key, tokenizer, ...options }: LoadOptions & { max_download?: number; api_key?: string; tokenizer?: any },
+) {
   if (url && !tokenizer) {
     const server = new OpenAI({ url, model, api_key });
     const { onProgress, signal } = options;
     // Nothing of it runs here, so that no GPU is asked for.
-    const engine = await Engine.load(server.url, { device: "auto", onProgress, signal, worker: () => /** @type {any} */ (server.connect()) });
-    engine.chat.completions.create = /** @type {any} */ (server.create.bind(server));
+    const engine = await Engine.load(server.url, { device: "auto", onProgress, signal, worker: () => server.connect() as any });
+    engine.chat.completions.create = server.create.bind(server) as any;
     return engine;
   }
   if (max_download !== undefined) await check(url ? undefined : model, max_download, options);
@@ -68,11 +60,10 @@ async function begin(model, url, { max_download, api_key, tokenizer, ...options 
 
 /**
  * Throws where more would have to be downloaded.
- * @param {any} model the target, if it is to be here
- * @param {number} most bytes
- * @param {LoadOptions} options
+ * @param model the target, if it is to be here
+ * @param most bytes
  */
-async function check(model, most, { assistant_model, assistant_file, sp_degree, ...options }) {
+async function check(model: any, most: number, { assistant_model, assistant_file, sp_degree, ...options }: LoadOptions) {
   if (!(most >= 0)) throw badOption("max_download", most, "bytes, 0 or more");
   let bytes = 0;
   const models = [

@@ -3,48 +3,58 @@
  * What a cache holds is not asked for again: the server only says whether its file is still the same. What no cache holds is
  * forgotten when it was read, and fetched again when it is needed again.
  */
-import { CHUNK, withoutQuery } from "./cache.js";
-import { DiskChunk, Memory, MemoryChunk } from "./chunks.js";
+import { CHUNK, type Cache, type CachedFile, withoutQuery } from "./cache.js";
+import { type Chunk, DiskChunk, Memory, MemoryChunk } from "./chunks.js";
 import { aborted, failure, isFailure } from "./error.js";
-import { Transfer, chunkLength, describe, discard } from "./transfer.js";
+import type { Files } from "./hub.js";
+import { Transfer, type TransferOptions, chunkLength, describe, discard } from "./transfer.js";
 
-/** @typedef {import("./chunks.js").Chunk} Chunk */
-/** @typedef {import("./hub.js").Files} Files */
-
-/**
- * @typedef {object} RemoteFile
- * @property {number} total
- * @property {string | null} version
- * @property {Map<number, Promise<Chunk>>} chunks
- * @property {Set<Promise<unknown>>} coming requests for chunks
- * @property {Set<number>} counted chunks that count as loaded
- * @property {import("./cache.js").CachedFile | null} kept
- * @property {boolean} ranged whether the server gives parts of it, as far as is known
- * @property {number} [missing] bytes that were not kept when it was opened; all by default
- */
+type RemoteFile = {
+  total: number;
+  version: string | null;
+  chunks: Map<number, Promise<Chunk>>;
+  /** requests for chunks */
+  coming: Set<Promise<unknown>>;
+  /** chunks that count as loaded */
+  counted: Set<number>;
+  kept: CachedFile | null;
+  /** whether the server gives parts of it, as far as is known */
+  ranged: boolean;
+  /** bytes that were not kept when it was opened; all by default */
+  missing?: number;
+};
 
 /** Chunks fetched ahead of the one that is read. */
 const AHEAD = 3;
 /** A server that takes longer to say whether a cached file is still the same counts as out of reach. */
 const PATIENCE = 5000;
 
-/** @implements {Files} */
-export class Remote {
-  /** @type {Map<string, Promise<RemoteFile | null>>} */
-  opened = new Map();
-  /** Whether the server was found out of reach while the cache could do without it. */
+export class Remote implements Files {
+  opened: Map<string, Promise<RemoteFile | null>> = new Map();
+  /** True if the server was out of reach while the cache could do without it. */
   away = false;
-  /** @type {ReturnType<import("./cache.js").Cache["model"]> | undefined} */
-  model;
+  model: ReturnType<Cache["model"]> | undefined;
   memory = new Memory();
 
+  declare name: string;
+  declare url: string;
+  declare cache: Cache | undefined;
+  declare pinned: boolean;
+  declare only: string | undefined;
+  declare listing: Transfer | null;
+  declare signal: AbortSignal;
+  declare transfer: Transfer;
+
   /**
-   * @param {string} name
-   * @param {string} base the folder
-   * @param {import("./transfer.js").TransferOptions & { cache?: import("./cache.js").Cache, pinned?: boolean, listing?: string, only?: string }} options
-   *   `pinned`: whether what the URL names never changes; `listing`: where a Hub lists its files; `only`: the GGUF file that is the model
+   * @param base the folder
+   * @param options `pinned`: whether what the URL names never changes; `listing`: where a Hub lists its files; `only`: the GGUF file that
+   * is the model
    */
-  constructor(name, base, { cache, pinned = false, listing, only, ...options }) {
+  constructor(
+    name: string,
+    base: string,
+    { cache, pinned = false, listing, only, ...options }: TransferOptions & { cache?: Cache; pinned?: boolean; listing?: string; only?: string },
+  ) {
     this.name = name;
     this.url = withoutQuery(base);
     this.cache = cache;
@@ -55,22 +65,22 @@ export class Remote {
     this.transfer = new Transfer(base, options);
   }
 
-  /** The names of its files; none where the server cannot be asked for them. @returns {Promise<string[]>} */
-  async list() {
+  /** The names of its files; none where the server cannot be asked for them. */
+  async list(): Promise<string[]> {
     const { listing, only } = this;
     if (!listing) return only ? [only] : [];
     const names = (await (await this.kept())?.names()) ?? [];
-    const ask = async (/** @type {AbortSignal} */ signal) =>
+    const ask = async (signal: AbortSignal) =>
       (await listing.fetch("", undefined, undefined, signal)).json().catch((error) => {
         // What answers may be no Hub.
         if (error instanceof SyntaxError) return null;
         throw error;
       });
     try {
-      const late = (/** @type {unknown} */ error) => Promise.reject(this.away ? failure("network", "no answer") : error);
+      const late = (error: unknown) => Promise.reject(this.away ? failure("network", "no answer") : error);
       const told = await listing.retry("", () => (names.length ? this.soon(ask).catch(late) : ask(this.signal)));
       if (!Array.isArray(told?.siblings)) return names;
-      return told.siblings.map((/** @type {any} */ file) => String(file?.rfilename));
+      return told.siblings.map((file: any) => String(file?.rfilename));
     } catch (error) {
       // Without the Hub, what is kept is enough.
       if (error.code !== "network" || !names.length) throw error;
@@ -78,7 +88,7 @@ export class Remote {
     }
   }
 
-  /** What is kept of the model. */
+  /** Returns the cache of the model. */
   kept() {
     return (this.model ??= this.cache?.model(this.name, this.url));
   }
@@ -93,15 +103,13 @@ export class Remote {
     return bytes;
   }
 
-  /** @param {string} file */
-  async size(file) {
+  async size(file: string) {
     // Its other parts, where it is split, are asked for; a folder's files are not.
     if (this.only && !file.endsWith(".gguf")) return null;
     return (await this.open(file))?.total ?? null;
   }
 
-  /** @param {string} file @param {number} start @param {number} end */
-  async read(file, start, end) {
+  async read(file: string, start: number, end: number) {
     const opened = await this.open(file);
     if (!opened) throw failure("not-found", `${this.name}: there is no ${file}`, { path: this.url + file });
     end = Math.min(end, opened.total);
@@ -110,7 +118,7 @@ export class Remote {
     const last = Math.floor((end - 1) / CHUNK);
     // The first chunk holds the header; nothing else is fetched before somebody who read that wants more.
     const ahead = Math.min(last + (last && AHEAD), Math.ceil(opened.total / CHUNK) - 1);
-    const within = (/** @type {number} */ index) => /** @type {const} */ ([Math.max(0, start - index * CHUNK), Math.min(CHUNK, end - index * CHUNK)]);
+    const within = (index: number) => [Math.max(0, start - index * CHUNK), Math.min(CHUNK, end - index * CHUNK)] as const;
     for (let index = first; index <= Math.min(first + AHEAD, ahead); index++) this.chunk(file, opened, index);
     if (first === last) return this.part(file, opened, first, ...within(first));
     const bytes = new Uint8Array(end - start);
@@ -126,21 +134,19 @@ export class Remote {
     const opened = await Promise.allSettled(this.opened.values());
     const files = opened.flatMap((file) => (file.status === "fulfilled" && file.value ? [file.value] : []));
     await Promise.allSettled(files.flatMap(({ chunks }) => [...chunks.values()]));
-    // Whoever reads again, because the GPU was lost, has it from disk or from the server.
+    // A second read, after the GPU was lost, comes from disk or from the server.
     for (const { chunks } of files) chunks.clear();
     this.memory.clear();
     await (await this.model)?.close().catch(() => {});
   }
 
-  /** @param {string} file */
-  open(file) {
+  open(file: string) {
     const opened = this.opened.get(file) ?? this.first(file);
     this.opened.set(file, opened);
     return opened;
   }
 
-  /** @param {string} file @returns {Promise<RemoteFile | null>} */
-  async first(file) {
+  async first(file: string): Promise<RemoteFile | null> {
     // Names of shards come from a file of the model.
     if (file.split("/").some((part) => ["", ".", ".."].includes(part))) {
       throw failure("not-found", `${this.name}: ${file} is no name inside the model's folder`, { path: this.url + file });
@@ -149,8 +155,7 @@ export class Remote {
     return kept ? this.alone(kept, 0, () => this.resume(file, kept)) : this.begin(file, null);
   }
 
-  /** @param {string} file @param {import("./cache.js").CachedFile} kept @returns {Promise<RemoteFile | null>} */
-  async resume(file, kept) {
+  async resume(file: string, kept: CachedFile): Promise<RemoteFile | null> {
     const known = await kept.known();
     if (!known) return this.begin(file, kept);
     const now = this.pinned || this.away ? null : await this.ask(file, known.absent);
@@ -172,10 +177,10 @@ export class Remote {
   }
 
   /**
-   * What the server has now; null when it is out of reach.
-   * @param {string} file @param {boolean} absent whether it had no such file
+   * Returns what the server has now; null when it is out of reach.
+   * @param absent whether it had no such file
    */
-  async ask(file, absent) {
+  async ask(file: string, absent: boolean) {
     try {
       return await this.soon(async (signal) => {
         const response = await this.transfer.fetch(file, 0, 1, signal);
@@ -192,11 +197,8 @@ export class Remote {
     }
   }
 
-  /**
-   * Aborts the request after {@link PATIENCE}: the server is away then.
-   * @template T @param {(signal: AbortSignal) => Promise<T>} request
-   */
-  async soon(request) {
+  /** Aborts the request after {@link PATIENCE}: the server is away then. */
+  async soon<T>(request: (signal: AbortSignal) => Promise<T>) {
     const patience = new AbortController();
     const stop = () => patience.abort();
     const timer = setTimeout(() => {
@@ -213,11 +215,8 @@ export class Remote {
     }
   }
 
-  /**
-   * The first request tells the size and brings the first chunk, which for small files is all.
-   * @param {string} file @param {import("./cache.js").CachedFile | null} kept @returns {Promise<RemoteFile | null>}
-   */
-  begin(file, kept) {
+  /** The first request gives the size and brings the first chunk, which for small files is all. */
+  begin(file: string, kept: CachedFile | null): Promise<RemoteFile | null> {
     let tries = 0;
     return this.transfer.retry(file, async () => {
       // Some servers send parts of a compressed file, which no browser can unpack: once it is asked for as a whole.
@@ -228,8 +227,7 @@ export class Remote {
         await kept?.mark(true);
         return null;
       }
-      /** @type {RemoteFile} */
-      const opened = { total: total ?? 0, version, chunks: new Map(), coming: new Set(), counted: new Set(), kept, ranged: total !== null };
+      const opened: RemoteFile = { total: total ?? 0, version, chunks: new Map(), coming: new Set(), counted: new Set(), kept, ranged: total !== null };
       if (opened.ranged) {
         const bytes = total ? await this.transfer.chunk(file, response, 0, total) : null;
         await kept?.begin(version);
@@ -253,14 +251,10 @@ export class Remote {
     });
   }
 
-  /**
-   * All chunks of a file of which no parts are to be had.
-   * @param {string} file @param {RemoteFile} opened @param {Response} response
-   */
-  async whole(file, opened, response) {
+  /** All chunks of a file of which no parts are to be had. */
+  async whole(file: string, opened: RemoteFile, response: Response) {
     const { kept, version } = opened;
-    /** @type {Chunk[]} */
-    const chunks = [];
+    const chunks: Chunk[] = [];
     await kept?.begin(version);
     await kept?.expect(Number(response.headers.get("content-length")));
     opened.total = await this.transfer.whole(file, response, async (bytes) => {
@@ -270,11 +264,8 @@ export class Remote {
     return chunks;
   }
 
-  /**
-   * Fetches such a file again.
-   * @param {string} file @param {RemoteFile} opened
-   */
-  refill(file, opened) {
+  /** Fetches such a file again. */
+  refill(file: string, opened: RemoteFile) {
     const { coming, counted, total, version } = opened;
     opened.ranged = false;
     // What is still on its way counts and is kept when it is here: only then can that be taken back.
@@ -302,16 +293,14 @@ export class Remote {
     }
   }
 
-  /** @param {RemoteFile} opened @param {number} index @param {Uint8Array<ArrayBuffer>} bytes @returns {Promise<Chunk>} */
-  async keep({ kept, ranged }, index, bytes) {
+  async keep({ kept, ranged }: RemoteFile, index: number, bytes: Uint8Array<ArrayBuffer>): Promise<Chunk> {
     const blob = await kept?.put(index, bytes);
     if (blob) return new DiskChunk(blob);
     // To forget what cannot be had by part would cost more than it frees.
     return ranged ? this.memory.hold(bytes) : new MemoryChunk(bytes);
   }
 
-  /** @param {string} file @param {RemoteFile} opened @param {number} index @param {number} start @param {number} end */
-  async part(file, opened, index, start, end) {
+  async part(file: string, opened: RemoteFile, index: number, start: number, end: number) {
     for (let tries = 1; tries <= 2; tries++) {
       const chunk = this.chunk(file, opened, index);
       const bytes = await (await chunk).read(start, end);
@@ -322,25 +311,22 @@ export class Remote {
     throw failure("integrity", `${this.url}${file}: what is kept of it cannot be read: delete it, or load it without a cache`, { file });
   }
 
-  /** @param {string} file @param {RemoteFile} opened @param {number} index @returns {Promise<Chunk>} */
-  chunk(file, opened, index) {
+  chunk(file: string, opened: RemoteFile, index: number): Promise<Chunk> {
     const { chunks, ranged } = opened;
     if (!chunks.has(index)) {
       if (ranged) this.set(opened, index, this.obtain(file, opened, index));
       else this.refill(file, opened);
     }
-    return /** @type {Promise<Chunk>} */ (chunks.get(index));
+    return chunks.get(index) as Promise<Chunk>;
   }
 
-  /** @param {RemoteFile} opened @param {number} index @param {Promise<Chunk>} chunk */
-  set({ chunks }, index, chunk) {
-    // Whoever reads the chunk hears of its failure; a chunk ahead may never be read.
+  set({ chunks }: RemoteFile, index: number, chunk: Promise<Chunk>) {
+    // The reader of the chunk gets its failure; a chunk ahead may never be read.
     chunk.catch(() => {});
     chunks.set(index, chunk);
   }
 
-  /** @param {string} file @param {RemoteFile} opened @param {number} index @returns {Promise<Chunk>} */
-  async obtain(file, opened, index) {
+  async obtain(file: string, opened: RemoteFile, index: number): Promise<Chunk> {
     const { kept, total, coming, counted } = opened;
     const bytes = chunkLength(total, index);
     const bring = async () => {
@@ -365,11 +351,8 @@ export class Remote {
     return this.chunk(file, opened, index);
   }
 
-  /**
-   * A chunk's bytes; null where the server gives no parts of the file.
-   * @param {string} file @param {RemoteFile} opened @param {number} index
-   */
-  download(file, opened, index) {
+  /** A chunk's bytes; null where the server gives no parts of the file. */
+  download(file: string, opened: RemoteFile, index: number) {
     const start = index * CHUNK;
     return this.transfer.retry(file, async () => {
       const response = await this.transfer.fetch(file, start, start + chunkLength(opened.total, index));
@@ -387,13 +370,11 @@ export class Remote {
     });
   }
 
-  /** @param {string} file */
-  changed(file) {
+  changed(file: string) {
     return failure("integrity", `${this.url}${file} changed while it was downloaded: load the model again`, { file });
   }
 
-  /** @template T @param {import("./cache.js").CachedFile} kept @param {number} index @param {() => Promise<T>} work @returns {Promise<T>} */
-  async alone(kept, index, work) {
+  async alone<T>(kept: CachedFile, index: number, work: () => Promise<T>): Promise<T> {
     try {
       return await kept.lock(index, this.signal, work);
     } catch (error) {

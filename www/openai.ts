@@ -3,14 +3,11 @@ import { draws } from "./chat.js";
 import { aborted, badOption, failure } from "./error.js";
 import { ask, retryAfter } from "./http.js";
 import { place } from "./spawn.js";
-
-/**
- * @import { DeviceInfo, GenerateOptions, Generation, Memory, ModelMemory, Prompt, Server, Stats } from "./api.js"
- * @import { ChatCompletion, ChatCompletionChunk, ChatRequest, CompletionUsage, RequestOptions } from "./chat.js"
- * @import { ErrorCode } from "./error.js"
- * @import { ToWorker } from "./protocol.js"
- * @import { Spawned } from "./spawn.js"
- */
+import type { DeviceInfo, GenerateOptions, Generation, Memory, ModelMemory, Prompt, Server, Stats } from "./api.js";
+import type { ChatCompletion, ChatCompletionChunk, ChatRequest, CompletionUsage, RequestOptions } from "./chat.js";
+import type { ErrorCode } from "./error.js";
+import type { ToWorker } from "./protocol.js";
+import type { Spawned } from "./spawn.js";
 
 /** Options that say how a text is computed, not which. */
 const NO_PART = [
@@ -25,25 +22,29 @@ const NO_PART = [
   "speculation",
   "overlap",
 ];
-/** Options that no server hears of, with what they say by default. */
-const UNKNOWN = /** @type {const} */ ({ no_repeat_ngram_size: 0, bad_words_ids: [], context: "error" });
-/** What the API calls them. @type {Record<string, string>} */
-const NAMES = { max_new_tokens: "max_tokens", min_new_tokens: "min_tokens" };
+/** Options that are sent to no server, with their defaults. */
+const UNKNOWN = { no_repeat_ngram_size: 0, bad_words_ids: [], context: "error" } as const;
+/** Their names in the API. */
+const NAMES: Record<string, string> = { max_new_tokens: "max_tokens", min_new_tokens: "min_tokens" };
 
 /** Seconds in which a server has to say that it is there. */
 const REACH = 20;
 
-/** What a status is among the engine's errors; others of 400 to 499 are about the request, the rest is the server's trouble. @type {Record<number, ErrorCode>} */
-const CODES = { 401: "unauthorized", 403: "unauthorized", 404: "not-found", 408: "overloaded", 429: "overloaded", 503: "overloaded", 529: "overloaded" };
+/** The engine's error codes by HTTP status; others of 400 to 499 are about the request, the rest is the server's trouble. */
+const CODES: Record<number, ErrorCode> = {
+  401: "unauthorized",
+  403: "unauthorized",
+  404: "not-found",
+  408: "overloaded",
+  429: "overloaded",
+  503: "overloaded",
+  529: "overloaded",
+};
 
-/**
- * The options of a request, under the API's names. Like the engine, it takes the most likely token where nothing asks for others.
- * @param {Record<string, any>} options
- */
-function asked(options) {
+/** The options of a request, under the API's names. Like the engine, it takes the most likely token where nothing asks for others. */
+function asked(options: Record<string, any>) {
   const given = Object.entries(options).filter(([name, value]) => value != null && !NO_PART.includes(name));
-  /** @type {Record<string, any>} */
-  const body = Object.fromEntries(given.map(([name, value]) => [NAMES[name] ?? name, value]));
+  const body: Record<string, any> = Object.fromEntries(given.map(([name, value]) => [NAMES[name] ?? name, value]));
   for (const [name, value] of Object.entries(UNKNOWN)) {
     if (name in body && JSON.stringify(body[name]) !== JSON.stringify(value))
       throw badOption(name, body[name], `${JSON.stringify(value)}, where a server writes`);
@@ -58,19 +59,19 @@ function asked(options) {
   if (typeof prediction === "string") body.prediction = { type: "content", content: prediction };
   if (form?.type === "regex" || form?.type === "grammar")
     throw badOption("response_format", form.type, "text, json_object or json_schema, where a server writes");
-  // What the engine does in any case, OpenAI wants to be told.
+  // The engine does this in any case; OpenAI needs an option for it.
   if (form?.json_schema) body.response_format = { ...form, json_schema: { name: "answer", strict: true, ...form.json_schema } };
   return body;
 }
 
-/** The events of a stream, parsed; whether the last one was there, `[DONE]` says. @param {ReadableStream<Uint8Array>} bytes */
-async function* events(bytes) {
-  const reader = bytes.pipeThrough(/** @type {any} */ (new TextDecoderStream())).getReader();
+/** The events of a stream, parsed; whether the last one was there, `[DONE]` says. */
+async function* events(bytes: ReadableStream<Uint8Array>) {
+  const reader = bytes.pipeThrough(new TextDecoderStream() as any).getReader();
   let rest = "";
   for (;;) {
     const { done, value = "" } = await reader.read();
     const lines = (rest + value).split(/\r\n|\n|\r/);
-    rest = done ? "" : /** @type {string} */ (lines.pop());
+    rest = done ? "" : (lines.pop() as string);
     for (const line of lines) {
       const data = /^data: ?(.*)$/.exec(line)?.[1];
       if (data === "[DONE]") return;
@@ -80,8 +81,8 @@ async function* events(bytes) {
   }
 }
 
-/** All of it, where a server leaves something out. @param {any} usage @returns {CompletionUsage} */
-const whole = ({ prompt_tokens_details, completion_tokens_details, ...usage }) => ({
+/** All of it, where a server leaves something out. */
+const whole = ({ prompt_tokens_details, completion_tokens_details, ...usage }: any): CompletionUsage => ({
   ...usage,
   prompt_tokens_details: { cached_tokens: 0, ...prompt_tokens_details },
   completion_tokens_details: { accepted_prediction_tokens: 0, rejected_prediction_tokens: 0, ...completion_tokens_details },
@@ -92,8 +93,10 @@ export class OpenAI {
   /** Ends what is on its way. */
   #closing = new AbortController();
 
-  /** @param {Server} server */
-  constructor({ url, model, api_key }) {
+  declare model: string;
+  declare url: string;
+
+  constructor({ url, model, api_key }: Server) {
     if (typeof model !== "string" || !model) throw badOption("model", model, "the name of a model of the server");
     if (api_key != null && typeof api_key !== "string") throw badOption("api_key", typeof api_key, "a text");
     const [address, ...others] = [url].flat();
@@ -109,18 +112,20 @@ export class OpenAI {
     }
   }
 
-  /** @param {string} text that may hold the key, since servers quote what they refuse */
-  #withoutKey(text) {
+  /** @param text that may hold the key, since servers quote what they refuse */
+  #withoutKey(text: string) {
     return this.#key ? text.replaceAll(this.#key, "...") : text;
   }
 
-  /** @param {ErrorCode} code @param {string} message @param {object} [detail] */
-  #failed(code, message, detail = {}) {
+  #failed(code: ErrorCode, message: string, detail: object = {}) {
     return failure(code, this.#withoutKey(`${this.url}: ${message}`), detail);
   }
 
-  /** What a refusal says. @param {any} said the body, as far as it was JSON @param {number} status @param {Headers} [headers] */
-  #refused(said, status, headers) {
+  /**
+   * Reads the message of a refusal.
+   * @param said the body, as far as it was JSON
+   */
+  #refused(said: any, status: number, headers?: Headers) {
     const { message = said?.message ?? said?.detail, code: reason, param } = said?.error ?? {};
     const words = typeof message === "string" ? message : typeof said?.error === "string" ? said.error : "";
     const code = reason === "context_length_exceeded" ? "context-full" : (CODES[status] ?? (status >= 400 && status < 500 ? "bad-option" : "network"));
@@ -131,30 +136,23 @@ export class OpenAI {
     return this.#failed(code, `${status}${words && `: ${words.slice(0, 500)}`}`, { status, ...more });
   }
 
-  /** @param {AbortSignal | null} [signal] the caller's @returns {AbortSignal} that, and the end of the engine */
-  #until(signal) {
+  /**
+   * @param signal the caller's
+   * @returns that, and the end of the engine
+   */
+  #until(signal?: AbortSignal | null): AbortSignal {
     return AbortSignal.any([this.#closing.signal, ...(signal ? [signal] : [])]);
   }
 
-  /**
-   * @param {string} path
-   * @param {object | undefined} body
-   * @param {AbortSignal} signal
-   */
-  async #ask(path, body, signal) {
+  async #ask(path: string, body: object | undefined, signal: AbortSignal) {
     const response = await this.#during(signal, () => ask(`${this.url}/${path}`, this.#key, body && JSON.stringify(body), { signal }));
     if (response.ok) return response;
     const said = await response.json().catch(() => null);
     throw this.#refused(said, response.status, response.headers);
   }
 
-  /**
-   * What goes wrong on the way is an error of the network, unless somebody has ended it.
-   * @template T
-   * @param {AbortSignal} signal
-   * @param {() => Promise<T>} work
-   */
-  async #during(signal, work) {
+  /** Turns failures on the way into network errors, unless the request was aborted. */
+  async #during<T>(signal: AbortSignal, work: () => Promise<T>) {
     try {
       return await work();
     } catch (error) {
@@ -168,17 +166,12 @@ export class OpenAI {
     return this.#failed("network", "the answer is not that of such an API");
   }
 
-  /**
-   * @param {string} path
-   * @param {object} body
-   * @param {AbortSignal} signal
-   * @returns {AsyncGenerator<any, void>} the chunks
-   */
-  async *#stream(path, body, signal) {
+  /** @returns the chunks */
+  async *#stream(path: string, body: object, signal: AbortSignal): AsyncGenerator<any, void> {
     const leaving = new AbortController();
     const both = AbortSignal.any([signal, leaving.signal]);
     const response = await this.#ask(path, { ...body, stream: true }, both);
-    const chunks = events(/** @type {ReadableStream<Uint8Array>} */ (response.body));
+    const chunks = events(response.body as ReadableStream<Uint8Array>);
     let isWhole = false;
     try {
       for (;;) {
@@ -195,13 +188,8 @@ export class OpenAI {
     }
   }
 
-  /**
-   * Chat completions: what the engine's own do, but for the model's name, which is the server's.
-   * @param {ChatRequest & { stream?: boolean | null }} body
-   * @param {RequestOptions | null} [request]
-   * @returns {Promise<ChatCompletion | AsyncIterable<ChatCompletionChunk>>}
-   */
-  async create(body, request) {
+  /** Chat completions: what the engine's own do, but for the model's name, which is the server's. */
+  async create(body: ChatRequest & { stream?: boolean | null }, request?: RequestOptions | null): Promise<ChatCompletion | AsyncIterable<ChatCompletionChunk>> {
     const { stream, ...rest } = body ?? {};
     const signal = this.#until(request?.signal);
     const wanted = { ...asked(rest), model: this.model };
@@ -212,13 +200,11 @@ export class OpenAI {
     return answer.usage ? { ...answer, usage: whole(answer.usage) } : answer;
   }
 
-  /**
-   * @param {{ prompt: Prompt, options: Partial<GenerateOptions> }} args
-   * @param {(event: any) => void} tell
-   * @param {AbortSignal} signal
-   * @returns {Promise<Generation>}
-   */
-  async #generate({ prompt, options: { logprobs, ...options } }, tell, signal) {
+  async #generate(
+    { prompt, options: { logprobs, ...options } }: { prompt: Prompt; options: Partial<GenerateOptions> },
+    tell: (event: any) => void,
+    signal: AbortSignal,
+  ): Promise<Generation> {
     if (logprobs) throw badOption("logprobs", logprobs, "false where a server writes, or chat.completions");
     const begun = performance.now();
     const seconds = () => (performance.now() - begun) / 1000;
@@ -232,8 +218,7 @@ export class OpenAI {
       stream_options: { include_usage: true },
     };
     let [text, first, ended] = ["", 0, "aborted"];
-    /** @type {CompletionUsage | undefined} */
-    let usage;
+    let usage: CompletionUsage | undefined;
     try {
       for await (const { choices, usage: used } of this.#stream(isChat ? "chat/completions" : "completions", body, signal)) {
         const [choice] = choices;
@@ -249,12 +234,15 @@ export class OpenAI {
       if (error.code !== "aborted") throw error;
       ended = "aborted";
     }
-    const finish_reason = /** @type {Generation["finish_reason"]} */ (ended);
+    const finish_reason = ended as Generation["finish_reason"];
     return { text, token_ids: [], finish_reason, stats: statistics(body, usage, first, seconds()) };
   }
 
-  /** Whether the server is there and takes the key. @param {AbortSignal} signal @returns {Promise<string[]>} warnings */
-  async #check(signal) {
+  /**
+   * Checks that the server answers and accepts the key.
+   * @returns warnings
+   */
+  async #check(signal: AbortSignal): Promise<string[]> {
     const late = AbortSignal.timeout(REACH * 1000);
     const both = AbortSignal.any([signal, late]);
     try {
@@ -270,29 +258,23 @@ export class OpenAI {
     }
   }
 
-  /**
-   * In a worker's place.
-   * @returns {Spawned}
-   */
-  connect() {
+  /** In a worker's place. */
+  connect(): Spawned {
     this.#closing = new AbortController();
-    /** @type {Map<number, AbortController>} */
-    const running = new Map();
-    /** @param {Extract<ToWorker, { type: "call" }>} call @param {(event: any) => void} tell @returns {Promise<unknown>} */
-    const answer = async ({ id, method, args }, tell) => {
+    const running: Map<number, AbortController> = new Map();
+    const answer = async ({ id, method, args }: Extract<ToWorker, { type: "call" }>, tell: (event: any) => void): Promise<unknown> => {
       const signal = this.#until(running.get(id)?.signal);
       if (method === "load") return { device: this.#device(), memory: MEMORY, warnings: await this.#check(signal), toolFormat: null };
-      if (method === "generate") return this.#generate(/** @type {any} */ (args), tell, signal);
+      if (method === "generate") return this.#generate(args as any, tell, signal);
       throw badOption("model", this.model, `for ${method}: a model on this device`);
     };
-    /** @type {Spawned} */
-    const port = {
+    const port: Spawned = {
       onmessage: null,
       postMessage(message) {
         if (message.type === "abort") running.get(message.id)?.abort();
         if (message.type !== "call") return;
         const { id } = message;
-        const say = (/** @type {any} */ data) => port.onmessage?.(/** @type {any} */ ({ data: { id, ...data } }));
+        const say = (data: any) => port.onmessage?.({ data: { id, ...data } } as any);
         running.set(id, new AbortController());
         answer(message, (event) => say({ type: "event", event }))
           .then(
@@ -306,27 +288,24 @@ export class OpenAI {
     return port;
   }
 
-  /** @returns {DeviceInfo} */
-  #device() {
+  #device(): DeviceInfo {
     return { name: `${this.model} at ${this.url}`, backend: "server", driver: "", max_buffer_size: 0, max_binding_size: 0, software: false };
   }
 }
 
-/** @type {ModelMemory} */
-const NOTHING = { weights: 0, kv: 0, scratch: 0, read_per_token: 0 };
-/** @type {Memory} */
-const MEMORY = { target: NOTHING, draft: null };
+const NOTHING: ModelMemory = { weights: 0, kv: 0, scratch: 0, read_per_token: 0 };
+const MEMORY: Memory = { target: NOTHING, draft: null };
 
 /**
- * What can be known of a text that a server wrote; the rest is 0.
- * @param {Record<string, any>} asked @param {CompletionUsage | undefined} usage @param {number} first seconds to the first piece @param {number} total seconds
- * @returns {Stats}
+ * Returns the known statistics of a text that a server wrote; the rest is 0.
+ * @param first seconds to the first piece
+ * @param total seconds
  */
-function statistics(asked, usage, first, total) {
+function statistics(asked: Record<string, any>, usage: CompletionUsage | undefined, first: number, total: number): Stats {
   const written = usage?.completion_tokens ?? 0;
   const tokens_per_second = written > 1 && total > first ? (written - 1) / (total - first) : 0;
   const { temperature = 1, top_k = 0, top_p = 1, min_p = 0, repetition_penalty = 1, presence_penalty = 0, frequency_penalty = 0, seed = null } = asked;
-  return /** @type {any} */ ({
+  return {
     num_spec_steps: 0,
     num_draft_tokens: 0,
     num_accepted_draft_tokens: 0,
@@ -357,5 +336,5 @@ function statistics(asked, usage, first, total) {
     seed,
     warnings: [],
     wasm_memory: 0,
-  });
+  } as any;
 }

@@ -4,16 +4,18 @@
  */
 import { failure } from "./error.js";
 import { Queue } from "./queue.js";
+import type { Counters } from "./api.js";
+import type { FromMember, Loading, Source, ToMember } from "./protocol.js";
+export type Work = Omit<Loading, "assistant" | "warnings"> & { index: number; context?: number };
 
-/** @import { FromMember, Loading, Source, ToMember } from "./protocol.js" */
-/** @typedef {Omit<Loading, "assistant" | "warnings"> & { index: number, context?: number }} Work */
-
-/**
- * @typedef {object} Hired a worker that the page started
- * @property {MessagePort} port
- * @property {() => void} dismiss ends it
- * @property {Promise<string>} failed fulfils with the reason when it could not be started
- */
+/** a worker that the page started */
+export type Hired = {
+  port: MessagePort;
+  /** ends it */
+  dismiss: () => void;
+  /** fulfils with the reason when it could not be started */
+  failed: Promise<string>;
+};
 
 /** An instance, and the worker that has it. */
 class Member {
@@ -21,19 +23,17 @@ class Member {
   starting = false;
   /** It did something since it was set up. */
   proven = true;
-  /** @type {any} what it found when it had loaded: `{device, memory}` */
-  found = null;
-  /** @type {Hired | null} */
-  #hired = null;
-  /** @type {((counters: object | null) => void)[]} */
-  #asking = [];
+  /** what it found when it had loaded: `{device, memory}` */
+  found: any = null;
+  #hired: Hired | null = null;
+  #asking: ((counters: Counters | null) => void)[] = [];
 
-  /**
-   * @param {Work} work what its worker has to load; with a `context`, the draft model
-   * @param {() => Promise<Hired>} hire
-   * @param {{ progress: (event: any) => void, told: (told: any) => void, died: (reason: string) => void }} hear
-   */
-  constructor(work, hire, hear) {
+  declare work: Work;
+  declare hire: () => Promise<Hired>;
+  declare hear: { progress: (event: any) => void; told: (told: any) => void; died: (reason: string) => void };
+
+  /** @param work what its worker has to load; with a `context`, the draft model */
+  constructor(work: Work, hire: () => Promise<Hired>, hear: { progress: (event: any) => void; told: (told: any) => void; died: (reason: string) => void }) {
     this.work = work;
     this.hire = hire;
     this.hear = hear;
@@ -57,16 +57,15 @@ class Member {
     }
   }
 
-  /** @param {Hired} hired */
-  #load(hired) {
+  #load(hired: Hired) {
     const lock = `foretoken/worker/${crypto.randomUUID()}`;
     return new Promise((resolve, reject) => {
-      const gone = (/** @type {string} */ reason) => {
+      const gone = (reason: string) => {
         reject(failure("internal", `a worker died: ${reason}`));
         this.#lose(hired, reason);
       };
       hired.failed.then(gone);
-      hired.port.onmessage = (/** @type {{ data: FromMember }} */ { data }) => {
+      hired.port.onmessage = ({ data }: { data: FromMember }) => {
         // Whatever ends a worker frees its locks: a crash, want of memory, a page that closes it.
         if (data.type === "here") navigator.locks.request(lock, () => gone("it ended without a word"));
         if (data.type === "progress") this.hear.progress(data.progress);
@@ -83,13 +82,11 @@ class Member {
     });
   }
 
-  /** @param {Hired} hired @param {ToMember} message */
-  #say({ port }, message) {
+  #say({ port }: Hired, message: ToMember) {
     port.postMessage(message);
   }
 
-  /** @param {Hired} hired @param {string} reason */
-  #lose(hired, reason) {
+  #lose(hired: Hired, reason: string) {
     if (this.#hired !== hired) return;
     hired.dismiss();
     this.#hired = null;
@@ -97,13 +94,13 @@ class Member {
     this.hear.died(reason);
   }
 
-  /** @param {object} order lost where there is no worker */
-  order(order) {
+  /** @param order lost where there is no worker */
+  order(order: object) {
     if (this.#hired) this.#say(this.#hired, { type: "order", order });
   }
 
-  /** @returns {Promise<any>} what it asked of its device; null where there is no worker */
-  async counters() {
+  /** @returns what it asked of its device; null where there is no worker */
+  async counters(): Promise<Counters | null> {
     if (!this.#hired) return null;
     this.#say(this.#hired, { type: "counters" });
     return new Promise((resolve) => this.#asking.push(resolve));
@@ -112,20 +109,26 @@ class Member {
 
 /** All of them, as the engine's module wants them (src/wasm/parallel.rs: `Workers`). */
 export class Crew {
-  /** @type {Member[]} that of the draft model last */
-  #members = [];
-  /** @type {Queue<{ text: number | null, report: object }>} */
-  #reports = new Queue();
-  /** @type {object | null} the order that began the last text */
-  #began = null;
+  /** that of the draft model last */
+  #members: Member[] = [];
+  #reports: Queue<{ text: number | null; report: object }> = new Queue();
+  /** the order that began the last text */
+  #began: object | null = null;
+
+  declare work: Omit<Loading, "model" | "assistant" | "warnings"> & { target: { model: Source }; assistant: { model?: Source } };
+  declare hire: () => Promise<Hired>;
+  declare tell: (event: any) => void;
 
   /**
-   * @param {Omit<Loading, "model" | "assistant" | "warnings"> & { target: { model: Source }, assistant: { model?: Source } }} work what workers have to know
-   *   to load a model
-   * @param {() => Promise<Hired>} hire asks the page for a worker
-   * @param {(event: any) => void} tell hears of the progress of the first target and of the draft model
+   * @param work what workers have to know to load a model
+   * @param hire asks the page for a worker
+   * @param tell gets the progress of the first target and of the draft model
    */
-  constructor(work, hire, tell) {
+  constructor(
+    work: Omit<Loading, "model" | "assistant" | "warnings"> & { target: { model: Source }; assistant: { model?: Source } },
+    hire: () => Promise<Hired>,
+    tell: (event: any) => void,
+  ) {
     this.work = work;
     this.hire = hire;
     this.tell = tell;
@@ -133,10 +136,9 @@ export class Crew {
 
   /**
    * Loads the models; rejects with what a target's worker throws.
-   * @param {boolean} withDrafter
-   * @param {number} context positions of the target's cache
+   * @param context positions of the target's cache
    */
-  async start(withDrafter, context) {
+  async start(withDrafter: boolean, context: number) {
     const { target, assistant, ...work } = this.work;
     const targets = Array.from({ length: Number(work.options.sp_degree ?? 1) }, (_, index) => this.#add({ ...work, ...target, index }, index === 0));
     const drafter = withDrafter ? this.#add({ ...work, ...assistant, index: targets.length, context }, true) : null;
@@ -151,10 +153,9 @@ export class Crew {
     return { device: targets[0].found.device, failed: (await assisted) ?? null };
   }
 
-  /** @param {any} work @param {boolean} shown whether its progress is of interest */
-  #add(work, shown) {
-    /** @type {Member} */
-    const member = new Member(work, this.hire, {
+  /** @param shown whether its progress is of interest */
+  #add(work: any, shown: boolean) {
+    const member: Member = new Member(work, this.hire, {
       progress: (event) => shown && this.tell(event),
       told: (told) => {
         member.proven ||= !!told.report.verified;
@@ -166,10 +167,9 @@ export class Crew {
     return member;
   }
 
-  /** @param {Member} member @param {string} reason */
-  #died(member, reason) {
+  #died(member: Member, reason: string) {
     const { index: server, context } = member.work;
-    // Between two texts nobody waits for it.
+    // Between two texts nothing waits for it.
     if (!this.#began) return;
     if (context !== undefined) return this.#report({ no_drafter: { error: lost(reason) } });
     if (!member.proven) return this.#report({ gone: { server, error: lost(reason) } });
@@ -177,25 +177,24 @@ export class Crew {
     this.#replace(member);
   }
 
-  /** @param {Member} member */
-  async #replace(member) {
+  async #replace(member: Member) {
     const { index: server, context } = member.work;
     member.proven = false;
     try {
       await member.start();
-      member.order(/** @type {object} */ (this.#began));
+      member.order(this.#began as object);
     } catch ({ message }) {
       this.#report(context === undefined ? { gone: { server, error: lost(message) } } : { no_drafter: { error: lost(message) } });
     }
   }
 
-  /** @param {object} report what an instance would say, were it here */
-  #report(report) {
+  /** @param report what an instance would say, were it here */
+  #report(report: object) {
     this.#reports.push({ text: null, report });
   }
 
-  /** @param {object} order a text begins: whoever is not here gets another worker */
-  begin(order) {
+  /** @param order a text begins: members without a worker get another one */
+  begin(order: object) {
     this.#began = order;
     // What was said of the text before is of no interest any more, and who waited for it was left.
     this.#reports = new Queue();
@@ -205,17 +204,16 @@ export class Crew {
     }
   }
 
-  /** @param {number} to @param {object} order */
-  order(to, order) {
+  order(to: number, order: object) {
     this.#members[to]?.order(order);
   }
 
-  /** @param {number} [within] milliseconds */
-  report(within) {
+  /** @param within milliseconds */
+  report(within?: number) {
     return this.#reports.shift(within);
   }
 
-  /** What a target, and the draft model, takes of the GPU. */
+  /** GPU memory of a target and of the draft model. */
   memory() {
     const drafter = this.#members.find(({ work }) => work.context !== undefined);
     return { target: this.#members[0].found.memory, draft: drafter?.found.memory ?? null };
@@ -224,12 +222,11 @@ export class Crew {
   /** The sums of what all of them asked of their devices. */
   async counters() {
     const all = await Promise.all(this.#members.map((member) => member.counters()));
-    /** @type {Record<string, number>} */
-    const sums = {};
+    const sums: Record<string, number> = {};
     for (const one of all) for (const [name, count] of Object.entries(one ?? {})) sums[name] = (sums[name] ?? 0) + count;
     return sums;
   }
 }
 
-/** An error as the engine's module knows it. @param {string} reason */
-const lost = (reason) => ({ code: "device-lost", detail: { reason } });
+/** An error as the engine's module knows it. */
+const lost = (reason: string) => ({ code: "device-lost", detail: { reason } });

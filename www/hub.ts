@@ -1,33 +1,42 @@
-/** Where the files of a model come from in a browser: a Hub id, a base URL, or files that the user picked. */
-import { isAddress, withoutQuery } from "./cache.js";
+/** Sources of the files of a model in a browser: a Hub id, a base URL, or files that the user picked. */
+import { type Cache, isAddress, withoutQuery } from "./cache.js";
 import { badOption, failure } from "./error.js";
 import { Remote } from "./remote.js";
+import type { TransferOptions } from "./transfer.js";
 
-/**
- * @typedef {object} Files What the engine reads a model from.
- * @property {string} name what a person would call the model in a message
- * @property {() => Promise<string[]>} list the names of its files; none where they cannot be told
- * @property {(file: string) => Promise<number | null>} size bytes of a file; null when there is no such file
- * @property {(file: string, start: number, end: number) => Promise<Uint8Array>} read exactly these bytes
- * @property {() => Promise<void>} [close] nothing more is read for now
- * @property {() => Promise<number>} [missing] bytes of what was opened that have to be downloaded
- */
+/** A source of model files for the engine. */
+export type Files = {
+  /** what a person would call the model in a message */
+  name: string;
+  /** the names of its files; none if they are not known */
+  list: () => Promise<string[]>;
+  /** bytes of a file; null when there is no such file */
+  size: (file: string) => Promise<number | null>;
+  /** exactly these bytes */
+  read: (file: string, start: number, end: number) => Promise<Uint8Array>;
+  /** nothing more is read for now */
+  close?: () => Promise<void>;
+  /** bytes of what was opened that have to be downloaded */
+  missing?: () => Promise<number>;
+};
 
-/**
- * @typedef {object} HubOptions
- * @property {string} [endpoint] the Hub; https://huggingface.co by default
- * @property {string} [revision] a branch, tag or commit; `main` by default
- * @property {string} [token] sent as `Authorization: Bearer`, to Hub ids only
- */
+type HubOptions = {
+  /** the Hub; https://huggingface.co by default */
+  endpoint?: string;
+  /** a branch, tag or commit; `main` by default */
+  revision?: string;
+  /** sent as `Authorization: Bearer`, to Hub ids only */
+  token?: string;
+};
 
 /**
  * The files of a model.
- * @param {string | URL | File[] | FileSystemDirectoryHandle} model
- * @param {HubOptions & import("./transfer.js").TransferOptions & { base?: string, cache?: import("./cache.js").Cache }} options
- *   `base`: what relative URLs start from; `cache`: where downloads are kept
- * @returns {Files}
+ * @param options `base`: what relative URLs start from; `cache`: where downloads are kept
  */
-export function openFiles(model, options) {
+export function openFiles(
+  model: string | URL | File[] | FileSystemDirectoryHandle,
+  options: HubOptions & TransferOptions & { base?: string; cache?: Cache },
+): Files {
   if (Array.isArray(model)) return new PickedFiles(model);
   if (typeof model === "object" && "getFileHandle" in model) return new Directory(model);
   const text = String(model);
@@ -50,17 +59,17 @@ export function openFiles(model, options) {
   return new Remote(text, `${hub}/${text}/resolve/${commit}/`, { ...options, headers, pinned, listing });
 }
 
-/** @implements {Files} */
-class PickedFiles {
-  /** @param {File[]} files */
-  constructor(files) {
+class PickedFiles implements Files {
+  declare files: File[];
+  declare name: string;
+
+  constructor(files: File[]) {
     this.files = files;
     this.name = files[0]?.webkitRelativePath.split("/")[0] || "the picked files";
   }
 
-  /** @param {string} file @returns {Promise<File | undefined>} */
-  async open(file) {
-    const depth = (/** @type {File} */ { webkitRelativePath }) => webkitRelativePath.split("/").length;
+  async open(file: string): Promise<File | undefined> {
+    const depth = ({ webkitRelativePath }: File) => webkitRelativePath.split("/").length;
     // Folders of other formats, such as onnx/, hold files of the same names.
     return this.files.filter(({ name }) => name === file).sort((a, b) => depth(a) - depth(b))[0];
   }
@@ -69,13 +78,11 @@ class PickedFiles {
     return this.files.map(({ name }) => name);
   }
 
-  /** @param {string} file */
-  async size(file) {
+  async size(file: string) {
     return (await this.open(file))?.size ?? null;
   }
 
-  /** @param {string} file @param {number} start @param {number} end */
-  async read(file, start, end) {
+  async read(file: string, start: number, end: number) {
     const opened = await this.open(file);
     if (!opened) throw failure("not-found", `${this.name}: there is no ${file}`, { path: file });
     try {
@@ -86,10 +93,11 @@ class PickedFiles {
   }
 }
 
-/** @implements {Files} */
-class Directory extends PickedFiles {
-  /** @param {FileSystemDirectoryHandle} handle */
-  constructor(handle) {
+class Directory extends PickedFiles implements Files {
+  declare handle: FileSystemDirectoryHandle;
+  declare name: string;
+
+  constructor(handle: FileSystemDirectoryHandle) {
     super([]);
     this.handle = handle;
     this.name = handle.name;
@@ -101,12 +109,11 @@ class Directory extends PickedFiles {
     return names;
   }
 
-  /** @param {string} file */
-  async open(file) {
+  async open(file: string) {
     try {
       return await (await this.handle.getFileHandle(file)).getFile();
     } catch (error) {
-      if (/** @type {DOMException} */ (error).name === "NotFoundError") return undefined;
+      if ((error as DOMException).name === "NotFoundError") return undefined;
       throw failure("not-found", `${this.name}/${file}: cannot be read: ${error}`, { path: file });
     }
   }

@@ -1,17 +1,18 @@
-/** Bytes from a server: requests that are tried again, progress that only grows, lengths that nobody takes on trust. */
+/** Bytes from a server: requests that are tried again, progress that only grows, lengths that are checked. */
 import { CHUNK, withoutQuery } from "./cache.js";
 import { aborted, failure, isFailure } from "./error.js";
 import { retryAfter, unlessSilent } from "./http.js";
 
-/** @typedef {{ phase: "download", model: "target" | "assistant", file: string, loaded: number, total: number }} DownloadProgress */
+type DownloadProgress = { phase: "download"; model: "target" | "assistant"; file: string; loaded: number; total: number };
 
-/**
- * @typedef {object} TransferOptions
- * @property {Record<string, string>} [headers] sent along
- * @property {"target" | "assistant"} role which model it is, for progress
- * @property {AbortSignal} signal
- * @property {(progress: DownloadProgress) => void} onProgress
- */
+export type TransferOptions = {
+  /** sent along */
+  headers?: Record<string, string>;
+  /** which model it is, for progress */
+  role: "target" | "assistant";
+  signal: AbortSignal;
+  onProgress: (progress: DownloadProgress) => void;
+};
 
 /** Milliseconds. */
 export const patience = {
@@ -19,33 +20,36 @@ export const patience = {
   silence: 30_000,
   /** Between one try and the next, about. */
   pauses: [1000, 2000, 4000, 8000, 16_000, 30_000],
-  /** What a server may ask for instead, at most. */
+  /** The longest pause that a server may ask for instead. */
   retryAfter: 300_000,
 };
 /** Pauses for a server that never answered: its address is more likely to be wrong than the server is to come back. */
 const FEW_PAUSES = 2;
 
-/** What the Hub's codes mean. @type {Record<string, string>} */
-const REFUSALS = {
+/** Meanings of the Hub's codes. */
+const REFUSALS: Record<string, string> = {
   GatedRepo: "the model is gated: accept its conditions on its page, and give the `token` of an account that may read it",
   RepoNotFound: "there is no such model, or it is private: check the name; if it is private, give the `token` of an account that may read it",
   RevisionNotFound: "the model has no such `revision`: no branch, tag or commit is called so",
 };
 
-/** What comes from one server for one model. */
+/** The requests to one server for one model. */
 export class Transfer {
-  /** @type {Map<string, number>} bytes here, by file */
-  loaded = new Map();
-  /** @type {Map<string, number>} bytes reported, by file */
-  shown = new Map();
-  /** Whether the server ever answered. */
+  /** bytes here, by file */
+  loaded: Map<string, number> = new Map();
+  /** bytes reported, by file */
+  shown: Map<string, number> = new Map();
+  /** True once the server has answered. */
   answered = false;
 
-  /**
-   * @param {string} base the folder; its query, such as a signature, goes along with each file
-   * @param {TransferOptions} options
-   */
-  constructor(base, { headers = {}, role, signal, onProgress }) {
+  declare base: string;
+  declare headers: Record<string, string>;
+  declare role: TransferOptions["role"];
+  declare signal: AbortSignal;
+  declare onProgress: TransferOptions["onProgress"];
+
+  /** @param base the folder; its query, such as a signature, goes along with each file */
+  constructor(base: string, { headers = {}, role, signal, onProgress }: TransferOptions) {
     this.base = base;
     this.headers = headers;
     this.role = role;
@@ -53,15 +57,13 @@ export class Transfer {
     this.onProgress = onProgress;
   }
 
-  /** @param {string} file */
-  address(file) {
+  address(file: string) {
     const url = new URL(this.base);
     url.pathname += file.split("/").map(encodeURIComponent).join("/");
     return url.href;
   }
 
-  /** @param {string} file @param {number} [start] @param {number} [end] @param {AbortSignal} [signal] */
-  async fetch(file, start, end, signal = this.signal) {
+  async fetch(file: string, start?: number, end?: number, signal: AbortSignal = this.signal) {
     const headers = new Headers(this.headers);
     if (end !== undefined) headers.set("Range", `bytes=${start}-${end - 1}`);
     const address = this.address(file);
@@ -95,8 +97,11 @@ export class Transfer {
     throw Object.assign(new Error(message), { detail, retryAfter: 1000 * (retryAfter(response.headers) ?? 0) });
   }
 
-  /** A chunk: exactly its bytes. @param {string} file @param {Response} response @param {number} start where it begins @param {number} total */
-  async chunk(file, response, start, total) {
+  /**
+   * A chunk: exactly its bytes.
+   * @param start where it begins
+   */
+  async chunk(file: string, response: Response, start: number, total: number) {
     const bytes = new Uint8Array(Math.min(CHUNK, total - start));
     let size = 0;
     try {
@@ -119,10 +124,9 @@ export class Transfer {
 
   /**
    * All chunks, one after the other.
-   * @param {string} file @param {Response} response @param {(chunk: Uint8Array<ArrayBuffer>) => Promise<void>} take
-   * @returns {Promise<number>} bytes in all
+   * @returns bytes in all
    */
-  async whole(file, response, take) {
+  async whole(file: string, response: Response, take: (chunk: Uint8Array<ArrayBuffer>) => Promise<void>): Promise<number> {
     const total = Number(response.headers.get("content-length"));
     let chunk = new Uint8Array(CHUNK);
     let [filled, size] = [0, 0];
@@ -149,8 +153,7 @@ export class Transfer {
     }
   }
 
-  /** @param {string} file @param {number} more @param {number} total @param {boolean} [silent] */
-  report(file, more, total, silent = false) {
+  report(file: string, more: number, total: number, silent: boolean = false) {
     const loaded = (this.loaded.get(file) ?? 0) + more;
     this.loaded.set(file, loaded);
     // What a cut took back is not shown, so that progress only ever grows.
@@ -160,15 +163,14 @@ export class Transfer {
     }
   }
 
-  /** @template T @param {string} file @param {() => Promise<T>} attempt @returns {Promise<T>} */
-  async retry(file, attempt) {
+  async retry<T>(file: string, attempt: () => Promise<T>): Promise<T> {
     for (let tries = 1; ; tries++) {
       try {
         return await attempt();
       } catch (thrown) {
         if (this.signal.aborted) throw aborted();
         if (isFailure(thrown)) throw thrown;
-        const { message, detail, retryAfter = 0 } = /** @type {Error & { detail?: unknown, retryAfter?: number }} */ (thrown);
+        const { message, detail, retryAfter = 0 } = thrown as Error & { detail?: unknown; retryAfter?: number };
         const offline = !detail && globalThis.navigator?.onLine === false;
         const pauses = this.answered ? patience.pauses : patience.pauses.slice(0, offline ? 0 : FEW_PAUSES);
         // A download that was cut off waits for the connection, however long that takes.
@@ -181,14 +183,17 @@ export class Transfer {
           throw failure("network", `${url}: ${offline ? "the browser is offline" : message}${often}${later}`, detail ?? { url, tries });
         }
         // Who was cut off together does not come back together.
-        const pause = /** @type {number} */ (pauses.at(tries - 1)) * (0.75 + Math.random() / 2);
+        const pause = (pauses.at(tries - 1) as number) * (0.75 + Math.random() / 2);
         await this.#pause(Math.max(pause, retryAfter), !retryAfter);
       }
     }
   }
 
-  /** Ends early with an abort. @param {number} milliseconds @param {boolean} orOnline whether it ends when the connection is back */
-  #pause(milliseconds, orOnline) {
+  /**
+   * Ends early with an abort.
+   * @param orOnline whether it ends when the connection is back
+   */
+  #pause(milliseconds: number, orOnline: boolean) {
     return new Promise((resolve) => {
       const end = () => {
         clearTimeout(timer);
@@ -203,16 +208,13 @@ export class Transfer {
   }
 }
 
-/** Bytes of a chunk. @param {number} total @param {number} index */
-export function chunkLength(total, index) {
+/** Bytes of a chunk. */
+export function chunkLength(total: number, index: number) {
   return Math.min(CHUNK, total - index * CHUNK);
 }
 
-/**
- * What an answer says of the file: `total` is null where the server knows no Range, or does not say.
- * @param {Response} response
- */
-export function describe({ status, headers }) {
+/** Returns what an answer says of the file: `total` is null where the server knows no Range, or does not say. */
+export function describe({ status, headers }: Response) {
   // Many servers of single-page apps answer every unknown path with their page.
   const absent = status === 404 || (status !== 416 && !!headers.get("content-type")?.startsWith("text/html"));
   const said = status === 206 ? Number(headers.get("content-range")?.split("/")[1]) : 0;
@@ -221,13 +223,13 @@ export function describe({ status, headers }) {
   return { absent, total, version };
 }
 
-/** Lets go of an answer that nobody reads. @param {Response} response */
-export function discard({ body }) {
+/** Discards an answer that is not read. */
+export function discard({ body }: Response) {
   body?.cancel().catch(() => {});
 }
 
-/** The bytes of an answer, as they come. @param {Response} response */
-async function* parts({ body }) {
+/** The bytes of an answer, as they come. */
+async function* parts({ body }: Response) {
   if (!body) throw new Error("an empty answer came");
   const reader = body.getReader();
   try {

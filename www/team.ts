@@ -3,8 +3,8 @@
  * are asked, and what comes of it, is in memory that all see: no message is as quick. Only a page that is cross-origin isolated has such memory.
  */
 
-/** @import { Hired } from "./crew.js" */
-/** @import { Share } from "./foretoken.js" */
+import type { Hired } from "./crew.js";
+import type { Share } from "./foretoken.js";
 
 /** Bytes that can come with a question or an answer. */
 const ROOM = 1 << 22;
@@ -17,10 +17,14 @@ const LOOKS = 1 << 15;
 /** Milliseconds after which a thread is given up. */
 const PATIENCE = 30_000;
 
-/** Where a question stands, and then its answer. */
+/** Shared memory for a question, and then for its answer. */
 class Mailbox {
-  /** @param {SharedArrayBuffer} buffer */
-  constructor(buffer) {
+  declare buffer: SharedArrayBuffer;
+  declare words: Int32Array;
+  declare bytes: Uint8Array;
+  declare answer: Float64Array;
+
+  constructor(buffer: SharedArrayBuffer) {
     this.buffer = buffer;
     this.words = new Int32Array(buffer, 0, HEAD / 4);
     this.bytes = new Uint8Array(buffer, HEAD, ROOM);
@@ -30,26 +34,25 @@ class Mailbox {
 
   /**
    * Waits until a word is another one than before.
-   * @param {number} word @param {number} before
-   * @param {number} [limit] milliseconds
-   * @returns {boolean} whether it is
+   * @param limit milliseconds
+   * @returns whether it is
    */
-  changes(word, before, limit) {
+  changes(word: number, before: number, limit?: number): boolean {
     for (let look = 0; look < LOOKS; look++) if (Atomics.load(this.words, word) !== before) return true;
     // It may be woken by a count that it saw before.
     while (Atomics.load(this.words, word) === before) if (Atomics.wait(this.words, word, before, limit) === "timed-out") return false;
     return true;
   }
 
-  /** Counts a word up, for whoever waits. @param {number} word */
-  count(word) {
+  /** Counts a word up and wakes waiting threads. */
+  count(word: number) {
     Atomics.add(this.words, word, 1);
     Atomics.notify(this.words, word);
   }
 }
 
-/** Answers for as long as the worker lives. @param {SharedArrayBuffer} buffer @param {Share} share */
-export function answer(buffer, share) {
+/** Answers for as long as the worker lives. */
+export function answer(buffer: SharedArrayBuffer, share: Share) {
   const box = new Mailbox(buffer);
   for (let asked = 0; ; asked++) {
     while (!box.changes(ASKED, asked));
@@ -68,15 +71,18 @@ export function answer(buffer, share) {
 /** The others, as the engine's module wants them (src/wasm/team.rs). */
 export class Team {
   room = ROOM;
-  /** @type {Mailbox[]} */
-  #boxes = [];
+  #boxes: Mailbox[] = [];
+
+  declare hire: () => Promise<Hired>;
+  declare module: WebAssembly.Module;
+  declare warn: (reason: string) => void;
 
   /**
-   * @param {() => Promise<Hired>} hire asks the page for a worker
-   * @param {WebAssembly.Module} module the engine's
-   * @param {(reason: string) => void} warn hears why there are fewer threads than wanted
+   * @param hire asks the page for a worker
+   * @param module the engine's
+   * @param warn gets the reason why there are fewer threads than wanted
    */
-  constructor(hire, module, warn) {
+  constructor(hire: () => Promise<Hired>, module: WebAssembly.Module, warn: (reason: string) => void) {
     this.hire = hire;
     this.module = module;
     this.warn = warn;
@@ -88,9 +94,9 @@ export class Team {
 
   /**
    * Starts as many as are wanted, where this place has them.
-   * @param {number} [wanted] this one included
+   * @param wanted this one included
    */
-  async start(wanted) {
+  async start(wanted?: number) {
     const threads = wanted ?? Math.min(navigator.hardwareConcurrency || 1, 4);
     if (threads < 2) return 0;
     if (typeof SharedArrayBuffer === "undefined" || typeof globalThis.postMessage !== "function") {
@@ -120,8 +126,7 @@ export class Team {
     return new Mailbox(buffer);
   }
 
-  /** @param {number} other @param {Uint32Array} question @param {Uint8Array} bytes */
-  ask(other, question, bytes) {
+  ask(other: number, question: Uint32Array, bytes: Uint8Array) {
     const box = this.#boxes[other];
     box.bytes.set(bytes);
     box.words.set(question, QUESTION);
@@ -129,8 +134,11 @@ export class Team {
     box.count(ASKED);
   }
 
-  /** @param {number} other @param {Uint8Array} bytes become those that come with the answer @returns {number} the answer */
-  answer(other, bytes) {
+  /**
+   * @param bytes become those that come with the answer
+   * @returns the answer
+   */
+  answer(other: number, bytes: Uint8Array): number {
     const box = this.#boxes[other];
     const asked = Atomics.load(box.words, ASKED);
     // The worker breaks down with this, and the next call sets up another one.

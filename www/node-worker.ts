@@ -3,16 +3,14 @@ import { setMaxListeners } from "node:events";
 import { open } from "node:fs/promises";
 import { availableParallelism } from "node:os";
 import { parentPort } from "node:worker_threads";
-
-/** @import { MessagePort } from "node:worker_threads" */
+import type { MessagePort } from "node:worker_threads";
 
 // A signal has a listener for each request of a model.
 setMaxListeners(0);
 const events = new EventTarget();
 const { fetch } = globalThis;
-/** @type {{ gpu?: unknown, locks?: LockManager }} */
-const navigator = globalThis.navigator ?? {};
-const port = /** @type {MessagePort} */ (parentPort);
+const navigator: { gpu?: unknown; locks?: LockManager } = globalThis.navigator ?? {};
+const port = parentPort as MessagePort;
 
 /** The GPU: Deno has one, Node where the package `webgpu` is installed. */
 async function findGpu() {
@@ -30,10 +28,9 @@ async function findGpu() {
   }
 }
 
-/** A file, or the part of it that is asked for, as a server would answer. @param {URL} url @param {RequestInit} [options] */
-async function answer(url, { headers } = {}) {
-  /** @type {import("node:fs/promises").FileHandle | undefined} */
-  let file;
+/** A file, or the part of it that is asked for, as a server would answer. */
+async function answer(url: URL, { headers }: RequestInit = {}) {
+  let file: import("node:fs/promises").FileHandle | undefined;
   try {
     file = await open(url);
     const { size } = await file.stat();
@@ -59,13 +56,13 @@ Object.assign(globalThis, {
   postMessage: port.postMessage.bind(port),
   // By this the module knows a worker, and asks its navigator for the GPU.
   WorkerGlobalScope: EventTarget,
-  fetch(/** @type {RequestInfo | URL} */ address, /** @type {RequestInit | undefined} */ options) {
+  fetch(address: RequestInfo | URL, options: RequestInit | undefined) {
     const url = new URL(address instanceof Request ? address.url : address);
     return url.protocol === "file:" ? answer(url, options) : fetch(address, options);
   },
 });
 
 await import("./worker.js");
-const fail = (/** @type {Error} */ { message }) => events.dispatchEvent(Object.assign(new Event("error"), { message }));
+const fail = ({ message }: Error) => events.dispatchEvent(Object.assign(new Event("error"), { message }));
 process.on("uncaughtException", fail).on("unhandledRejection", fail);
-port.on("message", (data) => /** @type {any} */ (globalThis).onmessage({ data }));
+port.on("message", (data) => (globalThis as any).onmessage({ data }));

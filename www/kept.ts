@@ -3,12 +3,13 @@ import { ROOT, lockName, withoutQuery } from "./cache.js";
 import { locked, on, stored } from "./saved.js";
 import { SEAL, entries, openRoot, readMeta, removeFrom } from "./sealed.js";
 
-/** @typedef {{ model: string, url: string, bytes: number, complete: boolean }} CachedModelInfo
- *   `model` and `url`: without a query; `bytes`: on disk; `complete`: whether all of each file that was begun is here */
-/** @typedef {{ name: string, messages: number, bytes: number }} SavedChatInfo `bytes`: on disk */
+/** `model` and `url`: without a query; `bytes`: on disk; `complete`: whether all of each file that was begun is here */
+export type CachedModelInfo = { model: string; url: string; bytes: number; complete: boolean };
+/** `bytes`: on disk */
+export type SavedChatInfo = { name: string; messages: number; bytes: number };
 
-/** Returns the name and the bytes of each file of a folder. @param {FileSystemDirectoryHandle} folder */
-async function sizes(folder) {
+/** Returns the name and the bytes of each file of a folder. */
+async function sizes(folder: FileSystemDirectoryHandle) {
   const measured = (await entries(folder)).map(async ([name, file]) => {
     // A file that is being written may not be readable.
     const { size } = await file.getFile().catch(() => ({ size: 0 }));
@@ -17,18 +18,15 @@ async function sizes(folder) {
   return Promise.all(measured);
 }
 
-const sum = (/** @type {{ size: number }[]} */ files) => files.reduce((sum, { size }) => sum + size, 0);
+const sum = (files: { size: number }[]) => files.reduce((sum, { size }) => sum + size, 0);
 
-/** The models that are kept. @returns {Promise<CachedModelInfo[]>} */
-export async function listModels() {
+/** The models that are kept. */
+export async function listModels(): Promise<CachedModelInfo[]> {
   return (await models()).map(({ key, ...info }) => info);
 }
 
-/**
- * Deletes a model, by its name or URL; all models without one. False when there was none, or when one is being loaded just now.
- * @param {string | URL} [model]
- */
-export async function removeModel(model) {
+/** Deletes a model, by its name or URL; all models without one. False when there was none, or when one is being loaded just now. */
+export async function removeModel(model?: string | URL) {
   const called = withoutQuery(String(model));
   const wanted = (await models()).filter(({ model: name, url }) => model === undefined || [name, url].includes(called));
   const root = wanted.length ? await openRoot(ROOT, false) : null;
@@ -55,10 +53,10 @@ async function models() {
   );
 }
 
-/** The conversations that are saved here. @returns {Promise<SavedChatInfo[]>} */
-export const listChats = () =>
+/** The conversations that are saved here. */
+export const listChats = (): Promise<SavedChatInfo[]> =>
   stored(async (root) => {
-    const describe = async (/** @type {string} */ key, /** @type {FileSystemDirectoryHandle} */ folder) => {
+    const describe = async (key: string, folder: FileSystemDirectoryHandle) => {
       const meta = await readMeta(folder);
       // A save was cut off before it was complete.
       if (!meta) return removeFrom(root, key).then(() => []);
@@ -68,5 +66,5 @@ export const listChats = () =>
     return (await Promise.all(all.map(([key, folder]) => locked(key, "shared", () => describe(key, folder))))).flat();
   });
 
-/** Returns true if there was one, which is gone now. @param {string} name @returns {Promise<boolean>} */
-export const removeChat = (name) => on(name, "exclusive", removeFrom);
+/** Returns true if there was one, which is gone now. */
+export const removeChat = (name: string): Promise<boolean> => on(name, "exclusive", removeFrom);

@@ -1,22 +1,26 @@
 /** An engine as a language model of the AI SDK (https://ai-sdk.dev), after version 4 of its specification. */
 import { badOption } from "./error.js";
-
-/**
- * @import { JSONObject, LanguageModelV4, LanguageModelV4CallOptions, LanguageModelV4Content, LanguageModelV4Message, LanguageModelV4StreamPart,
- *   LanguageModelV4ToolResultOutput, LanguageModelV4Usage, SharedV4Warning } from "@ai-sdk/provider"
- * @import { Message } from "./api.js"
- * @import { ChatCompletionChunk, ChatRequest, CompletionUsage } from "./chat.js"
- * @import { Engine } from "./engine.js"
- */
+import type {
+  JSONObject,
+  LanguageModelV4,
+  LanguageModelV4CallOptions,
+  LanguageModelV4Content,
+  LanguageModelV4Message,
+  LanguageModelV4StreamPart,
+  LanguageModelV4ToolResultOutput,
+  LanguageModelV4Usage,
+  SharedV4Warning,
+} from "@ai-sdk/provider";
+import type { Message } from "./api.js";
+import type { ChatCompletionChunk, ChatRequest, CompletionUsage } from "./chat.js";
+import type { Engine } from "./engine.js";
 
 /**
  * For `generateText`, `streamText` and all else that takes a model. Options of foretoken's own go in
  * `providerOptions: { foretoken: { drafter: "lookup" } }`. What the engine cannot do is a warning of the call, and it goes on without.
- * @param {Engine | PromiseLike<Engine>} engine
- * @param {string} [modelId] what the model is called in telemetry
- * @returns {LanguageModelV4}
+ * @param modelId what the model is called in telemetry
  */
-export function languageModel(engine, modelId = "foretoken") {
+export function languageModel(engine: Engine | PromiseLike<Engine>, modelId: string = "foretoken"): LanguageModelV4 {
   return {
     specificationVersion: "v4",
     provider: "foretoken",
@@ -24,10 +28,8 @@ export function languageModel(engine, modelId = "foretoken") {
     supportedUrls: {},
 
     async doGenerate(options) {
-      /** @type {LanguageModelV4Content[]} */
-      const content = [];
-      /** @type {any} */
-      let finish;
+      const content: LanguageModelV4Content[] = [];
+      let finish: any;
       let text = "";
       const { warnings, parts } = await begin(await engine, options);
       for await (const part of parts) {
@@ -64,8 +66,8 @@ export function languageModel(engine, modelId = "foretoken") {
   };
 }
 
-/** What may turn out to be unsupported, under the names of both. @type {Record<string, string>} */
-const OPTIONAL = {
+/** Options that may be unsupported, under the names of both. */
+const OPTIONAL: Record<string, string> = {
   response_format: "responseFormat",
   presence_penalty: "presencePenalty",
   frequency_penalty: "frequencyPenalty",
@@ -73,19 +75,15 @@ const OPTIONAL = {
   tool_choice: "toolChoice",
 };
 
-/**
- * Begins an answer: asks again without what the engine refuses, as the specification wants it.
- * @param {Engine} engine
- * @param {LanguageModelV4CallOptions} options
- */
-async function begin(engine, options) {
+/** Begins an answer: asks again without what the engine refuses, as the specification wants it. */
+async function begin(engine: Engine, options: LanguageModelV4CallOptions) {
   const { abortSignal: signal } = options;
   const { body, warnings } = asked(options);
   for (;;) {
     try {
-      const request = /** @type {ChatRequest & { stream: true }} */ (body);
+      const request = body as ChatRequest & { stream: true };
       const chunks = (await engine.chat.completions.create(request, { signal }))[Symbol.asyncIterator]();
-      // The first one comes by itself; behind it the engine has begun, or refused.
+      // The first one comes by itself; after it the engine has begun, or refused.
       await chunks.next();
       return { warnings, parts: answer(chunks, await chunks.next(), signal), stop: async () => void (await chunks.return?.()) };
     } catch (error) {
@@ -98,12 +96,10 @@ async function begin(engine, options) {
   }
 }
 
-/** @param {LanguageModelV4CallOptions} options */
-function asked(options) {
+function asked(options: LanguageModelV4CallOptions) {
   const { prompt, tools, toolChoice, reasoning = "provider-default", responseFormat, providerOptions } = options;
-  /** @type {SharedV4Warning[]} */
-  const warnings = [];
-  const unsupported = (/** @type {string} */ feature, /** @type {string} */ details) => warnings.push({ type: "unsupported", feature, details });
+  const warnings: SharedV4Warning[] = [];
+  const unsupported = (feature: string, details: string) => warnings.push({ type: "unsupported", feature, details });
   const functions = tools?.flatMap((tool) => {
     if (tool.type === "function")
       return [{ type: "function", function: given({ name: tool.name, description: tool.description, parameters: tool.inputSchema, strict: tool.strict }) }];
@@ -135,17 +131,17 @@ function asked(options) {
   return { body, warnings };
 }
 
-/** @param {object} object @returns {Record<string, any>} without what is undefined */
-const given = (object) => Object.fromEntries(Object.entries(object).filter(([, value]) => value !== undefined));
+/** @returns without what is undefined */
+const given = (object: object): Record<string, any> => Object.fromEntries(Object.entries(object).filter(([, value]) => value !== undefined));
 
-/** @param {readonly { type: string, text?: string }[]} parts of what a person or the model says */
-function textOf(parts) {
+/** @param parts of what a person or the model says */
+function textOf(parts: readonly { type: string; text?: string }[]) {
   for (const { type } of parts) if (type !== "text") throw badOption("prompt", type, "text");
   return parts.map(({ text }) => text).join("");
 }
 
-/** A message as chat templates know it: the results of several tools are a message each. @param {LanguageModelV4Message} message @returns {Message[]} */
-function messages(message) {
+/** A message as chat templates know it: the results of several tools are a message each. */
+function messages(message: LanguageModelV4Message): Message[] {
   const { role, content } = message;
   if (role === "system") return [{ role, content }];
   if (role === "user") return [{ role, content: textOf(content) }];
@@ -159,36 +155,34 @@ function messages(message) {
   const tool_calls = content.flatMap((part) =>
     part.type === "tool-call" ? [{ id: part.toolCallId, type: "function", function: { name: part.toolName, arguments: part.input } }] : [],
   );
-  return [{ role, content: textOf(/** @type {any} */ (said)), ...(tool_calls.length && { tool_calls }) }];
+  return [{ role, content: textOf(said as any), ...(tool_calls.length && { tool_calls }) }];
 }
 
-/** @param {LanguageModelV4ToolResultOutput} output */
-function inText(output) {
+function inText(output: LanguageModelV4ToolResultOutput) {
   if (output.type === "content") return textOf(output.value);
   if (output.type === "execution-denied") return output.reason ?? "execution denied";
   return typeof output.value === "string" ? output.value : JSON.stringify(output.value);
 }
 
-/**
- * @param {AsyncIterator<ChatCompletionChunk>} chunks
- * @param {IteratorResult<ChatCompletionChunk>} first
- * @param {AbortSignal | undefined} signal
- * @returns {AsyncGenerator<LanguageModelV4StreamPart, void>}
- */
-async function* answer(chunks, first, signal) {
-  /** @type {Block | null} what is being written */
-  let block = null;
+async function* answer(
+  chunks: AsyncIterator<ChatCompletionChunk>,
+  first: IteratorResult<ChatCompletionChunk>,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<LanguageModelV4StreamPart, void> {
+  /** what is being written */
+  let block: Block | null = null;
   let [raw, texts] = ["other", 0];
-  /** @type {CompletionUsage | undefined} */
-  let used;
+  let used: CompletionUsage | undefined;
   try {
     for (let next = first; !next.done; next = await chunks.next()) {
       const {
         choices: [choice],
         usage,
       } = next.value;
-      /** @type {{ content?: string, tool_calls?: readonly { index: number, id?: string, function: { name?: string, arguments: string } }[] }} */
-      const { content, tool_calls = [] } = choice?.delta ?? {};
+      const {
+        content,
+        tool_calls = [],
+      }: { content?: string; tool_calls?: readonly { index: number; id?: string; function: { name?: string; arguments: string } }[] } = choice?.delta ?? {};
       if (content) {
         if (block?.kind !== "text") {
           yield* block?.end() ?? [];
@@ -207,7 +201,7 @@ async function* answer(chunks, first, signal) {
       used = usage;
     }
     yield* block?.end() ?? [];
-    const unified = /** @type {"stop" | "length" | "tool-calls"} */ (raw.replace("_", "-"));
+    const unified = raw.replace("_", "-") as "stop" | "length" | "tool-calls";
     yield { type: "finish", finishReason: { unified, raw }, usage: tokens(used) };
   } catch (error) {
     throw reason(error, signal);
@@ -220,8 +214,12 @@ async function* answer(chunks, first, signal) {
 class Block {
   #written = "";
 
-  /** @param {string} id @param {string} [toolName] of a call */
-  constructor(id, toolName) {
+  declare id: string;
+  declare toolName: string | undefined;
+  declare kind: "text" | "tool-input";
+
+  /** @param toolName of a call */
+  constructor(id: string, toolName?: string) {
     this.id = id;
     this.toolName = toolName;
     this.kind = toolName === undefined ? "text" : "tool-input";
@@ -231,35 +229,31 @@ class Block {
     return this.#part("start", this.toolName === undefined ? {} : { toolName: this.toolName });
   }
 
-  /** @param {string} delta */
-  write(delta) {
+  write(delta: string) {
     this.#written += delta;
     return this.#part("delta", { delta });
   }
 
-  /** @returns {LanguageModelV4StreamPart[]} */
-  end() {
+  end(): LanguageModelV4StreamPart[] {
     const { id, toolName } = this;
     const end = this.#part("end", {});
     return toolName === undefined ? [end] : [end, { type: "tool-call", toolCallId: id, toolName, input: this.#written }];
   }
 
-  /** @param {string} what @param {object} more @returns {LanguageModelV4StreamPart} */
-  #part(what, more) {
-    return /** @type {any} */ ({ type: `${this.kind}-${what}`, id: this.id, ...more });
+  #part(what: string, more: object): LanguageModelV4StreamPart {
+    return { type: `${this.kind}-${what}`, id: this.id, ...more } as any;
   }
 }
 
-/** The SDK knows an abort by the signal's own reason. @param {any} error @param {AbortSignal | undefined} signal */
-const reason = (error, signal) => (error.code === "aborted" && signal?.aborted ? signal.reason : error);
+/** The SDK knows an abort by the signal's own reason. */
+const reason = (error: any, signal: AbortSignal | undefined) => (error.code === "aborted" && signal?.aborted ? signal.reason : error);
 
-/** @param {CompletionUsage | undefined} usage @returns {LanguageModelV4Usage} */
-function tokens(usage) {
+function tokens(usage: CompletionUsage | undefined): LanguageModelV4Usage {
   const { prompt_tokens: total, completion_tokens: written } = usage ?? {};
   const cacheRead = usage?.prompt_tokens_details.cached_tokens;
   return {
     inputTokens: { total, noCache: total === undefined ? undefined : total - (cacheRead ?? 0), cacheRead, cacheWrite: undefined },
     outputTokens: { total: written, text: written, reasoning: undefined },
-    raw: /** @type {JSONObject | undefined} */ (/** @type {unknown} */ (usage)),
+    raw: usage as unknown as JSONObject | undefined,
   };
 }
