@@ -1,42 +1,24 @@
 /**
  * The engine's own thread: one model pair, one request after the other, for one page or, as a SharedWorker, for several.
- * protocol.ts says what they say to each other.
+ * protocol.ts describes their messages.
  *
- * Where there are several targets, it asks the page for more workers of this kind. Such a worker reports through
- * its port, from crew.js.
+ * For several targets it asks the page for more workers of this kind, which instance.ts describes. They report through their port,
+ * from crew.ts.
  */
-import { Cache, withoutQuery } from "./cache.js";
 import { Crew, type Hired } from "./crew.js";
-import init, { connect, inspect, load, loadParallel, serve, Share } from "./foretoken.js";
+import { withoutQuery } from "./cache.js";
+import { aborted, badOption, failure } from "./error.js";
+import init, { connect, inspect, load, loadParallel } from "./foretoken.js";
 import initGrammars, { Grammars } from "./grammar.js";
-import { aborted, badOption, failure, isFailure } from "./error.js";
-import { openFiles } from "./hub.js";
 import { transport } from "./http.js";
-import { Team, answer } from "./team.js";
+import { orders, work } from "./instance.js";
+import type { FromShared, FromWorker, Loaded, Method, Methods, ToWorker } from "./protocol.js";
 import { restore as restoreChat, save as saveChat } from "./saved.js";
+import { adapterName, explain, findAdapter, opening, rising } from "./loading.js";
+import { Team } from "./team.js";
 
 /** The shortest module with an instruction of relaxed SIMD. */
 const RELAXED = [0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 15, 1, 13, 0, 65, 1, 253, 15, 65, 2, 253, 15, 253, 128, 2, 11];
-
-/** Seconds after which `auto` takes the CPU instead of an adapter that does not come. */
-const ADAPTER = 10;
-
-/**
- * Makes the search for an adapter reliable: a browser that has just started may have none for a moment, some throw, and some never answer.
- * @param isAuto whether the CPU may take over
- */
-function findAdapter(isAuto: boolean) {
-  const gpu = navigator.gpu as any;
-  if (!gpu) return;
-  const { requestAdapter } = Object.getPrototypeOf(gpu);
-  gpu.requestAdapter = async (options: any) => {
-    const ask = async () => requestAdapter.call(gpu, options);
-    const asked = ask()
-      .then(async (adapter) => adapter ?? (await transport.pause(0.2), ask()))
-      .catch(() => null);
-    return isAuto ? Promise.race([asked, transport.pause(ADAPTER).then(() => null)]) : asked;
-  };
-}
 
 /**
  * Starts the module: what is at this address or, without one, what suits the browser.
@@ -66,8 +48,6 @@ async function begin<T>(init: (from: { module_or_path: string | URL }) => Promis
   }
 }
 
-import type { FromMember, FromShared, FromWorker, Loaded, Loading, Method, Methods, ToMember, ToWorker } from "./protocol.js";
-
 let session: import("./foretoken.js").Session;
 /** The workers that have the targets, where there are several. */
 let crew: Crew | null = null;
@@ -76,58 +56,9 @@ let memory: WebAssembly.Memory;
 let loaded: Loaded | null = null;
 /** Pages that wait for the models. */
 const watching: Set<(event: unknown) => void> = new Set();
-/** The port for orders, in a worker of a crew. */
-let crewed: MessagePort | undefined;
 /** Warnings about the loading. */
 let warnings: string[] = [];
-/** What is known of the GPU from the browser; the engine inside sees no name. */
-async function adapterName() {
-  const adapter = await navigator.gpu.requestAdapter({ powerPreference: "high-performance" });
-  const { description = "", vendor = "", architecture = "" } = adapter?.info ?? {};
-  return description || `${vendor} ${architecture}`.trim();
-}
-
-/**
- * Returns true if there are two adapters of one kind. Another kind rounds differently: a text that two kinds write together would be
- * neither's.
- */
-async function hasTwins() {
-  const preferences = ["high-performance", "low-power"] as const;
-  const adapters = await Promise.all(preferences.map((powerPreference) => navigator.gpu.requestAdapter({ powerPreference })));
-  const [a, b] = adapters.map((adapter) => [adapter?.info?.vendor, adapter?.info?.architecture, adapter?.info?.description].join());
-  // Where a browser hides what it has, nothing is known.
-  return a === b && a.length > 3;
-}
-
-/** Returns functions that open models and report it. */
-function opening({ hub, base }: Pick<Loading, "hub" | "base">, { emit, signal }: { emit: (event: unknown) => void; signal: AbortSignal }) {
-  const cache = hub.cache ? new Cache((text) => warnings.push(text)) : undefined;
-  const tell: (phase: string, loaded: number, total: number) => void = (phase, loaded, total) => emit({ phase, model: "", file: "", loaded, total });
-  let uploaded = false;
-  return {
-    open: (model: any, role: "target" | "assistant") => openFiles(model, { ...hub, cache, base, signal, role, onProgress: emit }),
-    upload(loaded: number, total: number) {
-      tell("upload", loaded, total);
-      // The kernels are compiled and checked on this device between the last byte and the end of loading.
-      if (loaded === total && !uploaded) tell("compile", 0, 1);
-      uploaded = loaded === total;
-    },
-    done: () => tell("compile", 1, 1),
-  };
-}
-
-/** Lets only that progress through which is one. */
-function rising(emit: (event: any) => void): (event: any) => void {
-  const most = new Map();
-  return (event) => {
-    const { phase, model, file, loaded } = event;
-    const what = [phase, model, file].join();
-    if (loaded < (most.get(what) ?? 0)) return;
-    most.set(what, loaded);
-    emit(event);
-  };
-}
-
+const warn = (text: string) => void warnings.push(text);
 /** Workers that the page was asked for. */
 const hiring: Map<number, (answer: Extract<ToWorker, { type: "hired" | "not_hired" }>) => void> = new Map();
 let hires = 0;
@@ -157,7 +88,7 @@ function hire(): Promise<Hired> {
 }
 
 /** Threads with a share of what the CPU computes. */
-const team = () => new Team(hire, (init as any).__wbindgen_wasm_module, (text) => warnings.push(text));
+const team = () => new Team(hire, (init as any).__wbindgen_wasm_module, warn);
 
 /** True if the session knows grammars. */
 let hasGrammars = false;
@@ -184,7 +115,7 @@ const methods: { [M in Method]: (args: Methods[M]["args"], context: { emit: (eve
     if (isParallel && !navigator.locks) throw failure("bad-option", "sp_degree, draft_device: several workers need Web Locks, which this place does not have");
     // Several workers read the same file, each from its beginning.
     if (isParallel) emit = rising(emit);
-    const { open, upload, done } = opening({ hub, base }, { emit, signal });
+    const { open, upload, done } = opening({ hub, base }, { emit, signal, warn });
     const assisting = assistant ? open(assistant, "assistant") : undefined;
     const files = open(model, "target");
     if (isParallel) crew = new Crew({ target: { model }, assistant: { model: assistant }, wasm, hub, base, options }, hire, emit);
@@ -204,7 +135,7 @@ const methods: { [M in Method]: (args: Methods[M]["args"], context: { emit: (eve
 
   async inspect({ model, wasm, hub, base, options }, context) {
     await start(wasm, options);
-    const files = opening({ hub, base }, context).open(model, "target");
+    const files = opening({ hub, base }, { ...context, warn }).open(model, "target");
     try {
       return { ...(await inspect(files, options)), missing_bytes: (await files.missing?.()) ?? 0 };
     } finally {
@@ -286,53 +217,6 @@ async function each<T, U>(all: T[], signal: AbortSignal, compute: (one: T) => Pr
   return done;
 }
 
-/** Works on one instance of a model from now on. */
-function work(port: MessagePort) {
-  crewed = port;
-  let server: import("./foretoken.js").Server;
-  const report = (message: FromMember) => port.postMessage(message);
-  port.onmessageerror = () => report({ type: "error", error: explain("a worker could not read a message") });
-  report({ type: "listening" });
-  port.onmessage = async ({ data }: { data: ToMember }) => {
-    if (data.type === "order") server.order(data.order);
-    if (data.type === "counters") report({ type: "counters", counters: server.counters() });
-    if (data.type === "share") {
-      try {
-        await init({ module_or_path: data.module });
-        report({ type: "here" });
-      } catch (error) {
-        return report({ type: "error", error: explain(error) });
-      }
-      // From here on it answers in that memory alone, and reads no message.
-      answer(data.buffer, new Share());
-    }
-    if (data.type !== "load") return;
-    const { load } = data;
-    const { model, wasm, index, context, lock, options } = load;
-    // Held for as long as this worker lives.
-    await new Promise((held) => navigator.locks.request(lock, () => new Promise(() => held(undefined))));
-    report({ type: "here" });
-    try {
-      await start(wasm, options);
-      // To give up loading, this worker is ended.
-      const { signal } = new AbortController();
-      const { open, upload } = opening(load, { emit: (progress: any) => report({ type: "progress", progress }), signal });
-      const files = open(model, context === undefined ? "target" : "assistant");
-      try {
-        // Where two adapters are one, asking for the other changes nothing.
-        const lowPower = index % 2 === 1 && (await hasTwins());
-        const tell = (told: any) => report({ type: "told", ...told });
-        server = await serve(files, index, context, lowPower, options, upload, tell);
-      } finally {
-        files.close?.();
-      }
-      report({ type: "ready", device: server.device(), memory: server.memory() });
-    } catch (error) {
-      report({ type: "error", error: explain(error) });
-    }
-  };
-}
-
 /** The lock that a worker holds for as long as it lives, if pages share it. */
 let held: Promise<string> | undefined;
 
@@ -355,7 +239,7 @@ class Client {
     if (message.type === "call") this.#call(message);
     if (message.type === "abort") this.#abort(message.id);
     if (message.type === "join") this.#join(message.lock);
-    if (message.type === "serve") work(message.port);
+    if (message.type === "serve") work(message.port, start);
     if (message.type === "hired" || message.type === "not_hired") hiring.get(message.id)?.(message);
   }
 
@@ -435,19 +319,11 @@ addEventListener("error", (event) => {
 });
 addEventListener("unhandledrejection", (event) => die(event.reason));
 
-/** The message of a panic, which the engine stores. */
-const panicked = () => (globalThis as any).foretoken_panic;
-
 function die(reason: unknown) {
   const message: Extract<FromWorker, { type: "fatal" }> = { type: "fatal", error: explain(reason) };
-  if (crewed) return crewed.postMessage(message);
+  const port = orders();
+  if (port) return port.postMessage(message);
   for (const client of clients) client.say(message);
   // The next page that asks gets another one, under another name.
   if ("onconnect" in globalThis) close();
-}
-
-/** Returns a message's fields: a cloned `Error` would lose them. */
-function explain(error: any): import("./protocol.js").Failure {
-  if (isFailure(error)) return { code: error.code, message: error.message, detail: error.detail ?? null };
-  return { code: "internal", message: String(panicked() ?? error?.stack ?? error), detail: null };
 }

@@ -1,0 +1,86 @@
+/** What a worker needs to load models: adapters, files, progress, errors as messages. */
+import { Cache } from "./cache.js";
+import { isFailure } from "./error.js";
+import { transport } from "./http.js";
+import { openFiles } from "./hub.js";
+import type { Failure, Loading } from "./protocol.js";
+
+/** Seconds after which `auto` takes the CPU instead of an adapter that does not come. */
+const ADAPTER = 10;
+
+/**
+ * Makes the search for an adapter reliable: a browser that has just started may have none for a moment, some throw, and some never answer.
+ * @param isAuto whether the CPU may take over
+ */
+export function findAdapter(isAuto: boolean) {
+  const gpu = navigator.gpu as any;
+  if (!gpu) return;
+  const { requestAdapter } = Object.getPrototypeOf(gpu);
+  gpu.requestAdapter = async (options: any) => {
+    const ask = async () => requestAdapter.call(gpu, options);
+    const asked = ask()
+      .then(async (adapter) => adapter ?? (await transport.pause(0.2), ask()))
+      .catch(() => null);
+    return isAuto ? Promise.race([asked, transport.pause(ADAPTER).then(() => null)]) : asked;
+  };
+}
+
+/** What is known of the GPU from the browser; the engine inside sees no name. */
+export async function adapterName() {
+  const adapter = await navigator.gpu.requestAdapter({ powerPreference: "high-performance" });
+  const { description = "", vendor = "", architecture = "" } = adapter?.info ?? {};
+  return description || `${vendor} ${architecture}`.trim();
+}
+
+/**
+ * Returns true if there are two adapters of one kind. Another kind rounds differently: a text that two kinds write together would be
+ * neither's.
+ */
+export async function hasTwins() {
+  const preferences = ["high-performance", "low-power"] as const;
+  const adapters = await Promise.all(preferences.map((powerPreference) => navigator.gpu.requestAdapter({ powerPreference })));
+  const [a, b] = adapters.map((adapter) => [adapter?.info?.vendor, adapter?.info?.architecture, adapter?.info?.description].join());
+  // Where a browser hides what it has, nothing is known.
+  return a === b && a.length > 3;
+}
+
+/** Callbacks for progress and warnings, and a signal that ends the loading. */
+type Context = { emit: (event: unknown) => void; warn: (text: string) => void; signal: AbortSignal };
+
+/** Returns functions that open models and report it. */
+export function opening({ hub, base }: Pick<Loading, "hub" | "base">, { emit, signal, warn }: Context) {
+  const cache = hub.cache ? new Cache(warn) : undefined;
+  const tell: (phase: string, loaded: number, total: number) => void = (phase, loaded, total) => emit({ phase, model: "", file: "", loaded, total });
+  let uploaded = false;
+  return {
+    open: (model: any, role: "target" | "assistant") => openFiles(model, { ...hub, cache, base, signal, role, onProgress: emit }),
+    upload(loaded: number, total: number) {
+      tell("upload", loaded, total);
+      // The kernels are compiled and checked on this device between the last byte and the end of loading.
+      if (loaded === total && !uploaded) tell("compile", 0, 1);
+      uploaded = loaded === total;
+    },
+    done: () => tell("compile", 1, 1),
+  };
+}
+
+/** Lets only that progress through which is one. */
+export function rising(emit: (event: any) => void): (event: any) => void {
+  const most = new Map();
+  return (event) => {
+    const { phase, model, file, loaded } = event;
+    const what = [phase, model, file].join();
+    if (loaded < (most.get(what) ?? 0)) return;
+    most.set(what, loaded);
+    emit(event);
+  };
+}
+
+/** The message of a panic, which the engine stores. */
+const panicked = () => (globalThis as any).foretoken_panic;
+
+/** Returns a message's fields: a cloned `Error` would lose them. */
+export function explain(error: any): Failure {
+  if (isFailure(error)) return { code: error.code, message: error.message, detail: error.detail ?? null };
+  return { code: "internal", message: String(panicked() ?? error?.stack ?? error), detail: null };
+}
