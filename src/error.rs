@@ -12,7 +12,7 @@ use std::borrow::Cow;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error with its remedy. The `Display` text is one line for people, [`Error::code`] is for programs.
-#[derive(Debug, Clone, PartialEq, thiserror::Error, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error, Serialize)]
 #[serde(remote = "Self", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Error {
@@ -53,7 +53,7 @@ pub enum Error {
         /// File name in the model's folder.
         file: String,
         /// The broken rule.
-        #[serde(serialize_with = "as_message", deserialize_with = "from_message")]
+        #[serde(serialize_with = "as_message")]
         rule: WeightsRule,
     },
     /// `config.json` is invalid.
@@ -240,24 +240,49 @@ impl Serialize for Error {
     }
 }
 
-/// Reads the output of [`Error::to_json`]. An unknown code, or a code with other fields, becomes `internal` with the message.
+/// Reads the output of [`Error::to_json`]. An unknown code becomes `internal`, with the message.
 impl<'de> Deserialize<'de> for Error {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let mut json = Value::deserialize(from)?;
-        let (code, message) = (json["code"].as_str().unwrap_or_default().to_owned(), json["message"].take());
-        let mut detail = json["detail"].take();
-        if let Value::Object(fields) = &mut detail {
-            fields.entry("reason").or_insert_with(|| message.clone());
-        }
-        let reason = detail["reason"].as_str().or(message.as_str()).unwrap_or_default().to_owned();
-        Ok(Self::deserialize(json!({ code: detail })).unwrap_or(Self::Internal { reason }))
+        let told = Value::deserialize(from)?;
+        let detail = &told["detail"];
+        let text = |key: &str| detail[key].as_str().unwrap_or_default().to_owned();
+        let number = |key: &str| detail[key].as_u64().unwrap_or_default();
+        let reason = detail["reason"].as_str().or(told["message"].as_str()).unwrap_or_default().to_owned();
+        Ok(match told["code"].as_str().unwrap_or_default() {
+            "webgpu-unavailable" => Self::WebGpuUnavailable { reason },
+            "out-of-gpu-memory" => {
+                Self::OutOfGpuMemory { what: text("what"), need: number("need"), limit: detail["limit"].as_u64() }
+            }
+            "device-lost" => Self::DeviceLost { reason },
+            "gpu-blocked" => Self::GpuBlocked { reason },
+            "bad-weights" => {
+                Self::BadWeights { file: text("file"), rule: WeightsRule::Other { message: text("rule") } }
+            }
+            "bad-config" => Self::BadConfig { file: text("file"), key: text("key"), reason },
+            "unsupported-architecture" => {
+                Self::UnsupportedArchitecture { architecture: text("architecture"), supported: text("supported") }
+            }
+            "bad-tokenizer" => Self::BadTokenizer { file: text("file"), reason },
+            "bad-template" => Self::BadTemplate { reason },
+            "context-full" => Self::ContextFull { need: number("need") as usize, limit: number("limit") as usize },
+            "bad-option" => {
+                Self::BadOption { option: text("option").into(), value: text("value"), allowed: text("allowed") }
+            }
+            // A download error from JavaScript may have no URL.
+            "network" if detail["url"].is_string() => Self::Network { url: text("url"), reason },
+            "unauthorized" => Self::Unauthorized { url: text("url"), reason },
+            "overloaded" => Self::Overloaded { url: text("url"), reason, retry_after: detail["retry_after"].as_f64() },
+            "tokenizer-mismatch" => Self::TokenizerMismatch { url: text("url"), reason },
+            "integrity" => Self::Integrity { file: text("file"), reason },
+            "not-found" => Self::NotFound { path: text("path"), reason },
+            "non-finite-logits" => {
+                Self::NonFiniteLogits { model: text("model").into(), position: number("position") as usize }
+            }
+            _ => Self::Internal { reason },
+        })
     }
 }
 
 fn as_message<S: Serializer>(rule: &WeightsRule, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(rule)
-}
-
-fn from_message<'de, D: Deserializer<'de>>(from: D) -> Result<WeightsRule, D::Error> {
-    String::deserialize(from).map(|message| WeightsRule::Other { message })
 }
