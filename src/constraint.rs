@@ -73,27 +73,15 @@ pub trait Constraint {
     fn consume(&mut self, token: u32) -> Result<bool>;
 
     /// Undoes the last `count` tokens.
-    ///
-    /// # Errors
-    /// As [`Constraint::consume`].
     fn rollback(&mut self, count: usize) -> Result<()>;
 
     /// Writes a mask with one bit per token id, set if the token is allowed, end tokens included [vocab / 32, rounded up].
-    ///
-    /// # Errors
-    /// As [`Constraint::consume`].
     fn mask(&mut self, words: &mut [u32]) -> Result<()>;
 
     /// Returns the bytes that must follow, up to the next choice.
-    ///
-    /// # Errors
-    /// As [`Constraint::consume`].
     fn forced(&mut self) -> Result<Vec<u8>>;
 
     /// Returns whether the text may end here.
-    ///
-    /// # Errors
-    /// As [`Constraint::consume`].
     fn ending(&mut self) -> Result<Ending>;
 }
 
@@ -169,9 +157,6 @@ impl Constrained {
     }
 
     /// Returns how many tokens of a draft after `text` are allowed. None is allowed after an end token.
-    ///
-    /// # Errors
-    /// As [`Constraint::consume`].
     pub fn allowed(&mut self, text: &[u32], draft: &[u32]) -> Result<usize> {
         self.follow(text)?;
         for (i, &token) in draft.iter().enumerate() {
@@ -186,9 +171,6 @@ impl Constrained {
     }
 
     /// Returns true if `token` is allowed after `text` and more tokens may follow.
-    ///
-    /// # Errors
-    /// As [`Constraint::consume`].
     pub fn goes_on(&mut self, text: &[u32], token: u32) -> Result<bool> {
         self.follow(text)?;
         Ok(self.consume(token)? && self.by.ending()? != Ending::Must)
@@ -196,9 +178,6 @@ impl Constrained {
 
     /// Returns the masks of allowed tokens after `text`, and after each token of a draft that follows it [draft + 1, words],
     /// flattened. After a forbidden token or an end token all are allowed, because these positions are never used.
-    ///
-    /// # Errors
-    /// As [`Constraint::consume`].
     pub fn masks(&mut self, text: &[u32], draft: &[u32]) -> Result<Vec<u32>> {
         let began = Instant::now();
         self.follow(text)?;
@@ -225,9 +204,6 @@ impl Constrained {
 
     /// Returns the tokens of the characters that must follow `text`. All but the last are certain; the last may merge with what
     /// follows.
-    ///
-    /// # Errors
-    /// As [`Constraint::consume`].
     pub fn forced(&mut self, text: &[u32]) -> Result<Vec<u32>> {
         self.follow(text)?;
         self.certain(text)

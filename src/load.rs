@@ -299,9 +299,6 @@ impl<S: Source, A: Source> Origination for Pair<S, A> {
 
 /// Loads one model onto a device, with the same check as a session. `context`: the target's positions if this is a draft model,
 /// else `None`. `loaded(done, all)` is called with the bytes loaded and all bytes.
-///
-/// # Errors
-/// As [`Session::load`].
 pub async fn load_alone<S: Source + 'static>(
     device: &Device,
     source: S,

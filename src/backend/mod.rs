@@ -172,9 +172,6 @@ impl Backend {
     }
 
     /// Appends `tokens` to the cache, `rows` at a time, and returns the logits of each [tokens, vocab], flattened.
-    ///
-    /// # Errors
-    /// As [`gpu::GpuBackend::logits`].
     pub async fn logits(&mut self, tokens: &[u32], rows: usize) -> Result<Vec<f32>> {
         match self {
             Self::Gpu(engine) => engine.logits(tokens, rows).await,
@@ -185,9 +182,6 @@ impl Backend {
 
     /// Appends `tokens` to the cache. Returns the hidden states of the last `wanted` tokens after the final norm [wanted, hidden],
     /// flattened.
-    ///
-    /// # Errors
-    /// As [`Target::prefill`].
     pub async fn hidden(&mut self, tokens: &[u32], wanted: usize) -> Result<Vec<f32>> {
         match self {
             Self::Gpu(engine) => engine.hidden(tokens, wanted).await,
@@ -220,9 +214,6 @@ impl Backend {
     }
 
     /// Sets how target and draft model choose tokens.
-    ///
-    /// # Errors
-    /// As [`gpu::GpuBackend::sample_by`].
     pub fn sample_by(&mut self, sampling: &Sampling) -> Result<()> {
         match self {
             Self::Gpu(engine) => engine.sample_by(sampling),
@@ -232,9 +223,6 @@ impl Backend {
     }
 
     /// Restricts the target to tokens that the constraint allows; `None`: no restriction.
-    ///
-    /// # Errors
-    /// As [`gpu::GpuBackend::constrain`].
     pub fn constrain(&mut self, constraint: Option<Shared>) -> Result<()> {
         match self {
             Self::Gpu(engine) => engine.constrain(constraint),
@@ -244,9 +232,6 @@ impl Backend {
     }
 
     /// Declares that the draft model has another tokenizer.
-    ///
-    /// # Errors
-    /// As [`gpu::GpuBackend::translate_by`].
     pub fn translate_by(&mut self, translate: Box<dyn Translate>) -> Result<()> {
         match self {
             Self::Gpu(engine) => engine.translate_by(translate),
@@ -268,9 +253,6 @@ impl Backend {
     }
 
     /// Copies the cached keys and values, except those of a draft model with another tokenizer.
-    ///
-    /// # Errors
-    /// [`crate::Error::OutOfGpuMemory`].
     pub async fn snapshot(&mut self) -> Result<Snapshot> {
         match self {
             Self::Gpu(engine) => engine.snapshot().await.map(Snapshot::Gpu),
@@ -324,9 +306,6 @@ impl Backend {
     }
 
     /// Recovers from an error with unknown results: clears the cache.
-    ///
-    /// # Errors
-    /// As [`gpu::GpuBackend::reset`].
     pub fn reset(&mut self) -> Result<()> {
         match self {
             Self::Gpu(engine) => engine.reset(),

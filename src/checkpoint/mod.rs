@@ -73,9 +73,6 @@ pub struct Texts {
 
 /// Reads what is needed to process text, without weights. A folder may lack weights and have any architecture. For a GGUF file, the header
 /// is read.
-///
-/// # Errors
-/// As [`open`], [`Checkpoint::tokenizer`] and [`Checkpoint::template`].
 pub async fn texts<S: Source + 'static>(source: S, file: Option<&str>) -> Result<Texts> {
     if file.is_none() && source.size("tokenizer.json").await?.is_some() {
         let place = source.name();

@@ -122,9 +122,6 @@ impl Gpu {
     }
 
     /// Creates a buffer that holds `data`.
-    ///
-    /// # Errors
-    /// As [`Gpu::buffer`].
     pub fn buffer_of<T: Pod>(&self, what: &str, data: &[T]) -> Result<Buffer> {
         let mut bytes = bytemuck::cast_slice(data).to_vec();
         bytes.resize(bytes.len().next_multiple_of(4), 0);
@@ -176,9 +173,6 @@ impl Uniforms {
     }
 
     /// Uploads the blocks; slice i is block i.
-    ///
-    /// # Errors
-    /// As [`Gpu::buffer`].
     pub fn upload(self, gpu: &Gpu, what: &str) -> Result<Vec<Slice>> {
         let buffer = gpu.buffer_of(what, &self.bytes)?;
         Ok(self.blocks.iter().map(|&(offset, size)| buffer.slice(offset, size)).collect())

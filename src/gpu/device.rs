@@ -86,9 +86,6 @@ impl Gpu {
 
     /// Opens a device of the same kind as [`Gpu::open`], because another would round differently. `nth` cycles through the
     /// machine's adapters of that kind.
-    ///
-    /// # Errors
-    /// As [`Gpu::open`].
     #[cfg(not(target_arch = "wasm32"))]
     pub async fn open_nth(options: &GpuOptions, nth: usize) -> Result<Rc<Self>> {
         let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle_from_env());

@@ -25,9 +25,6 @@ type Mapped = std::result::Result<(), wgpu::BufferAsyncError>;
 
 impl Readback {
     /// Creates a readback of up to `bytes` bytes.
-    ///
-    /// # Errors
-    /// [`Error::OutOfGpuMemory`].
     pub fn new(gpu: &Gpu, bytes: u64) -> Result<Self> {
         let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
         Ok(Self { staging: gpu.create("readback", bytes, usage)?, due: 0, submission: None, mapping: None })
@@ -74,9 +71,6 @@ impl Readback {
     }
 
     /// Waits for the bytes and returns them as u32; empty if none are expected.
-    ///
-    /// # Errors
-    /// [`Error::DeviceLost`].
     pub async fn wait(&mut self, gpu: &Gpu) -> Result<Vec<u32>> {
         let lost = |reason: String| Error::DeviceLost { reason };
         self.map();
@@ -101,9 +95,6 @@ impl Readback {
     }
 
     /// Waits for a submission's copy and returns its first `bytes` bytes as u32.
-    ///
-    /// # Errors
-    /// [`Error::DeviceLost`].
     pub async fn read(&mut self, gpu: &Gpu, bytes: u64, submitted: Submitted) -> Result<Vec<u32>> {
         self.expect(bytes, submitted);
         self.wait(gpu).await
@@ -112,9 +103,6 @@ impl Readback {
 
 impl Slice {
     /// Reads the first `bytes` bytes as u32, like [`Gpu::read`].
-    ///
-    /// # Errors
-    /// As [`Gpu::read`].
     pub async fn read(&self, gpu: &Gpu, bytes: u64) -> Result<Vec<u32>> {
         gpu.read(&self.buffer, self.offset, bytes).await
     }
@@ -122,9 +110,6 @@ impl Slice {
 
 impl Gpu {
     /// Reads `bytes` bytes of a buffer from `offset`, for tests and checks; creates its own staging buffer.
-    ///
-    /// # Errors
-    /// [`Error::DeviceLost`], [`Error::OutOfGpuMemory`].
     pub async fn read(&self, buffer: &Buffer, offset: u64, bytes: u64) -> Result<Vec<u32>> {
         let mut readback = Readback::new(self, bytes)?;
         let submitted = self.record().submit(Some((buffer, offset, bytes, &readback)));

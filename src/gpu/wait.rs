@@ -13,9 +13,6 @@ pub struct Done {
 
 impl Done {
     /// Waits for the submission.
-    ///
-    /// # Errors
-    /// As [`Gpu::check`].
     pub async fn wait(mut self, gpu: &Gpu) -> Result<()> {
         gpu.reported(&mut self.receiver, Some(self.submission)).await
     }
@@ -33,9 +30,6 @@ impl Gpu {
     }
 
     /// Submits pending writes and waits for them, so that uploads do not accumulate in memory.
-    ///
-    /// # Errors
-    /// As [`Done::wait`].
     pub async fn flush(&self) -> Result<()> {
         let submitted = Submitted(self.queue.submit([]));
         self.count(|counters| counters.submits += 1);
@@ -86,9 +80,6 @@ impl Gpu {
     }
 
     /// Returns true if this browser reports finished work late.
-    ///
-    /// # Errors
-    /// As [`Gpu::flush`].
     pub(super) async fn reports_late(&self) -> Result<bool> {
         /// Seconds: far more than an idle device needs, far less than 100 ms.
         const LATE: f64 = 0.03;

@@ -70,9 +70,6 @@ impl Hub {
     }
 
     /// Downloads only the files that texts need: all but the weights. Returns their folder.
-    ///
-    /// # Errors
-    /// Same as [`Self::download`].
     pub fn download_words(&self, id: &HubId, progress: &mut dyn FnMut(u64, u64)) -> Result<PathBuf> {
         let repository = self.repository(id);
         match self.listing(id, &repository)? {
@@ -86,9 +83,6 @@ impl Hub {
     }
 
     /// Opens the files of a model on the Hub or in the cache. Bytes that are read are not cached.
-    ///
-    /// # Errors
-    /// Same as [`Self::download`].
     pub fn open(&self, id: &HubId) -> Result<Remote> {
         let repository = self.repository(id);
         match self.listing(id, &repository)? {

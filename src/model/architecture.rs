@@ -396,9 +396,6 @@ impl Architecture {
     }
 
     /// Finds an architecture by its name in a checkpoint: `model_type` in `config.json`, or `general.architecture` in a GGUF file.
-    ///
-    /// # Errors
-    /// [`Error::UnsupportedArchitecture`].
     pub fn named(name: &str, naming: Naming) -> Result<Self> {
         let called = |architecture: &Self| architecture.called(naming);
         Self::ALL.into_iter().find(|architecture| called(architecture) == name).ok_or_else(|| {

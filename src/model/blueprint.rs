@@ -26,9 +26,6 @@ pub struct Blueprint {
 
 impl Blueprint {
     /// Plans a model that computes with floats. Checks the name and shape of every tensor, using only headers.
-    ///
-    /// # Errors
-    /// [`Error::BadWeights`].
     pub fn new<S: Source>(
         spec: ModelSpec,
         weights: &Weights<S>,

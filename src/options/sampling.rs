@@ -98,9 +98,6 @@ impl Default for SamplingValues {
 
 impl SamplingOptions {
     /// Returns the recommendations of a model, from the bytes of `generation_config.json`.
-    ///
-    /// # Errors
-    /// [`Error::BadConfig`].
     pub(crate) fn recommended(generation_config: &[u8]) -> Result<Self> {
         let bad = |key: &str, reason: String| Error::BadConfig {
             file: "generation_config.json".into(),

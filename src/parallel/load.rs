@@ -118,9 +118,6 @@ pub type LocalDevice = Rc<RefCell<Option<InstanceDevice>>>;
 
 /// Loads an instance of a model on its own device: on the power-saving adapter if `low_power`; a draft model on the device that
 /// `options.draft_device` selects. `context` and `loaded` are as in [`load_alone`].
-///
-/// # Errors
-/// As [`load_alone`] and [`Device::open`].
 pub async fn set_up<S: Source + 'static>(
     source: S,
     context: Option<usize>,

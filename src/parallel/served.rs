@@ -15,9 +15,6 @@ impl Writer {
     /// Connects to servers that have a target. `words` has the target's tokenizer, configuration and chat template, with or without
     /// weights. Also loads a draft model, if given, on the device that the options select. If loading it fails, there is none, and a
     /// warning gives the reason.
-    ///
-    /// # Errors
-    /// As [`Server::connect`] and [`checkpoint::texts`]; [`crate::Error::BadOption`].
     pub async fn connect<S: Source + 'static, A: Source + Clone + 'static>(
         transport: Rc<dyn Transport>,
         endpoint: Endpoint,
@@ -42,9 +39,6 @@ impl Writer {
 impl Parallel {
     /// Distributes up to `options.sp_degree` concurrent requests over all servers of a target, in turn. A draft model, if given, computes
     /// between them, on `options.device` or the CPU.
-    ///
-    /// # Errors
-    /// As [`Server::connect`].
     async fn served<A: Source + Clone + 'static>(
         first: Server,
         mut tasks: Tasks,

@@ -138,9 +138,6 @@ impl Parallel {
     /// Loads `options.sp_degree` instances of a target, and one of a draft model, if given. A draft model that cannot be loaded is left
     /// out, with a warning in the statistics. The instances are distributed over the machine's devices of one kind; each needs the full
     /// memory of its model. The draft model runs on the CPU if `options.draft_device` selects it.
-    ///
-    /// # Errors
-    /// As [`crate::Session::load`].
     pub async fn load<S, A>(gpu: &GpuOptions, target: S, assistant: Option<A>, options: &LoadOptions) -> Result<Self>
     where
         S: Source + Clone + Send + 'static,
@@ -168,9 +165,6 @@ impl Parallel {
 impl Writer {
     /// Loads a target and, if given, a draft model, on the devices that the options select. `loaded(done, total)` is called with bytes
     /// read, if one device has both models.
-    ///
-    /// # Errors
-    /// As [`Session::load`].
     pub async fn load<S, A>(
         target: S,
         assistant: Option<A>,

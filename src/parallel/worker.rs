@@ -67,9 +67,6 @@ impl<T: Instance> Worker<T> {
     }
 
     /// Builds the instance again, with an empty cache.
-    ///
-    /// # Errors
-    /// As [`Self::begin`].
     pub async fn rebuild(&mut self) -> Result<()> {
         // Drop the old instance first, so that there are never two at a time.
         self.instance = None;

@@ -86,9 +86,6 @@ impl Writer {
     }
 
     /// Returns the tokens of a prompt.
-    ///
-    /// # Errors
-    /// As [`Session::encode`].
     pub fn encode(&self, prompt: &Prompt, options: &GenerateOptions) -> Result<Vec<u32>> {
         self.prompts().encode(prompt, options)
     }
@@ -99,9 +96,6 @@ impl Writer {
     }
 
     /// Continues a prompt.
-    ///
-    /// # Errors
-    /// As [`Session::generate`] and [`Parallel::generate`].
     pub async fn generate(
         &mut self,
         prompt: &Prompt,

@@ -101,9 +101,6 @@ impl<'a> Emitter<'a> {
     }
 
     /// Ends the text and returns the generation.
-    ///
-    /// # Errors
-    /// As [`Sink::push`].
     pub fn finish(mut self, mut stats: Stats) -> Result<Generation> {
         // After an abort, no token was marked as the last one, so some text may be pending.
         self.settle(String::new(), true)?;

@@ -57,9 +57,6 @@ impl Session {
 
     /// Returns the likelihood of each continuation of a prompt, from unprocessed logits. The prompt is read once and stays
     /// cached. A continuation is tokenized as if it followed the prompt, or separately if a token would span the boundary.
-    ///
-    /// # Errors
-    /// As [`Session::embed`].
     pub async fn score(&mut self, prompt: &Prompt, continuations: &[Prompt]) -> Result<Vec<Score>> {
         let options = GenerateOptions::new();
         let head = self.encode(prompt, &options)?;

@@ -11,15 +11,9 @@ pub const READ_IN_ROUND: usize = 15;
 pub trait Translate {
     /// Returns the draft model's tokens for a text of target tokens; empty if the text ends inside a character. If the text extends the
     /// previous one, only the new part is translated.
-    ///
-    /// # Errors
-    /// [`crate::Error::BadTokenizer`].
     fn for_draft(&mut self, text: &[u32]) -> Result<Vec<u32>>;
 
     /// Returns the target's tokens for the draft model's continuation of the text last passed to [`Translate::for_draft`].
-    ///
-    /// # Errors
-    /// [`crate::Error::BadTokenizer`].
     fn for_target(&self, drafted: &[u32]) -> Result<Vec<u32>>;
 }
 
@@ -116,9 +110,6 @@ impl Drafting {
 
     /// Returns the position and tokens of the next chunk that the draft model must read. The chunk is empty if the rest fits into a round,
     /// or if its context has no room for a draft anyway.
-    ///
-    /// # Errors
-    /// [`crate::Error::BadTokenizer`].
     pub fn missed(&mut self, cached: &[u32], pending: u32) -> Result<(usize, Vec<u32>)> {
         let (chunk, context) = (self.chunk, self.context);
         let Some((head, _, read)) = self.text(cached, pending)? else { return Ok((0, Vec::new())) };
@@ -137,9 +128,6 @@ impl Drafting {
 
     /// Plans a draft of at most `count` tokens after the pending one, for a target with room for `room` more. `None`: a context is full,
     /// the draft model must first read missed tokens, or the text ends inside a character.
-    ///
-    /// # Errors
-    /// [`crate::Error::BadTokenizer`].
     pub fn plan(&mut self, cached: &[u32], pending: u32, [count, room]: [usize; 2]) -> Result<Option<Plan>> {
         // The number of target tokens in a translation is not known yet.
         let most = if self.is_translated() && room > 0 { MAX_DRAFT } else { room };
@@ -153,9 +141,6 @@ impl Drafting {
 
     /// Records that the draft model wrote `drafted` after the pending token at `position`. Returns the draft in target tokens. A
     /// translation is cut to `room` tokens; otherwise [`Drafting::plan`] has already limited the draft.
-    ///
-    /// # Errors
-    /// [`crate::Error::BadTokenizer`].
     pub fn wrote(&mut self, position: usize, drafted: Vec<u32>, room: usize) -> Result<Vec<u32>> {
         if drafted.is_empty() {
             return Ok(drafted);

@@ -228,9 +228,6 @@ pub trait Target {
     async fn finish(&mut self) -> Result<Verified>;
 
     /// Runs a whole round: catches up, submits and finishes.
-    ///
-    /// # Errors
-    /// As [`Target::catch_up`], [`Target::submit`] and [`Target::finish`].
     async fn verify(&mut self, pending: u32, draft: &Draft) -> Result<Verified> {
         while matches!(draft, Draft::Model(1..)) && self.catch_up(pending).await? > 0 {}
         // The result does not matter: without compiled kernels, the round uses kernels for other numbers of rows.

@@ -83,9 +83,6 @@ pub struct ChatTemplate {
 impl ChatTemplate {
     /// Reads templates from the bytes of `tokenizer_config.json` and `chat_template.jinja`; the latter takes precedence. `chat_template` in
     /// the config is a string, or a list of named templates with one named `default`. `None`: neither file has a template.
-    ///
-    /// # Errors
-    /// [`Error::BadTemplate`].
     pub fn from_files(tokenizer_config: Option<&[u8]>, chat_template_jinja: Option<&[u8]>) -> Result<Option<Self>> {
         let config: Map<String, Json> = match tokenizer_config {
             Some(bytes) => serde_json::from_slice(bytes).map_err(|e| bad(format!("tokenizer_config.json: {e}")))?,
@@ -116,9 +113,6 @@ impl ChatTemplate {
     }
 
     /// Adds a named template: `tool_use` is used for chats with tools, `rag` for other chats with documents.
-    ///
-    /// # Errors
-    /// [`Error::BadTemplate`].
     pub fn add(&mut self, name: &str, source: &[u8]) -> Result<()> {
         let source = std::str::from_utf8(source).map_err(|error| bad(format!("the template {name}: {error}")))?;
         if source.len() > MAX_SOURCE {
@@ -241,9 +235,6 @@ impl ChatTemplate {
 
     /// Returns the prompt's tokens. If the chat contains the string of a special token, it is encoded as ordinary tokens. Otherwise the
     /// result equals encoding the rendered text as a whole.
-    ///
-    /// # Errors
-    /// As [`ChatTemplate::render`]; [`Error::BadTokenizer`].
     pub fn encode(&self, tokenizer: &Tokenizer, chat: &Chat) -> Result<Vec<u32>> {
         let texts = chat.texts();
         let forged: Vec<&str> =

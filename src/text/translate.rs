@@ -40,9 +40,6 @@ impl Translator {
 
     /// Returns the draft model's tokens for a text of target tokens; empty if the text ends inside a character. If the text extends the
     /// previous one, only the new part is translated.
-    ///
-    /// # Errors
-    /// [`crate::Error::BadTokenizer`].
     pub fn for_draft(&mut self, text: &[u32]) -> Result<Vec<u32>> {
         if !text.starts_with(&self.seen) {
             *self = Self::new(self.target.clone(), self.draft.clone());
@@ -71,9 +68,6 @@ impl Translator {
     /// Returns the target's tokens for the draft model's continuation of the text last passed to [`Translator::for_draft`]. The result ends
     /// before a special token that the target lacks or an incomplete character. It is empty if the continuation would change the text's
     /// last token, as with `hel` before `lo`.
-    ///
-    /// # Errors
-    /// [`crate::Error::BadTokenizer`].
     pub fn for_target(&self, drafted: &[u32]) -> Result<Vec<u32>> {
         let (_, from) = self.window(LOOK_BEHIND);
         let known = self.text.get(from..).unwrap_or(&self.text);

@@ -16,9 +16,6 @@ pub struct JsGrammar(Box<dyn Constraint>);
 #[wasm_bindgen(js_class = Grammars)]
 impl JsGrammars {
     /// Creates a compiler for tokens with these concatenated bytes and these lengths. `ends`: the tokens that end a text.
-    ///
-    /// # Errors
-    /// As [`Llguidance::new`].
     #[wasm_bindgen(constructor)]
     pub fn new(bytes: &[u8], lengths: &[u32], ends: &[u32]) -> Result<Self> {
         let mut rest = bytes;
@@ -28,9 +25,6 @@ impl JsGrammars {
     }
 
     /// Compiles a response format, given as JSON.
-    ///
-    /// # Errors
-    /// As [`Grammars::compile`].
     pub fn compile(&self, format: &str) -> Result<JsGrammar> {
         let format: ResponseFormat =
             serde_json::from_str(format).map_err(|error| Error::Internal { reason: error.to_string() })?;

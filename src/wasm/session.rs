@@ -84,9 +84,6 @@ impl JsSession {
     /// Continues a prompt: a text, messages `[{role, content}]`, or token ids. `on_prefill(done, of)` is called as the chunks of a longer
     /// prompt are read, then `on_token({id, text, origin})` for each token. Generation ends if either returns false, or if `left` is
     /// fulfilled during a wait for a server.
-    ///
-    /// # Errors
-    /// As [`Session::generate`].
     pub async fn generate(
         &mut self,
         prompt: JsValue,
@@ -156,9 +153,6 @@ impl JsSession {
     }
 
     /// Returns the tokens of a prompt.
-    ///
-    /// # Errors
-    /// As [`Session::encode`].
     pub fn encode(&self, prompt: JsValue, options: JsValue) -> Result<Vec<u32>> {
         let options = read::generate_options(&options)?;
         let prompt = read::prompt(&prompt)?;

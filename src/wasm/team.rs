@@ -63,9 +63,6 @@ impl JsShare {
     }
 
     /// As [`Share::answer`]. `memory` begins with the question's `length` bytes; the answer's bytes replace them.
-    ///
-    /// # Errors
-    /// As [`Share::answer`].
     pub fn answer(&mut self, question: &[u32], length: usize, memory: &Uint8Array) -> Result<f64> {
         let words = question.try_into().map_err(|_| Error::Internal { reason: "no such question".into() })?;
         let part = |length: usize| memory.subarray(0, length as u32);

@@ -220,9 +220,6 @@ impl<S: Source> Weights<S> {
 
     /// Opens the GGUF file `file`, or all parts if its name is like `NAME-00001-of-0000N.gguf`. Reads and checks headers only. Returns the
     /// metadata of the first part.
-    ///
-    /// # Errors
-    /// As [`Self::open`].
     pub async fn open_gguf(source: S, file: &str) -> Result<(Self, Metadata)> {
         let split = Split::of(file);
         let first = split.map_or_else(|| file.to_owned(), |split| split.part(0));
@@ -389,9 +386,6 @@ impl<S: Source> Weights<S> {
     }
 
     /// Reads a whole small tensor as f32, row-major, all finite.
-    ///
-    /// # Errors
-    /// As [`Self::read_rows`].
     pub async fn read_f32(&self, name: &str) -> Result<Vec<f32>> {
         let tensor = self.find(name)?;
         Ok(widen(tensor.dtype, &self.read_rows(name, 0..tensor.rows()).await?))

@@ -94,9 +94,6 @@ impl CpuBackend {
 
     /// Appends `tokens` to the cache, `rows` at a time, and returns the logits of each [tokens, vocab], flattened: for tests and
     /// perplexities.
-    ///
-    /// # Errors
-    /// [`Error::ContextFull`], [`Error::OutOfGpuMemory`].
     pub fn logits(&mut self, tokens: &[u32], rows: usize) -> Result<Vec<f32>> {
         self.room(tokens.len())?;
         let mut all = Vec::new();
@@ -110,9 +107,6 @@ impl CpuBackend {
 
     /// Appends `tokens` to the cache. Returns the hidden states of the last `wanted` tokens after the final norm [wanted, hidden],
     /// flattened.
-    ///
-    /// # Errors
-    /// [`Error::ContextFull`], [`Error::OutOfGpuMemory`].
     pub async fn hidden(&mut self, tokens: &[u32], wanted: usize) -> Result<Vec<f32>> {
         self.room(tokens.len())?;
         let mut all = Vec::new();

@@ -177,9 +177,6 @@ impl Model {
     }
 
     /// Does the same, but returns the hidden states after the final norm [wanted, hidden].
-    ///
-    /// # Errors
-    /// As [`Model::forward`].
     pub fn hidden(&mut self, tokens: &[u32], position: usize, wanted: Range<usize>) -> Result<Rows> {
         Ok(self.pass(tokens, position, wanted, 1)?.normed)
     }

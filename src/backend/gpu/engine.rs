@@ -40,9 +40,6 @@ pub struct GpuBackend {
 
 impl GpuBackend {
     /// Creates an engine of models loaded with `buffers`. It decodes greedily until [`GpuBackend::sample_by`].
-    ///
-    /// # Errors
-    /// As [`Gpu::buffer`].
     pub fn new(gpu: &Rc<Gpu>, buffers: RoundBuffers, target: Model, draft: Option<Model>) -> Result<Self> {
         let readbacks = [Self::readback(gpu)?, Self::readback(gpu)?];
         let recipe = Recipe::of(&Sampling::default(), false, false);
@@ -93,9 +90,6 @@ impl GpuBackend {
     }
 
     /// Recovers from an error with unknown results: clears the caches, and recreates readbacks and sampler.
-    ///
-    /// # Errors
-    /// As [`Gpu::buffer`].
     pub fn reset(&mut self) -> Result<()> {
         self.truncate(0);
         self.drafting.forget();
@@ -106,9 +100,6 @@ impl GpuBackend {
 
     /// Declares that the draft model has another tokenizer. Its rounds take two submissions and two readbacks. It drafts greedily,
     /// because noise and biases apply to the target's ids.
-    ///
-    /// # Errors
-    /// As [`Gpu::buffer`].
     pub fn translate_by(&mut self, translate: Box<dyn Translate>) -> Result<()> {
         let mut recipe = self.sampler.recipe();
         recipe.translated = true;
@@ -145,9 +136,6 @@ impl GpuBackend {
 
     /// Restricts the target to tokens that `constraint` allows; `None`: no restriction. The forward pass and the choice of tokens
     /// are then separate submissions, and no round is submitted ahead.
-    ///
-    /// # Errors
-    /// As [`Gpu::buffer`].
     pub fn constrain(&mut self, constraint: Option<Shared>) -> Result<()> {
         let mut recipe = self.sampler.recipe();
         recipe.masked = constraint.is_some();
@@ -199,9 +187,6 @@ impl GpuBackend {
     }
 
     /// Returns the KV cache of a target layer, in the buffer's layout, for tests.
-    ///
-    /// # Errors
-    /// As [`Gpu::read`].
     pub async fn kv_words(&self, layer: usize) -> Result<Vec<u32>> {
         let buffer = &self.target.kv()[layer];
         self.gpu.read(buffer, 0, buffer.size()).await

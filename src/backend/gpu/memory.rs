@@ -150,9 +150,6 @@ impl Blueprint {
     }
 
     /// Checks these buffers against the limits of a GPU.
-    ///
-    /// # Errors
-    /// [`Error::OutOfGpuMemory`].
     pub fn check(&self, device: &DeviceInfo) -> Result<()> {
         let limit = device.max_binding_size.min(device.max_buffer_size);
         match self.unsplit().into_iter().find(|(_, need)| *need > limit) {

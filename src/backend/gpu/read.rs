@@ -80,9 +80,6 @@ impl GpuBackend {
 
     /// Appends `tokens` to the cache, `rows` at a time (at most [`Model::max_rows`]). Returns the logits of each [tokens, vocab],
     /// flattened: for tests and perplexities.
-    ///
-    /// # Errors
-    /// As [`crate::target::Target::prefill`].
     pub async fn logits(&mut self, tokens: &[u32], rows: usize) -> Result<Vec<f32>> {
         self.make_room(tokens.len()).await?;
         let vocab = self.target.spec().vocab_size;
@@ -107,9 +104,6 @@ impl GpuBackend {
 
     /// Appends `tokens` to the cache. Returns the hidden states of the last `wanted` tokens after the final norm [wanted, hidden],
     /// flattened.
-    ///
-    /// # Errors
-    /// As [`crate::target::Target::prefill`].
     pub async fn hidden(&mut self, tokens: &[u32], wanted: usize) -> Result<Vec<f32>> {
         self.make_room(tokens.len()).await?;
         let width = self.target.spec().hidden_size;

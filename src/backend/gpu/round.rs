@@ -57,9 +57,6 @@ pub struct RoundBuffers {
 
 impl RoundBuffers {
     /// Creates the buffers for a target of `vocab` tokens.
-    ///
-    /// # Errors
-    /// As [`Gpu::buffer`].
     pub fn new(gpu: &Gpu, capacity: &Capacity, vocab: usize) -> Result<Self> {
         let behind_ids = capacity.prefill_chunk.max((MAX_DRAFT + 1) * logprob_words(MAX_TOP_LOGPROBS));
         // Lists that exceed a binding are omitted: the most likely tokens are found without them.

@@ -88,9 +88,6 @@ impl Recipe {
 
 impl Sampler {
     /// Binds the kernels of `recipe`. The target's vocabulary caps the ids.
-    ///
-    /// # Errors
-    /// As [`Gpu::buffer`].
     pub fn new(
         gpu: &Gpu,
         recipe: Recipe,

@@ -28,9 +28,6 @@ impl GpuBackend {
     }
 
     /// Copies the cached keys and values, except those of a draft model with another tokenizer.
-    ///
-    /// # Errors
-    /// [`crate::Error::OutOfGpuMemory`].
     pub async fn snapshot(&mut self) -> Result<Snapshot> {
         self.truncate(self.cached.len());
         let target = self.target.copy_kv(self.cached.len()).await?;
@@ -42,9 +39,6 @@ impl GpuBackend {
     }
 
     /// Returns a layer's cached keys and values, in the buffer's layout.
-    ///
-    /// # Errors
-    /// As [`crate::Gpu::read`].
     pub async fn read_kv(&mut self, layer: usize) -> Result<Vec<u8>> {
         let bytes = self.target.kv_bytes(self.cached.len()) / self.target.kv().len() as u64;
         let words = self.gpu.read(&self.target.kv()[layer], 0, bytes).await?;

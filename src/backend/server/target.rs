@@ -53,9 +53,6 @@ impl Server {
     }
 
     /// Creates another target on the servers, which starts with server number `replica`.
-    ///
-    /// # Errors
-    /// As [`Self::connect`].
     pub async fn beginning_with(&self, replica: usize) -> Result<Self> {
         Ok(Self::new(self.client.beginning_with(replica).await?, self.vocab, Some(self.capacity)))
     }

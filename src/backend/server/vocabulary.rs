@@ -19,9 +19,6 @@ pub struct Probe {
 
 impl Probe {
     /// Creates a text from tokens of this tokenizer.
-    ///
-    /// # Errors
-    /// [`crate::Error::BadTokenizer`].
     pub fn new(tokenizer: &Tokenizer) -> Result<Self> {
         let end = tokenizer.vocab_size() as u32;
         let special = (0..end).filter(|id| tokenizer.is_special(*id)).take(SPECIAL);

@@ -55,9 +55,6 @@ pub struct Dsi {
 impl Dsi {
     /// Creates a machine for a text whose prompt has one token or more. Nothing happens before the first event: the [`Event::Free`] of each
     /// server, as soon as it is ready.
-    ///
-    /// # Errors
-    /// [`Error::BadOption`].
     pub fn new(prompt: &[u32], options: DsiOptions) -> Result<Self> {
         let bad = |option: &'static str, value: usize, allowed: String| {
             Err(Error::BadOption { option: option.into(), value: value.to_string(), allowed })
