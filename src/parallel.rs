@@ -53,9 +53,6 @@ use std::ops::ControlFlow;
 /// A model of one instance.
 pub trait Instance: Target {
     /// Sets how tokens are chosen from now on.
-    ///
-    /// # Errors
-    /// [`Error::BadOption`], and errors of the device.
     fn sample_by(&mut self, sampling: &Sampling) -> Result<()>;
 
     /// Returns the maximum tokens of a forward that returns `wanted` ids.

@@ -277,9 +277,6 @@ impl Backend {
     }
 
     /// Returns a layer's cached keys and values, in the device's own order.
-    ///
-    /// # Errors
-    /// Errors of the device.
     pub async fn read_kv(&mut self, layer: usize) -> Result<Vec<u8>> {
         match self {
             Self::Gpu(engine) => engine.read_kv(layer).await,

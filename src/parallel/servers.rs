@@ -33,9 +33,6 @@ pub struct Servers {
 impl Servers {
     /// Starts a thread for each target and one for the drafter, and waits until all of them are ready. If building the drafter fails, there
     /// is none, and its error is returned.
-    ///
-    /// # Errors
-    /// Errors of building a target.
     pub fn start<T: Instance + 'static, D: Instance + 'static>(
         targets: Vec<Build<T>>,
         drafter: Option<Build<D>>,

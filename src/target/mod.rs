@@ -185,9 +185,6 @@ pub trait Target {
     }
 
     /// Reserves room for `more` tokens after the cached ones, so that the cache does not grow with each [`Target::prefill`].
-    ///
-    /// # Errors
-    /// [`crate::Error::ContextFull`], and errors of the device.
     async fn reserve(&mut self, _more: usize) -> Result<()> {
         Ok(())
     }
@@ -198,33 +195,21 @@ pub trait Target {
 
     /// Returns true if a round of this draft needs no compilation. Otherwise starts compiling its kernels, while the device computes other
     /// rounds. Called between rounds, at most once before each.
-    ///
-    /// # Errors
-    /// Errors of the device.
     async fn ready(&mut self, _draft: &Draft) -> Result<bool> {
         Ok(true)
     }
 
     /// Lets a draft model read the next chunk of the cached tokens that it missed, as [`Target::prefill`] does. Returns the number of
     /// tokens in the chunk; 0 if the rest fits into a round.
-    ///
-    /// # Errors
-    /// Errors of the device.
     async fn catch_up(&mut self, _pending: u32) -> Result<usize> {
         Ok(0)
     }
 
     /// Starts a round: one target forward over the pending token and the draft tokens. A draft model that still needs [`Target::catch_up`]
     /// drafts nothing. An unfinished earlier round is discarded, as by [`Target::truncate`].
-    ///
-    /// # Errors
-    /// [`crate::Error::ContextFull`], and errors of the device.
     async fn submit(&mut self, pending: u32, draft: &Draft) -> Result<()>;
 
     /// Waits for the first submitted round and caches all its tokens. Without a round, the result is empty.
-    ///
-    /// # Errors
-    /// [`crate::Error::NonFiniteLogits`], and errors of the device.
     async fn finish(&mut self) -> Result<Verified>;
 
     /// Runs a whole round: catches up, submits and finishes.

@@ -42,9 +42,6 @@ impl Model {
     /// matrices with pseudo-random numbers, for benchmarks of shapes.
     ///
     /// Calls `loaded` with the bytes of each upload.
-    ///
-    /// # Errors
-    /// [`Error::OutOfGpuMemory`], [`Error::BadWeights`], errors of the source and the device.
     pub async fn load<S: Source>(
         gpu: &Rc<Gpu>,
         blueprint: &Blueprint,
