@@ -88,9 +88,6 @@ impl Cache {
     }
 
     /// Makes room for `positions` positions. Room at least doubles, so that little is moved.
-    ///
-    /// # Errors
-    /// If there is not enough memory.
     pub fn reserve(&mut self, positions: usize) -> Result<(), TryReserveError> {
         if positions > self.room {
             let room = positions.max(2 * self.room);

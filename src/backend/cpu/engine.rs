@@ -51,36 +51,24 @@ impl CpuBackend {
     }
 
     /// Sets how target and draft model choose tokens.
-    ///
-    /// # Errors
-    /// None; other devices do not have room for every option.
     pub fn sample_by(&mut self, sampling: &Sampling) -> Result<()> {
         self.sampling = sampling.clone();
         Ok(())
     }
 
     /// Restricts target and draft model to tokens that the constraint allows; `None`: no restriction.
-    ///
-    /// # Errors
-    /// None, unlike on other devices.
     pub fn constrain(&mut self, constraint: Option<Shared>) -> Result<()> {
         self.constraint = constraint;
         Ok(())
     }
 
     /// Declares that the draft model has another tokenizer. It then drafts greedily, because noise and biases apply to the target's ids.
-    ///
-    /// # Errors
-    /// None, unlike on other devices.
     pub fn translate_by(&mut self, translate: Box<dyn Translate>) -> Result<()> {
         self.drafting.translate_by(translate);
         Ok(())
     }
 
     /// Clears the cache.
-    ///
-    /// # Errors
-    /// None, unlike on other devices.
     pub fn reset(&mut self) -> Result<()> {
         self.truncate(0);
         self.drafting.forget();

@@ -73,9 +73,6 @@ impl Matrix {
     }
 
     /// Makes room for exactly `rows` more rows of a type.
-    ///
-    /// # Errors
-    /// If there is not enough memory.
     pub fn reserve(&mut self, dtype: Dtype, rows: usize) -> Result<(), TryReserveError> {
         let width = stride(self.cols);
         let fours = rows.div_ceil(4);
@@ -90,9 +87,6 @@ impl Matrix {
     }
 
     /// Appends rows, given as bytes of `dtype`.
-    ///
-    /// # Errors
-    /// If there is not enough memory.
     pub fn push(&mut self, dtype: Dtype, bytes: &[u8]) -> Result<(), TryReserveError> {
         let (cols, row_bytes) = (self.cols, dtype.bytes(self.cols as u64));
         let rows = bytes.len() / row_bytes.map_or(usize::MAX, |bytes| bytes.max(1) as usize);
@@ -254,9 +248,6 @@ impl Quantised {
     }
 
     /// Appends rows to the `rows` existing ones.
-    ///
-    /// # Errors
-    /// If there is not enough memory.
     fn push(&mut self, coded: weights::Coded, rows: usize, cols: usize) -> Result<(), TryReserveError> {
         let weights::Coded { codes, scales, offsets } = coded;
         let (blocks, groups) = (cols / BLOCK, cols / self.group);

@@ -243,9 +243,6 @@ fn activations(blueprint: &Blueprint, rows: usize, wanted: usize, positions: usi
 }
 
 /// Checks that `numbers` f32 fit. The caller allocates them in parts; one that fails would end the program.
-///
-/// # Errors
-/// [`Error::OutOfGpuMemory`] if not.
 fn need_room(what: &str, numbers: usize) -> Result<()> {
     let mut room = Vec::<f32>::new();
     let full = |_| Error::OutOfGpuMemory { what: what.into(), need: 4 * numbers as u64, limit: None };

@@ -112,9 +112,6 @@ impl Distributed {
     }
 
     /// Makes room as [`Matrix::reserve`], and assigns the next rows to threads.
-    ///
-    /// # Errors
-    /// If there is not enough memory.
     pub fn reserve(&mut self, dtype: Dtype, rows: usize) -> Result<(), Full> {
         let threads = self.threads();
         // Products are computed for four rows at a time.
@@ -140,9 +137,6 @@ impl Distributed {
     }
 
     /// Appends rows as [`Matrix::push`].
-    ///
-    /// # Errors
-    /// If there is not enough memory.
     pub fn push(&mut self, dtype: Dtype, bytes: &[u8]) -> Result<(), Full> {
         let row_bytes = dtype.bytes(self.cols as u64).map_or(usize::MAX, |bytes| bytes.max(1) as usize);
         let pushed = self.pushed..self.pushed + bytes.len() / row_bytes;

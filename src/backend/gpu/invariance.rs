@@ -11,9 +11,6 @@ use crate::target::{Draft, Target};
 impl GpuBackend {
     /// Compiles and compares the kernels for prefill. On CPUs, where compiling is slow and uses the cores that compute, also
     /// prepares a kernel for 4 rows, which then serves all rounds. Leaves the cache empty.
-    ///
-    /// # Errors
-    /// Device errors.
     pub async fn check_invariance(&mut self) -> Result<Variants> {
         self.truncate(0);
         let chunk = self.target.chunk().min(self.capacity());
@@ -29,9 +26,6 @@ impl GpuBackend {
     /// Compares the variant for `rows` rows, if it is not ready, with the one for a single row, by the bits of a token's logits.
     /// Shader compilers may reorder sums; a variant that differs is never used. A few layers that together use every kernel, and a
     /// part of the head, suffice. Overwrites the cache from `position` on.
-    ///
-    /// # Errors
-    /// Device errors.
     pub(super) async fn compare(&mut self, rows: usize, position: usize) -> Result<()> {
         let mut variants = self.target.variants();
         let vocab = self.target.spec().vocab_size;

@@ -50,9 +50,6 @@ impl<D: Target> ServerBackend<D> {
     }
 
     /// Sets how the target chooses tokens from now on. `choose` sets it for the draft model.
-    ///
-    /// # Errors
-    /// As [`Server::sample_by`]; errors of `choose`.
     pub fn sample_by(
         &mut self,
         sampling: &Sampling,
@@ -73,9 +70,6 @@ impl<D: Target> ServerBackend<D> {
     }
 
     /// Rejects constraints: a server cannot mask tokens.
-    ///
-    /// # Errors
-    /// [`Error::BadOption`] if `constrains`.
     pub fn constrain(&self, constrains: bool) -> Result<()> {
         if constrains { Err(refused("response_format", "a form", "none")) } else { Ok(()) }
     }
@@ -196,9 +190,6 @@ impl<D: Target> Queue for ServerBackend<D> {
 }
 
 /// Returns the error for `what`, which a target on a server does not have.
-///
-/// # Errors
-/// Always.
 pub fn lacks<T>(what: &str) -> Result<T> {
     let allowed = format!("a model on this device, for {what}");
     Err(Error::BadOption { option: "target_url".into(), value: "a target on a server".into(), allowed })
