@@ -1,4 +1,4 @@
-/** What a worker needs to load models: adapters, files, progress, errors as messages. */
+/** Parts of loading models in a worker: adapters, files, progress, errors as messages. */
 import { Cache } from "./cache.js";
 import { isFailure } from "./error.js";
 import { transport } from "./http.js";
@@ -25,7 +25,7 @@ export function findAdapter(isAuto: boolean) {
   };
 }
 
-/** What is known of the GPU from the browser; the engine inside sees no name. */
+/** Description of the GPU from the browser: the engine inside sees no name. */
 export async function adapterName() {
   const adapter = await navigator.gpu.requestAdapter({ powerPreference: "high-performance" });
   const { description = "", vendor = "", architecture = "" } = adapter?.info ?? {};

@@ -1,4 +1,4 @@
-/** What a page's options say, as far as the page itself reads them: the engine's module reads the others. */
+/** Options of a page that the page itself reads; the engine's module reads the others. */
 import { aborted, badOption, onDemand } from "./error.js";
 import { place, spawn } from "./spawn.js";
 
