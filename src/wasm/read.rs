@@ -60,6 +60,11 @@ fn read(option: &str, given: &JsValue, depth: usize) -> Result<Value> {
         }
         let finite = serde_json::Number::from_f64(number).map(Value::Number);
         finite.map_or_else(|| bad(number.to_string(), "a finite number".into()), Ok)
+    } else if let Ok(number) = i64::try_from(given.clone()) {
+        // A BigInt.
+        Ok(number.into())
+    } else if let Ok(number) = u64::try_from(given.clone()) {
+        Ok(number.into())
     } else if Array::is_array(given) {
         given.unchecked_ref::<Array>().iter().map(|item| read(option, &item, depth + 1)).collect()
     } else if given.is_object() {

@@ -1,13 +1,30 @@
 // The demo page's first ten seconds, what visitors send to each other, and the page without a network.
-import { readdirSync } from "node:fs";
+import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { build } from "esbuild";
 import { answer, listen } from "../../scripts/serve.mjs";
 import { browserName, check, equal, intercept, url } from "./harness.mjs";
 import { closeBrowser, idle, inspect, openBrowser, repo, report, said, strangers, text, until, visit } from "./visitor.mjs";
 
 export const before = openBrowser;
 export const after = closeBrowser;
+
+/** Returns the demo page's functions that need no page. */
+async function demoFunctions() {
+  const contents = ["outcome", "replay", "guesses", "latencies"].map((name) => `export * from "./${name}.js";`).join("\n");
+  const setup = ({ onResolve, onLoad }) => {
+    onResolve({ filter: /\/engine\.js$/ }, ({ path }) => ({ path, namespace: "stub" }));
+    onLoad({ filter: /./, namespace: "stub" }, () => ({ contents: STUB }));
+  };
+  const folder = mkdtempSync(join(tmpdir(), "foretoken-demo-"));
+  const outfile = join(folder, "demo.mjs");
+  await build({ stdin: { contents, resolveDir: repo("www/demo") }, bundle: true, format: "esm", outfile, plugins: [{ name: "engine", setup }] });
+  const functions = await import(pathToFileURL(outfile));
+  rmSync(folder, { recursive: true });
+  return functions;
+}
 
 const done = (page) => until(page, "the outcome", () => document.getElementById("outcome").dataset.state === "done");
 /** In a page: the number of times that the tales pair, or a worker, was asked for. */
@@ -111,10 +128,7 @@ export const tests = {
   },
 
   async "what is said is what was measured: faster, as fast, slower, not guessed, not the same"() {
-    const { digest, figure, headline, meaning } = await import("../../www/demo/outcome.js");
-    const { pace, paceInWords } = await import("../../www/demo/replay.js");
-    const { lookUp } = await import("../../www/demo/guesses.js");
-    const { acceptanceOf } = await import("../../www/demo/latencies.js");
+    const { digest, figure, headline, meaning, pace, paceInWords, lookUp, acceptanceOf } = await demoFunctions();
     const generation = (speed, more = {}, ids = [1, 2, 3, 4]) => ({
       token_ids: ids,
       stats: {

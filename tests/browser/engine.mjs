@@ -55,7 +55,7 @@ const altered = {
     ),
   ],
 };
-faults.huge = synthetic({ hidden_size: 64, vocab_size: 4096, num_hidden_layers: 1, heads: 2, head_dim: 32, intermediate_size: 64 }, 1e18).answer;
+faults.unbounded = synthetic({ hidden_size: 64, vocab_size: 4096, num_hidden_layers: 1, heads: 2, head_dim: 32, intermediate_size: 64 }, 1e18).answer;
 faults.altered = (_, response, rest) => {
   const kind = rest.shift();
   const [file, content] = altered[kind];
@@ -366,7 +366,7 @@ export const tests = {
       ["a", { speculation: "on" }, "bad-option", "off"],
       ["a", { temperature: -1 }, "bad-option", "0.001 to 100"],
       ["a", { top_p: 0 }, "bad-option", "more than 0, up to 1"],
-      ["a", { num_assistant_tokens: -1 }, "bad-option", "from 0 on"],
+      ["a", { num_assistant_tokens: -1 }, "bad-option", "0 or more"],
       ["a", { num_assistant_tokens_schedule: "fast" }, "bad-option", "adaptive"],
       ["a", { logit_bias: { 1000000: 1 } }, "bad-option", "token ids below"],
       ["a", { seed: 1.5 }, "bad-option", "whole number"],
@@ -462,7 +462,7 @@ export const tests = {
 
   async "numbers that outgrow f32 give non-finite-logits, not nonsense"() {
     const error = await page.evaluate(async () => {
-      const bad = await Engine.load("/huge/model", { max_context: 64 });
+      const bad = await Engine.load("/unbounded/model", { max_context: 64 });
       const error = await failed(bad.generate("Once", { max_new_tokens: 4 }).result);
       bad.dispose();
       return error;

@@ -160,7 +160,7 @@ export const tests = {
     equal(await text(page, "lookahead-value"), "2 a round", "the slider");
     await write(page);
     const { options, prompt, speculative } = await report(page);
-    equal(options, { max_new_tokens: 6, num_assistant_tokens_schedule: "constant", drafter: "draft_model", num_assistant_tokens: 2 }, "options");
+    equal(options, { max_new_tokens: 6, drafter: "draft_model", num_assistant_tokens: 2, num_assistant_tokens_schedule: "constant" }, "options");
     check(prompt[0].content.startsWith("Put") && Math.max(...speculative.per_step_drafted) === 2, "the task");
     check((await text(page, "meaning")).includes(`${speculative.num_draft_tokens} guesses were made`), await text(page, "meaning"));
     await page.evaluate(() => (document.getElementById("settings").open = true));
