@@ -21,7 +21,7 @@ const delays = values.delays.split(",").map(Number);
 const [tokens, passes] = [values.tokens, values.passes].map(Number);
 if (![...delays, tokens, passes].every(Number.isFinite)) fail("--delays, --tokens and --passes are numbers");
 await needBuild();
-const built = spawnSync("cargo", ["build", "--release", "--features", "cli"], { stdio: "inherit" });
+const built = spawnSync("cargo", ["build", "--release"], { stdio: "inherit" });
 if (built.status !== 0) fail("the native program was not built");
 
 /** Returns predicted seconds per token, from latencies in seconds. */
@@ -33,7 +33,7 @@ function predict({ target, drafter, matches, lookahead, count }) {
   return JSON.parse(stdout).dsi / count;
 }
 
-const exercises = JSON.parse(readFileSync(new URL("../src/cli/bench/prompts.json", import.meta.url), "utf8"));
+const exercises = JSON.parse(readFileSync(new URL("../src/bin/foretoken/bench/prompts.json", import.meta.url), "utf8"));
 const kinds = [...new Set(exercises.map(({ kind }) => kind))].map((kind) => exercises.find((exercise) => exercise.kind === kind));
 const constant = { num_assistant_tokens_schedule: "constant" };
 /** By mode: the engine that generates, and its options. */

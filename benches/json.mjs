@@ -1,5 +1,5 @@
 // node benches/json.mjs [MODEL [FLAG...]]: cost and savings of a JSON schema. Generates JSON by schemas with the program (cargo build
-// --release --features cli), plainly and with drafts, on the CPU device. Prints forward passes per token, the share of draft
+// --release), plainly and with drafts, on the CPU device. Prints forward passes per token, the share of draft
 // tokens that were kept, and the time of masks, per row and as a share of the rounds.
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";

@@ -14,7 +14,7 @@ import { fail, run } from "../scripts/system.mjs";
 const root = fileURLToPath(new URL("..", import.meta.url));
 /** By model: GGUF file of all engines except transformers.js, its ONNX folder, prompts of the four kinds of tasks. */
 const MODELS = {
-  tales: { gguf: "target/peers/tales-F16.gguf", onnx: "target/peers/tales-onnx", dtype: "fp32", prompts: "../src/cli/bench/prompts.json" },
+  tales: { gguf: "target/peers/tales-F16.gguf", onnx: "target/peers/tales-onnx", dtype: "fp32", prompts: "../src/bin/foretoken/bench/prompts.json" },
   smollm2: {
     gguf: "target/models/SmolLM2-135M-Instruct.Q4_1.gguf",
     onnx: "target/peers/smollm2-onnx",
@@ -45,7 +45,7 @@ if (chosen.some((name) => exercisesOf(MODELS[name]).length === 0)) fail(`--kinds
 
 mkdirSync(new URL("../target/peers/", import.meta.url), { recursive: true });
 for (const name of chosen.filter((name) => !existsSync(`${root}${MODELS[name].gguf}`))) {
-  const convert = ["run", "--release", "--features", "cli", "--", "quantize", "models/tales/target", MODELS.tales.gguf, "--type", "F16"];
+  const convert = ["run", "--release", "--", "quantize", "models/tales/target", MODELS.tales.gguf, "--type", "F16"];
   if (name === "tales") run("cargo", convert, { cwd: root });
   else run("node", ["scripts/models.mjs"], { cwd: root });
 }

@@ -26,7 +26,7 @@ const { values } = parseArgs({
 if (!values.url) fail("--url is missing: where vLLM serves the model, as http://127.0.0.1:8000 (node scripts/vllm.mjs starts it)");
 const [delays, tokens, passes] = [values.delays.split(",").map(Number), Number(values.tokens), Number(values.passes)];
 if (![...delays, tokens, passes].every(Number.isFinite)) fail("--delays, --tokens and --passes are numbers");
-if (spawnSync("cargo", ["build", "--release", "--features", "cli"], { stdio: "inherit" }).status !== 0) fail("the native program was not built");
+if (spawnSync("cargo", ["build", "--release"], { stdio: "inherit" }).status !== 0) fail("the native program was not built");
 const program = "target/release/foretoken";
 
 /** A proxy to the server that adds a round trip of `delay` ms. */
@@ -156,7 +156,7 @@ function predicted({ stats, ids }, schedule, count) {
   return found[schedule] / Math.min(count, ids.length);
 }
 
-const exercises = JSON.parse(readFileSync(new URL("../src/cli/bench/prompts.json", import.meta.url), "utf8"));
+const exercises = JSON.parse(readFileSync(new URL("../src/bin/foretoken/bench/prompts.json", import.meta.url), "utf8"));
 const kinds = [...new Set(exercises.map(({ kind }) => kind))].map((kind) => exercises.find((exercise) => exercise.kind === kind));
 console.log(`${values.url} (${(await (await fetch(`${values.url}/version`)).json()).version}), ${cpus()[0].model}, ${cpus().length} cores`);
 console.log(`tokens per second, texts of at most ${tokens} tokens, median of ${passes}; of requests: sent, broken off; of the prompt's tokens: cached\n`);

@@ -23,7 +23,7 @@ let begun = false;
 for (const shape of values.shapes.split(",")) {
   for (const dtype of values.dtypes.split(",")) {
     const bench = ["bench", "--quick", "--json", "--shape", shape, "--dtype", dtype, "--time-limit", values["time-limit"]];
-    const { status, stdout, stderr } = spawnSync("cargo", ["run", "--release", "--quiet", "--features", "cli", "--", ...bench], { encoding: "utf8" });
+    const { status, stdout, stderr } = spawnSync("cargo", ["run", "--release", "--quiet", "--", ...bench], { encoding: "utf8" });
     if (status !== 0) fail(`${bench.join(" ")}: ${stderr}`);
     const {
       device,

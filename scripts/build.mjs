@@ -105,8 +105,8 @@ const needLock = () => copyFileSync(join(root, "Cargo.lock"), join(browser, "Car
 const MODULES = [
   { name: "foretoken", folder: www, flags: ENGINE },
   { name: "relaxed", script: "foretoken", folder: www, flags: [...ENGINE, "--", "-Ctarget-feature=+relaxed-simd"] },
-  { name: "grammar", folder: www, flags: ["--features", "grammar"] },
-  { name: "simulate", folder: join(www, "demo"), flags: ["--features", "simulator"] },
+  { name: "grammar", folder: www, flags: ["--no-default-features", "--features", "grammar"] },
+  { name: "simulate", folder: join(www, "demo"), flags: ["--no-default-features", "--features", "simulator"] },
 ];
 
 /** The tales pair. The page serves it in 8 bits, half the size of f16. */
@@ -117,7 +117,7 @@ const served = join(www, "demo", "tales");
 function quantise(likeTests) {
   rmSync(served, { recursive: true, force: true });
   mkdirSync(served, { recursive: true });
-  run("cargo", ["build", "--release", "--features", "cli", "--bin", "foretoken", ...(likeTests ? ["--examples"] : [])], { cwd: root });
+  run("cargo", ["build", "--release", "--bin", "foretoken", ...(likeTests ? ["--examples"] : [])], { cwd: root });
   const program = join(target, "release", process.platform === "win32" ? "foretoken.exe" : "foretoken");
   for (const model of PAIR) {
     const [from, to] = [join(root, "models", "tales", model), join(served, model)];

@@ -21,11 +21,11 @@ const built = start(process.execPath, ["scripts/build.mjs", "--like-tests"]);
 // With the same profile as the tests, so that build scripts and macros are built once.
 const strict = ["--", "--deny", "warnings"];
 cargo("clippy", "--release", "--all-targets", ...strict);
-run("cargo", ["doc", "--release", "--no-deps", "--features", "cli"], { env: { ...env, RUSTDOCFLAGS: "--deny warnings" } });
+run("cargo", ["doc", "--release", "--no-deps"], { env: { ...env, RUSTDOCFLAGS: "--deny warnings" } });
 cargo("test", "--release", "--no-run");
 await built();
 const wasm = ["--profile", "wasm", "--target", "wasm32-unknown-unknown"];
-for (const features of [[], ["--features", "simulator"], ["--features", "grammar"]]) cargo("clippy", "--lib", ...wasm, ...features, ...strict);
+for (const features of ["", "simulator", "grammar"]) cargo("clippy", "--lib", ...wasm, "--no-default-features", "--features", features, ...strict);
 const crates = ["--manifest-path", "browser/Cargo.toml", "--package", "fancy-regex", "--package", "rand", "--package", "regex", "--package", "spm_precompiled"];
 cargo("fmt", "--check", ...crates);
 cargo("clippy", ...crates, ...wasm, "--target-dir", "target", ...strict);

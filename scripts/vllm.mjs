@@ -1,7 +1,7 @@
 // Runs vLLM on this machine's CPU, for the tests of targets on servers.
 //   node scripts/vllm.mjs setup            makes target/vllm, a virtual environment of 8 GB, from PyPI only (Python 3.10 to 3.13, x86-64)
 //   node scripts/vllm.mjs serve [PORT]     serves models/tales/target as `tales` at 127.0.0.1, in float32; ready when /health answers
-// Then: FORETOKEN_VLLM=http://127.0.0.1:8000 cargo test --release --features cli --test distributed real -- --nocapture
+// Then: FORETOKEN_VLLM=http://127.0.0.1:8000 cargo test --release --test distributed real -- --nocapture
 import { spawnSync } from "node:child_process";
 import { cpSync, existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

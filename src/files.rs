@@ -7,14 +7,16 @@ use crate::weights::Folder;
 use std::path::PathBuf;
 
 /// Location of the model that an option names.
-pub(crate) enum Place {
+pub enum Place {
+    /// A folder or file.
     Here(PathBuf),
     #[cfg(feature = "hub")]
+    /// A model of the Hub.
     Hub(HubId),
 }
 
 /// Finds the location of a name. Local files take precedence over the Hub.
-pub(crate) fn locate(option: &'static str, name: &str) -> Result<Place> {
+pub fn locate(option: &'static str, name: &str) -> Result<Place> {
     if name.is_empty() {
         let (value, allowed) = ("an empty name".into(), "owner/name on the Hub, or the name of a folder".into());
         return Err(Error::BadOption { option: option.into(), value, allowed });
@@ -36,12 +38,12 @@ pub(crate) fn locate(option: &'static str, name: &str) -> Result<Place> {
 
 /// Opens the files that an option names: a folder, or a model of the Hub, which is downloaded if it is not cached.
 /// `progress(done, all)` is called with the bytes so far and all bytes.
-pub(crate) fn open(option: &'static str, name: &str, progress: &mut dyn FnMut(u64, u64)) -> Result<Folder> {
+pub fn open(option: &'static str, name: &str, progress: &mut dyn FnMut(u64, u64)) -> Result<Folder> {
     get(option, name, true, progress)
 }
 
 /// As [`open`], for a model on a server: opens tokenizer and configuration only.
-pub(crate) fn words(option: &'static str, name: &str, progress: &mut dyn FnMut(u64, u64)) -> Result<Folder> {
+pub fn words(option: &'static str, name: &str, progress: &mut dyn FnMut(u64, u64)) -> Result<Folder> {
     get(option, name, false, progress)
 }
 
@@ -64,7 +66,7 @@ fn get(option: &'static str, name: &str, with_weights: bool, progress: &mut dyn 
 
 /// Adds to the error that no folder has this name either, since a folder may have been meant.
 #[cfg(feature = "hub")]
-pub(crate) fn neither(error: Error, id: &HubId) -> Error {
+pub fn neither(error: Error, id: &HubId) -> Error {
     match error {
         Error::NotFound { path, reason } if path == id.to_string() => {
             Error::NotFound { path, reason: format!("{reason}; nor is there such a folder here") }
@@ -75,6 +77,6 @@ pub(crate) fn neither(error: Error, id: &HubId) -> Error {
 
 /// Returns the Hub that the environment selects.
 #[cfg(feature = "hub")]
-pub(crate) fn hub() -> Result<Hub> {
+pub fn hub() -> Result<Hub> {
     Hub::new(Settings::from_env())
 }

@@ -9,7 +9,7 @@ const DIGITS: char = '\u{F8FF}';
 ///
 /// # Errors
 /// The parser's error, if the text is not JSON.
-pub(crate) fn parse(text: &str) -> serde_json::Result<Value> {
+pub fn parse(text: &str) -> serde_json::Result<Value> {
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     let (mut quoted, mut escaped) = (false, false);
     while let Some(c) = rest.chars().next() {

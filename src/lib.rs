@@ -14,7 +14,7 @@
 //! }
 //! ```
 //!
-//! `cargo add foretoken --features hub` is the only setup: the GPU is used through Vulkan, Metal or DirectX 12. Without a GPU the
+//! `cargo add foretoken --no-default-features --features hub` is the only setup: the GPU is used through Vulkan, Metal or DirectX 12. Without a GPU the
 //! models run on the CPU.
 //!
 //! # Models
@@ -215,7 +215,7 @@
 //!
 //! # Features
 //!
-//! No feature is on by default.
+//! The feature `cli` is on by default; libraries switch it off with `--no-default-features`.
 //!
 //! | feature | content |
 //! |---|---|
@@ -224,19 +224,15 @@
 //! | `remote` | targets on vLLM or SGLang servers ([`EngineBuilder::target_url`]) |
 //! | `simulator` | the module `simulate`: speedup by speculation at given latencies and acceptance rates |
 //! | `cli` | the program `foretoken`, with all features above |
-//! | `internals` | internal modules, for this crate's own tests; nothing in them is stable |
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
-    not(feature = "internals"),
+    not(feature = "testing"),
     allow(dead_code, unused_imports, reason = "the browser, the program and the tests use different parts")
 )]
 
 mod backend;
 mod checkpoint;
-#[cfg(feature = "cli")]
-#[doc(hidden)]
-pub mod cli;
 mod constraint;
 #[cfg(not(target_arch = "wasm32"))]
 mod engine;
@@ -253,7 +249,7 @@ mod load;
 mod model;
 mod options;
 mod parallel;
-#[cfg(feature = "internals")]
+#[cfg(feature = "testing")]
 mod reference;
 mod sample;
 mod session;
@@ -281,8 +277,8 @@ pub use speculate::{Distributed, Origin, RoundsBy, Speculating, Stats, Times};
 pub use target::Traffic;
 pub use text::Message;
 
-/// Internal modules, for this crate's own tests; nothing in them is stable.
-#[cfg(feature = "internals")]
+/// Internal modules, for the program and this crate's own tests; nothing in them is stable.
+#[doc(hidden)]
 #[allow(missing_docs, reason = "each module says in its file what it is")]
 pub mod internals {
     macro_rules! modules {
@@ -293,11 +289,15 @@ pub mod internals {
         };
     }
 
-    modules! { backend checkpoint constraint gpu load model options parallel reference sample session speculate target text weights }
+    modules! { backend checkpoint constraint gpu json load model options parallel sample session speculate target text weights }
+    #[cfg(not(target_arch = "wasm32"))]
+    modules! { files }
     #[cfg(feature = "grammar")]
     modules! { grammar }
     #[cfg(feature = "hub")]
     modules! { hub }
+    #[cfg(feature = "testing")]
+    modules! { reference }
 }
 
 /// Compiles the examples of the documents.

@@ -136,6 +136,11 @@ impl Session {
         &self.engine
     }
 
+    /// Returns the models and their device, for direct use.
+    pub fn engine_mut(&mut self) -> &mut Backend {
+        &mut self.engine
+    }
+
     /// Returns the warnings of loading. The statistics of each generation repeat them.
     pub fn warnings(&self) -> &[String] {
         &self.warnings

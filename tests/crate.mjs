@@ -42,7 +42,7 @@ test("the packed crate builds, examples and documentation with it; its program s
   // With current modification times: the archive's never change, and cargo compares them.
   run("tar", ["-xmzf", basename(`${packed}.crate`)], packages);
   const unoptimised = ["--config", "profile.release.package.foretoken.opt-level=0"];
-  const common = ["--release", "--features", "cli", "--locked", "--offline", "--target-dir", metadata.target_directory, ...unoptimised];
+  const common = ["--release", "--locked", "--offline", "--target-dir", metadata.target_directory, ...unoptimised];
   // Compiled but not run: they run in the checkout, which has the models.
   run("cargo", ["test", "--doc", ...common, "--config", 'build.rustdocflags=["--test-runtool", "true"]'], packed);
   // With examples cargo reuses the dependencies built for the tests, instead of building them again for the program.

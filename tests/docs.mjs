@@ -66,7 +66,7 @@ const named = readFileSync(hub, "utf8");
 ok(named.includes('"https://huggingface.co"'));
 writeFileSync(hub, named.replace('"https://huggingface.co"', JSON.stringify(url)));
 // With examples, cargo reuses the dependencies built for the tests.
-run("cargo", ["build", "--release", "--features", "cli", "--bin", "foretoken", "--examples"], { cwd: root });
+run("cargo", ["build", "--release", "--bin", "foretoken", "--examples"], { cwd: root });
 const program = join(process.env.CARGO_TARGET_DIR ?? join(root, "target"), "release");
 const env = { ...process.env, XDG_RUNTIME_DIR: tmpdir(), HF_ENDPOINT: url, HF_HOME: scratch, PATH: `${program}${delimiter}${process.env.PATH}` };
 

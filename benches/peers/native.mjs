@@ -8,7 +8,7 @@ import { WAYS } from "./ways.mjs";
 const FORETOKEN = "target/release/foretoken";
 
 export async function open({ root, gguf, device }) {
-  run("cargo", ["build", "--release", "--quiet", "--features", "cli"], { cwd: root });
+  run("cargo", ["build", "--release", "--quiet"], { cwd: root });
   const foretoken = (threads, ...args) => {
     const env = { ...process.env, RAYON_NUM_THREADS: threads };
     const { status, stdout, stderr } = spawnSync(FORETOKEN, [...args, "--json", "--model", gguf, "--device", device], { cwd: root, encoding: "utf8", env });

@@ -92,7 +92,7 @@ impl Gpu {
     pub(super) fn create(&self, what: &str, bytes: u64, usage: wgpu::BufferUsages) -> Result<Buffer> {
         self.check()?;
         let size = bytes.max(16).next_multiple_of(4);
-        #[cfg(feature = "internals")]
+        #[cfg(feature = "testing")]
         if self.memory.get().is_some_and(|most| self.counters().allocated + size > most) {
             return Err(Error::OutOfGpuMemory { what: what.into(), need: size, limit: None });
         }

@@ -59,7 +59,7 @@ pub struct Gpu {
     /// True if the browser reports finished work late.
     pub(super) reports_late: bool,
     /// Limit for the bytes of all buffers; `None`: as many as the driver allows.
-    #[cfg(feature = "internals")]
+    #[cfg(feature = "testing")]
     pub memory: Cell<Option<u64>>,
 }
 
@@ -151,7 +151,7 @@ impl Gpu {
                 .wgsl_language_features()
                 .contains(wgpu::WgslLanguageFeatures::Packed4x8IntegerDotProduct),
             reports_late: false,
-            #[cfg(feature = "internals")]
+            #[cfg(feature = "testing")]
             memory: Cell::default(),
         };
         if cfg!(target_arch = "wasm32") {

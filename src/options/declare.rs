@@ -7,7 +7,7 @@ use crate::error::Result;
 use serde_json::Value;
 
 /// A struct of options.
-pub(crate) trait Options: Default {
+pub trait Options: Default {
     /// Struct with the methods that set these options.
     type Whole;
 

@@ -38,7 +38,8 @@ impl LoadOptions {
     }
 
     /// As [`Self::validate`], for a target on servers: then `device` applies to the draft model only.
-    pub(crate) fn validate_elsewhere(&self) -> Result<()> {
+    #[doc(hidden)]
+    pub fn validate_elsewhere(&self) -> Result<()> {
         self.check()?;
         self.context.check()
     }

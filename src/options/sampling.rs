@@ -41,7 +41,7 @@ options! {
 }
 
 /// Largest seed, because JavaScript rounds larger numbers.
-pub(crate) const MAX_SEED: u64 = (1 << 53) - 1;
+pub const MAX_SEED: u64 = (1 << 53) - 1;
 
 choice! {
     /// Choice between sampling and the most likely token. In JSON, `true` and `false` are booleans.
@@ -145,7 +145,8 @@ impl SamplingOptions {
     }
 
     /// Returns true if tokens are drawn at random; `model` holds the recommendations of the model's files.
-    pub(crate) fn draws(&self, model: &Self) -> bool {
+    #[doc(hidden)]
+    pub fn draws(&self, model: &Self) -> bool {
         let Self { temperature, top_k, top_p, min_p, seed, .. } = self;
         match self.do_sample {
             DoSample::Yes => true,

@@ -91,7 +91,7 @@ impl Writer {
     }
 
     /// Returns true if a text is drawn at random under these options.
-    pub(crate) fn draws(&self, options: &GenerateOptions) -> bool {
+    pub fn draws(&self, options: &GenerateOptions) -> bool {
         options.sampling.draws(&self.prompts().sampling)
     }
 

@@ -20,7 +20,7 @@ pub use message::Message;
 pub use stop::StopStrings;
 pub use stream::TextStream;
 pub use template::{ChatTemplate, ToolFormat};
-pub(crate) use template::{DEFAULT, NAMED, named_file};
+pub use template::{DEFAULT, NAMED, named_file};
 pub use tokenizer::Tokenizer;
 pub use translate::Translator;
 pub use vocabulary::Vocabulary;

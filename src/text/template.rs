@@ -53,12 +53,12 @@ const MAX_STEPS: u64 = 1_000_000;
 const MAX_DEPTH: usize = 64;
 
 /// Name of the template that every model with templates has.
-pub(crate) const DEFAULT: &str = "default";
+pub const DEFAULT: &str = "default";
 /// Templates that replace the default: for chats with tools, and for other chats with documents.
-pub(crate) const NAMED: [&str; 2] = ["tool_use", "rag"];
+pub const NAMED: [&str; 2] = ["tool_use", "rag"];
 
 /// Returns the path of a named template's file, relative to the folder of `chat_template.jinja`.
-pub(crate) fn named_file(name: &str) -> String {
+pub fn named_file(name: &str) -> String {
     format!("additional_chat_templates/{name}.jinja")
 }
 

@@ -1,0 +1,309 @@
+//! Times and counts of one model on one device, without generation.
+
+use super::parts::Limit;
+use foretoken::internals::backend::Backend;
+use foretoken::internals::backend::gpu::Model;
+use foretoken::internals::sample::{Draw, Processors, Sampling};
+use foretoken::internals::speculate::{Drafter, PromptLookup};
+use foretoken::internals::target::{Draft, Target};
+use foretoken::{LookupRule, Result};
+use serde::Serialize;
+use std::time::{Duration, Instant};
+
+/// Cached positions at which rounds are measured.
+const KV_LENGTHS: [usize; 2] = [32, 512];
+/// Rows of a verify: the pending token and draft tokens.
+const ROWS: [usize; 5] = [1, 2, 4, 8, 16];
+/// Draft tokens of the counted round.
+const ROUND_DRAFT: usize = 5;
+
+/// Tokens of the text in which the lookup is measured.
+const LOOKUP_TEXT: usize = 32_768;
+/// Rounds of the lookup, each after three new tokens.
+const LOOKUP_ROUNDS: usize = 1000;
+
+/// Number of measurements, if time allows.
+#[derive(Clone, Copy)]
+pub(super) struct Effort {
+    /// Repeats of short measurements, as long as a round.
+    pub rounds: usize,
+    /// Repeats of long measurements, as long as a text.
+    pub texts: usize,
+    /// Prompts of each kind of task.
+    pub prompts: usize,
+    /// Most tokens of each text.
+    pub tokens: usize,
+    /// Most tokens of the tale.
+    pub tale: usize,
+}
+
+impl Effort {
+    pub const QUICK: Self = Self { rounds: 3, texts: 1, prompts: 1, tokens: 24, tale: 256 };
+    pub const FULL: Self = Self { rounds: 15, texts: 3, prompts: usize::MAX, tokens: usize::MAX, tale: 2000 };
+}
+
+/// Plain decoding.
+#[derive(Serialize)]
+pub(super) struct Decode {
+    pub tokens_per_second: f64,
+    /// Bytes of weights read per token, without the KV cache.
+    pub bytes_per_token: u64,
+    pub fraction_of_probe: f64,
+}
+
+/// Prefill of a prompt.
+#[derive(Serialize)]
+pub(super) struct Prefill {
+    pub tokens: usize,
+    pub tokens_per_second: f64,
+}
+
+/// Prompt lookup in a long text: reading it once, then a round.
+#[derive(Serialize)]
+pub(super) struct Lookup {
+    pub tokens: usize,
+    pub read_ms: f64,
+    pub round_us: f64,
+}
+
+/// Target forwards of several sizes; `ratio` decides whether speculation pays.
+#[derive(Serialize)]
+pub(super) struct Verify {
+    pub kv_length: usize,
+    pub rows: [usize; ROWS.len()],
+    pub ms: [f64; ROWS.len()],
+    pub ratio: [f64; ROWS.len()],
+}
+
+/// Cost of sampling with top-p instead of greedily.
+#[derive(Serialize)]
+pub(super) struct SamplingCost {
+    pub vocab: usize,
+    /// Extra milliseconds per row of a verify.
+    pub ms_per_row: f64,
+}
+
+/// Device operations of one round.
+#[derive(Serialize)]
+pub(super) struct Rounds {
+    pub submits: u64,
+    pub blocking_readbacks: u64,
+    pub readback_bytes: u64,
+    pub creates: u64,
+    pub dispatches: u64,
+    pub dispatches_per_layer: usize,
+}
+
+/// Bytes on the device.
+#[derive(Serialize)]
+pub(super) struct Memory {
+    /// Weights of the target.
+    pub weights: u64,
+    /// KV cache of the target.
+    pub kv: u64,
+    /// Weights and KV cache of the draft model.
+    pub draft: u64,
+    /// Scratch memory of both models, as planned.
+    pub scratch: u64,
+    /// All buffers, as counted on a GPU.
+    pub allocated: Option<u64>,
+    /// allocated - weights - kv - draft - scratch: token ids, sizes for the kernels, readback buffers.
+    pub unplanned: Option<i64>,
+}
+
+pub(super) fn median(mut seconds: Vec<f64>) -> f64 {
+    seconds.sort_by(f64::total_cmp);
+    seconds.get(seconds.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// Returns arbitrary tokens, since their values do not affect the time.
+fn tokens(engine: &Backend, count: usize) -> Vec<u32> {
+    let vocab = engine.spec().map_or(1, |spec| spec.vocab_size);
+    (0..count).map(|i| (i * 31 % vocab) as u32).collect()
+}
+
+fn draft(engine: &Backend, rows: usize) -> Draft {
+    Draft::Tokens(tokens(engine, rows - 1))
+}
+
+/// Fills the cache for the following measurements: up to the longest KV length that leaves room for a round, or as far as time allows, but
+/// at least to the shortest.
+pub(super) async fn prefill(engine: &mut Backend, effort: Effort, limit: &Limit) -> Result<Prefill> {
+    let most = engine.capacity() - ROWS[ROWS.len() - 1];
+    let mut tokens = tokens(engine, KV_LENGTHS.into_iter().filter(|length| *length <= most).max().unwrap_or(0));
+    let chunk = engine.prefill_chunk().min(tokens.len());
+    engine.truncate(0);
+    engine.prefill(&tokens[..chunk]).await?;
+    flush(engine).await?;
+    let (mut seconds, mut latest) = (Vec::new(), Duration::ZERO);
+    for text in 0..effort.texts {
+        if text > 0 && !limit.leaves(latest) {
+            break;
+        }
+        engine.truncate(0);
+        let began = Instant::now();
+        let mut done = 0;
+        while done < tokens.len() && (done < KV_LENGTHS[0] || text > 0 || !limit.over()) {
+            let next = tokens.len().min(done + chunk);
+            engine.prefill(&tokens[done..next]).await?;
+            flush(engine).await?;
+            done = next;
+        }
+        tokens.truncate(done);
+        latest = began.elapsed();
+        seconds.push(latest.as_secs_f64());
+    }
+    Ok(Prefill { tokens: tokens.len(), tokens_per_second: tokens.len() as f64 / median(seconds) })
+}
+
+/// Waits until the device has completed all submissions.
+async fn flush(engine: &Backend) -> Result<()> {
+    match engine.gpu() {
+        Some(gpu) => gpu.flush().await,
+        None => Ok(()),
+    }
+}
+
+/// Measures consecutive plain steps, starting at the shortest KV length, which the cache must hold.
+pub(super) async fn decode(engine: &mut Backend, effort: Effort, probe_gb_per_s: f64, limit: &Limit) -> Result<Decode> {
+    let mut seconds = Vec::new();
+    engine.truncate(KV_LENGTHS[0]);
+    for step in 0..=effort.rounds {
+        if !seconds.is_empty() && limit.over() {
+            break;
+        }
+        let began = Instant::now();
+        engine.verify(1, &draft(engine, 1)).await?;
+        if step > 0 {
+            seconds.push(began.elapsed().as_secs_f64());
+        }
+    }
+    let tokens_per_second = 1.0 / median(seconds);
+    let bytes_per_token = engine.memory().read_per_token;
+    let fraction_of_probe = bytes_per_token as f64 * tokens_per_second / 1e9 / probe_gb_per_s;
+    Ok(Decode { tokens_per_second, bytes_per_token, fraction_of_probe })
+}
+
+/// Measures target forwards of each number of rows at each KV length that the cache holds. The numbers of rows alternate, so that a change
+/// of the device's speed affects all of them.
+pub(super) async fn verify(engine: &mut Backend, cached: usize, effort: Effort, limit: &Limit) -> Result<Vec<Verify>> {
+    let mut all = Vec::new();
+    // The longest first: truncating the cache gives the shorter ones.
+    for kv_length in KV_LENGTHS.into_iter().rev().filter(|length| *length <= cached) {
+        let mut seconds = ROWS.map(|_| Vec::new());
+        'repeats: for repeat in 0..=effort.rounds {
+            for (rows, seconds) in ROWS.into_iter().zip(&mut seconds) {
+                if limit.over() {
+                    break 'repeats;
+                }
+                engine.truncate(kv_length);
+                let draft = draft(engine, rows);
+                let began = Instant::now();
+                engine.verify(1, &draft).await?;
+                if repeat > 0 {
+                    seconds.push(began.elapsed().as_secs_f64());
+                }
+            }
+        }
+        if seconds.iter().any(Vec::is_empty) {
+            break;
+        }
+        let ms = seconds.map(|seconds| 1e3 * median(seconds));
+        all.insert(0, Verify { kv_length, rows: ROWS, ms, ratio: ms.map(|time| time / ms[0]) });
+    }
+    Ok(all)
+}
+
+/// Compares greedy and top-p verification; `None` if there is no time.
+pub(super) async fn sampling(engine: &mut Backend, effort: Effort, limit: &Limit) -> Result<Option<SamplingCost>> {
+    let (vocab, rows) = (engine.spec().map_or(0, |spec| spec.vocab_size), ROWS[3]);
+    let draft = draft(engine, rows);
+    let processors = Processors { top_p: 0.9, ..Processors::default() };
+    let drawn = Sampling { processors, draw: Draw::Coupled, ..Sampling::default() };
+    let mut ms = [f64::NAN; 2];
+    for (sampling, ms) in [drawn, Sampling::default()].iter().zip(&mut ms) {
+        engine.sample_by(sampling)?;
+        let mut seconds = Vec::new();
+        for repeat in 0..=effort.rounds {
+            if limit.over() {
+                break;
+            }
+            engine.truncate(KV_LENGTHS[0]);
+            let began = Instant::now();
+            engine.verify(1, &draft).await?;
+            if repeat > 0 {
+                seconds.push(began.elapsed().as_secs_f64());
+            }
+        }
+        *ms = 1e3 * median(seconds);
+    }
+    let ms_per_row = (ms[0] - ms[1]) / rows as f64;
+    Ok(ms_per_row.is_finite().then(|| SamplingCost { vocab, ms_per_row: ms_per_row.max(0.0) }))
+}
+
+/// Counts the operations of a round on a GPU, after a warm-up.
+pub(super) async fn rounds(engine: &mut Backend) -> Result<Option<Rounds>> {
+    let Some(gpu) = engine.on_gpu() else { return Ok(None) };
+    let dispatches_per_layer = gpu.target().plan().dispatches_per_layer();
+    let draft = match engine.draft_memory() {
+        Some(_) => Draft::Model(ROUND_DRAFT),
+        None => Draft::Tokens(tokens(engine, ROUND_DRAFT)),
+    };
+    let mut before = engine.counters();
+    for _ in 0..3 {
+        engine.truncate(KV_LENGTHS[0]);
+        before = engine.counters();
+        engine.verify(1, &draft).await?;
+    }
+    let steady = engine.counters().since(&before);
+    Ok(Some(Rounds {
+        submits: steady.submits,
+        blocking_readbacks: steady.blocking_readbacks,
+        readback_bytes: steady.readback_bytes,
+        creates: steady.creates,
+        dispatches: steady.dispatches,
+        dispatches_per_layer,
+    }))
+}
+
+/// Returns planned memory, and on a GPU also allocated memory. Must be called before all other measurements.
+pub(super) fn memory(engine: &Backend) -> Memory {
+    let (target, draft) = match engine.on_gpu() {
+        Some(engine) => (engine.target().memory_now(), engine.draft().map(Model::memory_now)),
+        None => (engine.memory(), engine.draft_memory()),
+    };
+    let draft = draft.unwrap_or_default();
+    let allocated = engine.gpu().map(|gpu| gpu.counters().allocated);
+    Memory {
+        weights: target.weights,
+        kv: target.kv,
+        draft: draft.weights + draft.kv,
+        scratch: target.scratch + draft.scratch,
+        allocated,
+        unplanned: allocated.map(|allocated| allocated as i64 - (target.total() + draft.total()) as i64),
+    }
+}
+
+/// Looks up 10 tokens after n-grams of up to 3, in a text with 4,096 distinct tokens, some of them frequent.
+pub(super) fn lookup() -> Lookup {
+    let mut state = 1u32;
+    let mut token = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let (a, b) = (state >> 20, state >> 8 & 0xfff);
+        a * b / 4096
+    };
+    let mut text: Vec<u32> = (0..LOOKUP_TEXT).map(|_| token()).collect();
+    let mut lookup = PromptLookup::new(10, 3, LookupRule::Leftmost, &[]);
+    let began = Instant::now();
+    let mut drafted = lookup.draft(&text, LOOKUP_TEXT).len();
+    let read = began.elapsed().as_secs_f64();
+    let began = Instant::now();
+    for _ in 0..LOOKUP_ROUNDS {
+        text.extend([token(), token(), token()]);
+        drafted += lookup.draft(&text, LOOKUP_TEXT).len();
+    }
+    let rounds = began.elapsed().as_secs_f64();
+    // Keeps the compiler from removing the work.
+    std::hint::black_box(drafted);
+    Lookup { tokens: LOOKUP_TEXT, read_ms: read * 1e3, round_us: rounds * 1e6 / LOOKUP_ROUNDS as f64 }
+}

@@ -1,0 +1,179 @@
+//! `foretoken bench`: measures the claims of this project on the local device.
+
+mod loss;
+mod measure;
+mod overlap;
+mod parts;
+mod probe;
+mod report;
+mod shape;
+mod tasks;
+
+use super::load::Pair;
+use super::options::{CapacityFlags, DeviceFlags};
+use super::{Failure, print_json};
+use clap::value_parser;
+use foretoken::internals::backend::{Backend, Device};
+use foretoken::internals::gpu::{Gpu, GpuOptions};
+use foretoken::internals::session::Session;
+use foretoken::internals::target::Target;
+use foretoken::internals::weights::Source;
+use foretoken::{DeviceChoice, Error, LoadOptions, Result};
+use measure::Effort;
+use parts::Parts;
+use report::Report;
+use std::io::{self, Write};
+use std::time::Duration;
+
+/// Fewest positions that the shorter of the measured contexts needs.
+const LEAST_CONTEXT: usize = 64;
+
+/// Method of measurement, for `--help`.
+pub(super) const METHOD: &str = "Times are wall clock, from recording to a blocking readback: what a user waits for, \
+    driver included. Each is the median of several, after a warm-up. Every part ends when its share of the time is over, \
+    behind the forward pass under way: then it has measured less often, and what was not measured is left out. Software \
+    adapters are good for counts and ratios only.";
+
+/// Subject and duration of the measurements.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    pair: Pair,
+    #[command(flatten)]
+    capacity: CapacityFlags,
+    #[command(flatten)]
+    device: DeviceFlags,
+    /// Use random weights of this shape instead of a model; f16 unless --dtype is given, generated on the GPU
+    #[arg(long, value_name = "SHAPE", value_parser = shape::NAMES, conflicts_with = "Pair")]
+    shape: Option<String>,
+    /// Repeat measurements less often
+    #[arg(long)]
+    quick: bool,
+    /// Most time for all parts together, without loading [default: 250, with --quick 60]
+    #[arg(long, value_name = "SECONDS", value_parser = value_parser!(u32).range(..=86_400))]
+    time_limit: Option<u32>,
+}
+
+/// Subject of the measurements.
+enum Subject {
+    /// A model pair, which can generate.
+    Session(Box<Session>),
+    /// A shape, which cannot generate.
+    Engine(Box<Backend>),
+}
+
+impl Subject {
+    fn engine(&mut self) -> &mut Backend {
+        match self {
+            Self::Session(session) => session.engine_mut(),
+            Self::Engine(engine) => engine,
+        }
+    }
+}
+
+pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
+    let (effort, time_limit) = if args.quick { (Effort::QUICK, 60) } else { (Effort::FULL, 250) };
+    let time_limit = Duration::from_secs(args.time_limit.unwrap_or(time_limit).into());
+    let parts = Parts::announce(time_limit, args.shape.is_none());
+    let options = args.device.set(args.capacity.options()?)?;
+    options.validate()?;
+    let (device, subject) = args.load(&options).await?;
+    let report = measure(args, &options, &device, subject, effort, parts).await?;
+    if json {
+        return print_json(&report);
+    }
+    write!(io::stdout(), "{report}")?;
+    Ok(())
+}
+
+impl Args {
+    async fn load(&self, options: &LoadOptions) -> Result<(Device, Subject)> {
+        let (device, mut subject) = match &self.shape {
+            Some(_) if options.device == DeviceChoice::Cpu => {
+                let allowed = "webgpu, with --shape".into();
+                return Err(Error::BadOption { option: "device".into(), value: "cpu".into(), allowed });
+            }
+            Some(name) => {
+                let gpu = Gpu::open(&GpuOptions::default()).await?;
+                let engine = shape::engine(&gpu, name, options).await?;
+                (Device::Gpu(gpu), Subject::Engine(Box::new(Backend::Gpu(Box::new(engine)))))
+            }
+            None => {
+                let (device, _) = Device::open(options, &GpuOptions::default()).await?;
+                let session = self.pair.load(device.clone(), options).await?;
+                (device, Subject::Session(Box::new(session)))
+            }
+        };
+        let max_context = subject.engine().capacity();
+        if max_context < LEAST_CONTEXT {
+            let (value, allowed) = (max_context.to_string(), format!("{LEAST_CONTEXT} or more for a bench"));
+            return Err(Error::BadOption { option: "max_context".into(), value, allowed });
+        }
+        Ok((device, subject))
+    }
+}
+
+async fn measure(
+    args: &Args,
+    options: &LoadOptions,
+    device: &Device,
+    mut subject: Subject,
+    effort: Effort,
+    mut parts: Parts,
+) -> Result<Report> {
+    let (model, assistant_model) = match &args.shape {
+        Some(name) => (format!("{name} with random weights"), None),
+        None => (args.pair.target()?.model_name(), args.pair.assistant()?.map(|files| files.model_name())),
+    };
+    let engine = subject.engine();
+    let info = engine.device().clone();
+    let (arithmetic, memory) = (engine.arithmetic(), measure::memory(engine));
+    let limit = parts.begin("probe");
+    let probe_gb_per_s = probe::run(engine.gpu(), effort, &limit).await?;
+    parts.end(limit);
+    let limit = parts.begin("prefill");
+    let prefill = measure::prefill(engine, effort, &limit).await?;
+    parts.end(limit);
+    let limit = parts.begin("verify");
+    let verify = measure::verify(engine, prefill.tokens, effort, &limit).await?;
+    parts.end(limit);
+    let limit = parts.begin("decode");
+    let decode = measure::decode(engine, effort, probe_gb_per_s, &limit).await?;
+    let rounds = measure::rounds(engine).await?;
+    let sampling = measure::sampling(engine, effort, &limit).await?;
+    parts.end(limit);
+    let (mut overlap, mut tasks, mut phases, mut loss) = Default::default();
+    if let Subject::Session(mut session) = subject {
+        let exercises = tasks::exercises(effort)?;
+        let limit = parts.begin("overlap");
+        overlap = overlap::run(&mut session, &exercises, effort, &limit).await?;
+        parts.end(limit);
+        let limit = parts.begin("tasks");
+        (tasks, phases) = tasks::run(&mut session, &exercises, effort, &limit).await?;
+        parts.end(limit);
+        // Frees its memory for the next part.
+        drop(session);
+        let limit = parts.begin("loss");
+        loss = loss::run(device, || args.pair.target(), options, effort, &limit).await?;
+        parts.end(limit);
+    }
+    Ok(Report {
+        device: info,
+        arithmetic,
+        model,
+        assistant_model,
+        probe_gb_per_s,
+        decode,
+        verify,
+        prefill,
+        rounds,
+        sampling,
+        lookup: measure::lookup(),
+        memory,
+        overlap,
+        phases,
+        tasks,
+        loss,
+        cut: std::mem::take(&mut parts.cut),
+    })
+}

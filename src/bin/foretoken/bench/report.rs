@@ -1,0 +1,130 @@
+//! Results of a bench, as a JSON object or a table.
+
+use super::super::inspect::Bytes;
+use super::super::print::name_device;
+use super::loss::Loss;
+use super::measure::{Decode, Lookup, Memory, Prefill, Rounds, SamplingCost, Verify};
+use super::overlap::Overlap;
+use super::tasks::{Phase, Task};
+use foretoken::{Arithmetic, DeviceInfo};
+use serde::Serialize;
+use std::fmt::{self, Display};
+
+/// All results.
+#[derive(Serialize)]
+pub(super) struct Report {
+    pub device: DeviceInfo,
+    /// Arithmetic of products with the target's quantised weights.
+    pub arithmetic: Arithmetic,
+    pub model: String,
+    pub assistant_model: Option<String>,
+    pub probe_gb_per_s: f64,
+    pub decode: Decode,
+    pub prefill: Prefill,
+    pub verify: Vec<Verify>,
+    pub rounds: Option<Rounds>,
+    pub sampling: Option<SamplingCost>,
+    pub lookup: Lookup,
+    pub memory: Memory,
+    pub overlap: Vec<Overlap>,
+    pub phases: Vec<Phase>,
+    pub tasks: Vec<Task>,
+    pub loss: Vec<Loss>,
+    /// Parts that reached their time limit.
+    pub cut: Vec<&'static str>,
+}
+
+impl Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { device, decode, prefill, rounds, lookup, memory, .. } = self;
+        if !self.cut.is_empty() {
+            writeln!(f, "cut      {}: ended by the time limit, measured less often or in part", self.cut.join(", "))?;
+        }
+        let arithmetic = format!("{:?}", self.arithmetic).to_lowercase();
+        writeln!(f, "device   {}, {}; {arithmetic} arithmetic", name_device(device), device.driver)?;
+        let draft = self.assistant_model.as_ref().map_or(String::new(), |model| format!(", drafted by {model}"));
+        writeln!(f, "model    {}{draft}", self.model)?;
+        writeln!(f, "probe    {:.1} GB/s", self.probe_gb_per_s)?;
+        writeln!(
+            f,
+            "decode   {:.1} tokens/s, {} per token, {:.2} of the probe",
+            decode.tokens_per_second,
+            Bytes(decode.bytes_per_token),
+            decode.fraction_of_probe
+        )?;
+        writeln!(f, "prefill  {:.1} tokens/s ({} tokens)", prefill.tokens_per_second, prefill.tokens)?;
+        for Verify { kv_length, rows, ms, ratio } in &self.verify {
+            line(f, &format!("verify   KV {kv_length:<5} rows "), rows.iter())?;
+            line(f, "                  ms   ", ms.iter().map(|ms| format!("{ms:.2}")))?;
+            line(f, "                  ratio", ratio.iter().map(|ratio| format!("{ratio:.2}")))?;
+        }
+        if let Some(rounds) = rounds {
+            let Rounds { submits, blocking_readbacks, readback_bytes, creates, dispatches, dispatches_per_layer } =
+                rounds;
+            write!(
+                f,
+                "round    submits {submits}, blocking readbacks {blocking_readbacks} ({readback_bytes} bytes), "
+            )?;
+            writeln!(f, "creates {creates}, dispatches {dispatches} ({dispatches_per_layer} per layer)")?;
+        }
+        if let Some(SamplingCost { vocab, ms_per_row }) = self.sampling {
+            writeln!(f, "sampling {ms_per_row:.3} ms a row more with top-p than greedily ({vocab} tokens)")?;
+        }
+        let Lookup { tokens, read_ms, round_us } = lookup;
+        writeln!(f, "lookup   {round_us:.2} µs a round in a text of {tokens} tokens, {read_ms:.1} ms to read it")?;
+        let [weights, kv, draft, scratch] = [memory.weights, memory.kv, memory.draft, memory.scratch].map(Bytes);
+        let planned = format!("weights {weights}, KV {kv}, draft model {draft}, scratch {scratch}");
+        match (memory.allocated, memory.unplanned) {
+            (Some(allocated), Some(unplanned)) => {
+                writeln!(f, "memory   {} allocated: {planned}, {unplanned} bytes besides", Bytes(allocated))?;
+            }
+            _ => writeln!(f, "memory   {planned}")?,
+        }
+        if !self.overlap.is_empty() {
+            writeln!(
+                f,
+                "overlap  mode         round ms  host ms  overlapped  hidden  prepared  ahead  tokens/s  overlapped  speedup"
+            )?;
+        }
+        for one in &self.overlap {
+            let Overlap { mode, round_ms, sequential_host_ms, host_ms, hidden, prepared, ahead, speedup, .. } = one;
+            let [hidden, prepared, ahead] = [hidden, prepared, ahead].map(|part| format!("{:.0} %", 100.0 * part));
+            let speeds = format!("{:>9.1} {:>11.1}", one.sequential_tokens_per_second, one.tokens_per_second);
+            write!(f, "         {mode:<12} {round_ms:>8.3} {sequential_host_ms:>8.3} {host_ms:>11.3} ")?;
+            writeln!(f, "{hidden:>7} {prepared:>9} {ahead:>6} {speeds} {speedup:>8.3}")?;
+        }
+        if !self.tasks.is_empty() {
+            writeln!(f, "phases   mode         draft ms  verify ms  emit ms, per round")?;
+            for Phase { mode, draft_ms, verify_ms, emit_ms } in &self.phases {
+                writeln!(f, "         {mode:<12} {draft_ms:>8.3} {verify_ms:>10.3} {emit_ms:>8.3}")?;
+            }
+            writeln!(f, "tasks    kind      mode         tokens  rounds  length    rate  speedup")?;
+            for task in &self.tasks {
+                let Task { kind, mode, tokens, num_spec_steps: rounds, mean_acceptance_length: length, .. } = task;
+                let numbers = format!("{:>7.2} {:>8.2}", task.draft_acceptance_rate, task.speedup);
+                writeln!(f, "         {kind:<9} {mode:<12} {tokens:>6} {rounds:>7} {length:>7.2} {numbers}")?;
+            }
+        }
+        if let Some(first) = self.loss.first() {
+            writeln!(
+                f,
+                "loss     weights  arithmetic  KV   perplexity  nats per token lost, of {} tokens",
+                first.tokens
+            )?;
+        }
+        for Loss { dtype, arithmetic, kv_dtype, perplexity, loss, .. } in &self.loss {
+            let names = [format!("{dtype:?}"), format!("{arithmetic:?}"), format!("{kv_dtype:?}")];
+            let [dtype, arithmetic, kv_dtype] = names.map(|name| name.to_lowercase());
+            writeln!(f, "         {dtype:<7}  {arithmetic:<10}  {kv_dtype}  {perplexity:>10.4} {loss:>+10.5}")?;
+        }
+        Ok(())
+    }
+}
+
+fn line(f: &mut fmt::Formatter<'_>, label: &str, cells: impl Iterator<Item = impl Display>) -> fmt::Result {
+    write!(f, "{label}")?;
+    for cell in cells {
+        write!(f, " {cell:>8}")?;
+    }
+    writeln!(f)
+}

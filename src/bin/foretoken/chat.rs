@@ -1,0 +1,259 @@
+//! `foretoken chat`: a conversation. Each turn passes the whole conversation to the model; most of it is still cached.
+
+use super::lines::Lines;
+use super::load::Pair;
+use super::options::{CapacityFlags, GenerateFlags, LongChatFlags};
+use super::print::{Colour, Printer, name_device, table};
+use super::writer::{self, Targets, Writer};
+use super::{Failure, print_json};
+use foretoken::internals::session::Progress;
+use foretoken::internals::weights::Source;
+use foretoken::{Error, FinishReason, GenerateOptions, Generation, Message, Prompt, Result};
+use std::io::{self, Write};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Commands of a chat, for `--help` and `/help`.
+pub(super) const COMMANDS: &str = "\
+Commands:
+  /reset        forget the turns; the system message stays
+  /stats        what the last answer took
+  /system TEXT  another system message from now on; without TEXT: none
+  /help         this list
+  /exit         end, as Ctrl-D does
+Every other line is a message; one that begins with / needs a space before it. Ctrl-C breaks an answer off; what there
+is of it stays in the chat. Of piped input, too, each line is a command or a message; there an error ends the chat.";
+
+/// Shown at the start of a chat with the tales pair.
+const TALES: &str = "\
+This small model tells tales and does three things well: Tell this again: TEXT, Put \"NEW\" for \"OLD\": TEXT and
+Continue the tale: TEXT; best as the first request, so /reset between them. For a conversation give --model the folder
+of an instruct model.";
+
+/// Models and options of a chat.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    pair: Pair,
+    #[command(flatten)]
+    capacity: CapacityFlags,
+    #[command(flatten)]
+    targets: Targets,
+    #[command(flatten)]
+    generation: GenerateFlags,
+    /// Start with this system message
+    #[arg(long, value_name = "TEXT")]
+    system: Option<String>,
+    #[command(flatten)]
+    long_chats: LongChatFlags,
+    #[command(flatten)]
+    colour: Colour,
+}
+
+pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
+    let load = args.targets.options(&args.capacity)?;
+    let options = args.long_chats.set(args.generation.options()?)?;
+    let writer = writer::load(&args.pair, &args.targets, &load).await?;
+    let mut chat = Chat {
+        writer,
+        options,
+        system: args.system.clone(),
+        turns: Vec::new(),
+        last: None,
+        broken_off: Arc::default(),
+        colour: &args.colour,
+        json,
+    };
+    // Fails before the first input if the model has no template, or if its template refuses a system message.
+    chat.writer.encode(&chat.prompt([Message::new("user", "Hello")]), &chat.options)?;
+    let mut lines = Lines::open()?;
+    if lines.typed() {
+        chat.greet(args)?;
+        chat.listen();
+    }
+    while let Some(line) = lines.read()? {
+        match chat.take(&line).await {
+            Ok(ControlFlow::Continue(())) => {}
+            Ok(ControlFlow::Break(())) => break,
+            Err(failure) => {
+                if let Failure::Engine(Error::ContextFull { .. }) = failure {
+                    note("[/reset forgets the turns; with --context shift the oldest go by themselves]");
+                }
+                match failure {
+                    // A user at the terminal can continue.
+                    Failure::Engine(_) if lines.typed() => failure.report(json),
+                    _ => return Err(failure),
+                };
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Prints a line to stderr; stdout is for the answers.
+fn note(text: &str) {
+    // Nothing can be reported if this fails.
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// Meaning of an input line.
+#[derive(Debug, PartialEq)]
+enum Line<'a> {
+    Nothing,
+    Message(&'a str),
+    Reset,
+    Stats,
+    System(&'a str),
+    Help,
+    Exit,
+}
+
+fn parse(line: &str) -> Result<Line<'_>> {
+    if !line.starts_with('/') {
+        return Ok(if line.trim().is_empty() { Line::Nothing } else { Line::Message(line) });
+    }
+    let (name, text) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    match (name, text.trim()) {
+        ("/system", text) => Ok(Line::System(text)),
+        ("/reset", "") => Ok(Line::Reset),
+        ("/stats", "") => Ok(Line::Stats),
+        ("/help", "") => Ok(Line::Help),
+        ("/exit", "") => Ok(Line::Exit),
+        _ => Err(Error::BadOption {
+            option: "command".into(),
+            value: line.into(),
+            allowed: "/reset, /stats, /system TEXT, /help, /exit; a message that begins with / needs a space before it"
+                .into(),
+        }),
+    }
+}
+
+/// A conversation.
+struct Chat<'a> {
+    writer: Writer,
+    options: GenerateOptions,
+    system: Option<String>,
+    /// User, assistant, user, assistant.
+    turns: Vec<Message>,
+    last: Option<Generation>,
+    broken_off: Arc<AtomicBool>,
+    colour: &'a Colour,
+    json: bool,
+}
+
+impl Chat<'_> {
+    fn greet(&self, args: &Args) -> Result<()> {
+        let draft =
+            args.pair.assistant()?.map_or(String::new(), |files| format!(", drafted by {}", files.model_name()));
+        let device = name_device(self.writer.device());
+        note(&format!("{}{draft}, on {device}", args.targets.name(&args.pair)?));
+        if args.pair.model.is_none() {
+            note(TALES);
+        }
+        note("/help lists the commands, Ctrl-D ends.");
+        Ok(())
+    }
+
+    /// Lets Ctrl-C stop an answer. A second Ctrl-C ends the program, in case the device hangs.
+    fn listen(&self) {
+        let broken_off = self.broken_off.clone();
+        // If this fails, Ctrl-C ends the program, as without a handler.
+        let _ = ctrlc::set_handler(move || {
+            if broken_off.swap(true, Ordering::Relaxed) {
+                std::process::exit(130);
+            }
+        });
+    }
+
+    fn prompt(&self, more: impl IntoIterator<Item = Message>) -> Prompt {
+        let system = self.system.iter().map(|text| Message::new("system", text));
+        Prompt::Chat(system.chain(self.turns.iter().cloned()).chain(more).collect())
+    }
+
+    /// Handles a line. Breaks at the end of the chat.
+    async fn take(&mut self, line: &str) -> Result<ControlFlow<()>, Failure> {
+        match parse(line)? {
+            Line::Nothing => {}
+            Line::Message(text) => self.answer(text).await?,
+            Line::Reset => {
+                self.turns.clear();
+                note("[the turns are forgotten]");
+            }
+            Line::System(text) => {
+                self.system = Some(text.to_owned()).filter(|text| !text.is_empty());
+                note(if text.is_empty() { "[no system message]" } else { "[another system message from now on]" });
+            }
+            Line::Stats => note(&self.last.as_ref().map_or("there is no answer yet".into(), table)),
+            Line::Help => note(COMMANDS),
+            Line::Exit => return Ok(ControlFlow::Break(())),
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Answers a message. If that fails, the chat does not change.
+    async fn answer(&mut self, text: &str) -> Result<(), Failure> {
+        let question = Message::new("user", text);
+        let prompt = self.prompt([question.clone()]);
+        self.broken_off.store(false, Ordering::Relaxed);
+        let mut printer = (!self.json).then(|| Printer::new(self.colour));
+        let mut show = |progress: Progress<'_>| {
+            let shown = printer.as_mut().map_or(ControlFlow::Continue(()), |printer| printer.show(progress));
+            if self.broken_off.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { shown }
+        };
+        let generation = self.writer.generate(&prompt, &self.options, &mut show).await;
+        if let Some(printer) = printer {
+            printer.finish()?;
+        }
+        let generation = generation?;
+        let dropped = generation.stats.num_dropped_messages;
+        // Otherwise they would be dropped in every turn.
+        self.turns.drain(..dropped);
+        self.turns.extend([question, Message::new("assistant", &generation.text)]);
+        if self.json {
+            print_json(&generation)?;
+        } else {
+            if dropped > 0 {
+                note(&format!("[the context is full: the {dropped} oldest messages were dropped]"));
+            }
+            if generation.finish_reason == FinishReason::Length {
+                let most = self.options.max_new_tokens;
+                let full = generation.token_ids.len() < most;
+                note(&if full {
+                    "[cut: the context is full]".into()
+                } else {
+                    format!("[cut: --max-new-tokens {most}]")
+                });
+            }
+        }
+        self.last = Some(generation);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_a_command_or_a_message() {
+        for (line, meant) in [
+            ("", Line::Nothing),
+            ("  \t", Line::Nothing),
+            ("hi", Line::Message("hi")),
+            (" /etc/hosts", Line::Message(" /etc/hosts")),
+            ("/reset", Line::Reset),
+            ("/stats ", Line::Stats),
+            ("/system", Line::System("")),
+            ("/system  Be brief. ", Line::System("Be brief.")),
+            ("/help", Line::Help),
+            ("/exit", Line::Exit),
+        ] {
+            assert_eq!(parse(line), Ok(meant), "{line:?}");
+        }
+        for line in ["/", "/stat", "/resetting", "/reset now", "/System x", "//"] {
+            let error = parse(line).unwrap_err().to_string();
+            assert!(error.contains(line) && error.contains("/reset, /stats, /system TEXT, /help, /exit"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! `foretoken inspect`: shows a model's architecture, kernel calls and memory, and if it fits the device, using only headers.
+
+use super::files::tales;
+use super::options::CapacityFlags;
+use super::reading::reading;
+use super::{Failure, print_json};
+use foretoken::LoadOptions;
+use foretoken::internals::files::{self, Place};
+use foretoken::internals::gpu::{Gpu, GpuOptions};
+use foretoken::internals::load::{Inspection, ModelFiles, Share};
+use foretoken::internals::model::ModelSpec;
+use foretoken::internals::weights::{Folder, Source};
+use serde::Serialize;
+use std::fmt;
+use std::io::{self, Write};
+
+/// Model and its capacity.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Model: owner/name[@revision][:file] on the Hub (only headers are downloaded), or a folder [default: in a checkout, the tales model]
+    #[arg(value_name = "MODEL", id = "name", conflicts_with = "model")]
+    name: Option<String>,
+    /// Same as the argument MODEL
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
+    #[command(flatten)]
+    capacity: CapacityFlags,
+}
+
+/// Result of an inspection.
+#[derive(Serialize)]
+struct Report {
+    #[serde(flatten)]
+    inspection: Inspection,
+    spec: ModelSpec,
+    unsplit: Vec<Unsplit>,
+    dispatches_per_layer: usize,
+    /// Reason why there is no device.
+    device_error: Option<String>,
+    plan: Vec<String>,
+}
+
+/// A buffer that must fit into a binding.
+#[derive(Serialize)]
+struct Unsplit {
+    what: &'static str,
+    bytes: u64,
+}
+
+pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
+    let options = args.capacity.options()?;
+    let report = match args.name.as_deref().or(args.model.as_deref()) {
+        None => Report::new(tales()?, &options).await?,
+        Some(name) => match files::locate("model", name)? {
+            Place::Here(path) => Report::new(Folder::open(path)?, &options).await?,
+            Place::Hub(id) => {
+                let source = files::hub()?.open(&id).map_err(|error| files::neither(error, &id))?;
+                Report::new(source, &options.file(id.file)).await?
+            }
+        },
+    };
+    if json {
+        return print_json(&report);
+    }
+    write!(io::stdout(), "{report}")?;
+    Ok(())
+}
+
+impl Report {
+    async fn new(source: impl Source + 'static, options: &LoadOptions) -> foretoken::Result<Self> {
+        let files = ModelFiles::open(source, options).await?;
+        let gpu = Gpu::open(&GpuOptions::default()).await;
+        let inspection = files.inspect(gpu.as_ref().ok().map(|gpu| gpu.info().clone())).await?;
+        let blueprint = files.blueprint;
+        Ok(Self {
+            inspection,
+            unsplit: blueprint.unsplit().map(|(what, bytes)| Unsplit { what, bytes }).into(),
+            dispatches_per_layer: blueprint.plan.dispatches_per_layer(),
+            device_error: gpu.err().map(|error| error.to_string()),
+            plan: blueprint.plan.to_string().lines().map(str::to_owned).collect(),
+            spec: blueprint.spec,
+        })
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inspection { model, download_bytes, tensors, capacity, memory, total, device, unfit, .. } =
+            &self.inspection;
+        let spec = &self.spec;
+        writeln!(f, "model       {model}")?;
+        writeln!(
+            f,
+            "spec        {:?}: {} layers, hidden {}, {} heads of {}, {} KV heads, MLP {}, {} tokens, {} positions",
+            spec.architecture,
+            spec.layers.len(),
+            spec.hidden_size,
+            spec.num_attention_heads,
+            spec.head_dim,
+            spec.num_key_value_heads,
+            spec.intermediate_size,
+            spec.vocab_size,
+            spec.max_position_embeddings
+        )?;
+        for (title, line) in reading(spec) {
+            writeln!(f, "{title:<12}{line}")?;
+        }
+        writeln!(f, "files       {}", Bytes(*download_bytes))?;
+        for (dtype, Share { count, bytes }) in &tensors.dtypes {
+            writeln!(f, "tensors     {count} in {dtype}, {}", Bytes(*bytes))?;
+        }
+        writeln!(
+            f,
+            "memory      {}: weights {}, KV cache {} ({} positions), scratch {}",
+            Bytes(*total),
+            Bytes(memory.weights),
+            Bytes(memory.kv),
+            capacity.max_context,
+            Bytes(memory.scratch)
+        )?;
+        match device {
+            Some(device) => writeln!(f, "device      {}, {}, {}", device.name, device.backend, device.driver)?,
+            None => writeln!(f, "device      {}", self.device_error.as_deref().unwrap_or("none"))?,
+        }
+        let limit = device.as_ref().map(|device| device.max_binding_size.min(device.max_buffer_size));
+        let limit = |bytes| match limit {
+            Some(limit) if bytes > limit => format!(", TOO LARGE: a binding holds {}", Bytes(limit)),
+            Some(limit) => format!(" of the {} that a binding holds", Bytes(limit)),
+            None => String::new(),
+        };
+        for Unsplit { what, bytes } in &self.unsplit {
+            writeln!(f, "            {what}: {}{}", Bytes(*bytes), limit(*bytes))?;
+        }
+        match unfit {
+            Some(reason) => writeln!(f, "            does not fit: {reason}")?,
+            None if device.is_some() => writeln!(f, "            it fits the limits of the device")?,
+            None => {}
+        }
+        writeln!(f, "dispatches  {} per layer", self.dispatches_per_layer)?;
+        writeln!(f, "plan")?;
+        self.plan.iter().try_for_each(|step| writeln!(f, "  {step}"))
+    }
+}
+
+/// Number of bytes, for display.
+pub(super) struct Bytes(pub u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = self.0 as f64;
+        match self.0 {
+            0..1_000 => write!(f, "{size} B"),
+            1_000..1_000_000 => write!(f, "{:.1} kB", size / 1e3),
+            1_000_000..1_000_000_000 => write!(f, "{:.1} MB", size / 1e6),
+            _ => write!(f, "{:.2} GB", size / 1e9),
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! `foretoken embed` and `foretoken score`: embeddings and scores of texts, without generation.
+
+use super::load::Pair;
+use super::options::{CapacityFlags, DeviceFlags};
+use super::{Failure, print_json};
+use foretoken::Prompt;
+use foretoken::internals::backend::Device;
+use foretoken::internals::gpu::GpuOptions;
+use foretoken::internals::session::Session;
+use std::io::{self, Write};
+
+/// A model and its device.
+#[derive(clap::Args)]
+struct Reader {
+    #[command(flatten)]
+    pair: Pair,
+    #[command(flatten)]
+    capacity: CapacityFlags,
+    #[command(flatten)]
+    device: DeviceFlags,
+}
+
+impl Reader {
+    async fn load(&self) -> Result<Session, Failure> {
+        let options = self.device.set(self.capacity.options()?)?;
+        options.validate()?;
+        let (device, _) = Device::open(&options, &GpuOptions::default()).await?;
+        Ok(self.pair.load(device, &options).await?)
+    }
+}
+
+/// Texts and the form of their embeddings.
+#[derive(clap::Args)]
+pub(super) struct Embed {
+    /// Texts to embed
+    #[arg(required = true)]
+    texts: Vec<String>,
+    #[command(flatten)]
+    reader: Reader,
+    /// Hidden states to use: mean (of all tokens) or last (of the last token)
+    #[arg(long, value_name = "WHICH", default_value = "mean")]
+    pooling: String,
+    /// Do not divide the vectors by their length
+    #[arg(long)]
+    no_normalize: bool,
+}
+
+impl Embed {
+    pub async fn run(&self, json: bool) -> Result<(), Failure> {
+        let pooling = self.pooling.parse()?;
+        let mut session = self.reader.load().await?;
+        for text in &self.texts {
+            let embedded = session.embed(&Prompt::Text(text.clone()), pooling, !self.no_normalize).await?;
+            if json { print_json(&embedded)? } else { print_json(&embedded.embedding)? }
+        }
+        Ok(())
+    }
+}
+
+/// A prompt and possible continuations.
+#[derive(clap::Args)]
+pub(super) struct Score {
+    /// Text before the continuations
+    prompt: String,
+    /// Texts that may follow the prompt, each with its leading space
+    #[arg(required = true)]
+    continuations: Vec<String>,
+    #[command(flatten)]
+    reader: Reader,
+}
+
+impl Score {
+    pub async fn run(&self, json: bool) -> Result<(), Failure> {
+        let mut session = self.reader.load().await?;
+        let continuations: Vec<Prompt> = self.continuations.iter().cloned().map(Prompt::Text).collect();
+        let scores = session.score(&Prompt::Text(self.prompt.clone()), &continuations).await?;
+        if json {
+            return print_json(&serde_json::json!({ "scores": scores }));
+        }
+        let mut out = io::stdout().lock();
+        for (score, text) in scores.iter().zip(&self.continuations) {
+            writeln!(out, "{:10.4}  {:3} tokens  {text}", score.logprob, score.num_tokens)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,160 @@
+//! Conversion of a folder to a GGUF file: the row order of llama.cpp's converter, and metadata equivalent to `config.json`.
+
+use super::{Output, PORTION, bad_config, facts, gguf, too_large, vocabulary};
+use foretoken::internals::checkpoint;
+use foretoken::internals::load::ModelFiles;
+use foretoken::internals::model::{Layout, ModelSpec, Naming, Plan};
+use foretoken::internals::weights::{Dtype, Folder, Source, Weights, narrow, widen};
+use foretoken::{LoadOptions, Result};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// A tensor of the file.
+struct Made {
+    shape: Vec<u64>,
+    dtype: Dtype,
+    /// Source tensor and row of each row; elements of a vector count as rows.
+    rows: Vec<(String, u64)>,
+    /// `true`: source tensors are transposed: a row here is a column there.
+    transposed: bool,
+    /// Added to each element.
+    plus: f32,
+}
+
+pub(super) async fn write(source: Folder, output: &Path, dtype: &str) -> Result<()> {
+    let (to, mut header) = gguf::begin(dtype)?;
+    let files = ModelFiles::open(source, &LoadOptions::new()).await?;
+    let (spec, weights) = (&files.blueprint.spec, files.checkpoint.weights());
+    facts::put(spec, &mut header);
+    let place = weights.source().name();
+    header.text("general.name", place.rsplit('/').next().unwrap_or(&place));
+    vocabulary::put(&files, &mut header).await?;
+
+    let made = tensors(spec, weights, to);
+    let factors = facts::factors(spec);
+    let mut zeros = Vec::new();
+    for (name, values) in &factors {
+        zeros.push(header.tensor(name, &[values.len() as u64], Dtype::F32));
+    }
+    for (name, Made { shape, dtype, .. }) in &made {
+        zeros.push(header.tensor(name, shape, *dtype));
+    }
+    let mut zeros = zeros.into_iter();
+    let mut out = Output::create(output)?;
+    out.write(&header.bytes())?;
+    for (_, values) in &factors {
+        out.write(bytemuck::cast_slice(values))?;
+        out.write(&vec![0; zeros.next().unwrap_or(0)])?;
+    }
+    for made in made.values() {
+        made.write(weights, &mut out).await?;
+        out.write(&vec![0; zeros.next().unwrap_or(0)])?;
+    }
+    out.finish()?;
+    let same = check(spec, output).await;
+    if same.is_err() {
+        // The error of the check is more useful.
+        let _ = std::fs::remove_file(output);
+    }
+    same
+}
+
+/// Derives the source of each row: both naming conventions map to the same rows on the GPU.
+fn tensors(spec: &ModelSpec, weights: &Weights<Folder>, to: Dtype) -> BTreeMap<String, Made> {
+    let [from, into] = [spec.naming, Naming::Gguf].map(|naming| Plan::new(&ModelSpec { naming, ..spec.clone() }));
+    let positions = format!("{}.weight", spec.architecture.names(Naming::Gguf).positions);
+    let mut all = BTreeMap::new();
+    let mut add = |from: &Layout, into: &Layout, cols: Option<u64>, plus: f32| {
+        let count = into.parts.iter().map(|part| part.rows).sum();
+        let places = (0..count).filter_map(|row| into.source(row).zip(from.source(row)));
+        for ((part, row), (source, source_row)) in places {
+            let (name, rows) = (&into.parts[part].tensor, into.parts[part].tensor_rows);
+            let source = &from.parts[source].tensor;
+            let made = all.entry(name.clone()).or_insert_with(|| {
+                let dtype = match cols {
+                    Some(cols) if *name != positions => stored_as(weights, source, to, cols),
+                    _ => Dtype::F32,
+                };
+                let shape = [rows as u64].into_iter().chain(cols).collect();
+                Made { shape, dtype, rows: vec![Default::default(); rows], transposed: from.transposed, plus }
+            });
+            made.rows[row] = (source.clone(), source_row as u64);
+        }
+    };
+    for (from, into) in from.matrices.iter().zip(&into.matrices) {
+        add(&from.layout, &into.layout, Some(into.cols as u64), 0.0);
+    }
+    for (from, into) in from.vectors.iter().zip(&into.vectors) {
+        add(&from.layout, &into.layout, None, from.plus - into.plus);
+    }
+    all
+}
+
+/// Returns `to` if a row is whole blocks of it, else the stored type or f32.
+fn stored_as(weights: &Weights<Folder>, tensor: &str, to: Dtype, cols: u64) -> Dtype {
+    match weights.get(tensor) {
+        Some(tensor) if to.bytes(cols).is_none() && tensor.dtype.gguf_number().is_some() => tensor.dtype,
+        _ if to.bytes(cols).is_none() => Dtype::F32,
+        _ => to,
+    }
+}
+
+impl Made {
+    async fn write(&self, weights: &Weights<Folder>, out: &mut Output) -> Result<()> {
+        let cols = self.shape.get(1).copied().unwrap_or(1);
+        for rows in self.rows.chunks((PORTION / cols).max(1) as usize) {
+            let mut values = vec![0.0; rows.len() * cols as usize];
+            let mut places: BTreeMap<&str, Vec<(usize, u64)>> = BTreeMap::new();
+            for (at, (tensor, row)) in rows.iter().enumerate() {
+                places.entry(tensor).or_default().push((at, *row));
+            }
+            for (tensor, places) in places {
+                self.gather(weights, tensor, &places, cols as usize, &mut values).await?;
+            }
+            values.iter_mut().for_each(|value| *value += self.plus);
+            let bytes = narrow(self.dtype, &values);
+            out.write(&bytes.ok_or_else(|| too_large(weights, &rows[0].0, self.dtype.name()))?)?;
+        }
+        Ok(())
+    }
+
+    /// Copies rows of one tensor to their places among the values.
+    async fn gather(
+        &self,
+        weights: &Weights<Folder>,
+        tensor: &str,
+        places: &[(usize, u64)],
+        cols: usize,
+        values: &mut [f32],
+    ) -> Result<()> {
+        let Some(stored) = weights.get(tensor) else { return Ok(()) };
+        let source_rows = || places.iter().map(|(_, row)| *row);
+        let (Some(first), Some(last)) = (source_rows().min(), source_rows().max()) else { return Ok(()) };
+        let read = if self.transposed { 0..stored.rows() } else { first..last + 1 };
+        let begin = if self.transposed { 0 } else { first };
+        let source = widen(stored.dtype, &weights.read_rows(tensor, read).await?);
+        let width = stored.row_elements() as usize;
+        for (at, row) in places {
+            let to = &mut values[at * cols..][..cols];
+            let row = (row - begin) as usize;
+            match self.transposed {
+                true => to.iter_mut().zip(source.iter().skip(row).step_by(width)).for_each(|(to, from)| *to = *from),
+                false => to.copy_from_slice(&source[row * cols..][..cols]),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Checks that the file describes the same model as the folder.
+async fn check(spec: &ModelSpec, output: &Path) -> Result<()> {
+    let source = Folder::open(output)?;
+    let file = source.list().await?.into_iter().next();
+    let found = checkpoint::open(source, file.as_deref()).await?;
+    match facts::difference(spec, found.spec()) {
+        None => Ok(()),
+        Some((key, wanted)) => {
+            bad_config(&key, format!("a GGUF file cannot say that it is {wanted} in this architecture"))
+        }
+    }
+}

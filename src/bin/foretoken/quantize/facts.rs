@@ -1,0 +1,109 @@
+//! Conversion of a model's description to GGUF metadata, with a check that nothing is lost.
+
+use super::header::Header;
+use foretoken::internals::model::{ModelSpec, Naming, NormKind, Residual, RopeScaling, RopeSpec, rotary_table};
+use serde_json::Value;
+use std::f64::consts::TAU;
+
+/// Adds the keys that llama.cpp reads.
+pub(super) fn put(spec: &ModelSpec, header: &mut Header) {
+    let architecture = spec.architecture.called(Naming::Gguf);
+    header.text("general.architecture", architecture);
+    let key = |name: &str| format!("{architecture}.{name}");
+    let counts = [
+        ("vocab_size", spec.vocab_size),
+        ("context_length", spec.max_position_embeddings),
+        ("block_count", spec.layers.len()),
+        ("embedding_length", spec.hidden_size),
+        ("feed_forward_length", spec.intermediate_size),
+        ("attention.head_count", spec.num_attention_heads),
+        ("attention.head_count_kv", spec.num_key_value_heads),
+        ("attention.key_length", spec.head_dim),
+        ("attention.value_length", spec.head_dim),
+    ];
+    counts.into_iter().for_each(|(name, count)| header.count(&key(name), count));
+    match spec.norm {
+        NormKind::Rms => header.number(&key("attention.layer_norm_rms_epsilon"), spec.norm_eps),
+        NormKind::Layer => {
+            header.number(&key("attention.layer_norm_epsilon"), spec.norm_eps);
+            header.flag(&key("use_parallel_residual"), spec.residual == Residual::Parallel);
+        }
+    }
+    if let Some(window) = spec.layers.iter().find_map(|layer| layer.window) {
+        header.count(&key("attention.sliding_window"), window);
+        if spec.layers.iter().any(|layer| layer.window.is_none()) {
+            let slides = spec.layers.iter().map(|layer| layer.window.is_some());
+            header.flags(&key("attention.sliding_window_pattern"), slides);
+        }
+    }
+    let Some(rope) = spec.ropes.first() else { return };
+    header.count(&key("rope.dimension_count"), rope.rotary_dim);
+    header.number(&key("rope.freq_base"), rope.theta);
+    if let Some(of_windows) = spec.ropes.get(1) {
+        header.number(&key("rope.freq_base_swa"), of_windows.theta);
+    }
+    match &rope.scaling {
+        RopeScaling::None | RopeScaling::Llama3 { .. } => {}
+        RopeScaling::Linear { factor } => {
+            header.text(&key("rope.scaling.type"), "linear");
+            header.number(&key("rope.scaling.factor"), *factor);
+        }
+        RopeScaling::LongRope { attention_factor, original_max_position_embeddings, .. } => {
+            header.number(&key("rope.scaling.attn_factor"), *attention_factor);
+            let original = *original_max_position_embeddings as usize;
+            header.count(&key("rope.scaling.original_context_length"), original);
+        }
+    }
+}
+
+/// Returns tensors that are part of the description: factors of wavelengths.
+pub(super) fn factors(spec: &ModelSpec) -> Vec<(&'static str, Vec<f32>)> {
+    let narrow = |factors: &[f64]| factors.iter().map(|factor| *factor as f32).collect();
+    let Some(RopeSpec { theta, rotary_dim, scaling }) = spec.ropes.first() else { return Vec::new() };
+    match scaling {
+        RopeScaling::None | RopeScaling::Linear { .. } => Vec::new(),
+        RopeScaling::LongRope { short_factor, long_factor, .. } => {
+            vec![("rope_factors_long.weight", narrow(long_factor)), ("rope_factors_short.weight", narrow(short_factor))]
+        }
+        RopeScaling::Llama3 { factor, low_freq_factor, high_freq_factor, original_max_position_embeddings } => {
+            let factors = (0..rotary_dim / 2).map(|pair| {
+                let frequency = theta.powf(-((2 * pair) as f64) / *rotary_dim as f64);
+                let turns = original_max_position_embeddings * frequency / TAU;
+                let ramp = ((turns - low_freq_factor) / (high_freq_factor - low_freq_factor)).clamp(0.0, 1.0);
+                1.0 / ((1.0 - ramp) / factor + ramp)
+            });
+            vec![("rope_freqs.weight", narrow(&factors.collect::<Vec<_>>()))]
+        }
+    }
+}
+
+/// Returns the first key that differs in the written file, with its expected value. Additional tokens that begin or end a text are no
+/// difference, since the tokenizer may define them.
+pub(super) fn difference(wanted: &ModelSpec, found: &ModelSpec) -> Option<(String, String)> {
+    if let Some(end) = wanted.eos_token_id.iter().find(|end| !found.eos_token_id.contains(end)) {
+        return Some(("eos_token_id".into(), end.to_string()));
+    }
+    let tables = |spec: &ModelSpec| -> Vec<f32> {
+        spec.ropes.iter().flat_map(|rope| rotary_table(rope, spec.max_position_embeddings.min(4096))).collect()
+    };
+    let [ours, theirs] = [tables(wanted), tables(found)];
+    if ours.len() != theirs.len() || ours.iter().zip(&theirs).any(|(a, b)| (a - b).abs() > 1e-3) {
+        return Some(("rope_scaling".into(), format!("{:?}", wanted.ropes)));
+    }
+    let plain = |spec: &ModelSpec| {
+        let bos_token_id = spec.bos_token_id.filter(|_| wanted.bos_token_id.is_some());
+        let same = ModelSpec { naming: Naming::Gguf, architecture: wanted.architecture, bos_token_id, ..spec.clone() };
+        serde_json::to_value(ModelSpec { ropes: Vec::new(), eos_token_id: Vec::new(), ..same }).unwrap_or_default()
+    };
+    let [ours, theirs] = [plain(wanted), plain(found)];
+    let ours = ours.as_object()?.iter().find(|(key, value)| !alike(value, &theirs[key.as_str()]));
+    ours.map(|(key, value)| (key.clone(), value.to_string()))
+}
+
+/// Returns true for equal values; numbers may have been rounded to f32.
+fn alike(a: &Value, b: &Value) -> bool {
+    match (a.as_f64(), b.as_f64()) {
+        (Some(a), Some(b)) => (a - b).abs() <= 1e-6 * a.abs(),
+        _ => a == b,
+    }
+}

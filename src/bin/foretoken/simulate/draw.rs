@@ -1,0 +1,96 @@
+//! `foretoken simulate heatmap` and `timeline`: drawings.
+
+use super::super::{Failure, count, print_json};
+use super::Pair;
+use foretoken::simulate::heatmap::{GridOptions, Ratio, grid};
+use foretoken::simulate::picture;
+use foretoken::{Error, Result};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+#[derive(clap::Args)]
+pub(super) struct Heatmap {
+    /// File to write
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Ratio to draw: si_plain, dsi_si, dsi_plain, dsi_best [default: all four in one picture]
+    #[arg(long, value_name = "RATIO")]
+    which: Option<String>,
+    /// Number of drafter latencies
+    #[arg(long, value_name = "N", value_parser = count, default_value_t = defaults().columns)]
+    columns: usize,
+    /// Number of acceptances
+    #[arg(long, value_name = "N", value_parser = count, default_value_t = defaults().rows)]
+    rows: usize,
+    /// Draft tokens of a round, or of a verify task [default: the best for each schedule]
+    #[arg(long, value_name = "N", value_parser = count)]
+    lookahead: Option<usize>,
+    /// Target servers of DSI
+    #[arg(long, value_name = "N", value_parser = count, default_value_t = defaults().sp_degree)]
+    sp_degree: usize,
+    /// Tokens of a text
+    #[arg(long, value_name = "N", value_parser = count, default_value_t = defaults().tokens)]
+    tokens: usize,
+    /// Texts per cell
+    #[arg(long, value_name = "N", value_parser = count, default_value_t = defaults().repeats)]
+    repeats: usize,
+    /// Seed of the random draws
+    #[arg(long, value_name = "N", default_value_t = defaults().seed)]
+    seed: u64,
+}
+
+#[derive(clap::Args)]
+pub(super) struct Timeline {
+    /// File to write
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    #[command(flatten)]
+    pair: Pair,
+    /// Time of a forward of the target
+    #[arg(long, value_name = "MS", default_value_t = 30.0)]
+    target_latency: f64,
+    /// Time of a forward of the drafter
+    #[arg(long, value_name = "MS", default_value_t = 6.0)]
+    drafter_latency: f64,
+    /// Target servers
+    #[arg(long, value_name = "N", value_parser = count, default_value_t = 3)]
+    sp_degree: usize,
+    /// Tokens to generate
+    #[arg(long, value_name = "N", value_parser = count, default_value_t = 20)]
+    tokens: usize,
+}
+
+fn defaults() -> GridOptions {
+    GridOptions::default()
+}
+
+pub(super) fn heatmap(args: &Heatmap, json: bool) -> Result<(), Failure> {
+    let ratios = match args.which.as_deref() {
+        None => Ratio::ALL.to_vec(),
+        Some(name) => vec![name.parse()?],
+    };
+    let Heatmap { columns, rows, lookahead, sp_degree, tokens, repeats, seed, .. } = *args;
+    let grid = grid(GridOptions { columns, rows, lookahead, sp_degree, tokens, repeats, seed })?;
+    write(&args.out, &picture::heatmaps(&grid, &ratios, 2))?;
+    if json { print_json(&grid) } else { told(&args.out) }
+}
+
+pub(super) fn timeline(args: &Timeline, json: bool) -> Result<(), Failure> {
+    let cell = args.pair.cell(args.target_latency, args.drafter_latency, args.sp_degree, args.tokens)?;
+    let cell = if args.pair.lookahead.is_some() { cell } else { cell.with_least_lookahead() };
+    write(&args.out, &picture::timeline(&cell, args.pair.seed, "ms")?)?;
+    if json { print_json(&cell) } else { told(&args.out) }
+}
+
+pub(super) fn write(path: &Path, picture: &str) -> Result<()> {
+    std::fs::write(path, picture).map_err(|error| Error::BadOption {
+        option: "out".into(),
+        value: path.display().to_string(),
+        allowed: format!("a file that can be written ({error})"),
+    })
+}
+
+pub(super) fn told(path: &Path) -> Result<(), Failure> {
+    writeln!(io::stderr(), "wrote {}", path.display())?;
+    Ok(())
+}

@@ -1,0 +1,73 @@
+//! Options that select the targets, and loading.
+
+use super::bar::Bar;
+use super::load::Pair;
+use super::options::{CapacityFlags, DeviceFlags, ParallelFlags};
+use foretoken::internals::backend::server::{Endpoint, Http, Key};
+use foretoken::internals::weights::Source;
+use foretoken::{LoadOptions, Result};
+use std::rc::Rc;
+
+/// Number and location of the targets.
+#[derive(clap::Args)]
+pub(super) struct Targets {
+    #[command(flatten)]
+    parallel: ParallelFlags,
+    /// Use the target on this server of vLLM or SGLang; --model then names it for its tokenizer and configuration, without weights. Repeat
+    /// for servers with the same model: if one fails, others take over, and --sp-degree N sends N requests at a time, to each in turn.
+    /// FORETOKEN_API_KEY is the key
+    #[arg(long, value_name = "URL")]
+    target_url: Vec<String>,
+    /// Name of the target on the server [default: as in --model]
+    #[arg(long, value_name = "NAME", requires = "target_url")]
+    target_model: Option<String>,
+    #[command(flatten)]
+    device: DeviceFlags,
+}
+
+impl Targets {
+    /// Returns validated load options.
+    pub fn options(&self, capacity: &CapacityFlags) -> Result<LoadOptions> {
+        let options = self.parallel.set(self.device.set(capacity.options()?)?)?;
+        if self.target_url.is_empty() {
+            options.validate()?
+        } else {
+            options.validate_elsewhere()?
+        }
+        Ok(options)
+    }
+
+    /// Returns the target's server; `None`: the target is local.
+    fn endpoint(&self, pair: &Pair) -> Result<Option<Endpoint>> {
+        if self.target_url.is_empty() {
+            return Ok(None);
+        }
+        let model = self.target_model.as_deref().or(pair.model.as_deref()).unwrap_or_default();
+        let mut endpoint = Endpoint::new(&self.target_url, model)?;
+        endpoint.api_key = std::env::var("FORETOKEN_API_KEY").ok().map(|key| Key::new(&key)).transpose()?;
+        Ok(Some(endpoint))
+    }
+
+    /// Returns the target's name.
+    pub fn name(&self, pair: &Pair) -> Result<String> {
+        match self.endpoint(pair)? {
+            Some(endpoint) => Ok(endpoint.model),
+            None => Ok(pair.target()?.model_name()),
+        }
+    }
+}
+
+pub(super) use foretoken::internals::parallel::Writer;
+
+/// Loads the models.
+pub(super) async fn load(pair: &Pair, targets: &Targets, options: &LoadOptions) -> Result<Writer> {
+    let bar = Bar::loading();
+    let mut loaded = |done, all| bar.show(done, all);
+    match targets.endpoint(pair)? {
+        Some(endpoint) => {
+            let (transport, words, assistant) = (Rc::new(Http::default()), pair.words()?, pair.assistant()?);
+            Writer::connect(transport, endpoint, words, assistant, options, &mut loaded).await
+        }
+        None => Writer::load(pair.target()?, pair.assistant()?, options, &mut loaded).await,
+    }
+}
