@@ -105,8 +105,8 @@ const needLock = () => copyFileSync(join(root, "Cargo.lock"), join(browser, "Car
 const MODULES = [
   { name: "foretoken", folder: www, flags: ENGINE },
   { name: "relaxed", script: "foretoken", folder: www, flags: [...ENGINE, "--", "-Ctarget-feature=+relaxed-simd"] },
-  { name: "grammar", folder: www, flags: ["--no-default-features", "--features", "grammar"] },
-  { name: "simulate", folder: join(www, "demo"), flags: ["--no-default-features", "--features", "simulator"] },
+  { name: "grammar", folder: www, flags: ["--no-default-features", "--features", "wasm-grammar"] },
+  { name: "simulate", folder: join(www, "demo"), flags: ["--no-default-features", "--features", "wasm-simulator"] },
 ];
 
 /** The tales pair. The page serves it in 8 bits, half the size of f16. */

@@ -25,7 +25,9 @@ run("cargo", ["doc", "--release", "--no-deps"], { env: { ...env, RUSTDOCFLAGS: "
 cargo("test", "--release", "--no-run");
 await built();
 const wasm = ["--profile", "wasm", "--target", "wasm32-unknown-unknown"];
-for (const features of ["", "simulator", "grammar"]) cargo("clippy", "--lib", ...wasm, "--no-default-features", "--features", features, ...strict);
+const none = ["clippy", "--lib", "--no-default-features"];
+cargo(...none, "--release", ...strict);
+cargo(...none, "--features", "wasm-engine,wasm-grammar,wasm-simulator", ...wasm, ...strict);
 const crates = ["--manifest-path", "browser/Cargo.toml", "--package", "fancy-regex", "--package", "rand", "--package", "regex", "--package", "spm_precompiled"];
 cargo("fmt", "--check", ...crates);
 cargo("clippy", ...crates, ...wasm, "--target-dir", "target", ...strict);

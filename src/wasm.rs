@@ -1,6 +1,6 @@
 //! JavaScript bindings, without logic of their own. Options and results are plain values with the names of the Rust API; errors are
-//! `{code, message, detail}`. Two parts are separate modules, downloaded only if needed: the demo page's simulator (feature `simulator`),
-//! and grammars (`grammar`).
+//! `{code, message, detail}`. Each feature adds exports: `wasm-engine` the engine, `wasm-grammar` grammars and `wasm-simulator` the demo
+//! page's simulator. The build makes a module of each, so that pages download the latter two only if needed.
 
 use crate::error::Error;
 use js_sys::Reflect;
@@ -8,24 +8,12 @@ use serde::Serialize;
 use serde_wasm_bindgen::Serializer;
 use wasm_bindgen::prelude::*;
 
-#[cfg(not(any(feature = "grammar", feature = "simulator")))]
-mod constraint;
-#[cfg(not(any(feature = "grammar", feature = "simulator")))]
-mod files;
-#[cfg(feature = "grammar")]
+#[cfg(feature = "wasm-engine")]
+mod engine;
+#[cfg(feature = "wasm-grammar")]
 mod grammar;
-#[cfg(not(any(feature = "grammar", feature = "simulator")))]
-mod parallel;
-#[cfg(not(any(feature = "grammar", feature = "simulator")))]
-mod read;
-#[cfg(not(any(feature = "grammar", feature = "simulator")))]
-mod served;
-#[cfg(not(any(feature = "grammar", feature = "simulator")))]
-mod session;
-#[cfg(feature = "simulator")]
+#[cfg(feature = "wasm-simulator")]
 mod simulate;
-#[cfg(not(any(feature = "grammar", feature = "simulator")))]
-mod team;
 
 /// Stores the message of a panic: otherwise JavaScript only gets `unreachable`.
 #[wasm_bindgen(start)]

@@ -107,7 +107,7 @@ class Member {
   }
 }
 
-/** All of them, as the engine's module wants them (src/wasm/parallel.rs: `Workers`). */
+/** All of them, as the engine's module wants them (src/wasm/engine/parallel.rs: `Workers`). */
 export class Crew {
   /** that of the draft model last */
   #members: Member[] = [];

@@ -1,4 +1,4 @@
-/** Requests to servers. What a server with a target is asked and answers, the engine's module knows (src/wasm/served.rs). */
+/** Requests to servers. What a server with a target is asked and answers, the engine's module knows (src/wasm/engine/served.rs). */
 
 /**
  * Asks a server: posts JSON, or gets what is there.

@@ -68,7 +68,7 @@ export function answer(buffer: SharedArrayBuffer, share: Share) {
   }
 }
 
-/** The others, as the engine's module wants them (src/wasm/team.rs). */
+/** The others, as the engine's module wants them (src/wasm/engine/team.rs). */
 export class Team {
   room = ROOM;
   #boxes: Mailbox[] = [];

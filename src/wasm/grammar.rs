@@ -1,4 +1,4 @@
-//! JavaScript bindings for grammars, in a separate module that `wasm/constraint.rs` calls.
+//! JavaScript bindings for grammars, in a separate module that `wasm/engine/constraint.rs` calls.
 
 use crate::constraint::{Constraint, Ending, Grammars, ResponseFormat};
 use crate::error::{Error, Result};

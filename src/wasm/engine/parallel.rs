@@ -3,13 +3,13 @@
 use super::files::{Files, JsSource, Thrown, hear};
 use super::read;
 use super::session::JsSession;
-use super::to_value;
 use crate::backend::server::Later;
 use crate::error::{Error, Result};
 use crate::gpu::DeviceInfo;
 use crate::options::DeviceChoice;
 use crate::parallel::{Crew, Inbox, LocalDevice, Order, Prepared, Report, Role, Worker, Writer, set_up, work};
 use crate::sample::Sampling;
+use crate::wasm::to_value;
 use futures_channel::mpsc::{UnboundedSender, unbounded};
 use js_sys::Function;
 use serde::de::DeserializeOwned;

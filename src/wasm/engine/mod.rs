@@ -1,0 +1,9 @@
+//! JavaScript bindings for the engine: models, generation, and workers.
+
+mod constraint;
+mod files;
+mod parallel;
+mod read;
+mod served;
+mod session;
+mod team;
