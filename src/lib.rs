@@ -226,10 +226,6 @@
 //! | `cli` | the program `foretoken`, with all features above |
 
 #![forbid(unsafe_code)]
-#![cfg_attr(
-    not(feature = "testing"),
-    allow(dead_code, unused_imports, reason = "the browser, the program and the tests use different parts")
-)]
 
 mod backend;
 mod checkpoint;

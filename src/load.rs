@@ -3,7 +3,7 @@
 mod inspect;
 mod remote;
 
-pub use self::inspect::{Inspection, Share, Tensors};
+pub use self::inspect::{Inspection, Share};
 
 use crate::backend::cpu;
 use crate::backend::gpu::{self, Model, RoundBuffers};

@@ -8,7 +8,6 @@ use crate::error::{Error, Result};
 use crate::files;
 use crate::options::LoadOptions;
 use crate::parallel::Writer;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
 
@@ -157,7 +156,7 @@ impl EngineBuilder {
             let mut endpoint = Endpoint::new(&self.served.urls, self.served.model.as_ref().unwrap_or(&self.model))?;
             endpoint.api_key = self.served.key.transpose()?;
             return pollster::block_on(Writer::connect(
-                Rc::new(Http::default()),
+                std::rc::Rc::new(Http::default()),
                 endpoint,
                 words,
                 assistant,

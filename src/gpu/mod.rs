@@ -17,5 +17,5 @@ pub use counters::Counters;
 pub use device::{DeviceInfo, Gpu, GpuOptions};
 pub use kernels::{Epilogue, Epilogues, Kernel, Noise, Subnormals, Tokens};
 pub use readback::Readback;
-pub use record::{Call, Group, Prepared, Recorder, Submitted, split_grid};
+pub use record::{Call, Prepared, Recorder, Submitted, split_grid};
 pub use wait::Done;

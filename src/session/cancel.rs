@@ -40,7 +40,11 @@ impl CancelToken {
     pub fn is_cancelled(&self) -> bool {
         self.0.is_cancelled.load(Ordering::SeqCst)
     }
+}
 
+/// For the callers of a generation: the public handle and JavaScript.
+#[cfg(any(not(target_arch = "wasm32"), feature = "wasm-engine"))]
+impl CancelToken {
     /// Returns what the callback of the generation returns.
     pub(crate) fn flow(&self) -> ControlFlow<()> {
         if self.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

@@ -27,4 +27,4 @@ pub use processor::Processor;
 pub use rows::Rows;
 pub use share::{Question, Share, What, Words};
 pub use snapshot::Snapshot;
-pub use team::{Distributed, Full, Others, Team};
+pub use team::{Distributed, Others, Team};

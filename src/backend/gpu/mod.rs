@@ -17,10 +17,9 @@ mod snapshot;
 mod upload;
 mod variants;
 
-pub use dims::Step;
 pub use engine::GpuBackend;
 pub use forward::Model;
-pub use round::{BIAS_WORDS, MAX_AFTER, RoundBuffers};
+pub use round::{MAX_AFTER, RoundBuffers};
 pub use sampler::bias_words;
 pub use snapshot::Snapshot;
 pub use variants::Variants;

@@ -23,7 +23,7 @@ mod transport;
 mod tries;
 mod vocabulary;
 
-pub use dialect::{Answer, Dialect};
+pub use dialect::Dialect;
 pub use endpoint::{Endpoint, Key};
 pub use engine::{ServerBackend, lacks};
 #[cfg(all(feature = "remote", not(target_arch = "wasm32")))]
