@@ -2,7 +2,6 @@
 
 mod choice;
 mod declare;
-#[cfg(feature = "cli")]
 mod describe;
 mod value;
 
@@ -19,14 +18,11 @@ mod load;
 
 pub use chat::{ChatOptions, ContextPolicy};
 use choice::choice;
-#[cfg(feature = "cli")]
 pub use declare::Options;
-#[cfg(feature = "cli")]
 pub use describe::{Declared, Kind, generate_options, load_options};
 pub use drafting::{Acceptance, DrafterChoice, DraftingOptions, LookupRule, Schedule, Speculation};
 pub use generate::{GenerateOptions, MAX_TOP_LOGPROBS};
 pub use load::{Arithmetic, ArithmeticChoice, ContextOptions, DeviceChoice, KvDtype, LoadOptions, WeightDtype};
-#[cfg(feature = "cli")]
 pub use sampling::MAX_SEED;
 pub use sampling::{DoSample, SamplingOptions, SamplingValues};
 

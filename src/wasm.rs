@@ -1,6 +1,6 @@
 //! JavaScript bindings, without logic of their own. Options and results are plain values with the names of the Rust API; errors are
 //! `{code, message, detail}`. Each feature adds exports: `wasm-engine` the engine, `wasm-grammar` grammars and `wasm-simulator` the demo
-//! page's simulator. The build makes a module of each, so that pages download the latter two only if needed.
+//! page's simulator. The build makes a module of each.
 
 use crate::error::Error;
 use js_sys::Reflect;

@@ -1,6 +1,5 @@
 //! Options with named values, each declared once: with its name and description.
 
-#[cfg(feature = "cli")]
 use super::describe::{Kind, first_paragraph};
 use super::value::{Allowed, OptionValue, bad};
 use crate::error::Result;
@@ -14,7 +13,6 @@ pub(super) trait Choice: Copy + PartialEq + 'static {
     /// All values and their names.
     const ALL: &'static [(Self, &'static str)];
     /// Descriptions of the values.
-    #[cfg(feature = "cli")]
     const ABOUT: &'static [&'static str];
 
     fn name(self) -> &'static str {
@@ -45,7 +43,6 @@ impl<T: Choice> OptionValue for T {
         is_outside.then(|| self.name().into())
     }
 
-    #[cfg(feature = "cli")]
     fn kind() -> Kind {
         Kind::Choice(T::ALL.iter().zip(T::ABOUT).map(|((_, name), about)| (*name, first_paragraph(about))).collect())
     }
@@ -91,7 +88,6 @@ macro_rules! choice {
         impl $crate::options::choice::Choice for $Choice {
             const OPTION: &'static str = $option;
             const ALL: &'static [(Self, &'static str)] = &[$((Self::$Value, $name)),*];
-            #[cfg(feature = "cli")]
             const ABOUT: &'static [&'static str] = &[$(concat!($($doc, "\n"),*)),*];
         }
 

@@ -1,6 +1,5 @@
 //! Declares each option once: with its description, type, allowed range and default.
 
-#[cfg(feature = "cli")]
 use super::describe::Declared;
 use super::value::{Allowed, OptionValue, bad};
 use crate::error::Result;
@@ -24,7 +23,6 @@ pub trait Options: Default {
     fn check(&self) -> Result<()>;
 
     /// Returns the declarations, including those in groups.
-    #[cfg(feature = "cli")]
     fn declared() -> Vec<Declared>;
 }
 
@@ -123,7 +121,6 @@ macro_rules! options {
                 Ok(())
             }
 
-            #[cfg(feature = "cli")]
             fn declared() -> Vec<$crate::options::describe::Declared> {
                 let default = Self::default();
                 let own = vec![$($crate::options::describe::Declared::new(

@@ -1,6 +1,5 @@
 //! Values of options: reading them from JSON, and their allowed ranges.
 
-#[cfg(feature = "cli")]
 use super::describe::Kind;
 use crate::constraint::ResponseFormat;
 use crate::error::{Error, Result};
@@ -26,7 +25,6 @@ pub(super) trait OptionValue: Sized {
     }
 
     /// Returns the kind of values, for the program and the web.
-    #[cfg(feature = "cli")]
     fn kind() -> Kind;
 }
 
@@ -96,7 +94,6 @@ macro_rules! values {
                 $outside
             })?
 
-            #[cfg(feature = "cli")]
             fn kind() -> Kind {
                 Kind::$kind
             }
@@ -130,7 +127,6 @@ impl<T: OptionValue> OptionValue for Option<T> {
         self.as_ref()?.outside(allowed)
     }
 
-    #[cfg(feature = "cli")]
     fn kind() -> Kind {
         T::kind()
     }

@@ -42,7 +42,7 @@ impl CancelToken {
     }
 }
 
-/// For the callers of a generation: the public handle and JavaScript.
+/// For the public handle and JavaScript.
 #[cfg(any(not(target_arch = "wasm32"), feature = "wasm-engine"))]
 impl CancelToken {
     /// Returns what the callback of the generation returns.
