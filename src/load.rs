@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::gpu::Gpu;
 use crate::model::{Blueprint, Capacity, ModelSpec};
 use crate::options::{ArithmeticChoice, KvDtype, LoadOptions};
-use crate::session::{Building, Learned, Origination, PromptCache, Prompts, Session};
+use crate::session::{Building, Origination, PromptCache, Prompts, Session, Single};
 use crate::target::Translate;
 use crate::text::{Tokenizer, Translator};
 use crate::weights::{Dtype, Source, Tensor, Weights};
@@ -166,17 +166,15 @@ impl Session {
             shown = done.max(shown);
             loaded(shown, all);
         };
-        let (mut engine, warnings) = match (pair.build(&device, &mut progress).await, &device) {
+        let (engine, warnings) = match (pair.build(&device, &mut progress).await, &device) {
             (Err(Error::DeviceLost { .. }), Device::Gpu(gpu)) => {
                 pair.build(&Device::Gpu(gpu.reopen().await?), &mut progress).await
             }
             (built, _) => built,
         }?;
-        let learned = Learned::new(&mut engine).await;
         let prompts = Prompts::new(tokenizer, template, sampling, (&pair.target.blueprint.spec).into(), context);
         let prompt_cache = PromptCache::new(options.context.prompt_cache_bytes);
-        let grammars = None;
-        Ok(Self { engine, prompts, learned, prompt_cache, grammars, origin: Box::new(pair), warnings })
+        Ok(Self { prompts, executor: Single::new(engine, prompt_cache, Box::new(pair), warnings).await })
     }
 }
 

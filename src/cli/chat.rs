@@ -4,11 +4,11 @@ use super::lines::Lines;
 use super::load::Pair;
 use super::options::{CapacityFlags, GenerateFlags, LongChatFlags};
 use super::print::{Colour, Printer, name_device, table};
-use super::writer::{self, Targets, Writer};
+use super::writer::{self, Targets};
 use super::{Failure, print_json};
 use crate::error::{Error, Result};
 use crate::options::GenerateOptions;
-use crate::session::{FinishReason, Generation, Progress, Prompt};
+use crate::session::{FinishReason, Generation, Generator, Progress, Prompt};
 use crate::text::Message;
 use crate::weights::Source;
 use std::io::{self, Write};
@@ -56,9 +56,9 @@ pub(super) struct Args {
 pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
     let load = args.targets.options(&args.capacity)?;
     let options = args.long_chats.set(args.generation.options()?)?;
-    let writer = writer::load(&args.pair, &args.targets, &load).await?;
+    let generator = writer::load(&args.pair, &args.targets, &load).await?;
     let mut chat = Chat {
-        writer,
+        generator,
         options,
         system: args.system.clone(),
         turns: Vec::new(),
@@ -68,7 +68,7 @@ pub(super) async fn run(args: &Args, json: bool) -> Result<(), Failure> {
         json,
     };
     // Fails before the first input if the model has no template, or if its template refuses a system message.
-    chat.writer.encode(&chat.prompt([Message::new("user", "Hello")]), &chat.options)?;
+    chat.generator.encode(&chat.prompt([Message::new("user", "Hello")]), &chat.options)?;
     let mut lines = Lines::open()?;
     if lines.typed() {
         chat.greet(args)?;
@@ -133,7 +133,7 @@ fn parse(line: &str) -> Result<Line<'_>> {
 
 /// A conversation.
 struct Chat<'a> {
-    writer: Writer,
+    generator: Box<Generator>,
     options: GenerateOptions,
     system: Option<String>,
     /// User, assistant, user, assistant.
@@ -148,7 +148,7 @@ impl Chat<'_> {
     fn greet(&self, args: &Args) -> Result<()> {
         let draft =
             args.pair.assistant()?.map_or(String::new(), |files| format!(", drafted by {}", files.model_name()));
-        let device = name_device(self.writer.device());
+        let device = name_device(self.generator.device());
         note(&format!("{}{draft}, on {device}", args.targets.name(&args.pair)?));
         if args.pair.model.is_none() {
             note(TALES);
@@ -203,7 +203,7 @@ impl Chat<'_> {
             let shown = printer.as_mut().map_or(ControlFlow::Continue(()), |printer| printer.show(progress));
             if self.broken_off.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { shown }
         };
-        let generation = self.writer.generate(&prompt, &self.options, &mut show).await;
+        let generation = self.generator.generate(&prompt, &self.options, &mut show).await;
         if let Some(printer) = printer {
             printer.finish()?;
         }

@@ -6,6 +6,8 @@ use super::options::{CapacityFlags, DeviceFlags, ParallelFlags};
 use crate::backend::server::{Endpoint, Http, Key};
 use crate::error::Result;
 use crate::options::LoadOptions;
+use crate::parallel;
+use crate::session::Generator;
 use crate::weights::Source;
 use std::rc::Rc;
 
@@ -58,17 +60,15 @@ impl Targets {
     }
 }
 
-pub(super) use crate::parallel::Writer;
-
 /// Loads the models.
-pub(super) async fn load(pair: &Pair, targets: &Targets, options: &LoadOptions) -> Result<Writer> {
+pub(super) async fn load(pair: &Pair, targets: &Targets, options: &LoadOptions) -> Result<Box<Generator>> {
     let bar = Bar::loading();
     let mut loaded = |done, all| bar.show(done, all);
     match targets.endpoint(pair)? {
         Some(endpoint) => {
             let (transport, words, assistant) = (Rc::new(Http::default()), pair.words()?, pair.assistant()?);
-            Writer::connect(transport, endpoint, words, assistant, options, &mut loaded).await
+            parallel::connect(transport, endpoint, words, assistant, options, &mut loaded).await
         }
-        None => Writer::load(pair.target()?, pair.assistant()?, options, &mut loaded).await,
+        None => parallel::load(pair.target()?, pair.assistant()?, options, &mut loaded).await,
     }
 }

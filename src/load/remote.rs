@@ -7,7 +7,7 @@ use crate::checkpoint::Texts;
 use crate::error::Error;
 use crate::gpu::{Gpu, GpuOptions};
 use crate::options::LoadOptions;
-use crate::session::{Building, Learned, Origination, PromptCache, Prompts, Session};
+use crate::session::{Building, Origination, PromptCache, Prompts, Session, Single};
 use crate::target::Target;
 use crate::text::Translator;
 use crate::weights::Source;
@@ -50,11 +50,9 @@ impl Session {
         if let Some(translator) = translator {
             engine.translate_by(Box::new(translator));
         }
-        let mut engine = Backend::Server(Box::new(engine));
-        let learned = Learned::new(&mut engine).await;
         let prompts = Prompts::new(tokenizer, template, sampling, tokens, context);
-        let (prompt_cache, origin) = (PromptCache::new(0), Box::new(Elsewhere));
-        Self { engine, prompts, learned, prompt_cache, grammars: None, origin, warnings }
+        let (engine, prompt_cache) = (Backend::Server(Box::new(engine)), PromptCache::new(0));
+        Self { prompts, executor: Single::new(engine, prompt_cache, Box::new(Elsewhere), warnings).await }
     }
 }
 

@@ -8,7 +8,7 @@ use crate::gpu::{DeviceInfo, GpuOptions};
 use crate::load::{ModelFiles, load_alone, open_assistant, translated, without_assistant};
 use crate::model::Memory;
 use crate::options::{Arithmetic, ArithmeticChoice, DeviceChoice, LoadOptions};
-use crate::session::Prompts;
+use crate::session::{Generator, Prompts};
 use crate::text::Translator;
 use crate::weights::Source;
 use std::cell::RefCell;
@@ -91,7 +91,12 @@ impl Prepared {
     }
 
     /// Adds instances on a device of this kind. `failed`: why they lack a draft model that was requested.
-    pub fn with(self, crew: impl Crew + 'static, device: DeviceInfo, failed: Option<impl Display>) -> Parallel {
+    pub fn with(
+        self,
+        crew: impl Crew + 'static,
+        device: DeviceInfo,
+        failed: Option<impl Display>,
+    ) -> Generator<Parallel> {
         let Self { prompts, arithmetic, translator, mut warnings, .. } = self;
         warnings.extend(failed.map(without_assistant));
         let crew: Box<dyn Crew> = match translator {
@@ -99,7 +104,7 @@ impl Prepared {
             None => Box::new(crew),
         };
         let (local, tuners) = (LocalDevice::default(), Default::default());
-        Parallel { prompts, arithmetic, crew, device, local, warnings, tuners }
+        Generator { prompts, executor: Parallel { arithmetic, crew, device, local, warnings, tuners } }
     }
 }
 

@@ -1,39 +1,37 @@
-//! Loading of a writer whose target is on servers.
+//! Loading of a generator whose target is on servers.
 
-use super::{LocalDevice, Parallel, Prepared, Role, Tasks, Worker, Writer, set_up};
+use super::{LocalDevice, Parallel, Prepared, Role, Tasks, Worker, set_up};
 use crate::backend::Backend;
 use crate::backend::server::{Endpoint, Later, Probe, Server, Transport};
 use crate::checkpoint::{self, Texts};
 use crate::error::Result;
 use crate::options::LoadOptions;
-use crate::session::Session;
+use crate::session::{Generator, Session};
 use crate::target::Target;
 use crate::weights::Source;
 use std::rc::Rc;
 
-impl Writer {
-    /// Connects to servers that have a target. `words` has the target's tokenizer, configuration and chat template, with or without
-    /// weights. Also loads a draft model, if given, on the device that the options select. If loading it fails, there is none, and a
-    /// warning gives the reason.
-    pub async fn connect<S: Source + 'static, A: Source + Clone + 'static>(
-        transport: Rc<dyn Transport>,
-        endpoint: Endpoint,
-        words: S,
-        assistant: Option<A>,
-        options: &LoadOptions,
-        loaded: &mut dyn FnMut(u64, u64),
-    ) -> Result<Self> {
-        options.validate_elsewhere()?;
-        let texts = checkpoint::texts(words, options.file.as_deref()).await?;
-        let (probe, longest) = (Probe::new(&texts.tokenizer)?, options.context.max_context.or(texts.positions));
-        let server = Server::connect(transport.clone(), endpoint, probe, longest).await?;
-        Ok(if options.is_parallel(assistant.is_some()) {
-            let tasks = Tasks::new(transport);
-            Self::Parallel(Box::new(Parallel::served(server, tasks, texts, assistant, options, loaded).await?))
-        } else {
-            Self::Session(Box::new(Session::served(server, texts, assistant, options, loaded).await))
-        })
-    }
+/// Connects to servers that have a target. `words` has the target's tokenizer, configuration and chat template, with or without
+/// weights. Also loads a draft model, if given, on the device that the options select. If loading it fails, there is none, and a
+/// warning gives the reason.
+pub async fn connect<S: Source + 'static, A: Source + Clone + 'static>(
+    transport: Rc<dyn Transport>,
+    endpoint: Endpoint,
+    words: S,
+    assistant: Option<A>,
+    options: &LoadOptions,
+    loaded: &mut dyn FnMut(u64, u64),
+) -> Result<Box<Generator>> {
+    options.validate_elsewhere()?;
+    let texts = checkpoint::texts(words, options.file.as_deref()).await?;
+    let (probe, longest) = (Probe::new(&texts.tokenizer)?, options.context.max_context.or(texts.positions));
+    let server = Server::connect(transport.clone(), endpoint, probe, longest).await?;
+    Ok(if options.is_parallel(assistant.is_some()) {
+        let tasks = Tasks::new(transport);
+        Box::new(Parallel::served(server, tasks, texts, assistant, options, loaded).await?)
+    } else {
+        Box::new(Session::served(server, texts, assistant, options, loaded).await)
+    })
 }
 
 impl Parallel {
@@ -46,7 +44,7 @@ impl Parallel {
         assistant: Option<A>,
         options: &LoadOptions,
         loaded: &mut dyn FnMut(u64, u64),
-    ) -> Result<Self> {
+    ) -> Result<Generator<Self>> {
         let (info, mut context, mut warnings) = (first.info().clone(), first.capacity(), Vec::new());
         let first = Rc::new(first);
         for at in 0..options.sp_degree {
@@ -82,6 +80,8 @@ impl Parallel {
                 Err(error) => failed = Some(error),
             }
         }
-        Ok(Self { local, ..prepared.with(tasks, info, failed.as_ref()) })
+        let mut generator = prepared.with(tasks, info, failed.as_ref());
+        generator.executor.local = local;
+        Ok(generator)
     }
 }

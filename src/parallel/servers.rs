@@ -3,14 +3,14 @@
 use super::Instance;
 use super::crew::{Crew, Order, Report, Role};
 use super::threads::{Build, Thread, Told, start};
-use super::{Parallel, Prepared, Writer, load_alone};
+use super::{Parallel, Prepared, load_alone};
 use crate::backend::server::Later;
 use crate::backend::{Backend, Device};
 use crate::error::{Error, Result};
 use crate::gpu::{Gpu, GpuOptions};
 use crate::options::{DeviceChoice, LoadOptions};
 use crate::sample::Sampling;
-use crate::session::Session;
+use crate::session::{Generator, Session};
 use crate::weights::Source;
 use futures_channel::mpsc::UnboundedSender;
 use std::collections::VecDeque;
@@ -135,7 +135,12 @@ impl Parallel {
     /// Loads `options.sp_degree` instances of a target, and one of a draft model, if given. A draft model that cannot be loaded is left
     /// out, with a warning in the statistics. The instances are distributed over the machine's devices of one kind; each needs the full
     /// memory of its model. The draft model runs on the CPU if `options.draft_device` selects it.
-    pub async fn load<S, A>(gpu: &GpuOptions, target: S, assistant: Option<A>, options: &LoadOptions) -> Result<Self>
+    pub async fn load<S, A>(
+        gpu: &GpuOptions,
+        target: S,
+        assistant: Option<A>,
+        options: &LoadOptions,
+    ) -> Result<Generator<Self>>
     where
         S: Source + Clone + Send + 'static,
         A: Source + Clone + Send + 'static,
@@ -159,28 +164,26 @@ impl Parallel {
     }
 }
 
-impl Writer {
-    /// Loads a target and, if given, a draft model, on the devices that the options select. `loaded(done, total)` is called with bytes
-    /// read, if one device has both models.
-    pub async fn load<S, A>(
-        target: S,
-        assistant: Option<A>,
-        options: &LoadOptions,
-        loaded: &mut dyn FnMut(u64, u64),
-    ) -> Result<Self>
-    where
-        S: Source + Clone + Send + 'static,
-        A: Source + Clone + Send + 'static,
-    {
-        let gpu = GpuOptions::default();
-        if options.is_parallel(assistant.is_some()) {
-            return Ok(Self::Parallel(Box::new(Parallel::load(&gpu, target, assistant, options).await?)));
-        }
-        let (device, reason) = Device::open(options, &gpu).await?;
-        let mut session = Session::load(device, target, assistant, options, loaded).await?;
-        session.warnings.extend(reason);
-        Ok(Self::Session(Box::new(session)))
+/// Loads a target and, if given, a draft model, on the devices that the options select. `loaded(done, total)` is called with bytes
+/// read, if one device has both models.
+pub async fn load<S, A>(
+    target: S,
+    assistant: Option<A>,
+    options: &LoadOptions,
+    loaded: &mut dyn FnMut(u64, u64),
+) -> Result<Box<Generator>>
+where
+    S: Source + Clone + Send + 'static,
+    A: Source + Clone + Send + 'static,
+{
+    let gpu = GpuOptions::default();
+    if options.is_parallel(assistant.is_some()) {
+        return Ok(Box::new(Parallel::load(&gpu, target, assistant, options).await?));
     }
+    let (device, reason) = Device::open(options, &gpu).await?;
+    let mut session = Session::load(device, target, assistant, options, loaded).await?;
+    session.executor.warnings.extend(reason);
+    Ok(Box::new(session))
 }
 
 /// Device on which an instance is to run.

@@ -93,7 +93,7 @@ fn bad<T>(value: impl ToString, allowed: impl Into<String>) -> Result<T> {
 }
 
 /// Settings of a model's files for prompts and sampling.
-pub(crate) struct Prompts {
+pub struct Prompts {
     pub tokenizer: Rc<Tokenizer>,
     pub template: Option<ChatTemplate>,
     pub sampling: SamplingOptions,
@@ -153,6 +153,11 @@ impl Prompts {
             true => bad("an empty prompt", "one token or more"),
             false => self.known(tokens),
         }
+    }
+
+    /// Returns the bytes of each token, and the ids that end a text.
+    pub fn vocabulary(&self) -> (Vec<Vec<u8>>, &[u32]) {
+        (self.tokenizer.vocabulary(self.spec.vocab_size), &self.spec.eos_token_id)
     }
 
     /// Returns the tokens of a continuation of a prompt, given the prompt's tokens `head`.

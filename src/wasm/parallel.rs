@@ -8,7 +8,7 @@ use crate::backend::server::Later;
 use crate::error::{Error, Result};
 use crate::gpu::DeviceInfo;
 use crate::options::DeviceChoice;
-use crate::parallel::{Crew, Inbox, LocalDevice, Order, Prepared, Report, Role, Worker, Writer, set_up, work};
+use crate::parallel::{Crew, Inbox, LocalDevice, Order, Prepared, Report, Role, Worker, set_up, work};
 use crate::sample::Sampling;
 use futures_channel::mpsc::{UnboundedSender, unbounded};
 use js_sys::Function;
@@ -121,8 +121,7 @@ pub async fn load_parallel(
     let Started { device, failed } = read(started)?;
     let has_drafter = prepared.with_drafter && failed.is_none();
     let crew = JsCrew { workers, sp_degree, has_drafter, text: 0 };
-    let parallel = prepared.with(crew, device, failed.as_deref());
-    Ok(JsSession(Writer::Parallel(Box::new(parallel)), thrown))
+    Ok(JsSession(Box::new(prepared.with(crew, device, failed.as_deref())), thrown))
 }
 
 /// A worker's instance, which carries out orders on the event loop.

@@ -60,7 +60,7 @@ pub(super) async fn run(
         let mut session = Session::load(device.clone(), open()?, None::<Folder>, &options, &mut |_, _| ()).await?;
         let mut text = session.prompts.tokenizer.encode(TALE, true)?;
         text.truncate(effort.tale);
-        let engine = &mut session.engine;
+        let engine = &mut session.executor.engine;
         let left = (TYPES.len() - all.len() - 1) as u32;
         let nats = match all.first() {
             None => surprises(engine, &text, || limit.leaves(began.elapsed() * left)).await?,

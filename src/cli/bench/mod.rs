@@ -66,7 +66,7 @@ enum Subject {
 impl Subject {
     fn engine(&mut self) -> &mut Backend {
         match self {
-            Self::Session(session) => &mut session.engine,
+            Self::Session(session) => &mut session.executor.engine,
             Self::Engine(engine) => engine,
         }
     }
