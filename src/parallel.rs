@@ -3,39 +3,39 @@
 //!
 //! ```text
 //!  where the text is written                threads, workers of a page, or tasks next to it
-//!  speculate::dsi::Dsi ── orders ──> target 0, target 1, ..., drafter
+//!  speculate::dsi::Dsi ─ commands ─> target 0, target 1, ..., drafter
 //!         │   ^────────── reports ────────┘
 //!         └─> Sink: tokens in order, never taken back
 //! ```
 //!
 //! All instances run on devices of the same kind: another kind rounds differently and would write another text.
 
-mod crew;
+mod connect;
+mod instance;
+mod instance_loop;
+mod instances;
 mod load;
-mod serve;
-mod served;
+mod run;
 #[cfg(not(target_arch = "wasm32"))]
-mod servers;
-mod tasks;
-mod text;
+mod spawn;
+mod task_instances;
 #[cfg(not(target_arch = "wasm32"))]
-mod threads;
+mod thread_instances;
 mod translated;
-mod worker;
 
 pub use crate::load::load_alone;
-pub use crew::{Crew, Order, Report, Role};
+pub use connect::connect;
+pub use instance::ModelInstance;
+pub use instance_loop::{Inbox, run_instance};
+pub use instances::{Command, Instances, NumberedReport, Report, Role};
 pub use load::{LocalDevice, Prepared, set_up};
-pub use serve::{Inbox, work};
-pub use served::connect;
+pub use run::{Guess, RunOptions, run};
 #[cfg(not(target_arch = "wasm32"))]
-pub use servers::{Servers, load};
-pub use tasks::Tasks;
-pub use text::{Guess, Plan, write};
+pub use spawn::Build;
+pub use task_instances::TaskInstances;
 #[cfg(not(target_arch = "wasm32"))]
-pub use threads::Build;
+pub use thread_instances::{ThreadInstances, load};
 pub use translated::Translated;
-pub use worker::Worker;
 
 use crate::backend::Backend;
 use crate::backend::server::Later;
@@ -84,7 +84,7 @@ impl Instance for Backend {
 /// Several instances of a target, with their draft model.
 pub struct Parallel {
     arithmetic: Arithmetic,
-    crew: Box<dyn Crew>,
+    instances: Box<dyn Instances>,
     device: DeviceInfo,
     /// Device of the draft model, if it is on this thread.
     local: LocalDevice,
@@ -111,8 +111,8 @@ impl Executor for Parallel {
             let longest = longest.filter(|_| drafting.num_assistant_tokens_schedule == Schedule::Adaptive);
             let tuner = &mut self.tuners[usize::from(matches!(guess, Guess::Model))];
             let (sampling, ends) = (call.sampling.clone(), call.ends.clone());
-            let plan = Plan { sampling, lookahead, longest, guess, ends, capacity: prompts.context };
-            let mut stats = write(&mut *self.crew, &call.prompt, plan, tuner, out).await?;
+            let options = RunOptions { sampling, lookahead, longest, guess, ends, capacity: prompts.context };
+            let mut stats = run(&mut *self.instances, &call.prompt, options, tuner, out).await?;
             if drafting.prediction.is_some() {
                 let (option, value) = self.split_by();
                 stats.warnings.insert(0, format!("with {option} {value} no prediction is used"));
@@ -138,7 +138,7 @@ impl Executor for Parallel {
     }
 
     fn has_draft_model(&self) -> bool {
-        self.crew.has_drafter()
+        self.instances.has_drafter()
     }
 
     fn warnings(&self) -> &[String] {
@@ -155,7 +155,7 @@ impl Executor for Parallel {
 impl Parallel {
     /// Returns the option that requested several instances, and its value.
     fn split_by(&self) -> (&'static str, String) {
-        match self.crew.sp_degree() {
+        match self.instances.sp_degree() {
             1 => ("draft_device", "cpu".into()),
             several => ("sp_degree", several.to_string()),
         }
@@ -180,7 +180,7 @@ impl Parallel {
         if call.values.do_sample && drafting.acceptance == Acceptance::Rejection {
             return bad("acceptance", "rejection", "coupled");
         }
-        let model = self.crew.has_drafter() && drafting.num_assistant_tokens > 0;
+        let model = self.instances.has_drafter() && drafting.num_assistant_tokens > 0;
         let model = match drafting.drafter {
             DrafterChoice::Auto => model && drafting.prompt_lookup_num_tokens.is_none(),
             DrafterChoice::DraftModel => model,

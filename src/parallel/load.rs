@@ -1,6 +1,6 @@
 //! Preparation of several instances. The coordinator needs the tokenizer; each instance reads its own weights.
 
-use super::{Crew, Parallel, Translated};
+use super::{Instances, Parallel, Translated};
 use crate::backend::{Backend, Device};
 use crate::checkpoint::Texts;
 use crate::error::Result;
@@ -93,18 +93,18 @@ impl Prepared {
     /// Adds instances on a device of this kind. `failed`: why they lack a draft model that was requested.
     pub fn with(
         self,
-        crew: impl Crew + 'static,
+        instances: impl Instances + 'static,
         device: DeviceInfo,
         failed: Option<impl Display>,
     ) -> Generator<Parallel> {
         let Self { prompts, arithmetic, translator, mut warnings, .. } = self;
         warnings.extend(failed.map(without_assistant));
-        let crew: Box<dyn Crew> = match translator {
-            Some(translator) => Box::new(Translated::new(Box::new(crew), Box::new(translator))),
-            None => Box::new(crew),
+        let instances: Box<dyn Instances> = match translator {
+            Some(translator) => Box::new(Translated::new(Box::new(instances), Box::new(translator))),
+            None => Box::new(instances),
         };
         let (local, tuners) = (LocalDevice::default(), Default::default());
-        Generator { prompts, executor: Parallel { arithmetic, crew, device, local, warnings, tuners } }
+        Generator { prompts, executor: Parallel { arithmetic, instances, device, local, warnings, tuners } }
     }
 }
 

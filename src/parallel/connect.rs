@@ -1,6 +1,6 @@
 //! Loading of a generator whose target is on servers.
 
-use super::{LocalDevice, Parallel, Prepared, Role, Tasks, Worker, set_up};
+use super::{LocalDevice, ModelInstance, Parallel, Prepared, Role, TaskInstances, set_up};
 use crate::backend::Backend;
 use crate::backend::server::{Endpoint, Later, Probe, Server, Transport};
 use crate::checkpoint::{self, Texts};
@@ -27,7 +27,7 @@ pub async fn connect<S: Source + 'static, A: Source + Clone + 'static>(
     let (probe, longest) = (Probe::new(&texts.tokenizer)?, options.context.max_context.or(texts.positions));
     let server = Server::connect(transport.clone(), endpoint, probe, longest).await?;
     Ok(if options.is_parallel(assistant.is_some()) {
-        let tasks = Tasks::new(transport);
+        let tasks = TaskInstances::new(transport);
         Box::new(Parallel::served(server, tasks, texts, assistant, options, loaded).await?)
     } else {
         Box::new(Session::served(server, texts, assistant, options, loaded).await)
@@ -39,7 +39,7 @@ impl Parallel {
     /// between them, on `options.device` or the CPU.
     async fn served<A: Source + Clone + 'static>(
         first: Server,
-        mut tasks: Tasks,
+        mut tasks: TaskInstances,
         texts: Texts,
         assistant: Option<A>,
         options: &LoadOptions,
@@ -60,7 +60,7 @@ impl Parallel {
                 let first = first.clone();
                 Box::pin(async move { first.beginning_with(at).await.map(Backend::from) })
             };
-            tasks.add(Role::Server(at), Worker::new(server.into(), Box::new(again)));
+            tasks.add(Role::Target(at), ModelInstance::new(server.into(), Box::new(again)));
         }
         let mut prepared = Prepared::of_texts(texts, context, warnings, assistant.clone(), options).await;
         let (local, mut failed) = (LocalDevice::default(), None);
@@ -75,7 +75,7 @@ impl Parallel {
                             async move { set_up(files, Some(context), &options, false, &local, &mut |_, _| ()).await },
                         )
                     };
-                    tasks.add(Role::Drafter, Worker::new(model, Box::new(again)));
+                    tasks.add(Role::Drafter, ModelInstance::new(model, Box::new(again)));
                 }
                 Err(error) => failed = Some(error),
             }

@@ -35,7 +35,7 @@ pub struct Read {
 }
 
 /// An instance with its copy of the text.
-pub struct Worker<T> {
+pub struct ModelInstance<T> {
     build: Rebuild<T>,
     instance: Option<T>,
     text: Vec<u32>,
@@ -47,7 +47,7 @@ pub struct Worker<T> {
 /// A function that builds another instance.
 pub type Rebuild<T> = Box<dyn Fn() -> Later<'static, Result<T>>>;
 
-impl<T: Instance> Worker<T> {
+impl<T: Instance> ModelInstance<T> {
     /// Wraps an instance. `build` replaces it if its device is lost.
     pub fn new(instance: T, build: Rebuild<T>) -> Self {
         Self { build, instance: Some(instance), text: Vec::new(), sampling: Sampling::default(), proven: true }
@@ -107,7 +107,7 @@ impl<T: Instance> Worker<T> {
         self.proven && matches!(error, Error::DeviceLost { .. })
     }
 
-    /// Updates the copy of the text. Tasks that are skipped need this too, because later tasks build on it.
+    /// Updates the copy of the text. TaskInstances that are skipped need this too, because later tasks build on it.
     pub fn feed(&mut self, feed: Feed) {
         self.text.truncate(feed.keep);
         self.text.extend(feed.tokens);
