@@ -25,7 +25,7 @@ mod session;
 #[cfg(feature = "simulator")]
 mod simulate;
 #[cfg(not(any(feature = "grammar", feature = "simulator")))]
-mod team;
+mod threads;
 
 /// Stores the message of a panic: otherwise JavaScript only gets `unreachable`.
 #[wasm_bindgen(start)]

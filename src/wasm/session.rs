@@ -3,7 +3,7 @@
 use super::constraint::{ForeignGrammars, JsGrammars};
 use super::files::{Files, JsSource, Thrown, hear};
 use super::read;
-use super::team::{JsTeam, others};
+use super::threads::{JsThreads, others};
 use super::to_value;
 use crate::backend::Device;
 use crate::backend::cpu::Processor;
@@ -21,7 +21,7 @@ use wasm_bindgen_futures::JsFuture;
 #[wasm_bindgen(js_name = Session)]
 pub struct JsSession(pub(super) Box<Generator>, pub(super) Thrown);
 
-/// Loads a target and, unless `assistant` is null, a draft model. On the CPU, the workers of `team` share the work.
+/// Loads a target and, unless `assistant` is null, a draft model. On the CPU, the workers of `threads` share the work.
 /// `progress(loaded, total)` is called as bytes reach the GPU.
 ///
 /// # Errors
@@ -30,7 +30,7 @@ pub struct JsSession(pub(super) Box<Generator>, pub(super) Thrown);
 pub async fn load(
     target: Files,
     assistant: Option<Files>,
-    team: JsTeam,
+    threads: JsThreads,
     options: JsValue,
     progress: Function,
 ) -> Result<JsSession, JsValue> {
@@ -42,7 +42,7 @@ pub async fn load(
         let options = read::load_options(&options)?;
         let (mut device, reason) = Device::open(&options, &GpuOptions::default()).await?;
         if let Device::Cpu(_) = device {
-            device = Device::Cpu(Rc::new(Processor::new(others(team, options.threads).await)));
+            device = Device::Cpu(Rc::new(Processor::new(others(threads, options.threads).await)));
         }
         let mut session = Session::load(device, target, assistant, &options, &mut hear(progress)).await?;
         session.executor.warnings.extend(reason);
@@ -137,7 +137,7 @@ impl JsSession {
     /// which support no grammars.
     pub fn vocabulary(&mut self) -> Option<Array> {
         self.0.executor.single().ok()?;
-        let (tokens, ends) = self.0.vocabulary();
+        let (tokens, ends) = self.0.prompts.vocabulary();
         let lengths: Vec<u32> = tokens.iter().map(|token| token.len() as u32).collect();
         let bytes = Uint8Array::from(&tokens.concat()[..]);
         Some(Array::of3(&bytes, &Uint32Array::from(&lengths[..]), &Uint32Array::from(ends)))
@@ -210,12 +210,12 @@ impl JsSession {
 
     /// Returns the bytes on the GPU: `{target, draft}`, each `{weights, kv, scratch, read_per_token}`, without those of other workers.
     pub fn memory(&self) -> JsValue {
-        let [target, draft] = self.0.memory();
+        let [target, draft] = self.0.executor.memory();
         to_value(&json!({ "target": target.unwrap_or_default(), "draft": draft }))
     }
 
     /// Returns the counters of the device, without those of other workers.
     pub fn counters(&self) -> JsValue {
-        to_value(&self.0.counters())
+        to_value(&self.0.executor.counters())
     }
 }
