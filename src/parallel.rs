@@ -43,7 +43,7 @@ use crate::constraint::ResponseFormat;
 use crate::error::{Error, Result};
 use crate::gpu::{Counters, DeviceInfo};
 use crate::model::Memory;
-use crate::options::{Acceptance, Arithmetic, DrafterChoice, Schedule, Speculation};
+use crate::options::{Acceptance, Arithmetic, DrafterChoice, LoadOptions, Schedule, Speculation};
 use crate::sample::Sampling;
 use crate::session::{Call, Emitter, Executor, Prompts, Single, setup};
 use crate::speculate::dsi::Tuner;
@@ -114,7 +114,7 @@ impl Executor for Parallel {
             let options = RunOptions { sampling, lookahead, longest, guess, ends, capacity: prompts.context };
             let mut stats = run(&mut *self.instances, &call.prompt, options, tuner, out).await?;
             if drafting.prediction.is_some() {
-                let (option, value) = self.split_by();
+                let (option, value) = LoadOptions::parallel_option(self.instances.sp_degree());
                 stats.warnings.insert(0, format!("with {option} {value} no prediction is used"));
             }
             Ok(stats)
@@ -146,23 +146,15 @@ impl Executor for Parallel {
     }
 
     fn single(&mut self) -> Result<&mut Single> {
-        let (option, value) = self.split_by();
+        let (option, value) = LoadOptions::parallel_option(self.instances.sp_degree());
         let allowed = "the default, for embeddings and scores".into();
         Err(Error::BadOption { option: option.into(), value, allowed })
     }
 }
 
 impl Parallel {
-    /// Returns the option that requested several instances, and its value.
-    fn split_by(&self) -> (&'static str, String) {
-        match self.instances.sp_degree() {
-            1 => ("draft_device", "cpu".into()),
-            several => ("sp_degree", several.to_string()),
-        }
-    }
-
     fn refuse<T>(&self, option: &'static str, value: &str, allowed: &str) -> Result<T> {
-        let (split, by) = self.split_by();
+        let (split, by) = LoadOptions::parallel_option(self.instances.sp_degree());
         let allowed = format!("{allowed}, with {split} {by}");
         Err(Error::BadOption { option: option.into(), value: value.into(), allowed })
     }

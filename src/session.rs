@@ -27,7 +27,7 @@ mod prompts;
 mod rounds;
 mod saved;
 pub(crate) mod setup;
-mod shift;
+pub mod shift;
 mod single;
 mod timing;
 
@@ -46,6 +46,7 @@ pub(crate) use prompts::Prompts;
 pub use rounds::{Run, rounds};
 use serde::Serialize;
 pub(crate) use setup::Learned;
+pub use setup::other_device;
 pub use single::Single;
 pub(crate) use single::{Building, Origination};
 

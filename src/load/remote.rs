@@ -24,22 +24,22 @@ impl Session {
         loaded: &mut dyn FnMut(u64, u64),
     ) -> Self {
         let Texts { tokenizer, template, sampling, tokens, .. } = texts;
-        let tokenizer = Rc::new(tokenizer);
-        let (context, mut warnings) = (server.capacity(), server.warnings().to_vec());
+        let mut warnings = server.warnings().to_vec();
+        let prompts = Prompts::new(tokenizer, template, sampling, tokens, server.capacity());
         let (mut draft, mut translator) = (None, None);
         if let Some(source) = assistant {
             let built = async {
                 let (device, warning) = Device::open(options, &GpuOptions::default()).await?;
-                let (model, other) = open_assistant(source, options, context).await?;
+                let (model, other) = open_assistant(source, options, prompts.context).await?;
                 let model = build_alone(&device, model, false, loaded).await?;
                 warnings.extend(warning);
                 Ok::<_, Error>((model, other))
             };
             match built.await {
                 Ok((model, other)) => {
-                    if let Some(difference) = tokenizer.difference(&other) {
+                    if let Some(difference) = prompts.tokenizer.difference(&other) {
                         warnings.push(translated(&difference));
-                        translator = Some(Translator::new(tokenizer.clone(), Rc::new(other)));
+                        translator = Some(Translator::new(prompts.tokenizer.clone(), Rc::new(other)));
                     }
                     draft = Some(model);
                 }
@@ -50,7 +50,6 @@ impl Session {
         if let Some(translator) = translator {
             engine.translate_by(Box::new(translator));
         }
-        let prompts = Prompts::new(tokenizer, template, sampling, tokens, context);
         let (engine, prompt_cache) = (Backend::Server(Box::new(engine)), PromptCache::new(0));
         Self { prompts, executor: Single::new(engine, prompt_cache, Box::new(Elsewhere), warnings).await }
     }

@@ -5,8 +5,8 @@ use crate::backend::Backend;
 use crate::backend::server::{Endpoint, Later, Probe, Server, Transport};
 use crate::checkpoint::{self, Texts};
 use crate::error::Result;
-use crate::options::LoadOptions;
-use crate::session::{Generator, Session};
+use crate::options::{Arithmetic, LoadOptions};
+use crate::session::{Generator, Prompts, Session};
 use crate::target::Target;
 use crate::weights::Source;
 use std::rc::Rc;
@@ -62,7 +62,10 @@ impl Parallel {
             };
             tasks.add(Role::Target(at), ModelInstance::new(server.into(), Box::new(again)));
         }
-        let mut prepared = Prepared::of_texts(texts, context, warnings, assistant.clone(), options).await;
+        let Texts { tokenizer, template, sampling, tokens, .. } = texts;
+        let prompts = Prompts::new(tokenizer, template, sampling, tokens, context);
+        let arithmetic = Arithmetic::default();
+        let mut prepared = Prepared::open_drafter(prompts, arithmetic, warnings, assistant.clone(), options).await;
         let (local, mut failed) = (LocalDevice::default(), None);
         if let Some(files) = assistant.filter(|_| prepared.with_drafter) {
             match set_up(files.clone(), Some(context), options, false, &local, loaded).await {

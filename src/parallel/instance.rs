@@ -75,11 +75,6 @@ impl<T: Instance> ModelInstance<T> {
         instance.sample_by(&self.sampling)
     }
 
-    /// Returns the instance, if there is one.
-    pub fn instance(&self) -> Option<&T> {
-        self.instance.as_ref()
-    }
-
     /// Returns true if a forward can be aborted by dropping its future.
     pub fn breaks_off(&self) -> bool {
         self.instance.as_ref().is_some_and(T::breaks_off)

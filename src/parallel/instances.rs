@@ -8,8 +8,7 @@ use crate::target::Traffic;
 use serde::{Deserialize, Serialize};
 
 /// Role of an instance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// An instance of the target, counted from 0.
     Target(usize),

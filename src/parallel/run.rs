@@ -64,9 +64,7 @@ pub async fn run(
     let run = RunLoop {
         instances,
         machine,
-        guess: options.guess,
-        lookahead: options.lookahead,
-        longest: options.longest,
+        options,
         tuner,
         drafts: false,
         copy: Vec::new(),
@@ -89,9 +87,7 @@ pub async fn run(
 struct RunLoop<'a> {
     instances: &'a mut dyn Instances,
     machine: Dsi,
-    guess: Guess,
-    lookahead: usize,
-    longest: Option<usize>,
+    options: RunOptions,
     tuner: &'a mut Tuner,
     /// `true`: the drafter has answered since the last wait for it timed out.
     drafts: bool,
@@ -182,16 +178,16 @@ impl RunLoop<'_> {
     }
 
     fn patience(&self) -> usize {
-        if self.drafts { self.tuner.patience(self.distributed.sp_degree).min(self.lookahead) } else { 0 }
+        if self.drafts { self.tuner.patience(self.distributed.sp_degree).min(self.options.lookahead) } else { 0 }
     }
 
     fn tune(&mut self, actions: &mut Vec<Action>) {
-        if let Some(longest) = self.longest
+        if let Some(longest) = self.options.longest
             && let Some(lookahead) = self.tuner.lookahead(self.distributed.sp_degree)
         {
-            self.lookahead = lookahead.clamp(1, longest);
+            self.options.lookahead = lookahead.clamp(1, longest);
         }
-        self.machine.tune(self.lookahead, self.patience(), actions);
+        self.machine.tune(self.options.lookahead, self.patience(), actions);
     }
 
     /// Passes a report to the state machine as an event.
@@ -240,7 +236,7 @@ impl RunLoop<'_> {
                 self.lose(server, format!("the text goes on without target {server} ({error})"), actions);
             }
             Report::NoDrafter { error } => {
-                self.guess = Guess::Nothing;
+                self.options.guess = Guess::Nothing;
                 self.drafts = false;
                 self.stats.warnings.push(format!("the text goes on without the draft model ({error})"));
             }
@@ -262,7 +258,7 @@ impl RunLoop<'_> {
 
     fn measure_step(&mut self, seconds: f64) {
         self.drafts = true;
-        if matches!(self.guess, Guess::Lookup(_)) || self.draft_steps.add(0, seconds) {
+        if matches!(self.options.guess, Guess::Lookup(_)) || self.draft_steps.add(0, seconds) {
             self.tuner.step(seconds);
         }
     }
@@ -276,7 +272,7 @@ impl RunLoop<'_> {
 
     /// Passes verified tokens to the sink, up to the token at which the sink breaks.
     fn emit(&mut self, actions: &mut Vec<Action>, sink: &mut impl Sink) -> Result<()> {
-        let drafted_by = match self.guess {
+        let drafted_by = match self.options.guess {
             Guess::Lookup(_) => Origin::Lookup,
             _ => Origin::DraftModel,
         };
@@ -328,7 +324,7 @@ impl RunLoop<'_> {
     }
 
     fn draft(&mut self, task: TaskId, feed: Feed, most: usize) {
-        let ids = match &mut self.guess {
+        let ids = match &mut self.options.guess {
             Guess::Model => return self.instances.send(Role::Drafter, Command::Draft { task, feed, most }),
             Guess::Lookup(lookup) => {
                 if feed.keep < self.copy.len() {
@@ -360,7 +356,7 @@ impl RunLoop<'_> {
             times.tokens_per_second = (self.stats.num_emitted_tokens - 1) as f64 / (times.total - times.first_token);
         }
         self.stats.distributed = Some(Distributed {
-            lookahead: self.lookahead,
+            lookahead: self.options.lookahead,
             num_verify_tasks: counts.verified,
             num_cancelled_tasks: counts.cancelled,
             num_rejected_tokens: counts.rejected,

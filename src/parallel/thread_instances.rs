@@ -148,7 +148,7 @@ impl Parallel {
         A: Source + Clone + Send + 'static,
     {
         let mut prepared = Prepared::open(target.clone(), assistant.clone(), options).await?;
-        let context = prepared.context();
+        let context = prepared.prompts.context;
         // The device kind selected here is used by all instances.
         let (device, reason) = match options.sp_degree {
             1 => Device::open(options, gpu).await?,

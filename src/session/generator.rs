@@ -60,16 +60,6 @@ impl<E: Executor + ?Sized> Generator<E> {
         self.executor.device()
     }
 
-    /// Returns the planned bytes of the target and of the draft model. `None`: not on this thread.
-    pub fn memory(&self) -> [Option<Memory>; 2] {
-        self.executor.memory()
-    }
-
-    /// Returns the counters of this thread's device.
-    pub fn counters(&self) -> Counters {
-        self.executor.counters()
-    }
-
     /// Returns the warnings of loading. The statistics of each generation repeat them.
     pub fn warnings(&self) -> &[String] {
         self.executor.warnings()
@@ -83,11 +73,6 @@ impl<E: Executor + ?Sized> Generator<E> {
     /// Returns the format of tool calls in the target's chat template; `None` if the template has no known format.
     pub fn tool_format(&self) -> Option<ToolFormat> {
         self.prompts.template.as_ref()?.tool_format()
-    }
-
-    /// Returns the bytes of each target token, as [`Tokenizer::vocabulary`] does, and the ids that end a text.
-    pub fn vocabulary(&self) -> (Vec<Vec<u8>>, &[u32]) {
-        self.prompts.vocabulary()
     }
 
     /// Returns the tokens of a prompt. The chat options apply.
@@ -105,7 +90,7 @@ impl<E: Executor + ?Sized> Generator<E> {
     }
 
     /// Continues a prompt. `on_progress` is called as the prompt is read and for each token, and may abort. If a device is
-    /// lost, the models are rebuilt on a new one and the generation continues; the text is the same as without the loss.
+    /// lost, its models are rebuilt on a new one and the generation continues; the text is the same as without the loss.
     ///
     /// # Errors
     /// [`crate::Error::BadOption`], [`crate::Error::ContextFull`], [`crate::Error::GpuBlocked`], and errors of text and device.

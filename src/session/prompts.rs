@@ -106,7 +106,7 @@ impl Prompts {
     /// Makes the prompt settings of a model. Adds two tokens that end a text: the end-of-text token of the tokenizer's config and
     /// the end-of-turn token of the chat template. Fine-tunes of base models often have another one in `config.json`.
     pub fn new(
-        tokenizer: Rc<Tokenizer>,
+        tokenizer: Tokenizer,
         template: Option<ChatTemplate>,
         sampling: SamplingOptions,
         mut spec: TokenSpec,
@@ -117,7 +117,7 @@ impl Prompts {
                 spec.eos_token_id.push(id);
             }
         }
-        Self { tokenizer, template, sampling, spec, context }
+        Self { tokenizer: Rc::new(tokenizer), template, sampling, spec, context }
     }
 
     /// Returns the tokens of a prompt.

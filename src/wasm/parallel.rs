@@ -112,7 +112,7 @@ pub async fn load_parallel(
         Ok((Prepared::open(target, assistant, &options).await?, options.sp_degree))
     };
     let (prepared, sp_degree) = thrown.or(prepared.await)?;
-    let started = workers.start(prepared.with_drafter, prepared.context()).await?;
+    let started = workers.start(prepared.with_drafter, prepared.prompts.context).await?;
     let Started { device, failed } = read(started)?;
     let has_drafter = prepared.with_drafter && failed.is_none();
     let instances = JsInstances { workers, sp_degree, has_drafter, text: 0 };
